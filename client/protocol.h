@@ -1,0 +1,80 @@
+/*
+ * The protocol between libkiln and kilnd, and between kilnd and its children: one file that both
+ * sides include.
+ *
+ * A message is one SOCK_SEQPACKET frame (frame.h) that holds one msgpack map (wire.h).
+ *
+ *   request   {"t": name, "id": n, ...}     n > 0, rising; the sender chooses it
+ *   reply     {"t": "reply", "id": n, "st": 0 or a negative kiln_status, "err": sentence if st < 0,
+ * ...} event     {"t": "event", "id": 0, "what": name, ...}   unasked for; unknown ones are ignored
+ *
+ * Every request gets exactly one reply.  Replies may come in any order.  The reply to "submit",
+ * "write" and "read" comes when the work is done, so its id is the ticket.
+ *
+ * Adding a field: give it a key that no request of the table has had; readers ignore unknown keys
+ * and treat an absent one as its default.  Adding a request: a line in the table.  Changing the
+ * meaning of a key or removing one: raise PROTOCOL_VERSION.
+ *
+ * Values used in several messages
+ *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides, elements; absent =
+ * contiguous], "b": buffer id (absent = none), "o": byte offset} attrs     map of name -> integer |
+ * real | [integers] | string operands  list of [buffer id, byte offset] target    "cpu" | "sm_NN";
+ * device   "cpu" | "cuda:N"; key   64 hexadecimal digits
+ */
+#ifndef KILN_CLIENT_PROTOCOL_H
+#define KILN_CLIENT_PROTOCOL_H
+
+#define PROTOCOL_VERSION 1
+#define PROTOCOL_MAX_OPERANDS 16
+#define PROTOCOL_MAX_ATTRS 32
+
+/*
+ * Requests of a client.  name, flags, arguments and reply in words; flags:
+ *   O operator only: the daemon's own uid   T test-only: needs kilnd --test-requests   F carries a
+ * descriptor The daemon's command table, `kiln help requests` and KILN_DEBUG=wire are made from it.
+ */
+#define PROTOCOL_REQUESTS(X)                                                                       \
+	X("hello", "", "proto, version, pid, device?", "proto, version, session, device, max_message") \
+	X("info", "", "section?",                                                                      \
+	  "server, session, counters, workers, executors, limits, cache: maps of figures")             \
+	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason}]")       \
+	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
+	X("explain", "", "op, tensors, attrs, target?", "plan: map, text, key, cached")                \
+	X("compile", "", "op, tensors, attrs, target?", "key, origin, text, micros, bytes")            \
+	X("alloc", "", "bytes, flags, name", "buf, offset, bytes; flags SHARED: with the memfd")       \
+	X("lend", "F", "kind: ipc|fd, bytes, offset, span, handle?, bufid?, pid, name", "buf")         \
+	X("free", "", "buf", "")                                                                       \
+	X("write", "F", "buf, offset, bytes; memfd sealed against shrinking", "")                      \
+	X("read", "F", "buf, offset, bytes; memfd sealed against shrinking", "")                       \
+	X("prepare", "", "op, tensors, attrs", "call, key, origin, text, micros")                      \
+	X("submit", "", "call, operands, after, deadline", "micros")                                   \
+	X("release", "", "call", "")                                                                   \
+	X("cancel", "", "ticket", "")                                                                  \
+	X("cache.ls", "", "limit?, sort?",                                                             \
+	  "rows: [{key, op, target, instantiation, bytes, hits, used}]")                               \
+	X("cache.show", "", "key (a unique prefix will do)",                                           \
+	  "key, op, instantiation, target, bytes, registers, shared, spills, compile_micros, "         \
+	  "created, used, "                                                                            \
+	  "hits, source, log, key_text, plan")                                                         \
+	X("cache.get", "", "key", "object: bin")                                                       \
+	X("cache.verify", "", "", "checked, bad, rows: [{key, why}]")                                  \
+	X("cache.trim", "O", "bytes", "removed, freed, bytes")                                         \
+	X("cache.clear", "O", "", "removed, freed")                                                    \
+	X("debug", "OT", "what, ...", "what it was asked for")                                         \
+	X("stop", "O", "", "")
+
+/*
+ * The "debug" request, only with --test-requests:
+ *   what: "delay-compile" ms       every compile job waits so long first (0: off)
+ *   what: "fail-compile" count     the next count compile jobs fail
+ *   what: "hang-compile" count     the next count compile jobs never end by themselves
+ *   what: "crash-compile" count    the worker of the next count jobs dies in the middle
+ *   what: "delay-launch" ms        every launch waits so long in the executor first (0: off)
+ *   what: "kill" role pid?         SIGKILL to a child: role "executor" | "compiler"
+ *   what: "drop"                   closes this connection without an answer
+ *   what: "corrupt" key            flips a bit of that row's object in the cache
+ *   what: "children"               rows: [{role, pid, state, device}]
+ *   what: "expire"                 forgets cached objects in memory (the next use reads the disk)
+ */
+
+#endif

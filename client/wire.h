@@ -1,0 +1,97 @@
+/*
+ * wire: builds and reads messages, each one msgpack map.  Both sides and the daemon's children use
+ * it. Knows nothing of sockets (frame.h) and nothing of what a message means (protocol.h).
+ *
+ * Reading never trusts a length: wire_parse() walks the bytes and checks every count against what
+ * is there (and depth against WIRE_MAX_DEPTH) before msgpack-c sees them.
+ */
+#ifndef KILN_CLIENT_WIRE_H
+#define KILN_CLIENT_WIRE_H
+
+#include <msgpack.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WIRE_MAX_DEPTH 8
+
+/* ---- Building.  Errors (memory, depth) stick and are reported by wire_end(). ---- */
+
+struct wire_out {
+	msgpack_sbuffer buffer;
+	msgpack_packer packer;
+	struct {
+		size_t at; /* where the 4 count bytes are */
+		uint32_t count;
+		bool is_map;
+	} open[WIRE_MAX_DEPTH];
+	int depth;
+	int error;
+};
+
+/* Starts a message: {"t": type, "id": id, ...}.  type NULL: an anonymous map without "t" and "id".
+ */
+void wire_begin(struct wire_out *out, const char *type, uint64_t id);
+/* Adds a member.  Inside a list pass key NULL. */
+void wire_put_int(struct wire_out *out, const char *key, int64_t value);
+void wire_put_uint(struct wire_out *out, const char *key, uint64_t value);
+void wire_put_real(struct wire_out *out, const char *key, double value);
+void wire_put_bool(struct wire_out *out, const char *key, bool value);
+void wire_put_str(struct wire_out *out, const char *key,
+				  const char *value); /* NULL: nothing is added */
+void wire_put_bin(struct wire_out *out, const char *key, const void *data, size_t bytes);
+void wire_put_ints(struct wire_out *out, const char *key, const int64_t *values, int count);
+/* Copies a value of another message. */
+void wire_put_value(struct wire_out *out, const char *key, const msgpack_object *value);
+void wire_map_begin(struct wire_out *out, const char *key);
+void wire_map_end(struct wire_out *out);
+void wire_list_begin(struct wire_out *out, const char *key);
+void wire_list_end(struct wire_out *out);
+/* Closes the message.  KILN_OK, KILN_ENOMEM or KILN_EINTERNAL; then out->buffer.data / .size hold
+ * it. */
+int wire_end(struct wire_out *out);
+/* Frees the bytes; fine after any of the above, and twice. */
+void wire_out_free(struct wire_out *out);
+
+/* ---- Reading.  Values point into the parsed message and live until wire_in_free(). ---- */
+
+struct wire_in {
+	msgpack_zone *zone;
+	msgpack_object root; /* always a map */
+	char why[160];       /* after a failed wire_parse: one sentence */
+};
+
+/* Checks and decodes.  data must outlive in.  KILN_EPROTO with in->why, or KILN_ENOMEM. */
+int wire_parse(struct wire_in *in, const void *data, size_t size);
+void wire_in_free(struct wire_in *in);
+
+/* The member of a map, or NULL (also when map is NULL or no map). */
+const msgpack_object *wire_get(const msgpack_object *map, const char *key);
+/* Typed members with a default for absent or of another type.  Integers also accept reals without a
+ * fraction. */
+int64_t wire_get_int(const msgpack_object *map, const char *key, int64_t fallback);
+uint64_t wire_get_uint(const msgpack_object *map, const char *key,
+					   uint64_t fallback); /* negative: fallback */
+double wire_get_real(const msgpack_object *map, const char *key, double fallback);
+bool wire_get_bool(const msgpack_object *map, const char *key, bool fallback);
+/* Zero-terminated copy in the message's zone; NULL if absent, no string, or with a zero byte
+ * inside. */
+const char *wire_get_str(struct wire_in *in, const msgpack_object *map, const char *key);
+const void *wire_get_bin(const msgpack_object *map, const char *key, size_t *bytes);
+/* Up to max integers; returns how many there are (may exceed max: an error of the peer), -1 if
+ * absent or no list of integers. */
+int wire_get_ints(const msgpack_object *map, const char *key, int64_t *values, int max);
+/* Members of a list or map; 0 if NULL or of another kind. */
+uint32_t wire_count(const msgpack_object *value);
+/* Element i of a list, NULL if out of range or no list. */
+const msgpack_object *wire_at(const msgpack_object *list, uint32_t i);
+
+/* Root helpers. */
+const char *wire_type(struct wire_in *in);  /* "t", or "" */
+uint64_t wire_id(const struct wire_in *in); /* "id", or 0 */
+
+/* Writes a value as a readable call, cut at size: submit(id=7, call=3, operands=[[1,0],[2,0]]).
+ * Binary as <n bytes>. */
+void wire_print(const msgpack_object *root, char *text, size_t size);
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * cache: compiled objects by key, in memory over SQLite on local disk.
+ *
+ * Every read verifies the object's checksum; a bad row is set aside (table quarantine) and reads as
+ * a miss.  Survives kill -9 at any moment (WAL).  One process owns the directory (a lock file with
+ * the owner's pid).  All functions may be called from one thread at a time; they may block on the
+ * disk, so the broker calls them from a worker thread of its loop.
+ */
+#ifndef KILN_DAEMON_CACHE_H
+#define KILN_DAEMON_CACHE_H
+
+#include "../kernel.h"
+
+struct cache;
+
+/* What is kept of one compiled kernel.  Pointers belong to the row (cache_row_free). */
+struct cache_row {
+	char key[KERNEL_KEY_HEX];
+	char op[24];
+	char target[KERNEL_TARGET_MAX];
+	char *instantiation;
+	char *entry;    /* the symbol to launch: mangled name or exported symbol */
+	char *key_text; /* everything that was hashed */
+	char *source;   /* the translation unit as compiled */
+	char *log;      /* the compiler's */
+	char *plan;     /* plan_explain text of the first request */
+	void *object;
+	size_t object_bytes;
+	int64_t registers, shared_bytes, spill_bytes, local_bytes; /* -1 where not known */
+	int64_t compile_micros;
+	int64_t created, used; /* seconds since 1970 */
+	int64_t hits;
+};
+
+struct cache_options {
+	const char *directory; /* made 0700 if missing */
+	uint64_t cap_bytes;    /* of objects; trimmed by last use to 90 % when passed.  0: no cap */
+	uint64_t memory_bytes; /* of objects kept in memory.  0: none */
+};
+
+struct cache_stats {
+	uint64_t rows, object_bytes, disk_bytes, memory_rows, memory_bytes, quarantined, trimmed,
+		write_failures;
+};
+
+/*
+ * Opens or makes the cache.  A database that is not one, or of another schema, is moved aside
+ * (kiln.db.bad-N) and a new one begun; a newer schema is refused.  Refuses network file systems, a
+ * directory of another user, one writable by others, and one already in use (with the owner's pid).
+ */
+int cache_open(const struct cache_options *options, struct cache **out,
+			   char error[KERNEL_ERROR_MAX]);
+void cache_close(struct cache *cache);
+
+/*
+ * Finds and verifies a row with its object; counts the hit.  KILN_OK; KILN_ENOENT (a miss, also for
+ * a bad row, which then is in the quarantine); KILN_EIO, KILN_ENOMEM with a sentence.
+ */
+int cache_get(struct cache *cache, const char *key, struct cache_row *out,
+			  char error[KERNEL_ERROR_MAX]);
+/*
+ * Stores a row (replacing one with its key), first in memory, then on disk in one transaction.  A
+ * disk that is full or read-only: KILN_EIO with a sentence; the row is still served from memory.
+ */
+int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNEL_ERROR_MAX]);
+/* Without the object's bytes and without counting; key may be a unique prefix of at least 4 digits.
+ * ENOENT, EINVAL if ambiguous. */
+int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *out,
+			   char error[KERNEL_ERROR_MAX]);
+
+/* Rows without texts and objects.  sort: "used", "hits", "bytes", "created" (all descending); NULL:
+ * used. */
+typedef void (*cache_visit)(const struct cache_row *row, void *arg);
+int cache_list(struct cache *cache, const char *sort, int64_t limit, cache_visit visit, void *arg,
+			   char error[KERNEL_ERROR_MAX]);
+/* Reads every row; bad ones go to the quarantine and are reported. */
+typedef void (*cache_bad)(const char *key, const char *why, void *arg);
+int cache_verify(struct cache *cache, int64_t *checked, int64_t *bad, cache_bad report, void *arg,
+				 char error[KERNEL_ERROR_MAX]);
+/* Removes the least recently used rows until at most bytes of objects are left. */
+int cache_trim(struct cache *cache, uint64_t bytes, int64_t *removed, uint64_t *freed,
+			   char error[KERNEL_ERROR_MAX]);
+/* Forgets what memory holds: the next read goes to the disk. */
+void cache_drop_memory(struct cache *cache);
+/* Test-only: flips one bit of a row's object on disk and forgets it in memory. */
+int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX]);
+void cache_stats(struct cache *cache, struct cache_stats *out);
+
+/* Frees what a row points to and zeroes it. */
+void cache_row_free(struct cache_row *row);
+
+/*
+ * The bytes of a row as one blob with a checksum over all of it, which is what the database stores;
+ * and back. Decoding never trusts a length: KILN_EPROTO with a sentence for anything that was not
+ * encoded here.
+ */
+int cache_row_encode(const struct cache_row *row, void **blob, size_t *bytes);
+int cache_row_decode(const void *blob, size_t bytes, struct cache_row *out,
+					 char error[KERNEL_ERROR_MAX]);
+
+#endif

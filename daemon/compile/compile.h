@@ -1,0 +1,134 @@
+/*
+ * compile: from a source and an instantiation to an object, for one target; runs in a worker
+ * process.
+ *
+ *   sources.c   the kernel sources: embedded, or from --kernel-dir; the headers a file really
+ * includes key.c       everything that can change the bits, as a text and its hash nvrtc.c     CUDA
+ * C++ to cubin (libnvrtc by dlopen);   hostcc.c   the same source to a host shared object worker.c
+ * the worker's main loop;   job.c   the messages between broker and worker
+ *
+ * Knows nothing of plans, caches or devices.
+ */
+#ifndef KILN_DAEMON_COMPILE_H
+#define KILN_DAEMON_COMPILE_H
+
+#include "../kernel.h"
+
+/* ---- Sources ---- */
+
+#define COMPILE_MAX_HEADERS 64
+
+struct compile_file {
+	const char *name; /* as written in #include: "common/vec.cuh" */
+	const char *text;
+	size_t bytes;
+};
+
+struct compile_sources; /* all kernel files */
+
+/* directory NULL: the embedded ones.  KILN_EIO names the file. */
+int compile_sources_open(const char *directory, struct compile_sources **out,
+						 char error[KERNEL_ERROR_MAX]);
+void compile_sources_close(struct compile_sources *sources);
+const struct compile_file *compile_sources_find(const struct compile_sources *sources,
+												const char *name);
+/*
+ * The file and all that it includes (#include "name", resolved from the root of kernel_src), each
+ * once, headers before their users.  For target "cpu" what stands for the device (cpu/...) is added
+ * in front.
+ */
+int compile_sources_closure(const struct compile_sources *sources, const char *name,
+							const char *target, const struct compile_file **files, int *count,
+							char error[KERNEL_ERROR_MAX]);
+
+/* ---- Jobs ---- */
+
+struct compile_job {
+	char target[KERNEL_TARGET_MAX];
+	const char *source;        /* name of the file with the template: "ops/permute.cuh" */
+	const char *instantiation; /* template-id */
+	const struct compile_file *files;
+	int file_count;
+	uint32_t delay_ms; /* test-only */
+	int test_fault;    /* test-only: 0 none, 1 fail, 2 hang, 3 crash */
+};
+
+struct compile_result {
+	int status; /* KILN_OK; KILN_ECOMPILE (log has the compiler's words); KILN_ENOTSUP (no such
+				   compiler or target); KILN_ENOMEM; KILN_EIO */
+	char error[KERNEL_ERROR_MAX];
+	char *entry;
+	char *source; /* the translation unit */
+	char *log;
+	void *object;
+	size_t object_bytes;
+	int64_t registers, shared_bytes, spill_bytes, local_bytes; /* -1: not known */
+	int64_t micros;                                            /* inside the compiler */
+};
+void compile_result_free(struct compile_result *result);
+
+/* Who compiles: part of the key.  Empty id: there is no such compiler here, and reason says why. */
+struct compile_toolchain {
+	char id[96]; /* "nvrtc 13.0 5f2a..." : version and content hash of the library and its builtins
+				  */
+	char reason[KERNEL_ERROR_MAX];
+	char targets[256]; /* "sm_75 sm_80 ..." */
+};
+struct compile_toolchains {
+	struct compile_toolchain nvrtc, host;
+};
+
+/* ---- Key ---- */
+
+struct compile_key {
+	char hex[KERNEL_KEY_HEX];
+	char *text; /* malloc'd */
+};
+/* id: the id of the toolchain that will compile.  KILN_OK or KILN_ENOMEM. */
+int compile_key_make(const struct compile_job *job, const char *toolchain_id,
+					 struct compile_key *out);
+void compile_key_free(struct compile_key *key);
+
+/* ---- Back ends, called in the worker only ---- */
+
+/* libnvrtc: $KILN_NVRTC (file or directory), beside the binary, the loader's path, usual toolkit
+ * places. */
+int nvrtc_open(struct compile_toolchain *out);
+/* Compiles something trivial, so that the first job is not slow. */
+void nvrtc_warm(void);
+void nvrtc_compile(const struct compile_job *job, struct compile_result *out);
+
+/* $KILN_CXX, g++, c++, clang++. */
+int hostcc_open(struct compile_toolchain *out);
+void hostcc_compile(const struct compile_job *job, struct compile_result *out);
+
+/* ---- Worker process and its messages (wire maps on a frame socket) ---- */
+
+/*
+ * Worker -> broker, once:   {"t": "ready", "id": 0, "nvrtc": {"id", "reason", "targets"}, "host":
+ * {...}} Broker -> worker:         {"t": "job", "id", "target", "source", "inst", "files": [{"n",
+ * "b"}], "delay", "fault"} Worker -> broker:         {"t": "result", "id", "st", "err", "entry",
+ * "source", "log", "object", "regs", "shared", "spill", "local", "us"}
+ */
+struct wire_in;
+struct wire_out;
+void compile_ready_write(struct wire_out *out, const struct compile_toolchains *toolchains);
+int compile_ready_read(struct wire_in *in, struct compile_toolchains *toolchains);
+void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_job *job);
+/* files is room for COMPILE_MAX_HEADERS; everything points into in. */
+int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
+					 struct compile_file *files);
+void compile_result_write(struct wire_out *out, uint64_t id, const struct compile_result *result);
+int compile_result_read(struct wire_in *in, uint64_t *id,
+						struct compile_result *result); /* copies */
+
+struct compile_worker_options {
+	int sock;              /* frame socket to the broker */
+	uint64_t memory_bytes; /* RLIMIT_AS above what the warm process uses; 0: none */
+	uint32_t cpu_seconds;  /* RLIMIT_CPU for the whole life; 0: none */
+};
+/* The worker's main: identifies, warms, limits itself, then answers jobs until the socket ends.
+ * Returns the exit status. */
+int compile_worker_main(const struct compile_worker_options *options);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * device: what an executor can do, as a row of functions; cuda.c and cpu.c each fill one in.
+ * Called from the executor's main thread only, unless said otherwise.  Errors: a kiln_status and
+ * one sentence in error.  Knows nothing of sessions, sockets or plans.
+ */
+#ifndef KILN_DAEMON_DEVICE_H
+#define KILN_DAEMON_DEVICE_H
+
+#include "../kernel.h"
+
+struct device;        /* an open device */
+struct device_memory; /* a buffer */
+struct device_module; /* a loaded object */
+
+struct device_info {
+	char name[16];  /* "cpu", "cuda:0" */
+	char model[96]; /* "NVIDIA H200", "x86-64 host" */
+	char uuid[48];  /* "GPU-..." or "" */
+	uint64_t memory_bytes;
+	int device_count; /* devices of this kind visible: lets the broker know of cuda:1.. */
+	struct kernel_limits limits;
+};
+
+enum device_import_kind { DEVICE_IMPORT_IPC, DEVICE_IMPORT_FD };
+
+struct device_import {
+	enum device_import_kind kind;
+	uint8_t handle[64]; /* IPC: CUipcMemHandle of the allocation */
+	uint64_t buffer_id; /* IPC: CU_POINTER_ATTRIBUTE_BUFFER_ID in the exporter, with pid the key of
+						   the import table */
+	int64_t pid;        /* exporter */
+	int fd; /* FD: memfd (cpu) or exported CUDA allocation; the device duplicates what it keeps */
+	uint64_t span;   /* bytes of the whole allocation */
+	uint64_t offset; /* where the buffer begins in it */
+	uint64_t bytes;  /* of the buffer */
+};
+
+struct device_operand {
+	struct device_memory *memory;
+	uint64_t offset; /* bytes */
+};
+
+/* One launch: what a kernel_plan says, bound to memory. */
+struct device_launch {
+	struct device_module *module; /* NULL: copy_bytes from operand 0 to operand 1 */
+	uint32_t grid[3], block[3], shared_bytes;
+	const struct kernel_arg *args;
+	int arg_count;
+	const struct device_operand *operands;
+	int operand_count;
+	uint64_t copy_bytes;
+	uint32_t delay_ms; /* test-only */
+	uint64_t ticket;   /* for device_done */
+	uint64_t stream;
+};
+
+/* How a piece of work ended.  Collected by poll(). */
+struct device_done {
+	uint64_t ticket;
+	int status; /* KILN_OK, or KILN_EDEVICE ... with a sentence */
+	char error[KERNEL_ERROR_MAX];
+	uint64_t micros; /* on the device, as far as it can tell; 0 otherwise */
+};
+
+struct device_ops {
+	const char *kind; /* "cpu", "cuda" */
+	int (*open)(int ordinal, struct device **out, struct device_info *info,
+				char error[KERNEL_ERROR_MAX]);
+	void (*close)(struct device *device);
+
+	/* Zeroed memory. */
+	int (*alloc)(struct device *device, uint64_t bytes, struct device_memory **out,
+				 char error[KERNEL_ERROR_MAX]);
+	int (*import)(struct device *device, const struct device_import *what,
+				  struct device_memory **out, char error[KERNEL_ERROR_MAX]);
+	/* Nothing queued uses it any more: the executor has seen to that. */
+	void (*free)(struct device *device, struct device_memory *memory);
+
+	int (*load)(struct device *device, const void *object, size_t bytes, const char *entry,
+				uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
+	void (*unload)(struct device *device, struct device_module *module);
+
+	/* Queue work on a stream; order within a stream is kept.  A failure here is the answer to that
+	 * work. */
+	int (*launch)(struct device *device, const struct device_launch *launch,
+				  char error[KERNEL_ERROR_MAX]);
+	/* Host memory must stay mapped until done.  to_device: host to memory. */
+	int (*copy)(struct device *device, uint64_t stream, uint64_t ticket,
+				struct device_memory *memory, uint64_t offset, void *host, uint64_t bytes,
+				bool to_device, char error[KERNEL_ERROR_MAX]);
+	void (*stream_end)(struct device *device, uint64_t stream);
+
+	/*
+	 * Waits up to timeout_ms for wake_fd to become readable or for work to finish (-1: no limit),
+	 * and fills in up to max ends.  Returns how many.  A device that cannot go on (sticky CUDA
+	 * error) reports KILN_EDEVICE for all it has and sets *broken: the executor tells the broker
+	 * and leaves with _exit.
+	 */
+	int (*poll)(struct device *device, int wake_fd, int timeout_ms, struct device_done *done,
+				int max, bool *broken);
+};
+
+extern const struct device_ops device_cpu;
+extern const struct device_ops device_cuda;
+
+#endif

@@ -1,0 +1,41 @@
+/*
+ * exec: the executor process: owns one device for one trust domain, and does what the broker says
+ * after checking it again (extents, alignment, ownership).  main loop in executor.c; devices behind
+ * device.h.
+ *
+ * Messages (wire maps on a frame socket).  Every request is answered by {"t": "reply", "id", "st",
+ * "err", ...} when done.
+ *
+ *   executor -> broker, once    {"t": "ready", "id": 0, "st", "err", "name", "model", "uuid",
+ * "memory", "devices", "target", "max_threads", "shared_default", "shared_optin", "grid": [x,y,z],
+ * "mps", "warp"} st < 0: the device cannot be opened, err says why; the process then exits with 3
+ * load      mod, entry, shared, object: bin                          -> regs? unload    mod alloc
+ * buf, bytes import    buf, kind: "ipc"|"fd", handle: bin, bufid, pid, span, offset, bytes  (+
+ * descriptor for fd) free      buf replied when nothing queued uses it launch    mod (0: copy),
+ * stream, grid, block, shared, copy, delay, args: [[0, operand] | [1, bytes, value]], ops: [[buf,
+ * offset, extent bytes, alignment, written]]  -> us copy      buf, offset, bytes, to: bool, stream
+ * (+ memfd) end       stream                                                    the stream's
+ * session is gone ping -> inflight executor -> broker, event   {"t": "event", "id": 0, "what":
+ * "fault", "err": sentence, "ticket"?}   before it leaves
+ *
+ * ids of mod, buf and stream are the broker's, unique over the executor's life.
+ */
+#ifndef KILN_DAEMON_EXEC_H
+#define KILN_DAEMON_EXEC_H
+
+#include "device.h"
+
+struct exec_options {
+	int sock;           /* frame socket to the broker */
+	const char *device; /* "cpu", "cuda:1" */
+};
+
+/* Runs until the socket ends or the device breaks.  Returns the exit status: 0 end of socket, 3 no
+ * device, 4 device broken. */
+int exec_main(const struct exec_options *options);
+
+/* Exit status of an executor whose kernel faulted (reported by event "fault" before). */
+#define EXEC_EXIT_FAULT 4
+#define EXEC_EXIT_NO_DEVICE 3
+
+#endif

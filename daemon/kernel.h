@@ -1,0 +1,99 @@
+/*
+ * kernel.h: the nouns that plan, compile, cache and exec share, and nothing else: what is asked for
+ * (problem), on what (limits, target), what was decided (plan), and what can be launched (launch).
+ */
+#ifndef KILN_DAEMON_KERNEL_H
+#define KILN_DAEMON_KERNEL_H
+
+#include <kiln/kiln.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KERNEL_MAX_OPERANDS 16
+#define KERNEL_MAX_ATTRS 32
+#define KERNEL_MAX_ARGS 32
+#define KERNEL_TARGET_MAX 16
+#define KERNEL_INSTANTIATION_MAX 1024
+#define KERNEL_ERROR_MAX 320
+#define KERNEL_KEY_HEX 65 /* 64 digits and the zero byte */
+
+/* A tensor of a problem.  No address: alignment is all a plan may know of one. */
+struct kernel_tensor {
+	kiln_dtype dtype;
+	int rank;
+	int64_t shape[KILN_MAX_RANK];
+	int64_t stride[KILN_MAX_RANK]; /* elements, always filled in */
+	uint32_t alignment;            /* of the first element in bytes: 1, 2, 4, 8, 16 */
+};
+
+struct kernel_attr {
+	char name[24];
+	kiln_attr_kind kind;
+	int64_t i;
+	double f;
+	int64_t ints[KILN_MAX_RANK];
+	int count;
+	char s[64];
+};
+
+struct kernel_problem {
+	char op[24];
+	struct kernel_tensor tensors[KERNEL_MAX_OPERANDS];
+	int tensor_count;
+	struct kernel_attr attrs[KERNEL_MAX_ATTRS];
+	int attr_count;
+};
+
+/* What a device can do, from its attributes; for compile-only targets from plan_limits_for(). */
+struct kernel_limits {
+	char target[KERNEL_TARGET_MAX]; /* "cpu", "sm_90" */
+	uint32_t max_threads;           /* of a block */
+	uint32_t shared_default;        /* bytes of shared memory a block gets without asking: 48 KiB */
+	uint32_t shared_optin;          /* bytes at most */
+	uint32_t grid_x, grid_y, grid_z;
+	uint32_t multiprocessors;
+	uint32_t warp;
+};
+
+enum kernel_launch_kind {
+	KERNEL_NOTHING, /* zero elements: success without a launch */
+	KERNEL_COPY,    /* operand 0 to operand 1, copy_bytes, by the device's copy function */
+	KERNEL_LAUNCH,
+};
+
+enum kernel_arg_kind { KERNEL_ARG_POINTER, KERNEL_ARG_SCALAR };
+
+struct kernel_arg {
+	enum kernel_arg_kind kind;
+	int operand;    /* POINTER: which tensor; its first element is passed */
+	uint32_t bytes; /* SCALAR: 4 or 8 */
+	uint64_t value; /* SCALAR: the bits */
+};
+
+/* The bytes a plan touches of one operand, counted from its first element; checked before every
+ * launch. */
+struct kernel_extent {
+	uint64_t bytes;     /* from the first element on; 0: not touched */
+	uint32_t alignment; /* that the address must have */
+	bool written;
+};
+
+struct kernel_plan {
+	enum kernel_launch_kind kind;
+	char op[24];
+	char variant[32]; /* "tile", "vector", "copy", ... */
+	char source[64];  /* file of kernel_src: "ops/permute.cuh"; "" without a kernel */
+	char instantiation[KERNEL_INSTANTIATION_MAX]; /* C++ template-id */
+	uint32_t grid[3], block[3];
+	uint32_t shared_bytes; /* dynamic */
+	struct kernel_arg args[KERNEL_MAX_ARGS];
+	int arg_count;
+	struct kernel_extent extents[KERNEL_MAX_OPERANDS];
+	int operand_count;
+	uint64_t copy_bytes;  /* KERNEL_COPY */
+	uint64_t bytes_moved; /* read + written, each element once */
+	char note[256];       /* why this variant, what was declined */
+};
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * plan: from a problem and a device's limits to a plan.  Pure: no state, no I/O, no clock, no
+ * addresses.
+ *
+ * One file per operator (permute.c) holds its checks, its canonical form and its choice of variant;
+ * ops.c is the table of operators; explain.c prints.  Never includes compile, cache, exec or the
+ * wire.
+ */
+#ifndef KILN_DAEMON_PLAN_H
+#define KILN_DAEMON_PLAN_H
+
+#include "../kernel.h"
+
+struct plan_op {
+	const char *name;
+	const char *operands;   /* "x, y" */
+	const char *attributes; /* "perm: permutation of the axes" */
+	const char *summary;    /* one sentence */
+	/* KILN_OK, or KILN_EINVAL / KILN_ENOTSUP with a sentence in error. */
+	int (*plan)(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+	/* Fills in the shapes and dtypes of tensors the caller left out (an op's outputs), contiguous,
+	 * or fails as plan. */
+	int (*infer)(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+};
+
+/* The operators, ended by a row whose name is NULL. */
+extern const struct plan_op plan_ops[];
+const struct plan_op *plan_find(const char *op);
+
+/*
+ * Checks and plans.  The same problem and limits give the same plan, byte for byte (out is zeroed
+ * first). Rules common to all operators (rank, dtype, sizes, strides, overflow of offsets) are
+ * checked here.
+ */
+int plan_problem(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+/* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count. */
+int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+
+/* Limits of a target for which there is no device here: "cpu", "sm_75" .. "sm_121".  KILN_EINVAL
+ * names the known ones.
+ */
+int plan_limits_for(const char *target, struct kernel_limits *out, char error[KERNEL_ERROR_MAX]);
+
+/* Row-major strides. */
+void plan_contiguous(struct kernel_tensor *tensor);
+/* Bytes from the first element to one past the last touched; 0 when there are no elements; false on
+ * overflow. */
+bool plan_extent(const struct kernel_tensor *tensor, uint64_t *bytes);
+/* false on overflow of int64_t */
+bool plan_elements(const struct kernel_tensor *tensor, int64_t *count);
+const struct kernel_attr *plan_attr(const struct kernel_problem *problem, const char *name);
+
+/* The plan for people: a line each of op, variant, instantiation, grid x block, shared memory,
+ * bytes, note. */
+void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *limits, char *text,
+				  size_t size);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * util: the few things every daemon module needs and libc does not have.  Knows nothing of Kiln.
+ */
+#ifndef KILN_DAEMON_UTIL_H
+#define KILN_DAEMON_UTIL_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* ---- Text ---- */
+
+/* Formats into text[size]; returns status, so that `return fail(error, size, KILN_EINVAL, "...")`
+ * is one line. */
+int util_fail(char *text, size_t size, int status, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Appends to text[size], cutting cleanly; returns the new length. */
+size_t util_append(char *text, size_t size, size_t used, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* A growing text; text is always zero-terminated once something was added.  failed sticks. */
+struct util_text {
+	char *text;
+	size_t size, capacity;
+	bool failed;
+};
+void util_text_add(struct util_text *text, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void util_text_bytes(struct util_text *text, const void *bytes, size_t size);
+void util_text_free(struct util_text *text);
+
+/* "64 MiB", "512k", "1073741824" to bytes; false if it is none of these or overflows. */
+bool util_parse_bytes(const char *text, uint64_t *bytes);
+/* 67108864 to "64.0 MiB" */
+const char *util_bytes(uint64_t bytes, char text[16]);
+
+/* ---- Time ---- */
+
+uint64_t util_now_us(void); /* monotonic */
+
+/* ---- Hash: BLAKE2b-256 (RFC 7693), by libsodium ---- */
+
+struct util_hash {
+	_Alignas(64) unsigned char state[384];
+};
+void util_hash_begin(struct util_hash *hash);
+void util_hash_add(struct util_hash *hash, const void *bytes, size_t size);
+void util_hash_end(struct util_hash *hash, unsigned char digest[32]);
+void util_hex(const unsigned char *bytes, size_t size, char *hex); /* 2 * size + 1 chars */
+/* Hash of a file's content; false with errno. */
+bool util_hash_file(const char *path, unsigned char digest[32]);
+
+/* ---- Files ---- */
+
+/* Reads a whole file up to limit bytes, zero byte added; NULL with errno. */
+char *util_read_file(const char *path, size_t limit, size_t *bytes);
+/* mkdir -p with mode for the directories made. */
+int util_make_directories(const char *path, unsigned mode);
+/* The CPUs this process may use (affinity and cgroup quota), at least 1. */
+int util_cpu_count(void);
+
+/* ---- Log: one line on stderr, "level message"; with systemd priorities when $JOURNAL_STREAM is
+ * set ---- */
+
+enum util_level { UTIL_ERROR, UTIL_WARN, UTIL_INFO, UTIL_DEBUG };
+extern enum util_level util_log_level; /* messages above it are dropped; UTIL_INFO at start */
+void util_log(enum util_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- Memory: like libc's, and never return: only for allocations of bounded small size ---- */
+/* They print one line and abort the process: a daemon that cannot get a few hundred bytes cannot go
+ * on. */
+void *util_alloc(size_t bytes); /* zeroed */
+char *util_strdup(const char *text);
+
+#endif

@@ -1,0 +1,312 @@
+/*
+ * kiln.h: the whole public interface of libkiln.
+ *
+ * Kiln runs CUDA C++ kernels for many processes of one host.  A daemon, kilnd, specializes kernel
+ * templates for the shapes it is asked for, keeps the compiled objects, and launches them; a
+ * program links this library, connects, and names buffers and operators.  Nothing here needs CUDA:
+ * the library loads the driver by itself, and only when memory allocated by CUDA is lent.
+ *
+ * Conventions, once for all functions
+ *
+ * Results.    int: KILN_OK (0), or a negative enum kiln_status.  kiln_errmsg() then holds one
+ *             sentence that names the thing, the value and the rule or the remedy.  Outputs are
+ *             written on success only.
+ * Ownership.  Whoever receives an object through a "**out" parameter frees it with the function
+ *             named beside its type; closing a client frees all that was made from it on the
+ *             daemon's side, and leaves the handles valid for freeing only.  Free functions take
+ * NULL. Strings.    Read-only, UTF-8, zero-terminated.  Returned strings live as long as their
+ * object. Time.       Milliseconds.  0 means "do not wait", KILN_FOREVER "the client's default
+ * deadline does not apply".  Every function that waits has a deadline: the client's timeout_ms,
+ * unless it takes one. Threads.    A client, and all objects made from it, may be used by one
+ * thread at a time.  A second thread that enters meanwhile gets KILN_EBUSY and disturbs nothing.
+ * Different clients are independent.  kiln_errmsg() is per thread. fork.       A client belongs to
+ * the process that connected it.  Used in a child of fork() every call answers KILN_EFORK; the
+ * child connects for itself. Signals.    No handlers are installed, SIGPIPE is never raised, and no
+ * call ends the process. CUDA.       The caller's current context, device and last error are left
+ * as they were.
+ */
+#ifndef KILN_KILN_H
+#define KILN_KILN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KILN_VERSION_MAJOR 0
+#define KILN_VERSION_MINOR 1
+#define KILN_VERSION_PATCH 0
+#define KILN_VERSION_STRING "0.1.0"
+
+#if defined(__GNUC__)
+#define KILN_API __attribute__((visibility("default")))
+#else
+#define KILN_API
+#endif
+
+/* Name, value and meaning of every status; enum, name and text are all made from this list. */
+#define KILN_STATUS_LIST(X)                                                     \
+	X(EINVAL, -1, "the request is wrong")                                       \
+	X(ENOMEM, -2, "out of memory")                                              \
+	X(ELIMIT, -3, "a limit of the daemon was reached")                          \
+	X(ETIMEDOUT, -4, "the deadline passed")                                     \
+	X(ECANCELED, -5, "canceled")                                                \
+	X(EDEVICE, -6, "the device failed while the call was in flight")            \
+	X(ELOST, -7, "the contents of a buffer were lost with its device process")  \
+	X(ECOMPILE, -8, "the kernel did not compile")                               \
+	X(ENOTSUP, -9, "not available here")                                        \
+	X(ENOENT, -10, "no such object")                                            \
+	X(EPERM, -11, "not allowed")                                                \
+	X(EPROTO, -12, "the peer broke the protocol")                               \
+	X(ECONN, -13, "no connection to the daemon")                                \
+	X(EIO, -14, "input or output failed")                                       \
+	X(EVERSION, -15, "the daemon and the library do not understand each other") \
+	X(EINTERNAL, -16, "a defect in Kiln")                                       \
+	X(EINDEX, -17, "an index was out of range")                                 \
+	X(EBUSY, -18, "in use")                                                     \
+	X(EAGAIN, -19, "not ready yet")                                             \
+	X(EFORK, -20, "the client belongs to another process")
+
+enum kiln_status {
+	KILN_OK = 0,
+#define KILN_STATUS_ENUM(name, value, text) KILN_##name = value,
+	KILN_STATUS_LIST(KILN_STATUS_ENUM)
+#undef KILN_STATUS_ENUM
+};
+
+/* Element types: name, value, bytes.  The values are part of the protocol and never change. */
+#define KILN_DTYPE_LIST(X) \
+	X(F16, f16, 1, 2)      \
+	X(BF16, bf16, 2, 2)    \
+	X(F32, f32, 3, 4)      \
+	X(F64, f64, 4, 8)      \
+	X(I8, i8, 5, 1)        \
+	X(U8, u8, 6, 1)        \
+	X(I16, i16, 7, 2)      \
+	X(U16, u16, 8, 2)      \
+	X(I32, i32, 9, 4)      \
+	X(U32, u32, 10, 4)     \
+	X(I64, i64, 11, 8)     \
+	X(U64, u64, 12, 8)     \
+	X(BOOL, bool, 13, 1)   \
+	X(C64, c64, 14, 8)     \
+	X(C128, c128, 15, 16)
+
+typedef enum kiln_dtype {
+	KILN_DTYPE_NONE = 0,
+#define KILN_DTYPE_ENUM(NAME, name, value, bytes) KILN_##NAME = value,
+	KILN_DTYPE_LIST(KILN_DTYPE_ENUM)
+#undef KILN_DTYPE_ENUM
+} kiln_dtype;
+
+#define KILN_MAX_RANK 8
+#define KILN_FOREVER (-1)
+
+typedef struct kiln_client kiln_client; /* a connection; freed by kiln_close */
+typedef struct kiln_buffer kiln_buffer; /* memory a call can use; freed by kiln_free */
+typedef struct kiln_call kiln_call;     /* a prepared call; freed by kiln_call_free */
+typedef struct kiln_reply kiln_reply;   /* a structured answer; freed by kiln_reply_free */
+typedef uint64_t kiln_ticket;           /* a submitted call; 0 is never a ticket; nothing to free */
+
+/*
+ * A tensor: a view of a buffer.  shape and stride count elements, offset counts bytes from the
+ * start of the buffer.  strides are >= 0; 0 repeats the element (inputs only).  rank 0 is one
+ * element. When contiguous != 0 the strides are ignored and row-major ones are used.
+ */
+typedef struct kiln_tensor {
+	kiln_buffer *buffer; /* NULL only where no memory is touched: prepare, explain, compile */
+	uint64_t offset;
+	kiln_dtype dtype;
+	int rank;
+	int contiguous;
+	int64_t shape[KILN_MAX_RANK];
+	int64_t stride[KILN_MAX_RANK];
+} kiln_tensor;
+
+/* A named attribute of an operator or a request: exactly one of the value kinds. */
+typedef enum kiln_attr_kind {
+	KILN_ATTR_INT,
+	KILN_ATTR_REAL,
+	KILN_ATTR_INTS,
+	KILN_ATTR_STRING
+} kiln_attr_kind;
+
+typedef struct kiln_attr {
+	const char *name;
+	kiln_attr_kind kind;
+	int64_t i;           /* KILN_ATTR_INT */
+	double f;            /* KILN_ATTR_REAL */
+	const int64_t *ints; /* KILN_ATTR_INTS, count of them */
+	int count;
+	const char *s; /* KILN_ATTR_STRING */
+} kiln_attr;
+
+/* ---- Text ---------------------------------------------------------------------------------- */
+
+/* "KILN_EINVAL", "KILN_OK", or "unknown status". */
+KILN_API const char *kiln_status_name(int status);
+/* The general meaning of a status, in a few words. */
+KILN_API const char *kiln_status_text(int status);
+/* The sentence of the last failure of this thread; "" if there was none.  Valid until the next
+ * failure of this thread.
+ */
+KILN_API const char *kiln_errmsg(void);
+/* "f32" for KILN_F32; NULL for a value that is no element type. */
+KILN_API const char *kiln_dtype_name(kiln_dtype dtype);
+/* KILN_F32 for "f32"; KILN_DTYPE_NONE for a name that is no element type. */
+KILN_API kiln_dtype kiln_dtype_parse(const char *name);
+/* Bytes of one element; 0 for a value that is no element type. */
+KILN_API size_t kiln_dtype_size(kiln_dtype dtype);
+/* "0.1.0" */
+KILN_API const char *kiln_version(void);
+
+/* ---- Connection ---------------------------------------------------------------------------- */
+
+#define KILN_CONNECT_AUTOSTART 1u /* start a kilnd of one's own if none answers */
+
+typedef struct kiln_connect_options {
+	size_t size;        /* sizeof(kiln_connect_options): lets the structure grow */
+	const char *socket; /* NULL: $KILN_SOCKET, else $XDG_RUNTIME_DIR/kiln/kiln.sock, else
+						   /tmp/kiln-UID/kiln.sock */
+	const char *device; /* NULL: $KILN_DEVICE, else the daemon's default: "cuda:0" where there is a
+						   GPU, else "cpu" */
+	const char *daemon; /* NULL: $KILN_DAEMON, else kilnd beside the library or in PATH; used by
+						   autostart only */
+	int timeout_ms; /* 0: 30000.  The deadline of every call that waits and takes none of its own */
+	unsigned flags; /* KILN_CONNECT_* */
+} kiln_connect_options;
+
+/* Connects.  options may be NULL.  ECONN when nobody answers, with the path and what to start. */
+KILN_API int kiln_connect(const kiln_connect_options *options, kiln_client **out);
+/* Ends the connection.  In-flight calls are canceled or finish unseen.  Does not wait for them. */
+KILN_API void kiln_close(kiln_client *client);
+/* The device this client's buffers and calls use: "cpu", "cuda:0". */
+KILN_API const char *kiln_device(const kiln_client *client);
+
+/* ---- Buffers ------------------------------------------------------------------------------- */
+
+#define KILN_BUFFER_SHARED \
+	1u /* cpu device: host memory that both sides map; survives the device process */
+
+/*
+ * Memory held by the daemon.  bytes >= 0; contents are zero.  name (may be NULL) is used in
+ * messages. Without KILN_BUFFER_SHARED the contents end with the device process: after a device
+ * fault, calls that use the buffer answer KILN_ELOST and name it, until kiln_write has covered all
+ * of it again.
+ */
+KILN_API int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char *name,
+						kiln_buffer **out);
+/*
+ * Lends memory that CUDA allocated in this process.  pointer may lie inside an allocation.  The
+ * memory stays the caller's: it must not be freed before kiln_free has returned.  Works for
+ * cuMemAlloc and cudaMalloc memory (IPC handle) and for cuMemCreate / memory-pool memory made
+ * exportable (descriptor); ENOTSUP says why memory cannot be lent and what to use instead.
+ */
+KILN_API int kiln_lend_cuda(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
+							kiln_buffer **out);
+/*
+ * Lends memory by descriptor: on the cpu device a memfd sealed against shrinking, on a cuda device
+ * the POSIX descriptor of an exported CUDA allocation.  offset and bytes select the part.  The
+ * descriptor is duplicated; the caller keeps its own.
+ */
+KILN_API int kiln_lend_fd(kiln_client *client, int fd, uint64_t offset, uint64_t bytes,
+						  const char *name, kiln_buffer **out);
+/* Copies host memory into a buffer, after the calls submitted before; returns when done. */
+KILN_API int kiln_write(kiln_buffer *buffer, uint64_t offset, const void *source, uint64_t bytes);
+/* Copies a buffer to host memory, after the calls submitted before; returns when done. */
+KILN_API int kiln_read(kiln_buffer *buffer, uint64_t offset, void *destination, uint64_t bytes);
+/* The address of a KILN_BUFFER_SHARED buffer in this process; ENOTSUP for other buffers. Valid
+ * until kiln_free. */
+KILN_API int kiln_map(kiln_buffer *buffer, void **out);
+KILN_API uint64_t kiln_buffer_bytes(const kiln_buffer *buffer);
+/* Releases a buffer: waits until no call uses it.  The handle is gone whatever the result. */
+KILN_API int kiln_free(kiln_buffer *buffer);
+
+/* ---- Calls --------------------------------------------------------------------------------- */
+
+/*
+ * Plans and compiles one operator for these tensors, and waits until it is ready.  The tensors'
+ * order is the operator's: inputs first, then outputs.  buffers may be NULL.  ECOMPILE carries the
+ * compiler's first line, kiln_call_log() all of it.
+ */
+KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
+						  int tensor_count, const kiln_attr *attrs, int attr_count,
+						  kiln_call **out);
+/* What the planner chose: variant, instantiation, grid, ... as kiln_explain prints it. */
+KILN_API const char *kiln_call_plan(const kiln_call *call);
+/* How the kernel was come by: "hit" (cache), "shared" (another's compile), "compiled", "copy" (no
+ * kernel needed). */
+KILN_API const char *kiln_call_origin(const kiln_call *call);
+KILN_API void kiln_call_free(kiln_call *call);
+
+/* Where one operand of a prepared call lies this time. */
+typedef struct kiln_operand {
+	kiln_buffer *buffer;
+	uint64_t offset;
+} kiln_operand;
+
+/*
+ * Submits a prepared call on operands (one for each tensor, in order) and returns at once.  Calls
+ * of a client run in the order of their submission.  after (0: none) is a ticket of this client: if
+ * that call did not succeed, this one is not run and ends in ECANCELED.
+ */
+KILN_API int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count,
+						 kiln_ticket after, kiln_ticket *out);
+/* Prepare, submit and wait in one. */
+KILN_API int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors,
+					  int tensor_count, const kiln_attr *attrs, int attr_count);
+/*
+ * Waits for a ticket and forgets it: its status is returned once.  EAGAIN when timeout_ms passes
+ * first; the ticket stays valid.  ENOENT for a number that is no outstanding ticket.
+ */
+KILN_API int kiln_wait(kiln_client *client, kiln_ticket ticket, int timeout_ms);
+/* Asks that a call not be run; it ends in ECANCELED, or as usual if it had started. */
+KILN_API int kiln_cancel(kiln_client *client, kiln_ticket ticket);
+
+/* For event loops: a descriptor and the poll(2) events to watch it for, then kiln_dispatch(). */
+KILN_API int kiln_fd(const kiln_client *client);
+KILN_API int kiln_events(const kiln_client *client);
+/* Handles what has arrived, without waiting; returns how many tickets are finished and not yet
+ * waited for, or a status.
+ */
+KILN_API int kiln_dispatch(kiln_client *client);
+
+/* ---- Looking inside ------------------------------------------------------------------------ */
+
+/* What the planner would do, without compiling.  target: NULL for the client's device, else
+ * "sm_90", "cpu". */
+KILN_API int kiln_explain(kiln_client *client, const char *op, const kiln_tensor *tensors,
+						  int tensor_count, const kiln_attr *attrs, int attr_count,
+						  const char *target, kiln_reply **out);
+/* Compiles into the cache for a target, without a device. */
+KILN_API int kiln_compile(kiln_client *client, const char *op, const kiln_tensor *tensors,
+						  int tensor_count, const kiln_attr *attrs, int attr_count,
+						  const char *target, kiln_reply **out);
+/*
+ * Any other request: "info", "devices", "ops", "cache.ls", ... with its arguments; `kiln help
+ * requests` lists them.  This is what the command line uses.
+ */
+KILN_API int kiln_request(kiln_client *client, const char *request, const kiln_attr *args,
+						  int arg_count, kiln_reply **out);
+
+/*
+ * Reads a reply by path: "counters.hits", "rows[3].key".  Missing or of another type: 0, 0.0, ""
+ * (str), NULL with *bytes = 0 (bin), 0 (count: members of an array or map), 0 (has).
+ */
+KILN_API int64_t kiln_reply_int(const kiln_reply *reply, const char *path);
+KILN_API double kiln_reply_real(const kiln_reply *reply, const char *path);
+KILN_API const char *kiln_reply_str(const kiln_reply *reply, const char *path);
+KILN_API const void *kiln_reply_bin(const kiln_reply *reply, const char *path, size_t *bytes);
+KILN_API int kiln_reply_count(const kiln_reply *reply, const char *path);
+KILN_API int kiln_reply_has(const kiln_reply *reply, const char *path);
+/* The whole reply as one JSON text (binary members as {"bytes": n}). */
+KILN_API const char *kiln_reply_json(kiln_reply *reply);
+KILN_API void kiln_reply_free(kiln_reply *reply);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
