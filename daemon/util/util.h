@@ -55,12 +55,16 @@ bool util_hash_file(const char *path, unsigned char digest[32]);
 
 /* ---- Files ---- */
 
-/* Reads a whole file up to limit bytes, zero byte added; NULL with errno. */
+/* Reads a whole file up to limit bytes, zero byte added; NULL with errno (EFBIG beyond the limit).
+ * bytes may be NULL. */
 char *util_read_file(const char *path, size_t limit, size_t *bytes);
-/* mkdir -p with mode for the directories made. */
+/* mkdir -p with mode for the directories made; 0, or -1 with errno. */
 int util_make_directories(const char *path, unsigned mode);
 /* The CPUs this process may use (affinity and cgroup quota), at least 1. */
 int util_cpu_count(void);
+/* The part of it that cgroup v2 decides: CPUs by cpu.max, for the group that a /proc/PID/cgroup
+ * names below a mount; INT_MAX without a quota. */
+int util_cgroup_cpus(const char *proc_cgroup, const char *mount);
 
 /* ---- Log: one line on stderr, "level message"; with systemd priorities when $JOURNAL_STREAM is
  * set ---- */

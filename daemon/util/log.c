@@ -1,0 +1,70 @@
+/*
+ * log.c: one line on stderr a message, written by one write(2) so that the lines of several
+ * processes never mix.
+ */
+#include "util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOG_LINE 2048
+
+enum util_level util_log_level = UTIL_INFO;
+
+static const struct {
+	const char *name;
+	int priority; /* as syslog(3) numbers them */
+} levels[] = {
+	[UTIL_ERROR] = {"error", 3},
+	[UTIL_WARN] = {"warn", 4},
+	[UTIL_INFO] = {"info", 6},
+	[UTIL_DEBUG] = {"debug", 7},
+};
+
+/* $JOURNAL_STREAM names the journal's end by device and inode; stderr may have been sent elsewhere
+ * since. */
+static bool stderr_is_journal(void)
+{
+	unsigned long long device, inode;
+	struct stat status;
+	const char *stream = getenv("JOURNAL_STREAM");
+	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+		   fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device && status.st_ino == inode;
+}
+
+void util_log(enum util_level level, const char *format, ...)
+{
+	if (level > util_log_level) {
+		return;
+	}
+	int saved = errno;
+	char line[LOG_LINE];
+	size_t used;
+	if (stderr_is_journal()) {
+		used = util_append(line, sizeof line - 1, 0, "<%d>", levels[level].priority);
+	} else {
+		used = util_append(line, sizeof line - 1, 0, "kilnd[%ld] %s ", (long)getpid(),
+						   levels[level].name);
+	}
+	size_t start = used;
+	va_list arguments;
+	va_start(arguments, format);
+	errno = saved; /* for %m */
+	int size = vsnprintf(line + used, sizeof line - 1 - used, format, arguments);
+	va_end(arguments);
+	if (size > 0) {
+		size_t room = sizeof line - 2 - used;
+		used += (size_t)size < room ? (size_t)size : room;
+	}
+	for (size_t i = start; i < used; i++) {
+		unsigned char byte = (unsigned char)line[i];
+		line[i] = byte < 32 || byte == 127 ? ' ' : line[i];
+	}
+	line[used++] = '\n';
+	/* Nobody is left to tell when stderr is gone. */
+	(void)!write(STDERR_FILENO, line, used);
+	errno = saved;
+}

@@ -1,0 +1,36 @@
+/*
+ * memory.c: small allocations that do not fail, and the clock.
+ */
+#include "util.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static _Noreturn void out_of_memory(size_t bytes)
+{
+	util_log(UTIL_ERROR, "out of memory: %zu bytes were refused", bytes);
+	abort();
+}
+
+void *util_alloc(size_t bytes)
+{
+	void *memory = calloc(1, bytes ? bytes : 1);
+	if (!memory) {
+		out_of_memory(bytes);
+	}
+	return memory;
+}
+
+char *util_strdup(const char *text)
+{
+	size_t size = strlen(text) + 1;
+	return memcpy(util_alloc(size), text, size);
+}
+
+uint64_t util_now_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
