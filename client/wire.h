@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #define WIRE_MAX_DEPTH 8
+#define WIRE_MAX_VALUES (1u << 20) /* of a message read: a one-byte value decodes to 24 bytes */
 
 /* ---- Building.  Errors (memory, depth) stick and are reported by wire_end(). ---- */
 
