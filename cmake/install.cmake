@@ -1,0 +1,35 @@
+# What `cmake --install` puts where: libkiln with its headers, package files for CMake and pkg-config,
+# both programs, and units for a user's systemd.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS kiln EXPORT kilnTargets
+	LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+	ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+	FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+foreach(program kilnd kiln_cli)
+	if(TARGET ${program})
+		set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+		install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+	endif()
+endforeach()
+
+set(KILN_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/kiln)
+install(EXPORT kilnTargets NAMESPACE kiln:: DESTINATION ${KILN_PACKAGE_DIR})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/kilnConfig.cmake.in
+	${CMAKE_BINARY_DIR}/cmake/kilnConfig.cmake INSTALL_DESTINATION ${KILN_PACKAGE_DIR}
+	NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/cmake/kilnConfigVersion.cmake
+	COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/cmake/kilnConfig.cmake ${CMAKE_BINARY_DIR}/cmake/kilnConfigVersion.cmake
+	DESTINATION ${KILN_PACKAGE_DIR})
+
+# The .pc finds its prefix from where it lies, so an installed tree can be moved.
+set(KILN_PKGCONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH KILN_PC_PREFIX /${KILN_PKGCONFIG_DIR} /)
+string(REGEX REPLACE "/$" "" KILN_PC_PREFIX "${KILN_PC_PREFIX}")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/kiln.pc.in ${CMAKE_BINARY_DIR}/cmake/kiln.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/cmake/kiln.pc DESTINATION ${KILN_PKGCONFIG_DIR})
+
+configure_file(${CMAKE_CURRENT_LIST_DIR}/kilnd.service.in ${CMAKE_BINARY_DIR}/cmake/kilnd.service @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/cmake/kilnd.service ${CMAKE_CURRENT_LIST_DIR}/kilnd.socket
+	DESTINATION lib/systemd/user)

@@ -1,0 +1,269 @@
+#!/bin/sh
+# setup.sh: makes this machine able to build Kiln: finds what is missing by trying it, installs the
+# Debian/Ubuntu packages, and puts NVRTC and the CUDA headers into build/cuda when there is no CUDA
+# toolkit.  Used by examples/quickstart.sh and tests/run.sh; run again, it only looks.
+# It must not know how Kiln is built.
+#
+#   sh scripts/setup.sh [--tests] [--no-cuda]
+#
+# --tests    what the tests need, too
+# --no-cuda  leave NVRTC alone: the cpu device only
+#
+# Exit status: 0 ready, 1 something is missing and could not be installed (it says what to run),
+# 2 usage.
+set -u
+
+root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+cuda_dir=$root/build/cuda
+want_tests=0
+want_cuda=1
+
+say() {
+	printf 'setup: %s\n' "$*"
+}
+
+usage() {
+	sed -n 's/^# \{0,1\}//; 7,10p' "$0"
+}
+
+for option in "$@"; do
+	case $option in
+	--tests) want_tests=1 ;;
+	--no-cuda) want_cuda=0 ;;
+	-h | --help)
+		usage
+		exit 0
+		;;
+	*)
+		say "unknown option '$option'; known: --tests, --no-cuda" >&2
+		exit 2
+		;;
+	esac
+done
+
+# ---- Looking -------------------------------------------------------------------------------------
+
+have() {
+	command -v "$1" >/dev/null 2>&1
+}
+
+# Does the C (or C++) compiler make programs?  A compiler without libc's headers is not one.
+compiles() {
+	have "$1" || return 1
+	printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' |
+		"$1" -x "$2" -fsyntax-only - >/dev/null 2>&1
+}
+
+library() {
+	have pkg-config && pkg-config --exists "$@" 2>/dev/null
+}
+
+cmake_version() {
+	cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9][0-9]*\.[0-9][0-9]*\).*/\1/p'
+}
+
+cmake_is_new_enough() {
+	version=$(cmake_version)
+	[ -n "$version" ] || return 1
+	[ "${version%%.*}" -gt 3 ] || { [ "${version%%.*}" -eq 3 ] && [ "${version#*.}" -ge 25 ]; }
+}
+
+missing= # names for people
+packages= # names for apt
+
+need() {
+	missing="$missing $1"
+	shift
+	packages="$packages $*"
+}
+
+# msgpack-c's C library has had three package names; apt knows one of them.
+msgpack_package() {
+	for name in libmsgpack-c-dev libmsgpack-dev; do
+		if apt-cache show "$name" 2>/dev/null | grep -q '^Package:'; then
+			echo "$name"
+			return
+		fi
+	done
+	echo libmsgpack-dev
+}
+
+look() {
+	missing=
+	packages=
+	have cmake || need cmake cmake
+	have ninja || have make || need ninja ninja-build
+	compiles "${CC:-cc}" c || need "C-compiler" gcc libc6-dev
+	compiles "${CXX:-c++}" c++ || need "C++-compiler" g++
+	have pkg-config || need pkg-config pkg-config
+	library 'libuv >= 1.43' || need libuv libuv1-dev
+	library msgpack-c || library msgpack || need msgpack-c "$(msgpack_package)"
+	library 'sqlite3 >= 3.37' || need sqlite3 libsqlite3-dev
+	library libsodium || need libsodium libsodium-dev
+	if [ $want_tests = 1 ]; then
+		library cmocka || need cmocka libcmocka-dev
+	fi
+}
+
+# ---- Installing ----------------------------------------------------------------------------------
+
+# The words that make apt-get root's: nothing for root, sudo where it asks no password.
+privilege() {
+	if [ "$(id -u)" = 0 ]; then
+		echo env
+	elif have sudo && sudo -n true 2>/dev/null; then
+		echo "sudo -n env"
+	else
+		return 1
+	fi
+}
+
+apt_lists_are_there() {
+	apt-cache show libuv1-dev 2>/dev/null | grep -q '^Package:'
+}
+
+apt() {
+	$as_root DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=2 \
+		-o Acquire::http::Timeout=60 -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" >"$log" 2>&1
+}
+
+# apt_install PACKAGE...: 0 when installed; otherwise one sentence was printed.
+apt_install() {
+	if ! have apt-get; then
+		say "this is no Debian or Ubuntu: install the equivalents of: $*"
+		return 1
+	fi
+	if ! as_root=$(privilege); then
+		say "not root and no password-less sudo. Run this, then start again:"
+		say "  sudo apt-get update && sudo apt-get install -y --no-install-recommends $*"
+		return 1
+	fi
+	mkdir -p "$root/build" || return 1
+	log=$root/build/setup-apt.log
+	if ! apt_lists_are_there; then
+		say "fetching the package lists (apt-get update)"
+		apt update || say "apt-get update reported errors; see $log"
+	fi
+	# Only now does apt know which name msgpack-c has here.
+	set -- $(echo "$*" | sed "s/libmsgpack[a-z-]*/$(msgpack_package)/")
+	say "installing $# packages: $*"
+	if apt install -y --no-install-recommends "$@"; then
+		return 0
+	fi
+	say "fetching the package lists again (apt-get update), then a second try"
+	apt update
+	apt install -y --no-install-recommends "$@" && return 0
+	say "apt-get could not install $*; its last words (all in $log):"
+	tail -n 5 "$log"
+	return 1
+}
+
+say "looking for compilers, CMake and libraries"
+look
+if [ -n "$packages" ]; then
+	say "missing:$missing"
+	# Word splitting is meant: a list of package names.
+	# shellcheck disable=SC2086
+	apt_install $packages || exit 1
+	look
+	if [ -n "$packages" ]; then
+		say "still missing after the installation:$missing"
+		exit 1
+	fi
+fi
+if ! cmake_is_new_enough; then
+	say "cmake is $(cmake_version) and 3.25 or newer is needed; Debian 12 and Ubuntu 24.04 have it"
+	exit 1
+fi
+say "compilers, CMake $(cmake_version) and libraries are there"
+
+# ---- NVRTC and the CUDA headers --------------------------------------------------------------------
+
+# Where a directory holds headers and libnvrtc, print it.
+toolkit() {
+	for dir in "${CUDA_HOME:-}" /usr/local/cuda /usr/local/cuda-*; do
+		[ -n "$dir" ] && [ -f "$dir/include/cuda.h" ] && [ -f "$dir/include/nvrtc.h" ] || continue
+		for file in "$dir"/lib64/libnvrtc.so* "$dir"/lib/libnvrtc.so* "$dir"/targets/*/lib/libnvrtc.so*; do
+			[ -e "$file" ] && echo "$dir" && return 0
+		done
+	done
+	[ -f /usr/include/cuda.h ] && [ -f /usr/include/nvrtc.h ] || return 1
+	for file in /usr/lib/*/libnvrtc.so* /usr/lib/libnvrtc.so* /usr/lib64/libnvrtc.so*; do
+		[ -e "$file" ] && echo /usr && return 0
+	done
+	return 1
+}
+
+# Is what lies in a directory whole?  The stamp is written last, the files are checked all the same.
+cuda_is_whole() {
+	[ -f "$1/stamp" ] && [ -s "$1/include/cuda.h" ] && [ -s "$1/include/nvrtc.h" ] || return 1
+	for file in "$1"/lib/libnvrtc.so.*; do
+		[ -s "$file" ] || return 1
+	done
+	for file in "$1"/lib/libnvrtc-builtins.so.*; do
+		[ -s "$file" ] || return 1
+	done
+}
+
+pip_works() {
+	have python3 && python3 -m pip --version >/dev/null 2>&1
+}
+
+# The wheels of CUDA 13, flattened: include/ and lib/.  Made aside and moved into place whole, so
+# that an interrupted download leaves nothing that looks finished.
+fetch_wheels() {
+	part=$cuda_dir.part
+	rm -rf "$part" "$cuda_dir"
+	mkdir -p "$part/wheels" "$part/tree" "$part/out/lib" || return 1
+	timeout 900 python3 -m pip download --quiet --disable-pip-version-check --no-deps \
+		--only-binary :all: --timeout 60 --dest "$part/wheels" \
+		'nvidia-cuda-nvrtc>=13,<14' 'nvidia-cuda-runtime>=13,<14' \
+		'nvidia-cuda-crt>=13,<14' 'nvidia-cuda-cccl>=13,<14' >"$part/log" 2>&1 || return 1
+	for wheel in "$part"/wheels/*.whl; do
+		python3 -m zipfile -e "$wheel" "$part/tree" >>"$part/log" 2>&1 || return 1
+	done
+	cp -R "$part"/tree/nvidia/*/include "$part/out/" &&
+		cp "$part"/tree/nvidia/*/lib/libnvrtc*.so.* "$part/out/lib/" || return 1
+	(cd "$part/wheels" && ls ./*.whl) | sed 's/^\.\///' >"$part/out/stamp" || return 1
+	cuda_is_whole "$part/out" || return 1
+	mv "$part/out" "$cuda_dir" && rm -rf "$part"
+}
+
+without_cuda() {
+	say "$1"
+	say "going on with the cpu device alone: no cubins are made and no GPU is used"
+	exit 0
+}
+
+if [ $want_cuda = 0 ]; then
+	without_cuda "leaving NVRTC and the CUDA headers alone, as asked"
+fi
+if dir=$(toolkit); then
+	say "NVRTC and the CUDA headers: toolkit in $dir"
+	exit 0
+fi
+if cuda_is_whole "$cuda_dir"; then
+	say "NVRTC and the CUDA headers: build/cuda ($(sed -n 's/^nvidia_cuda_nvrtc-\([0-9.]*\).*/\1/p' "$cuda_dir/stamp"))"
+	exit 0
+fi
+mkdir -p "$root/build" || exit 1
+if have flock; then
+	exec 9>"$root/build/.cuda.lock"
+	flock -w 900 9 || without_cuda "another set-up has held build/.cuda.lock for 15 minutes"
+fi
+if cuda_is_whole "$cuda_dir"; then
+	say "NVRTC and the CUDA headers: build/cuda, just fetched by another set-up"
+	exit 0
+fi
+if ! pip_works; then
+	say "no CUDA toolkit, and python3 has no pip to fetch NVRTC with"
+	apt_install python3-pip ca-certificates || true
+fi
+pip_works || without_cuda "NVRTC cannot be fetched: python3 -m pip does not run"
+say "no CUDA toolkit: fetching NVRTC and the CUDA headers with pip (65 MB) into build/cuda"
+if fetch_wheels; then
+	say "NVRTC and the CUDA headers: build/cuda, $(du -sm "$cuda_dir" | cut -f1) MB"
+	exit 0
+fi
+[ -s "$cuda_dir.part/log" ] && tail -n 3 "$cuda_dir.part/log"
+without_cuda "NVRTC could not be fetched; run again to try again, or set CUDA_HOME to a toolkit"
