@@ -1,0 +1,317 @@
+/*
+ * options.c: the table of options, and what is made from it: the arguments, the environment, the
+ * help, the limits.  Knows nothing of what the values are used for.
+ */
+#include "options_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(struct options, field)
+#define KB ((uint64_t)1 << 10)
+#define MB ((uint64_t)1 << 20)
+#define GB ((uint64_t)1 << 30)
+#define TB ((uint64_t)1 << 40)
+#define DAY_MS 86400000
+
+/* clang-format off */
+static const struct option_row table[] = {
+	{"socket", "KILN_SOCKET", "PATH", NULL, OPTION_SOCKET_PATH, 0, 0, NULL, AT(socket), NULL,
+		"where programs connect; default $XDG_RUNTIME_DIR/kiln/kiln.sock or /tmp/kiln-UID/kiln.sock"},
+	{"cache-dir", "KILN_CACHE_DIR", "DIR", NULL, OPTION_PATH, 0, 0, NULL, AT(cache_dir), NULL,
+		"compiled kernels, on a local disk; default $XDG_CACHE_HOME/kiln, else ~/.cache/kiln"},
+	{"cache-bytes", "KILN_CACHE_BYTES", "BYTES", "2GiB", OPTION_BYTES, 4 * KB, 1024 * TB, "no cap",
+		AT(cache_bytes), NULL, "objects kept on disk; the least recently used go first"},
+	{"memory-cache-bytes", "KILN_MEMORY_CACHE_BYTES", "BYTES", "256MiB", OPTION_BYTES, 4 * KB, TB, "none",
+		AT(memory_cache_bytes), NULL, "objects kept in memory besides"},
+	{"device", "KILN_DEVICES", "LIST", "auto", OPTION_DEVICES, 0, 0, NULL, AT(devices), NULL,
+		"auto (every GPU, else cpu), none (compile only), or some of cpu and cuda:N, ',' between"},
+	{"workers", "KILN_WORKERS", "N", "0", OPTION_NUMBER, 1, 256, "one per core allowed", AT(workers), NULL,
+		"compiler processes"},
+	{"compile-timeout", "KILN_COMPILE_TIMEOUT", "MS", "60000", OPTION_NUMBER, 10, DAY_MS, NULL,
+		AT(compile_timeout_ms), NULL, "a compile that takes longer is killed"},
+	{"launch-timeout", "KILN_LAUNCH_TIMEOUT", "MS", "30000", OPTION_NUMBER, 10, DAY_MS, NULL,
+		AT(launch_timeout_ms), NULL, "a device process whose launch takes longer is killed"},
+	{"worker-memory", "KILN_WORKER_MEMORY", "BYTES", "4GiB", OPTION_BYTES, 64 * MB, TB, "no limit",
+		AT(worker_memory), NULL, "address space of a compiler process, above what it has when warm"},
+	{"worker-jobs", "KILN_WORKER_JOBS", "N", "500", OPTION_NUMBER, 1, 1000000, NULL, AT(worker_jobs), NULL,
+		"a compiler process is replaced after so many compiles"},
+	{"kernel-dir", "KILN_KERNEL_DIR", "DIR", NULL, OPTION_PATH, 0, 0, NULL, AT(kernel_dir), NULL,
+		"kernel sources to use instead of those built in"},
+	{"idle-exit", "KILN_IDLE_EXIT", "SECONDS", "0", OPTION_NUMBER, 1, 31536000, "never",
+		AT(idle_exit_seconds), NULL, "end after so long without a session"},
+	{"drain-timeout", "KILN_DRAIN_TIMEOUT", "MS", "5000", OPTION_NUMBER, 1, DAY_MS, "do not wait",
+		AT(drain_timeout_ms), NULL, "how long calls in flight may go on at the end"},
+	{"allow-uid", "KILN_ALLOW_UID", "LIST", NULL, OPTION_IDS, 0, 0, NULL, AT(allow_uids), NULL,
+		"user ids that may connect besides the daemon's own, ',' between"},
+	{"allow-gid", "KILN_ALLOW_GID", "LIST", NULL, OPTION_IDS, 0, 0, NULL, AT(allow_gids), NULL,
+		"group ids that may connect besides, ',' between"},
+	{"log-level", "KILN_LOG_LEVEL", "error|warn|info|debug", "info", OPTION_WORD, 0, 0, NULL,
+		AT(log_level), NULL, "what is worth a line on stderr"},
+	{"test-requests", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(test_requests), NULL,
+		"answer requests that break things on purpose"},
+
+	{"max-sessions", "KILN_MAX_SESSIONS", "N", "256", OPTION_NUMBER, 1, 65536, NULL, AT(max_sessions),
+		"sessions", "programs connected at once"},
+	{"max-buffers", "KILN_MAX_BUFFERS", "N", "10000", OPTION_NUMBER, 1, 10000000, NULL, AT(max_buffers),
+		"buffers", "buffers of a session, held by the daemon or lent"},
+	{"max-bytes", "KILN_MAX_BYTES", "BYTES", "0", OPTION_BYTES, 4 * KB, 1024 * TB, "no limit", AT(max_bytes),
+		"bytes", "memory that the daemon holds for a session"},
+	{"max-inflight", "KILN_MAX_INFLIGHT", "N", "1024", OPTION_NUMBER, 1, 1000000, NULL, AT(max_inflight),
+		"calls", "calls of a session submitted and not finished"},
+	{"max-message", "KILN_MAX_MESSAGE", "BYTES", "1MiB", OPTION_BYTES, 4 * KB, GB, NULL, AT(max_message),
+		"bytes", "one message from a program"},
+	{"max-queued", "KILN_MAX_QUEUED", "BYTES", "16MiB", OPTION_BYTES, 64 * KB, 64 * GB, NULL, AT(max_queued),
+		"bytes", "answers that a program has not taken yet"},
+	{"max-calls", "KILN_MAX_CALLS", "N", "10000", OPTION_NUMBER, 1, 10000000, NULL, AT(max_calls),
+		"calls", "prepared calls that a session has not released"},
+
+	{"help", NULL, NULL, NULL, OPTION_SHOW, OPTIONS_SHOW_HELP, 0, NULL, AT(show), NULL, "print this"},
+	{"version", NULL, NULL, NULL, OPTION_SHOW, OPTIONS_SHOW_VERSION, 0, NULL, AT(show), NULL,
+		"print the version"},
+
+	{"role", NULL, "broker|executor|compiler", "broker", OPTION_WORD, 0, 0, NULL, AT(role), NULL, NULL},
+	{"device-name", NULL, "NAME", NULL, OPTION_DEVICE, 0, 0, NULL, AT(device_name), NULL, NULL},
+	{"fd", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(fd), NULL, NULL},
+};
+/* clang-format on */
+
+#define ROWS ((int)(sizeof table / sizeof table[0]))
+
+static const struct option_row *find(const char *name, size_t size)
+{
+	for (int i = 0; i < ROWS; i++) {
+		if (strlen(table[i].name) == size && memcmp(table[i].name, name, size) == 0) {
+			return &table[i];
+		}
+	}
+	return NULL;
+}
+
+static bool takes_value(const struct option_row *row)
+{
+	return row->kind != OPTION_FLAG && row->kind != OPTION_SHOW;
+}
+
+static int read_defaults(struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	for (int i = 0; i < ROWS; i++) {
+		const struct option_row *row = &table[i];
+		if (row->fallback) {
+			int status = option_read(row, row->name, row->fallback, out, error);
+			if (status < 0) {
+				return status;
+			}
+		}
+	}
+	return KILN_OK;
+}
+
+/* A variable that is set and empty counts as not set. */
+static int read_environment(struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	for (int i = 0; i < ROWS; i++) {
+		const struct option_row *row = &table[i];
+		const char *text = row->environment ? getenv(row->environment) : NULL;
+		if (text && *text) {
+			int status = option_read(row, row->environment, text, out, error);
+			if (status < 0) {
+				return status;
+			}
+		}
+	}
+	return KILN_OK;
+}
+
+static int read_arguments(int argc, char *const *argv, struct options *out,
+						  char error[KERNEL_ERROR_MAX])
+{
+	for (int i = 1; i < argc; i++) {
+		const char *word = strcmp(argv[i], "-h") == 0 ? "--help" : argv[i];
+		if (strncmp(word, "--", 2) != 0) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "unexpected argument \"%.100s\": kilnd takes options only, which "
+							 "kilnd --help lists",
+							 word);
+		}
+		const char *name = word + 2;
+		size_t size = strcspn(name, "=");
+		const char *text = name[size] ? name + size + 1 : NULL;
+		const struct option_row *row = find(name, size);
+		if (!row) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "unknown option \"%.100s\": kilnd --help lists the options", word);
+		}
+		char given[32];
+		snprintf(given, sizeof given, "--%s", row->name);
+		if (takes_value(row) && !text) {
+			text = ++i < argc ? argv[i] : NULL;
+			if (!text) {
+				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s needs a value: %s %s",
+								 given, given, row->value);
+			}
+		}
+		int status = option_read(row, given, text, out, error);
+		if (status < 0) {
+			return status;
+		}
+	}
+	return KILN_OK;
+}
+
+/* The base directory specification: a variable counts when it is an absolute path. */
+static const char *absolute(const char *variable)
+{
+	const char *path = getenv(variable);
+	return path && *path == '/' ? path : NULL;
+}
+
+/* Defaults that depend on the user and the machine. */
+static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	if (out->workers == 0) {
+		int cpus = util_cpu_count();
+		out->workers = cpus < 256 ? (uint64_t)cpus : 256;
+	}
+	if (!*out->socket) {
+		const char *base = absolute("XDG_RUNTIME_DIR");
+		int size = base ? snprintf(out->socket, sizeof out->socket, "%s/kiln/kiln.sock", base)
+						: snprintf(out->socket, sizeof out->socket, "/tmp/kiln-%lu/kiln.sock",
+								   (unsigned long)getuid());
+		if ((size_t)size >= sizeof out->socket) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "XDG_RUNTIME_DIR is too long for a socket, whose path has at most %d "
+							 "bytes: use --socket",
+							 OPTIONS_SOCKET_MAX - 1);
+		}
+	}
+	if (!*out->cache_dir) {
+		const char *base = absolute("XDG_CACHE_HOME");
+		const char *home = absolute("HOME");
+		if (!base && !home) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "no place for the cache: neither XDG_CACHE_HOME nor HOME is an "
+							 "absolute path; use --cache-dir");
+		}
+		int size = snprintf(out->cache_dir, sizeof out->cache_dir, "%s%s", base ? base : home,
+							base ? "/kiln" : "/.cache/kiln");
+		if ((size_t)size >= sizeof out->cache_dir) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s is too long for a directory: use --cache-dir",
+							 base ? "XDG_CACHE_HOME" : "HOME");
+		}
+	}
+	return KILN_OK;
+}
+
+static int check_role(const struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	bool child = out->role != OPTIONS_BROKER;
+	if (child && out->fd < 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "--role needs --fd: kilnd starts such processes by itself");
+	}
+	if (out->role == OPTIONS_EXECUTOR && !*out->device_name) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "--role executor needs --device-name, such as cpu or cuda:0");
+	}
+	return KILN_OK;
+}
+
+int options_parse(int argc, char *const *argv, struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	*out = (struct options){.fd = -1};
+	int status = read_defaults(out, error);
+	if (status == KILN_OK) {
+		status = read_environment(out, error);
+	}
+	if (status == KILN_OK) {
+		status = read_arguments(argc, argv, out, error);
+	}
+	if (status != KILN_OK || out->show != OPTIONS_SHOW_NOTHING) {
+		return status;
+	}
+	status = check_role(out, error);
+	return status == KILN_OK && out->role == OPTIONS_BROKER ? complete(out, error) : status;
+}
+
+static void help_row(FILE *file, const struct option_row *row)
+{
+	char left[64];
+	snprintf(left, sizeof left, "--%s%s%s", row->name, row->value ? " " : "",
+			 row->value ? row->value : "");
+	if (row->environment) {
+		fprintf(file, "  %-38s [%s%s%s]\n", left, row->environment,
+				row->fallback ? ", default " : "", row->fallback ? row->fallback : "");
+	} else {
+		fprintf(file, "  %s\n", left);
+	}
+	fprintf(file, "      %s", row->help);
+	if (row->kind == OPTION_NUMBER || row->kind == OPTION_BYTES) {
+		char low[24], high[24];
+		option_range(row, low, high);
+		fprintf(file, " (%s to %s%s%s)", low, high, row->zero ? ", 0: " : "",
+				row->zero ? row->zero : "");
+	}
+	fputc('\n', file);
+}
+
+void options_help(FILE *file)
+{
+	fputs("Usage: kilnd [OPTION]...\n"
+		  "Compiles, keeps and launches kernels for the programs of this host.\n\n"
+		  "Options, with the variable that means the same:\n",
+		  file);
+	for (int i = 0; i < ROWS; i++) {
+		if (table[i].help && !table[i].unit) {
+			help_row(file, &table[i]);
+		}
+	}
+	fputs("\nLimits:\n", file);
+	for (int i = 0; i < ROWS; i++) {
+		if (table[i].help && table[i].unit) {
+			help_row(file, &table[i]);
+		}
+	}
+	fputs("\nSizes may be written as 4096, 512k, 64MiB, 2GiB (units of 1024).\n", file);
+}
+
+bool options_start(int argc, char *const *argv, struct options *out, int *exit_status)
+{
+	char error[KERNEL_ERROR_MAX];
+	*exit_status = 0;
+	if (options_parse(argc, argv, out, error) < 0) {
+		fprintf(stderr, "kilnd: %s\n", error);
+		*exit_status = 2;
+		return false;
+	}
+	if (out->show == OPTIONS_SHOW_HELP) {
+		options_help(stdout);
+	} else if (out->show == OPTIONS_SHOW_VERSION) {
+		printf("kilnd %s\n", KILN_VERSION_STRING);
+	}
+	if (out->show != OPTIONS_SHOW_NOTHING) {
+		*exit_status = fflush(stdout) == 0 ? 0 : 1;
+		return false;
+	}
+	return true;
+}
+
+int options_limits(const struct options *options, struct limit limits[OPTIONS_LIMITS])
+{
+	int count = 0;
+	for (int i = 0; i < ROWS && count < OPTIONS_LIMITS; i++) {
+		const struct option_row *row = &table[i];
+		if (row->unit) {
+			snprintf(limits[count].option, sizeof limits[count].option, "--%s", row->name);
+			limits[count].name = row->name + strlen("max-");
+			memcpy(&limits[count].value, (const char *)options + row->offset, sizeof(uint64_t));
+			limits[count].unit = row->unit;
+			limits[count].help = row->help;
+			count++;
+		}
+	}
+	return count;
+}

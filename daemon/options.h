@@ -1,0 +1,86 @@
+/*
+ * options: what kilnd can be told, by arguments and by the environment, from one table; the limits
+ * are rows of the same table.  Knows nothing of what the values are used for.
+ */
+#ifndef KILN_DAEMON_OPTIONS_H
+#define KILN_DAEMON_OPTIONS_H
+
+#include "kernel.h"
+#include "util/util.h"
+
+#include <limits.h>
+
+#define OPTIONS_SOCKET_MAX 108 /* of sockaddr_un */
+#define OPTIONS_MAX_DEVICES 16
+#define OPTIONS_MAX_IDS 32
+#define OPTIONS_LIMITS 7
+
+enum options_role { OPTIONS_BROKER, OPTIONS_EXECUTOR, OPTIONS_COMPILER };
+enum options_show { OPTIONS_SHOW_NOTHING, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
+
+struct options_ids {
+	uint32_t ids[OPTIONS_MAX_IDS];
+	int count;
+};
+
+struct options_devices {
+	bool automatic; /* every GPU there is, else cpu; names is empty */
+	char names[OPTIONS_MAX_DEVICES][KERNEL_TARGET_MAX]; /* "cpu", "cuda:1" */
+	int count;                                          /* 0 and not automatic: compile only */
+};
+
+struct options {
+	enum options_show show;
+
+	char socket[OPTIONS_SOCKET_MAX];
+	char cache_dir[PATH_MAX];
+	char kernel_dir[PATH_MAX]; /* "": the embedded sources */
+	uint64_t cache_bytes;      /* 0: no cap */
+	uint64_t memory_cache_bytes;
+	struct options_devices devices;
+	uint64_t workers;            /* never 0: the cores allowed are filled in */
+	uint64_t compile_timeout_ms; /* of one job */
+	uint64_t launch_timeout_ms;  /* of one launch, from its start on the device */
+	uint64_t worker_memory;      /* 0: no limit */
+	uint64_t worker_jobs;        /* after so many a worker is replaced */
+	uint64_t idle_exit_seconds;  /* 0: never */
+	uint64_t drain_timeout_ms;
+	struct options_ids allow_uids, allow_gids; /* besides the daemon's own uid */
+	enum util_level log_level;
+	bool test_requests;
+
+	/* Limits.  All but max_sessions and max_message are of one session. */
+	uint64_t max_sessions;
+	uint64_t max_buffers;
+	uint64_t max_bytes; /* held by the daemon; 0: no limit */
+	uint64_t max_inflight;
+	uint64_t max_message;
+	uint64_t max_queued; /* output bytes not yet taken by the client */
+	uint64_t max_calls;
+
+	/* Of the children, which the broker starts. */
+	enum options_role role;
+	char device_name[KERNEL_TARGET_MAX];
+	int fd; /* -1: none */
+};
+
+/* A limit as `info` and error messages name it. */
+struct limit {
+	const char *name; /* "buffers" */
+	char option[24];  /* "--max-buffers" */
+	uint64_t value;   /* 0: no limit */
+	const char *unit; /* "buffers" */
+	const char *help;
+};
+
+/* Arguments win over the environment, the environment over the defaults.  KILN_OK, or KILN_EINVAL
+ * with a sentence that names the option, the value and what is allowed. */
+int options_parse(int argc, char *const *argv, struct options *out, char error[KERNEL_ERROR_MAX]);
+/* The beginning of main: parses, and prints help, version or what is wrong.  False: the process
+ * ends with *exit_status. */
+bool options_start(int argc, char *const *argv, struct options *out, int *exit_status);
+/* In the order of the table; returns how many, which is OPTIONS_LIMITS. */
+int options_limits(const struct options *options, struct limit limits[OPTIONS_LIMITS]);
+void options_help(FILE *file);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * options_table.h: what a row of the table of options is; shared by options.c, which holds the
+ * table, and options_value.c, which reads the values.  Nobody else includes it.
+ */
+#ifndef KILN_DAEMON_OPTIONS_TABLE_H
+#define KILN_DAEMON_OPTIONS_TABLE_H
+
+#include "options.h"
+
+enum option_kind {
+	OPTION_FLAG,
+	OPTION_NUMBER,
+	OPTION_BYTES,
+	OPTION_PATH,
+	OPTION_SOCKET_PATH,
+	OPTION_WORD,
+	OPTION_DEVICES,
+	OPTION_DEVICE,
+	OPTION_IDS,
+	OPTION_DESCRIPTOR,
+	OPTION_SHOW,
+};
+
+struct option_row {
+	const char *name;
+	const char *environment; /* NULL: arguments only */
+	const char *value;       /* how the help calls the value; for WORD all words, '|' between */
+	const char *fallback;    /* default as text, read as any value; NULL: see help */
+	enum option_kind kind;
+	uint64_t low, high; /* NUMBER, BYTES */
+	const char *zero;   /* NUMBER, BYTES: what 0 means where it is allowed below low */
+	size_t offset;      /* of the field in struct options */
+	const char *unit;   /* of a limit; NULL: no limit */
+	const char *help;   /* NULL: not shown */
+};
+
+/* Reads text as the row says into its field of out.  given is what the user wrote it to: "--fd",
+ * "KILN_WORKERS".  KILN_OK or KILN_EINVAL with a sentence. */
+int option_read(const struct option_row *row, const char *given, const char *text,
+				struct options *out, char error[KERNEL_ERROR_MAX]);
+/* What a row of kind NUMBER or BYTES allows, as text. */
+void option_range(const struct option_row *row, char low[24], char high[24]);
+
+#endif

@@ -1,0 +1,238 @@
+/*
+ * options_value.c: reads the value of an option, by the kind that its row of the table says, and
+ * refuses it in one sentence.  Knows no option by name.
+ */
+#include "options_table.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Values come from outside and may be long: a sentence quotes the beginning. */
+#define QUOTE "\"%.80s\""
+
+_Static_assert(sizeof(enum util_level) == sizeof(unsigned) &&
+				   sizeof(enum options_role) == sizeof(unsigned) &&
+				   sizeof(enum options_show) == sizeof(unsigned),
+			   "words are stored as unsigned");
+
+/* Digits only, at most most. */
+static bool read_number(const char *text, uint64_t most, uint64_t *out)
+{
+	uint64_t value = 0;
+	if (!*text) {
+		return false;
+	}
+	for (; *text; text++) {
+		if (!isdigit((unsigned char)*text) || __builtin_mul_overflow(value, (uint64_t)10, &value) ||
+			__builtin_add_overflow(value, (uint64_t)(*text - '0'), &value)) {
+			return false;
+		}
+	}
+	*out = value;
+	return value <= most;
+}
+
+void option_range(const struct option_row *row, char low[24], char high[24])
+{
+	if (row->kind == OPTION_BYTES) {
+		util_bytes(row->low, low);
+		util_bytes(row->high, high);
+	} else {
+		snprintf(low, 24, "%llu", (unsigned long long)row->low);
+		snprintf(high, 24, "%llu", (unsigned long long)row->high);
+	}
+}
+
+static int read_amount(const struct option_row *row, const char *given, const char *text,
+					   uint64_t *out, char error[KERNEL_ERROR_MAX])
+{
+	bool bytes = row->kind == OPTION_BYTES;
+	uint64_t value;
+	bool fine = bytes ? util_parse_bytes(text, &value) : read_number(text, UINT64_MAX, &value);
+	if (fine && ((value >= row->low && value <= row->high) || (value == 0 && row->zero))) {
+		*out = value;
+		return KILN_OK;
+	}
+	char low[24], high[24];
+	option_range(row, low, high);
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+					 "%s: " QUOTE " is not a %s from %s to %s%s%s%s%s", given, text,
+					 bytes ? "size" : "whole number", low, high,
+					 bytes ? " (written like 4096, 512k, 64MiB)" : "", row->zero ? ", or 0 (" : "",
+					 row->zero ? row->zero : "", row->zero ? ")" : "");
+}
+
+static int read_path(const struct option_row *row, const char *given, const char *text, char *out,
+					 char error[KERNEL_ERROR_MAX])
+{
+	size_t room = row->kind == OPTION_SOCKET_PATH ? OPTIONS_SOCKET_MAX : PATH_MAX;
+	size_t size = strlen(text);
+	if (size == 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: \"\" is not a path", given);
+	}
+	if (size >= room) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%s: " QUOTE "... has %zu bytes; %s has at most %zu", given, text, size,
+						 row->kind == OPTION_SOCKET_PATH ? "the path of a socket" : "a path",
+						 room - 1);
+	}
+	memcpy(out, text, size + 1);
+	return KILN_OK;
+}
+
+static int read_word(const struct option_row *row, const char *given, const char *text,
+					 unsigned *out, char error[KERNEL_ERROR_MAX])
+{
+	unsigned index = 0;
+	size_t size = strlen(text);
+	for (const char *word = row->value; word; index++) {
+		size_t length = strcspn(word, "|");
+		if (length == size && memcmp(word, text, size) == 0) {
+			*out = index;
+			return KILN_OK;
+		}
+		word = word[length] ? word + length + 1 : NULL;
+	}
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: " QUOTE " is not one of %s", given,
+					 text, row->value);
+}
+
+/* "cpu", or "cuda:N" with N from 0 to 63, without leading zeros. */
+static bool read_device(const char *text, size_t size, char name[KERNEL_TARGET_MAX])
+{
+	if (size >= KERNEL_TARGET_MAX) {
+		return false;
+	}
+	memcpy(name, text, size);
+	name[size] = 0;
+	if (strcmp(name, "cpu") == 0) {
+		return true;
+	}
+	uint64_t ordinal;
+	return strncmp(name, "cuda:", 5) == 0 && read_number(name + 5, 63, &ordinal) &&
+		   (name[5] != '0' || !name[6]);
+}
+
+static bool add_device(struct options_devices *devices, const char *name)
+{
+	for (int i = 0; i < devices->count; i++) {
+		if (strcmp(devices->names[i], name) == 0) {
+			return false;
+		}
+	}
+	if (devices->count == OPTIONS_MAX_DEVICES) {
+		return false;
+	}
+	memcpy(devices->names[devices->count++], name, strlen(name) + 1);
+	return true;
+}
+
+static int read_devices(const char *given, const char *text, struct options_devices *out,
+						char error[KERNEL_ERROR_MAX])
+{
+	struct options_devices devices = {.automatic = strcmp(text, "auto") == 0};
+	const char *item = devices.automatic || strcmp(text, "none") == 0 ? NULL : text;
+	while (item) {
+		size_t size = strcspn(item, ",");
+		char name[KERNEL_TARGET_MAX];
+		if (!read_device(item, size, name) || !add_device(&devices, name)) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s: " QUOTE " is not auto, none, or up to %d different ones of cpu "
+							 "and cuda:0 to cuda:63 with ',' between",
+							 given, text, OPTIONS_MAX_DEVICES);
+		}
+		item = item[size] ? item + size + 1 : NULL;
+	}
+	*out = devices;
+	return KILN_OK;
+}
+
+static int read_ids(const char *given, const char *text, struct options_ids *out,
+					char error[KERNEL_ERROR_MAX])
+{
+	struct options_ids ids = {.count = 0};
+	const char *item = text;
+	while (item) {
+		size_t size = strcspn(item, ",");
+		char digits[16] = "";
+		uint64_t id;
+		if (size < sizeof digits) {
+			memcpy(digits, item, size);
+		}
+		/* The highest id means "no change" to the kernel. */
+		if (ids.count == OPTIONS_MAX_IDS || !read_number(digits, UINT32_MAX - 1, &id)) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s: " QUOTE " is not a list of up to %d numbers from 0 to 4294967294 "
+							 "with ',' between",
+							 given, text, OPTIONS_MAX_IDS);
+		}
+		ids.ids[ids.count++] = (uint32_t)id;
+		item = item[size] ? item + size + 1 : NULL;
+	}
+	*out = ids;
+	return KILN_OK;
+}
+
+static int read_single(const struct option_row *row, const char *given, const char *text,
+					   void *field, char error[KERNEL_ERROR_MAX])
+{
+	uint64_t number;
+	if (row->kind == OPTION_DEVICE) {
+		if (read_device(text, strlen(text), field)) {
+			return KILN_OK;
+		}
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%s: " QUOTE " is not cpu or cuda:0 to cuda:63", given, text);
+	}
+	if (!read_number(text, row->high, &number) || number < row->low) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%s: " QUOTE " is not a descriptor from %d to %d", given, text,
+						 (int)row->low, (int)row->high);
+	}
+	*(int *)field = (int)number;
+	return KILN_OK;
+}
+
+/* Options without a value. */
+static int read_none(const struct option_row *row, const char *given, const char *text, void *field,
+					 char error[KERNEL_ERROR_MAX])
+{
+	if (text) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s takes no value, not " QUOTE,
+						 given, text);
+	}
+	if (row->kind == OPTION_FLAG) {
+		*(bool *)field = true;
+	} else {
+		*(unsigned *)field = (unsigned)row->low;
+	}
+	return KILN_OK;
+}
+
+int option_read(const struct option_row *row, const char *given, const char *text,
+				struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	void *field = (char *)out + row->offset;
+	switch (row->kind) {
+	case OPTION_NUMBER:
+	case OPTION_BYTES:
+		return read_amount(row, given, text, field, error);
+	case OPTION_PATH:
+	case OPTION_SOCKET_PATH:
+		return read_path(row, given, text, field, error);
+	case OPTION_WORD:
+		return read_word(row, given, text, field, error);
+	case OPTION_DEVICES:
+		return read_devices(given, text, field, error);
+	case OPTION_IDS:
+		return read_ids(given, text, field, error);
+	case OPTION_DEVICE:
+	case OPTION_DESCRIPTOR:
+		return read_single(row, given, text, field, error);
+	case OPTION_FLAG:
+	case OPTION_SHOW:
+		break;
+	}
+	return read_none(row, given, text, field, error);
+}
