@@ -1,0 +1,222 @@
+/*
+ * kiln_cache: the compiled kernels that the daemon keeps: list, show one, get its object, verify,
+ * trim, clear.
+ */
+#include "kiln_cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SHORT_KEY 12 /* digits of a key in a list: enough to name it */
+
+int cli_cache_ls(struct cli *cli)
+{
+	static const char *const headers[] = {"KEY",   "OP",    "TARGET", ">BYTES",
+										  ">HITS", ">USED", "KERNEL"};
+	const char *sort = cli_value(cli, "sort"), *limit = cli_value(cli, "limit");
+	int64_t most = 50, now = (int64_t)time(NULL);
+	struct table table;
+	kiln_attr args[2];
+	kiln_reply *reply;
+
+	if (limit && cli_integer("--limit", limit, 1, 1000000, &most))
+		return CLI_USAGE;
+	if (sort && strcmp(sort, "used") && strcmp(sort, "hits") && strcmp(sort, "bytes") &&
+		strcmp(sort, "created"))
+		return cli_usage("--sort '%s': expected used, hits, bytes or created", sort);
+	args[0] = cli_attr_int("limit", most);
+	args[1] = cli_attr_string("sort", sort ? sort : "used");
+	if (cli_request(cli, "cache.ls", args, 2, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		int rows = kiln_reply_count(reply, "rows");
+		table_begin(&table, headers, 7);
+		for (int i = 0; i < rows; i++) {
+			char path[64], figure[FIGURE_MAX];
+#define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
+			table_cell(&table, "%.*s", SHORT_KEY, kiln_reply_str(reply, MEMBER("key")));
+			table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("op")));
+			table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("target")));
+			table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("bytes")));
+			table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("hits")));
+			table_cell(&table, "%s",
+					   figure_ago(now - kiln_reply_int(reply, MEMBER("used")), figure));
+			table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("instantiation")));
+#undef MEMBER
+		}
+		table_end(&table);
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+static void print_date(const char *name, int64_t seconds)
+{
+	time_t time = (time_t)seconds;
+	struct tm parts;
+	char text[64] = "unknown";
+
+	if (gmtime_r(&time, &parts))
+		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+	print_pair(name, "%s", text);
+}
+
+static void print_row(const kiln_reply *reply)
+{
+	char figure[FIGURE_MAX];
+
+	print_pair("key", "%s", kiln_reply_str(reply, "key"));
+	print_pair("op", "%s", kiln_reply_str(reply, "op"));
+	print_pair("instantiation", "%s", kiln_reply_str(reply, "instantiation"));
+	print_pair("target", "%s", kiln_reply_str(reply, "target"));
+	print_pair("object", "%" PRId64 " bytes", kiln_reply_int(reply, "bytes"));
+	print_pair("registers", "%s", figure_known(kiln_reply_int(reply, "registers"), "", figure));
+	print_pair("shared memory", "%s",
+			   figure_known(kiln_reply_int(reply, "shared"), "bytes", figure));
+	print_pair("spills", "%s", figure_known(kiln_reply_int(reply, "spills"), "bytes", figure));
+	print_pair("compiled in", "%s",
+			   figure_micros(kiln_reply_real(reply, "compile_micros"), figure));
+	print_date("created", kiln_reply_int(reply, "created"));
+	print_date("last used", kiln_reply_int(reply, "used"));
+	print_pair("hits", "%" PRId64, kiln_reply_int(reply, "hits"));
+}
+
+/* Prints a text of the row under a title, whole. */
+static void print_part(const kiln_reply *reply, const char *title, const char *member)
+{
+	const char *text = kiln_reply_str(reply, member);
+	size_t length = strlen(text);
+
+	printf("\n%s:\n%s%s", title, text, length && text[length - 1] != '\n' ? "\n" : "");
+}
+
+int cli_cache_show(struct cli *cli)
+{
+	kiln_attr key = cli_attr_string("key", cli->positional[0]);
+	kiln_reply *reply;
+
+	if (cli_request(cli, "cache.show", &key, 1, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		print_row(reply);
+		print_part(reply, "plan", "plan");
+		if (cli_value(cli, "key"))
+			print_part(reply, "key text", "key_text");
+		if (cli_value(cli, "log"))
+			print_part(reply, "log", "log");
+		if (cli_value(cli, "source"))
+			print_part(reply, "source", "source");
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+/* ---- get ---- */
+
+static int write_object(const char *path, const void *object, size_t bytes)
+{
+	FILE *out = path ? fopen(path, "wb") : stdout;
+	bool good;
+
+	if (!out) {
+		fprintf(stderr, "kiln: --output '%s': %s\n", path, strerror(errno));
+		return CLI_FAILED;
+	}
+	good = fwrite(object, 1, bytes, out) == bytes;
+	if (path)
+		good = !fclose(out) && good;
+	if (good)
+		return CLI_OK;
+	fprintf(stderr, "kiln: cache get: writing %zu bytes failed: %s\n", bytes, strerror(errno));
+	return CLI_FAILED;
+}
+
+int cli_cache_get(struct cli *cli)
+{
+	kiln_attr key = cli_attr_string("key", cli->positional[0]);
+	const char *path = cli_value(cli, "output");
+	int status = CLI_OK;
+	const void *object;
+	kiln_reply *reply;
+	size_t bytes;
+
+	if (!path && !cli->json && isatty(STDOUT_FILENO))
+		return cli_usage("cache get: the object is binary and standard output is a terminal; "
+						 "redirect it, or use --output FILE");
+	if (cli_request(cli, "cache.get", &key, 1, &reply))
+		return CLI_FAILED;
+	object = kiln_reply_bin(reply, "object", &bytes);
+	if (path || !cli->json)
+		status = write_object(path, object, object ? bytes : 0);
+	if (!status)
+		cli_json(cli, reply);
+	kiln_reply_free(reply);
+	return status;
+}
+
+/* ---- Upkeep ---- */
+
+int cli_cache_verify(struct cli *cli)
+{
+	kiln_reply *reply;
+	int64_t bad;
+
+	if (cli_request(cli, "cache.verify", NULL, 0, &reply))
+		return CLI_FAILED;
+	bad = kiln_reply_int(reply, "bad");
+	if (!cli_json(cli, reply)) {
+		int rows = kiln_reply_count(reply, "rows");
+		printf("checked %" PRId64 ", bad %" PRId64 "\n", kiln_reply_int(reply, "checked"), bad);
+		for (int i = 0; i < rows; i++) {
+			char key[64], why[64];
+			snprintf(key, sizeof(key), "rows[%d].key", i);
+			snprintf(why, sizeof(why), "rows[%d].why", i);
+			printf("%.*s  %s\n", SHORT_KEY, kiln_reply_str(reply, key), kiln_reply_str(reply, why));
+		}
+	}
+	kiln_reply_free(reply);
+	return bad ? CLI_FAILED : CLI_OK;
+}
+
+static void print_removed(const kiln_reply *reply)
+{
+	char figure[FIGURE_MAX];
+	printf("removed %" PRId64 ", freed %s", kiln_reply_int(reply, "removed"),
+		   figure_bytes((uint64_t)kiln_reply_int(reply, "freed"), figure));
+	if (kiln_reply_has(reply, "bytes"))
+		printf(", left %s", figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure));
+	putchar('\n');
+}
+
+int cli_cache_trim(struct cli *cli)
+{
+	kiln_reply *reply;
+	uint64_t bytes;
+	kiln_attr arg;
+
+	if (cli_bytes("BYTES", cli->positional[0], &bytes))
+		return CLI_USAGE;
+	arg = cli_attr_int("bytes", (int64_t)bytes);
+	if (cli_request(cli, "cache.trim", &arg, 1, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply))
+		print_removed(reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_cache_clear(struct cli *cli)
+{
+	kiln_reply *reply;
+
+	if (cli_request(cli, "cache.clear", NULL, 0, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply))
+		print_removed(reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}

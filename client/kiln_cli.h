@@ -1,0 +1,160 @@
+/*
+ * kiln_cli: what the files of the kiln command share.  The command is a user of libkiln like any
+ * other: it includes the public header, and must not know how messages look.
+ */
+#ifndef KILN_CLIENT_KILN_CLI_H
+#define KILN_CLIENT_KILN_CLI_H
+
+#include <kiln/kiln.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Exit statuses. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+#define CLI_TIMEOUT_MS 30000 /* without --timeout; the library's, too */
+#define CLI_MAX_OPTIONS 16
+#define CLI_MAX_POSITIONAL 4
+
+struct cli_option {
+	const char *name;  /* without the dashes; NULL ends a list */
+	const char *value; /* what follows, for help; NULL: a flag; in brackets: may be left out */
+	const char *help;
+};
+
+enum { CLI_MAY_START = 1 }; /* --autostart makes sense for this command */
+
+struct cli;
+struct cli_command {
+	const char *name; /* "cache ls" has two words; NULL ends the table */
+	int (*handler)(struct cli *cli);
+	const char *usage; /* positional arguments */
+	const char *help;  /* one line */
+	const struct cli_option *options;
+	int least, most; /* positional arguments */
+	int flags;       /* CLI_MAY_START */
+};
+
+struct cli {
+	const struct cli_command *command;
+	const char *positional[CLI_MAX_POSITIONAL];
+	int positional_count;
+	const char *values[CLI_MAX_OPTIONS]; /* beside command->options; "" for a flag that is given */
+	const char *socket, *device;
+	int timeout_ms; /* 0: the library's */
+	bool json, help, version;
+	int autostart; /* -1: not said */
+};
+
+extern const struct cli_command cli_commands[];
+const struct cli_command *cli_find(const char *first, const char *second);
+
+/* ---- Arguments (kiln_args.c).  Those that return int print a sentence and return CLI_USAGE. ----
+ */
+
+extern const struct cli_option cli_global_options[];
+int cli_parse(int argc, char **argv, struct cli *cli);
+/* The option's value; "" for a flag or a left-out value; NULL when it was not given. */
+const char *cli_value(const struct cli *cli, const char *option);
+int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* name is how the value is called in messages: "--shape", "BYTES". */
+/* "2x3x4", "2,3,4", "" and "scalar" (rank 0) */
+int cli_dims(const char *name, const char *text, int64_t *values, int *count);
+/* "1,0": each of 0..count-1 once */
+int cli_perm(const char *name, const char *text, int64_t *values, int *count);
+int cli_dtype(const char *name, const char *text, kiln_dtype *dtype);
+/* "4096", "64K", "1.5G", "2MiB" */
+int cli_bytes(const char *name, const char *text, uint64_t *bytes);
+int cli_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *value);
+/* "30", "30s", "500ms", in milliseconds */
+int cli_time(const char *name, const char *text, int *milliseconds);
+
+/* One operator call as the command line describes it: op, --shape, --stride, --dtype, --perm. */
+struct cli_problem {
+	const char *op;
+	kiln_tensor tensors[2]; /* x, and y when perm is known */
+	int tensor_count;
+	kiln_attr attrs[1];
+	int attr_count;
+	int64_t perm[KILN_MAX_RANK];
+};
+int cli_problem(const struct cli *cli, struct cli_problem *problem);
+/* The options that describe a problem, to begin a command's own list with. */
+#define CLI_PROBLEM_OPTIONS                                                   \
+	{"shape", "2x3x4", "shape of x; \"scalar\" for rank 0"},                  \
+		{"dtype", "TYPE", "element type of x: f32, u8, ... (f32)"},           \
+		{"perm", "1,0", "axis k of y is axis perm[k] of x"},                  \
+		{"stride", "3,1", "strides of x in elements; 0 repeats (row-major)"}, \
+	{                                                                         \
+		"offset", "BYTES", "where x begins in its buffer (0)"                 \
+	}
+
+/* ---- Talking to the daemon (kiln_main.c).  They print what failed and return CLI_FAILED. ---- */
+
+int cli_connect(struct cli *cli, kiln_client **client);
+int cli_request(struct cli *cli, const char *request, const kiln_attr *args, int count,
+				kiln_reply **reply);
+/* Prints "kiln: what: sentence of the library". */
+int cli_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* With --json prints the reply and returns true. */
+bool cli_json(const struct cli *cli, kiln_reply *reply);
+
+kiln_attr cli_attr_int(const char *name, int64_t value);
+kiln_attr cli_attr_string(const char *name, const char *value);
+
+/* ---- Printing (kiln_table.c) ---- */
+
+/* A table is filled cell by cell and printed with aligned columns; the last is never padded. */
+struct table {
+	const char *const *headers; /* NULL: none; a header that starts with '>' aligns to the right */
+	int columns;
+	char **cells;
+	size_t count, capacity;
+};
+void table_begin(struct table *table, const char *const *headers, int columns);
+void table_cell(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints and frees. */
+void table_end(struct table *table);
+/* "name            value" */
+void print_pair(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Room for any of the figures below. */
+#define FIGURE_MAX 32
+const char *figure_bytes(uint64_t bytes, char text[FIGURE_MAX]); /* "64.0 MiB", "512 B" */
+const char *figure_micros(double micros, char text[FIGURE_MAX]); /* "12.3 us", "4.56 ms" */
+const char *figure_ago(int64_t seconds, char text[FIGURE_MAX]);  /* "5 s", "3 h", "12 d" */
+const char *figure_known(int64_t value, const char *unit,
+						 char text[FIGURE_MAX]); /* "unknown" < 0 */
+/* "2x3x4"; "scalar" */
+const char *figure_dims(const int64_t *values, int count, char *text, size_t size);
+
+/* A JSON object of the command's own, one member after the other. */
+void json_begin(void);
+void json_string(const char *name, const char *value);
+void json_int(const char *name, int64_t value);
+void json_real(const char *name, double value);
+void json_ints(const char *name, const int64_t *values, int count);
+void json_end(void);
+
+/* ---- Handlers ---- */
+
+int cli_help(struct cli *cli);
+int cli_status(struct cli *cli);
+int cli_devices(struct cli *cli);
+int cli_ops(struct cli *cli);
+int cli_stop(struct cli *cli);
+int cli_run(struct cli *cli);
+int cli_explain(struct cli *cli);
+int cli_compile(struct cli *cli);
+int cli_cache_ls(struct cli *cli);
+int cli_cache_show(struct cli *cli);
+int cli_cache_get(struct cli *cli);
+int cli_cache_verify(struct cli *cli);
+int cli_cache_trim(struct cli *cli);
+int cli_cache_clear(struct cli *cli);
+int cli_debug(struct cli *cli);
+
+#endif

@@ -1,0 +1,81 @@
+/*
+ * kiln_explain: what the planner chooses for a problem (explain), and compiling it ahead of use
+ * (compile), for this machine's device or for a target that it does not have.
+ */
+#include "kiln_cli.h"
+
+#include <string.h>
+
+/* Texts of the daemon end in a newline or not; what follows starts on a line of its own. */
+static void print_text(const char *text)
+{
+	size_t length = strlen(text);
+	fputs(text, stdout);
+	if (length && text[length - 1] != '\n')
+		putchar('\n');
+}
+
+typedef int ask_function(kiln_client *client, const char *op, const kiln_tensor *tensors,
+						 int tensor_count, const kiln_attr *attrs, int attr_count,
+						 const char *target, kiln_reply **out);
+
+static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
+{
+	struct cli_problem problem;
+	kiln_client *client;
+	int status = cli_problem(cli, &problem);
+
+	if (status)
+		return status;
+	if (cli_connect(cli, &client))
+		return CLI_FAILED;
+	status = function(client, problem.op, problem.tensors, problem.tensor_count, problem.attrs,
+					  problem.attr_count, cli_value(cli, "target"), reply);
+	if (status)
+		status = cli_failed("%s %s", cli->command->name, problem.op);
+	kiln_close(client);
+	return status;
+}
+
+int cli_explain(struct cli *cli)
+{
+	kiln_reply *reply;
+	int status = ask(cli, kiln_explain, &reply);
+
+	if (status)
+		return status;
+	if (!cli_json(cli, reply)) {
+		const char *key = kiln_reply_str(reply, "key");
+		print_text(kiln_reply_str(reply, "text"));
+		if (key[0]) {
+			print_pair("key", "%s", key);
+			print_pair("cached", "%s", kiln_reply_int(reply, "cached") ? "yes" : "no");
+		}
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_compile(struct cli *cli)
+{
+	kiln_reply *reply;
+	int status = ask(cli, kiln_compile, &reply);
+
+	if (status)
+		return status;
+	if (!cli_json(cli, reply)) {
+		const char *key = kiln_reply_str(reply, "key");
+		char figure[FIGURE_MAX];
+		print_text(kiln_reply_str(reply, "text"));
+		if (key[0])
+			print_pair("key", "%s", key);
+		print_pair("origin", "%s", kiln_reply_str(reply, "origin"));
+		if (key[0]) {
+			print_pair("object", "%s",
+					   figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure));
+			print_pair("took", "%s", figure_micros(kiln_reply_real(reply, "micros"), figure));
+		}
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}

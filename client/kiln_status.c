@@ -1,0 +1,216 @@
+/*
+ * kiln_status: the daemon as a whole: status, devices, ops, stop.
+ */
+#include "kiln_cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *row_str(const kiln_reply *reply, const char *list, int row, const char *member)
+{
+	char path[96];
+	snprintf(path, sizeof(path), "%s[%d].%s", list, row, member);
+	return kiln_reply_str(reply, path);
+}
+
+static int64_t row_int(const kiln_reply *reply, const char *list, int row, const char *member)
+{
+	char path[96];
+	snprintf(path, sizeof(path), "%s[%d].%s", list, row, member);
+	return kiln_reply_int(reply, path);
+}
+
+/* Prints "name value, name value ..." for the members that the daemon has. */
+static void print_section(const kiln_reply *reply, const char *section, const char *const *members)
+{
+	bool first = true;
+
+	printf("%-15s ", section);
+	for (; *members; members++) {
+		char path[96];
+		snprintf(path, sizeof(path), "%s.%s", section, *members);
+		if (!kiln_reply_has(reply, path))
+			continue;
+		printf("%s%s %" PRId64, first ? "" : ", ", *members, kiln_reply_int(reply, path));
+		first = false;
+	}
+	putchar('\n');
+}
+
+static void print_executors(const kiln_reply *reply)
+{
+	int rows = kiln_reply_count(reply, "executors");
+
+	for (int i = 0; i < rows; i++)
+		print_pair(
+			i ? "" : "executors",
+			"%s: pid %" PRId64 ", %s, buffers %" PRId64 ", inflight %" PRId64 ", restarts %" PRId64,
+			row_str(reply, "executors", i, "device"), row_int(reply, "executors", i, "pid"),
+			row_str(reply, "executors", i, "state"), row_int(reply, "executors", i, "buffers"),
+			row_int(reply, "executors", i, "inflight"), row_int(reply, "executors", i, "restarts"));
+	if (!rows)
+		print_pair("executors", "none running");
+}
+
+static void print_limits(const kiln_reply *reply)
+{
+	static const char *const headers[] = {"LIMIT", ">VALUE"};
+	int rows = kiln_reply_count(reply, "limits");
+	struct table table;
+
+	putchar('\n');
+	table_begin(&table, headers, 2);
+	for (int i = 0; i < rows; i++) {
+		table_cell(&table, "%s", row_str(reply, "limits", i, "name"));
+		table_cell(&table, "%" PRId64, row_int(reply, "limits", i, "value"));
+	}
+	table_end(&table);
+}
+
+int cli_status(struct cli *cli)
+{
+	static const char *const counters[] = {"requests", "hits",     "shared",
+										   "compiles", "failures", "copies",
+										   "canceled", "launches", NULL};
+	static const char *const workers[] = {"count",  "idle",     "busy", "started",
+										  "killed", "recycled", NULL};
+	char figure[FIGURE_MAX];
+	kiln_reply *reply;
+
+	if (cli_request(cli, "info", NULL, 0, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		print_pair("kilnd", "%s, pid %" PRId64 ", up %s", kiln_reply_str(reply, "server.version"),
+				   kiln_reply_int(reply, "server.pid"),
+				   figure_ago(kiln_reply_int(reply, "server.uptime_ms") / 1000, figure));
+		print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
+		print_section(reply, "counters", counters);
+		print_section(reply, "workers", workers);
+		print_executors(reply);
+		print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),
+				   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.bytes"), figure));
+		if (cli_value(cli, "limits"))
+			print_limits(reply);
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_devices(struct cli *cli)
+{
+	static const char *const headers[] = {"DEVICE", "STATE", "TARGET", ">MEMORY", "MODEL"};
+	struct table table;
+	kiln_reply *reply;
+
+	if (cli_request(cli, "devices", NULL, 0, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		int rows = kiln_reply_count(reply, "rows");
+		table_begin(&table, headers, 5);
+		for (int i = 0; i < rows; i++) {
+			const char *reason = row_str(reply, "rows", i, "reason");
+			int64_t memory = row_int(reply, "rows", i, "memory");
+			char figure[FIGURE_MAX];
+			table_cell(&table, "%s", row_str(reply, "rows", i, "name"));
+			table_cell(&table, "%s", row_str(reply, "rows", i, "state"));
+			table_cell(&table, "%s", row_str(reply, "rows", i, "target"));
+			table_cell(&table, "%s", memory > 0 ? figure_bytes((uint64_t)memory, figure) : "");
+			table_cell(&table, "%s", reason[0] ? reason : row_str(reply, "rows", i, "model"));
+		}
+		table_end(&table);
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_ops(struct cli *cli)
+{
+	static const char *const headers[] = {"OP", "OPERANDS", "ATTRIBUTES", "SUMMARY"};
+	static const char *const members[] = {"name", "operands", "attributes", "summary"};
+	struct table table;
+	kiln_reply *reply;
+
+	if (cli_request(cli, "ops", NULL, 0, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		int rows = kiln_reply_count(reply, "rows");
+		table_begin(&table, headers, 4);
+		for (int i = 0; i < rows; i++)
+			for (int m = 0; m < 4; m++)
+				table_cell(&table, "%s", row_str(reply, "rows", i, members[m]));
+		table_end(&table);
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+/* ---- stop ---- */
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Waits until the process ended.  It does not matter whose child it is. */
+static bool wait_gone(int pidfd, int timeout_ms)
+{
+	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
+	int64_t end = now_ms() + timeout_ms;
+	int n;
+
+	do
+		n = poll(&poller, 1, (int)(end > now_ms() ? end - now_ms() : 0));
+	while (n < 0 && errno == EINTR);
+	return n > 0;
+}
+
+int cli_stop(struct cli *cli)
+{
+	kiln_attr section = cli_attr_string("section", "server");
+	kiln_client *client;
+	kiln_reply *reply = NULL;
+	int status = CLI_FAILED, pidfd = -1;
+	int64_t pid;
+
+	if (cli_connect(cli, &client))
+		return CLI_FAILED;
+	if (kiln_request(client, "info", &section, 1, &reply)) {
+		cli_failed("stop");
+		goto out;
+	}
+	/* Opened before the daemon is asked, so that the number cannot be another process's by then. */
+	pid = kiln_reply_int(reply, "server.pid");
+	pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
+	kiln_reply_free(reply);
+	reply = NULL;
+	if (kiln_request(client, "stop", NULL, 0, &reply)) {
+		cli_failed("stop");
+		goto out;
+	}
+	kiln_close(client);
+	client = NULL;
+	if (pidfd >= 0 && !wait_gone(pidfd, cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS)) {
+		fprintf(stderr, "kiln: stop: process %" PRId64 " is still there after the deadline\n", pid);
+		goto out;
+	}
+	if (cli->json) {
+		json_begin();
+		json_int("pid", pid);
+		json_end();
+	} else
+		printf("stopped process %" PRId64 "\n", pid);
+	status = CLI_OK;
+out:
+	kiln_reply_free(reply);
+	kiln_close(client);
+	if (pidfd >= 0)
+		close(pidfd);
+	return status;
+}

@@ -1,0 +1,211 @@
+/*
+ * kiln_table: prints for people (aligned tables and pairs, figures with units) and writes the few
+ * JSON objects that are the command's own.  Knows nothing of the daemon.
+ */
+#include "kiln_cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TABLE_MAX_COLUMNS 12
+
+void table_begin(struct table *table, const char *const *headers, int columns)
+{
+	*table = (struct table){.headers = headers, .columns = columns};
+}
+
+void table_cell(struct table *table, const char *format, ...)
+{
+	char *text = NULL;
+	va_list list;
+
+	if (table->count == table->capacity) {
+		size_t capacity = table->capacity ? 2 * table->capacity : 64;
+		char **cells = realloc(table->cells, capacity * sizeof(*cells));
+		if (!cells)
+			return;
+		table->cells = cells;
+		table->capacity = capacity;
+	}
+	va_start(list, format);
+	if (vasprintf(&text, format, list) < 0)
+		text = NULL;
+	va_end(list);
+	table->cells[table->count++] = text;
+}
+
+static void print_row(const struct table *table, const char *const *cells, const size_t *widths)
+{
+	for (int i = 0; i < table->columns; i++) {
+		const char *cell = cells[i] ? cells[i] : "";
+		bool right = table->headers && table->headers[i][0] == '>';
+		bool last = i == table->columns - 1;
+		printf("%*s%s", right ? (int)widths[i] : -(last ? 0 : (int)widths[i]), cell,
+			   last ? "\n" : "  ");
+	}
+}
+
+void table_end(struct table *table)
+{
+	size_t widths[TABLE_MAX_COLUMNS] = {0}, columns = (size_t)table->columns;
+	const char *titles[TABLE_MAX_COLUMNS] = {0};
+
+	for (size_t i = 0; table->headers && i < columns; i++) {
+		titles[i] = table->headers[i] + (table->headers[i][0] == '>');
+		widths[i] = strlen(titles[i]);
+	}
+	for (size_t i = 0; i < table->count; i++) {
+		size_t width = table->cells[i] ? strlen(table->cells[i]) : 0;
+		if (width > widths[i % columns])
+			widths[i % columns] = width;
+	}
+	if (table->headers)
+		print_row(table, titles, widths);
+	for (size_t i = 0; i + columns <= table->count; i += columns)
+		print_row(table, (const char *const *)&table->cells[i], widths);
+	for (size_t i = 0; i < table->count; i++)
+		free(table->cells[i]);
+	free(table->cells);
+	*table = (struct table){0};
+}
+
+void print_pair(const char *name, const char *format, ...)
+{
+	va_list list;
+
+	printf("%-15s ", name);
+	va_start(list, format);
+	vprintf(format, list);
+	va_end(list);
+	putchar('\n');
+}
+
+/* ---- Figures ---- */
+
+const char *figure_bytes(uint64_t bytes, char text[FIGURE_MAX])
+{
+	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	double value = (double)bytes / 1024;
+	int unit = 0;
+
+	if (bytes < 1024) {
+		snprintf(text, FIGURE_MAX, "%" PRIu64 " B", bytes);
+		return text;
+	}
+	while (value >= 1024 && unit < 5) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(text, FIGURE_MAX, "%.1f %s", value, units[unit]);
+	return text;
+}
+
+const char *figure_micros(double micros, char text[FIGURE_MAX])
+{
+	if (micros < 1000)
+		snprintf(text, FIGURE_MAX, "%.1f us", micros);
+	else if (micros < 1e6)
+		snprintf(text, FIGURE_MAX, "%.2f ms", micros / 1e3);
+	else
+		snprintf(text, FIGURE_MAX, "%.2f s", micros / 1e6);
+	return text;
+}
+
+const char *figure_ago(int64_t seconds, char text[FIGURE_MAX])
+{
+	if (seconds < 0)
+		seconds = 0;
+	if (seconds < 120)
+		snprintf(text, FIGURE_MAX, "%" PRId64 " s", seconds);
+	else if (seconds < 7200)
+		snprintf(text, FIGURE_MAX, "%" PRId64 " min", seconds / 60);
+	else if (seconds < 172800)
+		snprintf(text, FIGURE_MAX, "%" PRId64 " h", seconds / 3600);
+	else
+		snprintf(text, FIGURE_MAX, "%" PRId64 " d", seconds / 86400);
+	return text;
+}
+
+const char *figure_known(int64_t value, const char *unit, char text[FIGURE_MAX])
+{
+	if (value < 0)
+		snprintf(text, FIGURE_MAX, "unknown");
+	else
+		snprintf(text, FIGURE_MAX, "%" PRId64 "%s%s", value, unit[0] ? " " : "", unit);
+	return text;
+}
+
+const char *figure_dims(const int64_t *values, int count, char *text, size_t size)
+{
+	size_t used = 0;
+
+	snprintf(text, size, "scalar");
+	for (int i = 0; i < count && used < size; i++) {
+		int n = snprintf(text + used, size - used, "%s%" PRId64, i ? "x" : "", values[i]);
+		used += n > 0 ? (size_t)n : 0;
+	}
+	return text;
+}
+
+/* ---- JSON ---- */
+
+static bool json_first;
+
+static void json_name(const char *name)
+{
+	printf("%s\"%s\":", json_first ? "" : ",", name);
+	json_first = false;
+}
+
+void json_begin(void)
+{
+	putchar('{');
+	json_first = true;
+}
+
+void json_string(const char *name, const char *value)
+{
+	json_name(name);
+	putchar('"');
+	for (; *value; value++) {
+		unsigned char c = (unsigned char)*value;
+		if (c == '"' || c == '\\')
+			printf("\\%c", c);
+		else if (c == '\n')
+			fputs("\\n", stdout);
+		else if (c < 0x20)
+			printf("\\u%04x", c);
+		else
+			putchar(c);
+	}
+	putchar('"');
+}
+
+void json_int(const char *name, int64_t value)
+{
+	json_name(name);
+	printf("%" PRId64, value);
+}
+
+void json_real(const char *name, double value)
+{
+	json_name(name);
+	printf("%.3f", isfinite(value) ? value : 0.0);
+}
+
+void json_ints(const char *name, const int64_t *values, int count)
+{
+	json_name(name);
+	putchar('[');
+	for (int i = 0; i < count; i++)
+		printf("%s%" PRId64, i ? "," : "", values[i]);
+	putchar(']');
+}
+
+void json_end(void)
+{
+	puts("}");
+}
