@@ -1,0 +1,228 @@
+/*
+ * cuda: the device row for NVIDIA GPUs, over the driver API.  This file opens a GPU, says what it
+ * is, and turns the driver's errors into sentences.  It must not know of sessions, plans or the
+ * broker.
+ *
+ * The executor is a fresh process that was exec'd: cuInit in a process forked from one that used
+ * CUDA answers error 3.
+ */
+#include "device.h"
+
+#include "../util/util.h"
+#include <string.h>
+
+#ifndef KILN_HAVE_CUDA_H
+
+static int open_without_headers(int ordinal, struct device **out, struct device_info *info,
+								char error[KERNEL_ERROR_MAX])
+{
+	(void)ordinal, (void)out, (void)info;
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+					 "this kilnd was built without CUDA headers: configure with "
+					 "-DKILN_CUDA_INCLUDE=DIRECTORY of cuda.h and build again");
+}
+
+const struct device_ops device_cuda = {.kind = "cuda", .open = open_without_headers};
+
+#else
+
+#include "cuda_device.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Errors after which every later call of the context fails too, and only a new process helps. */
+static bool is_sticky(struct device *device, CUresult result)
+{
+	switch ((int)result) {
+	case CUDA_ERROR_DEINITIALIZED:
+	case CUDA_ERROR_ECC_UNCORRECTABLE:
+	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case 226: /* CUDA_ERROR_CONTAINED, named by newer headers only */
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_TIMEOUT:
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+	case CUDA_ERROR_ASSERT:
+	case CUDA_ERROR_HARDWARE_STACK_ERROR:
+	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+	case CUDA_ERROR_MISALIGNED_ADDRESS:
+	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+	case CUDA_ERROR_INVALID_PC:
+	case CUDA_ERROR_LAUNCH_FAILED:
+	case 721: /* CUDA_ERROR_TENSOR_MEMORY_LEAK, likewise */
+	case 810: /* CUDA_ERROR_MPS_CLIENT_TERMINATED, likewise */
+		return true;
+	case CUDA_ERROR_UNKNOWN: {
+		/* Also the answer to some wrong arguments: ask the context how it is. */
+		if (!device->memory_stream)
+			return false;
+		CUresult state = device->cu.cuStreamQuery(device->memory_stream);
+		return state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY;
+	}
+	default:
+		return false;
+	}
+}
+
+int cuda_fail(struct device *device, char error[KERNEL_ERROR_MAX], int status, CUresult result,
+			  const char *format, ...)
+{
+	char what[KERNEL_ERROR_MAX], name[160];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(what, sizeof what, format, args);
+	va_end(args);
+	cuda_driver_error(&device->cu, result, name);
+	util_fail(error, KERNEL_ERROR_MAX, status, "%s: %s", what, name);
+	if (is_sticky(device, result)) {
+		if (!device->broken)
+			snprintf(device->broken_why, sizeof device->broken_why, "%s", name);
+		device->broken = true;
+		return KILN_EDEVICE;
+	}
+	return result == CUDA_ERROR_OUT_OF_MEMORY ? KILN_ENOMEM : status;
+}
+
+static uint32_t attribute(struct device *device, CUdevice_attribute which)
+{
+	int value = 0;
+	if (device->cu.cuDeviceGetAttribute(&value, which, device->handle) != CUDA_SUCCESS || value < 0)
+		return 0;
+	return (uint32_t)value;
+}
+
+static void read_limits(struct device *device, struct kernel_limits *limits)
+{
+	uint32_t major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+	uint32_t minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+	snprintf(limits->target, sizeof limits->target, "sm_%u%u", major % 1000, minor % 1000);
+	limits->max_threads = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+	limits->shared_default = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+	limits->shared_optin = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+	limits->grid_x = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X);
+	limits->grid_y = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y);
+	limits->grid_z = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
+	limits->multiprocessors = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	limits->warp = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+}
+
+static void uuid_text(const CUuuid *uuid, char text[48])
+{
+	const unsigned char *b = (const unsigned char *)uuid->bytes;
+	char hex[33];
+	util_hex(b, 16, hex);
+	snprintf(text, 48, "GPU-%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+}
+
+static int describe(struct device *device, int ordinal, int count, struct device_info *info,
+					char error[KERNEL_ERROR_MAX])
+{
+	size_t memory = 0;
+	CUuuid uuid;
+	memset(info, 0, sizeof *info);
+	snprintf(info->name, sizeof info->name, "cuda:%d", ordinal);
+	CUresult result =
+		device->cu.cuDeviceGetName(info->model, (int)sizeof info->model, device->handle);
+	if (result == CUDA_SUCCESS)
+		result = device->cu.cuDeviceTotalMem(&memory, device->handle);
+	if (result == CUDA_SUCCESS)
+		result = device->cu.cuDeviceGetUuid(&uuid, device->handle);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d does not say what it is",
+						 ordinal);
+	info->model[sizeof info->model - 1] = 0;
+	info->memory_bytes = memory;
+	info->device_count = count;
+	uuid_text(&uuid, info->uuid);
+	read_limits(device, &info->limits);
+	memcpy(device->name, info->name, sizeof device->name);
+	memcpy(device->target, info->limits.target, sizeof device->target);
+	device->shared_default = info->limits.shared_default;
+	device->memory_bytes = memory;
+	return KILN_OK;
+}
+
+static int start_driver(struct device *device, int ordinal, int *count,
+						char error[KERNEL_ERROR_MAX])
+{
+	int status = cuda_driver_open(&device->cu, error);
+	if (status < 0)
+		return status;
+	/* Lazily loaded code takes the context's lock until the queue drains, and with fewer hardware
+	 * queues than streams one stream's work waits behind another's. */
+	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+	CUresult result = device->cu.cuInit(0);
+	if (result == CUDA_ERROR_NO_DEVICE)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "the NVIDIA driver is here but sees no GPU: nvidia-smi and "
+						 "CUDA_VISIBLE_DEVICES (now %s) tell more",
+						 getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "unset");
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_ENOTSUP, result, "the NVIDIA driver does not start");
+	device->cu.cuDriverGetVersion(&device->driver_version);
+	result = device->cu.cuDeviceGetCount(count);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_ENOTSUP, result, "the NVIDIA driver counts no GPUs");
+	if (ordinal < 0 || ordinal >= *count)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "there is no device cuda:%d: this machine shows %d GPU%s, from cuda:0 on",
+						 ordinal, *count, *count == 1 ? "" : "s");
+	result = device->cu.cuDeviceGet(&device->handle, ordinal);
+	if (result == CUDA_SUCCESS)
+		result = device->cu.cuDevicePrimaryCtxRetain(&device->context, device->handle);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d cannot be opened", ordinal);
+	device->retained = true;
+	result = device->cu.cuCtxSetCurrent(device->context);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d cannot be used", ordinal);
+	return KILN_OK;
+}
+
+static void cuda_close(struct device *device)
+{
+	if (!device)
+		return;
+	if (device->retained) {
+		cuda_streams_close(device);
+		cuda_memory_close(device);
+		device->cu.cuDevicePrimaryCtxRelease(device->handle);
+	}
+	free(device);
+}
+
+static int cuda_open(int ordinal, struct device **out, struct device_info *info,
+					 char error[KERNEL_ERROR_MAX])
+{
+	int count = 0;
+	struct device *device = util_alloc(sizeof *device);
+	int status = start_driver(device, ordinal, &count, error);
+	if (status == KILN_OK)
+		status = describe(device, ordinal, count, info, error);
+	if (status == KILN_OK)
+		status = cuda_memory_open(device, error);
+	if (status != KILN_OK) {
+		cuda_close(device);
+		return status;
+	}
+	*out = device;
+	return KILN_OK;
+}
+
+const struct device_ops device_cuda = {
+	.kind = "cuda",
+	.open = cuda_open,
+	.close = cuda_close,
+	.alloc = cuda_alloc,
+	.import = cuda_import,
+	.free = cuda_free,
+	.load = cuda_load,
+	.unload = cuda_unload,
+	.launch = cuda_launch,
+	.copy = cuda_copy,
+	.stream_end = cuda_stream_end,
+	.poll = cuda_poll,
+};
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * cuda_device: what the files of the cuda device share.  Nobody else includes it.
+ *
+ *   cuda.c         opening, what the GPU is, errors
+ *   cuda_memory.c  buffers: allocated, imported by IPC handle or by descriptor
+ *   cuda_launch.c  modules, and work as it is asked for
+ *   cuda_stream.c  streams, and giving work to the driver
+ *   cuda_poll.c    waiting for work, and what happens to it when the GPU fails
+ */
+#ifndef KILN_DAEMON_CUDA_DEVICE_H
+#define KILN_DAEMON_CUDA_DEVICE_H
+
+#include "cuda_driver.h"
+#include "device.h"
+
+#define CUDA_STREAM_BUCKETS 256
+
+enum cuda_memory_kind { CUDA_MEMORY_NONE, CUDA_MEMORY_POOL, CUDA_MEMORY_IPC, CUDA_MEMORY_MAPPED };
+
+struct device_memory {
+	enum cuda_memory_kind kind; /* NONE: a buffer of no bytes */
+	CUdeviceptr base;           /* the buffer's first byte */
+	uint64_t bytes;
+	struct cuda_import *import; /* IPC */
+	CUdeviceptr mapping;        /* MAPPED: the reserved range */
+	size_t mapped;
+};
+
+/* One opened allocation of another process; several buffers may lie in it. */
+struct cuda_import {
+	struct cuda_import *next;
+	CUipcMemHandle handle;
+	int64_t pid;
+	uint64_t buffer_id;
+	CUdeviceptr base;
+	uint64_t span; /* bytes that may be used: what the exporter says and the driver confirms */
+	int users;
+};
+
+struct device_module {
+	CUmodule module;
+	CUfunction function;
+	char entry[96]; /* for messages; cut if longer */
+};
+
+enum cuda_work_kind { CUDA_WORK_KERNEL, CUDA_WORK_COPY, CUDA_WORK_TO_DEVICE, CUDA_WORK_TO_HOST };
+
+/* A piece of work, complete in itself: nothing in it points to the caller's descriptions. */
+struct cuda_work {
+	struct cuda_work *next;
+	enum cuda_work_kind kind;
+	uint64_t ticket;
+	uint64_t due_us; /* held until then; 0: at once */
+	CUevent begin, end;
+	const struct device_module *module;
+	uint32_t grid[3], block[3], shared_bytes;
+	uint64_t values[KERNEL_MAX_ARGS];
+	int value_count;
+	CUdeviceptr from, to;
+	void *host;
+	uint64_t bytes;
+	int status; /* of work that failed when its time came */
+	char error[KERNEL_ERROR_MAX];
+};
+
+struct cuda_queue {
+	struct cuda_work *head, *tail;
+};
+
+struct cuda_stream {
+	struct cuda_stream *next; /* in its bucket */
+	uint64_t id;
+	CUstream stream;
+	struct cuda_queue running; /* given to the driver, in order */
+	struct cuda_queue held;    /* waits for its time, or behind what does */
+	bool ended;                /* goes when its last work ends */
+	bool active;               /* has running or held work, and is in the list of those */
+	struct cuda_stream *active_next, *active_previous;
+};
+
+struct device {
+	struct cuda_driver cu;
+	CUdevice handle;
+	CUcontext context;
+	bool retained;
+	char name[16];
+	char target[KERNEL_TARGET_MAX];
+	int driver_version;
+	uint32_t shared_default;
+	uint64_t memory_bytes;
+
+	CUmemoryPool pool;
+	CUstream memory_stream;
+	struct cuda_import *imports;
+
+	struct cuda_stream *streams[CUDA_STREAM_BUCKETS];
+	struct cuda_stream *active;
+	struct cuda_queue failed; /* work that could not be started when its time came */
+	struct cuda_work *spare_work;
+	CUevent *spare_events;
+	int spare_event_count, spare_event_room;
+	int running;          /* pieces of work that the driver has */
+	uint64_t progress_us; /* when work was last given or ended: what the spinning is measured by */
+
+	bool broken;
+	char broken_why[200]; /* "CUDA_ERROR_ILLEGAL_ADDRESS 700 (...)" */
+};
+
+/* ---- cuda.c ---- */
+
+/* Writes the sentence, ended by the driver's name for the error, and returns the status that fits:
+ * ENOMEM, EDEVICE (and the device is broken from now on), else status. */
+int cuda_fail(struct device *device, char error[KERNEL_ERROR_MAX], int status, CUresult result,
+			  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* ---- cuda_memory.c ---- */
+
+int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX]);
+void cuda_memory_close(struct device *device);
+int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
+			   char error[KERNEL_ERROR_MAX]);
+int cuda_import(struct device *device, const struct device_import *what, struct device_memory **out,
+				char error[KERNEL_ERROR_MAX]);
+void cuda_free(struct device *device, struct device_memory *memory);
+
+/* ---- cuda_launch.c ---- */
+
+int cuda_load(struct device *device, const void *object, size_t bytes, const char *entry,
+			  uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
+void cuda_unload(struct device *device, struct device_module *module);
+int cuda_launch(struct device *device, const struct device_launch *launch,
+				char error[KERNEL_ERROR_MAX]);
+int cuda_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
+			  uint64_t offset, void *host, uint64_t bytes, bool to_device,
+			  char error[KERNEL_ERROR_MAX]);
+
+/* ---- cuda_stream.c ---- */
+
+struct cuda_work *cuda_work_new(struct device *device, enum cuda_work_kind kind, uint64_t ticket);
+void cuda_work_retire(struct device *device, struct cuda_work *work);
+void cuda_queue_add(struct cuda_queue *queue, struct cuda_work *work);
+struct cuda_work *cuda_queue_take(struct cuda_queue *queue); /* NULL when empty */
+/* Starts the work, or puts it behind what its stream holds back.  Takes it over in any case. */
+int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work, uint32_t delay_ms,
+			  char error[KERNEL_ERROR_MAX]);
+/* Gives a piece of work to the driver. */
+int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
+			   char error[KERNEL_ERROR_MAX]);
+/* Call when a stream may have run empty: takes it off the active list and drops it if it ended. */
+void cuda_stream_settle(struct device *device, struct cuda_stream *stream);
+void cuda_stream_end(struct device *device, uint64_t stream);
+void cuda_streams_close(struct device *device);
+
+/* ---- cuda_poll.c ---- */
+
+int cuda_poll(struct device *device, int wake_fd, int timeout_ms, struct device_done *done, int max,
+			  bool *broken);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * cuda_driver: the functions of libcuda that the cuda device uses, found at run time, so that kilnd
+ * starts on machines without a GPU.  Knows nothing of devices or memory.
+ *
+ * cuda.h renames some functions by macro (cuMemcpyHtoDAsync is cuMemcpyHtoDAsync_v2); field and
+ * symbol names follow it, so driver->cuMemcpyHtoDAsync is always the version whose type is
+ * declared.
+ */
+#ifndef KILN_DAEMON_CUDA_DRIVER_H
+#define KILN_DAEMON_CUDA_DRIVER_H
+
+#include "../kernel.h"
+#include <cuda.h>
+
+#define CUDA_DRIVER_LIST(X)                   \
+	X(cuInit)                                 \
+	X(cuDriverGetVersion)                     \
+	X(cuGetErrorName)                         \
+	X(cuGetErrorString)                       \
+	X(cuDeviceGet)                            \
+	X(cuDeviceGetCount)                       \
+	X(cuDeviceGetName)                        \
+	X(cuDeviceGetUuid)                        \
+	X(cuDeviceTotalMem)                       \
+	X(cuDeviceGetAttribute)                   \
+	X(cuDevicePrimaryCtxRetain)               \
+	X(cuDevicePrimaryCtxRelease)              \
+	X(cuCtxSetCurrent)                        \
+	X(cuMemGetInfo)                           \
+	X(cuMemGetAddressRange)                   \
+	X(cuMemPoolCreate)                        \
+	X(cuMemPoolDestroy)                       \
+	X(cuMemPoolSetAttribute)                  \
+	X(cuMemPoolTrimTo)                        \
+	X(cuMemAllocFromPoolAsync)                \
+	X(cuMemFreeAsync)                         \
+	X(cuMemsetD8Async)                        \
+	X(cuIpcOpenMemHandle)                     \
+	X(cuIpcCloseMemHandle)                    \
+	X(cuMemImportFromShareableHandle)         \
+	X(cuMemGetAllocationPropertiesFromHandle) \
+	X(cuMemGetAllocationGranularity)          \
+	X(cuMemAddressReserve)                    \
+	X(cuMemAddressFree)                       \
+	X(cuMemMap)                               \
+	X(cuMemUnmap)                             \
+	X(cuMemSetAccess)                         \
+	X(cuMemRelease)                           \
+	X(cuModuleLoadData)                       \
+	X(cuModuleUnload)                         \
+	X(cuModuleGetFunction)                    \
+	X(cuFuncGetAttribute)                     \
+	X(cuFuncSetAttribute)                     \
+	X(cuStreamCreate)                         \
+	X(cuStreamDestroy)                        \
+	X(cuStreamSynchronize)                    \
+	X(cuStreamQuery)                          \
+	X(cuEventCreate)                          \
+	X(cuEventDestroy)                         \
+	X(cuEventRecord)                          \
+	X(cuEventQuery)                           \
+	X(cuEventElapsedTime)                     \
+	X(cuLaunchKernel)                         \
+	X(cuMemcpyHtoDAsync)                      \
+	X(cuMemcpyDtoHAsync)                      \
+	X(cuMemcpyDtoDAsync)
+
+struct cuda_driver {
+	void *library;
+#define CUDA_DRIVER_FIELD(name) __typeof__(name) *name;
+	CUDA_DRIVER_LIST(CUDA_DRIVER_FIELD)
+#undef CUDA_DRIVER_FIELD
+};
+
+/* $KILN_LIBCUDA, else libcuda.so.1 by the loader's path and in the usual places of containers.
+ * KILN_ENOTSUP with a sentence.  The library is never unloaded: libcuda does not survive that. */
+int cuda_driver_open(struct cuda_driver *driver, char error[KERNEL_ERROR_MAX]);
+
+/* "CUDA_ERROR_OUT_OF_MEMORY (out of memory)", also for codes that this driver does not know. */
+const char *cuda_driver_error(const struct cuda_driver *driver, CUresult result, char text[160]);
+
+#endif

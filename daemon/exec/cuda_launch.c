@@ -1,0 +1,180 @@
+/*
+ * cuda_launch: modules, and turning what the executor asks for into work, checked against the
+ * buffers.  It must not know of streams beyond their numbers.
+ */
+#include "device.h"
+
+#ifdef KILN_HAVE_CUDA_H
+
+#include "../util/util.h"
+#include "cuda_device.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Modules ---- */
+
+/* Dynamic shared memory beyond the default must be asked for; what the kernel has statically counts
+ * too. */
+static CUresult allow_shared(struct device *device, CUfunction function, uint32_t shared_bytes)
+{
+	int fixed = 0;
+	CUresult result =
+		device->cu.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+	if (result != CUDA_SUCCESS || (uint64_t)fixed + shared_bytes <= device->shared_default)
+		return result;
+	return device->cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+										 (int)shared_bytes);
+}
+
+static int refuse_object(struct device *device, CUresult result, size_t bytes,
+						 char error[KERNEL_ERROR_MAX])
+{
+	int version = device->driver_version;
+	switch ((int)result) {
+	case CUDA_ERROR_INVALID_IMAGE:
+	case CUDA_ERROR_NO_BINARY_FOR_GPU:
+	case CUDA_ERROR_INVALID_PTX:
+	case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+		return cuda_fail(device, error, KILN_ENOTSUP, result,
+						 "the driver of %s (CUDA %d.%d, %s) does not take the object of %zu bytes: "
+						 "it is older than the compiler, or the object is for another GPU; update "
+						 "the driver or name an older NVRTC in KILN_NVRTC",
+						 device->name, version / 1000, version % 1000 / 10, device->target, bytes);
+	default:
+		return cuda_fail(device, error, KILN_EINTERNAL, result,
+						 "%s cannot load an object of %zu bytes", device->name, bytes);
+	}
+}
+
+int cuda_load(struct device *device, const void *object, size_t bytes, const char *entry,
+			  uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX])
+{
+	/* The driver is told no length, so it must at least find the header that holds one. */
+	if (!object || bytes < 64)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "an object of %zu bytes is no cubin: it is shorter than its header",
+						 bytes);
+	if (shared_bytes > INT32_MAX)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%u bytes of shared memory are more than any GPU has", shared_bytes);
+	struct device_module *module = util_alloc(sizeof *module);
+	snprintf(module->entry, sizeof module->entry, "%s", entry);
+	int status = KILN_OK;
+	CUresult result = device->cu.cuModuleLoadData(&module->module, object);
+	if (result != CUDA_SUCCESS) {
+		status = refuse_object(device, result, bytes, error);
+		free(module);
+		return status;
+	}
+	result = device->cu.cuModuleGetFunction(&module->function, module->module, entry);
+	if (result != CUDA_SUCCESS) {
+		status = cuda_fail(device, error, KILN_EINTERNAL, result, "the object has no kernel %.120s",
+						   entry);
+	} else {
+		result = allow_shared(device, module->function, shared_bytes);
+		if (result != CUDA_SUCCESS)
+			status = cuda_fail(device, error, KILN_ENOTSUP, result,
+							   "%s does not grant %u bytes of dynamic shared memory", device->name,
+							   shared_bytes);
+	}
+	if (status != KILN_OK) {
+		device->cu.cuModuleUnload(module->module);
+		free(module);
+		return status;
+	}
+	*out = module;
+	return KILN_OK;
+}
+
+void cuda_unload(struct device *device, struct device_module *module)
+{
+	if (!module)
+		return;
+	device->cu.cuModuleUnload(module->module);
+	free(module);
+}
+
+/* ---- Work ---- */
+
+/* The address of an operand of which at least bytes must be there. */
+static int operand_address(const struct device_launch *launch, int operand, uint64_t bytes,
+						   CUdeviceptr *out, char error[KERNEL_ERROR_MAX])
+{
+	if (operand < 0 || operand >= launch->operand_count || !launch->operands[operand].memory)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "the launch names operand %d and has %d", operand, launch->operand_count);
+	const struct device_operand *at = &launch->operands[operand];
+	if (at->offset > at->memory->bytes || bytes > at->memory->bytes - at->offset)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "operand %d needs %llu bytes from byte %llu of a buffer of %llu bytes",
+						 operand, (unsigned long long)bytes, (unsigned long long)at->offset,
+						 (unsigned long long)at->memory->bytes);
+	*out = at->memory->base + at->offset;
+	return KILN_OK;
+}
+
+static int bind_kernel(const struct device_launch *launch, struct cuda_work *work,
+					   char error[KERNEL_ERROR_MAX])
+{
+	if (launch->arg_count < 0 || launch->arg_count > KERNEL_MAX_ARGS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a launch has %d arguments, and at most %d are possible",
+						 launch->arg_count, KERNEL_MAX_ARGS);
+	work->module = launch->module;
+	work->shared_bytes = launch->shared_bytes;
+	memcpy(work->grid, launch->grid, sizeof work->grid);
+	memcpy(work->block, launch->block, sizeof work->block);
+	work->value_count = launch->arg_count;
+	for (int i = 0; i < launch->arg_count; i++) {
+		const struct kernel_arg *arg = &launch->args[i];
+		CUdeviceptr address = 0;
+		if (arg->kind == KERNEL_ARG_POINTER) {
+			int status = operand_address(launch, arg->operand, 0, &address, error);
+			if (status != KILN_OK)
+				return status;
+		}
+		work->values[i] = arg->kind == KERNEL_ARG_POINTER ? address : arg->value;
+	}
+	return KILN_OK;
+}
+
+int cuda_launch(struct device *device, const struct device_launch *launch,
+				char error[KERNEL_ERROR_MAX])
+{
+	struct cuda_work *work =
+		cuda_work_new(device, launch->module ? CUDA_WORK_KERNEL : CUDA_WORK_COPY, launch->ticket);
+	int status;
+	if (launch->module) {
+		status = bind_kernel(launch, work, error);
+	} else {
+		work->bytes = launch->copy_bytes;
+		status = operand_address(launch, 0, launch->copy_bytes, &work->from, error);
+		if (status == KILN_OK)
+			status = operand_address(launch, 1, launch->copy_bytes, &work->to, error);
+	}
+	if (status != KILN_OK) {
+		cuda_work_retire(device, work);
+		return status;
+	}
+	return cuda_give(device, launch->stream, work, launch->delay_ms, error);
+}
+
+int cuda_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
+			  uint64_t offset, void *host, uint64_t bytes, bool to_device,
+			  char error[KERNEL_ERROR_MAX])
+{
+	if (offset > memory->bytes || bytes > memory->bytes - offset)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%llu bytes from byte %llu are beyond a buffer of %llu bytes",
+						 (unsigned long long)bytes, (unsigned long long)offset,
+						 (unsigned long long)memory->bytes);
+	struct cuda_work *work =
+		cuda_work_new(device, to_device ? CUDA_WORK_TO_DEVICE : CUDA_WORK_TO_HOST, ticket);
+	work->bytes = bytes;
+	work->host = host;
+	work->from = work->to = memory->base + offset;
+	return cuda_give(device, stream, work, 0, error);
+}
+
+#endif

@@ -1,0 +1,329 @@
+/*
+ * cuda_memory: the buffers of the cuda device.  It must not know what they are used for.
+ *
+ * Which calls stall everybody decides the design: cuMemFree and cuIpcCloseMemHandle wait for what
+ * is running and stop launches meanwhile, so the device's own buffers live in a stream-ordered pool
+ * and are never given to cuMemFree, and an imported allocation is closed once, when its last buffer
+ * is freed.  That close cannot be put off: the exporter may free the memory as soon as it is told.
+ */
+#include "device.h"
+
+#ifdef KILN_HAVE_CUDA_H
+
+#include "../util/util.h"
+#include "cuda_device.h"
+#include <stdlib.h>
+#include <string.h>
+
+int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX])
+{
+	CUmemPoolProps props;
+	memset(&props, 0, sizeof props);
+	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	props.location.id = device->handle;
+	CUresult result = device->cu.cuStreamCreate(&device->memory_stream, CU_STREAM_NON_BLOCKING);
+	if (result == CUDA_SUCCESS)
+		result = device->cu.cuMemPoolCreate(&device->pool, &props);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_ENOTSUP, result, "%s has no memory pools",
+						 device->name);
+	/* Freed memory stays in the pool: giving it back to the driver is what would stall. */
+	cuuint64_t keep = UINT64_MAX;
+	device->cu.cuMemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+	return KILN_OK;
+}
+
+void cuda_memory_close(struct device *device)
+{
+	while (device->imports) {
+		struct cuda_import *import = device->imports;
+		device->imports = import->next;
+		device->cu.cuIpcCloseMemHandle(import->base);
+		free(import);
+	}
+	if (device->memory_stream) {
+		device->cu.cuStreamSynchronize(device->memory_stream);
+		device->cu.cuStreamDestroy(device->memory_stream);
+	}
+	if (device->pool)
+		device->cu.cuMemPoolDestroy(device->pool);
+}
+
+static int no_memory(struct device *device, uint64_t bytes, CUresult result,
+					 char error[KERNEL_ERROR_MAX])
+{
+	size_t unused = 0, total = 0;
+	char asked[16], have[16], all[16];
+	device->cu.cuMemGetInfo(&unused, &total);
+	return cuda_fail(device, error, KILN_ENOMEM, result,
+					 "%s cannot give a buffer of %s (%llu bytes): %s of %s are free", device->name,
+					 util_bytes(bytes, asked), (unsigned long long)bytes, util_bytes(unused, have),
+					 util_bytes(total, all));
+}
+
+int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
+			   char error[KERNEL_ERROR_MAX])
+{
+	CUdeviceptr base = 0;
+	if (bytes > device->memory_bytes)
+		return no_memory(device, bytes, CUDA_ERROR_OUT_OF_MEMORY, error);
+	if (bytes > 0) {
+		CUresult result =
+			device->cu.cuMemAllocFromPoolAsync(&base, bytes, device->pool, device->memory_stream);
+		if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+			/* What the pool keeps may be in pieces that are too small. */
+			device->cu.cuStreamSynchronize(device->memory_stream);
+			device->cu.cuMemPoolTrimTo(device->pool, 0);
+			result = device->cu.cuMemAllocFromPoolAsync(&base, bytes, device->pool,
+														device->memory_stream);
+		}
+		if (result == CUDA_ERROR_OUT_OF_MEMORY)
+			return no_memory(device, bytes, result, error);
+		if (result != CUDA_SUCCESS)
+			return cuda_fail(device, error, KILN_EINTERNAL, result,
+							 "%s cannot give a buffer of %llu bytes", device->name,
+							 (unsigned long long)bytes);
+		result = device->cu.cuMemsetD8Async(base, 0, bytes, device->memory_stream);
+		if (result == CUDA_SUCCESS)
+			result = device->cu.cuStreamSynchronize(device->memory_stream);
+		if (result != CUDA_SUCCESS) {
+			device->cu.cuMemFreeAsync(base, device->memory_stream);
+			return cuda_fail(device, error, KILN_EINTERNAL, result,
+							 "%s cannot clear a buffer of %llu bytes", device->name,
+							 (unsigned long long)bytes);
+		}
+	}
+	struct device_memory *memory = util_alloc(sizeof *memory);
+	memory->kind = bytes > 0 ? CUDA_MEMORY_POOL : CUDA_MEMORY_NONE;
+	memory->base = base;
+	memory->bytes = bytes;
+	*out = memory;
+	return KILN_OK;
+}
+
+/* ---- Imports ---- */
+
+static int check_span(const struct device_import *what, uint64_t span, const char *who,
+					  char error[KERNEL_ERROR_MAX])
+{
+	if (what->offset > span || what->bytes > span - what->offset)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "the lent buffer (%llu bytes from byte %llu) ends beyond its allocation, "
+						 "which has %llu bytes as %s",
+						 (unsigned long long)what->bytes, (unsigned long long)what->offset,
+						 (unsigned long long)span, who);
+	return KILN_OK;
+}
+
+static int find_import(struct device *device, const struct device_import *what,
+					   struct cuda_import **out, char error[KERNEL_ERROR_MAX])
+{
+	*out = NULL;
+	for (struct cuda_import *i = device->imports; i; i = i->next) {
+		bool same_handle = memcmp(&i->handle, what->handle, sizeof i->handle) == 0;
+		bool same_memory = i->pid == what->pid && i->buffer_id == what->buffer_id;
+		if (same_handle && same_memory) {
+			*out = i;
+			return KILN_OK;
+		}
+		if (same_handle)
+			/* The driver would answer with the old mapping, of memory that is gone. */
+			return util_fail(
+				error, KERNEL_ERROR_MAX, KILN_EINVAL,
+				"the memory lent as CUDA buffer %llu by process %lld was freed and its "
+				"address allocated again while %d lent buffer%s still used it: free "
+				"the lent buffer before the memory",
+				(unsigned long long)i->buffer_id, (long long)i->pid, i->users,
+				i->users == 1 ? "" : "s");
+	}
+	return KILN_OK;
+}
+
+static int open_handle(struct device *device, const struct device_import *what,
+					   struct cuda_import **out, char error[KERNEL_ERROR_MAX])
+{
+	struct cuda_import *import = util_alloc(sizeof *import);
+	memcpy(&import->handle, what->handle, sizeof import->handle);
+	import->pid = what->pid;
+	import->buffer_id = what->buffer_id;
+	CUresult result = device->cu.cuIpcOpenMemHandle(&import->base, import->handle,
+													CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	if (result != CUDA_SUCCESS) {
+		free(import);
+		return cuda_fail(device, error, KILN_EINVAL, result,
+						 "%s cannot open the memory that process %lld lends (it must still be "
+						 "allocated, in the same PID namespace, on a GPU that %s can reach)",
+						 device->name, (long long)what->pid, device->name);
+	}
+	CUdeviceptr start = 0;
+	size_t size = 0;
+	import->span = what->span;
+	result = device->cu.cuMemGetAddressRange(&start, &size, import->base);
+	if (result == CUDA_SUCCESS && start <= import->base && size > import->base - start &&
+		size - (import->base - start) < import->span)
+		import->span = size - (import->base - start);
+	import->next = device->imports;
+	device->imports = import;
+	*out = import;
+	return KILN_OK;
+}
+
+static void close_unused(struct device *device, struct cuda_import *import)
+{
+	if (import->users > 0)
+		return;
+	for (struct cuda_import **at = &device->imports; *at; at = &(*at)->next) {
+		if (*at == import) {
+			*at = import->next;
+			break;
+		}
+	}
+	char error[KERNEL_ERROR_MAX];
+	CUresult result = device->cu.cuIpcCloseMemHandle(import->base);
+	if (result != CUDA_SUCCESS) {
+		cuda_fail(device, error, KILN_EINTERNAL, result, "closing the memory of process %lld",
+				  (long long)import->pid);
+		util_log(UTIL_WARN, "%s", error);
+	}
+	free(import);
+}
+
+static int import_handle(struct device *device, const struct device_import *what,
+						 struct device_memory *memory, char error[KERNEL_ERROR_MAX])
+{
+	struct cuda_import *import;
+	int status = check_span(what, what->span, "its owner says", error);
+	if (status == KILN_OK)
+		status = find_import(device, what, &import, error);
+	if (status == KILN_OK && !import)
+		status = open_handle(device, what, &import, error);
+	if (status != KILN_OK)
+		return status;
+	status = check_span(what, import->span, "the driver knows it", error);
+	if (status != KILN_OK) {
+		close_unused(device, import);
+		return status;
+	}
+	import->users++;
+	memory->kind = CUDA_MEMORY_IPC;
+	memory->import = import;
+	memory->base = import->base + what->offset;
+	return KILN_OK;
+}
+
+static int map_allocation(struct device *device, CUmemGenericAllocationHandle allocation,
+						  size_t size, struct device_memory *memory, char error[KERNEL_ERROR_MAX])
+{
+	CUmemAccessDesc access;
+	memset(&access, 0, sizeof access);
+	access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	access.location.id = device->handle;
+	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	CUresult result = device->cu.cuMemAddressReserve(&memory->mapping, size, 0, 0, 0);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_ENOMEM, result,
+						 "%s has no addresses for %llu bytes of lent memory", device->name,
+						 (unsigned long long)size);
+	result = device->cu.cuMemMap(memory->mapping, size, 0, allocation, 0);
+	if (result == CUDA_SUCCESS) {
+		result = device->cu.cuMemSetAccess(memory->mapping, size, &access, 1);
+		if (result != CUDA_SUCCESS)
+			device->cu.cuMemUnmap(memory->mapping, size);
+	}
+	if (result != CUDA_SUCCESS) {
+		device->cu.cuMemAddressFree(memory->mapping, size);
+		return cuda_fail(device, error, KILN_EINVAL, result,
+						 "%s cannot map %llu bytes of the lent descriptor (is the allocation that "
+						 "large, and on a GPU that %s can reach?)",
+						 device->name, (unsigned long long)size, device->name);
+	}
+	memory->mapped = size;
+	return KILN_OK;
+}
+
+static int import_descriptor(struct device *device, const struct device_import *what,
+							 struct device_memory *memory, char error[KERNEL_ERROR_MAX])
+{
+	CUmemGenericAllocationHandle allocation;
+	CUmemAllocationProp prop;
+	size_t granularity = 0;
+	if (what->offset > UINT64_MAX - what->bytes)
+		return check_span(what, what->span, "its owner says", error);
+	uint64_t span = what->span ? what->span : what->offset + what->bytes;
+	int status = check_span(what, span, "its owner says", error);
+	if (status != KILN_OK)
+		return status;
+	CUresult result = device->cu.cuMemImportFromShareableHandle(
+		&allocation, (void *)(uintptr_t)(unsigned)what->fd,
+		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_EINVAL, result,
+						 "%s cannot import the lent descriptor (it must come from "
+						 "cuMemExportToShareableHandle)",
+						 device->name);
+	memset(&prop, 0, sizeof prop);
+	result = device->cu.cuMemGetAllocationPropertiesFromHandle(&prop, allocation);
+	if (result == CUDA_SUCCESS)
+		result = device->cu.cuMemGetAllocationGranularity(&granularity, &prop,
+														  CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	if (result != CUDA_SUCCESS || granularity == 0)
+		status = cuda_fail(device, error, KILN_EINVAL, result,
+						   "%s does not know the lent descriptor's allocation", device->name);
+	else if (span == 0 || span > device->memory_bytes)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						   "an allocation of %llu bytes cannot be lent to %s, which has %llu",
+						   (unsigned long long)span, device->name,
+						   (unsigned long long)device->memory_bytes);
+	else
+		status =
+			map_allocation(device, allocation, (span + granularity - 1) / granularity * granularity,
+						   memory, error);
+	/* The mapping holds the allocation from here on. */
+	device->cu.cuMemRelease(allocation);
+	if (status != KILN_OK)
+		return status;
+	memory->kind = CUDA_MEMORY_MAPPED;
+	memory->base = memory->mapping + what->offset;
+	return KILN_OK;
+}
+
+int cuda_import(struct device *device, const struct device_import *what, struct device_memory **out,
+				char error[KERNEL_ERROR_MAX])
+{
+	struct device_memory *memory = util_alloc(sizeof *memory);
+	memory->bytes = what->bytes;
+	int status = what->kind == DEVICE_IMPORT_IPC ? import_handle(device, what, memory, error)
+												 : import_descriptor(device, what, memory, error);
+	if (status != KILN_OK) {
+		free(memory);
+		return status;
+	}
+	*out = memory;
+	return KILN_OK;
+}
+
+void cuda_free(struct device *device, struct device_memory *memory)
+{
+	if (!memory)
+		return;
+	switch (memory->kind) {
+	case CUDA_MEMORY_NONE:
+		break;
+	case CUDA_MEMORY_POOL:
+		device->cu.cuMemFreeAsync(memory->base, device->memory_stream);
+		break;
+	case CUDA_MEMORY_IPC:
+		memory->import->users--;
+		close_unused(device, memory->import);
+		break;
+	case CUDA_MEMORY_MAPPED:
+		device->cu.cuMemUnmap(memory->mapping, memory->mapped);
+		device->cu.cuMemAddressFree(memory->mapping, memory->mapped);
+		break;
+	}
+	free(memory);
+}
+
+#endif

@@ -1,0 +1,195 @@
+/*
+ * cuda_poll: waits for work to end, and says what became of it.  It must not know what the work was
+ * for.
+ *
+ * Waiting is adaptive.  A moment of spinning catches short kernels; then sleeps that grow with the
+ * time already waited, so that a long kernel costs little CPU and an end is seen late by at most an
+ * eighth of what it took.  With nothing running the thread sleeps until it is woken.
+ */
+#include "device.h"
+
+#ifdef KILN_HAVE_CUDA_H
+
+#include "../util/util.h"
+#include "cuda_device.h"
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define SPIN_US 50
+#define NAP_MIN_US 20
+#define NAP_MAX_US 500
+
+/* Starts held work whose time has come; what cannot be started is kept for the next report. */
+static void start_due(struct device *device, uint64_t now)
+{
+	struct cuda_stream *next;
+	for (struct cuda_stream *stream = device->active; stream; stream = next) {
+		next = stream->active_next;
+		while (stream->held.head && stream->held.head->due_us <= now && !device->broken) {
+			struct cuda_work *work = cuda_queue_take(&stream->held);
+			work->status = cuda_start(device, stream, work, work->error);
+			if (work->status != KILN_OK)
+				cuda_queue_add(&device->failed, work);
+		}
+		cuda_stream_settle(device, stream);
+	}
+}
+
+static uint64_t elapsed_us(struct device *device, const struct cuda_work *work)
+{
+	float ms = 0;
+	if (device->cu.cuEventElapsedTime(&ms, work->begin, work->end) != CUDA_SUCCESS || !(ms > 0))
+		return 0;
+	return (uint64_t)((double)ms * 1000.0 + 0.5);
+}
+
+static void report(struct device *device, struct cuda_work *work, int status, const char *error,
+				   uint64_t micros, struct device_done *done)
+{
+	done->ticket = work->ticket;
+	done->status = status;
+	done->micros = micros;
+	snprintf(done->error, sizeof done->error, "%s", error);
+	cuda_work_retire(device, work);
+}
+
+/* Collects what has ended.  Stops at the first sign that the device is broken. */
+static int collect(struct device *device, struct device_done *done, int max)
+{
+	int count = 0;
+	for (struct cuda_work *work; count < max && (work = cuda_queue_take(&device->failed));)
+		report(device, work, work->status, work->error, 0, &done[count++]);
+	struct cuda_stream *next;
+	for (struct cuda_stream *stream = device->active; stream && !device->broken; stream = next) {
+		next = stream->active_next;
+		while (count < max && stream->running.head) {
+			char error[KERNEL_ERROR_MAX];
+			CUresult result = device->cu.cuEventQuery(stream->running.head->end);
+			if (result == CUDA_ERROR_NOT_READY)
+				break;
+			int status = KILN_OK;
+			if (result != CUDA_SUCCESS)
+				status = cuda_fail(device, error, KILN_EDEVICE, result,
+								   "%s does not say whether the call ended", device->name);
+			if (device->broken)
+				break;
+			struct cuda_work *work = cuda_queue_take(&stream->running);
+			device->running--;
+			device->progress_us = util_now_us();
+			report(device, work, status, status == KILN_OK ? "" : error,
+				   status == KILN_OK ? elapsed_us(device, work) : 0, &done[count++]);
+		}
+		if (!device->broken)
+			cuda_stream_settle(device, stream);
+	}
+	return count;
+}
+
+/* ---- A device that cannot go on ---- */
+
+/* What ran when the device failed: the first unfinished work of each stream. */
+static int suspects(const struct device *device, char *text, size_t size)
+{
+	int count = 0;
+	size_t used = 0;
+	text[0] = 0;
+	for (const struct cuda_stream *s = device->active; s; s = s->active_next) {
+		const struct cuda_work *work = s->running.head;
+		if (!work)
+			continue;
+		count++;
+		used = util_append(text, size, used, "%s%llu", count > 1 ? ", " : "",
+						   (unsigned long long)work->ticket);
+		if (work->kind == CUDA_WORK_KERNEL)
+			used = util_append(text, size, used, " (%.40s)", work->module->entry);
+	}
+	return count;
+}
+
+/* Ends work that a broken device will not end; the suspects are named once, for all of it. */
+static void condemn(struct device *device)
+{
+	char who[120];
+	int count = suspects(device, who, sizeof who);
+	struct cuda_stream *next;
+	for (struct cuda_stream *stream = device->active; stream; stream = next) {
+		next = stream->active_next;
+		const struct cuda_work *first = stream->running.head;
+		for (;;) {
+			struct cuda_work *work = cuda_queue_take(&stream->running);
+			if (work)
+				device->running--;
+			else
+				work = cuda_queue_take(&stream->held);
+			if (!work)
+				break;
+			work->status = KILN_EDEVICE;
+			if (work == first && count == 1)
+				util_fail(work->error, sizeof work->error, 0, "%s failed in call %s: %s",
+						  device->name, who, device->broken_why);
+			else
+				util_fail(work->error, sizeof work->error, 0,
+						  "%s failed before this call had ended, in %s %s: %s", device->name,
+						  count > 1 ? "one of the calls" : "call", count ? who : "none of these",
+						  device->broken_why);
+			cuda_queue_add(&device->failed, work);
+		}
+		cuda_stream_settle(device, stream);
+	}
+}
+
+/* ---- Waiting ---- */
+
+static uint64_t wake_time(const struct device *device, uint64_t now, uint64_t deadline)
+{
+	uint64_t until = deadline;
+	if (device->running > 0) {
+		uint64_t waited = now > device->progress_us ? now - device->progress_us : 0;
+		uint64_t nap = waited / 8;
+		if (waited < SPIN_US)
+			return now;
+		nap = nap < NAP_MIN_US ? NAP_MIN_US : nap > NAP_MAX_US ? NAP_MAX_US : nap;
+		if (now + nap < until)
+			until = now + nap;
+	}
+	for (const struct cuda_stream *s = device->active; s; s = s->active_next)
+		if (s->held.head && s->held.head->due_us < until)
+			until = s->held.head->due_us;
+	return until;
+}
+
+/* Returns true if the caller is wanted: woken, or out of time. */
+static bool rest(const struct device *device, int wake_fd, uint64_t deadline)
+{
+	uint64_t now = util_now_us();
+	if (now >= deadline)
+		return true;
+	uint64_t until = wake_time(device, now, deadline);
+	uint64_t left = until > now ? until - now : 0;
+	struct timespec time = {(time_t)(left / 1000000), (long)(left % 1000000) * 1000};
+	struct pollfd wake = {.fd = wake_fd, .events = POLLIN};
+	return ppoll(&wake, 1, until == UINT64_MAX ? NULL : &time, NULL) != 0;
+}
+
+int cuda_poll(struct device *device, int wake_fd, int timeout_ms, struct device_done *done, int max,
+			  bool *broken)
+{
+	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : util_now_us() + (uint64_t)timeout_ms * 1000;
+	*broken = false;
+	for (;;) {
+		start_due(device, util_now_us());
+		int count = collect(device, done, max);
+		if (device->broken) {
+			condemn(device);
+			count += collect(device, done + count, max - count);
+			*broken = !device->failed.head;
+			return count;
+		}
+		if (count > 0 || rest(device, wake_fd, deadline))
+			return count;
+	}
+}
+
+#endif
