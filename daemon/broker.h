@@ -1,0 +1,94 @@
+/*
+ * broker.h: the state of the broker.  One thread, the loop's, owns all of it.
+ *
+ *   server.c     socket, signals, start and drain          session.c   one client: messages in, replies out
+ *   command*.c   what each request does                    work.c      a session's calls and copies, in order
+ *   job.c        from a problem to a loaded kernel         store.c     the cache, off the loop
+ *   pool.c       compiler workers                          executor.c  device processes
+ */
+#ifndef KILN_DAEMON_BROKER_H
+#define KILN_DAEMON_BROKER_H
+
+#include <uv.h>
+
+#include "cache/cache.h"
+#include "compile/compile.h"
+#include "kernel.h"
+#include "map.h"
+#include "options.h"
+
+struct store;
+struct pool;
+struct session;
+struct device_entry;
+struct flight;
+
+/* requests = hits + shared + compiles + failures, at every moment: all five are counted when the answer is known. */
+#define BROKER_COUNTERS(X)                                                        \
+	X(requests, "kernels asked for and answered")                                 \
+	X(hits, "answered from the cache")                                            \
+	X(shared, "answered by a compile that another had asked for")                 \
+	X(compiles, "answered by a compile of their own")                             \
+	X(failures, "answered with an error")                                         \
+	X(copies, "plans that needed no kernel")                                      \
+	X(canceled, "compiles stopped because nobody waited any more")                \
+	X(reloads, "kernels brought back to a new device process")                    \
+	X(launches, "calls that ran")                                                 \
+	X(launch_failures, "calls that ended in an error")                            \
+	X(writes, "copies to the device")                                             \
+	X(reads, "copies from the device")                                            \
+	X(sessions, "connections accepted")                                           \
+	X(refused, "connections refused")                                             \
+	X(protocol_errors, "connections ended for breaking the protocol")             \
+	X(executor_faults, "device processes lost")                                   \
+	X(worker_faults, "compiler workers lost")
+
+struct counters {
+#define BROKER_COUNTER_FIELD(name, text) uint64_t name;
+	BROKER_COUNTERS(BROKER_COUNTER_FIELD)
+#undef BROKER_COUNTER_FIELD
+};
+
+/* Set by the "debug" request. */
+struct test_state {
+	uint32_t delay_compile_ms, delay_launch_ms;
+	int fail_compile, hang_compile, crash_compile;
+};
+
+struct broker {
+	uv_loop_t loop;
+	struct options options;
+	struct counters counters;
+	struct test_state test;
+	uint64_t started_us;
+	uint64_t next_id; /* buffers, modules, streams, sessions: unique over the broker's life */
+
+	struct compile_sources *sources;
+	struct store *store;
+	struct pool *pool;
+	struct device_entry *devices;
+	struct session *sessions;
+	int session_count;
+	struct flight *flights;
+
+	struct server *server;
+	bool draining;
+};
+
+static inline uint64_t broker_id(struct broker *broker)
+{
+	return ++broker->next_id;
+}
+
+/* Looks whether a draining broker is done; called whenever something ended. */
+void server_progress(struct broker *broker);
+/* Begins to drain, as SIGTERM does. */
+void server_stop(struct broker *broker, const char *why);
+/* A session came or went: starts or stops the clock of --idle-exit. */
+void server_note_sessions(struct broker *broker);
+/* The listening socket's path. */
+const char *server_path(const struct broker *broker);
+/* The broker's main.  Returns the exit status. */
+int server_run(const struct options *options);
+
+#endif

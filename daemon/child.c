@@ -1,0 +1,222 @@
+/* child.c: uv_spawn, one uv_poll on the socket, and the order of the two ways a child says that it ended. */
+#include "child.h"
+
+#include <errno.h>
+#include <kiln/kiln.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/util.h"
+
+#define CHILD_ARGUMENTS 16
+#define CHILD_FD 3
+
+extern char **environ;
+
+struct child {
+	uv_process_t process;
+	uv_poll_t poll;
+	int sock;
+	int open_handles;
+	bool exited, abandoned;
+	struct frame_queue queue;
+	struct child_events events;
+	void *owner;
+};
+
+static int alive;
+
+static void watch(struct child *child);
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct child *child = handle->data;
+	if (--child->open_handles > 0)
+		return;
+	frame_queue_free(&child->queue);
+	close(child->sock);
+	free(child);
+	alive--;
+}
+
+/* Reads all that is there; false when the socket ended or broke. */
+static bool read_messages(struct child *child)
+{
+	for (;;) {
+		struct frame frame = {0};
+		struct wire_in message;
+		int status = frame_recv(child->sock, &frame, CHILD_MESSAGE_LIMIT);
+		if (status == KILN_EAGAIN)
+			return true;
+		if (status != KILN_OK)
+			return false;
+		status = wire_parse(&message, frame.data, frame.size);
+		if (status == KILN_OK) {
+			if (!child->abandoned)
+				child->events.message(child->owner, &message, &frame);
+			wire_in_free(&message);
+		}
+		frame_free(&frame);
+		if (status != KILN_OK)
+			return false;
+	}
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events)
+{
+	struct child *child = poll->data;
+	if (status == 0 && (events & UV_WRITABLE))
+		frame_queue_flush(&child->queue, child->sock);
+	if (status < 0 || ((events & (UV_READABLE | UV_DISCONNECT)) && !read_messages(child))) {
+		/* A child whose socket is gone is of no use; its exit brings the one report. */
+		uv_poll_stop(poll);
+		child_kill(child);
+		return;
+	}
+	watch(child);
+}
+
+static void watch(struct child *child)
+{
+	if (child->exited)
+		return;
+	int events = UV_READABLE | UV_DISCONNECT | (child->queue.count ? UV_WRITABLE : 0);
+	uv_poll_start(&child->poll, events, on_ready);
+}
+
+static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal)
+{
+	struct child *child = process->data;
+	char why[96];
+	child->exited = true;
+	kill(-process->pid, SIGKILL); /* what it had started itself: a compiler, say */
+	uv_poll_stop(&child->poll);
+	/* What it said last (a fault's sentence) may still be in the socket. */
+	read_messages(child);
+	if (term_signal)
+		snprintf(why, sizeof why, "was killed by signal %d (%s)", term_signal,
+				 strsignal(term_signal));
+	else
+		snprintf(why, sizeof why, "ended with status %d", (int)exit_status);
+	if (!child->abandoned)
+		child->events.gone(child->owner, (int)exit_status, term_signal, why);
+	uv_close((uv_handle_t *)&child->process, on_closed);
+	uv_close((uv_handle_t *)&child->poll, on_closed);
+}
+
+static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *const *arguments,
+				 const char *const *environment)
+{
+	static char program[PATH_MAX];
+	char *argv[CHILD_ARGUMENTS + 2];
+	char *envp[512];
+	int count = 0, variables = 0;
+	ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+	if (length < 0)
+		return -errno;
+	program[length] = 0;
+	argv[count++] = program;
+	for (; *arguments && count < CHILD_ARGUMENTS; arguments++)
+		argv[count++] = (char *)*arguments;
+	argv[count++] = (char *)"--fd=3";
+	argv[count] = NULL;
+	/* Later definitions win in no portable way, so ours come first and are not repeated. */
+	for (; environment && *environment && variables < 32; environment++)
+		envp[variables++] = (char *)*environment;
+	for (char **entry = environ; *entry && variables < 510; entry++)
+		if (strncmp(*entry, "LISTEN_", 7) != 0 && strncmp(*entry, "NOTIFY_SOCKET=", 14) != 0)
+			envp[variables++] = *entry;
+	envp[variables] = NULL;
+
+	uv_stdio_container_t stdio[CHILD_FD + 1] = {
+		{.flags = UV_IGNORE},
+		{.flags = UV_INHERIT_FD, .data.fd = 2},
+		{.flags = UV_INHERIT_FD, .data.fd = 2},
+		{.flags = UV_INHERIT_FD, .data.fd = sock},
+	};
+	uv_process_options_t options = {
+		.exit_cb = on_ended,
+		.file = program,
+		.args = argv,
+		.env = envp,
+		.flags = UV_PROCESS_DETACHED, /* a process group of its own, killed as a whole */
+		.stdio_count = CHILD_FD + 1,
+		.stdio = stdio,
+	};
+	return uv_spawn(loop, &child->process, &options);
+}
+
+struct child *child_start(uv_loop_t *loop, const char *const *arguments,
+						  const char *const *environment, const struct child_events *events,
+						  void *owner, char *error, size_t error_size)
+{
+	int pair[2];
+	struct child *child = calloc(1, sizeof *child);
+	if (!child || frame_pair(pair) != KILN_OK) {
+		util_fail(error, error_size, KILN_EIO, "cannot make a socket pair for a child process: %s",
+				  strerror(errno));
+		free(child);
+		return NULL;
+	}
+	child->sock = pair[0];
+	child->events = *events;
+	child->owner = owner;
+	child->process.data = child;
+	child->poll.data = child;
+	int status = spawn(loop, child, pair[1], arguments, environment);
+	close(pair[1]);
+	alive++;
+	if (status < 0) {
+		util_fail(error, error_size, KILN_EIO, "cannot start a child process: %s",
+				  uv_strerror(status));
+		child->open_handles = 1; /* a failed uv_spawn leaves a handle to close */
+		uv_close((uv_handle_t *)&child->process, on_closed);
+		return NULL;
+	}
+	child->open_handles = 2;
+	uv_poll_init(loop, &child->poll, child->sock);
+	watch(child);
+	return child;
+}
+
+int child_send(struct child *child, const struct wire_out *message, const int *fds, int fd_count)
+{
+	if (message->error)
+		return message->error;
+	int status =
+		frame_queue_send(&child->queue, child->sock, message->buffer.data, message->buffer.size,
+						 fds, fd_count, CHILD_QUEUE_LIMIT);
+	if (status == KILN_OK && child->queue.count)
+		watch(child);
+	else if (status == KILN_ECONN)
+		child_kill(child);
+	return status;
+}
+
+void child_kill(struct child *child)
+{
+	if (child->exited)
+		return;
+	/* The group exists from the first instruction of the child on (setsid before exec). */
+	if (kill(-child->process.pid, SIGKILL) < 0)
+		kill(child->process.pid, SIGKILL);
+}
+
+void child_abandon(struct child *child)
+{
+	child->abandoned = true;
+	child_kill(child);
+}
+
+int child_pid(const struct child *child)
+{
+	return child->process.pid;
+}
+
+int child_count(void)
+{
+	return alive;
+}

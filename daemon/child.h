@@ -1,0 +1,44 @@
+/*
+ * child: one process that the broker started, with a frame socket to it.  Starts it, queues messages,
+ * hands over what it says, and reports its end exactly once, after everything it had said.  Knows
+ * nothing of what children do.
+ */
+#ifndef KILN_DAEMON_CHILD_H
+#define KILN_DAEMON_CHILD_H
+
+#include <client/frame.h>
+#include <client/wire.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#define CHILD_MESSAGE_LIMIT ((size_t)1 << 30)
+#define CHILD_QUEUE_LIMIT ((size_t)1 << 30)
+
+struct child;
+
+struct child_events {
+	/* message and frame live until it returns; descriptors not taken are closed. */
+	void (*message)(void *owner, struct wire_in *message, struct frame *frame);
+	/* why: "ended with status 3", "was killed by SIGKILL".  The child frees itself afterwards. */
+	void (*gone)(void *owner, int exit_status, int signal, const char *why);
+};
+
+/*
+ * Starts kilnd in a role: arguments after the program name, ended by NULL; "--fd=3" is added.
+ * environment: further "NAME=value", ended by NULL (may be NULL).  NULL on failure, with a sentence.
+ */
+struct child *child_start(uv_loop_t *loop, const char *const *arguments,
+						  const char *const *environment, const struct child_events *events,
+						  void *owner, char *error, size_t error_size);
+/* Queues a finished message.  KILN_OK, or the status of the failure (the child is then on its way out). */
+int child_send(struct child *child, const struct wire_out *message, const int *fds, int fd_count);
+/* SIGKILL to the child and what it started; gone() follows. */
+void child_kill(struct child *child);
+/* From now on nothing is reported; the child is killed and frees itself. */
+void child_abandon(struct child *child);
+int child_pid(const struct child *child);
+
+/* How many children exist, abandoned ones included: the loop of a draining broker ends at 0. */
+int child_count(void);
+
+#endif

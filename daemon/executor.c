@@ -1,0 +1,257 @@
+/*
+ * executor.c: the life of a device process: start, ready, end, next start.  A process that ends is started again at
+ * once the first time, and later the later the oftener it happens.
+ */
+#include "executor_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/util.h"
+
+#define START_DEADLINE_MS 30000
+#define START_TRIES 5
+#define BACKOFF_FIRST_MS 50
+#define BACKOFF_LAST_MS 5000
+#define HEALTHY_US (10 * 1000000ull) /* ready for so long: the next end counts as the first */
+#define ABSENT_RETRY_US (5 * 1000000ull)
+
+static void start(struct executor *executor);
+
+static void tell_waiters(struct executor *executor, int status, const char *error)
+{
+	struct executor_wait *waiter;
+	while ((waiter = executor->waiters)) {
+		executor->waiters = waiter->next;
+		waiter->ready(waiter->arg, status, error);
+		free(waiter);
+	}
+}
+
+static void give_up(struct executor *executor, int status, const char *reason)
+{
+	executor->phase = EXECUTOR_STOPPED;
+	executor->ended_us = util_now_us();
+	if (executor->device->state != DEVICE_PRESENT)
+		device_is_absent(executor->device, reason);
+	tell_waiters(executor, status, reason);
+}
+
+void executor_on_started(struct executor *executor, struct wire_in *message)
+{
+	const msgpack_object *root = &message->root;
+	int64_t status = wire_get_int(root, "st", KILN_EPROTO);
+	struct device_info info = {0};
+	int64_t grid[3] = {0};
+	if (status != KILN_OK) {
+		const char *error = wire_get_str(message, root, "err");
+		snprintf(executor->fault, sizeof executor->fault, "%s",
+				 error ? error : "the device process could not open it");
+		executor->failed_starts = START_TRIES; /* the device said no: asking again is of no use */
+		return;
+	}
+	const char *model = wire_get_str(message, root, "model");
+	const char *uuid = wire_get_str(message, root, "uuid");
+	const char *target = wire_get_str(message, root, "target");
+	struct kernel_limits *limits = &info.limits;
+	memcpy(info.name, executor->device->info.name, sizeof info.name);
+	snprintf(info.model, sizeof info.model, "%s", model ? model : "");
+	snprintf(info.uuid, sizeof info.uuid, "%s", uuid ? uuid : "");
+	snprintf(limits->target, sizeof limits->target, "%s", target ? target : "");
+	info.memory_bytes = wire_get_uint(root, "memory", 0);
+	info.device_count = (int)wire_get_int(root, "devices", 1);
+	limits->max_threads = (uint32_t)wire_get_uint(root, "max_threads", 1024);
+	limits->shared_default = (uint32_t)wire_get_uint(root, "shared_default", 49152);
+	limits->shared_optin = (uint32_t)wire_get_uint(root, "shared_optin", 49152);
+	limits->multiprocessors = (uint32_t)wire_get_uint(root, "mps", 1);
+	limits->warp = (uint32_t)wire_get_uint(root, "warp", 32);
+	wire_get_ints(root, "grid", grid, 3);
+	limits->grid_x = (uint32_t)grid[0];
+	limits->grid_y = (uint32_t)grid[1];
+	limits->grid_z = (uint32_t)grid[2];
+
+	uv_timer_stop(&executor->timer);
+	executor->phase = EXECUTOR_READY;
+	executor->generation++;
+	executor->failed_starts = 0;
+	executor->fault[0] = 0;
+	executor->overran = 0;
+	executor->ready_us = util_now_us();
+	device_is_present(executor->device, &info);
+	tell_waiters(executor, KILN_OK, NULL);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct executor *executor = timer->data;
+	if (executor->phase == EXECUTOR_WAITING) {
+		start(executor);
+	} else if (executor->child) {
+		util_fail(executor->fault, sizeof executor->fault, 0,
+				  "the device process of %s was not ready after %d ms", executor->device->info.name,
+				  START_DEADLINE_MS);
+		child_kill(executor->child);
+	}
+}
+
+static void start_again(struct executor *executor)
+{
+	uint64_t now = util_now_us();
+	if (executor->ready_us && now - executor->ready_us > HEALTHY_US)
+		executor->backoff_ms = 0;
+	executor->restarts++;
+	executor->phase = EXECUTOR_WAITING;
+	uv_timer_start(&executor->timer, on_timer, executor->backoff_ms, 0);
+	executor->backoff_ms = executor->backoff_ms ? executor->backoff_ms * 2 : BACKOFF_FIRST_MS;
+	if (executor->backoff_ms > BACKOFF_LAST_MS)
+		executor->backoff_ms = BACKOFF_LAST_MS;
+}
+
+static void on_gone(void *owner, int exit_status, int signal, const char *why)
+{
+	struct executor *executor = owner;
+	struct broker *broker = executor->device->broker;
+	const char *name = executor->device->info.name;
+	char sentence[KERNEL_ERROR_MAX];
+	bool was_ready = executor->phase == EXECUTOR_READY;
+	(void)exit_status;
+	(void)signal;
+	uv_timer_stop(&executor->timer);
+	executor->child = NULL;
+	if (executor->fault[0])
+		snprintf(sentence, sizeof sentence, "%s", executor->fault);
+	else
+		util_fail(sentence, sizeof sentence, 0, "the device process of %s %s", name, why);
+	util_log(was_ready ? UTIL_WARN : UTIL_INFO, "%s: %s", name, sentence);
+	if (was_ready)
+		broker->counters.executor_faults++;
+	else
+		executor->failed_starts++;
+
+	/* Restart first: those told of the end may ask for more at once. */
+	if (executor->failed_starts >= START_TRIES)
+		give_up(executor, KILN_ENOTSUP, sentence);
+	else
+		start_again(executor);
+	executor_fail_calls(executor, sentence);
+	executor_drop_modules(executor);
+	executor->fault[0] = 0;
+	server_progress(broker);
+}
+
+static void start(struct executor *executor)
+{
+	static const struct child_events events = {executor_on_message, on_gone};
+	char device[40], error[KERNEL_ERROR_MAX];
+	const char *const arguments[] = {"--role=executor", device, NULL};
+	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
+	executor->child = child_start(&executor->device->broker->loop, arguments, NULL, &events,
+								  executor, error, sizeof error);
+	if (executor->child) {
+		executor->phase = EXECUTOR_STARTING;
+		uv_timer_start(&executor->timer, on_timer, START_DEADLINE_MS, 0);
+	} else if (++executor->failed_starts >= START_TRIES) {
+		give_up(executor, KILN_EIO, error);
+	} else {
+		start_again(executor);
+	}
+}
+
+struct executor *executor_for(struct device_entry *device, uint32_t uid)
+{
+	for (struct executor *executor = device->executors; executor; executor = executor->next)
+		if (executor->uid == uid)
+			return executor;
+	struct executor *executor = calloc(1, sizeof *executor);
+	if (!executor)
+		return NULL;
+	executor->device = device;
+	executor->uid = uid;
+	executor->timer.data = executor;
+	executor->clock.data = executor;
+	uv_timer_init(&device->broker->loop, &executor->timer);
+	uv_timer_init(&device->broker->loop, &executor->clock);
+	executor->next = device->executors;
+	device->executors = executor;
+	start(executor);
+	return executor;
+}
+
+void executor_when_ready(struct executor *executor, executor_ready ready, void *arg)
+{
+	if (executor->phase == EXECUTOR_READY) {
+		ready(arg, KILN_OK, NULL);
+		return;
+	}
+	/* A device that was not there is looked for again, but not for every request. */
+	if (executor->phase == EXECUTOR_STOPPED) {
+		if (util_now_us() - executor->ended_us < ABSENT_RETRY_US) {
+			ready(arg, KILN_ENOTSUP, executor->device->reason);
+			return;
+		}
+		executor->failed_starts = 0;
+		start(executor);
+	}
+	struct executor_wait *waiter = calloc(1, sizeof *waiter);
+	if (!waiter) {
+		ready(arg, KILN_ENOMEM, "out of memory");
+		return;
+	}
+	*waiter = (struct executor_wait){ready, arg, NULL};
+	struct executor_wait **link = &executor->waiters;
+	while (*link)
+		link = &(*link)->next;
+	*link = waiter;
+}
+
+void executor_forget(struct executor *executor, void *arg)
+{
+	struct executor_wait **link = &executor->waiters;
+	while (*link) {
+		struct executor_wait *waiter = *link;
+		if (waiter->arg == arg) {
+			*link = waiter->next;
+			free(waiter);
+		} else {
+			link = &waiter->next;
+		}
+	}
+}
+
+bool executor_is_ready(const struct executor *executor)
+{
+	return executor->phase == EXECUTOR_READY;
+}
+
+uint64_t executor_generation(const struct executor *executor)
+{
+	return executor->generation;
+}
+
+struct device_entry *executor_device(const struct executor *executor)
+{
+	return executor->device;
+}
+
+void executor_stop(struct executor *executor)
+{
+	uv_timer_stop(&executor->timer);
+	uv_timer_stop(&executor->clock);
+	uv_close((uv_handle_t *)&executor->timer, NULL);
+	uv_close((uv_handle_t *)&executor->clock, NULL);
+	if (executor->child)
+		child_abandon(executor->child);
+	executor->child = NULL;
+	executor->phase = EXECUTOR_STOPPED;
+}
+
+void executor_free(struct executor *executor)
+{
+	executor_free_calls(executor);
+	while (executor->waiters) {
+		struct executor_wait *next = executor->waiters->next;
+		free(executor->waiters);
+		executor->waiters = next;
+	}
+	free(executor);
+}

@@ -1,0 +1,90 @@
+/*
+ * executor: the device processes, one for each (device, uid).  Starts them, replaces them, carries requests
+ * to them and answers back, knows which kernels they have loaded.  Every request is answered exactly once,
+ * also when the process dies.  Knows nothing of sessions and buffers.
+ */
+#ifndef KILN_DAEMON_EXECUTOR_H
+#define KILN_DAEMON_EXECUTOR_H
+
+#include <client/wire.h>
+
+#include "broker.h"
+#include "exec/device.h"
+
+struct executor;
+
+enum device_state { DEVICE_UNKNOWN, DEVICE_PRESENT, DEVICE_ABSENT };
+
+/* A device of this host, as far as it is known. */
+struct device_entry {
+	struct broker *broker;
+	enum device_state state;
+	struct device_info info; /* name always; the rest when PRESENT */
+	char reason[KERNEL_ERROR_MAX]; /* ABSENT: why */
+	struct executor *executors;
+	struct device_entry *next;
+};
+
+/* Makes the entries that --device names and starts the executors that tell what is there. */
+int devices_open(struct broker *broker, char error[KERNEL_ERROR_MAX]);
+void devices_close(struct broker *broker); /* kills the executors */
+void devices_free(struct broker *broker);  /* after the loop has ended */
+struct device_entry *device_find(struct broker *broker, const char *name);
+bool device_is_cpu(const struct device_entry *device);
+
+/* The executor of a device for a uid; started if it was not. NULL without memory. */
+struct executor *executor_for(struct device_entry *device, uint32_t uid);
+struct device_entry *executor_device(const struct executor *executor);
+
+/*
+ * Calls back when the process is ready, at once if it is; or with the reason when there is no such device or it could not
+ * be started.  executor_forget drops all that was asked with arg.
+ */
+typedef void (*executor_ready)(void *arg, int status, const char *error);
+void executor_when_ready(struct executor *executor, executor_ready ready, void *arg);
+void executor_forget(struct executor *executor, void *arg);
+bool executor_is_ready(const struct executor *executor);
+/* Rises with every process: what was loaded or imported under another number is gone. */
+uint64_t executor_generation(const struct executor *executor);
+
+/*
+ * A request: executor_begin starts the message and gives its id, the caller adds members, executor_send sends it.
+ * deadline_ms: if nothing at all completes for so long while this is the oldest, the process is killed (0: no deadline).
+ * done gets the reply (NULL when there was none) and the sentence of a failure.  A failure of executor_send itself is returned,
+ * and done is not called.
+ */
+typedef void (*executor_done)(void *arg, int status, const char *error, struct wire_in *reply);
+uint64_t executor_begin(struct executor *executor, struct wire_out *message, const char *type);
+int executor_send(struct executor *executor, struct wire_out *message, uint64_t id, const int *fds,
+				  int fd_count, uint32_t deadline_ms, executor_done done, void *arg);
+/* As above for requests whose answer nobody waits for. */
+void executor_post(struct executor *executor, struct wire_out *message, uint64_t id);
+/* The answers to requests made with arg are dropped. */
+void executor_disown(struct executor *executor, void *arg);
+
+/* The module id of a loaded kernel, 0 if it is not loaded in this process. */
+uint64_t executor_module(const struct executor *executor, const char *key);
+/* Loads it, joining a load of the same key that is under way. */
+int executor_load(struct executor *executor, const char *key, const struct cache_row *row,
+				  uint32_t shared_bytes, executor_done done, void *arg);
+
+struct executor_stats {
+	const char *device, *state;
+	uint32_t uid;
+	int pid, inflight, modules;
+	uint64_t restarts;
+};
+typedef void (*executor_visit)(void *arg, const struct executor_stats *stats);
+void executor_each(const struct broker *broker, executor_visit visit, void *arg);
+/* SIGKILL to an executor process: pid, or 0 for any.  The pid, or 0 if there is none. */
+int executor_kill(struct broker *broker, int pid);
+
+/* ---- between executor.c and its parts ---- */
+
+struct executor_wait {
+	executor_ready ready;
+	void *arg;
+	struct executor_wait *next;
+};
+
+#endif

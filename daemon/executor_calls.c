@@ -1,0 +1,273 @@
+/* executor_calls.c: requests to a device process, their answers and deadlines, and what it has loaded. */
+#include "executor_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/util.h"
+
+#define CLOCK_MS 20
+#define LOAD_DEADLINE_MS 30000
+
+struct module_wait {
+	executor_done done;
+	void *arg;
+	struct module_wait *next;
+};
+
+struct executor_module {
+	char key[KERNEL_KEY_HEX];
+	uint64_t id;
+	bool ready;
+	struct executor *executor;
+	struct module_wait *waiters;
+};
+
+static void unlink_call(struct executor *executor, struct executor_call *call)
+{
+	if (call->previous)
+		call->previous->next = call->next;
+	else
+		executor->first = call->next;
+	if (call->next)
+		call->next->previous = call->previous;
+	else
+		executor->last = call->previous;
+	map_remove_id(&executor->calls, call->id);
+	executor->call_count--;
+}
+
+/* Only the oldest call with a deadline can be what keeps the device: the others wait behind it. */
+static void on_clock(uv_timer_t *timer)
+{
+	struct executor *executor = timer->data;
+	struct executor_call *call = executor->first;
+	uint64_t now = util_now_us();
+	while (call && !call->deadline_ms)
+		call = call->next;
+	if (!executor->first)
+		uv_timer_stop(timer);
+	if (!call || executor->overran)
+		return;
+	uint64_t since = call->sent_us > executor->progress_us ? call->sent_us : executor->progress_us;
+	if (now < since + (uint64_t)call->deadline_ms * 1000)
+		return;
+	executor->overran = call->id;
+	util_fail(executor->fault, sizeof executor->fault, 0,
+			  "nothing completed on %s for %u ms, the deadline of the call that ran; its device "
+			  "process was ended",
+			  executor->device->info.name, call->deadline_ms);
+	child_kill(executor->child);
+}
+
+uint64_t executor_begin(struct executor *executor, struct wire_out *message, const char *type)
+{
+	uint64_t id = ++executor->next_call;
+	wire_begin(message, type, id);
+	return id;
+}
+
+int executor_send(struct executor *executor, struct wire_out *message, uint64_t id, const int *fds,
+				  int fd_count, uint32_t deadline_ms, executor_done done, void *arg)
+{
+	struct executor_call *call = NULL;
+	int status = wire_end(message);
+	if (status == KILN_OK && executor->phase != EXECUTOR_READY)
+		status = KILN_EDEVICE;
+	if (status == KILN_OK && !(call = calloc(1, sizeof *call)))
+		status = KILN_ENOMEM;
+	if (status == KILN_OK)
+		status = child_send(executor->child, message, fds, fd_count);
+	wire_out_free(message);
+	if (status != KILN_OK) {
+		free(call);
+		return status;
+	}
+	*call = (struct executor_call){id, deadline_ms, util_now_us(), done, arg, executor->last, NULL};
+	if (executor->last)
+		executor->last->next = call;
+	else
+		executor->first = call;
+	executor->last = call;
+	executor->call_count++;
+	map_put_id(&executor->calls, id, call);
+	if (!uv_is_active((uv_handle_t *)&executor->clock))
+		uv_timer_start(&executor->clock, on_clock, CLOCK_MS, CLOCK_MS);
+	return KILN_OK;
+}
+
+void executor_post(struct executor *executor, struct wire_out *message, uint64_t id)
+{
+	executor_send(executor, message, id, NULL, 0, 0, NULL, NULL);
+}
+
+void executor_disown(struct executor *executor, void *arg)
+{
+	for (struct executor_call *call = executor->first; call; call = call->next)
+		if (call->arg == arg)
+			call->done = NULL;
+	size_t cursor = 0;
+	struct executor_module *module;
+	while ((module = map_next(&executor->modules, &cursor)))
+		for (struct module_wait *waiter = module->waiters; waiter; waiter = waiter->next)
+			if (waiter->arg == arg)
+				waiter->done = NULL;
+}
+
+static void on_reply(struct executor *executor, struct wire_in *message)
+{
+	struct executor_call *call = map_get_id(&executor->calls, wire_id(message));
+	if (!call)
+		return;
+	int status = (int)wire_get_int(&message->root, "st", KILN_EPROTO);
+	const char *error = wire_get_str(message, &message->root, "err");
+	executor->progress_us = util_now_us();
+	unlink_call(executor, call);
+	if (call->done)
+		call->done(call->arg, status, error ? error : "the device process gave no reason", message);
+	free(call);
+}
+
+static void on_event(struct executor *executor, struct wire_in *message)
+{
+	const char *what = wire_get_str(message, &message->root, "what");
+	const char *error = wire_get_str(message, &message->root, "err");
+	if (what && !strcmp(what, "fault") && error)
+		snprintf(executor->fault, sizeof executor->fault, "%s", error);
+}
+
+void executor_on_message(void *owner, struct wire_in *message, struct frame *frame)
+{
+	struct executor *executor = owner;
+	const char *type = wire_type(message);
+	(void)frame;
+	if (!strcmp(type, "ready"))
+		executor_on_started(executor, message);
+	else if (!strcmp(type, "reply"))
+		on_reply(executor, message);
+	else if (!strcmp(type, "event"))
+		on_event(executor, message);
+}
+
+void executor_fail_calls(struct executor *executor, const char *why)
+{
+	uint64_t overran = executor->overran;
+	struct executor_call *call;
+	executor->overran = 0;
+	uv_timer_stop(&executor->clock);
+	while ((call = executor->first)) {
+		int status = call->id == overran ? KILN_ETIMEDOUT : KILN_EDEVICE;
+		unlink_call(executor, call);
+		if (call->done)
+			call->done(call->arg, status, why, NULL);
+		free(call);
+	}
+	map_free(&executor->calls);
+}
+
+/* ---- Modules ---- */
+
+static void free_module(struct executor_module *module)
+{
+	while (module->waiters) {
+		struct module_wait *next = module->waiters->next;
+		free(module->waiters);
+		module->waiters = next;
+	}
+	free(module);
+}
+
+static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct executor_module *module = arg;
+	struct module_wait *waiter;
+	module->ready = status == KILN_OK;
+	while ((waiter = module->waiters)) {
+		module->waiters = waiter->next;
+		if (waiter->done)
+			waiter->done(waiter->arg, status, error, reply);
+		free(waiter);
+	}
+	if (status != KILN_OK) {
+		map_remove(&module->executor->modules, module->key, KERNEL_KEY_HEX - 1);
+		free(module);
+	}
+}
+
+/* Of a process that is gone; those that were being loaded have ended with their calls. */
+void executor_drop_modules(struct executor *executor)
+{
+	size_t cursor = 0;
+	struct executor_module *module;
+	while ((module = map_next(&executor->modules, &cursor)))
+		free_module(module);
+	map_free(&executor->modules);
+}
+
+uint64_t executor_module(const struct executor *executor, const char *key)
+{
+	const struct executor_module *module =
+		map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
+	return module && module->ready ? module->id : 0;
+}
+
+static int send_load(struct executor *executor, struct executor_module *module,
+					 const struct cache_row *row, uint32_t shared_bytes)
+{
+	struct wire_out message;
+	uint64_t id = executor_begin(executor, &message, "load");
+	wire_put_uint(&message, "mod", module->id);
+	wire_put_str(&message, "entry", row->entry);
+	wire_put_uint(&message, "shared", shared_bytes);
+	wire_put_bin(&message, "object", row->object, row->object_bytes);
+	return executor_send(executor, &message, id, NULL, 0, LOAD_DEADLINE_MS, on_loaded, module);
+}
+
+int executor_load(struct executor *executor, const char *key, const struct cache_row *row,
+				  uint32_t shared_bytes, executor_done done, void *arg)
+{
+	struct executor_module *module = map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
+	struct module_wait *waiter;
+	if (executor->phase != EXECUTOR_READY)
+		return KILN_EDEVICE;
+	if (module && module->ready) {
+		done(arg, KILN_OK, NULL, NULL);
+		return KILN_OK;
+	}
+	waiter = calloc(1, sizeof *waiter);
+	if (!waiter)
+		return KILN_ENOMEM;
+	*waiter = (struct module_wait){done, arg, module ? module->waiters : NULL};
+	if (module) {
+		module->waiters = waiter;
+		return KILN_OK;
+	}
+	module = calloc(1, sizeof *module);
+	if (!module || map_put(&executor->modules, key, KERNEL_KEY_HEX - 1, module) < 0) {
+		free(module);
+		free(waiter);
+		return KILN_ENOMEM;
+	}
+	memcpy(module->key, key, KERNEL_KEY_HEX);
+	module->id = broker_id(executor->device->broker);
+	module->executor = executor;
+	module->waiters = waiter;
+	int status = send_load(executor, module, row, shared_bytes);
+	if (status != KILN_OK) {
+		map_remove(&executor->modules, key, KERNEL_KEY_HEX - 1);
+		free(waiter);
+		free(module);
+	}
+	return status;
+}
+
+void executor_free_calls(struct executor *executor)
+{
+	while (executor->first) {
+		struct executor_call *call = executor->first;
+		unlink_call(executor, call);
+		free(call);
+	}
+	executor_drop_modules(executor);
+	map_free(&executor->calls);
+}

@@ -1,0 +1,63 @@
+/* executor_state.h: what executor.c (the process), executor_calls.c (requests) and devices.c share. */
+#ifndef KILN_DAEMON_EXECUTOR_STATE_H
+#define KILN_DAEMON_EXECUTOR_STATE_H
+
+#include "child.h"
+#include "executor.h"
+
+enum executor_phase {
+	EXECUTOR_STOPPED,  /* never started, or ended for good: reason in the device entry */
+	EXECUTOR_WAITING,  /* before its next start */
+	EXECUTOR_STARTING,
+	EXECUTOR_READY,
+};
+
+struct executor_call {
+	uint64_t id;
+	uint32_t deadline_ms;
+	uint64_t sent_us;
+	executor_done done; /* NULL: nobody waits */
+	void *arg;
+	struct executor_call *previous, *next;
+};
+
+struct executor {
+	struct device_entry *device;
+	uint32_t uid;
+	enum executor_phase phase;
+	struct child *child;
+	uint64_t generation, restarts, next_call;
+	uv_timer_t timer; /* WAITING: backoff; STARTING: deadline */
+	uv_timer_t clock; /* READY with calls: looks at deadlines */
+	uint32_t backoff_ms;
+	uint64_t ready_us, ended_us;
+	int failed_starts;
+
+	struct executor_wait *waiters;
+	struct executor_call *first, *last; /* oldest first */
+	struct map calls;                   /* by id */
+	int call_count;
+	uint64_t progress_us; /* when something last completed */
+	uint64_t overran;     /* id of the call that was ended for its deadline */
+	char fault[KERNEL_ERROR_MAX];
+
+	struct map modules; /* key -> struct executor_module */
+	struct executor *next;
+};
+
+/* executor_calls.c */
+void executor_on_message(void *owner, struct wire_in *message, struct frame *frame);
+void executor_fail_calls(struct executor *executor, const char *why);
+void executor_drop_modules(struct executor *executor);
+void executor_free_calls(struct executor *executor);
+
+/* executor.c */
+void executor_on_started(struct executor *executor, struct wire_in *message);
+void executor_stop(struct executor *executor);
+void executor_free(struct executor *executor);
+
+/* devices.c */
+void device_is_present(struct device_entry *device, const struct device_info *info);
+void device_is_absent(struct device_entry *device, const char *reason);
+
+#endif

@@ -1,0 +1,414 @@
+/* job.c: flights: one for each key that somebody wants and that is not there yet. */
+#include "job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "pool.h"
+#include "store.h"
+#include "util/util.h"
+
+const char *const job_origin_names[] = {"hit", "shared", "compiled"};
+
+enum flight_phase { FLIGHT_LOOKUP, FLIGHT_COMPILE };
+
+struct job_wait {
+	struct broker *broker;
+	struct kernel_ref *ref;
+	struct flight *flight; /* NULL until the compilers are known */
+	uv_timer_t *later;     /* an answer that is ready before it may be given */
+	bool counted, first;
+	job_done done;
+	void *arg;
+	uint64_t asked_us;
+	struct job_wait *next;
+};
+
+struct flight {
+	struct broker *broker;
+	struct kernel_ref *ref;
+	enum flight_phase phase;
+	struct pool_job *job;
+	struct job_wait *waits;
+	bool finished; /* its waiters are being answered */
+	struct flight *next;
+	/* the lookup's answer, written by the store's thread */
+	struct cache_row row;
+	int lookup_status;
+	char error[KERNEL_ERROR_MAX];
+};
+
+/* ---- Planned kernels ---- */
+
+int job_open(struct broker *broker, const struct kernel_problem *problem,
+			 const struct kernel_limits *limits, struct kernel_ref **out,
+			 char error[KERNEL_ERROR_MAX])
+{
+	char text[2048];
+	struct kernel_ref *ref = calloc(1, sizeof *ref);
+	if (!ref)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
+	int status = plan_problem(problem, limits, &ref->plan, error);
+	if (status == KILN_OK && ref->plan.kind == KERNEL_LAUNCH) {
+		int count = 0;
+		ref->job.source = ref->plan.source;
+		ref->job.instantiation = ref->plan.instantiation;
+		memcpy(ref->job.target, limits->target, sizeof ref->job.target);
+		status = compile_sources_closure(broker->sources, ref->plan.source, limits->target,
+										 ref->files, &count, error);
+		ref->job.files = ref->files;
+		ref->job.file_count = count;
+	}
+	if (status != KILN_OK) {
+		free(ref);
+		return status;
+	}
+	memcpy(ref->target, limits->target, sizeof ref->target);
+	plan_explain(&ref->plan, limits, text, sizeof text);
+	ref->explain = util_strdup(text);
+	ref->holders = 1;
+	*out = ref;
+	return KILN_OK;
+}
+
+struct kernel_ref *kernel_hold(struct kernel_ref *ref)
+{
+	ref->holders++;
+	return ref;
+}
+
+void kernel_drop(struct kernel_ref *ref)
+{
+	if (!ref || --ref->holders > 0)
+		return;
+	free(ref->explain);
+	free(ref->key_text);
+	free(ref);
+}
+
+static const struct compile_toolchain *toolchain_for(struct broker *broker, const char *target)
+{
+	const struct compile_toolchains *toolchains = pool_toolchains(broker);
+	return !strcmp(target, "cpu") ? &toolchains->host : &toolchains->nvrtc;
+}
+
+void job_key(struct broker *broker, struct kernel_ref *ref)
+{
+	const struct compile_toolchain *toolchain = toolchain_for(broker, ref->target);
+	struct compile_key key = {0};
+	ref->key[0] = 0;
+	if (!toolchain->id[0] || compile_key_make(&ref->job, toolchain->id, &key) != KILN_OK)
+		return;
+	memcpy(ref->key, key.hex, sizeof ref->key);
+	free(ref->key_text);
+	ref->key_text = key.text;
+}
+
+/* ---- Answers ---- */
+
+static void count_answer(struct broker *broker, const struct job_answer *answer)
+{
+	struct counters *counters = &broker->counters;
+	counters->requests++;
+	if (answer->status != KILN_OK)
+		counters->failures++;
+	else if (answer->origin == JOB_HIT)
+		counters->hits++;
+	else if (answer->origin == JOB_SHARED)
+		counters->shared++;
+	else
+		counters->compiles++;
+}
+
+static void answer_wait(struct job_wait *wait, struct job_answer *answer)
+{
+	answer->micros = (int64_t)(util_now_us() - wait->asked_us);
+	if (wait->counted)
+		count_answer(wait->broker, answer);
+	wait->done(wait->arg, answer);
+	kernel_drop(wait->ref);
+	free(wait);
+}
+
+static void answer_error(struct job_wait *wait, int status, const char *error)
+{
+	struct job_answer answer = {.status = status, .error = error, .log = ""};
+	answer_wait(wait, &answer);
+}
+
+static void unlink_flight(struct flight *flight)
+{
+	struct flight **link = &flight->broker->flights;
+	while (*link != flight)
+		link = &(*link)->next;
+	*link = flight->next;
+}
+
+static void free_flight(struct flight *flight)
+{
+	cache_row_free(&flight->row);
+	kernel_drop(flight->ref);
+	free(flight);
+}
+
+/* Answers all waiters; the flight is out of the list before, so that they may ask again. */
+static void finish(struct flight *flight, int status, enum job_origin origin, const char *error,
+				   const char *log)
+{
+	struct job_wait *wait;
+	flight->finished = true;
+	while ((wait = flight->waits)) {
+		struct job_answer answer = {
+			.status = status,
+			.origin = origin == JOB_COMPILED && !wait->first ? JOB_SHARED : origin,
+			.row = status == KILN_OK ? &flight->row : NULL,
+			.error = error,
+			.log = log,
+		};
+		flight->waits = wait->next;
+		answer_wait(wait, &answer);
+	}
+}
+
+/* ---- Compiling ---- */
+
+static void put_work(struct cache *cache, void *arg)
+{
+	struct flight *flight = arg;
+	flight->lookup_status = cache_put(cache, &flight->row, flight->error);
+}
+
+static void put_done(struct broker *broker, void *arg)
+{
+	struct flight *flight = arg;
+	(void)broker;
+	/* The kernel runs all the same; the next daemon will compile it again. */
+	if (flight->lookup_status != KILN_OK)
+		util_log(UTIL_WARN, "%s", flight->error);
+	free_flight(flight);
+}
+
+static void take_result(struct flight *flight, struct compile_result *result)
+{
+	struct cache_row *row = &flight->row;
+	const struct kernel_ref *ref = flight->ref;
+	memcpy(row->key, ref->key, sizeof row->key);
+	memcpy(row->op, ref->plan.op, sizeof row->op);
+	memcpy(row->target, ref->target, sizeof row->target);
+	row->instantiation = util_strdup(ref->plan.instantiation);
+	row->key_text = util_strdup(ref->key_text);
+	row->plan = util_strdup(ref->explain);
+	row->entry = result->entry;
+	row->source = result->source;
+	row->log = result->log;
+	row->object = result->object;
+	row->object_bytes = result->object_bytes;
+	row->registers = result->registers;
+	row->shared_bytes = result->shared_bytes;
+	row->spill_bytes = result->spill_bytes;
+	row->local_bytes = result->local_bytes;
+	row->compile_micros = result->micros;
+	row->created = row->used = (int64_t)time(NULL);
+	result->entry = result->source = result->log = NULL;
+	result->object = NULL;
+}
+
+static void compiled(void *arg, struct compile_result *result)
+{
+	struct flight *flight = arg;
+	struct broker *broker = flight->broker;
+	flight->job = NULL;
+	unlink_flight(flight);
+	if (result->status != KILN_OK) {
+		finish(flight, result->status, JOB_COMPILED, result->error, result->log ? result->log : "");
+		free_flight(flight);
+	} else {
+		take_result(flight, result);
+		finish(flight, KILN_OK, JOB_COMPILED, NULL, NULL);
+		if (store_run(broker, put_work, put_done, flight) != KILN_OK)
+			free_flight(flight);
+	}
+	server_progress(broker);
+}
+
+static void cancel_if_unwanted(struct flight *flight)
+{
+	struct broker *broker = flight->broker;
+	/* A lookup under way comes back soon and finds nobody. */
+	if (flight->waits || flight->finished || flight->phase == FLIGHT_LOOKUP)
+		return;
+	broker->counters.canceled++;
+	pool_cancel(broker, flight->job);
+	unlink_flight(flight);
+	free_flight(flight);
+	server_progress(broker);
+}
+
+/* ---- Looking up ---- */
+
+static void lookup_work(struct cache *cache, void *arg)
+{
+	struct flight *flight = arg;
+	flight->lookup_status = cache_get(cache, flight->ref->key, &flight->row, flight->error);
+}
+
+static void lookup_done(struct broker *broker, void *arg)
+{
+	struct flight *flight = arg;
+	if (flight->lookup_status != KILN_ENOENT || !flight->waits) {
+		const char *error = flight->error;
+		unlink_flight(flight);
+		finish(flight, flight->lookup_status, JOB_HIT, error, "");
+		free_flight(flight);
+		return;
+	}
+	flight->phase = FLIGHT_COMPILE;
+	flight->job = pool_submit(broker, &flight->ref->job, compiled, flight);
+	if (!flight->job) {
+		unlink_flight(flight);
+		finish(flight, KILN_ENOMEM, JOB_COMPILED, "out of memory for a compile job", "");
+		free_flight(flight);
+	}
+}
+
+static struct flight *find_flight(struct broker *broker, const char *key)
+{
+	struct flight *flight = broker->flights;
+	while (flight && strcmp(flight->ref->key, key) != 0)
+		flight = flight->next;
+	return flight;
+}
+
+/* The owner of a compile is who came first of those that are counted and still wait. */
+static void choose_owner(struct flight *flight)
+{
+	struct job_wait *owner = NULL;
+	for (struct job_wait *wait = flight->waits; wait && !owner; wait = wait->next)
+		if (wait->counted)
+			owner = wait;
+	if (owner)
+		owner->first = true;
+}
+
+static void join(struct job_wait *wait, struct flight *flight)
+{
+	struct job_wait **link = &flight->waits;
+	while (*link)
+		link = &(*link)->next;
+	wait->flight = flight;
+	*link = wait;
+	choose_owner(flight);
+}
+
+static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
+{
+	struct job_wait *wait = arg;
+	struct broker *broker = wait->broker;
+	const struct compile_toolchain *toolchain = toolchain_for(broker, wait->ref->target);
+	(void)toolchains;
+	if (error || !toolchain->id[0]) {
+		answer_error(wait, error ? KILN_EIO : KILN_ENOTSUP, error ? error : toolchain->reason);
+		return;
+	}
+	job_key(broker, wait->ref);
+	if (!wait->ref->key[0]) {
+		answer_error(wait, KILN_ENOMEM, "out of memory for a key");
+		return;
+	}
+	struct flight *flight = find_flight(broker, wait->ref->key);
+	if (!flight) {
+		flight = calloc(1, sizeof *flight);
+		if (flight) {
+			flight->broker = broker;
+			flight->ref = kernel_hold(wait->ref);
+			flight->next = broker->flights;
+			broker->flights = flight;
+			if (store_run(broker, lookup_work, lookup_done, flight) != KILN_OK) {
+				unlink_flight(flight);
+				free_flight(flight);
+				flight = NULL;
+			}
+		}
+	}
+	if (flight)
+		join(wait, flight);
+	else
+		answer_error(wait, KILN_ENOMEM, "out of memory for a compile job");
+}
+
+/* Answers must not come from inside job_resolve, so the first step is taken from the loop. */
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle);
+}
+
+static void on_later(uv_timer_t *timer)
+{
+	struct job_wait *wait = timer->data;
+	wait->later = NULL;
+	uv_close((uv_handle_t *)timer, on_closed);
+	pool_when_known(wait->broker, on_known, wait);
+}
+
+struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, bool counted,
+							 job_done done, void *arg)
+{
+	struct job_wait *wait = calloc(1, sizeof *wait);
+	uv_timer_t *later = calloc(1, sizeof *later);
+	if (!wait || !later) {
+		free(wait);
+		free(later);
+		return NULL;
+	}
+	*wait = (struct job_wait){.broker = broker,
+							  .ref = kernel_hold(ref),
+							  .later = later,
+							  .counted = counted,
+							  .done = done,
+							  .arg = arg,
+							  .asked_us = util_now_us()};
+	later->data = wait;
+	uv_timer_init(&broker->loop, later);
+	uv_timer_start(later, on_later, 0, 0);
+	return wait;
+}
+
+void job_leave(struct broker *broker, struct job_wait *wait)
+{
+	struct flight *flight = wait->flight;
+	if (wait->later) {
+		uv_close((uv_handle_t *)wait->later, on_closed);
+	} else if (!flight) {
+		pool_forget(broker, wait);
+	} else {
+		struct job_wait **link = &flight->waits;
+		while (*link != wait)
+			link = &(*link)->next;
+		*link = wait->next;
+		choose_owner(flight);
+	}
+	kernel_drop(wait->ref);
+	free(wait);
+	if (flight)
+		cancel_if_unwanted(flight);
+}
+
+bool job_busy(const struct broker *broker)
+{
+	return broker->flights != NULL;
+}
+
+void job_close(struct broker *broker)
+{
+	struct flight *flight = broker->flights;
+	while (flight) {
+		struct flight *next = flight->next;
+		if (flight->phase == FLIGHT_COMPILE) {
+			pool_cancel(broker, flight->job);
+			unlink_flight(flight);
+			free_flight(flight);
+		}
+		flight = next;
+	}
+}

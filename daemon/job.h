@@ -1,0 +1,64 @@
+/*
+ * job: the conductor: from a problem to a compiled kernel.
+ *
+ *   job_open      plans (pure, at once)
+ *   job_resolve   key -> cache -> compile -> cache, one flight a key, all waiters answered
+ *
+ * Four modules that do not know each other (plan, compile, cache, exec) meet here and in work.c.
+ */
+#ifndef KILN_DAEMON_JOB_H
+#define KILN_DAEMON_JOB_H
+
+#include "broker.h"
+
+/* A planned kernel: what a prepared call and the flights that compile it hold together.  Counted. */
+struct kernel_ref {
+	int holders;
+	struct kernel_plan plan;
+	char target[KERNEL_TARGET_MAX];
+	char *explain;
+	/* Filled by the first job_resolve, for plans that launch a kernel. */
+	char key[KERNEL_KEY_HEX];
+	char *key_text;
+	struct compile_job job;
+	struct compile_file files[COMPILE_MAX_HEADERS];
+};
+
+/* KILN_OK, or the planner's refusal with its sentence. */
+int job_open(struct broker *broker, const struct kernel_problem *problem,
+			 const struct kernel_limits *limits, struct kernel_ref **out,
+			 char error[KERNEL_ERROR_MAX]);
+struct kernel_ref *kernel_hold(struct kernel_ref *ref);
+void kernel_drop(struct kernel_ref *ref);
+
+enum job_origin { JOB_HIT, JOB_SHARED, JOB_COMPILED };
+extern const char *const job_origin_names[];
+
+struct job_answer {
+	int status;
+	enum job_origin origin;
+	const struct cache_row *row; /* KILN_OK: the kernel; lives until the callback returns */
+	const char *error, *log;     /* otherwise */
+	int64_t micros;              /* since it was asked for */
+};
+
+struct job_wait;
+typedef void (*job_done)(void *arg, const struct job_answer *answer);
+
+/*
+ * Asks for the kernel of a plan (of kind KERNEL_LAUNCH).  done is called exactly once, unless job_leave came
+ * first; never from inside job_resolve.  counted: it is one of the broker's "requests".
+ * NULL without memory.
+ */
+struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, bool counted,
+							 job_done done, void *arg);
+/* No longer interested; the last one to leave cancels the compile. */
+void job_leave(struct broker *broker, struct job_wait *wait);
+
+/* The key of a plan as things are now (the compilers must be known): hex, "" if there is no compiler for the target. */
+void job_key(struct broker *broker, struct kernel_ref *ref);
+
+bool job_busy(const struct broker *broker);
+void job_close(struct broker *broker); /* forgets all flights, unanswered */
+
+#endif

@@ -1,0 +1,108 @@
+/* map.c: open addressing with linear probing; a removed slot keeps its place until the next growth. */
+#include "map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct map_slot {
+	unsigned char key[MAP_KEY_MAX];
+	size_t bytes; /* 0: never used */
+	void *value;  /* NULL with bytes > 0: removed */
+};
+
+/* FNV-1a: keys are our own ids and digests, so no defence against chosen collisions is needed. */
+static uint64_t hash_of(const void *key, size_t bytes)
+{
+	const unsigned char *at = key;
+	uint64_t hash = 14695981039346656037u;
+	for (size_t i = 0; i < bytes; i++)
+		hash = (hash ^ at[i]) * 1099511628211u;
+	return hash ^ hash >> 29;
+}
+
+static struct map_slot *find(const struct map *map, const void *key, size_t bytes)
+{
+	if (!map->capacity)
+		return NULL;
+	size_t i = hash_of(key, bytes) & (map->capacity - 1);
+	while (map->slots[i].bytes) {
+		struct map_slot *slot = &map->slots[i];
+		if (slot->bytes == bytes && !memcmp(slot->key, key, bytes))
+			return slot;
+		i = (i + 1) & (map->capacity - 1);
+	}
+	return &map->slots[i];
+}
+
+static int grow(struct map *map)
+{
+	struct map bigger = {0};
+	bigger.capacity = 16;
+	while (bigger.capacity < map->count * 4)
+		bigger.capacity *= 2;
+	bigger.slots = calloc(bigger.capacity, sizeof *bigger.slots);
+	if (!bigger.slots)
+		return -1;
+	for (size_t i = 0; i < map->capacity; i++) {
+		const struct map_slot *slot = &map->slots[i];
+		if (slot->bytes && slot->value) {
+			*find(&bigger, slot->key, slot->bytes) = *slot;
+			bigger.count++;
+		}
+	}
+	bigger.used = bigger.count;
+	free(map->slots);
+	*map = bigger;
+	return 0;
+}
+
+void *map_get(const struct map *map, const void *key, size_t bytes)
+{
+	const struct map_slot *slot = find(map, key, bytes);
+	return slot && slot->bytes ? slot->value : NULL;
+}
+
+int map_put(struct map *map, const void *key, size_t bytes, void *value)
+{
+	if (!bytes || bytes > MAP_KEY_MAX || !value)
+		return -1;
+	if (map->used * 4 >= map->capacity * 3 && grow(map) < 0)
+		return -1;
+	struct map_slot *slot = find(map, key, bytes);
+	if (!slot->bytes) {
+		memcpy(slot->key, key, bytes);
+		slot->bytes = bytes;
+		map->used++;
+	}
+	if (!slot->value)
+		map->count++;
+	slot->value = value;
+	return 0;
+}
+
+void *map_remove(struct map *map, const void *key, size_t bytes)
+{
+	struct map_slot *slot = find(map, key, bytes);
+	if (!slot || !slot->bytes || !slot->value)
+		return NULL;
+	void *value = slot->value;
+	slot->value = NULL;
+	map->count--;
+	return value;
+}
+
+void *map_next(const struct map *map, size_t *cursor)
+{
+	while (*cursor < map->capacity) {
+		const struct map_slot *slot = &map->slots[(*cursor)++];
+		if (slot->bytes && slot->value)
+			return slot->value;
+	}
+	return NULL;
+}
+
+void map_free(struct map *map)
+{
+	free(map->slots);
+	memset(map, 0, sizeof *map);
+}

@@ -1,0 +1,497 @@
+/* pool.c: worker slots and the queue of jobs.  A slot outlives the processes that fill it. */
+#include "pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "child.h"
+#include "util/util.h"
+
+#define POOL_START_DEADLINE_MS 60000
+#define POOL_BACKOFF_FIRST_MS 100
+#define POOL_BACKOFF_LAST_MS 5000
+#define POOL_TRIES 2 /* how often a job may cost a worker its life */
+
+struct pool_job {
+	const struct compile_job *job;
+	struct compile_job as_sent;
+	pool_done done;
+	void *arg;
+	int deaths;
+	struct pool_job *next;
+};
+
+enum slot_state { SLOT_EMPTY, SLOT_STARTING, SLOT_IDLE, SLOT_BUSY };
+static const char *const slot_names[] = {"stopped", "starting", "idle", "busy"};
+
+struct slot {
+	struct broker *broker;
+	enum slot_state state;
+	struct child *child;
+	struct pool_job *job;
+	uv_timer_t timer; /* EMPTY: backoff; STARTING, BUSY: deadline */
+	bool overran;
+	uint64_t job_id, jobs_done;
+	uint32_t backoff_ms;
+};
+
+struct known_waiter {
+	pool_known known;
+	void *arg;
+	struct known_waiter *next;
+};
+
+struct pool {
+	struct slot *slots;
+	int count;
+	struct pool_job *head, *tail;
+	struct compile_toolchains toolchains;
+	bool known;
+	bool closing;
+	struct known_waiter *waiters;
+	uint64_t next_job, started, killed, recycled;
+};
+
+static void slot_start(struct slot *slot);
+static void assign(struct broker *broker);
+
+static void stop_timer(struct slot *slot)
+{
+	uv_timer_stop(&slot->timer);
+}
+
+static void answer(struct pool_job *job, struct compile_result *result)
+{
+	job->done(job->arg, result);
+	compile_result_free(result);
+	free(job);
+}
+
+static void answer_error(struct pool_job *job, int status, const char *error)
+{
+	struct compile_result result = {.status = status,
+									.registers = -1,
+									.shared_bytes = -1,
+									.spill_bytes = -1,
+									.local_bytes = -1};
+	snprintf(result.error, sizeof result.error, "%s", error);
+	result.log = strdup(error);
+	answer(job, &result);
+}
+
+static void tell_known(struct pool *pool, const char *error)
+{
+	struct known_waiter *waiter;
+	while ((waiter = pool->waiters)) {
+		pool->waiters = waiter->next;
+		waiter->known(waiter->arg, &pool->toolchains, error);
+		free(waiter);
+	}
+}
+
+static void on_started(struct slot *slot, struct wire_in *message)
+{
+	struct pool *pool = slot->broker->pool;
+	struct compile_toolchains toolchains = {0};
+	if (slot->state != SLOT_STARTING ||
+		compile_ready_read(message, &toolchains) != KILN_OK) {
+		child_kill(slot->child);
+		return;
+	}
+	/* A compiler that was replaced on disk shows here: from now on keys are made with its identity. */
+	if (pool->known && (strcmp(pool->toolchains.nvrtc.id, toolchains.nvrtc.id) ||
+						strcmp(pool->toolchains.host.id, toolchains.host.id)))
+		util_log(UTIL_WARN, "the compiler changed: %s, %s", toolchains.nvrtc.id,
+				 toolchains.host.id);
+	pool->toolchains = toolchains;
+	slot->state = SLOT_IDLE;
+	slot->backoff_ms = 0;
+	stop_timer(slot);
+	if (!pool->known) {
+		pool->known = true;
+		/* The others are spared the hashing of the compiler: they are told its identity. */
+		for (int i = 0; i < pool->count; i++)
+			if (pool->slots[i].state == SLOT_EMPTY)
+				slot_start(&pool->slots[i]);
+		tell_known(pool, NULL);
+	}
+	assign(slot->broker);
+}
+
+static void on_result(struct slot *slot, struct wire_in *message)
+{
+	struct pool *pool = slot->broker->pool;
+	struct compile_result result;
+	uint64_t id;
+	memset(&result, 0, sizeof result);
+	if (compile_result_read(message, &id, &result) != KILN_OK || slot->state != SLOT_BUSY ||
+		id != slot->job_id) {
+		compile_result_free(&result);
+		child_kill(slot->child);
+		return;
+	}
+	struct pool_job *job = slot->job;
+	slot->job = NULL;
+	slot->jobs_done++;
+	stop_timer(slot);
+	slot->state = SLOT_IDLE;
+	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs) {
+		/* Memory that a compiler leaks goes with its process. */
+		pool->recycled++;
+		child_abandon(slot->child);
+		slot->child = NULL;
+		slot->state = SLOT_EMPTY;
+		slot_start(slot);
+	}
+	answer(job, &result);
+	assign(slot->broker);
+}
+
+static void on_message(void *owner, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	if (!strcmp(wire_type(message), "ready"))
+		on_started(owner, message);
+	else
+		on_result(owner, message);
+}
+
+static void put_back(struct pool *pool, struct pool_job *job)
+{
+	job->next = pool->head;
+	pool->head = job;
+	if (!pool->tail)
+		pool->tail = job;
+}
+
+/* What becomes of the job whose worker is gone. */
+static void settle_job(struct slot *slot, const char *why)
+{
+	struct pool_job *job = slot->job;
+	struct options *options = &slot->broker->options;
+	char error[KERNEL_ERROR_MAX];
+	if (!job)
+		return;
+	slot->job = NULL;
+	if (slot->overran) {
+		util_fail(error, sizeof error, 0,
+				  "compiling %.120s for %s took longer than %d ms (--compile-timeout); the "
+				  "compiler was ended",
+				  job->job->instantiation, job->job->target, (int)options->compile_timeout_ms);
+		answer_error(job, KILN_ETIMEDOUT, error);
+	} else if (++job->deaths >= POOL_TRIES) {
+		util_fail(error, sizeof error, 0, "the compiler %s on %.120s for %s, twice", why,
+				  job->job->instantiation, job->job->target);
+		answer_error(job, KILN_ECOMPILE, error);
+	} else {
+		put_back(slot->broker->pool, job);
+	}
+}
+
+static void on_gone(void *owner, int exit_status, int signal, const char *why)
+{
+	struct slot *slot = owner;
+	struct broker *broker = slot->broker;
+	struct pool *pool = broker->pool;
+	bool was_starting = slot->state == SLOT_STARTING;
+	(void)exit_status;
+	(void)signal;
+	broker->counters.worker_faults++;
+	util_log(UTIL_WARN, "compiler worker %d %s%s", child_pid(slot->child), why,
+			 slot->overran ? " (it had passed its deadline)" : "");
+	stop_timer(slot);
+	slot->child = NULL;
+	slot->state = SLOT_EMPTY;
+	settle_job(slot, why);
+	slot->overran = false;
+	if (pool->closing)
+		return;
+	if (was_starting) {
+		slot->backoff_ms = slot->backoff_ms ? slot->backoff_ms * 2 : POOL_BACKOFF_FIRST_MS;
+		if (slot->backoff_ms > POOL_BACKOFF_LAST_MS)
+			slot->backoff_ms = POOL_BACKOFF_LAST_MS;
+		char error[KERNEL_ERROR_MAX];
+		util_fail(error, sizeof error, 0, "no compiler worker could be started: it %s", why);
+		if (!pool->known)
+			tell_known(pool, error);
+	}
+	slot_start(slot);
+	assign(broker);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct slot *slot = timer->data;
+	if (slot->state == SLOT_EMPTY) {
+		slot->backoff_ms = 0;
+		slot_start(slot);
+		return;
+	}
+	slot->overran = true;
+	slot->broker->pool->killed++;
+	child_kill(slot->child);
+}
+
+static void launch(struct slot *slot)
+{
+	static const struct child_events events = {on_message, on_gone};
+	struct broker *broker = slot->broker;
+	struct pool *pool = broker->pool;
+	char memory[48], identity[160], error[KERNEL_ERROR_MAX];
+	const char *const arguments[] = {"--role=compiler", memory, NULL};
+	const char *environment[] = {identity, NULL};
+	snprintf(memory, sizeof memory, "--worker-memory=%llu",
+			 (unsigned long long)broker->options.worker_memory);
+	snprintf(identity, sizeof identity, "KILN_NVRTC_ID=%s", pool->toolchains.nvrtc.stamp);
+	slot->jobs_done = 0;
+	slot->overran = false;
+	slot->child = child_start(&broker->loop, arguments,
+							  pool->toolchains.nvrtc.stamp[0] ? environment : NULL, &events, slot,
+							  error, sizeof error);
+	if (slot->child) {
+		pool->started++;
+		slot->state = SLOT_STARTING;
+		uv_timer_start(&slot->timer, on_timer, POOL_START_DEADLINE_MS, 0);
+		return;
+	}
+	util_log(UTIL_ERROR, "%s", error);
+	if (!pool->known)
+		tell_known(pool, error);
+	uv_timer_start(&slot->timer, on_timer, POOL_BACKOFF_LAST_MS, 0);
+}
+
+static void slot_start(struct slot *slot)
+{
+	if (slot->backoff_ms)
+		uv_timer_start(&slot->timer, on_timer, slot->backoff_ms, 0);
+	else
+		launch(slot);
+}
+
+static int take_test_fault(struct test_state *test)
+{
+	if (test->fail_compile > 0)
+		return test->fail_compile--, 1;
+	if (test->hang_compile > 0)
+		return test->hang_compile--, 2;
+	if (test->crash_compile > 0)
+		return test->crash_compile--, 3;
+	return 0;
+}
+
+static void send_job(struct slot *slot, struct pool_job *job)
+{
+	struct broker *broker = slot->broker;
+	struct wire_out message;
+	job->as_sent = *job->job;
+	job->as_sent.delay_ms = broker->test.delay_compile_ms;
+	job->as_sent.test_fault = take_test_fault(&broker->test);
+	slot->job = job;
+	slot->job_id = ++broker->pool->next_job;
+	slot->state = SLOT_BUSY;
+	compile_job_write(&message, slot->job_id, &job->as_sent);
+	/* A failed send kills the child, and its end brings the job back. */
+	if (wire_end(&message) != KILN_OK || child_send(slot->child, &message, NULL, 0) != KILN_OK)
+		child_kill(slot->child);
+	wire_out_free(&message);
+	uv_timer_start(&slot->timer, on_timer, (uint64_t)broker->options.compile_timeout_ms, 0);
+}
+
+static void assign(struct broker *broker)
+{
+	struct pool *pool = broker->pool;
+	for (int i = 0; i < pool->count && pool->head; i++) {
+		struct slot *slot = &pool->slots[i];
+		if (slot->state != SLOT_IDLE)
+			continue;
+		struct pool_job *job = pool->head;
+		pool->head = job->next;
+		if (!pool->head)
+			pool->tail = NULL;
+		job->next = NULL;
+		send_job(slot, job);
+	}
+}
+
+struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job, pool_done done,
+							 void *arg)
+{
+	struct pool *pool = broker->pool;
+	struct pool_job *item = calloc(1, sizeof *item);
+	if (!item)
+		return NULL;
+	item->job = job;
+	item->done = done;
+	item->arg = arg;
+	if (pool->tail)
+		pool->tail->next = item;
+	else
+		pool->head = item;
+	pool->tail = item;
+	assign(broker);
+	return item;
+}
+
+void pool_cancel(struct broker *broker, struct pool_job *job)
+{
+	struct pool *pool = broker->pool;
+	struct pool_job **link = &pool->head, *previous = NULL;
+	for (; *link && *link != job; link = &(*link)->next)
+		previous = *link;
+	if (*link) {
+		*link = job->next;
+		if (pool->tail == job)
+			pool->tail = previous;
+	}
+	for (int i = 0; i < pool->count; i++) {
+		struct slot *slot = &pool->slots[i];
+		if (slot->job != job)
+			continue;
+		slot->job = NULL;
+		stop_timer(slot);
+		pool->killed++;
+		child_abandon(slot->child);
+		slot->child = NULL;
+		slot->state = SLOT_EMPTY;
+		slot_start(slot);
+	}
+	free(job);
+}
+
+void pool_when_known(struct broker *broker, pool_known known, void *arg)
+{
+	struct pool *pool = broker->pool;
+	if (pool->known) {
+		known(arg, &pool->toolchains, NULL);
+		return;
+	}
+	struct known_waiter *waiter = calloc(1, sizeof *waiter);
+	if (!waiter) {
+		known(arg, &pool->toolchains, "out of memory");
+		return;
+	}
+	*waiter = (struct known_waiter){known, arg, pool->waiters};
+	pool->waiters = waiter;
+}
+
+void pool_forget(struct broker *broker, void *arg)
+{
+	struct known_waiter **link = &broker->pool->waiters;
+	while (*link) {
+		struct known_waiter *waiter = *link;
+		if (waiter->arg == arg) {
+			*link = waiter->next;
+			free(waiter);
+		} else {
+			link = &waiter->next;
+		}
+	}
+}
+
+int pool_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
+{
+	struct pool *pool = util_alloc(sizeof *pool);
+	pool->count = (int)broker->options.workers;
+	pool->slots = calloc((size_t)pool->count, sizeof *pool->slots);
+	if (!pool->slots) {
+		free(pool);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for %d workers",
+						 (int)broker->options.workers);
+	}
+	broker->pool = pool;
+	for (int i = 0; i < pool->count; i++) {
+		struct slot *slot = &pool->slots[i];
+		slot->broker = broker;
+		slot->timer.data = slot;
+		uv_timer_init(&broker->loop, &slot->timer);
+	}
+	slot_start(&pool->slots[0]);
+	return KILN_OK;
+}
+
+void pool_close(struct broker *broker)
+{
+	struct pool *pool = broker->pool;
+	if (!pool || pool->closing)
+		return;
+	pool->closing = true;
+	for (int i = 0; i < pool->count; i++) {
+		struct slot *slot = &pool->slots[i];
+		stop_timer(slot);
+		uv_close((uv_handle_t *)&slot->timer, NULL);
+		if (slot->child)
+			child_abandon(slot->child);
+		slot->child = NULL;
+		free(slot->job);
+		slot->job = NULL;
+		slot->state = SLOT_EMPTY;
+	}
+	while (pool->head) {
+		struct pool_job *next = pool->head->next;
+		free(pool->head);
+		pool->head = next;
+	}
+	while (pool->waiters) {
+		struct known_waiter *next = pool->waiters->next;
+		free(pool->waiters);
+		pool->waiters = next;
+	}
+}
+
+void pool_free(struct broker *broker)
+{
+	if (!broker->pool)
+		return;
+	free(broker->pool->slots);
+	free(broker->pool);
+	broker->pool = NULL;
+}
+
+void pool_stats(const struct broker *broker, struct pool_stats *out)
+{
+	const struct pool *pool = broker->pool;
+	memset(out, 0, sizeof *out);
+	out->workers = pool->count;
+	out->started = pool->started;
+	out->killed = pool->killed;
+	out->recycled = pool->recycled;
+	for (int i = 0; i < pool->count; i++) {
+		out->starting += pool->slots[i].state == SLOT_STARTING;
+		out->idle += pool->slots[i].state == SLOT_IDLE;
+		out->busy += pool->slots[i].state == SLOT_BUSY;
+	}
+	for (const struct pool_job *job = pool->head; job; job = job->next)
+		out->queued++;
+}
+
+const struct compile_toolchains *pool_toolchains(const struct broker *broker)
+{
+	return &broker->pool->toolchains;
+}
+
+void pool_each(const struct broker *broker, pool_visit visit, void *arg)
+{
+	const struct pool *pool = broker->pool;
+	for (int i = 0; i < pool->count; i++) {
+		const struct slot *slot = &pool->slots[i];
+		visit(arg, slot->child ? child_pid(slot->child) : 0, slot_names[slot->state],
+			  slot->jobs_done);
+	}
+}
+
+int pool_kill(struct broker *broker, int pid)
+{
+	struct pool *pool = broker->pool;
+	struct slot *chosen = NULL;
+	for (int i = 0; i < pool->count; i++) {
+		struct slot *slot = &pool->slots[i];
+		if (!slot->child || (pid && child_pid(slot->child) != pid))
+			continue;
+		if (!chosen || slot->state == SLOT_BUSY)
+			chosen = slot;
+	}
+	if (!chosen)
+		return 0;
+	child_kill(chosen->child);
+	return child_pid(chosen->child);
+}

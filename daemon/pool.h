@@ -1,0 +1,49 @@
+/*
+ * pool: the compiler workers.  Starts and warms them, gives each one job at a time, kills what overruns,
+ * replaces what died, recycles what is old.  Knows nothing of keys, caches or who is waiting.
+ */
+#ifndef KILN_DAEMON_POOL_H
+#define KILN_DAEMON_POOL_H
+
+#include "broker.h"
+
+struct pool_job; /* asked for and not answered yet */
+
+/* result is the pool's and gone afterwards; take its members by zeroing them. */
+typedef void (*pool_done)(void *arg, struct compile_result *result);
+
+int pool_open(struct broker *broker, char error[KERNEL_ERROR_MAX]);
+/* Kills every worker; jobs are not answered any more. */
+void pool_close(struct broker *broker);
+void pool_free(struct broker *broker); /* after the loop has ended */
+
+/*
+ * Queues a job; what job points to must live until the answer.  Exactly one call of done follows,
+ * never from inside pool_submit, unless pool_cancel came first.  NULL without memory.
+ */
+struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job, pool_done done,
+							 void *arg);
+/* Forgets a job; the worker that runs it is killed, for a compiler cannot be interrupted. */
+void pool_cancel(struct broker *broker, struct pool_job *job);
+
+/*
+ * Calls back once the compilers of this host are known: at once if they are, else when the first worker
+ * is ready or could not be started (error then says why).  pool_forget drops what was asked with arg.
+ */
+typedef void (*pool_known)(void *arg, const struct compile_toolchains *toolchains,
+						   const char *error);
+void pool_when_known(struct broker *broker, pool_known known, void *arg);
+void pool_forget(struct broker *broker, void *arg);
+
+struct pool_stats {
+	int workers, starting, idle, busy, queued;
+	uint64_t started, killed, recycled;
+};
+void pool_stats(const struct broker *broker, struct pool_stats *out);
+const struct compile_toolchains *pool_toolchains(const struct broker *broker);
+typedef void (*pool_visit)(void *arg, int pid, const char *state, uint64_t jobs);
+void pool_each(const struct broker *broker, pool_visit visit, void *arg);
+/* SIGKILL to a worker: pid, or 0 for a busy one, else any.  The pid, or 0 if there is none. */
+int pool_kill(struct broker *broker, int pid);
+
+#endif

@@ -1,0 +1,110 @@
+/* store.c: a queue of cache calls in front of libuv's thread pool, one in flight. */
+#include "store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/util.h"
+
+struct store_item {
+	uv_work_t request;
+	struct broker *broker;
+	store_work work;
+	store_done done;
+	void *arg;
+	struct cache_stats stats;
+	struct store_item *next;
+};
+
+struct store {
+	struct cache *cache;
+	struct store_item *head, *tail; /* head is in flight */
+	struct cache_stats stats;
+};
+
+static void start(struct store_item *item);
+
+static void run(uv_work_t *request)
+{
+	struct store_item *item = request->data;
+	struct store *store = item->broker->store;
+	item->work(store->cache, item->arg);
+	cache_stats(store->cache, &item->stats);
+}
+
+static void finished(uv_work_t *request, int status)
+{
+	struct store_item *item = request->data;
+	struct broker *broker = item->broker;
+	struct store *store = broker->store;
+	(void)status; /* nothing here is ever canceled */
+	store->stats = item->stats;
+	store->head = item->next;
+	if (store->head)
+		start(store->head);
+	else
+		store->tail = NULL;
+	item->done(broker, item->arg);
+	free(item);
+	server_progress(broker);
+}
+
+static void start(struct store_item *item)
+{
+	item->request.data = item;
+	uv_queue_work(&item->broker->loop, &item->request, run, finished);
+}
+
+int store_run(struct broker *broker, store_work work, store_done done, void *arg)
+{
+	struct store *store = broker->store;
+	struct store_item *item = calloc(1, sizeof *item);
+	if (!item)
+		return KILN_ENOMEM;
+	*item = (struct store_item){.broker = broker, .work = work, .done = done, .arg = arg};
+	if (store->tail)
+		store->tail->next = item;
+	else
+		store->head = item;
+	store->tail = item;
+	if (store->head == item)
+		start(item);
+	return KILN_OK;
+}
+
+int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
+{
+	struct cache_options options = {
+		.directory = broker->options.cache_dir,
+		.cap_bytes = broker->options.cache_bytes,
+		.memory_bytes = broker->options.memory_cache_bytes,
+	};
+	struct store *store = util_alloc(sizeof *store);
+	int status = cache_open(&options, &store->cache, error);
+	if (status != KILN_OK) {
+		free(store);
+		return status;
+	}
+	cache_stats(store->cache, &store->stats);
+	broker->store = store;
+	return KILN_OK;
+}
+
+void store_close(struct broker *broker)
+{
+	if (!broker->store)
+		return;
+	cache_close(broker->store->cache);
+	free(broker->store);
+	broker->store = NULL;
+}
+
+bool store_busy(const struct broker *broker)
+{
+	return broker->store && broker->store->head;
+}
+
+const struct cache_stats *store_stats(const struct broker *broker)
+{
+	return &broker->store->stats;
+}
