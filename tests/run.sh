@@ -1,0 +1,130 @@
+#!/bin/sh
+# run.sh: sets up, builds, and runs every test that this machine can run.
+# It must not know any single test: CTest's labels are all it names.
+#
+#   sh tests/run.sh [--quick | --gpu]
+#
+# --quick  the inner loop: dev preset, labels unit, lint and cli
+# --gpu    insists on a GPU: runs tests/gpu/run.sh besides, and fails where there is none
+#
+# Exit status: 0 when nothing failed, 1 when something did, 2 usage.
+set -u
+
+root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
+cd "$root" || exit 1
+quick=0
+gpu=0
+failed=
+# What the sanitizers cannot see through is named here, with the reason.
+tsan_left_out=
+tsan_reason=
+
+for option in "$@"; do
+	case $option in
+	--quick) quick=1 ;;
+	--gpu) gpu=1 ;;
+	-h | --help)
+		sed -n 's/^# \{0,1\}//; 5,8p' "$0"
+		exit 0
+		;;
+	*)
+		echo "run.sh: unknown option '$option'; known: --quick, --gpu" >&2
+		exit 2
+		;;
+	esac
+done
+if [ $quick = 1 ] && [ $gpu = 1 ]; then
+	echo "run.sh: --quick and --gpu exclude each other" >&2
+	exit 2
+fi
+
+results=$root/build/test-results
+rm -rf "$results"
+mkdir -p "$results" || exit 1
+
+say() {
+	printf '\n== %s\n' "$*"
+}
+
+# build PRESET: 0, or the failure is noted.
+build() {
+	say "$1: building"
+	sh scripts/build.sh "$1" -DKILN_BUILD_TESTS=ON && return 0
+	failed="$failed $1-build"
+	return 1
+}
+
+# check PRESET CTEST-ARGUMENT...: runs tests, keeps the words of skipped ones.
+check() {
+	preset=$1
+	shift
+	say "$preset: testing (ctest $*)"
+	{
+		ctest --test-dir "build/$preset" --output-on-failure --no-tests=error --parallel 2 \
+			--timeout 300 "$@"
+		echo $? >"$results/$preset.status"
+	} 2>&1 | tee "$results/$preset.log"
+	[ "$(cat "$results/$preset.status")" = 0 ] || failed="$failed $preset-tests"
+	cp "build/$preset/Testing/Temporary/LastTest.log" "$results/$preset.full.log" 2>/dev/null
+}
+
+# The last words of every skipped test, from CTest's full log.
+print_skipped() {
+	for full in "$results"/*.full.log; do
+		[ -f "$full" ] || continue
+		preset=$(basename "$full" .full.log)
+		awk -v preset="$preset" '
+			/^[0-9]+\/[0-9]+ Testing: / { name = $3; last = ""; inside = 0 }
+			/^Output:$/ { inside = 1; next }
+			/^<end of output>$/ { inside = 0 }
+			inside && NF && !/^-+$/ { last = $0 }
+			/^Test Skipped\.$/ { printf "  %s %s: %s\n", preset, name, last == "" ? "no reason given" : last }
+		' "$full"
+	done
+	if [ -n "$tsan_left_out" ] && [ -f "$results/tsan.log" ]; then
+		echo "  tsan $tsan_left_out: $tsan_reason"
+	fi
+}
+
+# CTest's own closing lines, one preset after the other.
+print_closing() {
+	for log in "$results"/dev.log "$results"/asan.log "$results"/tsan.log; do
+		[ -f "$log" ] || continue
+		say "$(basename "$log" .log)"
+		awk '/^[0-9]+% tests passed/ { on = 1 } on' "$log"
+	done
+}
+
+sh scripts/setup.sh --tests || exit 1
+if [ -d build/cuda/lib ] && [ -z "${KILN_NVRTC:-}" ]; then
+	KILN_NVRTC=$root/build/cuda/lib
+	export KILN_NVRTC
+fi
+
+if [ $quick = 1 ]; then
+	build dev && check dev -L '^(unit|lint|cli)$'
+else
+	build dev && check dev -LE '^bench$'
+	build asan && check asan -L '^(unit|integration|fuzz)$'
+	if [ -n "$tsan_left_out" ]; then
+		build tsan && check tsan -L '^(unit|integration|fuzz)$' -E "$tsan_left_out"
+	else
+		build tsan && check tsan -L '^(unit|integration|fuzz)$'
+	fi
+fi
+
+if [ $gpu = 1 ]; then
+	say "gpu: tests/gpu/run.sh"
+	sh tests/gpu/run.sh || failed="$failed gpu"
+fi
+
+say "skipped, and why"
+skipped=$(print_skipped)
+printf '%s\n' "${skipped:-  nothing}"
+[ $quick = 0 ] || echo "  --quick: all labels but unit, lint and cli, and the asan and tsan presets"
+[ $gpu = 1 ] || [ $quick = 1 ] || echo "  tests/gpu/run.sh: runs with --gpu only"
+print_closing
+if [ -n "$failed" ]; then
+	echo "run.sh: failed:$failed"
+	exit 1
+fi
