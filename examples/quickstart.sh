@@ -4,8 +4,8 @@
 #
 #   sh examples/quickstart.sh
 #
-# Everything stays under build/; the kernel cache in build/quickstart/cache is kept, so that a second
-# run finds its kernels there.  Exit status: 0 when every byte was right.
+# Everything stays under build/; the kernel cache in build/quickstart/cache is kept, so that a
+# second run finds its kernels there.  Exit status: 0 when every byte was right.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -177,13 +177,14 @@ if ! cmake_is_new_enough; then
 fi
 say "compilers, CMake $(cmake_version) and libraries are there"
 
-# ---- NVRTC and the CUDA headers --------------------------------------------------------------------
+# ---- NVRTC and the CUDA headers ------------------------------------------------------------------
 
 # Where a directory holds headers and libnvrtc, print it.
 toolkit() {
 	for dir in "${CUDA_HOME:-}" /usr/local/cuda /usr/local/cuda-*; do
 		[ -n "$dir" ] && [ -f "$dir/include/cuda.h" ] && [ -f "$dir/include/nvrtc.h" ] || continue
-		for file in "$dir"/lib64/libnvrtc.so* "$dir"/lib/libnvrtc.so* "$dir"/targets/*/lib/libnvrtc.so*; do
+		for file in "$dir"/lib64/libnvrtc.so* "$dir"/lib/libnvrtc.so* \
+			"$dir"/targets/*/lib/libnvrtc.so*; do
 			[ -e "$file" ] && echo "$dir" && return 0
 		done
 	done
@@ -194,7 +195,7 @@ toolkit() {
 	return 1
 }
 
-# Is what lies in a directory whole?  The stamp is written last, the files are checked all the same.
+# Is what lies in a directory whole?  The stamp is written last; the files are checked all the same.
 cuda_is_whole() {
 	[ -f "$1/stamp" ] && [ -s "$1/include/cuda.h" ] && [ -s "$1/include/nvrtc.h" ] || return 1
 	for file in "$1"/lib/libnvrtc.so.*; do
@@ -243,7 +244,8 @@ if dir=$(toolkit); then
 	exit 0
 fi
 if cuda_is_whole "$cuda_dir"; then
-	say "NVRTC and the CUDA headers: build/cuda ($(sed -n 's/^nvidia_cuda_nvrtc-\([0-9.]*\).*/\1/p' "$cuda_dir/stamp"))"
+	version=$(sed -n 's/^nvidia_cuda_nvrtc-\([0-9.]*\)-.*/\1/p' "$cuda_dir/stamp")
+	say "NVRTC and the CUDA headers: build/cuda, $version"
 	exit 0
 fi
 mkdir -p "$root/build" || exit 1

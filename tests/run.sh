@@ -78,7 +78,9 @@ print_skipped() {
 			/^Output:$/ { inside = 1; next }
 			/^<end of output>$/ { inside = 0 }
 			inside && NF && !/^-+$/ { last = $0 }
-			/^Test Skipped\.$/ { printf "  %s %s: %s\n", preset, name, last == "" ? "no reason given" : last }
+			/^Test Skipped\.$/ {
+				printf "  %s %s: %s\n", preset, name, last == "" ? "no reason given" : last
+			}
 		' "$full"
 	done
 	if [ -n "$tsan_left_out" ] && [ -f "$results/tsan.log" ]; then

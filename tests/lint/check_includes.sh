@@ -1,0 +1,103 @@
+#!/bin/sh
+# check_includes.sh: who may include whom.  The rules stand in the two tables below: one for our own
+# files, one for the headers of libraries.
+. "$(dirname "$0")/lib.sh"
+
+{
+	sources .c .h .cuh .S
+	echo ---
+	sources .c .h .cuh | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]'
+} | awk '
+	function normal(path,    parts, n, i, out, depth) {
+		n = split(path, parts, "/")
+		depth = 0
+		for (i = 1; i <= n; i++) {
+			if (parts[i] == ".." && depth > 0)
+				depth--
+			else if (parts[i] != "." && parts[i] != "")
+				out[++depth] = parts[i]
+		}
+		path = ""
+		for (i = 1; i <= depth; i++)
+			path = path (i > 1 ? "/" : "") out[i]
+		return path
+	}
+	function resolve(file, name, quoted,    dir, path) {
+		dir = file
+		sub(/[^\/]*$/, "", dir)
+		path = normal(dir name)
+		if (quoted && path in known)
+			return path
+		if (name in known)
+			return name
+		if (("include/" name) in known)
+			return "include/" name
+		if (("kernel_src/" name) in known)
+			return "kernel_src/" name
+		if (("tests/" name) in known)
+			return "tests/" name
+		return ""
+	}
+	# The first row whose pattern fits the file decides what of ours it may include.
+	function own(from, to) { ownfrom[++owns] = from; ownto[owns] = to }
+	function library(header, from) { libheader[++libs] = header; libfrom[libs] = from }
+	BEGIN {
+		own("^include/kiln/", "^include/kiln/")
+		own("^client/kiln_", "^(include/kiln/|client/kiln_[a-z_]*\\.h$)")
+		codec = "client/(wire|frame|protocol)"
+		own("^" codec, "^(include/kiln/|" codec "[a-z_]*\\.h$)")
+		own("^client/", "^(include/kiln/|client/)")
+		own("^daemon/util/", "^daemon/util/")
+		own("^daemon/kernel\\.h$", "^include/kiln/kiln\\.h$")
+		own("^daemon/plan/", "^(include/kiln/kiln\\.h|daemon/(plan|util)/|daemon/kernel\\.h$)")
+		own("^daemon/cache/", "^(include/kiln/kiln\\.h|daemon/(cache|util)/|daemon/kernel\\.h$)")
+		nouns = "include/kiln/kiln\\.h$|daemon/kernel\\.h$|client/(wire|frame)\\.h$"
+		own("^daemon/compile/", "^(daemon/(compile|util)/|" nouns ")")
+		own("^daemon/exec/", "^(daemon/(exec|util)/|kernel_src/cpu/abi\\.cuh$|" nouns ")")
+		own("^daemon/", "^(include/kiln/|daemon/|" codec "\\.h$)")
+		own("^kernel_src/common/types\\.cuh$", "^$")
+		own("^kernel_src/common/vec\\.cuh$", "^kernel_src/common/types\\.cuh$")
+		own("^kernel_src/common/warp\\.cuh$", "^kernel_src/common/(types|vec)\\.cuh$")
+		own("^kernel_src/common/", "^kernel_src/common/")
+		own("^kernel_src/ops/", "^kernel_src/common/")
+		own("^kernel_src/cpu/", "^kernel_src/(common|cpu)/")
+		own("^examples/", "^(include/kiln/|examples/)")
+		own("^tests/", "^(include|client|daemon|tests|kernel_src)/")
+		library("^uv\\.h$", "^(daemon/[^/]*|tests/.*)$")
+		library("^cuda\\.h$", "^(daemon/exec/cuda[^/]*|client/cuda_ipc\\.c|" \
+			"tests/(gpu/.*|bench/.*|unit/[^/]*cuda[^/]*))$")
+		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
+		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/test_cache[^/]*|tests/fuzz/.*)$")
+		library("^sodium", "^(daemon/util/.*|tests/unit/.*)$")
+		library("^msgpack", "^(client/wire[^/]*|tests/(unit|fuzz)/.*)$")
+		library("^cuda_runtime|^cuda_fp16|^cooperative_groups|^cub/|^cuda/", "^$")
+	}
+	$0 == "---" { listed = 1; next }
+	!listed { known[$0] = 1; next }
+	{
+		split($0, field, ":")
+		file = field[1]
+		line = field[2]
+		quoted = match($0, /include[ \t]*"/)
+		match($0, /[<"][^>"]*[>"]/)
+		name = substr($0, RSTART + 1, RLENGTH - 2)
+		target = resolve(file, name, quoted)
+		if (target == "") {
+			if (quoted)
+				printf "%s:%s: \"%s\" is no file of the tree\n", file, line, name
+			else if (file ~ /^kernel_src\//)
+				printf "%s:%s: <%s>: kernels include nothing from outside\n", file, line, name
+			for (i = 1; i <= libs; i++)
+				if (name ~ libheader[i] && file !~ libfrom[i])
+					printf "%s:%s: <%s> is for %s only\n", file, line, name, libfrom[i]
+			next
+		}
+		for (i = 1; i <= owns; i++)
+			if (file ~ ownfrom[i]) {
+				if (target !~ ownto[i])
+					printf "%s:%s: includes %s, which %s must not know\n", file, line, target,
+						ownfrom[i]
+				next
+			}
+	}
+' | finish includes

@@ -1,0 +1,40 @@
+#!/bin/sh
+# check_options.sh: whatever can be set is written down: kilnd's options in its help and in the
+# README, the variables that the programs read and the options of the build in the README, the
+# commands of kiln in the README.
+. "$(dirname "$0")/lib.sh"
+
+documented() {
+	grep -qF -e "$1" README.md || echo "README.md:1: $2 $1 is not documented"
+}
+
+{
+	if [ -n "${KILND:-}" ]; then
+		help=$(timeout 20 "$KILND" --help)
+		[ -n "$help" ] || echo "daemon/options.c:1: kilnd --help prints nothing"
+		for option in $(printf '%s\n' "$help" | sed -n 's/^ *\(--[a-z-]*\).*/\1/p'); do
+			printf '%s\n' "$help" | grep -qE "^ *$option( [^ ]+)? +[a-zA-Z(]" ||
+				echo "daemon/options.c:1: $option has no words in kilnd --help"
+			documented "$option" "kilnd's option"
+		done
+	fi
+	if [ -n "${KILN:-}" ]; then
+		timeout 20 "$KILN" help |
+			awk '/^commands:/ { on = 1; next } /^[^ ]/ { on = 0 } on && NF { print $1 }' |
+			sort -u | while read -r command; do
+			documented "kiln $command" "the command"
+		done
+	fi
+	for variable in $(sources .c .h | grep -E '^(client|daemon)/' |
+		xargs grep -ohE '"KILN_[A-Z_]+"' | tr -d '"' | sort -u); do
+		case $variable in
+		KILN_E* | KILN_OK) continue ;;          # statuses
+		KILN_NVRTC_ID | KILN_CXX_ID) continue ;; # from the broker to its own children
+		esac
+		documented "$variable" "the variable"
+	done
+	for option in $(grep -hE '^(option|set)\(KILN_.*( ON| OFF| CACHE )' cmake/*.cmake |
+		sed 's/^[a-z]*(\([A-Z_]*\).*/\1/'); do
+		documented "$option" "the build option"
+	done
+} | finish options
