@@ -2,10 +2,17 @@
  * compile: from a source and an instantiation to an object, for one target; runs in a worker
  * process.
  *
- *   sources.c   the kernel sources: embedded, or from --kernel-dir; the headers a file really
- * includes key.c       everything that can change the bits, as a text and its hash nvrtc.c     CUDA
- * C++ to cubin (libnvrtc by dlopen);   hostcc.c   the same source to a host shared object worker.c
- * the worker's main loop;   job.c   the messages between broker and worker
+ * In reading order:
+ *   sources.c   the kernel sources, embedded or from --kernel-dir, and what a file includes
+ *   scan.c      finds the #include lines of a source
+ *   unit.c      the one text a compiler sees
+ *   options.c   the options each compiler gets
+ *   key.c       everything that can change the bits, as a text and its hash
+ *   nvrtc.c     CUDA C++ to cubin; library.c finds libnvrtc
+ *   hostcc.c    the same source to a host shared object; spawn.c runs the compiler
+ *   identity.c  who a compiler is, by the content of its files
+ *   job.c       the messages between broker and worker
+ *   worker.c    the worker's main loop
  *
  * Knows nothing of plans, caches or devices.
  */
@@ -20,7 +27,7 @@
 
 struct compile_file {
 	const char *name; /* as written in #include: "common/vec.cuh" */
-	const char *text;
+	const char *text; /* bytes of them; not zero-terminated when it came in a message */
 	size_t bytes;
 };
 
@@ -32,10 +39,14 @@ int compile_sources_open(const char *directory, struct compile_sources **out,
 void compile_sources_close(struct compile_sources *sources);
 const struct compile_file *compile_sources_find(const struct compile_sources *sources,
 												const char *name);
+/* File i in the order of names, NULL past the end. */
+const struct compile_file *compile_sources_at(const struct compile_sources *sources, size_t i);
 /*
- * The file and all that it includes (#include "name", resolved from the root of kernel_src), each
- * once, headers before their users.  For target "cpu" what stands for the device (cpu/...) is added
- * in front.
+ * The file and all that it includes (#include "name", resolved from the root of kernel_src,
+ * whatever #if stands around it), each once, headers before their users.  For target "cpu" what
+ * stands for the device (cpu/shim.cuh and what it includes) comes first.  files is room for
+ * COMPILE_MAX_HEADERS.  KILN_ENOENT, KILN_EINVAL (a cycle, an include of another form) or
+ * KILN_ELIMIT, with a sentence.
  */
 int compile_sources_closure(const struct compile_sources *sources, const char *name,
 							const char *target, const struct compile_file **files, int *count,
@@ -55,7 +66,7 @@ struct compile_job {
 
 struct compile_result {
 	int status; /* KILN_OK; KILN_ECOMPILE (log has the compiler's words); KILN_ENOTSUP (no such
-				   compiler or target); KILN_ENOMEM; KILN_EIO */
+				   compiler or target); KILN_EINVAL (the job); KILN_ENOMEM; KILN_EIO */
 	char error[KERNEL_ERROR_MAX];
 	char *entry;
 	char *source; /* the translation unit */
@@ -69,20 +80,27 @@ void compile_result_free(struct compile_result *result);
 
 /* Who compiles: part of the key.  Empty id: there is no such compiler here, and reason says why. */
 struct compile_toolchain {
-	char id[96]; /* "nvrtc 13.0 5f2a..." : version and content hash of the library and its builtins
-				  */
+	char id[96];    /* "nvrtc 13.0 5f2a...": version and content hash of library and builtins */
+	char stamp[96]; /* of the files behind id; see below */
 	char reason[KERNEL_ERROR_MAX];
 	char targets[256]; /* "sm_75 sm_80 ..." */
 };
 struct compile_toolchains {
 	struct compile_toolchain nvrtc, host;
 };
+/*
+ * Hashing a compiler takes 0.2 s, so a worker may be told the answer of an earlier one:
+ * KILN_NVRTC_ID and KILN_CXX_ID in its environment, each "<stamp>:<id>", are believed when the
+ * stamp fits the files it finds.
+ */
+#define COMPILE_NVRTC_ID "KILN_NVRTC_ID"
+#define COMPILE_CXX_ID "KILN_CXX_ID"
 
 /* ---- Key ---- */
 
 struct compile_key {
-	char hex[KERNEL_KEY_HEX];
-	char *text; /* malloc'd */
+	char hex[KERNEL_KEY_HEX]; /* BLAKE2b-256 of text */
+	char *text;               /* malloc'd */
 };
 /* id: the id of the toolchain that will compile.  KILN_OK or KILN_ENOMEM. */
 int compile_key_make(const struct compile_job *job, const char *toolchain_id,
@@ -91,24 +109,30 @@ void compile_key_free(struct compile_key *key);
 
 /* ---- Back ends, called in the worker only ---- */
 
-/* libnvrtc: $KILN_NVRTC (file or directory), beside the binary, the loader's path, usual toolkit
- * places. */
+/* libnvrtc: $KILN_NVRTC (file or directory), beside the binary, $KILN_CUDA_DIR, the build tree, the
+ * loader's path, usual toolkit places.  Takes NVRTC_* and CUDA_* out of the environment. */
 int nvrtc_open(struct compile_toolchain *out);
 /* Compiles something trivial, so that the first job is not slow. */
 void nvrtc_warm(void);
 void nvrtc_compile(const struct compile_job *job, struct compile_result *out);
 
-/* $KILN_CXX, g++, c++, clang++. */
+/* $KILN_CXX, g++, c++, clang++.  Compiles something empty. */
 int hostcc_open(struct compile_toolchain *out);
 void hostcc_compile(const struct compile_job *job, struct compile_result *out);
+/* Removes the private directory. */
+void hostcc_close(void);
 
 /* ---- Worker process and its messages (wire maps on a frame socket) ---- */
 
 /*
- * Worker -> broker, once:   {"t": "ready", "id": 0, "nvrtc": {"id", "reason", "targets"}, "host":
- * {...}} Broker -> worker:         {"t": "job", "id", "target", "source", "inst", "files": [{"n",
- * "b"}], "delay", "fault"} Worker -> broker:         {"t": "result", "id", "st", "err", "entry",
- * "source", "log", "object", "regs", "shared", "spill", "local", "us"}
+ * Worker -> broker, once:
+ *   {"t": "ready", "id": 0, "nvrtc": {"id", "stamp", "reason", "targets"}, "host": {...}}
+ * Broker -> worker:
+ *   {"t": "job", "id", "target", "source", "inst", "files": [{"n", "b"}], "delay", "fault"}
+ * Worker -> broker:
+ *   {"t": "result", "id", "st", "err", "entry", "source", "log", "object", "regs", "shared",
+ *    "spill", "local", "us"}
+ * The readers answer KILN_OK, KILN_EPROTO, KILN_ENOMEM.
  */
 struct wire_in;
 struct wire_out;
@@ -121,6 +145,8 @@ int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 void compile_result_write(struct wire_out *out, uint64_t id, const struct compile_result *result);
 int compile_result_read(struct wire_in *in, uint64_t *id,
 						struct compile_result *result); /* copies */
+
+#define COMPILE_MESSAGE_MAX (64u << 20) /* bytes of any of them */
 
 struct compile_worker_options {
 	int sock;              /* frame socket to the broker */

@@ -1,0 +1,121 @@
+/*
+ * backend: what the files of the compile module share among themselves, and nobody else includes.
+ */
+#ifndef KILN_DAEMON_COMPILE_BACKEND_H
+#define KILN_DAEMON_COMPILE_BACKEND_H
+
+#include "../util/util.h"
+#include "compile.h"
+
+/* ---- scan.c: a source, line by line ---- */
+
+enum scan_kind {
+	SCAN_END,
+	SCAN_PLAIN,
+	SCAN_ONCE,    /* #pragma once */
+	SCAN_INCLUDE, /* #include "name" */
+	SCAN_FOREIGN, /* #include of any other form, #include_next, #import, #embed */
+};
+
+struct scan {
+	const char *at, *end;
+	int line; /* of the line last returned */
+	bool in_comment;
+};
+
+struct scan_line {
+	const char *text;
+	size_t bytes;            /* with its newline, if it has one */
+	size_t mark, mark_bytes; /* ONCE, INCLUDE: the directive itself, without what follows */
+	char name[KERNEL_TARGET_MAX * 8]; /* INCLUDE */
+};
+
+void scan_begin(struct scan *scan, const struct compile_file *file);
+enum scan_kind scan_next(struct scan *scan, struct scan_line *line);
+/* Letters, digits and _ - + . / only, relative, without empty or dotted parts: safe in #line and in
+ * paths. */
+bool scan_name_ok(const char *name);
+
+/* ---- unit.c ---- */
+
+/* The whole text for the compiler, malloc'd.  KILN_OK, KILN_EINVAL (what of the job is wrong),
+ * KILN_ENOMEM. */
+int unit_make(const struct compile_job *job, char **text, char error[KERNEL_ERROR_MAX]);
+#define UNIT_CPU_ENTRY "kiln_cpu_entry"
+
+/* ---- options.c ---- */
+
+enum options_kind {
+	OPTION_ALWAYS,
+	OPTION_IF_KNOWN, /* left out where this version of the compiler does not know it */
+	OPTION_GCC,
+	OPTION_CLANG,
+};
+
+struct compile_option {
+	const char *text;
+	enum options_kind kind;
+};
+
+/* Ended by a row without text.  -arch=<target> goes before those of NVRTC. */
+extern const struct compile_option options_nvrtc[];
+extern const struct compile_option options_host[];
+/* Names without directories: nothing of where it was compiled can get into the object. */
+#define OPTIONS_HOST_UNIT "unit.cc"
+#define OPTIONS_HOST_OBJECT "unit.so"
+bool options_is_cuda(const char *target); /* sm_NN, sm_NNN, perhaps with a letter after it */
+bool options_is_cpu(const char *target);
+
+/* ---- log.c: what compilers say ---- */
+
+/* The first line that reports an error, else the first line that says anything. */
+void log_first_error(const char *log, char error[KERNEL_ERROR_MAX]);
+/* Registers, shared, spilled and local bytes as ptxas -v prints them. */
+void log_figures(const char *log, struct compile_result *out);
+
+/* ---- identity.c ---- */
+
+/* A short text that changes when any of the files is replaced or rewritten.  False if one is not
+ * there. */
+bool identity_stamp(const char *const *paths, int count, char stamp[96]);
+/* Hash of the contents, and of extra. */
+bool identity_digest(const char *const *paths, int count, const char *extra,
+					 char hex[KERNEL_KEY_HEX]);
+/* The id that the environment variable gives for this stamp, or NULL. */
+const char *identity_known(const char *variable, const char *stamp);
+
+/* ---- library.c ---- */
+
+struct library {
+	void *handle;
+	char path[1024];     /* of libnvrtc */
+	char builtins[1024]; /* of libnvrtc-builtins; "" where only the loader knows it */
+};
+
+/* Finds and loads libnvrtc.  KILN_OK or KILN_ENOTSUP with a sentence. */
+int library_open(struct library *out, char reason[KERNEL_ERROR_MAX]);
+/* Loads the builtins that belong to it, so that NVRTC finds them although they are not on the
+ * loader's path. */
+void library_open_builtins(struct library *library, int major, int minor);
+
+/* ---- spawn.c ---- */
+
+/* A directory of this process alone, under $TMPDIR or /tmp; directories of dead processes are
+ * removed. */
+struct workdir {
+	char path[1024];
+	int fd; /* locked as long as the process lives */
+};
+bool workdir_open(struct workdir *dir);
+void workdir_clean(struct workdir *dir); /* the files in it */
+void workdir_close(struct workdir *dir); /* all of it; fine when it was never opened */
+
+/*
+ * Runs a program to its end in the directory, standard output and error into the file "log" there.
+ * Returns the exit status, 128 + signal, or -1 with errno when it could not be started.
+ */
+int spawn_run(const struct workdir *dir, const char *program, char *const *argv);
+/* What the last program said, cut at 1 MiB; malloc'd, NULL without memory. */
+char *spawn_log(const struct workdir *dir);
+
+#endif

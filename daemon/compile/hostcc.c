@@ -1,0 +1,306 @@
+/*
+ * hostcc: the same kernel source to a shared object for the cpu device, by the host's C++ compiler.
+ * Knows how to find and call gcc and clang; what a kernel means on the host is in kernel_src/cpu.
+ */
+#include "backend.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HOSTCC_MAX_OPTIONS 40
+#define HOSTCC_MAX_OBJECT (64u << 20)
+
+static struct {
+	bool open;
+	char program[1024];
+	bool is_clang, has_libgcc;
+	struct workdir dir;
+	struct compile_toolchain toolchain;
+} state = {.dir.fd = -1};
+
+/* ---- Finding ---- */
+
+static bool is_program(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* The program's path, through PATH when the name has no slash. */
+static bool find_program(const char *name, char *out, size_t size)
+{
+	const char *at = getenv("PATH");
+
+	if (strchr(name, '/')) {
+		char *real = realpath(name, NULL);
+		bool good = real && strlen(real) < size && is_program(name);
+
+		/* The name, not what it links to: drivers look at how they are called. */
+		if (good && name[0] == '/')
+			snprintf(out, size, "%s", name);
+		else if (good)
+			snprintf(out, size, "%s", real);
+		free(real);
+		return good;
+	}
+	for (at = at ? at : "/usr/local/bin:/usr/bin:/bin"; *at;
+		 at += strcspn(at, ":"), at += *at == ':') {
+		int length = snprintf(out, size, "%.*s/%s", (int)strcspn(at, ":"), at, name);
+
+		if (out[0] == '/' && length > 0 && (size_t)length < size && is_program(out))
+			return true;
+	}
+	return false;
+}
+
+static int find_compiler(char *reason)
+{
+	static const char *const names[] = {"g++", "c++", "clang++"};
+	const char *named = getenv("KILN_CXX");
+
+	if (named && named[0]) {
+		if (find_program(named, state.program, sizeof state.program))
+			return KILN_OK;
+		return util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "KILN_CXX=%.200s is no program that can be run", named);
+	}
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (find_program(names[i], state.program, sizeof state.program))
+			return KILN_OK;
+	return util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+					 "no C++ compiler (g++, c++, clang++) in PATH for device cpu: install one or "
+					 "set KILN_CXX");
+}
+
+/* ---- Who it is ---- */
+
+/* The first line the compiler prints for one option; "" if it fails. */
+static void ask(const char *option, char *line, size_t size)
+{
+	char *argv[] = {state.program, (char *)option, NULL};
+	char *log = NULL;
+
+	line[0] = 0;
+	if (spawn_run(&state.dir, state.program, argv) == 0 && (log = spawn_log(&state.dir)))
+		snprintf(line, size, "%.*s", (int)strcspn(log, "\n"), log);
+	free(log);
+}
+
+/* The files that make the object, as far as the compiler names them. */
+static int list_files(const char *const *parts, int part_count, char paths[][1024])
+{
+	int count = 0;
+
+	snprintf(paths[count++], 1024, "%s", state.program);
+	for (int i = 0; i < part_count; i++) {
+		char option[64], name[1024];
+
+		snprintf(option, sizeof option, "-print-prog-name=%s", parts[i]);
+		ask(option, name, sizeof name);
+		if (name[0] && find_program(name, paths[count], 1024))
+			count++;
+	}
+	return count;
+}
+
+static int identify(struct compile_toolchain *out)
+{
+	static const char *const parts[] = {"cc1plus", "as", "ld"};
+	char version[256], machine[128], extra[512], files[4][1024], hex[KERNEL_KEY_HEX];
+	const char *paths[4], *known;
+	int count;
+
+	ask("--version", version, sizeof version);
+	ask("-dumpmachine", machine, sizeof machine);
+	if (version[0] == 0 || machine[0] == 0)
+		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP,
+						 "%.200s does not answer --version and -dumpmachine as a C++ compiler does",
+						 state.program);
+	state.is_clang = strstr(version, "clang") != NULL;
+	count = list_files(parts, state.is_clang ? 0 : 3, files);
+	for (int i = 0; i < count; i++)
+		paths[i] = files[i];
+	if (!identity_stamp(paths, count, out->stamp))
+		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot look at %.200s",
+						 state.program);
+	known = identity_known(COMPILE_CXX_ID, out->stamp);
+	if (known) {
+		snprintf(out->id, sizeof out->id, "%s", known);
+		return KILN_OK;
+	}
+	snprintf(extra, sizeof extra, "%s\n%s\nlibgcc %d\n", version, machine, state.has_libgcc);
+	if (!identity_digest(paths, count, extra, hex))
+		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot read %.200s",
+						 state.program);
+	util_append(out->id, sizeof out->id, 0, "host %.32s %s", hex, version);
+	return KILN_OK;
+}
+
+/* ---- Compiling ---- */
+
+static bool write_unit(const char *text)
+{
+	int fd =
+		openat(state.dir.fd, OPTIONS_HOST_UNIT, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	size_t left = strlen(text);
+	ssize_t wrote;
+
+	if (fd < 0)
+		return false;
+	while (left) {
+		wrote = write(fd, text, left);
+		if (wrote < 0 && errno == EINTR)
+			continue;
+		if (wrote <= 0)
+			break;
+		text += wrote;
+		left -= (size_t)wrote;
+	}
+	return close(fd) == 0 && left == 0;
+}
+
+static int run_compiler(const char *text)
+{
+	char *argv[HOSTCC_MAX_OPTIONS + 1];
+	int count = 0;
+
+	if (!write_unit(text))
+		return -1;
+	argv[count++] = state.program;
+	for (const struct compile_option *option = options_host; option->text; option++) {
+		bool wanted = option->kind == OPTION_ALWAYS ||
+					  (option->kind == OPTION_GCC && !state.is_clang) ||
+					  (option->kind == OPTION_CLANG && state.is_clang) ||
+					  (option->kind == OPTION_IF_KNOWN && state.has_libgcc);
+
+		if (wanted && count < HOSTCC_MAX_OPTIONS)
+			argv[count++] = (char *)option->text;
+	}
+	argv[count] = NULL;
+	return spawn_run(&state.dir, state.program, argv);
+}
+
+/* An empty unit: warms the file cache, and tells whether libgcc is there. */
+static int try_empty(char *reason)
+{
+	char *log;
+	int exit_status;
+
+	state.has_libgcc = true;
+	exit_status = run_compiler("\n");
+	if (exit_status != 0) {
+		state.has_libgcc = false;
+		exit_status = run_compiler("\n");
+	}
+	if (exit_status == 0)
+		return KILN_OK;
+	log = spawn_log(&state.dir);
+	util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+			  "%.120s cannot compile an empty file (exit status %d): %.160s", state.program,
+			  exit_status, log ? log : "");
+	free(log);
+	return KILN_ENOTSUP;
+}
+
+int hostcc_open(struct compile_toolchain *out)
+{
+	int status;
+
+	if (state.open) {
+		*out = state.toolchain;
+		return KILN_OK;
+	}
+	*out = (struct compile_toolchain){0};
+	status = find_compiler(out->reason);
+	if (status == KILN_OK && !workdir_open(&state.dir))
+		status = util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP,
+						   "cannot make a directory under $TMPDIR or /tmp: %s", strerror(errno));
+	if (status == KILN_OK)
+		status = try_empty(out->reason);
+	if (status == KILN_OK)
+		status = identify(out);
+	workdir_clean(&state.dir);
+	if (status != KILN_OK) {
+		hostcc_close();
+		out->id[0] = out->stamp[0] = 0;
+		return status;
+	}
+	snprintf(out->targets, sizeof out->targets, "cpu");
+	state.toolchain = *out;
+	state.open = true;
+	return KILN_OK;
+}
+
+void hostcc_close(void)
+{
+	workdir_close(&state.dir);
+	state.open = false;
+}
+
+static int take_object(struct compile_result *out)
+{
+	char path[1100];
+
+	snprintf(path, sizeof path, "%s/" OPTIONS_HOST_OBJECT, state.dir.path);
+	out->object = util_read_file(path, HOSTCC_MAX_OBJECT, &out->object_bytes);
+	if (out->object == NULL)
+		return util_fail(out->error, sizeof out->error, KILN_EIO,
+						 "cannot read what the compiler made: %s", strerror(errno));
+	if (out->object_bytes < 4 || memcmp(out->object, "\177ELF", 4) != 0)
+		return util_fail(out->error, sizeof out->error, KILN_ECOMPILE,
+						 "the compiler made no ELF object");
+	out->entry = strdup(UNIT_CPU_ENTRY);
+	if (out->entry == NULL)
+		return util_fail(out->error, sizeof out->error, KILN_ENOMEM, "no memory for a result");
+	return KILN_OK;
+}
+
+static int judge(int exit_status, struct compile_result *out)
+{
+	if (exit_status < 0)
+		return util_fail(out->error, sizeof out->error, KILN_EIO, "cannot run %.200s: %s",
+						 state.program, strerror(errno));
+	out->log = spawn_log(&state.dir);
+	if (out->log == NULL)
+		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
+						 "no memory for the compiler's log");
+	if (exit_status == 0)
+		return take_object(out);
+	if (strstr(out->log, "out of memory") || strstr(out->log, "memory exhausted"))
+		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
+						 "the compiler ran out of memory");
+	log_first_error(out->log, out->error);
+	return KILN_ECOMPILE;
+}
+
+void hostcc_compile(const struct compile_job *job, struct compile_result *out)
+{
+	struct compile_toolchain toolchain;
+	uint64_t began;
+
+	*out = (struct compile_result){
+		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
+	if (hostcc_open(&toolchain) != KILN_OK) {
+		out->status =
+			util_fail(out->error, sizeof out->error, KILN_ENOTSUP, "%s", toolchain.reason);
+		return;
+	}
+	if (!options_is_cpu(job->target)) {
+		out->status =
+			util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
+					  "the host compiler makes objects for target cpu, not %s", job->target);
+		return;
+	}
+	out->status = unit_make(job, &out->source, out->error);
+	if (out->status != KILN_OK)
+		return;
+	began = util_now_us();
+	out->status = judge(run_compiler(out->source), out);
+	out->micros = (int64_t)(util_now_us() - began);
+	workdir_clean(&state.dir);
+}

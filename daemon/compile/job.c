@@ -1,0 +1,191 @@
+/*
+ * job: the messages between broker and worker.  Both roles of the program use both directions'
+ * functions, so that the members are named in one place.  Knows no socket.
+ */
+#include "backend.h"
+
+#include <client/wire.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+	snprintf(to, size, "%s", from ? from : "");
+}
+
+static void toolchain_write(struct wire_out *out, const char *key,
+							const struct compile_toolchain *toolchain)
+{
+	wire_map_begin(out, key);
+	wire_put_str(out, "id", toolchain->id);
+	wire_put_str(out, "stamp", toolchain->stamp);
+	wire_put_str(out, "reason", toolchain->reason);
+	wire_put_str(out, "targets", toolchain->targets);
+	wire_map_end(out);
+}
+
+void compile_ready_write(struct wire_out *out, const struct compile_toolchains *toolchains)
+{
+	wire_begin(out, "ready", 0);
+	toolchain_write(out, "nvrtc", &toolchains->nvrtc);
+	toolchain_write(out, "host", &toolchains->host);
+}
+
+static bool toolchain_read(struct wire_in *in, const char *key, struct compile_toolchain *out)
+{
+	const msgpack_object *map = wire_get(&in->root, key);
+
+	copy_text(out->id, sizeof out->id, wire_get_str(in, map, "id"));
+	copy_text(out->stamp, sizeof out->stamp, wire_get_str(in, map, "stamp"));
+	copy_text(out->reason, sizeof out->reason, wire_get_str(in, map, "reason"));
+	copy_text(out->targets, sizeof out->targets, wire_get_str(in, map, "targets"));
+	return map != NULL;
+}
+
+int compile_ready_read(struct wire_in *in, struct compile_toolchains *toolchains)
+{
+	struct compile_toolchains read = {0};
+
+	if (strcmp(wire_type(in), "ready") != 0)
+		return KILN_EPROTO;
+	if (!toolchain_read(in, "nvrtc", &read.nvrtc) || !toolchain_read(in, "host", &read.host))
+		return KILN_EPROTO;
+	*toolchains = read;
+	return KILN_OK;
+}
+
+void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_job *job)
+{
+	wire_begin(out, "job", id);
+	wire_put_str(out, "target", job->target);
+	wire_put_str(out, "source", job->source);
+	wire_put_str(out, "inst", job->instantiation);
+	wire_list_begin(out, "files");
+	for (int i = 0; i < job->file_count; i++) {
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "n", job->files[i].name);
+		wire_put_bin(out, "b", job->files[i].text, job->files[i].bytes);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+	wire_put_uint(out, "delay", job->delay_ms);
+	wire_put_int(out, "fault", job->test_fault);
+}
+
+static bool file_read(struct wire_in *in, const msgpack_object *map, struct compile_file *out)
+{
+	out->name = wire_get_str(in, map, "n");
+	out->text = wire_get_bin(map, "b", &out->bytes);
+	if (out->text == NULL)
+		out->bytes = 0;
+	return out->name && out->name[0] && (out->text || wire_get(map, "b"));
+}
+
+int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
+					 struct compile_file *files)
+{
+	const msgpack_object *list = wire_get(&in->root, "files");
+	const char *target = wire_get_str(in, &in->root, "target");
+	struct compile_job read = {.files = files};
+	uint32_t count = wire_count(list);
+
+	if (strcmp(wire_type(in), "job") != 0 || list == NULL || list->type != MSGPACK_OBJECT_ARRAY)
+		return KILN_EPROTO;
+	if (target == NULL || strlen(target) >= sizeof read.target || count > COMPILE_MAX_HEADERS)
+		return KILN_EPROTO;
+	copy_text(read.target, sizeof read.target, target);
+	read.source = wire_get_str(in, &in->root, "source");
+	read.instantiation = wire_get_str(in, &in->root, "inst");
+	if (read.source == NULL || read.instantiation == NULL)
+		return KILN_EPROTO;
+	for (uint32_t i = 0; i < count; i++)
+		if (!file_read(in, wire_at(list, i), &files[i]))
+			return KILN_EPROTO;
+	read.file_count = (int)count;
+	read.delay_ms = (uint32_t)(wire_get_uint(&in->root, "delay", 0) & UINT32_MAX);
+	read.test_fault = (int)(wire_get_uint(&in->root, "fault", 0) & 0xff);
+	*id = wire_id(in);
+	*job = read;
+	return KILN_OK;
+}
+
+void compile_result_write(struct wire_out *out, uint64_t id, const struct compile_result *result)
+{
+	wire_begin(out, "result", id);
+	wire_put_int(out, "st", result->status);
+	wire_put_str(out, "err", result->error);
+	wire_put_str(out, "entry", result->entry);
+	wire_put_str(out, "source", result->source);
+	wire_put_str(out, "log", result->log);
+	if (result->object)
+		wire_put_bin(out, "object", result->object, result->object_bytes);
+	wire_put_int(out, "regs", result->registers);
+	wire_put_int(out, "shared", result->shared_bytes);
+	wire_put_int(out, "spill", result->spill_bytes);
+	wire_put_int(out, "local", result->local_bytes);
+	wire_put_int(out, "us", result->micros);
+}
+
+/* False without memory; an absent member stays NULL. */
+static bool copy_member(struct wire_in *in, const char *key, char **out)
+{
+	const char *text = wire_get_str(in, &in->root, key);
+
+	*out = text ? strdup(text) : NULL;
+	return text == NULL || *out;
+}
+
+static bool copy_object(struct wire_in *in, struct compile_result *out)
+{
+	size_t bytes;
+	const void *object = wire_get_bin(&in->root, "object", &bytes);
+
+	if (object == NULL || bytes == 0)
+		return true;
+	out->object = malloc(bytes);
+	if (out->object == NULL)
+		return false;
+	memcpy(out->object, object, bytes);
+	out->object_bytes = bytes;
+	return true;
+}
+
+int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result *result)
+{
+	const msgpack_object *root = &in->root;
+	struct compile_result read = {0};
+	int64_t status = wire_get_int(root, "st", 1);
+
+	if (strcmp(wire_type(in), "result") != 0 || status > KILN_OK || status < KILN_EFORK)
+		return KILN_EPROTO;
+	read.status = (int)status;
+	copy_text(read.error, sizeof read.error, wire_get_str(in, root, "err"));
+	read.registers = wire_get_int(root, "regs", -1);
+	read.shared_bytes = wire_get_int(root, "shared", -1);
+	read.spill_bytes = wire_get_int(root, "spill", -1);
+	read.local_bytes = wire_get_int(root, "local", -1);
+	read.micros = wire_get_int(root, "us", 0);
+	if (!copy_member(in, "entry", &read.entry) || !copy_member(in, "source", &read.source) ||
+		!copy_member(in, "log", &read.log) || !copy_object(in, &read)) {
+		compile_result_free(&read);
+		return KILN_ENOMEM;
+	}
+	if (read.status == KILN_OK && (read.object == NULL || read.entry == NULL)) {
+		compile_result_free(&read);
+		return KILN_EPROTO;
+	}
+	*id = wire_id(in);
+	*result = read;
+	return KILN_OK;
+}
+
+void compile_result_free(struct compile_result *result)
+{
+	free(result->entry);
+	free(result->source);
+	free(result->log);
+	free(result->object);
+	result->entry = result->source = result->log = NULL;
+	result->object = NULL;
+	result->object_bytes = 0;
+}

@@ -1,0 +1,68 @@
+/*
+ * log: picks the sentence and the figures out of what a compiler printed.  Knows the words of
+ * ptxas, the CUDA front end, gcc and clang, and starts none of them.
+ */
+#include "backend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool line_says_error(const char *line, size_t bytes)
+{
+	static const char *const words[] = {": error", "error:", "Error:", " fatal "};
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (memmem(line, bytes, words[i], strlen(words[i])))
+			return true;
+	return false;
+}
+
+void log_first_error(const char *log, char error[KERNEL_ERROR_MAX])
+{
+	const char *best = NULL;
+	size_t best_bytes = 0;
+
+	for (const char *at = log; *at;) {
+		size_t bytes = strcspn(at, "\n");
+		bool is_error = line_says_error(at, bytes);
+
+		if (is_error || (best == NULL && bytes)) {
+			best = at;
+			best_bytes = bytes;
+		}
+		if (is_error)
+			break;
+		at += bytes + (at[bytes] == '\n');
+	}
+	if (best)
+		snprintf(error, KERNEL_ERROR_MAX, "%.*s", (int)best_bytes, best);
+	else
+		snprintf(error, KERNEL_ERROR_MAX, "the compiler failed without a word");
+}
+
+/* The number before the words; -1 if they are not there. */
+static int64_t number_before(const char *log, const char *words)
+{
+	const char *at = strstr(log, words), *begin;
+
+	if (at == NULL)
+		return -1;
+	for (begin = at; begin > log && begin[-1] >= '0' && begin[-1] <= '9';)
+		begin--;
+	return begin == at ? -1 : strtoll(begin, NULL, 10);
+}
+
+void log_figures(const char *log, struct compile_result *out)
+{
+	int64_t stores = number_before(log, " bytes spill stores");
+	int64_t loads = number_before(log, " bytes spill loads");
+
+	out->registers = number_before(log, " registers");
+	out->local_bytes = number_before(log, " bytes stack frame");
+	if (stores >= 0 && loads >= 0)
+		out->spill_bytes = stores + loads;
+	out->shared_bytes = number_before(log, " bytes smem");
+	/* A kernel without any is not mentioned. */
+	if (out->shared_bytes < 0 && out->registers >= 0)
+		out->shared_bytes = 0;
+}

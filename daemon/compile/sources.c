@@ -1,0 +1,264 @@
+/*
+ * sources: the kernel sources as named texts, from inside the binary or from a directory, and the
+ * list of files that one of them needs.  Does not know what is in them but for their #include
+ * lines.
+ */
+#include "backend.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SOURCES_MAX_FILES 1024
+#define SOURCES_MAX_DEPTH 8
+#define SOURCES_MAX_BYTES (4u << 20) /* of one file */
+#define SOURCES_SHIM "cpu/shim.cuh"
+
+/* Made by the build from kernel_src: see its CMakeLists.txt. */
+extern const struct compile_file kernel_src_files[];
+extern const size_t kernel_src_count;
+
+struct compile_sources {
+	const struct compile_file *files; /* in the order of names */
+	struct compile_file *owned;       /* the same, when read from a directory */
+	size_t count;
+};
+
+static bool is_source(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	return dot && (strcmp(dot, ".cuh") == 0 || strcmp(dot, ".h") == 0);
+}
+
+static int add_file(struct compile_sources *sources, const char *path, const char *name,
+					char error[KERNEL_ERROR_MAX])
+{
+	struct compile_file *grown;
+	size_t bytes;
+	char *text;
+
+	if (sources->count == SOURCES_MAX_FILES)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "%s: more than %d kernel sources under one directory", path,
+						 SOURCES_MAX_FILES);
+	if (!scan_name_ok(name))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "%s: the name of a kernel source has only letters, digits and _-+.", path);
+	text = util_read_file(path, SOURCES_MAX_BYTES, &bytes);
+	if (text == NULL)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "cannot read kernel source %s: %s",
+						 path, strerror(errno));
+	if (strlen(text) != bytes) {
+		free(text);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "kernel source %s has a zero byte in it", path);
+	}
+	grown = realloc(sources->owned, (sources->count + 1) * sizeof *grown);
+	if (grown == NULL) {
+		free(text);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no memory for kernel source %s",
+						 path);
+	}
+	sources->owned = grown;
+	grown[sources->count++] =
+		(struct compile_file){.name = util_strdup(name), .text = text, .bytes = bytes};
+	return KILN_OK;
+}
+
+/* root_bytes: how much of path is the root and its slash. */
+static int add_directory(struct compile_sources *sources, const char *path, size_t root_bytes,
+						 int depth, char error[KERNEL_ERROR_MAX])
+{
+	struct dirent *entry;
+	int status = KILN_OK;
+	DIR *dir = opendir(path);
+
+	if (dir == NULL)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "cannot read kernel directory %s: %s",
+						 path, strerror(errno));
+	while (status == KILN_OK && (entry = readdir(dir))) {
+		char below[1024];
+		struct stat st;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		if (snprintf(below, sizeof below, "%s/%s", path, entry->d_name) >= (int)sizeof below)
+			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%.100s...: the path is too long",
+							   path);
+		else if (stat(below, &st) != 0)
+			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "cannot look at %s: %s", below,
+							   strerror(errno));
+		else if (S_ISDIR(st.st_mode) && depth == SOURCES_MAX_DEPTH)
+			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+							   "%s: kernel directories go %d levels deep at most", below,
+							   SOURCES_MAX_DEPTH);
+		else if (S_ISDIR(st.st_mode))
+			status = add_directory(sources, below, root_bytes, depth + 1, error);
+		else if (S_ISREG(st.st_mode) && is_source(entry->d_name))
+			status = add_file(sources, below, below + root_bytes, error);
+	}
+	closedir(dir);
+	return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct compile_file *)a)->name, ((const struct compile_file *)b)->name);
+}
+
+int compile_sources_open(const char *directory, struct compile_sources **out,
+						 char error[KERNEL_ERROR_MAX])
+{
+	struct compile_sources *sources = util_alloc(sizeof *sources);
+	int status;
+
+	if (directory == NULL) {
+		sources->files = kernel_src_files;
+		sources->count = kernel_src_count;
+		*out = sources;
+		return KILN_OK;
+	}
+	status = add_directory(sources, directory, strlen(directory) + 1, 0, error);
+	if (status == KILN_OK && sources->count == 0)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						   "kernel directory %s has no .cuh file under it", directory);
+	if (status != KILN_OK) {
+		compile_sources_close(sources);
+		return status;
+	}
+	qsort(sources->owned, sources->count, sizeof *sources->owned, by_name);
+	sources->files = sources->owned;
+	*out = sources;
+	return KILN_OK;
+}
+
+void compile_sources_close(struct compile_sources *sources)
+{
+	if (sources == NULL)
+		return;
+	for (size_t i = 0; sources->owned && i < sources->count; i++) {
+		free((char *)sources->owned[i].name);
+		free((char *)sources->owned[i].text);
+	}
+	free(sources->owned);
+	free(sources);
+}
+
+const struct compile_file *compile_sources_at(const struct compile_sources *sources, size_t i)
+{
+	return i < sources->count ? &sources->files[i] : NULL;
+}
+
+const struct compile_file *compile_sources_find(const struct compile_sources *sources,
+												const char *name)
+{
+	for (size_t i = 0; i < sources->count; i++)
+		if (strcmp(sources->files[i].name, name) == 0)
+			return &sources->files[i];
+	return NULL;
+}
+
+/* ---- What a file needs ---- */
+
+struct closure {
+	const struct compile_sources *sources;
+	const struct compile_file **files; /* finished, headers before users */
+	int count;
+	const struct compile_file *open[COMPILE_MAX_HEADERS]; /* from the first file to this one */
+	int depth;
+	char *error;
+};
+
+static bool among(const struct compile_file *const *files, int count,
+				  const struct compile_file *file)
+{
+	for (int i = 0; i < count; i++)
+		if (files[i] == file)
+			return true;
+	return false;
+}
+
+static int visit(struct closure *closure, const struct compile_file *file);
+
+static int visit_include(struct closure *closure, const struct compile_file *user, int line,
+						 const char *name)
+{
+	const struct compile_file *file = compile_sources_find(closure->sources, name);
+
+	if (file == NULL)
+		return util_fail(
+			closure->error, KERNEL_ERROR_MAX, KILN_ENOENT,
+			"%s:%d includes \"%s\", which is no kernel source (names start at the root "
+			"of kernel_src)",
+			user->name, line, name);
+	if (among(closure->open, closure->depth, file))
+		return util_fail(
+			closure->error, KERNEL_ERROR_MAX, KILN_EINVAL,
+			"%s:%d includes \"%s\", which includes %s: includes must not go in a circle",
+			user->name, line, name, file == user ? "itself" : user->name);
+	return visit(closure, file);
+}
+
+static int visit(struct closure *closure, const struct compile_file *file)
+{
+	struct scan scan;
+	struct scan_line line;
+	enum scan_kind kind;
+	int status = KILN_OK;
+
+	if (among(closure->files, closure->count, file))
+		return KILN_OK;
+	if (closure->depth == COMPILE_MAX_HEADERS || closure->count == COMPILE_MAX_HEADERS)
+		return util_fail(closure->error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "%s: a kernel has %d source files at most", file->name,
+						 COMPILE_MAX_HEADERS);
+	closure->open[closure->depth++] = file;
+	scan_begin(&scan, file);
+	while (status == KILN_OK && (kind = scan_next(&scan, &line)) != SCAN_END) {
+		if (kind == SCAN_INCLUDE)
+			status = visit_include(closure, file, scan.line, line.name);
+		else if (kind == SCAN_FOREIGN)
+			status = util_fail(closure->error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							   "%s:%d: kernel sources include only each other, as #include "
+							   "\"directory/name.cuh\"",
+							   file->name, scan.line);
+	}
+	closure->depth--;
+	if (status != KILN_OK)
+		return status;
+	if (closure->count == COMPILE_MAX_HEADERS)
+		return util_fail(closure->error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "%s: a kernel has %d source files at most", file->name,
+						 COMPILE_MAX_HEADERS);
+	closure->files[closure->count++] = file;
+	return KILN_OK;
+}
+
+static int visit_root(struct closure *closure, const char *name)
+{
+	const struct compile_file *file = compile_sources_find(closure->sources, name);
+
+	if (file == NULL)
+		return util_fail(closure->error, KERNEL_ERROR_MAX, KILN_ENOENT,
+						 "there is no kernel source %s", name);
+	return visit(closure, file);
+}
+
+int compile_sources_closure(const struct compile_sources *sources, const char *name,
+							const char *target, const struct compile_file **files, int *count,
+							char error[KERNEL_ERROR_MAX])
+{
+	struct closure closure = {.sources = sources, .files = files, .error = error};
+	int status = KILN_OK;
+
+	if (options_is_cpu(target))
+		status = visit_root(&closure, SOURCES_SHIM);
+	if (status == KILN_OK)
+		status = visit_root(&closure, name);
+	if (status == KILN_OK)
+		*count = closure.count;
+	return status;
+}

@@ -1,0 +1,86 @@
+/*
+ * unit: the one text that a compiler sees, from the files of a job.  The caller's own file names
+ * and line numbers are kept by #line.  Knows no compiler.
+ */
+#include "backend.h"
+
+#include <string.h>
+
+/* Nothing in it may end the line or the text. */
+static bool is_line(const char *text)
+{
+	for (const char *at = text; *at; at++)
+		if ((unsigned char)*at < 0x20 || *at == 0x7f)
+			return false;
+	return true;
+}
+
+static int check(const struct compile_job *job, char error[KERNEL_ERROR_MAX])
+{
+	if (job->instantiation == NULL || job->instantiation[0] == 0 || !is_line(job->instantiation))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "the instantiation must be one line that is not empty");
+	if (job->file_count < 1 || job->file_count > COMPILE_MAX_HEADERS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a kernel has 1 to %d source files, not %d", COMPILE_MAX_HEADERS,
+						 job->file_count);
+	for (int i = 0; i < job->file_count; i++) {
+		const struct compile_file *file = &job->files[i];
+
+		if (!scan_name_ok(file->name))
+			return util_fail(
+				error, KERNEL_ERROR_MAX, KILN_EINVAL,
+				"the name of a kernel source has only letters, digits and _-+./: %.80s",
+				file->name);
+		if (file->bytes && memchr(file->text, 0, file->bytes))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "kernel source %s has a zero byte in it", file->name);
+	}
+	return KILN_OK;
+}
+
+/* The directives are blanked, not cut, so that what follows them keeps its line and column. */
+static void add_file(struct util_text *text, const struct compile_file *file)
+{
+	struct scan scan;
+	struct scan_line line;
+	enum scan_kind kind;
+
+	util_text_add(text, "#line 1 \"%s\"\n", file->name);
+	scan_begin(&scan, file);
+	while ((kind = scan_next(&scan, &line)) != SCAN_END) {
+		if (kind == SCAN_INCLUDE || kind == SCAN_ONCE) {
+			size_t after = line.mark + line.mark_bytes;
+
+			util_text_bytes(text, line.text, line.mark);
+			util_text_add(text, "%*s", (int)line.mark_bytes, "");
+			util_text_bytes(text, line.text + after, line.bytes - after);
+		} else {
+			util_text_bytes(text, line.text, line.bytes);
+		}
+	}
+	if (file->bytes && file->text[file->bytes - 1] != '\n')
+		util_text_add(text, "\n");
+}
+
+int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR_MAX])
+{
+	struct util_text text = {0};
+	bool cpu = options_is_cpu(job->target);
+	int status = check(job, error);
+
+	if (status != KILN_OK)
+		return status;
+	util_text_add(&text, "#define KILN_CPU %d\n", cpu);
+	for (int i = 0; i < job->file_count; i++)
+		add_file(&text, &job->files[i]);
+	if (cpu)
+		util_text_add(&text, "#line 1 \"instantiation\"\nKILN_CPU_ENTRY(%s)\n", job->instantiation);
+	if (text.failed) {
+		util_text_free(&text);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "no memory for the translation unit");
+	}
+	*out = text.text;
+	return KILN_OK;
+}

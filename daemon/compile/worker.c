@@ -1,0 +1,225 @@
+/*
+ * worker: the main loop of a compiler process.  One job at a time, on the main thread; no deadline
+ * of its own: the broker kills the process group of a worker that takes too long.
+ */
+#include "backend.h"
+
+#include <client/frame.h>
+#include <client/wire.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WORKER_SEND_MS 30000
+#define WORKER_STACK (64u << 20) /* deep nesting in a source overflows the usual 8 MiB */
+
+/* ---- A process of its own ---- */
+
+static void close_inherited(int keep)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int fds[256], count;
+
+	/* Not while reading the directory, which has a descriptor too. */
+	do {
+		count = 0;
+		if (dir == NULL)
+			return;
+		rewinddir(dir);
+		while (count < 256 && (entry = readdir(dir))) {
+			int fd = atoi(entry->d_name);
+
+			if (fd > 2 && fd != keep && fd != dirfd(dir))
+				fds[count++] = fd;
+		}
+		for (int i = 0; i < count; i++)
+			close(fds[i]);
+	} while (count == 256);
+	closedir(dir);
+}
+
+static void set_soft_limit(int what, uint64_t value)
+{
+	struct rlimit limit;
+
+	if (getrlimit(what, &limit) != 0)
+		return;
+	limit.rlim_cur =
+		limit.rlim_max == RLIM_INFINITY || value < limit.rlim_max ? (rlim_t)value : limit.rlim_max;
+	setrlimit(what, &limit);
+}
+
+static void set_hard_limit(int what, uint64_t value)
+{
+	struct rlimit limit;
+
+	if (getrlimit(what, &limit) != 0)
+		return;
+	if (limit.rlim_max == RLIM_INFINITY || value < limit.rlim_max)
+		limit.rlim_max = (rlim_t)value;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(what, &limit);
+}
+
+static void become_worker(int sock)
+{
+	/* The group is what the broker kills.  Fails, harmlessly, where it was made at the start. */
+	if (setsid() < 0)
+		setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL);
+	fcntl(sock, F_SETFD, FD_CLOEXEC);
+	close_inherited(sock);
+	set_soft_limit(RLIMIT_STACK, WORKER_STACK);
+}
+
+static uint64_t virtual_bytes(void)
+{
+	size_t bytes;
+	char *text = util_read_file("/proc/self/statm", 4096, &bytes);
+	uint64_t pages = text ? strtoull(text, NULL, 10) : 0;
+
+	free(text);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void limit_self(const struct compile_worker_options *options)
+{
+	uint64_t used = virtual_bytes();
+
+	set_hard_limit(RLIMIT_CORE, 0);
+	if (options->memory_bytes && used)
+		set_hard_limit(RLIMIT_AS, used + options->memory_bytes);
+	if (options->cpu_seconds)
+		set_hard_limit(RLIMIT_CPU, options->cpu_seconds);
+}
+
+/* ---- Jobs ---- */
+
+static void fault(int which, struct compile_result *out)
+{
+	switch (which) {
+	case 1:
+		out->status = util_fail(out->error, sizeof out->error, KILN_ECOMPILE, "failed on request");
+		break;
+	case 2:
+		for (;;)
+			pause();
+	default:
+		raise(SIGKILL);
+	}
+}
+
+static void compile(const struct compile_job *job, struct compile_result *out)
+{
+	struct timespec delay = {.tv_sec = job->delay_ms / 1000,
+							 .tv_nsec = job->delay_ms % 1000 * 1000000L};
+	struct rlimit files;
+
+	*out = (struct compile_result){
+		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
+	while (job->delay_ms && nanosleep(&delay, &delay) != 0)
+		continue;
+	if (job->test_fault) {
+		fault(job->test_fault, out);
+	} else if (options_is_cpu(job->target)) {
+		hostcc_compile(job, out);
+	} else if (options_is_cuda(job->target)) {
+		/* No source may make NVRTC open a file: its log would show the contents. */
+		getrlimit(RLIMIT_NOFILE, &files);
+		set_soft_limit(RLIMIT_NOFILE, 0);
+		nvrtc_compile(job, out);
+		setrlimit(RLIMIT_NOFILE, &files);
+	} else {
+		out->status =
+			util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
+					  "no compiler for target %s: targets are cpu and sm_NN", job->target);
+	}
+}
+
+/* ---- Messages ---- */
+
+static int send_message(int sock, struct wire_out *out)
+{
+	int status = wire_end(out);
+
+	if (status == KILN_OK)
+		status = frame_send_wait(sock, out->buffer.data, out->buffer.size, NULL, 0, WORKER_SEND_MS);
+	wire_out_free(out);
+	return status;
+}
+
+static int answer(int sock, const struct frame *frame)
+{
+	struct compile_file files[COMPILE_MAX_HEADERS];
+	struct compile_result result;
+	struct wire_out out;
+	struct compile_job job;
+	struct wire_in in;
+	uint64_t id;
+	int status;
+
+	status = wire_parse(&in, frame->data, frame->size);
+	if (status != KILN_OK) {
+		util_log(UTIL_ERROR, "compiler worker: %s", in.why);
+		return status;
+	}
+	status = compile_job_read(&in, &id, &job, files);
+	if (status != KILN_OK) {
+		util_log(UTIL_ERROR, "compiler worker: a message that is no job");
+		wire_in_free(&in);
+		return status;
+	}
+	compile(&job, &result);
+	compile_result_write(&out, id, &result);
+	status = send_message(sock, &out);
+	compile_result_free(&result);
+	wire_in_free(&in);
+	return status;
+}
+
+static int serve(int sock)
+{
+	int status;
+
+	do {
+		struct frame frame = {0};
+
+		status = frame_recv_wait(sock, &frame, COMPILE_MESSAGE_MAX, KILN_FOREVER);
+		if (status == KILN_EPROTO)
+			util_log(UTIL_ERROR, "compiler worker: %s", frame.why);
+		if (status == KILN_OK)
+			status = answer(sock, &frame);
+		frame_free(&frame);
+	} while (status == KILN_OK);
+	return status == KILN_ECONN ? 0 : 1;
+}
+
+int compile_worker_main(const struct compile_worker_options *options)
+{
+	struct compile_toolchains toolchains;
+	struct wire_out out;
+	int status;
+
+	become_worker(options->sock);
+	if (nvrtc_open(&toolchains.nvrtc) == KILN_OK)
+		nvrtc_warm();
+	hostcc_open(&toolchains.host);
+	limit_self(options);
+	compile_ready_write(&out, &toolchains);
+	status = send_message(options->sock, &out);
+	if (status == KILN_OK)
+		status = serve(options->sock);
+	else
+		status = status == KILN_ECONN ? 0 : 1;
+	hostcc_close();
+	return status;
+}
