@@ -48,7 +48,8 @@ ban() {
 		'a function that writes without a bound: use snprintf or memcpy'
 	ban '' 'strtok|atoi|atol|atof|tmpnam|mktemp|alloca|asctime|ctime|rand|srand' \
 		'a function that hides errors or state: strtol, strcspn, mkdtemp, ... do not'
-	ban '' 'system|popen|vfork' 'no shell and no bare process: use posix_spawn'
+	ban 'client/|daemon/|include/|examples/' 'system|popen|vfork' \
+		'no shell and no bare process: use posix_spawn'
 	# autostart.c forks to lose its parent, and then executes.
 	ban 'client/([b-z]|a[a-tv-z])|daemon/|include/|examples/' 'fork' \
 		'CUDA does not survive a fork: start processes with posix_spawn'

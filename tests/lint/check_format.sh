@@ -13,5 +13,5 @@ done
 [ -n "$tool" ] || skip "clang-format 14 is not here; the format is checked with that version only"
 
 sources .c .h .cuh | xargs "$tool" --dry-run 2>&1 |
-	sed -n 's/^\([^:]*:[0-9]*\):[0-9]*: warning: code should.*/\1: not as clang-format -i has it/p' |
+	sed -n 's/^\([^:]*:[0-9]*\):[0-9]*: warning: code should.*/\1: not as clang-format has it/p' |
 	sort -u -t: -k1,1 | finish format

@@ -1,0 +1,90 @@
+#!/bin/sh
+# stranger.sh: installs into an empty prefix and builds a stranger's project against it, by
+# find_package and by pkg-config, in C and in C++; runs all four against the daemon installed there.
+# Then the examples are built by themselves, and the whole prefix is moved.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+source_dir=${SOURCE_DIR:-$(cd "$here/../.." && pwd)}
+build=${BUILD_DIR:?BUILD_DIR names the build to install}
+cc=${CC:-cc}
+cxx=${CXX:-c++}
+tmp=$(mktemp -d /tmp/kiln-install.XXXXXX)
+prefix=$tmp/prefix
+daemon=
+
+clean_up() {
+	status=$?
+	trap - EXIT INT TERM
+	if [ -n "$daemon" ]; then
+		kill -TERM "$daemon" 2>/dev/null || true
+		wait "$daemon" 2>/dev/null || true
+	fi
+	[ $status = 0 ] || cat "$tmp"/*.log 2>/dev/null || true
+	rm -rf "$tmp"
+	exit $status
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM
+
+cmake --install "$build" --prefix "$prefix" >"$tmp/install.log"
+pc=$(find "$prefix" -name kiln.pc)
+libdir=$(dirname "$(dirname "$pc")")
+[ -f "$prefix/include/kiln/kiln.h" ] && [ -f "$prefix/include/kiln/ops.h" ]
+[ -L "$libdir/libkiln.so" ] && [ -L "$libdir/libkiln.so.0" ]
+
+echo "find_package"
+cmake -S "$here/stranger" -B "$tmp/stranger" -DCMAKE_PREFIX_PATH="$prefix" \
+	-DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$tmp/configure.log" 2>&1
+cmake --build "$tmp/stranger" >"$tmp/build.log" 2>&1
+
+echo "pkg-config, from a prefix that was moved"
+mv "$prefix" "$tmp/moved"
+moved_libdir=$tmp/moved${libdir#"$prefix"}
+PKG_CONFIG_PATH=$moved_libdir/pkgconfig
+export PKG_CONFIG_PATH
+flags="$(pkg-config --cflags --libs kiln) -Wl,-rpath,$moved_libdir -Wall -Wextra -Wpedantic -Werror"
+# Word splitting of the flags is meant.
+# shellcheck disable=SC2086
+"$cc" -std=c11 "$here/stranger/stranger.c" $flags -o "$tmp/pc_c"
+# shellcheck disable=SC2086
+"$cxx" -std=c++17 -x c++ "$here/stranger/stranger.c" -x none $flags -o "$tmp/pc_cxx"
+mv "$tmp/moved" "$prefix"
+
+echo "the examples by themselves"
+cmake -S "$source_dir/examples" -B "$tmp/examples" -DCMAKE_PREFIX_PATH="$prefix" \
+	-DCMAKE_C_COMPILER="$cc" >"$tmp/examples-configure.log" 2>&1
+cmake --build "$tmp/examples" --parallel 2 >"$tmp/examples-build.log" 2>&1
+
+socket=
+if [ -x "$prefix/bin/kilnd" ]; then
+	socket=$tmp/kiln.sock
+	"$prefix/bin/kilnd" --socket "$socket" --cache-dir "$tmp/cache" --device cpu \
+		>"$tmp/kilnd.log" 2>&1 &
+	daemon=$!
+	tries=0
+	until KILN_SOCKET=$socket timeout 5 "$prefix/bin/kiln" status >/dev/null 2>"$tmp/status.log"; do
+		tries=$((tries + 1))
+		if [ $tries -gt 200 ] || ! kill -0 "$daemon"; then
+			echo "the installed kilnd does not answer"
+			exit 1
+		fi
+		sleep 0.1
+	done
+fi
+LD_LIBRARY_PATH=$libdir
+export LD_LIBRARY_PATH
+for program in "$tmp/stranger/stranger_c" "$tmp/stranger/stranger_cxx" "$tmp/pc_c" "$tmp/pc_cxx"; do
+	timeout 60 "$program" ${socket:+"$socket"}
+	echo "$(basename "$program"): right"
+done
+if [ -n "$socket" ]; then
+	KILN_SOCKET=$socket timeout 60 "$tmp/examples/permute" >"$tmp/permute.txt"
+	grep -q ': 1 4 / 2 5 / 3 6$' "$tmp/permute.txt"
+	KILN_SOCKET=$socket timeout 60 "$tmp/examples/photo" "$source_dir/examples/data/photo.ppm" "$tmp" \
+		>"$tmp/photo.txt"
+	cmp "$tmp/photo-back.ppm" "$source_dir/examples/data/photo.ppm"
+	echo "examples: right"
+fi
+"$tmp/examples/make_photo" | cmp - "$source_dir/examples/data/photo.ppm"
+echo "make_photo: draws the picture that is there"
