@@ -1,0 +1,184 @@
+/*
+ * test_unit_text: the one text a compiler sees: its exact form, and the jobs that have none.
+ */
+#include "daemon/compile/backend.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FILE_OF(name, text)      \
+	{                            \
+		name, text, strlen(text) \
+	}
+
+static void form_for_a_gpu(void **state)
+{
+	struct compile_file files[] = {
+		FILE_OF("common/a.cuh", "/* a */\n#pragma once\nint a; /*\n#pragma once\n*/\n"),
+		FILE_OF("ops/x.cuh", "#include \"common/a.cuh\" // types\n\t#include \"b.cuh\"\nint x;"),
+	};
+	struct compile_job job = {
+		.target = "sm_90", .instantiation = "k<1>", .files = files, .file_count = 2};
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	assert_string_equal(text, "#define KILN_CPU 0\n"
+							  "#line 1 \"common/a.cuh\"\n"
+							  "/* a */\n            \nint a; /*\n#pragma once\n*/\n"
+							  "#line 1 \"ops/x.cuh\"\n"
+							  "                        // types\n\t                \nint x;\n");
+	free(text);
+}
+
+static void form_for_the_cpu(void **state)
+{
+	struct compile_file files[] = {FILE_OF("cpu/shim.cuh", "int s;\n"),
+								   FILE_OF("ops/x.cuh", "int x;\n")};
+	struct compile_job job = {
+		.target = "cpu", .instantiation = "k<u8, 2>", .files = files, .file_count = 2};
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	assert_string_equal(text, "#define KILN_CPU 1\n"
+							  "#line 1 \"cpu/shim.cuh\"\nint s;\n"
+							  "#line 1 \"ops/x.cuh\"\nint x;\n"
+							  "#line 1 \"instantiation\"\nKILN_CPU_ENTRY(k<u8, 2>)\n");
+	free(text);
+}
+
+static void text_ends_where_its_size_says(void **state)
+{
+	struct compile_file file = {"x.cuh", "int x;#include \"y.cuh\"", 6};
+	struct compile_job job = {
+		.target = "sm_90", .instantiation = "k", .files = &file, .file_count = 1};
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	assert_string_equal(text, "#define KILN_CPU 0\n#line 1 \"x.cuh\"\nint x;\n");
+	free(text);
+	file.bytes = 0;
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	assert_string_equal(text, "#define KILN_CPU 0\n#line 1 \"x.cuh\"\n");
+	free(text);
+}
+
+static void refuse(const struct compile_job *job, const char *sentence)
+{
+	char error[KERNEL_ERROR_MAX] = "", *text = NULL;
+
+	assert_int_equal(unit_make(job, &text, error), KILN_EINVAL);
+	assert_null(text);
+	assert_string_equal(error, sentence);
+}
+
+static void bad_jobs_are_refused(void **state)
+{
+	static const char *const names[] = {"../x.cuh", "/x.cuh", "a//b", "a/",    "",    "x\"y",
+										"a b",      "a\nb",   ".x",   "a/./b", "a\\b"};
+	struct compile_file file = FILE_OF("x.cuh", "int x;\n");
+	struct compile_job job = {
+		.target = "sm_90", .instantiation = "", .files = &file, .file_count = 1};
+
+	(void)state;
+	refuse(&job, "the instantiation must be one line that is not empty");
+	job.instantiation = "k<1>)\n#error";
+	refuse(&job, "the instantiation must be one line that is not empty");
+	job.instantiation = NULL;
+	refuse(&job, "the instantiation must be one line that is not empty");
+	job.instantiation = "k";
+	job.file_count = 0;
+	refuse(&job, "a kernel has 1 to 64 source files, not 0");
+	job.file_count = COMPILE_MAX_HEADERS + 1;
+	refuse(&job, "a kernel has 1 to 64 source files, not 65");
+	job.file_count = 1;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		char sentence[200];
+
+		file.name = names[i];
+		snprintf(sentence, sizeof sentence,
+				 "the name of a kernel source has only letters, digits and _-+./: %s", names[i]);
+		refuse(&job, sentence);
+	}
+	file = (struct compile_file){"x.cuh", "int\0x", 5};
+	refuse(&job, "kernel source x.cuh has a zero byte in it");
+}
+
+static void targets_are_told_apart(void **state)
+{
+	(void)state;
+	assert_true(options_is_cpu("cpu"));
+	assert_false(options_is_cpu("cpu2"));
+	assert_true(options_is_cuda("sm_75"));
+	assert_true(options_is_cuda("sm_90a"));
+	assert_true(options_is_cuda("sm_120f"));
+	assert_false(options_is_cuda("sm_9"));
+	assert_false(options_is_cuda("sm_90b"));
+	assert_false(options_is_cuda("sm_90aa"));
+	assert_false(options_is_cuda("sm_1000"));
+	assert_false(options_is_cuda("compute_90"));
+	assert_false(options_is_cuda("sm_90 -lineinfo"));
+}
+
+static void figures_are_read(void **state)
+{
+	struct compile_result result = {.spill_bytes = -1};
+	const char *log = "ptxas info    : 0 bytes gmem\n"
+					  "ptxas info    : Compiling entry function 'k' for 'sm_90'\n"
+					  "ptxas info    : Function properties for k\n"
+					  "    40 bytes stack frame, 12 bytes spill stores, 24 bytes spill loads\n"
+					  "ptxas info    : Used 255 registers, used 1 barriers, 4224 bytes smem\n";
+
+	(void)state;
+	log_figures(log, &result);
+	assert_int_equal(result.registers, 255);
+	assert_int_equal(result.shared_bytes, 4224);
+	assert_int_equal(result.spill_bytes, 36);
+	assert_int_equal(result.local_bytes, 40);
+	result = (struct compile_result){.spill_bytes = -1};
+	log_figures("ptxas info    : Used 8 registers, used 0 barriers\n", &result);
+	assert_int_equal(result.registers, 8);
+	assert_int_equal(result.shared_bytes, 0);
+	assert_int_equal(result.spill_bytes, -1);
+	assert_int_equal(result.local_bytes, -1);
+	log_figures("nothing of the kind", &result);
+	assert_int_equal(result.registers, -1);
+	assert_int_equal(result.shared_bytes, -1);
+}
+
+static void first_error_is_found(void **state)
+{
+	char error[KERNEL_ERROR_MAX];
+
+	(void)state;
+	log_first_error("x.cuh(1): warning #177-D: unused\n\nx.cuh(3): error: no such thing\nmore",
+					error);
+	assert_string_equal(error, "x.cuh(3): error: no such thing");
+	log_first_error("cc1plus: fatal error: Killed\n", error);
+	assert_string_equal(error, "cc1plus: fatal error: Killed");
+	log_first_error("\nsomething odd\nelse", error);
+	assert_string_equal(error, "something odd");
+	log_first_error("", error);
+	assert_string_equal(error, "the compiler failed without a word");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(form_for_a_gpu),
+		cmocka_unit_test(form_for_the_cpu),
+		cmocka_unit_test(text_ends_where_its_size_says),
+		cmocka_unit_test(bad_jobs_are_refused),
+		cmocka_unit_test(targets_are_told_apart),
+		cmocka_unit_test(figures_are_read),
+		cmocka_unit_test(first_error_is_found),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
