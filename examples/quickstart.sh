@@ -66,10 +66,9 @@ if [ ${#KILN_SOCKET} -gt 100 ]; then
 	KILN_SOCKET=$socket_dir/kiln.sock
 fi
 export KILN_SOCKET
-if [ -d "$root/build/cuda/lib" ] && [ -z "${KILN_NVRTC:-}" ]; then
-	KILN_NVRTC=$root/build/cuda/lib
-	export KILN_NVRTC
-fi
+# kilnd finds libnvrtc in build/cuda and in the usual places; a toolkit elsewhere must be named.
+KILN_CUDA_DIR=${KILN_CUDA_DIR:-${CUDA_HOME:-}}
+export KILN_CUDA_DIR
 if [ -S "$KILN_SOCKET" ] && timeout 10 "$bin/kiln" stop >/dev/null 2>&1; then
 	echo "stopped the daemon that an earlier run had left on $KILN_SOCKET"
 fi

@@ -179,16 +179,21 @@ say "compilers, CMake $(cmake_version) and libraries are there"
 
 # ---- NVRTC and the CUDA headers ------------------------------------------------------------------
 
-# Where a directory holds headers and libnvrtc, print it.
+# Do the headers of CUDA 12 or newer lie in this directory?
+headers() {
+	[ -f "$1/nvrtc.h" ] && grep -qE '^#define CUDA_VERSION (1[2-9]|[2-9][0-9])[0-9]{3}' "$1/cuda.h"
+}
+
+# Prints the directory of a toolkit with headers and libnvrtc.
 toolkit() {
 	for dir in "${CUDA_HOME:-}" /usr/local/cuda /usr/local/cuda-*; do
-		[ -n "$dir" ] && [ -f "$dir/include/cuda.h" ] && [ -f "$dir/include/nvrtc.h" ] || continue
+		[ -n "$dir" ] && headers "$dir/include" 2>/dev/null || continue
 		for file in "$dir"/lib64/libnvrtc.so* "$dir"/lib/libnvrtc.so* \
 			"$dir"/targets/*/lib/libnvrtc.so*; do
 			[ -e "$file" ] && echo "$dir" && return 0
 		done
 	done
-	[ -f /usr/include/cuda.h ] && [ -f /usr/include/nvrtc.h ] || return 1
+	headers /usr/include 2>/dev/null || return 1
 	for file in /usr/lib/*/libnvrtc.so* /usr/lib/libnvrtc.so* /usr/lib64/libnvrtc.so*; do
 		[ -e "$file" ] && echo /usr && return 0
 	done

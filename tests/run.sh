@@ -98,10 +98,9 @@ print_closing() {
 }
 
 sh scripts/setup.sh --tests || exit 1
-if [ -d build/cuda/lib ] && [ -z "${KILN_NVRTC:-}" ]; then
-	KILN_NVRTC=$root/build/cuda/lib
-	export KILN_NVRTC
-fi
+# kilnd finds libnvrtc in build/cuda and in the usual places; a toolkit elsewhere must be named.
+KILN_CUDA_DIR=${KILN_CUDA_DIR:-${CUDA_HOME:-}}
+export KILN_CUDA_DIR
 
 if [ $quick = 1 ]; then
 	build dev && check dev -L '^(unit|lint|cli)$'
