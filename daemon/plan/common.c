@@ -1,0 +1,207 @@
+/*
+ * common.c: what every operator's planning needs: checks that hold for any tensor, sizes in bytes
+ * without overflow, attributes by name, and text of bounded size.  Knows no operator.
+ */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int plan_refuse(char error[KERNEL_ERROR_MAX], int status, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error, KERNEL_ERROR_MAX, format, args);
+	va_end(args);
+	return status;
+}
+
+void plan_print(struct plan_text *text, const char *format, ...)
+{
+	va_list args;
+	int added;
+
+	if (text->full)
+		return;
+	va_start(args, format);
+	added = vsnprintf(text->text + text->used, text->size - text->used, format, args);
+	va_end(args);
+	if (added < 0 || (size_t)added >= text->size - text->used) {
+		text->text[text->used] = 0; /* whole pieces only */
+		text->full = true;
+	} else {
+		text->used += (size_t)added;
+	}
+}
+
+const char *plan_dtype_name(kiln_dtype dtype)
+{
+	switch (dtype) {
+#define NAME(NAME_, name, value, bytes) \
+	case KILN_##NAME_:                  \
+		return #name;
+		KILN_DTYPE_LIST(NAME)
+#undef NAME
+	default:
+		return "no dtype";
+	}
+}
+
+uint32_t plan_dtype_size(kiln_dtype dtype)
+{
+	switch (dtype) {
+#define SIZE(NAME_, name, value, bytes) \
+	case KILN_##NAME_:                  \
+		return bytes;
+		KILN_DTYPE_LIST(SIZE)
+#undef SIZE
+	default:
+		return 0;
+	}
+}
+
+int plan_operand_count(const struct plan_op *op)
+{
+	int count = 1;
+
+	for (const char *at = op->operands; *at; at++)
+		count += *at == ',';
+	return count;
+}
+
+void plan_operand_name(const struct plan_op *op, int index, char name[16])
+{
+	const char *at = op->operands;
+	size_t length;
+
+	for (; index > 0 && (at = strchr(at, ',')); index--)
+		at += 2;
+	if (!at)
+		at = "operand";
+	length = strcspn(at, ",");
+	if (length > 15)
+		length = 15;
+	memcpy(name, at, length);
+	name[length] = 0;
+}
+
+void plan_contiguous(struct kernel_tensor *tensor)
+{
+	int64_t stride = 1;
+
+	for (int k = tensor->rank - 1; k >= 0; k--) {
+		tensor->stride[k] = stride;
+		/* A size of 0 leaves the strides of a tensor with one element there. */
+		if (tensor->shape[k] > 0 && __builtin_mul_overflow(stride, tensor->shape[k], &stride))
+			stride = INT64_MAX;
+	}
+}
+
+bool plan_elements(const struct kernel_tensor *tensor, int64_t *count)
+{
+	*count = 1;
+	for (int k = 0; k < tensor->rank; k++)
+		if (tensor->shape[k] == 0)
+			*count = 0;
+	for (int k = 0; k < tensor->rank && *count; k++)
+		if (__builtin_mul_overflow(*count, tensor->shape[k], count))
+			return false;
+	return true;
+}
+
+bool plan_extent(const struct kernel_tensor *tensor, uint64_t *bytes)
+{
+	int64_t count, last = 0, all;
+
+	*bytes = 0;
+	if (!plan_elements(tensor, &count))
+		return false;
+	if (count == 0)
+		return true;
+	for (int k = 0; k < tensor->rank; k++) {
+		int64_t step;
+		if (__builtin_mul_overflow(tensor->shape[k] - 1, tensor->stride[k], &step) ||
+			__builtin_add_overflow(last, step, &last))
+			return false;
+	}
+	if (__builtin_add_overflow(last, 1, &last) ||
+		__builtin_mul_overflow(last, (int64_t)plan_dtype_size(tensor->dtype), &all))
+		return false;
+	*bytes = (uint64_t)all;
+	return true;
+}
+
+const struct kernel_attr *plan_attr(const struct kernel_problem *problem, const char *name)
+{
+	for (int i = 0; i < problem->attr_count; i++)
+		if (strncmp(problem->attrs[i].name, name, sizeof(problem->attrs[i].name)) == 0)
+			return &problem->attrs[i];
+	return NULL;
+}
+
+static int check_sizes(const char *op, const char *name, const struct kernel_tensor *tensor,
+					   char error[KERNEL_ERROR_MAX])
+{
+	int64_t count, bytes;
+	uint64_t extent;
+
+	for (int k = 0; k < tensor->rank; k++) {
+		if (tensor->shape[k] < 0)
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: dimension %d of %s has size %lld; sizes are 0 or more", op, k,
+							   name, (long long)tensor->shape[k]);
+		if (tensor->stride[k] < 0)
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: dimension %d of %s has stride %lld; strides are 0 or more", op,
+							   k, name, (long long)tensor->stride[k]);
+	}
+	if (!plan_elements(tensor, &count) ||
+		__builtin_mul_overflow(count, (int64_t)plan_dtype_size(tensor->dtype), &bytes))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: %s has more elements than 63 bits can count in bytes", op, name);
+	if (!plan_extent(tensor, &extent))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: the strides of %s reach further than 63 bits can count in bytes",
+						   op, name);
+	return KILN_OK;
+}
+
+int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_tensor *tensor,
+					  char error[KERNEL_ERROR_MAX])
+{
+	char name[16];
+
+	plan_operand_name(op, index, name);
+	if (plan_dtype_size(tensor->dtype) == 0)
+		return plan_refuse(error, KILN_EINVAL, "%s: %s has dtype %d, which is no element type",
+						   op->name, name, (int)tensor->dtype);
+	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK)
+		return plan_refuse(error, KILN_EINVAL, "%s: %s has rank %d; ranks are 0 to %d", op->name,
+						   name, tensor->rank, KILN_MAX_RANK);
+	if (tensor->alignment == 0 || (tensor->alignment & (tensor->alignment - 1)))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: %s has an alignment of %u bytes, which is no power of two",
+						   op->name, name, tensor->alignment);
+	return check_sizes(op->name, name, tensor, error);
+}
+
+void plan_arg_pointer(struct kernel_plan *plan, int operand)
+{
+	struct kernel_arg *arg = &plan->args[plan->arg_count++];
+
+	arg->kind = KERNEL_ARG_POINTER;
+	arg->operand = operand;
+	arg->bytes = 8;
+}
+
+void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value)
+{
+	struct kernel_arg *arg = &plan->args[plan->arg_count++];
+
+	arg->kind = KERNEL_ARG_SCALAR;
+	arg->operand = -1;
+	arg->bytes = bytes;
+	arg->value = value;
+}

@@ -1,0 +1,53 @@
+/*
+ * explain.c: a plan as a person reads it.
+ */
+#include "internal.h"
+
+static const char *kind_name(enum kernel_launch_kind kind)
+{
+	switch (kind) {
+	case KERNEL_NOTHING:
+		return "nothing: there are no elements";
+	case KERNEL_COPY:
+		return "copy by the device, no kernel";
+	default:
+		return "kernel";
+	}
+}
+
+static void explain_launch(const struct kernel_plan *plan, const struct kernel_limits *limits,
+						   struct plan_text *out)
+{
+	plan_print(out, "source         %s\n", plan->source);
+	plan_print(out, "instantiation  %s\n", plan->instantiation);
+	plan_print(out, "grid x block   %u,%u,%u x %u,%u,%u\n", plan->grid[0], plan->grid[1],
+			   plan->grid[2], plan->block[0], plan->block[1], plan->block[2]);
+	plan_print(out, "shared memory  %u bytes%s\n", plan->shared_bytes,
+			   plan->shared_bytes > limits->shared_default ? " (by request)" : "");
+}
+
+void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *limits, char *text,
+				  size_t size)
+{
+	const struct plan_op *op = plan_find(plan->op);
+	struct plan_text out = {.text = text, .size = size};
+
+	if (size == 0)
+		return;
+	text[0] = 0;
+	plan_print(&out, "op             %s\n", plan->op);
+	plan_print(&out, "target         %s\n", limits->target);
+	plan_print(&out, "variant        %s (%s)\n", plan->variant, kind_name(plan->kind));
+	if (plan->kind == KERNEL_LAUNCH)
+		explain_launch(plan, limits, &out);
+	for (int i = 0; i < plan->operand_count; i++) {
+		char name[16] = "operand";
+		if (op)
+			plan_operand_name(op, i, name);
+		plan_print(&out, "%-14s %llu bytes %s, aligned to %u\n", name,
+				   (unsigned long long)plan->extents[i].bytes,
+				   plan->extents[i].written ? "written" : "read", plan->extents[i].alignment);
+	}
+	plan_print(&out, "bytes moved    %llu\n", (unsigned long long)plan->bytes_moved);
+	plan_print(&out, "note           %s\n", plan->note);
+}

@@ -1,0 +1,45 @@
+/*
+ * internal.h: what the planner's files share and nobody else sees: the text of refusals, checked
+ * arithmetic, and the pieces of a template-id.
+ */
+#ifndef KILN_DAEMON_PLAN_INTERNAL_H
+#define KILN_DAEMON_PLAN_INTERNAL_H
+
+#include "plan.h"
+
+/* Writes the sentence; returns status. */
+int plan_refuse(char error[KERNEL_ERROR_MAX], int status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* "f32"; "dtype 99" never reaches here: dtypes are checked first. */
+const char *plan_dtype_name(kiln_dtype dtype);
+/* 0 for what is no element type. */
+uint32_t plan_dtype_size(kiln_dtype dtype);
+
+/* Operand number index of "x, y"; "operand" beyond the list. */
+void plan_operand_name(const struct plan_op *op, int index, char name[16]);
+int plan_operand_count(const struct plan_op *op);
+
+/* The rules for any tensor: dtype, rank, sizes, strides, alignment, overflow. */
+int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_tensor *tensor,
+					  char error[KERNEL_ERROR_MAX]);
+
+/* A text of bounded size; full sticks. */
+struct plan_text {
+	char *text;
+	size_t size, used;
+	bool full;
+};
+void plan_print(struct plan_text *text, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Adds an argument to a plan. */
+void plan_arg_pointer(struct kernel_plan *plan, int operand);
+void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value);
+
+/* permute.c */
+int permute_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+
+#endif

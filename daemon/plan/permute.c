@@ -1,0 +1,188 @@
+/*
+ * permute.c: y = x with its dimensions reordered: what a request must satisfy, and which variant
+ * takes it.  The canonical form is in permute_form.c, the variants in permute_move.c and
+ * permute_tile.c.
+ */
+#include "permute.h"
+
+#include <string.h>
+
+/* The attribute perm, checked against x. */
+static int read_perm(const struct kernel_problem *problem, int64_t perm[KILN_MAX_RANK],
+					 char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[0];
+	const struct kernel_attr *attr = plan_attr(problem, "perm");
+	uint32_t seen = 0;
+
+	for (int i = 0; i < problem->attr_count; i++) {
+		if (strncmp(problem->attrs[i].name, "perm", sizeof(problem->attrs[i].name)) != 0)
+			return plan_refuse(error, KILN_EINVAL,
+							   "permute: there is no attribute \"%.24s\"; the one it takes is perm",
+							   problem->attrs[i].name);
+		if (attr != &problem->attrs[i])
+			return plan_refuse(error, KILN_EINVAL, "permute: perm is given twice");
+	}
+	if (!attr)
+		return plan_refuse(error, KILN_EINVAL,
+						   "permute: perm is missing: which of x's %d dimensions each one of y is",
+						   x->rank);
+	if (attr->kind != KILN_ATTR_INTS)
+		return plan_refuse(error, KILN_EINVAL, "permute: perm must be a list of integers");
+	if (attr->count != x->rank)
+		return plan_refuse(error, KILN_EINVAL,
+						   "permute: perm has %d entries, x has %d dimensions: they must agree",
+						   attr->count, x->rank);
+	for (int k = 0; k < x->rank; k++) {
+		perm[k] = attr->ints[k];
+		if (perm[k] < 0 || perm[k] >= x->rank)
+			return plan_refuse(error, KILN_EINVAL,
+							   "permute: perm[%d] is %lld; the dimensions of x are 0 to %d", k,
+							   (long long)perm[k], x->rank - 1);
+		if (seen & 1u << perm[k])
+			return plan_refuse(error, KILN_EINVAL,
+							   "permute: perm names dimension %lld twice; each comes once",
+							   (long long)perm[k]);
+		seen |= 1u << perm[k];
+	}
+	return KILN_OK;
+}
+
+static int check_y(const struct kernel_tensor *x, const struct kernel_tensor *y,
+				   const int64_t *perm, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_tensor dense = *y;
+	int64_t count;
+
+	if (y->dtype != x->dtype)
+		return plan_refuse(error, KILN_EINVAL,
+						   "permute: x is %s and y is %s; permute does not convert",
+						   plan_dtype_name(x->dtype), plan_dtype_name(y->dtype));
+	if (y->rank != x->rank)
+		return plan_refuse(error, KILN_EINVAL,
+						   "permute: x has rank %d and y rank %d; they must agree", x->rank,
+						   y->rank);
+	for (int k = 0; k < y->rank; k++)
+		if (y->shape[k] != x->shape[perm[k]])
+			return plan_refuse(
+				error, KILN_EINVAL,
+				"permute: dimension %d of y has size %lld, but perm makes it dimension "
+				"%lld of x, of size %lld",
+				k, (long long)y->shape[k], (long long)perm[k], (long long)x->shape[perm[k]]);
+	plan_contiguous(&dense);
+	plan_elements(y, &count);
+	for (int k = 0; k < y->rank && count; k++)
+		if (y->shape[k] > 1 && y->stride[k] != dense.stride[k])
+			return plan_refuse(error, KILN_EINVAL,
+							   "permute: dimension %d of y has stride %lld; y must be contiguous, "
+							   "which is stride %lld there",
+							   k, (long long)y->stride[k], (long long)dense.stride[k]);
+	return KILN_OK;
+}
+
+int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_tensor *x = &problem->tensors[0], *y = &problem->tensors[1];
+	int64_t perm[KILN_MAX_RANK];
+	int status;
+
+	if (problem->tensor_count < 1)
+		return plan_refuse(error, KILN_EINVAL, "permute: x is missing");
+	status = read_perm(problem, perm, error);
+	if (status)
+		return status;
+	if (problem->tensor_count == 1) {
+		memset(y, 0, sizeof(*y));
+		y->dtype = x->dtype;
+		y->rank = x->rank;
+		y->alignment = 16;
+		for (int k = 0; k < x->rank; k++)
+			y->shape[k] = x->shape[perm[k]];
+		plan_contiguous(y);
+		problem->tensor_count = 2;
+	}
+	return check_y(x, y, perm, error);
+}
+
+/* Each element of x that is used, once, and all of y. */
+static uint64_t bytes_moved(const struct kernel_tensor *x, int64_t count)
+{
+	uint64_t read = 1, written = (uint64_t)count;
+
+	for (int k = 0; k < x->rank; k++)
+		if (x->stride[k])
+			read *= (uint64_t)x->shape[k];
+	return (read + written) * plan_dtype_size(x->dtype);
+}
+
+static void set_variant(struct kernel_plan *out, enum kernel_launch_kind kind, const char *variant)
+{
+	out->kind = kind;
+	memcpy(out->variant, variant, strlen(variant) + 1);
+}
+
+static int choose(const struct permute_form *form, const struct kernel_limits *limits,
+				  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	static const struct {
+		const char *name;
+		bool (*take)(const struct permute_form *form, const struct kernel_limits *limits,
+					 struct kernel_plan *out, struct plan_text *why);
+	} variants[] = {
+		{"vector", permute_vector},
+		{"interleave", permute_interleave},
+		{"tile", permute_tile},
+		{"strided", permute_strided},
+	};
+	struct plan_text why = {.text = out->note, .size = sizeof(out->note)};
+
+	for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+		out->arg_count = 0;
+		out->shared_bytes = 0;
+		if (variants[i].take(form, limits, out, &why)) {
+			set_variant(out, KERNEL_LAUNCH, variants[i].name);
+			strcpy(out->source, "ops/permute.cuh");
+			return KILN_OK;
+		}
+	}
+	return plan_refuse(error, KILN_ENOTSUP,
+					   "permute: the name of the kernel would be longer than %d characters",
+					   KERNEL_INSTANTIATION_MAX);
+}
+
+int permute_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *x = &problem->tensors[0], *y = &problem->tensors[1];
+	int64_t perm[KILN_MAX_RANK], count;
+	struct permute_form form;
+	int status = read_perm(problem, perm, error);
+
+	if (!status)
+		status = check_y(x, y, perm, error);
+	if (status)
+		return status;
+
+	out->operand_count = 2;
+	out->extents[0].alignment = out->extents[1].alignment = 1;
+	out->extents[1].written = true;
+	plan_elements(y, &count);
+	if (count == 0) {
+		set_variant(out, KERNEL_NOTHING, "nothing");
+		strcpy(out->note, "there are no elements");
+		return KILN_OK;
+	}
+	plan_extent(x, &out->extents[0].bytes);
+	plan_extent(y, &out->extents[1].bytes);
+	out->bytes_moved = bytes_moved(x, count);
+	permute_canonical(problem, perm, INT64_MAX, &form);
+	if (permute_is_copy(&form)) {
+		set_variant(out, KERNEL_COPY, "copy");
+		out->copy_bytes = out->extents[1].bytes;
+		strcpy(out->note, "the order of the elements does not change");
+		return KILN_OK;
+	}
+	permute_canonical(problem, perm, INT32_MAX, &form);
+	permute_refine(&form);
+	return choose(&form, limits, out, error);
+}

@@ -1,0 +1,48 @@
+/*
+ * index.cuh: from a running number to an offset, with sizes and strides that are known when the
+ * kernel is compiled, so that every division is by a constant.
+ *
+ * Lists are written fastest dimension first.
+ */
+#pragma once
+#include "common/types.cuh"
+
+template <i64... VALUES>
+struct List {
+	static constexpr i64 product = (VALUES * ... * 1);
+};
+
+/*
+ * The offset of element number i of a space with these sizes and strides.  The slowest dimension
+ * may be left out of the sizes: its index is what remains, and nothing is divided for it.
+ */
+template <typename Offset, typename Index>
+DEVICE Offset index_offset(Index, List<>, List<>)
+{
+	return 0;
+}
+
+template <typename Offset, typename Index, i64 STRIDE>
+DEVICE Offset index_offset(Index i, List<>, List<STRIDE>)
+{
+	return static_cast<Offset>(i) * static_cast<Offset>(STRIDE);
+}
+
+template <typename Offset, typename Index, i64 SIZE, i64... SIZES, i64 STRIDE, i64... STRIDES>
+DEVICE Offset index_offset(Index i, List<SIZE, SIZES...>, List<STRIDE, STRIDES...>)
+{
+	const Index rest = i / static_cast<Index>(SIZE);
+	const Index here = i - rest * static_cast<Index>(SIZE);
+	return static_cast<Offset>(here) * static_cast<Offset>(STRIDE) +
+		   index_offset<Offset>(rest, List<SIZES...>{}, List<STRIDES...>{});
+}
+
+/* One of two types. */
+template <bool FIRST, typename A, typename B>
+struct index_choose {
+	typedef A type;
+};
+template <typename A, typename B>
+struct index_choose<false, A, B> {
+	typedef B type;
+};

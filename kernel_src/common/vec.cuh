@@ -1,0 +1,133 @@
+/*
+ * vec.cuh: moving 1, 2, 4, 8 or 16 bytes at once between memory and 32-bit registers.  A value of
+ * less than 4 bytes lies in the low end of one word, zeros above.  Addresses are aligned to the
+ * width: the planner has seen to it.
+ */
+#pragma once
+#include "common/types.cuh"
+
+/* The same bytes are seen at several widths (shared memory is): the host compiler must know. */
+#if KILN_CPU
+#define VEC_ALIAS __attribute__((may_alias))
+#else
+#define VEC_ALIAS
+#endif
+
+struct alignas(8) VEC_ALIAS vec_words2 {
+	u32 a, b;
+};
+struct alignas(16) VEC_ALIAS vec_words4 {
+	u32 a, b, c, d;
+};
+typedef u8 VEC_ALIAS vec_byte;
+typedef u16 VEC_ALIAS vec_half;
+typedef u32 VEC_ALIAS vec_word;
+
+/* Words that a value of so many bytes takes. */
+template <int BYTES>
+constexpr int vec_words = BYTES < 4 ? 1 : BYTES / 4;
+
+template <int BYTES>
+DEVICE void vec_load(const void *from, u32 *words)
+{
+	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES == 16, "width");
+	if constexpr (BYTES == 1) {
+		words[0] = *static_cast<const vec_byte *>(from);
+	} else if constexpr (BYTES == 2) {
+		words[0] = *static_cast<const vec_half *>(from);
+	} else if constexpr (BYTES == 4) {
+		words[0] = *static_cast<const vec_word *>(from);
+	} else if constexpr (BYTES == 8) {
+		const vec_words2 v = *static_cast<const vec_words2 *>(from);
+		words[0] = v.a;
+		words[1] = v.b;
+	} else {
+		const vec_words4 v = *static_cast<const vec_words4 *>(from);
+		words[0] = v.a;
+		words[1] = v.b;
+		words[2] = v.c;
+		words[3] = v.d;
+	}
+}
+
+template <int BYTES>
+DEVICE void vec_store(void *to, const u32 *words)
+{
+	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES == 16, "width");
+	if constexpr (BYTES == 1) {
+		*static_cast<vec_byte *>(to) = static_cast<u8>(words[0]);
+	} else if constexpr (BYTES == 2) {
+		*static_cast<vec_half *>(to) = static_cast<u16>(words[0]);
+	} else if constexpr (BYTES == 4) {
+		*static_cast<vec_word *>(to) = words[0];
+	} else if constexpr (BYTES == 8) {
+		*static_cast<vec_words2 *>(to) = vec_words2{words[0], words[1]};
+	} else {
+		*static_cast<vec_words4 *>(to) = vec_words4{words[0], words[1], words[2], words[3]};
+	}
+}
+
+/*
+ * Transposes a block of registers: rows of `words` words that hold elements of ES bytes come in,
+ * column j (16 bytes: 16 / ES rows of one element) goes out in out[j].  Four- to sixteen-byte
+ * elements only change names; smaller ones meet in byte permutations.
+ */
+template <int ES, int WORDS, int COLUMNS>
+DEVICE void vec_transpose(const u32 (&in)[16 / ES][WORDS], u32 (&out)[COLUMNS][4])
+{
+	if constexpr (ES >= 4) {
+		constexpr int PER = ES / 4;
+		UNROLL for (int j = 0; j < COLUMNS; j++)
+		{
+			UNROLL for (int k = 0; k < 16 / ES; k++)
+			{
+				UNROLL for (int w = 0; w < PER; w++) out[j][k * PER + w] = in[k][j * PER + w];
+			}
+		}
+	} else if constexpr (ES == 2) {
+		UNROLL for (int k = 0; k < 8; k += 2)
+		{
+			UNROLL for (int j = 0; j < COLUMNS; j++) out[j][k / 2] =
+				__byte_perm(in[k][j / 2], in[k + 1][j / 2], j % 2 ? 0x7632 : 0x5410);
+		}
+	} else {
+		UNROLL for (int k = 0; k < 16; k += 4)
+		{
+			UNROLL for (int w = 0; w < WORDS; w++)
+			{
+				const u32 low01 = __byte_perm(in[k][w], in[k + 1][w], 0x5140);
+				const u32 low23 = __byte_perm(in[k + 2][w], in[k + 3][w], 0x5140);
+				const u32 high01 = __byte_perm(in[k][w], in[k + 1][w], 0x7362);
+				const u32 high23 = __byte_perm(in[k + 2][w], in[k + 3][w], 0x7362);
+				const u32 column[4] = {
+					__byte_perm(low01, low23, 0x5410), __byte_perm(low01, low23, 0x7632),
+					__byte_perm(high01, high23, 0x5410), __byte_perm(high01, high23, 0x7632)};
+				UNROLL for (int j = 0; j < 4; j++)
+				{
+					if (w * 4 + j < COLUMNS)
+						out[w * 4 + j][k / 4] = column[j];
+				}
+			}
+		}
+	}
+}
+
+/* Element `from` of one run of words becomes element `to` of another. */
+template <int ES>
+DEVICE void vec_put(u32 *into, int to, const u32 *of, int from)
+{
+	if constexpr (ES >= 4) {
+		constexpr int PER = ES / 4;
+		UNROLL for (int w = 0; w < PER; w++) into[to * PER + w] = of[from * PER + w];
+	} else {
+		constexpr int PER = 4 / ES;
+		u32 selector = 0x3210;
+		UNROLL for (int b = 0; b < ES; b++)
+		{
+			const int at = (to % PER) * ES + b;
+			selector &= ~(0xfu << (4 * at));
+			selector |= static_cast<u32>(4 + (from % PER) * ES + b) << (4 * at);
+		}
+		into[to / PER] = __byte_perm(into[to / PER], of[from / PER], selector);
+	}
+}

@@ -1,0 +1,286 @@
+/*
+ * permute.cuh: y = x with its dimensions reordered, bit for bit.  Elements are bytes: their type is
+ * not known here.
+ *
+ *   permute_vector      the fastest dimension stays: one vector of W bytes a thread
+ *   permute_tile        a transpose: tiles through registers and swizzled shared memory
+ *   permute_interleave  a dimension of few elements becomes the fastest, or was (C = 3 images)
+ *   permute_strided     anything else: a gather, in the order of y
+ *
+ * Dimensions of a List stand fastest first.  Sizes, strides and offsets count elements (vectors in
+ * permute_vector).  The slowest dimension that is only iterated over is a matter of the launch.
+ * LOOP: the grid is smaller than the work.  Offset is 32 bits wide where one batch allows it.
+ */
+#pragma once
+#include "common/types.cuh"
+#include "common/vec.cuh"
+#include "common/index.cuh"
+
+/* Runs body(i) for every i < count, W threads a block. */
+template <int THREADS, bool LOOP, typename Index, typename Body>
+DEVICE void permute_each(u64 count, Body body)
+{
+	if constexpr (LOOP) {
+		const u64 step = static_cast<u64>(gridDim.x) * THREADS;
+		for (u64 i = static_cast<u64>(blockIdx.x) * THREADS + threadIdx.x; i < count; i += step)
+			body(static_cast<Index>(i));
+	} else {
+		const Index i = static_cast<Index>(blockIdx.x) * THREADS + threadIdx.x;
+		if (i < static_cast<Index>(count))
+			body(i);
+	}
+}
+
+/* DIMS, STRIDES: of y's order, in vectors of W bytes; count of vectors. */
+template <int W, int THREADS, class DIMS, class STRIDES, typename Index, typename Offset, bool LOOP>
+__global__ __launch_bounds__(THREADS) void permute_vector(const void *x, void *y, u64 count)
+{
+	permute_each<THREADS, LOOP, Index>(count, [=](Index i) {
+		const i64 from = index_offset<Offset>(i, DIMS{}, STRIDES{});
+		u32 words[vec_words<W>];
+		vec_load<W>(static_cast<const u8 *>(x) + from * W, words);
+		vec_store<W>(static_cast<u8 *>(y) + static_cast<i64>(i) * W, words);
+	});
+}
+
+/*
+ * RUN neighbours in y's fastest dimension a thread, STEP apart in x, stored as one vector; DIMS and
+ * STRIDES are of the space of such runs; count of runs.
+ */
+template <int ES, int RUN, i64 STEP, int THREADS, class DIMS, class STRIDES, typename Index,
+		  typename Offset, bool LOOP>
+__global__ __launch_bounds__(THREADS) void permute_strided(const void *x, void *y, u64 count)
+{
+	permute_each<THREADS, LOOP, Index>(count, [=](Index i) {
+		const i64 from = index_offset<Offset>(i, DIMS{}, STRIDES{});
+		u32 run[vec_words<ES * RUN>] = {};
+		UNROLL for (int k = 0; k < RUN; k++)
+		{
+			u32 element[vec_words<ES>];
+			vec_load<ES>(static_cast<const u8 *>(x) + (from + k * STEP) * ES, element);
+			vec_put<ES>(run, k, element, 0);
+		}
+		vec_store<ES * RUN>(static_cast<u8 *>(y) + static_cast<i64>(i) * (ES * RUN), run);
+	});
+}
+
+/*
+ * The geometry of a tile of TR rows (neighbours in y) by TC columns (neighbours in x).  Shared
+ * memory holds columns of TR elements in chunks of 16 bytes; the place of a chunk is turned by the
+ * number of the column block, so that neither the stores of a warp (one chunk of many columns) nor
+ * its loads (many chunks of one column) meet in a bank.
+ */
+template <int ES, int TR, int TC, int LOAD, int STORE>
+struct permute_tile_shape {
+	static constexpr int rows = 16 / ES;        /* of one thread's block: one chunk */
+	static constexpr int columns = LOAD / ES;   /* of one thread's block: one load */
+	static constexpr int chunks = TR / rows;    /* of a column */
+	static constexpr int blocks = TC / columns; /* column blocks */
+	static constexpr int in_slots = blocks * chunks;
+	static constexpr int run = STORE / ES; /* rows of one store */
+	static constexpr int runs = TR / run;  /* of a column */
+	static constexpr int out_slots = TC * runs;
+	static constexpr int turn = (chunks < 8 ? chunks : 8) - 1;
+	static_assert(TR % rows == 0 && TC % columns == 0 && TR % run == 0, "tile");
+	static_assert((chunks & (chunks - 1)) == 0, "the turn needs a power of two");
+
+	static DEVICE int chunk_at(int column, int chunk)
+	{
+		return column * chunks + (chunk ^ (column / columns & turn));
+	}
+};
+
+/* x to shared memory: loads of LOAD bytes along columns, for as many rows as make a chunk. */
+template <class SHAPE, int ES, int LOAD, int THREADS, i64 R, i64 C, i64 CS, class RD, class RX,
+		  typename Offset>
+DEVICE void permute_tile_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
+{
+	constexpr int steps = (SHAPE::in_slots + THREADS - 1) / THREADS;
+	UNROLL for (int step = 0; step < steps; step++)
+	{
+		const int slot = step * THREADS + static_cast<int>(threadIdx.x);
+		if (SHAPE::in_slots % THREADS != 0 && slot >= SHAPE::in_slots)
+			break;
+		const int block = slot % SHAPE::blocks, chunk = slot / SHAPE::blocks;
+		const u32 column = column0 + block * SHAPE::columns;
+		const u32 row = row0 + chunk * SHAPE::rows;
+		u32 in[SHAPE::rows][vec_words<LOAD>] = {};
+		if (column < static_cast<u32>(C)) {
+			const Offset across = static_cast<Offset>(column) * static_cast<Offset>(CS);
+			UNROLL for (int k = 0; k < SHAPE::rows; k++)
+			{
+				if (row + k < static_cast<u32>(R)) {
+					const i64 from = index_offset<Offset>(row + k, RD{}, RX{}) + across;
+					vec_load<LOAD>(x + from * ES, in[k]);
+				}
+			}
+		}
+		u32 out[SHAPE::columns][4];
+		vec_transpose<ES, vec_words<LOAD>, SHAPE::columns>(in, out);
+		UNROLL for (int j = 0; j < SHAPE::columns; j++)
+			vec_store<16>(tile + SHAPE::chunk_at(block * SHAPE::columns + j, chunk), out[j]);
+	}
+}
+
+/* Shared memory to y: stores of STORE bytes along the rows of each column. */
+template <class SHAPE, int ES, int STORE, int THREADS, i64 R, i64 C, class CD, class CY,
+		  typename Offset>
+DEVICE void permute_tile_out(u8 *y, const b128 *tile, u32 row0, u32 column0)
+{
+	constexpr int steps = (SHAPE::out_slots + THREADS - 1) / THREADS;
+	UNROLL for (int step = 0; step < steps; step++)
+	{
+		const int slot = step * THREADS + static_cast<int>(threadIdx.x);
+		if (SHAPE::out_slots % THREADS != 0 && slot >= SHAPE::out_slots)
+			break;
+		const int run = slot % SHAPE::runs, column = slot / SHAPE::runs;
+		const u32 r = row0 + run * SHAPE::run, c = column0 + column;
+		if (r < static_cast<u32>(R) && c < static_cast<u32>(C)) {
+			const int byte = run * STORE;
+			const b128 *chunk = tile + SHAPE::chunk_at(column, byte / 16);
+			u32 words[vec_words<STORE>];
+			vec_load<STORE>(reinterpret_cast<const u8 *>(chunk) + byte % 16, words);
+			const i64 to = index_offset<Offset>(c, CD{}, CY{}) + static_cast<Offset>(r);
+			vec_store<STORE>(y + to * ES, words);
+		}
+	}
+}
+
+/*
+ * R rows by C columns: a row is a run of C elements of x, CS apart, a column a run of R elements of
+ * y.  RD, RX: the dimensions behind the rows and their strides in x; CD, CY: behind the columns,
+ * strides in y.  BD, BX, BY: the other dimensions, with both strides; batch_x and batch_y are the
+ * strides of the slowest of all, which is only in the grid.  Blocks that follow each other write
+ * next to each other.
+ */
+template <int ES, int TR, int TC, int LOAD, int STORE, int THREADS, i64 R, i64 C, i64 CS, class RD,
+		  class RX, class CD, class CY, class BD, class BX, class BY, typename Offset, bool LOOP>
+__global__ __launch_bounds__(THREADS) void permute_tile(const void *x, void *y, i64 batch_x,
+														i64 batch_y, u64 blocks)
+{
+	using shape = permute_tile_shape<ES, TR, TC, LOAD, STORE>;
+	constexpr u32 row_tiles = static_cast<u32>((R + TR - 1) / TR);
+	constexpr u32 column_tiles = static_cast<u32>((C + TC - 1) / TC);
+	DYN_SHARED(b128, tile);
+
+	u64 block = blockIdx.x;
+	do {
+		using Number = typename index_choose<LOOP, u64, u32>::type;
+		const Number n = static_cast<Number>(block);
+		const Number strip = n / row_tiles, item = strip / column_tiles;
+		const Number batch = item / static_cast<Number>(BD::product);
+		const Number inner = item - batch * static_cast<Number>(BD::product);
+		const u32 row0 = static_cast<u32>(n - strip * row_tiles) * TR;
+		const u32 column0 = static_cast<u32>(strip - item * column_tiles) * TC;
+		const i64 x0 = static_cast<i64>(batch) * batch_x + index_offset<Offset>(inner, BD{}, BX{});
+		const i64 y0 = static_cast<i64>(batch) * batch_y + index_offset<Offset>(inner, BD{}, BY{});
+
+		permute_tile_in<shape, ES, LOAD, THREADS, R, C, CS, RD, RX, Offset>(
+			static_cast<const u8 *>(x) + x0 * ES, tile, row0, column0);
+		__syncthreads();
+		permute_tile_out<shape, ES, STORE, THREADS, R, C, CD, CY, Offset>(
+			static_cast<u8 *>(y) + y0 * ES, tile, row0, column0);
+		if constexpr (LOOP) {
+			__syncthreads();
+			block += gridDim.x;
+		}
+	} while (LOOP && block < blocks);
+}
+
+/* Where element e of a thread's run lies among words of which each vector of W bytes begins a new
+ * one.
+ */
+template <int ES, int W>
+DEVICE constexpr int permute_turn(int e)
+{
+	return W >= 4 ? e : e / (W / ES) * (4 / ES) + e % (W / ES);
+}
+
+/*
+ * P planes of L elements, SPLIT: one element of each in turn (x) to planes (y); else planes (x) to
+ * in turn (y).  A warp takes 32 vectors of W bytes of every plane; they change places in registers,
+ * and go through shared memory of the warp's own so that both sides see neighbouring lanes at
+ * neighbouring addresses.  PLANE: the distance of planes.
+ */
+template <int ES, int P, int W, int THREADS, bool SPLIT, i64 L, i64 PLANE, class BD, class BX,
+		  class BY, typename Offset, bool LOOP>
+__global__ __launch_bounds__(THREADS) void permute_interleave(const void *x, void *y, i64 batch_x,
+															  i64 batch_y, u64 warps)
+{
+	constexpr int each = W / ES, words = vec_words<W>;
+	constexpr u32 strips = static_cast<u32>((L + 32 * each - 1) / (32 * each));
+	constexpr int gap = P % 2 == 0 ? 128 / W : 1 << 20; /* a hole after so many vectors */
+	constexpr int slots = 32 * P + 32 * P / gap;
+	constexpr int pitch = (slots * W + 15) / 16 * 16; /* bytes a warp */
+	DYN_SHARED(b128, exchange);
+	const int lane = threadIdx.x % 32;
+	u8 *mine = reinterpret_cast<u8 *>(exchange) + threadIdx.x / 32 * pitch;
+
+	u64 warp = static_cast<u64>(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
+	if (warp >= warps)
+		return;
+	do {
+		using Number = typename index_choose<LOOP, u64, u32>::type;
+		const Number n = static_cast<Number>(warp);
+		const Number item = n / strips, batch = item / static_cast<Number>(BD::product);
+		const Number inner = item - batch * static_cast<Number>(BD::product);
+		const u32 first = static_cast<u32>(n - item * strips) * (32 * each);
+		const i64 x0 = static_cast<i64>(batch) * batch_x + index_offset<Offset>(inner, BD{}, BX{});
+		const i64 y0 = static_cast<i64>(batch) * batch_y + index_offset<Offset>(inner, BD{}, BY{});
+		const u8 *in =
+			static_cast<const u8 *>(x) + (x0 + static_cast<i64>(first) * (SPLIT ? P : 1)) * ES;
+		u8 *out = static_cast<u8 *>(y) + (y0 + static_cast<i64>(first) * (SPLIT ? 1 : P)) * ES;
+		const int left = static_cast<int>((static_cast<u32>(L) - first) / each);
+		const int valid = left < 32 ? left : 32; /* vectors of a plane */
+		u32 planes[P][words] = {}, turns[P * words] = {};
+
+		if constexpr (SPLIT) {
+			UNROLL for (int j = 0; j < P; j++)
+			{
+				const int v = j * 32 + lane;
+				u32 vector[words] = {};
+				if (v < valid * P)
+					vec_load<W>(in + v * W, vector);
+				vec_store<W>(mine + (v + v / gap) * W, vector);
+			}
+			__syncwarp();
+			UNROLL for (int j = 0; j < P; j++)
+			{
+				const int v = lane * P + j;
+				vec_load<W>(mine + (v + v / gap) * W, turns + j * words);
+			}
+			UNROLL for (int e = 0; e < each * P; e++)
+				vec_put<ES>(planes[e % P], e / P, turns, permute_turn<ES, W>(e));
+			if (lane < valid) {
+				UNROLL for (int p = 0; p < P; p++)
+					vec_store<W>(out + (static_cast<i64>(p) * PLANE * ES + lane * W), planes[p]);
+			}
+		} else {
+			if (lane < valid) {
+				UNROLL for (int p = 0; p < P; p++)
+					vec_load<W>(in + (static_cast<i64>(p) * PLANE * ES + lane * W), planes[p]);
+			}
+			UNROLL for (int e = 0; e < each * P; e++)
+				vec_put<ES>(turns, permute_turn<ES, W>(e), planes[e % P], e / P);
+			UNROLL for (int j = 0; j < P; j++)
+			{
+				const int v = lane * P + j;
+				vec_store<W>(mine + (v + v / gap) * W, turns + j * words);
+			}
+			__syncwarp();
+			UNROLL for (int j = 0; j < P; j++)
+			{
+				const int v = j * 32 + lane;
+				u32 vector[words];
+				if (v < valid * P) {
+					vec_load<W>(mine + (v + v / gap) * W, vector);
+					vec_store<W>(out + v * W, vector);
+				}
+			}
+		}
+		if constexpr (LOOP) {
+			__syncwarp();
+			warp += static_cast<u64>(gridDim.x) * (THREADS / 32);
+		}
+	} while (LOOP && warp < warps);
+}
