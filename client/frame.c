@@ -265,9 +265,12 @@ static int map_bulk(struct frame *frame, int fd, size_t size)
 static int peek(int sock, uint8_t header[HEADER_BYTES], size_t *length)
 {
 	ssize_t n;
+	int resets = 0;
+	/* A peer that closes with unread data of ours resets the socket; the kernel reports that once,
+	 * ahead of the messages that the peer still sent. */
 	do {
 		n = recv(sock, header, HEADER_BYTES, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
+	} while (n < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
 	if (n < 0) {
 		return recv_status(errno);
 	}
@@ -285,12 +288,12 @@ static int take(int sock, struct frame *frame, size_t size, int expected, bool w
 							 .msg_iovlen = size > 0 ? 2 : 1,
 							 .msg_control = control.bytes,
 							 .msg_controllen = sizeof(control.bytes)};
-	int all[ALL_FDS], count;
+	int all[ALL_FDS], count, resets = 0;
 	ssize_t n;
 
 	do {
 		n = recvmsg(sock, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
+	} while (n < 0 && (errno == EINTR || (errno == ECONNRESET && resets++ == 0)));
 	if (n < 0) {
 		return refuse(frame, recv_status(errno), "");
 	}

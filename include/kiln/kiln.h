@@ -8,22 +8,35 @@
  *
  * Conventions, once for all functions
  *
- * Results.    int: KILN_OK (0), or a negative enum kiln_status.  kiln_errmsg() then holds one
+ * Results     int: KILN_OK (0), or a negative enum kiln_status.  kiln_errmsg() then holds one
  *             sentence that names the thing, the value and the rule or the remedy.  Outputs are
  *             written on success only.
- * Ownership.  Whoever receives an object through a "**out" parameter frees it with the function
+ *
+ * Ownership   Whoever receives an object through a "**out" parameter frees it with the function
  *             named beside its type; closing a client frees all that was made from it on the
  *             daemon's side, and leaves the handles valid for freeing only.  Free functions take
- * NULL. Strings.    Read-only, UTF-8, zero-terminated.  Returned strings live as long as their
- * object. Time.       Milliseconds.  0 means "do not wait", KILN_FOREVER "the client's default
- * deadline does not apply".  Every function that waits has a deadline: the client's timeout_ms,
- * unless it takes one. Threads.    A client, and all objects made from it, may be used by one
- * thread at a time.  A second thread that enters meanwhile gets KILN_EBUSY and disturbs nothing.
- * Different clients are independent.  kiln_errmsg() is per thread. fork.       A client belongs to
- * the process that connected it.  Used in a child of fork() every call answers KILN_EFORK; the
- * child connects for itself. Signals.    No handlers are installed, SIGPIPE is never raised, and no
- * call ends the process. CUDA.       The caller's current context, device and last error are left
- * as they were.
+ *             NULL.
+ *
+ * Strings     Read-only, UTF-8, zero-terminated.  Returned strings live as long as their object.
+ *
+ * Time        Milliseconds.  0 means "do not wait", KILN_FOREVER "the client's default deadline
+ *             does not apply".  Every function that waits has a deadline: the client's timeout_ms,
+ *             unless it takes one.
+ *
+ * Threads     A client, and all objects made from it, may be used by one thread at a time.  A
+ *             second thread that enters meanwhile gets KILN_EBUSY and disturbs nothing.  Different
+ *             clients are independent.  kiln_errmsg() is per thread.
+ *
+ * fork        A client belongs to the process that connected it.  Used in a child of fork() every
+ *             call answers KILN_EFORK; the child connects for itself, and may free what it
+ *             inherited.
+ *
+ * Signals     No handlers are installed, SIGPIPE is never raised, and no call ends the process.
+ *
+ * CUDA        The caller's current context, device and last error are left as they were.
+ *
+ * A daemon that goes away ends all that is in flight in KILN_ECONN, and every later call of that
+ * client too: close it and connect again.
  */
 #ifndef KILN_KILN_H
 #define KILN_KILN_H
@@ -153,6 +166,10 @@ KILN_API const char *kiln_status_text(int status);
  * failure of this thread.
  */
 KILN_API const char *kiln_errmsg(void);
+/* The compiler's whole log, when the last failure of this thread was one of compiling; else "".
+ * Valid as long as kiln_errmsg().
+ */
+KILN_API const char *kiln_errlog(void);
 /* "f32" for KILN_F32; NULL for a value that is no element type. */
 KILN_API const char *kiln_dtype_name(kiln_dtype dtype);
 /* KILN_F32 for "f32"; KILN_DTYPE_NONE for a name that is no element type. */
@@ -180,15 +197,16 @@ typedef struct kiln_connect_options {
 
 /* Connects.  options may be NULL.  ECONN when nobody answers, with the path and what to start. */
 KILN_API int kiln_connect(const kiln_connect_options *options, kiln_client **out);
-/* Ends the connection.  In-flight calls are canceled or finish unseen.  Does not wait for them. */
+/* Ends the connection.  In-flight calls are canceled or finish unseen.  Does not wait for them.
+ * While another thread is inside a call of this client, the end comes when that call returns. */
 KILN_API void kiln_close(kiln_client *client);
 /* The device this client's buffers and calls use: "cpu", "cuda:0". */
 KILN_API const char *kiln_device(const kiln_client *client);
 
 /* ---- Buffers ------------------------------------------------------------------------------- */
 
-#define KILN_BUFFER_SHARED \
-	1u /* cpu device: host memory that both sides map; survives the device process */
+/* cpu device: host memory that both sides map; survives the device process */
+#define KILN_BUFFER_SHARED 1u
 
 /*
  * Memory held by the daemon.  bytes >= 0; contents are zero.  name (may be NULL) is used in
@@ -221,7 +239,8 @@ KILN_API int kiln_read(kiln_buffer *buffer, uint64_t offset, void *destination, 
  * until kiln_free. */
 KILN_API int kiln_map(kiln_buffer *buffer, void **out);
 KILN_API uint64_t kiln_buffer_bytes(const kiln_buffer *buffer);
-/* Releases a buffer: waits until no call uses it.  The handle is gone whatever the result. */
+/* Releases a buffer: waits until no call uses it.  The handle is gone whatever the result, except
+ * KILN_EBUSY. */
 KILN_API int kiln_free(kiln_buffer *buffer);
 
 /* ---- Calls --------------------------------------------------------------------------------- */
@@ -229,7 +248,7 @@ KILN_API int kiln_free(kiln_buffer *buffer);
 /*
  * Plans and compiles one operator for these tensors, and waits until it is ready.  The tensors'
  * order is the operator's: inputs first, then outputs.  buffers may be NULL.  ECOMPILE carries the
- * compiler's first line, kiln_call_log() all of it.
+ * compiler's first line, kiln_errlog() all of it.
  */
 KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						  int tensor_count, const kiln_attr *attrs, int attr_count,
@@ -301,7 +320,8 @@ KILN_API const char *kiln_reply_str(const kiln_reply *reply, const char *path);
 KILN_API const void *kiln_reply_bin(const kiln_reply *reply, const char *path, size_t *bytes);
 KILN_API int kiln_reply_count(const kiln_reply *reply, const char *path);
 KILN_API int kiln_reply_has(const kiln_reply *reply, const char *path);
-/* The whole reply as one JSON text (binary members as {"bytes": n}). */
+/* The whole reply as one JSON text, without the envelope (t, id, st); binary members as
+ * {"bytes": n}.  "" when out of memory. */
 KILN_API const char *kiln_reply_json(kiln_reply *reply);
 KILN_API void kiln_reply_free(kiln_reply *reply);
 

@@ -1,0 +1,254 @@
+/*
+ * autostart.c: starts a kilnd that outlives this process.  Knows nothing of the protocol.
+ *
+ * The daemon is a grandchild in a session of its own, so that neither the terminal nor the program
+ * that happened to need it first takes it along, and nobody must wait for it.
+ */
+#include "client/local.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define IDLE_EXIT_SECONDS "600"
+
+extern char **environ;
+
+/* What the grandchild says over the pipe before it becomes the daemon. */
+struct news {
+	pid_t pid;
+	int error; /* of execve(), in a second message; 0 in the first */
+};
+
+static bool is_program(const char *path)
+{
+	struct stat stat_;
+	return stat(path, &stat_) == 0 && S_ISREG(stat_.st_mode) && access(path, X_OK) == 0;
+}
+
+/* kilnd beside the library, in the bin directory that goes with it, or in PATH. */
+static bool find_daemon(char path[PATH_MAX])
+{
+	static const char *const places[] = {"kilnd", "../bin/kilnd", "../../bin/kilnd",
+										 "../sbin/kilnd"};
+	Dl_info info;
+	if (dladdr((void *)(uintptr_t)&kiln_version, &info) != 0 && info.dli_fname != NULL) {
+		const char *slash = strrchr(info.dli_fname, '/');
+		int n = slash != NULL ? (int)(slash - info.dli_fname) : 0;
+		for (size_t i = 0; slash != NULL && i < sizeof(places) / sizeof(places[0]); i++) {
+			snprintf(path, PATH_MAX, "%.*s/%s", n, info.dli_fname, places[i]);
+			if (is_program(path)) {
+				return true;
+			}
+		}
+	}
+	const char *list = secure_getenv("PATH");
+	while (list != NULL && *list != 0) {
+		size_t n = strcspn(list, ":");
+		if (n > 0 && n < PATH_MAX - 8) {
+			snprintf(path, PATH_MAX, "%.*s/kilnd", (int)n, list);
+			if (is_program(path)) {
+				return true;
+			}
+		}
+		list += n + (list[n] == ':');
+	}
+	return false;
+}
+
+/* A program may run without standard descriptors; what we open then must not pass for one. */
+static int above_standard(int fd)
+{
+	if (fd < 0 || fd > 3) {
+		return fd;
+	}
+	int moved = fcntl(fd, F_DUPFD_CLOEXEC, 4);
+	int saved = errno;
+	close(fd);
+	errno = saved;
+	return moved;
+}
+
+/* Makes the socket's directory if it is missing; opens the log in it. */
+static int open_log(const char *path, int *log)
+{
+	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)], name[sizeof(directory) + 16];
+	struct stat found;
+	const char *slash = strrchr(path, '/');
+	int n = slash != NULL ? (int)(slash - path) : 0;
+
+	snprintf(directory, sizeof(directory), "%.*s", n, path);
+	if (slash == NULL || n == 0) {
+		snprintf(directory, sizeof(directory), "%s", slash == NULL ? "." : "/");
+	}
+	if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
+		return error_set(KILN_EIO, "the directory %s of the socket cannot be made: %s", directory,
+						 strerror(errno));
+	}
+	if (strncmp(directory, "/tmp/kiln-", 10) == 0 &&
+		(lstat(directory, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != getuid())) {
+		return error_set(KILN_EPERM,
+						 "%s belongs to somebody else: set KILN_SOCKET to a path in a directory of "
+						 "your own",
+						 directory);
+	}
+	snprintf(name, sizeof(name), "%s/kilnd.log", directory);
+	*log = above_standard(
+		open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600));
+	if (*log < 0) {
+		return error_set(KILN_EIO, "the log %s of the daemon to be started cannot be opened: %s",
+						 name, strerror(errno));
+	}
+	return KILN_OK;
+}
+
+/* From here to execve() only async-signal-safe calls: other threads may hold any lock. */
+static _Noreturn void become_daemon(const char *program, char *const arguments[], int log, int null,
+									int pipe)
+{
+	struct sigaction plain = {.sa_handler = SIG_DFL};
+	sigset_t none;
+	struct news news = {.pid = getpid()};
+
+	for (int i = 1; i < NSIG; i++) {
+		(void)sigaction(i, &plain, NULL);
+	}
+	if (dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
+		dup2(log, STDERR_FILENO) < 0) {
+		_exit(127);
+	}
+	/* The pipe closes itself in execve(); everything else that the program left open goes now. */
+	if (dup2(pipe, 3) == 3 && fcntl(3, F_SETFD, FD_CLOEXEC) == 0) {
+		pipe = 3;
+#ifdef SYS_close_range
+		(void)syscall(SYS_close_range, 4u, ~0u, 0u);
+#endif
+	}
+	ssize_t n = write(pipe, &news, sizeof(news));
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execve(program, arguments, environ);
+	news.error = errno;
+	n = write(pipe, &news, sizeof(news));
+	(void)n;
+	_exit(127);
+}
+
+/* Forks twice; the pipe's other end tells what became of it. */
+static int spawn(const char *program, char *const arguments[], int log, int null, int pipe)
+{
+	sigset_t all, before;
+	/* A handler of the program must not run in the child, where its world is half there. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid_t child = fork();
+	if (child == 0) {
+		setsid();
+		pid_t grandchild = fork();
+		if (grandchild == 0) {
+			become_daemon(program, arguments, log, null, pipe);
+		}
+		_exit(grandchild < 0 ? 1 : 0);
+	}
+	int error = errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (child < 0) {
+		return error_set(KILN_EIO, "kilnd cannot be started: fork: %s", strerror(error));
+	}
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+	}
+	return KILN_OK;
+}
+
+/* Reads what the grandchild says until it is the daemon or has failed. */
+static int hear(int pipe, const char *program, int64_t deadline, pid_t *pid)
+{
+	struct news news;
+	*pid = 0;
+	for (;;) {
+		struct pollfd watch = {.fd = pipe, .events = POLLIN};
+		int left = time_left(deadline);
+		int ready = poll(&watch, 1, left);
+		if (ready == 0 && left >= 0) {
+			return error_set(KILN_ETIMEDOUT, "kilnd (%s) did not start before the deadline",
+							 program);
+		}
+		ssize_t n = ready > 0 ? read(pipe, &news, sizeof(news)) : -1;
+		if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+			continue;
+		}
+		if (n == (ssize_t)sizeof(news) && news.error == 0) {
+			*pid = news.pid;
+			continue;
+		}
+		if (n == (ssize_t)sizeof(news)) {
+			return error_set(KILN_ECONN, "kilnd (%s) cannot be started: %s", program,
+							 strerror(news.error));
+		}
+		return *pid != 0 ? KILN_OK
+						 : error_set(KILN_EIO, "kilnd (%s) cannot be started: no process", program);
+	}
+}
+
+int autostart(const char *path, const char *daemon, int64_t deadline, int *watch)
+{
+	char found[PATH_MAX];
+	int log = -1, null = -1, pipe[2] = {-1, -1};
+	pid_t pid = 0;
+
+	if (daemon == NULL) {
+		if (!find_daemon(found)) {
+			return error_set(
+				KILN_ECONN,
+				"no kilnd answers at %s, and none to start is beside the library or in "
+				"PATH: set KILN_DAEMON to its path",
+				path);
+		}
+		daemon = found;
+	}
+	int status = open_log(path, &log);
+	if (status != KILN_OK) {
+		return status;
+	}
+	null = above_standard(open("/dev/null", O_RDWR | O_CLOEXEC));
+	if (null < 0 || pipe2(pipe, O_CLOEXEC) != 0 || (pipe[1] = above_standard(pipe[1])) < 0) {
+		status = error_set(KILN_EIO, "kilnd cannot be started: %s", strerror(errno));
+		goto out;
+	}
+	char *arguments[] = {(char *)(uintptr_t)daemon, "--socket",
+						 (char *)(uintptr_t)path,   "--idle-exit",
+						 IDLE_EXIT_SECONDS,         NULL};
+	status = spawn(daemon, arguments, log, null, pipe[1]);
+	close(pipe[1]);
+	pipe[1] = -1;
+	if (status == KILN_OK) {
+		status = hear(pipe[0], daemon, deadline, &pid);
+	}
+#ifdef SYS_pidfd_open
+	if (status == KILN_OK) {
+		*watch =
+			(int)syscall(SYS_pidfd_open, pid, 0); /* -1 on old kernels: then only the deadline */
+	}
+#endif
+out:
+	for (int i = 0; i < 2; i++) {
+		if (pipe[i] >= 0) {
+			close(pipe[i]);
+		}
+	}
+	if (null >= 0) {
+		close(null);
+	}
+	close(log);
+	return status;
+}

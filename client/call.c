@@ -1,0 +1,411 @@
+/*
+ * call.c: prepared calls and submitted ones: prepare, submit, wait, cancel, dispatch.  Must not
+ * know how messages travel.
+ */
+#include "client/local.h"
+#include "client/protocol.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Preparing ---- */
+
+static int put_tensor(kiln_client *client, struct wire_out *out, const kiln_tensor *tensor, int i)
+{
+	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK) {
+		return error_set(KILN_EINVAL, "tensor %d has rank %d; it must be 0 to %d", i, tensor->rank,
+						 KILN_MAX_RANK);
+	}
+	if (tensor->buffer != NULL && tensor->buffer->client != client) {
+		return error_set(KILN_EINVAL, "tensor %d lies in a buffer of another client", i);
+	}
+	wire_map_begin(out, NULL);
+	wire_put_int(out, "d", (int64_t)tensor->dtype);
+	wire_put_ints(out, "s", tensor->shape, tensor->rank);
+	if (tensor->contiguous == 0) {
+		wire_put_ints(out, "t", tensor->stride, tensor->rank);
+	}
+	if (tensor->buffer != NULL) {
+		wire_put_uint(out, "b", tensor->buffer->id);
+	}
+	wire_put_uint(out, "o", tensor->offset);
+	wire_map_end(out);
+	return KILN_OK;
+}
+
+int call_put(kiln_client *client, struct wire_out *out, const char *op, const kiln_tensor *tensors,
+			 int tensor_count, const kiln_attr *attrs, int attr_count)
+{
+	int status = KILN_OK;
+	if (op == NULL || op[0] == 0) {
+		return error_set(KILN_EINVAL, "the operator has no name");
+	}
+	if (tensor_count < 0 || tensor_count > PROTOCOL_MAX_OPERANDS ||
+		(tensor_count > 0 && tensors == NULL)) {
+		return error_set(KILN_EINVAL, "%s was given %d tensors; there must be 0 to %d", op,
+						 tensor_count, PROTOCOL_MAX_OPERANDS);
+	}
+	wire_put_str(out, "op", op);
+	wire_list_begin(out, "tensors");
+	for (int i = 0; i < tensor_count && status == KILN_OK; i++) {
+		status = put_tensor(client, out, &tensors[i], i);
+	}
+	wire_list_end(out);
+	wire_map_begin(out, "attrs");
+	if (status == KILN_OK) {
+		status = request_put_attrs(out, attrs, attr_count);
+	}
+	wire_map_end(out);
+	return status;
+}
+
+static int prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
+				   int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
+				   kiln_call **out)
+{
+	struct request request;
+	struct answer answer;
+
+	link_begin(client, &request, "prepare");
+	request.undo = UNDO_CALL;
+	int status = call_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
+	if (status != KILN_OK) {
+		wire_out_free(&request.out);
+		return status;
+	}
+	kiln_call *call = calloc(1, sizeof(*call));
+	if (call == NULL) {
+		wire_out_free(&request.out);
+		return error_set(KILN_ENOMEM, "no memory for a call");
+	}
+	status = link_ask(client, &request, deadline, &answer);
+	if (status != KILN_OK) {
+		free(call);
+		return status;
+	}
+	const char *text = wire_get_str(&answer.in, &answer.in.root, "text");
+	const char *origin = wire_get_str(&answer.in, &answer.in.root, "origin");
+	call->client = client;
+	call->id = wire_get_uint(&answer.in.root, "call", 0);
+	call->tensor_count = tensor_count;
+	call->plan = strdup(text != NULL ? text : "");
+	snprintf(call->origin, sizeof(call->origin), "%s", origin != NULL ? origin : "");
+	atomic_fetch_add(&client->refs, 1);
+	answer_free(&answer);
+	if (call->id == 0 || call->plan == NULL) {
+		status = call->id == 0
+					 ? error_set(KILN_EPROTO, "kilnd at %s prepared a call without a number",
+								 client->path)
+					 : error_set(KILN_ENOMEM, "no memory for a call");
+		call_release(call);
+		return status;
+	}
+	*out = call;
+	return KILN_OK;
+}
+
+int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
+				 const kiln_attr *attrs, int attr_count, kiln_call **out)
+{
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (out == NULL) {
+		status = error_set(KILN_EINVAL, "out is NULL; the call cannot be returned");
+	} else {
+		status = prepare(client, op, tensors, tensor_count, attrs, attr_count,
+						 client_deadline(client), out);
+	}
+	return client_leave(client, status);
+}
+
+const char *kiln_call_plan(const kiln_call *call)
+{
+	return call != NULL ? call->plan : "";
+}
+
+const char *kiln_call_origin(const kiln_call *call)
+{
+	return call != NULL ? call->origin : "";
+}
+
+void call_release(kiln_call *call)
+{
+	kiln_client *client = call->client;
+	if (!client->dead && call->id != 0) {
+		struct request request;
+		link_begin(client, &request, "release");
+		wire_put_uint(&request.out, "call", call->id);
+		(void)link_post(client, &request, SIZE_MAX);
+	}
+	free(call->plan);
+	free(call);
+	client_unref(client);
+}
+
+void kiln_call_free(kiln_call *call)
+{
+	if (call == NULL) {
+		return;
+	}
+	kiln_client *client = call->client;
+	switch (client_try(client)) {
+	case KILN_OK:
+		call_release(call);
+		client_leave(client, KILN_OK);
+		break;
+	case KILN_EBUSY:
+		/* The thread inside tells the daemon when it leaves. */
+		call->next = atomic_load(&client->orphans);
+		while (!atomic_compare_exchange_weak(&client->orphans, &call->next, call)) {
+		}
+		break;
+	default:
+		free(call->plan);
+		free(call);
+		client_unref(client);
+		break;
+	}
+}
+
+/* ---- Submitting ---- */
+
+static int put_operands(const kiln_call *call, struct wire_out *out, const kiln_operand *operands,
+						int count)
+{
+	if (count != call->tensor_count || (count > 0 && operands == NULL)) {
+		return error_set(KILN_EINVAL,
+						 "the call was prepared for %d tensors and is submitted with %d operands",
+						 call->tensor_count, count);
+	}
+	wire_list_begin(out, "operands");
+	for (int i = 0; i < count; i++) {
+		const kiln_buffer *buffer = operands[i].buffer;
+		if (buffer == NULL || buffer->client != call->client) {
+			return error_set(KILN_EINVAL, "operand %d %s", i,
+							 buffer == NULL ? "has no buffer"
+											: "lies in a buffer of another client");
+		}
+		wire_list_begin(out, NULL);
+		wire_put_uint(out, NULL, buffer->id);
+		wire_put_uint(out, NULL, operands[i].offset);
+		wire_list_end(out);
+	}
+	wire_list_end(out);
+	return KILN_OK;
+}
+
+static int submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
+				  kiln_ticket *out)
+{
+	kiln_client *client = call->client;
+	struct request request;
+
+	if (after > client->next_id) {
+		return error_set(KILN_ENOENT,
+						 "after is %llu, which no call of this client had for a ticket",
+						 (unsigned long long)after);
+	}
+	link_begin(client, &request, "submit");
+	wire_put_uint(&request.out, "call", call->id);
+	int status = put_operands(call, &request.out, operands, count);
+	if (after != 0) {
+		wire_put_uint(&request.out, "after", after);
+	}
+	if (client->timeout_ms > 0) {
+		wire_put_int(&request.out, "deadline", client->timeout_ms);
+	}
+	if (status == KILN_OK && ticket_add(&client->tickets, request.id) != KILN_OK) {
+		status = error_set(KILN_ENOMEM, "no memory for a ticket");
+	}
+	if (status != KILN_OK) {
+		wire_out_free(&request.out);
+		return status;
+	}
+	status = link_post(client, &request, LOCAL_QUEUE_MAX);
+	if (status != KILN_OK) {
+		ticket_remove(&client->tickets, ticket_find(&client->tickets, request.id));
+		return status;
+	}
+	*out = request.id;
+	return KILN_OK;
+}
+
+int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count, kiln_ticket after,
+				kiln_ticket *out)
+{
+	if (call == NULL || out == NULL) {
+		return error_set(KILN_EINVAL, "%s is NULL", call == NULL ? "call" : "out");
+	}
+	kiln_client *client = call->client;
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	return client_leave(client, submit(call, operands, operand_count, after, out));
+}
+
+/* ---- Waiting ---- */
+
+/* Waits until the ticket is finished and takes its result; KILN_ETIMEDOUT without a message. */
+static int finish(kiln_client *client, kiln_ticket id, int64_t deadline)
+{
+	(void)link_drain(client);
+	struct ticket *ticket = ticket_find(&client->tickets, id);
+	if (ticket == NULL) {
+		return error_set(KILN_ENOENT,
+						 "ticket %llu is not outstanding: it was waited for before, or never given",
+						 (unsigned long long)id);
+	}
+	while (!ticket->done) {
+		int status = link_wait(client, deadline);
+		ticket = ticket_find(&client->tickets, id);
+		if (ticket->done) {
+			break;
+		}
+		if (status != KILN_OK) {
+			return status;
+		}
+	}
+	int status = ticket->status;
+	if (status != KILN_OK) {
+		error_set_peer(status, ticket->error, ticket->log);
+	}
+	ticket_remove(&client->tickets, ticket);
+	return status;
+}
+
+int kiln_wait(kiln_client *client, kiln_ticket id, int timeout_ms)
+{
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	status = finish(client, id, time_deadline(timeout_ms));
+	if (status == KILN_ETIMEDOUT && ticket_find(&client->tickets, id) != NULL) {
+		status = error_set(KILN_EAGAIN, "the call of ticket %llu is not finished",
+						   (unsigned long long)id);
+	}
+	return client_leave(client, status);
+}
+
+static int cancel(kiln_client *client, kiln_ticket id)
+{
+	struct request request;
+	(void)link_drain(client);
+	struct ticket *ticket = ticket_find(&client->tickets, id);
+	if (ticket == NULL) {
+		return error_set(KILN_ENOENT,
+						 "ticket %llu is not outstanding: it was waited for before, or never given",
+						 (unsigned long long)id);
+	}
+	if (ticket->done) {
+		return KILN_OK;
+	}
+	link_begin(client, &request, "cancel");
+	wire_put_uint(&request.out, "ticket", id);
+	int status = link_ask(client, &request, client_deadline(client), NULL);
+	/* It may have finished while the request was on its way: then there was nothing to cancel. */
+	return status == KILN_ENOENT ? KILN_OK : status;
+}
+
+int kiln_cancel(kiln_client *client, kiln_ticket ticket)
+{
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	return client_leave(client, cancel(client, ticket));
+}
+
+/* ---- All in one ---- */
+
+static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int count, int64_t deadline)
+{
+	kiln_client *client = call->client;
+	kiln_operand operands[PROTOCOL_MAX_OPERANDS];
+	struct request request;
+	kiln_ticket ticket;
+
+	for (int i = 0; i < count; i++) {
+		operands[i] = (kiln_operand){tensors[i].buffer, tensors[i].offset};
+	}
+	int status = submit(call, operands, count, 0, &ticket);
+	if (status != KILN_OK) {
+		return status;
+	}
+	status = finish(client, ticket, deadline);
+	struct ticket *left = ticket_find(&client->tickets, ticket);
+	if (status == KILN_ETIMEDOUT && left != NULL) {
+		ticket_remove(&client->tickets, left);
+		link_begin(client, &request, "cancel");
+		wire_put_uint(&request.out, "ticket", ticket);
+		(void)link_post(client, &request, SIZE_MAX);
+		return error_set(status, "kilnd at %s did not finish the call before the deadline",
+						 client->path);
+	}
+	return status;
+}
+
+int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
+			 const kiln_attr *attrs, int attr_count)
+{
+	kiln_call *call = NULL;
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	int64_t deadline = client_deadline(client);
+	status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &call);
+	if (status == KILN_OK) {
+		status = submit_and_wait(call, tensors, tensor_count, deadline);
+		call_release(call);
+	}
+	return client_leave(client, status);
+}
+
+/* ---- Event loops ---- */
+
+/* These two look only, so they do not enter; a child of fork() is told all the same. */
+static int check_look(const kiln_client *client)
+{
+	if (client == NULL) {
+		return error_set(KILN_EINVAL, "client is NULL; it must come from kiln_connect()");
+	}
+	return client->pid == getpid() ? KILN_OK : client_refuse(client, KILN_EFORK);
+}
+
+int kiln_fd(const kiln_client *client)
+{
+	int status = check_look(client);
+	return status == KILN_OK ? client->sock : status;
+}
+
+int kiln_events(const kiln_client *client)
+{
+	int status = check_look(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	return POLLIN | (client->queue.count > 0 ? POLLOUT : 0);
+}
+
+int kiln_dispatch(kiln_client *client)
+{
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	status = link_drain(client);
+	/* The tickets that the end of the daemon finished are reported before the end itself. */
+	if (client->tickets.done > 0) {
+		status = client->tickets.done > INT32_MAX ? INT32_MAX : (int)client->tickets.done;
+	} else if (status != KILN_OK) {
+		status = link_dead(client);
+	}
+	return client_leave(client, status);
+}

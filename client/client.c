@@ -1,0 +1,440 @@
+/*
+ * client.c: connecting and closing, and who may be inside a client.  Must not know what is asked of
+ * the daemon beyond "hello".
+ */
+#include "client/local.h"
+#include "client/protocol.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* kiln_client.state: no lock, because a second thread is told so instead of being made to wait. */
+#define STATE_BUSY 1u
+#define STATE_CLOSE 2u
+
+/* ---- Entering and leaving ---- */
+
+static void destroy(struct kiln_client *client)
+{
+	if (client->sock >= 0) {
+		/* Only the owner: in a child of fork() the connection is still the parent's. */
+		if (client->pid == getpid()) {
+			shutdown(client->sock, SHUT_RDWR);
+		}
+		close(client->sock);
+		client->sock = -1;
+	}
+	client->dead = true;
+	snprintf(client->dead_text, sizeof(client->dead_text), "the client of kilnd at %s was closed",
+			 client->path);
+	buffer_drop_staging(client);
+	frame_queue_free(&client->queue);
+	ticket_table_free(&client->tickets);
+	free(client->late);
+	client->late = NULL;
+	client->late_count = 0;
+	struct kiln_call *call = atomic_exchange(&client->orphans, NULL);
+	while (call != NULL) {
+		struct kiln_call *next = call->next;
+		call_release(call);
+		call = next;
+	}
+}
+
+void client_unref(struct kiln_client *client)
+{
+	if (atomic_fetch_sub(&client->refs, 1) == 1) {
+		free(client);
+	}
+}
+
+int client_try(struct kiln_client *client)
+{
+	unsigned expected = 0;
+	if (client->pid != getpid()) {
+		return KILN_EFORK;
+	}
+	if (!atomic_compare_exchange_strong(&client->state, &expected, STATE_BUSY)) {
+		return (expected & STATE_CLOSE) != 0 ? KILN_ECONN : KILN_EBUSY;
+	}
+	return KILN_OK;
+}
+
+int client_refuse(const struct kiln_client *client, int status)
+{
+	switch (status) {
+	case KILN_EFORK:
+		return error_set(status,
+						 "the client was connected by process %d and this is process %d: a child "
+						 "of fork() must connect for itself",
+						 (int)client->pid, (int)getpid());
+	case KILN_EBUSY:
+		return error_set(status, "another thread is inside a call of this client: use one client "
+								 "for each thread, or a lock around it");
+	default:
+		return error_set(status, "the client was closed; its handles can only be freed");
+	}
+}
+
+int client_enter(struct kiln_client *client)
+{
+	if (client == NULL) {
+		return error_set(KILN_EINVAL, "client is NULL; it must come from kiln_connect()");
+	}
+	int status = client_try(client);
+	return status == KILN_OK ? KILN_OK : client_refuse(client, status);
+}
+
+int client_leave(struct kiln_client *client, int status)
+{
+	struct kiln_call *call = atomic_exchange(&client->orphans, NULL);
+	while (call != NULL) {
+		struct kiln_call *next = call->next;
+		call_release(call);
+		call = next;
+	}
+	unsigned state = STATE_BUSY;
+	if (!atomic_compare_exchange_strong(&client->state, &state, 0)) {
+		destroy(client); /* closed by another thread meanwhile */
+		atomic_store(&client->state, STATE_CLOSE);
+		client_unref(client);
+	}
+	return status;
+}
+
+int64_t client_deadline(const struct kiln_client *client)
+{
+	return time_deadline(client->timeout_ms);
+}
+
+void kiln_close(kiln_client *client)
+{
+	if (client == NULL) {
+		return;
+	}
+	if (client->pid == getpid()) {
+		unsigned before = atomic_fetch_or(&client->state, STATE_BUSY | STATE_CLOSE);
+		if (before != 0) {
+			return; /* the thread inside does it when it leaves */
+		}
+	}
+	destroy(client);
+	atomic_store(&client->state, STATE_CLOSE);
+	client_unref(client);
+}
+
+const char *kiln_device(const kiln_client *client)
+{
+	return client != NULL ? client->device : "";
+}
+
+/* ---- Connecting ---- */
+
+static const char *env(const char *name)
+{
+	const char *value = secure_getenv(name);
+	return value != NULL && value[0] != 0 ? value : NULL;
+}
+
+/* The socket's path.  *shared: the directory is in /tmp, where others can make it before us. */
+static int find_path(const char *given, char path[sizeof(((struct sockaddr_un *)0)->sun_path)],
+					 bool *shared)
+{
+	char text[4200];
+	size_t room = sizeof(((struct sockaddr_un *)0)->sun_path);
+	const char *runtime = env("XDG_RUNTIME_DIR");
+
+	*shared = false;
+	if (given == NULL) {
+		given = env("KILN_SOCKET");
+	}
+	if (given != NULL) {
+		snprintf(text, sizeof(text), "%s", given);
+	} else if (runtime != NULL) {
+		snprintf(text, sizeof(text), "%s/kiln/kiln.sock", runtime);
+	} else {
+		snprintf(text, sizeof(text), "/tmp/kiln-%u/kiln.sock", (unsigned)getuid());
+		*shared = true;
+	}
+	if (text[0] == 0) {
+		return error_set(KILN_EINVAL, "the socket path is empty");
+	}
+	if (strlen(text) >= room) {
+		return error_set(KILN_EINVAL,
+						 "the socket path \"%.60s...\" has %zu bytes and a Unix socket can have "
+						 "%zu: set KILN_SOCKET to a shorter one",
+						 text, strlen(text), room - 1);
+	}
+	memcpy(path, text, strlen(text) + 1);
+	return KILN_OK;
+}
+
+/* One attempt.  KILN_OK, KILN_EAGAIN (nobody there yet, errno says why), or a failure. */
+static int try_connect(struct kiln_client *client)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int wanted = 4 * (int)FRAME_INLINE_MAX, have = 0;
+	socklen_t length = sizeof(have);
+
+	memcpy(address.sun_path, client->path, sizeof(address.sun_path));
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock < 0) {
+		return error_set(KILN_EIO, "no socket can be made: %s", strerror(errno));
+	}
+	if (getsockopt(sock, SOL_SOCKET, SO_SNDBUF, &have, &length) != 0 || have < wanted) {
+		(void)setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof(wanted));
+	}
+	if (connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0) {
+		client->sock = sock;
+		return KILN_OK;
+	}
+	int error = errno;
+	close(sock);
+	errno = error;
+	switch (error) {
+	case EAGAIN: /* its queue of new connections is full */
+	case EINTR:
+	case ENOENT:
+	case ECONNREFUSED:
+		return KILN_EAGAIN;
+	case EACCES:
+	case EPERM:
+		return error_set(KILN_EPERM,
+						 "the socket %s may not be used by this user: kilnd must run as the same "
+						 "user, or allow it",
+						 client->path);
+	case EPROTOTYPE:
+		return error_set(KILN_EPROTO, "%s is a socket of another program, not of kilnd",
+						 client->path);
+	default:
+		return error_set(KILN_ECONN, "the socket %s cannot be connected to: %s", client->path,
+						 strerror(error));
+	}
+}
+
+static int nobody(const struct kiln_client *client, int error)
+{
+	if (error == EAGAIN) {
+		return error_set(KILN_ETIMEDOUT, "kilnd at %s did not accept before the deadline",
+						 client->path);
+	}
+	return error_set(
+		KILN_ECONN,
+		"no kilnd answers at %s (%s): start one with \"kilnd --socket %s\", or connect "
+		"with KILN_CONNECT_AUTOSTART",
+		client->path, strerror(error), client->path);
+}
+
+static void nap(int ms)
+{
+	struct timespec t = {.tv_nsec = (long)ms * 1000000};
+	nanosleep(&t, NULL);
+}
+
+/* Waits for the daemon that was started; gives it a moment to lose a race against another one. */
+static int connect_started(struct kiln_client *client, int watch, int64_t deadline)
+{
+	int64_t patience = LOCAL_NEVER;
+	for (int pause = 2;; pause = pause < 20 ? pause * 2 : 20) {
+		int status = try_connect(client);
+		int error = errno;
+		struct pollfd end = {.fd = watch, .events = POLLIN};
+		if (status != KILN_EAGAIN) {
+			return status;
+		}
+		if (patience == LOCAL_NEVER && watch >= 0 && poll(&end, 1, 0) > 0) {
+			patience = time_deadline(1000);
+		}
+		if (time_left(patience) == 0) {
+			return error_set(KILN_ECONN,
+							 "the kilnd that was started for %s ended at once: see kilnd.log in "
+							 "that directory",
+							 client->path);
+		}
+		if (time_left(deadline) == 0) {
+			return error_set(
+				KILN_ETIMEDOUT,
+				"the kilnd that was started for %s does not answer (%s): see kilnd.log "
+				"in that directory",
+				client->path, strerror(error));
+		}
+		nap(pause);
+	}
+}
+
+static int open_socket(struct kiln_client *client, const kiln_connect_options *options,
+					   int64_t deadline)
+{
+	int watch = -1;
+	int status = try_connect(client);
+	while (status == KILN_EAGAIN && (errno == EAGAIN || errno == EINTR) &&
+		   time_left(deadline) != 0) {
+		nap(2);
+		status = try_connect(client);
+	}
+	if (status != KILN_EAGAIN) {
+		return status;
+	}
+	if ((options->flags & KILN_CONNECT_AUTOSTART) == 0 || errno == EAGAIN) {
+		return nobody(client, errno);
+	}
+	const char *daemon = options->daemon != NULL ? options->daemon : env("KILN_DAEMON");
+	status = autostart(client->path, daemon, deadline, &watch);
+	if (status == KILN_OK) {
+		status = connect_started(client, watch, deadline);
+	}
+	if (watch >= 0) {
+		close(watch);
+	}
+	return status;
+}
+
+/* A socket at a place where anybody could have put one must be served by this user or root. */
+static int check_peer(const struct kiln_client *client)
+{
+	struct ucred peer;
+	socklen_t length = sizeof(peer);
+	if (getsockopt(client->sock, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+		return error_set(KILN_EIO, "who serves %s cannot be found out: %s", client->path,
+						 strerror(errno));
+	}
+	if (peer.uid != getuid() && peer.uid != 0) {
+		return error_set(KILN_EPERM,
+						 "%s is served by user %u, not by this user: set KILN_SOCKET if that is "
+						 "wanted",
+						 client->path, (unsigned)peer.uid);
+	}
+	return KILN_OK;
+}
+
+static int hello(struct kiln_client *client, const char *device, int64_t deadline)
+{
+	struct request request;
+	struct answer answer;
+
+	link_begin(client, &request, "hello");
+	wire_put_int(&request.out, "proto", PROTOCOL_VERSION);
+	wire_put_str(&request.out, "version", KILN_VERSION_STRING);
+	wire_put_int(&request.out, "pid", getpid());
+	wire_put_str(&request.out, "device", device);
+	int status = link_ask(client, &request, deadline, &answer);
+	if (status != KILN_OK) {
+		return status;
+	}
+	const msgpack_object *root = &answer.in.root;
+	int64_t proto = wire_get_int(root, "proto", 0);
+	const char *version = wire_get_str(&answer.in, root, "version");
+	const char *name = wire_get_str(&answer.in, root, "device");
+	if (proto != PROTOCOL_VERSION) {
+		status = error_set(KILN_EVERSION,
+						   "kilnd at %s is version %s and speaks protocol %lld; this libkiln is %s "
+						   "and speaks %d: stop that kilnd and start the one of this version",
+						   client->path, version != NULL ? version : "unknown", (long long)proto,
+						   KILN_VERSION_STRING, PROTOCOL_VERSION);
+	} else if (name == NULL || strlen(name) >= sizeof(client->device)) {
+		status =
+			error_set(KILN_EPROTO, "kilnd at %s does not say which device it gives", client->path);
+	} else {
+		memcpy(client->device, name, strlen(name) + 1);
+		client->max_message = wire_get_uint(root, "max_message", 0);
+	}
+	answer_free(&answer);
+	return status;
+}
+
+static int read_options(const kiln_connect_options *given, kiln_connect_options *options)
+{
+	*options = (kiln_connect_options){.size = sizeof(*options)};
+	if (given != NULL) {
+		if (given->size < sizeof(*options)) {
+			return error_set(KILN_EINVAL,
+							 "options->size is %zu; it must be sizeof(kiln_connect_options), which "
+							 "is %zu here",
+							 given->size, sizeof(*options));
+		}
+		*options = *given;
+	}
+	if ((options->flags & ~KILN_CONNECT_AUTOSTART) != 0) {
+		return error_set(KILN_EINVAL, "options->flags is 0x%x; this libkiln %s knows 0x%x",
+						 options->flags, KILN_VERSION_STRING, KILN_CONNECT_AUTOSTART);
+	}
+	if (options->timeout_ms < KILN_FOREVER) {
+		return error_set(KILN_EINVAL,
+						 "options->timeout_ms is %d; it must be milliseconds, 0 for %d, or "
+						 "KILN_FOREVER",
+						 options->timeout_ms, LOCAL_DEFAULT_TIMEOUT_MS);
+	}
+	if (options->timeout_ms == 0) {
+		options->timeout_ms = LOCAL_DEFAULT_TIMEOUT_MS;
+	}
+	if (options->device == NULL) {
+		options->device = env("KILN_DEVICE");
+	}
+	return KILN_OK;
+}
+
+/* KILN_DEBUG is a list of words; "wire" is the library's. */
+static bool debug_wire(void)
+{
+	const char *words = env("KILN_DEBUG");
+	while (words != NULL && *words != 0) {
+		size_t n = strcspn(words, ", ");
+		if (n == 4 && memcmp(words, "wire", 4) == 0) {
+			return true;
+		}
+		words += n + strspn(words + n, ", ");
+	}
+	return false;
+}
+
+int kiln_connect(const kiln_connect_options *given, kiln_client **out)
+{
+	kiln_connect_options options;
+	struct timespec now;
+	bool shared = false;
+
+	int status = read_options(given, &options);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (out == NULL) {
+		return error_set(KILN_EINVAL, "out is NULL; the client cannot be returned");
+	}
+	struct kiln_client *client = calloc(1, sizeof(*client));
+	if (client == NULL) {
+		return error_set(KILN_ENOMEM, "no memory for a client");
+	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	client->born_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	client->debug = debug_wire();
+	client->pid = getpid();
+	client->sock = client->staging = -1;
+	client->timeout_ms = options.timeout_ms;
+	atomic_init(&client->refs, 1);
+	int64_t deadline = client_deadline(client);
+	status = find_path(options.socket, client->path, &shared);
+	if (status == KILN_OK) {
+		status = open_socket(client, &options, deadline);
+	}
+	if (status == KILN_OK && shared) {
+		status = check_peer(client);
+	}
+	if (status == KILN_OK) {
+		status = hello(client, options.device, deadline);
+	}
+	if (status != KILN_OK) {
+		kiln_close(client);
+		return status;
+	}
+	*out = client;
+	return KILN_OK;
+}

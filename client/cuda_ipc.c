@@ -1,0 +1,304 @@
+/*
+ * cuda_ipc.c: finds out what a CUDA address is and how another process can get at it.  The only
+ * file of the library that includes cuda.h; the driver is loaded by name, when it is needed first.
+ *
+ * Only calls that leave no trace are used: attributes of a pointer need no context, and where a
+ * call does need one, it is pushed and popped again.
+ */
+#include "client/local.h"
+
+#include <string.h>
+
+#define INSTEAD "use kiln_alloc() with kiln_write() and kiln_read(), or lend cudaMalloc memory"
+
+#ifndef KILN_HAVE_CUDA_H
+
+static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
+				kiln_buffer **out)
+{
+	(void)client, (void)name, (void)out;
+	return error_set(KILN_ENOTSUP,
+					 "0x%llx of %llu bytes cannot be lent: this libkiln was built without cuda.h; "
+					 "use kiln_alloc() with kiln_write() and kiln_read()",
+					 (unsigned long long)pointer, (unsigned long long)bytes);
+}
+
+#else
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+
+/* cuda.h renames functions to their current version by macros; the names we look up follow it. */
+#define NAME(f) #f
+#define EXPANDED(f) NAME(f)
+#define DRIVER_LIST(X)              \
+	X(cuPointerGetAttribute)        \
+	X(cuPointerGetAttributes)       \
+	X(cuCtxPushCurrent)             \
+	X(cuCtxPopCurrent)              \
+	X(cuIpcGetMemHandle)            \
+	X(cuMemRetainAllocationHandle)  \
+	X(cuMemExportToShareableHandle) \
+	X(cuMemRelease)                 \
+	X(cuDeviceGet)                  \
+	X(cuDeviceGetUuid)              \
+	X(cuGetErrorName)
+
+#define FIELD_INNER(f) __typeof__(f) *p_##f;
+#define FIELD(f) FIELD_INNER(f)
+static struct {
+	DRIVER_LIST(FIELD)
+} driver;
+
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+static const char *driver_missing; /* what could not be loaded; NULL: all is there */
+
+static void driver_load(void)
+{
+	/* Never closed: the program that allocated the memory uses it too. */
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (library == NULL) {
+		driver_missing = "libcuda.so.1";
+		return;
+	}
+#define LOAD_INNER(f)                                                     \
+	if ((*(void **)(void *)&driver.p_##f = dlsym(library, #f)) == NULL) { \
+		driver_missing = #f;                                              \
+	}
+#define LOAD(f) LOAD_INNER(f)
+	DRIVER_LIST(LOAD)
+}
+
+#define CALL_INNER(f) driver.p_##f
+#define CALL(f) CALL_INNER(f)
+
+/* What the driver says about an address. */
+struct place {
+	CUcontext context;
+	unsigned type; /* CUmemorytype; 0: the driver does not know the address */
+	int managed, ipc, ordinal;
+	CUdeviceptr base; /* of the allocation */
+	size_t span;
+	unsigned long long buffer_id;
+	CUmemoryPool pool;
+};
+
+static const char *name_of(CUresult result)
+{
+	const char *name = NULL;
+	return CALL(cuGetErrorName)(result, &name) == CUDA_SUCCESS && name != NULL ? name
+																			   : "an unknown error";
+}
+
+static int look_up(uint64_t pointer, struct place *place)
+{
+	CUpointer_attribute which[] = {
+		CU_POINTER_ATTRIBUTE_CONTEXT,        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		CU_POINTER_ATTRIBUTE_IS_MANAGED,     CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_BUFFER_ID};
+	void *where[] = {&place->context, &place->type, &place->managed, &place->ipc,
+					 &place->ordinal, &place->base, &place->span,    &place->buffer_id};
+	memset(place, 0, sizeof(*place));
+	CUresult result = CALL(cuPointerGetAttributes)((unsigned)(sizeof(which) / sizeof(which[0])),
+												   which, where, (CUdeviceptr)pointer);
+	if (result == CUDA_ERROR_NOT_INITIALIZED) {
+		place->type = 0; /* this process has not used CUDA: no address is CUDA's */
+	} else if (result != CUDA_SUCCESS) {
+		return error_set(KILN_ENOTSUP, "0x%llx cannot be lent: cuPointerGetAttributes says %s; %s",
+						 (unsigned long long)pointer, name_of(result), INSTEAD);
+	}
+	if (place->type == 0) {
+		return error_set(KILN_EINVAL,
+						 "0x%llx is no address that CUDA allocated in this process: " INSTEAD,
+						 (unsigned long long)pointer);
+	}
+	if (CALL(cuPointerGetAttribute)(&place->pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+									(CUdeviceptr)pointer) != CUDA_SUCCESS) {
+		place->pool = NULL;
+	}
+	return KILN_OK;
+}
+
+static int check_range(const struct place *place, uint64_t pointer, uint64_t bytes)
+{
+	uint64_t offset = pointer - (uint64_t)place->base;
+	if (pointer < (uint64_t)place->base || offset > place->span || bytes > place->span - offset) {
+		return error_set(KILN_EINVAL,
+						 "%llu bytes at 0x%llx are not inside one allocation: it has %zu bytes at "
+						 "0x%llx",
+						 (unsigned long long)bytes, (unsigned long long)pointer, place->span,
+						 (unsigned long long)place->base);
+	}
+	return KILN_OK;
+}
+
+/* Which GPU: the daemon may number them differently. */
+static void put_gpu(struct wire_out *out, const struct place *place)
+{
+	CUdevice device;
+	CUuuid uuid;
+	if (CALL(cuDeviceGet)(&device, place->ordinal) == CUDA_SUCCESS &&
+		CALL(cuDeviceGetUuid)(&uuid, device) == CUDA_SUCCESS) {
+		wire_put_bin(out, "gpu", uuid.bytes, sizeof(uuid.bytes));
+	}
+}
+
+static int lend_ipc(kiln_client *client, const struct place *place, uint64_t pointer,
+					uint64_t bytes, const char *name, kiln_buffer **out)
+{
+	CUipcMemHandle handle;
+	CUcontext popped;
+	struct request request;
+
+	bool pushed = place->context != NULL && CALL(cuCtxPushCurrent)(place->context) == CUDA_SUCCESS;
+	CUresult result = CALL(cuIpcGetMemHandle)(&handle, place->base);
+	if (pushed) {
+		(void)CALL(cuCtxPopCurrent)(&popped);
+	}
+	if (result != CUDA_SUCCESS) {
+		return error_set(KILN_ENOTSUP,
+						 "0x%llx cannot be lent: cuIpcGetMemHandle says %s; use kiln_alloc() with "
+						 "kiln_write() and kiln_read()",
+						 (unsigned long long)pointer, name_of(result));
+	}
+	link_begin(client, &request, "lend");
+	wire_put_str(&request.out, "kind", "ipc");
+	wire_put_bin(&request.out, "handle", &handle, sizeof(handle));
+	wire_put_uint(&request.out, "bufid", place->buffer_id);
+	wire_put_uint(&request.out, "span", place->span);
+	wire_put_uint(&request.out, "offset", pointer - (uint64_t)place->base);
+	put_gpu(&request.out, place);
+	return buffer_lend(client, &request, bytes, name, out);
+}
+
+/* For memory made by cuMemCreate an attribute's range is the reserved one; what counts here is the
+ * piece that one physical allocation is mapped to. */
+static bool find_mapping(uint64_t pointer, struct place *place)
+{
+	CUdeviceptr base = 0;
+	size_t span = 0;
+	if (CALL(cuPointerGetAttribute)(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+									(CUdeviceptr)pointer) != CUDA_SUCCESS ||
+		CALL(cuPointerGetAttribute)(&span, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
+									(CUdeviceptr)pointer) != CUDA_SUCCESS ||
+		span == 0) {
+		return false;
+	}
+	place->base = base;
+	place->span = span;
+	return true;
+}
+
+static int refuse_vmm(uint64_t pointer, const char *why)
+{
+	return error_set(KILN_ENOTSUP,
+					 "0x%llx cannot be lent: %s; use cudaMalloc (PyTorch: "
+					 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False), or kiln_alloc() with "
+					 "kiln_write() and kiln_read()",
+					 (unsigned long long)pointer, why);
+}
+
+static int lend_descriptor(kiln_client *client, struct place *place, uint64_t pointer,
+						   uint64_t bytes, const char *name, kiln_buffer **out)
+{
+	CUmemGenericAllocationHandle handle;
+	struct request request;
+	int fd = -1;
+
+	if (place->pool != NULL) {
+		return refuse_vmm(pointer, "it belongs to a stream-ordered pool (cudaMallocAsync), whose "
+								   "memory cannot be exported by itself");
+	}
+	if (!find_mapping(pointer, place)) {
+		return refuse_vmm(pointer, "the driver does not say which allocation it is mapped to");
+	}
+	uint64_t offset = pointer - (uint64_t)place->base;
+	if (offset > place->span || bytes > place->span - offset) {
+		return refuse_vmm(pointer, "it spans several allocations that are mapped side by side");
+	}
+	CUresult result = CALL(cuMemRetainAllocationHandle)(&handle, (void *)(uintptr_t)pointer);
+	if (result != CUDA_SUCCESS) {
+		return refuse_vmm(pointer, "the driver gives no handle of its allocation");
+	}
+	result = CALL(cuMemExportToShareableHandle)(&fd, handle,
+												CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	(void)CALL(cuMemRelease)(handle);
+	if (result != CUDA_SUCCESS || fd < 0) {
+		return refuse_vmm(pointer, "it was not made with requestedHandleTypes = "
+								   "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR");
+	}
+	link_begin(client, &request, "lend");
+	request.fd = fd;
+	wire_put_str(&request.out, "kind", "fd");
+	wire_put_uint(&request.out, "span", place->span);
+	wire_put_uint(&request.out, "offset", offset);
+	put_gpu(&request.out, place);
+	int status = buffer_lend(client, &request, bytes, name, out);
+	close(fd);
+	return status;
+}
+
+static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
+				kiln_buffer **out)
+{
+	struct place place;
+	pthread_once(&driver_once, driver_load);
+	if (driver_missing != NULL) {
+		return error_set(KILN_ENOTSUP,
+						 "0x%llx cannot be lent: the CUDA driver of this machine has no %s; use "
+						 "kiln_alloc() with kiln_write() and kiln_read()",
+						 (unsigned long long)pointer, driver_missing);
+	}
+	int status = look_up(pointer, &place);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (place.managed != 0) {
+		return error_set(KILN_ENOTSUP,
+						 "0x%llx is managed memory (cudaMallocManaged), which cannot be shared "
+						 "between processes: " INSTEAD,
+						 (unsigned long long)pointer);
+	}
+	if (place.type != CU_MEMORYTYPE_DEVICE) {
+		return error_set(
+			KILN_ENOTSUP,
+			"0x%llx is host memory (cudaMallocHost or cudaHostRegister), not memory of "
+			"the GPU: " INSTEAD,
+			(unsigned long long)pointer);
+	}
+	if (place.ipc != 0) {
+		status = check_range(&place, pointer, bytes);
+		return status == KILN_OK ? lend_ipc(client, &place, pointer, bytes, name, out) : status;
+	}
+	return lend_descriptor(client, &place, pointer, bytes, name, out);
+}
+
+#endif
+
+static int check_and_lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
+						  kiln_buffer **out)
+{
+	if (out == NULL) {
+		return error_set(KILN_EINVAL, "out is NULL; the buffer cannot be returned");
+	}
+	if (strncmp(client->device, "cuda", 4) != 0) {
+		return error_set(KILN_ENOTSUP,
+						 "CUDA memory cannot be lent to device %s: connect with device \"cuda:0\", "
+						 "or use kiln_alloc() with kiln_write() and kiln_read()",
+						 client->device);
+	}
+	return lend(client, pointer, bytes, name, out);
+}
+
+int kiln_lend_cuda(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
+				   kiln_buffer **out)
+{
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	return client_leave(client, check_and_lend(client, pointer, bytes, name, out));
+}

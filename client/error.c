@@ -1,0 +1,155 @@
+/*
+ * error.c: names and texts of statuses and element types, and each thread's last message.  Must
+ * not know of clients.
+ */
+#include "client/local.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local char message[1024];
+
+/* Logs can be long, so they are allocated; the key's destructor frees a thread's own. */
+static pthread_key_t log_key;
+static pthread_once_t log_once = PTHREAD_ONCE_INIT;
+static bool log_ready;
+
+static void log_init(void)
+{
+	log_ready = pthread_key_create(&log_key, free) == 0;
+}
+
+/* A library that is unloaded must not leave a destructor behind that points into it. */
+__attribute__((destructor)) static void log_finish(void)
+{
+	if (log_ready) {
+		free(pthread_getspecific(log_key));
+		pthread_key_delete(log_key);
+	}
+}
+
+static void set_log(const char *log)
+{
+	pthread_once(&log_once, log_init);
+	if (!log_ready) {
+		return;
+	}
+	char *old = pthread_getspecific(log_key);
+	char *copy = log != NULL ? strdup(log) : NULL;
+	if (old == NULL && copy == NULL) {
+		return;
+	}
+	if (pthread_setspecific(log_key, copy) != 0) {
+		free(copy);
+		return;
+	}
+	free(old);
+}
+
+int error_set(int status, const char *format, ...)
+{
+	va_list list;
+	va_start(list, format);
+	vsnprintf(message, sizeof(message), format, list);
+	va_end(list);
+	set_log(NULL);
+	return status;
+}
+
+int error_set_peer(int status, const char *sentence, const char *log)
+{
+	bool given = sentence != NULL && sentence[0] != 0;
+	snprintf(message, sizeof(message), "%s", given ? sentence : kiln_status_text(status));
+	set_log(log);
+	return status;
+}
+
+const char *kiln_errmsg(void)
+{
+	return message;
+}
+
+const char *kiln_errlog(void)
+{
+	pthread_once(&log_once, log_init);
+	const char *log = log_ready ? pthread_getspecific(log_key) : NULL;
+	return log != NULL ? log : "";
+}
+
+const char *kiln_status_name(int status)
+{
+	switch (status) {
+	case KILN_OK:
+		return "KILN_OK";
+#define STATUS_NAME(name, value, text) \
+	case value:                        \
+		return "KILN_" #name;
+		KILN_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+	default:
+		return "unknown status";
+	}
+}
+
+const char *kiln_status_text(int status)
+{
+	switch (status) {
+	case KILN_OK:
+		return "success";
+#define STATUS_TEXT(name, value, text) \
+	case value:                        \
+		return text;
+		KILN_STATUS_LIST(STATUS_TEXT)
+#undef STATUS_TEXT
+	default:
+		return "unknown status";
+	}
+}
+
+static const struct {
+	kiln_dtype dtype;
+	const char *name;
+	size_t bytes;
+} dtypes[] = {
+#define DTYPE_ROW(NAME, name, value, bytes) {KILN_##NAME, #name, bytes},
+	KILN_DTYPE_LIST(DTYPE_ROW)
+#undef DTYPE_ROW
+};
+
+const char *kiln_dtype_name(kiln_dtype dtype)
+{
+	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+		if (dtypes[i].dtype == dtype) {
+			return dtypes[i].name;
+		}
+	}
+	return NULL;
+}
+
+size_t kiln_dtype_size(kiln_dtype dtype)
+{
+	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+		if (dtypes[i].dtype == dtype) {
+			return dtypes[i].bytes;
+		}
+	}
+	return 0;
+}
+
+kiln_dtype kiln_dtype_parse(const char *name)
+{
+	for (size_t i = 0; name != NULL && i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+		if (strcmp(dtypes[i].name, name) == 0) {
+			return dtypes[i].dtype;
+		}
+	}
+	return KILN_DTYPE_NONE;
+}
+
+const char *kiln_version(void)
+{
+	return KILN_VERSION_STRING;
+}

@@ -1,0 +1,197 @@
+/*
+ * local.h: what the files of libkiln share.  Nothing here is exported, and nothing outside client/
+ * includes it.
+ *
+ * Layers, each using only those above: error.c (messages), ticket.c (table of submitted calls),
+ * link.c (traffic on the socket), client.c (connecting, who may enter), the rest (one file for each
+ * part of kiln.h).
+ */
+#ifndef KILN_CLIENT_LOCAL_H
+#define KILN_CLIENT_LOCAL_H
+
+#include "client/frame.h"
+#include "client/wire.h"
+
+#include <kiln/kiln.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#define LOCAL_REPLY_MAX ((size_t)256 << 20) /* bytes of one message from the daemon */
+#define LOCAL_QUEUE_MAX \
+	((size_t)8 << 20) /* bytes of submitted calls that the socket did not take */
+#define LOCAL_DEFAULT_TIMEOUT_MS 30000
+
+/* ---- error.c ---- */
+
+/* Sets this thread's message and returns status. */
+int error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, with the daemon's sentence (NULL: the status's general text) and log (NULL: none). */
+int error_set_peer(int status, const char *sentence, const char *log);
+
+/* ---- Time ---- */
+
+#define LOCAL_NEVER INT64_MAX
+int64_t time_now_ms(void);
+/* A deadline from a timeout; negative: LOCAL_NEVER. */
+int64_t time_deadline(int timeout_ms);
+/* What poll(2) takes: -1 for LOCAL_NEVER, 0 when it has passed. */
+int time_left(int64_t deadline);
+
+/* ---- ticket.c: submitted calls, by rising id ---- */
+
+struct ticket {
+	uint64_t id;
+	bool done;
+	int status;  /* once done */
+	char *error; /* sentence and log of a failure, or NULL */
+	char *log;
+};
+
+struct ticket_table {
+	struct ticket *items; /* items[head .. end) are in use, sorted by id */
+	size_t head, end, capacity;
+	size_t done; /* how many of them are finished */
+};
+
+int ticket_add(struct ticket_table *table, uint64_t id);
+struct ticket *ticket_find(const struct ticket_table *table, uint64_t id);
+/* Marks it finished; takes copies of the texts (either may be NULL). */
+void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status, const char *error,
+				   const char *log);
+/* Finishes all that are not finished. */
+void ticket_finish_all(struct ticket_table *table, int status, const char *error);
+void ticket_remove(struct ticket_table *table, struct ticket *ticket);
+void ticket_table_free(struct ticket_table *table);
+
+/* ---- The client ---- */
+
+/* What a reply that came after its deadline obliges us to give back. */
+enum undo { UNDO_NOTHING, UNDO_BUFFER, UNDO_CALL };
+
+struct late {
+	uint64_t id;
+	enum undo undo;
+};
+
+struct kiln_client {
+	_Atomic unsigned state; /* STATE_*: who is inside, and whether it is being closed */
+	atomic_int refs;        /* the handle itself, and each buffer and call made from it */
+	_Atomic(struct kiln_call *) orphans; /* freed while another thread was inside */
+	pid_t pid;
+	int sock;
+	bool dead; /* nothing more comes or goes; dead_text says why */
+	char dead_text[384];
+	uint64_t next_id;
+	uint64_t max_message; /* that the daemon takes */
+	int timeout_ms;       /* KILN_FOREVER: none */
+	struct frame_queue queue;
+	struct ticket_table tickets;
+	struct late *late; /* requests given up, whose reply may still come */
+	size_t late_count;
+	int staging; /* memfd for read and write, or -1 */
+	void *staging_map;
+	size_t staging_bytes;
+	bool debug; /* KILN_DEBUG=wire */
+	int64_t born_us;
+	char device[32];
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+};
+
+struct kiln_buffer {
+	struct kiln_client *client;
+	uint64_t id, bytes;
+	void *map; /* KILN_BUFFER_SHARED: the whole memfd; the buffer starts at map_offset */
+	size_t map_bytes, map_offset;
+	char name[64]; /* for messages: "buffer \"x\"" or "buffer 3" */
+};
+
+struct kiln_call {
+	struct kiln_client *client;
+	struct kiln_call *next; /* in client->orphans */
+	uint64_t id;
+	int tensor_count;
+	char origin[16];
+	char *plan;
+};
+
+/* ---- link.c: traffic ---- */
+
+struct request {
+	struct wire_out out;
+	const char *name;
+	uint64_t id;
+	int fd; /* to send along, or -1 */
+	enum undo undo;
+};
+
+struct answer {
+	struct frame frame;
+	struct wire_in in;
+};
+
+/* Starts a request; the caller adds its members to request->out. */
+void link_begin(struct kiln_client *client, struct request *request, const char *name);
+/*
+ * Sends the request and waits for its reply.  A reply with a negative "st" becomes that status and
+ * this thread's message.  On success *answer is the caller's to free (NULL: not wanted).  Frees the
+ * request in any case.
+ */
+int link_ask(struct kiln_client *client, struct request *request, int64_t deadline,
+			 struct answer *answer);
+/* Sends or queues the request and does not wait.  Frees it in any case. */
+int link_post(struct kiln_client *client, struct request *request, size_t queue_limit);
+/* Handles what has arrived, without waiting.  KILN_OK, or KILN_ECONN once the client is dead. */
+int link_drain(struct kiln_client *client);
+/* Waits until something can be handled, and handles it.  KILN_OK, KILN_ETIMEDOUT (no message is
+ * set), KILN_ECONN. */
+int link_wait(struct kiln_client *client, int64_t deadline);
+void answer_free(struct answer *answer);
+/* The message and status of a client whose daemon is gone. */
+int link_dead(const struct kiln_client *client);
+
+/* ---- client.c ---- */
+
+/* Enters: KILN_OK (also where the daemon is gone), or EINVAL, EFORK, EBUSY, ECONN with a message.
+ */
+int client_enter(struct kiln_client *client);
+/* The same in two steps: tries, and puts a failure to do so into words. */
+int client_try(struct kiln_client *client);
+int client_refuse(const struct kiln_client *client, int status);
+/* Leaves; returns status.  The client may be gone afterwards. */
+int client_leave(struct kiln_client *client, int status);
+void client_unref(struct kiln_client *client);
+int64_t client_deadline(const struct kiln_client *client);
+
+/* ---- autostart.c ---- */
+
+/* Starts a kilnd on this socket path.  *watch: a descriptor that becomes readable when it ends, or
+ * -1.  daemon NULL: found by itself. */
+int autostart(const char *path, const char *daemon, int64_t deadline, int *watch);
+
+/* ---- call.c ---- */
+
+/* Adds "tensors" and "attrs"; EINVAL with a message for what cannot be encoded. */
+int call_put(struct kiln_client *client, struct wire_out *out, const char *op,
+			 const kiln_tensor *tensors, int tensor_count, const kiln_attr *attrs, int attr_count);
+/* Tells the daemon, without waiting, and frees the handle. */
+void call_release(struct kiln_call *call);
+
+/* ---- request.c ---- */
+
+/* Adds attributes as members of the map that is open. */
+int request_put_attrs(struct wire_out *out, const kiln_attr *attrs, int count);
+
+/* ---- buffer.c ---- */
+
+int buffer_lend(struct kiln_client *client, struct request *request, uint64_t bytes,
+				const char *name, struct kiln_buffer **out);
+void buffer_drop_staging(struct kiln_client *client);
+
+/* ---- reply.c ---- */
+
+/* Takes the answer over. */
+int reply_make(struct answer *answer, struct kiln_reply **out);
+
+#endif

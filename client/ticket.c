@@ -1,0 +1,98 @@
+/*
+ * ticket.c: the table of submitted calls: in flight, or finished and not yet waited for.  Knows
+ * nothing of messages.
+ *
+ * Ids rise, so appending keeps the table sorted, and calls are mostly waited for in their order, so
+ * removing at the front is the usual case and costs nothing.
+ */
+#include "client/local.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int ticket_add(struct ticket_table *table, uint64_t id)
+{
+	if (table->end == table->capacity) {
+		size_t used = table->end - table->head;
+		if (table->head > used) {
+			memmove(table->items, table->items + table->head, used * sizeof(*table->items));
+			table->head = 0;
+			table->end = used;
+		} else {
+			size_t capacity = table->capacity > 0 ? table->capacity * 2 : 16;
+			struct ticket *items = realloc(table->items, capacity * sizeof(*items));
+			if (items == NULL) {
+				return KILN_ENOMEM;
+			}
+			table->items = items;
+			table->capacity = capacity;
+		}
+	}
+	table->items[table->end++] = (struct ticket){.id = id};
+	return KILN_OK;
+}
+
+struct ticket *ticket_find(const struct ticket_table *table, uint64_t id)
+{
+	size_t low = table->head, high = table->end;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (table->items[middle].id < id) {
+			low = middle + 1;
+		} else {
+			high = middle;
+		}
+	}
+	return low < table->end && table->items[low].id == id ? &table->items[low] : NULL;
+}
+
+void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status, const char *error,
+				   const char *log)
+{
+	if (ticket->done) {
+		return;
+	}
+	ticket->done = true;
+	ticket->status = status;
+	ticket->error = error != NULL ? strdup(error) : NULL;
+	ticket->log = log != NULL ? strdup(log) : NULL;
+	table->done++;
+}
+
+void ticket_finish_all(struct ticket_table *table, int status, const char *error)
+{
+	for (size_t i = table->head; i < table->end; i++) {
+		ticket_finish(table, &table->items[i], status, error, NULL);
+	}
+}
+
+static void texts_free(struct ticket *ticket)
+{
+	free(ticket->error);
+	free(ticket->log);
+}
+
+void ticket_remove(struct ticket_table *table, struct ticket *ticket)
+{
+	size_t at = (size_t)(ticket - table->items);
+	table->done -= ticket->done ? 1 : 0;
+	texts_free(ticket);
+	if (at == table->head) {
+		table->head++;
+	} else {
+		memmove(ticket, ticket + 1, (table->end - at - 1) * sizeof(*ticket));
+		table->end--;
+	}
+	if (table->head == table->end) {
+		table->head = table->end = 0;
+	}
+}
+
+void ticket_table_free(struct ticket_table *table)
+{
+	for (size_t i = table->head; i < table->end; i++) {
+		texts_free(&table->items[i]);
+	}
+	free(table->items);
+	memset(table, 0, sizeof(*table));
+}
