@@ -1,0 +1,335 @@
+/*
+ * cache.c: the conductor: memory before disk, verification of what is read, uses counted in
+ * batches, the cap, and a new beginning when the database is damaged.  Knows no SQL.
+ */
+#include "conductor.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Uses are kept back so long while there are further ones. */
+#define PENDING_US ((uint64_t)5000000)
+/* Up to this size a database is always looked over when opened, beyond it after a crash only. */
+#define CHECK_ALWAYS_BYTES ((uint64_t)64 << 20)
+
+/* ---- The database ---- */
+
+/* Opens the database; one that is damaged or not ours is set aside for a new one. */
+static int open_store(struct cache *cache, bool check, char error[KERNEL_ERROR_MAX])
+{
+	char path[PATH_MAX + 16];
+	char moved[32];
+	snprintf(path, sizeof path, "%s/kiln.db", cache->place.directory);
+	int status = store_open(path, check, &cache->store, error);
+	if (status == KILN_EPROTO) {
+		util_log(UTIL_WARN, "cache: %s", error);
+		status = place_set_aside(&cache->place, moved, error);
+		if (status == KILN_OK) {
+			util_log(UTIL_WARN, "cache: the database was moved to %s/%s and a new one begun",
+					 cache->place.directory, moved);
+			status = store_open(path, false, &cache->store, error);
+		}
+	}
+	if (status == KILN_OK) {
+		status = store_totals(cache->store, &cache->totals, error);
+	}
+	return status == KILN_EPROTO ? KILN_EIO : status;
+}
+
+int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
+{
+	if (status != KILN_EPROTO) {
+		return status;
+	}
+	char why[KERNEL_ERROR_MAX], moved[32], again[KERNEL_ERROR_MAX];
+	snprintf(why, sizeof why, "%s", error);
+	store_close(cache->store);
+	cache->store = NULL;
+	cache->totals = (struct store_totals){0};
+	cache->pending_count = 0;
+	if (place_set_aside(&cache->place, moved, again) != KILN_OK ||
+		open_store(cache, false, again) != KILN_OK) {
+		store_close(cache->store);
+		cache->store = NULL;
+		util_log(UTIL_ERROR, "cache: %s; from now on kernels are kept in memory only: %s", why,
+				 again);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the cache has no database: %.240s",
+						 again);
+	}
+	util_log(UTIL_WARN, "cache: %s; moved to %s/%s, a new one begun", why, cache->place.directory,
+			 moved);
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+					 "the cache's database was damaged and is now %s: a new one has begun", moved);
+}
+
+int cache_have_store(struct cache *cache, char error[KERNEL_ERROR_MAX])
+{
+	if (cache->store) {
+		return KILN_OK;
+	}
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+					 "the cache in %.150s has no database: restart the daemon",
+					 cache->place.directory);
+}
+
+/* ---- Uses ---- */
+
+void cache_flush_uses(struct cache *cache)
+{
+	char error[KERNEL_ERROR_MAX];
+	int count = cache->pending_count;
+	/* Statistics are not worth keeping through a failure. */
+	cache->pending_count = 0;
+	if (count && cache->store) {
+		int status = store_uses(cache->store, cache->pending, count, error);
+		if (status != KILN_OK) {
+			cache->write_failures++;
+			util_log(UTIL_WARN, "cache: %s", error);
+			cache_failed(cache, status, error);
+		}
+	}
+}
+
+struct store_use *cache_pending(struct cache *cache, const char *key)
+{
+	for (int i = 0; i < cache->pending_count; i++) {
+		if (strcmp(cache->pending[i].key, key) == 0) {
+			return &cache->pending[i];
+		}
+	}
+	return NULL;
+}
+
+void cache_drop_use(struct cache *cache, const char *key)
+{
+	struct store_use *use = cache_pending(cache, key);
+	if (use) {
+		*use = cache->pending[--cache->pending_count];
+	}
+}
+
+void cache_count_use(struct cache *cache, const char *key, int64_t now)
+{
+	struct store_use *use = cache_pending(cache, key);
+	uint64_t clock = util_now_us();
+	if (!use) {
+		if (cache->pending_count == PENDING_MAX) {
+			cache_flush_uses(cache);
+		}
+		if (cache->pending_count == 0) {
+			cache->pending_since = clock;
+		}
+		use = &cache->pending[cache->pending_count++];
+		*use = (struct store_use){.hits = 0};
+		memcpy(use->key, key, sizeof use->key);
+	}
+	use->hits++;
+	use->used = now;
+	use->turn = ++cache->totals.turn;
+	if (clock - cache->pending_since > PENDING_US) {
+		cache_flush_uses(cache);
+	}
+}
+
+/* ---- Writing ---- */
+
+int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX])
+{
+	if (!row_is_hex(key, 64)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "\"%.70s\" is not a key: 64 digits of 0-9 and a-f", key);
+	}
+	return KILN_OK;
+}
+
+static void forget_trimmed(const char *key, void *arg)
+{
+	struct cache *cache = arg;
+	memory_remove(&cache->memory, key);
+	cache_drop_use(cache, key);
+	cache->trimmed++;
+}
+
+static int trim(struct cache *cache, uint64_t bytes, char error[KERNEL_ERROR_MAX])
+{
+	struct store_totals *totals = &cache->totals;
+	while (totals->bytes > bytes || (bytes == 0 && totals->rows > 0)) {
+		uint64_t rows = totals->rows;
+		int status = store_trim(cache->store, bytes, totals, forget_trimmed, cache, error);
+		if (status == KILN_OK && totals->rows == rows) {
+			/* The columns changed behind our back: count again. */
+			return store_totals(cache->store, totals, error);
+		}
+		if (status != KILN_OK) {
+			return status;
+		}
+	}
+	return KILN_OK;
+}
+
+static int encode(const struct cache_row *row, void **blob, size_t *bytes,
+				  char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_row_encode(row, blob, bytes);
+	if (status == KILN_ELIMIT) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "kernel %.12s is too large for the cache: object and texts have at most "
+						 "512 MiB",
+						 row->key);
+	}
+	if (status == KILN_ENOMEM) {
+		return util_fail(error, KERNEL_ERROR_MAX, status, "out of memory for kernel %.12s",
+						 row->key);
+	}
+	if (status != KILN_OK) {
+		return util_fail(error, KERNEL_ERROR_MAX, status,
+						 "kernel %.12s cannot be stored: an object is missing or a name too long",
+						 row->key);
+	}
+	return KILN_OK;
+}
+
+static int write_row(struct cache *cache, const struct cache_row *row, const void *blob,
+					 size_t bytes, char error[KERNEL_ERROR_MAX])
+{
+	int64_t replaced = -1;
+	uint64_t kept = cache->cap_bytes - cache->cap_bytes / 10;
+	int status = cache_have_store(cache, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (cache->cap_bytes && row->object_bytes > kept) {
+		char size[16], cap[16];
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "an object of %s is too large for a cache of %s: raise --cache-bytes",
+						 util_bytes(row->object_bytes, size), util_bytes(cache->cap_bytes, cap));
+	}
+	cache_flush_uses(cache);
+	status = cache_have_store(cache, error);
+	if (status == KILN_OK) {
+		status = store_put(cache->store, row, blob, bytes, ++cache->totals.turn, &replaced, error);
+	}
+	if (status != KILN_OK) {
+		return cache_failed(cache, status, error);
+	}
+	if (replaced >= 0) {
+		uint64_t old = (uint64_t)replaced;
+		cache->totals.bytes -= old < cache->totals.bytes ? old : cache->totals.bytes;
+	} else {
+		cache->totals.rows++;
+	}
+	cache->totals.bytes += row->object_bytes;
+	if (cache->cap_bytes && cache->totals.bytes > cache->cap_bytes) {
+		status = cache_failed(cache, trim(cache, kept, error), error);
+	}
+	return status;
+}
+
+int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNEL_ERROR_MAX])
+{
+	struct cache_row dated = *row; /* borrows the pointers */
+	int64_t now = (int64_t)time(NULL);
+	void *blob;
+	size_t bytes;
+	int status = cache_check_key(row->key, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	dated.created = row->created ? row->created : now;
+	dated.used = row->used ? row->used : now;
+	status = encode(&dated, &blob, &bytes, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	memory_put(&cache->memory, &dated);
+	status = write_row(cache, &dated, blob, bytes, error);
+	free(blob);
+	if (status != KILN_OK) {
+		cache->write_failures++;
+		util_log(UTIL_WARN, "cache: kernel %.12s is not on disk: %s", row->key, error);
+	}
+	return status;
+}
+
+int cache_trim(struct cache *cache, uint64_t bytes, int64_t *removed, uint64_t *freed,
+			   char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_have_store(cache, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	cache_flush_uses(cache);
+	status = cache_have_store(cache, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	struct store_totals before = cache->totals;
+	status = trim(cache, bytes, error);
+	if (status == KILN_OK) {
+		*removed = (int64_t)(before.rows - cache->totals.rows);
+		*freed = before.bytes - cache->totals.bytes;
+		if (bytes == 0) {
+			memory_clear(&cache->memory);
+		}
+		status = store_shrink(cache->store, error);
+	}
+	return cache_failed(cache, status, error);
+}
+
+int cache_open(const struct cache_options *options, struct cache **out,
+			   char error[KERNEL_ERROR_MAX])
+{
+	struct cache *cache = util_alloc(sizeof *cache);
+	cache->cap_bytes = options->cap_bytes;
+	cache->memory.cap = options->memory_bytes;
+	int status = place_open(options->directory, &cache->place, error);
+	if (status == KILN_OK) {
+		bool check = cache->place.unclean || place_disk_bytes(&cache->place) <= CHECK_ALWAYS_BYTES;
+		status = open_store(cache, check, error);
+	}
+	if (status == KILN_OK && cache->cap_bytes) {
+		/* The cap may be lower than last time. */
+		status = trim(cache, cache->cap_bytes, error);
+	}
+	if (status != KILN_OK) {
+		store_close(cache->store);
+		place_close(&cache->place);
+		free(cache);
+		return status == KILN_EPROTO ? KILN_EIO : status;
+	}
+	cache->place.unclean = false;
+	*out = cache;
+	return KILN_OK;
+}
+
+void cache_drop_memory(struct cache *cache)
+{
+	memory_clear(&cache->memory);
+}
+
+void cache_stats(struct cache *cache, struct cache_stats *out)
+{
+	*out = (struct cache_stats){
+		.rows = cache->totals.rows,
+		.object_bytes = cache->totals.bytes,
+		.disk_bytes = place_disk_bytes(&cache->place),
+		.memory_rows = cache->memory.rows,
+		.memory_bytes = cache->memory.bytes,
+		.quarantined = cache->quarantined,
+		.trimmed = cache->trimmed,
+		.write_failures = cache->write_failures,
+	};
+}
+
+void cache_close(struct cache *cache)
+{
+	if (!cache) {
+		return;
+	}
+	cache_flush_uses(cache);
+	memory_clear(&cache->memory);
+	store_close(cache->store);
+	place_close(&cache->place);
+	free(cache);
+}

@@ -1,0 +1,235 @@
+/*
+ * look.c: reading rows: every one is verified, and a damaged one set aside.  Knows no SQL.
+ */
+#include "conductor.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Moves a damaged row out of the way.  A disk that refuses leaves it there, a miss as before. */
+static void quarantine(struct cache *cache, const char *key, int64_t bytes, const char *why)
+{
+	char error[KERNEL_ERROR_MAX];
+	util_log(UTIL_WARN, "cache: kernel %.12s is damaged and set aside: %s", key, why);
+	cache_drop_use(cache, key);
+	memory_remove(&cache->memory, key);
+	cache->quarantined++;
+	int status = store_quarantine(cache->store, key, why, (int64_t)time(NULL), error);
+	if (status == KILN_OK) {
+		uint64_t gone = bytes > 0 ? (uint64_t)bytes : 0;
+		cache->totals.rows -= cache->totals.rows > 0;
+		cache->totals.bytes -= gone < cache->totals.bytes ? gone : cache->totals.bytes;
+		return;
+	}
+	cache->write_failures++;
+	util_log(UTIL_WARN, "cache: %s", error);
+	cache_failed(cache, status, error);
+}
+
+/* What the columns say must be what the blob says. */
+static bool agrees(const struct store_index *index, const struct cache_row *row)
+{
+	return strcmp(index->key, row->key) == 0 && strcmp(index->op, row->op) == 0 &&
+		   strcmp(index->target, row->target) == 0 && index->bytes == (int64_t)row->object_bytes;
+}
+
+/* Reads and verifies a row; a damaged one goes to the quarantine and is KILN_ENOENT, with why. */
+static int read_row(struct cache *cache, const char *key, struct cache_row *out, bool *damaged,
+					char error[KERNEL_ERROR_MAX])
+{
+	struct store_index index;
+	struct cache_row row;
+	void *blob;
+	size_t bytes;
+	*damaged = false;
+	int status = store_get(cache->store, key, &index, &blob, &bytes, error);
+	if (status != KILN_OK) {
+		*damaged = status == KILN_EPROTO;
+		return cache_failed(cache, status, error);
+	}
+	status = cache_row_decode(blob, bytes, &row, error);
+	free(blob);
+	if (status == KILN_OK && !agrees(&index, &row)) {
+		cache_row_free(&row);
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						   "the row does not belong to its entry in the list");
+	}
+	if (status == KILN_EPROTO) {
+		*damaged = true;
+		quarantine(cache, key, index.bytes, error);
+		return KILN_ENOENT;
+	}
+	if (status == KILN_OK) {
+		const struct store_use *use = cache_pending(cache, key);
+		row.hits = index.hits + (use ? use->hits : 0);
+		row.used = use && use->used > index.used ? use->used : index.used;
+		*out = row;
+	}
+	return status;
+}
+
+int cache_get(struct cache *cache, const char *key, struct cache_row *out,
+			  char error[KERNEL_ERROR_MAX])
+{
+	int64_t now = (int64_t)time(NULL);
+	struct cache_row row;
+	bool damaged;
+	int status = cache_check_key(key, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	struct cache_row *kept = memory_get(&cache->memory, key);
+	if (kept) {
+		kept->hits++;
+		kept->used = now;
+		if (row_copy(kept, true, out) != KILN_OK) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+							 "out of memory for the cached kernel %.12s", key);
+		}
+		cache_count_use(cache, key, now);
+		return KILN_OK;
+	}
+	if (!cache->store) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %.12s in memory", key);
+	}
+	status = read_row(cache, key, &row, &damaged, error);
+	if (status != KILN_OK) {
+		/* With the database gone the row is gone: a miss like any other. */
+		return damaged ? KILN_ENOENT : status;
+	}
+	row.hits++;
+	row.used = now;
+	memory_put(&cache->memory, &row);
+	cache_count_use(cache, key, now);
+	*out = row;
+	return KILN_OK;
+}
+
+/* The one key that begins so, in the database or in memory only. */
+static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
+				   char error[KERNEL_ERROR_MAX])
+{
+	char keys[2][KERNEL_KEY_HEX] = {"", ""};
+	int count = 0;
+	size_t size = strnlen(prefix, KERNEL_KEY_HEX);
+	if (size < 4 || !row_is_hex(prefix, size) || size > 64) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "\"%.70s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
+						 prefix);
+	}
+	if (cache->store) {
+		int status = store_find(cache->store, prefix, keys, &count, error);
+		if (status != KILN_OK) {
+			return cache_failed(cache, status, error);
+		}
+	}
+	const char *kept = count < 2 ? memory_find(&cache->memory, prefix, keys[0]) : NULL;
+	if (kept) {
+		memcpy(keys[count++], kept, KERNEL_KEY_HEX);
+	}
+	if (count == 1 && memory_find(&cache->memory, prefix, keys[0])) {
+		count = 2;
+	}
+	if (count == 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
+						 "no kernel in the cache has a key that begins with %s", prefix);
+	}
+	if (count > 1) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "several kernels have a key that begins with %s: give more digits",
+						 prefix);
+	}
+	memcpy(key, keys[0], KERNEL_KEY_HEX);
+	return KILN_OK;
+}
+
+int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *out,
+			   char error[KERNEL_ERROR_MAX])
+{
+	char key[KERNEL_KEY_HEX];
+	struct cache_row row;
+	bool damaged = false;
+	int status = resolve(cache, key_prefix, key, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	status = KILN_ENOENT;
+	if (cache->store) {
+		status = read_row(cache, key, &row, &damaged, error);
+	}
+	if (status == KILN_OK) {
+		free(row.object);
+		row.object = NULL;
+		*out = row;
+		return KILN_OK;
+	}
+	const struct cache_row *kept = memory_get(&cache->memory, key);
+	if (kept) {
+		return row_copy(kept, false, out) == KILN_OK
+				   ? KILN_OK
+				   : util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+							   "out of memory for the cached kernel %.12s", key);
+	}
+	return damaged ? KILN_ENOENT : status;
+}
+
+int cache_list(struct cache *cache, const char *sort, int64_t limit, cache_visit visit, void *arg,
+			   char error[KERNEL_ERROR_MAX])
+{
+	cache_flush_uses(cache);
+	int status = cache_have_store(cache, error);
+	if (status == KILN_OK) {
+		status =
+			cache_failed(cache, store_list(cache->store, sort, limit, visit, arg, error), error);
+	}
+	return status;
+}
+
+int cache_verify(struct cache *cache, int64_t *checked, int64_t *bad, cache_bad report, void *arg,
+				 char error[KERNEL_ERROR_MAX])
+{
+	char key[KERNEL_KEY_HEX] = "";
+	int64_t seen = 0, found = 0;
+	int status = cache_have_store(cache, error);
+	while (status == KILN_OK) {
+		struct cache_row row;
+		bool damaged = false;
+		status = store_next(cache->store, key, key, error);
+		if (status != KILN_OK) {
+			status = cache_failed(cache, status, error);
+			break;
+		}
+		seen++;
+		status = read_row(cache, key, &row, &damaged, error);
+		if (status == KILN_OK) {
+			cache_row_free(&row);
+		} else if (status == KILN_ENOENT && damaged) {
+			found++;
+			report(key, error, arg);
+			status = cache_have_store(cache, error);
+		}
+	}
+	if (status != KILN_ENOENT) {
+		return status;
+	}
+	*checked = seen;
+	*bad = found;
+	return KILN_OK;
+}
+
+int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX])
+{
+	char key[KERNEL_KEY_HEX];
+	int status = cache_have_store(cache, error);
+	if (status == KILN_OK) {
+		status = resolve(cache, key_prefix, key, error);
+	}
+	if (status == KILN_OK) {
+		status = cache_failed(cache, store_flip(cache->store, key, 0, error), error);
+	}
+	if (status == KILN_OK) {
+		memory_remove(&cache->memory, key);
+	}
+	return status;
+}

@@ -1,0 +1,116 @@
+/*
+ * memory.c: rows kept in memory, the least recently used forgotten first.  Knows nothing of disks.
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct memory_entry {
+	struct cache_row row;
+	uint64_t cost;
+	struct memory_entry *chain;         /* of the bucket */
+	struct memory_entry *newer, *older; /* by use */
+};
+
+/* Keys are hashes already: their first three digits spread well. */
+static struct memory_entry **bucket(struct memory *memory, const char *key)
+{
+	unsigned index = 0;
+	for (int i = 0; i < 3 && key[i]; i++) {
+		unsigned char digit = (unsigned char)key[i];
+		index = index * 16 + ((unsigned)(digit <= '9' ? digit - '0' : digit - 'a' + 10));
+	}
+	return &memory->buckets[index % MEMORY_BUCKETS];
+}
+
+static struct memory_entry **slot(struct memory *memory, const char *key)
+{
+	struct memory_entry **at = bucket(memory, key);
+	while (*at && strcmp((*at)->row.key, key) != 0) {
+		at = &(*at)->chain;
+	}
+	return at;
+}
+
+static void unlink_use(struct memory *memory, struct memory_entry *entry)
+{
+	*(entry->newer ? &entry->newer->older : &memory->newest) = entry->older;
+	*(entry->older ? &entry->older->newer : &memory->oldest) = entry->newer;
+}
+
+static void link_newest(struct memory *memory, struct memory_entry *entry)
+{
+	entry->newer = NULL;
+	entry->older = memory->newest;
+	*(memory->newest ? &memory->newest->newer : &memory->oldest) = entry;
+	memory->newest = entry;
+}
+
+struct cache_row *memory_get(struct memory *memory, const char *key)
+{
+	struct memory_entry *entry = *slot(memory, key);
+	if (!entry) {
+		return NULL;
+	}
+	unlink_use(memory, entry);
+	link_newest(memory, entry);
+	return &entry->row;
+}
+
+void memory_remove(struct memory *memory, const char *key)
+{
+	struct memory_entry **at = slot(memory, key);
+	struct memory_entry *entry = *at;
+	if (!entry) {
+		return;
+	}
+	*at = entry->chain;
+	unlink_use(memory, entry);
+	memory->bytes -= entry->cost;
+	memory->rows--;
+	cache_row_free(&entry->row);
+	free(entry);
+}
+
+void memory_put(struct memory *memory, const struct cache_row *row)
+{
+	uint64_t cost = row_cost(row);
+	memory_remove(memory, row->key);
+	if (cost > memory->cap) {
+		return;
+	}
+	while (memory->bytes > memory->cap - cost) {
+		memory_remove(memory, memory->oldest->row.key);
+	}
+	struct memory_entry *entry = malloc(sizeof *entry);
+	if (!entry || row_copy(row, true, &entry->row) != KILN_OK) {
+		free(entry);
+		return;
+	}
+	struct memory_entry **head = bucket(memory, row->key);
+	entry->cost = cost;
+	entry->chain = *head;
+	*head = entry;
+	link_newest(memory, entry);
+	memory->bytes += cost;
+	memory->rows++;
+}
+
+void memory_clear(struct memory *memory)
+{
+	while (memory->oldest) {
+		memory_remove(memory, memory->oldest->row.key);
+	}
+}
+
+const char *memory_find(const struct memory *memory, const char *prefix, const char *except)
+{
+	size_t size = strlen(prefix);
+	for (const struct memory_entry *entry = memory->newest; entry; entry = entry->older) {
+		if (strncmp(entry->row.key, prefix, size) == 0 && strcmp(entry->row.key, except) != 0) {
+			return entry->row.key;
+		}
+	}
+	return NULL;
+}

@@ -1,0 +1,222 @@
+/*
+ * place.c: the directory of the cache: that it is ours alone, on a disk of this host, and used by
+ * one process.  Knows nothing of what is in the database.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define SET_ASIDE_MAX 9
+
+/* Numbers of statfs(2); some are in no header.  SQLite's locks and shared memory are not to be
+ * relied on there. */
+static const struct {
+	unsigned long type;
+	const char *name;
+} remote[] = {
+	{0x6969, "NFS"},
+	{0x517b, "SMB"},
+	{0xff534d42, "CIFS"},
+	{0xfe534d42, "SMB"},
+	{0x65735546, "FUSE"},
+	{0x01021997, "9P"},
+	{0x00c36400, "Ceph"},
+	{0x0bd00bd0, "Lustre"},
+	{0x5346414f, "AFS"},
+	{0x6b414653, "AFS"},
+	{0x73757245, "Coda"},
+	{0x564c, "NCP"},
+	{0x47504653, "GPFS"},
+	{0x19830326, "BeeGFS"},
+	{0xaad7aaea, "PanFS"},
+	{0x7461636f, "OCFS2"},
+	{0x01161970, "GFS2"},
+	{0x786f4256, "VirtualBox shared folder"},
+	{0xbacbacbc, "VMware shared folder"},
+	{0xbeefdead, "SNFS"},
+};
+
+const char *place_remote_name(unsigned long type)
+{
+	for (size_t i = 0; i < sizeof remote / sizeof remote[0]; i++) {
+		if (remote[i].type == (type & 0xffffffffu)) {
+			return remote[i].name;
+		}
+	}
+	return NULL;
+}
+
+static int check_directory(const struct place *place, char error[KERNEL_ERROR_MAX])
+{
+	struct stat status;
+	struct statfs system;
+	if (fstat(place->directory_fd, &status) < 0 || fstatfs(place->directory_fd, &system) < 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "the cache directory %.150s cannot be examined: %s", place->directory,
+						 strerror(errno));
+	}
+	if (status.st_uid != geteuid()) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
+						 "the cache directory %.150s belongs to uid %lu, not to uid %lu: choose "
+						 "another with --cache-dir",
+						 place->directory, (unsigned long)status.st_uid, (unsigned long)geteuid());
+	}
+	if (status.st_mode & (S_IWGRP | S_IWOTH)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
+						 "the cache directory %.150s can be written by others (mode %04o): chmod "
+						 "go-w it, or choose another with --cache-dir",
+						 place->directory, (unsigned)status.st_mode & 07777);
+	}
+	const char *name = place_remote_name((unsigned long)system.f_type);
+	if (name) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "the cache directory %.150s is on %s, and the cache must be on a local "
+						 "disk: choose another with --cache-dir",
+						 place->directory, name);
+	}
+	return KILN_OK;
+}
+
+static int say_owner(const struct place *place, char error[KERNEL_ERROR_MAX])
+{
+	char text[24] = "";
+	ssize_t got = pread(place->lock_fd, text, sizeof text - 1, 0);
+	text[got > 0 ? got : 0] = 0;
+	long pid = strtol(text, NULL, 10);
+	char owner[48] = "another process";
+	if (pid > 0) {
+		snprintf(owner, sizeof owner, "the process with pid %ld", pid);
+	}
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EBUSY,
+					 "the cache directory %.150s is in use by %s: a cache has one daemon; choose "
+					 "another with --cache-dir",
+					 place->directory, owner);
+}
+
+/* True if the locked file is still the one with the name: its last owner removes it at the end. */
+static bool lock_is_current(const struct place *place)
+{
+	struct stat held, named;
+	return fstat(place->lock_fd, &held) == 0 &&
+		   fstatat(place->directory_fd, "lock", &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+		   held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+static int take_lock(struct place *place, char error[KERNEL_ERROR_MAX])
+{
+	struct stat status;
+	char text[24];
+	for (;;) {
+		place->lock_fd =
+			openat(place->directory_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (place->lock_fd < 0) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+							 "the lock of the cache, %.150s/lock, cannot be made: %s",
+							 place->directory, strerror(errno));
+		}
+		if (flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+			return say_owner(place, error);
+		}
+		if (lock_is_current(place)) {
+			break;
+		}
+		close(place->lock_fd);
+	}
+	place->unclean = fstat(place->lock_fd, &status) == 0 && status.st_size > 0;
+	int size = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+	/* On a full disk the lock holds all the same; only the message above has no pid to name. */
+	if (ftruncate(place->lock_fd, 0) == 0) {
+		(void)!pwrite(place->lock_fd, text, (size_t)size, 0);
+	}
+	return KILN_OK;
+}
+
+int place_open(const char *directory, struct place *out, char error[KERNEL_ERROR_MAX])
+{
+	*out = (struct place){.directory_fd = -1, .lock_fd = -1};
+	if (util_make_directories(directory, 0700) < 0 || !realpath(directory, out->directory)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "the cache directory %.150s cannot be made: %s; choose another with "
+						 "--cache-dir",
+						 directory, strerror(errno));
+	}
+	out->directory_fd = open(out->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (out->directory_fd < 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "the cache directory %.150s cannot be opened: %s", out->directory,
+						 strerror(errno));
+	}
+	int status = check_directory(out, error);
+	if (status == KILN_OK) {
+		status = take_lock(out, error);
+	}
+	if (status != KILN_OK) {
+		if (out->lock_fd >= 0) {
+			close(out->lock_fd);
+			out->lock_fd = -1;
+		}
+		place_close(out);
+	}
+	return status;
+}
+
+void place_close(struct place *place)
+{
+	if (place->lock_fd >= 0) {
+		if (!place->unclean) {
+			unlinkat(place->directory_fd, "lock", 0);
+		}
+		close(place->lock_fd);
+	}
+	if (place->directory_fd >= 0) {
+		close(place->directory_fd);
+	}
+	place->lock_fd = place->directory_fd = -1;
+}
+
+int place_set_aside(const struct place *place, char moved[32], char error[KERNEL_ERROR_MAX])
+{
+	static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+	int number = 1;
+	/* The last number is used again and again: damage must not fill the disk. */
+	for (; number < SET_ASIDE_MAX; number++) {
+		snprintf(moved, 32, "kiln.db.bad-%d", number);
+		if (faccessat(place->directory_fd, moved, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+			break;
+		}
+	}
+	snprintf(moved, 32, "kiln.db.bad-%d", number);
+	for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+		char from[32], to[48];
+		snprintf(from, sizeof from, "kiln.db%s", suffixes[i]);
+		snprintf(to, sizeof to, "%s%s", moved, suffixes[i]);
+		unlinkat(place->directory_fd, to, 0);
+		if (renameat(place->directory_fd, from, place->directory_fd, to) < 0 &&
+			(errno != ENOENT || i == 0)) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+							 "%.150s/%s is damaged and cannot be renamed to %s: %s",
+							 place->directory, from, to, strerror(errno));
+		}
+	}
+	return KILN_OK;
+}
+
+uint64_t place_disk_bytes(const struct place *place)
+{
+	static const char *const names[] = {"kiln.db", "kiln.db-wal", "kiln.db-shm"};
+	uint64_t total = 0;
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		struct stat status;
+		if (fstatat(place->directory_fd, names[i], &status, AT_SYMLINK_NOFOLLOW) == 0) {
+			total += (uint64_t)status.st_size;
+		}
+	}
+	return total;
+}
