@@ -79,6 +79,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	executor->ready_us = util_now_us();
 	device_is_present(executor->device, &info);
 	tell_waiters(executor, KILN_OK, NULL);
+	server_executor_ready(executor->device->broker, executor);
 }
 
 static void on_timer(uv_timer_t *timer)

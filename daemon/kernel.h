@@ -11,12 +11,26 @@
 #include <stdint.h>
 
 #define KERNEL_MAX_OPERANDS 16
-#define KERNEL_MAX_ATTRS 32
+#define KERNEL_MAX_ATTRS 8
 #define KERNEL_MAX_ARGS 32
 #define KERNEL_TARGET_MAX 16
 #define KERNEL_INSTANTIATION_MAX 1024
 #define KERNEL_ERROR_MAX 320
 #define KERNEL_KEY_HEX 65 /* 64 digits and the zero byte */
+
+/* Bytes of an element; 0 for a number that is no element type. */
+static inline uint32_t kernel_dtype_bytes(int64_t dtype)
+{
+	switch (dtype) {
+#define KERNEL_DTYPE_CASE(NAME, name, value, bytes) \
+	case value:                                     \
+		return bytes;
+		KILN_DTYPE_LIST(KERNEL_DTYPE_CASE)
+#undef KERNEL_DTYPE_CASE
+	default:
+		return 0;
+	}
+}
 
 /* A tensor of a problem.  No address: alignment is all a plan may know of one. */
 struct kernel_tensor {

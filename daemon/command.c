@@ -1,0 +1,100 @@
+/* command.c: one table of requests, made from the protocol's: names, flags, handlers; and the rules for all of them. */
+#include "command.h"
+
+#include <client/protocol.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+	const char *name;
+	command_handler handler;
+} handlers[] = {
+	{"hello", command_hello},
+	{"info", command_info},
+	{"devices", command_devices},
+	{"ops", command_ops},
+	{"explain", command_explain},
+	{"compile", command_compile},
+	{"alloc", command_alloc},
+	{"lend", command_lend},
+	{"free", command_free},
+	{"write", command_write},
+	{"read", command_read},
+	{"prepare", command_prepare},
+	{"submit", command_submit},
+	{"release", command_release},
+	{"cancel", command_cancel},
+	{"cache.ls", command_cache_ls},
+	{"cache.show", command_cache_show},
+	{"cache.get", command_cache_get},
+	{"cache.verify", command_cache_verify},
+	{"cache.trim", command_cache_trim},
+	{"cache.clear", command_cache_clear},
+	{"debug", command_debug},
+	{"stop", command_stop},
+};
+
+static const struct {
+	const char *name, *flags, *arguments, *reply;
+} requests[] = {
+#define REQUEST_ROW(name, flags, arguments, reply) {name, flags, arguments, reply},
+	PROTOCOL_REQUESTS(REQUEST_ROW)
+#undef REQUEST_ROW
+};
+
+_Static_assert(sizeof handlers / sizeof *handlers == sizeof requests / sizeof *requests,
+			   "every request of the protocol has a handler");
+
+static const char *flags_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+		if (!strcmp(requests[i].name, name))
+			return requests[i].flags;
+	return "";
+}
+
+/* False: refused, and answered. */
+static bool allowed(struct session *session, uint64_t id, const char *name)
+{
+	const char *flags = flags_of(name);
+	bool hello = !strcmp(name, "hello");
+	if (!session->greeted && !hello)
+		reply_error(session, id, KILN_EPROTO, "the first request must be hello, not %s", name);
+	else if (session->greeted && hello)
+		reply_error(session, id, KILN_EPROTO, "hello was said before");
+	else if (strchr(flags, 'O') && session->uid != getuid() && session->uid != 0)
+		reply_error(session, id, KILN_EPERM,
+					"%s is for uid %u, whose kilnd this is, not for uid %u", name,
+					(unsigned)getuid(), session->uid);
+	else if (strchr(flags, 'T') && !session->broker->options.test_requests)
+		reply_error(session, id, KILN_EPERM,
+					"%s is for tests; start kilnd with --test-requests to allow it", name);
+	else
+		return true;
+	return false;
+}
+
+void command_run(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const char *name = wire_type(message);
+	uint64_t id = wire_id(message);
+	if (!id) {
+		reply_error(session, 0, KILN_EPROTO, "request %.40s has no id", name);
+		session->broker->counters.protocol_errors++;
+		session_end(session);
+		return;
+	}
+	for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
+		if (strcmp(handlers[i].name, name) != 0)
+			continue;
+		if (allowed(session, id, name))
+			handlers[i].handler(session, message, frame);
+		else if (!session->greeted)
+			session_end(session);
+		return;
+	}
+	reply_error(session, id, KILN_EINVAL, "this kilnd (%s) knows no request %.40s",
+				KILN_VERSION_STRING, name);
+	if (!session->greeted)
+		session_end(session);
+}

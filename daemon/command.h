@@ -1,0 +1,39 @@
+/* command.h: the handlers of the requests, one for each row of protocol.h's table; command.c dispatches. */
+#ifndef KILN_DAEMON_COMMAND_H
+#define KILN_DAEMON_COMMAND_H
+
+#include "session.h"
+
+/* command_info.c */
+void command_hello(struct session *session, struct wire_in *message, struct frame *frame);
+void command_info(struct session *session, struct wire_in *message, struct frame *frame);
+void command_devices(struct session *session, struct wire_in *message, struct frame *frame);
+void command_ops(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_memory.c */
+void command_alloc(struct session *session, struct wire_in *message, struct frame *frame);
+void command_lend(struct session *session, struct wire_in *message, struct frame *frame);
+void command_free(struct session *session, struct wire_in *message, struct frame *frame);
+void command_write(struct session *session, struct wire_in *message, struct frame *frame);
+void command_read(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_call.c */
+void command_explain(struct session *session, struct wire_in *message, struct frame *frame);
+void command_compile(struct session *session, struct wire_in *message, struct frame *frame);
+void command_prepare(struct session *session, struct wire_in *message, struct frame *frame);
+void command_submit(struct session *session, struct wire_in *message, struct frame *frame);
+void command_release(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cancel(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_cache.c */
+void command_cache_ls(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_get(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_verify(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_trim(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_clear(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_debug.c */
+void command_debug(struct session *session, struct wire_in *message, struct frame *frame);
+void command_stop(struct session *session, struct wire_in *message, struct frame *frame);
+
+/* The plan as members of a map, and its text. */
+void command_put_plan(struct wire_out *out, const struct kernel_plan *plan);
+
+#endif

@@ -1,0 +1,286 @@
+/* command_info.c: hello, and what there is to see: figures, devices, operators. */
+#include <client/protocol.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "plan/plan.h"
+#include "pool.h"
+#include "store.h"
+#include "util/util.h"
+
+/* ---- hello ---- */
+
+struct hello {
+	struct request request;
+	char wanted[KERNEL_TARGET_MAX]; /* "": the default */
+	struct executor *asked;
+	struct device_entry *device; /* being asked for */
+};
+
+static void hello_abandon(struct request *request)
+{
+	struct hello *hello = (struct hello *)request;
+	if (hello->asked)
+		executor_forget(hello->asked, hello);
+	free(hello);
+}
+
+static void hello_answer(struct hello *hello, struct executor *executor)
+{
+	struct session *session = hello->request.session;
+	uint64_t id = hello->request.id;
+	struct wire_out out;
+	request_close(&hello->request);
+	free(hello);
+	session->greeted = true;
+	uv_timer_stop(&session->hello_timer);
+	session->executor = executor;
+	session->device = executor ? executor_device(executor) : NULL;
+	reply_begin(&out, id);
+	wire_put_uint(&out, "proto", PROTOCOL_VERSION);
+	wire_put_str(&out, "version", KILN_VERSION_STRING);
+	wire_put_uint(&out, "session", session->id);
+	wire_put_str(&out, "device", executor ? session->device->info.name : "none");
+	wire_put_uint(&out, "max_message", session->broker->options.max_message);
+	reply_send(session, &out, NULL, 0);
+}
+
+static void hello_refuse(struct hello *hello, int status, const char *error)
+{
+	struct session *session = hello->request.session;
+	uint64_t id = hello->request.id;
+	request_close(&hello->request);
+	free(hello);
+	reply_error(session, id, status, "%s", error);
+	session_end(session);
+}
+
+static void hello_try(struct hello *hello, struct device_entry *device);
+
+static void hello_on_ready(void *arg, int status, const char *error)
+{
+	struct hello *hello = arg;
+	char sentence[KERNEL_ERROR_MAX + 64];
+	struct executor *executor = hello->asked;
+	hello->asked = NULL;
+	if (status == KILN_OK) {
+		hello_answer(hello, executor);
+	} else if (!hello->wanted[0] && hello->device->next) {
+		hello_try(hello, hello->device->next);
+	} else {
+		snprintf(sentence, sizeof sentence, "device %s is not available: %s",
+				 hello->device->info.name, error);
+		hello_refuse(hello, status, sentence);
+	}
+}
+
+static void hello_try(struct hello *hello, struct device_entry *device)
+{
+	struct executor *executor = executor_for(device, hello->request.session->uid);
+	hello->device = device;
+	hello->asked = executor;
+	if (executor)
+		executor_when_ready(executor, hello_on_ready, hello);
+	else
+		hello_refuse(hello, KILN_ENOMEM, "out of memory for a device process");
+}
+
+void command_hello(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct broker *broker = session->broker;
+	uint64_t id = wire_id(message);
+	uint64_t version = wire_get_uint(&message->root, "proto", 0);
+	const char *wanted = wire_get_str(message, &message->root, "device");
+	(void)frame;
+	if (version != PROTOCOL_VERSION) {
+		reply_error(session, id, KILN_EVERSION,
+					"the client speaks protocol %llu and this kilnd (%s) protocol %d; use a "
+					"libkiln and a kilnd of the same release",
+					(unsigned long long)version, KILN_VERSION_STRING, PROTOCOL_VERSION);
+		session_end(session);
+		return;
+	}
+	struct hello *hello = calloc(1, sizeof *hello);
+	if (!hello || !request_open(session, id, &hello->request, hello_abandon)) {
+		free(hello);
+		session_end(session);
+		return;
+	}
+	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");
+	struct device_entry *device =
+		hello->wanted[0] ? device_find(broker, hello->wanted) : broker->devices;
+	if (device)
+		hello_try(hello, device);
+	else if (hello->wanted[0] && strcmp(hello->wanted, "none") != 0)
+		hello_refuse(hello, KILN_ENOTSUP,
+					 "kilnd has no such device; `kiln devices` lists what it has");
+	else
+		hello_answer(hello, NULL);
+}
+
+/* ---- info ---- */
+
+static int open_descriptors(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	int count = -1; /* the directory's own */
+	if (!directory)
+		return -1;
+	while (readdir(directory))
+		count++;
+	closedir(directory);
+	return count - 2;
+}
+
+static void put_executor(void *arg, const struct executor_stats *stats)
+{
+	struct wire_out *out = arg;
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "device", stats->device);
+	wire_put_str(out, "state", stats->state);
+	wire_put_int(out, "pid", stats->pid);
+	wire_put_uint(out, "uid", stats->uid);
+	wire_put_int(out, "inflight", stats->inflight);
+	wire_put_int(out, "modules", stats->modules);
+	wire_put_uint(out, "restarts", stats->restarts);
+	wire_map_end(out);
+}
+
+static void put_workers(struct wire_out *out, const struct broker *broker)
+{
+	struct pool_stats stats;
+	const struct compile_toolchains *known = pool_toolchains(broker);
+	pool_stats(broker, &stats);
+	wire_map_begin(out, "workers");
+	wire_put_int(out, "count", stats.workers);
+	wire_put_int(out, "starting", stats.starting);
+	wire_put_int(out, "idle", stats.idle);
+	wire_put_int(out, "busy", stats.busy);
+	wire_put_int(out, "queued", stats.queued);
+	wire_put_uint(out, "started", stats.started);
+	wire_put_uint(out, "killed", stats.killed);
+	wire_put_uint(out, "recycled", stats.recycled);
+	wire_put_str(out, "nvrtc", known->nvrtc.id[0] ? known->nvrtc.id : known->nvrtc.reason);
+	wire_put_str(out, "nvrtc_targets", known->nvrtc.targets);
+	wire_put_str(out, "host", known->host.id[0] ? known->host.id : known->host.reason);
+	wire_map_end(out);
+}
+
+static void put_cache(struct wire_out *out, const struct broker *broker)
+{
+	const struct cache_stats *stats = store_stats(broker);
+	wire_map_begin(out, "cache");
+	wire_put_str(out, "directory", broker->options.cache_dir);
+	wire_put_uint(out, "rows", stats->rows);
+	wire_put_uint(out, "bytes", stats->object_bytes);
+	wire_put_uint(out, "disk_bytes", stats->disk_bytes);
+	wire_put_uint(out, "cap_bytes", broker->options.cache_bytes);
+	wire_put_uint(out, "memory_rows", stats->memory_rows);
+	wire_put_uint(out, "memory_bytes", stats->memory_bytes);
+	wire_put_uint(out, "quarantined", stats->quarantined);
+	wire_put_uint(out, "trimmed", stats->trimmed);
+	wire_put_uint(out, "write_failures", stats->write_failures);
+	wire_map_end(out);
+}
+
+static void put_session(struct wire_out *out, const struct session *session)
+{
+	wire_map_begin(out, "session");
+	wire_put_uint(out, "id", session->id);
+	wire_put_uint(out, "uid", session->uid);
+	wire_put_uint(out, "buffers", session->buffers.count);
+	wire_put_uint(out, "calls", session->calls.count);
+	wire_put_int(out, "inflight", session->work_count + session->request_count);
+	wire_put_uint(out, "held_bytes", session->held_bytes);
+	wire_map_end(out);
+}
+
+static void put_server(struct wire_out *out, const struct broker *broker)
+{
+	wire_map_begin(out, "server");
+	wire_put_int(out, "pid", getpid());
+	wire_put_str(out, "version", KILN_VERSION_STRING);
+	wire_put_uint(out, "uptime_ms", (util_now_us() - broker->started_us) / 1000);
+	wire_put_str(out, "socket", server_path(broker));
+	wire_put_int(out, "fds", open_descriptors());
+	wire_put_int(out, "sessions", broker->session_count);
+	wire_put_bool(out, "draining", broker->draining);
+	wire_map_end(out);
+}
+
+void command_info(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct broker *broker = session->broker;
+	struct limit limits[OPTIONS_LIMITS];
+	int count = options_limits(&broker->options, limits);
+	struct wire_out out;
+	(void)frame;
+	reply_begin(&out, wire_id(message));
+	put_server(&out, broker);
+	put_session(&out, session);
+	wire_map_begin(&out, "counters");
+#define PUT_COUNTER(name, text) wire_put_uint(&out, #name, broker->counters.name);
+	BROKER_COUNTERS(PUT_COUNTER)
+#undef PUT_COUNTER
+	wire_map_end(&out);
+	put_workers(&out, broker);
+	wire_list_begin(&out, "executors");
+	executor_each(broker, put_executor, &out);
+	wire_list_end(&out);
+	put_cache(&out, broker);
+	wire_list_begin(&out, "limits");
+	for (int i = 0; i < count; i++) {
+		wire_map_begin(&out, NULL);
+		wire_put_str(&out, "name", limits[i].name);
+		wire_put_str(&out, "option", limits[i].option);
+		wire_put_uint(&out, "value", limits[i].value);
+		wire_put_str(&out, "unit", limits[i].unit);
+		wire_map_end(&out);
+	}
+	wire_list_end(&out);
+	reply_send(session, &out, NULL, 0);
+}
+
+void command_devices(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	static const char *const states[] = {"unknown", "present", "absent"};
+	struct wire_out out;
+	(void)frame;
+	reply_begin(&out, wire_id(message));
+	wire_list_begin(&out, "rows");
+	for (struct device_entry *device = session->broker->devices; device; device = device->next) {
+		wire_map_begin(&out, NULL);
+		wire_put_str(&out, "name", device->info.name);
+		wire_put_str(&out, "kind", device_is_cpu(device) ? "cpu" : "cuda");
+		wire_put_str(&out, "state", states[device->state]);
+		wire_put_str(&out, "target", device->info.limits.target);
+		wire_put_str(&out, "model", device->info.model);
+		wire_put_str(&out, "uuid", device->info.uuid);
+		wire_put_uint(&out, "memory", device->info.memory_bytes);
+		wire_put_str(&out, "reason", device->reason);
+		wire_map_end(&out);
+	}
+	wire_list_end(&out);
+	reply_send(session, &out, NULL, 0);
+}
+
+void command_ops(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct wire_out out;
+	(void)frame;
+	reply_begin(&out, wire_id(message));
+	wire_list_begin(&out, "rows");
+	for (const struct plan_op *op = plan_ops; op->name; op++) {
+		wire_map_begin(&out, NULL);
+		wire_put_str(&out, "name", op->name);
+		wire_put_str(&out, "operands", op->operands);
+		wire_put_str(&out, "attributes", op->attributes);
+		wire_put_str(&out, "summary", op->summary);
+		wire_map_end(&out);
+	}
+	wire_list_end(&out);
+	reply_send(session, &out, NULL, 0);
+}

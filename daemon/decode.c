@@ -1,0 +1,142 @@
+/* decode.c: from a message's op, tensors and attrs to a problem.  Checks forms; what they mean is the planner's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "session.h"
+#include "util/util.h"
+
+#define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
+
+const char *decode_operand_name(const char *op, int i, char name[24])
+{
+	const struct plan_op *known = plan_find(op);
+	const char *at = known ? known->operands : "";
+	for (int k = 0; k < i && at; k++)
+		at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL;
+	if (!at || !*at) {
+		snprintf(name, 24, "operand %d", i);
+		return name;
+	}
+	at += strspn(at, " ");
+	snprintf(name, 24, "%.*s", (int)strcspn(at, ", "), at);
+	return name;
+}
+
+uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset)
+{
+	uint64_t address = (buffer ? buffer->offset : 0) + offset;
+	uint32_t alignment = 16;
+	while (address % alignment)
+		alignment /= 2;
+	return alignment;
+}
+
+static int decode_attr(struct wire_in *message, const msgpack_object_kv *pair,
+					   struct kernel_attr *attr, char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *value = &pair->val;
+	if (pair->key.type != MSGPACK_OBJECT_STR || pair->key.via.str.size >= sizeof attr->name)
+		return ERROR(KILN_EINVAL, "an attribute's name is not a text of less than %zu bytes",
+					 sizeof attr->name);
+	memcpy(attr->name, pair->key.via.str.ptr, pair->key.via.str.size);
+	switch (value->type) {
+	case MSGPACK_OBJECT_POSITIVE_INTEGER:
+		if (value->via.u64 > INT64_MAX)
+			return ERROR(KILN_EINVAL, "attribute %s is larger than %lld", attr->name,
+						 (long long)INT64_MAX);
+		attr->kind = KILN_ATTR_INT;
+		attr->i = (int64_t)value->via.u64;
+		return KILN_OK;
+	case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+		attr->kind = KILN_ATTR_INT;
+		attr->i = value->via.i64;
+		return KILN_OK;
+	case MSGPACK_OBJECT_FLOAT32:
+	case MSGPACK_OBJECT_FLOAT64:
+		attr->kind = KILN_ATTR_REAL;
+		attr->f = value->via.f64;
+		return KILN_OK;
+	case MSGPACK_OBJECT_STR:
+		attr->kind = KILN_ATTR_STRING;
+		if (value->via.str.size >= sizeof attr->s)
+			return ERROR(KILN_EINVAL, "attribute %s is a text of %u bytes; the most is %zu",
+						 attr->name, value->via.str.size, sizeof attr->s - 1);
+		memcpy(attr->s, value->via.str.ptr, value->via.str.size);
+		return KILN_OK;
+	default:
+		attr->kind = KILN_ATTR_INTS;
+	}
+	const msgpack_object *map = wire_get(&message->root, "attrs");
+	attr->count = wire_get_ints(map, attr->name, attr->ints, KILN_MAX_RANK);
+	if (attr->count < 0)
+		return ERROR(KILN_EINVAL,
+					 "attribute %s is neither an integer, a real, a text nor a list of integers",
+					 attr->name);
+	if (attr->count > KILN_MAX_RANK)
+		return ERROR(KILN_EINVAL, "attribute %s has %d integers; the most is %d", attr->name,
+					 attr->count, KILN_MAX_RANK);
+	return KILN_OK;
+}
+
+static int decode_tensor(struct session *session, const msgpack_object *map, int index,
+						 struct kernel_problem *problem, struct buffer **buffer, uint64_t *offset,
+						 char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_tensor *tensor = &problem->tensors[index];
+	char name[24];
+	decode_operand_name(problem->op, index, name);
+	int64_t dtype = wire_get_int(map, "d", 0);
+	if (!kernel_dtype_bytes(dtype))
+		return ERROR(KILN_EINVAL, "%s has element type %lld, which does not exist", name,
+					 (long long)dtype);
+	tensor->dtype = (kiln_dtype)dtype;
+	tensor->rank = wire_get_ints(map, "s", tensor->shape, KILN_MAX_RANK);
+	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK)
+		return ERROR(KILN_EINVAL, "%s has rank %d; ranks 0 to %d are possible", name, tensor->rank,
+					 KILN_MAX_RANK);
+	if (wire_get(map, "t")) {
+		int strides = wire_get_ints(map, "t", tensor->stride, KILN_MAX_RANK);
+		if (strides != tensor->rank)
+			return ERROR(KILN_EINVAL, "%s has rank %d and %d strides", name, tensor->rank, strides);
+	} else {
+		plan_contiguous(tensor);
+	}
+	*offset = wire_get_uint(map, "o", 0);
+	*buffer = NULL;
+	uint64_t id = wire_get_uint(map, "b", 0);
+	if (id && !(*buffer = buffer_find(session, id)))
+		return ERROR(KILN_ENOENT, "%s names buffer %llu, which this session does not have", name,
+					 (unsigned long long)id);
+	tensor->alignment = buffer_alignment(*buffer, *offset);
+	return KILN_OK;
+}
+
+int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
+				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
+				   uint64_t offsets[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *tensors = wire_get(&message->root, "tensors");
+	const msgpack_object *attrs = wire_get(&message->root, "attrs");
+	const char *op = wire_get_str(message, &message->root, "op");
+	int status = KILN_OK;
+	memset(problem, 0, sizeof *problem);
+	if (!op || !plan_find(op))
+		return ERROR(KILN_EINVAL, "there is no operator %.40s; `kiln ops` lists them",
+					 op ? op : "without a name");
+	snprintf(problem->op, sizeof problem->op, "%s", op);
+	if (wire_count(tensors) > KERNEL_MAX_OPERANDS || wire_count(attrs) > KERNEL_MAX_ATTRS)
+		return ERROR(KILN_EINVAL, "%u tensors and %u attributes; the most are %d and %d",
+					 wire_count(tensors), wire_count(attrs), KERNEL_MAX_OPERANDS, KERNEL_MAX_ATTRS);
+	problem->tensor_count = (int)wire_count(tensors);
+	for (int i = 0; i < problem->tensor_count && status == KILN_OK; i++)
+		status = decode_tensor(session, wire_at(tensors, (uint32_t)i), i, problem, &buffers[i],
+							   &offsets[i], error);
+	if (attrs && attrs->type == MSGPACK_OBJECT_MAP)
+		problem->attr_count = (int)wire_count(attrs);
+	for (int i = 0; i < problem->attr_count && status == KILN_OK; i++)
+		status = decode_attr(message, &attrs->via.map.ptr[i], &problem->attrs[i], error);
+	if (status == KILN_OK)
+		status = plan_infer(problem, error);
+	return status;
+}

@@ -1,0 +1,210 @@
+/* listen.c: connect; on refusal take the lock, try again, only then unlink and bind (as tmux and git do). */
+#include "listen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "util/util.h"
+
+#define BACKLOG 128
+#define FIRST_INHERITED 3
+#define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
+
+static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
+{
+	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+	int type = 0, listening = 0, fd = FIRST_INHERITED;
+	socklen_t size = sizeof type;
+	struct sockaddr_un address = {0};
+	socklen_t length = sizeof address;
+	if (!pid || !count || strtol(pid, NULL, 10) != getpid())
+		return KILN_ENOENT;
+	if (strtol(count, NULL, 10) != 1)
+		return ERROR(KILN_EINVAL, "LISTEN_FDS=%s: kilnd takes exactly one socket", count);
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_SEQPACKET ||
+		getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) < 0 || !listening ||
+		getsockname(fd, (struct sockaddr *)&address, &length) < 0 || address.sun_family != AF_UNIX)
+		return ERROR(KILN_EINVAL,
+					 "the inherited descriptor %d is no listening Unix SOCK_SEQPACKET socket; in "
+					 "the unit file use ListenSequentialPacket=",
+					 fd);
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	out->fd = fd;
+	out->lock = -1;
+	snprintf(out->path, sizeof out->path, "%.*s", (int)sizeof address.sun_path,
+			 address.sun_path[0] ? address.sun_path : "(abstract)");
+	unsetenv("LISTEN_PID");
+	unsetenv("LISTEN_FDS");
+	unsetenv("LISTEN_FDNAMES");
+	return KILN_OK;
+}
+
+static int prepare_directory(const char *path, char error[KERNEL_ERROR_MAX])
+{
+	char directory[PATH_MAX];
+	struct stat status;
+	snprintf(directory, sizeof directory, "%s", path);
+	char *slash = strrchr(directory, '/');
+	if (!slash)
+		snprintf(directory, sizeof directory, ".");
+	else if (slash == directory)
+		slash[1] = 0;
+	else
+		*slash = 0;
+	if (util_make_directories(directory, 0700) < 0 || stat(directory, &status) < 0)
+		return ERROR(KILN_EIO, "cannot make the socket's directory %.200s: %s", directory,
+					 strerror(errno));
+	bool others_write = status.st_mode & (S_IWGRP | S_IWOTH);
+	bool sticky = status.st_mode & S_ISVTX;
+	if ((status.st_uid != getuid() && status.st_uid != 0) || (others_write && !sticky))
+		return ERROR(KILN_EPERM,
+					 "the socket's directory %.150s belongs to uid %u with mode %03o: others could "
+					 "replace the socket; name another with --socket",
+					 directory, (unsigned)status.st_uid, (unsigned)status.st_mode & 0777);
+	return KILN_OK;
+}
+
+/* Whether somebody answers; *pid is theirs. */
+static bool answers(const struct sockaddr_un *address, int *pid)
+{
+	struct ucred peer = {0};
+	socklen_t length = sizeof peer;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool yes = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) == 0;
+	/* A full backlog is a sign of life too. */
+	yes = yes || (fd >= 0 && errno == EAGAIN);
+	*pid = 0;
+	if (yes && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0)
+		*pid = peer.pid;
+	if (fd >= 0)
+		close(fd);
+	return yes;
+}
+
+static int busy(const char *path, int pid, char error[KERNEL_ERROR_MAX])
+{
+	return ERROR(KILN_EBUSY,
+				 "a kilnd (pid %d) already serves %.150s; stop it with `kiln stop`, or name another "
+				 "socket with --socket",
+				 pid, path);
+}
+
+/* The lock of a daemon that starts or runs; a lock file that was removed meanwhile does not count. */
+static int take_lock(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
+{
+	for (int tries = 0; tries < 100; tries++) {
+		struct stat held, named;
+		int fd = open(out->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (fd < 0)
+			return ERROR(KILN_EIO, "cannot open the lock %.200s: %s", out->lock_path,
+						 strerror(errno));
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			close(fd);
+			return ERROR(KILN_EBUSY,
+						 "another kilnd is starting or running at %.150s (the lock beside it is held)",
+						 out->path);
+		}
+		if (fstat(fd, &held) == 0 && stat(out->lock_path, &named) == 0 &&
+			held.st_ino == named.st_ino && held.st_dev == named.st_dev) {
+			out->lock = fd;
+			return KILN_OK;
+		}
+		close(fd);
+	}
+	return ERROR(KILN_EIO, "the lock %.200s changes all the time", out->lock_path);
+}
+
+static int bind_socket(struct listen_socket *out, const struct sockaddr_un *address,
+					   char error[KERNEL_ERROR_MAX])
+{
+	struct stat status;
+	if (lstat(out->path, &status) == 0) {
+		if (!S_ISSOCK(status.st_mode))
+			return ERROR(KILN_EINVAL, "%.200s is there and is no socket; it was left alone",
+						 out->path);
+		unlink(out->path);
+	}
+	out->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	mode_t mask = umask(0177);
+	bool bound =
+		out->fd >= 0 && bind(out->fd, (const struct sockaddr *)address, sizeof *address) == 0;
+	umask(mask);
+	if (!bound || listen(out->fd, BACKLOG) < 0 || stat(out->path, &status) < 0)
+		return ERROR(KILN_EIO, "cannot listen at %.200s: %s", out->path, strerror(errno));
+	out->device = status.st_dev;
+	out->inode = status.st_ino;
+	return KILN_OK;
+}
+
+int listen_open(struct listen_socket *out, const char *path, char error[KERNEL_ERROR_MAX])
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int pid = 0;
+	*out = (struct listen_socket){.fd = -1, .lock = -1};
+	int status = inherited(out, error);
+	if (status != KILN_ENOENT)
+		return status;
+	if (strlen(path) >= sizeof address.sun_path)
+		return ERROR(KILN_EINVAL, "the socket's path has %zu bytes; a Unix socket's has at most %zu",
+					 strlen(path), sizeof address.sun_path - 1);
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	snprintf(out->path, sizeof out->path, "%s", path);
+	snprintf(out->lock_path, sizeof out->lock_path, "%s.lock", path);
+	status = prepare_directory(path, error);
+	if (status != KILN_OK)
+		return status;
+	if (answers(&address, &pid))
+		return busy(path, pid, error);
+	status = take_lock(out, error);
+	if (status != KILN_OK)
+		return status;
+	if (answers(&address, &pid))
+		status = busy(path, pid, error);
+	else
+		status = bind_socket(out, &address, error);
+	if (status != KILN_OK)
+		listen_close(out);
+	return status;
+}
+
+void listen_close(struct listen_socket *socket)
+{
+	struct stat status;
+	if (socket->lock >= 0) {
+		if (socket->inode && lstat(socket->path, &status) == 0 &&
+			status.st_dev == socket->device && status.st_ino == socket->inode)
+			unlink(socket->path);
+		unlink(socket->lock_path);
+		close(socket->lock);
+	}
+	if (socket->fd >= 0)
+		close(socket->fd);
+	socket->fd = socket->lock = -1;
+}
+
+void listen_notify(const char *state)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *path = getenv("NOTIFY_SOCKET");
+	if (!path || !*path || strlen(path) >= sizeof address.sun_path)
+		return;
+	memcpy(address.sun_path, path, strlen(path));
+	socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+	if (address.sun_path[0] == '@')
+		address.sun_path[0] = 0;
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0) {
+		sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&address,
+			   length);
+		close(fd);
+	}
+}

@@ -1,0 +1,33 @@
+/*
+ * listen: the socket clients connect to: inherited from systemd, or made here with a lock so that two daemons never
+ * fight over one path and a dead one's leftovers are no obstacle.  Knows nothing of the loop.
+ */
+#ifndef KILN_DAEMON_LISTEN_H
+#define KILN_DAEMON_LISTEN_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "kernel.h"
+
+struct listen_socket {
+	int fd;
+	int lock; /* -1: inherited, nothing to clean up */
+	char path[PATH_MAX];
+	char lock_path[PATH_MAX + 8];
+	dev_t device; /* of the socket we made: a path that was taken over is not removed */
+	ino_t inode;
+};
+
+/*
+ * Uses LISTEN_FDS when it is for this process, else makes the socket at path (0600, its directory 0700 if it has to be
+ * made).  KILN_EBUSY when another daemon answers there; KILN_EPERM for a directory that others can write to.
+ */
+int listen_open(struct listen_socket *socket, const char *path, char error[KERNEL_ERROR_MAX]);
+/* Removes what listen_open made, if it is still ours. */
+void listen_close(struct listen_socket *socket);
+/* Tells systemd ($NOTIFY_SOCKET), if it started us. */
+void listen_notify(const char *state);
+
+#endif

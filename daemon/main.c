@@ -1,0 +1,27 @@
+/* main.c: one binary, three roles: broker, executor, compiler worker.  Only this file ends a process by returning. */
+#include "broker.h"
+#include "exec/exec.h"
+#include "util/util.h"
+
+int main(int argc, char **argv)
+{
+	static struct options options;
+	int status = 0;
+	if (!options_start(argc, argv, &options, &status))
+		return status;
+	switch (options.role) {
+	case OPTIONS_EXECUTOR: {
+		struct exec_options exec = {.sock = options.fd, .device = options.device_name};
+		return exec_main(&exec);
+	}
+	case OPTIONS_COMPILER: {
+		struct compile_worker_options worker = {
+			.sock = options.fd,
+			.memory_bytes = options.worker_memory,
+		};
+		return compile_worker_main(&worker);
+	}
+	default:
+		return server_run(&options);
+	}
+}

@@ -1,0 +1,266 @@
+/*
+ * server.c: the broker's loop: opens everything, accepts, and on SIGTERM, SIGINT or "stop" drains: no new work, what runs
+ * may finish until the deadline, then sessions, children, cache and socket are closed in this order.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "broker.h"
+#include "child.h"
+#include "executor.h"
+#include "job.h"
+#include "listen.h"
+#include "pool.h"
+#include "session.h"
+#include "store.h"
+#include "util/util.h"
+
+#define ACCEPTS_A_TURN 32
+
+enum server_phase { SERVER_RUNNING, SERVER_DRAINING, SERVER_CLOSING, SERVER_CLOSED };
+
+struct server {
+	struct listen_socket socket;
+	uv_poll_t poll;
+	uv_signal_t term, interrupt, hangup;
+	uv_timer_t drain, idle;
+	int spare; /* a descriptor to give up when there are none left, so that a peer can be turned away */
+	enum server_phase phase;
+};
+
+const char *server_path(const struct broker *broker)
+{
+	return broker->server->socket.path;
+}
+
+/* ---- Accepting ---- */
+
+/* Out of descriptors: accept and close, instead of spinning on a socket that stays readable. */
+static void turn_away(struct server *server)
+{
+	close(server->spare);
+	int fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	server->spare = dup(STDERR_FILENO);
+	util_log(UTIL_WARN, "a client was turned away: %s", strerror(EMFILE));
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+	struct broker *broker = poll->data;
+	struct server *server = broker->server;
+	(void)events;
+	for (int i = 0; status == 0 && i < ACCEPTS_A_TURN; i++) {
+		int fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0) {
+			session_open(broker, fd);
+		} else if (errno == EMFILE || errno == ENFILE) {
+			turn_away(server);
+		} else if (errno != EINTR && errno != ECONNABORTED) {
+			return;
+		}
+	}
+}
+
+/* ---- Ending ---- */
+
+static bool work_left(const struct broker *broker)
+{
+	for (const struct session *session = broker->sessions; session; session = session->next)
+		if (session->work_count || session->request_count)
+			return true;
+	return job_busy(broker);
+}
+
+static void close_handles(struct broker *broker)
+{
+	struct server *server = broker->server;
+	uv_close((uv_handle_t *)&server->term, NULL);
+	uv_close((uv_handle_t *)&server->interrupt, NULL);
+	uv_close((uv_handle_t *)&server->hangup, NULL);
+	uv_close((uv_handle_t *)&server->drain, NULL);
+	uv_close((uv_handle_t *)&server->idle, NULL);
+}
+
+static void close_all(struct broker *broker)
+{
+	struct server *server = broker->server;
+	server->phase = SERVER_CLOSING;
+	uv_timer_stop(&server->drain);
+	while (broker->sessions)
+		session_close(broker->sessions);
+	job_close(broker);
+	pool_close(broker);
+	devices_close(broker);
+}
+
+void server_progress(struct broker *broker)
+{
+	struct server *server = broker->server;
+	if (server->phase == SERVER_DRAINING && !work_left(broker))
+		close_all(broker);
+	/* Lookups under way come back to an empty house; children are waited for, so that none is left behind. */
+	if (server->phase == SERVER_CLOSING && !store_busy(broker) && !child_count()) {
+		server->phase = SERVER_CLOSED;
+		close_handles(broker);
+	}
+}
+
+static void on_drain(uv_timer_t *timer)
+{
+	struct broker *broker = timer->data;
+	if (broker->server->phase == SERVER_DRAINING) {
+		util_log(UTIL_WARN, "work was still under way after %llu ms (--drain-timeout); it is dropped",
+				 (unsigned long long)broker->options.drain_timeout_ms);
+		close_all(broker);
+	}
+	/* Children die by SIGKILL; this looks again until the last is gone. */
+	uv_timer_start(timer, on_drain, 20, 0);
+	server_progress(broker);
+}
+
+void server_stop(struct broker *broker, const char *why)
+{
+	struct server *server = broker->server;
+	if (server->phase != SERVER_RUNNING)
+		return;
+	util_log(UTIL_INFO, "stopping: %s", why);
+	listen_notify("STOPPING=1");
+	broker->draining = true;
+	server->phase = SERVER_DRAINING;
+	uv_close((uv_handle_t *)&server->poll, NULL);
+	listen_close(&server->socket);
+	/* Whatever is in the middle of a callback finishes first. */
+	uv_timer_start(&server->drain, on_drain, work_left(broker) ? broker->options.drain_timeout_ms : 0,
+				   0);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	server_stop(handle->data, strsignal(number));
+}
+
+static void on_idle(uv_timer_t *timer)
+{
+	server_stop(timer->data, "no client for the time of --idle-exit");
+}
+
+void server_note_sessions(struct broker *broker)
+{
+	struct server *server = broker->server;
+	uint64_t seconds = broker->options.idle_exit_seconds;
+	if (server->phase != SERVER_RUNNING || !seconds)
+		return;
+	if (broker->session_count)
+		uv_timer_stop(&server->idle);
+	else
+		uv_timer_start(&server->idle, on_idle, seconds * 1000, 0);
+}
+
+void server_executor_ready(struct broker *broker, struct executor *executor)
+{
+	struct session *session = broker->sessions;
+	while (session) {
+		struct session *next = session->next;
+		if (session->executor == executor)
+			work_pump(session);
+		session = next;
+	}
+}
+
+/* ---- Starting ---- */
+
+static int open_loop(struct broker *broker)
+{
+	struct server *server = broker->server;
+	int status = uv_loop_init(&broker->loop);
+	if (status < 0)
+		return status;
+	server->poll.data = server->term.data = server->interrupt.data = server->hangup.data = broker;
+	server->drain.data = server->idle.data = broker;
+	uv_signal_init(&broker->loop, &server->term);
+	uv_signal_init(&broker->loop, &server->interrupt);
+	uv_signal_init(&broker->loop, &server->hangup);
+	uv_timer_init(&broker->loop, &server->drain);
+	uv_timer_init(&broker->loop, &server->idle);
+	uv_signal_start(&server->term, on_signal, SIGTERM);
+	uv_signal_start(&server->interrupt, on_signal, SIGINT);
+	uv_signal_start(&server->hangup, on_signal, SIGHUP);
+	return 0;
+}
+
+static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
+{
+	const char *directory = broker->options.kernel_dir;
+	int status =
+		compile_sources_open(directory[0] ? directory : NULL, &broker->sources, error);
+	if (status == KILN_OK)
+		status = listen_open(&broker->server->socket, broker->options.socket, error);
+	if (status == KILN_OK)
+		status = store_open(broker, error);
+	if (status == KILN_OK)
+		status = pool_open(broker, error);
+	if (status == KILN_OK)
+		status = devices_open(broker, error);
+	return status;
+}
+
+static void serve(struct broker *broker)
+{
+	struct server *server = broker->server;
+	uv_poll_init(&broker->loop, &server->poll, server->socket.fd);
+	uv_poll_start(&server->poll, UV_READABLE, on_connection);
+	server_note_sessions(broker);
+	util_log(UTIL_INFO, "kilnd %s serves %s", KILN_VERSION_STRING, server->socket.path);
+	listen_notify("READY=1");
+	uv_run(&broker->loop, UV_RUN_DEFAULT);
+}
+
+static void free_broker(struct broker *broker)
+{
+	listen_close(&broker->server->socket);
+	pool_free(broker);
+	devices_free(broker);
+	store_close(broker);
+	compile_sources_close(broker->sources);
+	close(broker->server->spare);
+	uv_loop_close(&broker->loop);
+	free(broker->server);
+}
+
+int server_run(const struct options *options)
+{
+	static struct broker broker;
+	char error[KERNEL_ERROR_MAX];
+	signal(SIGPIPE, SIG_IGN);
+	util_log_level = options->log_level;
+	broker.options = *options;
+	broker.started_us = util_now_us();
+	broker.server = util_alloc(sizeof *broker.server);
+	broker.server->socket.fd = broker.server->socket.lock = -1;
+	broker.server->spare = dup(STDERR_FILENO);
+	if (open_loop(&broker) < 0) {
+		util_log(UTIL_ERROR, "cannot make an event loop");
+		return 1;
+	}
+	int status = open_parts(&broker, error);
+	if (status != KILN_OK) {
+		/* What was started already ends as it would after a drain. */
+		util_log(UTIL_ERROR, "%s", error);
+		broker.server->phase = SERVER_CLOSING;
+		job_close(&broker);
+		pool_close(&broker);
+		devices_close(&broker);
+		uv_timer_start(&broker.server->drain, on_drain, 0, 0);
+		uv_run(&broker.loop, UV_RUN_DEFAULT);
+	} else {
+		serve(&broker);
+		util_log(UTIL_INFO, "stopped");
+	}
+	free_broker(&broker);
+	return status == KILN_OK ? 0 : 1;
+}

@@ -1,0 +1,343 @@
+/* session.c: the socket of one client: accepts, reads, queues replies, ends. */
+#include "session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/util.h"
+
+#define HELLO_DEADLINE_MS 10000
+#define FRAMES_A_TURN 64 /* then the others have their turn */
+
+static void watch(struct session *session);
+
+static bool listed(const struct options_ids *ids, uint32_t id)
+{
+	for (int i = 0; i < ids->count; i++)
+		if (ids->ids[i] == id)
+			return true;
+	return false;
+}
+
+/* Membership by the primary group of the connection or, for named users, any group they are in. */
+static bool in_allowed_group(const struct options *options, uint32_t uid, uint32_t gid)
+{
+	gid_t groups[64];
+	int count = 64;
+	if (!options->allow_gids.count)
+		return false;
+	if (listed(&options->allow_gids, gid))
+		return true;
+	const struct passwd *user = getpwuid(uid);
+	if (!user || getgrouplist(user->pw_name, gid, groups, &count) < 0)
+		return false;
+	for (int i = 0; i < count; i++)
+		if (listed(&options->allow_gids, groups[i]))
+			return true;
+	return false;
+}
+
+static void judge(struct session *session)
+{
+	struct broker *broker = session->broker;
+	const struct options *options = &broker->options;
+	struct ucred peer;
+	socklen_t length = sizeof peer;
+	if (getsockopt(session->sock, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) {
+		session->refusal_status =
+			util_fail(session->refusal, sizeof session->refusal, KILN_EPERM,
+					  "the peer's identity cannot be had: %s", strerror(errno));
+		return;
+	}
+	session->uid = peer.uid;
+	session->gid = peer.gid;
+	session->pid = peer.pid;
+	if (peer.uid != getuid() && peer.uid != 0 && !listed(&options->allow_uids, peer.uid) &&
+		!in_allowed_group(options, peer.uid, peer.gid))
+		session->refusal_status = util_fail(
+			session->refusal, sizeof session->refusal, KILN_EPERM,
+			"uid %u may not use this kilnd of uid %u; start it with --allow-uid %u to allow it",
+			peer.uid, (unsigned)getuid(), peer.uid);
+	else if ((uint64_t)broker->session_count > options->max_sessions)
+		session->refusal_status = util_fail(
+			session->refusal, sizeof session->refusal, KILN_ELIMIT,
+			"kilnd has %llu sessions, the most it allows (--max-sessions)",
+			(unsigned long long)options->max_sessions);
+	else if (broker->draining)
+		session->refusal_status = util_fail(session->refusal, sizeof session->refusal,
+											KILN_ECONN, "kilnd is shutting down");
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct session *session = handle->data;
+	if (--session->open_handles > 0)
+		return;
+	struct broker *broker = session->broker;
+	frame_queue_free(&session->queue);
+	close(session->sock);
+	map_free(&session->buffers);
+	map_free(&session->calls);
+	map_free(&session->works);
+	free(session);
+	server_progress(broker);
+}
+
+static void forget_owned(struct session *session)
+{
+	size_t cursor = 0;
+	struct buffer *buffer;
+	struct call *call;
+	while (session->requests) {
+		struct request *request = session->requests;
+		request_close(request);
+		request->abandon(request);
+	}
+	work_abandon(session);
+	while ((buffer = map_next(&session->buffers, &cursor))) {
+		buffer_release(buffer);
+		buffer_delete(buffer);
+	}
+	cursor = 0;
+	while ((call = map_next(&session->calls, &cursor)))
+		call_drop(call);
+	if (!session->executor)
+		return;
+	executor_forget(session->executor, session);
+	executor_disown(session->executor, session);
+	if (executor_is_ready(session->executor)) {
+		struct wire_out message;
+		uint64_t id = executor_begin(session->executor, &message, "end");
+		wire_put_uint(&message, "stream", session->stream);
+		executor_post(session->executor, &message, id);
+	}
+}
+
+void session_close(struct session *session)
+{
+	struct broker *broker = session->broker;
+	if (session->closing)
+		return;
+	session->closing = true;
+	forget_owned(session);
+	if (session->previous)
+		session->previous->next = session->next;
+	else
+		broker->sessions = session->next;
+	if (session->next)
+		session->next->previous = session->previous;
+	broker->session_count--;
+	uv_poll_stop(&session->poll);
+	uv_timer_stop(&session->hello_timer);
+	uv_close((uv_handle_t *)&session->poll, on_closed);
+	uv_close((uv_handle_t *)&session->hello_timer, on_closed);
+	server_note_sessions(broker);
+}
+
+void session_end(struct session *session)
+{
+	/* The loop sees the end of the socket and closes; nobody up the stack loses the session under their feet. */
+	if (!session->closing) {
+		frame_queue_flush(&session->queue, session->sock);
+		shutdown(session->sock, SHUT_RDWR);
+	}
+}
+
+/* One message; false when the session is to end. */
+static bool take(struct session *session, struct frame *frame)
+{
+	struct wire_in message;
+	int status = wire_parse(&message, frame->data, frame->size);
+	if (status != KILN_OK) {
+		util_log(UTIL_WARN, "session %llu (pid %d): %s", (unsigned long long)session->id,
+				 session->pid, message.why);
+		reply_error(session, 0, KILN_EPROTO, "the message cannot be read: %s", message.why);
+		session->broker->counters.protocol_errors++;
+		return false;
+	}
+	if (session->refusal_status) {
+		reply_error(session, wire_id(&message), session->refusal_status, "%s", session->refusal);
+		session->broker->counters.refused++;
+		wire_in_free(&message);
+		return false;
+	}
+	command_run(session, &message, frame);
+	wire_in_free(&message);
+	return true;
+}
+
+static bool read_messages(struct session *session)
+{
+	for (int i = 0; i < FRAMES_A_TURN && !session->closing; i++) {
+		struct frame frame = {0};
+		int status = frame_recv(session->sock, &frame, session->broker->options.max_message);
+		if (status == KILN_EAGAIN)
+			return true;
+		if (status == KILN_ELIMIT)
+			reply_error(session, 0, KILN_ELIMIT,
+						"a message is larger than %llu bytes, the most kilnd takes "
+						"(--max-message)",
+						(unsigned long long)session->broker->options.max_message);
+		else if (status == KILN_EPROTO)
+			reply_error(session, 0, KILN_EPROTO, "the message cannot be read: %s", frame.why);
+		if (status == KILN_EPROTO || status == KILN_ELIMIT)
+			session->broker->counters.protocol_errors++;
+		if (status != KILN_OK) {
+			frame_free(&frame);
+			return false;
+		}
+		bool go_on = take(session, &frame);
+		frame_free(&frame);
+		if (!go_on)
+			return false;
+	}
+	return true;
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events)
+{
+	struct session *session = poll->data;
+	if (status == 0 && (events & UV_WRITABLE))
+		frame_queue_flush(&session->queue, session->sock);
+	if (status < 0 || ((events & (UV_READABLE | UV_DISCONNECT)) && !read_messages(session))) {
+		frame_queue_flush(&session->queue, session->sock);
+		session_close(session);
+		return;
+	}
+	watch(session);
+}
+
+static void watch(struct session *session)
+{
+	if (!session->closing)
+		uv_poll_start(&session->poll,
+					  UV_READABLE | UV_DISCONNECT | (session->queue.count ? UV_WRITABLE : 0),
+					  on_ready);
+}
+
+static void on_silent(uv_timer_t *timer)
+{
+	struct session *session = timer->data;
+	reply_error(session, 0, KILN_ETIMEDOUT, "no hello came within %d ms", HELLO_DEADLINE_MS);
+	session_close(session);
+}
+
+void session_open(struct broker *broker, int sock)
+{
+	struct session *session = calloc(1, sizeof *session);
+	if (!session) {
+		close(sock);
+		return;
+	}
+	session->broker = broker;
+	session->id = broker_id(broker);
+	session->stream = session->id;
+	session->sock = sock;
+	session->poll.data = session;
+	session->hello_timer.data = session;
+	session->open_handles = 2;
+	session->next = broker->sessions;
+	if (broker->sessions)
+		broker->sessions->previous = session;
+	broker->sessions = session;
+	broker->session_count++;
+	broker->counters.sessions++;
+	judge(session);
+	uv_poll_init(&broker->loop, &session->poll, sock);
+	uv_timer_init(&broker->loop, &session->hello_timer);
+	uv_timer_start(&session->hello_timer, on_silent, HELLO_DEADLINE_MS, 0);
+	watch(session);
+	server_note_sessions(broker);
+}
+
+/* ---- Replies ---- */
+
+void reply_begin(struct wire_out *out, uint64_t id)
+{
+	wire_begin(out, "reply", id);
+	wire_put_int(out, "st", KILN_OK);
+}
+
+void reply_send(struct session *session, struct wire_out *out, const int *fds, int fd_count)
+{
+	int status = wire_end(out);
+	if (status == KILN_OK && !session->closing)
+		status = frame_queue_send(&session->queue, session->sock, out->buffer.data,
+								  out->buffer.size, fds, fd_count,
+								  session->broker->options.max_queued);
+	wire_out_free(out);
+	if (session->closing)
+		return;
+	if (status == KILN_OK && session->queue.count) {
+		watch(session);
+	} else if (status != KILN_OK) {
+		if (status == KILN_ELIMIT)
+			util_log(UTIL_WARN,
+					 "session %llu (pid %d) does not read its replies: more than %llu bytes are "
+					 "queued (--max-queued); it was ended",
+					 (unsigned long long)session->id, session->pid,
+					 (unsigned long long)session->broker->options.max_queued);
+		session_end(session);
+	}
+}
+
+void reply_ok(struct session *session, uint64_t id)
+{
+	struct wire_out out;
+	reply_begin(&out, id);
+	reply_send(session, &out, NULL, 0);
+}
+
+void reply_error(struct session *session, uint64_t id, int status, const char *format, ...)
+{
+	struct wire_out out;
+	char text[512];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof text, format, arguments);
+	va_end(arguments);
+	wire_begin(&out, "reply", id);
+	wire_put_int(&out, "st", status);
+	wire_put_str(&out, "err", text);
+	reply_send(session, &out, NULL, 0);
+}
+
+bool request_open(struct session *session, uint64_t id, struct request *request,
+				  void (*abandon)(struct request *request))
+{
+	const struct options *options = &session->broker->options;
+	if ((uint64_t)(session->request_count + session->work_count) >= options->max_inflight) {
+		reply_error(session, id, KILN_ELIMIT,
+					"this session has %llu requests in flight, the most it may have "
+					"(--max-inflight); wait for some first",
+					(unsigned long long)options->max_inflight);
+		return false;
+	}
+	*request = (struct request){session, id, abandon, NULL, session->requests};
+	if (session->requests)
+		session->requests->previous = request;
+	session->requests = request;
+	session->request_count++;
+	return true;
+}
+
+void request_close(struct request *request)
+{
+	struct session *session = request->session;
+	if (!session)
+		return;
+	if (request->previous)
+		request->previous->next = request->next;
+	else
+		session->requests = request->next;
+	if (request->next)
+		request->next->previous = request->previous;
+	request->previous = request->next = NULL;
+	request->session = NULL;
+	session->request_count--;
+}

@@ -1,0 +1,180 @@
+/*
+ * session: one connected client: its messages in, its replies out, and what it owns: buffers, prepared
+ * calls, work under way.  Whatever a client does wrong ends here and reaches nobody else.
+ */
+#ifndef KILN_DAEMON_SESSION_H
+#define KILN_DAEMON_SESSION_H
+
+#include <client/frame.h>
+#include <client/wire.h>
+
+#include "broker.h"
+#include "executor.h"
+#include "job.h"
+
+#define SESSION_FAILED_TICKETS 1024
+#define CALL_VARIANTS 6 /* alignments 1, 2, 4, 8, 16 and one more */
+
+struct making;
+
+enum buffer_kind { BUFFER_HELD, BUFFER_SHARED, BUFFER_LENT_IPC, BUFFER_LENT_FD };
+
+struct buffer {
+	uint64_t id; /* also the executor's */
+	enum buffer_kind kind;
+	uint64_t bytes;
+	char name[64];
+	/* What an executor needs to import it; kept so that a new process gets it again. */
+	unsigned char handle[64];
+	uint64_t bufid, span, offset;
+	int64_t pid;
+	int fd; /* -1: none */
+	/* Where it is: the executor's generation, 0 for nowhere. */
+	uint64_t generation;
+	bool placing;
+	int place_status; /* of the last attempt */
+	char place_error[KERNEL_ERROR_MAX];
+	/* HELD: the contents ended with a process, and have been written again up to covered. */
+	bool lost;
+	uint64_t covered;
+	struct session *session;
+	struct making *making; /* the request that makes it, until it is answered */
+};
+
+struct call {
+	uint64_t id;
+	int holders; /* the session, and works */
+	struct kernel_problem problem;
+	struct kernel_ref *variants[CALL_VARIANTS]; /* for different alignments; [0] as prepared */
+	int variant_count;
+};
+
+/* A request whose answer comes later.  First member of what the command keeps for it. */
+struct request {
+	struct session *session;
+	uint64_t id;
+	/* The session is going: stop whatever would call back, and free. */
+	void (*abandon)(struct request *request);
+	struct request *previous, *next;
+};
+
+struct work;
+
+struct session {
+	struct broker *broker;
+	uint64_t id;
+	uint64_t stream; /* of this session in its executor */
+	int sock;
+	uv_poll_t poll;
+	uv_timer_t hello_timer;
+	int open_handles;
+	struct frame_queue queue;
+	uint32_t uid, gid;
+	int32_t pid;
+	bool greeted, closing;
+	char refusal[KERNEL_ERROR_MAX]; /* said in answer to hello, then the connection ends */
+	int refusal_status;
+
+	struct device_entry *device; /* NULL: compile only */
+	struct executor *executor;
+
+	struct map buffers, calls; /* by id */
+	uint64_t held_bytes;
+
+	struct work *queued, *queued_last; /* not sent to the executor yet, in order */
+	struct work *sent;
+	struct map works; /* queued and sent, by ticket */
+	int work_count;
+	bool waiting_ready;
+	uint64_t failed[SESSION_FAILED_TICKETS]; /* tickets that did not succeed, newest overwrite */
+	unsigned failed_at;
+
+	struct request *requests;
+	int request_count;
+	struct session *previous, *next;
+};
+
+/* Takes over a connected socket. */
+void session_open(struct broker *broker, int sock);
+/* Ends it soon: what is queued for the client is still tried.  Safe from anywhere. */
+void session_end(struct session *session);
+/* Ends it now: from the loop only (drain). */
+void session_close(struct session *session);
+
+/* ---- Replies ---- */
+
+void reply_begin(struct wire_out *out, uint64_t id);
+void reply_send(struct session *session, struct wire_out *out, const int *fds, int fd_count);
+void reply_ok(struct session *session, uint64_t id);
+void reply_error(struct session *session, uint64_t id, int status, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Registers a later answer; false (and an error reply was sent) when the session has too many. */
+bool request_open(struct session *session, uint64_t id, struct request *request,
+				  void (*abandon)(struct request *request));
+void request_close(struct request *request); /* unlinks; does not free */
+
+/* ---- Decoding (decode.c) ---- */
+
+/*
+ * op, tensors and attrs of a message.  buffers[i] / offsets[i]: where tensor i lies (NULL: nowhere); the tensors'
+ * alignment follows from it.  KILN_OK, or a status with a sentence.
+ */
+int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
+				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
+				   uint64_t offsets[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX]);
+uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
+/* Operand i's name in the operator's own words: "x". */
+const char *decode_operand_name(const char *op, int i, char name[24]);
+
+/* ---- Buffers (buffer.c) ---- */
+
+struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
+						  const char *name);
+void buffer_delete(struct buffer *buffer); /* of the broker's side only */
+struct buffer *buffer_find(struct session *session, uint64_t id);
+const char *buffer_label(const struct buffer *buffer, char label[96]); /* "buffer 7 (weights)" */
+
+/* Where an operand of a launch lies. */
+struct work_operand {
+	struct buffer *buffer;
+	uint64_t offset;
+};
+/* Whether two operands share a byte, also through different buffers that were lent from one allocation. */
+bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
+					uint64_t b_bytes);
+
+enum buffer_place { BUFFER_PLACED, BUFFER_PLACING, BUFFER_FAILED };
+/* Sees that the buffer is in the session's executor; when PLACING, work_pump() is called at the end of it. */
+enum buffer_place buffer_place(struct buffer *buffer);
+/* Its placing has ended, well or not: whoever made it is answered (command_memory.c). */
+void buffer_made(struct buffer *buffer);
+/* Tells the executor to free it, without waiting. */
+void buffer_release(struct buffer *buffer);
+
+/* ---- Work (work.c) ---- */
+
+int work_launch(struct session *session, uint64_t ticket, struct call *call,
+				struct kernel_ref *variant, const struct work_operand *operands, uint64_t after,
+				uint32_t deadline_ms, char error[KERNEL_ERROR_MAX]);
+/* Takes over fd on success. */
+int work_copy(struct session *session, uint64_t ticket, struct buffer *buffer, uint64_t offset,
+			  uint64_t bytes, int fd, bool to_device, char error[KERNEL_ERROR_MAX]);
+int work_free(struct session *session, uint64_t id, struct buffer *buffer,
+			  char error[KERNEL_ERROR_MAX]);
+void work_pump(struct session *session);
+void work_cancel(struct session *session, uint64_t ticket);
+void work_abandon(struct session *session); /* the session goes: queued work is dropped */
+bool work_pending(const struct session *session, uint64_t ticket);
+
+struct call *call_hold(struct call *call);
+void call_drop(struct call *call);
+
+/* ---- Commands (command.c and command_*.c) ---- */
+
+typedef void (*command_handler)(struct session *session, struct wire_in *message,
+								struct frame *frame);
+/* Dispatches by the table. */
+void command_run(struct session *session, struct wire_in *message, struct frame *frame);
+
+#endif
