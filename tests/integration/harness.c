@@ -1,0 +1,349 @@
+/*
+ * harness.c: daemons of a test's own, and the processes around them.
+ */
+#include "harness.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t now_ms(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void pause_ms(int milliseconds)
+{
+	struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+	nanosleep(&time, NULL);
+}
+
+/* ---- A test ---- */
+
+static void on_alarm(int signal)
+{
+	static const char text[] = "harness: the program's deadline passed\n";
+	(void)signal;
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
+		_exit(125);
+	_exit(124);
+}
+
+void harness_begin(unsigned seconds)
+{
+	/* Orphans of a daemon come here instead of to init, so that leftovers can be counted. */
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+		perror("harness: prctl");
+		exit(1);
+	}
+	if (!getenv("KILND")) {
+		fputs("harness: KILND must name the daemon\n", stderr);
+		exit(1);
+	}
+	signal(SIGALRM, on_alarm);
+	alarm(seconds);
+}
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+	(void)status, (void)type, (void)walk;
+	return remove(path);
+}
+
+int harness_setup(void **state)
+{
+	struct kilnd *daemon = calloc(1, sizeof(*daemon));
+	if (!daemon)
+		return -1;
+	snprintf(daemon->dir, sizeof(daemon->dir), "/tmp/kiln-test-XXXXXX");
+	if (!mkdtemp(daemon->dir))
+		return -1;
+	snprintf(daemon->socket, sizeof(daemon->socket), "%s/kiln.sock", daemon->dir);
+	snprintf(daemon->cache, sizeof(daemon->cache), "%s/cache", daemon->dir);
+	snprintf(daemon->log, sizeof(daemon->log), "%s/log", daemon->dir);
+	*state = daemon;
+	return 0;
+}
+
+/* Ends and reaps every child of this process; how many there were. */
+static int kill_children(void)
+{
+	char path[64];
+	int killed = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+	for (int round = 0; round < 10; round++) {
+		FILE *file = fopen(path, "r");
+		int pid, found = 0;
+		while (file && fscanf(file, "%d", &pid) == 1) {
+			kill(pid, SIGKILL);
+			found++;
+		}
+		if (file)
+			fclose(file);
+		if (!found)
+			break;
+		killed += found;
+		while (waitpid(-1, NULL, 0) > 0)
+			continue;
+	}
+	return killed;
+}
+
+int harness_teardown(void **state)
+{
+	struct kilnd *daemon = *state;
+	int status = 0;
+
+	if (daemon->pid) {
+		kill(daemon->pid, SIGTERM);
+		if (process_wait(daemon->pid, STOP_TIMEOUT_MS) != 0) {
+			fprintf(stderr, "harness: the daemon did not end well by SIGTERM\n");
+			status = -1;
+		}
+	}
+	if (kill_children())
+		status = -1;
+	if (status) {
+		char *log = kilnd_log(daemon);
+		fprintf(stderr, "harness: processes were left, or the end was bad; the daemon's log:\n%s\n",
+				log);
+		free(log);
+	}
+	nftw(daemon->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(daemon);
+	return status;
+}
+
+/* ---- Processes ---- */
+
+int process_wait(pid_t pid, int timeout_ms)
+{
+	int64_t end = now_ms() + timeout_ms;
+	int status = 0;
+
+	for (;;) {
+		pid_t got = waitpid(pid, &status, WNOHANG);
+		if (got == pid)
+			return status;
+		if (got < 0)
+			fail_msg("waitpid(%d): %s", (int)pid, strerror(errno));
+		if (now_ms() > end) {
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			fail_msg("process %d did not end within %d ms", (int)pid, timeout_ms);
+		}
+		pause_ms(2);
+	}
+}
+
+pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg)
+{
+	pid_t parent = getpid(), pid;
+
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
+		alarm(120);
+		_exit(body(daemon, arg));
+	}
+	return pid;
+}
+
+/* True if the process is one of the list. */
+static bool listed(pid_t pid, const pid_t *list, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (list[i] == pid)
+			return true;
+	return false;
+}
+
+void assert_no_children(const pid_t *except, int count, int timeout_ms)
+{
+	int64_t end = now_ms() + timeout_ms;
+	char path[64], left[256];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
+	do {
+		FILE *file = fopen(path, "r");
+		int pid, found = 0;
+		assert_non_null(file);
+		while (fscanf(file, "%d", &pid) == 1)
+			if (!listed(pid, except, count) && waitpid(pid, NULL, WNOHANG) == 0 && !found++)
+				snprintf(left, sizeof(left), "process %d is left", pid);
+		fclose(file);
+		if (!found)
+			return;
+		pause_ms(5);
+	} while (now_ms() < end);
+	fail_msg("%s after %d ms", left, timeout_ms);
+}
+
+int count_fds(pid_t pid)
+{
+	char path[64];
+	int count = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return -1;
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count - 2; /* "." and ".." */
+}
+
+void assert_fds_at_most(pid_t pid, int most)
+{
+	int64_t end = now_ms() + 3000;
+	int count = count_fds(pid);
+
+	while (count > most && now_ms() < end) {
+		pause_ms(5);
+		count = count_fds(pid);
+	}
+	if (count > most)
+		fail_msg("process %d has %d descriptors, %d before: leaked", (int)pid, count, most);
+}
+
+/* ---- Daemons ---- */
+
+#define MAX_ARGUMENTS 40
+
+static void exec_daemon(const struct kilnd *daemon, const char *const *options,
+						const char *const *environment, int fd)
+{
+	const char *arguments[MAX_ARGUMENTS] = {getenv("KILND"), "--socket",       daemon->socket,
+											"--cache-dir",   daemon->cache,    "--device",
+											"cpu",           "--test-requests"};
+	int count = 8, log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+	while (options && *options && count < MAX_ARGUMENTS - 1)
+		arguments[count++] = *options++;
+	for (; environment && *environment; environment++)
+		putenv((char *)(uintptr_t)*environment);
+	if (fd >= 0) {
+		char number[16];
+		snprintf(number, sizeof(number), "%d", getpid());
+		setenv("LISTEN_PID", number, 1);
+		setenv("LISTEN_FDS", "1", 1);
+		if (fd == 3)
+			fcntl(3, F_SETFD, 0);
+		else
+			dup2(fd, 3);
+	}
+	dup2(log, STDERR_FILENO);
+	execv(arguments[0], (char *const *)(uintptr_t)arguments);
+	_exit(127);
+}
+
+void kilnd_spawn(struct kilnd *daemon, const char *const *options, const char *const *environment,
+				 int fd)
+{
+	pid_t parent = getpid();
+
+	assert_int_equal(daemon->pid, 0);
+	fflush(NULL);
+	daemon->pid = fork();
+	assert_true(daemon->pid >= 0);
+	if (daemon->pid)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() == parent)
+		exec_daemon(daemon, options, environment, fd);
+	_exit(126);
+}
+
+void kilnd_await(struct kilnd *daemon)
+{
+	int64_t end = now_ms() + START_TIMEOUT_MS;
+
+	for (;;) {
+		int status, gone;
+		kiln_client *client = client_try(daemon, START_TIMEOUT_MS, &status);
+		if (client) {
+			kiln_close(client);
+			return;
+		}
+		gone = waitpid(daemon->pid, &status, WNOHANG);
+		if (gone || now_ms() > end) {
+			char *log = kilnd_log(daemon);
+			fprintf(stderr, "the daemon's log:\n%s\n", log);
+			free(log);
+			daemon->pid = gone ? 0 : daemon->pid;
+			fail_msg("the daemon does not answer: %s", kiln_errmsg());
+		}
+		pause_ms(5);
+	}
+}
+
+void kilnd_start(struct kilnd *daemon, const char *const *options)
+{
+	kilnd_spawn(daemon, options, NULL, -1);
+	kilnd_await(daemon);
+}
+
+int kilnd_wait(struct kilnd *daemon, int timeout_ms)
+{
+	pid_t pid = daemon->pid;
+	assert_true(pid > 0);
+	daemon->pid = 0;
+	return process_wait(pid, timeout_ms);
+}
+
+/* Names of the directory that contain a word. */
+static int count_files(const char *path, const char *word)
+{
+	struct dirent *entry;
+	int count = 0;
+	DIR *dir = opendir(path);
+
+	while (dir && (entry = readdir(dir)))
+		count += strstr(entry->d_name, word) != NULL;
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+void kilnd_stop(struct kilnd *daemon)
+{
+	kill(daemon->pid, SIGTERM);
+	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
+	assert_no_children(NULL, 0, 1000);
+	assert_int_equal(access(daemon->socket, F_OK), -1);
+	assert_int_equal(count_files(daemon->dir, ".lock"), 0);
+}
+
+char *kilnd_log(const struct kilnd *daemon)
+{
+	size_t size = 1 << 20, used = 0;
+	char *text = calloc(1, size + 1);
+	FILE *file = fopen(daemon->log, "r");
+
+	if (file && text)
+		used = fread(text, 1, size, file);
+	if (file)
+		fclose(file);
+	if (text)
+		text[used] = 0;
+	return text;
+}

@@ -1,0 +1,134 @@
+/*
+ * harness: what every integration test stands on.  A test owns its daemon: a private directory with
+ * its socket, cache and log, started before and stopped after; what is left behind (a process, a
+ * socket, a lock, a descriptor) is a failure.  Uses the public header; the one test of hostile
+ * bytes speaks frames by itself.
+ *
+ * Every wait has a deadline, and every program an alarm.
+ */
+#ifndef KILN_TESTS_HARNESS_H
+#define KILN_TESTS_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <kiln/kiln.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define CALL_TIMEOUT_MS 20000  /* of a client's calls: compiles on a busy machine included */
+#define START_TIMEOUT_MS 20000 /* until a daemon answers */
+#define STOP_TIMEOUT_MS 10000
+
+/* A daemon of the test's own, or the place for one. */
+struct kilnd {
+	char dir[64];
+	char socket[96];
+	char cache[96];
+	char log[96];
+	pid_t pid; /* 0: not running */
+};
+
+/* ---- A test ---- */
+
+/* Setup and teardown of every test: *state is a struct kilnd with a directory and no process.
+ * Teardown stops the daemon if the test has not, and checks that nothing is left. */
+int harness_setup(void **state);
+int harness_teardown(void **state);
+#define HARNESS_TEST(f) cmocka_unit_test_setup_teardown(f, harness_setup, harness_teardown)
+/* Before the tests: the alarm, and the orphans of daemons become children of this process. */
+void harness_begin(unsigned seconds);
+
+/* ---- Daemons ---- */
+
+#define OPTIONS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* Starts $KILND with the harness's options, then these (NULL: none), and waits until it answers. */
+void kilnd_start(struct kilnd *daemon, const char *const *options);
+/* Starts only.  environment: "NAME=value" to add, ended by NULL (may be NULL).  fd (-1: none)
+ * becomes descriptor 3 with LISTEN_FDS. */
+void kilnd_spawn(struct kilnd *daemon, const char *const *options, const char *const *environment,
+				 int fd);
+void kilnd_await(struct kilnd *daemon);
+/* SIGTERM; the daemon must end by itself with status 0, and leave no process, socket or lock. */
+void kilnd_stop(struct kilnd *daemon);
+/* Waits for its end, and forgets it.  The wait status. */
+int kilnd_wait(struct kilnd *daemon, int timeout_ms);
+/* No process that the daemon started is left. */
+void assert_no_children(const pid_t *except, int count, int timeout_ms);
+/* The daemon's log so far; free() it. */
+char *kilnd_log(const struct kilnd *daemon);
+int count_fds(pid_t pid);
+/* Waits until the process has at most this many descriptors. */
+void assert_fds_at_most(pid_t pid, int most);
+
+/* ---- Clients ---- */
+
+/* A connection to the daemon's cpu device; fails the test if there is none. */
+kiln_client *client_open(const struct kilnd *daemon);
+/* The same without asserting, for child processes: NULL on failure. */
+kiln_client *client_try(const struct kilnd *daemon, int timeout_ms, int *status);
+/* A figure of "info". */
+int64_t info_int(kiln_client *client, const char *path);
+/* Waits until a figure has a value (or at least it). */
+void await_info(kiln_client *client, const char *path, int64_t value);
+void await_info_at_least(kiln_client *client, const char *path, int64_t value);
+/* The "debug" request with at most one integer and one string argument (NULL: without). */
+void debug_int(kiln_client *client, const char *what, const char *name, int64_t value);
+void debug_str(kiln_client *client, const char *what, const char *name, const char *value);
+/* requests = hits + shared + compiles + failures */
+void assert_counters_add_up(kiln_client *client);
+void assert_cache_verifies(kiln_client *client, int64_t least_rows);
+
+/* A process of its own that runs body and leaves with what it returns.  It dies with the test. */
+typedef int process_body(const struct kilnd *daemon, void *arg);
+pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg);
+/* Waits for its end: the wait status. */
+int process_wait(pid_t pid, int timeout_ms);
+#define EXITED(n) ((n) << 8) /* the wait status of exit(n) */
+
+/* ---- Problems ---- */
+
+struct permute {
+	kiln_dtype dtype;
+	int rank;
+	int64_t shape[KILN_MAX_RANK], perm[KILN_MAX_RANK];
+	int64_t stride[KILN_MAX_RANK]; /* used if strided */
+	bool strided;
+	uint64_t offset, y_offset; /* bytes, into the buffers of x and y */
+};
+
+kiln_attr int_attr(const char *name, int64_t value);
+kiln_attr string_attr(const char *name, const char *value);
+kiln_attr perm_attr(const struct permute *problem);
+kiln_tensor permute_input(const struct permute *problem, kiln_buffer *buffer);
+kiln_tensor permute_output(const struct permute *problem, kiln_buffer *buffer);
+/* Bytes that x's buffer and y's buffer must have. */
+uint64_t permute_input_bytes(const struct permute *problem);
+uint64_t permute_output_bytes(const struct permute *problem);
+/* The definition of permute, in plain loops: from x's buffer to y's. */
+void permute_reference(const struct permute *problem, const uint8_t *in, uint8_t *out);
+void fill_random(uint8_t *bytes, uint64_t count, uint64_t seed);
+/*
+ * Allocates through the daemon, runs the problem on random data and compares every byte.  KILN_OK,
+ * the status of what failed, or KILN_EINTERNAL for a wrong result.  why gets a sentence, origin
+ * (may be NULL) where the kernel came from.  Asserts nothing: fit for child processes.
+ */
+int permute_check(kiln_client *client, const struct permute *problem, uint64_t seed,
+				  char origin[16], char why[400]);
+/* The same, asserting that it went well. */
+void assert_permutes(kiln_client *client, const struct permute *problem, const char *origin);
+
+/* kiln_errmsg() of the last failure contains the word. */
+void assert_sentence(const char *word);
+/* A 2-d transpose of f32 that needs a kernel of its own for each n. */
+struct permute transpose(int64_t rows, int64_t columns);
+
+int64_t now_ms(void);
+void pause_ms(int milliseconds);
+
+#endif

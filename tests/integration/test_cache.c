@@ -1,0 +1,201 @@
+/*
+ * test_cache: what the daemon keeps: listing and showing it, damage found and healed, trimming and
+ * clearing.
+ */
+#include "harness.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void fill_cache(kiln_client *client, int count)
+{
+	for (int i = 0; i < count; i++) {
+		struct permute problem = transpose(20 + i, 90 + i);
+		assert_permutes(client, &problem, "compiled");
+	}
+	await_info(client, "cache.rows", count);
+}
+
+static kiln_reply *ask(kiln_client *client, const char *request, const kiln_attr *args, int count)
+{
+	kiln_reply *reply;
+	if (kiln_request(client, request, args, count, &reply))
+		fail_msg("%s: %s", request, kiln_errmsg());
+	return reply;
+}
+
+static void test_list_and_show(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute first = transpose(20, 90);
+	kiln_attr args[2], key;
+	kiln_reply *list, *row;
+	kiln_client *client;
+	char prefix[16];
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fill_cache(client, 3);
+	for (int i = 0; i < 4; i++)
+		assert_permutes(client, &first, "hit");
+	args[0] = string_attr("sort", "hits");
+	args[1] = int_attr("limit", 2);
+	list = ask(client, "cache.ls", args, 2);
+	assert_int_equal(kiln_reply_count(list, "rows"), 2);
+	assert_true(kiln_reply_int(list, "rows[0].hits") >= 4);
+	assert_string_equal(kiln_reply_str(list, "rows[0].op"), "permute");
+	assert_string_equal(kiln_reply_str(list, "rows[0].target"), "cpu");
+	snprintf(prefix, sizeof(prefix), "%.12s", kiln_reply_str(list, "rows[0].key"));
+	key = string_attr("key", prefix);
+	row = ask(client, "cache.show", &key, 1);
+	assert_string_equal(kiln_reply_str(row, "key"), kiln_reply_str(list, "rows[0].key"));
+	assert_int_equal(kiln_reply_int(row, "bytes"), kiln_reply_int(list, "rows[0].bytes"));
+	assert_true(kiln_reply_int(row, "compile_micros") > 0);
+	assert_true(kiln_reply_int(row, "used") >= kiln_reply_int(row, "created"));
+	assert_non_null(strstr(kiln_reply_str(row, "source"), kiln_reply_str(row, "instantiation")));
+	kiln_reply_free(row);
+	kiln_reply_free(list);
+	key = string_attr("key", "ffffffffffffffff");
+	assert_int_equal(kiln_request(client, "cache.show", &key, 1, &row), KILN_ENOENT);
+	assert_sentence("ffffffff");
+	key = string_attr("key", "no hex");
+	assert_true(kiln_request(client, "cache.get", &key, 1, &row) < 0);
+	args[0] = string_attr("sort", "beauty");
+	assert_int_equal(kiln_request(client, "cache.ls", args, 1, &list), KILN_EINVAL);
+	assert_sentence("beauty");
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* The key that a problem has, by the planner. */
+static void key_of(kiln_client *client, const struct permute *problem, char key[72])
+{
+	kiln_tensor x = permute_input(problem, NULL);
+	kiln_attr perm = perm_attr(problem);
+	kiln_reply *reply;
+
+	if (kiln_explain(client, "permute", &x, 1, &perm, 1, NULL, &reply))
+		fail_msg("explain: %s", kiln_errmsg());
+	snprintf(key, 72, "%s", kiln_reply_str(reply, "key"));
+	kiln_reply_free(reply);
+}
+
+static void test_damage_is_healed(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(20, 90);
+	kiln_client *client;
+	kiln_reply *reply;
+	char key[72];
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fill_cache(client, 2);
+	key_of(client, &problem, key);
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	/* A new daemon has no kernel loaded: it reads the row, finds it bad and compiles again. */
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	debug_str(client, "corrupt", "key", key);
+	assert_permutes(client, &problem, "compiled");
+	assert_permutes(client, &problem, "hit");
+	assert_int_equal(info_int(client, "counters.failures"), 0);
+	await_info(client, "cache.rows", 2);
+	assert_cache_verifies(client, 2);
+
+	/* verify finds it, names it and sets it aside. */
+	debug_str(client, "corrupt", "key", key);
+	reply = ask(client, "cache.verify", NULL, 0);
+	assert_int_equal(kiln_reply_int(reply, "checked"), 2);
+	assert_int_equal(kiln_reply_int(reply, "bad"), 1);
+	assert_string_equal(kiln_reply_str(reply, "rows[0].key"), key);
+	assert_true(kiln_reply_str(reply, "rows[0].why")[0]);
+	kiln_reply_free(reply);
+	reply = ask(client, "cache.verify", NULL, 0);
+	assert_int_equal(kiln_reply_int(reply, "checked"), 1);
+	assert_int_equal(kiln_reply_int(reply, "bad"), 0);
+	kiln_reply_free(reply);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+static void test_trim_and_clear(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute last = transpose(22, 92), first = transpose(20, 90);
+	int64_t bytes, freed, removed;
+	kiln_client *client;
+	kiln_reply *reply;
+	kiln_attr arg;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fill_cache(client, 3);
+	bytes = info_int(client, "cache.bytes");
+	arg = int_attr("bytes", bytes - 1);
+	reply = ask(client, "cache.trim", &arg, 1);
+	removed = kiln_reply_int(reply, "removed");
+	freed = kiln_reply_int(reply, "freed");
+	assert_int_equal(removed, 1);
+	assert_true(freed > 0);
+	assert_int_equal(kiln_reply_int(reply, "bytes"), bytes - freed);
+	kiln_reply_free(reply);
+	assert_int_equal(info_int(client, "cache.rows"), 2);
+	arg = int_attr("bytes", -1);
+	assert_int_equal(kiln_request(client, "cache.trim", &arg, 1, &reply), KILN_EINVAL);
+
+	reply = ask(client, "cache.clear", NULL, 0);
+	assert_int_equal(kiln_reply_int(reply, "removed"), 2);
+	assert_int_equal(kiln_reply_int(reply, "freed"), bytes - freed);
+	kiln_reply_free(reply);
+	assert_int_equal(info_int(client, "cache.rows"), 0);
+	assert_int_equal(info_int(client, "cache.bytes"), 0);
+	/* Prepared calls go on, and what is asked for again is compiled again. */
+	assert_permutes(client, &last, "compiled");
+	assert_permutes(client, &first, "compiled");
+	assert_counters_add_up(client);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+static void test_cap(void **state)
+{
+	struct kilnd *daemon = *state;
+	int64_t bytes;
+	char cap[32];
+	kiln_client *client;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fill_cache(client, 1);
+	bytes = info_int(client, "cache.bytes");
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	snprintf(cap, sizeof(cap), "%lld", (long long)bytes * 3);
+	kilnd_start(daemon, OPTIONS("--cache-bytes", cap));
+	client = client_open(daemon);
+	for (int i = 0; i < 6; i++) {
+		struct permute problem = transpose(50 + i, 70 + i);
+		assert_permutes(client, &problem, "compiled");
+	}
+	assert_in_range(info_int(client, "cache.bytes"), 1, bytes * 3);
+	assert_in_range(info_int(client, "cache.rows"), 1, 4);
+	assert_cache_verifies(client, 1);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HARNESS_TEST(test_list_and_show),
+		HARNESS_TEST(test_damage_is_healed),
+		HARNESS_TEST(test_trim_and_clear),
+		HARNESS_TEST(test_cap),
+	};
+	harness_begin(240);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,353 @@
+/*
+ * test_kill: SIGKILL to each kind of process in the middle of work.  Who survives finishes or gets
+ * a clear error within two seconds, nothing is left over, and the next run works.
+ */
+#include "workload.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRACE_MS 2000
+
+static int64_t worker_pid(kiln_client *client)
+{
+	const kiln_attr what = string_attr("what", "children");
+	kiln_reply *reply;
+	int64_t pid = 0;
+
+	if (kiln_request(client, "debug", &what, 1, &reply))
+		fail_msg("debug children: %s", kiln_errmsg());
+	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+		char path[32];
+		snprintf(path, sizeof(path), "rows[%d].role", i);
+		if (strcmp(kiln_reply_str(reply, path), "compiler") != 0)
+			continue;
+		snprintf(path, sizeof(path), "rows[%d].pid", i);
+		pid = kiln_reply_int(reply, path);
+	}
+	kiln_reply_free(reply);
+	assert_true(pid > 0);
+	return pid;
+}
+
+/* After whatever happened: the daemon works, its cache is sound, and it holds what it held before.
+ */
+static void assert_sound(struct kilnd *daemon, kiln_client *client, int fds)
+{
+	struct permute problem = transpose(33, 77);
+
+	assert_permutes(client, &problem, NULL);
+	await_info(client, "workers.idle", info_int(client, "workers.count"));
+	await_info(client, "executors[0].buffers", 0);
+	assert_counters_add_up(client);
+	assert_cache_verifies(client, 1);
+	assert_fds_at_most(daemon->pid, fds);
+}
+
+static int settle(struct kilnd *daemon, kiln_client *client)
+{
+	struct permute problem = transpose(34, 78);
+	assert_permutes(client, &problem, NULL);
+	await_info(client, "workers.idle", info_int(client, "workers.count"));
+	return count_fds(daemon->pid);
+}
+
+static void test_executor(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct workload *workload = workload_new();
+	pid_t pids[WORKLOAD_CLIENTS];
+	kiln_client *client;
+	int64_t killed = 0;
+	int fds;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fds = settle(daemon, client);
+	workload->allowed[0] = KILN_EDEVICE;
+	workload->allowed[1] = KILN_ELOST;
+	workload_start(daemon, workload, pids);
+	for (int i = 1; i <= 3; i++) {
+		workload_await(workload, 150 * i);
+		killed = now_ms();
+		kill((pid_t)info_int(client, "executors[0].pid"), SIGKILL);
+		await_info_at_least(client, "executors[0].restarts", i);
+	}
+	workload_join(workload, pids, -1);
+	for (int i = 0; i < WORKLOAD_CLIENTS; i++) {
+		assert_int_equal(atomic_load(&workload->ends[i].done), WORKLOAD_CALLS);
+		if (workload->ends[i].latest_failure > killed + GRACE_MS)
+			fail_msg("client %d failed %lld ms after the kill: %s", i,
+					 (long long)(workload->ends[i].latest_failure - killed), workload->ends[i].why);
+	}
+	assert_int_equal(info_int(client, "counters.executor_faults"), 3);
+	assert_sound(daemon, client, fds);
+	kiln_close(client);
+	workload_free(workload);
+	kilnd_stop(daemon);
+}
+
+/* A worker is only a compile tried again: no client sees it. */
+static void test_worker(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct workload *workload = workload_new();
+	pid_t pids[WORKLOAD_CLIENTS];
+	kiln_client *client;
+	int fds;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fds = settle(daemon, client);
+	workload_start(daemon, workload, pids);
+	for (int i = 1; i <= 3; i++) {
+		workload_await(workload, 5 * i);
+		kill((pid_t)worker_pid(client), SIGKILL);
+		await_info_at_least(client, "counters.worker_faults", i);
+	}
+	workload_join(workload, pids, -1);
+	assert_int_equal(info_int(client, "counters.failures"), 0);
+	assert_int_equal(info_int(client, "counters.compiles"), info_int(client, "cache.rows"));
+	assert_sound(daemon, client, fds);
+	kiln_close(client);
+	workload_free(workload);
+	kilnd_stop(daemon);
+}
+
+static void test_client(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct workload *workload = workload_new();
+	pid_t pids[WORKLOAD_CLIENTS];
+	kiln_client *client;
+	int fds;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fds = settle(daemon, client);
+	workload_start(daemon, workload, pids);
+	workload_await(workload, 100);
+	kill(pids[2], SIGKILL);
+	workload_join(workload, pids, 2);
+	for (int i = 0; i < WORKLOAD_CLIENTS; i++)
+		if (i != 2)
+			assert_int_equal(atomic_load(&workload->ends[i].done), WORKLOAD_CALLS);
+	assert_true(atomic_load(&workload->ends[2].done) < WORKLOAD_CALLS);
+	assert_sound(daemon, client, fds);
+	kiln_close(client);
+	workload_free(workload);
+	kilnd_stop(daemon);
+}
+
+static void test_broker(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct workload *workload = workload_new();
+	pid_t pids[WORKLOAD_CLIENTS];
+	kiln_client *client;
+	int64_t killed;
+	int rows;
+
+	kilnd_start(daemon, NULL);
+	workload->allowed[0] = KILN_ECONN;
+	workload->ends_on_failure = true;
+	workload_start(daemon, workload, pids);
+	workload_await(workload, 100);
+	killed = now_ms();
+	kill(daemon->pid, SIGKILL);
+	assert_true(WIFSIGNALED(kilnd_wait(daemon, GRACE_MS)));
+	workload_join(workload, pids, -1);
+	for (int i = 0; i < WORKLOAD_CLIENTS; i++) {
+		assert_int_equal(workload->ends[i].last_status, KILN_ECONN);
+		if (workload->ends[i].latest_failure > killed + GRACE_MS)
+			fail_msg("client %d waited %lld ms", i,
+					 (long long)(workload->ends[i].latest_failure - killed));
+	}
+	/* Its children went with it. */
+	assert_no_children(NULL, 0, GRACE_MS);
+	assert_int_equal(access(daemon->socket, F_OK), 0);
+
+	/* The next one takes the socket over, and the cache is sound and of use. */
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	rows = (int)info_int(client, "cache.rows");
+	assert_true(rows > 0);
+	assert_cache_verifies(client, rows);
+	memset(workload, 0, sizeof(*workload));
+	workload_start(daemon, workload, pids);
+	workload_join(workload, pids, -1);
+	assert_int_equal(info_int(client, "counters.failures"), 0);
+	assert_int_equal(info_int(client, "counters.compiles") + rows, info_int(client, "cache.rows"));
+	kiln_close(client);
+	workload_free(workload);
+	kilnd_stop(daemon);
+}
+
+/* ---- What becomes of buffers and calls ---- */
+
+struct bench {
+	kiln_client *client;
+	struct permute problem;
+	uint8_t in[4096], expected[4096], out[4096];
+	kiln_operand operands[2];
+	kiln_call *call;
+};
+
+static void bench_open(struct bench *bench, kiln_buffer *x, kiln_buffer *y)
+{
+	kiln_tensor tensors[2];
+	kiln_attr perm;
+
+	bench->problem = transpose(32, 32);
+	bench->operands[0].buffer = x;
+	bench->operands[1].buffer = y;
+	tensors[0] = permute_input(&bench->problem, x);
+	tensors[1] = permute_output(&bench->problem, y);
+	perm = perm_attr(&bench->problem);
+	fill_random(bench->in, 4096, 3);
+	permute_reference(&bench->problem, bench->in, bench->expected);
+	if (kiln_prepare(bench->client, "permute", tensors, 2, &perm, 1, &bench->call))
+		fail_msg("prepare: %s", kiln_errmsg());
+}
+
+static int bench_run(struct bench *bench)
+{
+	kiln_ticket ticket;
+	int status = kiln_submit(bench->call, bench->operands, 2, 0, &ticket);
+	return status ? status : kiln_wait(bench->client, ticket, CALL_TIMEOUT_MS);
+}
+
+static void kill_executor(kiln_client *client, int64_t restarts)
+{
+	kill((pid_t)info_int(client, "executors[0].pid"), SIGKILL);
+	await_info(client, "executors[0].restarts", restarts);
+}
+
+static void test_held_buffers_are_lost(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct bench bench = {0};
+	kiln_buffer *x, *y;
+
+	kilnd_start(daemon, NULL);
+	bench.client = client_open(daemon);
+	assert_int_equal(kiln_alloc(bench.client, 4096, 0, "weights", &x), KILN_OK);
+	assert_int_equal(kiln_alloc(bench.client, 4096, 0, "result", &y), KILN_OK);
+	bench_open(&bench, x, y);
+	assert_int_equal(kiln_write(x, 0, bench.in, 4096), KILN_OK);
+	assert_int_equal(bench_run(&bench), KILN_OK);
+	kill_executor(bench.client, 1);
+	assert_int_equal(bench_run(&bench), KILN_ELOST);
+	assert_sentence("weights");
+	assert_int_equal(kiln_read(y, 0, bench.out, 4096), KILN_ELOST);
+	assert_sentence("result");
+	/* A part is not all of it. */
+	assert_int_equal(kiln_write(y, 0, bench.out, 4096), KILN_OK);
+	assert_int_equal(kiln_write(x, 0, bench.in, 4095), KILN_OK);
+	assert_int_equal(bench_run(&bench), KILN_ELOST);
+	assert_sentence("weights");
+	assert_int_equal(kiln_write(x, 0, bench.in, 4096), KILN_OK);
+	assert_int_equal(bench_run(&bench), KILN_OK);
+	assert_int_equal(kiln_read(y, 0, bench.out, 4096), KILN_OK);
+	assert_memory_equal(bench.out, bench.expected, 4096);
+	kiln_call_free(bench.call);
+	kiln_free(x);
+	kiln_free(y);
+	kiln_close(bench.client);
+	kilnd_stop(daemon);
+}
+
+static void test_shared_and_lent_survive(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct bench bench = {0};
+	kiln_buffer *x, *y;
+	void *out;
+	uint8_t *lent;
+	int fd = memfd_create("lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	lent = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(lent != MAP_FAILED);
+	kilnd_start(daemon, NULL);
+	bench.client = client_open(daemon);
+	assert_int_equal(kiln_lend_fd(bench.client, fd, 0, 4096, "lent", &x), KILN_OK);
+	assert_int_equal(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "shared", &y), KILN_OK);
+	assert_int_equal(kiln_map(y, &out), KILN_OK);
+	bench_open(&bench, x, y);
+	memcpy(lent, bench.in, 4096);
+	assert_int_equal(bench_run(&bench), KILN_OK);
+	assert_memory_equal(out, bench.expected, 4096);
+	for (int i = 1; i <= 3; i++) {
+		kill_executor(bench.client, i);
+		memset(out, i, 4096);
+		if (bench_run(&bench))
+			fail_msg("after restart %d: %s", i, kiln_errmsg());
+		assert_memory_equal(out, bench.expected, 4096);
+	}
+	kiln_call_free(bench.call);
+	kiln_free(x);
+	kiln_free(y);
+	kiln_close(bench.client);
+	munmap(lent, 4096);
+	close(fd);
+	kilnd_stop(daemon);
+}
+
+static void test_call_in_flight(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct bench bench = {0};
+	kiln_buffer *x, *y;
+	kiln_ticket ticket;
+	kiln_client *other;
+	int64_t start;
+
+	kilnd_start(daemon, NULL);
+	bench.client = client_open(daemon);
+	other = client_open(daemon);
+	assert_int_equal(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "x", &x), KILN_OK);
+	assert_int_equal(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "y", &y), KILN_OK);
+	bench_open(&bench, x, y);
+	assert_int_equal(kiln_write(x, 0, bench.in, 4096), KILN_OK);
+	debug_int(other, "delay-launch", "ms", 10000);
+	assert_int_equal(kiln_submit(bench.call, bench.operands, 2, 0, &ticket), KILN_OK);
+	await_info_at_least(other, "executors[0].inflight", 1);
+	debug_int(other, "delay-launch", "ms", 0);
+	start = now_ms();
+	debug_str(other, "kill", "role", "executor");
+	assert_int_equal(kiln_wait(bench.client, ticket, CALL_TIMEOUT_MS), KILN_EDEVICE);
+	assert_in_range(now_ms() - start, 0, GRACE_MS);
+	assert_sentence("cpu");
+	assert_int_equal(bench_run(&bench), KILN_OK);
+	assert_int_equal(kiln_read(y, 0, bench.out, 4096), KILN_OK);
+	assert_memory_equal(bench.out, bench.expected, 4096);
+	kiln_call_free(bench.call);
+	kiln_free(x);
+	kiln_free(y);
+	kiln_close(other);
+	kiln_close(bench.client);
+	kilnd_stop(daemon);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HARNESS_TEST(test_executor),
+		HARNESS_TEST(test_worker),
+		HARNESS_TEST(test_client),
+		HARNESS_TEST(test_broker),
+		HARNESS_TEST(test_held_buffers_are_lost),
+		HARNESS_TEST(test_shared_and_lent_survive),
+		HARNESS_TEST(test_call_in_flight),
+	};
+	harness_begin(280);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

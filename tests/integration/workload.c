@@ -1,0 +1,153 @@
+/* workload.c: the problems are drawn from THE list of cases with a fixed seed. */
+#include "workload.h"
+
+#include "cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define POOL 64 /* different problems, so that kernels are asked for again and by others */
+#define SMALL (256u << 10)
+
+/* Cases of the list that take little memory, evenly spread over it. */
+static const struct cases_case *pool_at(int wanted)
+{
+	int count, small = 0, at = 0;
+	const struct cases_case *cases = cases_all(&count);
+
+	for (int pass = 0; pass < 2; pass++)
+		for (int i = 0; i < count; i++) {
+			if (cases_x_bytes(&cases[i]) + cases_y_bytes(&cases[i]) > SMALL)
+				continue;
+			if (pass == 0)
+				small++;
+			else if (at++ == (int)((int64_t)wanted * small / POOL))
+				return &cases[i];
+		}
+	return &cases[0];
+}
+
+void workload_problem(int client, int i, struct permute *problem)
+{
+	uint64_t state = 20261101u + (uint64_t)client * WORKLOAD_CALLS + (uint64_t)i;
+	const struct cases_case *c = pool_at((int)(cases_word(&state) % POOL));
+
+	*problem = (struct permute){.dtype = c->dtype,
+								.rank = c->rank,
+								.strided = !c->contiguous,
+								.offset = c->x_offset,
+								.y_offset = c->y_offset};
+	memcpy(problem->shape, c->shape, sizeof(problem->shape));
+	memcpy(problem->stride, c->stride, sizeof(problem->stride));
+	memcpy(problem->perm, c->perm, sizeof(problem->perm));
+}
+
+struct seat {
+	struct workload *workload;
+	int index;
+};
+
+static bool is_allowed(const struct workload *workload, int status)
+{
+	for (int i = 0; i < 4 && workload->allowed[i]; i++)
+		if (workload->allowed[i] == status)
+			return true;
+	return false;
+}
+
+static void note_origin(struct workload_end *end, const char *origin)
+{
+	end->hits += !strcmp(origin, "hit");
+	end->shared += !strcmp(origin, "shared");
+	end->compiled += !strcmp(origin, "compiled");
+	end->copies += !strcmp(origin, "copy");
+}
+
+static int work(const struct kilnd *daemon, void *arg)
+{
+	const struct seat *seat = arg;
+	struct workload *workload = seat->workload;
+	struct workload_end *end = &workload->ends[seat->index];
+	kiln_client *client = client_try(daemon, CALL_TIMEOUT_MS, &end->last_status);
+
+	if (!client) {
+		snprintf(end->why, sizeof(end->why), "no connection: %s", kiln_errmsg());
+		return 2;
+	}
+	for (int i = 0; i < WORKLOAD_CALLS; i++) {
+		struct permute problem;
+		char origin[16] = "", why[400];
+		workload_problem(seat->index, i, &problem);
+		int status = permute_check(client, &problem, (uint64_t)i + 1, origin, why);
+		if (status) {
+			end->last_status = status;
+			end->latest_failure = now_ms();
+			snprintf(end->why, sizeof(end->why), "call %d: %.380s", i, why);
+			atomic_fetch_add(&end->failed, 1);
+			if (!is_allowed(workload, status))
+				return 3;
+			if (workload->ends_on_failure)
+				break;
+		}
+		note_origin(end, origin);
+		atomic_fetch_add(&end->done, 1);
+	}
+	kiln_close(client);
+	return 0;
+}
+
+struct workload *workload_new(void)
+{
+	struct workload *workload =
+		mmap(NULL, sizeof(*workload), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(workload != MAP_FAILED);
+	return workload;
+}
+
+void workload_free(struct workload *workload)
+{
+	munmap(workload, sizeof(*workload));
+}
+
+void workload_start(const struct kilnd *daemon, struct workload *workload,
+					pid_t pids[WORKLOAD_CLIENTS])
+{
+	struct seat seats[WORKLOAD_CLIENTS];
+	for (int i = 0; i < WORKLOAD_CLIENTS; i++) {
+		seats[i] = (struct seat){workload, i};
+		pids[i] = process_start(daemon, work, &seats[i]);
+	}
+}
+
+int workload_done(const struct workload *workload)
+{
+	int done = 0;
+	for (int i = 0; i < WORKLOAD_CLIENTS; i++)
+		done += atomic_load(&workload->ends[i].done);
+	return done;
+}
+
+void workload_await(const struct workload *workload, int calls)
+{
+	int64_t end = now_ms() + 60000;
+	while (workload_done(workload) < calls) {
+		for (int i = 0; i < WORKLOAD_CLIENTS; i++)
+			if (workload->ends[i].why[0] && !workload->allowed[0])
+				fail_msg("client %d: %s", i, workload->ends[i].why);
+		if (now_ms() > end)
+			fail_msg("%d calls are done, and not %d", workload_done(workload), calls);
+		pause_ms(1);
+	}
+}
+
+void workload_join(const struct workload *workload, const pid_t pids[WORKLOAD_CLIENTS], int except)
+{
+	for (int i = 0; i < WORKLOAD_CLIENTS; i++) {
+		int status = process_wait(pids[i], 100000);
+		if (status != 0 && i != except)
+			fail_msg("client %d ended with wait status %#x: %s", i, (unsigned)status,
+					 workload->ends[i].why);
+	}
+}
