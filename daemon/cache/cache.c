@@ -16,23 +16,23 @@
 /* ---- The database ---- */
 
 /* Opens the database; one that is damaged or not ours is set aside for a new one. */
-static int open_store(struct cache *cache, bool check, char error[KERNEL_ERROR_MAX])
+static int open_db(struct cache *cache, bool check, char error[KERNEL_ERROR_MAX])
 {
 	char path[PATH_MAX + 16];
 	char moved[32];
 	snprintf(path, sizeof path, "%s/kiln.db", cache->place.directory);
-	int status = store_open(path, check, &cache->store, error);
+	int status = cache_db_open(path, check, &cache->db, error);
 	if (status == KILN_EPROTO) {
 		util_log(UTIL_WARN, "cache: %s", error);
-		status = place_set_aside(&cache->place, moved, error);
+		status = cache_place_set_aside(&cache->place, moved, error);
 		if (status == KILN_OK) {
 			util_log(UTIL_WARN, "cache: the database was moved to %s/%s and a new one begun",
 					 cache->place.directory, moved);
-			status = store_open(path, false, &cache->store, error);
+			status = cache_db_open(path, false, &cache->db, error);
 		}
 	}
 	if (status == KILN_OK) {
-		status = store_totals(cache->store, &cache->totals, error);
+		status = cache_db_totals(cache->db, &cache->totals, error);
 	}
 	return status == KILN_EPROTO ? KILN_EIO : status;
 }
@@ -44,14 +44,14 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 	}
 	char why[KERNEL_ERROR_MAX], moved[32], again[KERNEL_ERROR_MAX];
 	snprintf(why, sizeof why, "%s", error);
-	store_close(cache->store);
-	cache->store = NULL;
-	cache->totals = (struct store_totals){0};
+	cache_db_close(cache->db);
+	cache->db = NULL;
+	cache->totals = (struct cache_db_totals){0};
 	cache->pending_count = 0;
-	if (place_set_aside(&cache->place, moved, again) != KILN_OK ||
-		open_store(cache, false, again) != KILN_OK) {
-		store_close(cache->store);
-		cache->store = NULL;
+	if (cache_place_set_aside(&cache->place, moved, again) != KILN_OK ||
+		open_db(cache, false, again) != KILN_OK) {
+		cache_db_close(cache->db);
+		cache->db = NULL;
 		util_log(UTIL_ERROR, "cache: %s; from now on kernels are kept in memory only: %s", why,
 				 again);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the cache has no database: %.240s",
@@ -63,9 +63,9 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 					 "the cache's database was damaged and is now %s: a new one has begun", moved);
 }
 
-int cache_have_store(struct cache *cache, char error[KERNEL_ERROR_MAX])
+int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
-	if (cache->store) {
+	if (cache->db) {
 		return KILN_OK;
 	}
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
@@ -81,8 +81,8 @@ void cache_flush_uses(struct cache *cache)
 	int count = cache->pending_count;
 	/* Statistics are not worth keeping through a failure. */
 	cache->pending_count = 0;
-	if (count && cache->store) {
-		int status = store_uses(cache->store, cache->pending, count, error);
+	if (count && cache->db) {
+		int status = cache_db_uses(cache->db, cache->pending, count, error);
 		if (status != KILN_OK) {
 			cache->write_failures++;
 			util_log(UTIL_WARN, "cache: %s", error);
@@ -91,7 +91,7 @@ void cache_flush_uses(struct cache *cache)
 	}
 }
 
-struct store_use *cache_pending(struct cache *cache, const char *key)
+struct cache_db_use *cache_pending(struct cache *cache, const char *key)
 {
 	for (int i = 0; i < cache->pending_count; i++) {
 		if (strcmp(cache->pending[i].key, key) == 0) {
@@ -103,7 +103,7 @@ struct store_use *cache_pending(struct cache *cache, const char *key)
 
 void cache_drop_use(struct cache *cache, const char *key)
 {
-	struct store_use *use = cache_pending(cache, key);
+	struct cache_db_use *use = cache_pending(cache, key);
 	if (use) {
 		*use = cache->pending[--cache->pending_count];
 	}
@@ -111,7 +111,7 @@ void cache_drop_use(struct cache *cache, const char *key)
 
 void cache_count_use(struct cache *cache, const char *key, int64_t now)
 {
-	struct store_use *use = cache_pending(cache, key);
+	struct cache_db_use *use = cache_pending(cache, key);
 	uint64_t clock = util_now_us();
 	if (!use) {
 		if (cache->pending_count == PENDING_MAX) {
@@ -121,7 +121,7 @@ void cache_count_use(struct cache *cache, const char *key, int64_t now)
 			cache->pending_since = clock;
 		}
 		use = &cache->pending[cache->pending_count++];
-		*use = (struct store_use){.hits = 0};
+		*use = (struct cache_db_use){.hits = 0};
 		memcpy(use->key, key, sizeof use->key);
 	}
 	use->hits++;
@@ -136,7 +136,7 @@ void cache_count_use(struct cache *cache, const char *key, int64_t now)
 
 int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX])
 {
-	if (!row_is_hex(key, 64)) {
+	if (!cache_row_is_hex(key, 64)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "\"%.70s\" is not a key: 64 digits of 0-9 and a-f", key);
 	}
@@ -146,20 +146,20 @@ int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX])
 static void forget_trimmed(const char *key, void *arg)
 {
 	struct cache *cache = arg;
-	memory_remove(&cache->memory, key);
+	cache_memory_remove(&cache->memory, key);
 	cache_drop_use(cache, key);
 	cache->trimmed++;
 }
 
 static int trim(struct cache *cache, uint64_t bytes, char error[KERNEL_ERROR_MAX])
 {
-	struct store_totals *totals = &cache->totals;
+	struct cache_db_totals *totals = &cache->totals;
 	while (totals->bytes > bytes || (bytes == 0 && totals->rows > 0)) {
 		uint64_t rows = totals->rows;
-		int status = store_trim(cache->store, bytes, totals, forget_trimmed, cache, error);
+		int status = cache_db_trim(cache->db, bytes, totals, forget_trimmed, cache, error);
 		if (status == KILN_OK && totals->rows == rows) {
 			/* The columns changed behind our back: count again. */
-			return store_totals(cache->store, totals, error);
+			return cache_db_totals(cache->db, totals, error);
 		}
 		if (status != KILN_OK) {
 			return status;
@@ -195,7 +195,7 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 {
 	int64_t replaced = -1;
 	uint64_t kept = cache->cap_bytes - cache->cap_bytes / 10;
-	int status = cache_have_store(cache, error);
+	int status = cache_have_db(cache, error);
 	if (status != KILN_OK) {
 		return status;
 	}
@@ -206,9 +206,9 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 						 util_bytes(row->object_bytes, size), util_bytes(cache->cap_bytes, cap));
 	}
 	cache_flush_uses(cache);
-	status = cache_have_store(cache, error);
+	status = cache_have_db(cache, error);
 	if (status == KILN_OK) {
-		status = store_put(cache->store, row, blob, bytes, ++cache->totals.turn, &replaced, error);
+		status = cache_db_put(cache->db, row, blob, bytes, ++cache->totals.turn, &replaced, error);
 	}
 	if (status != KILN_OK) {
 		return cache_failed(cache, status, error);
@@ -242,7 +242,7 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 	if (status != KILN_OK) {
 		return status;
 	}
-	memory_put(&cache->memory, &dated);
+	cache_memory_put(&cache->memory, &dated);
 	status = write_row(cache, &dated, blob, bytes, error);
 	free(blob);
 	if (status != KILN_OK) {
@@ -255,24 +255,24 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 int cache_trim(struct cache *cache, uint64_t bytes, int64_t *removed, uint64_t *freed,
 			   char error[KERNEL_ERROR_MAX])
 {
-	int status = cache_have_store(cache, error);
+	int status = cache_have_db(cache, error);
 	if (status != KILN_OK) {
 		return status;
 	}
 	cache_flush_uses(cache);
-	status = cache_have_store(cache, error);
+	status = cache_have_db(cache, error);
 	if (status != KILN_OK) {
 		return status;
 	}
-	struct store_totals before = cache->totals;
+	struct cache_db_totals before = cache->totals;
 	status = trim(cache, bytes, error);
 	if (status == KILN_OK) {
 		*removed = (int64_t)(before.rows - cache->totals.rows);
 		*freed = before.bytes - cache->totals.bytes;
 		if (bytes == 0) {
-			memory_clear(&cache->memory);
+			cache_memory_clear(&cache->memory);
 		}
-		status = store_shrink(cache->store, error);
+		status = cache_db_shrink(cache->db, error);
 	}
 	return cache_failed(cache, status, error);
 }
@@ -283,18 +283,19 @@ int cache_open(const struct cache_options *options, struct cache **out,
 	struct cache *cache = util_alloc(sizeof *cache);
 	cache->cap_bytes = options->cap_bytes;
 	cache->memory.cap = options->memory_bytes;
-	int status = place_open(options->directory, &cache->place, error);
+	int status = cache_place_open(options->directory, &cache->place, error);
 	if (status == KILN_OK) {
-		bool check = cache->place.unclean || place_disk_bytes(&cache->place) <= CHECK_ALWAYS_BYTES;
-		status = open_store(cache, check, error);
+		bool check =
+			cache->place.unclean || cache_place_disk_bytes(&cache->place) <= CHECK_ALWAYS_BYTES;
+		status = open_db(cache, check, error);
 	}
 	if (status == KILN_OK && cache->cap_bytes) {
 		/* The cap may be lower than last time. */
 		status = trim(cache, cache->cap_bytes, error);
 	}
 	if (status != KILN_OK) {
-		store_close(cache->store);
-		place_close(&cache->place);
+		cache_db_close(cache->db);
+		cache_place_close(&cache->place);
 		free(cache);
 		return status == KILN_EPROTO ? KILN_EIO : status;
 	}
@@ -305,7 +306,7 @@ int cache_open(const struct cache_options *options, struct cache **out,
 
 void cache_drop_memory(struct cache *cache)
 {
-	memory_clear(&cache->memory);
+	cache_memory_clear(&cache->memory);
 }
 
 void cache_stats(struct cache *cache, struct cache_stats *out)
@@ -313,7 +314,7 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 	*out = (struct cache_stats){
 		.rows = cache->totals.rows,
 		.object_bytes = cache->totals.bytes,
-		.disk_bytes = place_disk_bytes(&cache->place),
+		.disk_bytes = cache_place_disk_bytes(&cache->place),
 		.memory_rows = cache->memory.rows,
 		.memory_bytes = cache->memory.bytes,
 		.quarantined = cache->quarantined,
@@ -328,8 +329,8 @@ void cache_close(struct cache *cache)
 		return;
 	}
 	cache_flush_uses(cache);
-	memory_clear(&cache->memory);
-	store_close(cache->store);
-	place_close(&cache->place);
+	cache_memory_clear(&cache->memory);
+	cache_db_close(cache->db);
+	cache_place_close(&cache->place);
 	free(cache);
 }

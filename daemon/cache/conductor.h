@@ -10,28 +10,28 @@
 #define PENDING_MAX 256 /* uses kept back at most */
 
 struct cache {
-	struct place place;
-	struct store *store; /* NULL after a failed new beginning: memory goes on alone */
-	struct memory memory;
-	struct store_totals totals;
+	struct cache_place place;
+	struct cache_db *db; /* NULL after a failed new beginning: memory goes on alone */
+	struct cache_memory memory;
+	struct cache_db_totals totals;
 	uint64_t cap_bytes;
 	uint64_t quarantined, trimmed, write_failures;
-	struct store_use pending[PENDING_MAX];
+	struct cache_db_use pending[PENDING_MAX];
 	int pending_count;
 	uint64_t pending_since;
 };
 
 /*
- * What a failure of the store means for the caller.  A damaged database is set aside at once, so
+ * What a failure of the database means for the caller.  A damaged database is set aside at once, so
  * that the next call finds a sound one, and rows in memory go on.
  */
 int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX]);
 /* KILN_OK, or KILN_EIO where a new beginning has failed. */
-int cache_have_store(struct cache *cache, char error[KERNEL_ERROR_MAX]);
+int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX]);
 
 /* Uses that are not in the database yet: of a key, or NULL. */
-struct store_use *cache_pending(struct cache *cache, const char *key);
+struct cache_db_use *cache_pending(struct cache *cache, const char *key);
 /* Counts one hit; written when there are many, or after a while. */
 void cache_count_use(struct cache *cache, const char *key, int64_t now);
 void cache_drop_use(struct cache *cache, const char *key);

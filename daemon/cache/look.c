@@ -13,9 +13,9 @@ static void quarantine(struct cache *cache, const char *key, int64_t bytes, cons
 	char error[KERNEL_ERROR_MAX];
 	util_log(UTIL_WARN, "cache: kernel %.12s is damaged and set aside: %s", key, why);
 	cache_drop_use(cache, key);
-	memory_remove(&cache->memory, key);
+	cache_memory_remove(&cache->memory, key);
 	cache->quarantined++;
-	int status = store_quarantine(cache->store, key, why, (int64_t)time(NULL), error);
+	int status = cache_db_quarantine(cache->db, key, why, (int64_t)time(NULL), error);
 	if (status == KILN_OK) {
 		uint64_t gone = bytes > 0 ? (uint64_t)bytes : 0;
 		cache->totals.rows -= cache->totals.rows > 0;
@@ -28,7 +28,7 @@ static void quarantine(struct cache *cache, const char *key, int64_t bytes, cons
 }
 
 /* What the columns say must be what the blob says. */
-static bool agrees(const struct store_index *index, const struct cache_row *row)
+static bool agrees(const struct cache_db_index *index, const struct cache_row *row)
 {
 	return strcmp(index->key, row->key) == 0 && strcmp(index->op, row->op) == 0 &&
 		   strcmp(index->target, row->target) == 0 && index->bytes == (int64_t)row->object_bytes;
@@ -38,12 +38,12 @@ static bool agrees(const struct store_index *index, const struct cache_row *row)
 static int read_row(struct cache *cache, const char *key, struct cache_row *out, bool *damaged,
 					char error[KERNEL_ERROR_MAX])
 {
-	struct store_index index;
+	struct cache_db_index index;
 	struct cache_row row;
 	void *blob;
 	size_t bytes;
 	*damaged = false;
-	int status = store_get(cache->store, key, &index, &blob, &bytes, error);
+	int status = cache_db_get(cache->db, key, &index, &blob, &bytes, error);
 	if (status != KILN_OK) {
 		*damaged = status == KILN_EPROTO;
 		return cache_failed(cache, status, error);
@@ -61,7 +61,7 @@ static int read_row(struct cache *cache, const char *key, struct cache_row *out,
 		return KILN_ENOENT;
 	}
 	if (status == KILN_OK) {
-		const struct store_use *use = cache_pending(cache, key);
+		const struct cache_db_use *use = cache_pending(cache, key);
 		row.hits = index.hits + (use ? use->hits : 0);
 		row.used = use && use->used > index.used ? use->used : index.used;
 		*out = row;
@@ -79,18 +79,18 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	if (status != KILN_OK) {
 		return status;
 	}
-	struct cache_row *kept = memory_get(&cache->memory, key);
+	struct cache_row *kept = cache_memory_get(&cache->memory, key);
 	if (kept) {
 		kept->hits++;
 		kept->used = now;
-		if (row_copy(kept, true, out) != KILN_OK) {
+		if (cache_row_copy(kept, true, out) != KILN_OK) {
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 							 "out of memory for the cached kernel %.12s", key);
 		}
 		cache_count_use(cache, key, now);
 		return KILN_OK;
 	}
-	if (!cache->store) {
+	if (!cache->db) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %.12s in memory", key);
 	}
 	status = read_row(cache, key, &row, &damaged, error);
@@ -100,7 +100,7 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	}
 	row.hits++;
 	row.used = now;
-	memory_put(&cache->memory, &row);
+	cache_memory_put(&cache->memory, &row);
 	cache_count_use(cache, key, now);
 	*out = row;
 	return KILN_OK;
@@ -113,22 +113,22 @@ static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_
 	char keys[2][KERNEL_KEY_HEX] = {"", ""};
 	int count = 0;
 	size_t size = strnlen(prefix, KERNEL_KEY_HEX);
-	if (size < 4 || !row_is_hex(prefix, size) || size > 64) {
+	if (size < 4 || !cache_row_is_hex(prefix, size) || size > 64) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "\"%.70s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
 						 prefix);
 	}
-	if (cache->store) {
-		int status = store_find(cache->store, prefix, keys, &count, error);
+	if (cache->db) {
+		int status = cache_db_find(cache->db, prefix, keys, &count, error);
 		if (status != KILN_OK) {
 			return cache_failed(cache, status, error);
 		}
 	}
-	const char *kept = count < 2 ? memory_find(&cache->memory, prefix, keys[0]) : NULL;
+	const char *kept = count < 2 ? cache_memory_find(&cache->memory, prefix, keys[0]) : NULL;
 	if (kept) {
 		memcpy(keys[count++], kept, KERNEL_KEY_HEX);
 	}
-	if (count == 1 && memory_find(&cache->memory, prefix, keys[0])) {
+	if (count == 1 && cache_memory_find(&cache->memory, prefix, keys[0])) {
 		count = 2;
 	}
 	if (count == 0) {
@@ -155,7 +155,7 @@ int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *ou
 		return status;
 	}
 	status = KILN_ENOENT;
-	if (cache->store) {
+	if (cache->db) {
 		status = read_row(cache, key, &row, &damaged, error);
 	}
 	if (status == KILN_OK) {
@@ -164,9 +164,9 @@ int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *ou
 		*out = row;
 		return KILN_OK;
 	}
-	const struct cache_row *kept = memory_get(&cache->memory, key);
+	const struct cache_row *kept = cache_memory_get(&cache->memory, key);
 	if (kept) {
-		return row_copy(kept, false, out) == KILN_OK
+		return cache_row_copy(kept, false, out) == KILN_OK
 				   ? KILN_OK
 				   : util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 							   "out of memory for the cached kernel %.12s", key);
@@ -178,10 +178,10 @@ int cache_list(struct cache *cache, const char *sort, int64_t limit, cache_visit
 			   char error[KERNEL_ERROR_MAX])
 {
 	cache_flush_uses(cache);
-	int status = cache_have_store(cache, error);
+	int status = cache_have_db(cache, error);
 	if (status == KILN_OK) {
 		status =
-			cache_failed(cache, store_list(cache->store, sort, limit, visit, arg, error), error);
+			cache_failed(cache, cache_db_list(cache->db, sort, limit, visit, arg, error), error);
 	}
 	return status;
 }
@@ -191,11 +191,11 @@ int cache_verify(struct cache *cache, int64_t *checked, int64_t *bad, cache_bad 
 {
 	char key[KERNEL_KEY_HEX] = "";
 	int64_t seen = 0, found = 0;
-	int status = cache_have_store(cache, error);
+	int status = cache_have_db(cache, error);
 	while (status == KILN_OK) {
 		struct cache_row row;
 		bool damaged = false;
-		status = store_next(cache->store, key, key, error);
+		status = cache_db_next(cache->db, key, key, error);
 		if (status != KILN_OK) {
 			status = cache_failed(cache, status, error);
 			break;
@@ -207,7 +207,7 @@ int cache_verify(struct cache *cache, int64_t *checked, int64_t *bad, cache_bad 
 		} else if (status == KILN_ENOENT && damaged) {
 			found++;
 			report(key, error, arg);
-			status = cache_have_store(cache, error);
+			status = cache_have_db(cache, error);
 		}
 	}
 	if (status != KILN_ENOENT) {
@@ -221,15 +221,15 @@ int cache_verify(struct cache *cache, int64_t *checked, int64_t *bad, cache_bad 
 int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX])
 {
 	char key[KERNEL_KEY_HEX];
-	int status = cache_have_store(cache, error);
+	int status = cache_have_db(cache, error);
 	if (status == KILN_OK) {
 		status = resolve(cache, key_prefix, key, error);
 	}
 	if (status == KILN_OK) {
-		status = cache_failed(cache, store_flip(cache->store, key, 0, error), error);
+		status = cache_failed(cache, cache_db_flip(cache->db, key, 0, error), error);
 	}
 	if (status == KILN_OK) {
-		memory_remove(&cache->memory, key);
+		cache_memory_remove(&cache->memory, key);
 	}
 	return status;
 }

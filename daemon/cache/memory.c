@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct memory_entry {
+struct cache_memory_entry {
 	struct cache_row row;
 	uint64_t cost;
-	struct memory_entry *chain;         /* of the bucket */
-	struct memory_entry *newer, *older; /* by use */
+	struct cache_memory_entry *chain;         /* of the bucket */
+	struct cache_memory_entry *newer, *older; /* by use */
 };
 
 /* Keys are hashes already: their first three digits spread well. */
-static struct memory_entry **bucket(struct memory *memory, const char *key)
+static struct cache_memory_entry **bucket(struct cache_memory *memory, const char *key)
 {
 	unsigned index = 0;
 	for (int i = 0; i < 3 && key[i]; i++) {
@@ -24,22 +24,22 @@ static struct memory_entry **bucket(struct memory *memory, const char *key)
 	return &memory->buckets[index % MEMORY_BUCKETS];
 }
 
-static struct memory_entry **slot(struct memory *memory, const char *key)
+static struct cache_memory_entry **slot(struct cache_memory *memory, const char *key)
 {
-	struct memory_entry **at = bucket(memory, key);
+	struct cache_memory_entry **at = bucket(memory, key);
 	while (*at && strcmp((*at)->row.key, key) != 0) {
 		at = &(*at)->chain;
 	}
 	return at;
 }
 
-static void unlink_use(struct memory *memory, struct memory_entry *entry)
+static void unlink_use(struct cache_memory *memory, struct cache_memory_entry *entry)
 {
 	*(entry->newer ? &entry->newer->older : &memory->newest) = entry->older;
 	*(entry->older ? &entry->older->newer : &memory->oldest) = entry->newer;
 }
 
-static void link_newest(struct memory *memory, struct memory_entry *entry)
+static void link_newest(struct cache_memory *memory, struct cache_memory_entry *entry)
 {
 	entry->newer = NULL;
 	entry->older = memory->newest;
@@ -47,9 +47,9 @@ static void link_newest(struct memory *memory, struct memory_entry *entry)
 	memory->newest = entry;
 }
 
-struct cache_row *memory_get(struct memory *memory, const char *key)
+struct cache_row *cache_memory_get(struct cache_memory *memory, const char *key)
 {
-	struct memory_entry *entry = *slot(memory, key);
+	struct cache_memory_entry *entry = *slot(memory, key);
 	if (!entry) {
 		return NULL;
 	}
@@ -58,10 +58,10 @@ struct cache_row *memory_get(struct memory *memory, const char *key)
 	return &entry->row;
 }
 
-void memory_remove(struct memory *memory, const char *key)
+void cache_memory_remove(struct cache_memory *memory, const char *key)
 {
-	struct memory_entry **at = slot(memory, key);
-	struct memory_entry *entry = *at;
+	struct cache_memory_entry **at = slot(memory, key);
+	struct cache_memory_entry *entry = *at;
 	if (!entry) {
 		return;
 	}
@@ -73,22 +73,22 @@ void memory_remove(struct memory *memory, const char *key)
 	free(entry);
 }
 
-void memory_put(struct memory *memory, const struct cache_row *row)
+void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
 {
-	uint64_t cost = row_cost(row);
-	memory_remove(memory, row->key);
+	uint64_t cost = cache_row_cost(row);
+	cache_memory_remove(memory, row->key);
 	if (cost > memory->cap) {
 		return;
 	}
 	while (memory->bytes > memory->cap - cost) {
-		memory_remove(memory, memory->oldest->row.key);
+		cache_memory_remove(memory, memory->oldest->row.key);
 	}
-	struct memory_entry *entry = malloc(sizeof *entry);
-	if (!entry || row_copy(row, true, &entry->row) != KILN_OK) {
+	struct cache_memory_entry *entry = malloc(sizeof *entry);
+	if (!entry || cache_row_copy(row, true, &entry->row) != KILN_OK) {
 		free(entry);
 		return;
 	}
-	struct memory_entry **head = bucket(memory, row->key);
+	struct cache_memory_entry **head = bucket(memory, row->key);
 	entry->cost = cost;
 	entry->chain = *head;
 	*head = entry;
@@ -97,17 +97,18 @@ void memory_put(struct memory *memory, const struct cache_row *row)
 	memory->rows++;
 }
 
-void memory_clear(struct memory *memory)
+void cache_memory_clear(struct cache_memory *memory)
 {
 	while (memory->oldest) {
-		memory_remove(memory, memory->oldest->row.key);
+		cache_memory_remove(memory, memory->oldest->row.key);
 	}
 }
 
-const char *memory_find(const struct memory *memory, const char *prefix, const char *except)
+const char *cache_memory_find(const struct cache_memory *memory, const char *prefix,
+							  const char *except)
 {
 	size_t size = strlen(prefix);
-	for (const struct memory_entry *entry = memory->newest; entry; entry = entry->older) {
+	for (const struct cache_memory_entry *entry = memory->newest; entry; entry = entry->older) {
 		if (strncmp(entry->row.key, prefix, size) == 0 && strcmp(entry->row.key, except) != 0) {
 			return entry->row.key;
 		}

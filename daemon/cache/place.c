@@ -43,7 +43,7 @@ static const struct {
 	{0xbeefdead, "SNFS"},
 };
 
-const char *place_remote_name(unsigned long type)
+const char *cache_place_remote_name(unsigned long type)
 {
 	for (size_t i = 0; i < sizeof remote / sizeof remote[0]; i++) {
 		if (remote[i].type == (type & 0xffffffffu)) {
@@ -53,7 +53,7 @@ const char *place_remote_name(unsigned long type)
 	return NULL;
 }
 
-static int check_directory(const struct place *place, char error[KERNEL_ERROR_MAX])
+static int check_directory(const struct cache_place *place, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status;
 	struct statfs system;
@@ -74,7 +74,7 @@ static int check_directory(const struct place *place, char error[KERNEL_ERROR_MA
 						 "go-w it, or choose another with --cache-dir",
 						 place->directory, (unsigned)status.st_mode & 07777);
 	}
-	const char *name = place_remote_name((unsigned long)system.f_type);
+	const char *name = cache_place_remote_name((unsigned long)system.f_type);
 	if (name) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "the cache directory %.150s is on %s, and the cache must be on a local "
@@ -84,7 +84,7 @@ static int check_directory(const struct place *place, char error[KERNEL_ERROR_MA
 	return KILN_OK;
 }
 
-static int say_owner(const struct place *place, char error[KERNEL_ERROR_MAX])
+static int say_owner(const struct cache_place *place, char error[KERNEL_ERROR_MAX])
 {
 	char text[24] = "";
 	ssize_t got = pread(place->lock_fd, text, sizeof text - 1, 0);
@@ -101,7 +101,7 @@ static int say_owner(const struct place *place, char error[KERNEL_ERROR_MAX])
 }
 
 /* True if the locked file is still the one with the name: its last owner removes it at the end. */
-static bool lock_is_current(const struct place *place)
+static bool lock_is_current(const struct cache_place *place)
 {
 	struct stat held, named;
 	return fstat(place->lock_fd, &held) == 0 &&
@@ -109,7 +109,7 @@ static bool lock_is_current(const struct place *place)
 		   held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
-static int take_lock(struct place *place, char error[KERNEL_ERROR_MAX])
+static int take_lock(struct cache_place *place, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status;
 	char text[24];
@@ -138,9 +138,9 @@ static int take_lock(struct place *place, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
-int place_open(const char *directory, struct place *out, char error[KERNEL_ERROR_MAX])
+int cache_place_open(const char *directory, struct cache_place *out, char error[KERNEL_ERROR_MAX])
 {
-	*out = (struct place){.directory_fd = -1, .lock_fd = -1};
+	*out = (struct cache_place){.directory_fd = -1, .lock_fd = -1};
 	if (util_make_directories(directory, 0700) < 0 || !realpath(directory, out->directory)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "the cache directory %.150s cannot be made: %s; choose another with "
@@ -162,12 +162,12 @@ int place_open(const char *directory, struct place *out, char error[KERNEL_ERROR
 			close(out->lock_fd);
 			out->lock_fd = -1;
 		}
-		place_close(out);
+		cache_place_close(out);
 	}
 	return status;
 }
 
-void place_close(struct place *place)
+void cache_place_close(struct cache_place *place)
 {
 	if (place->lock_fd >= 0) {
 		if (!place->unclean) {
@@ -181,7 +181,8 @@ void place_close(struct place *place)
 	place->lock_fd = place->directory_fd = -1;
 }
 
-int place_set_aside(const struct place *place, char moved[32], char error[KERNEL_ERROR_MAX])
+int cache_place_set_aside(const struct cache_place *place, char moved[32],
+						  char error[KERNEL_ERROR_MAX])
 {
 	static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
 	int number = 1;
@@ -208,7 +209,7 @@ int place_set_aside(const struct place *place, char moved[32], char error[KERNEL
 	return KILN_OK;
 }
 
-uint64_t place_disk_bytes(const struct place *place)
+uint64_t cache_place_disk_bytes(const struct cache_place *place)
 {
 	static const char *const names[] = {"kiln.db", "kiln.db-wal", "kiln.db-shm"};
 	uint64_t total = 0;

@@ -72,7 +72,7 @@ static uint64_t get_u64(const unsigned char *at)
 	return value;
 }
 
-bool row_is_hex(const char *text, size_t size)
+bool cache_row_is_hex(const char *text, size_t size)
 {
 	return strnlen(text, size + 1) == size && strspn(text, "0123456789abcdef") == size;
 }
@@ -86,7 +86,7 @@ static void checksum(const unsigned char *blob, size_t bytes, unsigned char dige
 	util_hash_end(&hash, digest);
 }
 
-void row_seal(unsigned char *blob, size_t bytes)
+void cache_row_seal(unsigned char *blob, size_t bytes)
 {
 	checksum(blob, bytes, blob + AT_CHECKSUM);
 }
@@ -115,7 +115,7 @@ int cache_row_encode(const struct cache_row *row, void **blob, size_t *bytes)
 	char **texts[ROW_TEXTS];
 	size_t lengths[ROW_TEXTS + 1];
 	size_t total = HEADER_BYTES;
-	if (!row_is_hex(row->key, 64) || !memchr(row->op, 0, sizeof row->op) ||
+	if (!cache_row_is_hex(row->key, 64) || !memchr(row->op, 0, sizeof row->op) ||
 		!memchr(row->target, 0, sizeof row->target) || (row->object_bytes && !row->object)) {
 		return KILN_EINVAL;
 	}
@@ -139,7 +139,7 @@ int cache_row_encode(const struct cache_row *row, void **blob, size_t *bytes)
 		}
 		at += lengths[i];
 	}
-	row_seal(out, total);
+	cache_row_seal(out, total);
 	*blob = out;
 	*bytes = total;
 	return KILN_OK;
@@ -227,7 +227,7 @@ int cache_row_decode(const void *blob, size_t bytes, struct cache_row *out,
 	int status = why ? KILN_EPROTO : KILN_OK;
 	if (!why) {
 		memcpy(row.key, from + AT_KEY, 64);
-		if (!row_is_hex(row.key, 64) || !read_name(from + AT_OP, sizeof row.op, row.op) ||
+		if (!cache_row_is_hex(row.key, 64) || !read_name(from + AT_OP, sizeof row.op, row.op) ||
 			!read_name(from + AT_TARGET, sizeof row.target, row.target)) {
 			status = KILN_EPROTO;
 			why = "its key, operator or target is not one";
@@ -254,7 +254,7 @@ int cache_row_decode(const void *blob, size_t bytes, struct cache_row *out,
 					 bytes, why);
 }
 
-int row_copy(const struct cache_row *row, bool with_object, struct cache_row *out)
+int cache_row_copy(const struct cache_row *row, bool with_object, struct cache_row *out)
 {
 	char **from[ROW_TEXTS], **to[ROW_TEXTS];
 	struct cache_row copy = *row;
@@ -281,7 +281,7 @@ int row_copy(const struct cache_row *row, bool with_object, struct cache_row *ou
 	return KILN_OK;
 }
 
-uint64_t row_cost(const struct cache_row *row)
+uint64_t cache_row_cost(const struct cache_row *row)
 {
 	char **texts[ROW_TEXTS];
 	uint64_t cost = sizeof *row + row->object_bytes;

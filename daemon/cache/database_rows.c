@@ -1,8 +1,8 @@
 /*
- * store_rows.c: what is done with rows in the database.  Knows nothing of what a blob holds, but
+ * database_rows.c: what is done with rows in the database.  Knows nothing of what a blob holds, but
  * for the columns that repeat it.
  */
-#include "store.h"
+#include "database.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,11 @@ static void column_text(sqlite3_stmt *statement, int column, char *out, size_t s
 	snprintf(out, size, "%s", text ? text : "");
 }
 
-int store_totals(struct store *store, struct store_totals *out, char error[KERNEL_ERROR_MAX])
+int cache_db_totals(struct cache_db *db, struct cache_db_totals *out, char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = store_statement(store, STORE_TOTALS);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_TOTALS);
 	if (sqlite3_step(statement) != SQLITE_ROW) {
-		int status = store_fail(store, "counting in", error);
+		int status = cache_db_fail(db, "counting in", error);
 		sqlite3_reset(statement);
 		return status;
 	}
@@ -55,17 +55,17 @@ static int copy_blob(sqlite3_stmt *statement, int column, void **blob, size_t *b
 	return KILN_OK;
 }
 
-int store_get(struct store *store, const char *key, struct store_index *index, void **blob,
-			  size_t *bytes, char error[KERNEL_ERROR_MAX])
+int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *index, void **blob,
+				 size_t *bytes, char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = store_statement(store, STORE_GET);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_GET);
 	bind_text(statement, 1, key);
 	int code = sqlite3_step(statement);
 	int status = KILN_OK;
 	if (code == SQLITE_DONE) {
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %s in the cache", key);
 	} else if (code != SQLITE_ROW) {
-		status = store_fail(store, "reading a kernel from", error);
+		status = cache_db_fail(db, "reading a kernel from", error);
 	} else if (copy_blob(statement, 6, blob, bytes) != KILN_OK) {
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 						   "out of memory for the cached kernel %s", key);
@@ -82,20 +82,20 @@ int store_get(struct store *store, const char *key, struct store_index *index, v
 }
 
 /* Runs a statement whose first parameter is the key. */
-static int run_key(struct store *store, enum store_statement which, const char *key)
+static int run_key(struct cache_db *db, enum cache_db_statement which, const char *key)
 {
-	sqlite3_stmt *statement = store_statement(store, which);
+	sqlite3_stmt *statement = cache_db_statement(db, which);
 	bind_text(statement, 1, key);
-	return store_run(statement);
+	return cache_db_run(statement);
 }
 
-static int forget(struct store *store, const char *key)
+static int forget(struct cache_db *db, const char *key)
 {
-	int code = run_key(store, STORE_FORGET_OBJECT, key);
-	return code == SQLITE_OK ? run_key(store, STORE_FORGET, key) : code;
+	int code = run_key(db, DB_FORGET_OBJECT, key);
+	return code == SQLITE_OK ? run_key(db, DB_FORGET, key) : code;
 }
 
-static int insert(struct store *store, const struct cache_row *row, const void *blob, size_t bytes,
+static int insert(struct cache_db *db, const struct cache_row *row, const void *blob, size_t bytes,
 				  int64_t turn)
 {
 	const int64_t numbers[] = {
@@ -110,7 +110,7 @@ static int insert(struct store *store, const struct cache_row *row, const void *
 		row->hits,
 		turn,
 	};
-	sqlite3_stmt *statement = store_statement(store, STORE_PUT);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_PUT);
 	bind_text(statement, 1, row->key);
 	bind_text(statement, 2, row->op);
 	bind_text(statement, 3, row->target);
@@ -118,111 +118,111 @@ static int insert(struct store *store, const struct cache_row *row, const void *
 	for (int i = 0; i < (int)(sizeof numbers / sizeof numbers[0]); i++) {
 		sqlite3_bind_int64(statement, 5 + i, numbers[i]);
 	}
-	int code = store_run(statement);
+	int code = cache_db_run(statement);
 	if (code != SQLITE_OK) {
 		return code;
 	}
-	statement = store_statement(store, STORE_PUT_OBJECT);
-	sqlite3_bind_int64(statement, 1, sqlite3_last_insert_rowid(store->db));
+	statement = cache_db_statement(db, DB_PUT_OBJECT);
+	sqlite3_bind_int64(statement, 1, sqlite3_last_insert_rowid(db->handle));
 	sqlite3_bind_blob64(statement, 2, blob, bytes, SQLITE_STATIC);
-	return store_run(statement);
+	return cache_db_run(statement);
 }
 
-int store_put(struct store *store, const struct cache_row *row, const void *blob, size_t bytes,
-			  int64_t turn, int64_t *replaced, char error[KERNEL_ERROR_MAX])
+int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *blob, size_t bytes,
+				 int64_t turn, int64_t *replaced, char error[KERNEL_ERROR_MAX])
 {
 	static const char what[] = "writing a kernel to";
 	int64_t old = -1;
-	int status = store_begin(store, what, error);
+	int status = cache_db_begin(db, what, error);
 	if (status != KILN_OK) {
 		return status;
 	}
-	sqlite3_stmt *statement = store_statement(store, STORE_SIZE);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_SIZE);
 	bind_text(statement, 1, row->key);
 	int code = sqlite3_step(statement);
 	if (code == SQLITE_ROW) {
 		old = sqlite3_column_int64(statement, 0);
 		sqlite3_reset(statement);
-		code = forget(store, row->key);
+		code = forget(db, row->key);
 	} else {
 		code = code == SQLITE_DONE ? SQLITE_OK : code;
 		sqlite3_reset(statement);
 	}
 	if (code == SQLITE_OK) {
-		code = insert(store, row, blob, bytes, turn);
+		code = insert(db, row, blob, bytes, turn);
 	}
 	if (code != SQLITE_OK) {
-		status = store_fail(store, what, error);
+		status = cache_db_fail(db, what, error);
 	}
-	status = store_end(store, status, what, error);
+	status = cache_db_end(db, status, what, error);
 	if (status == KILN_OK) {
 		*replaced = old;
 	}
 	return status;
 }
 
-int store_quarantine(struct store *store, const char *key, const char *why, int64_t now,
-					 char error[KERNEL_ERROR_MAX])
+int cache_db_quarantine(struct cache_db *db, const char *key, const char *why, int64_t now,
+						char error[KERNEL_ERROR_MAX])
 {
 	static const char what[] = "setting a damaged kernel aside in";
-	int status = store_begin(store, what, error);
+	int status = cache_db_begin(db, what, error);
 	if (status != KILN_OK) {
 		return status;
 	}
-	sqlite3_stmt *statement = store_statement(store, STORE_SET_ASIDE);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_SET_ASIDE);
 	bind_text(statement, 1, key);
 	bind_text(statement, 2, why);
 	sqlite3_bind_int64(statement, 3, now);
-	int code = store_run(statement);
+	int code = cache_db_run(statement);
 	if (code == SQLITE_OK) {
-		code = forget(store, key);
+		code = forget(db, key);
 	}
 	if (code == SQLITE_OK) {
-		statement = store_statement(store, STORE_SET_ASIDE_BOUND);
-		sqlite3_bind_int64(statement, 1, STORE_QUARANTINE);
-		code = store_run(statement);
+		statement = cache_db_statement(db, DB_SET_ASIDE_BOUND);
+		sqlite3_bind_int64(statement, 1, DB_QUARANTINE);
+		code = cache_db_run(statement);
 	}
 	if (code != SQLITE_OK) {
-		status = store_fail(store, what, error);
+		status = cache_db_fail(db, what, error);
 	}
-	return store_end(store, status, what, error);
+	return cache_db_end(db, status, what, error);
 }
 
-int store_quarantined(struct store *store, int64_t *count, char error[KERNEL_ERROR_MAX])
+int cache_db_quarantined(struct cache_db *db, int64_t *count, char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = store_statement(store, STORE_QUARANTINED);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_QUARANTINED);
 	int status = KILN_OK;
 	if (sqlite3_step(statement) == SQLITE_ROW) {
 		*count = sqlite3_column_int64(statement, 0);
 	} else {
-		status = store_fail(store, "counting in", error);
+		status = cache_db_fail(db, "counting in", error);
 	}
 	sqlite3_reset(statement);
 	return status;
 }
 
-int store_uses(struct store *store, const struct store_use *uses, int count,
-			   char error[KERNEL_ERROR_MAX])
+int cache_db_uses(struct cache_db *db, const struct cache_db_use *uses, int count,
+				  char error[KERNEL_ERROR_MAX])
 {
 	static const char what[] = "counting uses in";
-	int status = store_begin(store, what, error);
+	int status = cache_db_begin(db, what, error);
 	for (int i = 0; i < count && status == KILN_OK; i++) {
-		sqlite3_stmt *statement = store_statement(store, STORE_USE);
+		sqlite3_stmt *statement = cache_db_statement(db, DB_USE);
 		bind_text(statement, 1, uses[i].key);
 		sqlite3_bind_int64(statement, 2, uses[i].hits);
 		sqlite3_bind_int64(statement, 3, uses[i].used);
 		sqlite3_bind_int64(statement, 4, uses[i].turn);
-		if (store_run(statement) != SQLITE_OK) {
-			status = store_fail(store, what, error);
+		if (cache_db_run(statement) != SQLITE_OK) {
+			status = cache_db_fail(db, what, error);
 		}
 	}
-	return store_end(store, status, what, error);
+	return cache_db_end(db, status, what, error);
 }
 
-int store_find(struct store *store, const char *prefix, char keys[2][KERNEL_KEY_HEX], int *count,
-			   char error[KERNEL_ERROR_MAX])
+int cache_db_find(struct cache_db *db, const char *prefix, char keys[2][KERNEL_KEY_HEX], int *count,
+				  char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = store_statement(store, STORE_FIND);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_FIND);
 	int code, status = KILN_OK;
 	*count = 0;
 	bind_text(statement, 1, prefix);
@@ -230,16 +230,16 @@ int store_find(struct store *store, const char *prefix, char keys[2][KERNEL_KEY_
 		column_text(statement, 0, keys[(*count)++], KERNEL_KEY_HEX);
 	}
 	if (code != SQLITE_DONE && code != SQLITE_ROW) {
-		status = store_fail(store, "looking for a kernel in", error);
+		status = cache_db_fail(db, "looking for a kernel in", error);
 	}
 	sqlite3_reset(statement);
 	return status;
 }
 
-int store_next(struct store *store, const char *after, char key[KERNEL_KEY_HEX],
-			   char error[KERNEL_ERROR_MAX])
+int cache_db_next(struct cache_db *db, const char *after, char key[KERNEL_KEY_HEX],
+				  char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = store_statement(store, STORE_NEXT);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_NEXT);
 	char next[KERNEL_KEY_HEX] = "";
 	bind_text(statement, 1, after);
 	int code = sqlite3_step(statement);
@@ -247,7 +247,7 @@ int store_next(struct store *store, const char *after, char key[KERNEL_KEY_HEX],
 	if (code == SQLITE_ROW) {
 		column_text(statement, 0, next, sizeof next);
 	} else {
-		status = code == SQLITE_DONE ? KILN_ENOENT : store_fail(store, "reading", error);
+		status = code == SQLITE_DONE ? KILN_ENOENT : cache_db_fail(db, "reading", error);
 	}
 	sqlite3_reset(statement);
 	if (status == KILN_OK) {
@@ -260,12 +260,12 @@ static int list_statement(const char *sort)
 {
 	static const struct {
 		const char *name;
-		enum store_statement statement;
+		enum cache_db_statement statement;
 	} sorts[] = {
-		{"used", STORE_BY_USED},
-		{"hits", STORE_BY_HITS},
-		{"bytes", STORE_BY_BYTES},
-		{"created", STORE_BY_CREATED},
+		{"used", DB_BY_USED},
+		{"hits", DB_BY_HITS},
+		{"bytes", DB_BY_BYTES},
+		{"created", DB_BY_CREATED},
 	};
 	for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++) {
 		if (!sort || strcmp(sort, sorts[i].name) == 0) {
@@ -275,8 +275,8 @@ static int list_statement(const char *sort)
 	return -1;
 }
 
-int store_list(struct store *store, const char *sort, int64_t limit, cache_visit visit, void *arg,
-			   char error[KERNEL_ERROR_MAX])
+int cache_db_list(struct cache_db *db, const char *sort, int64_t limit, cache_visit visit,
+				  void *arg, char error[KERNEL_ERROR_MAX])
 {
 	int which = list_statement(sort);
 	if (which < 0) {
@@ -284,7 +284,7 @@ int store_list(struct store *store, const char *sort, int64_t limit, cache_visit
 						 "kernels cannot be sorted by \"%.40s\": by used, hits, bytes or created",
 						 sort);
 	}
-	sqlite3_stmt *statement = store_statement(store, (enum store_statement)which);
+	sqlite3_stmt *statement = cache_db_statement(db, (enum cache_db_statement)which);
 	sqlite3_bind_int64(statement, 1, limit > 0 ? limit : -1);
 	int code, status = KILN_OK;
 	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
@@ -307,7 +307,7 @@ int store_list(struct store *store, const char *sort, int64_t limit, cache_visit
 		visit(&row, arg);
 	}
 	if (code != SQLITE_DONE) {
-		status = store_fail(store, "listing", error);
+		status = cache_db_fail(db, "listing", error);
 	}
 	sqlite3_reset(statement);
 	return status;
@@ -319,11 +319,11 @@ struct victim {
 };
 
 /* The least recently used rows that have to go; fewer if they are many. */
-static int choose_victims(struct store *store, uint64_t most, uint64_t total,
+static int choose_victims(struct cache_db *db, uint64_t most, uint64_t total,
 						  struct victim victims[TRIM_BATCH], int *count,
 						  char error[KERNEL_ERROR_MAX])
 {
-	sqlite3_stmt *statement = store_statement(store, STORE_OLDEST);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_OLDEST);
 	int code = SQLITE_DONE, status = KILN_OK;
 	*count = 0;
 	sqlite3_bind_int64(statement, 1, TRIM_BATCH);
@@ -336,14 +336,15 @@ static int choose_victims(struct store *store, uint64_t most, uint64_t total,
 		total -= victim->bytes < total ? victim->bytes : total;
 	}
 	if (code != SQLITE_DONE && code != SQLITE_ROW) {
-		status = store_fail(store, "trimming", error);
+		status = cache_db_fail(db, "trimming", error);
 	}
 	sqlite3_reset(statement);
 	return status;
 }
 
-int store_trim(struct store *store, uint64_t most, struct store_totals *totals,
-			   void (*removed)(const char *key, void *arg), void *arg, char error[KERNEL_ERROR_MAX])
+int cache_db_trim(struct cache_db *db, uint64_t most, struct cache_db_totals *totals,
+				  void (*removed)(const char *key, void *arg), void *arg,
+				  char error[KERNEL_ERROR_MAX])
 {
 	static const char what[] = "trimming";
 	struct victim *victims = malloc(TRIM_BATCH * sizeof *victims);
@@ -351,15 +352,15 @@ int store_trim(struct store *store, uint64_t most, struct store_totals *totals,
 	if (!victims) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for trimming");
 	}
-	int status = choose_victims(store, most, totals->bytes, victims, &count, error);
+	int status = choose_victims(db, most, totals->bytes, victims, &count, error);
 	if (status == KILN_OK) {
-		status = store_begin(store, what, error);
+		status = cache_db_begin(db, what, error);
 		for (int i = 0; i < count && status == KILN_OK; i++) {
-			if (forget(store, victims[i].key) != SQLITE_OK) {
-				status = store_fail(store, what, error);
+			if (forget(db, victims[i].key) != SQLITE_OK) {
+				status = cache_db_fail(db, what, error);
 			}
 		}
-		status = store_end(store, status, what, error);
+		status = cache_db_end(db, status, what, error);
 	}
 	for (int i = 0; i < count && status == KILN_OK; i++) {
 		uint64_t bytes = victims[i].bytes;
@@ -371,10 +372,11 @@ int store_trim(struct store *store, uint64_t most, struct store_totals *totals,
 	return status;
 }
 
-int store_flip(struct store *store, const char *key, int64_t from_end, char error[KERNEL_ERROR_MAX])
+int cache_db_flip(struct cache_db *db, const char *key, int64_t from_end,
+				  char error[KERNEL_ERROR_MAX])
 {
 	static const char what[] = "damaging a kernel in";
-	sqlite3_stmt *statement = store_statement(store, STORE_OBJECT_ID);
+	sqlite3_stmt *statement = cache_db_statement(db, DB_OBJECT_ID);
 	sqlite3_blob *blob = NULL;
 	unsigned char byte;
 	int status = KILN_OK;
@@ -387,17 +389,17 @@ int store_flip(struct store *store, const char *key, int64_t from_end, char erro
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %s in the cache", key);
 	}
 	if (code != SQLITE_ROW ||
-		sqlite3_blob_open(store->db, "main", "objects", "blob", id, 1, &blob) != SQLITE_OK ||
+		sqlite3_blob_open(db->handle, "main", "objects", "blob", id, 1, &blob) != SQLITE_OK ||
 		sqlite3_blob_read(blob, &byte, 1, at) != SQLITE_OK) {
-		status = store_fail(store, what, error);
+		status = cache_db_fail(db, what, error);
 	} else {
 		byte ^= 1;
 		if (sqlite3_blob_write(blob, &byte, 1, at) != SQLITE_OK) {
-			status = store_fail(store, what, error);
+			status = cache_db_fail(db, what, error);
 		}
 	}
 	if (sqlite3_blob_close(blob) != SQLITE_OK && status == KILN_OK) {
-		status = store_fail(store, what, error);
+		status = cache_db_fail(db, what, error);
 	}
 	return status;
 }

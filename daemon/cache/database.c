@@ -1,0 +1,312 @@
+/*
+ * database.c: the database as such: opening, schema, statements, transactions.  Knows nothing of
+ * what a blob holds.
+ *
+ * Blobs have a table of their own, so that counting a use does not rewrite one.  The columns of
+ * kernels repeat what the blob says, for lists and for choosing what to remove; the blob is the
+ * truth.
+ */
+#include "database.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUSY_MS 250 /* for somebody who looks inside with another program */
+
+static const char schema[] =
+	"CREATE TABLE kernels(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, op TEXT NOT NULL,"
+	" target TEXT NOT NULL, instantiation TEXT NOT NULL, bytes INTEGER NOT NULL,"
+	" registers INTEGER NOT NULL, shared INTEGER NOT NULL, spill INTEGER NOT NULL,"
+	" local INTEGER NOT NULL, micros INTEGER NOT NULL, created INTEGER NOT NULL,"
+	" used INTEGER NOT NULL, turn INTEGER NOT NULL, hits INTEGER NOT NULL) STRICT;"
+	"CREATE TABLE objects(id INTEGER PRIMARY KEY, blob BLOB NOT NULL) STRICT;"
+	"CREATE TABLE quarantine(id INTEGER PRIMARY KEY, key TEXT NOT NULL, reason TEXT NOT NULL,"
+	" time INTEGER NOT NULL, blob BLOB) STRICT;";
+
+#define LIST                                                                                 \
+	"SELECT key, op, target, instantiation, bytes, registers, shared, spill, local, micros," \
+	" created, used, hits FROM kernels ORDER BY "
+
+static const char *const texts[DB_STATEMENTS] = {
+	[DB_TOTALS] = "SELECT count(*), total(bytes), max(turn) FROM kernels",
+	[DB_GET] = "SELECT k.key, k.op, k.target, k.bytes, k.used, k.hits, o.blob FROM kernels k "
+			   "LEFT JOIN objects o ON o.id = k.id WHERE k.key = ?1",
+	[DB_SIZE] = "SELECT bytes FROM kernels WHERE key = ?1",
+	[DB_PUT] = "INSERT INTO kernels(key, op, target, instantiation, bytes, registers, shared,"
+			   " spill, local, micros, created, used, hits, turn)"
+			   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+	[DB_PUT_OBJECT] = "INSERT INTO objects(id, blob) VALUES(?1, ?2)",
+	[DB_FORGET_OBJECT] = "DELETE FROM objects WHERE id = (SELECT id FROM kernels WHERE key = ?1)",
+	[DB_FORGET] = "DELETE FROM kernels WHERE key = ?1",
+	[DB_SET_ASIDE] = "INSERT INTO quarantine(key, reason, time, blob) SELECT k.key, ?2, ?3,"
+					 " o.blob FROM kernels k LEFT JOIN objects o ON o.id = k.id"
+					 " WHERE k.key = ?1",
+	[DB_SET_ASIDE_BOUND] =
+		"DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?1",
+	[DB_QUARANTINED] = "SELECT count(*) FROM quarantine",
+	[DB_USE] = "UPDATE kernels SET hits = hits + ?2, used = max(used, ?3), turn = ?4"
+			   " WHERE key = ?1",
+	/* Digits sort before 'g'. */
+	[DB_FIND] = "SELECT key FROM kernels WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
+	[DB_NEXT] = "SELECT key FROM kernels WHERE key > ?1 ORDER BY key LIMIT 1",
+	[DB_OLDEST] = "SELECT key, bytes FROM kernels ORDER BY used, turn LIMIT ?1",
+	[DB_OBJECT_ID] = "SELECT o.id, length(o.blob) FROM kernels k JOIN objects o ON o.id = k.id"
+					 " WHERE k.key = ?1",
+	[DB_BY_USED] = LIST "used DESC, turn DESC LIMIT ?1",
+	[DB_BY_HITS] = LIST "hits DESC, used DESC, turn DESC LIMIT ?1",
+	[DB_BY_BYTES] = LIST "bytes DESC, used DESC, turn DESC LIMIT ?1",
+	[DB_BY_CREATED] = LIST "created DESC, turn DESC LIMIT ?1",
+};
+
+int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
+{
+	int code = sqlite3_errcode(db->handle) & 0xff;
+	int system = sqlite3_system_errno(db->handle);
+	bool file = code == SQLITE_IOERR || code == SQLITE_FULL || code == SQLITE_CANTOPEN;
+	int status = code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? KILN_EPROTO
+				 : code == SQLITE_NOMEM                          ? KILN_ENOMEM
+																 : KILN_EIO;
+	return util_fail(error, KERNEL_ERROR_MAX, status, "%s %.150s failed: %s%s%s%s", what, db->path,
+					 sqlite3_errmsg(db->handle), file && system ? " (" : "",
+					 file && system ? strerror(system) : "", file && system ? ")" : "");
+}
+
+sqlite3_stmt *cache_db_statement(struct cache_db *db, enum cache_db_statement which)
+{
+	sqlite3_stmt *statement = db->statements[which];
+	sqlite3_reset(statement);
+	sqlite3_clear_bindings(statement);
+	return statement;
+}
+
+int cache_db_run(sqlite3_stmt *statement)
+{
+	int code = sqlite3_step(statement);
+	sqlite3_reset(statement);
+	return code == SQLITE_DONE || code == SQLITE_ROW ? SQLITE_OK : code;
+}
+
+int cache_db_begin(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
+{
+	if (sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
+		return cache_db_fail(db, what, error);
+	}
+	return KILN_OK;
+}
+
+int cache_db_end(struct cache_db *db, int status, const char *what, char error[KERNEL_ERROR_MAX])
+{
+	if (status == KILN_OK) {
+		if (sqlite3_exec(db->handle, "COMMIT", NULL, NULL, NULL) == SQLITE_OK) {
+			return KILN_OK;
+		}
+		status = cache_db_fail(db, what, error);
+	}
+	/* A full disk may have rolled back already. */
+	if (!sqlite3_get_autocommit(db->handle)) {
+		sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
+	}
+	return status;
+}
+
+/* The first column of the first row of a question as an integer, or as text. */
+static int ask(struct cache_db *db, const char *question, int64_t *number, char *text, size_t size)
+{
+	sqlite3_stmt *statement = NULL;
+	int code = sqlite3_prepare_v2(db->handle, question, -1, &statement, NULL);
+	if (code == SQLITE_OK) {
+		code = sqlite3_step(statement);
+		if (code == SQLITE_ROW) {
+			const char *answer = (const char *)sqlite3_column_text(statement, 0);
+			snprintf(text, size, "%s", answer ? answer : "");
+			*number = sqlite3_column_int64(statement, 0);
+			code = SQLITE_OK;
+		}
+	}
+	/* After an error the reset inside repeats it, so that cache_db_fail still sees it. */
+	sqlite3_finalize(statement);
+	return code;
+}
+
+static int ask_number(struct cache_db *db, const char *question, int64_t *number)
+{
+	char text[32];
+	*number = 0;
+	return ask(db, question, number, text, sizeof text);
+}
+
+static int create(struct cache_db *db, char error[KERNEL_ERROR_MAX])
+{
+	static const char what[] = "creating";
+	char mark[96];
+	snprintf(mark, sizeof mark, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
+			 DB_APPLICATION, DB_SCHEMA);
+	/* Before the journal mode, which writes the first page. */
+	if (sqlite3_exec(db->handle, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL",
+					 NULL, NULL, NULL) != SQLITE_OK) {
+		return cache_db_fail(db, what, error);
+	}
+	int status = cache_db_begin(db, what, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (sqlite3_exec(db->handle, schema, NULL, NULL, NULL) != SQLITE_OK ||
+		sqlite3_exec(db->handle, mark, NULL, NULL, NULL) != SQLITE_OK) {
+		status = cache_db_fail(db, what, error);
+	}
+	return cache_db_end(db, status, what, error);
+}
+
+/* Whose database it is, and of which schema; an empty one becomes ours. */
+static int identify(struct cache_db *db, char error[KERNEL_ERROR_MAX])
+{
+	int64_t application, version, tables;
+	if (ask_number(db, "PRAGMA application_id", &application) != SQLITE_OK ||
+		ask_number(db, "PRAGMA user_version", &version) != SQLITE_OK ||
+		ask_number(db, "SELECT count(*) FROM sqlite_schema", &tables) != SQLITE_OK) {
+		return cache_db_fail(db, "reading", error);
+	}
+	if (application == 0 && version == 0 && tables == 0) {
+		return create(db, error);
+	}
+	if (application != DB_APPLICATION) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "%.150s is the database of another program (application id %lld)",
+						 db->path, (long long)application);
+	}
+	if (version > DB_SCHEMA) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EVERSION,
+						 "%.150s has schema %lld, and this kilnd knows schemas up to %d: use a "
+						 "newer kilnd, or another --cache-dir",
+						 db->path, (long long)version, DB_SCHEMA);
+	}
+	if (version < DB_SCHEMA) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s has an unknown schema, %lld",
+						 db->path, (long long)version);
+	}
+	return KILN_OK;
+}
+
+static int configure(struct cache_db *db, bool check, char error[KERNEL_ERROR_MAX])
+{
+	char answer[128] = "";
+	int64_t number;
+	if (ask(db, "PRAGMA journal_mode = WAL", &number, answer, sizeof answer) != SQLITE_OK ||
+		sqlite3_exec(db->handle,
+					 "PRAGMA synchronous = NORMAL; PRAGMA secure_delete = OFF;"
+					 "PRAGMA journal_size_limit = 16777216; PRAGMA temp_store = MEMORY;"
+					 "PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF",
+					 NULL, NULL, NULL) != SQLITE_OK) {
+		return cache_db_fail(db, "opening", error);
+	}
+	if (strcmp(answer, "wal") != 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "%.150s cannot have a write-ahead log, only journal mode %s: choose "
+						 "another --cache-dir",
+						 db->path, answer);
+	}
+	if (check) {
+		if (ask(db, "PRAGMA quick_check(1)", &number, answer, sizeof answer) != SQLITE_OK) {
+			return cache_db_fail(db, "checking", error);
+		}
+		if (strcmp(answer, "ok") != 0) {
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.100s is damaged: %s",
+							 db->path, answer);
+		}
+	}
+	for (int i = 0; i < DB_STATEMENTS; i++) {
+		int code = sqlite3_prepare_v3(db->handle, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
+									  &db->statements[i], NULL);
+		if (code != SQLITE_OK) {
+			int status = cache_db_fail(db, "opening", error);
+			/* A table or a column is missing. */
+			return code == SQLITE_ERROR ? KILN_EPROTO : status;
+		}
+	}
+	return KILN_OK;
+}
+
+/* SQLite would make the file readable for all. */
+static void make_file(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd >= 0) {
+		close(fd);
+	}
+}
+
+int cache_db_open(const char *path, bool check, struct cache_db **out, char error[KERNEL_ERROR_MAX])
+{
+	struct cache_db *db = util_alloc(sizeof *db);
+	snprintf(db->path, sizeof db->path, "%s", path);
+	make_file(path);
+	int status = KILN_OK;
+	if (sqlite3_open_v2(path, &db->handle,
+						SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX,
+						NULL) != SQLITE_OK) {
+		status = db->handle ? cache_db_fail(db, "opening", error)
+							: util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+										"opening %.150s failed: out of memory", path);
+	} else if (sqlite3_db_readonly(db->handle, "main") == 1) {
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						   "%.150s cannot be written: make it writable, or choose another "
+						   "--cache-dir",
+						   path);
+	}
+	if (status == KILN_OK) {
+		sqlite3_busy_timeout(db->handle, BUSY_MS);
+		sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)NULL);
+		/* One process owns the directory: no shared memory is needed beside the log. */
+		sqlite3_exec(db->handle, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);
+		status = identify(db, error);
+	}
+	if (status == KILN_OK) {
+		status = configure(db, check, error);
+	}
+	if (status != KILN_OK) {
+		cache_db_close(db);
+		return status;
+	}
+	*out = db;
+	return KILN_OK;
+}
+
+void cache_db_close(struct cache_db *db)
+{
+	if (!db) {
+		return;
+	}
+	for (int i = 0; i < DB_STATEMENTS; i++) {
+		sqlite3_finalize(db->statements[i]);
+	}
+	sqlite3_close(db->handle);
+	free(db);
+}
+
+int cache_db_shrink(struct cache_db *db, char error[KERNEL_ERROR_MAX])
+{
+	static const char what[] = "shrinking";
+	int64_t before = INT64_MAX, left;
+	for (;;) {
+		if (ask_number(db, "PRAGMA freelist_count", &left) != SQLITE_OK) {
+			return cache_db_fail(db, what, error);
+		}
+		if (left == 0 || left >= before) {
+			break;
+		}
+		before = left;
+		/* In parts, so that the log stays small. */
+		if (sqlite3_exec(db->handle, "PRAGMA incremental_vacuum(8192)", NULL, NULL, NULL) !=
+			SQLITE_OK) {
+			return cache_db_fail(db, what, error);
+		}
+	}
+	if (sqlite3_exec(db->handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) !=
+		SQLITE_OK) {
+		return cache_db_fail(db, what, error);
+	}
+	return KILN_OK;
+}

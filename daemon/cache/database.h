@@ -1,0 +1,51 @@
+/*
+ * database.h: the open database, for database.c (schema, statements, transactions) and
+ * database_rows.c (what is done with rows).  Nobody else includes it.
+ */
+#ifndef KILN_DAEMON_CACHE_DATABASE_H
+#define KILN_DAEMON_CACHE_DATABASE_H
+
+#include "internal.h"
+
+#include <sqlite3.h>
+
+enum cache_db_statement {
+	DB_TOTALS,
+	DB_GET,
+	DB_SIZE,
+	DB_PUT,
+	DB_PUT_OBJECT,
+	DB_FORGET_OBJECT,
+	DB_FORGET,
+	DB_SET_ASIDE,
+	DB_SET_ASIDE_BOUND,
+	DB_QUARANTINED,
+	DB_USE,
+	DB_FIND,
+	DB_NEXT,
+	DB_OLDEST,
+	DB_OBJECT_ID,
+	DB_BY_USED,
+	DB_BY_HITS,
+	DB_BY_BYTES,
+	DB_BY_CREATED,
+	DB_STATEMENTS,
+};
+
+struct cache_db {
+	sqlite3 *handle;
+	char path[PATH_MAX + 16];
+	sqlite3_stmt *statements[DB_STATEMENTS];
+};
+
+/* A statement ready for binding.  Whoever steps it resets it. */
+sqlite3_stmt *cache_db_statement(struct cache_db *db, enum cache_db_statement which);
+/* The sentence for the last error of the database; what: "reading a kernel". */
+int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
+/* Runs a bound statement that gives no rows, and resets it; an SQLite code. */
+int cache_db_run(sqlite3_stmt *statement);
+int cache_db_begin(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
+/* Commits if status is KILN_OK, else rolls back; returns how it ended. */
+int cache_db_end(struct cache_db *db, int status, const char *what, char error[KERNEL_ERROR_MAX]);
+
+#endif
