@@ -31,6 +31,7 @@ cmake --install "$build" --prefix "$prefix" >"$tmp/install.log"
 pc=$(find "$prefix" -name kiln.pc)
 libdir=$(dirname "$(dirname "$pc")")
 [ -f "$prefix/include/kiln/kiln.h" ] && [ -f "$prefix/include/kiln/ops.h" ]
+[ -f "$prefix/include/kiln/dlpack.h" ]
 [ -L "$libdir/libkiln.so" ] && [ -L "$libdir/libkiln.so.0" ]
 
 echo "find_package"

@@ -21,6 +21,7 @@ sources .h | while read -r header; do
 	if [ "${cuda%NOTFOUND}" != "$cuda" ] || [ -z "$cuda" ]; then
 		grep -q 'include <cuda.h>' "$header" && continue
 	fi
+	[ "$header" = include/kiln/dlpack.h ] && continue # wants its user's dlpack.h before it
 	# Twice, so that a missing guard shows.
 	# Word splitting of the flags is meant.
 	# shellcheck disable=SC2086

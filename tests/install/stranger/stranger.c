@@ -3,7 +3,6 @@
  * With a socket as argument it turns a matrix through the daemon there and checks every element;
  * without one it only asks the library its version.
  */
-#include <kiln/dlpack.h>
 #include <kiln/kiln.h>
 #include <kiln/ops.h>
 
