@@ -1,10 +1,11 @@
 /*
  * broker.h: the state of the broker.  One thread, the loop's, owns all of it.
  *
- *   server.c     socket, signals, start and drain          session.c   one client: messages in, replies out
- *   command*.c   what each request does                    work.c      a session's calls and copies, in order
- *   job.c        from a problem to a loaded kernel         store.c     the cache, off the loop
- *   pool.c       compiler workers                          executor.c  device processes
+ *   server.c     socket, signals, start and drain          session.c   one client: messages in,
+ * replies out command*.c   what each request does                    work.c      a session's calls
+ * and copies, in order job.c        from a problem to a loaded kernel         store.c     the
+ * cache, off the loop pool.c       compiler workers                          executor.c  device
+ * processes
  */
 #ifndef KILN_DAEMON_BROKER_H
 #define KILN_DAEMON_BROKER_H
@@ -23,24 +24,25 @@ struct session;
 struct device_entry;
 struct flight;
 
-/* requests = hits + shared + compiles + failures, at every moment: all five are counted when the answer is known. */
-#define BROKER_COUNTERS(X)                                                        \
-	X(requests, "kernels asked for and answered")                                 \
-	X(hits, "answered from the cache")                                            \
-	X(shared, "answered by a compile that another had asked for")                 \
-	X(compiles, "answered by a compile of their own")                             \
-	X(failures, "answered with an error")                                         \
-	X(copies, "plans that needed no kernel")                                      \
-	X(canceled, "compiles stopped because nobody waited any more")                \
-	X(reloads, "kernels brought back to a new device process")                    \
-	X(launches, "calls that ran")                                                 \
-	X(launch_failures, "calls that ended in an error")                            \
-	X(writes, "copies to the device")                                             \
-	X(reads, "copies from the device")                                            \
-	X(sessions, "connections accepted")                                           \
-	X(refused, "connections refused")                                             \
-	X(protocol_errors, "connections ended for breaking the protocol")             \
-	X(executor_faults, "device processes lost")                                   \
+/* requests = hits + shared + compiles + failures, at every moment: all five are counted when the
+ * answer is known. */
+#define BROKER_COUNTERS(X)                                            \
+	X(requests, "kernels asked for and answered")                     \
+	X(hits, "answered from the cache")                                \
+	X(shared, "answered by a compile that another had asked for")     \
+	X(compiles, "answered by a compile of their own")                 \
+	X(failures, "answered with an error")                             \
+	X(copies, "plans that needed no kernel")                          \
+	X(canceled, "compiles stopped because nobody waited any more")    \
+	X(reloads, "kernels brought back to a new device process")        \
+	X(launches, "calls that ran")                                     \
+	X(launch_failures, "calls that ended in an error")                \
+	X(writes, "copies to the device")                                 \
+	X(reads, "copies from the device")                                \
+	X(sessions, "connections accepted")                               \
+	X(refused, "connections refused")                                 \
+	X(protocol_errors, "connections ended for breaking the protocol") \
+	X(executor_faults, "device processes lost")                       \
 	X(worker_faults, "compiler workers lost")
 
 struct counters {

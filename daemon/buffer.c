@@ -1,6 +1,6 @@
 /*
- * buffer.c: memory that a session may name, and where it is.  A buffer remembers how to bring itself into an executor,
- * so that a new device process gets it again when it is next used.
+ * buffer.c: memory that a session may name, and where it is.  A buffer remembers how to bring
+ * itself into an executor, so that a new device process gets it again when it is next used.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* child.c: uv_spawn, one uv_poll on the socket, and the order of the two ways a child says that it ended. */
+/* child.c: uv_spawn, one uv_poll on the socket, and the order of the two ways a child says that it
+ * ended. */
 #include "child.h"
 
 #include <errno.h>
@@ -186,9 +187,8 @@ int child_send(struct child *child, const struct wire_out *message, const int *f
 {
 	if (message->error)
 		return message->error;
-	int status =
-		frame_queue_send(&child->queue, child->sock, message->buffer.data, message->buffer.size,
-						 fds, fd_count, CHILD_QUEUE_LIMIT);
+	int status = frame_queue_send(&child->queue, child->sock, message->buffer.data,
+								  message->buffer.size, fds, fd_count, CHILD_QUEUE_LIMIT);
 	if (status == KILN_OK && child->queue.count)
 		watch(child);
 	else if (status == KILN_ECONN)

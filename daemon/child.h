@@ -1,7 +1,7 @@
 /*
- * child: one process that the broker started, with a frame socket to it.  Starts it, queues messages,
- * hands over what it says, and reports its end exactly once, after everything it had said.  Knows
- * nothing of what children do.
+ * child: one process that the broker started, with a frame socket to it.  Starts it, queues
+ * messages, hands over what it says, and reports its end exactly once, after everything it had
+ * said.  Knows nothing of what children do.
  */
 #ifndef KILN_DAEMON_CHILD_H
 #define KILN_DAEMON_CHILD_H
@@ -25,12 +25,14 @@ struct child_events {
 
 /*
  * Starts kilnd in a role: arguments after the program name, ended by NULL; "--fd=3" is added.
- * environment: further "NAME=value", ended by NULL (may be NULL).  NULL on failure, with a sentence.
+ * environment: further "NAME=value", ended by NULL (may be NULL).  NULL on failure, with a
+ * sentence.
  */
 struct child *child_start(uv_loop_t *loop, const char *const *arguments,
 						  const char *const *environment, const struct child_events *events,
 						  void *owner, char *error, size_t error_size);
-/* Queues a finished message.  KILN_OK, or the status of the failure (the child is then on its way out). */
+/* Queues a finished message.  KILN_OK, or the status of the failure (the child is then on its way
+ * out). */
 int child_send(struct child *child, const struct wire_out *message, const int *fds, int fd_count);
 /* SIGKILL to the child and what it started; gone() follows. */
 void child_kill(struct child *child);

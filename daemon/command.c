@@ -1,4 +1,5 @@
-/* command.c: one table of requests, made from the protocol's: names, flags, handlers; and the rules for all of them. */
+/* command.c: one table of requests, made from the protocol's: names, flags, handlers; and the rules
+ * for all of them. */
 #include "command.h"
 
 #include <client/protocol.h>

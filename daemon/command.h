@@ -1,4 +1,5 @@
-/* command.h: the handlers of the requests, one for each row of protocol.h's table; command.c dispatches. */
+/* command.h: the handlers of the requests, one for each row of protocol.h's table; command.c
+ * dispatches. */
 #ifndef KILN_DAEMON_COMMAND_H
 #define KILN_DAEMON_COMMAND_H
 

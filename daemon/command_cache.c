@@ -1,4 +1,5 @@
-/* command_cache.c: the cache's requests; all of them run on the store's thread and answer afterwards. */
+/* command_cache.c: the cache's requests; all of them run on the store's thread and answer
+ * afterwards. */
 #include <stdlib.h>
 #include <string.h>
 

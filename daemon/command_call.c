@@ -1,4 +1,5 @@
-/* command_call.c: explain, compile, prepare, submit: from a message to a plan, a kernel, a launch. */
+/* command_call.c: explain, compile, prepare, submit: from a message to a plan, a kernel, a launch.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,8 +69,7 @@ static void asking_abandon(struct request *request)
 static int limits_for(struct session *session, const char *target, struct kernel_limits *limits,
 					  char error[KERNEL_ERROR_MAX])
 {
-	if (session->device &&
-		(!target || !strcmp(target, session->device->info.limits.target))) {
+	if (session->device && (!target || !strcmp(target, session->device->info.limits.target))) {
 		*limits = session->device->info.limits;
 		return KILN_OK;
 	}
@@ -325,16 +325,15 @@ static void explain_abandon(struct request *request)
 	free(asking);
 }
 
-static void explain_known(void *arg, const struct compile_toolchains *toolchains,
-						  const char *error)
+static void explain_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
 {
 	struct asking *asking = arg;
 	(void)toolchains;
 	(void)error; /* no compiler: a plan without a key */
 	if (asking->ref->plan.kind == KERNEL_LAUNCH)
 		job_key(asking->broker, asking->ref);
-	asking->in_store = asking->ref->key[0] && store_run(asking->broker, explain_work, explain_done,
-														asking) == KILN_OK;
+	asking->in_store = asking->ref->key[0] &&
+					   store_run(asking->broker, explain_work, explain_done, asking) == KILN_OK;
 	if (!asking->in_store)
 		explain_done(asking->broker, asking);
 }
@@ -384,8 +383,8 @@ static int decode_operands(struct session *session, struct wire_in *message,
 static bool aligned_for(const struct kernel_plan *plan, const struct work_operand *operands)
 {
 	for (int i = 0; i < plan->operand_count; i++)
-		if (plan->extents[i].bytes && buffer_alignment(operands[i].buffer, operands[i].offset) <
-										  plan->extents[i].alignment)
+		if (plan->extents[i].bytes &&
+			buffer_alignment(operands[i].buffer, operands[i].offset) < plan->extents[i].alignment)
 			return false;
 	return true;
 }
@@ -402,8 +401,7 @@ static int choose_variant(struct session *session, struct call *call,
 		}
 	struct kernel_problem problem = call->problem;
 	for (int i = 0; i < problem.tensor_count; i++)
-		problem.tensors[i].alignment =
-			buffer_alignment(operands[i].buffer, operands[i].offset);
+		problem.tensors[i].alignment = buffer_alignment(operands[i].buffer, operands[i].offset);
 	int status = job_open(session->broker, &problem, &session->device->info.limits, out, error);
 	if (status == KILN_OK && call->variant_count < CALL_VARIANTS)
 		call->variants[call->variant_count++] = kernel_hold(*out);

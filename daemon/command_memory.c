@@ -135,7 +135,8 @@ static bool may_have(struct session *session, uint64_t id, uint64_t bytes, bool 
 	return false;
 }
 
-/* Host memory for both sides, its end against the end of the mapping, so that what lies beyond is a fault. */
+/* Host memory for both sides, its end against the end of the mapping, so that what lies beyond is a
+ * fault. */
 static bool make_shared(struct buffer *buffer)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -182,12 +183,13 @@ static bool lend_is_sound(struct session *session, uint64_t id, const struct buf
 		reply_error(session, id, KILN_ENOTSUP,
 					"CUDA memory cannot be lent to device cpu; use kiln_write and kiln_read, or "
 					"KILN_BUFFER_SHARED");
-	else if (buffer->span && (buffer->offset > buffer->span ||
-							  buffer->bytes > buffer->span - buffer->offset))
-		reply_error(session, id, KILN_EINVAL,
-					"%llu bytes at offset %llu lie beyond the %llu bytes of the memory that is lent",
-					(unsigned long long)buffer->bytes, (unsigned long long)buffer->offset,
-					(unsigned long long)buffer->span);
+	else if (buffer->span &&
+			 (buffer->offset > buffer->span || buffer->bytes > buffer->span - buffer->offset))
+		reply_error(
+			session, id, KILN_EINVAL,
+			"%llu bytes at offset %llu lie beyond the %llu bytes of the memory that is lent",
+			(unsigned long long)buffer->bytes, (unsigned long long)buffer->offset,
+			(unsigned long long)buffer->span);
 	else if (buffer->kind == BUFFER_LENT_FD && buffer->fd < 0)
 		reply_error(session, id, KILN_EPROTO, "no descriptor came with the memory that is lent");
 	else
@@ -242,8 +244,8 @@ static struct buffer *named(struct session *session, struct wire_in *message)
 	uint64_t number = wire_get_uint(&message->root, "buf", 0);
 	struct buffer *buffer = buffer_find(session, number);
 	if (!buffer)
-		reply_error(session, wire_id(message), KILN_ENOENT,
-					"this session has no buffer %llu", (unsigned long long)number);
+		reply_error(session, wire_id(message), KILN_ENOENT, "this session has no buffer %llu",
+					(unsigned long long)number);
 	else if (buffer->making) {
 		reply_error(session, wire_id(message), KILN_EBUSY, "buffer %llu is still being made",
 					(unsigned long long)number);
@@ -286,9 +288,10 @@ static void copy(struct session *session, struct wire_in *message, struct frame 
 	if (fd < 0 || !frame_fd_is_safe(fd, bytes)) {
 		if (fd >= 0)
 			close(fd);
-		reply_error(session, id, KILN_EPROTO,
-					"the bytes must come in a memfd sealed against shrinking, of at least %llu bytes",
-					(unsigned long long)bytes);
+		reply_error(
+			session, id, KILN_EPROTO,
+			"the bytes must come in a memfd sealed against shrinking, of at least %llu bytes",
+			(unsigned long long)bytes);
 		return;
 	}
 	int status = work_copy(session, id, buffer, offset, bytes, fd, to_device, error);

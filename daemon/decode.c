@@ -1,4 +1,5 @@
-/* decode.c: from a message's op, tensors and attrs to a problem.  Checks forms; what they mean is the planner's. */
+/* decode.c: from a message's op, tensors and attrs to a problem.  Checks forms; what they mean is
+ * the planner's. */
 #include <stdlib.h>
 #include <string.h>
 

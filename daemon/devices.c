@@ -1,4 +1,5 @@
-/* devices.c: the list of devices: what --device names, and the GPUs that the first of them reports. */
+/* devices.c: the list of devices: what --device names, and the GPUs that the first of them reports.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

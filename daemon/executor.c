@@ -1,6 +1,6 @@
 /*
- * executor.c: the life of a device process: start, ready, end, next start.  A process that ends is started again at
- * once the first time, and later the later the oftener it happens.
+ * executor.c: the life of a device process: start, ready, end, next start.  A process that ends is
+ * started again at once the first time, and later the later the oftener it happens.
  */
 #include "executor_state.h"
 

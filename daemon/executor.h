@@ -1,7 +1,7 @@
 /*
- * executor: the device processes, one for each (device, uid).  Starts them, replaces them, carries requests
- * to them and answers back, knows which kernels they have loaded.  Every request is answered exactly once,
- * also when the process dies.  Knows nothing of sessions and buffers.
+ * executor: the device processes, one for each (device, uid).  Starts them, replaces them, carries
+ * requests to them and answers back, knows which kernels they have loaded.  Every request is
+ * answered exactly once, also when the process dies.  Knows nothing of sessions and buffers.
  */
 #ifndef KILN_DAEMON_EXECUTOR_H
 #define KILN_DAEMON_EXECUTOR_H
@@ -19,7 +19,7 @@ enum device_state { DEVICE_UNKNOWN, DEVICE_PRESENT, DEVICE_ABSENT };
 struct device_entry {
 	struct broker *broker;
 	enum device_state state;
-	struct device_info info; /* name always; the rest when PRESENT */
+	struct device_info info;       /* name always; the rest when PRESENT */
 	char reason[KERNEL_ERROR_MAX]; /* ABSENT: why */
 	struct executor *executors;
 	struct device_entry *next;
@@ -37,8 +37,8 @@ struct executor *executor_for(struct device_entry *device, uint32_t uid);
 struct device_entry *executor_device(const struct executor *executor);
 
 /*
- * Calls back when the process is ready, at once if it is; or with the reason when there is no such device or it could not
- * be started.  executor_forget drops all that was asked with arg.
+ * Calls back when the process is ready, at once if it is; or with the reason when there is no such
+ * device or it could not be started.  executor_forget drops all that was asked with arg.
  */
 typedef void (*executor_ready)(void *arg, int status, const char *error);
 void executor_when_ready(struct executor *executor, executor_ready ready, void *arg);
@@ -48,10 +48,11 @@ bool executor_is_ready(const struct executor *executor);
 uint64_t executor_generation(const struct executor *executor);
 
 /*
- * A request: executor_begin starts the message and gives its id, the caller adds members, executor_send sends it.
- * deadline_ms: if nothing at all completes for so long while this is the oldest, the process is killed (0: no deadline).
- * done gets the reply (NULL when there was none) and the sentence of a failure.  A failure of executor_send itself is returned,
- * and done is not called.
+ * A request: executor_begin starts the message and gives its id, the caller adds members,
+ * executor_send sends it. deadline_ms: if nothing at all completes for so long while this is the
+ * oldest, the process is killed (0: no deadline). done gets the reply (NULL when there was none)
+ * and the sentence of a failure.  A failure of executor_send itself is returned, and done is not
+ * called.
  */
 typedef void (*executor_done)(void *arg, int status, const char *error, struct wire_in *reply);
 uint64_t executor_begin(struct executor *executor, struct wire_out *message, const char *type);

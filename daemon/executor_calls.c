@@ -1,4 +1,5 @@
-/* executor_calls.c: requests to a device process, their answers and deadlines, and what it has loaded. */
+/* executor_calls.c: requests to a device process, their answers and deadlines, and what it has
+ * loaded. */
 #include "executor_state.h"
 
 #include <stdlib.h>
@@ -206,8 +207,7 @@ void executor_drop_modules(struct executor *executor)
 
 uint64_t executor_module(const struct executor *executor, const char *key)
 {
-	const struct executor_module *module =
-		map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
+	const struct executor_module *module = map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
 	return module && module->ready ? module->id : 0;
 }
 

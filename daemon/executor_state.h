@@ -1,4 +1,5 @@
-/* executor_state.h: what executor.c (the process), executor_calls.c (requests) and devices.c share. */
+/* executor_state.h: what executor.c (the process), executor_calls.c (requests) and devices.c share.
+ */
 #ifndef KILN_DAEMON_EXECUTOR_STATE_H
 #define KILN_DAEMON_EXECUTOR_STATE_H
 
@@ -6,8 +7,8 @@
 #include "executor.h"
 
 enum executor_phase {
-	EXECUTOR_STOPPED,  /* never started, or ended for good: reason in the device entry */
-	EXECUTOR_WAITING,  /* before its next start */
+	EXECUTOR_STOPPED, /* never started, or ended for good: reason in the device entry */
+	EXECUTOR_WAITING, /* before its next start */
 	EXECUTOR_STARTING,
 	EXECUTOR_READY,
 };

@@ -51,12 +51,15 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
 	int status = plan_problem(problem, limits, &ref->plan, error);
 	if (status == KILN_OK && ref->plan.kind == KERNEL_LAUNCH) {
+		const struct compile_file *files[COMPILE_MAX_HEADERS];
 		int count = 0;
 		ref->job.source = ref->plan.source;
 		ref->job.instantiation = ref->plan.instantiation;
 		memcpy(ref->job.target, limits->target, sizeof ref->job.target);
-		status = compile_sources_closure(broker->sources, ref->plan.source, limits->target,
-										 ref->files, &count, error);
+		status = compile_sources_closure(broker->sources, ref->plan.source, limits->target, files,
+										 &count, error);
+		for (int i = 0; i < count; i++)
+			ref->files[i] = *files[i];
 		ref->job.files = ref->files;
 		ref->job.file_count = count;
 	}

@@ -11,7 +11,8 @@
 
 #include "broker.h"
 
-/* A planned kernel: what a prepared call and the flights that compile it hold together.  Counted. */
+/* A planned kernel: what a prepared call and the flights that compile it hold together.  Counted.
+ */
 struct kernel_ref {
 	int holders;
 	struct kernel_plan plan;
@@ -46,16 +47,17 @@ struct job_wait;
 typedef void (*job_done)(void *arg, const struct job_answer *answer);
 
 /*
- * Asks for the kernel of a plan (of kind KERNEL_LAUNCH).  done is called exactly once, unless job_leave came
- * first; never from inside job_resolve.  counted: it is one of the broker's "requests".
- * NULL without memory.
+ * Asks for the kernel of a plan (of kind KERNEL_LAUNCH).  done is called exactly once, unless
+ * job_leave came first; never from inside job_resolve.  counted: it is one of the broker's
+ * "requests". NULL without memory.
  */
 struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, bool counted,
 							 job_done done, void *arg);
 /* No longer interested; the last one to leave cancels the compile. */
 void job_leave(struct broker *broker, struct job_wait *wait);
 
-/* The key of a plan as things are now (the compilers must be known): hex, "" if there is no compiler for the target. */
+/* The key of a plan as things are now (the compilers must be known): hex, "" if there is no
+ * compiler for the target. */
 void job_key(struct broker *broker, struct kernel_ref *ref);
 
 bool job_busy(const struct broker *broker);

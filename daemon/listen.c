@@ -1,4 +1,5 @@
-/* listen.c: connect; on refusal take the lock, try again, only then unlink and bind (as tmux and git do). */
+/* listen.c: connect; on refusal take the lock, try again, only then unlink and bind (as tmux and
+ * git do). */
 #include "listen.h"
 
 #include <errno.h>
@@ -92,13 +93,15 @@ static bool answers(const struct sockaddr_un *address, int *pid)
 
 static int busy(const char *path, int pid, char error[KERNEL_ERROR_MAX])
 {
-	return ERROR(KILN_EBUSY,
-				 "a kilnd (pid %d) already serves %.150s; stop it with `kiln stop`, or name another "
-				 "socket with --socket",
-				 pid, path);
+	return ERROR(
+		KILN_EBUSY,
+		"a kilnd (pid %d) already serves %.150s; stop it with `kiln stop`, or name another "
+		"socket with --socket",
+		pid, path);
 }
 
-/* The lock of a daemon that starts or runs; a lock file that was removed meanwhile does not count. */
+/* The lock of a daemon that starts or runs; a lock file that was removed meanwhile does not count.
+ */
 static int take_lock(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 {
 	for (int tries = 0; tries < 100; tries++) {
@@ -109,9 +112,10 @@ static int take_lock(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 						 strerror(errno));
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			close(fd);
-			return ERROR(KILN_EBUSY,
-						 "another kilnd is starting or running at %.150s (the lock beside it is held)",
-						 out->path);
+			return ERROR(
+				KILN_EBUSY,
+				"another kilnd is starting or running at %.150s (the lock beside it is held)",
+				out->path);
 		}
 		if (fstat(fd, &held) == 0 && stat(out->lock_path, &named) == 0 &&
 			held.st_ino == named.st_ino && held.st_dev == named.st_dev) {
@@ -154,7 +158,8 @@ int listen_open(struct listen_socket *out, const char *path, char error[KERNEL_E
 	if (status != KILN_ENOENT)
 		return status;
 	if (strlen(path) >= sizeof address.sun_path)
-		return ERROR(KILN_EINVAL, "the socket's path has %zu bytes; a Unix socket's has at most %zu",
+		return ERROR(KILN_EINVAL,
+					 "the socket's path has %zu bytes; a Unix socket's has at most %zu",
 					 strlen(path), sizeof address.sun_path - 1);
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	snprintf(out->path, sizeof out->path, "%s", path);
@@ -180,8 +185,8 @@ void listen_close(struct listen_socket *socket)
 {
 	struct stat status;
 	if (socket->lock >= 0) {
-		if (socket->inode && lstat(socket->path, &status) == 0 &&
-			status.st_dev == socket->device && status.st_ino == socket->inode)
+		if (socket->inode && lstat(socket->path, &status) == 0 && status.st_dev == socket->device &&
+			status.st_ino == socket->inode)
 			unlink(socket->path);
 		unlink(socket->lock_path);
 		close(socket->lock);

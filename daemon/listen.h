@@ -1,6 +1,7 @@
 /*
- * listen: the socket clients connect to: inherited from systemd, or made here with a lock so that two daemons never
- * fight over one path and a dead one's leftovers are no obstacle.  Knows nothing of the loop.
+ * listen: the socket clients connect to: inherited from systemd, or made here with a lock so that
+ * two daemons never fight over one path and a dead one's leftovers are no obstacle.  Knows nothing
+ * of the loop.
  */
 #ifndef KILN_DAEMON_LISTEN_H
 #define KILN_DAEMON_LISTEN_H
@@ -21,8 +22,9 @@ struct listen_socket {
 };
 
 /*
- * Uses LISTEN_FDS when it is for this process, else makes the socket at path (0600, its directory 0700 if it has to be
- * made).  KILN_EBUSY when another daemon answers there; KILN_EPERM for a directory that others can write to.
+ * Uses LISTEN_FDS when it is for this process, else makes the socket at path (0600, its directory
+ * 0700 if it has to be made).  KILN_EBUSY when another daemon answers there; KILN_EPERM for a
+ * directory that others can write to.
  */
 int listen_open(struct listen_socket *socket, const char *path, char error[KERNEL_ERROR_MAX]);
 /* Removes what listen_open made, if it is still ours. */

@@ -1,4 +1,5 @@
-/* main.c: one binary, three roles: broker, executor, compiler worker.  Only this file ends a process by returning. */
+/* main.c: one binary, three roles: broker, executor, compiler worker.  Only this file ends a
+ * process by returning. */
 #include "broker.h"
 #include "exec/exec.h"
 #include "util/util.h"

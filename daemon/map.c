@@ -1,4 +1,5 @@
-/* map.c: open addressing with linear probing; a removed slot keeps its place until the next growth. */
+/* map.c: open addressing with linear probing; a removed slot keeps its place until the next growth.
+ */
 #include "map.h"
 
 #include <stdlib.h>

@@ -21,7 +21,8 @@ void *map_get(const struct map *map, const void *key, size_t bytes);
 int map_put(struct map *map, const void *key, size_t bytes, void *value);
 /* The value that was there, or NULL. */
 void *map_remove(struct map *map, const void *key, size_t bytes);
-/* Walks: *cursor starts at 0; NULL at the end.  Removing what was just returned is fine, adding is not. */
+/* Walks: *cursor starts at 0; NULL at the end.  Removing what was just returned is fine, adding is
+ * not. */
 void *map_next(const struct map *map, size_t *cursor);
 void map_free(struct map *map);
 

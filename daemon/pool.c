@@ -93,12 +93,12 @@ static void on_started(struct slot *slot, struct wire_in *message)
 {
 	struct pool *pool = slot->broker->pool;
 	struct compile_toolchains toolchains = {0};
-	if (slot->state != SLOT_STARTING ||
-		compile_ready_read(message, &toolchains) != KILN_OK) {
+	if (slot->state != SLOT_STARTING || compile_ready_read(message, &toolchains) != KILN_OK) {
 		child_kill(slot->child);
 		return;
 	}
-	/* A compiler that was replaced on disk shows here: from now on keys are made with its identity. */
+	/* A compiler that was replaced on disk shows here: from now on keys are made with its identity.
+	 */
 	if (pool->known && (strcmp(pool->toolchains.nvrtc.id, toolchains.nvrtc.id) ||
 						strcmp(pool->toolchains.host.id, toolchains.host.id)))
 		util_log(UTIL_WARN, "the compiler changed: %s, %s", toolchains.nvrtc.id,
@@ -237,17 +237,18 @@ static void launch(struct slot *slot)
 	static const struct child_events events = {on_message, on_gone};
 	struct broker *broker = slot->broker;
 	struct pool *pool = broker->pool;
-	char memory[48], identity[160], error[KERNEL_ERROR_MAX];
+	const struct compile_toolchains *known = &pool->toolchains;
+	char memory[48], nvrtc[256], host[256], error[KERNEL_ERROR_MAX];
 	const char *const arguments[] = {"--role=compiler", memory, NULL};
-	const char *environment[] = {identity, NULL};
+	const char *const environment[] = {nvrtc, host, NULL};
 	snprintf(memory, sizeof memory, "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);
-	snprintf(identity, sizeof identity, "KILN_NVRTC_ID=%s", pool->toolchains.nvrtc.stamp);
+	snprintf(nvrtc, sizeof nvrtc, COMPILE_NVRTC_ID "=%s:%s", known->nvrtc.stamp, known->nvrtc.id);
+	snprintf(host, sizeof host, COMPILE_CXX_ID "=%s:%s", known->host.stamp, known->host.id);
 	slot->jobs_done = 0;
 	slot->overran = false;
-	slot->child = child_start(&broker->loop, arguments,
-							  pool->toolchains.nvrtc.stamp[0] ? environment : NULL, &events, slot,
-							  error, sizeof error);
+	slot->child = child_start(&broker->loop, arguments, pool->known ? environment : NULL, &events,
+							  slot, error, sizeof error);
 	if (slot->child) {
 		pool->started++;
 		slot->state = SLOT_STARTING;

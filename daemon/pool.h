@@ -1,6 +1,7 @@
 /*
- * pool: the compiler workers.  Starts and warms them, gives each one job at a time, kills what overruns,
- * replaces what died, recycles what is old.  Knows nothing of keys, caches or who is waiting.
+ * pool: the compiler workers.  Starts and warms them, gives each one job at a time, kills what
+ * overruns, replaces what died, recycles what is old.  Knows nothing of keys, caches or who is
+ * waiting.
  */
 #ifndef KILN_DAEMON_POOL_H
 #define KILN_DAEMON_POOL_H
@@ -27,8 +28,9 @@ struct pool_job *pool_submit(struct broker *broker, const struct compile_job *jo
 void pool_cancel(struct broker *broker, struct pool_job *job);
 
 /*
- * Calls back once the compilers of this host are known: at once if they are, else when the first worker
- * is ready or could not be started (error then says why).  pool_forget drops what was asked with arg.
+ * Calls back once the compilers of this host are known: at once if they are, else when the first
+ * worker is ready or could not be started (error then says why).  pool_forget drops what was asked
+ * with arg.
  */
 typedef void (*pool_known)(void *arg, const struct compile_toolchains *toolchains,
 						   const char *error);

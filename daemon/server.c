@@ -1,6 +1,7 @@
 /*
- * server.c: the broker's loop: opens everything, accepts, and on SIGTERM, SIGINT or "stop" drains: no new work, what runs
- * may finish until the deadline, then sessions, children, cache and socket are closed in this order.
+ * server.c: the broker's loop: opens everything, accepts, and on SIGTERM, SIGINT or "stop" drains:
+ * no new work, what runs may finish until the deadline, then sessions, children, cache and socket
+ * are closed in this order.
  */
 #include <errno.h>
 #include <signal.h>
@@ -27,7 +28,8 @@ struct server {
 	uv_poll_t poll;
 	uv_signal_t term, interrupt, hangup;
 	uv_timer_t drain, idle;
-	int spare; /* a descriptor to give up when there are none left, so that a peer can be turned away */
+	int spare; /* a descriptor to give up when there are none left, so that a peer can be turned
+				  away */
 	enum server_phase phase;
 };
 
@@ -103,7 +105,8 @@ void server_progress(struct broker *broker)
 	struct server *server = broker->server;
 	if (server->phase == SERVER_DRAINING && !work_left(broker))
 		close_all(broker);
-	/* Lookups under way come back to an empty house; children are waited for, so that none is left behind. */
+	/* Lookups under way come back to an empty house; children are waited for, so that none is left
+	 * behind. */
 	if (server->phase == SERVER_CLOSING && !store_busy(broker) && !child_count()) {
 		server->phase = SERVER_CLOSED;
 		close_handles(broker);
@@ -114,7 +117,8 @@ static void on_drain(uv_timer_t *timer)
 {
 	struct broker *broker = timer->data;
 	if (broker->server->phase == SERVER_DRAINING) {
-		util_log(UTIL_WARN, "work was still under way after %llu ms (--drain-timeout); it is dropped",
+		util_log(UTIL_WARN,
+				 "work was still under way after %llu ms (--drain-timeout); it is dropped",
 				 (unsigned long long)broker->options.drain_timeout_ms);
 		close_all(broker);
 	}
@@ -135,8 +139,8 @@ void server_stop(struct broker *broker, const char *why)
 	uv_close((uv_handle_t *)&server->poll, NULL);
 	listen_close(&server->socket);
 	/* Whatever is in the middle of a callback finishes first. */
-	uv_timer_start(&server->drain, on_drain, work_left(broker) ? broker->options.drain_timeout_ms : 0,
-				   0);
+	uv_timer_start(&server->drain, on_drain,
+				   work_left(broker) ? broker->options.drain_timeout_ms : 0, 0);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -196,8 +200,7 @@ static int open_loop(struct broker *broker)
 static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
 	const char *directory = broker->options.kernel_dir;
-	int status =
-		compile_sources_open(directory[0] ? directory : NULL, &broker->sources, error);
+	int status = compile_sources_open(directory[0] ? directory : NULL, &broker->sources, error);
 	if (status == KILN_OK)
 		status = listen_open(&broker->server->socket, broker->options.socket, error);
 	if (status == KILN_OK)

@@ -64,13 +64,13 @@ static void judge(struct session *session)
 			"uid %u may not use this kilnd of uid %u; start it with --allow-uid %u to allow it",
 			peer.uid, (unsigned)getuid(), peer.uid);
 	else if ((uint64_t)broker->session_count > options->max_sessions)
-		session->refusal_status = util_fail(
-			session->refusal, sizeof session->refusal, KILN_ELIMIT,
-			"kilnd has %llu sessions, the most it allows (--max-sessions)",
-			(unsigned long long)options->max_sessions);
+		session->refusal_status =
+			util_fail(session->refusal, sizeof session->refusal, KILN_ELIMIT,
+					  "kilnd has %llu sessions, the most it allows (--max-sessions)",
+					  (unsigned long long)options->max_sessions);
 	else if (broker->draining)
-		session->refusal_status = util_fail(session->refusal, sizeof session->refusal,
-											KILN_ECONN, "kilnd is shutting down");
+		session->refusal_status = util_fail(session->refusal, sizeof session->refusal, KILN_ECONN,
+											"kilnd is shutting down");
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -141,7 +141,8 @@ void session_close(struct session *session)
 
 void session_end(struct session *session)
 {
-	/* The loop sees the end of the socket and closes; nobody up the stack loses the session under their feet. */
+	/* The loop sees the end of the socket and closes; nobody up the stack loses the session under
+	 * their feet. */
 	if (!session->closing) {
 		frame_queue_flush(&session->queue, session->sock);
 		shutdown(session->sock, SHUT_RDWR);
@@ -267,9 +268,9 @@ void reply_send(struct session *session, struct wire_out *out, const int *fds, i
 {
 	int status = wire_end(out);
 	if (status == KILN_OK && !session->closing)
-		status = frame_queue_send(&session->queue, session->sock, out->buffer.data,
-								  out->buffer.size, fds, fd_count,
-								  session->broker->options.max_queued);
+		status =
+			frame_queue_send(&session->queue, session->sock, out->buffer.data, out->buffer.size,
+							 fds, fd_count, session->broker->options.max_queued);
 	wire_out_free(out);
 	if (session->closing)
 		return;

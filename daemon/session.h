@@ -1,6 +1,6 @@
 /*
- * session: one connected client: its messages in, its replies out, and what it owns: buffers, prepared
- * calls, work under way.  Whatever a client does wrong ends here and reaches nobody else.
+ * session: one connected client: its messages in, its replies out, and what it owns: buffers,
+ * prepared calls, work under way.  Whatever a client does wrong ends here and reaches nobody else.
  */
 #ifndef KILN_DAEMON_SESSION_H
 #define KILN_DAEMON_SESSION_H
@@ -117,8 +117,8 @@ void request_close(struct request *request); /* unlinks; does not free */
 /* ---- Decoding (decode.c) ---- */
 
 /*
- * op, tensors and attrs of a message.  buffers[i] / offsets[i]: where tensor i lies (NULL: nowhere); the tensors'
- * alignment follows from it.  KILN_OK, or a status with a sentence.
+ * op, tensors and attrs of a message.  buffers[i] / offsets[i]: where tensor i lies (NULL:
+ * nowhere); the tensors' alignment follows from it.  KILN_OK, or a status with a sentence.
  */
 int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
 				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
@@ -140,12 +140,14 @@ struct work_operand {
 	struct buffer *buffer;
 	uint64_t offset;
 };
-/* Whether two operands share a byte, also through different buffers that were lent from one allocation. */
+/* Whether two operands share a byte, also through different buffers that were lent from one
+ * allocation. */
 bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
 					uint64_t b_bytes);
 
 enum buffer_place { BUFFER_PLACED, BUFFER_PLACING, BUFFER_FAILED };
-/* Sees that the buffer is in the session's executor; when PLACING, work_pump() is called at the end of it. */
+/* Sees that the buffer is in the session's executor; when PLACING, work_pump() is called at the end
+ * of it. */
 enum buffer_place buffer_place(struct buffer *buffer);
 /* Its placing has ended, well or not: whoever made it is answered (command_memory.c). */
 void buffer_made(struct buffer *buffer);

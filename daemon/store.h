@@ -1,5 +1,6 @@
 /*
- * store: the cache, called off the loop.  One call at a time, in order; results come back on the loop.
+ * store: the cache, called off the loop.  One call at a time, in order; results come back on the
+ * loop.
  */
 #ifndef KILN_DAEMON_STORE_H
 #define KILN_DAEMON_STORE_H

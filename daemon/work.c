@@ -1,7 +1,7 @@
 /*
- * work.c: what a session has asked its device to do, in order.  A launch, a copy or a free waits at the head of the
- * queue until all it needs is there (device process, buffers, kernel, the ticket it follows), then goes to the executor,
- * which keeps the order from there on.
+ * work.c: what a session has asked its device to do, in order.  A launch, a copy or a free waits at
+ * the head of the queue until all it needs is there (device process, buffers, kernel, the ticket it
+ * follows), then goes to the executor, which keeps the order from there on.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -418,8 +418,8 @@ static enum work_step advance_free(struct work *work)
 	}
 	uint64_t id = executor_begin(session->executor, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
-	return sent_or_refused(work, executor_send(session->executor, &message, id, NULL, 0, 0, on_done,
-											   work));
+	return sent_or_refused(
+		work, executor_send(session->executor, &message, id, NULL, 0, 0, on_done, work));
 }
 
 /* ---- The queue ---- */
@@ -428,7 +428,8 @@ static void on_executor(void *arg, int status, const char *error)
 {
 	struct session *session = arg;
 	session->waiting_ready = false;
-	/* No device process is to be had: whoever waits at the head is told, the next one asks again. */
+	/* No device process is to be had: whoever waits at the head is told, the next one asks again.
+	 */
 	if (status != KILN_OK && session->queued)
 		end_work(session->queued, status, error, 0);
 	work_pump(session);
@@ -459,8 +460,7 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 	struct work *work = NULL;
 	*status = KILN_OK;
 	if (session->broker->draining && kind != WORK_FREE)
-		*status =
-			util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
+		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
 	else if ((uint64_t)(session->work_count + session->request_count) >= most)
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
 							"this session has %llu requests in flight, the most it may have "
@@ -470,8 +470,8 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 							"this kilnd has no device (--device none); it only compiles");
 	else if (map_get_id(&session->works, ticket))
-		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-							"request id %llu is in use", (unsigned long long)ticket);
+		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "request id %llu is in use",
+							(unsigned long long)ticket);
 	else if (!(work = calloc(1, sizeof *work)) || map_put_id(&session->works, ticket, work) < 0)
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
 	if (*status != KILN_OK) {
