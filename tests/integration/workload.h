@@ -1,6 +1,6 @@
 /*
- * workload: a client process's worth of mixed permutes, the same in every run, each checked byte for
- * byte; what happened is written where the test can see it while it goes on.
+ * workload: a client process's worth of mixed permutes, the same in every run, each checked byte
+ * for byte; what happened is written where the test can see it while it goes on.
  */
 #ifndef KILN_TESTS_WORKLOAD_H
 #define KILN_TESTS_WORKLOAD_H
@@ -19,7 +19,7 @@ struct workload_end {
 	int hits, shared, compiled, copies;
 	int last_status;
 	int64_t latest_failure; /* now_ms() of it */
-	char why[400];			/* why the process gave up, or its last failure */
+	char why[400];          /* why the process gave up, or its last failure */
 };
 
 struct workload {
