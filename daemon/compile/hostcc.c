@@ -16,7 +16,7 @@
 
 static struct {
 	bool open;
-	char program[1024];
+	char program[1024], version[256], machine[128];
 	bool is_clang, has_libgcc;
 	struct workdir dir;
 	struct compile_toolchain toolchain;
@@ -108,20 +108,26 @@ static int list_files(const char *const *parts, int part_count, char paths[][102
 	return count;
 }
 
+/* Before the first compile: the options depend on it. */
+static int recognize(char *reason)
+{
+	ask("--version", state.version, sizeof state.version);
+	ask("-dumpmachine", state.machine, sizeof state.machine);
+	state.is_clang = strstr(state.version, "clang") != NULL;
+	if (state.version[0] && state.machine[0])
+		return KILN_OK;
+	return util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+					 "%.200s does not answer --version and -dumpmachine as a C++ compiler does",
+					 state.program);
+}
+
 static int identify(struct compile_toolchain *out)
 {
 	static const char *const parts[] = {"cc1plus", "as", "ld"};
-	char version[256], machine[128], extra[512], files[4][1024], hex[KERNEL_KEY_HEX];
+	char extra[512], files[4][1024], hex[KERNEL_KEY_HEX];
 	const char *paths[4], *known;
 	int count;
 
-	ask("--version", version, sizeof version);
-	ask("-dumpmachine", machine, sizeof machine);
-	if (version[0] == 0 || machine[0] == 0)
-		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP,
-						 "%.200s does not answer --version and -dumpmachine as a C++ compiler does",
-						 state.program);
-	state.is_clang = strstr(version, "clang") != NULL;
 	count = list_files(parts, state.is_clang ? 0 : 3, files);
 	for (int i = 0; i < count; i++)
 		paths[i] = files[i];
@@ -133,11 +139,12 @@ static int identify(struct compile_toolchain *out)
 		snprintf(out->id, sizeof out->id, "%s", known);
 		return KILN_OK;
 	}
-	snprintf(extra, sizeof extra, "%s\n%s\nlibgcc %d\n", version, machine, state.has_libgcc);
+	snprintf(extra, sizeof extra, "%s\n%s\nlibgcc %d\n", state.version, state.machine,
+			 state.has_libgcc);
 	if (!identity_digest(paths, count, extra, hex))
 		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot read %.200s",
 						 state.program);
-	util_append(out->id, sizeof out->id, 0, "host %.32s %s", hex, version);
+	util_append(out->id, sizeof out->id, 0, "host %.32s %s", hex, state.version);
 	return KILN_OK;
 }
 
@@ -220,6 +227,8 @@ int hostcc_open(struct compile_toolchain *out)
 	if (status == KILN_OK && !workdir_open(&state.dir))
 		status = util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP,
 						   "cannot make a directory under $TMPDIR or /tmp: %s", strerror(errno));
+	if (status == KILN_OK)
+		status = recognize(out->reason);
 	if (status == KILN_OK)
 		status = try_empty(out->reason);
 	if (status == KILN_OK)

@@ -1,0 +1,321 @@
+/*
+ * test_hostcc: real compiles by the C++ compiler of this machine, for the cpu device.  Skipped,
+ * with the reason, where there is none.
+ */
+#include "daemon/compile/compile.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct compile_toolchain toolchain;
+static char temporary[64];
+
+/* Stands for the real shim: enough to see how an object is made. */
+static const char shim[] = "#pragma once\n"
+						   "#define __global__\n"
+						   "#define KILN_CPU_ENTRY(...) extern \"C\" "
+						   "__attribute__((visibility(\"default\"))) "
+						   "void kiln_cpu_entry(long *p) { __VA_ARGS__(p); }\n";
+static const char kernel[] = "#if !KILN_CPU\n#error not on a GPU\n#endif\n"
+							 "template <class T, int N> __global__ void add(T *p)\n"
+							 "{\n"
+							 "	static T calls[N];\n"
+							 "	p[0] += N;\n"
+							 "	p[1] = (T)((__int128)p[2] * p[3] / p[4]);\n"
+							 "	p[5] = ++calls[0];\n"
+							 "}\n";
+
+static void compile(const char *text, const char *instantiation, struct compile_result *out)
+{
+	struct compile_file files[] = {{"cpu/shim.cuh", shim, strlen(shim)},
+								   {"ops/add.cuh", text, strlen(text)}};
+	struct compile_job job = {.target = "cpu",
+							  .source = "ops/add.cuh",
+							  .instantiation = instantiation,
+							  .files = files,
+							  .file_count = 2};
+
+	hostcc_compile(&job, out);
+}
+
+/* Under a name of its own each time: the loader takes a name it knows for the object it has. */
+static void *load(const struct compile_result *result)
+{
+	static int count;
+	char path[100];
+	void *handle;
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/object%d.so", temporary, count++);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(result->object, 1, result->object_bytes, file), result->object_bytes);
+	assert_int_equal(fclose(file), 0);
+	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (handle == NULL)
+		fail_msg("%s", dlerror());
+	unlink(path);
+	return handle;
+}
+
+static void call(void *handle, const char *entry, long *p)
+{
+	void *symbol = dlsym(handle, entry);
+	void (*function)(long *);
+
+	assert_non_null(symbol);
+	memcpy(&function, &symbol, sizeof function);
+	function(p);
+}
+
+static void it_says_who_it_is(void **state)
+{
+	(void)state;
+	assert_int_equal(strncmp(toolchain.id, "host ", 5), 0);
+	assert_true(strlen(toolchain.id) > 5 + 32 + 1);
+	assert_int_equal(strlen(toolchain.stamp), 32);
+	assert_string_equal(toolchain.targets, "cpu");
+}
+
+static void a_template_becomes_an_object(void **state)
+{
+	struct compile_result result;
+	long p[6] = {5, 0, 1L << 62, 12, 16, 0};
+	void *handle;
+
+	(void)state;
+	compile(kernel, "add<long, 37>", &result);
+	assert_string_equal(result.error, "");
+	assert_int_equal(result.status, KILN_OK);
+	assert_string_equal(result.entry, "kiln_cpu_entry");
+	assert_int_equal(result.registers, -1);
+	assert_true(result.micros > 0);
+	handle = load(&result);
+	call(handle, result.entry, p);
+	assert_int_equal(p[0], 42);
+	assert_int_equal(p[1], (1L << 62) / 16 * 12); /* by 128-bit division */
+	assert_int_equal(dlclose(handle), 0);
+	compile_result_free(&result);
+}
+
+/* -fno-gnu-unique: what a kernel keeps is its own, and goes with it. */
+static void objects_share_nothing(void **state)
+{
+	struct compile_result a, b;
+	long p[6] = {0, 0, 1, 1, 1, 0};
+	void *first, *second;
+
+	(void)state;
+	compile(kernel, "add<long, 2>", &a);
+	compile(kernel, "add<long, 2>", &b);
+	assert_int_equal(a.status, KILN_OK);
+	/* The same bits, although another process, moment and directory made them. */
+	assert_int_equal(a.object_bytes, b.object_bytes);
+	assert_memory_equal(a.object, b.object, a.object_bytes);
+	assert_null(memmem(a.object, a.object_bytes, "kiln-cc", 7));
+	first = load(&a);
+	call(first, a.entry, p);
+	call(first, a.entry, p);
+	assert_int_equal(p[5], 2);
+	second = load(&b);
+	call(second, b.entry, p);
+	assert_int_equal(p[5], 1);
+	dlclose(second);
+	dlclose(first);
+	first = load(&a);
+	call(first, a.entry, p);
+	assert_int_equal(p[5], 1);
+	dlclose(first);
+	compile_result_free(&a);
+	compile_result_free(&b);
+}
+
+static void an_error_has_the_callers_line(void **state)
+{
+	struct compile_result result;
+
+	(void)state;
+	compile("#pragma once\nint x;\n\nvoid add(long *p)\n{\n\t*p = nosuch;\n}\n", "add", &result);
+	assert_int_equal(result.status, KILN_ECOMPILE);
+	assert_int_equal(strncmp(result.error, "ops/add.cuh:6:", 14), 0);
+	assert_non_null(strstr(result.error, "nosuch"));
+	assert_non_null(strstr(result.log, result.error));
+	assert_non_null(strstr(result.source, "KILN_CPU_ENTRY(add)"));
+	assert_null(result.object);
+	compile_result_free(&result);
+	compile(kernel, "added<int>", &result);
+	assert_int_equal(result.status, KILN_ECOMPILE);
+	assert_int_equal(strncmp(result.error, "instantiation:1:", 16), 0);
+	compile_result_free(&result);
+}
+
+static void headers_of_the_machine_are_not_there(void **state)
+{
+	struct compile_result result;
+
+	(void)state;
+	compile("#define F <stdio.h>\n#include F\nvoid add(long *p) { *p = 1; }\n", "add", &result);
+	assert_int_equal(result.status, KILN_ECOMPILE);
+	assert_int_equal(strncmp(result.error, "ops/add.cuh:2:", 14), 0);
+	compile_result_free(&result);
+}
+
+static void warnings_are_kept(void **state)
+{
+	struct compile_result result;
+
+	(void)state;
+	compile("void add(long *p) { *p = 1 / 0; }\n", "add", &result);
+	assert_int_equal(result.status, KILN_OK);
+	assert_non_null(strstr(result.log, "ops/add.cuh:1:"));
+	compile_result_free(&result);
+}
+
+static void other_targets_are_refused(void **state)
+{
+	struct compile_job job = {.target = "sm_90"};
+	struct compile_result result;
+
+	(void)state;
+	hostcc_compile(&job, &result);
+	assert_int_equal(result.status, KILN_ENOTSUP);
+	assert_string_equal(result.error, "the host compiler makes objects for target cpu, not sm_90");
+	compile_result_free(&result);
+}
+
+/* Every kernel header compiles in front of the real shim. */
+static void the_real_shim_compiles(void **state)
+{
+	static const char tiny[] = "#include \"common/types.cuh\"\n"
+							   "template <class T> __global__ void twice(const T *x, T *y)\n"
+							   "{ y[threadIdx.x] = x[threadIdx.x] + x[threadIdx.x]; }\n";
+	const struct compile_file *found[COMPILE_MAX_HEADERS];
+	struct compile_file files[COMPILE_MAX_HEADERS + 1];
+	struct compile_sources *sources;
+	struct compile_job job = {
+		.target = "cpu", .source = "twice.cuh", .instantiation = "twice<float>", .files = files};
+	struct compile_result result;
+	char error[KERNEL_ERROR_MAX];
+
+	(void)state;
+	assert_int_equal(compile_sources_open(NULL, &sources, error), KILN_OK);
+	if (compile_sources_closure(sources, "common/types.cuh", "cpu", found, &job.file_count, error))
+		fail_msg("%s", error);
+	for (int i = 0; i < job.file_count; i++)
+		files[i] = *found[i];
+	files[job.file_count++] = (struct compile_file){"twice.cuh", tiny, strlen(tiny)};
+	hostcc_compile(&job, &result);
+	assert_string_equal(result.error, "");
+	assert_int_equal(result.status, KILN_OK);
+	dlclose(load(&result));
+	compile_result_free(&result);
+	compile_sources_close(sources);
+}
+
+/* Names in $TMPDIR that are not "." or "..". */
+static int left_behind(void)
+{
+	DIR *dir = opendir(temporary);
+	int count = 0;
+
+	assert_non_null(dir);
+	for (struct dirent *entry; (entry = readdir(dir));)
+		count += entry->d_name[0] != '.';
+	closedir(dir);
+	return count;
+}
+
+static void a_dead_process_is_cleaned_up_after(void **state)
+{
+	struct compile_toolchain other;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	hostcc_close();
+	assert_int_equal(left_behind(), 0);
+	pid = fork();
+	if (pid == 0) {
+		hostcc_open(&other);
+		raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(left_behind(), 1);
+	assert_int_equal(hostcc_open(&other), KILN_OK);
+	assert_string_equal(other.id, toolchain.id);
+	assert_int_equal(left_behind(), 1); /* its own */
+}
+
+static void a_named_compiler_is_the_only_one(void **state)
+{
+	struct compile_toolchain other;
+	const char *named = getenv("KILN_CXX");
+	char value[200], saved[200];
+
+	(void)state;
+	snprintf(saved, sizeof saved, "%s", named ? named : "");
+	hostcc_close();
+	setenv("KILN_CXX", "/nonexistent/g++", 1);
+	assert_int_equal(hostcc_open(&other), KILN_ENOTSUP);
+	assert_string_equal(other.reason, "KILN_CXX=/nonexistent/g++ is no program that can be run");
+	assert_string_equal(other.id, "");
+	setenv("KILN_CXX", "false", 1);
+	assert_int_equal(hostcc_open(&other), KILN_ENOTSUP);
+	assert_non_null(strstr(other.reason, "false does not answer --version and -dumpmachine"));
+	assert_int_equal(left_behind(), 0);
+	setenv("KILN_CXX", saved, 1);
+	snprintf(value, sizeof value, "%s:host told", toolchain.stamp);
+	setenv(COMPILE_CXX_ID, value, 1);
+	assert_int_equal(hostcc_open(&other), KILN_OK);
+	assert_string_equal(other.id, "host told");
+	hostcc_close();
+	value[0] = value[0] == '0' ? '1' : '0';
+	setenv(COMPILE_CXX_ID, value, 1);
+	assert_int_equal(hostcc_open(&other), KILN_OK);
+	assert_string_equal(other.id, toolchain.id);
+	unsetenv(COMPILE_CXX_ID);
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	hostcc_close();
+	return rmdir(temporary); /* fails if anything was left */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_says_who_it_is),
+		cmocka_unit_test(a_template_becomes_an_object),
+		cmocka_unit_test(objects_share_nothing),
+		cmocka_unit_test(an_error_has_the_callers_line),
+		cmocka_unit_test(headers_of_the_machine_are_not_there),
+		cmocka_unit_test(warnings_are_kept),
+		cmocka_unit_test(other_targets_are_refused),
+		cmocka_unit_test(the_real_shim_compiles),
+		cmocka_unit_test(a_dead_process_is_cleaned_up_after),
+		cmocka_unit_test(a_named_compiler_is_the_only_one),
+	};
+
+	strcpy(temporary, "/tmp/kiln-hostcc.XXXXXX");
+	if (mkdtemp(temporary) == NULL)
+		return 1;
+	setenv("TMPDIR", temporary, 1);
+	if (hostcc_open(&toolchain) != KILN_OK) {
+		printf("skipped: %s\n", toolchain.reason);
+		rmdir(temporary);
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, close_all);
+}
