@@ -37,12 +37,16 @@ static void start_due(struct device *device, uint64_t now)
 	}
 }
 
+/* The fraction of a microsecond goes over to the next answer, so that sums stay exact. */
 static uint64_t elapsed_us(struct device *device, const struct cuda_work *work)
 {
 	float ms = 0;
 	if (device->cu.cuEventElapsedTime(&ms, work->begin, work->end) != CUDA_SUCCESS || !(ms > 0))
 		return 0;
-	return (uint64_t)((double)ms * 1000.0 + 0.5);
+	double exact = (double)ms * 1000.0 + device->fraction_us;
+	uint64_t whole = (uint64_t)exact;
+	device->fraction_us = exact - (double)whole;
+	return whole;
 }
 
 static void report(struct device *device, struct cuda_work *work, int status, const char *error,

@@ -242,7 +242,7 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 		result = take_event(device, &work->end);
 	if (result == CUDA_SUCCESS)
 		result = device->cu.cuEventRecord(work->begin, stream->stream);
-	if (result == CUDA_SUCCESS && work->bytes + (uint64_t)work->value_count > 0)
+	if (result == CUDA_SUCCESS && (work->kind == CUDA_WORK_KERNEL || work->bytes > 0))
 		result = perform(device, stream->stream, work);
 	if (result == CUDA_SUCCESS)
 		result = device->cu.cuEventRecord(work->end, stream->stream);

@@ -1,0 +1,611 @@
+/*
+ * fake_cuda: a libcuda.so.1 whose GPU is this process's memory, so that the cuda device runs and
+ * fails on machines without a GPU.  It knows nothing of Kiln: only the driver's functions and
+ * fake_cuda.h.
+ *
+ * Streams are queues that get on when somebody looks (a query, a synchronization), not before, so a
+ * test decides when work ends.  Shared memory is a memfd, so handles and descriptors really cross
+ * processes.  $KILN_FAKE_CUDA ("cuInit=100,cuModuleLoadData=209") makes functions fail in processes
+ * that a test cannot reach.
+ */
+#include "fake_cuda_state.h"
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FUNCTIONS 96
+
+static struct {
+	char name[48];
+	int calls, result, left;
+} functions[MAX_FUNCTIONS];
+
+int fake_live[FAKE_LIVE_COUNT];
+static uint64_t next_mark = 1;
+static int held, shared_granted, shared_fixed;
+static CUresult sticky;
+static bool environment_read;
+
+struct CUctx_st {
+	int users;
+};
+static struct CUctx_st the_context;
+struct CUfunc_st {
+	enum { KERNEL_ADD_ONE, KERNEL_FILL, KERNEL_FAULT } kernel;
+};
+struct CUmod_st {
+	struct CUfunc_st functions[3];
+};
+struct CUevent_st {
+	uint64_t recorded, reached;
+};
+enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT };
+struct op {
+	struct op *next;
+	enum op_kind kind;
+	const struct CUfunc_st *function;
+	uint64_t values[4];
+	void *to;
+	const void *from;
+	size_t bytes;
+	CUevent event;
+	uint64_t mark;
+};
+struct CUstream_st {
+	struct op *head, **tail;
+};
+
+/* ---- Calls: counted, and made to fail ---- */
+
+static int function_index(const char *name)
+{
+	size_t length = strlen(name);
+	if (length > 3 && strcmp(name + length - 3, "_v2") == 0)
+		length -= 3;
+	for (int i = 0; i < MAX_FUNCTIONS; i++) {
+		if (!functions[i].name[0])
+			snprintf(functions[i].name, sizeof functions[i].name, "%.*s", (int)length, name);
+		if (strncmp(functions[i].name, name, length) == 0 && functions[i].name[length] == 0)
+			return i;
+	}
+	return 0;
+}
+
+static void control_fail(const char *function, int result, int count)
+{
+	int i = function_index(function);
+	functions[i].result = result;
+	functions[i].left = count;
+}
+
+static void read_environment(void)
+{
+	const char *text = getenv("KILN_FAKE_CUDA");
+	environment_read = true;
+	while (text && *text) {
+		char name[48];
+		int result, used = 0;
+		if (sscanf(text, "%47[^=]=%d%n", name, &result, &used) != 2)
+			return;
+		control_fail(name, result, -1);
+		text += used;
+		text += *text == ',';
+	}
+}
+
+CUresult fake_enter(const char *name)
+{
+	if (!environment_read)
+		read_environment();
+	int i = function_index(name);
+	functions[i].calls++;
+	if (functions[i].left != 0) {
+		functions[i].left -= functions[i].left > 0;
+		return (CUresult)functions[i].result;
+	}
+	return sticky;
+}
+
+/* ---- Streams and events ---- */
+
+static void run_kernel(const struct op *op)
+{
+	const uint64_t *values = op->values;
+	uint32_t *y;
+	switch (op->function->kernel) {
+	case KERNEL_ADD_ONE:
+		y = (uint32_t *)(uintptr_t)values[1];
+		for (uint32_t i = 0; i < (uint32_t)values[2]; i++)
+			y[i] = ((const uint32_t *)(uintptr_t)values[0])[i] + 1;
+		break;
+	case KERNEL_FILL:
+		y = (uint32_t *)(uintptr_t)values[0];
+		for (uint32_t i = 0; i < (uint32_t)values[2]; i++)
+			y[i] = (uint32_t)values[1];
+		break;
+	case KERNEL_FAULT:
+		sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
+		break;
+	}
+}
+
+static void advance(struct CUstream_st *stream)
+{
+	while (stream->head && !held && sticky == CUDA_SUCCESS) {
+		struct op *op = stream->head;
+		if (op->kind == OP_KERNEL)
+			run_kernel(op);
+		else if (op->kind == OP_COPY)
+			memmove(op->to, op->from, op->bytes);
+		else if (op->kind == OP_SET)
+			memset(op->to, (int)op->values[0], op->bytes);
+		else
+			op->event->reached = op->mark;
+		stream->head = op->next;
+		if (!stream->head)
+			stream->tail = &stream->head;
+		free(op);
+	}
+}
+
+/* All streams, so that a query of an event finds what stands before it. */
+#define MAX_STREAMS 256
+static struct CUstream_st *streams[MAX_STREAMS];
+
+static void advance_all(void)
+{
+	for (int i = 0; i < MAX_STREAMS; i++)
+		if (streams[i])
+			advance(streams[i]);
+}
+
+static struct op *add_op(CUstream stream, enum op_kind kind)
+{
+	struct op *op = calloc(1, sizeof *op);
+	op->kind = kind;
+	*stream->tail = op;
+	stream->tail = &op->next;
+	return op;
+}
+
+static CUresult add_copy(CUstream stream, void *to, const void *from, size_t bytes)
+{
+	struct op *op = add_op(stream, OP_COPY);
+	op->to = to;
+	op->from = from;
+	op->bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *out, unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	for (int i = 0; i < MAX_STREAMS; i++) {
+		if (streams[i])
+			continue;
+		streams[i] = calloc(1, sizeof *streams[i]);
+		streams[i]->tail = &streams[i]->head;
+		fake_live[FAKE_LIVE_STREAMS]++;
+		*out = streams[i];
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+	for (int i = 0; i < MAX_STREAMS; i++) {
+		if (streams[i] != stream)
+			continue;
+		while (stream->head) {
+			struct op *op = stream->head;
+			stream->head = op->next;
+			free(op);
+		}
+		free(stream);
+		streams[i] = NULL;
+		fake_live[FAKE_LIVE_STREAMS]--;
+	}
+	return fake_enter(__func__);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	ENTER();
+	int was = held;
+	held = 0; /* a wait that never ends would only hang the test */
+	advance(stream);
+	held = was;
+	return sticky;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	ENTER();
+	advance(stream);
+	return sticky != CUDA_SUCCESS ? sticky : stream->head ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *out, unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	*out = calloc(1, sizeof **out);
+	fake_live[FAKE_LIVE_EVENTS]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+	free(event);
+	fake_live[FAKE_LIVE_EVENTS]--;
+	return fake_enter(__func__);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	ENTER();
+	struct op *op = add_op(stream, OP_EVENT);
+	op->event = event;
+	op->mark = event->recorded = next_mark++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	ENTER();
+	advance_all();
+	if (sticky != CUDA_SUCCESS)
+		return sticky;
+	return event->reached == event->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
+{
+	ENTER();
+	if (begin->reached != begin->recorded || end->reached != end->recorded)
+		return CUDA_ERROR_NOT_READY;
+	*ms = 0.2505f;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
+{
+	ENTER();
+	struct op *op = add_op(stream, OP_SET);
+	op->to = (void *)(uintptr_t)to;
+	op->bytes = bytes;
+	op->values[0] = value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+	ENTER();
+	return add_copy(stream, (void *)(uintptr_t)to, from, bytes);
+}
+
+CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+	ENTER();
+	return add_copy(stream, to, (const void *)(uintptr_t)from, bytes);
+}
+
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+	ENTER();
+	return add_copy(stream, (void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
+}
+
+/* ---- Modules and launches ---- */
+
+CUresult cuModuleLoadData(CUmodule *out, const void *image)
+{
+	ENTER();
+	if (memcmp(image, "FAKE", 4) != 0)
+		return CUDA_ERROR_INVALID_IMAGE;
+	*out = calloc(1, sizeof **out);
+	fake_live[FAKE_LIVE_MODULES]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+	free(module);
+	fake_live[FAKE_LIVE_MODULES]--;
+	return fake_enter(__func__);
+}
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
+{
+	ENTER();
+	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL, FAKE_FAULT};
+	for (int i = 0; i < 3; i++) {
+		if (strcmp(names[i], name) != 0)
+			continue;
+		module->functions[i].kernel = i;
+		*out = &module->functions[i];
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction function)
+{
+	ENTER();
+	(void)function;
+	*out = attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? shared_fixed : 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+	ENTER();
+	(void)function;
+	if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+		value + shared_fixed > 232448)
+		return CUDA_ERROR_INVALID_VALUE;
+	shared_granted = value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+						unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+						void **extra)
+{
+	ENTER();
+	(void)extra;
+	uint64_t threads = (uint64_t)bx * by * bz;
+	if (!gx || !gy || !gz || !threads || threads > 1024 || gy > 65535 || gz > 65535)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (shared > 49152 && (int)shared > shared_granted)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct op *op = add_op(stream, OP_KERNEL);
+	static const size_t sizes[][3] = {{8, 8, 4}, {8, 8, 4}, {0, 0, 0}};
+	op->function = function;
+	for (int i = 0; i < 3; i++)
+		if (sizes[function->kernel][i])
+			memcpy(&op->values[i], params[i], sizes[function->kernel][i]);
+	return CUDA_SUCCESS;
+}
+
+/* ---- Devices and contexts ---- */
+
+CUcontext fake_context(void)
+{
+	return &the_context;
+}
+
+CUresult cuInit(unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *out)
+{
+	*out = 13000;
+	return fake_enter(__func__);
+}
+
+CUresult cuGetErrorName(CUresult result, const char **out)
+{
+	static char text[48];
+	switch ((int)result) {
+	case CUDA_ERROR_INVALID_VALUE:
+		*out = "CUDA_ERROR_INVALID_VALUE";
+		break;
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		*out = "CUDA_ERROR_OUT_OF_MEMORY";
+		break;
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+		*out = "CUDA_ERROR_ILLEGAL_ADDRESS";
+		break;
+	case 12345:
+		return CUDA_ERROR_INVALID_VALUE;
+	default:
+		snprintf(text, sizeof text, "CUDA_ERROR_FAKE_%d", (int)result);
+		*out = text;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult result, const char **out)
+{
+	*out = result == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
+												: "as the test wants it";
+	return result == (CUresult)12345 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *out)
+{
+	ENTER();
+	*out = 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *out, int ordinal)
+{
+	ENTER();
+	*out = 0;
+	return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetName(char *out, int size, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	snprintf(out, (size_t)size, "Fake GPU");
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	for (int i = 0; i < 16; i++)
+		out->bytes[i] = (char)(i * 17);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(size_t *out, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	*out = FAKE_MEMORY;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	static const int values[][2] = {
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+		{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+		{CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+	};
+	*out = 0;
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+		if (values[i][0] == (int)attribute)
+			*out = values[i][1];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	fake_live[FAKE_LIVE_CONTEXTS]++;
+	*out = &the_context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	(void)device;
+	fake_live[FAKE_LIVE_CONTEXTS]--;
+	return fake_enter(__func__);
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+	ENTER();
+	return context == &the_context || !context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *out)
+{
+	ENTER();
+	*out = &the_context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+	ENTER();
+	return context == &the_context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *out)
+{
+	ENTER();
+	if (out)
+		*out = &the_context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *out)
+{
+	ENTER();
+	*out = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	ENTER();
+	int was = held;
+	held = 0;
+	advance_all();
+	held = was;
+	return sticky;
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)
+{
+	ENTER();
+	memcpy((void *)(uintptr_t)to, from, bytes);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes)
+{
+	ENTER();
+	memcpy(to, (const void *)(uintptr_t)from, bytes);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t bytes)
+{
+	ENTER();
+	memset((void *)(uintptr_t)to, value, bytes);
+	return CUDA_SUCCESS;
+}
+
+/* ---- The test's side ---- */
+
+static void control_reset(void)
+{
+	for (int i = 0; i < MAX_STREAMS; i++) {
+		if (streams[i])
+			cuStreamDestroy(streams[i]);
+	}
+	fake_memory_reset();
+	memset(functions, 0, sizeof functions);
+	memset(fake_live, 0, sizeof fake_live);
+	held = shared_granted = shared_fixed = 0;
+	sticky = CUDA_SUCCESS;
+	environment_read = false;
+}
+
+static void control_hold(int on)
+{
+	held = on;
+}
+
+static int control_calls(const char *function)
+{
+	return functions[function_index(function)].calls;
+}
+
+static int control_live(enum fake_live kind)
+{
+	return fake_live[kind];
+}
+
+static int control_granted(void)
+{
+	return shared_granted;
+}
+
+static void control_static(int bytes)
+{
+	shared_fixed = bytes;
+}
+
+extern const struct fake_cuda_control fake_cuda_control;
+__attribute__((visibility("default"))) const struct fake_cuda_control fake_cuda_control = {
+	control_reset, control_fail,    control_hold,   control_calls,
+	control_live,  control_granted, control_static, fake_memory_span,
+};

@@ -1,0 +1,57 @@
+/*
+ * fake_cuda: what a test can ask of the libcuda.so.1 in fake_cuda.c, by the symbol
+ * "fake_cuda_control".
+ */
+#ifndef KILN_TESTS_FAKE_CUDA_H
+#define KILN_TESTS_FAKE_CUDA_H
+
+#include <stdint.h>
+
+#define FAKE_MEMORY (64u << 20) /* bytes of the fake GPU */
+#define FAKE_GRANULARITY (2u << 20)
+#define FAKE_HANDLE_MAGIC 0x4b464b46u
+
+/* The kernels of every image that begins with "FAKE". */
+#define FAKE_ADD_ONE "add_one" /* (const u32 *x, u32 *y, u32 n): y = x + 1 */
+#define FAKE_FILL "fill"       /* (u32 *y, u64 value, u32 n) */
+#define FAKE_FAULT "fault"     /* (): an illegal address */
+
+/* What an IPC handle of the fake holds; the test can write one by itself. */
+struct fake_handle {
+	uint32_t magic;
+	int32_t pid, fd;
+	uint32_t zero;
+	uint64_t bytes;
+};
+
+enum fake_live {
+	FAKE_LIVE_CONTEXTS,
+	FAKE_LIVE_STREAMS,
+	FAKE_LIVE_EVENTS,
+	FAKE_LIVE_MODULES,
+	FAKE_LIVE_POOLS,
+	FAKE_LIVE_BLOCKS,   /* of pools and of cuMemAlloc */
+	FAKE_LIVE_IMPORTS,  /* opened IPC handles */
+	FAKE_LIVE_RANGES,   /* reserved addresses */
+	FAKE_LIVE_MAPPINGS, /* mapped allocations */
+	FAKE_LIVE_HANDLES,  /* allocation handles */
+	FAKE_LIVE_COUNT
+};
+
+struct fake_cuda_control {
+	/* Forgets everything, also what lives. */
+	void (*reset)(void);
+	/* The next count calls of a function (its name without _v2) answer result; -1: all. */
+	void (*inject)(const char *function, int result, int count);
+	/* While on, no stream gets on. */
+	void (*hold)(int on);
+	int (*calls)(const char *function);
+	int (*live)(enum fake_live kind);
+	/* What cuFuncSetAttribute granted last, and what functions have statically. */
+	int (*granted_shared)(void);
+	void (*static_shared)(int bytes);
+	/* What cuMemGetAddressRange says of imports; 0: the truth. */
+	void (*known_span)(uint64_t bytes);
+};
+
+#endif

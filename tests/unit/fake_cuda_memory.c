@@ -1,0 +1,438 @@
+/*
+ * fake_cuda_memory: the memory of the fake GPU (fake_cuda.c): blocks, handles, descriptors and
+ * mapped ranges, all of them this machine's memory.
+ */
+#include "fake_cuda_state.h"
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_RANGES 1024
+
+enum range_kind { RANGE_FREE, RANGE_BLOCK, RANGE_IMPORT, RANGE_RESERVED };
+static struct {
+	enum range_kind kind;
+	char *base;
+	size_t bytes;
+	int fd; /* behind it; -1: none */
+	uint64_t id;
+	bool mapped, accessible;
+} ranges[MAX_RANGES];
+
+static uint64_t block_bytes, next_id = 1, span_told;
+
+/* ---- Memory ---- */
+
+static int new_range(enum range_kind kind, size_t bytes, int fd)
+{
+	for (int i = 0; i < MAX_RANGES; i++) {
+		if (ranges[i].kind != RANGE_FREE)
+			continue;
+		int protection = kind == RANGE_RESERVED ? PROT_NONE : PROT_READ | PROT_WRITE;
+		int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+		void *base = mmap(NULL, bytes, protection, flags, fd, 0);
+		if (base == MAP_FAILED)
+			return -1;
+		ranges[i].kind = kind;
+		ranges[i].base = base;
+		ranges[i].bytes = bytes;
+		ranges[i].fd = fd;
+		ranges[i].id = next_id++;
+		ranges[i].mapped = ranges[i].accessible = false;
+		return i;
+	}
+	return -1;
+}
+
+static int find_range(CUdeviceptr at)
+{
+	for (int i = 0; i < MAX_RANGES; i++)
+		if (ranges[i].kind != RANGE_FREE && at >= (uintptr_t)ranges[i].base &&
+			at < (uintptr_t)ranges[i].base + ranges[i].bytes)
+			return i;
+	return -1;
+}
+
+static int find_start(CUdeviceptr at, enum range_kind kind)
+{
+	int i = find_range(at);
+	return i >= 0 && ranges[i].kind == kind && (uintptr_t)ranges[i].base == at ? i : -1;
+}
+
+static void drop_range(int i)
+{
+	munmap(ranges[i].base, ranges[i].bytes);
+	if (ranges[i].fd >= 0)
+		close(ranges[i].fd);
+	memset(&ranges[i], 0, sizeof ranges[i]);
+}
+
+static CUresult new_block(CUdeviceptr *out, size_t bytes, int fd)
+{
+	if (bytes == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (bytes > FAKE_MEMORY - block_bytes)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	int i = new_range(RANGE_BLOCK, bytes, fd);
+	if (i < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	block_bytes += bytes;
+	fake_live[FAKE_LIVE_BLOCKS]++;
+	*out = (uintptr_t)ranges[i].base;
+	return CUDA_SUCCESS;
+}
+
+static CUresult drop_block(CUdeviceptr at)
+{
+	int i = find_start(at, RANGE_BLOCK);
+	if (i < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	block_bytes -= ranges[i].bytes;
+	fake_live[FAKE_LIVE_BLOCKS]--;
+	drop_range(i);
+	return CUDA_SUCCESS;
+}
+
+static int new_memfd(size_t bytes)
+{
+	int fd = memfd_create("fake-gpu", MFD_CLOEXEC);
+	if (fd >= 0 && ftruncate(fd, (off_t)bytes) != 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+CUresult cuMemGetInfo(size_t *unused, size_t *total)
+{
+	ENTER();
+	*unused = FAKE_MEMORY - block_bytes;
+	*total = FAKE_MEMORY;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes)
+{
+	ENTER();
+	int fd = new_memfd(bytes);
+	CUresult result = new_block(out, bytes, fd);
+	if (result != CUDA_SUCCESS && fd >= 0)
+		close(fd);
+	if (result == CUDA_SUCCESS)
+		memset((void *)(uintptr_t)*out, 0xcd, bytes);
+	return result;
+}
+
+CUresult cuMemFree(CUdeviceptr at)
+{
+	ENTER();
+	return drop_block(at);
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr at)
+{
+	ENTER();
+	int i = find_range(at);
+	if (i < 0)
+		return CUDA_ERROR_NOT_FOUND;
+	*base = (uintptr_t)ranges[i].base;
+	*bytes = ranges[i].kind == RANGE_IMPORT && span_told ? span_told : ranges[i].bytes;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr at)
+{
+	ENTER();
+	int i = find_range(at);
+	if (i < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*(CUcontext *)data = fake_context();
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+		*(unsigned long long *)data = ranges[i].id;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*(int *)data = 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*(unsigned *)data = ranges[i].kind == RANGE_BLOCK && ranges[i].fd >= 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+		*(CUdeviceptr *)data = (uintptr_t)ranges[i].base;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+		*(size_t *)data = ranges[i].bytes;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*(unsigned *)data = 0;
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
+{
+	ENTER();
+	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = calloc(1, 8);
+	fake_live[FAKE_LIVE_POOLS]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	free(pool);
+	fake_live[FAKE_LIVE_POOLS]--;
+	return fake_enter(__func__);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	ENTER();
+	(void)pool, (void)value;
+	return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+	ENTER();
+	(void)pool, (void)keep;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+	ENTER();
+	(void)pool, (void)stream;
+	CUresult result = new_block(out, bytes, -1);
+	if (result == CUDA_SUCCESS)
+		memset((void *)(uintptr_t)*out, 0xcd, bytes);
+	return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream)
+{
+	ENTER();
+	(void)stream;
+	return drop_block(at);
+}
+
+/* ---- Sharing ---- */
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr at)
+{
+	ENTER();
+	int i = find_range(at);
+	if (i < 0 || ranges[i].kind != RANGE_BLOCK || ranges[i].fd < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	struct fake_handle handle = {FAKE_HANDLE_MAGIC, getpid(), ranges[i].fd, 0, ranges[i].bytes};
+	memset(out, 0, sizeof *out);
+	memcpy(out, &handle, sizeof handle);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle opaque, unsigned flags)
+{
+	ENTER();
+	struct fake_handle handle;
+	char path[64];
+	(void)flags;
+	memcpy(&handle, &opaque, sizeof handle);
+	if (handle.magic != FAKE_HANDLE_MAGIC)
+		return CUDA_ERROR_INVALID_VALUE;
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.pid, handle.fd);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	int i = fd >= 0 ? new_range(RANGE_IMPORT, handle.bytes, fd) : -1;
+	if (i < 0) {
+		if (fd >= 0)
+			close(fd);
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	fake_live[FAKE_LIVE_IMPORTS]++;
+	*out = (uintptr_t)ranges[i].base;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr at)
+{
+	ENTER();
+	int i = find_start(at, RANGE_IMPORT);
+	if (i < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_live[FAKE_LIVE_IMPORTS]--;
+	drop_range(i);
+	return CUDA_SUCCESS;
+}
+
+/* An allocation handle of the fake is its memfd. */
+CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
+					 const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	ENTER();
+	(void)prop, (void)flags;
+	int fd = bytes % FAKE_GRANULARITY ? -1 : new_memfd(bytes);
+	if (fd < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_live[FAKE_LIVE_HANDLES]++;
+	*out = (unsigned)fd;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
+									  CUmemAllocationHandleType type, unsigned long long flags)
+{
+	ENTER();
+	(void)flags;
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_INVALID_VALUE;
+	*(int *)out = fcntl((int)handle, F_DUPFD_CLOEXEC, 0);
+	return *(int *)out >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *at)
+{
+	ENTER();
+	int i = find_range((uintptr_t)at);
+	if (i < 0 || ranges[i].kind != RANGE_RESERVED || !ranges[i].mapped)
+		return CUDA_ERROR_INVALID_VALUE;
+	*out = (unsigned)fcntl(ranges[i].fd, F_DUPFD_CLOEXEC, 0);
+	fake_live[FAKE_LIVE_HANDLES]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *handle,
+										CUmemAllocationHandleType type)
+{
+	ENTER();
+	struct stat status;
+	int given = (int)(uintptr_t)handle;
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || fstat(given, &status) != 0 ||
+		!S_ISREG(status.st_mode))
+		return CUDA_ERROR_UNKNOWN;
+	*out = (unsigned)fcntl(given, F_DUPFD_CLOEXEC, 0);
+	fake_live[FAKE_LIVE_HANDLES]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+												CUmemGenericAllocationHandle handle)
+{
+	ENTER();
+	(void)handle;
+	memset(prop, 0, sizeof *prop);
+	prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+	prop->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	prop->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *prop,
+									   CUmemAllocationGranularity_flags which)
+{
+	ENTER();
+	(void)prop, (void)which;
+	*out = FAKE_GRANULARITY;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr hint,
+							 unsigned long long flags)
+{
+	ENTER();
+	(void)alignment, (void)hint, (void)flags;
+	int i = bytes % FAKE_GRANULARITY ? -1 : new_range(RANGE_RESERVED, bytes, -1);
+	if (i < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_live[FAKE_LIVE_RANGES]++;
+	*out = (uintptr_t)ranges[i].base;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+				  unsigned long long flags)
+{
+	ENTER();
+	(void)flags;
+	struct stat status;
+	int i = find_start(at, RANGE_RESERVED);
+	if (i < 0 || ranges[i].mapped || bytes != ranges[i].bytes || offset != 0 ||
+		fstat((int)handle, &status) != 0 || (uint64_t)status.st_size < bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (mmap(ranges[i].base, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, 0) ==
+		MAP_FAILED)
+		return CUDA_ERROR_MAP_FAILED;
+	ranges[i].fd = fcntl((int)handle, F_DUPFD_CLOEXEC, 0);
+	ranges[i].mapped = true;
+	fake_live[FAKE_LIVE_MAPPINGS]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+	ENTER();
+	int i = find_start(at, RANGE_RESERVED);
+	if (i < 0 || !ranges[i].mapped || bytes != ranges[i].bytes || count != 1 ||
+		access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+		return CUDA_ERROR_INVALID_VALUE;
+	ranges[i].accessible = mprotect(ranges[i].base, bytes, PROT_READ | PROT_WRITE) == 0;
+	return ranges[i].accessible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemUnmap(CUdeviceptr at, size_t bytes)
+{
+	ENTER();
+	int i = find_start(at, RANGE_RESERVED);
+	if (i < 0 || !ranges[i].mapped || bytes != ranges[i].bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	mmap(ranges[i].base, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	close(ranges[i].fd);
+	ranges[i].fd = -1;
+	ranges[i].mapped = ranges[i].accessible = false;
+	fake_live[FAKE_LIVE_MAPPINGS]--;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes)
+{
+	ENTER();
+	int i = find_start(at, RANGE_RESERVED);
+	if (i < 0 || ranges[i].mapped || bytes != ranges[i].bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	fake_live[FAKE_LIVE_RANGES]--;
+	drop_range(i);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	ENTER();
+	fake_live[FAKE_LIVE_HANDLES]--;
+	return close((int)handle) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- The test's side ---- */
+
+void fake_memory_reset(void)
+{
+	for (int i = 0; i < MAX_RANGES; i++)
+		if (ranges[i].kind != RANGE_FREE)
+			drop_range(i);
+	block_bytes = span_told = 0;
+}
+
+void fake_memory_span(uint64_t bytes)
+{
+	span_told = bytes;
+}
