@@ -10,7 +10,8 @@ add_library(kiln_flags INTERFACE)
 target_compile_features(kiln_flags INTERFACE c_std_11)
 target_compile_definitions(kiln_flags INTERFACE _GNU_SOURCE)
 target_compile_options(kiln_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wvla
-	-Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -fvisibility=hidden -fno-common>)
+	-Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -Wno-overlength-strings
+	-fvisibility=hidden -fno-common>)
 if(KILN_WERROR)
 	target_compile_options(kiln_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()

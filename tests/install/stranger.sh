@@ -80,10 +80,11 @@ for program in "$tmp/stranger/stranger_c" "$tmp/stranger/stranger_cxx" "$tmp/pc_
 	echo "$(basename "$program"): right"
 done
 if [ -n "$socket" ]; then
-	KILN_SOCKET=$socket timeout 60 "$tmp/examples/permute" >"$tmp/permute.txt"
+	KILN_SOCKET=$socket
+	export KILN_SOCKET
+	timeout 60 "$tmp/examples/permute" >"$tmp/permute.txt"
 	grep -q ': 1 4 / 2 5 / 3 6$' "$tmp/permute.txt"
-	KILN_SOCKET=$socket timeout 60 "$tmp/examples/photo" "$source_dir/examples/data/photo.ppm" "$tmp" \
-		>"$tmp/photo.txt"
+	timeout 60 "$tmp/examples/photo" "$source_dir/examples/data/photo.ppm" "$tmp" >"$tmp/photo.txt"
 	cmp "$tmp/photo-back.ppm" "$source_dir/examples/data/photo.ppm"
 	echo "examples: right"
 fi
