@@ -156,8 +156,9 @@ int cli_parse(int argc, char **argv, struct cli *cli)
 	}
 	if (!cli->command || cli->help || cli->positional_count >= cli->command->least)
 		return CLI_OK;
-	return cli_usage("'kiln %s' needs more arguments; usage: kiln %s %s", cli->command->name,
-					 cli->command->name, cli->command->usage);
+	return cli_usage("'kiln %s' needs more arguments; usage: kiln %s %s; see 'kiln help %s'",
+					 cli->command->name, cli->command->name, cli->command->usage,
+					 cli->command->name);
 }
 
 const char *cli_value(const struct cli *cli, const char *option)

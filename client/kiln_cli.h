@@ -24,7 +24,7 @@ struct cli_option {
 	const char *help;
 };
 
-enum { CLI_MAY_START = 1 }; /* --autostart makes sense for this command */
+enum { CLI_ON_DEVICE = 1 }; /* works on a device, for which it may start a daemon */
 
 struct cli;
 struct cli_command {
@@ -34,7 +34,7 @@ struct cli_command {
 	const char *help;  /* one line */
 	const struct cli_option *options;
 	int least, most; /* positional arguments */
-	int flags;       /* CLI_MAY_START */
+	int flags;       /* CLI_ON_DEVICE */
 };
 
 struct cli {

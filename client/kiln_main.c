@@ -51,11 +51,11 @@ const struct cli_command cli_commands[] = {
 	{"devices", cli_devices, "", "the devices, and why one is missing", NULL, 0, 0, 0},
 	{"ops", cli_ops, "", "the operators", NULL, 0, 0, 0},
 	{"explain", cli_explain, "OP", "what the planner chooses, without compiling", explain_options,
-	 1, 1, CLI_MAY_START},
+	 1, 1, CLI_ON_DEVICE},
 	{"run", cli_run, "OP", "run on random data, and verify against plain loops", run_options, 1, 1,
-	 CLI_MAY_START},
+	 CLI_ON_DEVICE},
 	{"compile", cli_compile, "OP", "compile into the cache, without a device", compile_options, 1,
-	 1, CLI_MAY_START},
+	 1, CLI_ON_DEVICE},
 	{"cache ls", cli_cache_ls, "", "the compiled kernels", ls_options, 0, 0, 0},
 	{"cache show", cli_cache_show, "KEY", "one of them; a unique beginning of the key will do",
 	 show_options, 1, 1, 0},
@@ -188,12 +188,19 @@ int cli_failed(const char *format, ...)
 	return CLI_FAILED;
 }
 
+/* Only what runs on a device asks for one: the rest must work where the device does not. */
+static const char *device_for(const struct cli *cli)
+{
+	bool asks = (cli->command->flags & CLI_ON_DEVICE) && !cli_value(cli, "target");
+	return asks ? cli->device : "none";
+}
+
 int cli_connect(struct cli *cli, kiln_client **client)
 {
 	kiln_connect_options options = {
 		.size = sizeof(options),
 		.socket = cli->socket,
-		.device = cli->device,
+		.device = device_for(cli),
 		.timeout_ms = cli->timeout_ms,
 		.flags = cli->autostart == 1 ? KILN_CONNECT_AUTOSTART : 0,
 	};
@@ -241,7 +248,7 @@ static int settle_autostart(struct cli *cli)
 {
 	const char *environment = getenv("KILN_AUTOSTART");
 
-	if (!(cli->command->flags & CLI_MAY_START)) {
+	if (!(cli->command->flags & CLI_ON_DEVICE)) {
 		if (cli->autostart == 1)
 			return cli_usage("--autostart: 'kiln %s' never starts a daemon; explain, run and "
 							 "compile do",

@@ -1,0 +1,103 @@
+# lib.sh: what the tests of the kiln command share: a daemon of the test's own, and the comparison of
+# what a command prints.  Sourced by test_*.sh; needs $KILN and $KILND.
+set -u
+
+[ -x "${KILN:-}" ] && [ -x "${KILND:-}" ] || {
+	echo "KILN and KILND must name the programs"
+	exit 1
+}
+DIR=$(mktemp -d /tmp/kiln-cli-XXXXXX) || exit 1
+DAEMON=
+failures=0
+unset KILN_DEVICE KILN_AUTOSTART KILN_DAEMON KILN_DEBUG
+export KILN_SOCKET="$DIR/kiln.sock"
+
+clean_up() {
+	if [ -n "$DAEMON" ] && kill -TERM "$DAEMON" 2>/dev/null; then
+		wait "$DAEMON"
+	fi
+	rm -rf "$DIR"
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM HUP
+
+# daemon [OPTION...]: starts one, and waits until it answers.
+daemon() {
+	"$KILND" --cache-dir "$DIR/cache" --device cpu --test-requests "$@" 2>"$DIR/log" &
+	DAEMON=$!
+	tries=0
+	until "$KILN" status >/dev/null 2>&1; do
+		tries=$((tries + 1))
+		if [ $tries -gt 200 ] || ! kill -0 "$DAEMON" 2>/dev/null; then
+			echo "the daemon does not answer:"
+			cat "$DIR/log"
+			exit 1
+		fi
+		sleep 0.1
+	done
+}
+
+# What differs from run to run: process ids, times, keys, sizes of objects, the test's directory.
+normalise() {
+	sed -E -e "s|$DIR|DIR|g" \
+		-e 's/pid [0-9]+/pid N/' -e 's/process [0-9]+/process N/' \
+		-e 's/[0-9]+(\.[0-9]+)? (us|ms|s|min|h|d)\b/TIME/g' \
+		-e 's/[0-9]+(\.[0-9]+)? (B|KiB|MiB|GiB|GB\/s)( |,|$)/SIZE\3/g' \
+		-e 's/\b[0-9a-f]{64}\b/KEY/g' \
+		-e 's/[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC/DATE/g' \
+		-e 's/[[:space:]]+$//'
+}
+
+# prints STATUS COMMAND... : runs the command and compares its normalised output with standard input;
+# what it says on stderr is marked with "! ".
+prints() {
+	wanted=$1
+	shift
+	cat >"$DIR/expected"
+	"$@" >"$DIR/out" 2>"$DIR/err" </dev/null
+	got=$?
+	{
+		normalise <"$DIR/out"
+		normalise <"$DIR/err" | sed 's/^/! /'
+	} >"$DIR/actual"
+	if [ $got -ne "$wanted" ]; then
+		echo "FAILED: status $got instead of $wanted: $*"
+		cat "$DIR/err"
+		failures=$((failures + 1))
+	fi
+	if ! diff -u "$DIR/expected" "$DIR/actual"; then
+		echo "FAILED: output of: $*"
+		failures=$((failures + 1))
+	fi
+}
+
+# fails MESSAGE: notes a failure.
+fails() {
+	echo "FAILED: $*"
+	failures=$((failures + 1))
+}
+
+# json EXPRESSION COMMAND... : the command prints JSON, of which the Python expression (over j) holds.
+json() {
+	expression=$1
+	shift
+	if ! "$@" --json >"$DIR/json" 2>"$DIR/err" </dev/null; then
+		fails "$* --json: $(cat "$DIR/err")"
+	elif ! python3 -m json.tool "$DIR/json" >/dev/null; then
+		fails "$* --json prints no JSON: $(head -c 300 "$DIR/json")"
+	elif ! python3 -c 'import json, sys
+j = json.load(open(sys.argv[1]))
+sys.exit(not eval(sys.argv[2]))' "$DIR/json" "$expression"; then
+		fails "$* --json: not $expression: $(head -c 2000 "$DIR/json")"
+	fi
+}
+
+# finish: the end of every test.
+finish() {
+	if [ $failures -ne 0 ]; then
+		echo "$failures failure(s)"
+		[ ! -s "$DIR/log" ] || sed 's/^/kilnd: /' "$DIR/log"
+		exit 1
+	fi
+	exit 0
+}
