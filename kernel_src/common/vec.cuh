@@ -13,10 +13,12 @@
 #define VEC_ALIAS
 #endif
 
-struct alignas(8) VEC_ALIAS vec_words2 {
+struct VEC_ALIAS __align__(8) vec_words2
+{
 	u32 a, b;
 };
-struct alignas(16) VEC_ALIAS vec_words4 {
+struct VEC_ALIAS __align__(16) vec_words4
+{
 	u32 a, b, c, d;
 };
 typedef u8 VEC_ALIAS vec_byte;
