@@ -1,0 +1,215 @@
+/*
+ * cpu: the device that runs kernels on the host: open, close, poll, and the row of functions.
+ * Correctness before speed; cpu.h says which file does what.
+ */
+#include "cpu.h"
+#include "daemon/util/util.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static void fill_info(struct device_info *info, int workers)
+{
+	memset(info, 0, sizeof(*info));
+	strcpy(info->name, "cpu");
+#if defined(__x86_64__)
+	strcpy(info->model, "x86-64 host");
+#elif defined(__aarch64__)
+	strcpy(info->model, "arm64 host");
+#else
+	strcpy(info->model, "host");
+#endif
+	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	info->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+	info->device_count = 1;
+	info->limits = (struct kernel_limits){
+		.target = "cpu",
+		.max_threads = CPU_MAX_THREADS,
+		.shared_default = CPU_SHARED_DEFAULT,
+		.shared_optin = CPU_SHARED_OPTIN,
+		.grid_x = INT32_MAX,
+		.grid_y = 65535,
+		.grid_z = 65535,
+		.multiprocessors = (uint32_t)workers,
+		.warp = CPU_WARP,
+	};
+}
+
+/* The clock of due times is the monotonic one. */
+static int init_locks(struct device *device)
+{
+	pthread_condattr_t attr;
+	if (pthread_condattr_init(&attr) != 0)
+		return -1;
+	int failed = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) != 0 ||
+				 pthread_cond_init(&device->changed, &attr) != 0;
+	pthread_condattr_destroy(&attr);
+	if (failed)
+		return -1;
+	if (pthread_mutex_init(&device->mutex, NULL) != 0) {
+		pthread_cond_destroy(&device->changed);
+		return -1;
+	}
+	return 0;
+}
+
+static void free_works(struct cpu_work *work)
+{
+	while (work) {
+		struct cpu_work *next = work->next;
+		free(work);
+		work = next;
+	}
+}
+
+/*
+ * What is queued is dropped; a block that runs is waited for.  A broken device is not closed: its
+ * workers are parked in signal handlers, and only the end of the process ends them.
+ */
+static void cpu_close(struct device *device)
+{
+	if (!device || atomic_load(&device->broken))
+		return;
+	cpu_workers_stop(device);
+	while (device->streams) {
+		struct cpu_stream *next = device->streams->next;
+		free_works(device->streams->head);
+		free(device->streams);
+		device->streams = next;
+	}
+	free_works(device->done);
+	pthread_cond_destroy(&device->changed);
+	pthread_mutex_destroy(&device->mutex);
+	close(device->event_fd);
+	free(device);
+}
+
+static int cpu_open(int ordinal, struct device **out, struct device_info *info,
+					char error[KERNEL_ERROR_MAX])
+{
+	if (ordinal != 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
+						 "there is no device cpu:%d: the host is one device, cpu", ordinal);
+	int status = cpu_fault_install(error);
+	if (status != KILN_OK)
+		return status;
+	struct device *device = calloc(1, sizeof(*device));
+	if (!device)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for device cpu");
+	device->done_tail = &device->done;
+	device->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (device->event_fd < 0 || init_locks(device) != 0) {
+		int why = errno;
+		if (device->event_fd >= 0)
+			close(device->event_fd);
+		free(device);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "device cpu cannot be opened: %s",
+						 strerror(why));
+	}
+	status = cpu_workers_start(device, util_cpu_count(), error);
+	if (status != KILN_OK) {
+		cpu_close(device);
+		return status;
+	}
+	fill_info(info, device->worker_count);
+	*out = device;
+	return KILN_OK;
+}
+
+/* ---- Ends ---- */
+
+/* Moves all that is queued to the ends: first the work that broke the device, then the others. */
+static void give_up(struct device *device, struct cpu_work *culprit)
+{
+	if (device->stopping)
+		return;
+	device->stopping = true; /* workers that still run end nothing any more */
+	struct cpu_work *rest = NULL, **rest_tail = &rest;
+	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next) {
+		*rest_tail = stream->head;
+		while (*rest_tail) {
+			struct cpu_work *work = *rest_tail;
+			if (work == culprit) {
+				*rest_tail = work->next;
+				continue;
+			}
+			cpu_work_fail(work, KILN_EDEVICE,
+						  "the device failed in another call while this one was in flight");
+			rest_tail = &work->next;
+		}
+		stream->head = stream->tail = NULL;
+	}
+	culprit->next = rest;
+	*device->done_tail = culprit;
+	device->done_tail = rest ? rest_tail : &culprit->next;
+}
+
+static int collect(struct device *device, struct device_done *done, int max, bool *broken)
+{
+	int count = 0;
+	pthread_mutex_lock(&device->mutex);
+	struct cpu_work *culprit = atomic_load(&device->broken);
+	*broken = culprit != NULL;
+	if (culprit)
+		give_up(device, culprit);
+	while (count < max && device->done) {
+		struct cpu_work *work = device->done;
+		device->done = work->next;
+		if (!device->done)
+			device->done_tail = &device->done;
+		struct device_done *end = &done[count++];
+		end->ticket = work->ticket;
+		end->status = atomic_load(&work->status);
+		memcpy(end->error, work->error, sizeof(end->error));
+		end->micros = work->end_us > work->start_us ? work->end_us - work->start_us : 0;
+		if (!culprit) /* else a worker may still be in it */
+			free(work);
+	}
+	pthread_mutex_unlock(&device->mutex);
+	return count;
+}
+
+static int cpu_poll(struct device *device, int wake_fd, int timeout_ms, struct device_done *done,
+					int max, bool *broken)
+{
+	uint64_t until = timeout_ms > 0 ? util_now_us() + (uint64_t)timeout_ms * 1000 : 0;
+	for (;;) {
+		int count = collect(device, done, max, broken);
+		if (count > 0 || *broken)
+			return count;
+		struct pollfd fds[2] = {{.fd = wake_fd, .events = POLLIN},
+								{.fd = device->event_fd, .events = POLLIN}};
+		int ready = poll(fds, 2, timeout_ms);
+		uint64_t events;
+		if (ready > 0 && fds[1].revents &&
+			read(device->event_fd, &events, sizeof(events)) == (ssize_t)sizeof(events))
+			continue;
+		if (ready > 0 || timeout_ms == 0)
+			return collect(device, done, max, broken);
+		if (timeout_ms > 0) {
+			uint64_t now = util_now_us();
+			if (now >= until)
+				return collect(device, done, max, broken);
+			timeout_ms = (int)((until - now + 999) / 1000);
+		}
+	}
+}
+
+const struct device_ops device_cpu = {
+	.kind = "cpu",
+	.open = cpu_open,
+	.close = cpu_close,
+	.alloc = cpu_alloc,
+	.import = cpu_import,
+	.free = cpu_free,
+	.load = cpu_load,
+	.unload = cpu_unload,
+	.launch = cpu_launch,
+	.copy = cpu_copy,
+	.stream_end = cpu_stream_end,
+	.poll = cpu_poll,
+};

@@ -1,0 +1,220 @@
+/*
+ * cpu: what the files of the cpu device share.
+ *
+ *   cpu.c         the row of functions: open, close, poll
+ *   cpu_memory.c  buffers between guard pages       cpu_module.c  objects, by dlopen
+ *   cpu_queue.c   streams, and the workers that take blocks from them
+ *   cpu_block.c   the threads of one block, on fibers (cpu_fiber.c)
+ *   cpu_sync.c    barriers and warp collectives     cpu_stall.c   why nobody can go on
+ *   cpu_runtime.c the table of functions kernels call       cpu_fault.c   signals
+ *
+ * Locking: the device's mutex guards streams, works and ends.  A worker runs blocks without it.
+ */
+#ifndef KILN_DAEMON_CPU_H
+#define KILN_DAEMON_CPU_H
+
+#include "cpu_fiber.h"
+#include "device.h"
+#include "kernel_src/cpu/abi.cuh"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define CPU_MAX_THREADS 1024
+#define CPU_WARP 32
+#define CPU_MAX_WARPS (CPU_MAX_THREADS / CPU_WARP)
+#define CPU_SHARED_DEFAULT 49152u
+#define CPU_SHARED_OPTIN 166912u
+#define CPU_STACK_BYTES (256u << 10)
+/* Each stack is two mappings; all of them together stay below vm.max_map_count (65530). */
+#define CPU_MAX_WORKERS 24
+#define CPU_COPY_CHUNK (4u << 20)
+/* On both sides of every buffer. */
+#define CPU_GUARD_BYTES (1u << 20)
+
+struct device_memory {
+	uint8_t *base;
+	uint64_t bytes;
+	uint8_t *map; /* with the guards */
+	size_t map_bytes;
+};
+
+struct device_module {
+	void *handle;
+	int fd; /* kept open: the loader tells objects apart by path, and the path has its number */
+	kiln_cpu_entry_function *entry;
+	const struct kiln_cpu_module *about;
+};
+
+/* One launch or copy. */
+struct cpu_work {
+	struct cpu_work *next;
+	struct cpu_stream *stream;
+	uint64_t ticket;
+	uint64_t delay_us, due_us, start_us, end_us;
+	uint64_t total, chunk; /* blocks (of a copy: chunks of it), and how many a worker takes */
+	_Atomic uint64_t taken;
+	int active; /* workers inside; under the mutex */
+	bool started;
+
+	struct device_module *module; /* NULL: a copy */
+	struct kiln_cpu_dim grid, block_size;
+	uint32_t shared_bytes;
+	int arg_count;
+	uint64_t values[KERNEL_MAX_ARGS];
+	void *args[KERNEL_MAX_ARGS];
+	struct {
+		uint8_t *base;
+		uint64_t bytes;
+	} operands[KERNEL_MAX_OPERANDS]; /* for the sentence after a fault */
+	int operand_count;
+
+	uint8_t *copy_to;
+	const uint8_t *copy_from;
+	uint64_t copy_bytes;
+
+	atomic_flag failing; /* who sets it first writes status and error */
+	_Atomic int status;
+	char error[KERNEL_ERROR_MAX];
+};
+
+struct cpu_stream {
+	struct cpu_stream *next;
+	uint64_t id;
+	struct cpu_work *head, *tail;
+	bool ended;
+};
+
+enum cpu_thread_state {
+	CPU_THREAD_RUNS, /* or can run */
+	CPU_THREAD_BARRIER,
+	CPU_THREAD_WARP,
+	CPU_THREAD_EXITED,
+};
+
+/* A CUDA thread of the block that runs. */
+struct cpu_thread {
+	struct kiln_cpu_dim index;
+	enum cpu_thread_state state;
+	struct cpu_fiber *fiber;
+	enum kiln_cpu_barrier barrier; /* BARRIER */
+	struct kiln_cpu_call call;     /* WARP */
+	unsigned long long result;
+	const char *file; /* where it waits */
+	int line;
+};
+
+struct cpu_fiber {
+	struct cpu_context context;
+	struct cpu_fiber *next; /* of the free ones */
+};
+
+/* A host thread that runs one block at a time. */
+struct cpu_worker {
+	struct kiln_cpu_state state; /* first: kernels hand it back */
+	struct device *device;
+	pthread_t thread;
+	struct cpu_work *work; /* NULL: runs no kernel */
+	void *signal_stack;
+
+	struct cpu_context base;
+	struct cpu_fiber *running, *free;
+	struct cpu_fiber fibers[CPU_MAX_THREADS];
+	unsigned fiber_count;
+	/* Regions with a guard page before each part of them, and one at the end of shared. */
+	uint8_t *stacks, *shared;
+	size_t stacks_bytes, shared_bytes;
+
+	struct cpu_thread threads[CPU_MAX_THREADS];
+	unsigned thread_count, next_thread, current, live;
+	uint16_t ready[CPU_MAX_THREADS];
+	unsigned ready_head, ready_count;
+	bool start_next; /* the next thread starts although others are ready */
+
+	unsigned barrier_waiting, barrier_first; /* first: the thread that came first */
+	int barrier_sum;                         /* predicates that are not 0 */
+	struct {
+		uint32_t live, waiting;
+	} warps[CPU_MAX_WARPS];
+};
+
+struct device {
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	struct cpu_stream *streams;
+	struct cpu_work *done, **done_tail;
+	struct cpu_worker **workers;
+	int worker_count;
+	bool stopping;
+	int event_fd;
+	/* Set by a signal handler: the device cannot go on. */
+	_Atomic(struct cpu_work *) broken;
+};
+
+/* ---- cpu_memory.c ---- */
+int cpu_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
+			  char error[KERNEL_ERROR_MAX]);
+int cpu_import(struct device *device, const struct device_import *what, struct device_memory **out,
+			   char error[KERNEL_ERROR_MAX]);
+void cpu_free(struct device *device, struct device_memory *memory);
+
+/* ---- cpu_module.c ---- */
+int cpu_load(struct device *device, const void *object, size_t bytes, const char *entry,
+			 uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
+void cpu_unload(struct device *device, struct device_module *module);
+
+/* ---- cpu_queue.c ---- */
+int cpu_launch(struct device *device, const struct device_launch *launch,
+			   char error[KERNEL_ERROR_MAX]);
+int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
+			 uint64_t offset, void *host, uint64_t bytes, bool to_device,
+			 char error[KERNEL_ERROR_MAX]);
+void cpu_stream_end(struct device *device, uint64_t stream);
+/* Adds a work to its stream; owns it from then on.  KILN_OK or KILN_ENOMEM (freed). */
+int cpu_queue_add(struct device *device, uint64_t stream, struct cpu_work *work,
+				  char error[KERNEL_ERROR_MAX]);
+
+/* ---- cpu_worker.c ---- */
+int cpu_workers_start(struct device *device, int count, char error[KERNEL_ERROR_MAX]);
+void cpu_workers_stop(struct device *device);
+/* Writes the work's end once: later calls change nothing.  True for the first. */
+bool cpu_work_fail(struct cpu_work *work, int status, const char *sentence);
+
+/* ---- cpu_block.c ---- */
+/* Reserves stacks and shared memory. */
+int cpu_block_prepare(struct cpu_worker *worker, char error[KERNEL_ERROR_MAX]);
+void cpu_block_release(struct cpu_worker *worker);
+/* Runs block number linear of worker->work.  False if it failed; the work then has the sentence. */
+bool cpu_block_run(struct cpu_worker *worker, uint64_t linear);
+/* For cpu_sync.c: the current thread waits until cpu_block_wake; others run meanwhile. */
+void cpu_block_wait(struct cpu_worker *worker);
+void cpu_block_wake(struct cpu_worker *worker, unsigned thread);
+/* Ends the launch with a sentence about the current block; does not return. */
+_Noreturn void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* ---- cpu_sync.c ---- */
+int cpu_barrier(struct kiln_cpu_state *state, enum kiln_cpu_barrier kind, int predicate,
+				const char *file, int line);
+unsigned long long cpu_collective(struct kiln_cpu_state *state, const struct kiln_cpu_call *call);
+/* The current thread has ended: what waited only for it goes on. */
+void cpu_sync_exit(struct cpu_worker *worker);
+/* Nobody can go on: lets converging lanes go, or ends the launch. */
+void cpu_sync_stall(struct cpu_worker *worker);
+extern const char *const cpu_barrier_names[KILN_CPU_BARRIER_COUNT];
+extern const char *const cpu_collective_names[KILN_CPU_COLLECTIVE_COUNT];
+
+/* ---- cpu_stall.c ---- */
+_Noreturn void cpu_stall_report(struct cpu_worker *worker);
+
+/* ---- cpu_runtime.c ---- */
+extern const struct kiln_cpu_runtime cpu_runtime;
+
+/* ---- cpu_fault.c ---- */
+/* Signal handlers for the process, once. */
+int cpu_fault_install(char error[KERNEL_ERROR_MAX]);
+/* An alternate stack for the calling worker thread, and who it is. */
+int cpu_fault_enter(struct cpu_worker *worker);
+void cpu_fault_leave(struct cpu_worker *worker);
+
+#endif

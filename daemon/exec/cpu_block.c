@@ -1,0 +1,262 @@
+/*
+ * cpu_block: runs the threads of one block on one worker.  A fiber runs threads one after another;
+ * only when a thread must wait is another fiber taken, so a kernel without barriers never switches.
+ * What threads wait for, and when that has come, is cpu_sync.c.
+ */
+#include "cpu.h"
+#include "daemon/util/util.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Around the stacks' usable parts and the shared memory. */
+static size_t guard_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t shared_usable_bytes(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	return (CPU_SHARED_OPTIN + page - 1) / page * page;
+}
+
+static void *reserve(size_t bytes)
+{
+	void *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return map == MAP_FAILED ? NULL : map;
+}
+
+int cpu_block_prepare(struct cpu_worker *worker, char error[KERNEL_ERROR_MAX])
+{
+	size_t guard = guard_bytes(), usable = shared_usable_bytes();
+	worker->stacks_bytes = CPU_MAX_THREADS * (CPU_STACK_BYTES + guard);
+	worker->shared_bytes = usable + 2 * guard;
+	worker->stacks = reserve(worker->stacks_bytes);
+	worker->shared = reserve(worker->shared_bytes);
+	if (worker->stacks && worker->shared &&
+		mprotect(worker->shared + guard, usable, PROT_READ | PROT_WRITE) == 0)
+		return KILN_OK;
+	int why = errno;
+	cpu_block_release(worker);
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+					 "no address space for the stacks of a cpu worker: %s", strerror(why));
+}
+
+void cpu_block_release(struct cpu_worker *worker)
+{
+	if (worker->stacks)
+		munmap(worker->stacks, worker->stacks_bytes);
+	if (worker->shared)
+		munmap(worker->shared, worker->shared_bytes);
+	worker->stacks = worker->shared = NULL;
+}
+
+/* ---- Switching ---- */
+
+static void switch_to_fiber(struct cpu_worker *worker, struct cpu_fiber *fiber)
+{
+	struct cpu_fiber *from = worker->running;
+	if (fiber == from)
+		return;
+	worker->running = fiber;
+	cpu_context_switch(&from->context, &fiber->context);
+}
+
+static void switch_to_base(struct cpu_worker *worker)
+{
+	struct cpu_fiber *from = worker->running;
+	worker->running = NULL;
+	cpu_context_switch(&from->context, &worker->base);
+}
+
+/* The thread that has been ready longest goes on where it waited. */
+static void resume_next(struct cpu_worker *worker)
+{
+	unsigned thread = worker->ready[worker->ready_head];
+	worker->ready_head = (worker->ready_head + 1) % CPU_MAX_THREADS;
+	worker->ready_count--;
+	worker->current = thread;
+	worker->state.thread = worker->threads[thread].index;
+	switch_to_fiber(worker, worker->threads[thread].fiber);
+}
+
+/* ---- Fibers ---- */
+
+/* Starts the next thread of the block; x runs fastest. */
+static void start_thread(struct cpu_worker *worker)
+{
+	unsigned number = worker->next_thread++;
+	struct kiln_cpu_dim *index = &worker->state.thread;
+	const struct kiln_cpu_dim *size = &worker->state.block_size;
+	index->x = number % size->x;
+	index->y = number / size->x % size->y;
+	index->z = number / size->x / size->y;
+	worker->current = number;
+	worker->start_next = false;
+	worker->threads[number].index = *index;
+	worker->threads[number].state = CPU_THREAD_RUNS;
+}
+
+/* Ready threads come first: a warp that can end needs no fiber while the next one runs. */
+static bool may_start(const struct cpu_worker *worker)
+{
+	return worker->next_thread < worker->thread_count &&
+		   (worker->ready_count == 0 || worker->start_next);
+}
+
+/* The fiber has no thread: others go on, or the block has ended. */
+static void leave_fiber(struct cpu_worker *worker)
+{
+	worker->running->next = worker->free;
+	worker->free = worker->running;
+	if (worker->ready_count == 0 && worker->live > 0)
+		cpu_sync_stall(worker);
+	if (worker->ready_count > 0) {
+		/* The thread to resume has a fiber of its own, so this one stays on the free list. */
+		resume_next(worker);
+		return;
+	}
+	switch_to_base(worker);
+}
+
+static void fiber_main(void *argument)
+{
+	struct cpu_worker *worker = argument;
+	for (;;) {
+		while (may_start(worker)) {
+			start_thread(worker);
+			worker->work->module->entry(worker->work->args);
+			worker->threads[worker->current].state = CPU_THREAD_EXITED;
+			worker->live--;
+			cpu_sync_exit(worker);
+		}
+		leave_fiber(worker);
+	}
+}
+
+static void make_fiber(struct cpu_worker *worker, unsigned number)
+{
+	uint8_t *stack = worker->stacks + number * (CPU_STACK_BYTES + guard_bytes()) + guard_bytes();
+	/* Tops at the same offset of a page would all fall into the same few cache sets. */
+	size_t bytes = CPU_STACK_BYTES - number % 16 * 64;
+	cpu_context_make(&worker->fibers[number].context, stack, bytes, fiber_main, worker);
+}
+
+static struct cpu_fiber *take_fiber(struct cpu_worker *worker)
+{
+	struct cpu_fiber *fiber = worker->free;
+	if (fiber) {
+		worker->free = fiber->next;
+		return fiber;
+	}
+	unsigned number = worker->fiber_count;
+	uint8_t *slot = worker->stacks + number * (CPU_STACK_BYTES + guard_bytes());
+	if (mprotect(slot + guard_bytes(), CPU_STACK_BYTES, PROT_READ | PROT_WRITE) != 0)
+		return NULL;
+	make_fiber(worker, number);
+	worker->fiber_count++;
+	return &worker->fibers[number];
+}
+
+/* After a block that was left in the middle: no stack holds anything any more. */
+static void reset_fibers(struct cpu_worker *worker)
+{
+	worker->free = NULL;
+	for (unsigned i = 0; i < worker->fiber_count; i++) {
+		make_fiber(worker, i);
+		worker->fibers[i].next = worker->free;
+		worker->free = &worker->fibers[i];
+	}
+}
+
+/* ---- For cpu_sync.c ---- */
+
+void cpu_block_wake(struct cpu_worker *worker, unsigned thread)
+{
+	worker->threads[thread].state = CPU_THREAD_RUNS;
+	worker->ready[(worker->ready_head + worker->ready_count++) % CPU_MAX_THREADS] =
+		(uint16_t)thread;
+}
+
+void cpu_block_wait(struct cpu_worker *worker)
+{
+	worker->threads[worker->current].fiber = worker->running;
+	if (may_start(worker)) {
+		struct cpu_fiber *fiber = take_fiber(worker);
+		if (!fiber)
+			cpu_block_fail(worker, "no memory for the stack of another thread: %s",
+						   strerror(errno));
+		switch_to_fiber(worker, fiber);
+		return;
+	}
+	if (worker->ready_count == 0)
+		cpu_sync_stall(worker);
+	resume_next(worker);
+}
+
+_Noreturn void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
+{
+	char text[KERNEL_ERROR_MAX];
+	const struct kiln_cpu_dim *block = &worker->state.block;
+	size_t used =
+		util_append(text, sizeof(text), 0, "block (%u,%u,%u): ", block->x, block->y, block->z);
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(text + used, sizeof(text) - used, format, args);
+	va_end(args);
+	if (n > 0 && used + (size_t)n < sizeof(text))
+		util_append(text, sizeof(text), used + (size_t)n, " (kernel %s)",
+					worker->work->module->about->name);
+	cpu_work_fail(worker->work, KILN_EDEVICE, text);
+	switch_to_base(worker);
+	__builtin_unreachable(); /* nobody resumes this fiber: it is made anew */
+}
+
+/* ---- A block ---- */
+
+static void begin_block(struct cpu_worker *worker, uint64_t linear)
+{
+	const struct cpu_work *work = worker->work;
+	struct kiln_cpu_state *state = &worker->state;
+	state->grid = work->grid;
+	state->block_size = work->block_size;
+	state->block.x = (unsigned)(linear % work->grid.x);
+	state->block.y = (unsigned)(linear / work->grid.x % work->grid.y);
+	state->block.z = (unsigned)(linear / work->grid.x / work->grid.y);
+	/* Ends at the guard, but for what aligns its start. */
+	state->shared = worker->shared + guard_bytes() + shared_usable_bytes() -
+					(work->shared_bytes + 15u) / 16u * 16u;
+
+	unsigned count = work->block_size.x * work->block_size.y * work->block_size.z;
+	worker->thread_count = worker->live = count;
+	worker->next_thread = 0;
+	worker->ready_head = worker->ready_count = 0;
+	worker->start_next = false;
+	worker->barrier_waiting = 0;
+	worker->barrier_sum = 0;
+	for (unsigned warp = 0; warp * CPU_WARP < count; warp++) {
+		unsigned lanes = count - warp * CPU_WARP;
+		worker->warps[warp].live = lanes < CPU_WARP ? (1u << lanes) - 1 : UINT32_MAX;
+		worker->warps[warp].waiting = 0;
+	}
+}
+
+bool cpu_block_run(struct cpu_worker *worker, uint64_t linear)
+{
+	begin_block(worker, linear);
+	struct cpu_fiber *fiber = take_fiber(worker);
+	if (!fiber) {
+		cpu_work_fail(worker->work, KILN_ENOMEM, "no memory for the stack of a kernel's thread");
+		return false;
+	}
+	worker->running = fiber;
+	cpu_context_switch(&worker->base, &fiber->context);
+	if (worker->live == 0)
+		return true;
+	reset_fibers(worker);
+	return false;
+}

@@ -1,0 +1,177 @@
+/*
+ * cpu_fault: a kernel that faults.  The signal handler says which thread did what to which operand,
+ * marks the device as broken and parks the worker for ever: the process has to be replaced, and is.
+ *
+ * The handler formats text, which is not async-signal-safe in general; here it interrupts kernels
+ * only, and those call nothing that holds a lock.  Faults of anything else end the process.
+ */
+#include "cpu.h"
+#include "daemon/util/util.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define SIGNAL_STACK_BYTES (64u << 10)
+
+static _Thread_local struct cpu_worker *fault_worker;
+
+/* What the access was, if the machine says so. */
+static const char *access_name(const void *context)
+{
+#if defined(__x86_64__)
+	const ucontext_t *machine = context;
+	if (machine->uc_mcontext.gregs[REG_TRAPNO] == 14) /* page fault: bit 1 of its error code */
+		return machine->uc_mcontext.gregs[REG_ERR] & 2 ? "writes" : "reads";
+#else
+	(void)context;
+#endif
+	return "uses";
+}
+
+/* How far address lies outside of [base, base + bytes): > 0 beyond the end, < 0 before it. */
+static int64_t distance(uintptr_t address, uintptr_t base, uint64_t bytes)
+{
+	return address < base ? -(int64_t)(base - address) : (int64_t)(address - base - bytes);
+}
+
+/* The operand whose guards the address is in, or nearest to it. */
+static int near_operand(const struct cpu_work *work, uintptr_t address, int64_t *how_far)
+{
+	int found = -1;
+	uint64_t best = CPU_GUARD_BYTES;
+	for (int i = 0; i < work->operand_count; i++) {
+		uintptr_t base = (uintptr_t)work->operands[i].base;
+		if (base == 0)
+			continue;
+		int64_t far = distance(address, base, work->operands[i].bytes);
+		uint64_t size = far < 0 ? (uint64_t)-far : (uint64_t)far;
+		/* Inside of an operand: faults there have another cause. */
+		if (address >= base && address < base + work->operands[i].bytes)
+			continue;
+		if (size <= best) {
+			best = size;
+			found = i;
+			*how_far = far;
+		}
+	}
+	return found;
+}
+
+static bool is_within(uintptr_t address, const uint8_t *region, size_t bytes)
+{
+	return address >= (uintptr_t)region && address - (uintptr_t)region < bytes;
+}
+
+static size_t describe_address(const struct cpu_worker *worker, uintptr_t address, char *text,
+							   size_t size, size_t used)
+{
+	const struct cpu_work *work = worker->work;
+	int64_t far = 0;
+	int operand = -1;
+	bool is_shared = is_within(address, worker->shared, worker->shared_bytes);
+	if (is_shared)
+		far = distance(address, (uintptr_t)worker->state.shared, work->shared_bytes);
+	else
+		operand = near_operand(work, address, &far);
+	if (address < 4096)
+		return util_append(text, size, used, "address %#" PRIxPTR ", a null pointer", address);
+	if (!is_shared && operand < 0)
+		return util_append(text, size, used, "address %#" PRIxPTR ", which is in no operand",
+						   address);
+	used = util_append(text, size, used, "%" PRIu64 " bytes %s of ",
+					   far < 0 ? (uint64_t)-far : (uint64_t)far,
+					   far < 0 ? "before the beginning" : "beyond the end");
+	if (is_shared)
+		return util_append(text, size, used, "the %u bytes of dynamic shared memory",
+						   work->shared_bytes);
+	return util_append(text, size, used,
+					   "operand %d, which has %" PRIu64 " bytes (address %#" PRIxPTR ")", operand,
+					   work->operands[operand].bytes, address);
+}
+
+static void describe(const struct cpu_worker *worker, int number, const siginfo_t *info,
+					 const void *context, char *text, size_t size)
+{
+	const struct kiln_cpu_dim *block = &worker->state.block, *thread = &worker->state.thread;
+	uintptr_t address = (uintptr_t)info->si_addr;
+	size_t used = util_append(text, size, 0, "block (%u,%u,%u), thread (%u,%u,%u): ", block->x,
+							  block->y, block->z, thread->x, thread->y, thread->z);
+	if (number == SIGFPE)
+		used = util_append(text, size, used, "divides an integer by zero, or overflows doing so");
+	else if (number == SIGSEGV && info->si_code == SI_KERNEL)
+		used = util_append(text, size, used,
+						   "uses an address that is not aligned for a vector access, or that no "
+						   "process can have");
+	else if (is_within(address, worker->stacks, worker->stacks_bytes))
+		used =
+			util_append(text, size, used, "overflows its stack of %u KiB", CPU_STACK_BYTES >> 10);
+	else {
+		used = util_append(text, size, used, "%s ", access_name(context));
+		used = describe_address(worker, address, text, size, used);
+	}
+	util_append(text, size, used, " (kernel %s)", worker->work->module->about->name);
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+	struct cpu_worker *worker = fault_worker;
+	if (!worker || !worker->work || !worker->work->module) {
+		signal(number, SIG_DFL); /* happens again on return, and ends the process */
+		return;
+	}
+	char text[KERNEL_ERROR_MAX];
+	describe(worker, number, info, context, text, sizeof(text));
+	cpu_work_fail(worker->work, KILN_EDEVICE, text);
+	struct cpu_work *none = NULL;
+	atomic_compare_exchange_strong(&worker->device->broken, &none, worker->work);
+	uint64_t one = 1;
+	ssize_t written = write(worker->device->event_fd, &one, sizeof(one));
+	(void)written;
+	for (;;)
+		pause();
+}
+
+int cpu_fault_install(char error[KERNEL_ERROR_MAX])
+{
+	static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE};
+	struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+	sigfillset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (sigaction(numbers[i], &action, NULL) != 0)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "no handler for signal %d: %s",
+							 numbers[i], strerror(errno));
+	return KILN_OK;
+}
+
+int cpu_fault_enter(struct cpu_worker *worker)
+{
+	void *stack =
+		mmap(NULL, SIGNAL_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (stack == MAP_FAILED)
+		return KILN_ENOMEM;
+	stack_t use = {.ss_sp = stack, .ss_size = SIGNAL_STACK_BYTES};
+	if (sigaltstack(&use, NULL) != 0) {
+		munmap(stack, SIGNAL_STACK_BYTES);
+		return KILN_EIO;
+	}
+	worker->signal_stack = stack;
+	fault_worker = worker;
+	return KILN_OK;
+}
+
+void cpu_fault_leave(struct cpu_worker *worker)
+{
+	if (!worker->signal_stack)
+		return;
+	stack_t none = {.ss_flags = SS_DISABLE};
+	sigaltstack(&none, NULL);
+	munmap(worker->signal_stack, SIGNAL_STACK_BYTES);
+	worker->signal_stack = NULL;
+	fault_worker = NULL;
+}

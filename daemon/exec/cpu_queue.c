@@ -1,0 +1,240 @@
+/*
+ * cpu_queue: streams, and how a launch or a copy becomes a work in one of them.  Who runs it is
+ * cpu_worker.c.
+ */
+#include "cpu.h"
+#include "daemon/util/util.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct cpu_work *work_new(uint64_t ticket, char error[KERNEL_ERROR_MAX])
+{
+	struct cpu_work *work = calloc(1, sizeof(*work));
+	if (!work) {
+		util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a launch's record");
+		return NULL;
+	}
+	work->ticket = ticket;
+	atomic_flag_clear(&work->failing);
+	return work;
+}
+
+static struct cpu_stream *find_stream(struct device *device, uint64_t id)
+{
+	struct cpu_stream *stream = device->streams;
+	while (stream && stream->id != id)
+		stream = stream->next;
+	return stream;
+}
+
+int cpu_queue_add(struct device *device, uint64_t id, struct cpu_work *work,
+				  char error[KERNEL_ERROR_MAX])
+{
+	pthread_mutex_lock(&device->mutex);
+	struct cpu_stream *stream = find_stream(device, id);
+	if (!stream) {
+		stream = calloc(1, sizeof(*stream));
+		if (!stream) {
+			pthread_mutex_unlock(&device->mutex);
+			free(work);
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+							 "out of memory for a stream's record");
+		}
+		stream->id = id;
+		stream->next = device->streams;
+		device->streams = stream;
+	}
+	stream->ended = false;
+	work->stream = stream;
+	if (stream->tail) {
+		stream->tail->next = work;
+	} else {
+		stream->head = work;
+		work->due_us = work->delay_us ? util_now_us() + work->delay_us : 0;
+	}
+	stream->tail = work;
+	pthread_cond_broadcast(&device->changed);
+	pthread_mutex_unlock(&device->mutex);
+	return KILN_OK;
+}
+
+void cpu_stream_end(struct device *device, uint64_t id)
+{
+	pthread_mutex_lock(&device->mutex);
+	for (struct cpu_stream **link = &device->streams; *link; link = &(*link)->next) {
+		struct cpu_stream *stream = *link;
+		if (stream->id != id)
+			continue;
+		stream->ended = true; /* with work in it: removed when that is done */
+		if (!stream->head) {
+			*link = stream->next;
+			free(stream);
+		}
+		break;
+	}
+	pthread_mutex_unlock(&device->mutex);
+}
+
+static int check_shape(const struct device_launch *launch, char error[KERNEL_ERROR_MAX])
+{
+	const uint32_t *grid = launch->grid, *block = launch->block;
+	if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > INT32_MAX || grid[1] > 65535 ||
+		grid[2] > 65535)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a grid of %ux%ux%u blocks is not within 1 to 2147483647x65535x65535",
+						 grid[0], grid[1], grid[2]);
+	uint64_t threads = (uint64_t)block[0] * block[1];
+	if (threads > CPU_MAX_THREADS || block[2] > CPU_MAX_THREADS ||
+		threads * block[2] > CPU_MAX_THREADS || threads * block[2] == 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a block of %ux%ux%u threads is not within 1 to %d threads", block[0],
+						 block[1], block[2], CPU_MAX_THREADS);
+	if (launch->shared_bytes > CPU_SHARED_OPTIN)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%u bytes of shared memory are more than the %u of a block",
+						 launch->shared_bytes, CPU_SHARED_OPTIN);
+	if (launch->operand_count < 0 || launch->operand_count > KERNEL_MAX_OPERANDS ||
+		launch->arg_count < 0 || launch->arg_count > KERNEL_MAX_ARGS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%d operands and %d arguments are not within %d and %d",
+						 launch->operand_count, launch->arg_count, KERNEL_MAX_OPERANDS,
+						 KERNEL_MAX_ARGS);
+	return KILN_OK;
+}
+
+static int bind_operands(struct cpu_work *work, const struct device_launch *launch,
+						 char error[KERNEL_ERROR_MAX])
+{
+	work->operand_count = launch->operand_count;
+	for (int i = 0; i < launch->operand_count; i++) {
+		const struct device_operand *operand = &launch->operands[i];
+		if (!operand->memory)
+			continue; /* absent: a null pointer */
+		if (operand->offset > operand->memory->bytes)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "operand %d begins at byte %" PRIu64 " of a buffer of %" PRIu64, i,
+							 operand->offset, operand->memory->bytes);
+		work->operands[i].base = operand->memory->base + operand->offset;
+		work->operands[i].bytes = operand->memory->bytes - operand->offset;
+	}
+	return KILN_OK;
+}
+
+static int bind_args(struct cpu_work *work, const struct device_launch *launch,
+					 char error[KERNEL_ERROR_MAX])
+{
+	const struct kiln_cpu_module *about = launch->module->about;
+	work->arg_count = launch->arg_count;
+	if ((unsigned)launch->arg_count != about->arg_count)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "the kernel takes %u arguments and was given %d", about->arg_count,
+						 launch->arg_count);
+	for (int i = 0; i < launch->arg_count; i++) {
+		const struct kernel_arg *arg = &launch->args[i];
+		bool is_pointer = arg->kind == KERNEL_ARG_POINTER;
+		uint32_t bytes = is_pointer ? (uint32_t)sizeof(void *) : arg->bytes;
+		if (bytes != about->arg_bytes[i])
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "argument %d of the kernel has %u bytes and was given %u", i,
+							 about->arg_bytes[i], bytes);
+		if (is_pointer && (arg->operand < 0 || arg->operand >= launch->operand_count))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "argument %d names operand %d of %d", i, arg->operand,
+							 launch->operand_count);
+		if (is_pointer)
+			memcpy(&work->values[i], &work->operands[arg->operand].base, sizeof(void *));
+		else if (bytes == 4)
+			memcpy(&work->values[i], &(uint32_t){(uint32_t)arg->value}, 4);
+		else
+			work->values[i] = arg->value;
+		work->args[i] = &work->values[i];
+	}
+	return KILN_OK;
+}
+
+static int bind_kernel(struct device *device, struct cpu_work *work,
+					   const struct device_launch *launch, char error[KERNEL_ERROR_MAX])
+{
+	int status = bind_args(work, launch, error);
+	if (status != KILN_OK)
+		return status;
+	work->module = launch->module;
+	work->grid = (struct kiln_cpu_dim){launch->grid[0], launch->grid[1], launch->grid[2]};
+	work->block_size = (struct kiln_cpu_dim){launch->block[0], launch->block[1], launch->block[2]};
+	work->shared_bytes = launch->shared_bytes;
+	work->total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+	/* Few enough trips to the counter, small enough that the workers end together. */
+	work->chunk = work->total / ((uint64_t)device->worker_count * 8);
+	work->chunk = work->chunk < 1 ? 1 : work->chunk > 64 ? 64 : work->chunk;
+	return KILN_OK;
+}
+
+static int bind_copy(struct cpu_work *work, uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+	work->copy_to = to;
+	work->copy_from = from;
+	work->copy_bytes = bytes;
+	work->total = bytes <= CPU_COPY_CHUNK ? 1 : (bytes + CPU_COPY_CHUNK - 1) / CPU_COPY_CHUNK;
+	work->chunk = 1;
+	return KILN_OK;
+}
+
+static int bind_plain_copy(struct cpu_work *work, const struct device_launch *launch,
+						   char error[KERNEL_ERROR_MAX])
+{
+	uint64_t bytes = launch->copy_bytes;
+	if (launch->operand_count != 2 || work->operands[0].bytes < bytes ||
+		work->operands[1].bytes < bytes)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a copy of %" PRIu64 " bytes needs two operands of that many bytes, and "
+						 "has %d, of %" PRIu64 " and %" PRIu64 " bytes",
+						 bytes, launch->operand_count, work->operands[0].bytes,
+						 work->operands[1].bytes);
+	return bind_copy(work, work->operands[1].base, work->operands[0].base, bytes);
+}
+
+int cpu_launch(struct device *device, const struct device_launch *launch,
+			   char error[KERNEL_ERROR_MAX])
+{
+	static const uint32_t one[3] = {1, 1, 1};
+	struct device_launch checked = *launch;
+	if (!launch->module) { /* a copy has no shape */
+		memcpy(checked.grid, one, sizeof(one));
+		memcpy(checked.block, one, sizeof(one));
+	}
+	int status = check_shape(&checked, error);
+	if (status != KILN_OK)
+		return status;
+	struct cpu_work *work = work_new(launch->ticket, error);
+	if (!work)
+		return KILN_ENOMEM;
+	status = bind_operands(work, launch, error);
+	if (status == KILN_OK)
+		status = launch->module ? bind_kernel(device, work, launch, error)
+								: bind_plain_copy(work, launch, error);
+	if (status != KILN_OK) {
+		free(work);
+		return status;
+	}
+	work->delay_us = (uint64_t)launch->delay_ms * 1000;
+	return cpu_queue_add(device, launch->stream, work, error);
+}
+
+int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
+			 uint64_t offset, void *host, uint64_t bytes, bool to_device,
+			 char error[KERNEL_ERROR_MAX])
+{
+	if (offset > memory->bytes || bytes > memory->bytes - offset)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%" PRIu64 " bytes at %" PRIu64 " are not within a buffer of %" PRIu64
+						 " bytes",
+						 bytes, offset, memory->bytes);
+	struct cpu_work *work = work_new(ticket, error);
+	if (!work)
+		return KILN_ENOMEM;
+	uint8_t *place = memory->base + offset;
+	bind_copy(work, to_device ? place : host, to_device ? host : place, bytes);
+	return cpu_queue_add(device, stream, work, error);
+}
