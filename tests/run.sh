@@ -68,20 +68,30 @@ check() {
 	cp "build/$preset/Testing/Temporary/LastTest.log" "$results/$preset.full.log" 2>/dev/null
 }
 
-# The last words of every skipped test, from CTest's full log.
+# The last words of every skipped test, and the parts that cmocka programs skipped: the names from
+# what CTest printed, the words from its full log.
 print_skipped() {
-	for full in "$results"/*.full.log; do
-		[ -f "$full" ] || continue
-		preset=$(basename "$full" .full.log)
-		awk -v preset="$preset" '
-			/^[0-9]+\/[0-9]+ Testing: / { name = $3; last = ""; inside = 0 }
-			/^Output:$/ { inside = 1; next }
-			/^<end of output>$/ { inside = 0 }
-			inside && NF && !/^-+$/ { last = $0 }
-			/^Test Skipped\.$/ {
-				printf "  %s %s: %s\n", preset, name, last == "" ? "no reason given" : last
+	for log in "$results"/dev.log "$results"/asan.log "$results"/tsan.log; do
+		full=${log%.log}.full.log
+		[ -f "$log" ] && [ -f "$full" ] || continue
+		awk -v preset="$(basename "$log" .log)" '
+			FNR == NR {
+				if ($0 ~ /\*\*\*Skipped/ && match($0, /#[0-9]+: [^ ]+/)) {
+					split(substr($0, RSTART, RLENGTH), word, " ")
+					skipped[word[2]] = 1
+				}
+				next
 			}
-		' "$full"
+			/^[0-9]+\/[0-9]+ Testing: / { name = $3; last = "no reason given" }
+			/^Output:$/ { inside = 1; next }
+			/^<end of output>$/ {
+				inside = 0
+				if (name in skipped)
+					printf "  %s %s: %s\n", preset, name, last
+			}
+			inside && NF && !/^-+$/ { last = $0 }
+			inside && /^\[  SKIPPED \] [a-z_]+$/ { printf "  %s %s: %s\n", preset, name, $4 }
+		' "$log" "$full"
 	done
 	if [ -n "$tsan_left_out" ] && [ -f "$results/tsan.log" ]; then
 		echo "  tsan $tsan_left_out: $tsan_reason"
