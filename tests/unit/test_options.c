@@ -1,0 +1,341 @@
+/*
+ * The options of kilnd: defaults, environment, arguments, the sentences for what is wrong, and that
+ * help and limits walk the same table.
+ */
+#include "daemon/options.c"
+#include "daemon/options_value.c"
+
+#include <setjmp.h>
+#include <stdarg.h>
+/* after the above */
+#include <cmocka.h>
+
+#define MAX_WORDS 12
+
+static char error[KERNEL_ERROR_MAX];
+
+/* Parses words, ended by NULL, after the program's name. */
+static int parse(struct options *out, const char *const words[MAX_WORDS])
+{
+	char *argv[MAX_WORDS + 1] = {(char *)"kilnd"};
+	int argc = 1;
+	while (argc < MAX_WORDS && words[argc - 1]) {
+		argv[argc] = (char *)words[argc - 1];
+		argc++;
+	}
+	error[0] = 0;
+	return options_parse(argc, argv, out, error);
+}
+
+#define PARSE(out, ...) parse(out, (const char *const[MAX_WORDS]){__VA_ARGS__})
+
+static int clean(void **state)
+{
+	(void)state;
+	for (int i = 0; i < ROWS; i++) {
+		if (table[i].environment) {
+			unsetenv(table[i].environment);
+		}
+	}
+	setenv("HOME", "/home/somebody", 1);
+	unsetenv("XDG_CACHE_HOME");
+	unsetenv("XDG_RUNTIME_DIR");
+	return 0;
+}
+
+static void defaults(void **state)
+{
+	(void)state;
+	struct options options;
+	char path[64];
+	assert_int_equal(PARSE(&options, NULL), KILN_OK);
+	snprintf(path, sizeof path, "/tmp/kiln-%lu/kiln.sock", (unsigned long)getuid());
+	assert_string_equal(options.socket, path);
+	assert_string_equal(options.cache_dir, "/home/somebody/.cache/kiln");
+	assert_string_equal(options.kernel_dir, "");
+	assert_int_equal(options.cache_bytes, 2ull << 30);
+	assert_int_equal(options.memory_cache_bytes, 256ull << 20);
+	assert_true(options.devices.automatic);
+	assert_int_equal(options.devices.count, 0);
+	assert_int_equal(options.workers, util_cpu_count());
+	assert_int_equal(options.compile_timeout_ms, 60000);
+	assert_int_equal(options.launch_timeout_ms, 30000);
+	assert_int_equal(options.worker_memory, 4ull << 30);
+	assert_int_equal(options.worker_jobs, 500);
+	assert_int_equal(options.idle_exit_seconds, 0);
+	assert_int_equal(options.drain_timeout_ms, 5000);
+	assert_int_equal(options.allow_uids.count, 0);
+	assert_int_equal(options.log_level, UTIL_INFO);
+	assert_false(options.test_requests);
+	assert_int_equal(options.role, OPTIONS_BROKER);
+	assert_int_equal(options.fd, -1);
+	assert_int_equal(options.show, OPTIONS_SHOW_NOTHING);
+}
+
+static void base_directories(void **state)
+{
+	(void)state;
+	struct options options;
+	setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
+	setenv("XDG_CACHE_HOME", "/var/c", 1);
+	assert_int_equal(PARSE(&options, NULL), KILN_OK);
+	assert_string_equal(options.socket, "/run/user/7/kiln/kiln.sock");
+	assert_string_equal(options.cache_dir, "/var/c/kiln");
+	/* relative ones do not count */
+	setenv("XDG_CACHE_HOME", "c", 1);
+	assert_int_equal(PARSE(&options, NULL), KILN_OK);
+	assert_string_equal(options.cache_dir, "/home/somebody/.cache/kiln");
+	unsetenv("HOME");
+	assert_int_equal(PARSE(&options, NULL), KILN_EINVAL);
+	assert_string_equal(error, "no place for the cache: neither XDG_CACHE_HOME nor HOME is an "
+							   "absolute path; use --cache-dir");
+	assert_int_equal(PARSE(&options, "--cache-dir", "here"), KILN_OK);
+	assert_string_equal(options.cache_dir, "here");
+}
+
+static void values(void **state)
+{
+	(void)state;
+	struct options options;
+	assert_int_equal(PARSE(&options, "--socket", "/s", "--cache-bytes=64MiB", "--workers", "3",
+						   "--log-level", "debug", "--test-requests", "--worker-memory=0",
+						   "--idle-exit=9"),
+					 KILN_OK);
+	assert_string_equal(options.socket, "/s");
+	assert_int_equal(options.cache_bytes, 64 << 20);
+	assert_int_equal(options.workers, 3);
+	assert_int_equal(options.log_level, UTIL_DEBUG);
+	assert_true(options.test_requests);
+	assert_int_equal(options.worker_memory, 0);
+	assert_int_equal(options.idle_exit_seconds, 9);
+
+	assert_int_equal(
+		PARSE(&options, "--device", "cuda:1,cpu,cuda:0", "--allow-uid=0,1000", "--allow-gid", "5"),
+		KILN_OK);
+	assert_false(options.devices.automatic);
+	assert_int_equal(options.devices.count, 3);
+	assert_string_equal(options.devices.names[0], "cuda:1");
+	assert_string_equal(options.devices.names[1], "cpu");
+	assert_string_equal(options.devices.names[2], "cuda:0");
+	assert_int_equal(options.allow_uids.count, 2);
+	assert_int_equal(options.allow_uids.ids[1], 1000);
+	assert_int_equal(options.allow_gids.count, 1);
+	assert_int_equal(options.allow_gids.ids[0], 5);
+	assert_int_equal(PARSE(&options, "--device=none"), KILN_OK);
+	assert_false(options.devices.automatic);
+	assert_int_equal(options.devices.count, 0);
+	/* the last one wins */
+	assert_int_equal(PARSE(&options, "--workers=1", "--workers=2"), KILN_OK);
+	assert_int_equal(options.workers, 2);
+}
+
+static void environment(void **state)
+{
+	(void)state;
+	struct options options;
+	setenv("KILN_WORKERS", "5", 1);
+	setenv("KILN_DEVICES", "cpu", 1);
+	setenv("KILN_CACHE_DIR", "", 1); /* as if it were not set */
+	assert_int_equal(PARSE(&options, NULL), KILN_OK);
+	assert_int_equal(options.workers, 5);
+	assert_int_equal(options.devices.count, 1);
+	assert_string_equal(options.cache_dir, "/home/somebody/.cache/kiln");
+	assert_int_equal(PARSE(&options, "--workers", "6"), KILN_OK);
+	assert_int_equal(options.workers, 6);
+	setenv("KILN_WORKERS", "many", 1);
+	assert_int_equal(PARSE(&options, NULL), KILN_EINVAL);
+	assert_string_equal(error, "KILN_WORKERS: \"many\" is not a whole number from 1 to 256, or 0 "
+							   "(one per core allowed)");
+}
+
+static void children(void **state)
+{
+	(void)state;
+	struct options options;
+	unsetenv("HOME"); /* they need no directory */
+	assert_int_equal(PARSE(&options, "--role=executor", "--device-name", "cuda:3", "--fd", "7"),
+					 KILN_OK);
+	assert_int_equal(options.role, OPTIONS_EXECUTOR);
+	assert_string_equal(options.device_name, "cuda:3");
+	assert_int_equal(options.fd, 7);
+	assert_int_equal(PARSE(&options, "--role=compiler", "--fd=3"), KILN_OK);
+	assert_int_equal(options.role, OPTIONS_COMPILER);
+}
+
+static void refusals(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *words[3];
+		const char *sentence;
+	} cases[] = {
+		{{"--workers", "300"},
+		 "--workers: \"300\" is not a whole number from 1 to 256, or 0 (one per core allowed)"},
+		{{"--workers=-1"},
+		 "--workers: \"-1\" is not a whole number from 1 to 256, or 0 (one per core allowed)"},
+		{{"--workers="},
+		 "--workers: \"\" is not a whole number from 1 to 256, or 0 (one per core allowed)"},
+		{{"--worker-jobs", "0"}, "--worker-jobs: \"0\" is not a whole number from 1 to 1000000"},
+		{{"--compile-timeout", "18446744073709551616"},
+		 "--compile-timeout: \"18446744073709551616\" is not a whole number from 10 to 86400000"},
+		{{"--cache-bytes", "1.5GiB"},
+		 "--cache-bytes: \"1.5GiB\" is not a size from 4.0 KiB to 1.0 PiB (written like 4096, "
+		 "512k, 64MiB), or 0 (no cap)"},
+		{{"--max-message", "1"},
+		 "--max-message: \"1\" is not a size from 4.0 KiB to 1.0 GiB (written like 4096, 512k, "
+		 "64MiB)"},
+		{{"--log-level", "loud"}, "--log-level: \"loud\" is not one of error|warn|info|debug"},
+		{{"--log-level", "inf"}, "--log-level: \"inf\" is not one of error|warn|info|debug"},
+		{{"--device", "cpu,cpu"},
+		 "--device: \"cpu,cpu\" is not auto, none, or up to 16 different ones of cpu and cuda:0 to "
+		 "cuda:63 with ',' between"},
+		{{"--device=cuda:64"},
+		 "--device: \"cuda:64\" is not auto, none, or up to 16 different ones of cpu and cuda:0 to "
+		 "cuda:63 with ',' between"},
+		{{"--device=auto,cpu"},
+		 "--device: \"auto,cpu\" is not auto, none, or up to 16 different ones of cpu and cuda:0 "
+		 "to cuda:63 with ',' between"},
+		{{"--device=cuda:01"},
+		 "--device: \"cuda:01\" is not auto, none, or up to 16 different ones of cpu and cuda:0 to "
+		 "cuda:63 with ',' between"},
+		{{"--allow-uid", "1,,2"},
+		 "--allow-uid: \"1,,2\" is not a list of up to 32 numbers from 0 to 4294967294 with ',' "
+		 "between"},
+		{{"--allow-gid", "4294967295"},
+		 "--allow-gid: \"4294967295\" is not a list of up to 32 numbers from 0 to 4294967294 with "
+		 "',' between"},
+		{{"--socket", ""}, "--socket: \"\" is not a path"},
+		{{"--socket"}, "--socket needs a value: --socket PATH"},
+		{{"--sokcet", "x"}, "unknown option \"--sokcet\": kilnd --help lists the options"},
+		{{"--"}, "unknown option \"--\": kilnd --help lists the options"},
+		{{"start"},
+		 "unexpected argument \"start\": kilnd takes options only, which kilnd --help lists"},
+		{{"--test-requests=yes"}, "--test-requests takes no value, not \"yes\""},
+		{{"--role=compiler"}, "--role needs --fd: kilnd starts such processes by itself"},
+		{{"--role=executor", "--fd=3"},
+		 "--role executor needs --device-name, such as cpu or cuda:0"},
+		{{"--device-name=gpu"}, "--device-name: \"gpu\" is not cpu or cuda:0 to cuda:63"},
+		{{"--fd=2"}, "--fd: \"2\" is not a descriptor from 3 to 1048576"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct options options;
+		assert_int_equal(PARSE(&options, cases[i].words[0], cases[i].words[1], cases[i].words[2]),
+						 KILN_EINVAL);
+		assert_string_equal(error, cases[i].sentence);
+	}
+}
+
+static void long_values(void **state)
+{
+	(void)state;
+	struct options options;
+	char path[6000];
+	memset(path, 'p', sizeof path);
+	path[107] = 0;
+	assert_int_equal(PARSE(&options, "--socket", path), KILN_OK);
+	path[107] = 'p';
+	path[108] = 0;
+	assert_int_equal(PARSE(&options, "--socket", path), KILN_EINVAL);
+	assert_non_null(strstr(error, "has 108 bytes; the path of a socket has at most 107"));
+	path[108] = 'p';
+	path[sizeof path - 1] = 0;
+	assert_int_equal(PARSE(&options, "--cache-dir", path), KILN_EINVAL);
+	assert_non_null(strstr(error, "a path has at most 4095"));
+	assert_int_equal(PARSE(&options, "--workers", path), KILN_EINVAL);
+	assert_non_null(strstr(error, "is not a whole number from 1 to 256"));
+	setenv("XDG_RUNTIME_DIR",
+		   "/0123456789012345678901234567890123456789012345678901234567890123456"
+		   "7890123456789012345678901234567890123456789",
+		   1);
+	assert_int_equal(PARSE(&options, NULL), KILN_EINVAL);
+	assert_string_equal(error, "XDG_RUNTIME_DIR is too long for a socket, whose path has at most "
+							   "107 bytes: use --socket");
+}
+
+static void limits_walk_the_table(void **state)
+{
+	(void)state;
+	struct options options;
+	struct limit limits[OPTIONS_LIMITS];
+	static const struct {
+		const char *name;
+		uint64_t value;
+	} expected[OPTIONS_LIMITS] = {
+		{"sessions", 256},    {"buffers", 77},      {"bytes", 0},     {"inflight", 1024},
+		{"message", 1 << 20}, {"queued", 16 << 20}, {"calls", 10000},
+	};
+	assert_int_equal(PARSE(&options, "--max-buffers", "77"), KILN_OK);
+	assert_int_equal(options_limits(&options, limits), OPTIONS_LIMITS);
+	for (int i = 0; i < OPTIONS_LIMITS; i++) {
+		char option[32];
+		snprintf(option, sizeof option, "--max-%s", expected[i].name);
+		assert_string_equal(limits[i].name, expected[i].name);
+		assert_string_equal(limits[i].option, option);
+		assert_int_equal(limits[i].value, expected[i].value);
+		assert_true(*limits[i].unit && *limits[i].help);
+	}
+	int rows = 0;
+	for (int i = 0; i < ROWS; i++) {
+		rows += table[i].unit != NULL;
+	}
+	assert_int_equal(rows, OPTIONS_LIMITS);
+}
+
+static void help_names_every_option(void **state)
+{
+	(void)state;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *file = open_memstream(&text, &size);
+	assert_non_null(file);
+	options_help(file);
+	assert_int_equal(fclose(file), 0);
+	for (int i = 0; i < ROWS; i++) {
+		char shown[64];
+		snprintf(shown, sizeof shown, "\n  --%s%s", table[i].name, table[i].value ? " " : "\n");
+		assert_int_equal(strstr(text, shown) != NULL, table[i].help != NULL);
+		if (table[i].environment) {
+			assert_non_null(strstr(text, table[i].environment));
+		}
+	}
+	assert_non_null(
+		strstr(text, "\n      compiler processes (1 to 256, 0: one per core allowed)\n"));
+	for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
+		assert_in_range(strcspn(line, "\n"), 0, 110);
+	}
+	free(text);
+}
+
+static void start_says_how_to_end(void **state)
+{
+	(void)state;
+	struct options options;
+	int status = 7;
+	char *fine[] = {(char *)"kilnd", (char *)"--workers=1"};
+	char *wrong[] = {(char *)"kilnd", (char *)"--workers=x"};
+	char *help[] = {(char *)"kilnd", (char *)"-h"};
+	assert_true(options_start(2, fine, &options, &status));
+	assert_int_equal(status, 0);
+	assert_false(options_start(2, wrong, &options, &status));
+	assert_int_equal(status, 2);
+	assert_false(options_start(2, help, &options, &status));
+	assert_int_equal(status, 0);
+	assert_int_equal(options.show, OPTIONS_SHOW_HELP);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(defaults, clean),
+		cmocka_unit_test_setup(base_directories, clean),
+		cmocka_unit_test_setup(values, clean),
+		cmocka_unit_test_setup(environment, clean),
+		cmocka_unit_test_setup(children, clean),
+		cmocka_unit_test_setup(refusals, clean),
+		cmocka_unit_test_setup(long_values, clean),
+		cmocka_unit_test_setup(limits_walk_the_table, clean),
+		cmocka_unit_test_setup(help_names_every_option, clean),
+		cmocka_unit_test_setup(start_says_how_to_end, clean),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

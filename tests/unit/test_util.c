@@ -1,0 +1,336 @@
+/*
+ * util: texts that never overflow, sizes, hashes against published values, files, CPUs, the log.
+ */
+#include "daemon/util/util.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+/* after the above */
+#include <cmocka.h>
+
+static char directory[64];
+
+static int make_directory(void **state)
+{
+	(void)state;
+	strcpy(directory, "/tmp/kiln-test-util-XXXXXX");
+	return mkdtemp(directory) ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+	(void)state;
+	char command[96];
+	snprintf(command, sizeof command, "rm -rf %s", directory);
+	return system(command);
+}
+
+/* A file in the directory; its path is valid until the next call. */
+static const char *file_with(const char *name, const void *content, size_t size)
+{
+	static char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s/%s", directory, name);
+	FILE *file = fopen(path, "wb");
+	assert_non_null(file);
+	assert_int_equal(fwrite(content, 1, size, file), size);
+	assert_int_equal(fclose(file), 0);
+	return path;
+}
+
+static void sentences_are_cut_cleanly(void **state)
+{
+	(void)state;
+	char text[8];
+	assert_int_equal(util_fail(text, sizeof text, -3, "%s %d", "abc", 12), -3);
+	assert_string_equal(text, "abc 12");
+	util_fail(text, sizeof text, -1, "%s", "abcdefghij");
+	assert_string_equal(text, "abcdefg");
+	/* a character of two, three, four bytes does not fit, or just fits */
+	util_fail(text, sizeof text, -1, "%s", "abcdef\xc3\xa9x");
+	assert_string_equal(text, "abcdef");
+	util_fail(text, sizeof text, -1, "%s", "abcde\xc3\xa9x");
+	assert_string_equal(text, "abcde\xc3\xa9");
+	util_fail(text, sizeof text, -1, "%s", "abcde\xe2\x82\xacx");
+	assert_string_equal(text, "abcde");
+	util_fail(text, sizeof text, -1, "%s", "abcd\xf0\x9f\x94\xa5x");
+	assert_string_equal(text, "abcd");
+	text[0] = 'x';
+	util_fail(text, 1, -1, "abc");
+	assert_string_equal(text, "");
+	assert_int_equal(util_fail(NULL, 0, -5, "abc"), -5);
+}
+
+static void append_keeps_the_length(void **state)
+{
+	(void)state;
+	char text[10] = "";
+	size_t used = util_append(text, sizeof text, 0, "%d,", 123);
+	assert_int_equal(used, 4);
+	used = util_append(text, sizeof text, used, "%d,", 456);
+	assert_int_equal(used, 8);
+	used = util_append(text, sizeof text, used, "%d,", 789);
+	assert_int_equal(used, 9);
+	assert_string_equal(text, "123,456,7");
+	assert_int_equal(util_append(text, sizeof text, used, "more"), 9);
+	assert_string_equal(text, "123,456,7");
+}
+
+static void texts_grow(void **state)
+{
+	(void)state;
+	struct util_text text = {0};
+	for (int i = 0; i < 1000; i++) {
+		util_text_add(&text, "%03d;", i);
+	}
+	assert_false(text.failed);
+	assert_int_equal(text.size, 4000);
+	assert_memory_equal(text.text, "000;001;", 8);
+	assert_string_equal(text.text + 3996, "999;");
+	util_text_bytes(&text, "a\0b", 3);
+	assert_int_equal(text.size, 4003);
+	assert_memory_equal(text.text + 4000, "a\0b\0", 4);
+	util_text_bytes(&text, "", SIZE_MAX / 2);
+	assert_true(text.failed);
+	util_text_add(&text, "x");
+	assert_int_equal(text.size, 4003);
+	util_text_free(&text);
+	assert_null(text.text);
+	util_text_bytes(&text, NULL, 0);
+	assert_string_equal(text.text, "");
+	util_text_free(&text);
+}
+
+static void sizes_are_read(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} good[] = {
+		{"0", 0},
+		{"4096", 4096},
+		{"512k", 512 << 10},
+		{"512K", 512 << 10},
+		{"64 MiB", 64 << 20},
+		{"64MiB", 64 << 20},
+		{"64mb", 64 << 20},
+		{"10B", 10},
+		{"2G", 2ull << 30},
+		{"3TiB", 3ull << 40},
+		{"18446744073709551615", UINT64_MAX},
+		{"16777215T", 16777215ull << 40},
+	};
+	static const char *const bad[] = {
+		"",      " 1",   "-1",  "+1",        "1.5k",
+		"k",     "1q",   "1kk", "1kib2",     "1 x",
+		"1KiBi", "0x10", "1e3", "16777216T", "18446744073709551616",
+	};
+	for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+		uint64_t bytes = 1;
+		assert_true(util_parse_bytes(good[i].text, &bytes));
+		assert_int_equal(bytes, good[i].bytes);
+	}
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		uint64_t bytes = 12345;
+		assert_false(util_parse_bytes(bad[i], &bytes));
+		assert_int_equal(bytes, 12345);
+	}
+}
+
+static void sizes_are_written(void **state)
+{
+	(void)state;
+	char text[16];
+	assert_string_equal(util_bytes(0, text), "0 B");
+	assert_string_equal(util_bytes(1023, text), "1023 B");
+	assert_string_equal(util_bytes(1024, text), "1.0 KiB");
+	assert_string_equal(util_bytes(67108864, text), "64.0 MiB");
+	assert_string_equal(util_bytes((1 << 20) - 1, text), "1.0 MiB");
+	assert_string_equal(util_bytes(1536ull << 30, text), "1.5 TiB");
+	assert_string_equal(util_bytes(UINT64_MAX, text), "16.0 EiB");
+}
+
+/* Values of `b2sum -l 256`. */
+static void hashes(void **state)
+{
+	(void)state;
+	static const char empty[] = "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8";
+	static const char abc[] = "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319";
+	struct util_hash hash;
+	unsigned char digest[32];
+	char hex[65];
+	util_hash_begin(&hash);
+	util_hash_end(&hash, digest);
+	util_hex(digest, 32, hex);
+	assert_string_equal(hex, empty);
+	util_hash_begin(&hash);
+	util_hash_add(&hash, "a", 1);
+	util_hash_add(&hash, NULL, 0);
+	util_hash_add(&hash, "bc", 2);
+	util_hash_end(&hash, digest);
+	util_hex(digest, 32, hex);
+	assert_string_equal(hex, abc);
+	assert_true(util_hash_file(file_with("abc", "abc", 3), digest));
+	util_hex(digest, 32, hex);
+	assert_string_equal(hex, abc);
+	assert_false(util_hash_file("/nonexistent", digest));
+	assert_int_equal(errno, ENOENT);
+	assert_false(util_hash_file(directory, digest));
+	assert_int_equal(errno, EISDIR);
+}
+
+static void files_are_read(void **state)
+{
+	(void)state;
+	size_t bytes = 99;
+	char *text = util_read_file(file_with("some", "ab\0cd", 5), 5, &bytes);
+	assert_non_null(text);
+	assert_int_equal(bytes, 5);
+	assert_memory_equal(text, "ab\0cd\0", 6);
+	free(text);
+	assert_null(util_read_file(file_with("some", "abcdef", 6), 5, &bytes));
+	assert_int_equal(errno, EFBIG);
+	text = util_read_file(file_with("none", "", 0), 5, NULL);
+	assert_string_equal(text, "");
+	free(text);
+	/* a size of 0 from stat, and content all the same */
+	text = util_read_file("/proc/self/status", 1 << 20, &bytes);
+	assert_non_null(strstr(text, "Pid:"));
+	assert_int_equal(strlen(text), bytes);
+	free(text);
+	static char large[100000];
+	memset(large, 'x', sizeof large);
+	text = util_read_file(file_with("large", large, sizeof large), sizeof large, &bytes);
+	assert_int_equal(bytes, sizeof large);
+	assert_memory_equal(text, large, sizeof large);
+	free(text);
+}
+
+static void directories_are_made(void **state)
+{
+	(void)state;
+	char path[PATH_MAX];
+	struct stat status;
+	snprintf(path, sizeof path, "%s/a/b//c/", directory);
+	assert_int_equal(util_make_directories(path, 0700), 0);
+	assert_int_equal(stat(path, &status), 0);
+	assert_int_equal(status.st_mode & 07777, 0700);
+	assert_int_equal(util_make_directories(path, 0700), 0);
+	snprintf(path, sizeof path, "%s/d", file_with("plain", "", 0));
+	assert_int_equal(util_make_directories(path, 0700), -1);
+	assert_int_equal(errno, ENOTDIR);
+	assert_int_equal(util_make_directories("", 0700), -1);
+}
+
+/* A mount with the groups /, /a and /a/b. */
+static void quota(const char *group, const char *content)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s/%s", directory, group);
+	assert_int_equal(util_make_directories(path, 0700), 0);
+	snprintf(path, sizeof path, "%s/cpu.max", group);
+	file_with(path, content, strlen(content));
+}
+
+static void quotas_of_groups(void **state)
+{
+	(void)state;
+	char self[PATH_MAX];
+	snprintf(self, sizeof self, "%s",
+			 file_with("cgroup", "3:cpu:/x\n0::/a/b\n", strlen("3:cpu:/x\n0::/a/b\n")));
+	assert_int_equal(util_cgroup_cpus(self, directory), INT_MAX);
+	quota("a/b", "max 100000\n");
+	assert_int_equal(util_cgroup_cpus(self, directory), INT_MAX);
+	quota("a/b", "250000 100000\n");
+	assert_int_equal(util_cgroup_cpus(self, directory), 3);
+	quota("a", "150000 100000\n");
+	assert_int_equal(util_cgroup_cpus(self, directory), 2);
+	quota(".", "1000 100000\n");
+	assert_int_equal(util_cgroup_cpus(self, directory), 1);
+	quota(".", "nonsense\n");
+	assert_int_equal(util_cgroup_cpus(self, directory), 2);
+	assert_int_equal(util_cgroup_cpus("/nonexistent", directory), INT_MAX);
+	assert_int_equal(util_cgroup_cpus(file_with("cgroup", "3:cpu:/x\n", 9), directory), INT_MAX);
+	assert_in_range(util_cpu_count(), 1, sysconf(_SC_NPROCESSORS_CONF));
+}
+
+/* What a log call writes to stderr. */
+static void logged(char *out, size_t size, bool journal, enum util_level level, const char *message)
+{
+	int ends[2];
+	struct stat status;
+	char stream[64];
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(fstat(ends[1], &status), 0);
+	snprintf(stream, sizeof stream, "%llu:%llu", (unsigned long long)status.st_dev,
+			 (unsigned long long)status.st_ino + !journal);
+	setenv("JOURNAL_STREAM", stream, 1);
+	int kept = dup(STDERR_FILENO);
+	dup2(ends[1], STDERR_FILENO);
+	close(ends[1]);
+	errno = ENOSPC;
+	util_log(level, "%s", message);
+	int after = errno;
+	dup2(kept, STDERR_FILENO);
+	close(kept);
+	unsetenv("JOURNAL_STREAM");
+	ssize_t got = read(ends[0], out, size - 1);
+	out[got > 0 ? got : 0] = 0;
+	close(ends[0]);
+	assert_int_equal(after, ENOSPC);
+}
+
+static void log_lines(void **state)
+{
+	(void)state;
+	char line[4096], expected[128];
+	logged(line, sizeof line, false, UTIL_WARN, "two\nlines \xc3\xa9");
+	snprintf(expected, sizeof expected, "kilnd[%ld] warn two lines \xc3\xa9\n", (long)getpid());
+	assert_string_equal(line, expected);
+	logged(line, sizeof line, true, UTIL_ERROR, "broken");
+	assert_string_equal(line, "<3>broken\n");
+	logged(line, sizeof line, true, UTIL_DEBUG, "detail");
+	assert_string_equal(line, "");
+	util_log_level = UTIL_DEBUG;
+	logged(line, sizeof line, true, UTIL_DEBUG, "detail");
+	util_log_level = UTIL_INFO;
+	assert_string_equal(line, "<7>detail\n");
+	static char large[3000];
+	memset(large, 'x', sizeof large - 1);
+	logged(line, sizeof line, true, UTIL_INFO, large);
+	assert_int_equal(strlen(line), 2047);
+	assert_string_equal(line + 2045, "x\n");
+}
+
+static void clock_rises(void **state)
+{
+	(void)state;
+	uint64_t before = util_now_us();
+	uint64_t after = util_now_us();
+	assert_true(before > 0 && after >= before);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sentences_are_cut_cleanly),
+		cmocka_unit_test(append_keeps_the_length),
+		cmocka_unit_test(texts_grow),
+		cmocka_unit_test(sizes_are_read),
+		cmocka_unit_test(sizes_are_written),
+		cmocka_unit_test_setup_teardown(hashes, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(files_are_read, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(directories_are_made, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(quotas_of_groups, make_directory, remove_directory),
+		cmocka_unit_test(log_lines),
+		cmocka_unit_test(clock_rises),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
