@@ -20,7 +20,7 @@ static char directory[64];
 static int make_directory(void **state)
 {
 	(void)state;
-	strcpy(directory, "/tmp/kiln-test-util-XXXXXX");
+	snprintf(directory, sizeof directory, "/tmp/kiln-test-util-XXXXXX");
 	return mkdtemp(directory) ? 0 : -1;
 }
 
