@@ -119,6 +119,9 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out);
 /* $KILN_CXX, g++, c++, clang++.  Compiles something empty. */
 int hostcc_open(struct compile_toolchain *out);
 void hostcc_compile(const struct compile_job *job, struct compile_result *out);
+/* False when the compiler's files are not those that were identified: jobs then end in KILN_EIO,
+ * and only a new worker helps. */
+bool hostcc_is_current(void);
 /* Removes the private directory. */
 void hostcc_close(void);
 

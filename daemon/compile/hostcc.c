@@ -19,6 +19,8 @@ static struct {
 	char program[1024], version[256], machine[128];
 	bool is_clang, has_libgcc;
 	struct workdir dir;
+	char files[4][1024]; /* what makes the object, as far as the compiler names it */
+	int file_count;
 	struct compile_toolchain toolchain;
 } state = {.dir.fd = -1};
 
@@ -91,21 +93,29 @@ static void ask(const char *option, char *line, size_t size)
 	free(log);
 }
 
-/* The files that make the object, as far as the compiler names them. */
-static int list_files(const char *const *parts, int part_count, char paths[][1024])
+static void list_files(void)
 {
-	int count = 0;
+	static const char *const parts[] = {"cc1plus", "as", "ld"};
 
-	snprintf(paths[count++], 1024, "%s", state.program);
-	for (int i = 0; i < part_count; i++) {
+	state.file_count = 0;
+	snprintf(state.files[state.file_count++], sizeof state.files[0], "%s", state.program);
+	for (size_t i = 0; !state.is_clang && i < sizeof parts / sizeof *parts; i++) {
 		char option[64], name[1024];
 
 		snprintf(option, sizeof option, "-print-prog-name=%s", parts[i]);
 		ask(option, name, sizeof name);
-		if (name[0] && find_program(name, paths[count], 1024))
-			count++;
+		if (name[0] && find_program(name, state.files[state.file_count], sizeof state.files[0]))
+			state.file_count++;
 	}
-	return count;
+}
+
+static bool stamp_now(char stamp[96])
+{
+	const char *paths[4];
+
+	for (int i = 0; i < state.file_count; i++)
+		paths[i] = state.files[i];
+	return identity_stamp(paths, state.file_count, stamp);
 }
 
 /* Before the first compile: the options depend on it. */
@@ -123,15 +133,13 @@ static int recognize(char *reason)
 
 static int identify(struct compile_toolchain *out)
 {
-	static const char *const parts[] = {"cc1plus", "as", "ld"};
-	char extra[512], files[4][1024], hex[KERNEL_KEY_HEX];
+	char extra[512], hex[KERNEL_KEY_HEX];
 	const char *paths[4], *known;
-	int count;
 
-	count = list_files(parts, state.is_clang ? 0 : 3, files);
-	for (int i = 0; i < count; i++)
-		paths[i] = files[i];
-	if (!identity_stamp(paths, count, out->stamp))
+	list_files();
+	for (int i = 0; i < state.file_count; i++)
+		paths[i] = state.files[i];
+	if (!stamp_now(out->stamp))
 		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot look at %.200s",
 						 state.program);
 	known = identity_known(COMPILE_CXX_ID, out->stamp);
@@ -141,11 +149,19 @@ static int identify(struct compile_toolchain *out)
 	}
 	snprintf(extra, sizeof extra, "%s\n%s\nlibgcc %d\n", state.version, state.machine,
 			 state.has_libgcc);
-	if (!identity_digest(paths, count, extra, hex))
+	if (!identity_digest(paths, state.file_count, extra, hex))
 		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot read %.200s",
 						 state.program);
 	util_append(out->id, sizeof out->id, 0, "host %.32s %s", hex, state.version);
 	return KILN_OK;
+}
+
+/* An upgrade under a running daemon: the job's key names the old compiler. */
+bool hostcc_is_current(void)
+{
+	char stamp[96];
+
+	return !state.open || (stamp_now(stamp) && strcmp(stamp, state.toolchain.stamp) == 0);
 }
 
 /* ---- Compiling ---- */
@@ -280,7 +296,7 @@ static int judge(int exit_status, struct compile_result *out)
 						 "no memory for the compiler's log");
 	if (exit_status == 0)
 		return take_object(out);
-	if (strstr(out->log, "out of memory") || strstr(out->log, "memory exhausted"))
+	if (log_says_no_memory(out->log))
 		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
 						 "the compiler ran out of memory");
 	log_first_error(out->log, out->error);
@@ -303,6 +319,12 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 		out->status =
 			util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
 					  "the host compiler makes objects for target cpu, not %s", job->target);
+		return;
+	}
+	if (!hostcc_is_current()) {
+		out->status =
+			util_fail(out->error, sizeof out->error, KILN_EIO,
+					  "%.200s was replaced while the worker ran: ask again", state.program);
 		return;
 	}
 	out->status = unit_make(job, &out->source, out->error);

@@ -40,6 +40,11 @@ void log_first_error(const char *log, char error[KERNEL_ERROR_MAX])
 		snprintf(error, KERNEL_ERROR_MAX, "the compiler failed without a word");
 }
 
+bool log_says_no_memory(const char *log)
+{
+	return strstr(log, "out of memory") || strstr(log, "memory exhausted");
+}
+
 /* The number before the words; -1 if they are not there. */
 static int64_t number_before(const char *log, const char *words)
 {

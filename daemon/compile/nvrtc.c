@@ -252,6 +252,7 @@ void nvrtc_warm(void)
 		if (!try_trivial(others))
 			state.unknown |= 1u << i;
 	}
+	try_trivial(state.unknown);
 }
 
 static int take_object(nvrtcProgram program, const char *instantiation, struct compile_result *out)
@@ -282,6 +283,8 @@ static int judge(nvrtcResult result, const char *target, struct compile_result *
 		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
 						 "the compiler ran out of memory");
 	case NVRTC_ERROR_COMPILATION:
+		if (log_says_no_memory(out->log))
+			return judge(NVRTC_ERROR_OUT_OF_MEMORY, target, out);
 		log_first_error(out->log, out->error);
 		return KILN_ECOMPILE;
 	case NVRTC_ERROR_INVALID_OPTION:

@@ -157,7 +157,8 @@ static int send_message(int sock, struct wire_out *out)
 	return status;
 }
 
-static int answer(int sock, const struct frame *frame)
+/* usable becomes false when this process should do no further job. */
+static int answer(int sock, const struct frame *frame, bool *usable)
 {
 	struct compile_file files[COMPILE_MAX_HEADERS];
 	struct compile_result result;
@@ -181,6 +182,8 @@ static int answer(int sock, const struct frame *frame)
 	compile(&job, &result);
 	compile_result_write(&out, id, &result);
 	status = send_message(sock, &out);
+	/* NVRTC does not give back what it held, and a replaced compiler stays replaced. */
+	*usable = result.status != KILN_ENOMEM && hostcc_is_current();
 	compile_result_free(&result);
 	wire_in_free(&in);
 	return status;
@@ -188,6 +191,7 @@ static int answer(int sock, const struct frame *frame)
 
 static int serve(int sock)
 {
+	bool usable = true;
 	int status;
 
 	do {
@@ -197,10 +201,10 @@ static int serve(int sock)
 		if (status == KILN_EPROTO)
 			util_log(UTIL_ERROR, "compiler worker: %s", frame.why);
 		if (status == KILN_OK)
-			status = answer(sock, &frame);
+			status = answer(sock, &frame, &usable);
 		frame_free(&frame);
-	} while (status == KILN_OK);
-	return status == KILN_ECONN ? 0 : 1;
+	} while (status == KILN_OK && usable);
+	return status == KILN_ECONN || status == KILN_OK ? 0 : 1;
 }
 
 int compile_worker_main(const struct compile_worker_options *options)

@@ -286,6 +286,38 @@ static void a_named_compiler_is_the_only_one(void **state)
 	unsetenv(COMPILE_CXX_ID);
 }
 
+/* A compiler that is a script of ours can be replaced. */
+static void a_replaced_compiler_is_noticed(void **state)
+{
+	const char *named = getenv("KILN_CXX");
+	char path[100], command[800], saved[200];
+	struct compile_toolchain first, second;
+	struct compile_result result;
+
+	(void)state;
+	snprintf(saved, sizeof saved, "%s", named ? named : "");
+	hostcc_close();
+	snprintf(path, sizeof path, "%s/.cxx", temporary);
+	snprintf(command, sizeof command, "printf '#!/bin/sh\nexec %s \"$@\"\n' >%s; chmod 700 %s",
+			 saved[0] ? saved : "g++", path, path);
+	assert_int_equal(system(command), 0);
+	setenv("KILN_CXX", path, 1);
+	assert_int_equal(hostcc_open(&first), KILN_OK);
+	assert_true(hostcc_is_current());
+	snprintf(command, sizeof command, "echo '# changed' >>%s", path);
+	assert_int_equal(system(command), 0);
+	assert_false(hostcc_is_current());
+	compile(kernel, "add<long, 1>", &result);
+	assert_int_equal(result.status, KILN_EIO);
+	assert_non_null(strstr(result.error, ".cxx was replaced while the worker ran: ask again"));
+	compile_result_free(&result);
+	hostcc_close();
+	assert_int_equal(hostcc_open(&second), KILN_OK);
+	assert_string_not_equal(first.id, second.id);
+	assert_int_equal(unlink(path), 0);
+	setenv("KILN_CXX", saved, 1);
+}
+
 static int close_all(void **state)
 {
 	(void)state;
@@ -306,6 +338,7 @@ int main(void)
 		cmocka_unit_test(the_real_shim_compiles),
 		cmocka_unit_test(a_dead_process_is_cleaned_up_after),
 		cmocka_unit_test(a_named_compiler_is_the_only_one),
+		cmocka_unit_test(a_replaced_compiler_is_noticed),
 	};
 
 	strcpy(temporary, "/tmp/kiln-hostcc.XXXXXX");

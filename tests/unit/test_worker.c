@@ -17,6 +17,18 @@
 
 #define WAIT_MS 60000
 
+/* A sanitizer's allocator does not survive an address space limit. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 static struct compile_toolchains toolchains;
 
 struct worker {
@@ -43,7 +55,7 @@ static struct worker start(void)
 	assert_true(worker.pid >= 0);
 	if (worker.pid == 0) {
 		struct compile_worker_options options = {
-			.sock = pair[1], .memory_bytes = 4ull << 30, .cpu_seconds = 120};
+			.sock = pair[1], .memory_bytes = 512u << 20, .cpu_seconds = 120};
 
 		_exit(compile_worker_main(&options));
 	}
@@ -173,6 +185,35 @@ static void large_messages_pass(void **state)
 	}
 	compile_result_free(&result);
 	free(text);
+	assert_int_equal(stop(&worker), 0);
+}
+
+/* Ten million statements, or as many as fit. */
+static void memory_is_limited(void **state)
+{
+	static const char bomb[] = "#define A(x) x x x x x x x x x x\n"
+							   "#define B(x) A(A(A(A(A(A(A(x)))))))\n"
+							   "__global__ void set(int *p) { B(*p += 1;) }\n";
+	struct worker worker = start();
+	struct compile_file files[2];
+	struct compile_job job = make_job("sm_90", files);
+	struct compile_result result;
+	struct frame frame = {0};
+
+	(void)state;
+	if (toolchains.nvrtc.id[0] && !SANITIZED) {
+		job.instantiation = "set";
+		files[0].text = bomb;
+		files[0].bytes = strlen(bomb);
+		send_job(&worker, 1, &job);
+		get_result(&worker, 1, &result);
+		assert_int_equal(result.status, KILN_ENOMEM);
+		assert_string_equal(result.error, "the compiler ran out of memory");
+		compile_result_free(&result);
+		/* And goes, because what it held does not come back. */
+		assert_int_equal(frame_recv_wait(worker.sock, &frame, COMPILE_MESSAGE_MAX, WAIT_MS),
+						 KILN_ECONN);
+	}
 	assert_int_equal(stop(&worker), 0);
 }
 
@@ -348,6 +389,7 @@ int main(void)
 		cmocka_unit_test(broken_results_are_refused),
 		cmocka_unit_test(jobs_are_answered),
 		cmocka_unit_test(large_messages_pass),
+		cmocka_unit_test(memory_is_limited),
 		cmocka_unit_test(other_targets_are_refused),
 		cmocka_unit_test(faults_happen_on_request),
 		cmocka_unit_test(a_hanging_worker_is_killed_by_its_group),
