@@ -34,7 +34,7 @@ static void close_inherited(int keep)
 			return;
 		rewinddir(dir);
 		while (count < 256 && (entry = readdir(dir))) {
-			int fd = atoi(entry->d_name);
+			int fd = (int)strtol(entry->d_name, NULL, 10); /* "." and "..": 0 */
 
 			if (fd > 2 && fd != keep && fd != dirfd(dir))
 				fds[count++] = fd;

@@ -341,7 +341,7 @@ int main(void)
 		cmocka_unit_test(a_replaced_compiler_is_noticed),
 	};
 
-	strcpy(temporary, "/tmp/kiln-hostcc.XXXXXX");
+	snprintf(temporary, sizeof temporary, "/tmp/kiln-hostcc.XXXXXX");
 	if (mkdtemp(temporary) == NULL)
 		return 1;
 	setenv("TMPDIR", temporary, 1);

@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -139,7 +140,7 @@ static void the_directory_does_not(void **state)
 		struct compile_job job = sample("sm_90");
 		char error[KERNEL_ERROR_MAX];
 
-		strcpy(root[i], "/tmp/kiln-key.XXXXXX");
+		snprintf(root[i], sizeof root[i], "/tmp/kiln-key.XXXXXX");
 		assert_non_null(mkdtemp(root[i]));
 		snprintf(command, sizeof command,
 				 "cd %s && %s printf '#include \"a.cuh\"\\nint x;\\n' >x.cuh && echo 'int a;' "

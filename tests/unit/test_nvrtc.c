@@ -81,7 +81,7 @@ static void every_target_it_names_works(void **state)
 	struct compile_result result;
 
 	(void)state;
-	strcpy(targets, toolchain.targets);
+	memcpy(targets, toolchain.targets, sizeof targets);
 	for (char *at = strtok_r(targets, " ", &save); at; at = strtok_r(NULL, " ", &save)) {
 		compile(at, kernel, "turn<unsigned char, 32>", &result);
 		assert_string_equal(result.error, "");

@@ -40,7 +40,7 @@ static int make_root(void **state)
 	char path[100];
 
 	(void)state;
-	strcpy(root, "/tmp/kiln-sources.XXXXXX");
+	snprintf(root, sizeof root, "/tmp/kiln-sources.XXXXXX");
 	if (mkdtemp(root) == NULL)
 		return -1;
 	snprintf(path, sizeof path, "%s/ops", root);
@@ -152,12 +152,13 @@ static void circles_are_refused(void **state)
 static void too_many_files_are_refused(void **state)
 {
 	char name[32], text[4096] = "";
+	size_t used = 0;
 
 	(void)state;
 	for (int i = 0; i < COMPILE_MAX_HEADERS; i++) {
 		snprintf(name, sizeof name, "many%d.cuh", i);
 		put(name, "int x;\n");
-		sprintf(text + strlen(text), "#include \"%s\"\n", name);
+		used += (size_t)snprintf(text + used, sizeof text - used, "#include \"%s\"\n", name);
 		if (i == COMPILE_MAX_HEADERS - 2) {
 			put("user.cuh", text);
 			assert_non_null(strstr(closure("user.cuh", "sm_90"), "many62.cuh user.cuh"));
