@@ -1,7 +1,7 @@
 /*
  * dlpack.h: lends the memory of a DLPack tensor (PyTorch, CuPy, JAX, ...) and describes it as a
  * kiln_tensor.  Header only.  Include your dlpack/dlpack.h first: nothing of DLPack is declared
- * here.
+ * here, and without it a use of these functions does not compile, and says this.
  */
 #ifndef KILN_DLPACK_H
 #define KILN_DLPACK_H
@@ -9,8 +9,12 @@
 #include <kiln/kiln.h>
 
 #ifndef DLPACK_DLPACK_H_
-#error "include dlpack/dlpack.h before kiln/dlpack.h"
-#endif
+
+#define kiln_dlpack_dtype include_dlpack_dlpack_h_before_kiln_dlpack_h
+#define kiln_dlpack_describe include_dlpack_dlpack_h_before_kiln_dlpack_h
+#define kiln_dlpack_lend include_dlpack_dlpack_h_before_kiln_dlpack_h
+
+#else
 
 #ifdef __cplusplus
 extern "C" {
@@ -119,6 +123,8 @@ static inline int kiln_dlpack_lend(kiln_client *client, const DLTensor *source, 
 
 #ifdef __cplusplus
 }
+#endif
+
 #endif
 
 #endif
