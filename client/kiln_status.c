@@ -30,7 +30,7 @@ static void print_section(const kiln_reply *reply, const char *section, const ch
 {
 	bool first = true;
 
-	printf("%-15s ", section);
+	printf("%-14s ", section);
 	for (; *members; members++) {
 		char path[96];
 		snprintf(path, sizeof(path), "%s.%s", section, *members);

@@ -76,7 +76,7 @@ void print_pair(const char *name, const char *format, ...)
 {
 	va_list list;
 
-	printf("%-15s ", name);
+	printf("%-14s ", name);
 	va_start(list, format);
 	vprintf(format, list);
 	va_end(list);

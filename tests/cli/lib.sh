@@ -1,5 +1,5 @@
-# lib.sh: what the tests of the kiln command share: a daemon of the test's own, and the comparison of
-# what a command prints.  Sourced by test_*.sh; needs $KILN and $KILND.
+# lib.sh: what the tests of the kiln command share: a daemon of the test's own, and the comparison
+# of what a command prints.  Sourced by test_*.sh; needs $KILN and $KILND.
 set -u
 
 [ -x "${KILN:-}" ] && [ -x "${KILND:-}" ] || {
@@ -10,7 +10,7 @@ DIR=$(mktemp -d /tmp/kiln-cli-XXXXXX) || exit 1
 DAEMON=
 failures=0
 unset KILN_DEVICE KILN_AUTOSTART KILN_DAEMON KILN_DEBUG
-export KILN_SOCKET="$DIR/kiln.sock"
+export KILN KILND KILN_SOCKET="$DIR/kiln.sock"
 
 clean_up() {
 	if [ -n "$DAEMON" ] && kill -TERM "$DAEMON" 2>/dev/null; then
@@ -48,8 +48,8 @@ normalise() {
 		-e 's/[[:space:]]+$//'
 }
 
-# prints STATUS COMMAND... : runs the command and compares its normalised output with standard input;
-# what it says on stderr is marked with "! ".
+# prints STATUS COMMAND... : runs the command and compares its normalised output with standard
+# input; what it says on stderr is marked with "! ".
 prints() {
 	wanted=$1
 	shift
@@ -77,7 +77,7 @@ fails() {
 	failures=$((failures + 1))
 }
 
-# json EXPRESSION COMMAND... : the command prints JSON, of which the Python expression (over j) holds.
+# json EXPRESSION COMMAND... : the command prints JSON, and the Python expression over it (j) holds.
 json() {
 	expression=$1
 	shift

@@ -1,30 +1,35 @@
 #!/bin/sh
-# test_usage.sh: command lines that are wrong: the sentence names the option, the value and the rule,
-# the status is 2, and nothing is asked of a daemon.
+# test_usage.sh: command lines that are wrong: the sentence names the option, the value and the
+# rule, the status is 2, and nothing is asked of a daemon.
 . "$(dirname "$0")/lib.sh"
 
 wrong() {
 	sentence=$1
 	shift
-	printf '! kiln: %s\n' "$sentence" | prints 2 "$KILN" "$@"
+	printf '! kiln: %s\n' "$sentence" >"$DIR/sentence"
+	prints 2 "$KILN" "$@" <"$DIR/sentence"
 }
 
 wrong "a command is needed; see 'kiln help'"
 wrong "'frob' is no command; see 'kiln help'" frob
-wrong "'frob' is no command of 'kiln cache'; there are ls, show, get, verify, trim and clear" cache frob
+wrong "'frob' is no command of 'kiln cache'; there are ls, show, get, verify, trim and clear" \
+	cache frob
 wrong "--bogus is no option of 'kiln status'; see 'kiln help status'" status --bogus
 wrong "--bogus is no global option; see 'kiln help'" --bogus status
 wrong "'-x' is no option; see 'kiln help'" status -x
 wrong "'extra' is one argument too many for 'kiln status'; usage: kiln status" status extra
 wrong "'kiln run' needs more arguments; usage: kiln run OP; see 'kiln help run'" run
-wrong "'kiln cache show' needs more arguments; usage: kiln cache show KEY; see 'kiln help cache show'" \
+show='usage: kiln cache show KEY; see '
+wrong "'kiln cache show' needs more arguments; $show'kiln help cache show'" \
 	cache show
 wrong "--json takes no value, but '1' was given" status --json=1
 wrong "--socket needs a value: --socket PATH" status --socket
 wrong "--socket '': a path is needed" status --socket=
 wrong "--timeout '0': expected a time from 1ms to 24 days, as 30s or 500ms" --timeout 0 status
-wrong "--timeout 'soon': expected a time from 1ms to 24 days, as 30s or 500ms" --timeout soon status
-wrong "--autostart: 'kiln status' never starts a daemon; explain, run and compile do" status --autostart
+wrong "--timeout 'soon': expected a time from 1ms to 24 days, as 30s or 500ms" \
+	--timeout soon status
+wrong "--autostart: 'kiln status' never starts a daemon; explain, run and compile do" \
+	status --autostart
 
 wrong "'kiln explain' needs --shape, as --shape 2x3x4" explain permute
 wrong "'kiln run permute' needs --perm, as --perm 1,0" run permute --shape 2x3
@@ -41,22 +46,25 @@ wrong "--perm '0,2': axis 2 is out of range; 2 axes are 0..1" run permute --shap
 wrong "--perm '0,1,2': 3 axes for 2 axes of --shape '2x3'" run permute --shape 2x3 --perm 0,1,2
 wrong "--stride '1': 1 strides for 2 axes of --shape '2x3'" \
 	run permute --shape 2x3 --stride 1 --perm 1,0
-wrong "--dtype 'f8': no element type; there are f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128" \
+types='f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128'
+wrong "--dtype 'f8': no element type; there are $types" \
 	run permute --shape 2x3 --perm 1,0 --dtype f8
 wrong "--offset '4X': expected bytes, as 4096, 64K, 1.5M, 2GiB" \
 	run permute --shape 2x3 --perm 1,0 --offset 4X
 wrong "--seed '-1': expected an integer from 0 to 9223372036854775807" \
 	run permute --shape 2x3 --perm 1,0 --seed -1
-wrong "--time '0': expected an integer from 1 to 1000000" run permute --shape 2x3 --perm 1,0 --time 0
-wrong "--shape and --stride describe more bytes than an address can name" \
+wrong "--time '0': expected an integer from 1 to 1000000" \
+	run permute --shape 2x3 --perm 1,0 --time 0
+wrong "run: --shape and --stride describe more bytes than an address can name" \
 	run permute --shape 4611686018427387904x8 --perm 1,0
 wrong "run 'softmax': there is no reference to verify it against; there is one for permute" \
 	run softmax --shape 2x3
 wrong "BYTES 'lots': expected bytes, as 4096, 64K, 1.5M, 2GiB" cache trim lots
 wrong "--sort 'beauty': expected used, hits, bytes or created" cache ls --sort beauty
 wrong "--limit '0': expected an integer from 1 to 1000000" cache ls --limit 0
-wrong "debug: 'foo' is nothing it can do; it can do delay-compile, fail-compile, hang-compile, crash-compile, delay-launch, kill, drop, corrupt, children, expire" \
-	debug foo
+compile='delay-compile, fail-compile, hang-compile, crash-compile'
+others='delay-launch, kill, drop, corrupt, children, expire'
+wrong "debug: 'foo' is nothing it can do; it can do $compile, $others" debug foo
 wrong "debug kill needs role" debug kill
 wrong "debug drop: 'now' is one argument too many" debug drop now
 wrong "ms 'soon': expected an integer from 0 to 2147483647" debug delay-compile soon

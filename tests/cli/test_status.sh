@@ -1,0 +1,73 @@
+#!/bin/sh
+# test_status.sh: status, devices, ops and stop.
+. "$(dirname "$0")/lib.sh"
+daemon --max-sessions 17
+"$KILN" run permute --shape 8x9 --perm 1,0 >/dev/null || fails "run"
+"$KILN" run permute --shape 8x9 --perm 0,1 >/dev/null || fails "run"
+
+status() {
+	"$KILN" status | sed -E -e 's/(count|idle|started) [0-9]+/\1 N/g' -e 's/, up .*/, up TIME/' \
+		-e 's/(counters|requests .*failures [0-9]+), /\1,\n/'
+}
+prints 0 status <<'END'
+kilnd          0.1.0, pid N, up TIME
+socket         DIR/kiln.sock
+counters       requests 1, hits 0, shared 0, compiles 1, failures 0,
+copies 1, canceled 0, launches 12
+workers        count N, idle N, busy 0, started N, killed 0, recycled 0
+executors      cpu: pid N, ready, inflight 0, restarts 0
+cache          1 kernels, SIZE
+END
+json 'j["counters"]["compiles"] == 1 and j["server"]["socket"].endswith("kiln.sock")
+	and j["cache"]["rows"] == 1 and len(j["limits"]) >= 7' "$KILN" status
+"$KILN" status --limits | sed '1,/^$/d' >"$DIR/limits"
+head -1 "$DIR/limits" | grep -qx 'LIMIT  *VALUE' || fails "limits: $(cat "$DIR/limits")"
+grep -qE '^sessions +17$' "$DIR/limits" || fails "limits: $(cat "$DIR/limits")"
+
+"$KILN" devices >"$DIR/out" || fails "devices"
+head -1 "$DIR/out" | grep -qx 'DEVICE  STATE    TARGET  *MEMORY  MODEL' ||
+	fails "$(cat "$DIR/out")"
+grep -q '^cpu     present  cpu ' "$DIR/out" || fails "$(cat "$DIR/out")"
+json 'j["rows"][0]["name"] == "cpu" and j["rows"][0]["state"] == "present"' "$KILN" devices
+
+"$KILN" ops >"$DIR/out" || fails "ops"
+head -1 "$DIR/out" | grep -qE '^OP +OPERANDS +ATTRIBUTES +SUMMARY$' || fails "$(cat "$DIR/out")"
+grep -qE '^permute +x, y +perm' "$DIR/out" || fails "$(cat "$DIR/out")"
+json '"permute" in [r["name"] for r in j["rows"]]' "$KILN" ops
+
+"$KILN" help requests >"$DIR/out" || fails "help requests"
+for request in hello info submit cache.ls debug stop; do
+	grep -qE "^$request " "$DIR/out" || fails "help requests does not know $request: $(cat "$DIR/out")"
+done
+
+prints 0 "$KILN" stop <<'END'
+stopped process N
+END
+# It is gone when stop returns.
+kill -0 "$DAEMON" 2>/dev/null && {
+	state=$(sed 's/.*) \(.\).*/\1/' "/proc/$DAEMON/stat")
+	[ "$state" = Z ] || fails "the daemon is still there ($state)"
+}
+[ ! -e "$KILN_SOCKET" ] || fails "the socket is still there"
+wait "$DAEMON" || fails "the daemon ended with $?"
+DAEMON=
+
+daemon
+json 'j["pid"] > 1' "$KILN" stop
+wait "$DAEMON"
+DAEMON=
+"$KILN" stop 2>"$DIR/err"
+[ $? -eq 1 ] || fails "stop without a daemon"
+
+# run may start one, if it is told to.
+export KILN_CACHE_DIR="$DIR/cache" KILN_DEVICES=cpu KILN_DAEMON="$KILND"
+"$KILN" run permute --shape 8x9 --perm 1,0 >/dev/null 2>&1 && fails "run started a daemon unasked"
+KILN_AUTOSTART=1 "$KILN" run permute --shape 8x9 --perm 1,0 --no-autostart >/dev/null 2>&1 &&
+	fails "run started a daemon in spite of --no-autostart"
+"$KILN" run permute --shape 8x9 --perm 1,0 --autostart >"$DIR/out" || fails "autostart"
+grep -q '^origin         hit$' "$DIR/out" || fails "$(cat "$DIR/out")"
+"$KILN" stop >/dev/null || fails "stop of the daemon that run started"
+KILN_AUTOSTART=1 "$KILN" explain permute --shape 8x9 --perm 1,0 >/dev/null || fails "KILN_AUTOSTART"
+"$KILN" stop >/dev/null || fails "stop of the daemon that explain started"
+[ ! -e "$KILN_SOCKET" ] || fails "the socket is still there"
+finish
