@@ -37,7 +37,8 @@ json '"permute" in [r["name"] for r in j["rows"]]' "$KILN" ops
 
 "$KILN" help requests >"$DIR/out" || fails "help requests"
 for request in hello info submit cache.ls debug stop; do
-	grep -qE "^$request " "$DIR/out" || fails "help requests does not know $request: $(cat "$DIR/out")"
+	grep -qE "^$request " "$DIR/out" ||
+	fails "help requests does not know $request: $(cat "$DIR/out")"
 done
 
 prints 0 "$KILN" stop <<'END'
