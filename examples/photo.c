@@ -208,7 +208,7 @@ static int write_images(struct photo_shared *shared, const char *directory)
 	snprintf(back, sizeof back, "%s/photo-back.ppm", directory);
 	if (write_planes(shared, planes) < 0 || pnm_write(back, &image) < 0)
 		return -1;
-	printf("written     %s\n            %s\n", planes, back);
+	printf("written       %s\n              %s\n", planes, back);
 	return 0;
 }
 
@@ -245,20 +245,20 @@ static void print_figures(const char *name, const struct figures *f)
 static void print_table(struct photo_shared *shared, const struct figures figures[2])
 {
 	static const char *const titles[PHOTO_ROLES] = {"HWC->CHW", "CHW->HWC"};
-	printf("picture     %ux%u, %zu bytes, %u strips; two client processes at once\n", shared->width,
-		   shared->height, photo_image_bytes(shared), photo_strips(shared));
-	printf("device      %s\n", shared->reports[PHOTO_SPLIT].device);
+	printf("picture       %ux%u, %zu bytes, %u strips; two client processes at once\n",
+		   shared->width, shared->height, photo_image_bytes(shared), photo_strips(shared));
+	printf("device        %s\n", shared->reports[PHOTO_SPLIT].device);
 	for (int i = 0; i < PHOTO_ROLES; i++)
-		printf("plan        %s  %s: %s\n", titles[i], shared->reports[i].variant,
+		printf("plan          %s  %s: %s\n", titles[i], shared->reports[i].variant,
 			   shared->reports[i].instantiation);
 	for (int i = 0; i < PHOTO_ROLES; i++) {
 		const struct photo_report *r = &shared->reports[i];
-		printf("latency     %s  cold %.2f ms (prepare %.2f ms: %s), warm %.3f ms\n", titles[i],
+		printf("latency       %s  cold %.2f ms (prepare %.2f ms: %s), warm %.3f ms\n", titles[i],
 			   r->cold_ms, r->prepare_ms, r->origin, r->warm_ms);
 	}
-	print_figures("before", &figures[0]);
-	print_figures("after", &figures[1]);
-	printf("checked     %zu bytes there and %zu back against plain loops: all equal\n",
+	print_figures("cache before", &figures[0]);
+	print_figures("cache after", &figures[1]);
+	printf("checked       %zu bytes there and %zu back against plain loops: all equal\n",
 		   photo_image_bytes(shared), photo_image_bytes(shared));
 }
 
