@@ -117,17 +117,6 @@ static int get(struct cache *cache, int number)
 	return status;
 }
 
-static int64_t hits_of(struct cache *cache, int number)
-{
-	struct cache_row row;
-	char key[KERNEL_KEY_HEX];
-	key_of(number, key);
-	assert_int_equal(cache_show(cache, key, &row, error), KILN_OK);
-	int64_t hits = row.hits;
-	cache_row_free(&row);
-	return hits;
-}
-
 static struct cache_stats stats_of(struct cache *cache)
 {
 	struct cache_stats stats;

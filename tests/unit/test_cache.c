@@ -7,6 +7,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int64_t hits_of(struct cache *cache, int number)
+{
+	struct cache_row row;
+	char key[KERNEL_KEY_HEX];
+	key_of(number, key);
+	assert_int_equal(cache_show(cache, key, &row, error), KILN_OK);
+	int64_t hits = row.hits;
+	cache_row_free(&row);
+	return hits;
+}
+
 static void what_was_put_is_got(void **state)
 {
 	(void)state;
