@@ -237,7 +237,7 @@ static int read_figures(kiln_client *client, struct figures *out)
 static void print_figures(const char *name, const struct figures *f)
 {
 	printf(
-		"%-11s %lld kernels, %lld bytes; %lld requests = %lld hits + %lld shared + %lld compiles "
+		"%-13s %lld kernels, %lld bytes; %lld requests = %lld hits + %lld shared + %lld compiles "
 		"+ %lld failures\n",
 		name, f->rows, f->bytes, f->requests, f->hits, f->shared, f->compiles, f->failures);
 }
