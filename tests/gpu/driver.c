@@ -1,0 +1,204 @@
+/*
+ * driver: see driver.h.
+ */
+#include "driver.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifdef KILN_HAVE_CUDA_H
+
+#include <cuda.h>
+#include <dlfcn.h>
+
+#define TEXT_OF(name) #name
+#define NAME_OF(name) TEXT_OF(name)
+#define DRIVER_LIST(X)          \
+	X(cuInit)                   \
+	X(cuDeviceGet)              \
+	X(cuDevicePrimaryCtxRetain) \
+	X(cuCtxSetCurrent)          \
+	X(cuGetErrorName)           \
+	X(cuMemAlloc)               \
+	X(cuMemFree)                \
+	X(cuMemcpyHtoD)             \
+	X(cuMemcpyDtoH)             \
+	X(cuMemCreate)              \
+	X(cuMemAddressReserve)      \
+	X(cuMemMap)                 \
+	X(cuMemSetAccess)           \
+	X(cuMemUnmap)               \
+	X(cuMemAddressFree)         \
+	X(cuMemRelease)
+
+static struct {
+#define FIELD(name) __typeof__(name) *name;
+	DRIVER_LIST(FIELD)
+} cu;
+
+static char last_error[120];
+
+/* What was made by cuMemCreate. */
+#define EXPORTED_MOST 16
+static struct {
+	CUdeviceptr pointer;
+	size_t bytes;
+} exported[EXPORTED_MOST];
+
+static bool good(CUresult result, const char *what)
+{
+	const char *name = "?";
+	if (result == CUDA_SUCCESS)
+		return true;
+	cu.cuGetErrorName(result, &name);
+	snprintf(last_error, sizeof last_error, "%s: %s", what, name);
+	return false;
+}
+
+bool gpu_open(int ordinal, char why[200])
+{
+	CUdevice device;
+	CUcontext context;
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!library)
+		library = dlopen("/usr/local/nvidia/lib64/libcuda.so.1", RTLD_NOW);
+	if (!library) {
+		snprintf(why, 200, "libcuda.so.1 is not on this machine");
+		return false;
+	}
+#define LOAD(name)                                                       \
+	do {                                                                 \
+		void *symbol = dlsym(library, NAME_OF(name));                    \
+		if (!symbol) {                                                   \
+			snprintf(why, 200, "libcuda.so.1 has no %s", NAME_OF(name)); \
+			return false;                                                \
+		}                                                                \
+		memcpy(&cu.name, &symbol, sizeof symbol);                        \
+	} while (0);
+	DRIVER_LIST(LOAD)
+	if (good(cu.cuInit(0), "cuInit") && good(cu.cuDeviceGet(&device, ordinal), "cuDeviceGet") &&
+		good(cu.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain") &&
+		good(cu.cuCtxSetCurrent(context), "cuCtxSetCurrent"))
+		return true;
+	snprintf(why, 200, "%s", last_error);
+	return false;
+}
+
+static uint64_t alloc_exportable(uint64_t bytes)
+{
+	const size_t step = 2u << 20;
+	size_t size = (bytes + step - 1) / step * step;
+	CUmemAllocationProp prop;
+	CUmemAccessDesc access;
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr pointer = 0;
+	int place = 0;
+	while (place < EXPORTED_MOST && exported[place].pointer)
+		place++;
+	if (place == EXPORTED_MOST)
+		return 0;
+	memset(&prop, 0, sizeof prop);
+	prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+	prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	memset(&access, 0, sizeof access);
+	access.location = prop.location;
+	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	if (!good(cu.cuMemCreate(&handle, size, &prop, 0), "cuMemCreate"))
+		return 0;
+	bool mapped = good(cu.cuMemAddressReserve(&pointer, size, 0, 0, 0), "cuMemAddressReserve") &&
+				  good(cu.cuMemMap(pointer, size, 0, handle, 0), "cuMemMap") &&
+				  good(cu.cuMemSetAccess(pointer, size, &access, 1), "cuMemSetAccess");
+	cu.cuMemRelease(handle);
+	if (!mapped)
+		return 0;
+	exported[place].pointer = pointer;
+	exported[place].bytes = size;
+	return pointer;
+}
+
+uint64_t gpu_alloc(uint64_t bytes, bool exportable)
+{
+	CUdeviceptr pointer = 0;
+	if (exportable)
+		return alloc_exportable(bytes);
+	return good(cu.cuMemAlloc(&pointer, bytes), "cuMemAlloc") ? pointer : 0;
+}
+
+bool gpu_free(uint64_t pointer)
+{
+	for (int i = 0; i < EXPORTED_MOST; i++) {
+		if (!pointer || exported[i].pointer != pointer)
+			continue;
+		exported[i].pointer = 0;
+		return good(cu.cuMemUnmap(pointer, exported[i].bytes), "cuMemUnmap") &&
+			   good(cu.cuMemAddressFree(pointer, exported[i].bytes), "cuMemAddressFree");
+	}
+	return !pointer || good(cu.cuMemFree(pointer), "cuMemFree");
+}
+
+bool gpu_put(uint64_t pointer, const void *host, uint64_t bytes)
+{
+	return bytes == 0 || good(cu.cuMemcpyHtoD(pointer, host, bytes), "cuMemcpyHtoD");
+}
+
+bool gpu_get(void *host, uint64_t pointer, uint64_t bytes)
+{
+	return bytes == 0 || good(cu.cuMemcpyDtoH(host, pointer, bytes), "cuMemcpyDtoH");
+}
+
+const char *gpu_error(void)
+{
+	return last_error;
+}
+
+#else
+
+bool gpu_open(int ordinal, char why[200])
+{
+	(void)ordinal;
+	snprintf(why, 200, "this program was built without cuda.h");
+	return false;
+}
+
+uint64_t gpu_alloc(uint64_t bytes, bool exportable)
+{
+	(void)bytes, (void)exportable;
+	return 0;
+}
+
+bool gpu_free(uint64_t pointer)
+{
+	return pointer == 0;
+}
+
+bool gpu_put(uint64_t pointer, const void *host, uint64_t bytes)
+{
+	(void)pointer, (void)host;
+	return bytes == 0;
+}
+
+bool gpu_get(void *host, uint64_t pointer, uint64_t bytes)
+{
+	(void)pointer, (void)host;
+	return bytes == 0;
+}
+
+const char *gpu_error(void)
+{
+	return "built without cuda.h";
+}
+
+#endif
+
+bool gpu_driver_is_mapped(void)
+{
+	char line[512];
+	bool found = false;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	while (maps && fgets(line, sizeof line, maps))
+		found = found || strstr(line, "libcuda");
+	if (maps)
+		fclose(maps);
+	return found;
+}

@@ -1,0 +1,284 @@
+/*
+ * runner: see runner.h.
+ */
+#include "runner.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_THREADS 64
+#define COMPARE_BLOCK 65536 /* elements */
+
+static int passed, failed;
+
+/* ---- Options ---- */
+
+static bool take_number(const char *text, long long most, long long *out)
+{
+	char *end = NULL;
+	long long value = text ? strtoll(text, &end, 10) : -1;
+	if (!text || end == text || *end || value < 0 || value > most)
+		return false;
+	*out = value;
+	return true;
+}
+
+static bool take_word(struct runner_options *out, const char *name, const char *value)
+{
+	long long number;
+	if (!value)
+		return false;
+	if (strcmp(name, "--socket") == 0)
+		out->socket = value;
+	else if (strcmp(name, "--device") == 0)
+		out->device = value;
+	else if (strcmp(name, "--memory") == 0)
+		out->memory = value;
+	else if (strcmp(name, "--json") == 0)
+		out->json = value;
+	else if (!take_number(value, 1 << 30, &number))
+		return false;
+	else if (strcmp(name, "--seed") == 0)
+		out->seed = (uint64_t)number;
+	else if (strcmp(name, "--threads") == 0)
+		out->threads = number < 1 ? 1 : number > MOST_THREADS ? MOST_THREADS : (int)number;
+	else if (strcmp(name, "--seconds") == 0)
+		out->seconds = (int)number;
+	else if (strcmp(name, "--count") == 0)
+		out->count = (int)number;
+	else
+		return false;
+	return true;
+}
+
+bool runner_options_read(int argc, char **argv, struct runner_options *out)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	const char *slash = strrchr(argv[0], '/');
+	memset(out, 0, sizeof *out);
+	out->program = slash ? slash + 1 : argv[0];
+	out->device = "cuda:0";
+	out->memory = "held";
+	out->seed = 1;
+	out->seconds = 60;
+	out->threads = cores < 1 ? 1 : cores > 16 ? 16 : (int)cores;
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--quick") == 0) {
+			out->quick = true;
+		} else if (strcmp(argv[i], "--huge") == 0) {
+			out->huge = true;
+		} else if (strcmp(argv[i], "--reverse") == 0) {
+			out->reverse = true;
+		} else if (take_word(out, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) {
+			i++;
+		} else {
+			fprintf(stderr, "%s: option \"%s\" is unknown, or its value is missing or wrong\n",
+					out->program, argv[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+kiln_client *runner_connect(const struct runner_options *options)
+{
+	kiln_client *client = NULL;
+	kiln_connect_options connect = {.size = sizeof connect,
+									.socket = options->socket,
+									.device = options->device,
+									.timeout_ms = 60000};
+	if (kiln_connect(&connect, &client) != KILN_OK) {
+		fprintf(stderr, "%s: %s\n", options->program, kiln_errmsg());
+		return NULL;
+	}
+	return client;
+}
+
+/* ---- Counting ---- */
+
+void runner_pass(void)
+{
+	passed++;
+}
+
+void runner_fail(const char *name, const char *format, ...)
+{
+	va_list args;
+	failed++;
+	printf("FAIL %s: ", name);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	printf("\n");
+	fflush(stdout);
+}
+
+int runner_end(const struct runner_options *options)
+{
+	printf("%s: %d passed, %d failed\n", options->program, passed, failed);
+	fflush(stdout);
+	return failed == 0 && passed > 0 ? 0 : 1;
+}
+
+/* ---- Time and figures ---- */
+
+double runner_now_us(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double left = *(const double *)a, right = *(const double *)b;
+	return (left > right) - (left < right);
+}
+
+double runner_percentile(double *values, int count, double part)
+{
+	int at = (int)(part * count);
+	if (count < 1)
+		return 0;
+	qsort(values, (size_t)count, sizeof *values, by_value);
+	return values[at < count ? at : count - 1];
+}
+
+void runner_figure(const struct runner_options *options, const char *name, double value,
+				   const char *unit)
+{
+	printf("  %-52s %12.2f %s\n", name, value, unit);
+	FILE *json = options->json ? fopen(options->json, "a") : NULL;
+	if (!json)
+		return;
+	fprintf(json, "{\"program\": \"%s\", \"figure\": \"%s\", \"value\": %.4f, \"unit\": \"%s\"}\n",
+			options->program, name, value, unit);
+	fclose(json);
+}
+
+/* ---- Threads ---- */
+
+struct crew {
+	runner_body *body;
+	void *arg;
+	int64_t count, step;
+	_Atomic int64_t next;
+};
+
+static void *crew_member(void *arg)
+{
+	struct crew *crew = arg;
+	for (;;) {
+		int64_t first = atomic_fetch_add(&crew->next, crew->step);
+		if (first >= crew->count)
+			return NULL;
+		int64_t last = first + crew->step < crew->count ? first + crew->step : crew->count;
+		crew->body(crew->arg, first, last);
+	}
+}
+
+void runner_parallel(const struct runner_options *options, int64_t count, int64_t step,
+					 runner_body *body, void *arg)
+{
+	struct crew crew = {body, arg, count, step, 0};
+	pthread_t threads[MOST_THREADS];
+	int started = 0;
+	while (started < options->threads - 1 && (started + 1) * step < count &&
+		   pthread_create(&threads[started], NULL, crew_member, &crew) == 0)
+		started++;
+	crew_member(&crew);
+	for (int i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* ---- Data ---- */
+
+struct filling {
+	unsigned char *bytes;
+	uint64_t seed;
+};
+
+static void fill_part(void *arg, int64_t first, int64_t last)
+{
+	const struct filling *filling = arg;
+	cases_fill(filling->bytes + first, (uint64_t)first, (uint64_t)(last - first), filling->seed);
+}
+
+void runner_fill(const struct runner_options *options, void *bytes, uint64_t count, uint64_t seed)
+{
+	struct filling filling = {bytes, seed};
+	runner_parallel(options, (int64_t)count, 8 << 20, fill_part, &filling);
+}
+
+static unsigned char poison_at(uint64_t i, uint64_t seed)
+{
+	return (unsigned char)((i * 37 + seed * 11) ^ 0xa5);
+}
+
+void runner_poison(void *bytes, uint64_t count, uint64_t seed)
+{
+	unsigned char *at = bytes;
+	for (uint64_t i = 0; i < count; i++)
+		at[i] = poison_at(i, seed);
+}
+
+int64_t runner_poison_broken(const void *bytes, uint64_t count, uint64_t seed)
+{
+	const unsigned char *at = bytes;
+	for (uint64_t i = 0; i < count; i++)
+		if (at[i] != poison_at(i, seed))
+			return (int64_t)i;
+	return -1;
+}
+
+struct comparison {
+	const struct cases_case *c;
+	const void *x;
+	const unsigned char *got;
+	int64_t first;
+	int every;
+	_Atomic int64_t wrong; /* the lowest found; INT64_MAX: none */
+};
+
+static void compare_part(void *arg, int64_t first, int64_t last)
+{
+	struct comparison *comparison = arg;
+	uint32_t element = cases_element(comparison->c);
+	if (first / COMPARE_BLOCK % comparison->every != 0)
+		return;
+	unsigned char *expected = malloc((size_t)(last - first) * element);
+	if (!expected) {
+		atomic_store(&comparison->wrong, comparison->first + first);
+		return;
+	}
+	int64_t begin = comparison->first + first, end = comparison->first + last;
+	/* The reference wants the place of element 0, which is not here. */
+	void *origin = (void *)((uintptr_t)expected - (uintptr_t)begin * element);
+	cases_reference(comparison->c, comparison->x, origin, begin, end);
+	const unsigned char *got = comparison->got + (size_t)first * element;
+	if (memcmp(expected, got, (size_t)(last - first) * element) != 0) {
+		int64_t i = 0;
+		while (memcmp(expected + i * element, got + i * element, element) == 0)
+			i++;
+		int64_t seen = atomic_load(&comparison->wrong);
+		while (begin + i < seen &&
+			   !atomic_compare_exchange_weak(&comparison->wrong, &seen, begin + i))
+			continue;
+	}
+	free(expected);
+}
+
+int64_t runner_compare(const struct runner_options *options, const struct cases_case *c,
+					   const void *x, const void *got, int64_t first, int64_t last, int every)
+{
+	struct comparison comparison = {c, x, got, first, every, INT64_MAX};
+	runner_parallel(options, last - first, COMPARE_BLOCK, compare_part, &comparison);
+	int64_t wrong = atomic_load(&comparison.wrong);
+	return wrong == INT64_MAX ? -1 : wrong;
+}
