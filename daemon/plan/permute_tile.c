@@ -8,7 +8,8 @@
 
 /* ---- Interleave ---- */
 
-#define INTERLEAVE_MOST 16 /* planes: what a thread's registers hold */
+#define INTERLEAVE_MOST 16        /* planes */
+#define INTERLEAVE_MOST_BYTES 128 /* of all planes, in the registers of a thread */
 #define INTERLEAVE_LEAST 32
 #define INTERLEAVE_THREADS 128u
 
@@ -33,7 +34,8 @@ static bool interleave_find(const struct permute_form *form, struct interleave *
 		*found = (struct interleave){true, last, fast, dim[fast].to};
 	else
 		return false;
-	return dim[found->along].size >= INTERLEAVE_LEAST;
+	return dim[found->along].size >= INTERLEAVE_LEAST &&
+		   dim[found->planes].size * form->element <= INTERLEAVE_MOST_BYTES;
 }
 
 /* Bytes of shared memory a warp needs: as in the kernel. */
@@ -69,7 +71,8 @@ bool permute_interleave(const struct permute_form *form, const struct kernel_lim
 	other = permute_width(form, false, length, pair);
 	if (other < width)
 		width = other;
-	while (found.plane % (width / form->element))
+	while (found.plane % (width / form->element) ||
+		   (planes * width > INTERLEAVE_MOST_BYTES && width > form->element))
 		width /= 2;
 	while (
 		threads > limits->max_threads ||

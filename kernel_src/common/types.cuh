@@ -23,7 +23,4 @@ struct alignas(16) b128 {
 #if !KILN_CPU
 /* Shared memory whose size the launch gives.  On the cpu device its shim defines this. */
 #define DYN_SHARED(T, name) extern __shared__ T name[]
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL
 #endif

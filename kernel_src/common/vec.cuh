@@ -6,24 +6,12 @@
 #pragma once
 #include "common/types.cuh"
 
-/* The same bytes are seen at several widths (shared memory is): the host compiler must know. */
-#if KILN_CPU
-#define VEC_ALIAS __attribute__((may_alias))
-#else
-#define VEC_ALIAS
-#endif
-
-struct VEC_ALIAS __align__(8) vec_words2
-{
+struct alignas(8) vec_words2 {
 	u32 a, b;
 };
-struct VEC_ALIAS __align__(16) vec_words4
-{
+struct alignas(16) vec_words4 {
 	u32 a, b, c, d;
 };
-typedef u8 VEC_ALIAS vec_byte;
-typedef u16 VEC_ALIAS vec_half;
-typedef u32 VEC_ALIAS vec_word;
 
 /* Words that a value of so many bytes takes. */
 template <int BYTES>
@@ -34,11 +22,11 @@ DEVICE void vec_load(const void *from, u32 *words)
 {
 	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES == 16, "width");
 	if constexpr (BYTES == 1) {
-		words[0] = *static_cast<const vec_byte *>(from);
+		words[0] = *static_cast<const u8 *>(from);
 	} else if constexpr (BYTES == 2) {
-		words[0] = *static_cast<const vec_half *>(from);
+		words[0] = *static_cast<const u16 *>(from);
 	} else if constexpr (BYTES == 4) {
-		words[0] = *static_cast<const vec_word *>(from);
+		words[0] = *static_cast<const u32 *>(from);
 	} else if constexpr (BYTES == 8) {
 		const vec_words2 v = *static_cast<const vec_words2 *>(from);
 		words[0] = v.a;
@@ -57,11 +45,11 @@ DEVICE void vec_store(void *to, const u32 *words)
 {
 	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES == 16, "width");
 	if constexpr (BYTES == 1) {
-		*static_cast<vec_byte *>(to) = static_cast<u8>(words[0]);
+		*static_cast<u8 *>(to) = static_cast<u8>(words[0]);
 	} else if constexpr (BYTES == 2) {
-		*static_cast<vec_half *>(to) = static_cast<u16>(words[0]);
+		*static_cast<u16 *>(to) = static_cast<u16>(words[0]);
 	} else if constexpr (BYTES == 4) {
-		*static_cast<vec_word *>(to) = words[0];
+		*static_cast<u32 *>(to) = words[0];
 	} else if constexpr (BYTES == 8) {
 		*static_cast<vec_words2 *>(to) = vec_words2{words[0], words[1]};
 	} else {
@@ -79,24 +67,28 @@ DEVICE void vec_transpose(const u32 (&in)[16 / ES][WORDS], u32 (&out)[COLUMNS][4
 {
 	if constexpr (ES >= 4) {
 		constexpr int PER = ES / 4;
-		UNROLL for (int j = 0; j < COLUMNS; j++)
-		{
-			UNROLL for (int k = 0; k < 16 / ES; k++)
-			{
-				UNROLL for (int w = 0; w < PER; w++) out[j][k * PER + w] = in[k][j * PER + w];
+#pragma unroll
+		for (int j = 0; j < COLUMNS; j++) {
+#pragma unroll
+			for (int k = 0; k < 16 / ES; k++) {
+#pragma unroll
+				for (int w = 0; w < PER; w++)
+					out[j][k * PER + w] = in[k][j * PER + w];
 			}
 		}
 	} else if constexpr (ES == 2) {
-		UNROLL for (int k = 0; k < 8; k += 2)
-		{
-			UNROLL for (int j = 0; j < COLUMNS; j++) out[j][k / 2] =
-				__byte_perm(in[k][j / 2], in[k + 1][j / 2], j % 2 ? 0x7632 : 0x5410);
+#pragma unroll
+		for (int k = 0; k < 8; k += 2) {
+#pragma unroll
+			for (int j = 0; j < COLUMNS; j++)
+				out[j][k / 2] =
+					__byte_perm(in[k][j / 2], in[k + 1][j / 2], j % 2 ? 0x7632 : 0x5410);
 		}
 	} else {
-		UNROLL for (int k = 0; k < 16; k += 4)
-		{
-			UNROLL for (int w = 0; w < WORDS; w++)
-			{
+#pragma unroll
+		for (int k = 0; k < 16; k += 4) {
+#pragma unroll
+			for (int w = 0; w < WORDS; w++) {
 				const u32 low01 = __byte_perm(in[k][w], in[k + 1][w], 0x5140);
 				const u32 low23 = __byte_perm(in[k + 2][w], in[k + 3][w], 0x5140);
 				const u32 high01 = __byte_perm(in[k][w], in[k + 1][w], 0x7362);
@@ -104,8 +96,8 @@ DEVICE void vec_transpose(const u32 (&in)[16 / ES][WORDS], u32 (&out)[COLUMNS][4
 				const u32 column[4] = {
 					__byte_perm(low01, low23, 0x5410), __byte_perm(low01, low23, 0x7632),
 					__byte_perm(high01, high23, 0x5410), __byte_perm(high01, high23, 0x7632)};
-				UNROLL for (int j = 0; j < 4; j++)
-				{
+#pragma unroll
+				for (int j = 0; j < 4; j++) {
 					if (w * 4 + j < COLUMNS)
 						out[w * 4 + j][k / 4] = column[j];
 				}
@@ -120,12 +112,14 @@ DEVICE void vec_put(u32 *into, int to, const u32 *of, int from)
 {
 	if constexpr (ES >= 4) {
 		constexpr int PER = ES / 4;
-		UNROLL for (int w = 0; w < PER; w++) into[to * PER + w] = of[from * PER + w];
+#pragma unroll
+		for (int w = 0; w < PER; w++)
+			into[to * PER + w] = of[from * PER + w];
 	} else {
 		constexpr int PER = 4 / ES;
 		u32 selector = 0x3210;
-		UNROLL for (int b = 0; b < ES; b++)
-		{
+#pragma unroll
+		for (int b = 0; b < ES; b++) {
 			const int at = (to % PER) * ES + b;
 			selector &= ~(0xfu << (4 * at));
 			selector |= static_cast<u32>(4 + (from % PER) * ES + b) << (4 * at);

@@ -16,7 +16,7 @@
 #include "common/vec.cuh"
 #include "common/index.cuh"
 
-/* Runs body(i) for every i < count, W threads a block. */
+/* Runs body(i) for every i < count, one a thread. */
 template <int THREADS, bool LOOP, typename Index, typename Body>
 DEVICE void permute_each(u64 count, Body body)
 {
@@ -54,8 +54,8 @@ __global__ __launch_bounds__(THREADS) void permute_strided(const void *x, void *
 	permute_each<THREADS, LOOP, Index>(count, [=](Index i) {
 		const i64 from = index_offset<Offset>(i, DIMS{}, STRIDES{});
 		u32 run[vec_words<ES * RUN>] = {};
-		UNROLL for (int k = 0; k < RUN; k++)
-		{
+#pragma unroll
+		for (int k = 0; k < RUN; k++) {
 			u32 element[vec_words<ES>];
 			vec_load<ES>(static_cast<const u8 *>(x) + (from + k * STEP) * ES, element);
 			vec_put<ES>(run, k, element, 0);
@@ -96,8 +96,10 @@ template <class SHAPE, int ES, int LOAD, int THREADS, i64 R, i64 C, i64 CS, clas
 DEVICE void permute_tile_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
 {
 	constexpr int steps = (SHAPE::in_slots + THREADS - 1) / THREADS;
-	UNROLL for (int step = 0; step < steps; step++)
-	{
+	/* Narrow loads are many: enough are in flight without all of them in registers. */
+	constexpr int together = LOAD >= 4 ? steps : LOAD;
+#pragma unroll together
+	for (int step = 0; step < steps; step++) {
 		const int slot = step * THREADS + static_cast<int>(threadIdx.x);
 		if (SHAPE::in_slots % THREADS != 0 && slot >= SHAPE::in_slots)
 			break;
@@ -107,8 +109,8 @@ DEVICE void permute_tile_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
 		u32 in[SHAPE::rows][vec_words<LOAD>] = {};
 		if (column < static_cast<u32>(C)) {
 			const Offset across = static_cast<Offset>(column) * static_cast<Offset>(CS);
-			UNROLL for (int k = 0; k < SHAPE::rows; k++)
-			{
+#pragma unroll
+			for (int k = 0; k < SHAPE::rows; k++) {
 				if (row + k < static_cast<u32>(R)) {
 					const i64 from = index_offset<Offset>(row + k, RD{}, RX{}) + across;
 					vec_load<LOAD>(x + from * ES, in[k]);
@@ -117,7 +119,8 @@ DEVICE void permute_tile_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
 		}
 		u32 out[SHAPE::columns][4];
 		vec_transpose<ES, vec_words<LOAD>, SHAPE::columns>(in, out);
-		UNROLL for (int j = 0; j < SHAPE::columns; j++)
+#pragma unroll
+		for (int j = 0; j < SHAPE::columns; j++)
 			vec_store<16>(tile + SHAPE::chunk_at(block * SHAPE::columns + j, chunk), out[j]);
 	}
 }
@@ -128,8 +131,9 @@ template <class SHAPE, int ES, int STORE, int THREADS, i64 R, i64 C, class CD, c
 DEVICE void permute_tile_out(u8 *y, const b128 *tile, u32 row0, u32 column0)
 {
 	constexpr int steps = (SHAPE::out_slots + THREADS - 1) / THREADS;
-	UNROLL for (int step = 0; step < steps; step++)
-	{
+	constexpr int together = steps < 4 ? steps : 4;
+#pragma unroll together
+	for (int step = 0; step < steps; step++) {
 		const int slot = step * THREADS + static_cast<int>(threadIdx.x);
 		if (SHAPE::out_slots % THREADS != 0 && slot >= SHAPE::out_slots)
 			break;
@@ -187,7 +191,8 @@ __global__ __launch_bounds__(THREADS) void permute_tile(const void *x, void *y, 
 	} while (LOOP && block < blocks);
 }
 
-/* Where element e of a thread's run lies among words of which each vector of W bytes begins a new
+/*
+ * Where element e of a thread's run lies among words of which each vector of W bytes begins a new
  * one.
  */
 template <int ES, int W>
@@ -197,24 +202,101 @@ DEVICE constexpr int permute_turn(int e)
 }
 
 /*
- * P planes of L elements, SPLIT: one element of each in turn (x) to planes (y); else planes (x) to
- * in turn (y).  A warp takes 32 vectors of W bytes of every plane; they change places in registers,
- * and go through shared memory of the warp's own so that both sides see neighbouring lanes at
- * neighbouring addresses.  PLANE: the distance of planes.
+ * A warp's own shared memory for 32 * P vectors of W bytes.  With an even number of planes there
+ * is a hole after every 128 bytes, or lanes P vectors apart would meet in a bank.
+ */
+template <int P, int W>
+struct permute_exchange {
+	static constexpr int gap = P % 2 == 0 ? 128 / W : 1 << 20; /* vectors between two holes */
+	static constexpr int slots = 32 * P + 32 * P / gap;
+	static constexpr int bytes = (slots * W + 15) / 16 * 16;
+
+	u8 *memory;
+
+	DEVICE u8 *at(int vector) const
+	{
+		return memory + (vector + vector / gap) * W;
+	}
+};
+
+/* One warp, elements in turn to planes.  valid: how many vectors of each plane there are, to 32. */
+template <int ES, int P, int W, i64 PLANE>
+DEVICE void permute_split(const u8 *in, u8 *out, permute_exchange<P, W> exchange, int lane,
+						  int valid)
+{
+	constexpr int each = W / ES, words = vec_words<W>;
+	u32 planes[P][words] = {}, turns[P * words] = {};
+
+#pragma unroll
+	for (int j = 0; j < P; j++) {
+		const int v = j * 32 + lane;
+		u32 vector[words] = {};
+		if (v < valid * P)
+			vec_load<W>(in + v * W, vector);
+		vec_store<W>(exchange.at(v), vector);
+	}
+	__syncwarp();
+#pragma unroll
+	for (int j = 0; j < P; j++)
+		vec_load<W>(exchange.at(lane * P + j), turns + j * words);
+#pragma unroll
+	for (int e = 0; e < each * P; e++)
+		vec_put<ES>(planes[e % P], e / P, turns, permute_turn<ES, W>(e));
+	if (lane < valid) {
+#pragma unroll
+		for (int p = 0; p < P; p++)
+			vec_store<W>(out + (p * PLANE * ES + lane * W), planes[p]);
+	}
+}
+
+/* One warp, planes to elements in turn. */
+template <int ES, int P, int W, i64 PLANE>
+DEVICE void permute_weave(const u8 *in, u8 *out, permute_exchange<P, W> exchange, int lane,
+						  int valid)
+{
+	constexpr int each = W / ES, words = vec_words<W>;
+	u32 planes[P][words] = {}, turns[P * words] = {};
+
+	if (lane < valid) {
+#pragma unroll
+		for (int p = 0; p < P; p++)
+			vec_load<W>(in + (p * PLANE * ES + lane * W), planes[p]);
+	}
+#pragma unroll
+	for (int e = 0; e < each * P; e++)
+		vec_put<ES>(turns, permute_turn<ES, W>(e), planes[e % P], e / P);
+#pragma unroll
+	for (int j = 0; j < P; j++)
+		vec_store<W>(exchange.at(lane * P + j), turns + j * words);
+	__syncwarp();
+#pragma unroll
+	for (int j = 0; j < P; j++) {
+		const int v = j * 32 + lane;
+		u32 vector[words];
+		if (v < valid * P) {
+			vec_load<W>(exchange.at(v), vector);
+			vec_store<W>(out + v * W, vector);
+		}
+	}
+}
+
+/*
+ * P planes of L elements, PLANE apart.  SPLIT: one element of each in turn (x) to planes (y); else
+ * planes (x) to elements in turn (y).  A warp takes 32 vectors of W bytes of every plane; elements
+ * change places in registers, and vectors go through shared memory of the warp's own, so that both
+ * sides see neighbouring lanes at neighbouring addresses.
  */
 template <int ES, int P, int W, int THREADS, bool SPLIT, i64 L, i64 PLANE, class BD, class BX,
 		  class BY, typename Offset, bool LOOP>
 __global__ __launch_bounds__(THREADS) void permute_interleave(const void *x, void *y, i64 batch_x,
 															  i64 batch_y, u64 warps)
 {
-	constexpr int each = W / ES, words = vec_words<W>;
+	constexpr int each = W / ES;
 	constexpr u32 strips = static_cast<u32>((L + 32 * each - 1) / (32 * each));
-	constexpr int gap = P % 2 == 0 ? 128 / W : 1 << 20; /* a hole after so many vectors */
-	constexpr int slots = 32 * P + 32 * P / gap;
-	constexpr int pitch = (slots * W + 15) / 16 * 16; /* bytes a warp */
-	DYN_SHARED(b128, exchange);
+	DYN_SHARED(b128, shared);
+	using exchange = permute_exchange<P, W>;
 	const int lane = threadIdx.x % 32;
-	u8 *mine = reinterpret_cast<u8 *>(exchange) + threadIdx.x / 32 * pitch;
+	const exchange mine{reinterpret_cast<u8 *>(shared) + threadIdx.x / 32 * exchange::bytes};
 
 	u64 warp = static_cast<u64>(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
 	if (warp >= warps)
@@ -225,59 +307,18 @@ __global__ __launch_bounds__(THREADS) void permute_interleave(const void *x, voi
 		const Number item = n / strips, batch = item / static_cast<Number>(BD::product);
 		const Number inner = item - batch * static_cast<Number>(BD::product);
 		const u32 first = static_cast<u32>(n - item * strips) * (32 * each);
+		const u32 left = (static_cast<u32>(L) - first) / each;
 		const i64 x0 = static_cast<i64>(batch) * batch_x + index_offset<Offset>(inner, BD{}, BX{});
 		const i64 y0 = static_cast<i64>(batch) * batch_y + index_offset<Offset>(inner, BD{}, BY{});
 		const u8 *in =
-			static_cast<const u8 *>(x) + (x0 + static_cast<i64>(first) * (SPLIT ? P : 1)) * ES;
-		u8 *out = static_cast<u8 *>(y) + (y0 + static_cast<i64>(first) * (SPLIT ? 1 : P)) * ES;
-		const int left = static_cast<int>((static_cast<u32>(L) - first) / each);
-		const int valid = left < 32 ? left : 32; /* vectors of a plane */
-		u32 planes[P][words] = {}, turns[P * words] = {};
+			static_cast<const u8 *>(x) + (x0 + first * static_cast<i64>(SPLIT ? P : 1)) * ES;
+		u8 *out = static_cast<u8 *>(y) + (y0 + first * static_cast<i64>(SPLIT ? 1 : P)) * ES;
+		const int valid = left < 32 ? static_cast<int>(left) : 32;
 
-		if constexpr (SPLIT) {
-			UNROLL for (int j = 0; j < P; j++)
-			{
-				const int v = j * 32 + lane;
-				u32 vector[words] = {};
-				if (v < valid * P)
-					vec_load<W>(in + v * W, vector);
-				vec_store<W>(mine + (v + v / gap) * W, vector);
-			}
-			__syncwarp();
-			UNROLL for (int j = 0; j < P; j++)
-			{
-				const int v = lane * P + j;
-				vec_load<W>(mine + (v + v / gap) * W, turns + j * words);
-			}
-			UNROLL for (int e = 0; e < each * P; e++)
-				vec_put<ES>(planes[e % P], e / P, turns, permute_turn<ES, W>(e));
-			if (lane < valid) {
-				UNROLL for (int p = 0; p < P; p++)
-					vec_store<W>(out + (static_cast<i64>(p) * PLANE * ES + lane * W), planes[p]);
-			}
-		} else {
-			if (lane < valid) {
-				UNROLL for (int p = 0; p < P; p++)
-					vec_load<W>(in + (static_cast<i64>(p) * PLANE * ES + lane * W), planes[p]);
-			}
-			UNROLL for (int e = 0; e < each * P; e++)
-				vec_put<ES>(turns, permute_turn<ES, W>(e), planes[e % P], e / P);
-			UNROLL for (int j = 0; j < P; j++)
-			{
-				const int v = lane * P + j;
-				vec_store<W>(mine + (v + v / gap) * W, turns + j * words);
-			}
-			__syncwarp();
-			UNROLL for (int j = 0; j < P; j++)
-			{
-				const int v = j * 32 + lane;
-				u32 vector[words];
-				if (v < valid * P) {
-					vec_load<W>(mine + (v + v / gap) * W, vector);
-					vec_store<W>(out + v * W, vector);
-				}
-			}
-		}
+		if constexpr (SPLIT)
+			permute_split<ES, P, W, PLANE>(in, out, mine, lane, valid);
+		else
+			permute_weave<ES, P, W, PLANE>(in, out, mine, lane, valid);
 		if constexpr (LOOP) {
 			__syncwarp();
 			warp += static_cast<u64>(gridDim.x) * (THREADS / 32);
