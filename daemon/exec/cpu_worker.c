@@ -94,6 +94,8 @@ static void finish(struct device *device, struct cpu_work *work)
 static void copy_chunk(const struct cpu_work *work, uint64_t index)
 {
 	uint64_t from = index * CPU_COPY_CHUNK;
+	if (work->copy_bytes == 0) /* the pointers may be null */
+		return;
 	uint64_t bytes = work->copy_bytes - from;
 	memmove(work->copy_to + from, work->copy_from + from,
 			bytes < CPU_COPY_CHUNK ? bytes : CPU_COPY_CHUNK);

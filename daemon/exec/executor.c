@@ -1,0 +1,272 @@
+/*
+ * executor: the process that owns one device: opens it, then serves the broker until the socket
+ * ends or the device breaks.  One thread; what may take long is the device's.
+ */
+#include "executor.h"
+#include "daemon/util/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define FRAMES_PER_TURN 64
+#define DONE_PER_TURN 64
+#define LAST_WORDS_MS 1000
+
+/* ---- Sending ---- */
+
+void exec_send(struct exec *executor, struct wire_out *message)
+{
+	int status = wire_end(message);
+	if (status == KILN_OK)
+		status = frame_queue_send(&executor->queue, executor->sock, message->buffer.data,
+								  message->buffer.size, NULL, 0, EXEC_MAX_QUEUE);
+	wire_out_free(message);
+	/* The broker waits for this answer: without it, it is better to be replaced. */
+	if (status != KILN_OK) {
+		if (status != KILN_ECONN)
+			util_log(UTIL_ERROR, "an executor cannot answer the broker (%d) and ends", status);
+		executor->ended = true;
+	}
+}
+
+void exec_reply(struct exec *executor, uint64_t id, int status, const char *error)
+{
+	struct wire_out message;
+	wire_begin(&message, "reply", id);
+	wire_put_int(&message, "st", status);
+	if (status != KILN_OK)
+		wire_put_str(&message, "err", error);
+	exec_send(executor, &message);
+}
+
+static void send_ready(struct exec *executor, int status, const char *error)
+{
+	const struct device_info *info = &executor->info;
+	const struct kernel_limits *limits = &info->limits;
+	struct wire_out message;
+	wire_begin(&message, "ready", 0);
+	wire_put_int(&message, "st", status);
+	if (status != KILN_OK) {
+		wire_put_str(&message, "err", error);
+		exec_send(executor, &message);
+		return;
+	}
+	wire_put_str(&message, "name", info->name);
+	wire_put_str(&message, "model", info->model);
+	wire_put_str(&message, "uuid", info->uuid);
+	wire_put_uint(&message, "memory", info->memory_bytes);
+	wire_put_int(&message, "devices", info->device_count);
+	wire_put_str(&message, "target", limits->target);
+	wire_put_uint(&message, "max_threads", limits->max_threads);
+	wire_put_uint(&message, "shared_default", limits->shared_default);
+	wire_put_uint(&message, "shared_optin", limits->shared_optin);
+	wire_put_ints(&message, "grid", (int64_t[]){limits->grid_x, limits->grid_y, limits->grid_z}, 3);
+	wire_put_uint(&message, "mps", limits->multiprocessors);
+	wire_put_uint(&message, "warp", limits->warp);
+	exec_send(executor, &message);
+}
+
+/* ---- Start ---- */
+
+/* "cpu", "cuda:0" */
+static int open_device(struct exec *executor, const char *name, char error[KERNEL_ERROR_MAX])
+{
+	int ordinal = 0;
+	const char *number = name ? strchr(name, ':') : NULL;
+	size_t kind = number ? (size_t)(number - name) : name ? strlen(name) : 0;
+	if (number) {
+		char *end;
+		long value = strtol(number + 1, &end, 10);
+		if (number[1] < '0' || number[1] > '9' || *end || value < 0 || value > 1023)
+			kind = 0;
+		ordinal = (int)value;
+	}
+	if (kind == 3 && strncmp(name, "cpu", 3) == 0)
+		executor->ops = &device_cpu;
+	else if (kind == 4 && number && strncmp(name, "cuda", 4) == 0)
+		executor->ops = &device_cuda;
+	else
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "\"%.40s\" names no device: cpu and cuda:0, cuda:1 ... do",
+						 name ? name : "");
+	return executor->ops->open(ordinal, &executor->device, &executor->info, error);
+}
+
+/* The descriptor the device's poll watches: readable when the socket has something for us. */
+static int watch_socket(struct exec *executor, char error[KERNEL_ERROR_MAX])
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	executor->watched = EPOLLIN;
+	executor->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (executor->epoll >= 0 &&
+		epoll_ctl(executor->epoll, EPOLL_CTL_ADD, executor->sock, &event) == 0)
+		return KILN_OK;
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the broker's socket cannot be watched: %s",
+					 strerror(errno));
+}
+
+/* ---- The loop ---- */
+
+static void watch_what_is_needed(struct exec *executor)
+{
+	/* With enough in flight, requests wait in the socket. */
+	unsigned events = executor->flights.count < EXEC_MAX_FLIGHTS ? (unsigned)EPOLLIN : 0;
+	if (executor->queue.count > 0)
+		events |= EPOLLOUT;
+	if (events == executor->watched)
+		return;
+	struct epoll_event event = {.events = events};
+	epoll_ctl(executor->epoll, EPOLL_CTL_MOD, executor->sock, &event);
+	executor->watched = events;
+}
+
+static void receive_one(struct exec *executor, struct frame *frame)
+{
+	struct wire_in message;
+	int status = wire_parse(&message, frame->data, frame->size);
+	if (status == KILN_OK) {
+		exec_request(executor, &message, frame);
+		wire_in_free(&message);
+	} else {
+		util_log(UTIL_ERROR, "an executor cannot read the broker's message: %s", message.why);
+		executor->ended = true;
+	}
+}
+
+static void receive(struct exec *executor)
+{
+	for (int i = 0;
+		 i < FRAMES_PER_TURN && !executor->ended && executor->flights.count < EXEC_MAX_FLIGHTS;
+		 i++) {
+		struct frame frame;
+		int status = frame_recv(executor->sock, &frame, EXEC_MAX_MESSAGE);
+		if (status == KILN_EAGAIN)
+			return;
+		if (status == KILN_OK) {
+			receive_one(executor, &frame);
+		} else {
+			if (status != KILN_ECONN)
+				util_log(UTIL_ERROR, "an executor cannot receive from the broker: %s", frame.why);
+			executor->ended = true;
+		}
+		frame_free(&frame);
+	}
+}
+
+/* What the socket is ready for.  A hang-up counts when nothing more is read, too. */
+static void serve_socket(struct exec *executor)
+{
+	struct epoll_event event;
+	if (epoll_wait(executor->epoll, &event, 1, 0) <= 0)
+		return;
+	if (event.events & EPOLLOUT) {
+		int status = frame_queue_flush(&executor->queue, executor->sock);
+		if (status != KILN_OK && status != KILN_EAGAIN)
+			executor->ended = true;
+	}
+	if (executor->watched & EPOLLIN)
+		receive(executor);
+	else if (event.events & (EPOLLHUP | EPOLLERR))
+		executor->ended = true;
+}
+
+/* Tells the broker why, in a second at most. */
+static void send_fault(struct exec *executor, const struct device_done *culprit)
+{
+	struct wire_out message;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "fault");
+	wire_put_str(&message, "err", culprit ? culprit->error : "the device failed");
+	if (culprit)
+		wire_put_uint(&message, "ticket", culprit->ticket);
+	uint64_t until = util_now_us() + LAST_WORDS_MS * 1000;
+	while (executor->queue.count > 0 && util_now_us() < until &&
+		   frame_queue_flush(&executor->queue, executor->sock) == KILN_EAGAIN)
+		usleep(1000);
+	if (wire_end(&message) == KILN_OK)
+		frame_send_wait(executor->sock, message.buffer.data, message.buffer.size, NULL, 0,
+						LAST_WORDS_MS);
+	wire_out_free(&message);
+}
+
+/*
+ * What ended well before the fault is answered; the rest is not, for a client that hears of its
+ * failure may send more at once, and that would be lost with this process too.  The broker answers
+ * for it when the process has ended.
+ */
+static _Noreturn void leave_broken(struct exec *executor, const struct device_done *done, int count)
+{
+	const struct device_done *culprit = NULL;
+	for (int i = 0; i < count; i++) {
+		if (done[i].status == KILN_OK)
+			exec_finish(executor, &done[i]);
+		else if (!culprit)
+			culprit = &done[i];
+	}
+	send_fault(executor, culprit);
+	_exit(EXEC_EXIT_FAULT);
+}
+
+static void serve(struct exec *executor)
+{
+	struct device_done done[DONE_PER_TURN];
+	while (!executor->ended) {
+		bool broken = false;
+		int count = executor->ops->poll(executor->device, executor->epoll, -1, done, DONE_PER_TURN,
+										&broken);
+		if (broken)
+			leave_broken(executor, done, count);
+		for (int i = 0; i < count; i++)
+			exec_finish(executor, &done[i]);
+		serve_socket(executor);
+		watch_what_is_needed(executor);
+	}
+}
+
+/* ---- End ---- */
+
+/* With work in flight everything is left to the end of the process: that work cannot be waited for.
+ */
+static void take_down(struct exec *executor)
+{
+	struct exec_buffer *buffer;
+	struct exec_module *module;
+	frame_queue_free(&executor->queue);
+	if (executor->flights.count > 0)
+		return;
+	while ((buffer = idmap_take(&executor->buffers))) {
+		executor->ops->free(executor->device, buffer->memory);
+		free(buffer);
+	}
+	while ((module = idmap_take(&executor->modules))) {
+		executor->ops->unload(executor->device, module->module);
+		free(module);
+	}
+	idmap_free(&executor->buffers);
+	idmap_free(&executor->modules);
+	idmap_free(&executor->flights);
+	exec_unmap_kept(executor);
+	executor->ops->close(executor->device);
+}
+
+int exec_main(const struct exec_options *options)
+{
+	struct exec executor = {.sock = options->sock, .epoll = -1};
+	char error[KERNEL_ERROR_MAX] = "";
+	exec_discipline(options->sock);
+	int status = watch_socket(&executor, error);
+	if (status == KILN_OK)
+		status = open_device(&executor, options->device, error);
+	send_ready(&executor, status, error);
+	if (status == KILN_OK) {
+		serve(&executor);
+		take_down(&executor);
+	}
+	if (executor.epoll >= 0)
+		close(executor.epoll);
+	close(executor.sock);
+	return status == KILN_OK ? 0 : EXEC_EXIT_NO_DEVICE;
+}

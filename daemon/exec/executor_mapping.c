@@ -1,0 +1,97 @@
+/*
+ * exec_mapping: maps the memory that a client sent with a copy.  The last mapping is kept while
+ * the same memory comes again, because mapping costs more than a small copy.
+ */
+#include "daemon/util/util.h"
+#include "executor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+/* Larger ones are let go after use: kept, they would hold the client's memory. */
+#define KEPT_BYTES (64u << 20)
+
+static void release(struct exec_mapping *mapping)
+{
+	if (mapping->bytes > 0)
+		munmap(mapping->address, mapping->bytes);
+	free(mapping);
+}
+
+/* A mapped file keeps its number, so the same number is the same file. */
+static bool fits(const struct exec_mapping *mapping, const struct stat *file, uint64_t bytes,
+				 bool writable)
+{
+	return mapping && mapping->dev == file->st_dev && mapping->ino == file->st_ino &&
+		   mapping->bytes >= bytes && (mapping->writable || !writable);
+}
+
+static void *map_file(int fd, size_t bytes, bool *writable)
+{
+	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (address != MAP_FAILED) {
+		*writable = true;
+		return address;
+	}
+	/* Sealed against writing: readable still, if not shared. */
+	if (errno == EPERM && !*writable)
+		return mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	return MAP_FAILED;
+}
+
+int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
+			 struct exec_mapping **out, char error[KERNEL_ERROR_MAX])
+{
+	struct stat file;
+	if (!frame_fd_is_safe(fd, bytes) || fstat(fd, &file) != 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "the descriptor of a copy is no memfd of at least %" PRIu64
+						 " bytes that is sealed against shrinking",
+						 bytes);
+	if (fits(executor->kept, &file, bytes, writable)) {
+		executor->kept->uses++;
+		*out = executor->kept;
+		return KILN_OK;
+	}
+	struct exec_mapping *mapping = calloc(1, sizeof(*mapping));
+	if (!mapping)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "out of memory for a mapping's record");
+	mapping->dev = file.st_dev;
+	mapping->ino = file.st_ino;
+	mapping->writable = writable;
+	mapping->uses = 1;
+	mapping->bytes = (size_t)file.st_size;
+	if (mapping->bytes > 0)
+		mapping->address = map_file(fd, mapping->bytes, &mapping->writable);
+	if (mapping->address == MAP_FAILED) {
+		int why = errno;
+		free(mapping);
+		return util_fail(error, KERNEL_ERROR_MAX, why == ENOMEM ? KILN_ENOMEM : KILN_EINVAL,
+						 "the memfd of a copy cannot be mapped for %s: %s",
+						 writable ? "writing" : "reading", strerror(why));
+	}
+	exec_unmap_kept(executor);
+	if (mapping->bytes <= KEPT_BYTES)
+		executor->kept = mapping;
+	*out = mapping;
+	return KILN_OK;
+}
+
+void exec_unmap(struct exec *executor, struct exec_mapping *mapping)
+{
+	if (mapping && --mapping->uses == 0 && mapping != executor->kept)
+		release(mapping);
+}
+
+void exec_unmap_kept(struct exec *executor)
+{
+	struct exec_mapping *kept = executor->kept;
+	executor->kept = NULL;
+	if (kept && kept->uses == 0)
+		release(kept);
+}

@@ -1,0 +1,265 @@
+/*
+ * exec_request: the requests an executor serves, by name, and the short ones of them.  Launches
+ * and copies are in executor_launch.c.
+ */
+#include "daemon/util/util.h"
+#include "executor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* KILN_OK: done, and answered here unless the entry says later. */
+typedef int request_handler(struct exec *executor, struct wire_in *message, struct frame *frame,
+							char error[KERNEL_ERROR_MAX]);
+
+/* ---- Buffers ---- */
+
+static int check_new_buffer(struct exec *executor, const msgpack_object *root, uint64_t *id,
+							uint64_t *bytes, char error[KERNEL_ERROR_MAX])
+{
+	*id = wire_get_uint(root, "buf", 0);
+	*bytes = wire_get_uint(root, "bytes", UINT64_MAX);
+	if (*id == 0 || idmap_get(&executor->buffers, *id))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "buffer %" PRIu64 " is there already, or no id", *id);
+	if (executor->buffers.count >= EXEC_MAX_BUFFERS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "a device process holds at most %d buffers", EXEC_MAX_BUFFERS);
+	return KILN_OK;
+}
+
+static int keep_buffer(struct exec *executor, uint64_t id, struct device_memory *memory,
+					   uint64_t bytes, uint64_t offset, char error[KERNEL_ERROR_MAX])
+{
+	struct exec_buffer *buffer = calloc(1, sizeof(*buffer));
+	if (buffer && idmap_put(&executor->buffers, id, buffer)) {
+		buffer->memory = memory;
+		buffer->bytes = bytes;
+		buffer->misaligned = (uint32_t)(offset % 256);
+		return KILN_OK;
+	}
+	free(buffer);
+	executor->ops->free(executor->device, memory);
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a buffer's record");
+}
+
+static int on_alloc(struct exec *executor, struct wire_in *message, struct frame *frame,
+					char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	uint64_t id, bytes;
+	struct device_memory *memory;
+	int status = check_new_buffer(executor, &message->root, &id, &bytes, error);
+	if (status == KILN_OK)
+		status = executor->ops->alloc(executor->device, bytes, &memory, error);
+	if (status != KILN_OK)
+		return status;
+	return keep_buffer(executor, id, memory, bytes, 0, error);
+}
+
+static int read_import(const msgpack_object *root, const char *kind, const struct frame *frame,
+					   struct device_import *what, char error[KERNEL_ERROR_MAX])
+{
+	if (kind && strcmp(kind, "fd") == 0) {
+		what->kind = DEVICE_IMPORT_FD;
+		if (frame->fd_count != 1)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+							 "an import by descriptor came with %d descriptors", frame->fd_count);
+		what->fd = frame->fds[0];
+	} else if (kind && strcmp(kind, "ipc") == 0) {
+		size_t size;
+		const void *handle = wire_get_bin(root, "handle", &size);
+		what->kind = DEVICE_IMPORT_IPC;
+		if (!handle || size != sizeof(what->handle))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+							 "a CUDA IPC handle has %zu bytes", sizeof(what->handle));
+		memcpy(what->handle, handle, size);
+	} else {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "an import is of kind \"ipc\" or \"fd\"");
+	}
+	return KILN_OK;
+}
+
+static int on_import(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *root = &message->root;
+	struct device_import what = {
+		.fd = -1,
+		.buffer_id = wire_get_uint(root, "bufid", 0),
+		.pid = wire_get_int(root, "pid", 0),
+		.span = wire_get_uint(root, "span", 0),
+		.offset = wire_get_uint(root, "offset", 0),
+	};
+	uint64_t id;
+	struct device_memory *memory;
+	int status = check_new_buffer(executor, root, &id, &what.bytes, error);
+	if (status == KILN_OK)
+		status = read_import(root, wire_get_str(message, root, "kind"), frame, &what, error);
+	if (status != KILN_OK)
+		return status;
+	if (what.offset > what.span || what.bytes > what.span - what.offset)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%" PRIu64 " bytes at %" PRIu64 " are not within an allocation of %" PRIu64
+						 " bytes",
+						 what.bytes, what.offset, what.span);
+	status = executor->ops->import(executor->device, &what, &memory, error);
+	if (status != KILN_OK)
+		return status;
+	return keep_buffer(executor, id, memory, what.bytes, what.offset, error);
+}
+
+static void free_buffer(struct exec *executor, struct exec_buffer *buffer)
+{
+	executor->ops->free(executor->device, buffer->memory);
+	exec_reply(executor, buffer->free_id, KILN_OK, NULL);
+	free(buffer);
+}
+
+void exec_release_buffer(struct exec *executor, struct exec_buffer *buffer)
+{
+	if (--buffer->uses == 0 && buffer->free_id != 0)
+		free_buffer(executor, buffer);
+}
+
+/* The name is gone at once; the memory, and the answer, when nothing uses it. */
+static int on_free(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	uint64_t id = wire_get_uint(&message->root, "buf", 0);
+	struct exec_buffer *buffer = idmap_remove(&executor->buffers, id);
+	if (!buffer)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no buffer %" PRIu64, id);
+	buffer->free_id = wire_id(message);
+	if (buffer->uses == 0)
+		free_buffer(executor, buffer);
+	return KILN_OK;
+}
+
+/* ---- Modules ---- */
+
+static int on_load(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	const msgpack_object *root = &message->root;
+	uint64_t id = wire_get_uint(root, "mod", 0), shared = wire_get_uint(root, "shared", 0);
+	const char *entry = wire_get_str(message, root, "entry");
+	size_t bytes;
+	const void *object = wire_get_bin(root, "object", &bytes);
+	if (id == 0 || idmap_get(&executor->modules, id) || !entry || !object || bytes == 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "a load needs a new module id, an entry and an object, and has id %" PRIu64
+						 " and %zu bytes",
+						 id, object ? bytes : 0);
+	if (shared > executor->info.limits.shared_optin)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%" PRIu64 " bytes of shared memory are more than the %u of a block",
+						 shared, executor->info.limits.shared_optin);
+	if (executor->modules.count >= EXEC_MAX_MODULES)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "a device process holds at most %d kernels", EXEC_MAX_MODULES);
+	struct exec_module *module = calloc(1, sizeof(*module));
+	if (!module || !idmap_put(&executor->modules, id, module)) {
+		free(module);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "out of memory for a kernel's record");
+	}
+	int status = executor->ops->load(executor->device, object, bytes, entry, (uint32_t)shared,
+									 &module->module, error);
+	if (status != KILN_OK) {
+		idmap_remove(&executor->modules, id);
+		free(module);
+	}
+	return status;
+}
+
+static void unload_module(struct exec *executor, struct exec_module *module)
+{
+	executor->ops->unload(executor->device, module->module);
+	exec_reply(executor, module->unload_id, KILN_OK, NULL);
+	free(module);
+}
+
+void exec_release_module(struct exec *executor, struct exec_module *module)
+{
+	if (--module->uses == 0 && module->unload_id != 0)
+		unload_module(executor, module);
+}
+
+static int on_unload(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	uint64_t id = wire_get_uint(&message->root, "mod", 0);
+	struct exec_module *module = idmap_remove(&executor->modules, id);
+	if (!module)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64, id);
+	module->unload_id = wire_id(message);
+	if (module->uses == 0)
+		unload_module(executor, module);
+	return KILN_OK;
+}
+
+/* ---- The rest ---- */
+
+static int on_launch(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	return exec_launch(executor, message, error);
+}
+
+static int on_end(struct exec *executor, struct wire_in *message, struct frame *frame,
+				  char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	(void)error;
+	executor->ops->stream_end(executor->device, wire_get_uint(&message->root, "stream", 0));
+	exec_unmap_kept(executor);
+	return KILN_OK;
+}
+
+static int on_ping(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	(void)error;
+	struct wire_out reply;
+	wire_begin(&reply, "reply", wire_id(message));
+	wire_put_int(&reply, "st", KILN_OK);
+	wire_put_uint(&reply, "inflight", executor->flights.count);
+	exec_send(executor, &reply);
+	return KILN_OK;
+}
+
+/* later: the answer to a success comes from elsewhere. */
+static const struct {
+	const char *name;
+	request_handler *handler;
+	bool later;
+} requests[] = {
+	{"launch", on_launch, true},  {"copy", exec_copy, true}, {"alloc", on_alloc, false},
+	{"import", on_import, false}, {"free", on_free, true},   {"load", on_load, false},
+	{"unload", on_unload, true},  {"end", on_end, false},    {"ping", on_ping, true},
+};
+
+void exec_request(struct exec *executor, struct wire_in *message, struct frame *frame)
+{
+	const char *type = wire_type(message);
+	char error[KERNEL_ERROR_MAX] = "";
+	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+		if (strcmp(type, requests[i].name) != 0)
+			continue;
+		int status = requests[i].handler(executor, message, frame, error);
+		if (status != KILN_OK || !requests[i].later)
+			exec_reply(executor, wire_id(message), status, error);
+		return;
+	}
+	util_fail(error, sizeof(error), KILN_EPROTO, "an executor does not know the request \"%.40s\"",
+			  type);
+	exec_reply(executor, wire_id(message), KILN_EPROTO, error);
+}

@@ -1,0 +1,626 @@
+/*
+ * The executor process on the cpu device, spoken to as the broker does: what it answers, what it
+ * refuses, in which order it lets go, and how it ends.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "client/frame.h"
+#include "client/wire.h"
+#include "cpu_kernels.h"
+#include "daemon/exec/exec.h"
+#include "daemon/exec/idmap.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WAIT_MS 20000
+#define LIMIT (1u << 20)
+
+struct peer {
+	pid_t pid;
+	int sock;
+	uint64_t next_id;
+};
+
+/* An answer, valid until the next one. */
+static struct frame frame;
+static struct wire_in answer;
+
+/* ---- Speaking ---- */
+
+static void forget_answer(void)
+{
+	wire_in_free(&answer);
+	frame_free(&frame);
+	memset(&answer, 0, sizeof(answer));
+	memset(&frame, 0, sizeof(frame));
+}
+
+static const msgpack_object *receive(struct peer *peer)
+{
+	forget_answer();
+	assert_int_equal(frame_recv_wait(peer->sock, &frame, LIMIT, WAIT_MS), KILN_OK);
+	assert_int_equal(wire_parse(&answer, frame.data, frame.size), KILN_OK);
+	return &answer.root;
+}
+
+static void begin_peer(struct peer *peer, const char *device)
+{
+	int pair[2];
+	assert_int_equal(frame_pair(pair), KILN_OK);
+	peer->next_id = 1;
+	peer->sock = pair[0];
+	peer->pid = fork();
+	assert_true(peer->pid >= 0);
+	if (peer->pid == 0) {
+		struct exec_options options = {.sock = pair[1], .device = device};
+		close(pair[0]);
+		_exit(exec_main(&options));
+	}
+	close(pair[1]);
+	const msgpack_object *root = receive(peer);
+	assert_string_equal(wire_type(&answer), "ready");
+	assert_int_equal(wire_id(&answer), 0);
+	assert_non_null(wire_get(root, "st"));
+}
+
+/* Waits for the process; its exit status. */
+static int end_peer(struct peer *peer)
+{
+	int status;
+	close(peer->sock);
+	assert_int_equal(waitpid(peer->pid, &status, 0), peer->pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void begin(struct peer *peer, struct wire_out *message, const char *type)
+{
+	wire_begin(message, type, peer->next_id++);
+}
+
+/* Returns the request's id. */
+static uint64_t post(struct peer *peer, struct wire_out *message, const int *fds, int count)
+{
+	assert_int_equal(wire_end(message), KILN_OK);
+	assert_int_equal(frame_send_wait(peer->sock, message->buffer.data, message->buffer.size, fds,
+									 count, WAIT_MS),
+					 KILN_OK);
+	wire_out_free(message);
+	return peer->next_id - 1;
+}
+
+/* The status of the next answer, which must be to this request. */
+static int status_of(struct peer *peer, uint64_t id)
+{
+	const msgpack_object *root = receive(peer);
+	assert_string_equal(wire_type(&answer), "reply");
+	assert_int_equal(wire_id(&answer), id);
+	return (int)wire_get_int(root, "st", 1);
+}
+
+static const char *sentence(void)
+{
+	const char *text = wire_get_str(&answer, &answer.root, "err");
+	return text ? text : "";
+}
+
+static int ask(struct peer *peer, struct wire_out *message)
+{
+	return status_of(peer, post(peer, message, NULL, 0));
+}
+
+/* ---- Requests ---- */
+
+static int ask_number(struct peer *peer, const char *type, const char *key, uint64_t value)
+{
+	struct wire_out message;
+	begin(peer, &message, type);
+	wire_put_uint(&message, key, value);
+	return ask(peer, &message);
+}
+
+static int ask_alloc(struct peer *peer, uint64_t buffer, uint64_t bytes)
+{
+	struct wire_out message;
+	begin(peer, &message, "alloc");
+	wire_put_uint(&message, "buf", buffer);
+	wire_put_uint(&message, "bytes", bytes);
+	return ask(peer, &message);
+}
+
+static int ask_load(struct peer *peer, uint64_t module, const char *text, const char *instantiation)
+{
+	struct compile_result result;
+	struct wire_out message;
+	cpu_kernel_compile(text, instantiation, &result);
+	assert_int_equal(result.status, KILN_OK);
+	begin(peer, &message, "load");
+	wire_put_uint(&message, "mod", module);
+	wire_put_str(&message, "entry", result.entry);
+	wire_put_uint(&message, "shared", 0);
+	wire_put_bin(&message, "object", result.object, result.object_bytes);
+	compile_result_free(&result);
+	return ask(peer, &message);
+}
+
+static uint64_t post_copy(struct peer *peer, uint64_t buffer, uint64_t offset, uint64_t bytes,
+						  bool to_device, int fd)
+{
+	struct wire_out message;
+	begin(peer, &message, "copy");
+	wire_put_uint(&message, "buf", buffer);
+	wire_put_uint(&message, "offset", offset);
+	wire_put_uint(&message, "bytes", bytes);
+	wire_put_bool(&message, "to", to_device);
+	wire_put_uint(&message, "stream", 1);
+	return post(peer, &message, &fd, 1);
+}
+
+/* A launch as the broker sends it, to be spoilt field by field. */
+struct launch {
+	uint64_t module, stream, delay, copy, shared;
+	int64_t grid[3], block[3];
+	struct {
+		uint64_t buffer, offset, extent, alignment;
+	} operands[3];
+	int operand_count;
+	int pointers; /* arguments 0 .. pointers - 1 are operands */
+	uint64_t scalars[2], scalar_bytes;
+	int scalar_count;
+};
+
+static uint64_t post_launch(struct peer *peer, const struct launch *launch)
+{
+	struct wire_out message;
+	begin(peer, &message, "launch");
+	wire_put_uint(&message, "mod", launch->module);
+	wire_put_uint(&message, "stream", launch->stream);
+	wire_put_ints(&message, "grid", launch->grid, 3);
+	wire_put_ints(&message, "block", launch->block, 3);
+	wire_put_uint(&message, "shared", launch->shared);
+	wire_put_uint(&message, "copy", launch->copy);
+	wire_put_uint(&message, "delay", launch->delay);
+	wire_list_begin(&message, "args");
+	for (int i = 0; i < launch->pointers; i++)
+		wire_put_ints(&message, NULL, (int64_t[]){0, i}, 2);
+	for (int i = 0; i < launch->scalar_count; i++)
+		wire_put_ints(&message, NULL,
+					  (int64_t[]){1, (int64_t)launch->scalar_bytes, (int64_t)launch->scalars[i]},
+					  3);
+	wire_list_end(&message);
+	wire_list_begin(&message, "ops");
+	for (int i = 0; i < launch->operand_count; i++)
+		wire_put_ints(&message, NULL,
+					  (int64_t[]){(int64_t)launch->operands[i].buffer,
+								  (int64_t)launch->operands[i].offset,
+								  (int64_t)launch->operands[i].extent,
+								  (int64_t)launch->operands[i].alignment, i == 1},
+					  5);
+	wire_list_end(&message);
+	return post(peer, &message, NULL, 0);
+}
+
+static int ask_launch(struct peer *peer, const struct launch *launch)
+{
+	return status_of(peer, post_launch(peer, launch));
+}
+
+/* y = x * 3 for 1000 ints in buffers 1 and 2 by module 1. */
+static const struct launch scale_launch = {
+	.module = 1,
+	.stream = 1,
+	.grid = {4, 1, 1},
+	.block = {256, 1, 1},
+	.operands = {{1, 0, 4000, 4}, {2, 0, 4000, 4}},
+	.operand_count = 2,
+	.pointers = 2,
+	.scalars = {1000, 3},
+	.scalar_bytes = 4,
+	.scalar_count = 2,
+};
+
+static void begin_scale(struct peer *peer)
+{
+	begin_peer(peer, "cpu");
+	assert_int_equal(ask_alloc(peer, 1, 4000), KILN_OK);
+	assert_int_equal(ask_alloc(peer, 2, 4000), KILN_OK);
+	assert_int_equal(ask_load(peer, 1, cpu_kernels, "scale<int>"), KILN_OK);
+}
+
+static int *map_staging(int *fd, uint64_t bytes)
+{
+	*fd = frame_memfd("test", bytes);
+	assert_true(*fd >= 0);
+	int *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	assert_true(address != MAP_FAILED);
+	return address;
+}
+
+/* ---- Tests ---- */
+
+static void tells_what_it_is(void **state)
+{
+	(void)state;
+	struct peer peer;
+	begin_peer(&peer, "cpu");
+	const msgpack_object *root = &answer.root;
+	int64_t grid[3];
+	assert_int_equal(wire_get_int(root, "st", 1), KILN_OK);
+	assert_string_equal(wire_get_str(&answer, root, "name"), "cpu");
+	assert_string_equal(wire_get_str(&answer, root, "target"), "cpu");
+	assert_int_equal(wire_get_int(root, "max_threads", 0), 1024);
+	assert_int_equal(wire_get_int(root, "shared_default", 0), 49152);
+	assert_int_equal(wire_get_int(root, "shared_optin", 0), 166912);
+	assert_int_equal(wire_get_int(root, "warp", 0), 32);
+	assert_int_equal(wire_get_ints(root, "grid", grid, 3), 3);
+	assert_int_equal(grid[0], INT32_MAX);
+	assert_int_equal(grid[1], 65535);
+	assert_true(wire_get_uint(root, "memory", 0) > 0);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void ends_with_3_without_a_device(void **state)
+{
+	(void)state;
+	static const char *const names[] = {"cpu:1", "gpu", "cuda:x", "cuda:1000", ""};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct peer peer;
+		begin_peer(&peer, names[i]);
+		assert_true(wire_get_int(&answer.root, "st", 0) < 0);
+		assert_true(strlen(sentence()) > 20);
+		assert_int_equal(end_peer(&peer), EXEC_EXIT_NO_DEVICE);
+	}
+}
+
+static void writes_launches_and_reads(void **state)
+{
+	(void)state;
+	struct peer peer;
+	int fd, *host = map_staging(&fd, 4000);
+	begin_scale(&peer);
+	for (int i = 0; i < 1000; i++)
+		host[i] = i - 500;
+	/* Nothing waits for anything here but the order of the stream. */
+	uint64_t write_id = post_copy(&peer, 1, 0, 4000, true, fd);
+	uint64_t launch_id = post_launch(&peer, &scale_launch);
+	assert_int_equal(status_of(&peer, write_id), KILN_OK);
+	assert_int_equal(status_of(&peer, launch_id), KILN_OK);
+	assert_non_null(wire_get(&answer.root, "us"));
+	assert_int_equal(status_of(&peer, post_copy(&peer, 2, 0, 4000, false, fd)), KILN_OK);
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(host[i], (i - 500) * 3);
+	/* A plain copy, and a part of it read at an offset. */
+	struct launch copy = {.stream = 1,
+						  .copy = 400,
+						  .operands = {{2, 0, 400, 4}, {1, 3600, 400, 4}},
+						  .operand_count = 2};
+	assert_int_equal(ask_launch(&peer, &copy), KILN_OK);
+	assert_int_equal(status_of(&peer, post_copy(&peer, 1, 3600, 400, false, fd)), KILN_OK);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(host[i], (i - 500) * 3);
+	assert_int_equal(ask_number(&peer, "end", "stream", 1), KILN_OK);
+	assert_int_equal(ask_number(&peer, "ping", "x", 1), KILN_OK);
+	assert_int_equal(wire_get_int(&answer.root, "inflight", -1), 0);
+	munmap(host, 4000);
+	close(fd);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void imports_shared_memory(void **state)
+{
+	(void)state;
+	struct peer peer;
+	int fd, *host = map_staging(&fd, 8192);
+	begin_scale(&peer);
+	struct wire_out message;
+	begin(&peer, &message, "import");
+	wire_put_uint(&message, "buf", 9);
+	wire_put_str(&message, "kind", "fd");
+	wire_put_uint(&message, "span", 8192);
+	wire_put_uint(&message, "offset", 4);
+	wire_put_uint(&message, "bytes", 4000);
+	assert_int_equal(status_of(&peer, post(&peer, &message, &fd, 1)), KILN_OK);
+	for (int i = 0; i < 1000; i++)
+		host[1 + i] = i;
+	struct launch launch = scale_launch;
+	launch.operands[0].buffer = 9;
+	launch.operands[1].buffer = 9;
+	assert_int_equal(ask_launch(&peer, &launch), KILN_OK);
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(host[1 + i], i * 3);
+	/* The buffer begins 4 bytes into a page. */
+	launch.operands[0].alignment = 8;
+	assert_int_equal(ask_launch(&peer, &launch), KILN_EINVAL);
+	assert_non_null(strstr(sentence(), "multiple of 8"));
+	begin(&peer, &message, "import");
+	wire_put_uint(&message, "buf", 10);
+	wire_put_str(&message, "kind", "fd");
+	wire_put_uint(&message, "span", 4096);
+	wire_put_uint(&message, "offset", 4);
+	wire_put_uint(&message, "bytes", UINT64_MAX - 2);
+	assert_int_equal(status_of(&peer, post(&peer, &message, &fd, 1)), KILN_EINVAL);
+	munmap(host, 8192);
+	close(fd);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void expect_refusal(struct peer *peer, const struct launch *launch, int status,
+						   const char *part)
+{
+	int got = ask_launch(peer, launch);
+	if (got != status || !strstr(sentence(), part))
+		fail_msg("expected %d and \"%s\", got %d and \"%s\"", status, part, got, sentence());
+}
+
+static void refuses_wrong_launches(void **state)
+{
+	(void)state;
+	struct peer peer;
+	struct launch wrong;
+	begin_scale(&peer);
+#define EXPECT(field, value, status, part) \
+	wrong = scale_launch;                  \
+	wrong.field = value;                   \
+	expect_refusal(&peer, &wrong, status, part)
+	EXPECT(operands[0].extent, 4001, KILN_EINVAL, "operand 0: 4001 bytes at 0 are not within");
+	EXPECT(operands[1].offset, 4, KILN_EINVAL, "operand 1: 4000 bytes at 4");
+	EXPECT(operands[1].offset, (uint64_t)INT64_MAX, KILN_EINVAL, "operand 1: 4000 bytes at");
+	EXPECT(operands[0].buffer, 77, KILN_ENOENT, "operand 0: there is no buffer 77");
+	EXPECT(operands[0].alignment, 3, KILN_EINVAL, "multiple of 3");
+	EXPECT(operands[0].alignment, 32, KILN_EINVAL, "multiple of 32");
+	EXPECT(module, 5, KILN_ENOENT, "no module 5");
+	EXPECT(grid[0], 0, KILN_EINVAL, "a grid of 0x1x1");
+	EXPECT(grid[2], 65536, KILN_EINVAL, "a grid of 4x1x65536");
+	EXPECT(block[0], 1025, KILN_EINVAL, "a block of 1025x1x1");
+	EXPECT(block[1], 5, KILN_EINVAL, "a block of 256x5x1");
+	EXPECT(block[2], -1, KILN_EPROTO, "grid and block");
+	EXPECT(shared, 166913, KILN_EINVAL, "166913 bytes of shared memory");
+	EXPECT(scalar_count, 1, KILN_EINVAL, "takes 4 arguments and was given 3");
+	EXPECT(scalar_bytes, 8, KILN_EINVAL, "argument 2 of the kernel has 4 bytes and was given 8");
+	EXPECT(scalar_bytes, 2, KILN_EPROTO, "argument 2 is neither");
+	EXPECT(operand_count, 1, KILN_EPROTO, "argument 1 is neither");
+	EXPECT(module, 0, KILN_OK, "");
+	EXPECT(pointers, 0, KILN_EINVAL, "takes 4 arguments");
+#undef EXPECT
+	struct launch copy = {.copy = 500, .operands = {{1, 0, 400, 1}, {2, 0, 500, 1}}};
+	copy.operand_count = 2;
+	expect_refusal(&peer, &copy, KILN_EINVAL, "a copy of 500 bytes");
+	copy.operand_count = 1;
+	expect_refusal(&peer, &copy, KILN_EPROTO, "two operands, not 1");
+	/* None of them left anything behind. */
+	assert_int_equal(ask_launch(&peer, &scale_launch), KILN_OK);
+	assert_int_equal(ask_number(&peer, "free", "buf", 1), KILN_OK);
+	assert_int_equal(ask_number(&peer, "unload", "mod", 1), KILN_OK);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void refuses_wrong_requests(void **state)
+{
+	(void)state;
+	struct peer peer;
+	begin_scale(&peer);
+	assert_int_equal(ask_alloc(&peer, 1, 10), KILN_EPROTO);
+	assert_int_equal(ask_alloc(&peer, 0, 10), KILN_EPROTO);
+	assert_int_equal(ask_alloc(&peer, 3, UINT64_MAX / 2), KILN_ENOMEM);
+	assert_int_equal(ask_number(&peer, "free", "buf", 3), KILN_ENOENT);
+	assert_int_equal(ask_number(&peer, "unload", "mod", 3), KILN_ENOENT);
+	assert_int_equal(ask_number(&peer, "dance", "x", 3), KILN_EPROTO);
+	assert_non_null(strstr(sentence(), "\"dance\""));
+	assert_int_equal(ask_load(&peer, 1, cpu_kernels, "scale<int>"), KILN_EPROTO);
+	struct wire_out message;
+	begin(&peer, &message, "load");
+	wire_put_uint(&message, "mod", 4);
+	wire_put_str(&message, "entry", "kiln_cpu_entry");
+	wire_put_bin(&message, "object", "nonsense", 8);
+	assert_int_equal(ask(&peer, &message), KILN_EINVAL);
+	/* Copies: too far, no descriptor, a file that can shrink. */
+	int fd, *host = map_staging(&fd, 4096);
+	assert_int_equal(status_of(&peer, post_copy(&peer, 1, 8, 3993, true, fd)), KILN_EINVAL);
+	assert_int_equal(ask_alloc(&peer, 5, 5000), KILN_OK);
+	assert_int_equal(status_of(&peer, post_copy(&peer, 5, 0, 5000, true, fd)), KILN_EINVAL);
+	assert_non_null(strstr(sentence(), "at least 5000 bytes"));
+	begin(&peer, &message, "copy");
+	wire_put_uint(&message, "buf", 1);
+	wire_put_uint(&message, "bytes", 4);
+	wire_put_bool(&message, "to", true);
+	assert_int_equal(ask(&peer, &message), KILN_EPROTO);
+	int loose = memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(ftruncate(loose, 4096), 0);
+	assert_int_equal(status_of(&peer, post_copy(&peer, 1, 0, 4, true, loose)), KILN_EINVAL);
+	close(loose);
+	close(fd);
+	munmap(host, 4096);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void keeps_what_is_in_flight(void **state)
+{
+	(void)state;
+	struct peer peer;
+	begin_scale(&peer);
+	struct launch slow = scale_launch;
+	slow.delay = 1000;
+	uint64_t launch_id = post_launch(&peer, &slow);
+	struct wire_out message;
+	begin(&peer, &message, "free");
+	wire_put_uint(&message, "buf", 2);
+	uint64_t free_id = post(&peer, &message, NULL, 0);
+	begin(&peer, &message, "unload");
+	wire_put_uint(&message, "mod", 1);
+	uint64_t unload_id = post(&peer, &message, NULL, 0);
+	/* Both names are gone at once, and another stream is not held up. */
+	struct launch other = scale_launch;
+	other.stream = 2;
+	assert_int_equal(ask_launch(&peer, &other), KILN_ENOENT);
+	struct launch copy = {.copy = 4, .stream = 2, .operands = {{1, 0, 4, 1}, {1, 8, 4, 1}}};
+	copy.operand_count = 2;
+	assert_int_equal(ask_launch(&peer, &copy), KILN_OK);
+	assert_int_equal(ask_number(&peer, "ping", "x", 1), KILN_OK);
+	assert_int_equal(wire_get_int(&answer.root, "inflight", -1), 1);
+	assert_int_equal(status_of(&peer, launch_id), KILN_OK);
+	assert_int_equal(status_of(&peer, free_id), KILN_OK);
+	assert_int_equal(status_of(&peer, unload_id), KILN_OK);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void a_wrong_kernel_does_not_end_it(void **state)
+{
+	(void)state;
+	struct peer peer;
+	begin_scale(&peer);
+	assert_int_equal(ask_load(&peer, 2, cpu_wrong_kernels, "bad<5>"), KILN_OK);
+	struct launch trap = scale_launch;
+	trap.module = 2;
+	trap.scalar_count = 1;
+	expect_refusal(&peer, &trap, KILN_EDEVICE, "__trap was called");
+	assert_int_equal(ask_launch(&peer, &scale_launch), KILN_OK);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void a_fault_is_told_and_ends_it(void **state)
+{
+	(void)state;
+	struct peer peer;
+	begin_scale(&peer);
+	assert_int_equal(ask_load(&peer, 2, cpu_wrong_kernels, "bad<0>"), KILN_OK);
+	struct launch bad = scale_launch, slow = scale_launch;
+	bad.module = 2;
+	bad.scalar_count = 1;
+	bad.scalars[0] = 1001;
+	slow.delay = 10000;
+	slow.stream = 3;
+	post_launch(&peer, &slow);
+	uint64_t id = post_launch(&peer, &bad);
+	const msgpack_object *root = receive(&peer);
+	assert_string_equal(wire_type(&answer), "event");
+	assert_string_equal(wire_get_str(&answer, root, "what"), "fault");
+	assert_int_equal(wire_get_uint(root, "ticket", 0), id);
+	if (!strstr(sentence(), "block (2,0,0), thread (5,0,0): writes 4 bytes beyond the end of "
+							"operand 1, which has 4000 bytes"))
+		fail_msg("%s", sentence());
+	struct frame more;
+	assert_int_equal(frame_recv_wait(peer.sock, &more, LIMIT, WAIT_MS), KILN_ECONN);
+	assert_int_equal(end_peer(&peer), EXEC_EXIT_FAULT);
+}
+
+static void ends_with_the_socket(void **state)
+{
+	(void)state;
+	struct peer peer;
+	begin_scale(&peer);
+	struct launch slow = scale_launch;
+	slow.delay = 60000;
+	post_launch(&peer, &slow);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+/* More requests than may be in flight, and more answers than the socket holds. */
+static void many_requests_at_once(void **state)
+{
+	(void)state;
+	enum { MANY = 6000 };
+	struct peer peer;
+	begin_scale(&peer);
+	int sent = 0, received = 0;
+	bool seen[MANY] = {false};
+	uint64_t first = peer.next_id;
+	struct launch copy = {
+		.copy = 4, .stream = 1, .operands = {{1, 0, 4, 1}, {1, 8, 4, 1}}, .operand_count = 2};
+	alarm(60);
+	while (received < MANY) {
+		struct pollfd fd = {.fd = peer.sock, .events = POLLIN};
+		if (sent < MANY)
+			fd.events |= POLLOUT;
+		assert_int_equal(poll(&fd, 1, WAIT_MS), 1);
+		/* Reading comes last on purpose. */
+		if (fd.revents & POLLOUT) {
+			post_launch(&peer, &copy);
+			sent++;
+			continue;
+		}
+		assert_int_equal(wire_get_int(receive(&peer), "st", 1), KILN_OK);
+		uint64_t id = wire_id(&answer) - first;
+		assert_true(id < MANY && !seen[id]);
+		seen[id] = true;
+		received++;
+	}
+	alarm(0);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void holds_no_descriptor_of_others(void **state)
+{
+	(void)state;
+	struct peer peer;
+	char path[64], target[64];
+	int leak = dup2(STDERR_FILENO, 200);
+	assert_int_equal(leak, 200);
+	begin_peer(&peer, "cpu");
+	snprintf(path, sizeof(path), "/proc/%d/fd/200", (int)peer.pid);
+	assert_int_equal(readlink(path, target, sizeof(target)), -1);
+	close(leak);
+	struct rlimit core;
+	assert_int_equal(prlimit(peer.pid, RLIMIT_CORE, NULL, &core), 0);
+	assert_int_equal(core.rlim_max, 0);
+	assert_int_equal(getpgid(peer.pid), peer.pid);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+static void idmap_finds_what_is_there(void **state)
+{
+	(void)state;
+	enum { N = 5000 };
+	struct idmap map = {0};
+	static char values[N];
+	assert_null(idmap_get(&map, 1));
+	assert_null(idmap_remove(&map, 1));
+	for (uint64_t i = 0; i < N; i++)
+		assert_true(idmap_put(&map, i * i + 1, &values[i]));
+	for (uint64_t i = 0; i < N; i += 3)
+		assert_ptr_equal(idmap_remove(&map, i * i + 1), &values[i]);
+	for (uint64_t i = 0; i < N; i++)
+		assert_ptr_equal(idmap_get(&map, i * i + 1), i % 3 ? &values[i] : NULL);
+	size_t left = map.count;
+	assert_int_equal(left, N - (N + 2) / 3);
+	while (idmap_take(&map))
+		left--;
+	assert_int_equal(left, 0);
+	idmap_free(&map);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	forget_answer();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tells_what_it_is),
+		cmocka_unit_test(ends_with_3_without_a_device),
+		cmocka_unit_test(writes_launches_and_reads),
+		cmocka_unit_test(imports_shared_memory),
+		cmocka_unit_test(refuses_wrong_launches),
+		cmocka_unit_test(refuses_wrong_requests),
+		cmocka_unit_test(keeps_what_is_in_flight),
+		cmocka_unit_test(a_wrong_kernel_does_not_end_it),
+		cmocka_unit_test(a_fault_is_told_and_ends_it),
+		cmocka_unit_test(ends_with_the_socket),
+		cmocka_unit_test(many_requests_at_once),
+		cmocka_unit_test(holds_no_descriptor_of_others),
+		cmocka_unit_test(idmap_finds_what_is_there),
+	};
+	return cmocka_run_group_tests(tests, NULL, teardown);
+}
