@@ -79,6 +79,10 @@ static void hello_on_ready(void *arg, int status, const char *error)
 
 static void hello_try(struct hello *hello, struct device_entry *device)
 {
+	/* Who names no device is not kept waiting for one that was not there; who names it has it
+	 * looked for again. */
+	while (!hello->wanted[0] && device->state == DEVICE_ABSENT && device->next)
+		device = device->next;
 	struct executor *executor = executor_for(device, hello->request.session->uid);
 	hello->device = device;
 	hello->asked = executor;

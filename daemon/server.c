@@ -20,6 +20,7 @@
 #include "util/util.h"
 
 #define ACCEPTS_A_TURN 32
+#define DRAIN_LOOK_MS 10
 
 enum server_phase { SERVER_RUNNING, SERVER_DRAINING, SERVER_CLOSING, SERVER_CLOSED };
 
@@ -28,6 +29,7 @@ struct server {
 	uv_poll_t poll;
 	uv_signal_t term, interrupt, hangup;
 	uv_timer_t drain, idle;
+	uint64_t drain_until_us;
 	int spare; /* a descriptor to give up when there are none left, so that a peer can be turned
 				  away */
 	enum server_phase phase;
@@ -92,7 +94,6 @@ static void close_all(struct broker *broker)
 {
 	struct server *server = broker->server;
 	server->phase = SERVER_CLOSING;
-	uv_timer_stop(&server->drain);
 	while (broker->sessions)
 		session_close(broker->sessions);
 	job_close(broker);
@@ -113,17 +114,17 @@ void server_progress(struct broker *broker)
 	}
 }
 
+/* Looks again and again: work, sessions and children end in many places. */
 static void on_drain(uv_timer_t *timer)
 {
 	struct broker *broker = timer->data;
-	if (broker->server->phase == SERVER_DRAINING) {
+	struct server *server = broker->server;
+	if (server->phase == SERVER_DRAINING && util_now_us() > server->drain_until_us) {
 		util_log(UTIL_WARN,
 				 "work was still under way after %llu ms (--drain-timeout); it is dropped",
 				 (unsigned long long)broker->options.drain_timeout_ms);
 		close_all(broker);
 	}
-	/* Children die by SIGKILL; this looks again until the last is gone. */
-	uv_timer_start(timer, on_drain, 20, 0);
 	server_progress(broker);
 }
 
@@ -136,11 +137,11 @@ void server_stop(struct broker *broker, const char *why)
 	listen_notify("STOPPING=1");
 	broker->draining = true;
 	server->phase = SERVER_DRAINING;
+	server->drain_until_us = util_now_us() + broker->options.drain_timeout_ms * 1000;
 	uv_close((uv_handle_t *)&server->poll, NULL);
 	listen_close(&server->socket);
-	/* Whatever is in the middle of a callback finishes first. */
-	uv_timer_start(&server->drain, on_drain,
-				   work_left(broker) ? broker->options.drain_timeout_ms : 0, 0);
+	/* From the loop, for who asked may be in the middle of a callback. */
+	uv_timer_start(&server->drain, on_drain, 0, DRAIN_LOOK_MS);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -258,7 +259,7 @@ int server_run(const struct options *options)
 		job_close(&broker);
 		pool_close(&broker);
 		devices_close(&broker);
-		uv_timer_start(&broker.server->drain, on_drain, 0, 0);
+		uv_timer_start(&broker.server->drain, on_drain, 0, DRAIN_LOOK_MS);
 		uv_run(&broker.loop, UV_RUN_DEFAULT);
 	} else {
 		serve(&broker);
