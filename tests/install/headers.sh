@@ -1,6 +1,6 @@
 #!/bin/sh
-# headers.sh [C-COMPILER [C++-COMPILER [INCLUDE-DIRECTORY]]]: the public headers compile as C99, C11,
-# C++11 and C++17 with every warning an error, alone and twice, and their inline helpers in use.
+# headers.sh [C-COMPILER [C++-COMPILER [INCLUDE-DIRECTORY]]]: the public headers compile as C99,
+# C11, C++11 and C++17 with every warning an error, twice over, and with their helpers in use.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
