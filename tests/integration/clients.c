@@ -117,6 +117,12 @@ void assert_cache_verifies(kiln_client *client, int64_t least_rows)
 	kiln_reply_free(reply);
 }
 
+void check_ok(int status, const char *call, const char *file, int line)
+{
+	if (status)
+		fail_msg("%s:%d: %s: %s: %s", file, line, call, kiln_status_name(status), kiln_errmsg());
+}
+
 void assert_sentence(const char *word)
 {
 	const char *sentence = kiln_errmsg();

@@ -123,6 +123,9 @@ int permute_check(kiln_client *client, const struct permute *problem, uint64_t s
 /* The same, asserting that it went well. */
 void assert_permutes(kiln_client *client, const struct permute *problem, const char *origin);
 
+/* A call of the library that must go well; else its sentence is shown. */
+#define assert_ok(call) check_ok(call, #call, __FILE__, __LINE__)
+void check_ok(int status, const char *call, const char *file, int line);
 /* kiln_errmsg() of the last failure contains the word. */
 void assert_sentence(const char *word);
 /* A 2-d transpose of f32 that needs a kernel of its own for each n. */

@@ -146,10 +146,10 @@ static void test_shared_buffers(void **state)
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	assert_int_equal(kiln_alloc(client, 2400, KILN_BUFFER_SHARED, "x", &x), KILN_OK);
-	assert_int_equal(kiln_alloc(client, 2400, KILN_BUFFER_SHARED, "y", &y), KILN_OK);
-	assert_int_equal(kiln_map(x, &in), KILN_OK);
-	assert_int_equal(kiln_map(y, &out), KILN_OK);
+	assert_ok(kiln_alloc(client, 2400, KILN_BUFFER_SHARED, "x", &x));
+	assert_ok(kiln_alloc(client, 2400, KILN_BUFFER_SHARED, "y", &y));
+	assert_ok(kiln_map(x, &in));
+	assert_ok(kiln_map(y, &out));
 	assert_int_equal(kiln_buffer_bytes(x), 2400);
 	for (int i = 0; i < 2400; i++)
 		assert_int_equal(((uint8_t *)in)[i], 0);
@@ -159,14 +159,14 @@ static void test_shared_buffers(void **state)
 	assert_memory_equal(out, expected, 2400);
 	/* kiln_read sees the same memory as the mapping. */
 	memset(expected, 0, sizeof(expected));
-	assert_int_equal(kiln_read(y, 0, expected, 2400), KILN_OK);
+	assert_ok(kiln_read(y, 0, expected, 2400));
 	assert_memory_equal(out, expected, 2400);
 
-	assert_int_equal(kiln_alloc(client, 64, 0, "held", &held), KILN_OK);
+	assert_ok(kiln_alloc(client, 64, 0, "held", &held));
 	assert_int_equal(kiln_map(held, &in), KILN_ENOTSUP);
-	assert_int_equal(kiln_free(held), KILN_OK);
-	assert_int_equal(kiln_free(x), KILN_OK);
-	assert_int_equal(kiln_free(y), KILN_OK);
+	assert_ok(kiln_free(held));
+	assert_ok(kiln_free(x));
+	assert_ok(kiln_free(y));
 	await_info(client, "session.buffers", 0);
 	kiln_close(client);
 	kilnd_stop(daemon);
@@ -198,8 +198,8 @@ static void test_lent_memory(void **state)
 	fd = make_memfd(16384, true, &map);
 	unsealed = make_memfd(4096, false, &loose);
 	/* x and y are parts of one descriptor. */
-	assert_int_equal(kiln_lend_fd(client, fd, 4096, 2048, "x", &x), KILN_OK);
-	assert_int_equal(kiln_lend_fd(client, fd, 8192, 2048, "y", &y), KILN_OK);
+	assert_ok(kiln_lend_fd(client, fd, 4096, 2048, "x", &x));
+	assert_ok(kiln_lend_fd(client, fd, 8192, 2048, "y", &y));
 	fill_random(map, 16384, 11);
 	permute_reference(&problem, map + 4096, expected);
 	run_once(client, &problem, x, y);
@@ -209,8 +209,8 @@ static void test_lent_memory(void **state)
 	assert_sentence("seal");
 	assert_int_equal(kiln_lend_fd(client, fd, 8192, 8193, "long", &none), KILN_EINVAL);
 	assert_null(none);
-	assert_int_equal(kiln_free(x), KILN_OK);
-	assert_int_equal(kiln_free(y), KILN_OK);
+	assert_ok(kiln_free(x));
+	assert_ok(kiln_free(y));
 	kiln_close(client);
 	munmap(map, 16384);
 	munmap(loose, 4096);
@@ -228,16 +228,16 @@ static void test_partial_copies(void **state)
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	assert_int_equal(kiln_alloc(client, 1000, 0, "bytes", &buffer), KILN_OK);
+	assert_ok(kiln_alloc(client, 1000, 0, "bytes", &buffer));
 	fill_random(in, 1000, 3);
-	assert_int_equal(kiln_write(buffer, 500, in + 500, 499), KILN_OK);
-	assert_int_equal(kiln_read(buffer, 0, out, 1000), KILN_OK);
+	assert_ok(kiln_write(buffer, 500, in + 500, 499));
+	assert_ok(kiln_read(buffer, 0, out, 1000));
 	for (int i = 0; i < 1000; i++)
 		assert_int_equal(out[i], i >= 500 && i < 999 ? in[i] : 0);
 	assert_int_equal(kiln_write(buffer, 1000, in, 1), KILN_EINVAL);
 	assert_sentence("bytes");
 	assert_int_equal(kiln_read(buffer, UINT64_MAX, out, 2), KILN_EINVAL);
-	assert_int_equal(kiln_free(buffer), KILN_OK);
+	assert_ok(kiln_free(buffer));
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -262,9 +262,9 @@ static void prepare(struct prepared *p, struct kilnd *daemon)
 	p->problem = transpose(32, 32);
 	fill_random(p->in, 4096, 23);
 	permute_reference(&p->problem, p->in, p->expected);
-	assert_int_equal(kiln_alloc(p->client, 4096, 0, "x", &p->x), KILN_OK);
-	assert_int_equal(kiln_alloc(p->client, 4096, 0, "y", &p->y), KILN_OK);
-	assert_int_equal(kiln_write(p->x, 0, p->in, 4096), KILN_OK);
+	assert_ok(kiln_alloc(p->client, 4096, 0, "x", &p->x));
+	assert_ok(kiln_alloc(p->client, 4096, 0, "y", &p->y));
+	assert_ok(kiln_write(p->x, 0, p->in, 4096));
 	tensors[0] = permute_input(&p->problem, p->x);
 	tensors[1] = permute_output(&p->problem, p->y);
 	perm = perm_attr(&p->problem);
@@ -302,13 +302,13 @@ static void test_order_and_tickets(void **state)
 	first = submit(&p, p.x, p.y, 0);
 	second = submit(&p, p.y, p.x, first); /* the transpose of the transpose */
 	assert_int_equal(kiln_wait(p.client, second, 0), KILN_EAGAIN);
-	assert_int_equal(kiln_wait(p.client, second, CALL_TIMEOUT_MS), KILN_OK);
-	assert_int_equal(kiln_wait(p.client, first, 0), KILN_OK); /* it ran before */
+	assert_ok(kiln_wait(p.client, second, CALL_TIMEOUT_MS));
+	assert_ok(kiln_wait(p.client, first, 0)); /* it ran before */
 	assert_int_equal(kiln_wait(p.client, first, 0), KILN_ENOENT);
 	assert_int_equal(kiln_wait(p.client, 123456789, 0), KILN_ENOENT);
-	assert_int_equal(kiln_read(p.x, 0, out, 4096), KILN_OK);
+	assert_ok(kiln_read(p.x, 0, out, 4096));
 	assert_memory_equal(out, p.in, 4096);
-	assert_int_equal(kiln_read(p.y, 0, out, 4096), KILN_OK);
+	assert_ok(kiln_read(p.y, 0, out, 4096));
 	assert_memory_equal(out, p.expected, 4096);
 	unprepare(&p, *state);
 }
@@ -321,22 +321,22 @@ static void test_cancel_and_after(void **state)
 	kiln_buffer *other;
 
 	prepare(&p, *state);
-	assert_int_equal(kiln_alloc(p.client, 4096, 0, "other", &other), KILN_OK);
+	assert_ok(kiln_alloc(p.client, 4096, 0, "other", &other));
 	debug_int(p.client, "delay-launch", "ms", 300);
 	running = submit(&p, p.x, p.y, 0);
 	canceled = submit(&p, p.x, other, 0);
 	dependent = submit(&p, p.x, other, canceled);
 	independent = submit(&p, p.x, p.y, running);
-	assert_int_equal(kiln_cancel(p.client, canceled), KILN_OK);
+	assert_ok(kiln_cancel(p.client, canceled));
 	assert_int_equal(kiln_wait(p.client, canceled, CALL_TIMEOUT_MS), KILN_ECANCELED);
 	assert_int_equal(kiln_wait(p.client, dependent, CALL_TIMEOUT_MS), KILN_ECANCELED);
 	assert_true(kiln_errmsg()[0]);
-	assert_int_equal(kiln_wait(p.client, running, CALL_TIMEOUT_MS), KILN_OK);
-	assert_int_equal(kiln_wait(p.client, independent, CALL_TIMEOUT_MS), KILN_OK);
+	assert_ok(kiln_wait(p.client, running, CALL_TIMEOUT_MS));
+	assert_ok(kiln_wait(p.client, independent, CALL_TIMEOUT_MS));
 	assert_int_equal(kiln_cancel(p.client, independent), KILN_ENOENT);
-	assert_int_equal(kiln_read(other, 0, out, 4096), KILN_OK);
+	assert_ok(kiln_read(other, 0, out, 4096));
 	assert_memory_equal(out, zero, 4096);
-	assert_int_equal(kiln_free(other), KILN_OK);
+	assert_ok(kiln_free(other));
 	unprepare(&p, *state);
 }
 
@@ -359,7 +359,7 @@ static void test_event_loop(void **state)
 	}
 	assert_int_equal(finished, 3);
 	for (int i = 0; i < 3; i++)
-		assert_int_equal(kiln_wait(p.client, tickets[i], 0), KILN_OK);
+		assert_ok(kiln_wait(p.client, tickets[i], 0));
 	assert_int_equal(kiln_dispatch(p.client), 0);
 	unprepare(&p, *state);
 }
@@ -379,8 +379,8 @@ static void test_nothing_leaks(void **state)
 	for (int i = 0; i < 20; i++) {
 		kiln_client *client = client_open(daemon);
 		kiln_buffer *shared, *held;
-		assert_int_equal(kiln_alloc(client, 4096, KILN_BUFFER_SHARED, "s", &shared), KILN_OK);
-		assert_int_equal(kiln_alloc(client, 4096, 0, "h", &held), KILN_OK);
+		assert_ok(kiln_alloc(client, 4096, KILN_BUFFER_SHARED, "s", &shared));
+		assert_ok(kiln_alloc(client, 4096, 0, "h", &held));
 		assert_permutes(client, &problem, "hit");
 		kiln_close(client);
 		/* Valid for freeing only. */

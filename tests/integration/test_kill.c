@@ -236,24 +236,24 @@ static void test_held_buffers_are_lost(void **state)
 
 	kilnd_start(daemon, NULL);
 	bench.client = client_open(daemon);
-	assert_int_equal(kiln_alloc(bench.client, 4096, 0, "weights", &x), KILN_OK);
-	assert_int_equal(kiln_alloc(bench.client, 4096, 0, "result", &y), KILN_OK);
+	assert_ok(kiln_alloc(bench.client, 4096, 0, "weights", &x));
+	assert_ok(kiln_alloc(bench.client, 4096, 0, "result", &y));
 	bench_open(&bench, x, y);
-	assert_int_equal(kiln_write(x, 0, bench.in, 4096), KILN_OK);
-	assert_int_equal(bench_run(&bench), KILN_OK);
+	assert_ok(kiln_write(x, 0, bench.in, 4096));
+	assert_ok(bench_run(&bench));
 	kill_executor(bench.client, 1);
 	assert_int_equal(bench_run(&bench), KILN_ELOST);
 	assert_sentence("weights");
 	assert_int_equal(kiln_read(y, 0, bench.out, 4096), KILN_ELOST);
 	assert_sentence("result");
 	/* A part is not all of it. */
-	assert_int_equal(kiln_write(y, 0, bench.out, 4096), KILN_OK);
-	assert_int_equal(kiln_write(x, 0, bench.in, 4095), KILN_OK);
+	assert_ok(kiln_write(y, 0, bench.out, 4096));
+	assert_ok(kiln_write(x, 0, bench.in, 4095));
 	assert_int_equal(bench_run(&bench), KILN_ELOST);
 	assert_sentence("weights");
-	assert_int_equal(kiln_write(x, 0, bench.in, 4096), KILN_OK);
-	assert_int_equal(bench_run(&bench), KILN_OK);
-	assert_int_equal(kiln_read(y, 0, bench.out, 4096), KILN_OK);
+	assert_ok(kiln_write(x, 0, bench.in, 4096));
+	assert_ok(bench_run(&bench));
+	assert_ok(kiln_read(y, 0, bench.out, 4096));
 	assert_memory_equal(bench.out, bench.expected, 4096);
 	kiln_call_free(bench.call);
 	kiln_free(x);
@@ -278,12 +278,12 @@ static void test_shared_and_lent_survive(void **state)
 	assert_true(lent != MAP_FAILED);
 	kilnd_start(daemon, NULL);
 	bench.client = client_open(daemon);
-	assert_int_equal(kiln_lend_fd(bench.client, fd, 0, 4096, "lent", &x), KILN_OK);
-	assert_int_equal(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "shared", &y), KILN_OK);
-	assert_int_equal(kiln_map(y, &out), KILN_OK);
+	assert_ok(kiln_lend_fd(bench.client, fd, 0, 4096, "lent", &x));
+	assert_ok(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "shared", &y));
+	assert_ok(kiln_map(y, &out));
 	bench_open(&bench, x, y);
 	memcpy(lent, bench.in, 4096);
-	assert_int_equal(bench_run(&bench), KILN_OK);
+	assert_ok(bench_run(&bench));
 	assert_memory_equal(out, bench.expected, 4096);
 	for (int i = 1; i <= 3; i++) {
 		kill_executor(bench.client, i);
@@ -313,12 +313,12 @@ static void test_call_in_flight(void **state)
 	kilnd_start(daemon, NULL);
 	bench.client = client_open(daemon);
 	other = client_open(daemon);
-	assert_int_equal(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "x", &x), KILN_OK);
-	assert_int_equal(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "y", &y), KILN_OK);
+	assert_ok(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "x", &x));
+	assert_ok(kiln_alloc(bench.client, 4096, KILN_BUFFER_SHARED, "y", &y));
 	bench_open(&bench, x, y);
-	assert_int_equal(kiln_write(x, 0, bench.in, 4096), KILN_OK);
+	assert_ok(kiln_write(x, 0, bench.in, 4096));
 	debug_int(other, "delay-launch", "ms", 10000);
-	assert_int_equal(kiln_submit(bench.call, bench.operands, 2, 0, &ticket), KILN_OK);
+	assert_ok(kiln_submit(bench.call, bench.operands, 2, 0, &ticket));
 	await_info_at_least(other, "executors[0].inflight", 1);
 	debug_int(other, "delay-launch", "ms", 0);
 	start = now_ms();
@@ -326,8 +326,8 @@ static void test_call_in_flight(void **state)
 	assert_int_equal(kiln_wait(bench.client, ticket, CALL_TIMEOUT_MS), KILN_EDEVICE);
 	assert_in_range(now_ms() - start, 0, GRACE_MS);
 	assert_sentence("cpu");
-	assert_int_equal(bench_run(&bench), KILN_OK);
-	assert_int_equal(kiln_read(y, 0, bench.out, 4096), KILN_OK);
+	assert_ok(bench_run(&bench));
+	assert_ok(kiln_read(y, 0, bench.out, 4096));
 	assert_memory_equal(bench.out, bench.expected, 4096);
 	kiln_call_free(bench.call);
 	kiln_free(x);

@@ -186,10 +186,10 @@ static void test_autostart(void **state)
 		fail_msg("autostart: %s", kiln_errmsg());
 	assert_permutes(client, &problem, "compiled");
 	/* A second client finds the same daemon. */
-	assert_int_equal(kiln_connect(&options, &second), KILN_OK);
+	assert_ok(kiln_connect(&options, &second));
 	assert_int_equal(info_int(client, "server.pid"), info_int(second, "server.pid"));
 	kiln_close(client);
-	assert_int_equal(kiln_request(second, "stop", NULL, 0, &reply), KILN_OK);
+	assert_ok(kiln_request(second, "stop", NULL, 0, &reply));
 	kiln_reply_free(reply);
 	kiln_close(second);
 	end = now_ms() + STOP_TIMEOUT_MS;
@@ -218,16 +218,15 @@ static void submit_slow(struct slow *slow, struct kilnd *daemon, int64_t delay_m
 	kiln_operand operands[2] = {0};
 
 	slow->client = client_open(daemon);
-	assert_int_equal(kiln_alloc(slow->client, 64, 0, "x", &slow->x), KILN_OK);
-	assert_int_equal(kiln_alloc(slow->client, 64, 0, "y", &slow->y), KILN_OK);
+	assert_ok(kiln_alloc(slow->client, 64, 0, "x", &slow->x));
+	assert_ok(kiln_alloc(slow->client, 64, 0, "y", &slow->y));
 	tensors[0] = permute_input(&problem, slow->x);
 	tensors[1] = permute_output(&problem, slow->y);
 	operands[0].buffer = slow->x;
 	operands[1].buffer = slow->y;
-	assert_int_equal(kiln_prepare(slow->client, "permute", tensors, 2, &perm, 1, &slow->call),
-					 KILN_OK);
+	assert_ok(kiln_prepare(slow->client, "permute", tensors, 2, &perm, 1, &slow->call));
 	debug_int(slow->client, "delay-launch", "ms", delay_ms);
-	assert_int_equal(kiln_submit(slow->call, operands, 2, 0, &slow->ticket), KILN_OK);
+	assert_ok(kiln_submit(slow->call, operands, 2, 0, &slow->ticket));
 	await_info_at_least(slow->client, "executors[0].inflight", 1);
 }
 
@@ -249,7 +248,7 @@ static void test_drain(void **state)
 	submit_slow(&slow, daemon, 600);
 	kill(daemon->pid, SIGTERM);
 	/* What is under way ends well; who comes now is turned away. */
-	assert_int_equal(kiln_wait(slow.client, slow.ticket, CALL_TIMEOUT_MS), KILN_OK);
+	assert_ok(kiln_wait(slow.client, slow.ticket, CALL_TIMEOUT_MS));
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	assert_null(client_try(daemon, 1000, &status));
 	assert_int_equal(status, KILN_ECONN);
@@ -304,7 +303,7 @@ static void test_stop_request(void **state)
 
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	assert_int_equal(kiln_request(client, "stop", NULL, 0, &reply), KILN_OK);
+	assert_ok(kiln_request(client, "stop", NULL, 0, &reply));
 	kiln_reply_free(reply);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_ECONN);
