@@ -340,7 +340,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_sizes),      TEST(test_descriptors),   TEST(test_refusals),
 		TEST(test_bulk_seals), TEST(test_limit_and_end), TEST(test_queue),
-		TEST(test_memfd),
+		TEST(test_queue_end),  TEST(test_memfd),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
