@@ -125,9 +125,9 @@ static int cpu_open(int ordinal, struct device **out, struct device_info *info,
 /* Moves all that is queued to the ends: first the work that broke the device, then the others. */
 static void give_up(struct device *device, struct cpu_work *culprit)
 {
-	if (device->stopping)
+	if (device->given_up)
 		return;
-	device->stopping = true; /* workers that still run end nothing any more */
+	device->given_up = true; /* workers that still run end nothing any more */
 	struct cpu_work *rest = NULL, **rest_tail = &rest;
 	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next) {
 		*rest_tail = stream->head;

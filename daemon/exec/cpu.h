@@ -146,6 +146,7 @@ struct device {
 	struct cpu_worker **workers;
 	int worker_count;
 	bool stopping;
+	bool given_up; /* broken, and all that was queued has been moved to the ends */
 	int event_fd;
 	/* Set by a signal handler: the device cannot go on. */
 	_Atomic(struct cpu_work *) broken;
@@ -189,8 +190,10 @@ bool cpu_block_run(struct cpu_worker *worker, uint64_t linear);
 /* For cpu_sync.c: the current thread waits until cpu_block_wake; others run meanwhile. */
 void cpu_block_wait(struct cpu_worker *worker);
 void cpu_block_wake(struct cpu_worker *worker, unsigned thread);
-/* Ends the launch with a sentence about the current block; does not return. */
-_Noreturn void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
+/* Ends the launch with a sentence about the current block.  Does not return; not declared so,
+ * because AddressSanitizer would look for the stack's bounds, and this stack is not the thread's.
+ */
+void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* ---- cpu_sync.c ---- */
@@ -205,7 +208,8 @@ extern const char *const cpu_barrier_names[KILN_CPU_BARRIER_COUNT];
 extern const char *const cpu_collective_names[KILN_CPU_COLLECTIVE_COUNT];
 
 /* ---- cpu_stall.c ---- */
-_Noreturn void cpu_stall_report(struct cpu_worker *worker);
+/* Does not return. */
+void cpu_stall_report(struct cpu_worker *worker);
 
 /* ---- cpu_runtime.c ---- */
 extern const struct kiln_cpu_runtime cpu_runtime;

@@ -48,6 +48,7 @@ int cpu_block_prepare(struct cpu_worker *worker, char error[KERNEL_ERROR_MAX])
 
 void cpu_block_release(struct cpu_worker *worker)
 {
+	cpu_stack_forget(worker->stacks, worker->fiber_count * (CPU_STACK_BYTES + guard_bytes()));
 	if (worker->stacks)
 		munmap(worker->stacks, worker->stacks_bytes);
 	if (worker->shared)
@@ -166,6 +167,7 @@ static struct cpu_fiber *take_fiber(struct cpu_worker *worker)
 static void reset_fibers(struct cpu_worker *worker)
 {
 	worker->free = NULL;
+	cpu_stack_forget(worker->stacks, worker->fiber_count * (CPU_STACK_BYTES + guard_bytes()));
 	for (unsigned i = 0; i < worker->fiber_count; i++) {
 		make_fiber(worker, i);
 		worker->fibers[i].next = worker->free;
@@ -198,7 +200,7 @@ void cpu_block_wait(struct cpu_worker *worker)
 	resume_next(worker);
 }
 
-_Noreturn void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
+void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
 {
 	char text[KERNEL_ERROR_MAX];
 	const struct kiln_cpu_dim *block = &worker->state.block;
@@ -212,8 +214,8 @@ _Noreturn void cpu_block_fail(struct cpu_worker *worker, const char *format, ...
 		util_append(text, sizeof(text), used + (size_t)n, " (kernel %s)",
 					worker->work->module->about->name);
 	cpu_work_fail(worker->work, KILN_EDEVICE, text);
-	switch_to_base(worker);
-	__builtin_unreachable(); /* nobody resumes this fiber: it is made anew */
+	for (;;) /* nobody resumes this fiber: it is made anew */
+		switch_to_base(worker);
 }
 
 /* ---- A block ---- */

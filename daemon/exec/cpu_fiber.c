@@ -6,6 +6,28 @@
 
 #include <stdint.h>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#endif
+
+#ifdef WITH_ASAN
+#include <sanitizer/asan_interface.h>
+void cpu_stack_forget(void *stack, size_t bytes)
+{
+	__asan_unpoison_memory_region(stack, bytes);
+}
+#else
+void cpu_stack_forget(void *stack, size_t bytes)
+{
+	(void)stack;
+	(void)bytes;
+}
+#endif
+
 #if CPU_FIBER_NATIVE
 
 void cpu_fiber_jump(void **save, void *stack_pointer);

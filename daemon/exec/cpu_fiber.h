@@ -23,6 +23,8 @@ struct cpu_context {
  * never returns. */
 void cpu_context_make(struct cpu_context *context, void *stack, size_t bytes, void (*entry)(void *),
 					  void *argument);
+/* Tells AddressSanitizer, where it watches, that no frame is left on these stacks. */
+void cpu_stack_forget(void *stack, size_t bytes);
 /* Leaves the running context in from, and goes on in to. */
 void cpu_context_switch(struct cpu_context *from, struct cpu_context *to);
 

@@ -33,7 +33,7 @@ static const struct cpu_thread *missing_lane(const struct cpu_worker *worker, un
 	return NULL;
 }
 
-_Noreturn void cpu_stall_report(struct cpu_worker *worker)
+void cpu_stall_report(struct cpu_worker *worker)
 {
 	/* Threads at the barrier alone would have been let go: some lane waits for another. */
 	for (unsigned i = 0; i < worker->thread_count; i++) {

@@ -154,7 +154,7 @@ static void *worker_main(void *argument)
 		pthread_mutex_unlock(&device->mutex);
 		run_blocks(worker, work);
 		pthread_mutex_lock(&device->mutex);
-		if (--work->active == 0 && !device->stopping)
+		if (--work->active == 0 && !device->given_up)
 			finish(device, work);
 	}
 	pthread_mutex_unlock(&device->mutex);
