@@ -60,7 +60,9 @@ static const char cpu_kernels[] =
 	"	y[b * blockDim.x * blockDim.y * blockDim.z + t] =\n"
 	"		blockIdx.x + 8 * blockIdx.y + 64 * blockIdx.z + 512 * threadIdx.x +\n"
 	"		4096 * threadIdx.y + 32768 * threadIdx.z;\n"
-	"}\n"
+	"}\n";
+
+static const char cpu_more_kernels[] =
 	"template <int K> __global__ void collectives(unsigned *y)\n"
 	"{\n"
 	"	unsigned lane = threadIdx.x;\n"
@@ -154,6 +156,19 @@ static const char cpu_wrong_kernels[] =
 	"	return n == 0 ? room[0] : deep(y, n - 1) + room[n % 64];\n"
 	"}\n"
 	"template <int K> __global__ void recurse(int *y) { y[1] = deep(y, K); }\n";
+
+/* Which of the texts has the kernel. */
+static const char *cpu_kernel_text(const char *instantiation)
+{
+	const char *const texts[] = {cpu_kernels, cpu_more_kernels, cpu_wrong_kernels};
+	char name[64];
+	snprintf(name, sizeof(name), "void %.*s(", (int)strcspn(instantiation, "<"), instantiation);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (strstr(texts[i], name))
+			return texts[i];
+	fail_msg("no kernel %s", instantiation);
+	return NULL;
+}
 
 static void cpu_kernel_compile(const char *text, const char *instantiation,
 							   struct compile_result *result)

@@ -32,11 +32,11 @@ static void open_device(void)
 		fail_msg("%s", error);
 }
 
-static struct device_module *load_text(const char *text, const char *instantiation)
+static struct device_module *load(const char *instantiation)
 {
 	struct compile_result result;
 	struct device_module *module;
-	cpu_kernel_compile(text, instantiation, &result);
+	cpu_kernel_compile(cpu_kernel_text(instantiation), instantiation, &result);
 	if (result.status != KILN_OK)
 		fail_msg("%s: %s\n%s", instantiation, result.error, result.log ? result.log : "");
 	if (device_cpu.load(device, result.object, result.object_bytes, result.entry, 0, &module,
@@ -44,13 +44,6 @@ static struct device_module *load_text(const char *text, const char *instantiati
 		fail_msg("%s", error);
 	compile_result_free(&result);
 	return module;
-}
-
-static struct device_module *load(const char *instantiation)
-{
-	bool is_wrong =
-		strncmp(instantiation, "bad<", 4) == 0 || strncmp(instantiation, "recurse<", 8) == 0;
-	return load_text(is_wrong ? cpu_wrong_kernels : cpu_kernels, instantiation);
 }
 
 static struct device_memory *alloc(uint64_t bytes)

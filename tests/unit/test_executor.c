@@ -138,11 +138,11 @@ static int ask_alloc(struct peer *peer, uint64_t buffer, uint64_t bytes)
 	return ask(peer, &message);
 }
 
-static int ask_load(struct peer *peer, uint64_t module, const char *text, const char *instantiation)
+static int ask_load(struct peer *peer, uint64_t module, const char *instantiation)
 {
 	struct compile_result result;
 	struct wire_out message;
-	cpu_kernel_compile(text, instantiation, &result);
+	cpu_kernel_compile(cpu_kernel_text(instantiation), instantiation, &result);
 	assert_int_equal(result.status, KILN_OK);
 	begin(peer, &message, "load");
 	wire_put_uint(&message, "mod", module);
@@ -234,7 +234,7 @@ static void begin_scale(struct peer *peer)
 	begin_peer(peer, "cpu");
 	assert_int_equal(ask_alloc(peer, 1, 4000), KILN_OK);
 	assert_int_equal(ask_alloc(peer, 2, 4000), KILN_OK);
-	assert_int_equal(ask_load(peer, 1, cpu_kernels, "scale<int>"), KILN_OK);
+	assert_int_equal(ask_load(peer, 1, "scale<int>"), KILN_OK);
 }
 
 static int *map_staging(int *fd, uint64_t bytes)
@@ -416,7 +416,7 @@ static void refuses_wrong_requests(void **state)
 	assert_int_equal(ask_number(&peer, "unload", "mod", 3), KILN_ENOENT);
 	assert_int_equal(ask_number(&peer, "dance", "x", 3), KILN_EPROTO);
 	assert_non_null(strstr(sentence(), "\"dance\""));
-	assert_int_equal(ask_load(&peer, 1, cpu_kernels, "scale<int>"), KILN_EPROTO);
+	assert_int_equal(ask_load(&peer, 1, "scale<int>"), KILN_EPROTO);
 	struct wire_out message;
 	begin(&peer, &message, "load");
 	wire_put_uint(&message, "mod", 4);
@@ -478,7 +478,7 @@ static void a_wrong_kernel_does_not_end_it(void **state)
 	(void)state;
 	struct peer peer;
 	begin_scale(&peer);
-	assert_int_equal(ask_load(&peer, 2, cpu_wrong_kernels, "bad<5>"), KILN_OK);
+	assert_int_equal(ask_load(&peer, 2, "bad<5>"), KILN_OK);
 	struct launch trap = scale_launch;
 	trap.module = 2;
 	trap.scalar_count = 1;
@@ -492,7 +492,7 @@ static void a_fault_is_told_and_ends_it(void **state)
 	(void)state;
 	struct peer peer;
 	begin_scale(&peer);
-	assert_int_equal(ask_load(&peer, 2, cpu_wrong_kernels, "bad<0>"), KILN_OK);
+	assert_int_equal(ask_load(&peer, 2, "bad<0>"), KILN_OK);
 	struct launch bad = scale_launch, slow = scale_launch;
 	bad.module = 2;
 	bad.scalar_count = 1;
