@@ -206,6 +206,11 @@ void command_cache_verify(struct session *session, struct wire_in *message, stru
 void command_cache_trim(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
+	if (wire_get_uint(&message->root, "bytes", UINT64_MAX) == UINT64_MAX) {
+		reply_error(session, wire_id(message), KILN_EINVAL,
+					"cache.trim needs bytes, a whole number that is not negative");
+		return;
+	}
 	query_run(session, message, trim_work);
 }
 

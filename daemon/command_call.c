@@ -454,7 +454,12 @@ void command_release(struct session *session, struct wire_in *message, struct fr
 
 void command_cancel(struct session *session, struct wire_in *message, struct frame *frame)
 {
+	uint64_t ticket = wire_get_uint(&message->root, "ticket", 0);
 	(void)frame;
-	work_cancel(session, wire_get_uint(&message->root, "ticket", 0));
+	if (!ticket) {
+		reply_error(session, wire_id(message), KILN_EINVAL, "cancel names no ticket");
+		return;
+	}
+	work_cancel(session, ticket);
 	reply_ok(session, wire_id(message));
 }

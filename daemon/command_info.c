@@ -139,15 +139,35 @@ static int open_descriptors(void)
 	return count - 2;
 }
 
+/* Buffers of all sessions that are in this device process now. */
+static int buffers_in(const struct broker *broker, const struct executor *executor)
+{
+	int count = 0;
+	for (const struct session *session = broker->sessions; session; session = session->next) {
+		size_t cursor = 0;
+		const struct buffer *buffer;
+		while (session->executor == executor && (buffer = map_next(&session->buffers, &cursor)))
+			count += buffer->generation == executor_generation(executor);
+	}
+	return count;
+}
+
+struct executors_out {
+	const struct broker *broker;
+	struct wire_out *out;
+};
+
 static void put_executor(void *arg, const struct executor_stats *stats)
 {
-	struct wire_out *out = arg;
+	struct executors_out *executors = arg;
+	struct wire_out *out = executors->out;
 	wire_map_begin(out, NULL);
 	wire_put_str(out, "device", stats->device);
 	wire_put_str(out, "state", stats->state);
 	wire_put_int(out, "pid", stats->pid);
 	wire_put_uint(out, "uid", stats->uid);
 	wire_put_int(out, "inflight", stats->inflight);
+	wire_put_int(out, "buffers", buffers_in(executors->broker, stats->executor));
 	wire_put_int(out, "modules", stats->modules);
 	wire_put_uint(out, "restarts", stats->restarts);
 	wire_map_end(out);
@@ -219,8 +239,9 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 {
 	struct broker *broker = session->broker;
 	struct limit limits[OPTIONS_LIMITS];
-	int count = options_limits(&broker->options, limits);
 	struct wire_out out;
+	struct executors_out executors = {broker, &out};
+	int count = options_limits(&broker->options, limits);
 	(void)frame;
 	reply_begin(&out, wire_id(message));
 	put_server(&out, broker);
@@ -232,7 +253,7 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 	wire_map_end(&out);
 	put_workers(&out, broker);
 	wire_list_begin(&out, "executors");
-	executor_each(broker, put_executor, &out);
+	executor_each(broker, put_executor, &executors);
 	wire_list_end(&out);
 	put_cache(&out, broker);
 	wire_list_begin(&out, "limits");

@@ -1,6 +1,7 @@
 /* command_memory.c: alloc, lend, free, write, read. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "command.h"
@@ -176,6 +177,13 @@ void command_alloc(struct session *session, struct wire_in *message, struct fram
 	make(session, id, buffer);
 }
 
+/* Of a memfd; 0 for a descriptor that has no size, such as CUDA's. */
+static uint64_t descriptor_bytes(int fd)
+{
+	struct stat status;
+	return fstat(fd, &status) == 0 && status.st_size > 0 ? (uint64_t)status.st_size : 0;
+}
+
 /* Whether what is lent hangs together; the device checks what only it can know. */
 static bool lend_is_sound(struct session *session, uint64_t id, const struct buffer *buffer)
 {
@@ -220,12 +228,14 @@ void command_lend(struct session *session, struct wire_in *message, struct frame
 		return;
 	}
 	buffer->span = wire_get_uint(root, "span", 0);
+	if (!ipc)
+		buffer->fd = frame_take_fd(frame, 0);
+	if (!buffer->span && buffer->fd >= 0)
+		buffer->span = descriptor_bytes(buffer->fd);
 	buffer->offset = wire_get_uint(root, "offset", 0);
 	buffer->bufid = wire_get_uint(root, "bufid", 0);
 	buffer->pid = session->pid; /* as the kernel says, not as the client does */
-	if (!ipc)
-		buffer->fd = frame_take_fd(frame, 0);
-	else if (handle_bytes == sizeof buffer->handle)
+	if (ipc && handle_bytes == sizeof buffer->handle)
 		memcpy(buffer->handle, handle, sizeof buffer->handle);
 	if (ipc && handle_bytes != sizeof buffer->handle)
 		reply_error(session, id, KILN_EPROTO, "an IPC handle has %zu bytes, not %zu",

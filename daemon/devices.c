@@ -103,6 +103,7 @@ void executor_each(const struct broker *broker, executor_visit visit, void *arg)
 	for (struct device_entry *device = broker->devices; device; device = device->next)
 		for (struct executor *executor = device->executors; executor; executor = executor->next) {
 			struct executor_stats stats = {
+				.executor = executor,
 				.device = device->info.name,
 				.state = phases[executor->phase],
 				.uid = executor->uid,

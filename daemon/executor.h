@@ -70,6 +70,7 @@ int executor_load(struct executor *executor, const char *key, const struct cache
 				  uint32_t shared_bytes, executor_done done, void *arg);
 
 struct executor_stats {
+	const struct executor *executor;
 	const char *device, *state;
 	uint32_t uid;
 	int pid, inflight, modules;

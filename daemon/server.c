@@ -241,6 +241,7 @@ int server_run(const struct options *options)
 	static struct broker broker;
 	char error[KERNEL_ERROR_MAX];
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error of write, not the end */
 	util_log_level = options->log_level;
 	broker.options = *options;
 	broker.started_us = util_now_us();
