@@ -1,6 +1,8 @@
 # The portable build: libuv, msgpack-c, SQLite and libsodium from the distribution's static archives,
 # so that the programs need nothing but libc, and run from wherever their tree lies.
-set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+set(CMAKE_INSTALL_LIBDIR lib)
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 add_link_options(-static-libgcc)
 
 # kiln_static(PREFIX archive names... LINK what the archive needs of libc): the imported target of

@@ -27,7 +27,8 @@ struct scene {
 
 static int permute(struct scene *scene, kiln_ticket *ticket)
 {
-	static const int64_t perm[2] = {1, 0};
+	const int turned = !scene->options->copies;
+	const int64_t perm[2] = {turned, !turned};
 	const kiln_attr attr = {.name = "perm", .kind = KILN_ATTR_INTS, .ints = perm, .count = 2};
 	kiln_tensor tensors[2] = {{.dtype = KILN_F32, .rank = 2, .contiguous = 1},
 							  {.dtype = KILN_F32, .rank = 2, .contiguous = 1}};
@@ -35,8 +36,8 @@ static int permute(struct scene *scene, kiln_ticket *ticket)
 	kiln_call *call = NULL;
 	for (int i = 0; i < 2; i++) {
 		tensors[i].buffer = scene->buffer[i];
-		tensors[i].shape[i] = ROWS;
-		tensors[i].shape[1 - i] = COLUMNS;
+		tensors[i].shape[i & turned] = ROWS;
+		tensors[i].shape[1 - (i & turned)] = COLUMNS;
 	}
 	if (!ticket)
 		return kiln_run(scene->client, "permute", tensors, 2, &attr, 1);
@@ -76,7 +77,8 @@ static void works(struct scene *scene, const char *name)
 	}
 	for (int i = 0; i < ROWS; i++) {
 		for (int k = 0; k < COLUMNS; k++) {
-			if (scene->x[i * COLUMNS + k] != scene->y[k * ROWS + i]) {
+			int at = scene->options->copies ? i * COLUMNS + k : k * ROWS + i;
+			if (scene->x[i * COLUMNS + k] != scene->y[at]) {
 				runner_fail(name, "x[%d,%d] is not where it belongs", i, k);
 				return;
 			}

@@ -116,7 +116,7 @@ int main(int argc, char **argv)
 	int measured = 0;
 	if (first < 0)
 		runner_fail("first tensor, cold kernel", "%s", text);
-	for (int i = 0; i < count && times; i++) {
+	for (int i = 0; i < count && times && first >= 0; i++) {
 		double micros = spawn_client(argv, text);
 		if (micros < 0) {
 			runner_fail("first tensor of a fresh process", "%s", text);

@@ -75,6 +75,8 @@ bool runner_options_read(int argc, char **argv, struct runner_options *out)
 			out->huge = true;
 		} else if (strcmp(argv[i], "--reverse") == 0) {
 			out->reverse = true;
+		} else if (strcmp(argv[i], "--copies") == 0) {
+			out->copies = true;
 		} else if (take_word(out, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) {
 			i++;
 		} else {

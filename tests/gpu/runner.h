@@ -23,6 +23,7 @@ struct runner_options {
 	bool quick;         /* --quick */
 	bool huge;          /* --huge: the huge cases, and nothing else */
 	bool reverse;       /* --reverse: from the end of the list */
+	bool copies;        /* --copies: only what needs no kernel, for a driver that has none */
 };
 
 /* False after a sentence on stderr. */

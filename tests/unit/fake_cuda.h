@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define FAKE_MEMORY (64u << 20) /* bytes of the fake GPU */
+#define FAKE_MEMORY (256u << 20) /* bytes of the fake GPU */
 #define FAKE_GRANULARITY (2u << 20)
 #define FAKE_HANDLE_MAGIC 0x4b464b46u
 

@@ -145,12 +145,8 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr at)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr at)
+static CUresult put_attribute(void *data, CUpointer_attribute attribute, int i)
 {
-	ENTER();
-	int i = find_range(at);
-	if (i < 0)
-		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
 		*(CUcontext *)data = fake_context();
@@ -162,23 +158,45 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 		*(unsigned long long *)data = ranges[i].id;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
 		*(int *)data = 0;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*(CUmemoryPool *)data = NULL;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*(unsigned *)data = ranges[i].kind == RANGE_BLOCK && ranges[i].fd >= 0;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
 		*(CUdeviceptr *)data = (uintptr_t)ranges[i].base;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
 		*(size_t *)data = ranges[i].bytes;
-		return CUDA_SUCCESS;
-	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*(unsigned *)data = 0;
 		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr at)
+{
+	ENTER();
+	int i = find_range(at);
+	return i < 0 ? CUDA_ERROR_INVALID_VALUE : put_attribute(data, attribute, i);
+}
+
+/* Of an address that is not CUDA's nothing is said, and that is no error. */
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data,
+								CUdeviceptr at)
+{
+	ENTER();
+	int i = find_range(at);
+	CUresult result = CUDA_SUCCESS;
+	for (unsigned k = 0; k < count && i >= 0 && result == CUDA_SUCCESS; k++)
+		result = put_attribute(data[k], attributes[k], i);
+	return result;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)

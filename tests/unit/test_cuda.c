@@ -302,7 +302,7 @@ static void says_how_much_memory_there_is(void **state)
 	(void)state;
 	struct device_memory *memory = NULL, *half = alloc(FAKE_MEMORY / 2);
 	assert_int_equal(device_cuda.alloc(device, FAKE_MEMORY - 4096, &memory, error), KILN_ENOMEM);
-	assert_sentence("(67104768 bytes): 32.0 MiB of 64.0 MiB are free");
+	assert_sentence("(268431360 bytes): 128.0 MiB of 256.0 MiB are free");
 	assert_int_equal(fake->calls("cuMemPoolTrimTo"), 1);
 	assert_int_equal(device_cuda.alloc(device, UINT64_MAX, &memory, error), KILN_ENOMEM);
 	assert_sentence("(18446744073709551615 bytes)");

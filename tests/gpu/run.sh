@@ -1,0 +1,262 @@
+#!/bin/sh
+# run.sh: everything that needs a GPU: the list of cases bit for bit, the first tensor of a program
+# without CUDA, figures, and processes that die.  Starts a daemon of its own with a cache of its own.
+# It must not need anything but the programs, so that it runs from a portable tree elsewhere.
+#
+#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench] [--copies] [--device NAME]
+#
+# --quick       small cases only, fewer repetitions
+# --bench       times every case beside a copy, and beside PyTorch where python3 has it
+# --only-bench  that alone
+# --copies      what needs no kernel, for a stand-in of the driver that runs none
+# --device      another device than cuda:0; "cpu" tries the script out where there is no GPU
+#
+# What is not reached within $KILN_GPU_SECONDS (470) counts as failed.
+# Programs are looked for in $KILN_BIN, in bin/ of the tree this script lies in, and in the build
+# directories of the source tree.  Figures go to $OUT/gpu.jsonl if OUT is set.
+# Exit status: 0 when nothing failed, 1 when something did, 2 usage, 77 no GPU.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+root=$(cd "$here/../.." && pwd) || exit 1
+quick=
+copies=
+bench=0
+tests=1
+device=cuda:0
+budget=${KILN_GPU_SECONDS:-470}
+passed=0
+failed=0
+started=$(date +%s)
+
+usage() {
+	sed -n 's/^# \{0,1\}//; 6,14p' "$0"
+}
+
+while [ $# -gt 0 ]; do
+	case $1 in
+	--quick) quick=--quick ;;
+	--bench) bench=1 ;;
+	--copies) copies=--copies ;;
+	--only-bench)
+		bench=1
+		tests=0
+		;;
+	--device)
+		[ $# -gt 1 ] || { usage >&2; exit 2; }
+		shift
+		device=$1
+		;;
+	-h | --help) usage; exit 0 ;;
+	*)
+		echo "run.sh: unknown option '$1'; known: --quick, --bench, --only-bench, --copies, --device NAME" >&2
+		exit 2
+		;;
+	esac
+	shift
+done
+
+bin=
+for candidate in "${KILN_BIN:-}" "$root/bin" "$root/build/release/bin" "$root/build/portable/bin" \
+	"$root/build/dev/bin"; do
+	if [ -n "$candidate" ] && [ -x "$candidate/kilnd" ] && [ -x "$candidate/gpu_cases" ]; then
+		bin=$candidate
+		break
+	fi
+done
+if [ -z "$bin" ]; then
+	echo "run.sh: kilnd and gpu_cases are in no build directory: build one, or set KILN_BIN" >&2
+	exit 1
+fi
+
+# ---- A daemon of our own -------------------------------------------------------------------------
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/kiln-gpu.XXXXXX") || exit 1
+daemon=
+json=
+if [ -n "${OUT:-}" ] && [ -d "${OUT:-}" ]; then
+	json=$OUT/gpu.jsonl
+	: >"$json"
+fi
+
+stop_daemon() {
+	[ -n "$daemon" ] || return 0
+	kill -TERM "$daemon" 2>/dev/null
+	tries=0
+	while kill -0 "$daemon" 2>/dev/null && [ $tries -lt 100 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	kill -KILL "$daemon" 2>/dev/null
+	wait "$daemon" 2>/dev/null
+	daemon=
+}
+
+clean_up() {
+	stop_daemon
+	if [ $failed -gt 0 ] && [ -f "$work/log" ]; then
+		echo "-- the daemon's last lines"
+		tail -n 20 "$work/log"
+		[ -z "${OUT:-}" ] || cp "$work/log" "$OUT/kilnd.log"
+	fi
+	rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 1' INT TERM HUP
+
+start_daemon() {
+	"$bin/kilnd" --socket "$work/socket" --cache-dir "$work/cache" --device "$device" \
+		--test-requests >>"$work/log" 2>&1 &
+	daemon=$!
+	tries=0
+	while [ $tries -lt 300 ]; do
+		"$bin/kiln" --socket "$work/socket" status >/dev/null 2>&1 && return 0
+		kill -0 "$daemon" 2>/dev/null || break
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	echo "run.sh: kilnd does not answer; its last lines:"
+	tail -n 10 "$work/log"
+	return 1
+}
+
+# ---- Running and counting ------------------------------------------------------------------------
+
+# Adds what a program's last line says: "name: 12 passed, 0 failed".
+count() {
+	line=$(grep -E '^[a-z_]+: [0-9]+ passed, [0-9]+ failed$' "$1" | tail -n 1)
+	if [ -n "$line" ]; then
+		passed=$((passed + $(echo "$line" | sed 's/.*: \([0-9]*\) passed.*/\1/')))
+		failed=$((failed + $(echo "$line" | sed 's/.*, \([0-9]*\) failed$/\1/')))
+	else
+		failed=$((failed + 1))
+		echo "FAIL $2 ended without its count"
+	fi
+}
+
+# limited SECONDS COMMAND...: killed if it takes longer, or if all of this takes too long
+limited() {
+	left=$((budget - $(date +%s) + started))
+	if [ $left -le 0 ]; then
+		echo "FAIL not reached within $budget s: $2"
+		return 124
+	fi
+	[ "$1" -gt $left ] || left=$1
+	shift
+	timeout -k 5 $left "$@"
+}
+
+# one NAME SECONDS PROGRAM ARGUMENT...
+one() {
+	name=$1
+	seconds=$2
+	program=$3
+	shift 3
+	echo "-- $name"
+	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
+		${json:+--json "$json"} $quick $copies "$@" >"$work/out" 2>&1
+	status=$?
+	cat "$work/out"
+	[ $status -ne 124 ] || echo "FAIL $name was stopped after $seconds s"
+	count "$work/out" "$name"
+}
+
+# two NAME SECONDS PROGRAM ARGUMENT...: two processes at once, the second from the list's end
+two() {
+	name=$1
+	seconds=$2
+	program=$3
+	shift 3
+	echo "-- $name, two processes"
+	cores=$(nproc 2>/dev/null || echo 2)
+	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
+		--threads $(((cores + 1) / 2)) $quick $copies --seed 11 "$@" >"$work/out.1" 2>&1 &
+	first=$!
+	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
+		--threads $(((cores + 1) / 2)) $quick $copies --seed 12 --reverse "$@" >"$work/out.2" 2>&1
+	wait $first
+	for out in "$work/out.1" "$work/out.2"; do
+		head -n 40 "$out"
+		count "$out" "$name"
+	done
+}
+
+# ---- The parts -----------------------------------------------------------------------------------
+
+# A device process takes a moment to say what its GPU is.
+device_is_present() {
+	tries=0
+	while [ $tries -lt 300 ]; do
+		state=$("$bin/kiln" --socket "$work/socket" devices --json |
+			sed -n "s/.*\"name\": \"$device\"[^}]*\"state\": \"\([a-z]*\)\".*/\1/p")
+		[ "$state" = unknown ] || break
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	"$bin/kiln" --socket "$work/socket" devices
+	[ "$state" = present ]
+}
+
+start_daemon || exit 1
+echo "-- device"
+if ! device_is_present; then
+	echo "run.sh: the daemon cannot use device $device here (above it says why)"
+	exit 77
+fi
+
+run_tests() {
+	if [ -z "$copies" ]; then
+		one "what a call costs" 120 gpu_latency
+		one "first tensor of a program without CUDA" 60 gpu_first
+	fi
+	two "the list of cases, memory held by the daemon" 150 gpu_cases --memory held --seconds 140
+	case $device in
+	cuda*)
+		two "the list of cases, lent memory" 150 gpu_cases --memory lent --seconds 140
+		one "a quarter of the list, memory lent by descriptor" 90 gpu_cases --memory exported \
+			--seconds 80
+		if [ -z "$quick" ]; then
+			one "beyond 2^31 elements" 170 gpu_cases --huge --seconds 150
+		fi
+		;;
+	esac
+	one "processes that die" 90 gpu_faults
+
+	echo "-- cache"
+	if "$bin/kiln" --socket "$work/socket" cache verify; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+	fi
+}
+
+[ $tests = 0 ] || run_tests
+if [ $bench = 1 ]; then
+	torch=
+	if [ "$device" != cpu ] && python3 -c 'import torch' 2>/dev/null; then
+		echo "-- PyTorch"
+		torch_seconds=150
+		[ -z "$quick" ] || torch_seconds=20
+		"$bin/bench_permute" --list | limited 260 python3 "$root/tests/bench/torch_permute.py" \
+			--seconds "$torch_seconds" >"$work/torch" 2>"$work/torch.err"
+		grep -v -i warning "$work/torch.err" | tail -n 5
+		torch=$work/torch
+	fi
+	echo "-- permute beside a copy of the same bytes"
+	limited 120 "$bin/bench_permute" --socket "$work/socket" --device "$device" \
+		${json:+--json "$json"} ${torch:+--torch "$torch"} $quick
+	if [ $? -eq 0 ]; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAIL bench_permute"
+	fi
+fi
+
+stop_daemon
+if [ -e "$work/socket" ]; then
+	echo "FAIL kilnd left its socket behind"
+	failed=$((failed + 1))
+fi
+echo "$((passed)) passed, $((failed)) failed, $(($(date +%s) - started)) s"
+[ $failed -eq 0 ] && [ $passed -gt 0 ]
