@@ -7,6 +7,7 @@
 #include "cases.h"
 #include "daemon/kernel.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static inline uint32_t cases_alignment(uint32_t offset)
@@ -21,7 +22,7 @@ static inline void cases_problem(const struct cases_case *c, struct kernel_probl
 	int64_t stride = 1;
 
 	memset(problem, 0, sizeof(*problem));
-	strcpy(problem->op, c->op);
+	snprintf(problem->op, sizeof(problem->op), "%s", c->op);
 	problem->tensor_count = 2;
 	problem->attr_count = 1;
 	for (int t = 0; t < 2; t++) {
@@ -29,7 +30,7 @@ static inline void cases_problem(const struct cases_case *c, struct kernel_probl
 		problem->tensors[t].rank = c->rank;
 		problem->tensors[t].alignment = cases_alignment(t ? c->y_offset : c->x_offset);
 	}
-	strcpy(problem->attrs[0].name, "perm");
+	snprintf(problem->attrs[0].name, sizeof(problem->attrs[0].name), "perm");
 	problem->attrs[0].kind = KILN_ATTR_INTS;
 	problem->attrs[0].count = c->rank;
 	for (int k = c->rank - 1; k >= 0; k--) {

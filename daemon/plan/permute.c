@@ -5,6 +5,7 @@
  */
 #include "permute.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The attribute perm, checked against x. */
@@ -141,7 +142,7 @@ static int choose(const struct permute_form *form, const struct kernel_limits *l
 		out->shared_bytes = 0;
 		if (variants[i].take(form, limits, out, &why)) {
 			set_variant(out, KERNEL_LAUNCH, variants[i].name);
-			strcpy(out->source, "ops/permute.cuh");
+			snprintf(out->source, sizeof(out->source), "ops/permute.cuh");
 			return KILN_OK;
 		}
 	}
@@ -169,7 +170,7 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 	plan_elements(y, &count);
 	if (count == 0) {
 		set_variant(out, KERNEL_NOTHING, "nothing");
-		strcpy(out->note, "there are no elements");
+		snprintf(out->note, sizeof(out->note), "there are no elements");
 		return KILN_OK;
 	}
 	plan_extent(x, &out->extents[0].bytes);
@@ -179,7 +180,7 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 	if (permute_is_copy(&form)) {
 		set_variant(out, KERNEL_COPY, "copy");
 		out->copy_bytes = out->extents[1].bytes;
-		strcpy(out->note, "the order of the elements does not change");
+		snprintf(out->note, sizeof(out->note), "the order of the elements does not change");
 		return KILN_OK;
 	}
 	permute_canonical(problem, perm, INT32_MAX, &form);

@@ -22,10 +22,15 @@ static struct kernel_limits limits_of(const char *target)
 	return limits;
 }
 
+static void set_text(char *to, size_t size, const char *text)
+{
+	snprintf(to, size, "%s", text);
+}
+
 static void set_perm(struct kernel_problem *problem, int count, const int64_t *perm)
 {
 	problem->attr_count = 1;
-	strcpy(problem->attrs[0].name, "perm");
+	set_text(problem->attrs[0].name, sizeof(problem->attrs[0].name), "perm");
 	problem->attrs[0].kind = KILN_ATTR_INTS;
 	problem->attrs[0].count = count;
 	for (int k = 0; k < count; k++)
@@ -96,7 +101,7 @@ static void operators_and_operands(void **state)
 	char sentence[96];
 
 	(void)state;
-	strcpy(p.op, "transmute");
+	set_text(p.op, sizeof(p.op), "transmute");
 	refused(&p, "there is no operator \"transmute\"; there is: permute");
 	memset(p.op, 'x', sizeof(p.op));
 	refused(&p, "there is no operator \"xxxxxxxxxxxxxxxxxxxxxxxx\"; there is: permute");
@@ -172,7 +177,7 @@ static void permutations(void **state)
 	p.attr_count = 0;
 	refused(&p, "permute: perm is missing: which of x's 3 dimensions each one of y is");
 	p = good();
-	strcpy(p.attrs[0].name, "axes");
+	set_text(p.attrs[0].name, sizeof(p.attrs[0].name), "axes");
 	refused(&p, "permute: there is no attribute \"axes\"; the one it takes is perm");
 	p = good();
 	p.attrs[1] = p.attrs[0];
@@ -330,7 +335,7 @@ static void batches_share_a_kernel(void **state)
 			struct kernel_problem p = make(KILN_F16, forms[i].rank, shape, forms[i].perm);
 			struct kernel_plan plan = plan_on("sm_90", &p);
 			if (b == 0)
-				strcpy(first, plan.instantiation);
+				set_text(first, sizeof(first), plan.instantiation);
 			assert_string_equal(plan.instantiation, first);
 		}
 	}
