@@ -12,17 +12,19 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#define HOST_MODEL "x86-64 host"
+#elif defined(__aarch64__)
+#define HOST_MODEL "arm64 host"
+#else
+#define HOST_MODEL "host"
+#endif
+
 static void fill_info(struct device_info *info, int workers)
 {
 	memset(info, 0, sizeof(*info));
-	strcpy(info->name, "cpu");
-#if defined(__x86_64__)
-	strcpy(info->model, "x86-64 host");
-#elif defined(__aarch64__)
-	strcpy(info->model, "arm64 host");
-#else
-	strcpy(info->model, "host");
-#endif
+	snprintf(info->name, sizeof(info->name), "cpu");
+	snprintf(info->model, sizeof(info->model), "%s", HOST_MODEL);
 	long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 	info->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 	info->device_count = 1;

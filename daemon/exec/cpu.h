@@ -29,6 +29,9 @@
 /* Each stack is two mappings; all of them together stay below vm.max_map_count (65530). */
 #define CPU_MAX_WORKERS 24
 #define CPU_COPY_CHUNK (4u << 20)
+/* Before each stack, and around shared memory: whole pages whatever their size, and more than the
+ * frame of most functions, which may step over a smaller guard. */
+#define CPU_REGION_GUARD (64u << 10)
 /* On both sides of every buffer. */
 #define CPU_GUARD_BYTES (1u << 20)
 
@@ -121,7 +124,7 @@ struct cpu_worker {
 	struct cpu_fiber *running, *free;
 	struct cpu_fiber fibers[CPU_MAX_THREADS];
 	unsigned fiber_count;
-	/* Regions with a guard page before each part of them, and one at the end of shared. */
+	/* Regions with a guard before each part of them, and one at the end of shared. */
 	uint8_t *stacks, *shared;
 	size_t stacks_bytes, shared_bytes;
 

@@ -12,12 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Around the stacks' usable parts and the shared memory. */
-static size_t guard_bytes(void)
-{
-	return (size_t)sysconf(_SC_PAGESIZE);
-}
-
 static size_t shared_usable_bytes(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -32,7 +26,7 @@ static void *reserve(size_t bytes)
 
 int cpu_block_prepare(struct cpu_worker *worker, char error[KERNEL_ERROR_MAX])
 {
-	size_t guard = guard_bytes(), usable = shared_usable_bytes();
+	size_t guard = CPU_REGION_GUARD, usable = shared_usable_bytes();
 	worker->stacks_bytes = CPU_MAX_THREADS * (CPU_STACK_BYTES + guard);
 	worker->shared_bytes = usable + 2 * guard;
 	worker->stacks = reserve(worker->stacks_bytes);
@@ -48,7 +42,7 @@ int cpu_block_prepare(struct cpu_worker *worker, char error[KERNEL_ERROR_MAX])
 
 void cpu_block_release(struct cpu_worker *worker)
 {
-	cpu_stack_forget(worker->stacks, worker->fiber_count * (CPU_STACK_BYTES + guard_bytes()));
+	cpu_stack_forget(worker->stacks, worker->fiber_count * (CPU_STACK_BYTES + CPU_REGION_GUARD));
 	if (worker->stacks)
 		munmap(worker->stacks, worker->stacks_bytes);
 	if (worker->shared)
@@ -141,7 +135,8 @@ static void fiber_main(void *argument)
 
 static void make_fiber(struct cpu_worker *worker, unsigned number)
 {
-	uint8_t *stack = worker->stacks + number * (CPU_STACK_BYTES + guard_bytes()) + guard_bytes();
+	uint8_t *stack =
+		worker->stacks + number * (CPU_STACK_BYTES + CPU_REGION_GUARD) + CPU_REGION_GUARD;
 	/* Tops at the same offset of a page would all fall into the same few cache sets. */
 	size_t bytes = CPU_STACK_BYTES - number % 16 * 64;
 	cpu_context_make(&worker->fibers[number].context, stack, bytes, fiber_main, worker);
@@ -155,8 +150,8 @@ static struct cpu_fiber *take_fiber(struct cpu_worker *worker)
 		return fiber;
 	}
 	unsigned number = worker->fiber_count;
-	uint8_t *slot = worker->stacks + number * (CPU_STACK_BYTES + guard_bytes());
-	if (mprotect(slot + guard_bytes(), CPU_STACK_BYTES, PROT_READ | PROT_WRITE) != 0)
+	uint8_t *slot = worker->stacks + number * (CPU_STACK_BYTES + CPU_REGION_GUARD);
+	if (mprotect(slot + CPU_REGION_GUARD, CPU_STACK_BYTES, PROT_READ | PROT_WRITE) != 0)
 		return NULL;
 	make_fiber(worker, number);
 	worker->fiber_count++;
@@ -167,7 +162,7 @@ static struct cpu_fiber *take_fiber(struct cpu_worker *worker)
 static void reset_fibers(struct cpu_worker *worker)
 {
 	worker->free = NULL;
-	cpu_stack_forget(worker->stacks, worker->fiber_count * (CPU_STACK_BYTES + guard_bytes()));
+	cpu_stack_forget(worker->stacks, worker->fiber_count * (CPU_STACK_BYTES + CPU_REGION_GUARD));
 	for (unsigned i = 0; i < worker->fiber_count; i++) {
 		make_fiber(worker, i);
 		worker->fibers[i].next = worker->free;
@@ -230,7 +225,7 @@ static void begin_block(struct cpu_worker *worker, uint64_t linear)
 	state->block.y = (unsigned)(linear / work->grid.x % work->grid.y);
 	state->block.z = (unsigned)(linear / work->grid.x / work->grid.y);
 	/* Ends at the guard, but for what aligns its start. */
-	state->shared = worker->shared + guard_bytes() + shared_usable_bytes() -
+	state->shared = worker->shared + CPU_REGION_GUARD + shared_usable_bytes() -
 					(work->shared_bytes + 15u) / 16u * 16u;
 
 	unsigned count = work->block_size.x * work->block_size.y * work->block_size.z;

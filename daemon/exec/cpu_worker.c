@@ -109,6 +109,8 @@ static void run_blocks(struct cpu_worker *worker, struct cpu_work *work)
 	while (has_blocks(work)) {
 		uint64_t first = atomic_fetch_add(&work->taken, work->chunk);
 		for (uint64_t i = first; i < first + work->chunk && i < work->total; i++) {
+			if (atomic_load(&work->status) != KILN_OK)
+				break; /* of another worker */
 			if (!work->module)
 				copy_chunk(work, i);
 			else if (!cpu_block_run(worker, i))

@@ -10,67 +10,67 @@
 #define KILN_CPU_ABI 1u
 
 /* The C library's functions a kernel may call: f32 name, f64 name. */
-#define KILN_CPU_MATH_1(X)                                                                         \
-	X(expf, exp)                                                                                   \
-	X(exp2f, exp2)                                                                                 \
-	X(expm1f, expm1)                                                                               \
-	X(logf, log)                                                                                   \
-	X(log2f, log2)                                                                                 \
-	X(log10f, log10)                                                                               \
-	X(log1pf, log1p)                                                                               \
-	X(sqrtf, sqrt)                                                                                 \
-	X(cbrtf, cbrt)                                                                                 \
-	X(sinf, sin)                                                                                   \
-	X(cosf, cos)                                                                                   \
-	X(tanf, tan)                                                                                   \
-	X(asinf, asin)                                                                                 \
-	X(acosf, acos)                                                                                 \
-	X(atanf, atan)                                                                                 \
-	X(sinhf, sinh)                                                                                 \
-	X(coshf, cosh)                                                                                 \
-	X(tanhf, tanh)                                                                                 \
-	X(asinhf, asinh)                                                                               \
-	X(acoshf, acosh)                                                                               \
-	X(atanhf, atanh)                                                                               \
-	X(erff, erf)                                                                                   \
-	X(erfcf, erfc)                                                                                 \
-	X(tgammaf, tgamma)                                                                             \
-	X(lgammaf, lgamma)                                                                             \
-	X(floorf, floor)                                                                               \
-	X(ceilf, ceil)                                                                                 \
-	X(truncf, trunc)                                                                               \
-	X(roundf, round)                                                                               \
+#define KILN_CPU_MATH_1(X) \
+	X(expf, exp)           \
+	X(exp2f, exp2)         \
+	X(expm1f, expm1)       \
+	X(logf, log)           \
+	X(log2f, log2)         \
+	X(log10f, log10)       \
+	X(log1pf, log1p)       \
+	X(sqrtf, sqrt)         \
+	X(cbrtf, cbrt)         \
+	X(sinf, sin)           \
+	X(cosf, cos)           \
+	X(tanf, tan)           \
+	X(asinf, asin)         \
+	X(acosf, acos)         \
+	X(atanf, atan)         \
+	X(sinhf, sinh)         \
+	X(coshf, cosh)         \
+	X(tanhf, tanh)         \
+	X(asinhf, asinh)       \
+	X(acoshf, acosh)       \
+	X(atanhf, atanh)       \
+	X(erff, erf)           \
+	X(erfcf, erfc)         \
+	X(tgammaf, tgamma)     \
+	X(lgammaf, lgamma)     \
+	X(floorf, floor)       \
+	X(ceilf, ceil)         \
+	X(truncf, trunc)       \
+	X(roundf, round)       \
 	X(rintf, rint)
-#define KILN_CPU_MATH_2(X)                                                                         \
-	X(powf, pow)                                                                                   \
-	X(atan2f, atan2)                                                                               \
-	X(fmodf, fmod)                                                                                 \
-	X(remainderf, remainder)                                                                       \
-	X(hypotf, hypot)                                                                               \
+#define KILN_CPU_MATH_2(X)   \
+	X(powf, pow)             \
+	X(atan2f, atan2)         \
+	X(fmodf, fmod)           \
+	X(remainderf, remainder) \
+	X(hypotf, hypot)         \
 	X(nextafterf, nextafter)
 
 /* Collectives: name in the enumeration, name in sentences. */
-#define KILN_CPU_BARRIERS(X)                                                                       \
-	X(SYNC, "__syncthreads")                                                                       \
-	X(SYNC_COUNT, "__syncthreads_count")                                                           \
-	X(SYNC_AND, "__syncthreads_and")                                                               \
+#define KILN_CPU_BARRIERS(X)             \
+	X(SYNC, "__syncthreads")             \
+	X(SYNC_COUNT, "__syncthreads_count") \
+	X(SYNC_AND, "__syncthreads_and")     \
 	X(SYNC_OR, "__syncthreads_or")
-#define KILN_CPU_COLLECTIVES(X)                                                                    \
-	X(WARP_SYNC, "__syncwarp")                                                                     \
-	X(SHFL, "__shfl_sync")                                                                         \
-	X(SHFL_UP, "__shfl_up_sync")                                                                   \
-	X(SHFL_DOWN, "__shfl_down_sync")                                                               \
-	X(SHFL_XOR, "__shfl_xor_sync")                                                                 \
-	X(BALLOT, "__ballot_sync")                                                                     \
-	X(ANY, "__any_sync")                                                                           \
-	X(ALL, "__all_sync")                                                                           \
-	X(MATCH_ANY, "__match_any_sync")                                                               \
-	X(REDUCE_ADD, "__reduce_add_sync")                                                             \
-	X(REDUCE_MIN, "__reduce_min_sync")                                                             \
-	X(REDUCE_MAX, "__reduce_max_sync")                                                             \
-	X(REDUCE_AND, "__reduce_and_sync")                                                             \
-	X(REDUCE_OR, "__reduce_or_sync")                                                               \
-	X(REDUCE_XOR, "__reduce_xor_sync")                                                             \
+#define KILN_CPU_COLLECTIVES(X)        \
+	X(WARP_SYNC, "__syncwarp")         \
+	X(SHFL, "__shfl_sync")             \
+	X(SHFL_UP, "__shfl_up_sync")       \
+	X(SHFL_DOWN, "__shfl_down_sync")   \
+	X(SHFL_XOR, "__shfl_xor_sync")     \
+	X(BALLOT, "__ballot_sync")         \
+	X(ANY, "__any_sync")               \
+	X(ALL, "__all_sync")               \
+	X(MATCH_ANY, "__match_any_sync")   \
+	X(REDUCE_ADD, "__reduce_add_sync") \
+	X(REDUCE_MIN, "__reduce_min_sync") \
+	X(REDUCE_MAX, "__reduce_max_sync") \
+	X(REDUCE_AND, "__reduce_and_sync") \
+	X(REDUCE_OR, "__reduce_or_sync")   \
+	X(REDUCE_XOR, "__reduce_xor_sync") \
 	X(CONVERGE, "__activemask")
 
 #define KILN_CPU_ENUM(name, text) KILN_CPU_##name,
@@ -117,13 +117,13 @@ struct kiln_cpu_runtime {
 	double (*fma)(double x, double y, double z);
 	float (*ldexpf)(float x, int exponent);
 	double (*ldexp)(double x, int exponent);
-#define KILN_CPU_MATH_MEMBER(single, real)                                                         \
-	float (*single)(float x);                                                                      \
+#define KILN_CPU_MATH_MEMBER(single, real) \
+	float (*single)(float x);              \
 	double (*real)(double x);
 	KILN_CPU_MATH_1(KILN_CPU_MATH_MEMBER)
 #undef KILN_CPU_MATH_MEMBER
-#define KILN_CPU_MATH_MEMBER(single, real)                                                         \
-	float (*single)(float x, float y);                                                             \
+#define KILN_CPU_MATH_MEMBER(single, real) \
+	float (*single)(float x, float y);     \
 	double (*real)(double x, double y);
 	KILN_CPU_MATH_2(KILN_CPU_MATH_MEMBER)
 #undef KILN_CPU_MATH_MEMBER

@@ -108,20 +108,19 @@ static __forceinline__ unsigned int atomicInc(unsigned int *address, unsigned in
 }
 static __forceinline__ unsigned int atomicDec(unsigned int *address, unsigned int limit)
 {
-	return kiln_cpu::atomically(address, [=](unsigned int old) {
-		return old == 0u || old > limit ? limit : old - 1u;
-	});
+	return kiln_cpu::atomically(
+		address, [=](unsigned int old) { return old == 0u || old > limit ? limit : old - 1u; });
 }
-#define KILN_CPU_SCOPE(name)                                                                       \
-	template <class T>                                                                             \
-	static __forceinline__ T name##_block(T *address, typename kiln_cpu::same<T>::type value)      \
-	{                                                                                              \
-		return name(address, value);                                                               \
-	}                                                                                              \
-	template <class T>                                                                             \
-	static __forceinline__ T name##_system(T *address, typename kiln_cpu::same<T>::type value)     \
-	{                                                                                              \
-		return name(address, value);                                                               \
+#define KILN_CPU_SCOPE(name)                                                                   \
+	template <class T>                                                                         \
+	static __forceinline__ T name##_block(T *address, typename kiln_cpu::same<T>::type value)  \
+	{                                                                                          \
+		return name(address, value);                                                           \
+	}                                                                                          \
+	template <class T>                                                                         \
+	static __forceinline__ T name##_system(T *address, typename kiln_cpu::same<T>::type value) \
+	{                                                                                          \
+		return name(address, value);                                                           \
 	}
 KILN_CPU_SCOPE(atomicAdd)
 KILN_CPU_SCOPE(atomicMin)
@@ -142,15 +141,15 @@ static __forceinline__ void __threadfence_system()
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-#define KILN_CPU_LOAD(name)                                                                        \
-	KILN_CPU_T T name(const T *address)                                                            \
-	{                                                                                              \
-		return *address;                                                                           \
+#define KILN_CPU_LOAD(name)             \
+	KILN_CPU_T T name(const T *address) \
+	{                                   \
+		return *address;                \
 	}
-#define KILN_CPU_STORE(name)                                                                       \
-	KILN_CPU_T void name(T *address, typename kiln_cpu::same<T>::type value)                       \
-	{                                                                                              \
-		*address = value;                                                                          \
+#define KILN_CPU_STORE(name)                                                 \
+	KILN_CPU_T void name(T *address, typename kiln_cpu::same<T>::type value) \
+	{                                                                        \
+		*address = value;                                                    \
 	}
 KILN_CPU_LOAD(__ldg)
 KILN_CPU_LOAD(__ldca)

@@ -35,4 +35,6 @@ static constexpr int warpSize = 32;
 #define KILN_CPU_D static __forceinline__ double
 #define KILN_CPU_I static __forceinline__ int
 #define KILN_CPU_U static __forceinline__ unsigned int
-#define KILN_CPU_T template <class T> static __forceinline__
+#define KILN_CPU_T     \
+	template <class T> \
+	static __forceinline__

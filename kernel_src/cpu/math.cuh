@@ -20,33 +20,33 @@ static __forceinline__ To bits(From value)
 
 /* ---- Through the executor's table ---- */
 
-#define KILN_CPU_MATH(single, real)                                                                \
-	static __forceinline__ float single(float x)                                                   \
-	{                                                                                              \
-		return kiln_cpu_self->runtime->single(x);                                                  \
-	}                                                                                              \
-	static __forceinline__ double real(double x)                                                   \
-	{                                                                                              \
-		return kiln_cpu_self->runtime->real(x);                                                    \
-	}                                                                                              \
-	static __forceinline__ float real(float x)                                                     \
-	{                                                                                              \
-		return kiln_cpu_self->runtime->single(x);                                                  \
+#define KILN_CPU_MATH(single, real)               \
+	static __forceinline__ float single(float x)  \
+	{                                             \
+		return kiln_cpu_self->runtime->single(x); \
+	}                                             \
+	static __forceinline__ double real(double x)  \
+	{                                             \
+		return kiln_cpu_self->runtime->real(x);   \
+	}                                             \
+	static __forceinline__ float real(float x)    \
+	{                                             \
+		return kiln_cpu_self->runtime->single(x); \
 	}
 KILN_CPU_MATH_1(KILN_CPU_MATH)
 #undef KILN_CPU_MATH
-#define KILN_CPU_MATH(single, real)                                                                \
-	static __forceinline__ float single(float x, float y)                                          \
-	{                                                                                              \
-		return kiln_cpu_self->runtime->single(x, y);                                               \
-	}                                                                                              \
-	static __forceinline__ double real(double x, double y)                                         \
-	{                                                                                              \
-		return kiln_cpu_self->runtime->real(x, y);                                                 \
-	}                                                                                              \
-	static __forceinline__ float real(float x, float y)                                            \
-	{                                                                                              \
-		return kiln_cpu_self->runtime->single(x, y);                                               \
+#define KILN_CPU_MATH(single, real)                        \
+	static __forceinline__ float single(float x, float y)  \
+	{                                                      \
+		return kiln_cpu_self->runtime->single(x, y);       \
+	}                                                      \
+	static __forceinline__ double real(double x, double y) \
+	{                                                      \
+		return kiln_cpu_self->runtime->real(x, y);         \
+	}                                                      \
+	static __forceinline__ float real(float x, float y)    \
+	{                                                      \
+		return kiln_cpu_self->runtime->single(x, y);       \
 	}
 KILN_CPU_MATH_2(KILN_CPU_MATH)
 #undef KILN_CPU_MATH
@@ -142,14 +142,14 @@ static __forceinline__ bool signbit(T x)
 }
 
 /* A NaN loses against a number, as in CUDA. */
-#define KILN_CPU_EXTREMA(T, low, high)                                                             \
-	static __forceinline__ T low(T x, T y)                                                         \
-	{                                                                                              \
-		return x < y || y != y ? x : y;                                                            \
-	}                                                                                              \
-	static __forceinline__ T high(T x, T y)                                                        \
-	{                                                                                              \
-		return x > y || y != y ? x : y;                                                            \
+#define KILN_CPU_EXTREMA(T, low, high)      \
+	static __forceinline__ T low(T x, T y)  \
+	{                                       \
+		return x < y || y != y ? x : y;     \
+	}                                       \
+	static __forceinline__ T high(T x, T y) \
+	{                                       \
+		return x > y || y != y ? x : y;     \
 	}
 KILN_CPU_EXTREMA(float, fminf, fmaxf)
 KILN_CPU_EXTREMA(double, fmin, fmax)
@@ -201,10 +201,10 @@ KILN_CPU_F __saturatef(float x)
 
 /* ---- Fast and rounded intrinsics ---- */
 
-#define KILN_CPU_ALIAS(name, function)                                                             \
-	KILN_CPU_F name(float x)                                                                       \
-	{                                                                                              \
-		return function(x);                                                                        \
+#define KILN_CPU_ALIAS(name, function) \
+	KILN_CPU_F name(float x)           \
+	{                                  \
+		return function(x);            \
 	}
 KILN_CPU_ALIAS(__expf, expf)
 KILN_CPU_ALIAS(__exp10f, exp10f)
@@ -233,10 +233,10 @@ KILN_CPU_D __fma_rn(double x, double y, double z)
 {
 	return fma(x, y, z);
 }
-#define KILN_CPU_BINARY(name, T, op)                                                               \
-	static __forceinline__ T name(T x, T y)                                                        \
-	{                                                                                              \
-		return x op y;                                                                             \
+#define KILN_CPU_BINARY(name, T, op)        \
+	static __forceinline__ T name(T x, T y) \
+	{                                       \
+		return x op y;                      \
 	}
 KILN_CPU_BINARY(__fadd_rn, float, +)
 KILN_CPU_BINARY(__fsub_rn, float, -)

@@ -19,9 +19,9 @@
 /* Dynamic shared memory: in CUDA `extern __shared__ T name[]`. */
 #define DYN_SHARED(T, name) T *name = (T *)kiln_cpu_self->shared
 
-#define assert(condition)                                                                          \
-	((condition) ? (void)0                                                                         \
-				 : kiln_cpu_self->runtime->fail(kiln_cpu_self, "assertion failed: " #condition,    \
+#define assert(condition)                                                                       \
+	((condition) ? (void)0                                                                      \
+				 : kiln_cpu_self->runtime->fail(kiln_cpu_self, "assertion failed: " #condition, \
 												__FILE__, __LINE__))
 
 static inline void __trap(const char *file = __builtin_FILE(), int line = __builtin_LINE())
@@ -88,11 +88,11 @@ static void attach(kiln_cpu_state *state)
 } // namespace kiln_cpu
 
 /* The argument is a template-id, with commas in it. */
-#define KILN_CPU_ENTRY(...)                                                                        \
-	extern "C" __attribute__((visibility("default"))) void kiln_cpu_entry(void **args)             \
-	{                                                                                              \
-		kiln_cpu::kernel<decltype(&__VA_ARGS__)>::run(&__VA_ARGS__, args);                         \
-	}                                                                                              \
-	extern "C" __attribute__((visibility("default"))) const kiln_cpu_module kiln_cpu_module = {    \
-		KILN_CPU_ABI, kiln_cpu::kernel<decltype(&__VA_ARGS__)>::count,                             \
+#define KILN_CPU_ENTRY(...)                                                                     \
+	extern "C" __attribute__((visibility("default"))) void kiln_cpu_entry(void **args)          \
+	{                                                                                           \
+		kiln_cpu::kernel<decltype(&__VA_ARGS__)>::run(&__VA_ARGS__, args);                      \
+	}                                                                                           \
+	extern "C" __attribute__((visibility("default"))) const kiln_cpu_module kiln_cpu_module = { \
+		KILN_CPU_ABI, kiln_cpu::kernel<decltype(&__VA_ARGS__)>::count,                          \
 		kiln_cpu::kernel<decltype(&__VA_ARGS__)>::bytes, #__VA_ARGS__, kiln_cpu::attach};

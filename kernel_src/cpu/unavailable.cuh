@@ -4,9 +4,11 @@
  */
 #pragma once
 
-#define asm static_assert(false, "inline PTX is not available on device cpu"); asm
-#define __cluster_dims__(...)                                                                      \
-	;                                                                                              \
+#define asm                                                            \
+	static_assert(false, "inline PTX is not available on device cpu"); \
+	asm
+#define __cluster_dims__(...) \
+	;                         \
 	static_assert(false, "thread block clusters are not available on device cpu");
 
 namespace kiln_cpu
@@ -17,11 +19,11 @@ struct never {
 };
 } // namespace kiln_cpu
 
-#define KILN_CPU_UNAVAILABLE(name, what)                                                           \
-	template <class R = void, class... A>                                                          \
-	R name(A...)                                                                                   \
-	{                                                                                              \
-		static_assert(kiln_cpu::never<R, A...>::value, what " is not available on device cpu");    \
+#define KILN_CPU_UNAVAILABLE(name, what)                                                        \
+	template <class R = void, class... A>                                                       \
+	R name(A...)                                                                                \
+	{                                                                                           \
+		static_assert(kiln_cpu::never<R, A...>::value, what " is not available on device cpu"); \
 	}
 
 KILN_CPU_UNAVAILABLE(tex1Dfetch, "tex1Dfetch (textures)")

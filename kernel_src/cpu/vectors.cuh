@@ -5,36 +5,40 @@
 #pragma once
 #include "cpu/keywords.cuh"
 
-#define KILN_CPU_VECTOR(T, name, align2, align4)                                                   \
-	struct name##1 {                                                                               \
-		T x;                                                                                       \
-	};                                                                                             \
-	struct __align__(align2) name##2 {                                                             \
-		T x, y;                                                                                    \
-	};                                                                                             \
-	struct name##3 {                                                                               \
-		T x, y, z;                                                                                 \
-	};                                                                                             \
-	struct __align__(align4) name##4 {                                                             \
-		T x, y, z, w;                                                                              \
-	};                                                                                             \
+#define KILN_CPU_VECTOR(T, name, align2, align4) \
+	struct name##1                               \
+	{                                            \
+		T x;                                     \
+	};                                           \
+	struct __align__(align2) name##2             \
+	{                                            \
+		T x, y;                                  \
+	};                                           \
+	struct name##3                               \
+	{                                            \
+		T x, y, z;                               \
+	};                                           \
+	struct __align__(align4) name##4             \
+	{                                            \
+		T x, y, z, w;                            \
+	};                                           \
 	KILN_CPU_VECTOR_MAKE(T, name)
-#define KILN_CPU_VECTOR_MAKE(T, name)                                                              \
-	static inline name##1 make_##name##1(T x)                                                      \
-	{                                                                                              \
-		return {x};                                                                                \
-	}                                                                                              \
-	static inline name##2 make_##name##2(T x, T y)                                                 \
-	{                                                                                              \
-		return {x, y};                                                                             \
-	}                                                                                              \
-	static inline name##3 make_##name##3(T x, T y, T z)                                            \
-	{                                                                                              \
-		return {x, y, z};                                                                          \
-	}                                                                                              \
-	static inline name##4 make_##name##4(T x, T y, T z, T w)                                       \
-	{                                                                                              \
-		return {x, y, z, w};                                                                       \
+#define KILN_CPU_VECTOR_MAKE(T, name)                        \
+	static inline name##1 make_##name##1(T x)                \
+	{                                                        \
+		return {x};                                          \
+	}                                                        \
+	static inline name##2 make_##name##2(T x, T y)           \
+	{                                                        \
+		return {x, y};                                       \
+	}                                                        \
+	static inline name##3 make_##name##3(T x, T y, T z)      \
+	{                                                        \
+		return {x, y, z};                                    \
+	}                                                        \
+	static inline name##4 make_##name##4(T x, T y, T z, T w) \
+	{                                                        \
+		return {x, y, z, w};                                 \
 	}
 
 KILN_CPU_VECTOR(signed char, char, 2, 4)
@@ -54,10 +58,12 @@ typedef kiln_cpu_dim uint3;
 struct uint1 {
 	unsigned int x;
 };
-struct __align__(8) uint2 {
+struct __align__(8) uint2
+{
 	unsigned int x, y;
 };
-struct __align__(16) uint4 {
+struct __align__(16) uint4
+{
 	unsigned int x, y, z, w;
 };
 KILN_CPU_VECTOR_MAKE(unsigned int, uint)

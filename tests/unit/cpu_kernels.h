@@ -5,6 +5,13 @@
 #ifndef KILN_TESTS_CPU_KERNELS_H
 #define KILN_TESTS_CPU_KERNELS_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "daemon/compile/compile.h"
 #include "daemon/util/util.h"
 
