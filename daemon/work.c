@@ -239,7 +239,6 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 		work->load_status = answer->status;
 		snprintf(work->load_error, sizeof work->load_error, "%s", answer->error);
 	} else {
-		session->broker->counters.reloads++;
 		work->loading = true;
 		int status = executor_load(session->executor, answer->row->key, answer->row,
 								   work->variant->plan.shared_bytes, on_loaded, work);
@@ -271,7 +270,10 @@ static enum work_step need_kernel(struct work *work, uint64_t *module)
 		*module = executor_module(session->executor, work->variant->key);
 	if (*module)
 		return WORK_GONE;
-	work->fetching = job_resolve(session->broker, work->variant, false, on_fetched, work);
+	/* Never asked for before: a call at addresses that it was not prepared for. */
+	bool counted = !work->variant->key[0];
+	session->broker->counters.reloads += !counted;
+	work->fetching = job_resolve(session->broker, work->variant, counted, on_fetched, work);
 	if (!work->fetching)
 		end_work(work, KILN_ENOMEM, "out of memory for a compile job", 0);
 	return WORK_WAITS;

@@ -31,13 +31,14 @@ static struct keys distinct_keys(kiln_client *client, int *launches)
 	for (int c = 0; c < WORKLOAD_CLIENTS; c++)
 		for (int i = 0; i < WORKLOAD_CALLS; i++) {
 			struct permute problem;
-			kiln_tensor x;
+			kiln_tensor tensors[2];
 			kiln_attr perm;
 			kiln_reply *reply;
 			workload_problem(c, i, &problem);
-			x = permute_input(&problem, NULL);
+			tensors[0] = permute_input(&problem, NULL);
+			tensors[1] = permute_output(&problem, NULL);
 			perm = perm_attr(&problem);
-			if (kiln_explain(client, "permute", &x, 1, &perm, 1, NULL, &reply))
+			if (kiln_explain(client, "permute", tensors, 2, &perm, 1, NULL, &reply))
 				fail_msg("explain: %s", kiln_errmsg());
 			if (kiln_reply_str(reply, "key")[0]) {
 				add_key(&keys, kiln_reply_str(reply, "key"));
@@ -86,7 +87,7 @@ static void test_four_clients(void **state)
 	assert_int_equal(sum.copies, WORKLOAD_CLIENTS * WORKLOAD_CALLS - launches);
 	assert_cache_verifies(client, keys.count);
 	assert_fds_at_most(daemon->pid, before);
-	await_info(client, "executors[0].buffers", 0);
+	await_info(client, "server.sessions", 1);
 	kiln_close(client);
 	free(keys.hex);
 	workload_free(workload);

@@ -62,7 +62,7 @@ static void note_origin(struct workload_end *end, const char *origin)
 	end->hits += !strcmp(origin, "hit");
 	end->shared += !strcmp(origin, "shared");
 	end->compiled += !strcmp(origin, "compiled");
-	end->copies += !strcmp(origin, "copy");
+	end->copies += !strcmp(origin, "copy") || !strcmp(origin, "nothing");
 }
 
 static int work(const struct kilnd *daemon, void *arg)
