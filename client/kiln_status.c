@@ -49,9 +49,9 @@ static void print_executors(const kiln_reply *reply)
 	for (int i = 0; i < rows; i++)
 		print_pair(
 			i ? "" : "executors",
-			"%s: pid %" PRId64 ", %s, buffers %" PRId64 ", inflight %" PRId64 ", restarts %" PRId64,
+			"%s: pid %" PRId64 ", %s, kernels %" PRId64 ", inflight %" PRId64 ", restarts %" PRId64,
 			row_str(reply, "executors", i, "device"), row_int(reply, "executors", i, "pid"),
-			row_str(reply, "executors", i, "state"), row_int(reply, "executors", i, "buffers"),
+			row_str(reply, "executors", i, "state"), row_int(reply, "executors", i, "modules"),
 			row_int(reply, "executors", i, "inflight"), row_int(reply, "executors", i, "restarts"));
 	if (!rows)
 		print_pair("executors", "none running");

@@ -53,19 +53,19 @@ normalise() {
 prints() {
 	wanted=$1
 	shift
-	cat >"$DIR/expected"
-	"$@" >"$DIR/out" 2>"$DIR/err" </dev/null
+	cat >"$DIR/.expected"
+	"$@" >"$DIR/.out" 2>"$DIR/.err" </dev/null
 	got=$?
 	{
-		normalise <"$DIR/out"
-		normalise <"$DIR/err" | sed 's/^/! /'
-	} >"$DIR/actual"
+		normalise <"$DIR/.out"
+		normalise <"$DIR/.err" | sed 's/^/! /'
+	} >"$DIR/.actual"
 	if [ $got -ne "$wanted" ]; then
 		echo "FAILED: status $got instead of $wanted: $*"
-		cat "$DIR/err"
+		cat "$DIR/.err"
 		failures=$((failures + 1))
 	fi
-	if ! diff -u "$DIR/expected" "$DIR/actual"; then
+	if ! diff -u "$DIR/.expected" "$DIR/.actual"; then
 		echo "FAILED: output of: $*"
 		failures=$((failures + 1))
 	fi
@@ -87,7 +87,7 @@ json() {
 		fails "$* --json prints no JSON: $(head -c 300 "$DIR/json")"
 	elif ! python3 -c 'import json, sys
 j = json.load(open(sys.argv[1]))
-sys.exit(not eval(sys.argv[2]))' "$DIR/json" "$expression"; then
+sys.exit(not eval("(" + sys.argv[2] + ")"))' "$DIR/json" "$expression"; then
 		fails "$* --json: not $expression: $(head -c 2000 "$DIR/json")"
 	fi
 }

@@ -4,6 +4,7 @@
 daemon --workers 2
 
 "$KILN" run permute --shape 8x9 --perm 1,0 >/dev/null || fails "run"
+until "$KILN" status | grep -q 'idle 2'; do sleep 0.05; done
 "$KILN" debug children >"$DIR/out" || fails "children"
 prints 0 sh -c 'sed -E "s/ +[0-9]+ / PID /; s/  +/ /g; s/ $//" "$0"' "$DIR/out" <<'END'
 ROLE PID STATE DEVICE

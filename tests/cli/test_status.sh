@@ -15,7 +15,7 @@ socket         DIR/kiln.sock
 counters       requests 1, hits 0, shared 0, compiles 1, failures 0,
 copies 1, canceled 0, launches 12
 workers        count N, idle N, busy 0, started N, killed 0, recycled 0
-executors      cpu: pid N, ready, inflight 0, restarts 0
+executors      cpu: pid N, ready, kernels 1, inflight 0, restarts 0
 cache          1 kernels, SIZE
 END
 json 'j["counters"]["compiles"] == 1 and j["server"]["socket"].endswith("kiln.sock")

@@ -77,27 +77,39 @@ int harness_setup(void **state)
 	return 0;
 }
 
-/* Ends and reaps every child of this process; how many there were. */
-static int kill_children(void)
+/* Children of this process that have not ended; the ended ones are reaped. */
+static int living_children(int *one)
 {
 	char path[64];
-	int killed = 0;
+	int pid, living = 0;
+	FILE *file;
 
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		continue;
 	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
-	for (int round = 0; round < 10; round++) {
-		FILE *file = fopen(path, "r");
-		int pid, found = 0;
-		while (file && fscanf(file, "%d", &pid) == 1) {
-			kill(pid, SIGKILL);
-			found++;
-		}
-		if (file)
-			fclose(file);
-		if (!found)
-			break;
-		killed += found;
-		while (waitpid(-1, NULL, 0) > 0)
-			continue;
+	file = fopen(path, "r");
+	while (file && fscanf(file, "%d", &pid) == 1) {
+		*one = pid;
+		living++;
+	}
+	if (file)
+		fclose(file);
+	return living;
+}
+
+/* Gives processes that are on their way out a moment, and ends the rest.  How many those were. */
+static int end_children(void)
+{
+	int64_t end = now_ms() + 2000;
+	int pid, killed = 0;
+
+	while (living_children(&pid) && now_ms() < end)
+		pause_ms(5);
+	while (living_children(&pid)) {
+		fprintf(stderr, "harness: process %d is left\n", pid);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		killed++;
 	}
 	return killed;
 }
@@ -114,7 +126,7 @@ int harness_teardown(void **state)
 			status = -1;
 		}
 	}
-	if (kill_children())
+	if (end_children())
 		status = -1;
 	if (status) {
 		char *log = kilnd_log(daemon);
@@ -166,34 +178,16 @@ pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg)
 	return pid;
 }
 
-/* True if the process is one of the list. */
-static bool listed(pid_t pid, const pid_t *list, int count)
-{
-	for (int i = 0; i < count; i++)
-		if (list[i] == pid)
-			return true;
-	return false;
-}
-
-void assert_no_children(const pid_t *except, int count, int timeout_ms)
+void assert_no_children(int timeout_ms)
 {
 	int64_t end = now_ms() + timeout_ms;
-	char path[64], left[256];
+	int pid;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
-	do {
-		FILE *file = fopen(path, "r");
-		int pid, found = 0;
-		assert_non_null(file);
-		while (fscanf(file, "%d", &pid) == 1)
-			if (!listed(pid, except, count) && waitpid(pid, NULL, WNOHANG) == 0 && !found++)
-				snprintf(left, sizeof(left), "process %d is left", pid);
-		fclose(file);
-		if (!found)
-			return;
+	while (living_children(&pid)) {
+		if (now_ms() > end)
+			fail_msg("process %d is left after %d ms", pid, timeout_ms);
 		pause_ms(5);
-	} while (now_ms() < end);
-	fail_msg("%s after %d ms", left, timeout_ms);
+	}
 }
 
 int count_fds(pid_t pid)
@@ -223,6 +217,50 @@ void assert_fds_at_most(pid_t pid, int most)
 	}
 	if (count > most)
 		fail_msg("process %d has %d descriptors, %d before: leaked", (int)pid, count, most);
+}
+
+int count_shared_maps(pid_t pid)
+{
+	char path[64], line[512], permissions[8];
+	int shared = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file))
+		shared += sscanf(line, "%*s %7s", permissions) == 1 && permissions[3] == 's';
+	if (file)
+		fclose(file);
+	return shared;
+}
+
+void assert_shared_maps_at_most(pid_t pid, int most)
+{
+	int64_t end = now_ms() + 3000;
+	int count = count_shared_maps(pid);
+
+	while (count > most && now_ms() < end) {
+		pause_ms(5);
+		count = count_shared_maps(pid);
+	}
+	if (count > most)
+		fail_msg("process %d has %d shared mappings, %d before: leaked", (int)pid, count, most);
+}
+
+int64_t resident_kib(pid_t pid)
+{
+	char path[64], line[256];
+	long long kib = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	file = fopen(path, "r");
+	while (file && kib < 0 && fgets(line, sizeof(line), file))
+		if (sscanf(line, "VmRSS: %lld", &kib) != 1)
+			kib = -1;
+	if (file)
+		fclose(file);
+	return kib;
 }
 
 /* ---- Daemons ---- */
@@ -328,7 +366,7 @@ void kilnd_stop(struct kilnd *daemon)
 {
 	kill(daemon->pid, SIGTERM);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
-	assert_no_children(NULL, 0, 1000);
+	assert_no_children(1000);
 	assert_int_equal(access(daemon->socket, F_OK), -1);
 	assert_int_equal(count_files(daemon->dir, ".lock"), 0);
 }

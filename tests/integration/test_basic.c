@@ -364,31 +364,47 @@ static void test_event_loop(void **state)
 	unprepare(&p, *state);
 }
 
+#define LARGE (4 << 20)
+
 /* A client that goes away takes all that was made for it with it. */
 static void test_nothing_leaks(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct permute problem = transpose(24, 40);
+	uint8_t *bytes = calloc(1, LARGE);
 	kiln_client *watcher;
-	int before;
+	int64_t resident;
+	pid_t executor;
+	int fds, maps;
 
+	assert_non_null(bytes);
 	kilnd_start(daemon, NULL);
 	watcher = client_open(daemon);
 	assert_permutes(watcher, &problem, NULL);
-	before = count_fds(daemon->pid);
+	await_info(watcher, "workers.idle", info_int(watcher, "workers.count"));
+	executor = (pid_t)info_int(watcher, "executors[0].pid");
+	fds = count_fds(daemon->pid);
+	maps = count_shared_maps(executor);
+	resident = resident_kib(executor);
+	assert_true(resident > 0);
 	for (int i = 0; i < 20; i++) {
 		kiln_client *client = client_open(daemon);
 		kiln_buffer *shared, *held;
 		assert_ok(kiln_alloc(client, 4096, KILN_BUFFER_SHARED, "s", &shared));
-		assert_ok(kiln_alloc(client, 4096, 0, "h", &held));
+		assert_ok(kiln_alloc(client, LARGE, 0, "h", &held));
+		assert_ok(kiln_write(held, 0, bytes, LARGE));
 		assert_permutes(client, &problem, "hit");
 		kiln_close(client);
 		/* Valid for freeing only. */
 		kiln_free(shared);
 		kiln_free(held);
 	}
-	assert_fds_at_most(daemon->pid, before);
-	await_info(watcher, "executors[0].buffers", 0);
+	free(bytes);
+	await_info(watcher, "server.sessions", 1);
+	assert_fds_at_most(daemon->pid, fds);
+	assert_shared_maps_at_most(executor, maps);
+	/* 80 MiB came and went. */
+	assert_in_range(resident_kib(executor), 0, resident + 20 * 1024);
 	kiln_close(watcher);
 	kilnd_stop(daemon);
 }

@@ -43,7 +43,7 @@ static void assert_sound(struct kilnd *daemon, kiln_client *client, int fds)
 
 	assert_permutes(client, &problem, NULL);
 	await_info(client, "workers.idle", info_int(client, "workers.count"));
-	await_info(client, "executors[0].buffers", 0);
+	await_info(client, "server.sessions", 1);
 	assert_counters_add_up(client);
 	assert_cache_verifies(client, 1);
 	assert_fds_at_most(daemon->pid, fds);
@@ -169,7 +169,7 @@ static void test_broker(void **state)
 					 (long long)(workload->ends[i].latest_failure - killed));
 	}
 	/* Its children went with it. */
-	assert_no_children(NULL, 0, GRACE_MS);
+	assert_no_children(GRACE_MS);
 	assert_int_equal(access(daemon->socket, F_OK), 0);
 
 	/* The next one takes the socket over, and the cache is sound and of use. */
@@ -189,6 +189,55 @@ static void test_broker(void **state)
 }
 
 /* ---- What becomes of buffers and calls ---- */
+
+#define MANY 64
+
+static int hold_buffers(const struct kilnd *daemon, void *arg)
+{
+	atomic_int *held = arg;
+	int status;
+	kiln_client *client = client_try(daemon, CALL_TIMEOUT_MS, &status);
+
+	for (int i = 0; client && i < MANY; i++) {
+		kiln_buffer *buffer;
+		if (kiln_alloc(client, 8192, i % 2 ? KILN_BUFFER_SHARED : 0, "mine", &buffer))
+			return 1;
+		atomic_fetch_add(held, 1);
+	}
+	for (;;)
+		pause();
+}
+
+static void test_buffers_of_the_dead(void **state)
+{
+	struct kilnd *daemon = *state;
+	atomic_int *held =
+		mmap(NULL, sizeof(*held), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
+	kiln_client *client;
+	int fds, maps;
+	pid_t executor, pid;
+
+	assert_true(held != MAP_FAILED);
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fds = settle(daemon, client);
+	executor = (pid_t)info_int(client, "executors[0].pid");
+	maps = count_shared_maps(executor);
+	pid = process_start(daemon, hold_buffers, held);
+	while (atomic_load(held) < MANY && now_ms() < end)
+		pause_ms(1);
+	assert_int_equal(atomic_load(held), MANY);
+	assert_true(count_shared_maps(executor) >= maps + MANY / 2);
+	kill(pid, SIGKILL);
+	assert_true(WIFSIGNALED(process_wait(pid, 5000)));
+	assert_shared_maps_at_most(executor, maps);
+	await_info(client, "server.sessions", 1);
+	assert_fds_at_most(daemon->pid, fds);
+	munmap(held, sizeof(*held));
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
 
 struct bench {
 	kiln_client *client;
@@ -344,6 +393,7 @@ int main(void)
 		HARNESS_TEST(test_worker),
 		HARNESS_TEST(test_client),
 		HARNESS_TEST(test_broker),
+		HARNESS_TEST(test_buffers_of_the_dead),
 		HARNESS_TEST(test_held_buffers_are_lost),
 		HARNESS_TEST(test_shared_and_lent_survive),
 		HARNESS_TEST(test_call_in_flight),

@@ -148,7 +148,7 @@ static void test_stale_socket(void **state)
 	assert_int_equal(status.st_mode & 0777, 0600);
 	kill(daemon->pid, SIGKILL);
 	kilnd_wait(daemon, 2000);
-	assert_no_children(NULL, 0, 2000);
+	assert_no_children(2000);
 	assert_int_equal(access(daemon->socket, F_OK), 0);
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
@@ -196,7 +196,7 @@ static void test_autostart(void **state)
 	while (access(daemon->socket, F_OK) == 0 && now_ms() < end)
 		pause_ms(5);
 	assert_int_equal(access(daemon->socket, F_OK), -1);
-	assert_no_children(NULL, 0, STOP_TIMEOUT_MS);
+	assert_no_children(STOP_TIMEOUT_MS);
 	unsetenv("KILN_CACHE_DIR");
 	unsetenv("KILN_DEVICES");
 }
@@ -253,7 +253,7 @@ static void test_drain(void **state)
 	assert_null(client_try(daemon, 1000, &status));
 	assert_int_equal(status, KILN_ECONN);
 	free_slow(&slow);
-	assert_no_children(NULL, 0, 1000);
+	assert_no_children(1000);
 	assert_int_equal(access(daemon->socket, F_OK), -1);
 }
 
@@ -274,7 +274,7 @@ static void test_drain_deadline(void **state)
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	assert_in_range(now_ms() - start, 250, 3000);
 	free_slow(&slow);
-	assert_no_children(NULL, 0, 1000);
+	assert_no_children(1000);
 	assert_int_equal(access(daemon->socket, F_OK), -1);
 }
 
@@ -291,7 +291,7 @@ static void test_idle_exit(void **state)
 	assert_int_equal(info_int(client, "server.pid"), daemon->pid);
 	kiln_close(client);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
-	assert_no_children(NULL, 0, 1000);
+	assert_no_children(1000);
 	assert_int_equal(access(daemon->socket, F_OK), -1);
 }
 
@@ -308,7 +308,7 @@ static void test_stop_request(void **state)
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_ECONN);
 	kiln_close(client);
-	assert_no_children(NULL, 0, 1000);
+	assert_no_children(1000);
 }
 
 int main(void)
