@@ -221,6 +221,8 @@ KILN_API int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, con
  * memory stays the caller's: it must not be freed before kiln_free has returned.  Works for
  * cuMemAlloc and cudaMalloc memory (IPC handle) and for cuMemCreate / memory-pool memory made
  * exportable (descriptor); ENOTSUP says why memory cannot be lent and what to use instead.
+ * The daemon's calls and the caller's own streams are not ordered against each other: what the
+ * caller has queued on the memory must be complete (cuStreamSynchronize) before kiln_submit.
  */
 KILN_API int kiln_lend_cuda(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
 							kiln_buffer **out);

@@ -23,6 +23,7 @@
 	X(cuMemFree)                \
 	X(cuMemcpyHtoD)             \
 	X(cuMemcpyDtoH)             \
+	X(cuCtxSynchronize)         \
 	X(cuMemCreate)              \
 	X(cuMemAddressReserve)      \
 	X(cuMemMap)                 \
@@ -139,7 +140,10 @@ bool gpu_free(uint64_t pointer)
 
 bool gpu_put(uint64_t pointer, const void *host, uint64_t bytes)
 {
-	return bytes == 0 || good(cu.cuMemcpyHtoD(pointer, host, bytes), "cuMemcpyHtoD");
+	/* The copy of pageable memory may return before the last bytes are on the device, and nothing
+	 * orders it against the daemon's process. */
+	return bytes == 0 || (good(cu.cuMemcpyHtoD(pointer, host, bytes), "cuMemcpyHtoD") &&
+						  good(cu.cuCtxSynchronize(), "cuCtxSynchronize"));
 }
 
 bool gpu_get(void *host, uint64_t pointer, uint64_t bytes)
