@@ -23,9 +23,9 @@ if [ "${1:-}" = --out ]; then
 fi
 cd "$root"
 
-programs="kilnd kiln gpu_cases gpu_first gpu_latency gpu_faults bench_permute permute photo make_photo"
-targets="kilnd kiln kiln_cli gpu_cases gpu_first gpu_latency gpu_faults bench_permute"
-targets="$targets example_permute photo make_photo"
+tests="gpu_cases gpu_first gpu_latency gpu_faults bench_permute"
+programs="kilnd kiln $tests permute photo make_photo"
+targets="kilnd kiln kiln_cli $tests example_permute photo make_photo"
 
 if [ -f build/portable/Makefile ] || ! command -v ninja >/dev/null 2>&1; then
 	set -- -G "Unix Makefiles" "$@"
@@ -78,10 +78,10 @@ for file in "$tree"/bin/* "$(readlink -f "$tree/lib/libkiln.so")"; do
 		*) complain "$name needs $library, which another distribution may not have" ;;
 		esac
 	done
-	newest=$(readelf -V "$file" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1)
-	if [ -n "$newest" ] &&
-		[ "$(printf '%s\n%s\n' "$newest" "$newest_glibc" | sort -V | tail -n 1)" != "$newest_glibc" ]
-	then
+	newest=$(readelf -V "$file" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV |
+		tail -n 1)
+	newer=$(printf '%s\n%s\n' "$newest_glibc" "$newest" | sort -V | tail -n 1)
+	if [ "$newer" != "$newest_glibc" ]; then
 		complain "$name needs glibc $newest and may need $newest_glibc: build on Debian 12"
 	fi
 	if readelf -d "$file" | grep -E 'RUNPATH|RPATH' | grep -qv '\[$ORIGIN/\.\./lib:*\]'; then

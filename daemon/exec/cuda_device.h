@@ -72,7 +72,7 @@ struct cuda_stream {
 	uint64_t id;
 	CUstream stream;
 	struct cuda_queue running; /* given to the driver, in order */
-	struct cuda_queue held;    /* waits for its time, or behind what does */
+	struct cuda_queue held;    /* waits for its time, for the stream to be idle, or behind such */
 	bool ended;                /* goes when its last work ends */
 	bool active;               /* has running or held work, and is in the list of those */
 	struct cuda_stream *active_next, *active_previous;
@@ -147,6 +147,8 @@ int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work,
 /* Gives a piece of work to the driver. */
 int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
 			   char error[KERNEL_ERROR_MAX]);
+/* True if held work could start now but for its time. */
+bool cuda_stream_ready(const struct cuda_stream *stream);
 /* Call when a stream may have run empty: takes it off the active list and drops it if it ended. */
 void cuda_stream_settle(struct device *device, struct cuda_stream *stream);
 void cuda_stream_end(struct device *device, uint64_t stream);

@@ -61,7 +61,17 @@ int cuda_load(struct device *device, const void *object, size_t bytes, const cha
 	struct device_module *module = util_alloc(sizeof *module);
 	snprintf(module->entry, sizeof module->entry, "%s", entry);
 	int status = KILN_OK;
-	CUresult result = device->cu.cuModuleLoadData(&module->module, object);
+	/* The driver wants it aligned, and text ended by a zero byte; neither is so in a message. */
+	char *image = malloc(bytes + 1);
+	if (!image) {
+		free(module);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "out of memory for an object of %zu bytes", bytes);
+	}
+	memcpy(image, object, bytes);
+	image[bytes] = 0;
+	CUresult result = device->cu.cuModuleLoadData(&module->module, image);
+	free(image);
 	if (result != CUDA_SUCCESS) {
 		status = refuse_object(device, result, bytes, error);
 		free(module);
@@ -101,10 +111,19 @@ void cuda_unload(struct device *device, struct device_module *module)
 static int operand_address(const struct device_launch *launch, int operand, uint64_t bytes,
 						   CUdeviceptr *out, char error[KERNEL_ERROR_MAX])
 {
-	if (operand < 0 || operand >= launch->operand_count || !launch->operands[operand].memory)
+	if (operand < 0 || operand >= launch->operand_count)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "the launch names operand %d and has %d", operand, launch->operand_count);
 	const struct device_operand *at = &launch->operands[operand];
+	/* An operand that is not touched may have no memory. */
+	if (!at->memory && bytes == 0) {
+		*out = 0;
+		return KILN_OK;
+	}
+	if (!at->memory)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "operand %d has no memory and needs %llu bytes", operand,
+						 (unsigned long long)bytes);
 	if (at->offset > at->memory->bytes || bytes > at->memory->bytes - at->offset)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "operand %d needs %llu bytes from byte %llu of a buffer of %llu bytes",

@@ -32,6 +32,11 @@ int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX])
 	/* Freed memory stays in the pool: giving it back to the driver is what would stall. */
 	cuuint64_t keep = UINT64_MAX;
 	device->cu.cuMemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+	/* A pool's first allocation takes ten times as long as the next: it is not a client's. */
+	CUdeviceptr first = 0;
+	if (device->cu.cuMemAllocFromPoolAsync(&first, 1, device->pool, device->memory_stream) ==
+		CUDA_SUCCESS)
+		device->cu.cuMemFreeAsync(first, device->memory_stream);
 	return KILN_OK;
 }
 

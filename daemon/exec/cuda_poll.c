@@ -27,7 +27,7 @@ static void start_due(struct device *device, uint64_t now)
 	struct cuda_stream *next;
 	for (struct cuda_stream *stream = device->active; stream; stream = next) {
 		next = stream->active_next;
-		while (stream->held.head && stream->held.head->due_us <= now && !device->broken) {
+		while (cuda_stream_ready(stream) && stream->held.head->due_us <= now && !device->broken) {
 			struct cuda_work *work = cuda_queue_take(&stream->held);
 			work->status = cuda_start(device, stream, work, work->error);
 			if (work->status != KILN_OK)
@@ -112,36 +112,39 @@ static int suspects(const struct device *device, char *text, size_t size)
 	return count;
 }
 
-/* Ends work that a broken device will not end; the suspects are named once, for all of it. */
+static void condemn_work(struct device *device, struct cuda_work *work, const char *how,
+						 const char *who)
+{
+	size_t size = sizeof work->error;
+	work->status = KILN_EDEVICE;
+	size_t used = util_append(work->error, size, 0, "%s ", device->name);
+	used = util_append(work->error, size, used, "%s%s%s", how, *who ? " " : "", who);
+	util_append(work->error, size, used, ": %s", device->broken_why);
+	cuda_queue_add(&device->failed, work);
+}
+
+/* Ends work that a broken device will not end, the suspects first, for whoever wants one name. */
 static void condemn(struct device *device)
 {
 	char who[120];
 	int count = suspects(device, who, sizeof who);
+	const char *others = count > 1 ? "failed before this call had ended, in one of the calls"
+						 : count   ? "failed before this call had ended, in call"
+								   : "failed before this call had ended, in an earlier call";
+	for (struct cuda_stream *stream = device->active; stream; stream = stream->active_next) {
+		struct cuda_work *work = cuda_queue_take(&stream->running);
+		if (work)
+			condemn_work(device, work, count > 1 ? others : "failed in call", who);
+	}
 	struct cuda_stream *next;
 	for (struct cuda_stream *stream = device->active; stream; stream = next) {
 		next = stream->active_next;
-		const struct cuda_work *first = stream->running.head;
-		for (;;) {
-			struct cuda_work *work = cuda_queue_take(&stream->running);
-			if (work)
-				device->running--;
-			else
-				work = cuda_queue_take(&stream->held);
-			if (!work)
-				break;
-			work->status = KILN_EDEVICE;
-			if (work == first && count == 1)
-				util_fail(work->error, sizeof work->error, 0, "%s failed in call %s: %s",
-						  device->name, who, device->broken_why);
-			else
-				util_fail(work->error, sizeof work->error, 0,
-						  "%s failed before this call had ended, in %s %s: %s", device->name,
-						  count > 1 ? "one of the calls" : "call", count ? who : "none of these",
-						  device->broken_why);
-			cuda_queue_add(&device->failed, work);
-		}
+		for (struct cuda_work *work;
+			 (work = cuda_queue_take(&stream->running)) || (work = cuda_queue_take(&stream->held));)
+			condemn_work(device, work, others, who);
 		cuda_stream_settle(device, stream);
 	}
+	device->running = 0;
 }
 
 /* ---- Waiting ---- */
@@ -159,7 +162,7 @@ static uint64_t wake_time(const struct device *device, uint64_t now, uint64_t de
 			until = now + nap;
 	}
 	for (const struct cuda_stream *s = device->active; s; s = s->active_next)
-		if (s->held.head && s->held.head->due_us < until)
+		if (cuda_stream_ready(s) && s->held.head->due_us < until)
 			until = s->held.head->due_us;
 	return until;
 }
@@ -188,7 +191,7 @@ int cuda_poll(struct device *device, int wake_fd, int timeout_ms, struct device_
 		if (device->broken) {
 			condemn(device);
 			count += collect(device, done + count, max - count);
-			*broken = !device->failed.head;
+			*broken = true;
 			return count;
 		}
 		if (count > 0 || rest(device, wake_fd, deadline))

@@ -255,12 +255,27 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 	return KILN_OK;
 }
 
+/*
+ * A copy from or to ordinary host memory keeps the calling thread until all before it on its stream
+ * is done, and with it the launches of all other streams: so it is given to an idle stream only.
+ */
+static bool must_wait(const struct cuda_stream *stream, const struct cuda_work *work)
+{
+	return stream->running.head &&
+		   (work->kind == CUDA_WORK_TO_DEVICE || work->kind == CUDA_WORK_TO_HOST);
+}
+
+bool cuda_stream_ready(const struct cuda_stream *stream)
+{
+	return stream->held.head && !must_wait(stream, stream->held.head);
+}
+
 int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work, uint32_t delay_ms,
 			  char error[KERNEL_ERROR_MAX])
 {
 	struct cuda_stream *stream = NULL;
 	int status = need_stream(device, stream_id, &stream, error);
-	if (status == KILN_OK && (delay_ms > 0 || stream->held.head)) {
+	if (status == KILN_OK && (delay_ms > 0 || stream->held.head || must_wait(stream, work))) {
 		work->due_us = delay_ms > 0 ? util_now_us() + (uint64_t)delay_ms * 1000 : 0;
 		cuda_queue_add(&stream->held, work);
 		stream_activate(device, stream);

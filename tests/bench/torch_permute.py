@@ -39,7 +39,7 @@ def median_us(torch, function, tensors):
     torch.cuda.synchronize()
     begins = [torch.cuda.Event(enable_timing=True) for _ in range(LAUNCHES)]
     ends = [torch.cuda.Event(enable_timing=True) for _ in range(LAUNCHES)]
-    torch.cuda._sleep(4_000_000)
+    torch.cuda._sleep(16_000_000)
     kept = []
     for i in range(LAUNCHES):
         begins[i].record()

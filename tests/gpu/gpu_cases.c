@@ -160,8 +160,8 @@ static void run_case(struct bench *bench, const struct cases_case *c, uint64_t n
 	} else {
 		runner_fill(&bench->options, x, places[0].bytes, seed);
 		memcpy(places[0].host, x, places[0].bytes);
-		runner_poison(places[1].host, begin + cases_y_bytes(c), seed);
-		runner_poison(places[1].host + begin + cases_y_bytes(c),
+		runner_poison(&bench->options, places[1].host, begin + cases_y_bytes(c), seed);
+		runner_poison(&bench->options, places[1].host + begin + cases_y_bytes(c),
 					  places[1].bytes - begin - cases_y_bytes(c), seed + 1);
 		tensors_at(c, places, tensors);
 		if (!place_put(&places[0]) || !place_put(&places[1]))
@@ -233,8 +233,8 @@ static void run_huge(struct bench *bench, const struct cases_case *c, uint64_t n
 	struct place places[2] = {{.bytes = 2 * MARGIN + x_bytes}, {.bytes = 2 * MARGIN + y_bytes}};
 	kiln_tensor tensors[2];
 	double start = runner_now_us();
-	runner_poison(edges[0], MARGIN, 0);
-	runner_poison(edges[1], MARGIN, 1);
+	runner_poison(&bench->options, edges[0], MARGIN, 0);
+	runner_poison(&bench->options, edges[1], MARGIN, 1);
 	if (!x || kiln_alloc(bench->client, places[0].bytes, 0, "x", &places[0].buffer) != KILN_OK ||
 		kiln_alloc(bench->client, places[1].bytes, 0, "y", &places[1].buffer) != KILN_OK) {
 		runner_fail(c->name, "no memory: %s", kiln_errmsg());

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh: everything that needs a GPU: the list of cases bit for bit, the first tensor of a program
-# without CUDA, figures, and processes that die.  Starts a daemon of its own with a cache of its own.
+# without CUDA, figures, and processes that die.  Starts a daemon of its own with its own cache.
 # It must not need anything but the programs, so that it runs from a portable tree elsewhere.
 #
 #   sh tests/gpu/run.sh [--quick] [--bench | --only-bench] [--copies] [--device NAME]
@@ -43,13 +43,17 @@ while [ $# -gt 0 ]; do
 		tests=0
 		;;
 	--device)
-		[ $# -gt 1 ] || { usage >&2; exit 2; }
+		if [ $# -lt 2 ]; then
+			usage >&2
+			exit 2
+		fi
 		shift
 		device=$1
 		;;
 	-h | --help) usage; exit 0 ;;
 	*)
-		echo "run.sh: unknown option '$1'; known: --quick, --bench, --only-bench, --copies, --device NAME" >&2
+		echo "run.sh: unknown option '$1'; these are known:" >&2
+		usage >&2
 		exit 2
 		;;
 	esac
@@ -57,8 +61,8 @@ while [ $# -gt 0 ]; do
 done
 
 bin=
-for candidate in "${KILN_BIN:-}" "$root/bin" "$root/build/release/bin" "$root/build/portable/bin" \
-	"$root/build/dev/bin"; do
+for candidate in "${KILN_BIN:-}" "$root/bin" "$root/build/release/bin" \
+	"$root/build/portable/bin" "$root/build/dev/bin"; do
 	if [ -n "$candidate" ] && [ -x "$candidate/kilnd" ] && [ -x "$candidate/gpu_cases" ]; then
 		bin=$candidate
 		break

@@ -223,11 +223,17 @@ static unsigned char poison_at(uint64_t i, uint64_t seed)
 	return (unsigned char)((i * 37 + seed * 11) ^ 0xa5);
 }
 
-void runner_poison(void *bytes, uint64_t count, uint64_t seed)
+static void poison_part(void *arg, int64_t first, int64_t last)
 {
-	unsigned char *at = bytes;
-	for (uint64_t i = 0; i < count; i++)
-		at[i] = poison_at(i, seed);
+	const struct filling *filling = arg;
+	for (int64_t i = first; i < last; i++)
+		filling->bytes[i] = poison_at((uint64_t)i, filling->seed);
+}
+
+void runner_poison(const struct runner_options *options, void *bytes, uint64_t count, uint64_t seed)
+{
+	struct filling filling = {bytes, seed};
+	runner_parallel(options, (int64_t)count, 8 << 20, poison_part, &filling);
 }
 
 int64_t runner_poison_broken(const void *bytes, uint64_t count, uint64_t seed)

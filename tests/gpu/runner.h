@@ -59,7 +59,8 @@ void runner_parallel(const struct runner_options *options, int64_t count, int64_
 /* Random bytes, the same for the same seed. */
 void runner_fill(const struct runner_options *options, void *bytes, uint64_t count, uint64_t seed);
 /* What memory holds that nobody may touch or everybody must write. */
-void runner_poison(void *bytes, uint64_t count, uint64_t seed);
+void runner_poison(const struct runner_options *options, void *bytes, uint64_t count,
+				   uint64_t seed);
 /* The position of the first byte that is not poison any more, or -1. */
 int64_t runner_poison_broken(const void *bytes, uint64_t count, uint64_t seed);
 /*
