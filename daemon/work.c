@@ -26,6 +26,7 @@ struct work {
 	int operand_count;
 	uint64_t after;
 	uint32_t deadline_ms;
+	uint64_t executor_call;    /* its id there, once sent */
 	struct job_wait *fetching; /* the kernel, from cache or compiler */
 	bool loading;
 	int load_status;
@@ -351,6 +352,7 @@ static int send_launch(struct work *work, uint64_t module)
 	wire_put_uint(&message, "copy", plan->copy_bytes);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	put_arguments(&message, work);
+	work->executor_call = id;
 	return executor_send(session->executor, &message, id, NULL, 0, work->deadline_ms, on_done,
 						 work);
 }
@@ -545,8 +547,15 @@ int work_free(struct session *session, uint64_t id, struct buffer *buffer,
 void work_cancel(struct session *session, uint64_t ticket)
 {
 	struct work *work = map_get_id(&session->works, ticket);
-	if (!work || work->sent || work->kind != WORK_LAUNCH)
+	struct wire_out message;
+	if (!work || work->kind != WORK_LAUNCH)
 		return;
+	if (work->sent) {
+		uint64_t id = executor_begin(session->executor, &message, "cancel");
+		wire_put_uint(&message, "ticket", work->executor_call);
+		executor_post(session->executor, &message, id);
+		return;
+	}
 	if (work->loading)
 		executor_disown(session->executor, work);
 	end_work(work, KILN_ECANCELED, "the call was canceled before it started", 0);

@@ -212,6 +212,7 @@ const struct device_ops device_cpu = {
 	.unload = cpu_unload,
 	.launch = cpu_launch,
 	.copy = cpu_copy,
+	.cancel = cpu_cancel,
 	.stream_end = cpu_stream_end,
 	.poll = cpu_poll,
 };

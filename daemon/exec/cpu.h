@@ -173,6 +173,7 @@ int cpu_launch(struct device *device, const struct device_launch *launch,
 int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
 			 uint64_t offset, void *host, uint64_t bytes, bool to_device,
 			 char error[KERNEL_ERROR_MAX]);
+void cpu_cancel(struct device *device, uint64_t ticket);
 void cpu_stream_end(struct device *device, uint64_t stream);
 /* Adds a work to its stream; owns it from then on.  KILN_OK or KILN_ENOMEM (freed). */
 int cpu_queue_add(struct device *device, uint64_t stream, struct cpu_work *work,

@@ -60,6 +60,19 @@ int cpu_queue_add(struct device *device, uint64_t id, struct cpu_work *work,
 	return KILN_OK;
 }
 
+void cpu_cancel(struct device *device, uint64_t ticket)
+{
+	pthread_mutex_lock(&device->mutex);
+	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next)
+		for (struct cpu_work *work = stream->head; work; work = work->next)
+			if (work->ticket == ticket && !work->started) {
+				cpu_work_fail(work, KILN_ECANCELED, "the call was canceled before it started");
+				work->delay_us = work->due_us = 0;
+			}
+	pthread_cond_broadcast(&device->changed);
+	pthread_mutex_unlock(&device->mutex);
+}
+
 void cpu_stream_end(struct device *device, uint64_t id)
 {
 	pthread_mutex_lock(&device->mutex);

@@ -88,6 +88,9 @@ struct device_ops {
 	int (*copy)(struct device *device, uint64_t stream, uint64_t ticket,
 				struct device_memory *memory, uint64_t offset, void *host, uint64_t bytes,
 				bool to_device, char error[KERNEL_ERROR_MAX]);
+	/* Work that has not started ends in KILN_ECANCELED when its turn comes; any other ends as
+	 * usual. */
+	void (*cancel)(struct device *device, uint64_t ticket);
 	void (*stream_end)(struct device *device, uint64_t stream);
 
 	/*

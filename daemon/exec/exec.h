@@ -1,22 +1,27 @@
 /*
  * exec: the executor process: owns one device for one trust domain, and does what the broker says
- * after checking it again (extents, alignment, ownership).  main loop in executor.c; devices behind
+ * after checking it again (extents, alignment, ownership).  Main loop in executor.c; devices behind
  * device.h.
  *
- * Messages (wire maps on a frame socket).  Every request is answered by {"t": "reply", "id", "st",
- * "err", ...} when done.
+ * Messages (wire maps on a frame socket).  Every request is answered by
+ * {"t": "reply", "id", "st", "err", ...} when it is done; members of the answer stand behind "->".
  *
- *   executor -> broker, once    {"t": "ready", "id": 0, "st", "err", "name", "model", "uuid",
- * "memory", "devices", "target", "max_threads", "shared_default", "shared_optin", "grid": [x,y,z],
- * "mps", "warp"} st < 0: the device cannot be opened, err says why; the process then exits with 3
- * load      mod, entry, shared, object: bin                          -> regs? unload    mod alloc
- * buf, bytes import    buf, kind: "ipc"|"fd", handle: bin, bufid, pid, span, offset, bytes  (+
- * descriptor for fd) free      buf replied when nothing queued uses it launch    mod (0: copy),
- * stream, grid, block, shared, copy, delay, args: [[0, operand] | [1, bytes, value]], ops: [[buf,
- * offset, extent bytes, alignment, written]]  -> us copy      buf, offset, bytes, to: bool, stream
- * (+ memfd) end       stream                                                    the stream's
- * session is gone ping -> inflight executor -> broker, event   {"t": "event", "id": 0, "what":
- * "fault", "err": sentence, "ticket"?}   before it leaves
+ *   ready    executor to broker, once: "st", "err", "name", "model", "uuid", "memory", "devices",
+ *            "target", "max_threads", "shared_default", "shared_optin", "grid": [x, y, z], "mps",
+ *            "warp".  st < 0: the device cannot be opened; the process then exits with 3
+ *   load     mod, entry, shared, object: bin
+ *   unload   mod
+ *   alloc    buf, bytes
+ *   import   buf, kind: "ipc" | "fd", handle: bin, bufid, pid, span, offset, bytes; a descriptor
+ *   free     buf; answered when nothing queued uses it
+ *   launch   mod (0: copy), stream, grid, block, shared, copy, delay,
+ *            args: [[0, operand] | [1, bytes, value]],
+ *            ops: [[buf, offset, extent bytes, alignment, written]]  -> us
+ *   copy     buf, offset, bytes, to: bool, stream; a memfd
+ *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
+ *   end      stream: its session is gone
+ *   ping     -> inflight
+ *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?; before it leaves
  *
  * ids of mod, buf and stream are the broker's, unique over the executor's life.
  */

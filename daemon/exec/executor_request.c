@@ -223,6 +223,15 @@ static int on_end(struct exec *executor, struct wire_in *message, struct frame *
 	return KILN_OK;
 }
 
+static int on_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	(void)error;
+	executor->ops->cancel(executor->device, wire_get_uint(&message->root, "ticket", 0));
+	return KILN_OK;
+}
+
 static int on_ping(struct exec *executor, struct wire_in *message, struct frame *frame,
 				   char error[KERNEL_ERROR_MAX])
 {
@@ -245,6 +254,7 @@ static const struct {
 	{"launch", on_launch, true},  {"copy", exec_copy, true}, {"alloc", on_alloc, false},
 	{"import", on_import, false}, {"free", on_free, true},   {"load", on_load, false},
 	{"unload", on_unload, true},  {"end", on_end, false},    {"ping", on_ping, true},
+	{"cancel", on_cancel, false},
 };
 
 void exec_request(struct exec *executor, struct wire_in *message, struct frame *frame)
