@@ -219,12 +219,14 @@ run_tests() {
 		two "the list of cases, lent memory" 150 gpu_cases --memory lent --seconds 140
 		one "a quarter of the list, memory lent by descriptor" 90 gpu_cases --memory exported \
 			--seconds 80
-		if [ -z "$quick" ]; then
-			one "beyond 2^31 elements" 170 gpu_cases --huge --seconds 150
-		fi
 		;;
 	esac
 	one "processes that die" 90 gpu_faults
+	case $device$quick$copies in
+	cuda:[0-9] | cuda:[0-9][0-9])
+		one "beyond 2^31 elements" 240 gpu_cases --huge --seconds 220
+		;;
+	esac
 
 	echo "-- cache"
 	if "$bin/kiln" --socket "$work/socket" cache verify; then
