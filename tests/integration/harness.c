@@ -52,6 +52,8 @@ void harness_begin(unsigned seconds)
 		fputs("harness: KILND must name the daemon\n", stderr);
 		exit(1);
 	}
+	if (getenv("KILN_TEST"))
+		cmocka_set_test_filter(getenv("KILN_TEST"));
 	signal(SIGALRM, on_alarm);
 	alarm(seconds);
 }
@@ -134,7 +136,10 @@ int harness_teardown(void **state)
 				log);
 		free(log);
 	}
-	nftw(daemon->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	if (getenv("KILN_TEST_KEEP"))
+		fprintf(stderr, "harness: kept %s\n", daemon->dir);
+	else
+		nftw(daemon->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	free(daemon);
 	return status;
 }

@@ -36,11 +36,13 @@ struct kilnd {
 /* ---- A test ---- */
 
 /* Setup and teardown of every test: *state is a struct kilnd with a directory and no process.
- * Teardown stops the daemon if the test has not, and checks that nothing is left. */
+ * Teardown stops the daemon if the test has not, and checks that nothing is left.  With
+ * $KILN_TEST_KEEP the directory, in it the daemon's log, stays. */
 int harness_setup(void **state);
 int harness_teardown(void **state);
 #define HARNESS_TEST(f) cmocka_unit_test_setup_teardown(f, harness_setup, harness_teardown)
-/* Before the tests: the alarm, and the orphans of daemons become children of this process. */
+/* Before the tests: the alarm, the orphans of daemons become children of this process, and
+ * $KILN_TEST chooses tests by name ("test_b*"). */
 void harness_begin(unsigned seconds);
 
 /* ---- Daemons ---- */
