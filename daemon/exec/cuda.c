@@ -221,6 +221,7 @@ const struct device_ops device_cuda = {
 	.unload = cuda_unload,
 	.launch = cuda_launch,
 	.copy = cuda_copy,
+	.cancel = cuda_cancel,
 	.stream_end = cuda_stream_end,
 	.poll = cuda_poll,
 };

@@ -51,6 +51,7 @@ struct cuda_work {
 	enum cuda_work_kind kind;
 	uint64_t ticket;
 	uint64_t due_us; /* held until then; 0: at once */
+	bool canceled;   /* while it was held */
 	CUevent begin, end;
 	const struct device_module *module;
 	uint32_t grid[3], block[3], shared_bytes;
@@ -142,6 +143,7 @@ void cuda_work_retire(struct device *device, struct cuda_work *work);
 void cuda_queue_add(struct cuda_queue *queue, struct cuda_work *work);
 struct cuda_work *cuda_queue_take(struct cuda_queue *queue); /* NULL when empty */
 /* Starts the work, or puts it behind what its stream holds back.  Takes it over in any case. */
+void cuda_cancel(struct device *device, uint64_t ticket);
 int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work, uint32_t delay_ms,
 			  char error[KERNEL_ERROR_MAX]);
 /* Gives a piece of work to the driver. */

@@ -29,7 +29,10 @@ static void start_due(struct device *device, uint64_t now)
 		next = stream->active_next;
 		while (cuda_stream_ready(stream) && stream->held.head->due_us <= now && !device->broken) {
 			struct cuda_work *work = cuda_queue_take(&stream->held);
-			work->status = cuda_start(device, stream, work, work->error);
+			work->status = work->canceled
+							   ? util_fail(work->error, sizeof work->error, KILN_ECANCELED,
+										   "the call was canceled before it started")
+							   : cuda_start(device, stream, work, work->error);
 			if (work->status != KILN_OK)
 				cuda_queue_add(&device->failed, work);
 		}

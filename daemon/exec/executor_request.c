@@ -100,7 +100,9 @@ static int on_import(struct exec *executor, struct wire_in *message, struct fram
 		status = read_import(root, wire_get_str(message, root, "kind"), frame, &what, error);
 	if (status != KILN_OK)
 		return status;
-	if (what.offset > what.span || what.bytes > what.span - what.offset)
+	/* CUDA's descriptors do not say how large they are: the driver checks those. */
+	bool size_known = what.span || what.kind == DEVICE_IMPORT_IPC;
+	if (size_known && (what.offset > what.span || what.bytes > what.span - what.offset))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%" PRIu64 " bytes at %" PRIu64 " are not within an allocation of %" PRIu64
 						 " bytes",

@@ -238,6 +238,13 @@ run_tests() {
 
 [ $tests = 0 ] || run_tests
 if [ $bench = 1 ]; then
+	echo "-- cold specializations beside NVRTC's trivial kernel"
+	if limited 120 "$bin/bench_compile" --limit 2.5 2>/dev/null; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAIL bench_compile"
+	fi
 	torch=
 	if [ "$device" != cpu ] && python3 -c 'import torch' 2>/dev/null; then
 		echo "-- PyTorch"
