@@ -102,6 +102,7 @@ look() {
 	library libsodium || need libsodium libsodium-dev
 	if [ $want_tests = 1 ]; then
 		library cmocka || need cmocka libcmocka-dev
+		have python3 || need python3 python3
 	fi
 }
 
