@@ -36,7 +36,8 @@
 #define PROTOCOL_REQUESTS(X)                                                                       \
 	X("hello", "", "proto, version, pid, device?", "proto, version, session, device, max_message") \
 	X("info", "", "section?",                                                                      \
-	  "server, session, counters, workers, executors, limits, cache: maps of figures")             \
+	  "server, session, counters, workers, executors, limits, cache; or with section: requests, "  \
+	  "that table")                                                                                \
 	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason}]")       \
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
 	X("explain", "", "op, tensors, attrs, target?", "plan: map, text, key, cached")                \

@@ -132,6 +132,9 @@ enum buffer_place buffer_place(struct buffer *buffer)
 		buffer->covered = 0;
 	}
 	int status = send_place(buffer);
+	/* A process that is gone: server_executor_ready() looks at the buffer again. */
+	if (status == KILN_EDEVICE)
+		return BUFFER_PLACING;
 	if (status != KILN_OK) {
 		buffer->place_status = status;
 		snprintf(buffer->place_error, sizeof buffer->place_error,

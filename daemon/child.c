@@ -119,6 +119,8 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *con
 	if (length < 0)
 		return -errno;
 	program[length] = 0;
+	/* Replaced on disk since it was started: children must be of this build, not of the new one. */
+	const char *image = access(program, X_OK) == 0 ? program : "/proc/self/exe";
 	argv[count++] = program;
 	for (; *arguments && count < CHILD_ARGUMENTS; arguments++)
 		argv[count++] = (char *)*arguments;
@@ -140,7 +142,7 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *con
 	};
 	uv_process_options_t options = {
 		.exit_cb = on_ended,
-		.file = program,
+		.file = image,
 		.args = argv,
 		.env = envp,
 		.flags = UV_PROCESS_DETACHED, /* a process group of its own, killed as a whole */

@@ -34,6 +34,8 @@ void command_cache_clear(struct session *session, struct wire_in *message, struc
 void command_debug(struct session *session, struct wire_in *message, struct frame *frame);
 void command_stop(struct session *session, struct wire_in *message, struct frame *frame);
 
+/* The table of requests, for `kiln help requests`. */
+void command_put_requests(struct wire_out *out);
 /* The plan as members of a map, and its text. */
 void command_put_plan(struct wire_out *out, const struct kernel_plan *plan);
 

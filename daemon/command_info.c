@@ -242,8 +242,14 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 	struct wire_out out;
 	struct executors_out executors = {broker, &out};
 	int count = options_limits(&broker->options, limits);
+	const char *section = wire_get_str(message, &message->root, "section");
 	(void)frame;
 	reply_begin(&out, wire_id(message));
+	if (section && !strcmp(section, "requests")) {
+		command_put_requests(&out);
+		reply_send(session, &out, NULL, 0);
+		return;
+	}
 	put_server(&out, broker);
 	put_session(&out, session);
 	wire_map_begin(&out, "counters");

@@ -94,6 +94,15 @@ void buffer_made(struct buffer *buffer)
 		making_step(buffer->making);
 }
 
+void session_remake(struct session *session)
+{
+	size_t cursor = 0;
+	struct buffer *buffer;
+	while ((buffer = map_next(&session->buffers, &cursor)))
+		if (buffer->making && !buffer->making->asked)
+			making_step(buffer->making);
+}
+
 static void make(struct session *session, uint64_t id, struct buffer *buffer)
 {
 	struct making *making = calloc(1, sizeof *making);

@@ -244,11 +244,12 @@ void executor_stop(struct executor *executor)
 		child_abandon(executor->child);
 	executor->child = NULL;
 	executor->phase = EXECUTOR_STOPPED;
+	executor_fail_calls(executor, "kilnd is stopping");
+	executor_drop_modules(executor);
 }
 
 void executor_free(struct executor *executor)
 {
-	executor_free_calls(executor);
 	while (executor->waiters) {
 		struct executor_wait *next = executor->waiters->next;
 		free(executor->waiters);

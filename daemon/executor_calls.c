@@ -79,6 +79,9 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 		status = KILN_ENOMEM;
 	if (status == KILN_OK)
 		status = child_send(executor->child, message, fds, fd_count);
+	/* A process that is gone before the loop has heard of it. */
+	if (status == KILN_ECONN)
+		status = KILN_EDEVICE;
 	wire_out_free(message);
 	if (status != KILN_OK) {
 		free(call);
@@ -259,15 +262,4 @@ int executor_load(struct executor *executor, const char *key, const struct cache
 		free(module);
 	}
 	return status;
-}
-
-void executor_free_calls(struct executor *executor)
-{
-	while (executor->first) {
-		struct executor_call *call = executor->first;
-		unlink_call(executor, call);
-		free(call);
-	}
-	executor_drop_modules(executor);
-	map_free(&executor->calls);
 }

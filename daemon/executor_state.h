@@ -50,7 +50,6 @@ struct executor {
 void executor_on_message(void *owner, struct wire_in *message, struct frame *frame);
 void executor_fail_calls(struct executor *executor, const char *why);
 void executor_drop_modules(struct executor *executor);
-void executor_free_calls(struct executor *executor);
 
 /* executor.c */
 void executor_on_started(struct executor *executor, struct wire_in *message);

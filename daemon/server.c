@@ -171,8 +171,10 @@ void server_executor_ready(struct broker *broker, struct executor *executor)
 	struct session *session = broker->sessions;
 	while (session) {
 		struct session *next = session->next;
-		if (session->executor == executor)
+		if (session->executor == executor) {
+			session_remake(session);
 			work_pump(session);
+		}
 		session = next;
 	}
 }

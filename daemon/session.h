@@ -151,6 +151,8 @@ enum buffer_place { BUFFER_PLACED, BUFFER_PLACING, BUFFER_FAILED };
 enum buffer_place buffer_place(struct buffer *buffer);
 /* Its placing has ended, well or not: whoever made it is answered (command_memory.c). */
 void buffer_made(struct buffer *buffer);
+/* The device process is a new one: buffers that were being made when the old one ended go on. */
+void session_remake(struct session *session);
 /* Tells the executor to free it, without waiting. */
 void buffer_release(struct buffer *buffer);
 

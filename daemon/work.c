@@ -196,7 +196,7 @@ static enum work_step sent_or_refused(struct work *work, int status)
 		return WORK_GONE;
 	}
 	/* The process died between two looks at it: its successor will be waited for. */
-	if (status == KILN_EDEVICE || status == KILN_ECONN)
+	if (status == KILN_EDEVICE)
 		return WORK_WAITS;
 	return refuse(work, status, "the request could not be sent to the device process");
 }

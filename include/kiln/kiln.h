@@ -257,8 +257,8 @@ KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor
 						  kiln_call **out);
 /* What the planner chose: variant, instantiation, grid, ... as kiln_explain prints it. */
 KILN_API const char *kiln_call_plan(const kiln_call *call);
-/* How the kernel was come by: "hit" (cache), "shared" (another's compile), "compiled"; or "copy"
- * and "nothing" (no elements), which need no kernel. */
+/* How the kernel was come by: "hit" (cache), "shared" (another's compile), "compiled", or "copy"
+ * where none was needed. */
 KILN_API const char *kiln_call_origin(const kiln_call *call);
 KILN_API void kiln_call_free(kiln_call *call);
 
