@@ -5,8 +5,9 @@
  * A message is one SOCK_SEQPACKET frame (frame.h) that holds one msgpack map (wire.h).
  *
  *   request   {"t": name, "id": n, ...}     n > 0, rising; the sender chooses it
- *   reply     {"t": "reply", "id": n, "st": 0 or a negative kiln_status, "err": sentence if st < 0,
- * ...} event     {"t": "event", "id": 0, "what": name, ...}   unasked for; unknown ones are ignored
+ *   reply     {"t": "reply", "id": n, "st": 0 or a negative kiln_status, ...}; "err": a sentence,
+ *             if st < 0
+ *   event     {"t": "event", "id": 0, "what": name, ...}   unasked for; unknown ones are ignored
  *
  * Every request gets exactly one reply.  Replies may come in any order.  The reply to "submit",
  * "write" and "read" comes when the work is done, so its id is the ticket.
@@ -16,10 +17,11 @@
  * meaning of a key or removing one: raise PROTOCOL_VERSION.
  *
  * Values used in several messages
- *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides, elements; absent =
- * contiguous], "b": buffer id (absent = none), "o": byte offset} attrs     map of name -> integer |
- * real | [integers] | string operands  list of [buffer id, byte offset] target    "cpu" | "sm_NN";
- * device   "cpu" | "cuda:N"; key   64 hexadecimal digits
+ *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides, elements; absent = contiguous],
+ *             "b": buffer id (absent = none), "o": byte offset}
+ *   attrs     map of name -> integer | real | [integers] | string
+ *   operands  list of [buffer id, byte offset]
+ *   target    "cpu" | "sm_NN";   device   "cpu" | "cuda:N";   key   64 hexadecimal digits
  */
 #ifndef KILN_CLIENT_PROTOCOL_H
 #define KILN_CLIENT_PROTOCOL_H
@@ -29,9 +31,11 @@
 #define PROTOCOL_MAX_ATTRS 32
 
 /*
- * Requests of a client.  name, flags, arguments and reply in words; flags:
- *   O operator only: the daemon's own uid   T test-only: needs kilnd --test-requests   F carries a
- * descriptor The daemon's command table, `kiln help requests` and KILN_DEBUG=wire are made from it.
+ * Requests of a client: name, flags, arguments, reply.  Flags:
+ *   O   operator only: the daemon's own uid
+ *   T   test-only: needs kilnd --test-requests
+ *   F   carries a descriptor
+ * The daemon's command table and `kiln help requests` are made from it.
  */
 #define PROTOCOL_REQUESTS(X)                                                                       \
 	X("hello", "", "proto, version, pid, device?", "proto, version, session, device, max_message") \
