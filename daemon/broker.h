@@ -15,7 +15,7 @@
 #include "cache/cache.h"
 #include "compile/compile.h"
 #include "kernel.h"
-#include "map.h"
+#include "util/map.h"
 #include "options.h"
 
 struct store;

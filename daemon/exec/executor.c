@@ -237,17 +237,17 @@ static void take_down(struct exec *executor)
 	frame_queue_free(&executor->queue);
 	if (executor->flights.count > 0)
 		return;
-	while ((buffer = idmap_take(&executor->buffers))) {
+	while ((buffer = map_take(&executor->buffers))) {
 		executor->ops->free(executor->device, buffer->memory);
 		free(buffer);
 	}
-	while ((module = idmap_take(&executor->modules))) {
+	while ((module = map_take(&executor->modules))) {
 		executor->ops->unload(executor->device, module->module);
 		free(module);
 	}
-	idmap_free(&executor->buffers);
-	idmap_free(&executor->modules);
-	idmap_free(&executor->flights);
+	map_free(&executor->buffers);
+	map_free(&executor->modules);
+	map_free(&executor->flights);
 	exec_unmap_kept(executor);
 	executor->ops->close(executor->device);
 }

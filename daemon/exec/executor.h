@@ -13,7 +13,7 @@
 #include "client/frame.h"
 #include "client/wire.h"
 #include "exec.h"
-#include "idmap.h"
+#include "daemon/util/map.h"
 
 #include <sys/types.h>
 
@@ -65,7 +65,7 @@ struct exec {
 	unsigned watched; /* events the epoll descriptor waits for */
 	struct frame_queue queue;
 	bool ended; /* the socket has */
-	struct idmap buffers, modules, flights;
+	struct map buffers, modules, flights;
 	struct exec_mapping *kept; /* the last one: clients use one again and again */
 };
 

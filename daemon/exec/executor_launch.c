@@ -19,7 +19,7 @@ static int reject(char error[KERNEL_ERROR_MAX], const char *what)
 static struct exec_flight *flight_new(struct exec *executor, uint64_t id,
 									  char error[KERNEL_ERROR_MAX])
 {
-	if (id == 0 || idmap_get(&executor->flights, id)) {
+	if (id == 0 || map_get_id(&executor->flights, id)) {
 		util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 				  "the request's id %" PRIu64 " is 0 or in flight", id);
 		return NULL;
@@ -51,7 +51,7 @@ static void flight_free(struct exec *executor, struct exec_flight *flight)
 
 void exec_finish(struct exec *executor, const struct device_done *done)
 {
-	struct exec_flight *flight = idmap_remove(&executor->flights, done->ticket);
+	struct exec_flight *flight = map_remove_id(&executor->flights, done->ticket);
 	if (!flight) {
 		util_log(UTIL_WARN, "the device ended work %" PRIu64 ", which it was not given",
 				 done->ticket);
@@ -125,7 +125,7 @@ static int read_operand(struct exec *executor, const msgpack_object *item, uint3
 	*extent = v[2];
 	if (v[0] == 0 && v[2] == 0)
 		return KILN_OK;
-	struct exec_buffer *buffer = idmap_get(&executor->buffers, v[0]);
+	struct exec_buffer *buffer = map_get_id(&executor->buffers, v[0]);
 	if (!buffer)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
 						 "operand %u: there is no buffer %" PRIu64, number, v[0]);
@@ -239,7 +239,7 @@ static int start_launch(struct exec *executor, const msgpack_object *root,
 	if (module == 0) {
 		status = check_plain_copy(&launch, extents, error);
 	} else {
-		flight->module = idmap_get(&executor->modules, module);
+		flight->module = map_get_id(&executor->modules, module);
 		if (!flight->module)
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64,
 							 module);
@@ -258,7 +258,7 @@ static int start_copy(struct exec *executor, const msgpack_object *root, struct 
 	uint64_t id = wire_get_uint(root, "buf", 0), offset = wire_get_uint(root, "offset", 0);
 	uint64_t bytes = wire_get_uint(root, "bytes", UINT64_MAX);
 	bool to_device = wire_get_bool(root, "to", false);
-	struct exec_buffer *buffer = idmap_get(&executor->buffers, id);
+	struct exec_buffer *buffer = map_get_id(&executor->buffers, id);
 	if (!wire_get(root, "to") || frame->fd_count != 1)
 		return reject(error, "a copy needs its direction and one descriptor");
 	if (!buffer)
@@ -284,14 +284,14 @@ static int fly(struct exec *executor, struct wire_in *message, struct frame *fra
 	struct exec_flight *flight = flight_new(executor, wire_id(message), error);
 	if (!flight)
 		return KILN_EPROTO;
-	if (!idmap_put(&executor->flights, flight->id, flight)) {
+	if (map_put_id(&executor->flights, flight->id, flight) < 0) {
 		free(flight);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
 	}
 	int status = frame ? start_copy(executor, &message->root, frame, flight, error)
 					   : start_launch(executor, &message->root, flight, error);
 	if (status != KILN_OK) {
-		idmap_remove(&executor->flights, flight->id);
+		map_remove_id(&executor->flights, flight->id);
 		flight_free(executor, flight);
 	}
 	return status;

@@ -20,7 +20,7 @@ static int check_new_buffer(struct exec *executor, const msgpack_object *root, u
 {
 	*id = wire_get_uint(root, "buf", 0);
 	*bytes = wire_get_uint(root, "bytes", UINT64_MAX);
-	if (*id == 0 || idmap_get(&executor->buffers, *id))
+	if (*id == 0 || map_get_id(&executor->buffers, *id))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "buffer %" PRIu64 " is there already, or no id", *id);
 	if (executor->buffers.count >= EXEC_MAX_BUFFERS)
@@ -33,7 +33,7 @@ static int keep_buffer(struct exec *executor, uint64_t id, struct device_memory 
 					   uint64_t bytes, uint64_t offset, char error[KERNEL_ERROR_MAX])
 {
 	struct exec_buffer *buffer = calloc(1, sizeof(*buffer));
-	if (buffer && idmap_put(&executor->buffers, id, buffer)) {
+	if (buffer && map_put_id(&executor->buffers, id, buffer) == 0) {
 		buffer->memory = memory;
 		buffer->bytes = bytes;
 		buffer->misaligned = (uint32_t)(offset % 256);
@@ -132,7 +132,7 @@ static int on_free(struct exec *executor, struct wire_in *message, struct frame 
 {
 	(void)frame;
 	uint64_t id = wire_get_uint(&message->root, "buf", 0);
-	struct exec_buffer *buffer = idmap_remove(&executor->buffers, id);
+	struct exec_buffer *buffer = map_remove_id(&executor->buffers, id);
 	if (!buffer)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no buffer %" PRIu64, id);
 	buffer->free_id = wire_id(message);
@@ -152,7 +152,7 @@ static int on_load(struct exec *executor, struct wire_in *message, struct frame 
 	const char *entry = wire_get_str(message, root, "entry");
 	size_t bytes;
 	const void *object = wire_get_bin(root, "object", &bytes);
-	if (id == 0 || idmap_get(&executor->modules, id) || !entry || !object || bytes == 0)
+	if (id == 0 || map_get_id(&executor->modules, id) || !entry || !object || bytes == 0)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "a load needs a new module id, an entry and an object, and has id %" PRIu64
 						 " and %zu bytes",
@@ -165,7 +165,7 @@ static int on_load(struct exec *executor, struct wire_in *message, struct frame 
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
 						 "a device process holds at most %d kernels", EXEC_MAX_MODULES);
 	struct exec_module *module = calloc(1, sizeof(*module));
-	if (!module || !idmap_put(&executor->modules, id, module)) {
+	if (!module || map_put_id(&executor->modules, id, module) < 0) {
 		free(module);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 						 "out of memory for a kernel's record");
@@ -173,7 +173,7 @@ static int on_load(struct exec *executor, struct wire_in *message, struct frame 
 	int status = executor->ops->load(executor->device, object, bytes, entry, (uint32_t)shared,
 									 &module->module, error);
 	if (status != KILN_OK) {
-		idmap_remove(&executor->modules, id);
+		map_remove_id(&executor->modules, id);
 		free(module);
 	}
 	return status;
@@ -197,7 +197,7 @@ static int on_unload(struct exec *executor, struct wire_in *message, struct fram
 {
 	(void)frame;
 	uint64_t id = wire_get_uint(&message->root, "mod", 0);
-	struct exec_module *module = idmap_remove(&executor->modules, id);
+	struct exec_module *module = map_remove_id(&executor->modules, id);
 	if (!module)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64, id);
 	module->unload_id = wire_id(message);

@@ -13,7 +13,7 @@
 #include "client/wire.h"
 #include "cpu_kernels.h"
 #include "daemon/exec/exec.h"
-#include "daemon/exec/idmap.h"
+#include "daemon/util/map.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -576,26 +576,26 @@ static void holds_no_descriptor_of_others(void **state)
 	assert_int_equal(end_peer(&peer), 0);
 }
 
-static void idmap_finds_what_is_there(void **state)
+static void map_finds_what_is_there(void **state)
 {
 	(void)state;
 	enum { N = 5000 };
-	struct idmap map = {0};
+	struct map map = {0};
 	static char values[N];
-	assert_null(idmap_get(&map, 1));
-	assert_null(idmap_remove(&map, 1));
+	assert_null(map_get_id(&map, 1));
+	assert_null(map_remove_id(&map, 1));
 	for (uint64_t i = 0; i < N; i++)
-		assert_true(idmap_put(&map, i * i + 1, &values[i]));
+		assert_true(map_put_id(&map, i * i + 1, &values[i]) == 0);
 	for (uint64_t i = 0; i < N; i += 3)
-		assert_ptr_equal(idmap_remove(&map, i * i + 1), &values[i]);
+		assert_ptr_equal(map_remove_id(&map, i * i + 1), &values[i]);
 	for (uint64_t i = 0; i < N; i++)
-		assert_ptr_equal(idmap_get(&map, i * i + 1), i % 3 ? &values[i] : NULL);
+		assert_ptr_equal(map_get_id(&map, i * i + 1), i % 3 ? &values[i] : NULL);
 	size_t left = map.count;
 	assert_int_equal(left, N - (N + 2) / 3);
-	while (idmap_take(&map))
+	while (map_take(&map))
 		left--;
 	assert_int_equal(left, 0);
-	idmap_free(&map);
+	map_free(&map);
 }
 
 static int teardown(void **state)
@@ -620,7 +620,7 @@ int main(void)
 		cmocka_unit_test(ends_with_the_socket),
 		cmocka_unit_test(many_requests_at_once),
 		cmocka_unit_test(holds_no_descriptor_of_others),
-		cmocka_unit_test(idmap_finds_what_is_there),
+		cmocka_unit_test(map_finds_what_is_there),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);
 }

@@ -1,8 +1,8 @@
 /*
  * map: a hash map from short byte strings (ids, keys) to pointers.  Knows nothing of what it holds.
  */
-#ifndef KILN_DAEMON_MAP_H
-#define KILN_DAEMON_MAP_H
+#ifndef KILN_DAEMON_UTIL_MAP_H
+#define KILN_DAEMON_UTIL_MAP_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,6 +24,8 @@ void *map_remove(struct map *map, const void *key, size_t bytes);
 /* Walks: *cursor starts at 0; NULL at the end.  Removing what was just returned is fine, adding is
  * not. */
 void *map_next(const struct map *map, size_t *cursor);
+/* Any one value, removed; NULL when empty.  For taking everything down. */
+void *map_take(struct map *map);
 void map_free(struct map *map);
 
 static inline void *map_get_id(const struct map *map, uint64_t id)

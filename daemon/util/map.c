@@ -102,6 +102,20 @@ void *map_next(const struct map *map, size_t *cursor)
 	return NULL;
 }
 
+void *map_take(struct map *map)
+{
+	for (size_t i = 0; i < map->capacity; i++) {
+		struct map_slot *slot = &map->slots[i];
+		if (!slot->bytes || !slot->value)
+			continue;
+		void *value = slot->value;
+		slot->value = NULL;
+		map->count--;
+		return value;
+	}
+	return NULL;
+}
+
 void map_free(struct map *map)
 {
 	free(map->slots);
