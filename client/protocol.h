@@ -17,8 +17,8 @@
  * meaning of a key or removing one: raise PROTOCOL_VERSION.
  *
  * Values used in several messages
- *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides, elements; absent = contiguous],
- *             "b": buffer id (absent = none), "o": byte offset}
+ *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides in elements; absent: contiguous],
+ *             "b": buffer id (absent: none), "o": byte offset}
  *   attrs     map of name -> integer | real | [integers] | string
  *   operands  list of [buffer id, byte offset]
  *   target    "cpu" | "sm_NN";   device   "cpu" | "cuda:N";   key   64 hexadecimal digits
