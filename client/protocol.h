@@ -17,7 +17,7 @@
  * meaning of a key or removing one: raise PROTOCOL_VERSION.
  *
  * Values used in several messages
- *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides in elements; absent: contiguous],
+ *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides; absent: contiguous],
  *             "b": buffer id (absent: none), "o": byte offset}
  *   attrs     map of name -> integer | real | [integers] | string
  *   operands  list of [buffer id, byte offset]
