@@ -8,18 +8,21 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "util/util.h"
 
 #define CHILD_ARGUMENTS 16
 #define CHILD_FD 3
+#define DISMISS_MS 1000
 
 extern char **environ;
 
 struct child {
 	uv_process_t process;
 	uv_poll_t poll;
+	uv_timer_t patience; /* of a dismissal */
 	int sock;
 	int open_handles;
 	bool exited, abandoned;
@@ -106,6 +109,7 @@ static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal
 		child->events.gone(child->owner, (int)exit_status, term_signal, why);
 	uv_close((uv_handle_t *)&child->process, on_closed);
 	uv_close((uv_handle_t *)&child->poll, on_closed);
+	uv_close((uv_handle_t *)&child->patience, on_closed);
 }
 
 static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *const *arguments,
@@ -169,6 +173,7 @@ struct child *child_start(uv_loop_t *loop, const char *const *arguments,
 	child->owner = owner;
 	child->process.data = child;
 	child->poll.data = child;
+	child->patience.data = child;
 	int status = spawn(loop, child, pair[1], arguments, environment);
 	close(pair[1]);
 	alive++;
@@ -179,7 +184,8 @@ struct child *child_start(uv_loop_t *loop, const char *const *arguments,
 		uv_close((uv_handle_t *)&child->process, on_closed);
 		return NULL;
 	}
-	child->open_handles = 2;
+	child->open_handles = 3;
+	uv_timer_init(loop, &child->patience);
 	uv_poll_init(loop, &child->poll, child->sock);
 	watch(child);
 	return child;
@@ -211,6 +217,21 @@ void child_abandon(struct child *child)
 {
 	child->abandoned = true;
 	child_kill(child);
+}
+
+static void on_impatience(uv_timer_t *timer)
+{
+	child_kill(timer->data);
+}
+
+void child_dismiss(struct child *child)
+{
+	child->abandoned = true;
+	if (child->exited)
+		return;
+	uv_poll_stop(&child->poll);
+	shutdown(child->sock, SHUT_RDWR);
+	uv_timer_start(&child->patience, on_impatience, DISMISS_MS, 0);
 }
 
 int child_pid(const struct child *child)

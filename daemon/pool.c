@@ -138,7 +138,7 @@ static void on_result(struct slot *slot, struct wire_in *message)
 	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs) {
 		/* Memory that a compiler leaks goes with its process. */
 		pool->recycled++;
-		child_abandon(slot->child);
+		child_dismiss(slot->child);
 		slot->child = NULL;
 		slot->state = SLOT_EMPTY;
 		slot_start(slot);
@@ -420,7 +420,9 @@ void pool_close(struct broker *broker)
 		struct slot *slot = &pool->slots[i];
 		stop_timer(slot);
 		uv_close((uv_handle_t *)&slot->timer, NULL);
-		if (slot->child)
+		if (slot->child && slot->state != SLOT_BUSY)
+			child_dismiss(slot->child);
+		else if (slot->child)
 			child_abandon(slot->child);
 		slot->child = NULL;
 		free(slot->job);
