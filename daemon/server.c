@@ -4,6 +4,7 @@
  * are closed in this order.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +43,19 @@ const char *server_path(const struct broker *broker)
 
 /* ---- Accepting ---- */
 
-/* Out of descriptors: accept and close, instead of spinning on a socket that stays readable. */
-static void turn_away(struct server *server)
+/* Out of descriptors: accept and close, instead of spinning on a socket that stays readable.  False:
+ * nobody waited (without a descriptor to give, accept4 says EMFILE before it looks). */
+static bool turn_away(struct server *server)
 {
-	close(server->spare);
+	if (server->spare >= 0)
+		close(server->spare);
 	int fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
-	server->spare = dup(STDERR_FILENO);
-	util_log(UTIL_WARN, "a client was turned away: %s", strerror(EMFILE));
+	server->spare = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (fd >= 0)
+		util_log(UTIL_WARN, "a client was turned away: %s", strerror(EMFILE));
+	return fd >= 0;
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)
@@ -63,7 +68,8 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 		if (fd >= 0) {
 			session_open(broker, fd);
 		} else if (errno == EMFILE || errno == ENFILE) {
-			turn_away(server);
+			if (!turn_away(server))
+				return;
 		} else if (errno != EINTR && errno != ECONNABORTED) {
 			return;
 		}
@@ -101,19 +107,6 @@ static void close_all(struct broker *broker)
 	devices_close(broker);
 }
 
-void server_progress(struct broker *broker)
-{
-	struct server *server = broker->server;
-	if (server->phase == SERVER_DRAINING && !work_left(broker))
-		close_all(broker);
-	/* Lookups under way come back to an empty house; children are waited for, so that none is left
-	 * behind. */
-	if (server->phase == SERVER_CLOSING && !store_busy(broker) && !child_count()) {
-		server->phase = SERVER_CLOSED;
-		close_handles(broker);
-	}
-}
-
 /* Looks again and again: work, sessions and children end in many places. */
 static void on_drain(uv_timer_t *timer)
 {
@@ -125,7 +118,22 @@ static void on_drain(uv_timer_t *timer)
 				 (unsigned long long)broker->options.drain_timeout_ms);
 		close_all(broker);
 	}
-	server_progress(broker);
+	if (server->phase == SERVER_DRAINING && !work_left(broker))
+		close_all(broker);
+	/* Lookups under way come back to an empty house; children are waited for, so that none is left
+	 * behind. */
+	if (server->phase == SERVER_CLOSING && !store_busy(broker) && !child_count()) {
+		server->phase = SERVER_CLOSED;
+		close_handles(broker);
+	}
+}
+
+/* Never closes by itself: who calls is in the middle of a session, a job or a child. */
+void server_progress(struct broker *broker)
+{
+	struct server *server = broker->server;
+	if (server->phase == SERVER_DRAINING || server->phase == SERVER_CLOSING)
+		uv_timer_start(&server->drain, on_drain, 0, DRAIN_LOOK_MS);
 }
 
 void server_stop(struct broker *broker, const char *why)
@@ -249,7 +257,7 @@ int server_run(const struct options *options)
 	broker.started_us = util_now_us();
 	broker.server = util_alloc(sizeof *broker.server);
 	broker.server->socket.fd = broker.server->socket.lock = -1;
-	broker.server->spare = dup(STDERR_FILENO);
+	broker.server->spare = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (open_loop(&broker) < 0) {
 		util_log(UTIL_ERROR, "cannot make an event loop");
 		return 1;
