@@ -216,9 +216,6 @@ static int submit(kiln_call *call, const kiln_operand *operands, int count, kiln
 	if (after != 0) {
 		wire_put_uint(&request.out, "after", after);
 	}
-	if (client->timeout_ms > 0) {
-		wire_put_int(&request.out, "deadline", client->timeout_ms);
-	}
 	if (status == KILN_OK && ticket_add(&client->tickets, request.id) != KILN_OK) {
 		status = error_set(KILN_ENOMEM, "no memory for a ticket");
 	}

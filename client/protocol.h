@@ -47,12 +47,13 @@
 	X("explain", "", "op, tensors, attrs, target?", "plan: map, text, key, cached")                \
 	X("compile", "", "op, tensors, attrs, target?", "key, origin, text, micros, bytes")            \
 	X("alloc", "", "bytes, flags, name", "buf, offset, bytes; flags SHARED: with the memfd")       \
-	X("lend", "F", "kind: ipc|fd, bytes, offset, span, handle?, bufid?, pid, name", "buf")         \
+	X("lend", "F", "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name",    \
+	  "buf")                                                                                       \
 	X("free", "", "buf", "")                                                                       \
 	X("write", "F", "buf, offset, bytes; memfd sealed against shrinking", "")                      \
 	X("read", "F", "buf, offset, bytes; memfd sealed against shrinking", "")                       \
 	X("prepare", "", "op, tensors, attrs", "call, key, origin, text, micros")                      \
-	X("submit", "", "call, operands, after, deadline", "micros")                                   \
+	X("submit", "", "call, operands, after", "micros")                                             \
 	X("release", "", "call", "")                                                                   \
 	X("cancel", "", "ticket", "")                                                                  \
 	X("cache.ls", "", "limit?, sort?",                                                             \

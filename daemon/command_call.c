@@ -121,6 +121,8 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 	struct asking *asking = calloc(1, sizeof *asking);
 	int status = asking ? limits_for(session, target, &limits, error)
 						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+	if (status == KILN_OK && session->broker->draining)
+		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
 	if (status == KILN_OK)
 		status = decode_problem(session, message, &asking->problem, buffers, offsets, error);
 	if (status == KILN_OK)
@@ -412,16 +414,18 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
-	uint64_t deadline = wire_get_uint(root, "deadline", 0);
+	uint64_t after = wire_get_uint(root, "after", 0);
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 	struct kernel_ref *variant = NULL;
 	char error[KERNEL_ERROR_MAX];
 	struct call *call = map_get_id(&session->calls, number);
 	int status;
 	(void)frame;
-	if (!deadline || deadline > UINT32_MAX)
-		deadline = session->broker->options.launch_timeout_ms;
-	if (!call)
+	if (after == id)
+		status = util_fail(error, sizeof error, KILN_EINVAL,
+						   "call %llu follows itself; after names an earlier ticket",
+						   (unsigned long long)id);
+	else if (!call)
 		status = util_fail(error, sizeof error, KILN_ENOENT,
 						   "this session has no prepared call %llu", (unsigned long long)number);
 	else
@@ -431,8 +435,7 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 	if (status == KILN_OK)
 		status = choose_variant(session, call, operands, &variant, error);
 	if (status == KILN_OK)
-		status = work_launch(session, id, call, variant, operands, wire_get_uint(root, "after", 0),
-							 (uint32_t)deadline, error);
+		status = work_launch(session, id, call, variant, operands, after, error);
 	kernel_drop(variant);
 	if (status != KILN_OK)
 		reply_error(session, id, status, "%s", error);

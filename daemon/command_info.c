@@ -36,7 +36,6 @@ static void hello_answer(struct hello *hello, struct executor *executor)
 	request_close(&hello->request);
 	free(hello);
 	session->greeted = true;
-	uv_timer_stop(&session->hello_timer);
 	session->executor = executor;
 	session->device = executor ? executor_device(executor) : NULL;
 	reply_begin(&out, id);
@@ -113,6 +112,9 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 		session_end(session);
 		return;
 	}
+	/* The device may take longer to start than a client may take to speak. */
+	session->asking = true;
+	uv_timer_stop(&session->hello_timer);
 	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");
 	struct device_entry *device =
 		hello->wanted[0] ? device_find(broker, hello->wanted) : broker->devices;

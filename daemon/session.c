@@ -12,7 +12,10 @@
 #include "util/util.h"
 
 #define HELLO_DEADLINE_MS 10000
-#define FRAMES_A_TURN 64 /* then the others have their turn */
+/* Then the others have their turn. */
+#define FRAMES_A_TURN 64
+#define BYTES_A_TURN ((size_t)64 << 10)
+#define MEMBERS_MOST 64 /* of a request; every one that is looked up costs a walk over all */
 
 static void watch(struct session *session);
 
@@ -63,7 +66,7 @@ static void judge(struct session *session)
 			session->refusal, sizeof session->refusal, KILN_EPERM,
 			"uid %u may not use this kilnd of uid %u; start it with --allow-uid %u to allow it",
 			peer.uid, (unsigned)getuid(), peer.uid);
-	else if ((uint64_t)broker->session_count > options->max_sessions)
+	else if ((uint64_t)broker->session_count >= options->max_sessions)
 		session->refusal_status =
 			util_fail(session->refusal, sizeof session->refusal, KILN_ELIMIT,
 					  "kilnd has %llu sessions, the most it allows (--max-sessions)",
@@ -124,6 +127,8 @@ void session_close(struct session *session)
 	if (session->closing)
 		return;
 	session->closing = true;
+	if (!session->ending)
+		frame_queue_flush(&session->queue, session->sock);
 	forget_owned(session);
 	if (session->previous)
 		session->previous->next = session->next;
@@ -131,7 +136,8 @@ void session_close(struct session *session)
 		broker->sessions = session->next;
 	if (session->next)
 		session->next->previous = session->previous;
-	broker->session_count--;
+	if (!session->refusal_status)
+		broker->session_count--;
 	uv_poll_stop(&session->poll);
 	uv_timer_stop(&session->hello_timer);
 	uv_close((uv_handle_t *)&session->poll, on_closed);
@@ -143,10 +149,11 @@ void session_end(struct session *session)
 {
 	/* The loop sees the end of the socket and closes; nobody up the stack loses the session under
 	 * their feet. */
-	if (!session->closing) {
-		frame_queue_flush(&session->queue, session->sock);
-		shutdown(session->sock, SHUT_RDWR);
-	}
+	if (session->closing || session->ending)
+		return;
+	session->ending = true;
+	frame_queue_flush(&session->queue, session->sock);
+	shutdown(session->sock, SHUT_RDWR);
 }
 
 /* One message; false when the session is to end. */
@@ -159,6 +166,14 @@ static bool take(struct session *session, struct frame *frame)
 				 session->pid, message.why);
 		reply_error(session, 0, KILN_EPROTO, "the message cannot be read: %s", message.why);
 		session->broker->counters.protocol_errors++;
+		return false;
+	}
+	if (wire_count(&message.root) > MEMBERS_MOST) {
+		reply_error(session, wire_id(&message), KILN_EPROTO,
+					"a request with %u members; the most is %d", wire_count(&message.root),
+					MEMBERS_MOST);
+		session->broker->counters.protocol_errors++;
+		wire_in_free(&message);
 		return false;
 	}
 	if (session->refusal_status) {
@@ -174,7 +189,8 @@ static bool take(struct session *session, struct frame *frame)
 
 static bool read_messages(struct session *session)
 {
-	for (int i = 0; i < FRAMES_A_TURN && !session->closing; i++) {
+	size_t bytes = 0;
+	for (int i = 0; i < FRAMES_A_TURN && bytes < BYTES_A_TURN; i++) {
 		struct frame frame = {0};
 		int status = frame_recv(session->sock, &frame, session->broker->options.max_message);
 		if (status == KILN_EAGAIN)
@@ -192,9 +208,10 @@ static bool read_messages(struct session *session)
 			frame_free(&frame);
 			return false;
 		}
+		bytes += frame.size;
 		bool go_on = take(session, &frame);
 		frame_free(&frame);
-		if (!go_on)
+		if (!go_on || session->ending)
 			return false;
 	}
 	return true;
@@ -203,14 +220,18 @@ static bool read_messages(struct session *session)
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
 	struct session *session = poll->data;
-	if (status == 0 && (events & UV_WRITABLE))
-		frame_queue_flush(&session->queue, session->sock);
-	if (status < 0 || ((events & (UV_READABLE | UV_DISCONNECT)) && !read_messages(session))) {
-		frame_queue_flush(&session->queue, session->sock);
-		session_close(session);
-		return;
+	bool alive = status == 0 && !session->ending;
+	/* A peer that takes no more leaves the socket writable for ever. */
+	if (alive && (events & UV_WRITABLE)) {
+		int flushed = frame_queue_flush(&session->queue, session->sock);
+		alive = flushed == KILN_OK || flushed == KILN_EAGAIN || flushed == KILN_ENOMEM;
 	}
-	watch(session);
+	if (alive && (events & (UV_READABLE | UV_DISCONNECT)))
+		alive = read_messages(session);
+	if (alive)
+		watch(session);
+	else
+		session_close(session);
 }
 
 static void watch(struct session *session)
@@ -246,9 +267,11 @@ void session_open(struct broker *broker, int sock)
 	if (broker->sessions)
 		broker->sessions->previous = session;
 	broker->sessions = session;
-	broker->session_count++;
-	broker->counters.sessions++;
 	judge(session);
+	/* Who is refused takes nobody's place. */
+	if (!session->refusal_status)
+		broker->session_count++;
+	broker->counters.sessions++;
 	uv_poll_init(&broker->loop, &session->poll, sock);
 	uv_timer_init(&broker->loop, &session->hello_timer);
 	uv_timer_start(&session->hello_timer, on_silent, HELLO_DEADLINE_MS, 0);
@@ -267,12 +290,13 @@ void reply_begin(struct wire_out *out, uint64_t id)
 void reply_send(struct session *session, struct wire_out *out, const int *fds, int fd_count)
 {
 	int status = wire_end(out);
-	if (status == KILN_OK && !session->closing)
+	bool deaf = session->closing || session->ending;
+	if (status == KILN_OK && !deaf)
 		status =
 			frame_queue_send(&session->queue, session->sock, out->buffer.data, out->buffer.size,
 							 fds, fd_count, session->broker->options.max_queued);
 	wire_out_free(out);
-	if (session->closing)
+	if (deaf)
 		return;
 	if (status == KILN_OK && session->queue.count) {
 		watch(session);

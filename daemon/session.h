@@ -17,7 +17,7 @@
 
 struct making;
 
-enum buffer_kind { BUFFER_HELD, BUFFER_SHARED, BUFFER_LENT_IPC, BUFFER_LENT_FD };
+enum buffer_kind { BUFFER_HELD, BUFFER_SHARED, BUFFER_LENT_IPC, BUFFER_LENT_FD, BUFFER_LENT_POOL };
 
 struct buffer {
 	uint64_t id; /* also the executor's */
@@ -26,7 +26,7 @@ struct buffer {
 	char name[64];
 	/* What an executor needs to import it; kept so that a new process gets it again. */
 	unsigned char handle[64];
-	uint64_t bufid, span, offset;
+	uint64_t bufid, pool, span, offset;
 	int64_t pid;
 	int fd; /* -1: none */
 	/* Where it is: the executor's generation, 0 for nowhere. */
@@ -71,7 +71,10 @@ struct session {
 	struct frame_queue queue;
 	uint32_t uid, gid;
 	int32_t pid;
-	bool greeted, closing;
+	bool greeted;
+	bool asking; /* hello came and is not answered yet */
+	bool ending; /* the socket is shut down: nothing is read or written any more */
+	bool closing;
 	char refusal[KERNEL_ERROR_MAX]; /* said in answer to hello, then the connection ends */
 	int refusal_status;
 
@@ -85,7 +88,7 @@ struct session {
 	struct work *sent;
 	struct map works; /* queued and sent, by ticket */
 	int work_count;
-	bool waiting_ready;
+	bool waiting_ready, pumping, pump_again;
 	uint64_t failed[SESSION_FAILED_TICKETS]; /* tickets that did not succeed, newest overwrite */
 	unsigned failed_at;
 
@@ -160,7 +163,7 @@ void buffer_release(struct buffer *buffer);
 
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
 				struct kernel_ref *variant, const struct work_operand *operands, uint64_t after,
-				uint32_t deadline_ms, char error[KERNEL_ERROR_MAX]);
+				char error[KERNEL_ERROR_MAX]);
 /* Takes over fd on success. */
 int work_copy(struct session *session, uint64_t ticket, struct buffer *buffer, uint64_t offset,
 			  uint64_t bytes, int fd, bool to_device, char error[KERNEL_ERROR_MAX]);

@@ -25,7 +25,6 @@ struct work {
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 	int operand_count;
 	uint64_t after;
-	uint32_t deadline_ms;
 	uint64_t executor_call;    /* its id there, once sent */
 	struct job_wait *fetching; /* the kernel, from cache or compiler */
 	bool loading;
@@ -280,6 +279,11 @@ static enum work_step need_kernel(struct work *work, uint64_t *module)
 	return WORK_WAITS;
 }
 
+static bool writes_all(const struct work_operand *operand, const struct kernel_extent *extent)
+{
+	return extent->written && operand->offset == 0 && extent->bytes >= operand->buffer->bytes;
+}
+
 /* A launch that writes a whole lost buffer brings it back; any other use of one is refused. */
 static bool check_lost(struct work *work, char *error, size_t size)
 {
@@ -288,17 +292,16 @@ static bool check_lost(struct work *work, char *error, size_t size)
 	for (int i = 0; i < work->operand_count; i++) {
 		struct buffer *buffer = work->operands[i].buffer;
 		const struct kernel_extent *extent = &plan->extents[i];
-		if (!buffer->lost || !extent->bytes)
+		if (!buffer->lost || !extent->bytes || writes_all(&work->operands[i], extent))
 			continue;
-		if (extent->written && work->operands[i].offset == 0 && extent->bytes >= buffer->bytes) {
-			buffer->lost = false;
-			continue;
-		}
 		snprintf(error, size,
 				 "the contents of %s (%s) were lost when the device process ended; write it again",
 				 buffer_label(buffer, label), decode_operand_name(plan->op, i, name));
 		return false;
 	}
+	for (int i = 0; i < work->operand_count; i++)
+		if (writes_all(&work->operands[i], &plan->extents[i]))
+			work->operands[i].buffer->lost = false;
 	return true;
 }
 
@@ -353,8 +356,9 @@ static int send_launch(struct work *work, uint64_t module)
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	put_arguments(&message, work);
 	work->executor_call = id;
-	return executor_send(session->executor, &message, id, NULL, 0, work->deadline_ms, on_done,
-						 work);
+	/* How long the client waits is its own affair: the process that a deadline ends is shared. */
+	return executor_send(session->executor, &message, id, NULL, 0,
+						 (uint32_t)session->broker->options.launch_timeout_ms, on_done, work);
 }
 
 static enum work_step advance_launch(struct work *work)
@@ -422,8 +426,9 @@ static enum work_step advance_free(struct work *work)
 	}
 	uint64_t id = executor_begin(session->executor, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
-	return sent_or_refused(
-		work, executor_send(session->executor, &message, id, NULL, 0, 0, on_done, work));
+	return sent_or_refused(work, executor_send(session->executor, &message, id, NULL, 0,
+											   (uint32_t)session->broker->options.launch_timeout_ms,
+											   on_done, work));
 }
 
 /* ---- The queue ---- */
@@ -439,22 +444,40 @@ static void on_executor(void *arg, int status, const char *error)
 	work_pump(session);
 }
 
+static enum work_step advance(struct work *work)
+{
+	switch (work->kind) {
+	case WORK_LAUNCH:
+		return advance_launch(work);
+	case WORK_COPY:
+		return advance_copy(work);
+	default:
+		return advance_free(work);
+	}
+}
+
+/* What it calls may call it again, as when a device that is not there is told of at once: the
+ * outermost goes on with the queue, however long that is. */
 void work_pump(struct session *session)
 {
+	if (session->pumping) {
+		session->pump_again = true;
+		return;
+	}
+	session->pumping = true;
 	while (session->queued && !session->closing && !session->waiting_ready) {
 		struct work *work = session->queued;
+		session->pump_again = false;
 		if (!executor_is_ready(session->executor)) {
 			session->waiting_ready = true;
 			executor_when_ready(session->executor, on_executor, session);
-			return;
+			continue;
 		}
-		enum work_step step = work->kind == WORK_LAUNCH ? advance_launch(work)
-							  : work->kind == WORK_COPY ? advance_copy(work)
-														: advance_free(work);
 		/* A work that ended while it was looked at has left the head to the next. */
-		if (step == WORK_WAITS && session->queued == work)
-			return;
+		if (advance(work) == WORK_WAITS && session->queued == work && !session->pump_again)
+			break;
 	}
+	session->pumping = false;
 }
 
 static struct work *add(struct session *session, enum work_kind kind, uint64_t ticket,
@@ -498,7 +521,7 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
 				struct kernel_ref *variant, const struct work_operand *operands, uint64_t after,
-				uint32_t deadline_ms, char error[KERNEL_ERROR_MAX])
+				char error[KERNEL_ERROR_MAX])
 {
 	int status;
 	struct work *work = add(session, WORK_LAUNCH, ticket, error, &status);
@@ -509,7 +532,6 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 	work->operand_count = variant->plan.operand_count;
 	memcpy(work->operands, operands, sizeof *operands * (size_t)work->operand_count);
 	work->after = after;
-	work->deadline_ms = deadline_ms;
 	work_pump(session);
 	return KILN_OK;
 }
