@@ -38,8 +38,8 @@ int child_send(struct child *child, const struct wire_out *message, const int *f
 void child_kill(struct child *child);
 /* From now on nothing is reported; the child is killed and frees itself. */
 void child_abandon(struct child *child);
-/* The same for a child that has nothing to do: it sees the end of its socket, cleans up after itself, and is killed
- * only if that takes long. */
+/* The same for a child that has nothing to do: it sees the end of its socket, cleans up after
+ * itself, and is killed only if that takes long. */
 void child_dismiss(struct child *child);
 int child_pid(const struct child *child);
 
