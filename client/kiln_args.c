@@ -119,6 +119,7 @@ static int parse_command(struct cli *cli, char **argv, int *at)
 		return CLI_OK;
 	cli->command = cli_find(first, second && second[0] != '-' ? second : "ls");
 	if (cli->command) {
+		cli->group = second && second[0] != '-' ? NULL : first;
 		*at += second && second[0] != '-';
 		return CLI_OK;
 	}

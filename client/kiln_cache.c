@@ -65,6 +65,17 @@ static void print_date(const char *name, int64_t seconds)
 	print_pair(name, "%s", text);
 }
 
+/* A host's object has none of the figures of a GPU's. */
+static void print_figure(const kiln_reply *reply, const char *name, const char *member,
+						 const char *unit)
+{
+	int64_t value = kiln_reply_int(reply, member);
+	char figure[FIGURE_MAX];
+
+	if (value >= 0)
+		print_pair(name, "%s", figure_known(value, unit, figure));
+}
+
 static void print_row(const kiln_reply *reply)
 {
 	char figure[FIGURE_MAX];
@@ -74,10 +85,9 @@ static void print_row(const kiln_reply *reply)
 	print_pair("instantiation", "%s", kiln_reply_str(reply, "instantiation"));
 	print_pair("target", "%s", kiln_reply_str(reply, "target"));
 	print_pair("object", "%" PRId64 " bytes", kiln_reply_int(reply, "bytes"));
-	print_pair("registers", "%s", figure_known(kiln_reply_int(reply, "registers"), "", figure));
-	print_pair("shared memory", "%s",
-			   figure_known(kiln_reply_int(reply, "shared"), "bytes", figure));
-	print_pair("spills", "%s", figure_known(kiln_reply_int(reply, "spills"), "bytes", figure));
+	print_figure(reply, "registers", "registers", "");
+	print_figure(reply, "shared memory", "shared", "bytes");
+	print_figure(reply, "spills", "spills", "bytes");
 	print_pair("compiled in", "%s",
 			   figure_micros(kiln_reply_real(reply, "compile_micros"), figure));
 	print_date("created", kiln_reply_int(reply, "created"));

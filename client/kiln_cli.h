@@ -39,6 +39,7 @@ struct cli_command {
 
 struct cli {
 	const struct cli_command *command;
+	const char *group; /* "cache" when its second word was left out, and command is a guess */
 	const char *positional[CLI_MAX_POSITIONAL];
 	int positional_count;
 	const char *values[CLI_MAX_OPTIONS]; /* beside command->options; "" for a flag that is given */
@@ -97,8 +98,10 @@ int cli_problem(const struct cli *cli, struct cli_problem *problem);
 int cli_connect(struct cli *cli, kiln_client **client);
 int cli_request(struct cli *cli, const char *request, const kiln_attr *args, int count,
 				kiln_reply **reply);
-/* Prints "kiln: what: sentence of the library". */
-int cli_failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints "kiln: what: sentence of the library" and the compiler's log, if there is one, on stderr;
+ * with --json the same as an object on standard output. */
+int cli_failed(const struct cli *cli, int status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 /* With --json prints the reply and returns true. */
 bool cli_json(const struct cli *cli, kiln_reply *reply);
 
@@ -131,8 +134,12 @@ const char *figure_known(int64_t value, const char *unit,
 /* "2x3x4"; "scalar" */
 const char *figure_dims(const int64_t *values, int count, char *text, size_t size);
 
-/* A JSON object of the command's own, one member after the other. */
+/* A JSON object of the command's own, one member after the other.  A list's members are objects. */
 void json_begin(void);
+void json_list_begin(const char *name);
+void json_list_end(void);
+void json_item_begin(void);
+void json_item_end(void);
 void json_string(const char *name, const char *value);
 void json_int(const char *name, int64_t value);
 void json_real(const char *name, double value);
@@ -142,6 +149,8 @@ void json_end(void);
 /* ---- Handlers ---- */
 
 int cli_help(struct cli *cli);
+/* --help: of the command given, or of all. */
+int cli_help_command(struct cli *cli);
 int cli_status(struct cli *cli);
 int cli_devices(struct cli *cli);
 int cli_ops(struct cli *cli);

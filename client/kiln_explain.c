@@ -32,7 +32,7 @@ static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 	status = function(client, problem.op, problem.tensors, problem.tensor_count, problem.attrs,
 					  problem.attr_count, cli_value(cli, "target"), reply);
 	if (status)
-		status = cli_failed("%s %s", cli->command->name, problem.op);
+		status = cli_failed(cli, status, "%s %s", cli->command->name, problem.op);
 	kiln_close(client);
 	return status;
 }

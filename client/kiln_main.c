@@ -1,5 +1,5 @@
 /*
- * kiln_main: the kiln command: the table of its commands, help, and the connection all of them use.
+ * kiln_main: the kiln command: the table of its commands, and the connection all of them use.
  * What a command prints is in the file of its subject; what a daemon does is not known here.
  *
  * Exit statuses: 0 fine, 1 what was asked for failed, 2 the command line is wrong.
@@ -82,102 +82,24 @@ const struct cli_command *cli_find(const char *first, const char *second)
 	return NULL;
 }
 
-/* ---- Help ---- */
-
-static void print_options(const struct cli_option *options)
-{
-	for (; options && options->name; options++) {
-		char left[48];
-		snprintf(left, sizeof(left), "--%s%s%s", options->name, options->value ? " " : "",
-				 options->value ? options->value : "");
-		printf("  %-24s %s\n", left, options->help);
-	}
-}
-
-static void print_command(const struct cli_command *command)
-{
-	printf("usage: kiln %s%s%s%s\n\n%s\n", command->name, command->usage[0] ? " " : "",
-		   command->usage, command->options ? " [OPTION]..." : "", command->help);
-	if (command->options) {
-		puts("\noptions:");
-		print_options(command->options);
-	}
-	puts("\nglobal options: see 'kiln help'");
-}
-
-static void print_commands(void)
-{
-	puts("usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...\n\ncommands:");
-	for (const struct cli_command *command = cli_commands; command->name; command++) {
-		char left[48];
-		snprintf(left, sizeof(left), "%s %s", command->name, command->usage);
-		printf("  %-27s %s\n", left, command->help);
-	}
-	puts("\nglobal options:");
-	print_options(cli_global_options);
-	puts("\nexit status: 0 fine, 1 what was asked for failed, 2 the command line is wrong");
-}
-
-/* The daemon's own table of requests: only it knows which ones it has. */
-static int help_requests(struct cli *cli)
-{
-	static const char *const headers[] = {"REQUEST", "ARGUMENTS", "REPLY"};
-	kiln_attr section = cli_attr_string("section", "requests");
-	struct table table;
-	kiln_reply *reply;
-	int rows;
-
-	if (cli_request(cli, "info", &section, 1, &reply))
-		return CLI_FAILED;
-	rows = kiln_reply_count(reply, "requests");
-	if (!cli_json(cli, reply)) {
-		table_begin(&table, headers, 3);
-		for (int i = 0; i < rows; i++) {
-			static const char *const members[] = {"name", "arguments", "reply"};
-			for (int m = 0; m < 3; m++) {
-				char path[64];
-				snprintf(path, sizeof(path), "requests[%d].%s", i, members[m]);
-				table_cell(&table, "%s", kiln_reply_str(reply, path));
-			}
-		}
-		table_end(&table);
-	}
-	kiln_reply_free(reply);
-	return CLI_OK;
-}
-
-int cli_help(struct cli *cli)
-{
-	const char *first = cli->positional[0], *second = cli->positional[1];
-	size_t length = first ? strlen(first) : 0;
-	bool found = false;
-
-	if (!first) {
-		print_commands();
-		return CLI_OK;
-	}
-	if (!strcmp(first, "requests"))
-		return help_requests(cli);
-	if (cli_find(first, second)) {
-		print_command(cli_find(first, second));
-		return CLI_OK;
-	}
-	for (const struct cli_command *command = cli_commands; command->name && !second; command++)
-		if (!strncmp(command->name, first, length) && command->name[length] == ' ') {
-			if (found)
-				putchar('\n');
-			print_command(command);
-			found = true;
-		}
-	return found ? CLI_OK
-				 : cli_usage("'%s%s%s' is no command; see 'kiln help'", first, second ? " " : "",
-							 second ? second : "");
-}
-
 /* ---- The daemon ---- */
 
-int cli_failed(const char *format, ...)
+/* Whoever reads standard output as JSON finds the failure there, too. */
+static void print_failure(int status)
 {
+	const char *log = kiln_errlog();
+
+	json_begin();
+	json_string("error", kiln_status_name(status));
+	json_string("message", kiln_errmsg());
+	if (log[0])
+		json_string("log", log);
+	json_end();
+}
+
+int cli_failed(const struct cli *cli, int status, const char *format, ...)
+{
+	const char *log = kiln_errlog();
 	va_list list;
 
 	fputs("kiln: ", stderr);
@@ -185,6 +107,10 @@ int cli_failed(const char *format, ...)
 	vfprintf(stderr, format, list);
 	va_end(list);
 	fprintf(stderr, ": %s\n", kiln_errmsg());
+	if (log[0])
+		fprintf(stderr, "%s%s", log, log[strlen(log) - 1] != '\n' ? "\n" : "");
+	if (cli->json)
+		print_failure(status);
 	return CLI_FAILED;
 }
 
@@ -205,9 +131,15 @@ int cli_connect(struct cli *cli, kiln_client **client)
 		.flags = cli->autostart == 1 ? KILN_CONNECT_AUTOSTART : 0,
 	};
 
-	if (kiln_connect(&options, client))
-		return cli_failed("%s", cli->command->name);
-	return CLI_OK;
+	int status = kiln_connect(&options, client);
+
+	if (!status)
+		return CLI_OK;
+	cli_failed(cli, status, "%s", cli->command->name);
+	if (status == KILN_ECONN && !options.flags && (cli->command->flags & CLI_ON_DEVICE))
+		fprintf(stderr, "kiln: with --autostart 'kiln %s' starts one by itself\n",
+				cli->command->name);
+	return CLI_FAILED;
 }
 
 int cli_request(struct cli *cli, const char *request, const kiln_attr *args, int count,
@@ -220,7 +152,7 @@ int cli_request(struct cli *cli, const char *request, const kiln_attr *args, int
 		return CLI_FAILED;
 	status = kiln_request(client, request, args, count, reply);
 	if (status)
-		cli_failed("%s", cli->command->name);
+		cli_failed(cli, status, "%s", cli->command->name);
 	kiln_close(client);
 	return status ? CLI_FAILED : CLI_OK;
 }
@@ -274,14 +206,10 @@ static int dispatch(struct cli *cli)
 {
 	if (cli->version)
 		return print_version(cli);
-	if (cli->help && cli->command) {
-		print_command(cli->command);
-		return CLI_OK;
-	}
-	if (!cli->command && !cli->help)
-		return cli_usage("a command is needed; see 'kiln help'");
+	if (cli->help)
+		return cli_help_command(cli);
 	if (!cli->command)
-		return cli_help(cli);
+		return cli_usage("a command is needed; see 'kiln help'");
 	return settle_autostart(cli) ? CLI_USAGE : cli->command->handler(cli);
 }
 

@@ -14,6 +14,7 @@
 #define POISON 0xA5 /* in y before a call, so that an element not written shows */
 
 struct run {
+	const struct cli *cli;
 	struct cli_problem problem;
 	kiln_client *client;
 	kiln_call *call;
@@ -88,7 +89,8 @@ static int make_data(struct run *run)
 	run->in = malloc(run->in_bytes ? run->in_bytes : 1);
 	run->out = malloc(run->out_bytes ? run->out_bytes : 1);
 	if (!run->in || !run->out) {
-		fprintf(stderr, "kiln: run: no memory for %" PRIu64 " bytes of data\n",
+		fprintf(stderr,
+				"kiln: run: no memory for %" PRIu64 " bytes of data; --shape is too large here\n",
 				run->in_bytes + run->out_bytes);
 		return CLI_FAILED;
 	}
@@ -170,33 +172,40 @@ static int call_once(struct run *run, double *took)
 	if (!status)
 		status = kiln_wait(run->client, ticket, run->timeout_ms);
 	*took = now_us() - start;
-	return status ? cli_failed("run %s", run->problem.op) : CLI_OK;
+	return status ? cli_failed(run->cli, status, "run %s", run->problem.op) : CLI_OK;
 }
 
 static int poison(struct run *run)
 {
 	memset(run->out, POISON, run->out_bytes);
-	if (run->out_bytes && kiln_write(run->y, 0, run->out, run->out_bytes))
-		return cli_failed("run: filling y");
-	return CLI_OK;
+	int status = run->out_bytes ? kiln_write(run->y, 0, run->out, run->out_bytes) : KILN_OK;
+	return status ? cli_failed(run->cli, status, "run: filling y") : CLI_OK;
 }
 
 static int check(struct run *run, const struct reference *reference)
 {
 	memset(run->out, (uint8_t)~POISON, run->out_bytes);
-	if (run->out_bytes && kiln_read(run->y, 0, run->out, run->out_bytes))
-		return cli_failed("run: reading y");
+	int status = run->out_bytes ? kiln_read(run->y, 0, run->out, run->out_bytes) : KILN_OK;
+	if (status)
+		return cli_failed(run->cli, status, "run: reading y");
 	return reference->verify(run);
 }
 
 static int make_buffers(struct run *run)
 {
-	if (kiln_alloc(run->client, run->in_bytes, 0, "x", &run->x))
-		return cli_failed("run: allocating x");
-	if (kiln_alloc(run->client, run->out_bytes, 0, "y", &run->y))
-		return cli_failed("run: allocating y");
-	if (run->in_bytes && kiln_write(run->x, 0, run->in, run->in_bytes))
-		return cli_failed("run: filling x");
+	const char *doing = "allocating x";
+	int status = kiln_alloc(run->client, run->in_bytes, 0, "x", &run->x);
+
+	if (!status) {
+		doing = "allocating y";
+		status = kiln_alloc(run->client, run->out_bytes, 0, "y", &run->y);
+	}
+	if (!status && run->in_bytes) {
+		doing = "filling x";
+		status = kiln_write(run->x, 0, run->in, run->in_bytes);
+	}
+	if (status)
+		return cli_failed(run->cli, status, "run: %s", doing);
 	return poison(run);
 }
 
@@ -204,11 +213,11 @@ static int first_call(struct run *run)
 {
 	const struct cli_problem *problem = &run->problem;
 	double start = now_us();
-	int status;
+	int status = kiln_prepare(run->client, problem->op, problem->tensors, problem->tensor_count,
+							  problem->attrs, problem->attr_count, &run->call);
 
-	if (kiln_prepare(run->client, problem->op, problem->tensors, problem->tensor_count,
-					 problem->attrs, problem->attr_count, &run->call))
-		return cli_failed("run %s", problem->op);
+	if (status)
+		return cli_failed(run->cli, status, "run %s", problem->op);
 	run->prepare_us = now_us() - start;
 	status = call_once(run, &run->first_us);
 	run->first_us += run->prepare_us;
@@ -308,7 +317,7 @@ static int read_options(struct cli *cli, struct run *run)
 int cli_run(struct cli *cli)
 {
 	const struct reference *reference = find_reference(cli->positional[0]);
-	struct run run = {0};
+	struct run run = {.cli = cli};
 	int status;
 
 	if (!reference)

@@ -46,28 +46,61 @@ static void print_executors(const kiln_reply *reply)
 {
 	int rows = kiln_reply_count(reply, "executors");
 
-	for (int i = 0; i < rows; i++)
+	for (int i = 0; i < rows; i++) {
+		const char *device = row_str(reply, "executors", i, "device");
+		if (row_int(reply, "executors", i, "pid") <= 0) {
+			print_pair(i ? "" : "executors", "%s: not running, restarts %" PRId64, device,
+					   row_int(reply, "executors", i, "restarts"));
+			continue;
+		}
 		print_pair(
 			i ? "" : "executors",
 			"%s: pid %" PRId64 ", %s, kernels %" PRId64 ", inflight %" PRId64 ", restarts %" PRId64,
-			row_str(reply, "executors", i, "device"), row_int(reply, "executors", i, "pid"),
-			row_str(reply, "executors", i, "state"), row_int(reply, "executors", i, "modules"),
-			row_int(reply, "executors", i, "inflight"), row_int(reply, "executors", i, "restarts"));
+			device, row_int(reply, "executors", i, "pid"), row_str(reply, "executors", i, "state"),
+			row_int(reply, "executors", i, "modules"), row_int(reply, "executors", i, "inflight"),
+			row_int(reply, "executors", i, "restarts"));
+	}
 	if (!rows)
 		print_pair("executors", "none running");
 }
 
+/* Which compilers there are, or why not: the first word of an identity says whose it is, then comes
+ * a hash, before or after what people call it. */
+static void print_compilers(const kiln_reply *reply)
+{
+	const char *nvrtc = kiln_reply_str(reply, "workers.nvrtc");
+	const char *host = kiln_reply_str(reply, "workers.host");
+	const char *targets = kiln_reply_str(reply, "workers.nvrtc_targets");
+
+	if (targets[0] && !strncmp(nvrtc, "nvrtc ", 6))
+		print_pair("nvrtc", "%.*s, for %s", (int)strcspn(nvrtc + 6, " "), nvrtc + 6, targets);
+	else
+		print_pair("nvrtc", "%s", nvrtc[0] ? nvrtc : "not known yet");
+	if (!strncmp(host, "host ", 5))
+		host += 5 + strcspn(host + 5, " ");
+	print_pair("c++", "%s", host[0] ? host + (host[0] == ' ') : "not known yet");
+}
+
 static void print_limits(const kiln_reply *reply)
 {
-	static const char *const headers[] = {"LIMIT", ">VALUE"};
+	static const char *const headers[] = {"LIMIT", ">VALUE", "OPTION"};
 	int rows = kiln_reply_count(reply, "limits");
 	struct table table;
 
 	putchar('\n');
-	table_begin(&table, headers, 2);
+	table_begin(&table, headers, 3);
 	for (int i = 0; i < rows; i++) {
+		int64_t value = row_int(reply, "limits", i, "value");
+		bool bytes = !strcmp(row_str(reply, "limits", i, "unit"), "bytes");
+		char figure[FIGURE_MAX];
 		table_cell(&table, "%s", row_str(reply, "limits", i, "name"));
-		table_cell(&table, "%" PRId64, row_int(reply, "limits", i, "value"));
+		if (!value)
+			table_cell(&table, "none");
+		else
+			table_cell(&table, "%s",
+					   bytes ? figure_bytes((uint64_t)value, figure)
+							 : figure_known(value, "", figure));
+		table_cell(&table, "%s", row_str(reply, "limits", i, "option"));
 	}
 	table_end(&table);
 }
@@ -91,6 +124,7 @@ int cli_status(struct cli *cli)
 		print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
 		print_section(reply, "counters", counters);
 		print_section(reply, "workers", workers);
+		print_compilers(reply);
 		print_executors(reply);
 		print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),
 				   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.bytes"), figure));
@@ -176,13 +210,14 @@ int cli_stop(struct cli *cli)
 	kiln_attr section = cli_attr_string("section", "server");
 	kiln_client *client;
 	kiln_reply *reply = NULL;
-	int status = CLI_FAILED, pidfd = -1;
+	int status = CLI_FAILED, error, pidfd = -1;
 	int64_t pid;
 
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
-	if (kiln_request(client, "info", &section, 1, &reply)) {
-		cli_failed("stop");
+	error = kiln_request(client, "info", &section, 1, &reply);
+	if (error) {
+		cli_failed(cli, error, "stop");
 		goto out;
 	}
 	/* Opened before the daemon is asked, so that the number cannot be another process's by then. */
@@ -190,8 +225,9 @@ int cli_stop(struct cli *cli)
 	pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
 	kiln_reply_free(reply);
 	reply = NULL;
-	if (kiln_request(client, "stop", NULL, 0, &reply)) {
-		cli_failed("stop");
+	error = kiln_request(client, "stop", NULL, 0, &reply);
+	if (error) {
+		cli_failed(cli, error, "stop");
 		goto out;
 	}
 	kiln_close(client);

@@ -166,6 +166,31 @@ void json_begin(void)
 	json_first = true;
 }
 
+void json_list_begin(const char *name)
+{
+	json_name(name);
+	putchar('[');
+	json_first = true;
+}
+
+void json_list_end(void)
+{
+	putchar(']');
+	json_first = false;
+}
+
+void json_item_begin(void)
+{
+	fputs(json_first ? "{" : ",{", stdout);
+	json_first = true;
+}
+
+void json_item_end(void)
+{
+	putchar('}');
+	json_first = false;
+}
+
 void json_string(const char *name, const char *value)
 {
 	json_name(name);

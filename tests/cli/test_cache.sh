@@ -35,9 +35,6 @@ op             permute
 instantiation  permute_tile<..>
 target         cpu
 object         N bytes
-registers      unknown
-shared memory  unknown
-spills         unknown
 compiled in    TIME
 created        DATE
 last used      DATE

@@ -69,6 +69,8 @@ options:
 global options: see 'kiln help'
 END
 [ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 6 ] || fails "help cache"
+"$KILN" help cache >"$DIR/help"
+"$KILN" cache --help | cmp - "$DIR/help" || fails "cache --help is not help cache"
 # Every command of the list has help of its own.
 "$KILN" help | sed -n '/^commands:/,/^$/s/^  \([a-z ]*[a-z]\).*/\1/p' | sed 's/  .*//' |
 	while read -r name; do
@@ -80,6 +82,17 @@ prints 0 "$KILN" --version <<'END'
 kiln 0.1.0 (libkiln 0.1.0)
 END
 json 'j["version"] == j["library"] == "0.1.0"' "$KILN" --version
+
+json '[c["name"] for c in j["commands"]][:2] == ["status", "devices"]
+	and "json" in [o["name"] for o in j["global_options"]]' "$KILN" help
+[ "$("$KILN" help --json | grep -o '"arguments":' | grep -c .)" -eq \
+	"$("$KILN" help | sed -n '/^commands:/,/^$/p' | grep -c '^  ')" ] ||
+	fails "help --json: not all"
+json '[c["name"] for c in j["commands"]] == ["cache show"]
+	and j["commands"][0]["arguments"] == "KEY"
+	and [o["name"] for o in j["commands"][0]["options"]] == ["source", "log", "key"]' \
+	"$KILN" help cache show
+json 'len(j["commands"]) == 6' "$KILN" cache --help
 
 prints 2 "$KILN" help frobnicate <<'END'
 ! kiln: 'frobnicate' is no command; see 'kiln help'

@@ -7,6 +7,7 @@ daemon --max-sessions 17
 
 status() {
 	"$KILN" status | sed -E -e 's/(count|idle|started) [0-9]+/\1 N/g' -e 's/, up .*/, up TIME/' \
+		-e 's/^(nvrtc|c\+\+)( +)[^ ].*/\1\2FOUND/' \
 		-e 's/(counters|requests .*failures [0-9]+), /\1,\n/'
 }
 prints 0 status <<'END'
@@ -15,14 +16,18 @@ socket         DIR/kiln.sock
 counters       requests 1, hits 0, shared 0, compiles 1, failures 0,
 copies 1, canceled 0, launches 12
 workers        count N, idle N, busy 0, started N, killed 0, recycled 0
+nvrtc          FOUND
+c++            FOUND
 executors      cpu: pid N, ready, kernels 1, inflight 0, restarts 0
 cache          1 kernels, SIZE
 END
 json 'j["counters"]["compiles"] == 1 and j["server"]["socket"].endswith("kiln.sock")
 	and j["cache"]["rows"] == 1 and len(j["limits"]) >= 7' "$KILN" status
 "$KILN" status --limits | sed '1,/^$/d' >"$DIR/limits"
-head -1 "$DIR/limits" | grep -qx 'LIMIT  *VALUE' || fails "limits: $(cat "$DIR/limits")"
-grep -qE '^sessions +17$' "$DIR/limits" || fails "limits: $(cat "$DIR/limits")"
+for line in 'LIMIT +VALUE  OPTION' 'sessions +17  --max-sessions' 'bytes +none  --max-bytes' \
+	'message +1.0 MiB  --max-message'; do
+	grep -qxE -e "$line" "$DIR/limits" || fails "limits: no $line in $(cat "$DIR/limits")"
+done
 
 "$KILN" devices >"$DIR/out" || fails "devices"
 head -1 "$DIR/out" | grep -qx 'DEVICE  STATE    TARGET  *MEMORY  MODEL' ||
@@ -65,6 +70,8 @@ export KILN_CACHE_DIR="$DIR/cache" KILN_DEVICES=cpu KILN_DAEMON="$KILND"
 "$KILN" run permute --shape 8x9 --perm 1,0 >/dev/null 2>&1 && fails "run started a daemon unasked"
 KILN_AUTOSTART=1 "$KILN" run permute --shape 8x9 --perm 1,0 --no-autostart >/dev/null 2>&1 &&
 	fails "run started a daemon in spite of --no-autostart"
+"$KILN" run permute --shape 8x9 --perm 1,0 2>&1 | grep -q -- '--autostart' || fails "no remedy"
+"$KILN" status 2>&1 | grep -q -- '--autostart' && fails "a remedy that status does not have"
 "$KILN" run permute --shape 8x9 --perm 1,0 --autostart >"$DIR/out" || fails "autostart"
 grep -q '^origin         hit$' "$DIR/out" || fails "$(cat "$DIR/out")"
 "$KILN" stop >/dev/null || fails "stop of the daemon that run started"
