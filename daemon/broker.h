@@ -89,8 +89,9 @@ void server_stop(struct broker *broker, const char *why);
 /* A session came or went: starts or stops the clock of --idle-exit. */
 void server_note_sessions(struct broker *broker);
 struct executor;
-/* A device process is there (again): sessions that use it go on with what they have queued. */
-void server_executor_ready(struct broker *broker, struct executor *executor);
+/* A device process is there (again), or gone: sessions that use it look at what they have queued.
+ */
+void server_executor_changed(struct broker *broker, struct executor *executor);
 /* The listening socket's path. */
 const char *server_path(const struct broker *broker);
 /* The broker's main.  Returns the exit status. */

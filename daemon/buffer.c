@@ -39,7 +39,7 @@ void buffer_delete(struct buffer *buffer)
 		session->held_bytes -= buffer->bytes;
 	if (map_get_id(&session->buffers, buffer->id) == buffer)
 		map_remove_id(&session->buffers, buffer->id);
-	if (session->executor)
+	if (buffer->placing)
 		executor_disown(session->executor, buffer);
 	if (buffer->fd >= 0)
 		close(buffer->fd);
@@ -67,8 +67,8 @@ bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct
 	const struct buffer *x = a->buffer, *y = b->buffer;
 	uint64_t x_at = a->offset, y_at = b->offset;
 	if (x != y) {
-		bool one_allocation = x->kind == BUFFER_LENT_IPC && y->kind == BUFFER_LENT_IPC &&
-							  x->bufid == y->bufid &&
+		bool numbered = x->kind == BUFFER_LENT_IPC || x->kind == BUFFER_LENT_POOL;
+		bool one_allocation = numbered && x->kind == y->kind && x->bufid == y->bufid &&
 							  !memcmp(x->handle, y->handle, sizeof x->handle);
 		if (!one_allocation)
 			return false;
@@ -98,20 +98,24 @@ static int send_place(struct buffer *buffer)
 	struct executor *executor = buffer->session->executor;
 	struct wire_out message;
 	bool held = buffer->kind == BUFFER_HELD;
-	bool by_fd = buffer->kind == BUFFER_SHARED || buffer->kind == BUFFER_LENT_FD;
+	bool pool = buffer->kind == BUFFER_LENT_POOL;
+	bool by_handle = buffer->kind == BUFFER_LENT_IPC || pool;
+	bool by_fd = buffer->kind == BUFFER_SHARED || buffer->kind == BUFFER_LENT_FD || pool;
 	uint64_t id = executor_begin(executor, &message, held ? "alloc" : "import");
 	wire_put_uint(&message, "buf", buffer->id);
 	wire_put_uint(&message, "bytes", buffer->bytes);
 	if (!held) {
-		wire_put_str(&message, "kind", by_fd ? "fd" : "ipc");
+		wire_put_str(&message, "kind", pool ? "pool" : by_fd ? "fd" : "ipc");
 		wire_put_uint(&message, "span", buffer->span);
 		wire_put_uint(&message, "offset", buffer->offset);
 	}
-	if (buffer->kind == BUFFER_LENT_IPC) {
+	if (by_handle) {
 		wire_put_bin(&message, "handle", buffer->handle, sizeof buffer->handle);
 		wire_put_uint(&message, "bufid", buffer->bufid);
 		wire_put_int(&message, "pid", buffer->pid);
 	}
+	if (pool)
+		wire_put_uint(&message, "pool", buffer->pool);
 	return executor_send(executor, &message, id, &buffer->fd, by_fd ? 1 : 0, PLACE_DEADLINE_MS,
 						 on_placed, buffer);
 }
@@ -132,7 +136,7 @@ enum buffer_place buffer_place(struct buffer *buffer)
 		buffer->covered = 0;
 	}
 	int status = send_place(buffer);
-	/* A process that is gone: server_executor_ready() looks at the buffer again. */
+	/* A process that is gone: server_executor_changed() looks at the buffer again. */
 	if (status == KILN_EDEVICE)
 		return BUFFER_PLACING;
 	if (status != KILN_OK) {

@@ -16,6 +16,7 @@
 #define CHILD_ARGUMENTS 16
 #define CHILD_FD 3
 #define DISMISS_MS 1000
+#define FRAMES_A_TURN 256 /* of a child that talks; then clients have their turn */
 
 extern char **environ;
 
@@ -46,10 +47,10 @@ static void on_closed(uv_handle_t *handle)
 	alive--;
 }
 
-/* Reads all that is there; false when the socket ended or broke. */
-static bool read_messages(struct child *child)
+/* Reads what is there, up to most messages; false when the socket ended or broke. */
+static bool read_messages(struct child *child, int most)
 {
-	for (;;) {
+	for (int i = 0; i < most; i++) {
 		struct frame frame = {0};
 		struct wire_in message;
 		int status = frame_recv(child->sock, &frame, CHILD_MESSAGE_LIMIT);
@@ -67,25 +68,31 @@ static bool read_messages(struct child *child)
 		if (status != KILN_OK)
 			return false;
 	}
+	return true;
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
 	struct child *child = poll->data;
-	if (status == 0 && (events & UV_WRITABLE))
-		frame_queue_flush(&child->queue, child->sock);
-	if (status < 0 || ((events & (UV_READABLE | UV_DISCONNECT)) && !read_messages(child))) {
+	bool works = status == 0;
+	if (works && (events & UV_WRITABLE))
+		works = frame_queue_flush(&child->queue, child->sock) != KILN_ECONN;
+	if (works && (events & (UV_READABLE | UV_DISCONNECT)))
+		works = read_messages(child, FRAMES_A_TURN);
+	if (child->abandoned) {
+		uv_poll_stop(poll); /* in the middle of what it said */
+	} else if (works) {
+		watch(child);
+	} else {
 		/* A child whose socket is gone is of no use; its exit brings the one report. */
 		uv_poll_stop(poll);
 		child_kill(child);
-		return;
 	}
-	watch(child);
 }
 
 static void watch(struct child *child)
 {
-	if (child->exited)
+	if (child->exited || child->abandoned)
 		return;
 	int events = UV_READABLE | UV_DISCONNECT | (child->queue.count ? UV_WRITABLE : 0);
 	uv_poll_start(&child->poll, events, on_ready);
@@ -99,7 +106,7 @@ static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal
 	kill(-process->pid, SIGKILL); /* what it had started itself: a compiler, say */
 	uv_poll_stop(&child->poll);
 	/* What it said last (a fault's sentence) may still be in the socket. */
-	read_messages(child);
+	read_messages(child, INT_MAX);
 	if (term_signal)
 		snprintf(why, sizeof why, "was killed by signal %d (%s)", term_signal,
 				 strsignal(term_signal));
@@ -120,9 +127,7 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *con
 	char *envp[512];
 	int count = 0, variables = 0;
 	ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-	if (length < 0)
-		return -errno;
-	program[length] = 0;
+	program[length > 0 ? length : 0] = 0;
 	/* Replaced on disk since it was started: children must be of this build, not of the new one. */
 	const char *image = access(program, X_OK) == 0 ? program : "/proc/self/exe";
 	argv[count++] = program;

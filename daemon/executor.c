@@ -32,6 +32,7 @@ static void give_up(struct executor *executor, int status, const char *reason)
 {
 	executor->phase = EXECUTOR_STOPPED;
 	executor->ended_us = util_now_us();
+	snprintf(executor->reason, sizeof executor->reason, "%s", reason);
 	if (executor->device->state != DEVICE_PRESENT)
 		device_is_absent(executor->device, reason);
 	tell_waiters(executor, status, reason);
@@ -79,7 +80,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	executor->ready_us = util_now_us();
 	device_is_present(executor->device, &info);
 	tell_waiters(executor, KILN_OK, NULL);
-	server_executor_ready(executor->device->broker, executor);
+	server_executor_changed(executor->device->broker, executor);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -137,6 +138,8 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	executor_fail_calls(executor, sentence);
 	executor_drop_modules(executor);
 	executor->fault[0] = 0;
+	/* What could not be sent because the process was ending already waits for the next, too. */
+	server_executor_changed(broker, executor);
 	server_progress(broker);
 }
 
@@ -187,7 +190,7 @@ void executor_when_ready(struct executor *executor, executor_ready ready, void *
 	/* A device that was not there is looked for again, but not for every request. */
 	if (executor->phase == EXECUTOR_STOPPED) {
 		if (util_now_us() - executor->ended_us < ABSENT_RETRY_US) {
-			ready(arg, KILN_ENOTSUP, executor->device->reason);
+			ready(arg, KILN_ENOTSUP, executor->reason);
 			return;
 		}
 		executor->failed_starts = 0;

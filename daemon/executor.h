@@ -64,7 +64,7 @@ void executor_post(struct executor *executor, struct wire_out *message, uint64_t
 void executor_disown(struct executor *executor, void *arg);
 
 /* The module id of a loaded kernel, 0 if it is not loaded in this process. */
-uint64_t executor_module(const struct executor *executor, const char *key);
+uint64_t executor_module(struct executor *executor, const char *key);
 /* Loads it, joining a load of the same key that is under way. */
 int executor_load(struct executor *executor, const char *key, const struct cache_row *row,
 				  uint32_t shared_bytes, executor_done done, void *arg);

@@ -9,6 +9,7 @@
 
 #define CLOCK_MS 20
 #define LOAD_DEADLINE_MS 30000
+#define MODULES_MOST 4096 /* of one process; below what it takes itself */
 
 struct module_wait {
 	executor_done done;
@@ -20,6 +21,7 @@ struct executor_module {
 	char key[KERNEL_KEY_HEX];
 	uint64_t id;
 	bool ready;
+	uint64_t used; /* rises with every use of any */
 	struct executor *executor;
 	struct module_wait *waiters;
 };
@@ -75,7 +77,8 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 	int status = wire_end(message);
 	if (status == KILN_OK && executor->phase != EXECUTOR_READY)
 		status = KILN_EDEVICE;
-	if (status == KILN_OK && !(call = calloc(1, sizeof *call)))
+	if (status == KILN_OK &&
+		(!(call = calloc(1, sizeof *call)) || map_put_id(&executor->calls, id, call) < 0))
 		status = KILN_ENOMEM;
 	if (status == KILN_OK)
 		status = child_send(executor->child, message, fds, fd_count);
@@ -84,6 +87,7 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 		status = KILN_EDEVICE;
 	wire_out_free(message);
 	if (status != KILN_OK) {
+		map_remove_id(&executor->calls, id);
 		free(call);
 		return status;
 	}
@@ -94,7 +98,6 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 		executor->first = call;
 	executor->last = call;
 	executor->call_count++;
-	map_put_id(&executor->calls, id, call);
 	if (!uv_is_active((uv_handle_t *)&executor->clock))
 		uv_timer_start(&executor->clock, on_clock, CLOCK_MS, CLOCK_MS);
 	return KILN_OK;
@@ -208,10 +211,31 @@ void executor_drop_modules(struct executor *executor)
 	map_free(&executor->modules);
 }
 
-uint64_t executor_module(const struct executor *executor, const char *key)
+uint64_t executor_module(struct executor *executor, const char *key)
 {
-	const struct executor_module *module = map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
-	return module && module->ready ? module->id : 0;
+	struct executor_module *module = map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
+	if (!module || !module->ready)
+		return 0;
+	module->used = ++executor->next_use;
+	return module->id;
+}
+
+/* The process keeps it until the launches that were sent before have ended. */
+static void unload_oldest(struct executor *executor)
+{
+	struct executor_module *module, *oldest = NULL;
+	struct wire_out message;
+	size_t cursor = 0;
+	while ((module = map_next(&executor->modules, &cursor)))
+		if (module->ready && (!oldest || module->used < oldest->used))
+			oldest = module;
+	if (!oldest)
+		return;
+	uint64_t id = executor_begin(executor, &message, "unload");
+	wire_put_uint(&message, "mod", oldest->id);
+	executor_post(executor, &message, id);
+	map_remove(&executor->modules, oldest->key, KERNEL_KEY_HEX - 1);
+	free(oldest);
 }
 
 static int send_load(struct executor *executor, struct executor_module *module,
@@ -245,6 +269,8 @@ int executor_load(struct executor *executor, const char *key, const struct cache
 		module->waiters = waiter;
 		return KILN_OK;
 	}
+	if (executor->modules.count >= MODULES_MOST)
+		unload_oldest(executor);
 	module = calloc(1, sizeof *module);
 	if (!module || map_put(&executor->modules, key, KERNEL_KEY_HEX - 1, module) < 0) {
 		free(module);
@@ -253,6 +279,7 @@ int executor_load(struct executor *executor, const char *key, const struct cache
 	}
 	memcpy(module->key, key, KERNEL_KEY_HEX);
 	module->id = broker_id(executor->device->broker);
+	module->used = ++executor->next_use;
 	module->executor = executor;
 	module->waiters = waiter;
 	int status = send_load(executor, module, row, shared_bytes);

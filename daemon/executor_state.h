@@ -7,7 +7,7 @@
 #include "executor.h"
 
 enum executor_phase {
-	EXECUTOR_STOPPED, /* never started, or ended for good: reason in the device entry */
+	EXECUTOR_STOPPED, /* never started, or could not be started again and again */
 	EXECUTOR_WAITING, /* before its next start */
 	EXECUTOR_STARTING,
 	EXECUTOR_READY,
@@ -33,6 +33,7 @@ struct executor {
 	uint32_t backoff_ms;
 	uint64_t ready_us, ended_us;
 	int failed_starts;
+	char reason[KERNEL_ERROR_MAX]; /* STOPPED: why */
 
 	struct executor_wait *waiters;
 	struct executor_call *first, *last; /* oldest first */
@@ -43,6 +44,7 @@ struct executor {
 	char fault[KERNEL_ERROR_MAX];
 
 	struct map modules; /* key -> struct executor_module */
+	uint64_t next_use;
 	struct executor *next;
 };
 

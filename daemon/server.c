@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "broker.h"
@@ -174,7 +175,7 @@ void server_note_sessions(struct broker *broker)
 		uv_timer_start(&server->idle, on_idle, seconds * 1000, 0);
 }
 
-void server_executor_ready(struct broker *broker, struct executor *executor)
+void server_executor_changed(struct broker *broker, struct executor *executor)
 {
 	struct session *session = broker->sessions;
 	while (session) {
@@ -246,12 +247,24 @@ static void free_broker(struct broker *broker)
 	free(broker->server);
 }
 
+/* Every session, lent buffer and copy under way has a descriptor: the usual soft limit of 1024 is
+ * kept for programs that use select(). */
+static void raise_descriptors(void)
+{
+	struct rlimit files;
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
 int server_run(const struct options *options)
 {
 	static struct broker broker;
 	char error[KERNEL_ERROR_MAX];
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error of write, not the end */
+	raise_descriptors();
 	util_log_level = options->log_level;
 	broker.options = *options;
 	broker.started_us = util_now_us();
