@@ -33,6 +33,9 @@ struct flight {
 	struct job_wait *waits;
 	bool finished; /* its waiters are being answered */
 	struct flight *next;
+	/* Its own, for the store's thread reads them and the plan's may be made anew meanwhile. */
+	char key[KERNEL_KEY_HEX];
+	char *key_text;
 	/* the lookup's answer, written by the store's thread */
 	struct cache_row row;
 	int lookup_status;
@@ -152,6 +155,7 @@ static void free_flight(struct flight *flight)
 {
 	cache_row_free(&flight->row);
 	kernel_drop(flight->ref);
+	free(flight->key_text);
 	free(flight);
 }
 
@@ -196,11 +200,12 @@ static void take_result(struct flight *flight, struct compile_result *result)
 {
 	struct cache_row *row = &flight->row;
 	const struct kernel_ref *ref = flight->ref;
-	memcpy(row->key, ref->key, sizeof row->key);
+	memcpy(row->key, flight->key, sizeof row->key);
 	memcpy(row->op, ref->plan.op, sizeof row->op);
 	memcpy(row->target, ref->target, sizeof row->target);
 	row->instantiation = util_strdup(ref->plan.instantiation);
-	row->key_text = util_strdup(ref->key_text);
+	row->key_text = flight->key_text;
+	flight->key_text = NULL;
 	row->plan = util_strdup(ref->explain);
 	row->entry = result->entry;
 	row->source = result->source;
@@ -253,7 +258,7 @@ static void cancel_if_unwanted(struct flight *flight)
 static void lookup_work(struct cache *cache, void *arg)
 {
 	struct flight *flight = arg;
-	flight->lookup_status = cache_get(cache, flight->ref->key, &flight->row, flight->error);
+	flight->lookup_status = cache_get(cache, flight->key, &flight->row, flight->error);
 }
 
 static void lookup_done(struct broker *broker, void *arg)
@@ -278,7 +283,7 @@ static void lookup_done(struct broker *broker, void *arg)
 static struct flight *find_flight(struct broker *broker, const char *key)
 {
 	struct flight *flight = broker->flights;
-	while (flight && strcmp(flight->ref->key, key) != 0)
+	while (flight && strcmp(flight->key, key) != 0)
 		flight = flight->next;
 	return flight;
 }
@@ -304,6 +309,24 @@ static void join(struct job_wait *wait, struct flight *flight)
 	choose_owner(flight);
 }
 
+static struct flight *new_flight(struct broker *broker, struct kernel_ref *ref)
+{
+	struct flight *flight = calloc(1, sizeof *flight);
+	if (!flight)
+		return NULL;
+	flight->broker = broker;
+	flight->ref = kernel_hold(ref);
+	memcpy(flight->key, ref->key, sizeof flight->key);
+	flight->key_text = strdup(ref->key_text);
+	if (!flight->key_text || store_run(broker, lookup_work, lookup_done, flight) != KILN_OK) {
+		free_flight(flight);
+		return NULL;
+	}
+	flight->next = broker->flights;
+	broker->flights = flight;
+	return flight;
+}
+
 static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
 {
 	struct job_wait *wait = arg;
@@ -320,20 +343,8 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		return;
 	}
 	struct flight *flight = find_flight(broker, wait->ref->key);
-	if (!flight) {
-		flight = calloc(1, sizeof *flight);
-		if (flight) {
-			flight->broker = broker;
-			flight->ref = kernel_hold(wait->ref);
-			flight->next = broker->flights;
-			broker->flights = flight;
-			if (store_run(broker, lookup_work, lookup_done, flight) != KILN_OK) {
-				unlink_flight(flight);
-				free_flight(flight);
-				flight = NULL;
-			}
-		}
-	}
+	if (!flight)
+		flight = new_flight(broker, wait->ref);
 	if (flight)
 		join(wait, flight);
 	else

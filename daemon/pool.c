@@ -10,7 +10,8 @@
 #define POOL_START_DEADLINE_MS 60000
 #define POOL_BACKOFF_FIRST_MS 100
 #define POOL_BACKOFF_LAST_MS 5000
-#define POOL_TRIES 2 /* how often a job may cost a worker its life */
+#define POOL_TRIES 2         /* how often a job may cost a worker its life */
+#define POOL_FAILED_STARTS 8 /* in a row: jobs are not kept waiting for a worker any longer */
 
 struct pool_job {
 	const struct compile_job *job;
@@ -50,8 +51,11 @@ struct pool {
 	bool closing;
 	struct known_waiter *waiters;
 	uint64_t next_job, started, killed, recycled;
+	int failed_starts; /* since a worker was last ready */
+	char start_error[KERNEL_ERROR_MAX];
 };
 
+static void launch(struct slot *slot);
 static void slot_start(struct slot *slot);
 static void assign(struct broker *broker);
 
@@ -106,6 +110,7 @@ static void on_started(struct slot *slot, struct wire_in *message)
 	pool->toolchains = toolchains;
 	slot->state = SLOT_IDLE;
 	slot->backoff_ms = 0;
+	pool->failed_starts = 0;
 	stop_timer(slot);
 	if (!pool->known) {
 		pool->known = true;
@@ -188,6 +193,32 @@ static void settle_job(struct slot *slot, const char *why)
 	}
 }
 
+/* No worker came up: who waits for the compilers to be known is told why. */
+static void start_failed(struct pool *pool, const char *error)
+{
+	pool->failed_starts++;
+	snprintf(pool->start_error, sizeof pool->start_error, "%s", error);
+	if (!pool->known)
+		tell_known(pool, error);
+}
+
+/* Jobs that wait for a worker wait in vain when none comes up. */
+static void give_up_waiting(struct pool *pool)
+{
+	struct pool_job *job;
+	if (pool->failed_starts < POOL_FAILED_STARTS)
+		return;
+	for (int i = 0; i < pool->count; i++)
+		if (pool->slots[i].state == SLOT_IDLE || pool->slots[i].state == SLOT_BUSY)
+			return;
+	while ((job = pool->head)) {
+		pool->head = job->next;
+		if (!pool->head)
+			pool->tail = NULL;
+		answer_error(job, KILN_EIO, pool->start_error);
+	}
+}
+
 static void on_gone(void *owner, int exit_status, int signal, const char *why)
 {
 	struct slot *slot = owner;
@@ -212,19 +243,19 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 			slot->backoff_ms = POOL_BACKOFF_LAST_MS;
 		char error[KERNEL_ERROR_MAX];
 		util_fail(error, sizeof error, 0, "no compiler worker could be started: it %s", why);
-		if (!pool->known)
-			tell_known(pool, error);
+		start_failed(pool, error);
 	}
 	slot_start(slot);
 	assign(broker);
+	give_up_waiting(pool);
 }
 
 static void on_timer(uv_timer_t *timer)
 {
 	struct slot *slot = timer->data;
 	if (slot->state == SLOT_EMPTY) {
-		slot->backoff_ms = 0;
-		slot_start(slot);
+		launch(slot);
+		give_up_waiting(slot->broker->pool);
 		return;
 	}
 	slot->overran = true;
@@ -256,8 +287,7 @@ static void launch(struct slot *slot)
 		return;
 	}
 	util_log(UTIL_ERROR, "%s", error);
-	if (!pool->known)
-		tell_known(pool, error);
+	start_failed(pool, error);
 	uv_timer_start(&slot->timer, on_timer, POOL_BACKOFF_LAST_MS, 0);
 }
 
