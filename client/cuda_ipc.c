@@ -33,17 +33,20 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 /* cuda.h renames functions to their current version by macros; the names we look up follow it. */
 #define NAME(f) #f
 #define EXPANDED(f) NAME(f)
-#define DRIVER_LIST(X)              \
-	X(cuPointerGetAttribute)        \
-	X(cuPointerGetAttributes)       \
-	X(cuCtxPushCurrent)             \
-	X(cuCtxPopCurrent)              \
-	X(cuIpcGetMemHandle)            \
-	X(cuMemRetainAllocationHandle)  \
-	X(cuMemExportToShareableHandle) \
-	X(cuMemRelease)                 \
-	X(cuDeviceGet)                  \
-	X(cuDeviceGetUuid)              \
+#define DRIVER_LIST(X)                  \
+	X(cuPointerGetAttribute)            \
+	X(cuPointerGetAttributes)           \
+	X(cuCtxPushCurrent)                 \
+	X(cuCtxPopCurrent)                  \
+	X(cuIpcGetMemHandle)                \
+	X(cuMemRetainAllocationHandle)      \
+	X(cuMemExportToShareableHandle)     \
+	X(cuMemRelease)                     \
+	X(cuMemGetAddressRange)             \
+	X(cuMemPoolExportToShareableHandle) \
+	X(cuMemPoolExportPointer)           \
+	X(cuDeviceGet)                      \
+	X(cuDeviceGetUuid)                  \
 	X(cuGetErrorName)
 
 #define FIELD_INNER(f) __typeof__(f) *p_##f;
@@ -201,6 +204,76 @@ static int refuse_vmm(uint64_t pointer, const char *why)
 					 (unsigned long long)pointer, why);
 }
 
+/* Pools that cannot be exported are the usual case: the one of cudaMallocAsync is of that kind. */
+static int refuse_pool(uint64_t pointer, const char *function, CUresult result)
+{
+	return error_set(
+		KILN_ENOTSUP,
+		"0x%llx cannot be lent: it belongs to a stream-ordered pool that was not made "
+		"to be exported, such as that of cudaMallocAsync (%s says %s); use cudaMalloc, "
+		"a pool made with handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, "
+		"cuMemCreate memory with that type, or kiln_alloc() with kiln_write()",
+		(unsigned long long)pointer, function, name_of(result));
+}
+
+/* Two things make up such memory for another process: its pool, as a descriptor, and where in the
+ * pool it lies, as data that is of no use without the pool. */
+static int export_pool(const struct place *place, uint64_t pointer, int *fd,
+					   CUmemPoolPtrExportData *data)
+{
+	CUcontext popped;
+	bool pushed = place->context != NULL && CALL(cuCtxPushCurrent)(place->context) == CUDA_SUCCESS;
+	const char *function = "cuMemPoolExportToShareableHandle";
+	CUresult result = CALL(cuMemPoolExportToShareableHandle)(
+		fd, place->pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (result == CUDA_SUCCESS) {
+		function = "cuMemPoolExportPointer";
+		result = CALL(cuMemPoolExportPointer)(data, place->base);
+		if (result != CUDA_SUCCESS) {
+			close(*fd);
+		}
+	}
+	if (pushed) {
+		(void)CALL(cuCtxPopCurrent)(&popped);
+	}
+	return result == CUDA_SUCCESS ? KILN_OK : refuse_pool(pointer, function, result);
+}
+
+static int lend_pool(kiln_client *client, struct place *place, uint64_t pointer, uint64_t bytes,
+					 const char *name, kiln_buffer **out)
+{
+	CUmemPoolPtrExportData data;
+	CUdeviceptr base = 0;
+	size_t span = 0;
+	struct request request;
+	int fd = -1;
+
+	/* An attribute's range may be what the pool has reserved; the allocation is what counts. */
+	if (CALL(cuMemGetAddressRange)(&base, &span, (CUdeviceptr)pointer) == CUDA_SUCCESS) {
+		place->base = base;
+		place->span = span;
+	}
+	int status = check_range(place, pointer, bytes);
+	if (status == KILN_OK) {
+		status = export_pool(place, pointer, &fd, &data);
+	}
+	if (status != KILN_OK) {
+		return status;
+	}
+	link_begin(client, &request, "lend");
+	request.fd = fd;
+	wire_put_str(&request.out, "kind", "pool");
+	wire_put_bin(&request.out, "handle", &data, sizeof(data));
+	wire_put_uint(&request.out, "bufid", place->buffer_id);
+	wire_put_uint(&request.out, "pool", (uint64_t)(uintptr_t)place->pool);
+	wire_put_uint(&request.out, "span", place->span);
+	wire_put_uint(&request.out, "offset", pointer - (uint64_t)place->base);
+	put_gpu(&request.out, place);
+	status = buffer_lend(client, &request, bytes, name, out);
+	close(fd);
+	return status;
+}
+
 static int lend_descriptor(kiln_client *client, struct place *place, uint64_t pointer,
 						   uint64_t bytes, const char *name, kiln_buffer **out)
 {
@@ -208,10 +281,6 @@ static int lend_descriptor(kiln_client *client, struct place *place, uint64_t po
 	struct request request;
 	int fd = -1;
 
-	if (place->pool != NULL) {
-		return refuse_vmm(pointer, "it belongs to a stream-ordered pool (cudaMallocAsync), whose "
-								   "memory cannot be exported by itself");
-	}
 	if (!find_mapping(pointer, place)) {
 		return refuse_vmm(pointer, "the driver does not say which allocation it is mapped to");
 	}
@@ -272,6 +341,9 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 	if (place.ipc != 0) {
 		status = check_range(&place, pointer, bytes);
 		return status == KILN_OK ? lend_ipc(client, &place, pointer, bytes, name, out) : status;
+	}
+	if (place.pool != NULL) {
+		return lend_pool(client, &place, pointer, bytes, name, out);
 	}
 	return lend_descriptor(client, &place, pointer, bytes, name, out);
 }

@@ -196,22 +196,65 @@ static uint64_t descriptor_bytes(int fd)
 /* Whether what is lent hangs together; the device checks what only it can know. */
 static bool lend_is_sound(struct session *session, uint64_t id, const struct buffer *buffer)
 {
-	if (buffer->kind == BUFFER_LENT_IPC && device_is_cpu(session->device))
-		reply_error(session, id, KILN_ENOTSUP,
-					"CUDA memory cannot be lent to device cpu; use kiln_write and kiln_read, or "
-					"KILN_BUFFER_SHARED");
-	else if (buffer->span &&
-			 (buffer->offset > buffer->span || buffer->bytes > buffer->span - buffer->offset))
+	bool fd = buffer->kind == BUFFER_LENT_FD || buffer->kind == BUFFER_LENT_POOL;
+	if (buffer->span &&
+		(buffer->offset > buffer->span || buffer->bytes > buffer->span - buffer->offset))
 		reply_error(
 			session, id, KILN_EINVAL,
 			"%llu bytes at offset %llu lie beyond the %llu bytes of the memory that is lent",
 			(unsigned long long)buffer->bytes, (unsigned long long)buffer->offset,
 			(unsigned long long)buffer->span);
-	else if (buffer->kind == BUFFER_LENT_FD && buffer->fd < 0)
+	else if (fd && buffer->fd < 0)
 		reply_error(session, id, KILN_EPROTO, "no descriptor came with the memory that is lent");
 	else
 		return true;
 	return false;
+}
+
+/* False: there is no such kind. */
+static bool lend_kind(const char *name, enum buffer_kind *out)
+{
+	static const struct {
+		const char *name;
+		enum buffer_kind kind;
+	} kinds[] = {{"ipc", BUFFER_LENT_IPC}, {"fd", BUFFER_LENT_FD}, {"pool", BUFFER_LENT_POOL}};
+	for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++) {
+		if (!strcmp(name, kinds[i].name)) {
+			*out = kinds[i].kind;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What the message says of the memory; false when it lacks what the kind needs. */
+static bool lend_read(struct buffer *buffer, struct wire_in *message, struct frame *frame)
+{
+	const msgpack_object *root = &message->root;
+	size_t handle_bytes = 0;
+	const void *handle = wire_get_bin(root, "handle", &handle_bytes);
+	buffer->span = wire_get_uint(root, "span", 0);
+	buffer->offset = wire_get_uint(root, "offset", 0);
+	buffer->bufid = wire_get_uint(root, "bufid", 0);
+	buffer->pool = wire_get_uint(root, "pool", 0);
+	buffer->pid = buffer->session->pid; /* as the kernel says, not as the client does */
+	/* A client of another PID namespace: its pools must not be taken for another's. */
+	if (buffer->kind == BUFFER_LENT_POOL && buffer->pid <= 0)
+		buffer->pid = -(int64_t)buffer->session->id;
+	if (buffer->kind != BUFFER_LENT_IPC)
+		buffer->fd = frame_take_fd(frame, 0);
+	if (buffer->kind == BUFFER_LENT_FD) {
+		if (!buffer->span && buffer->fd >= 0)
+			buffer->span = descriptor_bytes(buffer->fd);
+		return true;
+	}
+	if (handle_bytes == sizeof buffer->handle)
+		memcpy(buffer->handle, handle, sizeof buffer->handle);
+	else
+		reply_error(buffer->session, wire_id(message), KILN_EPROTO,
+					"the handle of lent memory has %zu bytes, not %zu", sizeof buffer->handle,
+					handle_bytes);
+	return handle_bytes == sizeof buffer->handle;
 }
 
 void command_lend(struct session *session, struct wire_in *message, struct frame *frame)
@@ -219,41 +262,28 @@ void command_lend(struct session *session, struct wire_in *message, struct frame
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message);
 	uint64_t bytes = wire_get_uint(root, "bytes", UINT64_MAX);
-	const char *kind = wire_get_str(message, root, "kind");
-	bool ipc = kind && !strcmp(kind, "ipc");
-	size_t handle_bytes = 0;
-	const void *handle = wire_get_bin(root, "handle", &handle_bytes);
+	const char *name = wire_get_str(message, root, "kind");
+	enum buffer_kind kind;
 	if (!may_have(session, id, bytes, false))
 		return;
-	if (!ipc && (!kind || strcmp(kind, "fd") != 0)) {
-		reply_error(session, id, KILN_EINVAL, "memory is lent by kind ipc or fd, not %.20s",
-					kind ? kind : "(none)");
+	if (!lend_kind(name, &kind)) {
+		reply_error(session, id, KILN_EINVAL, "memory is lent by kind ipc, fd or pool, not %.20s",
+					name ? name : "(none)");
 		return;
 	}
-	struct buffer *buffer = buffer_new(session, ipc ? BUFFER_LENT_IPC : BUFFER_LENT_FD, bytes,
-									   wire_get_str(message, root, "name"));
-	if (!buffer) {
+	if (kind != BUFFER_LENT_FD && device_is_cpu(session->device)) {
+		reply_error(session, id, KILN_ENOTSUP,
+					"CUDA memory cannot be lent to device cpu; use kiln_write and kiln_read, or "
+					"KILN_BUFFER_SHARED");
+		return;
+	}
+	struct buffer *buffer = buffer_new(session, kind, bytes, wire_get_str(message, root, "name"));
+	if (!buffer)
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer");
-		return;
-	}
-	buffer->span = wire_get_uint(root, "span", 0);
-	if (!ipc)
-		buffer->fd = frame_take_fd(frame, 0);
-	if (!buffer->span && buffer->fd >= 0)
-		buffer->span = descriptor_bytes(buffer->fd);
-	buffer->offset = wire_get_uint(root, "offset", 0);
-	buffer->bufid = wire_get_uint(root, "bufid", 0);
-	buffer->pid = session->pid; /* as the kernel says, not as the client does */
-	if (ipc && handle_bytes == sizeof buffer->handle)
-		memcpy(buffer->handle, handle, sizeof buffer->handle);
-	if (ipc && handle_bytes != sizeof buffer->handle)
-		reply_error(session, id, KILN_EPROTO, "an IPC handle has %zu bytes, not %zu",
-					sizeof buffer->handle, handle_bytes);
-	else if (lend_is_sound(session, id, buffer)) {
+	else if (lend_read(buffer, message, frame) && lend_is_sound(session, id, buffer))
 		make(session, id, buffer);
-		return;
-	}
-	buffer_delete(buffer);
+	else
+		buffer_delete(buffer);
 }
 
 /* ---- free, write, read ---- */

@@ -23,7 +23,7 @@ if [ "${1:-}" = --out ]; then
 fi
 cd "$root"
 
-tests="gpu_cases gpu_first gpu_latency gpu_faults bench_permute bench_compile"
+tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_faults bench_permute bench_compile"
 programs="kilnd kiln $tests permute photo make_photo"
 targets="kilnd kiln kiln_cli $tests example_permute photo make_photo"
 

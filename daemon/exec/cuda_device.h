@@ -3,6 +3,7 @@
  *
  *   cuda.c         opening, what the GPU is, errors
  *   cuda_memory.c  buffers: allocated, imported by IPC handle or by descriptor
+ *   cuda_pool.c    buffers imported from another process's pool
  *   cuda_launch.c  modules, and work as it is asked for
  *   cuda_stream.c  streams, and giving work to the driver
  *   cuda_poll.c    waiting for work, and what happens to it when the GPU fails
@@ -15,14 +16,21 @@
 
 #define CUDA_STREAM_BUCKETS 256
 
-enum cuda_memory_kind { CUDA_MEMORY_NONE, CUDA_MEMORY_POOL, CUDA_MEMORY_IPC, CUDA_MEMORY_MAPPED };
+enum cuda_memory_kind {
+	CUDA_MEMORY_NONE,
+	CUDA_MEMORY_POOL,
+	CUDA_MEMORY_IPC,
+	CUDA_MEMORY_MAPPED,
+	CUDA_MEMORY_LENT_POOL
+};
 
 struct device_memory {
 	enum cuda_memory_kind kind; /* NONE: a buffer of no bytes */
 	CUdeviceptr base;           /* the buffer's first byte */
 	uint64_t bytes;
-	struct cuda_import *import; /* IPC */
-	CUdeviceptr mapping;        /* MAPPED: the reserved range */
+	struct cuda_import *import;   /* IPC */
+	struct cuda_pointer *pointer; /* LENT_POOL */
+	CUdeviceptr mapping;          /* MAPPED: the reserved range */
 	size_t mapped;
 };
 
@@ -93,6 +101,7 @@ struct device {
 	CUmemoryPool pool;
 	CUstream memory_stream;
 	struct cuda_import *imports;
+	struct cuda_pool *pools; /* of other processes */
 
 	struct cuda_stream *streams[CUDA_STREAM_BUCKETS];
 	struct cuda_stream *active;
@@ -124,6 +133,18 @@ int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out
 int cuda_import(struct device *device, const struct device_import *what, struct device_memory **out,
 				char error[KERNEL_ERROR_MAX]);
 void cuda_free(struct device *device, struct device_memory *memory);
+/* EINVAL with a sentence unless the buffer lies within span bytes, as who says. */
+int cuda_check_span(const struct device_import *what, uint64_t span, const char *who,
+					char error[KERNEL_ERROR_MAX]);
+
+/* ---- cuda_pool.c ---- */
+
+/* Fills in where the memory is, and of which kind. */
+int cuda_pool_import(struct device *device, const struct device_import *what,
+					 struct device_memory *memory, char error[KERNEL_ERROR_MAX]);
+/* Returns when the driver has let go of it, at most a second later. */
+void cuda_pool_free(struct device *device, struct device_memory *memory);
+void cuda_pools_close(struct device *device);
 
 /* ---- cuda_launch.c ---- */
 

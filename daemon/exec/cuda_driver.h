@@ -32,6 +32,10 @@
 	X(cuMemPoolDestroy)                       \
 	X(cuMemPoolSetAttribute)                  \
 	X(cuMemPoolTrimTo)                        \
+	X(cuMemPoolGetAccess)                     \
+	X(cuMemPoolSetAccess)                     \
+	X(cuMemPoolImportFromShareableHandle)     \
+	X(cuMemPoolImportPointer)                 \
 	X(cuMemAllocFromPoolAsync)                \
 	X(cuMemFreeAsync)                         \
 	X(cuMemsetD8Async)                        \

@@ -48,6 +48,7 @@ void cuda_memory_close(struct device *device)
 		device->cu.cuIpcCloseMemHandle(import->base);
 		free(import);
 	}
+	cuda_pools_close(device);
 	if (device->memory_stream) {
 		device->cu.cuStreamSynchronize(device->memory_stream);
 		device->cu.cuStreamDestroy(device->memory_stream);
@@ -110,8 +111,8 @@ int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out
 
 /* ---- Imports ---- */
 
-static int check_span(const struct device_import *what, uint64_t span, const char *who,
-					  char error[KERNEL_ERROR_MAX])
+int cuda_check_span(const struct device_import *what, uint64_t span, const char *who,
+					char error[KERNEL_ERROR_MAX])
 {
 	if (what->offset > span || what->bytes > span - what->offset)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -199,14 +200,14 @@ static int import_handle(struct device *device, const struct device_import *what
 						 struct device_memory *memory, char error[KERNEL_ERROR_MAX])
 {
 	struct cuda_import *import;
-	int status = check_span(what, what->span, "its owner says", error);
+	int status = cuda_check_span(what, what->span, "its owner says", error);
 	if (status == KILN_OK)
 		status = find_import(device, what, &import, error);
 	if (status == KILN_OK && !import)
 		status = open_handle(device, what, &import, error);
 	if (status != KILN_OK)
 		return status;
-	status = check_span(what, import->span, "the driver knows it", error);
+	status = cuda_check_span(what, import->span, "the driver knows it", error);
 	if (status != KILN_OK) {
 		close_unused(device, import);
 		return status;
@@ -255,9 +256,9 @@ static int import_descriptor(struct device *device, const struct device_import *
 	CUmemAllocationProp prop;
 	size_t granularity = 0;
 	if (what->offset > UINT64_MAX - what->bytes)
-		return check_span(what, what->span, "its owner says", error);
+		return cuda_check_span(what, what->span, "its owner says", error);
 	uint64_t span = what->span ? what->span : what->offset + what->bytes;
-	int status = check_span(what, span, "its owner says", error);
+	int status = cuda_check_span(what, span, "its owner says", error);
 	if (status != KILN_OK)
 		return status;
 	CUresult result = device->cu.cuMemImportFromShareableHandle(
@@ -299,8 +300,18 @@ int cuda_import(struct device *device, const struct device_import *what, struct 
 {
 	struct device_memory *memory = util_alloc(sizeof *memory);
 	memory->bytes = what->bytes;
-	int status = what->kind == DEVICE_IMPORT_IPC ? import_handle(device, what, memory, error)
-												 : import_descriptor(device, what, memory, error);
+	int status = KILN_EINVAL;
+	switch (what->kind) {
+	case DEVICE_IMPORT_IPC:
+		status = import_handle(device, what, memory, error);
+		break;
+	case DEVICE_IMPORT_FD:
+		status = import_descriptor(device, what, memory, error);
+		break;
+	case DEVICE_IMPORT_POOL:
+		status = cuda_pool_import(device, what, memory, error);
+		break;
+	}
 	if (status != KILN_OK) {
 		free(memory);
 		return status;
@@ -326,6 +337,9 @@ void cuda_free(struct device *device, struct device_memory *memory)
 	case CUDA_MEMORY_MAPPED:
 		device->cu.cuMemUnmap(memory->mapping, memory->mapped);
 		device->cu.cuMemAddressFree(memory->mapping, memory->mapped);
+		break;
+	case CUDA_MEMORY_LENT_POOL:
+		cuda_pool_free(device, memory);
 		break;
 	}
 	free(memory);

@@ -21,15 +21,20 @@ struct device_info {
 	struct kernel_limits limits;
 };
 
-enum device_import_kind { DEVICE_IMPORT_IPC, DEVICE_IMPORT_FD };
+enum device_import_kind { DEVICE_IMPORT_IPC, DEVICE_IMPORT_FD, DEVICE_IMPORT_POOL };
 
 struct device_import {
 	enum device_import_kind kind;
-	uint8_t handle[64]; /* IPC: CUipcMemHandle of the allocation */
-	uint64_t buffer_id; /* IPC: CU_POINTER_ATTRIBUTE_BUFFER_ID in the exporter, with pid the key of
-						   the import table */
-	int64_t pid;        /* exporter */
-	int fd; /* FD: memfd (cpu) or exported CUDA allocation; the device duplicates what it keeps */
+	/* IPC: CUipcMemHandle of the allocation; POOL: its CUmemPoolPtrExportData */
+	uint8_t handle[64];
+	/* IPC, POOL: CU_POINTER_ATTRIBUTE_BUFFER_ID in the exporter, with pid the key of the import
+	 * table */
+	uint64_t buffer_id;
+	uint64_t pool_id; /* POOL: the exporter's own name of the pool; with pid its key */
+	int64_t pid;      /* exporter; below 0: the broker's number of one that has no pid here */
+	/* FD: memfd (cpu) or exported CUDA allocation; POOL: exported pool; the device duplicates what
+	 * it keeps */
+	int fd;
 	uint64_t span;   /* bytes of the whole allocation */
 	uint64_t offset; /* where the buffer begins in it */
 	uint64_t bytes;  /* of the buffer */

@@ -12,7 +12,8 @@
  *   load     mod, entry, shared, object: bin
  *   unload   mod
  *   alloc    buf, bytes
- *   import   buf, kind: "ipc" | "fd", handle: bin, bufid, pid, span, offset, bytes; a descriptor
+ *   import   buf, kind: "ipc" | "fd" | "pool", handle: bin, bufid, pool, pid, span, offset, bytes;
+ *            a descriptor
  *   free     buf; answered when nothing queued uses it
  *   launch   mod (0: copy), stream, grid, block, shared, copy, delay,
  *            args: [[0, operand] | [1, bytes, value]],

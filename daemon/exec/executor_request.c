@@ -58,27 +58,41 @@ static int on_alloc(struct exec *executor, struct wire_in *message, struct frame
 	return keep_buffer(executor, id, memory, bytes, 0, error);
 }
 
+/* What a kind comes with. */
+static const struct import_form {
+	const char *name;
+	enum device_import_kind kind;
+	bool handle, descriptor;
+} import_forms[] = {
+	{"ipc", DEVICE_IMPORT_IPC, true, false},
+	{"fd", DEVICE_IMPORT_FD, false, true},
+	{"pool", DEVICE_IMPORT_POOL, true, true},
+};
+
 static int read_import(const msgpack_object *root, const char *kind, const struct frame *frame,
 					   struct device_import *what, char error[KERNEL_ERROR_MAX])
 {
-	if (kind && strcmp(kind, "fd") == 0) {
-		what->kind = DEVICE_IMPORT_FD;
-		if (frame->fd_count != 1)
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-							 "an import by descriptor came with %d descriptors", frame->fd_count);
-		what->fd = frame->fds[0];
-	} else if (kind && strcmp(kind, "ipc") == 0) {
-		size_t size;
-		const void *handle = wire_get_bin(root, "handle", &size);
-		what->kind = DEVICE_IMPORT_IPC;
-		if (!handle || size != sizeof(what->handle))
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-							 "a CUDA IPC handle has %zu bytes", sizeof(what->handle));
-		memcpy(what->handle, handle, size);
-	} else {
+	const struct import_form *form = NULL;
+	for (size_t i = 0; kind && i < sizeof(import_forms) / sizeof(import_forms[0]); i++)
+		if (strcmp(kind, import_forms[i].name) == 0)
+			form = &import_forms[i];
+	if (!form)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "an import is of kind \"ipc\" or \"fd\"");
-	}
+						 "an import is of kind \"ipc\", \"fd\" or \"pool\"");
+	size_t size = 0;
+	const void *handle = wire_get_bin(root, "handle", &size);
+	what->kind = form->kind;
+	if (form->handle && (!handle || size != sizeof(what->handle)))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "the handle of an import of kind \"%s\" has %zu bytes", form->name,
+						 sizeof(what->handle));
+	if (form->descriptor && frame->fd_count != 1)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "an import by descriptor came with %d descriptors", frame->fd_count);
+	if (form->handle)
+		memcpy(what->handle, handle, size);
+	if (form->descriptor)
+		what->fd = frame->fds[0];
 	return KILN_OK;
 }
 
@@ -89,6 +103,7 @@ static int on_import(struct exec *executor, struct wire_in *message, struct fram
 	struct device_import what = {
 		.fd = -1,
 		.buffer_id = wire_get_uint(root, "bufid", 0),
+		.pool_id = wire_get_uint(root, "pool", 0),
 		.pid = wire_get_int(root, "pid", 0),
 		.span = wire_get_uint(root, "span", 0),
 		.offset = wire_get_uint(root, "offset", 0),
@@ -101,7 +116,7 @@ static int on_import(struct exec *executor, struct wire_in *message, struct fram
 	if (status != KILN_OK)
 		return status;
 	/* CUDA's descriptors do not say how large they are: the driver checks those. */
-	bool size_known = what.span || what.kind == DEVICE_IMPORT_IPC;
+	bool size_known = what.span || what.kind != DEVICE_IMPORT_FD;
 	if (size_known && (what.offset > what.span || what.bytes > what.span - what.offset))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%" PRIu64 " bytes at %" PRIu64 " are not within an allocation of %" PRIu64

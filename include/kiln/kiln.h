@@ -219,10 +219,13 @@ KILN_API int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, con
 /*
  * Lends memory that CUDA allocated in this process.  pointer may lie inside an allocation.  The
  * memory stays the caller's: it must not be freed before kiln_free has returned.  Works for
- * cuMemAlloc and cudaMalloc memory (IPC handle) and for cuMemCreate / memory-pool memory made
- * exportable (descriptor); ENOTSUP says why memory cannot be lent and what to use instead.
+ * cuMemAlloc and cudaMalloc memory (IPC handle), for cuMemCreate memory and for memory of a pool
+ * (cuMemAllocFromPoolAsync) that were made with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; not for
+ * the pool that cudaMallocAsync uses by default.  ENOTSUP says why memory cannot be lent and what
+ * to use instead.
  * The daemon's calls and the caller's own streams are not ordered against each other: what the
- * caller has queued on the memory must be complete (cuStreamSynchronize) before kiln_submit.
+ * caller has queued on the memory, an asynchronous allocation included, must be complete
+ * (cuStreamSynchronize) before kiln_submit, kiln_write and kiln_read.
  */
 KILN_API int kiln_lend_cuda(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
 							kiln_buffer **out);

@@ -13,24 +13,30 @@
 
 #define TEXT_OF(name) #name
 #define NAME_OF(name) TEXT_OF(name)
-#define DRIVER_LIST(X)          \
-	X(cuInit)                   \
-	X(cuDeviceGet)              \
-	X(cuDevicePrimaryCtxRetain) \
-	X(cuCtxSetCurrent)          \
-	X(cuGetErrorName)           \
-	X(cuMemAlloc)               \
-	X(cuMemFree)                \
-	X(cuMemcpyHtoD)             \
-	X(cuMemcpyDtoH)             \
-	X(cuCtxSynchronize)         \
-	X(cuMemCreate)              \
-	X(cuMemAddressReserve)      \
-	X(cuMemMap)                 \
-	X(cuMemSetAccess)           \
-	X(cuMemUnmap)               \
-	X(cuMemAddressFree)         \
-	X(cuMemRelease)
+#define DRIVER_LIST(X)           \
+	X(cuInit)                    \
+	X(cuDeviceGet)               \
+	X(cuDevicePrimaryCtxRetain)  \
+	X(cuCtxSetCurrent)           \
+	X(cuGetErrorName)            \
+	X(cuMemAlloc)                \
+	X(cuMemFree)                 \
+	X(cuMemcpyHtoD)              \
+	X(cuMemcpyDtoH)              \
+	X(cuCtxSynchronize)          \
+	X(cuMemCreate)               \
+	X(cuMemAddressReserve)       \
+	X(cuMemMap)                  \
+	X(cuMemSetAccess)            \
+	X(cuMemUnmap)                \
+	X(cuMemAddressFree)          \
+	X(cuMemRelease)              \
+	X(cuStreamCreate)            \
+	X(cuStreamSynchronize)       \
+	X(cuMemPoolCreate)           \
+	X(cuDeviceGetDefaultMemPool) \
+	X(cuMemAllocFromPoolAsync)   \
+	X(cuMemFreeAsync)
 
 static struct {
 #define FIELD(name) __typeof__(name) *name;
@@ -39,12 +45,16 @@ static struct {
 
 static char last_error[120];
 
-/* What was made by cuMemCreate. */
-#define EXPORTED_MOST 16
+/* What cuMemFree does not free. */
+#define SPECIAL_MOST 16
 static struct {
 	CUdeviceptr pointer;
-	size_t bytes;
-} exported[EXPORTED_MOST];
+	size_t bytes; /* made by cuMemCreate; 0: from a pool */
+} special[SPECIAL_MOST];
+
+static CUdevice device;
+static CUmemoryPool pool; /* that can be shared; made when it is needed, and kept */
+static CUstream stream;   /* of the pools' allocations */
 
 static bool good(CUresult result, const char *what)
 {
@@ -58,7 +68,6 @@ static bool good(CUresult result, const char *what)
 
 bool gpu_open(int ordinal, char why[200])
 {
-	CUdevice device;
 	CUcontext context;
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!library)
@@ -85,6 +94,14 @@ bool gpu_open(int ordinal, char why[200])
 	return false;
 }
 
+static int special_place(void)
+{
+	int place = 0;
+	while (place < SPECIAL_MOST && special[place].pointer)
+		place++;
+	return place;
+}
+
 static uint64_t alloc_exportable(uint64_t bytes)
 {
 	const size_t step = 2u << 20;
@@ -93,10 +110,8 @@ static uint64_t alloc_exportable(uint64_t bytes)
 	CUmemAccessDesc access;
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr pointer = 0;
-	int place = 0;
-	while (place < EXPORTED_MOST && exported[place].pointer)
-		place++;
-	if (place == EXPORTED_MOST)
+	int place = special_place();
+	if (place == SPECIAL_MOST)
 		return 0;
 	memset(&prop, 0, sizeof prop);
 	prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -113,27 +128,63 @@ static uint64_t alloc_exportable(uint64_t bytes)
 	cu.cuMemRelease(handle);
 	if (!mapped)
 		return 0;
-	exported[place].pointer = pointer;
-	exported[place].bytes = size;
+	special[place].pointer = pointer;
+	special[place].bytes = size;
 	return pointer;
 }
 
-uint64_t gpu_alloc(uint64_t bytes, bool exportable)
+static bool open_pool(void)
+{
+	CUmemPoolProps props;
+	memset(&props, 0, sizeof props);
+	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+	props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	props.location.id = device;
+	return pool || good(cu.cuMemPoolCreate(&pool, &props), "cuMemPoolCreate");
+}
+
+/* The allocation is complete when the stream is: only then may another process touch it. */
+static uint64_t alloc_from_pool(uint64_t bytes, bool shared)
 {
 	CUdeviceptr pointer = 0;
-	if (exportable)
+	CUmemoryPool from = NULL;
+	int place = special_place();
+	if (place == SPECIAL_MOST ||
+		(!stream && !good(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")) ||
+		(shared ? !open_pool()
+				: !good(cu.cuDeviceGetDefaultMemPool(&from, device), "cuDeviceGetDefaultMemPool")))
+		return 0;
+	if (!good(cu.cuMemAllocFromPoolAsync(&pointer, bytes, shared ? pool : from, stream),
+			  "cuMemAllocFromPoolAsync") ||
+		!good(cu.cuStreamSynchronize(stream), "cuStreamSynchronize"))
+		return 0;
+	special[place].pointer = pointer;
+	special[place].bytes = 0;
+	return pointer;
+}
+
+uint64_t gpu_alloc(uint64_t bytes, enum gpu_memory kind)
+{
+	CUdeviceptr pointer = 0;
+	if (kind == GPU_EXPORTED)
 		return alloc_exportable(bytes);
+	if (kind == GPU_POOL || kind == GPU_DEFAULT)
+		return alloc_from_pool(bytes, kind == GPU_POOL);
 	return good(cu.cuMemAlloc(&pointer, bytes), "cuMemAlloc") ? pointer : 0;
 }
 
 bool gpu_free(uint64_t pointer)
 {
-	for (int i = 0; i < EXPORTED_MOST; i++) {
-		if (!pointer || exported[i].pointer != pointer)
+	for (int i = 0; i < SPECIAL_MOST; i++) {
+		if (!pointer || special[i].pointer != pointer)
 			continue;
-		exported[i].pointer = 0;
-		return good(cu.cuMemUnmap(pointer, exported[i].bytes), "cuMemUnmap") &&
-			   good(cu.cuMemAddressFree(pointer, exported[i].bytes), "cuMemAddressFree");
+		special[i].pointer = 0;
+		if (special[i].bytes == 0)
+			return good(cu.cuMemFreeAsync(pointer, stream), "cuMemFreeAsync") &&
+				   good(cu.cuStreamSynchronize(stream), "cuStreamSynchronize");
+		return good(cu.cuMemUnmap(pointer, special[i].bytes), "cuMemUnmap") &&
+			   good(cu.cuMemAddressFree(pointer, special[i].bytes), "cuMemAddressFree");
 	}
 	return !pointer || good(cu.cuMemFree(pointer), "cuMemFree");
 }
@@ -165,9 +216,9 @@ bool gpu_open(int ordinal, char why[200])
 	return false;
 }
 
-uint64_t gpu_alloc(uint64_t bytes, bool exportable)
+uint64_t gpu_alloc(uint64_t bytes, enum gpu_memory kind)
 {
-	(void)bytes, (void)exportable;
+	(void)bytes, (void)kind;
 	return 0;
 }
 

@@ -10,9 +10,14 @@
 
 /* Opens the GPU; false with a sentence in why. */
 bool gpu_open(int ordinal, char why[200]);
-/* Memory as cudaMalloc gives it, or (exportable) made by cuMemCreate to be shared by descriptor.
- * 0: out of memory. */
-uint64_t gpu_alloc(uint64_t bytes, bool exportable);
+enum gpu_memory {
+	GPU_MALLOC,   /* as cudaMalloc gives it */
+	GPU_EXPORTED, /* made by cuMemCreate to be shared by descriptor */
+	GPU_POOL,     /* from a stream-ordered pool that was made to be shared */
+	GPU_DEFAULT   /* as cudaMallocAsync gives it */
+};
+/* 0: out of memory, or the driver has no such memory. */
+uint64_t gpu_alloc(uint64_t bytes, enum gpu_memory kind);
 bool gpu_free(uint64_t pointer);
 bool gpu_put(uint64_t pointer, const void *host, uint64_t bytes);
 bool gpu_get(void *host, uint64_t pointer, uint64_t bytes);

@@ -5,6 +5,7 @@
  *   gpu_cases --memory held      the daemon holds the buffers
  *   gpu_cases --memory lent      this process allocated them and lends parts of one allocation
  *   gpu_cases --memory exported  the same, from memory that is shared by descriptor
+ *   gpu_cases --memory pool      the same, from a stream-ordered pool that is shared
  *   gpu_cases --huge             the cases around and beyond 2^31 elements, held
  */
 #include "driver.h"
@@ -263,15 +264,18 @@ done:
 static bool open_arena(struct bench *bench)
 {
 	char reason[200];
-	bool exported = strcmp(bench->options.memory, "exported") == 0;
-	if (strcmp(bench->options.memory, "held") == 0 || bench->options.huge)
+	const char *memory = bench->options.memory;
+	enum gpu_memory kind = strcmp(memory, "exported") == 0 ? GPU_EXPORTED
+						   : strcmp(memory, "pool") == 0   ? GPU_POOL
+														   : GPU_MALLOC;
+	if (strcmp(memory, "held") == 0 || bench->options.huge)
 		return true;
 	if (!gpu_open(0, reason)) {
 		runner_fail("lending", "%s", reason);
 		return false;
 	}
 	bench->bytes = bench->options.quick ? ARENA / 16 : ARENA;
-	bench->arena = gpu_alloc(bench->bytes, exported);
+	bench->arena = gpu_alloc(bench->bytes, kind);
 	if (!bench->arena) {
 		runner_fail("lending", "%s", gpu_error());
 		return false;
@@ -306,13 +310,13 @@ static bool is_wanted(const struct runner_options *options, const struct cases_c
 static void run_list(struct bench *bench)
 {
 	const struct runner_options *options = &bench->options;
-	bool exported = strcmp(options->memory, "exported") == 0;
+	bool quarter = strcmp(options->memory, "exported") == 0 || strcmp(options->memory, "pool") == 0;
 	int count = 0, random = options->count ? options->count : options->quick ? 50 : 300;
 	const struct cases_case *cases = cases_all(&count);
 	double start = runner_now_us();
 	for (int k = 0; k < count; k++) {
 		int i = options->reverse ? count - 1 - k : k;
-		if (!is_wanted(options, &cases[i]) || (exported && !options->copies && i % 4 != 0))
+		if (!is_wanted(options, &cases[i]) || (quarter && !options->copies && i % 4 != 0))
 			continue;
 		if (runner_now_us() - start > options->seconds * 1e6) {
 			runner_fail(cases[i].name, "not reached within %d s", options->seconds);

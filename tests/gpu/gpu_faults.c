@@ -1,6 +1,7 @@
 /*
  * gpu_faults: processes die by SIGKILL while memory is lent and calls are in flight; whoever is
- * left goes on.  The daemon must run with --test-requests.
+ * left goes on.  The daemon must run with --test-requests.  With --memory pool the memory is lent
+ * from a stream-ordered pool, otherwise as cudaMalloc gives it.
  */
 #include "driver.h"
 #include "runner.h"
@@ -105,6 +106,7 @@ static bool scene_open(struct scene *scene, const struct runner_options *options
 {
 	char why[200];
 	bool lend = strncmp(options->device, "cuda", 4) == 0;
+	enum gpu_memory kind = strcmp(options->memory, "pool") == 0 ? GPU_POOL : GPU_MALLOC;
 	memset(scene, 0, sizeof *scene);
 	scene->options = options;
 	scene->x = malloc(BYTES);
@@ -120,7 +122,7 @@ static bool scene_open(struct scene *scene, const struct runner_options *options
 	}
 	for (int i = 0; i < 2; i++) {
 		const char *name = i ? "y" : "x";
-		scene->memory[i] = lend ? gpu_alloc(BYTES, false) : 0;
+		scene->memory[i] = lend ? gpu_alloc(BYTES, kind) : 0;
 		int status =
 			lend ? kiln_lend_cuda(scene->client, scene->memory[i], BYTES, name, &scene->buffer[i])
 				 : kiln_alloc(scene->client, BYTES, KILN_BUFFER_SHARED, name, &scene->buffer[i]);

@@ -219,6 +219,10 @@ run_tests() {
 		two "the list of cases, lent memory" 150 gpu_cases --memory lent --seconds 140
 		one "a quarter of the list, memory lent by descriptor" 90 gpu_cases --memory exported \
 			--seconds 80
+		one "pools" 60 gpu_pools
+		one "a quarter of the list, memory lent from a pool" 90 gpu_cases --memory pool \
+			--seconds 80
+		one "processes that die, memory lent from a pool" 90 gpu_faults --memory pool
 		;;
 	esac
 	one "processes that die" 90 gpu_faults

@@ -14,7 +14,7 @@ struct runner_options {
 	const char *program;
 	const char *socket; /* --socket PATH; NULL: the library's default */
 	const char *device; /* --device NAME; "cuda:0" */
-	const char *memory; /* --memory held|lent|exported */
+	const char *memory; /* --memory held|lent|exported|pool */
 	const char *json;   /* --json FILE: figures, a line each, appended */
 	uint64_t seed;      /* --seed N */
 	int threads;        /* --threads N */

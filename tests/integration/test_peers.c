@@ -182,6 +182,23 @@ static void test_odd_requests(void **state)
 		if (raw_reply(sock, sentence, sizeof(sentence)) >= 0 || strlen(sentence) < 10)
 			fail_msg("%s without arguments: \"%s\"", bare[i], sentence);
 	}
+	/* CUDA memory is not for this device, however it is lent. */
+	static const char *const kinds[] = {"ipc", "pool"};
+	for (size_t i = 0; i < 2; i++) {
+		wire_begin(&out, "lend", 150 + i);
+		wire_put_str(&out, "kind", kinds[i]);
+		wire_put_uint(&out, "bytes", 16);
+		wire_put_uint(&out, "span", 16);
+		raw_send(sock, &out);
+		assert_int_equal(raw_reply(sock, sentence, sizeof(sentence)), KILN_ENOTSUP);
+		assert_non_null(strstr(sentence, "device cpu"));
+	}
+	wire_begin(&out, "lend", 160);
+	wire_put_str(&out, "kind", "hat");
+	wire_put_uint(&out, "bytes", 16);
+	raw_send(sock, &out);
+	assert_int_equal(raw_reply(sock, sentence, sizeof(sentence)), KILN_EINVAL);
+	assert_non_null(strstr(sentence, "ipc, fd or pool, not hat"));
 	/* Ids of another session, or of nobody. */
 	wire_begin(&out, "free", 200);
 	wire_put_uint(&out, "buf", 1);

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FUNCTIONS 96
+#define MAX_FUNCTIONS 128
 
 static struct {
 	char name[48];
@@ -606,6 +606,6 @@ static void control_static(int bytes)
 
 extern const struct fake_cuda_control fake_cuda_control;
 __attribute__((visibility("default"))) const struct fake_cuda_control fake_cuda_control = {
-	control_reset, control_fail,    control_hold,   control_calls,
-	control_live,  control_granted, control_static, fake_memory_span,
+	control_reset,   control_fail,   control_hold,     control_calls,    control_live,
+	control_granted, control_static, fake_memory_span, fake_pool_access,
 };

@@ -24,6 +24,13 @@ struct fake_handle {
 	uint64_t bytes;
 };
 
+/* What the data of an exported pool allocation holds: pool is the inode of the pool's memfd. */
+#define FAKE_SHARE_MAGIC 0x4b464b50u
+struct fake_share {
+	uint32_t magic, zero;
+	uint64_t pool, offset, bytes;
+};
+
 enum fake_live {
 	FAKE_LIVE_CONTEXTS,
 	FAKE_LIVE_STREAMS,
@@ -31,7 +38,7 @@ enum fake_live {
 	FAKE_LIVE_MODULES,
 	FAKE_LIVE_POOLS,
 	FAKE_LIVE_BLOCKS,   /* of pools and of cuMemAlloc */
-	FAKE_LIVE_IMPORTS,  /* opened IPC handles */
+	FAKE_LIVE_IMPORTS,  /* opened IPC handles, imported allocations of pools */
 	FAKE_LIVE_RANGES,   /* reserved addresses */
 	FAKE_LIVE_MAPPINGS, /* mapped allocations */
 	FAKE_LIVE_HANDLES,  /* allocation handles */
@@ -52,6 +59,8 @@ struct fake_cuda_control {
 	void (*static_shared)(int bytes);
 	/* What cuMemGetAddressRange says of imports; 0: the truth. */
 	void (*known_span)(uint64_t bytes);
+	/* What the GPU may do with imported pools at first: CUmemAccess_flags. */
+	void (*pool_access)(int flags);
 };
 
 #endif

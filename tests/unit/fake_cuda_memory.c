@@ -28,14 +28,15 @@ static uint64_t block_bytes, next_id = 1, span_told;
 
 /* ---- Memory ---- */
 
-static int new_range(enum range_kind kind, size_t bytes, int fd)
+/* Takes over fd, of which the range is the part from offset on. */
+static int new_range(enum range_kind kind, size_t bytes, int fd, uint64_t offset)
 {
 	for (int i = 0; i < MAX_RANGES; i++) {
 		if (ranges[i].kind != RANGE_FREE)
 			continue;
 		int protection = kind == RANGE_RESERVED ? PROT_NONE : PROT_READ | PROT_WRITE;
 		int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-		void *base = mmap(NULL, bytes, protection, flags, fd, 0);
+		void *base = mmap(NULL, bytes, protection, flags, fd, (off_t)offset);
 		if (base == MAP_FAILED)
 			return -1;
 		ranges[i].kind = kind;
@@ -72,13 +73,13 @@ static void drop_range(int i)
 	memset(&ranges[i], 0, sizeof ranges[i]);
 }
 
-static CUresult new_block(CUdeviceptr *out, size_t bytes, int fd)
+static CUresult new_block(CUdeviceptr *out, size_t bytes, int fd, uint64_t offset)
 {
 	if (bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (bytes > FAKE_MEMORY - block_bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	int i = new_range(RANGE_BLOCK, bytes, fd);
+	int i = new_range(RANGE_BLOCK, bytes, fd, offset);
 	if (i < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	block_bytes += bytes;
@@ -87,7 +88,7 @@ static CUresult new_block(CUdeviceptr *out, size_t bytes, int fd)
 	return CUDA_SUCCESS;
 }
 
-static CUresult drop_block(CUdeviceptr at)
+CUresult fake_drop_block(CUdeviceptr at)
 {
 	int i = find_start(at, RANGE_BLOCK);
 	if (i < 0)
@@ -98,7 +99,7 @@ static CUresult drop_block(CUdeviceptr at)
 	return CUDA_SUCCESS;
 }
 
-static int new_memfd(size_t bytes)
+int fake_memfd(size_t bytes)
 {
 	int fd = memfd_create("fake-gpu", MFD_CLOEXEC);
 	if (fd >= 0 && ftruncate(fd, (off_t)bytes) != 0) {
@@ -106,6 +107,29 @@ static int new_memfd(size_t bytes)
 		fd = -1;
 	}
 	return fd;
+}
+
+CUresult fake_block_at(CUdeviceptr *out, size_t bytes, int fd, uint64_t offset)
+{
+	int own = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+	CUresult result = new_block(out, bytes, own, offset);
+	if (result != CUDA_SUCCESS && own >= 0)
+		close(own);
+	return result;
+}
+
+CUresult fake_import_at(CUdeviceptr *out, size_t bytes, int fd, uint64_t offset)
+{
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	int i = own >= 0 ? new_range(RANGE_IMPORT, bytes, own, offset) : -1;
+	if (i < 0) {
+		if (own >= 0)
+			close(own);
+		return CUDA_ERROR_MAP_FAILED;
+	}
+	fake_live[FAKE_LIVE_IMPORTS]++;
+	*out = (uintptr_t)ranges[i].base;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo(size_t *unused, size_t *total)
@@ -119,8 +143,8 @@ CUresult cuMemGetInfo(size_t *unused, size_t *total)
 CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes)
 {
 	ENTER();
-	int fd = new_memfd(bytes);
-	CUresult result = new_block(out, bytes, fd);
+	int fd = fake_memfd(bytes);
+	CUresult result = new_block(out, bytes, fd, 0);
 	if (result != CUDA_SUCCESS && fd >= 0)
 		close(fd);
 	if (result == CUDA_SUCCESS)
@@ -131,7 +155,7 @@ CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes)
 CUresult cuMemFree(CUdeviceptr at)
 {
 	ENTER();
-	return drop_block(at);
+	return fake_drop_block(at);
 }
 
 CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr at)
@@ -162,10 +186,11 @@ static CUresult put_attribute(void *data, CUpointer_attribute attribute, int i)
 		*(int *)data = 0;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*(CUmemoryPool *)data = NULL;
+		*(CUmemoryPool *)data = fake_pool_of((uintptr_t)ranges[i].base);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		*(unsigned *)data = ranges[i].kind == RANGE_BLOCK && ranges[i].fd >= 0;
+		*(unsigned *)data = ranges[i].kind == RANGE_BLOCK && ranges[i].fd >= 0 &&
+							!fake_pool_of((uintptr_t)ranges[i].base);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
 	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -199,61 +224,14 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 	return result;
 }
 
-CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
-{
-	ENTER();
-	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		return CUDA_ERROR_INVALID_VALUE;
-	*out = calloc(1, 8);
-	fake_live[FAKE_LIVE_POOLS]++;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
-{
-	free(pool);
-	fake_live[FAKE_LIVE_POOLS]--;
-	return fake_enter(__func__);
-}
-
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
-{
-	ENTER();
-	(void)pool, (void)value;
-	return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
-{
-	ENTER();
-	(void)pool, (void)keep;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
-{
-	ENTER();
-	(void)pool, (void)stream;
-	CUresult result = new_block(out, bytes, -1);
-	if (result == CUDA_SUCCESS)
-		memset((void *)(uintptr_t)*out, 0xcd, bytes);
-	return result;
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream)
-{
-	ENTER();
-	(void)stream;
-	return drop_block(at);
-}
-
 /* ---- Sharing ---- */
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr at)
 {
 	ENTER();
 	int i = find_range(at);
-	if (i < 0 || ranges[i].kind != RANGE_BLOCK || ranges[i].fd < 0)
+	if (i < 0 || ranges[i].kind != RANGE_BLOCK || ranges[i].fd < 0 ||
+		fake_pool_of((uintptr_t)ranges[i].base))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct fake_handle handle = {FAKE_HANDLE_MAGIC, getpid(), ranges[i].fd, 0, ranges[i].bytes};
 	memset(out, 0, sizeof *out);
@@ -272,7 +250,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle opaque, unsigned fl
 		return CUDA_ERROR_INVALID_VALUE;
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.pid, handle.fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
-	int i = fd >= 0 ? new_range(RANGE_IMPORT, handle.bytes, fd) : -1;
+	int i = fd >= 0 ? new_range(RANGE_IMPORT, handle.bytes, fd, 0) : -1;
 	if (i < 0) {
 		if (fd >= 0)
 			close(fd);
@@ -283,9 +261,8 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle opaque, unsigned fl
 	return CUDA_SUCCESS;
 }
 
-CUresult cuIpcCloseMemHandle(CUdeviceptr at)
+CUresult fake_drop_import(CUdeviceptr at)
 {
-	ENTER();
 	int i = find_start(at, RANGE_IMPORT);
 	if (i < 0)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -294,13 +271,19 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr at)
 	return CUDA_SUCCESS;
 }
 
+CUresult cuIpcCloseMemHandle(CUdeviceptr at)
+{
+	ENTER();
+	return fake_pool_of(at) ? CUDA_ERROR_INVALID_VALUE : fake_drop_import(at);
+}
+
 /* An allocation handle of the fake is its memfd. */
 CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
 					 const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	ENTER();
 	(void)prop, (void)flags;
-	int fd = bytes % FAKE_GRANULARITY ? -1 : new_memfd(bytes);
+	int fd = bytes % FAKE_GRANULARITY ? -1 : fake_memfd(bytes);
 	if (fd < 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	fake_live[FAKE_LIVE_HANDLES]++;
@@ -370,7 +353,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, C
 {
 	ENTER();
 	(void)alignment, (void)hint, (void)flags;
-	int i = bytes % FAKE_GRANULARITY ? -1 : new_range(RANGE_RESERVED, bytes, -1);
+	int i = bytes % FAKE_GRANULARITY ? -1 : new_range(RANGE_RESERVED, bytes, -1, 0);
 	if (i < 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	fake_live[FAKE_LIVE_RANGES]++;
@@ -448,6 +431,7 @@ void fake_memory_reset(void)
 		if (ranges[i].kind != RANGE_FREE)
 			drop_range(i);
 	block_bytes = span_told = 0;
+	fake_pools_reset();
 }
 
 void fake_memory_span(uint64_t bytes)

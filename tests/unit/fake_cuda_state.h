@@ -1,5 +1,5 @@
 /*
- * fake_cuda_state: what the two files of the fake share; tests include fake_cuda.h only.
+ * fake_cuda_state: what the files of the fake share; tests include fake_cuda.h only.
  */
 #ifndef KILN_TESTS_FAKE_CUDA_STATE_H
 #define KILN_TESTS_FAKE_CUDA_STATE_H
@@ -9,6 +9,8 @@
 #pragma GCC visibility pop
 
 #include "fake_cuda.h"
+#include <stdbool.h>
+#include <stddef.h>
 
 extern int fake_live[FAKE_LIVE_COUNT];
 
@@ -24,6 +26,22 @@ CUresult fake_enter(const char *name);
 
 CUcontext fake_context(void);
 void fake_memory_reset(void);
+
+/* ---- fake_cuda_memory.c, for the pools ---- */
+
+int fake_memfd(size_t bytes);
+/* Part of fd (-1: memory of no file), which stays the caller's. */
+CUresult fake_block_at(CUdeviceptr *out, size_t bytes, int fd, uint64_t offset);
+CUresult fake_import_at(CUdeviceptr *out, size_t bytes, int fd, uint64_t offset);
+CUresult fake_drop_block(CUdeviceptr at);
+CUresult fake_drop_import(CUdeviceptr at);
+
+/* ---- fake_cuda_pool.c ---- */
+
+/* NULL: not from a pool. */
+CUmemoryPool fake_pool_of(CUdeviceptr base);
+void fake_pools_reset(void);
+void fake_pool_access(int flags);      /* what the GPU may do with pools */
 void fake_memory_span(uint64_t bytes); /* what cuMemGetAddressRange says of imports; 0: the truth */
 
 #endif

@@ -354,6 +354,37 @@ static void imports_shared_memory(void **state)
 	assert_int_equal(end_peer(&peer), 0);
 }
 
+/* The status of an import of kind "pool" with a handle of so many bytes. */
+static int ask_pool(struct peer *peer, size_t handle_bytes, const int *fds, int count)
+{
+	static const uint8_t handle[65];
+	struct wire_out message;
+	begin(peer, &message, "import");
+	wire_put_uint(&message, "buf", 11);
+	wire_put_str(&message, "kind", "pool");
+	wire_put_bin(&message, "handle", handle, handle_bytes);
+	wire_put_uint(&message, "span", 4096);
+	wire_put_uint(&message, "bytes", 4096);
+	return status_of(peer, post(peer, &message, fds, count));
+}
+
+static void refuses_pools_on_the_cpu(void **state)
+{
+	(void)state;
+	struct peer peer;
+	int fd, *host = map_staging(&fd, 4096);
+	begin_scale(&peer);
+	assert_int_equal(ask_pool(&peer, 65, &fd, 1), KILN_EPROTO);
+	assert_non_null(strstr(sentence(), "kind \"pool\" has 64 bytes"));
+	assert_int_equal(ask_pool(&peer, 64, NULL, 0), KILN_EPROTO);
+	assert_non_null(strstr(sentence(), "came with 0 descriptors"));
+	assert_int_equal(ask_pool(&peer, 64, &fd, 1), KILN_ENOTSUP);
+	assert_non_null(strstr(sentence(), "device cpu cannot use CUDA memory"));
+	munmap(host, 4096);
+	close(fd);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
 static void expect_refusal(struct peer *peer, const struct launch *launch, int status,
 						   const char *part)
 {
@@ -612,6 +643,7 @@ int main(void)
 		cmocka_unit_test(ends_with_3_without_a_device),
 		cmocka_unit_test(writes_launches_and_reads),
 		cmocka_unit_test(imports_shared_memory),
+		cmocka_unit_test(refuses_pools_on_the_cpu),
 		cmocka_unit_test(refuses_wrong_launches),
 		cmocka_unit_test(refuses_wrong_requests),
 		cmocka_unit_test(keeps_what_is_in_flight),
