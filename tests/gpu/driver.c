@@ -53,8 +53,8 @@ static struct {
 } special[SPECIAL_MOST];
 
 static CUdevice device;
-static CUmemoryPool pool; /* that can be shared; made when it is needed, and kept */
-static CUstream stream;   /* of the pools' allocations */
+static CUmemoryPool pools[2]; /* that can be shared; made when they are needed, and kept */
+static CUstream stream;       /* of the pools' allocations */
 
 static bool good(CUresult result, const char *what)
 {
@@ -133,7 +133,7 @@ static uint64_t alloc_exportable(uint64_t bytes)
 	return pointer;
 }
 
-static bool open_pool(void)
+static bool open_pool(int which)
 {
 	CUmemPoolProps props;
 	memset(&props, 0, sizeof props);
@@ -141,21 +141,24 @@ static bool open_pool(void)
 	props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	props.location.id = device;
-	return pool || good(cu.cuMemPoolCreate(&pool, &props), "cuMemPoolCreate");
+	return pools[which] || good(cu.cuMemPoolCreate(&pools[which], &props), "cuMemPoolCreate");
 }
 
 /* The allocation is complete when the stream is: only then may another process touch it. */
-static uint64_t alloc_from_pool(uint64_t bytes, bool shared)
+static uint64_t alloc_from_pool(uint64_t bytes, enum gpu_memory kind)
 {
 	CUdeviceptr pointer = 0;
-	CUmemoryPool from = NULL;
-	int place = special_place();
+	CUmemoryPool pool = NULL;
+	int place = special_place(), which = kind == GPU_POOL_2;
 	if (place == SPECIAL_MOST ||
-		(!stream && !good(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")) ||
-		(shared ? !open_pool()
-				: !good(cu.cuDeviceGetDefaultMemPool(&from, device), "cuDeviceGetDefaultMemPool")))
+		(!stream && !good(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")))
 		return 0;
-	if (!good(cu.cuMemAllocFromPoolAsync(&pointer, bytes, shared ? pool : from, stream),
+	if (kind == GPU_DEFAULT
+			? !good(cu.cuDeviceGetDefaultMemPool(&pool, device), "cuDeviceGetDefaultMemPool")
+			: !open_pool(which))
+		return 0;
+	pool = pool ? pool : pools[which];
+	if (!good(cu.cuMemAllocFromPoolAsync(&pointer, bytes, pool, stream),
 			  "cuMemAllocFromPoolAsync") ||
 		!good(cu.cuStreamSynchronize(stream), "cuStreamSynchronize"))
 		return 0;
@@ -169,8 +172,8 @@ uint64_t gpu_alloc(uint64_t bytes, enum gpu_memory kind)
 	CUdeviceptr pointer = 0;
 	if (kind == GPU_EXPORTED)
 		return alloc_exportable(bytes);
-	if (kind == GPU_POOL || kind == GPU_DEFAULT)
-		return alloc_from_pool(bytes, kind == GPU_POOL);
+	if (kind != GPU_MALLOC)
+		return alloc_from_pool(bytes, kind);
 	return good(cu.cuMemAlloc(&pointer, bytes), "cuMemAlloc") ? pointer : 0;
 }
 

@@ -14,6 +14,7 @@ enum gpu_memory {
 	GPU_MALLOC,   /* as cudaMalloc gives it */
 	GPU_EXPORTED, /* made by cuMemCreate to be shared by descriptor */
 	GPU_POOL,     /* from a stream-ordered pool that was made to be shared */
+	GPU_POOL_2,   /* from another such pool */
 	GPU_DEFAULT   /* as cudaMallocAsync gives it */
 };
 /* 0: out of memory, or the driver has no such memory. */

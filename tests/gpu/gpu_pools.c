@@ -39,29 +39,31 @@ static void refuses_the_default_pool(struct scene *scene)
 		runner_fail(name, "%s", gpu_error());
 }
 
-/* Neither of two small allocations is the other, and the end of one is not the end of the pool. */
+/* Two small allocations of one pool, and one of another: none is taken for another, and the end of
+ * one is not the end of its pool. */
 static void keeps_allocations_apart(struct scene *scene)
 {
-	unsigned char in[2][BYTES], out[BYTES];
-	uint64_t memory[2] = {0, 0};
-	kiln_buffer *buffers[2] = {NULL, NULL};
-	for (int i = 0; i < 2; i++) {
+	static const char *const names[] = {"an allocation of a pool", "a second one of that pool",
+										"one of another pool"};
+	unsigned char in[3][BYTES], out[BYTES];
+	uint64_t memory[3] = {0, 0, 0};
+	kiln_buffer *buffers[3] = {NULL, NULL, NULL};
+	for (int i = 0; i < 3; i++) {
 		runner_fill(&scene->options, in[i], BYTES, (uint64_t)i + 1);
-		memory[i] = gpu_alloc(BYTES, GPU_POOL);
+		memory[i] = gpu_alloc(BYTES, i < 2 ? GPU_POOL : GPU_POOL_2);
 		if (!memory[i] || !gpu_put(memory[i], in[i], BYTES) ||
 			kiln_lend_cuda(scene->client, memory[i], BYTES, NULL, &buffers[i]) != KILN_OK)
-			runner_fail("an allocation of a pool", "cannot be lent: %s", why());
+			runner_fail(names[i], "cannot be lent: %s", why());
 	}
-	for (int i = 0; i < 2; i++) {
-		const char *name = i ? "the second allocation, after the first is gone" : "the first one";
+	for (int i = 0; i < 3; i++) {
 		if (buffers[i] && kiln_read(buffers[i], 0, out, BYTES) != KILN_OK)
-			runner_fail(name, "cannot be read: %s", kiln_errmsg());
+			runner_fail(names[i], "cannot be read: %s", kiln_errmsg());
 		else if (!buffers[i] || memcmp(out, in[i], BYTES) != 0)
-			runner_fail(name, "reads otherwise");
+			runner_fail(names[i], "reads otherwise");
 		else
 			runner_pass();
 		if (kiln_free(buffers[i]) != KILN_OK || !gpu_free(memory[i]))
-			runner_fail(name, "cannot be freed: %s", why());
+			runner_fail(names[i], "cannot be freed: %s", why());
 	}
 }
 

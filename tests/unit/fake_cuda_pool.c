@@ -306,8 +306,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool pool, CUmemPoolPt
 void fake_pools_reset(void)
 {
 	for (int i = 0; i < MAX_POOLED; i++)
-		if (pooled[i].pool && pooled[i].lock >= 0)
-			close(pooled[i].lock);
-	memset(pooled, 0, sizeof pooled);
+		if (pooled[i].pool)
+			drop_pooled(&pooled[i]);
 	access_granted = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
