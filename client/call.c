@@ -43,8 +43,11 @@ int call_put(kiln_client *client, struct wire_out *out, const char *op, const ki
 	if (op == NULL || op[0] == 0) {
 		return error_set(KILN_EINVAL, "the operator has no name");
 	}
-	if (tensor_count < 0 || tensor_count > PROTOCOL_MAX_OPERANDS ||
-		(tensor_count > 0 && tensors == NULL)) {
+	if (tensor_count > 0 && tensors == NULL) {
+		return error_set(KILN_EINVAL, "%s was given %d tensors, but tensors is NULL", op,
+						 tensor_count);
+	}
+	if (tensor_count < 0 || tensor_count > PROTOCOL_MAX_OPERANDS) {
 		return error_set(KILN_EINVAL, "%s was given %d tensors; there must be 0 to %d", op,
 						 tensor_count, PROTOCOL_MAX_OPERANDS);
 	}

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -223,6 +224,11 @@ static int try_connect(struct kiln_client *client)
 
 static int nobody(const struct kiln_client *client, int error)
 {
+	struct stat found;
+	if (stat(client->path, &found) == 0 && !S_ISSOCK(found.st_mode)) {
+		return error_set(KILN_ECONN, "%s is no socket: set KILN_SOCKET to where kilnd listens",
+						 client->path);
+	}
 	if (error == EAGAIN) {
 		return error_set(KILN_ETIMEDOUT, "kilnd at %s did not accept before the deadline",
 						 client->path);
@@ -244,6 +250,8 @@ static void nap(int ms)
 static int connect_started(struct kiln_client *client, int watch, int64_t deadline)
 {
 	int64_t patience = LOCAL_NEVER;
+	const char *slash = strrchr(client->path, '/');
+	int directory = slash != NULL ? (int)(slash - client->path) + 1 : 0; /* with the slash */
 	for (int pause = 2;; pause = pause < 20 ? pause * 2 : 20) {
 		int status = try_connect(client);
 		int error = errno;
@@ -255,17 +263,16 @@ static int connect_started(struct kiln_client *client, int watch, int64_t deadli
 			patience = time_deadline(1000);
 		}
 		if (time_left(patience) == 0) {
-			return error_set(KILN_ECONN,
-							 "the kilnd that was started for %s ended at once: see kilnd.log in "
-							 "that directory",
-							 client->path);
+			return error_set(
+				KILN_ECONN,
+				"the kilnd that was started for %s ended at once: %.*skilnd.log says why",
+				client->path, directory, client->path);
 		}
 		if (time_left(deadline) == 0) {
 			return error_set(
 				KILN_ETIMEDOUT,
-				"the kilnd that was started for %s does not answer (%s): see kilnd.log "
-				"in that directory",
-				client->path, strerror(error));
+				"the kilnd that was started for %s does not answer (%s): see %.*skilnd.log",
+				client->path, strerror(error), directory, client->path);
 		}
 		nap(pause);
 	}

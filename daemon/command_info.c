@@ -57,6 +57,14 @@ static void hello_refuse(struct hello *hello, int status, const char *error)
 	session_end(session);
 }
 
+static void hello_refuse_unknown(struct hello *hello)
+{
+	char sentence[KERNEL_ERROR_MAX];
+	snprintf(sentence, sizeof sentence,
+			 "kilnd has no device \"%s\"; `kiln devices` lists what it has", hello->wanted);
+	hello_refuse(hello, KILN_ENOTSUP, sentence);
+}
+
 static void hello_try(struct hello *hello, struct device_entry *device);
 
 static void hello_on_ready(void *arg, int status, const char *error)
@@ -121,8 +129,7 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	if (device)
 		hello_try(hello, device);
 	else if (hello->wanted[0] && strcmp(hello->wanted, "none") != 0)
-		hello_refuse(hello, KILN_ENOTSUP,
-					 "kilnd has no such device; `kiln devices` lists what it has");
+		hello_refuse_unknown(hello);
 	else
 		hello_answer(hello, NULL);
 }

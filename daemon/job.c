@@ -192,7 +192,7 @@ static void put_done(struct broker *broker, void *arg)
 	(void)broker;
 	/* The kernel runs all the same; the next daemon will compile it again. */
 	if (flight->lookup_status != KILN_OK)
-		util_log(UTIL_WARN, "%s", flight->error);
+		util_log(UTIL_WARN, "kernel %.12s is not kept on disk: %s", flight->key, flight->error);
 	free_flight(flight);
 }
 

@@ -247,7 +247,6 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 	free(blob);
 	if (status != KILN_OK) {
 		cache->write_failures++;
-		util_log(UTIL_WARN, "cache: kernel %.12s is not on disk: %s", row->key, error);
 	}
 	return status;
 }

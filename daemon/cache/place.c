@@ -117,9 +117,11 @@ static int take_lock(struct cache_place *place, char error[KERNEL_ERROR_MAX])
 		place->lock_fd =
 			openat(place->directory_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (place->lock_fd < 0) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-							 "the lock of the cache, %.150s/lock, cannot be made: %s",
-							 place->directory, strerror(errno));
+			return util_fail(
+				error, KERNEL_ERROR_MAX, KILN_EIO,
+				"the lock of the cache, %.150s/lock, cannot be made: %s; choose another "
+				"directory with --cache-dir",
+				place->directory, strerror(errno));
 		}
 		if (flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0) {
 			return say_owner(place, error);

@@ -119,4 +119,5 @@ grep -q '^kiln: explain nosuchop: .*nosuchop' "$DIR/err" || fails "no sentence: 
 grep -q '^kiln: compile permute: .*sm_3' "$DIR/err" || fails "no sentence: $(cat "$DIR/err")"
 "$KILN" --device cuda:7 run permute --shape 4x5 --perm 1,0 >"$DIR/out" 2>"$DIR/err"
 [ $? -eq 1 ] || fails "run on a device that is not there"
+grep -q 'no device "cuda:7"' "$DIR/err" || fails "the device is not named: $(cat "$DIR/err")"
 finish

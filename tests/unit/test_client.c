@@ -141,6 +141,11 @@ static void test_autostart(void **state)
 									.flags = KILN_CONNECT_AUTOSTART};
 
 	assert_non_null(mkdtemp(directory));
+	snprintf(path, sizeof(path), "%s", directory);
+	options.flags = 0;
+	assert_int_equal(kiln_connect(&options, &client), KILN_ECONN);
+	SAYS("is no socket");
+	options.flags = KILN_CONNECT_AUTOSTART;
 	snprintf(path, sizeof(path), "%s/in/s", directory);
 	snprintf(daemon, sizeof(daemon), "%s/daemon", directory);
 	snprintf(noted, sizeof(noted), "%s/noted", directory);
@@ -155,7 +160,7 @@ static void test_autostart(void **state)
 	assert_int_equal(write(fd, text, (size_t)n), n);
 	close(fd);
 	assert_int_equal(kiln_connect(&options, &client), KILN_ECONN);
-	SAYS("kilnd.log");
+	SAYS(log);
 	SAYS("ended at once");
 	assert_true(read_when_there(noted, text, sizeof(text)));
 	snprintf(expected, sizeof(expected), "--socket %s --idle-exit 600\n", path);
