@@ -31,6 +31,12 @@ string(REGEX REPLACE "/$" "" KILN_PC_PREFIX "${KILN_PC_PREFIX}")
 configure_file(${CMAKE_CURRENT_LIST_DIR}/kiln.pc.in ${CMAKE_BINARY_DIR}/cmake/kiln.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/cmake/kiln.pc DESTINATION ${KILN_PKGCONFIG_DIR})
 
-configure_file(${CMAKE_CURRENT_LIST_DIR}/kilnd.service.in ${CMAKE_BINARY_DIR}/cmake/kilnd.service @ONLY)
+# A user's systemd looks in share/ of ~/.local, /usr/local and /usr alike.  The service names kilnd by
+# its whole path, which is known only when it is installed.
+set(KILN_UNIT_DIR share/systemd/user)
+install(CODE "
+	get_filename_component(prefix \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+	get_filename_component(KILN_BIN_DIR \"${CMAKE_INSTALL_BINDIR}\" ABSOLUTE BASE_DIR \"\${prefix}\")
+	configure_file(\"${CMAKE_CURRENT_LIST_DIR}/kilnd.service.in\" \"${CMAKE_BINARY_DIR}/cmake/kilnd.service\" @ONLY)")
 install(FILES ${CMAKE_BINARY_DIR}/cmake/kilnd.service ${CMAKE_CURRENT_LIST_DIR}/kilnd.socket
-	DESTINATION lib/systemd/user)
+	DESTINATION ${KILN_UNIT_DIR})

@@ -32,6 +32,10 @@ pc=$(find "$prefix" -name kiln.pc)
 libdir=$(dirname "$(dirname "$pc")")
 [ -f "$prefix/include/kiln/kiln.h" ] && [ -f "$prefix/include/kiln/ops.h" ]
 [ -f "$prefix/include/kiln/dlpack.h" ]
+if [ -x "$prefix/bin/kilnd" ]; then
+	grep -qx "ExecStart=$prefix/bin/kilnd" "$prefix/share/systemd/user/kilnd.service"
+	[ -f "$prefix/share/systemd/user/kilnd.socket" ]
+fi
 [ -L "$libdir/libkiln.so" ] && [ -L "$libdir/libkiln.so.0" ]
 
 echo "find_package"
