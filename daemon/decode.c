@@ -7,6 +7,8 @@
 #include "session.h"
 #include "util/util.h"
 
+#define TENSOR_MEMBERS_MOST 32 /* those that are unknown included; each look-up walks over all */
+
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 const char *decode_operand_name(const char *op, int i, char name[24])
@@ -87,6 +89,9 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 	struct kernel_tensor *tensor = &problem->tensors[index];
 	char name[24];
 	decode_operand_name(problem->op, index, name);
+	if (wire_count(map) > TENSOR_MEMBERS_MOST)
+		return ERROR(KILN_EINVAL, "%s has %u members; the most is %d", name, wire_count(map),
+					 TENSOR_MEMBERS_MOST);
 	int64_t dtype = wire_get_int(map, "d", 0);
 	if (!kernel_dtype_bytes(dtype))
 		return ERROR(KILN_EINVAL, "%s has element type %lld, which does not exist", name,

@@ -44,8 +44,8 @@ const char *server_path(const struct broker *broker)
 
 /* ---- Accepting ---- */
 
-/* Out of descriptors: accept and close, instead of spinning on a socket that stays readable.  False:
- * nobody waited (without a descriptor to give, accept4 says EMFILE before it looks). */
+/* Out of descriptors: accept and close, instead of spinning on a socket that stays readable.  False
+ * if nobody waited: without a descriptor to give, accept4 says EMFILE before it looks. */
 static bool turn_away(struct server *server)
 {
 	if (server->spare >= 0)

@@ -271,7 +271,7 @@ static void test_storm(void **state)
 		free(log);
 		fail_msg("%s", storm->why);
 	}
-	assert_true(atomic_load(&storm->answered) > 100);
+	assert_true(atomic_load(&storm->answered) > 20);
 	/* No client ended a device process. */
 	assert_true(info_int(client, "counters.executor_faults") <= killed);
 	assert_as_before(daemon, client, before);
