@@ -264,10 +264,12 @@ static void lookup_work(struct cache *cache, void *arg)
 static void lookup_done(struct broker *broker, void *arg)
 {
 	struct flight *flight = arg;
-	if (flight->lookup_status != KILN_ENOENT || !flight->waits) {
-		const char *error = flight->error;
+	/* A cache that cannot be read costs a compile, not the kernel. */
+	if (flight->lookup_status != KILN_OK && flight->lookup_status != KILN_ENOENT)
+		util_log(UTIL_WARN, "%s", flight->error);
+	if (flight->lookup_status == KILN_OK || !flight->waits) {
 		unlink_flight(flight);
-		finish(flight, flight->lookup_status, JOB_HIT, error, "");
+		finish(flight, flight->lookup_status, JOB_HIT, flight->error, "");
 		free_flight(flight);
 		return;
 	}
