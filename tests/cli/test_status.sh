@@ -10,6 +10,12 @@ status() {
 		-e 's/^(nvrtc|c\+\+)( +)[^ ].*/\1\2FOUND/' \
 		-e 's/(counters|requests .*failures [0-9]+), /\1,\n/'
 }
+# What a session that ended had is given back after it left.
+tries=0
+until "$KILN" status | grep -q 'inflight 0,' || [ $tries -gt 100 ]; do
+	tries=$((tries + 1))
+	sleep 0.05
+done
 prints 0 status <<'END'
 kilnd          0.1.0, pid N, up TIME
 socket         DIR/kiln.sock
