@@ -6,6 +6,23 @@
 
 #include <string.h>
 
+/*
+ * Half a tile of bytes or less would be the work of one block, which waits for its loads and then
+ * for its own shared memory; a gather spreads over many and compiles in two thirds of the time.
+ * Only where all sizes are the kernel's own: the number of batches must not change the kernel.
+ */
+#define STAGED_LEAST 8192
+
+static bool too_small(const struct permute_form *form, const struct permute_batch *batch,
+					  const char *variant, struct plan_text *why)
+{
+	if (batch->outer >= 0 || form->count > STAGED_LEAST / (int64_t)form->element)
+		return false;
+	plan_print(why, "not %s: %lld bytes are too few; ", variant,
+			   (long long)form->count * form->element);
+	return true;
+}
+
 /* ---- Interleave ---- */
 
 #define INTERLEAVE_MOST 16        /* planes */
@@ -67,6 +84,9 @@ bool permute_interleave(const struct permute_form *form, const struct kernel_lim
 	length = form->dim[found.along].size;
 	planes = form->dim[found.planes].size;
 	pair = 1u << found.along | 1u << found.planes;
+	permute_batch(form, pair, &batch);
+	if (too_small(form, &batch, "interleave", why))
+		return false;
 	width = permute_width(form, true, length, pair);
 	other = permute_width(form, false, length, pair);
 	if (other < width)
@@ -84,7 +104,6 @@ bool permute_interleave(const struct permute_form *form, const struct kernel_lim
 		return false;
 	}
 
-	permute_batch(form, pair, &batch);
 	warps = (uint64_t)batch.items *
 			(uint64_t)((length * form->element + 32 * width - 1) / (32 * width));
 	loop = permute_grid(out, limits, warps, threads / 32, threads) || warps > INT32_MAX;
@@ -201,11 +220,14 @@ static uint32_t tile_bytes(const struct tile *tile, uint32_t element)
 	return tile->tile_rows * tile->tile_columns * element;
 }
 
+/* A thread loads at least once; a column is stored by one pass of the block, or the kernel would
+ * have to count both ways. */
 static uint32_t block_threads(const struct tile *tile, uint32_t element, uint32_t max_threads)
 {
 	uint32_t slots = tile_bytes(tile, element) / 16 / (tile->load / element), threads = 256;
+	uint32_t runs = tile->tile_rows * element / tile->store;
 
-	while (threads > 32 && (threads > slots || threads > max_threads))
+	while (threads > 32 && threads > runs && (threads > slots || threads > max_threads))
 		threads /= 2;
 	return threads;
 }
@@ -311,13 +333,19 @@ bool permute_tile(const struct permute_form *form, const struct kernel_limits *l
 
 	if (!tile_find(form, &tile, why))
 		return false;
+	permute_batch(form, tile.row_mask | tile.column_mask, &batch);
+	if (too_small(form, &batch, "tile", why))
+		return false;
 	choose_sizes(form, limits, &tile);
 	out->shared_bytes = tile_bytes(&tile, form->element);
 	if (out->shared_bytes > limits->shared_default && tile.tile_rows != WIDE_SIDE) {
 		plan_print(why, "not tile: %u bytes of shared memory; ", out->shared_bytes);
 		return false;
 	}
-	permute_batch(form, tile.row_mask | tile.column_mask, &batch);
+	if (tile.threads > limits->max_threads) {
+		plan_print(why, "not tile: %u threads; ", tile.threads);
+		return false;
+	}
 	blocks = (uint64_t)batch.items * (uint64_t)((tile.rows + tile.tile_rows - 1) / tile.tile_rows) *
 			 (uint64_t)((tile.columns + tile.tile_columns - 1) / tile.tile_columns);
 	loop = permute_grid(out, limits, blocks, 1, tile.threads);

@@ -10,6 +10,12 @@
 template <i64... VALUES>
 struct List {
 	static constexpr i64 product = (VALUES * ... * 1);
+	static constexpr i64 first = 1;
+};
+template <i64 FIRST, i64... VALUES>
+struct List<FIRST, VALUES...> {
+	static constexpr i64 product = (FIRST * ... * VALUES);
+	static constexpr i64 first = FIRST;
 };
 
 /*

@@ -91,39 +91,43 @@ DEVICE void vec_transpose(const u32 (&in)[16 / ES][WORDS], u32 (&out)[COLUMNS][4
 			for (int w = 0; w < WORDS; w++) {
 				const u32 low01 = __byte_perm(in[k][w], in[k + 1][w], 0x5140);
 				const u32 low23 = __byte_perm(in[k + 2][w], in[k + 3][w], 0x5140);
-				const u32 high01 = __byte_perm(in[k][w], in[k + 1][w], 0x7362);
-				const u32 high23 = __byte_perm(in[k + 2][w], in[k + 3][w], 0x7362);
-				const u32 column[4] = {
-					__byte_perm(low01, low23, 0x5410), __byte_perm(low01, low23, 0x7632),
-					__byte_perm(high01, high23, 0x5410), __byte_perm(high01, high23, 0x7632)};
-#pragma unroll
-				for (int j = 0; j < 4; j++) {
-					if (w * 4 + j < COLUMNS)
-						out[w * 4 + j][k / 4] = column[j];
+				out[w * 4][k / 4] = __byte_perm(low01, low23, 0x5410);
+				if constexpr (COLUMNS > 1)
+					out[w * 4 + 1][k / 4] = __byte_perm(low01, low23, 0x7632);
+				if constexpr (COLUMNS > 2) {
+					const u32 high01 = __byte_perm(in[k][w], in[k + 1][w], 0x7362);
+					const u32 high23 = __byte_perm(in[k + 2][w], in[k + 3][w], 0x7362);
+					out[w * 4 + 2][k / 4] = __byte_perm(high01, high23, 0x5410);
+					out[w * 4 + 3][k / 4] = __byte_perm(high01, high23, 0x7632);
 				}
 			}
 		}
 	}
 }
 
-/* Element `from` of one run of words becomes element `to` of another. */
-template <int ES>
-DEVICE void vec_put(u32 *into, int to, const u32 *of, int from)
+/*
+ * One word put together of FILL elements of ES bytes: place i takes element from(i) of the words
+ * `in`, which hold SOURCE elements each.  What is above FILL elements says nothing.
+ */
+template <int ES, int FILL, int SOURCE, typename From>
+DEVICE u32 vec_collect(const u32 *in, From from)
 {
-	if constexpr (ES >= 4) {
-		constexpr int PER = ES / 4;
-#pragma unroll
-		for (int w = 0; w < PER; w++)
-			into[to * PER + w] = of[from * PER + w];
+	if constexpr (FILL == 1) {
+		static_assert(SOURCE == 1, "a lone element comes alone");
+		return in[from(0)];
+	} else if constexpr (ES == 2) {
+		const int a = from(0), b = from(1);
+		return __byte_perm(in[a / SOURCE], in[b / SOURCE],
+						   0x5410 + a % SOURCE * 0x22 + b % SOURCE * 0x2200);
 	} else {
-		constexpr int PER = 4 / ES;
-		u32 selector = 0x3210;
-#pragma unroll
-		for (int b = 0; b < ES; b++) {
-			const int at = (to % PER) * ES + b;
-			selector &= ~(0xfu << (4 * at));
-			selector |= static_cast<u32>(4 + (from % PER) * ES + b) << (4 * at);
-		}
-		into[to / PER] = __byte_perm(into[to / PER], of[from / PER], selector);
+		const int a = from(0), b = from(1);
+		const u32 low =
+			__byte_perm(in[a / SOURCE], in[b / SOURCE], 0x40 + a % SOURCE + b % SOURCE * 0x10);
+		if constexpr (FILL == 2)
+			return low;
+		const int c = from(2), d = from(3);
+		const u32 high =
+			__byte_perm(in[c / SOURCE], in[d / SOURCE], 0x40 + c % SOURCE + d % SOURCE * 0x10);
+		return __byte_perm(low, high, 0x5410);
 	}
 }

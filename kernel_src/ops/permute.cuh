@@ -53,14 +53,22 @@ __global__ __launch_bounds__(THREADS) void permute_strided(const void *x, void *
 {
 	permute_each<THREADS, LOOP, Index>(count, [=](Index i) {
 		const i64 from = index_offset<Offset>(i, DIMS{}, STRIDES{});
-		u32 run[vec_words<ES * RUN>] = {};
+		u32 elements[vec_words<ES> * RUN];
 #pragma unroll
-		for (int k = 0; k < RUN; k++) {
-			u32 element[vec_words<ES>];
-			vec_load<ES>(static_cast<const u8 *>(x) + (from + k * STEP) * ES, element);
-			vec_put<ES>(run, k, element, 0);
+		for (int k = 0; k < RUN; k++)
+			vec_load<ES>(static_cast<const u8 *>(x) + (from + k * STEP) * ES,
+						 elements + k * vec_words<ES>);
+		u8 *to = static_cast<u8 *>(y) + static_cast<i64>(i) * (ES * RUN);
+		if constexpr (ES >= 4 || RUN == 1) {
+			vec_store<ES * RUN>(to, elements);
+		} else {
+			constexpr int fill = ES * RUN < 4 ? RUN : 4 / ES;
+			u32 run[vec_words<ES * RUN>];
+#pragma unroll
+			for (int w = 0; w < vec_words<ES * RUN>; w++)
+				run[w] = vec_collect<ES, fill, 1>(elements, [=](int k) { return w * fill + k; });
+			vec_store<ES * RUN>(to, run);
 		}
-		vec_store<ES * RUN>(static_cast<u8 *>(y) + static_cast<i64>(i) * (ES * RUN), run);
 	});
 }
 
@@ -70,34 +78,43 @@ __global__ __launch_bounds__(THREADS) void permute_strided(const void *x, void *
  * number of the column block, so that neither the stores of a warp (one chunk of many columns) nor
  * its loads (many chunks of one column) meet in a bank.
  */
-template <int ES, int TR, int TC, int LOAD, int STORE>
+template <int ES, int TR, int TC, int LOAD, int STORE, int THREADS, i64 R, i64 C>
 struct permute_tile_shape {
 	static constexpr int rows = 16 / ES;        /* of one thread's block: one chunk */
 	static constexpr int columns = LOAD / ES;   /* of one thread's block: one load */
 	static constexpr int chunks = TR / rows;    /* of a column */
 	static constexpr int blocks = TC / columns; /* column blocks */
 	static constexpr int in_slots = blocks * chunks;
-	static constexpr int run = STORE / ES; /* rows of one store */
-	static constexpr int runs = TR / run;  /* of a column */
-	static constexpr int out_slots = TC * runs;
+	static constexpr int run = STORE / ES;                     /* rows of one store */
+	static constexpr int runs = TR / run;                      /* of a column */
+	static constexpr bool ragged = R % TR != 0 || C % TC != 0; /* tiles reach beyond the edges */
 	static constexpr int turn = (chunks < 8 ? chunks : 8) - 1;
 	static_assert(TR % rows == 0 && TC % columns == 0 && TR % run == 0, "tile");
 	static_assert((chunks & (chunks - 1)) == 0, "the turn needs a power of two");
+	static_assert(THREADS % runs == 0, "a thread stays with its rows when it stores");
 
-	static DEVICE int chunk_at(int column, int chunk)
+	static DEVICE int chunk_at(int block, int chunk)
 	{
-		return column * chunks + (chunk ^ (column / columns & turn));
+		return block * columns * chunks + (chunk ^ (block & turn));
 	}
 };
 
-/* x to shared memory: loads of LOAD bytes along columns, for as many rows as make a chunk. */
+/*
+ * x to shared memory: loads of LOAD bytes along columns, for as many rows as make a chunk.  Of a
+ * chunk that begins in x and ends behind it, the last row is read again, and nobody stores it.
+ */
 template <class SHAPE, int ES, int LOAD, int THREADS, i64 R, i64 C, i64 CS, class RD, class RX,
 		  typename Offset>
 DEVICE void permute_tile_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
 {
+	constexpr int rows = SHAPE::rows, words = vec_words<LOAD>;
 	constexpr int steps = (SHAPE::in_slots + THREADS - 1) / THREADS;
-	/* Narrow loads are many: enough are in flight without all of them in registers. */
-	constexpr int together = LOAD >= 4 ? steps : LOAD;
+	/* Eight loads in flight are enough; more code only takes longer to compile. */
+	constexpr int most = rows < 8 ? 8 / rows : 1;
+	constexpr int together = steps < most ? steps : most;
+	constexpr bool whole = R % rows == 0;
+	/* Then the rows of a chunk are at equal distances. */
+	constexpr bool even = whole && (RD::product == 1 || RD::first % rows == 0);
 #pragma unroll together
 	for (int step = 0; step < steps; step++) {
 		const int slot = step * THREADS + static_cast<int>(threadIdx.x);
@@ -105,48 +122,59 @@ DEVICE void permute_tile_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
 			break;
 		const int block = slot % SHAPE::blocks, chunk = slot / SHAPE::blocks;
 		const u32 column = column0 + block * SHAPE::columns;
-		const u32 row = row0 + chunk * SHAPE::rows;
-		u32 in[SHAPE::rows][vec_words<LOAD>] = {};
-		if (column < static_cast<u32>(C)) {
-			const Offset across = static_cast<Offset>(column) * static_cast<Offset>(CS);
+		const u32 row = row0 + chunk * rows;
+		if (SHAPE::ragged && (column >= static_cast<u32>(C) || row >= static_cast<u32>(R)))
+			continue;
+		const u8 *from = x + static_cast<i64>(column) * (CS * ES);
+		u32 in[rows][words];
+		if constexpr (even) {
+			from += static_cast<i64>(index_offset<Offset>(row, RD{}, RX{})) * ES;
 #pragma unroll
-			for (int k = 0; k < SHAPE::rows; k++) {
-				if (row + k < static_cast<u32>(R)) {
-					const i64 from = index_offset<Offset>(row + k, RD{}, RX{}) + across;
-					vec_load<LOAD>(x + from * ES, in[k]);
-				}
+			for (int k = 0; k < rows; k++)
+				vec_load<LOAD>(from + k * (RX::first * ES), in[k]);
+		} else {
+#pragma unroll
+			for (int k = 0; k < rows; k++) {
+				const u32 r = whole || row + k < static_cast<u32>(R) ? row + k : R - 1;
+				vec_load<LOAD>(from + static_cast<i64>(index_offset<Offset>(r, RD{}, RX{})) * ES,
+							   in[k]);
 			}
 		}
 		u32 out[SHAPE::columns][4];
-		vec_transpose<ES, vec_words<LOAD>, SHAPE::columns>(in, out);
+		vec_transpose<ES, words, SHAPE::columns>(in, out);
+		b128 *const to = tile + SHAPE::chunk_at(block, chunk);
 #pragma unroll
 		for (int j = 0; j < SHAPE::columns; j++)
-			vec_store<16>(tile + SHAPE::chunk_at(block * SHAPE::columns + j, chunk), out[j]);
+			vec_store<16>(to + j * SHAPE::chunks, out[j]);
 	}
 }
 
 /* Shared memory to y: stores of STORE bytes along the rows of each column. */
-template <class SHAPE, int ES, int STORE, int THREADS, i64 R, i64 C, class CD, class CY,
+template <class SHAPE, int ES, int TC, int STORE, int THREADS, i64 R, i64 C, class CD, class CY,
 		  typename Offset>
 DEVICE void permute_tile_out(u8 *y, const b128 *tile, u32 row0, u32 column0)
 {
-	constexpr int steps = (SHAPE::out_slots + THREADS - 1) / THREADS;
-	constexpr int together = steps < 4 ? steps : 4;
+	constexpr int stride = THREADS / SHAPE::runs, steps = (TC + stride - 1) / stride;
+	/* A few turns need no help: other warps fill the gaps. */
+	constexpr int together = steps < 8 ? 1 : 2;
+	const int run = static_cast<int>(threadIdx.x) % SHAPE::runs, byte = run * STORE;
+	const u32 row = row0 + run * SHAPE::run;
+	if (SHAPE::ragged && row >= static_cast<u32>(R))
+		return;
+	const u8 *from = reinterpret_cast<const u8 *>(tile) + byte % 16;
+	y += static_cast<i64>(row) * ES;
 #pragma unroll together
 	for (int step = 0; step < steps; step++) {
-		const int slot = step * THREADS + static_cast<int>(threadIdx.x);
-		if (SHAPE::out_slots % THREADS != 0 && slot >= SHAPE::out_slots)
+		const int column = step * stride + static_cast<int>(threadIdx.x) / SHAPE::runs;
+		if ((SHAPE::ragged && column0 + column >= static_cast<u32>(C)) ||
+			(TC % stride != 0 && column >= TC))
 			break;
-		const int run = slot % SHAPE::runs, column = slot / SHAPE::runs;
-		const u32 r = row0 + run * SHAPE::run, c = column0 + column;
-		if (r < static_cast<u32>(R) && c < static_cast<u32>(C)) {
-			const int byte = run * STORE;
-			const b128 *chunk = tile + SHAPE::chunk_at(column, byte / 16);
-			u32 words[vec_words<STORE>];
-			vec_load<STORE>(reinterpret_cast<const u8 *>(chunk) + byte % 16, words);
-			const i64 to = index_offset<Offset>(c, CD{}, CY{}) + static_cast<Offset>(r);
-			vec_store<STORE>(y + to * ES, words);
-		}
+		const int chunk = SHAPE::chunk_at(column / SHAPE::columns, byte / 16) +
+						  column % SHAPE::columns * SHAPE::chunks;
+		u32 words[vec_words<STORE>];
+		vec_load<STORE>(from + chunk * 16, words);
+		const Offset to = index_offset<Offset>(column0 + column, CD{}, CY{});
+		vec_store<STORE>(y + static_cast<i64>(to) * ES, words);
 	}
 }
 
@@ -162,7 +190,7 @@ template <int ES, int TR, int TC, int LOAD, int STORE, int THREADS, i64 R, i64 C
 __global__ __launch_bounds__(THREADS) void permute_tile(const void *x, void *y, i64 batch_x,
 														i64 batch_y, u64 blocks)
 {
-	using shape = permute_tile_shape<ES, TR, TC, LOAD, STORE>;
+	using shape = permute_tile_shape<ES, TR, TC, LOAD, STORE, THREADS, R, C>;
 	constexpr u32 row_tiles = static_cast<u32>((R + TR - 1) / TR);
 	constexpr u32 column_tiles = static_cast<u32>((C + TC - 1) / TC);
 	DYN_SHARED(b128, tile);
@@ -182,7 +210,7 @@ __global__ __launch_bounds__(THREADS) void permute_tile(const void *x, void *y, 
 		permute_tile_in<shape, ES, LOAD, THREADS, R, C, CS, RD, RX, Offset>(
 			static_cast<const u8 *>(x) + x0 * ES, tile, row0, column0);
 		__syncthreads();
-		permute_tile_out<shape, ES, STORE, THREADS, R, C, CD, CY, Offset>(
+		permute_tile_out<shape, ES, TC, STORE, THREADS, R, C, CD, CY, Offset>(
 			static_cast<u8 *>(y) + y0 * ES, tile, row0, column0);
 		if constexpr (LOOP) {
 			__syncthreads();
@@ -192,13 +220,18 @@ __global__ __launch_bounds__(THREADS) void permute_tile(const void *x, void *y, 
 }
 
 /*
- * Where element e of a thread's run lies among words of which each vector of W bytes begins a new
- * one.
+ * Word w of a vector of W bytes: its element e is element from(e) of a run of such vectors.
  */
-template <int ES, int W>
-DEVICE constexpr int permute_turn(int e)
+template <int ES, int W, typename From>
+DEVICE u32 permute_collect(const u32 *run, int w, From from)
 {
-	return W >= 4 ? e : e / (W / ES) * (4 / ES) + e % (W / ES);
+	if constexpr (ES >= 4) {
+		constexpr int per = ES / 4;
+		return run[from(w / per) * per + w % per];
+	} else {
+		constexpr int fill = (W < 4 ? W : 4) / ES;
+		return vec_collect<ES, fill, fill>(run, [=](int i) { return from(w * fill + i); });
+	}
 }
 
 /*
@@ -207,15 +240,15 @@ DEVICE constexpr int permute_turn(int e)
  */
 template <int P, int W>
 struct permute_exchange {
-	static constexpr int gap = P % 2 == 0 ? 128 / W : 1 << 20; /* vectors between two holes */
-	static constexpr int slots = 32 * P + 32 * P / gap;
+	static constexpr int gap = 128 / W; /* vectors between two holes */
+	static constexpr int slots = 32 * P + (P % 2 == 0 ? 32 * P / gap : 0);
 	static constexpr int bytes = (slots * W + 15) / 16 * 16;
 
 	u8 *memory;
 
 	DEVICE u8 *at(int vector) const
 	{
-		return memory + (vector + vector / gap) * W;
+		return memory + (P % 2 == 0 ? vector + vector / gap : vector) * W;
 	}
 };
 
@@ -224,28 +257,31 @@ template <int ES, int P, int W, i64 PLANE>
 DEVICE void permute_split(const u8 *in, u8 *out, permute_exchange<P, W> exchange, int lane,
 						  int valid)
 {
-	constexpr int each = W / ES, words = vec_words<W>;
-	u32 planes[P][words] = {}, turns[P * words] = {};
+	constexpr int words = vec_words<W>;
+	u32 vectors[P][words], turns[P * words];
 
 #pragma unroll
 	for (int j = 0; j < P; j++) {
 		const int v = j * 32 + lane;
-		u32 vector[words] = {};
-		if (v < valid * P)
-			vec_load<W>(in + v * W, vector);
-		vec_store<W>(exchange.at(v), vector);
+		vec_load<W>(in + (v < valid * P ? v : 0) * W, vectors[j]);
 	}
+#pragma unroll
+	for (int j = 0; j < P; j++)
+		vec_store<W>(exchange.at(j * 32 + lane), vectors[j]);
 	__syncwarp();
 #pragma unroll
 	for (int j = 0; j < P; j++)
 		vec_load<W>(exchange.at(lane * P + j), turns + j * words);
+	if (lane >= valid)
+		return;
+	out += lane * W;
 #pragma unroll
-	for (int e = 0; e < each * P; e++)
-		vec_put<ES>(planes[e % P], e / P, turns, permute_turn<ES, W>(e));
-	if (lane < valid) {
+	for (int p = 0; p < P; p++) {
+		u32 plane[words];
 #pragma unroll
-		for (int p = 0; p < P; p++)
-			vec_store<W>(out + (p * PLANE * ES + lane * W), planes[p]);
+		for (int w = 0; w < words; w++)
+			plane[w] = permute_collect<ES, W>(turns, w, [=](int e) { return e * P + p; });
+		vec_store<W>(out + p * PLANE * ES, plane);
 	}
 }
 
@@ -255,19 +291,23 @@ DEVICE void permute_weave(const u8 *in, u8 *out, permute_exchange<P, W> exchange
 						  int valid)
 {
 	constexpr int each = W / ES, words = vec_words<W>;
-	u32 planes[P][words] = {}, turns[P * words] = {};
+	u32 planes[P * words] = {};
 
+	in += lane * W;
 	if (lane < valid) {
 #pragma unroll
 		for (int p = 0; p < P; p++)
-			vec_load<W>(in + (p * PLANE * ES + lane * W), planes[p]);
+			vec_load<W>(in + p * PLANE * ES, planes + p * words);
 	}
 #pragma unroll
-	for (int e = 0; e < each * P; e++)
-		vec_put<ES>(turns, permute_turn<ES, W>(e), planes[e % P], e / P);
+	for (int j = 0; j < P; j++) {
+		u32 turn[words];
 #pragma unroll
-	for (int j = 0; j < P; j++)
-		vec_store<W>(exchange.at(lane * P + j), turns + j * words);
+		for (int w = 0; w < words; w++)
+			turn[w] = permute_collect<ES, W>(
+				planes, w, [=](int e) { return (j * each + e) % P * each + (j * each + e) / P; });
+		vec_store<W>(exchange.at(lane * P + j), turn);
+	}
 	__syncwarp();
 #pragma unroll
 	for (int j = 0; j < P; j++) {
