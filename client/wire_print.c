@@ -1,0 +1,140 @@
+/*
+ * wire_print.c: a message as a readable call, for people who debug.
+ */
+#include "client/wire.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct print {
+	char *text;
+	size_t size, used;
+};
+
+static void add(struct print *print, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(struct print *print, const char *format, ...)
+{
+	size_t room = print->size - print->used;
+	va_list list;
+	va_start(list, format);
+	int n = vsnprintf(print->text + print->used, room, format, list);
+	va_end(list);
+	if (n > 0) {
+		print->used += (size_t)n < room ? (size_t)n : room - 1;
+	}
+}
+
+/* True when there is no room left: what follows would be cut anyway. */
+static bool full(const struct print *print)
+{
+	return print->used + 1 >= print->size;
+}
+
+static void print_text(struct print *print, const msgpack_object_str *text, bool quoted)
+{
+	const char *quote = quoted ? "\"" : "";
+	add(print, "%s", quote);
+	for (uint32_t i = 0; i < text->size && !full(print); i++) {
+		unsigned char c = (unsigned char)text->ptr[i];
+		if (c == '\n') {
+			add(print, "\\n");
+		} else if (quoted && (c == '"' || c == '\\')) {
+			add(print, "\\%c", c);
+		} else if (c < 0x20 || c == 0x7f) {
+			add(print, "\\x%02x", c);
+		} else {
+			add(print, "%c", c);
+		}
+	}
+	add(print, "%s", quote);
+}
+
+static void print_value(struct print *print, const msgpack_object *value, int depth);
+
+/* Members "key=value", without those already shown by the caller. */
+static void print_members(struct print *print, const msgpack_object *map, int depth)
+{
+	bool first = true;
+	for (uint32_t i = 0; i < map->via.map.size && !full(print); i++) {
+		const msgpack_object_kv *kv = &map->via.map.ptr[i];
+		bool text = kv->key.type == MSGPACK_OBJECT_STR;
+		if (depth == 0 && text && kv->key.via.str.size == 1 && kv->key.via.str.ptr[0] == 't') {
+			continue;
+		}
+		add(print, "%s", first ? "" : ", ");
+		first = false;
+		if (text) {
+			print_text(print, &kv->key.via.str, false);
+		} else {
+			print_value(print, &kv->key, depth + 1);
+		}
+		add(print, "=");
+		print_value(print, &kv->val, depth + 1);
+	}
+}
+
+static void print_value(struct print *print, const msgpack_object *value, int depth)
+{
+	if (full(print) || depth > WIRE_MAX_DEPTH) {
+		return;
+	}
+	switch (value->type) {
+	case MSGPACK_OBJECT_BOOLEAN:
+		add(print, "%s", value->via.boolean ? "true" : "false");
+		break;
+	case MSGPACK_OBJECT_POSITIVE_INTEGER:
+		add(print, "%llu", (unsigned long long)value->via.u64);
+		break;
+	case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+		add(print, "%lld", (long long)value->via.i64);
+		break;
+	case MSGPACK_OBJECT_FLOAT32:
+	case MSGPACK_OBJECT_FLOAT64:
+		add(print, "%g", value->via.f64);
+		break;
+	case MSGPACK_OBJECT_STR:
+		print_text(print, &value->via.str, true);
+		break;
+	case MSGPACK_OBJECT_BIN:
+		add(print, "<%u bytes>", (unsigned)value->via.bin.size);
+		break;
+	case MSGPACK_OBJECT_ARRAY:
+		add(print, "[");
+		for (uint32_t i = 0; i < value->via.array.size && !full(print); i++) {
+			add(print, "%s", i > 0 ? "," : "");
+			print_value(print, &value->via.array.ptr[i], depth + 1);
+		}
+		add(print, "]");
+		break;
+	case MSGPACK_OBJECT_MAP:
+		add(print, "{");
+		print_members(print, value, depth);
+		add(print, "}");
+		break;
+	default:
+		add(print, "nil");
+		break;
+	}
+}
+
+void wire_print(const msgpack_object *root, char *text, size_t size)
+{
+	struct print print = {text, size, 0};
+	if (size == 0) {
+		return;
+	}
+	text[0] = 0;
+	if (root->type != MSGPACK_OBJECT_MAP) {
+		print_value(&print, root, 0);
+		return;
+	}
+	const msgpack_object *type = wire_get(root, "t");
+	if (type != NULL && type->type == MSGPACK_OBJECT_STR) {
+		print_text(&print, &type->via.str, false);
+	}
+	add(&print, "(");
+	print_members(&print, root, 0);
+	add(&print, ")");
+}
