@@ -90,7 +90,10 @@ static void making_on_ready(void *arg, int status, const char *error)
 
 void buffer_made(struct buffer *buffer)
 {
-	if (buffer->making)
+	/* An end of the device process in the middle of it is told now, not when the next one is up. */
+	if (buffer->making && buffer->place_status != KILN_OK)
+		making_fail(buffer->making, buffer->place_status, buffer->place_error);
+	else if (buffer->making)
 		making_step(buffer->making);
 }
 

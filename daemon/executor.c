@@ -124,11 +124,13 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 		snprintf(sentence, sizeof sentence, "%s", executor->fault);
 	else
 		util_fail(sentence, sizeof sentence, 0, "the device process of %s %s", name, why);
-	util_log(was_ready ? UTIL_WARN : UTIL_INFO, "%s: %s", name, sentence);
 	if (was_ready)
 		broker->counters.executor_faults++;
 	else
 		executor->failed_starts++;
+	/* A device that is given up is logged as such, below. */
+	if (was_ready || executor->failed_starts < START_TRIES)
+		util_log(UTIL_WARN, "%s: %s", name, sentence);
 
 	/* Restart first: those told of the end may ask for more at once. */
 	if (executor->failed_starts >= START_TRIES)

@@ -7,9 +7,9 @@ prints 0 "$KILN" cache <<'END'
 KEY  OP  TARGET  BYTES  HITS  USED  KERNEL
 END
 for rows in 11 12 13; do
-	"$KILN" run permute --shape ${rows}x9 --perm 1,0 >/dev/null || fails "run"
+	"$KILN" run permute --shape ${rows}0x90 --perm 1,0 >/dev/null || fails "run"
 done
-"$KILN" run permute --shape 12x9 --perm 1,0 >/dev/null || fails "run"
+"$KILN" run permute --shape 120x90 --perm 1,0 >/dev/null || fails "run"
 
 list() {
 	"$KILN" cache ls --sort hits | sed -E -e 's/[0-9a-f]{12}/DIGITS/' \
@@ -90,7 +90,7 @@ prints 0 "$KILN" cache trim 1G <<'END'
 removed 0, freed SIZE, left SIZE
 END
 json 'j["removed"] == 2 and j["bytes"] == 0' "$KILN" cache trim 0
-"$KILN" run permute --shape 12x9 --perm 1,0 | grep -q '^origin         compiled$' ||
+"$KILN" run permute --shape 120x90 --perm 1,0 | grep -q '^origin         compiled$' ||
 	fails "trimmed and found"
 clear_cache() {
 	"$KILN" cache clear | sed 's/, left .*//'
