@@ -14,15 +14,10 @@
 const char *decode_operand_name(const char *op, int i, char name[24])
 {
 	const struct plan_op *known = plan_find(op);
-	const char *at = known ? known->operands : "";
-	for (int k = 0; k < i && at; k++)
-		at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL;
-	if (!at || !*at) {
+	if (known && i < plan_operand_count(known))
+		plan_operand_name(known, i, name);
+	else
 		snprintf(name, 24, "operand %d", i);
-		return name;
-	}
-	at += strspn(at, " ");
-	snprintf(name, 24, "%.*s", (int)strcspn(at, ", "), at);
 	return name;
 }
 

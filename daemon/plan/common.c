@@ -49,19 +49,6 @@ const char *plan_dtype_name(kiln_dtype dtype)
 	}
 }
 
-uint32_t plan_dtype_size(kiln_dtype dtype)
-{
-	switch (dtype) {
-#define SIZE(NAME_, name, value, bytes) \
-	case KILN_##NAME_:                  \
-		return bytes;
-		KILN_DTYPE_LIST(SIZE)
-#undef SIZE
-	default:
-		return 0;
-	}
-}
-
 int plan_operand_count(const struct plan_op *op)
 {
 	int count = 1;
@@ -127,7 +114,7 @@ bool plan_extent(const struct kernel_tensor *tensor, uint64_t *bytes)
 			return false;
 	}
 	if (__builtin_add_overflow(last, 1, &last) ||
-		__builtin_mul_overflow(last, (int64_t)plan_dtype_size(tensor->dtype), &all))
+		__builtin_mul_overflow(last, (int64_t)kernel_dtype_bytes(tensor->dtype), &all))
 		return false;
 	*bytes = (uint64_t)all;
 	return true;
@@ -158,7 +145,7 @@ static int check_sizes(const char *op, const char *name, const struct kernel_ten
 							   k, name, (long long)tensor->stride[k]);
 	}
 	if (!plan_elements(tensor, &count) ||
-		__builtin_mul_overflow(count, (int64_t)plan_dtype_size(tensor->dtype), &bytes))
+		__builtin_mul_overflow(count, (int64_t)kernel_dtype_bytes(tensor->dtype), &bytes))
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: %s has more elements than 63 bits can count in bytes", op, name);
 	if (!plan_extent(tensor, &extent))
@@ -174,7 +161,7 @@ int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_t
 	char name[16];
 
 	plan_operand_name(op, index, name);
-	if (plan_dtype_size(tensor->dtype) == 0)
+	if (kernel_dtype_bytes(tensor->dtype) == 0)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s has dtype %d, which is no element type",
 						   op->name, name, (int)tensor->dtype);
 	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK)

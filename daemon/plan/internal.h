@@ -13,12 +13,6 @@ int plan_refuse(char error[KERNEL_ERROR_MAX], int status, const char *format, ..
 
 /* "f32"; "dtype 99" never reaches here: dtypes are checked first. */
 const char *plan_dtype_name(kiln_dtype dtype);
-/* 0 for what is no element type. */
-uint32_t plan_dtype_size(kiln_dtype dtype);
-
-/* Operand number index of "x, y"; "operand" beyond the list. */
-void plan_operand_name(const struct plan_op *op, int index, char name[16]);
-int plan_operand_count(const struct plan_op *op);
 
 /* The rules for any tensor: dtype, rank, sizes, strides, alignment, overflow. */
 int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_tensor *tensor,

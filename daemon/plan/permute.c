@@ -113,7 +113,7 @@ static uint64_t bytes_moved(const struct kernel_tensor *x, int64_t count)
 	for (int k = 0; k < x->rank; k++)
 		if (x->stride[k])
 			read *= (uint64_t)x->shape[k];
-	return (read + written) * plan_dtype_size(x->dtype);
+	return (read + written) * kernel_dtype_bytes(x->dtype);
 }
 
 static void set_variant(struct kernel_plan *out, enum kernel_launch_kind kind, const char *variant)

@@ -50,7 +50,7 @@ void permute_canonical(const struct kernel_problem *problem, const int64_t *perm
 					   struct permute_form *form)
 {
 	const struct kernel_tensor *x = &problem->tensors[0], *y = &problem->tensors[1];
-	uint32_t bytes = plan_dtype_size(x->dtype);
+	uint32_t bytes = kernel_dtype_bytes(x->dtype);
 	int64_t pieces;
 
 	memset(form, 0, sizeof(*form));

@@ -27,6 +27,9 @@ struct plan_op {
 /* The operators, ended by a row whose name is NULL. */
 extern const struct plan_op plan_ops[];
 const struct plan_op *plan_find(const char *op);
+/* Operand number index of "x, y"; "operand" beyond the list. */
+void plan_operand_name(const struct plan_op *op, int index, char name[16]);
+int plan_operand_count(const struct plan_op *op);
 
 /*
  * Checks and plans.  The same problem and limits give the same plan, byte for byte (out is zeroed
