@@ -14,6 +14,7 @@
 #define KERNEL_MAX_ATTRS 8
 #define KERNEL_MAX_ARGS 32
 #define KERNEL_TARGET_MAX 16
+#define KERNEL_CHOICE_MAX 48
 #define KERNEL_INSTANTIATION_MAX 1024
 #define KERNEL_ERROR_MAX 320
 #define KERNEL_KEY_HEX 65 /* 64 digits and the zero byte */
@@ -32,7 +33,10 @@ static inline uint32_t kernel_dtype_bytes(int64_t dtype)
 	}
 }
 
-/* A tensor of a problem.  No address: alignment is all a plan may know of one. */
+/*
+ * A tensor of a problem.  No address: alignment is all a plan may know of one.  An optional operand
+ * that is left out has dtype KILN_DTYPE_NONE, and nothing else of it is looked at.
+ */
 struct kernel_tensor {
 	kiln_dtype dtype;
 	int rank;
@@ -76,13 +80,23 @@ enum kernel_launch_kind {
 	KERNEL_LAUNCH,
 };
 
-enum kernel_arg_kind { KERNEL_ARG_POINTER, KERNEL_ARG_SCALAR };
+enum kernel_arg_kind { KERNEL_ARG_POINTER, KERNEL_ARG_SCALAR, KERNEL_ARG_SCRATCH };
 
 struct kernel_arg {
 	enum kernel_arg_kind kind;
-	int operand;    /* POINTER: which tensor; its first element is passed */
+	int operand;    /* POINTER: which tensor; its first element is passed, or 0 if left out */
 	uint32_t bytes; /* SCALAR: 4 or 8 */
 	uint64_t value; /* SCALAR: the bits */
+};
+
+/*
+ * Memory for the length of one launch that no operand holds: partial sums, and before them counters
+ * that the kernel finds at zero and leaves at zero.  SCRATCH passes its address, which is aligned
+ * to 256 bytes.  Launches of one stream may be given the same memory, for they follow one another.
+ */
+struct kernel_scratch {
+	uint64_t bytes;    /* all of it; 0: none */
+	uint64_t counters; /* bytes at its beginning that are zero between launches */
 };
 
 /* The bytes a plan touches of one operand, counted from its first element; checked before every
@@ -97,10 +111,14 @@ struct kernel_plan {
 	enum kernel_launch_kind kind;
 	char op[24];
 	char variant[32]; /* "tile", "vector", "copy", ... */
-	char source[64];  /* file of kernel_src: "ops/permute.cuh"; "" without a kernel */
+	/* Names the variant and its sizes, "regs 128x2 b1": given as attribute "choice" to the same
+	 * problem it makes this plan again. */
+	char choice[KERNEL_CHOICE_MAX];
+	char source[64]; /* file of kernel_src: "ops/permute.cuh"; "" without a kernel */
 	char instantiation[KERNEL_INSTANTIATION_MAX]; /* C++ template-id */
 	uint32_t grid[3], block[3];
 	uint32_t shared_bytes; /* dynamic */
+	struct kernel_scratch scratch;
 	struct kernel_arg args[KERNEL_MAX_ARGS];
 	int arg_count;
 	struct kernel_extent extents[KERNEL_MAX_OPERANDS];

@@ -1,6 +1,10 @@
 /*
  * cases.h: THE list of cases.  Unit tests, compile tests, runs on devices and benchmarks all walk
- * it.  It knows shapes, data and what the answer is; nothing of planners, daemons or devices.
+ * it.  It knows operators, shapes, data and what the answer is; nothing of planners, daemons or
+ * devices.
+ *
+ * One file for each family of operators (cases_permute.c, cases_softmax.c, cases_norm.c) makes up
+ * its cases and judges its results; cases.c joins them; cases_data.c makes the data.
  */
 #ifndef KILN_TESTS_CASES_H
 #define KILN_TESTS_CASES_H
@@ -13,47 +17,97 @@
 #define CASES_BENCH 1u /* to be timed */
 #define CASES_BIG 2u   /* tens of megabytes and more: for a GPU */
 #define CASES_HUGE 4u  /* about 2^31 elements or more: gigabytes */
+#define CASES_SLOW 8u  /* takes the cpu device long: one in a few of its kind runs there */
+
+#define CASES_MAX_OPERANDS 12
+#define CASES_MAX_ATTRS 4
+
+/* What an input holds.  Seeded: the same seed gives the same bytes. */
+enum cases_fill {
+	CASES_BITS,     /* any bits at all */
+	CASES_NORMAL,   /* floats: mean, deviation (below); integers: any bits */
+	CASES_UNUSUAL,  /* as NORMAL, but some rows hold NaN, +inf, -inf, or nothing but -inf */
+	CASES_FLAGS,    /* 0 and other bytes; some rows all 0, some none */
+	CASES_LENGTHS,  /* 0 .. most, and some below 0 and above most */
+	CASES_PROBABLE, /* rows (last dimension) of positive numbers that add up to about 1 */
+	CASES_LOGARITHM /* the logarithms of such */
+};
+
+struct cases_operand {
+	kiln_dtype dtype; /* KILN_DTYPE_NONE: an optional operand that is left out */
+	bool output;
+	int rank;
+	int64_t shape[KILN_MAX_RANK];
+	int64_t stride[KILN_MAX_RANK]; /* elements; always filled in */
+	bool contiguous;               /* the strides are row-major */
+	uint32_t offset;               /* bytes, into memory that is aligned to 16 */
+	enum cases_fill fill;
+	double mean, deviation; /* NORMAL, UNUSUAL; 0, 0: 0, 1 */
+	int64_t most;           /* LENGTHS */
+};
+
+struct cases_op;
 
 struct cases_case {
-	char name[128]; /* "f32 8192x8192 (1,0)", unique */
-	const char *op;
-	kiln_dtype dtype;
-	int rank;
-	int64_t shape[KILN_MAX_RANK];  /* of x */
-	int64_t stride[KILN_MAX_RANK]; /* of x; always filled in */
-	bool contiguous;               /* the strides are row-major */
-	int64_t perm[KILN_MAX_RANK];
-	uint32_t x_offset, y_offset; /* bytes, into memory that is aligned to 16 */
+	char name[192]; /* "permute f32 8192x8192 (1,0)": unique */
+	const struct cases_op *op;
+	struct cases_operand operand[CASES_MAX_OPERANDS]; /* in the operator's order */
+	int operand_count;
+	kiln_attr attr[CASES_MAX_ATTRS]; /* .ints is to be taken from cases_attrs() */
+	int attr_count;
+	int64_t ints[KILN_MAX_RANK]; /* of the attribute that is a list, if there is one */
 	unsigned flags;              /* CASES_* */
+};
+
+/* The first thing that was found wrong. */
+struct cases_verdict {
+	bool wrong;
+	int operand;
+	int64_t element;               /* its number in the row-major order of the operand's shape */
+	double got, expected, allowed; /* bitwise operators: the bytes as a number, 0 */
+};
+
+/* How the results of an operator are judged: by plain loops in f64 over the definition. */
+struct cases_op {
+	const char *name; /* "permute" */
+	/* Pieces that can be judged apart from one another: rows, elements, columns. */
+	int64_t (*units)(const struct cases_case *c);
+	/*
+	 * Judges units [first, last) of all outputs.  memory[i]: the first element of operand i (offset
+	 * already added), NULL for one that is left out; inputs as they were before the call.  Leaves
+	 * verdict alone when all is well.
+	 */
+	void (*judge)(const struct cases_case *c, const void *const memory[], int64_t first,
+				  int64_t last, struct cases_verdict *verdict);
 };
 
 /* All cases.  Built at the first call: call it once before threads share it. */
 const struct cases_case *cases_all(int *count);
-/* Case i of an endless list of small random ones.  Same seed and i: same case. */
+/* Case i of an endless list of small random ones of all operators.  Same seed and i: same case. */
 void cases_random(uint64_t seed, uint64_t i, struct cases_case *out);
 
-/* Bytes of one element. */
-uint32_t cases_element(const struct cases_case *c);
-int64_t cases_elements(const struct cases_case *c);
-/* From the first element of x to one past the last that is touched; y is contiguous. */
-uint64_t cases_x_bytes(const struct cases_case *c);
-uint64_t cases_y_bytes(const struct cases_case *c);
-/* x and y as the library wants them; buffers are left NULL. */
-void cases_tensors(const struct cases_case *c, kiln_tensor tensors[2]);
+/* Bytes of one element; elements of an operand; bytes from its first element to one past the last
+ * that is touched. */
+uint32_t cases_element(const struct cases_operand *operand);
+int64_t cases_elements(const struct cases_operand *operand);
+uint64_t cases_bytes(const struct cases_operand *operand);
+/* The operands as the library wants them, with offsets; buffers are left NULL. */
+void cases_tensors(const struct cases_case *c, kiln_tensor tensors[CASES_MAX_OPERANDS]);
+/* The attributes as the library wants them; they point into c. */
+void cases_attrs(const struct cases_case *c, kiln_attr attrs[CASES_MAX_ATTRS]);
 
 /*
  * Random bytes.  `first` is the position of bytes[0] in the whole stream and a multiple of 8, so
  * that several threads can fill one buffer.
  */
 void cases_fill(void *bytes, uint64_t first, uint64_t count, uint64_t seed);
+/* Fills an input as its fill says; bytes: of the whole memory, from the first element on. */
+void cases_fill_operand(const struct cases_operand *operand, void *bytes, uint64_t seed);
 /* splitmix64 */
 uint64_t cases_word(uint64_t *state);
 
-/*
- * The answer by plain loops over y's index, elements [first, last) of y.  x and y point to the
- * first elements (offsets already added).
- */
-void cases_reference(const struct cases_case *c, const void *x, void *y, int64_t first,
-					 int64_t last);
+/* Element number i of memory as a double, and back with one rounding (to nearest, even). */
+double cases_get(kiln_dtype dtype, const void *memory, int64_t i);
+void cases_put(kiln_dtype dtype, void *memory, int64_t i, double value);
 
 #endif

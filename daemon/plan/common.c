@@ -58,20 +58,32 @@ int plan_operand_count(const struct plan_op *op)
 	return count;
 }
 
-void plan_operand_name(const struct plan_op *op, int index, char name[16])
+/* Where operand number index stands in the list; "operand" beyond it. */
+static const char *find_operand(const struct plan_op *op, int index)
 {
 	const char *at = op->operands;
-	size_t length;
 
 	for (; index > 0 && (at = strchr(at, ',')); index--)
 		at += 2;
-	if (!at)
-		at = "operand";
-	length = strcspn(at, ",");
+	return at ? at : "operand";
+}
+
+void plan_operand_name(const struct plan_op *op, int index, char name[16])
+{
+	const char *at = find_operand(op, index);
+	size_t length = strcspn(at, ",?");
+
 	if (length > 15)
 		length = 15;
 	memcpy(name, at, length);
 	name[length] = 0;
+}
+
+bool plan_operand_optional(const struct plan_op *op, int index)
+{
+	const char *at = find_operand(op, index);
+
+	return at[strcspn(at, ",?")] == '?';
 }
 
 void plan_contiguous(struct kernel_tensor *tensor)
@@ -161,6 +173,8 @@ int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_t
 	char name[16];
 
 	plan_operand_name(op, index, name);
+	if (tensor->dtype == KILN_DTYPE_NONE)
+		return KILN_OK;
 	if (kernel_dtype_bytes(tensor->dtype) == 0)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s has dtype %d, which is no element type",
 						   op->name, name, (int)tensor->dtype);
@@ -180,6 +194,15 @@ void plan_arg_pointer(struct kernel_plan *plan, int operand)
 
 	arg->kind = KERNEL_ARG_POINTER;
 	arg->operand = operand;
+	arg->bytes = 8;
+}
+
+void plan_arg_scratch(struct kernel_plan *plan)
+{
+	struct kernel_arg *arg = &plan->args[plan->arg_count++];
+
+	arg->kind = KERNEL_ARG_SCRATCH;
+	arg->operand = -1;
 	arg->bytes = 8;
 }
 

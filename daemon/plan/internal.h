@@ -30,10 +30,25 @@ void plan_print(struct plan_text *text, const char *format, ...)
 /* Adds an argument to a plan. */
 void plan_arg_pointer(struct kernel_plan *plan, int operand);
 void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value);
+void plan_arg_scratch(struct kernel_plan *plan);
+
+/* ---- Attributes (attrs.c): what is not there keeps the value in *out ---- */
+
+/* Refuses an attribute that is not in the list "axis, scale", and one that is given twice. */
+int plan_attrs_check(const struct kernel_problem *problem, const char *known,
+					 char error[KERNEL_ERROR_MAX]);
+int plan_attr_int(const struct kernel_problem *problem, const char *name, int64_t least,
+				  int64_t most, int64_t *out, char error[KERNEL_ERROR_MAX]);
+/* A finite number; an integer is taken for one. */
+int plan_attr_real(const struct kernel_problem *problem, const char *name, double *out,
+				   char error[KERNEL_ERROR_MAX]);
+/* One of words, ended by NULL: its position. */
+int plan_attr_word(const struct kernel_problem *problem, const char *name,
+				   const char *const words[], int *out, char error[KERNEL_ERROR_MAX]);
 
 /* permute.c */
 int permute_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
 #endif

@@ -72,29 +72,104 @@ static int check_limits(const struct kernel_limits *limits, char error[KERNEL_ER
 	return KILN_OK;
 }
 
+/* What is required must be there; what the caller left out at the end is written as left out. */
+static int check_required(const struct plan_op *op, struct kernel_problem *problem,
+						  char error[KERNEL_ERROR_MAX])
+{
+	int count = plan_operand_count(op);
+
+	for (int i = problem->tensor_count; i < count; i++)
+		problem->tensors[i] = (struct kernel_tensor){.dtype = KILN_DTYPE_NONE};
+	problem->tensor_count = count;
+	for (int i = 0; i < count; i++) {
+		char name[16];
+		plan_operand_name(op, i, name);
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE && !plan_operand_optional(op, i))
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: %s is missing; its operands are: %s (those with ? may be left "
+							   "out)",
+							   op->name, name, op->operands);
+	}
+	return KILN_OK;
+}
+
+/* Takes the attribute "choice" out of the problem: no operator sees it among its own. */
+static int take_choice(struct kernel_problem *problem, const char **choice,
+					   char text[KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX])
+{
+	*choice = NULL;
+	for (int i = 0; i < problem->attr_count; i++) {
+		const struct kernel_attr *attr = &problem->attrs[i];
+		if (strncmp(attr->name, PLAN_CHOICE, sizeof(attr->name)) != 0)
+			continue;
+		if (*choice)
+			return plan_refuse(error, KILN_EINVAL, "%s: choice is given twice", problem->op);
+		if (attr->kind != KILN_ATTR_STRING ||
+			strnlen(attr->s, sizeof(attr->s)) >= KERNEL_CHOICE_MAX)
+			return plan_refuse(error, KILN_EINVAL, "%s: choice is not a text of less than %d bytes",
+							   problem->op, KERNEL_CHOICE_MAX);
+		memcpy(text, attr->s, KERNEL_CHOICE_MAX);
+		text[KERNEL_CHOICE_MAX - 1] = 0;
+		*choice = text;
+		problem->attr_count--;
+		memmove(&problem->attrs[i], &problem->attrs[i + 1],
+				(size_t)(problem->attr_count - i) * sizeof(problem->attrs[0]));
+		i--;
+	}
+	return KILN_OK;
+}
+
 int plan_problem(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
+	struct kernel_problem whole;
+	char text[KERNEL_CHOICE_MAX];
 	const struct plan_op *op;
+	const char *choice = NULL;
 	int status;
 
 	memset(out, 0, sizeof(*out));
 	status = find(problem, &op, error);
 	if (!status)
 		status = check_tensors(op, problem, error);
-	if (!status && problem->tensor_count != plan_operand_count(op))
-		status = plan_refuse(error, KILN_EINVAL, "%s takes %d tensors (%s), not %d", op->name,
-							 plan_operand_count(op), op->operands, problem->tensor_count);
+	if (!status) {
+		whole = *problem;
+		status = check_required(op, &whole, error);
+	}
+	if (!status)
+		status = take_choice(&whole, &choice, text, error);
 	if (!status)
 		status = check_limits(limits, error);
 	if (status)
 		return status;
 
 	memcpy(out->op, problem->op, strlen(problem->op) + 1);
-	status = op->plan(problem, limits, out, error);
+	status = op->plan(&whole, limits, choice, out, error);
 	if (status)
 		memset(out, 0, sizeof(*out));
 	return status;
+}
+
+int plan_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_problem whole = *problem;
+	char text[KERNEL_CHOICE_MAX];
+	const struct plan_op *op;
+	const char *choice;
+	struct kernel_plan plan;
+	int status = plan_problem(problem, limits, &plan, error);
+
+	if (status)
+		return status;
+	op = plan_find(problem->op);
+	if (!op->choices || plan.kind != KERNEL_LAUNCH) {
+		memcpy(names[0], plan.choice, KERNEL_CHOICE_MAX);
+		return 1;
+	}
+	check_required(op, &whole, error);
+	take_choice(&whole, &choice, text, error);
+	return op->choices(&whole, limits, names, PLAN_MAX_CHOICES);
 }
 
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])

@@ -15,15 +15,10 @@ static int read_perm(const struct kernel_problem *problem, int64_t perm[KILN_MAX
 	const struct kernel_tensor *x = &problem->tensors[0];
 	const struct kernel_attr *attr = plan_attr(problem, "perm");
 	uint32_t seen = 0;
+	int status = plan_attrs_check(problem, "perm", error);
 
-	for (int i = 0; i < problem->attr_count; i++) {
-		if (strncmp(problem->attrs[i].name, "perm", sizeof(problem->attrs[i].name)) != 0)
-			return plan_refuse(error, KILN_EINVAL,
-							   "permute: there is no attribute \"%.24s\"; the one it takes is perm",
-							   problem->attrs[i].name);
-		if (attr != &problem->attrs[i])
-			return plan_refuse(error, KILN_EINVAL, "permute: perm is given twice");
-	}
+	if (status)
+		return status;
 	if (!attr)
 		return plan_refuse(error, KILN_EINVAL,
 						   "permute: perm is missing: which of x's %d dimensions each one of y is",
@@ -92,7 +87,7 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	status = read_perm(problem, perm, error);
 	if (status)
 		return status;
-	if (problem->tensor_count == 1) {
+	if (problem->tensor_count == 1 || y->dtype == KILN_DTYPE_NONE) {
 		memset(y, 0, sizeof(*y));
 		y->dtype = x->dtype;
 		y->rank = x->rank;
@@ -152,7 +147,7 @@ static int choose(const struct permute_form *form, const struct kernel_limits *l
 }
 
 int permute_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *x = &problem->tensors[0], *y = &problem->tensors[1];
 	int64_t perm[KILN_MAX_RANK], count;
@@ -185,5 +180,12 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 	}
 	permute_canonical(problem, perm, INT32_MAX, &form);
 	permute_refine(&form);
-	return choose(&form, limits, out, error);
+	status = choose(&form, limits, out, error);
+	if (!status)
+		memcpy(out->choice, out->variant, sizeof(out->variant));
+	if (!status && choice && strcmp(choice, out->choice) != 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "permute: there is no candidate \"%s\"; there is \"%s\"", choice,
+						   out->choice);
+	return status;
 }

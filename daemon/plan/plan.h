@@ -13,31 +13,48 @@
 
 struct plan_op {
 	const char *name;
-	const char *operands;   /* "x, y" */
+	const char *operands; /* "x, mask?, y": inputs, then outputs; '?' marks what may be left out */
 	const char *attributes; /* "perm: permutation of the axes" */
 	const char *summary;    /* one sentence */
-	/* KILN_OK, or KILN_EINVAL / KILN_ENOTSUP with a sentence in error. */
+	/*
+	 * KILN_OK, or KILN_EINVAL / KILN_ENOTSUP with a sentence in error.  All operands are there, in
+	 * place; optional ones may have dtype KILN_DTYPE_NONE.  choice: a name of a candidate, which is
+	 * no attribute any more, or NULL for the planner's own.
+	 */
 	int (*plan)(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-	/* Fills in the shapes and dtypes of tensors the caller left out (an op's outputs), contiguous,
-	 * or fails as plan. */
+				const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+	/* Fills in the shapes and dtypes of required tensors the caller left out (an op's outputs),
+	 * contiguous, or fails as plan. */
 	int (*infer)(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+	/* The candidates for a valid problem, the planner's own first; how many.  NULL: that one only. */
+	int (*choices)(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				   char names[][KERNEL_CHOICE_MAX], int most);
 };
+
+/* Candidates of one problem at most. */
+#define PLAN_MAX_CHOICES 48
+/* The attribute that any operator takes besides its own: the name of a candidate. */
+#define PLAN_CHOICE "choice"
 
 /* The operators, ended by a row whose name is NULL. */
 extern const struct plan_op plan_ops[];
 const struct plan_op *plan_find(const char *op);
-/* Operand number index of "x, y"; "operand" beyond the list. */
+/* Operand number index of "x, mask?, y", without its mark; "operand" beyond the list. */
 void plan_operand_name(const struct plan_op *op, int index, char name[16]);
+bool plan_operand_optional(const struct plan_op *op, int index);
 int plan_operand_count(const struct plan_op *op);
 
 /*
  * Checks and plans.  The same problem and limits give the same plan, byte for byte (out is zeroed
- * first). Rules common to all operators (rank, dtype, sizes, strides, overflow of offsets) are
- * checked here.
+ * first). Rules common to all operators (rank, dtype, sizes, strides, overflow of offsets, required
+ * operands) are checked here.  Tensors may end early: what is not there counts as left out.
  */
 int plan_problem(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+/* The names of the candidates for a problem, the planner's own first; their number, or plan_problem's
+ * refusal. */
+int plan_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX]);
 /* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count. */
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
