@@ -103,10 +103,18 @@ void cases_attrs(const struct cases_case *c, kiln_attr attrs[CASES_MAX_ATTRS]);
 void cases_fill(void *bytes, uint64_t first, uint64_t count, uint64_t seed);
 /* Fills an input as its fill says; bytes: of the whole memory, from the first element on. */
 void cases_fill_operand(const struct cases_operand *operand, void *bytes, uint64_t seed);
+/* The same in two steps that threads can share: elements [first, last) of the memory's
+ * cases_bytes() / cases_element(), and when all that is done, rows [first, last) of cases_rows(). */
+void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t first,
+					   int64_t last, uint64_t seed);
+int64_t cases_rows(const struct cases_operand *operand);
+void cases_fill_rows(const struct cases_operand *operand, void *bytes, int64_t first, int64_t last,
+					 uint64_t seed);
 /* splitmix64 */
 uint64_t cases_word(uint64_t *state);
 
-/* Element number i of memory as a double, and back with one rounding (to nearest, even). */
+/* Element number i of memory as a double, and back with one rounding (to nearest, even).  Not for
+ * complex numbers. */
 double cases_get(kiln_dtype dtype, const void *memory, int64_t i);
 void cases_put(kiln_dtype dtype, void *memory, int64_t i, double value);
 

@@ -8,6 +8,11 @@
 
 /* A new case at the end of the list, zeroed but for op and flags; never NULL. */
 struct cases_case *cases_add(const struct cases_op *op, unsigned flags);
+/* Adds to the name of a case. */
+void cases_name(struct cases_case *c, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* ... what an operand is: " f32 8x16", " none", " f16 8x16 strides 32,1 at 4". */
+void cases_name_operand(struct cases_case *c, int operand);
 /* Row-major strides. */
 void cases_contiguous(struct cases_operand *operand);
 /* The offset in elements of element number i, counted in row-major order of the shape. */

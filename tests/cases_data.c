@@ -1,15 +1,17 @@
 /*
- * cases_data.c: data, answers, names and random members for the list of cases.  The answers are
- * made by counting through y's index, and by nothing cleverer: they check everything else.
+ * cases_data.c: what the operands of the cases hold, where their elements lie, and numbers of every
+ * dtype as doubles and back.  Needs no library for the narrow floats: it checks those that do.
  */
 #include "cases_build.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 
-uint32_t cases_element(const struct cases_case *c)
+/* ---- Sizes and places ---- */
+
+uint32_t cases_element(const struct cases_operand *operand)
 {
-	switch (c->dtype) {
+	switch (operand->dtype) {
 #define SIZE(NAME, name, value, bytes) \
 	case KILN_##NAME:                  \
 		return bytes;
@@ -20,90 +22,201 @@ uint32_t cases_element(const struct cases_case *c)
 	}
 }
 
-static const char *dtype_name(kiln_dtype dtype)
+int64_t cases_elements(const struct cases_operand *operand)
 {
-	switch (dtype) {
-#define TEXT(NAME, name, value, bytes) \
-	case KILN_##NAME:                  \
-		return #name;
-		KILN_DTYPE_LIST(TEXT)
-#undef TEXT
-	default:
-		return "?";
-	}
-}
+	int64_t count = operand->dtype != KILN_DTYPE_NONE;
 
-void cases_contiguous(struct cases_case *c)
-{
-	int64_t stride = 1;
-
-	c->contiguous = true;
-	for (int k = c->rank - 1; k >= 0; k--) {
-		c->stride[k] = stride;
-		stride *= c->shape[k] ? c->shape[k] : 1;
-	}
-}
-
-void cases_name(struct cases_case *c)
-{
-	size_t used = 0, size = sizeof(c->name);
-	char *name = c->name;
-
-	used += (size_t)snprintf(name, size, "%s ", dtype_name(c->dtype));
-	for (int k = 0; k < c->rank; k++)
-		used += (size_t)snprintf(name + used, size - used, "%s%lld", k ? "x" : "",
-								 (long long)c->shape[k]);
-	used += (size_t)snprintf(name + used, size - used, "%s(", c->rank ? " " : "scalar ");
-	for (int k = 0; k < c->rank; k++)
-		used += (size_t)snprintf(name + used, size - used, "%s%d", k ? "," : "", (int)c->perm[k]);
-	used += (size_t)snprintf(name + used, size - used, ")");
-	for (int k = 0; !c->contiguous && k < c->rank; k++)
-		used += (size_t)snprintf(name + used, size - used, "%s%lld", k ? "," : " strides ",
-								 (long long)c->stride[k]);
-	if (c->x_offset || c->y_offset)
-		snprintf(name + used, size - used, " at %u,%u", c->x_offset, c->y_offset);
-}
-
-int64_t cases_elements(const struct cases_case *c)
-{
-	int64_t count = 1;
-
-	for (int k = 0; k < c->rank; k++)
-		count *= c->shape[k];
+	for (int k = 0; k < operand->rank; k++)
+		count *= operand->shape[k];
 	return count;
 }
 
-uint64_t cases_x_bytes(const struct cases_case *c)
+uint64_t cases_bytes(const struct cases_operand *operand)
 {
 	int64_t last = 0;
 
-	if (cases_elements(c) == 0)
+	if (cases_elements(operand) == 0)
 		return 0;
-	for (int k = 0; k < c->rank; k++)
-		last += (c->shape[k] - 1) * c->stride[k];
-	return (uint64_t)(last + 1) * cases_element(c);
+	for (int k = 0; k < operand->rank; k++)
+		last += (operand->shape[k] - 1) * operand->stride[k];
+	return (uint64_t)(last + 1) * cases_element(operand);
 }
 
-uint64_t cases_y_bytes(const struct cases_case *c)
+void cases_contiguous(struct cases_operand *operand)
 {
-	return (uint64_t)cases_elements(c) * cases_element(c);
-}
+	int64_t stride = 1;
 
-void cases_tensors(const struct cases_case *c, kiln_tensor tensors[2])
-{
-	memset(tensors, 0, 2 * sizeof(tensors[0]));
-	tensors[0].dtype = tensors[1].dtype = c->dtype;
-	tensors[0].rank = tensors[1].rank = c->rank;
-	tensors[0].contiguous = c->contiguous;
-	tensors[1].contiguous = 1;
-	tensors[0].offset = c->x_offset;
-	tensors[1].offset = c->y_offset;
-	for (int k = 0; k < c->rank; k++) {
-		tensors[0].shape[k] = c->shape[k];
-		tensors[0].stride[k] = c->stride[k];
-		tensors[1].shape[k] = c->shape[c->perm[k]];
+	operand->contiguous = true;
+	for (int k = operand->rank - 1; k >= 0; k--) {
+		operand->stride[k] = stride;
+		stride *= operand->shape[k] ? operand->shape[k] : 1;
 	}
 }
+
+int64_t cases_offset(const struct cases_operand *operand, int64_t i)
+{
+	int64_t at = 0;
+
+	for (int k = operand->rank - 1; k >= 0; k--) {
+		at += i % operand->shape[k] * operand->stride[k];
+		i /= operand->shape[k];
+	}
+	return at;
+}
+
+void cases_tensors(const struct cases_case *c, kiln_tensor tensors[CASES_MAX_OPERANDS])
+{
+	memset(tensors, 0, CASES_MAX_OPERANDS * sizeof(tensors[0]));
+	for (int i = 0; i < c->operand_count; i++) {
+		const struct cases_operand *o = &c->operand[i];
+		if (o->dtype == KILN_DTYPE_NONE)
+			continue;
+		tensors[i].dtype = o->dtype;
+		tensors[i].rank = o->rank;
+		tensors[i].contiguous = o->contiguous;
+		tensors[i].offset = o->offset;
+		memcpy(tensors[i].shape, o->shape, sizeof(o->shape));
+		memcpy(tensors[i].stride, o->stride, sizeof(o->stride));
+	}
+}
+
+void cases_attrs(const struct cases_case *c, kiln_attr attrs[CASES_MAX_ATTRS])
+{
+	memcpy(attrs, c->attr, sizeof(c->attr));
+	for (int i = 0; i < c->attr_count; i++)
+		if (attrs[i].kind == KILN_ATTR_INTS)
+			attrs[i].ints = c->ints;
+}
+
+/* ---- Numbers ---- */
+
+/* A double as a float of so many bits, to nearest, ties to even. */
+static uint32_t narrow(double value, int exponent_bits, int fraction_bits)
+{
+	uint64_t bits, fraction, kept, rest, half;
+	int bias = (1 << (exponent_bits - 1)) - 1, shift = 52 - fraction_bits, exponent;
+	uint32_t sign, infinity = (uint32_t)((1 << exponent_bits) - 1) << fraction_bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	sign = (uint32_t)(bits >> 63) << (exponent_bits + fraction_bits);
+	if (isnan(value))
+		return sign | infinity | 1u << (fraction_bits - 1);
+	if (isinf(value))
+		return sign | infinity;
+	exponent = (int)(bits >> 52 & 2047) - 1023 + bias;
+	fraction = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
+	if (exponent < 1) { /* subnormal: the point stays, the number moves */
+		shift += 1 - exponent;
+		exponent = 1;
+	}
+	if (shift > 54) /* less than half of the least */
+		return sign;
+	kept = fraction >> shift;
+	rest = fraction & ((UINT64_C(1) << shift) - 1);
+	half = UINT64_C(1) << (shift - 1);
+	kept += rest > half || (rest == half && (kept & 1));
+	/* The leading one of kept counts one up in the exponent; so does a carry. */
+	kept += (uint64_t)(exponent - 1) << fraction_bits;
+	return sign | (kept < infinity ? (uint32_t)kept : infinity);
+}
+
+static double widen(uint32_t bits, int exponent_bits, int fraction_bits)
+{
+	int bias = (1 << (exponent_bits - 1)) - 1, most = (1 << exponent_bits) - 1;
+	int exponent = (int)(bits >> fraction_bits) & most;
+	uint32_t fraction = bits & ((1u << fraction_bits) - 1);
+	double value;
+
+	if (exponent == most)
+		value = fraction ? NAN : INFINITY;
+	else if (exponent == 0)
+		value = ldexp(fraction, 1 - bias - fraction_bits);
+	else
+		value = ldexp(fraction | 1u << fraction_bits, exponent - bias - fraction_bits);
+	return bits >> (exponent_bits + fraction_bits) & 1 ? -value : value;
+}
+
+double cases_get(kiln_dtype dtype, const void *memory, int64_t i)
+{
+#define GET(type, value)                                                      \
+	do {                                                                      \
+		type x;                                                               \
+		memcpy(&x, (const char *)memory + i * (int64_t)sizeof(x), sizeof(x)); \
+		return value;                                                         \
+	} while (0)
+	switch (dtype) {
+	case KILN_F16:
+		GET(uint16_t, widen(x, 5, 10));
+	case KILN_BF16:
+		GET(uint16_t, widen(x, 8, 7));
+	case KILN_F32:
+		GET(float, (double)x);
+	case KILN_F64:
+		GET(double, x);
+	case KILN_I8:
+		GET(int8_t, x);
+	case KILN_U8:
+	case KILN_BOOL:
+		GET(uint8_t, x);
+	case KILN_I16:
+		GET(int16_t, x);
+	case KILN_U16:
+		GET(uint16_t, x);
+	case KILN_I32:
+		GET(int32_t, x);
+	case KILN_U32:
+		GET(uint32_t, x);
+	case KILN_I64:
+		GET(int64_t, (double)x);
+	case KILN_U64:
+		GET(uint64_t, (double)x);
+	default:
+		return NAN;
+	}
+#undef GET
+}
+
+void cases_put(kiln_dtype dtype, void *memory, int64_t i, double value)
+{
+#define PUT(type, number)                                               \
+	do {                                                                \
+		type x = (type)(number);                                        \
+		memcpy((char *)memory + i * (int64_t)sizeof(x), &x, sizeof(x)); \
+		return;                                                         \
+	} while (0)
+	switch (dtype) {
+	case KILN_F16:
+		PUT(uint16_t, narrow(value, 5, 10));
+	case KILN_BF16:
+		PUT(uint16_t, narrow(value, 8, 7));
+	case KILN_F32:
+		PUT(float, value);
+	case KILN_F64:
+		PUT(double, value);
+	case KILN_I8:
+		PUT(int8_t, value);
+	case KILN_U8:
+	case KILN_BOOL:
+		PUT(uint8_t, value);
+	case KILN_I16:
+		PUT(int16_t, value);
+	case KILN_U16:
+		PUT(uint16_t, value);
+	case KILN_I32:
+		PUT(int32_t, value);
+	case KILN_U32:
+		PUT(uint32_t, value);
+	case KILN_I64:
+		PUT(int64_t, value);
+	case KILN_U64:
+		PUT(uint64_t, value);
+	default:
+		return;
+	}
+#undef PUT
+}
+
+/* ---- Data ---- */
 
 static uint64_t mix(uint64_t z)
 {
@@ -116,6 +229,12 @@ uint64_t cases_word(uint64_t *state)
 {
 	*state += 0x9e3779b97f4a7c15u;
 	return mix(*state);
+}
+
+/* Word number i of the stream of a seed. */
+static uint64_t word_at(uint64_t seed, int64_t i)
+{
+	return mix(mix(seed) + ((uint64_t)i + 1) * 0x9e3779b97f4a7c15u);
 }
 
 void cases_fill(void *bytes, uint64_t first, uint64_t count, uint64_t seed)
@@ -133,86 +252,156 @@ void cases_fill(void *bytes, uint64_t first, uint64_t count, uint64_t seed)
 	}
 }
 
-void cases_reference(const struct cases_case *c, const void *x, void *y, int64_t first,
-					 int64_t last)
+static bool is_float(kiln_dtype dtype)
 {
-	int64_t index[KILN_MAX_RANK] = {0}, rest = first;
-	uint32_t element = cases_element(c);
+	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+}
 
-	for (int k = c->rank - 1; k >= 0 && last > first; k--) {
-		index[k] = rest % c->shape[c->perm[k]];
-		rest /= c->shape[c->perm[k]];
+/* Of mean 0 and deviation 1, within 3.5: the sum of four even ones. */
+static double normal(uint64_t word)
+{
+	double sum =
+		(double)((word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48));
+
+	return (sum - 131070) * (1.7320508075688772 / 65536);
+}
+
+/* Above 0, of mean 1. */
+static double positive(uint64_t word)
+{
+	double even = ((double)(word >> 11) + 1) * 0x1p-53;
+
+	return 3 * even * even + 0x1p-60;
+}
+
+/* Most within 0 .. most, and the ends and what lies beyond them. */
+static double length(uint64_t word, int64_t most)
+{
+	const double ends[] = {0, (double)most, -1, (double)most + 1, INT32_MIN, INT32_MAX, 1};
+	uint64_t which = word % 20;
+
+	return which < 7 ? ends[which] : (double)(int64_t)(word / 20 % (uint64_t)(most + 1));
+}
+
+void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t first,
+					   int64_t last, uint64_t seed)
+{
+	enum cases_fill fill = operand->fill;
+	kiln_dtype dtype = operand->dtype;
+	bool plain = operand->mean == 0 && operand->deviation == 0;
+	double mean = operand->mean, deviation = plain ? 1 : operand->deviation;
+	double columns = operand->rank ? (double)operand->shape[operand->rank - 1] : 1;
+
+	if (fill == CASES_BITS || fill == CASES_FLAGS ||
+		((fill == CASES_NORMAL || fill == CASES_UNUSUAL) && !is_float(dtype))) {
+		uint64_t element = cases_element(operand), begin = (uint64_t)first * element;
+		cases_fill((char *)bytes + begin, begin, (uint64_t)(last - first) * element, seed);
+		return;
 	}
 	for (int64_t i = first; i < last; i++) {
-		int64_t from = 0;
-		for (int k = 0; k < c->rank; k++)
-			from += index[k] * c->stride[c->perm[k]];
-		memcpy((char *)y + i * element, (const char *)x + from * element, element);
-		for (int k = c->rank - 1; k >= 0; k--) {
-			if (++index[k] < c->shape[c->perm[k]])
-				break;
-			index[k] = 0;
-		}
+		uint64_t word = word_at(seed, i);
+		double value;
+		if (fill == CASES_LENGTHS)
+			value = length(word, operand->most);
+		else if (fill == CASES_PROBABLE)
+			value = positive(word) / columns;
+		else if (fill == CASES_LOGARITHM)
+			value = log(positive(word) / columns);
+		else
+			value = mean + deviation * normal(word);
+		cases_put(dtype, bytes, i, value);
 	}
 }
 
-static int64_t below(uint64_t *state, int64_t limit)
+int64_t cases_rows(const struct cases_operand *operand)
 {
-	return (int64_t)(cases_word(state) % (uint64_t)limit);
+	int64_t rows = 1;
+
+	if ((operand->fill != CASES_FLAGS && operand->fill != CASES_UNUSUAL) ||
+		cases_elements(operand) == 0)
+		return 0;
+	for (int k = 0; k < operand->rank - 1; k++)
+		if (operand->stride[k])
+			rows *= operand->shape[k];
+	return rows;
 }
 
-static void shuffle(uint64_t *state, int64_t *order, int count)
+/* The offset in elements of a row, rows that are repetitions not being counted. */
+static int64_t row_offset(const struct cases_operand *operand, int64_t row)
 {
-	for (int k = 0; k < count; k++)
-		order[k] = k;
-	for (int k = count - 1; k > 0; k--) {
-		int other = (int)below(state, k + 1);
-		int64_t t = order[k];
-		order[k] = order[other];
-		order[other] = t;
+	int64_t at = 0;
+
+	for (int k = operand->rank - 2; k >= 0; k--) {
+		if (operand->stride[k] == 0)
+			continue;
+		at += row % operand->shape[k] * operand->stride[k];
+		row /= operand->shape[k];
+	}
+	return at;
+}
+
+/* Of seven rows that follow one another, four are out of the ordinary. */
+static void make_unusual(const struct cases_operand *operand, void *first, int64_t columns,
+						 int64_t stride, uint64_t kind, uint64_t word)
+{
+	int64_t place = (int64_t)(word % (uint64_t)columns) * stride;
+	int64_t other = (int64_t)(word / 7 % (uint64_t)columns) * stride;
+
+	if (!is_float(operand->dtype))
+		return;
+	if (kind == 1) {
+		cases_put(operand->dtype, first, place, NAN);
+	} else if (kind == 2) {
+		cases_put(operand->dtype, first, place, INFINITY);
+	} else if (kind == 4) {
+		cases_put(operand->dtype, first, place, -INFINITY);
+		cases_put(operand->dtype, first, other, -INFINITY);
+	} else if (kind == 6) {
+		for (int64_t i = 0; i < columns; i++)
+			cases_put(operand->dtype, first, i * stride, -INFINITY);
 	}
 }
 
-/* Gaps, another order in memory, and repeats. */
-static void random_strides(uint64_t *state, struct cases_case *c)
+/* All zero, none, one in eight, all but one, half of them. */
+static void make_flags(const struct cases_operand *operand, unsigned char *first, int64_t columns,
+					   int64_t stride, uint64_t kind, uint64_t word)
 {
-	int64_t order[KILN_MAX_RANK], stride = 1 + (below(state, 4) == 0);
+	uint64_t place = word % (uint64_t)columns;
 
-	shuffle(state, order, c->rank);
-	for (int k = c->rank - 1; k >= 0; k--) {
-		c->stride[order[k]] = stride;
-		stride = stride * c->shape[order[k]] + below(state, 3) * (below(state, 2) * 7);
-		if (below(state, 6) == 0)
-			c->stride[order[k]] = 0;
+	for (int64_t i = 0; i < columns; i++) {
+		uint64_t random = mix(word + (uint64_t)i * 0x9e3779b97f4a7c15u);
+		bool set = kind == 0   ? false
+				   : kind == 1 ? true
+				   : kind == 2 ? random % 8 == 0
+				   : kind == 3 ? (uint64_t)i != place
+							   : random % 2;
+		/* Whatever is not zero is set. */
+		cases_put(operand->dtype, first, i * stride, set ? (double)(1 + random / 16 % 127) : 0);
 	}
-	c->contiguous = false;
 }
 
-void cases_random(uint64_t seed, uint64_t i, struct cases_case *out)
+void cases_fill_rows(const struct cases_operand *operand, void *bytes, int64_t first, int64_t last,
+					 uint64_t seed)
 {
-	static const kiln_dtype dtypes[] = {KILN_I8,  KILN_F16, KILN_BF16, KILN_F32,  KILN_U32,
-										KILN_F64, KILN_I64, KILN_C64,  KILN_C128, KILN_U8};
-	static const int64_t sizes[] = {1,  2,  2,  3,  3,  4,  5,  7,  8,   12, 16,
-									24, 31, 32, 33, 48, 64, 65, 96, 128, 130};
-	uint64_t state = mix(seed) ^ mix(i + 1);
-	int64_t room = 1 << 16;
+	int64_t columns = operand->rank ? operand->shape[operand->rank - 1] : 1;
+	int64_t stride = operand->rank ? operand->stride[operand->rank - 1] : 1;
 
-	memset(out, 0, sizeof(*out));
-	out->op = "permute";
-	out->dtype = dtypes[below(&state, 10)];
-	out->rank = 1 + (int)below(&state, KILN_MAX_RANK);
-	for (int k = 0; k < out->rank; k++) {
-		int64_t size = sizes[below(&state, sizeof(sizes) / sizeof(sizes[0]))];
-		out->shape[k] = size <= room ? size : 1;
-		room /= out->shape[k];
+	for (int64_t row = first; row < last; row++) {
+		unsigned char *at =
+			(unsigned char *)bytes + row_offset(operand, row) * cases_element(operand);
+		uint64_t word = word_at(~seed, row), kind = (uint64_t)row + seed % 35;
+		if (operand->fill == CASES_FLAGS)
+			make_flags(operand, at, columns, stride, kind % 5, word);
+		else
+			make_unusual(operand, at, columns, stride, kind % 7, word);
 	}
-	shuffle(&state, out->perm, out->rank);
-	cases_contiguous(out);
-	if (below(&state, 3) == 0)
-		random_strides(&state, out);
-	if (below(&state, 3) == 0)
-		out->x_offset = (uint32_t)below(&state, 16);
-	if (below(&state, 4) == 0)
-		out->y_offset = (uint32_t)below(&state, 16);
-	cases_name(out);
+}
+
+void cases_fill_operand(const struct cases_operand *operand, void *bytes, uint64_t seed)
+{
+	int64_t count =
+		cases_elements(operand) ? (int64_t)(cases_bytes(operand) / cases_element(operand)) : 0;
+
+	cases_fill_memory(operand, bytes, 0, count, seed);
+	cases_fill_rows(operand, bytes, 0, cases_rows(operand), seed);
 }

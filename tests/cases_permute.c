@@ -1,14 +1,10 @@
 /*
- * cases.c: what is on the list of cases, and why.
+ * cases_permute.c: what is on the list of permutes and why, and the answer by counting through y's
+ * index, and by nothing cleverer: bit for bit.
  */
 #include "cases_build.h"
 
 #include <string.h>
-
-#define MOST_CASES 1024
-
-static struct cases_case list[MOST_CASES];
-static int listed;
 
 /* One dtype for each element size. */
 static const kiln_dtype by_size[] = {KILN_I8, KILN_F16, KILN_F32, KILN_F64, KILN_C128};
@@ -20,22 +16,95 @@ struct problem {
 	int64_t perm[KILN_MAX_RANK];
 };
 
+static int64_t units(const struct cases_case *c)
+{
+	return cases_elements(&c->operand[1]);
+}
+
+/* The first bytes of an element, as a number. */
+static double bytes_of(const void *element, uint32_t bytes)
+{
+	uint64_t number = 0;
+
+	memcpy(&number, element, bytes < 8 ? bytes : 8);
+	return (double)number;
+}
+
+static void judge(const struct cases_case *c, const void *const memory[], int64_t first,
+				  int64_t last, struct cases_verdict *verdict)
+{
+	const struct cases_operand *x = &c->operand[0], *y = &c->operand[1];
+	int64_t index[KILN_MAX_RANK] = {0}, rest = first;
+	uint32_t element = cases_element(x);
+
+	for (int k = y->rank - 1; k >= 0 && last > first; k--) {
+		index[k] = rest % y->shape[k];
+		rest /= y->shape[k];
+	}
+	for (int64_t i = first; i < last; i++) {
+		int64_t from = 0;
+		for (int k = 0; k < y->rank; k++)
+			from += index[k] * x->stride[c->ints[k]];
+		const char *expected = (const char *)memory[0] + from * element;
+		const char *got = (const char *)memory[1] + i * element;
+		if (memcmp(got, expected, element) != 0) {
+			*verdict = (struct cases_verdict){.wrong = true,
+											  .operand = 1,
+											  .element = i,
+											  .got = bytes_of(got, element),
+											  .expected = bytes_of(expected, element)};
+			return;
+		}
+		for (int k = y->rank - 1; k >= 0; k--) {
+			if (++index[k] < y->shape[k])
+				break;
+			index[k] = 0;
+		}
+	}
+}
+
+static const struct cases_op permute = {"permute", units, judge};
+
+static void name(struct cases_case *c)
+{
+	c->name[0] = 0;
+	cases_name(c, "permute");
+	cases_name_operand(c, 0);
+	for (int k = 0; k < c->operand[0].rank; k++)
+		cases_name(c, "%s%d", k ? "," : " (", (int)c->ints[k]);
+	cases_name(c, "%s", c->operand[0].rank ? ")" : "");
+	if (c->operand[1].offset)
+		cases_name(c, " to %u", c->operand[1].offset);
+}
+
+/* x contiguous and both at the beginning of their memory. */
+static void set(struct cases_case *c, kiln_dtype dtype, const struct problem *problem)
+{
+	struct cases_operand *x = &c->operand[0], *y = &c->operand[1];
+
+	c->operand_count = 2;
+	x->dtype = y->dtype = dtype;
+	x->rank = y->rank = problem->rank;
+	y->output = true;
+	c->attr_count = 1;
+	c->attr[0].name = "perm";
+	c->attr[0].kind = KILN_ATTR_INTS;
+	c->attr[0].count = problem->rank;
+	for (int k = 0; k < problem->rank; k++) {
+		x->shape[k] = problem->shape[k];
+		y->shape[k] = problem->shape[problem->perm[k]];
+		c->ints[k] = problem->perm[k];
+	}
+	cases_contiguous(x);
+	cases_contiguous(y);
+	name(c);
+}
+
 static struct cases_case *add(kiln_dtype dtype, const struct problem *problem, unsigned flags)
 {
-	struct cases_case *c = &list[listed];
+	struct cases_case *c = cases_add(&permute, flags);
 
-	/* The last place is written over when the list is too short, which a test notices. */
-	if (listed < MOST_CASES - 1)
-		listed++;
-	memset(c, 0, sizeof(*c));
-	c->op = "permute";
-	c->dtype = dtype;
-	c->rank = problem->rank;
-	memcpy(c->shape, problem->shape, sizeof(c->shape));
-	memcpy(c->perm, problem->perm, sizeof(c->perm));
-	c->flags = flags;
-	cases_contiguous(c);
-	cases_name(c);
+	set(c, dtype, problem);
 	return c;
 }
 
@@ -161,9 +230,9 @@ static void add_strided(kiln_dtype dtype, const struct problem *problem, const i
 {
 	struct cases_case *c = add(dtype, problem, 0);
 
-	c->contiguous = false;
-	memcpy(c->stride, stride, (size_t)c->rank * sizeof(stride[0]));
-	cases_name(c);
+	c->operand[0].contiguous = false;
+	memcpy(c->operand[0].stride, stride, (size_t)problem->rank * sizeof(stride[0]));
+	name(c);
 }
 
 static void add_sources(void)
@@ -223,9 +292,9 @@ static void add_offsets(void)
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
 		for (size_t k = 0; k < sizeof(problems) / sizeof(problems[0]); k++) {
 			struct cases_case *c = add(offsets[i].dtype, &problems[k], 0);
-			c->x_offset = offsets[i].x;
-			c->y_offset = offsets[i].y;
-			cases_name(c);
+			c->operand[0].offset = offsets[i].x;
+			c->operand[1].offset = offsets[i].y;
+			name(c);
 		}
 	}
 }
@@ -273,9 +342,9 @@ static void add_table(void)
 	add(KILN_C128, &(struct problem){2, {4096, 4096}, {1, 0}}, CASES_BENCH | CASES_BIG);
 	struct cases_case *c =
 		add(KILN_F32, &(struct problem){2, {4096, 4096}, {1, 0}}, CASES_BENCH | CASES_BIG);
-	c->contiguous = false;
-	c->stride[0] = 8192;
-	cases_name(c);
+	c->operand[0].contiguous = false;
+	c->operand[0].stride[0] = 8192;
+	name(c);
 }
 
 /* Counts and sizes at the end of 31 and 32 bits. */
@@ -299,18 +368,76 @@ static void add_huge(void)
 	add(KILN_F32, &(struct problem){2, {32768, 65600}, {1, 0}}, CASES_BIG | CASES_HUGE);
 }
 
-const struct cases_case *cases_all(int *count)
+void cases_add_permute(void)
 {
-	if (listed == 0) {
-		add_permutations();
-		add_ranks();
-		add_widths();
-		add_interleaved();
-		add_sources();
-		add_offsets();
-		add_table();
-		add_huge();
+	add_permutations();
+	add_ranks();
+	add_widths();
+	add_interleaved();
+	add_sources();
+	add_offsets();
+	add_table();
+	add_huge();
+}
+
+/* ---- Random ones ---- */
+
+static int64_t below(uint64_t *state, int64_t limit)
+{
+	return (int64_t)(cases_word(state) % (uint64_t)limit);
+}
+
+static void shuffle(uint64_t *state, int64_t *order, int count)
+{
+	for (int k = 0; k < count; k++)
+		order[k] = k;
+	for (int k = count - 1; k > 0; k--) {
+		int other = (int)below(state, k + 1);
+		int64_t t = order[k];
+		order[k] = order[other];
+		order[other] = t;
 	}
-	*count = listed;
-	return list;
+}
+
+/* Gaps, another order in memory, and repeats. */
+static void random_strides(uint64_t *state, struct cases_operand *x)
+{
+	int64_t order[KILN_MAX_RANK], stride = 1 + (below(state, 4) == 0);
+
+	shuffle(state, order, x->rank);
+	for (int k = x->rank - 1; k >= 0; k--) {
+		x->stride[order[k]] = stride;
+		stride = stride * x->shape[order[k]] + below(state, 3) * (below(state, 2) * 7);
+		if (below(state, 6) == 0)
+			x->stride[order[k]] = 0;
+	}
+	x->contiguous = false;
+}
+
+void cases_random_permute(uint64_t *state, struct cases_case *out)
+{
+	static const kiln_dtype dtypes[] = {KILN_I8,  KILN_F16, KILN_BF16, KILN_F32,  KILN_U32,
+										KILN_F64, KILN_I64, KILN_C64,  KILN_C128, KILN_U8};
+	static const int64_t sizes[] = {1,  2,  2,  3,  3,  4,  5,  7,  8,   12, 16,
+									24, 31, 32, 33, 48, 64, 65, 96, 128, 130};
+	struct problem problem = {0};
+	kiln_dtype dtype = dtypes[below(state, 10)];
+	int64_t room = 1 << 16;
+
+	problem.rank = 1 + (int)below(state, KILN_MAX_RANK);
+	for (int k = 0; k < problem.rank; k++) {
+		int64_t size = sizes[below(state, sizeof(sizes) / sizeof(sizes[0]))];
+		problem.shape[k] = size <= room ? size : 1;
+		room /= problem.shape[k];
+	}
+	shuffle(state, problem.perm, problem.rank);
+	out->op = &permute;
+	set(out, dtype, &problem);
+	if (below(state, 3) == 0)
+		random_strides(state, &out->operand[0]);
+	if (below(state, 3) == 0)
+		out->operand[0].offset = (uint32_t)below(state, 16);
+	if (below(state, 4) == 0)
+		out->operand[1].offset = (uint32_t)below(state, 16);
+	name(out);
 }

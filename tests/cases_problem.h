@@ -17,30 +17,40 @@ static inline uint32_t cases_alignment(uint32_t offset)
 	return lowest == 0 || lowest > 16 ? 16 : lowest;
 }
 
+static inline void cases_problem_attr(const kiln_attr *from, struct kernel_attr *to)
+{
+	snprintf(to->name, sizeof(to->name), "%s", from->name);
+	to->kind = from->kind;
+	to->i = from->i;
+	to->f = from->f;
+	to->count = from->kind == KILN_ATTR_INTS ? from->count : 0;
+	for (int k = 0; k < to->count; k++)
+		to->ints[k] = from->ints[k];
+	snprintf(to->s, sizeof(to->s), "%s", from->kind == KILN_ATTR_STRING ? from->s : "");
+}
+
 static inline void cases_problem(const struct cases_case *c, struct kernel_problem *problem)
 {
-	int64_t stride = 1;
+	kiln_attr attrs[CASES_MAX_ATTRS];
 
 	memset(problem, 0, sizeof(*problem));
-	snprintf(problem->op, sizeof(problem->op), "%s", c->op);
-	problem->tensor_count = 2;
-	problem->attr_count = 1;
-	for (int t = 0; t < 2; t++) {
-		problem->tensors[t].dtype = c->dtype;
-		problem->tensors[t].rank = c->rank;
-		problem->tensors[t].alignment = cases_alignment(t ? c->y_offset : c->x_offset);
+	snprintf(problem->op, sizeof(problem->op), "%s", c->op->name);
+	problem->tensor_count = c->operand_count;
+	for (int i = 0; i < c->operand_count; i++) {
+		const struct cases_operand *from = &c->operand[i];
+		struct kernel_tensor *to = &problem->tensors[i];
+		if (from->dtype == KILN_DTYPE_NONE)
+			continue;
+		to->dtype = from->dtype;
+		to->rank = from->rank;
+		to->alignment = cases_alignment(from->offset);
+		memcpy(to->shape, from->shape, sizeof(to->shape));
+		memcpy(to->stride, from->stride, sizeof(to->stride));
 	}
-	snprintf(problem->attrs[0].name, sizeof(problem->attrs[0].name), "perm");
-	problem->attrs[0].kind = KILN_ATTR_INTS;
-	problem->attrs[0].count = c->rank;
-	for (int k = c->rank - 1; k >= 0; k--) {
-		problem->attrs[0].ints[k] = c->perm[k];
-		problem->tensors[0].shape[k] = c->shape[k];
-		problem->tensors[0].stride[k] = c->stride[k];
-		problem->tensors[1].shape[k] = c->shape[c->perm[k]];
-		problem->tensors[1].stride[k] = stride;
-		stride *= c->shape[c->perm[k]] ? c->shape[c->perm[k]] : 1;
-	}
+	problem->attr_count = c->attr_count;
+	cases_attrs(c, attrs);
+	for (int i = 0; i < c->attr_count; i++)
+		cases_problem_attr(&attrs[i], &problem->attrs[i]);
 }
 
 #endif
