@@ -13,8 +13,25 @@
 
 /* ---- Preparing ---- */
 
+static int put_left_out(struct wire_out *out, const kiln_tensor *tensor, int i)
+{
+	if (tensor->buffer != NULL) {
+		return error_set(KILN_EINVAL,
+						 "tensor %d is left out (its dtype is KILN_DTYPE_NONE) and has a buffer; "
+						 "give it a dtype, or NULL for a buffer",
+						 i);
+	}
+	wire_map_begin(out, NULL);
+	wire_put_int(out, "d", KILN_DTYPE_NONE);
+	wire_map_end(out);
+	return KILN_OK;
+}
+
 static int put_tensor(kiln_client *client, struct wire_out *out, const kiln_tensor *tensor, int i)
 {
+	if (tensor->dtype == KILN_DTYPE_NONE) {
+		return put_left_out(out, tensor, i);
+	}
 	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK) {
 		return error_set(KILN_EINVAL, "tensor %d has rank %d; it must be 0 to %d", i, tensor->rank,
 						 KILN_MAX_RANK);
@@ -47,9 +64,9 @@ int call_put(kiln_client *client, struct wire_out *out, const char *op, const ki
 		return error_set(KILN_EINVAL, "%s was given %d tensors, but tensors is NULL", op,
 						 tensor_count);
 	}
-	if (tensor_count < 0 || tensor_count > PROTOCOL_MAX_OPERANDS) {
+	if (tensor_count < 0 || tensor_count > KILN_MAX_OPERANDS) {
 		return error_set(KILN_EINVAL, "%s was given %d tensors; there must be 0 to %d", op,
-						 tensor_count, PROTOCOL_MAX_OPERANDS);
+						 tensor_count, KILN_MAX_OPERANDS);
 	}
 	wire_put_str(out, "op", op);
 	wire_list_begin(out, "tensors");
@@ -94,6 +111,9 @@ static int prepare(kiln_client *client, const char *op, const kiln_tensor *tenso
 	call->client = client;
 	call->id = wire_get_uint(&answer.in.root, "call", 0);
 	call->tensor_count = tensor_count;
+	for (int i = 0; i < tensor_count; i++) {
+		call->left_out |= (uint32_t)(tensors[i].dtype == KILN_DTYPE_NONE) << i;
+	}
 	call->plan = strdup(text != NULL ? text : "");
 	snprintf(call->origin, sizeof(call->origin), "%s", origin != NULL ? origin : "");
 	atomic_fetch_add(&client->refs, 1);
@@ -188,14 +208,19 @@ static int put_operands(const kiln_call *call, struct wire_out *out, const kiln_
 	wire_list_begin(out, "operands");
 	for (int i = 0; i < count; i++) {
 		const kiln_buffer *buffer = operands[i].buffer;
-		if (buffer == NULL || buffer->client != call->client) {
+		bool left_out = call->left_out >> i & 1;
+		if (left_out != (buffer == NULL)) {
 			return error_set(KILN_EINVAL, "operand %d %s", i,
-							 buffer == NULL ? "has no buffer"
-											: "lies in a buffer of another client");
+							 left_out ? "has a buffer, and the call was prepared without it: pass "
+										"NULL, or prepare a call with it"
+									  : "has no buffer");
+		}
+		if (buffer != NULL && buffer->client != call->client) {
+			return error_set(KILN_EINVAL, "operand %d lies in a buffer of another client", i);
 		}
 		wire_list_begin(out, NULL);
-		wire_put_uint(out, NULL, buffer->id);
-		wire_put_uint(out, NULL, operands[i].offset);
+		wire_put_uint(out, NULL, left_out ? 0 : buffer->id);
+		wire_put_uint(out, NULL, left_out ? 0 : operands[i].offset);
 		wire_list_end(out);
 	}
 	wire_list_end(out);
@@ -252,7 +277,7 @@ int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count
 /* ---- Waiting ---- */
 
 /* Waits until the ticket is finished and takes its result; KILN_ETIMEDOUT without a message. */
-static int finish(kiln_client *client, kiln_ticket id, int64_t deadline)
+static int finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
 {
 	(void)link_drain(client);
 	struct ticket *ticket = ticket_find(&client->tickets, id);
@@ -274,23 +299,30 @@ static int finish(kiln_client *client, kiln_ticket id, int64_t deadline)
 	int status = ticket->status;
 	if (status != KILN_OK) {
 		error_set_peer(status, ticket->error, ticket->log);
+	} else if (micros != NULL) {
+		*micros = ticket->micros;
 	}
 	ticket_remove(&client->tickets, ticket);
 	return status;
 }
 
-int kiln_wait(kiln_client *client, kiln_ticket id, int timeout_ms)
+int kiln_wait_time(kiln_client *client, kiln_ticket id, int timeout_ms, double *micros)
 {
 	int status = client_enter(client);
 	if (status != KILN_OK) {
 		return status;
 	}
-	status = finish(client, id, time_deadline(timeout_ms));
+	status = finish(client, id, time_deadline(timeout_ms), micros);
 	if (status == KILN_ETIMEDOUT && ticket_find(&client->tickets, id) != NULL) {
 		status = error_set(KILN_EAGAIN, "the call of ticket %llu is not finished",
 						   (unsigned long long)id);
 	}
 	return client_leave(client, status);
+}
+
+int kiln_wait(kiln_client *client, kiln_ticket ticket, int timeout_ms)
+{
+	return kiln_wait_time(client, ticket, timeout_ms, NULL);
 }
 
 static int cancel(kiln_client *client, kiln_ticket id)
@@ -327,7 +359,7 @@ int kiln_cancel(kiln_client *client, kiln_ticket ticket)
 static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int count, int64_t deadline)
 {
 	kiln_client *client = call->client;
-	kiln_operand operands[PROTOCOL_MAX_OPERANDS];
+	kiln_operand operands[KILN_MAX_OPERANDS];
 	struct request request;
 	kiln_ticket ticket;
 
@@ -338,7 +370,7 @@ static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int coun
 	if (status != KILN_OK) {
 		return status;
 	}
-	status = finish(client, ticket, deadline);
+	status = finish(client, ticket, deadline, NULL);
 	struct ticket *left = ticket_find(&client->tickets, ticket);
 	if (status == KILN_ETIMEDOUT && left != NULL) {
 		ticket_remove(&client->tickets, left);

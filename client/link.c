@@ -171,6 +171,7 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 	}
 	struct ticket *ticket = reply ? ticket_find(&client->tickets, id) : NULL;
 	if (ticket != NULL) {
+		ticket->micros = wire_get_real(&got.in.root, "micros", 0);
 		ticket_finish(&client->tickets, ticket, (int)st, st < 0 ? answer_str(&got, "err") : NULL,
 					  st < 0 ? answer_str(&got, "log") : NULL);
 	} else if (reply) {

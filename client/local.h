@@ -44,8 +44,9 @@ int time_left(int64_t deadline);
 struct ticket {
 	uint64_t id;
 	bool done;
-	int status;  /* once done */
-	char *error; /* sentence and log of a failure, or NULL */
+	int status;    /* once done */
+	double micros; /* on the device; 0 where it cannot tell */
+	char *error;   /* sentence and log of a failure, or NULL */
 	char *log;
 };
 
@@ -112,6 +113,7 @@ struct kiln_call {
 	struct kiln_call *next; /* in client->orphans */
 	uint64_t id;
 	int tensor_count;
+	uint32_t left_out; /* bit i: tensor i */
 	char origin[16];
 	char *plan;
 };

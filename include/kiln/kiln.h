@@ -115,6 +115,8 @@ typedef enum kiln_dtype {
 } kiln_dtype;
 
 #define KILN_MAX_RANK 8
+#define KILN_MAX_OPERANDS 16 /* tensors of one call */
+#define KILN_MAX_ATTRS 16    /* attributes of one call or request */
 #define KILN_FOREVER (-1)
 
 typedef struct kiln_client kiln_client; /* a connection; freed by kiln_close */
@@ -127,6 +129,10 @@ typedef uint64_t kiln_ticket;           /* a submitted call; 0 is never a ticket
  * A tensor: a view of a buffer.  shape and stride count elements, offset counts bytes from the
  * start of the buffer.  strides are >= 0; 0 repeats the element (inputs only).  rank 0 is one
  * element. When contiguous != 0 the strides are ignored and row-major ones are used.
+ *
+ * A tensor of dtype KILN_DTYPE_NONE is an operand that is left out, which an operator allows for
+ * those that `kiln ops` marks with '?'.  Its buffer must be NULL, and nothing else of it is looked
+ * at, so a zeroed structure is one.  Tensors may also end early: what is not given is left out.
  */
 typedef struct kiln_tensor {
 	kiln_buffer *buffer; /* NULL only where no memory is touched: prepare, explain, compile */
@@ -252,8 +258,9 @@ KILN_API int kiln_free(kiln_buffer *buffer);
 
 /*
  * Plans and compiles one operator for these tensors, and waits until it is ready.  The tensors'
- * order is the operator's: inputs first, then outputs.  buffers may be NULL.  ECOMPILE carries the
- * compiler's first line, kiln_errlog() all of it.
+ * order is the operator's: inputs first, then outputs.  buffers may be NULL.  What is left out here
+ * is left out of the kernel, and so in every kiln_submit.  ECOMPILE carries the compiler's first
+ * line, kiln_errlog() all of it.
  */
 KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						  int tensor_count, const kiln_attr *attrs, int attr_count,
@@ -265,14 +272,15 @@ KILN_API const char *kiln_call_plan(const kiln_call *call);
 KILN_API const char *kiln_call_origin(const kiln_call *call);
 KILN_API void kiln_call_free(kiln_call *call);
 
-/* Where one operand of a prepared call lies this time. */
+/* Where one operand of a prepared call lies this time; {NULL, 0} for one that is left out. */
 typedef struct kiln_operand {
 	kiln_buffer *buffer;
 	uint64_t offset;
 } kiln_operand;
 
 /*
- * Submits a prepared call on operands (one for each tensor, in order) and returns at once.  Calls
+ * Submits a prepared call on operands and returns at once: one for each tensor that kiln_prepare was
+ * given, in order, with a buffer for each tensor that is there and none for those left out.  Calls
  * of a client run in the order of their submission.  after (0: none) is a ticket of this client: if
  * that call did not succeed, this one is not run and ends in ECANCELED.
  */
@@ -286,6 +294,14 @@ KILN_API int kiln_run(kiln_client *client, const char *op, const kiln_tensor *te
  * first; the ticket stays valid.  ENOENT for a number that is no outstanding ticket.
  */
 KILN_API int kiln_wait(kiln_client *client, kiln_ticket ticket, int timeout_ms);
+/*
+ * The same, and how many microseconds the call took on the device, by the device's own clock: from
+ * when the device reached the launch to its end, without the way there and back.  Whole numbers
+ * whose sums are exact, so the mean over several calls is finer than one.  0 where the device
+ * cannot tell, or nothing was launched.  micros may be NULL.
+ */
+KILN_API int kiln_wait_time(kiln_client *client, kiln_ticket ticket, int timeout_ms,
+							double *micros);
 /* Asks that a call not be run; it ends in ECANCELED, or as usual if it had started. */
 KILN_API int kiln_cancel(kiln_client *client, kiln_ticket ticket);
 

@@ -185,7 +185,7 @@ static bool hold_submits(struct fake *fake, struct wire_in *in, struct frame *fr
 		for (uint64_t id = fake->last_number; id > fake->held; id--) {
 			fake_reply(fake, id, KILN_EDEVICE, "block 3 divided by zero", NULL);
 		}
-		fake_reply(fake, fake->held, KILN_OK, NULL, NULL);
+		fake_reply_number(fake, fake->held, "micros", 37);
 	}
 	return false;
 }
@@ -222,6 +222,7 @@ static void test_calls(void **state)
 	kiln_buffer *buffer = NULL;
 	kiln_reply *reply = NULL;
 	kiln_ticket first = 0, second = 0;
+	double micros = -1;
 	char expected[160];
 	kiln_call *call = prepared(fake, client, &buffer);
 
@@ -246,10 +247,12 @@ static void test_calls(void **state)
 	assert_int_equal(kiln_dispatch(client), 2);
 	assert_int_equal(kiln_cancel(client, second), KILN_OK); /* finished: nothing to do */
 	assert_int_equal(fake->count_cancel, 1);
-	assert_int_equal(kiln_wait(client, second, 0), KILN_EDEVICE);
+	assert_int_equal(kiln_wait_time(client, second, 0, &micros), KILN_EDEVICE);
 	assert_string_equal(kiln_errmsg(), "block 3 divided by zero");
 	assert_int_equal(kiln_wait(client, second, 0), KILN_ENOENT);
-	assert_int_equal(kiln_wait(client, first, KILN_FOREVER), KILN_OK);
+	assert_true(micros == -1);
+	assert_int_equal(kiln_wait_time(client, first, KILN_FOREVER, &micros), KILN_OK);
+	assert_true(micros == 37);
 	assert_int_equal(kiln_cancel(client, first), KILN_ENOENT);
 	assert_int_equal(kiln_wait(client, 0, 0), KILN_ENOENT);
 	assert_int_equal(kiln_dispatch(client), 0);
