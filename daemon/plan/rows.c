@@ -1,0 +1,108 @@
+/*
+ * rows.c: from shapes and strides to rows of columns.
+ */
+#include "rows.h"
+
+#include <string.h>
+
+/* Can the dimension `inner` be joined to `outer`, in all operands? */
+static bool joins(const struct rows_form *form, const int64_t outer[ROWS_MAX_OPERANDS],
+				  const int64_t inner[ROWS_MAX_OPERANDS], int64_t inner_size, int *culprit)
+{
+	for (int i = 0; i < form->operands; i++) {
+		int64_t span;
+		if (__builtin_mul_overflow(inner[i], inner_size, &span) || span != outer[i]) {
+			*culprit = i;
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool merge_columns(struct rows_form *form, const int64_t *shape,
+						  const int64_t *const stride[], int axis, int axes, int *culprit)
+{
+	bool first = true;
+
+	form->columns = 1;
+	for (int i = 0; i < form->operands; i++)
+		form->step[i] = 1;
+	for (int k = axis + axes - 1; k >= axis; k--) {
+		int64_t here[ROWS_MAX_OPERANDS];
+		for (int i = 0; i < form->operands; i++)
+			here[i] = stride[i][k];
+		if (shape[k] == 1)
+			continue;
+		if (first)
+			memcpy(form->step, here, sizeof(here[0]) * (size_t)form->operands);
+		else if (!joins(form, here, form->step, form->columns, culprit))
+			return false;
+		first = false;
+		form->columns *= shape[k];
+	}
+	return true;
+}
+
+/* From the fast end, so that one pass is enough. */
+static void merge_rows(struct rows_form *form, int rank, const int64_t *shape,
+					   const int64_t *const stride[], int axis, int axes)
+{
+	int64_t size[KILN_MAX_RANK], kept[KILN_MAX_RANK][ROWS_MAX_OPERANDS];
+	int count = 0, culprit;
+
+	form->rows = 1;
+	for (int k = rank - 1; k >= 0; k--) {
+		int64_t here[ROWS_MAX_OPERANDS];
+		if ((k >= axis && k < axis + axes) || shape[k] == 1)
+			continue;
+		for (int i = 0; i < form->operands; i++)
+			here[i] = stride[i][k];
+		form->rows *= shape[k];
+		if (count && joins(form, here, kept[count - 1], size[count - 1], &culprit)) {
+			size[count - 1] *= shape[k];
+			continue;
+		}
+		memcpy(kept[count], here, sizeof(here[0]) * (size_t)form->operands);
+		size[count++] = shape[k];
+	}
+	form->rank = count;
+	for (int k = 0; k < count; k++) {
+		form->size[k] = size[count - 1 - k];
+		for (int i = 0; i < form->operands; i++)
+			form->stride[i][k] = kept[count - 1 - k][i];
+	}
+}
+
+bool rows_form(struct rows_form *form, int rank, const int64_t *shape, int operands,
+			   const int64_t *const stride[], int axis, int axes, int *culprit)
+{
+	memset(form, 0, sizeof(*form));
+	form->operands = operands;
+	if (!merge_columns(form, shape, stride, axis, axes, culprit))
+		return false;
+	merge_rows(form, rank, shape, stride, axis, axes);
+	return true;
+}
+
+void rows_print_sizes(struct plan_text *text, const struct rows_form *form)
+{
+	plan_print(text, ", List<");
+	for (int k = form->rank - 1; k > 0; k--)
+		plan_print(text, "%s%lld", k < form->rank - 1 ? ", " : "", (long long)form->size[k]);
+	plan_print(text, ">");
+}
+
+void rows_print_strides(struct plan_text *text, const struct rows_form *form, int operand)
+{
+	plan_print(text, ", List<");
+	for (int k = form->rank - 1; k >= 0; k--)
+		plan_print(text, "%s%lld", k < form->rank - 1 ? ", " : "",
+				   (long long)form->stride[operand][k]);
+	/* One row: it begins where the operand does. */
+	plan_print(text, form->rank ? ">" : "0>");
+}
+
+const char *rows_index_type(const struct rows_form *form)
+{
+	return form->rows > INT32_MAX ? "i64" : "u32";
+}

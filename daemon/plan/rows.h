@@ -1,0 +1,81 @@
+/*
+ * rows.h: operators that treat each row of a matrix by itself: which elements make a row, in every
+ * operand, and how a row is spread over threads (kernel_src/common/row.cuh).  Shared by the files
+ * of such operators.
+ */
+#ifndef KILN_DAEMON_PLAN_ROWS_H
+#define KILN_DAEMON_PLAN_ROWS_H
+
+#include "internal.h"
+
+#define ROWS_MAX_OPERANDS 8
+
+/*
+ * A problem as rows of columns.  The dimensions that number the rows are merged where all operands
+ * run on, slowest first; sizes of 1 are gone.
+ */
+struct rows_form {
+	int64_t rows, columns;
+	int operands;
+	int64_t step[ROWS_MAX_OPERANDS]; /* from column to column, in elements */
+	int rank;
+	int64_t size[KILN_MAX_RANK];
+	int64_t stride[ROWS_MAX_OPERANDS][KILN_MAX_RANK];
+};
+
+/*
+ * The form of operands with these strides (each one in the dimensions of shape, 0 where it is
+ * broadcast), whose rows run along `axes` dimensions from `axis` on.  false if the dimensions of a
+ * row do not merge into one, with the operand at which they do not in *culprit.
+ */
+bool rows_form(struct rows_form *form, int rank, const int64_t *shape, int operands,
+			   const int64_t *const stride[], int axis, int axes, int *culprit);
+
+/* ", List<sizes>": of the dimensions that number the rows but the slowest, fastest first. */
+void rows_print_sizes(struct plan_text *text, const struct rows_form *form);
+/* ", List<strides>": of one operand, fastest first, the slowest with them. */
+void rows_print_strides(struct plan_text *text, const struct rows_form *form, int operand);
+/* The type that row numbers have: "u32", or "i64" when there are too many. */
+const char *rows_index_type(const struct rows_form *form);
+
+/* ---- How a row is spread over threads ---- */
+
+struct rows_shape {
+	uint32_t vector;  /* elements that move at once */
+	uint32_t held;    /* vectors a thread holds ... */
+	uint32_t slots;   /* ... so many of them in shared memory */
+	uint32_t size;    /* threads a row, of each block */
+	uint32_t rows;    /* of a block */
+	uint32_t cluster; /* blocks a row */
+	bool skewed;      /* rows begin between two aligned vectors */
+};
+
+/* What the kernel needs, beside the form. */
+struct rows_need {
+	uint32_t element;   /* bytes, of the operands that are held */
+	uint32_t streams;   /* operands that are held */
+	uint32_t held;      /* bitmap of the form's operands that are held or written likewise */
+	uint32_t alignment; /* that the addresses of all these have at least */
+	uint32_t registers; /* 32-bit words of a row that a thread may keep in registers */
+	bool skew, slots;   /* whether the kernel can */
+	bool clusters;
+};
+
+/* The widest vector (elements) with which all rows of the held operands are aligned. */
+uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need);
+/*
+ * The shapes that can hold a row, the one that the figures of an H200 speak for first; how many.
+ * None if a row is too long for any: then it must be read twice.
+ */
+int rows_shapes(const struct rows_form *form, const struct rows_need *need,
+				const struct kernel_limits *limits, struct rows_shape *out, int most);
+/* "rows 128x2 r1", "skewed 32x5 r4", "slots 1024x4/2 r1", "cluster8 256x16/8": unique. */
+void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX]);
+/* The position of the shape with this name (NULL: the first); -1 if there is none. */
+int rows_shape_find(const struct rows_shape *shapes, int count, const char *name);
+/* Grid, block and shared memory of a plan; false if the device's grid cannot hold the rows. */
+bool rows_launch(const struct rows_form *form, const struct rows_need *need,
+				 const struct rows_shape *shape, const struct kernel_limits *limits,
+				 struct kernel_plan *out);
+
+#endif

@@ -1,0 +1,232 @@
+/*
+ * rows_shape.c: how a row is spread over threads: the candidates, and which of them the figures of
+ * an H200 speak for.
+ *
+ * What they say: many small independent blocks; one or two vectors of 16 bytes a thread up to 2048
+ * vectors a row, then more; blocks of 128 threads as long as a row needs no more; a part of a warp
+ * for rows of less than 32 vectors; clusters only for rows that do not fit a block.
+ */
+#include "rows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) / unit * unit;
+}
+
+static uint64_t divide_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) / unit;
+}
+
+uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
+{
+	uint32_t bytes = need->alignment < 16 ? need->alignment : 16;
+
+	for (int i = 0; i < form->operands; i++) {
+		if (!(need->held & 1u << i))
+			continue;
+		if (form->step[i] != 1 && form->columns > 1)
+			return 1;
+		for (int k = 0; k < form->rank; k++)
+			while (bytes > need->element && form->stride[i][k] * need->element % bytes)
+				bytes /= 2;
+	}
+	while (bytes > need->element && form->columns * need->element % bytes)
+		bytes /= 2;
+	return bytes > need->element ? bytes / need->element : 1;
+}
+
+/* Do the rows of all held operands begin equally far past an aligned address? */
+static bool rows_congruent(const struct rows_form *form, const struct rows_need *need)
+{
+	int64_t unit = 16 / need->element;
+	int first = -1;
+
+	if (need->alignment < 16)
+		return false;
+	for (int i = 0; i < form->operands; i++) {
+		if (!(need->held & 1u << i))
+			continue;
+		if (form->step[i] != 1)
+			return false;
+		first = first < 0 ? i : first;
+		for (int k = 0; k < form->rank; k++)
+			if ((form->stride[i][k] - form->stride[first][k]) % unit)
+				return false;
+	}
+	return true;
+}
+
+static uint32_t group_size(uint64_t vectors, uint32_t held)
+{
+	uint64_t size = divide_up(vectors, held);
+
+	if (size > 32)
+		return (uint32_t)round_up(size, 32);
+	for (uint32_t power = 1;; power *= 2)
+		if (power >= size)
+			return power;
+}
+
+struct search {
+	const struct rows_form *form;
+	const struct rows_need *need;
+	const struct kernel_limits *limits;
+	uint64_t vectors; /* that a row may touch */
+	struct rows_shape base;
+	struct rows_shape *out;
+	int count, most;
+};
+
+static uint32_t shared_bytes(const struct rows_need *need, const struct rows_shape *shape)
+{
+	return shape->slots * need->streams * shape->size * shape->rows * 16;
+}
+
+static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t rows,
+				  uint32_t cluster)
+{
+	const struct rows_need *need = search->need;
+	struct rows_shape shape = search->base;
+	uint32_t words =
+		search->base.vector * need->element < 4 ? 1 : search->base.vector * need->element / 4;
+
+	shape.held = held;
+	shape.slots = slots;
+	shape.cluster = cluster;
+	shape.size = group_size(divide_up(search->vectors, cluster), held);
+	shape.rows = rows;
+	/* A block is whole warps. */
+	while (shape.size * shape.rows % 32)
+		shape.rows *= 2;
+	if (search->count == search->most || shape.size * shape.rows > search->limits->max_threads ||
+		(held - slots) * need->streams * words > need->registers ||
+		shared_bytes(need, &shape) > search->limits->shared_optin)
+		return;
+	if (slots && (!need->slots || shape.vector * need->element != 16))
+		return;
+	/* The registers of a multiprocessor: 64 Ki words. */
+	if (((held - slots) * need->streams * words + 24) * shape.size * shape.rows > 65536)
+		return;
+	for (int i = 0; i < search->count; i++)
+		if (memcmp(&search->out[i], &shape, sizeof(shape)) == 0)
+			return;
+	search->out[search->count++] = shape;
+}
+
+/* Vectors a thread, by the figures. */
+static uint32_t usual_held(uint64_t vectors, uint32_t streams)
+{
+	uint32_t held = vectors <= 32 ? 1 : vectors <= 64 ? 2 : vectors <= 96 ? 3 : 2;
+
+	while (divide_up(vectors, held) > 1024)
+		held *= 2;
+	return streams > 1 && held > 1 && held < 4 && vectors > 64 && vectors <= 1024 ? 1 : held;
+}
+
+static uint32_t usual_rows(uint64_t vectors, uint32_t held)
+{
+	uint32_t size = group_size(vectors, held);
+
+	return size >= 128 || size % 32 ? (size >= 96 ? 1 : 128 / size) : (128 / size ? 128 / size : 1);
+}
+
+static void offer_clusters(struct search *search)
+{
+	static const uint32_t blocks[] = {2, 4, 8}, threads[] = {256, 512, 1024};
+
+	if (!search->need->clusters || strncmp(search->limits->target, "sm_", 3) != 0 ||
+		search->limits->shared_optin < 200 * 1024 || search->vectors < 4096)
+		return;
+	for (int b = 0; b < 3; b++) {
+		for (int t = 0; t < 3; t++) {
+			uint32_t held = (uint32_t)divide_up(search->vectors, (uint64_t)blocks[b] * threads[t]);
+			for (uint32_t slots = 0; slots <= held; slots += held / 4 ? held / 4 : 1)
+				offer(search, held, slots, 1, blocks[b]);
+		}
+	}
+}
+
+int rows_shapes(const struct rows_form *form, const struct rows_need *need,
+				const struct kernel_limits *limits, struct rows_shape *out, int most)
+{
+	static const uint32_t helds[] = {2, 1, 4, 3, 8, 16}, rows[] = {1, 2, 4, 8};
+	struct search search = {form, need, limits, 0, {0}, out, 0, most};
+	uint32_t vector = rows_vector(form, need), wide = 16 / need->element, held;
+
+	search.base.vector = vector;
+	search.vectors = divide_up((uint64_t)form->columns, vector);
+	if (vector < wide && need->skew && form->columns >= 4 * (int64_t)wide &&
+		rows_congruent(form, need)) {
+		search.base.vector = wide;
+		search.base.skewed = true;
+		search.vectors = divide_up((uint64_t)form->columns + 2 * wide - 2, wide);
+	}
+	if (form->columns > INT32_MAX / 2)
+		return 0;
+	held = usual_held(search.vectors, need->streams);
+	offer(&search, held, 0, usual_rows(search.vectors, held), 1);
+	for (size_t h = 0; h < sizeof(helds) / sizeof(helds[0]); h++) {
+		for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+			uint32_t size = group_size(search.vectors, helds[h]);
+			if (size * rows[r] > 512 && r > 0)
+				continue;
+			offer(&search, helds[h], 0, rows[r], 1);
+		}
+		if (search.vectors >= 256) {
+			offer(&search, helds[h], helds[h] / 2, 1, 1);
+			offer(&search, helds[h], helds[h], 1, 1);
+		}
+	}
+	offer_clusters(&search);
+	return search.count;
+}
+
+void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX])
+{
+	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
+
+	if (shape->cluster > 1)
+		plan_print(&text, "cluster%u %ux%u", shape->cluster, shape->size, shape->held);
+	else
+		plan_print(&text, "%s %ux%u",
+				   shape->slots    ? "slots"
+				   : shape->skewed ? "skewed"
+								   : "rows",
+				   shape->size, shape->held);
+	if (shape->slots)
+		plan_print(&text, "/%u", shape->slots);
+	if (shape->cluster == 1)
+		plan_print(&text, " r%u", shape->rows);
+}
+
+int rows_shape_find(const struct rows_shape *shapes, int count, const char *name)
+{
+	for (int i = 0; i < count; i++) {
+		char known[KERNEL_CHOICE_MAX];
+		rows_shape_name(&shapes[i], known);
+		if (!name || strcmp(name, known) == 0)
+			return i;
+	}
+	return -1;
+}
+
+bool rows_launch(const struct rows_form *form, const struct rows_need *need,
+				 const struct rows_shape *shape, const struct kernel_limits *limits,
+				 struct kernel_plan *out)
+{
+	uint64_t blocks = divide_up((uint64_t)form->rows, shape->rows);
+
+	if (blocks * shape->cluster > limits->grid_x)
+		return false;
+	out->kind = KERNEL_LAUNCH;
+	out->grid[0] = (uint32_t)blocks * shape->cluster;
+	out->grid[1] = out->grid[2] = 1;
+	out->block[0] = shape->size * shape->rows;
+	out->block[1] = out->block[2] = 1;
+	out->shared_bytes = shared_bytes(need, shape);
+	return true;
+}

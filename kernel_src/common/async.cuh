@@ -1,0 +1,39 @@
+/*
+ * async.cuh: 16 bytes from global to shared memory without a stop in registers (sm_80 and later;
+ * elsewhere a plain copy).  Both addresses are aligned to 16.  A thread that has waited sees what it
+ * copied itself; for what others copied a barrier follows.
+ */
+#pragma once
+#include "common/types.cuh"
+#include "common/vec.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+
+DEVICE void async_copy16(void *shared, const void *global)
+{
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+					 static_cast<u32>(__cvta_generic_to_shared(shared))),
+				 "l"(global)
+				 : "memory");
+}
+
+/* Waits for all copies that this thread began. */
+DEVICE void async_wait_all()
+{
+	asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+#else
+
+DEVICE void async_copy16(void *shared, const void *global)
+{
+	u32 words[4];
+	vec_load<16>(global, words);
+	vec_store<16>(shared, words);
+}
+
+DEVICE void async_wait_all()
+{
+}
+
+#endif

@@ -1,0 +1,142 @@
+/*
+ * group.cuh: threads that share a row and must agree on a sum, a maximum or the like.
+ *
+ * A group is a part of a warp (a power of two), whole warps of a block, or a block in each member
+ * of a cluster.  A value is a small struct of floats or doubles with
+ *
+ *   void merge(const Value &other)   associative but for rounding, and the same from both sides
+ *   static Value none()              what merges without effect
+ *
+ * The order of merging depends on the group alone: same input, same bits.
+ */
+#pragma once
+#include "common/types.cuh"
+#include "common/cluster.cuh"
+
+/* A value from the lane that differs in the bits of `lanes`. */
+template <class Value>
+DEVICE Value group_from(const Value &mine, int lanes)
+{
+	constexpr int words = sizeof(Value) / sizeof(u32);
+	static_assert(sizeof(Value) % sizeof(u32) == 0, "whole words");
+	union {
+		Value value;
+		u32 word[words];
+	} out = {mine};
+#pragma unroll
+	for (int w = 0; w < words; w++)
+		out.word[w] = __shfl_xor_sync(0xffffffffu, out.word[w], lanes);
+	return out.value;
+}
+
+/* Merges over the first `width` lanes that a lane shares its upper bits with; all get the result. */
+template <int WIDTH, class Value>
+DEVICE Value group_butterfly(Value mine)
+{
+#pragma unroll
+	for (int lanes = WIDTH / 2; lanes > 0; lanes /= 2)
+		mine.merge(group_from(mine, lanes));
+	return mine;
+}
+
+/* The smallest power of two that is at least COUNT. */
+template <int COUNT>
+constexpr int group_width = 2 * group_width<(COUNT + 1) / 2>;
+template <>
+constexpr int group_width<1> = 1;
+
+/*
+ * SIZE threads a row, ROWS of them side by side in a block, CLUSTER blocks that share each row.
+ * All threads of the block must call reduce together, those of rows beyond the end too, as must
+ * all blocks of a cluster.
+ */
+template <int SIZE, int ROWS, int CLUSTER>
+struct Group {
+	static constexpr int threads = SIZE * ROWS;
+	static constexpr int warps = SIZE / 32;
+	static_assert(SIZE % 32 == 0 || (SIZE < 32 && (SIZE & (SIZE - 1)) == 0), "part or whole warps");
+	static_assert(threads % 32 == 0, "a block is whole warps: shuffles name all lanes");
+	static_assert(CLUSTER == 1 || ROWS == 1, "a cluster has one row");
+
+	/* Which thread of its row this is, and which row of its block. */
+	static DEVICE int thread()
+	{
+		return static_cast<int>(threadIdx.x) % SIZE;
+	}
+	static DEVICE int row()
+	{
+		return ROWS == 1 ? 0 : static_cast<int>(threadIdx.x) / SIZE;
+	}
+	/* Which part of the row this block has, and which row or set of rows. */
+	static DEVICE int slice()
+	{
+		return CLUSTER == 1 ? 0 : static_cast<int>(blockIdx.x % CLUSTER);
+	}
+	static DEVICE u32 block()
+	{
+		return blockIdx.x / CLUSTER;
+	}
+
+	/* Before anything else: later, this block's neighbours will write to it. */
+	static DEVICE void begin()
+	{
+		if constexpr (CLUSTER > 1)
+			cluster_arrive();
+	}
+
+	/*
+	 * All threads of the row get what all its values make together.  SLOT: another number for each
+	 * reduction of a kernel, since each has memory of its own; a kernel that comes to the same one
+	 * again needs a barrier in between.
+	 */
+	template <int SLOT, class Value>
+	static DEVICE Value reduce(Value mine)
+	{
+		mine = group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine);
+		if constexpr (SIZE > 32) {
+			__shared__ Value partial[ROWS * warps];
+			if (threadIdx.x % 32 == 0)
+				partial[threadIdx.x / 32] = mine;
+			__syncthreads();
+			mine = collect(partial + row() * warps);
+		}
+		if constexpr (CLUSTER > 1)
+			mine = across<SLOT>(mine);
+		return mine;
+	}
+
+  private:
+	template <class Value>
+	static DEVICE Value collect(const Value *partial)
+	{
+		if constexpr (warps <= 4) {
+			Value all = partial[0];
+#pragma unroll
+			for (int w = 1; w < warps; w++)
+				all.merge(partial[w]);
+			return all;
+		} else {
+			constexpr int width = group_width<warps>;
+			const int lane = static_cast<int>(threadIdx.x) % width;
+			return group_butterfly<width>(lane < warps ? partial[lane] : Value::none());
+		}
+	}
+
+	/* Every block puts its value into all blocks of the cluster. */
+	template <int SLOT, class Value>
+	static DEVICE Value across(const Value &mine)
+	{
+		__shared__ Value part[CLUSTER];
+		if constexpr (SLOT == 0)
+			cluster_wait(); /* for begin(): the neighbours are there */
+		if (threadIdx.x < CLUSTER)
+			cluster_put(&part[slice()], mine, static_cast<u32>(threadIdx.x));
+		cluster_arrive();
+		cluster_wait();
+		Value all = part[0];
+#pragma unroll
+		for (int r = 1; r < CLUSTER; r++)
+			all.merge(part[r]);
+		return all;
+	}
+};

@@ -1,0 +1,169 @@
+/*
+ * row.cuh: one row of a matrix, held by a group of threads: where its elements are, how they come
+ * in, and how they go out.  What is computed of them is not known here.
+ *
+ * A row is cut into vectors of V elements.  Vector number n * SIZE + t of a block's slice belongs
+ * to thread t of the group, as its own number n.  A thread holds NV of them, as raw words: the last
+ * SLOTS of them in shared memory of its own, the others in registers.
+ *
+ * SKEWED rows begin anywhere between two aligned vectors, such as the rows of a matrix with 1023
+ * columns.  Then the vectors are the aligned ones that cover the row, the first and the last stick
+ * out, and what sticks out is neither used nor written.  It is read: at most 15 bytes, which lie in
+ * the same 16 bytes as an element of the row.
+ */
+#pragma once
+#include "common/async.cuh"
+#include "common/element.cuh"
+#include "common/group.cuh"
+#include "common/types.cuh"
+#include "common/vec.cuh"
+
+template <typename T, i64 COLUMNS, int V, int NV, int SIZE, bool SKEWED, int SLICES>
+struct Row {
+	typedef T Element;
+	typedef typename element<T>::compute Compute;
+	static constexpr int length = V;                              /* of a vector */
+	static constexpr int bytes = V * static_cast<int>(sizeof(T)); /* of a vector */
+	static constexpr int words = vec_words<bytes>;                /* of a vector */
+	static constexpr int held = NV;                               /* vectors of a thread */
+	static constexpr i64 columns = COLUMNS;
+	/* Vectors that a row may touch, and whether the threads hold exactly so many. */
+	static constexpr i64 vectors = (COLUMNS + (SKEWED ? 2 * V - 2 : V - 1)) / V;
+	static constexpr bool full = !SKEWED && vectors == static_cast<i64>(NV) * SIZE * SLICES;
+	static_assert(SKEWED || COLUMNS % V == 0, "rows are whole vectors");
+	static_assert(vectors <= static_cast<i64>(NV) * SIZE * SLICES, "the threads hold the row");
+
+	int first; /* the column that this thread's vector 0 begins with; below 0: it sticks out */
+
+	/* The row begins at `start`; thread and slice as the group says. */
+	DEVICE Row(const void *start, int thread, int slice) : first((slice * NV * SIZE + thread) * V)
+	{
+		if constexpr (SKEWED) {
+			const u32 past = static_cast<u32>(reinterpret_cast<u64>(start)) % bytes;
+			first -= static_cast<int>(past / sizeof(T));
+		}
+	}
+
+	/* The column of element 0 of vector n. */
+	DEVICE int column(int n) const
+	{
+		return first + n * (SIZE * V);
+	}
+	/* Is anything of vector n in the row? */
+	DEVICE bool has(int n) const
+	{
+		return full || (column(n) < static_cast<int>(COLUMNS) && (!SKEWED || column(n) > -V));
+	}
+	/* Is element j of vector n, of which something is in the row? */
+	DEVICE bool live(int n, int j) const
+	{
+		return !SKEWED || static_cast<u32>(column(n) + j) < static_cast<u32>(COLUMNS);
+	}
+	/* Is all of vector n, of which something is in the row? */
+	DEVICE bool inside(int n) const
+	{
+		return !SKEWED || (column(n) >= 0 && column(n) + V <= static_cast<int>(COLUMNS));
+	}
+};
+
+/*
+ * The words of a row of each of STREAMS tensors, whose rows are cut alike.  THREADS: of the block.
+ * Slots take SLOTS * STREAMS * 16 bytes of dynamic shared memory for each thread.
+ */
+template <class ROW, int STREAMS, int SLOTS, int THREADS>
+struct RowWords {
+	typedef typename ROW::Element Element;
+	typedef typename ROW::Compute Compute;
+	static constexpr int kept = ROW::held - SLOTS;
+	static_assert(SLOTS == 0 || ROW::bytes == 16, "a slot is 16 bytes");
+	static_assert(kept >= 0, "slots are a part of the vectors");
+
+	u32 word[kept ? kept : 1][STREAMS][ROW::words];
+	u8 *slots; /* of this thread */
+
+	/* shared: dynamic shared memory, not looked at without slots. */
+	DEVICE explicit RowWords(void *shared) : slots(static_cast<u8 *>(shared) + threadIdx.x * 16)
+	{
+	}
+
+	/* Starts to bring in the rows: start[s] is column 0 of tensor s. */
+	DEVICE void fetch(const ROW &row, const Element *const (&start)[STREAMS])
+	{
+		/* What takes the longer way goes first. */
+#pragma unroll
+		for (int n = kept; n < ROW::held; n++) {
+#pragma unroll
+			for (int s = 0; s < STREAMS; s++)
+				if (row.has(n))
+					async_copy16(slot(n, s), start[s] + row.column(n));
+		}
+#pragma unroll
+		for (int n = 0; n < kept; n++) {
+#pragma unroll
+			for (int s = 0; s < STREAMS; s++)
+				if (row.has(n))
+					vec_load<ROW::bytes>(start[s] + row.column(n), word[n][s]);
+		}
+	}
+
+	/* Waits for what fetch began.  A thread sees only what it fetched itself. */
+	DEVICE void arrive() const
+	{
+		if constexpr (SLOTS > 0)
+			async_wait_all();
+	}
+
+	/*
+	 * Calls body(n, values) for every vector n that the row has something of.  values[s] are those
+	 * of tensor s; what sticks out of the row is anything at all.
+	 */
+	template <typename Body>
+	DEVICE void each(const ROW &row, Body body) const
+	{
+#pragma unroll
+		for (int n = 0; n < ROW::held; n++) {
+			if (!row.has(n))
+				continue;
+			Compute values[STREAMS][ROW::length];
+#pragma unroll
+			for (int s = 0; s < STREAMS; s++)
+				get(n, s, values[s]);
+			body(n, values);
+		}
+	}
+
+  private:
+	DEVICE u8 *slot(int n, int stream) const
+	{
+		return slots + ((n - kept) * STREAMS + stream) * (THREADS * 16);
+	}
+
+	DEVICE void get(int n, int stream, Compute (&values)[ROW::length]) const
+	{
+		if (n < kept) {
+			element_unpack<Element>(word[n < kept ? n : 0][stream], values);
+		} else {
+			u32 raw[ROW::words];
+			vec_load<ROW::bytes>(slot(n, stream), raw);
+			element_unpack<Element>(raw, values);
+		}
+	}
+};
+
+/* Stores vector n of a row of T; start: its column 0, as far past an aligned address as x's. */
+template <typename T, class ROW, typename Compute>
+DEVICE void row_store(const ROW &row, int n, T *start, const Compute (&values)[ROW::length])
+{
+	T *const to = start + row.column(n);
+
+	if (row.inside(n)) {
+		u32 words[vec_words<ROW::length *static_cast<int>(sizeof(T))>];
+		element_pack<T>(values, words);
+		vec_store<ROW::length *static_cast<int>(sizeof(T))>(to, words);
+	} else {
+#pragma unroll
+		for (int j = 0; j < ROW::length; j++)
+			if (row.live(n, j))
+				element_store(to + j, values[j]);
+	}
+}
