@@ -18,17 +18,16 @@
  *
  * Values used in several messages
  *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides; absent: contiguous],
- *             "b": buffer id (absent: none), "o": byte offset}
+ *             "b": buffer id (absent: none), "o": byte offset}; {"d": 0}: left out, as are those
+ *             that the list ends before
  *   attrs     map of name -> integer | real | [integers] | string
- *   operands  list of [buffer id, byte offset]
+ *   operands  list of [buffer id, byte offset], as many as "prepare" had tensors; [0, 0]: left out
  *   target    "cpu" | "sm_NN";   device   "cpu" | "cuda:N";   key   64 hexadecimal digits
  */
 #ifndef KILN_CLIENT_PROTOCOL_H
 #define KILN_CLIENT_PROTOCOL_H
 
 #define PROTOCOL_VERSION 1
-#define PROTOCOL_MAX_OPERANDS 16
-#define PROTOCOL_MAX_ATTRS 32
 
 /*
  * Requests of a client: name, flags, arguments, reply.  Flags:

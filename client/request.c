@@ -42,9 +42,9 @@ static int put_attr(struct wire_out *out, const kiln_attr *attr, int i)
 
 int request_put_attrs(struct wire_out *out, const kiln_attr *attrs, int count)
 {
-	if (count < 0 || count > PROTOCOL_MAX_ATTRS || (count > 0 && attrs == NULL)) {
+	if (count < 0 || count > KILN_MAX_ATTRS || (count > 0 && attrs == NULL)) {
 		return error_set(KILN_EINVAL, "there are %d attributes; there must be 0 to %d", count,
-						 PROTOCOL_MAX_ATTRS);
+						 KILN_MAX_ATTRS);
 	}
 	for (int i = 0; i < count; i++) {
 		int status = put_attr(out, &attrs[i], i);
@@ -109,7 +109,7 @@ static int check_request(const char *name, const kiln_attr *args, int count)
 	if (name == NULL || name[0] == 0) {
 		return error_set(KILN_EINVAL, "the request has no name");
 	}
-	for (int i = 0; args != NULL && i < count && i < PROTOCOL_MAX_ATTRS; i++) {
+	for (int i = 0; args != NULL && i < count && i < KILN_MAX_ATTRS; i++) {
 		const char *key = args[i].name;
 		if (key != NULL && (strcmp(key, "t") == 0 || strcmp(key, "id") == 0)) {
 			return error_set(KILN_EINVAL,

@@ -22,11 +22,13 @@ void command_put_plan(struct wire_out *out, const struct kernel_plan *plan)
 	wire_put_str(out, "op", plan->op);
 	wire_put_str(out, "kind", kind_names[plan->kind]);
 	wire_put_str(out, "variant", plan->variant);
+	wire_put_str(out, "choice", plan->choice);
 	wire_put_str(out, "source", plan->source);
 	wire_put_str(out, "instantiation", plan->instantiation);
 	wire_put_ints(out, "grid", grid, 3);
 	wire_put_ints(out, "block", block, 3);
 	wire_put_uint(out, "shared", plan->shared_bytes);
+	wire_put_uint(out, "scratch", plan->scratch.bytes);
 	wire_put_uint(out, "bytes_moved", plan->bytes_moved);
 	wire_put_str(out, "note", plan->note);
 	wire_map_end(out);
@@ -37,6 +39,7 @@ struct asking {
 	struct request request;
 	struct broker *broker;
 	struct kernel_problem problem;
+	int given; /* tensors of the request */
 	struct kernel_ref *ref;
 	struct job_wait *wait;
 	uint64_t started_us;
@@ -79,6 +82,14 @@ static int limits_for(struct session *session, const char *target, struct kernel
 	return plan_limits_for(target, limits, error);
 }
 
+static bool share_a_byte(const struct kernel_plan *plan, const struct work_operand *operands, int i,
+						 int k)
+{
+	return operands[i].buffer && operands[k].buffer &&
+		   buffer_overlap(&operands[i], plan->extents[i].bytes, &operands[k],
+						  plan->extents[k].bytes);
+}
+
 /* Where the tensors lie must hold what the plan touches, and outputs must not overlap anything. */
 static int check_operands(const struct kernel_plan *plan, const struct work_operand *operands,
 						  char error[KERNEL_ERROR_MAX])
@@ -87,6 +98,8 @@ static int check_operands(const struct kernel_plan *plan, const struct work_oper
 	for (int i = 0; i < plan->operand_count; i++) {
 		const struct buffer *buffer = operands[i].buffer;
 		uint64_t bytes = plan->extents[i].bytes, offset = operands[i].offset;
+		if (!buffer)
+			continue;
 		if (offset > buffer->bytes || bytes > buffer->bytes - offset)
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s needs %llu bytes at offset %llu of %s, which has %llu bytes",
@@ -96,9 +109,7 @@ static int check_operands(const struct kernel_plan *plan, const struct work_oper
 	}
 	for (int i = 0; i < plan->operand_count; i++)
 		for (int k = 0; k < plan->operand_count; k++) {
-			if (i == k || !plan->extents[k].written ||
-				!buffer_overlap(&operands[i], plan->extents[i].bytes, &operands[k],
-								plan->extents[k].bytes))
+			if (i == k || !plan->extents[k].written || !share_a_byte(plan, operands, i, k))
 				continue;
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s and %s overlap in %s; an output may share no byte with another "
@@ -108,6 +119,11 @@ static int check_operands(const struct kernel_plan *plan, const struct work_oper
 							 buffer_label(operands[i].buffer, label));
 		}
 	return KILN_OK;
+}
+
+static bool is_left_out(const struct kernel_problem *problem, int i)
+{
+	return i >= problem->tensor_count || problem->tensors[i].dtype == KILN_DTYPE_NONE;
 }
 
 static struct asking *asking_new(struct session *session, struct wire_in *message,
@@ -124,7 +140,8 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 	if (status == KILN_OK && session->broker->draining)
 		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
 	if (status == KILN_OK)
-		status = decode_problem(session, message, &asking->problem, buffers, offsets, error);
+		status = decode_problem(session, message, &asking->problem, buffers, offsets,
+								&asking->given, error);
 	if (status == KILN_OK)
 		status = job_open(session->broker, &asking->problem, &limits, &asking->ref, error);
 	if (status == KILN_OK) {
@@ -132,7 +149,7 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 		bool placed = true;
 		for (int i = 0; i < asking->ref->plan.operand_count; i++) {
 			operands[i] = (struct work_operand){buffers[i], offsets[i]};
-			placed = placed && buffers[i];
+			placed = placed && (buffers[i] || is_left_out(&asking->problem, i));
 		}
 		if (placed)
 			status = check_operands(&asking->ref->plan, operands, error);
@@ -176,6 +193,7 @@ static uint64_t new_call(struct asking *asking)
 	call->id = broker_id(session->broker);
 	call->holders = 1;
 	call->problem = asking->problem;
+	call->given = asking->given;
 	call->variants[call->variant_count++] = kernel_hold(asking->ref);
 	if (map_put_id(&session->calls, call->id, call) < 0) {
 		call_drop(call);
@@ -353,39 +371,66 @@ void command_explain(struct session *session, struct wire_in *message, struct fr
 
 /* ---- submit ---- */
 
+static int decode_operand(struct session *session, const msgpack_object *pair,
+						  const struct kernel_problem *problem, int i, struct work_operand *operand,
+						  char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *id = wire_at(pair, 0), *offset = wire_at(pair, 1);
+	bool left_out = is_left_out(problem, i);
+	char name[24];
+	if (!id || !offset || id->type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
+		offset->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "operand %d is not a pair of buffer and offset", i);
+	decode_operand_name(problem->op, i, name);
+	if (left_out != (id->via.u64 == 0))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 left_out ? "%s: the call was prepared without %s and can have no buffer "
+									"for it"
+								  : "%s: %s has no buffer",
+						 problem->op, name);
+	if (left_out)
+		return KILN_OK;
+	operand->buffer = buffer_find(session, id->via.u64);
+	operand->offset = offset->via.u64;
+	if (!operand->buffer || operand->buffer->making)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
+						 "%s names buffer %llu, which this session does not have", name,
+						 (unsigned long long)id->via.u64);
+	return KILN_OK;
+}
+
+/* Also those that the call was prepared without, which have no buffer. */
 static int decode_operands(struct session *session, struct wire_in *message,
-						   const struct call *call, struct work_operand *operands,
+						   const struct call *call,
+						   struct work_operand operands[KERNEL_MAX_OPERANDS],
 						   char error[KERNEL_ERROR_MAX])
 {
+	const struct kernel_problem *problem = &call->problem;
 	const msgpack_object *list = wire_get(&message->root, "operands");
-	int count = call->problem.tensor_count;
+	int status = KILN_OK;
 	char name[24];
-	if (wire_count(list) != (uint32_t)count)
+	memset(operands, 0, sizeof *operands * KERNEL_MAX_OPERANDS);
+	if (wire_count(list) != (uint32_t)call->given)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%s takes %d operands; %u were given", call->problem.op, count,
+						 "%s was prepared for %d operands; %u were given", problem->op, call->given,
 						 wire_count(list));
-	for (int i = 0; i < count; i++) {
-		const msgpack_object *pair = wire_at(list, (uint32_t)i);
-		const msgpack_object *id = wire_at(pair, 0), *offset = wire_at(pair, 1);
-		if (!id || !offset || id->type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
-			offset->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-							 "operand %d is not a pair of buffer and offset", i);
-		operands[i].buffer = buffer_find(session, id->via.u64);
-		operands[i].offset = offset->via.u64;
-		if (!operands[i].buffer || operands[i].buffer->making)
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-							 "%s names buffer %llu, which this session does not have",
-							 decode_operand_name(call->problem.op, i, name),
-							 (unsigned long long)id->via.u64);
-	}
-	return KILN_OK;
+	for (int i = 0; i < call->given && status == KILN_OK; i++)
+		status =
+			decode_operand(session, wire_at(list, (uint32_t)i), problem, i, &operands[i], error);
+	/* The shape of an output may follow from the inputs, but not where it lies. */
+	for (int i = call->given; i < problem->tensor_count && status == KILN_OK; i++)
+		if (!is_left_out(problem, i))
+			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							   "%s: the call was prepared without %s, which it needs to run",
+							   problem->op, decode_operand_name(problem->op, i, name));
+	return status;
 }
 
 static bool aligned_for(const struct kernel_plan *plan, const struct work_operand *operands)
 {
 	for (int i = 0; i < plan->operand_count; i++)
-		if (plan->extents[i].bytes &&
+		if (operands[i].buffer && plan->extents[i].bytes &&
 			buffer_alignment(operands[i].buffer, operands[i].offset) < plan->extents[i].alignment)
 			return false;
 	return true;
@@ -403,7 +448,8 @@ static int choose_variant(struct session *session, struct call *call,
 		}
 	struct kernel_problem problem = call->problem;
 	for (int i = 0; i < problem.tensor_count; i++)
-		problem.tensors[i].alignment = buffer_alignment(operands[i].buffer, operands[i].offset);
+		if (operands[i].buffer)
+			problem.tensors[i].alignment = buffer_alignment(operands[i].buffer, operands[i].offset);
 	int status = job_open(session->broker, &problem, &session->device->info.limits, out, error);
 	if (status == KILN_OK && call->variant_count < CALL_VARIANTS)
 		call->variants[call->variant_count++] = kernel_hold(*out);

@@ -87,7 +87,14 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 	if (wire_count(map) > TENSOR_MEMBERS_MOST)
 		return ERROR(KILN_EINVAL, "%s has %u members; the most is %d", name, wire_count(map),
 					 TENSOR_MEMBERS_MOST);
-	int64_t dtype = wire_get_int(map, "d", 0);
+	*offset = 0;
+	*buffer = NULL;
+	int64_t dtype = wire_get_int(map, "d", -1);
+	if (dtype == KILN_DTYPE_NONE && wire_get_uint(map, "b", 0))
+		return ERROR(KILN_EINVAL, "%s is left out and names buffer %llu; it can have none", name,
+					 (unsigned long long)wire_get_uint(map, "b", 0));
+	if (dtype == KILN_DTYPE_NONE)
+		return KILN_OK; /* the whole problem was zeroed */
 	if (!kernel_dtype_bytes(dtype))
 		return ERROR(KILN_EINVAL, "%s has element type %lld, which does not exist", name,
 					 (long long)dtype);
@@ -104,7 +111,6 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 		plan_contiguous(tensor);
 	}
 	*offset = wire_get_uint(map, "o", 0);
-	*buffer = NULL;
 	uint64_t id = wire_get_uint(map, "b", 0);
 	if (id && !(*buffer = buffer_find(session, id)))
 		return ERROR(KILN_ENOENT, "%s names buffer %llu, which this session does not have", name,
@@ -115,7 +121,7 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 
 int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
 				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
-				   uint64_t offsets[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX])
+				   uint64_t offsets[KERNEL_MAX_OPERANDS], int *given, char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *tensors = wire_get(&message->root, "tensors");
 	const msgpack_object *attrs = wire_get(&message->root, "attrs");
@@ -129,7 +135,7 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 	if (wire_count(tensors) > KERNEL_MAX_OPERANDS || wire_count(attrs) > KERNEL_MAX_ATTRS)
 		return ERROR(KILN_EINVAL, "%u tensors and %u attributes; the most are %d and %d",
 					 wire_count(tensors), wire_count(attrs), KERNEL_MAX_OPERANDS, KERNEL_MAX_ATTRS);
-	problem->tensor_count = (int)wire_count(tensors);
+	*given = problem->tensor_count = (int)wire_count(tensors);
 	for (int i = 0; i < problem->tensor_count && status == KILN_OK; i++)
 		status = decode_tensor(session, wire_at(tensors, (uint32_t)i), i, problem, &buffers[i],
 							   &offsets[i], error);

@@ -10,13 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KERNEL_MAX_OPERANDS 16
-#define KERNEL_MAX_ATTRS 8
+#define KERNEL_MAX_OPERANDS KILN_MAX_OPERANDS
+#define KERNEL_MAX_ATTRS KILN_MAX_ATTRS
 #define KERNEL_MAX_ARGS 32
 #define KERNEL_TARGET_MAX 16
 #define KERNEL_CHOICE_MAX 48
 #define KERNEL_INSTANTIATION_MAX 1024
 #define KERNEL_ERROR_MAX 320
+#define KERNEL_SCRATCH_MAX (256u << 20)
 #define KERNEL_KEY_HEX 65 /* 64 digits and the zero byte */
 
 /* Bytes of an element; 0 for a number that is no element type. */
@@ -92,10 +93,11 @@ struct kernel_arg {
 /*
  * Memory for the length of one launch that no operand holds: partial sums, and before them counters
  * that the kernel finds at zero and leaves at zero.  SCRATCH passes its address, which is aligned
- * to 256 bytes.  Launches of one stream may be given the same memory, for they follow one another.
+ * to 256 bytes.  Launches of one stream may be given the same memory, for they follow one another;
+ * what stands behind the counters at first is of no account.
  */
 struct kernel_scratch {
-	uint64_t bytes;    /* all of it; 0: none */
+	uint64_t bytes;    /* all of it, at most KERNEL_SCRATCH_MAX; 0: none */
 	uint64_t counters; /* bytes at its beginning that are zero between launches */
 };
 
@@ -103,7 +105,7 @@ struct kernel_scratch {
  * launch. */
 struct kernel_extent {
 	uint64_t bytes;     /* from the first element on; 0: not touched */
-	uint32_t alignment; /* that the address must have */
+	uint32_t alignment; /* that the address must have; 0: the operand is left out */
 	bool written;
 };
 

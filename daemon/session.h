@@ -45,6 +45,7 @@ struct call {
 	uint64_t id;
 	int holders; /* the session, and works */
 	struct kernel_problem problem;
+	int given; /* tensors that the client named, and operands that it submits */
 	struct kernel_ref *variants[CALL_VARIANTS]; /* for different alignments; [0] as prepared */
 	int variant_count;
 };
@@ -120,12 +121,13 @@ void request_close(struct request *request); /* unlinks; does not free */
 /* ---- Decoding (decode.c) ---- */
 
 /*
- * op, tensors and attrs of a message.  buffers[i] / offsets[i]: where tensor i lies (NULL:
- * nowhere); the tensors' alignment follows from it.  KILN_OK, or a status with a sentence.
+ * op, tensors and attrs of a message.  buffers[i] / offsets[i]: where tensor i lies (NULL: nowhere,
+ * or it is left out); the tensors' alignment follows from it.  given: how many the message
+ * has; the problem has all of the operator's.  KILN_OK, or a status with a sentence.
  */
 int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
 				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
-				   uint64_t offsets[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX]);
+				   uint64_t offsets[KERNEL_MAX_OPERANDS], int *given, char error[KERNEL_ERROR_MAX]);
 uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
 /* Operand i's name in the operator's own words: "x". */
 const char *decode_operand_name(const char *op, int i, char name[24]);
@@ -138,7 +140,7 @@ void buffer_delete(struct buffer *buffer); /* of the broker's side only */
 struct buffer *buffer_find(struct session *session, uint64_t id);
 const char *buffer_label(const struct buffer *buffer, char label[96]); /* "buffer 7 (weights)" */
 
-/* Where an operand of a launch lies. */
+/* Where an operand of a launch lies; without a buffer it is left out. */
 struct work_operand {
 	struct buffer *buffer;
 	uint64_t offset;

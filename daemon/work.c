@@ -292,7 +292,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 	for (int i = 0; i < work->operand_count; i++) {
 		struct buffer *buffer = work->operands[i].buffer;
 		const struct kernel_extent *extent = &plan->extents[i];
-		if (!buffer->lost || !extent->bytes || writes_all(&work->operands[i], extent))
+		if (!buffer || !buffer->lost || !extent->bytes || writes_all(&work->operands[i], extent))
 			continue;
 		snprintf(error, size,
 				 "the contents of %s (%s) were lost when the device process ended; write it again",
@@ -300,7 +300,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 		return false;
 	}
 	for (int i = 0; i < work->operand_count; i++)
-		if (writes_all(&work->operands[i], &plan->extents[i]))
+		if (work->operands[i].buffer && writes_all(&work->operands[i], &plan->extents[i]))
 			work->operands[i].buffer->lost = false;
 	return true;
 }
@@ -325,8 +325,9 @@ static void put_arguments(struct wire_out *message, const struct work *work)
 	wire_list_begin(message, "ops");
 	for (int i = 0; i < work->operand_count; i++) {
 		const struct kernel_extent *extent = &plan->extents[i];
+		const struct buffer *buffer = work->operands[i].buffer; /* NULL: left out */
 		wire_list_begin(message, NULL);
-		wire_put_uint(message, NULL, work->operands[i].buffer->id);
+		wire_put_uint(message, NULL, buffer ? buffer->id : 0);
 		wire_put_uint(message, NULL, work->operands[i].offset);
 		wire_put_uint(message, NULL, extent->bytes);
 		wire_put_uint(message, NULL, extent->alignment ? extent->alignment : 1);
@@ -378,7 +379,7 @@ static enum work_step advance_launch(struct work *work)
 		return WORK_GONE;
 	}
 	for (int i = 0; i < work->operand_count; i++)
-		if (need_buffer(work, work->operands[i].buffer) == WORK_WAITS)
+		if (work->operands[i].buffer && need_buffer(work, work->operands[i].buffer) == WORK_WAITS)
 			return WORK_WAITS;
 	if (need_kernel(work, &module) == WORK_WAITS)
 		return WORK_WAITS;

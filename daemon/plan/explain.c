@@ -24,6 +24,10 @@ static void explain_launch(const struct kernel_plan *plan, const struct kernel_l
 			   plan->grid[2], plan->block[0], plan->block[1], plan->block[2]);
 	plan_print(out, "shared memory  %u bytes%s\n", plan->shared_bytes,
 			   plan->shared_bytes > limits->shared_default ? " (by request)" : "");
+	if (plan->scratch.bytes)
+		plan_print(out, "scratch memory %llu bytes, %llu of them counters\n",
+				   (unsigned long long)plan->scratch.bytes,
+				   (unsigned long long)plan->scratch.counters);
 }
 
 void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *limits, char *text,
@@ -38,12 +42,18 @@ void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *li
 	plan_print(&out, "op             %s\n", plan->op);
 	plan_print(&out, "target         %s\n", limits->target);
 	plan_print(&out, "variant        %s (%s)\n", plan->variant, kind_name(plan->kind));
+	if (plan->choice[0])
+		plan_print(&out, "choice         %s\n", plan->choice);
 	if (plan->kind == KERNEL_LAUNCH)
 		explain_launch(plan, limits, &out);
 	for (int i = 0; i < plan->operand_count; i++) {
 		char name[16] = "operand";
 		if (op)
 			plan_operand_name(op, i, name);
+		if (plan->extents[i].alignment == 0) {
+			plan_print(&out, "%-14s left out\n", name);
+			continue;
+		}
 		plan_print(&out, "%-14s %llu bytes %s, aligned to %u\n", name,
 				   (unsigned long long)plan->extents[i].bytes,
 				   plan->extents[i].written ? "written" : "read", plan->extents[i].alignment);

@@ -72,15 +72,23 @@ static int check_limits(const struct kernel_limits *limits, char error[KERNEL_ER
 	return KILN_OK;
 }
 
-/* What is required must be there; what the caller left out at the end is written as left out. */
-static int check_required(const struct plan_op *op, struct kernel_problem *problem,
-						  char error[KERNEL_ERROR_MAX])
+/* What the caller left out at the end is written as left out. */
+static void complete(const struct plan_op *op, struct kernel_problem *problem)
 {
 	int count = plan_operand_count(op);
 
 	for (int i = problem->tensor_count; i < count; i++)
 		problem->tensors[i] = (struct kernel_tensor){.dtype = KILN_DTYPE_NONE};
 	problem->tensor_count = count;
+}
+
+/* What is required must be there. */
+static int check_required(const struct plan_op *op, struct kernel_problem *problem,
+						  char error[KERNEL_ERROR_MAX])
+{
+	int count = plan_operand_count(op);
+
+	complete(op, problem);
 	for (int i = 0; i < count; i++) {
 		char name[16];
 		plan_operand_name(op, i, name);
@@ -119,6 +127,27 @@ static int take_choice(struct kernel_problem *problem, const char **choice,
 	return KILN_OK;
 }
 
+/* What holds of any operator's plan: all operands are described, and scratch memory has a limit. */
+static int finish(const struct kernel_problem *problem, struct kernel_plan *out,
+				  char error[KERNEL_ERROR_MAX])
+{
+	out->operand_count = problem->tensor_count;
+	for (int i = 0; i < out->operand_count; i++) {
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
+			out->extents[i] = (struct kernel_extent){0};
+		else if (out->extents[i].alignment == 0)
+			out->extents[i].alignment = 1;
+	}
+	if (out->scratch.bytes > KERNEL_SCRATCH_MAX || out->scratch.counters > out->scratch.bytes)
+		return plan_refuse(
+			error, KILN_ENOTSUP,
+			"%s: the kernel for these shapes would need %llu bytes of scratch memory, "
+			"%llu of them counters; the limit is %u",
+			problem->op, (unsigned long long)out->scratch.bytes,
+			(unsigned long long)out->scratch.counters, KERNEL_SCRATCH_MAX);
+	return KILN_OK;
+}
+
 int plan_problem(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
@@ -145,6 +174,8 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
 
 	memcpy(out->op, problem->op, strlen(problem->op) + 1);
 	status = op->plan(&whole, limits, choice, out, error);
+	if (!status)
+		status = finish(&whole, out, error);
 	if (status)
 		memset(out, 0, sizeof(*out));
 	return status;
@@ -181,5 +212,6 @@ int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 		status = check_tensors(op, problem, error);
 	if (status)
 		return status;
+	complete(op, problem);
 	return op->infer(problem, error);
 }

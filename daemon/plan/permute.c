@@ -82,12 +82,12 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	int64_t perm[KILN_MAX_RANK];
 	int status;
 
-	if (problem->tensor_count < 1)
+	if (x->dtype == KILN_DTYPE_NONE)
 		return plan_refuse(error, KILN_EINVAL, "permute: x is missing");
 	status = read_perm(problem, perm, error);
 	if (status)
 		return status;
-	if (problem->tensor_count == 1 || y->dtype == KILN_DTYPE_NONE) {
+	if (y->dtype == KILN_DTYPE_NONE) {
 		memset(y, 0, sizeof(*y));
 		y->dtype = x->dtype;
 		y->rank = x->rank;
@@ -95,7 +95,6 @@ int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 		for (int k = 0; k < x->rank; k++)
 			y->shape[k] = x->shape[perm[k]];
 		plan_contiguous(y);
-		problem->tensor_count = 2;
 	}
 	return check_y(x, y, perm, error);
 }

@@ -24,7 +24,8 @@ struct plan_op {
 	int (*plan)(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 	/* Fills in the shapes and dtypes of required tensors the caller left out (an op's outputs),
-	 * contiguous, or fails as plan. */
+	 * contiguous, or fails as plan.  All operands are in place; a required one that is left out has
+	 * dtype KILN_DTYPE_NONE. */
 	int (*infer)(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 	/* The candidates for a valid problem, the planner's own first; how many.  NULL: that one only. */
 	int (*choices)(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -55,7 +56,8 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
  * refusal. */
 int plan_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX]);
-/* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count. */
+/* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count.
+ * Optional operands that the caller left out stay so. */
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
 /* Limits of a target for which there is no device here: "cpu", "sm_75" .. "sm_121".  KILN_EINVAL

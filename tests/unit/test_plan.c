@@ -107,7 +107,7 @@ static void operators_and_operands(void **state)
 	refused(&p, "there is no operator \"xxxxxxxxxxxxxxxxxxxxxxxx\"; there is: permute");
 	p = good();
 	p.tensor_count = 1;
-	refused(&p, "permute takes 2 tensors (x, y), not 1");
+	refused(&p, "permute: y is missing; its operands are: x, y (those with ? may be left out)");
 	p.tensor_count = 3;
 	refused(&p, "permute takes 2 tensors (x, y), not 3");
 	p.tensor_count = -1;
@@ -555,6 +555,7 @@ static void plans_explain_themselves(void **state)
 		text, "op             permute\n"
 			  "target         sm_90\n"
 			  "variant        tile (kernel)\n"
+			  "choice         tile\n"
 			  "source         ops/permute.cuh\n"
 			  "instantiation  permute_tile<4, 64, 64, 16, 16, 256, 1024, 512, 1, List<>, "
 			  "List<512>, List<>, List<1024>, List<>, List<>, List<>, i32, false>\n"
