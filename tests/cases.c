@@ -11,8 +11,21 @@
 
 #define MOST_CASES 4096
 
+static const struct {
+	const char *name;
+	void (*add)(void);
+	void (*random)(uint64_t *state, struct cases_case *out);
+} families[CASES_FAMILIES] = {
+	{"permute", cases_add_permute, cases_random_permute},
+	{"softmax", cases_add_softmax, cases_random_softmax},
+	{"masked_softmax", cases_add_masked_softmax, cases_random_masked_softmax},
+	{"norm", cases_add_norm, cases_random_norm},
+	{"norm_backward", cases_add_norm_backward, cases_random_norm_backward},
+};
+
 static struct cases_case list[MOST_CASES];
 static int listed;
+static bool complete;
 
 struct cases_case *cases_add(const struct cases_op *op, unsigned flags)
 {
@@ -29,27 +42,24 @@ struct cases_case *cases_add(const struct cases_op *op, unsigned flags)
 
 const struct cases_case *cases_all(int *count)
 {
-	if (listed == 0) {
-		cases_add_permute();
-		cases_add_softmax();
-		cases_add_masked_softmax();
-		cases_add_norm();
-		cases_add_norm_backward();
+	for (int i = 0; i < CASES_FAMILIES && !complete; i++) {
+		int first = listed;
+		families[i].add();
+		for (int k = first; k < listed; k++)
+			list[k].family = families[i].name;
 	}
+	complete = true;
 	*count = listed;
 	return list;
 }
 
 void cases_random(uint64_t seed, uint64_t i, struct cases_case *out)
 {
-	static void (*const families[])(uint64_t * state, struct cases_case * out) = {
-		cases_random_permute, cases_random_softmax,       cases_random_masked_softmax,
-		cases_random_norm,    cases_random_norm_backward,
-	};
 	uint64_t first = seed, second = i + 1, state = cases_word(&first) ^ cases_word(&second);
 
 	memset(out, 0, sizeof(*out));
-	families[i % (sizeof(families) / sizeof(families[0]))](&state, out);
+	families[i % CASES_FAMILIES].random(&state, out);
+	out->family = families[i % CASES_FAMILIES].name;
 }
 
 /* ---- Names ---- */

@@ -19,6 +19,7 @@
 #define CASES_HUGE 4u  /* about 2^31 elements or more: gigabytes */
 #define CASES_SLOW 8u  /* takes the cpu device long: one in a few of its kind runs there */
 
+#define CASES_FAMILIES 5
 #define CASES_MAX_OPERANDS 12
 #define CASES_MAX_ATTRS 4
 
@@ -49,7 +50,8 @@ struct cases_operand {
 struct cases_op;
 
 struct cases_case {
-	char name[192]; /* "permute f32 8192x8192 (1,0)": unique */
+	char name[192];     /* "permute f32 8192x8192 (1,0)": unique */
+	const char *family; /* whose file it comes from: "permute" for cases_permute.c; filled in */
 	const struct cases_op *op;
 	struct cases_operand operand[CASES_MAX_OPERANDS]; /* in the operator's order */
 	int operand_count;
