@@ -43,7 +43,9 @@
 	  "that table")                                                                                \
 	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason}]")       \
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
-	X("explain", "", "op, tensors, attrs, target?", "plan: map, text, key, cached")                \
+	X("explain", "", "op, tensors, attrs, target?",                                                \
+	  "plan: map, text, key, cached, operands: [{name, d, s, t, bytes, written}], choices: "       \
+	  "[name], model, signature, tuned?: {choice, micros, own_micros, when, refused}")             \
 	X("compile", "", "op, tensors, attrs, target?", "key, origin, text, micros, bytes")            \
 	X("alloc", "", "bytes, flags, name", "buf, offset, bytes; flags SHARED: with the memfd")       \
 	X("lend", "F", "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name",    \
@@ -65,6 +67,12 @@
 	X("cache.verify", "", "", "checked, bad, rows: [{key, why}]")                                  \
 	X("cache.trim", "O", "bytes", "removed, freed, bytes")                                         \
 	X("cache.clear", "O", "", "removed, freed")                                                    \
+	X("tuned.ls", "", "",                                                                          \
+	  "rows: [{op, model, target, signature, choice, micros, own_micros, candidates, when, "       \
+	  "version}]")                                                                                 \
+	X("tuned.put", "O",                                                                            \
+	  "op, model, target, signature, choice, micros, own_micros, candidates, when, version?", "")  \
+	X("tuned.rm", "O", "model?, target?, signature?: all three, or none for all rows", "removed")  \
 	X("debug", "OT", "what, ...", "what it was asked for")                                         \
 	X("stop", "O", "", "")
 

@@ -67,6 +67,7 @@ struct broker {
 
 	struct compile_sources *sources;
 	struct store *store;
+	struct map tuned; /* winners of tuning: tuned.c */
 	struct pool *pool;
 	struct device_entry *devices;
 	struct session *sessions;

@@ -31,6 +31,9 @@ static const struct {
 	{"cache.verify", command_cache_verify},
 	{"cache.trim", command_cache_trim},
 	{"cache.clear", command_cache_clear},
+	{"tuned.ls", command_tuned_ls},
+	{"tuned.put", command_tuned_put},
+	{"tuned.rm", command_tuned_rm},
 	{"debug", command_debug},
 	{"stop", command_stop},
 };

@@ -30,6 +30,10 @@ void command_cache_get(struct session *session, struct wire_in *message, struct 
 void command_cache_verify(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_trim(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_clear(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_tune.c */
+void command_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame);
+void command_tuned_put(struct session *session, struct wire_in *message, struct frame *frame);
+void command_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_debug.c */
 void command_debug(struct session *session, struct wire_in *message, struct frame *frame);
 void command_stop(struct session *session, struct wire_in *message, struct frame *frame);
@@ -38,5 +42,9 @@ void command_stop(struct session *session, struct wire_in *message, struct frame
 void command_put_requests(struct wire_out *out);
 /* The plan as members of a map, and its text. */
 void command_put_plan(struct wire_out *out, const struct kernel_plan *plan);
+/* What a program needs to tune a problem: its operands as they were inferred, the candidates, what
+ * a winner is found by, and the winner there is. */
+void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,
+						const struct kernel_problem *problem, const struct kernel_limits *limits);
 
 #endif

@@ -40,6 +40,7 @@ struct asking {
 	struct broker *broker;
 	struct kernel_problem problem;
 	int given; /* tensors of the request */
+	struct kernel_limits limits;
 	struct kernel_ref *ref;
 	struct job_wait *wait;
 	uint64_t started_us;
@@ -68,12 +69,14 @@ static void asking_abandon(struct request *request)
 	free(asking);
 }
 
-/* The limits to plan for: the session's device, or a target that may not be here. */
+/* The limits to plan for, and the model: the session's device, or a target that may not be here. */
 static int limits_for(struct session *session, const char *target, struct kernel_limits *limits,
-					  char error[KERNEL_ERROR_MAX])
+					  const char **model, char error[KERNEL_ERROR_MAX])
 {
+	*model = "";
 	if (session->device && (!target || !strcmp(target, session->device->info.limits.target))) {
 		*limits = session->device->info.limits;
+		*model = session->device->info.model;
 		return KILN_OK;
 	}
 	if (!target)
@@ -129,13 +132,13 @@ static bool is_left_out(const struct kernel_problem *problem, int i)
 static struct asking *asking_new(struct session *session, struct wire_in *message,
 								 const char *target)
 {
-	struct kernel_limits limits;
 	struct buffer *buffers[KERNEL_MAX_OPERANDS] = {0};
 	uint64_t offsets[KERNEL_MAX_OPERANDS] = {0};
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
+	const char *model;
 	struct asking *asking = calloc(1, sizeof *asking);
-	int status = asking ? limits_for(session, target, &limits, error)
+	int status = asking ? limits_for(session, target, &asking->limits, &model, error)
 						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
 	if (status == KILN_OK && session->broker->draining)
 		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
@@ -143,7 +146,8 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 		status = decode_problem(session, message, &asking->problem, buffers, offsets,
 								&asking->given, error);
 	if (status == KILN_OK)
-		status = job_open(session->broker, &asking->problem, &limits, &asking->ref, error);
+		status = job_open(session->broker, &asking->problem, &asking->limits, model, &asking->ref,
+						  error);
 	if (status == KILN_OK) {
 		struct work_operand operands[KERNEL_MAX_OPERANDS];
 		bool placed = true;
@@ -330,6 +334,7 @@ static void explain_done(struct broker *broker, void *arg)
 	wire_put_str(&out, "key", asking->ref->key);
 	wire_put_str(&out, "key_text", asking->ref->key_text);
 	wire_put_bool(&out, "cached", asking->cached);
+	command_put_tuning(&out, asking->ref, &asking->problem, &asking->limits);
 	reply_send(session, &out, NULL, 0);
 	asking_free(asking);
 }
@@ -450,7 +455,8 @@ static int choose_variant(struct session *session, struct call *call,
 	for (int i = 0; i < problem.tensor_count; i++)
 		if (operands[i].buffer)
 			problem.tensors[i].alignment = buffer_alignment(operands[i].buffer, operands[i].offset);
-	int status = job_open(session->broker, &problem, &session->device->info.limits, out, error);
+	const struct device_info *info = &session->device->info;
+	int status = job_open(session->broker, &problem, &info->limits, info->model, out, error);
 	if (status == KILN_OK && call->variant_count < CALL_VARIANTS)
 		call->variants[call->variant_count++] = kernel_hold(*out);
 	return status;

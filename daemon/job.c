@@ -45,14 +45,14 @@ struct flight {
 /* ---- Planned kernels ---- */
 
 int job_open(struct broker *broker, const struct kernel_problem *problem,
-			 const struct kernel_limits *limits, struct kernel_ref **out,
+			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX])
 {
-	char text[2048];
+	char text[2048 + 512];
 	struct kernel_ref *ref = calloc(1, sizeof *ref);
 	if (!ref)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
-	int status = plan_problem(problem, limits, &ref->plan, error);
+	int status = tuned_plan(broker, problem, limits, model, &ref->plan, &ref->tuned, error);
 	if (status == KILN_OK && ref->plan.kind == KERNEL_LAUNCH) {
 		const struct compile_file *files[COMPILE_MAX_HEADERS];
 		int count = 0;
@@ -71,7 +71,8 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 		return status;
 	}
 	memcpy(ref->target, limits->target, sizeof ref->target);
-	plan_explain(&ref->plan, limits, text, sizeof text);
+	plan_explain(&ref->plan, limits, text, 2048);
+	tuned_explain(&ref->tuned, text + strlen(text), sizeof text - strlen(text));
 	ref->explain = util_strdup(text);
 	ref->holders = 1;
 	*out = ref;

@@ -10,12 +10,14 @@
 #define KILN_DAEMON_JOB_H
 
 #include "broker.h"
+#include "tuned.h"
 
 /* A planned kernel: what a prepared call and the flights that compile it hold together.  Counted.
  */
 struct kernel_ref {
 	int holders;
 	struct kernel_plan plan;
+	struct tuned_note tuned;
 	char target[KERNEL_TARGET_MAX];
 	char *explain;
 	/* Filled by the first job_resolve, for plans that launch a kernel. */
@@ -25,9 +27,10 @@ struct kernel_ref {
 	struct compile_file files[COMPILE_MAX_HEADERS];
 };
 
-/* KILN_OK, or the planner's refusal with its sentence. */
+/* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose
+ * winners of tuning are used; "": none. */
 int job_open(struct broker *broker, const struct kernel_problem *problem,
-			 const struct kernel_limits *limits, struct kernel_ref **out,
+			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX]);
 struct kernel_ref *kernel_hold(struct kernel_ref *ref);
 void kernel_drop(struct kernel_ref *ref);

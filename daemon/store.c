@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tuned.h"
 #include "util/util.h"
 
 struct store_item {
@@ -87,13 +88,14 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	}
 	cache_stats(store->cache, &store->stats);
 	broker->store = store;
-	return KILN_OK;
+	return tuned_open(broker, store->cache, error);
 }
 
 void store_close(struct broker *broker)
 {
 	if (!broker->store)
 		return;
+	tuned_close(broker);
 	cache_close(broker->store->cache);
 	free(broker->store);
 	broker->store = NULL;

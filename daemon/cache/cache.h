@@ -86,6 +86,39 @@ void cache_drop_memory(struct cache *cache);
 int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX]);
 void cache_stats(struct cache *cache, struct cache_stats *out);
 
+/* ---- Winners of tuning (tuned.c): a table beside the kernels, which nothing is trimmed from ---- */
+
+#define CACHE_TUNED_MOST 16384 /* rows */
+#define CACHE_MODEL_MAX 96
+
+/*
+ * On this model of device, problems whose own plan has this instantiation run best by this choice.
+ * Found by (model, target, signature).
+ */
+struct cache_tuned {
+	char op[24];
+	char model[CACHE_MODEL_MAX]; /* "NVIDIA H200" */
+	char target[KERNEL_TARGET_MAX];
+	char signature[KERNEL_INSTANTIATION_MAX];
+	char choice[KERNEL_CHOICE_MAX];
+	double micros, own_micros; /* of the winner, and of the planner's own choice */
+	int64_t candidates;        /* that were timed */
+	int64_t when;              /* seconds since 1970 */
+	char version[16];          /* of the Kiln that timed them */
+};
+
+typedef void (*cache_tuned_visit)(const struct cache_tuned *row, void *arg);
+/* All rows, by operator, model and signature.  A row that does not fit into the structure is passed
+ * over. */
+int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
+					 char error[KERNEL_ERROR_MAX]);
+/* Stores a row, in place of the one that is found in the same way. */
+int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
+					char error[KERNEL_ERROR_MAX]);
+/* Removes the row that is found as this one is; NULL: all of them.  Fine if there is none. */
+int cache_tuned_remove(struct cache *cache, const struct cache_tuned *row,
+					   char error[KERNEL_ERROR_MAX]);
+
 /* Frees what a row points to and zeroes it. */
 void cache_row_free(struct cache_row *row);
 

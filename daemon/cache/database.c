@@ -24,7 +24,11 @@ static const char schema[] =
 	" used INTEGER NOT NULL, turn INTEGER NOT NULL, hits INTEGER NOT NULL) STRICT;"
 	"CREATE TABLE objects(id INTEGER PRIMARY KEY, blob BLOB NOT NULL) STRICT;"
 	"CREATE TABLE quarantine(id INTEGER PRIMARY KEY, key TEXT NOT NULL, reason TEXT NOT NULL,"
-	" time INTEGER NOT NULL, blob BLOB) STRICT;";
+	" time INTEGER NOT NULL, blob BLOB) STRICT;"
+	"CREATE TABLE tuned(model TEXT NOT NULL, target TEXT NOT NULL, signature TEXT NOT NULL,"
+	" op TEXT NOT NULL, choice TEXT NOT NULL, micros REAL NOT NULL, own_micros REAL NOT NULL,"
+	" candidates INTEGER NOT NULL, time INTEGER NOT NULL, version TEXT NOT NULL,"
+	" PRIMARY KEY(model, target, signature)) STRICT, WITHOUT ROWID;";
 
 #define LIST                                                                                 \
 	"SELECT key, op, target, instantiation, bytes, registers, shared, spill, local, micros," \
@@ -59,6 +63,13 @@ static const char *const texts[DB_STATEMENTS] = {
 	[DB_BY_HITS] = LIST "hits DESC, used DESC, turn DESC LIMIT ?1",
 	[DB_BY_BYTES] = LIST "bytes DESC, used DESC, turn DESC LIMIT ?1",
 	[DB_BY_CREATED] = LIST "created DESC, turn DESC LIMIT ?1",
+	[DB_TUNED_LIST] = "SELECT op, model, target, signature, choice, version, micros, own_micros,"
+					  " candidates, time FROM tuned ORDER BY op, model, target, signature",
+	[DB_TUNED_PUT] = "INSERT OR REPLACE INTO tuned(op, model, target, signature, choice, version,"
+					 " micros, own_micros, candidates, time)"
+					 " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+	[DB_TUNED_REMOVE] = "DELETE FROM tuned WHERE model = ?1 AND target = ?2 AND signature = ?3",
+	[DB_TUNED_CLEAR] = "DELETE FROM tuned",
 };
 
 int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])

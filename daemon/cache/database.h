@@ -1,6 +1,6 @@
 /*
- * database.h: the open database, for database.c (schema, statements, transactions) and
- * database_rows.c (what is done with rows).  Nobody else includes it.
+ * database.h: the open database, for database.c (schema, statements, transactions), database_rows.c
+ * (what is done with rows) and tuned.c (the winners of tuning).  Nobody else includes it.
  */
 #ifndef KILN_DAEMON_CACHE_DATABASE_H
 #define KILN_DAEMON_CACHE_DATABASE_H
@@ -29,6 +29,10 @@ enum cache_db_statement {
 	DB_BY_HITS,
 	DB_BY_BYTES,
 	DB_BY_CREATED,
+	DB_TUNED_LIST,
+	DB_TUNED_PUT,
+	DB_TUNED_REMOVE,
+	DB_TUNED_CLEAR,
 	DB_STATEMENTS,
 };
 

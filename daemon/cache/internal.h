@@ -71,7 +71,7 @@ const char *cache_place_remote_name(unsigned long type);
 /* ---- Database ---- */
 
 #define DB_APPLICATION 0x4b494c4e /* "KILN" */
-#define DB_SCHEMA 1
+#define DB_SCHEMA 2
 #define DB_QUARANTINE 16 /* damaged rows kept */
 
 /*

@@ -205,18 +205,18 @@ static void newer_schema_is_refused(void **state)
 	char expected[KERNEL_ERROR_MAX];
 	size_t bytes;
 	filled_database(3);
-	set_header(AT_USER_VERSION, 2);
+	set_header(AT_USER_VERSION, 3);
 	char *before = util_read_file(in_directory("kiln.db"), 1 << 20, &bytes);
 	assert_int_equal(refused(directory), KILN_EVERSION);
 	snprintf(expected, sizeof expected,
-			 "%s/kiln.db has schema 2, and this kilnd knows schemas up to 1: use a newer kilnd, or "
+			 "%s/kiln.db has schema 3, and this kilnd knows schemas up to 2: use a newer kilnd, or "
 			 "another --cache-dir",
 			 directory);
 	assert_string_equal(error, expected);
 	assert_same_file("kiln.db", before, bytes);
 	free(before);
 	assert_int_equal(access(in_directory("kiln.db.bad-1"), F_OK), -1);
-	set_header(AT_USER_VERSION, 1);
+	set_header(AT_USER_VERSION, 2);
 	struct cache *cache = open_cache(0, 0);
 	assert_int_equal(get(cache, 3), KILN_OK);
 	cache_close(cache);

@@ -1,0 +1,105 @@
+/*
+ * tuned.c: the winners of tuning in the database.  Rows are few and small, and are read once, when a
+ * daemon starts: whoever looks them up keeps them.  Nothing here can make a kernel wrong, so rows
+ * have no checksum; what they name is asked of the planner again.
+ */
+#include "conductor.h"
+#include "database.h"
+
+#include <string.h>
+
+/* False: longer than the field. */
+static bool take(sqlite3_stmt *statement, int column, char *out, size_t size)
+{
+	const char *text = (const char *)sqlite3_column_text(statement, column);
+	size_t length = text ? strlen(text) : size;
+	if (length >= size) {
+		return false;
+	}
+	memcpy(out, text, length + 1);
+	return true;
+}
+
+static bool take_row(sqlite3_stmt *statement, struct cache_tuned *out)
+{
+	*out = (struct cache_tuned){
+		.micros = sqlite3_column_double(statement, 6),
+		.own_micros = sqlite3_column_double(statement, 7),
+		.candidates = sqlite3_column_int64(statement, 8),
+		.when = sqlite3_column_int64(statement, 9),
+	};
+	return take(statement, 0, out->op, sizeof out->op) &&
+		   take(statement, 1, out->model, sizeof out->model) &&
+		   take(statement, 2, out->target, sizeof out->target) &&
+		   take(statement, 3, out->signature, sizeof out->signature) &&
+		   take(statement, 4, out->choice, sizeof out->choice) &&
+		   take(statement, 5, out->version, sizeof out->version);
+}
+
+int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
+					 char error[KERNEL_ERROR_MAX])
+{
+	struct cache_tuned row;
+	int code, status = cache_have_db(cache, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_TUNED_LIST);
+	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+		if (take_row(statement, &row)) {
+			visit(&row, arg);
+		}
+	}
+	if (code != SQLITE_DONE) {
+		status = cache_db_fail(cache->db, "reading winners of tuning in", error);
+	}
+	sqlite3_reset(statement);
+	return cache_failed(cache, status, error);
+}
+
+/* Runs a bound statement that writes. */
+static int write_rows(struct cache *cache, sqlite3_stmt *statement, char error[KERNEL_ERROR_MAX])
+{
+	int status = KILN_OK;
+	if (cache_db_run(statement) != SQLITE_OK) {
+		status = cache_db_fail(cache->db, "writing winners of tuning to", error);
+		cache->write_failures++;
+	}
+	return cache_failed(cache, status, error);
+}
+
+int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
+					char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_have_db(cache, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_TUNED_PUT);
+	const char *const texts[] = {row->op,        row->model,  row->target,
+								 row->signature, row->choice, row->version};
+	for (int i = 0; i < 6; i++) {
+		sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
+	}
+	sqlite3_bind_double(statement, 7, row->micros);
+	sqlite3_bind_double(statement, 8, row->own_micros);
+	sqlite3_bind_int64(statement, 9, row->candidates);
+	sqlite3_bind_int64(statement, 10, row->when);
+	return write_rows(cache, statement, error);
+}
+
+int cache_tuned_remove(struct cache *cache, const struct cache_tuned *row,
+					   char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_have_db(cache, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	sqlite3_stmt *statement = cache_db_statement(cache->db, row ? DB_TUNED_REMOVE : DB_TUNED_CLEAR);
+	if (row) {
+		sqlite3_bind_text(statement, 1, row->model, -1, SQLITE_STATIC);
+		sqlite3_bind_text(statement, 2, row->target, -1, SQLITE_STATIC);
+		sqlite3_bind_text(statement, 3, row->signature, -1, SQLITE_STATIC);
+	}
+	return write_rows(cache, statement, error);
+}

@@ -1,0 +1,167 @@
+/* tuned.c: the table of winners, and planning with it. */
+#include "tuned.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "plan/plan.h"
+#include "util/util.h"
+
+/* ---- The table ---- */
+
+/* Rows are found by the hash of what they are found by, which is too long for a key. */
+static void row_key(const struct cache_tuned *row, unsigned char key[32])
+{
+	struct util_hash hash;
+	util_hash_begin(&hash);
+	util_hash_add(&hash, row->model, strlen(row->model) + 1);
+	util_hash_add(&hash, row->target, strlen(row->target) + 1);
+	util_hash_add(&hash, row->signature, strlen(row->signature) + 1);
+	util_hash_end(&hash, key);
+}
+
+const struct cache_tuned *tuned_find(const struct broker *broker, const struct cache_tuned *row)
+{
+	unsigned char key[32];
+	if (!broker->tuned.count)
+		return NULL;
+	row_key(row, key);
+	return map_get(&broker->tuned, key, sizeof key);
+}
+
+int tuned_put(struct broker *broker, const struct cache_tuned *row)
+{
+	unsigned char key[32];
+	struct cache_tuned *old, *copy;
+	row_key(row, key);
+	old = map_get(&broker->tuned, key, sizeof key);
+	if (!old && broker->tuned.count >= CACHE_TUNED_MOST)
+		return KILN_ELIMIT;
+	copy = malloc(sizeof *copy);
+	if (!copy || map_put(&broker->tuned, key, sizeof key, copy) < 0) {
+		free(copy);
+		return KILN_ENOMEM;
+	}
+	*copy = *row;
+	free(old);
+	return KILN_OK;
+}
+
+int64_t tuned_remove(struct broker *broker, const struct cache_tuned *row)
+{
+	unsigned char key[32];
+	struct cache_tuned *old;
+	int64_t count = 0;
+	if (row) {
+		row_key(row, key);
+		old = map_remove(&broker->tuned, key, sizeof key);
+		free(old);
+		return old ? 1 : 0;
+	}
+	for (; (old = map_take(&broker->tuned)); count++)
+		free(old);
+	return count;
+}
+
+static int in_order(const void *a, const void *b)
+{
+	const struct cache_tuned *left = *(const struct cache_tuned *const *)a;
+	const struct cache_tuned *right = *(const struct cache_tuned *const *)b;
+	int order = strcmp(left->op, right->op);
+	if (!order)
+		order = strcmp(left->model, right->model);
+	if (!order)
+		order = strcmp(left->target, right->target);
+	return order ? order : strcmp(left->signature, right->signature);
+}
+
+const struct cache_tuned **tuned_list(const struct broker *broker, size_t *count)
+{
+	const struct cache_tuned **list, *row;
+	size_t cursor = 0;
+	*count = 0;
+	list = broker->tuned.count ? calloc(broker->tuned.count, sizeof *list) : NULL;
+	while (list && (row = map_next(&broker->tuned, &cursor)))
+		list[(*count)++] = row;
+	if (list)
+		qsort(list, *count, sizeof *list, in_order);
+	return list;
+}
+
+static void take_row(const struct cache_tuned *row, void *arg)
+{
+	tuned_put(arg, row);
+}
+
+int tuned_open(struct broker *broker, struct cache *cache, char error[KERNEL_ERROR_MAX])
+{
+	return cache_tuned_list(cache, take_row, broker, error);
+}
+
+void tuned_close(struct broker *broker)
+{
+	tuned_remove(broker, NULL);
+	map_free(&broker->tuned);
+}
+
+/* ---- Planning ---- */
+
+/* The problem with one attribute more; false if it has no room for it. */
+static bool name_choice(struct kernel_problem *problem, const char *choice)
+{
+	struct kernel_attr *attr = &problem->attrs[problem->attr_count];
+	if (problem->attr_count >= KERNEL_MAX_ATTRS)
+		return false;
+	*attr = (struct kernel_attr){.name = PLAN_CHOICE, .kind = KILN_ATTR_STRING};
+	memcpy(attr->s, choice, strlen(choice) + 1);
+	problem->attr_count++;
+	return true;
+}
+
+int tuned_plan(struct broker *broker, const struct kernel_problem *problem,
+			   const struct kernel_limits *limits, const char *model, struct kernel_plan *out,
+			   struct tuned_note *note, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_problem named = *problem;
+	const struct cache_tuned *row;
+	struct kernel_plan better;
+	int status = plan_problem(problem, limits, out, error);
+	memset(note, 0, sizeof *note);
+	if (status != KILN_OK || out->kind != KERNEL_LAUNCH || !model[0] ||
+		plan_attr(problem, PLAN_CHOICE))
+		return status;
+	snprintf(note->row.op, sizeof note->row.op, "%s", out->op);
+	snprintf(note->row.model, sizeof note->row.model, "%s", model);
+	snprintf(note->row.target, sizeof note->row.target, "%s", limits->target);
+	snprintf(note->row.signature, sizeof note->row.signature, "%s", out->instantiation);
+	row = tuned_find(broker, &note->row);
+	if (!row)
+		return KILN_OK;
+	note->row = *row;
+	if (!name_choice(&named, row->choice))
+		snprintf(note->refused, sizeof note->refused, "the call has no attribute left to name it");
+	else if (plan_problem(&named, limits, &better, note->refused) == KILN_OK)
+		*out = better;
+	return KILN_OK;
+}
+
+void tuned_explain(const struct tuned_note *note, char *text, size_t size)
+{
+	const struct cache_tuned *row = &note->row;
+	time_t when = (time_t)row->when;
+	char day[32] = "unknown";
+	struct tm parts;
+	text[0] = 0;
+	if (!row->choice[0])
+		return;
+	if (gmtime_r(&when, &parts))
+		strftime(day, sizeof day, "%Y-%m-%d", &parts);
+	int digits = row->micros < 100 ? 1 : 0;
+	if (note->refused[0])
+		snprintf(text, size, "tuned          %s of %s is not used: %s\n", row->choice, day,
+				 note->refused);
+	else
+		snprintf(text, size, "tuned          %s, %.*f us against %.*f (%s)\n", row->choice, digits,
+				 row->micros, digits, row->own_micros, day);
+}
