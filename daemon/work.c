@@ -305,23 +305,40 @@ static bool check_lost(struct work *work, char *error, size_t size)
 	return true;
 }
 
+/* [0, operand], [1, bytes, value], [2] */
+static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
+{
+	wire_list_begin(message, NULL);
+	switch (arg->kind) {
+	case KERNEL_ARG_POINTER:
+		wire_put_int(message, NULL, 0);
+		wire_put_int(message, NULL, arg->operand);
+		break;
+	case KERNEL_ARG_SCALAR:
+		wire_put_int(message, NULL, 1);
+		wire_put_uint(message, NULL, arg->bytes);
+		wire_put_uint(message, NULL, arg->value);
+		break;
+	case KERNEL_ARG_SCRATCH:
+		wire_put_int(message, NULL, 2);
+		break;
+	}
+	wire_list_end(message);
+}
+
 static void put_arguments(struct wire_out *message, const struct work *work)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
 	wire_list_begin(message, "args");
-	for (int i = 0; i < plan->arg_count; i++) {
-		const struct kernel_arg *arg = &plan->args[i];
-		wire_list_begin(message, NULL);
-		wire_put_int(message, NULL, arg->kind == KERNEL_ARG_POINTER ? 0 : 1);
-		if (arg->kind == KERNEL_ARG_POINTER) {
-			wire_put_int(message, NULL, arg->operand);
-		} else {
-			wire_put_uint(message, NULL, arg->bytes);
-			wire_put_uint(message, NULL, arg->value);
-		}
+	for (int i = 0; i < plan->arg_count; i++)
+		put_argument(message, &plan->args[i]);
+	wire_list_end(message);
+	if (plan->scratch.bytes) {
+		wire_list_begin(message, "scratch");
+		wire_put_uint(message, NULL, plan->scratch.bytes);
+		wire_put_uint(message, NULL, plan->scratch.counters);
 		wire_list_end(message);
 	}
-	wire_list_end(message);
 	wire_list_begin(message, "ops");
 	for (int i = 0; i < work->operand_count; i++) {
 		const struct kernel_extent *extent = &plan->extents[i];

@@ -80,7 +80,7 @@ static void cpu_close(struct device *device)
 	while (device->streams) {
 		struct cpu_stream *next = device->streams->next;
 		free_works(device->streams->head);
-		free(device->streams);
+		cpu_stream_free(device, device->streams);
 		device->streams = next;
 	}
 	free_works(device->done);

@@ -3,6 +3,7 @@
  *
  *   cpu.c         the row of functions: open, close, poll
  *   cpu_memory.c  buffers between guard pages       cpu_module.c  objects, by dlopen
+ *   cpu_scratch.c memory for the length of a launch
  *   cpu_queue.c   streams, and the workers that take blocks from them
  *   cpu_block.c   the threads of one block, on fibers (cpu_fiber.c)
  *   cpu_sync.c    barriers and warp collectives     cpu_stall.c   why nobody can go on
@@ -63,13 +64,15 @@ struct cpu_work {
 	struct device_module *module; /* NULL: a copy */
 	struct kiln_cpu_dim grid, block_size;
 	uint32_t shared_bytes;
+	struct kernel_scratch scratch;
+	uint32_t scratch_args; /* bit i: argument i is its address, known when the work starts */
 	int arg_count;
 	uint64_t values[KERNEL_MAX_ARGS];
 	void *args[KERNEL_MAX_ARGS];
 	struct {
 		uint8_t *base;
 		uint64_t bytes;
-	} operands[KERNEL_MAX_OPERANDS]; /* for the sentence after a fault */
+	} operands[KERNEL_MAX_OPERANDS + 1]; /* for the sentence after a fault; the last: scratch */
 	int operand_count;
 
 	uint8_t *copy_to;
@@ -85,6 +88,7 @@ struct cpu_stream {
 	struct cpu_stream *next;
 	uint64_t id;
 	struct cpu_work *head, *tail;
+	struct device_memory *scratch; /* NULL until a work needs it */
 	bool ended;
 };
 
@@ -162,6 +166,12 @@ int cpu_import(struct device *device, const struct device_import *what, struct d
 			   char error[KERNEL_ERROR_MAX]);
 void cpu_free(struct device *device, struct device_memory *memory);
 
+/* ---- cpu_scratch.c ---- */
+/* The work starts: it gets its memory, or fails with a sentence. */
+void cpu_scratch_give(struct device *device, struct cpu_work *work);
+/* The work has ended: it fails if it left counters that are not zero. */
+void cpu_scratch_check(struct cpu_work *work);
+
 /* ---- cpu_module.c ---- */
 int cpu_load(struct device *device, const void *object, size_t bytes, const char *entry,
 			 uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
@@ -175,6 +185,8 @@ int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct dev
 			 char error[KERNEL_ERROR_MAX]);
 void cpu_cancel(struct device *device, uint64_t ticket);
 void cpu_stream_end(struct device *device, uint64_t stream);
+/* One that has no work and is in no list. */
+void cpu_stream_free(struct device *device, struct cpu_stream *stream);
 /* Adds a work to its stream; owns it from then on.  KILN_OK or KILN_ENOMEM (freed). */
 int cpu_queue_add(struct device *device, uint64_t stream, struct cpu_work *work,
 				  char error[KERNEL_ERROR_MAX]);

@@ -40,12 +40,12 @@ static int64_t distance(uintptr_t address, uintptr_t base, uint64_t bytes)
 	return address < base ? -(int64_t)(base - address) : (int64_t)(address - base - bytes);
 }
 
-/* The operand whose guards the address is in, or nearest to it. */
+/* The operand whose guards the address is in, or nearest to it; behind the last: scratch memory. */
 static int near_operand(const struct cpu_work *work, uintptr_t address, int64_t *how_far)
 {
 	int found = -1;
 	uint64_t best = CPU_GUARD_BYTES;
-	for (int i = 0; i < work->operand_count; i++) {
+	for (int i = 0; i <= work->operand_count; i++) {
 		uintptr_t base = (uintptr_t)work->operands[i].base;
 		if (base == 0)
 			continue;
@@ -90,6 +90,9 @@ static size_t describe_address(const struct cpu_worker *worker, uintptr_t addres
 	if (is_shared)
 		return util_append(text, size, used, "the %u bytes of dynamic shared memory",
 						   work->shared_bytes);
+	if (operand == work->operand_count)
+		return util_append(text, size, used, "the %" PRIu64 " bytes of scratch memory",
+						   work->scratch.bytes);
 	return util_append(text, size, used,
 					   "operand %d, which has %" PRIu64 " bytes (address %#" PRIxPTR ")", operand,
 					   work->operands[operand].bytes, address);

@@ -73,6 +73,12 @@ void cpu_cancel(struct device *device, uint64_t ticket)
 	pthread_mutex_unlock(&device->mutex);
 }
 
+void cpu_stream_free(struct device *device, struct cpu_stream *stream)
+{
+	cpu_free(device, stream->scratch);
+	free(stream);
+}
+
 void cpu_stream_end(struct device *device, uint64_t id)
 {
 	pthread_mutex_lock(&device->mutex);
@@ -83,7 +89,7 @@ void cpu_stream_end(struct device *device, uint64_t id)
 		stream->ended = true; /* with work in it: removed when that is done */
 		if (!stream->head) {
 			*link = stream->next;
-			free(stream);
+			cpu_stream_free(device, stream);
 		}
 		break;
 	}
@@ -114,6 +120,12 @@ static int check_shape(const struct device_launch *launch, char error[KERNEL_ERR
 						 "%d operands and %d arguments are not within %d and %d",
 						 launch->operand_count, launch->arg_count, KERNEL_MAX_OPERANDS,
 						 KERNEL_MAX_ARGS);
+	if (launch->scratch.bytes > KERNEL_SCRATCH_MAX ||
+		launch->scratch.counters > launch->scratch.bytes)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%" PRIu64 " bytes of scratch memory, %" PRIu64
+						 " of them counters, are not within %u",
+						 launch->scratch.bytes, launch->scratch.counters, KERNEL_SCRATCH_MAX);
 	return KILN_OK;
 }
 
@@ -147,7 +159,8 @@ static int bind_args(struct cpu_work *work, const struct device_launch *launch,
 	for (int i = 0; i < launch->arg_count; i++) {
 		const struct kernel_arg *arg = &launch->args[i];
 		bool is_pointer = arg->kind == KERNEL_ARG_POINTER;
-		uint32_t bytes = is_pointer ? (uint32_t)sizeof(void *) : arg->bytes;
+		bool is_scalar = arg->kind == KERNEL_ARG_SCALAR;
+		uint32_t bytes = is_scalar ? arg->bytes : (uint32_t)sizeof(void *);
 		if (bytes != about->arg_bytes[i])
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "argument %d of the kernel has %u bytes and was given %u", i,
@@ -158,6 +171,8 @@ static int bind_args(struct cpu_work *work, const struct device_launch *launch,
 							 launch->operand_count);
 		if (is_pointer)
 			memcpy(&work->values[i], &work->operands[arg->operand].base, sizeof(void *));
+		else if (!is_scalar)
+			work->scratch_args |= 1u << i;
 		else if (bytes == 4)
 			memcpy(&work->values[i], &(uint32_t){(uint32_t)arg->value}, 4);
 		else
@@ -177,6 +192,7 @@ static int bind_kernel(struct device *device, struct cpu_work *work,
 	work->grid = (struct kiln_cpu_dim){launch->grid[0], launch->grid[1], launch->grid[2]};
 	work->block_size = (struct kiln_cpu_dim){launch->block[0], launch->block[1], launch->block[2]};
 	work->shared_bytes = launch->shared_bytes;
+	work->scratch = launch->scratch;
 	work->total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
 	/* Few enough trips to the counter, small enough that the workers end together. */
 	work->chunk = work->total / ((uint64_t)device->worker_count * 8);

@@ -61,7 +61,7 @@ static void rotate(struct device *device, struct cpu_stream *stream)
 		link = &(*link)->next;
 	*link = stream->next;
 	if (stream->ended && !stream->head) {
-		free(stream);
+		cpu_stream_free(device, stream);
 		return;
 	}
 	while (*link)
@@ -73,6 +73,7 @@ static void rotate(struct device *device, struct cpu_stream *stream)
 static void finish(struct device *device, struct cpu_work *work)
 {
 	struct cpu_stream *stream = work->stream;
+	cpu_scratch_check(work);
 	work->end_us = util_now_us();
 	stream->head = work->next;
 	if (!stream->head)
@@ -149,6 +150,7 @@ static void *worker_main(void *argument)
 		if (!work->started) {
 			work->started = true;
 			work->start_us = util_now_us();
+			cpu_scratch_give(device, work);
 			if (work->total > work->chunk)
 				pthread_cond_broadcast(&device->changed);
 		}

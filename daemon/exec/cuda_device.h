@@ -4,6 +4,7 @@
  *   cuda.c         opening, what the GPU is, errors
  *   cuda_memory.c  buffers: allocated, imported by IPC handle or by descriptor
  *   cuda_pool.c    buffers imported from another process's pool
+ *   cuda_scratch.c memory for the length of a launch
  *   cuda_launch.c  modules, and work as it is asked for
  *   cuda_stream.c  streams, and giving work to the driver
  *   cuda_poll.c    waiting for work, and what happens to it when the GPU fails
@@ -65,6 +66,8 @@ struct cuda_work {
 	uint32_t grid[3], block[3], shared_bytes;
 	uint64_t values[KERNEL_MAX_ARGS];
 	int value_count;
+	struct kernel_scratch scratch;
+	uint32_t scratch_values; /* bit i: values[i] is its address, known when the work starts */
 	CUdeviceptr from, to;
 	void *host;
 	uint64_t bytes;
@@ -76,14 +79,22 @@ struct cuda_queue {
 	struct cuda_work *head, *tail;
 };
 
+/* Counters end at base + below, the rest of scratch memory begins there. */
+struct cuda_scratch {
+	CUdeviceptr base; /* 0 until a launch needs it */
+	uint64_t below, above;
+	uint64_t spoilt; /* bytes at the end of the counters' part that may not be zero */
+};
+
 struct cuda_stream {
 	struct cuda_stream *next; /* in its bucket */
 	uint64_t id;
 	CUstream stream;
 	struct cuda_queue running; /* given to the driver, in order */
 	struct cuda_queue held;    /* waits for its time, for the stream to be idle, or behind such */
-	bool ended;                /* goes when its last work ends */
-	bool active;               /* has running or held work, and is in the list of those */
+	struct cuda_scratch scratch;
+	bool ended;  /* goes when its last work ends */
+	bool active; /* has running or held work, and is in the list of those */
 	struct cuda_stream *active_next, *active_previous;
 };
 
@@ -133,6 +144,8 @@ int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out
 int cuda_import(struct device *device, const struct device_import *what, struct device_memory **out,
 				char error[KERNEL_ERROR_MAX]);
 void cuda_free(struct device *device, struct device_memory *memory);
+/* Memory of the device's own pool, for use on the stream; nothing is written to it. */
+CUresult cuda_take(struct device *device, CUstream stream, uint64_t bytes, CUdeviceptr *out);
 /* EINVAL with a sentence unless the buffer lies within span bytes, as who says. */
 int cuda_check_span(const struct device_import *what, uint64_t span, const char *who,
 					char error[KERNEL_ERROR_MAX]);
@@ -145,6 +158,14 @@ int cuda_pool_import(struct device *device, const struct device_import *what,
 /* Returns when the driver has let go of it, at most a second later. */
 void cuda_pool_free(struct device *device, struct device_memory *memory);
 void cuda_pools_close(struct device *device);
+
+/* ---- cuda_scratch.c ---- */
+
+/* Just before the work is launched on its stream: what it needs is there, and its values say where. */
+int cuda_scratch_give(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
+					  char error[KERNEL_ERROR_MAX]);
+/* The stream has nothing to do any more. */
+void cuda_scratch_free(struct device *device, struct cuda_stream *stream);
 
 /* ---- cuda_launch.c ---- */
 

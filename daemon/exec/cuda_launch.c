@@ -140,8 +140,15 @@ static int bind_kernel(const struct device_launch *launch, struct cuda_work *wor
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "a launch has %d arguments, and at most %d are possible",
 						 launch->arg_count, KERNEL_MAX_ARGS);
+	if (launch->scratch.bytes > KERNEL_SCRATCH_MAX ||
+		launch->scratch.counters > launch->scratch.bytes)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%llu bytes of scratch memory, %llu of them counters, are not within %u",
+						 (unsigned long long)launch->scratch.bytes,
+						 (unsigned long long)launch->scratch.counters, KERNEL_SCRATCH_MAX);
 	work->module = launch->module;
 	work->shared_bytes = launch->shared_bytes;
+	work->scratch = launch->scratch;
 	memcpy(work->grid, launch->grid, sizeof work->grid);
 	memcpy(work->block, launch->block, sizeof work->block);
 	work->value_count = launch->arg_count;
@@ -153,7 +160,9 @@ static int bind_kernel(const struct device_launch *launch, struct cuda_work *wor
 			if (status != KILN_OK)
 				return status;
 		}
-		work->values[i] = arg->kind == KERNEL_ARG_POINTER ? address : arg->value;
+		if (arg->kind == KERNEL_ARG_SCRATCH)
+			work->scratch_values |= 1u << i;
+		work->values[i] = arg->kind == KERNEL_ARG_SCALAR ? arg->value : address;
 	}
 	return KILN_OK;
 }

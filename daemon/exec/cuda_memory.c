@@ -69,6 +69,18 @@ static int no_memory(struct device *device, uint64_t bytes, CUresult result,
 					 util_bytes(total, all));
 }
 
+CUresult cuda_take(struct device *device, CUstream stream, uint64_t bytes, CUdeviceptr *out)
+{
+	CUresult result = device->cu.cuMemAllocFromPoolAsync(out, bytes, device->pool, stream);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+		/* What the pool keeps may be in pieces that are too small. */
+		device->cu.cuStreamSynchronize(device->memory_stream);
+		device->cu.cuMemPoolTrimTo(device->pool, 0);
+		result = device->cu.cuMemAllocFromPoolAsync(out, bytes, device->pool, stream);
+	}
+	return result;
+}
+
 int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
 			   char error[KERNEL_ERROR_MAX])
 {
@@ -76,15 +88,7 @@ int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out
 	if (bytes > device->memory_bytes)
 		return no_memory(device, bytes, CUDA_ERROR_OUT_OF_MEMORY, error);
 	if (bytes > 0) {
-		CUresult result =
-			device->cu.cuMemAllocFromPoolAsync(&base, bytes, device->pool, device->memory_stream);
-		if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-			/* What the pool keeps may be in pieces that are too small. */
-			device->cu.cuStreamSynchronize(device->memory_stream);
-			device->cu.cuMemPoolTrimTo(device->pool, 0);
-			result = device->cu.cuMemAllocFromPoolAsync(&base, bytes, device->pool,
-														device->memory_stream);
-		}
+		CUresult result = cuda_take(device, device->memory_stream, bytes, &base);
 		if (result == CUDA_ERROR_OUT_OF_MEMORY)
 			return no_memory(device, bytes, result, error);
 		if (result != CUDA_SUCCESS)

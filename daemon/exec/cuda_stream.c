@@ -127,6 +127,7 @@ static void drop_stream(struct device *device, struct cuda_stream *stream)
 			break;
 		}
 	}
+	cuda_scratch_free(device, stream);
 	device->cu.cuStreamDestroy(stream->stream);
 	free(stream);
 }
@@ -237,6 +238,11 @@ static int start_failed(struct device *device, const struct cuda_work *work, CUr
 int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
 			   char error[KERNEL_ERROR_MAX])
 {
+	if (work->scratch.bytes > 0) {
+		int status = cuda_scratch_give(device, stream, work, error);
+		if (status != KILN_OK)
+			return status;
+	}
 	CUresult result = take_event(device, &work->begin);
 	if (result == CUDA_SUCCESS)
 		result = take_event(device, &work->end);

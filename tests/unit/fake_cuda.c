@@ -32,15 +32,15 @@ struct CUctx_st {
 };
 static struct CUctx_st the_context;
 struct CUfunc_st {
-	enum { KERNEL_ADD_ONE, KERNEL_FILL, KERNEL_FAULT } kernel;
+	enum { KERNEL_ADD_ONE, KERNEL_FILL, KERNEL_FAULT, KERNEL_TALLY, KERNEL_COUNT } kernel;
 };
 struct CUmod_st {
-	struct CUfunc_st functions[3];
+	struct CUfunc_st functions[KERNEL_COUNT];
 };
 struct CUevent_st {
 	uint64_t recorded, reached;
 };
-enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT };
+enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT, OP_FREE };
 struct op {
 	struct op *next;
 	enum op_kind kind;
@@ -109,6 +109,15 @@ CUresult fake_enter(const char *name)
 
 /* ---- Streams and events ---- */
 
+static void run_tally(uint8_t *scratch, uint64_t *y, uint64_t bytes, uint64_t counters)
+{
+	y[0] = (uintptr_t)scratch;
+	y[1] = 0;
+	for (uint64_t i = 0; i < counters; i++)
+		y[1] += scratch[i] != 0;
+	memset(scratch + counters, 0xee, bytes - counters);
+}
+
 static void run_kernel(const struct op *op)
 {
 	const uint64_t *values = op->values;
@@ -127,6 +136,12 @@ static void run_kernel(const struct op *op)
 	case KERNEL_FAULT:
 		sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
 		break;
+	case KERNEL_TALLY:
+		run_tally((uint8_t *)(uintptr_t)values[0], (uint64_t *)(uintptr_t)values[1], values[2],
+				  values[3]);
+		break;
+	default:
+		break;
 	}
 }
 
@@ -140,6 +155,8 @@ static void advance(struct CUstream_st *stream)
 			memmove(op->to, op->from, op->bytes);
 		else if (op->kind == OP_SET)
 			memset(op->to, (int)op->values[0], op->bytes);
+		else if (op->kind == OP_FREE)
+			fake_free_now((uintptr_t)op->to);
 		else
 			op->event->reached = op->mark;
 		stream->head = op->next;
@@ -167,6 +184,14 @@ static struct op *add_op(CUstream stream, enum op_kind kind)
 	*stream->tail = op;
 	stream->tail = &op->next;
 	return op;
+}
+
+bool fake_free_later(CUstream stream, CUdeviceptr at)
+{
+	if (!stream || !stream->head)
+		return false;
+	add_op(stream, OP_FREE)->to = (void *)(uintptr_t)at;
+	return true;
 }
 
 static CUresult add_copy(CUstream stream, void *to, const void *from, size_t bytes)
@@ -202,6 +227,8 @@ CUresult cuStreamDestroy(CUstream stream)
 		while (stream->head) {
 			struct op *op = stream->head;
 			stream->head = op->next;
+			if (op->kind == OP_FREE)
+				fake_free_now((uintptr_t)op->to);
 			free(op);
 		}
 		free(stream);
@@ -321,8 +348,8 @@ CUresult cuModuleUnload(CUmodule module)
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
 	ENTER();
-	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL, FAKE_FAULT};
-	for (int i = 0; i < 3; i++) {
+	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL, FAKE_FAULT, FAKE_TALLY};
+	for (int i = 0; i < KERNEL_COUNT; i++) {
 		if (strcmp(names[i], name) != 0)
 			continue;
 		module->functions[i].kernel = i;
@@ -363,9 +390,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 	if (shared > 49152 && (int)shared > shared_granted)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct op *op = add_op(stream, OP_KERNEL);
-	static const size_t sizes[][3] = {{8, 8, 4}, {8, 8, 4}, {0, 0, 0}};
+	static const size_t sizes[][4] = {{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8}};
 	op->function = function;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		if (sizes[function->kernel][i])
 			memcpy(&op->values[i], params[i], sizes[function->kernel][i]);
 	return CUDA_SUCCESS;

@@ -15,6 +15,11 @@
 #define FAKE_ADD_ONE "add_one" /* (const u32 *x, u32 *y, u32 n): y = x + 1 */
 #define FAKE_FILL "fill"       /* (u32 *y, u64 value, u32 n) */
 #define FAKE_FAULT "fault"     /* (): an illegal address */
+/*
+ * (u8 *scratch, u64 *y, u64 bytes, u64 counters): y = scratch, and how many of the counters are not
+ * zero; fills what stands behind them with rubbish.
+ */
+#define FAKE_TALLY "tally"
 
 /* What an IPC handle of the fake holds; the test can write one by itself. */
 struct fake_handle {

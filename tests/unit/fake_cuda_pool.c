@@ -228,10 +228,15 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool po
 CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream)
 {
 	ENTER();
-	(void)stream;
-	struct pooled *entry = find_pooled(at);
+	const struct pooled *entry = find_pooled(at);
 	if (entry && is_exported(entry) && is_imported_somewhere(entry))
 		return CUDA_ERROR_INVALID_VALUE;
+	return fake_free_later(stream, at) ? CUDA_SUCCESS : fake_free_now(at);
+}
+
+CUresult fake_free_now(CUdeviceptr at)
+{
+	struct pooled *entry = find_pooled(at);
 	CUresult result = entry && entry->pool->imported ? fake_drop_import(at) : fake_drop_block(at);
 	if (result == CUDA_SUCCESS && entry)
 		drop_pooled(entry);

@@ -25,6 +25,8 @@ CUresult fake_enter(const char *name);
 	} while (0)
 
 CUcontext fake_context(void);
+/* True: the stream has work, and frees the address when it gets there. */
+bool fake_free_later(CUstream stream, CUdeviceptr at);
 void fake_memory_reset(void);
 
 /* ---- fake_cuda_memory.c, for the pools ---- */
@@ -38,6 +40,8 @@ CUresult fake_drop_import(CUdeviceptr at);
 
 /* ---- fake_cuda_pool.c ---- */
 
+/* Of cuMemFreeAsync. */
+CUresult fake_free_now(CUdeviceptr at);
 /* NULL: not from a pool. */
 CUmemoryPool fake_pool_of(CUdeviceptr base);
 void fake_pools_reset(void);

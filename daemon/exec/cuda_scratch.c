@@ -1,0 +1,83 @@
+/*
+ * cuda_scratch: memory for the length of one launch.  Each stream has a piece of its own, taken from
+ * the device's pool in the stream's order, so that growing frees nothing that a queued launch uses,
+ * and waits for nothing.
+ *
+ * Counters are zero between launches, because kernels leave them so.  For that no launch's other
+ * memory may lie where another one's counters are: counters of whatever size end at a border, the
+ * rest begins there.  As addresses are multiples of 256, up to 255 bytes of the rest lie below the
+ * border where the size of the counters is none; they are cleared for counters that lie there.
+ */
+#include "device.h"
+
+#ifdef KILN_HAVE_CUDA_H
+
+#include "cuda_device.h"
+
+#define ALIGNMENT 256u
+#define FEWEST_BELOW 4096u
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int grow(struct device *device, struct cuda_stream *stream, uint64_t below, uint64_t above,
+				char error[KERNEL_ERROR_MAX])
+{
+	struct cuda_scratch *scratch = &stream->scratch;
+	struct cuda_scratch more = {.below = larger(larger(below, scratch->below), FEWEST_BELOW),
+								.above = larger(above, scratch->above)};
+	if (scratch->base && below <= scratch->below && above <= scratch->above)
+		return KILN_OK;
+	CUresult result = cuda_take(device, stream->stream, more.below + more.above, &more.base);
+	if (result == CUDA_SUCCESS) {
+		result = device->cu.cuMemsetD8Async(more.base, 0, more.below, stream->stream);
+		if (result != CUDA_SUCCESS)
+			device->cu.cuMemFreeAsync(more.base, stream->stream);
+	}
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_EINTERNAL, result,
+						 "%s cannot give %llu bytes of scratch memory to a launch", device->name,
+						 (unsigned long long)(more.below + more.above));
+	if (scratch->base)
+		device->cu.cuMemFreeAsync(scratch->base, stream->stream);
+	*scratch = more;
+	return KILN_OK;
+}
+
+int cuda_scratch_give(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
+					  char error[KERNEL_ERROR_MAX])
+{
+	struct cuda_scratch *scratch = &stream->scratch;
+	uint64_t bytes = work->scratch.bytes, counters = work->scratch.counters;
+	uint64_t below = (counters + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	uint64_t gap = below - counters; /* from the last counter to the border */
+	int status = grow(device, stream, below, bytes > below ? bytes - below : 0, error);
+	if (status != KILN_OK)
+		return status;
+	CUdeviceptr border = scratch->base + scratch->below;
+	if (counters > 0 && gap < scratch->spoilt) {
+		CUresult result = device->cu.cuMemsetD8Async(border - scratch->spoilt, 0, scratch->spoilt,
+													 stream->stream);
+		if (result != CUDA_SUCCESS)
+			return cuda_fail(device, error, KILN_EINTERNAL, result,
+							 "%s cannot clear the counters of a launch", device->name);
+		scratch->spoilt = 0;
+	}
+	if (bytes > counters)
+		scratch->spoilt = larger(scratch->spoilt, gap);
+	for (int i = 0; i < work->value_count; i++)
+		if (work->scratch_values >> i & 1)
+			work->values[i] = border - below;
+	return KILN_OK;
+}
+
+void cuda_scratch_free(struct device *device, struct cuda_stream *stream)
+{
+	if (stream->scratch.base)
+		device->cu.cuMemFreeAsync(stream->scratch.base, device->memory_stream);
+	stream->scratch = (struct cuda_scratch){0};
+}
+
+#endif
