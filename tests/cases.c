@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_CASES 4096
-
 static const struct {
 	const char *name;
 	void (*add)(void);
@@ -23,7 +21,7 @@ static const struct {
 	{"norm_backward", cases_add_norm_backward, cases_random_norm_backward},
 };
 
-static struct cases_case list[MOST_CASES];
+static struct cases_case list[CASES_MOST];
 static int listed;
 static bool complete;
 
@@ -32,7 +30,7 @@ struct cases_case *cases_add(const struct cases_op *op, unsigned flags)
 	struct cases_case *c = &list[listed];
 
 	/* The last place is written over when the list is too short, which a test notices. */
-	if (listed < MOST_CASES - 1)
+	if (listed < CASES_MOST - 1)
 		listed++;
 	memset(c, 0, sizeof(*c));
 	c->op = op;

@@ -6,6 +6,8 @@
 
 #include "cases.h"
 
+#define CASES_MOST 4096 /* on the list, and one more */
+
 /* A new case at the end of the list, zeroed but for op and flags; never NULL. */
 struct cases_case *cases_add(const struct cases_op *op, unsigned flags);
 /* Adds to the name of a case. */

@@ -1,113 +1,31 @@
 /*
- * test_plan: what the planner refuses and how it says so, canonical forms, extents, limits.  What
- * the kernels then do is tested elsewhere.
+ * test_plan: the rules that hold for any operator: operands, attributes, candidates, targets; each
+ * refusal is one sentence, said in full.
  */
-#include "cases_problem.h"
-#include "daemon/plan/plan.h"
+#include "daemon/plan/internal.h"
+#include "plan_problems.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <math.h>
 
-#include <cmocka.h>
-
-static struct kernel_limits limits_of(const char *target)
-{
-	struct kernel_limits limits;
-	char error[KERNEL_ERROR_MAX];
-
-	assert_int_equal(plan_limits_for(target, &limits, error), KILN_OK);
-	return limits;
-}
-
-static void set_text(char *to, size_t size, const char *text)
-{
-	snprintf(to, size, "%s", text);
-}
-
-static void set_perm(struct kernel_problem *problem, int count, const int64_t *perm)
-{
-	problem->attr_count = 1;
-	set_text(problem->attrs[0].name, sizeof(problem->attrs[0].name), "perm");
-	problem->attrs[0].kind = KILN_ATTR_INTS;
-	problem->attrs[0].count = count;
-	for (int k = 0; k < count; k++)
-		problem->attrs[0].ints[k] = perm[k];
-}
-
-/* x contiguous, y left to be inferred. */
-static struct kernel_problem make(kiln_dtype dtype, int rank, const int64_t *shape,
-								  const int64_t *perm)
-{
-	struct kernel_problem problem = {.op = "permute", .tensor_count = 1};
-	struct kernel_tensor *x = &problem.tensors[0];
-	char error[KERNEL_ERROR_MAX] = "";
-
-	x->dtype = dtype;
-	x->rank = rank;
-	x->alignment = 16;
-	for (int k = 0; k < rank; k++)
-		x->shape[k] = shape[k];
-	plan_contiguous(x);
-	set_perm(&problem, rank, perm);
-	if (plan_infer(&problem, error))
-		fail_msg("%s", error);
-	assert_int_equal(problem.tensor_count, 2);
-	return problem;
-}
-
-static struct kernel_plan plan_on(const char *target, const struct kernel_problem *problem)
-{
-	struct kernel_limits limits = limits_of(target);
-	struct kernel_plan plan;
-	char error[KERNEL_ERROR_MAX] = "";
-
-	if (plan_problem(problem, &limits, &plan, error))
-		fail_msg("%s", error);
-	return plan;
-}
-
-#define SHAPE(...)    \
-	(const int64_t[]) \
-	{                 \
-		__VA_ARGS__   \
-	}
-
-/* ---- Refusals: each one sentence, said in full ---- */
-
-static struct kernel_problem good(void)
-{
-	return make(KILN_F32, 3, SHAPE(2, 3, 4), SHAPE(2, 0, 1));
-}
-
-static void refused(const struct kernel_problem *problem, const char *sentence)
-{
-	struct kernel_limits limits = limits_of("sm_90");
-	struct kernel_plan plan, empty;
-	char error[KERNEL_ERROR_MAX] = "";
-
-	memset(&plan, 0x5a, sizeof(plan));
-	memset(&empty, 0, sizeof(empty));
-	assert_int_equal(plan_problem(problem, &limits, &plan, error), KILN_EINVAL);
-	assert_string_equal(error, sentence);
-	assert_memory_equal(&plan, &empty, sizeof(plan));
-}
+/* ---- Operators, operands, targets ---- */
 
 static void operators_and_operands(void **state)
 {
 	struct kernel_problem p = good();
-	char sentence[96];
+	char known[256] = "", sentence[KERNEL_ERROR_MAX];
 
 	(void)state;
+	for (const struct plan_op *op = plan_ops; op->name; op++)
+		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s",
+				 op == plan_ops ? "" : ", ", op->name);
 	set_text(p.op, sizeof(p.op), "transmute");
-	refused(&p, "there is no operator \"transmute\"; there is: permute");
+	snprintf(sentence, sizeof(sentence), "there is no operator \"transmute\"; there is: %s", known);
+	refused(&p, sentence);
 	memset(p.op, 'x', sizeof(p.op));
-	refused(&p, "there is no operator \"xxxxxxxxxxxxxxxxxxxxxxxx\"; there is: permute");
+	snprintf(sentence, sizeof(sentence), "there is no operator \"%.24s\"; there is: %s",
+			 "xxxxxxxxxxxxxxxxxxxxxxxx", known);
+	refused(&p, sentence);
 	p = good();
-	p.tensor_count = 1;
-	refused(&p, "permute: y is missing; its operands are: x, y (those with ? may be left out)");
 	p.tensor_count = 3;
 	refused(&p, "permute takes 2 tensors (x, y), not 3");
 	p.tensor_count = -1;
@@ -119,6 +37,41 @@ static void operators_and_operands(void **state)
 	refused(&p, sentence);
 }
 
+/* The table says of each operator what it takes, and can be read by name. */
+static void operands_are_named(void **state)
+{
+	(void)state;
+	for (const struct plan_op *op = plan_ops; op->name; op++) {
+		char list[256] = "", name[16];
+		int count = plan_operand_count(op);
+		assert_in_range(count, 2, KERNEL_MAX_OPERANDS);
+		assert_ptr_equal(plan_find(op->name), op);
+		for (int i = 0; i < count; i++) {
+			plan_operand_name(op, i, name);
+			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s%s", i ? ", " : "",
+					 name, plan_operand_optional(op, i) ? "?" : "");
+		}
+		assert_string_equal(list, op->operands);
+		plan_operand_name(op, count, name);
+		assert_string_equal(name, "operand");
+		assert_false(plan_operand_optional(op, count));
+	}
+}
+
+static void missing_operands(void **state)
+{
+	struct kernel_problem p = good();
+
+	(void)state;
+	p.tensor_count = 1;
+	refused(&p, "permute: y is missing; its operands are: x, y (those with ? may be left out)");
+	p.tensor_count = 0;
+	refused(&p, "permute: x is missing; its operands are: x, y (those with ? may be left out)");
+	p = good();
+	p.tensors[1].dtype = KILN_DTYPE_NONE;
+	refused(&p, "permute: y is missing; its operands are: x, y (those with ? may be left out)");
+}
+
 static void tensors(void **state)
 {
 	struct kernel_problem p = good();
@@ -126,9 +79,6 @@ static void tensors(void **state)
 	(void)state;
 	p.tensors[0].dtype = (kiln_dtype)99;
 	refused(&p, "permute: x has dtype 99, which is no element type");
-	p = good();
-	p.tensors[1].dtype = KILN_DTYPE_NONE;
-	refused(&p, "permute: y has dtype 0, which is no element type");
 	p = good();
 	p.tensors[0].rank = 9;
 	refused(&p, "permute: x has rank 9; ranks are 0 to 8");
@@ -169,60 +119,6 @@ static void sizes_beyond_counting(void **state)
 	refused(&p, "permute: the strides of x reach further than 63 bits can count in bytes");
 }
 
-static void permutations(void **state)
-{
-	struct kernel_problem p = good();
-
-	(void)state;
-	p.attr_count = 0;
-	refused(&p, "permute: perm is missing: which of x's 3 dimensions each one of y is");
-	p = good();
-	set_text(p.attrs[0].name, sizeof(p.attrs[0].name), "axes");
-	refused(&p, "permute: there is no attribute \"axes\"; the one it takes is perm");
-	p = good();
-	p.attrs[1] = p.attrs[0];
-	p.attr_count = 2;
-	refused(&p, "permute: perm is given twice");
-	p = good();
-	p.attrs[0].kind = KILN_ATTR_INT;
-	refused(&p, "permute: perm must be a list of integers");
-	p = good();
-	p.attrs[0].count = 2;
-	refused(&p, "permute: perm has 2 entries, x has 3 dimensions: they must agree");
-	p = good();
-	p.attrs[0].ints[1] = 3;
-	refused(&p, "permute: perm[1] is 3; the dimensions of x are 0 to 2");
-	p.attrs[0].ints[1] = -1;
-	refused(&p, "permute: perm[1] is -1; the dimensions of x are 0 to 2");
-	p = good();
-	p.attrs[0].ints[1] = 2;
-	refused(&p, "permute: perm names dimension 2 twice; each comes once");
-}
-
-static void destinations(void **state)
-{
-	struct kernel_problem p = good();
-
-	(void)state;
-	p.tensors[1].dtype = KILN_I32;
-	refused(&p, "permute: x is f32 and y is i32; permute does not convert");
-	p = good();
-	p.tensors[1].rank = 2;
-	refused(&p, "permute: x has rank 3 and y rank 2; they must agree");
-	p = good();
-	p.tensors[1].shape[1] = 5;
-	refused(&p, "permute: dimension 1 of y has size 5, but perm makes it dimension 0 of x, of "
-				"size 2");
-	p = good();
-	p.tensors[1].stride[1] = 4;
-	refused(&p, "permute: dimension 1 of y has stride 4; y must be contiguous, which is stride 3 "
-				"there");
-	p = good();
-	p.tensors[1].stride[2] = 0;
-	refused(&p, "permute: dimension 2 of y has stride 0; y must be contiguous, which is stride 1 "
-				"there");
-}
-
 static void targets(void **state)
 {
 	struct kernel_problem p = good();
@@ -243,357 +139,196 @@ static void targets(void **state)
 	assert_non_null(strstr(error, "blocks of 16 threads"));
 }
 
-/* ---- Inference ---- */
+/* ---- Attributes ---- */
 
-static void outputs_are_inferred(void **state)
+static struct kernel_problem with_attr(const char *name, kiln_attr_kind kind)
 {
-	struct kernel_problem p = make(KILN_C64, 4, SHAPE(2, 3, 4, 5), SHAPE(3, 1, 0, 2));
-	const int64_t shape[] = {5, 3, 2, 4}, stride[] = {24, 8, 4, 1};
+	struct kernel_problem p = {.op = "bake", .attr_count = 1};
+
+	set_text(p.attrs[0].name, sizeof(p.attrs[0].name), name);
+	p.attrs[0].kind = kind;
+	return p;
+}
+
+static void attributes_are_known(void **state)
+{
+	struct kernel_problem p = with_attr("axis", KILN_ATTR_INT);
+	static const char *const strangers[] = {"axi", "axis ", "scales", ", ", "", "cale"};
+	char error[KERNEL_ERROR_MAX] = "", sentence[KERNEL_ERROR_MAX];
+
+	(void)state;
+	assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_OK);
+	assert_int_equal(plan_attrs_check(&p, "scale, axis", error), KILN_OK);
+	p.attrs[1] = p.attrs[0];
+	p.attr_count = 2;
+	assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_EINVAL);
+	assert_string_equal(error, "bake: axis is given twice");
+	set_text(p.attrs[1].name, sizeof(p.attrs[1].name), "scale");
+	assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_OK);
+	for (size_t i = 0; i < sizeof(strangers) / sizeof(strangers[0]); i++) {
+		p = with_attr(strangers[i], KILN_ATTR_INT);
+		assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_EINVAL);
+		snprintf(sentence, sizeof(sentence),
+				 "bake: there is no attribute \"%s\"; those it takes: axis, scale", strangers[i]);
+		assert_string_equal(error, sentence);
+	}
+	memset(p.attrs[0].name, 'n', sizeof(p.attrs[0].name));
+	assert_int_equal(plan_attrs_check(&p, "axis, scale", error), KILN_EINVAL);
+	assert_string_equal(error, "bake: there is no attribute \"nnnnnnnnnnnnnnnnnnnnnnnn\"; those it "
+							   "takes: axis, scale");
+}
+
+static void integers(void **state)
+{
+	struct kernel_problem p = with_attr("axis", KILN_ATTR_INT);
 	char error[KERNEL_ERROR_MAX] = "";
+	int64_t value = 77;
 
 	(void)state;
-	assert_int_equal(p.tensors[1].dtype, KILN_C64);
-	assert_int_equal(p.tensors[1].rank, 4);
-	assert_int_equal(p.tensors[1].alignment, 16);
-	for (int k = 0; k < 4; k++) {
-		assert_int_equal(p.tensors[1].shape[k], shape[k]);
-		assert_int_equal(p.tensors[1].stride[k], stride[k]);
+	assert_int_equal(plan_attr_int(&p, "depth", -4, 3, &value, error), KILN_OK);
+	assert_int_equal(value, 77);
+	for (p.attrs[0].i = -4; p.attrs[0].i <= 3; p.attrs[0].i++) {
+		assert_int_equal(plan_attr_int(&p, "axis", -4, 3, &value, error), KILN_OK);
+		assert_int_equal(value, p.attrs[0].i);
 	}
-	p.attrs[0].ints[0] = 1;
-	assert_int_equal(plan_infer(&p, error), KILN_EINVAL);
-	assert_string_equal(error, "permute: perm names dimension 1 twice; each comes once");
-	p.tensor_count = 0;
-	assert_int_equal(plan_infer(&p, error), KILN_EINVAL);
-	assert_string_equal(error, "permute: x is missing");
+	assert_int_equal(plan_attr_int(&p, "axis", -4, 3, &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: axis is 4; it may be -4 to 3");
+	p.attrs[0].i = -5;
+	assert_int_equal(plan_attr_int(&p, "axis", -4, 3, &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: axis is -5; it may be -4 to 3");
+	assert_int_equal(value, 3);
+	p = with_attr("axis", KILN_ATTR_REAL);
+	assert_int_equal(plan_attr_int(&p, "axis", -4, 3, &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: axis is not an integer");
 }
 
-/* ---- Canonical forms ---- */
-
-static void same(const struct kernel_problem *a, const struct kernel_problem *b)
+static void reals(void **state)
 {
-	struct kernel_plan first = plan_on("sm_90", a), second = plan_on("sm_90", b);
-
-	assert_string_equal(first.instantiation, second.instantiation);
-	assert_string_not_equal(first.instantiation, "");
-	assert_memory_equal(first.grid, second.grid, sizeof(first.grid));
-	assert_memory_equal(first.args, second.args, sizeof(first.args));
-}
-
-static void equal_forms_are_one_kernel(void **state)
-{
-	struct kernel_problem a =
-		make(KILN_U8, 8, SHAPE(2, 2, 2, 2, 3, 3, 3, 3), SHAPE(4, 5, 6, 7, 0, 1, 2, 3));
-	struct kernel_problem b = make(KILN_I8, 2, SHAPE(16, 81), SHAPE(1, 0));
-
-	(void)state;
-	same(&a, &b);
-	/* the type of an element is its size */
-	a = make(KILN_F32, 3, SHAPE(40, 50, 60), SHAPE(2, 1, 0));
-	b = make(KILN_U32, 3, SHAPE(40, 50, 60), SHAPE(2, 1, 0));
-	same(&a, &b);
-	/* sizes of 1 go first, then neighbours meet */
-	a = make(KILN_F16, 5, SHAPE(1, 40, 1, 50, 1), SHAPE(3, 2, 0, 1, 4));
-	b = make(KILN_F16, 2, SHAPE(40, 50), SHAPE(1, 0));
-	same(&a, &b);
-	a = make(KILN_F16, 4, SHAPE(40, 5, 1, 10), SHAPE(1, 3, 0, 2));
-	same(&a, &b);
-	/* the stride of a size of 1 means nothing */
-	a = make(KILN_F16, 3, SHAPE(40, 1, 50), SHAPE(2, 1, 0));
-	a.tensors[0].stride[1] = 7777777;
-	same(&a, &b);
-	/* four bytes that stay together are one element of four bytes */
-	a = make(KILN_U8, 3, SHAPE(40, 50, 4), SHAPE(1, 0, 2));
-	b = make(KILN_F32, 2, SHAPE(40, 50), SHAPE(1, 0));
-	same(&a, &b);
-	/* a transposed view is a transpose */
-	a = make(KILN_F32, 2, SHAPE(50, 40), SHAPE(0, 1));
-	a.tensors[0].stride[0] = 1;
-	a.tensors[0].stride[1] = 50;
-	same(&a, &b);
-}
-
-static void batches_share_a_kernel(void **state)
-{
-	static const struct {
-		int rank;
-		int64_t shape[5], perm[5];
-	} forms[] = {
-		{3, {0, 100, 70}, {0, 2, 1}},        {4, {0, 256, 56, 56}, {0, 2, 3, 1}},
-		{4, {0, 3, 64, 64}, {0, 2, 3, 1}},   {4, {0, 64, 64, 3}, {0, 3, 1, 2}},
-		{4, {0, 128, 16, 64}, {0, 2, 1, 3}}, {5, {0, 6, 40, 7, 50}, {0, 4, 1, 3, 2}},
-		{3, {0, 5, 7}, {0, 2, 1}},
-	};
-	static const int64_t batches[] = {2, 3, 16, 77, 300};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		char first[KERNEL_INSTANTIATION_MAX] = "";
-		for (size_t b = 0; b < sizeof(batches) / sizeof(batches[0]); b++) {
-			int64_t shape[5];
-			memcpy(shape, forms[i].shape, sizeof(shape));
-			shape[0] = batches[b];
-			struct kernel_problem p = make(KILN_F16, forms[i].rank, shape, forms[i].perm);
-			struct kernel_plan plan = plan_on("sm_90", &p);
-			if (b == 0)
-				set_text(first, sizeof(first), plan.instantiation);
-			assert_string_equal(plan.instantiation, first);
-		}
-	}
-	/* where everything behind the batch is turned, one item is no other kernel either */
-	struct kernel_problem one = make(KILN_F16, 3, SHAPE(1, 100, 70), SHAPE(0, 2, 1));
-	struct kernel_problem many = make(KILN_F16, 3, SHAPE(9, 100, 70), SHAPE(0, 2, 1));
-	struct kernel_plan a = plan_on("sm_90", &one), b = plan_on("sm_90", &many);
-	assert_string_equal(a.instantiation, b.instantiation);
-}
-
-static void variants_are_chosen(void **state)
-{
-	static const struct {
-		kiln_dtype dtype;
-		int rank;
-		int64_t shape[4], perm[4];
-		const char *variant, *begins;
-	} choices[] = {
-		{KILN_F32, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<4, 64, 64, 16, 16, 256, "},
-		{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 16, 16, 256, "},
-		{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 256, "},
-		{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "vector", "permute_vector<16, 256, "},
-		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "vector", "permute_vector<2, "},
-		{KILN_F32,
-		 4,
-		 {64, 3, 512, 512},
-		 {0, 2, 3, 1},
-		 "interleave",
-		 "permute_interleave<4, 3, 16, "},
-		{KILN_I8,
-		 4,
-		 {64, 512, 512, 3},
-		 {0, 3, 1, 2},
-		 "interleave",
-		 "permute_interleave<1, 3, 16, "},
-		{KILN_F16, 4, {31, 129, 65, 127}, {2, 0, 3, 1}, "tile", "permute_tile<2, "},
-		{KILN_F32, 2, {3, 2}, {1, 0}, "strided", "permute_strided<4, "},
-		{KILN_F32, 3, {4, 5, 6}, {0, 1, 2}, "copy", ""},
-		{KILN_F32, 2, {1, 6}, {1, 0}, "copy", ""},
-		{KILN_F32, 0, {0}, {0}, "copy", ""},
-		{KILN_F32, 2, {0, 6}, {1, 0}, "nothing", ""},
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
-		struct kernel_problem p =
-			make(choices[i].dtype, choices[i].rank, choices[i].shape, choices[i].perm);
-		struct kernel_plan plan = plan_on("sm_90", &p);
-		assert_string_equal(plan.variant, choices[i].variant);
-		assert_int_equal(strncmp(plan.instantiation, choices[i].begins, strlen(choices[i].begins)),
-						 0);
-		assert_int_equal(plan.kind == KERNEL_LAUNCH, choices[i].begins[0] != 0);
-	}
-	/* what needs shared memory by request is left alone where there is none to be had */
-	struct kernel_problem p = make(KILN_I8, 2, SHAPE(8192, 8192), SHAPE(1, 0));
-	struct kernel_limits limits = limits_of("sm_90");
-	struct kernel_plan plan;
-	char error[KERNEL_ERROR_MAX];
-	limits.shared_optin = limits.shared_default;
-	assert_int_equal(plan_problem(&p, &limits, &plan, error), KILN_OK);
-	assert_int_equal(strncmp(plan.instantiation, "permute_tile<1, 128, 128, ", 26), 0);
-}
-
-/* Offsets are 64 bits wide exactly where a batch needs them. */
-static void wide_offsets(void **state)
-{
-	struct kernel_problem p = make(KILN_U8, 2, SHAPE(46341, 46343), SHAPE(1, 0));
-	struct kernel_plan plan = plan_on("sm_90", &p);
-
-	(void)state;
-	assert_non_null(strstr(plan.instantiation, ", i64, false>"));
-	assert_int_equal(plan.extents[0].bytes, INT64_C(46341) * 46343);
-	p = make(KILN_U8, 3, SHAPE(4096, 1024, 1024), SHAPE(0, 2, 1));
-	plan = plan_on("sm_90", &p);
-	assert_non_null(strstr(plan.instantiation, ", i32, false>"));
-	p = make(KILN_U8, 2, SHAPE(32768, 32768), SHAPE(1, 0)); /* the last offset is 2^30 - 1 */
-	plan = plan_on("sm_90", &p);
-	assert_non_null(strstr(plan.instantiation, ", i32, false>"));
-	p = make(KILN_U8, 2, SHAPE(32768, 32769), SHAPE(1, 0));
-	plan = plan_on("sm_90", &p);
-	assert_non_null(strstr(plan.instantiation, ", i64, false>"));
-	/* no merge goes beyond 31 bits; a copy may */
-	p = make(KILN_U8, 3, SHAPE(3, 65536, 32769), SHAPE(1, 2, 0));
-	plan = plan_on("sm_90", &p);
-	assert_null(strstr(plan.instantiation, "2147549184>"));
-	p = make(KILN_U8, 2, SHAPE(65536, 65537), SHAPE(0, 1));
-	plan = plan_on("sm_90", &p);
-	assert_int_equal(plan.kind, KERNEL_COPY);
-	assert_int_equal(plan.copy_bytes, INT64_C(65536) * 65537);
-}
-
-/* ---- Every case of the list ---- */
-
-/* By walking all of it. */
-static int64_t last_touched(const struct cases_case *c)
-{
-	int64_t index[KILN_MAX_RANK] = {0}, last = -1, left = cases_elements(c);
-
-	for (; left > 0; left--) {
-		int64_t at = 0;
-		for (int k = 0; k < c->rank; k++)
-			at += index[k] * c->stride[k];
-		last = at > last ? at : last;
-		for (int k = c->rank - 1; k >= 0 && ++index[k] == c->shape[k]; k--)
-			index[k] = 0;
-	}
-	return last;
-}
-
-static void check_case(const struct cases_case *c, const struct kernel_limits *limits)
-{
-	struct kernel_problem p;
-	struct kernel_plan plan, again;
+	struct kernel_problem p = with_attr("scale", KILN_ATTR_REAL);
 	char error[KERNEL_ERROR_MAX] = "";
-
-	cases_problem(c, &p);
-	memset(&again, 0x77, sizeof(again));
-	if (plan_problem(&p, limits, &plan, error))
-		fail_msg("%s: %s", c->name, error);
-	assert_int_equal(plan_problem(&p, limits, &again, error), KILN_OK);
-	assert_memory_equal(&plan, &again, sizeof(plan));
-
-	assert_int_equal(plan.operand_count, 2);
-	assert_false(plan.extents[0].written);
-	assert_true(plan.extents[1].written);
-	assert_int_equal(plan.extents[0].bytes, cases_x_bytes(c));
-	assert_int_equal(plan.extents[1].bytes, cases_y_bytes(c));
-	for (int t = 0; t < 2; t++)
-		assert_int_equal(p.tensors[t].alignment % plan.extents[t].alignment, 0);
-	assert_int_equal(plan.kind == KERNEL_NOTHING, cases_elements(c) == 0);
-	assert_string_not_equal(plan.note, "");
-	if (plan.kind != KERNEL_LAUNCH)
-		return;
-	assert_string_equal(plan.source, "ops/permute.cuh");
-	assert_in_range(plan.grid[0], 1, limits->grid_x);
-	assert_int_equal(plan.grid[1] * plan.grid[2], 1);
-	assert_in_range(plan.block[0], 32, limits->max_threads);
-	assert_int_equal(plan.block[1] * plan.block[2], 1);
-	assert_true(plan.shared_bytes <= limits->shared_optin);
-	assert_int_equal(plan.args[0].kind, KERNEL_ARG_POINTER);
-	assert_int_equal(plan.args[0].operand, 0);
-	assert_int_equal(plan.args[1].kind, KERNEL_ARG_POINTER);
-	assert_int_equal(plan.args[1].operand, 1);
-	assert_in_range(plan.arg_count, 3, 5);
-}
-
-static void all_cases(void **state)
-{
-	static const char *const known[] = {"cpu", "sm_75", "sm_90", "sm_120"};
-	int count;
-	const struct cases_case *list = cases_all(&count);
+	double value = 0.125;
 
 	(void)state;
-	assert_in_range(count, 300, 1000);
-	for (int t = 0; t < 4; t++) {
-		struct kernel_limits limits = limits_of(known[t]);
-		struct kernel_limits narrow = limits;
-		narrow.grid_x = 5;
-		narrow.max_threads = 32;
-		narrow.shared_default = narrow.shared_optin = 1024;
-		for (int i = 0; i < count; i++) {
-			check_case(&list[i], &limits);
-			check_case(&list[i], &narrow);
-		}
-	}
-	for (int i = 0; i < count; i++) {
-		if (list[i].flags & CASES_BIG)
-			continue;
-		assert_int_equal(cases_x_bytes(&list[i]),
-						 (uint64_t)(last_touched(&list[i]) + 1) * cases_element(&list[i]));
-	}
+	assert_int_equal(plan_attr_real(&p, "eps", &value, error), KILN_OK);
+	assert_true(value == 0.125);
+	p.attrs[0].f = -2.5e-300;
+	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_OK);
+	assert_true(value == -2.5e-300);
+	p.attrs[0].f = NAN;
+	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: scale is nan; it must be finite");
+	p.attrs[0].f = -INFINITY;
+	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: scale is -inf; it must be finite");
+	assert_true(value == -2.5e-300);
+	p = with_attr("scale", KILN_ATTR_INT);
+	p.attrs[0].i = -3;
+	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_OK);
+	assert_true(value == -3);
+	p = with_attr("scale", KILN_ATTR_STRING);
+	assert_int_equal(plan_attr_real(&p, "scale", &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: scale is not a number");
 }
 
-static void names_are_unique(void **state)
+static void words(void **state)
 {
-	int count;
-	const struct cases_case *list = cases_all(&count);
-	int bench = 0;
+	static const char *const kinds[] = {"bool", "lengths", NULL};
+	struct kernel_problem p = with_attr("kind", KILN_ATTR_STRING);
+	char error[KERNEL_ERROR_MAX] = "";
+	int value = 9;
 
 	(void)state;
-	for (int i = 0; i < count; i++) {
-		bench += (list[i].flags & CASES_BENCH) != 0;
-		for (int k = 0; k < i; k++)
-			assert_string_not_equal(list[i].name, list[k].name);
+	assert_int_equal(plan_attr_word(&p, "empty", kinds, &value, error), KILN_OK);
+	assert_int_equal(value, 9);
+	for (int i = 0; i < 2; i++) {
+		set_text(p.attrs[0].s, sizeof(p.attrs[0].s), kinds[i]);
+		assert_int_equal(plan_attr_word(&p, "kind", kinds, &value, error), KILN_OK);
+		assert_int_equal(value, i);
 	}
-	assert_true(bench >= 24);
+	set_text(p.attrs[0].s, sizeof(p.attrs[0].s), "boo");
+	assert_int_equal(plan_attr_word(&p, "kind", kinds, &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: kind is \"boo\"; it may be one of: bool, lengths");
+	set_text(p.attrs[0].s, sizeof(p.attrs[0].s), "bool ");
+	assert_int_equal(plan_attr_word(&p, "kind", kinds, &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: kind is \"bool \"; it may be one of: bool, lengths");
+	p = with_attr("kind", KILN_ATTR_INT);
+	assert_int_equal(plan_attr_word(&p, "kind", kinds, &value, error), KILN_EINVAL);
+	assert_string_equal(error, "bake: kind is not a text; it may be one of: bool, lengths");
+	assert_int_equal(value, 1);
 }
 
-static void random_cases(void **state)
-{
-	struct kernel_limits limits = limits_of("sm_90");
-	struct cases_case c, again;
+/* ---- Candidates ---- */
 
-	(void)state;
-	for (uint64_t i = 0; i < 3000; i++) {
-		cases_random(42, i, &c);
-		cases_random(42, i, &again);
-		assert_memory_equal(&c, &again, sizeof(c));
-		check_case(&c, &limits);
-		assert_int_equal(cases_x_bytes(&c), (uint64_t)(last_touched(&c) + 1) * cases_element(&c));
-	}
-}
-
-/* ---- Text ---- */
-
-static void plans_explain_themselves(void **state)
+static struct kernel_problem with_choice(const char *choice)
 {
 	struct kernel_problem p = make(KILN_F32, 2, SHAPE(1024, 512), SHAPE(1, 0));
-	struct kernel_limits limits = limits_of("sm_90");
-	struct kernel_plan plan = plan_on("sm_90", &p);
-	char text[4096], little[40];
+
+	/* Before the operator's own, which must be found behind it. */
+	p.attrs[1] = p.attrs[0];
+	p.attrs[0] = (struct kernel_attr){.name = PLAN_CHOICE, .kind = KILN_ATTR_STRING};
+	p.attr_count = 2;
+	set_text(p.attrs[0].s, sizeof(p.attrs[0].s), choice);
+	return p;
+}
+
+static void choices_are_refused(void **state)
+{
+	struct kernel_problem p = with_choice("vector");
 
 	(void)state;
-	assert_int_equal(plan.bytes_moved, 2 * 4 * 1024 * 512);
-	plan_explain(&plan, &limits, text, sizeof(text));
-	assert_string_equal(
-		text, "op             permute\n"
-			  "target         sm_90\n"
-			  "variant        tile (kernel)\n"
-			  "choice         tile\n"
-			  "source         ops/permute.cuh\n"
-			  "instantiation  permute_tile<4, 64, 64, 16, 16, 256, 1024, 512, 1, List<>, "
-			  "List<512>, List<>, List<1024>, List<>, List<>, List<>, i32, false>\n"
-			  "grid x block   128,1,1 x 256,1,1\n"
-			  "shared memory  16384 bytes\n"
-			  "x              2097152 bytes read, aligned to 16\n"
-			  "y              2097152 bytes written, aligned to 16\n"
-			  "bytes moved    4194304\n"
-			  "note           not vector: the fastest dimension moves; not interleave: no 2 to 16 "
-			  "elements meet a long dimension; 1024 rows by 512 columns in tiles of 64 by 64, 16 "
-			  "bytes a load, 16 a store\n");
-	plan_explain(&plan, &limits, little, sizeof(little));
-	assert_string_equal(little, "op             permute\n");
+	refused(&p, "permute: there is no candidate \"vector\"; there is \"tile\"");
+	p = with_choice("");
+	refused(&p, "permute: there is no candidate \"\"; there is \"tile\"");
+	p = with_choice("tile");
+	p.attrs[2] = p.attrs[0];
+	p.attr_count = 3;
+	refused(&p, "permute: choice is given twice");
+	p.attr_count = 2;
+	p.attrs[0].kind = KILN_ATTR_INT;
+	refused(&p, "permute: choice is not a text of less than 48 bytes");
+	p.attrs[0].kind = KILN_ATTR_STRING;
+	memset(p.attrs[0].s, 't', KERNEL_CHOICE_MAX);
+	refused(&p, "permute: choice is not a text of less than 48 bytes");
+	memset(p.attrs[0].s, 't', sizeof(p.attrs[0].s));
+	refused(&p, "permute: choice is not a text of less than 48 bytes");
+}
 
-	/* an element that is repeated is read once */
-	p.tensors[0].stride[0] = 0;
-	plan = plan_on("sm_90", &p);
-	assert_int_equal(plan.bytes_moved, 4 * 512 + 4 * 1024 * 512);
+static void choices_are_taken(void **state)
+{
+	struct kernel_problem chosen = with_choice("tile"), free = chosen;
+	struct kernel_limits limits = limits_of("sm_90");
+	char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], error[KERNEL_ERROR_MAX] = "";
+
+	(void)state;
+	free.attrs[0] = free.attrs[1];
+	free.attr_count = 1;
+	struct kernel_plan a = plan_on("sm_90", &free), b = plan_on("sm_90", &chosen);
+	assert_memory_equal(&a, &b, sizeof(a));
+	assert_string_equal(a.choice, "tile");
+	assert_int_equal(plan_choices(&free, &limits, names, error), 1);
+	assert_string_equal(names[0], "tile");
+	assert_int_equal(plan_choices(&chosen, &limits, names, error), 1);
+	chosen = with_choice("nothing of the kind");
+	assert_int_equal(plan_choices(&chosen, &limits, names, error), KILN_EINVAL);
+	assert_string_equal(
+		error, "permute: there is no candidate \"nothing of the kind\"; there is \"tile\"");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(operators_and_operands),
+		cmocka_unit_test(operands_are_named),
+		cmocka_unit_test(missing_operands),
 		cmocka_unit_test(tensors),
 		cmocka_unit_test(sizes_beyond_counting),
-		cmocka_unit_test(permutations),
-		cmocka_unit_test(destinations),
 		cmocka_unit_test(targets),
-		cmocka_unit_test(outputs_are_inferred),
-		cmocka_unit_test(equal_forms_are_one_kernel),
-		cmocka_unit_test(batches_share_a_kernel),
-		cmocka_unit_test(variants_are_chosen),
-		cmocka_unit_test(wide_offsets),
-		cmocka_unit_test(all_cases),
-		cmocka_unit_test(names_are_unique),
-		cmocka_unit_test(random_cases),
-		cmocka_unit_test(plans_explain_themselves),
+		cmocka_unit_test(attributes_are_known),
+		cmocka_unit_test(integers),
+		cmocka_unit_test(reals),
+		cmocka_unit_test(words),
+		cmocka_unit_test(choices_are_refused),
+		cmocka_unit_test(choices_are_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
