@@ -93,14 +93,15 @@ static int launch(struct bench *bench, const struct item *item, struct device_mo
 				  const struct place *places, char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_plan *plan = &item->plan;
-	struct device_operand operands[CASES_MAX_OPERANDS] = {0};
+	struct device_operand operands[KERNEL_MAX_OPERANDS] = {0};
 	struct device_launch request = {
 		.module = module,
 		.shared_bytes = plan->shared_bytes,
 		.args = plan->args,
 		.arg_count = plan->arg_count,
 		.operands = operands,
-		.operand_count = item->c.operand_count,
+		.operand_count = plan->operand_count,
+		.scratch = plan->scratch,
 		.copy_bytes = plan->copy_bytes,
 		.ticket = ++bench->ticket,
 		.stream = 1,
