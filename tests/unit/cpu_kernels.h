@@ -164,10 +164,35 @@ static const char cpu_wrong_kernels[] =
 	"}\n"
 	"template <int K> __global__ void recurse(int *y) { y[1] = deep(y, K); }\n";
 
+/*
+ * Adds up x in one launch: every block leaves its part, the last one to count adds the parts.
+ * x may be left out: then it counts as ones.  y: the sum, where scratch was (two words), what the
+ * first part was before.  K: 0 right, 1 leaves its counter, 2 ends before it could clear it, 3 goes
+ * one word too far.
+ */
+static const char cpu_scratch_kernels[] =
+	"template <int K> __global__ void sum(unsigned *scratch, const unsigned *x, unsigned *y,\n"
+	"									 unsigned n)\n"
+	"{\n"
+	"	unsigned *parts = scratch + 1, b = blockIdx.x, part = 0;\n"
+	"	if (b == 0) y[3] = parts[0];\n"
+	"	for (unsigned i = b; i < n; i += gridDim.x) part += x ? x[i] : 1;\n"
+	"	parts[K == 3 ? b + 64 : b] = part;\n"
+	"	__threadfence();\n"
+	"	if (atomicAdd(scratch, 1u) + 1 < gridDim.x) return;\n"
+	"	if (K == 2) __trap();\n"
+	"	y[0] = 0;\n"
+	"	for (unsigned i = 0; i < gridDim.x; i++) y[0] += parts[i];\n"
+	"	y[1] = (unsigned)(unsigned long long)scratch;\n"
+	"	y[2] = (unsigned)((unsigned long long)scratch >> 32);\n"
+	"	if (K != 1) scratch[0] = 0;\n"
+	"}\n";
+
 /* Which of the texts has the kernel. */
 static const char *cpu_kernel_text(const char *instantiation)
 {
-	const char *const texts[] = {cpu_kernels, cpu_more_kernels, cpu_wrong_kernels};
+	const char *const texts[] = {cpu_kernels, cpu_more_kernels, cpu_wrong_kernels,
+								 cpu_scratch_kernels};
 	char name[64];
 	snprintf(name, sizeof(name), "void %.*s(", (int)strcspn(instantiation, "<"), instantiation);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
