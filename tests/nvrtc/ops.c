@@ -1,0 +1,259 @@
+/*
+ * ops.c: every kernel that the cases of a family need, compiled by the NVRTC of this machine.  A
+ * kernel that does not compile, or that spills registers, is a failure.  No GPU is needed.
+ *
+ *   nvrtc_ops FAMILY...     "softmax": the cases of cases_softmax.c
+ *
+ * sm_90 compiles all of them.  The other four targets compile what each of them would be asked for
+ * by the first case of each kind (operator, variant, dtypes, operands left out); of all the rest,
+ * which are the borders of sizes and strides, each of them takes every fourth.
+ *
+ * Two processes share the work: NVRTC compiles one thing at a time.
+ */
+#include "cases_problem.h"
+#include "daemon/compile/compile.h"
+#include "daemon/plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PROCESSES 2
+#define SKIPPED 77
+
+static const char *const targets[] = {"sm_90", "sm_75", "sm_80", "sm_100", "sm_120"};
+#define TARGETS (int)(sizeof(targets) / sizeof(targets[0]))
+
+struct unit {
+	const struct cases_case *c; /* the first that needs it */
+	char source[64], instantiation[KERNEL_INSTANTIATION_MAX];
+	char kind[128];
+	uint32_t threads;
+	bool representative;
+};
+
+struct list {
+	struct unit *units;
+	int count;
+};
+
+struct tally {
+	int compiled, most_registers;
+	int64_t micros, slowest;
+	const struct unit *slow;
+};
+
+static int by_instantiation(const void *a, const void *b)
+{
+	const struct unit *left = a, *right = b;
+	int order = strcmp(left->source, right->source);
+
+	order = order ? order : strcmp(left->instantiation, right->instantiation);
+	return order ? order : (left->c > right->c) - (left->c < right->c);
+}
+
+static int by_kind(const void *a, const void *b)
+{
+	const struct unit *left = a, *right = b;
+	int order = strcmp(left->kind, right->kind);
+
+	return order ? order : (left->c > right->c) - (left->c < right->c);
+}
+
+static void name_kind(struct unit *unit, const char *variant)
+{
+	size_t used =
+		(size_t)snprintf(unit->kind, sizeof(unit->kind), "%s %s", unit->c->op->name, variant);
+
+	for (int i = 0; i < unit->c->operand_count && used < sizeof(unit->kind); i++)
+		used += (size_t)snprintf(unit->kind + used, sizeof(unit->kind) - used, " %d",
+								 (int)unit->c->operand[i].dtype);
+}
+
+/* Marks the first of each kind, and keeps one of each instantiation. */
+static void drop_repeats(struct list *list)
+{
+	int kept = 0;
+
+	qsort(list->units, (size_t)list->count, sizeof(list->units[0]), by_kind);
+	for (int i = 0; i < list->count; i++)
+		list->units[i].representative =
+			i == 0 || strcmp(list->units[i - 1].kind, list->units[i].kind) != 0;
+	qsort(list->units, (size_t)list->count, sizeof(list->units[0]), by_instantiation);
+	for (int i = 0; i < list->count; i++) {
+		struct unit *unit = &list->units[i], *last = kept ? &list->units[kept - 1] : NULL;
+		if (last && strcmp(unit->instantiation, last->instantiation) == 0 &&
+			strcmp(unit->source, last->source) == 0)
+			last->representative = last->representative || unit->representative;
+		else
+			list->units[kept++] = *unit;
+	}
+	list->count = kept;
+}
+
+static bool is_wanted(const struct cases_case *c, char **families)
+{
+	for (; *families; families++)
+		if (strcmp(*families, c->family) == 0)
+			return true;
+	return false;
+}
+
+/* Distinct kernels for a target; false after a message. */
+static bool plan_list(const char *target, char **families, struct list *list)
+{
+	struct kernel_limits limits;
+	struct kernel_problem problem;
+	struct kernel_plan plan;
+	char error[KERNEL_ERROR_MAX];
+	int count;
+	const struct cases_case *all = cases_all(&count);
+
+	list->count = 0;
+	list->units = calloc((size_t)count, sizeof(list->units[0]));
+	if (!list->units || plan_limits_for(target, &limits, error))
+		return false;
+	for (int i = 0; i < count; i++) {
+		struct unit *unit = &list->units[list->count];
+		if (!is_wanted(&all[i], families))
+			continue;
+		cases_problem(&all[i], &problem);
+		if (plan_problem(&problem, &limits, &plan, error)) {
+			printf("FAILED to plan %s for %s: %s\n", all[i].name, target, error);
+			return false;
+		}
+		if (plan.kind != KERNEL_LAUNCH)
+			continue;
+		unit->c = &all[i];
+		memcpy(unit->source, plan.source, sizeof(unit->source));
+		memcpy(unit->instantiation, plan.instantiation, sizeof(unit->instantiation));
+		unit->threads = plan.block[0] * plan.block[1] * plan.block[2];
+		name_kind(unit, plan.variant);
+		list->count++;
+	}
+	drop_repeats(list);
+	if (list->count == 0)
+		printf("FAILED: no case of these families needs a kernel\n");
+	return list->count > 0;
+}
+
+static bool compile_one(const struct compile_sources *sources, const char *target,
+						const struct unit *unit, struct tally *tally)
+{
+	const struct compile_file *found[COMPILE_MAX_HEADERS];
+	struct compile_file files[COMPILE_MAX_HEADERS];
+	struct compile_job job = {
+		.source = unit->source, .instantiation = unit->instantiation, .files = files};
+	struct compile_result result = {0};
+	char error[KERNEL_ERROR_MAX];
+	bool good = false;
+
+	if (compile_sources_closure(sources, job.source, target, found, &job.file_count, error)) {
+		printf("FAILED: %s\n", error);
+		return false;
+	}
+	for (int i = 0; i < job.file_count; i++)
+		files[i] = *found[i];
+	memcpy(job.target, target, strlen(target) + 1);
+	nvrtc_compile(&job, &result);
+	if (result.status)
+		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->c->name,
+			   result.error, result.log ? result.log : "");
+	else if (result.spill_bytes != 0 || result.local_bytes > 0)
+		printf("FAILED %s %s (%s): %lld bytes spilled, %lld local\n", target, unit->instantiation,
+			   unit->c->name, (long long)result.spill_bytes, (long long)result.local_bytes);
+	else if (result.registers <= 0 || result.registers * unit->threads > 65536 ||
+			 result.object_bytes < 64)
+		printf("FAILED %s %s (%s): %lld registers, %zu bytes\n", target, unit->instantiation,
+			   unit->c->name, (long long)result.registers, result.object_bytes);
+	else
+		good = true;
+	tally->compiled++;
+	tally->micros += result.micros;
+	if (result.registers > tally->most_registers)
+		tally->most_registers = (int)result.registers;
+	if (result.micros > tally->slowest) {
+		tally->slowest = result.micros;
+		tally->slow = unit;
+	}
+	compile_result_free(&result);
+	return good;
+}
+
+/* The kernels of a target that one process compiles. */
+static int run_target(int t, int share, const struct compile_sources *sources, char **families)
+{
+	struct tally tally = {0};
+	struct list list;
+	int bad = 0, taken = 0;
+
+	if (!plan_list(targets[t], families, &list))
+		return 1;
+	for (int i = 0; i < list.count; i++)
+		if ((t == 0 || list.units[i].representative || i % (TARGETS - 1) == t - 1) &&
+			taken++ % PROCESSES == share)
+			bad += !compile_one(sources, targets[t], &list.units[i], &tally);
+	printf("%-7s process %d: %d of %d kernels, %.1f ms each, at most %d registers\n", targets[t],
+		   share, tally.compiled, list.count,
+		   tally.compiled ? (double)tally.micros / 1000 / tally.compiled : 0, tally.most_registers);
+	if (tally.slow)
+		printf("        slowest: %.1f ms, %s, for %s\n", (double)tally.slowest / 1000,
+			   tally.slow->instantiation, tally.slow->c->name);
+	fflush(stdout);
+	free(list.units);
+	return bad;
+}
+
+/* NVRTC is opened in the children: it does not like to be forked. */
+static int child(int share, char **families)
+{
+	struct compile_toolchain toolchain = {0};
+	struct compile_sources *sources;
+	char error[KERNEL_ERROR_MAX];
+	int bad = 0;
+
+	if (nvrtc_open(&toolchain) || !toolchain.id[0]) {
+		if (share == 0)
+			printf("skipped: no NVRTC here: %s\n", toolchain.reason);
+		return SKIPPED;
+	}
+	if (compile_sources_open(NULL, &sources, error)) {
+		printf("FAILED: %s\n", error);
+		return 1;
+	}
+	nvrtc_warm();
+	for (int t = 0; t < TARGETS; t++) {
+		if (strstr(toolchain.targets, targets[t]))
+			bad += run_target(t, share, sources, families);
+		else if (share == 0)
+			printf("%-7s skipped: this NVRTC does not know it\n", targets[t]);
+	}
+	compile_sources_close(sources);
+	return bad != 0;
+}
+
+int main(int argc, char **argv)
+{
+	pid_t children[PROCESSES];
+	int result = 0;
+
+	(void)argc;
+	for (int i = 0; i < PROCESSES; i++) {
+		fflush(stdout);
+		children[i] = fork();
+		if (children[i] == 0)
+			exit(child(i, argv + 1));
+	}
+	for (int i = 0; i < PROCESSES; i++) {
+		int status = 1;
+		if (children[i] > 0)
+			waitpid(children[i], &status, 0);
+		if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
+			result = result ? result : SKIPPED;
+		else if (status != 0)
+			result = 1;
+	}
+	return result;
+}
