@@ -269,6 +269,52 @@ static void test_calls(void **state)
 	fake_stop(fake);
 }
 
+/* What is left out is so in both messages, and no buffer may say otherwise. */
+static void test_left_out(void **state)
+{
+	(void)state;
+	struct fake *fake = fake_start(NULL);
+	kiln_client *client = connected(fake);
+	kiln_buffer *buffer = NULL;
+	kiln_call *call = NULL;
+	kiln_ticket ticket = 0;
+	const int64_t shape[1] = {4};
+	kiln_tensor tensors[3];
+
+	memset(tensors, 0, sizeof(tensors));
+	assert_int_equal(kiln_alloc(client, 64, 0, NULL, &buffer), KILN_OK);
+	tensors[0] = tensors[2] = kiln_tensor_make(buffer, 8, KILN_F32, 1, shape);
+	tensors[1].rank = 99; /* not looked at */
+	assert_int_equal(kiln_prepare(client, "norm", tensors, 3, NULL, 0, &call), KILN_OK);
+	assert_string_equal(seen(fake, "prepare"),
+						"prepare(id=3, op=\"norm\", tensors=[{d=3, s=[4], b=1, o=8},{d=0},"
+						"{d=3, s=[4], b=1, o=8}], attrs={})");
+	kiln_operand operands[3] = {{buffer, 0}, {buffer, 0}, {buffer, 16}};
+	assert_int_equal(kiln_submit(call, operands, 3, 0, &ticket), KILN_EINVAL);
+	SAYS("operand 1 has a buffer, and the call was prepared without it");
+	operands[1] = (kiln_operand){NULL, 7};
+	operands[2].buffer = NULL;
+	assert_int_equal(kiln_submit(call, operands, 3, 0, &ticket), KILN_EINVAL);
+	SAYS("operand 2 has no buffer");
+	assert_int_equal(kiln_submit(call, operands, 2, 0, &ticket), KILN_EINVAL);
+	SAYS("3 tensors");
+	operands[2].buffer = buffer;
+	assert_int_equal(kiln_submit(call, operands, 3, 0, &ticket), KILN_OK);
+	assert_int_equal(kiln_wait(client, ticket, FAKE_WAIT_MS), KILN_OK);
+	assert_string_equal(seen(fake, "submit"),
+						"submit(id=7, call=2, operands=[[1,0],[0,0],[1,16]])");
+	kiln_call_free(call);
+	tensors[1].offset = 3;
+	assert_int_equal(kiln_run(client, "norm", tensors, 3, NULL, 0), KILN_OK);
+	assert_string_equal(seen(fake, "submit"), "submit(id=10, call=3, operands=[[1,8],[0,0],[1,8]])");
+	tensors[1].buffer = buffer;
+	assert_int_equal(kiln_run(client, "norm", tensors, 3, NULL, 0), KILN_EINVAL);
+	SAYS("tensor 1 is left out (its dtype is KILN_DTYPE_NONE) and has a buffer");
+	assert_int_equal(kiln_free(buffer), KILN_OK);
+	kiln_close(client);
+	fake_stop(fake);
+}
+
 /* Many at once, finished last to first, waited for in a third order. */
 static void test_many_tickets(void **state)
 {
@@ -542,8 +588,8 @@ int main(void)
 		cmocka_unit_test(test_lend),         cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_many_tickets), cmocka_unit_test(test_event_loop),
 		cmocka_unit_test(test_full),         cmocka_unit_test(test_compile_failure),
-		cmocka_unit_test(test_run),          cmocka_unit_test(test_reply),
-		cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_left_out),     cmocka_unit_test(test_run),
+		cmocka_unit_test(test_reply),        cmocka_unit_test(test_texts),
 	};
 	unsetenv("KILN_DEVICE");
 	unsetenv("KILN_DEBUG");

@@ -174,7 +174,9 @@ struct launch {
 		uint64_t buffer, offset, extent, alignment;
 	} operands[3];
 	int operand_count;
-	int pointers; /* arguments 0 .. pointers - 1 are operands */
+	bool takes_scratch; /* the first argument */
+	uint64_t scratch[2];
+	int pointers; /* the next arguments are operands 0 .. pointers - 1 */
 	uint64_t scalars[2], scalar_bytes;
 	int scalar_count;
 };
@@ -190,7 +192,12 @@ static uint64_t post_launch(struct peer *peer, const struct launch *launch)
 	wire_put_uint(&message, "shared", launch->shared);
 	wire_put_uint(&message, "copy", launch->copy);
 	wire_put_uint(&message, "delay", launch->delay);
+	if (launch->scratch[0])
+		wire_put_ints(&message, "scratch",
+					  (int64_t[]){(int64_t)launch->scratch[0], (int64_t)launch->scratch[1]}, 2);
 	wire_list_begin(&message, "args");
+	if (launch->takes_scratch)
+		wire_put_ints(&message, NULL, (int64_t[]){2}, 1);
 	for (int i = 0; i < launch->pointers; i++)
 		wire_put_ints(&message, NULL, (int64_t[]){0, i}, 2);
 	for (int i = 0; i < launch->scalar_count; i++)
@@ -420,6 +427,13 @@ static void refuses_wrong_launches(void **state)
 	EXPECT(scalar_bytes, 8, KILN_EINVAL, "argument 2 of the kernel has 4 bytes and was given 8");
 	EXPECT(scalar_bytes, 2, KILN_EPROTO, "argument 2 is neither");
 	EXPECT(operand_count, 1, KILN_EPROTO, "argument 1 is neither");
+	EXPECT(scratch[0], KERNEL_SCRATCH_MAX + 1, KILN_EINVAL,
+		   "268435457 bytes of scratch memory, 0 of them counters");
+	EXPECT(scratch[0], UINT64_MAX, KILN_EPROTO, "is not [bytes, counters]");
+	wrong.scratch[0] = 8;
+	wrong.scratch[1] = 9;
+	expect_refusal(&peer, &wrong, KILN_EINVAL, "8 bytes of scratch memory, 9 of them counters");
+	EXPECT(takes_scratch, true, KILN_EINVAL, "takes 4 arguments and was given 5");
 	EXPECT(module, 0, KILN_OK, "");
 	EXPECT(pointers, 0, KILN_EINVAL, "takes 4 arguments");
 #undef EXPECT
@@ -432,6 +446,44 @@ static void refuses_wrong_launches(void **state)
 	assert_int_equal(ask_launch(&peer, &scale_launch), KILN_OK);
 	assert_int_equal(ask_number(&peer, "free", "buf", 1), KILN_OK);
 	assert_int_equal(ask_number(&peer, "unload", "mod", 1), KILN_OK);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
+/* x is left out, so its elements count as ones. */
+static void gives_scratch_memory(void **state)
+{
+	(void)state;
+	struct peer peer;
+	int fd, *host = map_staging(&fd, 4000);
+	const struct launch sum = {.module = 2,
+							   .stream = 1,
+							   .grid = {63, 1, 1},
+							   .block = {1, 1, 1},
+							   .operands = {{0, 0, 0, 1}, {2, 0, 16, 4}},
+							   .operand_count = 2,
+							   .takes_scratch = true,
+							   .scratch = {256, 4},
+							   .pointers = 2,
+							   .scalars = {1000},
+							   .scalar_bytes = 4,
+							   .scalar_count = 1};
+	begin_scale(&peer);
+	assert_int_equal(ask_load(&peer, 2, "sum<0>"), KILN_OK);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ask_launch(&peer, &sum), KILN_OK);
+		assert_int_equal(status_of(&peer, post_copy(&peer, 2, 0, 16, false, fd)), KILN_OK);
+		assert_int_equal(host[0], 1000);
+	}
+	struct launch wrong = sum;
+	wrong.operands[0].extent = 4;
+	expect_refusal(&peer, &wrong, KILN_ENOENT, "operand 0: there is no buffer 0");
+	assert_int_equal(ask_load(&peer, 3, "sum<1>"), KILN_OK);
+	wrong = sum;
+	wrong.module = 3;
+	expect_refusal(&peer, &wrong, KILN_EDEVICE, "must leave them at zero");
+	assert_int_equal(ask_launch(&peer, &sum), KILN_OK);
+	munmap(host, 4000);
+	close(fd);
 	assert_int_equal(end_peer(&peer), 0);
 }
 
@@ -645,6 +697,7 @@ int main(void)
 		cmocka_unit_test(imports_shared_memory),
 		cmocka_unit_test(refuses_pools_on_the_cpu),
 		cmocka_unit_test(refuses_wrong_launches),
+		cmocka_unit_test(gives_scratch_memory),
 		cmocka_unit_test(refuses_wrong_requests),
 		cmocka_unit_test(keeps_what_is_in_flight),
 		cmocka_unit_test(a_wrong_kernel_does_not_end_it),
