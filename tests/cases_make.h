@@ -1,0 +1,57 @@
+/*
+ * cases_make.h: how the families of float operators put a case together: operands, attributes,
+ * names.  Every case of a list is made by these few, so that the lists are tables.
+ */
+#ifndef KILN_TESTS_CASES_MAKE_H
+#define KILN_TESTS_CASES_MAKE_H
+
+#include "cases_build.h"
+
+#define MAKE_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+struct make_shape {
+	int rank;
+	int64_t size[KILN_MAX_RANK];
+};
+
+/*
+ * Widths of rows at which something may change in a kernel: a vector, a warp, a block, what fits
+ * registers, shared memory (48, 99, 163, 227 KiB) or a cluster; and their neighbours.
+ */
+extern const int64_t make_widths[];
+extern const int make_width_count;
+/* How many rows of such a width a small case has. */
+int64_t make_rows(int64_t width);
+/* f32, f16, bf16, f64 in turn. */
+kiln_dtype make_float(int64_t turn);
+
+/* Operand i, contiguous and filled with NORMAL; the case grows to hold it. */
+struct cases_operand *make_input(struct cases_case *c, int i, kiln_dtype dtype,
+								 const struct make_shape *shape);
+struct cases_operand *make_output(struct cases_case *c, int i, kiln_dtype dtype,
+								  const struct make_shape *shape);
+/* The place of an optional operand that is left out. */
+void make_none(struct cases_case *c, int i);
+/* Strides of the caller's. */
+void make_strided(struct cases_operand *operand, const int64_t *stride);
+/* Rows (last dimension) that lie `pitch` elements apart, the other dimensions around them. */
+void make_pitch(struct cases_operand *operand, int64_t pitch);
+
+void make_int(struct cases_case *c, const char *name, int64_t value);
+void make_real(struct cases_case *c, const char *name, double value);
+void make_word(struct cases_case *c, const char *name, const char *value);
+
+/* Names a case when all else is done.  operands: their names, "x, mask?, y". */
+void make_name(struct cases_case *c, const char *operands);
+
+/* ---- For random cases ---- */
+
+int64_t make_below(uint64_t *state, int64_t limit);
+bool make_chance(uint64_t *state, int one_in);
+/* 1 to `most` dimensions of small sizes, at most 2^14 elements in all; now and then none. */
+void make_random_shape(uint64_t *state, int most, struct make_shape *shape);
+/* Leaves an operand as it is, or gives it strides, an offset or, an input, unusual contents. */
+void make_random_layout(uint64_t *state, struct cases_operand *operand);
+double make_random_scale(uint64_t *state);
+
+#endif

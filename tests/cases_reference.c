@@ -1,0 +1,178 @@
+/*
+ * cases_reference.c: places, errors and the softmax of one row.
+ *
+ * The errors of softmax.  Kernels compute exp(z - most) / sum in f32 (f64 for f64) with the
+ * argument rounded two or three times, so a relative error of e^(z - most) grows with |z - most|:
+ * by 2^-23 of it, and by 2^-24 more when the scale is no f32 number.  What z was added up from
+ * (an additive mask) was rounded too, in proportion to its terms.  The rest is operators.md's
+ * 2e-6, above 4096 columns 1e-5.
+ */
+#include "cases_reference.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void reference_value(const struct reference *r, int operand, int64_t element, double expected,
+					 double allowed)
+{
+	if (r->values)
+		r->values[operand][element] = expected;
+	else
+		cases_judge(r->verdict, operand, element,
+					cases_get(r->c->operand[operand].dtype, r->memory[operand], element), expected,
+					0, allowed);
+}
+
+/* ---- Attributes ---- */
+
+static const kiln_attr *find(const struct cases_case *c, const char *name)
+{
+	for (int i = 0; i < c->attr_count; i++)
+		if (strcmp(c->attr[i].name, name) == 0)
+			return &c->attr[i];
+	return NULL;
+}
+
+int64_t reference_int(const struct cases_case *c, const char *name, int64_t otherwise)
+{
+	const kiln_attr *attr = find(c, name);
+
+	return attr ? attr->i : otherwise;
+}
+
+double reference_real(const struct cases_case *c, const char *name, double otherwise)
+{
+	const kiln_attr *attr = find(c, name);
+
+	return attr ? attr->f : otherwise;
+}
+
+bool reference_is(const struct cases_case *c, const char *name, const char *value)
+{
+	const kiln_attr *attr = find(c, name);
+
+	return attr && strcmp(attr->s, value) == 0;
+}
+
+/* ---- Places ---- */
+
+int64_t reference_at(const struct cases_operand *operand, int first, int last, int64_t i)
+{
+	int64_t at = 0;
+
+	for (int k = last - 1; k > first; k--) {
+		at += i % operand->shape[k] * operand->stride[k];
+		i /= operand->shape[k];
+	}
+	return first < last ? at + i * operand->stride[first] : 0;
+}
+
+int64_t reference_product(const struct cases_operand *operand, int first, int last)
+{
+	int64_t product = 1;
+
+	for (int k = first; k < last; k++)
+		product *= operand->shape[k];
+	return product;
+}
+
+void *reference_memory(int64_t count, size_t size)
+{
+	void *memory = calloc(count > 0 ? (size_t)count : 1, size);
+
+	if (!memory) {
+		fprintf(stderr, "no memory for %lld numbers of a reference\n", (long long)count);
+		abort();
+	}
+	return memory;
+}
+
+/* ---- Errors ---- */
+
+double reference_unit(kiln_dtype dtype)
+{
+	return dtype == KILN_F64 ? 0x1p-53 : 0x1p-24;
+}
+
+double reference_floor(kiln_dtype dtype)
+{
+	return dtype == KILN_F64 ? DBL_MIN : FLT_MIN;
+}
+
+double reference_ulp(kiln_dtype dtype, double value)
+{
+	int fraction = 52, least = -1022, exponent;
+
+	if (dtype == KILN_F16) {
+		fraction = 10;
+		least = -14;
+	} else if (dtype == KILN_BF16) {
+		fraction = 7;
+		least = -126;
+	} else if (dtype == KILN_F32) {
+		fraction = 23;
+		least = -126;
+	}
+	if (!isfinite(value))
+		return 0;
+	exponent = value == 0 ? least : ilogb(value);
+	return ldexp(1, (exponent > least ? exponent : least) - fraction);
+}
+
+double reference_rounding(kiln_dtype dtype, double value)
+{
+	return dtype == KILN_F16 || dtype == KILN_BF16 ? reference_ulp(dtype, value) : 0;
+}
+
+double reference_relative(kiln_dtype dtype, double f32)
+{
+	return dtype == KILN_F64 ? 1e-12 : f32;
+}
+
+/* ---- Softmax ---- */
+
+void reference_softmax(struct reference_row *row)
+{
+	row->lives = 0;
+	row->nan = false;
+	row->most = -INFINITY;
+	row->sum = 0;
+	for (int64_t k = 0; k < row->count; k++) {
+		if (row->live && !row->live[k])
+			continue;
+		row->lives++;
+		row->nan = row->nan || isnan(row->z[k]);
+		if (row->z[k] > row->most)
+			row->most = row->z[k];
+	}
+	row->nan = row->nan || isinf(row->most);
+	for (int64_t k = 0; k < row->count && !row->nan; k++)
+		if (!row->live || row->live[k])
+			row->sum += exp((double)(row->z[k] - row->most));
+}
+
+double reference_softmax_value(const struct reference_row *row, kiln_dtype dtype, int64_t k,
+							   double *allowed)
+{
+	double unit = reference_unit(dtype), relative, argument, value;
+
+	*allowed = 0;
+	if (row->live && !row->live[k])
+		return 0;
+	if (row->nan)
+		return NAN;
+	argument = (double)(row->z[k] - row->most);
+	value = (double)(exp(argument) / row->sum);
+	*allowed = reference_floor(dtype) + reference_rounding(dtype, value);
+	if (value == 0)
+		return value;
+	relative = reference_relative(dtype, row->count > 4096 ? 1e-5 : 2e-6);
+	relative += fabs(argument) * unit * ((float)row->scale == row->scale ? 2 : 3);
+	if (row->added)
+		relative += 2 * unit * (row->added[k] + fabs((double)row->most));
+	*allowed += relative * value;
+	return value;
+}
