@@ -205,7 +205,10 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
 
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
+	struct kernel_problem plain;
+	char text[KERNEL_CHOICE_MAX];
 	const struct plan_op *op;
+	const char *choice;
 	int status = find(problem, &op, error);
 
 	if (!status)
@@ -213,5 +216,13 @@ int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	if (status)
 		return status;
 	complete(op, problem);
-	return op->infer(problem, error);
+	plain = *problem;
+	status = take_choice(&plain, &choice, text, error);
+	if (!status)
+		status = op->infer(&plain, error);
+	if (status)
+		return status;
+	memcpy(problem->tensors, plain.tensors, sizeof(problem->tensors));
+	problem->tensor_count = plain.tensor_count;
+	return KILN_OK;
 }
