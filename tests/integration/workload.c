@@ -11,7 +11,13 @@
 #define POOL 64 /* different problems, so that kernels are asked for again and by others */
 #define SMALL (256u << 10)
 
-/* Cases of the list that take little memory, evenly spread over it. */
+static bool is_wanted(const struct cases_case *c)
+{
+	return strcmp(c->op->name, "permute") == 0 &&
+		   cases_bytes(&c->operand[0]) + cases_bytes(&c->operand[1]) <= SMALL;
+}
+
+/* Permutes of the list that take little memory, evenly spread over it. */
 static const struct cases_case *pool_at(int wanted)
 {
 	int count, small = 0, at = 0;
@@ -19,7 +25,7 @@ static const struct cases_case *pool_at(int wanted)
 
 	for (int pass = 0; pass < 2; pass++)
 		for (int i = 0; i < count; i++) {
-			if (cases_x_bytes(&cases[i]) + cases_y_bytes(&cases[i]) > SMALL)
+			if (!is_wanted(&cases[i]))
 				continue;
 			if (pass == 0)
 				small++;
@@ -34,14 +40,16 @@ void workload_problem(int client, int i, struct permute *problem)
 	uint64_t state = 20261101u + (uint64_t)client * WORKLOAD_CALLS + (uint64_t)i;
 	const struct cases_case *c = pool_at((int)(cases_word(&state) % POOL));
 
-	*problem = (struct permute){.dtype = c->dtype,
-								.rank = c->rank,
-								.strided = !c->contiguous,
-								.offset = c->x_offset,
-								.y_offset = c->y_offset};
-	memcpy(problem->shape, c->shape, sizeof(problem->shape));
-	memcpy(problem->stride, c->stride, sizeof(problem->stride));
-	memcpy(problem->perm, c->perm, sizeof(problem->perm));
+	const struct cases_operand *x = &c->operand[0];
+
+	*problem = (struct permute){.dtype = x->dtype,
+								.rank = x->rank,
+								.strided = !x->contiguous,
+								.offset = x->offset,
+								.y_offset = c->operand[1].offset};
+	memcpy(problem->shape, x->shape, sizeof(problem->shape));
+	memcpy(problem->stride, x->stride, sizeof(problem->stride));
+	memcpy(problem->perm, c->ints, sizeof(problem->perm));
 }
 
 struct seat {
