@@ -108,6 +108,17 @@ bool cli_json(const struct cli *cli, kiln_reply *reply);
 kiln_attr cli_attr_int(const char *name, int64_t value);
 kiln_attr cli_attr_string(const char *name, const char *value);
 
+/* ---- Data (kiln_data.c) ---- */
+
+/* The next number of a stream that its seed, the first state, determines. */
+uint64_t data_next(uint64_t *state);
+/* Random values that are valid for the type: reals about normal, integers 0 to 15, bools 0 and 1. */
+void data_fill(kiln_dtype dtype, void *data, uint64_t bytes, uint64_t seed);
+/* The element at this address of a real type. */
+double data_real(kiln_dtype dtype, const void *at);
+/* Whether two results may both be right: every bit, or for real types within a loose bound. */
+bool data_close(kiln_dtype dtype, const void *a, const void *b, uint64_t bytes);
+
 /* ---- Printing (kiln_table.c) ---- */
 
 /* A table is filled cell by cell and printed with aligned columns; the last is never padded. */
@@ -164,6 +175,7 @@ int cli_cache_get(struct cli *cli);
 int cli_cache_verify(struct cli *cli);
 int cli_cache_trim(struct cli *cli);
 int cli_cache_clear(struct cli *cli);
+int cli_tune(struct cli *cli);
 int cli_debug(struct cli *cli);
 
 #endif

@@ -26,6 +26,16 @@ static const struct cli_option compile_options[] = {
 	{"target", "NAME", "compile for this target: cpu, sm_75 .. sm_120 (the device's)"},
 	{0},
 };
+static const struct cli_option tune_options[] = {
+	CLI_PROBLEM_OPTIONS,
+	{"seconds", "N", "time for so long, after compiling (5)"},
+	{"dry-run", NULL, "print, and keep nothing"},
+	{"forget", NULL, "remove the winner that is kept; without OP: all of them"},
+	{"list", NULL, "the winners that are kept"},
+	{"export", "FILE", "write them to FILE, a JSON object a line; -: standard output"},
+	{"import", "FILE", "keep those that FILE has; -: standard input"},
+	{0},
+};
 static const struct cli_option status_options[] = {
 	{"limits", NULL, "print the daemon's limits, too"},
 	{0},
@@ -56,6 +66,8 @@ const struct cli_command cli_commands[] = {
 	 CLI_ON_DEVICE},
 	{"compile", cli_compile, "OP", "compile into the cache, without a device", compile_options, 1,
 	 1, CLI_ON_DEVICE},
+	{"tune", cli_tune, "[OP]", "time the planner's candidates on the device, and keep the best",
+	 tune_options, 0, 1, CLI_ON_DEVICE},
 	{"cache ls", cli_cache_ls, "", "the compiled kernels", ls_options, 0, 0, 0},
 	{"cache show", cli_cache_show, "KEY", "one of them; a unique beginning of the key will do",
 	 show_options, 1, 1, 0},
