@@ -108,13 +108,15 @@ static void name_attr(struct cases_case *c, const kiln_attr *attr)
 		cases_name(c, " %s %lld", attr->name, (long long)attr->i);
 }
 
-static void name_fill(struct cases_case *c, const struct cases_operand *operand)
+static void name_fill(struct cases_case *c, int i)
 {
+	const struct cases_operand *operand = &c->operand[i];
+
 	if (operand->output)
 		return;
 	if (operand->fill == CASES_UNUSUAL)
 		cases_name(c, " unusual");
-	if (operand->fill == CASES_NORMAL && (operand->mean != 0 || operand->deviation != 0))
+	if (i == 0 && (operand->mean != 0 || operand->deviation != 0))
 		cases_name(c, " around %g+-%g", operand->mean, operand->deviation);
 }
 
@@ -157,7 +159,7 @@ void make_name(struct cases_case *c, const char *operands)
 			cases_name_operand(c, 0);
 		else
 			name_more(c, i, at, length, at[length] == '?');
-		name_fill(c, &c->operand[i]);
+		name_fill(c, i);
 		at = strchr(at, ',');
 		at = at ? at + 2 : NULL;
 	}
