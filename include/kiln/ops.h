@@ -1,8 +1,25 @@
 /*
  * ops.h: one helper for each operator, over the public functions of kiln.h; nothing to link.
  *
- * The helpers run: they prepare, submit and wait.  A program that calls an operator many times
- * prepares it once with kiln_prepare() and submits that; the tensors and attributes are the same.
+ * Conventions, once for all helpers
+ *
+ * Running     They prepare, submit and wait, as kiln_run does.  A program that calls an operator
+ *             many times prepares it once with kiln_prepare() and submits that; the tensors and
+ *             attributes are the same, and stand beside each helper.
+ *
+ * Tensors     Inputs may be strided or broadcast (strides >= 0), outputs are contiguous, and no
+ *             output may share a byte with any other operand.  A tensor that is left out is
+ *             kiln_tensor_none(), or any with dtype KILN_DTYPE_NONE and no buffer.
+ *
+ * dtypes      "float" is f16, bf16, f32 or f64.  f16 and bf16 are computed in f32, f64 in f64, and
+ *             rounded once, at the end.  That type is called the compute type below.
+ *
+ * Results     KILN_OK or a status with its sentence in kiln_errmsg(): EINVAL, before anything is
+ *             compiled, for shapes, dtypes, strides or attributes that do not fit and for tensors
+ *             that reach beyond their buffers; ECOMPILE, EDEVICE and the rest as kiln.h says.  The
+ *             same input gives the same bits, and a row's bits do not depend on how many there are.
+ *
+ * Nothing     Zero elements are a success.  Sums over no rows are written, as zeros.
  */
 #ifndef KILN_OPS_H
 #define KILN_OPS_H
@@ -12,6 +29,8 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- Tensors and attributes ---------------------------------------------------------------- */
 
 /* A contiguous (row-major) tensor at a byte offset of a buffer.  A rank out of range is kept, and
  * refused where the tensor is used. */
@@ -32,6 +51,12 @@ static inline kiln_tensor kiln_tensor_make(kiln_buffer *buffer, uint64_t offset,
 	return tensor;
 }
 
+/* An operand that is left out. */
+static inline kiln_tensor kiln_tensor_none(void)
+{
+	return kiln_tensor_make((kiln_buffer *)0, 0, KILN_DTYPE_NONE, 0, (const int64_t *)0);
+}
+
 /* An attribute that is a list of integers; values must live as long as it is used. */
 static inline kiln_attr kiln_attr_ints(const char *name, const int64_t *values, int count)
 {
@@ -46,9 +71,36 @@ static inline kiln_attr kiln_attr_ints(const char *name, const int64_t *values, 
 	return attr;
 }
 
+static inline kiln_attr kiln_attr_int(const char *name, int64_t value)
+{
+	kiln_attr attr = kiln_attr_ints(name, (const int64_t *)0, 0);
+	attr.kind = KILN_ATTR_INT;
+	attr.i = value;
+	return attr;
+}
+
+static inline kiln_attr kiln_attr_real(const char *name, double value)
+{
+	kiln_attr attr = kiln_attr_ints(name, (const int64_t *)0, 0);
+	attr.kind = KILN_ATTR_REAL;
+	attr.f = value;
+	return attr;
+}
+
+/* An attribute that is a text, which must live as long as it is used. */
+static inline kiln_attr kiln_attr_text(const char *name, const char *value)
+{
+	kiln_attr attr = kiln_attr_ints(name, (const int64_t *)0, 0);
+	attr.kind = KILN_ATTR_STRING;
+	attr.s = value;
+	return attr;
+}
+
+/* ---- permute ------------------------------------------------------------------------------- */
+
 /*
- * permute: y[i0, i1, ...] is x with its axes in another order: y.shape[k] = x.shape[perm[k]].  x
- * may be strided; y and x must not overlap.  perm has x.rank entries.  Bit exact.
+ * permute (x, y; perm): y[i0, i1, ...] is x with its axes in another order: y.shape[k] =
+ * x.shape[perm[k]].  Any dtype, the same for both.  perm has x.rank entries.  Bit exact.
  */
 static inline int kiln_permute(kiln_client *client, kiln_tensor x, kiln_tensor y,
 							   const int64_t *perm)
@@ -58,6 +110,327 @@ static inline int kiln_permute(kiln_client *client, kiln_tensor x, kiln_tensor y
 	tensors[0] = x;
 	tensors[1] = y;
 	return kiln_run(client, "permute", tensors, 2, &attr, 1);
+}
+
+/* ---- softmax ------------------------------------------------------------------------------- */
+
+/* What the helpers of softmax share; not to be called by itself. */
+static inline int kiln_softmax_run_(kiln_client *client, const char *op, const kiln_tensor *tensors,
+									int count, int axis, double scale)
+{
+	kiln_attr attrs[2];
+	attrs[0] = kiln_attr_int("axis", axis);
+	attrs[1] = kiln_attr_real("scale", scale);
+	return kiln_run(client, op, tensors, count, attrs, 2);
+}
+
+/*
+ * softmax (x, y; axis, scale): y = exp(scale*x - m) / sum, with the largest scale*x of a row for m.
+ * A row runs along axis, -rank .. rank-1 (-1: the last).  scale is any finite number; 1 is plain
+ * softmax.  x and y have one float dtype and one shape, of rank 1 or more.  A row that is all
+ * -inf, or has +inf or NaN in it, is NaN; it touches no other.
+ */
+static inline int kiln_softmax(kiln_client *client, kiln_tensor x, kiln_tensor y, int axis,
+							   double scale)
+{
+	kiln_tensor tensors[2];
+	tensors[0] = x;
+	tensors[1] = y;
+	return kiln_softmax_run_(client, "softmax", tensors, 2, axis, scale);
+}
+
+/* log_softmax (x, y; axis, scale): y = scale*x - m - log(sum exp(scale*x - m)); the rest as softmax.
+ */
+static inline int kiln_log_softmax(kiln_client *client, kiln_tensor x, kiln_tensor y, int axis,
+								   double scale)
+{
+	kiln_tensor tensors[2];
+	tensors[0] = x;
+	tensors[1] = y;
+	return kiln_softmax_run_(client, "log_softmax", tensors, 2, axis, scale);
+}
+
+/*
+ * softmax_backward (y, dy, dx; axis, scale): from y, which softmax gave, and the gradient dy of it:
+ * dx = scale * (dy - sum(dy*y)) * y.  All three have one float dtype and one shape; axis and scale
+ * are those of the forward call.
+ */
+static inline int kiln_softmax_backward(kiln_client *client, kiln_tensor y, kiln_tensor dy,
+										kiln_tensor dx, int axis, double scale)
+{
+	kiln_tensor tensors[3];
+	tensors[0] = y;
+	tensors[1] = dy;
+	tensors[2] = dx;
+	return kiln_softmax_run_(client, "softmax_backward", tensors, 3, axis, scale);
+}
+
+/* log_softmax_backward (y, dy, dx; axis, scale): from y, which log_softmax gave: dx = scale * (dy -
+ * exp(y) * sum(dy)); the rest as softmax_backward. */
+static inline int kiln_log_softmax_backward(kiln_client *client, kiln_tensor y, kiln_tensor dy,
+											kiln_tensor dx, int axis, double scale)
+{
+	kiln_tensor tensors[3];
+	tensors[0] = y;
+	tensors[1] = dy;
+	tensors[2] = dx;
+	return kiln_softmax_run_(client, "log_softmax_backward", tensors, 3, axis, scale);
+}
+
+/* ---- masked_softmax ------------------------------------------------------------------------ */
+
+/*
+ * Which elements of a row take part.  Start from kiln_mask_make(kind).
+ *
+ *   kind        the mask tensor
+ *   "bool"      bool or u8, of a shape that broadcasts to x's, aligned at the last dimension: an
+ *               element is masked where it is not zero, or with keep where it is zero
+ *   "lengths"   i32, of a shape that broadcasts to x's without the last dimension: the first so many
+ *               elements of a row are kept; below 0 is none, above the row's length all of them
+ *   "causal"    left out: of the rows of the last two dimensions, row q keeps the columns k <= q +
+ *               diagonal
+ *   "additive"  any float dtype, of a shape that broadcasts to x's: added to scale*x; nothing is
+ *               masked but by -inf
+ */
+typedef struct kiln_mask_options {
+	const char *kind;
+	int keep;          /* "bool": 0 or 1 */
+	const char *empty; /* what a row without kept elements becomes: "zero", "nan" or "uniform" */
+	double scale;      /* finite; 1: plain */
+	int64_t diagonal;  /* "causal" */
+} kiln_mask_options;
+
+/* keep 0, empty "zero", scale 1, diagonal 0. */
+static inline kiln_mask_options kiln_mask_make(const char *kind)
+{
+	kiln_mask_options options;
+	options.kind = kind;
+	options.keep = 0;
+	options.empty = "zero";
+	options.scale = 1.0;
+	options.diagonal = 0;
+	return options;
+}
+
+/* The attributes that both helpers have, four at most; not to be called by itself. */
+static inline int kiln_mask_attrs_(const kiln_mask_options *options, kiln_attr *attrs)
+{
+	int count = 0;
+	attrs[count++] = kiln_attr_text("kind", options->kind);
+	attrs[count++] = kiln_attr_real("scale", options->scale);
+	if (options->keep) {
+		attrs[count++] = kiln_attr_int("keep", options->keep);
+	}
+	if (options->diagonal) {
+		attrs[count++] = kiln_attr_int("diagonal", options->diagonal);
+	}
+	return count;
+}
+
+/*
+ * masked_softmax (x, mask?, y; kind, keep, empty, scale, diagonal): y = softmax of scale*x over the
+ * kept elements of the last axis, and exactly 0 at the masked ones, whatever they hold.  x and y
+ * have one float dtype and one shape; the mask is as its kind says, and its rank at most x's.  A
+ * row whose kept elements are all -inf is NaN at those.
+ */
+static inline int kiln_masked_softmax(kiln_client *client, kiln_tensor x, kiln_tensor mask,
+									  kiln_tensor y, const kiln_mask_options *options)
+{
+	kiln_tensor tensors[3];
+	kiln_attr attrs[5];
+	int count = kiln_mask_attrs_(options, attrs);
+	attrs[count++] = kiln_attr_text("empty", options->empty);
+	tensors[0] = x;
+	tensors[1] = mask;
+	tensors[2] = y;
+	return kiln_run(client, "masked_softmax", tensors, 3, attrs, count);
+}
+
+/*
+ * masked_softmax_backward (y, dy, mask?, dx; kind, keep, scale, diagonal): from y, which
+ * masked_softmax gave: dx = scale * y * (dy - sum(dy*y)), and exactly 0 at the masked elements.  The
+ * options and mask are those of the forward call (empty is not looked at); an additive mask may be
+ * left out.  y, dy and dx have one float dtype and one shape.
+ */
+static inline int kiln_masked_softmax_backward(kiln_client *client, kiln_tensor y, kiln_tensor dy,
+											   kiln_tensor mask, kiln_tensor dx,
+											   const kiln_mask_options *options)
+{
+	kiln_tensor tensors[4];
+	kiln_attr attrs[4];
+	int count = kiln_mask_attrs_(options, attrs);
+	tensors[0] = y;
+	tensors[1] = dy;
+	tensors[2] = mask;
+	tensors[3] = dx;
+	return kiln_run(client, "masked_softmax_backward", tensors, 4, attrs, count);
+}
+
+/* ---- layer_norm, rms_norm ------------------------------------------------------------------ */
+
+/*
+ * What the norms have besides x and y.  Start from kiln_norm_make() and put in what is there.  The
+ * last axes dimensions of x are normalized together (its trailing shape); the others are the rows
+ * (its leading shape).
+ */
+typedef struct kiln_norm {
+	kiln_tensor gamma, beta; /* factor and summand: trailing shape, any float dtype, contiguous */
+	kiln_tensor residual;    /* added to x first: x's shape and dtype */
+	/* Outputs */
+	kiln_tensor mean, rstd; /* of each row: leading shape, compute type; mean of layer_norm only */
+	kiln_tensor sum;        /* x + residual, rounded: x's shape and dtype; the norm's own is not */
+	double eps;             /* >= 0: added to the variance, or the mean square */
+	int axes;               /* 1 to x's rank */
+} kiln_norm;
+
+/* All left out, eps 1e-5, axes 1. */
+static inline kiln_norm kiln_norm_make(void)
+{
+	kiln_norm norm;
+	norm.gamma = norm.beta = norm.residual = kiln_tensor_none();
+	norm.mean = norm.rstd = norm.sum = kiln_tensor_none();
+	norm.eps = 1e-5;
+	norm.axes = 1;
+	return norm;
+}
+
+/* What the helpers of the norms share; not to be called by itself. */
+static inline int kiln_norm_run_(kiln_client *client, const char *op, const kiln_tensor *tensors,
+								 int count, const kiln_norm *norm)
+{
+	kiln_attr attrs[2];
+	attrs[0] = kiln_attr_real("eps", norm->eps);
+	attrs[1] = kiln_attr_int("axes", norm->axes);
+	return kiln_run(client, op, tensors, count, attrs, 2);
+}
+
+/*
+ * layer_norm (x, gamma?, beta?, residual?, y, mean?, rstd?, sum?; eps, axes), with all it has:
+ * y = (v - mean) * rstd * gamma + beta, where v = x + residual, mean and the variance are those of
+ * v's row, and rstd = 1 / sqrt(variance + eps).  x and y have one float dtype and one shape.
+ */
+static inline int kiln_layer_norm_with(kiln_client *client, kiln_tensor x, kiln_tensor y,
+									   const kiln_norm *norm)
+{
+	kiln_tensor tensors[8];
+	tensors[0] = x;
+	tensors[1] = norm->gamma;
+	tensors[2] = norm->beta;
+	tensors[3] = norm->residual;
+	tensors[4] = y;
+	tensors[5] = norm->mean;
+	tensors[6] = norm->rstd;
+	tensors[7] = norm->sum;
+	return kiln_norm_run_(client, "layer_norm", tensors, 8, norm);
+}
+
+/* layer_norm over the last dimension; gamma and beta may be left out. */
+static inline int kiln_layer_norm(kiln_client *client, kiln_tensor x, kiln_tensor gamma,
+								  kiln_tensor beta, kiln_tensor y, double eps)
+{
+	kiln_norm norm = kiln_norm_make();
+	norm.gamma = gamma;
+	norm.beta = beta;
+	norm.eps = eps;
+	return kiln_layer_norm_with(client, x, y, &norm);
+}
+
+/*
+ * rms_norm (x, gamma?, beta?, residual?, y, rstd?, sum?; eps, axes), with all it has:
+ * y = v * rstd * gamma + beta, where v = x + residual and rstd = 1 / sqrt(mean(v*v) + eps).  The
+ * mean must be left out: there is none.  x and y have one float dtype and one shape.
+ */
+static inline int kiln_rms_norm_with(kiln_client *client, kiln_tensor x, kiln_tensor y,
+									 const kiln_norm *norm)
+{
+	kiln_tensor tensors[8];
+	tensors[0] = x;
+	tensors[1] = norm->gamma;
+	tensors[2] = norm->beta;
+	tensors[3] = norm->residual;
+	tensors[4] = y;
+	tensors[5] = norm->rstd;
+	tensors[6] = norm->sum;
+	tensors[7] = norm->mean; /* one too many, and refused as that */
+	return kiln_norm_run_(client, "rms_norm", tensors, norm->mean.dtype == KILN_DTYPE_NONE ? 7 : 8,
+						  norm);
+}
+
+/* rms_norm over the last dimension; gamma may be left out. */
+static inline int kiln_rms_norm(kiln_client *client, kiln_tensor x, kiln_tensor gamma,
+								kiln_tensor y, double eps)
+{
+	kiln_norm norm = kiln_norm_make();
+	norm.gamma = gamma;
+	norm.eps = eps;
+	return kiln_rms_norm_with(client, x, y, &norm);
+}
+
+/*
+ * What the norms' gradients have besides x and dy.  Start from kiln_norm_grad_make(), put in what
+ * the forward call had and gave, and at least one of dx, dgamma and dbeta.
+ */
+typedef struct kiln_norm_grad {
+	kiln_tensor gamma;      /* of the forward call; left out where it was */
+	kiln_tensor mean, rstd; /* that the forward call gave; mean of layer_norm only */
+	/* Outputs */
+	kiln_tensor dx;            /* x's shape and dtype */
+	kiln_tensor dgamma, dbeta; /* sums over all rows: trailing shape, any float dtype, contiguous */
+	int axes;                  /* of the forward call */
+} kiln_norm_grad;
+
+/* All left out, axes 1. */
+static inline kiln_norm_grad kiln_norm_grad_make(void)
+{
+	kiln_norm_grad grad;
+	grad.gamma = grad.mean = grad.rstd = kiln_tensor_none();
+	grad.dx = grad.dgamma = grad.dbeta = kiln_tensor_none();
+	grad.axes = 1;
+	return grad;
+}
+
+/*
+ * layer_norm_backward (x, dy, gamma?, mean, rstd, dx?, dgamma?, dbeta?; axes): with n = (x - mean) *
+ * rstd and g = dy * gamma, dx = rstd * (g - mean(g) - n * mean(g*n)), dgamma = the sum of dy*n over
+ * the rows, dbeta that of dy.  x is the tensor that was normalized (the forward call's sum, if it
+ * had a residual); dy has x's shape and dtype.
+ */
+static inline int kiln_layer_norm_backward(kiln_client *client, kiln_tensor x, kiln_tensor dy,
+										   const kiln_norm_grad *grad)
+{
+	kiln_tensor tensors[8];
+	kiln_attr attr = kiln_attr_int("axes", grad->axes);
+	tensors[0] = x;
+	tensors[1] = dy;
+	tensors[2] = grad->gamma;
+	tensors[3] = grad->mean;
+	tensors[4] = grad->rstd;
+	tensors[5] = grad->dx;
+	tensors[6] = grad->dgamma;
+	tensors[7] = grad->dbeta;
+	return kiln_run(client, "layer_norm_backward", tensors, 8, &attr, 1);
+}
+
+/*
+ * rms_norm_backward (x, dy, gamma?, rstd, dx?, dgamma?, dbeta?; axes): with n = x * rstd and g = dy
+ * * gamma, dx = rstd * (g - n * mean(g*n)); the rest as layer_norm_backward.  The mean must be left
+ * out.
+ */
+static inline int kiln_rms_norm_backward(kiln_client *client, kiln_tensor x, kiln_tensor dy,
+										 const kiln_norm_grad *grad)
+{
+	kiln_tensor tensors[8];
+	kiln_attr attr = kiln_attr_int("axes", grad->axes);
+	tensors[0] = x;
+	tensors[1] = dy;
+	tensors[2] = grad->gamma;
+	tensors[3] = grad->rstd;
+	tensors[4] = grad->dx;
+	tensors[5] = grad->dgamma;
+	tensors[6] = grad->dbeta;
+	tensors[7] = grad->mean; /* one too many, and refused as that */
+	return kiln_run(client, "rms_norm_backward", tensors,
+					grad->mean.dtype == KILN_DTYPE_NONE ? 7 : 8, &attr, 1);
 }
 
 #ifdef __cplusplus

@@ -45,8 +45,18 @@ int use(kiln_client *client, kiln_buffer *buffer);
 int use(kiln_client *client, kiln_buffer *buffer)
 {
 	const int64_t shape[2] = {2, 3}, perm[2] = {1, 0};
-	kiln_tensor x = kiln_tensor_make(buffer, 0, KILN_F32, 2, shape);
-	return kiln_permute(client, x, x, perm);
+	kiln_tensor x = kiln_tensor_make(buffer, 0, KILN_F32, 2, shape), none = kiln_tensor_none();
+	kiln_mask_options mask = kiln_mask_make("causal");
+	kiln_norm norm = kiln_norm_make();
+	kiln_norm_grad grad = kiln_norm_grad_make();
+	return kiln_permute(client, x, x, perm) + kiln_softmax(client, x, x, -1, 1.0) +
+		kiln_log_softmax(client, x, x, -1, 1.0) + kiln_softmax_backward(client, x, x, x, 0, 0.5) +
+		kiln_log_softmax_backward(client, x, x, x, 0, 0.5) +
+		kiln_masked_softmax(client, x, none, x, &mask) +
+		kiln_masked_softmax_backward(client, x, x, none, x, &mask) +
+		kiln_layer_norm(client, x, none, none, x, 1e-5) + kiln_rms_norm(client, x, none, x, 1e-5) +
+		kiln_layer_norm_with(client, x, x, &norm) + kiln_rms_norm_with(client, x, x, &norm) +
+		kiln_layer_norm_backward(client, x, x, &grad) + kiln_rms_norm_backward(client, x, x, &grad);
 }
 END
 
