@@ -1,12 +1,18 @@
 /*
- * gpu_cases: the whole list of cases and random ones through a running daemon, every byte compared
- * with the reference.  Outputs are poisoned before, and what lies around them is looked at after.
+ * gpu_cases: the list of cases and random ones through a running daemon, every result judged.
+ * Outputs are poisoned before, and what lies around all operands, and in inputs, is looked at
+ * after.  All but permutes, and what is huge, run a second time over other poison: bit for bit the
+ * same must come.  Calls are made in both ways in turn.
  *
  *   gpu_cases --memory held      the daemon holds the buffers
  *   gpu_cases --memory lent      this process allocated them and lends parts of one allocation
  *   gpu_cases --memory exported  the same, from memory that is shared by descriptor
  *   gpu_cases --memory pool      the same, from a stream-ordered pool that is shared
  *   gpu_cases --huge             the cases around and beyond 2^31 elements, held
+ *   gpu_cases --ops LIST         only these operators: "softmax,layer_norm"
+ *
+ * Of the large cases of other operators than permute one in eight runs, which ones is the seed's
+ * choice; of slow ones, where there is no GPU, one in six.
  */
 #include "driver.h"
 #include "runner.h"
@@ -16,10 +22,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARGIN 256 /* poisoned bytes on either side; keeps what alignment a case has */
-#define ARENA \
-	(1300ull << 20)          /* of lent memory: both tensors of the largest case that is not huge */
+#define MARGIN 256           /* poisoned bytes on either side; keeps what alignment a case has */
 #define PIECE (256ull << 20) /* of one transfer */
+#define LARGE_SHARE 8
+#define SLOW_SHARE 6
+
+/* One operand's memory: margin, the case's offset, the operand, margin. */
+struct place {
+	const struct cases_operand *operand; /* NULL: left out */
+	kiln_buffer *buffer;
+	uint64_t pointer;      /* lent memory's address */
+	uint64_t begin, bytes; /* of the first element; of all */
+	uint64_t seed;
+	unsigned char *host;  /* what was sent, what has come back; room that is used again */
+	unsigned char *other; /* to compare it with; none for huge cases */
+	uint64_t room;        /* in either */
+};
 
 struct bench {
 	struct runner_options options;
@@ -27,21 +45,25 @@ struct bench {
 	uint64_t arena; /* 0: the daemon holds the memory */
 	kiln_buffer *whole;
 	uint64_t bytes; /* of the arena */
+	struct place places[CASES_MAX_OPERANDS];
+	int partly; /* cases that were judged in part */
 };
 
-/* One tensor's memory: margin, the case's offset, the tensor, margin. */
-struct place {
-	kiln_buffer *buffer;
-	uint64_t pointer; /* lent memory's address */
-	uint64_t bytes;
-	unsigned char *host;
-};
+/* ---- Memory ---- */
 
-static bool place_open(struct bench *bench, struct place *place, uint64_t at, const char *name)
+static bool place_open(struct bench *bench, struct place *place, uint64_t at, int number)
 {
-	place->host = malloc(place->bytes);
-	if (!place->host)
-		return false;
+	char name[16];
+	snprintf(name, sizeof name, "operand %d", number);
+	if (place->bytes > place->room) {
+		free(place->host);
+		free(place->other);
+		place->host = malloc(place->bytes);
+		place->other = bench->options.huge ? NULL : malloc(place->bytes);
+		place->room = place->host && (place->other || bench->options.huge) ? place->bytes : 0;
+		if (!place->room)
+			return false;
+	}
 	if (!bench->arena)
 		return kiln_alloc(bench->client, place->bytes, 0, name, &place->buffer) == KILN_OK;
 	place->pointer = bench->arena + at;
@@ -49,35 +71,52 @@ static bool place_open(struct bench *bench, struct place *place, uint64_t at, co
 		   KILN_OK;
 }
 
-static bool place_put(const struct place *place)
+/* Where the operands lie in the arena: one behind the other, with gaps; false: it is too small. */
+static bool set_places(struct bench *bench, const struct cases_case *c, uint64_t number,
+					   uint64_t at[CASES_MAX_OPERANDS])
 {
-	if (place->pointer)
-		return gpu_put(place->pointer, place->host, place->bytes);
-	for (uint64_t at = 0; at < place->bytes; at += PIECE) {
-		uint64_t bytes = place->bytes - at < PIECE ? place->bytes - at : PIECE;
-		if (kiln_write(place->buffer, at, place->host + at, bytes) != KILN_OK)
-			return false;
+	uint64_t all = 0, cursor = 0;
+	for (int i = 0; i < c->operand_count; i++) {
+		const struct cases_operand *operand = &c->operand[i];
+		struct place *place = &bench->places[i];
+		bool there = operand->dtype != KILN_DTYPE_NONE;
+		place->operand = there ? operand : NULL;
+		place->buffer = NULL;
+		place->pointer = 0;
+		place->begin = MARGIN + operand->offset;
+		place->bytes = place->begin + cases_bytes(operand) + MARGIN;
+		place->seed = bench->options.seed * 1000003 + number * CASES_MAX_OPERANDS + (uint64_t)i;
+		all += there ? place->bytes + 512 : 0;
+	}
+	if (bench->arena && all > bench->bytes)
+		return false;
+	for (int i = 0; i < c->operand_count && bench->arena; i++) {
+		struct place *place = &bench->places[i];
+		uint64_t gap = (bench->bytes - all) / (uint64_t)c->operand_count + 1;
+		/* A lent buffer may begin anywhere; permute does not mind if elements do. */
+		uint64_t unit = strcmp(c->op->name, "permute") == 0 ? 1 : cases_element(&c->operand[i]);
+		if (!place->operand)
+			continue;
+		at[i] = cursor + number * 7919 * ((uint64_t)i + 1) * 256 % gap / 256 * 256;
+		at[i] += number % 3 == 0 ? number % 16 / unit * unit : 0;
+		cursor = (at[i] + place->bytes + 255) / 256 * 256;
 	}
 	return true;
 }
 
-static bool place_get(const struct place *place)
+static bool place_move(const struct place *place, unsigned char *host, bool write)
 {
 	if (place->pointer)
-		return gpu_get(place->host, place->pointer, place->bytes);
+		return write ? gpu_put(place->pointer, host, place->bytes)
+					 : gpu_get(host, place->pointer, place->bytes);
 	for (uint64_t at = 0; at < place->bytes; at += PIECE) {
 		uint64_t bytes = place->bytes - at < PIECE ? place->bytes - at : PIECE;
-		if (kiln_read(place->buffer, at, place->host + at, bytes) != KILN_OK)
+		int status = write ? kiln_write(place->buffer, at, host + at, bytes)
+						   : kiln_read(place->buffer, at, host + at, bytes);
+		if (status != KILN_OK)
 			return false;
 	}
 	return true;
-}
-
-static bool place_close(struct place *place)
-{
-	bool closed = kiln_free(place->buffer) == KILN_OK;
-	free(place->host);
-	return closed;
 }
 
 static const char *why(const struct bench *bench)
@@ -85,181 +124,219 @@ static const char *why(const struct bench *bench)
 	return bench->arena && *gpu_error() ? gpu_error() : kiln_errmsg();
 }
 
-/* The two ways to have a call made, in turn. */
-static int permute(struct bench *bench, const struct cases_case *c, kiln_tensor tensors[2],
-				   bool prepared)
+/* ---- One case ---- */
+
+static int call(struct bench *bench, const struct cases_case *c, bool prepared)
 {
-	kiln_attr attr = {.name = "perm", .kind = KILN_ATTR_INTS, .ints = c->perm, .count = c->rank};
-	if (!prepared)
-		return kiln_run(bench->client, c->op, tensors, 2, &attr, 1);
-	kiln_call *call = NULL;
+	kiln_tensor tensors[CASES_MAX_OPERANDS];
+	kiln_operand operands[CASES_MAX_OPERANDS] = {{0}};
+	kiln_attr attrs[CASES_MAX_ATTRS];
+	kiln_call *made = NULL;
 	kiln_ticket ticket = 0;
-	const kiln_operand operands[2] = {{tensors[0].buffer, tensors[0].offset},
-									  {tensors[1].buffer, tensors[1].offset}};
-	int status = kiln_prepare(bench->client, c->op, tensors, 2, &attr, 1, &call);
+	cases_tensors(c, tensors);
+	cases_attrs(c, attrs);
+	for (int i = 0; i < c->operand_count; i++) {
+		if (!bench->places[i].operand)
+			continue;
+		tensors[i].buffer = operands[i].buffer = bench->places[i].buffer;
+		tensors[i].offset = operands[i].offset = bench->places[i].begin;
+	}
+	if (!prepared)
+		return kiln_run(bench->client, c->op->name, tensors, c->operand_count, attrs,
+						c->attr_count);
+	int status = kiln_prepare(bench->client, c->op->name, tensors, c->operand_count, attrs,
+							  c->attr_count, &made);
 	if (status == KILN_OK)
-		status = kiln_submit(call, operands, 2, 0, &ticket);
+		status = kiln_submit(made, operands, c->operand_count, 0, &ticket);
 	if (status == KILN_OK)
 		status = kiln_wait(bench->client, ticket, 60000);
-	kiln_call_free(call);
+	kiln_call_free(made);
 	return status;
 }
 
-static void tensors_at(const struct cases_case *c, struct place places[2], kiln_tensor tensors[2])
+/* Poison around the operand, and in an output that is not huge, or data in an input; sent. */
+static bool place_fill(struct bench *bench, struct place *place, uint64_t seed)
 {
-	cases_tensors(c, tensors);
-	for (int i = 0; i < 2; i++) {
-		tensors[i].buffer = places[i].buffer;
-		tensors[i].offset += MARGIN;
-	}
+	const struct runner_options *options = &bench->options;
+	uint64_t end = place->begin + cases_bytes(place->operand);
+	bool output = place->operand->output;
+	runner_poison(options, place->host, output && place->other ? end : place->begin, seed);
+	runner_poison(options, place->host + end, place->bytes - end, seed + 1);
+	if (!output)
+		runner_fill_operand(options, place->operand, place->host + place->begin, seed);
+	if (!output && place->other)
+		memcpy(place->other, place->host, end);
+	if (!output || place->other)
+		return place_move(place, place->host, true);
+	return kiln_write(place->buffer, 0, place->host, place->begin) == KILN_OK &&
+		   kiln_write(place->buffer, end, place->host + end, place->bytes - end) == KILN_OK;
 }
 
-/* Looks at everything that came back. */
-static void judge(struct bench *bench, const struct cases_case *c, struct place places[2],
-				  const unsigned char *x, uint64_t seed)
+/* The edges of what came back; false after a message. */
+static bool check_edges(const struct cases_case *c, const struct place *place, int number,
+						uint64_t seed)
 {
-	uint64_t begin = MARGIN + c->y_offset, bytes = cases_y_bytes(c);
-	const unsigned char *y = places[1].host;
-	int64_t wrong = runner_compare(&bench->options, c, x + MARGIN + c->x_offset, y + begin, 0,
-								   cases_elements(c), 1);
-	int64_t before = runner_poison_broken(y, begin, seed);
-	int64_t after =
-		runner_poison_broken(y + begin + bytes, places[1].bytes - begin - bytes, seed + 1);
-	if (wrong >= 0)
-		runner_fail(c->name, "element %" PRId64 " of y is wrong", wrong);
-	else if (before >= 0)
-		runner_fail(c->name, "the byte %" PRId64 " before y was written", (int64_t)begin - before);
+	uint64_t end = place->begin + cases_bytes(place->operand);
+	int64_t before = runner_poison_broken(place->host, place->begin, seed);
+	int64_t after = runner_poison_broken(place->host + end, place->bytes - end, seed + 1);
+	if (before >= 0)
+		runner_fail(c->name, "the byte %" PRId64 " before operand %d was written",
+					(int64_t)place->begin - before, number);
 	else if (after >= 0)
-		runner_fail(c->name, "the byte %" PRId64 " behind y was written", after);
-	else if (memcmp(places[0].host, x, places[0].bytes) != 0)
-		runner_fail(c->name, "x was written");
+		runner_fail(c->name, "the byte %" PRId64 " behind operand %d was written", after, number);
+	else if (!place->operand->output && place->other &&
+			 memcmp(place->host + place->begin, place->other + place->begin, end - place->begin) !=
+				 0)
+		runner_fail(c->name, "operand %d, an input, was written", number);
 	else
-		runner_pass();
+		return true;
+	return false;
+}
+
+/* Sends everything, calls, and gets everything back; false after a message. */
+static bool run_once(struct bench *bench, const struct cases_case *c, uint64_t number, bool again)
+{
+	/* Inputs are there already the second time. */
+	for (int i = 0; i < c->operand_count; i++) {
+		struct place *place = &bench->places[i];
+		if (place->operand && (place->operand->output || !again) &&
+			!place_fill(bench, place, place->seed + again)) {
+			runner_fail(c->name, "cannot be written: %s", why(bench));
+			return false;
+		}
+	}
+	if (call(bench, c, (number + again) % 2) != KILN_OK) {
+		runner_fail(c->name, "%s", kiln_errmsg());
+		return false;
+	}
+	for (int i = 0; i < c->operand_count; i++) {
+		struct place *place = &bench->places[i];
+		if (!place->operand)
+			continue;
+		if (!place_move(place, place->host, false)) {
+			runner_fail(c->name, "cannot be read: %s", why(bench));
+			return false;
+		}
+		if (!check_edges(c, place, i, place->seed + (again && place->operand->output)))
+			return false;
+	}
+	return true;
+}
+
+static bool judge(struct bench *bench, const struct cases_case *c)
+{
+	const void *memory[CASES_MAX_OPERANDS] = {NULL};
+	struct cases_verdict verdict = {0};
+	double seconds = c->flags & CASES_HUGE ? 8 : 2;
+	for (int i = 0; i < c->operand_count; i++)
+		if (bench->places[i].operand)
+			memory[i] = bench->places[i].host + bench->places[i].begin;
+	if (!runner_judge(&bench->options, c, memory, seconds, &verdict))
+		bench->partly++;
+	if (verdict.wrong)
+		runner_fail(c->name, "element %" PRId64 " of operand %d is %.9g, not %.9g (+- %.3g)",
+					verdict.element, verdict.operand, verdict.got, verdict.expected,
+					verdict.allowed);
+	return !verdict.wrong;
+}
+
+/* The same call over other poison, and in the other way: the results are the same bits. */
+static bool repeat(struct bench *bench, const struct cases_case *c, uint64_t number)
+{
+	for (int i = 0; i < c->operand_count; i++) {
+		struct place *place = &bench->places[i];
+		if (place->operand && place->operand->output)
+			memcpy(place->other, place->host, place->bytes);
+	}
+	if (!run_once(bench, c, number, true))
+		return false;
+	for (int i = 0; i < c->operand_count; i++) {
+		const struct place *place = &bench->places[i];
+		uint64_t at = place->begin;
+		if (!place->operand || !place->operand->output ||
+			memcmp(place->host + at, place->other + at, cases_bytes(place->operand)) == 0)
+			continue;
+		while (place->host[at] == place->other[at])
+			at++;
+		runner_fail(c->name, "element %" PRIu64 " of operand %d is not the same again",
+					(at - place->begin) / cases_element(place->operand), i);
+		return false;
+	}
+	return true;
 }
 
 static void run_case(struct bench *bench, const struct cases_case *c, uint64_t number)
 {
-	struct place places[2] = {{.bytes = 2 * MARGIN + c->x_offset + cases_x_bytes(c)},
-							  {.bytes = 2 * MARGIN + c->y_offset + cases_y_bytes(c)}};
-	uint64_t seed = bench->options.seed * 1000003 + number, begin = MARGIN + c->y_offset;
-	/* Somewhere in the arena, x in its first half and y in its second. */
-	uint64_t half = bench->bytes / 2, at[2] = {0, half};
-	kiln_tensor tensors[2];
-	unsigned char *x = NULL;
-	for (int i = 0; i < 2 && bench->arena; i++) {
-		if (places[i].bytes + 16 > half) {
-			runner_fail(c->name, "the arena is too small");
-			return;
-		}
-		at[i] += (number * 7919 * (i + 1u) * 256) % (half - places[i].bytes - 15) / 256 * 256;
-		/* A lent buffer may begin anywhere. */
-		at[i] += number % 3 == 0 ? number % 16 : 0;
+	uint64_t at[CASES_MAX_OPERANDS] = {0};
+	bool opened = true, freed = true;
+	bool once = bench->options.huge || strcmp(c->op->name, "permute") == 0;
+	double start = runner_now_us();
+	if (!set_places(bench, c, number, at)) {
+		runner_fail(c->name, "the arena is too small");
+		return;
 	}
-	if (!place_open(bench, &places[0], at[0], "x") || !place_open(bench, &places[1], at[1], "y") ||
-		!(x = malloc(places[0].bytes))) {
+	for (int i = 0; i < c->operand_count && opened; i++)
+		if (bench->places[i].operand)
+			opened = place_open(bench, &bench->places[i], at[i], i);
+	if (!opened)
 		runner_fail(c->name, "no memory: %s", why(bench));
-	} else {
-		runner_fill(&bench->options, x, places[0].bytes, seed);
-		memcpy(places[0].host, x, places[0].bytes);
-		runner_poison(&bench->options, places[1].host, begin + cases_y_bytes(c), seed);
-		runner_poison(&bench->options, places[1].host + begin + cases_y_bytes(c),
-					  places[1].bytes - begin - cases_y_bytes(c), seed + 1);
-		tensors_at(c, places, tensors);
-		if (!place_put(&places[0]) || !place_put(&places[1]))
-			runner_fail(c->name, "cannot be written: %s", why(bench));
-		else if (permute(bench, c, tensors, number % 2) != KILN_OK)
-			runner_fail(c->name, "%s", kiln_errmsg());
-		else if (!place_get(&places[0]) || !place_get(&places[1]))
-			runner_fail(c->name, "cannot be read: %s", why(bench));
-		else
-			judge(bench, c, places, x, seed);
-	}
-	free(x);
-	if (!place_close(&places[0]) || !place_close(&places[1]))
-		runner_fail(c->name, "cannot be freed: %s", kiln_errmsg());
-}
-
-/* ---- Beyond 2^31 ---- */
-
-/* Reads y piece by piece and compares: all of it, or after `seconds` one block in sixteen. */
-static bool judge_huge(struct bench *bench, const struct cases_case *c, const unsigned char *x,
-					   kiln_buffer *y, double seconds)
-{
-	uint32_t element = cases_element(c);
-	int64_t step = (int64_t)(PIECE / element), count = cases_elements(c);
-	unsigned char *piece = malloc(PIECE), edge[MARGIN];
-	double start = runner_now_us();
-	bool sampled = false, good = piece != NULL;
-	for (int64_t first = 0; first < count && good; first += step) {
-		int64_t last = first + step < count ? first + step : count;
-		sampled = sampled || runner_now_us() - start > seconds * 1e6;
-		good = kiln_read(y, MARGIN + (uint64_t)first * element, piece,
-						 (uint64_t)(last - first) * element) == KILN_OK;
-		if (!good)
-			runner_fail(c->name, "cannot be read: %s", kiln_errmsg());
-		int64_t wrong =
-			good ? runner_compare(&bench->options, c, x, piece, first, last, sampled ? 16 : 1) : -1;
-		if (wrong >= 0) {
-			runner_fail(c->name, "element %" PRId64 " of y is wrong", wrong);
-			good = false;
-		}
-	}
-	for (int side = 0; side < 2 && good; side++) {
-		uint64_t at = side ? MARGIN + (uint64_t)count * element : 0;
-		if (kiln_read(y, at, edge, MARGIN) != KILN_OK ||
-			runner_poison_broken(edge, MARGIN, (uint64_t)side) >= 0) {
-			runner_fail(c->name, "what lies %s y was written", side ? "behind" : "before");
-			good = false;
-		}
-	}
-	free(piece);
-	if (good && sampled)
-		printf("  %s: its end was compared by one block in sixteen\n", c->name);
-	return good;
-}
-
-static bool write_huge(kiln_buffer *buffer, const unsigned char *host, uint64_t bytes)
-{
-	for (uint64_t at = 0; at < bytes; at += PIECE)
-		if (kiln_write(buffer, MARGIN + at, host + at, bytes - at < PIECE ? bytes - at : PIECE) !=
-			KILN_OK)
-			return false;
-	return true;
-}
-
-static void run_huge(struct bench *bench, const struct cases_case *c, uint64_t number)
-{
-	uint64_t x_bytes = cases_x_bytes(c), y_bytes = cases_y_bytes(c);
-	unsigned char *x = malloc(x_bytes), edges[2][MARGIN];
-	struct place places[2] = {{.bytes = 2 * MARGIN + x_bytes}, {.bytes = 2 * MARGIN + y_bytes}};
-	kiln_tensor tensors[2];
-	double start = runner_now_us();
-	runner_poison(&bench->options, edges[0], MARGIN, 0);
-	runner_poison(&bench->options, edges[1], MARGIN, 1);
-	if (!x || kiln_alloc(bench->client, places[0].bytes, 0, "x", &places[0].buffer) != KILN_OK ||
-		kiln_alloc(bench->client, places[1].bytes, 0, "y", &places[1].buffer) != KILN_OK) {
-		runner_fail(c->name, "no memory: %s", kiln_errmsg());
-		goto done;
-	}
-	runner_fill(&bench->options, x, x_bytes, number + bench->options.seed);
-	tensors_at(c, places, tensors);
-	if (!write_huge(places[0].buffer, x, x_bytes) ||
-		kiln_write(places[1].buffer, 0, edges[0], MARGIN) != KILN_OK ||
-		kiln_write(places[1].buffer, MARGIN + y_bytes, edges[1], MARGIN) != KILN_OK)
-		runner_fail(c->name, "cannot be written: %s", kiln_errmsg());
-	else if (permute(bench, c, tensors, true) != KILN_OK)
-		runner_fail(c->name, "%s", kiln_errmsg());
-	else if (judge_huge(bench, c, x, places[1].buffer, bench->options.quick ? 2 : 8))
+	else if (run_once(bench, c, number, false) && judge(bench, c) &&
+			 (once || repeat(bench, c, number)))
 		runner_pass();
-	printf("  %s: %.1f s\n", c->name, (runner_now_us() - start) / 1e6);
+	for (int i = 0; i < c->operand_count; i++)
+		freed =
+			(!bench->places[i].buffer || kiln_free(bench->places[i].buffer) == KILN_OK) && freed;
+	if (!freed)
+		runner_fail(c->name, "cannot be freed: %s", kiln_errmsg());
+	if (c->flags & CASES_HUGE)
+		printf("  %s: %.1f s\n", c->name, (runner_now_us() - start) / 1e6);
 	fflush(stdout);
-done:
-	kiln_free(places[0].buffer);
-	kiln_free(places[1].buffer);
-	free(x);
 }
 
 /* ---- All of them ---- */
+
+/* Bytes of one case and its margins. */
+static uint64_t case_bytes(const struct cases_case *c)
+{
+	uint64_t bytes = 0;
+	for (int i = 0; i < c->operand_count; i++)
+		bytes += cases_bytes(&c->operand[i]) + c->operand[i].offset + 2 * MARGIN + 512;
+	return bytes;
+}
+
+/* The axes stay where they are: bytes are copied, or there are none. */
+static bool is_copy(const struct cases_case *c)
+{
+	if (strcmp(c->op->name, "permute") != 0)
+		return false;
+	for (int k = 0; k < c->operand[0].rank; k++)
+		if (c->ints[k] != k)
+			return cases_elements(&c->operand[0]) == 0;
+	return c->operand[0].contiguous || cases_elements(&c->operand[0]) == 0;
+}
+
+static bool is_listed(const char *list, const char *op)
+{
+	size_t length = strlen(op);
+	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+		if (strncmp(at, op, length) == 0 && (at[length] == 0 || at[length] == ','))
+			return true;
+	return !list;
+}
+
+static bool is_wanted(const struct runner_options *options, const struct cases_case *c, int i)
+{
+	bool large = (c->flags & CASES_BIG) && strcmp(c->op->name, "permute") != 0;
+	if (!is_listed(options->ops, c->op->name) || (options->copies && !is_copy(c)))
+		return false;
+	if (((c->flags & CASES_HUGE) != 0) != options->huge)
+		return false;
+	if ((c->flags & CASES_SLOW) && strcmp(options->device, "cpu") == 0 && i % SLOW_SHARE != 0)
+		return false;
+	if (large && !options->huge && ((uint64_t)i + options->seed) % LARGE_SHARE != 0)
+		return false;
+	return !(options->quick && (c->flags & CASES_BIG));
+}
 
 static bool open_arena(struct bench *bench)
 {
@@ -268,13 +345,18 @@ static bool open_arena(struct bench *bench)
 	enum gpu_memory kind = strcmp(memory, "exported") == 0 ? GPU_EXPORTED
 						   : strcmp(memory, "pool") == 0   ? GPU_POOL
 														   : GPU_MALLOC;
+	int count = 0;
+	const struct cases_case *cases = cases_all(&count);
 	if (strcmp(memory, "held") == 0 || bench->options.huge)
 		return true;
 	if (!gpu_open(0, reason)) {
 		runner_fail("lending", "%s", reason);
 		return false;
 	}
-	bench->bytes = bench->options.quick ? ARENA / 16 : ARENA;
+	for (int i = 0; i < count; i++)
+		if (is_wanted(&bench->options, &cases[i], i) && case_bytes(&cases[i]) > bench->bytes)
+			bench->bytes = case_bytes(&cases[i]);
+	bench->bytes += bench->bytes / 4 + (64 << 20);
 	bench->arena = gpu_alloc(bench->bytes, kind);
 	if (!bench->arena) {
 		runner_fail("lending", "%s", gpu_error());
@@ -289,55 +371,36 @@ static bool open_arena(struct bench *bench)
 	return true;
 }
 
-/* The axes stay where they are: bytes are copied, or there are none. */
-static bool is_copy(const struct cases_case *c)
-{
-	for (int k = 0; k < c->rank; k++)
-		if (c->perm[k] != k)
-			return cases_elements(c) == 0;
-	return c->contiguous || cases_elements(c) == 0;
-}
-
-static bool is_wanted(const struct runner_options *options, const struct cases_case *c)
-{
-	if (options->copies && !is_copy(c))
-		return false;
-	if (options->quick && (c->flags & CASES_BIG))
-		return false;
-	return ((c->flags & CASES_HUGE) != 0) == options->huge;
-}
-
 static void run_list(struct bench *bench)
 {
 	const struct runner_options *options = &bench->options;
 	bool quarter = strcmp(options->memory, "exported") == 0 || strcmp(options->memory, "pool") == 0;
-	int count = 0, random = options->count ? options->count : options->quick ? 50 : 300;
+	int count = 0, random = options->count ? options->count : options->quick ? 100 : 400;
 	const struct cases_case *cases = cases_all(&count);
 	double start = runner_now_us();
 	for (int k = 0; k < count; k++) {
 		int i = options->reverse ? count - 1 - k : k;
-		if (!is_wanted(options, &cases[i]) || (quarter && !options->copies && i % 4 != 0))
+		if (!is_wanted(options, &cases[i], i) || (quarter && !options->copies && i % 4 != 0))
 			continue;
 		if (runner_now_us() - start > options->seconds * 1e6) {
 			runner_fail(cases[i].name, "not reached within %d s", options->seconds);
 			return;
 		}
-		if (options->huge)
-			run_huge(bench, &cases[i], (uint64_t)i);
-		else
-			run_case(bench, &cases[i], (uint64_t)i);
+		run_case(bench, &cases[i], (uint64_t)i);
 	}
 	for (int i = 0; i < random && !options->huge; i++) {
 		struct cases_case c;
 		cases_random(options->seed, (uint64_t)i, &c);
-		if (is_wanted(options, &c))
+		if (is_wanted(options, &c, i))
 			run_case(bench, &c, (uint64_t)i);
 	}
+	if (bench->partly)
+		printf("  %d large results were judged in part\n", bench->partly);
 }
 
 int main(int argc, char **argv)
 {
-	struct bench bench = {0};
+	static struct bench bench;
 	if (!runner_options_read(argc, argv, &bench.options))
 		return 2;
 	bench.client = runner_connect(&bench.options);
@@ -350,5 +413,9 @@ int main(int argc, char **argv)
 	if (!gpu_free(bench.arena))
 		runner_fail("lending", "%s", gpu_error());
 	kiln_close(bench.client);
+	for (int i = 0; i < CASES_MAX_OPERANDS; i++) {
+		free(bench.places[i].host);
+		free(bench.places[i].other);
+	}
 	return runner_end(&bench.options);
 }

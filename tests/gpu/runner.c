@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #define MOST_THREADS 64
-#define COMPARE_BLOCK 65536 /* elements */
+#define JUDGE_BLOCK 65536 /* elements */
+#define JUDGE_SAMPLE 16   /* one block in so many is judged however long it takes */
+#define FILL_BLOCK (1 << 20)
 
 static int passed, failed;
 
@@ -42,6 +44,8 @@ static bool take_word(struct runner_options *out, const char *name, const char *
 		out->memory = value;
 	else if (strcmp(name, "--json") == 0)
 		out->json = value;
+	else if (strcmp(name, "--ops") == 0)
+		out->ops = value;
 	else if (!take_number(value, 1 << 30, &number))
 		return false;
 	else if (strcmp(name, "--seed") == 0)
@@ -245,48 +249,92 @@ int64_t runner_poison_broken(const void *bytes, uint64_t count, uint64_t seed)
 	return -1;
 }
 
-struct comparison {
-	const struct cases_case *c;
-	const void *x;
-	const unsigned char *got;
-	int64_t first;
-	int every;
-	_Atomic int64_t wrong; /* the lowest found; INT64_MAX: none */
+struct operand_filling {
+	const struct cases_operand *operand;
+	void *bytes;
+	uint64_t seed;
 };
 
-static void compare_part(void *arg, int64_t first, int64_t last)
+static void fill_memory(void *arg, int64_t first, int64_t last)
 {
-	struct comparison *comparison = arg;
-	uint32_t element = cases_element(comparison->c);
-	if (first / COMPARE_BLOCK % comparison->every != 0)
-		return;
-	unsigned char *expected = malloc((size_t)(last - first) * element);
-	if (!expected) {
-		atomic_store(&comparison->wrong, comparison->first + first);
-		return;
-	}
-	int64_t begin = comparison->first + first, end = comparison->first + last;
-	/* The reference wants the place of element 0, which is not here. */
-	void *origin = (void *)((uintptr_t)expected - (uintptr_t)begin * element);
-	cases_reference(comparison->c, comparison->x, origin, begin, end);
-	const unsigned char *got = comparison->got + (size_t)first * element;
-	if (memcmp(expected, got, (size_t)(last - first) * element) != 0) {
-		int64_t i = 0;
-		while (memcmp(expected + i * element, got + i * element, element) == 0)
-			i++;
-		int64_t seen = atomic_load(&comparison->wrong);
-		while (begin + i < seen &&
-			   !atomic_compare_exchange_weak(&comparison->wrong, &seen, begin + i))
-			continue;
-	}
-	free(expected);
+	const struct operand_filling *filling = arg;
+	cases_fill_memory(filling->operand, filling->bytes, first, last, filling->seed);
 }
 
-int64_t runner_compare(const struct runner_options *options, const struct cases_case *c,
-					   const void *x, const void *got, int64_t first, int64_t last, int every)
+static void fill_rows(void *arg, int64_t first, int64_t last)
 {
-	struct comparison comparison = {c, x, got, first, every, INT64_MAX};
-	runner_parallel(options, last - first, COMPARE_BLOCK, compare_part, &comparison);
-	int64_t wrong = atomic_load(&comparison.wrong);
-	return wrong == INT64_MAX ? -1 : wrong;
+	const struct operand_filling *filling = arg;
+	cases_fill_rows(filling->operand, filling->bytes, first, last, filling->seed);
+}
+
+void runner_fill_operand(const struct runner_options *options, const struct cases_operand *operand,
+						 void *bytes, uint64_t seed)
+{
+	struct operand_filling filling = {operand, bytes, seed};
+	int64_t count = (int64_t)(cases_bytes(operand) / cases_element(operand));
+	int64_t rows = cases_rows(operand), step = rows ? FILL_BLOCK * rows / count : 0;
+	runner_parallel(options, count, FILL_BLOCK, fill_memory, &filling);
+	runner_parallel(options, rows, step > 0 ? step : 1, fill_rows, &filling);
+}
+
+/* ---- Judging ---- */
+
+struct judging {
+	const struct cases_case *c;
+	const void *const *memory;
+	int64_t units, step, samples; /* blocks of step units; the first so many are samples */
+	double end;
+	pthread_mutex_t lock;
+	struct cases_verdict *verdict;
+	_Atomic bool partial;
+};
+
+/* Every sixteenth block, then the others in order. */
+static int64_t block_at(const struct judging *judging, int64_t place)
+{
+	if (place < judging->samples)
+		return place * JUDGE_SAMPLE;
+	place -= judging->samples;
+	return place + place / (JUDGE_SAMPLE - 1) + 1;
+}
+
+static void judge_part(void *arg, int64_t first, int64_t last)
+{
+	struct judging *judging = arg;
+	for (int64_t place = first; place < last; place++) {
+		int64_t unit = block_at(judging, place) * judging->step;
+		int64_t end = unit + judging->step < judging->units ? unit + judging->step : judging->units;
+		struct cases_verdict verdict = {0};
+		if (place >= judging->samples && runner_now_us() > judging->end) {
+			atomic_store(&judging->partial, true);
+			return;
+		}
+		judging->c->op->judge(judging->c, judging->memory, unit, end, &verdict);
+		pthread_mutex_lock(&judging->lock);
+		if (verdict.wrong &&
+			(!judging->verdict->wrong || verdict.element < judging->verdict->element))
+			*judging->verdict = verdict;
+		pthread_mutex_unlock(&judging->lock);
+	}
+}
+
+bool runner_judge(const struct runner_options *options, const struct cases_case *c,
+				  const void *const memory[], double seconds, struct cases_verdict *verdict)
+{
+	int64_t elements = 1, blocks;
+	struct judging judging = {.c = c,
+							  .memory = memory,
+							  .units = c->op->units(c),
+							  .end = runner_now_us() + seconds * 1e6,
+							  .lock = PTHREAD_MUTEX_INITIALIZER,
+							  .verdict = verdict};
+	for (int i = 0; i < c->operand_count; i++)
+		if (cases_elements(&c->operand[i]) > elements)
+			elements = cases_elements(&c->operand[i]);
+	judging.step = (int64_t)((double)judging.units / (double)elements * JUDGE_BLOCK);
+	judging.step = judging.step < 1 ? 1 : judging.step;
+	blocks = (judging.units + judging.step - 1) / judging.step;
+	judging.samples = (blocks + JUDGE_SAMPLE - 1) / JUDGE_SAMPLE;
+	runner_parallel(options, blocks, 1, judge_part, &judging);
+	return !atomic_load(&judging.partial);
 }

@@ -1,6 +1,6 @@
 /*
- * runner: what the programs of tests/gpu share: options, counting, time, threads, and the
- * comparison of results with the reference.
+ * runner: what the programs of tests/gpu share: options, counting, time, threads, data,
+ * and the judging of results.
  */
 #ifndef KILN_TESTS_GPU_RUNNER_H
 #define KILN_TESTS_GPU_RUNNER_H
@@ -24,6 +24,7 @@ struct runner_options {
 	bool huge;          /* --huge: the huge cases, and nothing else */
 	bool reverse;       /* --reverse: from the end of the list */
 	bool copies;        /* --copies: only what needs no kernel, for a driver that has none */
+	const char *ops;    /* --ops LIST: operators, separated by commas; NULL: all */
 };
 
 /* False after a sentence on stderr. */
@@ -63,11 +64,14 @@ void runner_poison(const struct runner_options *options, void *bytes, uint64_t c
 				   uint64_t seed);
 /* The position of the first byte that is not poison any more, or -1. */
 int64_t runner_poison_broken(const void *bytes, uint64_t count, uint64_t seed);
+/* What an operand of a case holds, by the threads; bytes: from its first element on. */
+void runner_fill_operand(const struct runner_options *options, const struct cases_operand *operand,
+						 void *bytes, uint64_t seed);
 /*
- * Compares elements [first, last) of a result (got points to element first) with the reference;
- * every: 1, or only one block in so many.  The first wrong element, or -1.
+ * Judges the results of a case, by the threads: all of them, or as much as goes within the seconds,
+ * at least one part in sixteen.  false if it was not all.  memory as for cases_op.
  */
-int64_t runner_compare(const struct runner_options *options, const struct cases_case *c,
-					   const void *x, const void *got, int64_t first, int64_t last, int every);
+bool runner_judge(const struct runner_options *options, const struct cases_case *c,
+				  const void *const memory[], double seconds, struct cases_verdict *verdict);
 
 #endif
