@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SLOW_ELEMENTS 1200000 /* of all operands: from here on the cpu device takes its time */
+
 const int64_t make_widths[] = {1,     2,     3,     31,    32,     33,    63,    64,
 							   65,    127,   128,   129,   1023,   1024,  1025,  4095,
 							   4096,  4097,  6144,  8192,  12288,  16385, 24576, 32768,
@@ -147,6 +149,15 @@ static void name_more(struct cases_case *c, int i, const char *name, int length,
 	}
 }
 
+static int64_t elements_of(const struct cases_case *c)
+{
+	int64_t elements = 0;
+
+	for (int i = 0; i < c->operand_count; i++)
+		elements += cases_elements(&c->operand[i]);
+	return elements;
+}
+
 void make_name(struct cases_case *c, const char *operands)
 {
 	const char *at = operands;
@@ -165,6 +176,8 @@ void make_name(struct cases_case *c, const char *operands)
 	}
 	for (int i = 0; i < c->attr_count; i++)
 		name_attr(c, &c->attr[i]);
+	if (!(c->flags & CASES_BIG) && elements_of(c) > SLOW_ELEMENTS)
+		c->flags |= CASES_SLOW;
 }
 
 /* ---- Random cases ---- */
