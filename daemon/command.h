@@ -20,6 +20,7 @@ void command_read(struct session *session, struct wire_in *message, struct frame
 void command_explain(struct session *session, struct wire_in *message, struct frame *frame);
 void command_compile(struct session *session, struct wire_in *message, struct frame *frame);
 void command_prepare(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_submit.c */
 void command_submit(struct session *session, struct wire_in *message, struct frame *frame);
 void command_release(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cancel(struct session *session, struct wire_in *message, struct frame *frame);
@@ -40,6 +41,11 @@ void command_stop(struct session *session, struct wire_in *message, struct frame
 
 /* The table of requests, for `kiln help requests`. */
 void command_put_requests(struct wire_out *out);
+/* An optional operand that the problem does without. */
+bool command_left_out(const struct kernel_problem *problem, int i);
+/* Where the tensors lie must hold what the plan touches, and outputs must not overlap anything. */
+int command_check_operands(const struct kernel_plan *plan, const struct work_operand *operands,
+						   char error[KERNEL_ERROR_MAX]);
 /* The plan as members of a map, and its text. */
 void command_put_plan(struct wire_out *out, const struct kernel_plan *plan);
 /* What a program needs to tune a problem: its operands as they were inferred, the candidates, what

@@ -161,7 +161,8 @@ void cuda_pools_close(struct device *device);
 
 /* ---- cuda_scratch.c ---- */
 
-/* Just before the work is launched on its stream: what it needs is there, and its values say where. */
+/* Just before the work is launched on its stream: what it needs is there, and its values say where.
+ */
 int cuda_scratch_give(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
 					  char error[KERNEL_ERROR_MAX]);
 /* The stream has nothing to do any more. */

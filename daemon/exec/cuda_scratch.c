@@ -1,7 +1,7 @@
 /*
- * cuda_scratch: memory for the length of one launch.  Each stream has a piece of its own, taken from
- * the device's pool in the stream's order, so that growing frees nothing that a queued launch uses,
- * and waits for nothing.
+ * cuda_scratch: memory for the length of one launch.  Each stream has a piece of its own, taken
+ * from the device's pool in the stream's order, so that growing frees nothing that a queued launch
+ * uses, and waits for nothing.
  *
  * Counters are zero between launches, because kernels leave them so.  For that no launch's other
  * memory may lie where another one's counters are: counters of whatever size end at a border, the

@@ -53,8 +53,8 @@ struct device_launch {
 	int arg_count;
 	const struct device_operand *operands;
 	int operand_count;
-	/* Given by the device when the launch starts, to arguments of kind SCRATCH: the stream's own, so
-	 * that launches of other streams never meet in it. */
+	/* Given by the device when the launch starts, to SCRATCH arguments: the stream's own, so that
+	 * launches of other streams never meet in it. */
 	struct kernel_scratch scratch;
 	uint64_t copy_bytes;
 	uint32_t delay_ms; /* test-only */

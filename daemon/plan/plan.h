@@ -27,7 +27,8 @@ struct plan_op {
 	 * contiguous, or fails as plan.  All operands are in place; a required one that is left out has
 	 * dtype KILN_DTYPE_NONE. */
 	int (*infer)(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-	/* The candidates for a valid problem, the planner's own first; how many.  NULL: that one only. */
+	/* The candidates for a valid problem, the planner's own first; how many.  NULL: that one only.
+	 */
 	int (*choices)(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				   char names[][KERNEL_CHOICE_MAX], int most);
 };
@@ -52,8 +53,8 @@ int plan_operand_count(const struct plan_op *op);
  */
 int plan_problem(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-/* The names of the candidates for a problem, the planner's own first; their number, or plan_problem's
- * refusal. */
+/* The names of the candidates for a problem, the planner's own first; their number, or
+ * plan_problem's refusal. */
 int plan_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX]);
 /* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count.

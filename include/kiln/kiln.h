@@ -279,10 +279,10 @@ typedef struct kiln_operand {
 } kiln_operand;
 
 /*
- * Submits a prepared call on operands and returns at once: one for each tensor that kiln_prepare was
- * given, in order, with a buffer for each tensor that is there and none for those left out.  Calls
- * of a client run in the order of their submission.  after (0: none) is a ticket of this client: if
- * that call did not succeed, this one is not run and ends in ECANCELED.
+ * Submits a prepared call on operands and returns at once.  There is one for each tensor that
+ * kiln_prepare was given, in order, with a buffer for those that are there and none for those left
+ * out.  Calls of a client run in the order of their submission.  after (0: none) is a ticket of
+ * this client: if that call did not succeed, this one is not run and ends in ECANCELED.
  */
 KILN_API int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count,
 						 kiln_ticket after, kiln_ticket *out);

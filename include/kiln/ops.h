@@ -139,8 +139,8 @@ static inline int kiln_softmax(kiln_client *client, kiln_tensor x, kiln_tensor y
 	return kiln_softmax_run_(client, "softmax", tensors, 2, axis, scale);
 }
 
-/* log_softmax (x, y; axis, scale): y = scale*x - m - log(sum exp(scale*x - m)); the rest as softmax.
- */
+/* log_softmax (x, y; axis, scale): y = scale*x - m - log(sum exp(scale*x - m)); the rest as
+ * softmax. */
 static inline int kiln_log_softmax(kiln_client *client, kiln_tensor x, kiln_tensor y, int axis,
 								   double scale)
 {
@@ -185,8 +185,8 @@ static inline int kiln_log_softmax_backward(kiln_client *client, kiln_tensor y, 
  *   kind        the mask tensor
  *   "bool"      bool or u8, of a shape that broadcasts to x's, aligned at the last dimension: an
  *               element is masked where it is not zero, or with keep where it is zero
- *   "lengths"   i32, of a shape that broadcasts to x's without the last dimension: the first so many
- *               elements of a row are kept; below 0 is none, above the row's length all of them
+ *   "lengths"   i32, of a shape that broadcasts to x's without the last dimension: the first so
+ *               many elements of a row are kept; below 0 is none, above the row's length all
  *   "causal"    left out: of the rows of the last two dimensions, row q keeps the columns k <= q +
  *               diagonal
  *   "additive"  any float dtype, of a shape that broadcasts to x's: added to scale*x; nothing is
@@ -248,9 +248,9 @@ static inline int kiln_masked_softmax(kiln_client *client, kiln_tensor x, kiln_t
 
 /*
  * masked_softmax_backward (y, dy, mask?, dx; kind, keep, scale, diagonal): from y, which
- * masked_softmax gave: dx = scale * y * (dy - sum(dy*y)), and exactly 0 at the masked elements.  The
- * options and mask are those of the forward call (empty is not looked at); an additive mask may be
- * left out.  y, dy and dx have one float dtype and one shape.
+ * masked_softmax gave: dx = scale * y * (dy - sum(dy*y)), and exactly 0 at the masked elements.
+ * The options and mask are those of the forward call (empty is not looked at); an additive mask may
+ * be left out.  y, dy and dx have one float dtype and one shape.
  */
 static inline int kiln_masked_softmax_backward(kiln_client *client, kiln_tensor y, kiln_tensor dy,
 											   kiln_tensor mask, kiln_tensor dx,
@@ -390,10 +390,10 @@ static inline kiln_norm_grad kiln_norm_grad_make(void)
 }
 
 /*
- * layer_norm_backward (x, dy, gamma?, mean, rstd, dx?, dgamma?, dbeta?; axes): with n = (x - mean) *
- * rstd and g = dy * gamma, dx = rstd * (g - mean(g) - n * mean(g*n)), dgamma = the sum of dy*n over
- * the rows, dbeta that of dy.  x is the tensor that was normalized (the forward call's sum, if it
- * had a residual); dy has x's shape and dtype.
+ * layer_norm_backward (x, dy, gamma?, mean, rstd, dx?, dgamma?, dbeta?; axes): with
+ * n = (x - mean) * rstd and g = dy * gamma, dx = rstd * (g - mean(g) - n * mean(g*n)), dgamma = the
+ * sum of dy*n over the rows, dbeta that of dy.  x is the tensor that was normalized (the forward
+ * call's sum, if it had a residual); dy has x's shape and dtype.
  */
 static inline int kiln_layer_norm_backward(kiln_client *client, kiln_tensor x, kiln_tensor dy,
 										   const kiln_norm_grad *grad)
@@ -412,9 +412,9 @@ static inline int kiln_layer_norm_backward(kiln_client *client, kiln_tensor x, k
 }
 
 /*
- * rms_norm_backward (x, dy, gamma?, rstd, dx?, dgamma?, dbeta?; axes): with n = x * rstd and g = dy
- * * gamma, dx = rstd * (g - n * mean(g*n)); the rest as layer_norm_backward.  The mean must be left
- * out.
+ * rms_norm_backward (x, dy, gamma?, rstd, dx?, dgamma?, dbeta?; axes): with n = x * rstd and
+ * g = dy * gamma, dx = rstd * (g - n * mean(g*n)); the rest as layer_norm_backward.  The mean must
+ * be left out.
  */
 static inline int kiln_rms_norm_backward(kiln_client *client, kiln_tensor x, kiln_tensor dy,
 										 const kiln_norm_grad *grad)

@@ -306,7 +306,8 @@ static void test_left_out(void **state)
 	kiln_call_free(call);
 	tensors[1].offset = 3;
 	assert_int_equal(kiln_run(client, "norm", tensors, 3, NULL, 0), KILN_OK);
-	assert_string_equal(seen(fake, "submit"), "submit(id=10, call=3, operands=[[1,8],[0,0],[1,8]])");
+	assert_string_equal(seen(fake, "submit"),
+						"submit(id=10, call=3, operands=[[1,8],[0,0],[1,8]])");
 	tensors[1].buffer = buffer;
 	assert_int_equal(kiln_run(client, "norm", tensors, 3, NULL, 0), KILN_EINVAL);
 	SAYS("tensor 1 is left out (its dtype is KILN_DTYPE_NONE) and has a buffer");

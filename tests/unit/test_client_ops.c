@@ -36,7 +36,7 @@ static kiln_tensor half(int64_t n)
 	return kiln_tensor_make(buffer, (uint64_t)n * 16, KILN_F16, 1, &n);
 }
 
-/* What the last prepare said: operator, sizes of the tensors (_ for what is left out), attributes. */
+/* What the last prepare said: operator, sizes of the tensors (_: left out), attributes. */
 static void expect(int status, const char *expected)
 {
 	char said[512] = "";
@@ -71,8 +71,7 @@ static void softmax(void **state)
 {
 	(void)state;
 	expect(kiln_softmax(client, half(1), half(2), -1, 0.5), "softmax 1 2 {axis=-1, scale=0.5}");
-	expect(kiln_log_softmax(client, half(1), half(2), 0, 1.0),
-		   "log_softmax 1 2 {axis=0, scale=1}");
+	expect(kiln_log_softmax(client, half(1), half(2), 0, 1.0), "log_softmax 1 2 {axis=0, scale=1}");
 	expect(kiln_softmax_backward(client, half(1), half(2), half(3), 2, 1.0),
 		   "softmax_backward 1 2 3 {axis=2, scale=1}");
 	expect(kiln_log_softmax_backward(client, half(1), half(2), half(3), -1, 1.0),

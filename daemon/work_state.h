@@ -1,0 +1,49 @@
+/* work_state.h: what work.c (the queue) and work_send.c (what leaves it) share. */
+#ifndef KILN_DAEMON_WORK_STATE_H
+#define KILN_DAEMON_WORK_STATE_H
+
+#include "session.h"
+
+enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE };
+enum work_step { WORK_WAITS, WORK_GONE }; /* GONE: sent, or ended */
+
+struct work {
+	enum work_kind kind;
+	uint64_t ticket;
+	struct session *session; /* NULL: nobody waits any more */
+	bool sent;
+	struct work *previous, *next;
+	/* LAUNCH */
+	struct call *call;
+	struct kernel_ref *variant;
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	int operand_count;
+	uint64_t after;
+	uint64_t executor_call;    /* its id there, once sent */
+	struct job_wait *fetching; /* the kernel, from cache or compiler */
+	bool loading;
+	int load_status;
+	char load_error[KERNEL_ERROR_MAX];
+	/* COPY, FREE */
+	struct buffer *buffer;
+	uint64_t offset, bytes;
+	int fd;
+	bool to_device;
+};
+
+/* ---- work.c ---- */
+
+/* Answers and frees a work that is in one of the lists. */
+void work_end(struct work *work, int status, const char *error, uint64_t micros);
+/* The executor has it: from the queue to the list of those. */
+void work_mark_sent(struct work *work);
+/* The end that the executor reports; arg is the work. */
+void work_done(void *arg, int status, const char *error, struct wire_in *reply);
+bool work_ticket_failed(const struct session *session, uint64_t ticket);
+
+/* ---- work_send.c ---- */
+
+/* Sends the work if all it needs is there, else asks for what is missing. */
+enum work_step work_advance(struct work *work);
+
+#endif
