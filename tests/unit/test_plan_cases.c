@@ -128,7 +128,7 @@ static void check_list(const char *family)
 {
 	static const char *const known[] = {"cpu", "sm_75", "sm_90", "sm_120"};
 	bool is_permute = strcmp(family, "permute") == 0;
-	int count;
+	int count, found = 0;
 	const struct cases_case *list = cases_all(&count);
 
 	for (int t = 0; t < 4; t++) {
@@ -142,8 +142,10 @@ static void check_list(const char *family)
 				continue;
 			check_case(&list[i], &limits, false);
 			check_case(&list[i], &narrow, !is_permute);
+			found++;
 		}
 	}
+	assert_true(found > 0);
 }
 
 static void family(void **state)
@@ -219,6 +221,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		FAMILY("permute"),
+		FAMILY("softmax"),
+		FAMILY("masked_softmax"),
+		FAMILY("norm"),
+		FAMILY("norm_backward"),
 		cmocka_unit_test(extents_are_walked),
 		cmocka_unit_test(names_are_unique),
 		cmocka_unit_test(random_cases),
