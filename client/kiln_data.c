@@ -168,7 +168,7 @@ bool data_close(kiln_dtype dtype, const void *a, const void *b, uint64_t bytes)
 		double x = data_real(dtype, left + i), y = data_real(dtype, right + i);
 		if (!memcmp(left + i, right + i, size) || (isnan(x) && isnan(y)))
 			continue;
-		if (!(fabs(x - y) <= bound * fmax(fabs(x), typical)))
+		if (!isfinite(x) || !(fabs(x - y) <= bound * fmax(fabs(x), typical)))
 			return false;
 	}
 	return true;

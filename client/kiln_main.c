@@ -194,8 +194,8 @@ static int settle_autostart(struct cli *cli)
 
 	if (!(cli->command->flags & CLI_ON_DEVICE)) {
 		if (cli->autostart == 1)
-			return cli_usage("--autostart: 'kiln %s' never starts a daemon; explain, run and "
-							 "compile do",
+			return cli_usage("--autostart: 'kiln %s' never starts a daemon; explain, run, "
+							 "compile and tune do",
 							 cli->command->name);
 	} else if (cli->autostart < 0 && environment && !strcmp(environment, "1"))
 		cli->autostart = 1;

@@ -76,17 +76,14 @@ int tune_list(struct cli *cli)
 
 /* ---- Export ---- */
 
+/* The daemon keeps no texts with control characters. */
 static void write_string(FILE *out, const char *value)
 {
 	fputc('"', out);
 	for (; *value; value++) {
-		unsigned char c = (unsigned char)*value;
-		if (c == '"' || c == '\\')
-			fprintf(out, "\\%c", c);
-		else if (c < 0x20)
-			fprintf(out, "\\u%04x", c);
-		else
-			fputc(c, out);
+		if (*value == '"' || *value == '\\')
+			fputc('\\', out);
+		fputc(*value, out);
 	}
 	fputc('"', out);
 }
@@ -174,7 +171,7 @@ static bool skip_to(struct line *line, char c)
 	return true;
 }
 
-/* A string, of whose escapes those that write_string makes are known. */
+/* A string with the escapes that write_string makes. */
 static bool take_string(struct line *line, char *out, size_t size)
 {
 	size_t used = 0;
@@ -182,22 +179,11 @@ static bool take_string(struct line *line, char *out, size_t size)
 	if (!skip_to(line, '"'))
 		return false;
 	for (; *line->at && *line->at != '"'; line->at++) {
-		unsigned code = (unsigned char)*line->at;
-		if (code == '\\' && line->at[1] == 'u') {
-			char digits[5] = "", *end;
-			memcpy(digits, line->at + 2, strnlen(line->at + 2, 4));
-			code = (unsigned)strtoul(digits, &end, 16);
-			if (end != digits + 4 || code == 0 || code > 0x7f)
-				return false;
-			line->at += 5;
-		} else if (code == '\\') {
-			code = (unsigned char)*++line->at;
-			if (code != '"' && code != '\\' && code != '/')
-				return false;
-		}
+		if (*line->at == '\\' && *++line->at != '"' && *line->at != '\\')
+			return false;
 		if (used + 1 >= size)
 			return false;
-		out[used++] = (char)code;
+		out[used++] = *line->at;
 	}
 	out[used] = 0;
 	return skip_to(line, '"');

@@ -133,9 +133,9 @@ static void put_work(struct cache *cache, void *arg)
 static void put_done(struct broker *broker, void *arg)
 {
 	struct change *change = arg;
-	if (change->status == KILN_OK && tuned_put(broker, &change->row) != KILN_OK)
-		change->status = util_fail(change->error, sizeof change->error, KILN_ENOMEM,
-								   "out of memory for a winner of tuning");
+	if (change->status == KILN_OK && (change->status = tuned_put(broker, &change->row)) != KILN_OK)
+		util_fail(change->error, sizeof change->error, change->status,
+				  "the winner of tuning is on disk and cannot be kept in memory");
 	change_end(change, -1);
 }
 
@@ -162,6 +162,12 @@ static int take_text(struct wire_in *message, const char *key, char *out, size_t
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "a winner of tuning needs %s, a text of 1 to %zu bytes; it has %zu", key,
 						 size - 1, text ? strlen(text) : 0);
+	for (const char *at = text; *at; at++)
+		if ((unsigned char)*at < 0x20 || *at == 0x7f)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s of a winner of tuning has the control character %d; it must have "
+							 "none",
+							 key, *at);
 	memcpy(out, text, strlen(text) + 1);
 	return KILN_OK;
 }

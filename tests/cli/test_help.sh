@@ -12,6 +12,7 @@ commands:
   explain OP                  what the planner chooses, without compiling
   run OP                      run on random data, and verify against plain loops
   compile OP                  compile into the cache, without a device
+  tune [OP]                   time the planner's candidates on the device, and keep the best
   cache ls                    the compiled kernels
   cache show KEY              one of them; a unique beginning of the key will do
   cache get KEY               its object (cubin), byte for byte
