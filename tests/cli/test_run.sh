@@ -8,7 +8,7 @@ daemon
 plain() {
 	"$KILN" "$@" >"$DIR/plain" 2>"$DIR/plain.err"
 	status=$?
-	sed -E -e 's/^(variant|instantiation|grid x block|shared memory|note) .*/\1/' \
+	sed -E -e 's/^(variant|choice|instantiation|grid x block|shared memory|note) .*/\1/' \
 		-e 's/aligned to [0-9]+/aligned/' -e '/^source/d' "$DIR/plain"
 	cat "$DIR/plain.err" >&2
 	return $status
@@ -18,6 +18,7 @@ prints 0 plain explain permute --shape 60x100 --perm 1,0 <<'END'
 op             permute
 target         cpu
 variant
+choice
 instantiation
 grid x block
 shared memory
@@ -28,13 +29,15 @@ note
 key            KEY
 cached         no
 END
-json 'not j["cached"] and len(j["key"]) == 64 and j["plan"]["bytes_moved"] == 48000' \
+json 'not j["cached"] and len(j["key"]) == 64 and j["plan"]["bytes_moved"] == 48000
+	and len(j["plan"]["choice"]) > 0 and j["plan"]["scratch"] == 0' \
 	"$KILN" explain permute --shape 60x100 --perm 1,0
 
 prints 0 plain run permute --shape 60x100 --perm 1,0 <<'END'
 op             permute
 target         cpu
 variant
+choice
 instantiation
 grid x block
 shared memory
