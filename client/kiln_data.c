@@ -128,7 +128,7 @@ double data_real(kiln_dtype dtype, const void *at)
 	return (double)narrow;
 }
 
-/* How far two correct results may lie apart, as part of the larger of a value and the typical one. */
+/* How far two right results may lie apart, as part of the larger of a value and the typical one. */
 static double bound_of(kiln_dtype dtype)
 {
 	switch (dtype) {

@@ -1,6 +1,6 @@
 /*
- * kiln_tune: times the planner's candidates for a problem on the device, and has the daemon keep the
- * winner for all problems of that class.  The planner's own choice stays unless another one is
+ * kiln_tune: times the planner's candidates for a problem on the device, and has the daemon keep
+ * the winner for all problems of that class.  The planner's own choice stays unless another one is
  * faster by more than MARGIN.
  */
 #include "kiln_tune.h"
@@ -344,8 +344,8 @@ int cli_tune(struct cli *cli)
 	if (actions > 1)
 		return cli_usage("'kiln tune': --list, --export, --import and --forget exclude each other");
 	if (cli->positional_count && actions && !forget)
-		return cli_usage("'kiln tune %s': --list, --export and --import are for the whole table; "
-						 "leave '%s' out",
+		return cli_usage("'kiln tune %s': --list, --export and --import are for all rows; "
+						 "leave %s out",
 						 cli->positional[0], cli->positional[0]);
 	if (cli->positional_count)
 		return with_problem(cli);
@@ -357,6 +357,6 @@ int cli_tune(struct cli *cli)
 		return tune_import(cli, from);
 	if (forget)
 		return forget_all(cli);
-	return cli_usage("'kiln tune' needs an operator, or --list, --export, --import or --forget; "
+	return cli_usage("'kiln tune' needs OP, or --list, --export, --import or --forget; "
 					 "see 'kiln help tune'");
 }

@@ -4,8 +4,8 @@
  * with those of the planner's own choice; and times, in rounds over all candidates, so that a clock
  * that drifts hits all of them.
  *
- * A group of launches stands behind a few large copies: it is queued when the device gets to it, and
- * begins with cold caches.  Times are the device's own.
+ * A group of launches stands behind a few large copies: it is queued when the device gets to it,
+ * and begins with cold caches.  Times are the device's own.
  */
 #include "kiln_tune.h"
 

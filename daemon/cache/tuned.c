@@ -1,6 +1,6 @@
 /*
- * tuned.c: the winners of tuning in the database.  Rows are few and small, and are read once, when a
- * daemon starts: whoever looks them up keeps them.  Nothing here can make a kernel wrong, so rows
+ * tuned.c: the winners of tuning in the database.  Rows are few and small, and are read once, when
+ * a daemon starts: whoever looks them up keeps them.  Nothing here can make a kernel wrong, so rows
  * have no checksum; what they name is asked of the planner again.
  */
 #include "conductor.h"

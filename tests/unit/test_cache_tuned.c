@@ -1,6 +1,6 @@
 /*
- * The winners of tuning in the cache: what was put is listed, in order, after a new start too; a row
- * replaces the one that is found as it is; what does not fit is passed over.
+ * The winners of tuning in the cache: what was put is listed, in order, after a new start too; a
+ * row replaces the one that is found as it is; what does not fit is passed over.
  */
 #include "cache_rows.h"
 
