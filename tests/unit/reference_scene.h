@@ -1,0 +1,86 @@
+/*
+ * reference_scene.h: one case with memory, for the tests of the references: its inputs filled, its
+ * outputs to be written by the test, the reference's answers beside them.
+ */
+#ifndef KILN_TESTS_UNIT_REFERENCE_SCENE_H
+#define KILN_TESTS_UNIT_REFERENCE_SCENE_H
+
+#include "cases_reference.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+struct scene {
+	struct cases_case c;
+	void *memory[CASES_MAX_OPERANDS];
+	double *answers[CASES_MAX_OPERANDS]; /* of outputs */
+};
+
+static inline void scene_open(struct scene *scene, const struct cases_case *c, uint64_t seed)
+{
+	memset(scene, 0, sizeof(*scene));
+	scene->c = *c;
+	for (int i = 0; i < c->operand_count; i++) {
+		const struct cases_operand *operand = &c->operand[i];
+		if (operand->dtype == KILN_DTYPE_NONE)
+			continue;
+		scene->memory[i] = reference_memory((int64_t)cases_bytes(operand), 1);
+		if (operand->output)
+			scene->answers[i] = reference_memory(cases_elements(operand), sizeof(double));
+		else
+			cases_fill_operand(operand, scene->memory[i], seed * 16 + (uint64_t)i);
+	}
+}
+
+static inline void scene_close(struct scene *scene)
+{
+	for (int i = 0; i < CASES_MAX_OPERANDS; i++) {
+		free(scene->memory[i]);
+		free(scene->answers[i]);
+	}
+}
+
+/* Asks the reference for its answers. */
+static inline void scene_answer(struct scene *scene)
+{
+	const struct reference r = {
+		.c = &scene->c, .memory = (const void *const *)scene->memory, .values = scene->answers};
+	const struct cases_op *op = scene->c.op;
+	int64_t units = op->units(&scene->c);
+
+	if (op == &masked_softmax_op || op == &masked_softmax_backward_op)
+		masked_softmax_reference(&r, 0, units);
+	else if (op == &layer_norm_op || op == &rms_norm_op)
+		norm_reference(&r, 0, units);
+	else if (op == &layer_norm_backward_op || op == &rms_norm_backward_op)
+		norm_backward_reference(&r, 0, units);
+	else
+		softmax_reference(&r, 0, units);
+}
+
+/* What the judge thinks of the outputs. */
+static inline struct cases_verdict scene_judge(struct scene *scene)
+{
+	struct cases_verdict verdict = {0};
+
+	scene->c.op->judge(&scene->c, (const void *const *)scene->memory, 0,
+					   scene->c.op->units(&scene->c), &verdict);
+	return verdict;
+}
+
+static inline double scene_get(const struct scene *scene, int operand, int64_t i)
+{
+	return cases_get(scene->c.operand[operand].dtype, scene->memory[operand], i);
+}
+
+static inline void scene_put(struct scene *scene, int operand, int64_t i, double value)
+{
+	cases_put(scene->c.operand[operand].dtype, scene->memory[operand], i, value);
+}
+
+#endif
