@@ -307,7 +307,7 @@ static int with_problem(struct cli *cli)
 		status = cli_connect(cli, &tune->client);
 	if (!status)
 		status = ask_plan(tune);
-	if (!status && !kiln_reply_str(tune->plan, "signature")[0])
+	if (!status && (!kiln_reply_str(tune->plan, "signature")[0] || !tune->count))
 		status = nothing_to_tune(tune);
 	else if (!status && cli_value(cli, "forget"))
 		status = tune_forget(cli, tune->client, tune->plan);
