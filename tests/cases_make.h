@@ -41,8 +41,8 @@ void make_int(struct cases_case *c, const char *name, int64_t value);
 void make_real(struct cases_case *c, const char *name, double value);
 void make_word(struct cases_case *c, const char *name, const char *value);
 
-/* Names a case when all else is done, and marks it CASES_SLOW if it is large.  operands: their names,
- * "x, mask?, y". */
+/* Names a case when all else is done, and marks it CASES_SLOW if it is large.  operands: their
+ * names, "x, mask?, y". */
 void make_name(struct cases_case *c, const char *operands);
 
 /* ---- For random cases ---- */

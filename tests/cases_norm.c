@@ -5,12 +5,11 @@
  *   rms_norm: mean is 0.  sum is s rounded once; what is normalized is s itself.
  *
  * How far off a result may be, u being 2^-24 (2^-53 for f64) and |s| the row's mean magnitude:
- *   the mean's own error is at most 16 u |s| (32 beyond 4096 columns): a tree of sums of a few dozen
- *   numbers each; so y is allowed |gamma| * rstd * that, which is what a large offset costs;
+ *   the mean's own error is at most 16 u |s| (32 beyond 4096 columns): a tree of sums of a few
+ *   dozen numbers each; so y is allowed |gamma| * rstd * that, which is what a large offset costs;
  *   rstd is off by 1e-5 at most and by what a wrong mean adds to the variance, its error squared
  *   over the variance; with a residual s was rounded too: by u |s| * rstd more;
- *   and y by 1e-5 * (|gamma * xhat| + |beta|), one ulp more for f16 and bf16 (operators.md's 1e-3
- *   and 1.6e-2 are a little more than their ulps).
+ *   and y by 1e-5 * (|gamma * xhat| + |beta|), one ulp more for f16 and bf16.
  * The mean as a result: 1e-5 of |s|.  f64: 1e-12 for 1e-5.  sum: correctly rounded.
  */
 #include "cases_reference.h"
@@ -104,7 +103,7 @@ static void answer(const struct reference *r, const struct row *row)
 		double xhat = (row->s[k] - row->mean) * row->rstd, value = xhat * gamma + beta;
 		double of_mean = row->rstd * row->mean_error;
 		double of_sum = has(r->c, RESIDUAL) ? row->rstd * unit * fabs(row->s[k]) : 0;
-		double allowed = fabs(gamma) * (fabs(xhat) * (rtol + row->rstd_error) + of_mean + of_sum) +
+		double allowed = fabs(gamma) * (fabs(xhat) * row->rstd_error + of_mean + of_sum) +
 						 rtol * fabs(beta) + reference_rounding(dtype, value);
 		reference_value(r, place(r->c, Y), row->number * row->columns + k, value,
 						allowed + reference_floor(dtype));

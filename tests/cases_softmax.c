@@ -201,7 +201,8 @@ static void add_widths(void)
 		add_rows(i % 3 ? &softmax_backward_op : &log_softmax_backward_op, make_float(i / 2), rows,
 				 width, 0);
 		if (i % 3 == 1)
-			add_rows(i % 2 ? &log_softmax_op : &softmax_op, make_float(2 + i / 6 % 2), rows, width, 0);
+			add_rows(i % 2 ? &log_softmax_op : &softmax_op, make_float(2 + i / 6 % 2), rows, width,
+					 0);
 	}
 }
 
