@@ -16,8 +16,9 @@
  *            a descriptor
  *   free     buf; answered when nothing queued uses it
  *   launch   mod (0: copy), stream, grid, block, shared, copy, delay,
- *            args: [[0, operand] | [1, bytes, value]],
- *            ops: [[buf, offset, extent bytes, alignment, written]]  -> us
+ *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory],
+ *            ops: [[buf (0: left out), offset, extent bytes, alignment, written]],
+ *            scratch: [bytes, counters] (absent: none)  -> us
  *   copy     buf, offset, bytes, to: bool, stream; a memfd
  *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
  *   end      stream: its session is gone

@@ -314,6 +314,45 @@ static void choices_are_taken(void **state)
 		error, "permute: there is no candidate \"nothing of the kind\"; there is \"tile\"");
 }
 
+/* ---- Text ---- */
+
+/* What a plan may have that permute's do not. */
+static void every_part_of_a_plan_is_told(void **state)
+{
+	struct kernel_limits limits = limits_of("sm_90");
+	struct kernel_plan plan = {.kind = KERNEL_LAUNCH,
+							   .op = "permute",
+							   .variant = "sums",
+							   .choice = "sums 4x128",
+							   .source = "ops/sums.cuh",
+							   .instantiation = "sums<4>",
+							   .grid = {3, 2, 1},
+							   .block = {128, 1, 1},
+							   .shared_bytes = 50000,
+							   .scratch = {70000, 512},
+							   .extents = {{640, 16, false}, {0, 0, false}},
+							   .operand_count = 2,
+							   .bytes_moved = 640,
+							   .note = "one launch"};
+	char text[1024];
+
+	(void)state;
+	plan_explain(&plan, &limits, text, sizeof(text));
+	assert_string_equal(text, "op             permute\n"
+							  "target         sm_90\n"
+							  "variant        sums (kernel)\n"
+							  "choice         sums 4x128\n"
+							  "source         ops/sums.cuh\n"
+							  "instantiation  sums<4>\n"
+							  "grid x block   3,2,1 x 128,1,1\n"
+							  "shared memory  50000 bytes (by request)\n"
+							  "scratch memory 70000 bytes, 512 of them counters\n"
+							  "x              640 bytes read, aligned to 16\n"
+							  "y              left out\n"
+							  "bytes moved    640\n"
+							  "note           one launch\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -329,6 +368,7 @@ int main(void)
 		cmocka_unit_test(words),
 		cmocka_unit_test(choices_are_refused),
 		cmocka_unit_test(choices_are_taken),
+		cmocka_unit_test(every_part_of_a_plan_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
