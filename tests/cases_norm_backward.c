@@ -10,10 +10,10 @@
  * mean and rstd are operands: whatever they hold is taken as it is.
  *
  * How far off a result may be: terms may cancel, so everything is relative to the terms.  dx: 1e-5
- * of rstd * (|g| + mean|g| + |xhat| * mean|g * xhat|); that is 1e-4 of a result that is a tenth of its
- * terms.  dgamma, dbeta: 5e-6 of sqrt(sum(term^2)), which is
- * sqrt(rows) for terms about 1, and as much of the result, for terms of one sign.  f64: 1e-12 for
- * both.  f16 and bf16: one ulp besides.
+ * of rstd * (|g| + mean|g| + |xhat| * mean|g * xhat|); that is 1e-4 of a result that is a tenth of
+ * its terms.  dgamma, dbeta: 5e-6 of sqrt(sum(term^2)), which is sqrt(rows) for terms about 1, and
+ * as much of the result, for terms of one sign.  f64: 1e-12 for both.  f16 and bf16: one ulp
+ * besides.
  *
  * Units: the rows (dx), then the columns (dgamma, dbeta).
  */
