@@ -51,4 +51,11 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
+/* softmax.c: softmax, log_softmax, softmax_backward, log_softmax_backward */
+int softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					char names[][KERNEL_CHOICE_MAX], int most);
+
 #endif

@@ -15,6 +15,46 @@ const struct plan_op plan_ops[] = {
 		.plan = permute_plan,
 		.infer = permute_infer,
 	},
+	{
+		.name = "softmax",
+		.operands = "x, y",
+		.attributes = "axis: the dimension to go along, from the end if below 0 (default -1); "
+					  "scale: factor of x (default 1)",
+		.summary = "y = exp(scale * x) along an axis, divided by its sum",
+		.plan = softmax_plan,
+		.infer = softmax_infer,
+		.choices = softmax_choices,
+	},
+	{
+		.name = "log_softmax",
+		.operands = "x, y",
+		.attributes = "axis: the dimension to go along, from the end if below 0 (default -1); "
+					  "scale: factor of x (default 1)",
+		.summary = "y = scale * x along an axis, less the logarithm of the sum of exp(scale * x)",
+		.plan = softmax_plan,
+		.infer = softmax_infer,
+		.choices = softmax_choices,
+	},
+	{
+		.name = "softmax_backward",
+		.operands = "y, dy, dx",
+		.attributes = "axis: the dimension to go along, from the end if below 0 (default -1); "
+					  "scale: factor of x (default 1)",
+		.summary = "dx = scale * y * (dy - sum(dy * y)) along an axis",
+		.plan = softmax_plan,
+		.infer = softmax_infer,
+		.choices = softmax_choices,
+	},
+	{
+		.name = "log_softmax_backward",
+		.operands = "y, dy, dx",
+		.attributes = "axis: the dimension to go along, from the end if below 0 (default -1); "
+					  "scale: factor of x (default 1)",
+		.summary = "dx = scale * (dy - exp(y) * sum(dy)) along an axis",
+		.plan = softmax_plan,
+		.infer = softmax_infer,
+		.choices = softmax_choices,
+	},
 	{.name = NULL},
 };
 
@@ -29,7 +69,7 @@ const struct plan_op *plan_find(const char *op)
 static int find(const struct kernel_problem *problem, const struct plan_op **op,
 				char error[KERNEL_ERROR_MAX])
 {
-	char names[128] = "";
+	char names[256] = "";
 	struct plan_text known = {.text = names, .size = sizeof(names)};
 
 	*op = NULL;

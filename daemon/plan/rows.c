@@ -102,6 +102,11 @@ void rows_print_strides(struct plan_text *text, const struct rows_form *form, in
 	plan_print(text, form->rank ? ">" : "0>");
 }
 
+void rows_print_step(struct plan_text *text, const struct rows_form *form, int operand)
+{
+	plan_print(text, ", %lld", (long long)form->step[operand]);
+}
+
 const char *rows_index_type(const struct rows_form *form)
 {
 	return form->rows > INT32_MAX ? "i64" : "u32";

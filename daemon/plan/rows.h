@@ -38,6 +38,21 @@ void rows_print_strides(struct plan_text *text, const struct rows_form *form, in
 /* The type that row numbers have: "u32", or "i64" when there are too many. */
 const char *rows_index_type(const struct rows_form *form);
 
+/* ---- What is asked of operands (rows_check.c); names come from the table of operators ---- */
+
+bool rows_is_float(kiln_dtype dtype);
+/* f16, bf16, f32 or f64, at an address that is aligned to its elements. */
+int rows_check_float(const struct kernel_problem *problem, int index, char error[KERNEL_ERROR_MAX]);
+/* Shape and dtype of another operand, which was checked; aligned to its elements. */
+int rows_check_like(const struct kernel_problem *problem, int index, int like,
+					char error[KERNEL_ERROR_MAX]);
+int rows_check_contiguous(const struct kernel_problem *problem, int index,
+						  char error[KERNEL_ERROR_MAX]);
+/* An operand that is left out becomes contiguous, with shape and dtype of another. */
+void rows_infer_like(struct kernel_problem *problem, int index, int like);
+/* Bytes of all elements that lie apart from one another. */
+uint64_t rows_distinct_bytes(const struct kernel_tensor *tensor);
+
 /* ---- How a row is spread over threads ---- */
 
 struct rows_shape {
@@ -48,6 +63,7 @@ struct rows_shape {
 	uint32_t rows;    /* of a block */
 	uint32_t cluster; /* blocks a row */
 	bool skewed;      /* rows begin between two aligned vectors */
+	bool stream;      /* held at a time: a block goes over its row as often as it needs */
 };
 
 /* What the kernel needs, beside the form. */
@@ -58,22 +74,31 @@ struct rows_need {
 	uint32_t alignment; /* that the addresses of all these have at least */
 	uint32_t registers; /* 32-bit words of a row that a thread may keep in registers */
 	bool skew, slots;   /* whether the kernel can */
-	bool clusters;
+	bool clusters, stream;
 };
 
 /* The widest vector (elements) with which all rows of the held operands are aligned. */
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need);
 /*
  * The shapes that can hold a row, the one that the figures of an H200 speak for first; how many.
- * None if a row is too long for any: then it must be read twice.
+ * None if a row is too long for any and the kernel cannot stream.
  */
 int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 				const struct kernel_limits *limits, struct rows_shape *out, int most);
-/* "rows 128x2 r1", "skewed 32x5 r4", "slots 1024x4/2 r1", "cluster8 256x16/8": unique. */
+/* "rows 128x2 r1", "skewed 32x5 r4", "slots 1024x4/2 r1", "cluster8 256x16/8", "stream 1024x4":
+ * unique among the shapes for a form. */
 void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX]);
 /* The position of the shape with this name (NULL: the first); -1 if there is none. */
 int rows_shape_find(const struct rows_shape *shapes, int count, const char *name);
-/* Grid, block and shared memory of a plan; false if the device's grid cannot hold the rows. */
+/* Grid, block and shared memory of a plan; true if the grid is too small for the rows and has to
+ * loop. */
+/* "RowShape<f16, 1024, 8, 2, 0, 64, 2, 1, false>", "RowStream<f16, 1024, 8, 4, 1024, false>" */
+void rows_print_shape(struct plan_text *text, kiln_dtype dtype, const struct rows_form *form,
+					  const struct rows_shape *shape);
+/* ", 1": the step from column to column of an operand. */
+void rows_print_step(struct plan_text *text, const struct rows_form *form, int operand);
+/* What the address of a held operand must be a multiple of. */
+uint32_t rows_alignment(const struct rows_shape *shape, uint32_t element);
 bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 				 const struct rows_shape *shape, const struct kernel_limits *limits,
 				 struct kernel_plan *out);

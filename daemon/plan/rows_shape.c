@@ -86,6 +86,16 @@ static uint32_t shared_bytes(const struct rows_need *need, const struct rows_sha
 	return shape->slots * need->streams * shape->size * shape->rows * 16;
 }
 
+/* One more, unless it is there. */
+static void keep(struct search *search, const struct rows_shape *shape)
+{
+	for (int i = 0; i < search->count; i++)
+		if (memcmp(&search->out[i], shape, sizeof(*shape)) == 0)
+			return;
+	if (search->count < search->most)
+		search->out[search->count++] = *shape;
+}
+
 static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t rows,
 				  uint32_t cluster)
 {
@@ -102,7 +112,7 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 	/* A block is whole warps. */
 	while (shape.size * shape.rows % 32)
 		shape.rows *= 2;
-	if (search->count == search->most || shape.size * shape.rows > search->limits->max_threads ||
+	if (shape.size * shape.rows > search->limits->max_threads ||
 		(held - slots) * need->streams * words > need->registers ||
 		shared_bytes(need, &shape) > search->limits->shared_optin)
 		return;
@@ -111,10 +121,7 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 	/* The registers of a multiprocessor: 64 Ki words. */
 	if (((held - slots) * need->streams * words + 24) * shape.size * shape.rows > 65536)
 		return;
-	for (int i = 0; i < search->count; i++)
-		if (memcmp(&search->out[i], &shape, sizeof(shape)) == 0)
-			return;
-	search->out[search->count++] = shape;
+	keep(search, &shape);
 }
 
 /* Vectors a thread, by the figures. */
@@ -138,7 +145,8 @@ static void offer_clusters(struct search *search)
 {
 	static const uint32_t blocks[] = {2, 4, 8}, threads[] = {256, 512, 1024};
 
-	if (!search->need->clusters || strncmp(search->limits->target, "sm_", 3) != 0 ||
+	if (!search->need->clusters || (uint64_t)search->form->rows > search->limits->grid_x / 8 ||
+		strncmp(search->limits->target, "sm_", 3) != 0 ||
 		search->limits->shared_optin < 200 * 1024 || search->vectors < 4096)
 		return;
 	for (int b = 0; b < 3; b++) {
@@ -146,6 +154,28 @@ static void offer_clusters(struct search *search)
 			uint32_t held = (uint32_t)divide_up(search->vectors, (uint64_t)blocks[b] * threads[t]);
 			for (uint32_t slots = 0; slots <= held; slots += held / 4 ? held / 4 : 1)
 				offer(search, held, slots, 1, blocks[b]);
+		}
+	}
+}
+
+/* Long steps for long rows; a block is busy with all of its threads for two steps at least. */
+static void offer_streams(struct search *search)
+{
+	static const uint32_t threads[] = {1024, 512, 256}, helds[] = {4, 2, 1, 8};
+	uint32_t most = search->limits->max_threads / 32 * 32;
+	struct rows_shape shape = search->base;
+
+	if (!search->need->stream)
+		return;
+	shape.stream = true;
+	shape.rows = shape.cluster = 1;
+	for (int h = 0; h < 4; h++) {
+		for (int t = 0; t < 3; t++) {
+			shape.held = search->vectors < 16384 && h < 2 ? helds[1 - h] : helds[h];
+			shape.size = threads[t] < most ? threads[t] : most;
+			if (shape.held * search->need->streams <= 8 &&
+				(shape.size * shape.held <= search->vectors || (shape.held == 1 && t == 2)))
+				keep(search, &shape);
 		}
 	}
 }
@@ -165,8 +195,12 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 		search.base.skewed = true;
 		search.vectors = divide_up((uint64_t)form->columns + 2 * wide - 2, wide);
 	}
-	if (form->columns > INT32_MAX / 2)
-		return 0;
+	if (form->columns > INT32_MAX / 2) {
+		offer_streams(&search);
+		return search.count;
+	}
+	if (search.vectors >= 4096 && need->element == 2)
+		offer_streams(&search);
 	held = usual_held(search.vectors, need->streams);
 	offer(&search, held, 0, usual_rows(search.vectors, held), 1);
 	for (size_t h = 0; h < sizeof(helds) / sizeof(helds[0]); h++) {
@@ -182,6 +216,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 		}
 	}
 	offer_clusters(&search);
+	offer_streams(&search);
 	return search.count;
 }
 
@@ -189,6 +224,10 @@ void rows_shape_name(const struct rows_shape *shape, char name[KERNEL_CHOICE_MAX
 {
 	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
 
+	if (shape->stream) {
+		plan_print(&text, "stream %ux%u", shape->size, shape->held);
+		return;
+	}
 	if (shape->cluster > 1)
 		plan_print(&text, "cluster%u %ux%u", shape->cluster, shape->size, shape->held);
 	else
@@ -214,19 +253,36 @@ int rows_shape_find(const struct rows_shape *shapes, int count, const char *name
 	return -1;
 }
 
+void rows_print_shape(struct plan_text *text, kiln_dtype dtype, const struct rows_form *form,
+					  const struct rows_shape *shape)
+{
+	const char *skewed = shape->skewed ? "true" : "false";
+
+	plan_print(text, "%s<%s, %lld, %u, %u", shape->stream ? "RowStream" : "RowShape",
+			   plan_dtype_name(dtype), (long long)form->columns, shape->vector, shape->held);
+	if (shape->stream)
+		plan_print(text, ", %u, %s>", shape->size, skewed);
+	else
+		plan_print(text, ", %u, %u, %u, %u, %s>", shape->slots, shape->size, shape->rows,
+				   shape->cluster, skewed);
+}
+
+uint32_t rows_alignment(const struct rows_shape *shape, uint32_t element)
+{
+	return shape->vector * element;
+}
+
 bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 				 const struct rows_shape *shape, const struct kernel_limits *limits,
 				 struct kernel_plan *out)
 {
-	uint64_t blocks = divide_up((uint64_t)form->rows, shape->rows);
+	uint64_t blocks = divide_up((uint64_t)form->rows, shape->rows) * shape->cluster;
 
-	if (blocks * shape->cluster > limits->grid_x)
-		return false;
 	out->kind = KERNEL_LAUNCH;
-	out->grid[0] = (uint32_t)blocks * shape->cluster;
+	out->grid[0] = blocks < limits->grid_x ? (uint32_t)blocks : limits->grid_x;
 	out->grid[1] = out->grid[2] = 1;
 	out->block[0] = shape->size * shape->rows;
 	out->block[1] = out->block[2] = 1;
 	out->shared_bytes = shared_bytes(need, shape);
-	return true;
+	return blocks > limits->grid_x;
 }

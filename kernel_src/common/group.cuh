@@ -4,8 +4,10 @@
  * A group is a part of a warp (a power of two), whole warps of a block, or a block in each member
  * of a cluster.  A value is a small struct of floats or doubles with
  *
- *   void merge(const Value &other)   associative but for rounding, and the same from both sides
- *   static Value none()              what merges without effect
+ *   void merge(const Value &other, with...)   associative but for rounding, the same from both sides
+ *   static Value none()                       what merges without effect
+ *
+ * `with` is whatever else a merge needs to know, the same in all threads; mostly there is nothing.
  *
  * The order of merging depends on the group alone: same input, same bits.
  */
@@ -30,12 +32,12 @@ DEVICE Value group_from(const Value &mine, int lanes)
 }
 
 /* Merges over the first `width` lanes that a lane shares its upper bits with; all get the result. */
-template <int WIDTH, class Value>
-DEVICE Value group_butterfly(Value mine)
+template <int WIDTH, class Value, typename... With>
+DEVICE Value group_butterfly(Value mine, With... with)
 {
 #pragma unroll
 	for (int lanes = WIDTH / 2; lanes > 0; lanes /= 2)
-		mine.merge(group_from(mine, lanes));
+		mine.merge(group_from(mine, lanes), with...);
 	return mine;
 }
 
@@ -89,42 +91,47 @@ struct Group {
 	 * reduction of a kernel, since each has memory of its own; a kernel that comes to the same one
 	 * again needs a barrier in between.
 	 */
-	template <int SLOT, class Value>
-	static DEVICE Value reduce(Value mine)
+	template <int SLOT, class Value, typename... With>
+	static DEVICE Value reduce(Value mine, With... with)
 	{
-		mine = group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine);
+		return reduce_warps<SLOT>(group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine, with...), with...);
+	}
+	/* The same of values that are already those of the whole warp, or of the row if it has less. */
+	template <int SLOT, class Value, typename... With>
+	static DEVICE Value reduce_warps(Value mine, With... with)
+	{
 		if constexpr (SIZE > 32) {
 			__shared__ Value partial[ROWS * warps];
 			if (threadIdx.x % 32 == 0)
 				partial[threadIdx.x / 32] = mine;
 			__syncthreads();
-			mine = collect(partial + row() * warps);
+			mine = collect(partial + row() * warps, with...);
 		}
 		if constexpr (CLUSTER > 1)
-			mine = across<SLOT>(mine);
+			mine = across<SLOT>(mine, with...);
 		return mine;
 	}
 
   private:
-	template <class Value>
-	static DEVICE Value collect(const Value *partial)
+	template <class Value, typename... With>
+	static DEVICE Value collect(const Value *partial, With... with)
 	{
 		if constexpr (warps <= 4) {
 			Value all = partial[0];
 #pragma unroll
 			for (int w = 1; w < warps; w++)
-				all.merge(partial[w]);
+				all.merge(partial[w], with...);
 			return all;
 		} else {
 			constexpr int width = group_width<warps>;
 			const int lane = static_cast<int>(threadIdx.x) % width;
-			return group_butterfly<width>(lane < warps ? partial[lane] : Value::none());
+			return group_butterfly<width>(lane < warps ? partial[lane] : Value::none(), with...);
 		}
 	}
 
 	/* Every block puts its value into all blocks of the cluster. */
-	template <int SLOT, class Value>
-	static DEVICE Value across(const Value &mine)
+	template <int SLOT, class Value, typename... With>
+	static DEVICE Value across(const Value &mine, With... with)
 	{
 		__shared__ Value part[CLUSTER];
 		if constexpr (SLOT == 0)
@@ -136,7 +143,7 @@ struct Group {
 		Value all = part[0];
 #pragma unroll
 		for (int r = 1; r < CLUSTER; r++)
-			all.merge(part[r]);
+			all.merge(part[r], with...);
 		return all;
 	}
 };

@@ -66,6 +66,13 @@ struct Row {
 	}
 };
 
+/* Where a vector of V elements lies that begins with a column; a step of 1 where V is more than 1. */
+template <int V, typename T>
+DEVICE T *row_place(T *start, i64 column, i64 step)
+{
+	return start + (V > 1 ? column : column * step);
+}
+
 /*
  * The words of a row of each of STREAMS tensors, whose rows are cut alike.  THREADS: of the block.
  * Slots take SLOTS * STREAMS * 16 bytes of dynamic shared memory for each thread.
@@ -86,8 +93,13 @@ struct RowWords {
 	{
 	}
 
-	/* Starts to bring in the rows: start[s] is column 0 of tensor s. */
-	DEVICE void fetch(const ROW &row, const Element *const (&start)[STREAMS])
+	/*
+	 * Starts to bring in the rows: start[s] is column 0 of tensor s, whose columns are step[s]
+	 * elements apart.  PART: the row, or a part of it that answers the same questions.
+	 */
+	template <class PART>
+	DEVICE void fetch(const PART &row, const Element *const (&start)[STREAMS],
+					  const i64 (&step)[STREAMS])
 	{
 		/* What takes the longer way goes first. */
 #pragma unroll
@@ -102,8 +114,18 @@ struct RowWords {
 #pragma unroll
 			for (int s = 0; s < STREAMS; s++)
 				if (row.has(n))
-					vec_load<ROW::bytes>(start[s] + row.column(n), word[n][s]);
+					vec_load<ROW::bytes>(row_place<ROW::length>(start[s], row.column(n), step[s]),
+										 word[n][s]);
 		}
+	}
+	template <class PART>
+	DEVICE void fetch(const PART &row, const Element *const (&start)[STREAMS])
+	{
+		i64 step[STREAMS];
+#pragma unroll
+		for (int s = 0; s < STREAMS; s++)
+			step[s] = 1;
+		fetch(row, start, step);
 	}
 
 	/* Waits for what fetch began.  A thread sees only what it fetched itself. */
@@ -117,22 +139,56 @@ struct RowWords {
 	 * Calls body(n, values) for every vector n that the row has something of.  values[s] are those
 	 * of tensor s; what sticks out of the row is anything at all.
 	 */
-	template <typename Body>
-	DEVICE void each(const ROW &row, Body body) const
+	template <class PART, typename Body>
+	DEVICE void each(const PART &row, Body body) const
+	{
+		each_kept(row, body);
+		each_slot(row, body);
+	}
+	/* Those in registers: n is a constant in each turn. */
+	template <class PART, typename Body>
+	DEVICE void each_kept(const PART &row, Body body) const
 	{
 #pragma unroll
-		for (int n = 0; n < ROW::held; n++) {
-			if (!row.has(n))
-				continue;
-			Compute values[STREAMS][ROW::length];
-#pragma unroll
-			for (int s = 0; s < STREAMS; s++)
-				get(n, s, values[s]);
-			body(n, values);
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				give(n, body);
+	}
+	/* Those in slots.  Rolled, or the compiler would bring all of them into registers. */
+	template <class PART, typename Body>
+	DEVICE void each_slot(const PART &row, Body body) const
+	{
+		if constexpr (SLOTS > 0) {
+#pragma unroll 1
+			for (int n = kept; n < ROW::held; n++)
+				if (row.has(n))
+					give(n, body);
+		}
+	}
+
+	/* Puts other values in the place of vector n of tensor `stream`: exact where T computes in itself. */
+	DEVICE void put(int n, int stream, const Compute (&values)[ROW::length])
+	{
+		if (n < kept) {
+			element_pack<Element>(values, word[n < kept ? n : 0][stream]);
+		} else {
+			u32 raw[ROW::words];
+			element_pack<Element>(values, raw);
+			vec_store<ROW::bytes>(slot(n, stream), raw);
 		}
 	}
 
   private:
+	template <typename Body>
+	DEVICE void give(int n, Body body) const
+	{
+		Compute values[STREAMS][ROW::length];
+#pragma unroll
+		for (int s = 0; s < STREAMS; s++)
+			get(n, s, values[s]);
+		body(n, values);
+	}
+
 	DEVICE u8 *slot(int n, int stream) const
 	{
 		return slots + ((n - kept) * STREAMS + stream) * (THREADS * 16);
@@ -151,10 +207,11 @@ struct RowWords {
 };
 
 /* Stores vector n of a row of T; start: its column 0, as far past an aligned address as x's. */
-template <typename T, class ROW, typename Compute>
-DEVICE void row_store(const ROW &row, int n, T *start, const Compute (&values)[ROW::length])
+template <typename T, class ROW, typename Number, typename Compute>
+DEVICE void row_store(const ROW &row, Number n, T *start, const Compute (&values)[ROW::length],
+					  i64 step = 1)
 {
-	T *const to = start + row.column(n);
+	T *const to = row_place<ROW::length>(start, row.column(n), step);
 
 	if (row.inside(n)) {
 		u32 words[vec_words<ROW::length *static_cast<int>(sizeof(T))>];
@@ -166,4 +223,43 @@ DEVICE void row_store(const ROW &row, int n, T *start, const Compute (&values)[R
 			if (row.live(n, j))
 				element_store(to + j, values[j]);
 	}
+}
+
+/* What the planner chose for a row, in one type. */
+template <typename T, i64 COLUMNS, int V, int NV, int SLOTS, int SIZE, int ROWS, int CLUSTER,
+		  bool SKEWED>
+struct RowShape {
+	typedef T Element;
+	typedef typename element<T>::compute Compute;
+	typedef Group<SIZE, ROWS, CLUSTER> group;
+	typedef Row<T, COLUMNS, V, NV, SIZE, SKEWED, CLUSTER> row;
+	template <int STREAMS>
+	using words = RowWords<row, STREAMS, SLOTS, group::threads>;
+	static constexpr int threads = group::threads;
+	static constexpr int rows = ROWS; /* of a block */
+	static constexpr int cluster = CLUSTER;
+};
+
+/*
+ * Calls body(number, here) for the row that this thread has a part in: its number, or 0 for a row
+ * beyond the end, which is to be gone through all the same, but not written.  All threads of a block
+ * come together.  LOOP: the grid is smaller than the rows, and each block takes further ones.
+ */
+template <class SHAPE, bool LOOP, typename Index, typename Body>
+DEVICE void row_each(i64 rows, Body body)
+{
+	typedef typename SHAPE::group group;
+	static_assert(!LOOP || SHAPE::cluster == 1, "clusters do not loop");
+	const i64 step = LOOP ? static_cast<i64>(gridDim.x) * SHAPE::rows : 0;
+	i64 first = static_cast<i64>(group::block()) * SHAPE::rows;
+
+	group::begin();
+	do {
+		const Index number = static_cast<Index>(first) + static_cast<Index>(group::row());
+		const bool here = SHAPE::rows == 1 || number < static_cast<Index>(rows);
+		body(here ? number : Index(0), here);
+		first += step;
+		if constexpr (LOOP)
+			__syncthreads(); /* reductions use their memory again */
+	} while (LOOP && first < rows);
 }

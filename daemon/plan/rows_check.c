@@ -1,0 +1,102 @@
+/*
+ * rows_check.c: what operators on rows ask of their operands, each refusal with its sentence.
+ */
+#include "rows.h"
+
+#include <string.h>
+
+bool rows_is_float(kiln_dtype dtype)
+{
+	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+}
+
+static void names_of(const struct kernel_problem *problem, int a, int b, char first[16],
+					 char second[16])
+{
+	const struct plan_op *op = plan_find(problem->op);
+
+	plan_operand_name(op, a, first);
+	plan_operand_name(op, b, second);
+}
+
+int rows_check_float(const struct kernel_problem *problem, int index, char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *tensor = &problem->tensors[index];
+	char name[16], ignored[16];
+
+	names_of(problem, index, index, name, ignored);
+	if (!rows_is_float(tensor->dtype))
+		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f16, bf16, f32 or f64",
+						   problem->op, name, plan_dtype_name(tensor->dtype));
+	if (tensor->alignment < kernel_dtype_bytes(tensor->dtype))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: the address of %s is aligned to %u bytes; elements of %s need %u",
+						   problem->op, name, tensor->alignment, plan_dtype_name(tensor->dtype),
+						   kernel_dtype_bytes(tensor->dtype));
+	return KILN_OK;
+}
+
+int rows_check_like(const struct kernel_problem *problem, int index, int like,
+					char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *a = &problem->tensors[like], *b = &problem->tensors[index];
+	char first[16], second[16];
+
+	names_of(problem, like, index, first, second);
+	if (a->dtype != b->dtype)
+		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s and %s is %s; they must agree",
+						   problem->op, first, plan_dtype_name(a->dtype), second,
+						   plan_dtype_name(b->dtype));
+	if (a->rank != b->rank)
+		return plan_refuse(error, KILN_EINVAL, "%s: %s has rank %d and %s rank %d; they must agree",
+						   problem->op, first, a->rank, second, b->rank);
+	for (int k = 0; k < a->rank; k++)
+		if (a->shape[k] != b->shape[k])
+			return plan_refuse(
+				error, KILN_EINVAL,
+				"%s: dimension %d has size %lld in %s and %lld in %s; they must agree", problem->op,
+				k, (long long)a->shape[k], first, (long long)b->shape[k], second);
+	return rows_check_float(problem, index, error);
+}
+
+int rows_check_contiguous(const struct kernel_problem *problem, int index,
+						  char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *tensor = &problem->tensors[index];
+	struct kernel_tensor dense = *tensor;
+	char name[16], ignored[16];
+	int64_t count;
+
+	names_of(problem, index, index, name, ignored);
+	plan_contiguous(&dense);
+	plan_elements(tensor, &count);
+	for (int k = 0; k < tensor->rank && count; k++)
+		if (tensor->shape[k] > 1 && tensor->stride[k] != dense.stride[k])
+			return plan_refuse(error, KILN_EINVAL,
+							   "%s: dimension %d of %s has stride %lld; %s must be contiguous, "
+							   "which is stride %lld there",
+							   problem->op, k, name, (long long)tensor->stride[k], name,
+							   (long long)dense.stride[k]);
+	return KILN_OK;
+}
+
+void rows_infer_like(struct kernel_problem *problem, int index, int like)
+{
+	struct kernel_tensor *tensor = &problem->tensors[index];
+
+	if (tensor->dtype != KILN_DTYPE_NONE)
+		return;
+	*tensor = problem->tensors[like];
+	tensor->alignment = 16;
+	plan_contiguous(tensor);
+}
+
+uint64_t rows_distinct_bytes(const struct kernel_tensor *tensor)
+{
+	uint64_t bytes = kernel_dtype_bytes(tensor->dtype);
+
+	for (int k = 0; k < tensor->rank; k++)
+		if (tensor->stride[k] || tensor->shape[k] == 0)
+			bytes *= (uint64_t)tensor->shape[k];
+	return bytes;
+}

@@ -1,0 +1,102 @@
+/*
+ * softmax_form.c: softmax problems as rows, and the pieces of plans that all of their kernels have
+ * in common.
+ */
+#include "softmax.h"
+
+#include <math.h>
+#include <string.h>
+
+/* 32-bit words of a row in the registers of a thread at most. */
+#define SOFTMAX_REGISTERS 40
+
+void softmax_form(const struct kernel_problem *problem, const int *index, int count, int axis,
+				  struct softmax_form *form)
+{
+	const struct kernel_tensor *first = &problem->tensors[index[0]];
+	const int64_t *stride[ROWS_MAX_OPERANDS];
+	int culprit;
+
+	memset(form, 0, sizeof(*form));
+	form->dtype = first->dtype;
+	form->need.alignment = 16;
+	for (int i = 0; i < count; i++) {
+		const struct kernel_tensor *tensor = &problem->tensors[index[i]];
+		stride[i] = tensor->stride;
+		form->need.held |= 1u << i;
+		if (tensor->alignment < form->need.alignment)
+			form->need.alignment = tensor->alignment;
+	}
+	/* One axis always is one dimension. */
+	(void)rows_form(&form->rows, first->rank, first->shape, count, stride, axis, 1, &culprit);
+	form->need.element = kernel_dtype_bytes(first->dtype);
+	form->need.streams = (uint32_t)count - 1;
+	form->need.registers = SOFTMAX_REGISTERS;
+	form->need.skew = form->need.slots = form->need.clusters = form->need.stream = true;
+}
+
+int softmax_shapes(const struct softmax_form *form, const struct kernel_limits *limits,
+				   struct rows_shape out[SOFTMAX_MAX_WAYS])
+{
+	return rows_shapes(&form->rows, &form->need, limits, out, SOFTMAX_MAX_WAYS);
+}
+
+void softmax_print_rows(struct plan_text *text, const struct softmax_form *form)
+{
+	for (int i = 0; i < form->rows.operands; i++)
+		rows_print_step(text, &form->rows, i);
+	rows_print_sizes(text, &form->rows);
+	for (int i = 0; i < form->rows.operands; i++)
+		rows_print_strides(text, &form->rows, i);
+	plan_print(text, ", %s", rows_index_type(&form->rows));
+}
+
+void softmax_real_arg(struct kernel_plan *out, kiln_dtype dtype, double value)
+{
+	float single = (float)value;
+	uint64_t bits = 0;
+
+	if (dtype == KILN_F64) {
+		memcpy(&bits, &value, sizeof(value));
+		plan_arg_scalar(out, 8, bits);
+	} else {
+		memcpy(&bits, &single, sizeof(single));
+		plan_arg_scalar(out, 4, bits);
+	}
+}
+
+void softmax_scale_args(struct kernel_plan *out, kiln_dtype dtype, double scale)
+{
+	double before = scale > 0 ? 1 : scale < 0 ? -1 : 0, after = fabs(scale);
+	int exponent = 0;
+
+	/* Factors below 1: their power of two goes before, so that differences of huge elements do not
+	 * overflow; products stay exact. */
+	if (before != 0 && after < 1) {
+		after = 2 * frexp(after, &exponent);
+		exponent--;
+		if (exponent < -100) {
+			after = ldexp(after, exponent + 100);
+			exponent = -100;
+		}
+		before = ldexp(before, exponent);
+	} else if (before == 0) {
+		after = 1;
+	}
+	softmax_real_arg(out, dtype, before);
+	softmax_real_arg(out, dtype, after * 1.4426950408889634074);
+	softmax_real_arg(out, dtype, after);
+}
+
+void softmax_extents(const struct kernel_problem *problem, const int *index, int count,
+					 uint32_t alignment, struct kernel_plan *out)
+{
+	for (int i = 0; i < count; i++) {
+		const struct kernel_tensor *tensor = &problem->tensors[index[i]];
+		struct kernel_extent *extent = &out->extents[index[i]];
+		plan_extent(tensor, &extent->bytes);
+		extent->alignment = alignment;
+		extent->written = i == count - 1;
+		out->bytes_moved += rows_distinct_bytes(tensor);
+	}
+}

@@ -1,0 +1,180 @@
+/*
+ * softmax.cuh: the arithmetic of softmax, and what says which elements of a row take part.
+ *
+ * With d the distance of scale * x from the row's largest, y = exp(d) / sum of exp(d) and its
+ * logarithm is d - log(sum).  The distance is that of elements, not of their multiples: x times a
+ * power of two (with the sign of scale) is exact, so is the difference of neighbours, the largest
+ * is at 0, and what is left of the factor is multiplied last.  Large offsets cost no bits, and
+ * nothing overflows that is finite in the end.
+ *
+ * A mask says which elements take part:
+ *
+ *   static constexpr bool partial   whether elements can be left out; if not, live() says true
+ *   template <int V> struct Held    what a thread keeps of it for V elements that lie together
+ *   i64 limit() const               the columns from there on are left out, and x is not read there
+ *   void fetch(Held<V> &, column) const               fills one for columns column .. column + V - 1
+ *   bool live(const Held<V> &, column, j) const       does column + j take part?
+ *   Compute term(const Held<V> &, j, x, before) const         before * x and what the mask adds
+ *   Compute distance(const Held<V> &, j, x, before, largest) const     term - largest
+ *   Compute empty() const           what all of a row is of which nothing takes part
+ *
+ * Columns are of any signed type.  In skewed rows some of a vector's columns may be outside the row:
+ * fetch must not read a mask there, and nothing asks for them.  A mask that adds rounds in term as
+ * in distance, so that the largest is at 0 again.
+ */
+#pragma once
+#include "common/element.cuh"
+#include "common/types.cuh"
+
+template <typename Compute>
+struct SoftmaxNumber;
+template <>
+struct SoftmaxNumber<float> {
+	static DEVICE float least()
+	{
+		return __uint_as_float(0xff800000u); /* -inf */
+	}
+	static DEVICE float lowest()
+	{
+		return __uint_as_float(0xff7fffffu); /* finite */
+	}
+};
+template <>
+struct SoftmaxNumber<double> {
+	static DEVICE double least()
+	{
+		return __longlong_as_double(static_cast<i64>(0xfff0000000000000ull));
+	}
+	static DEVICE double lowest()
+	{
+		return __longlong_as_double(static_cast<i64>(0xffefffffffffffffull));
+	}
+};
+
+/* The mask of those that have none. */
+template <typename Compute>
+struct SoftmaxAll {
+	static constexpr bool partial = false;
+	template <int V>
+	struct Held {
+	};
+
+	DEVICE i64 limit() const
+	{
+		return 0x7fffffffffffffffll;
+	}
+	template <class HELD>
+	DEVICE void fetch(HELD &, i64) const
+	{
+	}
+	template <class HELD>
+	DEVICE bool live(const HELD &, i64, int) const
+	{
+		return true;
+	}
+	template <class HELD>
+	DEVICE Compute term(const HELD &, int, Compute x, Compute before) const
+	{
+		return x * before;
+	}
+	template <class HELD>
+	DEVICE Compute distance(const HELD &, int, Compute x, Compute before, Compute largest) const
+	{
+		return fma(x, before, -largest);
+	}
+	DEVICE Compute empty() const
+	{
+		return 0;
+	}
+};
+
+/* ---- Functions ---- */
+
+/* 2^x; results below the smallest normal number may be 0. */
+DEVICE float softmax_exp2_flush(float x)
+{
+#if KILN_CPU
+	return exp2f(x);
+#else
+	float y;
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+
+/* 2^x */
+DEVICE float softmax_exp2(float x)
+{
+#if KILN_CPU
+	return exp2f(x);
+#else
+	float y;
+	asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+
+DEVICE double softmax_exp2(double x)
+{
+	return exp2(x);
+}
+DEVICE double softmax_exp2_flush(double x)
+{
+	return exp2(x);
+}
+DEVICE float softmax_log(float x)
+{
+	return logf(x);
+}
+DEVICE double softmax_log(double x)
+{
+	return log(x);
+}
+
+/* ---- Sums ---- */
+
+/* How distances are made: before * x - largest; times exponent: exponents of 2; times after: what
+ * is to be raised to e.  before is a power of two or its negative, or 0. */
+template <typename Compute>
+struct SoftmaxScale {
+	Compute before, exponent, after;
+};
+
+/* The largest of some terms, and the sum of 2^(exponent * (term - largest)). */
+template <typename Compute>
+struct SoftmaxSum {
+	Compute largest, sum;
+
+	/* Nothing takes part.  As soon as something does, largest is at least lowest(). */
+	static DEVICE SoftmaxSum none()
+	{
+		return {SoftmaxNumber<Compute>::least(), 0};
+	}
+	/* A NaN among the terms is in the sum, for fmax passes it over. */
+	DEVICE void merge(const SoftmaxSum &other, Compute exponent)
+	{
+		const Compute all = fmax(largest, other.largest);
+		sum =
+			sum * fading(all, largest, exponent) + other.sum * fading(all, other.largest, exponent);
+		largest = all;
+	}
+	/* What a sum is multiplied with when the largest rises. */
+	static DEVICE Compute fading(Compute all, Compute mine, Compute exponent)
+	{
+		return mine == all ? Compute(1) : softmax_exp2((mine - all) * exponent);
+	}
+};
+
+template <typename Compute>
+struct SoftmaxTotal {
+	Compute sum;
+
+	static DEVICE SoftmaxTotal none()
+	{
+		return {0};
+	}
+	DEVICE void merge(const SoftmaxTotal &other)
+	{
+		sum += other.sum;
+	}
+};
