@@ -16,6 +16,8 @@
 #define DRIVER_LIST(X)           \
 	X(cuInit)                    \
 	X(cuDeviceGet)               \
+	X(cuDeviceGetName)           \
+	X(cuDeviceGetAttribute)      \
 	X(cuDevicePrimaryCtxRetain)  \
 	X(cuCtxSetCurrent)           \
 	X(cuGetErrorName)            \
@@ -36,7 +38,18 @@
 	X(cuMemPoolCreate)           \
 	X(cuDeviceGetDefaultMemPool) \
 	X(cuMemAllocFromPoolAsync)   \
-	X(cuMemFreeAsync)
+	X(cuMemFreeAsync)            \
+	X(cuModuleLoadData)          \
+	X(cuModuleUnload)            \
+	X(cuModuleGetFunction)       \
+	X(cuFuncGetAttribute)        \
+	X(cuFuncSetAttribute)        \
+	X(cuLaunchKernel)            \
+	X(cuMemcpyDtoDAsync)         \
+	X(cuMemsetD8Async)           \
+	X(cuEventCreate)             \
+	X(cuEventRecord)             \
+	X(cuEventElapsedTime)
 
 static struct {
 #define FIELD(name) __typeof__(name) *name;
@@ -54,7 +67,9 @@ static struct {
 
 static CUdevice device;
 static CUmemoryPool pools[2]; /* that can be shared; made when they are needed, and kept */
-static CUstream stream;       /* of the pools' allocations */
+static CUstream stream;       /* of the pools' allocations, and of what is queued */
+static CUevent marks[GPU_MARKS];
+static struct gpu_description described; /* name empty: not yet */
 
 static bool good(CUresult result, const char *what)
 {
@@ -144,14 +159,18 @@ static bool open_pool(int which)
 	return pools[which] || good(cu.cuMemPoolCreate(&pools[which], &props), "cuMemPoolCreate");
 }
 
+static bool open_stream(void)
+{
+	return stream || good(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+}
+
 /* The allocation is complete when the stream is: only then may another process touch it. */
 static uint64_t alloc_from_pool(uint64_t bytes, enum gpu_memory kind)
 {
 	CUdeviceptr pointer = 0;
 	CUmemoryPool pool = NULL;
 	int place = special_place(), which = kind == GPU_POOL_2;
-	if (place == SPECIAL_MOST ||
-		(!stream && !good(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate")))
+	if (place == SPECIAL_MOST || !open_stream())
 		return 0;
 	if (kind == GPU_DEFAULT
 			? !good(cu.cuDeviceGetDefaultMemPool(&pool, device), "cuDeviceGetDefaultMemPool")
@@ -205,6 +224,114 @@ bool gpu_get(void *host, uint64_t pointer, uint64_t bytes)
 	return bytes == 0 || good(cu.cuMemcpyDtoH(host, pointer, bytes), "cuMemcpyDtoH");
 }
 
+static bool read_attribute(CUdevice_attribute which, uint32_t *out)
+{
+	int value = 0;
+	bool read = good(cu.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
+	*out = (uint32_t)value;
+	return read;
+}
+
+bool gpu_describe(struct gpu_description *out)
+{
+	struct gpu_description d = {.name = ""};
+	uint32_t major, minor;
+	if (!described.name[0]) {
+		if (!good(cu.cuDeviceGetName(d.name, sizeof d.name, device), "cuDeviceGetName") ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &d.max_threads) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, &d.shared_default) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+							&d.shared_optin) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &d.grid_x) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &d.grid_y) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &d.grid_z) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &d.multiprocessors) ||
+			!read_attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE, &d.warp))
+			return false;
+		d.major = (int)major;
+		d.minor = (int)minor;
+		described = d;
+	}
+	*out = described;
+	return true;
+}
+
+bool gpu_load(const void *cubin, const char *entry, uint32_t shared_bytes, struct gpu_kernel *out)
+{
+	struct gpu_description limits;
+	CUmodule module;
+	CUfunction function;
+	int fixed = 0;
+	if (!gpu_describe(&limits) || !good(cu.cuModuleLoadData(&module, cubin), "cuModuleLoadData"))
+		return false;
+	out->module = module;
+	/* Beyond the default, what a kernel has statically counts too. */
+	bool loaded = good(cu.cuModuleGetFunction(&function, module, entry), "cuModuleGetFunction") &&
+				  good(cu.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function),
+					   "cuFuncGetAttribute");
+	if (loaded && (uint64_t)fixed + shared_bytes > limits.shared_default)
+		loaded =
+			good(cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+									   (int)shared_bytes),
+				 "cuFuncSetAttribute");
+	if (!loaded) {
+		gpu_unload(out);
+		return false;
+	}
+	out->function = function;
+	return true;
+}
+
+void gpu_unload(struct gpu_kernel *kernel)
+{
+	if (kernel->module)
+		cu.cuModuleUnload(kernel->module);
+	*kernel = (struct gpu_kernel){0};
+}
+
+bool gpu_launch(const struct gpu_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
+				uint32_t shared_bytes, void **arguments)
+{
+	return open_stream() &&
+		   good(cu.cuLaunchKernel(kernel->function, grid[0], grid[1], grid[2], block[0], block[1],
+								  block[2], shared_bytes, stream, arguments, NULL),
+				"cuLaunchKernel");
+}
+
+bool gpu_copy(uint64_t to, uint64_t from, uint64_t bytes)
+{
+	return bytes == 0 || (open_stream() &&
+						  good(cu.cuMemcpyDtoDAsync(to, from, bytes, stream), "cuMemcpyDtoDAsync"));
+}
+
+bool gpu_set(uint64_t to, unsigned char value, uint64_t bytes)
+{
+	return bytes == 0 ||
+		   (open_stream() && good(cu.cuMemsetD8Async(to, value, bytes, stream), "cuMemsetD8Async"));
+}
+
+bool gpu_mark(int mark)
+{
+	return open_stream() &&
+		   (marks[mark] || good(cu.cuEventCreate(&marks[mark], 0), "cuEventCreate")) &&
+		   good(cu.cuEventRecord(marks[mark], stream), "cuEventRecord");
+}
+
+bool gpu_finish(void)
+{
+	return open_stream() && good(cu.cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+bool gpu_between(int first, int last, double *micros)
+{
+	float ms = 0;
+	bool known = good(cu.cuEventElapsedTime(&ms, marks[first], marks[last]), "cuEventElapsedTime");
+	*micros = (double)ms * 1000;
+	return known;
+}
+
 const char *gpu_error(void)
 {
 	return last_error;
@@ -240,6 +367,59 @@ bool gpu_get(void *host, uint64_t pointer, uint64_t bytes)
 {
 	(void)pointer, (void)host;
 	return bytes == 0;
+}
+
+bool gpu_describe(struct gpu_description *out)
+{
+	(void)out;
+	return false;
+}
+
+bool gpu_load(const void *cubin, const char *entry, uint32_t shared_bytes, struct gpu_kernel *out)
+{
+	(void)cubin, (void)entry, (void)shared_bytes, (void)out;
+	return false;
+}
+
+void gpu_unload(struct gpu_kernel *kernel)
+{
+	(void)kernel;
+}
+
+bool gpu_launch(const struct gpu_kernel *kernel, const uint32_t grid[3], const uint32_t block[3],
+				uint32_t shared_bytes, void **arguments)
+{
+	(void)kernel, (void)grid, (void)block, (void)shared_bytes, (void)arguments;
+	return false;
+}
+
+bool gpu_copy(uint64_t to, uint64_t from, uint64_t bytes)
+{
+	(void)to, (void)from;
+	return bytes == 0;
+}
+
+bool gpu_set(uint64_t to, unsigned char value, uint64_t bytes)
+{
+	(void)to, (void)value;
+	return bytes == 0;
+}
+
+bool gpu_mark(int mark)
+{
+	(void)mark;
+	return false;
+}
+
+bool gpu_finish(void)
+{
+	return false;
+}
+
+bool gpu_between(int first, int last, double *micros)
+{
+	(void)first, (void)last, (void)micros;
+	return false;
 }
 
 const char *gpu_error(void)

@@ -1,0 +1,94 @@
+/*
+ * bench_list.c: what is to be timed, for other programs and for people: cases as JSON, a line each,
+ * and their plans.
+ */
+#include "bench.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void print_numbers(const char *name, const int64_t *numbers, int count)
+{
+	printf("\"%s\": [", name);
+	for (int k = 0; k < count; k++)
+		printf("%s%" PRId64, k ? ", " : "", numbers[k]);
+	printf("]");
+}
+
+static void print_operand(const struct cases_case *c, int i)
+{
+	static const char *const fills[] = {
+		[CASES_BITS] = "bits",           [CASES_NORMAL] = "normal",   [CASES_UNUSUAL] = "unusual",
+		[CASES_FLAGS] = "flags",         [CASES_LENGTHS] = "lengths", [CASES_PROBABLE] = "probable",
+		[CASES_LOGARITHM] = "logarithm",
+	};
+	const struct cases_operand *operand = &c->operand[i];
+	char name[16];
+
+	plan_operand_name(plan_find(c->op->name), i, name);
+	if (operand->dtype == KILN_DTYPE_NONE) {
+		printf("%s\"%s\": null", i ? ", " : "", name);
+		return;
+	}
+	printf("%s\"%s\": {\"dtype\": \"%s\", ", i ? ", " : "", name, kiln_dtype_name(operand->dtype));
+	print_numbers("shape", operand->shape, operand->rank);
+	printf(", ");
+	print_numbers("strides", operand->stride, operand->rank);
+	printf(", \"output\": %s, \"fill\": \"%s\", \"most\": %" PRId64 "}",
+		   operand->output ? "true" : "false", fills[operand->fill], operand->most);
+}
+
+static void print_attr(const struct cases_case *c, int i)
+{
+	const struct kiln_attr *attr = &c->attr[i];
+
+	printf("%s", i ? ", " : "");
+	if (attr->kind == KILN_ATTR_INTS)
+		print_numbers(attr->name, c->ints, attr->count);
+	else if (attr->kind == KILN_ATTR_STRING)
+		printf("\"%s\": \"%s\"", attr->name, attr->s);
+	else if (attr->kind == KILN_ATTR_REAL)
+		printf("\"%s\": %.17g", attr->name, attr->f);
+	else
+		printf("\"%s\": %" PRId64, attr->name, attr->i);
+}
+
+void bench_list(const struct bench_options *options)
+{
+	int listed;
+	const struct cases_case *list = cases_all(&listed);
+
+	for (int i = 0, number = 0; i < listed; i++) {
+		const struct cases_case *c = &list[i];
+		if (!bench_is_wanted(options, c, &number))
+			continue;
+		if (!plan_find(c->op->name)) {
+			fprintf(stderr, "bench_kernels: %s: there is no such operator\n", c->name);
+			continue;
+		}
+		printf("{\"name\": \"%s\", \"op\": \"%s\", \"big\": %s, \"operands\": {", c->name,
+			   c->op->name, c->flags & CASES_BIG ? "true" : "false");
+		for (int k = 0; k < c->operand_count; k++)
+			print_operand(c, k);
+		printf("}, \"attrs\": {");
+		for (int k = 0; k < c->attr_count; k++)
+			print_attr(c, k);
+		printf("}}\n");
+	}
+}
+
+void bench_list_plans(const struct bench_case *groups, int count)
+{
+	static const char *const kinds[] = {"nothing", "copy", "kernel"};
+
+	for (int g = 0; g < count; g++) {
+		printf("%s  (target %.2f)\n", groups[g].c->name, bench_target(groups[g].c));
+		for (int i = 0; i < groups[g].count; i++) {
+			const struct kernel_plan *plan = &groups[g].items[i].plan;
+			printf("  %-10s %-32s %s %u,%u,%u x %u,%u,%u, %u shared, %" PRIu64 " scratch, %s\n",
+				   plan->variant, plan->choice, kinds[plan->kind], plan->grid[0], plan->grid[1],
+				   plan->grid[2], plan->block[0], plan->block[1], plan->block[2],
+				   plan->shared_bytes, plan->scratch.bytes, plan->instantiation);
+		}
+	}
+}
