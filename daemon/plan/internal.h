@@ -50,6 +50,8 @@ int plan_attr_word(const struct kernel_problem *problem, const char *name,
 int permute_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int permute_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					char names[][KERNEL_CHOICE_MAX], int most);
 
 /* softmax.c: softmax, log_softmax, softmax_backward, log_softmax_backward */
 int softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -57,5 +59,12 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX], int most);
+
+/* norm.c: layer_norm, rms_norm */
+int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int norm_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 char names[][KERNEL_CHOICE_MAX], int most);
 
 #endif

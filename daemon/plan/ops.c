@@ -14,6 +14,7 @@ const struct plan_op plan_ops[] = {
 			"y = x with its dimensions reordered, bit for bit; x may be strided or broadcast",
 		.plan = permute_plan,
 		.infer = permute_infer,
+		.choices = permute_choices,
 	},
 	{
 		.name = "softmax",
@@ -54,6 +55,28 @@ const struct plan_op plan_ops[] = {
 		.plan = softmax_plan,
 		.infer = softmax_infer,
 		.choices = softmax_choices,
+	},
+	{
+		.name = "layer_norm",
+		.operands = "x, gamma?, beta?, residual?, y, mean?, rstd?, sum?",
+		.attributes = "eps: added to the variance (default 1e-5); "
+					  "axes: how many trailing dimensions are normalized (default 1)",
+		.summary = "y = (s - mean) / sqrt(variance + eps) * gamma + beta over the rows of s = x + "
+				   "residual",
+		.plan = norm_plan,
+		.infer = norm_infer,
+		.choices = norm_choices,
+	},
+	{
+		.name = "rms_norm",
+		.operands = "x, gamma?, beta?, residual?, y, rstd?, sum?",
+		.attributes = "eps: added to the mean of squares (default 1e-5); "
+					  "axes: how many trailing dimensions are normalized (default 1)",
+		.summary =
+			"y = s / sqrt(mean of s * s + eps) * gamma + beta over the rows of s = x + residual",
+		.plan = norm_plan,
+		.infer = norm_infer,
+		.choices = norm_choices,
 	},
 	{.name = NULL},
 };

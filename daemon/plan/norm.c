@@ -1,0 +1,357 @@
+/*
+ * norm.c: layer_norm and rms_norm: what a request must satisfy, and the kernel that takes it.  The
+ * ways to take one are in norm_way.c.
+ */
+#include "norm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct norm_operands find_operands(const struct kernel_problem *problem, bool rms)
+{
+	struct norm_operands at = {0, 1, 2, 3, 4, rms ? -1 : 5, rms ? 5 : 6, rms ? 6 : 7};
+	int *const optional[] = {&at.gamma, &at.beta, &at.residual, &at.mean, &at.rstd, &at.sum};
+
+	for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
+		if (*optional[i] >= 0 && !norm_has(problem, *optional[i]))
+			*optional[i] = -1;
+	return at;
+}
+
+static int check_eps(struct norm_problem *norm, char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_problem *problem = norm->problem;
+	int status = plan_attr_real(problem, "eps", &norm->eps, error);
+
+	if (status)
+		return status;
+	if (norm->eps < 0)
+		return plan_refuse(error, KILN_EINVAL, "%s: eps is %g; it must be 0 or more", problem->op,
+						   norm->eps);
+	if (norm->dtype != KILN_F64 && !isfinite((float)norm->eps))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: eps is %g; %s is computed in f32, where it must be finite",
+						   problem->op, norm->eps, plan_dtype_name(norm->dtype));
+	return KILN_OK;
+}
+
+static int check_operands(const struct norm_problem *norm, char error[KERNEL_ERROR_MAX])
+{
+	const struct norm_operands *at = &norm->at;
+	const int like[] = {at->residual, at->y, at->sum}, trailing[] = {at->gamma, at->beta},
+			  leading[] = {at->mean, at->rstd};
+	int status = KILN_OK;
+
+	for (int i = 0; i < 2 && !status; i++)
+		if (trailing[i] >= 0)
+			status = norm_check_trailing(norm->problem, trailing[i], at->x, norm->axes, error);
+	for (int i = 0; i < 3 && !status; i++) {
+		if (like[i] < 0)
+			continue;
+		status = rows_check_like(norm->problem, like[i], at->x, error);
+		if (!status && like[i] != at->residual)
+			status = rows_check_contiguous(norm->problem, like[i], error);
+	}
+	for (int i = 0; i < 2 && !status; i++)
+		if (leading[i] >= 0)
+			status = norm_check_leading(norm->problem, leading[i], at->x, norm->axes, error);
+	if (!status && at->sum >= 0 && at->residual < 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: there is no residual; without it sum would be x and must be left "
+						   "out",
+						   norm->problem->op);
+	return status;
+}
+
+static void find_rows(struct norm_problem *norm)
+{
+	const struct kernel_problem *problem = norm->problem;
+	const struct norm_operands *at = &norm->at;
+	int index[4] = {at->x, at->y}, count = 2;
+
+	norm->residual = at->residual >= 0 ? count : -1;
+	if (at->residual >= 0)
+		index[count++] = at->residual;
+	if (at->sum >= 0)
+		index[count++] = at->sum;
+	norm_form(problem, index, count, norm->axes, &norm->form, &norm->pieces);
+	norm->need.alignment = norm->affine = 16;
+	for (int i = 0; i < count; i++) {
+		norm->need.held |= 1u << i;
+		if (problem->tensors[index[i]].alignment < norm->need.alignment)
+			norm->need.alignment = problem->tensors[index[i]].alignment;
+	}
+	if (at->gamma >= 0)
+		norm->affine = problem->tensors[at->gamma].alignment;
+	if (at->beta >= 0 && problem->tensors[at->beta].alignment < norm->affine)
+		norm->affine = problem->tensors[at->beta].alignment;
+}
+
+static int read_problem(const struct kernel_problem *problem, struct norm_problem *norm,
+						char error[KERNEL_ERROR_MAX])
+{
+	int status = rows_check_float(problem, 0, error);
+
+	memset(norm, 0, sizeof(*norm));
+	norm->problem = problem;
+	norm->rms = strncmp(problem->op, "rms", 3) == 0;
+	norm->at = find_operands(problem, norm->rms);
+	norm->dtype = problem->tensors[0].dtype;
+	norm->eps = 1e-5;
+	if (!status)
+		status = plan_attrs_check(problem, "eps, axes", error);
+	if (!status)
+		status = norm_check_axes(problem, 0, &norm->axes, error);
+	if (!status)
+		status = check_eps(norm, error);
+	if (!status)
+		status = check_operands(norm, error);
+	if (!status)
+		find_rows(norm);
+	return status;
+}
+
+int norm_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	struct norm_problem norm;
+
+	if (!norm_has(problem, 0))
+		return plan_refuse(error, KILN_EINVAL, "%s: x is missing", problem->op);
+	rows_infer_like(problem, 4, 0);
+	return read_problem(problem, &norm, error);
+}
+
+/* "NormWith<f16, void, 16, NORM_RMS | NORM_RSTD>" */
+static void print_with(const struct norm_problem *norm, bool skewed, struct plan_text *id)
+{
+	const struct norm_operands *at = &norm->at;
+	const struct kernel_tensor *tensors = norm->problem->tensors;
+	const struct {
+		bool there;
+		const char *name;
+	} flags[] = {
+		{norm->rms, "NORM_RMS"},      {at->residual >= 0, "NORM_RESIDUAL"},
+		{at->mean >= 0, "NORM_MEAN"}, {at->rstd >= 0, "NORM_RSTD"},
+		{at->sum >= 0, "NORM_SUM"},
+	};
+	const char *between = "";
+
+	plan_print(id, ", NormWith<%s, %s, %u, ",
+			   at->gamma >= 0 ? plan_dtype_name(tensors[at->gamma].dtype) : "void",
+			   at->beta >= 0 ? plan_dtype_name(tensors[at->beta].dtype) : "void",
+			   skewed ? 0 : norm->affine);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		if (!flags[i].there)
+			continue;
+		plan_print(id, "%s%s", between, flags[i].name);
+		between = " | ";
+	}
+	plan_print(id, "%s>", *between ? "" : "0");
+}
+
+/* Sizes or strides of dimensions [first, last], fastest first, without sizes of 1. */
+static void print_list(struct plan_text *id, const struct kernel_tensor *x, int first, int last,
+					   const int64_t *values)
+{
+	const char *between = "";
+
+	plan_print(id, ", List<");
+	for (int k = last; k >= first; k--) {
+		if (x->shape[k] == 1)
+			continue;
+		plan_print(id, "%s%lld", between, (long long)values[k]);
+		between = ", ";
+	}
+	plan_print(id, ">");
+}
+
+/* ", List<sizes>, List<x>, List<residual>" of the columns. */
+static void print_columns(const struct norm_problem *norm, struct plan_text *id)
+{
+	const struct kernel_tensor *tensors = norm->problem->tensors, *x = &tensors[norm->at.x];
+	int first = x->rank - norm->axes, slowest = first;
+
+	if (norm->pieces) {
+		while (x->shape[slowest] == 1)
+			slowest++;
+		print_list(id, x, slowest + 1, x->rank - 1, x->shape);
+		print_list(id, x, first, x->rank - 1, x->stride);
+		print_list(id, x, first, norm->residual >= 0 ? x->rank - 1 : -1,
+				   tensors[norm->residual >= 0 ? norm->at.residual : 0].stride);
+	} else {
+		plan_print(id, ", List<>, List<%lld>", (long long)norm->form.step[0]);
+		if (norm->residual >= 0)
+			plan_print(id, ", List<%lld>", (long long)norm->form.step[norm->residual]);
+		else
+			plan_print(id, ", List<>");
+	}
+}
+
+/* The type that the offsets of all operands fit in. */
+static const char *offset_type(const struct kernel_problem *problem)
+{
+	for (int i = 0; i < problem->tensor_count; i++) {
+		uint64_t bytes;
+		if (norm_has(problem, i) && plan_extent(&problem->tensors[i], &bytes) &&
+			bytes / kernel_dtype_bytes(problem->tensors[i].dtype) > INT32_MAX / 2)
+			return "i64";
+	}
+	return "u32";
+}
+
+/* "NormPlace<List<>, List<1024>, List<>, List<>, List<1>, List<>, u32>": sizes, x, residual of the
+ * rows, the same of the columns. */
+static void print_place(const struct norm_problem *norm, struct plan_text *id)
+{
+	const struct rows_form *form = &norm->form;
+
+	plan_print(id, ", NormPlace<List<");
+	for (int k = form->rank - 1; k > 0; k--)
+		plan_print(id, "%s%lld", k < form->rank - 1 ? ", " : "", (long long)form->size[k]);
+	plan_print(id, ">");
+	rows_print_strides(id, form, 0);
+	if (norm->residual >= 0)
+		rows_print_strides(id, form, norm->residual);
+	else
+		plan_print(id, ", List<>");
+	print_columns(norm, id);
+	plan_print(id, ", %s>", offset_type(norm->problem));
+}
+
+static void add_args(const struct norm_problem *norm, struct kernel_plan *out)
+{
+	const struct norm_operands *at = &norm->at;
+	const int pointers[] = {at->x, at->gamma, at->beta, at->residual,
+							at->y, at->mean,  at->rstd, at->sum};
+
+	for (size_t i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++) {
+		if (pointers[i] >= 0)
+			plan_arg_pointer(out, pointers[i]);
+		else
+			plan_arg_scalar(out, 8, 0);
+	}
+	norm_real_arg(out, norm->dtype, norm->eps);
+	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
+}
+
+static int add_kernel(const struct norm_problem *norm, const struct norm_way *way,
+					  const struct kernel_limits *limits, struct kernel_plan *out,
+					  char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	bool stream = way->shape.stream, loop = norm_launch(norm, way, limits, out);
+
+	snprintf(out->source, sizeof(out->source), "ops/norm%s.cuh", stream ? "_stream" : "");
+	plan_print(&id, "norm_%s<", stream ? "stream" : way->shape.cluster > 1 ? "cluster" : "rows");
+	rows_print_shape(&id, norm->dtype, &norm->form, &way->shape);
+	print_with(norm, way->shape.skewed, &id);
+	print_place(norm, &id);
+	if (!stream)
+		plan_print(&id, ", %u", way->together);
+	plan_print(&id, ", %s>", loop ? "true" : "false");
+	if (id.full)
+		return plan_refuse(error, KILN_ENOTSUP,
+						   "%s: the name of the kernel would be longer than %d characters", out->op,
+						   KERNEL_INSTANTIATION_MAX);
+	add_args(norm, out);
+	return KILN_OK;
+}
+
+static void add_extents(const struct norm_problem *norm, uint32_t held, struct kernel_plan *out)
+{
+	const struct norm_operands *at = &norm->at;
+
+	for (int i = 0; i < norm->problem->tensor_count; i++) {
+		const struct kernel_tensor *tensor = &norm->problem->tensors[i];
+		if (tensor->dtype == KILN_DTYPE_NONE)
+			continue;
+		plan_extent(tensor, &out->extents[i].bytes);
+		out->bytes_moved += rows_distinct_bytes(tensor);
+		if (i == at->gamma || i == at->beta)
+			out->extents[i].alignment = norm->affine;
+		else if (i == at->mean || i == at->rstd)
+			out->extents[i].alignment = kernel_dtype_bytes(tensor->dtype);
+		else
+			out->extents[i].alignment = held;
+	}
+}
+
+/* Plans without elements; *done: this was one. */
+static int plan_nothing(const struct norm_problem *norm, struct kernel_plan *out, bool *done,
+						char error[KERNEL_ERROR_MAX])
+{
+	int64_t rows, columns;
+
+	norm_sizes(&norm->problem->tensors[0], norm->axes, &rows, &columns);
+	*done = rows == 0 || columns == 0;
+	if (!*done)
+		return KILN_OK;
+	if (rows && (norm->at.mean >= 0 || norm->at.rstd >= 0))
+		return plan_refuse(error, KILN_EINVAL, "%s: rows of no elements have no %s; leave %s out",
+						   norm->problem->op, norm->at.mean >= 0 ? "mean" : "deviation",
+						   norm->at.mean >= 0 ? "mean and rstd" : "rstd");
+	out->kind = KERNEL_NOTHING;
+	snprintf(out->variant, sizeof(out->variant), "nothing");
+	snprintf(out->note, sizeof(out->note), "there are no elements");
+	return KILN_OK;
+}
+
+static void mark_outputs(const struct norm_operands *at, struct kernel_plan *out)
+{
+	const int outputs[] = {at->y, at->mean, at->rstd, at->sum};
+
+	for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++)
+		if (outputs[i] >= 0)
+			out->extents[outputs[i]].written = true;
+}
+
+int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct norm_way ways[NORM_MAX_WAYS];
+	struct norm_problem norm;
+	bool nothing = false;
+	int status = read_problem(problem, &norm, error), count, chosen = 0;
+
+	if (status)
+		return status;
+	mark_outputs(&norm.at, out);
+	status = plan_nothing(&norm, out, &nothing, error);
+	if (status || nothing)
+		return status;
+	count = norm_ways(&norm, limits, ways);
+	for (; chosen < count; chosen++) {
+		norm_way_name(&ways[chosen], out->choice);
+		if (!choice || strcmp(choice, out->choice) == 0)
+			break;
+	}
+	if (chosen == count)
+		return plan_refuse(
+			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
+			problem->op, choice ? choice : "", (long long)norm.form.columns, limits->target);
+	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(out->choice, " "),
+			 out->choice);
+	status = add_kernel(&norm, &ways[chosen], limits, out, error);
+	if (status)
+		return status;
+	add_extents(&norm, rows_alignment(&ways[chosen].shape, norm.need.element), out);
+	norm_note(&norm, &ways[chosen], out);
+	return KILN_OK;
+}
+
+int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 char names[][KERNEL_CHOICE_MAX], int most)
+{
+	struct norm_way ways[NORM_MAX_WAYS];
+	struct norm_problem norm;
+	char error[KERNEL_ERROR_MAX];
+	int count;
+
+	if (read_problem(problem, &norm, error))
+		return 0;
+	count = norm_ways(&norm, limits, ways);
+	for (int i = 0; i < count && i < most; i++)
+		norm_way_name(&ways[i], names[i]);
+	return count < most ? count : most;
+}

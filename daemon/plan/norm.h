@@ -1,0 +1,75 @@
+/*
+ * norm.h: what the planners of layer_norm, rms_norm and their backward share: what is asked of their
+ * operands, the problem as rows, and the ways to take it.  Shared by the norm*.c files alone.
+ */
+#ifndef KILN_DAEMON_PLAN_NORM_H
+#define KILN_DAEMON_PLAN_NORM_H
+
+#include "rows.h"
+
+/* ---- What is asked (norm_check.c) ---- */
+
+/* The attribute axes: how many trailing dimensions of operand x are normalized. */
+int norm_check_axes(const struct kernel_problem *problem, int x, int *axes,
+					char error[KERNEL_ERROR_MAX]);
+/* An operand of any float dtype, one element for each column of x, contiguous. */
+int norm_check_trailing(const struct kernel_problem *problem, int index, int x, int axes,
+						char error[KERNEL_ERROR_MAX]);
+/* An operand of the type that x is computed in, one element for each row of x, contiguous. */
+int norm_check_leading(const struct kernel_problem *problem, int index, int x, int axes,
+					   char error[KERNEL_ERROR_MAX]);
+/*
+ * The rows of operands index[0 .. count), all of them as x, which is the first.  *pieces: a bitmap of
+ * those whose normalized dimensions do not merge into one; their step is 0.
+ */
+void norm_form(const struct kernel_problem *problem, const int *index, int count, int axes,
+			   struct rows_form *form, uint32_t *pieces);
+bool norm_has(const struct kernel_problem *problem, int index);
+/* Rows and columns of x. */
+void norm_sizes(const struct kernel_tensor *x, int axes, int64_t *rows, int64_t *columns);
+/* One number of the type that dtype is computed in. */
+void norm_real_arg(struct kernel_plan *out, kiln_dtype dtype, double value);
+
+/* ---- The forward operators ---- */
+
+#define NORM_MAX_WAYS PLAN_MAX_CHOICES
+
+/* Operand numbers; -1: there is no such operand, or it is left out. */
+struct norm_operands {
+	int x, gamma, beta, residual, y, mean, rstd, sum;
+};
+
+struct norm_problem {
+	const struct kernel_problem *problem;
+	bool rms;
+	struct norm_operands at;
+	int axes;
+	double eps;
+	kiln_dtype dtype;
+	struct rows_form form; /* x, y, and where they are there residual and sum */
+	int residual;          /* its number in the form, or -1 */
+	uint32_t pieces;       /* those of the form whose columns are not evenly spaced */
+	struct rows_need need;
+	uint32_t affine; /* alignment that gamma and beta have at least */
+};
+
+/* How a row is taken. */
+struct norm_way {
+	struct rows_shape shape;
+	uint32_t together; /* rows that the same threads hold */
+};
+
+/* The ways for a problem, the best first; how many. */
+int norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
+			  struct norm_way out[NORM_MAX_WAYS]);
+/* "rows 128x2 r1 t2": unique. */
+void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX]);
+/* Grid, block and shared memory of a plan; true if the grid is too small for the rows and has to
+ * loop. */
+bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,
+				 const struct kernel_limits *limits, struct kernel_plan *out);
+/* Says in a plan what the way is. */
+void norm_note(const struct norm_problem *norm, const struct norm_way *way,
+			   struct kernel_plan *out);
+
+#endif
