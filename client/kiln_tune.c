@@ -129,7 +129,7 @@ static int keep(struct tune *tune, const struct candidate *winner)
 static const char *note_of(const struct tune *tune, const struct candidate *candidate,
 						   const struct candidate *winner)
 {
-	static const char *const states[] = {"", "too far behind", "does not compile", "wrong results"};
+	static const char *const states[] = {"", "not timed on", "does not compile", "wrong results"};
 
 	if (candidate == winner)
 		return candidate == tune->candidates ? "winner, and the planner's own" : "winner";

@@ -22,7 +22,8 @@
 #define GROUP_MICROS 4000.0
 #define ROUNDS_LEAST 3
 #define FINALISTS 3     /* besides the planner's own */
-#define FAR_BEHIND 1.25 /* times the best: not timed on */
+#define HOPELESS 4.0    /* times the best of the first rounds: not timed on */
+#define FAR_BEHIND 1.25 /* and of later ones */
 #define FIRST_PHASE 0.5 /* of the time */
 #define READ_BYTES (16ull << 20)
 #define POISON 0xA5 /* in outputs before a call, so that an element not written shows */
@@ -326,8 +327,8 @@ static int time_rounds(struct tune *tune, const char *what, double until)
 			if (!status)
 				candidate->micros = median(candidate);
 		}
-		if (++round >= ROUNDS_LEAST)
-			drop_behind(tune, FAR_BEHIND * best_time(tune));
+		round++;
+		drop_behind(tune, (round < ROUNDS_LEAST ? HOPELESS : FAR_BEHIND) * best_time(tune));
 	}
 	tune->rounds = round;
 	return status;

@@ -12,31 +12,32 @@ tune() {
 # what the table has, but not who wins.
 report() {
 	tune "$@" | sed -E -e 's/ +[0-9.]+ (us|ms|s) .*GB\/s  ?(.*)/ TIME/' -e 's/^(CHOICE).*/\1/' \
-		-e 's/^(class|winner) .*/\1/' -e '/^[^ ]+.* TIME$/d' -e 's/over [0-9]+ sets/over N sets/'
+		-e 's/^(class|winner) .*/\1/' -e '/^[^ ]+.* TIME$/d' \
+		-e 's/[0-9]+ rounds of [0-9]+ (.*) [0-9]+ sets/R rounds of L \1 N sets/'
 }
-prints 0 report 3x60x100 --dry-run <<'END'
+prints 0 report 400x3x100 --dry-run <<'END'
 CHOICE
 device         cpu, x86-64 host (cpu)
 class
-timed          3 rounds of 4 launches, over N sets of SIZE
+timed          R rounds of L launches, over N sets of SIZE
 winner
 END
-tune 3x60x100 --dry-run >"$DIR/out" || fails "tune --dry-run"
+tune 400x3x100 --dry-run >"$DIR/out" || fails "tune --dry-run"
 grep -q "the planner's own" "$DIR/out" || fails "which one is the planner's own: $(cat "$DIR/out")"
 grep -q '^class          permute_.*<.*>$' "$DIR/out" || fails "no class: $(cat "$DIR/out")"
 json 'j["rows"] == []' "$KILN" tune --list
 
-tune 3x60x100 --json >"$DIR/tuned" || fails "tune --json"
+tune 400x3x100 --json >"$DIR/tuned" || fails "tune --json"
 python3 - "$DIR/tuned" <<'END' || fails "tune --json: $(cat "$DIR/tuned")"
 import json, sys
 j = json.load(open(sys.argv[1]))
 rows = {c["choice"]: c for c in j["candidates"]}
 assert j["op"] == "permute" and j["model"] == "x86-64 host" and j["target"] == "cpu"
-assert j["sets"] > 1 and j["set_bytes"] == 2 * 4 * 18000 and j["rounds"] >= 3
+assert j["sets"] > 1 and j["set_bytes"] == 2 * 4 * 120000 and j["rounds"] >= 3
 assert len(rows) == len(j["candidates"]) and j["own"] == j["candidates"][0]["choice"]
 own, winner = rows[j["own"]], rows[j["winner"]]
 assert own["micros"] > 0 and own["ratio"] == 1
-assert abs(own["gbps"] - 144000 / own["micros"] / 1e3) < 0.01 * own["gbps"] + 0.001
+assert abs(own["gbps"] - 960000 / own["micros"] / 1e3) < 0.01 * own["gbps"] + 0.001
 assert j["kept"] == (j["winner"] != j["own"])
 assert j["winner"] == j["own"] or winner["micros"] < 0.9801 * own["micros"]
 assert all(c["note"] != "wrong results" for c in rows.values())
@@ -44,7 +45,7 @@ END
 "$KILN" tune --forget >/dev/null || fails "forget all"
 
 # A winner by hand, of the class that explain names: written, read, used by every batch.
-"$KILN" explain permute --shape 3x60x100 --perm 0,2,1 --json >"$DIR/plan" || fails "explain"
+"$KILN" explain permute --shape 400x3x100 --perm 0,2,1 --json >"$DIR/plan" || fails "explain"
 python3 - "$DIR/plan" >"$DIR/rows" <<'END'
 import json, sys
 j = json.load(open(sys.argv[1]))
@@ -60,12 +61,12 @@ prints 0 "$KILN" tune --import "$DIR/rows" <<'END'
 imported 2 from 'DIR/rows'
 END
 choice=$(sed -n '1s/.*"choice": "\([^"]*\)".*/\1/p' "$DIR/rows")
-"$KILN" explain permute --shape 7x60x100 --perm 0,2,1 >"$DIR/out"
+"$KILN" explain permute --shape 300x3x100 --perm 0,2,1 >"$DIR/out"
 grep -qxF "tuned          $choice, 12.1 us against 16.5 (2026-11-21)" "$DIR/out" ||
 	fails "explain does not name $choice: $(cat "$DIR/out")"
 json "j['plan']['choice'] == '$choice' and j['tuned']['micros'] == 12.125" \
-	"$KILN" explain permute --shape 7x60x100 --perm 0,2,1
-"$KILN" run permute --shape 7x60x100 --perm 0,2,1 >"$DIR/out" || fails "run with a winner"
+	"$KILN" explain permute --shape 300x3x100 --perm 0,2,1
+"$KILN" run permute --shape 300x3x100 --perm 0,2,1 >"$DIR/out" || fails "run with a winner"
 grep -q '^tuned ' "$DIR/out" || fails "run without its winner: $(cat "$DIR/out")"
 list() {
 	"$KILN" tune --list |
@@ -88,16 +89,31 @@ sys.exit(rows[0] != rows[1])
 END
 
 # Tuning again replaces the winner, or forgets it; forgetting is by class, or of all.
-tune 3x60x100 --forget >"$DIR/out" || fails "forget one"
+tune 400x3x100 --forget >"$DIR/out" || fails "forget one"
 [ "$(cat "$DIR/out")" = 'forgot 1' ] || fails "forget one: $(cat "$DIR/out")"
 json 'len(j["rows"]) == 1' "$KILN" tune --list
 "$KILN" tune --import - <"$DIR/exported" >/dev/null || fails "import of what was exported"
 json 'len(j["rows"]) == 2' "$KILN" tune --list
-tune 3x60x100 --json >"$DIR/tuned" || fails "tune again"
+tune 400x3x100 --json >"$DIR/tuned" || fails "tune again"
 kept=$(sed 's/.*"kept":\([01]\).*/\1/' "$DIR/tuned")
 json "len(j['rows']) == 1 + $kept" "$KILN" tune --list
 json 'j["removed"] >= 1' "$KILN" tune --forget
 json 'j["rows"] == []' "$KILN" tune --list
+
+# A candidate that does not compile is left out; the planner's own is in the cache already.
+"$KILN" compile softmax --shape 400x7 >/dev/null || fails "compile softmax"
+"$KILN" debug fail-compile 1 >/dev/null || fails "debug fail-compile"
+"$KILN" tune softmax --shape 400x7 --seconds 0 --dry-run --json >"$DIR/tuned" 2>"$DIR/err" ||
+	fails "tune with a candidate that does not compile: $(cat "$DIR/err")"
+[ "$(grep -c '^kiln: tune: .* is left out: ' "$DIR/err")" -eq 1 ] ||
+	fails "left out: $(cat "$DIR/err")"
+python3 - "$DIR/tuned" <<'END' || fails "tune softmax: $(cat "$DIR/tuned")"
+import json, sys
+rows = json.load(open(sys.argv[1]))["candidates"]
+bad = [c for c in rows if c["note"] == "does not compile"]
+assert len(bad) == 1 and bad[0]["micros"] == 0 and len(rows) > 1
+assert all(c["micros"] > 0 for c in rows if c not in bad)
+END
 
 # Nothing to choose, and what is refused.
 prints 0 "$KILN" tune permute --shape 60x100 --perm 0,1 <<'END'
