@@ -76,6 +76,7 @@ static void find_rows(struct norm_problem *norm)
 	if (at->sum >= 0)
 		index[count++] = at->sum;
 	norm_form(problem, index, count, norm->axes, &norm->form, &norm->pieces);
+	norm->need.element = kernel_dtype_bytes(norm->dtype);
 	norm->need.alignment = norm->affine = 16;
 	for (int i = 0; i < count; i++) {
 		norm->need.held |= 1u << i;

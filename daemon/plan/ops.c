@@ -190,16 +190,22 @@ static int take_choice(struct kernel_problem *problem, const char **choice,
 	return KILN_OK;
 }
 
-/* What holds of any operator's plan: all operands are described, and scratch memory has a limit. */
+/* What holds of any operator's plan: all operands are described, and scratch memory has a limit.
+ * An operand that is touched and says nothing of its address would be launched at any. */
 static int finish(const struct kernel_problem *problem, struct kernel_plan *out,
 				  char error[KERNEL_ERROR_MAX])
 {
 	out->operand_count = problem->tensor_count;
 	for (int i = 0; i < out->operand_count; i++) {
+		struct kernel_extent *extent = &out->extents[i];
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
-			out->extents[i] = (struct kernel_extent){0};
-		else if (out->extents[i].alignment == 0)
-			out->extents[i].alignment = 1;
+			*extent = (struct kernel_extent){0};
+		else if (extent->bytes > 0 && extent->alignment == 0)
+			return plan_refuse(error, KILN_EINTERNAL,
+							   "%s: the plan does not say how operand %d is aligned", problem->op,
+							   i);
+		else if (extent->alignment == 0)
+			extent->alignment = 1;
 	}
 	if (out->scratch.bytes > KERNEL_SCRATCH_MAX || out->scratch.counters > out->scratch.bytes)
 		return plan_refuse(
