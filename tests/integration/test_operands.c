@@ -5,6 +5,7 @@
 #include "harness.h"
 
 #include <kiln/ops.h>
+#include <math.h>
 #include <string.h>
 
 static const int64_t shape[2] = {6, 4}, turned[2] = {4, 6}, perm[2] = {1, 0};
@@ -58,9 +59,178 @@ static void test_required(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- Optional ones: layer_norm, which has six of them ---- */
+
+enum { ROWS = 6, COLUMNS = 4, COUNT = ROWS * COLUMNS };
+
+struct scene {
+	float x[COUNT], residual[COUNT], gamma[COLUMNS], beta[COLUMNS];
+	kiln_buffer *of_x, *of_residual, *of_gamma, *of_beta, *of_y, *of_mean;
+};
+
+static kiln_tensor matrix(kiln_buffer *buffer)
+{
+	return kiln_tensor_make(buffer, 0, KILN_F32, 2, shape);
+}
+
+static kiln_tensor vector(kiln_buffer *buffer, int64_t length)
+{
+	return kiln_tensor_make(buffer, 0, KILN_F32, 1, &length);
+}
+
+static void fill_scene(kiln_client *client, struct scene *scene)
+{
+	for (int i = 0; i < COUNT; i++) {
+		scene->x[i] = (float)(i * i % 17) * 0.5f - 3;
+		scene->residual[i] = (float)(i * 7 % 11) * 0.25f;
+	}
+	for (int i = 0; i < COLUMNS; i++) {
+		scene->gamma[i] = (float)(i + 1) * 0.5f;
+		scene->beta[i] = (float)i - 1;
+	}
+	scene->of_x = filled(client, scene->x, COUNT);
+	scene->of_residual = filled(client, scene->residual, COUNT);
+	scene->of_gamma = filled(client, scene->gamma, COLUMNS);
+	scene->of_beta = filled(client, scene->beta, COLUMNS);
+	scene->of_y = filled(client, scene->x, COUNT);
+	scene->of_mean = filled(client, scene->x, ROWS);
+}
+
+static void free_scene(struct scene *scene)
+{
+	assert_ok(kiln_free(scene->of_x));
+	assert_ok(kiln_free(scene->of_residual));
+	assert_ok(kiln_free(scene->of_gamma));
+	assert_ok(kiln_free(scene->of_beta));
+	assert_ok(kiln_free(scene->of_y));
+	assert_ok(kiln_free(scene->of_mean));
+}
+
+static void near(double value, double expected)
+{
+	if (fabs(value - expected) > 1e-5)
+		fail_msg("%.9g is not %.9g", value, expected);
+}
+
+/* What is in y (and in mean), with the operands that are there. */
+static void check_norm(const struct scene *scene, bool residual, bool gamma, bool beta, bool means)
+{
+	float y[COUNT], found[ROWS];
+	assert_ok(kiln_read(scene->of_y, 0, y, sizeof(y)));
+	assert_ok(kiln_read(scene->of_mean, 0, found, sizeof(found)));
+	for (int r = 0; r < ROWS; r++) {
+		double v[COLUMNS], mean = 0, variance = 0;
+		for (int c = 0; c < COLUMNS; c++) {
+			v[c] = scene->x[r * COLUMNS + c] + (residual ? scene->residual[r * COLUMNS + c] : 0.0);
+			mean += v[c] / COLUMNS;
+		}
+		for (int c = 0; c < COLUMNS; c++)
+			variance += (v[c] - mean) * (v[c] - mean) / COLUMNS;
+		for (int c = 0; c < COLUMNS; c++)
+			near(y[r * COLUMNS + c],
+				 (v[c] - mean) / sqrt(variance + 1e-5) * (gamma ? scene->gamma[c] : 1.0) +
+					 (beta ? scene->beta[c] : 0.0));
+		near(found[r], means ? mean : scene->x[r]);
+	}
+}
+
+static void test_optional(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct scene scene;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	fill_scene(client, &scene);
+	kiln_tensor x = matrix(scene.of_x), y = matrix(scene.of_y), none = kiln_tensor_none();
+	kiln_tensor gamma = vector(scene.of_gamma, COLUMNS), beta = vector(scene.of_beta, COLUMNS);
+
+	assert_ok(kiln_layer_norm(client, x, none, none, y, 1e-5));
+	check_norm(&scene, false, false, false, false);
+	assert_ok(kiln_layer_norm(client, x, none, beta, y, 1e-5));
+	check_norm(&scene, false, false, true, false);
+	assert_ok(kiln_layer_norm(client, x, gamma, beta, y, 1e-5));
+	check_norm(&scene, false, true, true, false);
+	kiln_norm norm = kiln_norm_make();
+	norm.residual = matrix(scene.of_residual);
+	norm.gamma = gamma;
+	norm.mean = vector(scene.of_mean, ROWS);
+	assert_ok(kiln_layer_norm_with(client, x, y, &norm));
+	check_norm(&scene, true, true, false, true);
+
+	/* Each output with each other operand, wherever those that are left out stand. */
+	norm.sum = y;
+	assert_int_equal(kiln_layer_norm_with(client, x, y, &norm), KILN_EINVAL);
+	assert_sentence("y and sum overlap");
+	norm.sum = norm.residual;
+	assert_int_equal(kiln_layer_norm_with(client, x, y, &norm), KILN_EINVAL);
+	assert_sentence("residual and sum overlap");
+	norm.sum = none;
+	norm.rstd = vector(scene.of_beta, ROWS);
+	assert_int_equal(kiln_layer_norm_with(client, x, y, &norm), KILN_EINVAL);
+	assert_sentence("rstd needs 24 bytes");
+	norm.rstd = none;
+	assert_int_equal(kiln_rms_norm_with(client, x, y, &norm), KILN_EINVAL);
+	assert_sentence("rms_norm takes 7 tensors");
+	free_scene(&scene);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* Tensors that end early, and addresses that the prepared kernel is not for. */
+static void test_prepared(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct scene scene;
+	kiln_call *call;
+	kiln_reply *reply;
+	kiln_ticket ticket;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	fill_scene(client, &scene);
+	kiln_tensor tensors[5] = {matrix(scene.of_x), kiln_tensor_none(),
+							  vector(scene.of_beta, COLUMNS), kiln_tensor_none(),
+							  matrix(scene.of_y)};
+	assert_ok(kiln_explain(client, "layer_norm", tensors, 5, NULL, 0, NULL, &reply));
+	assert_non_null(strstr(kiln_reply_str(reply, "text"), "gamma          left out\n"));
+	assert_non_null(strstr(kiln_reply_str(reply, "text"), "rstd           left out\n"));
+	kiln_reply_free(reply);
+
+	assert_ok(kiln_prepare(client, "layer_norm", tensors, 5, NULL, 0, &call));
+	kiln_operand operands[5] = {
+		{scene.of_x, 0}, {NULL, 0}, {scene.of_beta, 0}, {NULL, 0}, {scene.of_y, 0}};
+	for (uint64_t offset = 0; offset <= 4; offset += 4) {
+		kiln_buffer *moved;
+		assert_ok(kiln_alloc(client, sizeof(scene.x) + offset, 0, NULL, &moved));
+		assert_ok(kiln_write(moved, offset, scene.x, sizeof(scene.x)));
+		operands[0] = (kiln_operand){moved, offset};
+		assert_ok(kiln_submit(call, operands, 5, 0, &ticket));
+		assert_ok(kiln_wait(client, ticket, KILN_FOREVER));
+		check_norm(&scene, false, false, true, false);
+		assert_ok(kiln_write(scene.of_y, 0, scene.x, sizeof(scene.x)));
+		assert_ok(kiln_free(moved));
+	}
+	operands[0] = (kiln_operand){scene.of_y, 0};
+	assert_ok(kiln_submit(call, operands, 5, 0, &ticket));
+	assert_int_equal(kiln_wait(client, ticket, KILN_FOREVER), KILN_EINVAL);
+	assert_sentence("x and y overlap");
+	operands[1].buffer = scene.of_gamma;
+	assert_int_equal(kiln_submit(call, operands, 5, 0, &ticket), KILN_EINVAL);
+	assert_sentence("operand 1 has a buffer, and the call was prepared without it");
+	kiln_call_free(call);
+	free_scene(&scene);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {HARNESS_TEST(test_required)};
+	const struct CMUnitTest tests[] = {
+		HARNESS_TEST(test_required),
+		HARNESS_TEST(test_optional),
+		HARNESS_TEST(test_prepared),
+	};
 
 	harness_begin(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);
