@@ -1,7 +1,8 @@
 /*
  * permute.c: y = x with its dimensions reordered: what a request must satisfy, and which variant
- * takes it.  The canonical form is in permute_form.c, the variants in permute_move.c and
- * permute_tile.c.
+ * takes it.  The canonical form is in permute_form.c, the matrix of a transpose in permute_matrix.c,
+ * names of choices in permute_choice.c; the variants are in permute_move.c (vector, strided),
+ * permute_interleave.c, permute_tile.c, permute_shift.c and permute_stage.c.
  */
 #include "permute.h"
 
@@ -110,39 +111,90 @@ static uint64_t bytes_moved(const struct kernel_tensor *x, int64_t count)
 	return (read + written) * kernel_dtype_bytes(x->dtype);
 }
 
-static void set_variant(struct kernel_plan *out, enum kernel_launch_kind kind, const char *variant)
+/* ---- Choosing ---- */
+
+#define VARIANTS 6
+
+/* The variants in the order in which they are asked; the last one takes all.  What is shifted in
+ * registers costs fewer instructions, the narrower the elements are. */
+static const struct permute_variant *const *order(const struct permute_form *form)
 {
-	out->kind = kind;
-	memcpy(out->variant, variant, strlen(variant) + 1);
+	static const struct permute_variant *const narrow[VARIANTS] = {
+		&permute_vector, &permute_interleave, &permute_shift,
+		&permute_stage,  &permute_tile,       &permute_strided};
+	static const struct permute_variant *const wide[VARIANTS] = {
+		&permute_vector, &permute_interleave, &permute_stage,
+		&permute_shift,  &permute_tile,       &permute_strided};
+
+	return form->element < 4 ? narrow : wide;
+}
+
+static void set_launch(struct kernel_plan *out, const struct permute_variant *variant,
+					   const struct permute_choice *choice)
+{
+	out->kind = KERNEL_LAUNCH;
+	memcpy(out->variant, variant->name, strlen(variant->name) + 1);
+	memcpy(out->source, variant->source, strlen(variant->source) + 1);
+	permute_choice_print(variant, choice, out->choice);
 }
 
 static int choose(const struct permute_form *form, const struct kernel_limits *limits,
 				  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	static const struct {
-		const char *name;
-		bool (*take)(const struct permute_form *form, const struct kernel_limits *limits,
-					 struct kernel_plan *out, struct plan_text *why);
-	} variants[] = {
-		{"vector", permute_vector},
-		{"interleave", permute_interleave},
-		{"tile", permute_tile},
-		{"strided", permute_strided},
-	};
 	struct plan_text why = {.text = out->note, .size = sizeof(out->note)};
+	struct permute_list list = {.form = form, .limits = limits, .most = 1};
 
-	for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
-		out->arg_count = 0;
-		out->shared_bytes = 0;
-		if (variants[i].take(form, limits, out, &why)) {
-			set_variant(out, KERNEL_LAUNCH, variants[i].name);
-			snprintf(out->source, sizeof(out->source), "ops/permute.cuh");
-			return KILN_OK;
-		}
+	for (int i = 0; i < VARIANTS && list.count == 0; i++) {
+		list.variant = order(form)[i];
+		list.variant->suggest(&list, &why);
+	}
+	if (list.count && list.variant->make(form, limits, &list.choice[0], out, &why)) {
+		set_launch(out, list.variant, &list.choice[0]);
+		return KILN_OK;
 	}
 	return plan_refuse(error, KILN_ENOTSUP,
 					   "permute: the name of the kernel would be longer than %d characters",
 					   KERNEL_INSTANTIATION_MAX);
+}
+
+static int choose_named(const struct permute_form *form, const struct kernel_limits *limits,
+						const char *name, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text why = {.text = out->note, .size = sizeof(out->note)};
+	size_t length = strcspn(name, " ");
+
+	for (int i = 0; i < VARIANTS; i++) {
+		const struct permute_variant *variant = order(form)[i];
+		struct permute_choice choice;
+		if (strlen(variant->name) != length || strncmp(variant->name, name, length) != 0)
+			continue;
+		if (!permute_choice_read(variant, name, &choice))
+			break;
+		if (!variant->make(form, limits, &choice, out, &why))
+			return plan_refuse(error, KILN_EINVAL,
+							   "permute: choice \"%s\" does not suit this problem: %s", name,
+							   out->note);
+		set_launch(out, variant, &choice);
+		return KILN_OK;
+	}
+	return plan_refuse(error, KILN_EINVAL,
+					   "permute: choice \"%s\" names no candidate, such as "
+					   "\"tile 64x64 k4 l16 s16 t256 r\"",
+					   name);
+}
+
+static int no_launch(struct kernel_plan *out, enum kernel_launch_kind kind, const char *variant,
+					 const char *note, const char *choice, char error[KERNEL_ERROR_MAX])
+{
+	out->kind = kind;
+	snprintf(out->variant, sizeof(out->variant), "%s", variant);
+	snprintf(out->choice, sizeof(out->choice), "%s", variant);
+	snprintf(out->note, sizeof(out->note), "%s", note);
+	if (choice && strcmp(choice, variant) != 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "permute: there is no candidate \"%s\"; there is \"%s\"", choice,
+						   variant);
+	return KILN_OK;
 }
 
 int permute_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -162,29 +214,41 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 	out->extents[0].alignment = out->extents[1].alignment = 1;
 	out->extents[1].written = true;
 	plan_elements(y, &count);
-	if (count == 0) {
-		set_variant(out, KERNEL_NOTHING, "nothing");
-		snprintf(out->note, sizeof(out->note), "there are no elements");
-		return KILN_OK;
-	}
+	if (count == 0)
+		return no_launch(out, KERNEL_NOTHING, "nothing", "there are no elements", choice, error);
 	plan_extent(x, &out->extents[0].bytes);
 	plan_extent(y, &out->extents[1].bytes);
 	out->bytes_moved = bytes_moved(x, count);
 	permute_canonical(problem, perm, INT64_MAX, &form);
 	if (permute_is_copy(&form)) {
-		set_variant(out, KERNEL_COPY, "copy");
 		out->copy_bytes = out->extents[1].bytes;
-		snprintf(out->note, sizeof(out->note), "the order of the elements does not change");
-		return KILN_OK;
+		return no_launch(out, KERNEL_COPY, "copy", "the order of the elements does not change",
+						 choice, error);
 	}
 	permute_canonical(problem, perm, INT32_MAX, &form);
 	permute_refine(&form);
-	status = choose(&form, limits, out, error);
-	if (!status)
-		memcpy(out->choice, out->variant, sizeof(out->variant));
-	if (!status && choice && strcmp(choice, out->choice) != 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "permute: there is no candidate \"%s\"; there is \"%s\"", choice,
-						   out->choice);
-	return status;
+	return choice ? choose_named(&form, limits, choice, out, error)
+				  : choose(&form, limits, out, error);
+}
+
+int permute_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					char names[][KERNEL_CHOICE_MAX], int most)
+{
+	char unused[KERNEL_ERROR_MAX];
+	struct plan_text why = {.text = unused, .size = sizeof(unused)};
+	int64_t perm[KILN_MAX_RANK];
+	struct permute_form form;
+	int count = 0;
+
+	read_perm(problem, perm, unused);
+	permute_canonical(problem, perm, INT32_MAX, &form);
+	permute_refine(&form);
+	for (int i = 0; i < VARIANTS && count < most; i++) {
+		struct permute_list list = {
+			.variant = order(&form)[i], .form = &form, .limits = limits, .most = most - count};
+		list.variant->suggest(&list, &why);
+		for (int k = 0; k < list.count; k++)
+			permute_choice_print(list.variant, &list.choice[k], names[count++]);
+	}
+	return count;
 }

@@ -1,6 +1,6 @@
 /*
- * permute.h: the canonical form of a permute, and the variants that may take it.  Shared by the
- * permute_*.c files alone.
+ * permute.h: the canonical form of a permute, the matrix that a transpose sees in it, and the
+ * variants that may take it.  Shared by the permute_*.c files alone.
  */
 #ifndef KILN_DAEMON_PLAN_PERMUTE_H
 #define KILN_DAEMON_PLAN_PERMUTE_H
@@ -38,18 +38,56 @@ void permute_refine(struct permute_form *form);
 /* One contiguous run on both sides. */
 bool permute_is_copy(const struct permute_form *form);
 
+/* ---- Choices ---- */
+
 /*
- * Variants.  Each fills in the plan and answers true, or answers false with the reason in why.
- * permute_strided takes all.
+ * The sizes that make one kernel of a variant.  As a text: the variant and those of its numbers
+ * that it has, such as "tile 128x64 k8 l16 s16 t256 r".
  */
-bool permute_vector(const struct permute_form *form, const struct kernel_limits *limits,
-					struct kernel_plan *out, struct plan_text *why);
-bool permute_interleave(const struct permute_form *form, const struct kernel_limits *limits,
-						struct kernel_plan *out, struct plan_text *why);
-bool permute_tile(const struct permute_form *form, const struct kernel_limits *limits,
-				  struct kernel_plan *out, struct plan_text *why);
-bool permute_strided(const struct permute_form *form, const struct kernel_limits *limits,
-					 struct kernel_plan *out, struct plan_text *why);
+struct permute_choice {
+	uint32_t rows, columns; /* of a tile */
+	uint32_t block;         /* k: rows of a thread's block */
+	uint32_t load, store;   /* l, s: bytes at once; one number where both are the same */
+	uint32_t threads;       /* t: of a block */
+	uint32_t resident;      /* m: blocks that a multiprocessor is to hold */
+	uint32_t band;          /* r, c, b8: tiles of rows in a band: all, 1, 8 */
+};
+#define PERMUTE_BAND_ALL 0u
+
+struct permute_variant;
+
+/* Choices of one variant that suit a form and fit a device, the best first. */
+struct permute_list {
+	const struct permute_variant *variant;
+	const struct permute_form *form;
+	const struct kernel_limits *limits;
+	struct permute_choice choice[PLAN_MAX_CHOICES];
+	int count, most;
+};
+
+struct permute_variant {
+	const char *name;
+	const char *source;
+	const char *fields; /* of the text, in order: 'x' rows x columns, 'w' load as a bare number,
+						   'k', 'l', 's', 't', 'm', 'o' order */
+	/* Makes suggestions.  None: the variant declines, and why it does was added. */
+	void (*suggest)(struct permute_list *list, struct plan_text *why);
+	/* Fills in the plan: true; or false with the rule that the choice breaks in why. */
+	bool (*make)(const struct permute_form *form, const struct kernel_limits *limits,
+				 const struct permute_choice *choice, struct kernel_plan *out,
+				 struct plan_text *why);
+};
+
+extern const struct permute_variant permute_vector, permute_interleave, permute_shift,
+	permute_stage, permute_tile, permute_strided;
+
+void permute_choice_print(const struct permute_variant *variant,
+						  const struct permute_choice *choice, char text[KERNEL_CHOICE_MAX]);
+/* False if the text is not what would be printed for a choice of this variant. */
+bool permute_choice_read(const struct permute_variant *variant, const char *text,
+						 struct permute_choice *choice);
+/* Adds a choice if there is room, if it is new, and if the variant can make it. */
+void permute_suggest(struct permute_list *list, const struct permute_choice *choice);
 
 /* ---- Shared by the variants ---- */
 
@@ -84,5 +122,43 @@ void permute_batch_args(struct kernel_plan *out, const struct permute_form *form
 /* Grid and block in x; true if the grid cannot hold so many blocks (or numbers 32 bits). */
 bool permute_grid(struct kernel_plan *out, const struct kernel_limits *limits, uint64_t work,
 				  uint32_t per_block, uint32_t threads);
+
+/*
+ * Few bytes would be the work of one block, which waits for its loads and then for its own shared
+ * memory; a gather spreads over many and compiles in two thirds of the time.  Only where all sizes
+ * are the kernel's own: the number of batches must not change the kernel.
+ */
+bool permute_too_small(const struct permute_form *form, const struct permute_batch *batch,
+					   const char *variant, struct plan_text *why);
+
+/* ---- The matrix of a transpose ---- */
+
+/* Rows are neighbours in y, columns neighbours in x. */
+struct permute_matrix {
+	uint32_t row_mask, column_mask;
+	int first_row;                             /* the slowest dimension among the rows */
+	int column[PERMUTE_MAX_DIMS], column_dims; /* fastest in x first */
+	int64_t rows, columns;                     /* elements */
+	int64_t step;                              /* from one column to the next in x */
+	uint32_t load, store;                      /* bytes at once, at most */
+	struct permute_batch batch;
+};
+
+/*
+ * Rows and columns, with further dimensions where that fills tiles of `side` better (0: only the
+ * fastest two), and what may be moved at once; false with the reason, said for `variant`.
+ */
+bool permute_matrix_find(const struct permute_form *form, uint32_t side, const char *variant,
+						 struct permute_matrix *matrix, struct plan_text *why);
+/*
+ * The same for rows that are aligned to elements only, and too narrow vectors for tiles: *run, if
+ * y's columns follow one another and are short enough that a block may take them whole.
+ */
+bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,
+						 struct permute_matrix *matrix, bool *run, struct plan_text *why);
+/* The dimensions behind the rows and their strides in x, those behind the columns and their strides
+ * in y: four lists. */
+void permute_matrix_print(const struct permute_form *form, const struct permute_matrix *matrix,
+						  struct plan_text *id);
 
 #endif

@@ -230,3 +230,15 @@ bool permute_grid(struct kernel_plan *out, const struct kernel_limits *limits, u
 	out->block[1] = out->block[2] = 1;
 	return blocks > most;
 }
+
+#define STAGED_LEAST 8192 /* half a tile of bytes */
+
+bool permute_too_small(const struct permute_form *form, const struct permute_batch *batch,
+					   const char *variant, struct plan_text *why)
+{
+	if (batch->outer >= 0 || form->count > STAGED_LEAST / (int64_t)form->element)
+		return false;
+	plan_print(why, "not %s: %lld bytes are too few; ", variant,
+			   (long long)form->count * form->element);
+	return true;
+}

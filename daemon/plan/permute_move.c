@@ -4,28 +4,19 @@
  */
 #include "permute.h"
 
-#define MOVE_THREADS 256u
-
-static uint32_t move_threads(const struct kernel_limits *limits)
-{
-	uint32_t threads = MOVE_THREADS;
-
-	while (threads > limits->max_threads)
-		threads /= 2;
-	return threads;
-}
+#define THREADS 256u
 
 /*
  * Work numbered through in y's order, each thread one number; the last dimension counts in steps of
  * `each` elements.  Prints what is common to both kernels' template-ids and makes the launch.
  */
 static void number_through(const struct permute_form *form, const struct kernel_limits *limits,
-						   int64_t each, int64_t unit, struct plan_text *id,
+						   uint32_t threads, int64_t each, int64_t unit, struct plan_text *id,
 						   struct kernel_plan *out)
 {
 	struct permute_form steps = *form;
 	int last = form->rank - 1;
-	uint32_t all = (1u << form->rank) - 1, threads = move_threads(limits);
+	uint32_t all = (1u << form->rank) - 1;
 	uint64_t count;
 	bool loop;
 
@@ -50,41 +41,123 @@ static void number_through(const struct permute_form *form, const struct kernel_
 	plan_arg_scalar(out, 8, count);
 }
 
-bool permute_vector(const struct permute_form *form, const struct kernel_limits *limits,
-					struct kernel_plan *out, struct plan_text *why)
+/* The number of a choice and its threads against what there is. */
+static bool fits(const struct permute_form *form, const struct kernel_limits *limits,
+				 const struct permute_choice *c, uint32_t widest, struct plan_text *why)
 {
-	int last = form->rank - 1;
-	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	uint32_t width;
-
-	if (form->dim[last].from != 1) {
-		plan_print(why, "not vector: the fastest dimension moves; ");
+	if (!c->load || (c->load & (c->load - 1)) || c->load < form->element || c->load > widest) {
+		plan_print(why, "vectors are %u to %u bytes here", form->element, widest);
 		return false;
 	}
-	width = permute_width(form, true, form->dim[last].size, 1u << last);
-	if (width > form->align_y)
-		width = form->align_y;
-	plan_print(&id, "permute_vector<%u", width);
-	number_through(form, limits, width / form->element, width / form->element, &id, out);
-	out->extents[0].alignment = out->extents[1].alignment = width;
+	if (c->threads < 32 || c->threads % 32 || c->threads > limits->max_threads) {
+		plan_print(why, "threads are whole warps, %u at most", limits->max_threads);
+		return false;
+	}
+	return true;
+}
+
+/* The widest, and others around it. */
+static void suggest_widths(struct permute_list *list, uint32_t widest)
+{
+	static const uint32_t others[] = {128, 512, 1024};
+	struct permute_choice c = {.load = widest, .threads = THREADS};
+
+	while (c.threads > list->limits->max_threads)
+		c.threads /= 2;
+	permute_suggest(list, &c);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		c.threads = others[i];
+		permute_suggest(list, &c);
+	}
+	c.threads = THREADS;
+	for (c.load = widest / 2; c.load >= 4; c.load /= 2)
+		permute_suggest(list, &c);
+}
+
+/* ---- Vector ---- */
+
+static uint32_t vector_widest(const struct permute_form *form)
+{
+	int last = form->rank - 1;
+	uint32_t width = permute_width(form, true, form->dim[last].size, 1u << last);
+
+	return width < form->align_y ? width : form->align_y;
+}
+
+static bool vector_takes(const struct permute_form *form, struct plan_text *why)
+{
+	if (form->dim[form->rank - 1].from == 1)
+		return true;
+	plan_print(why, "not vector: the fastest dimension moves; ");
+	return false;
+}
+
+static bool make_vector(const struct permute_form *form, const struct kernel_limits *limits,
+						const struct permute_choice *c, struct kernel_plan *out,
+						struct plan_text *why)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+
+	if (!vector_takes(form, why) || !fits(form, limits, c, vector_widest(form), why))
+		return false;
+	plan_print(&id, "permute_vector<%u", c->load);
+	number_through(form, limits, c->threads, c->load / form->element, c->load / form->element, &id,
+				   out);
+	out->extents[0].alignment = out->extents[1].alignment = c->load;
 	plan_print(why, "runs of %lld bytes stay together and move %u bytes at a time",
-			   (long long)form->dim[last].size * form->element, width);
+			   (long long)form->dim[form->rank - 1].size * form->element, c->load);
 	return !id.full;
 }
 
-bool permute_strided(const struct permute_form *form, const struct kernel_limits *limits,
-					 struct kernel_plan *out, struct plan_text *why)
+static void suggest_vector(struct permute_list *list, struct plan_text *why)
 {
-	int last = form->rank - 1;
-	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	uint32_t width = permute_width(form, false, form->dim[last].size, (1u << form->rank) - 1);
+	if (vector_takes(list->form, why))
+		suggest_widths(list, vector_widest(list->form));
+}
 
-	plan_print(&id, "permute_strided<%u, %u, %lld", form->element, width / form->element,
-			   (long long)form->dim[last].from);
-	number_through(form, limits, width / form->element, 1, &id, out);
+const struct permute_variant permute_vector = {
+	.name = "vector",
+	.source = "ops/permute.cuh",
+	.fields = "wt",
+	.suggest = suggest_vector,
+	.make = make_vector,
+};
+
+/* ---- Strided ---- */
+
+static uint32_t strided_widest(const struct permute_form *form)
+{
+	return permute_width(form, false, form->dim[form->rank - 1].size, (1u << form->rank) - 1);
+}
+
+static bool make_strided(const struct permute_form *form, const struct kernel_limits *limits,
+						 const struct permute_choice *c, struct kernel_plan *out,
+						 struct plan_text *why)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+
+	if (!fits(form, limits, c, strided_widest(form), why))
+		return false;
+	plan_print(&id, "permute_strided<%u, %u, %lld", form->element, c->load / form->element,
+			   (long long)form->dim[form->rank - 1].from);
+	number_through(form, limits, c->threads, c->load / form->element, 1, &id, out);
 	out->extents[0].alignment = form->element;
-	out->extents[1].alignment = width;
-	plan_print(why, "each thread gathers %u elements of %u bytes", width / form->element,
+	out->extents[1].alignment = c->load;
+	plan_print(why, "each thread gathers %u elements of %u bytes", c->load / form->element,
 			   form->element);
 	return !id.full;
 }
+
+static void suggest_strided(struct permute_list *list, struct plan_text *why)
+{
+	(void)why;
+	suggest_widths(list, strided_widest(list->form));
+}
+
+const struct permute_variant permute_strided = {
+	.name = "strided",
+	.source = "ops/permute.cuh",
+	.fields = "wt",
+	.suggest = suggest_strided,
+	.make = make_strided,
+};

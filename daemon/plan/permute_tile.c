@@ -1,138 +1,7 @@
 /*
- * permute_tile.c: the variants that turn through shared memory: tiles for transposes, and planes of
- * few elements next to each other.
+ * permute_tile.c: transposes in tiles through registers and shared memory.
  */
 #include "permute.h"
-
-#include <string.h>
-
-/*
- * Half a tile of bytes or less would be the work of one block, which waits for its loads and then
- * for its own shared memory; a gather spreads over many and compiles in two thirds of the time.
- * Only where all sizes are the kernel's own: the number of batches must not change the kernel.
- */
-#define STAGED_LEAST 8192
-
-static bool too_small(const struct permute_form *form, const struct permute_batch *batch,
-					  const char *variant, struct plan_text *why)
-{
-	if (batch->outer >= 0 || form->count > STAGED_LEAST / (int64_t)form->element)
-		return false;
-	plan_print(why, "not %s: %lld bytes are too few; ", variant,
-			   (long long)form->count * form->element);
-	return true;
-}
-
-/* ---- Interleave ---- */
-
-#define INTERLEAVE_MOST 16        /* planes */
-#define INTERLEAVE_MOST_BYTES 128 /* of all planes, in the registers of a thread */
-#define INTERLEAVE_LEAST 32
-#define INTERLEAVE_THREADS 128u
-
-/* The two dimensions of an interleave. */
-struct interleave {
-	bool split;    /* in turn in x, planes in y */
-	int along;     /* the long dimension */
-	int planes;    /* the short one */
-	int64_t plane; /* distance of planes */
-};
-
-static bool interleave_find(const struct permute_form *form, struct interleave *found)
-{
-	int last = form->rank - 1, fast = permute_fastest(form);
-	const struct permute_dim *dim = form->dim;
-
-	if (form->huge || form->rank < 2 || fast < 0 || fast == last || dim[fast].from != 1)
-		return false;
-	if (dim[last].size <= INTERLEAVE_MOST && fast == last - 1 && dim[last].from >= dim[fast].size)
-		*found = (struct interleave){false, fast, last, dim[last].from};
-	else if (dim[fast].size <= INTERLEAVE_MOST && dim[last].from == dim[fast].size)
-		*found = (struct interleave){true, last, fast, dim[fast].to};
-	else
-		return false;
-	return dim[found->along].size >= INTERLEAVE_LEAST &&
-		   dim[found->planes].size * form->element <= INTERLEAVE_MOST_BYTES;
-}
-
-/* Bytes of shared memory a warp needs: as in the kernel. */
-static uint32_t interleave_shared(int64_t planes, uint32_t width)
-{
-	uint32_t slots = 32 * (uint32_t)planes;
-
-	if (planes % 2 == 0)
-		slots += slots / (128 / width);
-	return (slots * width + 15) / 16 * 16;
-}
-
-bool permute_interleave(const struct permute_form *form, const struct kernel_limits *limits,
-						struct kernel_plan *out, struct plan_text *why)
-{
-	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	uint32_t threads = INTERLEAVE_THREADS, width, other, shared, pair;
-	struct interleave found;
-	struct permute_batch batch;
-	int64_t length, planes;
-	uint64_t warps;
-	bool loop;
-
-	if (!interleave_find(form, &found)) {
-		plan_print(why, "not interleave: no %d to %d elements meet a long dimension; ", 2,
-				   INTERLEAVE_MOST);
-		return false;
-	}
-	length = form->dim[found.along].size;
-	planes = form->dim[found.planes].size;
-	pair = 1u << found.along | 1u << found.planes;
-	permute_batch(form, pair, &batch);
-	if (too_small(form, &batch, "interleave", why))
-		return false;
-	width = permute_width(form, true, length, pair);
-	other = permute_width(form, false, length, pair);
-	if (other < width)
-		width = other;
-	while (found.plane % (width / form->element) ||
-		   (planes * width > INTERLEAVE_MOST_BYTES && width > form->element))
-		width /= 2;
-	while (
-		threads > limits->max_threads ||
-		(threads > 32 && threads / 32 * interleave_shared(planes, width) > limits->shared_default))
-		threads /= 2;
-	shared = threads / 32 * interleave_shared(planes, width);
-	if (shared > limits->shared_default) {
-		plan_print(why, "not interleave: %u bytes of shared memory; ", shared);
-		return false;
-	}
-
-	warps = (uint64_t)batch.items *
-			(uint64_t)((length * form->element + 32 * width - 1) / (32 * width));
-	loop = permute_grid(out, limits, warps, threads / 32, threads) || warps > INT32_MAX;
-	plan_print(&id, "permute_interleave<%u, %lld, %u, %u, %s, %lld, %lld", form->element,
-			   (long long)planes, width, threads, found.split ? "true" : "false", (long long)length,
-			   (long long)found.plane);
-	permute_print_batch(&id, form, &batch);
-	plan_print(&id, ", %s, %s>", permute_offset_type(form, batch.outer), loop ? "true" : "false");
-	permute_batch_args(out, form, &batch, warps);
-	out->shared_bytes = shared;
-	out->extents[0].alignment = out->extents[1].alignment = width;
-	plan_print(why, "%lld planes of %lld elements %s, %u bytes at a time through registers",
-			   (long long)planes, (long long)length, found.split ? "are taken apart" : "are woven",
-			   width);
-	return !id.full;
-}
-
-/* ---- Tile ---- */
-
-/* Rows are the dimensions that are contiguous in y, columns those in x. */
-struct tile {
-	uint32_t row_mask, column_mask;
-	int first_row;                             /* the slowest dimension among the rows */
-	int column[PERMUTE_MAX_DIMS], column_dims; /* fastest in x first */
-	int64_t rows, columns;                     /* elements */
-	int64_t step;                              /* from one column to the next in x */
-	uint32_t load, store;                      /* bytes at once */
-	uint32_t tile_rows, tile_columns, threads;
-};
 
 #define WIDE_SIDE 256u
 
@@ -150,54 +19,118 @@ static uint32_t tile_side(uint32_t element)
 	}
 }
 
-static bool grow_rows(const struct permute_form *form, struct tile *tile)
+static bool find(const struct permute_form *form, struct permute_matrix *matrix,
+				 struct plan_text *why)
 {
-	int next = tile->first_row - 1;
+	uint32_t side = form->element == 1 ? WIDE_SIDE : tile_side(form->element);
 
-	if (next < 0 || (tile->column_mask & 1u << next) ||
-		tile->rows > INT32_MAX / form->dim[next].size)
+	return permute_matrix_find(form, side, "tile", matrix, why) &&
+		   !permute_too_small(form, &matrix->batch, "tile", why);
+}
+
+static uint32_t tiles(int64_t size, uint32_t side)
+{
+	return (uint32_t)((size + side - 1) / side);
+}
+
+static uint32_t tile_bytes(const struct permute_choice *c, uint32_t element)
+{
+	return c->rows * c->columns * element;
+}
+
+/* What a thread does at once while loading: turning a block. */
+static uint32_t in_slots(const struct permute_choice *c, uint32_t element)
+{
+	return c->rows / c->block * (c->columns / (c->load / element));
+}
+
+/* Threads that store one column together. */
+static uint32_t runs(const struct permute_choice *c, uint32_t element)
+{
+	return c->rows * element / c->store;
+}
+
+/* ---- Making ---- */
+
+static bool power_of_two(uint32_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+/* The rules of the kernel's geometry. */
+static bool geometry(const struct permute_choice *c, const struct permute_matrix *matrix,
+					 uint32_t element, struct plan_text *why)
+{
+	uint32_t chunks = c->rows * element / 16, piece = c->block * element;
+	const char *rule = NULL;
+
+	if (!power_of_two(c->load) || c->load < element || c->load > matrix->load ||
+		!power_of_two(c->store) || c->store < element || c->store > matrix->store)
+		rule = "loads and stores are at least an element and at most what the strides are "
+			   "multiples of";
+	else if (!c->rows || c->rows * element % 16 || (!power_of_two(chunks) && chunks % 8))
+		rule = "rows are 1, 2, 4 or a multiple of 8 times 16 bytes";
+	else if (!c->columns || c->columns % (c->load / element))
+		rule = "columns are whole loads";
+	else if (!power_of_two(c->block) || piece < 4 || piece > 16)
+		rule = "rows of a thread are 4, 8 or 16 bytes";
+	else if (c->threads < 32 || c->threads % 32 || c->threads % runs(c, element))
+		rule = "threads are whole warps, and whole columns of stores";
+	else if (c->band > 1 && tiles(matrix->rows, c->rows) % c->band)
+		rule = "the tiles of rows are whole bands";
+	if (rule)
+		plan_print(why, "%s", rule);
+	return !rule;
+}
+
+static bool fits(const struct permute_choice *c, const struct kernel_limits *limits,
+				 uint32_t element, struct plan_text *why)
+{
+	/* Bounds first, so that nothing overflows. */
+	if (c->rows > 1024 || c->columns > 1024 || tile_bytes(c, element) > limits->shared_optin) {
+		plan_print(why, "a block has at most %u bytes of shared memory", limits->shared_optin);
 		return false;
-	tile->row_mask |= 1u << next;
-	tile->rows *= form->dim[next].size;
-	tile->first_row = next;
+	}
+	if (c->threads > limits->max_threads) {
+		plan_print(why, "a block has at most %u threads", limits->max_threads);
+		return false;
+	}
 	return true;
 }
 
-static bool grow_columns(const struct permute_form *form, struct tile *tile)
+static bool make(const struct permute_form *form, const struct kernel_limits *limits,
+				 const struct permute_choice *c, struct kernel_plan *out, struct plan_text *why)
 {
-	for (int k = 0; k < form->rank; k++) {
-		const struct permute_dim *dim = &form->dim[k];
-		if (((tile->row_mask | tile->column_mask) & 1u << k) ||
-			dim->from != tile->columns * tile->step || tile->columns > INT32_MAX / dim->size)
-			continue;
-		tile->column_mask |= 1u << k;
-		tile->column[tile->column_dims++] = k;
-		tile->columns *= dim->size;
-		return true;
-	}
-	return false;
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct permute_matrix matrix;
+	uint64_t blocks;
+	bool loop;
+
+	if (!find(form, &matrix, why) || !fits(c, limits, form->element, why) ||
+		!geometry(c, &matrix, form->element, why))
+		return false;
+	out->shared_bytes = tile_bytes(c, form->element);
+	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
+			 tiles(matrix.columns, c->columns);
+	loop = permute_grid(out, limits, blocks, 1, c->threads);
+	plan_print(&id, "permute_tile<%u, %u, %u, %u, %u, %u, %u, %u, %lld, %lld, %lld", form->element,
+			   c->rows, c->columns, c->block, c->load, c->store, c->threads,
+			   c->band == PERMUTE_BAND_ALL ? tiles(matrix.rows, c->rows) : c->band,
+			   (long long)matrix.rows, (long long)matrix.columns, (long long)matrix.step);
+	permute_matrix_print(form, &matrix, &id);
+	permute_print_batch(&id, form, &matrix.batch);
+	plan_print(&id, ", %s, %s>", permute_offset_type(form, matrix.batch.outer),
+			   loop ? "true" : "false");
+	permute_batch_args(out, form, &matrix.batch, blocks);
+	out->extents[0].alignment = c->load;
+	out->extents[1].alignment = c->store;
+	plan_print(why, "%lld rows by %lld columns in tiles of %u by %u, %u bytes a load, %u a store",
+			   (long long)matrix.rows, (long long)matrix.columns, c->rows, c->columns, c->load,
+			   c->store);
+	return !id.full;
 }
 
-static bool wants_more(int64_t size, uint32_t side)
-{
-	return size % side != 0 && size < 8 * (int64_t)side;
-}
-
-/* Takes further dimensions into the shorter side first, until tiles fill well. */
-static void grow(const struct permute_form *form, struct tile *tile)
-{
-	uint32_t side = form->element == 1 ? WIDE_SIDE : tile_side(form->element);
-	bool rows = true, columns = true;
-
-	while (rows || columns) {
-		rows = rows && wants_more(tile->rows, side);
-		columns = columns && wants_more(tile->columns, side);
-		if (rows && (!columns || tile->rows <= tile->columns))
-			rows = grow_rows(form, tile);
-		else if (columns)
-			columns = grow_columns(form, tile);
-	}
-}
+/* ---- Suggesting ---- */
 
 /* Of side, side/2, ...: what covers size with the least padding and the fewest short runs. */
 static uint32_t pick_side(int64_t size, uint32_t side, uint32_t element)
@@ -215,146 +148,147 @@ static uint32_t pick_side(int64_t size, uint32_t side, uint32_t element)
 	return best;
 }
 
-static uint32_t tile_bytes(const struct tile *tile, uint32_t element)
+/* Rows of a thread's block: 16 bytes of wide elements; fewer for many at once, which cost
+ * registers. */
+static uint32_t pick_block(const struct permute_choice *c, uint32_t element)
 {
-	return tile->tile_rows * tile->tile_columns * element;
+	if (element == 1)
+		return c->rows == WIDE_SIDE && c->columns == WIDE_SIDE ? 16 : 8;
+	return 16 / element;
 }
 
-/* A thread loads at least once; a column is stored by one pass of the block, or the kernel would
- * have to count both ways. */
-static uint32_t block_threads(const struct tile *tile, uint32_t element, uint32_t max_threads)
+/* A thread loads at least once; a column is stored by one pass of the block. */
+static uint32_t pick_threads(const struct permute_choice *c, uint32_t element, uint32_t max_threads)
 {
-	uint32_t slots = tile_bytes(tile, element) / 16 / (tile->load / element), threads = 256;
-	uint32_t runs = tile->tile_rows * element / tile->store;
+	uint32_t slots = in_slots(c, element), most = max_threads < 256 ? max_threads : 256;
+	uint32_t step = runs(c, element), threads;
 
-	while (threads > 32 && threads > runs && (threads > slots || threads > max_threads))
-		threads /= 2;
-	return threads;
+	while (step % 32)
+		step *= 2;
+	threads = most / step * step;
+	while (threads > step && threads - step >= slots)
+		threads -= step;
+	/* Passes of equal length. */
+	for (uint32_t t = threads; t > threads / 2; t -= step)
+		if (slots % t == 0)
+			return t;
+	return threads ? threads : step;
 }
 
 /* Bytes in large matrices: 256 rows and columns keep both sides' runs at 256 bytes. */
 static bool wide_tile(const struct permute_form *form, const struct kernel_limits *limits,
-					  const struct tile *tile)
+					  const struct permute_matrix *matrix)
 {
-	return form->element == 1 && tile->rows >= 2048 && tile->columns >= 2048 && tile->load == 16 &&
-		   tile->store == 16 && limits->shared_optin >= WIDE_SIDE * WIDE_SIDE &&
-		   limits->max_threads >= 256;
+	return form->element == 1 && matrix->rows >= 2048 && matrix->columns >= 2048 &&
+		   matrix->load == 16 && matrix->store == 16 &&
+		   limits->shared_optin >= WIDE_SIDE * WIDE_SIDE && limits->max_threads >= 256;
 }
 
-static void shrink(struct tile *tile, uint32_t element, uint32_t most)
+static void shrink(struct permute_choice *c, uint32_t element, uint32_t most)
 {
-	while (tile_bytes(tile, element) > most && tile->tile_rows * element > 32)
-		tile->tile_rows /= 2;
-	while (tile_bytes(tile, element) > most && tile->tile_columns * element > 32)
-		tile->tile_columns /= 2;
+	while (tile_bytes(c, element) > most && c->rows * element > 32)
+		c->rows /= 2;
+	while (tile_bytes(c, element) > most && c->columns * element > 32)
+		c->columns /= 2;
 }
 
-static void choose_sizes(const struct permute_form *form, const struct kernel_limits *limits,
-						 struct tile *tile)
+/* Rows of bytes that begin at no multiple of 128 are cut into shorter loads, whose warps straddle
+ * fewer of them. */
+static uint32_t pick_load(const struct permute_form *form, const struct permute_matrix *matrix)
+{
+	const struct permute_dim *row = &form->dim[form->rank - 1];
+
+	return form->element == 1 && matrix->load == 16 && row->from % 128 ? 8 : matrix->load;
+}
+
+static struct permute_choice pick(const struct permute_form *form,
+								  const struct kernel_limits *limits,
+								  const struct permute_matrix *matrix)
 {
 	uint32_t element = form->element, side = tile_side(element);
+	struct permute_choice c = {.load = pick_load(form, matrix), .store = matrix->store};
 
-	tile->tile_rows = pick_side(tile->rows, side, element);
-	tile->tile_columns = pick_side(tile->columns, side, element);
-	if (wide_tile(form, limits, tile))
-		tile->tile_rows = tile->tile_columns = WIDE_SIDE;
-	else
-		shrink(tile, element, limits->shared_default);
-	tile->threads = block_threads(tile, element, limits->max_threads);
+	c.rows = pick_side(matrix->rows, side, element);
+	c.columns = pick_side(matrix->columns, side, element);
+	if (wide_tile(form, limits, matrix)) {
+		c.rows = c.columns = WIDE_SIDE;
+		c.load = 16;
+	} else {
+		shrink(&c, element, limits->shared_default);
+		/* Short rows whole, rather than a tile that is partly empty. */
+		if (matrix->columns < c.columns && matrix->columns % (c.load / element) == 0)
+			c.columns = (uint32_t)matrix->columns;
+	}
+	c.block = pick_block(&c, element);
+	c.threads = pick_threads(&c, element, limits->max_threads);
+	return c;
 }
 
-/* Rows, columns and what may be moved at once; false with the reason. */
-static bool tile_find(const struct permute_form *form, struct tile *tile, struct plan_text *why)
+static void suggest_sides(struct permute_list *list, const struct permute_choice *first,
+						  uint32_t rows, uint32_t columns)
 {
-	int last = form->rank - 1, fast = permute_fastest(form);
+	struct permute_choice c = *first;
 
-	memset(tile, 0, sizeof(*tile));
-	if (form->huge || fast < 0 || fast == last || form->dim[last].from == 0) {
-		plan_print(why, "not tile: %s; ",
-				   form->huge ? "a size is beyond 31 bits" : "nothing to transpose");
-		return false;
-	}
-	tile->step = form->dim[fast].from;
-	/* Neighbours further apart than a sector share nothing that a tile could save. */
-	if (tile->step > 1 && tile->step > 16 / (int64_t)form->element) {
-		plan_print(why, "not tile: x has no dimension with neighbours closer than %lld elements; ",
-				   (long long)tile->step);
-		return false;
-	}
-	tile->row_mask = 1u << last;
-	tile->first_row = last;
-	tile->column_mask = 1u << fast;
-	tile->column[tile->column_dims++] = fast;
-	tile->rows = form->dim[last].size;
-	tile->columns = form->dim[fast].size;
-	grow(form, tile);
-	if (tile->rows < 4 || tile->columns < 4) {
-		plan_print(why, "not tile: %lld rows by %lld columns; ", (long long)tile->rows,
-				   (long long)tile->columns);
-		return false;
-	}
-	tile->store = permute_width(form, false, tile->rows, tile->row_mask);
-	tile->load = form->element;
-	if (tile->step == 1)
-		tile->load = permute_width(form, true, tile->columns, tile->column_mask);
-	return true;
+	c.rows = rows;
+	c.columns = columns;
+	if (!rows || !columns || columns % (c.load / list->form->element) || rows < c.block)
+		return;
+	c.threads = pick_threads(&c, list->form->element, list->limits->max_threads);
+	permute_suggest(list, &c);
 }
 
-static void tile_print(const struct permute_form *form, const struct tile *tile,
-					   const struct permute_batch *batch, bool loop, struct plan_text *id)
+/* The largest side of 8 chunks or more, at most twice what was picked, that divides size. */
+static uint32_t exact_side(int64_t size, uint32_t picked, uint32_t unit)
 {
-	/* The slowest of rows and columns is what remains when the others are divided out. */
-	uint32_t more_rows = tile->row_mask & ~(1u << tile->first_row);
-
-	plan_print(id, "permute_tile<%u, %u, %u, %u, %u, %u, %lld, %lld, %lld", form->element,
-			   tile->tile_rows, tile->tile_columns, tile->load, tile->store, tile->threads,
-			   (long long)tile->rows, (long long)tile->columns, (long long)tile->step);
-	permute_print_list(id, form, more_rows, PERMUTE_SIZE);
-	permute_print_list(id, form, tile->row_mask, PERMUTE_FROM);
-	plan_print(id, ", List<");
-	for (int i = 0; i < tile->column_dims - 1; i++)
-		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[tile->column[i]].size);
-	plan_print(id, ">, List<");
-	for (int i = 0; i < tile->column_dims; i++)
-		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[tile->column[i]].to);
-	plan_print(id, ">");
-	permute_print_batch(id, form, batch);
-	plan_print(id, ", %s, %s>", permute_offset_type(form, batch->outer), loop ? "true" : "false");
+	for (uint32_t side = 2 * picked / unit * unit; side > picked / 2; side -= unit)
+		if (size % side == 0)
+			return side;
+	return 0;
 }
 
-bool permute_tile(const struct permute_form *form, const struct kernel_limits *limits,
-				  struct kernel_plan *out, struct plan_text *why)
+/* Around what was picked: other orders, other cuts of the same tile, other tiles. */
+static void suggest(struct permute_list *list, struct plan_text *why)
 {
-	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	struct permute_batch batch;
-	struct tile tile;
-	uint64_t blocks;
-	bool loop;
+	static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 4, 8, 16};
+	const uint32_t element = list->form->element;
+	struct permute_matrix matrix;
+	struct permute_choice first, c;
 
-	if (!tile_find(form, &tile, why))
-		return false;
-	permute_batch(form, tile.row_mask | tile.column_mask, &batch);
-	if (too_small(form, &batch, "tile", why))
-		return false;
-	choose_sizes(form, limits, &tile);
-	out->shared_bytes = tile_bytes(&tile, form->element);
-	if (out->shared_bytes > limits->shared_default && tile.tile_rows != WIDE_SIDE) {
-		plan_print(why, "not tile: %u bytes of shared memory; ", out->shared_bytes);
-		return false;
+	if (!find(list->form, &matrix, why))
+		return;
+	first = pick(list->form, list->limits, &matrix);
+	permute_suggest(list, &first);
+	if (list->count == 0)
+		plan_print(why, "not tile: %ux%u elements and %u threads do not fit a block; ", first.rows,
+				   first.columns, first.threads);
+	for (size_t i = 0; i < sizeof(bands) / sizeof(bands[0]); i++) {
+		c = first;
+		c.band = bands[i];
+		permute_suggest(list, &c);
 	}
-	if (tile.threads > limits->max_threads) {
-		plan_print(why, "not tile: %u threads; ", tile.threads);
-		return false;
+	for (uint32_t load = first.load; load >= 4 && load >= element; load /= 2) {
+		for (uint32_t piece = 16; piece >= 4 && piece >= element; piece /= 2) {
+			c = first;
+			c.load = load;
+			c.block = piece / element;
+			c.threads = pick_threads(&c, element, list->limits->max_threads);
+			permute_suggest(list, &c);
+			c.threads *= 2;
+			permute_suggest(list, &c);
+		}
 	}
-	blocks = (uint64_t)batch.items * (uint64_t)((tile.rows + tile.tile_rows - 1) / tile.tile_rows) *
-			 (uint64_t)((tile.columns + tile.tile_columns - 1) / tile.tile_columns);
-	loop = permute_grid(out, limits, blocks, 1, tile.threads);
-	tile_print(form, &tile, &batch, loop, &id);
-	permute_batch_args(out, form, &batch, blocks);
-	out->extents[0].alignment = tile.load;
-	out->extents[1].alignment = tile.store;
-	plan_print(why, "%lld rows by %lld columns in tiles of %u by %u, %u bytes a load, %u a store",
-			   (long long)tile.rows, (long long)tile.columns, tile.tile_rows, tile.tile_columns,
-			   tile.load, tile.store);
-	return !id.full;
+	for (uint32_t rows = 2 * first.rows; rows >= first.rows / 2; rows /= 2)
+		for (uint32_t columns = 2 * first.columns; columns >= first.columns / 2; columns /= 2)
+			suggest_sides(list, &first, rows, columns);
+	suggest_sides(list, &first, first.rows,
+				  exact_side(matrix.columns, first.columns, first.load / element));
+	suggest_sides(list, &first, exact_side(matrix.rows, first.rows, 128 / element), first.columns);
 }
+
+const struct permute_variant permute_tile = {
+	.name = "tile",
+	.source = "ops/permute_tile.cuh",
+	.fields = "xklsto",
+	.suggest = suggest,
+	.make = make,
+};

@@ -52,3 +52,17 @@ template <typename A, typename B>
 struct index_choose<false, A, B> {
 	typedef B type;
 };
+
+/* Where item number i of a batch lies on both sides.  The slowest dimension's strides are run-time:
+ * outer_x, outer_y; DIMS are the others. */
+struct index_pair {
+	i64 x, y;
+};
+template <class DIMS, class X, class Y, typename Offset, typename Number>
+DEVICE index_pair index_batch(Number item, i64 outer_x, i64 outer_y)
+{
+	const Number outer = item / static_cast<Number>(DIMS::product);
+	const Number inner = item - outer * static_cast<Number>(DIMS::product);
+	return {static_cast<i64>(outer) * outer_x + index_offset<Offset>(inner, DIMS{}, X{}),
+			static_cast<i64>(outer) * outer_y + index_offset<Offset>(inner, DIMS{}, Y{})};
+}

@@ -58,19 +58,20 @@ DEVICE void vec_store(void *to, const u32 *words)
 }
 
 /*
- * Transposes a block of registers: rows of `words` words that hold elements of ES bytes come in,
- * column j (16 bytes: 16 / ES rows of one element) goes out in out[j].  Four- to sixteen-byte
- * elements only change names; smaller ones meet in byte permutations.
+ * Transposes a block of registers: ROWS rows of WORDS words that hold elements of ES bytes come in,
+ * column j goes out in out[j].  Four- to sixteen-byte elements only change names; smaller ones meet
+ * in byte permutations.
  */
-template <int ES, int WORDS, int COLUMNS>
-DEVICE void vec_transpose(const u32 (&in)[16 / ES][WORDS], u32 (&out)[COLUMNS][4])
+template <int ES, int ROWS, int WORDS, int COLUMNS, int OUT_WORDS>
+DEVICE void vec_transpose(const u32 (&in)[ROWS][WORDS], u32 (&out)[COLUMNS][OUT_WORDS])
 {
+	static_assert(OUT_WORDS * 4 == ROWS * ES, "a column is whole words");
 	if constexpr (ES >= 4) {
 		constexpr int PER = ES / 4;
 #pragma unroll
 		for (int j = 0; j < COLUMNS; j++) {
 #pragma unroll
-			for (int k = 0; k < 16 / ES; k++) {
+			for (int k = 0; k < ROWS; k++) {
 #pragma unroll
 				for (int w = 0; w < PER; w++)
 					out[j][k * PER + w] = in[k][j * PER + w];
@@ -78,7 +79,7 @@ DEVICE void vec_transpose(const u32 (&in)[16 / ES][WORDS], u32 (&out)[COLUMNS][4
 		}
 	} else if constexpr (ES == 2) {
 #pragma unroll
-		for (int k = 0; k < 8; k += 2) {
+		for (int k = 0; k < ROWS; k += 2) {
 #pragma unroll
 			for (int j = 0; j < COLUMNS; j++)
 				out[j][k / 2] =
@@ -86,7 +87,7 @@ DEVICE void vec_transpose(const u32 (&in)[16 / ES][WORDS], u32 (&out)[COLUMNS][4
 		}
 	} else {
 #pragma unroll
-		for (int k = 0; k < 16; k += 4) {
+		for (int k = 0; k < ROWS; k += 4) {
 #pragma unroll
 			for (int w = 0; w < WORDS; w++) {
 				const u32 low01 = __byte_perm(in[k][w], in[k + 1][w], 0x5140);
@@ -103,6 +104,63 @@ DEVICE void vec_transpose(const u32 (&in)[16 / ES][WORDS], u32 (&out)[COLUMNS][4
 			}
 		}
 	}
+}
+
+/* How far an address is beyond a multiple of a power of two. */
+template <int MULTIPLE>
+DEVICE int vec_beyond(const void *address)
+{
+	return static_cast<int>(static_cast<u32>(reinterpret_cast<u64>(address)) % MULTIPLE);
+}
+
+template <int BYTES>
+DEVICE void vec_copy(const void *from, void *to)
+{
+	u32 words[vec_words<BYTES>];
+	vec_load<BYTES>(from, words);
+	vec_store<BYTES>(to, words);
+}
+
+/*
+ * BYTES bytes out of two vectors of BYTES that lie next to each other, from byte `beyond` of the
+ * first on, which is a multiple of ES.  Leaves nothing else of `pair`.
+ */
+template <int ES, int BYTES>
+DEVICE void vec_window(u32 (&pair)[BYTES / 2], int beyond, u32 (&out)[BYTES / 4])
+{
+	constexpr int words = BYTES / 4;
+	static_assert(BYTES >= 4, "whole words");
+	if constexpr (words == 4) {
+#pragma unroll
+		for (int w = 0; w < 6; w++)
+			pair[w] = beyond & 8 ? pair[w + 2] : pair[w];
+	}
+	if constexpr (words >= 2) {
+#pragma unroll
+		for (int w = 0; w < words + 1; w++)
+			pair[w] = beyond & 4 ? pair[w + 1] : pair[w];
+	}
+#pragma unroll
+	for (int w = 0; w < words; w++)
+		out[w] = ES >= 4 ? pair[w] : __funnelshift_r(pair[w], pair[w + 1], beyond % 4 * 8);
+}
+
+/*
+ * BYTES bytes from an address that is aligned to elements of ES bytes only: the two aligned vectors
+ * around them.  Vectors that begin at `end` or behind it are not read: what would come from there
+ * says nothing.
+ */
+template <int ES, int BYTES>
+DEVICE void vec_load_skewed(const u8 *from, const u8 *end, u32 (&words)[BYTES / 4])
+{
+	u32 pair[BYTES / 2] = {};
+	const int beyond = ES < BYTES ? vec_beyond<BYTES>(from) : 0;
+	const u8 *const low = from - beyond;
+	if (from < end)
+		vec_load<BYTES>(low, pair);
+	if (beyond != 0 && low + BYTES < end)
+		vec_load<BYTES>(low + BYTES, pair + BYTES / 4);
+	vec_window<ES, BYTES>(pair, beyond, words);
 }
 
 /*

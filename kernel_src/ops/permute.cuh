@@ -3,9 +3,11 @@
  * not known here.
  *
  *   permute_vector      the fastest dimension stays: one vector of W bytes a thread
- *   permute_tile        a transpose: tiles through registers and swizzled shared memory
  *   permute_interleave  a dimension of few elements becomes the fastest, or was (C = 3 images)
  *   permute_strided     anything else: a gather, in the order of y
+ *
+ * Transposes are in permute_tile.cuh, and in permute_shift.cuh and permute_stage.cuh if their rows
+ * are not aligned.
  *
  * Dimensions of a List stand fastest first.  Sizes, strides and offsets count elements (vectors in
  * permute_vector).  The slowest dimension that is only iterated over is a matter of the launch.
@@ -70,163 +72,6 @@ __global__ __launch_bounds__(THREADS) void permute_strided(const void *x, void *
 			vec_store<ES * RUN>(to, run);
 		}
 	});
-}
-
-/*
- * The geometry of a tile of TR rows (neighbours in y) by TC columns (neighbours in x).  Shared
- * memory holds columns of TR elements in chunks of 16 bytes; the place of a chunk is turned by the
- * number of the column block, so that neither the stores of a warp (one chunk of many columns) nor
- * its loads (many chunks of one column) meet in a bank.
- */
-template <int ES, int TR, int TC, int LOAD, int STORE, int THREADS, i64 R, i64 C>
-struct permute_tile_shape {
-	static constexpr int rows = 16 / ES;        /* of one thread's block: one chunk */
-	static constexpr int columns = LOAD / ES;   /* of one thread's block: one load */
-	static constexpr int chunks = TR / rows;    /* of a column */
-	static constexpr int blocks = TC / columns; /* column blocks */
-	static constexpr int in_slots = blocks * chunks;
-	static constexpr int run = STORE / ES;                     /* rows of one store */
-	static constexpr int runs = TR / run;                      /* of a column */
-	static constexpr bool ragged = R % TR != 0 || C % TC != 0; /* tiles reach beyond the edges */
-	static constexpr int turn = (chunks < 8 ? chunks : 8) - 1;
-	static_assert(TR % rows == 0 && TC % columns == 0 && TR % run == 0, "tile");
-	static_assert((chunks & (chunks - 1)) == 0, "the turn needs a power of two");
-	static_assert(THREADS % runs == 0, "a thread stays with its rows when it stores");
-
-	static DEVICE int chunk_at(int block, int chunk)
-	{
-		return block * columns * chunks + (chunk ^ (block & turn));
-	}
-};
-
-/*
- * x to shared memory: loads of LOAD bytes along columns, for as many rows as make a chunk.  Of a
- * chunk that begins in x and ends behind it, the last row is read again, and nobody stores it.
- */
-template <class SHAPE, int ES, int LOAD, int THREADS, i64 R, i64 C, i64 CS, class RD, class RX,
-		  typename Offset>
-DEVICE void permute_tile_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
-{
-	constexpr int rows = SHAPE::rows, words = vec_words<LOAD>;
-	constexpr int steps = (SHAPE::in_slots + THREADS - 1) / THREADS;
-	/* Eight loads in flight are enough; more code only takes longer to compile. */
-	constexpr int most = rows < 8 ? 8 / rows : 1;
-	constexpr int together = steps < most ? steps : most;
-	constexpr bool whole = R % rows == 0;
-	/* Then the rows of a chunk are at equal distances. */
-	constexpr bool even = whole && (RD::product == 1 || RD::first % rows == 0);
-#pragma unroll together
-	for (int step = 0; step < steps; step++) {
-		const int slot = step * THREADS + static_cast<int>(threadIdx.x);
-		if (SHAPE::in_slots % THREADS != 0 && slot >= SHAPE::in_slots)
-			break;
-		const int block = slot % SHAPE::blocks, chunk = slot / SHAPE::blocks;
-		const u32 column = column0 + block * SHAPE::columns;
-		const u32 row = row0 + chunk * rows;
-		if (SHAPE::ragged && (column >= static_cast<u32>(C) || row >= static_cast<u32>(R)))
-			continue;
-		const u8 *from = x + static_cast<i64>(column) * (CS * ES);
-		u32 in[rows][words];
-		if constexpr (even) {
-			from += static_cast<i64>(index_offset<Offset>(row, RD{}, RX{})) * ES;
-#pragma unroll
-			for (int k = 0; k < rows; k++)
-				vec_load<LOAD>(from + k * (RX::first * ES), in[k]);
-		} else {
-#pragma unroll
-			for (int k = 0; k < rows; k++) {
-				const u32 r = whole || row + k < static_cast<u32>(R) ? row + k : R - 1;
-				vec_load<LOAD>(from + static_cast<i64>(index_offset<Offset>(r, RD{}, RX{})) * ES,
-							   in[k]);
-			}
-		}
-		u32 out[SHAPE::columns][4];
-		vec_transpose<ES, words, SHAPE::columns>(in, out);
-		b128 *const to = tile + SHAPE::chunk_at(block, chunk);
-#pragma unroll
-		for (int j = 0; j < SHAPE::columns; j++)
-			vec_store<16>(to + j * SHAPE::chunks, out[j]);
-	}
-}
-
-/* Shared memory to y: stores of STORE bytes along the rows of each column. */
-template <class SHAPE, int ES, int TC, int STORE, int THREADS, i64 R, i64 C, class CD, class CY,
-		  typename Offset>
-DEVICE void permute_tile_out(u8 *y, const b128 *tile, u32 row0, u32 column0)
-{
-	constexpr int stride = THREADS / SHAPE::runs, steps = (TC + stride - 1) / stride;
-	/* A few turns need no help: other warps fill the gaps. */
-	constexpr int together = steps < 8 ? 1 : 2;
-	const int run = static_cast<int>(threadIdx.x) % SHAPE::runs, byte = run * STORE;
-	const u32 row = row0 + run * SHAPE::run;
-	if (SHAPE::ragged && row >= static_cast<u32>(R))
-		return;
-	const u8 *from = reinterpret_cast<const u8 *>(tile) + byte % 16;
-	y += static_cast<i64>(row) * ES;
-#pragma unroll together
-	for (int step = 0; step < steps; step++) {
-		const int column = step * stride + static_cast<int>(threadIdx.x) / SHAPE::runs;
-		if ((SHAPE::ragged && column0 + column >= static_cast<u32>(C)) ||
-			(TC % stride != 0 && column >= TC))
-			break;
-		const int chunk = SHAPE::chunk_at(column / SHAPE::columns, byte / 16) +
-						  column % SHAPE::columns * SHAPE::chunks;
-		u32 words[vec_words<STORE>];
-		vec_load<STORE>(from + chunk * 16, words);
-		const Offset to = index_offset<Offset>(column0 + column, CD{}, CY{});
-		vec_store<STORE>(y + static_cast<i64>(to) * ES, words);
-	}
-}
-
-/*
- * Left to itself, the ptxas of CUDA 13.5 spills a few words of some tiles for sm_80 and sm_120.  On
- * sm_90 its own choice of registers is the one that was timed.
- */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
-#define PERMUTE_TILE_BOUNDS(threads) __launch_bounds__(threads, 1)
-#else
-#define PERMUTE_TILE_BOUNDS(threads) __launch_bounds__(threads)
-#endif
-
-/*
- * R rows by C columns: a row is a run of C elements of x, CS apart, a column a run of R elements of
- * y.  RD, RX: the dimensions behind the rows and their strides in x; CD, CY: behind the columns,
- * strides in y.  BD, BX, BY: the other dimensions, with both strides; batch_x and batch_y are the
- * strides of the slowest of all, which is only in the grid.  Blocks that follow each other write
- * next to each other.
- */
-template <int ES, int TR, int TC, int LOAD, int STORE, int THREADS, i64 R, i64 C, i64 CS, class RD,
-		  class RX, class CD, class CY, class BD, class BX, class BY, typename Offset, bool LOOP>
-__global__ PERMUTE_TILE_BOUNDS(THREADS) void permute_tile(const void *x, void *y, i64 batch_x,
-														  i64 batch_y, u64 blocks)
-{
-	using shape = permute_tile_shape<ES, TR, TC, LOAD, STORE, THREADS, R, C>;
-	constexpr u32 row_tiles = static_cast<u32>((R + TR - 1) / TR);
-	constexpr u32 column_tiles = static_cast<u32>((C + TC - 1) / TC);
-	DYN_SHARED(b128, tile);
-
-	u64 block = blockIdx.x;
-	do {
-		using Number = typename index_choose<LOOP, u64, u32>::type;
-		const Number n = static_cast<Number>(block);
-		const Number strip = n / row_tiles, item = strip / column_tiles;
-		const Number batch = item / static_cast<Number>(BD::product);
-		const Number inner = item - batch * static_cast<Number>(BD::product);
-		const u32 row0 = static_cast<u32>(n - strip * row_tiles) * TR;
-		const u32 column0 = static_cast<u32>(strip - item * column_tiles) * TC;
-		const i64 x0 = static_cast<i64>(batch) * batch_x + index_offset<Offset>(inner, BD{}, BX{});
-		const i64 y0 = static_cast<i64>(batch) * batch_y + index_offset<Offset>(inner, BD{}, BY{});
-
-		permute_tile_in<shape, ES, LOAD, THREADS, R, C, CS, RD, RX, Offset>(
-			static_cast<const u8 *>(x) + x0 * ES, tile, row0, column0);
-		__syncthreads();
-		permute_tile_out<shape, ES, TC, STORE, THREADS, R, C, CD, CY, Offset>(
-			static_cast<u8 *>(y) + y0 * ES, tile, row0, column0);
-		if constexpr (LOOP) {
-			__syncthreads();
-			block += gridDim.x;
-		}
-	} while (LOOP && block < blocks);
 }
 
 /*
@@ -354,15 +199,13 @@ __global__ __launch_bounds__(THREADS) void permute_interleave(const void *x, voi
 	do {
 		using Number = typename index_choose<LOOP, u64, u32>::type;
 		const Number n = static_cast<Number>(warp);
-		const Number item = n / strips, batch = item / static_cast<Number>(BD::product);
-		const Number inner = item - batch * static_cast<Number>(BD::product);
+		const Number item = n / strips;
 		const u32 first = static_cast<u32>(n - item * strips) * (32 * each);
 		const u32 left = (static_cast<u32>(L) - first) / each;
-		const i64 x0 = static_cast<i64>(batch) * batch_x + index_offset<Offset>(inner, BD{}, BX{});
-		const i64 y0 = static_cast<i64>(batch) * batch_y + index_offset<Offset>(inner, BD{}, BY{});
+		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
 		const u8 *in =
-			static_cast<const u8 *>(x) + (x0 + first * static_cast<i64>(SPLIT ? P : 1)) * ES;
-		u8 *out = static_cast<u8 *>(y) + (y0 + first * static_cast<i64>(SPLIT ? 1 : P)) * ES;
+			static_cast<const u8 *>(x) + (at.x + first * static_cast<i64>(SPLIT ? P : 1)) * ES;
+		u8 *out = static_cast<u8 *>(y) + (at.y + first * static_cast<i64>(SPLIT ? 1 : P)) * ES;
 		const int valid = left < 32 ? static_cast<int>(left) : 32;
 
 		if constexpr (SPLIT)

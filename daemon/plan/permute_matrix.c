@@ -1,0 +1,142 @@
+/*
+ * permute_matrix.c: which dimensions of a canonical form are the rows and the columns of a
+ * transpose.  Knows no variant.
+ */
+#include "permute.h"
+
+#include <string.h>
+
+static bool grow_rows(const struct permute_form *form, struct permute_matrix *matrix)
+{
+	int next = matrix->first_row - 1;
+
+	if (next < 0 || (matrix->column_mask & 1u << next) ||
+		matrix->rows > INT32_MAX / form->dim[next].size)
+		return false;
+	matrix->row_mask |= 1u << next;
+	matrix->rows *= form->dim[next].size;
+	matrix->first_row = next;
+	return true;
+}
+
+static bool grow_columns(const struct permute_form *form, struct permute_matrix *matrix)
+{
+	for (int k = 0; k < form->rank; k++) {
+		const struct permute_dim *dim = &form->dim[k];
+		if (((matrix->row_mask | matrix->column_mask) & 1u << k) ||
+			dim->from != matrix->columns * matrix->step || matrix->columns > INT32_MAX / dim->size)
+			continue;
+		matrix->column_mask |= 1u << k;
+		matrix->column[matrix->column_dims++] = k;
+		matrix->columns *= dim->size;
+		return true;
+	}
+	return false;
+}
+
+static bool wants_more(int64_t size, uint32_t side)
+{
+	return size % side != 0 && size < 8 * (int64_t)side;
+}
+
+/* Takes further dimensions into the shorter side first, until tiles fill well. */
+static void grow(const struct permute_form *form, uint32_t side, struct permute_matrix *matrix)
+{
+	bool rows = true, columns = true;
+
+	while (rows || columns) {
+		rows = rows && wants_more(matrix->rows, side);
+		columns = columns && wants_more(matrix->columns, side);
+		if (rows && (!columns || matrix->rows <= matrix->columns))
+			rows = grow_rows(form, matrix);
+		else if (columns)
+			columns = grow_columns(form, matrix);
+	}
+}
+
+bool permute_matrix_find(const struct permute_form *form, uint32_t side, const char *variant,
+						 struct permute_matrix *matrix, struct plan_text *why)
+{
+	int last = form->rank - 1, fast = permute_fastest(form);
+
+	memset(matrix, 0, sizeof(*matrix));
+	if (form->huge || fast < 0 || fast == last || form->dim[last].from == 0) {
+		plan_print(why, "not %s: %s; ", variant,
+				   form->huge ? "a size is beyond 31 bits" : "nothing to transpose");
+		return false;
+	}
+	matrix->step = form->dim[fast].from;
+	/* Neighbours further apart than a sector share nothing that a tile could save. */
+	if (matrix->step > 1 && matrix->step > 16 / (int64_t)form->element) {
+		plan_print(why, "not %s: x has no dimension with neighbours closer than %lld elements; ",
+				   variant, (long long)matrix->step);
+		return false;
+	}
+	matrix->row_mask = 1u << last;
+	matrix->first_row = last;
+	matrix->column_mask = 1u << fast;
+	matrix->column[matrix->column_dims++] = fast;
+	matrix->rows = form->dim[last].size;
+	matrix->columns = form->dim[fast].size;
+	if (side)
+		grow(form, side, matrix);
+	if (matrix->rows < 4 || matrix->columns < 4) {
+		plan_print(why, "not %s: %lld rows by %lld columns; ", variant, (long long)matrix->rows,
+				   (long long)matrix->columns);
+		return false;
+	}
+	matrix->store = permute_width(form, false, matrix->rows, matrix->row_mask);
+	matrix->load = form->element;
+	if (matrix->step == 1)
+		matrix->load = permute_width(form, true, matrix->columns, matrix->column_mask);
+	permute_batch(form, matrix->row_mask | matrix->column_mask, &matrix->batch);
+	return true;
+}
+
+#define SKEWED_LEAST 32 /* rows, and so many words in a row and in a column */
+#define SKEWED_LEAST_BYTES 64
+#define SKEWED_RUN_BYTES 1024 /* of a column that is taken whole */
+
+static bool is_run(const struct permute_form *form, const struct permute_matrix *matrix)
+{
+	return matrix->column[0] == form->rank - 2 && matrix->rows * form->element <= SKEWED_RUN_BYTES;
+}
+
+bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,
+						 struct permute_matrix *matrix, bool *run, struct plan_text *why)
+{
+	int64_t element = form->element;
+
+	if (!permute_matrix_find(form, 0, variant, matrix, why))
+		return false;
+	*run = is_run(form, matrix);
+	if (!*run && !permute_matrix_find(form, side, variant, matrix, why))
+		return false;
+	if (element > 4 || matrix->step != 1 || (matrix->load >= 4 && matrix->store >= 8)) {
+		plan_print(why, "not %s: vectors of %u and %u bytes are wide enough; ", variant,
+				   matrix->load, matrix->store);
+		return false;
+	}
+	if (matrix->rows < SKEWED_LEAST || matrix->rows * element < SKEWED_LEAST_BYTES ||
+		matrix->columns * element < SKEWED_LEAST_BYTES) {
+		plan_print(why, "not %s: %lld rows by %lld columns; ", variant, (long long)matrix->rows,
+				   (long long)matrix->columns);
+		return false;
+	}
+	return !permute_too_small(form, &matrix->batch, variant, why);
+}
+
+void permute_matrix_print(const struct permute_form *form, const struct permute_matrix *matrix,
+						  struct plan_text *id)
+{
+	/* The slowest of rows and columns is what remains when the others are divided out. */
+	permute_print_list(id, form, matrix->row_mask & ~(1u << matrix->first_row), PERMUTE_SIZE);
+	permute_print_list(id, form, matrix->row_mask, PERMUTE_FROM);
+	plan_print(id, ", List<");
+	for (int i = 0; i < matrix->column_dims - 1; i++)
+		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[matrix->column[i]].size);
+	plan_print(id, ">, List<");
+	for (int i = 0; i < matrix->column_dims; i++)
+		plan_print(id, "%s%lld", i ? ", " : "", (long long)form->dim[matrix->column[i]].to);
+	plan_print(id, ">");
+}

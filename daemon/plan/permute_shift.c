@@ -1,0 +1,208 @@
+/*
+ * permute_shift.c: transposes of unaligned rows, turned in registers as tiles are.
+ */
+#include "permute.h"
+
+static bool find(const struct permute_form *form, struct permute_matrix *matrix, bool *run,
+				 struct plan_text *why)
+{
+	return permute_skewed_find(form, form->element == 4 ? 64 : 128, "shift", matrix, run, why);
+}
+
+static uint32_t tiles(int64_t size, uint32_t side)
+{
+	return (uint32_t)((size + side - 1) / side);
+}
+
+/* ---- The kernel's geometry ---- */
+
+struct shape {
+	bool run;            /* all rows of some columns */
+	bool skew_x, skew_y; /* vectors straddle */
+	uint32_t chunks;     /* of 16 bytes, of a column in shared memory */
+	uint32_t bytes;      /* of shared memory */
+	uint32_t slots;      /* what a thread does at once while loading */
+};
+
+static struct shape shape_of(const struct permute_choice *c, const struct permute_matrix *matrix,
+							 bool can_run, uint32_t element)
+{
+	uint32_t each = 16 / element, reach;
+	struct shape shape = {.run = can_run && c->rows == matrix->rows};
+
+	shape.skew_x = shape.run || matrix->load < c->load;
+	shape.skew_y = shape.run || matrix->store < 16;
+	reach = shape.run ? each - 1 : shape.skew_y ? each : 0;
+	shape.chunks = tiles(c->rows + reach, each);
+	/* An odd number of chunks a column, and one behind the last column. */
+	shape.bytes = (c->columns * (shape.chunks | 1) + 1) * 16;
+	shape.slots = c->columns / (c->load / element) * shape.chunks * (each / c->block);
+	return shape;
+}
+
+/* ---- Making ---- */
+
+static bool is_one_of(uint32_t n, uint32_t a, uint32_t b, uint32_t c)
+{
+	return n == a || n == b || n == c;
+}
+
+static bool geometry(const struct permute_choice *c, const struct permute_matrix *matrix,
+					 bool can_run, uint32_t element, struct plan_text *why)
+{
+	const char *rule = NULL;
+	bool run = can_run && c->rows == matrix->rows;
+
+	if (!is_one_of(c->load, 4, 8, 16))
+		rule = "loads are 4, 8 or 16 bytes";
+	else if (!is_one_of(c->block * element, 8, 16, 16))
+		rule = "rows of a thread are 8 or 16 bytes";
+	else if (!c->rows || c->rows > 1024 || (!run && c->rows * element % 16))
+		rule = "rows are all there are, or 1 to 64 times 16 bytes";
+	else if (!c->columns || c->columns > 1024 || c->columns % (c->load / element))
+		rule = "columns are whole loads";
+	else if (c->threads < 32 || c->threads % 32 || c->threads > 1024 ||
+			 (!run && c->threads % (c->rows * element / 16)))
+		rule = "threads are whole warps, and whole columns of stores";
+	else if (!c->resident || c->resident * c->threads > 2048 || c->resident > 16)
+		rule = "a multiprocessor has 2048 threads and 16 blocks at most";
+	if (rule)
+		plan_print(why, "%s", rule);
+	return !rule;
+}
+
+static bool fits(const struct permute_choice *c, const struct kernel_limits *limits,
+				 const struct shape *shape, struct plan_text *why)
+{
+	if (c->threads > limits->max_threads) {
+		plan_print(why, "a block has at most %u threads", limits->max_threads);
+		return false;
+	}
+	if (shape->bytes > limits->shared_optin) {
+		plan_print(why, "a block has at most %u bytes of shared memory, not %u",
+				   limits->shared_optin, shape->bytes);
+		return false;
+	}
+	return true;
+}
+
+static bool make(const struct permute_form *form, const struct kernel_limits *limits,
+				 const struct permute_choice *c, struct kernel_plan *out, struct plan_text *why)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct permute_matrix matrix;
+	struct shape shape;
+	uint64_t blocks;
+	bool loop, run;
+
+	if (!find(form, &matrix, &run, why) || !geometry(c, &matrix, run, form->element, why))
+		return false;
+	shape = shape_of(c, &matrix, run, form->element);
+	if (!fits(c, limits, &shape, why))
+		return false;
+	out->shared_bytes = shape.bytes;
+	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
+			 tiles(matrix.columns, c->columns);
+	loop = permute_grid(out, limits, blocks, 1, c->threads);
+	plan_print(&id, "permute_shift<%u, %u, %u, %u, %u, %s, %s, %s, %u, %u, %lld, %lld",
+			   form->element, c->rows, c->columns, c->block, c->load,
+			   shape.skew_x ? "true" : "false", shape.skew_y ? "true" : "false",
+			   shape.run ? "true" : "false", c->threads, c->resident, (long long)matrix.rows,
+			   (long long)matrix.columns);
+	permute_matrix_print(form, &matrix, &id);
+	permute_print_batch(&id, form, &matrix.batch);
+	plan_print(&id, ", %s, %s>", permute_offset_type(form, matrix.batch.outer),
+			   loop ? "true" : "false");
+	permute_batch_args(out, form, &matrix.batch, blocks);
+	out->extents[0].alignment = shape.skew_x ? form->element : c->load;
+	out->extents[1].alignment = shape.skew_y ? form->element : 16;
+	plan_print(why, "%lld rows by %lld columns, which begin anywhere, in tiles of %u by %u: %s",
+			   (long long)matrix.rows, (long long)matrix.columns, c->rows, c->columns,
+			   "aligned vectors are shifted into place");
+	return !id.full;
+}
+
+/* ---- Suggesting ---- */
+
+/* So many threads that each loads `passes` times. */
+static uint32_t pick_threads(const struct permute_choice *c, const struct shape *shape,
+							 uint32_t element, uint32_t passes)
+{
+	uint32_t step = shape->run ? 32 : c->rows * element / 16;
+
+	while (step % 32)
+		step *= 2;
+	return tiles(tiles(shape->slots, passes), step) * step;
+}
+
+/* Tiles of `columns`, or as few of equal size as shared memory lets three blocks be resident. */
+static uint32_t pick_columns(const struct permute_choice *c, const struct permute_matrix *matrix,
+							 const struct kernel_limits *limits, bool run, uint32_t element)
+{
+	uint32_t unit = 16 / element, parts = 0;
+	struct permute_choice tile = *c;
+
+	do {
+		parts++;
+		tile.columns = tiles(tiles(matrix->columns, parts), unit) * unit;
+	} while (tile.columns > unit && tile.columns * element > 64 &&
+			 shape_of(&tile, matrix, run, element).bytes > limits->shared_optin / 3 - 1024);
+	return tile.columns;
+}
+
+/* All ways of cutting this tile. */
+static void suggest_cuts(struct permute_list *list, const struct permute_matrix *matrix, bool run,
+						 const struct permute_choice *tile)
+{
+	const uint32_t element = list->form->element;
+
+	for (uint32_t piece = 16; piece >= 8; piece /= 2) {
+		for (uint32_t load = piece == 16 && element < 4 ? 8 : 16; load >= 4; load /= 2) {
+			for (uint32_t passes = 1; passes <= 4; passes++) {
+				struct permute_choice c = *tile;
+				struct shape shape;
+				c.load = load;
+				c.block = piece / element;
+				shape = shape_of(&c, matrix, run, element);
+				c.threads = pick_threads(&c, &shape, element, passes);
+				if (c.threads >= 96 && c.threads <= 512)
+					permute_suggest(list, &c);
+			}
+		}
+	}
+}
+
+static void suggest(struct permute_list *list, struct plan_text *why)
+{
+	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
+	struct permute_matrix matrix;
+	struct permute_choice c = {.resident = 1, .load = 4, .block = 16 / element};
+	bool run;
+
+	if (!find(list->form, &matrix, &run, why))
+		return;
+	if (run) {
+		c.rows = (uint32_t)matrix.rows;
+		c.columns = pick_columns(&c, &matrix, list->limits, run, element);
+	} else {
+		c.rows = side;
+		c.columns = side;
+	}
+	suggest_cuts(list, &matrix, run, &c);
+	c.columns = run ? tiles(c.columns / 2, 16 / element) * (16 / element) : 2 * side;
+	suggest_cuts(list, &matrix, run, &c);
+	if (!run) {
+		c.rows = 2 * side;
+		suggest_cuts(list, &matrix, run, &c);
+	}
+	if (list->count == 0)
+		plan_print(why, "not shift: no tile fits a block; ");
+}
+
+const struct permute_variant permute_shift = {
+	.name = "shift",
+	.source = "ops/permute_shift.cuh",
+	.fields = "xkltm",
+	.suggest = suggest,
+	.make = make,
+};
