@@ -127,12 +127,15 @@ static double widen(uint32_t bits, int exponent_bits, int fraction_bits)
 	uint32_t fraction = bits & ((1u << fraction_bits) - 1);
 	double value;
 
-	if (exponent == most)
+	if (exponent == most) {
 		value = fraction ? NAN : INFINITY;
-	else if (exponent == 0)
+	} else if (exponent == 0) {
 		value = ldexp(fraction, 1 - bias - fraction_bits);
-	else
-		value = ldexp(fraction | 1u << fraction_bits, exponent - bias - fraction_bits);
+	} else { /* the same digits under a double's exponent: judges read most numbers by here */
+		uint64_t wide = (uint64_t)(exponent - bias + 1023) << 52;
+		wide |= (uint64_t)fraction << (52 - fraction_bits);
+		memcpy(&value, &wide, sizeof(value));
+	}
 	return bits >> (exponent_bits + fraction_bits) & 1 ? -value : value;
 }
 

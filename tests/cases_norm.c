@@ -42,6 +42,7 @@ static bool has(const struct cases_case *c, enum operand operand)
 struct row {
 	int64_t number, columns;
 	double *s;
+	const double *gamma, *beta;    /* columns of each: ones and zeros where left out */
 	double mean, rstd, magnitude;  /* of s: the mean of |s| */
 	double mean_error, rstd_error; /* absolute, relative */
 };
@@ -98,8 +99,7 @@ static void answer(const struct reference *r, const struct row *row)
 	double rtol = reference_relative(dtype, 1e-5), unit = reference_unit(dtype);
 
 	for (int64_t k = 0; k < row->columns; k++) {
-		double gamma = has(r->c, GAMMA) ? get(r, GAMMA, k) : 1;
-		double beta = has(r->c, BETA) ? get(r, BETA, k) : 0;
+		double gamma = row->gamma[k], beta = row->beta[k];
 		double xhat = (row->s[k] - row->mean) * row->rstd, value = xhat * gamma + beta;
 		double of_mean = row->rstd * row->mean_error;
 		double of_sum = has(r->c, RESIDUAL) ? row->rstd * unit * fabs(row->s[k]) : 0;
@@ -129,7 +129,13 @@ void norm_reference(const struct reference *r, int64_t first, int64_t last)
 	int split = split_of(r->c);
 	struct row row = {.columns = reference_product(x, split, x->rank)};
 
-	row.s = reference_memory(row.columns, sizeof(*row.s));
+	row.s = reference_memory(3 * row.columns, sizeof(*row.s));
+	row.gamma = row.s + row.columns;
+	row.beta = row.gamma + row.columns;
+	for (int64_t k = 0; k < row.columns && first < last; k++) {
+		row.s[row.columns + k] = has(r->c, GAMMA) ? get(r, GAMMA, k) : 1;
+		row.s[2 * row.columns + k] = has(r->c, BETA) ? get(r, BETA, k) : 0;
+	}
 	for (row.number = first; row.number < last; row.number++) {
 		load(r, split, &row);
 		measure(r, &row);

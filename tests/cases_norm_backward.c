@@ -67,37 +67,49 @@ static double get(const struct reference *r, enum operand operand, int64_t i)
 	return cases_get(r->c->operand[at].dtype, r->memory[at], i);
 }
 
-/* An element of x or dy. */
-static double element(const struct reference *r, const struct form *form, enum operand operand,
-					  int64_t row, int64_t column)
-{
-	const struct cases_operand *o = &r->c->operand[operand];
+/* A row: where it begins in x and dy, and its mean (0 for rms) and rstd. */
+struct row {
+	int64_t x, dy;
+	double mean, rstd;
+};
 
-	return get(r, operand,
-			   reference_at(o, 0, form->split, row) +
-				   reference_at(o, form->split, o->rank, column));
+static struct row row_of(const struct reference *r, const struct form *form, int64_t number)
+{
+	return (struct row){.x = reference_at(&r->c->operand[X], 0, form->split, number),
+						.dy = reference_at(&r->c->operand[DY], 0, form->split, number),
+						.mean = is_rms(r->c) ? 0 : get(r, MEAN, number),
+						.rstd = get(r, RSTD, number)};
 }
 
-static double normalized(const struct reference *r, const struct form *form, int64_t row,
-						 int64_t column)
+static double dy_of(const struct reference *r, const struct form *form, const struct row *row,
+					int64_t column)
 {
-	double mean = is_rms(r->c) ? 0 : get(r, MEAN, row);
+	const struct cases_operand *dy = &r->c->operand[DY];
 
-	return (element(r, form, X, row, column) - mean) * get(r, RSTD, row);
+	return get(r, DY, row->dy + reference_at(dy, form->split, dy->rank, column));
+}
+
+static double xhat_of(const struct reference *r, const struct form *form, const struct row *row,
+					  int64_t column)
+{
+	const struct cases_operand *x = &r->c->operand[X];
+
+	return (get(r, X, row->x + reference_at(x, form->split, x->rank, column)) - row->mean) *
+		   row->rstd;
 }
 
 /* g and xhat have room for a row. */
-static void answer_row(const struct reference *r, const struct form *form, int64_t row, double *g,
-					   double *xhat)
+static void answer_row(const struct reference *r, const struct form *form, int64_t number,
+					   double *g, double *xhat)
 {
+	struct row row = row_of(r, form, number);
 	kiln_dtype dtype = r->c->operand[X].dtype;
-	double rtol = reference_relative(dtype, 1e-5), rstd = get(r, RSTD, row);
-	double count = (double)form->columns;
+	double rtol = reference_relative(dtype, 1e-5), count = (double)form->columns;
 	long double sum = 0, product = 0, magnitude = 0, product_magnitude = 0;
 
 	for (int64_t k = 0; k < form->columns; k++) {
-		g[k] = element(r, form, DY, row, k) * (has(r->c, GAMMA) ? get(r, GAMMA, k) : 1);
-		xhat[k] = normalized(r, form, row, k);
+		g[k] = dy_of(r, form, &row, k) * (has(r->c, GAMMA) ? get(r, GAMMA, k) : 1);
+		xhat[k] = xhat_of(r, form, &row, k);
 		sum += g[k];
 		product += (long double)g[k] * xhat[k];
 		magnitude += fabs(g[k]);
@@ -106,11 +118,11 @@ static void answer_row(const struct reference *r, const struct form *form, int64
 	if (is_rms(r->c))
 		sum = magnitude = 0;
 	for (int64_t k = 0; k < form->columns; k++) {
-		double value = (double)(rstd * (g[k] - sum / count - xhat[k] * (product / count)));
+		double value = (double)(row.rstd * (g[k] - sum / count - xhat[k] * (product / count)));
 		double terms =
 			(double)(fabs(g[k]) + magnitude / count + fabs(xhat[k]) * (product_magnitude / count));
-		reference_value(r, place(r->c, DX), row * form->columns + k, value,
-						rtol * fabs(rstd) * terms + reference_rounding(dtype, value) +
+		reference_value(r, place(r->c, DX), number * form->columns + k, value,
+						rtol * fabs(row.rstd) * terms + reference_rounding(dtype, value) +
 							reference_floor(dtype));
 	}
 }
@@ -139,10 +151,11 @@ static void answer_columns(const struct reference *r, const struct form *form, i
 	long double gamma[BLOCK] = {0}, gamma_squares[BLOCK] = {0};
 	long double beta[BLOCK] = {0}, beta_squares[BLOCK] = {0};
 
-	for (int64_t row = 0; row < form->rows; row++) {
+	for (int64_t number = 0; number < form->rows; number++) {
+		struct row row = row_of(r, form, number);
 		for (int64_t k = first; k < last; k++) {
-			long double dy = element(r, form, DY, row, k);
-			long double term = has(r->c, DGAMMA) ? dy * normalized(r, form, row, k) : 0;
+			long double dy = dy_of(r, form, &row, k);
+			long double term = has(r->c, DGAMMA) ? dy * xhat_of(r, form, &row, k) : 0;
 			gamma[k - first] += term;
 			gamma_squares[k - first] += term * term;
 			beta[k - first] += dy;

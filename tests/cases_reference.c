@@ -104,22 +104,24 @@ double reference_floor(kiln_dtype dtype)
 
 double reference_ulp(kiln_dtype dtype, double value)
 {
-	int fraction = 52, least = -1022, exponent;
+	uint64_t bits;
 
-	if (dtype == KILN_F16) {
-		fraction = 10;
-		least = -14;
-	} else if (dtype == KILN_BF16) {
-		fraction = 7;
-		least = -126;
-	} else if (dtype == KILN_F32) {
-		fraction = 23;
-		least = -126;
-	}
 	if (!isfinite(value))
 		return 0;
-	exponent = value == 0 ? least : ilogb(value);
-	return ldexp(1, (exponent > least ? exponent : least) - fraction);
+	/* The power of two at or below |value|. */
+	memcpy(&bits, &value, sizeof(bits));
+	bits &= UINT64_C(0x7ff) << 52;
+	memcpy(&value, &bits, sizeof(value));
+	switch (dtype) {
+	case KILN_F16:
+		return fmax(value * 0x1p-10, 0x1p-24);
+	case KILN_BF16:
+		return fmax(value * 0x1p-7, 0x1p-133);
+	case KILN_F32:
+		return fmax(value * 0x1p-23, 0x1p-149);
+	default:
+		return fmax(value * 0x1p-52, 0x1p-1074);
+	}
 }
 
 double reference_rounding(kiln_dtype dtype, double value)
