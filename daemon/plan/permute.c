@@ -138,15 +138,48 @@ static void set_launch(struct kernel_plan *out, const struct permute_variant *va
 	permute_choice_print(variant, choice, out->choice);
 }
 
+static int choose_named(const struct permute_form *form, const struct kernel_limits *limits,
+						const char *name, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	size_t length = strcspn(name, " ");
+
+	for (int i = 0; i < VARIANTS; i++) {
+		const struct permute_variant *variant = order(form)[i];
+		struct plan_text why = {.text = out->note, .size = sizeof(out->note)};
+		struct permute_choice choice;
+		if (strlen(variant->name) != length || strncmp(variant->name, name, length) != 0 ||
+			!permute_choice_read(variant, name, &choice))
+			continue;
+		if (!variant->make(form, limits, &choice, out, &why))
+			return plan_refuse(error, KILN_EINVAL,
+							   "permute: choice \"%s\" does not suit this problem: %s", name,
+							   out->note);
+		set_launch(out, variant, &choice);
+		return KILN_OK;
+	}
+	return plan_refuse(error, KILN_EINVAL,
+					   "permute: choice \"%s\" names no candidate; a name is such as "
+					   "\"tile 64x64 k4 l16 s16 t256 r\"",
+					   name);
+}
+
+/* The planner's own choice, unless another is named. */
 static int choose(const struct permute_form *form, const struct kernel_limits *limits,
-				  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+				  const char *name, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text why = {.text = out->note, .size = sizeof(out->note)};
 	struct permute_list list = {.form = form, .limits = limits, .most = 1};
+	char own[KERNEL_CHOICE_MAX] = "";
 
 	for (int i = 0; i < VARIANTS && list.count == 0; i++) {
 		list.variant = order(form)[i];
 		list.variant->suggest(&list, &why);
+	}
+	if (list.count)
+		permute_choice_print(list.variant, &list.choice[0], own);
+	if (name && strcmp(name, own) != 0) {
+		out->note[0] = 0;
+		return choose_named(form, limits, name, out, error);
 	}
 	if (list.count && list.variant->make(form, limits, &list.choice[0], out, &why)) {
 		set_launch(out, list.variant, &list.choice[0]);
@@ -157,43 +190,12 @@ static int choose(const struct permute_form *form, const struct kernel_limits *l
 					   KERNEL_INSTANTIATION_MAX);
 }
 
-static int choose_named(const struct permute_form *form, const struct kernel_limits *limits,
-						const char *name, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
-{
-	struct plan_text why = {.text = out->note, .size = sizeof(out->note)};
-	size_t length = strcspn(name, " ");
-
-	for (int i = 0; i < VARIANTS; i++) {
-		const struct permute_variant *variant = order(form)[i];
-		struct permute_choice choice;
-		if (strlen(variant->name) != length || strncmp(variant->name, name, length) != 0)
-			continue;
-		if (!permute_choice_read(variant, name, &choice))
-			break;
-		if (!variant->make(form, limits, &choice, out, &why))
-			return plan_refuse(error, KILN_EINVAL,
-							   "permute: choice \"%s\" does not suit this problem: %s", name,
-							   out->note);
-		set_launch(out, variant, &choice);
-		return KILN_OK;
-	}
-	return plan_refuse(error, KILN_EINVAL,
-					   "permute: choice \"%s\" names no candidate, such as "
-					   "\"tile 64x64 k4 l16 s16 t256 r\"",
-					   name);
-}
-
 static int no_launch(struct kernel_plan *out, enum kernel_launch_kind kind, const char *variant,
-					 const char *note, const char *choice, char error[KERNEL_ERROR_MAX])
+					 const char *note)
 {
 	out->kind = kind;
 	snprintf(out->variant, sizeof(out->variant), "%s", variant);
-	snprintf(out->choice, sizeof(out->choice), "%s", variant);
 	snprintf(out->note, sizeof(out->note), "%s", note);
-	if (choice && strcmp(choice, variant) != 0)
-		return plan_refuse(error, KILN_EINVAL,
-						   "permute: there is no candidate \"%s\"; there is \"%s\"", choice,
-						   variant);
 	return KILN_OK;
 }
 
@@ -215,20 +217,18 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 	out->extents[1].written = true;
 	plan_elements(y, &count);
 	if (count == 0)
-		return no_launch(out, KERNEL_NOTHING, "nothing", "there are no elements", choice, error);
+		return no_launch(out, KERNEL_NOTHING, "nothing", "there are no elements");
 	plan_extent(x, &out->extents[0].bytes);
 	plan_extent(y, &out->extents[1].bytes);
 	out->bytes_moved = bytes_moved(x, count);
 	permute_canonical(problem, perm, INT64_MAX, &form);
 	if (permute_is_copy(&form)) {
 		out->copy_bytes = out->extents[1].bytes;
-		return no_launch(out, KERNEL_COPY, "copy", "the order of the elements does not change",
-						 choice, error);
+		return no_launch(out, KERNEL_COPY, "copy", "the order of the elements does not change");
 	}
 	permute_canonical(problem, perm, INT32_MAX, &form);
 	permute_refine(&form);
-	return choice ? choose_named(&form, limits, choice, out, error)
-				  : choose(&form, limits, out, error);
+	return choose(&form, limits, choice, out, error);
 }
 
 int permute_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,

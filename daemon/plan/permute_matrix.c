@@ -93,9 +93,10 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 	return true;
 }
 
-#define SKEWED_LEAST 32 /* rows, and so many words in a row and in a column */
-#define SKEWED_LEAST_BYTES 64
-#define SKEWED_RUN_BYTES 1024 /* of a column that is taken whole */
+#define SKEWED_LEAST 32       /* rows */
+#define SKEWED_LEAST_BYTES 64 /* of rows and columns */
+/* Rows that are taken all at once: then shared memory holds 128 bytes of each for a few blocks. */
+#define SKEWED_RUN 512
 
 static bool is_run(const struct permute_form *form, const struct permute_matrix *matrix)
 {

@@ -177,9 +177,12 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
 	struct permute_matrix matrix;
 	struct permute_choice c = {.resident = 1, .load = 4, .block = 16 / element};
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	bool run;
 
-	if (!find(list->form, &matrix, &run, why))
+	/* That rows are aligned needs no mention. */
+	if (!find(list->form, &matrix, &run, &unsaid))
 		return;
 	if (run) {
 		c.rows = (uint32_t)matrix.rows;

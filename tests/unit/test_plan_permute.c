@@ -169,9 +169,9 @@ static void variants_are_chosen(void **state)
 		int64_t shape[4], perm[4];
 		const char *variant, *begins;
 	} choices[] = {
-		{KILN_F32, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<4, 64, 64, 16, 16, 256, "},
-		{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 16, 16, 256, "},
-		{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 256, "},
+		{KILN_F32, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<4, 64, 64, 4, 16, 16, 256, "},
+		{KILN_F16, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<2, 128, 128, 8, 16, 16, 256, "},
+		{KILN_I8, 2, {8192, 8192}, {1, 0}, "tile", "permute_tile<1, 256, 256, 16, 16, 16, 256, "},
 		{KILN_I8, 4, {32, 1024, 16, 64}, {0, 2, 1, 3}, "vector", "permute_vector<16, 256, "},
 		{KILN_I8, 3, {32, 64, 6}, {1, 0, 2}, "vector", "permute_vector<2, "},
 		{KILN_F32,
@@ -186,7 +186,10 @@ static void variants_are_chosen(void **state)
 		 {0, 3, 1, 2},
 		 "interleave",
 		 "permute_interleave<1, 3, 16, "},
-		{KILN_F16, 4, {31, 129, 65, 127}, {2, 0, 3, 1}, "tile", "permute_tile<2, "},
+		{KILN_F16, 4, {31, 129, 65, 127}, {2, 0, 3, 1}, "shift", "permute_shift<2, 129, "},
+		{KILN_F32, 4, {31, 129, 65, 127}, {2, 0, 3, 1}, "stage", "permute_stage<4, 8, 129, "},
+		{KILN_I8, 2, {1023, 4099}, {1, 0}, "shift", "permute_shift<1, 128, 128, "},
+		{KILN_F64, 2, {1023, 4099}, {1, 0}, "tile", "permute_tile<8, "},
 		{KILN_F32, 2, {3, 2}, {1, 0}, "strided", "permute_strided<4, "},
 		{KILN_F32, 3, {4, 5, 6}, {0, 1, 2}, "copy", ""},
 		{KILN_F32, 2, {1, 6}, {1, 0}, "copy", ""},
@@ -200,8 +203,8 @@ static void variants_are_chosen(void **state)
 			make(choices[i].dtype, choices[i].rank, choices[i].shape, choices[i].perm);
 		struct kernel_plan plan = plan_on("sm_90", &p);
 		assert_string_equal(plan.variant, choices[i].variant);
-		assert_int_equal(strncmp(plan.instantiation, choices[i].begins, strlen(choices[i].begins)),
-						 0);
+		if (strncmp(plan.instantiation, choices[i].begins, strlen(choices[i].begins)) != 0)
+			fail_msg("%s, not %s", plan.instantiation, choices[i].begins);
 		assert_int_equal(plan.kind == KERNEL_LAUNCH, choices[i].begins[0] != 0);
 	}
 	/* what needs shared memory by request is left alone where there is none to be had */
@@ -212,6 +215,55 @@ static void variants_are_chosen(void **state)
 	limits.shared_optin = limits.shared_default;
 	assert_int_equal(plan_problem(&p, &limits, &plan, error), KILN_OK);
 	assert_int_equal(strncmp(plan.instantiation, "permute_tile<1, 128, 128, ", 26), 0);
+}
+
+/* A name makes exactly its kernel, or is refused with the rule that it breaks. */
+static void choices_by_name(void **state)
+{
+	static const struct {
+		const char *name, *begins, *refusal;
+	} choices[] = {
+		{"tile 128x64 k2 l8 s4 t128 b4", "permute_tile<4, 128, 64, 2, 8, 4, 128, 4, ", NULL},
+		{"tile 96x48 k4 l16 s16 t96 c", "permute_tile<4, 96, 48, 4, 16, 16, 96, 1, ", NULL},
+		{"strided 8 t64", "permute_strided<4, 2, ", NULL},
+		{"tile 64x64 k4 l16 s16 t256 b3", NULL, "the tiles of rows are whole bands"},
+		{"tile 64x64 k4 l16 s16 t48 r", NULL, "threads are whole warps"},
+		{"tile 64x62 k4 l16 s16 t256 r", NULL, "columns are whole loads"},
+		{"tile 64x64 k3 l16 s16 t256 r", NULL, "rows of a thread are 4, 8 or 16 bytes"},
+		{"tile 40x64 k4 l16 s16 t320 r", NULL, "rows are 1, 2, 4 or a multiple of 8 times"},
+		{"tile 64x64 k4 l32 s16 t256 r", NULL, "loads and stores are at least an element"},
+		{"tile 512x512 k4 l16 s16 t256 r", NULL, "a block has at most 232448 bytes"},
+		{"tile 64x64 k4 l16 s16 t2048 r", NULL, "a block has at most 1024 threads"},
+		{"vector 16 t256", NULL, "the fastest dimension moves"},
+		{"stage 64x64 s8 t256 m1", NULL, "vectors of 16 and 16 bytes are wide enough"},
+		{"strided 32 t64", NULL, "vectors are 4 to 16 bytes here"},
+		{"tile 64x64  k4 l16 s16 t256 r", NULL, "names no candidate"},
+		{"tile 064x64 k4 l16 s16 t256 r", NULL, "names no candidate"},
+		{"tile 64x64 k4 l16 s16 t256 r m1", NULL, "names no candidate"},
+		{"tiles 64x64 k4 l16 s16 t256 r", NULL, "names no candidate"},
+	};
+	const struct kernel_limits limits = limits_of("sm_90");
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
+		struct kernel_problem p = make(KILN_F32, 2, SHAPE(1024, 512), SHAPE(1, 0));
+		struct kernel_plan plan;
+		char error[KERNEL_ERROR_MAX] = "";
+		set_text(p.attrs[1].name, sizeof(p.attrs[1].name), PLAN_CHOICE);
+		p.attrs[1].kind = KILN_ATTR_STRING;
+		set_text(p.attrs[1].s, sizeof(p.attrs[1].s), choices[i].name);
+		p.attr_count = 2;
+		int status = plan_problem(&p, &limits, &plan, error);
+		if (choices[i].refusal) {
+			assert_int_equal(status, KILN_EINVAL);
+			if (!strstr(error, choices[i].refusal) || !strstr(error, choices[i].name))
+				fail_msg("%s: %s", choices[i].name, error);
+		} else {
+			if (status || strncmp(plan.instantiation, choices[i].begins, strlen(choices[i].begins)))
+				fail_msg("%s: %s%s", choices[i].name, error, plan.instantiation);
+			assert_string_equal(plan.choice, choices[i].name);
+		}
+	}
 }
 
 /* Offsets are 64 bits wide exactly where a batch needs them. */
@@ -258,9 +310,9 @@ static void plans_explain_themselves(void **state)
 		text, "op             permute\n"
 			  "target         sm_90\n"
 			  "variant        tile (kernel)\n"
-			  "choice         tile\n"
-			  "source         ops/permute.cuh\n"
-			  "instantiation  permute_tile<4, 64, 64, 16, 16, 256, 1024, 512, 1, List<>, "
+			  "choice         tile 64x64 k4 l16 s16 t256 r\n"
+			  "source         ops/permute_tile.cuh\n"
+			  "instantiation  permute_tile<4, 64, 64, 4, 16, 16, 256, 16, 1024, 512, 1, List<>, "
 			  "List<512>, List<>, List<1024>, List<>, List<>, List<>, i32, false>\n"
 			  "grid x block   128,1,1 x 256,1,1\n"
 			  "shared memory  16384 bytes\n"
@@ -286,6 +338,7 @@ int main(void)
 		cmocka_unit_test(outputs_are_inferred),   cmocka_unit_test(equal_forms_are_one_kernel),
 		cmocka_unit_test(batches_share_a_kernel), cmocka_unit_test(variants_are_chosen),
 		cmocka_unit_test(wide_offsets),           cmocka_unit_test(plans_explain_themselves),
+		cmocka_unit_test(choices_by_name),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
