@@ -100,7 +100,7 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 
 static bool is_run(const struct permute_form *form, const struct permute_matrix *matrix)
 {
-	return matrix->column[0] == form->rank - 2 && matrix->rows * form->element <= SKEWED_RUN_BYTES;
+	return matrix->column[0] == form->rank - 2 && matrix->rows <= SKEWED_RUN;
 }
 
 bool permute_skewed_find(const struct permute_form *form, uint32_t side, const char *variant,
