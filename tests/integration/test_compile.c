@@ -259,8 +259,8 @@ static void test_broken_source(void **state)
 		skip();
 	snprintf(kernels, sizeof(kernels), "%s/kernels", daemon->dir);
 	snprintf(command, sizeof(command),
-			 "cp -r '%s/kernel_src' '%s' && echo '#error broken on purpose' >> "
-			 "'%s/ops/permute.cuh'",
+			 "cp -r '%s/kernel_src' '%s' && for file in '%s'/ops/permute*.cuh; do "
+			 "echo '#error broken on purpose' >>\"$file\"; done",
 			 source, kernels, kernels);
 	assert_int_equal(system(command), 0);
 	kilnd_start(daemon, OPTIONS("--kernel-dir", kernels));
