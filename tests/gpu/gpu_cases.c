@@ -371,6 +371,31 @@ static bool open_arena(struct bench *bench)
 	return true;
 }
 
+#define WARMERS 8
+
+/* Every eighth wanted case, prepared by a client of its own: first is which. */
+static void warm_part(void *arg, int64_t first, int64_t last)
+{
+	const struct runner_options *options = arg;
+	kiln_client *client = runner_connect(options);
+	int count = 0;
+	const struct cases_case *cases = cases_all(&count);
+	for (int64_t i = first; i < count && client && last > first; i += WARMERS) {
+		kiln_tensor tensors[CASES_MAX_OPERANDS];
+		kiln_attr attrs[CASES_MAX_ATTRS];
+		kiln_call *made = NULL;
+		if (!is_wanted(options, &cases[i], (int)i))
+			continue;
+		cases_tensors(&cases[i], tensors);
+		cases_attrs(&cases[i], attrs);
+		/* What fails here fails again when it is run, and is told then. */
+		kiln_prepare(client, cases[i].op->name, tensors, cases[i].operand_count, attrs,
+					 cases[i].attr_count, &made);
+		kiln_call_free(made);
+	}
+	kiln_close(client);
+}
+
 static void run_list(struct bench *bench)
 {
 	const struct runner_options *options = &bench->options;
@@ -406,6 +431,10 @@ int main(int argc, char **argv)
 	bench.client = runner_connect(&bench.options);
 	if (!bench.client)
 		return 1;
+	/* Kernels are compiled by several at once: one after the other they take most of the time. */
+	cases_all(&(int){0});
+	if (!bench.options.copies)
+		runner_parallel(&bench.options, WARMERS, 1, warm_part, &bench.options);
 	if (open_arena(&bench))
 		run_list(&bench);
 	if (bench.whole && kiln_free(bench.whole) != KILN_OK)

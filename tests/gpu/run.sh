@@ -1,13 +1,14 @@
 #!/bin/sh
-# run.sh: everything that needs a GPU: the list of cases bit for bit, the first tensor of a program
-# without CUDA, figures, and processes that die.  Starts a daemon of its own with its own cache.
-# It must not need anything but the programs, so that it runs from a portable tree elsewhere.
+# run.sh: everything that needs a GPU: the list of cases, every result judged, the first tensor of
+# a program without CUDA, figures, and processes that die.  Starts a daemon of its own with its own
+# cache.  It must not need anything but the programs, so that it runs from a portable tree elsewhere.
 #
-#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench] [--copies] [--device NAME]
+#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench] [--copies] [--ops LIST] [--device NAME]
 #
 # --quick       small cases only, fewer repetitions
 # --bench       times every case beside a copy, and beside PyTorch where python3 has it
 # --only-bench  that alone
+# --ops         only cases of these operators: "softmax,layer_norm"
 # --copies      what needs no kernel, for a stand-in of the driver that runs none
 # --device      another device than cuda:0; "cpu" tries the script out where there is no GPU
 #
@@ -21,6 +22,7 @@ here=$(cd "$(dirname "$0")" && pwd) || exit 1
 root=$(cd "$here/../.." && pwd) || exit 1
 quick=
 copies=
+ops=
 bench=0
 tests=1
 device=cuda:0
@@ -30,7 +32,7 @@ failed=0
 started=$(date +%s)
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 6,14p' "$0"
+	sed -n 's/^# \{0,1\}//; 6,15p' "$0"
 }
 
 while [ $# -gt 0 ]; do
@@ -42,13 +44,16 @@ while [ $# -gt 0 ]; do
 		bench=1
 		tests=0
 		;;
-	--device)
+	--device | --ops)
 		if [ $# -lt 2 ]; then
 			usage >&2
 			exit 2
 		fi
+		case $1 in
+		--device) device=$2 ;;
+		--ops) ops="--ops $2" ;;
+		esac
 		shift
-		device=$1
 		;;
 	-h | --help) usage; exit 0 ;;
 	*)
@@ -158,7 +163,7 @@ one() {
 	shift 3
 	echo "-- $name"
 	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
-		${json:+--json "$json"} $quick $copies "$@" >"$work/out" 2>&1
+		${json:+--json "$json"} $quick $copies $ops "$@" >"$work/out" 2>&1
 	status=$?
 	cat "$work/out"
 	[ $status -ne 124 ] || echo "FAIL $name was stopped after $seconds s"
@@ -174,10 +179,10 @@ two() {
 	echo "-- $name, two processes"
 	cores=$(nproc 2>/dev/null || echo 2)
 	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
-		--threads $(((cores + 1) / 2)) $quick $copies --seed 11 "$@" >"$work/out.1" 2>&1 &
+		--threads $(((cores + 1) / 2)) $quick $copies $ops --seed 11 "$@" >"$work/out.1" 2>&1 &
 	first=$!
 	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
-		--threads $(((cores + 1) / 2)) $quick $copies --seed 12 --reverse "$@" >"$work/out.2" 2>&1
+		--threads $(((cores + 1) / 2)) $quick $copies $ops --seed 12 --reverse "$@" >"$work/out.2" 2>&1
 	wait $first
 	for out in "$work/out.1" "$work/out.2"; do
 		head -n 40 "$out"
