@@ -105,8 +105,10 @@ void cases_attrs(const struct cases_case *c, kiln_attr attrs[CASES_MAX_ATTRS]);
 void cases_fill(void *bytes, uint64_t first, uint64_t count, uint64_t seed);
 /* Fills an input as its fill says; bytes: of the whole memory, from the first element on. */
 void cases_fill_operand(const struct cases_operand *operand, void *bytes, uint64_t seed);
-/* The same in two steps that threads can share: elements [first, last) of the memory's
- * cases_bytes() / cases_element(), and when all that is done, rows [first, last) of cases_rows(). */
+/*
+ * The same in two steps that threads can share: elements [first, last) of the memory's
+ * cases_bytes() / cases_element(), and when all that is done, rows [first, last) of cases_rows().
+ */
 void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t first,
 					   int64_t last, uint64_t seed);
 int64_t cases_rows(const struct cases_operand *operand);

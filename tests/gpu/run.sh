@@ -1,7 +1,7 @@
 #!/bin/sh
 # run.sh: everything that needs a GPU: the list of cases, every result judged, the first tensor of
 # a program without CUDA, figures, and processes that die.  Starts a daemon of its own with its own
-# cache.  It must not need anything but the programs, so that it runs from a portable tree elsewhere.
+# cache.  It needs nothing but the programs, so that it runs from a portable tree elsewhere.
 #
 #   sh tests/gpu/run.sh [--quick] [--bench | --only-bench] [--copies] [--ops LIST] [--device NAME]
 #
@@ -182,7 +182,8 @@ two() {
 		--threads $(((cores + 1) / 2)) $quick $copies $ops --seed 11 "$@" >"$work/out.1" 2>&1 &
 	first=$!
 	limited "$seconds" "$bin/$program" --socket "$work/socket" --device "$device" \
-		--threads $(((cores + 1) / 2)) $quick $copies $ops --seed 12 --reverse "$@" >"$work/out.2" 2>&1
+		--threads $(((cores + 1) / 2)) $quick $copies $ops --seed 12 --reverse "$@" \
+		>"$work/out.2" 2>&1
 	wait $first
 	for out in "$work/out.1" "$work/out.2"; do
 		head -n 40 "$out"
