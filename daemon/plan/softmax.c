@@ -104,8 +104,8 @@ static int plan_rows(const struct softmax_form *form, const struct rows_shape *s
 
 	bool loop = rows_launch(&form->rows, &form->need, shape, limits, out);
 
-	snprintf(out->source, sizeof(out->source), "ops/softmax%s.cuh",
-			 op.inputs > 1 ? "_backward" : "");
+	snprintf(out->source, sizeof(out->source), "ops/softmax%s%s.cuh",
+			 op.inputs > 1 ? "_backward" : "", shape->stream ? "_stream" : "");
 	print_kernel(form, shape, op, loop, &id);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,

@@ -8,6 +8,7 @@
  *   static Value none()                       what merges without effect
  *
  * `with` is whatever else a merge needs to know, the same in all threads; mostly there is nothing.
+ * A value with a shorter way across lanes than merge upon merge overloads group_butterfly.
  *
  * The order of merging depends on the group alone: same input, same bits.
  */
@@ -29,6 +30,16 @@ DEVICE Value group_from(const Value &mine, int lanes)
 	for (int w = 0; w < words; w++)
 		out.word[w] = __shfl_xor_sync(0xffffffffu, out.word[w], lanes);
 	return out.value;
+}
+
+/* The same of single numbers, which costs the compiler less. */
+DEVICE float group_from(float mine, int lanes)
+{
+	return __shfl_xor_sync(0xffffffffu, mine, lanes);
+}
+DEVICE double group_from(double mine, int lanes)
+{
+	return __shfl_xor_sync(0xffffffffu, mine, lanes);
 }
 
 /* Merges over the first `width` lanes that a lane shares its upper bits with; all get the result. */
@@ -94,44 +105,27 @@ struct Group {
 	template <int SLOT, class Value, typename... With>
 	static DEVICE Value reduce(Value mine, With... with)
 	{
-		return reduce_warps<SLOT>(group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine, with...), with...);
-	}
-	/* The same of values that are already those of the whole warp, or of the row if it has less. */
-	template <int SLOT, class Value, typename... With>
-	static DEVICE Value reduce_warps(Value mine, With... with)
-	{
-		if constexpr (SIZE > 32) {
-			__shared__ Value partial[ROWS * warps];
-			if (threadIdx.x % 32 == 0)
-				partial[threadIdx.x / 32] = mine;
-			__syncthreads();
-			mine = collect(partial + row() * warps, with...);
-		}
+		mine = group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine, with...);
+		if constexpr (SIZE > 32)
+			mine = collect<warps>(warps_of<SLOT>(mine), with...);
 		if constexpr (CLUSTER > 1)
-			mine = across<SLOT>(mine, with...);
+			mine = collect<CLUSTER>(blocks_of<SLOT>(mine), with...);
 		return mine;
 	}
 
-  private:
-	template <class Value, typename... With>
-	static DEVICE Value collect(const Value *partial, With... with)
+	/* The values of all warps of the row, in order, for all of them to see.  SIZE is above 32. */
+	template <int SLOT, class Value>
+	static DEVICE const Value *warps_of(const Value &mine)
 	{
-		if constexpr (warps <= 4) {
-			Value all = partial[0];
-#pragma unroll
-			for (int w = 1; w < warps; w++)
-				all.merge(partial[w], with...);
-			return all;
-		} else {
-			constexpr int width = group_width<warps>;
-			const int lane = static_cast<int>(threadIdx.x) % width;
-			return group_butterfly<width>(lane < warps ? partial[lane] : Value::none(), with...);
-		}
+		__shared__ Value partial[ROWS * warps];
+		if (threadIdx.x % 32 == 0)
+			partial[threadIdx.x / 32] = mine;
+		__syncthreads();
+		return partial + row() * warps;
 	}
-
-	/* Every block puts its value into all blocks of the cluster. */
-	template <int SLOT, class Value, typename... With>
-	static DEVICE Value across(const Value &mine, With... with)
+	/* The values of all blocks of the cluster.  SLOT 0 comes first. */
+	template <int SLOT, class Value>
+	static DEVICE const Value *blocks_of(const Value &mine)
 	{
 		__shared__ Value part[CLUSTER];
 		if constexpr (SLOT == 0)
@@ -140,10 +134,16 @@ struct Group {
 			cluster_put(&part[slice()], mine, static_cast<u32>(threadIdx.x));
 		cluster_arrive();
 		cluster_wait();
-		Value all = part[0];
-#pragma unroll
-		for (int r = 1; r < CLUSTER; r++)
-			all.merge(part[r], with...);
-		return all;
+		return part;
+	}
+
+  private:
+	/* What COUNT values in shared memory make together. */
+	template <int COUNT, class Value, typename... With>
+	static DEVICE Value collect(const Value *partial, With... with)
+	{
+		constexpr int width = group_width<COUNT>;
+		const int lane = static_cast<int>(threadIdx.x) % width;
+		return group_butterfly<width>(lane < COUNT ? partial[lane] : Value::none(), with...);
 	}
 };

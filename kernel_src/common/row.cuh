@@ -27,6 +27,7 @@ struct Row {
 	static constexpr int words = vec_words<bytes>;                /* of a vector */
 	static constexpr int held = NV;                               /* vectors of a thread */
 	static constexpr i64 columns = COLUMNS;
+	static constexpr bool skewed = SKEWED;
 	/* Vectors that a row may touch, and whether the threads hold exactly so many. */
 	static constexpr i64 vectors = (COLUMNS + (SKEWED ? 2 * V - 2 : V - 1)) / V;
 	static constexpr bool full = !SKEWED && vectors == static_cast<i64>(NV) * SIZE * SLICES;
@@ -52,17 +53,28 @@ struct Row {
 	/* Is anything of vector n in the row? */
 	DEVICE bool has(int n) const
 	{
-		return full || (column(n) < static_cast<int>(COLUMNS) && (!SKEWED || column(n) > -V));
+		if constexpr (full)
+			return true;
+		else if constexpr (!SKEWED)
+			return column(n) < static_cast<int>(COLUMNS);
+		else
+			return column(n) < static_cast<int>(COLUMNS) && column(n) > -V;
 	}
 	/* Is element j of vector n, of which something is in the row? */
 	DEVICE bool live(int n, int j) const
 	{
-		return !SKEWED || static_cast<u32>(column(n) + j) < static_cast<u32>(COLUMNS);
+		if constexpr (!SKEWED)
+			return true;
+		else
+			return static_cast<u32>(column(n) + j) < static_cast<u32>(COLUMNS);
 	}
 	/* Is all of vector n, of which something is in the row? */
 	DEVICE bool inside(int n) const
 	{
-		return !SKEWED || (column(n) >= 0 && column(n) + V <= static_cast<int>(COLUMNS));
+		if constexpr (!SKEWED)
+			return true;
+		else
+			return column(n) >= 0 && column(n) + V <= static_cast<int>(COLUMNS);
 	}
 };
 
@@ -102,12 +114,14 @@ struct RowWords {
 					  const i64 (&step)[STREAMS])
 	{
 		/* What takes the longer way goes first. */
+		if constexpr (SLOTS > 0) {
 #pragma unroll
-		for (int n = kept; n < ROW::held; n++) {
+			for (int n = kept; n < ROW::held; n++) {
 #pragma unroll
-			for (int s = 0; s < STREAMS; s++)
-				if (row.has(n))
-					async_copy16(slot(n, s), start[s] + row.column(n));
+				for (int s = 0; s < STREAMS; s++)
+					if (row.has(n))
+						async_copy16(slot(n, s), start[s] + row.column(n));
+			}
 		}
 #pragma unroll
 		for (int n = 0; n < kept; n++) {
@@ -169,12 +183,24 @@ struct RowWords {
 	/* Puts other values in the place of vector n of tensor `stream`: exact where T computes in itself. */
 	DEVICE void put(int n, int stream, const Compute (&values)[ROW::length])
 	{
-		if (n < kept) {
+		if (SLOTS == 0 || n < kept) {
 			element_pack<Element>(values, word[n < kept ? n : 0][stream]);
-		} else {
+		} else if constexpr (SLOTS > 0) {
 			u32 raw[ROW::words];
 			element_pack<Element>(values, raw);
 			vec_store<ROW::bytes>(slot(n, stream), raw);
+		}
+	}
+
+	/* The values of vector n of tensor `stream`. */
+	DEVICE void get(int n, int stream, Compute (&values)[ROW::length]) const
+	{
+		if (SLOTS == 0 || n < kept) {
+			element_unpack<Element>(word[n < kept ? n : 0][stream], values);
+		} else if constexpr (SLOTS > 0) {
+			u32 raw[ROW::words];
+			vec_load<ROW::bytes>(slot(n, stream), raw);
+			element_unpack<Element>(raw, values);
 		}
 	}
 
@@ -193,17 +219,6 @@ struct RowWords {
 	{
 		return slots + ((n - kept) * STREAMS + stream) * (THREADS * 16);
 	}
-
-	DEVICE void get(int n, int stream, Compute (&values)[ROW::length]) const
-	{
-		if (n < kept) {
-			element_unpack<Element>(word[n < kept ? n : 0][stream], values);
-		} else {
-			u32 raw[ROW::words];
-			vec_load<ROW::bytes>(slot(n, stream), raw);
-			element_unpack<Element>(raw, values);
-		}
-	}
 };
 
 /* Stores vector n of a row of T; start: its column 0, as far past an aligned address as x's. */
@@ -217,7 +232,7 @@ DEVICE void row_store(const ROW &row, Number n, T *start, const Compute (&values
 		u32 words[vec_words<ROW::length *static_cast<int>(sizeof(T))>];
 		element_pack<T>(values, words);
 		vec_store<ROW::length *static_cast<int>(sizeof(T))>(to, words);
-	} else {
+	} else if constexpr (ROW::skewed) {
 #pragma unroll
 		for (int j = 0; j < ROW::length; j++)
 			if (row.live(n, j))

@@ -25,6 +25,7 @@ struct RowStream {
 	static constexpr int words = vec_words<bytes>;
 	static constexpr int count = COUNT;
 	static constexpr i64 columns = COLUMNS;
+	static constexpr bool skewed = SKEWED;
 	static constexpr Column vectors =
 		static_cast<Column>((COLUMNS + (SKEWED ? 2 * V - 2 : V - 1)) / V);
 	static constexpr bool full = !SKEWED && vectors % (COUNT * SIZE) == 0;
@@ -56,15 +57,26 @@ struct RowStream {
 	}
 	DEVICE bool has(Column n) const
 	{
-		return full || (column(n) < static_cast<Column>(COLUMNS) && (!SKEWED || column(n) > -V));
+		if constexpr (full)
+			return true;
+		else if constexpr (!SKEWED)
+			return column(n) < static_cast<Column>(COLUMNS);
+		else
+			return column(n) < static_cast<Column>(COLUMNS) && column(n) > -V;
 	}
 	DEVICE bool live(Column n, int j) const
 	{
-		return !SKEWED || (column(n) + j >= 0 && column(n) + j < static_cast<Column>(COLUMNS));
+		if constexpr (!SKEWED)
+			return true;
+		else
+			return column(n) + j >= 0 && column(n) + j < static_cast<Column>(COLUMNS);
 	}
 	DEVICE bool inside(Column n) const
 	{
-		return !SKEWED || (column(n) >= 0 && column(n) + V <= static_cast<Column>(COLUMNS));
+		if constexpr (!SKEWED)
+			return true;
+		else
+			return column(n) >= 0 && column(n) + V <= static_cast<Column>(COLUMNS);
 	}
 };
 

@@ -24,7 +24,10 @@
  */
 #pragma once
 #include "common/element.cuh"
+#include "common/group.cuh"
 #include "common/types.cuh"
+
+#define SOFTMAX_LOG2E 1.4426950408889634
 
 template <typename Compute>
 struct SoftmaxNumber;
@@ -122,6 +125,22 @@ DEVICE double softmax_exp2_flush(double x)
 {
 	return exp2(x);
 }
+/* 1 / x, within two roundings. */
+DEVICE float softmax_inverse(float x)
+{
+#if KILN_CPU
+	return 1 / x;
+#else
+	float y;
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+#endif
+}
+DEVICE double softmax_inverse(double x)
+{
+	return 1 / x;
+}
+
 DEVICE float softmax_log(float x)
 {
 	return logf(x);
@@ -150,20 +169,30 @@ struct SoftmaxSum {
 	{
 		return {SoftmaxNumber<Compute>::least(), 0};
 	}
-	/* A NaN among the terms is in the sum, for fmax passes it over. */
-	DEVICE void merge(const SoftmaxSum &other, Compute exponent)
-	{
-		const Compute all = fmax(largest, other.largest);
-		sum =
-			sum * fading(all, largest, exponent) + other.sum * fading(all, other.largest, exponent);
-		largest = all;
-	}
-	/* What a sum is multiplied with when the largest rises. */
+	/* What a sum is multiplied with when the largest rises; the difference of nothing to nothing
+	 * must not be a NaN. */
 	static DEVICE Compute fading(Compute all, Compute mine, Compute exponent)
 	{
-		return mine == all ? Compute(1) : softmax_exp2((mine - all) * exponent);
+		return softmax_exp2_flush((mine - fmax(all, SoftmaxNumber<Compute>::lowest())) * exponent);
 	}
 };
+
+/* Over lanes: the largest first, so that each sum is scaled once.  A NaN among the terms is in the
+ * sum, for fmax passes it over. */
+template <int WIDTH, typename Compute>
+DEVICE SoftmaxSum<Compute> group_butterfly(SoftmaxSum<Compute> mine, Compute exponent)
+{
+	Compute all = mine.largest, sum;
+
+#pragma unroll
+	for (int lanes = WIDTH / 2; lanes > 0; lanes /= 2)
+		all = fmax(all, group_from(all, lanes));
+	sum = mine.sum * mine.fading(all, mine.largest, exponent);
+#pragma unroll
+	for (int lanes = WIDTH / 2; lanes > 0; lanes /= 2)
+		sum += group_from(sum, lanes);
+	return {all, sum};
+}
 
 template <typename Compute>
 struct SoftmaxTotal {
@@ -178,3 +207,39 @@ struct SoftmaxTotal {
 		sum += other.sum;
 	}
 };
+
+/* A row up to the column where its mask ends. */
+template <class ROW>
+struct SoftmaxPart {
+	ROW row;
+	i64 end;
+
+	template <typename Number>
+	DEVICE bool has(Number n) const
+	{
+		return row.has(n) && row.column(n) < end;
+	}
+	template <typename Number>
+	DEVICE Number column(Number n) const
+	{
+		return row.column(n);
+	}
+};
+
+template <class ROW, class MASK>
+DEVICE auto softmax_part(const ROW &row, const MASK &mask)
+{
+	if constexpr (MASK::partial)
+		return SoftmaxPart<ROW>{row, mask.limit()};
+	else
+		return row;
+}
+
+/* dx of one element. */
+template <bool LOG, typename Compute>
+DEVICE Compute softmax_derivative(Compute y, Compute dy, Compute sum, Compute scale)
+{
+	if (LOG)
+		return fma(-softmax_exp2(y * Compute(SOFTMAX_LOG2E)), sum, dy) * scale;
+	return (dy - sum) * (y * scale);
+}

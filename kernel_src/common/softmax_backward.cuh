@@ -5,19 +5,6 @@
 #pragma once
 #include "common/row.cuh"
 #include "common/softmax.cuh"
-#include "common/softmax_rows.cuh"
-#include "common/softmax_stream.cuh"
-
-#define SOFTMAX_LOG2E 1.4426950408889634
-
-/* dx of one element. */
-template <bool LOG, typename Compute>
-DEVICE Compute softmax_derivative(Compute y, Compute dy, Compute sum, Compute scale)
-{
-	if (LOG)
-		return fma(-softmax_exp2(y * Compute(SOFTMAX_LOG2E)), sum, dy) * scale;
-	return (dy - sum) * (y * scale);
-}
 
 /* One row of y, dy and dx; step[i]: from column to column of each. */
 template <class SHAPE, bool LOG, class MASK>
@@ -33,7 +20,7 @@ DEVICE void softmax_backward_row(const typename SHAPE::Element *const (&from)[2]
 	DYN_SHARED(b128, slots);
 
 	const Row row(from[0], SHAPE::group::thread(), SHAPE::group::slice());
-	const SoftmaxPart<Row> part{row, mask.limit()};
+	const auto part = softmax_part(row, mask);
 	Words words(slots);
 	words.fetch(part, from, step);
 #pragma unroll
@@ -62,46 +49,4 @@ DEVICE void softmax_backward_row(const typename SHAPE::Element *const (&from)[2]
 		}
 		row_store(row, n, dx, out, dx_step);
 	});
-}
-
-/* One row that is read twice, by a block. */
-template <class ROW, bool LOG, class MASK>
-DEVICE void softmax_backward_stream_row(const typename ROW::Element *const (&from)[2],
-										const i64 (&apart)[2], typename ROW::Element *dx,
-										i64 dx_step, typename ROW::Compute scale, const MASK &mask)
-{
-	typedef typename ROW::Compute Compute;
-	typedef typename ROW::Column Column;
-	constexpr int V = ROW::length;
-	SoftmaxStep<ROW, MASK, 2> at(from[0], mask);
-	SoftmaxExact<Compute> sum = {0, 0};
-
-#pragma unroll 1
-	for (Column step = 0; step < ROW::steps(mask.limit()); step++) {
-		Compute more = 0;
-		at.fetch(step, from, apart);
-		at.words.each(at.part, step, [&](Column n, int u, Compute(&value)[2][V]) {
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				if (at.live(n, u, j))
-					more = LOG ? more + value[1][j] : fma(value[0][j], value[1][j], more);
-		});
-		sum.add(more);
-	}
-	SoftmaxTotal<Compute> all = {sum.sum};
-	all = ROW::group::template reduce<0>(all);
-#pragma unroll 1
-	for (Column step = ROW::steps(); step-- > 0;) {
-		at.fetch(step, from, apart);
-		at.words.each(at.row, step, [&](Column n, int u, Compute(&value)[2][V]) {
-			Compute out[V];
-#pragma unroll
-			for (int j = 0; j < V; j++) {
-				out[j] = softmax_derivative<LOG>(value[0][j], value[1][j], all.sum, scale);
-				if (!mask.live(at.marks[u], at.row.column(n), j))
-					out[j] = 0;
-			}
-			row_store(at.row, n, dx, out, dx_step);
-		});
-	}
 }

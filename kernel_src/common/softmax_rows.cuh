@@ -3,145 +3,201 @@
  * part of a warp up to a cluster of blocks (row.cuh).
  *
  * One pass finds the largest and the sum together: each thread takes its own largest first, and
- * merging two partial sums scales the one with the smaller largest down (Milakov and Gimelshein,
- * "Online normalizer calculation for softmax", 2018).  Elements of 4 and 8 bytes give their place to
- * their powers; halves are too coarse for them, so they are raised twice.
+ * partial sums are scaled down to the largest of all when they meet (Milakov and Gimelshein, "Online
+ * normalizer calculation for softmax", 2018).  Where there is room for it, elements are converted
+ * once and their powers take their place; otherwise each pass begins with the elements again.
+ *
+ * Slots are gone through in rolled loops, or the compiler would bring all of them into registers.
  */
 #pragma once
 #include "common/row.cuh"
 #include "common/softmax.cuh"
-
-/* A row up to the column where its mask ends. */
-template <class ROW>
-struct SoftmaxPart {
-	const ROW &row;
-	i64 end;
-
-	DEVICE bool has(int n) const
-	{
-		return row.has(n) && column(n) < end;
-	}
-	DEVICE int column(int n) const
-	{
-		return row.column(n);
-	}
-};
 
 template <class SHAPE, bool LOG, class MASK>
 struct SoftmaxRows {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
 	typedef typename SHAPE::row Row;
-	typedef typename SHAPE::group Group;
 	typedef typename SHAPE::template words<1> Words;
 	typedef SoftmaxNumber<Compute> Number;
 	static constexpr int V = Row::length;
-	static constexpr int kept = Words::kept;
+	static constexpr int held = Row::held, kept = Words::kept;
 	typedef typename MASK::template Held<V> Marks;
-	/* Powers take the place of elements. */
-	static constexpr bool in_place = !LOG && sizeof(T) >= 4;
+	/* What is kept is kept in the type to compute in; halves take twice the registers then. */
+	static constexpr bool wide = sizeof(T) >= 4 || (kept == held && kept * V <= 32);
+	static constexpr bool in_place = wide && !LOG;
 
-	const Row row;
-	const SoftmaxPart<Row> part;
+	const MASK mask;
 	const SoftmaxScale<Compute> scale;
-	const MASK &mask;
+	const Row row;
+	const decltype(softmax_part(row, mask)) part;
 	Words words;
 	Marks marks[kept ? kept : 1];
+	Compute value[wide && kept ? kept : 1][V];
 
 	DEVICE SoftmaxRows(const T *x, const SoftmaxScale<Compute> &scale, const MASK &mask,
 					   void *slots)
-		: row(x, Group::thread(), Group::slice()), part{row, mask.limit()}, scale(scale),
-		  mask(mask), words(slots)
+		: mask(mask), scale(scale), row(x, SHAPE::group::thread(), SHAPE::group::slice()),
+		  part(softmax_part(row, mask)), words(slots)
 	{
-	}
-
-	/* Calls body(n, values, marks) for each vector of which something is read. */
-	template <class PART, typename Body>
-	DEVICE void each(const PART &range, Body body)
-	{
-		words.each_kept(range,
-						[&](int n, Compute(&values)[1][V]) { body(n, values[0], marks[n]); });
-		words.each_slot(range, [&](int n, Compute(&values)[1][V]) {
-			Marks mark;
-			mask.fetch(mark, row.column(n));
-			body(n, values[0], mark);
-		});
-	}
-
-	DEVICE bool live(const Marks &mark, int n, int j) const
-	{
-		return row.live(n, j) && mask.live(mark, row.column(n), j);
 	}
 
 	DEVICE void fetch(const T *x, i64 step)
 	{
 		const T *const from[1] = {x};
 		const i64 steps[1] = {step};
+
 		words.fetch(part, from, steps);
+		if constexpr (MASK::partial) {
 #pragma unroll
-		for (int n = 0; n < kept; n++)
-			if (row.has(n))
-				mask.fetch(marks[n], row.column(n));
+			for (int n = 0; n < kept; n++)
+				if (row.has(n))
+					mask.fetch(marks[n], row.column(n));
+		}
 		words.arrive();
 	}
 
+	/* The largest term of this thread. */
 	DEVICE Compute largest()
 	{
 		Compute found = MASK::partial ? Number::least() : Number::lowest();
-		each(part, [&](int n, Compute(&x)[V], const Marks &mark) {
+
 #pragma unroll
-			for (int j = 0; j < V; j++) {
-				if (!live(mark, n, j))
+		for (int n = 0; n < kept; n++) {
+			if (!part.has(n))
+				continue;
+			terms(marks[n], n, value[wide ? n : 0]);
+			raise(marks[n], n, value[wide ? n : 0], found);
+		}
+		if constexpr (kept < held) {
+#pragma unroll 1
+			for (int n = kept; n < held; n++) {
+				Compute term[V];
+				Marks mark;
+				if (!part.has(n))
 					continue;
-				Compute term = mask.term(mark, j, x[j], scale.before);
-				if (MASK::partial)
-					term = fmax(term, Number::lowest());
-				found = fmax(found, term);
+				mask.fetch(mark, row.column(n));
+				terms(mark, n, term);
+				raise(mark, n, term, found);
 			}
-		});
+		}
 		return found;
 	}
 
+	/* The sum of this thread's powers. */
 	DEVICE Compute sum(Compute largest)
 	{
 		Compute sum = 0;
-		each(part, [&](int n, Compute(&x)[V], const Marks &mark) {
+
 #pragma unroll
-			for (int j = 0; j < V; j++) {
-				const Compute distance = mask.distance(mark, j, x[j], scale.before, largest);
-				const Compute power = softmax_exp2_flush(distance * scale.exponent);
-				if (live(mark, n, j))
-					sum += power;
-				x[j] = power;
+		for (int n = 0; n < kept; n++) {
+			if (!part.has(n))
+				continue;
+			if constexpr (!wide)
+				terms(marks[n], n, value[0]);
+			add(marks[n], n, largest, value[wide ? n : 0], sum);
+		}
+		if constexpr (kept < held) {
+#pragma unroll 1
+			for (int n = kept; n < held; n++) {
+				Compute x[V];
+				Marks mark;
+				if (!part.has(n))
+					continue;
+				mask.fetch(mark, row.column(n));
+				terms(mark, n, x);
+				add(mark, n, largest, x, sum);
+				if constexpr (in_place)
+					words.put(n, 0, x);
 			}
-			if constexpr (in_place)
-				words.put(n, 0, x);
-		});
+		}
 		return sum;
 	}
 
+	/* mine: the largest that sum() was given; all: of the row. */
 	DEVICE void store(T *y, i64 step, Compute mine, const SoftmaxSum<Compute> &all)
 	{
-		const Compute rest =
-			LOG ? softmax_log(all.sum)
-				: (in_place ? all.fading(all.largest, mine, scale.exponent) : 1) / all.sum;
 		const Compute dead = all.largest == Number::least() ? mask.empty() : Compute(0);
-		each(row, [&](int n, Compute(&x)[V], const Marks &mark) {
-			Compute out[V];
+		Compute rest = LOG ? softmax_log(all.sum) : softmax_inverse(all.sum);
+
+		if constexpr (in_place)
+			rest *= all.fading(all.largest, mine, scale.exponent);
 #pragma unroll
-			for (int j = 0; j < V; j++) {
-				const Compute distance = mask.distance(mark, j, x[j], scale.before, all.largest);
-				if constexpr (LOG)
-					out[j] = fma(distance, scale.after, -rest);
-				else if constexpr (in_place)
-					out[j] = x[j] * rest;
+		for (int n = 0; n < kept; n++) {
+			if (!row.has(n))
+				continue;
+			if constexpr (!wide)
+				terms(marks[n], n, value[0]);
+			finish(marks[n], n, all.largest, rest, dead, value[wide ? n : 0]);
+			row_store(row, n, y, value[wide ? n : 0], step);
+		}
+		if constexpr (kept < held) {
+#pragma unroll 1
+			for (int n = kept; n < held; n++) {
+				Compute x[V];
+				Marks mark;
+				if (!row.has(n))
+					continue;
+				mask.fetch(mark, row.column(n));
+				if constexpr (in_place)
+					words.get(n, 0, x);
 				else
-					out[j] = softmax_exp2(distance * scale.exponent) * rest;
-				if (MASK::partial && !mask.live(mark, row.column(n), j))
-					out[j] = dead;
+					terms(mark, n, x);
+				finish(mark, n, all.largest, rest, dead, x);
+				row_store(row, n, y, x, step);
 			}
-			row_store(row, n, y, out, step);
-		});
+		}
+	}
+
+  private:
+	DEVICE void terms(const Marks &mark, int n, Compute (&x)[V]) const
+	{
+		words.get(n, 0, x);
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			x[j] = mask.term(mark, j, x[j], scale.before);
+	}
+
+	DEVICE void raise(const Marks &mark, int n, const Compute (&term)[V], Compute &largest) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			if constexpr (!MASK::partial)
+				largest = row.live(n, j) ? fmax(largest, term[j]) : largest;
+			else if (row.live(n, j) && mask.live(mark, row.column(n), j))
+				largest = fmax(largest, fmax(term[j], Number::lowest()));
+		}
+	}
+
+	/* Terms become powers, which join the sum. */
+	DEVICE void add(const Marks &mark, int n, Compute largest, Compute (&x)[V], Compute &sum) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			const Compute power = softmax_exp2_flush((x[j] - largest) * scale.exponent);
+			if (row.live(n, j) && mask.live(mark, row.column(n), j))
+				sum += power;
+			if constexpr (in_place)
+				x[j] = power;
+		}
+	}
+
+	/* x: powers if they are in place, else terms.  rest: the logarithm of the sum, or what powers
+	 * are multiplied with. */
+	DEVICE void finish(const Marks &mark, int n, Compute largest, Compute rest, Compute dead,
+					   Compute (&x)[V]) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			if constexpr (in_place)
+				x[j] *= rest;
+			else if constexpr (LOG)
+				x[j] = fma(x[j] - largest, scale.after, -rest);
+			else
+				x[j] = softmax_exp2((x[j] - largest) * scale.exponent) * rest;
+			if constexpr (MASK::partial)
+				x[j] = mask.live(mark, row.column(n), j) ? x[j] : dead;
+		}
 	}
 };
 
@@ -156,14 +212,12 @@ DEVICE void softmax_row(const typename SHAPE::Element *x, i64 x_step, typename S
 {
 	typedef typename SHAPE::Compute Compute;
 	DYN_SHARED(b128, slots);
-	SoftmaxRows<SHAPE, LOG, MASK> rows(x, scale, mask, slots);
+	SoftmaxRows<SHAPE, LOG, MASK> held(x, scale, mask, slots);
 
-	rows.fetch(x, x_step);
-	SoftmaxSum<Compute> all;
-	const Compute mine = rows.largest();
-	all.largest = mine;
-	all.sum = rows.sum(mine);
+	held.fetch(x, x_step);
+	const Compute mine = held.largest();
+	SoftmaxSum<Compute> all = {mine, held.sum(mine)};
 	all = SHAPE::group::template reduce<0>(all, scale.exponent);
 	if (here)
-		rows.store(y, y_step, mine, all);
+		held.store(y, y_step, mine, all);
 }

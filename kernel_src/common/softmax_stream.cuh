@@ -22,22 +22,6 @@ struct SoftmaxExact {
 	}
 };
 
-template <class ROW>
-struct SoftmaxStreamPart {
-	typedef typename ROW::Column Column;
-	const ROW &row;
-	i64 end;
-
-	DEVICE bool has(Column n) const
-	{
-		return row.has(n) && column(n) < end;
-	}
-	DEVICE Column column(Column n) const
-	{
-		return row.column(n);
-	}
-};
-
 template <class ROW, class MASK, int STREAMS>
 struct SoftmaxStep {
 	typedef typename ROW::Element T;
@@ -48,13 +32,13 @@ struct SoftmaxStep {
 	typedef typename MASK::template Held<V> Marks;
 
 	const ROW row;
-	const MASK &mask;
-	const SoftmaxStreamPart<ROW> part;
+	const MASK mask;
+	const decltype(softmax_part(row, mask)) part;
 	RowStep<ROW, STREAMS> words;
 	Marks marks[ROW::count];
 
 	DEVICE SoftmaxStep(const T *start, const MASK &mask)
-		: row(start), mask(mask), part{row, mask.limit()}
+		: row(start), mask(mask), part(softmax_part(row, mask))
 	{
 	}
 

@@ -4,14 +4,12 @@
  *
  *   softmax_rows      a group of threads holds each row
  *   softmax_cluster   a cluster of blocks holds each row
- *   softmax_stream    a block reads each row twice
  *
  * Rows are numbered by DIMS, all but the slowest dimension; X and Y are their strides.  LOOP: row.cuh.
  */
 #pragma once
 #include "common/index.cuh"
 #include "common/softmax_rows.cuh"
-#include "common/softmax_stream.cuh"
 
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, class X, class Y,
 		  typename Index, typename T, typename Compute>
@@ -46,19 +44,4 @@ __global__ __launch_bounds__(SHAPE::threads)
 {
 	softmax_held<SHAPE, LOG, LOOP, X_STEP, Y_STEP, DIMS, X, Y, Index>(x, y, before, exponent, after,
 																	  rows);
-}
-
-template <class ROW, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, class X, class Y,
-		  typename Index, typename T = typename ROW::Element,
-		  typename Compute = typename ROW::Compute>
-__global__ __launch_bounds__(ROW::threads) void softmax_stream(const T *x, T *y, Compute before,
-															   Compute exponent, Compute after,
-															   i64 rows)
-{
-	row_each<ROW, LOOP, Index>(rows, [&](Index row, bool) {
-		softmax_stream_row<ROW, LOG>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
-									 y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
-									 SoftmaxScale<Compute>{before, exponent, after},
-									 SoftmaxAll<Compute>{});
-	});
 }

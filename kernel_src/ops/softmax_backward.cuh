@@ -3,7 +3,6 @@
  *
  *   softmax_backward_rows      a group of threads holds each row
  *   softmax_backward_cluster   a cluster of blocks holds each row
- *   softmax_backward_stream    a block reads each row twice
  *
  * Rows are numbered by DIMS, all but the slowest dimension; Y, DY and DX are their strides.
  */
@@ -44,20 +43,4 @@ __global__ __launch_bounds__(SHAPE::threads)
 {
 	softmax_backward_held<SHAPE, LOG, LOOP, Y_STEP, DY_STEP, DX_STEP, DIMS, Y, DY, DX, Index>(
 		y, dy, dx, scale, rows);
-}
-
-template <class ROW, bool LOG, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, class DIMS, class Y,
-		  class DY, class DX, typename Index, typename T = typename ROW::Element,
-		  typename Compute = typename ROW::Compute>
-__global__ __launch_bounds__(ROW::threads) void softmax_backward_stream(const T *y, const T *dy,
-																		T *dx, Compute scale,
-																		i64 rows)
-{
-	const i64 step[2] = {Y_STEP, DY_STEP};
-	row_each<ROW, LOOP, Index>(rows, [&](Index row, bool) {
-		const T *const from[2] = {y + index_offset<i64>(row, DIMS{}, Y{}),
-								  dy + index_offset<i64>(row, DIMS{}, DY{})};
-		softmax_backward_stream_row<ROW, LOG>(from, step, dx + index_offset<i64>(row, DIMS{}, DX{}),
-											  DX_STEP, scale, SoftmaxAll<Compute>{});
-	});
 }
