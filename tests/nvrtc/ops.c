@@ -5,8 +5,8 @@
  *   nvrtc_ops FAMILY...     "softmax": the cases of cases_softmax.c
  *
  * sm_90 compiles all of them.  The other four targets compile what each of them would be asked for
- * by the first case of each kind (operator, variant, dtypes, operands left out); of all the rest,
- * which are the borders of sizes and strides, each of them takes every fourth.
+ * by the first case of each kind (operator, variant, dtype of the first operand); of all the rest,
+ * the borders of sizes and strides and the operands that are left out, each takes every fourth.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
  */
@@ -40,7 +40,7 @@ struct list {
 };
 
 struct tally {
-	int compiled, most_registers;
+	int compiled, refused, most_registers;
 	int64_t micros, slowest;
 	const struct unit *slow;
 };
@@ -64,12 +64,8 @@ static int by_kind(const void *a, const void *b)
 
 static void name_kind(struct unit *unit, const char *variant)
 {
-	size_t used =
-		(size_t)snprintf(unit->kind, sizeof(unit->kind), "%s %s", unit->c->op->name, variant);
-
-	for (int i = 0; i < unit->c->operand_count && used < sizeof(unit->kind); i++)
-		used += (size_t)snprintf(unit->kind + used, sizeof(unit->kind) - used, " %d",
-								 (int)unit->c->operand[i].dtype);
+	snprintf(unit->kind, sizeof(unit->kind), "%s %s %d", unit->c->op->name, variant,
+			 (int)unit->c->operand[0].dtype);
 }
 
 /* Marks the first of each kind, and keeps one of each instantiation. */
@@ -158,9 +154,9 @@ static bool compile_one(const struct compile_sources *sources, const char *targe
 		files[i] = *found[i];
 	memcpy(job.target, target, strlen(target) + 1);
 	nvrtc_compile(&job, &result);
-	if (result.status)
+	if (result.status) /* what one log says the next ones mostly say too */
 		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->c->name,
-			   result.error, result.log ? result.log : "");
+			   result.error, result.log && tally->refused++ == 0 ? result.log : "");
 	else if (result.spill_bytes != 0 || result.local_bytes > 0)
 		printf("FAILED %s %s (%s): %lld bytes spilled, %lld local\n", target, unit->instantiation,
 			   unit->c->name, (long long)result.spill_bytes, (long long)result.local_bytes);

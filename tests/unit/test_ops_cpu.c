@@ -38,7 +38,7 @@ struct bench {
 	struct compile_sources *sources;
 	struct device *device;
 	uint64_t ticket;
-	int groups;
+	int groups, refused;
 	double compiling, running; /* seconds */
 };
 
@@ -265,7 +265,10 @@ static int compile(struct bench *bench, const struct item *item, struct compile_
 	hostcc_compile(&job, result);
 	bench->compiling += now() - start;
 	bench->groups++;
-	return result->status ? fail(item, "compile", result->log ? result->log : result->error) : 0;
+	/* What one log says the next ones mostly say too. */
+	return result->status ? fail(item, "compile",
+								 result->log && bench->refused++ == 0 ? result->log : result->error)
+						  : 0;
 }
 
 static int run_group(struct bench *bench, const struct item *items, int count)

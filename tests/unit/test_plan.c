@@ -72,6 +72,56 @@ static void missing_operands(void **state)
 	refused(&p, "permute: y is missing; its operands are: x, y (those with ? may be left out)");
 }
 
+/* layer_norm of x into y; its operands: x, gamma?, beta?, residual?, y, mean?, rstd?, sum? */
+static struct kernel_problem norm(int tensor_count)
+{
+	struct kernel_problem p = {.op = "layer_norm", .tensor_count = tensor_count};
+
+	for (int i = 0; i < tensor_count; i++) {
+		if (i != 0 && i != 4)
+			continue;
+		p.tensors[i] = (struct kernel_tensor){
+			.dtype = KILN_F32, .rank = 2, .shape = {30, 40}, .alignment = 16};
+		plan_contiguous(&p.tensors[i]);
+	}
+	return p;
+}
+
+static void optional_operands(void **state)
+{
+	struct kernel_problem brief = norm(5), whole = norm(8), wild = whole;
+	struct kernel_plan a = plan_on("sm_90", &brief), b = plan_on("sm_90", &whole), c;
+	const struct kernel_extent nothing = {0};
+	char error[KERNEL_ERROR_MAX] = "";
+
+	(void)state;
+	/* What ends early, and what is left out in the middle, is one and the same. */
+	assert_memory_equal(&a, &b, sizeof(a));
+	assert_int_equal(a.operand_count, 8);
+	for (int i = 0; i < 8; i++) {
+		if (i == 0 || i == 4)
+			assert_int_equal(a.extents[i].bytes, 30 * 40 * 4);
+		else
+			assert_memory_equal(&a.extents[i], &nothing, sizeof(nothing));
+	}
+	/* Nothing else of an operand that is left out is looked at. */
+	memset(&wild.tensors[2], 0x99, sizeof(wild.tensors[2]));
+	wild.tensors[2].dtype = KILN_DTYPE_NONE;
+	c = plan_on("sm_90", &wild);
+	assert_memory_equal(&a, &c, sizeof(a));
+
+	brief = norm(4);
+	refused(&brief, "layer_norm: y is missing; its operands are: x, gamma?, beta?, residual?, y, "
+					"mean?, rstd?, sum? (those with ? may be left out)");
+	assert_int_equal(plan_infer(&brief, error), KILN_OK);
+	assert_int_equal(brief.tensors[4].dtype, KILN_F32);
+	c = plan_on("sm_90", &brief);
+	assert_memory_equal(&a, &c, sizeof(a));
+	whole.tensors[0].dtype = KILN_DTYPE_NONE;
+	refused(&whole, "layer_norm: x is missing; its operands are: x, gamma?, beta?, residual?, y, "
+					"mean?, rstd?, sum? (those with ? may be left out)");
+}
+
 static void tensors(void **state)
 {
 	struct kernel_problem p = good();
@@ -364,6 +414,7 @@ int main(void)
 		cmocka_unit_test(operators_and_operands),
 		cmocka_unit_test(operands_are_named),
 		cmocka_unit_test(missing_operands),
+		cmocka_unit_test(optional_operands),
 		cmocka_unit_test(tensors),
 		cmocka_unit_test(sizes_beyond_counting),
 		cmocka_unit_test(targets),
