@@ -3,9 +3,11 @@
 # inside, libkiln, the kernel sources, the examples and what tests/gpu/run.sh needs.
 # It must not install anything.
 #
-#   sh scripts/portable.sh [--out DIRECTORY] [CMAKE-ARGUMENT...]
+#   sh scripts/portable.sh [--out DIRECTORY] [--kernels OPTIONS] [CMAKE-ARGUMENT...]
 #
-# --out  where the tree goes; default build/portable-tree.  It is made anew.
+# --out      where the tree goes; default build/portable-tree.  It is made anew.
+# --kernels  puts the cubins of benchmarks into the tree, so that no time is spent on them there;
+#            OPTIONS are bench_kernels', in one word: "--target sm_90 --choices --ops softmax"
 #
 # Exit status: 0 the tree is there and was checked, 1 it is not, 2 usage.
 set -eu
@@ -15,15 +17,30 @@ tree=$root/build/portable-tree
 newest_glibc=2.36
 most_kib=20480
 
-if [ "${1:-}" = --out ]; then
-	[ $# -ge 2 ] || { echo "usage: sh scripts/portable.sh [--out DIRECTORY] ..." >&2; exit 2; }
-	mkdir -p "$2"
-	tree=$(cd "$2" && pwd)
+usage() {
+	echo "usage: sh scripts/portable.sh [--out DIRECTORY] [--kernels OPTIONS] ..." >&2
+	exit 2
+}
+
+kernels=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--out)
+		[ $# -ge 2 ] || usage
+		mkdir -p "$2"
+		tree=$(cd "$2" && pwd)
+		;;
+	--kernels)
+		[ $# -ge 2 ] || usage
+		kernels=$2
+		;;
+	*) break ;;
+	esac
 	shift 2
-fi
+done
 cd "$root"
 
-tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_faults bench_permute bench_compile"
+tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_faults bench_kernels bench_compile"
 programs="kilnd kiln $tests permute photo make_photo"
 targets="kilnd kiln kiln_cli $tests example_permute photo make_photo"
 
@@ -48,7 +65,7 @@ cp -R include/kiln "$tree/include/"
 cp -R kernel_src "$tree/"
 rm -f "$tree/kernel_src/CMakeLists.txt"
 cp tests/gpu/run.sh "$tree/tests/gpu/"
-cp tests/bench/torch_permute.py "$tree/tests/bench/"
+cp tests/bench/torch_times.py "$tree/tests/bench/"
 if [ -d examples/data ]; then
 	mkdir -p "$tree/examples"
 	cp -R examples/data "$tree/examples/"
@@ -93,4 +110,10 @@ done
 size=$(du -sk "$tree" | cut -f1)
 [ "$size" -le $most_kib ] || complain "the tree has $size KiB; the most is $most_kib"
 [ $wrong = 0 ] || exit 1
+if [ -n "$kernels" ]; then
+	# Word splitting of the options is meant.
+	# shellcheck disable=SC2086
+	"$tree/bin/bench_kernels" --compile "$tree/objects" $kernels
+	size=$(du -sk "$tree" | cut -f1)
+fi
 echo "portable.sh: $tree, $size KiB, for glibc $newest_glibc and newer"

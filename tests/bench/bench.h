@@ -28,9 +28,9 @@ enum bench_mode { BENCH_DIRECT, BENCH_DAEMON, BENCH_LIST, BENCH_PLAN, BENCH_COMP
 struct bench_options {
 	enum bench_mode mode;
 	bool choices, quick, all, check;
-	const char *op, *only, *dtype; /* which cases; NULL: whichever */
-	const char *target;            /* to plan and compile for without a GPU */
-	const char *objects;           /* directory of cubins */
+	const char *ops, *only, *dtype; /* which cases; NULL: whichever */
+	const char *target;             /* to plan and compile for without a GPU */
+	const char *objects;            /* directory of cubins */
 	const char *socket, *device, *json, *torch;
 	double seconds;
 	uint64_t pool;                /* bytes of inputs, and of outputs */

@@ -5,6 +5,7 @@
 #include "bench.h"
 
 #include "cases_problem.h"
+#include "listed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ bool bench_is_wanted(const struct bench_options *options, const struct cases_cas
 		return false;
 	if (options->quick && c->flags & CASES_BIG)
 		return false;
-	if ((options->op && strcmp(c->op->name, options->op) != 0) ||
+	if (!is_listed(options->ops, c->op->name) ||
 		(options->only && !strstr(c->name, options->only)) ||
 		(options->dtype && !is_of_dtype(c, options->dtype)))
 		return false;

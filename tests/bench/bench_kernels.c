@@ -10,9 +10,9 @@
  *
  * With --choices the same for all candidates of each case, best first: how heuristics are tuned.
  *
- *   --op NAME  --only PART  --dtype NAME   which cases: operator, part of the name, type of the first
- *                                          operand; --quick: small ones; --all: also those that are
- *                                          not for timing; --every N: one in N
+ *   --ops LIST  --only PART  --dtype NAME  which cases: operators ("softmax,layer_norm"), part of the
+ *                                          name, type of the first operand; --quick: small ones;
+ *                                          --all: also those not for timing; --every N: one in N
  *   --objects DIRECTORY  cubins made before; what is missing there is compiled first, and kept
  *   --seconds N          stops in time, and says what was not reached
  *   --target sm_90       for --plan and --compile
@@ -77,7 +77,7 @@ static bool take_value(struct bench_options *options, const char *name, const ch
 	const struct {
 		const char *name;
 		const char **text;
-	} texts[] = {{"--op", &options->op},           {"--only", &options->only},
+	} texts[] = {{"--ops", &options->ops},         {"--only", &options->only},
 				 {"--dtype", &options->dtype},     {"--target", &options->target},
 				 {"--objects", &options->objects}, {"--socket", &options->socket},
 				 {"--device", &options->device},   {"--json", &options->json},

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 
 #define MOST_OPS 32
+#define MOST_GAINS 1024
+#define GAIN 0.01 /* less is noise */
 
 struct total {
 	const char *op;
@@ -19,10 +21,19 @@ struct total {
 	int large, rows, low, slower, torch, wrong;
 };
 
-static struct totals {
+/* A case that another candidate would serve better. */
+struct gain {
+	const char *name;
+	double own, best;
+	char choice[KERNEL_CHOICE_MAX];
+};
+
+struct totals {
 	struct total ops[MOST_OPS];
-	int count;
-} * totals;
+	struct gain gains[MOST_GAINS];
+	int count, gain_count;
+};
+static struct totals *totals;
 
 bool bench_report_open(void)
 {
@@ -202,6 +213,18 @@ void bench_report(const struct bench_options *options, struct bench_result *resu
 
 /* ---- Candidates ---- */
 
+/* After the sort: the best first. */
+static void note_gain(const struct bench_result *best, double own)
+{
+	if (best->wrong[0] || best->ratio < own + GAIN || totals->gain_count == MOST_GAINS)
+		return;
+	struct gain *gain = &totals->gains[totals->gain_count++];
+	gain->name = best->group->c->name;
+	gain->own = own;
+	gain->best = best->ratio;
+	snprintf(gain->choice, sizeof gain->choice, "%s", name_of(best->item));
+}
+
 /* What is right before what is wrong, the fastest first. */
 static int by_time(const void *a, const void *b)
 {
@@ -242,6 +265,7 @@ void bench_report_choices(const struct bench_options *options, struct bench_resu
 			   name_of(r->item), r->registers, r->item == own ? "  <- the planner's" : "");
 	}
 	fflush(stdout);
+	note_gain(&results[0], own_ratio);
 	/* The planner's own was counted above. */
 	for (int i = 0; i < number; i++)
 		total_of(c->op->name)->wrong += results[i].wrong[0] && results[i].item != own;
@@ -271,6 +295,11 @@ bool bench_report_end(const struct bench_options *options, int unreached)
 		wrong += t->wrong;
 		rows += t->rows;
 	}
+	if (totals->gain_count)
+		printf("a candidate beats the planner's own by %.2f and more:\n", GAIN);
+	for (int i = 0; i < totals->gain_count; i++)
+		printf("  %.3f -> %.3f  %-40s %s\n", totals->gains[i].own, totals->gains[i].best,
+			   totals->gains[i].choice, totals->gains[i].name);
 	printf("low: large cases below their target; slower: than PyTorch; geomean, least: of copy / "
 		   "kiln over large cases\n");
 	if (unreached)

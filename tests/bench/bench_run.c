@@ -17,6 +17,7 @@
 #define LOST 3           /* exit status: the device is of no more use to the process */
 #define PATIENCE_US 60e6 /* without a sign of life */
 #define MOST_LOST 32
+#define WALL_US 50000 /* of measuring whole calls */
 #define WALL_LAUNCHES 64
 
 /* What the two processes share. */
@@ -96,8 +97,12 @@ static void measure(struct run *run, struct bench_ready *ready, struct bench_sam
 		fail(run, result);
 	else if (result->micros == 0)
 		snprintf(result->wrong, sizeof result->wrong, "the device reported no time");
-	else if (run->way->wall && run->way->wall(ready, WALL_LAUNCHES, &wall))
-		result->wall = wall / WALL_LAUNCHES;
+	else if (run->way->wall) {
+		int launches = (int)(WALL_US / result->micros) + 2;
+		launches = launches < WALL_LAUNCHES ? launches : WALL_LAUNCHES;
+		if (run->way->wall(ready, launches, &wall))
+			result->wall = wall / launches;
+	}
 }
 
 static void run_item(struct run *run, int group, int item, struct bench_data *data,

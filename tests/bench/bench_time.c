@@ -71,5 +71,5 @@ bool bench_time_copies(const struct bench_way *way, uint64_t bytes, const uint64
 	out->memcpy_us = time_copy(way, &work);
 	work.kind = BENCH_VECTORS;
 	out->vectors_us = out->memcpy_us < 0 ? -1 : time_copy(way, &work);
-	return out->memcpy_us > 0 && out->vectors_us > 0;
+	return out->memcpy_us >= 0 && out->vectors_us >= 0;
 }

@@ -3,18 +3,21 @@
 # a program without CUDA, figures, and processes that die.  Starts a daemon of its own with its own
 # cache.  It needs nothing but the programs, so that it runs from a portable tree elsewhere.
 #
-#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench] [--copies] [--ops LIST] [--device NAME]
+#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench | --tune-report] [--copies] [--ops LIST]
+#                       [--device NAME]
 #
 # --quick       small cases only, fewer repetitions
 # --bench       times every case beside a copy, and beside PyTorch where python3 has it
 # --only-bench  that alone
+# --tune-report times all candidates of every case, and nothing else
 # --ops         only cases of these operators: "softmax,layer_norm"
 # --copies      what needs no kernel, for a stand-in of the driver that runs none
 # --device      another device than cuda:0; "cpu" tries the script out where there is no GPU
 #
 # What is not reached within $KILN_GPU_SECONDS (470) counts as failed.
 # Programs are looked for in $KILN_BIN, in bin/ of the tree this script lies in, and in the build
-# directories of the source tree.  Figures go to $OUT/gpu.jsonl if OUT is set.
+# directories of the source tree; cubins of benchmarks that were made before, in objects/ of the tree.
+# Figures go to $OUT/gpu.jsonl if OUT is set, tables and PyTorch's times to files beside it.
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage, 77 no GPU.
 set -u
 
@@ -24,6 +27,7 @@ quick=
 copies=
 ops=
 bench=0
+tune=0
 tests=1
 device=cuda:0
 budget=${KILN_GPU_SECONDS:-470}
@@ -32,7 +36,7 @@ failed=0
 started=$(date +%s)
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 6,15p' "$0"
+	sed -n 's/^# \{0,1\}//; 6,17p' "$0"
 }
 
 while [ $# -gt 0 ]; do
@@ -42,6 +46,10 @@ while [ $# -gt 0 ]; do
 	--copies) copies=--copies ;;
 	--only-bench)
 		bench=1
+		tests=0
+		;;
+	--tune-report)
+		tune=1
 		tests=0
 		;;
 	--device | --ops)
@@ -246,35 +254,93 @@ run_tests() {
 	fi
 }
 
-[ $tests = 0 ] || run_tests
-if [ $bench = 1 ]; then
+# ---- Benchmarks ----------------------------------------------------------------------------------
+
+# verdict NAME STATUS
+verdict() {
+	if [ "$2" -eq 0 ]; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAIL $1"
+	fi
+}
+
+# kept NAME: shows a table, and keeps it
+kept() {
+	cat "$work/$1"
+	[ -z "${OUT:-}" ] || cp "$work/$1" "$OUT/$1.txt"
+}
+
+# kernels SECONDS ARGUMENT...: bench_kernels for the operators wanted
+kernels() {
+	seconds=$1
+	shift
+	limited $((seconds + 30)) "$bin/bench_kernels" --device "$device" --seconds "$seconds" \
+		${json:+--json "$json"} $quick $ops "$@"
+}
+
+run_torch() {
+	echo "-- PyTorch"
+	"$bin/bench_kernels" --list $quick $ops >"$work/list"
+	limited $((torch_seconds + 60)) python3 "$root/tests/bench/torch_times.py" \
+		--seconds "$torch_seconds" <"$work/list" >"$work/torch" 2>"$work/torch.err"
+	grep '^torch_times' "$work/torch.err" | tail -n 12
+	[ -z "${OUT:-}" ] || cp "$work/torch" "$OUT/torch.tsv"
+	torch=$work/torch
+}
+
+run_bench() {
 	echo "-- cold specializations beside NVRTC's trivial kernel"
-	if limited 120 "$bin/bench_compile" --limit 2.5 2>/dev/null; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-		echo "FAIL bench_compile"
-	fi
+	limited 100 "$bin/bench_compile" --limit 3 $ops >"$work/compile" 2>&1
+	verdict bench_compile $?
+	kept compile
 	torch=
-	if [ "$device" != cpu ] && python3 -c 'import torch' 2>/dev/null; then
-		echo "-- PyTorch"
-		torch_seconds=150
-		[ -z "$quick" ] || torch_seconds=20
-		"$bin/bench_permute" --list | limited 260 python3 "$root/tests/bench/torch_permute.py" \
-			--seconds "$torch_seconds" >"$work/torch" 2>"$work/torch.err"
-		grep -v -i warning "$work/torch.err" | tail -n 5
-		torch=$work/torch
-	fi
-	echo "-- permute beside a copy of the same bytes"
-	limited 120 "$bin/bench_permute" --socket "$work/socket" --device "$device" \
-		${json:+--json "$json"} ${torch:+--torch "$torch"} $quick
-	if [ $? -eq 0 ]; then
-		passed=$((passed + 1))
+	torch_seconds=170
+	[ -z "$quick" ] || torch_seconds=20
+	case $device in
+	cpu)
+		echo "-- kernels on the cpu device, which is not fast"
+		kernels 100 --daemon --socket "$work/socket" --pool 16M --quick >"$work/daemon"
+		verdict "bench_kernels --daemon" $?
+		kept daemon
+		;;
+	*)
+		if python3 -c 'import torch' 2>/dev/null; then
+			run_torch
+		fi
+		echo "-- kernels beside a copy of the same bytes"
+		kernels 120 --objects "$objects" ${torch:+--torch "$torch"} >"$work/direct"
+		verdict bench_kernels $?
+		kept direct
+		echo "-- one in eight through the daemon"
+		kernels 40 --daemon --socket "$work/socket" --every 8 ${torch:+--torch "$torch"} \
+			>"$work/daemon"
+		verdict "bench_kernels --daemon" $?
+		kept daemon
+		;;
+	esac
+}
+
+# The whole report goes to $OUT; shown are its last lines, where a candidate beats the planner's.
+run_tune() {
+	echo "-- all candidates"
+	kernels $((budget - 60)) --choices --objects "$objects" >"$work/choices"
+	verdict "bench_kernels --choices" $?
+	if [ -n "${OUT:-}" ]; then
+		cp "$work/choices" "$OUT/choices.txt"
+		grep -E '^  WRONG' "$work/choices" | sort | uniq -c | sort -rn | head -n 20
+		sed -n '/^operator /,$p' "$work/choices"
 	else
-		failed=$((failed + 1))
-		echo "FAIL bench_permute"
+		cat "$work/choices"
 	fi
-fi
+}
+
+objects=$work/objects
+[ ! -d "$root/objects" ] || objects=$root/objects
+[ $tests = 0 ] || run_tests
+[ $bench = 0 ] || run_bench
+[ $tune = 0 ] || run_tune
 
 stop_daemon
 if [ -e "$work/socket" ]; then
