@@ -105,7 +105,13 @@ struct Group {
 	template <int SLOT, class Value, typename... With>
 	static DEVICE Value reduce(Value mine, With... with)
 	{
-		mine = group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine, with...);
+		return reduce_warps<SLOT>(group_butterfly<(SIZE < 32 ? SIZE : 32)>(mine, with...), with...);
+	}
+
+	/* The same of values that the lanes of a row in a warp agree on already. */
+	template <int SLOT, class Value, typename... With>
+	static DEVICE Value reduce_warps(Value mine, With... with)
+	{
 		if constexpr (SIZE > 32)
 			mine = collect<warps>(warps_of<SLOT>(mine), with...);
 		if constexpr (CLUSTER > 1)
