@@ -151,75 +151,6 @@ static void print_with(const struct norm_problem *norm, bool skewed, struct plan
 	plan_print(id, "%s>", *between ? "" : "0");
 }
 
-/* Sizes or strides of dimensions [first, last], fastest first, without sizes of 1. */
-static void print_list(struct plan_text *id, const struct kernel_tensor *x, int first, int last,
-					   const int64_t *values)
-{
-	const char *between = "";
-
-	plan_print(id, ", List<");
-	for (int k = last; k >= first; k--) {
-		if (x->shape[k] == 1)
-			continue;
-		plan_print(id, "%s%lld", between, (long long)values[k]);
-		between = ", ";
-	}
-	plan_print(id, ">");
-}
-
-/* ", List<sizes>, List<x>, List<residual>" of the columns. */
-static void print_columns(const struct norm_problem *norm, struct plan_text *id)
-{
-	const struct kernel_tensor *tensors = norm->problem->tensors, *x = &tensors[norm->at.x];
-	int first = x->rank - norm->axes, slowest = first;
-
-	if (norm->pieces) {
-		while (x->shape[slowest] == 1)
-			slowest++;
-		print_list(id, x, slowest + 1, x->rank - 1, x->shape);
-		print_list(id, x, first, x->rank - 1, x->stride);
-		print_list(id, x, first, norm->residual >= 0 ? x->rank - 1 : -1,
-				   tensors[norm->residual >= 0 ? norm->at.residual : 0].stride);
-	} else {
-		plan_print(id, ", List<>, List<%lld>", (long long)norm->form.step[0]);
-		if (norm->residual >= 0)
-			plan_print(id, ", List<%lld>", (long long)norm->form.step[norm->residual]);
-		else
-			plan_print(id, ", List<>");
-	}
-}
-
-/* The type that the offsets of all operands fit in. */
-static const char *offset_type(const struct kernel_problem *problem)
-{
-	for (int i = 0; i < problem->tensor_count; i++) {
-		uint64_t bytes;
-		if (norm_has(problem, i) && plan_extent(&problem->tensors[i], &bytes) &&
-			bytes / kernel_dtype_bytes(problem->tensors[i].dtype) > INT32_MAX / 2)
-			return "i64";
-	}
-	return "u32";
-}
-
-/* "NormPlace<List<>, List<1024>, List<>, List<>, List<1>, List<>, u32>": sizes, x, residual of the
- * rows, the same of the columns. */
-static void print_place(const struct norm_problem *norm, struct plan_text *id)
-{
-	const struct rows_form *form = &norm->form;
-
-	plan_print(id, ", NormPlace<List<");
-	for (int k = form->rank - 1; k > 0; k--)
-		plan_print(id, "%s%lld", k < form->rank - 1 ? ", " : "", (long long)form->size[k]);
-	plan_print(id, ">");
-	rows_print_strides(id, form, 0);
-	if (norm->residual >= 0)
-		rows_print_strides(id, form, norm->residual);
-	else
-		plan_print(id, ", List<>");
-	print_columns(norm, id);
-	plan_print(id, ", %s>", offset_type(norm->problem));
-}
-
 static void add_args(const struct norm_problem *norm, struct kernel_plan *out)
 {
 	const struct norm_operands *at = &norm->at;
@@ -241,13 +172,19 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 					  char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	const struct norm_place place = {.problem = norm->problem,
+									 .form = &norm->form,
+									 .pieces = norm->pieces,
+									 .axes = norm->axes,
+									 .operand = {norm->at.x, norm->at.residual},
+									 .number = {0, norm->residual}};
 	bool stream = way->shape.stream, loop = norm_launch(norm, way, limits, out);
 
 	snprintf(out->source, sizeof(out->source), "ops/norm%s.cuh", stream ? "_stream" : "");
 	plan_print(&id, "norm_%s<", stream ? "stream" : way->shape.cluster > 1 ? "cluster" : "rows");
 	rows_print_shape(&id, norm->dtype, &norm->form, &way->shape);
 	print_with(norm, way->shape.skewed, &id);
-	print_place(norm, &id);
+	norm_print_place(&id, &place);
 	if (!stream)
 		plan_print(&id, ", %u", way->together);
 	plan_print(&id, ", %s>", loop ? "true" : "false");

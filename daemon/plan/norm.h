@@ -30,6 +30,19 @@ void norm_sizes(const struct kernel_tensor *x, int axes, int64_t *rows, int64_t 
 /* One number of the type that dtype is computed in. */
 void norm_real_arg(struct kernel_plan *out, kiln_dtype dtype, double value);
 
+/* ---- Where elements of two inputs lie, as a kernel is told (norm_print.c) ---- */
+
+struct norm_place {
+	const struct kernel_problem *problem;
+	const struct rows_form *form;
+	uint32_t pieces; /* of the form */
+	int axes;
+	int operand[2], number[2]; /* x and another, or -1; their numbers in the form */
+};
+
+/* ", NormPlace<...>" */
+void norm_print_place(struct plan_text *id, const struct norm_place *place);
+
 /* ---- The forward operators ---- */
 
 #define NORM_MAX_WAYS PLAN_MAX_CHOICES
