@@ -246,6 +246,9 @@ int permute_choices(const struct kernel_problem *problem, const struct kernel_li
 	for (int i = 0; i < VARIANTS && count < most; i++) {
 		struct permute_list list = {
 			.variant = order(&form)[i], .form = &form, .limits = limits, .most = most - count};
+		/* One that takes all is worth one try. */
+		if (count && i == VARIANTS - 1)
+			list.most = 1;
 		list.variant->suggest(&list, &why);
 		for (int k = 0; k < list.count; k++)
 			permute_choice_print(list.variant, &list.choice[k], names[count++]);

@@ -93,9 +93,10 @@ void permute_suggest(struct permute_list *list, const struct permute_choice *cho
 
 /* The dimension of the smallest stride in x that is not 0; -1 if x is one element. */
 int permute_fastest(const struct permute_form *form);
-/* "i32" if offsets in both tensors, of all dimensions but `without` (-1: none), are small enough.
- */
+/* "i32" if offsets in both tensors, of all dimensions but `without` (-1: none), are small enough:
+ * in elements, or in bytes too. */
 const char *permute_offset_type(const struct permute_form *form, int without);
+const char *permute_offset_type_bytes(const struct permute_form *form, int without);
 /* The widest vector (bytes) that divides the given run and the strides in x (or y) of the
  * dimensions that are not in `skip`. */
 uint32_t permute_width(const struct permute_form *form, bool in_x, int64_t run, uint32_t skip);

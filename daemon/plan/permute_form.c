@@ -134,7 +134,7 @@ int permute_fastest(const struct permute_form *form)
 	return best;
 }
 
-const char *permute_offset_type(const struct permute_form *form, int without)
+static const char *offset_type(const struct permute_form *form, int without, int64_t unit)
 {
 	int64_t from = 0, to = 0;
 
@@ -145,7 +145,17 @@ const char *permute_offset_type(const struct permute_form *form, int without)
 		from += (form->dim[k].size - 1) * form->dim[k].from;
 		to += (form->dim[k].size - 1) * form->dim[k].to;
 	}
-	return from <= INT32_MAX / 2 && to <= INT32_MAX / 2 ? "i32" : "i64";
+	return from <= INT32_MAX / 2 / unit && to <= INT32_MAX / 2 / unit ? "i32" : "i64";
+}
+
+const char *permute_offset_type(const struct permute_form *form, int without)
+{
+	return offset_type(form, without, 1);
+}
+
+const char *permute_offset_type_bytes(const struct permute_form *form, int without)
+{
+	return offset_type(form, without, form->element);
 }
 
 uint32_t permute_width(const struct permute_form *form, bool in_x, int64_t run, uint32_t skip)

@@ -3,6 +3,9 @@
  */
 #include "permute.h"
 
+/* Threads that registers are to be enough for, 56 each: more of them have more loads under way. */
+#define RESIDENT_THREADS 1152u
+
 static bool find(const struct permute_form *form, struct permute_matrix *matrix, bool *run,
 				 struct plan_text *why)
 {
@@ -111,7 +114,7 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 			   (long long)matrix.columns);
 	permute_matrix_print(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
-	plan_print(&id, ", %s, %s>", permute_offset_type(form, matrix.batch.outer),
+	plan_print(&id, ", %s, %s>", permute_offset_type_bytes(form, matrix.batch.outer),
 			   loop ? "true" : "false");
 	permute_batch_args(out, form, &matrix.batch, blocks);
 	out->extents[0].alignment = shape.skew_x ? form->element : c->load;
@@ -150,25 +153,47 @@ static uint32_t pick_columns(const struct permute_choice *c, const struct permut
 	return tile.columns;
 }
 
-/* All ways of cutting this tile. */
+/* One way of cutting a tile: as few registers as so many resident warps leave. */
+static void suggest_cut(struct permute_list *list, const struct permute_matrix *matrix, bool run,
+						const struct permute_choice *tile, uint32_t piece, uint32_t load)
+{
+	const uint32_t element = list->form->element;
+	struct permute_choice c = *tile;
+	struct shape shape;
+
+	c.load = load;
+	c.block = piece / element;
+	shape = shape_of(&c, matrix, run, element);
+	for (uint32_t passes = 1; passes <= 4; passes++) {
+		c.threads = pick_threads(&c, &shape, element, passes);
+		if (c.threads < 96 || c.threads > 384)
+			continue;
+		c.resident = RESIDENT_THREADS / c.threads;
+		permute_suggest(list, &c);
+		c.resident = 1;
+		permute_suggest(list, &c);
+	}
+}
+
+/* The first one turns 8 rows of 8 bytes, or 4 of 4 words. */
 static void suggest_cuts(struct permute_list *list, const struct permute_matrix *matrix, bool run,
 						 const struct permute_choice *tile)
 {
-	const uint32_t element = list->form->element;
-
-	for (uint32_t piece = 16; piece >= 8; piece /= 2) {
-		for (uint32_t load = piece == 16 && element < 4 ? 8 : 16; load >= 4; load /= 2) {
-			for (uint32_t passes = 1; passes <= 4; passes++) {
-				struct permute_choice c = *tile;
-				struct shape shape;
-				c.load = load;
-				c.block = piece / element;
-				shape = shape_of(&c, matrix, run, element);
-				c.threads = pick_threads(&c, &shape, element, passes);
-				if (c.threads >= 96 && c.threads <= 512)
-					permute_suggest(list, &c);
-			}
-		}
+	switch (list->form->element) {
+	case 1:
+		suggest_cut(list, matrix, run, tile, 8, 8);
+		suggest_cut(list, matrix, run, tile, 8, 16);
+		suggest_cut(list, matrix, run, tile, 16, 4);
+		break;
+	case 2:
+		suggest_cut(list, matrix, run, tile, 16, 8);
+		suggest_cut(list, matrix, run, tile, 8, 16);
+		suggest_cut(list, matrix, run, tile, 16, 4);
+		break;
+	default:
+		suggest_cut(list, matrix, run, tile, 16, 16);
+		suggest_cut(list, matrix, run, tile, 16, 8);
+		suggest_cut(list, matrix, run, tile, 8, 8);
 	}
 }
 
@@ -176,7 +201,7 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
 	struct permute_matrix matrix;
-	struct permute_choice c = {.resident = 1, .load = 4, .block = 16 / element};
+	struct permute_choice c = {.load = 4, .block = 16 / element};
 	char reason[256];
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
 	bool run;
@@ -184,18 +209,14 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 	/* That rows are aligned needs no mention. */
 	if (!find(list->form, &matrix, &run, &unsaid))
 		return;
-	if (run) {
-		c.rows = (uint32_t)matrix.rows;
-		c.columns = pick_columns(&c, &matrix, list->limits, run, element);
-	} else {
-		c.rows = side;
-		c.columns = side;
-	}
+	c.rows = run ? (uint32_t)matrix.rows : side;
+	c.columns = run ? pick_columns(&c, &matrix, list->limits, run, element) : side;
 	suggest_cuts(list, &matrix, run, &c);
 	c.columns = run ? tiles(c.columns / 2, 16 / element) * (16 / element) : 2 * side;
 	suggest_cuts(list, &matrix, run, &c);
 	if (!run) {
 		c.rows = 2 * side;
+		c.columns = side;
 		suggest_cuts(list, &matrix, run, &c);
 	}
 	if (list->count == 0)

@@ -124,7 +124,7 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 			   (long long)form->dim[form->rank - 1].from);
 	print_columns(form, &matrix, &id);
 	permute_print_batch(&id, form, &matrix.batch);
-	plan_print(&id, ", %s, %s>", permute_offset_type(form, matrix.batch.outer),
+	plan_print(&id, ", %s, %s>", permute_offset_type_bytes(form, matrix.batch.outer),
 			   loop ? "true" : "false");
 	permute_batch_args(out, form, &matrix.batch, blocks);
 	out->extents[0].alignment = out->extents[1].alignment = form->element;
@@ -157,9 +157,6 @@ static void suggest_threads(struct permute_list *list, const struct permute_choi
 			c.store = store;
 			c.threads = threads[i];
 			c.resident = pick_resident(list->form, &c, list->limits);
-			permute_suggest(list, &c);
-			/* More registers a thread. */
-			c.resident = c.resident > 1 ? c.resident / 2 : 1;
 			permute_suggest(list, &c);
 		}
 	}

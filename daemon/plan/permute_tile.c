@@ -19,11 +19,14 @@ static uint32_t tile_side(uint32_t element)
 	}
 }
 
-static bool find(const struct permute_form *form, struct permute_matrix *matrix,
+/* Blocks that walk along x, or in bands, walk through all that follows in either tensor. */
+static bool find(const struct permute_form *form, uint32_t band, struct permute_matrix *matrix,
 				 struct plan_text *why)
 {
 	uint32_t side = form->element == 1 ? WIDE_SIDE : tile_side(form->element);
 
+	if (band != PERMUTE_BAND_ALL)
+		side = UINT32_MAX;
 	return permute_matrix_find(form, side, "tile", matrix, why) &&
 		   !permute_too_small(form, &matrix->batch, "tile", why);
 }
@@ -106,7 +109,7 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 	uint64_t blocks;
 	bool loop;
 
-	if (!find(form, &matrix, why) || !fits(c, limits, form->element, why) ||
+	if (!find(form, c->band, &matrix, why) || !fits(c, limits, form->element, why) ||
 		!geometry(c, &matrix, form->element, why))
 		return false;
 	out->shared_bytes = tile_bytes(c, form->element);
@@ -201,6 +204,18 @@ static uint32_t pick_load(const struct permute_form *form, const struct permute_
 	return form->element == 1 && matrix->load == 16 && row->from % 128 ? 8 : matrix->load;
 }
 
+/* Where both sides are of several dimensions, neighbours in x are the better company. */
+static uint32_t pick_band(const struct permute_form *form)
+{
+	struct permute_matrix all;
+	char reason[256];
+	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
+
+	return find(form, 1, &all, &unsaid) && all.row_mask & (all.row_mask - 1) && all.column_dims > 1
+			   ? 1
+			   : PERMUTE_BAND_ALL;
+}
+
 static struct permute_choice pick(const struct permute_form *form,
 								  const struct kernel_limits *limits,
 								  const struct permute_matrix *matrix)
@@ -221,11 +236,12 @@ static struct permute_choice pick(const struct permute_form *form,
 	}
 	c.block = pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
+	c.band = pick_band(form);
 	return c;
 }
 
-static void suggest_sides(struct permute_list *list, const struct permute_choice *first,
-						  uint32_t rows, uint32_t columns)
+static void suggest_tile(struct permute_list *list, const struct permute_choice *first,
+						 uint32_t rows, uint32_t columns)
 {
 	struct permute_choice c = *first;
 
@@ -233,11 +249,14 @@ static void suggest_sides(struct permute_list *list, const struct permute_choice
 	c.columns = columns;
 	if (!rows || !columns || columns % (c.load / list->form->element) || rows < c.block)
 		return;
+	/* Fewer than three resident blocks have nobody to wait for them. */
+	if (tile_bytes(&c, list->form->element) > list->limits->shared_optin / 3)
+		return;
 	c.threads = pick_threads(&c, list->form->element, list->limits->max_threads);
 	permute_suggest(list, &c);
 }
 
-/* The largest side of 8 chunks or more, at most twice what was picked, that divides size. */
+/* The largest side, at most twice what was picked, that divides size. */
 static uint32_t exact_side(int64_t size, uint32_t picked, uint32_t unit)
 {
 	for (uint32_t side = 2 * picked / unit * unit; side > picked / 2; side -= unit)
@@ -246,43 +265,60 @@ static uint32_t exact_side(int64_t size, uint32_t picked, uint32_t unit)
 	return 0;
 }
 
-/* Around what was picked: other orders, other cuts of the same tile, other tiles. */
+static void suggest_orders(struct permute_list *list, const struct permute_choice *first)
+{
+	static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 4, 8, 16, 32};
+
+	for (size_t i = 0; i < sizeof(bands) / sizeof(bands[0]); i++) {
+		struct permute_choice c = *first;
+		c.band = bands[i];
+		permute_suggest(list, &c);
+	}
+}
+
+/* Other cuts of the same tile. */
+static void suggest_cuts(struct permute_list *list, const struct permute_choice *first)
+{
+	const uint32_t element = list->form->element, narrow = first->load / 2;
+
+	for (uint32_t load = first->load; load >= 4 && load >= element && load >= narrow; load /= 2) {
+		for (uint32_t piece = 16; piece >= 4 && piece > element; piece /= 2) {
+			struct permute_choice c = *first;
+			c.load = load;
+			c.block = piece / element;
+			c.threads = pick_threads(&c, element, list->limits->max_threads);
+			permute_suggest(list, &c);
+		}
+	}
+	struct permute_choice c = *first;
+	c.threads = 2 * first->threads;
+	permute_suggest(list, &c);
+	c.threads = first->threads / 2;
+	permute_suggest(list, &c);
+}
+
+/* Around what was picked: other orders, other tiles, other cuts of the same tile. */
 static void suggest(struct permute_list *list, struct plan_text *why)
 {
-	static const uint32_t bands[] = {PERMUTE_BAND_ALL, 1, 4, 8, 16};
 	const uint32_t element = list->form->element;
 	struct permute_matrix matrix;
-	struct permute_choice first, c;
+	struct permute_choice first;
 
-	if (!find(list->form, &matrix, why))
+	if (!find(list->form, PERMUTE_BAND_ALL, &matrix, why))
 		return;
 	first = pick(list->form, list->limits, &matrix);
 	permute_suggest(list, &first);
 	if (list->count == 0)
 		plan_print(why, "not tile: %ux%u elements and %u threads do not fit a block; ", first.rows,
 				   first.columns, first.threads);
-	for (size_t i = 0; i < sizeof(bands) / sizeof(bands[0]); i++) {
-		c = first;
-		c.band = bands[i];
-		permute_suggest(list, &c);
-	}
-	for (uint32_t load = first.load; load >= 4 && load >= element; load /= 2) {
-		for (uint32_t piece = 16; piece >= 4 && piece >= element; piece /= 2) {
-			c = first;
-			c.load = load;
-			c.block = piece / element;
-			c.threads = pick_threads(&c, element, list->limits->max_threads);
-			permute_suggest(list, &c);
-			c.threads *= 2;
-			permute_suggest(list, &c);
-		}
-	}
+	suggest_orders(list, &first);
 	for (uint32_t rows = 2 * first.rows; rows >= first.rows / 2; rows /= 2)
 		for (uint32_t columns = 2 * first.columns; columns >= first.columns / 2; columns /= 2)
-			suggest_sides(list, &first, rows, columns);
-	suggest_sides(list, &first, first.rows,
-				  exact_side(matrix.columns, first.columns, first.load / element));
-	suggest_sides(list, &first, exact_side(matrix.rows, first.rows, 128 / element), first.columns);
+			suggest_tile(list, &first, rows, columns);
+	suggest_tile(list, &first, first.rows,
+				 exact_side(matrix.columns, first.columns, first.load / element));
+	suggest_tile(list, &first, exact_side(matrix.rows, first.rows, 128 / element), first.columns);
+	suggest_cuts(list, &first);
 }
 
 const struct permute_variant permute_tile = {

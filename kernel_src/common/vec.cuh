@@ -130,6 +130,7 @@ DEVICE void vec_window(u32 (&pair)[BYTES / 2], int beyond, u32 (&out)[BYTES / 4]
 {
 	constexpr int words = BYTES / 4;
 	static_assert(BYTES >= 4, "whole words");
+	/* A funnel shift takes its distance modulo 32. */
 	if constexpr (words == 4) {
 #pragma unroll
 		for (int w = 0; w < 6; w++)
@@ -142,23 +143,23 @@ DEVICE void vec_window(u32 (&pair)[BYTES / 2], int beyond, u32 (&out)[BYTES / 4]
 	}
 #pragma unroll
 	for (int w = 0; w < words; w++)
-		out[w] = ES >= 4 ? pair[w] : __funnelshift_r(pair[w], pair[w + 1], beyond % 4 * 8);
+		out[w] = ES >= 4 ? pair[w] : __funnelshift_r(pair[w], pair[w + 1], beyond * 8);
 }
 
 /*
- * BYTES bytes from an address that is aligned to elements of ES bytes only: the two aligned vectors
- * around them.  Vectors that begin at `end` or behind it are not read: what would come from there
- * says nothing.
+ * BYTES bytes that are aligned to elements of ES bytes only: the two aligned vectors around them.
+ * They begin `at` bytes behind `base`, which is aligned; `left` bytes from there on are anybody's.
+ * Vectors that hold none of these are not read: what would come from there says nothing.
  */
-template <int ES, int BYTES>
-DEVICE void vec_load_skewed(const u8 *from, const u8 *end, u32 (&words)[BYTES / 4])
+template <int ES, int BYTES, typename Offset>
+DEVICE void vec_load_skewed(const u8 *base, Offset at, int left, u32 (&words)[BYTES / 4])
 {
 	u32 pair[BYTES / 2] = {};
-	const int beyond = ES < BYTES ? vec_beyond<BYTES>(from) : 0;
-	const u8 *const low = from - beyond;
-	if (from < end)
+	const int beyond = ES < BYTES ? static_cast<int>(at & (BYTES - 1)) : 0;
+	const u8 *const low = base + (at & ~static_cast<Offset>(BYTES - 1));
+	if (left > 0)
 		vec_load<BYTES>(low, pair);
-	if (beyond != 0 && low + BYTES < end)
+	if (beyond != 0 && beyond + left > BYTES)
 		vec_load<BYTES>(low + BYTES, pair + BYTES / 4);
 	vec_window<ES, BYTES>(pair, beyond, words);
 }

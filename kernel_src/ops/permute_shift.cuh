@@ -33,45 +33,64 @@ struct permute_shift_shape {
 
 	/* Neighbours in a warp store the same column of different blocks: these lie an odd number of
 	 * chunks apart. */
-	static DEVICE int chunk_at(int column)
+	static DEVICE u32 chunk_at(u32 column)
 	{
 		return (column % columns * blocks + column / columns) * pitch;
 	}
 };
 
-/* x to shared memory. */
+/* Where row `row` + k begins in x, in elements, and so do all rows of a chunk if that is simple. */
+template <int KR, i64 R, class RD, class RX, typename Offset>
+DEVICE Offset permute_shift_row(u32 row, Offset first, int k)
+{
+	if constexpr (RD::product == 1 || (R % KR == 0 && RD::first % KR == 0)) {
+		const int last = static_cast<int>(R) - 1 - static_cast<int>(row);
+		const int ahead = R % KR == 0 || k < last ? k : last;
+		return first + static_cast<Offset>(ahead) * static_cast<Offset>(RX::first);
+	} else {
+		const u32 r = row + k < static_cast<u32>(R) ? row + k : static_cast<u32>(R - 1);
+		return index_offset<Offset>(r, RD{}, RX{});
+	}
+}
+
+/* x, which is the tile's first column in row 0, to shared memory; columns: from there on. */
 template <class SHAPE, int ES, int TR, int KR, int LOAD, bool SKEW_X, bool RUN, int THREADS, i64 R,
-		  i64 C, class RD, class RX, typename Offset>
-DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
+		  class RD, class RX, typename Offset>
+DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 {
 	constexpr int words = LOAD / 4;
 	constexpr int steps = (SHAPE::in_slots + THREADS - 1) / THREADS;
+	const Offset beyond = vec_beyond<LOAD>(x);
+	x -= beyond;
 #pragma unroll 1
 	for (int step = 0; step < steps; step++) {
-		const int slot = step * THREADS + static_cast<int>(threadIdx.x);
+		const u32 slot = step * THREADS + threadIdx.x;
 		if (SHAPE::in_slots % THREADS != 0 && slot >= SHAPE::in_slots)
 			break;
-		const int piece = slot % SHAPE::pieces, rest = slot / SHAPE::pieces;
-		const int block = rest % SHAPE::blocks, chunk = rest / SHAPE::blocks;
-		const u32 column = column0 + block * SHAPE::columns;
+		const u32 piece = slot % SHAPE::pieces, rest = slot / SHAPE::pieces;
+		const u32 block = rest % SHAPE::blocks, chunk = rest / SHAPE::blocks;
+		const int column = static_cast<int>(block) * SHAPE::columns;
+		const int left = (columns - column) * ES;
 		const u32 row = row0 + (chunk * SHAPE::pieces + piece) * KR;
-		if (column >= static_cast<u32>(C) || (!RUN && row >= static_cast<u32>(R)))
+		if (left <= 0 || (!RUN && row >= static_cast<u32>(R)))
 			continue;
+		const Offset first = index_offset<Offset>(row, RD{}, RX{});
 		u32 in[KR][words];
 #pragma unroll
 		for (int k = 0; k < KR; k++) {
-			u32 r = row + k, c = column;
 			if constexpr (RUN) {
-				c += r >= static_cast<u32>(R);
-				r -= r >= static_cast<u32>(R) ? static_cast<u32>(R) : 0;
+				/* Behind the last row: the first ones, in the next column. */
+				const bool next = row + k >= static_cast<u32>(R);
+				const Offset at = first + static_cast<Offset>(k * RX::first) + column -
+								  (next ? static_cast<Offset>(R * RX::first - 1) : 0);
+				vec_load_skewed<ES, LOAD>(x, beyond + at * ES, next ? left - ES : left, in[k]);
 			} else {
-				r = r < static_cast<u32>(R) ? r : static_cast<u32>(R - 1);
+				const Offset at = permute_shift_row<KR, R, RD, RX>(row, first, k) + column;
+				if constexpr (SKEW_X)
+					vec_load_skewed<ES, LOAD>(x, beyond + at * ES, left, in[k]);
+				else
+					vec_load<LOAD>(x + static_cast<i64>(at) * ES, in[k]);
 			}
-			const u8 *const begin = x + static_cast<i64>(index_offset<Offset>(r, RD{}, RX{})) * ES;
-			if constexpr (SKEW_X)
-				vec_load_skewed<ES, LOAD>(begin + c * ES, begin + C * ES, in[k]);
-			else
-				vec_load<LOAD>(begin + c * ES, in[k]);
 		}
 		u32 out[SHAPE::columns][SHAPE::piece / 4];
 		vec_transpose<ES>(in, out);
@@ -85,12 +104,12 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, u32 column0)
 
 /* The 16 bytes from a byte of shared memory on. */
 template <int ES>
-DEVICE void permute_shift_cut(const b128 *column, int byte, u32 (&words)[4])
+DEVICE void permute_shift_cut(const b128 *column, u32 byte, u32 (&words)[4])
 {
 	u32 pair[8];
 	vec_load<16>(column + byte / 16, pair);
 	vec_load<16>(column + byte / 16 + 1, pair + 4);
-	vec_window<ES, 16>(pair, byte % 16, words);
+	vec_window<ES, 16>(pair, static_cast<int>(byte % 16), words);
 }
 
 /* All rows of some columns, which follow one another in y: one run of `columns` * R elements. */
@@ -107,23 +126,32 @@ DEVICE void permute_shift_out_run(u8 *y, const b128 *tile, int columns)
 	const int before = (16 - vec_beyond<16>(y)) % 16 / ES;
 	const int behind = (count - before) % each;
 
-	int element = first;
-	int row = (first + turns * R) % R, column = (first + turns * R) / R - turns;
-#pragma unroll 2
-	for (int step = 0; step < steps; step++) {
-		if (static_cast<u32>(element) <= static_cast<u32>(count - each)) {
-			u32 words[4];
-			permute_shift_cut<ES>(tile + SHAPE::chunk_at(column), row * ES, words);
-			vec_store<16>(y + element * ES, words);
+	const u32 last = static_cast<u32>(count - each);
+
+	u32 element = first;
+	u32 row = static_cast<u32>(first + turns * R) % R;
+	u32 column = static_cast<u32>(first + turns * R) / R - turns;
+#pragma unroll 1
+	for (int step = 0; step < steps; step += 2) {
+		u32 words[2][4];
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			const bool there = element + i * stride <= last;
+			permute_shift_cut<ES>(tile + (there ? SHAPE::chunk_at(column) : 0), row * ES, words[i]);
+			row += more_rows;
+			column += more_columns;
+			if (more_rows != 0 && row >= static_cast<u32>(R)) {
+				row -= R;
+				column++;
+			}
 		}
-		element += stride;
-		row += more_rows;
-		column += more_columns;
-		if (more_rows != 0 && row >= R) {
-			row -= R;
-			column++;
-		}
+#pragma unroll
+		for (int i = 0; i < 2; i++)
+			if (element + i * stride <= last)
+				vec_store<16>(y + static_cast<i64>(element + i * stride) * ES, words[i]);
+		element += 2 * stride;
 	}
+#pragma unroll 1
 	for (int i = threadIdx.x; i < before + behind; i += THREADS) {
 		const int k = i < before ? i : count - behind + (i - before);
 		const u8 *const from = reinterpret_cast<const u8 *>(tile + SHAPE::chunk_at(k / R));
@@ -136,46 +164,59 @@ DEVICE void permute_shift_out_run(u8 *y, const b128 *tile, int columns)
  * end of the last one.  y: the tile's row 0 in column 0; rows: those of the tile and the chunk
  * behind it that there are.
  */
-template <class SHAPE, int ES, int TR, int TC, bool SKEW_Y, int THREADS, i64 C, class CD, class CY,
+template <class SHAPE, int ES, int TR, int TC, bool SKEW_Y, int THREADS, class CD, class CY,
 		  typename Offset>
-DEVICE void permute_shift_out(u8 *y, const b128 *tile, u32 column0, int rows, bool top)
+DEVICE void permute_shift_out(u8 *y, const b128 *tile, u32 column0, int columns, int rows, bool top)
 {
 	constexpr int each = 16 / ES, runs = TR / each, stride = THREADS / runs;
 	constexpr int steps = (TC + stride - 1) / stride;
 	static_assert(THREADS % runs == 0, "a thread stays with its rows when it stores");
-	const int run = static_cast<int>(threadIdx.x) % runs;
-#pragma unroll 2
-	for (int step = 0; step < steps; step++) {
-		const int column = step * stride + static_cast<int>(threadIdx.x) / runs;
-		if ((C % TC != 0 && column0 + column >= static_cast<u32>(C)) ||
-			(TC % stride != 0 && column >= TC))
-			break;
-		const Offset at = index_offset<Offset>(column0 + column, CD{}, CY{});
-		u8 *const to = y + static_cast<i64>(at) * ES;
-		const b128 *const chunks = tile + SHAPE::chunk_at(column);
-		const u8 *const from = reinterpret_cast<const u8 *>(chunks);
-		const int before = SKEW_Y ? (16 - vec_beyond<16>(to)) % 16 / ES : 0;
-		const int row = before + run * each;
-		if (row + each <= rows) {
-			u32 words[4];
+	const int run = static_cast<int>(threadIdx.x % runs);
+	const int first = static_cast<int>(threadIdx.x / runs);
+#pragma unroll 1
+	for (int step = 0; step < steps; step += 2) {
+		u32 words[2][4];
+		u8 *to[2];
+#pragma unroll
+		for (int i = 0; i < 2; i++) {
+			const int column = first + (step + i) * stride;
+			u8 *const begin =
+				y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES;
+			const int before = SKEW_Y ? (16 - vec_beyond<16>(begin)) % 16 / ES : 0;
+			const int row = before + run * each;
+			to[i] = column < columns && row + each <= rows ? begin + row * ES : nullptr;
+			const b128 *const from = tile + (column < TC ? SHAPE::chunk_at(column) : 0);
 			if constexpr (SKEW_Y)
-				permute_shift_cut<ES>(chunks, row * ES, words);
+				permute_shift_cut<ES>(from, row * ES, words[i]);
 			else
-				vec_load<16>(chunks + run, words);
-			vec_store<16>(to + row * ES, words);
-		} else {
-			for (int k = row; k < rows; k++)
-				vec_copy<ES>(from + k * ES, to + k * ES);
+				vec_load<16>(from + run, words[i]);
 		}
-		if (top) {
-			for (int k = run; k < before && k < rows; k += runs)
-				vec_copy<ES>(from + k * ES, to + k * ES);
-		}
+#pragma unroll
+		for (int i = 0; i < 2; i++)
+			if (to[i])
+				vec_store<16>(to[i], words[i]);
+	}
+	if (rows == TR + SHAPE::reach && !(SKEW_Y && top))
+		return;
+		/* The ends of columns. */
+#pragma unroll 1
+	for (int i = threadIdx.x; i < columns * each; i += THREADS) {
+		const int column = i / each, k = i % each;
+		u8 *const begin =
+			y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES;
+		const u8 *const from = reinterpret_cast<const u8 *>(tile + SHAPE::chunk_at(column));
+		const int before = SKEW_Y ? (16 - vec_beyond<16>(begin)) % 16 / ES : 0;
+		const int whole = rows < before ? 0 : (rows - before) / each;
+		const int tail = before + whole * each + k;
+		if (top && k < before && k < rows)
+			vec_copy<ES>(from + k * ES, begin + k * ES);
+		if (whole < runs && tail < rows)
+			vec_copy<ES>(from + tail * ES, begin + tail * ES);
 	}
 }
 
 /*
- * R rows by C columns in tiles of TR by TC; blocks of KR rows by LOAD bytes a thread.  SKEW_X: rows
+ * R rows by C columns in tiles of TR by TC, offsets in bytes as wide as Offset; blocks of KR rows by LOAD bytes a thread.  SKEW_X: rows
  * of x are not aligned to LOAD; SKEW_Y: columns of y are not aligned to 16 bytes.  RUN: TR is R,
  * y's columns follow one another, and a tile is one run of y; CD and CY say nothing then.
  * RESIDENT: blocks that a multiprocessor is to hold at least.  The rest as in permute_tile.
@@ -203,18 +244,19 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_shift(const void *x
 		const index_pair at = index_batch<BD, BX, BY, Offset>(item, batch_x, batch_y);
 		u8 *const to = static_cast<u8 *>(y) + at.y * ES;
 
-		permute_shift_in<shape, ES, TR, KR, LOAD, SKEW_X, RUN, THREADS, R, C, RD, RX, Offset>(
-			static_cast<const u8 *>(x) + at.x * ES, tile, row0, column0);
+		permute_shift_in<shape, ES, TR, KR, LOAD, SKEW_X, RUN, THREADS, R, RD, RX, Offset>(
+			static_cast<const u8 *>(x) + (at.x + column0) * ES, tile, row0,
+			static_cast<int>(C) - static_cast<int>(column0));
 		__syncthreads();
+		const int columns = C % TC == 0 || column0 + TC <= C ? TC : static_cast<int>(C - column0);
 		if constexpr (RUN) {
-			const i64 left = C - column0;
 			permute_shift_out_run<shape, ES, TC, THREADS, static_cast<int>(R)>(
-				to + column0 * (R * ES), tile, left < TC ? static_cast<int>(left) : TC);
+				to + column0 * (R * ES), tile, columns);
 		} else {
 			constexpr int most = TR + shape::reach;
 			const i64 left = R - row0;
-			permute_shift_out<shape, ES, TR, TC, SKEW_Y, THREADS, C, CD, CY, Offset>(
-				to + row0 * static_cast<i64>(ES), tile, column0,
+			permute_shift_out<shape, ES, TR, TC, SKEW_Y, THREADS, CD, CY, Offset>(
+				to + row0 * static_cast<i64>(ES), tile, column0, columns,
 				left < most ? static_cast<int>(left) : most, row0 == 0);
 		}
 		if constexpr (LOOP) {

@@ -15,20 +15,21 @@
 #include "common/vec.cuh"
 
 /* Rows of x to shared memory: `rows` of them, columns of `bytes` bytes. */
-template <int ROWS, int PIECES, i64 S_BYTES, int PITCH, int THREADS>
+template <int ROWS, int PIECES, i64 S_BYTES, int PITCH, int THREADS, typename Offset>
 DEVICE void stage_in(const u8 *x, u8 *shared, int rows, int bytes)
 {
 	constexpr int steps = (ROWS * PIECES + THREADS - 1) / THREADS;
 	constexpr int more_rows = THREADS / PIECES, more_pieces = THREADS % PIECES;
-	const int beyond = vec_beyond<16>(x);
-	int row = static_cast<int>(threadIdx.x) / PIECES;
-	int piece = static_cast<int>(threadIdx.x) - row * PIECES;
+	const Offset beyond = vec_beyond<16>(x);
+	x -= beyond;
+	u32 row = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
 #pragma unroll 2
 	for (int step = 0; step < steps; step++) {
-		const u8 *const begin = x + row * S_BYTES;
-		const u8 *const from = begin - vec_beyond<16>(begin) + piece * 16;
-		if (row < rows && from < begin + bytes)
-			async_copy16(shared + ((beyond + row * PITCH) & ~15) + piece * 16, from);
+		const Offset begin = beyond + static_cast<Offset>(row) * static_cast<Offset>(S_BYTES);
+		const Offset from = (begin & ~static_cast<Offset>(15)) + static_cast<Offset>(piece) * 16;
+		if (row < static_cast<u32>(rows) && from < begin + bytes)
+			async_copy16(shared + ((static_cast<u32>(beyond) + row * PITCH) & ~15u) + piece * 16,
+						 x + from);
 		row += more_rows;
 		piece += more_pieces;
 		if (more_pieces != 0 && piece >= PIECES) {
@@ -38,18 +39,21 @@ DEVICE void stage_in(const u8 *x, u8 *shared, int rows, int bytes)
 	}
 }
 
-/* A word of OUT bytes: its elements are PITCH apart. */
+/* Elements of a word of OUT bytes, PITCH apart; and the word that they are. */
 template <int ES, int OUT, int PITCH>
-DEVICE void stage_word(const u8 *from, u8 *to)
+DEVICE void stage_gather(const u8 *from, u32 (&elements)[OUT / ES])
 {
-	constexpr int count = OUT / ES, fill = OUT < 4 ? count : 4 / ES;
-	u32 elements[count];
 #pragma unroll
-	for (int k = 0; k < count; k++)
+	for (int k = 0; k < OUT / ES; k++)
 		vec_load<ES>(from + k * PITCH, elements + k);
+}
+template <int ES, int OUT>
+DEVICE void stage_word(const u32 (&elements)[OUT / ES], u8 *to)
+{
 	if constexpr (ES == 4) {
 		vec_store<OUT>(to, elements);
 	} else {
+		constexpr int fill = 4 / ES;
 		u32 words[vec_words<OUT>];
 #pragma unroll
 		for (int w = 0; w < vec_words<OUT>; w++)
@@ -58,6 +62,10 @@ DEVICE void stage_word(const u8 *from, u8 *to)
 	}
 }
 
+/* Words whose elements are under way together. */
+template <int ES, int OUT>
+constexpr int stage_together = OUT / ES >= 8 ? 2 : 4;
+
 /*
  * All rows of some columns, which follow one another in y: one run of `columns` * R elements.  In
  * shared memory the rows of the next column follow those of each, as far as a word can reach.
@@ -65,7 +73,7 @@ DEVICE void stage_word(const u8 *from, u8 *to)
 template <int ES, int OUT, int TC, int THREADS, int R, int PITCH>
 DEVICE void stage_out_run(const u8 *shared, u8 *y, int columns)
 {
-	constexpr int each = OUT / ES, stride = THREADS * each;
+	constexpr int each = OUT / ES, stride = THREADS * each, together = stage_together<ES, OUT>;
 	constexpr int more_rows = stride % R, more_columns = stride / R;
 	/* The words of a warp begin at a multiple of 128 bytes, which may be before the run. */
 	constexpr int turns = 128 / ES / R + 1;
@@ -74,64 +82,86 @@ DEVICE void stage_out_run(const u8 *shared, u8 *y, int columns)
 	const int first = static_cast<int>(threadIdx.x) * each - vec_beyond<128>(y) / ES;
 	const int before = (OUT - vec_beyond<OUT>(y)) % OUT / ES;
 	const int behind = (count - before) % each;
+	const u32 last = static_cast<u32>(count - each);
 
-	int row = (first + turns * R) % R;
-	const u8 *from = shared + row * PITCH + ((first + turns * R) / R - turns) * ES;
-	int element = first;
-#pragma unroll 2
-	for (int step = 0; step < steps; step++) {
-		if (static_cast<u32>(element) <= static_cast<u32>(count - each))
-			stage_word<ES, OUT, PITCH>(from, y + element * ES);
-		element += stride;
-		row += more_rows;
-		from += more_rows * PITCH + more_columns * ES;
-		if (more_rows != 0 && row >= R) {
-			row -= R;
-			from -= R * PITCH - ES;
+	u32 element = first;
+	u32 row = static_cast<u32>(first + turns * R) % R;
+	int from = static_cast<int>(row * PITCH + (first + turns * R - row) / R * ES) - turns * ES;
+#pragma unroll 1
+	for (int step = 0; step < steps; step += together) {
+		u32 elements[together][each];
+#pragma unroll
+		for (int i = 0; i < together; i++) {
+			stage_gather<ES, OUT, PITCH>(shared + (element + i * stride <= last ? from : 0),
+										 elements[i]);
+			row += more_rows;
+			from += more_rows * PITCH + more_columns * ES;
+			if (more_rows != 0 && row >= static_cast<u32>(R)) {
+				row -= R;
+				from -= R * PITCH - ES;
+			}
 		}
+#pragma unroll
+		for (int i = 0; i < together; i++)
+			if (element + i * stride <= last)
+				stage_word<ES, OUT>(elements[i], y + static_cast<i64>(element + i * stride) * ES);
+		element += together * stride;
 	}
 	if (each > 1 && static_cast<int>(threadIdx.x) < before + behind) {
-		const int i = static_cast<int>(threadIdx.x);
-		const int last = R - 1 - (i - before);
-		if (i < before)
-			vec_copy<ES>(shared + i * PITCH, y + i * ES);
-		else
-			vec_copy<ES>(shared + last * PITCH + (columns - 1) * ES,
-						 y + (count - 1 - (i - before)) * ES);
+		const int i = static_cast<int>(threadIdx.x) - before;
+		const int at = i < 0 ? i + before : count - 1 - i;
+		vec_copy<ES>(shared + at % R * PITCH + at / R * ES, y + at * ES);
 	}
 }
 
 /*
  * TR rows of each column: of column c, those from the first word that begins in the tile to the
- * end of the last one.  y: the tile's row 0 in column 0.
+ * end of the last one.  y: the tile's row 0 in column 0; rows: those of the tile, and behind it as
+ * far as a word can reach, that there are.
  */
-template <int ES, int OUT, int TR, int TC, int THREADS, int PITCH, i64 C, class CD, class CY,
+template <int ES, int OUT, int TR, int TC, int THREADS, int PITCH, class CD, class CY,
 		  typename Offset>
 DEVICE void stage_out_columns(const u8 *shared, u8 *y, u32 column0, int columns, int rows, bool top)
 {
 	constexpr int each = OUT / ES, words = TR / each, stride = THREADS / words;
-	constexpr int steps = (TC + stride - 1) / stride;
-	const int word = static_cast<int>(threadIdx.x) % words;
-	int column = static_cast<int>(threadIdx.x) / words;
-#pragma unroll 2
-	for (int step = 0; step < steps; step++, column += stride) {
-		if (column >= columns)
-			break;
-		const Offset at = index_offset<Offset>(column0 + column, CD{}, CY{});
-		u8 *const to = y + static_cast<i64>(at) * ES;
-		const int before = (OUT - vec_beyond<OUT>(to)) % OUT / ES;
-		const int row = before + word * each;
-		const u8 *const from = shared + column * ES;
-		if (row + each <= rows) {
-			stage_word<ES, OUT, PITCH>(from + row * PITCH, to + row * ES);
-		} else {
-			for (int k = row; k < rows; k++)
-				vec_copy<ES>(from + k * PITCH, to + k * ES);
+	constexpr int steps = (TC + stride - 1) / stride, together = stage_together<ES, OUT>;
+	const int word = static_cast<int>(threadIdx.x % words);
+	const int first = static_cast<int>(threadIdx.x / words);
+#pragma unroll 1
+	for (int step = 0; step < steps; step += together) {
+		u32 elements[together][each];
+		u8 *to[together];
+#pragma unroll
+		for (int i = 0; i < together; i++) {
+			const int column = first + (step + i) * stride;
+			u8 *const begin =
+				y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES;
+			const int row = (OUT - vec_beyond<OUT>(begin)) % OUT / ES + word * each;
+			const bool there = column < columns && row + each <= rows;
+			to[i] = there ? begin + row * ES : nullptr;
+			stage_gather<ES, OUT, PITCH>(shared + (there ? row * PITCH + column * ES : 0),
+										 elements[i]);
 		}
-		if (top && word == 0) {
-			for (int k = 0; k < before && k < rows; k++)
-				vec_copy<ES>(from + k * PITCH, to + k * ES);
-		}
+#pragma unroll
+		for (int i = 0; i < together; i++)
+			if (to[i])
+				stage_word<ES, OUT>(elements[i], to[i]);
+	}
+	if (each == 1 || (!top && rows == TR + each - 1))
+		return;
+		/* The ends of columns. */
+#pragma unroll 1
+	for (int i = threadIdx.x; i < columns * each; i += THREADS) {
+		const int column = i / each, k = i % each;
+		u8 *const begin =
+			y + static_cast<i64>(index_offset<Offset>(column0 + column, CD{}, CY{})) * ES;
+		const int before = (OUT - vec_beyond<OUT>(begin)) % OUT / ES;
+		const int whole = rows < before ? 0 : (rows - before) / each;
+		const int tail = before + whole * each + k;
+		if (top && k < before && k < rows)
+			vec_copy<ES>(shared + k * PITCH + column * ES, begin + k * ES);
+		if (whole < words && tail < rows)
+			vec_copy<ES>(shared + tail * PITCH + column * ES, begin + tail * ES);
 	}
 }
 
@@ -151,6 +181,7 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_stage(const void *x
 {
 	constexpr int each = OUT / ES;
 	static_assert(!RUN || TR == R, "a run takes all rows");
+	static_assert(OUT % 4 == 0 && OUT <= 8, "words");
 	constexpr int pieces = (TC * ES + 31 - ES) / 16;
 	constexpr u32 row_tiles = static_cast<u32>((R + TR - 1) / TR);
 	constexpr u32 column_tiles = static_cast<u32>((C + TC - 1) / TC);
@@ -172,10 +203,11 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_stage(const void *x
 		u8 *const first = reinterpret_cast<u8 *>(shared) + vec_beyond<16>(from);
 
 		if constexpr (RUN) {
-			stage_in<TR, pieces, S * ES, PITCH, THREADS>(from, reinterpret_cast<u8 *>(shared), TR,
-														 columns * ES);
-			for (int i = threadIdx.x; i < (each - 1) * TC; i += THREADS) {
-				const int row = i / TC, column = i % TC;
+			stage_in<TR, pieces, S * ES, PITCH, THREADS, Offset>(
+				from, reinterpret_cast<u8 *>(shared), TR, columns * ES);
+#pragma unroll 1
+			for (u32 i = threadIdx.x; i < static_cast<u32>((each - 1) * TC); i += THREADS) {
+				const int row = static_cast<int>(i / TC), column = static_cast<int>(i % TC);
 				if (column < columns - 1)
 					vec_copy<ES>(from + row * (S * ES) + (column + 1) * ES,
 								 first + (R + row) * PITCH + column * ES);
@@ -183,7 +215,7 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_stage(const void *x
 		} else {
 			const i64 left = R - row0;
 			const int rows = left < TR + each - 1 ? static_cast<int>(left) : TR + each - 1;
-			stage_in<TR + each - 1, pieces, S * ES, PITCH, THREADS>(
+			stage_in<TR + each - 1, pieces, S * ES, PITCH, THREADS, Offset>(
 				from, reinterpret_cast<u8 *>(shared), rows, columns * ES);
 		}
 		async_wait_all();
@@ -194,7 +226,7 @@ __global__ __launch_bounds__(THREADS, RESIDENT) void permute_stage(const void *x
 		} else {
 			const i64 left = R - row0;
 			const int rows = left < TR + each - 1 ? static_cast<int>(left) : TR + each - 1;
-			stage_out_columns<ES, OUT, TR, TC, THREADS, PITCH, C, CD, CY, Offset>(
+			stage_out_columns<ES, OUT, TR, TC, THREADS, PITCH, CD, CY, Offset>(
 				first, to + row0 * static_cast<i64>(ES), column0, columns, rows, row0 == 0);
 		}
 		if constexpr (LOOP) {
