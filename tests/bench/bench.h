@@ -19,7 +19,7 @@
 
 #include "cases.h"
 #include "daemon/plan/plan.h"
-#include "runner.h"
+#include "gpu/runner.h"
 
 #define BENCH_SKIPPED 77
 

@@ -11,11 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOST 3           /* exit status: the device is of no more use to the process */
-#define PATIENCE_US 60e6 /* without a sign of life */
+#define LOST 3 /* exit status: the device is of no more use to the process */
+/* Without a sign of life; a daemon may have to compile first. */
+#define PATIENCE_US 20e6
+#define PATIENCE_DAEMON_US 60e6
 #define MOST_LOST 32
 #define WALL_US 50000 /* of measuring whole calls */
 #define WALL_LAUNCHES 64
@@ -198,12 +201,12 @@ static int supervise(struct run *run, pid_t pid)
 {
 	struct watch *watch = run->watch;
 	struct lost *lost = &watch->lost[watch->lost_count];
+	double patience = run->way == &bench_daemon ? PATIENCE_DAEMON_US : PATIENCE_US;
 	int status;
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
-		if (runner_now_us() - (double)atomic_load(&watch->seen_us) > PATIENCE_US) {
-			snprintf(lost->why, sizeof lost->why, "it did not end within %.0f s",
-					 PATIENCE_US / 1e6);
+		if (runner_now_us() - (double)atomic_load(&watch->seen_us) > patience) {
+			snprintf(lost->why, sizeof lost->why, "it did not end within %.0f s", patience / 1e6);
 			kill(pid, SIGKILL);
 			waitpid(pid, &status, 0);
 			return LOST;
@@ -226,6 +229,7 @@ static int run_all(struct run *run)
 		live(run, first, 0);
 		pid_t pid = fork();
 		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			status = child(run, first);
 			fflush(stdout);
 			_exit(status);

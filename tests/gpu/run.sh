@@ -272,9 +272,11 @@ kept() {
 	[ -z "${OUT:-}" ] || cp "$work/$1" "$OUT/$1.txt"
 }
 
-# kernels SECONDS ARGUMENT...: bench_kernels for the operators wanted
+# kernels SECONDS ARGUMENT...: bench_kernels for the operators wanted; it stops by itself in time
 kernels() {
-	seconds=$1
+	seconds=$((budget - $(date +%s) + started - 15))
+	[ $seconds -lt "$1" ] || seconds=$1
+	[ $seconds -gt 0 ] || seconds=1
 	shift
 	limited $((seconds + 30)) "$bin/bench_kernels" --device "$device" --seconds "$seconds" \
 		${json:+--json "$json"} $quick $ops "$@"
