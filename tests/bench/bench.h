@@ -200,9 +200,9 @@ struct bench_result {
 	struct bench_copies copies;
 	double micros, wall; /* wall 0: not measured */
 	double copy, ratio, target;
-	double eager, compiled; /* PyTorch; 0: not measured */
-	int64_t registers;      /* -1: not known */
-	char wrong[400];        /* "" or what is wrong */
+	double eager, compiled;    /* PyTorch; 0: not measured */
+	int64_t registers, spills; /* -1: not known */
+	char wrong[400];           /* "" or what is wrong */
 };
 
 void bench_report_head(const struct bench_options *options);

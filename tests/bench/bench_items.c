@@ -1,6 +1,6 @@
 /*
- * bench_items.c: which kernels are to be timed: the cases that the options want, planned, with their
- * candidates; what each is compared with, and how fast it must be.
+ * bench_items.c: which kernels are to be timed: the cases that the options want, planned, with
+ * their candidates; what each is compared with, and how fast it must be.
  */
 #include "bench.h"
 
@@ -180,7 +180,7 @@ static int64_t last_size(const struct cases_operand *operand)
 	return operand->rank ? operand->shape[operand->rank - 1] : 1;
 }
 
-/* The table that operators are held to: three types, no more than four dimensions, one of it odd. */
+/* The table with targets: three types, no more than four dimensions, one shape of it odd. */
 static double permute_target(const struct cases_case *c)
 {
 	const struct cases_operand *x = &c->operand[0];

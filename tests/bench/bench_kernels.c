@@ -10,9 +10,10 @@
  *
  * With --choices the same for all candidates of each case, best first: how heuristics are tuned.
  *
- *   --ops LIST  --only PART  --dtype NAME  which cases: operators ("softmax,layer_norm"), part of the
- *                                          name, type of the first operand; --quick: small ones;
- *                                          --all: also those not for timing; --every N: one in N
+ *   --ops LIST  --only PART  --dtype NAME  which cases: operators ("softmax,layer_norm"), part of
+ *                                          the name, type of the first operand; --quick: small
+ *                                          ones; --all: also those not for timing; --every N: one
+ *                                          in N
  *   --objects DIRECTORY  cubins made before; what is missing there is compiled first, and kept
  *   --seconds N          stops in time, and says what was not reached
  *   --target sm_90       for --plan and --compile

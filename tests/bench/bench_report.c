@@ -134,9 +134,10 @@ static void write_json(const struct bench_options *options, const struct bench_r
 	fprintf(json,
 			", \"own\": %s, \"us\": %.3f, \"memcpy_us\": %.3f, \"vector_us\": %.3f, "
 			"\"ratio\": %.4f, \"target\": %.2f, \"bytes\": %" PRIu64 ", \"registers\": %" PRId64
+			", \"spills\": %" PRId64
 			", \"torch_us\": %.2f, \"torch_compile_us\": %.2f, \"wall_us\": %.2f",
 			own ? "true" : "false", r->micros, r->copies.memcpy_us, r->copies.vectors_us, r->ratio,
-			r->target, bench_bytes(r->group->c, &r->item->plan), r->registers, r->eager,
+			r->target, bench_bytes(r->group->c, &r->item->plan), r->registers, r->spills, r->eager,
 			r->compiled, r->wall);
 	if (r->wrong[0])
 		print_text(json, "wrong", r->wrong);
@@ -261,8 +262,11 @@ void bench_report_choices(const struct bench_options *options, struct bench_resu
 			printf("  WRONG %-40s %s\n", name_of(r->item), r->wrong);
 			continue;
 		}
-		printf("  %5.3f %9.1f us  %-40s %3" PRId64 " registers%s\n", r->ratio, r->micros,
-			   name_of(r->item), r->registers, r->item == own ? "  <- the planner's" : "");
+		printf("  %5.3f %9.1f us  %-40s %3" PRId64 " registers", r->ratio, r->micros,
+			   name_of(r->item), r->registers);
+		if (r->spills > 0)
+			printf(", %" PRId64 " bytes spilled", r->spills);
+		printf("%s\n", r->item == own ? "  <- the planner's" : "");
 	}
 	fflush(stdout);
 	note_gain(&results[0], own_ratio);

@@ -62,13 +62,14 @@ static const char *lost_why(const struct run *run, int group, int item)
 	return NULL;
 }
 
-static void note_registers(const struct run *run, struct bench_result *result)
+static void note_object(const struct run *run, struct bench_result *result)
 {
 	struct bench_object object;
 
-	result->registers = -1;
+	result->registers = result->spills = -1;
 	if (run->objects && bench_objects_read(run->objects, result->item->object, &object)) {
 		result->registers = object.registers;
+		result->spills = object.spill_bytes;
 		bench_object_free(&object);
 	}
 }
@@ -117,7 +118,7 @@ static void run_item(struct run *run, int group, int item, struct bench_data *da
 	result->group = &run->groups[group];
 	result->item = &run->groups[group].items[item];
 	data->work.item = result->item;
-	note_registers(run, result);
+	note_object(run, result);
 	live(run, group, item);
 	if (why) {
 		snprintf(result->wrong, sizeof result->wrong, "%s", why);

@@ -16,7 +16,7 @@
 #
 # What is not reached within $KILN_GPU_SECONDS (470) counts as failed.
 # Programs are looked for in $KILN_BIN, in bin/ of the tree this script lies in, and in the build
-# directories of the source tree; cubins of benchmarks that were made before, in objects/ of the tree.
+# directories of the source tree; cubins of benchmarks that were made before, in its objects/.
 # Figures go to $OUT/gpu.jsonl if OUT is set, tables and PyTorch's times to files beside it.
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage, 77 no GPU.
 set -u
