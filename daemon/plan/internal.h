@@ -60,11 +60,25 @@ int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX], int most);
 
+/* masked_softmax.c: masked_softmax, masked_softmax_backward */
+int masked_softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int masked_softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						   char names[][KERNEL_CHOICE_MAX], int most);
+
 /* norm.c: layer_norm, rms_norm */
 int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 int norm_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[][KERNEL_CHOICE_MAX], int most);
+
+/* norm_backward.c: layer_norm_backward, rms_norm_backward */
+int norm_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  char names[][KERNEL_CHOICE_MAX], int most);
 
 #endif

@@ -57,6 +57,32 @@ const struct plan_op plan_ops[] = {
 		.choices = softmax_choices,
 	},
 	{
+		.name = "masked_softmax",
+		.operands = "x, mask?, y",
+		.attributes =
+			"kind: bool (mask is bool or u8), lengths (i32, one a row), causal (no mask), "
+			"additive (floats); keep: for kind bool, 1 if what is not 0 is kept (default "
+			"0, masked); empty: zero, nan or uniform, what a row becomes that is all "
+			"masked (default zero); scale: factor of x (default 1); diagonal: for kind "
+			"causal, column k of query q is kept if k <= q + diagonal (default 0)",
+		.summary = "softmax of scale * x along the last dimension over the elements that the mask "
+				   "leaves, 0 elsewhere",
+		.plan = masked_softmax_plan,
+		.infer = masked_softmax_infer,
+		.choices = masked_softmax_choices,
+	},
+	{
+		.name = "masked_softmax_backward",
+		.operands = "y, dy, mask?, dx",
+		.attributes = "kind: bool, lengths, causal, additive (needs no mask); keep, scale, "
+					  "diagonal: as of masked_softmax",
+		.summary = "dx = scale * y * (dy - sum(dy * y)) over the elements that the mask leaves, 0 "
+				   "elsewhere",
+		.plan = masked_softmax_plan,
+		.infer = masked_softmax_infer,
+		.choices = masked_softmax_choices,
+	},
+	{
 		.name = "layer_norm",
 		.operands = "x, gamma?, beta?, residual?, y, mean?, rstd?, sum?",
 		.attributes = "eps: added to the variance (default 1e-5); "
@@ -77,6 +103,26 @@ const struct plan_op plan_ops[] = {
 		.plan = norm_plan,
 		.infer = norm_infer,
 		.choices = norm_choices,
+	},
+	{
+		.name = "layer_norm_backward",
+		.operands = "x, dy, gamma?, mean, rstd, dx?, dgamma?, dbeta?",
+		.attributes = "axes: how many trailing dimensions are normalized (default 1)",
+		.summary = "with n = (x - mean) * rstd and g = dy * gamma: dx = rstd * (g - mean of g - n "
+				   "* mean of g * n), dgamma = sum of dy * n and dbeta = sum of dy over the rows",
+		.plan = norm_backward_plan,
+		.infer = norm_backward_infer,
+		.choices = norm_backward_choices,
+	},
+	{
+		.name = "rms_norm_backward",
+		.operands = "x, dy, gamma?, rstd, dx?, dgamma?, dbeta?",
+		.attributes = "axes: how many trailing dimensions are normalized (default 1)",
+		.summary = "with n = x * rstd and g = dy * gamma: dx = rstd * (g - n * mean of g * n), "
+				   "dgamma = sum of dy * n and dbeta = sum of dy over the rows",
+		.plan = norm_backward_plan,
+		.infer = norm_backward_infer,
+		.choices = norm_backward_choices,
 	},
 	{.name = NULL},
 };

@@ -96,14 +96,19 @@ static void keep(struct search *search, const struct rows_shape *shape)
 		search->out[search->count++] = *shape;
 }
 
+static uint32_t words_of(uint32_t bytes)
+{
+	return (bytes + 3) / 4;
+}
+
 static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t rows,
 				  uint32_t cluster)
 {
 	const struct rows_need *need = search->need;
 	struct rows_shape shape = search->base;
-	uint32_t words =
-		search->base.vector * need->element < 4 ? 1 : search->base.vector * need->element / 4;
+	uint32_t vector = search->base.vector, words = words_of(vector * need->element);
 
+	words = words * need->streams + words_of(vector * need->beside);
 	shape.held = held;
 	shape.slots = slots;
 	shape.cluster = cluster;
@@ -113,13 +118,13 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 	while (shape.size * shape.rows % 32)
 		shape.rows *= 2;
 	if (shape.size * shape.rows > search->limits->max_threads ||
-		(held - slots) * need->streams * words > need->registers ||
+		(held - slots) * words > need->registers ||
 		shared_bytes(need, &shape) > search->limits->shared_optin)
 		return;
 	if (slots && (!need->slots || shape.vector * need->element != 16))
 		return;
 	/* The registers of a multiprocessor: 64 Ki words. */
-	if (((held - slots) * need->streams * words + 24) * shape.size * shape.rows > 65536)
+	if (((held - slots) * words + 24) * shape.size * shape.rows > 65536)
 		return;
 	keep(search, &shape);
 }

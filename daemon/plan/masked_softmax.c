@@ -1,0 +1,160 @@
+/*
+ * masked_softmax.c: masked_softmax and masked_softmax_backward: the kernel that takes a problem.
+ * What is asked of one is in masked_softmax_check.c, what becomes of its mask in
+ * masked_softmax_mask.c; the candidates are softmax's.
+ */
+#include "masked_softmax.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A problem with its form; the form only if there are elements. */
+static int read_problem(const struct kernel_problem *problem, struct masked_problem *masked,
+						int64_t *elements, char error[KERNEL_ERROR_MAX])
+{
+	int status = masked_read(problem, masked, error);
+
+	if (status)
+		return status;
+	plan_elements(&problem->tensors[0], elements);
+	if (*elements)
+		masked_form(masked);
+	return KILN_OK;
+}
+
+int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	bool backward = strstr(problem->op, "backward") != NULL;
+	struct masked_problem masked;
+
+	for (int i = 0; i < 1 + backward; i++) {
+		char name[16];
+		plan_operand_name(plan_find(problem->op), i, name);
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
+			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
+	}
+	rows_infer_like(problem, backward ? 3 : 2, 0);
+	return masked_read(problem, &masked, error);
+}
+
+static void print_kernel(const struct masked_problem *masked, const struct rows_shape *shape,
+						 bool loop, struct plan_text *id)
+{
+	bool none = masked->mask_rows < 0;
+
+	plan_print(id, "%ssoftmax%s_%s<", none ? "" : "masked_", masked->backward ? "_backward" : "",
+			   shape->stream        ? "stream"
+			   : shape->cluster > 1 ? "cluster"
+									: "rows");
+	rows_print_shape(id, masked->form.dtype, &masked->form.rows, shape);
+	if (none)
+		plan_print(id, ", false");
+	else
+		masked_print_mask(id, masked, shape);
+	plan_print(id, ", %s", loop ? "true" : "false");
+	softmax_print_rows(id, &masked->form);
+	plan_print(id, ">");
+}
+
+static void add_args(const struct masked_problem *masked, struct kernel_plan *out)
+{
+	kiln_dtype dtype = masked->form.dtype;
+
+	for (int i = 0; i < masked->count - 1; i++)
+		plan_arg_pointer(out, masked->inputs[i]);
+	if (masked->kind == MASKED_CAUSAL)
+		plan_arg_scalar(out, 8, (uint64_t)masked->diagonal);
+	else if (masked->mask >= 0)
+		plan_arg_pointer(out, masked->mask);
+	plan_arg_pointer(out, masked->output);
+	if (masked->backward) {
+		softmax_real_arg(out, dtype, masked->scale);
+	} else if (masked->kind == MASKED_ADDITIVE) {
+		softmax_real_arg(out, dtype, masked->scale);
+		softmax_real_arg(out, dtype, 1.4426950408889634074);
+		softmax_real_arg(out, dtype, 1);
+	} else {
+		softmax_scale_args(out, dtype, masked->scale);
+	}
+	plan_arg_scalar(out, 8, (uint64_t)masked->form.rows.rows);
+}
+
+static int plan_rows(const struct masked_problem *masked, const struct rows_shape *shape,
+					 const struct kernel_limits *limits, struct kernel_plan *out,
+					 char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	bool loop = rows_launch(&masked->form.rows, &masked->form.need, shape, limits, out);
+
+	snprintf(out->source, sizeof(out->source), "ops/%ssoftmax%s%s.cuh",
+			 masked->mask_rows < 0 ? "" : "masked_", masked->backward ? "_backward" : "",
+			 shape->stream ? "_stream" : "");
+	print_kernel(masked, shape, loop, &id);
+	if (id.full)
+		return plan_refuse(error, KILN_ENOTSUP,
+						   "%s: the name of the kernel would be longer than %d characters", out->op,
+						   KERNEL_INSTANTIATION_MAX);
+	add_args(masked, out);
+	softmax_extents(masked->problem, masked->inputs, masked->count,
+					rows_alignment(shape, masked->form.need.element), out);
+	if (masked->mask >= 0) {
+		const struct kernel_tensor *mask = &masked->problem->tensors[masked->mask];
+		plan_extent(mask, &out->extents[masked->mask].bytes);
+		out->extents[masked->mask].alignment = masked_alignment(masked, shape);
+		out->bytes_moved += rows_distinct_bytes(mask);
+	}
+	return KILN_OK;
+}
+
+int masked_softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct rows_shape shapes[SOFTMAX_MAX_WAYS];
+	struct masked_problem masked;
+	int64_t elements;
+	int status = read_problem(problem, &masked, &elements, error), count, chosen;
+
+	if (status)
+		return status;
+	out->extents[masked.output].written = true;
+	if (elements == 0) {
+		out->kind = KERNEL_NOTHING;
+		snprintf(out->variant, sizeof(out->variant), "nothing");
+		snprintf(out->note, sizeof(out->note), "there are no elements");
+		return KILN_OK;
+	}
+	count = softmax_shapes(&masked.form, limits, shapes);
+	chosen = rows_shape_find(shapes, count, choice);
+	if (chosen < 0)
+		return plan_refuse(
+			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
+			problem->op, choice ? choice : "", (long long)masked.form.rows.columns, limits->target);
+	rows_shape_name(&shapes[chosen], out->choice);
+	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(out->choice, " "),
+			 out->choice);
+	status = plan_rows(&masked, &shapes[chosen], limits, out, error);
+	if (status)
+		return status;
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each",
+			 (long long)masked.form.rows.columns, shapes[chosen].size * shapes[chosen].cluster,
+			 shapes[chosen].held, shapes[chosen].vector * masked.form.need.element);
+	return KILN_OK;
+}
+
+int masked_softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						   char names[][KERNEL_CHOICE_MAX], int most)
+{
+	struct rows_shape shapes[SOFTMAX_MAX_WAYS];
+	char error[KERNEL_ERROR_MAX];
+	struct masked_problem masked;
+	int64_t elements;
+	int count;
+
+	if (read_problem(problem, &masked, &elements, error) || elements == 0)
+		return 0;
+	count = softmax_shapes(&masked.form, limits, shapes);
+	for (int i = 0; i < count && i < most; i++)
+		rows_shape_name(&shapes[i], names[i]);
+	return count < most ? count : most;
+}

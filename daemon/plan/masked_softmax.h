@@ -1,0 +1,44 @@
+/*
+ * masked_softmax.h: what the planner of masked softmax and its backward read from a problem.  Shared
+ * by the masked_softmax*.c files alone.
+ */
+#ifndef KILN_DAEMON_PLAN_MASKED_SOFTMAX_H
+#define KILN_DAEMON_PLAN_MASKED_SOFTMAX_H
+
+#include "softmax.h"
+
+enum masked_kind { MASKED_BOOL, MASKED_LENGTHS, MASKED_CAUSAL, MASKED_ADDITIVE };
+
+struct masked_problem {
+	const struct kernel_problem *problem;
+	bool backward;
+	int mask, output; /* operand numbers; -1: no mask is read */
+	int inputs[3];    /* the operands that are rows, the output last ... */
+	int count;        /* ... and how many */
+	enum masked_kind kind;
+	int empty; /* position in zero, nan, uniform */
+	bool keep;
+	int64_t diagonal;
+	double scale;
+	struct softmax_form form; /* of the operands that are rows, then of the mask, if there is one */
+	/* Of the mask in the form; for a causal mask it says how the query goes with the row. */
+	int mask_rows;
+};
+
+/* ---- What is asked (masked_softmax_check.c) ---- */
+
+/* Reads and checks a whole problem but for its form. */
+int masked_read(const struct kernel_problem *problem, struct masked_problem *out,
+				char error[KERNEL_ERROR_MAX]);
+
+/* ---- The mask (masked_softmax_mask.c) ---- */
+
+/* The form of a problem that was read. */
+void masked_form(struct masked_problem *masked);
+/* ", MaskFlags<f32, 512, MASK_ZERO, false, 4, false>" */
+void masked_print_mask(struct plan_text *text, const struct masked_problem *masked,
+					   const struct rows_shape *shape);
+/* What the mask's address must be a multiple of. */
+uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape);
+
+#endif

@@ -1,0 +1,127 @@
+/*
+ * masked_softmax_mask.c: a mask as one more operand of the rows: its strides in the dimensions of x,
+ * and how its elements come in.
+ */
+#include "masked_softmax.h"
+
+#include <string.h>
+
+/* The strides in the dimensions of x: 0 where the mask is broadcast.  A causal mask has those of the
+ * query, which is the position in the second last dimension. */
+static void mask_strides(const struct masked_problem *masked, int64_t stride[KILN_MAX_RANK])
+{
+	const struct kernel_tensor *x = &masked->problem->tensors[0];
+	const struct kernel_tensor *mask =
+		&masked->problem->tensors[masked->mask < 0 ? 0 : masked->mask];
+	int dims = masked->kind == MASKED_LENGTHS ? x->rank - 1 : x->rank;
+
+	memset(stride, 0, sizeof(int64_t) * KILN_MAX_RANK);
+	if (masked->kind == MASKED_CAUSAL) {
+		stride[x->rank - 2] = 1;
+		return;
+	}
+	for (int m = 0; m < mask->rank; m++)
+		if (mask->shape[m] != 1)
+			stride[m + dims - mask->rank] = mask->stride[m];
+}
+
+/* Bytes that a thread keeps of the mask for each element. */
+static uint32_t kept_bytes(const struct masked_problem *masked)
+{
+	if (masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL ||
+		masked->form.rows.step[masked->mask_rows] == 0)
+		return 0;
+	return kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype);
+}
+
+void masked_form(struct masked_problem *masked)
+{
+	const struct kernel_tensor *x = &masked->problem->tensors[0];
+	const int64_t *stride[ROWS_MAX_OPERANDS];
+	int64_t mask[KILN_MAX_RANK];
+	int culprit;
+
+	softmax_form(masked->problem, masked->inputs, masked->count, x->rank - 1, &masked->form);
+	masked->mask_rows = -1;
+	if (masked->kind != MASKED_CAUSAL && masked->mask < 0)
+		return;
+	mask_strides(masked, mask);
+	for (int i = 0; i < masked->count; i++)
+		stride[i] = masked->problem->tensors[masked->inputs[i]].stride;
+	stride[masked->count] = mask;
+	masked->mask_rows = masked->count;
+	/* One axis always is one dimension. */
+	(void)rows_form(&masked->form.rows, x->rank, x->shape, masked->count + 1, stride, x->rank - 1,
+					1, &culprit);
+	masked->form.need.beside = kept_bytes(masked);
+}
+
+/* How the mask elements of a vector come in: bytes at once, or a word of kernel_src/common/mask.cuh. */
+enum { WAY_APART = -1, WAY_BETWEEN = 0 };
+
+static int way_of(const struct masked_problem *masked, const struct rows_shape *shape)
+{
+	const struct kernel_tensor *mask = &masked->problem->tensors[masked->mask];
+	const struct rows_form *form = &masked->form.rows;
+	uint32_t element = kernel_dtype_bytes(mask->dtype), bytes = element * shape->vector;
+	uint32_t aligned = mask->alignment < bytes ? mask->alignment : bytes;
+
+	if (form->step[masked->mask_rows] != 1 && form->columns > 1)
+		return WAY_APART;
+	for (int k = 0; k < form->rank; k++)
+		while (aligned > element && form->stride[masked->mask_rows][k] * element % aligned)
+			aligned /= 2;
+	if (shape->skewed)
+		aligned = element;
+	if (aligned < bytes && bytes / aligned > 2 && bytes >= 4 && bytes <= 16)
+		return WAY_BETWEEN;
+	if (shape->skewed && aligned < bytes)
+		return bytes >= 4 && bytes <= 16 ? WAY_BETWEEN : WAY_APART;
+	return (int)aligned;
+}
+
+uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape)
+{
+	uint32_t element = kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype);
+	int way;
+
+	if (kept_bytes(masked) == 0)
+		return element;
+	way = way_of(masked, shape);
+	return way > 0 ? (uint32_t)way : element;
+}
+
+/* ", 4, false>": how the elements come in, whether rows are skewed */
+static void print_way(struct plan_text *text, const struct masked_problem *masked,
+					  const struct rows_shape *shape)
+{
+	int way = way_of(masked, shape);
+
+	if (way > 0)
+		plan_print(text, ", %d", way);
+	else
+		plan_print(text, ", %s", way == WAY_APART ? "MASK_APART" : "MASK_BETWEEN");
+	plan_print(text, ", %s>", shape->skewed ? "true" : "false");
+}
+
+void masked_print_mask(struct plan_text *text, const struct masked_problem *masked,
+					   const struct rows_shape *shape)
+{
+	static const char *const empties[] = {"MASK_ZERO", "MASK_NAN", "MASK_UNIFORM"};
+	bool each = kept_bytes(masked) > 0, added = masked->kind == MASKED_ADDITIVE;
+	const char *name = masked->kind == MASKED_LENGTHS  ? "Lengths"
+					   : masked->kind == MASKED_CAUSAL ? "Causal"
+					   : added                         ? (each ? "Added" : "AddedRow")
+													   : (each ? "Flags" : "Whole");
+
+	plan_print(text, ", Mask%s<%s, %lld, %s", name, plan_dtype_name(masked->form.dtype),
+			   (long long)masked->form.rows.columns, empties[masked->empty]);
+	if (added)
+		plan_print(text, ", %s", plan_dtype_name(masked->problem->tensors[masked->mask].dtype));
+	else if (masked->kind == MASKED_BOOL)
+		plan_print(text, ", %s", masked->keep ? "true" : "false");
+	if (each)
+		print_way(text, masked, shape);
+	else
+		plan_print(text, ">");
+}

@@ -1,0 +1,266 @@
+/*
+ * mask.cuh: the masks of masked softmax, in the form that softmax.cuh asks for.
+ *
+ *   MaskLengths   the first columns of each row take part, as many as a number says
+ *   MaskCausal    the columns up to query + diagonal take part
+ *   MaskWhole     one flag for the whole row
+ *   MaskFlags     a flag for each element: bytes that are 0 or not
+ *   MaskAdded     a number for each element, which is added; -inf leaves the element out
+ *   MaskAddedRow  one number for the whole row
+ *
+ * Each is made of what the kernel is given, the offset of the row's first mask element (for
+ * MaskCausal the query), and the step from column to column.  The first three know where the row's
+ * live part ends, and nothing behind it is read.
+ */
+#pragma once
+#include "common/element.cuh"
+#include "common/index.cuh"
+#include "common/softmax.cuh"
+#include "common/types.cuh"
+#include "common/vec.cuh"
+
+/* What all of a row is of which nothing takes part; uniform: 1 / COLUMNS. */
+enum mask_empty { MASK_ZERO, MASK_NAN, MASK_UNIFORM };
+
+template <typename T, i64 COLUMNS, int EMPTY>
+struct MaskRow : SoftmaxAll<typename element<T>::compute> {
+	typedef typename element<T>::compute Compute;
+	typedef typename index_choose<(COLUMNS > 0x3fffffff), i64, int>::type Column;
+	static constexpr bool partial = true;
+
+	DEVICE Compute empty() const
+	{
+		if constexpr (EMPTY == MASK_NAN)
+			return static_cast<Compute>(__uint_as_float(0x7fc00000u));
+		else
+			return EMPTY == MASK_UNIFORM ? Compute(1) / static_cast<Compute>(COLUMNS) : Compute(0);
+	}
+};
+
+/* ---- Prefixes ---- */
+
+template <typename T, i64 COLUMNS, int EMPTY>
+struct MaskPrefix : MaskRow<T, COLUMNS, EMPTY> {
+	typedef typename MaskRow<T, COLUMNS, EMPTY>::Column Column;
+	Column end;
+
+	DEVICE explicit MaskPrefix(i64 length)
+		: end(static_cast<Column>(length < 0         ? 0
+								  : length > COLUMNS ? COLUMNS
+													 : length))
+	{
+	}
+	DEVICE i64 limit() const
+	{
+		return end;
+	}
+	template <class HELD>
+	DEVICE bool live(const HELD &, Column column, int j) const
+	{
+		return column + j < end;
+	}
+};
+
+template <typename T, i64 COLUMNS, int EMPTY>
+struct MaskLengths : MaskPrefix<T, COLUMNS, EMPTY> {
+	typedef const i32 *Given;
+
+	DEVICE MaskLengths(Given lengths, i64 offset, i64)
+		: MaskPrefix<T, COLUMNS, EMPTY>(lengths[offset])
+	{
+	}
+};
+
+template <typename T, i64 COLUMNS, int EMPTY>
+struct MaskCausal : MaskPrefix<T, COLUMNS, EMPTY> {
+	typedef i64 Given; /* the diagonal */
+
+	DEVICE MaskCausal(Given diagonal, i64 query, i64)
+		: MaskPrefix<T, COLUMNS, EMPTY>(query + diagonal + 1)
+	{
+	}
+};
+
+template <typename T, i64 COLUMNS, int EMPTY, bool KEEP>
+struct MaskWhole : MaskPrefix<T, COLUMNS, EMPTY> {
+	typedef const u8 *Given;
+
+	DEVICE MaskWhole(Given flags, i64 offset, i64)
+		: MaskPrefix<T, COLUMNS, EMPTY>((flags[offset] != 0) == KEEP ? COLUMNS : 0)
+	{
+	}
+};
+
+/* ---- A mask element for each element ---- */
+
+/*
+ * How the mask elements of a vector come in: MASK_APART one by one, for they are more than one
+ * element apart or not aligned; MASK_BETWEEN from between two aligned vectors of them; else in
+ * pieces of so many bytes, which are aligned.
+ */
+enum mask_way { MASK_APART = -1, MASK_BETWEEN = 0 };
+
+/* Elements of M one by one; those outside the row are not read. */
+template <typename M, i64 COLUMNS, bool SKEWED, int V, typename Column>
+DEVICE void mask_fetch_apart(const M *start, i64 step, Column column, u32 *words)
+{
+	constexpr int size = static_cast<int>(sizeof(M));
+#pragma unroll
+	for (int w = 0; w < vec_words<V * size>; w++)
+		words[w] = 0;
+#pragma unroll
+	for (int j = 0; j < V; j++) {
+		if (SKEWED && (column + j < 0 || column + j >= static_cast<Column>(COLUMNS)))
+			continue;
+		u32 one[vec_words<size>];
+		vec_load<size>(start + static_cast<i64>(column + j) * step, one);
+		if constexpr (size >= 4) {
+#pragma unroll
+			for (int w = 0; w < size / 4; w++)
+				words[j * size / 4 + w] = one[w];
+		} else {
+			words[j * size / 4] |= one[0] << j * size % 4 * 8;
+		}
+	}
+}
+
+/* Elements out of the two aligned vectors around them, of which only those are read in which there
+ * is something of the row. */
+template <typename M, i64 COLUMNS, bool SKEWED, int V, typename Column>
+DEVICE void mask_fetch_between(const M *start, Column column, u32 (&words)[V * sizeof(M) / 4])
+{
+	constexpr int bytes = V * static_cast<int>(sizeof(M));
+	const u8 *const begin = reinterpret_cast<const u8 *>(start);
+	const u8 *const from = begin + static_cast<i64>(column) * static_cast<i64>(sizeof(M));
+	const int beyond = vec_beyond<bytes>(from);
+	const u8 *const low = from - beyond;
+	u32 pair[bytes / 2] = {};
+
+	if (!SKEWED || low + bytes > begin)
+		vec_load<bytes>(low, pair);
+	if (beyond != 0 && low + bytes < begin + COLUMNS * static_cast<i64>(sizeof(M)))
+		vec_load<bytes>(low + bytes, pair + bytes / 4);
+	vec_window<sizeof(M), bytes>(pair, beyond, words);
+}
+
+/* Mask elements of type M as they are in memory. */
+template <typename T, i64 COLUMNS, int EMPTY, typename M, int WAY, bool SKEWED>
+struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
+	typedef typename MaskRow<T, COLUMNS, EMPTY>::Column Column;
+	typedef const M *Given;
+	template <int V>
+	struct Held {
+		u32 word[vec_words<V *static_cast<int>(sizeof(M))>];
+	};
+
+	const M *start;
+	i64 step;
+
+	DEVICE MaskElements(Given mask, i64 offset, i64 step) : start(mask + offset), step(step)
+	{
+	}
+	template <template <int> class HELD, int V>
+	DEVICE void fetch(HELD<V> &held, Column column) const
+	{
+		if constexpr (WAY == MASK_APART) {
+			mask_fetch_apart<M, COLUMNS, SKEWED, V>(start, step, column, held.word);
+		} else if constexpr (WAY == MASK_BETWEEN) {
+			mask_fetch_between<M, COLUMNS, SKEWED, V>(start, column, held.word);
+		} else {
+			constexpr int per = WAY / static_cast<int>(sizeof(M));
+#pragma unroll
+			for (int j = 0; j < V; j += per)
+				vec_load<WAY>(start + column + j, held.word + j * static_cast<int>(sizeof(M)) / 4);
+		}
+	}
+};
+
+template <typename T, i64 COLUMNS, int EMPTY, bool KEEP, int WAY, bool SKEWED>
+struct MaskFlags : MaskElements<T, COLUMNS, EMPTY, u8, WAY, SKEWED> {
+	using MaskElements<T, COLUMNS, EMPTY, u8, WAY, SKEWED>::MaskElements;
+
+	template <class HELD, typename Column>
+	DEVICE bool live(const HELD &held, Column, int j) const
+	{
+		return ((held.word[j / 4] & 0xffu << j % 4 * 8) != 0) == KEEP;
+	}
+};
+
+/* Element j of words. */
+template <typename Compute>
+DEVICE Compute mask_number(f16, const u32 *words, int j)
+{
+	return static_cast<Compute>(element_widen(f16{static_cast<u16>(words[j / 2] >> j % 2 * 16)}));
+}
+template <typename Compute>
+DEVICE Compute mask_number(bf16, const u32 *words, int j)
+{
+	return static_cast<Compute>(element_widen(bf16{static_cast<u16>(words[j / 2] >> j % 2 * 16)}));
+}
+template <typename Compute>
+DEVICE Compute mask_number(f32, const u32 *words, int j)
+{
+	return static_cast<Compute>(__uint_as_float(words[j]));
+}
+template <typename Compute>
+DEVICE Compute mask_number(f64, const u32 *words, int j)
+{
+	return static_cast<Compute>(__longlong_as_double(
+		static_cast<i64>(static_cast<u64>(words[2 * j + 1]) << 32 | words[2 * j])));
+}
+
+/* What is before is all of scale: the sum is rounded once. */
+template <typename T, i64 COLUMNS, int EMPTY, typename M, int WAY, bool SKEWED>
+struct MaskAdded : MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED> {
+	typedef typename element<T>::compute Compute;
+	using MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED>::MaskElements;
+
+	template <class HELD, typename Column>
+	DEVICE bool live(const HELD &held, Column, int j) const
+	{
+		typedef typename element<M>::compute Own;
+		return mask_number<Own>(M{}, held.word, j) != SoftmaxNumber<Own>::least();
+	}
+	template <class HELD>
+	DEVICE Compute term(const HELD &held, int j, Compute x, Compute before) const
+	{
+		return fma(x, before, mask_number<Compute>(M{}, held.word, j));
+	}
+	template <class HELD>
+	DEVICE Compute distance(const HELD &held, int j, Compute x, Compute before,
+							Compute largest) const
+	{
+		return term(held, j, x, before) - largest;
+	}
+};
+
+template <typename T, i64 COLUMNS, int EMPTY, typename M>
+struct MaskAddedRow : MaskPrefix<T, COLUMNS, EMPTY> {
+	typedef typename element<T>::compute Compute;
+	typedef typename element<M>::compute Own;
+	typedef const M *Given;
+
+	Compute added;
+
+	DEVICE MaskAddedRow(Given mask, i64 offset, i64)
+		: MaskAddedRow(element_load<Own>(mask + offset))
+	{
+	}
+	template <class HELD>
+	DEVICE Compute term(const HELD &, int, Compute x, Compute before) const
+	{
+		return fma(x, before, added);
+	}
+	template <class HELD>
+	DEVICE Compute distance(const HELD &, int, Compute x, Compute before, Compute largest) const
+	{
+		return fma(x, before, added) - largest;
+	}
+
+  private:
+	DEVICE explicit MaskAddedRow(Own mask)
+		: MaskPrefix<T, COLUMNS, EMPTY>(mask == SoftmaxNumber<Own>::least() ? 0 : COLUMNS),
+		  added(static_cast<Compute>(mask))
+	{
+	}
+};

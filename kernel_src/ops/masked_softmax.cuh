@@ -1,0 +1,50 @@
+/*
+ * masked_softmax.cuh: softmax over the elements of a row that a mask leaves, 0 at the others.
+ *
+ *   masked_softmax_rows      a group of threads holds each row
+ *   masked_softmax_cluster   a cluster of blocks holds each row
+ *
+ * Rows are numbered by DIMS, all but the slowest dimension; X, Y and M are their strides, those of M
+ * in the mask, or 1 in the dimension of queries.
+ */
+#pragma once
+#include "common/index.cuh"
+#include "common/mask.cuh"
+#include "common/softmax_rows.cuh"
+
+template <class SHAPE, class MASK, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 M_STEP, class DIMS,
+		  class X, class Y, class M, typename Index, typename T, typename Compute>
+DEVICE void masked_softmax_held(const T *x, typename MASK::Given given, T *y, Compute before,
+								Compute exponent, Compute after, i64 rows)
+{
+	row_each<SHAPE, LOOP, Index>(rows, [&](Index row, bool here) {
+		const MASK mask(given, index_offset<i64>(row, DIMS{}, M{}), M_STEP);
+		softmax_row<SHAPE, false>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
+								  y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
+								  SoftmaxScale<Compute>{before, exponent, after}, mask, here);
+	});
+}
+
+template <class SHAPE, class MASK, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 M_STEP, class DIMS,
+		  class X, class Y, class M, typename Index, typename T = typename SHAPE::Element,
+		  typename Compute = typename SHAPE::Compute>
+__global__
+__launch_bounds__(SHAPE::threads) void masked_softmax_rows(const T *x, typename MASK::Given given,
+														   T *y, Compute before, Compute exponent,
+														   Compute after, i64 rows)
+{
+	masked_softmax_held<SHAPE, MASK, LOOP, X_STEP, Y_STEP, M_STEP, DIMS, X, Y, M, Index>(
+		x, given, y, before, exponent, after, rows);
+}
+
+template <class SHAPE, class MASK, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 M_STEP, class DIMS,
+		  class X, class Y, class M, typename Index, typename T = typename SHAPE::Element,
+		  typename Compute = typename SHAPE::Compute>
+__global__ __launch_bounds__(SHAPE::threads)
+	CLUSTER_OF(SHAPE::cluster) void masked_softmax_cluster(const T *x, typename MASK::Given given,
+														   T *y, Compute before, Compute exponent,
+														   Compute after, i64 rows)
+{
+	masked_softmax_held<SHAPE, MASK, LOOP, X_STEP, Y_STEP, M_STEP, DIMS, X, Y, M, Index>(
+		x, given, y, before, exponent, after, rows);
+}

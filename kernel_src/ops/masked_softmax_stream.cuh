@@ -1,0 +1,24 @@
+/*
+ * masked_softmax_stream.cuh: masked softmax along rows, each of
+ * which a block reads twice.  Parameters as in masked_softmax.cuh.
+ */
+#pragma once
+#include "common/index.cuh"
+#include "common/mask.cuh"
+#include "common/softmax_stream.cuh"
+
+template <class ROW, class MASK, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 M_STEP, class DIMS, class X,
+		  class Y, class M, typename Index, typename T = typename ROW::Element,
+		  typename Compute = typename ROW::Compute>
+__global__
+__launch_bounds__(ROW::threads) void masked_softmax_stream(const T *x, typename MASK::Given given,
+														   T *y, Compute before, Compute exponent,
+														   Compute after, i64 rows)
+{
+	row_each<ROW, LOOP, Index>(rows, [&](Index row, bool) {
+		const MASK mask(given, index_offset<i64>(row, DIMS{}, M{}), M_STEP);
+		softmax_stream_row<ROW, false>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
+									   y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
+									   SoftmaxScale<Compute>{before, exponent, after}, mask);
+	});
+}
