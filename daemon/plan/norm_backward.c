@@ -1,0 +1,216 @@
+/*
+ * norm_backward.c: layer_norm_backward and rms_norm_backward: what a request must satisfy.  The ways
+ * to take one are in norm_backward_way.c, their kernels in norm_backward_kernel.c.
+ */
+#include "norm_backward.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct norm_backward_operands find_operands(const struct kernel_problem *problem, bool rms)
+{
+	int less = rms ? 1 : 0;
+	struct norm_backward_operands at = {0,        1,        2,        rms ? -1 : 3,
+										4 - less, 5 - less, 6 - less, 7 - less};
+	int *const optional[] = {&at.gamma, &at.dx, &at.dgamma, &at.dbeta};
+
+	for (size_t i = 0; i < sizeof(optional) / sizeof(optional[0]); i++)
+		if (!norm_has(problem, *optional[i]))
+			*optional[i] = -1;
+	return at;
+}
+
+static int check_operands(const struct norm_backward_problem *norm, char error[KERNEL_ERROR_MAX])
+{
+	const struct norm_backward_operands *at = &norm->at;
+	const int trailing[] = {at->gamma, at->dgamma, at->dbeta}, leading[] = {at->mean, at->rstd};
+	int status = rows_check_like(norm->problem, at->dy, at->x, error);
+
+	if (!status && at->gamma >= 0)
+		status = norm_check_trailing(norm->problem, at->gamma, at->x, norm->axes, error);
+	for (int i = 0; i < 2 && !status; i++)
+		if (leading[i] >= 0)
+			status = norm_check_leading(norm->problem, leading[i], at->x, norm->axes, error);
+	if (!status && at->dx >= 0)
+		status = rows_check_like(norm->problem, at->dx, at->x, error);
+	if (!status && at->dx >= 0)
+		status = rows_check_contiguous(norm->problem, at->dx, error);
+	for (int i = 1; i < 3 && !status; i++)
+		if (trailing[i] >= 0)
+			status = norm_check_trailing(norm->problem, trailing[i], at->x, norm->axes, error);
+	if (!status && at->dx < 0 && at->dgamma < 0 && at->dbeta < 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: dx, dgamma and dbeta are all left out; one of them must be there",
+						   norm->problem->op);
+	return status;
+}
+
+static uint32_t bit(int operand)
+{
+	return operand >= 0 ? 1u << operand : 0;
+}
+
+/* gamma has no part in the sums over the rows, and x none in that of dy. */
+static void find_touched(struct norm_backward_problem *norm)
+{
+	const struct norm_backward_operands *at = &norm->at;
+
+	norm->sums = (at->dgamma >= 0) + (at->dbeta >= 0);
+	norm->touched = bit(at->dy) | bit(at->dx) | bit(at->dgamma) | bit(at->dbeta);
+	if (at->dx >= 0 || at->dgamma >= 0)
+		norm->touched |= bit(at->x) | bit(at->mean) | bit(at->rstd);
+	if (at->dx >= 0)
+		norm->touched |= bit(at->gamma);
+}
+
+static void find_rows(struct norm_backward_problem *norm)
+{
+	const struct kernel_problem *problem = norm->problem;
+	const struct norm_backward_operands *at = &norm->at;
+	const int index[3] = {at->x, at->dy, at->dx};
+	int count = at->dx >= 0 ? 3 : 2;
+
+	norm_form(problem, index, count, norm->axes, &norm->form, &norm->pieces);
+	if (norm->form.rows == 0)
+		norm->form.rank = 0;
+	norm->need.element = kernel_dtype_bytes(norm->dtype);
+	norm->need.alignment = norm->affine = 16;
+	for (int i = 0; i < count; i++) {
+		if (!(norm->touched & bit(index[i])))
+			continue;
+		norm->need.held |= 1u << i;
+		if (problem->tensors[index[i]].alignment < norm->need.alignment)
+			norm->need.alignment = problem->tensors[index[i]].alignment;
+	}
+	if (at->gamma >= 0)
+		norm->affine = problem->tensors[at->gamma].alignment;
+}
+
+static int read_problem(const struct kernel_problem *problem, struct norm_backward_problem *norm,
+						char error[KERNEL_ERROR_MAX])
+{
+	int status = rows_check_float(problem, 0, error);
+
+	memset(norm, 0, sizeof(*norm));
+	norm->problem = problem;
+	norm->rms = strncmp(problem->op, "rms", 3) == 0;
+	norm->at = find_operands(problem, norm->rms);
+	norm->dtype = problem->tensors[0].dtype;
+	if (!status)
+		status = plan_attrs_check(problem, "axes", error);
+	if (!status)
+		status = norm_check_axes(problem, 0, &norm->axes, error);
+	if (!status)
+		status = check_operands(norm, error);
+	if (status)
+		return status;
+	find_touched(norm);
+	find_rows(norm);
+	return KILN_OK;
+}
+
+/* No output must be there; so there is none to complete. */
+int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	const struct plan_op *op = plan_find(problem->op);
+	struct norm_backward_problem norm;
+
+	for (int i = 0; i < problem->tensor_count; i++) {
+		char name[16];
+		plan_operand_name(op, i, name);
+		if (!norm_has(problem, i) && !plan_operand_optional(op, i))
+			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
+	}
+	return read_problem(problem, &norm, error);
+}
+
+/* Plans without anything to write. */
+static bool plan_nothing(const struct norm_backward_problem *norm, struct kernel_plan *out)
+{
+	int64_t rows, columns;
+
+	norm_sizes(&norm->problem->tensors[0], norm->axes, &rows, &columns);
+	if (columns > 0 && (rows > 0 || norm->sums > 0))
+		return false;
+	out->kind = KERNEL_NOTHING;
+	snprintf(out->variant, sizeof(out->variant), "nothing");
+	snprintf(out->note, sizeof(out->note), "there are no elements");
+	return true;
+}
+
+/* held: alignment of x, dy and dx. */
+static void add_extents(const struct norm_backward_problem *norm, uint32_t held,
+						struct kernel_plan *out)
+{
+	const struct norm_backward_operands *at = &norm->at;
+
+	for (int i = 0; i < norm->problem->tensor_count; i++) {
+		const struct kernel_tensor *tensor = &norm->problem->tensors[i];
+		if (!(norm->touched & bit(i)))
+			continue;
+		plan_extent(tensor, &out->extents[i].bytes);
+		out->bytes_moved += rows_distinct_bytes(tensor);
+		if (i == at->x || i == at->dy || i == at->dx)
+			out->extents[i].alignment = held;
+		else if (i == at->gamma)
+			out->extents[i].alignment = norm->affine;
+		else
+			out->extents[i].alignment = kernel_dtype_bytes(tensor->dtype);
+	}
+}
+
+static void mark_outputs(const struct norm_backward_operands *at, struct kernel_plan *out)
+{
+	const int outputs[] = {at->dx, at->dgamma, at->dbeta};
+
+	for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++)
+		if (outputs[i] >= 0)
+			out->extents[outputs[i]].written = true;
+}
+
+int norm_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct norm_backward_way ways[NORM_BACKWARD_MAX_WAYS];
+	struct norm_backward_problem norm;
+	int status = read_problem(problem, &norm, error), count, chosen = 0;
+
+	if (status)
+		return status;
+	mark_outputs(&norm.at, out);
+	if (plan_nothing(&norm, out))
+		return KILN_OK;
+	count = norm_backward_ways(&norm, limits, ways);
+	for (; chosen < count; chosen++) {
+		norm_backward_way_name(&ways[chosen], out->choice);
+		if (!choice || strcmp(choice, out->choice) == 0)
+			break;
+	}
+	if (chosen == count)
+		return plan_refuse(
+			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
+			problem->op, choice ? choice : "", (long long)norm.form.columns, limits->target);
+	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(out->choice, " "),
+			 out->choice);
+	status = norm_backward_kernel(&norm, &ways[chosen], limits, out, error);
+	if (status)
+		return status;
+	add_extents(&norm, rows_alignment(&ways[chosen].shape, norm.need.element), out);
+	return KILN_OK;
+}
+
+int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  char names[][KERNEL_CHOICE_MAX], int most)
+{
+	struct norm_backward_way ways[NORM_BACKWARD_MAX_WAYS];
+	struct norm_backward_problem norm;
+	char error[KERNEL_ERROR_MAX];
+	int count;
+
+	if (read_problem(problem, &norm, error))
+		return 0;
+	count = norm_backward_ways(&norm, limits, ways);
+	for (int i = 0; i < count && i < most; i++)
+		norm_backward_way_name(&ways[i], names[i]);
+	return count < most ? count : most;
+}

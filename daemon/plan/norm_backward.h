@@ -1,0 +1,47 @@
+/*
+ * norm_backward.h: what the planner files of layer_norm_backward and rms_norm_backward share: the
+ * problem as rows and columns, and the ways to take it.  Shared by the norm_backward*.c files alone.
+ */
+#ifndef KILN_DAEMON_PLAN_NORM_BACKWARD_H
+#define KILN_DAEMON_PLAN_NORM_BACKWARD_H
+
+#include "norm.h"
+
+#define NORM_BACKWARD_MAX_WAYS PLAN_MAX_CHOICES
+
+/* Operand numbers; -1: there is no such operand, or it is left out. */
+struct norm_backward_operands {
+	int x, dy, gamma, mean, rstd, dx, dgamma, dbeta;
+};
+
+struct norm_backward_problem {
+	const struct kernel_problem *problem;
+	bool rms;
+	struct norm_backward_operands at;
+	uint32_t touched; /* bitmap of the operands that the results depend on, and the results */
+	int axes;
+	kiln_dtype dtype;
+	struct rows_form form; /* x, dy, and dx where it is there */
+	uint32_t pieces;       /* those of the form whose columns are not evenly spaced */
+	struct rows_need need;
+	uint32_t affine; /* alignment that gamma has at least */
+	int sums;        /* of dgamma and dbeta, how many are there */
+};
+
+/* How a problem is taken. */
+struct norm_backward_way {
+	struct rows_shape shape;
+};
+
+/* The ways for a problem, the best first; how many. */
+int norm_backward_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
+					   struct norm_backward_way out[NORM_BACKWARD_MAX_WAYS]);
+/* "rows 128x2 r1": unique. */
+void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNEL_CHOICE_MAX]);
+/* The kernel of a plan: its source and name, grid, block, shared and scratch memory, arguments, and
+ * what the way is in words. */
+int norm_backward_kernel(const struct norm_backward_problem *norm,
+						 const struct norm_backward_way *way, const struct kernel_limits *limits,
+						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * norm_backward_kernel.c: the kernels of layer_norm_backward and rms_norm_backward: their names, what
+ * they are launched with, and what of it a person is told.
+ */
+#include "norm_backward.h"
+
+#include <stdio.h>
+
+static const char *type_of(const struct norm_backward_problem *norm, int operand)
+{
+	if (operand < 0 || !(norm->touched & 1u << operand))
+		return "void";
+	return plan_dtype_name(norm->problem->tensors[operand].dtype);
+}
+
+/* ", NormBackwardWith<f16, void, f32, 16, false>" */
+static void print_with(const struct norm_backward_problem *norm, bool skewed, struct plan_text *id)
+{
+	plan_print(id, ", NormBackwardWith<%s, %s, %s, %u, %s>", type_of(norm, norm->at.gamma),
+			   type_of(norm, norm->at.dgamma), type_of(norm, norm->at.dbeta),
+			   skewed ? 0 : norm->affine, norm->rms ? "true" : "false");
+}
+
+static void print_place(const struct norm_backward_problem *norm, struct plan_text *id)
+{
+	const struct norm_place place = {.problem = norm->problem,
+									 .form = &norm->form,
+									 .pieces = norm->pieces,
+									 .axes = norm->axes,
+									 .operand = {norm->at.x, norm->at.dy},
+									 .number = {0, 1}};
+
+	norm_print_place(id, &place);
+}
+
+static void add_pointer(const struct norm_backward_problem *norm, int operand,
+						struct kernel_plan *out)
+{
+	if (operand >= 0 && norm->touched & 1u << operand)
+		plan_arg_pointer(out, operand);
+	else
+		plan_arg_scalar(out, 8, 0);
+}
+
+static void add_inputs(const struct norm_backward_problem *norm, struct kernel_plan *out)
+{
+	const struct norm_backward_operands *at = &norm->at;
+	const int inputs[] = {at->x, at->dy, at->gamma, at->mean, at->rstd, at->dx};
+
+	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
+		add_pointer(norm, inputs[i], out);
+}
+
+/* dx alone. */
+static void add_rows(const struct norm_backward_problem *norm, const struct norm_backward_way *way,
+					 const struct kernel_limits *limits, struct plan_text *id,
+					 struct kernel_plan *out)
+{
+	const struct rows_shape *shape = &way->shape;
+	struct rows_need need = norm->need;
+	bool loop;
+
+	need.streams = 2;
+	loop = rows_launch(&norm->form, &need, shape, limits, out);
+	snprintf(out->source, sizeof(out->source), "ops/norm_backward.cuh");
+	plan_print(id, "norm_backward_%s<",
+			   shape->stream        ? "stream"
+			   : shape->cluster > 1 ? "cluster"
+									: "rows");
+	rows_print_shape(id, norm->dtype, &norm->form, shape);
+	print_with(norm, shape->skewed, id);
+	print_place(norm, id);
+	plan_print(id, ", %s>", loop ? "true" : "false");
+	add_inputs(norm, out);
+	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each",
+			 (long long)norm->form.columns, shape->size * shape->cluster, shape->held,
+			 shape->vector * norm->need.element);
+}
+
+int norm_backward_kernel(const struct norm_backward_problem *norm,
+						 const struct norm_backward_way *way, const struct kernel_limits *limits,
+						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+
+	if (norm->sums)
+		return plan_refuse(error, KILN_ENOTSUP, "%s: dgamma and dbeta are not there yet", out->op);
+	add_rows(norm, way, limits, &id, out);
+	if (id.full)
+		return plan_refuse(error, KILN_ENOTSUP,
+						   "%s: the name of the kernel would be longer than %d characters", out->op,
+						   KERNEL_INSTANTIATION_MAX);
+	return KILN_OK;
+}
