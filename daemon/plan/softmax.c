@@ -83,30 +83,49 @@ int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	return check(problem, &attrs, error);
 }
 
-static void print_kernel(const struct softmax_form *form, const struct rows_shape *shape,
+/* The template-id, after grid and block are known. */
+static void print_kernel(const struct softmax_form *form, const struct softmax_way *way,
 						 struct softmax_op op, bool loop, struct plan_text *id)
 {
-	plan_print(id, "softmax%s_%s<", op.inputs > 1 ? "_backward" : "",
-			   shape->stream        ? "stream"
-			   : shape->cluster > 1 ? "cluster"
-									: "rows");
-	rows_print_shape(id, form->dtype, &form->rows, shape);
+	const char *kind = way->strided           ? "strided"
+					   : way->row.stream      ? "stream"
+					   : way->row.cluster > 1 ? "cluster"
+											  : "rows";
+
+	plan_print(id, "softmax%s_%s<", op.inputs > 1 ? "_backward" : "", kind);
+	if (way->strided)
+		softmax_print_tile(id, form, &way->tile);
+	else
+		rows_print_shape(id, form->dtype, &form->rows, &way->row);
 	plan_print(id, ", %s, %s", op.log ? "true" : "false", loop ? "true" : "false");
-	softmax_print_rows(id, form);
+	if (way->strided)
+		softmax_print_sides(id, form);
+	else
+		softmax_print_rows(id, form);
 	plan_print(id, ">");
 }
 
-static int plan_rows(const struct softmax_form *form, const struct rows_shape *shape,
-					 const struct kernel_limits *limits, struct softmax_op op, double scale,
-					 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+static void print_source(const struct softmax_way *way, struct softmax_op op, char source[64])
+{
+	const char *backward = op.inputs > 1 ? "_backward" : "";
+
+	if (way->strided)
+		snprintf(source, 64, "ops/softmax_strided.cuh");
+	else
+		snprintf(source, 64, "ops/softmax%s%s.cuh", backward, way->row.stream ? "_stream" : "");
+}
+
+static int plan_way(const struct softmax_form *form, const struct softmax_way *way,
+					const struct kernel_limits *limits, struct softmax_op op, double scale,
+					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	uint64_t work = (uint64_t)form->rows.rows;
+	bool loop = way->strided ? softmax_tile_launch(form, &way->tile, limits, out, &work)
+							 : rows_launch(&form->rows, &form->need, &way->row, limits, out);
 
-	bool loop = rows_launch(&form->rows, &form->need, shape, limits, out);
-
-	snprintf(out->source, sizeof(out->source), "ops/softmax%s%s.cuh",
-			 op.inputs > 1 ? "_backward" : "", shape->stream ? "_stream" : "");
-	print_kernel(form, shape, op, loop, &id);
+	print_source(way, op, out->source);
+	print_kernel(form, way, op, loop, &id);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters", out->op,
@@ -117,15 +136,35 @@ static int plan_rows(const struct softmax_form *form, const struct rows_shape *s
 		softmax_real_arg(out, form->dtype, scale);
 	else
 		softmax_scale_args(out, form->dtype, scale);
-	plan_arg_scalar(out, 8, (uint64_t)form->rows.rows);
+	plan_arg_scalar(out, 8, work);
 	return KILN_OK;
+}
+
+static void describe(const struct softmax_form *form, const struct softmax_way *way,
+					 struct kernel_plan *out)
+{
+	long long columns = (long long)form->rows.columns;
+
+	memcpy(out->choice, way->name, sizeof(out->choice));
+	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(way->name, " "), way->name);
+	if (way->strided)
+		snprintf(out->note, sizeof(out->note),
+				 "rows of %lld elements side by side: %u threads share a row, %u elements each%s",
+				 columns, way->tile.split, way->tile.held,
+				 way->tile.twice ? " at a time, read twice" : "");
+	else
+		snprintf(out->note, sizeof(out->note),
+				 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each%s", columns,
+				 way->row.size * way->row.cluster, way->row.held,
+				 way->row.vector * form->need.element,
+				 way->row.stream ? " at a time, read twice" : "");
 }
 
 int softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct softmax_op op = op_of(problem);
-	struct rows_shape shapes[SOFTMAX_MAX_WAYS];
+	struct softmax_way ways[SOFTMAX_MAX_WAYS];
 	struct softmax_attrs attrs;
 	struct softmax_form form;
 	int status = check(problem, &attrs, error), count, chosen;
@@ -142,31 +181,27 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 		return KILN_OK;
 	}
 	softmax_form(problem, operand_index, op.inputs + 1, attrs.axis, &form);
-	count = softmax_shapes(&form, limits, shapes);
-	chosen = rows_shape_find(shapes, count, choice);
+	count = softmax_ways(&form, limits, ways);
+	chosen = softmax_way_find(ways, count, choice);
 	if (chosen < 0)
 		return plan_refuse(
 			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
 			problem->op, choice ? choice : "", (long long)form.rows.columns, limits->target);
-	rows_shape_name(&shapes[chosen], out->choice);
-	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(out->choice, " "),
-			 out->choice);
-	status = plan_rows(&form, &shapes[chosen], limits, op, attrs.scale, out, error);
+	status = plan_way(&form, &ways[chosen], limits, op, attrs.scale, out, error);
 	if (status)
 		return status;
 	softmax_extents(problem, operand_index, op.inputs + 1,
-					rows_alignment(&shapes[chosen], form.need.element), out);
-	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each",
-			 (long long)form.rows.columns, shapes[chosen].size * shapes[chosen].cluster,
-			 shapes[chosen].held, shapes[chosen].vector * form.need.element);
+					ways[chosen].strided ? ways[chosen].tile.vector * form.need.element
+										 : rows_alignment(&ways[chosen].row, form.need.element),
+					out);
+	describe(&form, &ways[chosen], out);
 	return KILN_OK;
 }
 
 int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX], int most)
 {
-	struct rows_shape shapes[SOFTMAX_MAX_WAYS];
+	struct softmax_way ways[SOFTMAX_MAX_WAYS];
 	char error[KERNEL_ERROR_MAX];
 	struct softmax_attrs attrs;
 	struct softmax_form form;
@@ -175,8 +210,8 @@ int softmax_choices(const struct kernel_problem *problem, const struct kernel_li
 	if (check(problem, &attrs, error))
 		return 0;
 	softmax_form(problem, operand_index, op_of(problem).inputs + 1, attrs.axis, &form);
-	count = softmax_shapes(&form, limits, shapes);
+	count = softmax_ways(&form, limits, ways);
 	for (int i = 0; i < count && i < most; i++)
-		rows_shape_name(&shapes[i], names[i]);
+		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
 	return count < most ? count : most;
 }

@@ -26,6 +26,50 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 /* The shapes for a form, the best first; how many. */
 int softmax_shapes(const struct softmax_form *form, const struct kernel_limits *limits,
 				   struct rows_shape out[SOFTMAX_MAX_WAYS]);
+
+/* ---- Tiles of rows that lie side by side (softmax_strided.c) ---- */
+
+struct softmax_tile {
+	uint32_t vector;       /* rows that move at once */
+	uint32_t held;         /* columns a thread holds, at a time if twice */
+	uint32_t lanes, split; /* threads along the rows, and that share a row's columns */
+	uint32_t tiles;        /* of a block */
+	bool twice;            /* rows are read twice */
+};
+
+/* Do the rows of the output lie side by side, and not their elements? */
+bool softmax_is_strided(const struct softmax_form *form);
+int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *limits,
+				  struct softmax_tile *out, int most);
+/* "strided 16x8x4 t1", "strided-twice 16x16x4 t1" */
+void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_MAX]);
+/* "StridedShape<f16, 64, 8, 4, 16, 16, 1, 4096>" */
+void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
+						const struct softmax_tile *tile);
+/* ", steps, distances of rows side by side, List<sizes>, List<strides>, u32": of all operands. */
+void softmax_print_sides(struct plan_text *text, const struct softmax_form *form);
+/* As rows_launch; and how many tiles there are. */
+bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_tile *tile,
+						 const struct kernel_limits *limits, struct kernel_plan *out,
+						 uint64_t *tiles);
+
+/* ---- Candidates ---- */
+
+struct softmax_way {
+	bool strided;
+	struct rows_shape row;
+	struct softmax_tile tile;
+	char name[KERNEL_CHOICE_MAX];
+};
+
+/* The candidates for a form, the best first; how many. */
+int softmax_ways(const struct softmax_form *form, const struct kernel_limits *limits,
+				 struct softmax_way out[SOFTMAX_MAX_WAYS]);
+/* The position of the one with this name (NULL: the first); -1 if there is none. */
+int softmax_way_find(const struct softmax_way *ways, int count, const char *name);
+
+/* ---- Pieces of plans ---- */
+
 /* ", x step, y step, List<sizes>, List<x strides>, List<y strides>, u32": of all operands. */
 void softmax_print_rows(struct plan_text *text, const struct softmax_form *form);
 /* The arguments before, exponent and after of the kernels for scale * x, in the compute type. */

@@ -41,6 +41,37 @@ int softmax_shapes(const struct softmax_form *form, const struct kernel_limits *
 	return rows_shapes(&form->rows, &form->need, limits, out, SOFTMAX_MAX_WAYS);
 }
 
+int softmax_ways(const struct softmax_form *form, const struct kernel_limits *limits,
+				 struct softmax_way out[SOFTMAX_MAX_WAYS])
+{
+	struct rows_shape shapes[SOFTMAX_MAX_WAYS];
+	struct softmax_tile tiles[SOFTMAX_MAX_WAYS];
+	int count = 0, found = 0;
+
+	memset(out, 0, sizeof(*out) * SOFTMAX_MAX_WAYS);
+	if (softmax_is_strided(form))
+		found = softmax_tiles(form, limits, tiles, SOFTMAX_MAX_WAYS);
+	for (; count < found; count++) {
+		out[count].strided = true;
+		out[count].tile = tiles[count];
+		softmax_tile_name(&tiles[count], out[count].name);
+	}
+	found = softmax_shapes(form, limits, shapes);
+	for (int i = 0; i < found && count < SOFTMAX_MAX_WAYS; i++, count++) {
+		out[count].row = shapes[i];
+		rows_shape_name(&shapes[i], out[count].name);
+	}
+	return count;
+}
+
+int softmax_way_find(const struct softmax_way *ways, int count, const char *name)
+{
+	for (int i = 0; i < count; i++)
+		if (!name || strcmp(name, ways[i].name) == 0)
+			return i;
+	return -1;
+}
+
 void softmax_print_rows(struct plan_text *text, const struct softmax_form *form)
 {
 	for (int i = 0; i < form->rows.operands; i++)

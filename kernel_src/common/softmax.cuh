@@ -194,6 +194,24 @@ DEVICE SoftmaxSum<Compute> group_butterfly(SoftmaxSum<Compute> mine, Compute exp
 	return {all, sum};
 }
 
+/* A sum and what it lost to rounding. */
+template <typename Compute>
+struct SoftmaxExact {
+	Compute sum, lost;
+
+	DEVICE void scale(Compute by)
+	{
+		sum *= by;
+		lost *= by;
+	}
+	DEVICE void add(Compute value)
+	{
+		const Compute more = value - lost, all = sum + more;
+		lost = all - all == 0 ? (all - sum) - more : 0; /* not of infinities */
+		sum = all;
+	}
+};
+
 template <typename Compute>
 struct SoftmaxTotal {
 	Compute sum;

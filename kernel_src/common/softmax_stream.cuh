@@ -9,19 +9,6 @@
 #include "common/row_stream.cuh"
 #include "common/softmax.cuh"
 
-/* A sum and what it lost to rounding. */
-template <typename Compute>
-struct SoftmaxExact {
-	Compute sum, lost;
-
-	DEVICE void add(Compute value)
-	{
-		const Compute more = value - lost, all = sum + more;
-		lost = all - all == 0 ? (all - sum) - more : 0; /* not of infinities */
-		sum = all;
-	}
-};
-
 template <class ROW, class MASK, int STREAMS>
 struct SoftmaxStep {
 	typedef typename ROW::Element T;
@@ -88,8 +75,7 @@ DEVICE void softmax_stream_add(const STEP &at, typename STEP::Column step,
 		}
 	});
 	const Compute fading = SoftmaxSum<Compute>::fading(found, largest, scale.exponent);
-	sum.sum *= fading;
-	sum.lost *= fading;
+	sum.scale(fading);
 	sum.add(more);
 	largest = found;
 }

@@ -1,0 +1,174 @@
+/*
+ * softmax_strided.c: softmax over a dimension that is not the last: rows that lie side by side, a
+ * tile of them at a time (kernel_src/common/strided.cuh).
+ *
+ * How the columns are split decides the order in which they are added up, so it follows from their
+ * number and type alone; how many rows there are decides how wide tiles are.
+ */
+#include "softmax.h"
+
+#include <string.h>
+
+#define TILE_BYTES 256u   /* of one column of a tile, wanted */
+#define TILE_HELD 4u      /* columns a thread holds, wanted */
+#define TILE_THREADS 128u /* of a block, wanted */
+
+static int64_t inner_of(const struct softmax_form *form)
+{
+	return form->rows.size[form->rows.rank - 1];
+}
+
+bool softmax_is_strided(const struct softmax_form *form)
+{
+	const struct rows_form *rows = &form->rows;
+	int output = rows->operands - 1;
+
+	return rows->rank > 0 && rows->step[output] != 1 && rows->stride[output][rows->rank - 1] == 1;
+}
+
+/* The widest vector of rows that lie side by side. */
+static uint32_t tile_vector(const struct softmax_form *form)
+{
+	const struct rows_form *rows = &form->rows;
+	uint32_t element = form->need.element;
+	uint32_t bytes = form->need.alignment < 16 ? form->need.alignment : 16;
+
+	while (bytes > element && inner_of(form) * element % bytes)
+		bytes /= 2;
+	for (int i = 0; i < rows->operands; i++) {
+		if (rows->stride[i][rows->rank - 1] != 1)
+			return 1;
+		for (int k = 0; k < rows->rank - 1; k++)
+			while (bytes > element && rows->stride[i][k] * element % bytes)
+				bytes /= 2;
+		while (bytes > element && rows->step[i] * element % bytes)
+			bytes /= 2;
+	}
+	return bytes > element ? bytes / element : 1;
+}
+
+static uint32_t power_of_two(uint64_t least, uint32_t most)
+{
+	uint32_t power = 1;
+
+	while (power < least && power < most)
+		power *= 2;
+	return power;
+}
+
+/* Shared memory in which parts meet. */
+static uint32_t tile_shared(const struct softmax_form *form, const struct softmax_tile *tile)
+{
+	uint32_t number = form->dtype == KILN_F64 ? 8 : 4, values = form->need.streams > 1 ? 1 : 2;
+
+	return tile->split > 1
+			   ? tile->tiles * tile->split * tile->lanes * tile->vector * number * values
+			   : 0;
+}
+
+static void offer(const struct softmax_form *form, const struct kernel_limits *limits,
+				  uint32_t lanes, uint32_t split, uint32_t held, struct softmax_tile *out, int most,
+				  int *count)
+{
+	struct softmax_tile tile;
+	uint64_t parts = ((uint64_t)form->rows.columns + split - 1) / split;
+
+	memset(&tile, 0, sizeof(tile));
+	tile.vector = tile_vector(form);
+	tile.lanes = lanes;
+	tile.split = split;
+	tile.twice = parts > held;
+	tile.held = tile.twice ? TILE_HELD / form->need.streams : (uint32_t)parts;
+	tile.tiles = 1;
+	while (tile.lanes * tile.split * tile.tiles < TILE_THREADS)
+		tile.tiles *= 2;
+	while (tile.tiles > 1 &&
+		   (tile.lanes * tile.split * tile.tiles > limits->max_threads ||
+			tile_shared(form, &tile) > limits->shared_default) &&
+		   tile.lanes * tile.split * tile.tiles > 32)
+		tile.tiles /= 2;
+	if (tile.lanes * tile.split * tile.tiles > limits->max_threads ||
+		tile_shared(form, &tile) > limits->shared_default || *count == most)
+		return;
+	for (int i = 0; i < *count; i++)
+		if (memcmp(&out[i], &tile, sizeof(tile)) == 0)
+			return;
+	out[(*count)++] = tile;
+}
+
+int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *limits,
+				  struct softmax_tile *out, int most)
+{
+	static const struct {
+		uint32_t wider, narrower; /* lanes, times and through */
+		uint32_t more, fewer;     /* parts */
+	} tries[] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 1, 1, 1}, {1, 1, 1, 2}, {1, 1, 2, 1},
+				 {1, 2, 2, 1}, {2, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}, {1, 4, 2, 1}};
+	uint32_t vector = tile_vector(form), streams = form->need.streams;
+	uint32_t held = 2 * TILE_HELD / streams, split, lanes;
+	int count = 0;
+
+	split = power_of_two(
+		((uint64_t)form->rows.columns + TILE_HELD / streams - 1) / (TILE_HELD / streams), 16);
+	lanes = power_of_two(TILE_BYTES / (vector * form->need.element), 32);
+	lanes = power_of_two(((uint64_t)inner_of(form) + vector - 1) / vector, lanes);
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+		uint32_t wide = lanes * tries[i].wider / tries[i].narrower;
+		uint32_t parts = split * tries[i].more / tries[i].fewer;
+		if (wide && wide <= 32 && parts && parts <= 64)
+			offer(form, limits, wide, parts, held, out, most, &count);
+	}
+	/* A device with little of everything */
+	for (; count == 0 && (lanes > 1 || split > 1); lanes = lanes > 1 ? lanes / 2 : 1) {
+		split = lanes > 1 ? split : split / 2;
+		offer(form, limits, lanes, split, held, out, most, &count);
+	}
+	return count;
+}
+
+void softmax_tile_name(const struct softmax_tile *tile, char name[KERNEL_CHOICE_MAX])
+{
+	struct plan_text text = {.text = name, .size = KERNEL_CHOICE_MAX};
+
+	plan_print(&text, "%s %ux%ux%u t%u", tile->twice ? "strided-twice" : "strided", tile->lanes,
+			   tile->split, tile->held, tile->tiles);
+}
+
+void softmax_print_tile(struct plan_text *text, const struct softmax_form *form,
+						const struct softmax_tile *tile)
+{
+	plan_print(text, "StridedShape<%s, %lld, %u, %u, %u, %u, %u, %lld>",
+			   plan_dtype_name(form->dtype), (long long)form->rows.columns, tile->vector,
+			   tile->held, tile->lanes, tile->split, tile->tiles, (long long)inner_of(form));
+}
+
+void softmax_print_sides(struct plan_text *text, const struct softmax_form *form)
+{
+	struct rows_form outer = form->rows;
+
+	outer.rank--;
+	for (int i = 0; i < outer.operands; i++)
+		rows_print_step(text, &form->rows, i);
+	for (int i = 0; i < outer.operands; i++)
+		plan_print(text, ", %lld", (long long)form->rows.stride[i][outer.rank]);
+	rows_print_sizes(text, &outer);
+	for (int i = 0; i < outer.operands; i++)
+		rows_print_strides(text, &outer, i);
+	plan_print(text, ", %s", rows_index_type(&form->rows));
+}
+
+bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_tile *tile,
+						 const struct kernel_limits *limits, struct kernel_plan *out,
+						 uint64_t *tiles)
+{
+	uint64_t inner = (uint64_t)inner_of(form), wide = tile->lanes * tile->vector, blocks;
+
+	*tiles = (uint64_t)form->rows.rows / inner * ((inner + wide - 1) / wide);
+	blocks = (*tiles + tile->tiles - 1) / tile->tiles;
+	out->kind = KERNEL_LAUNCH;
+	out->grid[0] = blocks < limits->grid_x ? (uint32_t)blocks : limits->grid_x;
+	out->grid[1] = out->grid[2] = 1;
+	out->block[0] = tile->lanes * tile->split * tile->tiles;
+	out->block[1] = out->block[2] = 1;
+	return blocks > limits->grid_x;
+}
