@@ -258,6 +258,16 @@ int cli_integer(const char *name, const char *text, int64_t least, int64_t most,
 	return CLI_OK;
 }
 
+int cli_real(const char *name, const char *text, double *value)
+{
+	char *end;
+
+	*value = strtod(text, &end);
+	if (end == text || end[0])
+		return cli_usage("%s '%s': expected a number, as 0.125 or 1e-5", name, text);
+	return CLI_OK;
+}
+
 int cli_time(const char *name, const char *text, int *milliseconds)
 {
 	char *end = NULL;
@@ -273,61 +283,5 @@ int cli_time(const char *name, const char *text, int *milliseconds)
 		return cli_usage("%s '%s': expected a time from 1ms to 24 days, as 30s or 500ms", name,
 						 text);
 	*milliseconds = (int)value;
-	return CLI_OK;
-}
-
-/* ---- Problems ---- */
-
-static int problem_input(const struct cli *cli, kiln_tensor *x)
-{
-	const char *dtype = cli_value(cli, "dtype"), *stride = cli_value(cli, "stride");
-	const char *shape = cli_value(cli, "shape"), *offset = cli_value(cli, "offset");
-	int status, strides;
-
-	if (!shape)
-		return cli_usage("'kiln %s' needs --shape, as --shape 2x3x4", cli->command->name);
-	x->contiguous = 1;
-	status = cli_dims("--shape", shape, x->shape, &x->rank);
-	if (!status)
-		status = cli_dtype("--dtype", dtype ? dtype : "f32", &x->dtype);
-	if (!status && offset)
-		status = cli_bytes("--offset", offset, &x->offset);
-	if (status || !stride)
-		return status;
-	x->contiguous = 0;
-	status = cli_dims("--stride", stride, x->stride, &strides);
-	if (!status && strides != x->rank)
-		return cli_usage("--stride '%s': %d strides for %d axes of --shape '%s'", stride, strides,
-						 x->rank, shape);
-	return status;
-}
-
-int cli_problem(const struct cli *cli, struct cli_problem *problem)
-{
-	kiln_tensor *x = &problem->tensors[0], *y = &problem->tensors[1];
-	const char *perm = cli_value(cli, "perm");
-	int axes, status;
-
-	memset(problem, 0, sizeof(*problem));
-	problem->op = cli->positional[0];
-	problem->tensor_count = 1;
-	status = problem_input(cli, x);
-	if (status || !perm)
-		return status;
-	status = cli_perm("--perm", perm, problem->perm, &axes);
-	if (status)
-		return status;
-	if (axes != x->rank)
-		return cli_usage("--perm '%s': %d axes for %d axes of --shape '%s'", perm, axes, x->rank,
-						 cli_value(cli, "shape"));
-	y->dtype = x->dtype;
-	y->rank = x->rank;
-	y->contiguous = 1;
-	for (int k = 0; k < axes; k++)
-		y->shape[k] = x->shape[problem->perm[k]];
-	problem->tensor_count = 2;
-	problem->attrs[0] =
-		(kiln_attr){.name = "perm", .kind = KILN_ATTR_INTS, .ints = problem->perm, .count = axes};
-	problem->attr_count = 1;
 	return CLI_OK;
 }

@@ -15,7 +15,7 @@
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 #define CLI_TIMEOUT_MS 30000 /* without --timeout; the library's, too */
-#define CLI_MAX_OPTIONS 16
+#define CLI_MAX_OPTIONS 32
 #define CLI_MAX_POSITIONAL 4
 
 struct cli_option {
@@ -70,28 +70,9 @@ int cli_dtype(const char *name, const char *text, kiln_dtype *dtype);
 /* "4096", "64K", "1.5G", "2MiB" */
 int cli_bytes(const char *name, const char *text, uint64_t *bytes);
 int cli_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *value);
+int cli_real(const char *name, const char *text, double *value);
 /* "30", "30s", "500ms", in milliseconds */
 int cli_time(const char *name, const char *text, int *milliseconds);
-
-/* One operator call as the command line describes it: op, --shape, --stride, --dtype, --perm. */
-struct cli_problem {
-	const char *op;
-	kiln_tensor tensors[2]; /* x, and y when perm is known */
-	int tensor_count;
-	kiln_attr attrs[1];
-	int attr_count;
-	int64_t perm[KILN_MAX_RANK];
-};
-int cli_problem(const struct cli *cli, struct cli_problem *problem);
-/* The options that describe a problem, to begin a command's own list with. */
-#define CLI_PROBLEM_OPTIONS                                                   \
-	{"shape", "2x3x4", "shape of x; \"scalar\" for rank 0"},                  \
-		{"dtype", "TYPE", "element type of x: f32, u8, ... (f32)"},           \
-		{"perm", "1,0", "axis k of y is axis perm[k] of x"},                  \
-		{"stride", "3,1", "strides of x in elements; 0 repeats (row-major)"}, \
-	{                                                                         \
-		"offset", "BYTES", "where x begins in its buffer (0)"                 \
-	}
 
 /* ---- Talking to the daemon (kiln_main.c).  They print what failed and return CLI_FAILED. ---- */
 
@@ -112,9 +93,7 @@ kiln_attr cli_attr_string(const char *name, const char *value);
 
 /* The next number of a stream that its seed, the first state, determines. */
 uint64_t data_next(uint64_t *state);
-/* Random values that are valid for the type: reals about normal, integers 0 to 15, bools 0 and 1. */
-void data_fill(kiln_dtype dtype, void *data, uint64_t bytes, uint64_t seed);
-/* The element at this address of a real type. */
+/* The element at this address of a real type, or of one that masks have. */
 double data_real(kiln_dtype dtype, const void *at);
 /* Whether two results may both be right: every bit, or for real types within a loose bound. */
 bool data_close(kiln_dtype dtype, const void *a, const void *b, uint64_t bytes);
@@ -153,7 +132,8 @@ void json_item_begin(void);
 void json_item_end(void);
 void json_string(const char *name, const char *value);
 void json_int(const char *name, int64_t value);
-void json_real(const char *name, double value);
+void json_real(const char *name, double value);   /* with three decimals */
+void json_number(const char *name, double value); /* with all of them */
 void json_ints(const char *name, const int64_t *values, int count);
 void json_end(void);
 

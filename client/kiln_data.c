@@ -1,8 +1,8 @@
 /*
- * kiln_data: values for the operands of any operator: random ones that are valid for their type,
- * and whether two results are close.  Knows types, and no operator.
+ * kiln_data: values for the operands of any operator: random ones of the kind that the operand's
+ * row in the table of operators asks for, and whether two results are close.
  */
-#include "kiln_cli.h"
+#include "kiln_problem.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,8 +33,12 @@ static uint16_t to_f16(float value)
 
 	memcpy(&bits, &value, sizeof(bits));
 	uint32_t sign = bits >> 16 & 0x8000, exponent = bits >> 23 & 0xff;
-	if (exponent < 113)
+	if (exponent == 255)
+		return (uint16_t)(sign | 0x7c00);
+	if (exponent < 103)
 		return (uint16_t)sign;
+	if (exponent < 113)
+		return (uint16_t)(sign | ((bits & 0x7fffff) | 0x800000) >> (126 - exponent));
 	return (uint16_t)(sign | (exponent - 112) << 10 | (bits >> 13 & 0x3ff));
 }
 
@@ -46,67 +50,140 @@ static uint16_t to_bf16(float value)
 	return (uint16_t)(bits >> 16);
 }
 
-static void fill_reals(kiln_dtype dtype, uint8_t *at, uint64_t bytes, uint64_t *state)
+static void put_real(kiln_dtype dtype, uint8_t *at, double value)
 {
-	size_t size = dtype == KILN_C64 ? 4 : dtype == KILN_C128 ? 8 : kiln_dtype_size(dtype);
+	float narrow = (float)value;
+	uint16_t half = dtype == KILN_F16 ? to_f16(narrow) : to_bf16(narrow);
 
-	for (; bytes >= size; bytes -= size, at += size) {
+	if (dtype == KILN_F64)
+		memcpy(at, &value, 8);
+	else if (dtype == KILN_F32)
+		memcpy(at, &narrow, 4);
+	else
+		memcpy(at, &half, 2);
+}
+
+/* ---- Operands ---- */
+
+static bool is_real(kiln_dtype dtype)
+{
+	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
+}
+
+/* Bits are bits, but for bools, which are 0 and 1. */
+static void fill_bits(kiln_dtype dtype, uint8_t *at, uint64_t bytes, uint64_t *state)
+{
+	for (uint64_t i = 0; i < bytes; i++)
+		at[i] = (uint8_t)(data_next(state) & (dtype == KILN_BOOL ? 1 : 255));
+}
+
+/* columns: of a row, for probabilities. */
+static void fill_reals(enum operand_data data, kiln_dtype dtype, uint8_t *at, uint64_t count,
+					   double columns, uint64_t *state)
+{
+	/* The mean of exp of a normal number is exp(1/2). */
+	double shift = log(columns > 1 ? columns : 1) + 0.5;
+	size_t size = kiln_dtype_size(dtype);
+
+	for (uint64_t i = 0; i < count; i++) {
 		double value = normal(state);
-		float narrow = (float)value;
-		uint16_t half = dtype == KILN_F16 ? to_f16(narrow) : to_bf16(narrow);
-		if (size == 8)
-			memcpy(at, &value, 8);
-		else if (size == 4)
-			memcpy(at, &narrow, 4);
-		else
-			memcpy(at, &half, 2);
+		if (data == DATA_ABOUT_ONE)
+			value = 1 + value / 4;
+		else if (data == DATA_LOGARITHM)
+			value -= shift;
+		else if (data == DATA_PROBABILITY)
+			value = exp(value - shift);
+		put_real(dtype, at + i * size, value);
 	}
 }
 
-/* 0 to below most, in the machine's order of bytes: the lowest byte first. */
-static void fill_integers(size_t size, uint8_t *at, uint64_t bytes, unsigned most, uint64_t *state)
+/* 0 to most, and both ends more often than others. */
+static int64_t random_length(int64_t most, uint64_t *state)
 {
-	memset(at, 0, bytes);
-	for (; bytes >= size; bytes -= size, at += size)
-		at[0] = (uint8_t)(data_next(state) % most);
+	uint64_t bits = data_next(state);
+
+	return bits % 8 == 0 ? 0 : bits % 8 == 1 ? most : (int64_t)((bits >> 3) % ((uint64_t)most + 1));
 }
 
-void data_fill(kiln_dtype dtype, void *data, uint64_t bytes, uint64_t seed)
+/* As sequences that are padded to one length: each row keeps its first so many columns.  columns:
+ * of a row of the mask. */
+static void fill_mask(const struct cli_problem *problem, kiln_dtype dtype, uint8_t *at,
+					  uint64_t count, int64_t columns, uint64_t *state)
 {
-	uint64_t state = seed;
+	bool keep = cli_problem_int(problem, "keep", 0) != 0, real = is_real(dtype);
+	size_t size = kiln_dtype_size(dtype);
+	int64_t length = 0;
 
-	switch (dtype) {
-	case KILN_F16:
-	case KILN_BF16:
-	case KILN_F32:
-	case KILN_F64:
-	case KILN_C64:
-	case KILN_C128:
-		fill_reals(dtype, data, bytes, &state);
-		break;
-	case KILN_BOOL:
-		fill_integers(1, data, bytes, 2, &state);
-		break;
-	default:
-		fill_integers(kiln_dtype_size(dtype), data, bytes, 16, &state);
+	for (uint64_t i = 0; i < count; i++, at += size) {
+		int64_t column = (int64_t)(i % (uint64_t)columns);
+		if (column == 0)
+			length = random_length(columns, state);
+		if (real)
+			put_real(dtype, at, column < length ? normal(state) : -(double)INFINITY);
+		else if ((column < length) == keep)
+			at[0] = dtype == KILN_BOOL ? 1 : (uint8_t)(1 + data_next(state) % 255);
 	}
+}
+
+static void fill_lengths(uint8_t *at, uint64_t count, int64_t columns, uint64_t *state)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		int32_t length = (int32_t)random_length(columns, state);
+		memcpy(at + i * sizeof(length), &length, sizeof(length));
+	}
+}
+
+/* Sizes of rows are at least 1 here, so that nothing is divided by 0. */
+static int64_t last_size(const kiln_tensor *tensor)
+{
+	int64_t last = tensor->rank ? tensor->shape[tensor->rank - 1] : 1;
+	return last > 0 ? last : 1;
+}
+
+void data_operand(const struct cli_problem *problem, int operand, void *data, uint64_t bytes,
+				  uint64_t seed)
+{
+	const kiln_tensor *tensor = &problem->tensors[operand], *first = &problem->tensors[0];
+	enum operand_data kind = problem->row ? problem->row->operands[operand].data : DATA_BITS;
+	uint64_t state = seed + (uint64_t)operand, offset = tensor->offset < bytes ? tensor->offset : 0;
+	uint64_t count = (bytes - offset) / kiln_dtype_size(tensor->dtype);
+	int64_t axis = cli_problem_int(problem, "axis", -1);
+	uint8_t *at = (uint8_t *)data + offset;
+
+	memset(data, 0, bytes);
+	axis = axis < 0 ? axis + first->rank : axis;
+	if (kind == DATA_MASK && !strcmp(cli_problem_text(problem, "kind", ""), "lengths"))
+		fill_lengths(at, count, last_size(first), &state);
+	else if (kind == DATA_MASK)
+		fill_mask(problem, tensor->dtype, at, count, last_size(tensor), &state);
+	else if (kind == DATA_BITS || !is_real(tensor->dtype))
+		fill_bits(tensor->dtype, data, bytes, &state);
+	else
+		fill_reals(kind, tensor->dtype, at, count, (double)first->shape[axis], &state);
 }
 
 /* ---- Comparing ---- */
 
 static double from_f16(uint16_t bits)
 {
-	int exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
-	double value = exponent == 31  ? mantissa ? (double)NAN : (double)INFINITY
-				   : exponent == 0 ? ldexp(mantissa, -24)
-								   : ldexp(mantissa + 1024, exponent - 25);
+	uint32_t exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
+	uint32_t wide = (uint32_t)(bits & 0x8000) << 16 | (exponent + 112) << 23 | mantissa << 13;
+	float value;
 
-	return bits & 0x8000 ? -value : value;
+	if (exponent == 0) {
+		value = (float)mantissa * 0x1p-24f;
+		return bits & 0x8000 ? -(double)value : (double)value;
+	}
+	if (exponent == 31)
+		wide |= 0x7f800000;
+	memcpy(&value, &wide, sizeof(value));
+	return (double)value;
 }
 
 double data_real(kiln_dtype dtype, const void *at)
 {
 	uint32_t word = 0;
+	int32_t integer;
 	float narrow;
 	double wide;
 
@@ -121,6 +198,12 @@ double data_real(kiln_dtype dtype, const void *at)
 		memcpy(&word, at, 2);
 		word <<= 16;
 		break;
+	case KILN_BOOL:
+	case KILN_U8:
+		return *(const uint8_t *)at;
+	case KILN_I32:
+		memcpy(&integer, at, 4);
+		return integer;
 	default:
 		memcpy(&word, at, 4);
 	}

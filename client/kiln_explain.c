@@ -2,7 +2,7 @@
  * kiln_explain: what the planner chooses for a problem (explain), and compiling it ahead of use
  * (compile), for this machine's device or for a target that it does not have.
  */
-#include "kiln_cli.h"
+#include "kiln_problem.h"
 
 #include <string.h>
 

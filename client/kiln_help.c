@@ -2,7 +2,7 @@
  * kiln_help: prints what the tables of commands and options say, for people and as JSON, and the
  * daemon's own table of requests.  Adds no text of its own about a command.
  */
-#include "kiln_cli.h"
+#include "kiln_problem.h"
 
 #include <string.h>
 
@@ -18,6 +18,22 @@ static void print_options(const struct cli_option *options)
 	}
 }
 
+/* "  layer_norm    --with gamma,beta,..  --eps  --axes" */
+static void print_operator(const struct cli_operator *row, const struct cli_option *options)
+{
+	char names[CLI_NAMES_MAX];
+
+	printf("  %-24s", row->name);
+	for (; options->name; options++) {
+		if (!cli_option_special(options->name) || !cli_operator_takes(row, options->name))
+			continue;
+		printf(" --%s", options->name);
+		if (!strcmp(options->name, "with"))
+			printf(" %s", cli_operator_optional(row, names));
+	}
+	putchar('\n');
+}
+
 static void print_command(const struct cli_command *command)
 {
 	printf("usage: kiln %s%s%s%s\n\n%s\n", command->name, command->usage[0] ? " " : "",
@@ -25,6 +41,11 @@ static void print_command(const struct cli_command *command)
 	if (command->options) {
 		puts("\noptions:");
 		print_options(command->options);
+	}
+	if (cli_describes_problem(command)) {
+		puts("\noperators, and the options that are not for all of them:");
+		for (const struct cli_operator *row = cli_operators; row->name; row++)
+			print_operator(row, command->options);
 	}
 	puts("\nglobal options: see 'kiln help'");
 }

@@ -4,7 +4,7 @@
  *
  * Exit statuses: 0 fine, 1 what was asked for failed, 2 the command line is wrong.
  */
-#include "kiln_cli.h"
+#include "kiln_problem.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

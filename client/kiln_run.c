@@ -1,9 +1,8 @@
 /*
- * kiln_run: runs an operator through the daemon on random data, checks the result against plain
- * loops, and says what it took.  The loops here are written from the operator's definition alone
- * and must stay so: they are what the kernels are measured against.
+ * kiln_run: runs an operator through the daemon on random data, checks all that it wrote against
+ * the operator's reference, and says what it took.
  */
-#include "kiln_cli.h"
+#include "kiln_run.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,20 +10,8 @@
 #include <time.h>
 
 #define WARM_CALLS 5
-#define POISON 0xA5 /* in y before a call, so that an element not written shows */
-
-struct run {
-	const struct cli *cli;
-	struct cli_problem problem;
-	kiln_client *client;
-	kiln_call *call;
-	kiln_buffer *x, *y;
-	uint8_t *in, *out;
-	uint64_t in_bytes, out_bytes; /* of the buffers; in counts the offset, too */
-	int64_t elements, seed, warm_calls;
-	int timeout_ms; /* of a call */
-	double prepare_us, first_us, warm_us, best_us;
-};
+#define PIECE_BYTES (16ull << 20) /* that results are compared in */
+#define POISON 0xA5 /* in outputs before a call, so that an element not written shows */
 
 static double now_us(void)
 {
@@ -35,193 +22,135 @@ static double now_us(void)
 
 /* ---- Data ---- */
 
-static void fill_random(uint8_t *bytes, uint64_t count, uint64_t seed, bool only_bit)
+/* Counts elements and bytes; false if a product leaves the range of memory. */
+static bool measure(struct check_operand *operand)
 {
-	uint64_t state = seed;
+	const kiln_tensor *tensor = &operand->tensor;
+	uint64_t size = kiln_dtype_size(tensor->dtype), last = 0, reach;
 
-	for (uint64_t i = 0; i < count; i++) {
-		/* splitmix64 */
-		uint64_t z = state += 0x9e3779b97f4a7c15u;
-		z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-		z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-		z ^= z >> 31;
-		bytes[i] = only_bit ? z & 1 : (uint8_t)z;
-	}
+	operand->elements = 1;
+	for (int k = 0; k < tensor->rank; k++)
+		if (__builtin_mul_overflow(operand->elements, tensor->shape[k], &operand->elements))
+			return false;
+	for (int k = 0; k < tensor->rank && operand->elements; k++)
+		if (__builtin_mul_overflow(tensor->stride[k], tensor->shape[k] - 1, &reach) ||
+			__builtin_add_overflow(last, reach, &last))
+			return false;
+	return !__builtin_mul_overflow(operand->elements ? last + 1 : 0, size, &operand->bytes) &&
+		   !__builtin_add_overflow(operand->bytes, tensor->offset, &operand->bytes) &&
+		   operand->bytes <= PTRDIFF_MAX;
 }
 
-/* Fills in x's strides; false if a product leaves the range of memory. */
-static bool measure(struct run *run)
+static int take_operands(struct run *run)
 {
-	kiln_tensor *x = &run->problem.tensors[0];
-	uint64_t size = kiln_dtype_size(x->dtype), last = 0;
-	int64_t row = 1;
-
-	run->elements = 1;
-	for (int k = 0; k < x->rank; k++)
-		if (__builtin_mul_overflow(run->elements, x->shape[k], &run->elements))
-			return false;
-	for (int k = x->rank - 1; k >= 0; k--) {
-		uint64_t reach;
-		if (x->contiguous) {
-			x->stride[k] = row;
-			if (__builtin_mul_overflow(row, x->shape[k] ? x->shape[k] : 1, &row))
-				return false;
-		}
-		if (run->elements && (__builtin_mul_overflow(x->stride[k], x->shape[k] - 1, &reach) ||
-							  __builtin_add_overflow(last, reach, &last)))
-			return false;
+	run->check.problem = &run->problem;
+	run->check.count = run->problem.tensor_count;
+	for (int i = 0; i < run->check.count; i++) {
+		struct check_operand *operand = &run->check.operands[i];
+		operand->name = run->problem.row->operands[i].name;
+		operand->tensor = run->problem.tensors[i];
+		operand->written = cli_problem_written(&run->problem, i);
+		if (!run_has(run, i))
+			continue;
+		if (!measure(operand) || __builtin_add_overflow(run->bytes, operand->bytes, &run->bytes) ||
+			run->bytes > PTRDIFF_MAX)
+			return cli_usage("run: --shape and --stride describe more bytes than an address can "
+							 "name");
 	}
-	return !__builtin_mul_overflow((uint64_t)run->elements, size, &run->out_bytes) &&
-		   !__builtin_mul_overflow(run->elements ? last + 1 : 0, size, &run->in_bytes) &&
-		   !__builtin_add_overflow(run->in_bytes, x->offset, &run->in_bytes) &&
-		   run->in_bytes <= PTRDIFF_MAX && run->out_bytes <= PTRDIFF_MAX;
+	return CLI_OK;
 }
 
 static int make_data(struct run *run)
 {
-	const kiln_tensor *x = &run->problem.tensors[0];
-
-	if (!measure(run)) {
-		fputs("kiln: run: --shape and --stride describe more bytes than an address can name\n",
-			  stderr);
-		return CLI_USAGE;
-	}
-	run->in = malloc(run->in_bytes ? run->in_bytes : 1);
-	run->out = malloc(run->out_bytes ? run->out_bytes : 1);
-	if (!run->in || !run->out) {
-		fprintf(stderr,
-				"kiln: run: no memory for %" PRIu64 " bytes of data; --shape is too large here\n",
-				run->in_bytes + run->out_bytes);
-		return CLI_FAILED;
-	}
-	fill_random(run->in, run->in_bytes, (uint64_t)run->seed, x->dtype == KILN_BOOL);
-	return CLI_OK;
-}
-
-/* ---- The reference ---- */
-
-static void print_hex(const uint8_t *bytes, size_t size)
-{
-	fputs("0x", stderr);
-	while (size--)
-		fprintf(stderr, "%02x", bytes[size]);
-}
-
-static int wrong(const struct run *run, const int64_t *index, const uint8_t *got,
-				 const uint8_t *expected)
-{
-	const kiln_tensor *y = &run->problem.tensors[1];
-	size_t size = kiln_dtype_size(y->dtype);
-
-	fprintf(stderr, "kiln: run %s: wrong result: y[", run->problem.op);
-	for (int k = 0; k < y->rank; k++)
-		fprintf(stderr, "%s%" PRId64, k ? "," : "", index[k]);
-	fputs("] is ", stderr);
-	print_hex(got, size);
-	fputs(" and must be ", stderr);
-	print_hex(expected, size);
-	fputc('\n', stderr);
-	return CLI_FAILED;
-}
-
-/* y[i0,i1,..] = x[..], where axis k of y is axis perm[k] of x: every element, in y's order. */
-static int verify_permute(const struct run *run)
-{
-	const kiln_tensor *x = &run->problem.tensors[0], *y = &run->problem.tensors[1];
-	size_t size = kiln_dtype_size(x->dtype);
-	int64_t index[KILN_MAX_RANK] = {0};
-
-	for (int64_t i = 0; i < run->elements; i++) {
-		const uint8_t *got = run->out + (size_t)i * size;
-		uint64_t at = 0;
-		for (int k = 0; k < y->rank; k++)
-			at += (uint64_t)(index[k] * x->stride[run->problem.perm[k]]);
-		const uint8_t *expected = run->in + x->offset + at * size;
-		if (memcmp(got, expected, size))
-			return wrong(run, index, got, expected);
-		for (int k = y->rank - 1; k >= 0 && ++index[k] == y->shape[k]; k--)
-			index[k] = 0;
+	for (int i = 0; i < run->check.count; i++) {
+		struct check_operand *operand = &run->check.operands[i];
+		if (!run_has(run, i))
+			continue;
+		operand->data = malloc(operand->bytes ? operand->bytes : 1);
+		if (!operand->data) {
+			fprintf(stderr,
+					"kiln: run: no memory for %" PRIu64
+					" bytes of data; --shape is too large here\n",
+					run->bytes);
+			return CLI_FAILED;
+		}
+		if (!operand->written)
+			data_operand(&run->problem, i, operand->data, operand->bytes, (uint64_t)run->seed);
 	}
 	return CLI_OK;
 }
 
-static const struct reference {
-	const char *op;
-	int (*verify)(const struct run *run);
-} references[] = {
-	{"permute", verify_permute},
-};
-
-static const struct reference *find_reference(const char *op)
-{
-	for (size_t i = 0; i < sizeof(references) / sizeof(references[0]); i++)
-		if (!strcmp(references[i].op, op))
-			return &references[i];
-	return NULL;
-}
-
-/* ---- Running ---- */
-
-static int call_once(struct run *run, double *took)
-{
-	const kiln_operand operands[2] = {{run->x, run->problem.tensors[0].offset}, {run->y, 0}};
-	double start = now_us();
-	kiln_ticket ticket;
-	int status = kiln_submit(run->call, operands, 2, 0, &ticket);
-
-	if (!status)
-		status = kiln_wait(run->client, ticket, run->timeout_ms);
-	*took = now_us() - start;
-	return status ? cli_failed(run->cli, status, "run %s", run->problem.op) : CLI_OK;
-}
+/* ---- Buffers ---- */
 
 static int poison(struct run *run)
 {
-	memset(run->out, POISON, run->out_bytes);
-	int status = run->out_bytes ? kiln_write(run->y, 0, run->out, run->out_bytes) : KILN_OK;
-	return status ? cli_failed(run->cli, status, "run: filling y") : CLI_OK;
-}
+	uint8_t *data = malloc(PIECE_BYTES);
+	int status = KILN_OK;
 
-static int check(struct run *run, const struct reference *reference)
-{
-	memset(run->out, (uint8_t)~POISON, run->out_bytes);
-	int status = run->out_bytes ? kiln_read(run->y, 0, run->out, run->out_bytes) : KILN_OK;
-	if (status)
-		return cli_failed(run->cli, status, "run: reading y");
-	return reference->verify(run);
+	if (!data) {
+		fputs("kiln: run: no memory to fill outputs with\n", stderr);
+		return CLI_FAILED;
+	}
+	memset(data, POISON, PIECE_BYTES);
+	for (int i = 0; i < run->check.count; i++) {
+		uint64_t bytes = run->check.operands[i].bytes, piece;
+		if (!run_has(run, i) || !run->check.operands[i].written)
+			continue;
+		for (uint64_t at = 0; !status && at < bytes; at += piece) {
+			piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+			status = kiln_write(run->buffers[i], at, data, piece);
+		}
+	}
+	free(data);
+	return status ? cli_failed(run->cli, status, "run: filling outputs") : CLI_OK;
 }
 
 static int make_buffers(struct run *run)
 {
-	const char *doing = "allocating x";
-	int status = kiln_alloc(run->client, run->in_bytes, 0, "x", &run->x);
-
-	if (!status) {
-		doing = "allocating y";
-		status = kiln_alloc(run->client, run->out_bytes, 0, "y", &run->y);
+	for (int i = 0; i < run->check.count; i++) {
+		const struct check_operand *operand = &run->check.operands[i];
+		int status;
+		if (!run_has(run, i))
+			continue;
+		status = kiln_alloc(run->client, operand->bytes, 0, operand->name, &run->buffers[i]);
+		if (status)
+			return cli_failed(run->cli, status, "run: allocating %s", operand->name);
+		if (!operand->written && operand->bytes)
+			status = kiln_write(run->buffers[i], 0, operand->data, operand->bytes);
+		if (status)
+			return cli_failed(run->cli, status, "run: filling %s", operand->name);
 	}
-	if (!status && run->in_bytes) {
-		doing = "filling x";
-		status = kiln_write(run->x, 0, run->in, run->in_bytes);
-	}
-	if (status)
-		return cli_failed(run->cli, status, "run: %s", doing);
 	return poison(run);
 }
 
-static int first_call(struct run *run)
+/* ---- Running ---- */
+
+static int prepare(struct run *run)
 {
 	const struct cli_problem *problem = &run->problem;
 	double start = now_us();
 	int status = kiln_prepare(run->client, problem->op, problem->tensors, problem->tensor_count,
 							  problem->attrs, problem->attr_count, &run->call);
 
-	if (status)
-		return cli_failed(run->cli, status, "run %s", problem->op);
 	run->prepare_us = now_us() - start;
-	status = call_once(run, &run->first_us);
-	run->first_us += run->prepare_us;
-	return status;
+	return status ? cli_failed(run->cli, status, "run %s", problem->op) : CLI_OK;
+}
+
+static int call_once(struct run *run, double *took, double *device)
+{
+	kiln_operand operands[KILN_MAX_OPERANDS];
+	kiln_ticket ticket;
+	double start;
+	int status;
+
+	for (int i = 0; i < run->check.count; i++)
+		operands[i] = (kiln_operand){run->buffers[i], run->problem.tensors[i].offset};
+	start = now_us();
+	status = kiln_submit(run->call, operands, run->check.count, 0, &ticket);
+	if (!status)
+		status = kiln_wait_time(run->client, ticket, run->timeout_ms, device);
+	*took = now_us() - start;
+	return status ? cli_failed(run->cli, status, "run %s", run->problem.op) : CLI_OK;
 }
 
 static int compare_reals(const void *a, const void *b)
@@ -232,13 +161,16 @@ static int compare_reals(const void *a, const void *b)
 
 static int warm_calls(struct run *run)
 {
-	double *took = calloc((size_t)run->warm_calls, sizeof(*took));
+	double *took = calloc((size_t)run->warm_calls, sizeof(*took)), device;
 	int status = took ? CLI_OK : CLI_FAILED;
 
 	if (status)
 		fputs("kiln: run: no memory for the times\n", stderr);
-	for (int64_t i = 0; !status && i < run->warm_calls; i++)
-		status = call_once(run, &took[i]);
+	for (int64_t i = 0; !status && i < run->warm_calls; i++) {
+		status = call_once(run, &took[i], &device);
+		if (!status)
+			run->device_us += device / (double)run->warm_calls;
+	}
 	if (!status) {
 		qsort(took, (size_t)run->warm_calls, sizeof(*took), compare_reals);
 		run->warm_us = took[run->warm_calls / 2];
@@ -248,108 +180,139 @@ static int warm_calls(struct run *run)
 	return status;
 }
 
-/* ---- Report ---- */
+/* ---- Results ---- */
 
-static void print_json(const struct run *run)
+static int read_results(struct run *run)
 {
-	const kiln_tensor *x = &run->problem.tensors[0];
-
-	json_begin();
-	json_string("op", run->problem.op);
-	json_string("device", kiln_device(run->client));
-	json_string("dtype", kiln_dtype_name(x->dtype));
-	json_ints("shape", x->shape, x->rank);
-	json_ints("stride", x->stride, x->rank);
-	json_ints("perm", run->problem.perm, x->rank);
-	json_int("offset", (int64_t)x->offset);
-	json_int("seed", run->seed);
-	json_int("elements", run->elements);
-	json_string("origin", kiln_call_origin(run->call));
-	json_string("plan", kiln_call_plan(run->call));
-	json_real("first_us", run->first_us);
-	json_real("prepare_us", run->prepare_us);
-	json_real("warm_us", run->warm_us);
-	json_real("warm_best_us", run->best_us);
-	json_int("warm_calls", run->warm_calls);
-	json_int("verified", run->elements);
-	json_end();
+	for (int i = 0; i < run->check.count; i++) {
+		struct check_operand *operand = &run->check.operands[i];
+		int status = KILN_OK;
+		if (!run_has(run, i) || !operand->written)
+			continue;
+		memset(operand->data, (uint8_t)~POISON, operand->bytes);
+		if (operand->bytes)
+			status = kiln_read(run->buffers[i], 0, operand->data, operand->bytes);
+		if (status)
+			return cli_failed(run->cli, status, "run: reading %s", operand->name);
+	}
+	return CLI_OK;
 }
 
-static void print_report(const struct run *run, bool timed)
+static int verify(struct run *run)
 {
-	const kiln_tensor *x = &run->problem.tensors[0];
-	const char *plan = kiln_call_plan(run->call);
-	char a[FIGURE_MAX], b[FIGURE_MAX], shape[192];
-	size_t length = strlen(plan);
+	int status = read_results(run);
 
-	printf("%s%s", plan, length && plan[length - 1] != '\n' ? "\n" : "");
-	print_pair("device", "%s", kiln_device(run->client));
-	print_pair("data", "%s %s, seed %" PRId64 ", %s",
-			   figure_dims(x->shape, x->rank, shape, sizeof(shape)), kiln_dtype_name(x->dtype),
-			   run->seed, figure_bytes(run->out_bytes, a));
-	print_pair("origin", "%s", kiln_call_origin(run->call));
-	print_pair("verified", "%" PRId64 " elements, every bit", run->elements);
-	print_pair("first call", "%s, of it %s to prepare", figure_micros(run->first_us, a),
-			   figure_micros(run->prepare_us, b));
-	print_pair("warm call", "%s, best %s of %" PRId64, figure_micros(run->warm_us, a),
-			   figure_micros(run->best_us, b), run->warm_calls);
-	if (timed && run->warm_us > 0)
-		print_pair("moved", "%.2f GB/s", 2.0 * (double)run->out_bytes / run->warm_us / 1e3);
+	if (status)
+		return status;
+	run->problem.row->reference(&run->check);
+	if (run->check.no_memory)
+		fputs("kiln: run: no memory for a row of the reference\n", stderr);
+	return run->check.wrong || run->check.no_memory ? CLI_FAILED : CLI_OK;
 }
+
+static int compare_piece(struct run *run, int i, uint64_t at, uint64_t bytes, uint8_t *again)
+{
+	const struct check_operand *operand = &run->check.operands[i];
+	size_t size = kiln_dtype_size(operand->tensor.dtype);
+	int status = kiln_read(run->buffers[i], at, again, bytes);
+
+	if (status)
+		return cli_failed(run->cli, status, "run: reading %s", operand->name);
+	if (!memcmp(operand->data + at, again, bytes))
+		return CLI_OK;
+	while (!memcmp(operand->data + at, again, size)) {
+		at += size;
+		again += size;
+	}
+	fprintf(stderr,
+			"kiln: run %s: wrong result: element %" PRIu64
+			" of %s has other bits in a later call\n",
+			run->problem.op, at / size, operand->name);
+	return CLI_FAILED;
+}
+
+/* The same input gives the same bits: what the last call wrote is what the first one did. */
+static int compare_again(struct run *run)
+{
+	uint8_t *again = malloc(PIECE_BYTES);
+	int status = again ? CLI_OK : CLI_FAILED;
+
+	if (!again)
+		fputs("kiln: run: no memory to compare results in\n", stderr);
+	for (int i = 0; i < run->check.count; i++) {
+		uint64_t bytes = run->check.operands[i].bytes, piece;
+		if (!run_has(run, i) || !run->check.operands[i].written)
+			continue;
+		for (uint64_t at = 0; !status && at < bytes; at += piece) {
+			piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+			status = compare_piece(run, i, at, piece, again);
+		}
+	}
+	free(again);
+	return status;
+}
+
+/* ---- The command ---- */
 
 static int read_options(struct cli *cli, struct run *run)
 {
 	const char *seed = cli_value(cli, "seed"), *calls = cli_value(cli, "time");
-	int status = cli_problem(cli, &run->problem);
+	int status;
 
 	run->seed = 1;
 	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS;
 	run->warm_calls = calls ? 100 : WARM_CALLS;
-	if (!status && !cli_value(cli, "perm"))
-		status = cli_usage("'kiln run %s' needs --perm, as --perm 1,0", run->problem.op);
+	if (!cli_operator(cli->positional[0]))
+		return cli_usage("run '%s': there is no reference to verify it against; see 'kiln help "
+						 "run' for those there are",
+						 cli->positional[0]);
+	status = cli_problem(cli, &run->problem);
 	if (!status && seed)
 		status = cli_integer("--seed", seed, 0, INT64_MAX, &run->seed);
 	if (!status && calls && calls[0])
 		status = cli_integer("--time", calls, 1, 1000000, &run->warm_calls);
-	return status;
+	return status ? status : take_operands(run);
+}
+
+static int run_problem(struct run *run)
+{
+	double device;
+	int status = prepare(run);
+
+	if (!status)
+		status = make_data(run);
+	if (!status)
+		status = make_buffers(run);
+	if (!status)
+		status = call_once(run, &run->first_us, &device);
+	run->first_us += run->prepare_us;
+	if (!status)
+		status = verify(run);
+	if (!status)
+		status = poison(run);
+	if (!status)
+		status = warm_calls(run);
+	return status ? status : compare_again(run);
 }
 
 int cli_run(struct cli *cli)
 {
-	const struct reference *reference = find_reference(cli->positional[0]);
 	struct run run = {.cli = cli};
-	int status;
+	int status = read_options(cli, &run);
 
-	if (!reference)
-		return cli_usage("run '%s': there is no reference to verify it against; there is one for "
-						 "permute",
-						 cli->positional[0]);
-	status = read_options(cli, &run);
-	if (!status)
-		status = make_data(&run);
 	if (!status)
 		status = cli_connect(cli, &run.client);
 	if (!status)
-		status = make_buffers(&run);
-	if (!status)
-		status = first_call(&run);
-	if (!status)
-		status = check(&run, reference);
-	if (!status)
-		status = poison(&run);
-	if (!status)
-		status = warm_calls(&run);
-	if (!status)
-		status = check(&run, reference);
+		status = run_problem(&run);
 	if (!status && cli->json)
-		print_json(&run);
+		run_print_json(&run);
 	else if (!status)
-		print_report(&run, cli_value(cli, "time") != NULL);
+		run_print_report(&run, cli_value(cli, "time") != NULL);
 	kiln_call_free(run.call);
-	kiln_free(run.x);
-	kiln_free(run.y);
+	for (int i = 0; i < run.check.count; i++) {
+		kiln_free(run.buffers[i]);
+		free(run.check.operands[i].data);
+	}
 	kiln_close(run.client);
-	free(run.in);
-	free(run.out);
 	return status;
 }

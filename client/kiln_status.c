@@ -162,22 +162,30 @@ int cli_devices(struct cli *cli)
 	return CLI_OK;
 }
 
+/* "axis: which (default -1); scale: factor": a line each. */
+static void print_attributes(const char *text)
+{
+	while (*text) {
+		size_t length = strcspn(text, ";");
+		printf("    %.*s\n", (int)length, text);
+		text += length;
+		text += strspn(text, "; ");
+	}
+}
+
 int cli_ops(struct cli *cli)
 {
-	static const char *const headers[] = {"OP", "OPERANDS", "ATTRIBUTES", "SUMMARY"};
-	static const char *const members[] = {"name", "operands", "attributes", "summary"};
-	struct table table;
 	kiln_reply *reply;
+	int rows;
 
 	if (cli_request(cli, "ops", NULL, 0, &reply))
 		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		int rows = kiln_reply_count(reply, "rows");
-		table_begin(&table, headers, 4);
-		for (int i = 0; i < rows; i++)
-			for (int m = 0; m < 4; m++)
-				table_cell(&table, "%s", row_str(reply, "rows", i, members[m]));
-		table_end(&table);
+	rows = cli_json(cli, reply) ? 0 : kiln_reply_count(reply, "rows");
+	for (int i = 0; i < rows; i++) {
+		printf("%s%s (%s)\n", i ? "\n" : "", row_str(reply, "rows", i, "name"),
+			   row_str(reply, "rows", i, "operands"));
+		printf("  %s\n", row_str(reply, "rows", i, "summary"));
+		print_attributes(row_str(reply, "rows", i, "attributes"));
 	}
 	kiln_reply_free(reply);
 	return CLI_OK;

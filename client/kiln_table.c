@@ -221,6 +221,12 @@ void json_real(const char *name, double value)
 	printf("%.3f", isfinite(value) ? value : 0.0);
 }
 
+void json_number(const char *name, double value)
+{
+	json_name(name);
+	printf("%.17g", isfinite(value) ? value : 0.0);
+}
+
 void json_ints(const char *name, const int64_t *values, int count)
 {
 	json_name(name);

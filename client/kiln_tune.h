@@ -6,7 +6,7 @@
 #ifndef KILN_CLIENT_KILN_TUNE_H
 #define KILN_CLIENT_KILN_TUNE_H
 
-#include "kiln_cli.h"
+#include "kiln_problem.h"
 
 #define TUNE_CANDIDATES 48
 #define TUNE_SETS 16   /* of buffers that take turns */

@@ -83,7 +83,7 @@ static int fill_input(struct tune *tune, int i)
 		fprintf(stderr, "kiln: tune: no memory for %" PRIu64 " bytes of data\n", operand->bytes);
 		return CLI_FAILED;
 	}
-	data_fill(operand->tensor.dtype, data, operand->bytes, (uint64_t)(tune->seed + i));
+	data_operand(&tune->problem, i, data, operand->bytes, (uint64_t)tune->seed);
 	for (int set = 0; !status && operand->bytes && set < tune->sets; set++)
 		status = kiln_write(tune->buffers[set][i], 0, data, operand->bytes);
 	free(data);

@@ -1,0 +1,140 @@
+/*
+ * kiln_problem.h: one call of an operator as the command line describes it, for all commands that
+ * take one.  What an operator has (operands, attributes, a reference to verify it by) is one row of
+ * the table in kiln_problem_ops.c; the daemon is asked for none of it, so that a wrong result shows.
+ */
+#ifndef KILN_CLIENT_KILN_PROBLEM_H
+#define KILN_CLIENT_KILN_PROBLEM_H
+
+#include "kiln_cli.h"
+
+struct check;
+
+/* Everything follows from the first operand, whose shape, dtype, strides and offset are options. */
+enum operand_shape {
+	SHAPE_FIRST,    /* that of the first operand; of permute, in the order of --perm */
+	SHAPE_TRAILING, /* its last axes, as many as attribute axes says */
+	SHAPE_LEADING,  /* the others */
+	SHAPE_MASK,     /* --mask, or what its kind makes natural */
+};
+
+enum operand_dtype {
+	DTYPE_FIRST,    /* that of the first operand */
+	DTYPE_COMPUTED, /* the one that is computed in: f64 for f64, else f32 */
+	DTYPE_OWN,      /* --NAME-dtype, or that of the first operand */
+	DTYPE_MASK,     /* --mask-dtype, or by the kind of mask */
+};
+
+/* What it holds before a call; see data_operand. */
+enum operand_data {
+	DATA_WRITTEN, /* an output */
+	DATA_BITS,    /* any bits at all */
+	DATA_NORMAL,
+	DATA_ABOUT_ONE,
+	DATA_PROBABILITY, /* about the softmax of normal numbers along the axis */
+	DATA_LOGARITHM,   /* of that */
+	DATA_MASK,
+};
+
+enum operand_presence {
+	PRESENT,  /* always */
+	OPTIONAL, /* if --with names it */
+	USUAL,    /* the same, or there is no --with */
+	BY_KIND,  /* the mask, unless its kind does without */
+};
+
+#define OPERATOR_OPERANDS 9
+#define OPERATOR_ATTRIBUTES 7
+
+struct cli_operand {
+	const char *name; /* NULL ends a list */
+	enum operand_shape shape;
+	enum operand_dtype dtype;
+	enum operand_data data;
+	enum operand_presence presence;
+};
+
+struct cli_operator {
+	const char *name; /* NULL ends the table */
+	struct cli_operand operands[OPERATOR_OPERANDS];
+	const char *attributes[OPERATOR_ATTRIBUTES]; /* ended by NULL */
+	const char *needs;                           /* the one that must be given, or NULL */
+	/* Compares all that a call has written with the definition; see kiln_reference.h. */
+	void (*reference)(struct check *check);
+};
+
+struct cli_attribute {
+	const char *name; /* and that of its option; NULL ends the table */
+	kiln_attr_kind kind;
+};
+
+extern const struct cli_operator cli_operators[];
+extern const struct cli_attribute cli_attributes[];
+
+/* NULL for one that is not known here: it may still be described by its first operand. */
+const struct cli_operator *cli_operator(const char *name);
+/* Is the option for this operator, or for all of them? */
+bool cli_operator_takes(const struct cli_operator *row, const char *option);
+/* Is the option for some operators only? */
+bool cli_option_special(const char *option);
+
+/* Does the command begin its options with those that describe a problem? */
+bool cli_describes_problem(const struct cli_command *command);
+/* What --with may name: "gamma,beta,mean". */
+#define CLI_NAMES_MAX 128
+const char *cli_operator_optional(const struct cli_operator *row, char names[CLI_NAMES_MAX]);
+
+struct cli_problem {
+	const char *op;
+	const struct cli_operator *row;         /* NULL: not known here */
+	kiln_tensor tensors[KILN_MAX_OPERANDS]; /* with strides, contiguous or not */
+	int tensor_count;
+	kiln_attr attrs[KILN_MAX_ATTRS];
+	int attr_count;
+	int64_t perm[KILN_MAX_RANK];
+};
+
+/* Reads the options below; prints a sentence and returns CLI_USAGE if they do not fit together.
+ * What only the operator can say, as whether an axis is in range, is left to the daemon. */
+int cli_problem(const struct cli *cli, struct cli_problem *problem);
+
+/* The attribute's value, or otherwise if it was not given. */
+int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int64_t otherwise);
+double cli_problem_real(const struct cli_problem *problem, const char *name, double otherwise);
+const char *cli_problem_text(const struct cli_problem *problem, const char *name,
+							 const char *otherwise);
+/* Is the operand one that the call writes? */
+bool cli_problem_written(const struct cli_problem *problem, int operand);
+
+/* Values that are valid for the operand and of the kind it is for; bytes counts from the beginning
+ * of its buffer (kiln_data.c). */
+void data_operand(const struct cli_problem *problem, int operand, void *data, uint64_t bytes,
+				  uint64_t seed);
+
+/* The options that describe a problem, to begin a command's own list with. */
+#define CLI_PROBLEM_OPTIONS                                                               \
+	{"shape", "2x3x4", "shape of the first operand; \"scalar\" for rank 0"},              \
+		{"dtype", "TYPE", "its element type: f32, f16, u8, ... (f32)"},                   \
+		{"stride", "3,1", "its strides in elements; 0 repeats (row-major)"},              \
+		{"offset", "BYTES", "where it begins in its buffer (0)"},                         \
+		{"perm", "1,0", "axis k of y is axis perm[k] of x"},                              \
+		{"axis", "N", "the axis to go along, from the end if below 0 (-1)"},              \
+		{"scale", "X", "factor of x (1)"},                                                \
+		{"kind", "bool", "what the mask is: bool, lengths, causal, additive"},            \
+		{"mask", "8x1x9", "its shape (x's; for lengths without the last axis)"},          \
+		{"mask-dtype", "TYPE", "its element type (bool; i32; for additive x's)"},         \
+		{"keep", NULL, "a bool mask that is not 0 where elements are kept"},              \
+		{"empty", "WORD", "rows with nothing kept become zero, nan or uniform (zero)"},   \
+		{"diagonal", "N", "causal: row q keeps the columns up to q + N (0)"},             \
+		{"with", "gamma,..", "the optional operands that are there (none; backward dx)"}, \
+		{"gamma-dtype", "TYPE", "element type of gamma (x's)"},                           \
+		{"beta-dtype", "TYPE", "element type of beta (x's)"},                             \
+		{"dgamma-dtype", "TYPE", "element type of dgamma (x's)"},                         \
+		{"dbeta-dtype", "TYPE", "element type of dbeta (x's)"},                           \
+		{"eps", "X", "added to the variance, or mean square (1e-5)"},                     \
+		{"axes", "N", "how many trailing axes are normalized (1)"},                       \
+	{                                                                                     \
+		"choice", "NAME", "the candidate to take, of those that explain lists"            \
+	}
+
+#endif
