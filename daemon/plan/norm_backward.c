@@ -195,7 +195,7 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 	status = norm_backward_kernel(&norm, &ways[chosen], limits, out, error);
 	if (status)
 		return status;
-	add_extents(&norm, rows_alignment(&ways[chosen].shape, norm.need.element), out);
+	add_extents(&norm, norm_backward_alignment(&norm, &ways[chosen]), out);
 	return KILN_OK;
 }
 

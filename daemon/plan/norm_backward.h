@@ -28,14 +28,52 @@ struct norm_backward_problem {
 	int sums;        /* of dgamma and dbeta, how many are there */
 };
 
+/* How columns are added up: strips of them, by blocks that go over the rows. */
+struct norm_backward_strips {
+	uint32_t vector; /* elements that move at once */
+	uint32_t size;   /* threads a row */
+	uint32_t rows;   /* of a block, side by side */
+	uint32_t unroll; /* times that many at once */
+	uint32_t blocks; /* that a multiprocessor is meant to have */
+	bool skewed;     /* rows begin anywhere */
+};
+
+enum norm_backward_kind {
+	NORM_BACKWARD_ROWS,    /* dx alone */
+	NORM_BACKWARD_COLUMNS, /* dgamma and dbeta alone */
+};
+
 /* How a problem is taken. */
 struct norm_backward_way {
+	enum norm_backward_kind kind;
 	struct rows_shape shape;
+	struct norm_backward_strips strips;
 };
 
 /* The ways for a problem, the best first; how many. */
 int norm_backward_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					   struct norm_backward_way out[NORM_BACKWARD_MAX_WAYS]);
+/* What is asked of rows that are held, or read twice. */
+struct rows_need norm_backward_need(const struct norm_backward_problem *norm);
+/* The ways to add up columns alone (norm_backward_columns.c). */
+int norm_backward_columns(const struct norm_backward_problem *norm,
+						  const struct kernel_limits *limits, struct norm_backward_strips *out,
+						  int most);
+/* How many strips there are, and in how many chunks the rows are best cut. */
+int64_t norm_backward_strip_count(const struct norm_backward_problem *norm,
+								  const struct norm_backward_strips *strips);
+uint32_t norm_backward_chunk_count(const struct norm_backward_problem *norm,
+								   const struct norm_backward_strips *strips,
+								   const struct kernel_limits *limits);
+/* Shared and scratch memory that adding up columns takes. */
+uint32_t norm_backward_strip_shared(const struct norm_backward_problem *norm,
+									const struct norm_backward_strips *strips);
+struct kernel_scratch norm_backward_strip_scratch(const struct norm_backward_problem *norm,
+												  const struct norm_backward_strips *strips,
+												  uint32_t chunks);
+/* What the addresses of x, dy and dx must be multiples of. */
+uint32_t norm_backward_alignment(const struct norm_backward_problem *norm,
+								 const struct norm_backward_way *way);
 /* "rows 128x2 r1": unique. */
 void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNEL_CHOICE_MAX]);
 /* The kernel of a plan: its source and name, grid, block, shared and scratch memory, arguments, and

@@ -57,11 +57,9 @@ static void add_rows(const struct norm_backward_problem *norm, const struct norm
 					 struct kernel_plan *out)
 {
 	const struct rows_shape *shape = &way->shape;
-	struct rows_need need = norm->need;
-	bool loop;
+	struct rows_need need = norm_backward_need(norm);
+	bool loop = rows_launch(&norm->form, &need, shape, limits, out);
 
-	need.streams = 2;
-	loop = rows_launch(&norm->form, &need, shape, limits, out);
 	snprintf(out->source, sizeof(out->source), "ops/norm_backward.cuh");
 	plan_print(id, "norm_backward_%s<",
 			   shape->stream        ? "stream"
@@ -79,15 +77,67 @@ static void add_rows(const struct norm_backward_problem *norm, const struct norm
 			 shape->vector * norm->need.element);
 }
 
+/* "ColumnsShape<f16, 1024, 8, 32, 32, 1, false>" */
+static void print_strips(const struct norm_backward_problem *norm,
+						 const struct norm_backward_strips *strips, struct plan_text *id)
+{
+	plan_print(id, "ColumnsShape<%s, %lld, %u, %u, %u, %u, %s>", plan_dtype_name(norm->dtype),
+			   (long long)norm->form.columns, strips->vector, strips->size, strips->rows,
+			   strips->unroll, strips->skewed ? "true" : "false");
+}
+
+/* dgamma and dbeta alone. */
+static void add_columns(const struct norm_backward_problem *norm,
+						const struct norm_backward_way *way, const struct kernel_limits *limits,
+						struct plan_text *id, struct kernel_plan *out)
+{
+	const struct norm_backward_operands *at = &norm->at;
+	const int pointers[] = {at->x, at->dy, at->mean, at->rstd, at->dgamma, at->dbeta};
+	const struct norm_backward_strips *strips = &way->strips;
+	uint32_t chunks = norm_backward_chunk_count(norm, strips, limits);
+	uint64_t chunk = ((uint64_t)norm->form.rows + chunks - 1) / chunks;
+	uint64_t items = (uint64_t)norm_backward_strip_count(norm, strips) * chunks;
+
+	out->kind = KERNEL_LAUNCH;
+	out->grid[0] = items < limits->grid_x ? (uint32_t)items : limits->grid_x;
+	out->block[0] = strips->size * strips->rows;
+	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
+	out->shared_bytes = norm_backward_strip_shared(norm, strips);
+	out->scratch = norm_backward_strip_scratch(norm, strips, chunks);
+	snprintf(out->source, sizeof(out->source), "ops/norm_backward_columns.cuh");
+	plan_print(id, "norm_backward_columns<");
+	print_strips(norm, strips, id);
+	print_with(norm, false, id);
+	print_place(norm, id);
+	plan_print(id, ", %s>", items > limits->grid_x ? "true" : "false");
+	for (size_t i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++)
+		add_pointer(norm, pointers[i], out);
+	if (out->scratch.bytes)
+		plan_arg_scratch(out);
+	else
+		plan_arg_scalar(out, 8, 0);
+	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
+	plan_arg_scalar(out, 8, chunk);
+	plan_arg_scalar(out, 4, chunks);
+	snprintf(out->note, sizeof(out->note),
+			 "strips of %u columns, %u rows at a time, in %u chunks of %llu rows",
+			 strips->size * strips->vector, strips->rows * strips->unroll, chunks,
+			 (unsigned long long)chunk);
+}
+
 int norm_backward_kernel(const struct norm_backward_problem *norm,
 						 const struct norm_backward_way *way, const struct kernel_limits *limits,
 						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 
-	if (norm->sums)
-		return plan_refuse(error, KILN_ENOTSUP, "%s: dgamma and dbeta are not there yet", out->op);
-	add_rows(norm, way, limits, &id, out);
+	if (norm->sums && norm->at.dx >= 0)
+		return plan_refuse(error, KILN_ENOTSUP, "%s: dx with dgamma and dbeta is not there yet",
+						   out->op);
+	if (way->kind == NORM_BACKWARD_ROWS)
+		add_rows(norm, way, limits, &id, out);
+	else
+		add_columns(norm, way, limits, &id, out);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters", out->op,
