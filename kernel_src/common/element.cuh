@@ -88,26 +88,28 @@ DEVICE void element_narrow(float value, bf16 &out)
 #endif
 }
 
+/* Element i out of words. */
+template <typename T, typename Compute>
+DEVICE Compute element_at(const u32 *words, int i)
+{
+	if constexpr (sizeof(T) == 8) {
+		return static_cast<Compute>(__longlong_as_double(
+			static_cast<i64>(static_cast<u64>(words[2 * i + 1]) << 32 | words[2 * i])));
+	} else if constexpr (sizeof(T) == 4) {
+		return static_cast<Compute>(__uint_as_float(words[i]));
+	} else {
+		const T half = {static_cast<u16>(i % 2 ? words[i / 2] >> 16 : words[i / 2])};
+		return static_cast<Compute>(element_widen(half));
+	}
+}
+
 /* N elements of T out of words, as Compute. */
 template <typename T, int N, typename Compute>
 DEVICE void element_unpack(const u32 *words, Compute (&out)[N])
 {
-	if constexpr (sizeof(T) == 8) {
 #pragma unroll
-		for (int i = 0; i < N; i++)
-			out[i] = static_cast<Compute>(__longlong_as_double(
-				static_cast<i64>(static_cast<u64>(words[2 * i + 1]) << 32 | words[2 * i])));
-	} else if constexpr (sizeof(T) == 4) {
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			out[i] = static_cast<Compute>(__uint_as_float(words[i]));
-	} else {
-#pragma unroll
-		for (int i = 0; i < N; i++) {
-			const T half = {static_cast<u16>(i % 2 ? words[i / 2] >> 16 : words[i / 2])};
-			out[i] = static_cast<Compute>(element_widen(half));
-		}
-	}
+	for (int i = 0; i < N; i++)
+		out[i] = element_at<T, Compute>(words, i);
 }
 
 /* N numbers as elements of T in words; above an odd number of halves there are zeros. */

@@ -50,15 +50,18 @@ struct Row {
 	{
 		return first + n * (SIZE * V);
 	}
+	/* Are vectors number n of all threads whole parts of the row, whatever the skew? */
+	static DEVICE bool sure(int n)
+	{
+		return SLICES == 1 && (!SKEWED || n > 0) && static_cast<i64>(n + 1) * (SIZE * V) <= COLUMNS;
+	}
 	/* Is anything of vector n in the row? */
 	DEVICE bool has(int n) const
 	{
 		if constexpr (full)
 			return true;
-		else if constexpr (!SKEWED)
-			return column(n) < static_cast<int>(COLUMNS);
 		else
-			return column(n) < static_cast<int>(COLUMNS) && column(n) > -V;
+			return sure(n) || column(n) < static_cast<int>(COLUMNS);
 	}
 	/* Is element j of vector n, of which something is in the row? */
 	DEVICE bool live(int n, int j) const
@@ -74,7 +77,7 @@ struct Row {
 		if constexpr (!SKEWED)
 			return true;
 		else
-			return column(n) >= 0 && column(n) + V <= static_cast<int>(COLUMNS);
+			return sure(n) || (column(n) >= 0 && column(n) + V <= static_cast<int>(COLUMNS));
 	}
 };
 
@@ -192,7 +195,17 @@ struct RowWords {
 		}
 	}
 
-	/* The values of vector n of tensor `stream`. */
+	/* Vector n of tensor `stream`, as it is and as numbers. */
+	DEVICE void take(int n, int stream, u32 (&raw)[ROW::words]) const
+	{
+		if (SLOTS == 0 || n < kept) {
+#pragma unroll
+			for (int w = 0; w < ROW::words; w++)
+				raw[w] = word[n < kept ? n : 0][stream][w];
+		} else if constexpr (SLOTS > 0) {
+			vec_load<ROW::bytes>(slot(n, stream), raw);
+		}
+	}
 	DEVICE void get(int n, int stream, Compute (&values)[ROW::length]) const
 	{
 		if (SLOTS == 0 || n < kept) {
@@ -227,16 +240,19 @@ DEVICE void row_store(const ROW &row, Number n, T *start, const Compute (&values
 					  i64 step = 1)
 {
 	T *const to = row_place<ROW::length>(start, row.column(n), step);
+	constexpr int size = static_cast<int>(sizeof(T));
+	u32 words[vec_words<ROW::length * size>];
 
+	element_pack<T>(values, words);
 	if (row.inside(n)) {
-		u32 words[vec_words<ROW::length *static_cast<int>(sizeof(T))>];
-		element_pack<T>(values, words);
-		vec_store<ROW::length *static_cast<int>(sizeof(T))>(to, words);
+		vec_store<ROW::length * size>(to, words);
 	} else if constexpr (ROW::skewed) {
 #pragma unroll
-		for (int j = 0; j < ROW::length; j++)
+		for (int j = 0; j < ROW::length; j++) {
+			const u32 half = words[j * size / 4] >> j * size % 4 * 8;
 			if (row.live(n, j))
-				element_store(to + j, values[j]);
+				vec_store<size>(to + j, size < 4 ? &half : words + j * size / 4);
+		}
 	}
 }
 
@@ -253,6 +269,7 @@ struct RowShape {
 	static constexpr int threads = group::threads;
 	static constexpr int rows = ROWS; /* of a block */
 	static constexpr int cluster = CLUSTER;
+	static constexpr int slots = SLOTS; /* of a thread */
 };
 
 /*

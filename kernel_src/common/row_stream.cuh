@@ -59,10 +59,8 @@ struct RowStream {
 	{
 		if constexpr (full)
 			return true;
-		else if constexpr (!SKEWED)
-			return column(n) < static_cast<Column>(COLUMNS);
 		else
-			return column(n) < static_cast<Column>(COLUMNS) && column(n) > -V;
+			return column(n) < static_cast<Column>(COLUMNS);
 	}
 	DEVICE bool live(Column n, int j) const
 	{

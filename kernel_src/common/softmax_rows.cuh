@@ -24,7 +24,7 @@ struct SoftmaxRows {
 	static constexpr int held = Row::held, kept = Words::kept;
 	typedef typename MASK::template Held<V> Marks;
 	/* What is kept is kept in the type to compute in; halves take twice the registers then. */
-	static constexpr bool wide = sizeof(T) >= 4 || (kept == held && kept * V <= 32);
+	static constexpr bool wide = sizeof(T) >= 4 || (kept == held && kept * V <= 40);
 	static constexpr bool in_place = wide && !LOG;
 
 	const MASK mask;
@@ -63,22 +63,18 @@ struct SoftmaxRows {
 		Compute found = MASK::partial ? Number::least() : Number::lowest();
 
 #pragma unroll
-		for (int n = 0; n < kept; n++) {
-			if (!part.has(n))
-				continue;
-			terms(marks[n], n, value[wide ? n : 0]);
-			raise(marks[n], n, value[wide ? n : 0], found);
-		}
+		for (int n = 0; n < kept; n++)
+			if (part.has(n))
+				raise(marks[n], n, words.word[n][0], value[wide ? n : 0], found);
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
+				Slot at;
 				Compute term[V];
-				Marks mark;
-				if (!part.has(n))
-					continue;
-				mask.fetch(mark, row.column(n));
-				terms(mark, n, term);
-				raise(mark, n, term, found);
+				if (part.has(n)) {
+					open(at, n);
+					raise(at.mark, n, at.raw, term, found);
+				}
 			}
 		}
 		return found;
@@ -89,26 +85,23 @@ struct SoftmaxRows {
 	{
 		Compute sum = 0;
 
+		if constexpr (MASK::partial) /* there may be nothing */
+			largest = fmax(largest, Number::lowest());
 #pragma unroll
-		for (int n = 0; n < kept; n++) {
-			if (!part.has(n))
-				continue;
-			if constexpr (!wide)
-				terms(marks[n], n, value[0]);
-			add(marks[n], n, largest, value[wide ? n : 0], sum);
-		}
+		for (int n = 0; n < kept; n++)
+			if (part.has(n))
+				add<wide>(marks[n], n, words.word[n][0], largest, value[wide ? n : 0], sum);
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
-				Compute x[V];
-				Marks mark;
+				Slot at;
+				Compute power[V];
 				if (!part.has(n))
 					continue;
-				mask.fetch(mark, row.column(n));
-				terms(mark, n, x);
-				add(mark, n, largest, x, sum);
+				open(at, n);
+				add<false>(at.mark, n, at.raw, largest, power, sum);
 				if constexpr (in_place)
-					words.put(n, 0, x);
+					words.put(n, 0, power);
 			}
 		}
 		return sum;
@@ -126,67 +119,94 @@ struct SoftmaxRows {
 		for (int n = 0; n < kept; n++) {
 			if (!row.has(n))
 				continue;
-			if constexpr (!wide)
-				terms(marks[n], n, value[0]);
-			finish(marks[n], n, all.largest, rest, dead, value[wide ? n : 0]);
+			finish<wide>(marks[n], n, words.word[n][0], all.largest, rest, dead,
+						 value[wide ? n : 0]);
 			row_store(row, n, y, value[wide ? n : 0], step);
 		}
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
+				Slot at;
 				Compute x[V];
-				Marks mark;
 				if (!row.has(n))
 					continue;
-				mask.fetch(mark, row.column(n));
+				open(at, n);
 				if constexpr (in_place)
 					words.get(n, 0, x);
-				else
-					terms(mark, n, x);
-				finish(mark, n, all.largest, rest, dead, x);
+				finish<in_place>(at.mark, n, at.raw, all.largest, rest, dead, x);
 				row_store(row, n, y, x, step);
 			}
 		}
 	}
 
   private:
-	DEVICE void terms(const Marks &mark, int n, Compute (&x)[V]) const
+	/* A vector that is in a slot. */
+	struct Slot {
+		Marks mark;
+		u32 raw[Row::words];
+	};
+	DEVICE void open(Slot &at, int n) const
 	{
-		words.get(n, 0, x);
-#pragma unroll
-		for (int j = 0; j < V; j++)
-			x[j] = mask.term(mark, j, x[j], scale.before);
+		mask.fetch(at.mark, row.column(n));
+		words.take(n, 0, at.raw);
 	}
 
-	DEVICE void raise(const Marks &mark, int n, const Compute (&term)[V], Compute &largest) const
+	/* The terms of vector n; -inf for what takes no part. */
+	DEVICE void terms(const Marks &mark, int n, const u32 *raw, Compute (&out)[V]) const
 	{
 #pragma unroll
 		for (int j = 0; j < V; j++) {
-			if constexpr (!MASK::partial)
-				largest = row.live(n, j) ? fmax(largest, term[j]) : largest;
-			else if (row.live(n, j) && mask.live(mark, row.column(n), j))
-				largest = fmax(largest, fmax(term[j], Number::lowest()));
+			out[j] = mask.term(mark, j, element_at<T, Compute>(raw, j), scale.before);
+			if constexpr (MASK::partial)
+				out[j] = mask.live(mark, row.column(n), j) ? out[j] : Number::least();
+		}
+		if constexpr (Row::skewed) {
+			if (!row.inside(n)) {
+#pragma unroll
+				for (int j = 0; j < V; j++)
+					out[j] = row.live(n, j) ? out[j] : Number::least();
+			}
 		}
 	}
 
-	/* Terms become powers, which join the sum. */
-	DEVICE void add(const Marks &mark, int n, Compute largest, Compute (&x)[V], Compute &sum) const
+	/* The largest term of vector n joins the largest so far. */
+	DEVICE void raise(const Marks &mark, int n, const u32 *raw, Compute (&out)[V],
+					  Compute &largest) const
 	{
+		terms(mark, n, raw, out);
+#pragma unroll
+		for (int j = 0; j < V; j++) {
+			if constexpr (!MASK::partial)
+				largest = fmax(largest, out[j]);
+			else if (row.live(n, j) && mask.live(mark, row.column(n), j))
+				largest = fmax(largest, fmax(out[j], Number::lowest()));
+		}
+	}
+
+	/* The powers of vector n join the sum.  READY: x holds the terms. */
+	template <bool READY>
+	DEVICE void add(const Marks &mark, int n, const u32 *raw, Compute largest, Compute (&x)[V],
+					Compute &sum) const
+	{
+		if constexpr (!READY)
+			terms(mark, n, raw, x);
 #pragma unroll
 		for (int j = 0; j < V; j++) {
 			const Compute power = softmax_exp2_flush((x[j] - largest) * scale.exponent);
-			if (row.live(n, j) && mask.live(mark, row.column(n), j))
-				sum += power;
+			sum += power;
 			if constexpr (in_place)
 				x[j] = power;
 		}
 	}
 
-	/* x: powers if they are in place, else terms.  rest: the logarithm of the sum, or what powers
-	 * are multiplied with. */
-	DEVICE void finish(const Marks &mark, int n, Compute largest, Compute rest, Compute dead,
-					   Compute (&x)[V]) const
+	/* The results of vector n.  READY: x holds powers if they are in place, else terms.  rest: the
+	 * logarithm of the sum, or what powers are multiplied with. */
+	template <bool READY>
+	DEVICE void finish(const Marks &mark, int n, const u32 *raw, Compute largest, Compute rest,
+					   Compute dead, Compute (&x)[V]) const
 	{
+		if constexpr (!READY)
+			terms(mark, n, raw, x);
 #pragma unroll
 		for (int j = 0; j < V; j++) {
 			if constexpr (in_place)
