@@ -19,51 +19,83 @@ constexpr bool norm_given = true;
 template <>
 constexpr bool norm_given<void> = false;
 
-/* The product, not joined with a sum: a merge must be the same from both sides. */
-DEVICE float norm_product(float a, float b)
-{
-	return __fmul_rn(a, b);
-}
-DEVICE double norm_product(double a, double b)
-{
-	return __dmul_rn(a, b);
-}
-
 /* About 1 / x. */
 DEVICE float norm_inverse(float x)
 {
 	return __fdividef(1.0f, x);
-}
-DEVICE double norm_inverse(double x)
-{
-	return 1.0 / x;
 }
 
 DEVICE float norm_rsqrt(float x)
 {
 	return rsqrtf(x);
 }
+
+#if !KILN_CPU
+
+/* The device's own first guess, good to 20 bits, and steps of Newton's: short, and without a call. */
+DEVICE double norm_inverse(double x)
+{
+	double guess;
+	asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(guess) : "d"(x));
+	return guess * (2.0 - guess * x);
+}
+
+DEVICE double norm_rsqrt(double x)
+{
+	double guess;
+	asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(guess) : "d"(x));
+#pragma unroll 1
+	for (int step = 0; step < 3; step++) {
+		const double error = fma(-guess * x, guess, 1.0);
+		/* 0, infinity and NaN have their answer. */
+		guess = error == error ? fma(guess * 0.5, error, guess) : guess;
+	}
+	return guess;
+}
+
+#else
+
+DEVICE double norm_inverse(double x)
+{
+	return 1.0 / x;
+}
+
 DEVICE double norm_rsqrt(double x)
 {
 	return rsqrt(x);
 }
 
-/* Sums of N numbers each. */
+#endif
+
+/* N sums over WIDTH lanes. */
+template <int WIDTH, int N, typename Compute>
+DEVICE void norm_sum(Compute (&value)[N])
+{
+#pragma unroll
+	for (int lanes = WIDTH / 2; lanes > 0; lanes /= 2) {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			value[i] += __shfl_xor_sync(0xffffffffu, value[i], lanes);
+	}
+}
+
+/* Of N rows. */
 template <typename Compute, int N>
 struct NormSums {
-	Compute sum[N];
+	Compute row[N];
 
 	static DEVICE NormSums none()
 	{
 		return {};
 	}
-	DEVICE void merge(const NormSums &other)
-	{
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			sum[i] += other.sum[i];
-	}
 };
+
+template <int WIDTH, typename Compute, int N>
+DEVICE NormSums<Compute, N> group_butterfly(NormSums<Compute, N> mine)
+{
+	norm_sum<WIDTH>(mine.row);
+	return mine;
+}
 
 /* Of some elements: how many, a number near their mean, and the sums of the differences to it and
  * of their squares. */
@@ -71,14 +103,9 @@ template <typename Compute>
 struct NormPart {
 	Compute count, pivot, sum, squares;
 
-	DEVICE void merge(const NormPart &other)
+	static DEVICE NormPart none()
 	{
-		const Compute all = count + other.count;
-		const Compute share = all > 0 ? norm_inverse(all) : Compute(0);
-		const Compute middle = norm_product(
-			norm_product(count, pivot) + norm_product(other.count, other.pivot), share);
-		const NormPart a = from(middle), b = other.from(middle);
-		*this = {all, middle, a.sum + b.sum, a.squares + b.squares};
+		return {};
 	}
 	/* The same with another pivot. */
 	DEVICE NormPart from(Compute other) const
@@ -86,51 +113,92 @@ struct NormPart {
 		const Compute off = pivot - other, moved = fma(count, off, sum);
 		return {count, other, moved, fma(off, sum + moved, squares)};
 	}
+	DEVICE void merge(const NormPart &other)
+	{
+		const Compute all = count + other.count;
+		const Compute share = all > 0 ? norm_inverse(all) : Compute(0);
+		const NormPart a = from(fma((other.pivot - pivot) * other.count, share, pivot));
+		const NormPart b = other.from(a.pivot);
+		*this = {all, a.pivot, a.sum + b.sum, a.squares + b.squares};
+	}
 };
 
-/* Of N rows. */
+/* Of all lanes of WIDTH; they get the same bits. */
+template <int WIDTH, typename Compute>
+DEVICE NormPart<Compute> group_butterfly(NormPart<Compute> mine)
+{
+	Compute total[2] = {mine.count, mine.count * mine.pivot};
+	norm_sum<WIDTH>(total);
+	mine = mine.from(total[0] > 0 ? total[1] * norm_inverse(total[0]) : Compute(0));
+	Compute sums[2] = {mine.sum, mine.squares};
+	norm_sum<WIDTH>(sums);
+	return {total[0], mine.pivot, sums[0], sums[1]};
+}
+
+/* The parts of N rows, all of as many elements: sums and, behind them, squares. */
 template <typename Compute, int N>
 struct NormParts {
-	NormPart<Compute> row[N];
-
-	static DEVICE NormParts none()
-	{
-		return {};
-	}
-	DEVICE void merge(const NormParts &other)
-	{
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			row[i].merge(other.row[i]);
-	}
+	Compute count, pivot[N], sums[2 * N];
 };
 
-/* A row's answer: y = ((x - pivot) * rstd + shift) * gamma + beta. */
+/*
+ * What COUNT parts in shared memory make together; EQUAL: they have equally many elements.  All
+ * lanes get the same bits.
+ */
+template <int COUNT, bool EQUAL, typename Compute, int N>
+DEVICE void norm_collect(const NormParts<Compute, N> *from, NormParts<Compute, N> &all)
+{
+	constexpr int width = group_width<COUNT>;
+	const int lane = static_cast<int>(threadIdx.x) % width;
+	const bool there = COUNT == width || lane < COUNT;
+	const NormParts<Compute, N> &part = from[there ? lane : 0];
+	const Compute count = there ? part.count : Compute(0);
+	Compute share = Compute(1) / Compute(COUNT);
+
+	if constexpr (!EQUAL) {
+		Compute number[1] = {count};
+		norm_sum<width>(number);
+		all.count = number[0];
+		share = norm_inverse(number[0]);
+	} else {
+		all.count *= COUNT;
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		all.pivot[i] = EQUAL ? (there ? part.pivot[i] : Compute(0)) : part.pivot[i] * count;
+	norm_sum<width>(all.pivot);
+#pragma unroll
+	for (int i = 0; i < N; i++) {
+		all.pivot[i] *= share;
+		const Compute off = part.pivot[i] - all.pivot[i], sum = there ? part.sums[i] : Compute(0);
+		all.sums[i] = fma(count, off, sum);
+		all.sums[N + i] = there ? fma(off, sum + all.sums[i], part.sums[N + i]) : Compute(0);
+	}
+	norm_sum<width>(all.sums);
+}
+
+/* A row's answer: its normalized elements are (x - pivot) * rstd + shift. */
 template <typename Compute>
 struct NormRow {
-	Compute pivot, shift, mean, rstd;
-
-	DEVICE Compute normal(Compute x) const
-	{
-		return fma(x - pivot, rstd, shift);
-	}
+	Compute shift, mean, rstd;
 };
 
-/* From all of a row of so many columns. */
+/* For elements less `pivot`, from all of a row of so many columns: the sums of the distances from
+ * `middle` and of their squares. */
 template <i64 COLUMNS, typename Compute>
-DEVICE NormRow<Compute> norm_row(const NormPart<Compute> &all, Compute eps)
+DEVICE NormRow<Compute> norm_row(Compute middle, Compute sum, Compute squares, Compute pivot,
+								 Compute eps)
 {
 	constexpr Compute share = Compute(1) / Compute(COLUMNS);
-	const Compute off = all.sum * share;
-	const Compute variance = fma(-off, all.sum, all.squares) * share;
+	const Compute off = sum * share, variance = fma(-off, sum, squares) * share;
 	/* Less than nothing by rounding; a NaN stays. */
 	const Compute rstd = norm_rsqrt((variance < 0 ? Compute(0) : variance) + eps);
-	return {all.pivot, -off * rstd, all.pivot + off, rstd};
+	return {((pivot - middle) - off) * rstd, middle + off, rstd};
 }
 
 /* The same without a mean, from the sum of the squares. */
 template <i64 COLUMNS, typename Compute>
 DEVICE NormRow<Compute> norm_row_rms(Compute squares, Compute eps)
 {
-	return {0, 0, 0, norm_rsqrt(squares * (Compute(1) / Compute(COLUMNS)) + eps)};
+	return {0, 0, norm_rsqrt(fma(squares, Compute(1) / Compute(COLUMNS), eps))};
 }

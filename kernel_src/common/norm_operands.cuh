@@ -80,16 +80,17 @@ template <int BYTES, typename G, typename Column, typename Compute, int V>
 DEVICE void norm_load(const G *start, Column first, Compute (&out)[V], Compute absent)
 {
 	if constexpr (norm_given<G>) {
-		constexpr int fit = BYTES / static_cast<int>(sizeof(G)), width = fit < V ? fit : V;
+		constexpr int es = static_cast<int>(sizeof(G)), fit = BYTES / es, width = fit < V ? fit : V;
+		if constexpr (width * es >= 4) {
+			u32 words[V * es / 4];
 #pragma unroll
-		for (int v = 0; v < V; v += width) {
-			u32 words[vec_words<width *static_cast<int>(sizeof(G))>];
-			Compute some[width];
-			vec_load<width *static_cast<int>(sizeof(G))>(start + first + v, words);
-			element_unpack<G>(words, some);
+			for (int v = 0; v < V; v += width)
+				vec_load<width * es>(start + first + v, words + v * es / 4);
+			element_unpack<G>(words, out);
+		} else {
 #pragma unroll
-			for (int i = 0; i < width; i++)
-				out[v + i] = some[i];
+			for (int v = 0; v < V; v++)
+				out[v] = element_load<Compute>(start + first + v);
 		}
 	} else {
 #pragma unroll
@@ -125,6 +126,17 @@ DEVICE void norm_affine(const NormOperands<WITH, T> &at, const ROW &row, Number 
 			beta[j] = norm_load_one(at.beta, here, Compute(0));
 		}
 	}
+}
+
+/* y of an element that is `off` the pivot. */
+template <class WITH, typename Compute>
+DEVICE Compute norm_apply(const NormRow<Compute> &answer, Compute off, Compute gamma, Compute beta)
+{
+	const Compute normal = WITH::rms ? off * answer.rstd : fma(off, answer.rstd, answer.shift);
+	if constexpr (!norm_given<typename WITH::Beta>)
+		return norm_given<typename WITH::Gamma> ? normal * gamma : normal;
+	else
+		return norm_given<typename WITH::Gamma> ? fma(normal, gamma, beta) : normal + beta;
 }
 
 template <class WITH, typename T, typename Compute>

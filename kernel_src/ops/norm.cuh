@@ -12,9 +12,196 @@
 #include "common/row.cuh"
 
 /*
- * TOGETHER rows that the same threads hold.  In the words of rows, streams i * inputs and the next
- * are row i of them.
+ * A row as its threads hold it: x, and with it residual.  Elements in registers are widened once, and
+ * later give their place to their distance from a pivot; if they are halves, and too many, they stay
+ * halves and are widened whenever they are needed.  Those in slots are always read anew.
  */
+template <class SHAPE, class WITH, class PLACE, int TOGETHER>
+struct NormHeld {
+	typedef typename SHAPE::Element T;
+	typedef typename SHAPE::Compute Compute;
+	typedef typename SHAPE::row Row;
+	typedef typename PLACE::Offset Offset;
+	static constexpr int V = Row::length, words = Row::words, inputs = WITH::inputs;
+	static constexpr int kept = Row::held - SHAPE::slots, elements = kept * V;
+	static constexpr bool wide = sizeof(T) >= 4 || TOGETHER * elements <= 32;
+
+	u32 word[inputs][kept ? kept * words : 1];
+	u8 *slots; /* of this thread */
+	Compute s[wide && kept ? elements : 1];
+	Compute pivot;
+	NormRow<Compute> answer;
+
+	/* Starts to bring in a row of x or residual. */
+	template <int INPUT>
+	DEVICE void fetch(const Row &row, const T *start)
+	{
+		if constexpr (SHAPE::slots > 0) {
+#pragma unroll
+			for (int n = kept; n < Row::held; n++)
+				if (row.has(n))
+					async_copy16(slot(n, INPUT), start + row.column(n));
+		}
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				vec_load<Row::bytes>(start + place<INPUT>(row.column(n)), word[INPUT] + n * words);
+	}
+
+	DEVICE void widen()
+	{
+		if constexpr (wide) {
+#pragma unroll
+			for (int e = 0; e < elements; e++)
+				s[e] = raw(e);
+		}
+	}
+
+	/* The sum of all that the thread has. */
+	DEVICE Compute total(const Row &row)
+	{
+		Compute sum = 0;
+		if constexpr (wide) {
+#pragma unroll
+			for (int e = 0; e < elements; e++)
+				sum += live(row, e) ? s[e] : Compute(0);
+		}
+		each_narrow(row, [&](int n, const Compute(&value)[V]) {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				sum += row.live(n, j) ? value[j] : Compute(0);
+		});
+		return sum;
+	}
+
+	/* Sums of all distances from the pivot, and of their squares. */
+	DEVICE void deviate(const Row &row, Compute &sum, Compute &squares)
+	{
+		if constexpr (wide) {
+#pragma unroll
+			for (int e = 0; e < elements; e++) {
+				s[e] = live(row, e) ? s[e] - pivot : Compute(0);
+				sum += s[e];
+				squares = fma(s[e], s[e], squares);
+			}
+		}
+		each_narrow(row, [&](int n, const Compute(&value)[V]) {
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				const Compute off = row.live(n, j) ? value[j] - pivot : Compute(0);
+				sum += off;
+				squares = fma(off, off, squares);
+			}
+		});
+	}
+
+	/* The sum of all squares. */
+	DEVICE Compute square(const Row &row)
+	{
+		Compute squares = 0;
+		if constexpr (wide) {
+#pragma unroll
+			for (int e = 0; e < elements; e++)
+				squares = live(row, e) ? fma(s[e], s[e], squares) : squares;
+		}
+		each_narrow(row, [&](int n, const Compute(&value)[V]) {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				squares = row.live(n, j) ? fma(value[j], value[j], squares) : squares;
+		});
+		return squares;
+	}
+
+	/* Vector n, which is in registers; if wide, what deviate made of it. */
+	DEVICE void get(int n, Compute (&out)[V]) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			out[j] = wide ? s[wide ? n * V + j : 0] : raw(n * V + j);
+	}
+	/* Vector n, which is in a slot. */
+	DEVICE void get_slot(int n, Compute (&out)[V]) const
+	{
+		u32 some[words];
+		Compute more[V];
+		vec_load<Row::bytes>(slot(n, 0), some);
+		element_unpack<T>(some, out);
+		if constexpr (inputs == 2) {
+			vec_load<Row::bytes>(slot(n, 1), some);
+			element_unpack<T>(some, more);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				out[j] += more[j];
+		}
+	}
+
+  private:
+	/* Calls body(n, s) for each vector that was not widened. */
+	template <typename Body>
+	DEVICE void each_narrow(const Row &row, Body body)
+	{
+		if constexpr (!wide) {
+#pragma unroll
+			for (int n = 0; n < kept; n++) {
+				Compute value[V];
+				get(n, value);
+				if (row.has(n))
+					body(n, value);
+			}
+			hide();
+		}
+		if constexpr (kept < Row::held) {
+#pragma unroll 1
+			for (int n = kept; n < Row::held; n++) {
+				Compute value[V];
+				if (!row.has(n))
+					continue;
+				get_slot(n, value);
+				body(n, value);
+			}
+		}
+	}
+
+	/* The compiler is to believe that the words have changed, or it keeps what was made of them. */
+	DEVICE void hide()
+	{
+#if !KILN_CPU
+#pragma unroll
+		for (int w = 0; w < kept * words; w++) {
+#pragma unroll
+			for (int i = 0; i < inputs; i++)
+				asm volatile("" : "+r"(word[i][w]));
+		}
+#endif
+	}
+
+	static DEVICE bool live(const Row &row, int e)
+	{
+		return row.has(e / V) && row.live(e / V, e % V);
+	}
+	template <int INPUT>
+	static DEVICE i64 place(int column)
+	{
+		if constexpr (V > 1)
+			return column;
+		else
+			return static_cast<i64>(PLACE::template column<INPUT>(static_cast<Offset>(column)));
+	}
+	DEVICE u8 *slot(int n, int input) const
+	{
+		return slots + ((n - kept) * inputs + input) * (SHAPE::threads * 16);
+	}
+	/* Element e of those in registers. */
+	DEVICE Compute raw(int e) const
+	{
+		Compute out = element_at<T, Compute>(word[0] + e / V * words, e % V);
+		if constexpr (inputs == 2)
+			out += element_at<T, Compute>(word[1] + e / V * words, e % V);
+		return out;
+	}
+};
+
+/* TOGETHER rows that the same threads hold. */
 template <class SHAPE, class WITH, class PLACE, int TOGETHER>
 struct NormRows {
 	typedef typename SHAPE::Element T;
@@ -22,43 +209,66 @@ struct NormRows {
 	typedef typename SHAPE::row Row;
 	typedef typename SHAPE::group Group;
 	typedef typename PLACE::Offset Offset;
-	typedef typename SHAPE::template words<TOGETHER * WITH::inputs> Words;
-	typedef NormOperands<WITH, T> Operands;
+	typedef NormHeld<SHAPE, WITH, PLACE, TOGETHER> Held;
 	static constexpr i64 columns = Row::columns;
-	static constexpr int V = Row::length, inputs = WITH::inputs, streams = TOGETHER * inputs;
+	static constexpr int V = Row::length, kept = Held::kept;
 	static constexpr int size = SHAPE::threads / SHAPE::rows, lanes = size < 32 ? size : 32;
-	/* Warps that have a part of each row. */
-	static constexpr int warps = size / lanes * SHAPE::cluster;
+	static constexpr int warps = size / lanes; /* of each block that a row has */
 
-	const Operands &at;
+	const NormOperands<WITH, T> &at;
 	const i64 first; /* the number of the first row */
+	const int there; /* so many of them are rows to write */
 	const Row row;
-	Words words;
-	NormRow<Compute> answer[TOGETHER];
+	Held held[TOGETHER];
 
-	DEVICE NormRows(const Operands &at, i64 first, void *slots)
-		: at(at), first(first), row(at.x + PLACE::template row<0>(static_cast<Offset>(first)),
-									Group::thread(), Group::slice()),
-		  words(slots)
+	DEVICE NormRows(const NormOperands<WITH, T> &at, i64 first, bool here)
+		: at(at), first(first), there(count_rows(at.rows - first, here)),
+		  row(at.x + PLACE::template row<0>(static_cast<Offset>(first)), Group::thread(),
+			  Group::slice())
 	{
 	}
 
-	DEVICE void fetch()
+	DEVICE void fetch(void *slots)
 	{
-		const T *start[streams];
+		u8 *const mine = SHAPE::slots ? static_cast<u8 *>(slots) + threadIdx.x * 16 : nullptr;
 #pragma unroll
 		for (int i = 0; i < TOGETHER; i++) {
 			/* The first one of them in the place of one that is not there. */
-			const Offset number = static_cast<Offset>(first + i < at.rows ? first + i : first);
-			start[i * inputs] = at.x + PLACE::template row<0>(number);
+			const Offset number = static_cast<Offset>(i < there ? first + i : first);
+			held[i].slots = mine + i * (SHAPE::slots * WITH::inputs * SHAPE::threads * 16);
+			held[i].template fetch<0>(row, at.x + PLACE::template row<0>(number));
 			if constexpr (WITH::residual)
-				start[i * inputs + inputs - 1] = at.residual + PLACE::template row<1>(number);
+				held[i].template fetch<1>(row, at.residual + PLACE::template row<1>(number));
 		}
-		if constexpr (V > 1)
-			words.fetch(row, start);
-		else
-			fetch_elements(start);
-		words.arrive();
+		if constexpr (SHAPE::slots > 0)
+			async_wait_all();
+#pragma unroll
+		for (int i = 0; i < TOGETHER; i++)
+			held[i].widen();
+	}
+
+	/* x + residual: before measure, which may leave something else in its place. */
+	DEVICE void store_sum() const
+	{
+#pragma unroll
+		for (int i = 0; i < TOGETHER; i++) {
+			Compute out[V];
+			if (i >= there)
+				continue;
+#pragma unroll
+			for (int n = 0; n < kept; n++) {
+				held[i].get(n, out);
+				if (row.has(n))
+					row_store(row, n, at.sum + start(i), out);
+			}
+#pragma unroll 1
+			for (int n = kept; n < Row::held; n++) {
+				if (!row.has(n))
+					continue;
+				held[i].get_slot(n, out);
+				row_store(row, n, at.sum + start(i), out);
+			}
+		}
 	}
 
 	DEVICE void measure()
@@ -71,149 +281,114 @@ struct NormRows {
 
 	DEVICE void store() const
 	{
-		each([&](int n, const Compute(&s)[TOGETHER][V]) {
-			Compute gamma[V], beta[V];
-			norm_affine(at, row, n, gamma, beta);
 #pragma unroll
-			for (int i = 0; i < TOGETHER; i++) {
-				const Offset start = static_cast<Offset>(first + i) * static_cast<Offset>(columns);
-				Compute out[V];
-				if (i > 0 && first + i >= at.rows)
-					continue;
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				store_vector<false>(n);
+		if constexpr (kept < Row::held) {
+#pragma unroll 1
+			for (int n = kept; n < Row::held; n++)
+				if (row.has(n))
+					store_vector<true>(n);
+		}
+		if constexpr (WITH::mean || WITH::rstd) {
+			const bool mine = Group::thread() == 0 && Group::slice() == 0;
 #pragma unroll
-				for (int j = 0; j < V; j++)
-					out[j] = fma(answer[i].normal(s[i][j]), gamma[j], beta[j]);
-				row_store(row, n, at.y + start, out);
-				if constexpr (WITH::sum)
-					row_store(row, n, at.sum + start, s[i]);
-			}
-		});
-#pragma unroll
-		for (int i = 0; i < TOGETHER; i++)
-			if (Group::thread() == 0 && Group::slice() == 0 && (i == 0 || first + i < at.rows))
-				norm_store_statistics(at, first + i, answer[i]);
-	}
-
-  private:
-	/* Columns that lie apart, or are not aligned to more than an element. */
-	DEVICE void fetch_elements(const T *const (&start)[streams])
-	{
-		constexpr int bytes = Row::bytes;
-#pragma unroll
-		for (int n = 0; n < Row::held; n++) {
-			if (!row.has(n))
-				continue;
-			const Offset column = static_cast<Offset>(row.column(n));
-#pragma unroll
-			for (int i = 0; i < streams; i += inputs) {
-				vec_load<bytes>(start[i] + PLACE::template column<0>(column), words.word[n][i]);
-				if constexpr (WITH::residual)
-					vec_load<bytes>(start[i + inputs - 1] + PLACE::template column<1>(column),
-									words.word[n][i + inputs - 1]);
-			}
+			for (int i = 0; i < TOGETHER; i++)
+				if (mine && i < there)
+					norm_store_statistics(at, first + i, held[i].answer);
 		}
 	}
 
-	/* Calls body(n, s) for each vector n of which a row has something; s[i] is that of row i. */
-	template <typename Body>
-	DEVICE void each(Body body) const
+  private:
+	static DEVICE int count_rows(i64 left, bool here)
 	{
-		words.each(row, [&](int n, const Compute(&value)[streams][V]) {
-			Compute s[TOGETHER][V];
+		if (TOGETHER == 1 || !here)
+			return here;
+		return left < TOGETHER ? static_cast<int>(left) : TOGETHER;
+	}
+	DEVICE Offset start(int i) const
+	{
+		return static_cast<Offset>(first + i) * static_cast<Offset>(columns);
+	}
+
+	template <bool SLOT>
+	DEVICE void store_vector(int n) const
+	{
+		Compute gamma[V], beta[V];
+
+		norm_affine(at, row, n, gamma, beta);
 #pragma unroll
-			for (int i = 0; i < TOGETHER; i++) {
+		for (int i = 0; i < TOGETHER; i++) {
+			Compute out[V];
+			if (SLOT)
+				held[i].get_slot(n, out);
+			else
+				held[i].get(n, out);
 #pragma unroll
-				for (int j = 0; j < V; j++)
-					s[i][j] = value[i * inputs][j] +
-							  (WITH::residual ? value[i * inputs + inputs - 1][j] : Compute(0));
+			for (int j = 0; j < V; j++) {
+				if (!WITH::rms && (SLOT || !Held::wide))
+					out[j] -= held[i].pivot;
+				out[j] = norm_apply<WITH>(held[i].answer, out[j], gamma[j], beta[j]);
 			}
-			body(n, s);
-		});
+			if (i == 0 || i < there)
+				row_store(row, n, at.y + start(i), out);
+		}
 	}
 
 	DEVICE void measure_squares()
 	{
-		NormSums<Compute, TOGETHER> all = {};
-		each([&](int n, const Compute(&s)[TOGETHER][V]) {
+		NormSums<Compute, TOGETHER> all;
 #pragma unroll
-			for (int j = 0; j < V; j++) {
-#pragma unroll
-				for (int i = 0; i < TOGETHER; i++)
-					if (row.live(n, j))
-						all.sum[i] = fma(s[i][j], s[i][j], all.sum[i]);
-			}
-		});
+		for (int i = 0; i < TOGETHER; i++)
+			all.row[i] = held[i].square(row);
 		all = Group::template reduce<0>(all);
 #pragma unroll
 		for (int i = 0; i < TOGETHER; i++)
-			answer[i] = norm_row_rms<columns>(all.sum[i], at.eps);
+			held[i].answer = norm_row_rms<columns>(all.row[i], at.eps);
 	}
 
-	/* Elements of a row that this thread's warp has. */
+	/* Elements of each row that this thread's warp has. */
 	DEVICE Compute count() const
 	{
-		if constexpr (warps == 1 || Row::full) {
-			return Compute(columns / warps);
+		if constexpr (warps * SHAPE::cluster == 1 || Row::full) {
+			return Compute(columns / (warps * SHAPE::cluster));
 		} else {
-			int mine = 0;
-#pragma unroll
+			Compute mine[1] = {0};
+#pragma unroll 1
 			for (int n = 0; n < Row::held; n++) {
 #pragma unroll
 				for (int j = 0; j < V; j++)
-					mine += row.has(n) && row.live(n, j);
+					mine[0] += row.has(n) && row.live(n, j) ? Compute(1) : Compute(0);
 			}
-			const NormSums<Compute, 1> all = {static_cast<Compute>(mine)};
-			return group_butterfly<32>(all).sum[0];
+			norm_sum<32>(mine);
+			return mine[0];
 		}
-	}
-
-	/* A pivot for each row: the mean of what the warp has but for rounding. */
-	DEVICE void pivots(Compute share, Compute (&pivot)[TOGETHER]) const
-	{
-		NormSums<Compute, TOGETHER> all = {};
-		each([&](int n, const Compute(&s)[TOGETHER][V]) {
-#pragma unroll
-			for (int i = 0; i < TOGETHER; i++) {
-				Compute some = 0;
-#pragma unroll
-				for (int j = 0; j < V; j++)
-					some += row.live(n, j) ? s[i][j] : Compute(0);
-				all.sum[i] += some;
-			}
-		});
-		all = group_butterfly<lanes>(all);
-#pragma unroll
-		for (int i = 0; i < TOGETHER; i++)
-			pivot[i] = all.sum[i] * share;
 	}
 
 	DEVICE void measure_moments()
 	{
-		const Compute elements = count();
-		Compute pivot[TOGETHER];
-		NormSums<Compute, 2 *TOGETHER> sums = {};
-		NormParts<Compute, TOGETHER> all;
+		NormParts<Compute, TOGETHER> all = {count(), {}, {}};
+		const Compute share = all.count > 0 ? norm_inverse(all.count) : Compute(0);
 
-		pivots(elements > 0 ? norm_inverse(elements) : Compute(0), pivot);
-		each([&](int n, const Compute(&s)[TOGETHER][V]) {
-#pragma unroll
-			for (int i = 0; i < TOGETHER; i++) {
-#pragma unroll
-				for (int j = 0; j < V; j++) {
-					const Compute off = row.live(n, j) ? s[i][j] - pivot[i] : Compute(0);
-					sums.sum[2 * i] += off;
-					sums.sum[2 * i + 1] = fma(off, off, sums.sum[2 * i + 1]);
-				}
-			}
-		});
-		sums = group_butterfly<lanes>(sums);
 #pragma unroll
 		for (int i = 0; i < TOGETHER; i++)
-			all.row[i] = {elements, pivot[i], sums.sum[2 * i], sums.sum[2 * i + 1]};
-		all = Group::template reduce_warps<0>(all);
+			all.pivot[i] = held[i].total(row);
+		norm_sum<lanes>(all.pivot);
+#pragma unroll
+		for (int i = 0; i < TOGETHER; i++) {
+			held[i].pivot = all.pivot[i] *= share;
+			held[i].deviate(row, all.sums[i], all.sums[TOGETHER + i]);
+		}
+		norm_sum<lanes>(all.sums);
+		if constexpr (warps > 1)
+			norm_collect<warps, Row::full>(Group::template warps_of<0>(all), all);
+		if constexpr (SHAPE::cluster > 1)
+			norm_collect<SHAPE::cluster, Row::full>(Group::template blocks_of<0>(all), all);
 #pragma unroll
 		for (int i = 0; i < TOGETHER; i++)
-			answer[i] = norm_row<columns>(all.row[i], at.eps);
+			held[i].answer = norm_row<columns>(all.pivot[i], all.sums[i], all.sums[TOGETHER + i],
+											   held[i].pivot, at.eps);
 	}
 };
 
@@ -223,8 +398,10 @@ DEVICE void norm_held(const NormOperands<WITH, typename SHAPE::Element> &at)
 	DYN_SHARED(b128, slots);
 
 	row_each<SHAPE, LOOP, i64>((at.rows + TOGETHER - 1) / TOGETHER, [&](i64 group, bool here) {
-		NormRows<SHAPE, WITH, PLACE, TOGETHER> rows(at, group * TOGETHER, slots);
-		rows.fetch();
+		NormRows<SHAPE, WITH, PLACE, TOGETHER> rows(at, group * TOGETHER, here);
+		rows.fetch(slots);
+		if constexpr (WITH::sum)
+			rows.store_sum();
 		rows.measure();
 		if (here)
 			rows.store();

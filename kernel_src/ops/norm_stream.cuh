@@ -34,26 +34,29 @@ struct NormStream {
 			start[inputs - 1] = at.residual + PLACE::template row<1>(static_cast<Offset>(number));
 	}
 
-	DEVICE NormRow<Compute> measure()
+	/* Elements go in less their pivot. */
+	DEVICE NormRow<Compute> measure(Compute &pivot)
 	{
+		pivot = 0;
 		if constexpr (WITH::rms) {
 			NormSums<Compute, 1> all = {};
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++)
-				all.sum[0] += squares(step);
+				all.row[0] += squares(step);
 			all = ROW::group::template reduce<0>(all);
-			return norm_row_rms<columns>(all.sum[0], at.eps);
+			return norm_row_rms<columns>(all.row[0], at.eps);
 		} else {
-			NormParts<Compute, 1> all = {};
+			NormPart<Compute> mine = {};
 #pragma unroll 1
 			for (Column step = 0; step < ROW::steps(); step++)
-				all.row[0].merge(moments(step));
-			all = ROW::group::template reduce<0>(all);
-			return norm_row<columns>(all.row[0], at.eps);
+				mine.merge(moments(step));
+			mine = ROW::group::template reduce<0>(mine);
+			pivot = mine.pivot;
+			return norm_row<columns>(pivot, mine.sum, mine.squares, pivot, at.eps);
 		}
 	}
 
-	DEVICE void store(const NormRow<Compute> &answer)
+	DEVICE void store(const NormRow<Compute> &answer, Compute pivot)
 	{
 		const Offset begin = static_cast<Offset>(number) * static_cast<Offset>(columns);
 #pragma unroll 1
@@ -64,7 +67,7 @@ struct NormStream {
 				norm_affine(at, row, n, gamma, beta);
 #pragma unroll
 				for (int j = 0; j < V; j++)
-					out[j] = fma(answer.normal(s[j]), gamma[j], beta[j]);
+					out[j] = norm_apply<WITH>(answer, s[j] - pivot, gamma[j], beta[j]);
 				row_store(row, n, at.y + begin, out);
 				if constexpr (WITH::sum)
 					row_store(row, n, at.sum + begin, s);
@@ -164,6 +167,8 @@ __global__ __launch_bounds__(ROW::threads) void norm_stream(
 
 	row_each<ROW, LOOP, i64>(rows, [&](i64 number, bool) {
 		NormStream<ROW, WITH, PLACE> stream(at, number);
-		stream.store(stream.measure());
+		Compute pivot;
+		const NormRow<Compute> answer = stream.measure(pivot);
+		stream.store(answer, pivot);
 	});
 }
