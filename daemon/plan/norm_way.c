@@ -17,6 +17,7 @@ static struct rows_need need_of(const struct norm_problem *norm, uint32_t togeth
 	need.element = kernel_dtype_bytes(norm->dtype);
 	need.streams = together * (norm->residual >= 0 ? 2 : 1);
 	need.registers = NORM_REGISTERS;
+	need.along = true;
 	need.skew = together == 1;
 	need.slots = need.clusters = need.stream = true;
 	return need;

@@ -2,9 +2,10 @@
  * rows_shape.c: how a row is spread over threads: the candidates, and which of them the figures of
  * an H200 speak for.
  *
- * What they say: many small independent blocks; one or two vectors of 16 bytes a thread up to 2048
- * vectors a row, then more; blocks of 128 threads as long as a row needs no more; a part of a warp
- * for rows of less than 32 vectors; clusters only for rows that do not fit a block.
+ * What they say: many small independent blocks, of 128 threads as long as a row needs no more; one
+ * or two vectors of 16 bytes a thread up to 2048 vectors a row, twice that for elements of 2 bytes,
+ * then more, in slots; a part of a warp for rows of less than 32 vectors; clusters for rows that do
+ * not fit a block, and only for them.
  */
 #include "rows.h"
 
@@ -129,30 +130,18 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 	keep(search, &shape);
 }
 
-/* Vectors a thread, by the figures. */
-static uint32_t usual_held(uint64_t vectors, uint32_t streams)
+static bool clusters_possible(const struct search *search)
 {
-	uint32_t held = vectors <= 32 ? 1 : vectors <= 64 ? 2 : vectors <= 96 ? 3 : 2;
-
-	while (divide_up(vectors, held) > 1024)
-		held *= 2;
-	return streams > 1 && held > 1 && held < 4 && vectors > 64 && vectors <= 1024 ? 1 : held;
-}
-
-static uint32_t usual_rows(uint64_t vectors, uint32_t held)
-{
-	uint32_t size = group_size(vectors, held);
-
-	return size >= 128 || size % 32 ? (size >= 96 ? 1 : 128 / size) : (128 / size ? 128 / size : 1);
+	return search->need->clusters && (uint64_t)search->form->rows <= search->limits->grid_x / 8 &&
+		   strncmp(search->limits->target, "sm_", 3) == 0 &&
+		   search->limits->shared_optin >= 200 * 1024 && search->vectors >= 4096;
 }
 
 static void offer_clusters(struct search *search)
 {
 	static const uint32_t blocks[] = {2, 4, 8}, threads[] = {256, 512, 1024};
 
-	if (!search->need->clusters || (uint64_t)search->form->rows > search->limits->grid_x / 8 ||
-		strncmp(search->limits->target, "sm_", 3) != 0 ||
-		search->limits->shared_optin < 200 * 1024 || search->vectors < 4096)
+	if (!clusters_possible(search))
 		return;
 	for (int b = 0; b < 3; b++) {
 		for (int t = 0; t < 3; t++) {
@@ -161,6 +150,78 @@ static void offer_clusters(struct search *search)
 				offer(search, held, slots, 1, blocks[b]);
 		}
 	}
+}
+
+/* ---- What an H200 likes ---- */
+
+/*
+ * For rows of at most so many vectors.  rows 0: as many as fill 128 threads; threads 0: as many as
+ * the vectors need.
+ */
+struct usual {
+	uint64_t vectors;
+	uint32_t held, quarters; /* how much of what is held lies in slots */
+	uint32_t rows, cluster, threads;
+};
+
+#define USUAL_END UINT64_MAX
+
+/* Elements of 4 and 8 bytes, and of 2, which take more instructions a byte. */
+static const struct usual usual_wide[] = {
+	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},          {2048, 2, 0, 1, 1, 0},
+	{8192, 8, 4, 1, 1, 0}, {USUAL_END, 8, 3, 1, 4, 1024},
+};
+static const struct usual usual_narrow[] = {
+	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},  {256, 4, 0, 2, 1, 0},
+	{512, 4, 0, 4, 1, 0},  {1024, 4, 0, 2, 1, 0}, {2048, 4, 0, 1, 1, 0},
+	{4096, 4, 4, 1, 1, 0}, {8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 2, 1, 4, 256},
+};
+/* The same with operands along the row. */
+static const struct usual usual_wide_along[] = {
+	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},  {1024, 2, 0, 1, 1, 0},
+	{2048, 4, 4, 1, 1, 0}, {8192, 8, 0, 1, 1, 0}, {USUAL_END, 8, 3, 1, 8, 512},
+};
+static const struct usual usual_narrow_along[] = {
+	{16, 1, 0, 0, 1, 0},   {32, 2, 0, 0, 1, 0},           {64, 2, 0, 0, 1, 0},
+	{128, 4, 0, 2, 1, 0},  {512, 4, 0, 2, 1, 0},          {2048, 4, 0, 1, 1, 0},
+	{8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 3, 1, 4, 256},
+};
+/* Two operands are held: half as many vectors of each. */
+static const struct usual usual_pair[] = {
+	{1024, 1, 0, 0, 1, 0}, {2048, 2, 0, 1, 1, 0},        {4096, 4, 2, 1, 1, 0},
+	{8192, 8, 2, 1, 1, 0}, {USUAL_END, 8, 3, 1, 8, 512},
+};
+
+static const struct usual *usual_table(const struct rows_need *need)
+{
+	if (need->streams > 1)
+		return usual_pair;
+	if (need->along)
+		return need->element == 2 ? usual_narrow_along : usual_wide_along;
+	return need->element == 2 ? usual_narrow : usual_wide;
+}
+
+static void offer_usual(struct search *search)
+{
+	const struct usual *usual = usual_table(search->need);
+	uint32_t held, size, rows;
+
+	/* One warp a row as long as it can: what sticks out costs each warp alike. */
+	if (search->base.skewed && search->vectors <= 8 * 32)
+		offer(search, (uint32_t)divide_up(search->vectors, 32), 0, 4, 1);
+	while (search->vectors > usual->vectors)
+		usual++;
+	held = usual->held;
+	if (usual->threads)
+		held = (uint32_t)divide_up(search->vectors, (uint64_t)usual->threads * usual->cluster);
+	while (group_size(divide_up(search->vectors, usual->cluster), held) >
+		   search->limits->max_threads)
+		held *= 2;
+	size = group_size(divide_up(search->vectors, usual->cluster), held);
+	rows = usual->rows ? usual->rows : size < 128 ? 128 / size : 1;
+	if (usual->cluster > 1 && !clusters_possible(search))
+		return;
+	offer(search, held, held * usual->quarters / 4, rows, usual->cluster);
 }
 
 /* Long steps for long rows; a block is busy with all of its threads for two steps at least. */
@@ -190,7 +251,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 {
 	static const uint32_t helds[] = {2, 1, 4, 3, 8, 16}, rows[] = {1, 2, 4, 8};
 	struct search search = {form, need, limits, 0, {0}, out, 0, most};
-	uint32_t vector = rows_vector(form, need), wide = 16 / need->element, held;
+	uint32_t vector = rows_vector(form, need), wide = 16 / need->element;
 
 	search.base.vector = vector;
 	search.vectors = divide_up((uint64_t)form->columns, vector);
@@ -204,10 +265,7 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 		offer_streams(&search);
 		return search.count;
 	}
-	if (search.vectors >= 4096 && need->element == 2)
-		offer_streams(&search);
-	held = usual_held(search.vectors, need->streams);
-	offer(&search, held, 0, usual_rows(search.vectors, held), 1);
+	offer_usual(&search);
 	for (size_t h = 0; h < sizeof(helds) / sizeof(helds[0]); h++) {
 		for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
 			uint32_t size = group_size(search.vectors, helds[h]);
