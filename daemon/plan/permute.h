@@ -106,13 +106,16 @@ enum permute_field { PERMUTE_SIZE, PERMUTE_FROM, PERMUTE_TO };
 void permute_print_list(struct plan_text *text, const struct permute_form *form, uint32_t mask,
 						enum permute_field field);
 
-/* The dimensions that are only iterated over: the slowest is a matter of the launch. */
+/* The dimensions that are only iterated over, the one that blocks walk along first before others:
+ * the last of them is a matter of the launch. */
 struct permute_batch {
-	uint32_t inner; /* mask */
-	int outer;      /* -1: none */
-	int64_t items;  /* all of them multiplied */
+	int dim[PERMUTE_MAX_DIMS], inner; /* how many before the last */
+	int outer;                        /* the last; -1: none */
+	int64_t items;                    /* all of them multiplied */
 };
-void permute_batch(const struct permute_form *form, uint32_t used, struct permute_batch *batch);
+/* along_x: in the order of x, else of y. */
+void permute_batch(const struct permute_form *form, uint32_t used, bool along_x,
+				   struct permute_batch *batch);
 /* ", List<sizes>, List<strides in x>, List<strides in y>" of the inner ones */
 void permute_print_batch(struct plan_text *text, const struct permute_form *form,
 						 const struct permute_batch *batch);

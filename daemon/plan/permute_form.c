@@ -193,26 +193,44 @@ void permute_print_list(struct plan_text *text, const struct permute_form *form,
 	plan_print(text, ">");
 }
 
-void permute_batch(const struct permute_form *form, uint32_t used, struct permute_batch *batch)
+void permute_batch(const struct permute_form *form, uint32_t used, bool along_x,
+				   struct permute_batch *batch)
 {
+	int count = 0;
+
 	*batch = (struct permute_batch){.outer = -1, .items = 1};
-	for (int k = 0; k < form->rank; k++) {
+	for (int k = form->rank - 1; k >= 0; k--) {
+		int at = count;
 		if (used & 1u << k)
 			continue;
+		while (along_x && at > 0 && form->dim[batch->dim[at - 1]].from > form->dim[k].from) {
+			batch->dim[at] = batch->dim[at - 1];
+			at--;
+		}
+		batch->dim[at] = k;
 		batch->items *= form->dim[k].size;
-		if (batch->outer < 0)
-			batch->outer = k;
-		else
-			batch->inner |= 1u << k;
+		count++;
+	}
+	if (count) {
+		batch->inner = count - 1;
+		batch->outer = batch->dim[count - 1];
 	}
 }
 
 void permute_print_batch(struct plan_text *text, const struct permute_form *form,
 						 const struct permute_batch *batch)
 {
-	permute_print_list(text, form, batch->inner, PERMUTE_SIZE);
-	permute_print_list(text, form, batch->inner, PERMUTE_FROM);
-	permute_print_list(text, form, batch->inner, PERMUTE_TO);
+	for (int list = 0; list < 3; list++) {
+		plan_print(text, ", List<");
+		for (int i = 0; i < batch->inner; i++) {
+			const struct permute_dim *dim = &form->dim[batch->dim[i]];
+			plan_print(text, "%s%lld", i ? ", " : "",
+					   (long long)(list == 0   ? dim->size
+								   : list == 1 ? dim->from
+											   : dim->to));
+		}
+		plan_print(text, ">");
+	}
 }
 
 void permute_batch_args(struct kernel_plan *out, const struct permute_form *form,

@@ -48,7 +48,7 @@ static bool find(const struct permute_form *form, struct interleave *found, stru
 		return false;
 	}
 	pair = 1u << found->along | 1u << found->planes;
-	permute_batch(form, pair, &found->batch);
+	permute_batch(form, pair, false, &found->batch);
 	found->width = permute_width(form, true, found->length, pair);
 	other = permute_width(form, false, found->length, pair);
 	if (other < found->width)

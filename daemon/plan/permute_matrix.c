@@ -89,7 +89,7 @@ bool permute_matrix_find(const struct permute_form *form, uint32_t side, const c
 	matrix->load = form->element;
 	if (matrix->step == 1)
 		matrix->load = permute_width(form, true, matrix->columns, matrix->column_mask);
-	permute_batch(form, matrix->row_mask | matrix->column_mask, &matrix->batch);
+	permute_batch(form, matrix->row_mask | matrix->column_mask, false, &matrix->batch);
 	return true;
 }
 

@@ -3,8 +3,10 @@
  */
 #include "permute.h"
 
-/* Threads that registers are to be enough for, 56 each: more of them have more loads under way. */
+/* Threads that registers are to be enough for, 56 or 64 each: more of them have more loads under
+ * way. */
 #define RESIDENT_THREADS 1152u
+#define RESIDENT_THREADS_WIDE 1024u
 
 static bool find(const struct permute_form *form, struct permute_matrix *matrix, bool *run,
 				 struct plan_text *why)
@@ -69,6 +71,8 @@ static bool geometry(const struct permute_choice *c, const struct permute_matrix
 		rule = "threads are whole warps, and whole columns of stores";
 	else if (!c->resident || c->resident * c->threads > 2048 || c->resident > 16)
 		rule = "a multiprocessor has 2048 threads and 16 blocks at most";
+	else if (c->band > 1)
+		rule = "orders are r and c";
 	if (rule)
 		plan_print(why, "%s", rule);
 	return !rule;
@@ -104,6 +108,7 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 	if (!fits(c, limits, &shape, why))
 		return false;
 	out->shared_bytes = shape.bytes;
+	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
 	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
 			 tiles(matrix.columns, c->columns);
 	loop = permute_grid(out, limits, blocks, 1, c->threads);
@@ -168,9 +173,7 @@ static void suggest_cut(struct permute_list *list, const struct permute_matrix *
 		c.threads = pick_threads(&c, &shape, element, passes);
 		if (c.threads < 96 || c.threads > 384)
 			continue;
-		c.resident = RESIDENT_THREADS / c.threads;
-		permute_suggest(list, &c);
-		c.resident = 1;
+		c.resident = (element < 4 ? RESIDENT_THREADS : RESIDENT_THREADS_WIDE) / c.threads;
 		permute_suggest(list, &c);
 	}
 }
@@ -211,7 +214,17 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 		return;
 	c.rows = run ? (uint32_t)matrix.rows : side;
 	c.columns = run ? pick_columns(&c, &matrix, list->limits, run, element) : side;
+	/* Runs of y are long enough by themselves. */
+	c.band = run ? 1 : PERMUTE_BAND_ALL;
 	suggest_cuts(list, &matrix, run, &c);
+	if (list->count) {
+		struct permute_choice other = list->choice[0];
+		other.band = run ? PERMUTE_BAND_ALL : 1;
+		permute_suggest(list, &other);
+		other = list->choice[0];
+		other.resident = 1;
+		permute_suggest(list, &other);
+	}
 	c.columns = run ? tiles(c.columns / 2, 16 / element) * (16 / element) : 2 * side;
 	suggest_cuts(list, &matrix, run, &c);
 	if (!run) {
@@ -226,7 +239,7 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 const struct permute_variant permute_shift = {
 	.name = "shift",
 	.source = "ops/permute_shift.cuh",
-	.fields = "xkltm",
+	.fields = "xkltmo",
 	.suggest = suggest,
 	.make = make,
 };

@@ -68,6 +68,8 @@ static bool geometry(const struct permute_choice *c, bool run, uint32_t element,
 		rule = "threads are whole warps, and whole columns of stores";
 	else if (!c->resident || c->resident * c->threads > 2048 || c->resident > 16)
 		rule = "a multiprocessor has 2048 threads and 16 blocks at most";
+	else if (c->band > 1)
+		rule = "orders are r and c";
 	if (rule)
 		plan_print(why, "%s", rule);
 	return !rule;
@@ -115,6 +117,7 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 	if (!geometry(c, run, form->element, why) || !fits(form, c, limits, why))
 		return false;
 	out->shared_bytes = stage_bytes(form, c);
+	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
 	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
 			 tiles(matrix.columns, c->columns);
 	loop = permute_grid(out, limits, blocks, 1, c->threads);
@@ -184,7 +187,14 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 				break;
 		}
 	}
+	/* Runs of y are long enough by themselves. */
+	c.band = run ? 1 : PERMUTE_BAND_ALL;
 	suggest_threads(list, &c);
+	if (list->count) {
+		struct permute_choice other = list->choice[0];
+		other.band = run ? PERMUTE_BAND_ALL : 1;
+		permute_suggest(list, &other);
+	}
 	c.columns = run ? (c.columns + 1) / 2 : 2 * side;
 	suggest_threads(list, &c);
 	if (list->count == 0)
@@ -194,7 +204,7 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 const struct permute_variant permute_stage = {
 	.name = "stage",
 	.source = "ops/permute_stage.cuh",
-	.fields = "xstm",
+	.fields = "xstmo",
 	.suggest = suggest,
 	.make = make,
 };

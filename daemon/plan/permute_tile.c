@@ -112,6 +112,7 @@ static bool make(const struct permute_form *form, const struct kernel_limits *li
 	if (!find(form, c->band, &matrix, why) || !fits(c, limits, form->element, why) ||
 		!geometry(c, &matrix, form->element, why))
 		return false;
+	permute_batch(form, matrix.row_mask | matrix.column_mask, c->band == 1, &matrix.batch);
 	out->shared_bytes = tile_bytes(c, form->element);
 	blocks = (uint64_t)matrix.batch.items * tiles(matrix.rows, c->rows) *
 			 tiles(matrix.columns, c->columns);

@@ -235,7 +235,7 @@ static void choices_by_name(void **state)
 		{"tile 512x512 k4 l16 s16 t256 r", NULL, "a block has at most 232448 bytes"},
 		{"tile 64x64 k4 l16 s16 t2048 r", NULL, "a block has at most 1024 threads"},
 		{"vector 16 t256", NULL, "the fastest dimension moves"},
-		{"stage 64x64 s8 t256 m1", NULL, "vectors of 16 and 16 bytes are wide enough"},
+		{"stage 64x64 s8 t256 m1 r", NULL, "vectors of 16 and 16 bytes are wide enough"},
 		{"strided 32 t64", NULL, "vectors are 4 to 16 bytes here"},
 		{"tile 64x64  k4 l16 s16 t256 r", NULL, "names no candidate"},
 		{"tile 064x64 k4 l16 s16 t256 r", NULL, "names no candidate"},
