@@ -1,8 +1,8 @@
 /*
  * permute.c: y = x with its dimensions reordered: what a request must satisfy, and which variant
- * takes it.  The canonical form is in permute_form.c, the matrix of a transpose in permute_matrix.c,
- * names of choices in permute_choice.c; the variants are in permute_move.c (vector, strided),
- * permute_interleave.c, permute_tile.c, permute_shift.c and permute_stage.c.
+ * takes it.  The canonical form is in permute_form.c, the matrix of a transpose in
+ * permute_matrix.c, names of choices in permute_choice.c; the variants are in permute_move.c
+ * (vector, strided), permute_interleave.c, permute_tile.c, permute_shift.c and permute_stage.c.
  */
 #include "permute.h"
 
