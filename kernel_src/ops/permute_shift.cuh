@@ -216,10 +216,11 @@ DEVICE void permute_shift_out(u8 *y, const b128 *tile, u32 column0, int columns,
 }
 
 /*
- * R rows by C columns in tiles of TR by TC, offsets in bytes as wide as Offset; blocks of KR rows by LOAD bytes a thread.  SKEW_X: rows
- * of x are not aligned to LOAD; SKEW_Y: columns of y are not aligned to 16 bytes.  RUN: TR is R,
- * y's columns follow one another, and a tile is one run of y; CD and CY say nothing then.
- * RESIDENT: blocks that a multiprocessor is to hold at least.  The rest as in permute_tile.
+ * R rows by C columns in tiles of TR by TC; blocks of KR rows by LOAD bytes a thread.  Offset holds
+ * offsets in bytes.  SKEW_X: rows of x are not aligned to LOAD; SKEW_Y: columns of y are not
+ * aligned to 16 bytes.  RUN: TR is R, y's columns follow one another, and a tile is one run of y;
+ * CD and CY say nothing then.  RESIDENT: blocks that a multiprocessor is to hold at least.  The
+ * rest as in permute_tile.
  */
 template <int ES, int TR, int TC, int KR, int LOAD, bool SKEW_X, bool SKEW_Y, bool RUN, int THREADS,
 		  int RESIDENT, i64 R, i64 C, class RD, class RX, class CD, class CY, class BD, class BX,
