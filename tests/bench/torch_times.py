@@ -21,6 +21,7 @@ What is timed:
   ... their backward         eager: aten.native_layer_norm_backward, aten._fused_rms_norm_backward;
                              compiled: the formula, in f32
 
+A kernel that PyTorch does not have is replaced by the formula, eagerly.
 Before the compiled times, worker processes compile everything into PyTorch's cache on disk, several
 at once.  What they found out about speed is thrown away: they were not alone on the device.
 """
@@ -345,21 +346,32 @@ def first_line(error):
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-def time_eager(bench, case):
+def prepare(bench, case):
+    """The functions, and for each the arguments of every set."""
     sets = bench.sets(case)
-    pairs = [functions(bench.torch, case, tensors) for tensors in sets]
-    arguments = [[t[name] for name in pairs[0][1]] for t in sets]
-    return bench.median_us(pairs[0][0], arguments)
+    eager, names, plain, plain_names = [functions(bench.torch, case, t) for t in sets][0]
+    arguments = [[t[name] for name in names] for t in sets]
+    plain_arguments = [[t[name] for name in plain_names] for t in sets]
+    try:
+        eager(*arguments[0])
+    except (RuntimeError, NotImplementedError, AttributeError) as error:
+        # A kernel that this PyTorch or device does not have.
+        say(f"{case['name']}: the formula instead: {first_line(error)}")
+        eager, arguments = plain, plain_arguments
+    return eager, arguments, plain, plain_arguments
+
+
+def time_eager(bench, case):
+    eager, arguments, _, _ = prepare(bench, case)
+    return bench.median_us(eager, arguments)
 
 
 def time_compiled(bench, case):
-    sets = bench.sets(case)
-    eager, names, plain, compiled_names = [functions(bench.torch, case, t) for t in sets][0]
+    eager, arguments, plain, plain_arguments = prepare(bench, case)
     function = bench.torch.compile(plain, dynamic=False)
-    arguments = [[t[name] for name in compiled_names] for t in sets]
-    if not bench.agree(function(*arguments[0]), eager(*(sets[0][name] for name in names))):
+    if not bench.agree(function(*plain_arguments[0]), eager(*arguments[0])):
         raise RuntimeError("torch.compile and eager disagree")
-    return bench.median_us(function, arguments)
+    return bench.median_us(function, plain_arguments)
 
 
 # ---- All ----
