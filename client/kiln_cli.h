@@ -133,7 +133,7 @@ void json_item_end(void);
 void json_string(const char *name, const char *value);
 void json_int(const char *name, int64_t value);
 void json_real(const char *name, double value);   /* with three decimals */
-void json_number(const char *name, double value); /* with all of them */
+void json_number(const char *name, double value); /* with 15 digits */
 void json_ints(const char *name, const int64_t *values, int count);
 void json_end(void);
 

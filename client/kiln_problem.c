@@ -33,9 +33,9 @@ static int check_options(const struct cli *cli, const struct cli_operator *row)
 		if (!cli->values[i] || cli_operator_takes(row, options[i].name))
 			continue;
 		list_options(cli, row, taken, sizeof(taken));
-		return cli_usage("--%s is no option of 'kiln %s %s'; besides what all operators take it "
-						 "has %s",
-						 options[i].name, cli->command->name, row->name, taken);
+		return cli_usage("--%s is no option of %s, which takes %s, and those of all operators; see "
+						 "'kiln help %s'",
+						 options[i].name, row->name, taken, cli->command->name);
 	}
 	return CLI_OK;
 }

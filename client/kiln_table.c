@@ -224,7 +224,7 @@ void json_real(const char *name, double value)
 void json_number(const char *name, double value)
 {
 	json_name(name);
-	printf("%.17g", isfinite(value) ? value : 0.0);
+	printf("%.15g", isfinite(value) ? value : 0.0);
 }
 
 void json_ints(const char *name, const int64_t *values, int count)

@@ -45,12 +45,41 @@ usage: kiln explain OP [OPTION]...
 what the planner chooses, without compiling
 
 options:
-  --shape 2x3x4            shape of x; "scalar" for rank 0
-  --dtype TYPE             element type of x: f32, u8, ... (f32)
+  --shape 2x3x4            shape of the first operand; "scalar" for rank 0
+  --dtype TYPE             its element type: f32, f16, u8, ... (f32)
+  --stride 3,1             its strides in elements; 0 repeats (row-major)
+  --offset BYTES           where it begins in its buffer (0)
   --perm 1,0               axis k of y is axis perm[k] of x
-  --stride 3,1             strides of x in elements; 0 repeats (row-major)
-  --offset BYTES           where x begins in its buffer (0)
+  --axis N                 the axis to go along, from the end if below 0 (-1)
+  --scale X                factor of x (1)
+  --kind bool              what the mask is: bool, lengths, causal, additive
+  --mask 8x1x9             its shape (x's; for lengths without the last axis)
+  --mask-dtype TYPE        its element type (bool; i32; for additive x's)
+  --keep                   a bool mask that is not 0 where elements are kept
+  --empty WORD             rows with nothing kept become zero, nan or uniform (zero)
+  --diagonal N             causal: row q keeps the columns up to q + N (0)
+  --with gamma,..          the optional operands that are there (none; backward dx)
+  --gamma-dtype TYPE       element type of gamma (x's)
+  --beta-dtype TYPE        element type of beta (x's)
+  --dgamma-dtype TYPE      element type of dgamma (x's)
+  --dbeta-dtype TYPE       element type of dbeta (x's)
+  --eps X                  added to the variance, or mean square (1e-5)
+  --axes N                 how many trailing axes are normalized (1)
+  --choice NAME            the candidate to take, of those that explain lists
   --target NAME            plan for this target: cpu, sm_90 (the device's)
+
+operators, and the options that are not for all of them:
+  permute                  --perm
+  softmax                  --axis --scale
+  log_softmax              --axis --scale
+  softmax_backward         --axis --scale
+  log_softmax_backward     --axis --scale
+  masked_softmax           --scale --kind --mask --mask-dtype --keep --empty --diagonal
+  masked_softmax_backward  --scale --kind --mask --mask-dtype --keep --diagonal
+  layer_norm               --with gamma,beta,residual,mean,rstd,sum --gamma-dtype --beta-dtype --eps --axes
+  rms_norm                 --with gamma,beta,residual,rstd,sum --gamma-dtype --beta-dtype --eps --axes
+  layer_norm_backward      --with gamma,dx,dgamma,dbeta --gamma-dtype --dgamma-dtype --dbeta-dtype --axes
+  rms_norm_backward        --with gamma,dx,dgamma,dbeta --gamma-dtype --dgamma-dtype --dbeta-dtype --axes
 
 global options: see 'kiln help'
 END
@@ -72,6 +101,12 @@ END
 [ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 6 ] || fails "help cache"
 "$KILN" help cache >"$DIR/help"
 "$KILN" cache --help | cmp - "$DIR/help" || fails "cache --help is not help cache"
+# Those of each command that takes an operator; none of others.
+for command in explain run compile tune; do
+	[ "$("$KILN" help $command | grep -c '^  [a-z_]*norm_backward .*--dgamma-dtype')" -eq 2 ] ||
+		fails "help $command without the operators"
+done
+"$KILN" help cache show | grep -q '^operators' && fails "help cache show has operators"
 # Every command of the list has help of its own.
 "$KILN" help | sed -n '/^commands:/,/^$/s/^  \([a-z ]*[a-z]\).*/\1/p' | sed 's/  .*//' |
 	while read -r name; do

@@ -42,8 +42,15 @@ grep -q '^cpu     present  cpu ' "$DIR/out" || fails "$(cat "$DIR/out")"
 json 'j["rows"][0]["name"] == "cpu" and j["rows"][0]["state"] == "present"' "$KILN" devices
 
 "$KILN" ops >"$DIR/out" || fails "ops"
-head -1 "$DIR/out" | grep -qE '^OP +OPERANDS +ATTRIBUTES +SUMMARY$' || fails "$(cat "$DIR/out")"
-grep -qE '^permute +x, y +perm' "$DIR/out" || fails "$(cat "$DIR/out")"
+sed -n '/^permute /,/^$/p' "$DIR/out" >"$DIR/permute"
+[ "$(sed -n 1p "$DIR/permute")" = 'permute (x, y)' ] || fails "ops: $(cat "$DIR/permute")"
+[ "$(grep -c '^  [^ ]' "$DIR/permute")" -eq 1 ] || fails "no summary: $(cat "$DIR/permute")"
+grep -q '^    perm: ' "$DIR/permute" || fails "no attribute: $(cat "$DIR/permute")"
+# All operators that run takes, and no others; each attribute on a line of its own.
+grep -oE '^[a-z_]+ \(' "$DIR/out" | tr -d ' (' >"$DIR/names"
+"$KILN" help run | sed -n '/^operators/,/^$/s/^  \([a-z_]*\) .*/\1/p' | cmp -s - "$DIR/names" ||
+	fails "ops and run do not know the same: $(cat "$DIR/names")"
+sed -n '/^layer_norm /,/^$/p' "$DIR/out" | grep -q '^    axes: ' || fails "ops: layer_norm"
 json '"permute" in [r["name"] for r in j["rows"]]' "$KILN" ops
 
 "$KILN" help requests >"$DIR/out" || fails "help requests"

@@ -33,6 +33,7 @@ wrong "--autostart: 'kiln status' never starts a daemon; explain, run, compile a
 
 wrong "'kiln explain' needs --shape, as --shape 2x3x4" explain permute
 wrong "'kiln run permute' needs --perm, as --perm 1,0" run permute --shape 2x3
+wrong "'kiln explain permute' needs --perm, as --perm 1,0" explain permute --shape 2x3
 wrong "--shape is given twice ('2x3' and '3x2')" explain permute --shape 2x3 --shape 3x2
 for shape in 2x 2xx3 x2 2x-3 2.5 two 99999999999999999999 '2 3'; do
 	wrong "--shape '$shape': expected non-negative integers separated by 'x' or ','" \
@@ -57,8 +58,36 @@ wrong "--time '0': expected an integer from 1 to 1000000" \
 	run permute --shape 2x3 --perm 1,0 --time 0
 wrong "run: --shape and --stride describe more bytes than an address can name" \
 	run permute --shape 4611686018427387904x8 --perm 1,0
-wrong "run 'softmax': there is no reference to verify it against; there is one for permute" \
-	run softmax --shape 2x3
+wrong "run 'nosuch': there is no reference to verify it against; see 'kiln help run' for those there are" \
+	run nosuch --shape 2x3
+
+# Options of other operators, and what they are for.
+for command in run explain compile tune; do
+	wrong "--axes is no option of softmax, which takes --axis, --scale, and those of all operators; see 'kiln help $command'" \
+		$command softmax --shape 2x3 --axes 1
+	wrong "'kiln $command masked_softmax' needs --kind, as --kind bool" \
+		$command masked_softmax --shape 2x3
+done
+wrong "--with is no option of permute, which takes --perm, and those of all operators; see 'kiln help run'" \
+	run permute --shape 2x3 --perm 1,0 --with gamma
+wrong "--beta-dtype is no option of layer_norm_backward, which takes --with, --gamma-dtype, --dgamma-dtype, --dbeta-dtype, --axes, and those of all operators; see 'kiln help run'" \
+	run layer_norm_backward --shape 2x3 --beta-dtype f32
+wrong "--with 'gamma,delta': rms_norm has no optional operand 'delta'; it has gamma,beta,residual,rstd,sum" \
+	run rms_norm --shape 2x3 --with gamma,delta
+wrong "--with 'x': rms_norm has no optional operand 'x'; it has gamma,beta,residual,rstd,sum" \
+	run rms_norm --shape 2x3 --with x
+wrong "--gamma-dtype 'f8': no element type; there are $types" \
+	run rms_norm --shape 2x3 --with gamma --gamma-dtype f8
+wrong "--scale 'big': expected a number, as 0.125 or 1e-5" run softmax --shape 2x3 --scale big
+wrong "--eps '1e-5x': expected a number, as 0.125 or 1e-5" run rms_norm --shape 2x3 --eps 1e-5x
+wrong "--axis 'last': expected an integer from -9223372036854775808 to 9223372036854775807" \
+	run softmax --shape 2x3 --axis last
+wrong "--mask '2x': expected non-negative integers separated by 'x' or ','" \
+	run masked_softmax --shape 2x3 --kind bool --mask 2x
+wrong "--keep takes no value, but '1' was given" \
+	run masked_softmax --shape 2x3 --kind bool --keep=1
+wrong "'kiln tune' finds the choice by itself; leave it out" \
+	tune softmax --shape 2x3 --choice rows
 wrong "BYTES 'lots': expected bytes, as 4096, 64K, 1.5M, 2GiB" cache trim lots
 wrong "--sort 'beauty': expected used, hits, bytes or created" cache ls --sort beauty
 wrong "--limit '0': expected an integer from 1 to 1000000" cache ls --limit 0

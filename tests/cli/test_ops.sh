@@ -1,0 +1,122 @@
+#!/bin/sh
+# test_ops.sh: every operator from the command line: run verifies what it wrote, options become
+# operands and attributes, explain and compile take the same description, and what the daemon
+# refuses comes through.
+. "$(dirname "$0")/lib.sh"
+daemon
+
+# verified COUNT OP OPTION... : runs it, and so many elements are right, none by much.
+verified() {
+	count=$1
+	shift
+	json "j['verified'] == $count and 0 <= j['largest_error'] <= 1 and j['op'] == '$1'" \
+		"$KILN" run "$@"
+}
+verified 300 permute --shape 10x30 --perm 1,0
+verified 300 softmax --shape 10x30 --scale 0.125
+verified 300 log_softmax --shape 10x30 --dtype f64 --axis 0
+verified 300 softmax_backward --shape 10x30 --stride 32,1 --offset 4
+verified 300 log_softmax_backward --shape 10x30 --dtype bf16 --axis -1 --scale 2
+verified 600 masked_softmax --shape 2x10x30 --kind bool --mask 2x1x30
+verified 600 masked_softmax --shape 2x10x30 --kind bool --mask 10x1 --mask-dtype u8 --keep \
+	--empty uniform --dtype f16
+verified 600 masked_softmax --shape 2x10x30 --kind lengths --empty nan --scale 0.5
+verified 600 masked_softmax --shape 2x10x30 --kind causal --diagonal -2
+verified 600 masked_softmax --shape 2x10x30 --kind additive --mask 30 --mask-dtype f16
+verified 600 masked_softmax_backward --shape 2x10x30 --kind lengths --mask 2x1
+verified 600 masked_softmax_backward --shape 2x10x30 --kind additive
+verified 100 layer_norm --shape 4x25
+verified 204 layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,rstd --eps 1e-3 \
+	--gamma-dtype f64
+verified 104 rms_norm --shape 4x25 --with gamma,rstd --dtype f16 --gamma-dtype f32
+verified 100 layer_norm_backward --shape 4x25
+verified 50 layer_norm_backward --shape 4x25 --with gamma,dgamma,dbeta --dbeta-dtype f64
+verified 25 rms_norm_backward --shape 4x25 --with dgamma --dtype bf16 --dgamma-dtype f32
+# No rows: the sums are zeros, and none of the rest is there.
+verified 50 rms_norm_backward --shape 0x25 --with dgamma,dbeta
+
+# What the options became.
+json 'j["scale"] == 0.125 and j["axis"] == 0 and [(o["name"], o["dtype"], o["shape"], o["written"])
+	for o in j["operands"]] == [("x", "f32", [10, 30], 0), ("y", "f32", [10, 30], 1)]' \
+	"$KILN" run softmax --shape 10x30 --axis 0 --scale 0.125
+json 'j["kind"] == "bool" and j["keep"] == 1
+	and j["operands"][1] == {"name": "mask", "dtype": "u8", "shape": [10, 1], "written": 0}' \
+	"$KILN" run masked_softmax --shape 2x10x30 --kind bool --mask 10x1 --mask-dtype u8 --keep \
+	--empty uniform --dtype f16
+json 'j["operands"][1] == {"name": "mask", "dtype": "i32", "shape": [2, 10], "written": 0}' \
+	"$KILN" run masked_softmax --shape 2x10x30 --kind lengths --empty nan --scale 0.5
+json 'j["eps"] == 0.001 and j["axes"] == 2 and [(o["name"], o["dtype"], o["shape"])
+	for o in j["operands"] if o["name"] not in ("x", "y", "residual")] == [
+	("gamma", "f64", [5, 5]), ("beta", "f32", [5, 5]), ("rstd", "f32", [2, 2]),
+	("sum", "f32", [2, 2, 5, 5])]' \
+	"$KILN" run layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,rstd --eps 1e-3 \
+	--gamma-dtype f64
+report() {
+	"$KILN" run layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,rstd \
+		--eps 1e-3 --gamma-dtype f64 --time 3 |
+		sed -E -e '1,/^note/d' -e 's/error [0-9.e-]+ of/error PART of/'
+}
+prints 0 report <<'END'
+device         cpu
+data           2x2x5x5 f32, seed 1, SIZE
+origin         hit
+verified       204 elements of y, rstd, sum, largest error PART of what is allowed
+first call     TIME, of it TIME to prepare
+warm call      TIME, best TIME of 3
+moved          SIZE
+device time    TIME, SIZE
+END
+
+# Every candidate of a problem gives right results, by its name.
+"$KILN" explain softmax --shape 60x40 --json >"$DIR/plan" || fails "explain softmax"
+choice=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["choices"][1])' "$DIR/plan")
+json "j['choice'] == '$choice' and j['verified'] == 2400
+	and 'choice         $choice' in j['plan']" "$KILN" run softmax --shape 60x40 --choice "$choice"
+
+# The same description for other targets.
+if "$KILN" compile softmax --shape 4x25 --target sm_90 >/dev/null 2>"$DIR/err"; then
+	while read -r description; do
+		# Word splitting of the options is meant.
+		# shellcheck disable=SC2086
+		json 'j["bytes"] > 1000 and "sm_90" in j["text"]' \
+			"$KILN" compile $description --target sm_90
+		# shellcheck disable=SC2086
+		json 'j["cached"] and j["operands"][0]["d"] > 0' "$KILN" explain $description --target sm_90
+	done <<'END'
+permute --shape 10x30 --perm 1,0
+softmax --shape 10x30 --dtype f16
+log_softmax --shape 10x30 --axis 0
+softmax_backward --shape 10x30
+log_softmax_backward --shape 10x30
+masked_softmax --shape 2x10x30 --kind bool --mask 2x1x30
+masked_softmax_backward --shape 2x10x30 --kind lengths
+layer_norm --shape 4x25 --with gamma,beta,mean,rstd
+rms_norm --shape 4x25 --with gamma,residual,sum --dtype bf16
+layer_norm_backward --shape 4x25
+rms_norm_backward --shape 4x25 --with dgamma
+END
+else
+	grep -qi nvrtc "$DIR/err" || fails "no reason: $(cat "$DIR/err")"
+	echo "not tested, compiling for GPUs: $(cat "$DIR/err")"
+fi
+
+# refused WORDS OP OPTION... : the daemon's sentence, with these words.
+refused() {
+	words=$1
+	shift
+	"$KILN" run "$@" >"$DIR/out" 2>"$DIR/err"
+	[ $? -eq 1 ] && [ ! -s "$DIR/out" ] || fails "run $* is not refused"
+	grep -qE "^kiln: run $1: $1: .*$words" "$DIR/err" || fails "run $*: $(cat "$DIR/err")"
+}
+refused 'axis is 2; it may be -2 to 1' softmax --shape 3x4 --axis 2
+refused 'x is i32; it must be' softmax --shape 3x4 --dtype i32
+refused 'scale is inf' softmax --shape 3x4 --scale inf
+refused 'kind is "some"; it may be' masked_softmax --shape 3x4 --kind some
+refused 'dimension 0 of mask has size 5' masked_softmax --shape 3x4 --kind bool --mask 5x4
+refused 'mask is f32' masked_softmax --shape 3x4 --kind bool --mask-dtype f32
+refused 'axes is 3; it may be 1 to 2' layer_norm --shape 3x4 --axes 3
+refused 'eps is -1; it must be 0 or more' rms_norm --shape 3x4 --eps -1
+refused 'gamma is i8; it must be' layer_norm --shape 3x4 --with gamma --gamma-dtype i8
+refused 'dx, dgamma and dbeta are all left out' rms_norm_backward --shape 3x4 --with gamma
+refused 'no candidate "none"' softmax --shape 3x4 --choice none
+finish
