@@ -37,22 +37,37 @@ int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR
 	return masked_read(problem, &masked, error);
 }
 
+/* ", 1, List<>, List<512>, u32": the output is contiguous and needs no strides. */
+static void print_inputs(const struct masked_problem *masked, struct plan_text *id)
+{
+	const struct rows_form *form = &masked->form.rows;
+
+	for (int i = 0; i < form->operands - 1; i++)
+		rows_print_step(id, form, i);
+	rows_print_sizes(id, form);
+	for (int i = 0; i < form->operands - 1; i++)
+		rows_print_strides(id, form, i);
+	plan_print(id, ", %s", rows_index_type(form));
+}
+
 static void print_kernel(const struct masked_problem *masked, const struct rows_shape *shape,
 						 bool loop, struct plan_text *id)
 {
-	bool none = masked->mask_rows < 0;
+	bool none = !masked->masks;
 
 	plan_print(id, "%ssoftmax%s_%s<", none ? "" : "masked_", masked->backward ? "_backward" : "",
 			   shape->stream        ? "stream"
 			   : shape->cluster > 1 ? "cluster"
 									: "rows");
 	rows_print_shape(id, masked->form.dtype, &masked->form.rows, shape);
-	if (none)
-		plan_print(id, ", false");
-	else
+	if (none) {
+		plan_print(id, ", false, %s", loop ? "true" : "false");
+		softmax_print_rows(id, &masked->form);
+	} else {
 		masked_print_mask(id, masked, shape);
-	plan_print(id, ", %s", loop ? "true" : "false");
-	softmax_print_rows(id, &masked->form);
+		plan_print(id, ", %s", loop ? "true" : "false");
+		print_inputs(masked, id);
+	}
 	plan_print(id, ">");
 }
 
@@ -87,7 +102,7 @@ static int plan_rows(const struct masked_problem *masked, const struct rows_shap
 	bool loop = rows_launch(&masked->form.rows, &masked->form.need, shape, limits, out);
 
 	snprintf(out->source, sizeof(out->source), "ops/%ssoftmax%s%s.cuh",
-			 masked->mask_rows < 0 ? "" : "masked_", masked->backward ? "_backward" : "",
+			 !masked->masks ? "" : "masked_", masked->backward ? "_backward" : "",
 			 shape->stream ? "_stream" : "");
 	print_kernel(masked, shape, loop, &id);
 	if (id.full)

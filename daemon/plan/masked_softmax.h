@@ -20,9 +20,10 @@ struct masked_problem {
 	bool keep;
 	int64_t diagonal;
 	double scale;
-	struct softmax_form form; /* of the operands that are rows, then of the mask, if there is one */
-	/* Of the mask in the form; for a causal mask it says how the query goes with the row. */
-	int mask_rows;
+	struct softmax_form form; /* of the operands that are rows */
+	/* The same rows in the mask alone, or, for a causal one, where the query is its element. */
+	bool masks;
+	struct rows_form rows;
 };
 
 /* ---- What is asked (masked_softmax_check.c) ---- */
@@ -35,7 +36,7 @@ int masked_read(const struct kernel_problem *problem, struct masked_problem *out
 
 /* The form of a problem that was read. */
 void masked_form(struct masked_problem *masked);
-/* ", MaskFlags<f32, 512, MASK_ZERO, false, 4, false>" */
+/* ", MaskFlags<f32, 512, MASK_ZERO, false, 4, false>, MaskPlace<1, List<4096>, List<0, 512>>" */
 void masked_print_mask(struct plan_text *text, const struct masked_problem *masked,
 					   const struct rows_shape *shape);
 /* What the mask's address must be a multiple of. */

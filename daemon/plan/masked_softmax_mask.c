@@ -1,6 +1,5 @@
 /*
- * masked_softmax_mask.c: a mask as one more operand of the rows: its strides in the dimensions of x,
- * and how its elements come in.
+ * masked_softmax_mask.c: where the elements of a mask lie for each row of x, and how they come in.
  */
 #include "masked_softmax.h"
 
@@ -29,7 +28,7 @@ static void mask_strides(const struct masked_problem *masked, int64_t stride[KIL
 static uint32_t kept_bytes(const struct masked_problem *masked)
 {
 	if (masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL ||
-		masked->form.rows.step[masked->mask_rows] == 0)
+		masked->rows.step[0] == 0)
 		return 0;
 	return kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype);
 }
@@ -37,22 +36,17 @@ static uint32_t kept_bytes(const struct masked_problem *masked)
 void masked_form(struct masked_problem *masked)
 {
 	const struct kernel_tensor *x = &masked->problem->tensors[0];
-	const int64_t *stride[ROWS_MAX_OPERANDS];
 	int64_t mask[KILN_MAX_RANK];
+	const int64_t *stride[] = {mask};
 	int culprit;
 
 	softmax_form(masked->problem, masked->inputs, masked->count, x->rank - 1, &masked->form);
-	masked->mask_rows = -1;
-	if (masked->kind != MASKED_CAUSAL && masked->mask < 0)
+	masked->masks = masked->kind == MASKED_CAUSAL || masked->mask >= 0;
+	if (!masked->masks)
 		return;
 	mask_strides(masked, mask);
-	for (int i = 0; i < masked->count; i++)
-		stride[i] = masked->problem->tensors[masked->inputs[i]].stride;
-	stride[masked->count] = mask;
-	masked->mask_rows = masked->count;
 	/* One axis always is one dimension. */
-	(void)rows_form(&masked->form.rows, x->rank, x->shape, masked->count + 1, stride, x->rank - 1,
-					1, &culprit);
+	(void)rows_form(&masked->rows, x->rank, x->shape, 1, stride, x->rank - 1, 1, &culprit);
 	masked->form.need.beside = kept_bytes(masked);
 }
 
@@ -62,14 +56,14 @@ enum { WAY_APART = -1, WAY_BETWEEN = 0 };
 static int way_of(const struct masked_problem *masked, const struct rows_shape *shape)
 {
 	const struct kernel_tensor *mask = &masked->problem->tensors[masked->mask];
-	const struct rows_form *form = &masked->form.rows;
+	const struct rows_form *form = &masked->rows;
 	uint32_t element = kernel_dtype_bytes(mask->dtype), bytes = element * shape->vector;
 	uint32_t aligned = mask->alignment < bytes ? mask->alignment : bytes;
 
-	if (form->step[masked->mask_rows] != 1 && form->columns > 1)
+	if (form->step[0] != 1 && form->columns > 1)
 		return WAY_APART;
 	for (int k = 0; k < form->rank; k++)
-		while (aligned > element && form->stride[masked->mask_rows][k] * element % aligned)
+		while (aligned > element && form->stride[0][k] * element % aligned)
 			aligned /= 2;
 	if (shape->skewed)
 		aligned = element;
@@ -124,4 +118,8 @@ void masked_print_mask(struct plan_text *text, const struct masked_problem *mask
 		print_way(text, masked, shape);
 	else
 		plan_print(text, ">");
+	plan_print(text, ", MaskPlace<%lld", (long long)masked->rows.step[0]);
+	rows_print_sizes(text, &masked->rows);
+	rows_print_strides(text, &masked->rows, 0);
+	plan_print(text, ">");
 }

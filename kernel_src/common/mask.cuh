@@ -37,6 +37,17 @@ struct MaskRow : SoftmaxAll<typename element<T>::compute> {
 	}
 };
 
+/* Where the mask of row number `row` is: the step from column to column, the sizes of all dimensions
+ * of rows but the slowest, their strides. */
+template <i64 STEP, class DIMS, class STRIDES>
+struct MaskPlace {
+	template <class MASK, typename Index>
+	static DEVICE MASK at(typename MASK::Given given, Index row)
+	{
+		return MASK(given, index_offset<i64>(row, DIMS{}, STRIDES{}), STEP);
+	}
+};
+
 /* ---- Prefixes ---- */
 
 template <typename T, i64 COLUMNS, int EMPTY>

@@ -4,47 +4,47 @@
  *   masked_softmax_rows      a group of threads holds each row
  *   masked_softmax_cluster   a cluster of blocks holds each row
  *
- * Rows are numbered by DIMS, all but the slowest dimension; X, Y and M are their strides, those of M
- * in the mask, or 1 in the dimension of queries.
+ * Rows are numbered by DIMS, all but the slowest dimension; X are their strides in x, y is
+ * contiguous.  PLACE: mask.cuh.
  */
 #pragma once
 #include "common/index.cuh"
 #include "common/mask.cuh"
 #include "common/softmax_rows.cuh"
 
-template <class SHAPE, class MASK, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 M_STEP, class DIMS,
-		  class X, class Y, class M, typename Index, typename T, typename Compute>
+template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
+		  typename Index, typename T, typename Compute>
 DEVICE void masked_softmax_held(const T *x, typename MASK::Given given, T *y, Compute before,
 								Compute exponent, Compute after, i64 rows)
 {
 	row_each<SHAPE, LOOP, Index>(rows, [&](Index row, bool here) {
-		const MASK mask(given, index_offset<i64>(row, DIMS{}, M{}), M_STEP);
+		const MASK mask = PLACE::template at<MASK>(given, row);
 		softmax_row<SHAPE, false>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
-								  y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
+								  y + static_cast<i64>(row) * SHAPE::row::columns, 1,
 								  SoftmaxScale<Compute>{before, exponent, after}, mask, here);
 	});
 }
 
-template <class SHAPE, class MASK, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 M_STEP, class DIMS,
-		  class X, class Y, class M, typename Index, typename T = typename SHAPE::Element,
+template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
+		  typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
 __global__
 __launch_bounds__(SHAPE::threads) void masked_softmax_rows(const T *x, typename MASK::Given given,
 														   T *y, Compute before, Compute exponent,
 														   Compute after, i64 rows)
 {
-	masked_softmax_held<SHAPE, MASK, LOOP, X_STEP, Y_STEP, M_STEP, DIMS, X, Y, M, Index>(
-		x, given, y, before, exponent, after, rows);
+	masked_softmax_held<SHAPE, MASK, PLACE, LOOP, X_STEP, DIMS, X, Index>(x, given, y, before,
+																		  exponent, after, rows);
 }
 
-template <class SHAPE, class MASK, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 M_STEP, class DIMS,
-		  class X, class Y, class M, typename Index, typename T = typename SHAPE::Element,
+template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
+		  typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
 __global__ __launch_bounds__(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void masked_softmax_cluster(const T *x, typename MASK::Given given,
 														   T *y, Compute before, Compute exponent,
 														   Compute after, i64 rows)
 {
-	masked_softmax_held<SHAPE, MASK, LOOP, X_STEP, Y_STEP, M_STEP, DIMS, X, Y, M, Index>(
-		x, given, y, before, exponent, after, rows);
+	masked_softmax_held<SHAPE, MASK, PLACE, LOOP, X_STEP, DIMS, X, Index>(x, given, y, before,
+																		  exponent, after, rows);
 }

@@ -5,48 +5,47 @@
  *   masked_softmax_backward_rows      a group of threads holds each row
  *   masked_softmax_backward_cluster   a cluster of blocks holds each row
  *
- * Rows are numbered by DIMS, all but the slowest dimension; Y, DY, DX and M are their strides, those
- * of M in the mask, or 1 in the dimension of queries.  Masks that are added need no kernel here.
+ * Rows are numbered by DIMS, all but the slowest dimension; Y and DY are their strides,
+ * dx is contiguous.  PLACE: mask.cuh.  Masks that are added need no kernel here.
  */
 #pragma once
 #include "common/index.cuh"
 #include "common/mask.cuh"
 #include "common/softmax_backward.cuh"
 
-template <class SHAPE, class MASK, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, i64 M_STEP,
-		  class DIMS, class Y, class DY, class DX, class M, typename Index, typename T,
-		  typename Compute>
+template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 Y_STEP, i64 DY_STEP, class DIMS,
+		  class Y, class DY, typename Index, typename T, typename Compute>
 DEVICE void masked_softmax_backward_held(const T *y, const T *dy, typename MASK::Given given, T *dx,
 										 Compute scale, i64 rows)
 {
 	const i64 step[2] = {Y_STEP, DY_STEP};
 	row_each<SHAPE, LOOP, Index>(rows, [&](Index row, bool here) {
-		const MASK mask(given, index_offset<i64>(row, DIMS{}, M{}), M_STEP);
+		const MASK mask = PLACE::template at<MASK>(given, row);
 		const T *const from[2] = {y + index_offset<i64>(row, DIMS{}, Y{}),
 								  dy + index_offset<i64>(row, DIMS{}, DY{})};
-		softmax_backward_row<SHAPE, false>(from, step, dx + index_offset<i64>(row, DIMS{}, DX{}),
-										   DX_STEP, scale, mask, here);
+		softmax_backward_row<SHAPE, false>(
+			from, step, dx + static_cast<i64>(row) * SHAPE::row::columns, 1, scale, mask, here);
 	});
 }
 
-template <class SHAPE, class MASK, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, i64 M_STEP,
-		  class DIMS, class Y, class DY, class DX, class M, typename Index,
-		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
+template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 Y_STEP, i64 DY_STEP, class DIMS,
+		  class Y, class DY, typename Index, typename T = typename SHAPE::Element,
+		  typename Compute = typename SHAPE::Compute>
 __global__ __launch_bounds__(SHAPE::threads) void masked_softmax_backward_rows(
 	const T *y, const T *dy, typename MASK::Given given, T *dx, Compute scale, i64 rows)
 {
-	masked_softmax_backward_held<SHAPE, MASK, LOOP, Y_STEP, DY_STEP, DX_STEP, M_STEP, DIMS, Y, DY,
-								 DX, M, Index>(y, dy, given, dx, scale, rows);
+	masked_softmax_backward_held<SHAPE, MASK, PLACE, LOOP, Y_STEP, DY_STEP, DIMS, Y, DY, Index>(
+		y, dy, given, dx, scale, rows);
 }
 
-template <class SHAPE, class MASK, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, i64 M_STEP,
-		  class DIMS, class Y, class DY, class DX, class M, typename Index,
-		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
+template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 Y_STEP, i64 DY_STEP, class DIMS,
+		  class Y, class DY, typename Index, typename T = typename SHAPE::Element,
+		  typename Compute = typename SHAPE::Compute>
 __global__ __launch_bounds__(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void masked_softmax_backward_cluster(const T *y, const T *dy,
 																	typename MASK::Given given,
 																	T *dx, Compute scale, i64 rows)
 {
-	masked_softmax_backward_held<SHAPE, MASK, LOOP, Y_STEP, DY_STEP, DX_STEP, M_STEP, DIMS, Y, DY,
-								 DX, M, Index>(y, dy, given, dx, scale, rows);
+	masked_softmax_backward_held<SHAPE, MASK, PLACE, LOOP, Y_STEP, DY_STEP, DIMS, Y, DY, Index>(
+		y, dy, given, dx, scale, rows);
 }

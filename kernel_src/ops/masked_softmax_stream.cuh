@@ -7,8 +7,8 @@
 #include "common/mask.cuh"
 #include "common/softmax_stream.cuh"
 
-template <class ROW, class MASK, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 M_STEP, class DIMS, class X,
-		  class Y, class M, typename Index, typename T = typename ROW::Element,
+template <class ROW, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
+		  typename Index, typename T = typename ROW::Element,
 		  typename Compute = typename ROW::Compute>
 __global__
 __launch_bounds__(ROW::threads) void masked_softmax_stream(const T *x, typename MASK::Given given,
@@ -16,9 +16,9 @@ __launch_bounds__(ROW::threads) void masked_softmax_stream(const T *x, typename 
 														   Compute after, i64 rows)
 {
 	row_each<ROW, LOOP, Index>(rows, [&](Index row, bool) {
-		const MASK mask(given, index_offset<i64>(row, DIMS{}, M{}), M_STEP);
+		const MASK mask = PLACE::template at<MASK>(given, row);
 		softmax_stream_row<ROW, false>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
-									   y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
+									   y + static_cast<i64>(row) * ROW::columns, 1,
 									   SoftmaxScale<Compute>{before, exponent, after}, mask);
 	});
 }
