@@ -18,18 +18,21 @@ static void print_options(const struct cli_option *options)
 	}
 }
 
-/* "  layer_norm    --with gamma,beta,..  --eps  --axes" */
+/* "  layer_norm    --with gamma,beta,.. --eps --axes", in lines of 100 columns */
 static void print_operator(const struct cli_operator *row, const struct cli_option *options)
 {
-	char names[CLI_NAMES_MAX];
+	char names[CLI_NAMES_MAX], word[CLI_NAMES_MAX + 32];
+	int column = printf("  %-24s", row->name);
 
-	printf("  %-24s", row->name);
 	for (; options->name; options++) {
+		bool with = !strcmp(options->name, "with");
 		if (!cli_option_special(options->name) || !cli_operator_takes(row, options->name))
 			continue;
-		printf(" --%s", options->name);
-		if (!strcmp(options->name, "with"))
-			printf(" %s", cli_operator_optional(row, names));
+		snprintf(word, sizeof(word), "--%s%s%s", options->name, with ? " " : "",
+				 with ? cli_operator_optional(row, names) : "");
+		if (column + 1 + (int)strlen(word) > 100)
+			column = printf("\n%26s", "") - 1;
+		column += printf(" %s", word);
 	}
 	putchar('\n');
 }

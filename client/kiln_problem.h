@@ -1,7 +1,7 @@
 /*
  * kiln_problem.h: one call of an operator as the command line describes it, for all commands that
  * take one.  What an operator has (operands, attributes, a reference to verify it by) is one row of
- * the table in kiln_problem_ops.c; the daemon is asked for none of it, so that a wrong result shows.
+ * the table in kiln_problem_ops.c; the daemon is asked for none of it, so that faults show.
  */
 #ifndef KILN_CLIENT_KILN_PROBLEM_H
 #define KILN_CLIENT_KILN_PROBLEM_H

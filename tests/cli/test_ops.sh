@@ -69,7 +69,8 @@ END
 
 # Every candidate of a problem gives right results, by its name.
 "$KILN" explain softmax --shape 60x40 --json >"$DIR/plan" || fails "explain softmax"
-choice=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["choices"][1])' "$DIR/plan")
+second='import json, sys; print(json.load(open(sys.argv[1]))["choices"][1])'
+choice=$(python3 -c "$second" "$DIR/plan")
 json "j['choice'] == '$choice' and j['verified'] == 2400
 	and 'choice         $choice' in j['plan']" "$KILN" run softmax --shape 60x40 --choice "$choice"
 

@@ -58,23 +58,26 @@ wrong "--time '0': expected an integer from 1 to 1000000" \
 	run permute --shape 2x3 --perm 1,0 --time 0
 wrong "run: --shape and --stride describe more bytes than an address can name" \
 	run permute --shape 4611686018427387904x8 --perm 1,0
-wrong "run 'nosuch': there is no reference to verify it against; see 'kiln help run' for those there are" \
-	run nosuch --shape 2x3
+none="there is no reference to verify it against; see 'kiln help run' for those there are"
+wrong "run 'nosuch': $none" run nosuch --shape 2x3
 
 # Options of other operators, and what they are for.
+all="and those of all operators; see 'kiln help"
 for command in run explain compile tune; do
-	wrong "--axes is no option of softmax, which takes --axis, --scale, and those of all operators; see 'kiln help $command'" \
+	wrong "--axes is no option of softmax, which takes --axis, --scale, $all $command'" \
 		$command softmax --shape 2x3 --axes 1
 	wrong "'kiln $command masked_softmax' needs --kind, as --kind bool" \
 		$command masked_softmax --shape 2x3
 done
-wrong "--with is no option of permute, which takes --perm, and those of all operators; see 'kiln help run'" \
+wrong "--with is no option of permute, which takes --perm, $all run'" \
 	run permute --shape 2x3 --perm 1,0 --with gamma
-wrong "--beta-dtype is no option of layer_norm_backward, which takes --with, --gamma-dtype, --dgamma-dtype, --dbeta-dtype, --axes, and those of all operators; see 'kiln help run'" \
+takes='--with, --gamma-dtype, --dgamma-dtype, --dbeta-dtype, --axes'
+wrong "--beta-dtype is no option of layer_norm_backward, which takes $takes, $all run'" \
 	run layer_norm_backward --shape 2x3 --beta-dtype f32
-wrong "--with 'gamma,delta': rms_norm has no optional operand 'delta'; it has gamma,beta,residual,rstd,sum" \
+optional='it has gamma,beta,residual,rstd,sum'
+wrong "--with 'gamma,delta': rms_norm has no optional operand 'delta'; $optional" \
 	run rms_norm --shape 2x3 --with gamma,delta
-wrong "--with 'x': rms_norm has no optional operand 'x'; it has gamma,beta,residual,rstd,sum" \
+wrong "--with 'x': rms_norm has no optional operand 'x'; $optional" \
 	run rms_norm --shape 2x3 --with x
 wrong "--gamma-dtype 'f8': no element type; there are $types" \
 	run rms_norm --shape 2x3 --with gamma --gamma-dtype f8

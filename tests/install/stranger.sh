@@ -88,6 +88,12 @@ if [ -n "$socket" ]; then
 	export KILN_SOCKET
 	timeout 60 "$tmp/examples/permute" >"$tmp/permute.txt"
 	grep -q ': 1 4 / 2 5 / 3 6$' "$tmp/permute.txt"
+	timeout 60 "$tmp/examples/softmax" >"$tmp/softmax.txt"
+	grep -qx 'plain: 0.0321 0.0871 0.2369 0.6439' "$tmp/softmax.txt"
+	grep -qx 'masked: 0.7311 0.2689 0.0000 0.0000' "$tmp/softmax.txt"
+	timeout 60 "$tmp/examples/layer_norm" >"$tmp/layer_norm.txt"
+	[ "$(grep -c ': -1.342 -0.894 1.342 5.367$' "$tmp/layer_norm.txt")" -eq 6 ]
+	grep -q '^batch 1, mean 550: ' "$tmp/layer_norm.txt"
 	timeout 60 "$tmp/examples/photo" "$source_dir/examples/data/photo.ppm" "$tmp" >"$tmp/photo.txt"
 	cmp "$tmp/photo-back.ppm" "$source_dir/examples/data/photo.ppm"
 	echo "examples: right"
