@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Beyond this in both directions a diagonal masks all or nothing of any row. */
-#define FARTHEST_DIAGONAL ((int64_t)1 << 62)
+/* No row has so many elements; and every one of these is a number in any notation. */
+#define FARTHEST_DIAGONAL ((int64_t)1 << 53)
 
 static const char *const kinds[] = {"bool", "lengths", "causal", "additive", NULL};
 static const char *const empties[] = {"zero", "nan", "uniform", NULL};
