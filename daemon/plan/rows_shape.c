@@ -174,7 +174,7 @@ static const struct usual usual_wide[] = {
 static const struct usual usual_narrow[] = {
 	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},  {256, 4, 0, 2, 1, 0},
 	{512, 4, 0, 4, 1, 0},  {1024, 4, 0, 2, 1, 0}, {2048, 4, 0, 1, 1, 0},
-	{4096, 4, 4, 1, 1, 0}, {8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 2, 1, 4, 256},
+	{4096, 4, 4, 1, 1, 0}, {8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 3, 1, 4, 256},
 };
 /* The same with operands along the row. */
 static const struct usual usual_wide_along[] = {

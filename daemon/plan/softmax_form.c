@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* 32-bit words of a row in the registers of a thread at most. */
-#define SOFTMAX_REGISTERS 40
+/* 32-bit words of a row in the registers of a thread at most, in the type to compute in. */
+#define SOFTMAX_REGISTERS 40u
 
 void softmax_form(const struct kernel_problem *problem, const int *index, int count, int axis,
 				  struct softmax_form *form)
@@ -31,7 +31,7 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 	(void)rows_form(&form->rows, first->rank, first->shape, count, stride, axis, 1, &culprit);
 	form->need.element = kernel_dtype_bytes(first->dtype);
 	form->need.streams = (uint32_t)count - 1;
-	form->need.registers = SOFTMAX_REGISTERS;
+	form->need.registers = SOFTMAX_REGISTERS / (form->need.element == 2 ? 2 : 1);
 	form->need.skew = form->need.slots = form->need.clusters = form->need.stream = true;
 }
 

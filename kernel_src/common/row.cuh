@@ -153,81 +153,61 @@ struct RowWords {
 	}
 
 	/*
-	 * Calls body(n, values) for every vector n that the row has something of.  values[s] are those
-	 * of tensor s; what sticks out of the row is anything at all.
+	 * Calls body(n, values) for every vector n that the row has something of: first those in
+	 * registers, n a constant in each turn, then those in slots.  values[s] are those of tensor s;
+	 * what sticks out of the row is anything at all.
 	 */
 	template <class PART, typename Body>
 	DEVICE void each(const PART &row, Body body) const
 	{
-		each_kept(row, body);
+#pragma unroll
+		for (int n = 0; n < kept; n++) {
+			if (!row.has(n))
+				continue;
+			Compute values[STREAMS][ROW::length];
+#pragma unroll
+			for (int s = 0; s < STREAMS; s++)
+				element_unpack<Element>(word[n][s], values[s]);
+			body(n, values);
+		}
 		each_slot(row, body);
 	}
-	/* Those in registers: n is a constant in each turn. */
-	template <class PART, typename Body>
-	DEVICE void each_kept(const PART &row, Body body) const
-	{
-#pragma unroll
-		for (int n = 0; n < kept; n++)
-			if (row.has(n))
-				give(n, body);
-	}
-	/* Those in slots.  Rolled, or the compiler would bring all of them into registers. */
+	/* Rolled, or the compiler would bring all slots into registers. */
 	template <class PART, typename Body>
 	DEVICE void each_slot(const PART &row, Body body) const
 	{
 		if constexpr (SLOTS > 0) {
 #pragma unroll 1
-			for (int n = kept; n < ROW::held; n++)
-				if (row.has(n))
-					give(n, body);
-		}
-	}
-
-	/* Puts other values in the place of vector n of tensor `stream`: exact where T computes in itself. */
-	DEVICE void put(int n, int stream, const Compute (&values)[ROW::length])
-	{
-		if (SLOTS == 0 || n < kept) {
-			element_pack<Element>(values, word[n < kept ? n : 0][stream]);
-		} else if constexpr (SLOTS > 0) {
-			u32 raw[ROW::words];
-			element_pack<Element>(values, raw);
-			vec_store<ROW::bytes>(slot(n, stream), raw);
-		}
-	}
-
-	/* Vector n of tensor `stream`, as it is and as numbers. */
-	DEVICE void take(int n, int stream, u32 (&raw)[ROW::words]) const
-	{
-		if (SLOTS == 0 || n < kept) {
+			for (int n = kept; n < ROW::held; n++) {
+				if (!row.has(n))
+					continue;
+				Compute values[STREAMS][ROW::length];
 #pragma unroll
-			for (int w = 0; w < ROW::words; w++)
-				raw[w] = word[n < kept ? n : 0][stream][w];
-		} else if constexpr (SLOTS > 0) {
-			vec_load<ROW::bytes>(slot(n, stream), raw);
+				for (int s = 0; s < STREAMS; s++) {
+					u32 raw[ROW::words];
+					take_slot(n, s, raw);
+					element_unpack<Element>(raw, values[s]);
+				}
+				body(n, values);
+			}
 		}
 	}
-	DEVICE void get(int n, int stream, Compute (&values)[ROW::length]) const
+
+	/* What a slot holds; n is kept or more. */
+	DEVICE void take_slot(int n, int stream, u32 (&raw)[ROW::words]) const
 	{
-		if (SLOTS == 0 || n < kept) {
-			element_unpack<Element>(word[n < kept ? n : 0][stream], values);
-		} else if constexpr (SLOTS > 0) {
-			u32 raw[ROW::words];
-			vec_load<ROW::bytes>(slot(n, stream), raw);
-			element_unpack<Element>(raw, values);
-		}
+		vec_load<ROW::bytes>(slot(n, stream), raw);
+	}
+	/* Other values in its place: exact where an element's type computes in itself. */
+	DEVICE void put_slot(int n, int stream, const Compute (&values)[ROW::length])
+	{
+		u32 raw[ROW::words];
+
+		element_pack<Element>(values, raw);
+		vec_store<ROW::bytes>(slot(n, stream), raw);
 	}
 
   private:
-	template <typename Body>
-	DEVICE void give(int n, Body body) const
-	{
-		Compute values[STREAMS][ROW::length];
-#pragma unroll
-		for (int s = 0; s < STREAMS; s++)
-			get(n, s, values[s]);
-		body(n, values);
-	}
-
 	DEVICE u8 *slot(int n, int stream) const
 	{
 		return slots + ((n - kept) * STREAMS + stream) * (THREADS * 16);

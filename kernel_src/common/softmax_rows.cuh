@@ -4,8 +4,9 @@
  *
  * One pass finds the largest and the sum together: each thread takes its own largest first, and
  * partial sums are scaled down to the largest of all when they meet (Milakov and Gimelshein, "Online
- * normalizer calculation for softmax", 2018).  Where there is room for it, elements are converted
- * once and their powers take their place; otherwise each pass begins with the elements again.
+ * normalizer calculation for softmax", 2018).  What is in registers is converted once, and powers
+ * take the place of elements there.  In slots they do so only where that costs no accuracy; halves
+ * are raised twice.
  *
  * Slots are gone through in rolled loops, or the compiler would bring all of them into registers.
  */
@@ -23,9 +24,8 @@ struct SoftmaxRows {
 	static constexpr int V = Row::length;
 	static constexpr int held = Row::held, kept = Words::kept;
 	typedef typename MASK::template Held<V> Marks;
-	/* What is kept is kept in the type to compute in; halves take twice the registers then. */
-	static constexpr bool wide = sizeof(T) >= 4 || (kept == held && kept * V <= 40);
-	static constexpr bool in_place = wide && !LOG;
+	/* Whether powers are put into slots. */
+	static constexpr bool put_back = !LOG && sizeof(T) >= 4;
 
 	const MASK mask;
 	const SoftmaxScale<Compute> scale;
@@ -33,7 +33,7 @@ struct SoftmaxRows {
 	const decltype(softmax_part(row, mask)) part;
 	Words words;
 	Marks marks[kept ? kept : 1];
-	Compute value[wide && kept ? kept : 1][V];
+	Compute value[kept ? kept : 1][V]; /* terms, then powers */
 
 	DEVICE SoftmaxRows(const T *x, const SoftmaxScale<Compute> &scale, const MASK &mask,
 					   void *slots)
@@ -63,18 +63,21 @@ struct SoftmaxRows {
 		Compute found = MASK::partial ? Number::least() : Number::lowest();
 
 #pragma unroll
-		for (int n = 0; n < kept; n++)
-			if (part.has(n))
-				raise(marks[n], n, words.word[n][0], value[wide ? n : 0], found);
+		for (int n = 0; n < kept; n++) {
+			if (!part.has(n))
+				continue;
+			terms(marks[n], n, words.word[n][0], value[n]);
+			raise(marks[n], n, value[n], found);
+		}
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
 				Slot at;
-				Compute term[V];
-				if (part.has(n)) {
-					open(at, n);
-					raise(at.mark, n, at.raw, term, found);
-				}
+				if (!part.has(n))
+					continue;
+				open(at, n);
+				terms(at.mark, n, at.raw, at.value);
+				raise(at.mark, n, at.value, found);
 			}
 		}
 		return found;
@@ -90,18 +93,18 @@ struct SoftmaxRows {
 #pragma unroll
 		for (int n = 0; n < kept; n++)
 			if (part.has(n))
-				add<wide>(marks[n], n, words.word[n][0], largest, value[wide ? n : 0], sum);
+				add(largest, value[n], sum);
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
 				Slot at;
-				Compute power[V];
 				if (!part.has(n))
 					continue;
 				open(at, n);
-				add<false>(at.mark, n, at.raw, largest, power, sum);
-				if constexpr (in_place)
-					words.put(n, 0, power);
+				terms(at.mark, n, at.raw, at.value);
+				add(largest, at.value, sum);
+				if constexpr (put_back)
+					words.put_slot(n, 0, at.value);
 			}
 		}
 		return sum;
@@ -111,30 +114,31 @@ struct SoftmaxRows {
 	DEVICE void store(T *y, i64 step, Compute mine, const SoftmaxSum<Compute> &all)
 	{
 		const Compute dead = all.largest == Number::least() ? mask.empty() : Compute(0);
-		Compute rest = LOG ? softmax_log(all.sum) : softmax_inverse(all.sum);
+		const Compute rest = LOG ? softmax_log(all.sum) : softmax_inverse(all.sum);
+		const Compute fading = LOG ? 1 : all.fading(all.largest, mine, scale.exponent);
 
-		if constexpr (in_place)
-			rest *= all.fading(all.largest, mine, scale.exponent);
 #pragma unroll
 		for (int n = 0; n < kept; n++) {
 			if (!row.has(n))
 				continue;
-			finish<wide>(marks[n], n, words.word[n][0], all.largest, rest, dead,
-						 value[wide ? n : 0]);
-			row_store(row, n, y, value[wide ? n : 0], step);
+			finish<!LOG>(all.largest, LOG ? rest : rest * fading, value[n]);
+			bury(marks[n], n, dead, value[n]);
+			row_store(row, n, y, value[n], step);
 		}
 		if constexpr (kept < held) {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
 				Slot at;
-				Compute x[V];
 				if (!row.has(n))
 					continue;
 				open(at, n);
-				if constexpr (in_place)
-					words.get(n, 0, x);
-				finish<in_place>(at.mark, n, at.raw, all.largest, rest, dead, x);
-				row_store(row, n, y, x, step);
+				if constexpr (put_back)
+					element_unpack<T>(at.raw, at.value);
+				else
+					terms(at.mark, n, at.raw, at.value);
+				finish<put_back>(all.largest, put_back ? rest * fading : rest, at.value);
+				bury(at.mark, n, dead, at.value);
+				row_store(row, n, y, at.value, step);
 			}
 		}
 	}
@@ -144,11 +148,12 @@ struct SoftmaxRows {
 	struct Slot {
 		Marks mark;
 		u32 raw[Row::words];
+		Compute value[V];
 	};
 	DEVICE void open(Slot &at, int n) const
 	{
 		mask.fetch(at.mark, row.column(n));
-		words.take(n, 0, at.raw);
+		words.take_slot(n, 0, at.raw);
 	}
 
 	/* The terms of vector n; -inf for what takes no part. */
@@ -170,52 +175,51 @@ struct SoftmaxRows {
 	}
 
 	/* The largest term of vector n joins the largest so far. */
-	DEVICE void raise(const Marks &mark, int n, const u32 *raw, Compute (&out)[V],
-					  Compute &largest) const
+	DEVICE void raise(const Marks &mark, int n, const Compute (&term)[V], Compute &largest) const
 	{
-		terms(mark, n, raw, out);
 #pragma unroll
 		for (int j = 0; j < V; j++) {
 			if constexpr (!MASK::partial)
-				largest = fmax(largest, out[j]);
+				largest = fmax(largest, term[j]);
 			else if (row.live(n, j) && mask.live(mark, row.column(n), j))
-				largest = fmax(largest, fmax(out[j], Number::lowest()));
+				largest = fmax(largest, fmax(term[j], Number::lowest()));
 		}
 	}
 
-	/* The powers of vector n join the sum.  READY: x holds the terms. */
-	template <bool READY>
-	DEVICE void add(const Marks &mark, int n, const u32 *raw, Compute largest, Compute (&x)[V],
-					Compute &sum) const
+	/* Terms become powers, which join the sum; or do not, where terms are needed again. */
+	DEVICE void add(Compute largest, Compute (&x)[V], Compute &sum) const
 	{
-		if constexpr (!READY)
-			terms(mark, n, raw, x);
 #pragma unroll
 		for (int j = 0; j < V; j++) {
 			const Compute power = softmax_exp2_flush((x[j] - largest) * scale.exponent);
 			sum += power;
-			if constexpr (in_place)
+			if constexpr (!LOG)
 				x[j] = power;
 		}
 	}
 
-	/* The results of vector n.  READY: x holds powers if they are in place, else terms.  rest: the
-	 * logarithm of the sum, or what powers are multiplied with. */
-	template <bool READY>
-	DEVICE void finish(const Marks &mark, int n, const u32 *raw, Compute largest, Compute rest,
-					   Compute dead, Compute (&x)[V]) const
+	/* Powers or terms become results.  rest: the logarithm of the sum, or what powers are
+	 * multiplied with. */
+	template <bool POWERS>
+	DEVICE void finish(Compute largest, Compute rest, Compute (&x)[V]) const
 	{
-		if constexpr (!READY)
-			terms(mark, n, raw, x);
 #pragma unroll
 		for (int j = 0; j < V; j++) {
-			if constexpr (in_place)
+			if constexpr (POWERS)
 				x[j] *= rest;
 			else if constexpr (LOG)
 				x[j] = fma(x[j] - largest, scale.after, -rest);
 			else
 				x[j] = softmax_exp2((x[j] - largest) * scale.exponent) * rest;
-			if constexpr (MASK::partial)
+		}
+	}
+
+	/* What takes no part. */
+	DEVICE void bury(const Marks &mark, int n, Compute dead, Compute (&x)[V]) const
+	{
+		if constexpr (MASK::partial) {
+#pragma unroll
+			for (int j = 0; j < V; j++)
 				x[j] = mask.live(mark, row.column(n), j) ? x[j] : dead;
 		}
 	}
