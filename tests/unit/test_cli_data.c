@@ -22,6 +22,34 @@ size_t kiln_dtype_size(kiln_dtype dtype)
 	}
 }
 
+/* The attributes, from the problem's own list as the command has it. */
+int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int64_t otherwise)
+{
+	for (int i = 0; i < problem->attr_count; i++)
+		if (!strcmp(problem->attrs[i].name, name))
+			return problem->attrs[i].i;
+	return otherwise;
+}
+const char *cli_problem_text(const struct cli_problem *problem, const char *name,
+							 const char *otherwise)
+{
+	for (int i = 0; i < problem->attr_count; i++)
+		if (!strcmp(problem->attrs[i].name, name))
+			return problem->attrs[i].s;
+	return otherwise;
+}
+
+/* Operand 1 is of this kind, beside a first one of rows of so many columns. */
+static void fill(enum operand_data data, kiln_dtype dtype, int64_t columns, void *space,
+				 uint64_t bytes, uint64_t seed)
+{
+	const struct cli_operator row = {.operands = {{.name = "x"}, {.name = "y", .data = data}}};
+	struct cli_problem problem = {.row = &row, .tensor_count = 2};
+	problem.tensors[0] = (kiln_tensor){.dtype = KILN_F32, .rank = 2, .shape = {1, columns}};
+	problem.tensors[1] = (kiln_tensor){.dtype = dtype, .rank = 2, .shape = {1, columns}};
+	data_operand(&problem, 1, space, bytes, seed);
+}
+
 static void halves_are_read(void **state)
 {
 	static const struct {
@@ -57,7 +85,7 @@ static void reals_are_about_normal(void **state)
 		size_t size = kiln_dtype_size(dtypes[d]);
 		double sum = 0, squares = 0, most = 0;
 		memset(space, 0xff, sizeof(space));
-		data_fill(dtypes[d], space, COUNT * size, 7);
+		fill(DATA_NORMAL, dtypes[d], 10, space, COUNT * size, 7);
 		for (int i = 0; i < COUNT; i++) {
 			double value = data_real(dtypes[d], (const uint8_t *)space + (size_t)i * size);
 			assert_true(isfinite(value));
@@ -71,28 +99,94 @@ static void reals_are_about_normal(void **state)
 	}
 }
 
-static void integers_are_small(void **state)
+/* The softmax of normal numbers: rows sum to about 1, in halves, too; and its logarithm. */
+static void probabilities_sum_to_one(void **state)
 {
-	int32_t ints[4000];
-	uint8_t bools[4000], again[4000];
-	unsigned seen = 0;
+	enum { COLUMNS = 50000 };
+	static uint16_t halves[COLUMNS];
+	static float logarithms[COLUMNS];
+	double sum = 0, other = 0;
 	(void)state;
-	memset(ints, 0xff, sizeof(ints));
-	data_fill(KILN_I32, ints, sizeof(ints), 3);
-	for (int i = 0; i < 4000; i++) {
-		assert_in_range(ints[i], 0, 15);
-		seen |= 1u << ints[i];
+	fill(DATA_PROBABILITY, KILN_F16, COLUMNS, halves, sizeof(halves), 5);
+	fill(DATA_LOGARITHM, KILN_F32, COLUMNS, logarithms, sizeof(logarithms), 6);
+	for (int i = 0; i < COLUMNS; i++) {
+		double value = data_real(KILN_F16, &halves[i]);
+		assert_true(value >= 0 && value < 1);
+		assert_true(logarithms[i] < 0);
+		sum += value;
+		other += exp((double)logarithms[i]);
 	}
-	assert_int_equal(seen, 0xffff);
-	data_fill(KILN_BOOL, bools, sizeof(bools), 3);
-	seen = 0;
+	assert_true(fabs(sum - 1) < 0.1);
+	assert_true(fabs(other - 1) < 0.05);
+}
+
+static void bits_are_any(void **state)
+{
+	uint8_t bytes[4000], bools[4000], again[4000];
+	bool seen[256] = {false};
+	unsigned values = 0;
+	(void)state;
+	fill(DATA_BITS, KILN_F32, 10, bytes, sizeof(bytes), 3);
 	for (int i = 0; i < 4000; i++)
-		seen |= 1u << bools[i];
-	assert_int_equal(seen, 3);
-	data_fill(KILN_BOOL, again, sizeof(again), 3);
+		seen[bytes[i]] = true;
+	for (int i = 0; i < 256; i++)
+		assert_true(seen[i]);
+	memset(bools, 0xff, sizeof(bools));
+	fill(DATA_BITS, KILN_BOOL, 10, bools, sizeof(bools), 3);
+	for (int i = 0; i < 4000; i++)
+		values |= 1u << bools[i];
+	assert_int_equal(values, 3);
+	fill(DATA_BITS, KILN_BOOL, 10, again, sizeof(again), 3);
 	assert_memory_equal(bools, again, sizeof(bools));
-	data_fill(KILN_BOOL, again, sizeof(again), 4);
+	fill(DATA_BITS, KILN_BOOL, 10, again, sizeof(again), 4);
 	assert_true(memcmp(bools, again, sizeof(bools)) != 0);
+}
+
+enum { MASK_ROWS = 400, MASK_COLUMNS = 9 };
+
+static void fill_mask_of(const char *kind, int64_t keep, kiln_dtype dtype, int rank, void *space,
+						 uint64_t bytes)
+{
+	const struct cli_operator row = {
+		.operands = {{.name = "x"}, {.name = "mask", .data = DATA_MASK}}};
+	struct cli_problem problem = {.row = &row, .tensor_count = 2, .attr_count = 2};
+	problem.attrs[0] = (kiln_attr){.name = "kind", .kind = KILN_ATTR_STRING, .s = kind};
+	problem.attrs[1] = (kiln_attr){.name = "keep", .kind = KILN_ATTR_INT, .i = keep};
+	problem.tensors[0] =
+		(kiln_tensor){.dtype = KILN_F32, .rank = 2, .shape = {MASK_ROWS, MASK_COLUMNS}};
+	problem.tensors[1] = problem.tensors[0];
+	problem.tensors[1].dtype = dtype;
+	problem.tensors[1].rank = rank;
+	data_operand(&problem, 1, space, bytes, 11);
+}
+
+/* Each row keeps a beginning; none, all and every number between are there. */
+static void masks_are_of_padded_rows(void **state)
+{
+	static uint8_t flags[MASK_ROWS][MASK_COLUMNS], kept[MASK_ROWS][MASK_COLUMNS];
+	static float added[MASK_ROWS][MASK_COLUMNS];
+	int32_t lengths[MASK_ROWS];
+	unsigned seen = 0, seen_lengths = 0;
+	(void)state;
+	fill_mask_of("bool", 0, KILN_BOOL, 2, flags, sizeof(flags));
+	fill_mask_of("bool", 1, KILN_U8, 2, kept, sizeof(kept));
+	fill_mask_of("additive", 0, KILN_F32, 2, added, sizeof(added));
+	fill_mask_of("lengths", 0, KILN_I32, 1, lengths, sizeof(lengths));
+	for (int i = 0; i < MASK_ROWS; i++) {
+		int length = 0;
+		while (length < MASK_COLUMNS && !flags[i][length])
+			length++;
+		for (int k = 0; k < MASK_COLUMNS; k++) {
+			assert_int_equal(flags[i][k], k >= length);
+			assert_true(k == 0 || (kept[i][k] != 0) <= (kept[i][k - 1] != 0));
+			assert_true(isfinite(added[i][k]) || (isinf(added[i][k]) && added[i][k] < 0));
+		}
+		seen |= 1u << length;
+		assert_in_range(lengths[i], 0, MASK_COLUMNS);
+		seen_lengths |= 1u << lengths[i];
+	}
+	assert_int_equal(seen, (1u << (MASK_COLUMNS + 1)) - 1);
+	assert_int_equal(seen_lengths, (1u << (MASK_COLUMNS + 1)) - 1);
 }
 
 static void close_is_close(void **state)
@@ -125,10 +219,9 @@ static void close_is_close(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(halves_are_read),
-		cmocka_unit_test(reals_are_about_normal),
-		cmocka_unit_test(integers_are_small),
-		cmocka_unit_test(close_is_close),
+		cmocka_unit_test(halves_are_read),          cmocka_unit_test(reals_are_about_normal),
+		cmocka_unit_test(probabilities_sum_to_one), cmocka_unit_test(bits_are_any),
+		cmocka_unit_test(masks_are_of_padded_rows), cmocka_unit_test(close_is_close),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
