@@ -48,7 +48,8 @@ sed -n '/^permute /,/^$/p' "$DIR/out" >"$DIR/permute"
 grep -q '^    perm: ' "$DIR/permute" || fails "no attribute: $(cat "$DIR/permute")"
 # All operators that run takes, and no others; each attribute on a line of its own.
 grep -oE '^[a-z_]+ \(' "$DIR/out" | tr -d ' (' >"$DIR/names"
-"$KILN" help run | sed -n '/^operators/,/^$/s/^  \([a-z_][a-z_]*\) .*/\1/p' | cmp -s - "$DIR/names" ||
+"$KILN" help run | sed -n '/^operators/,/^$/s/^  \([a-z_][a-z_]*\) .*/\1/p' |
+	cmp -s - "$DIR/names" ||
 	fails "ops and run do not know the same: $(cat "$DIR/names")"
 sed -n '/^layer_norm /,/^$/p' "$DIR/out" | grep -q '^    axes: ' || fails "ops: layer_norm"
 json '"permute" in [r["name"] for r in j["rows"]]' "$KILN" ops
