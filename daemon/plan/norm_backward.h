@@ -41,13 +41,17 @@ struct norm_backward_strips {
 enum norm_backward_kind {
 	NORM_BACKWARD_ROWS,    /* dx alone */
 	NORM_BACKWARD_COLUMNS, /* dgamma and dbeta alone */
+	NORM_BACKWARD_ALL,     /* all of them, by threads that hold rows and sums */
+	NORM_BACKWARD_BOTH,    /* all of them, rows and columns by different blocks */
 };
 
 /* How a problem is taken. */
 struct norm_backward_way {
 	enum norm_backward_kind kind;
-	struct rows_shape shape;
-	struct norm_backward_strips strips;
+	struct rows_shape shape;            /* not COLUMNS */
+	struct norm_backward_strips strips; /* COLUMNS and BOTH */
+	uint32_t blocks;                    /* ALL: that a multiprocessor is meant to have */
+	bool ahead;                         /* ALL: the next row comes in meanwhile */
 };
 
 /* The ways for a problem, the best first; how many. */
@@ -59,6 +63,10 @@ struct rows_need norm_backward_need(const struct norm_backward_problem *norm);
 int norm_backward_columns(const struct norm_backward_problem *norm,
 						  const struct kernel_limits *limits, struct norm_backward_strips *out,
 						  int most);
+/* Strips for blocks of so many threads, beside rows; false if there is not the memory. */
+bool norm_backward_strips_of(const struct norm_backward_problem *norm,
+							 const struct kernel_limits *limits, uint32_t threads,
+							 struct norm_backward_strips *strips);
 /* How many strips there are, and in how many chunks the rows are best cut. */
 int64_t norm_backward_strip_count(const struct norm_backward_problem *norm,
 								  const struct norm_backward_strips *strips);
@@ -71,6 +79,13 @@ uint32_t norm_backward_strip_shared(const struct norm_backward_problem *norm,
 struct kernel_scratch norm_backward_strip_scratch(const struct norm_backward_problem *norm,
 												  const struct norm_backward_strips *strips,
 												  uint32_t chunks);
+/* The ways that thread can hold rows and sums (norm_backward_all.c). */
+int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
+					  struct norm_backward_way *out, int most);
+/* ... grid, block, shared and scratch memory. */
+void norm_backward_all_launch(const struct norm_backward_problem *norm,
+							  const struct norm_backward_way *way,
+							  const struct kernel_limits *limits, struct kernel_plan *out);
 /* What the addresses of x, dy and dx must be multiples of. */
 uint32_t norm_backward_alignment(const struct norm_backward_problem *norm,
 								 const struct norm_backward_way *way);

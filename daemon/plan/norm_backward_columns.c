@@ -99,6 +99,28 @@ static void find_vector(const struct norm_backward_problem *norm,
 	}
 }
 
+static uint32_t strip_size(const struct norm_backward_problem *norm, uint32_t vector)
+{
+	uint32_t size = 1;
+
+	while (size < 32 && (int64_t)size * vector < norm->form.columns)
+		size *= 2;
+	return size;
+}
+
+bool norm_backward_strips_of(const struct norm_backward_problem *norm,
+							 const struct kernel_limits *limits, uint32_t threads,
+							 struct norm_backward_strips *strips)
+{
+	memset(strips, 0, sizeof(*strips));
+	find_vector(norm, strips);
+	strips->size = strip_size(norm, strips->vector);
+	strips->rows = threads / strips->size;
+	strips->unroll = strips->blocks = 1;
+	return threads % strips->size == 0 &&
+		   norm_backward_strip_shared(norm, strips) <= limits->shared_optin;
+}
+
 int norm_backward_columns(const struct norm_backward_problem *norm,
 						  const struct kernel_limits *limits, struct norm_backward_strips *out,
 						  int most)
@@ -108,12 +130,11 @@ int norm_backward_columns(const struct norm_backward_problem *norm,
 	} forms[] = {{1024, 1, 1}, {1024, 2, 1}, {512, 4, 2}, {512, 2, 2},
 				 {512, 4, 1},  {256, 4, 4},  {512, 1, 2}, {256, 2, 4}};
 	struct norm_backward_strips base = {0};
-	uint32_t size = 1;
+	uint32_t size;
 	int count = 0;
 
 	find_vector(norm, &base);
-	while (size < 32 && (int64_t)size * base.vector < norm->form.columns)
-		size *= 2;
+	size = strip_size(norm, base.vector);
 	for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]) && count < most; f++) {
 		struct norm_backward_strips strips = base;
 		uint32_t threads = forms[f].threads;

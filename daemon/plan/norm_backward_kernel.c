@@ -6,6 +6,11 @@
 
 #include <stdio.h>
 
+/* Bytes of x and dy that are still near after a chunk's rows: a part of the smallest of the large
+ * L2 caches. */
+#define NEAR_BYTES (12u << 20)
+#define MOST_CHUNKS 4096
+
 static const char *type_of(const struct norm_backward_problem *norm, int operand)
 {
 	if (operand < 0 || !(norm->touched & 1u << operand))
@@ -51,6 +56,17 @@ static void add_inputs(const struct norm_backward_problem *norm, struct kernel_p
 		add_pointer(norm, inputs[i], out);
 }
 
+/* The sums over the rows, and the scratch memory that they take. */
+static void add_sums(const struct norm_backward_problem *norm, struct kernel_plan *out)
+{
+	add_pointer(norm, norm->at.dgamma, out);
+	add_pointer(norm, norm->at.dbeta, out);
+	if (out->scratch.bytes)
+		plan_arg_scratch(out);
+	else
+		plan_arg_scalar(out, 8, 0);
+}
+
 /* dx alone. */
 static void add_rows(const struct norm_backward_problem *norm, const struct norm_backward_way *way,
 					 const struct kernel_limits *limits, struct plan_text *id,
@@ -92,7 +108,7 @@ static void add_columns(const struct norm_backward_problem *norm,
 						struct plan_text *id, struct kernel_plan *out)
 {
 	const struct norm_backward_operands *at = &norm->at;
-	const int pointers[] = {at->x, at->dy, at->mean, at->rstd, at->dgamma, at->dbeta};
+	const int pointers[] = {at->x, at->dy, at->mean, at->rstd};
 	const struct norm_backward_strips *strips = &way->strips;
 	uint32_t chunks = norm_backward_chunk_count(norm, strips, limits);
 	uint64_t chunk = ((uint64_t)norm->form.rows + chunks - 1) / chunks;
@@ -112,10 +128,7 @@ static void add_columns(const struct norm_backward_problem *norm,
 	plan_print(id, ", %s>", items > limits->grid_x ? "true" : "false");
 	for (size_t i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++)
 		add_pointer(norm, pointers[i], out);
-	if (out->scratch.bytes)
-		plan_arg_scratch(out);
-	else
-		plan_arg_scalar(out, 8, 0);
+	add_sums(norm, out);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
 	plan_arg_scalar(out, 8, chunk);
 	plan_arg_scalar(out, 4, chunks);
@@ -125,19 +138,106 @@ static void add_columns(const struct norm_backward_problem *norm,
 			 (unsigned long long)chunk);
 }
 
+/* Rows of a chunk whose x and dy are still near when its columns are taken. */
+static uint64_t near_rows(const struct norm_backward_problem *norm,
+						  const struct norm_backward_strips *strips)
+{
+	uint64_t step = (uint64_t)strips->rows * strips->unroll;
+	uint64_t bytes = 2 * (uint64_t)norm->form.columns * norm->need.element;
+	uint64_t rows = NEAR_BYTES / bytes / step * step;
+
+	return rows > 2 * step ? rows : 2 * step;
+}
+
+/* Chunks of rows that are near, and no more than there is scratch memory for. */
+static uint32_t both_chunks(const struct norm_backward_problem *norm,
+							const struct norm_backward_strips *strips)
+{
+	uint64_t near = near_rows(norm, strips);
+	uint64_t chunks = ((uint64_t)norm->form.rows + near - 1) / near;
+
+	while (chunks > MOST_CHUNKS ||
+		   norm_backward_strip_scratch(norm, strips, (uint32_t)chunks).bytes > KERNEL_SCRATCH_MAX)
+		chunks = (chunks + 1) / 2;
+	return chunks ? (uint32_t)chunks : 1;
+}
+
+/* All three, rows and columns by different blocks. */
+static void add_both(const struct norm_backward_problem *norm, const struct norm_backward_way *way,
+					 const struct kernel_limits *limits, struct plan_text *id,
+					 struct kernel_plan *out)
+{
+	const struct norm_backward_strips *strips = &way->strips;
+	struct rows_need need = norm_backward_need(norm);
+	uint32_t chunks = both_chunks(norm, strips), shared = norm_backward_strip_shared(norm, strips);
+	uint64_t chunk = ((uint64_t)norm->form.rows + chunks - 1) / chunks, items;
+
+	items = (chunk + way->shape.rows - 1) / way->shape.rows;
+	items = (items + (uint64_t)norm_backward_strip_count(norm, strips)) * chunks;
+	rows_launch(&norm->form, &need, &way->shape, limits, out);
+	out->grid[0] = items < limits->grid_x ? (uint32_t)items : limits->grid_x;
+	out->shared_bytes = shared > out->shared_bytes ? shared : out->shared_bytes;
+	out->scratch = norm_backward_strip_scratch(norm, strips, chunks);
+	snprintf(out->source, sizeof(out->source), "ops/norm_backward_both.cuh");
+	plan_print(id, "norm_backward_both<");
+	rows_print_shape(id, norm->dtype, &norm->form, &way->shape);
+	plan_print(id, ", %s, ", way->shape.stream ? "true" : "false");
+	print_strips(norm, strips, id);
+	print_with(norm, way->shape.skewed, id);
+	print_place(norm, id);
+	plan_print(id, ", %s>", items > limits->grid_x ? "true" : "false");
+	add_inputs(norm, out);
+	add_sums(norm, out);
+	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
+	plan_arg_scalar(out, 8, chunk);
+	plan_arg_scalar(out, 4, chunks);
+	snprintf(
+		out->note, sizeof(out->note),
+		"rows of %lld elements by some blocks, strips of %u columns by others, in %u chunks of "
+		"%llu rows",
+		(long long)norm->form.columns, strips->size * strips->vector, chunks,
+		(unsigned long long)chunk);
+}
+
+/* All three, by threads that hold rows and sums. */
+static void add_all(const struct norm_backward_problem *norm, const struct norm_backward_way *way,
+					const struct kernel_limits *limits, struct plan_text *id,
+					struct kernel_plan *out)
+{
+	const struct rows_shape *shape = &way->shape;
+
+	norm_backward_all_launch(norm, way, limits, out);
+	snprintf(out->source, sizeof(out->source), "ops/norm_backward_all.cuh");
+	plan_print(id, "norm_backward_all<");
+	rows_print_shape(id, norm->dtype, &norm->form, shape);
+	print_with(norm, false, id);
+	print_place(norm, id);
+	plan_print(id, ", %u, %s>", way->blocks, way->ahead ? "true" : "false");
+	add_inputs(norm, out);
+	add_sums(norm, out);
+	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
+	snprintf(out->note, sizeof(out->note),
+			 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each; %u rows at a "
+			 "time in each of %u blocks, with the sums of their columns",
+			 (long long)norm->form.columns, shape->size, shape->held,
+			 shape->vector * norm->need.element, shape->rows, out->grid[0]);
+}
+
 int norm_backward_kernel(const struct norm_backward_problem *norm,
 						 const struct norm_backward_way *way, const struct kernel_limits *limits,
 						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
+	static void (*const add[])(const struct norm_backward_problem *,
+							   const struct norm_backward_way *, const struct kernel_limits *,
+							   struct plan_text *, struct kernel_plan *) = {
+		[NORM_BACKWARD_ROWS] = add_rows,
+		[NORM_BACKWARD_COLUMNS] = add_columns,
+		[NORM_BACKWARD_ALL] = add_all,
+		[NORM_BACKWARD_BOTH] = add_both,
+	};
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 
-	if (norm->sums && norm->at.dx >= 0)
-		return plan_refuse(error, KILN_ENOTSUP, "%s: dx with dgamma and dbeta is not there yet",
-						   out->op);
-	if (way->kind == NORM_BACKWARD_ROWS)
-		add_rows(norm, way, limits, &id, out);
-	else
-		add_columns(norm, way, limits, &id, out);
+	add[way->kind](norm, way, limits, &id, out);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters", out->op,

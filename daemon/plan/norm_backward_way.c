@@ -8,6 +8,8 @@
 
 /* 32-bit words of rows in the registers of a thread at most. */
 #define NORM_BACKWARD_REGISTERS 32
+/* Candidates of the kind BOTH where there are others. */
+#define BOTH_WAYS 8
 
 struct rows_need norm_backward_need(const struct norm_backward_problem *norm)
 {
@@ -43,29 +45,65 @@ static int columns_ways(const struct norm_backward_problem *norm,
 	return count;
 }
 
+/* Rows by some blocks and columns by others: blocks of as many threads. */
+static int both_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
+					 struct norm_backward_way *out, int most)
+{
+	struct rows_shape shapes[NORM_BACKWARD_MAX_WAYS];
+	struct rows_need need = norm_backward_need(norm);
+	int shape_count, count = 0;
+
+	need.clusters = false;
+	shape_count = rows_shapes(&norm->form, &need, limits, shapes, NORM_BACKWARD_MAX_WAYS);
+	for (int i = 0; i < shape_count && count < most; i++) {
+		struct norm_backward_way way = {.kind = NORM_BACKWARD_BOTH, .shape = shapes[i]};
+		if (norm_backward_strips_of(norm, limits, shapes[i].size * shapes[i].rows, &way.strips))
+			out[count++] = way;
+	}
+	return count;
+}
+
 int norm_backward_ways(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					   struct norm_backward_way out[NORM_BACKWARD_MAX_WAYS])
 {
+	int count;
+
 	if (norm->at.dx < 0)
 		return columns_ways(norm, limits, out);
-	return rows_ways(norm, limits, out);
+	if (norm->sums == 0)
+		return rows_ways(norm, limits, out);
+	count = norm_backward_all(norm, limits, out, NORM_BACKWARD_MAX_WAYS - BOTH_WAYS);
+	return count + both_ways(norm, limits, out + count, count ? BOTH_WAYS : NORM_BACKWARD_MAX_WAYS);
 }
 
 void norm_backward_way_name(const struct norm_backward_way *way, char name[KERNEL_CHOICE_MAX])
 {
 	const struct norm_backward_strips *strips = &way->strips;
+	char rows[KERNEL_CHOICE_MAX];
 
-	if (way->kind == NORM_BACKWARD_ROWS)
+	switch (way->kind) {
+	case NORM_BACKWARD_ROWS:
 		rows_shape_name(&way->shape, name);
-	else
+		break;
+	case NORM_BACKWARD_COLUMNS:
 		snprintf(name, KERNEL_CHOICE_MAX, "columns %ux%u u%u b%u", strips->size, strips->rows,
 				 strips->unroll, strips->blocks);
+		break;
+	case NORM_BACKWARD_ALL:
+		snprintf(name, KERNEL_CHOICE_MAX, "all %ux%u r%u b%u%s", way->shape.size, way->shape.held,
+				 way->shape.rows, way->blocks, way->ahead ? " ahead" : "");
+		break;
+	case NORM_BACKWARD_BOTH:
+		rows_shape_name(&way->shape, rows);
+		snprintf(name, KERNEL_CHOICE_MAX, "both %.24s", rows);
+		break;
+	}
 }
 
 uint32_t norm_backward_alignment(const struct norm_backward_problem *norm,
 								 const struct norm_backward_way *way)
 {
-	if (way->kind == NORM_BACKWARD_ROWS)
+	if (way->kind != NORM_BACKWARD_COLUMNS)
 		return rows_alignment(&way->shape, norm->need.element);
 	return norm->need.element * (way->strips.skewed ? 1 : way->strips.vector);
 }

@@ -27,46 +27,42 @@ DEVICE void columns_load_skewed(const void *from, const void *end, u32 (&words)[
 }
 
 /*
- * V numbers from each thread, of columns lane * V and the next: SIZE lanes a row, ROWS rows side by
- * side in a block.
+ * How a block adds up columns: SIZE lanes a row, ROWS rows side by side.  Each lane has NV vectors
+ * of V columns: vector n of lane t is number n * SIZE + t.
  */
-template <typename Compute, int SIZE, int ROWS, int V>
+template <typename Compute, int SIZE, int ROWS, int V, int NV>
 struct ColumnsBlock {
-	static constexpr int threads = SIZE * ROWS, width = SIZE * V;
-	/* Rows of one warp meet in registers. */
+	static constexpr int threads = SIZE * ROWS, width = SIZE * V * NV;
+	/* Rows of one warp meet in registers, others in shared memory. */
 	static constexpr int step = SIZE < 32 ? 32 : SIZE;
 	static constexpr int parts = threads / step;
-	static constexpr int shared_bytes = parts * width * static_cast<int>(sizeof(Compute));
 	static_assert(SIZE >= 32 || 32 % SIZE == 0, "part or whole warps");
 
 	/*
-	 * Calls body(i, sum) for column i, from one thread each; the order is that of the rows.  All
-	 * threads of the block come; shared has room for shared_bytes.
+	 * What the threads have of SUMS sums.  Calls body(s, i, value) for column i of each, from one
+	 * thread.  All threads of the block come; shared has room for parts * width numbers.
 	 */
-	template <typename Body>
-	static DEVICE void merge(Compute (&mine)[V], void *shared, Body body)
+	template <int SUMS, typename Body>
+	static DEVICE void merge(const Compute (&mine)[SUMS][NV][V], void *shared, Body body)
 	{
 		Compute *const all = static_cast<Compute *>(shared);
-		const int thread = static_cast<int>(threadIdx.x), lane = thread % SIZE;
+		const int thread = static_cast<int>(threadIdx.x);
+		Compute *const here = all + thread / step * width + thread % SIZE * V;
 
-#pragma unroll
-		for (int lanes = SIZE; lanes < 32; lanes *= 2) {
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				mine[j] += __shfl_xor_sync(0xffffffffu, mine[j], lanes);
-		}
-		if constexpr (parts > 1)
+#pragma unroll 1
+		for (int s = 0; s < SUMS; s++) {
 			__syncthreads(); /* what was there before was read */
-		if (thread % step < SIZE) {
 #pragma unroll
-			for (int j = 0; j < V; j++) {
-				if constexpr (parts > 1)
-					all[thread / step * width + lane * V + j] = mine[j];
-				else
-					body(lane * V + j, mine[j]);
+			for (int n = 0; n < NV; n++) {
+#pragma unroll
+				for (int j = 0; j < V; j++) {
+					Compute sum = s == 0 ? mine[0][n][j] : mine[SUMS - 1][n][j];
+#pragma unroll
+					for (int lanes = SIZE; lanes < 32; lanes *= 2)
+						sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+					here[n * (SIZE * V) + j] = sum; /* of equals by each that has it */
+				}
 			}
-		}
-		if constexpr (parts > 1) {
 			__syncthreads();
 #pragma unroll 1
 			for (int i = thread; i < width; i += threads) {
@@ -74,7 +70,7 @@ struct ColumnsBlock {
 #pragma unroll 4
 				for (int part = 1; part < parts; part++)
 					sum += all[part * width + i];
-				body(i, sum);
+				body(s, i, sum);
 			}
 		}
 	}
@@ -133,4 +129,53 @@ DEVICE void columns_finish(const Compute *from, i64 pitch, i64 apart, i64 end, u
 		if (here && (parts == 1 || part == 0))
 			body(sum, column, value);
 	}
+}
+
+/*
+ * The end of blocks that all have a part of all columns: calls body(strip) for each of `strips`
+ * numbers, in one block, when all of `blocks` have come here; what they wrote before is seen.  The
+ * four counters are 0 before the first block begins, and again after the last.
+ *
+ * Blocks share the strips.  To do so they wait for one another, but only when all have begun: those
+ * run already and wait for nobody before they come here.  A block that finds some not begun leaves,
+ * and has room for them.  The last to come takes what is left.
+ */
+DEVICE void columns_begin(u32 *counter)
+{
+	if (threadIdx.x == 0)
+		atomicAdd(counter, 1u);
+}
+
+template <typename Body>
+DEVICE void columns_meet(u32 *counter, u32 blocks, u32 strips, Body body)
+{
+	u32 *const begun = counter, *const come = counter + 1, *const taken = counter + 2;
+	u32 *const gone = counter + 3;
+	__shared__ u32 next;
+
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		__threadfence();
+		const bool last = atomicAdd(come, 1u) == blocks - 1;
+		bool all = last;
+#if !KILN_CPU /* where blocks that wait are in the way of others */
+		all = all || atomicAdd(begun, 0u) == blocks;
+#endif
+		next = all ? atomicAdd(taken, 1u) : strips;
+		while (next < strips && *static_cast<volatile u32 *>(come) < blocks)
+			;
+		__threadfence();
+	}
+	__syncthreads();
+#pragma unroll 1
+	for (u32 strip = next; strip < strips;) {
+		body(strip);
+		__syncthreads();
+		if (threadIdx.x == 0)
+			next = atomicAdd(taken, 1u);
+		__syncthreads();
+		strip = next;
+	}
+	if (threadIdx.x == 0 && atomicAdd(gone, 1u) == blocks - 1)
+		*begun = *come = *taken = *gone = 0;
 }

@@ -6,20 +6,17 @@
 #include "common/columns.cuh"
 #include "common/norm_backward.cuh"
 
-/* Partial sums of V columns. */
-template <class WITH, typename Compute, int V>
+/* Partial sums of NV vectors of V columns. */
+template <class WITH, typename Compute, int NV, int V>
 struct NormBackwardColumns {
-	Compute sum[WITH::sums][V];
+	Compute sum[WITH::sums][NV][V];
 
-	DEVICE void add(const Compute (&xhat)[V], const Compute (&dy)[V])
+	DEVICE void add(int n, int j, Compute xhat, Compute dy)
 	{
-#pragma unroll
-		for (int j = 0; j < V; j++) {
-			if constexpr (WITH::dgamma)
-				sum[0][j] = fma(dy[j], xhat[j], sum[0][j]);
-			if constexpr (WITH::dbeta)
-				sum[WITH::sums - 1][j] += dy[j];
-		}
+		if constexpr (WITH::dgamma)
+			sum[0][n][j] = fma(dy, xhat, sum[0][n][j]);
+		if constexpr (WITH::dbeta)
+			sum[WITH::sums - 1][n][j] += dy;
 	}
 };
 
@@ -46,7 +43,7 @@ template <typename T, i64 COLUMNS, int V, int SIZE, int ROWS, int UNROLL, bool S
 struct ColumnsShape {
 	typedef T Element;
 	typedef typename element<T>::compute Compute;
-	typedef ColumnsBlock<Compute, SIZE, ROWS, V> block;
+	typedef ColumnsBlock<Compute, SIZE, ROWS, V, 1> block;
 	static constexpr i64 columns = COLUMNS;
 	static constexpr int length = V, size = SIZE, rows = ROWS, unroll = UNROLL;
 	static constexpr int threads = SIZE * ROWS;
@@ -82,10 +79,10 @@ struct NormBackwardStrip {
 	}
 
 	/* Adds up the rows from `first` on, below `end`, ROWS apart. */
-	static DEVICE NormBackwardColumns<WITH, Compute, V> add(const Operands &at, i64 first, i64 end,
-															i64 column)
+	static DEVICE NormBackwardColumns<WITH, Compute, 1, V> add(const Operands &at, i64 first,
+															   i64 end, i64 column)
 	{
-		NormBackwardColumns<WITH, Compute, V> all = {};
+		NormBackwardColumns<WITH, Compute, 1, V> all = {};
 
 #pragma unroll 1
 		for (i64 number = first; number < end; number += SHAPE::rows * SHAPE::unroll) {
@@ -104,13 +101,12 @@ struct NormBackwardStrip {
 			}
 #pragma unroll
 			for (int u = 0; u < SHAPE::unroll; u++) {
-				Compute xhat[V], values[V];
-				element_unpack<T>(x[u], xhat);
-				element_unpack<T>(dy[u], values);
+				Compute xs[V], dys[V];
+				element_unpack<T>(x[u], xs);
+				element_unpack<T>(dy[u], dys);
 #pragma unroll
 				for (int j = 0; j < V; j++)
-					xhat[j] = found[u].normal(xhat[j]);
-				all.add(xhat, values);
+					all.add(0, j, found[u].normal(xs[j]), dys[j]);
 			}
 		}
 		return all;
@@ -118,7 +114,8 @@ struct NormBackwardStrip {
 
 	/*
 	 * Strip number `strip` of the rows [first, end), which are number `chunk` of `chunks`.  All
-	 * threads of a block come; shared has room for Block::shared_bytes.
+	 * threads of a block come; shared has room for a number of each column of each part of Block, and
+	 * of each thread.
 	 */
 	static DEVICE void take(const Operands &at, u8 *scratch, i64 strip, i64 first, i64 end,
 							u32 chunk, u32 chunks, void *shared)
@@ -126,21 +123,18 @@ struct NormBackwardStrip {
 		const i64 begin = strip * width;
 		const i64 column = begin + static_cast<int>(threadIdx.x) % SHAPE::size * V;
 		Compute *const partial = reinterpret_cast<Compute *>(scratch + counter_bytes) + begin;
-		NormBackwardColumns<WITH, Compute, V> all = {};
+		NormBackwardColumns<WITH, Compute, 1, V> all = {};
 
 		if (column < columns)
 			all = add(at, first + static_cast<int>(threadIdx.x) / SHAPE::size, end, column);
-#pragma unroll
-		for (int s = 0; s < sums; s++) {
-			Block::merge(all.sum[s], shared, [&](int i, Compute sum) {
-				if (begin + i >= columns)
-					return;
-				if (chunks == 1)
-					norm_backward_store(at, s, begin + i, sum);
-				else
-					partial[(chunk * static_cast<i64>(sums) + s) * columns + i] = sum;
-			});
-		}
+		Block::merge(all.sum, shared, [&](int which, int i, Compute sum) {
+			if (begin + i >= columns)
+				return;
+			if (chunks == 1)
+				norm_backward_store(at, which, begin + i, sum);
+			else
+				partial[(chunk * static_cast<i64>(sums) + which) * columns + i] = sum;
+		});
 		if (chunks == 1 || !columns_last(reinterpret_cast<u32 *>(scratch) + strip, chunks))
 			return;
 		columns_finish<SHAPE::threads, width, sums>(
