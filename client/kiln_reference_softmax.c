@@ -20,7 +20,8 @@
 struct rows {
 	int64_t count, columns, inner;
 	double scale;
-	bool logarithm, additive;
+	bool logarithm;
+	bool additive; /* of backward no mask is: y has it in it */
 	/* Of the row that is looked at: */
 	bool *kept;
 	double *added; /* to scale * x */
@@ -44,7 +45,8 @@ static bool rows_make(struct check *check, struct rows *rows)
 	rows->count = check_product(first, 0, at) * rows->inner;
 	rows->scale = cli_problem_real(check->problem, "scale", 1);
 	rows->logarithm = !strncmp(check->problem->op, "log_", 4);
-	rows->additive = !strcmp(cli_problem_text(check->problem, "kind", ""), "additive");
+	rows->additive = check_find(check, "x") == 0 &&
+					 !strcmp(cli_problem_text(check->problem, "kind", ""), "additive");
 	rows->kept = check_memory(check, rows->columns, sizeof(*rows->kept));
 	rows->added = check_memory(check, rows->columns, sizeof(*rows->added));
 	return !check->no_memory;
@@ -102,7 +104,7 @@ static void look_at_mask(const struct check *check, struct rows *rows, int64_t r
 			rows->kept[k] = (double)k < length;
 		else if (!strcmp(kind, "causal"))
 			rows->kept[k] = k - diagonal <= query;
-		else if (!strcmp(kind, "additive") && mask >= 0) {
+		else if (rows->additive) {
 			rows->added[k] = check_get(check, mask, begin + (last == 1 ? 0 : k));
 			rows->kept[k] = !isinf(rows->added[k]);
 		}

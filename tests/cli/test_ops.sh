@@ -24,7 +24,7 @@ verified 600 masked_softmax --shape 2x10x30 --kind lengths --empty nan --scale 0
 verified 600 masked_softmax --shape 2x10x30 --kind causal --diagonal -2
 verified 600 masked_softmax --shape 2x10x30 --kind additive --mask 30 --mask-dtype f16
 verified 600 masked_softmax_backward --shape 2x10x30 --kind lengths --mask 2x1
-verified 600 masked_softmax_backward --shape 2x10x30 --kind additive
+verified 600 masked_softmax_backward --shape 2x10x30 --kind additive --mask 30
 verified 100 layer_norm --shape 4x25
 verified 204 layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,rstd --eps 1e-3 \
 	--gamma-dtype f64
