@@ -130,7 +130,6 @@ DEVICE void vec_window(u32 (&pair)[BYTES / 2], int beyond, u32 (&out)[BYTES / 4]
 {
 	constexpr int words = BYTES / 4;
 	static_assert(BYTES >= 4, "whole words");
-	/* A funnel shift takes its distance modulo 32. */
 	if constexpr (words == 4) {
 #pragma unroll
 		for (int w = 0; w < 6; w++)
@@ -138,29 +137,30 @@ DEVICE void vec_window(u32 (&pair)[BYTES / 2], int beyond, u32 (&out)[BYTES / 4]
 	}
 	if constexpr (words >= 2) {
 #pragma unroll
-		for (int w = 0; w < words + 1; w++)
+		for (int w = 0; w < words + (ES < 4); w++)
 			pair[w] = beyond & 4 ? pair[w + 1] : pair[w];
 	}
+	/* A funnel shift takes its distance modulo 32. */
 #pragma unroll
 	for (int w = 0; w < words; w++)
 		out[w] = ES >= 4 ? pair[w] : __funnelshift_r(pair[w], pair[w + 1], beyond * 8);
 }
 
 /*
- * BYTES bytes that are aligned to elements of ES bytes only: the two aligned vectors around them.
- * They begin `at` bytes behind `base`, which is aligned; `left` bytes from there on are anybody's.
- * Vectors that hold none of these are not read: what would come from there says nothing.
+ * BYTES bytes that are aligned to elements of ES bytes only, cut out of the two aligned vectors
+ * around them.  They begin `at` bytes behind `base`, which is aligned; the `left` bytes from there
+ * on, one at least, may be read, and with them the vectors that hold them.  What would come from
+ * behind says nothing.
  */
 template <int ES, int BYTES, typename Offset>
 DEVICE void vec_load_skewed(const u8 *base, Offset at, int left, u32 (&words)[BYTES / 4])
 {
-	u32 pair[BYTES / 2] = {};
+	u32 pair[BYTES / 2];
 	const int beyond = ES < BYTES ? static_cast<int>(at & (BYTES - 1)) : 0;
 	const u8 *const low = base + (at & ~static_cast<Offset>(BYTES - 1));
-	if (left > 0)
-		vec_load<BYTES>(low, pair);
-	if (beyond != 0 && beyond + left > BYTES)
-		vec_load<BYTES>(low + BYTES, pair + BYTES / 4);
+	vec_load<BYTES>(low, pair);
+	if constexpr (ES < BYTES)
+		vec_load<BYTES>(low + (beyond + left > BYTES ? BYTES : 0), pair + BYTES / 4);
 	vec_window<ES, BYTES>(pair, beyond, words);
 }
 

@@ -39,9 +39,9 @@ struct permute_shift_shape {
 	}
 };
 
-/* Where row `row` + k begins in x, in elements, and so do all rows of a chunk if that is simple. */
+/* Where row `row` + k, or the last one, is in x, in elements; first: row itself. */
 template <int KR, i64 R, class RD, class RX, typename Offset>
-DEVICE Offset permute_shift_row(u32 row, Offset first, int k)
+DEVICE Offset permute_shift_row(u32 row, Offset first, int k, int column)
 {
 	if constexpr (RD::product == 1 || (R % KR == 0 && RD::first % KR == 0)) {
 		const int last = static_cast<int>(R) - 1 - static_cast<int>(row);
@@ -49,7 +49,7 @@ DEVICE Offset permute_shift_row(u32 row, Offset first, int k)
 		return first + static_cast<Offset>(ahead) * static_cast<Offset>(RX::first);
 	} else {
 		const u32 r = row + k < static_cast<u32>(R) ? row + k : static_cast<u32>(R - 1);
-		return index_offset<Offset>(r, RD{}, RX{});
+		return index_offset<Offset>(r, RD{}, RX{}) + column;
 	}
 }
 
@@ -60,7 +60,7 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 {
 	constexpr int words = LOAD / 4;
 	constexpr int steps = (SHAPE::in_slots + THREADS - 1) / THREADS;
-	const Offset beyond = vec_beyond<LOAD>(x);
+	const Offset beyond = SKEW_X ? vec_beyond<LOAD>(x) : 0;
 	x -= beyond;
 #pragma unroll 1
 	for (int step = 0; step < steps; step++) {
@@ -74,22 +74,23 @@ DEVICE void permute_shift_in(const u8 *x, b128 *tile, u32 row0, int columns)
 		const u32 row = row0 + (chunk * SHAPE::pieces + piece) * KR;
 		if (left <= 0 || (!RUN && row >= static_cast<u32>(R)))
 			continue;
-		const Offset first = index_offset<Offset>(row, RD{}, RX{});
+		const Offset first = index_offset<Offset>(row, RD{}, RX{}) + column;
 		u32 in[KR][words];
 #pragma unroll
 		for (int k = 0; k < KR; k++) {
 			if constexpr (RUN) {
-				/* Behind the last row: the first ones, in the next column. */
+				/* Behind the last row: the first ones, in the next column if there is one. */
 				const bool next = row + k >= static_cast<u32>(R);
-				const Offset at = first + static_cast<Offset>(k * RX::first) + column -
-								  (next ? static_cast<Offset>(R * RX::first - 1) : 0);
-				vec_load_skewed<ES, LOAD>(x, beyond + at * ES, next ? left - ES : left, in[k]);
+				const int more = left > ES ? ES : 0;
+				const Offset at = (first + static_cast<Offset>(k * RX::first)) * ES -
+								  (next ? static_cast<Offset>(R * RX::first * ES) - more : 0);
+				vec_load_skewed<ES, LOAD>(x, beyond + at, next ? left - more : left, in[k]);
 			} else {
-				const Offset at = permute_shift_row<KR, R, RD, RX>(row, first, k) + column;
+				const Offset at = permute_shift_row<KR, R, RD, RX>(row, first, k, column) * ES;
 				if constexpr (SKEW_X)
-					vec_load_skewed<ES, LOAD>(x, beyond + at * ES, left, in[k]);
+					vec_load_skewed<ES, LOAD>(x, beyond + at, left, in[k]);
 				else
-					vec_load<LOAD>(x + static_cast<i64>(at) * ES, in[k]);
+					vec_load<LOAD>(x + at, in[k]);
 			}
 		}
 		u32 out[SHAPE::columns][SHAPE::piece / 4];
@@ -123,39 +124,35 @@ DEVICE void permute_shift_out_run(u8 *y, const b128 *tile, int columns)
 	constexpr int steps = (TC * R + 128 / ES + stride - 1) / stride;
 	const int count = columns * R;
 	const int first = static_cast<int>(threadIdx.x) * each - vec_beyond<128>(y) / ES;
-	const int before = (16 - vec_beyond<16>(y)) % 16 / ES;
-	const int behind = (count - before) % each;
-
 	const u32 last = static_cast<u32>(count - each);
 
 	u32 element = first;
 	u32 row = static_cast<u32>(first + turns * R) % R;
 	u32 column = static_cast<u32>(first + turns * R) / R - turns;
 #pragma unroll 1
-	for (int step = 0; step < steps; step += 2) {
-		u32 words[2][4];
-#pragma unroll
-		for (int i = 0; i < 2; i++) {
-			const bool there = element + i * stride <= last;
-			permute_shift_cut<ES>(tile + (there ? SHAPE::chunk_at(column) : 0), row * ES, words[i]);
-			row += more_rows;
-			column += more_columns;
-			if (more_rows != 0 && row >= static_cast<u32>(R)) {
-				row -= R;
-				column++;
-			}
+	for (int step = 0; step < steps; step++) {
+		if (element <= last) {
+			u32 words[4];
+			permute_shift_cut<ES>(tile + SHAPE::chunk_at(column), row * ES, words);
+			vec_store<16>(y + static_cast<i64>(element) * ES, words);
 		}
-#pragma unroll
-		for (int i = 0; i < 2; i++)
-			if (element + i * stride <= last)
-				vec_store<16>(y + static_cast<i64>(element + i * stride) * ES, words[i]);
-		element += 2 * stride;
+		element += stride;
+		row += more_rows;
+		column += more_columns;
+		if (more_rows != 0 && row >= static_cast<u32>(R)) {
+			row -= R;
+			column++;
+		}
 	}
-#pragma unroll 1
-	for (int i = threadIdx.x; i < before + behind; i += THREADS) {
-		const int k = i < before ? i : count - behind + (i - before);
-		const u8 *const from = reinterpret_cast<const u8 *>(tile + SHAPE::chunk_at(k / R));
-		vec_copy<ES>(from + k % R * ES, y + k * ES);
+	/* Fewer elements than a vector has, before the first one and behind the last. */
+	const int before = (16 - vec_beyond<16>(y)) % 16 / ES, behind = (count - before) % each;
+	const int i = static_cast<int>(threadIdx.x);
+	static_assert(R >= each && THREADS >= 2 * each, "a thread an element");
+	if (i < before + behind) {
+		const int back = i - before + 1;
+		const b128 *const from = tile + (i < before ? 0 : SHAPE::chunk_at(columns - 1));
+		vec_copy<ES>(reinterpret_cast<const u8 *>(from) + (i < before ? i : R - back) * ES,
+					 y + (i < before ? i : count - back) * ES);
 	}
 }
 
