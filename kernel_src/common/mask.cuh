@@ -26,7 +26,7 @@ template <typename T, i64 COLUMNS, int EMPTY>
 struct MaskRow : SoftmaxAll<typename element<T>::compute> {
 	typedef typename element<T>::compute Compute;
 	typedef typename index_choose<(COLUMNS > 0x3fffffff), i64, int>::type Column;
-	static constexpr bool partial = true;
+	static constexpr bool partial = true, counts = EMPTY != MASK_ZERO;
 
 	DEVICE Compute empty() const
 	{

@@ -10,6 +10,7 @@
  * A mask says which elements take part:
  *
  *   static constexpr bool partial   whether elements can be left out; if not, live() says true
+ *   static constexpr bool counts    whether empty() is anything but 0
  *   template <int V> struct Held    what a thread keeps of it for V elements that lie together
  *   i64 limit() const               the columns from there on are left out, and x is not read there
  *   void fetch(Held<V> &, column) const               fills one for columns column .. column + V - 1
@@ -57,7 +58,7 @@ struct SoftmaxNumber<double> {
 /* The mask of those that have none. */
 template <typename Compute>
 struct SoftmaxAll {
-	static constexpr bool partial = false;
+	static constexpr bool partial = false, counts = false;
 	template <int V>
 	struct Held {
 	};

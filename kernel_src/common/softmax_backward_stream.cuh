@@ -23,9 +23,10 @@ DEVICE void softmax_backward_stream_row(const typename ROW::Element *const (&fro
 		at.fetch(step, from, apart);
 		at.words.each(at.part, step, [&](Column n, int u, Compute(&value)[2][V]) {
 #pragma unroll
-			for (int j = 0; j < V; j++)
-				if (at.live(n, u, j))
-					more = LOG ? more + value[1][j] : fma(value[0][j], value[1][j], more);
+			for (int j = 0; j < V; j++) {
+				const Compute all = LOG ? more + value[1][j] : fma(value[0][j], value[1][j], more);
+				more = at.live(n, u, j) ? all : more;
+			}
 		});
 		sum.add(more);
 	}
@@ -39,8 +40,7 @@ DEVICE void softmax_backward_stream_row(const typename ROW::Element *const (&fro
 #pragma unroll
 			for (int j = 0; j < V; j++) {
 				out[j] = softmax_derivative<LOG>(value[0][j], value[1][j], all.sum, scale);
-				if (!mask.live(at.marks[u], at.row.column(n), j))
-					out[j] = 0;
+				out[j] = mask.live(at.marks[u], at.row.column(n), j) ? out[j] : Compute(0);
 			}
 			row_store(at.row, n, dx, out, dx_step);
 		});

@@ -64,7 +64,7 @@ struct SoftmaxRows {
 
 #pragma unroll
 		for (int n = 0; n < kept; n++) {
-			if (!part.has(n))
+			if (!row.has(n))
 				continue;
 			terms(marks[n], n, words.word[n][0], value[n]);
 			raise(marks[n], n, value[n], found);
@@ -92,7 +92,7 @@ struct SoftmaxRows {
 			largest = fmax(largest, Number::lowest());
 #pragma unroll
 		for (int n = 0; n < kept; n++)
-			if (part.has(n))
+			if (row.has(n))
 				add(largest, value[n], sum);
 		if constexpr (kept < held) {
 #pragma unroll 1
@@ -179,10 +179,13 @@ struct SoftmaxRows {
 	{
 #pragma unroll
 		for (int j = 0; j < V; j++) {
-			if constexpr (!MASK::partial)
+			if constexpr (MASK::counts) {
+				const Compute finite = fmax(term[j], Number::lowest());
+				const bool live = row.live(n, j) & mask.live(mark, row.column(n), j);
+				largest = fmax(largest, live ? finite : term[j]);
+			} else {
 				largest = fmax(largest, term[j]);
-			else if (row.live(n, j) && mask.live(mark, row.column(n), j))
-				largest = fmax(largest, fmax(term[j], Number::lowest()));
+			}
 		}
 	}
 

@@ -42,7 +42,7 @@ struct SoftmaxStep {
 
 	DEVICE bool live(Column n, int u, int j) const
 	{
-		return row.live(n, j) && mask.live(marks[u], row.column(n), j);
+		return row.live(n, j) & mask.live(marks[u], row.column(n), j);
 	}
 };
 
@@ -61,8 +61,7 @@ DEVICE void softmax_stream_add(const STEP &at, typename STEP::Column step,
 			Compute term = at.mask.term(at.marks[u], j, x[0][j], scale.before);
 			if (STEP::partial)
 				term = fmax(term, SoftmaxNumber<Compute>::lowest());
-			if (at.live(n, u, j))
-				found = fmax(found, term);
+			found = fmax(found, at.live(n, u, j) ? term : SoftmaxNumber<Compute>::least());
 		}
 	});
 	at.words.each(at.part, step, [&](typename STEP::Column n, int u, Compute(&x)[1][V]) {
@@ -70,8 +69,7 @@ DEVICE void softmax_stream_add(const STEP &at, typename STEP::Column step,
 		for (int j = 0; j < V; j++) {
 			const Compute distance = at.mask.distance(at.marks[u], j, x[0][j], scale.before, found);
 			const Compute power = softmax_exp2_flush(distance * scale.exponent);
-			if (at.live(n, u, j))
-				more += power;
+			more += at.live(n, u, j) ? power : Compute(0);
 		}
 	});
 	const Compute fading = SoftmaxSum<Compute>::fading(found, largest, scale.exponent);
@@ -95,8 +93,7 @@ DEVICE void softmax_stream_store(const STEP &at, typename STEP::Column step, T *
 				at.mask.distance(at.marks[u], j, x[0][j], scale.before, all.largest);
 			out[j] = LOG ? fma(distance, scale.after, -rest)
 						 : softmax_exp2(distance * scale.exponent) * rest;
-			if (!at.mask.live(at.marks[u], at.row.column(n), j))
-				out[j] = dead;
+			out[j] = at.mask.live(at.marks[u], at.row.column(n), j) ? out[j] : dead;
 		}
 		row_store(at.row, n, y, out, y_step);
 	});
