@@ -81,7 +81,12 @@ enum kernel_launch_kind {
 	KERNEL_LAUNCH,
 };
 
-enum kernel_arg_kind { KERNEL_ARG_POINTER, KERNEL_ARG_SCALAR, KERNEL_ARG_SCRATCH };
+enum kernel_arg_kind {
+	KERNEL_ARG_POINTER,
+	KERNEL_ARG_SCALAR,
+	KERNEL_ARG_SCRATCH,
+	KERNEL_ARG_REPORT
+};
 
 struct kernel_arg {
 	enum kernel_arg_kind kind;
@@ -99,6 +104,17 @@ struct kernel_arg {
 struct kernel_scratch {
 	uint64_t bytes;    /* all of it, at most KERNEL_SCRATCH_MAX; 0: none */
 	uint64_t counters; /* bytes at its beginning that are zero between launches */
+};
+
+/*
+ * What a kernel that looks at its indices says of them.  REPORT passes the address of 64 bits that
+ * are zero when the launch begins; the kernel adds how many of the indices are out of range.  Unless
+ * that is none the call ends in KILN_EINDEX and says so, with everything written all the same.
+ * Adding is slow (the bits are the host's): once a block, and only where there is something to add.
+ */
+struct kernel_report {
+	uint64_t indices; /* how many are looked at; 0: there is no report */
+	uint64_t end;     /* they are in range from 0 to here, without it */
 };
 
 /* The bytes a plan touches of one operand, counted from its first element; checked before every
@@ -121,6 +137,7 @@ struct kernel_plan {
 	uint32_t grid[3], block[3];
 	uint32_t shared_bytes; /* dynamic */
 	struct kernel_scratch scratch;
+	struct kernel_report report;
 	struct kernel_arg args[KERNEL_MAX_ARGS];
 	int arg_count;
 	struct kernel_extent extents[KERNEL_MAX_OPERANDS];

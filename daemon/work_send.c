@@ -131,7 +131,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 	return true;
 }
 
-/* [0, operand], [1, bytes, value], [2] */
+/* [0, operand], [1, bytes, value], [2], [3] */
 static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
 {
 	wire_list_begin(message, NULL);
@@ -148,6 +148,9 @@ static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
 	case KERNEL_ARG_SCRATCH:
 		wire_put_int(message, NULL, 2);
 		break;
+	case KERNEL_ARG_REPORT:
+		wire_put_int(message, NULL, 3);
+		break;
 	}
 	wire_list_end(message);
 }
@@ -163,6 +166,12 @@ static void put_arguments(struct wire_out *message, const struct work *work)
 		wire_list_begin(message, "scratch");
 		wire_put_uint(message, NULL, plan->scratch.bytes);
 		wire_put_uint(message, NULL, plan->scratch.counters);
+		wire_list_end(message);
+	}
+	if (plan->report.indices) {
+		wire_list_begin(message, "report");
+		wire_put_uint(message, NULL, plan->report.indices);
+		wire_put_uint(message, NULL, plan->report.end);
 		wire_list_end(message);
 	}
 	wire_list_begin(message, "ops");

@@ -66,6 +66,8 @@ struct cpu_work {
 	uint32_t shared_bytes;
 	struct kernel_scratch scratch;
 	uint32_t scratch_args; /* bit i: argument i is its address, known when the work starts */
+	struct kernel_report report;
+	uint64_t reported; /* the kernel adds to it */
 	int arg_count;
 	uint64_t values[KERNEL_MAX_ARGS];
 	void *args[KERNEL_MAX_ARGS];

@@ -171,6 +171,8 @@ static int bind_args(struct cpu_work *work, const struct device_launch *launch,
 							 launch->operand_count);
 		if (is_pointer)
 			memcpy(&work->values[i], &work->operands[arg->operand].base, sizeof(void *));
+		else if (arg->kind == KERNEL_ARG_REPORT)
+			memcpy(&work->values[i], &(uint64_t *){&work->reported}, sizeof(void *));
 		else if (!is_scalar)
 			work->scratch_args |= 1u << i;
 		else if (bytes == 4)
@@ -193,6 +195,7 @@ static int bind_kernel(struct device *device, struct cpu_work *work,
 	work->block_size = (struct kiln_cpu_dim){launch->block[0], launch->block[1], launch->block[2]};
 	work->shared_bytes = launch->shared_bytes;
 	work->scratch = launch->scratch;
+	work->report = launch->report;
 	work->total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
 	/* Few enough trips to the counter, small enough that the workers end together. */
 	work->chunk = work->total / ((uint64_t)device->worker_count * 8);

@@ -70,10 +70,20 @@ static void rotate(struct device *device, struct cpu_stream *stream)
 	*link = stream;
 }
 
+/* The kernel may have found indices that are out of range. */
+static void take_report(struct cpu_work *work)
+{
+	char error[KERNEL_ERROR_MAX];
+	if (atomic_load(&work->status) == KILN_OK &&
+		device_report(&work->report, work->reported, error) != KILN_OK)
+		cpu_work_fail(work, KILN_EINDEX, error);
+}
+
 static void finish(struct device *device, struct cpu_work *work)
 {
 	struct cpu_stream *stream = work->stream;
 	cpu_scratch_check(work);
+	take_report(work);
 	work->end_us = util_now_us();
 	stream->head = work->next;
 	if (!stream->head)

@@ -186,6 +186,7 @@ static void cuda_close(struct device *device)
 		return;
 	if (device->retained) {
 		cuda_streams_close(device);
+		cuda_reports_close(device);
 		cuda_memory_close(device);
 		device->cu.cuDevicePrimaryCtxRelease(device->handle);
 	}

@@ -5,6 +5,7 @@
  *   cuda_memory.c  buffers: allocated, imported by IPC handle or by descriptor
  *   cuda_pool.c    buffers imported from another process's pool
  *   cuda_scratch.c memory for the length of a launch
+ *   cuda_report.c  what kernels report to the host
  *   cuda_launch.c  modules, and work as it is asked for
  *   cuda_stream.c  streams, and giving work to the driver
  *   cuda_poll.c    waiting for work, and what happens to it when the GPU fails
@@ -68,11 +69,19 @@ struct cuda_work {
 	int value_count;
 	struct kernel_scratch scratch;
 	uint32_t scratch_values; /* bit i: values[i] is its address, known when the work starts */
+	struct kernel_report report;
+	struct cuda_report *reported; /* NULL: there is no report */
 	CUdeviceptr from, to;
 	void *host;
 	uint64_t bytes;
 	int status; /* of work that failed when its time came */
 	char error[KERNEL_ERROR_MAX];
+};
+
+/* Host memory that kernels write to. */
+struct cuda_report {
+	uint64_t count;
+	struct cuda_report *next; /* of the spare ones; of a page's first, the next page */
 };
 
 struct cuda_queue {
@@ -118,6 +127,7 @@ struct device {
 	struct cuda_stream *active;
 	struct cuda_queue failed; /* work that could not be started when its time came */
 	struct cuda_work *spare_work;
+	struct cuda_report *spare_reports, *report_pages;
 	CUevent *spare_events;
 	int spare_event_count, spare_event_room;
 	int running;          /* pieces of work that the driver has */
@@ -167,6 +177,15 @@ int cuda_scratch_give(struct device *device, struct cuda_stream *stream, struct 
 					  char error[KERNEL_ERROR_MAX]);
 /* The stream has nothing to do any more. */
 void cuda_scratch_free(struct device *device, struct cuda_stream *stream);
+
+/* ---- cuda_report.c ---- */
+
+/* A count for the work, at zero. */
+int cuda_report_give(struct device *device, struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
+/* The work has ended: what its kernel reported comes to, as device_report has it. */
+int cuda_report_read(const struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
+void cuda_report_keep(struct device *device, struct cuda_work *work);
+void cuda_reports_close(struct device *device);
 
 /* ---- cuda_launch.c ---- */
 

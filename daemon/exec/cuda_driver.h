@@ -39,6 +39,8 @@
 	X(cuMemAllocFromPoolAsync)                \
 	X(cuMemFreeAsync)                         \
 	X(cuMemsetD8Async)                        \
+	X(cuMemHostAlloc)                         \
+	X(cuMemFreeHost)                          \
 	X(cuIpcOpenMemHandle)                     \
 	X(cuIpcCloseMemHandle)                    \
 	X(cuMemImportFromShareableHandle)         \

@@ -133,8 +133,8 @@ static int operand_address(const struct device_launch *launch, int operand, uint
 	return KILN_OK;
 }
 
-static int bind_kernel(const struct device_launch *launch, struct cuda_work *work,
-					   char error[KERNEL_ERROR_MAX])
+static int bind_kernel(struct device *device, const struct device_launch *launch,
+					   struct cuda_work *work, char error[KERNEL_ERROR_MAX])
 {
 	if (launch->arg_count < 0 || launch->arg_count > KERNEL_MAX_ARGS)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -149,6 +149,7 @@ static int bind_kernel(const struct device_launch *launch, struct cuda_work *wor
 	work->module = launch->module;
 	work->shared_bytes = launch->shared_bytes;
 	work->scratch = launch->scratch;
+	work->report = launch->report;
 	memcpy(work->grid, launch->grid, sizeof work->grid);
 	memcpy(work->block, launch->block, sizeof work->block);
 	work->value_count = launch->arg_count;
@@ -162,6 +163,12 @@ static int bind_kernel(const struct device_launch *launch, struct cuda_work *wor
 		}
 		if (arg->kind == KERNEL_ARG_SCRATCH)
 			work->scratch_values |= 1u << i;
+		if (arg->kind == KERNEL_ARG_REPORT) {
+			int status = work->reported ? KILN_OK : cuda_report_give(device, work, error);
+			if (status != KILN_OK)
+				return status;
+			address = (CUdeviceptr)(uintptr_t)&work->reported->count;
+		}
 		work->values[i] = arg->kind == KERNEL_ARG_SCALAR ? arg->value : address;
 	}
 	return KILN_OK;
@@ -174,7 +181,7 @@ int cuda_launch(struct device *device, const struct device_launch *launch,
 		cuda_work_new(device, launch->module ? CUDA_WORK_KERNEL : CUDA_WORK_COPY, launch->ticket);
 	int status;
 	if (launch->module) {
-		status = bind_kernel(launch, work, error);
+		status = bind_kernel(device, launch, work, error);
 	} else {
 		work->bytes = launch->copy_bytes;
 		status = operand_address(launch, 0, launch->copy_bytes, &work->from, error);

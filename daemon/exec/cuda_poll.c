@@ -83,6 +83,8 @@ static int collect(struct device *device, struct device_done *done, int max)
 			if (device->broken)
 				break;
 			struct cuda_work *work = cuda_queue_take(&stream->running);
+			if (status == KILN_OK)
+				status = cuda_report_read(work, error);
 			device->running--;
 			device->progress_us = util_now_us();
 			report(device, work, status, status == KILN_OK ? "" : error,

@@ -80,6 +80,7 @@ void cuda_work_retire(struct device *device, struct cuda_work *work)
 {
 	keep_event(device, work->begin);
 	keep_event(device, work->end);
+	cuda_report_keep(device, work);
 	work->next = device->spare_work;
 	device->spare_work = work;
 }

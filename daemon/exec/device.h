@@ -56,6 +56,8 @@ struct device_launch {
 	/* Given by the device when the launch starts, to SCRATCH arguments: the stream's own, so that
 	 * launches of other streams never meet in it. */
 	struct kernel_scratch scratch;
+	/* REPORT arguments get a count of this launch's own; the device reads it when that has ended. */
+	struct kernel_report report;
 	uint64_t copy_bytes;
 	uint32_t delay_ms; /* test-only */
 	uint64_t ticket;   /* for device_done */
@@ -110,6 +112,10 @@ struct device_ops {
 	int (*poll)(struct device *device, int wake_fd, int timeout_ms, struct device_done *done,
 				int max, bool *broken);
 };
+
+/* What a launch whose kernel counted so many indices ends in: KILN_OK for none, else KILN_EINDEX and
+ * a sentence (report.c). */
+int device_report(const struct kernel_report *report, uint64_t count, char error[KERNEL_ERROR_MAX]);
 
 extern const struct device_ops device_cpu;
 extern const struct device_ops device_cuda;

@@ -16,9 +16,9 @@
  *            a descriptor
  *   free     buf; answered when nothing queued uses it
  *   launch   mod (0: copy), stream, grid, block, shared, copy, delay,
- *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory],
+ *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory | [3]: the report],
  *            ops: [[buf (0: left out), offset, extent bytes, alignment, written]],
- *            scratch: [bytes, counters] (absent: none)  -> us
+ *            scratch: [bytes, counters], report: [indices, end] (absent: none)  -> us
  *   copy     buf, offset, bytes, to: bool, stream; a memfd
  *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
  *   end      stream: its session is gone

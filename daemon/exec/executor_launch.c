@@ -97,18 +97,21 @@ static int read_args(const msgpack_object *list, int operand_count, struct kerne
 						 "a launch has %u arguments and may have %d", n, KERNEL_MAX_ARGS);
 	for (uint32_t i = 0; i < n; i++) {
 		const msgpack_object *item = wire_at(list, i);
-		uint64_t pointer[2], scalar[3], scratch[1];
+		uint64_t pointer[2], scalar[3], alone[1];
 		if (read_uints(item, pointer, 2) && pointer[0] == 0 && pointer[1] < (uint64_t)operand_count)
 			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_POINTER, .operand = (int)pointer[1]};
 		else if (read_uints(item, scalar, 3) && scalar[0] == 1 &&
 				 (scalar[1] == 4 || scalar[1] == 8) && (scalar[1] == 8 || scalar[2] <= UINT32_MAX))
 			args[i] = (struct kernel_arg){
 				.kind = KERNEL_ARG_SCALAR, .bytes = (uint32_t)scalar[1], .value = scalar[2]};
-		else if (read_uints(item, scratch, 1) && scratch[0] == 2)
+		else if (read_uints(item, alone, 1) && alone[0] == 2)
 			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_SCRATCH, .operand = -1};
+		else if (read_uints(item, alone, 1) && alone[0] == 3)
+			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_REPORT, .operand = -1};
 		else
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-							 "argument %u is neither [0, operand], [1, 4 or 8, value] nor [2]", i);
+							 "argument %u is neither [0, operand], [1, 4 or 8, value], [2] nor [3]",
+							 i);
 	}
 	*count = (int)n;
 	return KILN_OK;
@@ -218,6 +221,19 @@ static int read_scratch(const msgpack_object *list, struct kernel_scratch *scrat
 	return KILN_OK;
 }
 
+/* [indices, end]; absent: none. */
+static int read_report(const msgpack_object *list, struct kernel_report *report,
+					   char error[KERNEL_ERROR_MAX])
+{
+	uint64_t v[2];
+	if (!list)
+		return KILN_OK;
+	if (!read_uints(list, v, 2))
+		return reject(error, "the report of a launch is not [indices, end]");
+	*report = (struct kernel_report){v[0], v[1]};
+	return KILN_OK;
+}
+
 /* mod 0: bytes from operand 0 to operand 1. */
 static int check_plain_copy(const struct device_launch *launch, const uint64_t *extents,
 							char error[KERNEL_ERROR_MAX])
@@ -256,6 +272,8 @@ static int start_launch(struct exec *executor, const msgpack_object *root,
 			read_args(wire_get(root, "args"), launch.operand_count, args, &launch.arg_count, error);
 	if (status == KILN_OK)
 		status = read_scratch(wire_get(root, "scratch"), &launch.scratch, error);
+	if (status == KILN_OK)
+		status = read_report(wire_get(root, "report"), &launch.report, error);
 	if (status != KILN_OK)
 		return status;
 	if (module == 0) {

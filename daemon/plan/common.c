@@ -206,6 +206,16 @@ void plan_arg_scratch(struct kernel_plan *plan)
 	arg->bytes = 8;
 }
 
+void plan_arg_report(struct kernel_plan *plan, uint64_t indices, uint64_t end)
+{
+	struct kernel_arg *arg = &plan->args[plan->arg_count++];
+
+	arg->kind = KERNEL_ARG_REPORT;
+	arg->operand = -1;
+	arg->bytes = 8;
+	plan->report = (struct kernel_report){indices, end};
+}
+
 void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value)
 {
 	struct kernel_arg *arg = &plan->args[plan->arg_count++];

@@ -31,6 +31,8 @@ void plan_print(struct plan_text *text, const char *format, ...)
 void plan_arg_pointer(struct kernel_plan *plan, int operand);
 void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value);
 void plan_arg_scratch(struct kernel_plan *plan);
+/* ... that of the report, and what is reported. */
+void plan_arg_report(struct kernel_plan *plan, uint64_t indices, uint64_t end);
 
 /* ---- Attributes (attrs.c): what is not there keeps the value in *out ---- */
 

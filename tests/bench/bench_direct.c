@@ -26,7 +26,7 @@ struct bench_ready {
 static struct {
 	const struct bench_objects *objects;
 	char copy[KERNEL_KEY_HEX]; /* object of the copying kernel */
-	uint64_t pool[2], scratch;
+	uint64_t pool[2], scratch, report;
 	uint64_t blocker, blocker_bytes; /* two halves */
 	int blockers;                    /* copies from one to the other before a batch */
 	char why[400];
@@ -123,8 +123,10 @@ static bool direct_open(const struct bench_options *options, struct bench_object
 	direct.blocker_bytes = pool_bytes[0] / 2 < BLOCKER ? pool_bytes[0] / 2 : BLOCKER;
 	direct.blocker = gpu_alloc(2 * direct.blocker_bytes, GPU_MALLOC);
 	direct.scratch = scratch_bytes ? gpu_alloc(scratch_bytes, GPU_MALLOC) : 0;
-	if (direct.pool[0] && direct.pool[1] && direct.blocker && (direct.scratch || !scratch_bytes))
-		return true;
+	direct.report = gpu_alloc(8, GPU_MALLOC);
+	if (direct.pool[0] && direct.pool[1] && direct.blocker && direct.report &&
+		(direct.scratch || !scratch_bytes))
+		return gpu_set(direct.report, 0, 8);
 	snprintf(why, 400, "no memory for pools of %llu and %llu bytes: %s; --pool sets their size",
 			 (unsigned long long)pool_bytes[0], (unsigned long long)pool_bytes[1], gpu_error());
 	return false;
@@ -136,6 +138,7 @@ static void direct_close(void)
 	gpu_free(direct.pool[1]);
 	gpu_free(direct.blocker);
 	gpu_free(direct.scratch);
+	gpu_free(direct.report);
 }
 
 /* ---- Data ---- */
@@ -222,6 +225,7 @@ static bool launch_plan(const struct bench_ready *ready, int set)
 		const struct kernel_arg *arg = &plan->args[i];
 		values[i] = arg->kind == KERNEL_ARG_POINTER   ? address(&ready->work, arg->operand, set)
 					: arg->kind == KERNEL_ARG_SCRATCH ? direct.scratch
+					: arg->kind == KERNEL_ARG_REPORT  ? direct.report
 													  : arg->value;
 		arguments[i] = &values[i];
 	}

@@ -188,11 +188,21 @@ static const char cpu_scratch_kernels[] =
 	"	if (K != 1) scratch[0] = 0;\n"
 	"}\n";
 
+/* Counts what of x is not below end; y: what the count was before. */
+static const char cpu_report_kernels[] =
+	"template <int K> __global__ void stray(unsigned long long *report, const unsigned *x,\n"
+	"									   unsigned *y, unsigned n, unsigned end)\n"
+	"{\n"
+	"	if (blockIdx.x == 0) y[0] = *report;\n"
+	"	for (unsigned i = blockIdx.x; i < n; i += gridDim.x)\n"
+	"		if (x[i] >= end) atomicAdd(report, 1ull);\n"
+	"}\n";
+
 /* Which of the texts has the kernel. */
 static const char *cpu_kernel_text(const char *instantiation)
 {
 	const char *const texts[] = {cpu_kernels, cpu_more_kernels, cpu_wrong_kernels,
-								 cpu_scratch_kernels};
+								 cpu_scratch_kernels, cpu_report_kernels};
 	char name[64];
 	snprintf(name, sizeof(name), "void %.*s(", (int)strcspn(instantiation, "<"), instantiation);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)

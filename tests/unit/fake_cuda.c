@@ -38,6 +38,7 @@ struct CUfunc_st {
 		KERNEL_FILL,
 		KERNEL_FAULT,
 		KERNEL_TALLY,
+		KERNEL_REPORT,
 		KERNEL_COUNT,
 		KERNEL_IDLE
 	} kernel;
@@ -148,6 +149,10 @@ static void run_kernel(const struct op *op)
 	case KERNEL_TALLY:
 		run_tally((uint8_t *)(uintptr_t)values[0], (uint64_t *)(uintptr_t)values[1], values[2],
 				  values[3]);
+		break;
+	case KERNEL_REPORT:
+		*(uint64_t *)(uintptr_t)values[2] = *(uint64_t *)(uintptr_t)values[0];
+		*(uint64_t *)(uintptr_t)values[0] += values[1];
 		break;
 	default:
 		break;
@@ -359,7 +364,8 @@ CUresult cuModuleUnload(CUmodule module)
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
 	ENTER();
-	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL, FAKE_FAULT, FAKE_TALLY};
+	static const char *const names[] = {FAKE_ADD_ONE, FAKE_FILL, FAKE_FAULT, FAKE_TALLY,
+										FAKE_REPORT};
 	if (module->idle) {
 		*out = &module->functions[KERNEL_IDLE];
 		(*out)->kernel = KERNEL_IDLE;
@@ -406,7 +412,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 	if (shared > 49152 && (int)shared > shared_granted)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct op *op = add_op(stream, OP_KERNEL);
-	static const size_t sizes[][4] = {{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8}};
+	static const size_t sizes[][4] = {
+		{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8}, {8, 8, 8, 0}};
 	op->function = function;
 	for (int i = 0; i < 4 && function->kernel != KERNEL_IDLE; i++)
 		if (sizes[function->kernel][i])

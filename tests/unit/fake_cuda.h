@@ -20,6 +20,7 @@
  * zero; fills what stands behind them with rubbish.
  */
 #define FAKE_TALLY "tally"
+#define FAKE_REPORT "report" /* (u64 *report, u64 by, u64 *y): report += by, y = what it was */
 
 /* What an IPC handle of the fake holds; the test can write one by itself. */
 struct fake_handle {
@@ -47,6 +48,7 @@ enum fake_live {
 	FAKE_LIVE_RANGES,   /* reserved addresses */
 	FAKE_LIVE_MAPPINGS, /* mapped allocations */
 	FAKE_LIVE_HANDLES,  /* allocation handles */
+	FAKE_LIVE_HOST,     /* host memory that the GPU sees */
 	FAKE_LIVE_COUNT
 };
 

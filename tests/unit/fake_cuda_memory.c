@@ -423,6 +423,26 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	return close((int)handle) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* ---- Host memory that the GPU sees: at the same address ---- */
+
+CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	*out = malloc(bytes);
+	memset(*out, 0xee, bytes);
+	fake_live[FAKE_LIVE_HOST]++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemFreeHost(void *at)
+{
+	ENTER();
+	free(at);
+	fake_live[FAKE_LIVE_HOST]--;
+	return CUDA_SUCCESS;
+}
+
 /* ---- The test's side ---- */
 
 void fake_memory_reset(void)

@@ -176,6 +176,8 @@ struct launch {
 	int operand_count;
 	bool takes_scratch; /* the first argument */
 	uint64_t scratch[2];
+	bool takes_report; /* the next argument */
+	uint64_t report[2];
 	int pointers; /* the next arguments are operands 0 .. pointers - 1 */
 	uint64_t scalars[2], scalar_bytes;
 	int scalar_count;
@@ -195,9 +197,14 @@ static uint64_t post_launch(struct peer *peer, const struct launch *launch)
 	if (launch->scratch[0])
 		wire_put_ints(&message, "scratch",
 					  (int64_t[]){(int64_t)launch->scratch[0], (int64_t)launch->scratch[1]}, 2);
+	if (launch->report[0])
+		wire_put_ints(&message, "report",
+					  (int64_t[]){(int64_t)launch->report[0], (int64_t)launch->report[1]}, 2);
 	wire_list_begin(&message, "args");
 	if (launch->takes_scratch)
 		wire_put_ints(&message, NULL, (int64_t[]){2}, 1);
+	if (launch->takes_report)
+		wire_put_ints(&message, NULL, (int64_t[]){3}, 1);
 	for (int i = 0; i < launch->pointers; i++)
 		wire_put_ints(&message, NULL, (int64_t[]){0, i}, 2);
 	for (int i = 0; i < launch->scalar_count; i++)
@@ -487,6 +494,46 @@ static void gives_scratch_memory(void **state)
 	assert_int_equal(end_peer(&peer), 0);
 }
 
+/* Of the numbers 0 to 999. */
+static void says_what_kernels_report(void **state)
+{
+	(void)state;
+	struct peer peer;
+	int fd, *host = map_staging(&fd, 4000);
+	const struct launch stray = {.module = 2,
+								 .stream = 1,
+								 .grid = {1, 1, 1},
+								 .block = {1, 1, 1},
+								 .operands = {{1, 0, 4000, 4}, {2, 0, 4, 4}},
+								 .operand_count = 2,
+								 .takes_report = true,
+								 .report = {1000, 990},
+								 .pointers = 2,
+								 .scalars = {1000, 990},
+								 .scalar_bytes = 4,
+								 .scalar_count = 2};
+	begin_scale(&peer);
+	for (int i = 0; i < 1000; i++)
+		host[i] = i;
+	assert_int_equal(status_of(&peer, post_copy(&peer, 1, 0, 4000, true, fd)), KILN_OK);
+	assert_int_equal(ask_load(&peer, 2, "stray<0>"), KILN_OK);
+	for (int i = 0; i < 3; i++) {
+		struct launch all = stray;
+		expect_refusal(&peer, &stray, KILN_EINDEX,
+					   "10 of 1000 indices are out of range, which is 0 to 989");
+		all.scalars[1] = 1000;
+		assert_int_equal(ask_launch(&peer, &all), KILN_OK);
+		assert_int_equal(status_of(&peer, post_copy(&peer, 2, 0, 4, false, fd)), KILN_OK);
+		assert_int_equal(host[0], 0);
+	}
+	struct launch wrong = stray;
+	wrong.report[1] = UINT64_MAX;
+	expect_refusal(&peer, &wrong, KILN_EPROTO, "is not [indices, end]");
+	munmap(host, 4000);
+	close(fd);
+	assert_int_equal(end_peer(&peer), 0);
+}
+
 static void refuses_wrong_requests(void **state)
 {
 	(void)state;
@@ -698,6 +745,7 @@ int main(void)
 		cmocka_unit_test(refuses_pools_on_the_cpu),
 		cmocka_unit_test(refuses_wrong_launches),
 		cmocka_unit_test(gives_scratch_memory),
+		cmocka_unit_test(says_what_kernels_report),
 		cmocka_unit_test(refuses_wrong_requests),
 		cmocka_unit_test(keeps_what_is_in_flight),
 		cmocka_unit_test(a_wrong_kernel_does_not_end_it),

@@ -385,6 +385,7 @@ static void every_part_of_a_plan_is_told(void **state)
 							   .block = {128, 1, 1},
 							   .shared_bytes = 50000,
 							   .scratch = {70000, 512},
+							   .report = {4096, 200},
 							   .extents = {{640, 16, false}, {0, 0, false}},
 							   .operand_count = 2,
 							   .bytes_moved = 640,
@@ -402,6 +403,7 @@ static void every_part_of_a_plan_is_told(void **state)
 							  "grid x block   3,2,1 x 128,1,1\n"
 							  "shared memory  50000 bytes (by request)\n"
 							  "scratch memory 70000 bytes, 512 of them counters\n"
+							  "reports        which of 4096 indices are not below 200\n"
 							  "x              640 bytes read, aligned to 16\n"
 							  "y              left out\n"
 							  "bytes moved    640\n"

@@ -18,10 +18,11 @@ static int64_t last_touched(const struct cases_operand *o)
 	return last;
 }
 
-/* Each operand that is touched is passed once, scratch memory where there is some, and no more. */
+/* Each operand that is touched is passed once, scratch memory and a report where there are some, and
+ * no more. */
 static void check_args(const struct kernel_plan *plan)
 {
-	int passed[KERNEL_MAX_OPERANDS] = {0}, scratch = 0;
+	int passed[KERNEL_MAX_OPERANDS] = {0}, scratch = 0, reports = 0;
 
 	assert_in_range(plan->arg_count, 1, KERNEL_MAX_ARGS);
 	for (int i = 0; i < plan->arg_count; i++) {
@@ -31,6 +32,8 @@ static void check_args(const struct kernel_plan *plan)
 			passed[arg->operand]++;
 		} else if (arg->kind == KERNEL_ARG_SCRATCH) {
 			scratch++;
+		} else if (arg->kind == KERNEL_ARG_REPORT) {
+			reports++;
 		} else {
 			assert_true(arg->bytes == 4 || arg->bytes == 8);
 		}
@@ -38,6 +41,7 @@ static void check_args(const struct kernel_plan *plan)
 	for (int i = 0; i < plan->operand_count; i++)
 		assert_true(plan->extents[i].bytes == 0 ? passed[i] <= 1 : passed[i] == 1);
 	assert_int_equal(scratch, plan->scratch.bytes != 0);
+	assert_int_equal(reports, plan->report.indices != 0);
 	assert_true(plan->scratch.counters <= plan->scratch.bytes);
 }
 
