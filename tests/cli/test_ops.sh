@@ -31,6 +31,8 @@ verified 204 layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,
 verified 104 rms_norm --shape 4x25 --with gamma,rstd --dtype f16 --gamma-dtype f32
 verified 100 layer_norm_backward --shape 4x25
 verified 50 layer_norm_backward --shape 4x25 --with gamma,dgamma,dbeta --dbeta-dtype f64
+verified 150 layer_norm_backward --shape 4x25 --with gamma,dx,dgamma,dbeta --dtype f16 \
+	--gamma-dtype f32 --dgamma-dtype f32
 verified 25 rms_norm_backward --shape 4x25 --with dgamma --dtype bf16 --dgamma-dtype f32
 # No rows: the sums are zeros, and none of the rest is there.
 verified 50 rms_norm_backward --shape 0x25 --with dgamma,dbeta
