@@ -179,13 +179,25 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 									 .operand = {norm->at.x, norm->at.residual},
 									 .number = {0, norm->residual}};
 	bool stream = way->shape.stream, loop = norm_launch(norm, way, limits, out);
+	const struct rows_shape *shape = &way->shape;
 
-	snprintf(out->source, sizeof(out->source), "ops/norm%s.cuh", stream ? "_stream" : "");
-	plan_print(&id, "norm_%s<", stream ? "stream" : way->shape.cluster > 1 ? "cluster" : "rows");
-	rows_print_shape(&id, norm->dtype, &norm->form, &way->shape);
-	print_with(norm, way->shape.skewed, &id);
+	snprintf(out->source, sizeof(out->source), "ops/norm%s.cuh",
+			 stream      ? "_stream"
+			 : way->each ? "_wrap"
+						 : "");
+	if (way->each) {
+		plan_print(&id, "norm_wrap<NormWrapShape<%s, %lld, %u, %u, %u, %u>",
+				   plan_dtype_name(norm->dtype), (long long)norm->form.columns, shape->vector,
+				   shape->held, shape->size, shape->rows);
+	} else {
+		plan_print(&id, "norm_%s<", stream ? "stream" : shape->cluster > 1 ? "cluster" : "rows");
+		rows_print_shape(&id, norm->dtype, &norm->form, shape);
+	}
+	print_with(norm, shape->skewed && !way->each, &id);
 	norm_print_place(&id, &place);
-	if (!stream)
+	if (way->each)
+		plan_print(&id, ", %u, %s", way->each, way->wide ? "true" : "false");
+	else if (!stream)
 		plan_print(&id, ", %u", way->together);
 	plan_print(&id, ", %s>", loop ? "true" : "false");
 	if (id.full)
@@ -273,7 +285,7 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 	status = add_kernel(&norm, &ways[chosen], limits, out, error);
 	if (status)
 		return status;
-	add_extents(&norm, rows_alignment(&ways[chosen].shape, norm.need.element), out);
+	add_extents(&norm, rows_alignment(&ways[chosen].shape, kernel_dtype_bytes(norm.dtype)), out);
 	norm_note(&norm, &ways[chosen], out);
 	return KILN_OK;
 }

@@ -70,12 +70,14 @@ struct norm_problem {
 struct norm_way {
 	struct rows_shape shape;
 	uint32_t together; /* rows that the same threads hold */
+	uint32_t each;     /* not 0: the row is wrapped, and threads take so many one after another */
+	bool wide;         /* wrapped: gamma and beta wait as numbers to compute with */
 };
 
 /* The ways for a problem, the best first; how many. */
 int norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
 			  struct norm_way out[NORM_MAX_WAYS]);
-/* "rows 128x2 r1 t2": unique. */
+/* "rows 128x2 r1 t2", "wrap 32x4 r8 e1": unique. */
 void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX]);
 /* Grid, block and shared memory of a plan; true if the grid is too small for the rows and has to
  * loop. */

@@ -13,11 +13,26 @@
 #include "common/group.cuh"
 #include "common/types.cuh"
 
-/* Is an operand of this element type there? */
+/* Bytes of an element of gamma or the like, 0 for void: it is left out. */
 template <class T>
-constexpr bool norm_given = true;
+constexpr int norm_bytes = static_cast<int>(sizeof(T));
 template <>
-constexpr bool norm_given<void> = false;
+constexpr int norm_bytes<void> = 0;
+template <class T>
+constexpr bool norm_given = norm_bytes<T> > 0;
+
+/*
+ * A product for itself.  All that concerns a pivot must see the same number; joined with a sum, its
+ * product would not be rounded.
+ */
+DEVICE float norm_product(float a, float b)
+{
+	return __fmul_rn(a, b);
+}
+DEVICE double norm_product(double a, double b)
+{
+	return __dmul_rn(a, b);
+}
 
 /* About 1 / x. */
 DEVICE float norm_inverse(float x)
@@ -129,7 +144,7 @@ DEVICE NormPart<Compute> group_butterfly(NormPart<Compute> mine)
 {
 	Compute total[2] = {mine.count, mine.count * mine.pivot};
 	norm_sum<WIDTH>(total);
-	mine = mine.from(total[0] > 0 ? total[1] * norm_inverse(total[0]) : Compute(0));
+	mine = mine.from(total[0] > 0 ? norm_product(total[1], norm_inverse(total[0])) : Compute(0));
 	Compute sums[2] = {mine.sum, mine.squares};
 	norm_sum<WIDTH>(sums);
 	return {total[0], mine.pivot, sums[0], sums[1]};
@@ -169,7 +184,7 @@ DEVICE void norm_collect(const NormParts<Compute, N> *from, NormParts<Compute, N
 	norm_sum<width>(all.pivot);
 #pragma unroll
 	for (int i = 0; i < N; i++) {
-		all.pivot[i] *= share;
+		all.pivot[i] = norm_product(all.pivot[i], share);
 		const Compute off = part.pivot[i] - all.pivot[i], sum = there ? part.sums[i] : Compute(0);
 		all.sums[i] = fma(count, off, sum);
 		all.sums[N + i] = there ? fma(off, sum + all.sums[i], part.sums[N + i]) : Compute(0);

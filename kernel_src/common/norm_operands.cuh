@@ -80,7 +80,8 @@ template <int BYTES, typename G, typename Column, typename Compute, int V>
 DEVICE void norm_load(const G *start, Column first, Compute (&out)[V], Compute absent)
 {
 	if constexpr (norm_given<G>) {
-		constexpr int es = static_cast<int>(sizeof(G)), fit = BYTES / es, width = fit < V ? fit : V;
+		constexpr int es = static_cast<int>(sizeof(G)), fit = BYTES < es ? 1 : BYTES / es;
+		constexpr int width = fit < V ? fit : V;
 		if constexpr (width * es >= 4) {
 			u32 words[V * es / 4];
 #pragma unroll
@@ -108,6 +109,15 @@ DEVICE Compute norm_load_one(const G *start, Column column, Compute absent)
 		return absent;
 }
 
+template <typename G, typename Column>
+DEVICE const G *norm_from(const G *start, Column column)
+{
+	if constexpr (norm_given<G>)
+		return start + column;
+	else
+		return start;
+}
+
 /* gamma and beta of vector n of a row; of what sticks out of the row anything at all. */
 template <class WITH, class ROW, typename Number, typename T, typename Compute, int V>
 DEVICE void norm_affine(const NormOperands<WITH, T> &at, const ROW &row, Number n,
@@ -116,8 +126,10 @@ DEVICE void norm_affine(const NormOperands<WITH, T> &at, const ROW &row, Number 
 	const Number column = row.column(n);
 
 	if constexpr (WITH::bytes > 0) {
-		norm_load<WITH::bytes>(at.gamma, column, gamma, Compute(1));
-		norm_load<WITH::bytes>(at.beta, column, beta, Compute(0));
+		/* From vector 0 on: one address serves all. */
+		norm_load<WITH::bytes>(norm_from(at.gamma, row.first), column - row.first, gamma,
+							   Compute(1));
+		norm_load<WITH::bytes>(norm_from(at.beta, row.first), column - row.first, beta, Compute(0));
 	} else {
 #pragma unroll
 		for (int j = 0; j < V; j++) {

@@ -141,8 +141,8 @@ struct NormStream {
 			}
 		});
 		const Compute elements = static_cast<Compute>(ROW::full ? ROW::count * V : count);
-		NormPart<Compute> part = {elements,
-								  sum * (elements > 0 ? norm_inverse(elements) : Compute(0)), 0, 0};
+		NormPart<Compute> part = {
+			elements, norm_product(sum, elements > 0 ? norm_inverse(elements) : Compute(0)), 0, 0};
 		each(step, [&](Column n, const Compute(&s)[V]) {
 #pragma unroll
 			for (int j = 0; j < V; j++) {

@@ -1,0 +1,298 @@
+/*
+ * norm_wrap.cuh: rows that begin anywhere between two aligned vectors, as many of a matrix with an
+ * odd number of columns do, and gamma and beta for them.
+ *
+ * The aligned vectors that cover such a row are often one more than the row would fill.  So the row is
+ * wrapped: what the last one of them has of the row goes into the free beginning of the first one.
+ * Then there is no more to hold and to compute than for a row that begins with a vector.  Vector 0,
+ * which thread 0 has, is loaded from both ends of the row and stored element by element.
+ *
+ * gamma and beta begin elsewhere between vectors, and elsewhere for each row.  A block brings them
+ * into shared memory once: plane r has those of columns r, r + V, r + 2 V and so on.  Element j of the
+ * vectors of a row then comes from one plane, for all threads, and from words that lie side by side.
+ */
+#pragma once
+#include "common/norm_rows.cuh"
+
+/* V elements to a vector, NV vectors a thread at most, SIZE threads.  Answers as Row does. */
+template <typename T, i64 COLUMNS, int V, int NV, int SIZE>
+struct NormWrap {
+	typedef T Element;
+	typedef typename element<T>::compute Compute;
+	static constexpr int length = V, bytes = V * static_cast<int>(sizeof(T)), words = bytes / 4;
+	static constexpr int held = NV, size = SIZE;
+	static constexpr i64 columns = COLUMNS;
+	static constexpr bool skewed = true;
+	static constexpr int vectors = (static_cast<int>(COLUMNS) + V - 1) / V;
+	static constexpr int dead = vectors * V - static_cast<int>(COLUMNS); /* elements of vectors */
+	static constexpr bool full = vectors == NV * SIZE && dead == 0;
+	static_assert(vectors <= NV * SIZE, "the threads hold the row");
+
+	int skew;  /* elements that the row begins behind a vector's beginning */
+	int first; /* the column of element 0 of this thread's vector 0, or below 0 */
+
+	DEVICE NormWrap(const void *start, int thread)
+		: skew(
+			  static_cast<int>(static_cast<u32>(reinterpret_cast<u64>(start)) % bytes / sizeof(T))),
+		  first(thread * V - skew)
+	{
+	}
+
+	DEVICE int column(int n) const
+	{
+		return first + n * (SIZE * V);
+	}
+	/* Are vectors number n of all threads whole parts of the row that lie in one piece? */
+	static DEVICE bool sure(int n)
+	{
+		return n > 0 && (n + 1) * (SIZE * V) <= static_cast<int>(COLUMNS);
+	}
+	DEVICE bool has(int n) const
+	{
+		return (n + 1) * SIZE <= vectors || first + n * (SIZE * V) < vectors * V - skew;
+	}
+	/* Does it have elements of the row's end? */
+	DEVICE bool wrapped(int n) const
+	{
+		return n == 0 && first < 0;
+	}
+	/* Does it lie in one piece? */
+	DEVICE bool inside(int n) const
+	{
+		return sure(n) || (column(n) >= 0 && column(n) + V <= static_cast<int>(COLUMNS));
+	}
+	/* Are all its elements the row's? */
+	DEVICE bool whole(int n) const
+	{
+		return dead == 0 ? has(n) : inside(n);
+	}
+	DEVICE bool live(int n, int j) const
+	{
+		const int here = column(n) + j;
+		if (dead == 0 || sure(n))
+			return true;
+		/* Of vector 0: not between what was wrapped and the beginning of the row. */
+		return (n > 0 || static_cast<u32>(here + dead) >= static_cast<u32>(dead)) &&
+			   ((n + 1) * (SIZE * V) <= static_cast<int>(COLUMNS) ||
+				here < static_cast<int>(COLUMNS));
+	}
+};
+
+template <typename T, i64 COLUMNS, int V, int NV, int SIZE>
+DEVICE void norm_store_edge(const NormWrap<T, COLUMNS, V, NV, SIZE> &row, int n, T *to,
+							const u32 *words)
+{
+	T *const end = to + row.vectors * V;
+#pragma unroll
+	for (int j = 0; j < V; j++) {
+		if (!row.live(n, j))
+			continue;
+		if (n == 0 && row.first + j < 0)
+			norm_store_element(end + j, words, j);
+		else
+			norm_store_element(to + j, words, j);
+	}
+}
+
+template <typename T, i64 COLUMNS, int V, int NV, int SIZE, int ROWS>
+struct NormWrapShape {
+	typedef T Element;
+	typedef typename element<T>::compute Compute;
+	typedef Group<SIZE, ROWS, 1> group;
+	typedef NormWrap<T, COLUMNS, V, NV, SIZE> row;
+	static constexpr int threads = group::threads, rows = ROWS, cluster = 1, slots = 0;
+};
+
+/* A wrapped row as its threads hold it. */
+template <class SHAPE, class WITH, class PLACE>
+struct NormWrapHeld : NormHeld<SHAPE, WITH, PLACE, 1> {
+	typedef NormHeld<SHAPE, WITH, PLACE, 1> Base;
+	typedef typename SHAPE::Element T;
+	typedef typename SHAPE::Compute Compute;
+	typedef typename SHAPE::row Row;
+	static constexpr int V = Row::length;
+	static_assert(Base::wide, "wrapping puts numbers together");
+
+	u32 end[WITH::inputs][Row::words]; /* thread 0: the vector with the row's end */
+
+	template <int INPUT>
+	DEVICE void fetch(const Row &row, const T *start)
+	{
+		Base::template fetch<INPUT>(row, start);
+		if (row.wrapped(0) && row.skew > Row::dead)
+			vec_load<Row::bytes>(start + (Row::vectors * V - row.skew), end[INPUT]);
+	}
+
+	DEVICE void widen(const Row &row)
+	{
+		Base::widen();
+		if (row.wrapped(0)) {
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				Compute last = element_at<T, Compute>(end[0], j);
+				if constexpr (WITH::residual)
+					last += element_at<T, Compute>(end[1], j);
+				if (j < row.skew)
+					this->s[j] = last;
+			}
+		}
+		bury(row);
+	}
+
+	DEVICE Compute total(const Row &) const
+	{
+		Compute sum = 0;
+#pragma unroll
+		for (int e = 0; e < Base::elements; e++)
+			sum += this->s[e];
+		return sum;
+	}
+
+	DEVICE void deviate(const Row &row, Compute &sum, Compute &squares)
+	{
+#pragma unroll
+		for (int e = 0; e < Base::elements; e++)
+			this->s[e] -= this->pivot;
+		bury(row);
+#pragma unroll
+		for (int e = 0; e < Base::elements; e++) {
+			sum += this->s[e];
+			squares = fma(this->s[e], this->s[e], squares);
+		}
+	}
+
+	DEVICE Compute square(const Row &) const
+	{
+		Compute squares = 0;
+#pragma unroll
+		for (int e = 0; e < Base::elements; e++)
+			squares = fma(this->s[e], this->s[e], squares);
+		return squares;
+	}
+
+  private:
+	/* What is not of the row is 0.  Few threads have any of it. */
+	DEVICE void bury(const Row &row)
+	{
+#pragma unroll
+		for (int n = 0; n < Row::held; n++) {
+			if (row.whole(n))
+				continue;
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				if (!row.has(n) || !row.live(n, j))
+					this->s[n * V + j] = 0;
+		}
+	}
+};
+
+/*
+ * What lies in shared memory for one column: gamma and beta, or the one that there is.  Two halves
+ * share a word unless WIDE; others lie there as numbers to compute with.
+ */
+template <class G, class B, typename Compute, bool WIDE>
+struct NormPair {
+	static constexpr bool gamma = norm_given<G>, beta = norm_given<B>;
+	static constexpr bool halves = !WIDE && norm_bytes<G> == 2 && norm_bytes<B> == 2;
+	static constexpr int numbers = (gamma ? 1 : 0) + (beta ? 1 : 0);
+	static constexpr int words = halves ? 1 : numbers * static_cast<int>(sizeof(Compute)) / 4;
+
+	static DEVICE void load(const u32 *from, Compute &g, Compute &b)
+	{
+		u32 some[words];
+		vec_load<words * 4>(from, some);
+		if constexpr (halves) {
+			g = element_at<G, Compute>(some, 0);
+			b = element_at<B, Compute>(some, 1);
+		} else {
+			g = element_at<Compute, Compute>(some, 0);
+			b = element_at<Compute, Compute>(some, numbers - 1);
+		}
+	}
+	/* Of `column`, by itself. */
+	template <class OPERANDS>
+	static DEVICE void fetch(const OPERANDS &at, int column, u32 (&some)[words])
+	{
+		if constexpr (halves) {
+			u32 high;
+			vec_load<2>(at.gamma + column, some);
+			vec_load<2>(at.beta + column, &high);
+			some[0] |= high << 16;
+		} else {
+			Compute value[numbers];
+			if constexpr (gamma)
+				value[0] = element_load<Compute>(at.gamma + column);
+			if constexpr (beta)
+				value[numbers - 1] = element_load<Compute>(at.beta + column);
+			element_pack<Compute>(value, some);
+		}
+	}
+};
+
+/*
+ * gamma and beta in shared memory, as planes: plane t has what belongs to column v * V + t + 1 - V at
+ * place v, wrapped as the row is.  So element j of vector v of a row is at place v of plane
+ * j - skew + V - 1.
+ */
+template <class WITH, class ROW, bool WIDE>
+struct NormPlanes {
+	typedef typename ROW::Compute Compute;
+	typedef NormPair<typename WITH::Gamma, typename WITH::Beta, Compute, WIDE> Pair;
+	static constexpr int V = ROW::length, vectors = ROW::vectors, words = Pair::words;
+
+	const u32 *place; /* of element 0 of this thread's vector 0 */
+
+	DEVICE NormPlanes(const void *shared, const ROW &row, int thread)
+		: place(static_cast<const u32 *>(shared) + ((V - 1 - row.skew) * vectors + thread) * words)
+	{
+	}
+
+	/* Of vector n. */
+	DEVICE void load(int n, Compute (&gamma)[V], Compute (&beta)[V]) const
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			if constexpr (words > 0)
+				Pair::load(place + (j * vectors + n * ROW::size) * words, gamma[j], beta[j]);
+	}
+
+	/* All threads of the block bring all of them in; a barrier follows. */
+	template <class OPERANDS>
+	static DEVICE void fill(const OPERANDS &at, void *shared, int threads)
+	{
+#pragma unroll 1
+		for (int v = static_cast<int>(threadIdx.x); v < vectors; v += threads) {
+			u32 *const here = static_cast<u32 *>(shared) + v * words;
+			u32 *const next = v + 1 < vectors ? here + words : static_cast<u32 *>(shared);
+			u32 some[V][words];
+			fetch(at, v * V, some);
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				vec_store<words * 4>(here + (j + V - 1) * vectors * words, some[j]);
+				if (j > 0)
+					vec_store<words * 4>(next + (j - 1) * vectors * words, some[j]);
+			}
+		}
+	}
+
+  private:
+	/* Of the columns of a vector that begins with column.  Aligned halves are read beyond the end: in
+	 * the same 16 bytes as the last one. */
+	template <class OPERANDS>
+	static DEVICE void fetch(const OPERANDS &at, int column, u32 (&some)[V][words])
+	{
+		if constexpr (Pair::halves && WITH::bytes >= 2 * V) {
+			u32 gamma[V / 2], beta[V / 2];
+			vec_load<2 * V>(at.gamma + column, gamma);
+			vec_load<2 * V>(at.beta + column, beta);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				some[j][0] = __byte_perm(gamma[j / 2], beta[j / 2], j % 2 ? 0x7632 : 0x5410);
+		} else {
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				if (column + j < static_cast<int>(ROW::columns))
+					Pair::fetch(at, column + j, some[j]);
+		}
+	}
+};

@@ -1,0 +1,113 @@
+/*
+ * norm_wrap.cuh: layer_norm and rms_norm (norm.cuh) of rows that begin anywhere between two aligned
+ * vectors and are held in registers.
+ *
+ *   norm_wrap   a group of threads holds each row, and takes EACH rows one after another
+ */
+#pragma once
+#include "common/norm_wrap.cuh"
+
+template <class SHAPE, class WITH, class PLACE, bool WIDE>
+struct NormWrapRow {
+	typedef typename SHAPE::Element T;
+	typedef typename SHAPE::Compute Compute;
+	typedef typename SHAPE::row Row;
+	typedef typename SHAPE::group Group;
+	typedef typename PLACE::Offset Offset;
+	typedef NormOperands<WITH, T> Operands;
+	typedef NormPlanes<WITH, Row, WIDE> Planes;
+	static constexpr int V = Row::length;
+
+	const Operands &at;
+	const T *const x;
+	const Row row;
+	NormWrapHeld<SHAPE, WITH, PLACE> held[1];
+
+	DEVICE NormWrapRow(const Operands &at, i64 number)
+		: at(at), x(at.x + PLACE::template row<0>(static_cast<Offset>(number))),
+		  row(x, Group::thread())
+	{
+		held[0].template fetch<0>(row, x);
+		if constexpr (WITH::residual)
+			held[0].template fetch<1>(row, at.residual +
+											   PLACE::template row<1>(static_cast<Offset>(number)));
+	}
+
+	/* All threads of the block come; here: the row is one to write. */
+	DEVICE void measure(i64 number, bool here)
+	{
+		held[0].widen(row);
+		if constexpr (WITH::sum) {
+#pragma unroll
+			for (int n = 0; n < Row::held; n++) {
+				Compute out[V];
+				held[0].get(n, out);
+				if (here && row.has(n))
+					norm_store(row, n, mine(at.sum, number), out);
+			}
+		}
+		norm_measure<SHAPE, WITH>(held, row, at.eps);
+	}
+
+	DEVICE void store(i64 number, const void *planes) const
+	{
+		const Planes affine(planes, row, Group::thread());
+
+#pragma unroll
+		for (int n = 0; n < Row::held; n++) {
+			Compute gamma[V], beta[V], out[V];
+			if (!row.has(n))
+				continue;
+			affine.load(n, gamma, beta);
+			held[0].get(n, out);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				out[j] = norm_apply<WITH>(held[0].answer, out[j], gamma[j], beta[j]);
+			norm_store(row, n, mine(at.y, number), out);
+		}
+		if (Group::thread() == 0)
+			norm_store_statistics(at, number, held[0].answer);
+	}
+
+  private:
+	/* This thread's vector 0 of an output. */
+	DEVICE T *mine(T *output, i64 number) const
+	{
+		return output + static_cast<Offset>(number) * static_cast<Offset>(Row::columns) + row.first;
+	}
+};
+
+template <class SHAPE, class WITH, class PLACE, int EACH, bool WIDE, bool LOOP,
+		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
+__global__ __launch_bounds__(SHAPE::threads) void norm_wrap(
+	const T *__restrict__ x, const typename WITH::Gamma *__restrict__ gamma,
+	const typename WITH::Beta *__restrict__ beta, const T *__restrict__ residual, T *__restrict__ y,
+	Compute *__restrict__ mean, Compute *__restrict__ rstd, T *__restrict__ sum, Compute eps,
+	i64 rows)
+{
+	typedef NormWrapRow<SHAPE, WITH, PLACE, WIDE> Row;
+	const NormOperands<WITH, T> at = {x, gamma, beta, residual, y, mean, rstd, sum, eps, rows};
+	const i64 step = LOOP ? static_cast<i64>(gridDim.x) * SHAPE::rows : SHAPE::rows;
+	i64 number = (LOOP ? blockIdx.x : static_cast<i64>(blockIdx.x) * EACH) * SHAPE::rows +
+				 SHAPE::group::row();
+	const int turns = LOOP ? static_cast<int>((rows + step - 1) / step) : EACH;
+	DYN_SHARED(b128, planes);
+
+#pragma unroll 1
+	for (int turn = 0; turn < turns; turn++, number += step) {
+		const bool here = number < rows;
+		Row row(at, here ? number : 0);
+		if constexpr (Row::Planes::words > 0) {
+			if (turn == 0) {
+				Row::Planes::fill(at, planes, SHAPE::threads);
+				__syncthreads();
+			}
+		}
+		row.measure(number, here);
+		if (here)
+			row.store(number, planes);
+		/* What warps share is used again. */
+		if (SHAPE::threads / SHAPE::rows > 32 && (LOOP || EACH > 1))
+			__syncthreads();
+	}
+}
