@@ -73,6 +73,7 @@ struct rows_need {
 	uint32_t held;      /* bitmap of the form's operands that are held or written likewise */
 	uint32_t alignment; /* that the addresses of all these have at least */
 	uint32_t registers; /* 32-bit words of a row that a thread may keep in registers */
+	uint32_t converted; /* bytes of an element in the type that it is kept in as well, or 0 */
 	uint32_t beside;    /* bytes for each element that it keeps beside them, of a mask */
 	bool along;         /* other operands are read along each row, such as gamma */
 	bool skew, slots;   /* whether the kernel can */

@@ -102,14 +102,23 @@ static uint32_t words_of(uint32_t bytes)
 	return (bytes + 3) / 4;
 }
 
+/* 32-bit words that a thread has of each vector. */
+static uint32_t words_held(const struct search *search)
+{
+	const struct rows_need *need = search->need;
+	uint32_t vector = search->base.vector;
+	uint32_t words = words_of(vector * need->element) + words_of(vector * need->converted);
+
+	return words * need->streams + words_of(vector * need->beside);
+}
+
 static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t rows,
 				  uint32_t cluster)
 {
 	const struct rows_need *need = search->need;
 	struct rows_shape shape = search->base;
-	uint32_t vector = search->base.vector, words = words_of(vector * need->element);
+	uint32_t words = words_held(search);
 
-	words = words * need->streams + words_of(vector * need->beside);
 	shape.held = held;
 	shape.slots = slots;
 	shape.cluster = cluster;
@@ -124,8 +133,9 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 		return;
 	if (slots && (!need->slots || shape.vector * need->element != 16))
 		return;
-	/* The registers of a multiprocessor: 64 Ki words. */
-	if (((held - slots) * words + 24) * shape.size * shape.rows > 65536)
+	/* The registers of a multiprocessor: 64 Ki words.  For clusters the compiler saves them. */
+	if ((cluster > 1 && held - slots > 6) ||
+		((held - slots) * words + 24) * shape.size * shape.rows > 65536)
 		return;
 	keep(search, &shape);
 }
@@ -239,7 +249,7 @@ static void offer_streams(struct search *search)
 		for (int t = 0; t < 3; t++) {
 			shape.held = search->vectors < 16384 && h < 2 ? helds[1 - h] : helds[h];
 			shape.size = threads[t] < most ? threads[t] : most;
-			if (shape.held * search->need->streams <= 8 &&
+			if (shape.held * words_held(search) <= 48 && shape.held * search->need->streams <= 8 &&
 				(shape.size * shape.held <= search->vectors || (shape.held == 1 && t == 2)))
 				keep(search, &shape);
 		}

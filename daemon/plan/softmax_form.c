@@ -7,8 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* 32-bit words of a row in the registers of a thread at most, in the type to compute in. */
-#define SOFTMAX_REGISTERS 40u
+/* 32-bit words of a row in the registers of a thread at most: halves are there as floats too. */
+#define SOFTMAX_REGISTERS 40
+#define SOFTMAX_REGISTERS_HALVES 60
 
 void softmax_form(const struct kernel_problem *problem, const int *index, int count, int axis,
 				  struct softmax_form *form)
@@ -31,7 +32,8 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 	(void)rows_form(&form->rows, first->rank, first->shape, count, stride, axis, 1, &culprit);
 	form->need.element = kernel_dtype_bytes(first->dtype);
 	form->need.streams = (uint32_t)count - 1;
-	form->need.registers = SOFTMAX_REGISTERS / (form->need.element == 2 ? 2 : 1);
+	form->need.converted = form->need.element == 2 ? 4 : 0;
+	form->need.registers = form->need.converted ? SOFTMAX_REGISTERS_HALVES : SOFTMAX_REGISTERS;
 	form->need.skew = form->need.slots = form->need.clusters = form->need.stream = true;
 }
 
