@@ -9,7 +9,7 @@
  */
 #include "rows.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
@@ -142,9 +142,11 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 
 static bool clusters_possible(const struct search *search)
 {
+	const char *target = search->limits->target;
+
 	return search->need->clusters && (uint64_t)search->form->rows <= search->limits->grid_x / 8 &&
-		   strncmp(search->limits->target, "sm_", 3) == 0 &&
-		   search->limits->shared_optin >= 200 * 1024 && search->vectors >= 4096;
+		   strncmp(target, "sm_", 3) == 0 && strtol(target + 3, NULL, 10) >= 90 &&
+		   search->vectors >= 4096;
 }
 
 static void offer_clusters(struct search *search)
