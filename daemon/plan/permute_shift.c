@@ -3,11 +3,6 @@
  */
 #include "permute.h"
 
-/* Threads that registers are to be enough for, 56 or 64 each: more of them have more loads under
- * way. */
-#define RESIDENT_THREADS 1152u
-#define RESIDENT_THREADS_WIDE 1024u
-
 static bool find(const struct permute_form *form, struct permute_matrix *matrix, bool *run,
 				 struct plan_text *why)
 {
@@ -158,46 +153,43 @@ static uint32_t pick_columns(const struct permute_choice *c, const struct permut
 	return tile.columns;
 }
 
-/* One way of cutting a tile: as few registers as so many resident warps leave. */
+/* A way of cutting tiles, and for how many threads registers are to be enough: the more there are,
+ * the more loads are under way, but no kernel may spill.  0: for as many as it happens. */
+struct cut {
+	uint32_t piece, load; /* bytes of a thread's block, down and along */
+	uint32_t threads;
+};
+
 static void suggest_cut(struct permute_list *list, const struct permute_matrix *matrix, bool run,
-						const struct permute_choice *tile, uint32_t piece, uint32_t load)
+						const struct permute_choice *tile, const struct cut *cut)
 {
 	const uint32_t element = list->form->element;
 	struct permute_choice c = *tile;
 	struct shape shape;
 
-	c.load = load;
-	c.block = piece / element;
+	c.load = cut->load;
+	c.block = cut->piece / element;
 	shape = shape_of(&c, matrix, run, element);
 	for (uint32_t passes = 1; passes <= 4; passes++) {
 		c.threads = pick_threads(&c, &shape, element, passes);
 		if (c.threads < 96 || c.threads > 384)
 			continue;
-		c.resident = (element < 4 ? RESIDENT_THREADS : RESIDENT_THREADS_WIDE) / c.threads;
+		c.resident = cut->threads < c.threads ? 1 : cut->threads / c.threads;
 		permute_suggest(list, &c);
 	}
 }
 
-/* The first one turns 8 rows of 8 bytes, or 4 of 4 words. */
 static void suggest_cuts(struct permute_list *list, const struct permute_matrix *matrix, bool run,
 						 const struct permute_choice *tile)
 {
-	switch (list->form->element) {
-	case 1:
-		suggest_cut(list, matrix, run, tile, 8, 8);
-		suggest_cut(list, matrix, run, tile, 8, 16);
-		suggest_cut(list, matrix, run, tile, 16, 4);
-		break;
-	case 2:
-		suggest_cut(list, matrix, run, tile, 16, 8);
-		suggest_cut(list, matrix, run, tile, 8, 16);
-		suggest_cut(list, matrix, run, tile, 16, 4);
-		break;
-	default:
-		suggest_cut(list, matrix, run, tile, 16, 16);
-		suggest_cut(list, matrix, run, tile, 16, 8);
-		suggest_cut(list, matrix, run, tile, 8, 8);
-	}
+	static const struct cut cuts[3][3] = {
+		{{8, 8, 1152}, {8, 4, 1152}, {8, 16, 0}},
+		{{16, 8, 1152}, {8, 8, 1152}, {8, 16, 1024}},
+		{{16, 16, 1024}, {16, 8, 1024}, {8, 16, 1024}},
+	};
+
+	for (int i = 0; i < 3; i++)
+		suggest_cut(list, matrix, run, tile, &cuts[list->form->element / 2][i]);
 }
 
 static void suggest(struct permute_list *list, struct plan_text *why)
