@@ -82,26 +82,16 @@ int call_put(kiln_client *client, struct wire_out *out, const char *op, const ki
 	return status;
 }
 
-static int prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
-				   int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
-				   kiln_call **out)
+int call_make(kiln_client *client, struct request *request, int64_t deadline, kiln_call **out)
 {
-	struct request request;
 	struct answer answer;
-
-	link_begin(client, &request, "prepare");
-	request.undo = UNDO_CALL;
-	int status = call_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
-	if (status != KILN_OK) {
-		wire_out_free(&request.out);
-		return status;
-	}
 	kiln_call *call = calloc(1, sizeof(*call));
 	if (call == NULL) {
-		wire_out_free(&request.out);
+		wire_out_free(&request->out);
 		return error_set(KILN_ENOMEM, "no memory for a call");
 	}
-	status = link_ask(client, &request, deadline, &answer);
+	request->undo = UNDO_CALL;
+	int status = link_ask(client, request, deadline, &answer);
 	if (status != KILN_OK) {
 		free(call);
 		return status;
@@ -110,10 +100,7 @@ static int prepare(kiln_client *client, const char *op, const kiln_tensor *tenso
 	const char *origin = wire_get_str(&answer.in, &answer.in.root, "origin");
 	call->client = client;
 	call->id = wire_get_uint(&answer.in.root, "call", 0);
-	call->tensor_count = tensor_count;
-	for (int i = 0; i < tensor_count; i++) {
-		call->left_out |= (uint32_t)(tensors[i].dtype == KILN_DTYPE_NONE) << i;
-	}
+	call->param_count = wire_get_ints(&answer.in.root, "params", call->params, KILN_MAX_RAW_ARGS);
 	call->plan = strdup(text != NULL ? text : "");
 	snprintf(call->origin, sizeof(call->origin), "%s", origin != NULL ? origin : "");
 	atomic_fetch_add(&client->refs, 1);
@@ -127,6 +114,29 @@ static int prepare(kiln_client *client, const char *op, const kiln_tensor *tenso
 		return status;
 	}
 	*out = call;
+	return KILN_OK;
+}
+
+static int prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
+				   int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
+				   kiln_call **out)
+{
+	struct request request;
+
+	link_begin(client, &request, "prepare");
+	int status = call_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
+	if (status != KILN_OK) {
+		wire_out_free(&request.out);
+		return status;
+	}
+	status = call_make(client, &request, deadline, out);
+	if (status != KILN_OK) {
+		return status;
+	}
+	(*out)->tensor_count = tensor_count;
+	for (int i = 0; i < tensor_count; i++) {
+		(*out)->left_out |= (uint32_t)(tensors[i].dtype == KILN_DTYPE_NONE) << i;
+	}
 	return KILN_OK;
 }
 
@@ -227,37 +237,55 @@ static int put_operands(const kiln_call *call, struct wire_out *out, const kiln_
 	return KILN_OK;
 }
 
+int call_check_after(const kiln_client *client, kiln_ticket after)
+{
+	return after <= client->next_id
+			   ? KILN_OK
+			   : error_set(KILN_ENOENT,
+						   "after is %llu, which no call of this client had for a ticket",
+						   (unsigned long long)after);
+}
+
+int call_post(kiln_client *client, struct request *request, kiln_ticket after, kiln_ticket *out)
+{
+	if (after != 0) {
+		wire_put_uint(&request->out, "after", after);
+	}
+	if (ticket_add(&client->tickets, request->id) != KILN_OK) {
+		wire_out_free(&request->out);
+		return error_set(KILN_ENOMEM, "no memory for a ticket");
+	}
+	int status = link_post(client, request, LOCAL_QUEUE_MAX);
+	if (status != KILN_OK) {
+		ticket_remove(&client->tickets, ticket_find(&client->tickets, request->id));
+		return status;
+	}
+	*out = request->id;
+	return KILN_OK;
+}
+
 static int submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
 				  kiln_ticket *out)
 {
 	kiln_client *client = call->client;
 	struct request request;
 
-	if (after > client->next_id) {
-		return error_set(KILN_ENOENT,
-						 "after is %llu, which no call of this client had for a ticket",
-						 (unsigned long long)after);
+	int status = call_check_after(client, after);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (call->raw) {
+		return error_set(KILN_EINVAL, "the call is a kernel of the program's own: it is submitted "
+									  "with kiln_submit_raw()");
 	}
 	link_begin(client, &request, "submit");
 	wire_put_uint(&request.out, "call", call->id);
-	int status = put_operands(call, &request.out, operands, count);
-	if (after != 0) {
-		wire_put_uint(&request.out, "after", after);
-	}
-	if (status == KILN_OK && ticket_add(&client->tickets, request.id) != KILN_OK) {
-		status = error_set(KILN_ENOMEM, "no memory for a ticket");
-	}
+	status = put_operands(call, &request.out, operands, count);
 	if (status != KILN_OK) {
 		wire_out_free(&request.out);
 		return status;
 	}
-	status = link_post(client, &request, LOCAL_QUEUE_MAX);
-	if (status != KILN_OK) {
-		ticket_remove(&client->tickets, ticket_find(&client->tickets, request.id));
-		return status;
-	}
-	*out = request.id;
-	return KILN_OK;
+	return call_post(client, &request, after, out);
 }
 
 int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count, kiln_ticket after,

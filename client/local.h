@@ -114,6 +114,9 @@ struct kiln_call {
 	uint64_t id;
 	int tensor_count;
 	uint32_t left_out; /* bit i: tensor i */
+	bool raw;
+	int param_count; /* raw: of the kernel; -1: not known */
+	int64_t params[KILN_MAX_RAW_ARGS];
 	char origin[16];
 	char *plan;
 };
@@ -177,6 +180,14 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 /* Adds "tensors" and "attrs"; EINVAL with a message for what cannot be encoded. */
 int call_put(struct kiln_client *client, struct wire_out *out, const char *op,
 			 const kiln_tensor *tensors, int tensor_count, const kiln_attr *attrs, int attr_count);
+/* Asks for a call; frees the request in any case. */
+int call_make(struct kiln_client *client, struct request *request, int64_t deadline,
+			  struct kiln_call **out);
+/* Posts a request whose answer is a ticket's; frees it in any case. */
+int call_post(struct kiln_client *client, struct request *request, kiln_ticket after,
+			  kiln_ticket *out);
+/* ENOENT with a message for a ticket that no call had. */
+int call_check_after(const struct kiln_client *client, kiln_ticket after);
 /* Tells the daemon, without waiting, and frees the handle. */
 void call_release(struct kiln_call *call);
 

@@ -22,6 +22,11 @@
  *             that the list ends before
  *   attrs     map of name -> integer | real | [integers] | string
  *   operands  list of [buffer id, byte offset], as many as "prepare" had tensors; [0, 0]: left out
+ *   raw       {"name", "entry", "bytes": of the source, "headers": [{"n": name, "c": bytes}],
+ *             "macros": [{"n": name, "v": value}], "options": [{"o": option}]}; the texts of source
+ *             and headers follow one another in the descriptor
+ *   args      list of [buffer id, byte offset, bytes, KILN_READ | KILN_WRITE], or the bytes of a
+ *             value
  *   target    "cpu" | "sm_NN";   device   "cpu" | "cuda:N";   key   64 hexadecimal digits
  */
 #ifndef KILN_CLIENT_PROTOCOL_H
@@ -55,6 +60,9 @@
 	X("read", "F", "buf, offset, bytes; memfd sealed against shrinking", "")                       \
 	X("prepare", "", "op, tensors, attrs", "call, key, origin, text, micros")                      \
 	X("submit", "", "call, operands, after", "micros")                                             \
+	X("raw.prepare", "F", "raw; memfd of its texts", "call, key, origin, text, micros, params")    \
+	X("raw.compile", "F", "raw, target?; memfd of its texts", "key, origin, text, micros, bytes")  \
+	X("raw.submit", "", "call, grid, block, shared, timeout, args, after", "micros")               \
 	X("release", "", "call", "")                                                                   \
 	X("cancel", "", "ticket", "")                                                                  \
 	X("cache.ls", "", "limit?, sort?",                                                             \

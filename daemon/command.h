@@ -20,6 +20,10 @@ void command_read(struct session *session, struct wire_in *message, struct frame
 void command_explain(struct session *session, struct wire_in *message, struct frame *frame);
 void command_compile(struct session *session, struct wire_in *message, struct frame *frame);
 void command_prepare(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_raw.c */
+void command_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame);
+void command_raw_compile(struct session *session, struct wire_in *message, struct frame *frame);
+void command_raw_submit(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_submit.c */
 void command_submit(struct session *session, struct wire_in *message, struct frame *frame);
 void command_release(struct session *session, struct wire_in *message, struct frame *frame);
@@ -41,6 +45,15 @@ void command_stop(struct session *session, struct wire_in *message, struct frame
 
 /* The table of requests, for `kiln help requests`. */
 void command_put_requests(struct wire_out *out);
+/* The limits to plan for, and the model: the session's device, or a target that may not be here. */
+int command_limits(struct session *session, const char *target, struct kernel_limits *limits,
+				   const char **model, char error[KERNEL_ERROR_MAX]);
+/* False: the session may have no further call, and was told so. */
+bool command_may_prepare(struct session *session, uint64_t id);
+/* A user's kernel on its way to a prepared call in the executor, or (NULL) into the cache; answers
+ * the request.  Takes ref over. */
+void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
+					 struct executor *executor);
 /* An optional operand that the problem does without. */
 bool command_left_out(const struct kernel_problem *problem, int i);
 /* Where the tensors lie must hold what the plan touches, and outputs must not overlap anything. */

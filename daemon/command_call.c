@@ -45,8 +45,9 @@ struct asking {
 	struct kernel_ref *ref;
 	struct job_wait *wait;
 	uint64_t started_us;
-	bool prepares;           /* else it only compiles */
-	struct executor *loader; /* while a load is under way */
+	struct executor *executor; /* where a prepared call is loaded; NULL: it only compiles */
+	bool starting;             /* the executor is waited for */
+	struct executor *loader;   /* while a load is under way */
 	int64_t object_bytes;
 	enum job_origin origin;
 	bool cached, in_store; /* explain */
@@ -64,15 +65,16 @@ static void asking_abandon(struct request *request)
 	struct asking *asking = (struct asking *)request;
 	if (asking->wait)
 		job_leave(asking->broker, asking->wait);
+	if (asking->starting)
+		executor_forget(asking->executor, asking);
 	if (asking->loader)
 		executor_disown(asking->loader, asking);
 	kernel_drop(asking->ref);
 	free(asking);
 }
 
-/* The limits to plan for, and the model: the session's device, or a target that may not be here. */
-static int limits_for(struct session *session, const char *target, struct kernel_limits *limits,
-					  const char **model, char error[KERNEL_ERROR_MAX])
+int command_limits(struct session *session, const char *target, struct kernel_limits *limits,
+				   const char **model, char error[KERNEL_ERROR_MAX])
 {
 	*model = "";
 	if (session->device && (!target || !strcmp(target, session->device->info.limits.target))) {
@@ -86,6 +88,18 @@ static int limits_for(struct session *session, const char *target, struct kernel
 	return plan_limits_for(target, limits, error);
 }
 
+/* Registers the request; NULL: refused, answered and freed. */
+static struct asking *asking_open(struct session *session, uint64_t id, struct asking *asking)
+{
+	asking->started_us = util_now_us();
+	asking->broker = session->broker;
+	if (request_open(session, id, &asking->request, asking_abandon))
+		return asking;
+	kernel_drop(asking->ref);
+	free(asking);
+	return NULL;
+}
+
 static struct asking *asking_new(struct session *session, struct wire_in *message,
 								 const char *target)
 {
@@ -95,7 +109,7 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 	uint64_t id = wire_id(message);
 	const char *model;
 	struct asking *asking = calloc(1, sizeof *asking);
-	int status = asking ? limits_for(session, target, &asking->limits, &model, error)
+	int status = asking ? command_limits(session, target, &asking->limits, &model, error)
 						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
 	if (status == KILN_OK && session->broker->draining)
 		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
@@ -122,14 +136,7 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 		free(asking);
 		return NULL;
 	}
-	asking->started_us = util_now_us();
-	asking->broker = session->broker;
-	if (!request_open(session, id, &asking->request, asking_abandon)) {
-		kernel_drop(asking->ref);
-		free(asking);
-		return NULL;
-	}
-	return asking;
+	return asking_open(session, id, asking);
 }
 
 /* ---- Answers ---- */
@@ -168,7 +175,7 @@ static void answer_success(struct asking *asking, const char *origin)
 	struct session *session = asking->request.session;
 	struct wire_out out;
 	uint64_t call = 0;
-	if (asking->prepares && !(call = new_call(asking))) {
+	if (asking->executor && !(call = new_call(asking))) {
 		answer_failure(asking, KILN_ENOMEM, "out of memory for a prepared call", "");
 		return;
 	}
@@ -179,6 +186,8 @@ static void answer_success(struct asking *asking, const char *origin)
 	wire_put_str(&out, "origin", origin);
 	wire_put_str(&out, "text", asking->ref->explain);
 	wire_put_int(&out, "bytes", asking->object_bytes);
+	if (call && asking->ref->raw)
+		executor_put_params(asking->executor, asking->ref->key, &out);
 	wire_put_uint(&out, "micros", util_now_us() - asking->started_us);
 	reply_send(session, &out, NULL, 0);
 	asking_free(asking);
@@ -199,7 +208,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 static void on_answer(void *arg, const struct job_answer *answer)
 {
 	struct asking *asking = arg;
-	struct executor *executor = asking->request.session->executor;
+	struct executor *executor = asking->executor;
 	asking->wait = NULL;
 	if (answer->status != KILN_OK) {
 		answer_failure(asking, answer->status, answer->error, answer->log);
@@ -207,7 +216,7 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	}
 	asking->origin = answer->origin;
 	asking->object_bytes = (int64_t)answer->row->object_bytes;
-	if (asking->prepares && executor && executor_is_ready(executor)) {
+	if (executor && executor_is_ready(executor)) {
 		asking->loader = executor;
 		int status = executor_load(executor, answer->row->key, answer->row,
 								   asking->ref->plan.shared_bytes, on_loaded, asking);
@@ -231,26 +240,63 @@ static void ask(struct asking *asking)
 		answer_failure(asking, KILN_ENOMEM, "out of memory for a compile job", "");
 }
 
-void command_prepare(struct session *session, struct wire_in *message, struct frame *frame)
+bool command_may_prepare(struct session *session, uint64_t id)
 {
 	const struct options *options = &session->broker->options;
-	(void)frame;
-	if (!session->executor) {
-		reply_error(session, wire_id(message), KILN_ENOTSUP,
+	if (!session->executor)
+		reply_error(session, id, KILN_ENOTSUP,
 					"this kilnd has no device (--device none); it only compiles");
-		return;
-	}
-	if (session->calls.count >= options->max_calls) {
-		reply_error(session, wire_id(message), KILN_ELIMIT,
+	else if (session->calls.count >= options->max_calls)
+		reply_error(session, id, KILN_ELIMIT,
 					"this session has %llu prepared calls, the most it may have (--max-calls)",
 					(unsigned long long)options->max_calls);
+	else
+		return true;
+	return false;
+}
+
+void command_prepare(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	if (!command_may_prepare(session, wire_id(message)))
 		return;
-	}
 	struct asking *asking = asking_new(session, message, NULL);
 	if (!asking)
 		return;
-	asking->prepares = true;
+	asking->executor = session->executor;
 	ask(asking);
+}
+
+static void on_raw_ready(void *arg, int status, const char *error)
+{
+	struct asking *asking = arg;
+	asking->starting = false;
+	if (status == KILN_OK)
+		ask(asking);
+	else
+		answer_failure(asking, status, error, "");
+}
+
+void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
+					 struct executor *executor)
+{
+	struct asking *asking = calloc(1, sizeof *asking);
+	if (!asking) {
+		kernel_drop(ref);
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");
+		return;
+	}
+	memcpy(asking->problem.op, ref->plan.op, sizeof asking->problem.op);
+	asking->ref = ref;
+	asking->executor = executor;
+	if (!asking_open(session, id, asking))
+		return;
+	if (!executor) {
+		ask(asking);
+		return;
+	}
+	asking->starting = true;
+	executor_when_ready(executor, on_raw_ready, asking);
 }
 
 void command_compile(struct session *session, struct wire_in *message, struct frame *frame)

@@ -155,6 +155,10 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 	else if (!call)
 		status = util_fail(error, sizeof error, KILN_ENOENT,
 						   "this session has no prepared call %llu", (unsigned long long)number);
+	else if (call->variants[0]->raw)
+		status = util_fail(error, sizeof error, KILN_EINVAL,
+						   "call %llu is a user's kernel; it is submitted with raw.submit",
+						   (unsigned long long)number);
 	else
 		status = decode_operands(session, message, call, operands, error);
 	if (status == KILN_OK)

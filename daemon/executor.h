@@ -65,6 +65,8 @@ void executor_disown(struct executor *executor, void *arg);
 
 /* The module id of a loaded kernel, 0 if it is not loaded in this process. */
 uint64_t executor_module(struct executor *executor, const char *key);
+/* "params" of a loaded kernel: the sizes of its parameters, as far as they are known. */
+void executor_put_params(struct executor *executor, const char *key, struct wire_out *out);
 /* Loads it, joining a load of the same key that is under way. */
 int executor_load(struct executor *executor, const char *key, const struct cache_row *row,
 				  uint32_t shared_bytes, executor_done done, void *arg);

@@ -24,6 +24,8 @@ struct executor_module {
 	uint64_t used; /* rises with every use of any */
 	struct executor *executor;
 	struct module_wait *waiters;
+	int64_t *params; /* sizes of its parameters; NULL: not known */
+	int param_count;
 };
 
 static void unlink_call(struct executor *executor, struct executor_call *call)
@@ -181,7 +183,26 @@ static void free_module(struct executor_module *module)
 		free(module->waiters);
 		module->waiters = next;
 	}
+	free(module->params);
 	free(module);
+}
+
+static void keep_params(struct executor_module *module, const struct wire_in *reply)
+{
+	int64_t params[KERNEL_MAX_ARGS];
+	int count = wire_get_ints(&reply->root, "params", params, KERNEL_MAX_ARGS);
+	if (count < 0 || count > KERNEL_MAX_ARGS ||
+		!(module->params = calloc((size_t)count + 1, sizeof *params)))
+		return;
+	memcpy(module->params, params, (size_t)count * sizeof *params);
+	module->param_count = count;
+}
+
+void executor_put_params(struct executor *executor, const char *key, struct wire_out *out)
+{
+	const struct executor_module *module = map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
+	if (module && module->params)
+		wire_put_ints(out, "params", module->params, module->param_count);
 }
 
 static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
@@ -189,6 +210,8 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	struct executor_module *module = arg;
 	struct module_wait *waiter;
 	module->ready = status == KILN_OK;
+	if (reply)
+		keep_params(module, reply);
 	while ((waiter = module->waiters)) {
 		module->waiters = waiter->next;
 		if (waiter->done)
@@ -197,7 +220,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	}
 	if (status != KILN_OK) {
 		map_remove(&module->executor->modules, module->key, KERNEL_KEY_HEX - 1);
-		free(module);
+		free_module(module);
 	}
 }
 
@@ -235,7 +258,7 @@ static void unload_oldest(struct executor *executor)
 	wire_put_uint(&message, "mod", oldest->id);
 	executor_post(executor, &message, id);
 	map_remove(&executor->modules, oldest->key, KERNEL_KEY_HEX - 1);
-	free(oldest);
+	free_module(oldest);
 }
 
 static int send_load(struct executor *executor, struct executor_module *module,

@@ -6,6 +6,7 @@
 
 #include "plan/plan.h"
 #include "pool.h"
+#include "raw.h"
 #include "store.h"
 #include "util/util.h"
 
@@ -48,7 +49,7 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX])
 {
-	char text[2048 + 512];
+	char tuned[512];
 	struct kernel_ref *ref = calloc(1, sizeof *ref);
 	if (!ref)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
@@ -70,13 +71,20 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 		free(ref);
 		return status;
 	}
-	memcpy(ref->target, limits->target, sizeof ref->target);
-	plan_explain(&ref->plan, limits, text, 2048);
-	tuned_explain(&ref->tuned, text + strlen(text), sizeof text - strlen(text));
-	ref->explain = util_strdup(text);
-	ref->holders = 1;
+	tuned_explain(&ref->tuned, tuned, sizeof tuned);
+	kernel_ref_open(ref, limits, tuned);
 	*out = ref;
 	return KILN_OK;
+}
+
+void kernel_ref_open(struct kernel_ref *ref, const struct kernel_limits *limits, const char *more)
+{
+	char text[2048 + 2048];
+	memcpy(ref->target, limits->target, sizeof ref->target);
+	plan_explain(&ref->plan, limits, text, 2048);
+	util_append(text, sizeof text, strlen(text), "%s", more);
+	ref->explain = util_strdup(text);
+	ref->holders = 1;
 }
 
 struct kernel_ref *kernel_hold(struct kernel_ref *ref)
@@ -91,6 +99,7 @@ void kernel_drop(struct kernel_ref *ref)
 		return;
 	free(ref->explain);
 	free(ref->key_text);
+	raw_source_free(ref->raw);
 	free(ref);
 }
 

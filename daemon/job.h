@@ -25,6 +25,7 @@ struct kernel_ref {
 	char *key_text;
 	struct compile_job job;
 	struct compile_file files[COMPILE_MAX_HEADERS];
+	struct raw_source *raw; /* of a user's kernel: what job and files point to */
 };
 
 /* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose
@@ -32,6 +33,8 @@ struct kernel_ref {
 int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX]);
+/* Completes a plan that was made elsewhere: its text (then more, if it is not NULL), one holder. */
+void kernel_ref_open(struct kernel_ref *ref, const struct kernel_limits *limits, const char *more);
 struct kernel_ref *kernel_hold(struct kernel_ref *ref);
 void kernel_drop(struct kernel_ref *ref);
 

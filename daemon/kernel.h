@@ -12,7 +12,8 @@
 
 #define KERNEL_MAX_OPERANDS KILN_MAX_OPERANDS
 #define KERNEL_MAX_ATTRS KILN_MAX_ATTRS
-#define KERNEL_MAX_ARGS 32
+#define KERNEL_MAX_ARGS KILN_MAX_RAW_ARGS
+#define KERNEL_MAX_ARG_BYTES KILN_MAX_RAW_BYTES
 #define KERNEL_TARGET_MAX 16
 #define KERNEL_CHOICE_MAX 48
 #define KERNEL_INSTANTIATION_MAX 1024
@@ -85,14 +86,16 @@ enum kernel_arg_kind {
 	KERNEL_ARG_POINTER,
 	KERNEL_ARG_SCALAR,
 	KERNEL_ARG_SCRATCH,
-	KERNEL_ARG_REPORT
+	KERNEL_ARG_REPORT,
+	KERNEL_ARG_BYTES /* in launches only, never in plans */
 };
 
 struct kernel_arg {
 	enum kernel_arg_kind kind;
 	int operand;    /* POINTER: which tensor; its first element is passed, or 0 if left out */
-	uint32_t bytes; /* SCALAR: 4 or 8 */
+	uint32_t bytes; /* SCALAR: 4 or 8; BYTES: of data */
 	uint64_t value; /* SCALAR: the bits */
+	const void *data;
 };
 
 /*

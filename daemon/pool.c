@@ -140,8 +140,9 @@ static void on_result(struct slot *slot, struct wire_in *message)
 	slot->jobs_done++;
 	stop_timer(slot);
 	slot->state = SLOT_IDLE;
-	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs) {
-		/* Memory that a compiler leaks goes with its process. */
+	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files) {
+		/* Memory that a compiler leaks goes with its process, and so does whatever a user's source
+		 * may have done to it. */
 		pool->recycled++;
 		child_dismiss(slot->child);
 		slot->child = NULL;

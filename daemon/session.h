@@ -166,6 +166,10 @@ void buffer_release(struct buffer *buffer);
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
 				struct kernel_ref *variant, const struct work_operand *operands, uint64_t after,
 				char error[KERNEL_ERROR_MAX]);
+struct raw_launch;
+/* The same of a user's kernel; takes the launch over on success. */
+int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,
+					struct raw_launch *launch, uint64_t after, char error[KERNEL_ERROR_MAX]);
 /* Takes over fd on success. */
 int work_copy(struct session *session, uint64_t ticket, struct buffer *buffer, uint64_t offset,
 			  uint64_t bytes, int fd, bool to_device, char error[KERNEL_ERROR_MAX]);

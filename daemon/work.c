@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "raw.h"
 #include "util/util.h"
 #include "work_state.h"
 
@@ -54,15 +55,21 @@ void work_mark_sent(struct work *work)
 	session->sent = work;
 }
 
-static void free_work(struct work *work)
+static void release(struct work *work)
 {
-	if (work->fetching)
-		job_leave(work->session->broker, work->fetching);
 	if (work->fd >= 0)
 		close(work->fd);
 	call_drop(work->call);
 	kernel_drop(work->variant);
+	free(work->raw);
 	free(work);
+}
+
+static void free_work(struct work *work)
+{
+	if (work->fetching)
+		job_leave(work->session->broker, work->fetching);
+	release(work);
 }
 
 static void remember_failure(struct session *session, uint64_t ticket)
@@ -125,19 +132,18 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct work *work = arg;
 	struct session *session = work->session;
-	char sentence[KERNEL_ERROR_MAX + 64];
+	char sentence[KERNEL_ERROR_MAX + 192], label[160];
 	if (!session) {
-		if (work->fd >= 0)
-			close(work->fd);
-		call_drop(work->call);
-		kernel_drop(work->variant);
-		free(work);
+		release(work);
 		return;
 	}
 	/* Freed with its process: as good as freed. */
 	if (work->kind == WORK_FREE && status == KILN_EDEVICE)
 		status = KILN_OK;
-	if (work->kind == WORK_LAUNCH && status != KILN_OK)
+	if (work->raw && status != KILN_OK)
+		snprintf(sentence, sizeof sentence, "%s: %s", raw_label(&work->variant->plan, label),
+				 error);
+	else if (work->kind == WORK_LAUNCH && status != KILN_OK)
 		snprintf(sentence, sizeof sentence, "%s: %s", work->call->problem.op, error);
 	else
 		snprintf(sentence, sizeof sentence, "%s", error ? error : "");
@@ -232,7 +238,26 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 	work->call = call_hold(call);
 	work->variant = kernel_hold(variant);
 	work->operand_count = variant->plan.operand_count;
+	work->extents = variant->plan.extents;
 	memcpy(work->operands, operands, sizeof *operands * (size_t)work->operand_count);
+	work->after = after;
+	work_pump(session);
+	return KILN_OK;
+}
+
+int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,
+					struct raw_launch *launch, uint64_t after, char error[KERNEL_ERROR_MAX])
+{
+	int status;
+	struct work *work = add(session, WORK_LAUNCH, ticket, error, &status);
+	if (!work)
+		return status;
+	work->call = call_hold(call);
+	work->variant = kernel_hold(call->variants[0]);
+	work->raw = launch;
+	work->operand_count = launch->operand_count;
+	work->extents = launch->extents;
+	memcpy(work->operands, launch->operands, sizeof work->operands);
 	work->after = after;
 	work_pump(session);
 	return KILN_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "raw.h"
 #include "util/util.h"
 #include "work_state.h"
 
@@ -117,7 +118,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 	char label[96], name[24];
 	for (int i = 0; i < work->operand_count; i++) {
 		struct buffer *buffer = work->operands[i].buffer;
-		const struct kernel_extent *extent = &plan->extents[i];
+		const struct kernel_extent *extent = &work->extents[i];
 		if (!buffer || !buffer->lost || !extent->bytes || writes_all(&work->operands[i], extent))
 			continue;
 		snprintf(error, size,
@@ -126,7 +127,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 		return false;
 	}
 	for (int i = 0; i < work->operand_count; i++)
-		if (work->operands[i].buffer && writes_all(&work->operands[i], &plan->extents[i]))
+		if (work->operands[i].buffer && writes_all(&work->operands[i], &work->extents[i]))
 			work->operands[i].buffer->lost = false;
 	return true;
 }
@@ -134,6 +135,10 @@ static bool check_lost(struct work *work, char *error, size_t size)
 /* [0, operand], [1, bytes, value], [2], [3] */
 static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
 {
+	if (arg->kind == KERNEL_ARG_BYTES) {
+		wire_put_bin(message, NULL, arg->data, arg->bytes);
+		return;
+	}
 	wire_list_begin(message, NULL);
 	switch (arg->kind) {
 	case KERNEL_ARG_POINTER:
@@ -151,6 +156,8 @@ static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
 	case KERNEL_ARG_REPORT:
 		wire_put_int(message, NULL, 3);
 		break;
+	case KERNEL_ARG_BYTES:
+		break; /* above: it is no list */
 	}
 	wire_list_end(message);
 }
@@ -158,9 +165,11 @@ static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
 static void put_arguments(struct wire_out *message, const struct work *work)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
+	const struct kernel_arg *args = work->raw ? work->raw->args : plan->args;
+	int arg_count = work->raw ? work->raw->arg_count : plan->arg_count;
 	wire_list_begin(message, "args");
-	for (int i = 0; i < plan->arg_count; i++)
-		put_argument(message, &plan->args[i]);
+	for (int i = 0; i < arg_count; i++)
+		put_argument(message, &args[i]);
 	wire_list_end(message);
 	if (plan->scratch.bytes) {
 		wire_list_begin(message, "scratch");
@@ -176,7 +185,7 @@ static void put_arguments(struct wire_out *message, const struct work *work)
 	}
 	wire_list_begin(message, "ops");
 	for (int i = 0; i < work->operand_count; i++) {
-		const struct kernel_extent *extent = &plan->extents[i];
+		const struct kernel_extent *extent = &work->extents[i];
 		const struct buffer *buffer = work->operands[i].buffer; /* NULL: left out */
 		wire_list_begin(message, NULL);
 		wire_put_uint(message, NULL, buffer ? buffer->id : 0);
@@ -194,24 +203,29 @@ static int send_launch(struct work *work, uint64_t module)
 	const struct kernel_plan *plan = &work->variant->plan;
 	struct session *session = work->session;
 	struct wire_out message;
+	const struct raw_launch *raw = work->raw;
+	uint64_t deadline = session->broker->options.launch_timeout_ms;
 	int64_t grid[3], block[3];
 	for (int i = 0; i < 3; i++) {
-		grid[i] = plan->grid[i];
-		block[i] = plan->block[i];
+		grid[i] = raw ? raw->grid[i] : plan->grid[i];
+		block[i] = raw ? raw->block[i] : plan->block[i];
 	}
 	uint64_t id = executor_begin(session->executor, &message, "launch");
 	wire_put_uint(&message, "mod", module);
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_ints(&message, "grid", grid, 3);
 	wire_put_ints(&message, "block", block, 3);
-	wire_put_uint(&message, "shared", plan->shared_bytes);
+	wire_put_uint(&message, "shared", raw ? raw->shared_bytes : plan->shared_bytes);
 	wire_put_uint(&message, "copy", plan->copy_bytes);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	put_arguments(&message, work);
 	work->executor_call = id;
-	/* How long the client waits is its own affair: the process that a deadline ends is shared. */
-	return executor_send(session->executor, &message, id, NULL, 0,
-						 (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
+	/* How long the client waits is its own affair: the process that a deadline ends is shared.  Not
+	 * that of a user's kernel. */
+	if (raw && raw->timeout_ms)
+		deadline = raw->timeout_ms;
+	return executor_send(session->executor, &message, id, NULL, 0, (uint32_t)deadline, work_done,
+						 work);
 }
 
 static enum work_step advance_launch(struct work *work)

@@ -16,7 +16,9 @@ struct work {
 	/* LAUNCH */
 	struct call *call;
 	struct kernel_ref *variant;
+	struct raw_launch *raw; /* of a user's kernel; else the variant's plan says it all */
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	const struct kernel_extent *extents; /* of the plan, or of raw */
 	int operand_count;
 	uint64_t after;
 	uint64_t executor_call;    /* its id there, once sent */

@@ -15,6 +15,7 @@ enum scan_kind {
 	SCAN_ONCE,    /* #pragma once */
 	SCAN_INCLUDE, /* #include "name" */
 	SCAN_FOREIGN, /* #include of any other form, #include_next, #import, #embed */
+	SCAN_BRANCH,  /* #else, #elif..., #endif */
 };
 
 struct scan {
@@ -27,7 +28,7 @@ struct scan_line {
 	const char *text;
 	size_t bytes;            /* with its newline, if it has one */
 	size_t mark, mark_bytes; /* ONCE, INCLUDE: the directive itself, without what follows */
-	char name[KERNEL_TARGET_MAX * 8]; /* INCLUDE */
+	char name[KERNEL_TARGET_MAX * 8]; /* INCLUDE; FOREIGN: of <name>, else "" */
 };
 
 void scan_begin(struct scan *scan, const struct compile_file *file);
@@ -43,6 +44,17 @@ bool scan_name_ok(const char *name);
 int unit_make(const struct compile_job *job, char **text, char error[KERNEL_ERROR_MAX]);
 #define UNIT_CPU_ENTRY "kiln_cpu_entry"
 
+/* ---- user.c ---- */
+
+/* Adds what the user wrote, includes in place. */
+int user_add(const struct compile_job *job, struct util_text *text, char error[KERNEL_ERROR_MAX]);
+
+/* ---- shared.c ---- */
+
+/* The source with `extern __shared__ T name[];` made to what the cpu device can compile, as many
+ * lines as before. */
+void shared_rewrite(const struct compile_file *file, struct util_text *out);
+
 /* ---- options.c ---- */
 
 enum options_kind {
@@ -55,6 +67,7 @@ enum options_kind {
 struct compile_option {
 	const char *text;
 	enum options_kind kind;
+	bool ours; /* for templates of ours only */
 };
 
 /* Ended by a row without text.  -arch=<target> goes before those of NVRTC. */
@@ -63,6 +76,11 @@ extern const struct compile_option options_host[];
 /* Names without directories: nothing of where it was compiled can get into the object. */
 #define OPTIONS_HOST_UNIT "unit.cc"
 #define OPTIONS_HOST_OBJECT "unit.so"
+/* Whether a user's job gets an option of the tables, too; one that the user chose stands instead. */
+bool options_for_user(const struct compile_option *option, const struct compile_job *job);
+/* Of a user's options, those that a compiler for this target gets. */
+bool options_user_counts(const char *option, const char *target);
+bool options_user_allowed(const char *option);
 bool options_is_cuda(const char *target); /* sm_NN, sm_NNN, perhaps with a letter after it */
 bool options_is_cpu(const char *target);
 

@@ -6,6 +6,8 @@
  *   sources.c   the kernel sources, embedded or from --kernel-dir, and what a file includes
  *   scan.c      finds the #include lines of a source
  *   unit.c      the one text a compiler sees
+ *   user.c      the part of it that a user wrote: includes, line numbers
+ *   shared.c    dynamic shared memory in users' sources, for the cpu device
  *   options.c   the options each compiler gets
  *   key.c       everything that can change the bits, as a text and its hash
  *   nvrtc.c     CUDA C++ to cubin; library.c finds libnvrtc
@@ -54,15 +56,34 @@ int compile_sources_closure(const struct compile_sources *sources, const char *n
 
 /* ---- Jobs ---- */
 
+struct compile_macro {
+	const char *name, *value;
+};
+
 struct compile_job {
 	char target[KERNEL_TARGET_MAX];
 	const char *source;        /* name of the file with the template: "ops/permute.cuh" */
 	const char *instantiation; /* template-id */
 	const struct compile_file *files;
 	int file_count;
+	/* 0: a template of ours, and files follow one another.  Else the last so many files are a
+	 * user's: the source, and then what it may include; those before stand for the device. */
+	int user_files;
+	const struct compile_macro *macros; /* a user's */
+	int macro_count;
+	const char *const *options; /* a user's, allowed by compile_check_user */
+	int option_count;
 	uint32_t delay_ms; /* test-only */
 	int test_fault;    /* test-only: 0 none, 1 fail, 2 hang, 3 crash */
 };
+
+#define COMPILE_MAX_MACROS 64
+#define COMPILE_MAX_USER_OPTIONS 16
+#define COMPILE_MAX_UNIT (16u << 20) /* bytes of a user's unit, all includes in place */
+
+/* Whether names, macros and options of a user's job may be used.  KILN_OK or KILN_EINVAL with a
+ * sentence. */
+int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MAX]);
 
 struct compile_result {
 	int status; /* KILN_OK; KILN_ECOMPILE (log has the compiler's words); KILN_ENOTSUP (no such
@@ -131,7 +152,8 @@ void hostcc_close(void);
  * Worker -> broker, once:
  *   {"t": "ready", "id": 0, "nvrtc": {"id", "stamp", "reason", "targets"}, "host": {...}}
  * Broker -> worker:
- *   {"t": "job", "id", "target", "source", "inst", "files": [{"n", "b"}], "delay", "fault"}
+ *   {"t": "job", "id", "target", "source", "inst", "files": [{"n", "b"}], "user",
+ *    "macros": [{"n", "v"}], "options": [{"o"}], "delay", "fault"}
  * Worker -> broker:
  *   {"t": "result", "id", "st", "err", "entry", "source", "log", "object", "regs", "shared",
  *    "spill", "local", "us"}
@@ -142,9 +164,14 @@ struct wire_out;
 void compile_ready_write(struct wire_out *out, const struct compile_toolchains *toolchains);
 int compile_ready_read(struct wire_in *in, struct compile_toolchains *toolchains);
 void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_job *job);
-/* files is room for COMPILE_MAX_HEADERS; everything points into in. */
+/* Room for what a job points to, which all is in the message. */
+struct compile_job_room {
+	struct compile_file files[COMPILE_MAX_HEADERS];
+	struct compile_macro macros[COMPILE_MAX_MACROS];
+	const char *options[COMPILE_MAX_USER_OPTIONS];
+};
 int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
-					 struct compile_file *files);
+					 struct compile_job_room *room);
 void compile_result_write(struct wire_out *out, uint64_t id, const struct compile_result *result);
 int compile_result_read(struct wire_in *in, uint64_t *id,
 						struct compile_result *result); /* copies */

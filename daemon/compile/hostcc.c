@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HOSTCC_MAX_OPTIONS 40
+#define HOSTCC_MAX_OPTIONS (40 + COMPILE_MAX_USER_OPTIONS)
 #define HOSTCC_MAX_OBJECT (64u << 20)
 
 static struct {
@@ -187,7 +187,7 @@ static bool write_unit(const char *text)
 	return close(fd) == 0 && left == 0;
 }
 
-static int run_compiler(const char *text)
+static int run_compiler(const char *text, const struct compile_job *job)
 {
 	char *argv[HOSTCC_MAX_OPTIONS + 1];
 	int count = 0;
@@ -201,9 +201,14 @@ static int run_compiler(const char *text)
 					  (option->kind == OPTION_CLANG && state.is_clang) ||
 					  (option->kind == OPTION_IF_KNOWN && state.has_libgcc);
 
+		if (job && job->user_files && !options_for_user(option, job))
+			wanted = false;
 		if (wanted && count < HOSTCC_MAX_OPTIONS)
 			argv[count++] = (char *)option->text;
 	}
+	for (int i = 0; job && i < job->option_count && count < HOSTCC_MAX_OPTIONS; i++)
+		if (options_user_counts(job->options[i], job->target))
+			argv[count++] = (char *)job->options[i];
 	argv[count] = NULL;
 	return spawn_run(&state.dir, state.program, argv);
 }
@@ -215,10 +220,10 @@ static int try_empty(char *reason)
 	int exit_status;
 
 	state.has_libgcc = true;
-	exit_status = run_compiler("\n");
+	exit_status = run_compiler("\n", NULL);
 	if (exit_status != 0) {
 		state.has_libgcc = false;
-		exit_status = run_compiler("\n");
+		exit_status = run_compiler("\n", NULL);
 	}
 	if (exit_status == 0)
 		return KILN_OK;
@@ -331,7 +336,7 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 	if (out->status != KILN_OK)
 		return;
 	began = util_now_us();
-	out->status = judge(run_compiler(out->source), out);
+	out->status = judge(run_compiler(out->source, job), out);
 	out->micros = (int64_t)(util_now_us() - began);
 	workdir_clean(&state.dir);
 }

@@ -54,6 +54,26 @@ int compile_ready_read(struct wire_in *in, struct compile_toolchains *toolchains
 	return KILN_OK;
 }
 
+static void user_write(struct wire_out *out, const struct compile_job *job)
+{
+	wire_put_int(out, "user", job->user_files);
+	wire_list_begin(out, "macros");
+	for (int i = 0; i < job->macro_count; i++) {
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "n", job->macros[i].name);
+		wire_put_str(out, "v", job->macros[i].value);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+	wire_list_begin(out, "options");
+	for (int i = 0; i < job->option_count; i++) {
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "o", job->options[i]);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+}
+
 void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_job *job)
 {
 	wire_begin(out, "job", id);
@@ -68,6 +88,8 @@ void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_j
 		wire_map_end(out);
 	}
 	wire_list_end(out);
+	if (job->user_files)
+		user_write(out, job);
 	wire_put_uint(out, "delay", job->delay_ms);
 	wire_put_int(out, "fault", job->test_fault);
 }
@@ -81,9 +103,37 @@ static bool file_read(struct wire_in *in, const msgpack_object *map, struct comp
 	return out->name && out->name[0] && (out->text || wire_get(map, "b"));
 }
 
-int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
-					 struct compile_file *files)
+static bool user_read(struct wire_in *in, struct compile_job *job, struct compile_job_room *room)
 {
+	const msgpack_object *macros = wire_get(&in->root, "macros");
+	const msgpack_object *options = wire_get(&in->root, "options");
+	uint32_t macro_count = wire_count(macros), option_count = wire_count(options);
+	int64_t files = wire_get_int(&in->root, "user", 0);
+
+	if (files < 0 || files > job->file_count || macro_count > COMPILE_MAX_MACROS ||
+		option_count > COMPILE_MAX_USER_OPTIONS)
+		return false;
+	for (uint32_t i = 0; i < macro_count; i++) {
+		room->macros[i].name = wire_get_str(in, wire_at(macros, i), "n");
+		room->macros[i].value = wire_get_str(in, wire_at(macros, i), "v");
+		if (room->macros[i].name == NULL || room->macros[i].value == NULL)
+			return false;
+	}
+	for (uint32_t i = 0; i < option_count; i++)
+		if ((room->options[i] = wire_get_str(in, wire_at(options, i), "o")) == NULL)
+			return false;
+	job->user_files = (int)files;
+	job->macros = room->macros;
+	job->macro_count = (int)macro_count;
+	job->options = room->options;
+	job->option_count = (int)option_count;
+	return true;
+}
+
+int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
+					 struct compile_job_room *room)
+{
+	struct compile_file *files = room->files;
 	const msgpack_object *list = wire_get(&in->root, "files");
 	const char *target = wire_get_str(in, &in->root, "target");
 	struct compile_job read = {.files = files};
@@ -102,6 +152,8 @@ int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 		if (!file_read(in, wire_at(list, i), &files[i]))
 			return KILN_EPROTO;
 	read.file_count = (int)count;
+	if (!user_read(in, &read, room))
+		return KILN_EPROTO;
 	read.delay_ms = (uint32_t)(wire_get_uint(&in->root, "delay", 0) & UINT32_MAX);
 	read.test_fault = (int)(wire_get_uint(&in->root, "fault", 0) & 0xff);
 	*id = wire_id(in);

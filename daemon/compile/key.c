@@ -26,14 +26,28 @@ static void add_value(struct util_text *text, const char *name, const char *valu
 	util_text_add(text, "\n");
 }
 
-static void add_options(struct util_text *text, const char *target)
+static void add_options(struct util_text *text, const struct compile_job *job)
 {
-	const struct compile_option *option = options_is_cpu(target) ? options_host : options_nvrtc;
+	const struct compile_option *option =
+		options_is_cpu(job->target) ? options_host : options_nvrtc;
 
 	util_text_add(text, "options");
 	for (; option->text; option++)
-		util_text_add(text, " %s", option->text);
+		if (!job->user_files || options_for_user(option, job))
+			util_text_add(text, " %s", option->text);
 	util_text_add(text, "\n");
+}
+
+/* What only a user's job has. */
+static void add_user(struct util_text *text, const struct compile_job *job)
+{
+	util_text_add(text, "user %d\n", job->user_files);
+	for (int i = 0; i < job->option_count; i++)
+		add_value(text, "option", job->options[i]);
+	for (int i = 0; i < job->macro_count; i++) {
+		add_value(text, "macro", job->macros[i].name);
+		add_value(text, "is", job->macros[i].value);
+	}
 }
 
 static void add_file(struct util_text *text, const struct compile_file *file)
@@ -60,9 +74,11 @@ int compile_key_make(const struct compile_job *job, const char *toolchain_id,
 	util_text_add(&text, "kiln-key %d\n", KEY_SCHEMA);
 	add_value(&text, "target", job->target);
 	add_value(&text, "toolchain", toolchain_id);
-	add_options(&text, job->target);
+	add_options(&text, job);
 	add_value(&text, "source", job->source);
 	add_value(&text, "instantiation", job->instantiation);
+	if (job->user_files)
+		add_user(&text, job);
 	for (int i = 0; i < job->file_count; i++)
 		add_file(&text, &job->files[i]);
 	if (text.failed) {

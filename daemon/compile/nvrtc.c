@@ -14,7 +14,8 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
-#define NVRTC_MAX_OPTIONS 16
+#define NVRTC_MAX_OPTIONS (16 + COMPILE_MAX_USER_OPTIONS)
+#define NVRTC_MAX_LOG ((size_t)1 << 20)
 
 static struct {
 	__typeof__(nvrtcVersion) *version;
@@ -178,8 +179,16 @@ int nvrtc_open(struct compile_toolchain *out)
 struct program {
 	const char *text, *name, *instantiation; /* name and instantiation may be NULL */
 	const char *target;
-	uint32_t leave_out; /* bits of options_nvrtc */
+	uint32_t leave_out;            /* bits of options_nvrtc */
+	const struct compile_job *job; /* NULL: none */
 };
+
+static bool is_wanted(const struct program *what, int i)
+{
+	if (what->leave_out >> i & 1)
+		return false;
+	return !what->job || !what->job->user_files || options_for_user(&options_nvrtc[i], what->job);
+}
 
 static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out)
 {
@@ -191,8 +200,10 @@ static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out
 	snprintf(arch, sizeof arch, "-arch=%s", what->target);
 	options[count++] = arch;
 	for (int i = 0; options_nvrtc[i].text && count < NVRTC_MAX_OPTIONS; i++)
-		if (!(what->leave_out >> i & 1))
+		if (is_wanted(what, i))
 			options[count++] = options_nvrtc[i].text;
+	for (int i = 0; what->job && i < what->job->option_count && count < NVRTC_MAX_OPTIONS; i++)
+		options[count++] = what->job->options[i];
 	result = api.create(out, what->text, what->name, 0, NULL, NULL);
 	if (result == NVRTC_SUCCESS && what->instantiation)
 		result = api.add_name(*out, what->instantiation);
@@ -209,6 +220,8 @@ static char *read_log(nvrtcProgram program)
 	log = calloc(size + 1, 1);
 	if (log && api.log(program, log) != NVRTC_SUCCESS)
 		log[0] = 0;
+	if (log && size > NVRTC_MAX_LOG)
+		log[NVRTC_MAX_LOG] = 0;
 	return log;
 }
 
@@ -325,7 +338,8 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 											   .name = job->source,
 											   .instantiation = job->instantiation,
 											   .target = job->target,
-											   .leave_out = state.unknown},
+											   .leave_out = state.unknown,
+											   .job = job},
 							 &program);
 	out->log = read_log(program);
 	if (out->log == NULL)

@@ -79,15 +79,15 @@ static enum scan_kind read_include(const char *at, const char *end, struct scan_
 	const char *close;
 
 	at = skip_blanks(at, end);
-	if (at == end || *at != '"')
+	if (at == end || (*at != '"' && *at != '<'))
 		return SCAN_FOREIGN;
-	close = memchr(at + 1, '"', (size_t)(end - at - 1));
+	close = memchr(at + 1, *at == '<' ? '>' : '"', (size_t)(end - at - 1));
 	if (close == NULL || (size_t)(close - at - 1) >= sizeof line->name)
 		return SCAN_FOREIGN;
 	memcpy(line->name, at + 1, (size_t)(close - at - 1));
 	line->name[close - at - 1] = 0;
 	line->mark_bytes = (size_t)(close + 1 - line->text) - line->mark;
-	return SCAN_INCLUDE;
+	return *at == '<' ? SCAN_FOREIGN : SCAN_INCLUDE;
 }
 
 static enum scan_kind read_directive(const char *end, struct scan_line *line)
@@ -100,6 +100,9 @@ static enum scan_kind read_directive(const char *end, struct scan_line *line)
 	at = skip_blanks(at + 1, end);
 	if ((next = skip_word(at, end, "include")))
 		return read_include(next, end, line);
+	if (skip_word(at, end, "endif") || skip_word(at, end, "else") || skip_word(at, end, "elif") ||
+		skip_word(at, end, "elifdef") || skip_word(at, end, "elifndef"))
+		return SCAN_BRANCH;
 	if (skip_word(at, end, "include_next") || skip_word(at, end, "import") ||
 		skip_word(at, end, "embed"))
 		return SCAN_FOREIGN;

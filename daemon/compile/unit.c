@@ -27,7 +27,7 @@ static int check(const struct compile_job *job, char error[KERNEL_ERROR_MAX])
 	for (int i = 0; i < job->file_count; i++) {
 		const struct compile_file *file = &job->files[i];
 
-		if (!scan_name_ok(file->name))
+		if (i < job->file_count - job->user_files && !scan_name_ok(file->name))
 			return util_fail(
 				error, KERNEL_ERROR_MAX, KILN_EINVAL,
 				"the name of a kernel source has only letters, digits and _-+./: %.80s",
@@ -69,13 +69,22 @@ int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR
 	bool cpu = options_is_cpu(job->target);
 	int status = check(job, error);
 
+	if (status == KILN_OK && job->user_files)
+		status = compile_check_user(job, error);
 	if (status != KILN_OK)
 		return status;
 	util_text_add(&text, "#define KILN_CPU %d\n", cpu);
-	for (int i = 0; i < job->file_count; i++)
+	for (int i = 0; i < job->file_count - job->user_files; i++)
 		add_file(&text, &job->files[i]);
+	if (job->user_files)
+		status = user_add(job, &text, error);
 	if (cpu)
-		util_text_add(&text, "#line 1 \"instantiation\"\nKILN_CPU_ENTRY(%s)\n", job->instantiation);
+		util_text_add(&text, "#line 1 \"%s\"\nKILN_CPU_ENTRY(%s)\n",
+					  job->user_files ? "entry" : "instantiation", job->instantiation);
+	if (status != KILN_OK) {
+		util_text_free(&text);
+		return status;
+	}
 	if (text.failed) {
 		util_text_free(&text);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,

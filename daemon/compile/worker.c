@@ -160,7 +160,7 @@ static int send_message(int sock, struct wire_out *out)
 /* usable becomes false when this process should do no further job. */
 static int answer(int sock, const struct frame *frame, bool *usable)
 {
-	struct compile_file files[COMPILE_MAX_HEADERS];
+	struct compile_job_room room;
 	struct compile_result result;
 	struct wire_out out;
 	struct compile_job job;
@@ -173,7 +173,7 @@ static int answer(int sock, const struct frame *frame, bool *usable)
 		util_log(UTIL_ERROR, "compiler worker: %s", in.why);
 		return status;
 	}
-	status = compile_job_read(&in, &id, &job, files);
+	status = compile_job_read(&in, &id, &job, &room);
 	if (status != KILN_OK) {
 		util_log(UTIL_ERROR, "compiler worker: a message that is no job");
 		wire_in_free(&in);

@@ -65,7 +65,7 @@ struct cpu_work {
 	struct kiln_cpu_dim grid, block_size;
 	uint32_t shared_bytes;
 	struct kernel_scratch scratch;
-	uint32_t scratch_args; /* bit i: argument i is its address, known when the work starts */
+	uint64_t scratch_args; /* bit i: argument i is its address, known when the work starts */
 	struct kernel_report report;
 	uint64_t reported; /* the kernel adds to it */
 	int arg_count;
@@ -84,6 +84,7 @@ struct cpu_work {
 	atomic_flag failing; /* who sets it first writes status and error */
 	_Atomic int status;
 	char error[KERNEL_ERROR_MAX];
+	_Alignas(16) uint8_t data[]; /* arguments that are not in values */
 };
 
 struct cpu_stream {

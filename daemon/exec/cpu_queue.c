@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct cpu_work *work_new(uint64_t ticket, char error[KERNEL_ERROR_MAX])
+static struct cpu_work *work_new(uint64_t ticket, size_t data_bytes, char error[KERNEL_ERROR_MAX])
 {
-	struct cpu_work *work = calloc(1, sizeof(*work));
+	struct cpu_work *work = calloc(1, sizeof(*work) + data_bytes);
 	if (!work) {
 		util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a launch's record");
 		return NULL;
@@ -147,10 +147,27 @@ static int bind_operands(struct cpu_work *work, const struct device_launch *laun
 	return KILN_OK;
 }
 
+#define DATA_ALIGNMENT 16u
+
+static size_t padded(uint32_t bytes)
+{
+	return ((size_t)bytes + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
+}
+
+static size_t data_bytes(const struct device_launch *launch)
+{
+	size_t bytes = 0;
+	for (int i = 0; i < launch->arg_count; i++)
+		if (launch->args[i].kind == KERNEL_ARG_BYTES)
+			bytes += padded(launch->args[i].bytes);
+	return bytes;
+}
+
 static int bind_args(struct cpu_work *work, const struct device_launch *launch,
 					 char error[KERNEL_ERROR_MAX])
 {
 	const struct kiln_cpu_module *about = launch->module->about;
+	uint8_t *data = work->data;
 	work->arg_count = launch->arg_count;
 	if ((unsigned)launch->arg_count != about->arg_count)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -159,8 +176,8 @@ static int bind_args(struct cpu_work *work, const struct device_launch *launch,
 	for (int i = 0; i < launch->arg_count; i++) {
 		const struct kernel_arg *arg = &launch->args[i];
 		bool is_pointer = arg->kind == KERNEL_ARG_POINTER;
-		bool is_scalar = arg->kind == KERNEL_ARG_SCALAR;
-		uint32_t bytes = is_scalar ? arg->bytes : (uint32_t)sizeof(void *);
+		bool is_scalar = arg->kind == KERNEL_ARG_SCALAR, is_data = arg->kind == KERNEL_ARG_BYTES;
+		uint32_t bytes = is_scalar || is_data ? arg->bytes : (uint32_t)sizeof(void *);
 		if (bytes != about->arg_bytes[i])
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "argument %d of the kernel has %u bytes and was given %u", i,
@@ -169,17 +186,20 @@ static int bind_args(struct cpu_work *work, const struct device_launch *launch,
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "argument %d names operand %d of %d", i, arg->operand,
 							 launch->operand_count);
-		if (is_pointer)
+		work->args[i] = is_data ? (void *)data : &work->values[i];
+		if (is_data) {
+			memcpy(data, arg->data, arg->bytes);
+			data += padded(arg->bytes);
+		} else if (is_pointer)
 			memcpy(&work->values[i], &work->operands[arg->operand].base, sizeof(void *));
 		else if (arg->kind == KERNEL_ARG_REPORT)
 			memcpy(&work->values[i], &(uint64_t *){&work->reported}, sizeof(void *));
 		else if (!is_scalar)
-			work->scratch_args |= 1u << i;
+			work->scratch_args |= UINT64_C(1) << i;
 		else if (bytes == 4)
 			memcpy(&work->values[i], &(uint32_t){(uint32_t)arg->value}, 4);
 		else
 			work->values[i] = arg->value;
-		work->args[i] = &work->values[i];
 	}
 	return KILN_OK;
 }
@@ -239,7 +259,7 @@ int cpu_launch(struct device *device, const struct device_launch *launch,
 	int status = check_shape(&checked, error);
 	if (status != KILN_OK)
 		return status;
-	struct cpu_work *work = work_new(launch->ticket, error);
+	struct cpu_work *work = work_new(launch->ticket, data_bytes(launch), error);
 	if (!work)
 		return KILN_ENOMEM;
 	status = bind_operands(work, launch, error);
@@ -263,7 +283,7 @@ int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct dev
 						 "%" PRIu64 " bytes at %" PRIu64 " are not within a buffer of %" PRIu64
 						 " bytes",
 						 bytes, offset, memory->bytes);
-	struct cpu_work *work = work_new(ticket, error);
+	struct cpu_work *work = work_new(ticket, 0, error);
 	if (!work)
 		return KILN_ENOMEM;
 	uint8_t *place = memory->base + offset;

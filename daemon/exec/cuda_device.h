@@ -67,8 +67,10 @@ struct cuda_work {
 	uint32_t grid[3], block[3], shared_bytes;
 	uint64_t values[KERNEL_MAX_ARGS];
 	int value_count;
+	uint64_t data_values; /* bit i: values[i] says where in data the argument is */
+	uint8_t *data;
 	struct kernel_scratch scratch;
-	uint32_t scratch_values; /* bit i: values[i] is its address, known when the work starts */
+	uint64_t scratch_values; /* bit i: values[i] is its address, known when the work starts */
 	struct kernel_report report;
 	struct cuda_report *reported; /* NULL: there is no report */
 	CUdeviceptr from, to;

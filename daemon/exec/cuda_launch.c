@@ -133,6 +133,32 @@ static int operand_address(const struct device_launch *launch, int operand, uint
 	return KILN_OK;
 }
 
+#define DATA_ALIGNMENT 16u
+
+/* Copies the arguments that do not fit into values. */
+static int bind_data(const struct device_launch *launch, struct cuda_work *work,
+					 char error[KERNEL_ERROR_MAX])
+{
+	uint64_t bytes = 0;
+	for (int i = 0; i < launch->arg_count; i++) {
+		if (launch->args[i].kind != KERNEL_ARG_BYTES)
+			continue;
+		work->data_values |= UINT64_C(1) << i;
+		work->values[i] = bytes;
+		bytes += (launch->args[i].bytes + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
+	}
+	if (bytes == 0)
+		return KILN_OK;
+	work->data = malloc(bytes);
+	if (!work->data)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "out of memory for %llu bytes of arguments", (unsigned long long)bytes);
+	for (int i = 0; i < launch->arg_count; i++)
+		if (work->data_values >> i & 1)
+			memcpy(work->data + work->values[i], launch->args[i].data, launch->args[i].bytes);
+	return KILN_OK;
+}
+
 static int bind_kernel(struct device *device, const struct device_launch *launch,
 					   struct cuda_work *work, char error[KERNEL_ERROR_MAX])
 {
@@ -156,13 +182,15 @@ static int bind_kernel(struct device *device, const struct device_launch *launch
 	for (int i = 0; i < launch->arg_count; i++) {
 		const struct kernel_arg *arg = &launch->args[i];
 		CUdeviceptr address = 0;
+		if (arg->kind == KERNEL_ARG_BYTES)
+			continue;
 		if (arg->kind == KERNEL_ARG_POINTER) {
 			int status = operand_address(launch, arg->operand, 0, &address, error);
 			if (status != KILN_OK)
 				return status;
 		}
 		if (arg->kind == KERNEL_ARG_SCRATCH)
-			work->scratch_values |= 1u << i;
+			work->scratch_values |= UINT64_C(1) << i;
 		if (arg->kind == KERNEL_ARG_REPORT) {
 			int status = work->reported ? KILN_OK : cuda_report_give(device, work, error);
 			if (status != KILN_OK)
@@ -171,7 +199,7 @@ static int bind_kernel(struct device *device, const struct device_launch *launch
 		}
 		work->values[i] = arg->kind == KERNEL_ARG_SCALAR ? arg->value : address;
 	}
-	return KILN_OK;
+	return bind_data(launch, work, error);
 }
 
 int cuda_launch(struct device *device, const struct device_launch *launch,

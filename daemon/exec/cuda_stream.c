@@ -81,6 +81,8 @@ void cuda_work_retire(struct device *device, struct cuda_work *work)
 	keep_event(device, work->begin);
 	keep_event(device, work->end);
 	cuda_report_keep(device, work);
+	free(work->data);
+	work->data = NULL;
 	work->next = device->spare_work;
 	device->spare_work = work;
 }
@@ -207,7 +209,8 @@ static CUresult perform(struct device *device, CUstream stream, struct cuda_work
 	switch (work->kind) {
 	case CUDA_WORK_KERNEL:
 		for (int i = 0; i < work->value_count; i++)
-			params[i] = &work->values[i];
+			params[i] = work->data_values >> i & 1 ? (void *)(work->data + work->values[i])
+												   : &work->values[i];
 		return device->cu.cuLaunchKernel(work->module->function, work->grid[0], work->grid[1],
 										 work->grid[2], work->block[0], work->block[1],
 										 work->block[2], work->shared_bytes, stream, params, NULL);

@@ -16,7 +16,8 @@
  *            a descriptor
  *   free     buf; answered when nothing queued uses it
  *   launch   mod (0: copy), stream, grid, block, shared, copy, delay,
- *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory | [3]: the report],
+ *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory | [3]: the report |
+ *            bin: a value],
  *            ops: [[buf (0: left out), offset, extent bytes, alignment, written]],
  *            scratch: [bytes, counters], report: [indices, end] (absent: none)  -> us
  *   copy     buf, offset, bytes, to: bool, stream; a memfd

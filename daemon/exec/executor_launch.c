@@ -92,6 +92,7 @@ static int read_args(const msgpack_object *list, int operand_count, struct kerne
 					 int *count, char error[KERNEL_ERROR_MAX])
 {
 	uint32_t n = wire_count(list);
+	uint64_t total = 0;
 	if (n > KERNEL_MAX_ARGS)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "a launch has %u arguments and may have %d", n, KERNEL_MAX_ARGS);
@@ -108,10 +109,16 @@ static int read_args(const msgpack_object *list, int operand_count, struct kerne
 			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_SCRATCH, .operand = -1};
 		else if (read_uints(item, alone, 1) && alone[0] == 3)
 			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_REPORT, .operand = -1};
+		else if (item && item->type == MSGPACK_OBJECT_BIN && item->via.bin.size > 0 &&
+				 (total += item->via.bin.size) <= KERNEL_MAX_ARG_BYTES)
+			args[i] = (struct kernel_arg){
+				.kind = KERNEL_ARG_BYTES, .bytes = item->via.bin.size, .data = item->via.bin.ptr};
 		else
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-							 "argument %u is neither [0, operand], [1, 4 or 8, value], [2] nor [3]",
-							 i);
+			return util_fail(
+				error, KERNEL_ERROR_MAX, KILN_EPROTO,
+				"argument %u is neither [0, operand], [1, 4 or 8, value], [2], [3] nor a "
+				"value of at most %d bytes in all",
+				i, KERNEL_MAX_ARG_BYTES);
 	}
 	*count = (int)n;
 	return KILN_OK;

@@ -20,6 +20,10 @@ static void explain_launch(const struct kernel_plan *plan, const struct kernel_l
 {
 	plan_print(out, "source         %s\n", plan->source);
 	plan_print(out, "instantiation  %s\n", plan->instantiation);
+	if (plan->grid[0] == 0) {
+		plan_print(out, "grid x block   of each launch, as its shared memory\n");
+		return;
+	}
 	plan_print(out, "grid x block   %u,%u,%u x %u,%u,%u\n", plan->grid[0], plan->grid[1],
 			   plan->grid[2], plan->block[0], plan->block[1], plan->block[2]);
 	plan_print(out, "shared memory  %u bytes%s\n", plan->shared_bytes,
@@ -61,6 +65,7 @@ void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *li
 				   (unsigned long long)plan->extents[i].bytes,
 				   plan->extents[i].written ? "written" : "read", plan->extents[i].alignment);
 	}
-	plan_print(&out, "bytes moved    %llu\n", (unsigned long long)plan->bytes_moved);
+	if (plan->operand_count)
+		plan_print(&out, "bytes moved    %llu\n", (unsigned long long)plan->bytes_moved);
 	plan_print(&out, "note           %s\n", plan->note);
 }

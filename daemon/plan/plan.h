@@ -61,6 +61,13 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
  * Optional operands that the caller left out stay so. */
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 
+/*
+ * The plan of a user's kernel: what it does is its author's affair, and its grid and arguments are
+ * each launch's.  source: what the author calls it; entry: function or template-id.
+ */
+int plan_raw(const char *source, const char *entry, struct kernel_plan *out,
+			 char error[KERNEL_ERROR_MAX]);
+
 /* Limits of a target for which there is no device here: "cpu", "sm_75" .. "sm_121".  KILN_EINVAL
  * names the known ones.
  */

@@ -313,6 +313,91 @@ KILN_API int kiln_events(const kiln_client *client);
  */
 KILN_API int kiln_dispatch(kiln_client *client);
 
+/* ---- Kernels of one's own ------------------------------------------------------------------ */
+
+/*
+ * CUDA C++ source that the program brings along.  It is prepared once, compiled and kept like any
+ * other kernel, and then launched with a grid and arguments of its own each time.
+ *
+ * Nobody can know what such a kernel touches: it gets addresses, not bounds.  So each client's run
+ * in a device process of that client's own.  A fault, or a launch that passes its deadline, ends
+ * that process and nothing else: calls in flight there answer EDEVICE (ETIMEDOUT the one that took
+ * too long), other clients and this client's other operators go on, and so does the next launch, in
+ * a new process.  Buffers are usable in both, and keep what they hold; what a faulting kernel had
+ * written by then is written.
+ *
+ * On device cpu a kernel is native code: only the daemon's own user may bring some.
+ */
+
+/* A header, or a macro. */
+typedef struct kiln_text {
+	const char *name;
+	const char *text; /* of a macro: its value; NULL: 1 */
+	size_t bytes;     /* of text; 0: up to its zero byte */
+} kiln_text;
+
+typedef struct kiln_raw {
+	size_t size;         /* sizeof(kiln_raw): lets the structure grow */
+	const char *name;    /* what messages call the source: "scale.cu"; NULL: "raw.cu" */
+	const char *source;  /* at most 1 MiB; with the headers at most 4 MiB */
+	size_t source_bytes; /* 0: up to its zero byte */
+	const char *entry;   /* a __global__ function, or a template-id: "scale<float, 4>" */
+	/* What #include finds, by name, in "" or <>: these, and short forms of stdint.h, stddef.h,
+	 * math.h, float.h and limits.h (cstdint, ...).  No file is ever opened. */
+	const kiln_text *headers;
+	int header_count;
+	const kiln_text *macros;
+	int macro_count;
+	/* -std=c++11|14|17|20, --use_fast_math, --fmad=, --ftz=, --prec-div=, --prec-sqrt= true|false,
+	 * --maxrregcount=N, -lineinfo, -default-device, --restrict.  Device cpu heeds -std=c++20 only. */
+	const char *const *options;
+	int option_count;
+} kiln_raw;
+
+/* An argument of a launch: memory (buffer is not NULL), or a value. */
+typedef struct kiln_raw_arg {
+	kiln_buffer *buffer;
+	uint64_t offset;   /* the kernel gets the address of this byte of the buffer */
+	uint64_t bytes;    /* memory: what must be there from offset on, 0: nothing is asked; value: its
+						  size, which is the parameter's */
+	unsigned access;   /* memory: KILN_READ, KILN_WRITE or both (also 0) */
+	const void *value; /* copied by kiln_submit_raw */
+} kiln_raw_arg;
+
+#define KILN_READ 1u
+#define KILN_WRITE 2u
+#define KILN_MAX_RAW_ARGS 64     /* of them KILN_MAX_OPERANDS with memory */
+#define KILN_MAX_RAW_BYTES 32764 /* of the values of one launch */
+
+typedef struct kiln_launch {
+	size_t size;                /* sizeof(kiln_launch) */
+	uint32_t grid[3], block[3]; /* 0 is taken for 1 */
+	uint32_t shared_bytes;      /* dynamic shared memory of a block */
+	int timeout_ms;             /* from its start on the device; 0: the daemon's --launch-timeout */
+	const kiln_raw_arg *args;   /* in the order of the kernel's parameters */
+	int arg_count;
+} kiln_launch;
+
+/*
+ * Compiles, and waits until the kernel is loaded.  ECOMPILE: kiln_errmsg() is the first error with
+ * the source's own name and line, kiln_errlog() all that the compiler said.  The call is like those
+ * of kiln_prepare(), but is submitted with kiln_submit_raw().
+ */
+KILN_API int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out);
+/*
+ * Launches it once; the ticket is like those of kiln_submit(), and calls of both kinds run in the
+ * order of their submission.  Number and sizes of the arguments, threads and shared memory are
+ * compared with the compiled kernel first: EINVAL, and nothing runs.
+ */
+KILN_API int kiln_submit_raw(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
+							 kiln_ticket *out);
+/* Compiles into the cache for a target, without a device, as kiln_compile(). */
+KILN_API int kiln_compile_raw(kiln_client *client, const kiln_raw *raw, const char *target,
+							  kiln_reply **out);
+/* How many parameters the compiled kernel has, and the first most of their sizes in bytes; a
+ * negative status where the call is no kernel of one's own. */
+KILN_API int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most);
+
 /* ---- Looking inside ------------------------------------------------------------------------ */
 
 /* What the planner would do, without compiling.  target: NULL for the client's device, else

@@ -19,6 +19,23 @@
 /* Dynamic shared memory: in CUDA `extern __shared__ T name[]`. */
 #define DYN_SHARED(T, name) T *name = (T *)kiln_cpu_self->shared
 
+namespace kiln_cpu
+{
+/* What `extern __shared__ T name[]` outside of functions is made to. */
+template <class T>
+struct dynamic_shared {
+	operator T *() const
+	{
+		return (T *)kiln_cpu_self->shared;
+	}
+	template <class U>
+	explicit operator U *() const
+	{
+		return (U *)kiln_cpu_self->shared;
+	}
+};
+} // namespace kiln_cpu
+
 #define assert(condition)                                                                       \
 	((condition) ? (void)0                                                                      \
 				 : kiln_cpu_self->runtime->fail(kiln_cpu_self, "assertion failed: " #condition, \

@@ -97,7 +97,7 @@ static void refuses_launches_that_do_not_fit(void **state)
 								   .args = args,
 								   .arg_count = KERNEL_MAX_ARGS + 1};
 	assert_int_equal(device_cuda.launch(device, &launch, error), KILN_EINVAL);
-	assert_sentence("has 33 arguments");
+	assert_sentence("has 65 arguments");
 	launch.arg_count = 1;
 	assert_int_equal(device_cuda.launch(device, &launch, error), KILN_EINVAL);
 	assert_sentence("names operand 0 and has 0");

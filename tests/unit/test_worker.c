@@ -317,7 +317,8 @@ static void ready_comes_back_as_it_went(void **state)
 
 static void job_comes_back_as_it_went(void **state)
 {
-	struct compile_file files[2], room[COMPILE_MAX_HEADERS];
+	struct compile_job_room room;
+	struct compile_file files[2];
 	struct compile_job sent = make_job("cpu", files), got;
 	struct wire_out out;
 	struct wire_in in;
@@ -330,7 +331,7 @@ static void job_comes_back_as_it_went(void **state)
 	compile_job_write(&out, 1ull << 40, &sent);
 	assert_int_equal(wire_end(&out), KILN_OK);
 	assert_int_equal(wire_parse(&in, out.buffer.data, out.buffer.size), KILN_OK);
-	assert_int_equal(compile_job_read(&in, &id, &got, room), KILN_OK);
+	assert_int_equal(compile_job_read(&in, &id, &got, &room), KILN_OK);
 	assert_true(id == 1ull << 40);
 	assert_string_equal(got.target, "cpu");
 	assert_string_equal(got.source, "ops/set.cuh");

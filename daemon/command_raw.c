@@ -1,0 +1,85 @@
+/*
+ * command_raw.c: raw.prepare, raw.compile, raw.submit: users' kernels.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "raw.h"
+#include "util/util.h"
+
+/* ---- Prepare and compile ---- */
+
+/* Where it runs on the host it is the daemon's own code. */
+static bool may_bring(struct session *session, uint64_t id, const char *target)
+{
+	if (strcmp(target, "cpu") != 0 || session->uid == getuid() || session->uid == 0)
+		return true;
+	reply_error(session, id, KILN_EPERM,
+				"on device cpu a kernel is native code: only uid %u, whose kilnd this is, may "
+				"bring some, and not uid %u",
+				(unsigned)getuid(), session->uid);
+	return false;
+}
+
+static void ask(struct session *session, struct wire_in *message, struct frame *frame,
+				const char *target, struct executor *executor)
+{
+	struct kernel_limits limits;
+	struct kernel_ref *ref = NULL;
+	char error[KERNEL_ERROR_MAX];
+	uint64_t id = wire_id(message);
+	const char *model;
+	int status = command_limits(session, target, &limits, &model, error);
+	if (status == KILN_OK && session->broker->draining)
+		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
+	if (status == KILN_OK && !may_bring(session, id, limits.target))
+		return;
+	if (status == KILN_OK)
+		status = raw_open(session->broker, message, frame, &limits, &ref, error);
+	if (status == KILN_OK)
+		command_ask_raw(session, id, ref, executor);
+	else
+		reply_error(session, id, status, "%s", error);
+}
+
+void command_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	if (command_may_prepare(session, wire_id(message)))
+		ask(session, message, frame, NULL, session->executor);
+}
+
+void command_raw_compile(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	ask(session, message, frame, wire_get_str(message, &message->root, "target"), NULL);
+}
+
+/* ---- Submit ---- */
+
+void command_raw_submit(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const msgpack_object *root = &message->root;
+	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
+	uint64_t after = wire_get_uint(root, "after", 0);
+	struct call *call = map_get_id(&session->calls, number);
+	struct raw_launch *launch = NULL;
+	char error[KERNEL_ERROR_MAX];
+	int status;
+	(void)frame;
+	if (after == id)
+		status = util_fail(error, sizeof error, KILN_EINVAL,
+						   "call %llu follows itself; after names an earlier ticket",
+						   (unsigned long long)id);
+	else if (!call || !call->variants[0]->raw)
+		status = util_fail(error, sizeof error, KILN_ENOENT,
+						   "this session has no user's kernel %llu", (unsigned long long)number);
+	else
+		status = raw_launch_open(session, message, &launch, error);
+	if (status == KILN_OK)
+		status = work_launch_raw(session, id, call, launch, after, error);
+	if (status != KILN_OK) {
+		free(launch);
+		reply_error(session, id, status, "%s", error);
+	}
+}

@@ -1,0 +1,230 @@
+/*
+ * user: the part of a unit that a user wrote.  Includes are put in place here, from what came with
+ * the source, so that no compiler looks for a file; each line keeps the name and number that its
+ * author knows it by.
+ */
+#include "backend.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* ---- What may be in a job ---- */
+
+/* Goes between quotes in #line. */
+static bool is_quotable(const char *name)
+{
+	if (name[0] == 0)
+		return false;
+	for (const char *at = name; *at; at++)
+		if ((unsigned char)*at < 0x20 || *at == 0x7f || *at == '"' || *at == '\\')
+			return false;
+	return true;
+}
+
+static bool is_line(const char *text)
+{
+	for (const char *at = text; *at; at++)
+		if ((unsigned char)*at < 0x20 && *at != '\t')
+			return false;
+	return text[0] == 0 || text[strlen(text) - 1] != '\\';
+}
+
+/* NAME or NAME(a, b) */
+static bool is_macro(const char *name)
+{
+	if (!isalpha((unsigned char)name[0]) && name[0] != '_')
+		return false;
+	while (isalnum((unsigned char)*name) || *name == '_')
+		name++;
+	return *name == 0 || (*name == '(' && name[strlen(name) - 1] == ')' && is_line(name));
+}
+
+int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MAX])
+{
+	const struct compile_file *files = job->files + job->file_count - job->user_files;
+
+	for (int i = 0; i < job->user_files; i++) {
+		if (!is_quotable(files[i].name))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "the name of a source or header is not empty and has no quotes, "
+							 "backslashes and control characters: %.80s",
+							 files[i].name);
+		if (files[i].bytes && memchr(files[i].text, 0, files[i].bytes))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%.80s has a zero byte in it",
+							 files[i].name);
+		for (int j = 0; j < i; j++)
+			if (j > 0 && strcmp(files[i].name, files[j].name) == 0)
+				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+								 "there are two headers %.80s; names differ", files[i].name);
+	}
+	for (int i = 0; i < job->macro_count; i++)
+		if (!is_macro(job->macros[i].name) || !is_line(job->macros[i].value))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "a macro is an identifier, perhaps with parameters, and its value one "
+							 "line: %.80s",
+							 job->macros[i].name);
+	for (int i = 0; i < job->option_count; i++)
+		if (!options_user_allowed(job->options[i]))
+			return util_fail(
+				error, KERNEL_ERROR_MAX, KILN_EINVAL,
+				"option %.80s is not allowed; allowed are -std=c++11|14|17|20, "
+				"--use_fast_math, --fmad=, --ftz=, --prec-div=, --prec-sqrt=true|false, "
+				"--maxrregcount=N, -lineinfo, -default-device, --restrict",
+				job->options[i]);
+	return KILN_OK;
+}
+
+/* ---- Includes ---- */
+
+struct placing {
+	const struct compile_file *files; /* the source, then the headers */
+	int count;
+	bool once[COMPILE_MAX_HEADERS]; /* has #pragma once */
+	bool open[COMPILE_MAX_HEADERS]; /* is being placed */
+	struct util_text *text;
+};
+
+static void place(struct placing *placing, int number);
+
+static int find(const struct placing *placing, const char *name)
+{
+	for (int i = 1; i < placing->count; i++)
+		if (strcmp(placing->files[i].name, name) == 0)
+			return i;
+	return -1;
+}
+
+/* Where the compiler comes to it, not here: it may stand in a part that is left out. */
+static void refuse(struct util_text *text, const char *name)
+{
+	if (name[0] && is_quotable(name))
+		util_text_add(text, "#error \"%s\" is not among the headers that came with the source",
+					  name);
+	else
+		util_text_add(text, "#error only #include of a name that came with the source is possible");
+}
+
+static void place_include(struct placing *placing, int number, const struct scan *scan,
+						  const struct scan_line *line)
+{
+	struct util_text *text = placing->text;
+	int header = line->name[0] ? find(placing, line->name) : -1;
+	/* A circle is what guards are for: the second time there is nothing. */
+	bool placed = header >= 0 && !placing->open[header];
+
+	if (placed) {
+		place(placing, header);
+		util_text_add(text, "#line %d \"%s\"\n", scan->line, placing->files[number].name);
+	}
+	if (header < 0)
+		refuse(text, line->name);
+	if (line->mark_bytes)
+		util_text_bytes(text, line->text + line->mark + line->mark_bytes,
+						line->bytes - line->mark - line->mark_bytes);
+	else
+		util_text_add(text, "\n");
+}
+
+static bool goes_on(const struct scan *scan, const struct scan_line *line)
+{
+	size_t end = line->bytes;
+
+	while (end && (line->text[end - 1] == '\n' || line->text[end - 1] == '\r'))
+		end--;
+	return scan->in_comment || (end && line->text[end - 1] == '\\');
+}
+
+/* A line of a branch that is left out may have been made longer, and the #line in it went with it:
+ * said again after each branch. */
+static void place(struct placing *placing, int number)
+{
+	const struct compile_file *file = &placing->files[number];
+	struct util_text *text = placing->text;
+	bool branch = false, grown = false;
+	struct scan scan;
+	struct scan_line line;
+	enum scan_kind kind;
+
+	if (text->size > COMPILE_MAX_UNIT)
+		return;
+	placing->open[number] = true;
+	if (placing->once[number])
+		util_text_add(text, "#ifndef KILN_ONCE_%d\n#define KILN_ONCE_%d\n", number, number);
+	util_text_add(text, "#line 1 \"%s\"\n", file->name);
+	scan_begin(&scan, file);
+	while ((kind = scan_next(&scan, &line)) != SCAN_END) {
+		branch = branch || kind == SCAN_BRANCH;
+		if (kind == SCAN_INCLUDE || kind == SCAN_FOREIGN) {
+			place_include(placing, number, &scan, &line);
+			grown = true;
+		} else if (kind == SCAN_ONCE) {
+			util_text_bytes(text, line.text + line.mark + line.mark_bytes,
+							line.bytes - line.mark - line.mark_bytes);
+		} else {
+			util_text_bytes(text, line.text, line.bytes);
+		}
+		if (branch && grown && !goes_on(&scan, &line))
+			util_text_add(text, "\n#line %d \"%s\"\n", scan.line + 1, file->name);
+		branch = branch && goes_on(&scan, &line);
+	}
+	if (file->bytes && file->text[file->bytes - 1] != '\n')
+		util_text_add(text, "\n");
+	if (placing->once[number])
+		util_text_add(text, "#endif\n");
+	placing->open[number] = false;
+}
+
+static bool has_once(const struct compile_file *file)
+{
+	struct scan scan;
+	struct scan_line line;
+	enum scan_kind kind;
+
+	scan_begin(&scan, file);
+	while ((kind = scan_next(&scan, &line)) != SCAN_END)
+		if (kind == SCAN_ONCE)
+			return true;
+	return false;
+}
+
+static void place_all(const struct compile_job *job, const struct compile_file *files,
+					  struct util_text *text)
+{
+	struct placing placing = {.files = files, .count = job->user_files, .text = text};
+
+	if (job->macro_count)
+		util_text_add(text, "#line 1 \"macros\"\n");
+	for (int i = 0; i < job->macro_count; i++)
+		util_text_add(text, "#define %s %s\n", job->macros[i].name, job->macros[i].value);
+	for (int i = 1; i < placing.count; i++)
+		placing.once[i] = has_once(&files[i]);
+	place(&placing, 0);
+}
+
+int user_add(const struct compile_job *job, struct util_text *text, char error[KERNEL_ERROR_MAX])
+{
+	const struct compile_file *given = job->files + job->file_count - job->user_files;
+	struct compile_file files[COMPILE_MAX_HEADERS];
+	struct util_text rewritten[COMPILE_MAX_HEADERS] = {{0}};
+	bool cpu = options_is_cpu(job->target);
+	int status = KILN_OK;
+
+	for (int i = 0; i < job->user_files; i++) {
+		files[i] = given[i];
+		if (!cpu)
+			continue;
+		shared_rewrite(&given[i], &rewritten[i]);
+		text->failed = text->failed || rewritten[i].failed;
+		files[i].text = rewritten[i].text;
+		files[i].bytes = rewritten[i].size;
+	}
+	if (!text->failed)
+		place_all(job, files, text);
+	for (int i = 0; i < job->user_files; i++)
+		util_text_free(&rewritten[i]);
+	if (text->size > COMPILE_MAX_UNIT)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						   "%.80s has more than %u bytes with all that it includes", given[0].name,
+						   COMPILE_MAX_UNIT);
+	return status;
+}

@@ -1,0 +1,265 @@
+/* raw.c: from a request to a user's planned kernel. */
+#include "raw.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "plan/plan.h"
+#include "util/util.h"
+
+#define SHIM "cpu/shim.cuh"
+#define STRINGS_MOST (RAW_MAX_HEADERS + 2 * COMPILE_MAX_MACROS + COMPILE_MAX_USER_OPTIONS + 2)
+
+#define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
+
+struct raw_source {
+	char *texts; /* source and headers, one after another */
+	struct compile_macro macros[COMPILE_MAX_MACROS];
+	const char *options[COMPILE_MAX_USER_OPTIONS];
+	char *strings[STRINGS_MOST];
+	int string_count;
+};
+
+/* Short forms of the headers that nearly every kernel includes; a user's own of that name come
+ * first. */
+static const struct {
+	const char *name, *file;
+} standard[] = {
+	{"stdint.h", "std/stdint.h"},      {"cstdint", "std/stdint.h"}, {"stddef.h", "std/stddef.h"},
+	{"cstddef", "std/stddef.h"},       {"float.h", "std/float.h"},  {"cfloat", "std/float.h"},
+	{"limits.h", "std/limits.h"},      {"climits", "std/limits.h"}, {"math.h", "std/math.h"},
+	{"cmath", "std/math.h"},           {"stdio.h", "std/empty.h"},  {"cstdio", "std/empty.h"},
+	{"cuda_runtime.h", "std/empty.h"},
+};
+
+void raw_source_free(struct raw_source *source)
+{
+	if (!source)
+		return;
+	for (int i = 0; i < source->string_count; i++)
+		free(source->strings[i]);
+	free(source->texts);
+	free(source);
+}
+
+static const char *keep(struct raw_source *source, const char *text)
+{
+	char *copy = util_strdup(text);
+	source->strings[source->string_count++] = copy;
+	return copy;
+}
+
+/* ---- The texts ---- */
+
+/* Copied before anything looks at them, for the client can still write to what it sent. */
+static int read_texts(struct frame *frame, uint64_t bytes, char **out, char error[KERNEL_ERROR_MAX])
+{
+	int fd = frame_take_fd(frame, 0), status = KILN_OK;
+	char *copy = malloc(bytes + 1);
+	void *map = MAP_FAILED;
+	if (!copy)
+		status = ERROR(KILN_ENOMEM, "out of memory for a source of %llu bytes",
+					   (unsigned long long)bytes);
+	else if (fd < 0 || !frame_fd_is_safe(fd, bytes))
+		status = ERROR(KILN_EPROTO,
+					   "the source must come in a memfd sealed against shrinking, of at least %llu "
+					   "bytes",
+					   (unsigned long long)bytes);
+	else if (bytes && (map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0)) == MAP_FAILED)
+		status = ERROR(KILN_EPROTO, "the memfd of the source cannot be mapped");
+	if (map != MAP_FAILED) {
+		memcpy(copy, map, bytes);
+		munmap(map, bytes);
+	}
+	if (fd >= 0)
+		close(fd);
+	if (status != KILN_OK) {
+		free(copy);
+		return status;
+	}
+	copy[bytes] = 0;
+	*out = copy;
+	return KILN_OK;
+}
+
+static int count_texts(const msgpack_object *raw, uint64_t *all, char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *headers = wire_get(raw, "headers");
+	uint64_t source = wire_get_uint(raw, "bytes", UINT64_MAX);
+	if (wire_count(headers) > RAW_MAX_HEADERS)
+		return ERROR(KILN_ELIMIT, "a kernel may come with %d headers, and this one has %u",
+					 RAW_MAX_HEADERS, wire_count(headers));
+	*all = source;
+	for (uint32_t i = 0; i < wire_count(headers) && source <= RAW_MAX_SOURCE; i++) {
+		uint64_t bytes = wire_get_uint(wire_at(headers, i), "c", UINT64_MAX);
+		*all = bytes > RAW_MAX_TEXTS ? RAW_MAX_TEXTS + 1 : *all + bytes;
+		if (*all > RAW_MAX_TEXTS)
+			break;
+	}
+	if (source > RAW_MAX_SOURCE || *all > RAW_MAX_TEXTS)
+		return ERROR(KILN_ELIMIT,
+					 "a source may have %llu bytes, with its headers %llu, and this one has more",
+					 (unsigned long long)RAW_MAX_SOURCE, (unsigned long long)RAW_MAX_TEXTS);
+	return KILN_OK;
+}
+
+/* ---- The job ---- */
+
+static void add_file(struct kernel_ref *ref, const char *name, const char *text, uint64_t bytes)
+{
+	ref->files[ref->job.file_count++] = (struct compile_file){name, text, bytes};
+}
+
+static bool has_header(const struct kernel_ref *ref, int first, const char *name)
+{
+	for (int i = first; i < ref->job.file_count; i++)
+		if (!strcmp(ref->files[i].name, name))
+			return true;
+	return false;
+}
+
+/* The source, what came with it, and what every source may include. */
+static int add_user_files(struct broker *broker, struct wire_in *message, const char *name,
+						  struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *raw = wire_get(&message->root, "raw"),
+						 *headers = wire_get(raw, "headers");
+	int first = ref->job.file_count;
+	const char *text = ref->raw->texts;
+	uint64_t bytes = wire_get_uint(raw, "bytes", 0);
+	add_file(ref, keep(ref->raw, name), text, bytes);
+	for (uint32_t i = 0; i < wire_count(headers); i++) {
+		const char *header = wire_get_str(message, wire_at(headers, i), "n");
+		text += bytes;
+		bytes = wire_get_uint(wire_at(headers, i), "c", 0);
+		if (!header)
+			return ERROR(KILN_EINVAL, "header %u has no name", i);
+		add_file(ref, keep(ref->raw, header), text, bytes);
+	}
+	for (size_t i = 0; i < sizeof standard / sizeof *standard; i++) {
+		const struct compile_file *file = compile_sources_find(broker->sources, standard[i].file);
+		if (file && !has_header(ref, first + 1, standard[i].name))
+			add_file(ref, standard[i].name, file->text, file->bytes);
+	}
+	ref->job.user_files = ref->job.file_count - first;
+	return KILN_OK;
+}
+
+static int add_settings(struct wire_in *message, struct kernel_ref *ref,
+						char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *raw = wire_get(&message->root, "raw");
+	const msgpack_object *macros = wire_get(raw, "macros"), *options = wire_get(raw, "options");
+	struct raw_source *source = ref->raw;
+	if (wire_count(macros) > COMPILE_MAX_MACROS || wire_count(options) > COMPILE_MAX_USER_OPTIONS)
+		return ERROR(KILN_ELIMIT, "%u macros and %u options; the most are %d and %d",
+					 wire_count(macros), wire_count(options), COMPILE_MAX_MACROS,
+					 COMPILE_MAX_USER_OPTIONS);
+	for (uint32_t i = 0; i < wire_count(macros); i++) {
+		const char *name = wire_get_str(message, wire_at(macros, i), "n");
+		const char *value = wire_get_str(message, wire_at(macros, i), "v");
+		if (!name)
+			return ERROR(KILN_EINVAL, "macro %u has no name", i);
+		source->macros[i] =
+			(struct compile_macro){keep(source, name), keep(source, value ? value : "1")};
+	}
+	for (uint32_t i = 0; i < wire_count(options); i++) {
+		const char *option = wire_get_str(message, wire_at(options, i), "o");
+		if (!option)
+			return ERROR(KILN_EINVAL, "option %u is no text", i);
+		source->options[i] = keep(source, option);
+	}
+	ref->job.macros = source->macros;
+	ref->job.macro_count = (int)wire_count(macros);
+	ref->job.options = source->options;
+	ref->job.option_count = (int)wire_count(options);
+	return KILN_OK;
+}
+
+/* What stands for the device, on device cpu. */
+static int add_shim(struct broker *broker, struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
+{
+	const struct compile_file *files[COMPILE_MAX_HEADERS];
+	int count = 0;
+	if (strcmp(ref->job.target, "cpu") != 0)
+		return KILN_OK;
+	int status =
+		compile_sources_closure(broker->sources, SHIM, ref->job.target, files, &count, error);
+	if (status == KILN_OK &&
+		(size_t)count + 1 + RAW_MAX_HEADERS + sizeof standard / sizeof *standard >
+			COMPILE_MAX_HEADERS)
+		status = ERROR(KILN_EINTERNAL, "%s includes too many files", SHIM);
+	for (int i = 0; i < count && status == KILN_OK; i++)
+		ref->files[ref->job.file_count++] = *files[i];
+	return status;
+}
+
+/* The lines of the plan that are a user's choice. */
+static void explain(const struct kernel_ref *ref, char *text, size_t size)
+{
+	const struct compile_job *job = &ref->job;
+	size_t used = 0;
+	text[0] = 0;
+	for (int i = 0; i < job->option_count; i++)
+		used = util_append(text, size, used, "option         %s\n", job->options[i]);
+	for (int i = 0; i < job->macro_count; i++)
+		used = util_append(text, size, used, "macro          %s=%s\n", job->macros[i].name,
+						   job->macros[i].value);
+}
+
+static int fill(struct broker *broker, struct wire_in *message, struct frame *frame,
+				struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *raw = wire_get(&message->root, "raw");
+	const char *name = wire_get_str(message, raw, "name");
+	const char *entry = wire_get_str(message, raw, "entry");
+	uint64_t bytes = 0;
+	if (!name || !*name)
+		name = "raw.cu";
+	int status = plan_raw(name, entry ? entry : "", &ref->plan, error);
+	if (status == KILN_OK)
+		status = count_texts(raw, &bytes, error);
+	if (status == KILN_OK)
+		status = read_texts(frame, bytes, &ref->raw->texts, error);
+	if (status == KILN_OK)
+		status = add_shim(broker, ref, error);
+	if (status == KILN_OK)
+		status = add_user_files(broker, message, name, ref, error);
+	if (status == KILN_OK)
+		status = add_settings(message, ref, error);
+	return status == KILN_OK ? compile_check_user(&ref->job, error) : status;
+}
+
+int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame,
+			 const struct kernel_limits *limits, struct kernel_ref **out,
+			 char error[KERNEL_ERROR_MAX])
+{
+	char more[2048];
+	struct kernel_ref *ref = calloc(1, sizeof *ref);
+	if (!ref || !(ref->raw = calloc(1, sizeof *ref->raw))) {
+		free(ref);
+		return ERROR(KILN_ENOMEM, "out of memory for a kernel");
+	}
+	memcpy(ref->job.target, limits->target, sizeof ref->job.target);
+	ref->job.source = ref->plan.source;
+	ref->job.instantiation = ref->plan.instantiation;
+	ref->job.files = ref->files;
+	int status = fill(broker, message, frame, ref, error);
+	if (status != KILN_OK) {
+		raw_source_free(ref->raw);
+		free(ref);
+		return status;
+	}
+	explain(ref, more, sizeof more);
+	kernel_ref_open(ref, limits, more);
+	*out = ref;
+	return KILN_OK;
+}
+
+const char *raw_label(const struct kernel_plan *plan, char label[160])
+{
+	snprintf(label, 160, "kernel %.80s of %s", plan->instantiation, plan->source);
+	return label;
+}

@@ -1,0 +1,2 @@
+/* empty.h: stands for headers whose contents every kernel has without them. */
+#pragma once
