@@ -218,6 +218,24 @@ static void add_layouts(void)
 	}
 }
 
+/* Masks that begin less aligned than so many of their elements want, beside x of each width. */
+static void add_narrow_masks(void)
+{
+	static const uint32_t beside_x[] = {0, 8, 4};
+
+	for (int i = 0; i < 12; i++) {
+		bool back = i % 3 == 1;
+		enum kind kind = i % 4 == 3 && !back ? ADDITIVE : BOOL;
+		struct cases_case *c = add_matrix(back, kind, i % 2 ? KILN_F16 : KILN_F32, 9, 104, 0);
+		struct cases_operand *mask = &c->operand[back ? 2 : 1];
+		uint32_t element = cases_element(mask);
+		for (int k = 0; k < c->operand_count; k++)
+			c->operand[k].offset = beside_x[i / 2 % 3];
+		mask->offset = (uint32_t)(i % 3 + 1) * element;
+		name(c);
+	}
+}
+
 static void add_values(void)
 {
 	static const double scales[] = {0.125, -2, 0, 3.7, 1. / 3};
@@ -277,6 +295,7 @@ void cases_add_masked_softmax(void)
 	add_ranks();
 	add_causal();
 	add_layouts();
+	add_narrow_masks();
 	add_values();
 	add_timed();
 }

@@ -135,6 +135,26 @@ DEVICE void mask_fetch_apart(const M *start, i64 step, Column column, u32 *words
 	}
 }
 
+/* Elements in aligned pieces of BYTES; pieces of less than a word share one. */
+template <typename M, int V, int BYTES>
+DEVICE void mask_fetch_pieces(const M *start, u32 *words)
+{
+	constexpr int size = static_cast<int>(sizeof(M)), per = BYTES / size;
+	constexpr int pieces = BYTES < 4 ? 4 / BYTES : 1; /* of a word */
+#pragma unroll
+	for (int j = 0; j < V; j += per) {
+		const int piece = j / per % pieces;
+		u32 *const to = words + j * size / 4;
+		if (piece == 0) {
+			vec_load<BYTES>(start + j, to);
+		} else {
+			u32 one[1];
+			vec_load<BYTES>(start + j, one);
+			*to |= one[0] << piece * BYTES * 8;
+		}
+	}
+}
+
 /* Elements out of the two aligned vectors around them, of which only those are read in which there
  * is something of the row. */
 template <typename M, i64 COLUMNS, bool SKEWED, int V, typename Column>
@@ -178,10 +198,7 @@ struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
 		} else if constexpr (WAY == MASK_BETWEEN) {
 			mask_fetch_between<M, COLUMNS, SKEWED, V>(start, column, held.word);
 		} else {
-			constexpr int per = WAY / static_cast<int>(sizeof(M));
-#pragma unroll
-			for (int j = 0; j < V; j += per)
-				vec_load<WAY>(start + column + j, held.word + j * static_cast<int>(sizeof(M)) / 4);
+			mask_fetch_pieces<M, V, WAY>(start + column, held.word);
 		}
 	}
 };
