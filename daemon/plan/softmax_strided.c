@@ -10,8 +10,18 @@
 #include <string.h>
 
 #define TILE_BYTES 256u   /* of one column of a tile, wanted */
-#define TILE_HELD 4u      /* columns a thread holds, wanted */
 #define TILE_THREADS 128u /* of a block, wanted */
+#define TILE_SPLIT 32u    /* threads that share a row, wanted at most */
+
+/* Columns that a thread holds, wanted and at most: of vectors of 16 bytes, whatever the vectors are. */
+static uint32_t held_wanted(const struct softmax_form *form)
+{
+	return (form->need.element == 2 ? 2 : 4) / form->need.streams;
+}
+static uint32_t held_most(const struct softmax_form *form)
+{
+	return (form->need.element == 2 ? 4 : 8) / form->need.streams;
+}
 
 static int64_t inner_of(const struct softmax_form *form)
 {
@@ -67,8 +77,7 @@ static uint32_t tile_shared(const struct softmax_form *form, const struct softma
 }
 
 static void offer(const struct softmax_form *form, const struct kernel_limits *limits,
-				  uint32_t lanes, uint32_t split, uint32_t held, struct softmax_tile *out, int most,
-				  int *count)
+				  uint32_t lanes, uint32_t split, struct softmax_tile *out, int most, int *count)
 {
 	struct softmax_tile tile;
 	uint64_t parts = ((uint64_t)form->rows.columns + split - 1) / split;
@@ -77,8 +86,8 @@ static void offer(const struct softmax_form *form, const struct kernel_limits *l
 	tile.vector = tile_vector(form);
 	tile.lanes = lanes;
 	tile.split = split;
-	tile.twice = parts > held;
-	tile.held = tile.twice ? TILE_HELD / form->need.streams : (uint32_t)parts;
+	tile.twice = parts > held_most(form);
+	tile.held = !tile.twice ? (uint32_t)parts : held_wanted(form) > 1 ? held_wanted(form) : 2;
 	tile.tiles = 1;
 	while (tile.lanes * tile.split * tile.tiles < TILE_THREADS)
 		tile.tiles *= 2;
@@ -103,25 +112,24 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 		uint32_t wider, narrower; /* lanes, times and through */
 		uint32_t more, fewer;     /* parts */
 	} tries[] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 1, 1, 1}, {1, 1, 1, 2}, {1, 1, 2, 1},
-				 {1, 2, 2, 1}, {2, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}, {1, 4, 2, 1}};
-	uint32_t vector = tile_vector(form), streams = form->need.streams;
-	uint32_t held = 2 * TILE_HELD / streams, split, lanes;
+				 {1, 2, 2, 1}, {2, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}, {1, 4, 4, 1}};
+	uint64_t columns = (uint64_t)form->rows.columns, wanted = held_wanted(form);
+	uint32_t vector = tile_vector(form), split, lanes;
 	int count = 0;
 
-	split = power_of_two(
-		((uint64_t)form->rows.columns + TILE_HELD / streams - 1) / (TILE_HELD / streams), 16);
+	split = power_of_two((columns + wanted - 1) / wanted, TILE_SPLIT);
 	lanes = power_of_two(TILE_BYTES / (vector * form->need.element), 32);
 	lanes = power_of_two(((uint64_t)inner_of(form) + vector - 1) / vector, lanes);
 	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
 		uint32_t wide = lanes * tries[i].wider / tries[i].narrower;
 		uint32_t parts = split * tries[i].more / tries[i].fewer;
 		if (wide && wide <= 32 && parts && parts <= 64)
-			offer(form, limits, wide, parts, held, out, most, &count);
+			offer(form, limits, wide, parts, out, most, &count);
 	}
 	/* A device with little of everything */
 	for (; count == 0 && (lanes > 1 || split > 1); lanes = lanes > 1 ? lanes / 2 : 1) {
 		split = lanes > 1 ? split : split / 2;
-		offer(form, limits, lanes, split, held, out, most, &count);
+		offer(form, limits, lanes, split, out, most, &count);
 	}
 	return count;
 }

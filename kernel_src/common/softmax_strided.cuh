@@ -6,72 +6,67 @@
 #include "common/softmax.cuh"
 #include "common/strided.cuh"
 
-/* The sum of what a step holds joins the sum so far, of each row. */
+/* The terms of what a step holds; -inf where there is nothing. */
 template <class SHAPE, typename Compute>
-DEVICE void softmax_strided_add(const StridedWords<SHAPE, 1> &words, typename SHAPE::Column step,
+DEVICE void softmax_strided_terms(const StridedWords<SHAPE, 1> &words, typename SHAPE::Column step,
+								  bool here, Compute before,
+								  Compute (&x)[SHAPE::held][SHAPE::length])
+{
+#pragma unroll
+	for (int i = 0; i < SHAPE::held; i++) {
+		const bool has = here && SHAPE::has(step, i);
+#pragma unroll
+		for (int v = 0; v < SHAPE::length; v++) {
+			const Compute term = words.at(i, 0, v) * before;
+			x[i][v] = has ? term : SoftmaxNumber<Compute>::least();
+		}
+	}
+}
+
+/* Terms become powers, which join what came before of each row. */
+template <class SHAPE, bool LOG, typename Compute>
+DEVICE void softmax_strided_add(Compute (&x)[SHAPE::held][SHAPE::length],
 								const SoftmaxScale<Compute> &scale,
 								SoftmaxSum<Compute> (&all)[SHAPE::length],
 								SoftmaxExact<Compute> (&exact)[SHAPE::length])
 {
-	constexpr int V = SHAPE::length;
-	Compute found[V], more[V];
-
 #pragma unroll
-	for (int v = 0; v < V; v++) {
-		found[v] = all[v].largest;
-		more[v] = 0;
-	}
+	for (int v = 0; v < SHAPE::length; v++) {
+		Compute largest = all[v].largest, more = 0;
 #pragma unroll
-	for (int i = 0; i < SHAPE::held; i++) {
-		Compute x[V];
-		if (!SHAPE::has(step, i))
-			continue;
-		words.get(i, 0, x);
+		for (int i = 0; i < SHAPE::held; i++)
+			largest = fmax(largest, x[i][v]);
 #pragma unroll
-		for (int v = 0; v < V; v++)
-			found[v] = fmax(found[v], x[v] * scale.before);
-	}
-#pragma unroll
-	for (int i = 0; i < SHAPE::held; i++) {
-		Compute x[V];
-		if (!SHAPE::has(step, i))
-			continue;
-		words.get(i, 0, x);
-#pragma unroll
-		for (int v = 0; v < V; v++)
-			more[v] += softmax_exp2_flush((x[v] * scale.before - found[v]) * scale.exponent);
-	}
-#pragma unroll
-	for (int v = 0; v < V; v++) {
-		if constexpr (SHAPE::steps > 1)
-			exact[v].scale(all[v].fading(found[v], all[v].largest, scale.exponent));
-		exact[v].add(more[v]);
-		all[v].largest = found[v];
+		for (int i = 0; i < SHAPE::held; i++) {
+			const Compute power = softmax_exp2_flush((x[i][v] - largest) * scale.exponent);
+			more += power;
+			if constexpr (!LOG)
+				x[i][v] = power;
+		}
+		if constexpr (SHAPE::steps > 1) {
+			exact[v].scale(all[v].fading(largest, all[v].largest, scale.exponent));
+			exact[v].add(more);
+			more = exact[v].sum;
+		}
+		all[v] = {largest, more};
 	}
 }
 
-template <class SHAPE, bool LOG, typename Compute>
-DEVICE void softmax_strided_store(const StridedWords<SHAPE, 1> &words, typename SHAPE::Column step,
-								  const SoftmaxScale<Compute> &scale,
-								  const SoftmaxSum<Compute> (&all)[SHAPE::length],
-								  typename SHAPE::Element *y, i64 y_step)
+/* Over the threads that share rows. */
+template <class SHAPE, typename Compute>
+DEVICE void softmax_strided_meet(SoftmaxSum<Compute> (&all)[SHAPE::length], Compute exponent)
 {
-	constexpr int V = SHAPE::length;
-
-#pragma unroll
-	for (int i = 0; i < SHAPE::held; i++) {
-		Compute x[V];
-		if (!SHAPE::has(step, i))
-			continue;
-		words.get(i, 0, x);
-#pragma unroll
-		for (int v = 0; v < V; v++) {
-			x[v] = x[v] * scale.before - all[v].largest;
-			x[v] = LOG ? fma(x[v], scale.after, -all[v].sum)
-					   : softmax_exp2(x[v] * scale.exponent) * all[v].sum;
-		}
-		strided_store<SHAPE>(y, y_step, SHAPE::column(step, i), x);
-	}
+	strided_reduce<SHAPE>(all, [&](const SoftmaxSum<Compute> *part, int count, int apart) {
+		SoftmaxSum<Compute> sum = {part[0].largest, 0};
+#pragma unroll 1
+		for (int p = 1; p < count; p++)
+			sum.largest = fmax(sum.largest, part[p * apart].largest);
+#pragma unroll 1
+		for (int p = 0; p < count; p++)
+			sum.sum +=
+				part[p * apart].sum * sum.fading(sum.largest, part[p * apart].largest, exponent);
+		return sum;
+	});
 }
 
 /* The V rows of a lane: x and y are their columns 0.  All threads of the block come. */
@@ -81,40 +76,54 @@ DEVICE void softmax_strided_rows(const T *x, i64 x_step, T *y, i64 y_step,
 {
 	typedef typename SHAPE::Column Column;
 	constexpr int V = SHAPE::length;
+	constexpr bool powers = !LOG && SHAPE::steps == 1; /* they are still there in the end */
 	const T *const from[1] = {x};
 	const i64 apart[1] = {x_step};
 	StridedWords<SHAPE, 1> words;
+	Compute value[SHAPE::held][V], mine[V], rest[V];
 	SoftmaxSum<Compute> all[V];
 	SoftmaxExact<Compute> exact[V] = {};
 
 #pragma unroll
 	for (int v = 0; v < V; v++)
-		all[v].largest = SoftmaxNumber<Compute>::lowest();
+		all[v] = {SoftmaxNumber<Compute>::lowest(), 0};
 #pragma unroll 1
-	for (Column step = 0; step < (here ? SHAPE::steps : 0); step++) {
-		words.fetch(step, from, apart);
-		softmax_strided_add<SHAPE>(words, step, scale, all, exact);
+	for (Column step = 0; step < SHAPE::steps; step++) {
+		words.fetch(step, from, apart, here);
+		softmax_strided_terms<SHAPE>(words, step, here, scale.before, value);
+		softmax_strided_add<SHAPE, LOG>(value, scale, all, exact);
 	}
 #pragma unroll
 	for (int v = 0; v < V; v++)
-		all[v].sum = exact[v].sum;
-	strided_reduce<SHAPE>(all, [&](const SoftmaxSum<Compute> *part, int count, int apart) {
-		SoftmaxSum<Compute> sum = {part[0].largest, 0};
-		for (int p = 1; p < count; p++)
-			sum.largest = fmax(sum.largest, part[p * apart].largest);
-		for (int p = 0; p < count; p++)
-			sum.sum += part[p * apart].sum *
-					   sum.fading(sum.largest, part[p * apart].largest, scale.exponent);
-		return sum;
-	});
+		mine[v] = all[v].largest;
+	softmax_strided_meet<SHAPE>(all, scale.exponent);
 #pragma unroll
-	for (int v = 0; v < V; v++)
-		all[v].sum = LOG ? softmax_log(all[v].sum) : softmax_inverse(all[v].sum);
+	for (int v = 0; v < V; v++) {
+		rest[v] = LOG ? softmax_log(all[v].sum) : softmax_inverse(all[v].sum);
+		if constexpr (powers)
+			rest[v] *= all[v].fading(all[v].largest, mine[v], scale.exponent);
+	}
 #pragma unroll 1
-	for (Column step = here ? SHAPE::steps : 0; step-- > 0;) {
-		if constexpr (SHAPE::steps > 1)
-			words.fetch(step, from, apart);
-		softmax_strided_store<SHAPE, LOG>(words, step, scale, all, y, y_step);
+	for (Column step = SHAPE::steps; step-- > 0;) {
+		if constexpr (SHAPE::steps > 1) {
+			words.fetch(step, from, apart, here);
+			softmax_strided_terms<SHAPE>(words, step, here, scale.before, value);
+		}
+#pragma unroll
+		for (int i = 0; i < SHAPE::held; i++) {
+#pragma unroll
+			for (int v = 0; v < V; v++) {
+				Compute &out = value[i][v];
+				if constexpr (powers)
+					out *= rest[v];
+				else if constexpr (LOG)
+					out = fma(out - all[v].largest, scale.after, -rest[v]);
+				else
+					out = softmax_exp2((out - all[v].largest) * scale.exponent) * rest[v];
+			}
+			if (here && SHAPE::has(step, i))
+				strided_store<SHAPE>(y, y_step, SHAPE::column(step, i), value[i]);
+		}
 	}
 }
 
@@ -127,49 +136,52 @@ DEVICE void softmax_backward_strided_rows(const T *const (&from)[2], const i64 (
 	constexpr int V = SHAPE::length;
 	StridedWords<SHAPE, 2> words;
 	SoftmaxExact<Compute> exact[V] = {};
-	Compute all[V], y[V], dy[V];
+	Compute all[V];
 
 #pragma unroll 1
-	for (Column step = 0; step < (here ? SHAPE::steps : 0); step++) {
+	for (Column step = 0; step < SHAPE::steps; step++) {
 		Compute more[V] = {};
-		words.fetch(step, from, apart);
+		words.fetch(step, from, apart, here);
 #pragma unroll
 		for (int i = 0; i < SHAPE::held; i++) {
-			if (!SHAPE::has(step, i))
-				continue;
-			words.get(i, 0, y);
-			words.get(i, 1, dy);
+			const bool has = here && SHAPE::has(step, i);
 #pragma unroll
-			for (int v = 0; v < V; v++)
-				more[v] = LOG ? more[v] + dy[v] : fma(y[v], dy[v], more[v]);
+			for (int v = 0; v < V; v++) {
+				const Compute one = words.at(i, 1, v);
+				const Compute part = LOG ? one : one * words.at(i, 0, v);
+				more[v] += has ? part : Compute(0);
+			}
 		}
 #pragma unroll
-		for (int v = 0; v < V; v++)
-			exact[v].add(more[v]);
+		for (int v = 0; v < V; v++) {
+			if constexpr (SHAPE::steps > 1) {
+				exact[v].add(more[v]);
+				more[v] = exact[v].sum;
+			}
+			all[v] = more[v];
+		}
 	}
-#pragma unroll
-	for (int v = 0; v < V; v++)
-		all[v] = exact[v].sum;
 	strided_reduce<SHAPE>(all, [&](const Compute *part, int count, int apart) {
 		Compute sum = part[0];
+#pragma unroll 1
 		for (int p = 1; p < count; p++)
 			sum += part[p * apart];
 		return sum;
 	});
 #pragma unroll 1
-	for (Column step = here ? SHAPE::steps : 0; step-- > 0;) {
+	for (Column step = SHAPE::steps; step-- > 0;) {
 		if constexpr (SHAPE::steps > 1)
-			words.fetch(step, from, apart);
+			words.fetch(step, from, apart, here);
 #pragma unroll
 		for (int i = 0; i < SHAPE::held; i++) {
-			if (!SHAPE::has(step, i))
+			Compute out[V];
+			if (!here || !SHAPE::has(step, i))
 				continue;
-			words.get(i, 0, y);
-			words.get(i, 1, dy);
 #pragma unroll
 			for (int v = 0; v < V; v++)
-				y[v] = softmax_derivative<LOG>(y[v], dy[v], all[v], scale);
-			strided_store<SHAPE>(dx, dx_step, SHAPE::column(step, i), y);
+				out[v] =
+					softmax_derivative<LOG>(words.at(i, 0, v), words.at(i, 1, v), all[v], scale);
+			strided_store<SHAPE>(dx, dx_step, SHAPE::column(step, i), out);
 		}
 	}
 }

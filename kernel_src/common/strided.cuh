@@ -86,21 +86,24 @@ struct StridedWords {
 
 	u32 word[SHAPE::held][STREAMS][SHAPE::words];
 
-	/* start[s]: column 0 of the thread's rows; step[s]: from column to column. */
-	DEVICE void fetch(Column at, const Element *const (&start)[STREAMS], const i64 (&step)[STREAMS])
+	/* start[s]: column 0 of the thread's rows; step[s]: from column to column.  Without rows here
+	 * nothing is read. */
+	DEVICE void fetch(Column at, const Element *const (&start)[STREAMS], const i64 (&step)[STREAMS],
+					  bool here)
 	{
 #pragma unroll
 		for (int i = 0; i < SHAPE::held; i++) {
 #pragma unroll
 			for (int s = 0; s < STREAMS; s++)
-				if (SHAPE::has(at, i))
+				if (here && SHAPE::has(at, i))
 					vec_load<SHAPE::bytes>(start[s] + SHAPE::column(at, i) * step[s], word[i][s]);
 		}
 	}
 
-	DEVICE void get(int i, int stream, Compute (&out)[SHAPE::length]) const
+	/* Of row v, the element in place i. */
+	DEVICE Compute at(int i, int stream, int v) const
 	{
-		element_unpack<Element>(word[i][stream], out);
+		return element_at<Element, Compute>(word[i][stream], v);
 	}
 };
 
