@@ -55,13 +55,15 @@ struct MaskPrefix : MaskRow<T, COLUMNS, EMPTY> {
 	typedef typename MaskRow<T, COLUMNS, EMPTY>::Column Column;
 	Column end;
 
-	DEVICE explicit MaskPrefix(i64 length)
-		: end(static_cast<Column>(length < 0         ? 0
-								  : length > COLUMNS ? COLUMNS
-													 : length))
+	/* Number: i32 or i64. */
+	template <typename Number>
+	DEVICE explicit MaskPrefix(Number length)
+		: end(length < 0                           ? 0
+			  : static_cast<i64>(length) > COLUMNS ? static_cast<Column>(COLUMNS)
+												   : static_cast<Column>(length))
 	{
 	}
-	DEVICE i64 limit() const
+	DEVICE Column limit() const
 	{
 		return end;
 	}

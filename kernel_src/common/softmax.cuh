@@ -12,7 +12,7 @@
  *   static constexpr bool partial   whether elements can be left out; if not, live() says true
  *   static constexpr bool counts    whether empty() is anything but 0
  *   template <int V> struct Held    what a thread keeps of it for V elements that lie together
- *   i64 limit() const               the columns from there on are left out, and x is not read there
+ *   limit() const, a column         the columns from there on are left out, and x is not read there
  *   void fetch(Held<V> &, column) const               fills one for columns column .. column + V - 1
  *   bool live(const Held<V> &, column, j) const       does column + j take part?
  *   Compute term(const Held<V> &, j, x, before) const         before * x and what the mask adds
@@ -259,10 +259,10 @@ struct SoftmaxTotal {
 };
 
 /* A row up to the column where its mask ends. */
-template <class ROW>
+template <class ROW, typename End>
 struct SoftmaxPart {
 	ROW row;
-	i64 end;
+	End end;
 
 	template <typename Number>
 	DEVICE bool has(Number n) const
@@ -280,7 +280,7 @@ template <class ROW, class MASK>
 DEVICE auto softmax_part(const ROW &row, const MASK &mask)
 {
 	if constexpr (MASK::partial)
-		return SoftmaxPart<ROW>{row, mask.limit()};
+		return SoftmaxPart<ROW, decltype(mask.limit())>{row, mask.limit()};
 	else
 		return row;
 }
