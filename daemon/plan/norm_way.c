@@ -40,7 +40,7 @@ static uint32_t numbers(const struct norm_problem *norm, const struct norm_way *
 	uint32_t elements = (shape->held - shape->slots) * shape->vector * way->together;
 
 	if (element == 2 && elements > 32)
-		return elements / 2 * inputs; /* they stay halves */
+		return elements / 2 * inputs + 16; /* they stay halves; some of them are numbers */
 	return elements * (element == 8 ? 2 : 1);
 }
 
@@ -137,29 +137,28 @@ static void offer_wrap(struct ways *ways, uint32_t held, uint32_t threads, uint3
 }
 
 /*
- * As few threads a row as can hold it, which is one warp for rows of 1023 halves; and many rows a
- * block, which share what it takes to fill the planes.
+ * As few threads a row as can hold it, but for short rows, and one warp for rows of 1023 halves; many
+ * rows a block, which share what it takes to fill the planes.
  */
 static void offer_wraps(struct ways *ways)
 {
 	static const uint32_t threads[] = {256, 128, 512, 64};
-	uint32_t most = element_of(ways->norm) == 2 ? 4 : 8;
+	uint32_t vectors = wrap_vectors(ways->norm), most = element_of(ways->norm) == 2 ? 4 : 8, usual;
 
-	for (uint32_t held = most; held > 0; held /= 2) {
-		int before = ways->count;
+	usual = vectors <= 32 ? 1 : vectors <= 64 ? 2 : most;
+	for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
+		offer_wrap(ways, usual, threads[t], 1, false);
+	for (uint32_t each = 2; each <= 8; each *= 2) {
+		offer_wrap(ways, usual, 256, each, false);
+		offer_wrap(ways, usual, 128, each, false);
+	}
+	if (packs(ways->norm)) {
+		offer_wrap(ways, usual, 256, 1, true);
+		offer_wrap(ways, usual, 256, 2, true);
+	}
+	for (uint32_t held = most; held > 0; held /= 2)
 		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
 			offer_wrap(ways, held, threads[t], 1, false);
-		if (before > 0 || ways->count == 0)
-			continue;
-		for (uint32_t each = 2; each <= 8; each *= 2) {
-			offer_wrap(ways, held, 256, each, false);
-			offer_wrap(ways, held, 128, each, false);
-		}
-		if (packs(ways->norm)) {
-			offer_wrap(ways, held, 256, 1, true);
-			offer_wrap(ways, held, 256, 2, true);
-		}
-	}
 }
 
 /* ---- All of them ---- */

@@ -26,7 +26,9 @@ struct NormWrap {
 	static constexpr int vectors = (static_cast<int>(COLUMNS) + V - 1) / V;
 	static constexpr int dead = vectors * V - static_cast<int>(COLUMNS); /* elements of vectors */
 	static constexpr bool full = vectors == NV * SIZE && dead == 0;
-	static_assert(vectors <= NV * SIZE, "the threads hold the row");
+	/* Vectors but the first and last of each thread are whole then. */
+	static_assert(vectors <= NV * SIZE && vectors > (NV - 1) * SIZE,
+				  "threads hold it, and no less");
 
 	int skew;  /* elements that the row begins behind a vector's beginning */
 	int first; /* the column of element 0 of this thread's vector 0, or below 0 */
@@ -174,15 +176,18 @@ struct NormWrapHeld : NormHeld<SHAPE, WITH, PLACE, 1> {
 	/* What is not of the row is 0.  Few threads have any of it. */
 	DEVICE void bury(const Row &row)
 	{
+		bury<0>(row);
+		if constexpr (Row::held > 1)
+			bury<Row::held - 1>(row);
+	}
+	template <int N>
+	DEVICE void bury(const Row &row)
+	{
+		if (row.whole(N))
+			return;
 #pragma unroll
-		for (int n = 0; n < Row::held; n++) {
-			if (row.whole(n))
-				continue;
-#pragma unroll
-			for (int j = 0; j < V; j++)
-				if (!row.has(n) || !row.live(n, j))
-					this->s[n * V + j] = 0;
-		}
+		for (int j = 0; j < V; j++)
+			this->s[N * V + j] = row.has(N) && row.live(N, j) ? this->s[N * V + j] : Compute(0);
 	}
 };
 
@@ -195,7 +200,8 @@ struct NormPair {
 	static constexpr bool gamma = norm_given<G>, beta = norm_given<B>;
 	static constexpr bool halves = !WIDE && norm_bytes<G> == 2 && norm_bytes<B> == 2;
 	static constexpr int numbers = (gamma ? 1 : 0) + (beta ? 1 : 0);
-	static constexpr int words = halves ? 1 : numbers * static_cast<int>(sizeof(Compute)) / 4;
+	static constexpr int words =
+		halves || numbers == 0 ? 1 : numbers * static_cast<int>(sizeof(Compute)) / 4;
 
 	static DEVICE void load(const u32 *from, Compute &g, Compute &b)
 	{
@@ -239,6 +245,7 @@ struct NormPlanes {
 	typedef typename ROW::Compute Compute;
 	typedef NormPair<typename WITH::Gamma, typename WITH::Beta, Compute, WIDE> Pair;
 	static constexpr int V = ROW::length, vectors = ROW::vectors, words = Pair::words;
+	static constexpr bool empty = Pair::numbers == 0;
 
 	const u32 *place; /* of element 0 of this thread's vector 0 */
 
@@ -252,7 +259,7 @@ struct NormPlanes {
 	{
 #pragma unroll
 		for (int j = 0; j < V; j++)
-			if constexpr (words > 0)
+			if constexpr (!empty)
 				Pair::load(place + (j * vectors + n * ROW::size) * words, gamma[j], beta[j]);
 	}
 

@@ -97,7 +97,7 @@ __global__ __launch_bounds__(SHAPE::threads) void norm_wrap(
 	for (int turn = 0; turn < turns; turn++, number += step) {
 		const bool here = number < rows;
 		Row row(at, here ? number : 0);
-		if constexpr (Row::Planes::words > 0) {
+		if constexpr (!Row::Planes::empty) {
 			if (turn == 0) {
 				Row::Planes::fill(at, planes, SHAPE::threads);
 				__syncthreads();
