@@ -13,7 +13,7 @@
 #define TILE_THREADS 128u /* of a block, wanted */
 #define TILE_SPLIT 32u    /* threads that share a row, wanted at most */
 
-/* Columns that a thread holds, wanted and at most: of vectors of 16 bytes, whatever the vectors are. */
+/* Columns that a thread holds, wanted and at most, as if vectors had 16 bytes. */
 static uint32_t held_wanted(const struct softmax_form *form)
 {
 	return (form->need.element == 2 ? 2 : 4) / form->need.streams;

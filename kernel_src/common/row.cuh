@@ -81,7 +81,7 @@ struct Row {
 	}
 };
 
-/* Where a vector of V elements lies that begins with a column; a step of 1 where V is more than 1. */
+/* Where a vector of V elements lies that begins with a column; the step is 1 if V is not. */
 template <int V, typename T>
 DEVICE T *row_place(T *start, i64 column, i64 step)
 {
@@ -254,8 +254,8 @@ struct RowShape {
 
 /*
  * Calls body(number, here) for the row that this thread has a part in: its number, or 0 for a row
- * beyond the end, which is to be gone through all the same, but not written.  All threads of a block
- * come together.  LOOP: the grid is smaller than the rows, and each block takes further ones.
+ * beyond the end, which is to be gone through all the same, but not written.  All threads of a
+ * block come together.  LOOP: the grid is smaller than the rows, and each block takes further ones.
  */
 template <class SHAPE, bool LOOP, typename Index, typename Body>
 DEVICE void row_each(i64 rows, Body body)

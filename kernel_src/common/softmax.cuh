@@ -13,15 +13,15 @@
  *   static constexpr bool counts    whether empty() is anything but 0
  *   template <int V> struct Held    what a thread keeps of it for V elements that lie together
  *   limit() const, a column         the columns from there on are left out, and x is not read there
- *   void fetch(Held<V> &, column) const               fills one for columns column .. column + V - 1
+ *   void fetch(Held<V> &, column) const      fills one for columns column .. column + V - 1
  *   bool live(const Held<V> &, column, j) const       does column + j take part?
  *   Compute term(const Held<V> &, j, x, before) const         before * x and what the mask adds
  *   Compute distance(const Held<V> &, j, x, before, largest) const     term - largest
  *   Compute empty() const           what all of a row is of which nothing takes part
  *
- * Columns are of any signed type.  In skewed rows some of a vector's columns may be outside the row:
- * fetch must not read a mask there, and nothing asks for them.  A mask that adds rounds in term as
- * in distance, so that the largest is at 0 again.
+ * Columns are of any signed type.  In skewed rows some of a vector's columns may be outside the
+ * row: fetch must not read a mask there, and nothing asks for them.  A mask that adds rounds in
+ * term as in distance, so that the largest is at 0 again.
  */
 #pragma once
 #include "common/element.cuh"

@@ -1,6 +1,6 @@
 /*
- * softmax_backward.cuh: dx = scale * y * (dy - sum(dy * y)), and dx = scale * (dy - exp(y) * sum(dy))
- * for the logarithm, of rows that threads hold.  What the mask leaves out is 0.
+ * softmax_backward.cuh: dx = scale * y * (dy - sum(dy * y)), and for the logarithm
+ * dx = scale * (dy - exp(y) * sum(dy)), of rows that threads hold.  What the mask leaves out is 0.
  */
 #pragma once
 #include "common/row.cuh"

@@ -1,9 +1,46 @@
 /*
- * softmax_backward_stream.cuh: the backward of softmax, of rows that are read twice: by a block, first
- * for the sum, then from the end to the beginning.
+ * softmax_backward_stream.cuh: the backward of softmax, of rows that are read twice: by a block,
+ * first for the sum, then from the end to the beginning.
  */
 #pragma once
-#include "common/softmax_stream.cuh"
+#include "common/row_stream.cuh"
+#include "common/softmax.cuh"
+
+template <class ROW, class MASK, int STREAMS>
+struct SoftmaxStep {
+	typedef typename ROW::Element T;
+	typedef typename ROW::Compute Compute;
+	typedef typename ROW::Column Column;
+	static constexpr int V = ROW::length;
+	typedef typename MASK::template Held<V> Marks;
+
+	const ROW row;
+	const MASK mask;
+	const decltype(softmax_part(row, mask)) part;
+	RowStep<ROW, STREAMS> words;
+	Marks marks[ROW::count];
+
+	DEVICE SoftmaxStep(const T *start, const MASK &mask)
+		: row(start), mask(mask), part(softmax_part(row, mask))
+	{
+	}
+
+	DEVICE void fetch(Column step, const T *const (&from)[STREAMS], const i64 (&apart)[STREAMS])
+	{
+		words.fetch(part, step, from, apart);
+#pragma unroll
+		for (int u = 0; u < ROW::count; u++) {
+			const Column n = step * ROW::count + u;
+			if (MASK::partial && row.has(n))
+				mask.fetch(marks[u], row.column(n));
+		}
+	}
+
+	DEVICE bool live(Column n, int u, int j) const
+	{
+		return row.live(n, j) & mask.live(marks[u], row.column(n), j);
+	}
+};
 
 /* One row that is read twice, by a block. */
 template <class ROW, bool LOG, class MASK>

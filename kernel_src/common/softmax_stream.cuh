@@ -1,103 +1,90 @@
 /*
- * softmax_stream.cuh: softmax and its backward of rows that are read twice: by a block, first for
- * the sum, then from the end to the beginning, so that what was read last is still near.
+ * softmax_stream.cuh: softmax of rows that are read twice: by a block, first for the sum, then from
+ * the end to the beginning, so that what was read last is still near.
  *
  * The first time each thread keeps a largest and a sum, which is scaled down whenever the largest
  * rises.  Sums of steps are added with what rounding lost before, for there may be many of them.
  */
 #pragma once
 #include "common/row_stream.cuh"
-#include "common/softmax.cuh"
+#include "common/softmax_vector.cuh"
 
-template <class ROW, class MASK, int STREAMS>
-struct SoftmaxStep {
+template <class ROW, bool LOG, class MASK>
+struct SoftmaxStream : SoftmaxVectors<ROW, LOG, MASK> {
 	typedef typename ROW::Element T;
 	typedef typename ROW::Compute Compute;
 	typedef typename ROW::Column Column;
-	static constexpr int V = ROW::length;
-	static constexpr bool partial = MASK::partial;
-	typedef typename MASK::template Held<V> Marks;
+	typedef SoftmaxVectors<ROW, LOG, MASK> Vectors;
+	typedef typename Vectors::Marks Marks;
+	typedef typename Vectors::Limits Limits;
+	static constexpr int V = ROW::length, count = ROW::count;
+	using Vectors::mask;
+	using Vectors::part;
+	using Vectors::row;
+	using Vectors::scale;
 
-	const ROW row;
-	const MASK mask;
-	const decltype(softmax_part(row, mask)) part;
-	RowStep<ROW, STREAMS> words;
-	Marks marks[ROW::count];
+	RowStep<ROW, 1> words;
+	Marks marks[count];
+	Compute value[count][V];
 
-	DEVICE SoftmaxStep(const T *start, const MASK &mask)
-		: row(start), mask(mask), part(softmax_part(row, mask))
+	DEVICE SoftmaxStream(const T *x, const SoftmaxScale<Compute> &scale, const MASK &mask)
+		: Vectors(ROW(x), scale, mask)
 	{
 	}
 
-	DEVICE void fetch(Column step, const T *const (&from)[STREAMS], const i64 (&apart)[STREAMS])
+	/* Brings in the terms of a step. */
+	DEVICE void fetch(Column step, const T *x, i64 apart)
 	{
-		words.fetch(part, step, from, apart);
+		const T *const from[1] = {x};
+		const i64 steps[1] = {apart};
+
+		words.fetch(part, step, from, steps);
 #pragma unroll
-		for (int u = 0; u < ROW::count; u++) {
-			const Column n = step * ROW::count + u;
-			if (MASK::partial && row.has(n))
+		for (int u = 0; u < count; u++) {
+			const Column n = step * count + u;
+			if (!row.has(n)) {
+#pragma unroll
+				for (int j = 0; j < V; j++)
+					value[u][j] = Limits::least();
+				continue;
+			}
+			if constexpr (MASK::partial)
 				mask.fetch(marks[u], row.column(n));
+			this->terms(marks[u], n, words.word[u][0], value[u]);
 		}
 	}
 
-	DEVICE bool live(Column n, int u, int j) const
+	/* A step joins what came before; its terms become powers. */
+	DEVICE void join(Column step, Compute &largest, SoftmaxExact<Compute> &sum)
 	{
-		return row.live(n, j) & mask.live(marks[u], row.column(n), j);
+		Compute found = largest, more = 0;
+
+#pragma unroll
+		for (int u = 0; u < count; u++)
+			if (row.has(step * count + u))
+				this->raise(marks[u], step * count + u, value[u], found);
+		const Compute finite = MASK::partial ? fmax(found, Limits::lowest()) : found;
+#pragma unroll
+		for (int u = 0; u < count; u++)
+			this->add(finite, value[u], more);
+		sum.scale(SoftmaxSum<Compute>::fading(found, largest, scale.exponent));
+		sum.add(more);
+		largest = found;
+	}
+
+	DEVICE void store(Column step, T *y, i64 apart, Compute largest, Compute rest, Compute dead)
+	{
+#pragma unroll
+		for (int u = 0; u < count; u++) {
+			const Column n = step * count + u;
+			if (!row.has(n))
+				continue;
+			this->template finish<false>(largest, rest, value[u]);
+			this->bury(marks[u], n, dead, value[u]);
+			row_store(row, n, y, value[u], apart);
+		}
 	}
 };
-
-/* The sum of one step joins the sum so far. */
-template <class STEP, typename Compute>
-DEVICE void softmax_stream_add(const STEP &at, typename STEP::Column step,
-							   const SoftmaxScale<Compute> &scale, Compute &largest,
-							   SoftmaxExact<Compute> &sum)
-{
-	constexpr int V = STEP::V;
-	Compute found = largest, more = 0;
-
-	at.words.each(at.part, step, [&](typename STEP::Column n, int u, Compute(&x)[1][V]) {
-#pragma unroll
-		for (int j = 0; j < V; j++) {
-			Compute term = at.mask.term(at.marks[u], j, x[0][j], scale.before);
-			if (STEP::partial)
-				term = fmax(term, SoftmaxNumber<Compute>::lowest());
-			found = fmax(found, at.live(n, u, j) ? term : SoftmaxNumber<Compute>::least());
-		}
-	});
-	at.words.each(at.part, step, [&](typename STEP::Column n, int u, Compute(&x)[1][V]) {
-#pragma unroll
-		for (int j = 0; j < V; j++) {
-			const Compute distance = at.mask.distance(at.marks[u], j, x[0][j], scale.before, found);
-			const Compute power = softmax_exp2_flush(distance * scale.exponent);
-			more += at.live(n, u, j) ? power : Compute(0);
-		}
-	});
-	const Compute fading = SoftmaxSum<Compute>::fading(found, largest, scale.exponent);
-	sum.scale(fading);
-	sum.add(more);
-	largest = found;
-}
-
-template <class STEP, bool LOG, typename T, typename Compute>
-DEVICE void softmax_stream_store(const STEP &at, typename STEP::Column step, T *y, i64 y_step,
-								 const SoftmaxScale<Compute> &scale, const SoftmaxSum<Compute> &all,
-								 Compute rest, Compute dead)
-{
-	constexpr int V = STEP::V;
-
-	at.words.each(at.row, step, [&](typename STEP::Column n, int u, Compute(&x)[1][V]) {
-		Compute out[V];
-#pragma unroll
-		for (int j = 0; j < V; j++) {
-			const Compute distance =
-				at.mask.distance(at.marks[u], j, x[0][j], scale.before, all.largest);
-			out[j] = LOG ? fma(distance, scale.after, -rest)
-						 : softmax_exp2(distance * scale.exponent) * rest;
-			out[j] = at.mask.live(at.marks[u], at.row.column(n), j) ? out[j] : dead;
-		}
-		row_store(at.row, n, y, out, y_step);
-	});
-}
 
 /* One row, by a block: as softmax_row. */
 template <class ROW, bool LOG, class MASK>
@@ -107,26 +94,22 @@ DEVICE void softmax_stream_row(const typename ROW::Element *x, i64 x_step, typen
 {
 	typedef typename ROW::Compute Compute;
 	typedef typename ROW::Column Column;
-	typedef SoftmaxStep<ROW, MASK, 1> Step;
-	const typename ROW::Element *const from[1] = {x};
-	const i64 apart[1] = {x_step};
-	Step at(x, mask);
+	SoftmaxStream<ROW, LOG, MASK> at(x, scale, mask);
 	SoftmaxExact<Compute> sum = {0, 0};
-	Compute largest =
-		MASK::partial ? SoftmaxNumber<Compute>::least() : SoftmaxNumber<Compute>::lowest();
+	SoftmaxSum<Compute> all = {at.nothing(), 0};
 
 #pragma unroll 1
 	for (Column step = 0; step < ROW::steps(mask.limit()); step++) {
-		at.fetch(step, from, apart);
-		softmax_stream_add(at, step, scale, largest, sum);
+		at.fetch(step, x, x_step);
+		at.join(step, all.largest, sum);
 	}
-	SoftmaxSum<Compute> all = {largest, sum.sum};
+	all.sum = sum.sum;
 	all = ROW::group::template reduce<0>(all, scale.exponent);
-	const Compute rest = LOG ? softmax_log(all.sum) : 1 / all.sum;
-	const Compute dead = all.largest == SoftmaxNumber<Compute>::least() ? mask.empty() : Compute(0);
+	const Compute rest = LOG ? softmax_log(all.sum) : softmax_inverse(all.sum);
+	const Compute dead = at.dead(all);
 #pragma unroll 1
 	for (Column step = ROW::steps(); step-- > 0;) {
-		at.fetch(step, from, apart);
-		softmax_stream_store<Step, LOG>(at, step, y, y_step, scale, all, rest, dead);
+		at.fetch(step, x, x_step);
+		at.store(step, y, y_step, all.largest, rest, dead);
 	}
 }

@@ -1,6 +1,7 @@
 /*
- * softmax_strided.cuh: softmax and its backward over a dimension that is not the last (strided.cuh).
- * With more than one step the rows are read twice, the second time from the end to the beginning.
+ * softmax_strided.cuh: softmax and its backward over a dimension that is not the last
+ * (strided.cuh).  With more than one step the rows are read twice, the second time from the end to
+ * the beginning.
  */
 #pragma once
 #include "common/softmax.cuh"

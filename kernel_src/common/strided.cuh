@@ -54,9 +54,9 @@ struct StridedShape {
 };
 
 /*
- * Calls body(outer, inner, here) for this thread's lane: its rows are inner .. inner + V - 1 of those
- * that lie side by side at number outer of the others.  here: they are there; if not, the thread
- * comes along for the barriers.  LOOP: the grid is smaller than the tiles.
+ * Calls body(outer, inner, here) for this thread's lane: its rows are inner .. inner + V - 1 of
+ * those that lie side by side at number outer of the others.  here: they are there; if not, the
+ * thread comes along for the barriers.  LOOP: the grid is smaller than the tiles.
  */
 template <class SHAPE, bool LOOP, typename Index, typename Body>
 DEVICE void strided_each(i64 tiles, Body body)

@@ -5,7 +5,7 @@
  *   softmax_rows      a group of threads holds each row
  *   softmax_cluster   a cluster of blocks holds each row
  *
- * Rows are numbered by DIMS, all but the slowest dimension; X and Y are their strides.  LOOP: row.cuh.
+ * Rows are numbered by DIMS, all but the slowest dimension; X and Y are their strides.
  */
 #pragma once
 #include "common/index.cuh"

@@ -1,5 +1,6 @@
 /*
- * softmax_backward_stream.cuh: the backward of softmax and its logarithm along rows, each of which a block reads twice.  Parameters as in softmax_backward.cuh.
+ * softmax_backward_stream.cuh: the backward of softmax and its logarithm along rows, each of which
+ * a block reads twice.  Parameters as in softmax_backward.cuh.
  */
 #pragma once
 #include "common/index.cuh"

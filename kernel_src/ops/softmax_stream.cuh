@@ -1,5 +1,6 @@
 /*
- * softmax_stream.cuh: softmax and its logarithm along rows, each of which a block reads twice.  Parameters as in softmax.cuh.
+ * softmax_stream.cuh: softmax and its logarithm along rows, each of which a block reads twice.
+ * Parameters as in softmax.cuh.
  */
 #pragma once
 #include "common/index.cuh"

@@ -2,8 +2,8 @@
  * softmax_strided.cuh: softmax, its logarithm and their backward over a dimension that is not the
  * last.
  *
- * X_STEP: from column to column of x; X_SIDE: from a row to the one beside it; DIMS and X number the
- * others, as in softmax.cuh.
+ * X_STEP: from column to column of x; X_SIDE: from a row to the one beside it; DIMS and X number
+ * the others, as in softmax.cuh.
  */
 #pragma once
 #include "common/softmax_strided.cuh"
