@@ -1,0 +1,584 @@
+/*
+ * test_plan_norm: layer_norm and rms_norm: what the planner refuses and how it says so, which kernel
+ * takes what, its arguments and extents, and its candidates.  What the kernels then do is tested
+ * elsewhere.
+ */
+#include "plan_problems.h"
+
+#include <math.h>
+
+enum { X, GAMMA, BETA, RESIDUAL, Y, MEAN, RSTD, SUM, ALL };
+
+static struct kernel_tensor tensor(kiln_dtype dtype, int rank, const int64_t *shape)
+{
+	struct kernel_tensor out = {.dtype = dtype, .rank = rank, .alignment = 16};
+
+	memcpy(out.shape, shape, sizeof(*shape) * (size_t)rank);
+	plan_contiguous(&out);
+	return out;
+}
+
+/* All operands, one axis, gamma and beta as x. */
+static struct kernel_problem layer(kiln_dtype dtype, int rank, const int64_t *shape)
+{
+	struct kernel_problem p = {.op = "layer_norm", .tensor_count = ALL};
+	kiln_dtype computing = dtype == KILN_F64 ? KILN_F64 : KILN_F32;
+
+	for (int i = 0; i < ALL; i++)
+		p.tensors[i] = tensor(dtype, rank, shape);
+	p.tensors[GAMMA] = p.tensors[BETA] = tensor(dtype, 1, shape + rank - 1);
+	p.tensors[MEAN] = p.tensors[RSTD] = tensor(computing, rank - 1, shape);
+	return p;
+}
+
+static void leave_out(struct kernel_problem *p, int index)
+{
+	memset(&p->tensors[index], 0, sizeof(p->tensors[index]));
+	p->tensors[index].dtype = KILN_DTYPE_NONE;
+}
+
+/* x, gamma, beta, y */
+static struct kernel_problem plain(kiln_dtype dtype, int64_t rows, int64_t columns)
+{
+	struct kernel_problem p = layer(dtype, 2, SHAPE(rows, columns));
+
+	for (int i = 0; i < ALL; i++)
+		if (i != X && i != GAMMA && i != BETA && i != Y)
+			leave_out(&p, i);
+	return p;
+}
+
+/* As layer, without what rms_norm does not have. */
+static struct kernel_problem rms(kiln_dtype dtype, int64_t rows, int64_t columns)
+{
+	struct kernel_problem p = layer(dtype, 2, SHAPE(rows, columns));
+
+	set_text(p.op, sizeof(p.op), "rms_norm");
+	p.tensors[5] = p.tensors[RSTD];
+	p.tensors[6] = p.tensors[SUM];
+	p.tensor_count = 7;
+	return p;
+}
+
+static struct kernel_attr *add_attr(struct kernel_problem *p, const char *name, kiln_attr_kind kind)
+{
+	struct kernel_attr *attr = &p->attrs[p->attr_count++];
+
+	memset(attr, 0, sizeof(*attr));
+	set_text(attr->name, sizeof(attr->name), name);
+	attr->kind = kind;
+	return attr;
+}
+
+static void set_eps(struct kernel_problem *p, double eps)
+{
+	p->attr_count = 0;
+	add_attr(p, "eps", KILN_ATTR_REAL)->f = eps;
+}
+
+static void set_axes(struct kernel_problem *p, int64_t axes)
+{
+	p->attr_count = 0;
+	add_attr(p, "axes", KILN_ATTR_INT)->i = axes;
+}
+
+static void set_choice(struct kernel_problem *p, const char *choice)
+{
+	struct kernel_attr *attr = add_attr(p, "choice", KILN_ATTR_STRING);
+
+	snprintf(attr->s, sizeof(attr->s), "%.*s", KERNEL_CHOICE_MAX - 1, choice);
+}
+
+/* ---- What is refused ---- */
+
+static void dtypes(void **state)
+{
+	struct kernel_problem p = layer(KILN_I32, 2, SHAPE(4, 8));
+
+	(void)state;
+	refused(&p, "layer_norm: x is i32; it must be f16, bf16, f32 or f64");
+	p = layer(KILN_F16, 2, SHAPE(4, 8));
+	p.tensors[GAMMA].dtype = KILN_I16;
+	refused(&p, "layer_norm: gamma is i16; it must be f16, bf16, f32 or f64");
+	p = layer(KILN_F16, 2, SHAPE(4, 8));
+	p.tensors[Y].dtype = KILN_BF16;
+	refused(&p, "layer_norm: x is f16 and y is bf16; they must agree");
+	p = layer(KILN_F16, 2, SHAPE(4, 8));
+	p.tensors[RESIDUAL].dtype = KILN_F32;
+	refused(&p, "layer_norm: x is f16 and residual is f32; they must agree");
+	p = layer(KILN_F16, 2, SHAPE(4, 8));
+	p.tensors[SUM].dtype = KILN_F32;
+	refused(&p, "layer_norm: x is f16 and sum is f32; they must agree");
+	p = layer(KILN_F16, 2, SHAPE(4, 8));
+	p.tensors[MEAN].dtype = KILN_F16;
+	refused(&p, "layer_norm: mean is f16; for x of f16 it must be f32");
+	p = layer(KILN_F64, 2, SHAPE(4, 8));
+	p.tensors[RSTD].dtype = KILN_F32;
+	refused(&p, "layer_norm: rstd is f32; for x of f64 it must be f64");
+}
+
+/* gamma and beta may be any floats, and different ones. */
+static void mixed_dtypes(void **state)
+{
+	const kiln_dtype floats[] = {KILN_F16, KILN_BF16, KILN_F32, KILN_F64};
+	const char *const names[] = {"f16", "bf16", "f32", "f64"};
+	char expected[64];
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		for (int j = 0; j < 4; j++) {
+			struct kernel_problem p = plain(KILN_BF16, 5, 1024);
+			struct kernel_plan plan;
+			p.tensors[GAMMA].dtype = floats[i];
+			p.tensors[BETA].dtype = floats[j];
+			plan = plan_on("sm_90", &p);
+			snprintf(expected, sizeof(expected), "NormWith<%s, %s, 16, 0>", names[i], names[j]);
+			assert_non_null(strstr(plan.instantiation, expected));
+		}
+	}
+}
+
+static void shapes(void **state)
+{
+	struct kernel_problem p = layer(KILN_F32, 3, SHAPE(2, 3, 8));
+
+	(void)state;
+	p.tensors[GAMMA] = tensor(KILN_F32, 2, SHAPE(3, 8));
+	refused(&p, "layer_norm: gamma has rank 2; it must have the normalized dimensions of x, which "
+				"are 1");
+	p = layer(KILN_F32, 3, SHAPE(2, 3, 8));
+	p.tensors[BETA] = tensor(KILN_F32, 1, SHAPE(7));
+	refused(&p, "layer_norm: dimension 0 of beta has size 7; it must be that of dimension 2 of x, "
+				"8");
+	p = layer(KILN_F32, 3, SHAPE(2, 3, 8));
+	p.tensors[MEAN] = tensor(KILN_F32, 3, SHAPE(2, 3, 1));
+	refused(&p, "layer_norm: mean has rank 3; it must have the other dimensions of x, which are 2");
+	p = layer(KILN_F32, 3, SHAPE(2, 3, 8));
+	p.tensors[RSTD] = tensor(KILN_F32, 2, SHAPE(2, 4));
+	refused(&p, "layer_norm: dimension 1 of rstd has size 4; it must be that of dimension 1 of x, "
+				"3");
+	p = layer(KILN_F32, 3, SHAPE(2, 3, 8));
+	p.tensors[Y] = tensor(KILN_F32, 3, SHAPE(2, 3, 9));
+	refused(&p, "layer_norm: dimension 2 has size 8 in x and 9 in y; they must agree");
+	p = layer(KILN_F32, 3, SHAPE(2, 3, 8));
+	p.tensors[RESIDUAL] = tensor(KILN_F32, 2, SHAPE(6, 8));
+	refused(&p, "layer_norm: x has rank 3 and residual rank 2; they must agree");
+	p = layer(KILN_F32, 3, SHAPE(2, 3, 8));
+	set_axes(&p, 2);
+	refused(&p, "layer_norm: gamma has rank 1; it must have the normalized dimensions of x, which "
+				"are 2");
+	p = layer(KILN_F32, 1, SHAPE(8));
+	p.tensors[X].rank = 0;
+	refused(&p, "layer_norm: x has rank 0; it needs a dimension to normalize");
+}
+
+static void strides_and_alignments(void **state)
+{
+	const int outputs[] = {GAMMA, BETA, Y, MEAN, RSTD, SUM};
+	const char *const names[] = {"gamma", "beta", "y", "mean", "rstd", "sum"};
+	char sentence[KERNEL_ERROR_MAX];
+
+	(void)state;
+	for (int i = 0; i < 6; i++) {
+		struct kernel_problem p = layer(KILN_F32, 2, SHAPE(4, 8));
+		struct kernel_tensor *t = &p.tensors[outputs[i]];
+		t->stride[t->rank - 1] = 2;
+		snprintf(sentence, sizeof(sentence),
+				 "layer_norm: dimension %d of %s has stride 2; %s must be contiguous, which is "
+				 "stride 1 there",
+				 t->rank - 1, names[i], names[i]);
+		refused(&p, sentence);
+	}
+	for (int i = 0; i < 6; i++) {
+		struct kernel_problem p = layer(KILN_F32, 2, SHAPE(4, 8));
+		p.tensors[outputs[i]].alignment = 2;
+		snprintf(sentence, sizeof(sentence),
+				 "layer_norm: the address of %s is aligned to 2 bytes; elements of f32 need 4",
+				 names[i]);
+		refused(&p, sentence);
+	}
+}
+
+static void attributes(void **state)
+{
+	struct kernel_problem p = layer(KILN_F32, 2, SHAPE(4, 8));
+
+	(void)state;
+	set_axes(&p, 0);
+	refused(&p, "layer_norm: axes is 0; it may be 1 to 2");
+	set_axes(&p, 3);
+	refused(&p, "layer_norm: axes is 3; it may be 1 to 2");
+	p.attr_count = 0;
+	add_attr(&p, "axes", KILN_ATTR_REAL)->f = 1;
+	refused(&p, "layer_norm: axes is not an integer");
+	set_eps(&p, -1e-6);
+	refused(&p, "layer_norm: eps is -1e-06; it must be 0 or more");
+	set_eps(&p, INFINITY);
+	refused(&p, "layer_norm: eps is inf; it must be finite");
+	set_eps(&p, NAN);
+	refused(&p, "layer_norm: eps is nan; it must be finite");
+	set_eps(&p, 1e300);
+	refused(&p, "layer_norm: eps is 1e+300; f32 is computed in f32, where it must be finite");
+	p.attr_count = 0;
+	add_attr(&p, "axis", KILN_ATTR_INT)->i = 1;
+	refused(&p, "layer_norm: there is no attribute \"axis\"; those it takes: eps, axes");
+	set_axes(&p, 1);
+	add_attr(&p, "axes", KILN_ATTR_INT)->i = 1;
+	refused(&p, "layer_norm: axes is given twice");
+	p.attr_count = 0;
+	set_choice(&p, "rows 7x7 r7");
+	refused(&p,
+			"layer_norm: there is no candidate \"rows 7x7 r7\" for rows of 8 elements on sm_90");
+}
+
+static void sum_needs_residual(void **state)
+{
+	struct kernel_problem p = layer(KILN_F32, 2, SHAPE(4, 8)), q = rms(KILN_F32, 4, 8);
+
+	(void)state;
+	leave_out(&p, RESIDUAL);
+	refused(&p, "layer_norm: there is no residual; without it sum would be x and must be left out");
+	leave_out(&q, RESIDUAL);
+	refused(&q, "rms_norm: there is no residual; without it sum would be x and must be left out");
+}
+
+/* ---- What there is nothing to do for ---- */
+
+static void nothing(void **state)
+{
+	struct kernel_problem p = layer(KILN_F32, 2, SHAPE(0, 8));
+	struct kernel_plan plan = plan_on("sm_90", &p);
+
+	(void)state;
+	assert_int_equal(plan.kind, KERNEL_NOTHING);
+	assert_string_equal(plan.variant, "nothing");
+	assert_int_equal(plan.operand_count, ALL);
+	for (int i = 0; i < ALL; i++)
+		assert_int_equal(plan.extents[i].bytes, 0);
+	p = plain(KILN_F32, 4, 0);
+	plan = plan_on("sm_90", &p);
+	assert_int_equal(plan.kind, KERNEL_NOTHING);
+	p = layer(KILN_F32, 2, SHAPE(4, 0));
+	refused(&p, "layer_norm: rows of no elements have no mean; leave mean and rstd out");
+	p = rms(KILN_F32, 4, 0);
+	refused(&p, "rms_norm: rows of no elements have no deviation; leave rstd out");
+}
+
+static void outputs_are_inferred(void **state)
+{
+	struct kernel_problem p = {.op = "layer_norm", .tensor_count = 2};
+	char error[KERNEL_ERROR_MAX] = "";
+
+	(void)state;
+	p.tensors[X] = tensor(KILN_F16, 2, SHAPE(4, 8));
+	p.tensors[X].stride[0] = 16;
+	p.tensors[GAMMA] = tensor(KILN_F32, 1, SHAPE(8));
+	assert_int_equal(plan_infer(&p, error), KILN_OK);
+	assert_int_equal(p.tensor_count, ALL);
+	assert_int_equal(p.tensors[Y].dtype, KILN_F16);
+	assert_int_equal(p.tensors[Y].rank, 2);
+	assert_int_equal(p.tensors[Y].stride[0], 8);
+	for (int i = 0; i < ALL; i++)
+		if (i != X && i != GAMMA && i != Y)
+			assert_int_equal(p.tensors[i].dtype, KILN_DTYPE_NONE);
+	p = (struct kernel_problem){.op = "rms_norm", .tensor_count = 1};
+	p.tensors[0].dtype = KILN_DTYPE_NONE;
+	assert_int_equal(plan_infer(&p, error), KILN_EINVAL);
+	assert_string_equal(error, "rms_norm: x is missing");
+	p = (struct kernel_problem){.op = "rms_norm", .tensor_count = 2};
+	p.tensors[0] = tensor(KILN_F32, 2, SHAPE(4, 8));
+	p.tensors[1] = tensor(KILN_F32, 1, SHAPE(9));
+	assert_int_equal(plan_infer(&p, error), KILN_EINVAL);
+	assert_string_equal(error, "rms_norm: dimension 0 of gamma has size 9; it must be that of "
+							   "dimension 1 of x, 8");
+}
+
+/* ---- What a plan says ---- */
+
+static void extents(void **state)
+{
+	struct kernel_problem p = layer(KILN_F16, 2, SHAPE(6, 1024));
+	struct kernel_plan plan;
+	const uint64_t bytes[ALL] = {12288, 4096, 2048, 12288, 12288, 24, 24, 12288};
+	const uint32_t alignment[ALL] = {16, 8, 8, 16, 16, 4, 4, 16};
+	const bool written[ALL] = {false, false, false, false, true, true, true, true};
+
+	(void)state;
+	p.tensors[GAMMA].dtype = KILN_F32;
+	p.tensors[GAMMA].alignment = 8;
+	plan = plan_on("sm_90", &p);
+	assert_int_equal(plan.kind, KERNEL_LAUNCH);
+	assert_int_equal(plan.operand_count, ALL);
+	for (int i = 0; i < ALL; i++) {
+		assert_int_equal(plan.extents[i].bytes, bytes[i]);
+		assert_int_equal(plan.extents[i].alignment, alignment[i]);
+		assert_int_equal(plan.extents[i].written, written[i]);
+	}
+	assert_int_equal(plan.bytes_moved, 4 * 12288 + 4096 + 2048 + 48);
+	/* What lies less well costs everything that moves alike. */
+	p.tensors[RESIDUAL].alignment = 4;
+	plan = plan_on("sm_90", &p);
+	assert_int_equal(plan.extents[X].alignment, 4);
+	assert_int_equal(plan.extents[Y].alignment, 4);
+	assert_non_null(strstr(plan.instantiation, "<f16, 1024, 2, "));
+}
+
+static void left_out(void **state)
+{
+	struct kernel_problem p = plain(KILN_F32, 6, 256);
+	struct kernel_plan plan = plan_on("sm_90", &p);
+
+	(void)state;
+	for (int i = 0; i < ALL; i++)
+		assert_int_equal(plan.extents[i].alignment != 0,
+						 i == X || i == GAMMA || i == BETA || i == Y);
+	p = rms(KILN_F32, 6, 256);
+	leave_out(&p, GAMMA);
+	plan = plan_on("sm_90", &p);
+	assert_int_equal(plan.operand_count, 7);
+	assert_int_equal(plan.extents[GAMMA].alignment, 0);
+	assert_true(plan.extents[5].written);
+	assert_true(plan.extents[6].written);
+	assert_non_null(strstr(plan.instantiation, "NormWith<void, f32, 16, NORM_RMS | NORM_RESIDUAL "
+											   "| NORM_RSTD | NORM_SUM>"));
+}
+
+/* x, gamma, beta, residual, y, mean, rstd, sum, eps, rows: in the order of the kernels. */
+static void arguments(void **state)
+{
+	struct kernel_problem p = layer(KILN_F32, 2, SHAPE(6, 256)), q = rms(KILN_F64, 6, 256);
+	const int places[] = {0, 1, 2, 3, 4, -1, 5, 6};
+	float single = 0.25f;
+	double real = 0.25;
+	uint32_t narrow;
+	uint64_t bits;
+	struct kernel_plan plan;
+
+	(void)state;
+	set_eps(&p, 0.25);
+	plan = plan_on("sm_90", &p);
+	assert_int_equal(plan.arg_count, 10);
+	for (int i = 0; i < 8; i++) {
+		assert_int_equal(plan.args[i].kind, KERNEL_ARG_POINTER);
+		assert_int_equal(plan.args[i].operand, i);
+	}
+	memcpy(&narrow, &single, sizeof(narrow));
+	assert_int_equal(plan.args[8].bytes, 4);
+	assert_int_equal(plan.args[8].value, narrow);
+	assert_int_equal(plan.args[9].bytes, 8);
+	assert_int_equal(plan.args[9].value, 6);
+	set_eps(&q, 0.25);
+	leave_out(&q, GAMMA);
+	plan = plan_on("sm_90", &q);
+	assert_int_equal(plan.arg_count, 10);
+	for (int i = 0; i < 8; i++) {
+		bool there = places[i] >= 0 && i != GAMMA;
+		assert_int_equal(plan.args[i].kind, there ? KERNEL_ARG_POINTER : KERNEL_ARG_SCALAR);
+		assert_int_equal(there ? plan.args[i].operand : (int)plan.args[i].value,
+						 there ? places[i] : 0);
+	}
+	memcpy(&bits, &real, sizeof(bits));
+	assert_int_equal(plan.args[8].bytes, 8);
+	assert_int_equal(plan.args[8].value, bits);
+}
+
+/* eps and the number of rows are no part of the kernel. */
+static void one_kernel_for_all_rows(void **state)
+{
+	struct kernel_problem p = plain(KILN_F16, 8, 4096), q = plain(KILN_F16, 70000, 4096);
+	struct kernel_plan a, b;
+
+	(void)state;
+	set_eps(&q, 1e-3);
+	a = plan_on("sm_90", &p);
+	b = plan_on("sm_90", &q);
+	assert_string_equal(a.instantiation, b.instantiation);
+	assert_true(b.grid[0] > 8 * a.grid[0]);
+}
+
+static void places(void **state)
+{
+	struct kernel_problem p = plain(KILN_F32, 6, 256);
+	struct kernel_plan plan;
+
+	(void)state;
+	p.tensors[X].stride[1] = 3;
+	p.tensors[X].stride[0] = 1000;
+	plan = plan_on("sm_90", &p);
+	assert_non_null(strstr(plan.instantiation, "NormPlace<List<>, List<1000>, List<>, List<>, "
+											   "List<3>, List<>, u32>"));
+	assert_non_null(strstr(plan.instantiation, "<f32, 256, 1, "));
+	/* Two dimensions of columns that do not merge, and three of rows of which two do. */
+	p = layer(KILN_F32, 5, SHAPE(2, 3, 4, 5, 6));
+	p.tensors[GAMMA] = p.tensors[BETA] = tensor(KILN_F32, 2, SHAPE(5, 6));
+	p.tensors[MEAN] = p.tensors[RSTD] = tensor(KILN_F32, 3, SHAPE(2, 3, 4));
+	memcpy(p.tensors[X].stride, SHAPE(2000, 400, 100, 10, 1), 5 * sizeof(int64_t));
+	set_axes(&p, 2);
+	plan = plan_on("sm_90", &p);
+	assert_non_null(strstr(plan.instantiation,
+						   "NormPlace<List<12>, List<100, 2000>, List<30, 360>, List<6>, "
+						   "List<1, 10>, List<1, 6>, u32>"));
+	/* 2^31 elements: offsets of 64 bits. */
+	p = plain(KILN_F16, INT64_C(1) << 21, 1024);
+	plan = plan_on("sm_90", &p);
+	assert_non_null(strstr(plan.instantiation, "List<1>, List<>, i64>"));
+}
+
+/* ---- Which kernel takes what ---- */
+
+static const char *variant_on(const char *target, const struct kernel_problem *p)
+{
+	static struct kernel_plan plan;
+
+	plan = plan_on(target, p);
+	return plan.variant;
+}
+
+static void variants(void **state)
+{
+	struct kernel_problem p = plain(KILN_F16, 100, 1024);
+	struct kernel_plan plan = plan_on("sm_90", &p);
+
+	(void)state;
+	assert_string_equal(plan.variant, "rows");
+	assert_string_equal(plan.source, "ops/norm.cuh");
+	assert_int_equal(strncmp(plan.choice, "rows ", 5), 0);
+	p = plain(KILN_F16, 100, 1023);
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.variant, "wrap");
+	assert_string_equal(plan.source, "ops/norm_wrap.cuh");
+	assert_int_equal(plan.shared_bytes, 15 * 128 * 4);
+	p.tensors[BETA].dtype = KILN_F32;
+	plan = plan_on("sm_90", &p);
+	assert_int_equal(plan.shared_bytes, 15 * 128 * 8);
+	leave_out(&p, GAMMA);
+	leave_out(&p, BETA);
+	plan = plan_on("sm_90", &p);
+	assert_int_equal(plan.shared_bytes, 0);
+	/* y does not begin as far behind a vector as x does. */
+	p.tensors[X].alignment = 2;
+	assert_string_equal(variant_on("sm_90", &p), "rows");
+	p = plain(KILN_F32, 100, 1 << 20);
+	assert_string_equal(variant_on("sm_75", &p), "stream");
+	assert_string_equal(plan_on("sm_75", &p).source, "ops/norm_stream.cuh");
+}
+
+static void clusters(void **state)
+{
+	const char *const without[] = {"cpu", "sm_75", "sm_80", "sm_86"};
+	struct kernel_problem p = plain(KILN_F32, 100, 131072);
+
+	(void)state;
+	assert_string_equal(variant_on("sm_90", &p), "cluster8");
+	assert_string_equal(variant_on("sm_100", &p), "cluster8");
+	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++) {
+		struct kernel_limits limits = limits_of(without[i]);
+		static char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX];
+		char error[KERNEL_ERROR_MAX];
+		int count = plan_choices(&p, &limits, names, error);
+		assert_true(count > 0);
+		for (int k = 0; k < count; k++)
+			assert_null(strstr(names[k], "cluster"));
+	}
+}
+
+/* A grid that is too small for the rows: blocks take further ones. */
+static void small_grids(void **state)
+{
+	struct kernel_limits limits = limits_of("sm_90");
+	struct kernel_problem p = plain(KILN_F32, 1000, 1024), q = plain(KILN_F32, 1000, 1023);
+	struct kernel_plan plan;
+	char error[KERNEL_ERROR_MAX];
+	const char *end;
+
+	(void)state;
+	limits.grid_x = 7;
+	assert_int_equal(plan_problem(&p, &limits, &plan, error), KILN_OK);
+	assert_int_equal(plan.grid[0], 7);
+	end = plan.instantiation + strlen(plan.instantiation);
+	assert_string_equal(end - 6, " true>");
+	assert_int_equal(plan_problem(&q, &limits, &plan, error), KILN_OK);
+	assert_int_equal(plan.grid[0], 7);
+	end = plan.instantiation + strlen(plan.instantiation);
+	assert_string_equal(end - 6, " true>");
+}
+
+/* ---- Candidates ---- */
+
+static void check_choices(const char *target, const struct kernel_problem *p)
+{
+	static char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX];
+	struct kernel_limits limits = limits_of(target);
+	struct kernel_plan own = plan_on(target, p), plan;
+	char error[KERNEL_ERROR_MAX] = "";
+	int count = plan_choices(p, &limits, names, error);
+
+	assert_in_range(count, 3, PLAN_MAX_CHOICES);
+	assert_string_equal(names[0], own.choice);
+	for (int i = 0; i < count; i++) {
+		struct kernel_problem q = *p;
+		set_choice(&q, names[i]);
+		if (plan_problem(&q, &limits, &plan, error))
+			fail_msg("%s: %s", names[i], error);
+		assert_string_equal(plan.choice, names[i]);
+		assert_in_range(plan.block[0], 32, limits.max_threads);
+		assert_int_equal(plan.block[0] % 32, 0);
+		assert_true(plan.shared_bytes <= limits.shared_optin);
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(names[k], names[i]);
+	}
+}
+
+static void candidates(void **state)
+{
+	const kiln_dtype dtypes[] = {KILN_F16, KILN_BF16, KILN_F32, KILN_F64};
+	const int64_t columns[] = {1, 33, 64, 1000, 1023, 4096, 32768, 131072, 1000001};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+		for (size_t k = 0; k < sizeof(columns) / sizeof(columns[0]); k++) {
+			struct kernel_problem p = plain(dtypes[i], 12, columns[k]);
+			check_choices("sm_90", &p);
+			p = layer(dtypes[i], 2, SHAPE(12, columns[k]));
+			check_choices("sm_80", &p);
+			p = rms(dtypes[i], 12, columns[k]);
+			check_choices("cpu", &p);
+		}
+	}
+}
+
+/* Rows that are held together are so many fewer blocks. */
+static void rows_together(void **state)
+{
+	struct kernel_problem p = plain(KILN_F16, 1001, 8192), q;
+	struct kernel_plan plan;
+
+	(void)state;
+	q = p;
+	set_choice(&q, "rows 512x2 r1 t2");
+	plan = plan_on("sm_90", &q);
+	assert_int_equal(plan.grid[0], 501);
+	assert_int_equal(plan.block[0], 512);
+	assert_non_null(strstr(plan.instantiation, ", 2, false>"));
+	assert_non_null(strstr(plan.note, "2 rows together"));
+	q = p;
+	set_choice(&q, "rows 512x2 r1");
+	assert_int_equal(plan_on("sm_90", &q).grid[0], 1001);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(dtypes),     cmocka_unit_test(mixed_dtypes),
+		cmocka_unit_test(shapes),     cmocka_unit_test(strides_and_alignments),
+		cmocka_unit_test(attributes), cmocka_unit_test(sum_needs_residual),
+		cmocka_unit_test(nothing),    cmocka_unit_test(outputs_are_inferred),
+		cmocka_unit_test(extents),    cmocka_unit_test(left_out),
+		cmocka_unit_test(arguments),  cmocka_unit_test(one_kernel_for_all_rows),
+		cmocka_unit_test(places),     cmocka_unit_test(variants),
+		cmocka_unit_test(clusters),   cmocka_unit_test(small_grids),
+		cmocka_unit_test(candidates), cmocka_unit_test(rows_together),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
