@@ -19,6 +19,7 @@ static const struct {
 	{"masked_softmax", cases_add_masked_softmax, cases_random_masked_softmax},
 	{"norm", cases_add_norm, cases_random_norm},
 	{"norm_backward", cases_add_norm_backward, cases_random_norm_backward},
+	{"gather", cases_add_gather, cases_random_gather},
 };
 
 static struct cases_case list[CASES_MOST];

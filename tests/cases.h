@@ -18,20 +18,27 @@
 #define CASES_BIG 2u   /* tens of megabytes and more: for a GPU */
 #define CASES_HUGE 4u  /* about 2^31 elements or more: gigabytes */
 #define CASES_SLOW 8u  /* takes the cpu device long: one in a few of its kind runs there */
+/* An index is out of range and is looked for: the call ends in KILN_EINDEX, with all written. */
+#define CASES_STRAYS 16u
 
-#define CASES_FAMILIES 5
+#define CASES_FAMILIES 6
 #define CASES_MAX_OPERANDS 12
 #define CASES_MAX_ATTRS 4
 
 /* What an input holds.  Seeded: the same seed gives the same bytes. */
 enum cases_fill {
-	CASES_BITS,     /* any bits at all */
-	CASES_NORMAL,   /* floats: mean, deviation (below); integers: any bits */
-	CASES_UNUSUAL,  /* as NORMAL, but some rows hold NaN, +inf, -inf, or nothing but -inf */
-	CASES_FLAGS,    /* 0 and other bytes; some rows all 0, some none */
-	CASES_LENGTHS,  /* 0 .. most, and some below 0 and above most */
-	CASES_PROBABLE, /* rows (last dimension) of positive numbers that add up to about 1 */
-	CASES_LOGARITHM /* the logarithms of such */
+	CASES_BITS,      /* any bits at all */
+	CASES_NORMAL,    /* floats: mean, deviation (below); integers: any bits */
+	CASES_UNUSUAL,   /* as NORMAL, but some rows hold NaN, +inf, -inf, or nothing but -inf */
+	CASES_FLAGS,     /* 0 and other bytes; some rows all 0, some none */
+	CASES_LENGTHS,   /* 0 .. most, and some below 0 and above most */
+	CASES_PROBABLE,  /* rows (last dimension) of positive numbers that add up to about 1 */
+	CASES_LOGARITHM, /* the logarithms of such */
+	CASES_INDICES,   /* 0 .. most - 1 */
+	CASES_STRAY,     /* the same, but the first and some others are beyond, as far as they can */
+	CASES_BOXES,     /* of four: x1, y1, x2, y2; some are no numbers, where TARGETS are padding */
+	CASES_TARGETS,   /* such without, and zeros where they are padding */
+	CASES_OFFSETS    /* rising from 0 to most */
 };
 
 struct cases_operand {
@@ -44,7 +51,7 @@ struct cases_operand {
 	uint32_t offset;               /* bytes, into memory that is aligned to 16 */
 	enum cases_fill fill;
 	double mean, deviation; /* NORMAL, UNUSUAL; 0, 0: 0, 1 */
-	int64_t most;           /* LENGTHS */
+	int64_t most;           /* LENGTHS, INDICES, STRAY, OFFSETS */
 };
 
 struct cases_op;

@@ -286,6 +286,46 @@ static double length(uint64_t word, int64_t most)
 	return which < 7 ? ends[which] : (double)(int64_t)(word / 20 % (uint64_t)(most + 1));
 }
 
+/* Within 0 .. most - 1, or, stray, the first and one in sixteen beyond as far as dtype has numbers
+ * there. */
+static double index_of(kiln_dtype dtype, uint64_t word, int64_t most, bool stray)
+{
+	double largest = dtype == KILN_U8 ? 255 : dtype == KILN_U16 ? 65535 : 0x1p31 - 1;
+	double lowest = dtype == KILN_U8 || dtype == KILN_U16 ? (double)most
+					: dtype == KILN_I64                   ? -0x1p62
+														  : -0x1p31;
+	const double beyond[] = {
+		(double)most, (double)most + 1,          largest,
+		lowest,       lowest < 0 ? -1 : largest, lowest < 0 ? -(double)most : largest};
+	double value = beyond[word % 6];
+
+	if (!stray || value > largest)
+		return most > 0 ? (double)(int64_t)(word / 6 % (uint64_t)most) : 0;
+	return value;
+}
+
+/* Rising: neighbours' ranges of chance do not overlap. */
+static double rising(uint64_t word, int64_t i, int64_t count, int64_t most)
+{
+	uint64_t whole = (uint64_t)(count > 1 ? count - 1 : 1), top = (uint64_t)most;
+	uint64_t chance = i > 0 && i + 1 < count && most > 0 ? word % top : 0;
+
+	return (double)(((uint64_t)i * top + chance) / whole);
+}
+
+/* Whole numbers, as pictures have them, and their quarters; most of them with x1 < x2, y1 < y2. */
+static double coordinate(uint64_t row_word, int64_t k, bool whole)
+{
+	uint64_t begin = row_word >> 16 * (uint64_t)(k % 2) & 0xff,
+			 size = row_word >> (32 + 12 * (uint64_t)(k % 2)) & 0xff;
+	uint64_t end = begin + size / 2 + 1;
+	double value = (double)(k < 2 ? begin : end > 255 ? 255 : end);
+
+	if (row_word >> 60 == 7) /* upside down */
+		value = 255 - value;
+	return whole ? value : value + (double)(row_word >> (8 + 12 * (uint64_t)k) & 3) / 4;
+}
+
 void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t first,
 					   int64_t last, uint64_t seed)
 {
@@ -306,6 +346,13 @@ void cases_fill_memory(const struct cases_operand *operand, void *bytes, int64_t
 		double value;
 		if (fill == CASES_LENGTHS)
 			value = length(word, operand->most);
+		else if (fill == CASES_INDICES || fill == CASES_STRAY)
+			value = index_of(dtype, word, operand->most,
+							 fill == CASES_STRAY && (i == 0 || word >> 60 == 0));
+		else if (fill == CASES_OFFSETS)
+			value = rising(word, i, cases_elements(operand), operand->most);
+		else if (fill == CASES_BOXES || fill == CASES_TARGETS)
+			value = 0; /* filled row by row */
 		else if (fill == CASES_PROBABLE)
 			value = positive(word) / columns;
 		else if (fill == CASES_LOGARITHM)
@@ -320,7 +367,8 @@ int64_t cases_rows(const struct cases_operand *operand)
 {
 	int64_t rows = 1;
 
-	if ((operand->fill != CASES_FLAGS && operand->fill != CASES_UNUSUAL) ||
+	if ((operand->fill != CASES_FLAGS && operand->fill != CASES_UNUSUAL &&
+		 operand->fill != CASES_BOXES && operand->fill != CASES_TARGETS) ||
 		cases_elements(operand) == 0)
 		return 0;
 	for (int k = 0; k < operand->rank - 1; k++)
@@ -383,6 +431,23 @@ static void make_flags(const struct cases_operand *operand, unsigned char *first
 	}
 }
 
+/* Rows of one number are padding in all targets, or in none; a float of the boxes there says so. */
+static void make_box(const struct cases_operand *operand, void *first, int64_t columns,
+					 int64_t stride, int64_t row, uint64_t word)
+{
+	bool padding = word_at(1, row) % 3 == 0, real = is_float(operand->dtype);
+	bool target = operand->fill == CASES_TARGETS;
+
+	for (int64_t k = 0; k < columns; k++) {
+		double value = coordinate(word, k, target || !real);
+		if (padding)
+			value = target ? 0 : word % 2 ? NAN : INFINITY;
+		else if (target && k == 3 && value == 0)
+			value = 1;
+		cases_put(operand->dtype, first, k * stride, value);
+	}
+}
+
 void cases_fill_rows(const struct cases_operand *operand, void *bytes, int64_t first, int64_t last,
 					 uint64_t seed)
 {
@@ -395,6 +460,8 @@ void cases_fill_rows(const struct cases_operand *operand, void *bytes, int64_t f
 		uint64_t word = word_at(~seed, row), kind = (uint64_t)row + seed % 35;
 		if (operand->fill == CASES_FLAGS)
 			make_flags(operand, at, columns, stride, kind % 5, word);
+		else if (operand->fill == CASES_BOXES || operand->fill == CASES_TARGETS)
+			make_box(operand, at, columns, stride, row, word);
 		else
 			make_unusual(operand, at, columns, stride, kind % 7, word);
 	}

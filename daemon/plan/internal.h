@@ -83,4 +83,19 @@ int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_
 int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						  char names[][KERNEL_CHOICE_MAX], int most);
 
+/* gather.c */
+int gather_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				   char names[][KERNEL_CHOICE_MAX], int most);
+
+/* gather_backward.c */
+int gather_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int gather_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int gather_backward_choices(const struct kernel_problem *problem,
+							const struct kernel_limits *limits, char names[][KERNEL_CHOICE_MAX],
+							int most);
+
 #endif

@@ -124,6 +124,29 @@ const struct plan_op plan_ops[] = {
 		.infer = norm_backward_infer,
 		.choices = norm_backward_choices,
 	},
+	{
+		.name = "gather",
+		.operands = "src, idx, dst",
+		.attributes = "bounds: of indices, check (default: 0 is written where one is out of range, "
+					  "and the call ends in KILN_EINDEX), clamp (the nearest element is taken) or "
+					  "trust (all are in range)",
+		.summary = "dst[i,j,k] = src[i,j,idx[j,k]], bit for bit: one list of indices for each j, "
+				   "shared by all i",
+		.plan = gather_plan,
+		.infer = gather_infer,
+		.choices = gather_choices,
+	},
+	{
+		.name = "gather_backward",
+		.operands = "ddst, idx, dsrc",
+		.attributes = "bounds: of indices, check (default: one that is out of range names nothing, "
+					  "and the call ends in KILN_EINDEX), clamp (it names the nearest element) or "
+					  "trust (all are in range)",
+		.summary = "dsrc[i,j,p] = the sum of ddst[i,j,k] over the k with idx[j,k] = p, by rising k",
+		.plan = gather_backward_plan,
+		.infer = gather_backward_infer,
+		.choices = gather_backward_choices,
+	},
 	{.name = NULL},
 };
 

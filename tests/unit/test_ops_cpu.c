@@ -102,6 +102,7 @@ static int launch(struct bench *bench, const struct item *item, struct device_mo
 		.operands = operands,
 		.operand_count = plan->operand_count,
 		.scratch = plan->scratch,
+		.report = plan->report,
 		.copy_bytes = plan->copy_bytes,
 		.ticket = ++bench->ticket,
 		.stream = 1,
@@ -148,6 +149,16 @@ static void place_close(struct bench *bench, struct place *place)
 	free(place->again);
 }
 
+/* Where an index is out of range, that is what the call must end in. */
+static bool ends_well(const struct item *item, int status, char error[KERNEL_ERROR_MAX])
+{
+	bool strays = item->c.flags & CASES_STRAYS;
+
+	if (strays && status == KILN_OK)
+		snprintf(error, KERNEL_ERROR_MAX, "no index was found to be out of range");
+	return status == (strays ? KILN_EINDEX : KILN_OK);
+}
+
 /* Runs the case once: what the operands hold afterwards comes to after, or again. */
 static int run_once(struct bench *bench, const struct item *item, struct device_module *module,
 					struct place *places, bool again)
@@ -163,7 +174,7 @@ static int run_once(struct bench *bench, const struct item *item, struct device_
 			memset(place->before, 0xa5, place->bytes);
 		bad = move(bench, place, place->before, true, error);
 	}
-	if (bad || launch(bench, item, module, places, error))
+	if (bad || !ends_well(item, launch(bench, item, module, places, error), error))
 		return fail(item, "launch", error);
 	for (int i = 0; i < count && !bad; i++)
 		if (places[i].memory)

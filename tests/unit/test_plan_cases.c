@@ -229,6 +229,7 @@ int main(void)
 		FAMILY("masked_softmax"),
 		FAMILY("norm"),
 		FAMILY("norm_backward"),
+		FAMILY("gather"),
 		cmocka_unit_test(extents_are_walked),
 		cmocka_unit_test(names_are_unique),
 		cmocka_unit_test(random_cases),

@@ -337,7 +337,7 @@ static void test_spoiled(void **state)
 	for (int i = 0; i < count; i += 3) {
 		struct scene scene;
 		const struct cases_case *c = &all[i];
-		if (strcmp(c->op->name, "permute") == 0 || cases_elements(&c->operand[0]) > 5000)
+		if (!scene_has_answers(c) || cases_elements(&c->operand[0]) > 5000)
 			continue;
 		scene_open(&scene, c, (uint64_t)i + 1);
 		scene_answer(&scene);
@@ -369,7 +369,7 @@ static void test_random(void **state)
 		struct scene scene;
 		struct cases_case c;
 		cases_random(20261121, i, &c);
-		if (strcmp(c.op->name, "permute") == 0)
+		if (!scene_has_answers(&c))
 			continue;
 		scene_open(&scene, &c, i);
 		scene_answer(&scene);

@@ -1,0 +1,326 @@
+/*
+ * gather.c: dst[i, j, k] = src[i, j, idx[j, k]]: which kernel takes it, with how much a block.
+ *
+ * What the figures of an H200 say: blocks of 128 threads that stage some kilobytes of src and store
+ * 16 bytes a thread once or twice.  Rows that shared memory does not hold, or of which little is
+ * wanted, are not staged.
+ */
+#include "gather.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WAYS 12
+#define BLOCK_BYTES 4096 /* of dst, or of src, that are worth a block */
+#define MOST_ROWS 64
+#define MOST_PLACES 32 /* that a thread keeps in registers */
+
+struct gather_way {
+	bool stage;
+	uint32_t rows, threads;
+	uint32_t vector, load, index_load; /* elements; bytes; bytes */
+	int64_t part;                      /* elements of dst */
+	char name[KERNEL_CHOICE_MAX];
+};
+
+static int64_t divide_up(int64_t value, int64_t unit)
+{
+	return (value + unit - 1) / unit;
+}
+
+/* ---- What moves at once ---- */
+
+/* Does src lie without gaps? */
+static bool is_dense(const struct gather_problem *gather)
+{
+	const struct rows_form *form = &gather->form;
+	int64_t expected = gather->few;
+
+	for (int k = form->rank - 1; k >= 0; k--) {
+		if (form->stride[0][k] != expected)
+			return false;
+		expected *= form->size[k];
+	}
+	return form->step[0] == 1;
+}
+
+/* The most bytes, to 16, with which all rows of an operand of the form are aligned. */
+static uint32_t aligned_rows(const struct gather_problem *gather, int operand, uint32_t element,
+							 uint32_t address, uint64_t bytes)
+{
+	uint32_t width = address < 16 ? address : 16;
+
+	while (width > element && bytes % width)
+		width /= 2;
+	for (int k = 0; k < gather->form.rank; k++)
+		while (width > element && (uint64_t)gather->form.stride[operand][k] * element % width)
+			width /= 2;
+	return width;
+}
+
+static uint32_t find_load(const struct kernel_problem *problem, const struct gather_problem *gather,
+						  uint32_t rows)
+{
+	uint32_t element = gather->element, width = problem->tensors[0].alignment;
+	uint64_t bytes = (uint64_t)gather->few * element;
+
+	if (is_dense(gather)) {
+		width = width < 16 ? width : 16;
+		while (width > element && bytes * rows % width)
+			width /= 2;
+		return width;
+	}
+	return gather->form.step[0] == 1 ? aligned_rows(gather, 0, element, width, bytes) : element;
+}
+
+static void find_vectors(const struct kernel_problem *problem, const struct gather_problem *gather,
+						 struct gather_way *way)
+{
+	uint32_t v = 16 / gather->element, address = problem->tensors[2].alignment;
+	uint32_t bytes = gather->index_bytes, at;
+
+	while (v > 1 && (v * gather->element > address || v * bytes > 64 ||
+					 (uint64_t)gather->many * way->rows % v))
+		v /= 2;
+	/* Halves that lie in one row are better than wholes that may lie in two. */
+	if (gather->many % v && gather->many % (v / 2) == 0)
+		v /= 2;
+	way->vector = v;
+	way->index_load = 0;
+	if (gather->many % v == 0 && gather->index_step == 1) {
+		at = aligned_rows(gather, 1, bytes, problem->tensors[1].alignment, (uint64_t)v * bytes);
+		way->index_load = at;
+	}
+	way->load = way->stage ? find_load(problem, gather, way->rows) : gather->element;
+}
+
+/* ---- Candidates ---- */
+
+/* false: a block cannot do so many rows. */
+static bool make_way(const struct kernel_problem *problem, const struct gather_problem *gather,
+					 const struct kernel_limits *limits, struct gather_way *way)
+{
+	int64_t run = gather->many * way->rows, units;
+	uint32_t steps;
+
+	find_vectors(problem, gather, way);
+	units = divide_up(run, way->vector);
+	steps = MOST_PLACES / way->vector < 4 ? MOST_PLACES / way->vector : 4;
+	while (way->threads > limits->max_threads)
+		way->threads /= 2;
+	while (2 * way->threads <= limits->max_threads && way->threads < 1024 &&
+		   units > (int64_t)way->threads * steps)
+		way->threads *= 2;
+	while (way->threads > 32 && units <= way->threads / 2)
+		way->threads /= 2;
+	way->part = run;
+	if (units > (int64_t)way->threads * steps) {
+		int64_t parts = divide_up(units, (int64_t)way->threads * steps);
+		if (way->rows > 1)
+			return false;
+		way->part = divide_up(units, parts) * way->vector;
+	}
+	snprintf(way->name, sizeof(way->name), "%s %ux%u", way->stage ? "stage" : "direct", way->rows,
+			 way->threads);
+	return true;
+}
+
+static bool fits(const struct gather_problem *gather, uint32_t rows, uint64_t shared)
+{
+	return gather->few > 0 && (uint64_t)gather->few <= shared / gather->element / rows;
+}
+
+/* So many rows that a block has enough to do, and its part of dst begins where a vector may, as
+ * long as there are blocks for all multiprocessors. */
+static uint32_t find_rows(const struct gather_problem *gather, const struct kernel_limits *limits,
+						  bool stage)
+{
+	int64_t most = gather->few > gather->many && stage ? gather->few : gather->many;
+	int64_t bytes = most * gather->element, row = gather->many * gather->element;
+	int64_t blocks = 2 * (int64_t)limits->multiprocessors;
+	uint32_t rows = 1;
+
+	while (rows < MOST_ROWS && 2 * rows <= gather->form.rows &&
+		   (!stage || fits(gather, 2 * rows, limits->shared_default)) &&
+		   ((rows * bytes < BLOCK_BYTES && gather->form.rows / (2 * rows) >= blocks) ||
+			(rows * row % 16 && rows * bytes < 4 * BLOCK_BYTES)))
+		rows *= 2;
+	return rows;
+}
+
+static void add_way(const struct kernel_problem *problem, const struct gather_problem *gather,
+					const struct kernel_limits *limits, bool stage, uint32_t rows, uint32_t threads,
+					struct gather_way ways[MAX_WAYS], int *count)
+{
+	struct gather_way way = {.stage = stage, .rows = rows, .threads = threads};
+
+	if (*count == MAX_WAYS || rows == 0 || rows > MOST_ROWS ||
+		(stage && !fits(gather, rows, limits->shared_optin)))
+		return;
+	while (!make_way(problem, gather, limits, &way))
+		way.rows /= 2;
+	for (int i = 0; i < *count; i++)
+		if (strcmp(ways[i].name, way.name) == 0)
+			return;
+	ways[(*count)++] = way;
+}
+
+/* The planner's own first. */
+static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
+					 const struct kernel_limits *limits, struct gather_way ways[MAX_WAYS])
+{
+	uint32_t staged = find_rows(gather, limits, true), direct = find_rows(gather, limits, false);
+	bool little = gather->many < gather->few / 8;
+	int count = 0;
+
+	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
+	if (little)
+		add_way(problem, gather, limits, false, direct, 256, ways, &count);
+	add_way(problem, gather, limits, true, staged, 128, ways, &count);
+	add_way(problem, gather, limits, true, 2 * staged, 128, ways, &count);
+	add_way(problem, gather, limits, true, staged / 2, 64, ways, &count);
+	add_way(problem, gather, limits, true, 2 * staged, 256, ways, &count);
+	add_way(problem, gather, limits, true, staged, 256, ways, &count);
+	add_way(problem, gather, limits, true, 4 * staged, 512, ways, &count);
+	add_way(problem, gather, limits, false, direct, 256, ways, &count);
+	add_way(problem, gather, limits, false, direct, 128, ways, &count);
+	add_way(problem, gather, limits, false, 2 * direct, 256, ways, &count);
+	return count;
+}
+
+/* ---- The plan ---- */
+
+static void print_kernel(const struct gather_problem *gather, const struct gather_way *way,
+						 const char *number, bool loop, struct plan_text *id)
+{
+	plan_print(id, "gather_rows<GatherShape<%u, %s, %s, %lld, %lld, %s, %u, %lld, %u, %u, %u, %u>",
+			   gather->element, gather_index_name(gather), gather_bounds_name(gather),
+			   (long long)gather->few, (long long)gather->many, way->stage ? "true" : "false",
+			   way->rows, (long long)way->part, way->threads, way->load, way->vector,
+			   way->index_load);
+	plan_print(id, ", GatherPlaces<%s, %lld, %lld", is_dense(gather) ? "true" : "false",
+			   (long long)gather->form.step[0], (long long)gather->index_step);
+	rows_print_sizes(id, &gather->form);
+	rows_print_strides(id, &gather->form, 0);
+	rows_print_strides(id, &gather->form, 1);
+	plan_print(id, ">, %s, %s>", number, loop ? "true" : "false");
+}
+
+static int plan_way(const struct kernel_problem *problem, const struct gather_problem *gather,
+					const struct gather_way *way, const struct kernel_limits *limits,
+					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	int64_t parts = divide_up(gather->many * way->rows, way->part);
+	int64_t blocks = divide_up(gather->form.rows, way->rows), items;
+
+	if (__builtin_mul_overflow(blocks, parts, &items))
+		return plan_refuse(error, KILN_ENOTSUP, "gather: there are too many rows and indices");
+	out->kind = KERNEL_LAUNCH;
+	snprintf(out->source, sizeof(out->source), "ops/gather.cuh");
+	out->grid[0] = items < limits->grid_x ? (uint32_t)items : limits->grid_x;
+	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
+	out->block[0] = way->threads;
+	if (way->stage)
+		out->shared_bytes =
+			(uint32_t)divide_up((int64_t)way->rows * gather->few * gather->element, 16) * 16;
+	print_kernel(gather, way, items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
+				 items > limits->grid_x, &id);
+	if (id.full)
+		return plan_refuse(error, KILN_ENOTSUP,
+						   "gather: the name of the kernel would be longer than %d characters",
+						   KERNEL_INSTANTIATION_MAX);
+	for (int i = 0; i < 3; i++)
+		plan_arg_pointer(out, i);
+	plan_arg_scalar(out, 8, (uint64_t)gather->form.rows);
+	plan_arg_scalar(out, 8, (uint64_t)gather->lists);
+	gather_report_arg(gather, out);
+	gather_extents(problem, gather, way->load,
+				   way->index_load ? way->index_load : gather->index_bytes,
+				   way->vector * gather->element, out);
+	return KILN_OK;
+}
+
+static void describe(const struct gather_problem *gather, const struct gather_way *way,
+					 struct kernel_plan *out)
+{
+	memcpy(out->choice, way->name, sizeof(out->choice));
+	snprintf(out->variant, sizeof(out->variant), "%s", way->stage ? "stage" : "direct");
+	snprintf(out->note, sizeof(out->note),
+			 "%lld of %lld elements a row, %s; %u row%s a block%s, %u bytes stored at once",
+			 (long long)gather->many, (long long)gather->few,
+			 way->stage ? "which shared memory holds" : "read where they are", way->rows,
+			 way->rows == 1 ? "" : "s",
+			 way->part < gather->many * way->rows ? " or a part of one" : "",
+			 way->vector * gather->element);
+}
+
+int gather_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct gather_problem gather;
+	struct gather_way ways[MAX_WAYS];
+	int status = gather_check(problem, &gather, error), count, chosen = 0;
+
+	if (status)
+		return status;
+	if (gather.form.rows == 0 || gather.many == 0) {
+		gather_extents(problem, &gather, 1, 1, 1, out);
+		out->kind = KERNEL_NOTHING;
+		out->bytes_moved = 0;
+		snprintf(out->variant, sizeof(out->variant), "nothing");
+		snprintf(out->note, sizeof(out->note), "there are no elements");
+		return KILN_OK;
+	}
+	count = find_ways(problem, &gather, limits, ways);
+	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
+		chosen++;
+	if (chosen == count)
+		return plan_refuse(error, KILN_EINVAL,
+						   "gather: there is no candidate \"%s\" for rows of %lld elements and "
+						   "%lld indices on %s",
+						   choice, (long long)gather.few, (long long)gather.many, limits->target);
+	status = plan_way(problem, &gather, &ways[chosen], limits, out, error);
+	if (!status)
+		describe(&gather, &ways[chosen], out);
+	return status;
+}
+
+int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				   char names[][KERNEL_CHOICE_MAX], int most)
+{
+	struct gather_problem gather;
+	struct gather_way ways[MAX_WAYS];
+	char error[KERNEL_ERROR_MAX];
+	int count;
+
+	if (gather_check(problem, &gather, error))
+		return 0;
+	count = find_ways(problem, &gather, limits, ways);
+	for (int i = 0; i < count && i < most; i++)
+		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
+	return count < most ? count : most;
+}
+
+int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_tensor *src = &problem->tensors[0], *idx = &problem->tensors[1];
+	struct kernel_tensor *dst = &problem->tensors[2];
+	struct gather_problem gather;
+
+	for (int i = 0; i < 2; i++) {
+		char name[16];
+		plan_operand_name(plan_find(problem->op), i, name);
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
+			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
+	}
+	if (dst->dtype == KILN_DTYPE_NONE && src->rank >= 1 && idx->rank >= 1) {
+		*dst = *src;
+		dst->alignment = 16;
+		dst->shape[dst->rank - 1] = idx->shape[idx->rank - 1];
+		plan_contiguous(dst);
+	} else {
+		rows_infer_like(problem, 2, 0);
+	}
+	return gather_check(problem, &gather, error);
+}

@@ -1,0 +1,47 @@
+/*
+ * gather.h: what the planners of gather and its backward share: what a request must satisfy, and
+ * the request as rows.  Shared by the gather*.c files alone.
+ */
+#ifndef KILN_DAEMON_PLAN_GATHER_H
+#define KILN_DAEMON_PLAN_GATHER_H
+
+#include "rows.h"
+
+enum gather_bounds { GATHER_CHECK, GATHER_CLAMP, GATHER_TRUST };
+
+/* Which operand is which.  "few": the side whose last dimension is indexed (src, dsrc); "many": the
+ * side that has one element for each index (dst, ddst). */
+struct gather_op {
+	bool backward;
+	int few, many, idx, input, output;
+};
+
+struct gather_problem {
+	struct gather_op op;
+	enum gather_bounds bounds; /* TRUST where indices cannot be out of range */
+	kiln_dtype dtype, index;
+	uint32_t element, index_bytes;
+	int64_t few, many; /* elements of a row: P, K */
+	int64_t outer;     /* rows that have the same indices: the product of the leading dimensions */
+	int64_t lists;     /* lists of indices: M */
+	/* Rows are numbered by the leading dimensions and that of the lists; operand 0 of the form is
+	 * the input, 1 the indices (their step is in index_step). */
+	struct rows_form form;
+	int64_t index_step;
+};
+
+struct gather_op gather_op_of(const struct kernel_problem *problem);
+/* Everything that is asked of a request; fills in all of out. */
+int gather_check(const struct kernel_problem *problem, struct gather_problem *out,
+				 char error[KERNEL_ERROR_MAX]);
+/* "INDICES_CHECK" */
+const char *gather_bounds_name(const struct gather_problem *gather);
+/* The type that indices have in kernels: "u8", "i64". */
+const char *gather_index_name(const struct gather_problem *gather);
+/* Extents of all operands, with these alignments, and what is moved. */
+void gather_extents(const struct kernel_problem *problem, const struct gather_problem *gather,
+					uint32_t input, uint32_t index, uint32_t output, struct kernel_plan *out);
+/* The argument for counting indices that are out of range, or for not doing so. */
+void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *out);
+
+#endif

@@ -1,0 +1,281 @@
+/*
+ * gather_backward.c: dsrc[i, j, p] = the sum of ddst[i, j, k] over the k with idx[j, k] = p: how
+ * much a block sorts and sums up.
+ *
+ * A block sorts a list of indices once for `rows` of the rows that share it.  More rows are less
+ * sorting, fewer are more blocks.
+ */
+#include "gather.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WAYS 8
+#define LARGEST_CHUNK 8192
+#define LARGEST_TILE 8192
+#define STAGED_BYTES 8192 /* of ddst in shared memory at once, about */
+#define MOST_ROWS 32
+
+struct scatter_way {
+	uint32_t rows, staged, threads;
+	uint32_t chunk, tile, load, vector;
+	uint32_t shared;
+	char name[KERNEL_CHOICE_MAX];
+};
+
+static int64_t divide_up(int64_t value, int64_t unit)
+{
+	return (value + unit - 1) / unit;
+}
+
+static uint32_t round_up(uint32_t value)
+{
+	return (value + 15) / 16 * 16;
+}
+
+/* As ScatterShape in ops/gather_backward.cuh has it. */
+static uint32_t shared_bytes(const struct gather_problem *gather, const struct scatter_way *way)
+{
+	uint32_t compute = gather->element == 8 ? 8 : 4;
+	uint32_t sums = gather->many > way->tile ? way->chunk * compute : 0;
+	uint32_t counts = way->threads / 32 * way->chunk * 2;
+	uint32_t values = way->staged * round_up(way->tile * gather->element);
+
+	values = values > counts ? values : counts;
+	return round_up(sums) + round_up(values) + (way->chunk + 2) * 2 + way->tile * 2;
+}
+
+/* The most bytes of ddst that are aligned in all rows. */
+static uint32_t find_load(const struct kernel_problem *problem, const struct gather_problem *gather)
+{
+	const struct rows_form *form = &gather->form;
+	uint32_t element = gather->element, width = problem->tensors[0].alignment;
+
+	if (form->step[0] != 1 && gather->many > 1)
+		return element;
+	width = width < 16 ? width : 16;
+	while (width > element && (uint64_t)gather->many * element % width)
+		width /= 2;
+	for (int k = 0; k < form->rank; k++)
+		while (width > element && (uint64_t)form->stride[0][k] * element % width)
+			width /= 2;
+	return width;
+}
+
+/* Elements of dsrc that make a word, if rows are whole words. */
+static uint32_t find_vector(const struct kernel_problem *problem,
+							const struct gather_problem *gather)
+{
+	uint32_t vector = gather->element < 4 ? 4 / gather->element : 1;
+
+	while (vector > 1 &&
+		   (gather->few % vector || vector * gather->element > problem->tensors[2].alignment))
+		vector /= 2;
+	return vector;
+}
+
+static void make_way(const struct kernel_problem *problem, const struct gather_problem *gather,
+					 const struct kernel_limits *limits, struct scatter_way *way)
+{
+	uint64_t row = (uint64_t)gather->many * gather->element;
+
+	while (way->threads > limits->max_threads / 32 * 32)
+		way->threads /= 2;
+	way->load = find_load(problem, gather);
+	way->vector = find_vector(problem, gather);
+	way->chunk = gather->few < LARGEST_CHUNK ? (uint32_t)gather->few : LARGEST_CHUNK;
+	way->tile = gather->many < LARGEST_TILE ? (uint32_t)gather->many : LARGEST_TILE;
+	way->tile = way->tile ? way->tile : 1;
+	way->staged = 1;
+	while (2 * way->staged <= way->rows && 2 * way->staged * row <= STAGED_BYTES)
+		way->staged *= 2;
+	while (shared_bytes(gather, way) > limits->shared_optin) {
+		if (way->staged > 1)
+			way->staged /= 2;
+		else if (way->tile * gather->element > way->threads / 32 * way->chunk * 2)
+			way->tile = (way->tile / 2 + 15) / 16 * 16;
+		else if (way->chunk > 32)
+			way->chunk = (way->chunk / 2 + 15) / 16 * 16;
+		else
+			way->threads /= 2;
+	}
+	if (gather->many > way->tile)
+		way->staged = 1;
+	way->shared = round_up(shared_bytes(gather, way));
+	snprintf(way->name, sizeof(way->name), "sort %u r%u", way->threads, way->rows);
+}
+
+static void add_way(const struct kernel_problem *problem, const struct gather_problem *gather,
+					const struct kernel_limits *limits, uint32_t threads, uint32_t rows,
+					struct scatter_way ways[MAX_WAYS], int *count)
+{
+	struct scatter_way way = {.threads = threads, .rows = rows};
+
+	if (rows < 1 || rows > MOST_ROWS || rows > gather->outer)
+		return;
+	make_way(problem, gather, limits, &way);
+	for (int i = 0; i < *count; i++)
+		if (strcmp(ways[i].name, way.name) == 0)
+			return;
+	ways[(*count)++] = way;
+}
+
+/* The planner's own first. */
+static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
+					 const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
+{
+	int64_t chunks = divide_up(gather->few, LARGEST_CHUNK);
+	int64_t blocks = 8 * (int64_t)(limits->multiprocessors ? limits->multiprocessors : 1);
+	uint32_t rows = 1, threads = gather->few > 1024 || gather->many > 2048 ? 512 : 128;
+	int count = 0;
+
+	while (rows < MOST_ROWS && 2 * rows <= gather->outer &&
+		   divide_up(gather->outer, 2 * rows) * gather->lists * chunks >= blocks)
+		rows *= 2;
+	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
+	add_way(problem, gather, limits, threads, rows, ways, &count);
+	add_way(problem, gather, limits, threads, rows / 2, ways, &count);
+	add_way(problem, gather, limits, threads, rows * 2, ways, &count);
+	add_way(problem, gather, limits, threads * 2, rows, ways, &count);
+	add_way(problem, gather, limits, threads * 2, rows * 2, ways, &count);
+	return count;
+}
+
+/* ---- The plan ---- */
+
+/* Integers wrap whatever their sign is. */
+static const char *element_name(const struct gather_problem *gather)
+{
+	static const char *const words[] = {"u8", "u16", "", "u32", "", "", "", "u64"};
+
+	return rows_is_float(gather->dtype) ? plan_dtype_name(gather->dtype)
+										: words[gather->element == 2 ? 1 : gather->element - 1];
+}
+
+static void print_kernel(const struct gather_problem *gather, const struct scatter_way *way,
+						 const char *number, bool loop, struct plan_text *id)
+{
+	plan_print(id,
+			   "gather_backward_rows<ScatterShape<%s, %s, %s, %lld, %lld, %u, %u, %u, %u, %u, %u, "
+			   "%u>",
+			   element_name(gather), gather_index_name(gather), gather_bounds_name(gather),
+			   (long long)gather->few, (long long)gather->many, way->chunk, way->tile, way->rows,
+			   way->staged, way->threads, way->load, way->vector);
+	plan_print(id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
+			   (long long)gather->index_step);
+	rows_print_sizes(id, &gather->form);
+	rows_print_strides(id, &gather->form, 0);
+	rows_print_strides(id, &gather->form, 1);
+	plan_print(id, ">, %s, %s>", number, loop ? "true" : "false");
+}
+
+static int plan_way(const struct kernel_problem *problem, const struct gather_problem *gather,
+					const struct scatter_way *way, const struct kernel_limits *limits,
+					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	int64_t chunks = divide_up(gather->few, way->chunk), items;
+
+	if (__builtin_mul_overflow(divide_up(gather->outer, way->rows) * gather->lists, chunks, &items))
+		return plan_refuse(error, KILN_ENOTSUP, "gather_backward: there are too many rows");
+	out->kind = KERNEL_LAUNCH;
+	snprintf(out->source, sizeof(out->source), "ops/gather_backward.cuh");
+	out->grid[0] = items < limits->grid_x ? (uint32_t)items : limits->grid_x;
+	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
+	out->block[0] = way->threads;
+	out->shared_bytes = way->shared;
+	print_kernel(gather, way, items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
+				 items > limits->grid_x, &id);
+	if (id.full)
+		return plan_refuse(
+			error, KILN_ENOTSUP,
+			"gather_backward: the name of the kernel would be longer than %d characters",
+			KERNEL_INSTANTIATION_MAX);
+	for (int i = 0; i < 3; i++)
+		plan_arg_pointer(out, i);
+	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
+	plan_arg_scalar(out, 8, (uint64_t)gather->lists);
+	gather_report_arg(gather, out);
+	gather_extents(problem, gather, way->load, gather->index_bytes, way->vector * gather->element,
+				   out);
+	return KILN_OK;
+}
+
+static void describe(const struct gather_problem *gather, const struct scatter_way *way,
+					 struct kernel_plan *out)
+{
+	memcpy(out->choice, way->name, sizeof(out->choice));
+	snprintf(out->variant, sizeof(out->variant), "sort");
+	if (gather->many > way->tile)
+		snprintf(out->note, sizeof(out->note),
+				 "lists of %lld indices are sorted %u at a time, for each row again",
+				 (long long)gather->many, way->tile);
+	else
+		snprintf(
+			out->note, sizeof(out->note),
+			"a list of %lld indices is sorted once for %u of its rows; %u of %lld sums a block",
+			(long long)gather->many, way->rows, way->chunk, (long long)gather->few);
+}
+
+int gather_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct gather_problem gather;
+	struct scatter_way ways[MAX_WAYS];
+	int status = gather_check(problem, &gather, error), count, chosen = 0;
+
+	if (status)
+		return status;
+	if (gather.form.rows == 0 || gather.few == 0) {
+		gather_extents(problem, &gather, 1, 1, 1, out);
+		out->kind = KERNEL_NOTHING;
+		out->bytes_moved = 0;
+		snprintf(out->variant, sizeof(out->variant), "nothing");
+		snprintf(out->note, sizeof(out->note), "there are no elements");
+		return KILN_OK;
+	}
+	count = find_ways(problem, &gather, limits, ways);
+	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
+		chosen++;
+	if (chosen == count)
+		return plan_refuse(error, KILN_EINVAL,
+						   "gather_backward: there is no candidate \"%s\" for rows of %lld "
+						   "elements and %lld indices on %s",
+						   choice, (long long)gather.few, (long long)gather.many, limits->target);
+	status = plan_way(problem, &gather, &ways[chosen], limits, out, error);
+	if (!status)
+		describe(&gather, &ways[chosen], out);
+	return status;
+}
+
+int gather_backward_choices(const struct kernel_problem *problem,
+							const struct kernel_limits *limits, char names[][KERNEL_CHOICE_MAX],
+							int most)
+{
+	struct gather_problem gather;
+	struct scatter_way ways[MAX_WAYS];
+	char error[KERNEL_ERROR_MAX];
+	int count;
+
+	if (gather_check(problem, &gather, error))
+		return 0;
+	count = find_ways(problem, &gather, limits, ways);
+	for (int i = 0; i < count && i < most; i++)
+		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
+	return count < most ? count : most;
+}
+
+int gather_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	struct gather_problem gather;
+
+	for (int i = 0; i < 3; i++) {
+		char name[16];
+		plan_operand_name(plan_find(problem->op), i, name);
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
+			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing%s", problem->op, name,
+							   i == 2 ? "; how long its rows are does not follow from the others"
+									  : "");
+	}
+	return gather_check(problem, &gather, error);
+}

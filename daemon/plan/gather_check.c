@@ -1,0 +1,217 @@
+/*
+ * gather_check.c: what gather and its backward ask of a request, and the request as rows.
+ */
+#include "gather.h"
+
+#include <string.h>
+
+static const char *const bounds_words[] = {"check", "clamp", "trust", NULL};
+
+struct gather_op gather_op_of(const struct kernel_problem *problem)
+{
+	bool backward = strcmp(problem->op, "gather_backward") == 0;
+
+	/* src, idx, dst; ddst, idx, dsrc */
+	return (struct gather_op){.backward = backward,
+							  .few = backward ? 2 : 0,
+							  .many = backward ? 0 : 2,
+							  .idx = 1,
+							  .input = 0,
+							  .output = 2};
+}
+
+static void name_of(const struct kernel_problem *problem, int operand, char name[16])
+{
+	plan_operand_name(plan_find(problem->op), operand, name);
+}
+
+static bool is_index(kiln_dtype dtype)
+{
+	return dtype == KILN_U8 || dtype == KILN_U16 || dtype == KILN_I32 || dtype == KILN_I64;
+}
+
+static bool is_summable(kiln_dtype dtype)
+{
+	return dtype != KILN_BOOL && dtype != KILN_C64 && dtype != KILN_C128;
+}
+
+static int check_dtypes(const struct kernel_problem *problem, const struct gather_op *op,
+						char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *input = &problem->tensors[op->input];
+	const struct kernel_tensor *output = &problem->tensors[op->output];
+	const struct kernel_tensor *idx = &problem->tensors[op->idx];
+	char from[16], to[16];
+
+	name_of(problem, op->input, from);
+	name_of(problem, op->output, to);
+	if (!is_index(idx->dtype))
+		return plan_refuse(error, KILN_EINVAL, "%s: idx is %s; it must be u8, u16, i32 or i64",
+						   problem->op, plan_dtype_name(idx->dtype));
+	if (input->dtype != output->dtype)
+		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s and %s is %s; they must agree",
+						   problem->op, from, plan_dtype_name(input->dtype), to,
+						   plan_dtype_name(output->dtype));
+	if (op->backward && !is_summable(input->dtype))
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: %s is %s; it must be a float or an integer, which can be added up",
+						   problem->op, from, plan_dtype_name(input->dtype));
+	for (int i = 0; i < 3; i++) {
+		const struct kernel_tensor *tensor = &problem->tensors[i];
+		char name[16];
+		name_of(problem, i, name);
+		if (tensor->alignment < kernel_dtype_bytes(tensor->dtype))
+			return plan_refuse(
+				error, KILN_EINVAL,
+				"%s: the address of %s is aligned to %u bytes; elements of %s need %u", problem->op,
+				name, tensor->alignment, plan_dtype_name(tensor->dtype),
+				kernel_dtype_bytes(tensor->dtype));
+	}
+	return KILN_OK;
+}
+
+static int check_sizes(const struct kernel_problem *problem, int a, int dim_a, int b, int dim_b,
+					   char error[KERNEL_ERROR_MAX])
+{
+	long long is = (long long)problem->tensors[a].shape[dim_a];
+	long long must = (long long)problem->tensors[b].shape[dim_b];
+	char name[16], other[16];
+
+	if (is == must)
+		return KILN_OK;
+	name_of(problem, a, name);
+	name_of(problem, b, other);
+	return plan_refuse(error, KILN_EINVAL,
+					   "%s: dimension %d of %s has size %lld; it must be that of dimension %d of "
+					   "%s, %lld",
+					   problem->op, dim_a, name, is, dim_b, other, must);
+}
+
+static int check_shapes(const struct kernel_problem *problem, const struct gather_op *op,
+						char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *input = &problem->tensors[op->input];
+	const struct kernel_tensor *output = &problem->tensors[op->output];
+	const struct kernel_tensor *idx = &problem->tensors[op->idx];
+	int rank = input->rank, status;
+	char from[16], to[16];
+
+	name_of(problem, op->input, from);
+	name_of(problem, op->output, to);
+	if (rank < 2)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: %s has rank %d; it needs 2 dimensions at least, those of idx and "
+						   "any before them",
+						   problem->op, from, rank);
+	if (idx->rank != 2)
+		return plan_refuse(error, KILN_EINVAL, "%s: idx has rank %d; it must have rank 2",
+						   problem->op, idx->rank);
+	if (output->rank != rank)
+		return plan_refuse(error, KILN_EINVAL, "%s: %s has rank %d and %s rank %d; they must agree",
+						   problem->op, from, rank, to, output->rank);
+	status = check_sizes(problem, op->idx, 0, op->input, rank - 2, error);
+	for (int k = 0; k < rank - 1 && !status; k++)
+		status = check_sizes(problem, op->output, k, op->input, k, error);
+	if (!status)
+		status = check_sizes(problem, op->idx, 1, op->many, rank - 1, error);
+	return status ? status : rows_check_contiguous(problem, op->output, error);
+}
+
+/* Rows of the input and lists of indices, in the same order. */
+static void make_form(const struct kernel_problem *problem, struct gather_problem *out)
+{
+	const struct kernel_tensor *input = &problem->tensors[out->op.input];
+	const struct kernel_tensor *idx = &problem->tensors[out->op.idx];
+	int64_t lists[KILN_MAX_RANK] = {0};
+	const int64_t *stride[] = {input->stride, lists};
+	int rank = input->rank, culprit;
+
+	lists[rank - 2] = idx->stride[0];
+	(void)rows_form(&out->form, rank, input->shape, 2, stride, rank - 1, 1, &culprit);
+	out->index_step = idx->shape[1] == 1 ? 1 : idx->stride[1];
+	out->lists = input->shape[rank - 2];
+	out->outer = 1;
+	for (int k = 0; k < rank - 2; k++)
+		out->outer *= input->shape[k];
+}
+
+/* Can an index be out of range at all? */
+static bool is_always_within(const struct gather_problem *gather)
+{
+	return (gather->index == KILN_U8 && gather->few >= 256) ||
+		   (gather->index == KILN_U16 && gather->few >= 65536);
+}
+
+int gather_check(const struct kernel_problem *problem, struct gather_problem *out,
+				 char error[KERNEL_ERROR_MAX])
+{
+	struct gather_op op = gather_op_of(problem);
+	const struct kernel_tensor *few = &problem->tensors[op.few];
+	int bounds = GATHER_CHECK;
+	int status = plan_attrs_check(problem, "bounds", error);
+
+	memset(out, 0, sizeof(*out));
+	if (!status)
+		status = plan_attr_word(problem, "bounds", bounds_words, &bounds, error);
+	if (!status)
+		status = check_dtypes(problem, &op, error);
+	if (!status)
+		status = check_shapes(problem, &op, error);
+	if (status)
+		return status;
+	out->op = op;
+	out->dtype = few->dtype;
+	out->index = problem->tensors[op.idx].dtype;
+	out->element = kernel_dtype_bytes(few->dtype);
+	out->index_bytes = kernel_dtype_bytes(out->index);
+	out->few = few->shape[few->rank - 1];
+	out->many = problem->tensors[op.many].shape[few->rank - 1];
+	make_form(problem, out);
+	if (!op.backward && bounds != GATHER_CHECK && out->few == 0 && out->many > 0)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: dimension %d of src has size 0; with bounds %s it needs an element "
+						   "to take",
+						   problem->op, few->rank - 1, bounds_words[bounds]);
+	out->bounds = is_always_within(out) ? GATHER_TRUST : (enum gather_bounds)bounds;
+	return KILN_OK;
+}
+
+const char *gather_bounds_name(const struct gather_problem *gather)
+{
+	return gather->bounds == GATHER_CHECK   ? "INDICES_CHECK"
+		   : gather->bounds == GATHER_CLAMP ? "INDICES_CLAMP"
+											: "INDICES_TRUST";
+}
+
+const char *gather_index_name(const struct gather_problem *gather)
+{
+	return plan_dtype_name(gather->index);
+}
+
+void gather_extents(const struct kernel_problem *problem, const struct gather_problem *gather,
+					uint32_t input, uint32_t index, uint32_t output, struct kernel_plan *out)
+{
+	const uint32_t alignment[] = {input, index, output};
+
+	for (int i = 0; i < 3; i++) {
+		const struct kernel_tensor *tensor = &problem->tensors[i];
+		uint64_t bytes = rows_distinct_bytes(tensor);
+		plan_extent(tensor, &out->extents[i].bytes);
+		out->extents[i].alignment = alignment[i];
+		out->extents[i].written = i == gather->op.output;
+		/* Of a row that is longer than what is wanted of it, no more than that is read. */
+		if (i == gather->op.input && !gather->op.backward && gather->many < gather->few)
+			bytes = bytes / (uint64_t)gather->few * (uint64_t)gather->many;
+		out->bytes_moved += bytes;
+	}
+}
+
+void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *out)
+{
+	uint64_t indices = (uint64_t)gather->lists * (uint64_t)gather->many;
+
+	if (gather->bounds == GATHER_CHECK && indices > 0)
+		plan_arg_report(out, indices, (uint64_t)gather->few);
+	else
+		plan_arg_scalar(out, 8, 0);
+}
