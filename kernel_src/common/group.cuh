@@ -42,7 +42,7 @@ DEVICE double group_from(double mine, int lanes)
 	return __shfl_xor_sync(0xffffffffu, mine, lanes);
 }
 
-/* Merges over the first `width` lanes that a lane shares its upper bits with; all get the result. */
+/* Merges over the first `width` lanes that share a lane's upper bits; all get the result. */
 template <int WIDTH, class Value, typename... With>
 DEVICE Value group_butterfly(Value mine, With... with)
 {

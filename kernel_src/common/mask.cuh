@@ -256,12 +256,6 @@ struct MaskAdded : MaskElements<T, COLUMNS, EMPTY, M, WAY, SKEWED> {
 	{
 		return fma(x, before, mask_number<Compute>(M{}, held.word, j));
 	}
-	template <class HELD>
-	DEVICE Compute distance(const HELD &held, int j, Compute x, Compute before,
-							Compute largest) const
-	{
-		return term(held, j, x, before) - largest;
-	}
 };
 
 template <typename T, i64 COLUMNS, int EMPTY, typename M>
@@ -280,11 +274,6 @@ struct MaskAddedRow : MaskPrefix<T, COLUMNS, EMPTY> {
 	DEVICE Compute term(const HELD &, int, Compute x, Compute before) const
 	{
 		return fma(x, before, added);
-	}
-	template <class HELD>
-	DEVICE Compute distance(const HELD &, int, Compute x, Compute before, Compute largest) const
-	{
-		return fma(x, before, added) - largest;
 	}
 
   private:

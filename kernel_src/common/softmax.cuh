@@ -16,12 +16,10 @@
  *   void fetch(Held<V> &, column) const      fills one for columns column .. column + V - 1
  *   bool live(const Held<V> &, column, j) const       does column + j take part?
  *   Compute term(const Held<V> &, j, x, before) const         before * x and what the mask adds
- *   Compute distance(const Held<V> &, j, x, before, largest) const     term - largest
  *   Compute empty() const           what all of a row is of which nothing takes part
  *
  * Columns are of any signed type.  In skewed rows some of a vector's columns may be outside the
- * row: fetch must not read a mask there, and nothing asks for them.  A mask that adds rounds in
- * term as in distance, so that the largest is at 0 again.
+ * row: fetch must not read a mask there, and nothing asks for them.
  */
 #pragma once
 #include "common/element.cuh"
@@ -80,11 +78,6 @@ struct SoftmaxAll {
 	DEVICE Compute term(const HELD &, int, Compute x, Compute before) const
 	{
 		return x * before;
-	}
-	template <class HELD>
-	DEVICE Compute distance(const HELD &, int, Compute x, Compute before, Compute largest) const
-	{
-		return fma(x, before, -largest);
 	}
 	DEVICE Compute empty() const
 	{
