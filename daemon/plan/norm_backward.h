@@ -36,6 +36,7 @@ struct norm_backward_strips {
 	uint32_t unroll; /* times that many at once */
 	uint32_t blocks; /* that a multiprocessor is meant to have */
 	bool skewed;     /* rows begin anywhere */
+	bool alone;      /* there are strips enough, and rows are not cut in chunks */
 };
 
 enum norm_backward_kind {

@@ -47,8 +47,6 @@ static struct kernel_scratch scratch(const struct norm_backward_problem *norm, u
 {
 	uint64_t sums = (uint64_t)norm->sums * (uint64_t)norm->form.columns * compute_words(norm) * 4;
 
-	if (blocks == 1)
-		return (struct kernel_scratch){0, 0};
 	return (struct kernel_scratch){.bytes = 256 + blocks * sums, .counters = 256};
 }
 

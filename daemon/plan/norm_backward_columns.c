@@ -42,12 +42,20 @@ struct kernel_scratch norm_backward_strip_scratch(const struct norm_backward_pro
 												  const struct norm_backward_strips *strips,
 												  uint32_t chunks)
 {
-	uint64_t counters = divide_up((uint64_t)norm_backward_strip_count(norm, strips) * 4, 256) * 256;
-	uint64_t sums = (uint64_t)norm->sums * (uint64_t)norm->form.columns * compute_bytes(norm);
+	uint64_t count = (uint64_t)norm_backward_strip_count(norm, strips);
+	uint64_t counters = divide_up(count * 4, 256) * 256;
+	uint64_t sums = (uint64_t)norm->sums * strips->size * strips->vector * compute_bytes(norm);
 
-	if (chunks == 1)
+	if (strips->alone)
 		return (struct kernel_scratch){0, 0};
-	return (struct kernel_scratch){.bytes = counters + chunks * sums, .counters = counters};
+	return (struct kernel_scratch){.bytes = counters + count * chunks * sums, .counters = counters};
+}
+
+/* Blocks that there is room for at once. */
+static uint64_t room_for(const struct norm_backward_strips *strips,
+						 const struct kernel_limits *limits)
+{
+	return limits->multiprocessors ? (uint64_t)limits->multiprocessors * strips->blocks : 1;
 }
 
 /* The time that so many chunks take, in steps of a block: all blocks that find room at once take the
@@ -64,11 +72,12 @@ uint32_t norm_backward_chunk_count(const struct norm_backward_problem *norm,
 								   const struct kernel_limits *limits)
 {
 	uint64_t count = (uint64_t)norm_backward_strip_count(norm, strips), best = 0;
-	uint64_t room = (uint64_t)limits->multiprocessors * strips->blocks;
+	uint64_t room = room_for(strips, limits);
 	uint64_t steps = divide_up((uint64_t)norm->form.rows, (uint64_t)strips->rows * strips->unroll);
 	uint32_t chunks = 1;
 
-	room = room ? room : 1;
+	if (strips->alone)
+		return 1;
 	for (uint32_t i = 1; i <= 4 * divide_up(room, count) && i <= (steps ? steps : 1); i++) {
 		struct kernel_scratch scratch = norm_backward_strip_scratch(norm, strips, i);
 		uint64_t now = cost(count, i, steps, room);
@@ -108,6 +117,16 @@ static uint32_t strip_size(const struct norm_backward_problem *norm, uint32_t ve
 	return size;
 }
 
+/* Whether there are so many strips that chunks of rows would not help.  The number of rows has no
+ * part in it, since the kernel is another one. */
+static void find_alone(const struct norm_backward_problem *norm,
+					   struct norm_backward_strips *strips, const struct kernel_limits *limits)
+{
+	uint64_t count = (uint64_t)norm_backward_strip_count(norm, strips);
+
+	strips->alone = count >= 4 * room_for(strips, limits);
+}
+
 bool norm_backward_strips_of(const struct norm_backward_problem *norm,
 							 const struct kernel_limits *limits, uint32_t threads,
 							 struct norm_backward_strips *strips)
@@ -117,6 +136,7 @@ bool norm_backward_strips_of(const struct norm_backward_problem *norm,
 	strips->size = strip_size(norm, strips->vector);
 	strips->rows = threads / strips->size;
 	strips->unroll = strips->blocks = 1;
+	find_alone(norm, strips, limits);
 	return threads % strips->size == 0 &&
 		   norm_backward_strip_shared(norm, strips) <= limits->shared_optin;
 }
@@ -147,6 +167,7 @@ int norm_backward_columns(const struct norm_backward_problem *norm,
 			 norm_backward_strip_shared(norm, &strips) > limits->shared_optin;
 			 strips.rows = threads / size)
 			threads = threads > limits->max_threads ? limits->max_threads / 32 * 32 : threads / 2;
+		find_alone(norm, &strips, limits);
 		for (int i = 0; i < count; i++)
 			known = known || memcmp(&out[i], &strips, sizeof(strips)) == 0;
 		if (!known)

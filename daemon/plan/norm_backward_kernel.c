@@ -93,13 +93,13 @@ static void add_rows(const struct norm_backward_problem *norm, const struct norm
 			 shape->vector * norm->need.element);
 }
 
-/* "ColumnsShape<f16, 1024, 8, 32, 32, 1, false>" */
+/* "ColumnsShape<f16, 1024, 8, 32, 32, 1, false, false>" */
 static void print_strips(const struct norm_backward_problem *norm,
 						 const struct norm_backward_strips *strips, struct plan_text *id)
 {
-	plan_print(id, "ColumnsShape<%s, %lld, %u, %u, %u, %u, %s>", plan_dtype_name(norm->dtype),
+	plan_print(id, "ColumnsShape<%s, %lld, %u, %u, %u, %u, %s, %s>", plan_dtype_name(norm->dtype),
 			   (long long)norm->form.columns, strips->vector, strips->size, strips->rows,
-			   strips->unroll, strips->skewed ? "true" : "false");
+			   strips->unroll, strips->skewed ? "true" : "false", strips->alone ? "true" : "false");
 }
 
 /* dgamma and dbeta alone. */
@@ -156,6 +156,8 @@ static uint32_t both_chunks(const struct norm_backward_problem *norm,
 	uint64_t near = near_rows(norm, strips);
 	uint64_t chunks = ((uint64_t)norm->form.rows + near - 1) / near;
 
+	if (strips->alone)
+		return 1;
 	while (chunks > MOST_CHUNKS ||
 		   norm_backward_strip_scratch(norm, strips, (uint32_t)chunks).bytes > KERNEL_SCRATCH_MAX)
 		chunks = (chunks + 1) / 2;

@@ -32,10 +32,10 @@ DEVICE void columns_load_skewed(const void *from, const void *end, u32 (&words)[
  */
 template <typename Compute, int SIZE, int ROWS, int V, int NV>
 struct ColumnsBlock {
-	static constexpr int threads = SIZE * ROWS, width = SIZE * V * NV;
+	static constexpr u32 threads = SIZE * ROWS, width = SIZE * V * NV;
 	/* Rows of one warp meet in registers, others in shared memory. */
-	static constexpr int step = SIZE < 32 ? 32 : SIZE;
-	static constexpr int parts = threads / step;
+	static constexpr u32 step = SIZE < 32 ? 32 : SIZE;
+	static constexpr u32 parts = threads / step;
 	static_assert(SIZE >= 32 || 32 % SIZE == 0, "part or whole warps");
 
 	/*
@@ -43,11 +43,10 @@ struct ColumnsBlock {
 	 * thread.  All threads of the block come; shared has room for parts * width numbers.
 	 */
 	template <int SUMS, typename Body>
-	static DEVICE void merge(const Compute (&mine)[SUMS][NV][V], void *shared, Body body)
+	static DEVICE void merge(const Compute (&mine)[SUMS][NV][V], Compute *shared, Body body)
 	{
-		Compute *const all = static_cast<Compute *>(shared);
-		const int thread = static_cast<int>(threadIdx.x);
-		Compute *const here = all + thread / step * width + thread % SIZE * V;
+		const u32 thread = threadIdx.x;
+		Compute *const here = shared + thread / step * width + thread % SIZE * V;
 
 #pragma unroll 1
 		for (int s = 0; s < SUMS; s++) {
@@ -65,11 +64,11 @@ struct ColumnsBlock {
 			}
 			__syncthreads();
 #pragma unroll 1
-			for (int i = thread; i < width; i += threads) {
-				Compute sum = all[i];
-#pragma unroll 4
-				for (int part = 1; part < parts; part++)
-					sum += all[part * width + i];
+			for (u32 i = thread; i < width; i += threads) {
+				Compute sum = 0;
+#pragma unroll(parts % 4 == 0 ? 4 : 1)
+				for (u32 part = 0; part < parts; part++)
+					sum += shared[part * width + i];
 				body(s, i, sum);
 			}
 		}
@@ -94,39 +93,38 @@ DEVICE bool columns_last(u32 *counter, u32 count)
 
 /*
  * Sums of what `count` blocks wrote: from[block * pitch + i] for each i below WIDTH * SUMS, of sum
- * i / WIDTH its column i % WIDTH.  They lie `apart` from sum to sum, and only columns below `end`
- * are there.  Calls body(sum, column, value), from one thread each.  All THREADS come.
+ * i / WIDTH its column i % WIDTH.  They lie `apart` from sum to sum, and
+ * only columns below `end` are there.  Calls body(sum, column, value), from one thread each.  All THREADS come.
  */
 template <int THREADS, int WIDTH, int SUMS, typename Compute, typename Body>
-DEVICE void columns_finish(const Compute *from, i64 pitch, i64 apart, i64 end, u32 count,
-						   void *shared, Body body)
+DEVICE void columns_finish(const Compute *from, u32 pitch, u32 apart, u32 end, u32 count,
+						   Compute *shared, Body body)
 {
-	constexpr int values = WIDTH * SUMS;
-	constexpr int parts = THREADS / values > 0 ? THREADS / values : 1;
-	Compute *const all = static_cast<Compute *>(shared);
-	const int thread = static_cast<int>(threadIdx.x), part = thread / values;
+	constexpr u32 values = WIDTH * SUMS;
+	constexpr u32 parts = THREADS / values > 0 ? THREADS / values : 1;
+	const u32 part = parts > 1 ? threadIdx.x / values : 0;
 
 #pragma unroll 1
-	for (int first = 0; first < values; first += THREADS) {
-		const int i = first + (parts > 1 ? thread % values : thread);
-		const int sum = i / WIDTH, column = i % WIDTH;
-		const bool here = i < values && part < parts && column < end;
+	for (u32 i = threadIdx.x - part * values; i < values; i += THREADS) {
+		const u32 sum = i / WIDTH, column = i % WIDTH;
+		const bool here = part < parts && column < end;
 		Compute value = 0;
-		if (here) {
-			const Compute *at = from + sum * apart + column;
-#pragma unroll 8
-			for (u32 block = static_cast<u32>(parts > 1 ? part : 0); block < count; block += parts)
-				value += at[block * pitch];
+#pragma unroll 1
+		for (u32 block = here ? part : count; block < count; block += 4 * parts) {
+#pragma unroll
+			for (u32 u = 0; u < 4; u++)
+				if (block + u * parts < count)
+					value += from[(block + u * parts) * pitch + sum * apart + column];
 		}
 		if constexpr (parts > 1) {
 			__syncthreads();
-			all[thread] = value;
+			shared[threadIdx.x] = value;
 			__syncthreads();
 #pragma unroll 1
-			for (int other = 1; other < parts && part == 0; other++)
-				value += all[other * values + i];
+			for (u32 other = 1; other < parts && part == 0; other++)
+				value += shared[other * values + i];
 		}
-		if (here && (parts == 1 || part == 0))
+		if (here && part == 0)
 			body(sum, column, value);
 	}
 }

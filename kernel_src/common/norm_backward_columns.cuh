@@ -22,7 +22,7 @@ struct NormBackwardColumns {
 
 /* Sum number `which` of a column, all rows added up. */
 template <class WITH, typename T, typename Compute>
-DEVICE void norm_backward_store(const NormBackwardOperands<WITH, T> &at, int which, i64 column,
+DEVICE void norm_backward_store(const NormBackwardOperands<WITH, T> &at, u32 which, i64 column,
 								Compute value)
 {
 	if constexpr (WITH::dgamma) {
@@ -38,39 +38,47 @@ DEVICE void norm_backward_store(const NormBackwardOperands<WITH, T> &at, int whi
 /*
  * How columns are taken: strips of SIZE * V of them; ROWS rows side by side in a block, UNROLL times
  * that many at once.  SKEWED: rows begin anywhere, and are read by the aligned vectors around them.
+ * ALONE: rows are not cut in chunks, and a block has all of its strip.
  */
-template <typename T, i64 COLUMNS, int V, int SIZE, int ROWS, int UNROLL, bool SKEWED>
+template <typename T, i64 COLUMNS, int V, int SIZE, int ROWS, int UNROLL, bool SKEWED, bool ALONE>
 struct ColumnsShape {
 	typedef T Element;
 	typedef typename element<T>::compute Compute;
 	typedef ColumnsBlock<Compute, SIZE, ROWS, V, 1> block;
-	static constexpr i64 columns = COLUMNS;
+	typedef typename index_choose<(COLUMNS > 0x3fffffff), i64, u32>::type Column;
+	static constexpr Column columns = COLUMNS;
 	static constexpr int length = V, size = SIZE, rows = ROWS, unroll = UNROLL;
 	static constexpr int threads = SIZE * ROWS;
 	static constexpr int bytes = V * static_cast<int>(sizeof(T)), words = vec_words<bytes>;
-	static constexpr bool skewed = SKEWED;
-	static constexpr i64 strips = (COLUMNS + SIZE * V - 1) / (SIZE * V);
+	static constexpr bool skewed = SKEWED, alone = ALONE;
+	static constexpr u32 strips = static_cast<u32>((COLUMNS + SIZE * V - 1) / (SIZE * V));
 };
 
-/* Scratch memory: a counter for each strip, then for each chunk of rows its sums. */
+/*
+ * Scratch memory, unless strips are alone: a counter for each, then for each and each chunk of the
+ * rows its sums.
+ */
 template <class SHAPE, class WITH, class PLACE>
 struct NormBackwardStrip {
 	typedef typename SHAPE::Element T;
 	typedef typename SHAPE::Compute Compute;
+	typedef typename SHAPE::Column Column;
 	typedef typename PLACE::Offset Offset;
 	typedef typename SHAPE::block Block;
 	typedef NormBackwardOperands<WITH, T> Operands;
+	typedef NormBackwardColumns<WITH, Compute, 1, SHAPE::length> Sums;
 	typedef NormBackwardRow<WITH, Compute> Found;
-	static constexpr int V = SHAPE::length, width = Block::width, sums = WITH::sums;
-	static constexpr i64 columns = SHAPE::columns;
-	static constexpr i64 counter_bytes = (SHAPE::strips * 4 + 255) / 256 * 256;
+	static constexpr int V = SHAPE::length, sums = WITH::sums;
+	static constexpr u32 width = Block::width;
+	static constexpr u32 counter_bytes = (SHAPE::strips * 4 + 255) / 256 * 256;
 
 	template <int INPUT>
-	static DEVICE void load(const T *start, Offset number, i64 column, u32 (&words)[SHAPE::words])
+	static DEVICE void load(const T *start, Offset number, Column column,
+							u32 (&words)[SHAPE::words])
 	{
 		const T *const row = start + PLACE::template row<INPUT>(number);
 		if constexpr (SHAPE::skewed)
-			columns_load_skewed<sizeof(T), SHAPE::bytes>(row + column, row + columns, words);
+			columns_load_skewed<sizeof(T), SHAPE::bytes>(row + column, row + SHAPE::columns, words);
 		else if constexpr (V > 1)
 			vec_load<SHAPE::bytes>(row + column, words);
 		else
@@ -79,19 +87,16 @@ struct NormBackwardStrip {
 	}
 
 	/* Adds up the rows from `first` on, below `end`, ROWS apart. */
-	static DEVICE NormBackwardColumns<WITH, Compute, 1, V> add(const Operands &at, i64 first,
-															   i64 end, i64 column)
+	static DEVICE void add(const Operands &at, Offset first, Offset end, Column column, Sums &all)
 	{
-		NormBackwardColumns<WITH, Compute, 1, V> all = {};
-
 #pragma unroll 1
-		for (i64 number = first; number < end; number += SHAPE::rows * SHAPE::unroll) {
+		for (Offset number = first; number < end; number += SHAPE::rows * SHAPE::unroll) {
 			u32 x[SHAPE::unroll][SHAPE::words] = {}, dy[SHAPE::unroll][SHAPE::words] = {};
 			Found found[SHAPE::unroll] = {};
 #pragma unroll
 			for (int u = 0; u < SHAPE::unroll; u++) {
-				const Offset here = static_cast<Offset>(number + u * SHAPE::rows);
-				if (u > 0 && number + u * SHAPE::rows >= end)
+				const Offset here = number + static_cast<Offset>(u * SHAPE::rows);
+				if (u > 0 && here >= end)
 					continue;
 				load<1>(at.dy, here, column, dy[u]);
 				if constexpr (WITH::dgamma) {
@@ -109,7 +114,6 @@ struct NormBackwardStrip {
 					all.add(0, j, found[u].normal(xs[j]), dys[j]);
 			}
 		}
-		return all;
 	}
 
 	/*
@@ -117,30 +121,33 @@ struct NormBackwardStrip {
 	 * threads of a block come; shared has room for a number of each column of each part of Block, and
 	 * of each thread.
 	 */
-	static DEVICE void take(const Operands &at, u8 *scratch, i64 strip, i64 first, i64 end,
-							u32 chunk, u32 chunks, void *shared)
+	static DEVICE void take(const Operands &at, u8 *scratch, u32 strip, i64 first, i64 end,
+							u32 chunk, u32 chunks, void *memory)
 	{
-		const i64 begin = strip * width;
-		const i64 column = begin + static_cast<int>(threadIdx.x) % SHAPE::size * V;
-		Compute *const partial = reinterpret_cast<Compute *>(scratch + counter_bytes) + begin;
-		NormBackwardColumns<WITH, Compute, 1, V> all = {};
+		const Column begin = strip * static_cast<Column>(width);
+		const Column column = begin + threadIdx.x % SHAPE::size * V;
+		const u32 left = static_cast<u32>(SHAPE::columns - begin);
+		Compute *const shared = static_cast<Compute *>(memory);
+		Sums all = {};
 
-		if (column < columns)
-			all = add(at, first + static_cast<int>(threadIdx.x) / SHAPE::size, end, column);
-		Block::merge(all.sum, shared, [&](int which, int i, Compute sum) {
-			if (begin + i >= columns)
-				return;
-			if (chunks == 1)
-				norm_backward_store(at, which, begin + i, sum);
-			else
-				partial[(chunk * static_cast<i64>(sums) + which) * columns + i] = sum;
-		});
-		if (chunks == 1 || !columns_last(reinterpret_cast<u32 *>(scratch) + strip, chunks))
-			return;
-		columns_finish<SHAPE::threads, width, sums>(
-			partial, sums * columns, columns, columns - begin, chunks, shared,
-			[&](int which, int i, Compute value) {
+		if (column < SHAPE::columns)
+			add(at, static_cast<Offset>(first) + threadIdx.x / SHAPE::size,
+				static_cast<Offset>(end), column, all);
+		const auto store = [&](u32 which, u32 i, Compute value) {
+			if (!SHAPE::alone || i < left)
 				norm_backward_store(at, which, begin + i, value);
+		};
+		if constexpr (SHAPE::alone) {
+			Block::merge(all.sum, shared, store);
+		} else {
+			Compute *const partial = reinterpret_cast<Compute *>(scratch + counter_bytes) +
+									 strip * chunks * (sums * width);
+			Block::merge(all.sum, shared, [&](u32 which, u32 i, Compute sum) {
+				partial[(chunk * sums + which) * width + i] = sum;
 			});
+			if (columns_last(reinterpret_cast<u32 *>(scratch) + strip, chunks))
+				columns_finish<SHAPE::threads, width, sums>(partial, sums * width, width, left,
+															chunks, shared, store);
+		}
 	}
 };

@@ -62,14 +62,13 @@ struct NormBackwardAll {
 		u32 x[NV][Row::words], dy[NV][Row::words];
 		NormBackwardRow<WITH, Compute> found;
 
-		DEVICE void fetch(const Operands &at, const Row &row, i64 number)
+		DEVICE void fetch(const Operands &at, const Row &row, Offset number)
 		{
 			*this = {};
-			if (number >= at.rows)
+			if (number >= static_cast<Offset>(at.rows))
 				return;
-			const Offset index = static_cast<Offset>(number);
-			const T *const start_x = at.x + PLACE::template row<0>(index);
-			const T *const start_dy = at.dy + PLACE::template row<1>(index);
+			const T *const start_x = at.x + PLACE::template row<0>(number);
+			const T *const start_dy = at.dy + PLACE::template row<1>(number);
 #pragma unroll
 			for (int n = 0; n < NV; n++) {
 				if (!row.has(n))
@@ -77,7 +76,7 @@ struct NormBackwardAll {
 				vec_load<bytes>(start_x + offset<0>(row.column(n)), x[n]);
 				vec_load<bytes>(start_dy + offset<1>(row.column(n)), dy[n]);
 			}
-			found = NormBackwardRow<WITH, Compute>::load(at, index);
+			found = NormBackwardRow<WITH, Compute>::load(at, number);
 		}
 		template <int INPUT>
 		static DEVICE Offset offset(int column)
@@ -90,7 +89,7 @@ struct NormBackwardAll {
 	};
 
 	/* dx of a row, and its part of the sums of columns. */
-	static DEVICE void take(const Operands &at, const Row &row, const Words &words, i64 number,
+	static DEVICE void take(const Operands &at, const Row &row, const Words &words, Offset number,
 							int turn, NormBackwardColumns<WITH, Compute, NV, V> &columns_sums)
 	{
 		Compute xhat[NV][V], g[NV][V];
@@ -113,9 +112,9 @@ struct NormBackwardAll {
 			}
 		}
 		all = norm_backward_reduce<size, SHAPE::rows>(all, turn).template means<columns>();
-		if (number >= at.rows)
+		if (number >= static_cast<Offset>(at.rows))
 			return;
-		T *const dx = at.dx + static_cast<Offset>(number) * static_cast<Offset>(columns);
+		T *const dx = at.dx + number * static_cast<Offset>(columns);
 #pragma unroll
 		for (int n = 0; n < NV; n++) {
 			if (!row.has(n))
@@ -144,25 +143,25 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 {
 	typedef NormBackwardAll<SHAPE, WITH, PLACE> All;
 	typedef typename SHAPE::row Row;
-	constexpr i64 columns = Row::columns;
-	constexpr int sums = WITH::sums, width = columns <= 4096 ? 32 : 64;
+	typedef typename PLACE::Offset Offset;
+	constexpr u32 columns = static_cast<u32>(Row::columns), sums = WITH::sums;
+	constexpr u32 width = columns <= 4096 ? 32 : 64;
 	DYN_SHARED(b128, shared);
 	const NormBackwardOperands<WITH, T> at = {x, dy, gamma, mean, rstd, dx, dgamma, dbeta, rows};
 	const Row row(nullptr, SHAPE::group::thread(), 0);
-	const i64 step = static_cast<i64>(gridDim.x) * SHAPE::rows;
-	const i64 mine = SHAPE::group::row();
-	i64 first = static_cast<i64>(blockIdx.x) * SHAPE::rows;
+	const Offset step = gridDim.x * static_cast<Offset>(SHAPE::rows);
+	const Offset mine = SHAPE::group::row();
+	Offset first = blockIdx.x * static_cast<Offset>(SHAPE::rows);
 	NormBackwardColumns<WITH, Compute, All::NV, All::V> all = {};
 	typename All::Words words, next;
 	u32 *const counters = reinterpret_cast<u32 *>(scratch);
 	Compute *const partial = reinterpret_cast<Compute *>(scratch + norm_backward_all_counters);
 
-	if (gridDim.x > 1)
-		columns_begin(counters);
+	columns_begin(counters);
 	if constexpr (AHEAD)
 		next.fetch(at, row, first + mine);
 #pragma unroll 1
-	for (int turn = 0; first < rows; first += step, turn ^= 1) {
+	for (int turn = 0; first < static_cast<Offset>(rows); first += step, turn ^= 1) {
 		if constexpr (AHEAD) {
 			words = next;
 			next.fetch(at, row, first + step + mine);
@@ -171,23 +170,18 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 		}
 		All::take(at, row, words, first + mine, turn, all);
 	}
-	All::Block::merge(all.sum, shared, [&](int which, int i, Compute sum) {
-		if (i >= columns)
-			return;
-		if (gridDim.x == 1)
-			norm_backward_store(at, which, i, sum);
-		else
-			partial[(blockIdx.x * static_cast<i64>(sums) + which) * columns + i] = sum;
+	All::Block::merge(all.sum, static_cast<Compute *>(static_cast<void *>(shared)),
+					  [&](u32 which, u32 i, Compute sum) {
+						  if (i < columns)
+							  partial[(blockIdx.x * sums + which) * columns + i] = sum;
+					  });
+	columns_meet(counters, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
+		const u32 begin = strip * width;
+		columns_finish<SHAPE::threads, width, sums>(
+			partial + begin, sums * columns, columns, columns - begin, gridDim.x,
+			static_cast<Compute *>(static_cast<void *>(shared)),
+			[&](u32 which, u32 i, Compute value) {
+				norm_backward_store(at, which, begin + i, value);
+			});
 	});
-	if (gridDim.x == 1)
-		return;
-	columns_meet(counters, gridDim.x, static_cast<u32>((columns + width - 1) / width),
-				 [&](u32 strip) {
-					 const i64 begin = static_cast<i64>(strip) * width;
-					 columns_finish<SHAPE::threads, width, sums>(
-						 partial + begin, sums * columns, columns, columns - begin, gridDim.x,
-						 shared, [&](int which, int i, Compute value) {
-							 norm_backward_store(at, which, begin + i, value);
-						 });
-				 });
 }

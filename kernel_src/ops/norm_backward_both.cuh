@@ -35,21 +35,21 @@ __global__ __launch_bounds__(STRIPS::threads) void norm_backward_both(
 	typedef typename NormBackwardTaken<ROWS, WITH, PLACE, STREAM>::type Taken;
 	DYN_SHARED(b128, shared);
 	const NormBackwardOperands<WITH, T> at = {x, dy, gamma, mean, rstd, dx, dgamma, dbeta, rows};
-	const i64 sets = (chunk + ROWS::rows - 1) / ROWS::rows, items = sets + STRIPS::strips;
-	i64 item = blockIdx.x;
+	const u32 sets = static_cast<u32>((chunk + ROWS::rows - 1) / ROWS::rows);
+	const u32 items = sets + STRIPS::strips;
+	u32 item = blockIdx.x;
 
 	do {
-		const i64 number = item / items, part = item - number * items, first = number * chunk;
-		const i64 end = first + chunk < rows ? first + chunk : rows;
-		if (part >= sets) {
+		const u32 number = item / items, part = item - number * items;
+		const i64 first = number * chunk, end = first + chunk < rows ? first + chunk : rows;
+		const i64 row = first + static_cast<i64>(part) * ROWS::rows + ROWS::group::row();
+		if (part >= sets)
 			NormBackwardStrip<STRIPS, WITH, PLACE>::take(at, scratch, part - sets, first, end,
-														 static_cast<u32>(number), chunks, shared);
-		} else if (first + part * ROWS::rows < end) {
-			const i64 row = first + part * ROWS::rows + ROWS::group::row();
+														 number, chunks, shared);
+		else if (row - ROWS::group::row() < end)
 			Taken::take(at, row < end ? row : first, row < end, shared);
-		}
 		item += gridDim.x;
 		if constexpr (LOOP)
 			__syncthreads(); /* shared memory is used again */
-	} while (LOOP && item < items * static_cast<i64>(chunks));
+	} while (LOOP && item < items * chunks);
 }

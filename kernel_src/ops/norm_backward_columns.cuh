@@ -18,13 +18,13 @@ __global__ __launch_bounds__(SHAPE::threads) void norm_backward_columns(
 	DYN_SHARED(b128, shared);
 	const NormBackwardOperands<WITH, T> at = {x,       dy,     nullptr, mean, rstd,
 											  nullptr, dgamma, dbeta,   rows};
-	i64 item = blockIdx.x;
+	u32 item = blockIdx.x;
 
 	do {
-		const i64 number = item / SHAPE::strips, first = number * chunk;
-		const i64 end = first + chunk < rows ? first + chunk : rows;
+		const u32 number = item / SHAPE::strips;
+		const i64 first = number * chunk, end = first + chunk < rows ? first + chunk : rows;
 		NormBackwardStrip<SHAPE, WITH, PLACE>::take(at, scratch, item % SHAPE::strips, first, end,
-													static_cast<u32>(number), chunks, shared);
+													number, chunks, shared);
 		item += gridDim.x;
-	} while (LOOP && item < SHAPE::strips * static_cast<i64>(chunks));
+	} while (LOOP && item < SHAPE::strips * chunks);
 }
