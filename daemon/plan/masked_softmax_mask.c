@@ -5,20 +5,13 @@
 
 #include <string.h>
 
-/* The strides in the dimensions of x: 0 where the mask is broadcast.  A causal mask has those of the
- * query, which is the position in the second last dimension. */
+/* The strides in the dimensions of x: 0 where the mask is broadcast. */
 static void mask_strides(const struct masked_problem *masked, int64_t stride[KILN_MAX_RANK])
 {
-	const struct kernel_tensor *x = &masked->problem->tensors[0];
-	const struct kernel_tensor *mask =
-		&masked->problem->tensors[masked->mask < 0 ? 0 : masked->mask];
-	int dims = masked->kind == MASKED_LENGTHS ? x->rank - 1 : x->rank;
+	const struct kernel_tensor *mask = &masked->problem->tensors[masked->mask];
+	int rank = masked->problem->tensors[0].rank;
+	int dims = masked->kind == MASKED_LENGTHS ? rank - 1 : rank;
 
-	memset(stride, 0, sizeof(int64_t) * KILN_MAX_RANK);
-	if (masked->kind == MASKED_CAUSAL) {
-		stride[x->rank - 2] = 1;
-		return;
-	}
 	for (int m = 0; m < mask->rank; m++)
 		if (mask->shape[m] != 1)
 			stride[m + dims - mask->rank] = mask->stride[m];
@@ -33,24 +26,7 @@ static uint32_t kept_bytes(const struct masked_problem *masked)
 	return kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype);
 }
 
-void masked_form(struct masked_problem *masked)
-{
-	const struct kernel_tensor *x = &masked->problem->tensors[0];
-	int64_t mask[KILN_MAX_RANK];
-	const int64_t *stride[] = {mask};
-	int culprit;
-
-	softmax_form(masked->problem, masked->inputs, masked->count, x->rank - 1, &masked->form);
-	masked->masks = masked->kind == MASKED_CAUSAL || masked->mask >= 0;
-	if (!masked->masks)
-		return;
-	mask_strides(masked, mask);
-	/* One axis always is one dimension. */
-	(void)rows_form(&masked->rows, x->rank, x->shape, 1, stride, x->rank - 1, 1, &culprit);
-	masked->form.need.beside = kept_bytes(masked);
-}
-
-/* How the mask elements of a vector come in: bytes at once, or a word of kernel_src/common/mask.cuh. */
+/* How the mask elements of a vector come in: so many bytes at once, or as mask.cuh says. */
 enum { WAY_APART = -1, WAY_BETWEEN = 0 };
 
 static int way_of(const struct masked_problem *masked, const struct rows_shape *shape)
@@ -72,6 +48,39 @@ static int way_of(const struct masked_problem *masked, const struct rows_shape *
 	if (shape->skewed && aligned < bytes)
 		return bytes >= 4 && bytes <= 16 ? WAY_BETWEEN : WAY_APART;
 	return (int)aligned;
+}
+
+/* Do the mask elements of any 16 bytes of x come in at once?  A mask is fetched again for each pass
+ * over slots, and all else is much code for that. */
+static bool come_in_together(const struct masked_problem *masked)
+{
+	struct rows_shape shape = {.vector = rows_vector(&masked->form.rows, &masked->form.need)};
+
+	return shape.vector * masked->form.need.element == 16 && way_of(masked, &shape) > 0;
+}
+
+void masked_form(struct masked_problem *masked)
+{
+	const struct kernel_tensor *x = &masked->problem->tensors[0];
+	int64_t mask[KILN_MAX_RANK] = {0};
+	const int64_t *stride[] = {mask};
+	int culprit;
+
+	softmax_form(masked->problem, masked->inputs, masked->count, x->rank - 1, &masked->form);
+	masked->masks = masked->kind == MASKED_CAUSAL || masked->mask >= 0;
+	if (!masked->masks)
+		return;
+	if (masked->kind == MASKED_CAUSAL)
+		mask[x->rank - 2] = 1; /* the query is the position in the second last dimension */
+	else
+		mask_strides(masked, mask);
+	/* One axis always is one dimension. */
+	(void)rows_form(&masked->rows, x->rank, x->shape, 1, stride, x->rank - 1, 1, &culprit);
+	masked->form.need.beside = kept_bytes(masked);
+	masked->form.need.slots = kept_bytes(masked) == 0 || come_in_together(masked);
+	masked->form.need.uneven = true;
+	/* Few threads a row for those that end early. */
+	masked->form.need.along = masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL;
 }
 
 uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape)

@@ -76,6 +76,7 @@ struct rows_need {
 	uint32_t converted; /* bytes of an element in the type that it is kept in as well, or 0 */
 	uint32_t beside;    /* bytes for each element that it keeps beside them, of a mask */
 	bool along;         /* other operands are read along each row, such as gamma */
+	bool uneven;        /* rows take unequal time: those of a block wait for each other */
 	bool skew, slots;   /* whether the kernel can */
 	bool clusters, stream;
 };

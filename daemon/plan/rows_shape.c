@@ -134,7 +134,7 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 	if (slots && (!need->slots || shape.vector * need->element != 16))
 		return;
 	/* The registers of a multiprocessor: 64 Ki words.  For clusters the compiler saves them. */
-	if ((cluster > 1 && held - slots > 6) ||
+	if ((cluster > 1 && need->converted && held - slots > 6) ||
 		((held - slots) * words + 24) * shape.size * shape.rows > 65536)
 		return;
 	keep(search, &shape);
@@ -190,13 +190,14 @@ static const struct usual usual_narrow[] = {
 };
 /* The same with operands along the row. */
 static const struct usual usual_wide_along[] = {
-	{32, 1, 0, 0, 1, 0},   {128, 2, 0, 0, 1, 0},  {1024, 2, 0, 1, 1, 0},
-	{2048, 4, 4, 1, 1, 0}, {8192, 8, 0, 1, 1, 0}, {USUAL_END, 8, 3, 1, 8, 512},
+	{32, 1, 0, 0, 1, 0},          {128, 2, 0, 0, 1, 0},  {512, 2, 0, 1, 1, 0},
+	{1024, 4, 0, 2, 1, 0},        {2048, 4, 0, 1, 1, 0}, {8192, 16, 2, 1, 1, 0},
+	{USUAL_END, 8, 3, 1, 8, 512},
 };
 static const struct usual usual_narrow_along[] = {
 	{16, 1, 0, 0, 1, 0},   {32, 2, 0, 0, 1, 0},           {64, 2, 0, 0, 1, 0},
 	{128, 4, 0, 2, 1, 0},  {512, 4, 0, 2, 1, 0},          {2048, 4, 0, 1, 1, 0},
-	{8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 3, 1, 4, 256},
+	{8192, 8, 4, 1, 1, 0}, {USUAL_END, 16, 2, 1, 2, 512},
 };
 /* Two operands are held: half as many vectors of each. */
 static const struct usual usual_pair[] = {
@@ -206,7 +207,7 @@ static const struct usual usual_pair[] = {
 
 static const struct usual *usual_table(const struct rows_need *need)
 {
-	if (need->streams > 1)
+	if (need->streams > 1 && !need->along)
 		return usual_pair;
 	if (need->along)
 		return need->element == 2 ? usual_narrow_along : usual_wide_along;
@@ -231,6 +232,8 @@ static void offer_usual(struct search *search)
 		held *= 2;
 	size = group_size(divide_up(search->vectors, usual->cluster), held);
 	rows = usual->rows ? usual->rows : size < 128 ? 128 / size : 1;
+	if (search->need->uneven && size * rows > 64)
+		rows = size < 64 ? 64 / size : 1;
 	if (usual->cluster > 1 && !clusters_possible(search))
 		return;
 	offer(search, held, held * usual->quarters / 4, rows, usual->cluster);
