@@ -22,8 +22,9 @@ static size_t text_bytes(const char *text, size_t bytes)
 static int check_list(const void *list, int count, const char *name)
 {
 	if (count < 0 || (count > 0 && list == NULL)) {
-		return error_set(KILN_EINVAL, "raw counts %d %s; there must be 0 or more, and a list of them",
-						 count, name);
+		return error_set(KILN_EINVAL,
+						 "raw counts %d %s; there must be 0 or more, and a list of them", count,
+						 name);
 	}
 	return KILN_OK;
 }

@@ -1,6 +1,7 @@
 /*
  * buffer.c: memory that a session may name, and where it is.  A buffer remembers how to bring
- * itself into an executor, so that a new device process gets it again when it is next used.
+ * itself into an executor, so that a new device process gets it again when it is next used, and
+ * that of the session's own kernels when one of those uses it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +40,10 @@ void buffer_delete(struct buffer *buffer)
 		session->held_bytes -= buffer->bytes;
 	if (map_get_id(&session->buffers, buffer->id) == buffer)
 		map_remove_id(&session->buffers, buffer->id);
-	if (buffer->placing)
+	if (buffer->at[BUFFER_HOME].placing || buffer->sharing)
 		executor_disown(session->executor, buffer);
+	if (buffer->at[BUFFER_OWN].placing && session->own)
+		executor_disown(session->own, buffer);
 	if (buffer->fd >= 0)
 		close(buffer->fd);
 	explicit_bzero(buffer->handle, sizeof buffer->handle);
@@ -78,29 +81,88 @@ bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct
 	return a_bytes && b_bytes && x_at < y_at + b_bytes && y_at < x_at + a_bytes;
 }
 
-static void on_placed(void *arg, int status, const char *error, struct wire_in *reply)
+/* ---- Where it is ---- */
+
+struct executor *buffer_executor(const struct buffer *buffer, enum buffer_where where)
 {
-	struct buffer *buffer = arg;
+	return where == BUFFER_OWN ? buffer->session->own : buffer->session->executor;
+}
+
+bool buffer_is_in(const struct buffer *buffer, enum buffer_where where)
+{
+	const struct executor *executor = buffer_executor(buffer, where);
+	return executor && buffer->at[where].generation == executor_generation(executor);
+}
+
+/* The contents are gone: what comes next is new memory. */
+static void lose(struct buffer *buffer)
+{
+	buffer->lost = buffer->bytes > 0;
+	buffer->covered = 0;
+}
+
+static void send_free(struct buffer *buffer, enum buffer_where where)
+{
+	struct executor *executor = buffer_executor(buffer, where);
+	struct wire_out message;
+	bool there = executor && executor_is_ready(executor) &&
+				 (buffer->at[where].placing || buffer_is_in(buffer, where));
+	if (!there)
+		return;
+	uint64_t id = executor_begin(executor, &message, "free");
+	wire_put_uint(&message, "buf", buffer->id);
+	executor_post(executor, &message, id);
+}
+
+/* What two processes shared cannot be had by a third: its home begins anew. */
+static void begin_anew(struct buffer *buffer)
+{
+	send_free(buffer, BUFFER_OWN);
+	buffer->at[BUFFER_OWN].generation = 0;
+	close(buffer->fd);
+	buffer->fd = -1;
+	lose(buffer);
+}
+
+static void placed(struct buffer *buffer, enum buffer_where where, int status, const char *error)
+{
 	struct session *session = buffer->session;
-	(void)reply;
-	buffer->placing = false;
-	buffer->place_status = status;
-	if (status == KILN_OK)
-		buffer->generation = executor_generation(session->executor);
-	else
-		snprintf(buffer->place_error, sizeof buffer->place_error, "%s", error);
+	struct buffer_place_state *at = &buffer->at[where];
+	bool shared = buffer->kind == BUFFER_HELD && buffer->fd >= 0;
+	at->placing = false;
+	if (where == BUFFER_HOME && shared && status != KILN_OK && status != KILN_EDEVICE) {
+		begin_anew(buffer);
+		status = KILN_OK;
+	} else if (status == KILN_OK) {
+		at->generation = executor_generation(buffer_executor(buffer, where));
+	} else {
+		snprintf(at->error, sizeof at->error, "%s", error);
+	}
+	at->status = status;
 	buffer_made(buffer);
 	work_pump(session);
 }
 
-static int send_place(struct buffer *buffer)
+static void on_home(void *arg, int status, const char *error, struct wire_in *reply)
 {
-	struct executor *executor = buffer->session->executor;
+	(void)reply;
+	placed(arg, BUFFER_HOME, status, error);
+}
+
+static void on_own(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	(void)reply;
+	placed(arg, BUFFER_OWN, status, error);
+}
+
+static int send_place(struct buffer *buffer, enum buffer_where where)
+{
+	struct executor *executor = buffer_executor(buffer, where);
 	struct wire_out message;
-	bool held = buffer->kind == BUFFER_HELD;
+	bool held = buffer->kind == BUFFER_HELD && buffer->fd < 0;
 	bool pool = buffer->kind == BUFFER_LENT_POOL;
 	bool by_handle = buffer->kind == BUFFER_LENT_IPC || pool;
-	bool by_fd = buffer->kind == BUFFER_SHARED || buffer->kind == BUFFER_LENT_FD || pool;
+	bool by_fd = !held && buffer->kind != BUFFER_LENT_IPC;
 	uint64_t id = executor_begin(executor, &message, held ? "alloc" : "import");
 	wire_put_uint(&message, "buf", buffer->id);
 	wire_put_uint(&message, "bytes", buffer->bytes);
@@ -117,48 +179,83 @@ static int send_place(struct buffer *buffer)
 	if (pool)
 		wire_put_uint(&message, "pool", buffer->pool);
 	return executor_send(executor, &message, id, &buffer->fd, by_fd ? 1 : 0, PLACE_DEADLINE_MS,
-						 on_placed, buffer);
+						 where == BUFFER_OWN ? on_own : on_home, buffer);
 }
 
-enum buffer_place buffer_place(struct buffer *buffer)
+/* What became of a request to place or share it, before any answer. */
+static enum buffer_place sent(struct buffer *buffer, enum buffer_where where, int status)
 {
-	struct executor *executor = buffer->session->executor;
-	if (buffer->generation == executor_generation(executor))
-		return BUFFER_PLACED;
-	if (buffer->placing)
+	struct buffer_place_state *at = &buffer->at[where];
+	/* A process that is gone: server_executor_changed() looks at the buffer again. */
+	if (status == KILN_OK || status == KILN_EDEVICE)
 		return BUFFER_PLACING;
-	if (buffer->place_status != KILN_OK) {
+	at->status = status;
+	snprintf(at->error, sizeof at->error, "the device process of %s cannot be reached",
+			 executor_device(buffer_executor(buffer, where))->info.name);
+	return BUFFER_FAILED;
+}
+
+/* ---- Held memory in a second process: its own gives it a descriptor ---- */
+
+static void on_shared(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct buffer *buffer = arg;
+	struct buffer_place_state *at = &buffer->at[BUFFER_OWN];
+	buffer->sharing = false;
+	if (status == KILN_OK) {
+		buffer->fd = executor_take_fd(buffer->session->executor);
+		buffer->span = wire_get_uint(&reply->root, "span", 0);
+		buffer->offset = wire_get_uint(&reply->root, "offset", 0);
+		if (buffer->fd < 0)
+			status = KILN_EPROTO;
+	}
+	/* The next home process holds nothing that could be shared, and is asked again. */
+	if (status != KILN_OK && status != KILN_EDEVICE) {
+		at->status = status;
+		snprintf(at->error, sizeof at->error, "it cannot be shared between two processes: %s",
+				 error);
+	}
+	work_pump(buffer->session);
+}
+
+static enum buffer_place share(struct buffer *buffer)
+{
+	struct executor *home = buffer->session->executor;
+	struct wire_out message;
+	if (buffer->sharing)
+		return BUFFER_PLACING;
+	uint64_t id = executor_begin(home, &message, "share");
+	wire_put_uint(&message, "buf", buffer->id);
+	int status = executor_send(home, &message, id, NULL, 0, PLACE_DEADLINE_MS, on_shared, buffer);
+	buffer->sharing = status == KILN_OK;
+	return sent(buffer, BUFFER_OWN, status);
+}
+
+enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
+{
+	struct buffer_place_state *at = &buffer->at[where];
+	bool held = buffer->kind == BUFFER_HELD && buffer->fd < 0;
+	if (buffer_is_in(buffer, where))
+		return BUFFER_PLACED;
+	if (at->placing)
+		return BUFFER_PLACING;
+	if (at->status != KILN_OK) {
 		/* The failure was told by the work at the head of the queue; the next one tries again. */
 		return BUFFER_FAILED;
 	}
-	if (buffer->generation && buffer->kind == BUFFER_HELD) {
-		buffer->lost = buffer->bytes > 0;
-		buffer->covered = 0;
+	if (where == BUFFER_OWN && held && buffer->bytes) {
+		enum buffer_place home = buffer_place(buffer, BUFFER_HOME);
+		return home == BUFFER_PLACED ? share(buffer) : home;
 	}
-	int status = send_place(buffer);
-	/* A process that is gone: server_executor_changed() looks at the buffer again. */
-	if (status == KILN_EDEVICE)
-		return BUFFER_PLACING;
-	if (status != KILN_OK) {
-		buffer->place_status = status;
-		snprintf(buffer->place_error, sizeof buffer->place_error,
-				 "the device process of %s cannot be reached",
-				 executor_device(executor)->info.name);
-		return BUFFER_FAILED;
-	}
-	buffer->placing = true;
-	return BUFFER_PLACING;
+	if (at->generation && held)
+		lose(buffer);
+	int status = send_place(buffer, where);
+	at->placing = status == KILN_OK;
+	return sent(buffer, where, status);
 }
 
 void buffer_release(struct buffer *buffer)
 {
-	struct executor *executor = buffer->session->executor;
-	struct wire_out message;
-	bool there = executor && executor_is_ready(executor) &&
-				 (buffer->placing || buffer->generation == executor_generation(executor));
-	if (!there)
-		return;
-	uint64_t id = executor_begin(executor, &message, "free");
-	wire_put_uint(&message, "buf", buffer->id);
-	executor_post(executor, &message, id);
+	send_free(buffer, BUFFER_HOME);
+	send_free(buffer, BUFFER_OWN);
 }

@@ -14,6 +14,7 @@
 #include "util/util.h"
 
 #define CHILD_ARGUMENTS 16
+#define WRAPPER_WORDS 32
 #define CHILD_FD 3
 #define DISMISS_MS 1000
 #define FRAMES_A_TURN 256 /* of a child that talks; then clients have their turn */
@@ -119,19 +120,34 @@ static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal
 	uv_close((uv_handle_t *)&child->patience, on_closed);
 }
 
-static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *const *arguments,
-				 const char *const *environment)
+/* Cuts a copy of the command at its blanks; how many words. */
+static int cut(const char *command, char copy[PATH_MAX], char *words[WRAPPER_WORDS])
+{
+	int count = 0;
+	char *rest = copy, *word;
+	snprintf(copy, PATH_MAX, "%s", command);
+	while (count < WRAPPER_WORDS && (word = strsep(&rest, " \t")))
+		if (*word)
+			words[count++] = word;
+	return count;
+}
+
+static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *wrapper,
+				 const char *const *arguments, const char *const *environment)
 {
 	static char program[PATH_MAX];
-	char *argv[CHILD_ARGUMENTS + 2];
+	char *argv[WRAPPER_WORDS + CHILD_ARGUMENTS + 2], words[PATH_MAX];
 	char *envp[512];
 	int count = 0, variables = 0;
 	ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
 	program[length > 0 ? length : 0] = 0;
 	/* Replaced on disk since it was started: children must be of this build, not of the new one. */
 	const char *image = access(program, X_OK) == 0 ? program : "/proc/self/exe";
+	count = cut(wrapper, words, argv);
+	if (count)
+		image = argv[0];
 	argv[count++] = program;
-	for (; *arguments && count < CHILD_ARGUMENTS; arguments++)
+	for (int i = 1; *arguments && i < CHILD_ARGUMENTS; i++, arguments++)
 		argv[count++] = (char *)*arguments;
 	argv[count++] = (char *)"--fd=3";
 	argv[count] = NULL;
@@ -161,7 +177,7 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *con
 	return uv_spawn(loop, &child->process, &options);
 }
 
-struct child *child_start(uv_loop_t *loop, const char *const *arguments,
+struct child *child_start(uv_loop_t *loop, const char *wrapper, const char *const *arguments,
 						  const char *const *environment, const struct child_events *events,
 						  void *owner, char *error, size_t error_size)
 {
@@ -179,7 +195,7 @@ struct child *child_start(uv_loop_t *loop, const char *const *arguments,
 	child->process.data = child;
 	child->poll.data = child;
 	child->patience.data = child;
-	int status = spawn(loop, child, pair[1], arguments, environment);
+	int status = spawn(loop, child, pair[1], wrapper, arguments, environment);
 	close(pair[1]);
 	alive++;
 	if (status < 0) {

@@ -25,10 +25,11 @@ struct child_events {
 
 /*
  * Starts kilnd in a role: arguments after the program name, ended by NULL; "--fd=3" is added.
+ * wrapper: a program that starts it, and its arguments, blanks between ("": none).
  * environment: further "NAME=value", ended by NULL (may be NULL).  NULL on failure, with a
  * sentence.
  */
-struct child *child_start(uv_loop_t *loop, const char *const *arguments,
+struct child *child_start(uv_loop_t *loop, const char *wrapper, const char *const *arguments,
 						  const char *const *environment, const struct child_events *events,
 						  void *owner, char *error, size_t error_size);
 /* Queues a finished message.  KILN_OK, or the status of the failure (the child is then on its way

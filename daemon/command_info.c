@@ -155,8 +155,11 @@ static int buffers_in(const struct broker *broker, const struct executor *execut
 	for (const struct session *session = broker->sessions; session; session = session->next) {
 		size_t cursor = 0;
 		const struct buffer *buffer;
-		while (session->executor == executor && (buffer = map_next(&session->buffers, &cursor)))
-			count += buffer->generation == executor_generation(executor);
+		enum buffer_where where = session->own == executor ? BUFFER_OWN : BUFFER_HOME;
+		if (session->executor != executor && where == BUFFER_HOME)
+			continue;
+		while ((buffer = map_next(&session->buffers, &cursor)))
+			count += buffer_is_in(buffer, where);
 	}
 	return count;
 }
@@ -175,6 +178,7 @@ static void put_executor(void *arg, const struct executor_stats *stats)
 	wire_put_str(out, "state", stats->state);
 	wire_put_int(out, "pid", stats->pid);
 	wire_put_uint(out, "uid", stats->uid);
+	wire_put_uint(out, "session", stats->session);
 	wire_put_int(out, "inflight", stats->inflight);
 	wire_put_int(out, "buffers", buffers_in(executors->broker, stats->executor));
 	wire_put_int(out, "modules", stats->modules);

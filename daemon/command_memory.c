@@ -61,11 +61,11 @@ static void making_step(struct making *making)
 		executor_when_ready(session->executor, making_on_ready, making);
 		return;
 	}
-	switch (buffer_place(buffer)) {
+	switch (buffer_place(buffer, BUFFER_HOME)) {
 	case BUFFER_PLACING:
 		return;
 	case BUFFER_FAILED:
-		making_fail(making, buffer->place_status, buffer->place_error);
+		making_fail(making, buffer->at[BUFFER_HOME].status, buffer->at[BUFFER_HOME].error);
 		return;
 	case BUFFER_PLACED:
 		break;
@@ -90,9 +90,10 @@ static void making_on_ready(void *arg, int status, const char *error)
 
 void buffer_made(struct buffer *buffer)
 {
+	const struct buffer_place_state *home = &buffer->at[BUFFER_HOME];
 	/* An end of the device process in the middle of it is told now, not when the next one is up. */
-	if (buffer->making && buffer->place_status != KILN_OK)
-		making_fail(buffer->making, buffer->place_status, buffer->place_error);
+	if (buffer->making && home->status != KILN_OK)
+		making_fail(buffer->making, home->status, home->error);
 	else if (buffer->making)
 		making_step(buffer->making);
 }

@@ -44,10 +44,31 @@ static void ask(struct session *session, struct wire_in *message, struct frame *
 		reply_error(session, id, status, "%s", error);
 }
 
+/* The session's own device process; NULL: refused, and answered. */
+static struct executor *own_executor(struct session *session, uint64_t id)
+{
+	struct broker *broker = session->broker;
+	uint64_t most = broker->options.max_own;
+	if (session->own)
+		return session->own;
+	if ((uint64_t)executor_own_count(broker, session->uid) >= most)
+		reply_error(session, id, KILN_ELIMIT,
+					"%llu sessions of uid %u run kernels of their own, each in a device process of "
+					"its own, and that is the most (--max-own)",
+					(unsigned long long)most, session->uid);
+	else if (!(session->own = executor_own(session->device, session->uid, session->id)))
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a device process");
+	return session->own;
+}
+
 void command_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame)
 {
-	if (command_may_prepare(session, wire_id(message)))
-		ask(session, message, frame, NULL, session->executor);
+	uint64_t id = wire_id(message);
+	struct executor *executor = NULL;
+	if (command_may_prepare(session, id) && may_bring(session, id, session->device->info.name))
+		executor = own_executor(session, id);
+	if (executor)
+		ask(session, message, frame, NULL, executor);
 }
 
 void command_raw_compile(struct session *session, struct wire_in *message, struct frame *frame)

@@ -107,6 +107,7 @@ void executor_each(const struct broker *broker, executor_visit visit, void *arg)
 				.device = device->info.name,
 				.state = phases[executor->phase],
 				.uid = executor->uid,
+				.session = executor->session,
 				.pid = executor->child ? child_pid(executor->child) : 0,
 				.inflight = executor->call_count,
 				.modules = (int)executor->modules.count,

@@ -9,14 +9,21 @@
 
 #include "util/util.h"
 
-#define START_DEADLINE_MS 30000
+#define START_DEADLINE_MS 30000u
 #define START_TRIES 5
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_LAST_MS 5000
 #define HEALTHY_US (10 * 1000000ull) /* ready for so long: the next end counts as the first */
 #define ABSENT_RETRY_US (5 * 1000000ull)
 
+#define WRAPPED_PATIENCE 20
+
 static void start(struct executor *executor);
+
+uint32_t executor_patience(const struct executor *executor)
+{
+	return executor->device->broker->options.executor_wrapper[0] ? WRAPPED_PATIENCE : 1;
+}
 
 static void tell_waiters(struct executor *executor, int status, const char *error)
 {
@@ -90,8 +97,8 @@ static void on_timer(uv_timer_t *timer)
 		start(executor);
 	} else if (executor->child) {
 		util_fail(executor->fault, sizeof executor->fault, 0,
-				  "the device process of %s was not ready after %d ms", executor->device->info.name,
-				  START_DEADLINE_MS);
+				  "the device process of %s was not ready after %u ms", executor->device->info.name,
+				  START_DEADLINE_MS * executor_patience(executor));
 		child_kill(executor->child);
 	}
 }
@@ -103,6 +110,9 @@ static void start_again(struct executor *executor)
 		executor->backoff_ms = 0;
 	executor->restarts++;
 	executor->phase = EXECUTOR_WAITING;
+	/* Its owner has only itself to wait for. */
+	if (executor->session && !executor->failed_starts)
+		executor->backoff_ms = 0;
 	uv_timer_start(&executor->timer, on_timer, executor->backoff_ms, 0);
 	executor->backoff_ms = executor->backoff_ms ? executor->backoff_ms * 2 : BACKOFF_FIRST_MS;
 	if (executor->backoff_ms > BACKOFF_LAST_MS)
@@ -151,11 +161,13 @@ static void start(struct executor *executor)
 	char device[40], error[KERNEL_ERROR_MAX];
 	const char *const arguments[] = {"--role=executor", device, NULL};
 	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
-	executor->child = child_start(&executor->device->broker->loop, arguments, NULL, &events,
-								  executor, error, sizeof error);
+	struct broker *broker = executor->device->broker;
+	executor->child = child_start(&broker->loop, broker->options.executor_wrapper, arguments, NULL,
+								  &events, executor, error, sizeof error);
 	if (executor->child) {
 		executor->phase = EXECUTOR_STARTING;
-		uv_timer_start(&executor->timer, on_timer, START_DEADLINE_MS, 0);
+		uv_timer_start(&executor->timer, on_timer,
+					   (uint64_t)START_DEADLINE_MS * executor_patience(executor), 0);
 	} else if (++executor->failed_starts >= START_TRIES) {
 		give_up(executor, KILN_EIO, error);
 	} else {
@@ -163,24 +175,46 @@ static void start(struct executor *executor)
 	}
 }
 
-struct executor *executor_for(struct device_entry *device, uint32_t uid)
+static struct executor *executor_new(struct device_entry *device, uint32_t uid, uint64_t session)
 {
-	for (struct executor *executor = device->executors; executor; executor = executor->next)
-		if (executor->uid == uid)
-			return executor;
+	struct executor **link = &device->executors;
 	struct executor *executor = calloc(1, sizeof *executor);
 	if (!executor)
 		return NULL;
 	executor->device = device;
 	executor->uid = uid;
+	executor->session = session;
 	executor->timer.data = executor;
 	executor->clock.data = executor;
 	uv_timer_init(&device->broker->loop, &executor->timer);
 	uv_timer_init(&device->broker->loop, &executor->clock);
-	executor->next = device->executors;
-	device->executors = executor;
+	while (*link)
+		link = &(*link)->next;
+	*link = executor;
 	start(executor);
 	return executor;
+}
+
+struct executor *executor_for(struct device_entry *device, uint32_t uid)
+{
+	for (struct executor *executor = device->executors; executor; executor = executor->next)
+		if (executor->uid == uid && !executor->session)
+			return executor;
+	return executor_new(device, uid, 0);
+}
+
+struct executor *executor_own(struct device_entry *device, uint32_t uid, uint64_t session)
+{
+	return executor_new(device, uid, session);
+}
+
+int executor_own_count(const struct broker *broker, uint32_t uid)
+{
+	int count = 0;
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		for (struct executor *executor = device->executors; executor; executor = executor->next)
+			count += executor->session && executor->uid == uid;
+	return count;
 }
 
 void executor_when_ready(struct executor *executor, executor_ready ready, void *arg)
@@ -239,18 +273,40 @@ struct device_entry *executor_device(const struct executor *executor)
 	return executor->device;
 }
 
-void executor_stop(struct executor *executor)
+static void stop(struct executor *executor, uv_close_cb closed, const char *why)
 {
 	uv_timer_stop(&executor->timer);
 	uv_timer_stop(&executor->clock);
-	uv_close((uv_handle_t *)&executor->timer, NULL);
-	uv_close((uv_handle_t *)&executor->clock, NULL);
+	uv_close((uv_handle_t *)&executor->timer, closed);
+	uv_close((uv_handle_t *)&executor->clock, closed);
 	if (executor->child)
 		child_abandon(executor->child);
 	executor->child = NULL;
 	executor->phase = EXECUTOR_STOPPED;
-	executor_fail_calls(executor, "kilnd is stopping");
+	executor_fail_calls(executor, why);
 	executor_drop_modules(executor);
+}
+
+void executor_stop(struct executor *executor)
+{
+	stop(executor, NULL, "kilnd is stopping");
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	struct executor *executor = handle->data;
+	if (--executor->open_handles == 0)
+		executor_free(executor);
+}
+
+void executor_end(struct executor *executor)
+{
+	struct executor **link = &executor->device->executors;
+	while (*link != executor)
+		link = &(*link)->next;
+	*link = executor->next;
+	executor->open_handles = 2;
+	stop(executor, on_closed, "its session has ended");
 }
 
 void executor_free(struct executor *executor)

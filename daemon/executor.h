@@ -1,5 +1,6 @@
 /*
- * executor: the device processes, one for each (device, uid).  Starts them, replaces them, carries
+ * executor: the device processes, one for each (device, uid), and one more for each session that
+ * brings kernels of its own.  Starts them, replaces them, carries
  * requests to them and answers back, knows which kernels they have loaded.  Every request is
  * answered exactly once, also when the process dies.  Knows nothing of sessions and buffers.
  */
@@ -35,6 +36,12 @@ bool device_is_cpu(const struct device_entry *device);
 /* The executor of a device for a uid; started if it was not. NULL without memory. */
 struct executor *executor_for(struct device_entry *device, uint32_t uid);
 struct device_entry *executor_device(const struct executor *executor);
+/* One more, of this session alone; executor_end kills it, and whatever it was asked is forgotten or
+ * ends as if the process had died. */
+struct executor *executor_own(struct device_entry *device, uint32_t uid, uint64_t session);
+void executor_end(struct executor *executor);
+/* How many sessions of a uid have one. */
+int executor_own_count(const struct broker *broker, uint32_t uid);
 
 /*
  * Calls back when the process is ready, at once if it is; or with the reason when there is no such
@@ -60,6 +67,8 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 				  int fd_count, uint32_t deadline_ms, executor_done done, void *arg);
 /* As above for requests whose answer nobody waits for. */
 void executor_post(struct executor *executor, struct wire_out *message, uint64_t id);
+/* In executor_done: descriptor 0 of the reply becomes the caller's; -1 if there is none. */
+int executor_take_fd(struct executor *executor);
 /* The answers to requests made with arg are dropped. */
 void executor_disown(struct executor *executor, void *arg);
 
@@ -75,6 +84,7 @@ struct executor_stats {
 	const struct executor *executor;
 	const char *device, *state;
 	uint32_t uid;
+	uint64_t session; /* 0: of all of the uid */
 	int pid, inflight, modules;
 	uint64_t restarts;
 };

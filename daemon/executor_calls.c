@@ -54,14 +54,15 @@ static void on_clock(uv_timer_t *timer)
 		uv_timer_stop(timer);
 	if (!call || executor->overran)
 		return;
+	uint64_t deadline_ms = (uint64_t)call->deadline_ms * executor_patience(executor);
 	uint64_t since = call->sent_us > executor->progress_us ? call->sent_us : executor->progress_us;
-	if (now < since + (uint64_t)call->deadline_ms * 1000)
+	if (now < since + deadline_ms * 1000)
 		return;
 	executor->overran = call->id;
 	util_fail(executor->fault, sizeof executor->fault, 0,
-			  "nothing completed on %s for %u ms, the deadline of the call that ran; its device "
+			  "nothing completed on %s for %llu ms, the deadline of the call that ran; its device "
 			  "process was ended",
-			  executor->device->info.name, call->deadline_ms);
+			  executor->device->info.name, (unsigned long long)deadline_ms);
 	child_kill(executor->child);
 }
 
@@ -123,7 +124,12 @@ void executor_disown(struct executor *executor, void *arg)
 				waiter->done = NULL;
 }
 
-static void on_reply(struct executor *executor, struct wire_in *message)
+int executor_take_fd(struct executor *executor)
+{
+	return executor->frame ? frame_take_fd(executor->frame, 0) : -1;
+}
+
+static void on_reply(struct executor *executor, struct wire_in *message, struct frame *frame)
 {
 	struct executor_call *call = map_get_id(&executor->calls, wire_id(message));
 	if (!call)
@@ -132,8 +138,10 @@ static void on_reply(struct executor *executor, struct wire_in *message)
 	const char *error = wire_get_str(message, &message->root, "err");
 	executor->progress_us = util_now_us();
 	unlink_call(executor, call);
+	executor->frame = frame;
 	if (call->done)
 		call->done(call->arg, status, error ? error : "the device process gave no reason", message);
+	executor->frame = NULL;
 	free(call);
 }
 
@@ -149,11 +157,10 @@ void executor_on_message(void *owner, struct wire_in *message, struct frame *fra
 {
 	struct executor *executor = owner;
 	const char *type = wire_type(message);
-	(void)frame;
 	if (!strcmp(type, "ready"))
 		executor_on_started(executor, message);
 	else if (!strcmp(type, "reply"))
-		on_reply(executor, message);
+		on_reply(executor, message, frame);
 	else if (!strcmp(type, "event"))
 		on_event(executor, message);
 }

@@ -25,6 +25,8 @@ struct executor_call {
 struct executor {
 	struct device_entry *device;
 	uint32_t uid;
+	uint64_t session; /* whose alone it is; 0: of all sessions of the uid */
+	int open_handles; /* while it is being closed */
 	enum executor_phase phase;
 	struct child *child;
 	uint64_t generation, restarts, next_call;
@@ -42,6 +44,7 @@ struct executor {
 	uint64_t progress_us; /* when something last completed */
 	uint64_t overran;     /* id of the call that was ended for its deadline */
 	char fault[KERNEL_ERROR_MAX];
+	struct frame *frame; /* of the reply that is being handed out */
 
 	struct map modules; /* key -> struct executor_module */
 	uint64_t next_use;
@@ -54,6 +57,9 @@ void executor_fail_calls(struct executor *executor, const char *why);
 void executor_drop_modules(struct executor *executor);
 
 /* executor.c */
+/* How many times longer a device process may take for everything: what watches kernels slows them
+ * down. */
+uint32_t executor_patience(const struct executor *executor);
 void executor_on_started(struct executor *executor, struct wire_in *message);
 void executor_stop(struct executor *executor);
 void executor_free(struct executor *executor);

@@ -50,6 +50,8 @@ static const struct option_row table[] = {
 		"group ids that may connect besides, ',' between"},
 	{"log-level", "KILN_LOG_LEVEL", "error|warn|info|debug", "info", OPTION_WORD, 0, 0, NULL,
 		AT(log_level), NULL, "what is worth a line on stderr"},
+	{"executor-wrapper", "KILN_EXECUTOR_WRAPPER", "COMMAND", NULL, OPTION_PATH, 0, 0, NULL,
+		AT(executor_wrapper), NULL, "starts the device processes, as compute-sanitizer does"},
 	{"test-requests", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(test_requests), NULL,
 		"answer requests that break things on purpose"},
 
@@ -67,6 +69,8 @@ static const struct option_row table[] = {
 		"bytes", "answers that a program has not taken yet"},
 	{"max-calls", "KILN_MAX_CALLS", "N", "10000", OPTION_NUMBER, 1, 10000000, NULL, AT(max_calls),
 		"calls", "prepared calls that a session has not released"},
+	{"max-own", "KILN_MAX_OWN", "N", "8", OPTION_NUMBER, 1, 65536, NULL, AT(max_own), "processes",
+		"sessions of one user that run kernels of their own, each with a device process of its own"},
 
 	{"help", NULL, NULL, NULL, OPTION_SHOW, OPTIONS_SHOW_HELP, 0, NULL, AT(show), NULL, "print this"},
 	{"version", NULL, NULL, NULL, OPTION_SHOW, OPTIONS_SHOW_VERSION, 0, NULL, AT(show), NULL,

@@ -13,7 +13,7 @@
 #define OPTIONS_SOCKET_MAX 108 /* of sockaddr_un */
 #define OPTIONS_MAX_DEVICES 16
 #define OPTIONS_MAX_IDS 32
-#define OPTIONS_LIMITS 7
+#define OPTIONS_LIMITS 8
 
 enum options_role { OPTIONS_BROKER, OPTIONS_EXECUTOR, OPTIONS_COMPILER };
 enum options_show { OPTIONS_SHOW_NOTHING, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
@@ -49,7 +49,9 @@ struct options {
 	enum util_level log_level;
 	bool test_requests;
 
-	/* Limits.  All but max_sessions and max_message are of one session. */
+	char executor_wrapper[PATH_MAX]; /* program and arguments, blanks between; "": none */
+
+	/* Limits.  All but max_sessions, max_message and max_own are of one session. */
 	uint64_t max_sessions;
 	uint64_t max_buffers;
 	uint64_t max_bytes; /* held by the daemon; 0: no limit */
@@ -57,6 +59,7 @@ struct options {
 	uint64_t max_message;
 	uint64_t max_queued; /* output bytes not yet taken by the client */
 	uint64_t max_calls;
+	uint64_t max_own; /* sessions of one uid that bring kernels of their own */
 
 	/* Of the children, which the broker starts. */
 	enum options_role role;

@@ -279,8 +279,8 @@ static void launch(struct slot *slot)
 	snprintf(host, sizeof host, COMPILE_CXX_ID "=%s:%s", known->host.stamp, known->host.id);
 	slot->jobs_done = 0;
 	slot->overran = false;
-	slot->child = child_start(&broker->loop, arguments, pool->known ? environment : NULL, &events,
-							  slot, error, sizeof error);
+	slot->child = child_start(&broker->loop, "", arguments, pool->known ? environment : NULL,
+							  &events, slot, error, sizeof error);
 	if (slot->child) {
 		pool->started++;
 		slot->state = SLOT_STARTING;

@@ -27,11 +27,13 @@ struct raw_source {
 static const struct {
 	const char *name, *file;
 } standard[] = {
-	{"stdint.h", "std/stdint.h"},      {"cstdint", "std/stdint.h"}, {"stddef.h", "std/stddef.h"},
-	{"cstddef", "std/stddef.h"},       {"float.h", "std/float.h"},  {"cfloat", "std/float.h"},
-	{"limits.h", "std/limits.h"},      {"climits", "std/limits.h"}, {"math.h", "std/math.h"},
-	{"cmath", "std/math.h"},           {"stdio.h", "std/empty.h"},  {"cstdio", "std/empty.h"},
-	{"cuda_runtime.h", "std/empty.h"},
+	{"stdint.h", "std/stdint.cuh"},      {"cstdint", "std/stdint.cuh"},
+	{"stddef.h", "std/stddef.cuh"},      {"cstddef", "std/stddef.cuh"},
+	{"float.h", "std/float.cuh"},        {"cfloat", "std/float.cuh"},
+	{"limits.h", "std/limits.cuh"},      {"climits", "std/limits.cuh"},
+	{"math.h", "std/math.cuh"},          {"cmath", "std/math.cuh"},
+	{"stdio.h", "std/empty.cuh"},        {"cstdio", "std/empty.cuh"},
+	{"cuda_runtime.h", "std/empty.cuh"},
 };
 
 void raw_source_free(struct raw_source *source)

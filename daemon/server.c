@@ -180,7 +180,7 @@ void server_executor_changed(struct broker *broker, struct executor *executor)
 	struct session *session = broker->sessions;
 	while (session) {
 		struct session *next = session->next;
-		if (session->executor == executor) {
+		if (session->executor == executor || session->own == executor) {
 			session_remake(session);
 			work_pump(session);
 		}

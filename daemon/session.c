@@ -109,6 +109,9 @@ static void forget_owned(struct session *session)
 	cursor = 0;
 	while ((call = map_next(&session->calls, &cursor)))
 		call_drop(call);
+	if (session->own)
+		executor_end(session->own);
+	session->own = NULL;
 	if (!session->executor)
 		return;
 	executor_forget(session->executor, session);

@@ -19,8 +19,18 @@ struct making;
 
 enum buffer_kind { BUFFER_HELD, BUFFER_SHARED, BUFFER_LENT_IPC, BUFFER_LENT_FD, BUFFER_LENT_POOL };
 
+/* The device processes that a buffer can be in. */
+enum buffer_where { BUFFER_HOME, BUFFER_OWN, BUFFER_PLACES };
+
+struct buffer_place_state {
+	uint64_t generation; /* of the process it is in, 0 for nowhere */
+	bool placing;
+	int status; /* of the last attempt */
+	char error[KERNEL_ERROR_MAX];
+};
+
 struct buffer {
-	uint64_t id; /* also the executor's */
+	uint64_t id; /* also the executors' */
 	enum buffer_kind kind;
 	uint64_t bytes;
 	char name[64];
@@ -28,12 +38,9 @@ struct buffer {
 	unsigned char handle[64];
 	uint64_t bufid, pool, span, offset;
 	int64_t pid;
-	int fd; /* -1: none */
-	/* Where it is: the executor's generation, 0 for nowhere. */
-	uint64_t generation;
-	bool placing;
-	int place_status; /* of the last attempt */
-	char place_error[KERNEL_ERROR_MAX];
+	int fd; /* -1: none; of a HELD one only once it is shared between two processes */
+	struct buffer_place_state at[BUFFER_PLACES];
+	bool sharing; /* HELD: its process was asked to share it */
 	/* HELD: the contents ended with a process, and have been written again up to covered. */
 	bool lost;
 	uint64_t covered;
@@ -81,6 +88,7 @@ struct session {
 
 	struct device_entry *device; /* NULL: compile only */
 	struct executor *executor;
+	struct executor *own; /* for kernels that the session brings; NULL: it has brought none */
 
 	struct map buffers, calls; /* by id */
 	uint64_t held_bytes;
@@ -151,9 +159,11 @@ bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct
 					uint64_t b_bytes);
 
 enum buffer_place { BUFFER_PLACED, BUFFER_PLACING, BUFFER_FAILED };
-/* Sees that the buffer is in the session's executor; when PLACING, work_pump() is called at the end
- * of it. */
-enum buffer_place buffer_place(struct buffer *buffer);
+/* Sees that the buffer is in one of the session's executors; when PLACING, work_pump() is called at
+ * the end of it.  For OWN no work that uses the buffer may be under way in HOME. */
+enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where);
+struct executor *buffer_executor(const struct buffer *buffer, enum buffer_where where);
+bool buffer_is_in(const struct buffer *buffer, enum buffer_where where);
 /* Its placing has ended, well or not: whoever made it is answered (command_memory.c). */
 void buffer_made(struct buffer *buffer);
 /* The device process is a new one: buffers that were being made when the old one ended go on. */

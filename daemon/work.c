@@ -44,6 +44,11 @@ static void unlink_work(struct work *work)
 	work->previous = work->next = NULL;
 }
 
+struct executor *work_executor(const struct work *work)
+{
+	return work->raw ? work->session->own : work->session->executor;
+}
+
 void work_mark_sent(struct work *work)
 {
 	struct session *session = work->session;
@@ -176,9 +181,12 @@ void work_pump(struct session *session)
 	while (session->queued && !session->closing && !session->waiting_ready) {
 		struct work *work = session->queued;
 		session->pump_again = false;
-		if (!executor_is_ready(session->executor)) {
+		/* A user's kernel needs both: what it uses may have to be shared first. */
+		struct executor *missing =
+			!executor_is_ready(session->executor) ? session->executor : work_executor(work);
+		if (!executor_is_ready(missing)) {
 			session->waiting_ready = true;
-			executor_when_ready(session->executor, on_executor, session);
+			executor_when_ready(missing, on_executor, session);
 			continue;
 		}
 		/* A work that ended while it was looked at has left the head to the next. */
@@ -300,13 +308,13 @@ void work_cancel(struct session *session, uint64_t ticket)
 	if (!work || work->kind != WORK_LAUNCH)
 		return;
 	if (work->sent) {
-		uint64_t id = executor_begin(session->executor, &message, "cancel");
+		uint64_t id = executor_begin(work_executor(work), &message, "cancel");
 		wire_put_uint(&message, "ticket", work->executor_call);
-		executor_post(session->executor, &message, id);
+		executor_post(work_executor(work), &message, id);
 		return;
 	}
 	if (work->loading)
-		executor_disown(session->executor, work);
+		executor_disown(work_executor(work), work);
 	work_end(work, KILN_ECANCELED, "the call was canceled before it started", 0);
 	work_pump(session);
 }
@@ -316,7 +324,9 @@ void work_abandon(struct session *session)
 	while (session->queued) {
 		struct work *work = session->queued;
 		if (work->loading)
-			executor_disown(session->executor, work);
+			executor_disown(work_executor(work), work);
+		if (work->freeing)
+			executor_disown(session->own, work);
 		unlink_work(work);
 		if (work->kind == WORK_FREE) {
 			buffer_release(work->buffer);

@@ -29,8 +29,9 @@ static enum work_step sent_or_refused(struct work *work, int status)
 
 static enum work_step need_buffer(struct work *work, struct buffer *buffer)
 {
+	enum buffer_where where = work->raw ? BUFFER_OWN : BUFFER_HOME;
 	char error[KERNEL_ERROR_MAX + 128], label[96];
-	switch (buffer_place(buffer)) {
+	switch (buffer_place(buffer, where)) {
 	case BUFFER_PLACED:
 		return WORK_GONE;
 	case BUFFER_PLACING:
@@ -38,10 +39,13 @@ static enum work_step need_buffer(struct work *work, struct buffer *buffer)
 	default:
 		break;
 	}
-	int status = buffer->place_status;
-	buffer->place_status = KILN_OK;
+	/* For its second process it may have failed in the first. */
+	if (buffer->at[where].status == KILN_OK)
+		where = BUFFER_HOME;
+	int status = buffer->at[where].status;
+	buffer->at[where].status = KILN_OK;
 	snprintf(error, sizeof error, "%s cannot be used: %s", buffer_label(buffer, label),
-			 buffer->place_error);
+			 buffer->at[where].error);
 	work_end(work, status, error, 0);
 	return WORK_WAITS;
 }
@@ -61,13 +65,14 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 {
 	struct work *work = arg;
 	struct session *session = work->session;
+	struct executor *executor = work_executor(work);
 	work->fetching = NULL;
 	if (answer->status != KILN_OK) {
 		work->load_status = answer->status;
 		snprintf(work->load_error, sizeof work->load_error, "%s", answer->error);
 	} else {
 		work->loading = true;
-		int status = executor_load(session->executor, answer->row->key, answer->row,
+		int status = executor_load(executor, answer->row->key, answer->row,
 								   work->variant->plan.shared_bytes, on_loaded, work);
 		/* A process that is gone is noticed by the pump; other failures are this work's. */
 		if (status != KILN_OK)
@@ -94,7 +99,7 @@ static enum work_step need_kernel(struct work *work, uint64_t *module)
 		return WORK_WAITS;
 	}
 	if (work->variant->key[0])
-		*module = executor_module(session->executor, work->variant->key);
+		*module = executor_module(work_executor(work), work->variant->key);
 	if (*module)
 		return WORK_GONE;
 	/* Never asked for before: a call at addresses that it was not prepared for. */
@@ -210,7 +215,7 @@ static int send_launch(struct work *work, uint64_t module)
 		grid[i] = raw ? raw->grid[i] : plan->grid[i];
 		block[i] = raw ? raw->block[i] : plan->block[i];
 	}
-	uint64_t id = executor_begin(session->executor, &message, "launch");
+	uint64_t id = executor_begin(work_executor(work), &message, "launch");
 	wire_put_uint(&message, "mod", module);
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_ints(&message, "grid", grid, 3);
@@ -224,7 +229,7 @@ static int send_launch(struct work *work, uint64_t module)
 	 * that of a user's kernel. */
 	if (raw && raw->timeout_ms)
 		deadline = raw->timeout_ms;
-	return executor_send(session->executor, &message, id, NULL, 0, (uint32_t)deadline, work_done,
+	return executor_send(work_executor(work), &message, id, NULL, 0, (uint32_t)deadline, work_done,
 						 work);
 }
 
@@ -290,13 +295,41 @@ static enum work_step advance_copy(struct work *work)
 	return sent_or_refused(work, status);
 }
 
+/* As good as freed if that process has ended. */
+static void on_own_freed(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct work *work = arg;
+	(void)status, (void)error, (void)reply;
+	work->freeing = false;
+	work->buffer->at[BUFFER_OWN].generation = 0;
+	work_pump(work->session);
+}
+
+/* The client is told when no process has it any more. */
+static enum work_step free_own(struct work *work)
+{
+	struct executor *own = work->session->own;
+	struct wire_out message;
+	if (work->freeing || work->buffer->at[BUFFER_OWN].placing)
+		return WORK_WAITS;
+	if (!buffer_is_in(work->buffer, BUFFER_OWN) || !executor_is_ready(own))
+		return WORK_GONE;
+	uint64_t id = executor_begin(own, &message, "free");
+	wire_put_uint(&message, "buf", work->buffer->id);
+	work->freeing = executor_send(own, &message, id, NULL, 0,
+								  (uint32_t)work->session->broker->options.launch_timeout_ms,
+								  on_own_freed, work) == KILN_OK;
+	return work->freeing ? WORK_WAITS : WORK_GONE;
+}
+
 static enum work_step advance_free(struct work *work)
 {
 	struct session *session = work->session;
 	struct wire_out message;
-	if (work->buffer->placing)
+	if (work->buffer->at[BUFFER_HOME].placing || work->buffer->sharing ||
+		free_own(work) == WORK_WAITS)
 		return WORK_WAITS;
-	if (work->buffer->generation != executor_generation(session->executor)) {
+	if (!buffer_is_in(work->buffer, BUFFER_HOME)) {
 		work_end(work, KILN_OK, NULL, 0);
 		return WORK_GONE;
 	}
@@ -307,8 +340,17 @@ static enum work_step advance_free(struct work *work)
 											   work_done, work));
 }
 
+/* The order of submission holds over both processes: one has ended all before the other begins. */
+static bool must_let_finish(const struct work *work)
+{
+	const struct work *sent = work->session->sent;
+	return sent && work_executor(sent) != work_executor(work);
+}
+
 enum work_step work_advance(struct work *work)
 {
+	if (must_let_finish(work))
+		return WORK_WAITS;
 	switch (work->kind) {
 	case WORK_LAUNCH:
 		return advance_launch(work);

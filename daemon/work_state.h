@@ -16,7 +16,8 @@ struct work {
 	/* LAUNCH */
 	struct call *call;
 	struct kernel_ref *variant;
-	struct raw_launch *raw; /* of a user's kernel; else the variant's plan says it all */
+	struct raw_launch *raw; /* of a user's kernel, in the session's own process; else the variant's
+							   plan says it all */
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 	const struct kernel_extent *extents; /* of the plan, or of raw */
 	int operand_count;
@@ -31,7 +32,11 @@ struct work {
 	uint64_t offset, bytes;
 	int fd;
 	bool to_device;
+	bool freeing; /* FREE: the session's own process is asked first */
 };
+
+/* The device process that it is for. */
+struct executor *work_executor(const struct work *work);
 
 /* ---- work.c ---- */
 

@@ -76,7 +76,7 @@ extern const struct compile_option options_host[];
 /* Names without directories: nothing of where it was compiled can get into the object. */
 #define OPTIONS_HOST_UNIT "unit.cc"
 #define OPTIONS_HOST_OBJECT "unit.so"
-/* Whether a user's job gets an option of the tables, too; one that the user chose stands instead. */
+/* Whether a user's job gets an option of the tables, too: not where the user chose another. */
 bool options_for_user(const struct compile_option *option, const struct compile_job *job);
 /* Of a user's options, those that a compiler for this target gets. */
 bool options_user_counts(const char *option, const char *target);

@@ -167,6 +167,8 @@ int cpu_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
 			  char error[KERNEL_ERROR_MAX]);
 int cpu_import(struct device *device, const struct device_import *what, struct device_memory **out,
 			   char error[KERNEL_ERROR_MAX]);
+int cpu_share(struct device *device, struct device_memory *memory, struct device_shared *out,
+			  char error[KERNEL_ERROR_MAX]);
 void cpu_free(struct device *device, struct device_memory *memory);
 
 /* ---- cpu_scratch.c ---- */
@@ -178,6 +180,7 @@ void cpu_scratch_check(struct cpu_work *work);
 /* ---- cpu_module.c ---- */
 int cpu_load(struct device *device, const void *object, size_t bytes, const char *entry,
 			 uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
+void cpu_describe(const struct device_module *module, struct device_kernel *out);
 void cpu_unload(struct device *device, struct device_module *module);
 
 /* ---- cpu_queue.c ---- */

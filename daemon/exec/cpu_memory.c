@@ -3,6 +3,7 @@
  * its guard (but for up to 15 bytes, so that it begins aligned): a kernel that runs out of bounds
  * faults instead of reading its neighbour.  Knows nothing of streams or kernels.
  */
+#include "client/frame.h"
 #include "cpu.h"
 #include "daemon/util/util.h"
 
@@ -130,6 +131,35 @@ int cpu_import(struct device *device, const struct device_import *what, struct d
 	memory->base = pages + (inner > 0 ? skip : 0);
 	memory->bytes = what->bytes;
 	*out = memory;
+	return KILN_OK;
+}
+
+/* The new pages take the place of the old ones, so that nothing that points to the memory is wrong
+ * afterwards. */
+int cpu_share(struct device *device, struct device_memory *memory, struct device_shared *out,
+			  char error[KERNEL_ERROR_MAX])
+{
+	uint8_t *pages = memory->map + CPU_GUARD_BYTES;
+	size_t inner = memory->map_bytes - 2 * (size_t)CPU_GUARD_BYTES;
+	(void)device;
+	int fd = frame_memfd("kiln-held", inner);
+	uint8_t *copy =
+		fd >= 0 ? mmap(NULL, inner, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+	if (copy != MAP_FAILED) {
+		memcpy(copy, pages, inner);
+		munmap(copy, inner);
+	}
+	if (copy == MAP_FAILED ||
+		mmap(pages, inner, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		int why = errno;
+		if (fd >= 0)
+			close(fd);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "the host has no memory for a buffer of %" PRIu64
+						 " bytes of two processes: %s",
+						 memory->bytes, strerror(why));
+	}
+	*out = (struct device_shared){fd, inner, (uint64_t)(memory->base - pages)};
 	return KILN_OK;
 }
 

@@ -98,6 +98,14 @@ int cpu_load(struct device *device, const void *object, size_t bytes, const char
 	return KILN_OK;
 }
 
+void cpu_describe(const struct device_module *module, struct device_kernel *out)
+{
+	const struct kiln_cpu_module *about = module->about;
+	out->param_count = (int)about->arg_count;
+	for (unsigned i = 0; i < about->arg_count && i < KERNEL_MAX_ARGS; i++)
+		out->params[i] = about->arg_bytes[i];
+}
+
 void cpu_unload(struct device *device, struct device_module *module)
 {
 	(void)device;

@@ -138,6 +138,7 @@ static int describe(struct device *device, int ordinal, int count, struct device
 	memcpy(device->name, info->name, sizeof device->name);
 	memcpy(device->target, info->limits.target, sizeof device->target);
 	device->shared_default = info->limits.shared_default;
+	device->shared_optin = info->limits.shared_optin;
 	device->memory_bytes = memory;
 	return KILN_OK;
 }
@@ -217,8 +218,10 @@ const struct device_ops device_cuda = {
 	.close = cuda_close,
 	.alloc = cuda_alloc,
 	.import = cuda_import,
+	.share = cuda_share,
 	.free = cuda_free,
 	.load = cuda_load,
+	.describe = cuda_describe,
 	.unload = cuda_unload,
 	.launch = cuda_launch,
 	.copy = cuda_copy,

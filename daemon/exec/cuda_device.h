@@ -3,10 +3,12 @@
  *
  *   cuda.c         opening, what the GPU is, errors
  *   cuda_memory.c  buffers: allocated, imported by IPC handle or by descriptor
+ *   cuda_share.c   memory of its own for a second process
  *   cuda_pool.c    buffers imported from another process's pool
  *   cuda_scratch.c memory for the length of a launch
  *   cuda_report.c  what kernels report to the host
  *   cuda_launch.c  modules, and work as it is asked for
+ *   cuda_check.c   what a kernel takes, and whether a launch gives that
  *   cuda_stream.c  streams, and giving work to the driver
  *   cuda_poll.c    waiting for work, and what happens to it when the GPU fails
  */
@@ -51,6 +53,10 @@ struct device_module {
 	CUmodule module;
 	CUfunction function;
 	char entry[96]; /* for messages; cut if longer */
+	struct device_kernel kernel;
+	int shared_fixed;        /* bytes that it has statically */
+	uint32_t shared_granted; /* dynamic ones that were asked for */
+	int max_threads;         /* of a block; 0: not known */
 };
 
 enum cuda_work_kind { CUDA_WORK_KERNEL, CUDA_WORK_COPY, CUDA_WORK_TO_DEVICE, CUDA_WORK_TO_HOST };
@@ -117,7 +123,7 @@ struct device {
 	char name[16];
 	char target[KERNEL_TARGET_MAX];
 	int driver_version;
-	uint32_t shared_default;
+	uint32_t shared_default, shared_optin;
 	uint64_t memory_bytes;
 
 	CUmemoryPool pool;
@@ -161,6 +167,29 @@ CUresult cuda_take(struct device *device, CUstream stream, uint64_t bytes, CUdev
 /* EINVAL with a sentence unless the buffer lies within span bytes, as who says. */
 int cuda_check_span(const struct device_import *what, uint64_t span, const char *who,
 					char error[KERNEL_ERROR_MAX]);
+
+/* Maps the first size bytes of an allocation: kind, base and bytes are the caller's to set. */
+int cuda_map_allocation(struct device *device, CUmemGenericAllocationHandle allocation, size_t size,
+						struct device_memory *memory, char error[KERNEL_ERROR_MAX]);
+
+/* ---- cuda_share.c ---- */
+
+int cuda_share(struct device *device, struct device_memory *memory, struct device_shared *out,
+			   char error[KERNEL_ERROR_MAX]);
+
+/* ---- cuda_check.c ---- */
+
+/* Of a module just loaded: fills in what the launches of its function are checked by. */
+CUresult cuda_know_kernel(struct device *device, struct device_module *module, const void *object,
+						  size_t bytes, const char *entry);
+void cuda_describe(const struct device_module *module, struct device_kernel *out);
+/* Dynamic shared memory beyond the default must be asked for; what the kernel has statically counts
+ * too. */
+CUresult cuda_grant_shared(struct device *device, struct device_module *module,
+						   uint32_t shared_bytes);
+/* Arguments, threads and shared memory against the kernel.  KILN_OK or a sentence. */
+int cuda_check_launch(struct device *device, const struct device_launch *launch,
+					  char error[KERNEL_ERROR_MAX]);
 
 /* ---- cuda_pool.c ---- */
 

@@ -67,6 +67,8 @@ int cuda_driver_open(struct cuda_driver *driver, char error[KERNEL_ERROR_MAX])
 							 functions[i].symbol);
 		memcpy((char *)driver + functions[i].offset, &symbol, sizeof symbol);
 	}
+	void *newer = dlsym(driver->library, "cuFuncGetParamInfo");
+	memcpy(&driver->param_info, &newer, sizeof newer);
 	return KILN_OK;
 }
 

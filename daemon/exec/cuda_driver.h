@@ -43,6 +43,8 @@
 	X(cuMemFreeHost)                          \
 	X(cuIpcOpenMemHandle)                     \
 	X(cuIpcCloseMemHandle)                    \
+	X(cuMemCreate)                            \
+	X(cuMemExportToShareableHandle)           \
 	X(cuMemImportFromShareableHandle)         \
 	X(cuMemGetAllocationPropertiesFromHandle) \
 	X(cuMemGetAllocationGranularity)          \
@@ -76,6 +78,8 @@ struct cuda_driver {
 #define CUDA_DRIVER_FIELD(name) __typeof__(name) *name;
 	CUDA_DRIVER_LIST(CUDA_DRIVER_FIELD)
 #undef CUDA_DRIVER_FIELD
+	/* cuFuncGetParamInfo, which drivers have since 12.4; NULL. */
+	CUresult (*param_info)(CUfunction function, size_t index, size_t *offset, size_t *size);
 };
 
 /* $KILN_LIBCUDA, else libcuda.so.1 by the loader's path and in the usual places of containers.

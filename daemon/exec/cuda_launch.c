@@ -14,19 +14,6 @@
 
 /* ---- Modules ---- */
 
-/* Dynamic shared memory beyond the default must be asked for; what the kernel has statically counts
- * too. */
-static CUresult allow_shared(struct device *device, CUfunction function, uint32_t shared_bytes)
-{
-	int fixed = 0;
-	CUresult result =
-		device->cu.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
-	if (result != CUDA_SUCCESS || (uint64_t)fixed + shared_bytes <= device->shared_default)
-		return result;
-	return device->cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-										 (int)shared_bytes);
-}
-
 static int refuse_object(struct device *device, CUresult result, size_t bytes,
 						 char error[KERNEL_ERROR_MAX])
 {
@@ -82,7 +69,9 @@ int cuda_load(struct device *device, const void *object, size_t bytes, const cha
 		status = cuda_fail(device, error, KILN_EINTERNAL, result, "the object has no kernel %.120s",
 						   entry);
 	} else {
-		result = allow_shared(device, module->function, shared_bytes);
+		result = cuda_know_kernel(device, module, object, bytes, entry);
+		if (result == CUDA_SUCCESS)
+			result = cuda_grant_shared(device, module, shared_bytes);
 		if (result != CUDA_SUCCESS)
 			status = cuda_fail(device, error, KILN_ENOTSUP, result,
 							   "%s does not grant %u bytes of dynamic shared memory", device->name,
@@ -199,7 +188,8 @@ static int bind_kernel(struct device *device, const struct device_launch *launch
 		}
 		work->values[i] = arg->kind == KERNEL_ARG_SCALAR ? arg->value : address;
 	}
-	return bind_data(launch, work, error);
+	int status = cuda_check_launch(device, launch, error);
+	return status == KILN_OK ? bind_data(launch, work, error) : status;
 }
 
 int cuda_launch(struct device *device, const struct device_launch *launch,

@@ -223,8 +223,8 @@ static int import_handle(struct device *device, const struct device_import *what
 	return KILN_OK;
 }
 
-static int map_allocation(struct device *device, CUmemGenericAllocationHandle allocation,
-						  size_t size, struct device_memory *memory, char error[KERNEL_ERROR_MAX])
+int cuda_map_allocation(struct device *device, CUmemGenericAllocationHandle allocation, size_t size,
+						struct device_memory *memory, char error[KERNEL_ERROR_MAX])
 {
 	CUmemAccessDesc access;
 	memset(&access, 0, sizeof access);
@@ -234,7 +234,7 @@ static int map_allocation(struct device *device, CUmemGenericAllocationHandle al
 	CUresult result = device->cu.cuMemAddressReserve(&memory->mapping, size, 0, 0, 0);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_ENOMEM, result,
-						 "%s has no addresses for %llu bytes of lent memory", device->name,
+						 "%s has no addresses for %llu bytes of shared memory", device->name,
 						 (unsigned long long)size);
 	result = device->cu.cuMemMap(memory->mapping, size, 0, allocation, 0);
 	if (result == CUDA_SUCCESS) {
@@ -245,7 +245,7 @@ static int map_allocation(struct device *device, CUmemGenericAllocationHandle al
 	if (result != CUDA_SUCCESS) {
 		device->cu.cuMemAddressFree(memory->mapping, size);
 		return cuda_fail(device, error, KILN_EINVAL, result,
-						 "%s cannot map %llu bytes of the lent descriptor (is the allocation that "
+						 "%s cannot map %llu bytes of the descriptor (is the allocation that "
 						 "large, and on a GPU that %s can reach?)",
 						 device->name, (unsigned long long)size, device->name);
 	}
@@ -287,9 +287,9 @@ static int import_descriptor(struct device *device, const struct device_import *
 						   (unsigned long long)span, device->name,
 						   (unsigned long long)device->memory_bytes);
 	else
-		status =
-			map_allocation(device, allocation, (span + granularity - 1) / granularity * granularity,
-						   memory, error);
+		status = cuda_map_allocation(device, allocation,
+									 (span + granularity - 1) / granularity * granularity, memory,
+									 error);
 	/* The mapping holds the allocation from here on. */
 	device->cu.cuMemRelease(allocation);
 	if (status != KILN_OK)

@@ -40,6 +40,17 @@ struct device_import {
 	uint64_t bytes;  /* of the buffer */
 };
 
+struct device_shared {
+	int fd;
+	uint64_t span, offset;
+};
+
+/* What a loaded kernel says of itself. */
+struct device_kernel {
+	int param_count;                  /* -1: it does not say */
+	uint32_t params[KERNEL_MAX_ARGS]; /* bytes; of the first so many */
+};
+
 struct device_operand {
 	struct device_memory *memory;
 	uint64_t offset; /* bytes */
@@ -83,11 +94,17 @@ struct device_ops {
 				 char error[KERNEL_ERROR_MAX]);
 	int (*import)(struct device *device, const struct device_import *what,
 				  struct device_memory **out, char error[KERNEL_ERROR_MAX]);
+	/* Makes memory of alloc() such that another process can import it, by FD with this span and
+	 * offset: the contents may move, and nothing queued uses them meanwhile.  The descriptor is the
+	 * caller's. */
+	int (*share)(struct device *device, struct device_memory *memory, struct device_shared *out,
+				 char error[KERNEL_ERROR_MAX]);
 	/* Nothing queued uses it any more: the executor has seen to that. */
 	void (*free)(struct device *device, struct device_memory *memory);
 
 	int (*load)(struct device *device, const void *object, size_t bytes, const char *entry,
 				uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
+	void (*describe)(const struct device_module *module, struct device_kernel *out);
 	void (*unload)(struct device *device, struct device_module *module);
 
 	/* Queue work on a stream; order within a stream is kept.  A failure here is the answer to that

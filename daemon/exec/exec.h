@@ -9,11 +9,12 @@
  *   ready    executor to broker, once: "st", "err", "name", "model", "uuid", "memory", "devices",
  *            "target", "max_threads", "shared_default", "shared_optin", "grid": [x, y, z], "mps",
  *            "warp".  st < 0: the device cannot be opened; the process then exits with 3
- *   load     mod, entry, shared, object: bin
+ *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known)
  *   unload   mod
  *   alloc    buf, bytes
  *   import   buf, kind: "ipc" | "fd" | "pool", handle: bin, bufid, pool, pid, span, offset, bytes;
  *            a descriptor
+ *   share    buf, which was allocated here and nothing uses  -> span, offset; a descriptor
  *   free     buf; answered when nothing queued uses it
  *   launch   mod (0: copy), stream, grid, block, shared, copy, delay,
  *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory | [3]: the report |

@@ -17,12 +17,12 @@
 
 /* ---- Sending ---- */
 
-void exec_send(struct exec *executor, struct wire_out *message)
+void exec_send(struct exec *executor, struct wire_out *message, int fd)
 {
 	int status = wire_end(message);
 	if (status == KILN_OK)
 		status = frame_queue_send(&executor->queue, executor->sock, message->buffer.data,
-								  message->buffer.size, NULL, 0, EXEC_MAX_QUEUE);
+								  message->buffer.size, &fd, fd >= 0, EXEC_MAX_QUEUE);
 	wire_out_free(message);
 	/* The broker waits for this answer: without it, it is better to be replaced. */
 	if (status != KILN_OK) {
@@ -39,7 +39,7 @@ void exec_reply(struct exec *executor, uint64_t id, int status, const char *erro
 	wire_put_int(&message, "st", status);
 	if (status != KILN_OK)
 		wire_put_str(&message, "err", error);
-	exec_send(executor, &message);
+	exec_send(executor, &message, -1);
 }
 
 static void send_ready(struct exec *executor, int status, const char *error)
@@ -51,7 +51,7 @@ static void send_ready(struct exec *executor, int status, const char *error)
 	wire_put_int(&message, "st", status);
 	if (status != KILN_OK) {
 		wire_put_str(&message, "err", error);
-		exec_send(executor, &message);
+		exec_send(executor, &message, -1);
 		return;
 	}
 	wire_put_str(&message, "name", info->name);
@@ -66,7 +66,7 @@ static void send_ready(struct exec *executor, int status, const char *error)
 	wire_put_ints(&message, "grid", (int64_t[]){limits->grid_x, limits->grid_y, limits->grid_z}, 3);
 	wire_put_uint(&message, "mps", limits->multiprocessors);
 	wire_put_uint(&message, "warp", limits->warp);
-	exec_send(executor, &message);
+	exec_send(executor, &message, -1);
 }
 
 /* ---- Start ---- */

@@ -28,6 +28,7 @@ struct exec_buffer {
 	struct device_memory *memory;
 	uint64_t bytes;
 	uint32_t misaligned; /* of its first byte, from 256: alignment is checked against it */
+	bool allocated;      /* here; else imported */
 	int uses;            /* flights */
 	uint64_t free_id;    /* the request that waits for the last use; 0: none */
 };
@@ -72,8 +73,8 @@ struct exec {
 /* ---- executor.c ---- */
 /* Answers a request. */
 void exec_reply(struct exec *executor, uint64_t id, int status, const char *error);
-/* Ends and sends a begun message. */
-void exec_send(struct exec *executor, struct wire_out *message);
+/* Ends and sends a begun message; fd (-1: none) goes along and stays the caller's. */
+void exec_send(struct exec *executor, struct wire_out *message, int fd);
 
 /* ---- executor_request.c ---- */
 void exec_request(struct exec *executor, struct wire_in *message, struct frame *frame);

@@ -63,7 +63,7 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 	if (done->status != KILN_OK)
 		wire_put_str(&message, "err", done->error);
 	wire_put_uint(&message, "us", done->micros);
-	exec_send(executor, &message);
+	exec_send(executor, &message, -1);
 	flight_free(executor, flight);
 }
 

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* KILN_OK: done, and answered here unless the entry says later. */
 typedef int request_handler(struct exec *executor, struct wire_in *message, struct frame *frame,
@@ -30,13 +31,15 @@ static int check_new_buffer(struct exec *executor, const msgpack_object *root, u
 }
 
 static int keep_buffer(struct exec *executor, uint64_t id, struct device_memory *memory,
-					   uint64_t bytes, uint64_t offset, char error[KERNEL_ERROR_MAX])
+					   uint64_t bytes, uint64_t offset, bool allocated,
+					   char error[KERNEL_ERROR_MAX])
 {
 	struct exec_buffer *buffer = calloc(1, sizeof(*buffer));
 	if (buffer && map_put_id(&executor->buffers, id, buffer) == 0) {
 		buffer->memory = memory;
 		buffer->bytes = bytes;
 		buffer->misaligned = (uint32_t)(offset % 256);
+		buffer->allocated = allocated;
 		return KILN_OK;
 	}
 	free(buffer);
@@ -55,7 +58,7 @@ static int on_alloc(struct exec *executor, struct wire_in *message, struct frame
 		status = executor->ops->alloc(executor->device, bytes, &memory, error);
 	if (status != KILN_OK)
 		return status;
-	return keep_buffer(executor, id, memory, bytes, 0, error);
+	return keep_buffer(executor, id, memory, bytes, 0, true, error);
 }
 
 /* What a kind comes with. */
@@ -125,7 +128,33 @@ static int on_import(struct exec *executor, struct wire_in *message, struct fram
 	status = executor->ops->import(executor->device, &what, &memory, error);
 	if (status != KILN_OK)
 		return status;
-	return keep_buffer(executor, id, memory, what.bytes, what.offset, error);
+	return keep_buffer(executor, id, memory, what.bytes, what.offset, false, error);
+}
+
+static int on_share(struct exec *executor, struct wire_in *message, struct frame *frame,
+					char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	uint64_t id = wire_get_uint(&message->root, "buf", 0);
+	struct exec_buffer *buffer = map_get_id(&executor->buffers, id);
+	struct device_shared shared;
+	struct wire_out reply;
+	if (!buffer || !buffer->allocated || buffer->uses)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "buffer %" PRIu64 " cannot be shared: it %s", id,
+						 !buffer              ? "does not exist"
+						 : !buffer->allocated ? "was not allocated here"
+											  : "is in use");
+	int status = executor->ops->share(executor->device, buffer->memory, &shared, error);
+	if (status != KILN_OK)
+		return status;
+	wire_begin(&reply, "reply", wire_id(message));
+	wire_put_int(&reply, "st", KILN_OK);
+	wire_put_uint(&reply, "span", shared.span);
+	wire_put_uint(&reply, "offset", shared.offset);
+	exec_send(executor, &reply, shared.fd);
+	close(shared.fd);
+	return KILN_OK;
 }
 
 static void free_buffer(struct exec *executor, struct exec_buffer *buffer)
@@ -157,6 +186,21 @@ static int on_free(struct exec *executor, struct wire_in *message, struct frame 
 }
 
 /* ---- Modules ---- */
+
+static void answer_load(struct exec *executor, uint64_t id, const struct exec_module *module)
+{
+	struct device_kernel kernel = {.param_count = -1};
+	int64_t params[KERNEL_MAX_ARGS];
+	struct wire_out reply;
+	executor->ops->describe(module->module, &kernel);
+	for (int i = 0; i < kernel.param_count && i < KERNEL_MAX_ARGS; i++)
+		params[i] = kernel.params[i];
+	wire_begin(&reply, "reply", id);
+	wire_put_int(&reply, "st", KILN_OK);
+	if (kernel.param_count >= 0 && kernel.param_count <= KERNEL_MAX_ARGS)
+		wire_put_ints(&reply, "params", params, kernel.param_count);
+	exec_send(executor, &reply, -1);
+}
 
 static int on_load(struct exec *executor, struct wire_in *message, struct frame *frame,
 				   char error[KERNEL_ERROR_MAX])
@@ -190,6 +234,8 @@ static int on_load(struct exec *executor, struct wire_in *message, struct frame 
 	if (status != KILN_OK) {
 		map_remove_id(&executor->modules, id);
 		free(module);
+	} else {
+		answer_load(executor, wire_id(message), module);
 	}
 	return status;
 }
@@ -258,7 +304,7 @@ static int on_ping(struct exec *executor, struct wire_in *message, struct frame 
 	wire_begin(&reply, "reply", wire_id(message));
 	wire_put_int(&reply, "st", KILN_OK);
 	wire_put_uint(&reply, "inflight", executor->flights.count);
-	exec_send(executor, &reply);
+	exec_send(executor, &reply, -1);
 	return KILN_OK;
 }
 
@@ -269,9 +315,9 @@ static const struct {
 	bool later;
 } requests[] = {
 	{"launch", on_launch, true},  {"copy", exec_copy, true}, {"alloc", on_alloc, false},
-	{"import", on_import, false}, {"free", on_free, true},   {"load", on_load, false},
+	{"import", on_import, false}, {"free", on_free, true},   {"load", on_load, true},
 	{"unload", on_unload, true},  {"end", on_end, false},    {"ping", on_ping, true},
-	{"cancel", on_cancel, false},
+	{"cancel", on_cancel, false}, {"share", on_share, true},
 };
 
 void exec_request(struct exec *executor, struct wire_in *message, struct frame *frame)

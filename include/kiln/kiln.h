@@ -349,7 +349,7 @@ typedef struct kiln_raw {
 	const kiln_text *macros;
 	int macro_count;
 	/* -std=c++11|14|17|20, --use_fast_math, --fmad=, --ftz=, --prec-div=, --prec-sqrt= true|false,
-	 * --maxrregcount=N, -lineinfo, -default-device, --restrict.  Device cpu heeds -std=c++20 only. */
+	 * --maxrregcount=N, -lineinfo, -default-device, --restrict.  Device cpu heeds -std=c++20. */
 	const char *const *options;
 	int option_count;
 } kiln_raw;

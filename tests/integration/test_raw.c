@@ -165,11 +165,196 @@ static void test_odds(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- What does not compile ---- */
+
+static void test_errors_of_the_compiler(void **state)
+{
+	struct kilnd *daemon = *state;
+	const kiln_text headers[] = {
+		{"a.h", "#include \"b.h\"\n#ifdef NEVER\n#include \"b.h\"\n#else\n#endif\nint a;\n", 0},
+		{"b.h", "#ifndef B\n#define B\n#include \"a.h\"\nint b;\n#endif\n", 0},
+		{"bad.h", "#pragma once\n\nint wrong() { return worse; }\n", 0},
+	};
+	kiln_raw raw = raw_of("#include <a.h>\n"
+						  "#if 0\n"
+						  "#include \"bad.h\"\n"
+						  "#include \"not there\"\n"
+						  "#endif\n"
+						  "#include \"b.h\"\n"
+						  "__global__ void k(int *x)\n"
+						  "{\n"
+						  "	*x = first;\n"
+						  "	*x = second;\n"
+						  "}\n",
+						  "k");
+	kiln_call *call;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	raw.headers = headers;
+	raw.header_count = 3;
+	assert_int_equal(kiln_prepare_raw(client, &raw, &call), KILN_ECOMPILE);
+	assert_sentence("mine.cu:9:");
+	assert_sentence("first");
+	assert_non_null(strstr(kiln_errlog(), "mine.cu:10:"));
+	assert_non_null(strstr(kiln_errlog(), "second"));
+
+	/* In a header, by the header's own name and line. */
+	raw.source = "#include \"bad.h\"\n__global__ void k() {}\n";
+	assert_int_equal(kiln_prepare_raw(client, &raw, &call), KILN_ECOMPILE);
+	assert_sentence("bad.h:3:");
+
+	/* Nothing is looked for elsewhere. */
+	raw.source = "__global__ void k() {}\n#include \"/etc/passwd\"\n";
+	assert_int_equal(kiln_prepare_raw(client, &raw, &call), KILN_ECOMPILE);
+	assert_sentence("mine.cu:2:");
+	assert_sentence("\"/etc/passwd\" is not among the headers");
+	assert_null(strstr(kiln_errlog(), "root:"));
+
+	/* No such kernel; and what the cpu device has not. */
+	raw.source = "__global__ void other() {}\n";
+	assert_int_equal(kiln_prepare_raw(client, &raw, &call), KILN_ECOMPILE);
+	assert_sentence("entry:1:");
+	raw.source = "__global__ void k() { printf(\"%d\", 1); }\n";
+	assert_int_equal(kiln_prepare_raw(client, &raw, &call), KILN_ECOMPILE);
+	assert_non_null(strstr(kiln_errlog(), "printf in kernels is not available on device cpu"));
+	assert_int_equal(info_int(client, "counters.failures"), 5);
+	assert_counters_add_up(client);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+static void refused(kiln_client *client, const kiln_raw *raw, int status, const char *word)
+{
+	kiln_call *call;
+	assert_int_equal(kiln_prepare_raw(client, raw, &call), status);
+	assert_sentence(word);
+}
+
+static void test_what_is_refused(void **state)
+{
+	struct kilnd *daemon = *state;
+	const char *const options[] = {"-I/etc"};
+	const kiln_text macro = {"A B", "1", 0}, lines = {"A", "1\n#error", 0};
+	static char large[(1 << 20) + 2];
+	kiln_raw raw = raw_of("__global__ void k() {}\n", "k");
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	raw.options = options;
+	raw.option_count = 1;
+	refused(client, &raw, KILN_EINVAL, "option -I/etc is not allowed");
+	raw.option_count = 0;
+	raw.macros = &macro;
+	raw.macro_count = 1;
+	refused(client, &raw, KILN_EINVAL, "A B");
+	raw.macros = &lines;
+	refused(client, &raw, KILN_EINVAL, "one line");
+	raw.macro_count = 0;
+	raw.name = "a\"b.cu";
+	refused(client, &raw, KILN_EINVAL, "no quotes");
+	raw.name = NULL;
+	raw.entry = "k\n";
+	refused(client, &raw, KILN_EINVAL, "one line");
+	raw.entry = "";
+	refused(client, &raw, KILN_EINVAL, "no entry");
+	raw.entry = "k";
+	raw.size = 8;
+	refused(client, &raw, KILN_EINVAL, "sizeof(kiln_raw)");
+	raw.size = sizeof(raw);
+
+	/* As much as may be sent is more than a message may have. */
+	memset(large, '\n', sizeof(large) - 1);
+	raw.source = large;
+	refused(client, &raw, KILN_ELIMIT, "1048576");
+	memcpy(large, raw_of("__global__ void k() {}\n", "k").source, 23);
+	raw.source_bytes = 1 << 20;
+	kiln_call *call;
+	assert_ok(kiln_prepare_raw(client, &raw, &call));
+	assert_non_null(strstr(kiln_call_plan(call), "raw.cu"));
+	kiln_call_free(call);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* ---- What a launch must satisfy ---- */
+
+static void launch_refused(kiln_client *client, kiln_call *call, const kiln_launch *how,
+						   const char *word)
+{
+	assert_int_equal(launch(client, call, how), KILN_EINVAL);
+	assert_sentence(word);
+}
+
+static void test_launches_are_checked(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_raw raw = saxpy_raw();
+	struct permute problem = transpose(8, 8);
+	float a = 1;
+	int64_t n = COUNT;
+	uint32_t params[4];
+	kiln_call *call;
+	kiln_ticket ticket;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	kiln_buffer *x = floats(client, 0, 0, 1);
+	kiln_raw_arg args[] = {
+		{.buffer = x}, {.buffer = x}, value_of(&a, sizeof(a)), value_of(&n, sizeof(n))};
+	kiln_launch how = {.size = sizeof(how), .block = {64}, .args = args, .arg_count = 4};
+	assert_ok(kiln_prepare_raw(client, &raw, &call));
+	assert_int_equal(kiln_call_params(call, params, 4), 4);
+	assert_int_equal(params[0], 8);
+	assert_int_equal(params[2], 4);
+	assert_int_equal(params[3], 8);
+
+	how.arg_count = 3;
+	launch_refused(client, call, &how, "kernel saxpy of saxpy.cu: the kernel takes 4 arguments");
+	how.arg_count = 4;
+	args[3].bytes = 4;
+	launch_refused(client, call, &how, "argument 3 of the kernel has 8 bytes and was given 4");
+	args[3].bytes = 8;
+	how.block[0] = 1025;
+	launch_refused(client, call, &how, "a block of 1025x1x1 threads");
+	how.block[0] = 64;
+	how.grid[1] = 65536;
+	launch_refused(client, call, &how, "a grid of 1x65536x1 blocks");
+	how.grid[1] = 1;
+	how.shared_bytes = 1 << 20;
+	launch_refused(client, call, &how, "1048576 bytes of shared memory");
+	how.shared_bytes = 0;
+	args[0].offset = 8;
+	args[0].bytes = COUNT * 4;
+	launch_refused(client, call, &how, "argument 0 needs 4000 bytes at offset 8");
+	args[0] = (kiln_raw_arg){.buffer = x};
+	assert_ok(launch(client, call, &how));
+
+	/* Each kind of call has a function of its own. */
+	const kiln_operand operands[2] = {{x, 0}, {x, 0}};
+	assert_int_equal(kiln_submit(call, operands, 2, 0, &ticket), KILN_EINVAL);
+	assert_sentence("kiln_submit_raw()");
+	kiln_call_free(call);
+	const kiln_tensor tensors[] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
+	const kiln_attr perm = perm_attr(&problem);
+	assert_ok(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call));
+	assert_int_equal(kiln_submit_raw(call, &how, 0, &ticket), KILN_EINVAL);
+	assert_sentence("kiln_submit()");
+	assert_int_equal(kiln_call_params(call, params, 4), KILN_ENOENT);
+	kiln_call_free(call);
+	kiln_free(x);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_saxpy),
 		HARNESS_TEST(test_odds),
+		HARNESS_TEST(test_errors_of_the_compiler),
+		HARNESS_TEST(test_what_is_refused),
+		HARNESS_TEST(test_launches_are_checked),
 	};
 	harness_begin(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);

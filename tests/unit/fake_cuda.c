@@ -389,6 +389,19 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
 	return CUDA_SUCCESS;
 }
 
+static const size_t param_sizes[][4] = {
+	{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8}, {8, 8, 8, 0}};
+
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
+{
+	ENTER();
+	if (function->kernel == KERNEL_IDLE || index >= 4 || !param_sizes[function->kernel][index])
+		return CUDA_ERROR_INVALID_VALUE;
+	*offset = 8 * index;
+	*size = param_sizes[function->kernel][index];
+	return CUDA_SUCCESS;
+}
+
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
 	ENTER();
@@ -412,12 +425,10 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 	if (shared > 49152 && (int)shared > shared_granted)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct op *op = add_op(stream, OP_KERNEL);
-	static const size_t sizes[][4] = {
-		{8, 8, 4, 0}, {8, 8, 4, 0}, {0, 0, 0, 0}, {8, 8, 8, 8}, {8, 8, 8, 0}};
 	op->function = function;
 	for (int i = 0; i < 4 && function->kernel != KERNEL_IDLE; i++)
-		if (sizes[function->kernel][i])
-			memcpy(&op->values[i], params[i], sizes[function->kernel][i]);
+		if (param_sizes[function->kernel][i])
+			memcpy(&op->values[i], params[i], param_sizes[function->kernel][i]);
 	return CUDA_SUCCESS;
 }
 

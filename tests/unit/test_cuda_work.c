@@ -102,6 +102,8 @@ static void refuses_launches_that_do_not_fit(void **state)
 	assert_int_equal(device_cuda.launch(device, &launch, error), KILN_EINVAL);
 	assert_sentence("names operand 0 and has 0");
 	args[0].kind = args[1].kind = args[2].kind = KERNEL_ARG_SCALAR;
+	args[0].bytes = args[1].bytes = 8;
+	args[2].bytes = 4;
 	launch.arg_count = 3;
 	launch.block[0] = 1025;
 	assert_int_equal(device_cuda.launch(device, &launch, error), KILN_EINTERNAL);

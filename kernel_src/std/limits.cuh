@@ -1,4 +1,4 @@
-/* limits.h: for users' kernels. */
+/* limits.cuh: for users' kernels. */
 #pragma once
 
 #define CHAR_BIT 8

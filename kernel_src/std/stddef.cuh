@@ -1,4 +1,4 @@
-/* stddef.h: for users' kernels. */
+/* stddef.cuh: for users' kernels. */
 #pragma once
 
 typedef decltype(sizeof(0)) size_t;

@@ -1,4 +1,4 @@
-/* stdint.h: for users' kernels, where no compiler looks for a file.  Types as those of the host. */
+/* stdint.cuh: for users' kernels, where no compiler looks for a file.  Types as those of the host. */
 #pragma once
 
 typedef signed char int8_t;

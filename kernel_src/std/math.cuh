@@ -1,4 +1,4 @@
-/* math.h: for users' kernels.  The functions are there without it. */
+/* math.cuh: for users' kernels.  The functions are there without it. */
 #pragma once
 
 #if KILN_CPU

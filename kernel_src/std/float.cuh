@@ -1,4 +1,4 @@
-/* float.h: for users' kernels. */
+/* float.cuh: for users' kernels. */
 #pragma once
 
 #define FLT_MANT_DIG 24

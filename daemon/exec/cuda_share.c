@@ -1,0 +1,94 @@
+/*
+ * cuda_share: memory of the device's own that a second process is to use.  Memory of the pool
+ * cannot leave its process, and a pool whose memory could would never give any back: so what is
+ * shared moves to an allocation of its own.  None of the calls here waits for what runs.
+ */
+#include "device.h"
+
+#ifdef KILN_HAVE_CUDA_H
+
+#include "../util/util.h"
+#include "cuda_device.h"
+#include <string.h>
+#include <unistd.h>
+
+static CUresult make(struct device *device, uint64_t bytes, size_t *span,
+					 CUmemGenericAllocationHandle *out)
+{
+	CUmemAllocationProp prop;
+	size_t granularity = 0;
+	memset(&prop, 0, sizeof prop);
+	prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+	prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	prop.location.id = device->handle;
+	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	CUresult result = device->cu.cuMemGetAllocationGranularity(&granularity, &prop,
+															   CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+	if (result != CUDA_SUCCESS)
+		return result;
+	*span = (bytes + granularity - 1) / granularity * granularity;
+	return device->cu.cuMemCreate(out, *span, &prop, 0);
+}
+
+static void unmap(struct device *device, const struct device_memory *memory)
+{
+	device->cu.cuMemUnmap(memory->mapping, memory->mapped);
+	device->cu.cuMemAddressFree(memory->mapping, memory->mapped);
+}
+
+/* Everything that was in the old place, and then that is given back. */
+static int move(struct device *device, struct device_memory *memory, struct device_memory *to,
+				char error[KERNEL_ERROR_MAX])
+{
+	CUresult result = device->cu.cuMemcpyDtoDAsync(to->mapping, memory->base, memory->bytes,
+												   device->memory_stream);
+	if (result == CUDA_SUCCESS)
+		result = device->cu.cuStreamSynchronize(device->memory_stream);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_EINTERNAL, result,
+						 "%s cannot move %llu bytes to memory that can be shared", device->name,
+						 (unsigned long long)memory->bytes);
+	device->cu.cuMemFreeAsync(memory->base, device->memory_stream);
+	memory->kind = CUDA_MEMORY_MAPPED;
+	memory->base = memory->mapping = to->mapping;
+	memory->mapped = to->mapped;
+	return KILN_OK;
+}
+
+int cuda_share(struct device *device, struct device_memory *memory, struct device_shared *out,
+			   char error[KERNEL_ERROR_MAX])
+{
+	CUmemGenericAllocationHandle allocation = 0;
+	struct device_memory mapped = {.kind = CUDA_MEMORY_NONE};
+	size_t span = 0;
+	int fd = -1;
+	if (memory->kind != CUDA_MEMORY_POOL)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "memory that is not this device's own is not its to share");
+	CUresult result = make(device, memory->bytes, &span, &allocation);
+	if (result != CUDA_SUCCESS)
+		return cuda_fail(device, error, KILN_ENOTSUP, result,
+						 "%s has no memory of %llu bytes that can be shared", device->name,
+						 (unsigned long long)memory->bytes);
+	int status = cuda_map_allocation(device, allocation, span, &mapped, error);
+	if (status == KILN_OK) {
+		result = device->cu.cuMemExportToShareableHandle(
+			&fd, allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		if (result != CUDA_SUCCESS)
+			status = cuda_fail(device, error, KILN_ENOTSUP, result,
+							   "%s does not export memory to another process", device->name);
+		if (status == KILN_OK)
+			status = move(device, memory, &mapped, error);
+		if (status != KILN_OK)
+			unmap(device, &mapped);
+	}
+	/* The mapping and the descriptor hold it from here on. */
+	device->cu.cuMemRelease(allocation);
+	if (status != KILN_OK && fd >= 0)
+		close(fd);
+	if (status == KILN_OK)
+		*out = (struct device_shared){fd, span, 0};
+	return status;
+}
+
+#endif

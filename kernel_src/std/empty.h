@@ -1,2 +1,0 @@
-/* empty.h: stands for headers whose contents every kernel has without them. */
-#pragma once
