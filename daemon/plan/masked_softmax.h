@@ -1,6 +1,6 @@
 /*
- * masked_softmax.h: what the planner of masked softmax and its backward read from a problem.  Shared
- * by the masked_softmax*.c files alone.
+ * masked_softmax.h: what the planner of masked softmax and its backward read from a problem.
+ * Shared by the masked_softmax*.c files alone.
  */
 #ifndef KILN_DAEMON_PLAN_MASKED_SOFTMAX_H
 #define KILN_DAEMON_PLAN_MASKED_SOFTMAX_H

@@ -37,8 +37,8 @@ struct MaskRow : SoftmaxAll<typename element<T>::compute> {
 	}
 };
 
-/* Where the mask of row number `row` is: the step from column to column, the sizes of all dimensions
- * of rows but the slowest, their strides. */
+/* Where the mask of row number `row` is: the step from column to column, the sizes of all
+ * dimensions of rows but the slowest, their strides. */
 template <i64 STEP, class DIMS, class STRIDES>
 struct MaskPlace {
 	template <class MASK, typename Index>

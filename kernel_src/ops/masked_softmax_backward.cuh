@@ -1,6 +1,6 @@
 /*
- * masked_softmax_backward.cuh: dx = scale * y * (dy - sum(dy * y)) over the elements of a row that a
- * mask leaves, 0 at the others.
+ * masked_softmax_backward.cuh: dx = scale * y * (dy - sum(dy * y)) over the elements of a row that
+ * a mask leaves, 0 at the others.
  *
  *   masked_softmax_backward_rows      a group of threads holds each row
  *   masked_softmax_backward_cluster   a cluster of blocks holds each row

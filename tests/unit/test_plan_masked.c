@@ -286,7 +286,7 @@ static void causal_masks_are_numbers(void **state)
 	assert_int_equal(plan.bytes_moved, 2 * 2 * 3 * 5 * 40 * 4);
 }
 
-/* The factor of an additive mask's x is all in one argument; elsewhere a power of two goes first. */
+/* The factor of x is in one argument with an additive mask; elsewhere a power of two goes first. */
 static void scales(void **state)
 {
 	struct kernel_problem p = with(false, "additive", KILN_F32, KILN_F32, 1, SHAPE(40));
@@ -411,6 +411,28 @@ static void candidates(void **state)
 				"on sm_90");
 }
 
+/* Slots only where the mask comes in as wide as x does. */
+static void slots_want_wide_masks(void **state)
+{
+	char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], error[KERNEL_ERROR_MAX];
+	struct kernel_limits limits = limits_of("sm_90");
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		struct kernel_problem p = flags();
+		int count, slots = 0;
+		for (int k = 0; k < 3; k++) {
+			p.tensors[k].shape[3] = i == 2 ? 16385 : 16384;
+			plan_contiguous(&p.tensors[k]);
+		}
+		p.tensors[1].alignment = i == 1 ? 1 : 16;
+		count = plan_choices(&p, &limits, names, error);
+		for (int k = 0; k < count; k++)
+			slots += strchr(names[k], '/') != NULL;
+		assert_int_equal(slots > 0, i == 0);
+	}
+}
+
 /* What a thread keeps of a mask counts among its registers: with 8 bytes of it for each element of
  * 2, a thread holds fewer of these than without. */
 static void masks_take_registers(void **state)
@@ -456,6 +478,7 @@ int main(void)
 		cmocka_unit_test(outputs_are_inferred),
 		cmocka_unit_test(nothing_to_do),
 		cmocka_unit_test(candidates),
+		cmocka_unit_test(slots_want_wide_masks),
 		cmocka_unit_test(masks_take_registers),
 	};
 
