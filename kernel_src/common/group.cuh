@@ -16,7 +16,32 @@
 #include "common/types.cuh"
 #include "common/cluster.cuh"
 
-/* A value from the lane that differs in the bits of `lanes`. */
+/* A word from the lane that differs in the bits of `lanes`. */
+DEVICE u32 group_from(u32 mine, int lanes)
+{
+#if KILN_CPU
+	return __shfl_xor_sync(0xffffffffu, mine, lanes);
+#else
+	/* The built-in function is much more text to compile. */
+	u32 other;
+	asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+				 : "=r"(other)
+				 : "r"(mine), "r"(lanes));
+	return other;
+#endif
+}
+DEVICE float group_from(float mine, int lanes)
+{
+	return __uint_as_float(group_from(__float_as_uint(mine), lanes));
+}
+DEVICE double group_from(double mine, int lanes)
+{
+	const u64 bits = static_cast<u64>(__double_as_longlong(mine));
+	const u32 low = group_from(static_cast<u32>(bits), lanes);
+	const u32 high = group_from(static_cast<u32>(bits >> 32), lanes);
+	return __longlong_as_double(static_cast<i64>(static_cast<u64>(high) << 32 | low));
+}
+/* The same of a value. */
 template <class Value>
 DEVICE Value group_from(const Value &mine, int lanes)
 {
@@ -28,18 +53,8 @@ DEVICE Value group_from(const Value &mine, int lanes)
 	} out = {mine};
 #pragma unroll
 	for (int w = 0; w < words; w++)
-		out.word[w] = __shfl_xor_sync(0xffffffffu, out.word[w], lanes);
+		out.word[w] = group_from(out.word[w], lanes);
 	return out.value;
-}
-
-/* The same of single numbers, which costs the compiler less. */
-DEVICE float group_from(float mine, int lanes)
-{
-	return __shfl_xor_sync(0xffffffffu, mine, lanes);
-}
-DEVICE double group_from(double mine, int lanes)
-{
-	return __shfl_xor_sync(0xffffffffu, mine, lanes);
 }
 
 /* Merges over the first `width` lanes that share a lane's upper bits; all get the result. */

@@ -117,15 +117,9 @@ struct RowWords {
 					  const i64 (&step)[STREAMS])
 	{
 		/* What takes the longer way goes first. */
-		if constexpr (SLOTS > 0) {
 #pragma unroll
-			for (int n = kept; n < ROW::held; n++) {
-#pragma unroll
-				for (int s = 0; s < STREAMS; s++)
-					if (row.has(n))
-						async_copy16(slot(n, s), start[s] + row.column(n));
-			}
-		}
+		for (int s = 0; s < STREAMS; s++)
+			fetch_slots(row, s, start[s]);
 #pragma unroll
 		for (int n = 0; n < kept; n++) {
 #pragma unroll
@@ -135,6 +129,27 @@ struct RowWords {
 										 word[n][s]);
 		}
 	}
+	/* Those of one tensor alone, whose columns are 1 apart where there are slots. */
+	template <class PART>
+	DEVICE void fetch_slots(const PART &row, int stream, const Element *start)
+	{
+		if constexpr (SLOTS > 0) {
+#pragma unroll
+			for (int n = kept; n < ROW::held; n++)
+				if (row.has(n))
+					async_copy16(slot(n, stream), start + row.column(n));
+		}
+	}
+	template <class PART>
+	DEVICE void fetch_kept(const PART &row, int stream, const Element *start, i64 step)
+	{
+#pragma unroll
+		for (int n = 0; n < kept; n++)
+			if (row.has(n))
+				vec_load<ROW::bytes>(row_place<ROW::length>(start, row.column(n), step),
+									 word[n][stream]);
+	}
+
 	template <class PART>
 	DEVICE void fetch(const PART &row, const Element *const (&start)[STREAMS])
 	{
@@ -262,16 +277,23 @@ DEVICE void row_each(i64 rows, Body body)
 {
 	typedef typename SHAPE::group group;
 	static_assert(!LOOP || SHAPE::cluster == 1, "clusters do not loop");
-	const i64 step = LOOP ? static_cast<i64>(gridDim.x) * SHAPE::rows : 0;
-	i64 first = static_cast<i64>(group::block()) * SHAPE::rows;
 
 	group::begin();
-	do {
-		const Index number = static_cast<Index>(first) + static_cast<Index>(group::row());
-		const bool here = SHAPE::rows == 1 || number < static_cast<Index>(rows);
-		body(here ? number : Index(0), here);
-		first += step;
-		if constexpr (LOOP)
+	if constexpr (!LOOP) {
+		const Index number = static_cast<Index>(group::block()) * static_cast<Index>(SHAPE::rows) +
+							 static_cast<Index>(group::row());
+		if constexpr (SHAPE::rows == 1) {
+			body(number, true);
+		} else {
+			const bool here = number < static_cast<Index>(rows);
+			body(here ? number : Index(0), here);
+		}
+	} else {
+		for (i64 first = static_cast<i64>(group::block()) * SHAPE::rows; first < rows;
+			 first += static_cast<i64>(gridDim.x) * SHAPE::rows) {
+			const i64 number = first + group::row();
+			body(static_cast<Index>(number < rows ? number : 0), number < rows);
 			__syncthreads(); /* reductions use their memory again */
-	} while (LOOP && first < rows);
+		}
+	}
 }

@@ -43,10 +43,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 
 	DEVICE void fetch(const T *x, i64 step)
 	{
-		const T *const from[1] = {x};
-		const i64 steps[1] = {step};
-
-		words.fetch(part, from, steps);
+		words.fetch_slots(part, 0, x);
+		words.fetch_kept(part, 0, x, step);
 		if constexpr (MASK::partial) {
 #pragma unroll
 			for (int n = 0; n < kept; n++)
@@ -112,15 +110,16 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	/* mine: the largest that sum() was given; all: of the row. */
 	DEVICE void store(T *y, i64 step, Compute mine, const SoftmaxSum<Compute> &all)
 	{
-		const Compute dead = this->dead(all);
-		const Compute rest = LOG ? softmax_log(all.sum) : softmax_inverse(all.sum);
-		const Compute fading = LOG ? 1 : all.fading(all.largest, mine, scale.exponent);
+		const Compute dead = this->dead(all), rest = this->rest(all);
+		Compute kept_rest = rest;
 
+		if constexpr (!LOG) /* powers are those of this thread's largest */
+			kept_rest *= all.fading(all.largest, mine, scale.exponent);
 #pragma unroll
 		for (int n = 0; n < kept; n++) {
 			if (!row.has(n))
 				continue;
-			this->template finish<!LOG>(all.largest, LOG ? rest : rest * fading, value[n]);
+			this->template finish<!LOG>(all.largest, kept_rest, value[n]);
 			this->bury(marks[n], n, dead, value[n]);
 			row_store(row, n, y, value[n], step);
 		}
@@ -135,8 +134,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 					element_unpack<T>(at.raw, at.value);
 				else
 					this->terms(at.mark, n, at.raw, at.value);
-				this->template finish<put_back>(all.largest, put_back ? rest * fading : rest,
-												at.value);
+				this->template finish<put_back>(all.largest, put_back ? kept_rest : rest, at.value);
 				this->bury(at.mark, n, dead, at.value);
 				row_store(row, n, y, at.value, step);
 			}

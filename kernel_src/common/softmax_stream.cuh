@@ -23,7 +23,7 @@ struct SoftmaxStream : SoftmaxVectors<ROW, LOG, MASK> {
 	using Vectors::row;
 	using Vectors::scale;
 
-	RowStep<ROW, 1> words;
+	u32 word[count][ROW::words];
 	Marks marks[count];
 	Compute value[count][V];
 
@@ -35,10 +35,10 @@ struct SoftmaxStream : SoftmaxVectors<ROW, LOG, MASK> {
 	/* Brings in the terms of a step. */
 	DEVICE void fetch(Column step, const T *x, i64 apart)
 	{
-		const T *const from[1] = {x};
-		const i64 steps[1] = {apart};
-
-		words.fetch(part, step, from, steps);
+#pragma unroll
+		for (int u = 0; u < count; u++)
+			if (part.has(step * count + u))
+				vec_load<ROW::bytes>(row_place<V>(x, row.column(step * count + u), apart), word[u]);
 #pragma unroll
 		for (int u = 0; u < count; u++) {
 			const Column n = step * count + u;
@@ -50,7 +50,7 @@ struct SoftmaxStream : SoftmaxVectors<ROW, LOG, MASK> {
 			}
 			if constexpr (MASK::partial)
 				mask.fetch(marks[u], row.column(n));
-			this->terms(marks[u], n, words.word[u][0], value[u]);
+			this->terms(marks[u], n, word[u], value[u]);
 		}
 	}
 
@@ -105,8 +105,7 @@ DEVICE void softmax_stream_row(const typename ROW::Element *x, i64 x_step, typen
 	}
 	all.sum = sum.sum;
 	all = ROW::group::template reduce<0>(all, scale.exponent);
-	const Compute rest = LOG ? softmax_log(all.sum) : softmax_inverse(all.sum);
-	const Compute dead = at.dead(all);
+	const Compute rest = at.rest(all), dead = at.dead(all);
 #pragma unroll 1
 	for (Column step = ROW::steps(); step-- > 0;) {
 		at.fetch(step, x, x_step);

@@ -105,9 +105,20 @@ struct SoftmaxVectors {
 		}
 	}
 
-	/* What what takes no part becomes. */
+	/* What finish() takes. */
+	DEVICE Compute rest(const SoftmaxSum<Compute> &all) const
+	{
+		if constexpr (LOG)
+			return softmax_log(all.sum);
+		else
+			return softmax_inverse(all.sum);
+	}
+	/* What becomes of what takes no part. */
 	DEVICE Compute dead(const SoftmaxSum<Compute> &all) const
 	{
-		return all.largest == Limits::least() ? mask.empty() : Compute(0);
+		if constexpr (MASK::partial)
+			return all.largest == Limits::least() ? mask.empty() : Compute(0);
+		else
+			return 0;
 	}
 };
