@@ -182,24 +182,33 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 	const struct rows_shape *shape = &way->shape;
 
 	snprintf(out->source, sizeof(out->source), "ops/norm%s.cuh",
-			 stream      ? "_stream"
-			 : way->each ? "_wrap"
-						 : "");
+			 stream        ? "_stream"
+			 : way->each   ? "_wrap"
+			 : way->stages ? "_ring"
+						   : "");
 	if (way->each) {
 		plan_print(&id, "norm_wrap<NormWrapShape<%s, %lld, %u, %u, %u, %u>",
 				   plan_dtype_name(norm->dtype), (long long)norm->form.columns, shape->vector,
 				   shape->held, shape->size, shape->rows);
 	} else {
-		plan_print(&id, "norm_%s<", stream ? "stream" : shape->cluster > 1 ? "cluster" : "rows");
+		plan_print(&id, "norm_%s<",
+				   stream               ? "stream"
+				   : way->stages        ? "ring"
+				   : shape->cluster > 1 ? "cluster"
+										: "rows");
 		rows_print_shape(&id, norm->dtype, &norm->form, shape);
 	}
 	print_with(norm, shape->skewed && !way->each, &id);
 	norm_print_place(&id, &place);
-	if (way->each)
-		plan_print(&id, ", %u, %s", way->each, way->wide ? "true" : "false");
-	else if (!stream)
-		plan_print(&id, ", %u", way->together);
-	plan_print(&id, ", %s>", loop ? "true" : "false");
+	if (way->stages)
+		plan_print(&id, ", %u>", way->stages);
+	else if (way->each)
+		plan_print(&id, ", %u, %s, %s>", way->each, way->wide ? "true" : "false",
+				   loop ? "true" : "false");
+	else if (stream)
+		plan_print(&id, ", %s>", loop ? "true" : "false");
+	else
+		plan_print(&id, ", %u, %s>", way->together, loop ? "true" : "false");
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters", out->op,
@@ -259,10 +268,10 @@ static void mark_outputs(const struct norm_operands *at, struct kernel_plan *out
 int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
-	struct norm_way ways[NORM_MAX_WAYS];
+	struct norm_ways ways;
 	struct norm_problem norm;
 	bool nothing = false;
-	int status = read_problem(problem, &norm, error), count, chosen = 0;
+	int status = read_problem(problem, &norm, error), chosen = 0;
 
 	if (status)
 		return status;
@@ -270,38 +279,38 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 	status = plan_nothing(&norm, out, &nothing, error);
 	if (status || nothing)
 		return status;
-	count = norm_ways(&norm, limits, ways);
-	for (; chosen < count; chosen++) {
-		norm_way_name(&ways[chosen], out->choice);
+	norm_ways(&norm, limits, &ways);
+	for (; chosen < ways.count; chosen++) {
+		norm_way_name(&ways.way[chosen], out->choice);
 		if (!choice || strcmp(choice, out->choice) == 0)
 			break;
 	}
-	if (chosen == count)
+	if (chosen == ways.count)
 		return plan_refuse(
 			error, KILN_EINVAL, "%s: there is no candidate \"%s\" for rows of %lld elements on %s",
 			problem->op, choice ? choice : "", (long long)norm.form.columns, limits->target);
 	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(out->choice, " "),
 			 out->choice);
-	status = add_kernel(&norm, &ways[chosen], limits, out, error);
+	status = add_kernel(&norm, &ways.way[chosen], limits, out, error);
 	if (status)
 		return status;
-	add_extents(&norm, rows_alignment(&ways[chosen].shape, kernel_dtype_bytes(norm.dtype)), out);
-	norm_note(&norm, &ways[chosen], out);
+	add_extents(&norm, rows_alignment(&ways.way[chosen].shape, kernel_dtype_bytes(norm.dtype)),
+				out);
+	norm_note(&norm, &ways.way[chosen], out);
 	return KILN_OK;
 }
 
 int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[][KERNEL_CHOICE_MAX], int most)
 {
-	struct norm_way ways[NORM_MAX_WAYS];
+	struct norm_ways ways;
 	struct norm_problem norm;
 	char error[KERNEL_ERROR_MAX];
-	int count;
 
 	if (read_problem(problem, &norm, error))
 		return 0;
-	count = norm_ways(&norm, limits, ways);
-	for (int i = 0; i < count && i < most; i++)
-		norm_way_name(&ways[i], names[i]);
-	return count < most ? count : most;
+	norm_ways(&norm, limits, &ways);
+	for (int i = 0; i < ways.count && i < most; i++)
+		norm_way_name(&ways.way[i], names[i]);
+	return ways.count < most ? ways.count : most;
 }

@@ -72,12 +72,34 @@ struct norm_way {
 	uint32_t together; /* rows that the same threads hold */
 	uint32_t each;     /* not 0: the row is wrapped, and threads take so many one after another */
 	bool wide;         /* wrapped: gamma and beta wait as numbers to compute with */
+	uint32_t stages;   /* not 0: blocks stay, and rows come into a ring of so many places */
 };
 
-/* The ways for a problem, the best first; how many. */
-int norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
-			  struct norm_way out[NORM_MAX_WAYS]);
-/* "rows 128x2 r1 t2", "wrap 32x4 r8 e1": unique. */
+/* The ways for a problem, the best first. */
+struct norm_ways {
+	const struct norm_problem *norm;
+	const struct kernel_limits *limits;
+	struct norm_way way[NORM_MAX_WAYS];
+	int count;
+};
+
+void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
+			   struct norm_ways *ways);
+/* One more, if it is new and a thread has room for it. */
+void norm_keep(struct norm_ways *ways, const struct norm_way *way);
+/* Bytes of an element of x. */
+uint32_t norm_element(const struct norm_problem *norm);
+
+/* norm_wrap.c: candidates; bytes of shared memory, for planes of gamma and beta */
+void norm_offer_wraps(struct norm_ways *ways);
+uint32_t norm_wrap_bytes(const struct norm_problem *norm, bool wide);
+/* norm_ring.c: candidates, with clusters if the device has them; bytes of shared memory; blocks that
+ * stay */
+void norm_offer_rings(struct norm_ways *ways, bool clusters);
+uint32_t norm_ring_bytes(const struct norm_way *way, uint32_t stages);
+uint32_t norm_ring_blocks(const struct norm_way *way, const struct kernel_limits *limits);
+
+/* "rows 128x2 r1 t2", "wrap 32x4 r8 e1", "ring4 512x8 s3": unique. */
 void norm_way_name(const struct norm_way *way, char name[KERNEL_CHOICE_MAX]);
 /* Grid, block and shared memory of a plan; true if the grid is too small for the rows and has to
  * loop. */

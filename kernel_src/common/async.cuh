@@ -23,6 +23,19 @@ DEVICE void async_wait_all()
 	asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
+/* What this thread began since the last one is a batch. */
+DEVICE void async_batch()
+{
+	asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits for all batches but the last LEFT. */
+template <int LEFT>
+DEVICE void async_wait_but()
+{
+	asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
 #else
 
 DEVICE void async_copy16(void *shared, const void *global)
@@ -33,6 +46,13 @@ DEVICE void async_copy16(void *shared, const void *global)
 }
 
 DEVICE void async_wait_all()
+{
+}
+DEVICE void async_batch()
+{
+}
+template <int LEFT>
+DEVICE void async_wait_but()
 {
 }
 

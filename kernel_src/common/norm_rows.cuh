@@ -12,6 +12,14 @@ DEVICE int norm_ahead(const ROW &row, int n)
 	return row.column(n) - row.first;
 }
 
+/* The compiler is to believe that this word has changed, or it keeps what was made of it. */
+DEVICE void norm_hide(u32 &word)
+{
+#if !KILN_CPU
+	asm volatile("" : "+r"(word));
+#endif
+}
+
 /* A whole vector to global memory, by one instruction even where the compiler sees no reason. */
 template <int BYTES>
 DEVICE void norm_store_words(void *to, const u32 *words)
@@ -200,7 +208,12 @@ struct NormHeld {
 				if (row.has(n))
 					body(n, value);
 			}
-			hide();
+#pragma unroll
+			for (int w = 0; w < kept * words; w++) {
+#pragma unroll
+				for (int i = 0; i < inputs; i++)
+					norm_hide(word[i][w]);
+			}
 		}
 		if constexpr (kept < Row::held) {
 #pragma unroll 1
@@ -212,19 +225,6 @@ struct NormHeld {
 				body(n, value);
 			}
 		}
-	}
-
-	/* The compiler is to believe that the words have changed, or it keeps what was made of them. */
-	DEVICE void hide()
-	{
-#if !KILN_CPU
-#pragma unroll
-		for (int w = 0; w < kept * words; w++) {
-#pragma unroll
-			for (int i = 0; i < inputs; i++)
-				asm volatile("" : "+r"(word[i][w]));
-		}
-#endif
 	}
 
 	static DEVICE bool live(const Row &row, int e)

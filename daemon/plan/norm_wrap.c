@@ -1,0 +1,90 @@
+/*
+ * norm_wrap.c: norms of rows that begin between two aligned vectors: wrapped, so that a row takes no
+ * more vectors than it fills, with gamma and beta by way of shared memory
+ * (kernel_src/common/norm_wrap.cuh).
+ */
+#include "norm.h"
+
+/* Longer rows than threads can hold. */
+#define WRAP_COLUMNS (1 << 16)
+
+/* Do gamma and beta of a column share a word? */
+static bool packs(const struct norm_problem *norm)
+{
+	const struct kernel_tensor *tensors = norm->problem->tensors;
+	int gamma = norm->at.gamma, beta = norm->at.beta;
+
+	return gamma >= 0 && beta >= 0 && kernel_dtype_bytes(tensors[gamma].dtype) == 2 &&
+		   kernel_dtype_bytes(tensors[beta].dtype) == 2;
+}
+
+static uint32_t wrap_vectors(const struct norm_problem *norm)
+{
+	uint32_t vector = 16 / norm_element(norm);
+
+	return (uint32_t)((norm->form.columns + vector - 1) / vector);
+}
+
+uint32_t norm_wrap_bytes(const struct norm_problem *norm, bool wide)
+{
+	uint32_t number = norm->dtype == KILN_F64 ? 8 : 4, vector = 16 / norm_element(norm);
+	uint32_t bytes = (norm->at.gamma >= 0 ? number : 0) + (norm->at.beta >= 0 ? number : 0);
+
+	if (packs(norm) && !wide)
+		bytes = 4;
+	return (2 * vector - 1) * wrap_vectors(norm) * bytes;
+}
+
+/* `threads` of a block, as far as a row lets it be so. */
+static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, uint32_t each,
+					   bool wide)
+{
+	uint32_t vectors = wrap_vectors(ways->norm), size = 1;
+	struct norm_way way = {.together = 1, .each = each, .wide = wide};
+
+	while (size < 32 && size * held < vectors)
+		size *= 2;
+	if (size * held < vectors)
+		size = (vectors + 32 * held - 1) / (32 * held) * 32;
+	/* Fewer of them would do. */
+	if (held > 1 && size * (held - 1) >= vectors)
+		return;
+	way.shape = (struct rows_shape){.vector = 16 / norm_element(ways->norm),
+									.held = held,
+									.size = size,
+									.rows = size < threads ? threads / size : 1,
+									.cluster = 1,
+									.skewed = true};
+	if (size * way.shape.rows > ways->limits->max_threads ||
+		norm_wrap_bytes(ways->norm, wide) > ways->limits->shared_optin)
+		return;
+	norm_keep(ways, &way);
+}
+
+/*
+ * As few threads a row as can hold it, but for short rows, and one warp for rows of 1023 halves; many
+ * rows a block, which share what it takes to fill the planes.
+ */
+void norm_offer_wraps(struct norm_ways *ways)
+{
+	static const uint32_t threads[] = {256, 128, 512, 64};
+	uint32_t vectors = wrap_vectors(ways->norm), most = norm_element(ways->norm) == 2 ? 4 : 8,
+			 usual;
+
+	if (ways->norm->form.columns > WRAP_COLUMNS)
+		return;
+	usual = vectors <= 32 ? 1 : vectors <= 64 ? 2 : most;
+	for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
+		offer_wrap(ways, usual, threads[t], 1, false);
+	for (uint32_t each = 2; each <= 8; each *= 2) {
+		offer_wrap(ways, usual, 256, each, false);
+		offer_wrap(ways, usual, 128, each, false);
+	}
+	if (packs(ways->norm)) {
+		offer_wrap(ways, usual, 256, 1, true);
+		offer_wrap(ways, usual, 256, 2, true);
+	}
+	for (uint32_t held = most; held > 0; held /= 2)
+		for (size_t t = 0; t < sizeof(threads) / sizeof(threads[0]); t++)
+			offer_wrap(ways, held, threads[t], 1, false);
+}
