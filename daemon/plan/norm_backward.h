@@ -52,7 +52,7 @@ struct norm_backward_way {
 	struct rows_shape shape;            /* not COLUMNS */
 	struct norm_backward_strips strips; /* COLUMNS and BOTH */
 	uint32_t blocks;                    /* ALL: that a multiprocessor is meant to have */
-	bool ahead;                         /* ALL: the next row comes in meanwhile */
+	uint32_t ahead; /* ALL: rows under way in shared memory; 0: one, to registers */
 };
 
 /* The ways for a problem, the best first; how many. */

@@ -9,9 +9,6 @@
 
 #include <string.h>
 
-/* Registers of a thread that hold no row and no sum. */
-#define OTHER_REGISTERS 22
-
 static uint64_t divide_up(uint64_t value, uint64_t unit)
 {
 	return (value + unit - 1) / unit;
@@ -22,25 +19,29 @@ static uint32_t compute_words(const struct norm_backward_problem *norm)
 	return norm->dtype == KILN_F64 ? 2 : 1;
 }
 
-/* Sums, rows as they come, and what is computed of them: registers of a thread. */
+/* Registers of a thread: sums, what is computed of a row, the next row, and what else there is. */
 static uint32_t registers(const struct norm_backward_problem *norm,
 						  const struct norm_backward_way *way)
 {
-	uint32_t elements = way->shape.held * way->shape.vector, words;
+	uint32_t held = way->shape.held, vector = way->shape.vector;
+	uint32_t words = (uint32_t)divide_up(vector * norm->need.element, 4) * held * 2;
 
-	words = divide_up(way->shape.vector * norm->need.element, 4) * way->shape.held * 2;
-	return elements * compute_words(norm) * ((uint32_t)norm->sums + 2) + words * way->ahead +
-		   OTHER_REGISTERS;
+	return held * vector * compute_words(norm) * ((uint32_t)norm->sums + 2) +
+		   (way->ahead ? 0 : words) + 2 * held + 20;
 }
 
+/* Rows under way, and then sums. */
 static uint32_t shared_bytes(const struct norm_backward_problem *norm,
 							 const struct norm_backward_way *way)
 {
-	uint32_t threads = way->shape.size * way->shape.rows;
-	uint32_t parts = threads / (way->shape.size < 32 ? 32 : way->shape.size);
-	uint32_t merging = parts * way->shape.size * way->shape.vector * way->shape.held;
+	const struct rows_shape *shape = &way->shape;
+	uint32_t threads = shape->size * shape->rows;
+	uint32_t parts = threads / (shape->size < 32 ? 32 : shape->size);
+	uint32_t sums = parts * shape->size * shape->vector * shape->held;
+	uint32_t rows = way->ahead * 2 * shape->held * threads * 16;
 
-	return (merging > threads ? merging : threads) * compute_words(norm) * 4;
+	sums = (sums > threads ? sums : threads) * compute_words(norm) * 4;
+	return sums > rows ? sums : rows;
 }
 
 static struct kernel_scratch scratch(const struct norm_backward_problem *norm, uint64_t blocks)
@@ -101,33 +102,61 @@ static bool fits(const struct norm_backward_problem *norm, const struct norm_bac
 		   scratch(norm, grid_of(norm, way, limits)).bytes <= KERNEL_SCRATCH_MAX;
 }
 
+struct search {
+	const struct norm_backward_problem *norm;
+	const struct kernel_limits *limits;
+	struct norm_backward_way *out;
+	int count, most;
+};
+
+/* One more if it can be, and is not there. */
+static void offer(struct search *search, uint32_t threads, uint32_t blocks, uint32_t held,
+				  uint32_t ahead)
+{
+	const struct norm_backward_problem *norm = search->norm;
+	uint32_t vector = rows_vector(&norm->form, &norm->need);
+	uint64_t vectors = divide_up((uint64_t)norm->form.columns, vector);
+	struct norm_backward_way way = {
+		.kind = NORM_BACKWARD_ALL, .blocks = blocks, .ahead = ahead, .shape = {.vector = vector}};
+
+	way.shape.held = held;
+	way.shape.cluster = 1;
+	way.shape.size = size_of(vectors, held);
+	way.shape.rows = threads / way.shape.size;
+	if (way.shape.rows > 15 && way.shape.size > 32)
+		way.shape.rows = 15;
+	if (way.shape.rows == 0 || held > vectors || !fits(norm, &way, search->limits) ||
+		(ahead && vector * norm->need.element != 16))
+		return;
+	for (int i = 0; i < search->count; i++)
+		if (memcmp(&search->out[i], &way, sizeof(way)) == 0)
+			return;
+	if (search->count < search->most)
+		search->out[search->count++] = way;
+}
+
 int norm_backward_all(const struct norm_backward_problem *norm, const struct kernel_limits *limits,
 					  struct norm_backward_way *out, int most)
 {
 	static const struct {
 		uint32_t threads, blocks;
-	} forms[] = {{1024, 1}, {512, 2}, {512, 1}, {768, 1}, {256, 4}, {256, 2}, {128, 8}};
-	static const uint32_t helds[] = {1, 2, 4};
-	uint32_t vector = rows_vector(&norm->form, &norm->need);
-	uint64_t vectors = divide_up((uint64_t)norm->form.columns, vector);
-	int count = 0;
+	} forms[] = {{1024, 1}, {512, 1}, {512, 2}, {256, 2}, {256, 4}, {768, 1}};
+	static const uint32_t aheads[] = {2, 0, 3}, helds[] = {1, 2, 4};
+	struct search search = {norm, limits, out, 0, most};
+	uint64_t vectors =
+		divide_up((uint64_t)norm->form.columns, rows_vector(&norm->form, &norm->need));
 
+	/* Rows of more vectors no block holds. */
 	if (vectors > 4096)
 		return 0;
-	for (int ahead = 1; ahead >= 0; ahead--) {
-		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++) {
-			for (size_t h = 0; h < sizeof(helds) / sizeof(helds[0]) && count < most; h++) {
-				struct norm_backward_way way = {
-					.kind = NORM_BACKWARD_ALL, .blocks = forms[f].blocks, .ahead = ahead != 0};
-				way.shape = (struct rows_shape){.vector = vector, .held = helds[h], .cluster = 1};
-				way.shape.size = size_of(vectors, helds[h]);
-				way.shape.rows = forms[f].threads / way.shape.size;
-				if (way.shape.rows > 15 && way.shape.size > 32)
-					way.shape.rows = 15;
-				if (way.shape.rows > 0 && helds[h] <= vectors && fits(norm, &way, limits))
-					out[count++] = way;
-			}
-		}
-	}
-	return count;
+	for (int a = 0; a < 3 && vectors > 512; a++)
+		offer(&search, 512, 1, 2, aheads[a]);
+	for (int a = 0; a < 3; a++)
+		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
+			for (int h = 0; h < 3; h++)
+				offer(&search, forms[f].threads, forms[f].blocks, helds[h], aheads[a]);
+	/* The devices with the smallest blocks. */
+	for (int h = 0; h < 3; h++)
+		offer(&search, limits->max_threads / 32 * 32, 1, helds[h], 0);
+	return search.count;
 }

@@ -214,7 +214,7 @@ static void add_all(const struct norm_backward_problem *norm, const struct norm_
 	rows_print_shape(id, norm->dtype, &norm->form, shape);
 	print_with(norm, false, id);
 	print_place(norm, id);
-	plan_print(id, ", %u, %s>", way->blocks, way->ahead ? "true" : "false");
+	plan_print(id, ", %u, %u>", way->blocks, way->ahead);
 	add_inputs(norm, out);
 	add_sums(norm, out);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);

@@ -6,6 +6,7 @@
  *                       its columns, and in the end the blocks add them up together
  */
 #pragma once
+#include "common/async.cuh"
 #include "common/norm_backward_columns.cuh"
 #include "common/row.cuh"
 
@@ -86,7 +87,41 @@ struct NormBackwardAll {
 			else
 				return PLACE::template column<INPUT>(static_cast<Offset>(column));
 		}
+		/* The words of a row that lies in a slot. */
+		DEVICE void take(const Row &row, const u8 *slot, bool here)
+		{
+#pragma unroll
+			for (int n = 0; n < NV; n++) {
+#pragma unroll
+				for (int w = 0; w < Row::words; w++)
+					x[n][w] = dy[n][w] = 0;
+				if (!here || !row.has(n))
+					continue;
+				vec_load<bytes>(slot + n * slot_bytes, x[n]);
+				vec_load<bytes>(slot + (NV + n) * slot_bytes, dy[n]);
+			}
+		}
 	};
+
+	/* Rows under way: each has slots of 16 bytes of each thread, one after the other in turn. */
+	static constexpr int slot_bytes = SHAPE::threads * 16, slots = 2 * NV * slot_bytes;
+
+	/* Starts to bring a row, if it is there, to this thread's slots. */
+	static DEVICE void start(const Operands &at, const Row &row, Offset number, u8 *slot)
+	{
+		if (number < static_cast<Offset>(at.rows)) {
+			const T *const start_x = at.x + PLACE::template row<0>(number);
+			const T *const start_dy = at.dy + PLACE::template row<1>(number);
+#pragma unroll
+			for (int n = 0; n < NV; n++) {
+				if (!row.has(n))
+					continue;
+				async_copy16(slot + n * slot_bytes, start_x + row.column(n));
+				async_copy16(slot + (NV + n) * slot_bytes, start_dy + row.column(n));
+			}
+		}
+		async_batch();
+	}
 
 	/* dx of a row, and its part of the sums of columns. */
 	static DEVICE void take(const Operands &at, const Row &row, const Words &words, Offset number,
@@ -131,8 +166,62 @@ struct NormBackwardAll {
 /* Of each block's sums there is one set in scratch memory, behind the counters. */
 constexpr i64 norm_backward_all_counters = 256;
 
-/* BLOCKS: that a multiprocessor is to have room for.  AHEAD: the next row comes in meanwhile. */
-template <class SHAPE, class WITH, class PLACE, int BLOCKS, bool AHEAD,
+/* What a row's forward found, or zeros where there is none. */
+template <class WITH, typename T, typename Offset>
+DEVICE NormBackwardRow<WITH, typename element<T>::compute>
+norm_backward_found(const NormBackwardOperands<WITH, T> &at, Offset number)
+{
+	if (number >= static_cast<Offset>(at.rows))
+		return {};
+	return NormBackwardRow<WITH, typename element<T>::compute>::load(at, number);
+}
+
+/* The rows of a block, with AHEAD further ones of each thread under way in shared memory. */
+template <class All, int AHEAD, class Operands, class Row, class Sums, typename Offset>
+DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first, Offset step,
+							   Offset mine, Sums &all, void *shared)
+{
+	u8 *const slots = static_cast<u8 *>(shared) + threadIdx.x * 16;
+	typename All::Words words;
+	auto next = norm_backward_found(at, first + mine);
+	u32 place = 0;
+
+#pragma unroll
+	for (int i = 0; i < AHEAD; i++)
+		All::start(at, row, first + i * step + mine, slots + i * All::slots);
+#pragma unroll 1
+	for (int turn = 0; first < static_cast<Offset>(at.rows); first += step, turn ^= 1) {
+		const Offset number = first + mine;
+		words.found = next;
+		next = norm_backward_found(at, number + step);
+		async_wait_but<AHEAD - 1>();
+		words.take(row, slots + place, number < static_cast<Offset>(at.rows));
+		All::start(at, row, number + AHEAD * step, slots + place);
+		place = place == (AHEAD - 1) * All::slots ? 0 : place + All::slots;
+		All::take(at, row, words, number, turn, all);
+	}
+	async_wait_all();
+}
+
+/* The same, with the next row under way to registers. */
+template <class All, class Operands, class Row, class Sums, typename Offset>
+DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first, Offset step,
+								Offset mine, Sums &all)
+{
+	typename All::Words words, next;
+
+	next.fetch(at, row, first + mine);
+#pragma unroll 1
+	for (int turn = 0; first < static_cast<Offset>(at.rows); first += step, turn ^= 1) {
+		words = next;
+		next.fetch(at, row, first + step + mine);
+		All::take(at, row, words, first + mine, turn, all);
+	}
+}
+
+/* BLOCKS: that a multiprocessor is to have room for.  AHEAD: rows of each thread that are under way
+ * in shared memory; 0: one, to registers. */
+template <class SHAPE, class WITH, class PLACE, int BLOCKS, int AHEAD,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
 __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	const T *__restrict__ x, const T *__restrict__ dy,
@@ -150,26 +239,17 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 	const NormBackwardOperands<WITH, T> at = {x, dy, gamma, mean, rstd, dx, dgamma, dbeta, rows};
 	const Row row(nullptr, SHAPE::group::thread(), 0);
 	const Offset step = gridDim.x * static_cast<Offset>(SHAPE::rows);
+	const Offset first = blockIdx.x * static_cast<Offset>(SHAPE::rows);
 	const Offset mine = SHAPE::group::row();
-	Offset first = blockIdx.x * static_cast<Offset>(SHAPE::rows);
 	NormBackwardColumns<WITH, Compute, All::NV, All::V> all = {};
-	typename All::Words words, next;
 	u32 *const counters = reinterpret_cast<u32 *>(scratch);
 	Compute *const partial = reinterpret_cast<Compute *>(scratch + norm_backward_all_counters);
 
 	columns_begin(counters);
-	if constexpr (AHEAD)
-		next.fetch(at, row, first + mine);
-#pragma unroll 1
-	for (int turn = 0; first < static_cast<Offset>(rows); first += step, turn ^= 1) {
-		if constexpr (AHEAD) {
-			words = next;
-			next.fetch(at, row, first + step + mine);
-		} else {
-			words.fetch(at, row, first + mine);
-		}
-		All::take(at, row, words, first + mine, turn, all);
-	}
+	if constexpr (AHEAD > 0)
+		norm_backward_ring<All, AHEAD>(at, row, first, step, mine, all, shared);
+	else
+		norm_backward_turns<All>(at, row, first, step, mine, all);
 	All::Block::merge(all.sum, static_cast<Compute *>(static_cast<void *>(shared)),
 					  [&](u32 which, u32 i, Compute sum) {
 						  if (i < columns)
