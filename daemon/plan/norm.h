@@ -1,6 +1,6 @@
 /*
- * norm.h: what the planners of layer_norm, rms_norm and their backward share: what is asked of their
- * operands, the problem as rows, and the ways to take it.  Shared by the norm*.c files alone.
+ * norm.h: what the planners of layer_norm, rms_norm and their backward share: what is asked of
+ * their operands, the problem as rows, and the ways to take it.  For the norm*.c files alone.
  */
 #ifndef KILN_DAEMON_PLAN_NORM_H
 #define KILN_DAEMON_PLAN_NORM_H
@@ -19,8 +19,8 @@ int norm_check_trailing(const struct kernel_problem *problem, int index, int x, 
 int norm_check_leading(const struct kernel_problem *problem, int index, int x, int axes,
 					   char error[KERNEL_ERROR_MAX]);
 /*
- * The rows of operands index[0 .. count), all of them as x, which is the first.  *pieces: a bitmap of
- * those whose normalized dimensions do not merge into one; their step is 0.
+ * The rows of operands index[0 .. count), all of them as x, which is the first.  *pieces: a bitmap
+ * of those whose normalized dimensions do not merge into one; their step is 0.
  */
 void norm_form(const struct kernel_problem *problem, const int *index, int count, int axes,
 			   struct rows_form *form, uint32_t *pieces);
@@ -93,8 +93,8 @@ uint32_t norm_element(const struct norm_problem *norm);
 /* norm_wrap.c: candidates; bytes of shared memory, for planes of gamma and beta */
 void norm_offer_wraps(struct norm_ways *ways);
 uint32_t norm_wrap_bytes(const struct norm_problem *norm, bool wide);
-/* norm_ring.c: candidates, with clusters if the device has them; bytes of shared memory; blocks that
- * stay */
+/* norm_ring.c: candidates, with clusters if the device has them; bytes of shared memory; blocks
+ * that stay */
 void norm_offer_rings(struct norm_ways *ways, bool clusters);
 uint32_t norm_ring_bytes(const struct norm_way *way, uint32_t stages);
 uint32_t norm_ring_blocks(const struct norm_way *way, const struct kernel_limits *limits);
