@@ -92,7 +92,7 @@ struct parameters {
 static void add_parameter(struct parameters *all, const uint8_t *at, bool large)
 {
 	uint32_t number = word(at + 4, 2), offset = word(at + 6, 2);
-	uint32_t size = large ? word(at + 8, 4) : word(at + 8, 4) >> 18;
+	uint32_t size = large ? word(at + 8, 2) : word(at + 8, 4) >> 18;
 
 	if (number >= KERNEL_MAX_ARGS || all->count < 0) {
 		all->count = -1;

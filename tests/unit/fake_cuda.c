@@ -24,7 +24,7 @@ static struct {
 
 int fake_live[FAKE_LIVE_COUNT];
 static uint64_t next_mark = 1;
-static int held, shared_granted, shared_fixed;
+static int held, shared_granted, shared_fixed, threads_most;
 static CUresult sticky;
 static bool environment_read;
 
@@ -385,7 +385,9 @@ CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction
 {
 	ENTER();
 	(void)function;
-	*out = attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? shared_fixed : 0;
+	*out = attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES       ? shared_fixed
+		   : attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? threads_most
+																  : 0;
 	return CUDA_SUCCESS;
 }
 
@@ -635,7 +637,7 @@ static void control_reset(void)
 	fake_memory_reset();
 	memset(functions, 0, sizeof functions);
 	memset(fake_live, 0, sizeof fake_live);
-	held = shared_granted = shared_fixed = 0;
+	held = shared_granted = shared_fixed = threads_most = 0;
 	sticky = CUDA_SUCCESS;
 	environment_read = false;
 }
@@ -665,8 +667,13 @@ static void control_static(int bytes)
 	shared_fixed = bytes;
 }
 
+static void control_threads(int most)
+{
+	threads_most = most;
+}
+
 extern const struct fake_cuda_control fake_cuda_control;
 __attribute__((visibility("default"))) const struct fake_cuda_control fake_cuda_control = {
 	control_reset,   control_fail,   control_hold,     control_calls,    control_live,
-	control_granted, control_static, fake_memory_span, fake_pool_access,
+	control_granted, control_static, fake_memory_span, fake_pool_access, control_threads,
 };

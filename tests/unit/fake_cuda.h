@@ -68,6 +68,8 @@ struct fake_cuda_control {
 	void (*known_span)(uint64_t bytes);
 	/* What the GPU may do with imported pools at first: CUmemAccess_flags. */
 	void (*pool_access)(int flags);
+	/* How many threads a block may have by every kernel; 0: the driver does not say. */
+	void (*thread_limit)(int most);
 };
 
 #endif

@@ -1,0 +1,316 @@
+/*
+ * test_raw_unit: what a compiler sees of a user's source: includes in place, lines as their author
+ * counts them, dynamic shared memory for the cpu device; and the key that it all has.
+ */
+#include "daemon/compile/backend.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FILE_OF(name, text)      \
+	{                            \
+		name, text, strlen(text) \
+	}
+
+static struct compile_job job_of(const char *target, const struct compile_file *files, int count)
+{
+	struct compile_job job = {
+		.source = files[0].name, .instantiation = "k", .files = files, .file_count = count};
+	job.user_files = count;
+	snprintf(job.target, sizeof job.target, "%s", target);
+	return job;
+}
+
+static void expect_unit(const struct compile_job *job, const char *expected)
+{
+	char error[KERNEL_ERROR_MAX] = "", *text = NULL;
+	assert_int_equal(unit_make(job, &text, error), KILN_OK);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+/* ---- Includes ---- */
+
+static void headers_go_where_they_are_included(void **state)
+{
+	const struct compile_macro macros[] = {{"N", "4"}, {"F(a)", "(a + 1)"}};
+	const struct compile_file files[] = {
+		FILE_OF("my kernel.cu", "  #include <a.h> // one\nint k = N;"),
+		FILE_OF("a.h", "#pragma once // a\nint a;\n#include \"b/b.h\"\n"),
+		FILE_OF("b/b.h", "int b; /*\n#include \"a.h\"\n*/"),
+	};
+	struct compile_job job = job_of("sm_90", files, 3);
+
+	(void)state;
+	job.macros = macros;
+	job.macro_count = 2;
+	expect_unit(&job, "#define KILN_CPU 0\n"
+					  "#line 1 \"macros\"\n"
+					  "#define N 4\n"
+					  "#define F(a) (a + 1)\n"
+					  "#line 1 \"my kernel.cu\"\n"
+					  "#ifndef KILN_ONCE_1\n"
+					  "#define KILN_ONCE_1\n"
+					  "#line 1 \"a.h\"\n"
+					  " // a\n"
+					  "int a;\n"
+					  "#line 1 \"b/b.h\"\n"
+					  "int b; /*\n#include \"a.h\"\n*/\n"
+					  "#line 3 \"a.h\"\n"
+					  "\n"
+					  "#endif\n"
+					  "#line 1 \"my kernel.cu\"\n"
+					  " // one\n"
+					  "int k = N;\n");
+}
+
+/* What a branch leaves out takes its #line with it, so the line is said again behind the branch,
+ * when all of the directive has been read. */
+static void lines_are_right_behind_branches(void **state)
+{
+	const struct compile_file files[] = {
+		FILE_OF("k.cu",
+				"#if A\n#include \"a.h\"\n#elif B && \\\n	C\nint b;\n#endif /* of\n A */\n"
+				"int k;\n#ifdef D\n#endif\n"),
+		FILE_OF("a.h", "int a;\n"),
+	};
+	const struct compile_job job = job_of("sm_90", files, 2);
+
+	(void)state;
+	expect_unit(&job, "#define KILN_CPU 0\n"
+					  "#line 1 \"k.cu\"\n"
+					  "#if A\n"
+					  "#line 1 \"a.h\"\n"
+					  "int a;\n"
+					  "#line 2 \"k.cu\"\n"
+					  "\n"
+					  "#elif B && \\\n	C\n"
+					  "\n#line 5 \"k.cu\"\n"
+					  "int b;\n"
+					  "#endif /* of\n A */\n"
+					  "\n#line 8 \"k.cu\"\n"
+					  "int k;\n"
+					  "#ifdef D\n"
+					  "#endif\n"
+					  "\n#line 11 \"k.cu\"\n");
+}
+
+static void what_did_not_come_is_an_error_where_it_counts(void **state)
+{
+	const struct compile_file files[] = {
+		FILE_OF("k.cu", "#include \"/etc/passwd\" // no\n#include NAME\n#include_next <a.h>\n"
+						"#include \"k.cu\"\n#include <\"quoted\">\n"),
+		FILE_OF("a.h", "int a;\n"),
+	};
+	const struct compile_job job = job_of("sm_90", files, 2);
+
+	(void)state;
+	expect_unit(&job,
+				"#define KILN_CPU 0\n"
+				"#line 1 \"k.cu\"\n"
+				"#error \"/etc/passwd\" is not among the headers that came with the source // no\n"
+				"#error only #include of a name that came with the source is possible\n"
+				"#error only #include of a name that came with the source is possible\n"
+				"#error \"k.cu\" is not among the headers that came with the source\n"
+				"#error only #include of a name that came with the source is possible\n");
+}
+
+static void circles_end(void **state)
+{
+	const struct compile_file files[] = {
+		FILE_OF("k.cu", "#include \"a.h\"\n"),
+		FILE_OF("a.h", "#include \"b.h\"\nint a;\n"),
+		FILE_OF("b.h", "#include \"a.h\"\nint b;\n"),
+	};
+	const struct compile_job job = job_of("sm_90", files, 3);
+
+	(void)state;
+	expect_unit(&job, "#define KILN_CPU 0\n"
+					  "#line 1 \"k.cu\"\n"
+					  "#line 1 \"a.h\"\n"
+					  "#line 1 \"b.h\"\n"
+					  "\nint b;\n"
+					  "#line 1 \"a.h\"\n"
+					  "\nint a;\n"
+					  "#line 1 \"k.cu\"\n"
+					  "\n");
+}
+
+/* Each header includes the next one twice: a unit that doubles thirty times over. */
+static void a_unit_has_a_size(void **state)
+{
+	enum { HEADERS = 30 };
+	static char names[HEADERS + 1][8], texts[HEADERS + 1][64];
+	struct compile_file files[HEADERS + 1];
+	char error[KERNEL_ERROR_MAX], *text;
+
+	(void)state;
+	for (int i = 0; i <= HEADERS; i++) {
+		snprintf(names[i], sizeof names[i], "h%d", i);
+		snprintf(texts[i], sizeof texts[i], "#include \"h%d\"\n#include \"h%d\"\n", i + 1, i + 1);
+		files[i] = (struct compile_file){names[i], texts[i], strlen(texts[i])};
+	}
+	files[HEADERS].bytes = 0;
+	const struct compile_job job = job_of("sm_90", files, HEADERS + 1);
+	assert_int_equal(unit_make(&job, &text, error), KILN_EINVAL);
+	assert_non_null(strstr(error, "h0 has more than 16777216 bytes with all that it includes"));
+}
+
+/* ---- What may not be in a job ---- */
+
+static void expect_refused(const struct compile_job *job, const char *word)
+{
+	char error[KERNEL_ERROR_MAX] = "";
+	assert_int_equal(compile_check_user(job, error), KILN_EINVAL);
+	if (!strstr(error, word))
+		fail_msg("the sentence \"%s\" does not say \"%s\"", error, word);
+}
+
+static void wrong_jobs_are_refused(void **state)
+{
+	static const char *const wrong[] = {"-I.",
+										"-Ifoo",
+										"--include-path=/",
+										"-DX=1",
+										"-std=c++98",
+										"--maxrregcount=",
+										"--maxrregcount=32 -I/",
+										"--fmad",
+										"-arch=sm_75",
+										"",
+										"--use_fast_math "};
+	static const char *const right[] = {"-std=c++20", "--maxrregcount=32", "--use_fast_math"};
+	const char *const *options = right;
+	struct compile_file files[] = {FILE_OF("k.cu", "int k;\n"), FILE_OF("a.h", ""),
+								   FILE_OF("b.h", "")};
+	struct compile_macro macro = {"A", "1"};
+	struct compile_job job = job_of("sm_90", files, 3);
+	char error[KERNEL_ERROR_MAX];
+
+	(void)state;
+	job.macros = &macro;
+	job.macro_count = 1;
+	job.options = options;
+	job.option_count = 3;
+	assert_int_equal(compile_check_user(&job, error), KILN_OK);
+	job.option_count = 1;
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		job.options = &wrong[i];
+		expect_refused(&job, "is not allowed");
+	}
+	job.option_count = 0;
+	macro.value = "1\n#include";
+	expect_refused(&job, "one line");
+	macro.value = "1 \\";
+	expect_refused(&job, "one line");
+	macro = (struct compile_macro){"A B", "1"};
+	expect_refused(&job, "an identifier");
+	job.macro_count = 0;
+	files[2].name = "a.h";
+	expect_refused(&job, "two headers a.h");
+	files[2].name = "b\n.h";
+	expect_refused(&job, "no quotes");
+	files[2] = (struct compile_file){"b.h", "a\0b", 3};
+	expect_refused(&job, "b.h has a zero byte");
+}
+
+/* ---- The key ---- */
+
+static void all_of_a_job_is_in_its_key(void **state)
+{
+	static const char *const fast[] = {"--use_fast_math"};
+	struct compile_file files[] = {FILE_OF("k.cu", "int k;\n"), FILE_OF("a.h", "int a;\n")};
+	struct compile_macro macro = {"A", "1"};
+	const struct compile_job plain = job_of("sm_90", files, 2);
+	struct compile_job jobs[5];
+	struct compile_key keys[6];
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		jobs[i] = plain;
+	jobs[1].options = fast;
+	jobs[1].option_count = 1;
+	jobs[2].macros = &macro;
+	jobs[2].macro_count = 1;
+	jobs[3].instantiation = "other";
+	jobs[4].user_files = 0; /* the same files as a template of ours */
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(compile_key_make(&jobs[i], "nvrtc 13", &keys[i]), KILN_OK);
+	files[1].text = "int b;\n";
+	assert_int_equal(compile_key_make(&plain, "nvrtc 13", &keys[5]), KILN_OK);
+	for (int i = 0; i < 6; i++)
+		for (int k = 0; k < i; k++)
+			assert_string_not_equal(keys[i].hex, keys[k].hex);
+	assert_non_null(strstr(keys[0].text, "\nuser 2\n"));
+	assert_non_null(strstr(keys[0].text, "options -std=c++17 --ptxas-options=-v --no-cache\n"));
+	assert_non_null(strstr(keys[1].text, "\noption --use_fast_math\n"));
+	assert_non_null(strstr(keys[2].text, "\nmacro A\nis 1\n"));
+	assert_null(strstr(keys[4].text, "\nuser"));
+	for (int i = 0; i < 6; i++)
+		compile_key_free(&keys[i]);
+}
+
+/* ---- Dynamic shared memory on the cpu device ---- */
+
+static const struct {
+	const char *from, *to;
+} rewrites[] = {
+	{"void f() { extern __shared__ float s[]; }",
+	 "void f() { float *s = (float *)kiln_cpu_self->shared; }"},
+	{"extern __shared__ float s[];", "static kiln_cpu::dynamic_shared<float > s;"},
+	{"namespace a::b { extern \"C\" { extern __shared__ int s[]; } }",
+	 "namespace a::b { extern \"C\" { static kiln_cpu::dynamic_shared<int > s; } }"},
+	{"namespace { void f() { { __shared__ extern\n\tunsigned char /* [ */ s [\n] ; } } }",
+	 "namespace { void f() { { unsigned char *s = (unsigned char *)kiln_cpu_self->shared;\n\n } } "
+	 "}"},
+	{"{ extern __shared__ __align__(sizeof(T) * (2)) volatile std::pair<T, 4> s[]; }",
+	 "{ volatile std : : pair < T , 4 > *s = (volatile std : : pair < T , 4 > "
+	 "*)kiln_cpu_self->shared; }"},
+	/* Everything else stays as it is, to the byte. */
+	{"__shared__ float s[4]; extern int x[]; extern __shared__ float t;", NULL},
+	{"// extern __shared__ float s[];\n/* extern __shared__ float s[]; */", NULL},
+	{"const char *a = \"extern __shared__ float s[];\", b = '\"'; int n = 1'000;", NULL},
+	{"auto r = R\"x(extern __shared__ float s[];)\" )x\"; \"unfinished", NULL},
+	{"extern __shared__ float s[", NULL},
+	{"extern", NULL},
+	{"", NULL},
+};
+
+static void dynamic_shared_memory_is_rewritten(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof rewrites / sizeof *rewrites; i++) {
+		const char *to = rewrites[i].to ? rewrites[i].to : rewrites[i].from;
+		struct compile_file file = {"k.cu", rewrites[i].from, strlen(rewrites[i].from)};
+		struct util_text out = {0};
+		shared_rewrite(&file, &out);
+		/* Blanks between the words of a type do not matter. */
+		char squeezed[2][512] = {"", ""};
+		const char *texts[2] = {out.text ? out.text : "", to};
+		for (int k = 0; k < 2; k++)
+			for (size_t n = 0; *texts[k]; texts[k]++)
+				if (*texts[k] != ' ' && n < 511)
+					squeezed[k][n++] = *texts[k];
+		assert_string_equal(squeezed[0], squeezed[1]);
+		util_text_free(&out);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(headers_go_where_they_are_included),
+		cmocka_unit_test(lines_are_right_behind_branches),
+		cmocka_unit_test(what_did_not_come_is_an_error_where_it_counts),
+		cmocka_unit_test(circles_end),
+		cmocka_unit_test(a_unit_has_a_size),
+		cmocka_unit_test(wrong_jobs_are_refused),
+		cmocka_unit_test(all_of_a_job_is_in_its_key),
+		cmocka_unit_test(dynamic_shared_memory_is_rewritten),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
