@@ -115,19 +115,10 @@ static uint64_t bytes_moved(const struct kernel_tensor *x, int64_t count)
 
 #define VARIANTS 6
 
-/* The variants in the order in which they are asked; the last one takes all.  What is shifted in
- * registers costs fewer instructions, the narrower the elements are. */
-static const struct permute_variant *const *order(const struct permute_form *form)
-{
-	static const struct permute_variant *const narrow[VARIANTS] = {
-		&permute_vector, &permute_interleave, &permute_shift,
-		&permute_stage,  &permute_tile,       &permute_strided};
-	static const struct permute_variant *const wide[VARIANTS] = {
-		&permute_vector, &permute_interleave, &permute_stage,
-		&permute_shift,  &permute_tile,       &permute_strided};
-
-	return form->element < 4 ? narrow : wide;
-}
+/* The variants in the order in which they are asked; the last one takes all. */
+static const struct permute_variant *const order[VARIANTS] = {&permute_vector, &permute_interleave,
+															  &permute_shift,  &permute_stage,
+															  &permute_tile,   &permute_strided};
 
 static void set_launch(struct kernel_plan *out, const struct permute_variant *variant,
 					   const struct permute_choice *choice)
@@ -144,7 +135,7 @@ static int choose_named(const struct permute_form *form, const struct kernel_lim
 	size_t length = strcspn(name, " ");
 
 	for (int i = 0; i < VARIANTS; i++) {
-		const struct permute_variant *variant = order(form)[i];
+		const struct permute_variant *variant = order[i];
 		struct plan_text why = {.text = out->note, .size = sizeof(out->note)};
 		struct permute_choice choice;
 		if (strlen(variant->name) != length || strncmp(variant->name, name, length) != 0 ||
@@ -172,7 +163,7 @@ static int choose(const struct permute_form *form, const struct kernel_limits *l
 	char own[KERNEL_CHOICE_MAX] = "";
 
 	for (int i = 0; i < VARIANTS && list.count == 0; i++) {
-		list.variant = order(form)[i];
+		list.variant = order[i];
 		list.variant->suggest(&list, &why);
 	}
 	if (list.count)
@@ -245,7 +236,7 @@ int permute_choices(const struct kernel_problem *problem, const struct kernel_li
 	permute_refine(&form);
 	for (int i = 0; i < VARIANTS && count < most; i++) {
 		struct permute_list list = {
-			.variant = order(&form)[i], .form = &form, .limits = limits, .most = most - count};
+			.variant = order[i], .form = &form, .limits = limits, .most = most - count};
 		/* One that takes all is worth one try. */
 		if (count && i == VARIANTS - 1)
 			list.most = 1;

@@ -125,21 +125,23 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 
 	if (!find(list->form, &found, why))
 		return;
-	first = (struct permute_choice){.load = found.width, .threads = THREADS};
+	/* Vectors of 8 bytes leave a thread fewer to wait for than those of 16. */
+	first = (struct permute_choice){
+		.load = found.width < 8 || list->form->element > 4 ? found.width : 8, .threads = THREADS};
 	while (first.threads > 32 && (first.threads > list->limits->max_threads ||
-								  first.threads / 32 * shared_bytes(found.count, found.width) >
+								  first.threads / 32 * shared_bytes(found.count, first.load) >
 									  list->limits->shared_default))
 		first.threads /= 2;
 	permute_suggest(list, &first);
 	if (list->count == 0)
 		plan_print(why, "not interleave: %u bytes of shared memory; ",
-				   shared_bytes(found.count, found.width));
+				   shared_bytes(found.count, first.load));
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		c = first;
 		c.threads = others[i];
 		permute_suggest(list, &c);
 	}
-	for (uint32_t width = found.width / 2; width >= 4; width /= 2) {
+	for (uint32_t width = found.width; width >= 4; width /= 2) {
 		c = first;
 		c.load = width;
 		permute_suggest(list, &c);

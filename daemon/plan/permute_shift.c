@@ -184,7 +184,7 @@ static void suggest_cuts(struct permute_list *list, const struct permute_matrix 
 {
 	static const struct cut cuts[3][3] = {
 		{{8, 8, 1152}, {8, 4, 1152}, {8, 16, 0}},
-		{{16, 8, 1152}, {8, 8, 1152}, {8, 16, 1024}},
+		{{8, 16, 1152}, {16, 8, 1152}, {8, 8, 1152}},
 		{{16, 16, 1024}, {16, 8, 1024}, {8, 16, 1024}},
 	};
 
@@ -196,6 +196,7 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 {
 	const uint32_t element = list->form->element, side = element == 4 ? 64 : 128;
 	struct permute_matrix matrix;
+	uint32_t whole;
 	struct permute_choice c = {.load = 4, .block = 16 / element};
 	char reason[256];
 	struct plan_text unsaid = {.text = reason, .size = sizeof(reason)};
@@ -206,6 +207,10 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 		return;
 	c.rows = run ? (uint32_t)matrix.rows : side;
 	c.columns = run ? pick_columns(&c, &matrix, list->limits, run, element) : side;
+	whole = c.columns;
+	/* Two blocks for the columns of one, but for bytes, whose loads would be too short. */
+	if (run && element > 1)
+		c.columns = tiles(whole / 2, 16 / element) * (16 / element);
 	/* Runs of y are long enough by themselves. */
 	c.band = run ? 1 : PERMUTE_BAND_ALL;
 	suggest_cuts(list, &matrix, run, &c);
@@ -217,7 +222,10 @@ static void suggest(struct permute_list *list, struct plan_text *why)
 		other.resident = 1;
 		permute_suggest(list, &other);
 	}
-	c.columns = run ? tiles(c.columns / 2, 16 / element) * (16 / element) : 2 * side;
+	if (run)
+		c.columns = element > 1 ? whole : tiles(whole / 2, 16 / element) * (16 / element);
+	else
+		c.columns = 2 * side;
 	suggest_cuts(list, &matrix, run, &c);
 	if (!run) {
 		c.rows = 2 * side;

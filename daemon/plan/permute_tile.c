@@ -235,8 +235,18 @@ static struct permute_choice pick(const struct permute_form *form,
 		if (matrix->columns < c.columns && matrix->columns % (c.load / element) == 0)
 			c.columns = (uint32_t)matrix->columns;
 	}
+	/* Bytes: the longer side is read. */
+	if (element == 1 && c.rows == 128 && c.columns == 128 && c.load == 16 &&
+		matrix->columns % 256 == 0) {
+		c.rows = 64;
+		c.columns = 256;
+	}
 	c.block = pick_block(&c, element);
 	c.threads = pick_threads(&c, element, limits->max_threads);
+	/* Where a thread needs few registers, twice as many store, though half of them load nothing. */
+	if ((element == 4 || element == 16 || c.load < 16) && c.threads <= 256 &&
+		2 * c.threads <= limits->max_threads && tile_bytes(&c, element) / c.store >= 2 * c.threads)
+		c.threads *= 2;
 	c.band = pick_band(form);
 	return c;
 }
