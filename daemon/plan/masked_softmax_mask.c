@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+/* Words that a thread needs for where a mask ends, or to put its elements together. */
+#define AROUND 8
+#define AROUND_PIECES 20
+
 /* The strides in the dimensions of x: 0 where the mask is broadcast. */
 static void mask_strides(const struct masked_problem *masked, int64_t stride[KILN_MAX_RANK])
 {
@@ -78,6 +82,9 @@ void masked_form(struct masked_problem *masked)
 	(void)rows_form(&masked->rows, x->rank, x->shape, 1, stride, x->rank - 1, 1, &culprit);
 	masked->form.need.beside = kept_bytes(masked);
 	masked->form.need.slots = kept_bytes(masked) == 0 || come_in_together(masked);
+	masked->form.need.around = masked->form.need.slots ? AROUND : AROUND_PIECES;
+	if (masked->form.dtype == KILN_F64)
+		masked->form.need.around += AROUND;
 	masked->form.need.uneven = true;
 	/* Few threads a row for those that end early. */
 	masked->form.need.along = masked->kind == MASKED_LENGTHS || masked->kind == MASKED_CAUSAL;

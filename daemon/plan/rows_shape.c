@@ -135,7 +135,7 @@ static void offer(struct search *search, uint32_t held, uint32_t slots, uint32_t
 		return;
 	/* The registers of a multiprocessor: 64 Ki words.  For clusters the compiler saves them. */
 	if ((cluster > 1 && need->converted && held - slots > 6) ||
-		((held - slots) * words + 24) * shape.size * shape.rows > 65536)
+		((held - slots) * words + 24 + need->around) * shape.size * shape.rows > 65536)
 		return;
 	keep(search, &shape);
 }
@@ -254,6 +254,8 @@ static void offer_streams(struct search *search)
 		for (int t = 0; t < 3; t++) {
 			shape.held = search->vectors < 16384 && h < 2 ? helds[1 - h] : helds[h];
 			shape.size = threads[t] < most ? threads[t] : most;
+			if ((shape.held * words_held(search) + 16 + search->need->around) * shape.size > 65536)
+				continue;
 			if (shape.held * words_held(search) <= 48 && shape.held * search->need->streams <= 8 &&
 				(shape.size * shape.held <= search->vectors || (shape.held == 1 && t == 2)))
 				keep(search, &shape);
