@@ -20,6 +20,7 @@ static const struct {
 	{"norm", cases_add_norm, cases_random_norm},
 	{"norm_backward", cases_add_norm_backward, cases_random_norm_backward},
 	{"gather", cases_add_gather, cases_random_gather},
+	{"giou", cases_add_giou, cases_random_giou},
 };
 
 static struct cases_case list[CASES_MOST];

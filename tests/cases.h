@@ -21,7 +21,7 @@
 /* An index is out of range and is looked for: the call ends in KILN_EINDEX, with all written. */
 #define CASES_STRAYS 16u
 
-#define CASES_FAMILIES 6
+#define CASES_FAMILIES 7
 #define CASES_MAX_OPERANDS 12
 #define CASES_MAX_ATTRS 4
 
@@ -36,7 +36,7 @@ enum cases_fill {
 	CASES_LOGARITHM, /* the logarithms of such */
 	CASES_INDICES,   /* 0 .. most - 1 */
 	CASES_STRAY,     /* the same, but the first and some others are beyond, as far as they can */
-	CASES_BOXES,     /* of four: x1, y1, x2, y2; some are no numbers, where TARGETS are padding */
+	CASES_BOXES,     /* of four: x1, y1, x2, y2; with most, none where TARGETS are padding */
 	CASES_TARGETS,   /* such without, and zeros where they are padding */
 	CASES_OFFSETS    /* rising from 0 to most */
 };

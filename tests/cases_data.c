@@ -440,7 +440,7 @@ static void make_box(const struct cases_operand *operand, void *first, int64_t c
 
 	for (int64_t k = 0; k < columns; k++) {
 		double value = coordinate(word, k, target || !real);
-		if (padding)
+		if (padding && (target || operand->most))
 			value = target ? 0 : word % 2 ? NAN : INFINITY;
 		else if (target && k == 3 && value == 0)
 			value = 1;

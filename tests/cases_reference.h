@@ -87,5 +87,6 @@ void softmax_reference(const struct reference *r, int64_t first, int64_t last);
 void masked_softmax_reference(const struct reference *r, int64_t first, int64_t last);
 void norm_reference(const struct reference *r, int64_t first, int64_t last);
 void norm_backward_reference(const struct reference *r, int64_t first, int64_t last);
+void giou_reference(const struct reference *r, int64_t first, int64_t last);
 
 #endif

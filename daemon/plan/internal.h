@@ -98,4 +98,11 @@ int gather_backward_choices(const struct kernel_problem *problem,
 							const struct kernel_limits *limits, char names[][KERNEL_CHOICE_MAX],
 							int most);
 
+/* giou.c: giou, giou_loss and their backward */
+int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 char names[][KERNEL_CHOICE_MAX], int most);
+
 #endif

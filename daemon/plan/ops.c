@@ -147,6 +147,49 @@ const struct plan_op plan_ops[] = {
 		.infer = gather_backward_infer,
 		.choices = gather_backward_choices,
 	},
+	{
+		.name = "giou",
+		.operands = "pred, target, y",
+		.attributes = "clamp: 1 if sides of the intersection are at least 0 (default), 0 if boxes "
+					  "that are apart in both directions count as intersecting",
+		.summary =
+			"y = intersection / union - (enclosing - union) / enclosing of boxes x1, y1, x2, "
+			"y2; 0 where y2 of target is 0",
+		.plan = giou_plan,
+		.infer = giou_infer,
+		.choices = giou_choices,
+	},
+	{
+		.name = "giou_backward",
+		.operands = "pred, target, dy, dpred",
+		.attributes = "clamp: as of giou",
+		.summary = "dpred = dy * the derivatives of giou by x1, y1, x2, y2 of pred; 0 where y2 of "
+				   "target is 0",
+		.plan = giou_plan,
+		.infer = giou_infer,
+		.choices = giou_choices,
+	},
+	{
+		.name = "giou_loss",
+		.operands = "pred, target, offsets?, loss, count?",
+		.attributes = "clamp: as of giou",
+		.summary = "loss = the sum of giou over the pairs where y2 of target is not 0, divided by "
+				   "their count (by 1 if there are none); with offsets, sample s has the targets "
+				   "offsets[s] .. offsets[s+1]-1",
+		.plan = giou_plan,
+		.infer = giou_infer,
+		.choices = giou_choices,
+	},
+	{
+		.name = "giou_loss_backward",
+		.operands = "pred, target, offsets?, count, dloss, dpred",
+		.attributes = "clamp: as of giou",
+		.summary = "dpred = dloss / max(count, 1) * the derivatives of giou by x1, y1, x2, y2 of "
+				   "pred; 0 where there is no target, or its y2 is 0",
+		.plan = giou_plan,
+		.infer = giou_infer,
+		.choices = giou_choices,
+	},
 	{.name = NULL},
 };
 

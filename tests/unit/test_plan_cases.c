@@ -230,6 +230,7 @@ int main(void)
 		FAMILY("norm"),
 		FAMILY("norm_backward"),
 		FAMILY("gather"),
+		FAMILY("giou"),
 		cmocka_unit_test(extents_are_walked),
 		cmocka_unit_test(names_are_unique),
 		cmocka_unit_test(random_cases),

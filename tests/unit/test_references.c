@@ -230,9 +230,9 @@ static bool fits(const struct cases_case *c)
 	const struct cases_operand *x = &c->operand[0];
 	bool unusual = false;
 
-	if (strcmp(c->op->name, "permute") == 0 || x->rank != 2 || cases_elements(x) == 0 ||
-		cases_elements(x) > MOST_ELEMENTS || reference_int(c, "axis", -1) % 2 == 0 ||
-		reference_int(c, "axes", 1) != 1)
+	if (!scene_has_answers(c) || strcmp(c->family, "giou") == 0 || x->rank != 2 ||
+		cases_elements(x) == 0 || cases_elements(x) > MOST_ELEMENTS ||
+		reference_int(c, "axis", -1) % 2 == 0 || reference_int(c, "axes", 1) != 1)
 		return false;
 	for (int i = 0; i < c->operand_count; i++) {
 		const struct cases_operand *operand = &c->operand[i];
@@ -350,7 +350,8 @@ static void test_spoiled(void **state)
 			/* A mean that is no finite number may be any such. */
 			for (int n = 0; n < 4 && scene.answers[o] && elements; n++) {
 				int64_t element = n == 3 ? elements - 1 : elements * n / 3;
-				if (isinf(scene.answers[o][element]))
+				/* There are no integers beside one that is right. */
+				if (isinf(scene.answers[o][element]) || c->operand[o].dtype == KILN_I64)
 					continue;
 				spoil(&scene, o, element);
 				spoiled++;

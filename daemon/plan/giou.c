@@ -1,0 +1,291 @@
+/*
+ * giou.c: giou, giou_loss and their backward: which kernel takes a request.
+ *
+ * What the figures of an H200 say: one pair a thread; for the loss of a quarter of a million pairs
+ * blocks as large as they may be, so that the last one has few sums to add up.
+ */
+#include "giou.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WAYS 8
+#define COUNTER_BYTES 256 /* before the sums, in scratch memory; giou_loss.cuh has it, too */
+#define FEW_SUMS 1024     /* that one warp adds up */
+
+struct giou_way {
+	bool both; /* predictions are read before it is known whether they count */
+	uint32_t threads;
+	char name[KERNEL_CHOICE_MAX];
+};
+
+static uint64_t divide_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) / unit;
+}
+
+/* The most bytes, to the four numbers of a box, that are aligned in all boxes; one number if they
+ * lie apart. */
+static uint32_t box_load(const struct rows_form *form, int operand, kiln_dtype dtype,
+						 uint32_t address)
+{
+	uint32_t element = kernel_dtype_bytes(dtype), width = 4 * element;
+
+	if (form->step[operand] != 1)
+		return element;
+	width = width < 16 ? width : 16;
+	while (width > element && width > address)
+		width /= 2;
+	for (int k = 0; k < form->rank; k++)
+		while (width > element && (uint64_t)form->stride[operand][k] * element % width)
+			width /= 2;
+	return width;
+}
+
+static uint32_t pred_load(const struct kernel_problem *problem, const struct giou_problem *giou)
+{
+	return box_load(&giou->form, 0, giou->pred, problem->tensors[0].alignment);
+}
+
+static uint32_t target_load(const struct kernel_problem *problem, const struct giou_problem *giou)
+{
+	return box_load(giou->ragged ? &giou->targets : &giou->form, giou->ragged ? 0 : 1, giou->target,
+					problem->tensors[1].alignment);
+}
+
+static uint32_t dpred_store(const struct kernel_problem *problem, const struct giou_problem *giou)
+{
+	uint32_t element = kernel_dtype_bytes(giou->pred), width = 4 * element;
+	uint32_t address = problem->tensors[giou->op.dpred].alignment;
+
+	width = width < 16 ? width : 16;
+	width = width < address ? width : address;
+	return width < 4 ? element : width;
+}
+
+/* ---- Candidates ---- */
+
+static void add_way(const struct giou_problem *giou, const struct kernel_limits *limits,
+					uint32_t threads, bool both, struct giou_way ways[MAX_WAYS], int *count)
+{
+	struct giou_way way = {.both = both && giou->op.loss && !giou->op.backward && !giou->ragged};
+
+	while (threads > limits->max_threads)
+		threads /= 2;
+	way.threads = threads;
+	snprintf(way.name, sizeof(way.name), "%s %u", way.both ? "both" : "pairs", threads);
+	for (int i = 0; i < *count; i++)
+		if (strcmp(ways[i].name, way.name) == 0)
+			return;
+	ways[(*count)++] = way;
+}
+
+/* The planner's own first. */
+static int find_ways(const struct giou_problem *giou, const struct kernel_limits *limits,
+					 struct giou_way ways[MAX_WAYS])
+{
+	uint64_t pairs = (uint64_t)giou->pairs;
+	uint32_t threads = 256;
+	int count = 0;
+
+	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
+	if (giou->op.loss && !giou->op.backward) {
+		threads = 1024;
+		while (threads > 128 && pairs / threads < limits->multiprocessors)
+			threads /= 2;
+		/* Beyond what the caches hold, what is not read is worth more than being early. */
+		add_way(giou, limits, threads, pairs <= 1u << 21, ways, &count);
+	}
+	for (int both = 1; both >= 0; both--)
+		for (uint32_t other = 256; other <= 1024; other *= 2)
+			add_way(giou, limits, other, both, ways, &count);
+	return count;
+}
+
+/* ---- The plan ---- */
+
+static const char *truth(bool value)
+{
+	return value ? "true" : "false";
+}
+
+static void print_boxes(struct plan_text *id, const struct rows_form *form, int operand,
+						kiln_dtype dtype, uint32_t load)
+{
+	plan_print(id, "Boxes<%s, %u, %lld", plan_dtype_name(dtype), load,
+			   (long long)form->step[operand]);
+	rows_print_sizes(id, form);
+	rows_print_strides(id, form, operand);
+	plan_print(id, ">");
+}
+
+static void print_kernel(const struct kernel_problem *problem, const struct giou_problem *giou,
+						 const struct giou_way *way, uint64_t blocks, bool loop,
+						 struct plan_text *id)
+{
+	const struct giou_op *op = &giou->op;
+	/* A sample without predictions has no pairs to divide by their number. */
+	long long most = giou->most > 0 ? (long long)giou->most : 1;
+
+	plan_print(id, "%s<",
+			   !op->loss      ? (op->backward ? "giou_pairs_backward" : "giou_pairs")
+			   : op->backward ? "giou_loss_backward"
+							  : "giou_loss");
+	print_boxes(id, &giou->form, 0, giou->pred, pred_load(problem, giou));
+	plan_print(id, ", ");
+	print_boxes(id, giou->ragged ? &giou->targets : &giou->form, giou->ragged ? 0 : 1, giou->target,
+				target_load(problem, giou));
+	if (op->loss)
+		plan_print(id, ", %s, %lld", truth(giou->ragged), most);
+	plan_print(id, ", %s", truth(giou->clamp));
+	if (op->loss && !op->backward)
+		plan_print(id, ", %s", truth(way->both));
+	if (op->backward)
+		plan_print(id, ", %u", dpred_store(problem, giou));
+	if (op->dy >= 0) {
+		rows_print_sizes(id, &giou->form);
+		rows_print_strides(id, &giou->form, 2);
+	}
+	plan_print(id, ", %u", way->threads);
+	if (op->loss && !op->backward)
+		plan_print(id, ", %u", blocks <= FEW_SUMS ? 32 : way->threads);
+	plan_print(id, ", %s, %s>", rows_index_type(&giou->form), truth(loop));
+}
+
+static void pass_args(const struct giou_problem *giou, struct kernel_plan *out)
+{
+	const struct giou_op *op = &giou->op;
+	const int order[] = {
+		op->pred, op->target, op->offsets,  op->backward ? op->count : -1, op->dloss,
+		op->dy,   op->y,      op->loss_out, op->backward ? -1 : op->count, op->dpred};
+
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		if (order[i] >= 0)
+			plan_arg_pointer(out, order[i]);
+	if (op->loss && !op->backward)
+		plan_arg_scratch(out);
+	plan_arg_scalar(out, 8, (uint64_t)giou->pairs);
+	if (op->loss)
+		plan_arg_scalar(out, 8, (uint64_t)(giou->boxes < INT32_MAX ? giou->boxes : INT32_MAX));
+}
+
+/* Backward writes dpred, forward what follows the inputs. */
+static bool is_written(const struct giou_op *op, int operand)
+{
+	return operand == op->y || operand == op->loss_out || operand == op->dpred ||
+		   (operand == op->count && !op->backward);
+}
+
+static void set_extents(const struct kernel_problem *problem, const struct giou_problem *giou,
+						struct kernel_plan *out)
+{
+	for (int i = 0; i < problem->tensor_count; i++) {
+		const struct kernel_tensor *tensor = &problem->tensors[i];
+		struct kernel_extent *extent = &out->extents[i];
+		if (tensor->dtype == KILN_DTYPE_NONE)
+			continue;
+		plan_extent(tensor, &extent->bytes);
+		extent->written = is_written(&giou->op, i);
+		extent->alignment = i == giou->op.pred     ? pred_load(problem, giou)
+							: i == giou->op.target ? target_load(problem, giou)
+							: i == giou->op.dpred  ? dpred_store(problem, giou)
+												   : kernel_dtype_bytes(tensor->dtype);
+		out->bytes_moved += rows_distinct_bytes(tensor);
+	}
+}
+
+static int plan_way(const struct kernel_problem *problem, const struct giou_problem *giou,
+					const struct giou_way *way, const struct kernel_limits *limits,
+					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	const struct giou_op *op = &giou->op;
+	uint64_t blocks = divide_up((uint64_t)giou->pairs, way->threads);
+	bool loop = blocks > limits->grid_x;
+
+	blocks = loop ? limits->grid_x : blocks ? blocks : 1;
+	out->kind = KERNEL_LAUNCH;
+	snprintf(out->source, sizeof(out->source), "ops/giou%s%s.cuh",
+			 op->loss && !op->backward ? "_loss" : "", op->backward ? "_backward" : "");
+	out->grid[0] = (uint32_t)blocks;
+	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
+	out->block[0] = way->threads;
+	print_kernel(problem, giou, way, blocks, loop, &id);
+	if (id.full)
+		return plan_refuse(error, KILN_ENOTSUP,
+						   "%s: the name of the kernel would be longer than %d characters",
+						   problem->op, KERNEL_INSTANTIATION_MAX);
+	if (op->loss && !op->backward)
+		out->scratch = (struct kernel_scratch){.bytes = COUNTER_BYTES +
+														blocks * (giou->pred == KILN_F64 ? 16 : 8),
+											   .counters = COUNTER_BYTES};
+	pass_args(giou, out);
+	set_extents(problem, giou, out);
+	memcpy(out->choice, way->name, sizeof(out->choice));
+	snprintf(out->variant, sizeof(out->variant), "%s", way->both ? "both" : "pairs");
+	snprintf(out->note, sizeof(out->note), "one pair of boxes a thread%s%s",
+			 giou->ragged ? ", targets by offsets" : "",
+			 way->both                   ? "; both are read at once, whether they count or not"
+			 : op->loss && !op->backward ? "; predictions that count are read"
+										 : "");
+	return KILN_OK;
+}
+
+int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct giou_problem giou;
+	struct giou_way ways[MAX_WAYS];
+	int status = giou_check(problem, &giou, error), count, chosen = 0;
+
+	if (status)
+		return status;
+	/* The mean of no pairs is written. */
+	if (giou.pairs == 0 && (!giou.op.loss || giou.op.backward)) {
+		set_extents(problem, &giou, out);
+		out->kind = KERNEL_NOTHING;
+		out->bytes_moved = 0;
+		snprintf(out->variant, sizeof(out->variant), "nothing");
+		snprintf(out->note, sizeof(out->note), "there are no pairs");
+		return KILN_OK;
+	}
+	count = find_ways(&giou, limits, ways);
+	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
+		chosen++;
+	if (chosen == count)
+		return plan_refuse(error, KILN_EINVAL,
+						   "%s: there is no candidate \"%s\" for %lld pairs on %s", problem->op,
+						   choice, (long long)giou.pairs, limits->target);
+	return plan_way(problem, &giou, &ways[chosen], limits, out, error);
+}
+
+int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 char names[][KERNEL_CHOICE_MAX], int most)
+{
+	struct giou_problem giou;
+	struct giou_way ways[MAX_WAYS];
+	char error[KERNEL_ERROR_MAX];
+	int count;
+
+	if (giou_check(problem, &giou, error))
+		return 0;
+	count = find_ways(&giou, limits, ways);
+	for (int i = 0; i < count && i < most; i++)
+		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
+	return count < most ? count : most;
+}
+
+int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	const struct plan_op *op = plan_find(problem->op);
+	struct giou_problem giou;
+
+	giou_complete(problem);
+	for (int i = 0; i < problem->tensor_count; i++) {
+		char name[16];
+		plan_operand_name(op, i, name);
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE && !plan_operand_optional(op, i))
+			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
+	}
+	return giou_check(problem, &giou, error);
+}

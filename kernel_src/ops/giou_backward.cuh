@@ -1,0 +1,81 @@
+/*
+ * giou_backward.cuh: from the derivative by giou, or by its mean over all valid pairs, that by the
+ * predictions: one pair a thread; 0 where a pair is not valid.
+ */
+#pragma once
+#include "common/box.cuh"
+#include "common/element.cuh"
+#include "common/types.cuh"
+
+/* W: bytes that are stored at once.  The address is aligned to them. */
+template <int W, typename T, typename Compute>
+DEVICE void giou_store(T *to, const Compute (&box)[4])
+{
+	constexpr int bytes = 4 * static_cast<int>(sizeof(T));
+
+	if constexpr (W == sizeof(T)) {
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			element_store(to + i, box[i]);
+	} else {
+		u32 words[bytes / 4];
+		element_pack<T>(box, words);
+#pragma unroll
+		for (int n = 0; n < bytes / W; n++)
+			vec_store<W>(reinterpret_cast<u8 *>(to) + n * W, words + n * (W / 4));
+	}
+}
+
+template <int W, bool CLAMP, class PAIRS, typename Number>
+DEVICE void giou_pair_backward(const PAIRS &all, Number pair, typename PAIRS::Compute factor,
+							   typename PAIRS::Pred *dpred)
+{
+	typedef typename PAIRS::Compute Compute;
+	Compute a[4], b[4], out[4] = {};
+
+	if (all.load(pair, a, b))
+		BoxPair<Compute, CLAMP>(a, b).gradient(a, b, factor, out);
+	giou_store<W>(dpred + static_cast<i64>(pair) * 4, out);
+}
+
+/* dy: numbered by DIMS, DY apart. */
+template <class PRED, class TARGET, bool CLAMP, int W, class DIMS, class DY, int THREADS,
+		  typename Number, bool LOOP>
+__global__ __launch_bounds__(THREADS) void giou_pairs_backward(
+	const typename PRED::Element *pred, const typename TARGET::Element *target,
+	const typename PRED::Element *dy, typename PRED::Element *dpred, i64 pairs)
+{
+	typedef BoxPairs<PRED, TARGET, false, 1> Pairs;
+	const Pairs all{pred, target, nullptr, 0};
+	Number pair = static_cast<Number>(blockIdx.x) * THREADS + static_cast<Number>(threadIdx.x);
+
+	while (pair < static_cast<Number>(pairs)) {
+		const auto factor =
+			element_load<typename Pairs::Compute>(dy + index_offset<i64>(pair, DIMS{}, DY{}));
+		giou_pair_backward<W, CLAMP>(all, pair, factor, dpred);
+		if constexpr (!LOOP)
+			break;
+		pair += static_cast<Number>(gridDim.x) * THREADS;
+	}
+}
+
+/* count: of valid pairs, as giou_loss found it. */
+template <class PRED, class TARGET, bool RAGGED, i64 MOST, bool CLAMP, int W, int THREADS,
+		  typename Number, bool LOOP,
+		  typename Compute = typename element<typename PRED::Element>::compute>
+__global__ __launch_bounds__(THREADS) void giou_loss_backward(
+	const typename PRED::Element *pred, const typename TARGET::Element *target, const i32 *offsets,
+	const i64 *count, const Compute *dloss, typename PRED::Element *dpred, i64 pairs, i64 boxes)
+{
+	const BoxPairs<PRED, TARGET, RAGGED, MOST> all{pred, target, offsets, boxes};
+	const i64 valid = *count;
+	const Compute factor = *dloss / static_cast<Compute>(valid > 1 ? valid : 1);
+	Number pair = static_cast<Number>(blockIdx.x) * THREADS + static_cast<Number>(threadIdx.x);
+
+	while (pair < static_cast<Number>(pairs)) {
+		giou_pair_backward<W, CLAMP>(all, pair, factor, dpred);
+		if constexpr (!LOOP)
+			break;
+		pair += static_cast<Number>(gridDim.x) * THREADS;
+	}
+}
