@@ -32,7 +32,15 @@ DEVICE u32 group_from(u32 mine, int lanes)
 }
 DEVICE float group_from(float mine, int lanes)
 {
-	return __uint_as_float(group_from(__float_as_uint(mine), lanes));
+#if KILN_CPU
+	return __shfl_xor_sync(0xffffffffu, mine, lanes);
+#else
+	float other;
+	asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+				 : "=f"(other)
+				 : "f"(mine), "r"(lanes));
+	return other;
+#endif
 }
 DEVICE double group_from(double mine, int lanes)
 {

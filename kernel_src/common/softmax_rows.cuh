@@ -27,7 +27,6 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	/* Whether powers are put into slots. */
 	static constexpr bool put_back = !LOG && sizeof(T) >= 4;
 	using Vectors::mask;
-	using Vectors::part;
 	using Vectors::row;
 	using Vectors::scale;
 
@@ -43,15 +42,19 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 
 	DEVICE void fetch(const T *x, i64 step)
 	{
-		words.fetch_slots(part, 0, x);
-		words.fetch_kept(part, 0, x, step);
+		if constexpr (MASK::partial) {
+			fetch_part(softmax_part(row, mask), x, step);
+		} else {
+			fetch_part(row, x, step);
+		}
 		if constexpr (MASK::partial) {
 #pragma unroll
 			for (int n = 0; n < kept; n++)
 				if (row.has(n))
 					mask.fetch(marks[n], row.column(n));
 		}
-		words.arrive();
+		if constexpr (kept < held)
+			words.arrive();
 	}
 
 	/* The largest term of this thread. */
@@ -70,7 +73,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
 				Slot at;
-				if (!part.has(n))
+				if (!this->reads(n))
 					continue;
 				open(at, n);
 				this->terms(at.mark, n, at.raw, at.value);
@@ -95,7 +98,7 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 #pragma unroll 1
 			for (int n = kept; n < held; n++) {
 				Slot at;
-				if (!part.has(n))
+				if (!this->reads(n))
 					continue;
 				open(at, n);
 				this->terms(at.mark, n, at.raw, at.value);
@@ -120,7 +123,8 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 			if (!row.has(n))
 				continue;
 			this->template finish<!LOG>(all.largest, kept_rest, value[n]);
-			this->bury(marks[n], n, dead, value[n]);
+			if constexpr (MASK::partial)
+				this->bury(marks[n], n, dead, value[n]);
 			row_store(row, n, y, value[n], step);
 		}
 		if constexpr (kept < held) {
@@ -135,13 +139,22 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 				else
 					this->terms(at.mark, n, at.raw, at.value);
 				this->template finish<put_back>(all.largest, put_back ? kept_rest : rest, at.value);
-				this->bury(at.mark, n, dead, at.value);
+				if constexpr (MASK::partial)
+					this->bury(at.mark, n, dead, at.value);
 				row_store(row, n, y, at.value, step);
 			}
 		}
 	}
 
   private:
+	template <class PART>
+	DEVICE void fetch_part(const PART &part, const T *x, i64 step)
+	{
+		if constexpr (kept < held)
+			words.fetch_slots(part, 0, x);
+		words.fetch_kept(part, 0, x, step);
+	}
+
 	/* A vector that is in a slot. */
 	struct Slot {
 		Marks mark;

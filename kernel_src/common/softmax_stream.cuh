@@ -19,7 +19,6 @@ struct SoftmaxStream : SoftmaxVectors<ROW, LOG, MASK> {
 	typedef typename Vectors::Limits Limits;
 	static constexpr int V = ROW::length, count = ROW::count;
 	using Vectors::mask;
-	using Vectors::part;
 	using Vectors::row;
 	using Vectors::scale;
 
@@ -37,7 +36,7 @@ struct SoftmaxStream : SoftmaxVectors<ROW, LOG, MASK> {
 	{
 #pragma unroll
 		for (int u = 0; u < count; u++)
-			if (part.has(step * count + u))
+			if (this->reads(step * count + u))
 				vec_load<ROW::bytes>(row_place<V>(x, row.column(step * count + u), apart), word[u]);
 #pragma unroll
 		for (int u = 0; u < count; u++) {
@@ -80,7 +79,8 @@ struct SoftmaxStream : SoftmaxVectors<ROW, LOG, MASK> {
 			if (!row.has(n))
 				continue;
 			this->template finish<false>(largest, rest, value[u]);
-			this->bury(marks[u], n, dead, value[u]);
+			if constexpr (MASK::partial)
+				this->bury(marks[u], n, dead, value[u]);
 			row_store(row, n, y, value[u], apart);
 		}
 	}

@@ -18,11 +18,20 @@ struct SoftmaxVectors {
 	const MASK mask;
 	const SoftmaxScale<Compute> scale;
 	const ROW row;
-	const decltype(softmax_part(row, mask)) part;
 
 	DEVICE SoftmaxVectors(const ROW &row, const SoftmaxScale<Compute> &scale, const MASK &mask)
-		: mask(mask), scale(scale), row(row), part(softmax_part(row, mask))
+		: mask(mask), scale(scale), row(row)
 	{
+	}
+
+	/* Is anything of vector n to be read? */
+	template <typename Number>
+	DEVICE bool reads(Number n) const
+	{
+		if constexpr (MASK::partial)
+			return row.has(n) && row.column(n) < mask.limit();
+		else
+			return row.has(n);
 	}
 
 	/* What the largest term is, before any is looked at. */
@@ -37,9 +46,13 @@ struct SoftmaxVectors {
 	{
 #pragma unroll
 		for (int j = 0; j < V; j++) {
-			out[j] = mask.term(mark, j, element_at<T, Compute>(raw, j), scale.before);
-			if constexpr (MASK::partial)
-				out[j] = mask.live(mark, row.column(n), j) ? out[j] : Limits::least();
+			const Compute x = element_at<T, Compute>(raw, j);
+			if constexpr (MASK::partial) {
+				const Compute term = mask.term(mark, j, x, scale.before);
+				out[j] = mask.live(mark, row.column(n), j) ? term : Limits::least();
+			} else {
+				out[j] = x * scale.before;
+			}
 		}
 		if constexpr (ROW::skewed) {
 			if (!row.inside(n)) {
@@ -98,11 +111,9 @@ struct SoftmaxVectors {
 	template <typename Number>
 	DEVICE void bury(const Marks &mark, Number n, Compute dead, Compute (&x)[V]) const
 	{
-		if constexpr (MASK::partial) {
 #pragma unroll
-			for (int j = 0; j < V; j++)
-				x[j] = mask.live(mark, row.column(n), j) ? x[j] : dead;
-		}
+		for (int j = 0; j < V; j++)
+			x[j] = mask.live(mark, row.column(n), j) ? x[j] : dead;
 	}
 
 	/* What finish() takes. */
