@@ -16,7 +16,6 @@
 #define CHILD_ARGUMENTS 16
 #define WRAPPER_WORDS 32
 #define CHILD_FD 3
-#define DISMISS_MS 1000
 #define FRAMES_A_TURN 256 /* of a child that talks; then clients have their turn */
 
 extern char **environ;
@@ -245,14 +244,14 @@ static void on_impatience(uv_timer_t *timer)
 	child_kill(timer->data);
 }
 
-void child_dismiss(struct child *child)
+void child_dismiss(struct child *child, uint64_t patience_ms)
 {
 	child->abandoned = true;
 	if (child->exited)
 		return;
 	uv_poll_stop(&child->poll);
 	shutdown(child->sock, SHUT_RDWR);
-	uv_timer_start(&child->patience, on_impatience, DISMISS_MS, 0);
+	uv_timer_start(&child->patience, on_impatience, patience_ms, 0);
 }
 
 int child_pid(const struct child *child)

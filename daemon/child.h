@@ -40,8 +40,8 @@ void child_kill(struct child *child);
 /* From now on nothing is reported; the child is killed and frees itself. */
 void child_abandon(struct child *child);
 /* The same for a child that has nothing to do: it sees the end of its socket, cleans up after
- * itself, and is killed only if that takes long. */
-void child_dismiss(struct child *child);
+ * itself, and is killed only if that takes longer than patience_ms. */
+void child_dismiss(struct child *child, uint64_t patience_ms);
 int child_pid(const struct child *child);
 
 /* How many children exist, abandoned ones included: the loop of a draining broker ends at 0. */

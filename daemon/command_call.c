@@ -7,6 +7,7 @@
 #include "command.h"
 #include "plan/plan.h"
 #include "pool.h"
+#include "raw.h"
 #include "store.h"
 #include "util/util.h"
 
@@ -196,10 +197,17 @@ static void answer_success(struct asking *asking, const char *origin)
 static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct asking *asking = arg;
+	char sentence[KERNEL_ERROR_MAX + 192], label[160];
 	(void)reply;
 	asking->loader = NULL;
-	/* A process that went away meanwhile loads it again with the first launch. */
-	if (status != KILN_OK && status != KILN_EDEVICE)
+	if (status != KILN_OK && asking->ref->raw) {
+		snprintf(sentence, sizeof sentence, "%s cannot be loaded: %s",
+				 raw_label(&asking->ref->plan, label), error);
+		error = sentence;
+	}
+	/* A process that went away meanwhile loads it again with the first launch; not so a user's
+	 * kernel, of which it may have died. */
+	if (status != KILN_OK && (status != KILN_EDEVICE || asking->ref->raw))
 		answer_failure(asking, status, error, "");
 	else
 		answer_success(asking, job_origin_names[asking->origin]);

@@ -17,6 +17,7 @@
 #define ABSENT_RETRY_US (5 * 1000000ull)
 
 #define WRAPPED_PATIENCE 20
+#define WRAPPED_END_MS 60000
 
 static void start(struct executor *executor);
 
@@ -159,7 +160,8 @@ static void start(struct executor *executor)
 {
 	static const struct child_events events = {executor_on_message, on_gone};
 	char device[40], error[KERNEL_ERROR_MAX];
-	const char *const arguments[] = {"--role=executor", device, NULL};
+	const bool wrapped = executor_patience(executor) > 1;
+	const char *const arguments[] = {"--role=executor", device, wrapped ? "--wrapped" : NULL, NULL};
 	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
 	struct broker *broker = executor->device->broker;
 	executor->child = child_start(&broker->loop, broker->options.executor_wrapper, arguments, NULL,
@@ -279,7 +281,10 @@ static void stop(struct executor *executor, uv_close_cb closed, const char *why)
 	uv_timer_stop(&executor->clock);
 	uv_close((uv_handle_t *)&executor->timer, closed);
 	uv_close((uv_handle_t *)&executor->clock, closed);
-	if (executor->child)
+	/* What watches it has something to write at its end. */
+	if (executor->child && executor_patience(executor) > 1)
+		child_dismiss(executor->child, WRAPPED_END_MS);
+	else if (executor->child)
 		child_abandon(executor->child);
 	executor->child = NULL;
 	executor->phase = EXECUTOR_STOPPED;

@@ -12,7 +12,8 @@ int main(int argc, char **argv)
 		return status;
 	switch (options.role) {
 	case OPTIONS_EXECUTOR: {
-		struct exec_options exec = {.sock = options.fd, .device = options.device_name};
+		struct exec_options exec = {
+			.sock = options.fd, .device = options.device_name, .wrapped = options.wrapped};
 		return exec_main(&exec);
 	}
 	case OPTIONS_COMPILER: {

@@ -78,6 +78,7 @@ static const struct option_row table[] = {
 
 	{"role", NULL, "broker|executor|compiler", "broker", OPTION_WORD, 0, 0, NULL, AT(role), NULL, NULL},
 	{"device-name", NULL, "NAME", NULL, OPTION_DEVICE, 0, 0, NULL, AT(device_name), NULL, NULL},
+	{"wrapped", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(wrapped), NULL, NULL},
 	{"fd", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(fd), NULL, NULL},
 };
 /* clang-format on */

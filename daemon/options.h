@@ -64,7 +64,8 @@ struct options {
 	/* Of the children, which the broker starts. */
 	enum options_role role;
 	char device_name[KERNEL_TARGET_MAX];
-	int fd; /* -1: none */
+	bool wrapped; /* an executor: started through executor_wrapper */
+	int fd;       /* -1: none */
 };
 
 /* A limit as `info` and error messages name it. */

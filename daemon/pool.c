@@ -9,6 +9,7 @@
 
 #define POOL_START_DEADLINE_MS 60000
 #define POOL_BACKOFF_FIRST_MS 100
+#define POOL_DISMISS_MS 1000
 #define POOL_BACKOFF_LAST_MS 5000
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */
 #define POOL_FAILED_STARTS 8 /* in a row: jobs are not kept waiting for a worker any longer */
@@ -144,7 +145,7 @@ static void on_result(struct slot *slot, struct wire_in *message)
 		/* Memory that a compiler leaks goes with its process, and so does whatever a user's source
 		 * may have done to it. */
 		pool->recycled++;
-		child_dismiss(slot->child);
+		child_dismiss(slot->child, POOL_DISMISS_MS);
 		slot->child = NULL;
 		slot->state = SLOT_EMPTY;
 		slot_start(slot);
@@ -452,7 +453,7 @@ void pool_close(struct broker *broker)
 		stop_timer(slot);
 		uv_close((uv_handle_t *)&slot->timer, NULL);
 		if (slot->child && slot->state != SLOT_BUSY)
-			child_dismiss(slot->child);
+			child_dismiss(slot->child, POOL_DISMISS_MS);
 		else if (slot->child)
 			child_abandon(slot->child);
 		slot->child = NULL;

@@ -53,10 +53,14 @@ static enum work_step need_buffer(struct work *work, struct buffer *buffer)
 static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct work *work = arg;
+	char label[160];
 	(void)reply;
 	work->loading = false;
 	work->load_status = status;
-	if (status != KILN_OK)
+	if (status != KILN_OK && work->raw)
+		util_append(work->load_error, sizeof work->load_error, 0, "%s cannot be loaded: %s",
+					raw_label(&work->variant->plan, label), error);
+	else if (status != KILN_OK)
 		snprintf(work->load_error, sizeof work->load_error, "%s", error);
 	work_pump(work->session);
 }
@@ -92,8 +96,9 @@ static enum work_step need_kernel(struct work *work, uint64_t *module)
 		return WORK_GONE;
 	if (work->fetching || work->loading)
 		return WORK_WAITS;
-	if (work->load_status == KILN_EDEVICE) {
-		work->load_status = KILN_OK; /* lost with its process: fetched again for the next */
+	if (work->load_status == KILN_EDEVICE && !work->raw) {
+		/* Lost with its process: fetched again for the next.  A user's kernel may be why. */
+		work->load_status = KILN_OK;
 	} else if (work->load_status != KILN_OK) {
 		work_end(work, work->load_status, work->load_error, 0);
 		return WORK_WAITS;

@@ -26,11 +26,9 @@ static void close_range_of(unsigned first, unsigned last)
 		close((int)fd);
 }
 
-void exec_discipline(int sock)
+void exec_discipline(int sock, bool wrapped)
 {
 	struct rlimit none = {0, 0}, files;
-	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	setrlimit(RLIMIT_CORE, &none);
 	/* A loaded object of the cpu device keeps its descriptor. */
@@ -39,6 +37,11 @@ void exec_discipline(int sock)
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
 	signal(SIGPIPE, SIG_IGN);
+	/* Its parent may be a thread that is soon gone, and what was opened before is the wrapper's. */
+	if (wrapped)
+		return;
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (sock > 3)
 		close_range_of(3, (unsigned)sock - 1);
 	close_range_of(sock < 3 ? 3 : (unsigned)sock + 1, ~0u);

@@ -37,6 +37,7 @@
 struct exec_options {
 	int sock;           /* frame socket to the broker */
 	const char *device; /* "cpu", "cuda:1" */
+	bool wrapped;       /* by a program that watches it, and has ways to it that must stay open */
 };
 
 /* Runs until the socket ends or the device breaks.  Returns the exit status: 0 end of socket, 3 no

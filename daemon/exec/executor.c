@@ -256,7 +256,7 @@ int exec_main(const struct exec_options *options)
 {
 	struct exec executor = {.sock = options->sock, .epoll = -1};
 	char error[KERNEL_ERROR_MAX] = "";
-	exec_discipline(options->sock);
+	exec_discipline(options->sock, options->wrapped);
 	int status = watch_socket(&executor, error);
 	if (status == KILN_OK)
 		status = open_device(&executor, options->device, error);

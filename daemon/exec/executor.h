@@ -97,8 +97,8 @@ void exec_unmap(struct exec *executor, struct exec_mapping *mapping);
 void exec_unmap_kept(struct exec *executor);
 
 /* ---- discipline.c ---- */
-/* Own process group, dies with its parent, no core files, no new privileges, no descriptors but
- * 0 to 2 and sock. */
-void exec_discipline(int sock);
+/* No core files, no new privileges; and unless it is wrapped a process group of its own, death with
+ * its parent, no descriptors but 0 to 2 and sock. */
+void exec_discipline(int sock, bool wrapped);
 
 #endif

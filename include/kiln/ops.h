@@ -433,6 +433,29 @@ static inline int kiln_rms_norm_backward(kiln_client *client, kiln_tensor x, kil
 					grad->mean.dtype == KILN_DTYPE_NONE ? 7 : 8, &attr, 1);
 }
 
+/* ---- Arguments of kernels of one's own: see kiln_submit_raw() ------------------------------ */
+
+/* Memory from a byte offset of a buffer on; access is KILN_READ, KILN_WRITE or both. */
+static inline kiln_raw_arg kiln_raw_memory(kiln_buffer *buffer, uint64_t offset, unsigned access)
+{
+	kiln_raw_arg arg;
+	arg.buffer = buffer;
+	arg.offset = offset;
+	arg.bytes = 0;
+	arg.access = access;
+	arg.value = (const void *)0;
+	return arg;
+}
+
+/* A value, by its address and size: kiln_raw_value(&n, sizeof n). */
+static inline kiln_raw_arg kiln_raw_value(const void *value, uint64_t bytes)
+{
+	kiln_raw_arg arg = kiln_raw_memory((kiln_buffer *)0, 0, 0);
+	arg.bytes = bytes;
+	arg.value = value;
+	return arg;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -224,6 +224,54 @@ static void test_errors_of_the_compiler(void **state)
 	kilnd_stop(daemon);
 }
 
+/* The same for a GPU that is not here, where there is NVRTC. */
+static void test_errors_of_nvrtc(void **state)
+{
+	struct kilnd *daemon = *state;
+	static const char *const options[] = {"--use_fast_math", "-std=c++20", "--maxrregcount=32"};
+	kiln_raw raw = saxpy_raw();
+	kiln_reply *reply;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	raw.options = options;
+	raw.option_count = 3;
+	int status = kiln_compile_raw(client, &raw, "sm_90", &reply);
+	if (status == KILN_ENOTSUP) {
+		kiln_close(client);
+		kilnd_stop(daemon);
+		skip();
+	}
+	assert_ok(status);
+	assert_string_equal(kiln_reply_str(reply, "origin"), "compiled");
+	assert_non_null(strstr(kiln_reply_str(reply, "text"), "saxpy.cu"));
+	assert_non_null(strstr(kiln_reply_str(reply, "text"), "--use_fast_math"));
+	kiln_reply_free(reply);
+	raw = raw_of("#include <cmath>\n"
+				 "#if 0\n"
+				 "#include \"not there\"\n"
+				 "#endif\n"
+				 "__global__ void k(float *x)\n"
+				 "{\n"
+				 "	*x = INFINITY;\n"
+				 "	*x = first;\n"
+				 "	*x = second;\n"
+				 "}\n",
+				 "k");
+	assert_int_equal(kiln_compile_raw(client, &raw, "sm_90", &reply), KILN_ECOMPILE);
+	assert_sentence("mine.cu(8): error");
+	assert_sentence("first");
+	assert_non_null(strstr(kiln_errlog(), "mine.cu(9): error"));
+	raw.source = "#include <mma.h>\n__global__ void k() {}\n";
+	assert_int_equal(kiln_compile_raw(client, &raw, "sm_90", &reply), KILN_ECOMPILE);
+	assert_sentence("mine.cu(1): catastrophic error: #error directive: \"mma.h\" is not among");
+	raw.source = "__global__ void other() {}\n";
+	assert_int_equal(kiln_compile_raw(client, &raw, "sm_90", &reply), KILN_ECOMPILE);
+	assert_sentence("\"k\" is undefined");
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 static void refused(kiln_client *client, const kiln_raw *raw, int status, const char *word)
 {
 	kiln_call *call;
@@ -353,6 +401,7 @@ int main(void)
 		HARNESS_TEST(test_saxpy),
 		HARNESS_TEST(test_odds),
 		HARNESS_TEST(test_errors_of_the_compiler),
+		HARNESS_TEST(test_errors_of_nvrtc),
 		HARNESS_TEST(test_what_is_refused),
 		HARNESS_TEST(test_launches_are_checked),
 	};

@@ -268,6 +268,34 @@ static void test_a_queued_launch_is_canceled(void **state)
 	kilnd_stop(daemon);
 }
 
+/* What runs while it is loaded may end the process, too: told once, and not tried for ever. */
+static void test_a_kernel_that_cannot_be_loaded(void **state)
+{
+	struct kilnd *daemon = *state;
+	const kiln_raw raw = {.size = sizeof(raw),
+						  .name = "boom.cu",
+						  .source = "struct boom { boom() { *(volatile int *)8 = 1; } } b;\n"
+									"__global__ void k() {}\n",
+						  .entry = "k"};
+	struct user user;
+	kiln_buffer *x;
+	kiln_call *call;
+
+	kilnd_start(daemon, NULL);
+	user_open(&user, daemon);
+	assert_int_equal(kiln_prepare_raw(user.client, &raw, &call), KILN_EDEVICE);
+	assert_sentence("kernel k of boom.cu cannot be loaded");
+	assert_sentence("signal 11");
+	await_info(user.client, "executors[1].restarts", 1);
+	assert_ok(kiln_alloc(user.client, BYTES, 0, "x", &x));
+	assert_ok(run(&user, user.add, x));
+	assert_words(x, 1);
+	assert_int_equal(info_int(user.client, "executors[1].restarts"), 1);
+	kiln_free(x);
+	user_close(&user);
+	kilnd_stop(daemon);
+}
+
 /* ---- The processes ---- */
 
 static int count_executors(kiln_client *client)
@@ -335,12 +363,14 @@ static void test_gone_in_the_middle(void **state)
 	kilnd_stop(daemon);
 }
 
+/* One that becomes the process; then one that waits for it, and has something to say at its end. */
 static void test_wrapper(void **state)
 {
 	struct kilnd *daemon = *state;
 	const char *const environment[] = {"KILN_EXECUTOR_WRAPPER=env  KILN_WRAPPED=yes", NULL};
 	char path[64], text[8192];
 	struct user user;
+	kiln_buffer *x;
 
 	kilnd_spawn(daemon, NULL, environment, -1);
 	kilnd_await(daemon);
@@ -357,6 +387,31 @@ static void test_wrapper(void **state)
 	}
 	user_close(&user);
 	kilnd_stop(daemon);
+
+	char script[128], said[128], command[192];
+	snprintf(script, sizeof(script), "%s/wrapper", daemon->dir);
+	snprintf(said, sizeof(said), "%s/said", daemon->dir);
+	FILE *file = fopen(script, "w");
+	assert_non_null(file);
+	fprintf(file, "\"$@\"\necho \"status $?\" >>%s\n", said);
+	fclose(file);
+	snprintf(command, sizeof(command), "sh %s", script);
+	kilnd_start(daemon, OPTIONS("--executor-wrapper", command));
+	user_open(&user, daemon);
+	assert_ok(kiln_alloc(user.client, BYTES, 0, "x", &x));
+	assert_ok(run(&user, user.add, x));
+	assert_words(x, 1);
+	assert_int_equal(run(&user, user.beyond, x), KILN_EDEVICE);
+	kiln_free(x);
+	user_close(&user);
+	kilnd_stop(daemon);
+	/* A fault, and the ends of two processes that were sent away. */
+	file = fopen(said, "r");
+	assert_non_null(file);
+	size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[bytes] = 0;
+	assert_string_equal(text, "status 4\nstatus 0\nstatus 0\n");
 }
 
 int main(void)
@@ -366,6 +421,7 @@ int main(void)
 		HARNESS_TEST(test_memory_survives),
 		HARNESS_TEST(test_order_over_both_processes),
 		HARNESS_TEST(test_a_queued_launch_is_canceled),
+		HARNESS_TEST(test_a_kernel_that_cannot_be_loaded),
 		HARNESS_TEST(test_a_process_for_each_session),
 		HARNESS_TEST(test_gone_in_the_middle),
 		HARNESS_TEST(test_wrapper),
