@@ -1,0 +1,277 @@
+/*
+ * test_raw_peers: requests about users' kernels that no library would send.  Each is answered with
+ * a status and a sentence, and the session goes on.  Speaks frames by itself.
+ */
+#include "harness.h"
+
+#include <client/frame.h>
+#include <client/protocol.h>
+#include <client/wire.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define REPLY_TIMEOUT_MS 20000
+
+static const char source[] = "__global__ void k(int *x, int n) { *x = n; }\n";
+
+struct peer {
+	int sock;
+	uint64_t id;
+	int texts; /* a memfd with the source */
+	char sentence[512];
+	uint64_t made; /* "call" or "buf" of the last reply */
+};
+
+static void begin(struct peer *peer, struct wire_out *out, const char *type)
+{
+	wire_begin(out, type, ++peer->id);
+}
+
+/* Sends it and waits for its reply. */
+static int ask(struct peer *peer, struct wire_out *out, int fd)
+{
+	struct frame frame = {0};
+	struct wire_in in;
+
+	assert_int_equal(wire_end(out), KILN_OK);
+	assert_int_equal(frame_send_wait(peer->sock, out->buffer.data, out->buffer.size, &fd, fd >= 0,
+									 REPLY_TIMEOUT_MS),
+					 KILN_OK);
+	wire_out_free(out);
+	assert_int_equal(frame_recv_wait(peer->sock, &frame, 1 << 20, REPLY_TIMEOUT_MS), KILN_OK);
+	assert_int_equal(wire_parse(&in, frame.data, frame.size), KILN_OK);
+	assert_int_equal(wire_id(&in), peer->id);
+	int status = (int)wire_get_int(&in.root, "st", 1);
+	const char *error = wire_get_str(&in, &in.root, "err");
+	snprintf(peer->sentence, sizeof(peer->sentence), "%s", error ? error : "");
+	peer->made = wire_get_uint(&in.root, "call", wire_get_uint(&in.root, "buf", 0));
+	wire_in_free(&in);
+	frame_free(&frame);
+	return status;
+}
+
+static void expect(struct peer *peer, struct wire_out *out, int fd, int status, const char *word)
+{
+	int got = ask(peer, out, fd);
+	if (got != status || !strstr(peer->sentence, word))
+		fail_msg("%s: \"%s\", not %s with \"%s\"", kiln_status_name(got), peer->sentence,
+				 kiln_status_name(status), word);
+}
+
+static void peer_open(struct peer *peer, const struct kilnd *daemon)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct wire_out out;
+
+	*peer = (struct peer){.sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", daemon->socket);
+	assert_int_equal(connect(peer->sock, (struct sockaddr *)&address, sizeof(address)), 0);
+	begin(peer, &out, "hello");
+	wire_put_int(&out, "proto", PROTOCOL_VERSION);
+	wire_put_str(&out, "version", "0.1.0");
+	wire_put_int(&out, "pid", getpid());
+	wire_put_str(&out, "device", "cpu");
+	expect(peer, &out, -1, KILN_OK, "");
+	peer->texts = frame_memfd("texts", sizeof(source) - 1);
+	assert_int_equal(pwrite(peer->texts, source, sizeof(source) - 1, 0), sizeof(source) - 1);
+}
+
+static void peer_close(struct peer *peer)
+{
+	close(peer->texts);
+	close(peer->sock);
+}
+
+/* ---- Kernels ---- */
+
+static void begin_kernel(struct peer *peer, struct wire_out *out, uint64_t bytes)
+{
+	begin(peer, out, "raw.prepare");
+	wire_map_begin(out, "raw");
+	wire_put_str(out, "entry", "k");
+	wire_put_uint(out, "bytes", bytes);
+}
+
+static void put_headers(struct wire_out *out, int count, const char *name, uint64_t bytes)
+{
+	wire_list_begin(out, "headers");
+	for (int i = 0; i < count; i++) {
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "n", name);
+		wire_put_uint(out, "c", bytes);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+}
+
+static void expect_kernel(struct peer *peer, struct wire_out *out, int fd, int status,
+						  const char *word)
+{
+	wire_map_end(out);
+	expect(peer, out, fd, status, word);
+}
+
+static void test_kernels(void **state)
+{
+	struct kilnd *daemon = *state;
+	const uint64_t bytes = sizeof(source) - 1;
+	struct wire_out out;
+	struct peer peer;
+	int pipes[2], loose = memfd_create("loose", MFD_CLOEXEC);
+
+	kilnd_start(daemon, NULL);
+	peer_open(&peer, daemon);
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(ftruncate(loose, 4096), 0);
+
+	begin(&peer, &out, "raw.prepare");
+	expect(&peer, &out, peer.texts, KILN_EINVAL, "the entry of a kernel has 1 to");
+	begin(&peer, &out, "raw.prepare");
+	wire_put_str(&out, "raw", "text");
+	expect(&peer, &out, peer.texts, KILN_EINVAL, "the entry of a kernel has 1 to");
+	begin_kernel(&peer, &out, bytes);
+	expect_kernel(&peer, &out, -1, KILN_EPROTO, "a memfd sealed against shrinking");
+	begin_kernel(&peer, &out, bytes);
+	expect_kernel(&peer, &out, loose, KILN_EPROTO, "a memfd sealed against shrinking");
+	begin_kernel(&peer, &out, bytes);
+	expect_kernel(&peer, &out, pipes[0], KILN_EPROTO, "a memfd sealed against shrinking");
+	begin_kernel(&peer, &out, bytes + 1);
+	expect_kernel(&peer, &out, peer.texts, KILN_EPROTO, "of at least 46 bytes");
+	begin_kernel(&peer, &out, UINT64_MAX);
+	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT, "a source may have 1048576 bytes");
+	begin_kernel(&peer, &out, bytes);
+	put_headers(&out, 33, "a.h", 0);
+	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT, "32 headers");
+	/* Sums that would wrap around. */
+	begin_kernel(&peer, &out, bytes);
+	put_headers(&out, 2, "a.h", UINT64_MAX / 2 + 1);
+	expect_kernel(&peer, &out, peer.texts, KILN_ELIMIT, "with its headers 4194304");
+	begin_kernel(&peer, &out, bytes);
+	put_headers(&out, 1, "a.h", 1);
+	expect_kernel(&peer, &out, peer.texts, KILN_EPROTO, "of at least 46 bytes");
+	begin_kernel(&peer, &out, bytes - 1);
+	put_headers(&out, 1, NULL, 1);
+	expect_kernel(&peer, &out, peer.texts, KILN_EINVAL, "header 0 has no name");
+	begin_kernel(&peer, &out, bytes);
+	wire_put_str(&out, "name",
+				 "a name that is much longer than what anybody would call a file, or");
+	expect_kernel(&peer, &out, peer.texts, KILN_EINVAL, "at most 63 bytes");
+	begin_kernel(&peer, &out, bytes);
+	wire_put_ints(&out, "options", (const int64_t[]){1, 2}, 2);
+	expect_kernel(&peer, &out, peer.texts, KILN_EINVAL, "option 0 is no text");
+	begin_kernel(&peer, &out, bytes);
+	wire_put_ints(&out, "macros", (const int64_t[]){1, 2}, 2);
+	expect_kernel(&peer, &out, peer.texts, KILN_EINVAL, "macro 0 has no name");
+	/* And then one that is right. */
+	begin_kernel(&peer, &out, bytes);
+	expect_kernel(&peer, &out, peer.texts, KILN_OK, "");
+	assert_true(peer.made > 0);
+	close(loose);
+	close(pipes[0]);
+	close(pipes[1]);
+	peer_close(&peer);
+	kilnd_stop(daemon);
+}
+
+/* ---- Launches ---- */
+
+static void begin_launch(struct peer *peer, struct wire_out *out, uint64_t call, int64_t grid)
+{
+	begin(peer, out, "raw.submit");
+	wire_put_uint(out, "call", call);
+	wire_put_ints(out, "grid", (const int64_t[]){grid, 1, 1}, 3);
+	wire_put_ints(out, "block", (const int64_t[]){1, 1, 1}, 3);
+	wire_list_begin(out, "args");
+}
+
+static void expect_launch(struct peer *peer, struct wire_out *out, int status, const char *word)
+{
+	wire_list_end(out);
+	expect(peer, out, -1, status, word);
+}
+
+static void test_launches(void **state)
+{
+	struct kilnd *daemon = *state;
+	static const char zeros[40000];
+	struct wire_out out;
+	struct peer peer;
+
+	kilnd_start(daemon, NULL);
+	peer_open(&peer, daemon);
+	begin_kernel(&peer, &out, sizeof(source) - 1);
+	expect_kernel(&peer, &out, peer.texts, KILN_OK, "");
+	const uint64_t call = peer.made;
+	begin(&peer, &out, "alloc");
+	wire_put_uint(&out, "bytes", 4);
+	expect(&peer, &out, -1, KILN_OK, "");
+	const int64_t memory[] = {(int64_t)peer.made, 0, 4, 3}, beyond[] = {memory[0], 4, 1, 3},
+				  absent[] = {memory[0] + 1000, 0, 4, 3}, odd[] = {memory[0], -1, 4, 3};
+
+	begin_launch(&peer, &out, call + 1000, 1);
+	expect_launch(&peer, &out, KILN_ENOENT, "has no user's kernel");
+	begin(&peer, &out, "submit");
+	wire_put_uint(&out, "call", call);
+	expect(&peer, &out, -1, KILN_EINVAL, "submitted with raw.submit");
+	begin(&peer, &out, "raw.submit");
+	wire_put_uint(&out, "call", call);
+	expect(&peer, &out, -1, KILN_EPROTO, "grid and block of three numbers");
+	begin_launch(&peer, &out, call, -1);
+	wire_put_ints(&out, NULL, memory, 4);
+	wire_put_bin(&out, NULL, zeros, 4);
+	expect_launch(&peer, &out, KILN_EPROTO, "grid and block of three numbers");
+	begin_launch(&peer, &out, call, INT64_MAX);
+	wire_put_ints(&out, NULL, memory, 4);
+	wire_put_bin(&out, NULL, zeros, 4);
+	expect_launch(&peer, &out, KILN_EINVAL, "a grid of 9223372036854775807x1x1");
+	begin_launch(&peer, &out, call, 1);
+	wire_put_int(&out, NULL, 7);
+	expect_launch(&peer, &out, KILN_EPROTO, "argument 0 is neither a value nor");
+	begin_launch(&peer, &out, call, 1);
+	wire_put_ints(&out, NULL, memory, 3);
+	expect_launch(&peer, &out, KILN_EPROTO, "argument 0 is neither a value nor");
+	begin_launch(&peer, &out, call, 1);
+	wire_put_ints(&out, NULL, odd, 4);
+	expect_launch(&peer, &out, KILN_EPROTO, "argument 0 is neither a value nor");
+	begin_launch(&peer, &out, call, 1);
+	wire_put_ints(&out, NULL, absent, 4);
+	expect_launch(&peer, &out, KILN_ENOENT, "which this session does not have");
+	begin_launch(&peer, &out, call, 1);
+	wire_put_ints(&out, NULL, beyond, 4);
+	expect_launch(&peer, &out, KILN_EINVAL, "argument 0 needs 1 bytes at offset 4");
+	begin_launch(&peer, &out, call, 1);
+	wire_put_bin(&out, NULL, zeros, sizeof(zeros));
+	expect_launch(&peer, &out, KILN_ELIMIT, "the most are 64 and 32764");
+	begin_launch(&peer, &out, call, 1);
+	for (int i = 0; i < 65; i++)
+		wire_put_bin(&out, NULL, zeros, 1);
+	expect_launch(&peer, &out, KILN_ELIMIT, "65 arguments");
+	begin_launch(&peer, &out, call, 1);
+	for (int i = 0; i < 17; i++)
+		wire_put_ints(&out, NULL, memory, 4);
+	expect_launch(&peer, &out, KILN_ELIMIT, "at most 16 arguments that are memory");
+	begin_launch(&peer, &out, call, 1);
+	wire_put_ints(&out, NULL, memory, 4);
+	wire_put_bin(&out, NULL, zeros, 0);
+	expect_launch(&peer, &out, KILN_EPROTO, "argument 1 is neither");
+	begin_launch(&peer, &out, call, 1);
+	wire_put_ints(&out, NULL, memory, 4);
+	wire_put_bin(&out, NULL, zeros, 4);
+	expect_launch(&peer, &out, KILN_OK, "");
+	peer_close(&peer);
+	kilnd_stop(daemon);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HARNESS_TEST(test_kernels),
+		HARNESS_TEST(test_launches),
+	};
+	harness_begin(100);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
