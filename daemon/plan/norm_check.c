@@ -1,6 +1,6 @@
 /*
- * norm_check.c: what the norm operators ask of their operands beyond what any operator on rows does,
- * each refusal with its sentence.
+ * norm_check.c: what the norm operators ask of their operands beyond what any operator on rows
+ * does, each refusal with its sentence.
  */
 #include "norm.h"
 

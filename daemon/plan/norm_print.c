@@ -1,6 +1,6 @@
 /*
- * norm_print.c: where elements of the inputs of norm operators lie, as the type NormPlace that their
- * kernels take (kernel_src/common/norm_operands.cuh).
+ * norm_print.c: where elements of the inputs of norm operators lie, as the type NormPlace that
+ * their kernels take (kernel_src/common/norm_operands.cuh).
  */
 #include "norm.h"
 

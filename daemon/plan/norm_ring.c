@@ -1,6 +1,6 @@
 /*
- * norm_ring.c: norms of long rows by blocks that stay, keep gamma and beta in registers and have rows
- * come into a ring of places in shared memory (kernel_src/ops/norm_ring.cuh).
+ * norm_ring.c: norms of long rows by blocks that stay, keep gamma and beta in registers and have
+ * rows come into a ring of places in shared memory (kernel_src/ops/norm_ring.cuh).
  */
 #include "norm.h"
 

@@ -44,13 +44,20 @@ static uint32_t numbers(const struct norm_problem *norm, const struct norm_way *
 	return elements * (element == 8 ? 2 : 1);
 }
 
-/* Does a thread have registers enough? */
+/*
+ * Does a thread have registers enough?  Edges in every vector take many, and the compiler long: of
+ * skewed rows most is to lie in slots, which are gone through in turn.
+ */
 static bool fits(const struct norm_problem *norm, const struct norm_way *way)
 {
 	const struct rows_shape *shape = &way->shape;
 	uint32_t threads = shape->size * shape->rows, most = 65536 / threads / 8 * 8;
 
-	return shape->stream || way->stages || numbers(norm, way) + NORM_BESIDE <= most;
+	if (shape->stream || way->stages)
+		return true;
+	if (shape->skewed && !way->each && (shape->held - shape->slots) * shape->vector > 16)
+		return false;
+	return numbers(norm, way) + NORM_BESIDE <= most;
 }
 
 void norm_keep(struct norm_ways *ways, const struct norm_way *way)

@@ -1,6 +1,6 @@
 /*
- * norm_wrap.c: norms of rows that begin between two aligned vectors: wrapped, so that a row takes no
- * more vectors than it fills, with gamma and beta by way of shared memory
+ * norm_wrap.c: norms of rows that begin between two aligned vectors: wrapped, so that a row takes
+ * no more vectors than it fills, with gamma and beta by way of shared memory
  * (kernel_src/common/norm_wrap.cuh).
  */
 #include "norm.h"
@@ -62,8 +62,8 @@ static void offer_wrap(struct norm_ways *ways, uint32_t held, uint32_t threads, 
 }
 
 /*
- * As few threads a row as can hold it, but for short rows, and one warp for rows of 1023 halves; many
- * rows a block, which share what it takes to fill the planes.
+ * As few threads a row as can hold it, but for short rows, and one warp for rows of 1023 halves;
+ * many rows a block, which share what it takes to fill the planes.
  */
 void norm_offer_wraps(struct norm_ways *ways)
 {

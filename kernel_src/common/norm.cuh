@@ -1,6 +1,6 @@
 /*
- * norm.cuh: mean and squared deviations of a row, and the affine map behind them, for operators that
- * normalize rows.
+ * norm.cuh: mean and squared deviations of a row, and the affine map behind them, for operators
+ * that normalize rows.
  *
  * Nothing is ever taken from squares of the elements themselves.  A group's threads first agree on
  * a pivot, which is the mean but for rounding, and then add up the differences to it and their
@@ -47,7 +47,8 @@ DEVICE float norm_rsqrt(float x)
 
 #if !KILN_CPU
 
-/* The device's own first guess, good to 20 bits, and steps of Newton's: short, and without a call. */
+/* The device's own first guess, good to 20 bits, and steps of Newton's: short, and without a
+ * call. */
 DEVICE double norm_inverse(double x)
 {
 	double guess;

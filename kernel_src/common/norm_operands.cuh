@@ -18,8 +18,8 @@ enum {
 };
 
 /*
- * The element types of gamma and beta (void: left out), how many bytes of them move at once (0: they
- * come one by one, for rows are skewed), and which of the above hold.
+ * The element types of gamma and beta (void: left out), how many bytes of them move at once (0:
+ * they come one by one, for rows are skewed), and which of the above hold.
  */
 template <class GAMMA, class BETA, int BYTES, int FLAGS>
 struct NormWith {
@@ -35,8 +35,8 @@ struct NormWith {
 };
 
 /*
- * Where elements of x and residual lie.  Rows are numbered by ROWS, columns by COLUMNS: the sizes of
- * all their dimensions but the slowest.  The other lists are strides.  OFFSET: of any operand.
+ * Where elements of x and residual lie.  Rows are numbered by ROWS, columns by COLUMNS: the sizes
+ * of all their dimensions but the slowest.  The other lists are strides.  OFFSET: of any operand.
  */
 template <class ROWS, class X_ROWS, class RESIDUAL_ROWS, class COLUMNS, class X_COLUMNS,
 		  class RESIDUAL_COLUMNS, typename OFFSET>
@@ -74,8 +74,8 @@ struct NormOperands {
 	i64 rows;
 };
 
-/* Element columns first .. first + V - 1 of gamma or beta, BYTES at a time at most; without them all
- * are ABSENT. */
+/* Element columns first .. first + V - 1 of gamma or beta, BYTES at a time at most; without them
+ * all are ABSENT. */
 template <int BYTES, typename G, typename Column, typename Compute, int V>
 DEVICE void norm_load(const G *start, Column first, Compute (&out)[V], Compute absent)
 {

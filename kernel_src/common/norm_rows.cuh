@@ -69,9 +69,9 @@ DEVICE void norm_store(const ROW &row, int n, T *mine, const Compute (&values)[V
 }
 
 /*
- * A row as its threads hold it: x, and with it residual.  Elements in registers are widened once, and
- * later give their place to their distance from a pivot; if they are halves, and too many, they stay
- * halves and are widened whenever they are needed.  Those in slots are always read anew.
+ * A row as its threads hold it: x, and with it residual.  Elements in registers are widened once,
+ * and later give their place to their distance from a pivot; if they are halves, and too many,
+ * they stay halves and are widened whenever they are needed.  Those in slots are always read anew.
  */
 template <class SHAPE, class WITH, class PLACE, int TOGETHER>
 struct NormHeld {
@@ -270,8 +270,8 @@ DEVICE typename ROW::Compute norm_count(const ROW &row)
 	}
 }
 
-/* The answers for rows that the same threads hold.  All threads of the block come, and all blocks of
- * a cluster. */
+/* The answers for rows that the same threads hold.  All threads of the block come, and all blocks
+ * of a cluster. */
 template <class SHAPE, class WITH, class HELD, int TOGETHER, class ROW, typename Compute>
 DEVICE void norm_measure(HELD (&held)[TOGETHER], const ROW &row, Compute eps)
 {

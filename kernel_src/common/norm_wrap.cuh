@@ -2,14 +2,16 @@
  * norm_wrap.cuh: rows that begin anywhere between two aligned vectors, as many of a matrix with an
  * odd number of columns do, and gamma and beta for them.
  *
- * The aligned vectors that cover such a row are often one more than the row would fill.  So the row is
- * wrapped: what the last one of them has of the row goes into the free beginning of the first one.
- * Then there is no more to hold and to compute than for a row that begins with a vector.  Vector 0,
- * which thread 0 has, is loaded from both ends of the row and stored element by element.
+ * The aligned vectors that cover such a row are often one more than the row would fill.  So the
+ * row is wrapped: what the last one of them has of the row goes into the free beginning of the
+ * first one.  Then there is no more to hold and to compute than for a row that begins with a
+ * vector.  Vector 0, which thread 0 has, is loaded from both ends of the row and stored element by
+ * element.
  *
  * gamma and beta begin elsewhere between vectors, and elsewhere for each row.  A block brings them
- * into shared memory once: plane r has those of columns r, r + V, r + 2 V and so on.  Element j of the
- * vectors of a row then comes from one plane, for all threads, and from words that lie side by side.
+ * into shared memory once: plane r has those of columns r, r + V, r + 2 V and so on.  Element j of
+ * the vectors of a row then comes from one plane, for all threads, and from words that lie side by
+ * side.
  */
 #pragma once
 #include "common/norm_rows.cuh"
@@ -236,9 +238,9 @@ struct NormPair {
 };
 
 /*
- * gamma and beta in shared memory, as planes: plane t has what belongs to column v * V + t + 1 - V at
- * place v, wrapped as the row is.  So element j of vector v of a row is at place v of plane
- * j - skew + V - 1.
+ * gamma and beta in shared memory, as planes: plane t has what belongs to column v * V + t + 1 - V
+ * at place v, wrapped as the row is.  So element j of vector v of a row is at place v of plane j -
+ * skew + V - 1.
  */
 template <class WITH, class ROW, bool WIDE>
 struct NormPlanes {
@@ -283,8 +285,8 @@ struct NormPlanes {
 	}
 
   private:
-	/* Of the columns of a vector that begins with column.  Aligned halves are read beyond the end: in
-	 * the same 16 bytes as the last one. */
+	/* Of the columns of a vector that begins with column.  Aligned halves are read beyond the end:
+	 * in the same 16 bytes as the last one. */
 	template <class OPERANDS>
 	static DEVICE void fetch(const OPERANDS &at, int column, u32 (&some)[V][words])
 	{

@@ -1,6 +1,7 @@
 /*
- * norm.cuh: layer_norm and rms_norm of rows that threads hold: y = (s - mean) * rstd * gamma + beta
- * over each row of s = x + residual, rstd being 1 / sqrt(variance + eps); for rms_norm the mean is 0.
+ * norm.cuh: layer_norm and rms_norm of rows that threads hold: y = (s - mean) * rstd * gamma +
+ * beta over each row of s = x + residual, rstd being 1 / sqrt(variance + eps); for rms_norm the
+ * mean is 0.
  *
  *   norm_rows      a group of threads holds each row, or several rows that read gamma and beta once
  *   norm_cluster   a cluster of blocks holds each row, or several

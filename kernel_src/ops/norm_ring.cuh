@@ -171,8 +171,8 @@ struct NormRing {
 		return mine + (stage * NV + n) * (size * 16);
 	}
 
-	/* Calls body(x) for each element that this thread has of a row.  Rolled: unrolled, they would all
-	 * stay in registers for the next time. */
+	/* Calls body(x) for each element that this thread has of a row.  Rolled: unrolled, they would
+	 * all stay in registers for the next time. */
 	template <typename Body>
 	DEVICE void each(int stage, Body body) const
 	{

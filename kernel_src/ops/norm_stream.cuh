@@ -1,7 +1,7 @@
 /*
- * norm_stream.cuh: layer_norm and rms_norm (norm.cuh) of rows that are read twice: by a block, first
- * for mean and deviation, then from the end to the beginning, so that what was read last is still
- * near.
+ * norm_stream.cuh: layer_norm and rms_norm (norm.cuh) of rows that are read twice: by a block,
+ * first for mean and deviation, then from the end to the beginning, so that what was read last is
+ * still near.
  *
  *   norm_stream   a block goes over each row in steps
  *

@@ -1,7 +1,7 @@
 /*
- * test_plan_norm: layer_norm and rms_norm: what the planner refuses and how it says so, which kernel
- * takes what, its arguments and extents, and its candidates.  What the kernels then do is tested
- * elsewhere.
+ * test_plan_norm: layer_norm and rms_norm: what the planner refuses and how it says so, which
+ * kernel takes what, its arguments and extents, and its candidates.  What the kernels then do is
+ * tested elsewhere.
  */
 #include "plan_problems.h"
 
@@ -564,6 +564,29 @@ static void rows_together(void **state)
 	q = p;
 	set_choice(&q, "rows 512x2 r1");
 	assert_int_equal(plan_on("sm_90", &q).grid[0], 1001);
+}
+
+/* As many blocks as stay at once, and no more than there are rows for. */
+static void rings(void **state)
+{
+	struct kernel_problem p = plain(KILN_F16, 2048, 131072), few = plain(KILN_F16, 7, 131072), q;
+	struct kernel_plan plan;
+
+	(void)state;
+	set_choice(&p, "ring4 512x8 s3");
+	plan = plan_on("sm_90", &p);
+	assert_string_equal(plan.variant, "ring4");
+	assert_string_equal(plan.source, "ops/norm_ring.cuh");
+	assert_int_equal(plan.grid[0], 120);
+	assert_int_equal(plan.block[0], 512);
+	assert_int_equal(plan.shared_bytes, 3 * 8 * 512 * 16);
+	set_choice(&few, "ring4 512x8 s3");
+	assert_int_equal(plan_on("sm_90", &few).grid[0], 28);
+	/* What is added to x would have to come in as well. */
+	q = layer(KILN_F16, 2, SHAPE(2048, 131072));
+	set_choice(&q, "ring4 512x8 s3");
+	refused(&q, "layer_norm: there is no candidate \"ring4 512x8 s3\" for rows of 131072 elements "
+				"on sm_90");
 }
 
 int main(void)
