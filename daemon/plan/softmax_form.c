@@ -34,6 +34,7 @@ void softmax_form(const struct kernel_problem *problem, const int *index, int co
 	form->need.streams = (uint32_t)count - 1;
 	form->need.converted = form->need.element == 2 ? 4 : 0;
 	form->need.registers = form->need.converted ? SOFTMAX_REGISTERS_HALVES : SOFTMAX_REGISTERS;
+	form->need.around = form->dtype == KILN_F64 ? 12 : 0; /* for 2^x */
 	form->need.skew = form->need.slots = form->need.clusters = form->need.stream = true;
 }
 

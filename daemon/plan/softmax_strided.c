@@ -16,7 +16,7 @@
 /* Columns that a thread holds, wanted and at most, as if vectors had 16 bytes. */
 static uint32_t held_wanted(const struct softmax_form *form)
 {
-	return (form->need.element == 2 ? 2 : 4) / form->need.streams;
+	return 2 / form->need.streams;
 }
 static uint32_t held_most(const struct softmax_form *form)
 {

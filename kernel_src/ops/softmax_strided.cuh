@@ -3,7 +3,8 @@
  * last.
  *
  * X_STEP: from column to column of x; X_SIDE: from a row to the one beside it; DIMS and X number
- * the others, as in softmax.cuh.
+ * the others, as in softmax.cuh.  One block a multiprocessor will do: the compiler would rather
+ * spill than have fewer blocks than it thinks best.
  */
 #pragma once
 #include "common/softmax_strided.cuh"
@@ -11,9 +12,9 @@
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, i64 X_SIDE, i64 Y_SIDE,
 		  class DIMS, class X, class Y, typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads) void softmax_strided(const T *x, T *y, Compute before,
-																  Compute exponent, Compute after,
-																  i64 tiles)
+__global__ __launch_bounds__(SHAPE::threads,
+							 1) void softmax_strided(const T *x, T *y, Compute before,
+													 Compute exponent, Compute after, i64 tiles)
 {
 	strided_each<SHAPE, LOOP, Index>(tiles, [&](Index outer, Index inner, bool here) {
 		softmax_strided_rows<SHAPE, LOG>(
@@ -26,9 +27,9 @@ __global__ __launch_bounds__(SHAPE::threads) void softmax_strided(const T *x, T 
 template <class SHAPE, bool LOG, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, i64 Y_SIDE,
 		  i64 DY_SIDE, i64 DX_SIDE, class DIMS, class Y, class DY, class DX, typename Index,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads) void softmax_backward_strided(const T *y, const T *dy,
-																		   T *dx, Compute scale,
-																		   i64 tiles)
+__global__ __launch_bounds__(SHAPE::threads,
+							 1) void softmax_backward_strided(const T *y, const T *dy, T *dx,
+															  Compute scale, i64 tiles)
 {
 	const i64 step[2] = {Y_STEP, DY_STEP};
 	strided_each<SHAPE, LOOP, Index>(tiles, [&](Index outer, Index inner, bool here) {
