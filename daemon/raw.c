@@ -114,21 +114,30 @@ static void add_file(struct kernel_ref *ref, const char *name, const char *text,
 	ref->files[ref->job.file_count++] = (struct compile_file){name, text, bytes};
 }
 
-static bool has_header(const struct kernel_ref *ref, int first, const char *name)
+static bool has_header(const struct kernel_ref *ref, int first, int end, const char *name)
 {
-	for (int i = first; i < ref->job.file_count; i++)
+	for (int i = first; i < end; i++)
 		if (!strcmp(ref->files[i].name, name))
 			return true;
 	return false;
 }
 
-/* The source, what came with it, and what every source may include. */
+/* Whoever includes a file names it. */
+static bool is_named(const struct kernel_ref *ref, int first, int end, const char *name)
+{
+	for (int i = first; i < end; i++)
+		if (memmem(ref->files[i].text, ref->files[i].bytes, name, strlen(name)))
+			return true;
+	return false;
+}
+
+/* The source, what came with it, and what any source may include. */
 static int add_user_files(struct broker *broker, struct wire_in *message, const char *name,
 						  struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *raw = wire_get(&message->root, "raw"),
 						 *headers = wire_get(raw, "headers");
-	int first = ref->job.file_count;
+	int first = ref->job.file_count, own;
 	const char *text = ref->raw->texts;
 	uint64_t bytes = wire_get_uint(raw, "bytes", 0);
 	add_file(ref, keep(ref->raw, name), text, bytes);
@@ -140,10 +149,12 @@ static int add_user_files(struct broker *broker, struct wire_in *message, const 
 			return ERROR(KILN_EINVAL, "header %u has no name", i);
 		add_file(ref, keep(ref->raw, header), text, bytes);
 	}
+	own = ref->job.file_count;
 	for (size_t i = 0; i < sizeof standard / sizeof *standard; i++) {
 		const struct compile_file *file = compile_sources_find(broker->sources, standard[i].file);
-		if (file && !has_header(ref, first + 1, standard[i].name))
-			add_file(ref, standard[i].name, file->text, file->bytes);
+		const char *wanted = standard[i].name;
+		if (file && is_named(ref, first, own, wanted) && !has_header(ref, first + 1, own, wanted))
+			add_file(ref, wanted, file->text, file->bytes);
 	}
 	ref->job.user_files = ref->job.file_count - first;
 	return KILN_OK;

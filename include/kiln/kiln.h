@@ -218,7 +218,7 @@ KILN_API const char *kiln_device(const kiln_client *client);
  * Memory held by the daemon.  bytes >= 0; contents are zero.  name (may be NULL) is used in
  * messages. Without KILN_BUFFER_SHARED the contents end with the device process: after a device
  * fault, calls that use the buffer answer KILN_ELOST and name it, until kiln_write has covered all
- * of it again.
+ * of it again.  (What a kernel of one's own has used, see kiln_prepare_raw(), may outlive it.)
  */
 KILN_API int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char *name,
 						kiln_buffer **out);
@@ -333,7 +333,7 @@ KILN_API int kiln_dispatch(kiln_client *client);
 typedef struct kiln_text {
 	const char *name;
 	const char *text; /* of a macro: its value; NULL: 1 */
-	size_t bytes;     /* of text; 0: up to its zero byte */
+	size_t bytes;     /* of a header's text; 0: up to its zero byte */
 } kiln_text;
 
 typedef struct kiln_raw {
@@ -354,7 +354,8 @@ typedef struct kiln_raw {
 	int option_count;
 } kiln_raw;
 
-/* An argument of a launch: memory (buffer is not NULL), or a value. */
+/* An argument of a launch: memory (buffer is not NULL), or a value.  A null pointer is a value, of
+ * eight zero bytes. */
 typedef struct kiln_raw_arg {
 	kiln_buffer *buffer;
 	uint64_t offset;   /* the kernel gets the address of this byte of the buffer */
@@ -386,7 +387,8 @@ typedef struct kiln_launch {
 KILN_API int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out);
 /*
  * Launches it once; the ticket is like those of kiln_submit(), and calls of both kinds run in the
- * order of their submission.  Number and sizes of the arguments, threads and shared memory are
+ * order of their submission: between two processes this means that one has ended all before the
+ * other begins, so it is better not to change with every call.  Number and sizes of the arguments, threads and shared memory are
  * compared with the compiled kernel first: EINVAL, and nothing runs.
  */
 KILN_API int kiln_submit_raw(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
