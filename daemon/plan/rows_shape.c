@@ -155,7 +155,7 @@ static void offer_clusters(struct search *search)
 
 	if (!clusters_possible(search))
 		return;
-	for (int b = 0; b < 3; b++) {
+	for (int b = 0; b < 3 && search->vectors >= blocks[b] * 2048; b++) {
 		for (int t = 0; t < 3; t++) {
 			uint32_t held = (uint32_t)divide_up(search->vectors, (uint64_t)blocks[b] * threads[t]);
 			for (uint32_t slots = 0; slots <= held; slots += held / 4 ? held / 4 : 1)
@@ -295,8 +295,8 @@ int rows_shapes(const struct rows_form *form, const struct rows_need *need,
 			offer(&search, helds[h], helds[h], 1, 1);
 		}
 	}
-	offer_clusters(&search);
 	offer_streams(&search);
+	offer_clusters(&search);
 	return search.count;
 }
 
