@@ -31,7 +31,9 @@ static void offer_ring(struct norm_ways *ways, uint32_t cluster, uint32_t thread
 	uint64_t held = (vectors + (uint64_t)threads * cluster - 1) / ((uint64_t)threads * cluster);
 	struct norm_way way = {.together = 1};
 
-	if (held > RING_HELD || held * threads * 16 * 3 > ways->limits->shared_optin - 4096 ||
+	/* No block of a cluster may be without any of the row. */
+	if ((uint64_t)threads * (cluster - 1) * held >= vectors || held > RING_HELD ||
+		held * threads * 16 * 3 > ways->limits->shared_optin - 4096 ||
 		threads > ways->limits->max_threads ||
 		along_words(ways->norm, (uint32_t)held * vector) + RING_BESIDE > 65536 / threads)
 		return;

@@ -95,6 +95,9 @@ void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limi
 	ways->count = 0;
 	if (skewed)
 		norm_offer_wraps(ways);
+	/* Rows of f32 beyond a block: gamma and beta, which are as long, come in once. */
+	if (wide && clusters && norm_element(norm) == 4 && norm->form.columns > 32768)
+		norm_offer_rings(ways, clusters);
 	offer_shapes(ways, shapes, count, 1, skewed ? NORM_MAX_WAYS : NORM_SHAPES);
 	for (uint32_t together = 2; together <= 3 && !skewed; together++) {
 		need = need_of(norm, together);
