@@ -601,6 +601,7 @@ int main(void)
 		cmocka_unit_test(places),     cmocka_unit_test(variants),
 		cmocka_unit_test(clusters),   cmocka_unit_test(small_grids),
 		cmocka_unit_test(candidates), cmocka_unit_test(rows_together),
+		cmocka_unit_test(rings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
