@@ -469,8 +469,10 @@ static void clusters(void **state)
 	struct kernel_problem p = plain(KILN_F32, 100, 131072);
 
 	(void)state;
-	assert_string_equal(variant_on("sm_90", &p), "cluster8");
-	assert_string_equal(variant_on("sm_100", &p), "cluster8");
+	assert_string_equal(variant_on("sm_90", &p), "ring8");
+	assert_string_equal(variant_on("sm_100", &p), "ring8");
+	p = layer(KILN_F32, 2, SHAPE(100, 131072));
+	assert_int_equal(strncmp(variant_on("sm_90", &p), "cluster", 7), 0);
 	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++) {
 		struct kernel_limits limits = limits_of(without[i]);
 		static char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX];
