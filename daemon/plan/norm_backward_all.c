@@ -26,8 +26,11 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 	uint32_t held = way->shape.held, vector = way->shape.vector;
 	uint32_t words = (uint32_t)divide_up(vector * norm->need.element, 4) * held * 2;
 
-	return held * vector * compute_words(norm) * ((uint32_t)norm->sums + 2) +
-		   (way->ahead ? 0 : words) + 2 * held + 20;
+	uint32_t numbers = held * vector * compute_words(norm) * ((uint32_t)norm->sums + 2);
+
+	/* What is above these is what the compiler was seen to need besides. */
+	return numbers + (way->ahead ? 0 : words + held) + 3 * held + 20 +
+		   (compute_words(norm) > 1 ? 8 * held : 0);
 }
 
 /* Rows under way, and then sums. */
@@ -141,7 +144,7 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 	static const struct {
 		uint32_t threads, blocks;
 	} forms[] = {{1024, 1}, {512, 1}, {512, 2}, {256, 2}, {256, 4}, {768, 1}};
-	static const uint32_t aheads[] = {2, 0, 3}, helds[] = {1, 2, 4};
+	static const uint32_t aheads[] = {0, 2, 3}, helds[] = {1, 2, 4};
 	struct search search = {norm, limits, out, 0, most};
 	uint64_t vectors =
 		divide_up((uint64_t)norm->form.columns, rows_vector(&norm->form, &norm->need));
@@ -149,8 +152,9 @@ int norm_backward_all(const struct norm_backward_problem *norm, const struct ker
 	/* Rows of more vectors no block holds. */
 	if (vectors > 4096)
 		return 0;
-	for (int a = 0; a < 3 && vectors > 512; a++)
-		offer(&search, 512, 1, 2, aheads[a]);
+	/* Two sums of 8 columns a vector leave a thread of 1024 no room. */
+	if (vectors > 512 && norm->sums > 1 && norm->need.element == 2)
+		offer(&search, 512, 1, 2, 2);
 	for (int a = 0; a < 3; a++)
 		for (size_t f = 0; f < sizeof(forms) / sizeof(forms[0]); f++)
 			for (int h = 0; h < 3; h++)
