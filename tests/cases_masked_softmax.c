@@ -226,7 +226,8 @@ static void add_narrow_masks(void)
 	for (int i = 0; i < 12; i++) {
 		bool back = i % 3 == 1;
 		enum kind kind = i % 4 == 3 && !back ? ADDITIVE : BOOL;
-		struct cases_case *c = add_matrix(back, kind, i % 2 ? KILN_F16 : KILN_F32, 9, 104, 0);
+		struct cases_case *c =
+			add_matrix(back, kind, i % 2 ? KILN_F16 : KILN_F32, 9, i < 6 ? 104 : 136, 0);
 		struct cases_operand *mask = &c->operand[back ? 2 : 1];
 		uint32_t element = cases_element(mask);
 		for (int k = 0; k < c->operand_count; k++)
