@@ -65,7 +65,7 @@ static inline void scene_answer(struct scene *scene)
 		norm_reference(&r, 0, units);
 	else if (op == &layer_norm_backward_op || op == &rms_norm_backward_op)
 		norm_backward_reference(&r, 0, units);
-	else if (strcmp(scene->c.family, "giou") == 0)
+	else if (strncmp(op->name, "giou", 4) == 0)
 		giou_reference(&r, 0, units);
 	else
 		softmax_reference(&r, 0, units);
