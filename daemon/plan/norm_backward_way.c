@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* 32-bit words of rows in the registers of a thread at most. */
-#define NORM_BACKWARD_REGISTERS 32
+#define NORM_BACKWARD_REGISTERS 96
 /* Candidates of the kind BOTH where there are others. */
 #define BOTH_WAYS 8
 
@@ -17,6 +17,8 @@ struct rows_need norm_backward_need(const struct norm_backward_problem *norm)
 
 	need.streams = 2;
 	need.registers = NORM_BACKWARD_REGISTERS;
+	need.converted = norm->need.element == 2 ? 4 : 0;
+	need.around = 8;
 	need.skew = need.slots = need.clusters = need.stream = true;
 	return need;
 }
@@ -26,10 +28,13 @@ static int rows_ways(const struct norm_backward_problem *norm, const struct kern
 {
 	struct rows_shape shapes[NORM_BACKWARD_MAX_WAYS];
 	struct rows_need need = norm_backward_need(norm);
-	int count = rows_shapes(&norm->form, &need, limits, shapes, NORM_BACKWARD_MAX_WAYS);
+	int found = rows_shapes(&norm->form, &need, limits, shapes, NORM_BACKWARD_MAX_WAYS), count = 0;
 
-	for (int i = 0; i < count; i++)
-		out[i] = (struct norm_backward_way){.kind = NORM_BACKWARD_ROWS, .shape = shapes[i]};
+	/* Clusters of skewed rows were seen to run out of registers. */
+	for (int i = 0; i < found; i++)
+		if (shapes[i].cluster == 1 || !shapes[i].skewed)
+			out[count++] =
+				(struct norm_backward_way){.kind = NORM_BACKWARD_ROWS, .shape = shapes[i]};
 	return count;
 }
 
@@ -54,10 +59,13 @@ static int both_ways(const struct norm_backward_problem *norm, const struct kern
 	int shape_count, count = 0;
 
 	need.clusters = false;
+	need.around += 12;
 	shape_count = rows_shapes(&norm->form, &need, limits, shapes, NORM_BACKWARD_MAX_WAYS);
 	for (int i = 0; i < shape_count && count < most; i++) {
 		struct norm_backward_way way = {.kind = NORM_BACKWARD_BOTH, .shape = shapes[i]};
-		if (norm_backward_strips_of(norm, limits, shapes[i].size * shapes[i].rows, &way.strips))
+		bool crowded = shapes[i].skewed && shapes[i].held - shapes[i].slots > 4;
+		if (!crowded &&
+			norm_backward_strips_of(norm, limits, shapes[i].size * shapes[i].rows, &way.strips))
 			out[count++] = way;
 	}
 	return count;
