@@ -22,6 +22,14 @@ static struct softmax_op op_of(const struct kernel_problem *problem)
 
 static const int operand_index[] = {0, 1, 2};
 
+static void form_of(const struct kernel_problem *problem, struct softmax_op op, int axis,
+					struct softmax_form *form)
+{
+	softmax_form(problem, operand_index, op.inputs + 1, axis, form);
+	if (op.log)
+		form->need.around += 9; /* log() itself */
+}
+
 struct softmax_attrs {
 	int axis;
 	double scale;
@@ -180,7 +188,7 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 		snprintf(out->note, sizeof(out->note), "there are no elements");
 		return KILN_OK;
 	}
-	softmax_form(problem, operand_index, op.inputs + 1, attrs.axis, &form);
+	form_of(problem, op, attrs.axis, &form);
 	count = softmax_ways(&form, limits, ways);
 	chosen = softmax_way_find(ways, count, choice);
 	if (chosen < 0)
@@ -209,7 +217,7 @@ int softmax_choices(const struct kernel_problem *problem, const struct kernel_li
 
 	if (check(problem, &attrs, error))
 		return 0;
-	softmax_form(problem, operand_index, op_of(problem).inputs + 1, attrs.axis, &form);
+	form_of(problem, op_of(problem), attrs.axis, &form);
 	count = softmax_ways(&form, limits, ways);
 	for (int i = 0; i < count && i < most; i++)
 		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
