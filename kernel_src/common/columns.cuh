@@ -7,6 +7,7 @@
  * last adds that up, block after block by their numbers.  Who that is changes nothing.
  */
 #pragma once
+#include "common/last.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
@@ -79,22 +80,19 @@ struct ColumnsBlock {
  * counter is 0 before the first, and again after the last. */
 DEVICE bool columns_last(u32 *counter, u32 count)
 {
-	__shared__ u32 before;
+	__shared__ bool last;
 
 	__syncthreads();
-	if (threadIdx.x == 0) {
-		__threadfence();
-		before = atomicInc(counter, count - 1);
-		__threadfence();
-	}
+	if (threadIdx.x == 0)
+		last = last_of(counter, count);
 	__syncthreads();
-	return before == count - 1;
+	return last;
 }
 
 /*
  * Sums of what `count` blocks wrote: from[block * pitch + i] for each i below WIDTH * SUMS, of sum
- * i / WIDTH its column i % WIDTH.  They lie `apart` from sum to sum, and
- * only columns below `end` are there.  Calls body(sum, column, value), from one thread each.  All THREADS come.
+ * i / WIDTH its column i % WIDTH.  They lie `apart` from sum to sum, and only columns below `end`
+ * are there.  Calls body(sum, column, value), from one thread each.  All THREADS come.
  */
 template <int THREADS, int WIDTH, int SUMS, typename Compute, typename Body>
 DEVICE void columns_finish(const Compute *from, u32 pitch, u32 apart, u32 end, u32 count,
@@ -129,13 +127,24 @@ DEVICE void columns_finish(const Compute *from, u32 pitch, u32 apart, u32 end, u
 	}
 }
 
+/* What this thread, and those it met at a barrier, wrote before is seen by whoever sees what it writes
+ * after; and the other way round. */
+DEVICE void columns_fence()
+{
+#if KILN_CPU
+	__threadfence();
+#else
+	asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#endif
+}
+
 /*
  * The end of blocks that all have a part of all columns: calls body(strip) for each of `strips`
  * numbers, in one block, when all of `blocks` have come here; what they wrote before is seen.  The
  * four counters are 0 before the first block begins, and again after the last.
  *
  * Blocks share the strips.  To do so they wait for one another, but only when all have begun: those
- * run already and wait for nobody before they come here.  A block that finds some not begun leaves,
+ * run already, and wait for nobody before they come here.  A block that finds some not begun leaves,
  * and has room for them.  The last to come takes what is left.
  */
 DEVICE void columns_begin(u32 *counter)
@@ -153,16 +162,19 @@ DEVICE void columns_meet(u32 *counter, u32 blocks, u32 strips, Body body)
 
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		__threadfence();
-		const bool last = atomicAdd(come, 1u) == blocks - 1;
-		bool all = last;
-#if !KILN_CPU /* where blocks that wait are in the way of others */
-		all = all || atomicAdd(begun, 0u) == blocks;
+#if KILN_CPU /* where blocks that wait are in the way of others */
+		const bool stay = false;
+#else
+		const bool stay = *static_cast<volatile u32 *>(begun) == blocks;
 #endif
-		next = all ? atomicAdd(taken, 1u) : strips;
-		while (next < strips && *static_cast<volatile u32 *>(come) < blocks)
+		columns_fence();
+		u32 mine = stay ? atomicAdd(taken, 1u) : strips;
+		if (atomicAdd(come, 1u) == blocks - 1 && !stay)
+			mine = atomicAdd(taken, 1u);
+		while (mine < strips && *static_cast<volatile u32 *>(come) < blocks)
 			;
-		__threadfence();
+		columns_fence();
+		next = mine;
 	}
 	__syncthreads();
 #pragma unroll 1
