@@ -28,11 +28,13 @@ static uint32_t wrap_vectors(const struct norm_problem *norm)
 uint32_t norm_wrap_bytes(const struct norm_problem *norm, bool wide)
 {
 	uint32_t number = norm->dtype == KILN_F64 ? 8 : 4, vector = 16 / norm_element(norm);
-	uint32_t bytes = (norm->at.gamma >= 0 ? number : 0) + (norm->at.beta >= 0 ? number : 0);
+	uint32_t bytes = (norm->at.gamma >= 0 ? number : 0) + (norm->at.beta >= 0 ? number : 0), twice;
 
 	if (packs(norm) && !wide)
 		bytes = 4;
-	return (2 * vector - 1) * wrap_vectors(norm) * bytes;
+	/* Few lie there twice: NormPlanes has the same rule. */
+	twice = (2 * vector - 1) * wrap_vectors(norm) * bytes;
+	return twice <= 16384 ? twice : vector * (wrap_vectors(norm) + 1) * bytes;
 }
 
 /* `threads` of a block, as far as a row lets it be so. */

@@ -217,6 +217,16 @@ struct NormPair {
 			b = element_at<Compute, Compute>(some, numbers - 1);
 		}
 	}
+	/* As numbers. */
+	static DEVICE void pack(Compute g, Compute b, u32 (&some)[words])
+	{
+		const Compute value[2] = {gamma ? g : b, b};
+		u32 both[2 * sizeof(Compute) / 4];
+		element_pack<Compute>(value, both);
+#pragma unroll
+		for (int w = 0; w < words; w++)
+			some[w] = both[w];
+	}
 	/* Of `column`, by itself. */
 	template <class OPERANDS>
 	static DEVICE void fetch(const OPERANDS &at, int column, u32 (&some)[words])
@@ -227,20 +237,17 @@ struct NormPair {
 			vec_load<2>(at.beta + column, &high);
 			some[0] |= high << 16;
 		} else {
-			Compute value[numbers];
-			if constexpr (gamma)
-				value[0] = element_load<Compute>(at.gamma + column);
-			if constexpr (beta)
-				value[numbers - 1] = element_load<Compute>(at.beta + column);
-			element_pack<Compute>(value, some);
+			pack(norm_load_one(at.gamma, column, Compute(1)),
+				 norm_load_one(at.beta, column, Compute(0)), some);
 		}
 	}
 };
 
 /*
- * gamma and beta in shared memory, as planes: plane t has what belongs to column v * V + t + 1 - V
- * at place v, wrapped as the row is.  So element j of vector v of a row is at place v of plane j -
- * skew + V - 1.
+ * gamma and beta in shared memory, as planes.  Element j of vector v of a row is t = j - skew behind
+ * the beginning of columns v * V.  Few bytes lie there twice: plane t + V - 1 has at place v what
+ * belongs to it, so that its address is a constant behind that of element 0.  Many lie there once:
+ * plane t % V, at place v, or v + 1 if t is not below 0.  Either way they are wrapped as the row is.
  */
 template <class WITH, class ROW, bool WIDE>
 struct NormPlanes {
@@ -248,11 +255,17 @@ struct NormPlanes {
 	typedef NormPair<typename WITH::Gamma, typename WITH::Beta, Compute, WIDE> Pair;
 	static constexpr int V = ROW::length, vectors = ROW::vectors, words = Pair::words;
 	static constexpr bool empty = Pair::numbers == 0;
+	/* The planner knows this as well (daemon/plan/norm_wrap.c). */
+	static constexpr bool twice = (2 * V - 1) * vectors * words * 4 <= 16384;
+	static constexpr int pitch = (twice ? vectors : vectors + 1) * words; /* of planes, in words */
 
-	const u32 *place; /* of element 0 of this thread's vector 0 */
+	const u32 *const place; /* of this thread */
+	const int skew;
 
 	DEVICE NormPlanes(const void *shared, const ROW &row, int thread)
-		: place(static_cast<const u32 *>(shared) + ((V - 1 - row.skew) * vectors + thread) * words)
+		: place(static_cast<const u32 *>(shared) + thread * words +
+				(twice ? (V - 1 - row.skew) * pitch : 0)),
+		  skew(row.skew)
 	{
 	}
 
@@ -260,9 +273,12 @@ struct NormPlanes {
 	DEVICE void load(int n, Compute (&gamma)[V], Compute (&beta)[V]) const
 	{
 #pragma unroll
-		for (int j = 0; j < V; j++)
+		for (int j = 0; j < V; j++) {
+			const u32 t = static_cast<u32>(j + V - skew); /* 1 .. 2 V - 1 */
+			const int away = twice ? j * pitch : static_cast<int>(t % V * pitch + t / V * words);
 			if constexpr (!empty)
-				Pair::load(place + (j * vectors + n * ROW::size) * words, gamma[j], beta[j]);
+				Pair::load(place + away + n * (ROW::size * words), gamma[j], beta[j]);
+		}
 	}
 
 	/* All threads of the block bring all of them in; a barrier follows. */
@@ -271,32 +287,48 @@ struct NormPlanes {
 	{
 #pragma unroll 1
 		for (int v = static_cast<int>(threadIdx.x); v < vectors; v += threads) {
-			u32 *const here = static_cast<u32 *>(shared) + v * words;
-			u32 *const next = v + 1 < vectors ? here + words : static_cast<u32 *>(shared);
+			u32 *const first = static_cast<u32 *>(shared), *const here = first + v * words;
 			u32 some[V][words];
 			fetch(at, v * V, some);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
-				vec_store<words * 4>(here + (j + V - 1) * vectors * words, some[j]);
-				if (j > 0)
-					vec_store<words * 4>(next + (j - 1) * vectors * words, some[j]);
+				if constexpr (twice) {
+					u32 *const next = v + 1 < vectors ? here + words : first;
+					vec_store<words * 4>(here + (j + V - 1) * pitch, some[j]);
+					if (j > 0)
+						vec_store<words * 4>(next + (j - 1) * pitch, some[j]);
+				} else {
+					vec_store<words * 4>(here + words + j * pitch, some[j]);
+					if (v + 1 == vectors)
+						vec_store<words * 4>(first + j * pitch, some[j]);
+				}
 			}
 		}
 	}
 
   private:
-	/* Of the columns of a vector that begins with column.  Aligned halves are read beyond the end:
-	 * in the same 16 bytes as the last one. */
+	/* Of the columns of a vector that begins with column.  Aligned vectors are read beyond the end:
+	 * in the same 16 bytes as the last element. */
 	template <class OPERANDS>
 	static DEVICE void fetch(const OPERANDS &at, int column, u32 (&some)[V][words])
 	{
-		if constexpr (Pair::halves && WITH::bytes >= 2 * V) {
+		constexpr int gamma_bytes = V * norm_bytes<typename WITH::Gamma>;
+		constexpr int beta_bytes = V * norm_bytes<typename WITH::Beta>;
+		if constexpr (Pair::halves && WITH::bytes >= gamma_bytes) {
 			u32 gamma[V / 2], beta[V / 2];
 			vec_load<2 * V>(at.gamma + column, gamma);
 			vec_load<2 * V>(at.beta + column, beta);
 #pragma unroll
 			for (int j = 0; j < V; j++)
 				some[j][0] = __byte_perm(gamma[j / 2], beta[j / 2], j % 2 ? 0x7632 : 0x5410);
+		} else if constexpr (!Pair::halves && gamma_bytes <= WITH::bytes &&
+							 beta_bytes <= WITH::bytes) {
+			Compute gamma[V], beta[V];
+			norm_load<WITH::bytes>(at.gamma, column, gamma, Compute(1));
+			norm_load<WITH::bytes>(at.beta, column, beta, Compute(0));
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				Pair::pack(gamma[j], beta[j], some[j]);
 		} else {
 #pragma unroll
 			for (int j = 0; j < V; j++)
