@@ -1,6 +1,6 @@
 /*
- * norm_backward.c: layer_norm_backward and rms_norm_backward: what a request must satisfy.  The ways
- * to take one are in norm_backward_way.c, their kernels in norm_backward_kernel.c.
+ * norm_backward.c: layer_norm_backward and rms_norm_backward: what a request must satisfy.  The
+ * ways to take one are in norm_backward_way.c, their kernels in norm_backward_kernel.c.
  */
 #include "norm_backward.h"
 

@@ -1,6 +1,7 @@
 /*
  * norm_backward.h: what the planner files of layer_norm_backward and rms_norm_backward share: the
- * problem as rows and columns, and the ways to take it.  Shared by the norm_backward*.c files alone.
+ * problem as rows and columns, and the ways to take it.  Shared by the norm_backward*.c files
+ * alone.
  */
 #ifndef KILN_DAEMON_PLAN_NORM_BACKWARD_H
 #define KILN_DAEMON_PLAN_NORM_BACKWARD_H

@@ -1,6 +1,6 @@
 /*
- * norm_backward_all.c: dx, dgamma and dbeta by threads that hold rows, and the sums of their columns
- * over all rows that they come to.
+ * norm_backward_all.c: dx, dgamma and dbeta by threads that hold rows, and the sums of their
+ * columns over all rows that they come to.
  *
  * As many blocks as find room at once, and no more than it takes for the same number of rows each:
  * every block leaves a set of sums behind.

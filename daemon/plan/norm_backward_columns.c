@@ -1,8 +1,8 @@
 /*
  * norm_backward_columns.c: how dgamma and dbeta are added up: strips of columns, chunks of rows.
  *
- * What the figures of an H200 say: strips of 32 vectors, blocks of 1024 threads that are one row
- * a step ahead of one another, as many of them as there are multiprocessors, and no more chunks than
+ * What the figures of an H200 say: strips of 32 vectors, blocks of 1024 threads, each of which
+ * takes one row in a step, as many of them as there are multiprocessors, and no more chunks than
  * that takes.
  */
 #include "norm_backward.h"
@@ -58,8 +58,8 @@ static uint64_t room_for(const struct norm_backward_strips *strips,
 	return limits->multiprocessors ? (uint64_t)limits->multiprocessors * strips->blocks : 1;
 }
 
-/* The time that so many chunks take, in steps of a block: all blocks that find room at once take the
- * same, and the sums of a chunk take a little. */
+/* The time that so many chunks take, in steps of a block: all blocks that find room at once take
+ * the same, and the sums of a chunk take a little. */
 static uint64_t cost(uint64_t strips, uint64_t chunks, uint64_t steps, uint64_t room)
 {
 	uint64_t waves = divide_up(strips * chunks, room);

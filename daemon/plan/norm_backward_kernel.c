@@ -1,6 +1,6 @@
 /*
- * norm_backward_kernel.c: the kernels of layer_norm_backward and rms_norm_backward: their names, what
- * they are launched with, and what of it a person is told.
+ * norm_backward_kernel.c: the kernels of layer_norm_backward and rms_norm_backward: their names,
+ * what they are launched with, and what of it a person is told.
  */
 #include "norm_backward.h"
 

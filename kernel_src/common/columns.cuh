@@ -127,8 +127,8 @@ DEVICE void columns_finish(const Compute *from, u32 pitch, u32 apart, u32 end, u
 	}
 }
 
-/* What this thread, and those it met at a barrier, wrote before is seen by whoever sees what it writes
- * after; and the other way round. */
+/* What this thread, and those it met at a barrier, wrote before is seen by whoever sees what it
+ * writes after; and the other way round. */
 DEVICE void columns_fence()
 {
 #if KILN_CPU
@@ -144,8 +144,8 @@ DEVICE void columns_fence()
  * four counters are 0 before the first block begins, and again after the last.
  *
  * Blocks share the strips.  To do so they wait for one another, but only when all have begun: those
- * run already, and wait for nobody before they come here.  A block that finds some not begun leaves,
- * and has room for them.  The last to come takes what is left.
+ * run already, and wait for nobody before they come here.  A block that finds some not begun leaves
+ * its room to them.  The last to come takes what is left.
  */
 DEVICE void columns_begin(u32 *counter)
 {

@@ -13,8 +13,8 @@
 #include "common/types.cuh"
 
 /*
- * The element types of gamma, dgamma and dbeta (void: left out), and how many bytes of gamma move at
- * once (0: they come one by one, for rows are skewed).  RMS: no mean is taken off.
+ * The element types of gamma, dgamma and dbeta (void: left out), and how many bytes of gamma move
+ * at once (0: they come one by one, for rows are skewed).  RMS: no mean is taken off.
  */
 template <class GAMMA, class DGAMMA, class DBETA, int BYTES, bool RMS>
 struct NormBackwardWith {

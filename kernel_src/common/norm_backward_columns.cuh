@@ -36,9 +36,9 @@ DEVICE void norm_backward_store(const NormBackwardOperands<WITH, T> &at, u32 whi
 }
 
 /*
- * How columns are taken: strips of SIZE * V of them; ROWS rows side by side in a block, UNROLL times
- * that many at once.  SKEWED: rows begin anywhere, and are read by the aligned vectors around them.
- * ALONE: rows are not cut in chunks, and a block has all of its strip.
+ * How columns are taken: strips of SIZE * V of them; ROWS rows side by side in a block, UNROLL
+ * times that many at once.  SKEWED: rows begin anywhere; they are read by the aligned vectors around
+ * them.  ALONE: rows are not cut in chunks, and a block has all of its strip.
  */
 template <typename T, i64 COLUMNS, int V, int SIZE, int ROWS, int UNROLL, bool SKEWED, bool ALONE>
 struct ColumnsShape {
@@ -118,8 +118,8 @@ struct NormBackwardStrip {
 
 	/*
 	 * Strip number `strip` of the rows [first, end), which are number `chunk` of `chunks`.  All
-	 * threads of a block come; shared has room for a number of each column of each part of Block, and
-	 * of each thread.
+	 * threads of a block come; shared has room for a number of each column of each part of Block,
+	 * and of each thread.
 	 */
 	static DEVICE void take(const Operands &at, u8 *scratch, u32 strip, i64 first, i64 end,
 							u32 chunk, u32 chunks, void *memory)

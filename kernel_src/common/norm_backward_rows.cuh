@@ -32,7 +32,7 @@ struct NormBackwardHeld {
 		}
 	}
 
-	/* here: the row is there, else it is a row to read for nothing.  All threads of a block come. */
+	/* here: the row is there, else it is one to read for nothing.  All threads of a block come. */
 	static DEVICE void take(const Operands &at, i64 number, bool here, void *slots)
 	{
 		const Offset index = static_cast<Offset>(number);

@@ -2,8 +2,8 @@
  * norm_backward_all.cuh: dx, dgamma and dbeta of the backward of layer_norm and rms_norm, of rows
  * that threads hold.
  *
- *   norm_backward_all   a block goes over many rows, several at a time; each thread keeps the sums of
- *                       its columns, and in the end the blocks add them up together
+ *   norm_backward_all   a block goes over many rows, several at a time; each thread keeps the sums
+ *                       of its columns, and in the end the blocks add them up together
  */
 #pragma once
 #include "common/async.cuh"

@@ -308,7 +308,7 @@ static void blocks_and_their_sums(void **state)
 	assert_int_equal(plan.grid[0], 3);
 }
 
-/* The number of rows is no part of a kernel's name, nor are the strides of rows that are 1 apart. */
+/* The number of rows is no part of a kernel's name. */
 static void rows_are_run_time(void **state)
 {
 	static const unsigned with[] = {BIT(DX), BIT(DGAMMA) | BIT(DBETA),
