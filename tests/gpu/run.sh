@@ -294,7 +294,7 @@ run_torch() {
 
 run_bench() {
 	echo "-- cold specializations beside NVRTC's trivial kernel"
-	limited 100 "$bin/bench_compile" --limit 3 $ops >"$work/compile" 2>&1
+	limited 100 "$bin/bench_compile" --limit 6 $ops >"$work/compile" 2>&1
 	verdict bench_compile $?
 	kept compile
 	torch=
