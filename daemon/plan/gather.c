@@ -105,7 +105,8 @@ static bool make_way(const struct kernel_problem *problem, const struct gather_p
 
 	find_vectors(problem, gather, way);
 	units = divide_up(run, way->vector);
-	steps = MOST_PLACES / way->vector < 4 ? MOST_PLACES / way->vector : 4;
+	steps = (way->index_load ? MOST_PLACES : MOST_PLACES / 2) / way->vector;
+	steps = steps < 1 ? 1 : steps < 4 ? steps : 4;
 	while (way->threads > limits->max_threads)
 		way->threads /= 2;
 	while (2 * way->threads <= limits->max_threads && way->threads < 1024 &&

@@ -1,9 +1,9 @@
 /*
  * gather_backward.c: dsrc[i, j, p] = the sum of ddst[i, j, k] over the k with idx[j, k] = p: how
- * much a block sorts and sums up.
+ * much a block chains and sums up.
  *
- * A block sorts a list of indices once for `rows` of the rows that share it.  More rows are less
- * sorting, fewer are more blocks.
+ * A block chains a list of indices once for `rows` of the rows that share it.  More rows are less
+ * chaining, fewer are more blocks.
  */
 #include "gather.h"
 
@@ -13,11 +13,11 @@
 #define MAX_WAYS 8
 #define LARGEST_CHUNK 8192
 #define LARGEST_TILE 8192
-#define STAGED_BYTES 8192 /* of ddst in shared memory at once, about */
+#define BLOCK_BYTES 16384 /* of ddst that a block has, at least if there are rows for it */
 #define MOST_ROWS 32
 
 struct scatter_way {
-	uint32_t rows, staged, threads;
+	uint32_t rows, threads;
 	uint32_t chunk, tile, load, vector;
 	uint32_t shared;
 	char name[KERNEL_CHOICE_MAX];
@@ -38,11 +38,9 @@ static uint32_t shared_bytes(const struct gather_problem *gather, const struct s
 {
 	uint32_t compute = gather->element == 8 ? 8 : 4;
 	uint32_t sums = gather->many > way->tile ? way->chunk * compute : 0;
-	uint32_t counts = way->threads / 32 * way->chunk * 2;
-	uint32_t values = way->staged * round_up(way->tile * gather->element);
 
-	values = values > counts ? values : counts;
-	return round_up(sums) + round_up(values) + (way->chunk + 2) * 2 + way->tile * 2;
+	return round_up(sums) + way->rows * round_up(way->tile * gather->element) + way->chunk * 2 +
+		   way->tile * 2;
 }
 
 /* The most bytes of ddst that are aligned in all rows. */
@@ -77,8 +75,6 @@ static uint32_t find_vector(const struct kernel_problem *problem,
 static void make_way(const struct kernel_problem *problem, const struct gather_problem *gather,
 					 const struct kernel_limits *limits, struct scatter_way *way)
 {
-	uint64_t row = (uint64_t)gather->many * gather->element;
-
 	while (way->threads > limits->max_threads / 32 * 32)
 		way->threads /= 2;
 	way->load = find_load(problem, gather);
@@ -86,13 +82,12 @@ static void make_way(const struct kernel_problem *problem, const struct gather_p
 	way->chunk = gather->few < LARGEST_CHUNK ? (uint32_t)gather->few : LARGEST_CHUNK;
 	way->tile = gather->many < LARGEST_TILE ? (uint32_t)gather->many : LARGEST_TILE;
 	way->tile = way->tile ? way->tile : 1;
-	way->staged = 1;
-	while (2 * way->staged <= way->rows && 2 * way->staged * row <= STAGED_BYTES)
-		way->staged *= 2;
+	if (gather->many > way->tile)
+		way->rows = 1;
 	while (shared_bytes(gather, way) > limits->shared_optin) {
-		if (way->staged > 1)
-			way->staged /= 2;
-		else if (way->tile * gather->element > way->threads / 32 * way->chunk * 2)
+		if (way->rows > 1)
+			way->rows /= 2;
+		else if (way->tile * (gather->element + 2) > way->chunk * 2)
 			way->tile = (way->tile / 2 + 15) / 16 * 16;
 		else if (way->chunk > 32)
 			way->chunk = (way->chunk / 2 + 15) / 16 * 16;
@@ -100,9 +95,9 @@ static void make_way(const struct kernel_problem *problem, const struct gather_p
 			way->threads /= 2;
 	}
 	if (gather->many > way->tile)
-		way->staged = 1;
+		way->rows = 1;
 	way->shared = round_up(shared_bytes(gather, way));
-	snprintf(way->name, sizeof(way->name), "sort %u r%u", way->threads, way->rows);
+	snprintf(way->name, sizeof(way->name), "chain %u r%u", way->threads, way->rows);
 }
 
 static void add_way(const struct kernel_problem *problem, const struct gather_problem *gather,
@@ -124,12 +119,12 @@ static void add_way(const struct kernel_problem *problem, const struct gather_pr
 static int find_ways(const struct kernel_problem *problem, const struct gather_problem *gather,
 					 const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
 {
-	int64_t chunks = divide_up(gather->few, LARGEST_CHUNK);
-	int64_t blocks = 8 * (int64_t)(limits->multiprocessors ? limits->multiprocessors : 1);
+	int64_t chunks = divide_up(gather->few, LARGEST_CHUNK), row = gather->many * gather->element;
+	int64_t blocks = 2 * (int64_t)(limits->multiprocessors ? limits->multiprocessors : 1);
 	uint32_t rows = 1, threads = gather->few > 1024 || gather->many > 2048 ? 512 : 128;
 	int count = 0;
 
-	while (rows < MOST_ROWS && 2 * rows <= gather->outer &&
+	while (rows < MOST_ROWS && 2 * rows <= gather->outer && 2 * rows * row <= BLOCK_BYTES &&
 		   divide_up(gather->outer, 2 * rows) * gather->lists * chunks >= blocks)
 		rows *= 2;
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
@@ -156,17 +151,18 @@ static void print_kernel(const struct gather_problem *gather, const struct scatt
 						 const char *number, bool loop, struct plan_text *id)
 {
 	plan_print(id,
-			   "gather_backward_rows<ScatterShape<%s, %s, %s, %lld, %lld, %u, %u, %u, %u, %u, %u, "
+			   "gather_backward_rows<ScatterShape<%s, %s, %s, %lld, %lld, %u, %u, %u, %u, %u, "
 			   "%u>",
 			   element_name(gather), gather_index_name(gather), gather_bounds_name(gather),
 			   (long long)gather->few, (long long)gather->many, way->chunk, way->tile, way->rows,
-			   way->staged, way->threads, way->load, way->vector);
+			   way->threads, way->load, way->vector);
 	plan_print(id, ", ScatterPlaces<%lld, %lld", (long long)gather->form.step[0],
 			   (long long)gather->index_step);
 	rows_print_sizes(id, &gather->form);
 	rows_print_strides(id, &gather->form, 0);
 	rows_print_strides(id, &gather->form, 1);
-	plan_print(id, ">, %s, %s>", number, loop ? "true" : "false");
+	plan_print(id, ">, %lld, %s, %s>", (long long)(gather->outer > 1 ? gather->lists : 0), number,
+			   loop ? "true" : "false");
 }
 
 static int plan_way(const struct kernel_problem *problem, const struct gather_problem *gather,
@@ -194,7 +190,7 @@ static int plan_way(const struct kernel_problem *problem, const struct gather_pr
 	for (int i = 0; i < 3; i++)
 		plan_arg_pointer(out, i);
 	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
-	plan_arg_scalar(out, 8, (uint64_t)gather->lists);
+	plan_arg_scalar(out, 8, (uint64_t)items);
 	gather_report_arg(gather, out);
 	gather_extents(problem, gather, way->load, gather->index_bytes, way->vector * gather->element,
 				   out);
@@ -205,15 +201,15 @@ static void describe(const struct gather_problem *gather, const struct scatter_w
 					 struct kernel_plan *out)
 {
 	memcpy(out->choice, way->name, sizeof(out->choice));
-	snprintf(out->variant, sizeof(out->variant), "sort");
+	snprintf(out->variant, sizeof(out->variant), "chain");
 	if (gather->many > way->tile)
 		snprintf(out->note, sizeof(out->note),
-				 "lists of %lld indices are sorted %u at a time, for each row again",
+				 "lists of %lld indices are chained %u at a time, for each row",
 				 (long long)gather->many, way->tile);
 	else
 		snprintf(
 			out->note, sizeof(out->note),
-			"a list of %lld indices is sorted once for %u of its rows; %u of %lld sums a block",
+			"a list of %lld indices is chained once for %u of its rows; %u of %lld sums a block",
 			(long long)gather->many, way->rows, way->chunk, (long long)gather->few);
 }
 

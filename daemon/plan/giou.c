@@ -11,7 +11,6 @@
 
 #define MAX_WAYS 8
 #define COUNTER_BYTES 256 /* before the sums, in scratch memory; giou_loss.cuh has it, too */
-#define FEW_SUMS 1024     /* that one warp adds up */
 
 struct giou_way {
 	bool both; /* predictions are read before it is known whether they count */
@@ -120,8 +119,7 @@ static void print_boxes(struct plan_text *id, const struct rows_form *form, int 
 }
 
 static void print_kernel(const struct kernel_problem *problem, const struct giou_problem *giou,
-						 const struct giou_way *way, uint64_t blocks, bool loop,
-						 struct plan_text *id)
+						 const struct giou_way *way, bool loop, struct plan_text *id)
 {
 	const struct giou_op *op = &giou->op;
 	/* A sample without predictions has no pairs to divide by their number. */
@@ -147,8 +145,6 @@ static void print_kernel(const struct kernel_problem *problem, const struct giou
 		rows_print_strides(id, &giou->form, 2);
 	}
 	plan_print(id, ", %u", way->threads);
-	if (op->loss && !op->backward)
-		plan_print(id, ", %u", blocks <= FEW_SUMS ? 32 : way->threads);
 	plan_print(id, ", %s, %s>", rows_index_type(&giou->form), truth(loop));
 }
 
@@ -210,7 +206,7 @@ static int plan_way(const struct kernel_problem *problem, const struct giou_prob
 	out->grid[0] = (uint32_t)blocks;
 	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
 	out->block[0] = way->threads;
-	print_kernel(problem, giou, way, blocks, loop, &id);
+	print_kernel(problem, giou, way, loop, &id);
 	if (id.full)
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters",

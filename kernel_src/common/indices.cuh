@@ -77,11 +77,13 @@ DEVICE void indices_load(const T *from, T (&out)[V])
 /* Adds up what the lanes of a warp counted, for the host.  All lanes come. */
 DEVICE void indices_report(u64 *report, u32 count)
 {
-	if (!__any_sync(0xffffffffu, count != 0))
-		return;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #pragma unroll 1
 	for (int lanes = 16; lanes > 0; lanes /= 2)
 		count += __shfl_xor_sync(0xffffffffu, count, lanes);
-	if (threadIdx.x % 32 == 0)
+#else
+	count = __reduce_add_sync(0xffffffffu, count);
+#endif
+	if (count != 0 && threadIdx.x % 32 == 0)
 		atomicAdd(report, static_cast<u64>(count));
 }

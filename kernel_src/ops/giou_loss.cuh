@@ -28,13 +28,22 @@ DEVICE T giou_warp_sum(T value)
 	return value;
 }
 
-/* Of a whole block: in the first warp.  All threads come; Number is that of the count. */
-template <int THREADS, typename Compute, typename Number>
-DEVICE void giou_join(Compute &sum, Number &count)
+DEVICE u32 giou_warp_sum(u32 value)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+	return giou_warp_sum<u32>(value);
+#else
+	return __reduce_add_sync(0xffffffffu, value);
+#endif
+}
+
+/* Of a whole block: in the first warp.  All threads come. */
+template <int THREADS, typename Compute, typename Count>
+DEVICE void giou_join(Compute &sum, Count &count)
 {
 	constexpr int warps = THREADS / 32;
 	__shared__ Compute sums[warps];
-	__shared__ Number counts[warps];
+	__shared__ Count counts[warps];
 	const int thread = static_cast<int>(threadIdx.x);
 
 	sum = giou_warp_sum(sum);
@@ -47,47 +56,15 @@ DEVICE void giou_join(Compute &sum, Number &count)
 		__syncthreads();
 		if (thread < 32) {
 			sum = giou_warp_sum(thread < warps ? sums[thread] : static_cast<Compute>(0));
-			count = giou_warp_sum(thread < warps ? counts[thread] : static_cast<Number>(0));
+			count = giou_warp_sum(thread < warps ? counts[thread] : static_cast<Count>(0));
 		}
 	}
 }
 
-/* What all blocks left, added up by FINISH threads, which all come. */
-template <int FINISH, typename Compute>
-DEVICE void giou_finish(const GiouPart<Compute> *parts, u32 blocks, Compute *loss, i64 *count)
-{
-	constexpr u32 at_once = 8;
-	Compute sum = 0;
-	i64 valid = 0;
-
-#pragma unroll 1
-	for (u32 first = threadIdx.x; first < blocks; first += at_once * FINISH) {
-		u32 words[at_once][sizeof(Compute) / 2] = {};
-#pragma unroll
-		for (u32 i = 0; i < at_once; i++)
-			if (first + i * FINISH < blocks)
-				vec_load<2 * sizeof(Compute)>(parts + first + i * FINISH, words[i]);
-#pragma unroll
-		for (u32 i = 0; i < at_once; i++) {
-			if constexpr (sizeof(Compute) == 8)
-				sum += element_at<f64, Compute>(words[i], 0);
-			else
-				sum += element_at<f32, Compute>(words[i], 0);
-			valid += words[i][sizeof(Compute) / 4];
-		}
-	}
-	giou_join<FINISH>(sum, valid);
-	if (threadIdx.x != 0)
-		return;
-	*loss = sum / static_cast<Compute>(valid > 1 ? valid : 1);
-	if (count)
-		*count = valid;
-}
-
-/* BOTH: predictions without a valid target are read, too.  FINISH: 32, or all threads of the last
- * block.  LOOP: the grid is smaller than the pairs. */
+/* BOTH: predictions without a valid target are read, too.  LOOP: the grid is smaller than the
+ * pairs. */
 template <class PRED, class TARGET, bool RAGGED, i64 MOST, bool CLAMP, bool BOTH, int THREADS,
-		  int FINISH, typename Number, bool LOOP,
+		  typename Number, bool LOOP,
 		  typename Compute = typename element<typename PRED::Element>::compute>
 __global__ __launch_bounds__(THREADS) void giou_loss(const typename PRED::Element *pred,
 													 const typename TARGET::Element *target,
@@ -98,7 +75,7 @@ __global__ __launch_bounds__(THREADS) void giou_loss(const typename PRED::Elemen
 	GiouPart<Compute> *const parts = reinterpret_cast<GiouPart<Compute> *>(scratch + 256);
 	Number pair = static_cast<Number>(blockIdx.x) * THREADS + static_cast<Number>(threadIdx.x);
 	Compute sum = 0;
-	u32 valid = 0;
+	typename index_choose<(sizeof(Number) == 4), u32, i64>::type valid = 0;
 	int last = 0;
 
 	while (pair < static_cast<Number>(pairs)) {
@@ -116,17 +93,29 @@ __global__ __launch_bounds__(THREADS) void giou_loss(const typename PRED::Elemen
 			break;
 		pair += static_cast<Number>(gridDim.x) * THREADS;
 	}
-	giou_join<THREADS>(sum, valid);
-	if (threadIdx.x == 0) {
-		parts[blockIdx.x] = GiouPart<Compute>{sum, valid};
-		last = last_of(reinterpret_cast<u32 *>(scratch), gridDim.x);
-	}
-	if constexpr (FINISH == 32) {
-		if (threadIdx.x >= 32 || !__shfl_sync(0xffffffffu, last, 0))
-			return;
-	} else {
+	/* First of this block's pairs, then, in the last block, of all blocks. */
+#pragma unroll 1
+	for (int pass = 0;; pass++) {
+		giou_join<THREADS>(sum, valid);
+		if (pass == 1)
+			break;
+		if (threadIdx.x == 0) {
+			parts[blockIdx.x] = GiouPart<Compute>{sum, static_cast<u32>(valid)};
+			last = last_of(reinterpret_cast<u32 *>(scratch), gridDim.x);
+		}
 		if (!__syncthreads_or(last))
 			return;
+		sum = 0;
+		valid = 0;
+#pragma unroll 1
+		for (u32 i = threadIdx.x; i < gridDim.x; i += THREADS) {
+			sum += parts[i].sum;
+			valid += parts[i].count;
+		}
 	}
-	giou_finish<FINISH>(parts, gridDim.x, loss, count);
+	if (threadIdx.x == 0) {
+		*loss = sum / static_cast<Compute>(valid > 1 ? valid : 1);
+		if (count)
+			*count = static_cast<i64>(valid);
+	}
 }
