@@ -244,10 +244,11 @@ struct NormPair {
 };
 
 /*
- * gamma and beta in shared memory, as planes.  Element j of vector v of a row is t = j - skew behind
- * the beginning of columns v * V.  Few bytes lie there twice: plane t + V - 1 has at place v what
- * belongs to it, so that its address is a constant behind that of element 0.  Many lie there once:
- * plane t % V, at place v, or v + 1 if t is not below 0.  Either way they are wrapped as the row is.
+ * gamma and beta in shared memory, as planes.  Element j of vector v of a row is t = j - skew
+ * behind the beginning of columns v * V.  Few bytes lie there twice: plane t + V - 1 has at place
+ * v what belongs to it, so that its address is a constant behind that of element 0.  Many lie
+ * there once: plane t % V, at place v, or v + 1 if t is not below 0.  Either way they are wrapped
+ * as the row is.
  */
 template <class WITH, class ROW, bool WIDE>
 struct NormPlanes {
