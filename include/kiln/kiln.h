@@ -388,8 +388,8 @@ KILN_API int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_cal
 /*
  * Launches it once; the ticket is like those of kiln_submit(), and calls of both kinds run in the
  * order of their submission: between two processes this means that one has ended all before the
- * other begins, so it is better not to change with every call.  Number and sizes of the arguments, threads and shared memory are
- * compared with the compiled kernel first: EINVAL, and nothing runs.
+ * other begins, so it is better not to change with every call.  Number and sizes of the arguments,
+ * threads and shared memory are compared with the compiled kernel first: EINVAL, and nothing runs.
  */
 KILN_API int kiln_submit_raw(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 							 kiln_ticket *out);

@@ -1,4 +1,4 @@
-/* stdint.cuh: for users' kernels, where no compiler looks for a file.  Types as those of the host. */
+/* stdint.cuh: for users' kernels, where no compiler looks for a file.  The host's types. */
 #pragma once
 
 typedef signed char int8_t;

@@ -194,10 +194,43 @@ static void expect_launch(struct peer *peer, struct wire_out *out, int status, c
 	expect(peer, out, -1, status, word);
 }
 
+/* One list of arguments, one answer. */
+static void expect_args(struct peer *peer, uint64_t call, const int64_t *memory, int numbers,
+						int times, int status, const char *word)
+{
+	struct wire_out out;
+	begin_launch(peer, &out, call, 1);
+	for (int i = 0; i < times; i++)
+		wire_put_ints(&out, NULL, memory, numbers);
+	expect_launch(peer, &out, status, word);
+}
+
+static void expect_values(struct peer *peer, uint64_t call, const int64_t *memory, size_t bytes,
+						  int times, int status, const char *word)
+{
+	static const char zeros[40000];
+	struct wire_out out;
+	begin_launch(peer, &out, call, 1);
+	if (memory)
+		wire_put_ints(&out, NULL, memory, 4);
+	for (int i = 0; i < times; i++)
+		wire_put_bin(&out, NULL, zeros, bytes);
+	expect_launch(peer, &out, status, word);
+}
+
+static void expect_grid(struct peer *peer, uint64_t call, const int64_t *memory, int64_t grid,
+						int status, const char *word)
+{
+	struct wire_out out;
+	begin_launch(peer, &out, call, grid);
+	wire_put_ints(&out, NULL, memory, 4);
+	wire_put_bin(&out, NULL, "abcd", 4);
+	expect_launch(peer, &out, status, word);
+}
+
 static void test_launches(void **state)
 {
 	struct kilnd *daemon = *state;
-	static const char zeros[40000];
 	struct wire_out out;
 	struct peer peer;
 
@@ -212,56 +245,27 @@ static void test_launches(void **state)
 	const int64_t memory[] = {(int64_t)peer.made, 0, 4, 3}, beyond[] = {memory[0], 4, 1, 3},
 				  absent[] = {memory[0] + 1000, 0, 4, 3}, odd[] = {memory[0], -1, 4, 3};
 
-	begin_launch(&peer, &out, call + 1000, 1);
-	expect_launch(&peer, &out, KILN_ENOENT, "has no user's kernel");
 	begin(&peer, &out, "submit");
 	wire_put_uint(&out, "call", call);
 	expect(&peer, &out, -1, KILN_EINVAL, "submitted with raw.submit");
 	begin(&peer, &out, "raw.submit");
 	wire_put_uint(&out, "call", call);
 	expect(&peer, &out, -1, KILN_EPROTO, "grid and block of three numbers");
-	begin_launch(&peer, &out, call, -1);
-	wire_put_ints(&out, NULL, memory, 4);
-	wire_put_bin(&out, NULL, zeros, 4);
-	expect_launch(&peer, &out, KILN_EPROTO, "grid and block of three numbers");
-	begin_launch(&peer, &out, call, INT64_MAX);
-	wire_put_ints(&out, NULL, memory, 4);
-	wire_put_bin(&out, NULL, zeros, 4);
-	expect_launch(&peer, &out, KILN_EINVAL, "a grid of 9223372036854775807x1x1");
+	expect_grid(&peer, call + 1000, memory, 1, KILN_ENOENT, "has no user's kernel");
+	expect_grid(&peer, call, memory, -1, KILN_EPROTO, "grid and block of three numbers");
+	expect_grid(&peer, call, memory, INT64_MAX, KILN_EINVAL, "a grid of 9223372036854775807x1x1");
 	begin_launch(&peer, &out, call, 1);
 	wire_put_int(&out, NULL, 7);
 	expect_launch(&peer, &out, KILN_EPROTO, "argument 0 is neither a value nor");
-	begin_launch(&peer, &out, call, 1);
-	wire_put_ints(&out, NULL, memory, 3);
-	expect_launch(&peer, &out, KILN_EPROTO, "argument 0 is neither a value nor");
-	begin_launch(&peer, &out, call, 1);
-	wire_put_ints(&out, NULL, odd, 4);
-	expect_launch(&peer, &out, KILN_EPROTO, "argument 0 is neither a value nor");
-	begin_launch(&peer, &out, call, 1);
-	wire_put_ints(&out, NULL, absent, 4);
-	expect_launch(&peer, &out, KILN_ENOENT, "which this session does not have");
-	begin_launch(&peer, &out, call, 1);
-	wire_put_ints(&out, NULL, beyond, 4);
-	expect_launch(&peer, &out, KILN_EINVAL, "argument 0 needs 1 bytes at offset 4");
-	begin_launch(&peer, &out, call, 1);
-	wire_put_bin(&out, NULL, zeros, sizeof(zeros));
-	expect_launch(&peer, &out, KILN_ELIMIT, "the most are 64 and 32764");
-	begin_launch(&peer, &out, call, 1);
-	for (int i = 0; i < 65; i++)
-		wire_put_bin(&out, NULL, zeros, 1);
-	expect_launch(&peer, &out, KILN_ELIMIT, "65 arguments");
-	begin_launch(&peer, &out, call, 1);
-	for (int i = 0; i < 17; i++)
-		wire_put_ints(&out, NULL, memory, 4);
-	expect_launch(&peer, &out, KILN_ELIMIT, "at most 16 arguments that are memory");
-	begin_launch(&peer, &out, call, 1);
-	wire_put_ints(&out, NULL, memory, 4);
-	wire_put_bin(&out, NULL, zeros, 0);
-	expect_launch(&peer, &out, KILN_EPROTO, "argument 1 is neither");
-	begin_launch(&peer, &out, call, 1);
-	wire_put_ints(&out, NULL, memory, 4);
-	wire_put_bin(&out, NULL, zeros, 4);
-	expect_launch(&peer, &out, KILN_OK, "");
+	expect_args(&peer, call, memory, 3, 1, KILN_EPROTO, "argument 0 is neither a value nor");
+	expect_args(&peer, call, odd, 4, 1, KILN_EPROTO, "argument 0 is neither a value nor");
+	expect_args(&peer, call, absent, 4, 1, KILN_ENOENT, "which this session does not have");
+	expect_args(&peer, call, beyond, 4, 1, KILN_EINVAL, "argument 0 needs 1 bytes at offset 4");
+	expect_args(&peer, call, memory, 4, 17, KILN_ELIMIT, "at most 16 arguments that are memory");
+	expect_values(&peer, call, NULL, 40000, 1, KILN_ELIMIT, "the most are 64 and 32764");
+	expect_values(&peer, call, NULL, 1, 65, KILN_ELIMIT, "65 arguments");
+	expect_values(&peer, call, memory, 0, 1, KILN_EPROTO, "argument 1 is neither");
+	expect_values(&peer, call, memory, 4, 1, KILN_OK, "");
 	peer_close(&peer);
 	kilnd_stop(daemon);
 }
