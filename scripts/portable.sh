@@ -40,7 +40,7 @@ while [ $# -gt 0 ]; do
 done
 cd "$root"
 
-tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_faults bench_kernels bench_compile"
+tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_raw gpu_faults bench_kernels bench_compile"
 programs="kilnd kiln $tests permute photo make_photo"
 targets="kilnd kiln kiln_cli $tests example_permute photo make_photo"
 

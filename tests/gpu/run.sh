@@ -226,6 +226,7 @@ run_tests() {
 	if [ -z "$copies" ]; then
 		one "what a call costs" 120 gpu_latency
 		one "first tensor of a program without CUDA" 60 gpu_first
+		one "kernels of one's own" 90 gpu_raw
 	fi
 	two "the list of cases, memory held by the daemon" 150 gpu_cases --memory held --seconds 140
 	case $device in
