@@ -25,11 +25,10 @@ static uint32_t registers(const struct norm_backward_problem *norm,
 {
 	uint32_t held = way->shape.held, vector = way->shape.vector;
 	uint32_t words = (uint32_t)divide_up(vector * norm->need.element, 4) * held * 2;
-
 	uint32_t numbers = held * vector * compute_words(norm) * ((uint32_t)norm->sums + 2);
 
 	/* What is above these is what the compiler was seen to need besides. */
-	return numbers + (way->ahead ? 0 : words + held) + 3 * held + 20 +
+	return numbers + words + (way->ahead ? 0 : held) + 3 * held + 20 +
 		   (compute_words(norm) > 1 ? 8 * held : 0);
 }
 

@@ -176,7 +176,10 @@ norm_backward_found(const NormBackwardOperands<WITH, T> &at, Offset number)
 	return NormBackwardRow<WITH, typename element<T>::compute>::load(at, number);
 }
 
-/* The rows of a block, with AHEAD further ones of each thread under way in shared memory. */
+/*
+ * The rows of a block, with AHEAD further ones of each thread under way in shared memory.  Each turn
+ * starts a row; the first AHEAD turns have none to take yet.
+ */
 template <class All, int AHEAD, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first, Offset step,
 							   Offset mine, Sums &all, void *shared)
@@ -185,21 +188,23 @@ DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first,
 	typename All::Words words;
 	auto next = norm_backward_found(at, first + mine);
 	u32 place = 0;
+	int turn = -AHEAD;
 
-#pragma unroll
-	for (int i = 0; i < AHEAD; i++)
-		All::start(at, row, first + i * step + mine, slots + i * All::slots);
-#pragma unroll 1
-	for (int turn = 0; first < static_cast<Offset>(at.rows); first += step, turn ^= 1) {
-		const Offset number = first + mine;
-		words.found = next;
-		next = norm_backward_found(at, number + step);
-		async_wait_but<AHEAD - 1>();
-		words.take(row, slots + place, number < static_cast<Offset>(at.rows));
-		All::start(at, row, number + AHEAD * step, slots + place);
+	do {
+		const Offset number = first - AHEAD * step + mine;
+		if (turn >= 0) {
+			words.found = next;
+			next = norm_backward_found(at, number + step);
+			async_wait_but<AHEAD - 1>();
+			words.take(row, slots + place, number < static_cast<Offset>(at.rows));
+		}
+		All::start(at, row, first + mine, slots + place);
 		place = place == (AHEAD - 1) * All::slots ? 0 : place + All::slots;
-		All::take(at, row, words, number, turn, all);
-	}
+		if (turn >= 0)
+			All::take(at, row, words, number, turn & 1, all);
+		first += step;
+		turn++;
+	} while (turn < 0 || first - AHEAD * step < static_cast<Offset>(at.rows));
 	async_wait_all();
 }
 
@@ -208,15 +213,17 @@ template <class All, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_turns(const Operands &at, const Row &row, Offset first, Offset step,
 								Offset mine, Sums &all)
 {
-	typename All::Words words, next;
+	typename All::Words words, next = {};
+	int turn = -1;
 
-	next.fetch(at, row, first + mine);
-#pragma unroll 1
-	for (int turn = 0; first < static_cast<Offset>(at.rows); first += step, turn ^= 1) {
+	do {
 		words = next;
-		next.fetch(at, row, first + step + mine);
-		All::take(at, row, words, first + mine, turn, all);
-	}
+		next.fetch(at, row, first + mine);
+		if (turn >= 0)
+			All::take(at, row, words, first - step + mine, turn & 1, all);
+		first += step;
+		turn++;
+	} while (first - step < static_cast<Offset>(at.rows));
 }
 
 /* BLOCKS: that a multiprocessor is to have room for.  AHEAD: rows of each thread that are under way
