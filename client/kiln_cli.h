@@ -15,7 +15,7 @@
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 #define CLI_TIMEOUT_MS 30000 /* without --timeout; the library's, too */
-#define CLI_MAX_OPTIONS 32
+#define CLI_MAX_OPTIONS 40
 #define CLI_MAX_POSITIONAL 4
 
 struct cli_option {

@@ -133,6 +133,87 @@ static void fill_lengths(uint8_t *at, uint64_t count, int64_t columns, uint64_t 
 	}
 }
 
+/* As a number of any of the types below. */
+static void put_number(kiln_dtype dtype, uint8_t *at, double value)
+{
+	int64_t wide = (int64_t)value;
+
+	if (is_real(dtype))
+		put_real(dtype, at, value);
+	else
+		memcpy(at, &wide, kiln_dtype_size(dtype)); /* little-endian, as all of these machines */
+}
+
+/* How many elements an index may name: the last axis of src, or of dsrc. */
+static int64_t index_end(const struct cli_problem *problem)
+{
+	bool backward = !strcmp(problem->row->operands[0].name, "ddst");
+	const kiln_tensor *few = &problem->tensors[backward ? 2 : 0];
+
+	return few->rank ? few->shape[few->rank - 1] : 0;
+}
+
+static void fill_indices(kiln_dtype dtype, uint8_t *at, uint64_t count, int64_t end,
+						 uint64_t *state)
+{
+	size_t size = kiln_dtype_size(dtype);
+	int64_t most = dtype == KILN_U8 ? 256 : dtype == KILN_U16 ? 65536 : INT32_MAX;
+
+	end = end < 1 ? 1 : end < most ? end : most;
+	for (uint64_t i = 0; i < count; i++)
+		put_number(dtype, at + i * size, (double)(data_next(state) % (uint64_t)end));
+}
+
+/* Within a picture of 256 by 256, in fours; padding is all zeros. */
+static void fill_boxes(kiln_dtype dtype, uint8_t *at, uint64_t count, bool padded, uint64_t *state)
+{
+	size_t size = kiln_dtype_size(dtype);
+	double corner[2] = {0, 0};
+	bool padding = false;
+
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t bits = data_next(state);
+		double part = (double)(bits >> 40) * 0x1p-24;
+		if (i % 4 == 0)
+			padding = padded && bits % 4 == 0;
+		if (i % 4 < 2)
+			corner[i % 2] = part * 150;
+		put_number(dtype, at + i * size,
+				   padding ? 0 : corner[i % 2] + (i % 4 < 2 ? 0 : 4 + part * 100));
+	}
+}
+
+static void fill_offsets(const struct cli_problem *problem, uint8_t *at, uint64_t count)
+{
+	uint64_t boxes = (uint64_t)problem->tensors[1].shape[0];
+
+	for (uint64_t i = 0; i < count; i++)
+		put_number(KILN_I32, at + i * 4, (double)(count > 1 ? i * boxes / (count - 1) : 0));
+}
+
+/* Fills operands of the kinds that are not as real numbers are; false for others. */
+static bool fill_special(const struct cli_problem *problem, enum operand_data kind,
+						 kiln_dtype dtype, uint8_t *at, uint64_t count, uint64_t *state)
+{
+	switch (kind) {
+	case DATA_INDICES:
+		fill_indices(dtype, at, count, index_end(problem), state);
+		return true;
+	case DATA_BOXES:
+	case DATA_TARGETS:
+		fill_boxes(dtype, at, count, kind == DATA_TARGETS, state);
+		return true;
+	case DATA_OFFSETS:
+		fill_offsets(problem, at, count);
+		return true;
+	case DATA_COUNT:
+		put_number(dtype, at, (double)(1 + data_next(state) % 100));
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Sizes of rows are at least 1 here, so that nothing is divided by 0. */
 static int64_t last_size(const kiln_tensor *tensor)
 {
@@ -151,6 +232,8 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 	uint8_t *at = (uint8_t *)data + offset;
 
 	memset(data, 0, bytes);
+	if (fill_special(problem, kind, tensor->dtype, at, count, &state))
+		return;
 	axis = axis < 0 ? axis + first->rank : axis;
 	if (kind == DATA_MASK && !strcmp(cli_problem_text(problem, "kind", ""), "lengths"))
 		fill_lengths(at, count, last_size(first), &state);
@@ -183,7 +266,7 @@ static double from_f16(uint16_t bits)
 double data_real(kiln_dtype dtype, const void *at)
 {
 	uint32_t word = 0;
-	int32_t integer;
+	int64_t integer = 0;
 	float narrow;
 	double wide;
 
@@ -201,9 +284,13 @@ double data_real(kiln_dtype dtype, const void *at)
 	case KILN_BOOL:
 	case KILN_U8:
 		return *(const uint8_t *)at;
+	case KILN_U16:
+	case KILN_I64:
+		memcpy(&integer, at, kiln_dtype_size(dtype));
+		return (double)integer;
 	case KILN_I32:
-		memcpy(&integer, at, 4);
-		return integer;
+		memcpy(&word, at, 4);
+		return (int32_t)word;
 	default:
 		memcpy(&word, at, 4);
 	}

@@ -233,7 +233,61 @@ static int choose_dtype(const struct cli *cli, const struct cli_problem *problem
 		*dtype = first == KILN_F64 ? KILN_F64 : KILN_F32;
 	else if (operand->dtype == DTYPE_MASK && strcmp(kind, "additive") != 0)
 		*dtype = strcmp(kind, "lengths") ? KILN_BOOL : KILN_I32;
+	else if (operand->dtype == DTYPE_INDEX || operand->dtype == DTYPE_I32)
+		*dtype = KILN_I32;
+	else if (operand->dtype == DTYPE_I64)
+		*dtype = KILN_I64;
 	return own ? cli_dtype(option, own, dtype) : CLI_OK;
+}
+
+static void set_shape(kiln_tensor *tensor, int rank, int64_t first, int64_t second)
+{
+	tensor->rank = rank;
+	tensor->shape[0] = first;
+	tensor->shape[1] = second;
+}
+
+/* Of gather and its backward: the lists of indices, and the side that has --last for its last axis.
+ * Shapes without these axes are refused by the daemon. */
+static int gather_shape(const struct cli *cli, const struct cli_problem *problem,
+						const struct cli_operand *operand, kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0];
+	bool backward = !strcmp(problem->row->operands[0].name, "ddst");
+	const char *value = cli_value(cli, "last");
+	int64_t own = first->rank ? first->shape[first->rank - 1] : 1, last = own;
+	int status = value ? cli_integer("--last", value, 0, INT64_MAX, &last) : CLI_OK;
+
+	if (operand->shape == SHAPE_INDICES) {
+		set_shape(tensor, 2, first->rank > 1 ? first->shape[first->rank - 2] : 1,
+				  backward ? own : last);
+		return status;
+	}
+	tensor->rank = first->rank;
+	memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
+	if (first->rank)
+		tensor->shape[first->rank - 1] = last;
+	return status;
+}
+
+/* Of boxes: what goes with predictions that are padded, or that offsets divide up. */
+static void boxes_shape(const struct cli *cli, const struct cli_problem *problem,
+						const struct cli_operand *operand, kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0];
+	const char *with = cli_value(cli, "with");
+	int64_t boxes = 1;
+
+	for (int k = 0; k < first->rank - 1; k++)
+		(void)__builtin_mul_overflow(boxes, first->shape[k], &boxes);
+	if (operand->shape == SHAPE_OFFSETS) {
+		set_shape(tensor, 1, first->rank ? first->shape[0] + 1 : 1, 0);
+	} else if (operand->shape == SHAPE_TARGETS && with && is_listed(with, "offsets")) {
+		set_shape(tensor, 2, boxes / 2, 4);
+	} else if (operand->shape == SHAPE_TARGETS) {
+		tensor->rank = first->rank;
+		memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
+	}
 }
 
 static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
@@ -246,6 +300,12 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 
 	/* Wrong ones are cut off here and refused by the daemon. */
 	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
+	if (operand->shape == SHAPE_LAST || operand->shape == SHAPE_INDICES)
+		return gather_shape(cli, problem, operand, tensor);
+	if (operand->shape >= SHAPE_TARGETS) {
+		boxes_shape(cli, problem, operand, tensor);
+		return CLI_OK;
+	}
 	if (operand->shape == SHAPE_MASK && mask)
 		return cli_dims("--mask", mask, tensor->shape, &tensor->rank);
 	if (operand->shape == SHAPE_TRAILING)

@@ -16,6 +16,11 @@ enum operand_shape {
 	SHAPE_TRAILING, /* its last axes, as many as attribute axes says */
 	SHAPE_LEADING,  /* the others */
 	SHAPE_MASK,     /* --mask, or what its kind makes natural */
+	SHAPE_LAST,     /* that of the first, with --last for its last axis */
+	SHAPE_INDICES,  /* a list for each of the first's last axis but one; for each element of dst */
+	SHAPE_TARGETS,  /* that of the first; with offsets, half as many boxes in one row */
+	SHAPE_OFFSETS,  /* one more than the first's first axis */
+	SHAPE_ONE,      /* one number */
 };
 
 enum operand_dtype {
@@ -23,6 +28,9 @@ enum operand_dtype {
 	DTYPE_COMPUTED, /* the one that is computed in: f64 for f64, else f32 */
 	DTYPE_OWN,      /* --NAME-dtype, or that of the first operand */
 	DTYPE_MASK,     /* --mask-dtype, or by the kind of mask */
+	DTYPE_INDEX,    /* --NAME-dtype, or i32 */
+	DTYPE_I32,
+	DTYPE_I64,
 };
 
 /* What it holds before a call; see data_operand. */
@@ -34,6 +42,11 @@ enum operand_data {
 	DATA_PROBABILITY, /* about the softmax of normal numbers along the axis */
 	DATA_LOGARITHM,   /* of that */
 	DATA_MASK,
+	DATA_INDICES, /* in range */
+	DATA_BOXES,   /* x1 < x2, y1 < y2 */
+	DATA_TARGETS, /* the same, but one in four is padding: zeros */
+	DATA_OFFSETS, /* rising from 0 to the number of targets */
+	DATA_COUNT,   /* 1 to 100 */
 };
 
 enum operand_presence {
@@ -133,6 +146,11 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 		{"dbeta-dtype", "TYPE", "element type of dbeta (x's)"},                           \
 		{"eps", "X", "added to the variance, or mean square (1e-5)"},                     \
 		{"axes", "N", "how many trailing axes are normalized (1)"},                       \
+		{"last", "N", "last axis of dst, or of dsrc in backward (the first operand's)"},  \
+		{"idx-dtype", "TYPE", "type of indices: u8, u16, i32, i64 (i32)"},                \
+		{"bounds", "WORD", "indices out of range: check, clamp or trust (check)"},        \
+		{"target-dtype", "TYPE", "element type of target (pred's)"},                      \
+		{"clamp", "N", "sides of an intersection are at least 0: 1 or 0 (1)"},            \
 	{                                                                                     \
 		"choice", "NAME", "the candidate to take, of those that explain lists"            \
 	}

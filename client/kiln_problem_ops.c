@@ -28,6 +28,31 @@
 		"mask", SHAPE_MASK, DTYPE_MASK, DATA_MASK, BY_KIND \
 	}
 
+#define IDX                                                      \
+	{                                                            \
+		"idx", SHAPE_INDICES, DTYPE_INDEX, DATA_INDICES, PRESENT \
+	}
+#define LAST(name)                                           \
+	{                                                        \
+		name, SHAPE_LAST, DTYPE_FIRST, DATA_WRITTEN, PRESENT \
+	}
+#define PAIRS(name, data)                               \
+	{                                                   \
+		name, SHAPE_LEADING, DTYPE_FIRST, data, PRESENT \
+	}
+#define TARGET(shape)                                     \
+	{                                                     \
+		"target", shape, DTYPE_OWN, DATA_TARGETS, PRESENT \
+	}
+#define OFFSETS                                                     \
+	{                                                               \
+		"offsets", SHAPE_OFFSETS, DTYPE_I32, DATA_OFFSETS, OPTIONAL \
+	}
+#define ONE(name, dtype, data, presence)       \
+	{                                          \
+		name, SHAPE_ONE, dtype, data, presence \
+	}
+
 const struct cli_operator cli_operators[] = {
 	{"permute", {IN("x", DATA_BITS), OUT("y")}, {"perm"}, "perm", reference_permute},
 	{"softmax", {IN("x", DATA_NORMAL), OUT("y")}, {"axis", "scale"}, NULL, reference_softmax},
@@ -81,15 +106,54 @@ const struct cli_operator cli_operators[] = {
 	 {"axes"},
 	 NULL,
 	 reference_norm_backward},
+	{"gather", {IN("src", DATA_BITS), IDX, LAST("dst")}, {"bounds"}, NULL, reference_gather},
+	{"gather_backward",
+	 {IN("ddst", DATA_NORMAL), IDX, LAST("dsrc")},
+	 {"bounds"},
+	 NULL,
+	 reference_gather_backward},
+	{"giou",
+	 {IN("pred", DATA_BOXES), TARGET(SHAPE_FIRST), PAIRS("y", DATA_WRITTEN)},
+	 {"clamp"},
+	 NULL,
+	 reference_giou},
+	{"giou_backward",
+	 {IN("pred", DATA_BOXES), TARGET(SHAPE_FIRST), PAIRS("dy", DATA_NORMAL), OUT("dpred")},
+	 {"clamp"},
+	 NULL,
+	 reference_giou},
+	{"giou_loss",
+	 {IN("pred", DATA_BOXES), TARGET(SHAPE_TARGETS), OFFSETS,
+	  ONE("loss", DTYPE_COMPUTED, DATA_WRITTEN, PRESENT),
+	  ONE("count", DTYPE_I64, DATA_WRITTEN, OPTIONAL)},
+	 {"clamp"},
+	 NULL,
+	 reference_giou},
+	{"giou_loss_backward",
+	 {IN("pred", DATA_BOXES), TARGET(SHAPE_TARGETS), OFFSETS,
+	  ONE("count", DTYPE_I64, DATA_COUNT, PRESENT),
+	  ONE("dloss", DTYPE_COMPUTED, DATA_NORMAL, PRESENT), OUT("dpred")},
+	 {"clamp"},
+	 NULL,
+	 reference_giou},
 	{.name = NULL},
 };
 
 /* choice is for all of them. */
 const struct cli_attribute cli_attributes[] = {
-	{"perm", KILN_ATTR_INTS},     {"axis", KILN_ATTR_INT}, {"scale", KILN_ATTR_REAL},
-	{"kind", KILN_ATTR_STRING},   {"keep", KILN_ATTR_INT}, {"empty", KILN_ATTR_STRING},
-	{"diagonal", KILN_ATTR_INT},  {"eps", KILN_ATTR_REAL}, {"axes", KILN_ATTR_INT},
-	{"choice", KILN_ATTR_STRING}, {.name = NULL},
+	{"perm", KILN_ATTR_INTS},
+	{"axis", KILN_ATTR_INT},
+	{"scale", KILN_ATTR_REAL},
+	{"kind", KILN_ATTR_STRING},
+	{"keep", KILN_ATTR_INT},
+	{"empty", KILN_ATTR_STRING},
+	{"diagonal", KILN_ATTR_INT},
+	{"eps", KILN_ATTR_REAL},
+	{"axes", KILN_ATTR_INT},
+	{"bounds", KILN_ATTR_STRING},
+	{"clamp", KILN_ATTR_INT},
+	{"choice", KILN_ATTR_STRING},
+	{.name = NULL},
 };
 
 const struct cli_operator *cli_operator(const char *name)
@@ -114,7 +178,7 @@ bool cli_option_special(const char *option)
 	for (int i = 0; cli_attributes[i].name; i++)
 		if (!strcmp(cli_attributes[i].name, option))
 			return strcmp(option, "choice") != 0;
-	return !strcmp(option, "with") || !strcmp(option, "mask") ||
+	return !strcmp(option, "with") || !strcmp(option, "mask") || !strcmp(option, "last") ||
 		   (length > 6 && !strcmp(option + length - 6, "-dtype"));
 }
 
@@ -144,9 +208,11 @@ bool cli_operator_takes(const struct cli_operator *row, const char *option)
 			return true;
 	for (const struct cli_operand *operand = row->operands; operand->name; operand++) {
 		bool named = operand->presence == OPTIONAL || operand->presence == USUAL;
-		bool typed = operand->dtype == DTYPE_OWN || operand->dtype == DTYPE_MASK;
+		bool typed = operand->dtype == DTYPE_OWN || operand->dtype == DTYPE_MASK ||
+					 operand->dtype == DTYPE_INDEX;
 		if ((named && !strcmp(option, "with")) ||
 			(operand->shape == SHAPE_MASK && !strcmp(option, "mask")) ||
+			(operand->shape == SHAPE_LAST && !strcmp(option, "last")) ||
 			(typed && is_dtype_of(option, operand->name)))
 			return true;
 	}

@@ -19,7 +19,7 @@ int check_find(const struct check *check, const char *name)
 	return -1;
 }
 
-static const uint8_t *address(const struct check_operand *operand, int64_t element)
+const uint8_t *check_at(const struct check_operand *operand, int64_t element)
 {
 	const kiln_tensor *tensor = &operand->tensor;
 	int64_t at = element;
@@ -37,7 +37,7 @@ static const uint8_t *address(const struct check_operand *operand, int64_t eleme
 double check_get(const struct check *check, int operand, int64_t element)
 {
 	const struct check_operand *from = &check->operands[operand];
-	return data_real(from->tensor.dtype, address(from, element));
+	return data_real(from->tensor.dtype, check_at(from, element));
 }
 
 /* ---- Comparing ---- */
@@ -77,6 +77,29 @@ void check_value(struct check *check, int operand, int64_t element, double expec
 	snprintf(is, sizeof(is), "%.9g", got);
 	snprintf(must, sizeof(must), "%.9g, within %.3g", expected, allowed);
 	check_wrong(check, operand, element, is, must);
+}
+
+static void print_hex(const uint8_t *bytes, size_t size, char text[40])
+{
+	snprintf(text, 40, "0x");
+	for (size_t i = 0; i < size; i++)
+		snprintf(text + 2 + 2 * i, 40 - 2 - 2 * i, "%02x", bytes[i]);
+}
+
+bool check_bytes(struct check *check, int operand, int64_t element, const uint8_t *expected)
+{
+	const struct check_operand *from = &check->operands[operand];
+	const uint8_t *got = check_at(from, element);
+	size_t size = kiln_dtype_size(from->tensor.dtype);
+	char is[40], must[40];
+
+	check->verified++;
+	if (memcmp(got, expected, size) == 0)
+		return true;
+	print_hex(got, size, is);
+	print_hex(expected, size, must);
+	check_wrong(check, operand, element, is, must);
+	return false;
 }
 
 void *check_memory(struct check *check, int64_t count, size_t size)
@@ -128,13 +151,6 @@ double check_rounding(kiln_dtype of, kiln_dtype dtype, double value)
 
 /* ---- permute ---- */
 
-static void print_hex(const uint8_t *bytes, size_t size, char text[40])
-{
-	snprintf(text, 40, "0x");
-	for (size_t i = 0; i < size; i++)
-		snprintf(text + 2 + 2 * i, 40 - 2 - 2 * i, "%02x", bytes[i]);
-}
-
 /* y[i0,i1,..] = x[..], where axis k of y is axis perm[k] of x: every element, in y's order. */
 void reference_permute(struct check *check)
 {
@@ -145,20 +161,12 @@ void reference_permute(struct check *check)
 
 	check->exact = true;
 	for (int64_t i = 0; i < to->elements; i++) {
-		const uint8_t *got = to->data + (size_t)i * size, *expected;
 		uint64_t at = 0;
 		for (int k = 0; k < y->rank; k++)
 			at += (uint64_t)(index[k] * x->stride[check->problem->perm[k]]);
-		expected = from->data + x->offset + at * size;
-		if (memcmp(got, expected, size) != 0) {
-			char is[40], must[40];
-			print_hex(got, size, is);
-			print_hex(expected, size, must);
-			check_wrong(check, 1, i, is, must);
+		if (!check_bytes(check, 1, i, from->data + x->offset + at * size))
 			return;
-		}
 		for (int k = y->rank - 1; k >= 0 && ++index[k] == y->shape[k]; k--)
 			index[k] = 0;
 	}
-	check->verified = to->elements;
 }

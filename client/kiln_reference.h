@@ -36,16 +36,23 @@ void reference_softmax(struct check *check); /* log and masked, too */
 void reference_softmax_backward(struct check *check);
 void reference_norm(struct check *check); /* layer and rms */
 void reference_norm_backward(struct check *check);
+void reference_gather(struct check *check);
+void reference_gather_backward(struct check *check);
+void reference_giou(struct check *check); /* loss and backward, too */
 
 /* ---- For references (kiln_reference.c) ---- */
 
 /* The place of an operand; -1 for one that is left out or that the operator does not have. */
 int check_find(const struct check *check, const char *name);
-/* An element, counted in row-major order of the shape, whatever the strides are. */
+/* Where an element is, counted in row-major order of the shape, whatever the strides are. */
+const uint8_t *check_at(const struct check_operand *operand, int64_t element);
+/* The element there. */
 double check_get(const struct check *check, int operand, int64_t element);
 /* Compares a result; not a number is right where expected is none.  Says what is wrong once. */
 void check_value(struct check *check, int operand, int64_t element, double expected,
 				 double allowed);
+/* The same for what is right with these bytes only; false if it is not. */
+bool check_bytes(struct check *check, int operand, int64_t element, const uint8_t *expected);
 /* Names an element that is wrong, by texts for what it is and must be. */
 void check_wrong(struct check *check, int operand, int64_t element, const char *got,
 				 const char *expected);

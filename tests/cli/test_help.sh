@@ -65,6 +65,11 @@ options:
   --dbeta-dtype TYPE       element type of dbeta (x's)
   --eps X                  added to the variance, or mean square (1e-5)
   --axes N                 how many trailing axes are normalized (1)
+  --last N                 last axis of dst, or of dsrc in backward (the first operand's)
+  --idx-dtype TYPE         type of indices: u8, u16, i32, i64 (i32)
+  --bounds WORD            indices out of range: check, clamp or trust (check)
+  --target-dtype TYPE      element type of target (pred's)
+  --clamp N                sides of an intersection are at least 0: 1 or 0 (1)
   --choice NAME            the candidate to take, of those that explain lists
   --target NAME            plan for this target: cpu, sm_90 (the device's)
 
@@ -84,6 +89,12 @@ operators, and the options that are not for all of them:
                            --axes
   rms_norm_backward        --with gamma,dx,dgamma,dbeta --gamma-dtype --dgamma-dtype --dbeta-dtype
                            --axes
+  gather                   --last --idx-dtype --bounds
+  gather_backward          --last --idx-dtype --bounds
+  giou                     --target-dtype --clamp
+  giou_backward            --target-dtype --clamp
+  giou_loss                --with offsets,count --target-dtype --clamp
+  giou_loss_backward       --with offsets --target-dtype --clamp
 
 global options: see 'kiln help'
 END

@@ -37,6 +37,22 @@ verified 25 rms_norm_backward --shape 4x25 --with dgamma --dtype bf16 --dgamma-d
 # No rows: the sums are zeros, and none of the rest is there.
 verified 50 rms_norm_backward --shape 0x25 --with dgamma,dbeta
 
+verified 1200 gather --shape 3x10x40 --bounds trust
+verified 510 gather --shape 3x10x40 --last 17 --dtype f16 --idx-dtype u8
+verified 600 gather --shape 10x30 --last 60 --stride 33,1 --dtype c128 --idx-dtype i64
+verified 1200 gather_backward --shape 3x10x40 --idx-dtype u16
+verified 210 gather_backward --shape 3x10x40 --last 7 --dtype bf16 --bounds clamp
+verified 210 gather_backward --shape 3x10x40 --last 7 --dtype u16
+verified 60 giou --shape 3x20x4
+verified 60 giou --shape 60x4 --dtype f16 --target-dtype u8 --clamp 0
+verified 240 giou_backward --shape 3x20x4 --dtype f64 --target-dtype f32
+verified 1 giou_loss --shape 64x20x4
+verified 2 giou_loss --shape 64x20x4 --with offsets,count --target-dtype u8 --dtype bf16
+verified 5120 giou_loss_backward --shape 64x20x4 --dtype f16
+verified 240 giou_loss_backward --shape 3x20x4 --with offsets --target-dtype f16 --clamp 0
+# No pairs: the mean of nothing.
+verified 2 giou_loss --shape 0x20x4 --with count
+
 # What the options became.
 json 'j["scale"] == 0.125 and j["axis"] == 0 and [(o["name"], o["dtype"], o["shape"], o["written"])
 	for o in j["operands"]] == [("x", "f32", [10, 30], 0), ("y", "f32", [10, 30], 1)]' \
@@ -53,6 +69,13 @@ json 'j["eps"] == 0.001 and j["axes"] == 2 and [(o["name"], o["dtype"], o["shape
 	("sum", "f32", [2, 2, 5, 5])]' \
 	"$KILN" run layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,rstd --eps 1e-3 \
 	--gamma-dtype f64
+json '[(o["dtype"], o["shape"]) for o in j["operands"]] == [
+	("f16", [3, 10, 40]), ("u8", [10, 17]), ("f16", [3, 10, 17])]' \
+	"$KILN" run gather --shape 3x10x40 --last 17 --dtype f16 --idx-dtype u8
+json '[(o["name"], o["dtype"], o["shape"], o["written"]) for o in j["operands"]] == [
+	("pred", "bf16", [64, 20, 4], 0), ("target", "u8", [640, 4], 0), ("offsets", "i32", [65], 0),
+	("loss", "f32", [], 1), ("count", "i64", [], 1)]' \
+	"$KILN" run giou_loss --shape 64x20x4 --with offsets,count --target-dtype u8 --dtype bf16
 report() {
 	"$KILN" run layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,rstd \
 		--eps 1e-3 --gamma-dtype f64 --time 3 |
@@ -97,6 +120,12 @@ layer_norm --shape 4x25 --with gamma,beta,mean,rstd
 rms_norm --shape 4x25 --with gamma,residual,sum --dtype bf16
 layer_norm_backward --shape 4x25
 rms_norm_backward --shape 4x25 --with dgamma
+gather --shape 3x10x40 --last 17 --idx-dtype u8
+gather_backward --shape 3x10x40
+giou --shape 3x20x4 --target-dtype u8
+giou_backward --shape 3x20x4
+giou_loss --shape 3x20x4 --with count
+giou_loss_backward --shape 3x20x4
 END
 else
 	grep -qi nvrtc "$DIR/err" || fails "no reason: $(cat "$DIR/err")"
@@ -121,5 +150,11 @@ refused 'axes is 3; it may be 1 to 2' layer_norm --shape 3x4 --axes 3
 refused 'eps is -1; it must be 0 or more' rms_norm --shape 3x4 --eps -1
 refused 'gamma is i8; it must be' layer_norm --shape 3x4 --with gamma --gamma-dtype i8
 refused 'dx, dgamma and dbeta are all left out' rms_norm_backward --shape 3x4 --with gamma
+refused 'src has rank 1; it needs 2 dimensions' gather --shape 40
+refused 'idx is f32; it must be' gather --shape 3x40 --idx-dtype f32
+refused 'bounds is "none"; it may be' gather --shape 3x40 --bounds none
+refused 'dimension 1 of pred has size 5; it must be 4' giou --shape 3x5
+refused 'target is i32; it must be' giou_loss --shape 3x4 --target-dtype i32
+refused 'with offsets they must have ranks 3' giou_loss --shape 3x4 --with offsets
 refused 'no candidate "none"' softmax --shape 3x4 --choice none
 finish

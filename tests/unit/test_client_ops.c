@@ -142,6 +142,30 @@ static void norm_gradients(void **state)
 		   "rms_norm_backward 1 2 6 3 7 4 8 5 {axes=2}");
 }
 
+static void gathers(void **state)
+{
+	(void)state;
+	expect(kiln_gather(client, half(1), half(2), half(3), "clamp"),
+		   "gather 1 2 3 {bounds=\"clamp\"}");
+	expect(kiln_gather_backward(client, half(1), half(2), half(3), "check"),
+		   "gather_backward 1 2 3 {bounds=\"check\"}");
+}
+
+static void boxes(void **state)
+{
+	(void)state;
+	kiln_tensor none = kiln_tensor_none();
+	expect(kiln_giou(client, half(1), half(2), half(3), 1), "giou 1 2 3 {clamp=1}");
+	expect(kiln_giou_backward(client, half(1), half(2), half(3), half(4), 0),
+		   "giou_backward 1 2 3 4 {clamp=0}");
+	expect(kiln_giou_loss(client, half(1), half(2), half(3), half(4), half(5), 1),
+		   "giou_loss 1 2 3 4 5 {clamp=1}");
+	expect(kiln_giou_loss(client, half(1), half(2), none, half(4), none, 0),
+		   "giou_loss 1 2 _ 4 _ {clamp=0}");
+	expect(kiln_giou_loss_backward(client, half(1), half(2), none, half(4), half(5), half(6), 1),
+		   "giou_loss_backward 1 2 _ 4 5 6 {clamp=1}");
+}
+
 static void attributes(void **state)
 {
 	(void)state;
@@ -157,7 +181,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(softmax),        cmocka_unit_test(masked_softmax), cmocka_unit_test(norms),
-		cmocka_unit_test(norm_gradients), cmocka_unit_test(attributes),
+		cmocka_unit_test(norm_gradients), cmocka_unit_test(gathers),        cmocka_unit_test(boxes),
+		cmocka_unit_test(attributes),
 	};
 	unsetenv("KILN_DEVICE");
 	unsetenv("KILN_DEBUG");
