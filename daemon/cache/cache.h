@@ -86,7 +86,7 @@ void cache_drop_memory(struct cache *cache);
 int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX]);
 void cache_stats(struct cache *cache, struct cache_stats *out);
 
-/* ---- Winners of tuning (tuned.c): a table beside the kernels, which nothing is trimmed from ---- */
+/* ---- Winners of tuning (tuned.c): a table beside the kernels; nothing is trimmed from it ---- */
 
 #define CACHE_TUNED_MOST 16384 /* rows */
 #define CACHE_MODEL_MAX 96

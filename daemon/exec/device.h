@@ -67,7 +67,7 @@ struct device_launch {
 	/* Given by the device when the launch starts, to SCRATCH arguments: the stream's own, so that
 	 * launches of other streams never meet in it. */
 	struct kernel_scratch scratch;
-	/* REPORT arguments get a count of this launch's own; the device reads it when that has ended. */
+	/* REPORT arguments get a count of this launch's own; the device reads it when it has ended. */
 	struct kernel_report report;
 	uint64_t copy_bytes;
 	uint32_t delay_ms; /* test-only */
@@ -130,7 +130,7 @@ struct device_ops {
 				int max, bool *broken);
 };
 
-/* What a launch whose kernel counted so many indices ends in: KILN_OK for none, else KILN_EINDEX and
+/* What a launch whose kernel counted so many indices ends in: KILN_OK for none, KILN_EINDEX and
  * a sentence (report.c). */
 int device_report(const struct kernel_report *report, uint64_t count, char error[KERNEL_ERROR_MAX]);
 

@@ -1,7 +1,7 @@
 /*
  * async.cuh: 16 bytes from global to shared memory without a stop in registers (sm_80 and later;
- * elsewhere a plain copy).  Both addresses are aligned to 16.  A thread that has waited sees what it
- * copied itself; for what others copied a barrier follows.
+ * elsewhere a plain copy).  Both addresses are aligned to 16.  A thread that has waited sees what
+ * it copied itself; for what others copied a barrier follows.
  */
 #pragma once
 #include "common/types.cuh"

@@ -144,7 +144,7 @@ struct BoxPair {
 								  CLAMP && inner_high < zero ? zero : by_inter * side(inner_wide)};
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
-			/* How much of the larger of two corners is the first box's, and how much of two more. */
+			/* How much of the larger of two corners is the first box's; and of two more. */
 			const Compute low = a[i] > b[i] ? one : a[i] < b[i] ? zero : half;
 			const Compute top = a[i + 2] > b[i + 2] ? one : a[i + 2] < b[i + 2] ? zero : half;
 			out[i] = -own[i] - low * inner[i] - (one - low) * outer[i];

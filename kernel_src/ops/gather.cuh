@@ -2,8 +2,8 @@
  * gather.cuh: dst[i, j, k] = src[i, j, idx[j, k]], bit for bit.  Elements are bytes: their type is
  * not known here.
  *
- * A row is one (i, j): P elements of src, K indices, K elements of dst.  A block makes ROWS rows that
- * follow one another, or a part of one row:
+ * A row is one (i, j): P elements of src, K indices, K elements of dst.  A block makes ROWS rows
+ * that follow one another, or a part of one row:
  *
  *   STAGE   it copies its rows of src to shared memory, in vectors, and gathers there
  *   else    it gathers in global memory: for rows that are too long, or of which little is wanted

@@ -138,8 +138,8 @@ struct Scatter {
 };
 
 /*
- * Chains `count` indices.  One warp goes over them from the end, 32 at a time; of those that name the
- * same element, each is followed by the next lane's, the last by what has been the first.  All
+ * Chains `count` indices.  One warp goes over them from the end, 32 at a time; of those that name
+ * the same element, each is followed by the next lane's, the last by what has been the first.  All
  * threads come; what was in shared memory is not used any more.
  */
 template <class SHAPE, i64 STEP>

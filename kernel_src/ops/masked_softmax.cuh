@@ -28,10 +28,10 @@ DEVICE void masked_softmax_held(const T *x, typename MASK::Given given, T *y, Co
 template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
 		  typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__
-__launch_bounds__(SHAPE::threads) void masked_softmax_rows(const T *x, typename MASK::Given given,
-														   T *y, Compute before, Compute exponent,
-														   Compute after, i64 rows)
+__global__ LAUNCH_BOUNDS(SHAPE::threads) void masked_softmax_rows(const T *x,
+																  typename MASK::Given given, T *y,
+																  Compute before, Compute exponent,
+																  Compute after, i64 rows)
 {
 	masked_softmax_held<SHAPE, MASK, PLACE, LOOP, X_STEP, DIMS, X, Index>(x, given, y, before,
 																		  exponent, after, rows);
@@ -40,7 +40,7 @@ __launch_bounds__(SHAPE::threads) void masked_softmax_rows(const T *x, typename 
 template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
 		  typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads)
+__global__ LAUNCH_BOUNDS(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void masked_softmax_cluster(const T *x, typename MASK::Given given,
 														   T *y, Compute before, Compute exponent,
 														   Compute after, i64 rows)

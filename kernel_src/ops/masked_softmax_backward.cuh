@@ -31,7 +31,7 @@ DEVICE void masked_softmax_backward_held(const T *y, const T *dy, typename MASK:
 template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 Y_STEP, i64 DY_STEP, class DIMS,
 		  class Y, class DY, typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads) void masked_softmax_backward_rows(
+__global__ LAUNCH_BOUNDS(SHAPE::threads) void masked_softmax_backward_rows(
 	const T *y, const T *dy, typename MASK::Given given, T *dx, Compute scale, i64 rows)
 {
 	masked_softmax_backward_held<SHAPE, MASK, PLACE, LOOP, Y_STEP, DY_STEP, DIMS, Y, DY, Index>(
@@ -41,7 +41,7 @@ __global__ __launch_bounds__(SHAPE::threads) void masked_softmax_backward_rows(
 template <class SHAPE, class MASK, class PLACE, bool LOOP, i64 Y_STEP, i64 DY_STEP, class DIMS,
 		  class Y, class DY, typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads)
+__global__ LAUNCH_BOUNDS(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void masked_softmax_backward_cluster(const T *y, const T *dy,
 																	typename MASK::Given given,
 																	T *dx, Compute scale, i64 rows)

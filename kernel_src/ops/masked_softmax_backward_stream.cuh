@@ -10,7 +10,7 @@
 template <class ROW, class MASK, class PLACE, bool LOOP, i64 Y_STEP, i64 DY_STEP, class DIMS,
 		  class Y, class DY, typename Index, typename T = typename ROW::Element,
 		  typename Compute = typename ROW::Compute>
-__global__ __launch_bounds__(ROW::threads) void masked_softmax_backward_stream(
+__global__ LAUNCH_BOUNDS(ROW::threads) void masked_softmax_backward_stream(
 	const T *y, const T *dy, typename MASK::Given given, T *dx, Compute scale, i64 rows)
 {
 	const i64 step[2] = {Y_STEP, DY_STEP};

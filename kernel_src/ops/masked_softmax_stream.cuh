@@ -10,10 +10,10 @@
 template <class ROW, class MASK, class PLACE, bool LOOP, i64 X_STEP, class DIMS, class X,
 		  typename Index, typename T = typename ROW::Element,
 		  typename Compute = typename ROW::Compute>
-__global__
-__launch_bounds__(ROW::threads) void masked_softmax_stream(const T *x, typename MASK::Given given,
-														   T *y, Compute before, Compute exponent,
-														   Compute after, i64 rows)
+__global__ LAUNCH_BOUNDS(ROW::threads) void masked_softmax_stream(const T *x,
+																  typename MASK::Given given, T *y,
+																  Compute before, Compute exponent,
+																  Compute after, i64 rows)
 {
 	row_each<ROW, LOOP, Index>(rows, [&](Index row, bool) {
 		const MASK mask = PLACE::template at<MASK>(given, row);

@@ -130,16 +130,6 @@ DEVICE void permute_tile_out(u8 *y, const b128 *tile, u32 row0, u32 column0)
 }
 
 /*
- * Left to itself, the ptxas of CUDA 13.5 spills a few words of some tiles for sm_80 and sm_120.  On
- * sm_90 its own choice of registers is the one that was timed.
- */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
-#define PERMUTE_TILE_BOUNDS(threads) __launch_bounds__(threads, 1)
-#else
-#define PERMUTE_TILE_BOUNDS(threads) __launch_bounds__(threads)
-#endif
-
-/*
  * R rows by C columns: a row is a run of C elements of x, CS apart, a column a run of R elements of
  * y.  RD, RX: the dimensions behind the rows and their strides in x; CD, CY: behind the columns,
  * strides in y.  BD, BX, BY: the other dimensions, with both strides; batch_x and batch_y are the
@@ -150,8 +140,8 @@ DEVICE void permute_tile_out(u8 *y, const b128 *tile, u32 row0, u32 column0)
 template <int ES, int TR, int TC, int KR, int LOAD, int STORE, int THREADS, int BAND, i64 R, i64 C,
 		  i64 CS, class RD, class RX, class CD, class CY, class BD, class BX, class BY,
 		  typename Offset, bool LOOP>
-__global__ PERMUTE_TILE_BOUNDS(THREADS) void permute_tile(const void *x, void *y, i64 batch_x,
-														  i64 batch_y, u64 blocks)
+__global__ LAUNCH_BOUNDS(THREADS) void permute_tile(const void *x, void *y, i64 batch_x,
+													i64 batch_y, u64 blocks)
 {
 	using shape = permute_tile_shape<ES, TR, TC, KR, LOAD, STORE, THREADS, R, C>;
 	constexpr u32 row_tiles = static_cast<u32>((R + TR - 1) / TR);

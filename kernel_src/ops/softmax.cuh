@@ -27,9 +27,9 @@ DEVICE void softmax_held(const T *x, T *y, Compute before, Compute exponent, Com
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, class X, class Y,
 		  typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads) void softmax_rows(const T *x, T *y, Compute before,
-															   Compute exponent, Compute after,
-															   i64 rows)
+__global__ LAUNCH_BOUNDS(SHAPE::threads) void softmax_rows(const T *x, T *y, Compute before,
+														   Compute exponent, Compute after,
+														   i64 rows)
 {
 	softmax_held<SHAPE, LOG, LOOP, X_STEP, Y_STEP, DIMS, X, Y, Index>(x, y, before, exponent, after,
 																	  rows);
@@ -38,7 +38,7 @@ __global__ __launch_bounds__(SHAPE::threads) void softmax_rows(const T *x, T *y,
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, class X, class Y,
 		  typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads)
+__global__ LAUNCH_BOUNDS(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void softmax_cluster(const T *x, T *y, Compute before,
 													Compute exponent, Compute after, i64 rows)
 {

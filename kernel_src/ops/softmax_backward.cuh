@@ -26,9 +26,8 @@ DEVICE void softmax_backward_held(const T *y, const T *dy, T *dx, Compute scale,
 template <class SHAPE, bool LOG, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, class DIMS,
 		  class Y, class DY, class DX, typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads) void softmax_backward_rows(const T *y, const T *dy,
-																		T *dx, Compute scale,
-																		i64 rows)
+__global__ LAUNCH_BOUNDS(SHAPE::threads) void softmax_backward_rows(const T *y, const T *dy, T *dx,
+																	Compute scale, i64 rows)
 {
 	softmax_backward_held<SHAPE, LOG, LOOP, Y_STEP, DY_STEP, DX_STEP, DIMS, Y, DY, DX, Index>(
 		y, dy, dx, scale, rows);
@@ -37,7 +36,7 @@ __global__ __launch_bounds__(SHAPE::threads) void softmax_backward_rows(const T 
 template <class SHAPE, bool LOG, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, class DIMS,
 		  class Y, class DY, class DX, typename Index, typename T = typename SHAPE::Element,
 		  typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads)
+__global__ LAUNCH_BOUNDS(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void softmax_backward_cluster(const T *y, const T *dy, T *dx,
 															 Compute scale, i64 rows)
 {

@@ -9,9 +9,8 @@
 template <class ROW, bool LOG, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, class DIMS, class Y,
 		  class DY, class DX, typename Index, typename T = typename ROW::Element,
 		  typename Compute = typename ROW::Compute>
-__global__ __launch_bounds__(ROW::threads) void softmax_backward_stream(const T *y, const T *dy,
-																		T *dx, Compute scale,
-																		i64 rows)
+__global__ LAUNCH_BOUNDS(ROW::threads) void softmax_backward_stream(const T *y, const T *dy, T *dx,
+																	Compute scale, i64 rows)
 {
 	const i64 step[2] = {Y_STEP, DY_STEP};
 	row_each<ROW, LOOP, Index>(rows, [&](Index row, bool) {

@@ -18,8 +18,8 @@ static int64_t last_touched(const struct cases_operand *o)
 	return last;
 }
 
-/* Each operand that is touched is passed once, scratch memory and a report where there are some, and
- * no more. */
+/* Each operand that is touched is passed once, scratch memory and a report where there are some,
+ * and no more. */
 static void check_args(const struct kernel_plan *plan)
 {
 	int passed[KERNEL_MAX_OPERANDS] = {0}, scratch = 0, reports = 0;
