@@ -19,17 +19,22 @@ static uint32_t compute_words(const struct norm_backward_problem *norm)
 	return norm->dtype == KILN_F64 ? 2 : 1;
 }
 
-/* Registers of a thread: sums, what is computed of a row, the next row, and what else there is. */
+/* Registers of a thread: sums, what is computed of a row, the next row, and what else the compiler
+ * was seen to need. */
 static uint32_t registers(const struct norm_backward_problem *norm,
 						  const struct norm_backward_way *way)
 {
-	uint32_t held = way->shape.held, vector = way->shape.vector;
+	uint32_t held = way->shape.held, vector = way->shape.vector, wide = compute_words(norm);
 	uint32_t words = (uint32_t)divide_up(vector * norm->need.element, 4) * held * 2;
-	uint32_t numbers = held * vector * compute_words(norm) * ((uint32_t)norm->sums + 2);
+	uint32_t numbers = held * vector * wide * ((uint32_t)norm->sums + 2), others = 10 * held - 4;
+	bool full = norm->form.columns == (int64_t)held * vector * way->shape.size;
+	bool converts =
+		norm->at.gamma >= 0 && wide == 1 &&
+		kernel_dtype_bytes(norm->problem->tensors[norm->at.gamma].dtype) > norm->need.element;
 
-	/* What is above these is what the compiler was seen to need besides. */
-	return numbers + words + (way->ahead ? 0 : held) + 3 * held + 20 +
-		   (compute_words(norm) > 1 ? 8 * held : 0);
+	others += (way->shape.rows > 1 ? 10 : 0) + (full ? 0 : 8 * held) + (wide > 1 ? 8 * held : 0) +
+			  (converts ? 8 : 0);
+	return numbers + words + others;
 }
 
 /* Rows under way, and then sums. */

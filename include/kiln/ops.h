@@ -464,7 +464,7 @@ static inline int kiln_gather(kiln_client *client, kiln_tensor src, kiln_tensor 
  * with idx[j, k] = p, added one after another by rising k: the same bits every time.  ddst is
  * [..., M, K], dsrc [..., M, P] of the same dtype: a float, or an integer, which wraps.  Where no
  * index names an element it is 0.  bounds as of gather: an index out of range names nothing
- * ("check", which says EINDEX, and "trust"), or the nearest element ("clamp").
+ * ("check", which says EINDEX), the nearest element ("clamp"), or some element ("trust").
  */
 static inline int kiln_gather_backward(kiln_client *client, kiln_tensor ddst, kiln_tensor idx,
 									   kiln_tensor dsrc, const char *bounds)
