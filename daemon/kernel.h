@@ -112,7 +112,8 @@ struct kernel_scratch {
 /*
  * What a kernel that looks at its indices says of them.  REPORT passes the address of 64 bits that
  * are zero when the launch begins; the kernel adds how many of the indices are out of range.
- * Unless that is none the call ends in KILN_EINDEX and says so, with everything written all the same.
+ * Unless that is none the call ends in KILN_EINDEX and says so, with everything written all the
+ * same.
  * Adding is slow (the bits are the host's): once a warp, and only where there is something to add.
  */
 struct kernel_report {

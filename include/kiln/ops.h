@@ -437,12 +437,12 @@ static inline int kiln_rms_norm_backward(kiln_client *client, kiln_tensor x, kil
 
 /*
  * gather (src, idx, dst; bounds): dst[..., j, k] = src[..., j, idx[j, k]], bit for bit.  src is
- * [..., M, P] with any leading dimensions, which all share idx, [M, K] of u8, u16, i32 or i64; dst is
- * [..., M, K] of src's dtype, which is any.  bounds says what becomes of an index that is not within
- * 0 .. P-1:
+ * [..., M, P] with any leading dimensions, which all share idx, [M, K] of u8, u16, i32 or i64; dst
+ * is [..., M, K] of src's dtype, which is any.  bounds says what becomes of an index that is not
+ * within 0 .. P-1:
  *
  *   "check"  0 is written, and when all is written the call ends in EINDEX: how many of the M*K
- *            indices are out of range.  Nothing is looked at where nothing is written (zero elements)
+ *            indices are out of range.  With zero elements to write none is looked at
  *   "clamp"  the nearest element is taken: the first or the last.  P must be 1 or more
  *   "trust"  the caller says there is none.  If there is, some element of the row is taken
  *
@@ -460,8 +460,8 @@ static inline int kiln_gather(kiln_client *client, kiln_tensor src, kiln_tensor 
 }
 
 /*
- * gather_backward (ddst, idx, dsrc; bounds): dsrc[..., j, p] = the sum of ddst[..., j, k] over all k
- * with idx[j, k] = p, added one after another by rising k: the same bits every time.  ddst is
+ * gather_backward (ddst, idx, dsrc; bounds): dsrc[..., j, p] = the sum of ddst[..., j, k] over all
+ * k with idx[j, k] = p, added one after another by rising k: the same bits every time.  ddst is
  * [..., M, K], dsrc [..., M, P] of the same dtype: a float, or an integer, which wraps.  Where no
  * index names an element it is 0.  bounds as of gather: an index out of range names nothing
  * ("check", which says EINDEX), the nearest element ("clamp"), or some element ("trust").
@@ -485,13 +485,13 @@ static inline int kiln_gather_backward(kiln_client *client, kiln_tensor ddst, ki
  *   y = inter / max(joined, 1e-5) - (enclosing - joined) / max(enclosing, 1e-5)
  *
  * with the areas of their intersection, of their union (the sum of both less the intersection) and
- * of the smallest box around both.  A box is the last dimension of its tensor: x1, y1, x2, y2.  clamp
- * 1: sides of the intersection are at least 0.  clamp 0: they are not, so two boxes that are apart
- * in both directions have an intersection.
+ * of the smallest box around both.  A box is the last dimension of its tensor: x1, y1, x2, y2.
+ * clamp 1: sides of the intersection are at least 0.  clamp 0: they are not, so two boxes that are
+ * apart in both directions have an intersection.
  *
- * A pair is valid where y2 of the target is not 0; elsewhere y is exactly 0, whatever the prediction
- * holds.  pred is any float dtype; target u8 or any float dtype, of pred's shape; y has pred's dtype
- * and its shape without the last dimension.
+ * A pair is valid where y2 of the target is not 0; elsewhere y is exactly 0, whatever the
+ * prediction holds.  pred is any float dtype; target u8 or any float dtype, of pred's shape; y has
+ * pred's dtype and its shape without the last dimension.
  */
 static inline int kiln_giou(kiln_client *client, kiln_tensor pred, kiln_tensor target,
 							kiln_tensor y, int clamp)
@@ -507,8 +507,8 @@ static inline int kiln_giou(kiln_client *client, kiln_tensor pred, kiln_tensor t
 /*
  * giou_backward (pred, target, dy, dpred; clamp): dpred = dy * the derivatives of giou by the four
  * numbers of pred, and exactly 0 for pairs that are not valid.  Where both boxes have the same
- * number the derivative is halved between them; a limit that is met exactly (a side of 0, an area of
- * 1e-5) lets it through.  dy has giou's y's shape and dtype, dpred pred's.
+ * number the derivative is halved between them; a limit that is met exactly (a side of 0, an area
+ * of 1e-5) lets it through.  dy has giou's y's shape and dtype, dpred pred's.
  */
 static inline int kiln_giou_backward(kiln_client *client, kiln_tensor pred, kiln_tensor target,
 									 kiln_tensor dy, kiln_tensor dpred, int clamp)
@@ -530,8 +530,8 @@ static inline int kiln_giou_backward(kiln_client *client, kiln_tensor pred, kiln
  * Without offsets, target has pred's shape: samples are padded with zeros.  With them, pred is
  * [B, M, 4], target [T, 4] holds the targets of all samples one behind the other, and offsets, B+1
  * of i32, says which are whose: box k of sample s is paired with target offsets[s] + k, as long as
- * that is below offsets[s+1].  Targets beyond M of a sample have no prediction and do not count, and
- * offsets are taken within 0 .. T.
+ * that is below offsets[s+1].  Targets beyond M of a sample have no prediction and do not count,
+ * and offsets are taken within 0 .. T.
  */
 static inline int kiln_giou_loss(kiln_client *client, kiln_tensor pred, kiln_tensor target,
 								 kiln_tensor offsets, kiln_tensor loss, kiln_tensor count,
@@ -548,10 +548,10 @@ static inline int kiln_giou_loss(kiln_client *client, kiln_tensor pred, kiln_ten
 }
 
 /*
- * giou_loss_backward (pred, target, offsets?, count, dloss, dpred; clamp): dpred = dloss / max(count,
- * 1) * the derivatives of giou as giou_backward has them, and exactly 0 for predictions that are in
- * no valid pair.  count is what giou_loss gave; dloss is one number of the compute type; dpred has
- * pred's shape and dtype.
+ * giou_loss_backward (pred, target, offsets?, count, dloss, dpred; clamp): dpred =
+ * dloss / max(count, 1) * the derivatives of giou as giou_backward has them, and exactly 0 for
+ * predictions that are in no valid pair.  count is what giou_loss gave; dloss is one number of the
+ * compute type; dpred has pred's shape and dtype.
  */
 static inline int kiln_giou_loss_backward(kiln_client *client, kiln_tensor pred, kiln_tensor target,
 										  kiln_tensor offsets, kiln_tensor count, kiln_tensor dloss,

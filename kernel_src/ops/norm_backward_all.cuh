@@ -177,8 +177,8 @@ norm_backward_found(const NormBackwardOperands<WITH, T> &at, Offset number)
 }
 
 /*
- * The rows of a block, with AHEAD further ones of each thread under way in shared memory.  Each turn
- * starts a row; the first AHEAD turns have none to take yet.
+ * The rows of a block, with AHEAD further ones of each thread under way in shared memory.  Each
+ * turn starts a row; the first AHEAD turns have none to take yet.
  */
 template <class All, int AHEAD, class Operands, class Row, class Sums, typename Offset>
 DEVICE void norm_backward_ring(const Operands &at, const Row &row, Offset first, Offset step,

@@ -24,7 +24,7 @@ struct NormBackwardTaken<ROWS, WITH, PLACE, true> {
 /* Chunks have `chunk` rows each. */
 template <class ROWS, bool STREAM, class STRIPS, class WITH, class PLACE, bool LOOP,
 		  typename T = typename STRIPS::Element, typename Compute = typename STRIPS::Compute>
-__global__ __launch_bounds__(STRIPS::threads) void norm_backward_both(
+__global__ __launch_bounds__(STRIPS::threads, 1) void norm_backward_both(
 	const T *__restrict__ x, const T *__restrict__ dy,
 	const typename WITH::Gamma *__restrict__ gamma, const Compute *__restrict__ mean,
 	const Compute *__restrict__ rstd, T *__restrict__ dx,

@@ -1,6 +1,6 @@
 /*
- * test_plan_giou: what the planner refuses of giou, giou_loss and their backward and how it says so,
- * what it makes of boxes that lie any way, and its candidates.
+ * test_plan_giou: what the planner refuses of giou, giou_loss and their backward and how it says
+ * so, what it makes of boxes that lie any way, and its candidates.
  */
 #include "plan_problems.h"
 
