@@ -2,11 +2,12 @@
  * ops.c: every kernel that the cases of a family need, compiled by the NVRTC of this machine.  A
  * kernel that does not compile, or that spills registers, is a failure.  No GPU is needed.
  *
- *   nvrtc_ops FAMILY...     "softmax": the cases of cases_softmax.c
+ *   nvrtc_ops [--all] FAMILY...     "softmax": the cases of cases_softmax.c
  *
  * sm_90 compiles all of them.  The other four targets compile what each of them would be asked for
  * by the first case of each kind (operator, variant, dtype of the first operand); of all the rest,
- * the borders of sizes and strides and the operands that are left out, each takes every fourth.
+ * the borders of sizes and strides and the operands that are left out, each takes every fourth; with
+ * --all, which takes three times as long, every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
  */
@@ -25,6 +26,8 @@
 
 static const char *const targets[] = {"sm_90", "sm_75", "sm_80", "sm_100", "sm_120"};
 #define TARGETS (int)(sizeof(targets) / sizeof(targets[0]))
+
+static bool all_targets_take_all;
 
 struct unit {
 	const struct cases_case *c; /* the first that needs it */
@@ -178,6 +181,12 @@ static bool compile_one(const struct compile_sources *sources, const char *targe
 	return good;
 }
 
+static bool is_taken(const struct unit *unit, int number, int target)
+{
+	return target == 0 || all_targets_take_all || unit->representative ||
+		   number % (TARGETS - 1) == target - 1;
+}
+
 /* The kernels of a target that one process compiles. */
 static int run_target(int t, int share, const struct compile_sources *sources, char **families)
 {
@@ -188,8 +197,7 @@ static int run_target(int t, int share, const struct compile_sources *sources, c
 	if (!plan_list(targets[t], families, &list))
 		return 1;
 	for (int i = 0; i < list.count; i++)
-		if ((t == 0 || list.units[i].representative || i % (TARGETS - 1) == t - 1) &&
-			taken++ % PROCESSES == share)
+		if (is_taken(&list.units[i], i, t) && taken++ % PROCESSES == share)
 			bad += !compile_one(sources, targets[t], &list.units[i], &tally);
 	printf("%-7s process %d: %d of %d kernels, %.1f ms each, at most %d registers\n", targets[t],
 		   share, tally.compiled, list.count,
@@ -235,7 +243,10 @@ int main(int argc, char **argv)
 	pid_t children[PROCESSES];
 	int result = 0;
 
-	(void)argc;
+	if (argc > 1 && strcmp(argv[1], "--all") == 0) {
+		all_targets_take_all = true;
+		argv++;
+	}
 	for (int i = 0; i < PROCESSES; i++) {
 		fflush(stdout);
 		children[i] = fork();
