@@ -75,6 +75,24 @@ static bool takes_next(const struct cli_option *option, const char *next)
 	return option->value[0] != '[' || (next[0] >= '0' && next[0] <= '9');
 }
 
+static int keep_value(struct cli *cli, int option, const char *value)
+{
+	const struct cli_option *row = &cli->command->options[option];
+
+	if (row->often == CLI_MANY || (row->often == CLI_NAMED && strchr(value, '='))) {
+		if (cli->given_count == CLI_MAX_GIVEN)
+			return cli_usage("--%s '%s': more than %d of such options", row->name, value,
+							 CLI_MAX_GIVEN);
+		cli->given[cli->given_count++] = (struct cli_given){row->name, value};
+		return CLI_OK;
+	}
+	if (cli->values[option])
+		return cli_usage("--%s is given twice ('%s' and '%s')", row->name, cli->values[option],
+						 value);
+	cli->values[option] = value;
+	return CLI_OK;
+}
+
 static int parse_option(struct cli *cli, char **argv, int *at)
 {
 	const char *name = argv[*at] + 2;
@@ -100,13 +118,7 @@ static int parse_option(struct cli *cli, char **argv, int *at)
 		value = argv[++*at];
 	else if (option->value && option->value[0] != '[')
 		return cli_usage("--%s needs a value: --%s %s", option->name, option->name, option->value);
-	if (global >= 0)
-		return set_global(cli, option->name, value);
-	if (cli->values[own])
-		return cli_usage("--%s is given twice ('%s' and '%s')", option->name, cli->values[own],
-						 value);
-	cli->values[own] = value;
-	return CLI_OK;
+	return global >= 0 ? set_global(cli, option->name, value) : keep_value(cli, own, value);
 }
 
 /* Finds the command named by argv[*at], and by the word after it for commands of two words. */
@@ -114,15 +126,22 @@ static int parse_command(struct cli *cli, char **argv, int *at)
 {
 	const char *first = argv[*at], *second = argv[*at + 1];
 
+	if (second && second[0] == '-')
+		second = NULL;
+	cli->command = second ? cli_find(first, second) : NULL;
+	if (cli->command) {
+		++*at;
+		return CLI_OK;
+	}
 	cli->command = cli_find(first, NULL);
 	if (cli->command)
 		return CLI_OK;
-	cli->command = cli_find(first, second && second[0] != '-' ? second : "ls");
-	if (cli->command) {
-		cli->group = second && second[0] != '-' ? NULL : first;
-		*at += second && second[0] != '-';
-		return CLI_OK;
+	if (!second) {
+		cli->command = cli_find(first, "ls");
+		cli->group = cli->command ? first : NULL;
 	}
+	if (cli->command)
+		return CLI_OK;
 	if (cli_find(first, "ls"))
 		return cli_usage("'%s' is no command of 'kiln %s'; there are ls, show, get, verify, trim "
 						 "and clear",
@@ -166,6 +185,16 @@ const char *cli_value(const struct cli *cli, const char *option)
 {
 	int i = find_option(cli->command->options, option, strlen(option));
 	return i < 0 ? NULL : cli->values[i];
+}
+
+const char *cli_next(const struct cli *cli, const char *option, int *at)
+{
+	while (*at < cli->given_count) {
+		const struct cli_given *given = &cli->given[(*at)++];
+		if (!strcmp(given->option, option))
+			return given->value;
+	}
+	return NULL;
 }
 
 /* ---- Values ---- */

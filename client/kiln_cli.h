@@ -16,12 +16,25 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 #define CLI_TIMEOUT_MS 30000 /* without --timeout; the library's, too */
 #define CLI_MAX_OPTIONS 40
+#define CLI_MAX_GIVEN 256 /* options that may come more than once */
 #define CLI_MAX_POSITIONAL 4
+
+enum cli_often {
+	CLI_ONCE,
+	CLI_MANY,  /* as often as one likes */
+	CLI_NAMED, /* once, and as often as one likes with NAME=VALUE */
+};
 
 struct cli_option {
 	const char *name;  /* without the dashes; NULL ends a list */
 	const char *value; /* what follows, for help; NULL: a flag; in brackets: may be left out */
 	const char *help;
+	enum cli_often often;
+};
+
+/* One of an option that may come more than once. */
+struct cli_given {
+	const char *option, *value;
 };
 
 enum { CLI_ON_DEVICE = 1 }; /* works on a device, for which it may start a daemon */
@@ -43,6 +56,8 @@ struct cli {
 	const char *positional[CLI_MAX_POSITIONAL];
 	int positional_count;
 	const char *values[CLI_MAX_OPTIONS]; /* beside command->options; "" for a flag that is given */
+	struct cli_given given[CLI_MAX_GIVEN]; /* the others, in the order of the command line */
+	int given_count;
 	const char *socket, *device;
 	int timeout_ms; /* 0: the library's */
 	bool json, help, version;
@@ -59,6 +74,9 @@ extern const struct cli_option cli_global_options[];
 int cli_parse(int argc, char **argv, struct cli *cli);
 /* The option's value; "" for a flag or a left-out value; NULL when it was not given. */
 const char *cli_value(const struct cli *cli, const char *option);
+/* The next value of an option that may come more than once, from *at on, which begins with 0 and
+ * is moved on; NULL at the end. */
+const char *cli_next(const struct cli *cli, const char *option, int *at);
 int cli_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* name is how the value is called in messages: "--shape", "BYTES". */
@@ -82,6 +100,9 @@ int cli_request(struct cli *cli, const char *request, const kiln_attr *args, int
 /* Prints "kiln: what: sentence of the library" and the compiler's log, if there is one, on stderr;
  * with --json the same as an object on standard output. */
 int cli_failed(const struct cli *cli, int status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same for what failed in the command itself: "kiln: sentence". */
+int cli_failed_here(const struct cli *cli, int status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* With --json prints the reply and returns true. */
 bool cli_json(const struct cli *cli, kiln_reply *reply);

@@ -97,13 +97,11 @@ const struct cli_command *cli_find(const char *first, const char *second)
 /* ---- The daemon ---- */
 
 /* Whoever reads standard output as JSON finds the failure there, too. */
-static void print_failure(int status)
+static void print_failure(int status, const char *message, const char *log)
 {
-	const char *log = kiln_errlog();
-
 	json_begin();
 	json_string("error", kiln_status_name(status));
-	json_string("message", kiln_errmsg());
+	json_string("message", message);
 	if (log[0])
 		json_string("log", log);
 	json_end();
@@ -122,7 +120,21 @@ int cli_failed(const struct cli *cli, int status, const char *format, ...)
 	if (log[0])
 		fprintf(stderr, "%s%s", log, log[strlen(log) - 1] != '\n' ? "\n" : "");
 	if (cli->json)
-		print_failure(status);
+		print_failure(status, kiln_errmsg(), log);
+	return CLI_FAILED;
+}
+
+int cli_failed_here(const struct cli *cli, int status, const char *format, ...)
+{
+	char sentence[1024];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(sentence, sizeof(sentence), format, list);
+	va_end(list);
+	fprintf(stderr, "kiln: %s\n", sentence);
+	if (cli->json)
+		print_failure(status, sentence, "");
 	return CLI_FAILED;
 }
 
