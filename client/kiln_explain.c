@@ -23,7 +23,7 @@ static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 {
 	struct cli_problem problem;
 	kiln_client *client;
-	int status = cli_problem(cli, &problem);
+	int status = cli_problem(cli, NULL, &problem);
 
 	if (status)
 		return status;

@@ -12,6 +12,8 @@
 
 static const struct cli_option run_options[] = {
 	CLI_PROBLEM_OPTIONS,
+	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY},
+	{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},
 	{"seed", "N", "seed of the random data (1)"},
 	{"time", "[N]", "time N warm calls (100)"},
 	{0},

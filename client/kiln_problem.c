@@ -1,6 +1,7 @@
 /*
- * kiln_problem: from options to tensors and attributes, by the operator's row.  Checks that options
- * are for the operator and fit together; whether the request is right is the daemon's to say.
+ * kiln_problem: from options to the first operand and the attributes, by the operator's row.  Checks
+ * that options are for the operator and fit together; whether the request is right is the daemon's
+ * to say.
  */
 #include "kiln_problem.h"
 
@@ -54,7 +55,7 @@ static int check_needs(const struct cli *cli, const struct cli_operator *row)
 
 /* ---- The first operand ---- */
 
-static void fill_strides(kiln_tensor *tensor)
+void cli_problem_strides(kiln_tensor *tensor)
 {
 	int64_t row = 1;
 
@@ -65,17 +66,40 @@ static void fill_strides(kiln_tensor *tensor)
 	}
 }
 
-static int first_operand(const struct cli *cli, kiln_tensor *x)
+static int first_from_file(const struct cli *cli, struct file *file, kiln_tensor *x)
 {
+	static const char *const layout[] = {"stride", "offset"};
+	const char *dtype = cli_value(cli, "dtype"), *shape = cli_value(cli, "shape");
+	int status = CLI_OK;
+
+	for (int i = 0; i < 2; i++)
+		if (cli_value(cli, layout[i]))
+			return cli_usage("--%s '%s': %s comes from %s, and is contiguous", layout[i],
+							 cli_value(cli, layout[i]), file->name, file->path);
+	if (dtype)
+		status = files_check_dtype(file, "--dtype", dtype);
+	if (!status && shape)
+		status = files_check_shape(file, "--shape", shape);
+	*x = files_tensor(file);
+	return status;
+}
+
+static int first_operand(const struct cli *cli, struct cli_problem *problem)
+{
+	struct file *file =
+		problem->row ? files_in(problem->files, problem->row->operands[0].name) : NULL;
+	kiln_tensor *x = &problem->tensors[0];
 	const char *dtype = cli_value(cli, "dtype"), *stride = cli_value(cli, "stride");
 	const char *shape = cli_value(cli, "shape"), *offset = cli_value(cli, "offset");
 	int status, strides;
 
+	if (file)
+		return first_from_file(cli, file, x);
 	if (!shape)
 		return cli_usage("'kiln %s' needs --shape, as --shape 2x3x4", cli->command->name);
 	x->contiguous = 1;
 	status = cli_dims("--shape", shape, x->shape, &x->rank);
-	fill_strides(x);
+	cli_problem_strides(x);
 	if (!status)
 		status = cli_dtype("--dtype", dtype ? dtype : "f32", &x->dtype);
 	if (!status && offset)
@@ -98,6 +122,8 @@ static int read_perm(const struct cli *cli, struct cli_problem *problem, const c
 	int rank = problem->tensors[0].rank;
 	int status = cli_perm("--perm", value, problem->perm, count);
 
+	if (!status && *count != rank && !cli_value(cli, "shape"))
+		return cli_usage("--perm '%s': %d axes for %d axes of x", value, *count, rank);
 	if (!status && *count != rank)
 		return cli_usage("--perm '%s': %d axes for %d axes of --shape '%s'", value, *count, rank,
 						 cli_value(cli, "shape"));
@@ -161,188 +187,7 @@ bool cli_problem_written(const struct cli_problem *problem, int operand)
 	return problem->row && problem->row->operands[operand].data == DATA_WRITTEN;
 }
 
-/* ---- The other operands ---- */
-
-/* Is the word one of "a,b,c"? */
-static bool is_listed(const char *list, const char *word)
-{
-	size_t length = strlen(word);
-
-	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-		if (strcspn(at, ",") == length && !strncmp(at, word, length))
-			return true;
-	return false;
-}
-
-/* Every word of --with is an optional operand. */
-static int check_with(const struct cli_operator *row, const char *with)
-{
-	char names[CLI_NAMES_MAX];
-
-	cli_operator_optional(row, names);
-	for (const char *at = with; *at;) {
-		size_t length = strcspn(at, ",");
-		char word[32];
-		snprintf(word, sizeof(word), "%.*s", (int)length, at);
-		if (!is_listed(names, word))
-			return cli_usage("--with '%s': %s has no optional operand '%s'; it has %s", with,
-							 row->name, word, names);
-		at += length + (at[length] == ',');
-	}
-	return CLI_OK;
-}
-
-/* With a mask that is added, the gradient does not depend on it. */
-static bool kind_has_mask(const struct cli_problem *problem)
-{
-	const char *kind = cli_problem_text(problem, "kind", "");
-	bool backward = !strcmp(problem->row->operands[0].name, "y");
-
-	return strcmp(kind, "causal") != 0 && (strcmp(kind, "additive") != 0 || !backward);
-}
-
-static bool is_there(const struct cli *cli, const struct cli_problem *problem,
-					 const struct cli_operand *operand)
-{
-	const char *with = cli_value(cli, "with");
-
-	switch (operand->presence) {
-	case BY_KIND:
-		return cli_value(cli, "mask") || kind_has_mask(problem);
-	case USUAL:
-		return !with || is_listed(with, operand->name);
-	case OPTIONAL:
-		return with && is_listed(with, operand->name);
-	default:
-		return true;
-	}
-}
-
-static int choose_dtype(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_dtype *dtype)
-{
-	kiln_dtype first = problem->tensors[0].dtype;
-	const char *kind = cli_problem_text(problem, "kind", ""), *own;
-	char name[32], option[40];
-
-	snprintf(name, sizeof(name), "%s-dtype", operand->name);
-	snprintf(option, sizeof(option), "--%s", name);
-	own = cli_value(cli, name);
-	*dtype = first;
-	if (operand->dtype == DTYPE_COMPUTED)
-		*dtype = first == KILN_F64 ? KILN_F64 : KILN_F32;
-	else if (operand->dtype == DTYPE_MASK && strcmp(kind, "additive") != 0)
-		*dtype = strcmp(kind, "lengths") ? KILN_BOOL : KILN_I32;
-	else if (operand->dtype == DTYPE_INDEX || operand->dtype == DTYPE_I32)
-		*dtype = KILN_I32;
-	else if (operand->dtype == DTYPE_I64)
-		*dtype = KILN_I64;
-	return own ? cli_dtype(option, own, dtype) : CLI_OK;
-}
-
-static void set_shape(kiln_tensor *tensor, int rank, int64_t first, int64_t second)
-{
-	tensor->rank = rank;
-	tensor->shape[0] = first;
-	tensor->shape[1] = second;
-}
-
-/* Of gather and its backward: the lists of indices, and the side that has --last for its last axis.
- * Shapes without these axes are refused by the daemon. */
-static int gather_shape(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_tensor *tensor)
-{
-	const kiln_tensor *first = &problem->tensors[0];
-	bool backward = !strcmp(problem->row->operands[0].name, "ddst");
-	const char *value = cli_value(cli, "last");
-	int64_t own = first->rank ? first->shape[first->rank - 1] : 1, last = own;
-	int status = value ? cli_integer("--last", value, 0, INT64_MAX, &last) : CLI_OK;
-
-	if (operand->shape == SHAPE_INDICES) {
-		set_shape(tensor, 2, first->rank > 1 ? first->shape[first->rank - 2] : 1,
-				  backward ? own : last);
-		return status;
-	}
-	tensor->rank = first->rank;
-	memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
-	if (first->rank)
-		tensor->shape[first->rank - 1] = last;
-	return status;
-}
-
-/* Of boxes: what goes with predictions that are padded, or that offsets divide up. */
-static void boxes_shape(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_tensor *tensor)
-{
-	const kiln_tensor *first = &problem->tensors[0];
-	const char *with = cli_value(cli, "with");
-	int64_t boxes = 1;
-
-	for (int k = 0; k < first->rank - 1; k++)
-		(void)__builtin_mul_overflow(boxes, first->shape[k], &boxes);
-	if (operand->shape == SHAPE_OFFSETS) {
-		set_shape(tensor, 1, first->rank ? first->shape[0] + 1 : 1, 0);
-	} else if (operand->shape == SHAPE_TARGETS && with && is_listed(with, "offsets")) {
-		set_shape(tensor, 2, boxes / 2, 4);
-	} else if (operand->shape == SHAPE_TARGETS) {
-		tensor->rank = first->rank;
-		memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
-	}
-}
-
-static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_tensor *tensor)
-{
-	const kiln_tensor *first = &problem->tensors[0];
-	const char *mask = cli_value(cli, "mask"), *kind = cli_problem_text(problem, "kind", "");
-	int64_t axes = cli_problem_int(problem, "axes", 1);
-	int from = 0, to = first->rank;
-
-	/* Wrong ones are cut off here and refused by the daemon. */
-	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
-	if (operand->shape == SHAPE_LAST || operand->shape == SHAPE_INDICES)
-		return gather_shape(cli, problem, operand, tensor);
-	if (operand->shape >= SHAPE_TARGETS) {
-		boxes_shape(cli, problem, operand, tensor);
-		return CLI_OK;
-	}
-	if (operand->shape == SHAPE_MASK && mask)
-		return cli_dims("--mask", mask, tensor->shape, &tensor->rank);
-	if (operand->shape == SHAPE_TRAILING)
-		from = first->rank - (int)axes;
-	else if (operand->shape == SHAPE_LEADING)
-		to = first->rank - (int)axes;
-	else if (operand->shape == SHAPE_MASK && !strcmp(kind, "lengths") && to > 0)
-		to--;
-	tensor->rank = to - from;
-	for (int k = 0; k < tensor->rank; k++)
-		tensor->shape[k] = first->shape[from + k];
-	for (int k = 0; operand->data == DATA_WRITTEN && find_attr(problem, "perm") && k < to; k++)
-		tensor->shape[k] = first->shape[problem->perm[k]];
-	return CLI_OK;
-}
-
-static int other_operands(const struct cli *cli, struct cli_problem *problem)
-{
-	const struct cli_operator *row = problem->row;
-	const char *with = cli_value(cli, "with");
-	int status = with ? check_with(row, with) : CLI_OK;
-
-	for (int i = 1; !status && row->operands[i].name; i++) {
-		kiln_tensor *tensor = &problem->tensors[i];
-		problem->tensor_count = i + 1;
-		if (!is_there(cli, problem, &row->operands[i]))
-			continue;
-		tensor->contiguous = 1;
-		status = choose_dtype(cli, problem, &row->operands[i], &tensor->dtype);
-		if (!status)
-			status = choose_shape(cli, problem, &row->operands[i], tensor);
-		fill_strides(tensor);
-	}
-	return status;
-}
-
-int cli_problem(const struct cli *cli, struct cli_problem *problem)
+int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *problem)
 {
 	int status = CLI_OK;
 
@@ -350,15 +195,18 @@ int cli_problem(const struct cli *cli, struct cli_problem *problem)
 	problem->op = cli->positional[0];
 	problem->row = cli_operator(problem->op);
 	problem->tensor_count = 1;
+	problem->files = files;
 	if (problem->row)
 		status = check_options(cli, problem->row);
 	if (!status)
-		status = first_operand(cli, &problem->tensors[0]);
+		status = cli_problem_files(cli, problem);
+	if (!status)
+		status = first_operand(cli, problem);
 	if (!status && problem->row)
 		status = check_needs(cli, problem->row);
 	for (int i = 0; !status && cli_attributes[i].name; i++)
 		status = read_attribute(cli, problem, &cli_attributes[i]);
 	if (!status && problem->row)
-		status = other_operands(cli, problem);
+		status = cli_problem_operands(cli, problem);
 	return status;
 }

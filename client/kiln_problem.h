@@ -6,7 +6,7 @@
 #ifndef KILN_CLIENT_KILN_PROBLEM_H
 #define KILN_CLIENT_KILN_PROBLEM_H
 
-#include "kiln_cli.h"
+#include "kiln_files.h"
 
 struct check;
 
@@ -105,11 +105,19 @@ struct cli_problem {
 	kiln_attr attrs[KILN_MAX_ATTRS];
 	int attr_count;
 	int64_t perm[KILN_MAX_RANK];
+	struct files *files; /* what operands come from and go to; NULL: nothing */
 };
 
 /* Reads the options below; prints a sentence and returns CLI_USAGE if they do not fit together.
- * What only the operator can say, as whether an axis is in range, is left to the daemon. */
-int cli_problem(const struct cli *cli, struct cli_problem *problem);
+ * What only the operator can say, as whether an axis is in range, is left to the daemon.  files
+ * (may be NULL) give shapes and types, too, and must outlive the problem. */
+int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *problem);
+
+/* Its parts: whether files are for operands of this operator, the operands after the first
+ * (kiln_problem_operands.c), and row-major strides (kiln_problem.c). */
+int cli_problem_files(const struct cli *cli, const struct cli_problem *problem);
+int cli_problem_operands(const struct cli *cli, struct cli_problem *problem);
+void cli_problem_strides(kiln_tensor *tensor);
 
 /* The attribute's value, or otherwise if it was not given. */
 int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int64_t otherwise);
@@ -127,7 +135,7 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 /* The options that describe a problem, to begin a command's own list with. */
 #define CLI_PROBLEM_OPTIONS                                                               \
 	{"shape", "2x3x4", "shape of the first operand; \"scalar\" for rank 0"},              \
-		{"dtype", "TYPE", "its element type: f32, f16, u8, ... (f32)"},                   \
+		{"dtype", "TYPE", "its element type: f32, f16, u8, ... (f32)", CLI_NAMED},        \
 		{"stride", "3,1", "its strides in elements; 0 repeats (row-major)"},              \
 		{"offset", "BYTES", "where it begins in its buffer (0)"},                         \
 		{"perm", "1,0", "axis k of y is axis perm[k] of x"},                              \

@@ -12,7 +12,23 @@ static int64_t last_size(const kiln_tensor *tensor)
 	return tensor->rank ? tensor->shape[tensor->rank - 1] : 1;
 }
 
-/* dst[i, j, k] = src[i, j, idx[j, k]], bit for bit; all indices are in range. */
+/* The element of few that an index names.  A call with bounds check did not come here with one that
+ * is out of range; with trust there is nothing to be sure of, and -1. */
+static int64_t place_of(struct check *check, int64_t element, int64_t few)
+{
+	double index = check_get(check, 1, element);
+	bool clamp = !strcmp(cli_problem_text(check->problem, "bounds", ""), "clamp");
+
+	if (index >= 0 && index < (double)few)
+		return (int64_t)index;
+	if (clamp)
+		return index < 0 ? 0 : few - 1;
+	if (!check->wrong)
+		check_wrong(check, 1, element, "out of range", "in it: --bounds trust relies on that");
+	return -1;
+}
+
+/* dst[i, j, k] = src[i, j, idx[j, k]], bit for bit. */
 void reference_gather(struct check *check)
 {
 	const struct check_operand *src = &check->operands[0], *dst = &check->operands[2];
@@ -22,8 +38,8 @@ void reference_gather(struct check *check)
 	check->exact = true;
 	for (int64_t i = 0; i < dst->elements; i++) {
 		int64_t row = i / many, list = row % lists;
-		int64_t place = (int64_t)check_get(check, 1, list * many + i % many);
-		if (!check_bytes(check, 2, i, check_at(src, row * few + place)))
+		int64_t place = place_of(check, list * many + i % many, few);
+		if (place < 0 || !check_bytes(check, 2, i, check_at(src, row * few + place)))
 			return;
 	}
 }
@@ -38,7 +54,7 @@ struct sums {
 	uint64_t *bits; /* of integers, which wrap */
 };
 
-static void add_up(const struct check *check, int64_t row, int64_t few, int64_t many,
+static void add_up(struct check *check, int64_t row, int64_t few, int64_t many,
 				   const struct sums *sums)
 {
 	const struct check_operand *ddst = &check->operands[0];
@@ -48,8 +64,10 @@ static void add_up(const struct check *check, int64_t row, int64_t few, int64_t 
 	memset(sums->sum, 0, 3 * (size_t)few * sizeof(double));
 	memset(sums->bits, 0, (size_t)few * sizeof(uint64_t));
 	for (int64_t k = 0; k < many; k++) {
-		int64_t p = (int64_t)check_get(check, 1, list * many + k);
+		int64_t p = place_of(check, list * many + k, few);
 		uint64_t bits = 0;
+		if (p < 0)
+			return;
 		if (is_real(ddst->tensor.dtype)) {
 			double value = check_get(check, 0, row * many + k);
 			sums->sum[p] += value;

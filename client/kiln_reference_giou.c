@@ -70,6 +70,15 @@ static void work_out(struct pair *p, bool clamp)
 				   (lost + lost_around);
 }
 
+/* Offsets that are wrong name nothing that is not there. */
+static int64_t offset_at(const struct check *check, const struct giou *giou, int64_t sample)
+{
+	int64_t offset = (int64_t)check_get(check, giou->offsets, sample);
+	int64_t boxes = check->operands[giou->target].tensor.shape[0];
+
+	return offset < 0 ? 0 : offset < boxes ? offset : boxes;
+}
+
 /* The number of the pair's target; -1: there is none. */
 static int64_t target_of(const struct check *check, const struct giou *giou, int64_t pair)
 {
@@ -78,8 +87,8 @@ static int64_t target_of(const struct check *check, const struct giou *giou, int
 	if (giou->offsets < 0)
 		return pair;
 	sample = pair / giou->most;
-	first = (int64_t)check_get(check, giou->offsets, sample);
-	end = (int64_t)check_get(check, giou->offsets, sample + 1);
+	first = offset_at(check, giou, sample);
+	end = offset_at(check, giou, sample + 1);
 	return pair % giou->most < end - first ? first + pair % giou->most : -1;
 }
 

@@ -1,6 +1,6 @@
 /*
- * kiln_run: runs an operator through the daemon on random data, checks all that it wrote against
- * the operator's reference, and says what it took.
+ * kiln_run: runs an operator through the daemon on random data or on files, checks all that it wrote
+ * against the operator's reference, and says what it took.
  */
 #include "kiln_run.h"
 
@@ -64,8 +64,14 @@ static int make_data(struct run *run)
 {
 	for (int i = 0; i < run->check.count; i++) {
 		struct check_operand *operand = &run->check.operands[i];
+		struct file *file = files_in(&run->files, operand->name);
 		if (!run_has(run, i))
 			continue;
+		if (file) {
+			operand->data = file->array.data;
+			file->array.data = NULL;
+			continue;
+		}
 		operand->data = malloc(operand->bytes ? operand->bytes : 1);
 		if (!operand->data) {
 			fprintf(stderr,
@@ -252,6 +258,19 @@ static int compare_again(struct run *run)
 	return status;
 }
 
+static int write_files(struct run *run)
+{
+	int status = CLI_OK;
+
+	for (int i = 0; !status && i < run->check.count; i++) {
+		const struct check_operand *operand = &run->check.operands[i];
+		const struct file *file = files_out(&run->files, operand->name);
+		if (file)
+			status = files_write(run->cli, file, &operand->tensor, operand->data);
+	}
+	return status;
+}
+
 /* ---- The command ---- */
 
 static int read_options(struct cli *cli, struct run *run)
@@ -266,7 +285,9 @@ static int read_options(struct cli *cli, struct run *run)
 		return cli_usage("run '%s': there is no reference to verify it against; see 'kiln help "
 						 "run' for those there are",
 						 cli->positional[0]);
-	status = cli_problem(cli, &run->problem);
+	status = files_read(cli, &run->files);
+	if (!status)
+		status = cli_problem(cli, &run->files, &run->problem);
 	if (!status && seed)
 		status = cli_integer("--seed", seed, 0, INT64_MAX, &run->seed);
 	if (!status && calls && calls[0])
@@ -292,7 +313,9 @@ static int run_problem(struct run *run)
 		status = poison(run);
 	if (!status)
 		status = warm_calls(run);
-	return status ? status : compare_again(run);
+	if (!status)
+		status = compare_again(run);
+	return status ? status : write_files(run);
 }
 
 int cli_run(struct cli *cli)
@@ -313,6 +336,7 @@ int cli_run(struct cli *cli)
 		kiln_free(run.buffers[i]);
 		free(run.check.operands[i].data);
 	}
+	files_free(&run.files);
 	kiln_close(run.client);
 	return status;
 }

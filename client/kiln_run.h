@@ -9,6 +9,7 @@
 
 struct run {
 	const struct cli *cli;
+	struct files files;
 	struct cli_problem problem;
 	struct check check; /* its operands are those of the call, with their data */
 	kiln_client *client;

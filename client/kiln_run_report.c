@@ -19,6 +19,16 @@ static void json_attribute(const struct run *run, const kiln_attr *attr)
 		json_int(attr->name, attr->i);
 }
 
+/* Of the file that the operand comes from or goes to; NULL: there is none. */
+static const char *path_of(const struct run *run, int operand)
+{
+	const char *name = run->check.operands[operand].name;
+	const struct file *file = files_in(run->problem.files, name);
+
+	file = file ? file : files_out(run->problem.files, name);
+	return file ? file->path : NULL;
+}
+
 static void json_operands(const struct run *run)
 {
 	json_list_begin("operands");
@@ -31,6 +41,8 @@ static void json_operands(const struct run *run)
 		json_string("dtype", kiln_dtype_name(operand->tensor.dtype));
 		json_ints("shape", operand->tensor.shape, operand->tensor.rank);
 		json_int("written", operand->written);
+		if (path_of(run, i))
+			json_string("file", path_of(run, i));
 		json_item_end();
 	}
 	json_list_end();
@@ -83,6 +95,20 @@ static void print_verified(const struct run *run)
 			   count > 1 ? written : "", error);
 }
 
+static void print_files(const struct run *run)
+{
+	char shape[192];
+
+	for (int i = 0; i < run->check.count; i++) {
+		const struct check_operand *operand = &run->check.operands[i];
+		const kiln_tensor *tensor = &operand->tensor;
+		if (path_of(run, i))
+			print_pair(operand->written ? "to file" : "from file", "%s %s %s, %s", operand->name,
+					   figure_dims(tensor->shape, tensor->rank, shape, sizeof(shape)),
+					   kiln_dtype_name(tensor->dtype), path_of(run, i));
+	}
+}
+
 /* The plan knows how many bytes a call reads and writes. */
 static void print_speed(const struct run *run)
 {
@@ -117,6 +143,7 @@ void run_print_report(const struct run *run, bool timed)
 	print_pair("data", "%s %s, seed %" PRId64 ", %s",
 			   figure_dims(x->shape, x->rank, shape, sizeof(shape)), kiln_dtype_name(x->dtype),
 			   run->seed, figure_bytes(bytes, a));
+	print_files(run);
 	print_pair("origin", "%s", kiln_call_origin(run->call));
 	print_verified(run);
 	print_pair("first call", "%s, of it %s to prepare", figure_micros(run->first_us, a),

@@ -279,7 +279,7 @@ static int read_options(struct cli *cli, struct tune *tune)
 {
 	const char *seconds = cli_value(cli, "seconds");
 	int64_t value = SECONDS;
-	int status = cli_problem(cli, &tune->problem);
+	int status = cli_problem(cli, NULL, &tune->problem);
 
 	tune->cli = cli;
 	tune->seed = 1;
