@@ -1,7 +1,7 @@
 /*
- * gather_ways: one gather, dst[i,j,k] = src[i,j,idx[j,k]], written in several ways: as Kiln's operator,
- * as a kernel of one's own with a grid of one's own choice, and as what is left without a gather:
- * turning src so that an index names a whole row, copying rows, and turning back.
+ * gather_ways: one gather, dst[i,j,k] = src[i,j,idx[j,k]], written in several ways: as Kiln's
+ * operator, as a kernel of one's own with a grid of one's own choice, and as what is left without a
+ * gather: turning src so that an index names a whole row, copying rows, and turning back.
  *
  *   cc gather_ways.c common.c $(pkg-config --cflags --libs kiln) -lm -o gather_ways
  */

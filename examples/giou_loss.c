@@ -1,8 +1,8 @@
 /*
- * giou_loss: a batch of pictures, each with a few boxes to be found and room for 256: the loss is the
- * mean of GIoU over the boxes that are there.  The same number in four ways: a call for each picture,
- * with a shape of its own; one call over a batch padded with zeros; one that also sums; and one that
- * sums over the boxes as they are, without padding.
+ * giou_loss: a batch of pictures, each with a few boxes to be found and room for 256: the loss is
+ * the mean of GIoU over the boxes that are there.  The same number in four ways: a call for each
+ * picture, with a shape of its own; one call over a batch padded with zeros; one that also sums; and
+ * one that sums over the boxes as they are, without padding.
  *
  *   cc giou_loss.c common.c $(pkg-config --cflags --libs kiln) -lm -o giou_loss
  */
@@ -28,8 +28,8 @@ struct batch {
 	kiln_buffer *at[BUFFERS];
 };
 
-/* One of a box's corners: x1, y1, x2, y2.  The last two are above 0: where y2 of a target is 0 there
- * is no box, but padding. */
+/* One of a box's corners: x1, y1, x2, y2.  The last two are above 0: where y2 of a target is 0
+ * there is no box, but padding. */
 static double corner(int64_t box, int64_t which)
 {
 	const uint64_t axis = (uint64_t)box * 4 + (uint64_t)(which & 1);

@@ -1,7 +1,7 @@
 /*
  * permutations: tensors with their axes in another order, of three sizes of element: a plain
- * transposition, the heads of an attention block, channels first to channels last and back, all axes
- * turned around, and one where no dimension is even.  Each is compared bit by bit.
+ * transposition, the heads of an attention block, channels first to channels last and back, all
+ * axes turned around, and one where no dimension is even.  Each is compared bit by bit.
  *
  *   cc permutations.c common.c $(pkg-config --cflags --libs kiln) -lm -o permutations
  */

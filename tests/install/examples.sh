@@ -1,7 +1,7 @@
 #!/bin/sh
 # examples.sh: builds every example against an installed Kiln, with the commands of
-# examples/README.md word for word: by pkg-config and by find_package.  Both sets are run against the
-# daemon installed there.
+# examples/README.md word for word: by pkg-config and by find_package.  Both sets are run against
+# the daemon installed there.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

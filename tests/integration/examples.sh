@@ -7,8 +7,8 @@ bin=${1:-${EXAMPLES:?EXAMPLES names the directory of the programs}}
 tested=
 daemon
 
-# example NAME [ARGUMENT...]: every line of standard input is a pattern that a line of what it prints
-# fits.
+# example NAME [ARGUMENT...]: every line of standard input is a pattern, and must fit a line of what
+# it prints.
 example() {
 	name=$1
 	shift
@@ -87,13 +87,13 @@ example permutations --small <<'END'
 END
 table 24
 
-grep -lE '^int main' "$source_dir"/examples/*.c | sed 's|.*/||; s|\.c$||' | while read -r program; do
+for program in $(grep -lE '^int main' "$source_dir"/examples/*.c); do
+	program=$(basename "$program" .c)
 	case "$tested " in
 	*" $program "*) ;;
-	*) echo "examples/$program.c is in no test" ;;
+	*) fails "examples/$program.c is in no test" ;;
 	esac
-done >"$DIR/missing"
-[ ! -s "$DIR/missing" ] || fails "$(cat "$DIR/missing")"
+done
 
 # What goes wrong is one sentence.
 "$bin/giou_loss" --large 2>"$DIR/err"
