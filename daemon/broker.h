@@ -62,6 +62,9 @@ struct broker {
 	struct options options;
 	struct counters counters;
 	struct test_state test;
+	struct {
+		uint64_t launches, blocks, accesses;
+	} checked; /* with --memcheck */
 	uint64_t started_us;
 	uint64_t next_id; /* buffers, modules, streams, sessions: unique over the broker's life */
 

@@ -235,6 +235,15 @@ static void put_session(struct wire_out *out, const struct session *session)
 	wire_map_end(out);
 }
 
+static void put_checked(struct wire_out *out, const struct broker *broker)
+{
+	wire_map_begin(out, "checked");
+	wire_put_uint(out, "launches", broker->checked.launches);
+	wire_put_uint(out, "blocks", broker->checked.blocks);
+	wire_put_uint(out, "accesses", broker->checked.accesses);
+	wire_map_end(out);
+}
+
 static void put_server(struct wire_out *out, const struct broker *broker)
 {
 	wire_map_begin(out, "server");
@@ -271,6 +280,8 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 #undef PUT_COUNTER
 	wire_map_end(&out);
 	put_workers(&out, broker);
+	if (broker->options.memcheck)
+		put_checked(&out, broker);
 	wire_list_begin(&out, "executors");
 	executor_each(broker, put_executor, &executors);
 	wire_list_end(&out);

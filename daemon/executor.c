@@ -16,14 +16,20 @@
 #define HEALTHY_US (10 * 1000000ull) /* ready for so long: the next end counts as the first */
 #define ABSENT_RETRY_US (5 * 1000000ull)
 
-#define WRAPPED_PATIENCE 20
+#define WATCHED_PATIENCE 20
 #define WRAPPED_END_MS 60000
 
 static void start(struct executor *executor);
 
+static bool is_wrapped(const struct executor *executor)
+{
+	return executor->device->broker->options.executor_wrapper[0] != 0;
+}
+
 uint32_t executor_patience(const struct executor *executor)
 {
-	return executor->device->broker->options.executor_wrapper[0] ? WRAPPED_PATIENCE : 1;
+	bool watched = is_wrapped(executor) || executor->device->broker->options.memcheck;
+	return watched ? WATCHED_PATIENCE : 1;
 }
 
 static void tell_waiters(struct executor *executor, int status, const char *error)
@@ -159,11 +165,20 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 static void start(struct executor *executor)
 {
 	static const struct child_events events = {executor_on_message, on_gone};
+	static const char *const orders[] = {"--thread-order=natural", "--thread-order=reversed",
+										 "--thread-order=shuffled"};
 	char device[40], error[KERNEL_ERROR_MAX];
-	const bool wrapped = executor_patience(executor) > 1;
-	const char *const arguments[] = {"--role=executor", device, wrapped ? "--wrapped" : NULL, NULL};
-	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
 	struct broker *broker = executor->device->broker;
+	const struct options *options = &broker->options;
+	const char *arguments[6] = {"--role=executor", device};
+	int count = 2;
+	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
+	if (is_wrapped(executor))
+		arguments[count++] = "--wrapped";
+	if (options->memcheck) {
+		arguments[count++] = "--memcheck";
+		arguments[count++] = orders[options->thread_order];
+	}
 	executor->child = child_start(&broker->loop, broker->options.executor_wrapper, arguments, NULL,
 								  &events, executor, error, sizeof error);
 	if (executor->child) {
@@ -282,7 +297,7 @@ static void stop(struct executor *executor, uv_close_cb closed, const char *why)
 	uv_close((uv_handle_t *)&executor->timer, closed);
 	uv_close((uv_handle_t *)&executor->clock, closed);
 	/* What watches it has something to write at its end. */
-	if (executor->child && executor_patience(executor) > 1)
+	if (executor->child && is_wrapped(executor))
 		child_dismiss(executor->child, WRAPPED_END_MS);
 	else if (executor->child)
 		child_abandon(executor->child);

@@ -12,8 +12,11 @@ int main(int argc, char **argv)
 		return status;
 	switch (options.role) {
 	case OPTIONS_EXECUTOR: {
-		struct exec_options exec = {
-			.sock = options.fd, .device = options.device_name, .wrapped = options.wrapped};
+		struct exec_options exec = {.sock = options.fd,
+									.device = options.device_name,
+									.wrapped = options.wrapped,
+									.check = options.memcheck,
+									.order = options.thread_order};
 		return exec_main(&exec);
 	}
 	case OPTIONS_COMPILER: {

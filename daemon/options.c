@@ -52,6 +52,10 @@ static const struct option_row table[] = {
 		AT(log_level), NULL, "what is worth a line on stderr"},
 	{"executor-wrapper", "KILN_EXECUTOR_WRAPPER", "COMMAND", NULL, OPTION_PATH, 0, 0, NULL,
 		AT(executor_wrapper), NULL, "starts the device processes, as compute-sanitizer does"},
+	{"memcheck", "KILN_MEMCHECK", NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(memcheck), NULL,
+		"device cpu: check every access to memory of every kernel, which is slow"},
+	{"thread-order", "KILN_THREAD_ORDER", "natural|reversed|shuffled", "natural", OPTION_WORD, 0, 0, NULL,
+		AT(thread_order), NULL, "with --memcheck: in which order the threads of a block run"},
 	{"test-requests", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(test_requests), NULL,
 		"answer requests that break things on purpose"},
 
@@ -114,6 +118,19 @@ static int read_defaults(struct options *out, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
+static int read_variable(const struct option_row *row, const char *text, struct options *out,
+						 char error[KERNEL_ERROR_MAX])
+{
+	if (row->kind != OPTION_FLAG) {
+		return option_read(row, row->environment, text, out, error);
+	}
+	if (strcmp(text, "1") != 0 && strcmp(text, "0") != 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: \"%.80s\" is not 0 or 1",
+						 row->environment, text);
+	}
+	return *text == '1' ? option_read(row, row->environment, NULL, out, error) : KILN_OK;
+}
+
 /* A variable that is set and empty counts as not set. */
 static int read_environment(struct options *out, char error[KERNEL_ERROR_MAX])
 {
@@ -121,7 +138,7 @@ static int read_environment(struct options *out, char error[KERNEL_ERROR_MAX])
 		const struct option_row *row = &table[i];
 		const char *text = row->environment ? getenv(row->environment) : NULL;
 		if (text && *text) {
-			int status = option_read(row, row->environment, text, out, error);
+			int status = read_variable(row, text, out, error);
 			if (status < 0) {
 				return status;
 			}
@@ -225,6 +242,24 @@ static int check_role(const struct options *out, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
+/* Elsewhere the vendor's tools do it. */
+static int check_memcheck(const struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	const struct options_devices *devices = &out->devices;
+	if (out->role != OPTIONS_BROKER) {
+		return KILN_OK;
+	}
+	if (out->memcheck && (devices->count != 1 || strcmp(devices->names[0], "cpu") != 0)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "--memcheck needs --device cpu; for a GPU there is --executor-wrapper "
+						 "compute-sanitizer");
+	}
+	if (out->thread_order != DEVICE_NATURAL && !out->memcheck) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "--thread-order needs --memcheck");
+	}
+	return KILN_OK;
+}
+
 int options_parse(int argc, char *const *argv, struct options *out, char error[KERNEL_ERROR_MAX])
 {
 	*out = (struct options){.fd = -1};
@@ -239,6 +274,9 @@ int options_parse(int argc, char *const *argv, struct options *out, char error[K
 		return status;
 	}
 	status = check_role(out, error);
+	if (status == KILN_OK) {
+		status = check_memcheck(out, error);
+	}
 	return status == KILN_OK && out->role == OPTIONS_BROKER ? complete(out, error) : status;
 }
 

@@ -5,6 +5,7 @@
 #ifndef KILN_DAEMON_OPTIONS_H
 #define KILN_DAEMON_OPTIONS_H
 
+#include "exec/device.h"
 #include "kernel.h"
 #include "util/util.h"
 
@@ -49,6 +50,8 @@ struct options {
 	enum util_level log_level;
 	bool test_requests;
 
+	bool memcheck; /* kernels of device cpu are compiled and run so that each access is checked */
+	enum device_order thread_order;
 	char executor_wrapper[PATH_MAX]; /* program and arguments, blanks between; "": none */
 
 	/* Limits.  All but max_sessions, max_message and max_own are of one session. */

@@ -259,6 +259,7 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 	ref->job.source = ref->plan.source;
 	ref->job.instantiation = ref->plan.instantiation;
 	ref->job.files = ref->files;
+	ref->job.check = broker->options.memcheck && !strcmp(limits->target, "cpu");
 	int status = fill(broker, message, frame, ref, error);
 	if (status != KILN_OK) {
 		raw_source_free(ref->raw);

@@ -64,10 +64,17 @@ enum options_kind {
 	OPTION_CLANG,
 };
 
+enum options_whose {
+	OPTION_ANY,
+	OPTION_OURS,    /* for templates of ours only */
+	OPTION_PLAIN,   /* not for checked kernels */
+	OPTION_CHECKED, /* for checked kernels only */
+};
+
 struct compile_option {
 	const char *text;
 	enum options_kind kind;
-	bool ours; /* for templates of ours only */
+	enum options_whose whose;
 };
 
 /* Ended by a row without text.  -arch=<target> goes before those of NVRTC. */
@@ -76,8 +83,8 @@ extern const struct compile_option options_host[];
 /* Names without directories: nothing of where it was compiled can get into the object. */
 #define OPTIONS_HOST_UNIT "unit.cc"
 #define OPTIONS_HOST_OBJECT "unit.so"
-/* Whether a user's job gets an option of the tables, too: not where the user chose another. */
-bool options_for_user(const struct compile_option *option, const struct compile_job *job);
+/* Whether a job gets an option of the tables: not where its user chose another. */
+bool options_for_job(const struct compile_option *option, const struct compile_job *job);
 /* Of a user's options, those that a compiler for this target gets. */
 bool options_user_counts(const char *option, const char *target);
 bool options_user_allowed(const char *option);

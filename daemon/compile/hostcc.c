@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HOSTCC_MAX_OPTIONS (40 + COMPILE_MAX_USER_OPTIONS)
+#define HOSTCC_MAX_OPTIONS (56 + COMPILE_MAX_USER_OPTIONS)
 #define HOSTCC_MAX_OBJECT (64u << 20)
 
 static struct {
@@ -189,9 +189,11 @@ static bool write_unit(const char *text)
 
 static int run_compiler(const char *text, const struct compile_job *job)
 {
-	char *argv[HOSTCC_MAX_OPTIONS + 1];
+	static const struct compile_job plain = {.target = "cpu"};
+	char *argv[HOSTCC_MAX_OPTIONS + 2], map[1100];
 	int count = 0;
 
+	job = job ? job : &plain;
 	if (!write_unit(text))
 		return -1;
 	argv[count++] = state.program;
@@ -201,14 +203,16 @@ static int run_compiler(const char *text, const struct compile_job *job)
 					  (option->kind == OPTION_CLANG && state.is_clang) ||
 					  (option->kind == OPTION_IF_KNOWN && state.has_libgcc);
 
-		if (job && job->user_files && !options_for_user(option, job))
-			wanted = false;
-		if (wanted && count < HOSTCC_MAX_OPTIONS)
+		if (wanted && options_for_job(option, job) && count < HOSTCC_MAX_OPTIONS)
 			argv[count++] = (char *)option->text;
 	}
-	for (int i = 0; job && i < job->option_count && count < HOSTCC_MAX_OPTIONS; i++)
+	for (int i = 0; i < job->option_count && count < HOSTCC_MAX_OPTIONS; i++)
 		if (options_user_counts(job->options[i], job->target))
 			argv[count++] = (char *)job->options[i];
+	/* Lines are known by the names that files have in the unit, not by where it was compiled. */
+	snprintf(map, sizeof map, "-fdebug-prefix-map=%s=.", state.dir.path);
+	if (job->check)
+		argv[count++] = map;
 	argv[count] = NULL;
 	return spawn_run(&state.dir, state.program, argv);
 }

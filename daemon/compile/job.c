@@ -90,6 +90,7 @@ void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_j
 	wire_list_end(out);
 	if (job->user_files)
 		user_write(out, job);
+	wire_put_bool(out, "check", job->check);
 	wire_put_uint(out, "delay", job->delay_ms);
 	wire_put_int(out, "fault", job->test_fault);
 }
@@ -154,6 +155,7 @@ int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 	read.file_count = (int)count;
 	if (!user_read(in, &read, room))
 		return KILN_EPROTO;
+	read.check = wire_get_bool(&in->root, "check", false);
 	read.delay_ms = (uint32_t)(wire_get_uint(&in->root, "delay", 0) & UINT32_MAX);
 	read.test_fault = (int)(wire_get_uint(&in->root, "fault", 0) & 0xff);
 	*id = wire_id(in);

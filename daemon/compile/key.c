@@ -33,7 +33,7 @@ static void add_options(struct util_text *text, const struct compile_job *job)
 
 	util_text_add(text, "options");
 	for (; option->text; option++)
-		if (!job->user_files || options_for_user(option, job))
+		if (options_for_job(option, job))
 			util_text_add(text, " %s", option->text);
 	util_text_add(text, "\n");
 }

@@ -187,7 +187,7 @@ static bool is_wanted(const struct program *what, int i)
 {
 	if (what->leave_out >> i & 1)
 		return false;
-	return !what->job || !what->job->user_files || options_for_user(&options_nvrtc[i], what->job);
+	return !what->job || options_for_job(&options_nvrtc[i], what->job);
 }
 
 static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out)

@@ -6,48 +6,64 @@
 #include <string.h>
 
 const struct compile_option options_nvrtc[] = {
-	{"-std=c++17", OPTION_ALWAYS, false},
-	{"-default-device", OPTION_ALWAYS, true},
-	{"--ptxas-options=-v", OPTION_ALWAYS, false}, /* registers, spills, shared memory in the log */
-	{"--minimal", OPTION_IF_KNOWN, true},         /* since 12.4: 3 to 4 ms less, no textures */
-	{"--no-cache", OPTION_IF_KNOWN, false}, /* since 12.9: the daemon has a cache of its own */
-	{NULL, OPTION_ALWAYS, false},
+	{"-std=c++17", OPTION_ALWAYS, OPTION_ANY},
+	{"-default-device", OPTION_ALWAYS, OPTION_OURS},
+	{"--ptxas-options=-v", OPTION_ALWAYS,
+	 OPTION_ANY},                                /* registers, spills, shared memory in the log */
+	{"--minimal", OPTION_IF_KNOWN, OPTION_OURS}, /* since 12.4: 3 to 4 ms less, no textures */
+	{"--no-cache", OPTION_IF_KNOWN, OPTION_ANY}, /* since 12.9: the daemon has a cache of its own */
+	{NULL, OPTION_ALWAYS, OPTION_ANY},
 };
 
 /*
  * -fno-gnu-unique and hidden visibility keep two objects from sharing one __shared__ array;
  * -fno-strict-aliasing because kernels read arrays through vectors; -fno-math-errno because device
  * code has no errno; -nostdinc because what is not in the unit is not in the key.
+ *
+ * Checked kernels: -fsanitize=kernel-address is AddressSanitizer without its library, every check a
+ * call that kernel_src/cpu/check.cuh answers; asan-globals puts zones behind variables.  -O1 and
+ * scalar code keep each access of the source an access of its own.
  */
 const struct compile_option options_host[] = {
-	{"-x", OPTION_ALWAYS, false},
-	{"c++", OPTION_ALWAYS, false},
-	{"-std=c++17", OPTION_ALWAYS, false},
-	{"-O2", OPTION_ALWAYS, false},
-	{"-g0", OPTION_ALWAYS, false},
-	{"-shared", OPTION_ALWAYS, false},
-	{"-fPIC", OPTION_ALWAYS, false},
-	{"-nostdinc", OPTION_ALWAYS, false},
-	{"-nostdlib", OPTION_ALWAYS, false},
-	{"-fno-exceptions", OPTION_ALWAYS, false},
-	{"-fno-rtti", OPTION_ALWAYS, false},
-	{"-fvisibility=hidden", OPTION_ALWAYS, false},
-	{"-fsigned-char", OPTION_ALWAYS, false},
-	{"-ffp-contract=off", OPTION_ALWAYS, false},
-	{"-fno-math-errno", OPTION_ALWAYS, false},
-	{"-fno-strict-aliasing", OPTION_ALWAYS, false},
-	{"-fno-stack-protector", OPTION_ALWAYS, false},
-	{"-fno-ident", OPTION_ALWAYS, false},
-	{"-U_FORTIFY_SOURCE", OPTION_ALWAYS, false},
-	{"-Wl,--build-id=none", OPTION_ALWAYS, false},
-	{"-fno-gnu-unique", OPTION_GCC, false},
-	{"-fmax-errors=20", OPTION_GCC, false},
-	{"-ferror-limit=20", OPTION_CLANG, false},
-	{"-o", OPTION_ALWAYS, false},
-	{OPTIONS_HOST_OBJECT, OPTION_ALWAYS, false},
-	{OPTIONS_HOST_UNIT, OPTION_ALWAYS, false},
-	{"-lgcc", OPTION_IF_KNOWN, false}, /* division of 128-bit integers */
-	{NULL, OPTION_ALWAYS, false},
+	{"-x", OPTION_ALWAYS, OPTION_ANY},
+	{"c++", OPTION_ALWAYS, OPTION_ANY},
+	{"-std=c++17", OPTION_ALWAYS, OPTION_ANY},
+	{"-O2", OPTION_ALWAYS, OPTION_PLAIN},
+	{"-g0", OPTION_ALWAYS, OPTION_PLAIN},
+	{"-O1", OPTION_ALWAYS, OPTION_CHECKED},
+	{"-fno-tree-vectorize", OPTION_ALWAYS, OPTION_CHECKED},
+	{"-g1", OPTION_ALWAYS, OPTION_CHECKED},
+	{"-gdwarf-4", OPTION_ALWAYS, OPTION_CHECKED},
+	{"-gno-record-gcc-switches", OPTION_GCC, OPTION_CHECKED},
+	{"-fsanitize=kernel-address,alignment,bounds", OPTION_ALWAYS, OPTION_CHECKED},
+	{"--param=asan-globals=1", OPTION_GCC, OPTION_CHECKED},
+	{"-mllvm", OPTION_CLANG, OPTION_CHECKED},
+	{"-asan-stack=0", OPTION_CLANG, OPTION_CHECKED},
+	{"-mllvm", OPTION_CLANG, OPTION_CHECKED},
+	{"-asan-instrumentation-with-call-threshold=0", OPTION_CLANG, OPTION_CHECKED},
+	{"-shared", OPTION_ALWAYS, OPTION_ANY},
+	{"-fPIC", OPTION_ALWAYS, OPTION_ANY},
+	{"-nostdinc", OPTION_ALWAYS, OPTION_ANY},
+	{"-nostdlib", OPTION_ALWAYS, OPTION_ANY},
+	{"-fno-exceptions", OPTION_ALWAYS, OPTION_ANY},
+	{"-fno-rtti", OPTION_ALWAYS, OPTION_ANY},
+	{"-fvisibility=hidden", OPTION_ALWAYS, OPTION_ANY},
+	{"-fsigned-char", OPTION_ALWAYS, OPTION_ANY},
+	{"-ffp-contract=off", OPTION_ALWAYS, OPTION_ANY},
+	{"-fno-math-errno", OPTION_ALWAYS, OPTION_ANY},
+	{"-fno-strict-aliasing", OPTION_ALWAYS, OPTION_ANY},
+	{"-fno-stack-protector", OPTION_ALWAYS, OPTION_ANY},
+	{"-fno-ident", OPTION_ALWAYS, OPTION_ANY},
+	{"-U_FORTIFY_SOURCE", OPTION_ALWAYS, OPTION_ANY},
+	{"-Wl,--build-id=none", OPTION_ALWAYS, OPTION_ANY},
+	{"-fno-gnu-unique", OPTION_GCC, OPTION_ANY},
+	{"-fmax-errors=20", OPTION_GCC, OPTION_ANY},
+	{"-ferror-limit=20", OPTION_CLANG, OPTION_ANY},
+	{"-o", OPTION_ALWAYS, OPTION_ANY},
+	{OPTIONS_HOST_OBJECT, OPTION_ALWAYS, OPTION_ANY},
+	{OPTIONS_HOST_UNIT, OPTION_ALWAYS, OPTION_ANY},
+	{"-lgcc", OPTION_IF_KNOWN, OPTION_ANY}, /* division of 128-bit integers */
+	{NULL, OPTION_ALWAYS, OPTION_ANY},
 };
 
 /* What a user may ask for: nothing that names a file or changes what else is compiled. */
@@ -94,16 +110,24 @@ bool options_user_counts(const char *option, const char *target)
 	return !options_is_cpu(target) || strcmp(option, STANDARD "c++20") == 0;
 }
 
-bool options_for_user(const struct compile_option *option, const struct compile_job *job)
+static bool has_standard(const struct compile_job *job)
 {
-	if (option->ours)
+	for (int i = 0; i < job->option_count; i++)
+		if (strncmp(job->options[i], STANDARD, strlen(STANDARD)) == 0 &&
+			options_user_counts(job->options[i], job->target))
+			return true;
+	return false;
+}
+
+bool options_for_job(const struct compile_option *option, const struct compile_job *job)
+{
+	if ((option->whose == OPTION_CHECKED && !job->check) ||
+		(option->whose == OPTION_PLAIN && job->check))
 		return false;
-	if (strncmp(option->text, STANDARD, strlen(STANDARD)) == 0)
-		for (int i = 0; i < job->option_count; i++)
-			if (strncmp(job->options[i], STANDARD, strlen(STANDARD)) == 0 &&
-				options_user_counts(job->options[i], job->target))
-				return false;
-	return true;
+	if (!job->user_files)
+		return true;
+	return option->whose != OPTION_OURS &&
+		   !(strncmp(option->text, STANDARD, strlen(STANDARD)) == 0 && has_standard(job));
 }
 
 bool options_is_cpu(const char *target)

@@ -63,10 +63,22 @@ static void add_file(struct util_text *text, const struct compile_file *file)
 		util_text_add(text, "\n");
 }
 
+/* How many files at the beginning stand for the device. */
+static int count_shim(const struct compile_job *job)
+{
+	int count = 0;
+
+	while (count < job->file_count - job->user_files &&
+		   strncmp(job->files[count].name, "cpu/", 4) == 0)
+		count++;
+	return count;
+}
+
 int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR_MAX])
 {
 	struct util_text text = {0};
 	bool cpu = options_is_cpu(job->target);
+	int shim = count_shim(job);
 	int status = check(job, error);
 
 	if (status == KILN_OK && job->user_files)
@@ -74,10 +86,20 @@ int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR
 	if (status != KILN_OK)
 		return status;
 	util_text_add(&text, "#define KILN_CPU %d\n", cpu);
-	for (int i = 0; i < job->file_count - job->user_files; i++)
+	if (job->check)
+		util_text_add(&text, "#define KILN_CPU_CHECK 1\n");
+	for (int i = 0; i < shim; i++)
+		add_file(&text, &job->files[i]);
+	/* Compilers put zones only around variables that no other object can have: not around those of
+	 * templates, unless they are in a namespace without a name. */
+	if (job->check)
+		util_text_add(&text, "namespace {\n");
+	for (int i = shim; i < job->file_count - job->user_files; i++)
 		add_file(&text, &job->files[i]);
 	if (job->user_files)
 		status = user_add(job, &text, error);
+	if (job->check)
+		util_text_add(&text, "}\n");
 	if (cpu)
 		util_text_add(&text, "#line 1 \"%s\"\nKILN_CPU_ENTRY(%s)\n",
 					  job->user_files ? "entry" : "instantiation", job->instantiation);

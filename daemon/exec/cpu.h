@@ -8,6 +8,8 @@
  *   cpu_block.c   the threads of one block, on fibers (cpu_fiber.c)
  *   cpu_sync.c    barriers and warp collectives     cpu_stall.c   why nobody can go on
  *   cpu_runtime.c the table of functions kernels call       cpu_fault.c   signals
+ *   cpu_check.c   what checked kernels may touch    cpu_place.c   lines of their source
+ *   cpu_order.c   the order of threads
  *
  * Locking: the device's mutex guards streams, works and ends.  A worker runs blocks without it.
  */
@@ -35,6 +37,8 @@
 #define CPU_REGION_GUARD (64u << 10)
 /* On both sides of every buffer. */
 #define CPU_GUARD_BYTES (1u << 20)
+#define CPU_CHECK_RANGES 64
+#define CPU_PLACE_MAX 100 /* "scale.cu:12" */
 
 struct device_memory {
 	uint8_t *base;
@@ -48,6 +52,7 @@ struct device_module {
 	int fd; /* kept open: the loader tells objects apart by path, and the path has its number */
 	kiln_cpu_entry_function *entry;
 	const struct kiln_cpu_module *about;
+	uintptr_t image_base, image_begin, image_end; /* of the loaded object */
 };
 
 /* One launch or copy. */
@@ -74,6 +79,7 @@ struct cpu_work {
 	struct {
 		uint8_t *base;
 		uint64_t bytes;
+		char name[16];
 	} operands[KERNEL_MAX_OPERANDS + 1]; /* for the sentence after a fault; the last: scratch */
 	int operand_count;
 
@@ -84,6 +90,9 @@ struct cpu_work {
 	atomic_flag failing; /* who sets it first writes status and error */
 	_Atomic int status;
 	char error[KERNEL_ERROR_MAX];
+	const char *fault;         /* the instruction at which the machine found one */
+	uint64_t blocks, accesses; /* of a checked kernel, which one worker runs */
+	size_t data_bytes;
 	_Alignas(16) uint8_t data[]; /* arguments that are not in values */
 };
 
@@ -140,12 +149,14 @@ struct cpu_worker {
 	uint16_t ready[CPU_MAX_THREADS];
 	unsigned ready_head, ready_count;
 	bool start_next; /* the next thread starts although others are ready */
+	unsigned order_step, order_first;
 
 	unsigned barrier_waiting, barrier_first; /* first: the thread that came first */
 	int barrier_sum;                         /* predicates that are not 0 */
 	struct {
 		uint32_t live, waiting;
 	} warps[CPU_MAX_WARPS];
+	struct kiln_cpu_range ranges[CPU_CHECK_RANGES];
 };
 
 struct device {
@@ -156,6 +167,7 @@ struct device {
 	struct cpu_worker **workers;
 	int worker_count;
 	bool stopping;
+	enum device_order order;
 	bool given_up; /* broken, and all that was queued has been moved to the ends */
 	int event_fd;
 	/* Set by a signal handler: the device cannot go on. */
@@ -217,6 +229,10 @@ void cpu_block_wake(struct cpu_worker *worker, unsigned thread);
  */
 void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* The same with a whole sentence. */
+void cpu_block_leave(struct cpu_worker *worker, const char *sentence);
+/* Where dynamic shared memory is for the worker's work. */
+void *cpu_block_shared(const struct cpu_worker *worker);
 
 /* ---- cpu_sync.c ---- */
 int cpu_barrier(struct kiln_cpu_state *state, enum kiln_cpu_barrier kind, int predicate,
@@ -232,6 +248,30 @@ extern const char *const cpu_collective_names[KILN_CPU_COLLECTIVE_COUNT];
 /* ---- cpu_stall.c ---- */
 /* Does not return. */
 void cpu_stall_report(struct cpu_worker *worker);
+
+/* ---- cpu_check.c ---- */
+/* The worker is about to run blocks of a checked kernel. */
+void cpu_check_begin(struct cpu_worker *worker);
+/* It has run some: they are counted. */
+void cpu_check_end(struct cpu_worker *worker, struct cpu_work *work);
+/* Of the table of functions. */
+void cpu_check(struct kiln_cpu_state *state, const struct kiln_cpu_access *access);
+/* After a fault of a work, on the main thread: its sentence gets the line, if that can be found. */
+void cpu_check_fault(struct cpu_work *work);
+
+/* ---- cpu_place.c ---- */
+/* "scale.cu:12" for the instruction before another, with where it was called if that was inlined.
+ * False: not known. */
+bool cpu_place_find(const struct device_module *module, const void *after, char *place,
+					size_t size);
+
+/* ---- cpu_order.c ---- */
+/* For the block that begins. */
+void cpu_order_begin(struct cpu_worker *worker, uint64_t block);
+/* The thread that comes at place k. */
+unsigned cpu_order(const struct cpu_worker *worker, unsigned k);
+/* The block that comes at this place. */
+uint64_t cpu_order_block(const struct cpu_worker *worker, uint64_t k);
 
 /* ---- cpu_runtime.c ---- */
 extern const struct kiln_cpu_runtime cpu_runtime;

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define RUBBISH 0xff /* in shared memory of checked kernels: not a number, and no index */
+
 static size_t shared_usable_bytes(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -81,10 +83,10 @@ static void resume_next(struct cpu_worker *worker)
 
 /* ---- Fibers ---- */
 
-/* Starts the next thread of the block; x runs fastest. */
+/* Starts the next thread of the block; x runs fastest, unless another order is asked for. */
 static void start_thread(struct cpu_worker *worker)
 {
-	unsigned number = worker->next_thread++;
+	unsigned number = cpu_order(worker, worker->next_thread++);
 	struct kiln_cpu_dim *index = &worker->state.thread;
 	const struct kiln_cpu_dim *size = &worker->state.block_size;
 	index->x = number % size->x;
@@ -208,12 +210,24 @@ void cpu_block_fail(struct cpu_worker *worker, const char *format, ...)
 	if (n > 0 && used + (size_t)n < sizeof(text))
 		util_append(text, sizeof(text), used + (size_t)n, " (kernel %s)",
 					worker->work->module->about->name);
-	cpu_work_fail(worker->work, KILN_EDEVICE, text);
+	cpu_block_leave(worker, text);
+}
+
+void cpu_block_leave(struct cpu_worker *worker, const char *sentence)
+{
+	cpu_work_fail(worker->work, KILN_EDEVICE, sentence);
 	for (;;) /* nobody resumes this fiber: it is made anew */
 		switch_to_base(worker);
 }
 
 /* ---- A block ---- */
+
+/* Ends at the guard, but for what aligns its start. */
+void *cpu_block_shared(const struct cpu_worker *worker)
+{
+	return worker->shared + CPU_REGION_GUARD + shared_usable_bytes() -
+		   (worker->work->shared_bytes + 15u) / 16u * 16u;
+}
 
 static void begin_block(struct cpu_worker *worker, uint64_t linear)
 {
@@ -224,12 +238,13 @@ static void begin_block(struct cpu_worker *worker, uint64_t linear)
 	state->block.x = (unsigned)(linear % work->grid.x);
 	state->block.y = (unsigned)(linear / work->grid.x % work->grid.y);
 	state->block.z = (unsigned)(linear / work->grid.x / work->grid.y);
-	/* Ends at the guard, but for what aligns its start. */
-	state->shared = worker->shared + CPU_REGION_GUARD + shared_usable_bytes() -
-					(work->shared_bytes + 15u) / 16u * 16u;
+	state->shared = cpu_block_shared(worker);
+	if (work->module->about->variables)
+		memset(state->shared, RUBBISH, work->shared_bytes);
 
 	unsigned count = work->block_size.x * work->block_size.y * work->block_size.z;
 	worker->thread_count = worker->live = count;
+	cpu_order_begin(worker, linear);
 	worker->next_thread = 0;
 	worker->ready_head = worker->ready_count = 0;
 	worker->start_next = false;

@@ -34,6 +34,17 @@ static const char *access_name(const void *context)
 	return "uses";
 }
 
+static const char *instruction(const void *context)
+{
+#if defined(__x86_64__)
+	const ucontext_t *machine = context;
+	return (const char *)(uintptr_t)machine->uc_mcontext.gregs[REG_RIP];
+#else
+	(void)context;
+	return NULL;
+#endif
+}
+
 /* How far address lies outside of [base, base + bytes): > 0 beyond the end, < 0 before it. */
 static int64_t distance(uintptr_t address, uintptr_t base, uint64_t bytes)
 {
@@ -130,7 +141,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	}
 	char text[KERNEL_ERROR_MAX];
 	describe(worker, number, info, context, text, sizeof(text));
-	cpu_work_fail(worker->work, KILN_EDEVICE, text);
+	if (cpu_work_fail(worker->work, KILN_EDEVICE, text))
+		worker->work->fault = instruction(context);
 	struct cpu_work *none = NULL;
 	atomic_compare_exchange_strong(&worker->device->broken, &none, worker->work);
 	uint64_t one = 1;

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -40,6 +41,35 @@ static int object_fd(const void *object, size_t bytes)
 fail:
 	close(fd);
 	return -1;
+}
+
+/* Notes where the object of this base lies. */
+static int find_image(struct dl_phdr_info *info, size_t size, void *argument)
+{
+	struct device_module *module = argument;
+	uintptr_t begin = UINTPTR_MAX, end = 0;
+	(void)size;
+	if (info->dlpi_addr != module->image_base)
+		return 0;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		uintptr_t at = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+		if (info->dlpi_phdr[i].p_type != PT_LOAD)
+			continue;
+		begin = at < begin ? at : begin;
+		end = at + info->dlpi_phdr[i].p_memsz > end ? at + info->dlpi_phdr[i].p_memsz : end;
+	}
+	module->image_begin = begin;
+	module->image_end = end;
+	return 1;
+}
+
+static void locate(struct device_module *module)
+{
+	struct link_map *map;
+	if (dlinfo(module->handle, RTLD_DI_LINKMAP, &map) != 0)
+		return;
+	module->image_base = map->l_addr;
+	dl_iterate_phdr(find_image, module);
 }
 
 static int resolve(struct device_module *module, const char *entry, char error[KERNEL_ERROR_MAX])
@@ -84,6 +114,7 @@ int cpu_load(struct device *device, const void *object, size_t bytes, const char
 	module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	int status;
 	if (module->handle) {
+		locate(module);
 		status = resolve(module, entry, error);
 	} else {
 		const char *why = dlerror();

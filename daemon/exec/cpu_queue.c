@@ -17,6 +17,7 @@ static struct cpu_work *work_new(uint64_t ticket, size_t data_bytes, char error[
 		return NULL;
 	}
 	work->ticket = ticket;
+	work->data_bytes = data_bytes;
 	atomic_flag_clear(&work->failing);
 	return work;
 }
@@ -137,12 +138,16 @@ static int bind_operands(struct cpu_work *work, const struct device_launch *laun
 		const struct device_operand *operand = &launch->operands[i];
 		if (!operand->memory)
 			continue; /* absent: a null pointer */
-		if (operand->offset > operand->memory->bytes)
+		if (operand->offset > operand->memory->bytes ||
+			operand->bytes > operand->memory->bytes - operand->offset)
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "operand %d begins at byte %" PRIu64 " of a buffer of %" PRIu64, i,
 							 operand->offset, operand->memory->bytes);
 		work->operands[i].base = operand->memory->base + operand->offset;
-		work->operands[i].bytes = operand->memory->bytes - operand->offset;
+		work->operands[i].bytes =
+			operand->bytes ? operand->bytes : operand->memory->bytes - operand->offset;
+		snprintf(work->operands[i].name, sizeof(work->operands[i].name), "%s",
+				 operand->name ? operand->name : "");
 	}
 	return KILN_OK;
 }

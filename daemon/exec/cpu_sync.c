@@ -37,7 +37,8 @@ static void release_barrier(struct cpu_worker *worker)
 {
 	enum kiln_cpu_barrier kind = worker->threads[worker->barrier_first].barrier;
 	unsigned long long result = barrier_result(worker, kind, worker->barrier_waiting);
-	for (unsigned i = 0; i < worker->next_thread; i++) {
+	for (unsigned k = 0; k < worker->next_thread; k++) {
+		unsigned i = cpu_order(worker, k);
 		if (worker->threads[i].state != CPU_THREAD_BARRIER)
 			continue;
 		worker->threads[i].result = result;

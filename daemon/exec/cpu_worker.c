@@ -117,6 +117,9 @@ static void run_blocks(struct cpu_worker *worker, struct cpu_work *work)
 	worker->work = work;
 	if (work->module)
 		work->module->about->attach(&worker->state);
+	bool checked = work->module && work->module->about->variables;
+	if (checked)
+		cpu_check_begin(worker);
 	while (has_blocks(work)) {
 		uint64_t first = atomic_fetch_add(&work->taken, work->chunk);
 		for (uint64_t i = first; i < first + work->chunk && i < work->total; i++) {
@@ -124,10 +127,13 @@ static void run_blocks(struct cpu_worker *worker, struct cpu_work *work)
 				break; /* of another worker */
 			if (!work->module)
 				copy_chunk(work, i);
-			else if (!cpu_block_run(worker, i))
+			else if (!cpu_block_run(worker, cpu_order_block(worker, i)))
 				break;
+			work->blocks += checked;
 		}
 	}
+	if (checked)
+		cpu_check_end(worker, work);
 	worker->work = NULL;
 }
 

@@ -20,7 +20,9 @@
  *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory | [3]: the report |
  *            bin: a value],
  *            ops: [[buf (0: left out), offset, extent bytes, alignment, written]],
- *            scratch: [bytes, counters], report: [indices, end] (absent: none)  -> us
+ *            names: [{n}]: what sentences call them (absent: by number),
+ *            scratch: [bytes, counters], report: [indices, end] (absent: none)
+ *            -> us; blocks, accesses of a checked kernel
  *   copy     buf, offset, bytes, to: bool, stream; a memfd
  *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
  *   end      stream: its session is gone
@@ -38,6 +40,8 @@ struct exec_options {
 	int sock;           /* frame socket to the broker */
 	const char *device; /* "cpu", "cuda:1" */
 	bool wrapped;       /* by a program that watches it, and has ways to it that must stay open */
+	bool check;         /* kernels come compiled to be checked */
+	enum device_order order;
 };
 
 /* Runs until the socket ends or the device breaks.  Returns the exit status: 0 end of socket, 3 no

@@ -72,9 +72,11 @@ static void send_ready(struct exec *executor, int status, const char *error)
 /* ---- Start ---- */
 
 /* "cpu", "cuda:0" */
-static int open_device(struct exec *executor, const char *name, char error[KERNEL_ERROR_MAX])
+static int open_device(struct exec *executor, const struct exec_options *options,
+					   char error[KERNEL_ERROR_MAX])
 {
-	int ordinal = 0;
+	int ordinal = 0, status;
+	const char *name = options->device;
 	const char *number = name ? strchr(name, ':') : NULL;
 	size_t kind = number ? (size_t)(number - name) : name ? strlen(name) : 0;
 	if (number) {
@@ -92,7 +94,14 @@ static int open_device(struct exec *executor, const char *name, char error[KERNE
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "\"%.40s\" names no device: cpu and cuda:0, cuda:1 ... do",
 						 name ? name : "");
-	return executor->ops->open(ordinal, &executor->device, &executor->info, error);
+	if (options->check && !executor->ops->check)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "kernels cannot be checked on device %s: --memcheck is for device cpu",
+						 name);
+	status = executor->ops->open(ordinal, &executor->device, &executor->info, error);
+	return status == KILN_OK && options->check
+			   ? executor->ops->check(executor->device, options->order, error)
+			   : status;
 }
 
 /* The descriptor the device's poll watches: readable when the socket has something for us. */
@@ -259,7 +268,7 @@ int exec_main(const struct exec_options *options)
 	exec_discipline(options->sock, options->wrapped);
 	int status = watch_socket(&executor, error);
 	if (status == KILN_OK)
-		status = open_device(&executor, options->device, error);
+		status = open_device(&executor, options, error);
 	send_ready(&executor, status, error);
 	if (status == KILN_OK) {
 		serve(&executor);

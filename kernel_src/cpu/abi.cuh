@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#define KILN_CPU_ABI 1u
+#define KILN_CPU_ABI 2u
 
 /* The C library's functions a kernel may call: f32 name, f64 name. */
 #define KILN_CPU_MATH_1(X) \
@@ -84,11 +84,21 @@ struct kiln_cpu_dim {
 
 struct kiln_cpu_runtime;
 
+/* Memory that a checked kernel may touch. */
+struct kiln_cpu_range {
+	unsigned long begin, bytes;
+};
+
 /* What one worker of the executor is doing now; the runtime keeps it right across switches. */
 struct kiln_cpu_state {
 	struct kiln_cpu_dim thread, block, block_size, grid;
 	void *shared; /* dynamic shared memory of the block */
 	const struct kiln_cpu_runtime *runtime;
+	/* Of a checked kernel: the ranges that accesses are looked for in first, which of them had the
+	 * last one, and how many there were. */
+	const struct kiln_cpu_range *ranges;
+	unsigned int range_count, range_last;
+	unsigned long accesses;
 };
 
 /* A warp collective as one lane calls it. */
@@ -102,6 +112,32 @@ struct kiln_cpu_call {
 	int line;
 };
 
+/* What a checked kernel is about to do that may not be right. */
+enum kiln_cpu_doubt { KILN_CPU_READS, KILN_CPU_WRITES, KILN_CPU_MISALIGNED, KILN_CPU_INDEX };
+struct kiln_cpu_access {
+	enum kiln_cpu_doubt doubt;
+	unsigned long address; /* INDEX: the index */
+	unsigned long bytes;   /* READS, WRITES; MISALIGNED: what the address must be a multiple of */
+	const char *type;      /* MISALIGNED, INDEX: of the object or the array, as the compiler says */
+	const char *file;      /* MISALIGNED, INDEX: where, if nothing better is known */
+	int line;
+	const void *after; /* the instruction that follows the call */
+};
+
+/* A variable of static storage, with a zone behind it that nobody may touch: as compilers describe
+ * them to AddressSanitizer. */
+struct kiln_cpu_variable {
+	unsigned long address, bytes, bytes_with_zone;
+	const char *name, *unit;
+	unsigned long has_constructor;
+	const void *place;
+	unsigned long indicator;
+};
+struct kiln_cpu_variables {
+	const struct kiln_cpu_variable *first;
+	unsigned long count;
+};
+
 /* What the executor does for kernels. */
 struct kiln_cpu_runtime {
 	int (*barrier)(struct kiln_cpu_state *state, enum kiln_cpu_barrier kind, int predicate,
@@ -113,6 +149,8 @@ struct kiln_cpu_runtime {
 	/* Ends the launch with a sentence; does not return. */
 	void (*fail)(struct kiln_cpu_state *state, const char *what, const char *file, int line);
 	unsigned long long (*clock)(void); /* nanoseconds */
+	/* Of a checked kernel: returns if the access is allowed; else it ends the launch, as fail. */
+	void (*check)(struct kiln_cpu_state *state, const struct kiln_cpu_access *access);
 	float (*fmaf)(float x, float y, float z);
 	double (*fma)(double x, double y, double z);
 	float (*ldexpf)(float x, int exponent);
@@ -137,6 +175,7 @@ struct kiln_cpu_module {
 	const char *name; /* the instantiation */
 	/* Names the state of the calling worker thread; before the entry is first called on it. */
 	void (*attach)(struct kiln_cpu_state *state);
+	const struct kiln_cpu_variables *variables; /* 0: the kernel is not checked */
 };
 
 /* The symbol kiln_cpu_entry: runs the kernel for one thread.  args as in cuLaunchKernel. */

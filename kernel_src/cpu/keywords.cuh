@@ -10,7 +10,12 @@
 #define __host__
 #define __grid_constant__
 #define __constant__ static
+#ifdef KILN_CPU_CHECK
+/* One block runs at a time, and compilers put no zones around thread-local variables. */
+#define __shared__ static
+#else
 #define __shared__ static __thread
+#endif
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))

@@ -5,7 +5,8 @@
  *
  * A thread block runs on one worker thread of the executor, its threads one after another on fibers
  * of that worker.  Hence `__shared__` is thread-local storage of the worker: one copy for each
- * block that runs at the moment, and no copy shared between two objects.
+ * block that runs at the moment, and no copy shared between two objects.  Kernels that are checked
+ * (check.cuh) run one block at a time.
  */
 #pragma once
 #include "cpu/unavailable.cuh"
@@ -15,6 +16,7 @@
 #include "cpu/bits.cuh"
 #include "cpu/atomics.cuh"
 #include "cpu/warp.cuh"
+#include "cpu/check.cuh"
 
 /* Dynamic shared memory: in CUDA `extern __shared__ T name[]`. */
 #define DYN_SHARED(T, name) T *name = (T *)kiln_cpu_self->shared
@@ -112,4 +114,5 @@ static void attach(kiln_cpu_state *state)
 	}                                                                                           \
 	extern "C" __attribute__((visibility("default"))) const kiln_cpu_module kiln_cpu_module = { \
 		KILN_CPU_ABI, kiln_cpu::kernel<decltype(&__VA_ARGS__)>::count,                          \
-		kiln_cpu::kernel<decltype(&__VA_ARGS__)>::bytes, #__VA_ARGS__, kiln_cpu::attach};
+		kiln_cpu::kernel<decltype(&__VA_ARGS__)>::bytes, #__VA_ARGS__, kiln_cpu::attach,        \
+		KILN_CPU_VARIABLES};

@@ -1,0 +1,213 @@
+/*
+ * cpu_check: what checked kernels (kilnd --memcheck) may touch: the operands of their launch, from
+ * the first byte to the last, scratch and shared memory, their own variables and stack.  Anything
+ * else ends the launch with a sentence before it happens, so that the device is as good as before.
+ * Who calls is kernel_src/cpu/check.cuh.
+ */
+#include "cpu.h"
+#include "daemon/util/util.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define NEAR_BYTES (UINT64_C(64) << 20) /* farther from an operand it is not that operand's end */
+
+/* ---- Ranges ---- */
+
+static void add_range(struct cpu_worker *worker, const void *begin, uint64_t bytes)
+{
+	if (!begin || bytes == 0 || worker->state.range_count == CPU_CHECK_RANGES)
+		return;
+	worker->ranges[worker->state.range_count++] =
+		(struct kiln_cpu_range){(uintptr_t)begin, (unsigned long)bytes};
+}
+
+void cpu_check_begin(struct cpu_worker *worker)
+{
+	const struct cpu_work *work = worker->work;
+	const struct kiln_cpu_variables *variables = work->module->about->variables;
+	worker->state.ranges = worker->ranges;
+	worker->state.range_count = worker->state.range_last = 0;
+	add_range(worker, &worker->state, sizeof(worker->state));
+	add_range(worker, worker->stacks, worker->stacks_bytes);
+	add_range(worker, cpu_block_shared(worker), work->shared_bytes);
+	for (int i = 0; i <= work->operand_count; i++)
+		add_range(worker, work->operands[i].base, work->operands[i].bytes);
+	for (unsigned long i = 0; variables && i < variables->count; i++) {
+		const struct kiln_cpu_variable *variable = &variables->first[i];
+		uintptr_t address = variable->address;
+		add_range(worker, (const void *)address, variable->bytes);
+	}
+}
+
+void cpu_check_end(struct cpu_worker *worker, struct cpu_work *work)
+{
+	work->accesses += worker->state.accesses;
+	worker->state.accesses = 0;
+}
+
+static bool is_within(uintptr_t address, uint64_t bytes, const void *begin, uint64_t size)
+{
+	uint64_t offset = address - (uintptr_t)begin;
+	return begin && offset < size && bytes <= size - offset;
+}
+
+/* The variable whose zone the access is in, or NULL. */
+static const struct kiln_cpu_variable *find_zone(const struct device_module *module,
+												 uintptr_t address, uint64_t bytes)
+{
+	const struct kiln_cpu_variables *variables = module->about->variables;
+	for (unsigned long i = 0; variables && i < variables->count; i++) {
+		const struct kiln_cpu_variable *variable = &variables->first[i];
+		uintptr_t begin = variable->address, end = begin + variable->bytes;
+		if (address < begin + variable->bytes_with_zone && address + bytes > end &&
+			address >= begin)
+			return variable;
+	}
+	return NULL;
+}
+
+/* What is not the kernel's but what calls and describes it, and the rest of its object. */
+static bool is_allowed(const struct cpu_worker *worker, uintptr_t address, uint64_t bytes)
+{
+	const struct cpu_work *work = worker->work;
+	const struct device_module *module = work->module;
+	return is_within(address, bytes, &worker->state, sizeof(worker->state)) ||
+		   is_within(address, bytes, work, sizeof(*work) + work->data_bytes) ||
+		   is_within(address, bytes, &cpu_runtime, sizeof(cpu_runtime)) ||
+		   (address >= module->image_begin && address < module->image_end &&
+			!find_zone(module, address, bytes));
+}
+
+/* ---- Sentences ---- */
+
+static void name_operand(const struct cpu_work *work, int operand, char name[24])
+{
+	if (operand == work->operand_count)
+		snprintf(name, 24, "scratch memory");
+	else if (work->operands[operand].name[0])
+		snprintf(name, 24, "%s", work->operands[operand].name);
+	else
+		snprintf(name, 24, "operand %d", operand);
+}
+
+/* The operand to which the access is nearest, by its byte that is farthest outside; or -1. */
+static int nearest_operand(const struct cpu_work *work, uintptr_t address, uint64_t bytes)
+{
+	uint64_t best = NEAR_BYTES;
+	int found = -1;
+	for (int i = 0; i <= work->operand_count; i++) {
+		uintptr_t begin = (uintptr_t)work->operands[i].base;
+		uintptr_t end = begin + work->operands[i].bytes;
+		uint64_t far = address < begin ? begin - address : address + bytes - end;
+		if (begin && far < best) {
+			best = far;
+			found = i;
+		}
+	}
+	return found;
+}
+
+/* "writes 4 bytes beyond the end of y, at byte 400 of 400" */
+static size_t describe_end(const struct kiln_cpu_access *access, const char *name, uintptr_t begin,
+						   uint64_t bytes, char *text, size_t size, size_t used)
+{
+	uintptr_t address = access->address;
+	const char *where = address < begin           ? "before the beginning"
+						: address < begin + bytes ? "across the end"
+												  : "beyond the end";
+	return util_append(text, size, used, "%s of %s, at byte %" PRId64 " of %" PRIu64, where, name,
+					   (int64_t)(address - begin), bytes);
+}
+
+static size_t describe_touch(const struct cpu_worker *worker, const struct kiln_cpu_access *access,
+							 char *text, size_t size, size_t used)
+{
+	const struct cpu_work *work = worker->work;
+	uintptr_t address = access->address;
+	const struct kiln_cpu_variable *variable = find_zone(work->module, address, access->bytes);
+	used = util_append(text, size, used, "%s %lu byte%s ",
+					   access->doubt == KILN_CPU_READS ? "reads" : "writes", access->bytes,
+					   access->bytes == 1 ? "" : "s");
+	if (address < 4096)
+		return util_append(text, size, used, "at address %#" PRIxPTR ", a null pointer", address);
+	if (variable)
+		return describe_end(access, variable->name, variable->address, variable->bytes, text, size,
+							used);
+	if (is_within(address, 1, worker->shared, worker->shared_bytes))
+		return describe_end(access, "dynamic shared memory", (uintptr_t)worker->state.shared,
+							work->shared_bytes, text, size, used);
+	char name[24];
+	int operand = nearest_operand(work, address, access->bytes);
+	if (operand < 0)
+		return util_append(text, size, used, "at address %#" PRIxPTR ", which is in no operand",
+						   address);
+	name_operand(work, operand, name);
+	return describe_end(access, name, (uintptr_t)work->operands[operand].base,
+						work->operands[operand].bytes, text, size, used);
+}
+
+/* Compilers put types into quotes. */
+static void unquote(const char *type, char *text, size_t size)
+{
+	size_t length = strlen(type);
+	bool quoted = length >= 2 && type[0] == '\'' && type[length - 1] == '\'';
+	snprintf(text, size, "%.*s", (int)(quoted ? length - 2 : length), type + quoted);
+}
+
+static size_t describe(const struct cpu_worker *worker, const struct kiln_cpu_access *access,
+					   char *text, size_t size, size_t used)
+{
+	char type[80];
+	switch (access->doubt) {
+	case KILN_CPU_READS:
+	case KILN_CPU_WRITES:
+		return describe_touch(worker, access, text, size, used);
+	case KILN_CPU_MISALIGNED:
+		unquote(access->type, type, sizeof(type));
+		return util_append(text, size, used,
+						   "accesses a %s at address %#lx, which is not a multiple of %lu", type,
+						   access->address, access->bytes);
+	case KILN_CPU_INDEX:
+		break;
+	}
+	unquote(access->type, type, sizeof(type));
+	return util_append(text, size, used, "uses index %ld of an array %s", (long)access->address,
+					   type);
+}
+
+void cpu_check(struct kiln_cpu_state *state, const struct kiln_cpu_access *access)
+{
+	struct cpu_worker *worker = (struct cpu_worker *)state;
+	const struct device_module *module = worker->work->module;
+	const struct kiln_cpu_dim *block = &state->block, *thread = &state->thread;
+	bool is_touch = access->doubt == KILN_CPU_READS || access->doubt == KILN_CPU_WRITES;
+	char text[KERNEL_ERROR_MAX], place[2 * CPU_PLACE_MAX];
+	if (is_touch && is_allowed(worker, access->address, access->bytes))
+		return;
+	if (!cpu_place_find(module, access->after, place, sizeof(place))) {
+		if (access->file)
+			snprintf(place, sizeof(place), "%s:%d", access->file, access->line);
+		else
+			snprintf(place, sizeof(place), "no line is known, for that needs addr2line in PATH");
+	}
+	size_t used =
+		util_append(text, sizeof(text), 0, "%s: block (%u,%u,%u), thread (%u,%u,%u): ", place,
+					block->x, block->y, block->z, thread->x, thread->y, thread->z);
+	used = describe(worker, access, text, sizeof(text), used);
+	util_append(text, sizeof(text), used, " (kernel %s)", module->about->name);
+	cpu_block_leave(worker, text);
+}
+
+/* The line of a fault that only the machine saw; on the main thread, after the handler. */
+void cpu_check_fault(struct cpu_work *work)
+{
+	char place[2 * CPU_PLACE_MAX], text[KERNEL_ERROR_MAX];
+	const char *after = work->fault;
+	work->fault = NULL;
+	if (!after || !work->module->about->variables ||
+		!cpu_place_find(work->module, after + 1, place, sizeof(place)))
+		return;
+	snprintf(text, sizeof(text), "%s", work->error);
+	util_append(work->error, sizeof(work->error), 0, "%s: %s", place, text);
+}
