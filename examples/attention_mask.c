@@ -1,7 +1,7 @@
 /*
  * attention_mask: softmax(q k^T / sqrt(depth)) v, as a Transformer does it, where not every key may
  * be looked at: sequences are padded to one length, or only what came before counts.  The products
- * are plain kernels of one's own; the masked softmax between them is Kiln's, with each kind of mask.
+ * are kernels of one's own; the masked softmax between them is Kiln's, with each kind of mask.
  *
  *   cc attention_mask.c common.c $(pkg-config --cflags --libs kiln) -lm -o attention_mask
  */

@@ -1,8 +1,8 @@
 /*
  * giou_loss: a batch of pictures, each with a few boxes to be found and room for 256: the loss is
  * the mean of GIoU over the boxes that are there.  The same number in four ways: a call for each
- * picture, with a shape of its own; one call over a batch padded with zeros; one that also sums; and
- * one that sums over the boxes as they are, without padding.
+ * picture, with a shape of its own; one call over a batch padded with zeros; one that also sums;
+ * and one that sums over the boxes as they are, without padding.
  *
  *   cc giou_loss.c common.c $(pkg-config --cflags --libs kiln) -lm -o giou_loss
  */

@@ -1,8 +1,8 @@
 /*
  * online_norms: softmax and layer norm read a row once: the first keeps the largest number so far
  * and corrects its sum when that changes, the second combines means and squared distances of pieces
- * of the row.  Both hold where shorter formulas do not: softmax of numbers that exp cannot take, and
- * the variance of numbers around 1e9, where E[x*x] - E[x]*E[x] is whatever rounding left of it.
+ * of the row.  Both hold where shorter formulas do not: softmax of numbers that exp cannot take,
+ * and the variance of numbers around 1e9, where E[x*x] - E[x]*E[x] is whatever rounding left of it.
  *
  *   cc online_norms.c common.c $(pkg-config --cflags --libs kiln) -lm -o online_norms
  */

@@ -41,8 +41,10 @@ done
 cd "$root"
 
 tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_raw gpu_faults bench_kernels bench_compile"
-programs="kilnd kiln $tests permute photo make_photo"
-targets="kilnd kiln kiln_cli $tests example_permute photo make_photo"
+examples="permute softmax layer_norm raw photo make_photo
+	attention_mask gather_ways online_norms giou_loss permutations"
+programs="kilnd kiln $tests $examples"
+targets="kilnd kiln kiln_cli $tests kiln_examples"
 
 if [ -f build/portable/Makefile ] || ! command -v ninja >/dev/null 2>&1; then
 	set -- -G "Unix Makefiles" "$@"

@@ -1,15 +1,16 @@
 #!/bin/sh
 # run.sh: everything that needs a GPU: the list of cases, every result judged, the first tensor of
-# a program without CUDA, figures, and processes that die.  Starts a daemon of its own with its own
-# cache.  It needs nothing but the programs, so that it runs from a portable tree elsewhere.
+# a program without CUDA, the examples, figures, and processes that die.  Starts a daemon of its own
+# with its own cache.  It needs nothing but the programs: it runs from a portable tree elsewhere.
 #
-#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench | --tune-report] [--copies] [--ops LIST]
-#                       [--device NAME]
+#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench | --tune-report | --examples]
+#                       [--copies] [--ops LIST] [--device NAME]
 #
-# --quick       small cases only, fewer repetitions
+# --quick       small cases only, fewer repetitions, small examples
 # --bench       times every case beside a copy, and beside PyTorch where python3 has it
 # --only-bench  that alone
 # --tune-report times all candidates of every case, and nothing else
+# --examples    runs every example at its full size, and nothing else; otherwise they are small
 # --ops         only cases of these operators: "softmax,layer_norm"
 # --copies      what needs no kernel, for a stand-in of the driver that runs none
 # --device      another device than cuda:0; "cpu" tries the script out where there is no GPU
@@ -28,6 +29,7 @@ copies=
 ops=
 bench=0
 tune=0
+examples=0
 tests=1
 device=cuda:0
 budget=${KILN_GPU_SECONDS:-470}
@@ -36,7 +38,7 @@ failed=0
 started=$(date +%s)
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 6,17p' "$0"
+	sed -n 's/^# \{0,1\}//; 6,18p' "$0"
 }
 
 while [ $# -gt 0 ]; do
@@ -50,6 +52,10 @@ while [ $# -gt 0 ]; do
 		;;
 	--tune-report)
 		tune=1
+		tests=0
+		;;
+	--examples)
+		examples=1
 		tests=0
 		;;
 	--device | --ops)
@@ -222,11 +228,35 @@ if ! device_is_present; then
 	exit 77
 fi
 
+# example PROGRAM ARGUMENT...: prints what it printed
+example() {
+	program=$1
+	shift
+	echo "-- example: $program $*"
+	(
+		export KILN_SOCKET="$work/socket" KILN_DEVICE="$device"
+		limited 60 "$bin/$program" "$@" 2>&1
+	)
+	verdict "example $program" $?
+}
+
+# run_examples [--small]: all that examples/README.md lists
+run_examples() {
+	for program in permute softmax layer_norm raw; do
+		example $program
+	done
+	example photo "$root/examples/data/photo.ppm" "$work"
+	for program in attention_mask gather_ways online_norms giou_loss permutations; do
+		example $program "$@"
+	done
+}
+
 run_tests() {
 	if [ -z "$copies" ]; then
 		one "what a call costs" 120 gpu_latency
 		one "first tensor of a program without CUDA" 60 gpu_first
 		one "kernels of one's own" 90 gpu_raw
+		[ -n "$ops" ] || run_examples --small
 	fi
 	two "the list of cases, memory held by the daemon" 150 gpu_cases --memory held --seconds 140
 	case $device in
@@ -339,11 +369,14 @@ run_tune() {
 	fi
 }
 
+small=
+[ -z "$quick" ] || small=--small
 objects=$work/objects
 [ ! -d "$root/objects" ] || objects=$root/objects
 [ $tests = 0 ] || run_tests
 [ $bench = 0 ] || run_bench
 [ $tune = 0 ] || run_tune
+[ $examples = 0 ] || run_examples $small
 
 stop_daemon
 if [ -e "$work/socket" ]; then
