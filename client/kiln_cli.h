@@ -92,6 +92,9 @@ int cli_real(const char *name, const char *text, double *value);
 /* "30", "30s", "500ms", in milliseconds */
 int cli_time(const char *name, const char *text, int *milliseconds);
 
+/* "f32:2.5": the number as its type has it, in the first bytes (kiln_scalar.c) */
+int cli_scalar(const char *name, const char *text, kiln_dtype *dtype, uint8_t value[8]);
+
 /* ---- Talking to the daemon (kiln_main.c).  They print what failed and return CLI_FAILED. ---- */
 
 int cli_connect(struct cli *cli, kiln_client **client);
@@ -116,8 +119,15 @@ kiln_attr cli_attr_string(const char *name, const char *value);
 uint64_t data_next(uint64_t *state);
 /* The element at this address of a real type, or of one that masks have. */
 double data_real(kiln_dtype dtype, const void *at);
+/* Random values of a type: reals about normal, of others any that are valid. */
+void data_random(kiln_dtype dtype, void *data, uint64_t bytes, uint64_t seed);
 /* Whether two results may both be right: every bit, or for real types within a loose bound. */
 bool data_close(kiln_dtype dtype, const void *a, const void *b, uint64_t bytes);
+
+/* ---- Times (kiln_time.c) ---- */
+
+double time_us(void); /* since some moment */
+void time_sort(double *times, int64_t count);
 
 /* ---- Printing (kiln_table.c) ---- */
 
@@ -168,6 +178,7 @@ int cli_devices(struct cli *cli);
 int cli_ops(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_run(struct cli *cli);
+int cli_run_raw(struct cli *cli);
 int cli_explain(struct cli *cli);
 int cli_compile(struct cli *cli);
 int cli_cache_ls(struct cli *cli);

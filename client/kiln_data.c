@@ -245,6 +245,17 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 		fill_reals(kind, tensor->dtype, at, count, (double)first->shape[axis], &state);
 }
 
+void data_random(kiln_dtype dtype, void *data, uint64_t bytes, uint64_t seed)
+{
+	kiln_dtype part = dtype == KILN_C64 ? KILN_F32 : dtype == KILN_C128 ? KILN_F64 : dtype;
+	uint64_t state = seed;
+
+	if (is_real(part))
+		fill_reals(DATA_NORMAL, part, data, bytes / kiln_dtype_size(part), 1, &state);
+	else
+		fill_bits(part, data, bytes, &state);
+}
+
 /* ---- Comparing ---- */
 
 static double from_f16(uint16_t bits)

@@ -93,14 +93,15 @@ static void write_command(const struct cli_command *command)
 
 /* ---- What is asked for ---- */
 
-/* "cache" is no command, and names all whose first word it is. */
+/* One word names the command, if there is one, and all whose first word it is. */
 static bool is_named(const struct cli_command *command, const char *first, const char *second)
 {
 	size_t length = strlen(first);
 
-	if (second || cli_find(first, NULL))
+	if (second)
 		return command == cli_find(first, second);
-	return !strncmp(command->name, first, length) && command->name[length] == ' ';
+	return !strncmp(command->name, first, length) &&
+		   (command->name[length] == ' ' || !command->name[length]);
 }
 
 static int help_about(const struct cli *cli, const char *first, const char *second)

@@ -7,18 +7,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define WARM_CALLS 5
 #define PIECE_BYTES (16ull << 20) /* that results are compared in */
 #define POISON 0xA5 /* in outputs before a call, so that an element not written shows */
-
-static double now_us(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
 
 /* ---- Data ---- */
 
@@ -134,11 +126,11 @@ static int make_buffers(struct run *run)
 static int prepare(struct run *run)
 {
 	const struct cli_problem *problem = &run->problem;
-	double start = now_us();
+	double start = time_us();
 	int status = kiln_prepare(run->client, problem->op, problem->tensors, problem->tensor_count,
 							  problem->attrs, problem->attr_count, &run->call);
 
-	run->prepare_us = now_us() - start;
+	run->prepare_us = time_us() - start;
 	return status ? cli_failed(run->cli, status, "run %s", problem->op) : CLI_OK;
 }
 
@@ -151,18 +143,12 @@ static int call_once(struct run *run, double *took, double *device)
 
 	for (int i = 0; i < run->check.count; i++)
 		operands[i] = (kiln_operand){run->buffers[i], run->problem.tensors[i].offset};
-	start = now_us();
+	start = time_us();
 	status = kiln_submit(run->call, operands, run->check.count, 0, &ticket);
 	if (!status)
 		status = kiln_wait_time(run->client, ticket, run->timeout_ms, device);
-	*took = now_us() - start;
+	*took = time_us() - start;
 	return status ? cli_failed(run->cli, status, "run %s", run->problem.op) : CLI_OK;
-}
-
-static int compare_reals(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
 }
 
 static int warm_calls(struct run *run)
@@ -178,7 +164,7 @@ static int warm_calls(struct run *run)
 			run->device_us += device / (double)run->warm_calls;
 	}
 	if (!status) {
-		qsort(took, (size_t)run->warm_calls, sizeof(*took), compare_reals);
+		time_sort(took, run->warm_calls);
 		run->warm_us = took[run->warm_calls / 2];
 		run->best_us = took[0];
 	}
@@ -281,6 +267,9 @@ static int read_options(struct cli *cli, struct run *run)
 	run->seed = 1;
 	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS;
 	run->warm_calls = calls ? 100 : WARM_CALLS;
+	if (!strcmp(cli->positional[0], "raw"))
+		return cli_usage("run: 'raw' comes right after 'run', and options after it; see 'kiln help "
+						 "run raw'");
 	if (!cli_operator(cli->positional[0]))
 		return cli_usage("run '%s': there is no reference to verify it against; see 'kiln help "
 						 "run' for those there are",

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define POOL_BYTES (1ull << 30) /* of all sets */
 #define POOL_BYTES_CPU (32ull << 20)
@@ -294,26 +293,13 @@ int tune_prepare(struct tune *tune)
 
 /* ---- Rounds ---- */
 
-static double now(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
-}
-
-static int compare_reals(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 static double median(const struct candidate *candidate)
 {
 	double sorted[TUNE_ROUNDS];
 	int n = candidate->rounds;
 
 	memcpy(sorted, candidate->times, (size_t)n * sizeof(*sorted));
-	qsort(sorted, (size_t)n, sizeof(*sorted), compare_reals);
+	time_sort(sorted, n);
 	return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 
@@ -345,7 +331,7 @@ static int time_rounds(struct tune *tune, const char *what, double until)
 {
 	int status = CLI_OK, round = 0;
 
-	while (!status && round < TUNE_ROUNDS && (round < ROUNDS_LEAST || now() < until)) {
+	while (!status && round < TUNE_ROUNDS && (round < ROUNDS_LEAST || time_us() / 1e6 < until)) {
 		tune_progress(tune, what, round);
 		for (int i = 0; !status && i < tune->count; i++) {
 			/* Each round begins with another one. */
@@ -372,7 +358,7 @@ static double time_at_place(const struct tune *tune, int place)
 	for (int i = 1; i < tune->count; i++)
 		if (tune->candidates[i].state == CANDIDATE_LIVE)
 			times[count++] = tune->candidates[i].micros;
-	qsort(times, (size_t)count, sizeof(*times), compare_reals);
+	time_sort(times, count);
 	return count > place ? times[place] : count ? times[count - 1] : 0;
 }
 
@@ -394,7 +380,7 @@ static int choose_group(struct tune *tune)
 
 int tune_time(struct tune *tune)
 {
-	double start = now();
+	double start = time_us() / 1e6;
 	int status = choose_group(tune);
 
 	if (!status)
