@@ -122,6 +122,16 @@ static int cpu_open(int ordinal, struct device **out, struct device_info *info,
 	return KILN_OK;
 }
 
+/* One worker: variables of a checked kernel that are __shared__ are those of its one block. */
+static int cpu_checked(struct device *device, enum device_order order, char error[KERNEL_ERROR_MAX])
+{
+	cpu_workers_stop(device);
+	device->worker_count = 0;
+	device->stopping = false;
+	device->order = order;
+	return cpu_workers_start(device, 1, error);
+}
+
 /* ---- Ends ---- */
 
 /* Moves all that is queued to the ends: first the work that broke the device, then the others. */
@@ -129,6 +139,7 @@ static void give_up(struct device *device, struct cpu_work *culprit)
 {
 	if (device->given_up)
 		return;
+	cpu_check_fault(culprit);
 	device->given_up = true; /* workers that still run end nothing any more */
 	struct cpu_work *rest = NULL, **rest_tail = &rest;
 	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next) {
@@ -167,7 +178,10 @@ static int collect(struct device *device, struct device_done *done, int max, boo
 		end->ticket = work->ticket;
 		end->status = atomic_load(&work->status);
 		memcpy(end->error, work->error, sizeof(end->error));
+		end->reported = work->reported;
 		end->micros = work->end_us > work->start_us ? work->end_us - work->start_us : 0;
+		end->blocks = work->blocks;
+		end->accesses = work->accesses;
 		if (!culprit) /* else a worker may still be in it */
 			free(work);
 	}
@@ -204,6 +218,7 @@ static int cpu_poll(struct device *device, int wake_fd, int timeout_ms, struct d
 const struct device_ops device_cpu = {
 	.kind = "cpu",
 	.open = cpu_open,
+	.check = cpu_checked,
 	.close = cpu_close,
 	.alloc = cpu_alloc,
 	.import = cpu_import,

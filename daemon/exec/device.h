@@ -53,7 +53,9 @@ struct device_kernel {
 
 struct device_operand {
 	struct device_memory *memory;
-	uint64_t offset; /* bytes */
+	uint64_t offset;  /* bytes */
+	uint64_t bytes;   /* that are the kernel's from there on; 0: all that there are */
+	const char *name; /* for sentences; NULL: its number is */
 };
 
 /* One launch: what a kernel_plan says, bound to memory. */
@@ -80,14 +82,23 @@ struct device_done {
 	uint64_t ticket;
 	int status; /* KILN_OK, or KILN_EDEVICE ... with a sentence */
 	char error[KERNEL_ERROR_MAX];
-	uint64_t micros; /* on the device, as far as it can tell; 0 otherwise */
+	uint64_t micros;   /* on the device, as far as it can tell; 0 otherwise */
+	/* Of a checked kernel: how many blocks ran, and how often they touched memory. */
+	uint64_t blocks, accesses;
+	uint64_t reported; /* what the kernel left for the host */
 };
+
+/* Of threads that nothing orders: by their numbers, backwards, or neither. */
+enum device_order { DEVICE_NATURAL, DEVICE_REVERSED, DEVICE_SHUFFLED };
 
 struct device_ops {
 	const char *kind; /* "cpu", "cuda" */
 	int (*open)(int ordinal, struct device **out, struct device_info *info,
 				char error[KERNEL_ERROR_MAX]);
 	void (*close)(struct device *device);
+	/* Before anything is loaded: kernels will come compiled to be checked, and the threads of a
+	 * block are to run in this order.  NULL: the device cannot. */
+	int (*check)(struct device *device, enum device_order order, char error[KERNEL_ERROR_MAX]);
 
 	/* Zeroed memory. */
 	int (*alloc)(struct device *device, uint64_t bytes, struct device_memory **out,

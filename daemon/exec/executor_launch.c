@@ -63,6 +63,12 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 	if (done->status != KILN_OK)
 		wire_put_str(&message, "err", done->error);
 	wire_put_uint(&message, "us", done->micros);
+	if (done->accesses) {
+		wire_put_uint(&message, "blocks", done->blocks);
+		wire_put_uint(&message, "accesses", done->accesses);
+	}
+	if (done->status == KILN_EINDEX)
+		wire_put_uint(&message, "reported", done->reported);
 	exec_send(executor, &message, -1);
 	flight_free(executor, flight);
 }
@@ -154,14 +160,16 @@ static int read_operand(struct exec *executor, const msgpack_object *item, uint3
 						 " (1, 2, 4, 8 or 16) in memory",
 						 number, v[1], v[3]);
 	flight_hold_buffer(flight, buffer);
-	*out = (struct device_operand){buffer->memory, v[1]};
+	*out = (struct device_operand){.memory = buffer->memory, .offset = v[1], .bytes = v[2]};
 	return KILN_OK;
 }
 
-static int read_operands(struct exec *executor, const msgpack_object *list,
-						 struct exec_flight *flight, struct device_operand *operands,
-						 uint64_t *extents, int *count, char error[KERNEL_ERROR_MAX])
+static int read_operands(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
+						 struct device_operand *operands, uint64_t *extents, int *count,
+						 char error[KERNEL_ERROR_MAX])
 {
+	const msgpack_object *list = wire_get(&message->root, "ops");
+	const msgpack_object *names = wire_get(&message->root, "names");
 	uint32_t n = wire_count(list);
 	if (n > KERNEL_MAX_OPERANDS)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
@@ -171,6 +179,7 @@ static int read_operands(struct exec *executor, const msgpack_object *list,
 			read_operand(executor, wire_at(list, i), i, flight, &operands[i], &extents[i], error);
 		if (status != KILN_OK)
 			return status;
+		operands[i].name = wire_get_str(message, wire_at(names, i), "n");
 	}
 	*count = (int)n;
 	return KILN_OK;
@@ -256,9 +265,10 @@ static int check_plain_copy(const struct device_launch *launch, const uint64_t *
 	return KILN_OK;
 }
 
-static int start_launch(struct exec *executor, const msgpack_object *root,
-						struct exec_flight *flight, char error[KERNEL_ERROR_MAX])
+static int start_launch(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
+						char error[KERNEL_ERROR_MAX])
 {
+	const msgpack_object *root = &message->root;
 	struct kernel_arg args[KERNEL_MAX_ARGS];
 	struct device_operand operands[KERNEL_MAX_OPERANDS];
 	uint64_t extents[KERNEL_MAX_OPERANDS];
@@ -272,8 +282,8 @@ static int start_launch(struct exec *executor, const msgpack_object *root,
 	uint64_t module = wire_get_uint(root, "mod", UINT64_MAX);
 	uint64_t delay = wire_get_uint(root, "delay", 0);
 	launch.delay_ms = delay < 60000 ? (uint32_t)delay : 60000;
-	int status = read_operands(executor, wire_get(root, "ops"), flight, operands, extents,
-							   &launch.operand_count, error);
+	int status =
+		read_operands(executor, message, flight, operands, extents, &launch.operand_count, error);
 	if (status == KILN_OK)
 		status =
 			read_args(wire_get(root, "args"), launch.operand_count, args, &launch.arg_count, error);
@@ -336,7 +346,7 @@ static int fly(struct exec *executor, struct wire_in *message, struct frame *fra
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
 	}
 	int status = frame ? start_copy(executor, &message->root, frame, flight, error)
-					   : start_launch(executor, &message->root, flight, error);
+					   : start_launch(executor, message, flight, error);
 	if (status != KILN_OK) {
 		map_remove_id(&executor->flights, flight->id);
 		flight_free(executor, flight);
