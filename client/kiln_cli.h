@@ -61,7 +61,8 @@ struct cli {
 	const char *socket, *device;
 	int timeout_ms; /* 0: the library's */
 	bool json, help, version;
-	int autostart; /* -1: not said */
+	int autostart;           /* -1: not said */
+	struct cli_check *check; /* the daemon that --check started; NULL: none */
 };
 
 extern const struct cli_command cli_commands[];
@@ -112,6 +113,22 @@ bool cli_json(const struct cli *cli, kiln_reply *reply);
 
 kiln_attr cli_attr_int(const char *name, int64_t value);
 kiln_attr cli_attr_string(const char *name, const char *value);
+
+/* ---- Checking (kiln_check.c) ---- */
+
+#define CLI_CHECK_OPTIONS                                                                    \
+	{"check", NULL, "check every access to memory, on device cpu, by a daemon of its own"},  \
+	{                                                                                        \
+		"order", "ORDER", "with --check: threads run in natural, reversed or shuffled order" \
+	}
+/* Before a command: whether --check and --order go with the rest, and what follows from them. */
+int check_settle(struct cli *cli);
+/* With --check starts the daemon that cli_connect then connects to, once. */
+int check_open(struct cli *cli);
+void check_close(struct cli *cli);
+/* With --check the line, or members, that a report of success ends with. */
+void check_print(const struct cli *cli, kiln_client *client);
+void check_print_json(const struct cli *cli, kiln_client *client);
 
 /* ---- Data (kiln_data.c) ---- */
 

@@ -16,6 +16,7 @@ static const struct cli_option run_options[] = {
 	{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},
 	{"seed", "N", "seed of the random data (1)"},
 	{"time", "[N]", "time N warm calls (100)"},
+	CLI_CHECK_OPTIONS,
 	{0},
 };
 static const struct cli_option raw_options[] = {
@@ -34,6 +35,7 @@ static const struct cli_option raw_options[] = {
 	 CLI_MANY},
 	{"seed", "N", "seed of the random values (1)"},
 	{"time", "[N]", "time N more calls (100), beside a copy of as many bytes"},
+	CLI_CHECK_OPTIONS,
 	{0},
 };
 static const struct cli_option explain_options[] = {
@@ -169,6 +171,8 @@ static const char *device_for(const struct cli *cli)
 
 int cli_connect(struct cli *cli, kiln_client **client)
 {
+	if (check_open(cli))
+		return CLI_FAILED;
 	kiln_connect_options options = {
 		.size = sizeof(options),
 		.socket = cli->socket,
@@ -256,7 +260,9 @@ static int dispatch(struct cli *cli)
 		return cli_help_command(cli);
 	if (!cli->command)
 		return cli_usage("a command is needed; see 'kiln help'");
-	return settle_autostart(cli) ? CLI_USAGE : cli->command->handler(cli);
+	if (settle_autostart(cli) || check_settle(cli))
+		return CLI_USAGE;
+	return cli->command->handler(cli);
 }
 
 int main(int argc, char **argv)
@@ -266,6 +272,7 @@ int main(int argc, char **argv)
 
 	if (!status)
 		status = dispatch(&cli);
+	check_close(&cli);
 	if (fflush(stdout) || ferror(stdout)) {
 		fputs("kiln: standard output cannot be written\n", stderr);
 		return status ? status : CLI_FAILED;

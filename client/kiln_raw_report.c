@@ -55,6 +55,7 @@ void raw_print_json(const struct raw_run *run)
 		json_real("copy_us", run->copy_us);
 		json_real("copy_device_us", run->copy_device_us);
 	}
+	check_print_json(run->cli, run->client);
 	json_end();
 }
 
@@ -110,4 +111,5 @@ void raw_print_report(const struct raw_run *run)
 			   figure_micros(run->prepare_us, b));
 	if (run->calls)
 		print_times(run);
+	check_print(run->cli, run->client);
 }

@@ -266,7 +266,7 @@ static int read_options(struct cli *cli, struct run *run)
 
 	run->seed = 1;
 	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS;
-	run->warm_calls = calls ? 100 : WARM_CALLS;
+	run->warm_calls = calls ? 100 : cli_value(cli, "check") ? 1 : WARM_CALLS;
 	if (!strcmp(cli->positional[0], "raw"))
 		return cli_usage("run: 'raw' comes right after 'run', and options after it; see 'kiln help "
 						 "run raw'");

@@ -74,6 +74,7 @@ void run_print_json(const struct run *run)
 	json_int("warm_calls", run->warm_calls);
 	json_int("verified", run->check.verified);
 	json_number("largest_error", run->check.worst);
+	check_print_json(run->cli, run->client);
 	json_end();
 }
 
@@ -150,6 +151,7 @@ void run_print_report(const struct run *run, bool timed)
 			   figure_micros(run->prepare_us, b));
 	print_pair("warm call", "%s, best %s of %" PRId64, figure_micros(run->warm_us, a),
 			   figure_micros(run->best_us, b), run->warm_calls);
+	check_print(run->cli, run->client);
 	if (timed)
 		print_speed(run);
 }

@@ -23,13 +23,13 @@ KILN_CPU_UNCHECKED static __forceinline__ void touch(kiln_cpu_doubt doubt, unsig
 	kiln_cpu_state *self = kiln_cpu_self;
 	const kiln_cpu_range *ranges = self->ranges;
 	unsigned int last = self->range_last;
-	self->accesses++;
 	for (unsigned int i = 0; i < self->range_count; i++, last++) {
 		if (last >= self->range_count)
 			last = 0;
 		unsigned long offset = address - ranges[last].begin;
 		if (offset < ranges[last].bytes && bytes <= ranges[last].bytes - offset) {
 			self->range_last = last;
+			self->accesses += last > 0; /* the first one is the state itself: threadIdx and so on */
 			return;
 		}
 	}
