@@ -33,9 +33,9 @@ int command_check_operands(const struct kernel_plan *plan, const struct work_ope
 		if (offset > buffer->bytes || bytes > buffer->bytes - offset)
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s needs %llu bytes at offset %llu of %s, which has %llu bytes",
-							 decode_operand_name(plan->op, i, name), (unsigned long long)bytes,
-							 (unsigned long long)offset, buffer_label(buffer, label),
-							 (unsigned long long)buffer->bytes);
+							 decode_operand_name(plan->operands, i, name),
+							 (unsigned long long)bytes, (unsigned long long)offset,
+							 buffer_label(buffer, label), (unsigned long long)buffer->bytes);
 	}
 	for (int i = 0; i < plan->operand_count; i++)
 		for (int k = 0; k < plan->operand_count; k++) {
@@ -44,17 +44,18 @@ int command_check_operands(const struct kernel_plan *plan, const struct work_ope
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s and %s overlap in %s; an output may share no byte with another "
 							 "operand",
-							 decode_operand_name(plan->op, i, name),
-							 decode_operand_name(plan->op, k, other),
+							 decode_operand_name(plan->operands, i, name),
+							 decode_operand_name(plan->operands, k, other),
 							 buffer_label(operands[i].buffer, label));
 		}
 	return KILN_OK;
 }
 
 static int decode_operand(struct session *session, const msgpack_object *pair,
-						  const struct kernel_problem *problem, int i, struct work_operand *operand,
+						  const struct call *call, int i, struct work_operand *operand,
 						  char error[KERNEL_ERROR_MAX])
 {
+	const struct kernel_problem *problem = &call->problem;
 	const msgpack_object *id = wire_at(pair, 0), *offset = wire_at(pair, 1);
 	bool left_out = command_left_out(problem, i);
 	char name[24];
@@ -62,7 +63,7 @@ static int decode_operand(struct session *session, const msgpack_object *pair,
 		offset->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "operand %d is not a pair of buffer and offset", i);
-	decode_operand_name(problem->op, i, name);
+	decode_operand_name(call->variants[0]->plan.operands, i, name);
 	if (left_out != (id->via.u64 == 0))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 left_out ? "%s: the call was prepared without %s and can have no buffer "
@@ -96,14 +97,14 @@ static int decode_operands(struct session *session, struct wire_in *message,
 						 "%s was prepared for %d operands; %u were given", problem->op, call->given,
 						 wire_count(list));
 	for (int i = 0; i < call->given && status == KILN_OK; i++)
-		status =
-			decode_operand(session, wire_at(list, (uint32_t)i), problem, i, &operands[i], error);
+		status = decode_operand(session, wire_at(list, (uint32_t)i), call, i, &operands[i], error);
 	/* The shape of an output may follow from the inputs, but not where it lies. */
 	for (int i = call->given; i < problem->tensor_count && status == KILN_OK; i++)
 		if (!command_left_out(problem, i))
 			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							   "%s: the call was prepared without %s, which it needs to run",
-							   problem->op, decode_operand_name(problem->op, i, name));
+							   problem->op,
+							   decode_operand_name(call->variants[0]->plan.operands, i, name));
 	return status;
 }
 

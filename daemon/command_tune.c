@@ -21,7 +21,7 @@ static void put_operands(struct wire_out *out, const struct kernel_problem *prob
 	for (int i = 0; i < problem->tensor_count; i++) {
 		const struct kernel_tensor *tensor = &problem->tensors[i];
 		wire_map_begin(out, NULL);
-		wire_put_str(out, "name", decode_operand_name(problem->op, i, name));
+		wire_put_str(out, "name", decode_operand_name(plan->operands, i, name));
 		wire_put_int(out, "d", (int64_t)tensor->dtype);
 		if (tensor->dtype != KILN_DTYPE_NONE) {
 			wire_put_ints(out, "s", tensor->shape, tensor->rank);

@@ -11,11 +11,11 @@
 
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
-const char *decode_operand_name(const char *op, int i, char name[24])
+const char *decode_operand_name(const char *operands, int i, char name[24])
 {
-	const struct plan_op *known = plan_find(op);
-	if (known && i < plan_operand_count(known))
-		plan_operand_name(known, i, name);
+	struct plan_op listed = {.operands = operands};
+	if (operands[0] && i < plan_operand_count(&listed))
+		plan_operand_name(&listed, i, name);
 	else
 		snprintf(name, 24, "operand %d", i);
 	return name;
@@ -31,7 +31,8 @@ uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset)
 }
 
 static int decode_attr(struct wire_in *message, const msgpack_object_kv *pair,
-					   struct kernel_attr *attr, char error[KERNEL_ERROR_MAX])
+					   struct kernel_problem *problem, struct kernel_attr *attr,
+					   char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *value = &pair->val;
 	if (pair->key.type != MSGPACK_OBJECT_STR || pair->key.via.str.size >= sizeof attr->name)
@@ -56,11 +57,9 @@ static int decode_attr(struct wire_in *message, const msgpack_object_kv *pair,
 		attr->f = value->via.f64;
 		return KILN_OK;
 	case MSGPACK_OBJECT_STR:
-		attr->kind = KILN_ATTR_STRING;
-		if (value->via.str.size >= sizeof attr->s)
-			return ERROR(KILN_EINVAL, "attribute %s is a text of %u bytes; the most is %zu",
-						 attr->name, value->via.str.size, sizeof attr->s - 1);
-		memcpy(attr->s, value->via.str.ptr, value->via.str.size);
+		if (!kernel_attr_set_text(problem, attr, value->via.str.ptr, value->via.str.size))
+			return ERROR(KILN_EINVAL, "attribute %s is a text of %u bytes; the most is %d for all",
+						 attr->name, value->via.str.size, KERNEL_TEXT_MAX - 1);
 		return KILN_OK;
 	default:
 		attr->kind = KILN_ATTR_INTS;
@@ -83,7 +82,8 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 {
 	struct kernel_tensor *tensor = &problem->tensors[index];
 	char name[24];
-	decode_operand_name(problem->op, index, name);
+	const struct plan_op *op = plan_find(problem->op);
+	decode_operand_name(op->names ? "" : op->operands, index, name);
 	if (wire_count(map) > TENSOR_MEMBERS_MOST)
 		return ERROR(KILN_EINVAL, "%s has %u members; the most is %d", name, wire_count(map),
 					 TENSOR_MEMBERS_MOST);
@@ -142,7 +142,7 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 	if (attrs && attrs->type == MSGPACK_OBJECT_MAP)
 		problem->attr_count = (int)wire_count(attrs);
 	for (int i = 0; i < problem->attr_count && status == KILN_OK; i++)
-		status = decode_attr(message, &attrs->via.map.ptr[i], &problem->attrs[i], error);
+		status = decode_attr(message, &attrs->via.map.ptr[i], problem, &problem->attrs[i], error);
 	if (status == KILN_OK)
 		status = plan_infer(problem, error);
 	return status;

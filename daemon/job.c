@@ -55,17 +55,13 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
 	int status = tuned_plan(broker, problem, limits, model, &ref->plan, &ref->tuned, error);
 	if (status == KILN_OK && ref->plan.kind == KERNEL_LAUNCH) {
-		const struct compile_file *files[COMPILE_MAX_HEADERS];
-		int count = 0;
 		ref->job.source = ref->plan.source;
 		ref->job.instantiation = ref->plan.instantiation;
 		memcpy(ref->job.target, limits->target, sizeof ref->job.target);
-		status = compile_sources_closure(broker->sources, ref->plan.source, limits->target, files,
-										 &count, error);
-		for (int i = 0; i < count; i++)
-			ref->files[i] = *files[i];
+		ref->job.check = broker->options.memcheck && !strcmp(limits->target, "cpu");
+		status = compile_sources_of_plan(broker->sources, &ref->plan, limits->target, ref->files,
+										 &ref->job.file_count, error);
 		ref->job.files = ref->files;
-		ref->job.file_count = count;
 	}
 	if (status != KILN_OK) {
 		free(ref);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define KERNEL_MAX_OPERANDS KILN_MAX_OPERANDS
 #define KERNEL_MAX_ATTRS KILN_MAX_ATTRS
@@ -18,6 +19,9 @@
 #define KERNEL_CHOICE_MAX 48
 #define KERNEL_INSTANTIATION_MAX 1024
 #define KERNEL_ERROR_MAX 320
+#define KERNEL_TEXT_MAX 1536
+#define KERNEL_OPERANDS_MAX 288
+#define KERNEL_GENERATED_MAX 12288
 #define KERNEL_SCRATCH_MAX (256u << 20)
 #define KERNEL_KEY_HEX 65 /* 64 digits and the zero byte */
 
@@ -55,6 +59,7 @@ struct kernel_attr {
 	int64_t ints[KILN_MAX_RANK];
 	int count;
 	char s[64];
+	uint16_t at; /* of a text that is longer: 1 + where it begins in the problem's texts */
 };
 
 struct kernel_problem {
@@ -63,7 +68,35 @@ struct kernel_problem {
 	int tensor_count;
 	struct kernel_attr attrs[KERNEL_MAX_ATTRS];
 	int attr_count;
+	char texts[KERNEL_TEXT_MAX]; /* long texts of attributes, each with its zero byte */
+	uint16_t texts_used;
 };
+
+/* The text of an attribute of kind STRING. */
+static inline const char *kernel_attr_text(const struct kernel_problem *problem,
+										   const struct kernel_attr *attr)
+{
+	return attr->at ? problem->texts + attr->at - 1 : attr->s;
+}
+
+/* Gives an attribute its text; false if the problem has no room for it. */
+static inline bool kernel_attr_set_text(struct kernel_problem *problem, struct kernel_attr *attr,
+										const char *text, size_t bytes)
+{
+	char *to = attr->s;
+
+	attr->kind = KILN_ATTR_STRING;
+	if (bytes >= sizeof(attr->s)) {
+		if (bytes >= (size_t)(KERNEL_TEXT_MAX - problem->texts_used))
+			return false;
+		to = problem->texts + problem->texts_used;
+		attr->at = (uint16_t)(problem->texts_used + 1);
+		problem->texts_used = (uint16_t)(problem->texts_used + bytes + 1);
+	}
+	memcpy(to, text, bytes);
+	to[bytes] = 0;
+	return true;
+}
 
 /* What a device can do, from its attributes; for compile-only targets from plan_limits_for(). */
 struct kernel_limits {
@@ -136,6 +169,7 @@ struct kernel_plan {
 	/* Names the variant and its sizes, "regs 128x2 b1": given as attribute "choice" to the same
 	 * problem it makes this plan again. */
 	char choice[KERNEL_CHOICE_MAX];
+	char operands[KERNEL_OPERANDS_MAX]; /* their names: "x, mask?, y" */
 	char source[64]; /* file of kernel_src: "ops/permute.cuh"; "" without a kernel */
 	char instantiation[KERNEL_INSTANTIATION_MAX]; /* C++ template-id */
 	uint32_t grid[3], block[3];
@@ -149,6 +183,8 @@ struct kernel_plan {
 	uint64_t copy_bytes;  /* KERNEL_COPY */
 	uint64_t bytes_moved; /* read + written, each element once */
 	char note[256];       /* why this variant, what was declined */
+	/* C++ that the planner wrote for this problem, compiled behind the source; "" for most. */
+	char generated[KERNEL_GENERATED_MAX];
 };
 
 #endif

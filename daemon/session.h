@@ -137,8 +137,8 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
 				   uint64_t offsets[KERNEL_MAX_OPERANDS], int *given, char error[KERNEL_ERROR_MAX]);
 uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
-/* Operand i's name in the operator's own words: "x". */
-const char *decode_operand_name(const char *op, int i, char name[24]);
+/* Operand i's name in a list as plans have it, "x, mask?, y"; "operand 5" beyond it. */
+const char *decode_operand_name(const char *operands, int i, char name[24]);
 
 /* ---- Buffers (buffer.c) ---- */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plan/plan.h"
 #include "raw.h"
 #include "util/util.h"
 #include "work_state.h"
@@ -137,10 +138,15 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct work *work = arg;
 	struct session *session = work->session;
-	char sentence[KERNEL_ERROR_MAX + 192], label[160];
+	char sentence[KERNEL_ERROR_MAX + 192], label[160], own[KERNEL_ERROR_MAX];
 	if (!session) {
 		release(work);
 		return;
+	}
+	if (work->kind == WORK_LAUNCH && status == KILN_EINDEX && reply && !work->raw) {
+		snprintf(own, sizeof own, "%s", error);
+		plan_report(&work->call->problem, wire_get_uint(&reply->root, "reported", 0), own);
+		error = own;
 	}
 	/* Freed with its process: as good as freed. */
 	if (work->kind == WORK_FREE && status == KILN_EDEVICE)

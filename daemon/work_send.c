@@ -133,7 +133,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 			continue;
 		snprintf(error, size,
 				 "the contents of %s (%s) were lost when the device process ended; write it again",
-				 buffer_label(buffer, label), decode_operand_name(plan->op, i, name));
+				 buffer_label(buffer, label), decode_operand_name(plan->operands, i, name));
 		return false;
 	}
 	for (int i = 0; i < work->operand_count; i++)

@@ -54,6 +54,13 @@ int compile_sources_closure(const struct compile_sources *sources, const char *n
 							const char *target, const struct compile_file **files, int *count,
 							char error[KERNEL_ERROR_MAX]);
 
+/* The same of a plan's source, and behind it what the planner wrote, as file COMPILE_GENERATED,
+ * whose text stays the plan's. */
+int compile_sources_of_plan(const struct compile_sources *sources, const struct kernel_plan *plan,
+							const char *target, struct compile_file *files, int *count,
+							char error[KERNEL_ERROR_MAX]);
+#define COMPILE_GENERATED "generated.cuh"
+
 /* ---- Jobs ---- */
 
 struct compile_macro {
@@ -73,6 +80,7 @@ struct compile_job {
 	int macro_count;
 	const char *const *options; /* a user's, allowed by compile_check_user */
 	int option_count;
+	bool check;        /* target cpu: accesses are checked while the kernel runs */
 	uint32_t delay_ms; /* test-only */
 	int test_fault;    /* test-only: 0 none, 1 fail, 2 hang, 3 crash */
 };
@@ -153,7 +161,7 @@ void hostcc_close(void);
  *   {"t": "ready", "id": 0, "nvrtc": {"id", "stamp", "reason", "targets"}, "host": {...}}
  * Broker -> worker:
  *   {"t": "job", "id", "target", "source", "inst", "files": [{"n", "b"}], "user",
- *    "macros": [{"n", "v"}], "options": [{"o"}], "delay", "fault"}
+ *    "macros": [{"n", "v"}], "options": [{"o"}], "check", "delay", "fault"}
  * Worker -> broker:
  *   {"t": "result", "id", "st", "err", "entry", "source", "log", "object", "regs", "shared",
  *    "spill", "local", "us"}

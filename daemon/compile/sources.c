@@ -262,3 +262,24 @@ int compile_sources_closure(const struct compile_sources *sources, const char *n
 		*count = closure.count;
 	return status;
 }
+
+int compile_sources_of_plan(const struct compile_sources *sources, const struct kernel_plan *plan,
+							const char *target, struct compile_file *files, int *count,
+							char error[KERNEL_ERROR_MAX])
+{
+	const struct compile_file *found[COMPILE_MAX_HEADERS];
+	int status = compile_sources_closure(sources, plan->source, target, found, count, error);
+
+	if (status != KILN_OK)
+		return status;
+	if (*count + (plan->generated[0] != 0) > COMPILE_MAX_HEADERS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "%s needs %d files, and what is generated is one more; the most are %d",
+						 plan->source, *count, COMPILE_MAX_HEADERS);
+	for (int i = 0; i < *count; i++)
+		files[i] = *found[i];
+	if (plan->generated[0])
+		files[(*count)++] =
+			(struct compile_file){COMPILE_GENERATED, plan->generated, strlen(plan->generated)};
+	return KILN_OK;
+}

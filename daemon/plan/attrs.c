@@ -77,7 +77,8 @@ int plan_attr_word(const struct kernel_problem *problem, const char *name,
 	if (!attr)
 		return KILN_OK;
 	for (int i = 0; words[i]; i++) {
-		if (attr->kind == KILN_ATTR_STRING && strncmp(attr->s, words[i], sizeof(attr->s)) == 0) {
+		if (attr->kind == KILN_ATTR_STRING &&
+			strcmp(kernel_attr_text(problem, attr), words[i]) == 0) {
 			*out = i;
 			return KILN_OK;
 		}
@@ -87,5 +88,12 @@ int plan_attr_word(const struct kernel_problem *problem, const char *name,
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is not a text; it may be one of: %s",
 						   problem->op, name, known);
 	return plan_refuse(error, KILN_EINVAL, "%s: %s is \"%.40s\"; it may be one of: %s", problem->op,
-					   name, attr->s, known);
+					   name, kernel_attr_text(problem, attr), known);
+}
+
+const char *plan_attr_text(const struct kernel_problem *problem, const char *name)
+{
+	const struct kernel_attr *attr = plan_attr(problem, name);
+
+	return attr && attr->kind == KILN_ATTR_STRING ? kernel_attr_text(problem, attr) : NULL;
 }

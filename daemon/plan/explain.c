@@ -40,7 +40,7 @@ static void explain_launch(const struct kernel_plan *plan, const struct kernel_l
 void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *limits, char *text,
 				  size_t size)
 {
-	const struct plan_op *op = plan_find(plan->op);
+	struct plan_op listed = {.operands = plan->operands};
 	struct plan_text out = {.text = text, .size = size};
 
 	if (size == 0)
@@ -54,9 +54,8 @@ void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *li
 	if (plan->kind == KERNEL_LAUNCH)
 		explain_launch(plan, limits, &out);
 	for (int i = 0; i < plan->operand_count; i++) {
-		char name[16] = "operand";
-		if (op)
-			plan_operand_name(op, i, name);
+		char name[16];
+		plan_operand_name(&listed, i, name);
 		if (plan->extents[i].alignment == 0) {
 			plan_print(&out, "%-14s left out\n", name);
 			continue;

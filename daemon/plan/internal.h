@@ -27,6 +27,9 @@ struct plan_text {
 void plan_print(struct plan_text *text, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* A problem's attribute, which is a text; NULL if there is none, or of another kind. */
+const char *plan_attr_text(const struct kernel_problem *problem, const char *name);
+
 /* Adds an argument to a plan. */
 void plan_arg_pointer(struct kernel_plan *plan, int operand);
 void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value);
@@ -104,5 +107,16 @@ int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *
 int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[][KERNEL_CHOICE_MAX], int most);
+
+/* map.c */
+int map_names(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MAX],
+			  char error[KERNEL_ERROR_MAX]);
+int map_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int map_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				char names[][KERNEL_CHOICE_MAX], int most);
+void map_report(const struct kernel_problem *problem, uint64_t reported,
+				char error[KERNEL_ERROR_MAX]);
 
 #endif

@@ -190,6 +190,22 @@ const struct plan_op plan_ops[] = {
 		.infer = giou_infer,
 		.choices = giou_choices,
 	},
+	{
+		.name = "map",
+		.operands = "inputs?, output",
+		.attributes =
+			"statement: what is computed, \"y[i,j] = x[i,j] * s + b[j]\"; names: of the "
+			"operands in their order, \"x,b,y\"; NAME: a scalar of the statement; bounds: "
+			"of indices, check (default: 0 is read where one is out of range, and the call "
+			"ends in KILN_EINDEX), clamp (the nearest element is read) or zero (0 is read); "
+			"checked: 1 if every access is checked and the first bad one is named",
+		.summary = "what the statement says, for each element of the operand on its left",
+		.names = map_names,
+		.plan = map_plan,
+		.infer = map_infer,
+		.choices = map_choices,
+		.report = map_report,
+	},
 	{.name = NULL},
 };
 
@@ -201,17 +217,28 @@ const struct plan_op *plan_find(const char *op)
 	return NULL;
 }
 
-static int find(const struct kernel_problem *problem, const struct plan_op **op,
+/* The problem's operator: its row of the table, with the operands' names that this problem has. */
+struct found_op {
+	struct plan_op row;
+	char operands[KERNEL_OPERANDS_MAX];
+};
+
+static int find(const struct kernel_problem *problem, struct found_op *op,
 				char error[KERNEL_ERROR_MAX])
 {
-	char names[256] = "";
+	char names[512] = "";
 	struct plan_text known = {.text = names, .size = sizeof(names)};
+	const struct plan_op *found = NULL;
 
-	*op = NULL;
 	if (memchr(problem->op, 0, sizeof(problem->op)))
-		*op = plan_find(problem->op);
-	if (*op)
-		return KILN_OK;
+		found = plan_find(problem->op);
+	if (found) {
+		op->row = *found;
+		if (!found->names)
+			return KILN_OK;
+		op->row.operands = op->operands;
+		return found->names(problem, op->operands, error);
+	}
 	for (const struct plan_op *row = plan_ops; row->name; row++)
 		plan_print(&known, "%s%s", row == plan_ops ? "" : ", ", row->name);
 	return plan_refuse(error, KILN_EINVAL, "there is no operator \"%.24s\"; there is: %s",
@@ -287,7 +314,7 @@ static int take_choice(struct kernel_problem *problem, const char **choice,
 			continue;
 		if (*choice)
 			return plan_refuse(error, KILN_EINVAL, "%s: choice is given twice", problem->op);
-		if (attr->kind != KILN_ATTR_STRING ||
+		if (attr->kind != KILN_ATTR_STRING || attr->at ||
 			strnlen(attr->s, sizeof(attr->s)) >= KERNEL_CHOICE_MAX)
 			return plan_refuse(error, KILN_EINVAL, "%s: choice is not a text of less than %d bytes",
 							   problem->op, KERNEL_CHOICE_MAX);
@@ -304,9 +331,10 @@ static int take_choice(struct kernel_problem *problem, const char **choice,
 
 /* What holds of any operator's plan: all operands are described, and scratch memory has a limit.
  * An operand that is touched and says nothing of its address would be launched at any. */
-static int finish(const struct kernel_problem *problem, struct kernel_plan *out,
-				  char error[KERNEL_ERROR_MAX])
+static int finish(const struct plan_op *op, const struct kernel_problem *problem,
+				  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
+	memcpy(out->operands, op->operands, strlen(op->operands) + 1);
 	out->operand_count = problem->tensor_count;
 	for (int i = 0; i < out->operand_count; i++) {
 		struct kernel_extent *extent = &out->extents[i];
@@ -334,12 +362,13 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
 {
 	struct kernel_problem whole;
 	char text[KERNEL_CHOICE_MAX];
-	const struct plan_op *op;
+	struct found_op found;
+	const struct plan_op *op = &found.row;
 	const char *choice = NULL;
 	int status;
 
 	memset(out, 0, sizeof(*out));
-	status = find(problem, &op, error);
+	status = find(problem, &found, error);
 	if (!status)
 		status = check_tensors(op, problem, error);
 	if (!status) {
@@ -356,7 +385,7 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
 	memcpy(out->op, problem->op, strlen(problem->op) + 1);
 	status = op->plan(&whole, limits, choice, out, error);
 	if (!status)
-		status = finish(&whole, out, error);
+		status = finish(op, &whole, out, error);
 	if (status)
 		memset(out, 0, sizeof(*out));
 	return status;
@@ -367,14 +396,16 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
 {
 	struct kernel_problem whole = *problem;
 	char text[KERNEL_CHOICE_MAX];
-	const struct plan_op *op;
+	struct found_op found;
+	const struct plan_op *op = &found.row;
 	const char *choice;
 	struct kernel_plan plan;
 	int status = plan_problem(problem, limits, &plan, error);
 
+	if (!status)
+		status = find(problem, &found, error);
 	if (status)
 		return status;
-	op = plan_find(problem->op);
 	if (!op->choices || plan.kind != KERNEL_LAUNCH) {
 		memcpy(names[0], plan.choice, KERNEL_CHOICE_MAX);
 		return 1;
@@ -388,9 +419,10 @@ int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct kernel_problem plain;
 	char text[KERNEL_CHOICE_MAX];
-	const struct plan_op *op;
+	struct found_op found;
+	const struct plan_op *op = &found.row;
 	const char *choice;
-	int status = find(problem, &op, error);
+	int status = find(problem, &found, error);
 
 	if (!status)
 		status = check_tensors(op, problem, error);
@@ -406,4 +438,13 @@ int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 	memcpy(problem->tensors, plain.tensors, sizeof(problem->tensors));
 	problem->tensor_count = plain.tensor_count;
 	return KILN_OK;
+}
+
+void plan_report(const struct kernel_problem *problem, uint64_t reported,
+				 char error[KERNEL_ERROR_MAX])
+{
+	const struct plan_op *op = plan_find(problem->op);
+
+	if (op && op->report)
+		op->report(problem, reported, error);
 }

@@ -16,6 +16,10 @@ struct plan_op {
 	const char *operands; /* "x, mask?, y": inputs, then outputs; '?' marks what may be left out */
 	const char *attributes; /* "perm: permutation of the axes" */
 	const char *summary;    /* one sentence */
+	/* Of an operator whose operands have names of the problem's own: their list, to stand for
+	 * operands.  Fails as plan. */
+	int (*names)(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MAX],
+				 char error[KERNEL_ERROR_MAX]);
 	/*
 	 * KILN_OK, or KILN_EINVAL / KILN_ENOTSUP with a sentence in error.  All operands are there, in
 	 * place; optional ones may have dtype KILN_DTYPE_NONE.  choice: a name of a candidate, which is
@@ -31,6 +35,10 @@ struct plan_op {
 	 */
 	int (*choices)(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				   char names[][KERNEL_CHOICE_MAX], int most);
+	/* The sentence for what a launch of a valid problem reported, which is not 0; NULL: the
+	 * device's own. */
+	void (*report)(const struct kernel_problem *problem, uint64_t reported,
+				   char error[KERNEL_ERROR_MAX]);
 };
 
 /* Candidates of one problem at most. */
@@ -60,6 +68,10 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
 /* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count.
  * Optional operands that the caller left out stay so. */
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+
+/* Puts the operator's own sentence for what a launch reported in the place of the device's. */
+void plan_report(const struct kernel_problem *problem, uint64_t reported,
+				 char error[KERNEL_ERROR_MAX]);
 
 /*
  * The plan of a user's kernel: what it does is its author's affair, and its grid and arguments are

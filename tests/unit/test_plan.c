@@ -379,6 +379,7 @@ static void every_part_of_a_plan_is_told(void **state)
 							   .op = "permute",
 							   .variant = "sums",
 							   .choice = "sums 4x128",
+							   .operands = "x, y",
 							   .source = "ops/sums.cuh",
 							   .instantiation = "sums<4>",
 							   .grid = {3, 2, 1},

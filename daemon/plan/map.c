@@ -1,0 +1,469 @@
+/*
+ * map.c: a statement over named operands: the plan, what is inferred, and what its launches report.
+ */
+#include "map.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WAYS 12
+#define MOST_WORDS 64 /* of loads that a thread has in flight */
+
+/* threads of a block; unroll: vectors of a thread, or split: threads of an output. */
+struct map_way {
+	uint32_t threads, share;
+	char name[KERNEL_CHOICE_MAX];
+};
+
+static int understand(const struct kernel_problem *problem, struct map *map,
+					  char error[KERNEL_ERROR_MAX])
+{
+	int status = map_parse(problem, map, error);
+
+	if (!status)
+		status = map_extents(map);
+	if (!status)
+		status = map_types(map);
+	if (status)
+		return status;
+	map_ranges(map);
+	return map_accesses(map);
+}
+
+/* ---- What is asked of operands ---- */
+
+static int check_output(struct map *map)
+{
+	const struct kernel_tensor *output = &map->problem->tensors[map->output];
+	int64_t stride = 1;
+
+	for (int k = output->rank - 1; k >= 0; k--) {
+		if (output->shape[k] != 1 && output->stride[k] != stride)
+			return plan_refuse(map->error, KILN_EINVAL,
+							   "map: dimension %d of %s has stride %lld; an output is contiguous, "
+							   "with %lld there",
+							   k, map->name[map->output], (long long)output->stride[k],
+							   (long long)stride);
+		if (output->shape[k] == 0)
+			return KILN_OK;
+		stride *= output->shape[k];
+	}
+	return KILN_OK;
+}
+
+/* An element has to be there to be the nearest one. */
+static int check_clamp(struct map *map)
+{
+	for (int i = 0; i < map->access_count && map->bounds == MAP_CLAMP; i++) {
+		const struct map_access *access = &map->access[i];
+		const struct kernel_tensor *tensor = &map->problem->tensors[access->operand];
+		for (int k = 0; k < tensor->rank; k++)
+			if (tensor->shape[k] == 0 && !access->direct)
+				return plan_refuse(map->error, KILN_EINVAL,
+								   "map: dimension %d of %s has size 0; with bounds clamp it needs "
+								   "an element to take",
+								   k, map->name[access->operand]);
+	}
+	return KILN_OK;
+}
+
+/* The first bad access is one number of 64 bits, 8 of them for the subscript. */
+static int check_countable(struct map *map, const struct map_loops *loops)
+{
+	int64_t all;
+
+	if (__builtin_mul_overflow(loops->elements, loops->terms, &all) || all > INT64_MAX >> 8)
+		return plan_refuse(map->error, KILN_ENOTSUP,
+						   "map: there are more than 2^55 values to go over");
+	return KILN_OK;
+}
+
+static int check(struct map *map, struct map_loops *loops)
+{
+	int status = check_output(map);
+
+	if (!status)
+		status = check_clamp(map);
+	map_loops(map, loops);
+	return status ? status : check_countable(map, loops);
+}
+
+/* ---- Candidates ---- */
+
+static int64_t divide_up(int64_t value, int64_t unit)
+{
+	return (value + unit - 1) / unit;
+}
+
+/* Words that a thread holds of one vector. */
+static int words_held(const struct map *map, const struct map_loops *loops)
+{
+	int words = 0;
+
+	for (int i = 0; i < map->access_count; i++) {
+		const struct map_access *access = &map->access[i];
+		int bytes = (int)kernel_dtype_bytes(map->problem->tensors[access->operand].dtype);
+		int64_t step = map_stride(map, access, loops, loops->vector_loop);
+		if (!access->direct)
+			words += loops->vector;
+		else if (step == 1)
+			words += (bytes * loops->vector + 3) / 4;
+		else
+			words += step ? loops->vector * ((bytes + 3) / 4) : (bytes + 3) / 4;
+	}
+	return words ? words : 1;
+}
+
+static void add_way(const struct kernel_limits *limits, uint32_t threads, uint32_t share, bool sum,
+					struct map_way ways[MAX_WAYS], int *count)
+{
+	struct map_way way = {.threads = threads, .share = share};
+
+	while (way.threads > limits->max_threads)
+		way.threads /= 2;
+	while (sum && way.share > way.threads)
+		way.share /= 2;
+	if (share == 0 || *count == MAX_WAYS)
+		return;
+	snprintf(way.name, sizeof(way.name), "%s%u x%u", sum ? "split " : "unroll ", way.share,
+			 way.threads);
+	for (int i = 0; i < *count; i++)
+		if (strcmp(ways[i].name, way.name) == 0)
+			return;
+	ways[(*count)++] = way;
+}
+
+/* How many share a sum follows from its terms alone, so that the number of outputs changes no bit
+ * of them. */
+static uint32_t find_split(const struct map_loops *loops)
+{
+	int64_t terms = loops->rows ? loops->terms / loops->vector : loops->terms;
+	uint32_t split = 1, most = loops->rows ? 256 : 32;
+
+	while (split < most && terms / split >= (loops->rows ? 8 : 64))
+		split *= 2;
+	return split;
+}
+
+/* The planner's own first. */
+static int find_ways(const struct map *map, const struct map_loops *loops,
+					 const struct kernel_limits *limits, struct map_way ways[MAX_WAYS])
+{
+	bool sum = map->reduce != MAP_PLAIN;
+	int count = 0, held = words_held(map, loops);
+	uint32_t share = 4;
+
+	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
+	if (sum) {
+		share = find_split(loops);
+		add_way(limits, 256, share, true, ways, &count);
+		add_way(limits, 256, share * 4, true, ways, &count);
+		add_way(limits, 256, share * 2, true, ways, &count);
+		add_way(limits, 256, share / 2, true, ways, &count);
+		add_way(limits, 512, share * 2, true, ways, &count);
+		add_way(limits, 128, share, true, ways, &count);
+		return count;
+	}
+	/* Narrow vectors take more of them, and little work fewer, so that all can have some. */
+	if (loops->vector * (int)kernel_dtype_bytes(map->problem->tensors[map->output].dtype) < 16)
+		share = 8;
+	while (share > 1 && ((int)share * held > MOST_WORDS ||
+						 loops->elements / loops->vector / (256 * (int64_t)share) <
+							 2 * (int64_t)limits->multiprocessors))
+		share /= 2;
+	add_way(limits, 256, share, false, ways, &count);
+	for (uint32_t unroll = 1; unroll <= 8; unroll *= 2)
+		for (uint32_t threads = 128; threads <= 512; threads *= 2)
+			if ((int)unroll * held <= 2 * MOST_WORDS || unroll == 1)
+				add_way(limits, threads, unroll, false, ways, &count);
+	return count;
+}
+
+/* ---- The plan ---- */
+
+/* Names the text among others. */
+static uint64_t hash_of(const char *text)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (; *text; text++)
+		hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+static uint64_t scalar_bits(const struct kernel_attr *attr, enum map_type type)
+{
+	double real = attr->kind == KILN_ATTR_INT ? (double)attr->i : attr->f;
+	float single = (float)real;
+	uint64_t bits = (uint64_t)attr->i;
+	uint32_t word;
+
+	if (type == MAP_F64) {
+		memcpy(&bits, &real, sizeof(bits));
+	} else if (type == MAP_F32) {
+		memcpy(&word, &single, sizeof(word));
+		bits = word;
+	} else if (type == MAP_I32 || type == MAP_U32) {
+		bits = (uint32_t)bits;
+	}
+	return bits;
+}
+
+static void set_args(const struct map *map, const struct map_loops *loops, struct kernel_plan *out)
+{
+	struct map_scalar scalars[KERNEL_MAX_ATTRS * 2];
+	int count = map_scalars(map, scalars);
+
+	for (int i = 0; i < map->operand_count; i++)
+		plan_arg_pointer(out, i);
+	for (int i = 0; i < count; i++) {
+		bool word =
+			scalars[i].type == MAP_F32 || scalars[i].type == MAP_I32 || scalars[i].type == MAP_U32;
+		plan_arg_scalar(out, word ? 4 : 8,
+						scalar_bits(&map->problem->attrs[scalars[i].attr], scalars[i].type));
+	}
+	plan_arg_scalar(out, 8, (uint64_t)loops->elements);
+	if (map_has_checks(map))
+		plan_arg_report(out, (uint64_t)loops->elements * (uint64_t)loops->terms, UINT64_MAX);
+}
+
+/* Bytes that are read of an operand, each once. */
+static uint64_t distinct_bytes(const struct kernel_tensor *tensor)
+{
+	uint64_t bytes = kernel_dtype_bytes(tensor->dtype);
+
+	for (int k = 0; k < tensor->rank; k++)
+		if (tensor->stride[k] > 0 || tensor->shape[k] == 0)
+			bytes *= (uint64_t)tensor->shape[k];
+	return bytes;
+}
+
+static void set_extents(const struct map *map, const struct map_loops *loops,
+						struct kernel_plan *out)
+{
+	for (int i = 0; i < map->operand_count; i++) {
+		const struct kernel_tensor *tensor = &map->problem->tensors[i];
+		struct kernel_extent *extent = &out->extents[i];
+		plan_extent(tensor, &extent->bytes);
+		extent->alignment = kernel_dtype_bytes(tensor->dtype);
+		if (extent->alignment > 16)
+			extent->alignment = 16;
+		extent->written = i == map->output;
+		out->bytes_moved += distinct_bytes(tensor);
+	}
+	out->extents[map->output].alignment = map_store_width(map, loops);
+	for (int i = 0; i < map->access_count; i++) {
+		uint32_t width = map_width(map, &map->access[i], loops);
+		struct kernel_extent *extent = &out->extents[map->access[i].operand];
+		if (width > extent->alignment)
+			extent->alignment = width;
+	}
+}
+
+static void set_grid(const struct map *map, const struct map_loops *loops,
+					 const struct map_way *way, const struct kernel_limits *limits, bool *loop,
+					 struct kernel_plan *out)
+{
+	bool sum = map->reduce != MAP_PLAIN;
+	int64_t units = sum && loops->rows ? loops->elements : loops->elements / loops->vector;
+	int64_t each = sum ? way->threads / way->share : (int64_t)way->threads * way->share;
+	int64_t blocks = divide_up(units, each);
+
+	blocks = blocks < 1 ? 1 : blocks; /* less than a vector */
+	*loop = blocks > limits->grid_x;
+	out->grid[0] = *loop ? limits->grid_x : (uint32_t)blocks;
+	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
+	out->block[0] = way->threads;
+}
+
+static int plan_way(const struct map *map, const struct map_loops *loops, const struct map_way *way,
+					const struct kernel_limits *limits, struct kernel_plan *out)
+{
+	struct plan_text text = {.text = out->generated, .size = sizeof(out->generated)};
+	bool loop;
+
+	if (!map_write(map, loops, &text))
+		return plan_refuse(map->error, KILN_ENOTSUP,
+						   "map: the kernel of the statement would have more than %d characters",
+						   KERNEL_GENERATED_MAX - 1);
+	out->kind = KERNEL_LAUNCH;
+	snprintf(out->source, sizeof(out->source), "ops/map.cuh");
+	set_grid(map, loops, way, limits, &loop, out);
+	snprintf(out->instantiation, sizeof(out->instantiation),
+			 "map_statement<0x%016llxull, %u, %u, %s>", (unsigned long long)hash_of(out->generated),
+			 way->threads, way->share, loop ? "true" : "false");
+	set_args(map, loops, out);
+	set_extents(map, loops, out);
+	return KILN_OK;
+}
+
+static void describe(const struct map *map, const struct map_loops *loops,
+					 const struct map_way *way, struct kernel_plan *out)
+{
+	struct plan_text note = {.text = out->note, .size = sizeof(out->note)};
+	bool sum = map->reduce != MAP_PLAIN;
+	int taken = 0;
+
+	memcpy(out->choice, way->name, sizeof(out->choice));
+	snprintf(out->variant, sizeof(out->variant), "%s",
+			 !sum          ? "elements"
+			 : loops->rows ? "rows"
+						   : "columns");
+	plan_print(&note, "%d at once along %s", loops->vector,
+			   loops->vector_loop < 0 ? "nothing"
+									  : map->index[loops->loop[loops->vector_loop].last].name);
+	for (int k = 0; k < loops->count; k++)
+		plan_print(
+			&note, "%s%s%s%s of %lld", k ? ", " : "; loops ", map->index[loops->loop[k].first].name,
+			loops->loop[k].first == loops->loop[k].last ? "" : "..",
+			loops->loop[k].first == loops->loop[k].last ? "" : map->index[loops->loop[k].last].name,
+			(long long)loops->loop[k].extent);
+	for (int i = 0; i < map->access_count; i++)
+		taken += !map->access[i].direct;
+	if (taken)
+		plan_print(&note, "; %d of %d accesses by computed subscripts%s", taken, map->access_count,
+				   map_has_checks(map) ? ", which are checked" : "");
+}
+
+static int nothing(const struct map *map, const struct map_loops *loops, struct kernel_plan *out)
+{
+	set_extents(map, loops, out);
+	out->kind = KERNEL_NOTHING;
+	out->bytes_moved = 0;
+	snprintf(out->variant, sizeof(out->variant), "nothing");
+	snprintf(out->note, sizeof(out->note), "there are no elements");
+	return KILN_OK;
+}
+
+int map_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct map map;
+	struct map_loops loops;
+	struct map_way ways[MAX_WAYS];
+	int status = understand(problem, &map, error), count, chosen = 0;
+
+	if (!status)
+		status = check(&map, &loops);
+	if (status)
+		return status;
+	if (loops.elements == 0)
+		return nothing(&map, &loops, out);
+	count = find_ways(&map, &loops, limits, ways);
+	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
+		chosen++;
+	if (chosen == count)
+		return plan_refuse(error, KILN_EINVAL,
+						   "map: there is no candidate \"%s\" for this statement on %s", choice,
+						   limits->target);
+	status = plan_way(&map, &loops, &ways[chosen], limits, out);
+	if (!status)
+		describe(&map, &loops, &ways[chosen], out);
+	return status;
+}
+
+int map_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				char names[][KERNEL_CHOICE_MAX], int most)
+{
+	struct map map;
+	struct map_loops loops;
+	struct map_way ways[MAX_WAYS];
+	char error[KERNEL_ERROR_MAX];
+	int count;
+
+	if (understand(problem, &map, error) || check(&map, &loops))
+		return 0;
+	count = find_ways(&map, &loops, limits, ways);
+	for (int i = 0; i < count && i < most; i++)
+		memcpy(names[i], ways[i].name, KERNEL_CHOICE_MAX);
+	return count < most ? count : most;
+}
+
+/* ---- Names, outputs, reports ---- */
+
+int map_names(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MAX],
+			  char error[KERNEL_ERROR_MAX])
+{
+	struct map map = {.problem = problem, .error = error};
+	struct plan_text text = {.text = list, .size = KERNEL_OPERANDS_MAX};
+	int status = map_parse_names(problem, &map);
+
+	for (int i = 0; i < map.operand_count && !status; i++)
+		plan_print(&text, "%s%s", i ? ", " : "", map.name[i]);
+	return status;
+}
+
+/* The output has the indices' extents and the first operand's dtype. */
+int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	struct map map;
+	int status = map_parse(problem, &map, error);
+	struct kernel_tensor *output = &problem->tensors[map.output];
+
+	if (status)
+		return status;
+	for (int i = 0; i < map.operand_count; i++)
+		if (i != map.output && problem->tensors[i].dtype == KILN_DTYPE_NONE)
+			return plan_refuse(error, KILN_EINVAL, "map: %s is missing", map.name[i]);
+	if (output->dtype == KILN_DTYPE_NONE) {
+		status = map_extents(&map);
+		if (!status && map.operand_count == 1)
+			status = plan_refuse(error, KILN_EINVAL, "map: %s is missing", map.name[0]);
+		if (status)
+			return status;
+		*output = (struct kernel_tensor){.dtype = problem->tensors[map.output == 0].dtype,
+										 .rank = map.output_rank,
+										 .alignment = 16};
+		for (int k = 0; k < map.output_rank; k++)
+			output->shape[k] = map.index[k].extent;
+		plan_contiguous(output);
+	}
+	return understand(problem, &map, error);
+}
+
+/* Which subscript of which access has the number, and its column. */
+static void name_subscript(const struct map *map, int number, struct plan_text *out)
+{
+	for (int i = 0; i < map->access_count; i++) {
+		const struct map_access *access = &map->access[i];
+		const struct map_node *node = &map->node[access->node];
+		if (number >= node->kids) {
+			number -= node->kids;
+			continue;
+		}
+		plan_print(out, "subscript %d of %s at column %d is not within 0 to %lld", number,
+				   map->name[access->operand], map->node[node->kid[number]].column,
+				   (long long)map->problem->tensors[access->operand].shape[number] - 1);
+		return;
+	}
+}
+
+void map_report(const struct kernel_problem *problem, uint64_t reported,
+				char error[KERNEL_ERROR_MAX])
+{
+	char own[KERNEL_ERROR_MAX] = "", ignored[KERNEL_ERROR_MAX];
+	struct plan_text text = {.text = own, .size = sizeof(own)};
+	int64_t at[MAP_INDICES];
+	struct map map;
+	uint64_t position;
+
+	if (reported == 0 || understand(problem, &map, ignored))
+		return;
+	if (!map.checked) {
+		plan_print(&text,
+				   "%llu subscript%s out of range, and 0 was read there; checked names the first",
+				   (unsigned long long)reported, reported == 1 ? " was" : "s were");
+		memcpy(error, own, sizeof(own));
+		return;
+	}
+	position = ~reported >> 8;
+	name_subscript(&map, (int)(~reported & 0xff), &text);
+	for (int k = map.index_count - 1; k >= 0; k--) {
+		at[k] = (int64_t)(position % (uint64_t)map.index[k].extent);
+		position /= (uint64_t)map.index[k].extent;
+	}
+	for (int k = 0; k < map.index_count; k++)
+		plan_print(&text, "%s%s=%lld", k ? ", " : "; first where ", map.index[k].name,
+				   (long long)at[k]);
+	memcpy(error, own, sizeof(own));
+}

@@ -1,0 +1,221 @@
+/*
+ * map.h: what the files of the operator map share: a statement as a tree, what is known of it, and
+ * how its elements are gone through.  docs/map.md says what a statement means.
+ *
+ *   map_parse.c   text to tree
+ *   map_type.c    types of the tree's nodes
+ *   map_range.c   extents of indices, ranges of integers, which subscripts need a check
+ *   map_loop.c    the loops, and how each access moves along them
+ *   map_emit.c    the tree as C++
+ *   map_write.c   the generated file around it
+ *   map.c         the plan
+ *
+ * Shared by the map*.c files alone.
+ */
+#ifndef KILN_DAEMON_PLAN_MAP_H
+#define KILN_DAEMON_PLAN_MAP_H
+
+#include "internal.h"
+
+#define MAP_NODES 320
+#define MAP_INDICES 8
+#define MAP_ACCESSES 32
+#define MAP_NAME 16 /* bytes of a name, with its zero byte */
+#define MAP_KIDS 8
+#define MAP_DEPTH 64 /* of parentheses and the like */
+
+enum map_kind {
+	MAP_NUMBER,
+	MAP_INDEX,  /* which: of map.indices */
+	MAP_SCALAR, /* which: of the problem's attributes */
+	MAP_ACCESS, /* which: operand; kids: subscripts */
+	MAP_UNARY,
+	MAP_BINARY,
+	MAP_CHOICE, /* a ? b : c */
+	MAP_CALL,   /* which: of map_functions */
+	MAP_CAST    /* which: dtype */
+};
+
+/* What is computed in.  WHOLE and REAL have no type of their own yet: they take that of what they
+ * meet. */
+enum map_type {
+	MAP_BOOL,
+	MAP_I32,
+	MAP_U32,
+	MAP_I64,
+	MAP_U64,
+	MAP_F32,
+	MAP_F64,
+	MAP_WHOLE,
+	MAP_REAL
+};
+
+enum map_operator {
+	MAP_ADD,
+	MAP_SUB,
+	MAP_MUL,
+	MAP_DIV,
+	MAP_MOD,
+	MAP_AND,
+	MAP_OR,
+	MAP_XOR,
+	MAP_SHL,
+	MAP_SHR,
+	MAP_LT,
+	MAP_LE,
+	MAP_GT,
+	MAP_GE,
+	MAP_EQ,
+	MAP_NE,
+	MAP_BOTH,   /* && */
+	MAP_EITHER, /* || */
+	MAP_NEGATE, /* unary from here on */
+	MAP_NOT,
+	MAP_FLIP /* ~ */
+};
+
+enum map_reduce { MAP_PLAIN, MAP_SUM, MAP_PRODUCT, MAP_LEAST, MAP_MOST };
+enum map_bounds { MAP_CHECK, MAP_CLAMP, MAP_ZERO };
+
+struct map_node {
+	enum map_kind kind;
+	enum map_operator op;
+	enum map_type type;
+	enum map_type common; /* that the kids of an operator are converted to */
+	bool untyped;         /* the type came from what it met, or from nothing */
+	int column;           /* of the statement, from 1 */
+	int which;
+	int kids, kid[MAP_KIDS];
+	int64_t i; /* of a whole number */
+	double f;
+	bool ranged; /* an integer that is low .. high */
+	int64_t low, high;
+};
+
+struct map_index {
+	char name[MAP_NAME];
+	int64_t extent; /* -1: not known */
+	int column;     /* where it is first used */
+	bool named;     /* its value is needed: it is more than a subscript by itself */
+};
+
+/* An operand as it is read at one place of the statement; the same subscripts are one access. */
+struct map_access {
+	int node, operand;
+	bool direct; /* offset = start + the sum of coefficient * index, always within */
+	int64_t start, coefficient[MAP_INDICES];
+	/* Of each subscript: is it a sum of indices with known factors, and can it be out of range? */
+	struct map_subscript {
+		bool affine, within;
+		int64_t start, coefficient[MAP_INDICES];
+	} subscript[KILN_MAX_RANK];
+};
+
+struct map {
+	const struct kernel_problem *problem;
+	const char *text;
+	struct map_node node[MAP_NODES];
+	int node_count, depth;
+	char name[KERNEL_MAX_OPERANDS][MAP_NAME]; /* of operands */
+	int operand_count, output;
+	int output_column;
+	struct map_index index[MAP_INDICES]; /* those of the left side in its order, then the others */
+	int index_count, output_rank;
+	enum map_reduce reduce;
+	int value; /* node: the right side */
+	enum map_type result;
+	bool scalar_used[KERNEL_MAX_ATTRS];
+	bool operand_used[KERNEL_MAX_OPERANDS];
+	enum map_bounds bounds;
+	bool checked;
+	struct map_access access[MAP_ACCESSES];
+	int access_count;
+	char *error;
+};
+
+struct map_function {
+	const char *name;
+	int least, most;                               /* arguments */
+	enum { MAP_FLOATS, MAP_SAME, MAP_ASKS } takes; /* floats; any of one type; floats, gives bool */
+};
+extern const struct map_function map_functions[];
+
+/* "map: column 12: ..."; returns KILN_EINVAL. */
+int map_refuse(struct map *map, int column, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* map_parse.c: names, statement, bounds and checked, as far as they are there without tensors. */
+int map_parse(const struct kernel_problem *problem, struct map *map, char error[KERNEL_ERROR_MAX]);
+int map_parse_names(const struct kernel_problem *problem, struct map *map);
+/* The attributes that are no scalars. */
+bool map_is_setting(const char *name);
+
+/* map_type.c; all inputs are there. */
+int map_types(struct map *map);
+enum map_type map_type_of(kiln_dtype dtype); /* that a dtype is computed in */
+const char *map_type_name(enum map_type type);
+static inline bool map_is_float(enum map_type type)
+{
+	return type == MAP_F32 || type == MAP_F64 || type == MAP_REAL;
+}
+/* What the result of a sum is kept in. */
+enum map_type map_sum_type(const struct map *map);
+
+/* map_range.c */
+int map_extents(struct map *map); /* of indices */
+void map_ranges(struct map *map);
+int map_accesses(struct map *map);
+/* Do two parts of the statement say the same? */
+bool map_same(const struct map *map, int a, int b);
+
+/* ---- Loops (map_loop.c) ---- */
+
+/* Indices that can be gone through as one. */
+struct map_loop {
+	int first, last; /* of map.index: the slowest and the fastest of them */
+	int64_t extent;
+};
+
+struct map_loops {
+	struct map_loop loop[MAP_INDICES];
+	int count, outputs; /* the first so many are the output's */
+	int64_t elements;   /* of the output */
+	int64_t terms;      /* of each sum; 1 without one */
+	bool rows;          /* of a sum: the vectors lie along what is added up */
+	int vector_loop;    /* the loop that vectors lie along; -1: there is none */
+	int vector;         /* elements at once */
+	bool wide;          /* offsets or numbers need 64 bits */
+};
+
+void map_loops(const struct map *map, struct map_loops *out);
+/* How far an access moves from one element of a loop to the next. */
+int64_t map_stride(const struct map *map, const struct map_access *access,
+				   const struct map_loops *loops, int loop);
+/* The bytes that the access can load at once, of `vector` elements that lie side by side. */
+uint32_t map_width(const struct map *map, const struct map_access *access,
+				   const struct map_loops *loops);
+/* That of the output's stores. */
+uint32_t map_store_width(const struct map *map, const struct map_loops *loops);
+
+/* ---- C++ (map_emit.c, map_write.c) ---- */
+
+/* An expression of the tree, in the type `as`. */
+void map_emit(const struct map *map, const struct map_loops *loops, int node, enum map_type as,
+			  struct plan_text *out);
+const char *map_element_name(kiln_dtype dtype); /* "f16", "map_bool" */
+const char *map_cpp_name(enum map_type type);   /* "float" */
+/* An access that is not direct. */
+void map_emit_take(const struct map *map, const struct map_loops *loops, int access,
+				   struct plan_text *out);
+/* Number of a scalar's parameter of that type, in the order in which map_scalars lists them. */
+struct map_scalar {
+	int attr;
+	enum map_type type;
+};
+int map_scalars(const struct map *map, struct map_scalar list[KERNEL_MAX_ATTRS * 2]);
+/* Subscripts that are looked at when the kernel runs. */
+bool map_has_checks(const struct map *map);
+/* The whole file; false if it is too long. */
+bool map_write(const struct map *map, const struct map_loops *loops, struct plan_text *out);
+
+#endif

@@ -1,0 +1,609 @@
+/*
+ * map_parse.c: from a statement to a tree.  Names are told apart here: an operand is one of the
+ * attribute names, an index is on the left side or a subscript by itself, a scalar is an attribute.
+ */
+#include "map.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct map_function map_functions[] = {
+	{"abs", 1, 1, MAP_SAME},      {"min", 2, MAP_KIDS, MAP_SAME}, {"max", 2, MAP_KIDS, MAP_SAME},
+	{"clamp", 3, 3, MAP_SAME},    {"exp", 1, 1, MAP_FLOATS},      {"exp2", 1, 1, MAP_FLOATS},
+	{"expm1", 1, 1, MAP_FLOATS},  {"log", 1, 1, MAP_FLOATS},      {"log2", 1, 1, MAP_FLOATS},
+	{"log10", 1, 1, MAP_FLOATS},  {"log1p", 1, 1, MAP_FLOATS},    {"sqrt", 1, 1, MAP_FLOATS},
+	{"rsqrt", 1, 1, MAP_FLOATS},  {"cbrt", 1, 1, MAP_FLOATS},     {"sin", 1, 1, MAP_FLOATS},
+	{"cos", 1, 1, MAP_FLOATS},    {"tan", 1, 1, MAP_FLOATS},      {"asin", 1, 1, MAP_FLOATS},
+	{"acos", 1, 1, MAP_FLOATS},   {"atan", 1, 1, MAP_FLOATS},     {"sinh", 1, 1, MAP_FLOATS},
+	{"cosh", 1, 1, MAP_FLOATS},   {"tanh", 1, 1, MAP_FLOATS},     {"erf", 1, 1, MAP_FLOATS},
+	{"erfc", 1, 1, MAP_FLOATS},   {"floor", 1, 1, MAP_FLOATS},    {"ceil", 1, 1, MAP_FLOATS},
+	{"trunc", 1, 1, MAP_FLOATS},  {"rint", 1, 1, MAP_FLOATS},     {"pow", 2, 2, MAP_FLOATS},
+	{"atan2", 2, 2, MAP_FLOATS},  {"fmod", 2, 2, MAP_FLOATS},     {"hypot", 2, 2, MAP_FLOATS},
+	{"fma", 3, 3, MAP_FLOATS},    {"isnan", 1, 1, MAP_ASKS},      {"isinf", 1, 1, MAP_ASKS},
+	{"isfinite", 1, 1, MAP_ASKS}, {NULL, 0, 0, MAP_SAME},
+};
+
+int map_refuse(struct map *map, int column, const char *format, ...)
+{
+	va_list args;
+	int used = snprintf(map->error, KERNEL_ERROR_MAX, "map: column %d: ", column);
+
+	va_start(args, format);
+	vsnprintf(map->error + used, (size_t)(KERNEL_ERROR_MAX - used), format, args);
+	va_end(args);
+	return KILN_EINVAL;
+}
+
+/* ---- Words ---- */
+
+enum word { WORD_END, WORD_NAME, WORD_NUMBER, WORD_SIGN };
+
+struct parser {
+	struct map *map;
+	const char *at; /* behind the word */
+	enum word word;
+	int column;
+	char text[40]; /* a name, or a sign */
+	bool real;
+	int64_t i;
+	double f;
+	int status;
+};
+
+static bool is_letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+#define FAIL(parser, column, ...) \
+	((parser)->status =           \
+		 (parser)->status ? (parser)->status : map_refuse((parser)->map, column, __VA_ARGS__))
+
+static void read_number(struct parser *parser)
+{
+	const char *at = parser->at;
+	char *end;
+
+	parser->word = WORD_NUMBER;
+	while (is_digit(*at))
+		at++;
+	parser->real = *at == '.' || *at == 'e' || *at == 'E';
+	errno = 0;
+	if (parser->real)
+		parser->f = strtod(parser->at, &end);
+	else
+		parser->i = strtoll(parser->at, &end, 10);
+	snprintf(parser->text, sizeof(parser->text), "%.*s", (int)(end - parser->at), parser->at);
+	if (errno == ERANGE)
+		FAIL(parser, parser->column, "%s is no number of 64 bits", parser->text);
+	parser->at = end;
+	if (is_letter(*parser->at) || is_digit(*parser->at) || *parser->at == '.')
+		FAIL(parser, parser->column, "a number ends in '%c'", *parser->at);
+}
+
+static void read_name(struct parser *parser)
+{
+	const char *at = parser->at;
+
+	parser->word = WORD_NAME;
+	while (is_letter(*at) || is_digit(*at))
+		at++;
+	snprintf(parser->text, sizeof(parser->text), "%.*s", (int)(at - parser->at), parser->at);
+	if (at - parser->at >= MAP_NAME)
+		FAIL(parser, parser->column, "the name %.30s is longer than %d characters", parser->text,
+			 MAP_NAME - 1);
+	parser->at = at;
+}
+
+static void read_sign(struct parser *parser)
+{
+	static const char *const signs[] = {
+		"<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "*=", NULL};
+	int bytes = 1;
+
+	parser->word = WORD_SIGN;
+	for (int i = 0; signs[i]; i++)
+		if (strncmp(parser->at, signs[i], 2) == 0)
+			bytes = 2;
+	if (!strchr("+-*/%&|^~!<>=?:,()[]", *parser->at))
+		FAIL(parser, parser->column, "there is a '%c', which no statement has",
+			 *parser->at >= 0x20 && *parser->at < 0x7f ? *parser->at : '?');
+	snprintf(parser->text, sizeof(parser->text), "%.*s", bytes, parser->at);
+	parser->at += bytes;
+}
+
+static void next(struct parser *parser)
+{
+	while (*parser->at == ' ' || *parser->at == '\t' || *parser->at == '\n')
+		parser->at++;
+	parser->column = (int)(parser->at - parser->map->text) + 1;
+	snprintf(parser->text, sizeof(parser->text), "the end");
+	if (*parser->at == 0 || parser->status)
+		parser->word = WORD_END;
+	else if (is_digit(*parser->at) || (*parser->at == '.' && is_digit(parser->at[1])))
+		read_number(parser);
+	else if (is_letter(*parser->at))
+		read_name(parser);
+	else
+		read_sign(parser);
+}
+
+static bool is_sign(const struct parser *parser, const char *sign)
+{
+	return !parser->status && parser->word == WORD_SIGN && strcmp(parser->text, sign) == 0;
+}
+
+static bool take_sign(struct parser *parser, const char *sign)
+{
+	if (!is_sign(parser, sign))
+		return false;
+	next(parser);
+	return true;
+}
+
+static void need_sign(struct parser *parser, const char *sign, const char *where)
+{
+	if (!take_sign(parser, sign))
+		FAIL(parser, parser->column, "expected '%s' %s, not %s", sign, where, parser->text);
+}
+
+/* ---- Nodes ---- */
+
+static int add(struct parser *parser, enum map_kind kind, int column)
+{
+	struct map *map = parser->map;
+
+	if (map->node_count == MAP_NODES) {
+		FAIL(parser, column, "the statement has more than %d parts", MAP_NODES - 1);
+		return 0;
+	}
+	map->node[map->node_count] = (struct map_node){.kind = kind, .column = column};
+	return map->node_count++;
+}
+
+static int find_operand(const struct map *map, const char *name)
+{
+	for (int i = 0; i < map->operand_count; i++)
+		if (strcmp(map->name[i], name) == 0)
+			return i;
+	return -1;
+}
+
+static int find_index(const struct map *map, const char *name)
+{
+	for (int i = 0; i < map->index_count; i++)
+		if (strcmp(map->index[i].name, name) == 0)
+			return i;
+	return -1;
+}
+
+bool map_is_setting(const char *name)
+{
+	static const char *const settings[] = {"statement", "names", "bounds", "checked", NULL};
+
+	for (int i = 0; settings[i]; i++)
+		if (strncmp(settings[i], name, sizeof(((struct kernel_attr *)0)->name)) == 0)
+			return true;
+	return false;
+}
+
+static int find_scalar(const struct map *map, const char *name)
+{
+	const struct kernel_attr *attr = plan_attr(map->problem, name);
+
+	return attr && !map_is_setting(name) ? (int)(attr - map->problem->attrs) : -1;
+}
+
+static int add_index(struct parser *parser, const char *name, int column)
+{
+	struct map *map = parser->map;
+	struct map_index *index = &map->index[map->index_count];
+
+	if (map->index_count == MAP_INDICES) {
+		FAIL(parser, column, "%s is one index too many; a statement has %d at most", name,
+			 MAP_INDICES);
+		return 0;
+	}
+	*index = (struct map_index){.extent = -1, .column = column};
+	memcpy(index->name, name, strlen(name) + 1);
+	return map->index_count++;
+}
+
+/* ---- Expressions ---- */
+
+static int expression(struct parser *parser);
+
+static void give_kid(struct parser *parser, int node, int kid)
+{
+	struct map_node *to = &parser->map->node[node];
+
+	if (to->kids < MAP_KIDS)
+		to->kid[to->kids++] = kid;
+	else
+		FAIL(parser, parser->column, "there are more than %d of these", MAP_KIDS);
+}
+
+static void list(struct parser *parser, int node, const char *close)
+{
+	if (take_sign(parser, close))
+		return;
+	do
+		give_kid(parser, node, expression(parser));
+	while (!parser->status && take_sign(parser, ","));
+	need_sign(parser, close, "or ','");
+}
+
+static int call(struct parser *parser, const char *name, int column)
+{
+	static const struct {
+		const char *name;
+		kiln_dtype dtype;
+	} casts[] = {
+#define CAST(NAME, name, value, bytes) {#name, KILN_##NAME},
+		KILN_DTYPE_LIST(CAST)
+#undef CAST
+	};
+	int node = add(parser, MAP_CALL, column), which = -1;
+	struct map_node *made = &parser->map->node[node];
+
+	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++) {
+		if (strcmp(casts[i].name, name) == 0 && casts[i].dtype < KILN_C64) {
+			made->kind = MAP_CAST;
+			which = (int)casts[i].dtype;
+		}
+	}
+	for (int i = 0; which < 0 && map_functions[i].name; i++)
+		if (strcmp(map_functions[i].name, name) == 0)
+			which = i;
+	if (which < 0) {
+		FAIL(parser, column, "there is no function %s; docs/map.md lists those there are", name);
+		return node;
+	}
+	made->which = which;
+	next(parser);
+	list(parser, node, ")");
+	int least = made->kind == MAP_CAST ? 1 : map_functions[which].least;
+	int most = made->kind == MAP_CAST ? 1 : map_functions[which].most;
+	if (made->kids < least || made->kids > most)
+		FAIL(parser, column, "%s takes %d%s argument%s, not %d", name, least,
+			 most > least ? " or more" : "", most == 1 ? "" : "s", made->kids);
+	return node;
+}
+
+/* An operand, with its subscripts or without. */
+static int access(struct parser *parser, int operand, int column)
+{
+	struct map *map = parser->map;
+	int node = add(parser, MAP_ACCESS, column);
+
+	map->node[node].which = operand;
+	map->operand_used[operand] = true;
+	if (operand == map->output)
+		FAIL(parser, column, "%s is what the statement writes and cannot be read",
+			 map->name[operand]);
+	if (take_sign(parser, "["))
+		list(parser, node, "]");
+	return node;
+}
+
+/* A name by itself: what it is may show later, where a sum may have indices of its own. */
+static int bare_name(struct parser *parser, const char *name, int column)
+{
+	struct map *map = parser->map;
+	int index = find_index(map, name), scalar = find_scalar(map, name), node;
+
+	if (index < 0 && scalar >= 0) {
+		const struct kernel_attr *attr = &map->problem->attrs[scalar];
+		if (attr->kind != KILN_ATTR_INT && attr->kind != KILN_ATTR_REAL)
+			FAIL(parser, column, "scalar %s is not a number", name);
+		map->scalar_used[scalar] = true;
+		node = add(parser, MAP_SCALAR, column);
+		map->node[node].which = scalar;
+		return node;
+	}
+	if (index < 0 && map->reduce == MAP_PLAIN)
+		FAIL(parser, column,
+			 "%s is no operand of names, no index of the left side and no scalar that was given",
+			 name);
+	else if (index < 0)
+		index = add_index(parser, name, column);
+	node = add(parser, MAP_INDEX, column);
+	map->node[node].which = index;
+	return node;
+}
+
+static int name(struct parser *parser)
+{
+	char text[sizeof(parser->text)];
+	int column = parser->column, operand;
+
+	memcpy(text, parser->text, sizeof(text));
+	next(parser);
+	if (is_sign(parser, "("))
+		return call(parser, text, column);
+	operand = find_operand(parser->map, text);
+	if (operand >= 0)
+		return access(parser, operand, column);
+	if (is_sign(parser, "["))
+		FAIL(parser, column, "there is no operand %s; names has %s", text,
+			 plan_attr_text(parser->map->problem, "names"));
+	return bare_name(parser, text, column);
+}
+
+static int primary(struct parser *parser)
+{
+	int column = parser->column, node = 0;
+
+	if (parser->word == WORD_NUMBER) {
+		node = add(parser, MAP_NUMBER, column);
+		parser->map->node[node].type = parser->real ? MAP_REAL : MAP_WHOLE;
+		parser->map->node[node].i = parser->i;
+		parser->map->node[node].f = parser->real ? parser->f : (double)parser->i;
+		next(parser);
+	} else if (parser->word == WORD_NAME) {
+		node = name(parser);
+	} else if (take_sign(parser, "(")) {
+		node = expression(parser);
+		need_sign(parser, ")", "to close a parenthesis");
+	} else {
+		FAIL(parser, column, "expected a value, not %s", parser->text);
+	}
+	return node;
+}
+
+static int unary(struct parser *parser)
+{
+	static const struct {
+		const char *sign;
+		enum map_operator op;
+	} signs[] = {{"-", MAP_NEGATE}, {"!", MAP_NOT}, {"~", MAP_FLIP}};
+	int column = parser->column, node;
+
+	if (++parser->map->depth > MAP_DEPTH)
+		FAIL(parser, column, "the statement is nested more than %d deep", MAP_DEPTH);
+	if (parser->status)
+		return 0;
+	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
+		if (!take_sign(parser, signs[i].sign))
+			continue;
+		node = add(parser, MAP_UNARY, column);
+		parser->map->node[node].op = signs[i].op;
+		give_kid(parser, node, unary(parser));
+		parser->map->depth--;
+		return node;
+	}
+	node = primary(parser);
+	parser->map->depth--;
+	return node;
+}
+
+/* C's levels, loosest first. */
+static const struct {
+	const char *sign;
+	enum map_operator op;
+	int level;
+} binaries[] = {
+	{"||", MAP_EITHER, 0}, {"&&", MAP_BOTH, 1}, {"|", MAP_OR, 2},  {"^", MAP_XOR, 3},
+	{"&", MAP_AND, 4},     {"==", MAP_EQ, 5},   {"!=", MAP_NE, 5}, {"<", MAP_LT, 6},
+	{"<=", MAP_LE, 6},     {">", MAP_GT, 6},    {">=", MAP_GE, 6}, {"<<", MAP_SHL, 7},
+	{">>", MAP_SHR, 7},    {"+", MAP_ADD, 8},   {"-", MAP_SUB, 8}, {"*", MAP_MUL, 9},
+	{"/", MAP_DIV, 9},     {"%", MAP_MOD, 9},
+};
+
+static int find_binary(const struct parser *parser, int level)
+{
+	for (int i = 0; i < (int)(sizeof(binaries) / sizeof(binaries[0])); i++)
+		if (binaries[i].level >= level && is_sign(parser, binaries[i].sign))
+			return i;
+	return -1;
+}
+
+static int binary(struct parser *parser, int level)
+{
+	int left = unary(parser), found;
+
+	while (!parser->status && (found = find_binary(parser, level)) >= 0) {
+		int node = add(parser, MAP_BINARY, parser->column);
+		parser->map->node[node].op = binaries[found].op;
+		give_kid(parser, node, left);
+		next(parser);
+		give_kid(parser, node, binary(parser, binaries[found].level + 1));
+		left = node;
+	}
+	return left;
+}
+
+static int expression(struct parser *parser)
+{
+	int node, condition = 0;
+
+	if (++parser->map->depth > MAP_DEPTH)
+		FAIL(parser, parser->column, "the statement is nested more than %d deep", MAP_DEPTH);
+	if (parser->status)
+		return 0;
+	condition = binary(parser, 0);
+	if (is_sign(parser, "?")) {
+		node = add(parser, MAP_CHOICE, parser->column);
+		next(parser);
+		give_kid(parser, node, condition);
+		give_kid(parser, node, expression(parser));
+		need_sign(parser, ":", "behind what follows '?'");
+		give_kid(parser, node, expression(parser));
+		condition = node;
+	}
+	parser->map->depth--;
+	return condition;
+}
+
+/* ---- The left side ---- */
+
+static void left_index(struct parser *parser)
+{
+	struct map *map = parser->map;
+
+	if (parser->word != WORD_NAME)
+		FAIL(parser, parser->column,
+			 "expected the name of an index, not %s: on the left side each subscript is one",
+			 parser->text);
+	else if (find_operand(map, parser->text) >= 0 || find_scalar(map, parser->text) >= 0)
+		FAIL(parser, parser->column, "%s is %s and cannot be an index", parser->text,
+			 find_operand(map, parser->text) >= 0 ? "an operand" : "a scalar");
+	else if (find_index(map, parser->text) >= 0)
+		FAIL(parser, parser->column, "index %s stands twice on the left side", parser->text);
+	else
+		add_index(parser, parser->text, parser->column);
+	next(parser);
+}
+
+static void left_side(struct parser *parser)
+{
+	struct map *map = parser->map;
+
+	map->output_column = parser->column;
+	map->output = parser->word == WORD_NAME ? find_operand(map, parser->text) : -1;
+	if (map->output < 0) {
+		FAIL(parser, parser->column, "expected an operand of names (%s) on the left side, not %s",
+			 plan_attr_text(map->problem, "names"), parser->text);
+		return;
+	}
+	map->operand_used[map->output] = true;
+	next(parser);
+	if (take_sign(parser, "[") && !take_sign(parser, "]")) {
+		do
+			left_index(parser);
+		while (!parser->status && take_sign(parser, ","));
+		need_sign(parser, "]", "or ','");
+	}
+	map->output_rank = map->index_count;
+}
+
+/* "=", "+=", "*=", "min=", "max=" */
+static void assignment(struct parser *parser)
+{
+	struct map *map = parser->map;
+	bool word = parser->word == WORD_NAME;
+
+	if (take_sign(parser, "+=")) {
+		map->reduce = MAP_SUM;
+	} else if (take_sign(parser, "*=")) {
+		map->reduce = MAP_PRODUCT;
+	} else if (word && (!strcmp(parser->text, "min") || !strcmp(parser->text, "max"))) {
+		map->reduce = strcmp(parser->text, "min") ? MAP_MOST : MAP_LEAST;
+		next(parser);
+		need_sign(parser, "=", "behind min or max");
+	} else {
+		need_sign(parser, "=", "(or +=, *=, min=, max=)");
+	}
+}
+
+/* ---- All of it ---- */
+
+int map_parse_names(const struct kernel_problem *problem, struct map *map)
+{
+	const char *at = plan_attr_text(problem, "names");
+
+	if (!at)
+		return plan_refuse(map->error, KILN_EINVAL,
+						   "map: names is missing: the operands' names in their order, \"x,b,y\"");
+	for (;;) {
+		size_t bytes;
+		at += strspn(at, " ");
+		bytes = strcspn(at, ", ");
+		if (bytes == 0 || bytes >= MAP_NAME || !is_letter(*at) ||
+			strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") < bytes)
+			return plan_refuse(map->error, KILN_EINVAL,
+							   "map: names has \"%.*s\"; a name is a letter or _, then letters, "
+							   "digits or _, %d in all",
+							   bytes < 40 ? (int)bytes : 40, at, MAP_NAME - 1);
+		if (map->operand_count == KERNEL_MAX_OPERANDS)
+			return plan_refuse(map->error, KILN_EINVAL,
+							   "map: names has more than %d names, which is the most",
+							   KERNEL_MAX_OPERANDS);
+		memcpy(map->name[map->operand_count], at, bytes);
+		map->name[map->operand_count][bytes] = 0;
+		if (find_operand(map, map->name[map->operand_count]) >= 0)
+			return plan_refuse(map->error, KILN_EINVAL, "map: names has %s twice",
+							   map->name[map->operand_count]);
+		map->operand_count++;
+		at += bytes + strspn(at + bytes, " ");
+		if (*at == 0)
+			return KILN_OK;
+		at += *at == ',';
+	}
+}
+
+/* What was given, and is not in the statement. */
+static int check_used(struct map *map)
+{
+	const struct kernel_problem *problem = map->problem;
+
+	for (int i = 0; i < map->operand_count; i++)
+		if (!map->operand_used[i])
+			return plan_refuse(map->error, KILN_EINVAL,
+							   "map: names has %s, which the statement does not use", map->name[i]);
+	for (int i = 0; i < problem->attr_count; i++) {
+		const char *attr = problem->attrs[i].name;
+		if (plan_attr(problem, attr) != &problem->attrs[i])
+			return plan_refuse(map->error, KILN_EINVAL, "map: %.24s is given twice", attr);
+		if (!map->scalar_used[i] && !map_is_setting(attr))
+			return plan_refuse(map->error, KILN_EINVAL,
+							   "map: scalar %.24s is given, and the statement does not use it",
+							   attr);
+	}
+	if (map->reduce != MAP_PLAIN && map->index_count == map->output_rank)
+		return map_refuse(map, map->output_column,
+						  "every index is on the left side, so there is nothing to go over; write "
+						  "'='");
+	return KILN_OK;
+}
+
+static int settings(struct map *map)
+{
+	static const char *const words[] = {"check", "clamp", "zero", NULL};
+	int bounds = MAP_CHECK, status;
+	int64_t checked = 0;
+
+	status = plan_attr_word(map->problem, "bounds", words, &bounds, map->error);
+	if (!status)
+		status = plan_attr_int(map->problem, "checked", 0, 1, &checked, map->error);
+	map->bounds = (enum map_bounds)bounds;
+	map->checked = checked;
+	return status;
+}
+
+int map_parse(const struct kernel_problem *problem, struct map *map, char error[KERNEL_ERROR_MAX])
+{
+	struct parser parser = {.map = map};
+	int status;
+
+	memset(map, 0, sizeof(*map));
+	map->problem = problem;
+	map->error = error;
+	map->text = plan_attr_text(problem, "statement");
+	status = map_parse_names(problem, map);
+	if (!status && !map->text)
+		status = plan_refuse(error, KILN_EINVAL,
+							 "map: statement is missing, \"y[i,j] = x[i,j] * s + b[j]\"");
+	if (!status)
+		status = settings(map);
+	if (status)
+		return status;
+	parser.at = map->text;
+	next(&parser);
+	left_side(&parser);
+	if (!parser.status)
+		assignment(&parser);
+	if (!parser.status)
+		map->value = expression(&parser);
+	if (!parser.status && parser.word != WORD_END)
+		FAIL(&parser, parser.column, "expected the end of the statement, not %s", parser.text);
+	return parser.status ? parser.status : check_used(map);
+}

@@ -1,0 +1,309 @@
+/*
+ * map_write.c: the file that is generated for a statement: a structure that knows where its
+ * elements are and what each becomes, and a kernel that hands it to one of ops/map.cuh.
+ */
+#include "map.h"
+
+#include <string.h>
+
+static const char *offset_name(const struct map_loops *loops)
+{
+	return loops->wide ? "i64" : "i32";
+}
+
+static const char *operand_type(const struct map *map, int operand)
+{
+	return map_element_name(map->problem->tensors[operand].dtype);
+}
+
+static bool is_empty(const struct kernel_tensor *tensor)
+{
+	int64_t count;
+
+	plan_elements(tensor, &count);
+	return count == 0;
+}
+
+bool map_has_checks(const struct map *map)
+{
+	if (map->bounds != MAP_CHECK && !map->checked)
+		return false;
+	for (int i = 0; i < map->access_count; i++) {
+		const struct map_access *access = &map->access[i];
+		for (int k = 0; k < map->node[access->node].kids; k++)
+			if (!access->direct && !access->subscript[k].within)
+				return true;
+	}
+	return false;
+}
+
+/* ---- Members ---- */
+
+/* What the kernel takes and the structure holds, ended by `end`. */
+static void write_values(const struct map *map, const char *end, const char *last, bool types,
+						 struct plan_text *out)
+{
+	struct map_scalar scalars[KERNEL_MAX_ATTRS * 2];
+	int count = map_scalars(map, scalars);
+
+	for (int i = 0; i < map->operand_count; i++)
+		if (types)
+			plan_print(out, "%s%s *p%d%s", i == map->output ? "" : "const ", operand_type(map, i),
+					   i, i + 1 < map->operand_count || count ? end : last);
+		else
+			plan_print(out, "p%d%s", i, i + 1 < map->operand_count || count ? end : last);
+	for (int i = 0; i < count; i++)
+		plan_print(out, "%s%ss%d%s", types ? map_cpp_name(scalars[i].type) : "", types ? " " : "",
+				   i, i + 1 < count ? end : last);
+}
+
+static void write_types(const struct map *map, const struct map_loops *loops, struct plan_text *out)
+{
+	bool sum = map->reduce != MAP_PLAIN;
+
+	plan_print(out, "\ttypedef %s Number;\n\ttypedef %s Offset;\n", loops->wide ? "u64" : "u32",
+			   offset_name(loops));
+	plan_print(out, "\ttypedef %s Element;\n\ttypedef %s Result;\n", operand_type(map, map->output),
+			   map_cpp_name(sum ? map_sum_type(map) : map->result));
+	plan_print(out, "\tstatic constexpr int vector = V, store = %u;\n",
+			   map_store_width(map, loops));
+	plan_print(out, "\tstatic constexpr bool rows = %s, first = %s, reports = %s;\n",
+			   loops->rows ? "true" : "false", map->checked ? "true" : "false",
+			   map_has_checks(map) ? "true" : "false");
+	if (sum)
+		plan_print(out, "\tstatic constexpr Number terms = %lld;\n",
+				   (long long)(loops->rows ? loops->terms / loops->vector : loops->terms));
+}
+
+/* ---- Where elements are ---- */
+
+/* From a number to the places in loops [first, last), the fastest first; the vector's loop counts
+ * whole vectors. */
+static void write_place(const struct map_loops *loops, const char *name, int first, int last,
+						struct plan_text *out)
+{
+	plan_print(out, "\tstatic DEVICE void %s(Number n, Place &at)\n\t{\n", name);
+	if (first == last)
+		plan_print(out, "\t\t(void)n;\n\t\t(void)at;\n");
+	for (int k = last - 1; k >= first; k--) {
+		const char *times = k == loops->vector_loop ? " * V" : "";
+		const char *over = k == loops->vector_loop ? " / V" : "";
+		long long extent = (long long)loops->loop[k].extent;
+		if (k > first)
+			plan_print(out,
+					   "\t\tat.i%d = static_cast<Offset>(n %% static_cast<Number>(%lld%s)%s);\n"
+					   "\t\tn /= static_cast<Number>(%lld%s);\n",
+					   k, extent, over, times, extent, over);
+		else
+			plan_print(out, "\t\tat.i%d = static_cast<Offset>(n%s);\n", k, times);
+	}
+	plan_print(out, "\t}\n");
+}
+
+static void write_held(const struct map *map, const struct map_loops *loops, struct plan_text *out)
+{
+	plan_print(out, "\tstruct Place {\n\t\tOffset none");
+	for (int k = 0; k < loops->count; k++)
+		plan_print(out, ", i%d", k);
+	plan_print(out, ";\n\t};\n\tstruct Held {\n");
+	for (int i = 0; i < map->access_count; i++)
+		if (map->access[i].direct)
+			plan_print(out, "\t\tu32 a%d[map_words<%s, V, %lld>];\n", i,
+					   operand_type(map, map->access[i].operand),
+					   (long long)map_stride(map, &map->access[i], loops, loops->vector_loop));
+	plan_print(out, "\t};\n");
+}
+
+static void write_fetch(const struct map *map, const struct map_loops *loops, struct plan_text *out)
+{
+	plan_print(out, "\tDEVICE void fetch(const Place &at, Held &held) const\n\t{\n"
+					"\t\t(void)at;\n\t\t(void)held;\n");
+	for (int i = 0; i < map->access_count; i++) {
+		const struct map_access *access = &map->access[i];
+		if (!access->direct)
+			continue;
+		plan_print(out, "\t\tmap_fetch<V, %u, %lld>(p%d + (static_cast<Offset>(%lld)",
+				   map_width(map, access, loops),
+				   (long long)map_stride(map, access, loops, loops->vector_loop), access->operand,
+				   (long long)access->start);
+		for (int k = 0; k < loops->count; k++)
+			if (map_stride(map, access, loops, k))
+				plan_print(out, " + at.i%d * static_cast<Offset>(%lld)", k,
+						   (long long)map_stride(map, access, loops, k));
+		plan_print(out, "), held.a%d);\n", i);
+	}
+	plan_print(out, "\t}\n");
+}
+
+/* The number of an element, and of a term in it, in the order of all indices. */
+static void write_position(const struct map_loops *loops, struct plan_text *out)
+{
+	plan_print(out, "\tstatic DEVICE u64 position(const Place &at, int v)\n\t{\n"
+					"\t\tu64 n = 0;\n\t\t(void)at;\n\t\t(void)v;\n");
+	for (int k = 0; k < loops->count; k++)
+		plan_print(out, "\t\tn = n * %lldull + static_cast<u64>(at.i%d%s);\n",
+				   (long long)loops->loop[k].extent, k, k == loops->vector_loop ? " + v" : "");
+	plan_print(out, "\t\treturn n;\n\t}\n");
+}
+
+/* ---- Accesses that are not direct ---- */
+
+static int first_number(const struct map *map, int access)
+{
+	int number = 0;
+
+	for (int i = 0; i < access; i++)
+		number += map->node[map->access[i].node].kids;
+	return number;
+}
+
+static void write_subscripts(const struct map *map, const struct map_loops *loops, int number,
+							 struct plan_text *out)
+{
+	const struct map_access *access = &map->access[number];
+	const struct map_node *node = &map->node[access->node];
+	const struct kernel_tensor *tensor = &map->problem->tensors[access->operand];
+
+	for (int k = 0; k < node->kids; k++) {
+		const struct map_node *kid = &map->node[node->kid[k]];
+		plan_print(out, "\t\tconst %s d%d = ", map_cpp_name(kid->type), k);
+		if (tensor->shape[k] == 1 && kid->kind == MAP_INDEX)
+			plan_print(out, "0");
+		else
+			map_emit(map, loops, node->kid[k], kid->type, out);
+		plan_print(out, ";\n");
+		if (access->subscript[k].within)
+			continue;
+		plan_print(out, "\t\tconst bool in%d = map_within<%lld>(d%d);\n", k,
+				   (long long)tensor->shape[k], k);
+		if (map->checked)
+			plan_print(out, "\t\tstrays.note(in%d, position(at, v), %d);\n", k,
+					   first_number(map, number) + k);
+	}
+}
+
+static void write_take(const struct map *map, const struct map_loops *loops, int number,
+					   struct plan_text *out)
+{
+	const struct map_access *access = &map->access[number];
+	const struct map_node *node = &map->node[access->node];
+	const struct kernel_tensor *tensor = &map->problem->tensors[access->operand];
+	const char *type = map_cpp_name(node->type);
+	bool clamps = map->bounds == MAP_CLAMP;
+
+	plan_print(out,
+			   "\tDEVICE %s take%d(const Place &at, const Held &held, int v, MapStrays &strays) "
+			   "const\n\t{\n\t\t(void)at;\n\t\t(void)held;\n\t\t(void)v;\n\t\t(void)strays;\n",
+			   type, number);
+	write_subscripts(map, loops, number, out);
+	plan_print(out, "\t\tconst bool in = true");
+	for (int k = 0; k < node->kids && !clamps; k++)
+		if (!access->subscript[k].within)
+			plan_print(out, " && in%d", k);
+	plan_print(out, ";\n");
+	if (map->bounds == MAP_CHECK && !map->checked && map_has_checks(map))
+		plan_print(out, "\t\tstrays.count += !in;\n");
+	if (is_empty(tensor)) {
+		plan_print(out, "\t\t(void)in;\n\t\treturn %s();\n\t}\n", type);
+		return;
+	}
+	plan_print(out, "\t\tOffset offset = 0;\n");
+	for (int k = 0; k < node->kids; k++) {
+		bool within = access->subscript[k].within;
+		plan_print(out, "\t\toffset += map_%s<%lld, Offset>(d%d) * static_cast<Offset>(%lld);\n",
+				   within   ? "trusted"
+				   : clamps ? "clamped"
+							: "masked",
+				   (long long)tensor->shape[k], k, (long long)tensor->stride[k]);
+	}
+	plan_print(out,
+			   "\t\tconst %s value = map_load(p%d + offset);\n\t\treturn in ? value : %s();\n\t}\n",
+			   type, access->operand, type);
+}
+
+/* ---- Values ---- */
+
+static void write_value(const struct map *map, const struct map_loops *loops, struct plan_text *out)
+{
+	enum map_type as = map->reduce == MAP_PLAIN ? map->result : map_sum_type(map);
+
+	plan_print(out,
+			   "\tDEVICE Result value(const Place &at, const Held &held, int v, MapStrays &strays) "
+			   "const\n\t{\n\t\t(void)at;\n\t\t(void)held;\n\t\t(void)v;\n\t\t(void)strays;\n"
+			   "\t\treturn ");
+	map_emit(map, loops, map->value, as, out);
+	plan_print(out, ";\n\t}\n");
+}
+
+static void write_sum(const struct map *map, struct plan_text *out)
+{
+	static const char *const identities[] = {NULL, "map_zero", "map_one", "map_highest",
+											 "map_lowest"};
+	static const char *const functions[] = {NULL, "map_add", "map_mul", "map_min", "map_max"};
+
+	if (map->reduce == MAP_PLAIN)
+		return;
+	plan_print(out,
+			   "\tstatic DEVICE Result identity()\n\t{\n\t\treturn %s<Result>();\n\t}\n"
+			   "\tstatic DEVICE Result combine(Result a, Result b)\n\t{\n\t\treturn %s(a, b);\n"
+			   "\t}\n",
+			   identities[map->reduce], functions[map->reduce]);
+}
+
+/* ---- The file ---- */
+
+static void write_structure(const struct map *map, const struct map_loops *loops,
+							struct plan_text *out)
+{
+	plan_print(out, "template <int V>\nstruct MapStatement {\n");
+	write_types(map, loops, out);
+	write_held(map, loops, out);
+	plan_print(out, "\t");
+	write_values(map, ";\n\t", ";\n", true, out);
+	write_place(loops, "place", 0, loops->outputs, out);
+	write_place(loops, "term", loops->outputs, loops->count, out);
+	write_fetch(map, loops, out);
+	if (map->checked)
+		write_position(loops, out);
+	for (int i = 0; i < map->access_count; i++)
+		if (!map->access[i].direct)
+			write_take(map, loops, i, out);
+	write_value(map, loops, out);
+	write_sum(map, out);
+	plan_print(out, "\tDEVICE Element *output() const\n\t{\n\t\treturn p%d;\n\t}\n};\n",
+			   map->output);
+}
+
+static void write_kernel(const struct map *map, const struct map_loops *loops,
+						 struct plan_text *out)
+{
+	bool sum = map->reduce != MAP_PLAIN;
+
+	plan_print(out,
+			   "template <u64 ID, int THREADS, int %s, bool LOOP>\n"
+			   "__global__ __launch_bounds__(THREADS) void map_statement(",
+			   sum ? "SPLIT" : "UNROLL");
+	write_values(map, ", ", ", ", true, out);
+	plan_print(out, "u64 elements%s)\n{\n", map_has_checks(map) ? ", u64 *report" : "");
+	plan_print(out, "\tconst MapStatement<%d> map = {", loops->vector);
+	write_values(map, ", ", "};\n", false, out);
+	if (!sum) {
+		plan_print(out, "\tconst MapStatement<1> one = {");
+		write_values(map, ", ", "};\n", false, out);
+	}
+	plan_print(out, "\tmap_%s<THREADS, %s, LOOP>(map%s, elements, %s);\n}\n",
+			   sum ? "reduce" : "elements", sum ? "SPLIT" : "UNROLL", sum ? "" : ", one",
+			   map_has_checks(map) ? "report" : "nullptr");
+}
+
+bool map_write(const struct map *map, const struct map_loops *loops, struct plan_text *out)
+{
+	/* The first line is the statement's, which has no line ends once it is parsed into words. */
+	plan_print(out, "// ");
+	for (const char *at = map->text; *at; at++)
+		plan_print(out, "%c", *at == '\n' ? ' ' : *at);
+	plan_print(out, "\n");
+	write_structure(map, loops, out);
+	write_kernel(map, loops, out);
+	return !out->full;
+}
