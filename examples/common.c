@@ -24,6 +24,7 @@ kiln_client *begin(int argc, char **argv, int *small)
 		fprintf(stderr, "usage: %s [--small]\n", argv[0]);
 		exit(2);
 	}
+	setvbuf(stdout, NULL, _IOLBF, 0); /* each row is seen when it is there, in a file too */
 	must(kiln_connect(&options, &client));
 	return client;
 }
