@@ -93,17 +93,20 @@ static bool ask(const struct device_module *module, uintptr_t offset, char *text
  * the cpu device, and what was put behind a source. */
 static bool take_line(char **at, char place[CPU_PLACE_MAX])
 {
-	char *line = strsep(at, "\n");
-	size_t bytes;
+	char *line = strsep(at, "\n"), *more = strstr(line, " (discriminator");
+	if (more)
+		*more = 0;
 	if (strncmp(line, "./", 2) == 0)
 		line += 2;
-	bytes = strcspn(line, " ");
-	if (bytes >= CPU_PLACE_MAX || line[0] == '?' || line[0] == '/' || bytes == 0 ||
-		strncmp(line, "cpu/", 4) == 0 || strncmp(line, "entry:", 6) == 0 ||
-		strncmp(line, "instantiation:", 14) == 0)
+	size_t bytes = strlen(line);
+	if (line[0] == '?' || bytes == 0 || strncmp(line, "cpu/", 4) == 0 ||
+		strncmp(line, "entry:", 6) == 0 || strncmp(line, "instantiation:", 14) == 0)
 		return false;
-	memcpy(place, line, bytes);
-	place[bytes] = 0;
+	/* The end of a long name is what tells it from others. */
+	if (bytes < CPU_PLACE_MAX)
+		snprintf(place, CPU_PLACE_MAX, "%s", line);
+	else
+		snprintf(place, CPU_PLACE_MAX, "...%s", line + bytes - (CPU_PLACE_MAX - 4));
 	return true;
 }
 

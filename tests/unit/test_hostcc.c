@@ -219,6 +219,15 @@ static void the_real_shim_compiles(void **state)
 	assert_int_equal(result.status, KILN_OK);
 	dlclose(load(&result));
 	compile_result_free(&result);
+	/* To be checked, with lines, and nothing of where it was compiled. */
+	job.check = true;
+	hostcc_compile(&job, &result);
+	assert_string_equal(result.error, "");
+	assert_int_equal(result.status, KILN_OK);
+	assert_null(memmem(result.object, result.object_bytes, temporary, strlen(temporary)));
+	assert_non_null(memmem(result.object, result.object_bytes, "twice.cuh", 9));
+	dlclose(load(&result));
+	compile_result_free(&result);
 	compile_sources_close(sources);
 }
 

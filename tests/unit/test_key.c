@@ -73,7 +73,7 @@ static void hex_of(const struct compile_job *job, const char *toolchain, char he
 static void all_that_matters_changes_it(void **state)
 {
 	struct compile_file changed[2];
-	char hex[9][KERNEL_KEY_HEX];
+	char hex[10][KERNEL_KEY_HEX];
 	struct compile_job job = sample("sm_90");
 	int count = 0;
 
@@ -83,6 +83,8 @@ static void all_that_matters_changes_it(void **state)
 	job = sample("sm_80");
 	hex_of(&job, "t1", hex[count++]);
 	job = sample("cpu");
+	hex_of(&job, "t1", hex[count++]);
+	job.check = true;
 	hex_of(&job, "t1", hex[count++]);
 	job = sample("sm_90");
 	job.instantiation = "k<u8, 3>";

@@ -124,6 +124,12 @@ static void values(void **state)
 	assert_int_equal(PARSE(&options, "--device=none"), KILN_OK);
 	assert_false(options.devices.automatic);
 	assert_int_equal(options.devices.count, 0);
+	assert_false(options.memcheck);
+	assert_int_equal(options.thread_order, DEVICE_NATURAL);
+	assert_int_equal(PARSE(&options, "--device=cpu", "--memcheck", "--thread-order=shuffled"),
+					 KILN_OK);
+	assert_true(options.memcheck);
+	assert_int_equal(options.thread_order, DEVICE_SHUFFLED);
 	/* the last one wins */
 	assert_int_equal(PARSE(&options, "--workers=1", "--workers=2"), KILN_OK);
 	assert_int_equal(options.workers, 2);
@@ -142,6 +148,17 @@ static void environment(void **state)
 	assert_string_equal(options.cache_dir, "/h/somebody/.cache/kiln");
 	assert_int_equal(PARSE(&options, "--workers", "6"), KILN_OK);
 	assert_int_equal(options.workers, 6);
+	assert_false(options.memcheck);
+	setenv("KILN_MEMCHECK", "1", 1);
+	assert_int_equal(PARSE(&options, NULL), KILN_OK);
+	assert_true(options.memcheck);
+	setenv("KILN_MEMCHECK", "0", 1);
+	assert_int_equal(PARSE(&options, NULL), KILN_OK);
+	assert_false(options.memcheck);
+	setenv("KILN_MEMCHECK", "yes", 1);
+	assert_int_equal(PARSE(&options, NULL), KILN_EINVAL);
+	assert_string_equal(error, "KILN_MEMCHECK: \"yes\" is not 0 or 1");
+	unsetenv("KILN_MEMCHECK");
 	setenv("KILN_WORKERS", "many", 1);
 	assert_int_equal(PARSE(&options, NULL), KILN_EINVAL);
 	assert_string_equal(error, "KILN_WORKERS: \"many\" is not a whole number from 1 to 256, or 0 "
@@ -158,7 +175,10 @@ static void children(void **state)
 	assert_int_equal(options.role, OPTIONS_EXECUTOR);
 	assert_string_equal(options.device_name, "cuda:3");
 	assert_int_equal(options.fd, 7);
+	/* What was asked of the broker is in their environment, too. */
+	setenv("KILN_THREAD_ORDER", "reversed", 1);
 	assert_int_equal(PARSE(&options, "--role=compiler", "--fd=3"), KILN_OK);
+	unsetenv("KILN_THREAD_ORDER");
 	assert_int_equal(options.role, OPTIONS_COMPILER);
 }
 
@@ -210,6 +230,12 @@ static void refusals(void **state)
 		{{"--"}, "unknown option \"--\": kilnd --help lists the options"},
 		{{"start"},
 		 "unexpected argument \"start\": kilnd takes options only, which kilnd --help lists"},
+		{{"--memcheck"},
+		 "--memcheck needs --device cpu; for a GPU there is --executor-wrapper compute-sanitizer"},
+		{{"--memcheck", "--device=cpu,cuda:0"},
+		 "--memcheck needs --device cpu; for a GPU there is --executor-wrapper compute-sanitizer"},
+		{{"--thread-order=reversed", "--device=cpu"}, "--thread-order needs --memcheck"},
+		{{"--thread-order=odd"}, "--thread-order: \"odd\" is not one of natural|reversed|shuffled"},
 		{{"--test-requests=yes"}, "--test-requests takes no value, not \"yes\""},
 		{{"--role=compiler"}, "--role needs --fd: kilnd starts such processes by itself"},
 		{{"--role=executor", "--fd=3"},
@@ -292,7 +318,8 @@ static void help_names_every_option(void **state)
 	assert_int_equal(fclose(file), 0);
 	for (int i = 0; i < ROWS; i++) {
 		char shown[64];
-		snprintf(shown, sizeof shown, "\n  --%s%s", table[i].name, table[i].value ? " " : "\n");
+		snprintf(shown, sizeof shown, "\n  --%s%s", table[i].name,
+				 table[i].value || table[i].environment ? " " : "\n");
 		assert_int_equal(strstr(text, shown) != NULL, table[i].help != NULL);
 		if (table[i].environment) {
 			assert_non_null(strstr(text, table[i].environment));

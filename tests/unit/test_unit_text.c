@@ -50,6 +50,15 @@ static void form_for_the_cpu(void **state)
 							  "#line 1 \"ops/x.cuh\"\nint x;\n"
 							  "#line 1 \"instantiation\"\nKILN_CPU_ENTRY(k<u8, 2>)\n");
 	free(text);
+	job.check = true;
+	assert_int_equal(unit_make(&job, &text, error), KILN_OK);
+	assert_string_equal(text, "#define KILN_CPU 1\n#define KILN_CPU_CHECK 1\n"
+							  "#line 1 \"cpu/shim.cuh\"\nint s;\n"
+							  "namespace {\n"
+							  "#line 1 \"ops/x.cuh\"\nint x;\n"
+							  "}\n"
+							  "#line 1 \"instantiation\"\nKILN_CPU_ENTRY(k<u8, 2>)\n");
+	free(text);
 }
 
 static void text_ends_where_its_size_says(void **state)
