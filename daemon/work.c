@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "plan/plan.h"
 #include "raw.h"
+#include "plan/plan.h"
 #include "util/util.h"
 #include "work_state.h"
 
@@ -134,6 +134,14 @@ bool work_ticket_failed(const struct session *session, uint64_t ticket)
 
 /* ---- Ends reported by the executor ---- */
 
+static void note_checked(struct broker *broker, const msgpack_object *reply)
+{
+	uint64_t accesses = wire_get_uint(reply, "accesses", 0);
+	broker->checked.launches += accesses > 0;
+	broker->checked.blocks += wire_get_uint(reply, "blocks", 0);
+	broker->checked.accesses += accesses;
+}
+
 void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct work *work = arg;
@@ -148,6 +156,8 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 		plan_report(&work->call->problem, wire_get_uint(&reply->root, "reported", 0), own);
 		error = own;
 	}
+	if (reply)
+		note_checked(session->broker, &reply->root);
 	/* Freed with its process: as good as freed. */
 	if (work->kind == WORK_FREE && status == KILN_EDEVICE)
 		status = KILN_OK;

@@ -208,6 +208,23 @@ static void put_arguments(struct wire_out *message, const struct work *work)
 	wire_list_end(message);
 }
 
+/* Sentences about a checked kernel call its operands what its caller does. */
+static void put_names(struct wire_out *message, const struct work *work)
+{
+	const struct kernel_plan *plan = &work->variant->plan;
+	char name[24] = "";
+	wire_list_begin(message, "names");
+	for (int i = 0; i < work->operand_count; i++) {
+		for (int k = 0; work->raw && k < work->raw->arg_count; k++)
+			if (work->raw->args[k].kind == KERNEL_ARG_POINTER && work->raw->args[k].operand == i)
+				snprintf(name, sizeof name, "argument %d", k);
+		wire_map_begin(message, NULL);
+		wire_put_str(message, "n", work->raw ? name : decode_operand_name(plan->operands, i, name));
+		wire_map_end(message);
+	}
+	wire_list_end(message);
+}
+
 static int send_launch(struct work *work, uint64_t module)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
@@ -229,6 +246,8 @@ static int send_launch(struct work *work, uint64_t module)
 	wire_put_uint(&message, "copy", plan->copy_bytes);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	put_arguments(&message, work);
+	if (session->broker->options.memcheck)
+		put_names(&message, work);
 	work->executor_call = id;
 	/* How long the client waits is its own affair: the process that a deadline ends is shared.  Not
 	 * that of a user's kernel. */
