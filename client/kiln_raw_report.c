@@ -89,7 +89,7 @@ static void print_times(const struct raw_run *run)
 	if (run->device_us > 0)
 		print_pair("device time", "%s", figure_micros(run->device_us, a));
 	if (copy > 0)
-		print_pair("a copy", "%s for the same %s; the kernel takes %.2f times that",
+		print_pair("a copy", "%s for the same %s, the kernel takes %.2f times that",
 				   figure_micros(copy, a), figure_bytes(run->bytes, b), kernel / copy);
 }
 

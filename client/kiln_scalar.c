@@ -22,7 +22,8 @@ static uint16_t to_half(double value, int mantissa, int bias)
 	if (isinf(value))
 		return sign | infinity;
 	frexp(size, &exponent);
-	exponent = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+	/* Zero and what is not normal have the exponent of the least that is. */
+	exponent = size < ldexp(1, 1 - bias) ? 1 - bias : exponent - 1;
 	if (exponent > bias)
 		return sign | infinity;
 	/* In units of the last place; one too many goes over into the exponent by itself. */

@@ -10,7 +10,8 @@ commands:
   devices                     the devices, and why one is missing
   ops                         the operators
   explain OP                  what the planner chooses, without compiling
-  run OP                      run on random data, and verify against plain loops
+  run OP                      run on random data or files, and verify against plain loops
+  run raw FILE.cu             run a kernel of your own; -: standard input
   compile OP                  compile into the cache, without a device
   tune [OP]                   time the planner's candidates on the device, and keep the best
   cache ls                    the compiled kernels
@@ -116,6 +117,13 @@ END
 [ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 6 ] || fails "help cache"
 "$KILN" help cache >"$DIR/help"
 "$KILN" cache --help | cmp - "$DIR/help" || fails "cache --help is not help cache"
+"$KILN" help run | grep '^usage: ' >"$DIR/usage"
+prints 0 cat "$DIR/usage" <<'END'
+usage: kiln run OP [OPTION]...
+usage: kiln run raw FILE.cu [OPTION]...
+END
+"$KILN" help run raw >"$DIR/help"
+"$KILN" run raw --help | cmp - "$DIR/help" || fails "run raw --help is not help run raw"
 # Those of each command that takes an operator; none of others.
 for command in explain run compile tune; do
 	[ "$("$KILN" help $command | grep -c '^  [a-z_]*norm_backward  *--with gamma,dx')" -eq 2 ] ||

@@ -216,12 +216,41 @@ static void close_is_close(void **state)
 	assert_true(data_close(KILN_I32, i, k, 0));
 }
 
+static void random_values_are_valid(void **state)
+{
+	enum { COUNT = 1000 };
+	static uint8_t space[16 * COUNT], again[16 * COUNT];
+	int ones = 0;
+	(void)state;
+	for (int dtype = KILN_F16; dtype <= KILN_C128; dtype++) {
+		size_t size = kiln_dtype_size(dtype), part = size;
+		kiln_dtype real = dtype;
+		if (dtype == KILN_C64 || dtype == KILN_C128) {
+			real = dtype == KILN_C64 ? KILN_F32 : KILN_F64;
+			part = size / 2;
+		}
+		data_random(dtype, space, COUNT * size, 3);
+		data_random(dtype, again, COUNT * size, 3);
+		assert_memory_equal(space, again, COUNT * size);
+		data_random(dtype, again, COUNT * size, 4);
+		assert_memory_not_equal(space, again, COUNT * size);
+		for (size_t at = 0; is_real(real) && at < COUNT * size; at += part)
+			assert_true(fabs(data_real(real, space + at)) < 3.6);
+		for (int i = 0; dtype == KILN_BOOL && i < COUNT; i++) {
+			assert_true(space[i] <= 1);
+			ones += space[i];
+		}
+	}
+	assert_true(ones > 400 && ones < 600);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(halves_are_read),          cmocka_unit_test(reals_are_about_normal),
 		cmocka_unit_test(probabilities_sum_to_one), cmocka_unit_test(bits_are_any),
 		cmocka_unit_test(masks_are_of_padded_rows), cmocka_unit_test(close_is_close),
+		cmocka_unit_test(random_values_are_valid),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
