@@ -1,7 +1,7 @@
 /*
- * gather_ways: one gather, dst[i,j,k] = src[i,j,idx[j,k]], written in several ways: as Kiln's
- * operator, as a kernel of one's own with a grid of one's own choice, and as what is left without a
- * gather: turning src so that an index names a whole row, copying rows, and turning back.
+ * gather_ways: one gather, dst[i,j,k] = src[i,j,idx[j,k]], written in four ways: as Kiln's
+ * operator; as that very statement; as a kernel of one's own, with a grid of one's own choice; and
+ * by turning src so that an index names a whole row, copying rows, and turning back.
  *
  *   cc gather_ways.c common.c $(pkg-config --cflags --libs kiln) -lm -o gather_ways
  */
@@ -14,9 +14,9 @@ struct sizes {
 	int64_t n, m, p, c;
 };
 
-static const struct sizes article = {512, 64, 256, 512}, less = {16, 8, 32, 48};
+static const struct sizes full = {512, 64, 256, 512}, less = {16, 8, 32, 48};
 
-/* Two kernels as one would write them in an afternoon.  Grid and block are the launch's. */
+/* As one would write it in an afternoon.  Grid and block are the launch's. */
 static const char source[] =
 	"__global__ void gather(const float *src, const unsigned char *idx, float *dst, int n, int m,\n"
 	"                       int p, int c)\n"
@@ -25,54 +25,7 @@ static const char source[] =
 	"		for (int j = blockIdx.y; j < m; j += gridDim.y)\n"
 	"			for (int k = threadIdx.x; k < c; k += blockDim.x)\n"
 	"				dst[(i * m + j) * c + k] = src[(i * m + j) * p + idx[j * c + k]];\n"
-	"}\n"
-	"__global__ void rows(const float *src, const unsigned char *idx, float *dst, int n, int m,\n"
-	"                     int p, int c)\n"
-	"{\n"
-	"	for (int j = blockIdx.y; j < m; j += gridDim.y)\n"
-	"		for (int k = blockIdx.x; k < c; k += gridDim.x)\n"
-	"			for (int i = threadIdx.x; i < n; i += blockDim.x)\n"
-	"				dst[(j * c + k) * n + i] = src[(j * p + idx[j * c + k]) * n + i];\n"
 	"}\n";
-
-/* Both kernels take the same arguments and get the same grid. */
-struct launch {
-	int32_t sizes[4];
-	kiln_raw_arg args[7];
-	kiln_launch launch;
-};
-
-static void launch_of(struct launch *l, const struct sizes *s, kiln_buffer *src, kiln_buffer *idx,
-					  kiln_buffer *dst)
-{
-	const int64_t sizes[4] = {s->n, s->m, s->p, s->c};
-
-	l->args[0] = kiln_raw_memory(src, 0, KILN_READ);
-	l->args[1] = kiln_raw_memory(idx, 0, KILN_READ);
-	l->args[2] = kiln_raw_memory(dst, 0, KILN_WRITE);
-	for (int i = 0; i < 4; i++) {
-		l->sizes[i] = (int32_t)sizes[i];
-		l->args[3 + i] = kiln_raw_value(&l->sizes[i], sizeof l->sizes[i]);
-	}
-	l->launch = (kiln_launch){.size = sizeof l->launch,
-							  .grid = {64, 32},
-							  .block = {256},
-							  .args = l->args,
-							  .arg_count = 7};
-}
-
-/* y is x with its three axes in another order. */
-static struct step turn(kiln_client *client, kiln_buffer *x, kiln_buffer *y, const int64_t *shape,
-						const int64_t *perm)
-{
-	const int64_t turned[3] = {shape[perm[0]], shape[perm[1]], shape[perm[2]]};
-	kiln_attr attr = kiln_attr_ints("perm", perm, 3);
-	kiln_tensor tensors[2];
-
-	tensors[0] = kiln_tensor_make(x, 0, KILN_F32, 3, shape);
-	tensors[1] = kiln_tensor_make(y, 0, KILN_F32, 3, turned);
-	return prepare(client, "permute", tensors, 2, &attr, 1);
-}
 
 struct problem {
 	kiln_client *client;
@@ -103,85 +56,114 @@ static void judge(const struct problem *problem, const char *name, const struct 
 		kiln_call_free(steps[i].call);
 }
 
-static void as_operator(const struct problem *problem, kiln_buffer *src, kiln_buffer *idx,
+static void as_operator(const struct problem *problem, const kiln_tensor tensors[3],
 						const char *bounds)
 {
-	const struct sizes *s = problem->sizes;
-	const int64_t in[3] = {s->n, s->m, s->p}, out[3] = {s->n, s->m, s->c}, index[2] = {s->m, s->c};
 	kiln_attr attr = kiln_attr_text("bounds", bounds);
+	struct step step = prepare(problem->client, "gather", tensors, 3, &attr, 1);
 	char name[40];
-	kiln_tensor tensors[3];
-	struct step step;
 
-	tensors[0] = kiln_tensor_make(src, 0, KILN_F32, 3, in);
-	tensors[1] = kiln_tensor_make(idx, 0, KILN_U8, 2, index);
-	tensors[2] = kiln_tensor_make(problem->dst, 0, KILN_F32, 3, out);
-	step = prepare(problem->client, "gather", tensors, 3, &attr, 1);
 	snprintf(name, sizeof name, "gather, bounds \"%s\"", bounds);
 	judge(problem, name, &step, 1);
 }
 
-static void as_kernel(const struct problem *problem, kiln_buffer *src, kiln_buffer *idx)
+static struct step permute(kiln_client *client, kiln_tensor x, kiln_tensor y, const int64_t *perm)
 {
-	struct launch l;
+	const kiln_tensor tensors[2] = {x, y};
+	kiln_attr attr = kiln_attr_ints("perm", perm, 3);
+
+	return prepare(client, "permute", tensors, 2, &attr, 1);
+}
+
+static struct step statement(kiln_client *client, const kiln_tensor tensors[3], const char *text)
+{
+	const kiln_attr attrs[2] = {kiln_attr_text("statement", text),
+								kiln_attr_text("names", "src,idx,dst")};
+
+	return prepare(client, "map", tensors, 3, attrs, 2);
+}
+
+static void as_statement(const struct problem *problem, const kiln_tensor tensors[3])
+{
+	struct step step = statement(problem->client, tensors, "dst[i,j,k] = src[i,j,idx[j,k]]");
+
+	judge(problem, "map", &step, 1);
+}
+
+static void as_kernel(const struct problem *problem, const kiln_tensor tensors[3])
+{
+	const struct sizes *s = problem->sizes;
+	const int32_t sizes[4] = {(int32_t)s->n, (int32_t)s->m, (int32_t)s->p, (int32_t)s->c};
+	kiln_raw_arg args[7];
+	kiln_launch launch = {.size = sizeof launch, .grid = {64, 32}, .block = {256}, .args = args};
 	struct step step;
 
-	launch_of(&l, problem->sizes, src, idx, problem->dst);
-	step = prepare_raw(problem->client, source, "gather", &l.launch);
+	for (int i = 0; i < 3; i++)
+		args[i] = kiln_raw_memory(tensors[i].buffer, 0, i < 2 ? KILN_READ : KILN_WRITE);
+	for (int i = 0; i < 4; i++)
+		args[3 + i] = kiln_raw_value(&sizes[i], sizeof sizes[i]);
+	launch.arg_count = 7;
+	step = prepare_raw(problem->client, source, "gather", &launch);
 	judge(problem, "a kernel of one's own", &step, 1);
 }
 
 /* Three passes over memory instead of one, and room for two more arrays. */
-static void as_rows(const struct problem *problem, kiln_buffer *src, kiln_buffer *idx)
+static void as_rows(const struct problem *problem, const kiln_tensor tensors[3])
 {
 	const struct sizes *s = problem->sizes;
-	const int64_t in[3] = {s->n, s->m, s->p}, there[3] = {1, 2, 0};
-	const int64_t rows[3] = {s->m, s->c, s->n}, back[3] = {2, 0, 1};
-	kiln_buffer *turned = device(problem->client, "turned", NULL, kiln_buffer_bytes(src));
-	kiln_buffer *picked = device(problem->client, "picked", NULL, kiln_buffer_bytes(problem->dst));
-	struct launch l;
+	const int64_t turned[3] = {s->m, s->p, s->n}, picked[3] = {s->m, s->c, s->n};
+	const int64_t there[3] = {1, 2, 0}, back[3] = {2, 0, 1};
+	kiln_client *client = problem->client;
+	kiln_tensor rows[3];
 	struct step steps[3];
 
-	launch_of(&l, s, turned, idx, picked);
-	steps[0] = turn(problem->client, src, turned, in, there);
-	steps[1] = prepare_raw(problem->client, source, "rows", &l.launch);
-	steps[2] = turn(problem->client, picked, problem->dst, rows, back);
+	rows[0] = kiln_tensor_make(device(client, "turned", NULL, kiln_buffer_bytes(tensors[0].buffer)),
+							   0, KILN_F32, 3, turned);
+	rows[1] = tensors[1];
+	rows[2] = kiln_tensor_make(device(client, "picked", NULL, kiln_buffer_bytes(tensors[2].buffer)),
+							   0, KILN_F32, 3, picked);
+	steps[0] = permute(client, tensors[0], rows[0], there);
+	steps[1] = statement(client, rows, "dst[j,k,i] = src[j,idx[j,k],i]");
+	steps[2] = permute(client, rows[2], tensors[2], back);
 	judge(problem, "permute, rows by index, permute", steps, 3);
-	kiln_free(picked);
-	kiln_free(turned);
+	kiln_free(rows[2].buffer);
+	kiln_free(rows[0].buffer);
 }
 
 int main(int argc, char **argv)
 {
 	int small;
 	kiln_client *client = begin(argc, argv, &small);
-	const struct sizes *s = small ? &less : &article;
+	const struct sizes *s = small ? &less : &full;
 	const size_t in = (size_t)(s->n * s->m * s->p), out = (size_t)(s->n * s->m * s->c);
 	const size_t indices = (size_t)(s->m * s->c);
 	float *src = host(in * sizeof *src);
 	unsigned char *idx = host(indices);
 	struct problem problem = {.client = client, .sizes = s, .src = src, .idx = idx};
-	kiln_buffer *src_buffer, *idx_buffer;
+	const int64_t shapes[3][3] = {{s->n, s->m, s->p}, {s->m, s->c}, {s->n, s->m, s->c}};
+	kiln_tensor tensors[3];
 
 	for (size_t i = 0; i < in; i++)
 		src[i] = (float)random_at(i);
 	for (size_t i = 0; i < indices; i++)
 		idx[i] = (unsigned char)((random_at(in + i) + 1) / 2 * (double)s->p);
-	src_buffer = device(client, "src", src, in * sizeof *src);
-	idx_buffer = device(client, "idx", idx, indices);
+	tensors[0] =
+		kiln_tensor_make(device(client, "src", src, in * sizeof *src), 0, KILN_F32, 3, shapes[0]);
+	tensors[1] = kiln_tensor_make(device(client, "idx", idx, indices), 0, KILN_U8, 2, shapes[1]);
 	problem.dst = device(client, "dst", NULL, out * sizeof *src);
+	tensors[2] = kiln_tensor_make(problem.dst, 0, KILN_F32, 3, shapes[2]);
 
 	print_head(client, "gather");
 	problem.copy = measure_copy(client, (in + out) * sizeof *src + indices);
-	as_operator(&problem, src_buffer, idx_buffer, "check");
-	as_operator(&problem, src_buffer, idx_buffer, "trust");
-	as_kernel(&problem, src_buffer, idx_buffer);
-	as_rows(&problem, src_buffer, idx_buffer);
+	as_operator(&problem, tensors, "check");
+	as_operator(&problem, tensors, "trust");
+	as_statement(&problem, tensors);
+	as_kernel(&problem, tensors);
+	as_rows(&problem, tensors);
 	printf("every one of the %zu numbers is right, in every way\n", out);
 
-	kiln_free(problem.dst);
-	kiln_free(idx_buffer);
-	kiln_free(src_buffer);
+	for (int i = 0; i < 3; i++)
+		kiln_free(tensors[i].buffer);
 	kiln_close(client);
 	free(idx);
 	free(src);
