@@ -3,34 +3,34 @@
  * kernel, with a directory of its own that is gone afterwards.  What it finds ends the call with a
  * sentence, as any failure.
  *
- * A process between the command and the daemon ends the daemon and removes the directory when the
- * command has ended, in whichever way.
+ * A shell beside it, the keeper, removes the directory when the command has ended, in whichever
+ * way, and ends the daemon if the command could not.
  */
 #include "kiln_cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define CALL_MS (20 * CLI_TIMEOUT_MS) /* checked kernels are slow */
 #define START_MS 30000
 #define STEP_MS 20
-#define STOP_STEPS 500
+#define STOP_MS 10000
+
+extern char **environ;
 
 struct cli_check {
 	char dir[80], socket[96], cache[96], log[96], program[PATH_MAX];
-	pid_t keeper;
-	int pipe; /* open as long as the daemon is wanted */
+	pid_t daemon, keeper; /* 0: not running */
+	int pipe;             /* to the keeper; -1: none */
 };
 
 static const char *thread_order(const struct cli *cli)
@@ -58,21 +58,7 @@ int check_settle(struct cli *cli)
 	return CLI_OK;
 }
 
-/* ---- The directory ---- */
-
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-	(void)info;
-	(void)kind;
-	(void)place;
-	remove(path);
-	return 0;
-}
-
-static void remove_all(const char *dir)
-{
-	nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
+/* ---- The daemon ---- */
 
 static int make_directory(struct cli_check *check)
 {
@@ -85,6 +71,7 @@ static int make_directory(struct cli_check *check)
 	if (!mkdtemp(check->dir)) {
 		fprintf(stderr, "kiln: --check: no directory %s can be made: %s\n", check->dir,
 				strerror(errno));
+		check->dir[0] = 0;
 		return CLI_FAILED;
 	}
 	snprintf(check->socket, sizeof(check->socket), "%s/sock", check->dir);
@@ -92,8 +79,6 @@ static int make_directory(struct cli_check *check)
 	snprintf(check->log, sizeof(check->log), "%s/log", check->dir);
 	return CLI_OK;
 }
-
-/* ---- The daemon ---- */
 
 /* $KILN_DAEMON, or kilnd beside this program, or in PATH. */
 static void find_daemon(char program[PATH_MAX])
@@ -109,74 +94,77 @@ static void find_daemon(char program[PATH_MAX])
 		return;
 	}
 	if (slash)
-		strcpy(slash + 1, "kilnd");
+		memcpy(slash + 1, "kilnd", sizeof("kilnd"));
 	if (access(program, X_OK) != 0)
-		strcpy(program, "kilnd");
+		snprintf(program, PATH_MAX, "kilnd");
 }
 
-static _Noreturn void become_daemon(const struct cli_check *check, const char *order)
+/* In a process group of its own: what a terminal interrupts is the command. in: becomes descriptor
+ * 3, if it is one; err: the file of what it says. */
+static int spawn(char *const *argv, int in, const char *err, pid_t *pid)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	int error;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setpgroup(&attributes, 0);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+	if (in >= 0)
+		posix_spawn_file_actions_adddup2(&actions, in, 3);
+	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_addopen(&actions, 2, err, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	error = posix_spawnp(pid, argv[0], &actions, &attributes, argv, environ);
+	posix_spawnattr_destroy(&attributes);
+	posix_spawn_file_actions_destroy(&actions);
+	if (error) {
+		*pid = 0;
+		fprintf(stderr, "kiln: --check: %s cannot be started: %s\n", argv[0], strerror(error));
+	}
+	return error ? CLI_FAILED : CLI_OK;
+}
+
+static int start_daemon(struct cli_check *check, const char *order)
 {
 	char *argv[] = {(char *)check->program, (char *)"--socket",   (char *)check->socket,
 					(char *)"--cache-dir",  (char *)check->cache, (char *)"--device",
 					(char *)"cpu",          (char *)"--memcheck", (char *)"--thread-order",
 					(char *)order,          (char *)"--workers",  (char *)"1",
 					(char *)"--log-level",  (char *)"warn",       NULL};
-	int null = open("/dev/null", O_RDWR);
-	int log = open(check->log, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
 
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	unsetenv("KILN_EXECUTOR_WRAPPER");
-	if (null >= 0 && log >= 0 && dup2(null, 0) == 0 && dup2(null, 1) == 1 && dup2(log, 2) == 2)
-		execvp(check->program, argv);
-	dprintf(log, "%s cannot be started: %s\n", check->program, strerror(errno));
-	_exit(127);
+	return spawn(argv, -1, check->log, &check->daemon);
 }
 
-/* Until the command has gone, or the daemon. */
-static _Noreturn void keep(const struct cli_check *check, const char *order, int wanted)
+/* A line says that the daemon has ended, an end without one that the command has. */
+static int start_keeper(struct cli_check *check)
 {
-	struct pollfd watch = {.fd = wanted, .events = POLLIN};
-	pid_t daemon;
-	int steps = 0;
+	static const char script[] =
+		"trap '' INT TERM HUP\n"
+		"read -r line <&3 || kill \"$1\"\n"
+		"tries=0\n"
+		"while [ -z \"$line\" ] && kill -0 \"$1\" && [ $tries -lt 100 ]; do\n"
+		"	tries=$((tries + 1))\n"
+		"	sleep 0.1\n"
+		"done\n"
+		"[ -n \"$line\" ] || kill -KILL \"$1\"\n"
+		"rm -rf \"$2\"\n";
+	char daemon[16];
+	char *argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)script, (char *)"kiln-check", daemon,
+					check->dir,        NULL};
+	int pipes[2], status;
 
-	setpgid(0, 0); /* what a terminal interrupts is the command */
-	daemon = fork();
-	if (daemon == 0)
-		become_daemon(check, order);
-	while (daemon > 0 && poll(&watch, 1, STEP_MS) <= 0)
-		if (waitpid(daemon, NULL, WNOHANG) == daemon)
-			_exit(CLI_FAILED);
-	if (daemon > 0)
-		kill(daemon, SIGTERM);
-	while (daemon > 0 && waitpid(daemon, NULL, WNOHANG) == 0) {
-		if (++steps == STOP_STEPS)
-			kill(daemon, SIGKILL);
-		poll(NULL, 0, STEP_MS);
-	}
-	remove_all(check->dir);
-	_exit(CLI_OK);
-}
-
-static int start(struct cli_check *check, const char *order)
-{
-	int pipes[2];
-
+	snprintf(daemon, sizeof(daemon), "%d", (int)check->daemon);
 	if (pipe2(pipes, O_CLOEXEC) != 0) {
 		fprintf(stderr, "kiln: --check: no pipe: %s\n", strerror(errno));
 		return CLI_FAILED;
 	}
-	fflush(NULL);
-	check->keeper = fork();
-	if (check->keeper == 0) {
-		close(pipes[1]);
-		keep(check, order, pipes[0]);
-	}
+	status = spawn(argv, pipes[0], "/dev/null", &check->keeper);
 	close(pipes[0]);
 	check->pipe = pipes[1];
-	if (check->keeper > 0)
-		return CLI_OK;
-	fprintf(stderr, "kiln: --check: no process: %s\n", strerror(errno));
-	return CLI_FAILED;
+	return status;
 }
 
 /* The last line that the daemon wrote says why it is not there. */
@@ -206,8 +194,8 @@ static int await(struct cli_check *check)
 			kiln_close(client);
 			return CLI_OK;
 		}
-		if (waitpid(check->keeper, NULL, WNOHANG) == check->keeper) {
-			check->keeper = -1;
+		if (waitpid(check->daemon, NULL, WNOHANG) == check->daemon) {
+			check->daemon = 0;
 			break;
 		}
 		poll(NULL, 0, STEP_MS);
@@ -228,29 +216,48 @@ int check_open(struct cli *cli)
 		fputs("kiln: --check: out of memory\n", stderr);
 		return CLI_FAILED;
 	}
-	check->keeper = check->pipe = -1;
+	check->pipe = -1;
 	find_daemon(check->program);
 	status = make_directory(check);
 	if (!status)
-		status = start(check, thread_order(cli));
+		status = start_daemon(check, thread_order(cli));
+	if (!status)
+		status = start_keeper(check);
 	if (!status)
 		status = await(check);
 	cli->socket = check->socket;
 	return status;
 }
 
+static void stop_daemon(struct cli_check *check)
+{
+	kill(check->daemon, SIGTERM);
+	for (int waited = 0; waitpid(check->daemon, NULL, WNOHANG) == 0; waited += STEP_MS) {
+		if (waited >= STOP_MS)
+			kill(check->daemon, SIGKILL);
+		poll(NULL, 0, STEP_MS);
+	}
+}
+
 void check_close(struct cli *cli)
 {
 	struct cli_check *check = cli->check;
+	ssize_t wrote = -1;
 
 	if (!check)
 		return;
-	if (check->pipe >= 0)
+	if (check->daemon)
+		stop_daemon(check);
+	if (check->pipe >= 0) {
+		wrote = write(check->pipe, "ended\n", 6);
 		close(check->pipe);
-	while (check->keeper > 0 && waitpid(check->keeper, NULL, 0) < 0 && errno == EINTR) {
 	}
-	if (check->keeper <= 0 && check->dir[0])
-		remove_all(check->dir);
+	while (check->keeper && waitpid(check->keeper, NULL, 0) < 0 && errno == EINTR) {
+	}
+	if (wrote < 0 && check->dir[0]) { /* no daemon was started, so there is no more in it */
+		unlink(check->log);
+		rmdir(check->dir);
+	}
 	free(check);
 	cli->check = NULL;
 }
@@ -282,9 +289,10 @@ void check_print(const struct cli *cli, kiln_client *client)
 		return;
 	if (figures.launches)
 		print_pair("check",
-				   "no bad access in %" PRId64 " launches, %" PRId64 " blocks, %" PRId64
-				   " accesses to memory; threads in %s order",
-				   figures.launches, figures.blocks, figures.accesses, thread_order(cli));
+				   "no bad access among %" PRId64 " of %" PRId64 " block%s and %" PRId64
+				   " launch%s, threads in %s order",
+				   figures.accesses, figures.blocks, figures.blocks == 1 ? "" : "s",
+				   figures.launches, figures.launches == 1 ? "" : "es", thread_order(cli));
 	else
 		print_pair("check", "no kernel ran, so there was nothing to check");
 }

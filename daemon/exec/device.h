@@ -82,7 +82,7 @@ struct device_done {
 	uint64_t ticket;
 	int status; /* KILN_OK, or KILN_EDEVICE ... with a sentence */
 	char error[KERNEL_ERROR_MAX];
-	uint64_t micros;   /* on the device, as far as it can tell; 0 otherwise */
+	uint64_t micros; /* on the device, as far as it can tell; 0 otherwise */
 	/* Of a checked kernel: how many blocks ran, and how often they touched memory. */
 	uint64_t blocks, accesses;
 	uint64_t reported; /* what the kernel left for the host */

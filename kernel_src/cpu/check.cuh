@@ -1,8 +1,8 @@
 /*
- * check: what a checked kernel (kilnd --memcheck) calls before it touches memory.  The compiler puts
- * the calls in: before every load and store with -fsanitize=kernel-address, and where an address or
- * an index is not what its type allows with -fsanitize=alignment,bounds.  The names are the
- * compiler's.  Nothing here is checked itself, or it would call itself.
+ * check: what a checked kernel (kilnd --memcheck) calls before it touches memory.  The compiler
+ * puts the calls in: before every load and store with -fsanitize=kernel-address, and where an
+ * address or an index is not what its type allows with -fsanitize=alignment,bounds.  The names are
+ * the compiler's.  Nothing here is checked itself, or it would call itself.
  *
  * An access in one of the ranges of the state is fine; of all others the executor decides.
  */

@@ -107,12 +107,15 @@ static void attach(kiln_cpu_state *state)
 } // namespace kiln_cpu
 
 /* The argument is a template-id, with commas in it. */
-#define KILN_CPU_ENTRY(...)                                                                     \
-	extern "C" __attribute__((visibility("default"))) void kiln_cpu_entry(void **args)          \
-	{                                                                                           \
-		kiln_cpu::kernel<decltype(&__VA_ARGS__)>::run(&__VA_ARGS__, args);                      \
-	}                                                                                           \
-	extern "C" __attribute__((visibility("default"))) const kiln_cpu_module kiln_cpu_module = { \
-		KILN_CPU_ABI, kiln_cpu::kernel<decltype(&__VA_ARGS__)>::count,                          \
-		kiln_cpu::kernel<decltype(&__VA_ARGS__)>::bytes, #__VA_ARGS__, kiln_cpu::attach,        \
-		KILN_CPU_VARIABLES};
+#define KILN_CPU_ENTRY(...)                                                                   \
+	extern "C" __attribute__((visibility("default"))) void kiln_cpu_entry(void **args)        \
+	{                                                                                         \
+		kiln_cpu::kernel<decltype(&__VA_ARGS__)>::run(&__VA_ARGS__, args);                    \
+	}                                                                                         \
+	extern "C" __attribute__((visibility("default")))                                         \
+	const kiln_cpu_module kiln_cpu_module = {KILN_CPU_ABI,                                    \
+											 kiln_cpu::kernel<decltype(&__VA_ARGS__)>::count, \
+											 kiln_cpu::kernel<decltype(&__VA_ARGS__)>::bytes, \
+											 #__VA_ARGS__,                                    \
+											 kiln_cpu::attach,                                \
+											 KILN_CPU_VARIABLES};

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_check.sh: run --check: a daemon of its own that checks every access, the verdict for operators
-# and for kernel files, and that nothing is left of it.
+# test_check.sh: run --check: a daemon of its own that checks every access, the verdict for
+# operators and for kernel files, and that nothing is left of it.
 . "$(dirname "$0")/lib.sh"
 unset KILN_SOCKET
 export TMPDIR="$DIR" KILN_DAEMON="$KILND"
@@ -32,7 +32,7 @@ verdict() {
 	"$KILN" "$@" | sed -n 's/[0-9][0-9]*/N/g; s/^check  *//p'
 }
 prints 0 verdict run softmax --shape 4x64 --check <<'END'
-no bad access in N launches, N blocks, N accesses to memory; threads in natural order
+no bad access among N of N blocks and N launches, threads in natural order
 END
 prints 0 verdict run permute --shape 4x64 --perm 0,1 --check --order reversed <<'END'
 no kernel ran, so there was nothing to check
@@ -52,11 +52,23 @@ scale() {
 	"$KILN" run raw "$DIR/scale.cu" --entry scale --grid 4 --block 256 --random f32:1000 \
 		--out "$DIR/y.npy:f32:1000" --scalar f32:2 --check "$@"
 }
-prints 1 scale --scalar i32:1000 <<'END'
-! kiln: run raw: kernel scale of DIR/scale.cu: DIR/scale.cu:6: block (3,0,0), thread (232,0,0): reads 4 bytes beyond the end of argument 0, at byte 4000 of 4000 (kernel scale)
+finding() {
+	scale "$@" 2>"$DIR/finding"
+	status=$?
+	sed 's/: /:\n/g' "$DIR/finding"
+	return $status
+}
+prints 1 finding --scalar i32:1000 <<'END'
+kiln:
+run raw:
+kernel scale of DIR/scale.cu:
+DIR/scale.cu:6:
+block (3,0,0), thread (232,0,0):
+reads 4 bytes beyond the end of argument 0, at byte 4000 of 4000 (kernel scale)
 END
 [ ! -e "$DIR/y.npy" ] || fails "a failed kernel left a result"
-json 'j["checked_launches"] == 1 and j["checked_blocks"] == 4 and j["checked_accesses"] == 2 * 1000' \
+json 'j["checked_launches"] == 1 and j["checked_blocks"] == 4
+	and j["checked_accesses"] == 2 * 1000' \
 	scale --scalar i32:999
 gone
 
@@ -97,7 +109,10 @@ prints 2 "$KILN" run permute --shape 4x5 --perm 1,0 --check --order odd <<'END'
 ! kiln: --order 'odd': there are natural, reversed and shuffled
 END
 KILN_DAEMON="$DIR/none" prints 1 "$KILN" run permute --shape 4x5 --perm 1,0 --check <<'END'
-! kiln: --check: the daemon that checks does not answer: DIR/none cannot be started: No such file or directory
+! kiln: --check: DIR/none cannot be started: No such file or directory
+END
+KILN_DAEMON=/bin/false prints 1 "$KILN" run permute --shape 4x5 --perm 1,0 --check <<'END'
+! kiln: --check: the daemon that checks does not answer: it said nothing
 END
 gone
 finish

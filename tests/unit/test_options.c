@@ -230,12 +230,6 @@ static void refusals(void **state)
 		{{"--"}, "unknown option \"--\": kilnd --help lists the options"},
 		{{"start"},
 		 "unexpected argument \"start\": kilnd takes options only, which kilnd --help lists"},
-		{{"--memcheck"},
-		 "--memcheck needs --device cpu; for a GPU there is --executor-wrapper compute-sanitizer"},
-		{{"--memcheck", "--device=cpu,cuda:0"},
-		 "--memcheck needs --device cpu; for a GPU there is --executor-wrapper compute-sanitizer"},
-		{{"--thread-order=reversed", "--device=cpu"}, "--thread-order needs --memcheck"},
-		{{"--thread-order=odd"}, "--thread-order: \"odd\" is not one of natural|reversed|shuffled"},
 		{{"--test-requests=yes"}, "--test-requests takes no value, not \"yes\""},
 		{{"--role=compiler"}, "--role needs --fd: kilnd starts such processes by itself"},
 		{{"--role=executor", "--fd=3"},
@@ -249,6 +243,24 @@ static void refusals(void **state)
 						 KILN_EINVAL);
 		assert_string_equal(error, cases[i].sentence);
 	}
+}
+
+static void memcheck_is_for_the_cpu(void **state)
+{
+	(void)state;
+	static const char needs[] = "--memcheck needs --device cpu; for a GPU there is "
+								"--executor-wrapper compute-sanitizer";
+	struct options options;
+	assert_int_equal(PARSE(&options, "--memcheck"), KILN_EINVAL);
+	assert_string_equal(error, needs);
+	assert_int_equal(PARSE(&options, "--memcheck", "--device=cpu,cuda:0"), KILN_EINVAL);
+	assert_string_equal(error, needs);
+	assert_int_equal(PARSE(&options, "--memcheck", "--device=none"), KILN_EINVAL);
+	assert_string_equal(error, needs);
+	assert_int_equal(PARSE(&options, "--thread-order=reversed", "--device=cpu"), KILN_EINVAL);
+	assert_string_equal(error, "--thread-order needs --memcheck");
+	assert_int_equal(PARSE(&options, "--thread-order=odd"), KILN_EINVAL);
+	assert_string_equal(error, "--thread-order: \"odd\" is not one of natural|reversed|shuffled");
 }
 
 static void long_values(void **state)
@@ -359,6 +371,7 @@ int main(void)
 		cmocka_unit_test_setup(environment, clean),
 		cmocka_unit_test_setup(children, clean),
 		cmocka_unit_test_setup(refusals, clean),
+		cmocka_unit_test_setup(memcheck_is_for_the_cpu, clean),
 		cmocka_unit_test_setup(long_values, clean),
 		cmocka_unit_test_setup(limits_walk_the_table, clean),
 		cmocka_unit_test_setup(help_names_every_option, clean),
