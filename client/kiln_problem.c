@@ -1,7 +1,7 @@
 /*
- * kiln_problem: from options to the first operand and the attributes, by the operator's row.  Checks
- * that options are for the operator and fit together; whether the request is right is the daemon's
- * to say.
+ * kiln_problem: from options to the first operand and the attributes, by the operator's row.
+ * Checks that options are for the operator and fit together; whether the request is right is the
+ * daemon's to say.
  */
 #include "kiln_problem.h"
 

@@ -1,6 +1,6 @@
 /*
- * kiln_run: runs an operator through the daemon on random data or on files, checks all that it wrote
- * against the operator's reference, and says what it took.
+ * kiln_run: runs an operator through the daemon on random data or on files, checks all that it
+ * wrote against the operator's reference, and says what it took.
  */
 #include "kiln_run.h"
 

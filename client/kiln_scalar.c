@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The nearest number of a type of 16 bits, ties to even: one sign bit, so many bits of mantissa, and
- * an exponent with this bias. */
+/* The nearest number of a type of 16 bits, ties to even: one sign bit, so many bits of mantissa,
+ * and an exponent with this bias. */
 static uint16_t to_half(double value, int mantissa, int bias)
 {
 	uint16_t sign = signbit(value) ? 0x8000 : 0;

@@ -209,6 +209,6 @@ for out in found:
 END
 	) || fails "NumPy reads something else"
 else
-	echo "not tested, files of NumPy itself: python3 has no numpy; those above are made byte by byte"
+	echo "not tested, files of NumPy itself: python3 has no numpy; those above are made by hand"
 fi
 finish

@@ -79,8 +79,8 @@ json '[(o["name"], o["dtype"], o["shape"], o["written"]) for o in j["operands"]]
 json '[(o["name"], o["bytes"]) for o in j["operands"]] == [("src", 4800), ("idx", 170),
 	("dst", 2040)] and j["plan"]["variant"] in j["text"]' \
 	"$KILN" explain gather --shape 3x10x40 --last 17 --idx-dtype u8
-json '[(o["name"], o["bytes"]) for o in j["operands"] if o.get("bytes")] == [("pred", 480), ("target", 960),
-	("loss", 4), ("count", 8)] and j["plan"]["variant"] in j["text"]' \
+json '[(o["name"], o["bytes"]) for o in j["operands"] if o.get("bytes")] == [("pred", 480),
+	("target", 960), ("loss", 4), ("count", 8)] and j["plan"]["variant"] in j["text"]' \
 	"$KILN" explain giou_loss --shape 3x20x4 --dtype f16 --target-dtype f32 --with count
 report() {
 	"$KILN" run layer_norm --shape 2x2x5x5 --axes 2 --with gamma,beta,residual,sum,rstd \

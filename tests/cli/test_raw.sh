@@ -105,7 +105,8 @@ wrong "'kiln run raw' needs --block, as --block 64 or --block 16x16" k.cu --entr
 		k.cu --entry k $launch --out y.npy:f32:6x
 	wrong "--random 'f32:4294967296x4294967296': more bytes than an address can name" \
 		k.cu --entry k $launch --random f32:4294967296x4294967296
-	wrong "--random 'f32': expected TYPE:SHAPE, as f32:1024x1024" k.cu --entry k $launch --random f32
+	wrong "--random 'f32': expected TYPE:SHAPE, as f32:1024x1024" \
+		k.cu --entry k $launch --random f32
 	for inout in x.npy =x.npy x.npy=; do
 		wrong "--inout '$inout': expected FILE=FILE: where it comes from, and goes to" \
 			k.cu --entry k $launch --inout "$inout"
@@ -197,7 +198,8 @@ grep -q '^shared memory  192 bytes$' "$DIR/out" || fails "no shared memory: $(ca
 
 # Numbers by value; of the random ones there are as many as are asked for, and the seed makes them.
 runs k.cu --entry types --grid 1 --block 1 --out t.npy:f64:7 --scalar i8:-128 --scalar u16:65535 \
-	--scalar i32:-7 --scalar u64:9007199254740993 --scalar f32:-1e-3 --scalar f64:1e-3 --scalar bool:1
+	--scalar i32:-7 --scalar u64:9007199254740993 --scalar f32:-1e-3 --scalar f64:1e-3 \
+	--scalar bool:1
 is t.npy '<f8' 7 '[-128, 65535, -7, 9007199254740992, -0.0010000000474974513, 1e-3, 1][i]'
 runs k.cu --entry halves --grid 1 --block 1 --out h.npy:bf16:2 --scalar f16:1 --scalar bf16:-1
 is h.npy '<u2' 2 '[0x3c00, 0xbf80][i]'
@@ -228,7 +230,8 @@ failed() {
 	grep -qE "^kiln: run raw: $words" "$DIR/err" || fails "run raw $*: $(cat "$DIR/err")"
 	[ ! -e "$DIR/never.npy" ] || fails "run raw $* wrote a file"
 }
-failed 'kernel beyond of k.cu: block \(0,0,0\), thread \(0,0,0\): writes 16192 bytes beyond the end' \
+place='block \(0,0,0\), thread \(0,0,0\)'
+failed "kernel beyond of k.cu: $place: writes 16192 bytes beyond the end of operand 0" \
 	k.cu --entry beyond --grid 1 --block 48
 failed 'kernel endless of k.cu: nothing completed on cpu for 1000 ms, the deadline of the call' \
 	k.cu --entry endless --grid 1 --block 1 --timeout 1s
