@@ -151,7 +151,9 @@ struct kernel_scratch {
  */
 struct kernel_report {
 	uint64_t indices; /* how many are looked at; 0: there is no report */
-	uint64_t end;     /* they are in range from 0 to here, without it */
+	/* They are in range from 0 to here, without it; UINT64_MAX: what is reported is a number that
+	 * the operator's row of the planner's table reads. */
+	uint64_t end;
 };
 
 /* The bytes a plan touches of one operand, counted from its first element; checked before every

@@ -21,6 +21,7 @@ static const struct {
 	{"norm_backward", cases_add_norm_backward, cases_random_norm_backward},
 	{"gather", cases_add_gather, cases_random_gather},
 	{"giou", cases_add_giou, cases_random_giou},
+	{"map", cases_add_map, cases_random_map},
 };
 
 static struct cases_case list[CASES_MOST];

@@ -21,7 +21,7 @@
 /* An index is out of range and is looked for: the call ends in KILN_EINDEX, with all written. */
 #define CASES_STRAYS 16u
 
-#define CASES_FAMILIES 7
+#define CASES_FAMILIES 8
 #define CASES_MAX_OPERANDS 12
 #define CASES_MAX_ATTRS 4
 

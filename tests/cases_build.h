@@ -28,6 +28,7 @@ void cases_add_norm(void);           /* layer_norm, rms_norm */
 void cases_add_norm_backward(void);
 void cases_add_gather(void); /* and its backward */
 void cases_add_giou(void);   /* giou, giou_loss and their backward */
+void cases_add_map(void);
 void cases_random_permute(uint64_t *state, struct cases_case *out);
 void cases_random_softmax(uint64_t *state, struct cases_case *out);
 void cases_random_masked_softmax(uint64_t *state, struct cases_case *out);
@@ -35,6 +36,7 @@ void cases_random_norm(uint64_t *state, struct cases_case *out);
 void cases_random_norm_backward(uint64_t *state, struct cases_case *out);
 void cases_random_gather(uint64_t *state, struct cases_case *out);
 void cases_random_giou(uint64_t *state, struct cases_case *out);
+void cases_random_map(uint64_t *state, struct cases_case *out);
 
 /* Judges one float: |got - expected| <= relative * |expected| + absolute; NaN agrees with NaN, an
  * infinity with itself.  Notes what is wrong, keeping what was noted before. */

@@ -17,8 +17,11 @@ static inline uint32_t cases_alignment(uint32_t offset)
 	return lowest == 0 || lowest > 16 ? 16 : lowest;
 }
 
-static inline void cases_problem_attr(const kiln_attr *from, struct kernel_attr *to)
+static inline void cases_problem_attr(const kiln_attr *from, struct kernel_problem *problem,
+									  struct kernel_attr *to)
 {
+	const char *text = from->kind == KILN_ATTR_STRING ? from->s : "";
+
 	snprintf(to->name, sizeof(to->name), "%s", from->name);
 	to->kind = from->kind;
 	to->i = from->i;
@@ -26,7 +29,8 @@ static inline void cases_problem_attr(const kiln_attr *from, struct kernel_attr 
 	to->count = from->kind == KILN_ATTR_INTS ? from->count : 0;
 	for (int k = 0; k < to->count; k++)
 		to->ints[k] = from->ints[k];
-	snprintf(to->s, sizeof(to->s), "%s", from->kind == KILN_ATTR_STRING ? from->s : "");
+	if (from->kind == KILN_ATTR_STRING)
+		(void)kernel_attr_set_text(problem, to, text, strlen(text));
 }
 
 static inline void cases_problem(const struct cases_case *c, struct kernel_problem *problem)
@@ -50,7 +54,7 @@ static inline void cases_problem(const struct cases_case *c, struct kernel_probl
 	problem->attr_count = c->attr_count;
 	cases_attrs(c, attrs);
 	for (int i = 0; i < c->attr_count; i++)
-		cases_problem_attr(&attrs[i], &problem->attrs[i]);
+		cases_problem_attr(&attrs[i], problem, &problem->attrs[i]);
 }
 
 #endif

@@ -80,6 +80,7 @@ extern const struct cases_op masked_softmax_op, masked_softmax_backward_op;
 extern const struct cases_op layer_norm_op, rms_norm_op;
 extern const struct cases_op layer_norm_backward_op, rms_norm_backward_op;
 extern const struct cases_op gather_op, gather_backward_op;
+extern const struct cases_op map_op;
 extern const struct cases_op giou_op, giou_loss_op, giou_backward_op, giou_loss_backward_op;
 
 /* The answers of units [first, last) of a case of the family. */

@@ -10,6 +10,9 @@ int device_report(const struct kernel_report *report, uint64_t count, char error
 {
 	if (count == 0)
 		return KILN_OK;
+	if (report->end == UINT64_MAX) /* what the number says is its planner's affair */
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINDEX,
+						 "subscripts are out of range: the kernel reported %" PRIu64, count);
 	if (report->end == 0)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINDEX,
 						 "%" PRIu64 " of %" PRIu64

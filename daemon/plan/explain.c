@@ -32,7 +32,9 @@ static void explain_launch(const struct kernel_plan *plan, const struct kernel_l
 		plan_print(out, "scratch memory %llu bytes, %llu of them counters\n",
 				   (unsigned long long)plan->scratch.bytes,
 				   (unsigned long long)plan->scratch.counters);
-	if (plan->report.indices)
+	if (plan->report.indices && plan->report.end == UINT64_MAX)
+		plan_print(out, "reports        subscripts that are out of range\n");
+	else if (plan->report.indices)
 		plan_print(out, "reports        which of %llu indices are not below %llu\n",
 				   (unsigned long long)plan->report.indices, (unsigned long long)plan->report.end);
 }

@@ -352,6 +352,10 @@ static void describe(struct map *map, struct map_access *access)
 	const struct map_node *node = &map->node[access->node];
 	const struct kernel_tensor *tensor = &map->problem->tensors[access->operand];
 
+	bool idle = false; /* nothing is ever read */
+
+	for (int i = 0; i < map->index_count; i++)
+		idle = idle || map->index[i].extent == 0;
 	access->direct = !map->checked;
 	for (int k = 0; k < node->kids; k++) {
 		const struct map_node *kid = &map->node[node->kid[k]];
@@ -364,6 +368,7 @@ static void describe(struct map *map, struct map_access *access)
 							  : kid->ranged && kid->low >= 0 && kid->high < tensor->shape[k];
 		if (map->checked && !is_repeated(kid, tensor->shape[k]))
 			s->within = false;
+		s->within = s->within || idle;
 		access->direct = access->direct && s->affine && s->within;
 	}
 	/* Offsets fit 63 bits, for the operand's do and all of it is within. */

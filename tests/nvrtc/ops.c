@@ -141,20 +141,23 @@ static bool plan_list(const char *target, char **families, struct list *list)
 static bool compile_one(const struct compile_sources *sources, const char *target,
 						const struct unit *unit, struct tally *tally)
 {
-	const struct compile_file *found[COMPILE_MAX_HEADERS];
 	struct compile_file files[COMPILE_MAX_HEADERS];
 	struct compile_job job = {
 		.source = unit->source, .instantiation = unit->instantiation, .files = files};
 	struct compile_result result = {0};
 	char error[KERNEL_ERROR_MAX];
 	bool good = false;
+	struct kernel_limits limits;
+	struct kernel_problem problem;
+	struct kernel_plan plan;
 
-	if (compile_sources_closure(sources, job.source, target, found, &job.file_count, error)) {
+	/* Again, for the text that the planner may have written. */
+	cases_problem(unit->c, &problem);
+	if (plan_limits_for(target, &limits, error) || plan_problem(&problem, &limits, &plan, error) ||
+		compile_sources_of_plan(sources, &plan, target, files, &job.file_count, error)) {
 		printf("FAILED: %s\n", error);
 		return false;
 	}
-	for (int i = 0; i < job.file_count; i++)
-		files[i] = *found[i];
 	memcpy(job.target, target, strlen(target) + 1);
 	nvrtc_compile(&job, &result);
 	if (result.status) /* what one log says the next ones mostly say too */

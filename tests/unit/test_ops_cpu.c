@@ -260,7 +260,6 @@ static int run_case(struct bench *bench, const struct item *item, struct device_
 
 static int compile(struct bench *bench, const struct item *item, struct compile_result *result)
 {
-	const struct compile_file *found[COMPILE_MAX_HEADERS];
 	struct compile_file files[COMPILE_MAX_HEADERS];
 	struct compile_job job = {.target = "cpu",
 							  .source = item->plan.source,
@@ -269,10 +268,8 @@ static int compile(struct bench *bench, const struct item *item, struct compile_
 	char error[KERNEL_ERROR_MAX];
 	double start = now();
 
-	if (compile_sources_closure(bench->sources, job.source, "cpu", found, &job.file_count, error))
+	if (compile_sources_of_plan(bench->sources, &item->plan, "cpu", files, &job.file_count, error))
 		return fail(item, "source", error);
-	for (int i = 0; i < job.file_count; i++)
-		files[i] = *found[i];
 	hostcc_compile(&job, result);
 	bench->compiling += now() - start;
 	bench->groups++;
