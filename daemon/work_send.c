@@ -208,11 +208,16 @@ static void put_arguments(struct wire_out *message, const struct work *work)
 	wire_list_end(message);
 }
 
+/* Operators read whole vectors (kernel_src/common/row.cuh). */
+#define GRANULE 16
+
 /* Sentences about a checked kernel call its operands what its caller does. */
-static void put_names(struct wire_out *message, const struct work *work)
+static void put_check(struct wire_out *message, const struct work *work)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
 	char name[24] = "";
+	if (!work->raw)
+		wire_put_uint(message, "granule", GRANULE);
 	wire_list_begin(message, "names");
 	for (int i = 0; i < work->operand_count; i++) {
 		for (int k = 0; work->raw && k < work->raw->arg_count; k++)
@@ -247,7 +252,7 @@ static int send_launch(struct work *work, uint64_t module)
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	put_arguments(&message, work);
 	if (session->broker->options.memcheck)
-		put_names(&message, work);
+		put_check(&message, work);
 	work->executor_call = id;
 	/* How long the client waits is its own affair: the process that a deadline ends is shared.  Not
 	 * that of a user's kernel. */

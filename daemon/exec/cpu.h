@@ -91,6 +91,7 @@ struct cpu_work {
 	_Atomic int status;
 	char error[KERNEL_ERROR_MAX];
 	const char *fault;         /* the instruction at which the machine found one */
+	uint32_t granule;          /* device_launch's */
 	uint64_t blocks, accesses; /* of a checked kernel, which one worker runs */
 	size_t data_bytes;
 	_Alignas(16) uint8_t data[]; /* arguments that are not in values */

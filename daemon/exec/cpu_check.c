@@ -67,6 +67,20 @@ static const struct kiln_cpu_variable *find_zone(const struct device_module *mod
 	return NULL;
 }
 
+/* Vectors that stick out of an operand: what they bring in from there is not used. */
+static bool is_in_granules(const struct cpu_work *work, uintptr_t address, uint64_t bytes)
+{
+	uint64_t granule = work->granule;
+	for (int i = 0; granule && i < work->operand_count; i++) {
+		uintptr_t begin = (uintptr_t)work->operands[i].base;
+		uint64_t before = begin % granule, size = before + work->operands[i].bytes;
+		const uint8_t *first = work->operands[i].base - (begin ? before : 0);
+		if (is_within(address, bytes, first, (size + granule - 1) / granule * granule))
+			return true;
+	}
+	return false;
+}
+
 /* What is not the kernel's but what calls and describes it, and the rest of its object. */
 static bool is_allowed(const struct cpu_worker *worker, uintptr_t address, uint64_t bytes)
 {
@@ -184,6 +198,9 @@ void cpu_check(struct kiln_cpu_state *state, const struct kiln_cpu_access *acces
 	bool is_touch = access->doubt == KILN_CPU_READS || access->doubt == KILN_CPU_WRITES;
 	char text[KERNEL_ERROR_MAX], place[2 * CPU_PLACE_MAX];
 	if (is_touch && is_allowed(worker, access->address, access->bytes))
+		return;
+	if (access->doubt == KILN_CPU_READS &&
+		is_in_granules(worker->work, access->address, access->bytes))
 		return;
 	if (!cpu_place_find(module, access->after, place, sizeof(place))) {
 		if (access->file)

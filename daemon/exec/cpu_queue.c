@@ -221,6 +221,7 @@ static int bind_kernel(struct device *device, struct cpu_work *work,
 	work->shared_bytes = launch->shared_bytes;
 	work->scratch = launch->scratch;
 	work->report = launch->report;
+	work->granule = launch->granule;
 	work->total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
 	/* Few enough trips to the counter, small enough that the workers end together. */
 	work->chunk = work->total / ((uint64_t)device->worker_count * 8);

@@ -72,6 +72,9 @@ struct device_launch {
 	/* REPORT arguments get a count of this launch's own; the device reads it when it has ended. */
 	struct kernel_report report;
 	uint64_t copy_bytes;
+	/* Checked kernels: reads may take in the whole aligned bytes, so many, around an element of an
+	 * operand; 0: only what is the operand's. */
+	uint32_t granule;
 	uint32_t delay_ms; /* test-only */
 	uint64_t ticket;   /* for device_done */
 	uint64_t stream;

@@ -278,6 +278,7 @@ static int start_launch(struct exec *executor, struct wire_in *message, struct e
 		.ticket = flight->id,
 		.stream = wire_get_uint(root, "stream", 0),
 		.copy_bytes = wire_get_uint(root, "copy", 0),
+		.granule = wire_get_uint(root, "granule", 0) == 16 ? 16 : 0,
 	};
 	uint64_t module = wire_get_uint(root, "mod", UINT64_MAX);
 	uint64_t delay = wire_get_uint(root, "delay", 0);
