@@ -196,6 +196,7 @@ int cli_ops(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_run(struct cli *cli);
 int cli_run_raw(struct cli *cli);
+int cli_run_map(struct cli *cli);
 int cli_explain(struct cli *cli);
 int cli_compile(struct cli *cli);
 int cli_cache_ls(struct cli *cli);

@@ -192,12 +192,14 @@ static void fill_offsets(const struct cli_problem *problem, uint8_t *at, uint64_
 }
 
 /* Fills operands of the kinds that are not as real numbers are; false for others. */
-static bool fill_special(const struct cli_problem *problem, enum operand_data kind,
+static bool fill_special(const struct cli_problem *problem, int operand, enum operand_data kind,
 						 kiln_dtype dtype, uint8_t *at, uint64_t count, uint64_t *state)
 {
+	int64_t end = problem->index_end[operand];
+
 	switch (kind) {
 	case DATA_INDICES:
-		fill_indices(dtype, at, count, index_end(problem), state);
+		fill_indices(dtype, at, count, end ? end : index_end(problem), state);
 		return true;
 	case DATA_BOXES:
 	case DATA_TARGETS:
@@ -232,9 +234,9 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 	uint8_t *at = (uint8_t *)data + offset;
 
 	memset(data, 0, bytes);
-	if (fill_special(problem, kind, tensor->dtype, at, count, &state))
+	if (fill_special(problem, operand, kind, tensor->dtype, at, count, &state))
 		return;
-	axis = axis < 0 ? axis + first->rank : axis;
+	axis = axis < 0 && first->rank ? axis + first->rank : axis < 0 ? 0 : axis;
 	if (kind == DATA_MASK && !strcmp(cli_problem_text(problem, "kind", ""), "lengths"))
 		fill_lengths(at, count, last_size(first), &state);
 	else if (kind == DATA_MASK)

@@ -19,11 +19,19 @@ typedef int ask_function(kiln_client *client, const char *op, const kiln_tensor 
 						 int tensor_count, const kiln_attr *attrs, int attr_count,
 						 const char *target, kiln_reply **out);
 
+/* The commands for statements of map describe them in their own way. */
+static bool is_map(const struct cli *cli)
+{
+	const char *second = strchr(cli->command->name, ' ');
+	return second && !strcmp(second, " map");
+}
+
 static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 {
 	struct cli_problem problem;
 	kiln_client *client;
-	int status = cli_problem(cli, NULL, &problem);
+	int status =
+		is_map(cli) ? cli_map_problem(cli, NULL, &problem) : cli_problem(cli, NULL, &problem);
 
 	if (status)
 		return status;
@@ -32,7 +40,8 @@ static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 	status = function(client, problem.op, problem.tensors, problem.tensor_count, problem.attrs,
 					  problem.attr_count, cli_value(cli, "target"), reply);
 	if (status)
-		status = cli_failed(cli, status, "%s %s", cli->command->name, problem.op);
+		status = is_map(cli) ? cli_failed(cli, status, "%s", cli->command->name)
+							 : cli_failed(cli, status, "%s %s", cli->command->name, problem.op);
 	kiln_close(client);
 	return status;
 }

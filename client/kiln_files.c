@@ -54,7 +54,7 @@ static int read_names(const struct cli *cli, const char *option, struct file *fi
 }
 
 /* --dtype NAME=TYPE */
-static int read_dtypes(const struct cli *cli, struct files *files)
+int files_read_dtypes(const struct cli *cli, struct files *files)
 {
 	const char *text;
 	int at = 0, status = CLI_OK;
@@ -88,7 +88,7 @@ int files_read(const struct cli *cli, struct files *files)
 								 files->out[i].name, files->out[i].path);
 	for (int i = 0; !status && i < files->in_count; i++)
 		status = files_load(cli, files->in[i].path, &files->in[i].array);
-	return status ? status : read_dtypes(cli, files);
+	return status;
 }
 
 void files_free(struct files *files)

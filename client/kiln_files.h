@@ -24,6 +24,8 @@ struct files {
 
 /* Reads all that --in names, and notes what --out names. */
 int files_read(const struct cli *cli, struct files *files);
+/* What --dtype NAME=TYPE says, each of a file of --in. */
+int files_read_dtypes(const struct cli *cli, struct files *files);
 void files_free(struct files *files);
 
 /* The file of an operand, or NULL; files may be NULL. */

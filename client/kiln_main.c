@@ -38,6 +38,30 @@ static const struct cli_option raw_options[] = {
 	CLI_CHECK_OPTIONS,
 	{0},
 };
+#define MAP_OPTIONS                                                                                \
+	{"set", "NAME=NUMBER", "a scalar of the statement, by value", CLI_MANY},                       \
+		{"shape", "NAME=2x3x4", "shape of an operand (the output's follows)", CLI_MANY},           \
+		{"dtype", "NAME=TYPE", "its element type (f32; i32 in subscripts; output's: the first's)", \
+		 CLI_MANY},                                                                                \
+		{"bounds", "WORD", "subscripts out of range: check, clamp or zero (check)"},               \
+		{"checked", NULL, "check every access and name the first bad one"},                        \
+	{                                                                                              \
+		"choice", "NAME", "the candidate to take, of those that explain lists"                     \
+	}
+static const struct cli_option map_options[] = {
+	MAP_OPTIONS,
+	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY},
+	{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},
+	{"seed", "N", "seed of the random data (1)"},
+	{"time", "[N]", "time N warm calls (100)"},
+	CLI_CHECK_OPTIONS,
+	{0},
+};
+static const struct cli_option map_plan_options[] = {
+	MAP_OPTIONS,
+	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
+	{0},
+};
 static const struct cli_option explain_options[] = {
 	CLI_PROBLEM_OPTIONS,
 	{"target", "NAME", "plan for this target: cpu, sm_90 (the device's)"},
@@ -88,6 +112,12 @@ const struct cli_command cli_commands[] = {
 	 run_options, 1, 1, CLI_ON_DEVICE},
 	{"run raw", cli_run_raw, "FILE.cu", "run a kernel of your own; -: standard input", raw_options,
 	 1, 1, CLI_ON_DEVICE},
+	{"run map", cli_run_map, "STATEMENT", "run 'y[i] = x[i] * s' on random data or files, verified",
+	 map_options, 1, 1, CLI_ON_DEVICE},
+	{"explain map", cli_explain, "STATEMENT", "what the planner makes of a statement",
+	 map_plan_options, 1, 1, CLI_ON_DEVICE},
+	{"compile map", cli_compile, "STATEMENT", "compile a statement into the cache",
+	 map_plan_options, 1, 1, CLI_ON_DEVICE},
 	{"compile", cli_compile, "OP", "compile into the cache, without a device", compile_options, 1,
 	 1, CLI_ON_DEVICE},
 	{"tune", cli_tune, "[OP]", "time the planner's candidates on the device, and keep the best",

@@ -230,7 +230,8 @@ static void find_extents(struct eval *eval)
 		} else if (is_sign(token, ",")) {
 			dimension[depth % 32]++;
 		} else if (token->kind == EVAL_INDEX && token->which >= 0 && depth &&
-				   operand[depth % 32] >= 0 && (is_sign(before, "[") || is_sign(before, ",")) &&
+				   operand[depth % 32] >= 0 && eval->operand[operand[depth % 32]].rank >= 0 &&
+				   (is_sign(before, "[") || is_sign(before, ",")) &&
 				   (is_sign(token + 1, "]") || is_sign(token + 1, ","))) {
 			int64_t size = eval->operand[operand[depth % 32]].shape[dimension[depth % 32]];
 			int64_t *extent = &eval->extent[token->which];
@@ -324,9 +325,10 @@ static double function_of(const char *name, const double *x)
 	if (!strcmp(name, #function)) \
 		return function(x[0]);
 	ONE(exp)
-		ONE(exp2) ONE(expm1) ONE(log) ONE(log2) ONE(log10) ONE(log1p) ONE(sqrt) ONE(cbrt) ONE(sin)
-			ONE(cos) ONE(tan) ONE(asin) ONE(acos) ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(erf)
-				ONE(erfc) ONE(floor) ONE(ceil) ONE(trunc) ONE(rint)
+	ONE(exp2)
+		ONE(expm1) ONE(log) ONE(log2) ONE(log10) ONE(log1p) ONE(sqrt) ONE(cbrt) ONE(sin) ONE(cos)
+			ONE(tan) ONE(asin) ONE(acos) ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(erf) ONE(erfc)
+				ONE(floor) ONE(ceil) ONE(trunc) ONE(rint)
 #undef ONE
 					if (!strcmp(name, "rsqrt")) return 1 /
 		sqrt(x[0]);
@@ -721,8 +723,8 @@ static bool advance(struct eval *eval)
 static struct eval_value identity(const struct eval *eval, bool is_float)
 {
 	bool wide = bytes_of(eval->operand[eval->output].dtype) == 8;
-	int64_t end = eval->reduce == 'm' ? (wide ? INT64_MAX : INT32_MAX)
-									  : (wide ? INT64_MIN : INT32_MIN);
+	int64_t end =
+		eval->reduce == 'm' ? (wide ? INT64_MAX : INT32_MAX) : (wide ? INT64_MIN : INT32_MIN);
 
 	if (eval->reduce == '+' || eval->reduce == '*')
 		return is_float ? (struct eval_value){.real = true, .value = eval->reduce == '*'}

@@ -16,7 +16,7 @@
 struct eval_operand {
 	char name[EVAL_NAME];
 	kiln_dtype dtype;
-	int rank;
+	int rank; /* -1: the output's is not known, and is to follow from the others */
 	int64_t shape[KILN_MAX_RANK], stride[KILN_MAX_RANK]; /* elements */
 	const void *data;                                    /* the first element */
 };

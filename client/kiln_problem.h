@@ -56,7 +56,7 @@ enum operand_presence {
 	BY_KIND,  /* the mask, unless its kind does without */
 };
 
-#define OPERATOR_OPERANDS 9
+#define OPERATOR_OPERANDS (KILN_MAX_OPERANDS + 1)
 #define OPERATOR_ATTRIBUTES 7
 
 struct cli_operand {
@@ -105,13 +105,17 @@ struct cli_problem {
 	kiln_attr attrs[KILN_MAX_ATTRS];
 	int attr_count;
 	int64_t perm[KILN_MAX_RANK];
-	struct files *files; /* what operands come from and go to; NULL: nothing */
+	struct files *files;                  /* what operands come from and go to; NULL: nothing */
+	int64_t index_end[KILN_MAX_OPERANDS]; /* of random indices; 0: as gather has it */
 };
 
 /* Reads the options below; prints a sentence and returns CLI_USAGE if they do not fit together.
  * What only the operator can say, as whether an axis is in range, is left to the daemon.  files
  * (may be NULL) give shapes and types, too, and must outlive the problem. */
 int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *problem);
+
+/* The same of `kiln run map STATEMENT` and the like (kiln_map.c); one at a time. */
+int cli_map_problem(const struct cli *cli, struct files *files, struct cli_problem *problem);
 
 /* Its parts: whether files are for operands of this operator, the operands after the first
  * (kiln_problem_operands.c), and row-major strides (kiln_problem.c). */

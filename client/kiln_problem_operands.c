@@ -252,8 +252,9 @@ int cli_problem_files(const struct cli *cli, const struct cli_problem *problem)
 		return cli_usage("--dtype '%s': 'kiln %s' takes no files; --dtype TYPE is that of the "
 						 "first operand",
 						 dtype, cli->command->name);
-	if (!files || !problem->row)
-		return CLI_OK;
+	status = files ? files_read_dtypes(cli, problem->files) : CLI_OK;
+	if (status || !files || !problem->row)
+		return status;
 	status = check_ways(problem->row, files->in, files->in_count, false);
 	return status ? status : check_ways(problem->row, files->out, files->out_count, true);
 }

@@ -39,6 +39,7 @@ void reference_norm_backward(struct check *check);
 void reference_gather(struct check *check);
 void reference_gather_backward(struct check *check);
 void reference_giou(struct check *check); /* loss and backward, too */
+void reference_map(struct check *check);
 
 /* ---- For references (kiln_reference.c) ---- */
 

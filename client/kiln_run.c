@@ -259,14 +259,11 @@ static int write_files(struct run *run)
 
 /* ---- The command ---- */
 
-static int read_options(struct cli *cli, struct run *run)
-{
-	const char *seed = cli_value(cli, "seed"), *calls = cli_value(cli, "time");
-	int status;
+typedef int describe_function(const struct cli *cli, struct files *files,
+							  struct cli_problem *problem);
 
-	run->seed = 1;
-	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS;
-	run->warm_calls = calls ? 100 : cli_value(cli, "check") ? 1 : WARM_CALLS;
+static int check_operator(const struct cli *cli)
+{
 	if (!strcmp(cli->positional[0], "raw"))
 		return cli_usage("run: 'raw' comes right after 'run', and options after it; see 'kiln help "
 						 "run raw'");
@@ -274,9 +271,20 @@ static int read_options(struct cli *cli, struct run *run)
 		return cli_usage("run '%s': there is no reference to verify it against; see 'kiln help "
 						 "run' for those there are",
 						 cli->positional[0]);
+	return CLI_OK;
+}
+
+static int read_options(struct cli *cli, describe_function *describe, struct run *run)
+{
+	const char *seed = cli_value(cli, "seed"), *calls = cli_value(cli, "time");
+	int status;
+
+	run->seed = 1;
+	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS;
+	run->warm_calls = calls ? 100 : cli_value(cli, "check") ? 1 : WARM_CALLS;
 	status = files_read(cli, &run->files);
 	if (!status)
-		status = cli_problem(cli, &run->files, &run->problem);
+		status = describe(cli, &run->files, &run->problem);
 	if (!status && seed)
 		status = cli_integer("--seed", seed, 0, INT64_MAX, &run->seed);
 	if (!status && calls && calls[0])
@@ -307,10 +315,10 @@ static int run_problem(struct run *run)
 	return status ? status : write_files(run);
 }
 
-int cli_run(struct cli *cli)
+static int run_described(struct cli *cli, describe_function *describe)
 {
 	struct run run = {.cli = cli};
-	int status = read_options(cli, &run);
+	int status = read_options(cli, describe, &run);
 
 	if (!status)
 		status = cli_connect(cli, &run.client);
@@ -328,4 +336,16 @@ int cli_run(struct cli *cli)
 	files_free(&run.files);
 	kiln_close(run.client);
 	return status;
+}
+
+int cli_run(struct cli *cli)
+{
+	int status = check_operator(cli);
+
+	return status ? status : run_described(cli, cli_problem);
+}
+
+int cli_run_map(struct cli *cli)
+{
+	return run_described(cli, cli_map_problem);
 }

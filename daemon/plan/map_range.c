@@ -20,8 +20,8 @@ static int take_extent(struct map *map, int index, int operand, int k, int colum
 		known->extent = size;
 	else if (known->extent != size && (size != 1 || operand == map->output))
 		return map_refuse(
-			map, column, "index %s goes to %lld, and dimension %d of %s has size %lld", known->name,
-			(long long)known->extent, k, map->name[operand], (long long)size);
+			map, column, "index %s goes over %lld values, and dimension %d of %s has size %lld",
+			known->name, (long long)known->extent, k, map->name[operand], (long long)size);
 	return KILN_OK;
 }
 
@@ -63,10 +63,10 @@ int map_extents(struct map *map)
 							  index->name);
 		if (k < map->output_rank && output->dtype != KILN_DTYPE_NONE &&
 			index->extent != output->shape[k])
-			return map_refuse(map, index->column,
-							  "index %s goes to %lld, and dimension %d of %s has size %lld",
-							  index->name, (long long)index->extent, k, map->name[map->output],
-							  (long long)output->shape[k]);
+			return map_refuse(
+				map, index->column,
+				"index %s goes over %lld values, and dimension %d of %s has size %lld", index->name,
+				(long long)index->extent, k, map->name[map->output], (long long)output->shape[k]);
 	}
 	return status;
 }
