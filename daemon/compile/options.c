@@ -35,7 +35,9 @@ const struct compile_option options_host[] = {
 	{"-g1", OPTION_ALWAYS, OPTION_CHECKED},
 	{"-gdwarf-4", OPTION_ALWAYS, OPTION_CHECKED},
 	{"-gno-record-gcc-switches", OPTION_GCC, OPTION_CHECKED},
-	{"-fsanitize=kernel-address,alignment,bounds", OPTION_ALWAYS, OPTION_CHECKED},
+	{"-fsanitize=kernel-address,alignment", OPTION_ALWAYS, OPTION_CHECKED},
+	{"-fsanitize=bounds", OPTION_GCC, OPTION_CHECKED},
+	{"-fsanitize=array-bounds", OPTION_CLANG, OPTION_CHECKED}, /* the others trap */
 	{"--param=asan-globals=1", OPTION_GCC, OPTION_CHECKED},
 	{"-mllvm", OPTION_CLANG, OPTION_CHECKED},
 	{"-asan-stack=0", OPTION_CLANG, OPTION_CHECKED},

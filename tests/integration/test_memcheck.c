@@ -251,7 +251,7 @@ static void test_shared_memory(void **state)
 				 "mine, at byte 128 of 128 (kernel tile<32>)");
 	assert_ok(launch(&scene, "index<32>", 2, 0, 0));
 	assert_found(&scene, "index<32>", 2, 0, 1,
-				 "mine.cu:27: block (0,0,0), thread (31,0,0): uses index 32 of an array float ");
+				 "mine.cu:27: block (0,0,0), thread (31,0,0): uses index 32 of an array float");
 	assert_ok(launch(&scene, "dynamic", 2, 0, 0));
 	assert_found(&scene, "dynamic", 2, 0, 1,
 				 "mine.cu:34: block (0,0,0), thread (31,0,0): writes 4 bytes beyond the end of "

@@ -4,7 +4,10 @@
  * change.  Each case runs twice, with different bytes in its outputs before: what is not written,
  * or not the same again, differs.
  *
- *   test_ops_cpu [--quick] FAMILY...     "softmax": the cases of cases_softmax.c
+ *   test_ops_cpu [--quick|--check] FAMILY...     "softmax": the cases of cases_softmax.c
+ *
+ * --quick: one in five.  --check: one in twenty, compiled to be checked: none may touch memory that
+ * is not its own, nor may its results depend on the order of threads.
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
  * share the instantiations.  Of the cases that are marked slow, one in six runs.
@@ -33,6 +36,12 @@ struct item {
 	struct cases_case c;
 	struct kernel_plan plan;
 };
+
+/* What is asked for. */
+static struct {
+	int share; /* one in so many cases */
+	bool check;
+} wanted = {1, false};
 
 struct bench {
 	struct compile_sources *sources;
@@ -104,6 +113,7 @@ static int launch(struct bench *bench, const struct item *item, struct device_mo
 		.scratch = plan->scratch,
 		.report = plan->report,
 		.copy_bytes = plan->copy_bytes,
+		.granule = wanted.check ? 16 : 0,
 		.ticket = ++bench->ticket,
 		.stream = 1,
 	};
@@ -113,7 +123,9 @@ static int launch(struct bench *bench, const struct item *item, struct device_mo
 		return KILN_OK;
 	for (int i = 0; i < item->c.operand_count; i++)
 		if (places[i].memory)
-			operands[i] = (struct device_operand){places[i].memory, places[i].begin};
+			operands[i] = (struct device_operand){.memory = places[i].memory,
+												  .offset = places[i].begin,
+												  .bytes = plan->extents[i].bytes};
 	memcpy(request.grid, plan->grid, sizeof(request.grid));
 	memcpy(request.block, plan->block, sizeof(request.block));
 	status = device_cpu.launch(bench->device, &request, error);
@@ -264,7 +276,8 @@ static int compile(struct bench *bench, const struct item *item, struct compile_
 	struct compile_job job = {.target = "cpu",
 							  .source = item->plan.source,
 							  .instantiation = item->plan.instantiation,
-							  .files = files};
+							  .files = files,
+							  .check = wanted.check};
 	char error[KERNEL_ERROR_MAX];
 	double start = now();
 
@@ -334,7 +347,8 @@ static int run_share(const struct item *items, int count, int share)
 		return SKIPPED;
 	}
 	if (compile_sources_open(NULL, &bench.sources, error) ||
-		device_cpu.open(0, &bench.device, &info, error)) {
+		device_cpu.open(0, &bench.device, &info, error) ||
+		(wanted.check && device_cpu.check(bench.device, DEVICE_SHUFFLED, error))) {
 		printf("FAILED to open the device: %s\n", error);
 		return 1;
 	}
@@ -412,7 +426,7 @@ static bool is_wanted(const struct cases_case *c, char **families, int *slow)
 }
 
 /* Cases on the list, then random ones; one in eleven on the narrow device as well. */
-static int plan_all(struct item *items, char **families, bool quick)
+static int plan_all(struct item *items, char **families)
 {
 	int listed, count = 0, slow = 0;
 	const struct cases_case *list = cases_all(&listed);
@@ -427,7 +441,7 @@ static int plan_all(struct item *items, char **families, bool quick)
 			item->c = list[i];
 		else
 			cases_random(RANDOM_SEED, (uint64_t)(i - listed), &item->c);
-		if (!is_wanted(&item->c, families, &slow) || (quick && i % 5))
+		if (!is_wanted(&item->c, families, &slow) || i % wanted.share)
 			continue;
 		if (!plan_one(&limits, item))
 			return -1;
@@ -449,11 +463,13 @@ int main(int argc, char **argv)
 	int listed, count, bad = 1;
 	struct item *items;
 
+	wanted.check = argc > 1 && strcmp(argv[1], "--check") == 0;
+	wanted.share = quick ? 5 : wanted.check ? 20 : 1;
 	cases_all(&listed);
 	items = calloc(2 * ((size_t)listed + RANDOM_CASES * CASES_FAMILIES), sizeof(*items));
 	if (!items)
 		return 1;
-	count = plan_all(items, argv + 1 + quick, quick);
+	count = plan_all(items, argv + 1 + (quick || wanted.check));
 	if (count > 0)
 		bad = run_all(items, count);
 	printf("%d cases: %s\n", count, bad == SKIPPED ? "skipped" : bad ? "FAILED" : "all right");
