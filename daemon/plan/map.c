@@ -140,7 +140,7 @@ static uint32_t find_split(const struct map_loops *loops)
 	int64_t terms = loops->rows ? loops->terms / loops->vector : loops->terms;
 	uint32_t split = 1, most = loops->rows ? 256 : 32;
 
-	while (split < most && terms / split >= (loops->rows ? 8 : 64))
+	while (split < most && terms / split >= (loops->rows ? 16 : 64))
 		split *= 2;
 	return split;
 }
