@@ -72,6 +72,23 @@ json 'j["checked_launches"] == 1 and j["checked_blocks"] == 4
 	scale --scalar i32:999
 gone
 
+# Without addr2line there is no line, but all the rest.
+mkdir "$DIR/tools"
+for tool in g++ as ld sh rm sed; do
+	ln -s "$(command -v $tool)" "$DIR/tools/$tool"
+done
+without_lines() {
+	PATH="$DIR/tools" finding "$@"
+}
+prints 1 without_lines --scalar i32:1000 <<'END'
+kiln:
+run raw:
+kernel scale of DIR/scale.cu:
+no line is known, for that needs addr2line in PATH:
+block (3,0,0), thread (232,0,0):
+reads 4 bytes beyond the end of argument 0, at byte 4000 of 4000 (kernel scale)
+END
+
 # Several commands at once are in nobody's way; one that is killed leaves nothing.
 scale --scalar i32:999 >"$DIR/out" &
 first=$!
