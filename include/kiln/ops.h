@@ -591,6 +591,108 @@ static inline kiln_raw_arg kiln_raw_value(const void *value, uint64_t bytes)
 	return arg;
 }
 
+/* ---- map ----------------------------------------------------------------------------------- */
+
+/* An operand of a statement, or a scalar, by its name there. */
+typedef struct kiln_map_tensor {
+	const char *name;
+	kiln_tensor tensor;
+} kiln_map_tensor;
+
+typedef struct kiln_map_scalar {
+	const char *name;
+	double value; /* exact for whole numbers up to 2^53 */
+} kiln_map_scalar;
+
+/* Start from kiln_map_make(). */
+typedef struct kiln_map_options {
+	const kiln_map_scalar *scalars;
+	int scalar_count;   /* 12 at most */
+	const char *bounds; /* subscripts out of range: "check", "clamp" or "zero" */
+	int checked;        /* 1: every access is checked, and the first bad one is named */
+} kiln_map_options;
+
+/* No scalars, bounds "check", not checked. */
+static inline kiln_map_options kiln_map_make(void)
+{
+	kiln_map_options options;
+	options.scalars = (const kiln_map_scalar *)0;
+	options.scalar_count = 0;
+	options.bounds = "check";
+	options.checked = 0;
+	return options;
+}
+
+/* Joins names by commas; 0 if there is no room.  Not to be called by itself. */
+static inline int kiln_map_names_(const kiln_map_tensor *operands, int count, char *names,
+								  size_t room)
+{
+	size_t used = 0;
+	int i;
+	for (i = 0; i < count; i++) {
+		const char *at = operands[i].name;
+		if (i > 0 && used < room) {
+			names[used++] = ',';
+		}
+		for (; *at && used < room; at++) {
+			names[used++] = *at;
+		}
+	}
+	if (used >= room) {
+		return 0;
+	}
+	names[used] = 0;
+	return 1;
+}
+
+/*
+ * map: for each element of the operand on the left side of a statement, what the right side says:
+ * "y[i,j] = x[i,j] * s + b[j]".  docs/map.md is the language.  Each operand of the statement is
+ * there once, in any order; all dtypes but c64 and c128.  options may be NULL.  Scalars are no part
+ * of the kernel: another value compiles nothing.  EINVAL: the sentence names the column.  EINDEX: a
+ * subscript was out of range; all is written, with 0 read there.
+ */
+static inline int kiln_run_map(kiln_client *client, const char *statement,
+							   const kiln_map_tensor *operands, int operand_count,
+							   const kiln_map_options *options)
+{
+	kiln_map_options plain = kiln_map_make();
+	kiln_tensor tensors[KILN_MAX_OPERANDS];
+	kiln_attr attrs[KILN_MAX_ATTRS];
+	char names[KILN_MAX_OPERANDS * 16];
+	int count = 0, i;
+	if (!options) {
+		options = &plain;
+	}
+	if (operand_count < 0 || operand_count > KILN_MAX_OPERANDS ||
+		options->scalar_count > KILN_MAX_ATTRS - 4 ||
+		!kiln_map_names_(operands, operand_count, names, sizeof(names))) {
+		/* Refused with a sentence: there is no such name. */
+		names[0] = 0;
+		operand_count = 0;
+	}
+	attrs[count++] = kiln_attr_text("statement", statement);
+	attrs[count++] = kiln_attr_text("names", names);
+	attrs[count++] = kiln_attr_text("bounds", options->bounds);
+	attrs[count++] = kiln_attr_int("checked", options->checked);
+	for (i = 0; i < options->scalar_count && count < KILN_MAX_ATTRS; i++) {
+		const kiln_map_scalar *scalar = &options->scalars[i];
+		int64_t whole = scalar->value >= -9007199254740992.0 && scalar->value <= 9007199254740992.0
+							? (int64_t)scalar->value
+							: 0;
+		attrs[count] = kiln_attr_real(scalar->name, scalar->value);
+		/* A whole number goes with integers, too. */
+		if ((double)whole == scalar->value) {
+			attrs[count] = kiln_attr_int(scalar->name, whole);
+		}
+		count++;
+	}
+	for (i = 0; i < operand_count; i++) {
+		tensors[i] = operands[i].tensor;
+	}
+	return kiln_run(client, "map", tensors, operand_count, attrs, count);
+}
+
 #ifdef __cplusplus
 }
 #endif

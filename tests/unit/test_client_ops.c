@@ -177,12 +177,35 @@ static void attributes(void **state)
 		   "softmax 1 {a=-9223372036854775808, b=0.5, c=\"regs 128x2 b1\"}");
 }
 
+static void map(void **state)
+{
+	const kiln_map_tensor operands[] = {{"x", half(1)}, {"b", half(2)}, {"y", half(3)}};
+	const kiln_map_scalar scalars[] = {{"s", 2.5}, {"n", 3}};
+	kiln_map_options options = kiln_map_make();
+
+	(void)state;
+	expect(kiln_run_map(client, "y[i] = x[i] + b[i]", operands, 3, NULL),
+		   "map 1 2 3 {statement=\"y[i] = x[i] + b[i]\", names=\"x,b,y\", bounds=\"check\", "
+		   "checked=0}");
+	options.scalars = scalars;
+	options.scalar_count = 2;
+	options.bounds = "zero";
+	options.checked = 1;
+	expect(kiln_run_map(client, "y[i] = x[i] * s", operands, 2, &options),
+		   "map 1 2 {statement=\"y[i] = x[i] * s\", names=\"x,b\", bounds=\"zero\", checked=1, "
+		   "s=2.5, n=3}");
+	/* What cannot be said is sent without names, and refused for that. */
+	expect(kiln_run_map(client, "y[i] = 1", operands, -1, NULL),
+		   "map {statement=\"y[i] = 1\", names=\"\", bounds=\"check\", checked=0}");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(softmax),        cmocka_unit_test(masked_softmax), cmocka_unit_test(norms),
-		cmocka_unit_test(norm_gradients), cmocka_unit_test(gathers),        cmocka_unit_test(boxes),
-		cmocka_unit_test(attributes),
+		cmocka_unit_test(softmax),    cmocka_unit_test(masked_softmax),
+		cmocka_unit_test(norms),      cmocka_unit_test(norm_gradients),
+		cmocka_unit_test(gathers),    cmocka_unit_test(boxes),
+		cmocka_unit_test(attributes), cmocka_unit_test(map),
 	};
 	unsetenv("KILN_DEVICE");
 	unsetenv("KILN_DEBUG");
