@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,14 +97,6 @@ static double rounding(kiln_dtype dtype, double value)
 }
 
 /* ---- Words ---- */
-
-static const char *const functions[] = {
-	"abs",      "min",   "max",  "clamp", "exp",  "exp2",  "expm1", "log",   "log2",
-	"log10",    "log1p", "sqrt", "rsqrt", "cbrt", "sin",   "cos",   "tan",   "asin",
-	"acos",     "atan",  "sinh", "cosh",  "tanh", "erf",   "erfc",  "floor", "ceil",
-	"trunc",    "rint",  "pow",  "atan2", "fmod", "hypot", "fma",   "isnan", "isinf",
-	"isfinite", "f16",   "bf16", "f32",   "f64",  "i8",    "u8",    "i16",   "u16",
-	"i32",      "u32",   "i64",  "u64",   "bool", NULL};
 
 static int find_name(const char *list, size_t size, int count, const char *name)
 {
@@ -319,27 +312,33 @@ static bool take(struct eval *eval, const char *sign)
 	return true;
 }
 
+static double reciprocal_root(double x)
+{
+	return 1 / sqrt(x);
+}
+
 static double function_of(const char *name, const double *x)
 {
-#define ONE(function)             \
-	if (!strcmp(name, #function)) \
-		return function(x[0]);
-	ONE(exp)
-	ONE(exp2)
-		ONE(expm1) ONE(log) ONE(log2) ONE(log10) ONE(log1p) ONE(sqrt) ONE(cbrt) ONE(sin) ONE(cos)
-			ONE(tan) ONE(asin) ONE(acos) ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(erf) ONE(erfc)
-				ONE(floor) ONE(ceil) ONE(trunc) ONE(rint)
-#undef ONE
-					if (!strcmp(name, "rsqrt")) return 1 /
-		sqrt(x[0]);
-	if (!strcmp(name, "pow"))
-		return pow(x[0], x[1]);
-	if (!strcmp(name, "atan2"))
-		return atan2(x[0], x[1]);
-	if (!strcmp(name, "fmod"))
-		return fmod(x[0], x[1]);
-	if (!strcmp(name, "hypot"))
-		return hypot(x[0], x[1]);
+	static const struct {
+		const char *name;
+		double (*one)(double);
+		double (*two)(double, double);
+	} known[] = {
+		{"exp", exp, NULL},     {"exp2", exp2, NULL},   {"expm1", expm1, NULL},
+		{"log", log, NULL},     {"log2", log2, NULL},   {"log10", log10, NULL},
+		{"log1p", log1p, NULL}, {"sqrt", sqrt, NULL},   {"rsqrt", reciprocal_root, NULL},
+		{"cbrt", cbrt, NULL},   {"sin", sin, NULL},     {"cos", cos, NULL},
+		{"tan", tan, NULL},     {"asin", asin, NULL},   {"acos", acos, NULL},
+		{"atan", atan, NULL},   {"sinh", sinh, NULL},   {"cosh", cosh, NULL},
+		{"tanh", tanh, NULL},   {"erf", erf, NULL},     {"erfc", erfc, NULL},
+		{"floor", floor, NULL}, {"ceil", ceil, NULL},   {"trunc", trunc, NULL},
+		{"rint", rint, NULL},   {"pow", NULL, pow},     {"atan2", NULL, atan2},
+		{"fmod", NULL, fmod},   {"hypot", NULL, hypot},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(known[i].name, name))
+			return known[i].one ? known[i].one(x[0]) : known[i].two(x[0], x[1]);
 	return x[0] * x[1] + x[2]; /* fma */
 }
 
@@ -423,6 +422,16 @@ static struct eval_value cast(struct eval *eval, const char *name, struct eval_v
 	return real(eval, a.value, a.error + rounding(name[1] == '3' ? KILN_F32 : KILN_F64, a.value));
 }
 
+static bool is_type(const char *name)
+{
+#define IS_TYPE(NAME, type, value, bytes) \
+	if (!strcmp(name, #type))             \
+		return true;
+	KILN_DTYPE_LIST(IS_TYPE)
+#undef IS_TYPE
+	return false;
+}
+
 static struct eval_value call(struct eval *eval, const char *name)
 {
 	struct eval_value args[8] = {{0}};
@@ -451,9 +460,8 @@ static struct eval_value call(struct eval *eval, const char *name)
 		return whole(isinf(as_real(args[0]).value) != 0);
 	if (!strcmp(name, "isfinite"))
 		return whole(isfinite(as_real(args[0]).value) != 0);
-	for (int i = 37; functions[i]; i++)
-		if (!strcmp(functions[i], name))
-			return cast(eval, name, args[0]);
+	if (is_type(name))
+		return cast(eval, name, args[0]);
 	return call_real(eval, name, args, count);
 }
 
@@ -635,11 +643,11 @@ static int level_of(const struct eval_token *token)
 {
 	static const char *const levels[] = {" || ",    " && ",        " | ",     " ^ ",   " & ",
 										 " == != ", " < <= > >= ", " << >> ", " + - ", " * / % "};
-	char padded[EVAL_NAME + 4] = " ";
+	char padded[EVAL_NAME + 4];
 
 	if (token->kind != EVAL_SIGN)
 		return -1;
-	strcat(strcat(padded, token->text), " ");
+	snprintf(padded, sizeof(padded), " %s ", token->text);
 	for (int i = 0; i < 10; i++)
 		if (strstr(levels[i], padded))
 			return i;

@@ -196,9 +196,9 @@ static void read_more(struct cases_case *c, const char *more)
 				strlen(scalars[i]) != (size_t)(value - at - 1))
 				continue;
 			if (real)
-				make_real(c, scalars[i], atof(value));
+				make_real(c, scalars[i], strtod(value, NULL));
 			else
-				make_int(c, scalars[i], atoll(value));
+				make_int(c, scalars[i], strtoll(value, NULL, 10));
 		}
 	}
 }

@@ -88,9 +88,9 @@ DEVICE u64 map_bits(Value value)
 
 /* Words that V elements take which lie STEP apart: only neighbours are packed. */
 template <typename T, int V, i64 STEP>
-constexpr int map_words = STEP == 1   ? vec_words<V * static_cast<int>(sizeof(T))>
+constexpr int map_words = STEP == 1   ? vec_words<V *static_cast<int>(sizeof(T))>
 						  : STEP == 0 ? vec_words<static_cast<int>(sizeof(T))>
-									  : V * vec_words<static_cast<int>(sizeof(T))>;
+									  : V *vec_words<static_cast<int>(sizeof(T))>;
 
 /* V elements, STEP apart, W bytes at once where they are neighbours. */
 template <int V, int W, i64 STEP, typename T, int WORDS>
@@ -307,8 +307,7 @@ template <typename T>
 DEVICE T map_shl(T a, T b)
 {
 	typedef typename map_unsigned<T>::type Unsigned;
-	return static_cast<T>(static_cast<Unsigned>(a)
-						  << (static_cast<u32>(b) & (sizeof(T) * 8 - 1)));
+	return static_cast<T>(static_cast<Unsigned>(a) << (static_cast<u32>(b) & (sizeof(T) * 8 - 1)));
 }
 template <typename T>
 DEVICE T map_shr(T a, T b)
@@ -354,14 +353,14 @@ DEVICE T map_clamp(T a, T low, T high)
 	return map_min(map_max(a, low), high);
 }
 
-#define MAP_FUNCTION(name)         \
-	DEVICE f32 map_##name(f32 a)   \
-	{                              \
-		return name##f(a);         \
-	}                              \
-	DEVICE f64 map_##name(f64 a)   \
-	{                              \
-		return name(a);            \
+#define MAP_FUNCTION(name)       \
+	DEVICE f32 map_##name(f32 a) \
+	{                            \
+		return name##f(a);       \
+	}                            \
+	DEVICE f64 map_##name(f64 a) \
+	{                            \
+		return name(a);          \
 	}
 MAP_FUNCTION(exp)
 MAP_FUNCTION(exp2)
@@ -501,7 +500,7 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 {
 	typedef typename MAP::Number Number;
 	typedef typename MAP::Element Element;
-	constexpr int v = MAP::vector, words = vec_words<v * static_cast<int>(sizeof(Element))>;
+	constexpr int v = MAP::vector, words = vec_words<v *static_cast<int>(sizeof(Element))>;
 	const Number vectors = static_cast<Number>(elements / v);
 	Number first = static_cast<Number>(blockIdx.x) * (THREADS * UNROLL) + threadIdx.x;
 	MapStrays strays;
@@ -650,7 +649,7 @@ DEVICE void map_reduce(const MAP &map, u64 elements, u64 *report)
 		if constexpr (SPLIT > 1)
 			map_join<THREADS, SPLIT, outs, MAP>(part, lane, sum);
 		if (part == 0 && n < outputs) {
-			u32 out[vec_words<outs * static_cast<int>(sizeof(Element))>] = {0};
+			u32 out[vec_words<outs *static_cast<int>(sizeof(Element))>] = {0};
 #pragma unroll
 			for (int i = 0; i < outs; i++)
 				map_put<Element>(out, i, sum[i]);

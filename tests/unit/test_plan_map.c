@@ -59,8 +59,13 @@ static struct kernel_problem problem_of(const char *statement, const char *names
 	add_text(&p, "statement", statement);
 	add_text(&p, "names", names);
 	set_text(text, sizeof(text), operands);
-	for (char *at = strtok(text, ";"); at; at = strtok(NULL, ";"))
+	for (char *at = text, *end; *at; at = end) {
+		end = at + strcspn(at, ";");
+		end += *end == ';';
+		if (end[-1] == ';')
+			end[-1] = 0;
 		add_tensor(&p, at);
+	}
 	return p;
 }
 
@@ -204,8 +209,7 @@ static void settings_are_refused(void **state)
 	add_number(&p, "s", 5e9, false);
 	refused_as(&p, "map: column 15: scalar s is 5000000000, which does not fit i32, the type of "
 				   "what it meets");
-	for (int i = 0; i < 70; i++)
-		strcat(text, "(");
+	memset(text + strlen(text), '(', 70);
 	p = problem_of(text, XY);
 	refused_as(&p, "map: column 42: the statement is nested more than 64 deep");
 	p = problem_of("y[i,j] = x[i,j]", "x,y", "f32 8x16");
