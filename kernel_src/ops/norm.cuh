@@ -156,7 +156,7 @@ DEVICE void norm_held(const NormOperands<WITH, typename SHAPE::Element> &at)
 
 template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads) void norm_rows(
+__global__ LAUNCH_BOUNDS(SHAPE::threads) void norm_rows(
 	const T *__restrict__ x, const typename WITH::Gamma *__restrict__ gamma,
 	const typename WITH::Beta *__restrict__ beta, const T *__restrict__ residual, T *__restrict__ y,
 	Compute *__restrict__ mean, Compute *__restrict__ rstd, T *__restrict__ sum, Compute eps,
@@ -168,7 +168,7 @@ __global__ __launch_bounds__(SHAPE::threads) void norm_rows(
 
 template <class SHAPE, class WITH, class PLACE, int TOGETHER, bool LOOP,
 		  typename T = typename SHAPE::Element, typename Compute = typename SHAPE::Compute>
-__global__ __launch_bounds__(SHAPE::threads)
+__global__ LAUNCH_BOUNDS(SHAPE::threads)
 	CLUSTER_OF(SHAPE::cluster) void norm_cluster(const T *__restrict__ x,
 												 const typename WITH::Gamma *__restrict__ gamma,
 												 const typename WITH::Beta *__restrict__ beta,
