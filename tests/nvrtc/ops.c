@@ -6,8 +6,8 @@
  *
  * sm_90 compiles all of them.  The other four targets compile what each of them would be asked for
  * by the first case of each kind (operator, variant, dtype of the first operand); of all the rest,
- * the borders of sizes and strides and the operands that are left out, each takes every fourth; with
- * --all, which takes three times as long, every one.
+ * the borders of sizes and strides and the operands that are left out, each takes every fourth;
+ * with --all, which takes three times as long, every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
  */
