@@ -432,7 +432,7 @@ static void name_subscript(const struct map *map, int number, struct plan_text *
 			continue;
 		}
 		plan_print(out, "subscript %d of %s at column %d is not within 0 to %lld", number,
-				   map->name[access->operand], map->node[node->kid[number]].column,
+				   map->name[access->operand], map_column(map, node->kid[number]),
 				   (long long)map->problem->tensors[access->operand].shape[number] - 1);
 		return;
 	}

@@ -144,6 +144,9 @@ extern const struct map_function map_functions[];
 int map_refuse(struct map *map, int column, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Where a part of the statement begins. */
+int map_column(const struct map *map, int node);
+
 /* map_parse.c: names, statement, bounds and checked, as far as they are there without tensors. */
 int map_parse(const struct kernel_problem *problem, struct map *map, char error[KERNEL_ERROR_MAX]);
 int map_parse_names(const struct kernel_problem *problem, struct map *map);

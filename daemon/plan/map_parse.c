@@ -37,6 +37,14 @@ int map_refuse(struct map *map, int column, const char *format, ...)
 	return KILN_EINVAL;
 }
 
+/* An operator's own column is that of its sign. */
+int map_column(const struct map *map, int node)
+{
+	while (map->node[node].kind == MAP_BINARY || map->node[node].kind == MAP_CHOICE)
+		node = map->node[node].kid[0];
+	return map->node[node].column;
+}
+
 /* ---- Words ---- */
 
 enum word { WORD_END, WORD_NAME, WORD_NUMBER, WORD_SIGN };

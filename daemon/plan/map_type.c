@@ -222,8 +222,9 @@ static int type_access(struct map *map, int number)
 	for (int k = 0; k < node->kids && !status; k++) {
 		struct map_node *kid = &map->node[node->kid[k]];
 		if (map_is_float(kid->type) || kid->type == MAP_BOOL)
-			return map_refuse(map, kid->column, "subscript %d of %s is %s; it must be an integer",
-							  k, map->name[node->which], map_type_name(kid->type));
+			return map_refuse(map, map_column(map, node->kid[k]),
+							  "subscript %d of %s is %s; it must be an integer", k,
+							  map->name[node->which], map_type_name(kid->type));
 		status = settle_alone(map, node->kid[k], MAP_F32);
 	}
 	return status;
@@ -309,12 +310,12 @@ int map_types(struct map *map)
 		return status;
 	map->result = value->type;
 	if (map_is_float(value->type) && !map_is_float(wanted))
-		return map_refuse(map, value->column,
+		return map_refuse(map, map_column(map, map->value),
 						  "the right side is %s and %s is %s; write %s(...) around it",
 						  map_type_name(value->type), map->name[map->output],
 						  plan_dtype_name(dtype), plan_dtype_name(dtype));
 	if (wanted == MAP_BOOL && value->type != MAP_BOOL)
-		return map_refuse(map, value->column,
+		return map_refuse(map, map_column(map, map->value),
 						  "the right side is %s and %s is bool; write bool(...) around it, or a "
 						  "comparison",
 						  map_type_name(value->type), map->name[map->output]);

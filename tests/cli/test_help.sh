@@ -10,9 +10,12 @@ commands:
   devices                     the devices, and why one is missing
   ops                         the operators
   explain OP                  what the planner chooses, without compiling
+  explain map STATEMENT       what the planner makes of a statement
   run OP                      run on random data or files, and verify against plain loops
   run raw FILE.cu             run a kernel of your own; -: standard input
+  run map STATEMENT           run 'y[i] = x[i] * s' on random data or files, verified
   compile OP                  compile into the cache, without a device
+  compile map STATEMENT       compile a statement into the cache
   tune [OP]                   time the planner's candidates on the device, and keep the best
   cache ls                    the compiled kernels
   cache show KEY              one of them; a unique beginning of the key will do
@@ -98,6 +101,21 @@ operators, and the options that are not for all of them:
   giou_loss_backward       --with offsets --target-dtype --clamp
 
 global options: see 'kiln help'
+
+usage: kiln explain map STATEMENT [OPTION]...
+
+what the planner makes of a statement
+
+options:
+  --set NAME=NUMBER        a scalar of the statement, by value
+  --shape NAME=2x3x4       shape of an operand (the output's follows)
+  --dtype NAME=TYPE        its element type (f32; i32 in subscripts; output's: the first's)
+  --bounds WORD            subscripts out of range: check, clamp or zero (check)
+  --checked                check every access and name the first bad one
+  --choice NAME            the candidate to take, of those that explain lists
+  --target NAME            for this target: cpu, sm_75 .. sm_120 (the device's)
+
+global options: see 'kiln help'
 END
 "$KILN" help explain >"$DIR/help"
 "$KILN" explain --help | cmp - "$DIR/help" || fails "explain --help is not help explain"
@@ -121,6 +139,7 @@ END
 prints 0 cat "$DIR/usage" <<'END'
 usage: kiln run OP [OPTION]...
 usage: kiln run raw FILE.cu [OPTION]...
+usage: kiln run map STATEMENT [OPTION]...
 END
 "$KILN" help run raw >"$DIR/help"
 "$KILN" run raw --help | cmp - "$DIR/help" || fails "run raw --help is not help run raw"

@@ -164,9 +164,9 @@ static const struct refusal {
 	 "column 15: 5000000000 does not fit i32, the type of what it meets"},
 	{"y[i,j] = x[i,j] * 1e39", XY, "column 19: 1e+39 does not fit f32, the type of what it meets"},
 	{"y[i] = x[i] * 2", "x,y", "f32 9;i32 9",
-	 "column 13: the right side is f32 and y is i32; write i32(...) around it"},
+	 "column 8: the right side is f32 and y is i32; write i32(...) around it"},
 	{"y[i] = x[i] & 1", "x,y", "i32 9;bool 9",
-	 "column 13: the right side is i32 and y is bool; write bool(...) around it, or a comparison"},
+	 "column 8: the right side is i32 and y is bool; write bool(...) around it, or a comparison"},
 	{"y[i] = x[i]", "x,y", "c64 9;c64 9", "x is c64; statements are of floats, integers and bool"},
 };
 

@@ -1,0 +1,88 @@
+#!/bin/sh
+# test_map.sh: statements from the command line: what they compute of files and of random data, how
+# subscripts that stray end, where kernels come from, and what is refused.
+. "$(dirname "$0")/lib.sh"
+tools=$(cd "$(dirname "$0")" && pwd)
+daemon
+
+file() {
+	(cd "$DIR" && python3 "$tools/npy.py" write "$@") || fails "cannot make $1"
+}
+# is FILE TYPE SHAPE EXPRESSION [ALLOWED]
+is() {
+	(cd "$DIR" && python3 "$tools/npy.py" check "$@") >"$DIR/why" 2>&1 || fails "$(cat "$DIR/why")"
+}
+kiln() {
+	(cd "$DIR" && "$KILN" "$@")
+}
+# wrong STATUS SENTENCE STATEMENT [OPTION...]
+wrong() {
+	status=$1
+	printf '! kiln: %s\n' "$2" >"$DIR/sentence"
+	shift 2
+	prints "$status" kiln run map "$@" <"$DIR/sentence"
+}
+
+# ---- Files: what is computed, by the file's own formula ----
+file x.npy '<f4' 6x8 'i - 20'
+file b.npy '<f4' 8 'i * 10'
+file idx.npy '|u1' 6x5 '(i * 3) % 8'
+file k.npy '<i4' 6 'i * i'
+json 'j["verified"] == 48' kiln run map 'y[i,j] = x[i,j] * s + b[j]' --in x=x.npy --in b=b.npy \
+	--set s=2.5 --out y=y.npy
+is y.npy '<f4' 6x8 '(i - 20) * 2.5 + i % 8 * 10'
+json 'j["verified"] == 30' kiln run map 'y[i,k] = x[i,idx[i,k]]' --in x=x.npy --in idx=idx.npy \
+	--out y=y.npy
+is y.npy '<f4' 6x5 'i // 5 * 8 + (i * 3) % 8 - 20'
+json 'j["verified"] == 6' kiln run map 'y[i] += x[i,j] * b[j]' --in x=x.npy --in b=b.npy \
+	--out y=y.npy
+is y.npy '<f4' 6 'sum((i * 8 + j - 20) * j * 10 for j in range(8))'
+json 'j["verified"] == 6' kiln run map 'y[i] = k[i] % 7 + n' --in k=k.npy --set n=3 --dtype y=i64 \
+	--out y=y.npy
+is y.npy '<i8' 6 'i * i % 7 + 3'
+json 'j["verified"] == 1' kiln run map 'y max= x[i,j]' --in x=x.npy --out y=y.npy
+is y.npy '<f4' '' '27'
+
+# ---- Random data, verified ----
+json 'j["verified"] == 4096 * 3 and [o["shape"] for o in j["operands"]] == [[3, 64, 64], [3, 64, 64]]' \
+	kiln run map 'y[c,i,j] = x[c,j,i]' --shape x=3x64x64
+json 'j["verified"] == 1000 and j["operands"][0]["dtype"] == "f16"' \
+	kiln run map 'y[i] = sin(x[i]) * cos(x[i]) + tan(x[i] / 4)' --shape x=1000 --dtype x=f16
+json 'j["verified"] == 64 and j["operands"][1]["dtype"] == "i32"' \
+	kiln run map 'y[i] = t[idx[i]]' --shape t=9 --shape idx=64
+
+# ---- Scalars are no part of the kernel ----
+json 'j["origin"] == "compiled"' kiln run map 'y[i] = x[i] * s' --shape x=100 --set s=1.5
+json 'j["origin"] == "hit"' kiln run map 'y[i] = x[i] * s' --shape x=100 --set s=-7
+json 'j["origin"] == "hit"' kiln run map 'y[i] = x[i] * s' --shape x=200 --set s=0.1
+
+# ---- Subscripts that stray ----
+set -- 'y[i] = x[i + 1]' --shape x=8 --shape y=8
+wrong 1 'run map: map: 1 subscript was out of range, and 0 was read there; checked names the first' \
+	"$@"
+wrong 1 'run map: map: subscript 0 of x at column 10 is not within 0 to 7; first where i=7' \
+	"$@" --checked
+json 'j["verified"] == 8' kiln run map "$@" --bounds zero
+json 'j["verified"] == 8' kiln run map "$@" --bounds clamp
+json 'j["verified"] == 8' kiln run map 'y[i] = i < 7 ? x[i + 1] : 0' --shape x=8 --shape y=8 --checked
+
+# ---- What the planner makes of it ----
+kiln explain map 'y[i,j] = x[i,j] * 2' --shape x=100x64 --target sm_90 >"$DIR/plan"
+grep -q '^note           4 at once along j; loops i..j of 6400$' "$DIR/plan" || fails "explain map"
+grep -q '^x              25600 bytes read, aligned to 16$' "$DIR/plan" || fails "explain map"
+json 'j["origin"] == "compiled"' kiln compile map 'y[i,j] = x[i,j] * 3' --shape x=100x64
+
+# ---- What is refused ----
+wrong 1 'run map: map: column 8: there is no function sine; docs/map.md lists those there are' \
+	'y[i] = sine(x[i])' --shape x=8
+wrong 1 'run map: map: column 19: index j goes over 4 values, and dimension 0 of b has size 5' \
+	'y[i,j] = x[i,j]+b[j]' --shape x=3x4 --shape b=5 --shape y=3x4
+wrong 2 "'kiln run map' needs --shape b=2x3x4, or --in b=FILE" 'y[i] = x[i] + b[i]' --shape x=3
+wrong 2 "--shape 'z=4': expected NAME=2x3x4 with an operand of the statement" 'y[i] = x[i]' \
+	--shape x=4 --shape z=4
+wrong 2 "--set 's': expected NAME=NUMBER" 'y[i] = x[i] * s' --shape x=4 --set s
+wrong 2 "--out 'x=x.npy': the statement does not write x" 'y[i] = x[i]' --shape x=4 --out x=x.npy
+wrong 2 "run map 'x[i]': expected an operand, '=' and a value without that operand" 'x[i]' \
+	--shape x=4
+
+finish
