@@ -1,0 +1,24 @@
+/*
+ * kiln_map_value.h: what kiln_map_eval.c (words and elements) and kiln_map_value.c (the value of an
+ * expression) share.
+ */
+#ifndef KILN_CLIENT_KILN_MAP_VALUE_H
+#define KILN_CLIENT_KILN_MAP_VALUE_H
+
+#include "kiln_map_eval.h"
+
+/* Element number i of memory, and what one rounding to a type may add (kiln_map_eval.c). */
+struct eval_value eval_load(kiln_dtype dtype, const void *memory, int64_t i);
+double eval_rounding(kiln_dtype dtype, double value);
+bool eval_is_real(kiln_dtype dtype);
+bool eval_is_sign(const struct eval_token *token, const char *sign);
+
+/* The right side at eval->place (kiln_map_value.c), and two of its operations. */
+struct eval_value eval_right(struct eval *eval);
+struct eval_value eval_as_real(struct eval_value a);
+struct eval_value eval_arithmetic(struct eval *eval, char sign, struct eval_value a,
+								  struct eval_value b);
+/* The less, or the greater, of two; a NaN loses. */
+struct eval_value eval_smaller(struct eval_value a, struct eval_value b, bool less);
+
+#endif
