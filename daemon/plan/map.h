@@ -2,10 +2,12 @@
  * map.h: what the files of the operator map share: a statement as a tree, what is known of it, and
  * how its elements are gone through.  docs/map.md says what a statement means.
  *
- *   map_parse.c   text to tree
+ *   map_word.c    text to words
+ *   map_parse.c   words to tree
  *   map_type.c    types of the tree's nodes
  *   map_range.c   extents of indices, ranges of integers, which subscripts need a check
  *   map_loop.c    the loops, and how each access moves along them
+ *   map_way.c     the candidates
  *   map_emit.c    the tree as C++
  *   map_write.c   the generated file around it
  *   map.c         the plan
@@ -199,6 +201,19 @@ uint32_t map_width(const struct map *map, const struct map_access *access,
 				   const struct map_loops *loops);
 /* That of the output's stores. */
 uint32_t map_store_width(const struct map *map, const struct map_loops *loops);
+
+/* ---- Candidates (map_way.c) ---- */
+
+#define MAP_WAYS 12
+
+/* threads of a block; share: vectors of a thread (unroll), or threads of an output (split). */
+struct map_way {
+	uint32_t threads, share;
+	char name[KERNEL_CHOICE_MAX];
+};
+
+int map_ways(const struct map *map, const struct map_loops *loops,
+			 const struct kernel_limits *limits, struct map_way ways[MAP_WAYS]);
 
 /* ---- C++ (map_emit.c, map_write.c) ---- */
 

@@ -2,12 +2,10 @@
  * map_parse.c: from a statement to a tree.  Names are told apart here: an operand is one of the
  * attribute names, an index is on the left side or a subscript by itself, a scalar is an attribute.
  */
-#include "map.h"
+#include "map_word.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const struct map_function map_functions[] = {
@@ -45,127 +43,9 @@ int map_column(const struct map *map, int node)
 	return map->node[node].column;
 }
 
-/* ---- Words ---- */
-
-enum word { WORD_END, WORD_NAME, WORD_NUMBER, WORD_SIGN };
-
-struct parser {
-	struct map *map;
-	const char *at; /* behind the word */
-	enum word word;
-	int column;
-	char text[40]; /* a name, or a sign */
-	bool real;
-	int64_t i;
-	double f;
-	int status;
-};
-
-static bool is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-#define FAIL(parser, column, ...) \
-	((parser)->status =           \
-		 (parser)->status ? (parser)->status : map_refuse((parser)->map, column, __VA_ARGS__))
-
-static void read_number(struct parser *parser)
-{
-	const char *at = parser->at;
-	char *end;
-
-	parser->word = WORD_NUMBER;
-	while (is_digit(*at))
-		at++;
-	parser->real = *at == '.' || *at == 'e' || *at == 'E';
-	errno = 0;
-	if (parser->real)
-		parser->f = strtod(parser->at, &end);
-	else
-		parser->i = strtoll(parser->at, &end, 10);
-	snprintf(parser->text, sizeof(parser->text), "%.*s", (int)(end - parser->at), parser->at);
-	if (errno == ERANGE)
-		FAIL(parser, parser->column, "%s is no number of 64 bits", parser->text);
-	parser->at = end;
-	if (is_letter(*parser->at) || is_digit(*parser->at) || *parser->at == '.')
-		FAIL(parser, parser->column, "a number ends in '%c'", *parser->at);
-}
-
-static void read_name(struct parser *parser)
-{
-	const char *at = parser->at;
-
-	parser->word = WORD_NAME;
-	while (is_letter(*at) || is_digit(*at))
-		at++;
-	snprintf(parser->text, sizeof(parser->text), "%.*s", (int)(at - parser->at), parser->at);
-	if (at - parser->at >= MAP_NAME)
-		FAIL(parser, parser->column, "the name %.30s is longer than %d characters", parser->text,
-			 MAP_NAME - 1);
-	parser->at = at;
-}
-
-static void read_sign(struct parser *parser)
-{
-	static const char *const signs[] = {
-		"<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "*=", NULL};
-	int bytes = 1;
-
-	parser->word = WORD_SIGN;
-	for (int i = 0; signs[i]; i++)
-		if (strncmp(parser->at, signs[i], 2) == 0)
-			bytes = 2;
-	if (!strchr("+-*/%&|^~!<>=?:,()[]", *parser->at))
-		FAIL(parser, parser->column, "there is a '%c', which no statement has",
-			 *parser->at >= 0x20 && *parser->at < 0x7f ? *parser->at : '?');
-	snprintf(parser->text, sizeof(parser->text), "%.*s", bytes, parser->at);
-	parser->at += bytes;
-}
-
-static void next(struct parser *parser)
-{
-	while (*parser->at == ' ' || *parser->at == '\t' || *parser->at == '\n')
-		parser->at++;
-	parser->column = (int)(parser->at - parser->map->text) + 1;
-	snprintf(parser->text, sizeof(parser->text), "the end");
-	if (*parser->at == 0 || parser->status)
-		parser->word = WORD_END;
-	else if (is_digit(*parser->at) || (*parser->at == '.' && is_digit(parser->at[1])))
-		read_number(parser);
-	else if (is_letter(*parser->at))
-		read_name(parser);
-	else
-		read_sign(parser);
-}
-
-static bool is_sign(const struct parser *parser, const char *sign)
-{
-	return !parser->status && parser->word == WORD_SIGN && strcmp(parser->text, sign) == 0;
-}
-
-static bool take_sign(struct parser *parser, const char *sign)
-{
-	if (!is_sign(parser, sign))
-		return false;
-	next(parser);
-	return true;
-}
-
-static void need_sign(struct parser *parser, const char *sign, const char *where)
-{
-	if (!take_sign(parser, sign))
-		FAIL(parser, parser->column, "expected '%s' %s, not %s", sign, where, parser->text);
-}
-
 /* ---- Nodes ---- */
 
-static int add(struct parser *parser, enum map_kind kind, int column)
+static int add(struct map_parser *parser, enum map_kind kind, int column)
 {
 	struct map *map = parser->map;
 
@@ -210,7 +90,7 @@ static int find_scalar(const struct map *map, const char *name)
 	return attr && !map_is_setting(name) ? (int)(attr - map->problem->attrs) : -1;
 }
 
-static int add_index(struct parser *parser, const char *name, int column)
+static int add_index(struct map_parser *parser, const char *name, int column)
 {
 	struct map *map = parser->map;
 	struct map_index *index = &map->index[map->index_count];
@@ -227,9 +107,9 @@ static int add_index(struct parser *parser, const char *name, int column)
 
 /* ---- Expressions ---- */
 
-static int expression(struct parser *parser);
+static int expression(struct map_parser *parser);
 
-static void give_kid(struct parser *parser, int node, int kid)
+static void give_kid(struct map_parser *parser, int node, int kid)
 {
 	struct map_node *to = &parser->map->node[node];
 
@@ -239,17 +119,17 @@ static void give_kid(struct parser *parser, int node, int kid)
 		FAIL(parser, parser->column, "there are more than %d of these", MAP_KIDS);
 }
 
-static void list(struct parser *parser, int node, const char *close)
+static void list(struct map_parser *parser, int node, const char *close)
 {
-	if (take_sign(parser, close))
+	if (word_take_sign(parser, close))
 		return;
 	do
 		give_kid(parser, node, expression(parser));
-	while (!parser->status && take_sign(parser, ","));
-	need_sign(parser, close, "or ','");
+	while (!parser->status && word_take_sign(parser, ","));
+	word_need_sign(parser, close, "or ','");
 }
 
-static int call(struct parser *parser, const char *name, int column)
+static int call(struct map_parser *parser, const char *name, int column)
 {
 	static const struct {
 		const char *name;
@@ -276,7 +156,7 @@ static int call(struct parser *parser, const char *name, int column)
 		return node;
 	}
 	made->which = which;
-	next(parser);
+	word_next(parser);
 	list(parser, node, ")");
 	int least = made->kind == MAP_CAST ? 1 : map_functions[which].least;
 	int most = made->kind == MAP_CAST ? 1 : map_functions[which].most;
@@ -287,7 +167,7 @@ static int call(struct parser *parser, const char *name, int column)
 }
 
 /* An operand, with its subscripts or without. */
-static int access(struct parser *parser, int operand, int column)
+static int access(struct map_parser *parser, int operand, int column)
 {
 	struct map *map = parser->map;
 	int node = add(parser, MAP_ACCESS, column);
@@ -297,13 +177,13 @@ static int access(struct parser *parser, int operand, int column)
 	if (operand == map->output)
 		FAIL(parser, column, "%s is what the statement writes and cannot be read",
 			 map->name[operand]);
-	if (take_sign(parser, "["))
+	if (word_take_sign(parser, "["))
 		list(parser, node, "]");
 	return node;
 }
 
 /* A name by itself: what it is may show later, where a sum may have indices of its own. */
-static int bare_name(struct parser *parser, const char *name, int column)
+static int bare_name(struct map_parser *parser, const char *name, int column)
 {
 	struct map *map = parser->map;
 	int index = find_index(map, name), scalar = find_scalar(map, name), node;
@@ -328,25 +208,25 @@ static int bare_name(struct parser *parser, const char *name, int column)
 	return node;
 }
 
-static int name(struct parser *parser)
+static int name(struct map_parser *parser)
 {
 	char text[sizeof(parser->text)];
 	int column = parser->column, operand;
 
 	memcpy(text, parser->text, sizeof(text));
-	next(parser);
-	if (is_sign(parser, "("))
+	word_next(parser);
+	if (word_is_sign(parser, "("))
 		return call(parser, text, column);
 	operand = find_operand(parser->map, text);
 	if (operand >= 0)
 		return access(parser, operand, column);
-	if (is_sign(parser, "["))
+	if (word_is_sign(parser, "["))
 		FAIL(parser, column, "there is no operand %s; names has %s", text,
 			 plan_attr_text(parser->map->problem, "names"));
 	return bare_name(parser, text, column);
 }
 
-static int primary(struct parser *parser)
+static int primary(struct map_parser *parser)
 {
 	int column = parser->column, node = 0;
 
@@ -355,19 +235,19 @@ static int primary(struct parser *parser)
 		parser->map->node[node].type = parser->real ? MAP_REAL : MAP_WHOLE;
 		parser->map->node[node].i = parser->i;
 		parser->map->node[node].f = parser->real ? parser->f : (double)parser->i;
-		next(parser);
+		word_next(parser);
 	} else if (parser->word == WORD_NAME) {
 		node = name(parser);
-	} else if (take_sign(parser, "(")) {
+	} else if (word_take_sign(parser, "(")) {
 		node = expression(parser);
-		need_sign(parser, ")", "to close a parenthesis");
+		word_need_sign(parser, ")", "to close a parenthesis");
 	} else {
 		FAIL(parser, column, "expected a value, not %s", parser->text);
 	}
 	return node;
 }
 
-static int unary(struct parser *parser)
+static int unary(struct map_parser *parser)
 {
 	static const struct {
 		const char *sign;
@@ -380,7 +260,7 @@ static int unary(struct parser *parser)
 	if (parser->status)
 		return 0;
 	for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++) {
-		if (!take_sign(parser, signs[i].sign))
+		if (!word_take_sign(parser, signs[i].sign))
 			continue;
 		node = add(parser, MAP_UNARY, column);
 		parser->map->node[node].op = signs[i].op;
@@ -406,15 +286,15 @@ static const struct {
 	{"/", MAP_DIV, 9},     {"%", MAP_MOD, 9},
 };
 
-static int find_binary(const struct parser *parser, int level)
+static int find_binary(const struct map_parser *parser, int level)
 {
 	for (int i = 0; i < (int)(sizeof(binaries) / sizeof(binaries[0])); i++)
-		if (binaries[i].level >= level && is_sign(parser, binaries[i].sign))
+		if (binaries[i].level >= level && word_is_sign(parser, binaries[i].sign))
 			return i;
 	return -1;
 }
 
-static int binary(struct parser *parser, int level)
+static int binary(struct map_parser *parser, int level)
 {
 	int left = unary(parser), found;
 
@@ -422,14 +302,14 @@ static int binary(struct parser *parser, int level)
 		int node = add(parser, MAP_BINARY, parser->column);
 		parser->map->node[node].op = binaries[found].op;
 		give_kid(parser, node, left);
-		next(parser);
+		word_next(parser);
 		give_kid(parser, node, binary(parser, binaries[found].level + 1));
 		left = node;
 	}
 	return left;
 }
 
-static int expression(struct parser *parser)
+static int expression(struct map_parser *parser)
 {
 	int node, condition = 0;
 
@@ -438,12 +318,12 @@ static int expression(struct parser *parser)
 	if (parser->status)
 		return 0;
 	condition = binary(parser, 0);
-	if (is_sign(parser, "?")) {
+	if (word_is_sign(parser, "?")) {
 		node = add(parser, MAP_CHOICE, parser->column);
-		next(parser);
+		word_next(parser);
 		give_kid(parser, node, condition);
 		give_kid(parser, node, expression(parser));
-		need_sign(parser, ":", "behind what follows '?'");
+		word_need_sign(parser, ":", "behind what follows '?'");
 		give_kid(parser, node, expression(parser));
 		condition = node;
 	}
@@ -453,7 +333,7 @@ static int expression(struct parser *parser)
 
 /* ---- The left side ---- */
 
-static void left_index(struct parser *parser)
+static void left_index(struct map_parser *parser)
 {
 	struct map *map = parser->map;
 
@@ -468,10 +348,10 @@ static void left_index(struct parser *parser)
 		FAIL(parser, parser->column, "index %s stands twice on the left side", parser->text);
 	else
 		add_index(parser, parser->text, parser->column);
-	next(parser);
+	word_next(parser);
 }
 
-static void left_side(struct parser *parser)
+static void left_side(struct map_parser *parser)
 {
 	struct map *map = parser->map;
 
@@ -483,32 +363,32 @@ static void left_side(struct parser *parser)
 		return;
 	}
 	map->operand_used[map->output] = true;
-	next(parser);
-	if (take_sign(parser, "[") && !take_sign(parser, "]")) {
+	word_next(parser);
+	if (word_take_sign(parser, "[") && !word_take_sign(parser, "]")) {
 		do
 			left_index(parser);
-		while (!parser->status && take_sign(parser, ","));
-		need_sign(parser, "]", "or ','");
+		while (!parser->status && word_take_sign(parser, ","));
+		word_need_sign(parser, "]", "or ','");
 	}
 	map->output_rank = map->index_count;
 }
 
 /* "=", "+=", "*=", "min=", "max=" */
-static void assignment(struct parser *parser)
+static void assignment(struct map_parser *parser)
 {
 	struct map *map = parser->map;
 	bool word = parser->word == WORD_NAME;
 
-	if (take_sign(parser, "+=")) {
+	if (word_take_sign(parser, "+=")) {
 		map->reduce = MAP_SUM;
-	} else if (take_sign(parser, "*=")) {
+	} else if (word_take_sign(parser, "*=")) {
 		map->reduce = MAP_PRODUCT;
 	} else if (word && (!strcmp(parser->text, "min") || !strcmp(parser->text, "max"))) {
 		map->reduce = strcmp(parser->text, "min") ? MAP_MOST : MAP_LEAST;
-		next(parser);
-		need_sign(parser, "=", "behind min or max");
+		word_next(parser);
+		word_need_sign(parser, "=", "behind min or max");
 	} else {
-		need_sign(parser, "=", "(or +=, *=, min=, max=)");
+		word_need_sign(parser, "=", "(or +=, *=, min=, max=)");
 	}
 }
 
@@ -525,7 +405,7 @@ int map_parse_names(const struct kernel_problem *problem, struct map *map)
 		size_t bytes;
 		at += strspn(at, " ");
 		bytes = strcspn(at, ", ");
-		if (bytes == 0 || bytes >= MAP_NAME || !is_letter(*at) ||
+		if (bytes == 0 || bytes >= MAP_NAME || !word_is_letter(*at) ||
 			strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") < bytes)
 			return plan_refuse(map->error, KILN_EINVAL,
 							   "map: names has \"%.*s\"; a name is a letter or _, then letters, "
@@ -589,7 +469,7 @@ static int settings(struct map *map)
 
 int map_parse(const struct kernel_problem *problem, struct map *map, char error[KERNEL_ERROR_MAX])
 {
-	struct parser parser = {.map = map};
+	struct map_parser parser = {.map = map};
 	int status;
 
 	memset(map, 0, sizeof(*map));
@@ -605,7 +485,7 @@ int map_parse(const struct kernel_problem *problem, struct map *map, char error[
 	if (status)
 		return status;
 	parser.at = map->text;
-	next(&parser);
+	word_next(&parser);
 	left_side(&parser);
 	if (!parser.status)
 		assignment(&parser);

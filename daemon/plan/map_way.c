@@ -1,0 +1,93 @@
+/*
+ * map_way.c: how a statement can be given to threads: the candidates, the planner's own first.
+ */
+#include "map.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MOST_WORDS 64 /* of loads that a thread has in flight */
+
+/* Words that a thread holds of one vector. */
+static int words_held(const struct map *map, const struct map_loops *loops)
+{
+	int words = 0;
+
+	for (int i = 0; i < map->access_count; i++) {
+		const struct map_access *access = &map->access[i];
+		int bytes = (int)kernel_dtype_bytes(map->problem->tensors[access->operand].dtype);
+		int64_t step = map_stride(map, access, loops, loops->vector_loop);
+		if (!access->direct)
+			words += loops->vector;
+		else if (step == 1)
+			words += (bytes * loops->vector + 3) / 4;
+		else
+			words += step ? loops->vector * ((bytes + 3) / 4) : (bytes + 3) / 4;
+	}
+	return words ? words : 1;
+}
+
+static void add_way(const struct kernel_limits *limits, uint32_t threads, uint32_t share, bool sum,
+					struct map_way ways[MAP_WAYS], int *count)
+{
+	struct map_way way = {.threads = threads, .share = share};
+
+	while (way.threads > limits->max_threads)
+		way.threads /= 2;
+	while (sum && way.share > way.threads)
+		way.share /= 2;
+	if (share == 0 || *count == MAP_WAYS)
+		return;
+	snprintf(way.name, sizeof(way.name), "%s%u x%u", sum ? "split " : "unroll ", way.share,
+			 way.threads);
+	for (int i = 0; i < *count; i++)
+		if (strcmp(ways[i].name, way.name) == 0)
+			return;
+	ways[(*count)++] = way;
+}
+
+/* How many share a sum follows from its terms alone, so that the number of outputs changes no bit
+ * of them. */
+static uint32_t find_split(const struct map_loops *loops)
+{
+	int64_t terms = loops->rows ? loops->terms / loops->vector : loops->terms;
+	uint32_t split = 1, most = loops->rows ? 256 : 32;
+
+	while (split < most && terms / split >= (loops->rows ? 16 : 64))
+		split *= 2;
+	return split;
+}
+
+/* The planner's own first. */
+int map_ways(const struct map *map, const struct map_loops *loops,
+			 const struct kernel_limits *limits, struct map_way ways[MAP_WAYS])
+{
+	bool sum = map->reduce != MAP_PLAIN;
+	int count = 0, held = words_held(map, loops);
+	uint32_t share = 4;
+
+	memset(ways, 0, sizeof(*ways) * MAP_WAYS);
+	if (sum) {
+		share = find_split(loops);
+		add_way(limits, 256, share, true, ways, &count);
+		add_way(limits, 256, share * 4, true, ways, &count);
+		add_way(limits, 256, share * 2, true, ways, &count);
+		add_way(limits, 256, share / 2, true, ways, &count);
+		add_way(limits, 512, share * 2, true, ways, &count);
+		add_way(limits, 128, share, true, ways, &count);
+		return count;
+	}
+	/* Narrow vectors take more of them, and little work fewer, so that all can have some. */
+	if (loops->vector * (int)kernel_dtype_bytes(map->problem->tensors[map->output].dtype) < 16)
+		share = 8;
+	while (share > 1 && ((int)share * held > MOST_WORDS ||
+						 loops->elements / loops->vector / (256 * (int64_t)share) <
+							 2 * (int64_t)limits->multiprocessors))
+		share /= 2;
+	add_way(limits, 256, share, false, ways, &count);
+	for (uint32_t unroll = 1; unroll <= 8; unroll *= 2)
+		for (uint32_t threads = 128; threads <= 512; threads *= 2)
+			if ((int)unroll * held <= 2 * MOST_WORDS || unroll == 1)
+				add_way(limits, threads, unroll, false, ways, &count);
+	return count;
+}
