@@ -79,11 +79,11 @@ struct bench_objects;
 /* directory NULL: one of its own, for as long as it is open. */
 bool bench_objects_open(const char *directory, const char *target, struct bench_objects **out);
 void bench_objects_close(struct bench_objects *objects);
-/* The name of a kernel's cubin: a hash of all that it is made of. */
-bool bench_objects_name(struct bench_objects *objects, const char *source,
+/* The name of a kernel's cubin: a hash of all that it is made of.  generated: as plans have it. */
+bool bench_objects_name(struct bench_objects *objects, const char *source, const char *generated,
 						const char *instantiation, char name[KERNEL_KEY_HEX]);
 /* Has the cubin made by bench_objects_make, unless it is there. */
-bool bench_objects_want(struct bench_objects *objects, const char *source,
+bool bench_objects_want(struct bench_objects *objects, const char *source, const char *generated,
 						const char *instantiation, char name[KERNEL_KEY_HEX]);
 /* Before CUDA is loaded: it forks.  0: all are there; 1: some are not, and it was said which;
  * BENCH_SKIPPED: there is no compiler here. */

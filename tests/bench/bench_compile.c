@@ -37,6 +37,7 @@
 struct kernel {
 	char op[24], source[64];
 	char instantiation[KERNEL_INSTANTIATION_MAX];
+	char *generated; /* as plans have it; never NULL */
 	int64_t micros;
 	double ratio; /* to the trivial kernel; 0: not compiled */
 };
@@ -97,6 +98,9 @@ static int collect(struct all *all, const struct options *options)
 		memcpy(kernel->op, plan.op, sizeof kernel->op);
 		memcpy(kernel->source, plan.source, sizeof kernel->source);
 		memcpy(kernel->instantiation, plan.instantiation, sizeof kernel->instantiation);
+		kernel->generated = strdup(plan.generated);
+		if (!kernel->generated)
+			return 2;
 		all->count++;
 	}
 	qsort(all->kernels, (size_t)all->count, sizeof *all->kernels, by_instantiation);
@@ -162,6 +166,9 @@ static int64_t compile_kernel(struct compile_sources *sources, const struct kern
 	}
 	for (int i = 0; i < job.file_count; i++)
 		files[i] = *found[i];
+	if (kernel->generated[0])
+		files[job.file_count++] =
+			(struct compile_file){COMPILE_GENERATED, kernel->generated, strlen(kernel->generated)};
 	return compile(&job);
 }
 

@@ -116,7 +116,7 @@ static bool direct_open(const struct bench_options *options, struct bench_object
 		snprintf(why, 400, "%s", reason);
 		return false;
 	}
-	if (!bench_objects_name(objects, BENCH_COPY_SOURCE, BENCH_COPY_KERNEL, direct.copy))
+	if (!bench_objects_name(objects, BENCH_COPY_SOURCE, "", BENCH_COPY_KERNEL, direct.copy))
 		return false;
 	for (int p = 0; p < 2; p++)
 		direct.pool[p] = gpu_alloc(pool_bytes[p] + SLACK, GPU_MALLOC);

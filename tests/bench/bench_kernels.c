@@ -166,14 +166,14 @@ static int make_objects(const struct bench_options *options, struct bench_object
 {
 	char copy[KERNEL_KEY_HEX];
 
-	if (!bench_objects_want(objects, BENCH_COPY_SOURCE, BENCH_COPY_KERNEL, copy))
+	if (!bench_objects_want(objects, BENCH_COPY_SOURCE, "", BENCH_COPY_KERNEL, copy))
 		return 1;
 	for (int g = 0; g < count; g++)
 		for (int i = 0; i < groups[g].count; i++) {
 			struct bench_item *item = &groups[g].items[i];
 			if (item->plan.kind == KERNEL_LAUNCH &&
-				!bench_objects_want(objects, item->plan.source, item->plan.instantiation,
-									item->object))
+				!bench_objects_want(objects, item->plan.source, item->plan.generated,
+									item->plan.instantiation, item->object))
 				return 1;
 		}
 	return bench_objects_make(objects, options->runner.threads, deadline_us);

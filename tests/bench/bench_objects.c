@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MOST_SOURCES 32
+#define MOST_SOURCES 1024 /* a statement of map has one of its own */
 #define MOST_BYTES (64u << 20)
 #define MOST_PROCESSES 128
 
@@ -36,6 +36,7 @@ static const char copy_text[] =
 /* A source with all that it includes. */
 struct closure {
 	char name[64];
+	char *generated; /* behind the others; "" for most */
 	struct compile_file files[COMPILE_MAX_HEADERS];
 	int file_count;
 };
@@ -108,8 +109,10 @@ void bench_objects_close(struct bench_objects *objects)
 		return;
 	if (objects->temporary)
 		remove_directory(objects->directory);
-	for (int i = 0; i < objects->closure_count; i++)
+	for (int i = 0; i < objects->closure_count; i++) {
+		free(objects->closures[i]->generated);
 		free(objects->closures[i]);
+	}
 	if (objects->sources)
 		compile_sources_close(objects->sources);
 	free(objects->wanted);
@@ -136,20 +139,28 @@ static bool read_closure(struct bench_objects *objects, struct closure *closure)
 	}
 	for (int i = 0; i < closure->file_count; i++)
 		closure->files[i] = *found[i];
+	if (closure->generated[0])
+		closure->files[closure->file_count++] = (struct compile_file){
+			COMPILE_GENERATED, closure->generated, strlen(closure->generated)};
 	return true;
 }
 
-static const struct closure *find_closure(struct bench_objects *objects, const char *source)
+static const struct closure *find_closure(struct bench_objects *objects, const char *source,
+										  const char *generated)
 {
 	for (int i = 0; i < objects->closure_count; i++)
-		if (strcmp(objects->closures[i]->name, source) == 0)
+		if (strcmp(objects->closures[i]->name, source) == 0 &&
+			strcmp(objects->closures[i]->generated, generated) == 0)
 			return objects->closures[i];
 	struct closure *closure =
 		objects->closure_count < MOST_SOURCES ? calloc(1, sizeof *closure) : NULL;
-	if (!closure)
+	if (!closure || !(closure->generated = strdup(generated))) {
+		free(closure);
 		return NULL;
+	}
 	snprintf(closure->name, sizeof closure->name, "%s", source);
 	if (!read_closure(objects, closure)) {
+		free(closure->generated);
 		free(closure);
 		return NULL;
 	}
@@ -166,10 +177,10 @@ static void make_job(const struct bench_objects *objects, const struct closure *
 	snprintf(job->target, sizeof job->target, "%s", objects->target);
 }
 
-bool bench_objects_name(struct bench_objects *objects, const char *source,
+bool bench_objects_name(struct bench_objects *objects, const char *source, const char *generated,
 						const char *instantiation, char name[KERNEL_KEY_HEX])
 {
-	const struct closure *closure = find_closure(objects, source);
+	const struct closure *closure = find_closure(objects, source, generated);
 	struct compile_job job;
 	struct compile_key key;
 
@@ -189,12 +200,12 @@ static void path_of(const struct bench_objects *objects, const char *name, char 
 	snprintf(path, 640, "%s/%s", objects->directory, name);
 }
 
-bool bench_objects_want(struct bench_objects *objects, const char *source,
+bool bench_objects_want(struct bench_objects *objects, const char *source, const char *generated,
 						const char *instantiation, char name[KERNEL_KEY_HEX])
 {
 	char path[640];
 
-	if (!bench_objects_name(objects, source, instantiation, name))
+	if (!bench_objects_name(objects, source, generated, instantiation, name))
 		return false;
 	path_of(objects, name, path);
 	if (access(path, R_OK) == 0)
@@ -213,7 +224,7 @@ bool bench_objects_want(struct bench_objects *objects, const char *source,
 	struct wanted *wanted = &objects->wanted[objects->count++];
 	memcpy(wanted->name, name, KERNEL_KEY_HEX);
 	snprintf(wanted->instantiation, sizeof wanted->instantiation, "%s", instantiation);
-	wanted->closure = find_closure(objects, source);
+	wanted->closure = find_closure(objects, source, generated);
 	return true;
 }
 
