@@ -67,9 +67,9 @@ static void write_types(const struct map *map, const struct map_loops *loops, st
 			   map_cpp_name(sum ? map_sum_type(map) : map->result));
 	plan_print(out, "\tstatic constexpr int vector = V, store = %u;\n",
 			   map_store_width(map, loops));
-	plan_print(out, "\tstatic constexpr bool rows = %s, first = %s, reports = %s;\n",
+	plan_print(out, "\tstatic constexpr bool rows = %s, first = %s, reports = %s, rest = %s;\n",
 			   loops->rows ? "true" : "false", map->checked ? "true" : "false",
-			   map_has_checks(map) ? "true" : "false");
+			   map_has_checks(map) ? "true" : "false", loops->count == 1 ? "true" : "false");
 	if (sum)
 		plan_print(out, "\tstatic constexpr Number terms = %lld;\n",
 				   (long long)(loops->rows ? loops->terms / loops->vector : loops->terms));

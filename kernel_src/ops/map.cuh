@@ -537,7 +537,7 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 			}
 			first += static_cast<Number>(gridDim.x) * (THREADS * UNROLL);
 		} while (LOOP && first < vectors);
-	if constexpr (v > 1) {
+	if constexpr (v > 1 && MAP::rest) {
 		/* What is less than a vector. */
 		const u64 rest = static_cast<u64>(vectors) * v + threadIdx.x;
 		if (blockIdx.x == 0 && threadIdx.x < v && rest < elements) {
