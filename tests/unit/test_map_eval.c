@@ -1,0 +1,208 @@
+/*
+ * test_map_eval: the interpreter that statements are verified by, against the same thing written
+ * in C: its values, and that what is wrong by more than rounding is noticed.
+ */
+#include "client/kiln_map_eval.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ROWS 6
+#define COLUMNS 8
+
+static float x[ROWS][COLUMNS], b[COLUMNS];
+static int32_t k[COLUMNS];
+static uint8_t idx[ROWS];
+static double s = 2.5;
+
+static void fill(void)
+{
+	for (int i = 0; i < ROWS; i++) {
+		idx[i] = (uint8_t)(i * 3 % COLUMNS);
+		for (int j = 0; j < COLUMNS; j++)
+			x[i][j] = sinf((float)(i * COLUMNS + j)) * 3;
+	}
+	for (int j = 0; j < COLUMNS; j++) {
+		b[j] = (float)j / 4 - 1;
+		k[j] = j * j - 20;
+	}
+}
+
+/* A statement over x, b, k, idx and s that makes y, of rank 2, 1 or 0. */
+static struct eval *open_statement(const char *statement, kiln_dtype dtype, int rank,
+								   const char *bounds)
+{
+	const struct eval_operand operands[] = {
+		{"x", KILN_F32, 2, {ROWS, COLUMNS}, {COLUMNS, 1}, x},
+		{"b", KILN_F32, 1, {COLUMNS}, {1}, b},
+		{"k", KILN_I32, 1, {COLUMNS}, {1}, k},
+		{"idx", KILN_U8, 1, {ROWS}, {1}, idx},
+		{"y", dtype, rank, {ROWS, COLUMNS}, {COLUMNS, 1}, NULL},
+	};
+	struct eval *eval = calloc(1, sizeof(*eval));
+	const char *wrong;
+
+	assert_non_null(eval);
+	eval->statement = statement;
+	eval->bounds = bounds;
+	eval->operands = 5;
+	memcpy(eval->operand, operands, sizeof(operands));
+	eval->scalars = 1;
+	eval->scalar[0] = (struct eval_scalar){.name = "s", .real = true, .f = s};
+	wrong = eval_open(eval);
+	if (wrong)
+		fail_msg("%s: %s", statement, wrong);
+	return eval;
+}
+
+/* ---- The same in C ---- */
+
+static double affine(int i, int j)
+{
+	return (double)x[i][j] * s + (double)b[j];
+}
+static double mixed(int i, int j)
+{
+	return (double)x[i][j] * k[j] - 7 / 2 + i % 4 * 0.5;
+}
+static double chosen(int i, int j)
+{
+	return x[i][j] > b[j] ? exp((double)x[i][j]) : -fabs((double)b[j]);
+}
+static double shifted(int i, int j)
+{
+	return (double)x[i][COLUMNS - 1 - j] + (double)x[i][idx[i]];
+}
+static double edges(int i, int j)
+{
+	return (j > 0 ? (double)x[i][j - 1] : 0) + (j < COLUMNS - 1 ? (double)x[i][j + 1] : 0);
+}
+static double nearest(int i, int j)
+{
+	return (double)x[i][j > 0 ? j - 1 : 0];
+}
+static double functions(int i, int j)
+{
+	double at = (double)x[i][j];
+	return tanh(at) + fmin(fmax(at, -1), s) + 1 / sqrt(1 + at * at) + floor((double)b[j]) +
+		   pow(fabs(at), 1.5);
+}
+static double precedence(int i, int j)
+{
+	return ((((2 + (3 * k[j])) << 1) & 60) | (1 ^ i)) + ((k[j] < 0 || (i > 2 && j != 3)) ? 100 : 0);
+}
+
+static void elements(void **state)
+{
+	static const struct {
+		const char *statement, *bounds;
+		kiln_dtype dtype;
+		double (*right)(int i, int j);
+	} rows[] = {
+		{"y[i,j] = x[i,j] * s + b[j]", "check", KILN_F32, affine},
+		{"y[i,j] = x[i,j] * k[j] - 7 / 2 + i % 4 * 0.5", "check", KILN_F32, mixed},
+		{"y[i,j] = x[i,j] > b[j] ? exp(x[i,j]) : -abs(b[j])", "check", KILN_F32, chosen},
+		{"y[i,j] = x[i,7-j] + x[i,idx[i]]", "check", KILN_F32, shifted},
+		{"y[i,j] = x[i,j-1] + x[i,j+1]", "zero", KILN_F32, edges},
+		{"y[i,j] = x[i,j-1]", "clamp", KILN_F32, nearest},
+		{"y[i,j] = tanh(x[i,j]) + clamp(x[i,j], -1, s) + rsqrt(1 + x[i,j] * x[i,j]) + floor(b[j]) "
+		 "+ pow(abs(x[i,j]), 1.5)",
+		 "check", KILN_F32, functions},
+		{"y[i,j] = (2 + 3 * k[j] << 1 & 60 | 1 ^ i) + (k[j] < 0 || i > 2 && j != 3 ? 100 : 0)",
+		 "check", KILN_I32, precedence},
+	};
+	(void)state;
+	fill();
+	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+		struct eval *eval = open_statement(rows[r].statement, rows[r].dtype, 2, rows[r].bounds);
+		for (int e = 0; e < ROWS * COLUMNS; e++) {
+			struct eval_value value = eval_element(eval, e);
+			double expected = rows[r].right(e / COLUMNS, e % COLUMNS), got, allowed;
+			float single = (float)expected;
+			int32_t whole = (int32_t)expected;
+			if (rows[r].dtype == KILN_I32) {
+				assert_int_equal(value.whole, whole);
+				assert_true(eval_fits(KILN_I32, &whole, 0, &value, &got, &allowed));
+				whole++;
+				assert_false(eval_fits(KILN_I32, &whole, 0, &value, &got, &allowed));
+				continue;
+			}
+			if (!eval_fits(KILN_F32, &single, 0, &value, &got, &allowed))
+				fail_msg("%s: element %d is %.9g +- %.3g, not %.9g", rows[r].statement, e,
+						 value.value, allowed, expected);
+			assert_true(allowed < 1e-4 * (fabs(expected) + 1));
+			single = (float)(expected + 3 * allowed);
+			assert_false(eval_fits(KILN_F32, &single, 0, &value, &got, &allowed));
+			single = NAN;
+			assert_false(eval_fits(KILN_F32, &single, 0, &value, &got, &allowed));
+		}
+		free(eval);
+	}
+}
+
+static void sums(void **state)
+{
+	struct eval *sum = open_statement("y[i] += x[i,j] * b[j]", KILN_F32, 1, "check");
+	struct eval *most = open_statement("y[i] max= x[i,j]", KILN_F32, 1, "check");
+	struct eval *count = open_statement("y += x[i,j] > 0", KILN_I64, 0, "check");
+	int64_t positive = 0;
+
+	(void)state;
+	fill();
+	for (int i = 0; i < ROWS; i++) {
+		double all = 0, largest = -INFINITY;
+		struct eval_value value = eval_element(sum, i);
+		for (int j = 0; j < COLUMNS; j++) {
+			all += (double)x[i][j] * (double)b[j];
+			largest = fmax(largest, (double)x[i][j]);
+			positive += x[i][j] > 0;
+		}
+		assert_true(fabs(value.value - all) < 1e-12);
+		assert_true(value.error > 0 && value.error < 1e-4);
+		assert_true(eval_element(most, i).value == largest);
+	}
+	assert_int_equal(eval_element(count, 0).whole, positive);
+	free(sum);
+	free(most);
+	free(count);
+}
+
+/* What depends on rounding is not held against anybody; what strays is counted. */
+static void doubts(void **state)
+{
+	struct eval *eval =
+		open_statement("y[i] = f32(idx[i]) * 0.1 * 10 < idx[i]", KILN_BOOL, 1, "check");
+	struct eval *stray = open_statement("y[i] = x[i + 3,0]", KILN_F32, 1, "check");
+	uint8_t either[] = {0, 1};
+	double got, allowed;
+	struct eval_value value;
+
+	(void)state;
+	fill();
+	value = eval_element(eval, 1);
+	assert_true(eval_fits(KILN_BOOL, either, 0, &value, &got, &allowed));
+	assert_true(eval_fits(KILN_BOOL, either, 1, &value, &got, &allowed));
+	for (int i = 0; i < ROWS; i++)
+		value = eval_element(stray, i);
+	assert_int_equal(stray->strays, 3);
+	assert_true(value.value == 0);
+	free(eval);
+	free(stray);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(elements),
+		cmocka_unit_test(sums),
+		cmocka_unit_test(doubts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
