@@ -63,6 +63,9 @@ double bench_target(const struct cases_case *c);
 
 /* ---- bench_list.c ---- */
 
+/* What the case calls its operand. */
+void bench_operand_name(const struct cases_case *c, int operand, char name[16]);
+
 void bench_list(const struct bench_options *options);
 void bench_list_plans(const struct bench_case *groups, int count);
 

@@ -133,10 +133,9 @@ static void judge_part(void *arg, int64_t first, int64_t last)
 static void describe(const struct bench_sample *sample, const struct cases_verdict *verdict,
 					 char why[400])
 {
-	const struct plan_op *op = plan_find(sample->data->c->op->name);
 	char name[16];
 
-	plan_operand_name(op, verdict->operand, name);
+	bench_operand_name(sample->data->c, verdict->operand, name);
 	snprintf(why, 400, "element %" PRId64 " of %s is %g and should be %g, give or take %g",
 			 verdict->element, name, verdict->got, verdict->expected, verdict->allowed);
 }

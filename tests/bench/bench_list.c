@@ -15,6 +15,22 @@ static void print_numbers(const char *name, const int64_t *numbers, int count)
 	printf("]");
 }
 
+void bench_operand_name(const struct cases_case *c, int operand, char name[16])
+{
+	const char *at = NULL;
+
+	for (int i = 0; i < c->attr_count; i++)
+		if (strcmp(c->attr[i].name, "names") == 0)
+			at = c->attr[i].s;
+	if (!at) {
+		plan_operand_name(plan_find(c->op->name), operand, name);
+		return;
+	}
+	for (; operand > 0 && strchr(at, ','); operand--)
+		at = strchr(at, ',') + 1;
+	snprintf(name, 16, "%.*s", (int)strcspn(at, ","), at);
+}
+
 static void print_operand(const struct cases_case *c, int i)
 {
 	static const char *const fills[] = {
@@ -26,7 +42,7 @@ static void print_operand(const struct cases_case *c, int i)
 	const struct cases_operand *operand = &c->operand[i];
 	char name[16];
 
-	plan_operand_name(plan_find(c->op->name), i, name);
+	bench_operand_name(c, i, name);
 	if (operand->dtype == KILN_DTYPE_NONE) {
 		printf("%s\"%s\": null", i ? ", " : "", name);
 		return;
