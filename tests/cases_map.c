@@ -341,6 +341,11 @@ static const struct row rows[] = {
 	{"c[i,j] += a[i,k] * b[k,j]", "a,b,c", "f32 20x30; f32 30x40; f32 20x40", NULL, 0},
 	{"c[i,j] += a[i,k] * b[j,k]", "a,b,c", "f16 20x64; f16 24x64; f32 20x24", NULL, 0},
 	{"y[i] += x[i,j,k] * w[k]", "x,w,y", "f32 5x6x9; f32 9; f32 5", NULL, 0},
+	/* In pieces. */
+	{"y += x[i]", "x,y", "f32 100000; f32 ", NULL, 0},
+	{"y[j] += x[i,j]", "x,y", "f16 3000x33; f32 33", NULL, 0},
+	{"y[i] += x[i,j] * w[j]", "x,w,y", "f64 3x70000; f64 70000; f64 3", NULL, 0},
+	{"y max= x[i,j]", "x,y", "i16 300x1001; i16 ", NULL, 0},
 	{"y[i] += x[i,j]", "x,y", "f32 5x0; f32 5", NULL, 0},
 	{"y[i] max= x[i,j]", "x,y", "i32 5x0; i32 5", NULL, 0},
 	{"y[i] += x[i,j]", "x,y", "f32 5x1; f32 5", NULL, 0},
@@ -366,6 +371,7 @@ static const struct row rows[] = {
 	{"y[i] += x[i,j] * w[j]", "x,w,y", "f32 16384x4096; f32 4096; f32 16384", NULL,
 	 CASES_BENCH | CASES_BIG},
 	{"y[j] += x[i,j]", "x,y", "f32 4096x16384; f32 16384", NULL, CASES_BENCH | CASES_BIG},
+	{"y += x[i]", "x,y", "f32 268435456; f32 ", NULL, CASES_BENCH | CASES_BIG},
 };
 
 void cases_add_map(void)

@@ -128,6 +128,8 @@ static void set_args(const struct map *map, const struct map_loops *loops, struc
 						scalar_bits(&map->problem->attrs[scalars[i].attr], scalars[i].type));
 	}
 	plan_arg_scalar(out, 8, (uint64_t)loops->elements);
+	if (loops->pieces > 1)
+		plan_arg_scratch(out);
 	if (map_has_checks(map))
 		plan_arg_report(out, (uint64_t)loops->elements * (uint64_t)loops->terms, UINT64_MAX);
 }
@@ -174,7 +176,7 @@ static void set_grid(const struct map *map, const struct map_loops *loops,
 	int64_t each = sum ? way->threads / way->share : (int64_t)way->threads * way->share;
 	int64_t blocks = divide_up(units, each);
 
-	blocks = blocks < 1 ? 1 : blocks; /* less than a vector */
+	blocks = (blocks < 1 ? 1 : blocks) * loops->pieces; /* 1: for less than a vector */
 	*loop = blocks > limits->grid_x;
 	out->grid[0] = *loop ? limits->grid_x : (uint32_t)blocks;
 	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
@@ -197,6 +199,7 @@ static int plan_way(const struct map *map, const struct map_loops *loops, const 
 	snprintf(out->instantiation, sizeof(out->instantiation),
 			 "map_statement<0x%016llxull, %u, %u, %s>", (unsigned long long)hash_of(out->generated),
 			 way->threads, way->share, loop ? "true" : "false");
+	out->scratch = map_scratch(map, loops, way);
 	set_args(map, loops, out);
 	set_extents(map, loops, out);
 	return KILN_OK;

@@ -186,6 +186,7 @@ struct map_loops {
 	int count, outputs; /* the first so many are the output's */
 	int64_t elements;   /* of the output */
 	int64_t terms;      /* of each sum; 1 without one */
+	int64_t pieces;     /* that blocks have of a long sum */
 	bool rows;          /* of a sum: the vectors lie along what is added up */
 	int vector_loop;    /* the loop that vectors lie along; -1: there is none */
 	int vector;         /* elements at once */
@@ -212,6 +213,9 @@ struct map_way {
 	char name[KERNEL_CHOICE_MAX];
 };
 
+/* Scratch memory of a sum in pieces; none of others. */
+struct kernel_scratch map_scratch(const struct map *map, const struct map_loops *loops,
+								  const struct map_way *way);
 int map_ways(const struct map *map, const struct map_loops *loops,
 			 const struct kernel_limits *limits, struct map_way ways[MAP_WAYS]);
 

@@ -120,6 +120,18 @@ static bool needs_wide(const struct map *map, const struct map_loops *loops)
 	return loops->elements > INT32_MAX / 2 || loops->terms > INT32_MAX / 2;
 }
 
+/* By the terms alone, as long as there is memory for what the pieces come to. */
+static int64_t count_pieces(const struct map *map, const struct map_loops *loops)
+{
+	int64_t steps = loops->rows ? loops->terms / loops->vector : loops->terms;
+	int64_t each = loops->rows ? 4096 : 1024, pieces = steps / each;
+
+	if (map->reduce == MAP_PLAIN || pieces < 2)
+		return 1;
+	pieces = pieces < 256 ? pieces : 256;
+	return loops->elements <= KERNEL_SCRATCH_MAX / 32 / pieces ? pieces : 1;
+}
+
 void map_loops(const struct map *map, struct map_loops *out)
 {
 	memset(out, 0, sizeof(*out));
@@ -130,6 +142,7 @@ void map_loops(const struct map *map, struct map_loops *out)
 	out->terms = product(map, map->output_rank, map->index_count);
 	choose_vector(map, out);
 	out->wide = needs_wide(map, out);
+	out->pieces = count_pieces(map, out);
 }
 
 static uint32_t shrink(uint32_t width, int64_t step, uint32_t bytes)

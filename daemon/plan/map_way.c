@@ -91,3 +91,19 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 				add_way(limits, threads, unroll, false, ways, &count);
 	return count;
 }
+
+struct kernel_scratch map_scratch(const struct map *map, const struct map_loops *loops,
+								  const struct map_way *way)
+{
+	enum map_type type = map_sum_type(map);
+	uint64_t bytes = type == MAP_F32 || type == MAP_I32 || type == MAP_U32 ? 4 : 8;
+	uint64_t outs = loops->rows ? 1 : (uint64_t)loops->vector, lanes = way->threads / way->share;
+	uint64_t groups = ((uint64_t)loops->elements / outs + lanes - 1) / lanes;
+	uint64_t counters = (groups * 4 + 255) / 256 * 256;
+
+	if (map->reduce == MAP_PLAIN || loops->pieces == 1)
+		return (struct kernel_scratch){0};
+	return (struct kernel_scratch){.bytes = counters +
+											groups * (uint64_t)loops->pieces * lanes * outs * bytes,
+								   .counters = counters};
+}

@@ -71,8 +71,10 @@ static void write_types(const struct map *map, const struct map_loops *loops, st
 			   loops->rows ? "true" : "false", map->checked ? "true" : "false",
 			   map_has_checks(map) ? "true" : "false", loops->count == 1 ? "true" : "false");
 	if (sum)
-		plan_print(out, "\tstatic constexpr Number terms = %lld;\n",
-				   (long long)(loops->rows ? loops->terms / loops->vector : loops->terms));
+		plan_print(
+			out, "\tstatic constexpr Number terms = %lld;\n\tstatic constexpr u32 pieces = %lld;\n",
+			(long long)(loops->rows ? loops->terms / loops->vector : loops->terms),
+			(long long)loops->pieces);
 }
 
 /* ---- Where elements are ---- */
@@ -284,15 +286,19 @@ static void write_kernel(const struct map *map, const struct map_loops *loops,
 			   "__global__ __launch_bounds__(THREADS) void map_statement(",
 			   sum ? "SPLIT" : "UNROLL");
 	write_values(map, ", ", ", ", true, out);
-	plan_print(out, "u64 elements%s)\n{\n", map_has_checks(map) ? ", u64 *report" : "");
+	plan_print(out, "u64 elements%s%s)\n{\n", loops->pieces > 1 ? ", void *scratch" : "",
+			   map_has_checks(map) ? ", u64 *report" : "");
 	plan_print(out, "\tconst MapStatement<%d> map = {", loops->vector);
 	write_values(map, ", ", "};\n", false, out);
 	if (!sum) {
 		plan_print(out, "\tconst MapStatement<1> one = {");
 		write_values(map, ", ", "};\n", false, out);
 	}
-	plan_print(out, "\tmap_%s<THREADS, %s, LOOP>(map%s, elements, %s);\n}\n",
+	plan_print(out, "\tmap_%s<THREADS, %s, LOOP>(map%s, elements, %s%s);\n}\n",
 			   sum ? "reduce" : "elements", sum ? "SPLIT" : "UNROLL", sum ? "" : ", one",
+			   !sum                ? ""
+			   : loops->pieces > 1 ? "scratch, "
+								   : "nullptr, ",
 			   map_has_checks(map) ? "report" : "nullptr");
 }
 

@@ -4,7 +4,8 @@
  *
  *   map_elements  each thread makes UNROLL vectors of the output, with all their loads in flight
  *   map_reduce    SPLIT threads share an output, or a vector of them, and join what each has in an
- *                 order that the shape alone decides
+ *                 order that the shape alone decides; of long sums blocks have parts, which the
+ *                 last one joins
  *
  * MAP is the generated structure: place() and term() turn numbers into places, fetch() loads what
  * lies side by side, value() is the right side for element v of a vector.
@@ -13,6 +14,7 @@
 #include "common/element.cuh"
 #include "common/index.cuh"
 #include "common/indices.cuh"
+#include "common/last.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
@@ -555,14 +557,17 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 
 /* ---- Sums, products, least and greatest ---- */
 
-/* The terms of one output, or of V, that part number `part` of SPLIT has. */
+/* Of one output, or of V, the terms of a piece that part number `part` of SPLIT has. */
 template <int SPLIT, class MAP>
-DEVICE void map_terms(const MAP &map, const typename MAP::Place &at, u32 part,
+DEVICE void map_terms(const MAP &map, const typename MAP::Place &at, u32 piece, u32 part,
 					  typename MAP::Result (&sum)[MAP::vector], MapStrays &strays)
 {
 	typedef typename MAP::Number Number;
 	constexpr int unroll = 4, v = MAP::vector;
-	constexpr Number rounds = MAP::terms / (SPLIT * unroll), whole = rounds * SPLIT * unroll;
+	constexpr Number each = (MAP::terms + MAP::pieces - 1) / MAP::pieces;
+	const Number begin = each * piece;
+	const Number end = MAP::pieces == 1 || MAP::terms - begin < each ? MAP::terms : begin + each;
+	const Number rounds = (end - begin) / (SPLIT * unroll);
 
 #pragma unroll 1
 	for (Number n = 0; n < rounds; n++) {
@@ -571,7 +576,7 @@ DEVICE void map_terms(const MAP &map, const typename MAP::Place &at, u32 part,
 #pragma unroll
 		for (int u = 0; u < unroll; u++) {
 			place[u] = at;
-			MAP::term((n * unroll + u) * SPLIT + part, place[u]);
+			MAP::term(begin + (n * unroll + u) * SPLIT + part, place[u]);
 			map.fetch(place[u], held[u]);
 		}
 #pragma unroll
@@ -582,7 +587,7 @@ DEVICE void map_terms(const MAP &map, const typename MAP::Place &at, u32 part,
 		}
 	}
 #pragma unroll 1
-	for (Number n = whole + part; n < MAP::terms; n += SPLIT) {
+	for (Number n = begin + rounds * (SPLIT * unroll) + part; n < end; n += SPLIT) {
 		typename MAP::Place place = at;
 		typename MAP::Held held;
 		MAP::term(n, place);
@@ -617,8 +622,47 @@ DEVICE void map_join(u32 part, u32 lane, typename MAP::Result (&sum)[MAP::vector
 	}
 }
 
+/*
+ * What the pieces of a group of outputs have comes together in scratch memory, behind a counter for
+ * each group.  True for the threads of the block that comes last: sum is all of it then, in the
+ * order of the pieces.
+ */
+template <int LANES, int OUTS, class MAP>
+DEVICE bool map_gather(u8 *scratch, typename MAP::Number groups, typename MAP::Number group,
+					   u32 piece, u32 part, u32 lane, typename MAP::Result (&sum)[MAP::vector])
+{
+	typedef typename MAP::Result Result;
+	const u64 counters = (static_cast<u64>(groups) * 4 + 255) / 256 * 256;
+	Result *const own = reinterpret_cast<Result *>(scratch + counters) +
+						(static_cast<u64>(group) * MAP::pieces * LANES + lane) * OUTS;
+	bool last = false;
+
+	if (part == 0) {
+#pragma unroll
+		for (int i = 0; i < OUTS; i++)
+			own[static_cast<u64>(piece) * LANES * OUTS + i] = sum[i];
+	}
+	__syncthreads();
+	if (threadIdx.x == 0)
+		last = last_of(reinterpret_cast<u32 *>(scratch) + group, MAP::pieces);
+	if (!__syncthreads_or(last))
+		return false;
+	if (part == 0) {
+#pragma unroll
+		for (int i = 0; i < OUTS; i++)
+			sum[i] = MAP::identity();
+#pragma unroll 4
+		for (u32 p = 0; p < MAP::pieces; p++) {
+#pragma unroll
+			for (int i = 0; i < OUTS; i++)
+				sum[i] = MAP::combine(sum[i], own[static_cast<u64>(p) * LANES * OUTS + i]);
+		}
+	}
+	return true;
+}
+
 template <int THREADS, int SPLIT, bool LOOP, class MAP>
-DEVICE void map_reduce(const MAP &map, u64 elements, u64 *report)
+DEVICE void map_reduce(const MAP &map, u64 elements, void *scratch, u64 *report)
 {
 	typedef typename MAP::Number Number;
 	typedef typename MAP::Element Element;
@@ -626,11 +670,14 @@ DEVICE void map_reduce(const MAP &map, u64 elements, u64 *report)
 	const Number outputs = static_cast<Number>(elements / outs);
 	const u32 part = MAP::rows ? threadIdx.x % SPLIT : threadIdx.x / lanes;
 	const u32 lane = MAP::rows ? threadIdx.x / SPLIT : threadIdx.x % lanes;
-	Number block = static_cast<Number>(blockIdx.x) * lanes;
+	const Number groups = (outputs + lanes - 1) / lanes;
+	Number unit = static_cast<Number>(blockIdx.x);
 	MapStrays strays;
 
 	do {
-		const Number n = block + lane;
+		const Number group = unit / MAP::pieces, n = group * lanes + lane;
+		const u32 piece = static_cast<u32>(unit - group * MAP::pieces);
+		bool stores = true;
 		typename MAP::Place at;
 		typename MAP::Result sum[v];
 		MapStrays mine;
@@ -638,7 +685,7 @@ DEVICE void map_reduce(const MAP &map, u64 elements, u64 *report)
 		for (int i = 0; i < v; i++)
 			sum[i] = MAP::identity();
 		MAP::place(n < outputs ? n : outputs - 1, at);
-		map_terms<SPLIT>(map, at, part, sum, mine);
+		map_terms<SPLIT>(map, at, piece, part, sum, mine);
 		if (MAP::reports && n < outputs)
 			strays.add(mine);
 		if constexpr (MAP::rows) {
@@ -648,14 +695,17 @@ DEVICE void map_reduce(const MAP &map, u64 elements, u64 *report)
 		}
 		if constexpr (SPLIT > 1)
 			map_join<THREADS, SPLIT, outs, MAP>(part, lane, sum);
-		if (part == 0 && n < outputs) {
+		if constexpr (MAP::pieces > 1)
+			stores = map_gather<lanes, outs, MAP>(static_cast<u8 *>(scratch), groups, group, piece,
+												  part, lane, sum);
+		if (stores && part == 0 && n < outputs) {
 			u32 out[vec_words<outs *static_cast<int>(sizeof(Element))>] = {0};
 #pragma unroll
 			for (int i = 0; i < outs; i++)
 				map_put<Element>(out, i, sum[i]);
 			map_store<outs, MAP::store>(map.output() + static_cast<u64>(n) * outs, out);
 		}
-		block += static_cast<Number>(gridDim.x) * lanes;
-	} while (LOOP && block < outputs);
+		unit += static_cast<Number>(gridDim.x);
+	} while (LOOP && unit < groups * MAP::pieces);
 	map_report<MAP>(strays, report);
 }

@@ -370,6 +370,17 @@ static void sums_have_an_order_of_their_own(void **state)
 	p = problem_of("y[j] += x[i,j]", "x,y", "f32 4096x64;f32 64");
 	planned(&p, &few);
 	assert_string_equal(few.variant, "columns");
+	assert_int_equal(few.scratch.bytes, 256 + 4 * 64 * 4); /* counters, then 4 pieces */
+	/* Blocks have pieces of a long one, again by its own length. */
+	p = problem_of("y[i] += x[i,j]", "x,y", "f32 2x100000;f32 2");
+	planned(&p, &few);
+	assert_int_equal(few.grid[0], 2 * 6);
+	assert_int_equal(few.scratch.counters, 256);
+	assert_int_equal(few.scratch.bytes, 256 + 2 * 6 * 4);
+	p.tensors[0].shape[0] = p.tensors[1].shape[0] = 500;
+	planned(&p, &many);
+	assert_string_equal(few.instantiation, many.instantiation);
+	assert_int_equal(many.grid[0], 500 * 6);
 }
 
 static void reports_are_read(void **state)
