@@ -46,10 +46,14 @@ sed -n '/^permute /,/^$/p' "$DIR/out" >"$DIR/permute"
 [ "$(sed -n 1p "$DIR/permute")" = 'permute (x, y)' ] || fails "ops: $(cat "$DIR/permute")"
 [ "$(grep -c '^  [^ ]' "$DIR/permute")" -eq 1 ] || fails "no summary: $(cat "$DIR/permute")"
 grep -q '^    perm: ' "$DIR/permute" || fails "no attribute: $(cat "$DIR/permute")"
-# All operators that run takes, and no others; each attribute on a line of its own.
+# All operators that run takes, and no others; map has a command of its own.  Each attribute is on a
+# line of its own.
 grep -oE '^[a-z_]+ \(' "$DIR/out" | tr -d ' (' >"$DIR/names"
-"$KILN" help run | sed -n '/^operators/,/^$/s/^  \([a-z_][a-z_]*\) .*/\1/p' |
-	cmp -s - "$DIR/names" ||
+"$KILN" help run >"$DIR/help"
+{
+	sed -n '/^operators/,/^$/s/^  \([a-z_][a-z_]*\) .*/\1/p' "$DIR/help"
+	sed -n 's/^usage: kiln run \(map\) .*/\1/p' "$DIR/help"
+} | cmp -s - "$DIR/names" ||
 	fails "ops and run do not know the same: $(cat "$DIR/names")"
 sed -n '/^layer_norm /,/^$/p' "$DIR/out" | grep -q '^    axes: ' || fails "ops: layer_norm"
 json '"permute" in [r["name"] for r in j["rows"]]' "$KILN" ops
