@@ -33,6 +33,9 @@ static void set_name(kiln_buffer *buffer, const char *name)
 static void discard(kiln_buffer *buffer)
 {
 	kiln_client *client = buffer->client;
+	if (client->lane != NULL) {
+		lane_forget_buffer(client, buffer);
+	}
 	if (buffer->map != NULL) {
 		munmap(buffer->map, buffer->map_bytes);
 	}
@@ -84,8 +87,8 @@ static int map_shared(kiln_buffer *buffer, struct answer *answer)
 }
 
 /* Asks for a buffer; frees the request in any case. */
-static int make(kiln_client *client, struct request *request, uint64_t bytes, const char *name,
-				bool shared, kiln_buffer **out)
+static int make(kiln_client *client, struct request *request, uint64_t bytes, uint64_t phase,
+				const char *name, bool shared, kiln_buffer **out)
 {
 	struct answer answer;
 	kiln_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -103,6 +106,7 @@ static int make(kiln_client *client, struct request *request, uint64_t bytes, co
 	atomic_fetch_add(&client->refs, 1);
 	buffer->client = client;
 	buffer->bytes = bytes;
+	buffer->phase = shared ? wire_get_uint(&answer.in.root, "offset", 0) : phase;
 	buffer->id = wire_get_uint(&answer.in.root, "buf", 0);
 	set_name(buffer, name);
 	if (buffer->id == 0) {
@@ -119,12 +123,13 @@ static int make(kiln_client *client, struct request *request, uint64_t bytes, co
 	return KILN_OK;
 }
 
-int buffer_lend(kiln_client *client, struct request *request, uint64_t bytes, const char *name,
-				kiln_buffer **out)
+int buffer_lend(kiln_client *client, struct request *request, uint64_t offset, uint64_t bytes,
+				const char *name, kiln_buffer **out)
 {
+	wire_put_uint(&request->out, "offset", offset);
 	wire_put_uint(&request->out, "bytes", bytes);
 	wire_put_int(&request->out, "pid", client->pid);
-	return make(client, request, bytes, name, false, out);
+	return make(client, request, bytes, offset, name, false, out);
 }
 
 static int alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char *name,
@@ -141,7 +146,7 @@ static int alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char
 	link_begin(client, &request, "alloc");
 	wire_put_uint(&request.out, "bytes", bytes);
 	wire_put_uint(&request.out, "flags", flags);
-	return make(client, &request, bytes, name, (flags & KILN_BUFFER_SHARED) != 0, out);
+	return make(client, &request, bytes, 0, name, (flags & KILN_BUFFER_SHARED) != 0, out);
 }
 
 int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char *name,
@@ -179,9 +184,8 @@ static int lend_fd(kiln_client *client, int fd, uint64_t offset, uint64_t bytes,
 	link_begin(client, &request, "lend");
 	request.fd = fd;
 	wire_put_str(&request.out, "kind", "fd");
-	wire_put_uint(&request.out, "offset", offset);
 	wire_put_uint(&request.out, "span", 0);
-	return buffer_lend(client, &request, bytes, name, out);
+	return buffer_lend(client, &request, offset, bytes, name, out);
 }
 
 int kiln_lend_fd(kiln_client *client, int fd, uint64_t offset, uint64_t bytes, const char *name,
@@ -247,6 +251,7 @@ static int move_piece(kiln_buffer *buffer, const char *name, uint64_t offset, ui
 	wire_put_uint(&request.out, "buf", buffer->id);
 	wire_put_uint(&request.out, "offset", offset);
 	wire_put_uint(&request.out, "bytes", bytes);
+	lane_put_tail(client, &request.out);
 	int status = link_ask(client, &request, deadline, NULL);
 	if (status == KILN_ETIMEDOUT) {
 		buffer_drop_staging(client);
@@ -353,6 +358,7 @@ int kiln_free(kiln_buffer *buffer)
 	}
 	link_begin(client, &request, "free");
 	wire_put_uint(&request.out, "buf", buffer->id);
+	lane_put_tail(client, &request.out);
 	status = link_ask(client, &request, client_deadline(client), NULL);
 	discard(buffer);
 	return client_leave(client, status);

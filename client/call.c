@@ -173,8 +173,10 @@ void call_release(kiln_call *call)
 		struct request request;
 		link_begin(client, &request, "release");
 		wire_put_uint(&request.out, "call", call->id);
+		lane_put_tail(client, &request.out);
 		(void)link_post(client, &request, SIZE_MAX);
 	}
+	lane_forget_call(client, call);
 	free(call->plan);
 	free(call);
 	client_unref(client);
@@ -207,15 +209,13 @@ void kiln_call_free(kiln_call *call)
 
 /* ---- Submitting ---- */
 
-static int put_operands(const kiln_call *call, struct wire_out *out, const kiln_operand *operands,
-						int count)
+static int check_operands(const kiln_call *call, const kiln_operand *operands, int count)
 {
 	if (count != call->tensor_count || (count > 0 && operands == NULL)) {
 		return error_set(KILN_EINVAL,
 						 "the call was prepared for %d tensors and is submitted with %d operands",
 						 call->tensor_count, count);
 	}
-	wire_list_begin(out, "operands");
 	for (int i = 0; i < count; i++) {
 		const kiln_buffer *buffer = operands[i].buffer;
 		bool left_out = call->left_out >> i & 1;
@@ -228,13 +228,21 @@ static int put_operands(const kiln_call *call, struct wire_out *out, const kiln_
 		if (buffer != NULL && buffer->client != call->client) {
 			return error_set(KILN_EINVAL, "operand %d lies in a buffer of another client", i);
 		}
+	}
+	return KILN_OK;
+}
+
+static void put_operands(struct wire_out *out, const kiln_operand *operands, int count)
+{
+	wire_list_begin(out, "operands");
+	for (int i = 0; i < count; i++) {
+		const kiln_buffer *buffer = operands[i].buffer;
 		wire_list_begin(out, NULL);
-		wire_put_uint(out, NULL, left_out ? 0 : buffer->id);
-		wire_put_uint(out, NULL, left_out ? 0 : operands[i].offset);
+		wire_put_uint(out, NULL, buffer == NULL ? 0 : buffer->id);
+		wire_put_uint(out, NULL, buffer == NULL ? 0 : operands[i].offset);
 		wire_list_end(out);
 	}
 	wire_list_end(out);
-	return KILN_OK;
 }
 
 int call_check_after(const kiln_client *client, kiln_ticket after)
@@ -264,28 +272,70 @@ int call_post(kiln_client *client, struct request *request, kiln_ticket after, k
 	return KILN_OK;
 }
 
+static int submit_message(kiln_call *call, const kiln_operand *operands, int count,
+						  kiln_ticket after, uint64_t follows, bool again, kiln_ticket *out)
+{
+	struct request request;
+	link_begin(call->client, &request, "submit");
+	wire_put_uint(&request.out, "call", call->id);
+	put_operands(&request.out, operands, count);
+	if (again) {
+		lane_ask(call, &request, operands, count);
+	}
+	lane_put_tail(call->client, &request.out);
+	if (follows != 0) {
+		wire_put_uint(&request.out, "follows", follows);
+	}
+	return call_post(call->client, &request, after, out);
+}
+
+/* A ticket of what is not even begun. */
+static int submit_canceled(kiln_client *client, kiln_ticket after, kiln_ticket *out)
+{
+	char text[96];
+	kiln_ticket id = ++client->next_id;
+	if (ticket_add(&client->tickets, id) != KILN_OK) {
+		return error_set(KILN_ENOMEM, "no memory for a ticket");
+	}
+	snprintf(text, sizeof(text), "ticket %llu, which this call follows, did not succeed",
+			 (unsigned long long)after);
+	ticket_finish(&client->tickets, ticket_find(&client->tickets, id), KILN_ECANCELED, text, NULL);
+	*out = id;
+	return KILN_OK;
+}
+
+/* again: the call may be submitted again, and should then need no message. */
 static int submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
-				  kiln_ticket *out)
+				  bool again, kiln_ticket *out)
 {
 	kiln_client *client = call->client;
-	struct request request;
+	uint64_t follows = 0;
 
 	int status = call_check_after(client, after);
+	if (status == KILN_OK && call->raw) {
+		status =
+			error_set(KILN_EINVAL, "the call is a kernel of the program's own: it is submitted "
+								   "with kiln_submit_raw()");
+	}
+	if (status == KILN_OK) {
+		status = check_operands(call, operands, count);
+	}
 	if (status != KILN_OK) {
 		return status;
 	}
-	if (call->raw) {
-		return error_set(KILN_EINVAL, "the call is a kernel of the program's own: it is submitted "
-									  "with kiln_submit_raw()");
+	const struct ticket *earlier = after != 0 ? ticket_find(&client->tickets, after) : NULL;
+	if (ticket_lane_failed(&client->tickets, after)) {
+		return submit_canceled(client, after, out);
 	}
-	link_begin(client, &request, "submit");
-	wire_put_uint(&request.out, "call", call->id);
-	status = put_operands(call, &request.out, operands, count);
-	if (status != KILN_OK) {
-		wire_out_free(&request.out);
-		return status;
+	if (earlier != NULL && earlier->lane) {
+		follows = earlier->number + 1;
+		after = 0;
 	}
-	return call_post(client, &request, after, out);
+	if (lane_submit(call, operands, count, follows, client->next_id + 1)) {
+		*out = ++client->next_id;
+		return KILN_OK;
+	}
+	return submit_message(call, operands, count, after, follows, again, out);
 }
 
 int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count, kiln_ticket after,
@@ -299,7 +349,7 @@ int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count
 	if (status != KILN_OK) {
 		return status;
 	}
-	return client_leave(client, submit(call, operands, operand_count, after, out));
+	return client_leave(client, submit(call, operands, operand_count, after, true, out));
 }
 
 /* ---- Waiting ---- */
@@ -307,15 +357,19 @@ int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count
 /* Waits until the ticket is finished and takes its result; KILN_ETIMEDOUT without a message. */
 static int finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
 {
-	(void)link_drain(client);
 	struct ticket *ticket = ticket_find(&client->tickets, id);
 	if (ticket == NULL) {
 		return error_set(KILN_ENOENT,
 						 "ticket %llu is not outstanding: it was waited for before, or never given",
 						 (unsigned long long)id);
 	}
+	if (!ticket->lane) {
+		(void)link_drain(client);
+		ticket = ticket_find(&client->tickets, id);
+	}
 	while (!ticket->done) {
-		int status = link_wait(client, deadline);
+		int status = ticket->lane ? lane_wait(client, ticket->number, deadline)
+								  : link_wait(client, deadline);
 		ticket = ticket_find(&client->tickets, id);
 		if (ticket->done) {
 			break;
@@ -353,6 +407,15 @@ int kiln_wait(kiln_client *client, kiln_ticket ticket, int timeout_ms)
 	return kiln_wait_time(client, ticket, timeout_ms, NULL);
 }
 
+static void put_canceled(struct wire_out *out, const struct ticket *ticket)
+{
+	if (ticket->lane) {
+		wire_put_uint(out, "entry", ticket->number + 1);
+	} else {
+		wire_put_uint(out, "ticket", ticket->id);
+	}
+}
+
 static int cancel(kiln_client *client, kiln_ticket id)
 {
 	struct request request;
@@ -367,7 +430,7 @@ static int cancel(kiln_client *client, kiln_ticket id)
 		return KILN_OK;
 	}
 	link_begin(client, &request, "cancel");
-	wire_put_uint(&request.out, "ticket", id);
+	put_canceled(&request.out, ticket);
 	int status = link_ask(client, &request, client_deadline(client), NULL);
 	/* It may have finished while the request was on its way: then there was nothing to cancel. */
 	return status == KILN_ENOENT ? KILN_OK : status;
@@ -394,16 +457,17 @@ static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int coun
 	for (int i = 0; i < count; i++) {
 		operands[i] = (kiln_operand){tensors[i].buffer, tensors[i].offset};
 	}
-	int status = submit(call, operands, count, 0, &ticket);
+	int status = submit(call, operands, count, 0, false, &ticket);
 	if (status != KILN_OK) {
 		return status;
 	}
 	status = finish(client, ticket, deadline, NULL);
 	struct ticket *left = ticket_find(&client->tickets, ticket);
 	if (status == KILN_ETIMEDOUT && left != NULL) {
-		ticket_remove(&client->tickets, left);
 		link_begin(client, &request, "cancel");
-		wire_put_uint(&request.out, "ticket", ticket);
+		put_canceled(&request.out, left);
+		lane_forget(client, left);
+		ticket_remove(&client->tickets, left);
 		(void)link_post(client, &request, SIZE_MAX);
 		return error_set(status, "kilnd at %s did not finish the call before the deadline",
 						 client->path);
@@ -442,7 +506,8 @@ static int check_look(const kiln_client *client)
 int kiln_fd(const kiln_client *client)
 {
 	int status = check_look(client);
-	return status == KILN_OK ? client->sock : status;
+	int fd = status == KILN_OK ? lane_fd(client->lane) : status;
+	return fd == -1 ? client->sock : fd;
 }
 
 int kiln_events(const kiln_client *client)
@@ -461,6 +526,8 @@ int kiln_dispatch(kiln_client *client)
 		return status;
 	}
 	status = link_drain(client);
+	lane_watch(client);
+	lane_collect(client);
 	/* The tickets that the end of the daemon finished are reported before the end itself. */
 	if (client->tickets.done > 0) {
 		status = client->tickets.done > INT32_MAX ? INT32_MAX : (int)client->tickets.done;

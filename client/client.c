@@ -49,19 +49,45 @@ static void destroy(struct kiln_client *client)
 		call_release(call);
 		call = next;
 	}
+	lane_free(client->lane);
+	client->lane = NULL;
 }
 
 void client_unref(struct kiln_client *client)
 {
 	if (atomic_fetch_sub(&client->refs, 1) == 1) {
+		if (client->ours != NULL) {
+			munmap((void *)(uintptr_t)client->ours, sizeof(atomic_int));
+		}
 		free(client);
 	}
+}
+
+/* A page that the system empties in a child tells without a system call. */
+static const atomic_int *make_mark(void)
+{
+	atomic_int *mark =
+		mmap(NULL, sizeof(*mark), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mark == MAP_FAILED) {
+		return NULL;
+	}
+	if (madvise(mark, sizeof(*mark), MADV_WIPEONFORK) != 0) {
+		munmap(mark, sizeof(*mark));
+		return NULL;
+	}
+	atomic_store(mark, 1);
+	return mark;
+}
+
+static bool is_forked(const struct kiln_client *client)
+{
+	return client->ours != NULL ? atomic_load(client->ours) == 0 : client->pid != getpid();
 }
 
 int client_try(struct kiln_client *client)
 {
 	unsigned expected = 0;
-	if (client->pid != getpid()) {
+	if (is_forked(client)) {
 		return KILN_EFORK;
 	}
 	if (!atomic_compare_exchange_strong(&client->state, &expected, STATE_BUSY)) {
@@ -424,9 +450,15 @@ int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 	client->born_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 	client->debug = debug_wire();
 	client->pid = getpid();
+	client->ours = make_mark();
 	client->sock = client->staging = -1;
 	client->timeout_ms = options.timeout_ms;
 	atomic_init(&client->refs, 1);
+	client->lane = lane_new();
+	if (client->lane == NULL) {
+		kiln_close(client);
+		return error_set(KILN_ENOMEM, "no memory for a client");
+	}
 	int64_t deadline = client_deadline(client);
 	status = find_path(options.socket, client->path, &shared);
 	if (status == KILN_OK) {

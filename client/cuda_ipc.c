@@ -172,9 +172,8 @@ static int lend_ipc(kiln_client *client, const struct place *place, uint64_t poi
 	wire_put_bin(&request.out, "handle", &handle, sizeof(handle));
 	wire_put_uint(&request.out, "bufid", place->buffer_id);
 	wire_put_uint(&request.out, "span", place->span);
-	wire_put_uint(&request.out, "offset", pointer - (uint64_t)place->base);
 	put_gpu(&request.out, place);
-	return buffer_lend(client, &request, bytes, name, out);
+	return buffer_lend(client, &request, pointer - (uint64_t)place->base, bytes, name, out);
 }
 
 /* For memory made by cuMemCreate an attribute's range is the reserved one; what counts here is the
@@ -267,9 +266,8 @@ static int lend_pool(kiln_client *client, struct place *place, uint64_t pointer,
 	wire_put_uint(&request.out, "bufid", place->buffer_id);
 	wire_put_uint(&request.out, "pool", (uint64_t)(uintptr_t)place->pool);
 	wire_put_uint(&request.out, "span", place->span);
-	wire_put_uint(&request.out, "offset", pointer - (uint64_t)place->base);
 	put_gpu(&request.out, place);
-	status = buffer_lend(client, &request, bytes, name, out);
+	status = buffer_lend(client, &request, pointer - (uint64_t)place->base, bytes, name, out);
 	close(fd);
 	return status;
 }
@@ -303,9 +301,8 @@ static int lend_descriptor(kiln_client *client, struct place *place, uint64_t po
 	request.fd = fd;
 	wire_put_str(&request.out, "kind", "fd");
 	wire_put_uint(&request.out, "span", place->span);
-	wire_put_uint(&request.out, "offset", offset);
 	put_gpu(&request.out, place);
-	int status = buffer_lend(client, &request, bytes, name, out);
+	int status = buffer_lend(client, &request, offset, bytes, name, out);
 	close(fd);
 	return status;
 }

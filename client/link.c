@@ -68,6 +68,7 @@ static int lost(struct kiln_client *client, int status, const char *how)
 {
 	char text[sizeof(client->dead_text) + 96];
 	client->dead = true;
+	lane_collect(client);
 	snprintf(client->dead_text, sizeof(client->dead_text), "kilnd at %s %s", client->path, how);
 	snprintf(text, sizeof(text),
 			 "%s while the call was in flight; close this client and connect again",
@@ -129,6 +130,17 @@ static void give_up(struct kiln_client *client, const struct request *request)
 	}
 }
 
+/* Events that a library of this version does not know mean nothing to it. */
+static void handle_event(struct kiln_client *client, struct answer *event)
+{
+	const char *what = answer_str(event, "what"), *why = answer_str(event, "err");
+	int64_t status = wire_get_int(&event->in.root, "st", KILN_EDEVICE);
+	if (what != NULL && strcmp(what, "lane.lost") == 0) {
+		lane_lost(client, status < 0 && status > INT32_MIN ? (int)status : KILN_EDEVICE,
+				  why != NULL ? why : "the device process ended");
+	}
+}
+
 /* Receives one message.  KILN_OK: it was handled, and is in *answer if it is the reply to want. */
 static int receive(struct kiln_client *client, uint64_t want, struct answer *answer, bool *matched)
 {
@@ -172,12 +184,15 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 	struct ticket *ticket = reply ? ticket_find(&client->tickets, id) : NULL;
 	if (ticket != NULL) {
 		ticket->micros = wire_get_real(&got.in.root, "micros", 0);
+		lane_answer(client, id, &got);
 		ticket_finish(&client->tickets, ticket, (int)st, st < 0 ? answer_str(&got, "err") : NULL,
 					  st < 0 ? answer_str(&got, "log") : NULL);
 	} else if (reply) {
 		late_reply(client, &got, id, st);
 	}
-	/* What is no reply is an event; none of them means anything to a library of this version. */
+	if (!reply) {
+		handle_event(client, &got);
+	}
 	answer_free(&got);
 	return KILN_OK;
 }

@@ -44,19 +44,28 @@ int time_left(int64_t deadline);
 struct ticket {
 	uint64_t id;
 	bool done;
+	bool lane; /* went through the lane, as this entry; else by message */
+	uint64_t number;
 	int status;    /* once done */
 	double micros; /* on the device; 0 where it cannot tell */
 	char *error;   /* sentence and log of a failure, or NULL */
 	char *log;
 };
 
+#define TICKET_FAILED 256
+
 struct ticket_table {
 	struct ticket *items; /* items[head .. end) are in use, sorted by id */
 	size_t head, end, capacity;
-	size_t done; /* how many of them are finished */
+	size_t done;                    /* how many of them are finished */
+	size_t messages;                /* how many went by message and are not */
+	uint64_t failed[TICKET_FAILED]; /* of the lane's, the last that failed: newest overwrite */
+	unsigned failed_at;
 };
 
 int ticket_add(struct ticket_table *table, uint64_t id);
+int ticket_add_lane(struct ticket_table *table, uint64_t id, uint64_t number);
+bool ticket_lane_failed(const struct ticket_table *table, uint64_t id);
 struct ticket *ticket_find(const struct ticket_table *table, uint64_t id);
 /* Marks it finished; takes copies of the texts (either may be NULL). */
 void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status, const char *error,
@@ -81,6 +90,7 @@ struct kiln_client {
 	atomic_int refs;        /* the handle itself, and each buffer and call made from it */
 	_Atomic(struct kiln_call *) orphans; /* freed while another thread was inside */
 	pid_t pid;
+	const atomic_int *ours; /* 0 in a child of fork(), without asking the system; NULL: ask */
 	int sock;
 	bool dead; /* nothing more comes or goes; dead_text says why */
 	char dead_text[384];
@@ -89,6 +99,7 @@ struct kiln_client {
 	int timeout_ms;       /* KILN_FOREVER: none */
 	struct frame_queue queue;
 	struct ticket_table tickets;
+	struct lane *lane;
 	struct late *late; /* requests given up, whose reply may still come */
 	size_t late_count;
 	int staging; /* memfd for read and write, or -1 */
@@ -103,10 +114,21 @@ struct kiln_client {
 struct kiln_buffer {
 	struct kiln_client *client;
 	uint64_t id, bytes;
-	void *map; /* KILN_BUFFER_SHARED: the whole memfd; the buffer starts at map_offset */
+	uint64_t phase;      /* where its first byte lies in an aligned allocation */
+	uint64_t generation; /* of the device process that has it, as far as is known; 0: none */
+	void *map;           /* KILN_BUFFER_SHARED: the whole memfd; the buffer starts at map_offset */
 	size_t map_bytes, map_offset;
 	char name[64]; /* for messages: "buffer \"x\"" or "buffer 3" */
 };
+
+/* How a call is launched through the lane, at addresses that are so aligned. */
+struct call_way {
+	uint64_t bound, generation; /* its name there; of the device process that knows it */
+	int64_t alignments[KILN_MAX_OPERANDS];
+	uint64_t extents[KILN_MAX_OPERANDS]; /* bytes that are touched */
+	int operand_count;
+};
+#define CALL_WAYS 4
 
 struct kiln_call {
 	struct kiln_client *client;
@@ -115,6 +137,8 @@ struct kiln_call {
 	int tensor_count;
 	uint32_t left_out; /* bit i: tensor i */
 	bool raw;
+	struct call_way ways[CALL_WAYS];
+	int way_count;
 	int param_count; /* raw: of the kernel; -1: not known */
 	int64_t params[KILN_MAX_RAW_ARGS];
 	char origin[16];
@@ -155,6 +179,39 @@ int link_wait(struct kiln_client *client, int64_t deadline);
 void answer_free(struct answer *answer);
 /* The message and status of a client whose daemon is gone. */
 int link_dead(const struct kiln_client *client);
+
+/* ---- lane.c ---- */
+
+struct lane *lane_new(void); /* NULL without memory */
+void lane_free(struct lane *lane);
+/* Launches through the lane; false: by message, nothing was done.  follows: number + 1 of the entry
+ * that must have succeeded; id: the ticket, which is added. */
+bool lane_submit(struct kiln_call *call, const kiln_operand *operands, int count, uint64_t follows,
+				 uint64_t id);
+/* Waits until the entry has ended, or until something came by message.  KILN_OK, KILN_ETIMEDOUT,
+ * KILN_ECONN. */
+int lane_wait(struct kiln_client *client, uint64_t number, int64_t deadline);
+/* Finishes the tickets of all that have ended. */
+void lane_collect(struct kiln_client *client);
+/* Adds to a launch by message that its answer shall say how to come through the lane. */
+void lane_ask(struct kiln_call *call, struct request *request, const kiln_operand *operands,
+			  int count);
+/* Adds which entries a request follows. */
+void lane_put_tail(struct kiln_client *client, struct wire_out *out);
+/* The answer to request id. */
+void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer);
+/* There is no lane any more: what has not ended ends in status. */
+void lane_lost(struct kiln_client *client, int status, const char *why);
+/* Before a ticket is given up, a call or a buffer freed. */
+void lane_forget(struct kiln_client *client, const struct ticket *ticket);
+void lane_forget_call(struct kiln_client *client, const struct kiln_call *call);
+void lane_forget_buffer(struct kiln_client *client, const struct kiln_buffer *buffer);
+/* All entries have ended, and there will be no more. */
+int lane_stop(struct kiln_client *client, int64_t deadline);
+/* The descriptor that tells of ends and of messages; -1: the socket does. */
+int lane_fd(struct lane *lane);
+/* Before somebody waits for that descriptor. */
+void lane_watch(struct kiln_client *client);
 
 /* ---- client.c ---- */
 
@@ -198,8 +255,9 @@ int request_put_attrs(struct wire_out *out, const kiln_attr *attrs, int count);
 
 /* ---- buffer.c ---- */
 
-int buffer_lend(struct kiln_client *client, struct request *request, uint64_t bytes,
-				const char *name, struct kiln_buffer **out);
+/* offset: where it begins in the allocation. */
+int buffer_lend(struct kiln_client *client, struct request *request, uint64_t offset,
+				uint64_t bytes, const char *name, struct kiln_buffer **out);
 void buffer_drop_staging(struct kiln_client *client);
 
 /* ---- reply.c ---- */

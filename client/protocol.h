@@ -9,6 +9,8 @@
  *             if st < 0
  *   event     {"t": "event", "id": 0, "what": name, ...}   unasked for; unknown ones are ignored
  *
+ * Events: "lane.lost" st, err: the client's lane is no more; entries that have not ended ended so.
+ *
  * Every request gets exactly one reply.  Replies may come in any order.  The reply to "submit",
  * "write" and "read" comes when the work is done, so its id is the ticket.
  *
@@ -27,6 +29,8 @@
  *             and headers follow one another in the descriptor
  *   args      list of [buffer id, byte offset, bytes, KILN_READ | KILN_WRITE], or the bytes of a
  *             value
+ *   tail      how many entries the client has written to its lane (lane_memory.h), which the
+ *             request follows; follows: number + 1 of one that must have succeeded
  *   target    "cpu" | "sm_NN";   device   "cpu" | "cuda:N";   key   64 hexadecimal digits
  */
 #ifndef KILN_CLIENT_PROTOCOL_H
@@ -55,16 +59,18 @@
 	X("alloc", "", "bytes, flags, name", "buf, offset, bytes; flags SHARED: with the memfd")       \
 	X("lend", "F", "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name",    \
 	  "buf")                                                                                       \
-	X("free", "", "buf", "")                                                                       \
-	X("write", "F", "buf, offset, bytes; memfd sealed against shrinking", "")                      \
-	X("read", "F", "buf, offset, bytes; memfd sealed against shrinking", "")                       \
+	X("free", "", "buf, tail?", "")                                                                \
+	X("write", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")               \
+	X("read", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")                \
 	X("prepare", "", "op, tensors, attrs", "call, key, origin, text, micros")                      \
-	X("submit", "", "call, operands, after", "micros")                                             \
+	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
+	  "micros; with lane: bound, generation, alignments, extents, and for the first of a device "  \
+	  "process the lane: a memfd and two eventfds")                                                \
 	X("raw.prepare", "F", "raw; memfd of its texts", "call, key, origin, text, micros, params")    \
 	X("raw.compile", "F", "raw, target?; memfd of its texts", "key, origin, text, micros, bytes")  \
 	X("raw.submit", "", "call, grid, block, shared, timeout, args, after", "micros")               \
 	X("release", "", "call", "")                                                                   \
-	X("cancel", "", "ticket", "")                                                                  \
+	X("cancel", "", "ticket, or entry: number + 1", "")                                            \
 	X("cache.ls", "", "limit?, sort?",                                                             \
 	  "rows: [{key, op, target, instantiation, bytes, hits, used}]")                               \
 	X("cache.show", "", "key (a unique prefix will do)",                                           \

@@ -174,7 +174,12 @@ static int prepare(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 {
 	int status = client_enter(client);
-	return status == KILN_OK ? client_leave(client, prepare(client, raw, out)) : status;
+	/* A second device process will run it: the broker keeps the order over both, by messages. */
+	if (status != KILN_OK) {
+		return status;
+	}
+	status = lane_stop(client, client_deadline(client));
+	return client_leave(client, status == KILN_OK ? prepare(client, raw, out) : status);
 }
 
 static int compile(kiln_client *client, const kiln_raw *raw, const char *target, kiln_reply **out)

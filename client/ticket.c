@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ticket_add(struct ticket_table *table, uint64_t id)
+static int add(struct ticket_table *table, struct ticket ticket)
 {
 	if (table->end == table->capacity) {
 		size_t used = table->end - table->head;
@@ -28,8 +28,29 @@ int ticket_add(struct ticket_table *table, uint64_t id)
 			table->capacity = capacity;
 		}
 	}
-	table->items[table->end++] = (struct ticket){.id = id};
+	table->items[table->end++] = ticket;
+	table->messages += !ticket.lane;
 	return KILN_OK;
+}
+
+int ticket_add(struct ticket_table *table, uint64_t id)
+{
+	return add(table, (struct ticket){.id = id});
+}
+
+int ticket_add_lane(struct ticket_table *table, uint64_t id, uint64_t number)
+{
+	return add(table, (struct ticket){.id = id, .lane = true, .number = number});
+}
+
+bool ticket_lane_failed(const struct ticket_table *table, uint64_t id)
+{
+	for (int i = 0; i < TICKET_FAILED && id != 0; i++) {
+		if (table->failed[i] == id) {
+			return true;
+		}
+	}
+	return false;
 }
 
 struct ticket *ticket_find(const struct ticket_table *table, uint64_t id)
@@ -57,6 +78,10 @@ void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status
 	ticket->error = error != NULL ? strdup(error) : NULL;
 	ticket->log = log != NULL ? strdup(log) : NULL;
 	table->done++;
+	table->messages -= !ticket->lane;
+	if (ticket->lane && status != KILN_OK) {
+		table->failed[table->failed_at++ % TICKET_FAILED] = ticket->id;
+	}
 }
 
 void ticket_finish_all(struct ticket_table *table, int status, const char *error)
@@ -76,6 +101,7 @@ void ticket_remove(struct ticket_table *table, struct ticket *ticket)
 {
 	size_t at = (size_t)(ticket - table->items);
 	table->done -= ticket->done ? 1 : 0;
+	table->messages -= !ticket->done && !ticket->lane;
 	texts_free(ticket);
 	if (at == table->head) {
 		table->head++;

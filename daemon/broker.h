@@ -36,6 +36,7 @@ struct flight;
 	X(canceled, "compiles stopped because nobody waited any more")    \
 	X(reloads, "kernels brought back to a new device process")        \
 	X(launches, "calls that ran")                                     \
+	X(lane_launches, "of these, those that came without a message")   \
 	X(launch_failures, "calls that ended in an error")                \
 	X(writes, "copies to the device")                                 \
 	X(reads, "copies from the device")                                \
@@ -51,8 +52,14 @@ struct counters {
 #undef BROKER_COUNTER_FIELD
 };
 
+/* Who waits until all lanes have ended. */
+struct lanes_end {
+	uint64_t session, request;
+};
+
 /* Set by the "debug" request. */
 struct test_state {
+	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms;
 	int fail_compile, hang_compile, crash_compile;
 };
@@ -96,6 +103,11 @@ struct executor;
 /* A device process is there (again), or gone: sessions that use it look at what they have queued.
  */
 void server_executor_changed(struct broker *broker, struct executor *executor);
+/* It is gone: before those are told that had asked it for something, for they may ask for more. */
+void server_executor_lost(struct broker *broker, struct executor *executor, const char *why);
+/* A client wrote nonsense into the lane of this stream: its session ends. */
+void server_lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
+					   const char *why);
 /* The listening socket's path. */
 const char *server_path(const struct broker *broker);
 /* The broker's main.  Returns the exit status. */

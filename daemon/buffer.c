@@ -155,6 +155,21 @@ static void on_own(void *arg, int status, const char *error, struct wire_in *rep
 	placed(arg, BUFFER_OWN, status, error);
 }
 
+/* A number for the allocation that it lies in; of two that are one, the same.  Not 0. */
+static uint64_t origin_of(const struct buffer *buffer)
+{
+	struct util_hash hash;
+	unsigned char digest[32];
+	uint64_t number;
+	util_hash_begin(&hash);
+	util_hash_add(&hash, &buffer->kind, sizeof buffer->kind);
+	util_hash_add(&hash, &buffer->bufid, sizeof buffer->bufid);
+	util_hash_add(&hash, buffer->handle, sizeof buffer->handle);
+	util_hash_end(&hash, digest);
+	memcpy(&number, digest, sizeof number);
+	return number | 1;
+}
+
 static int send_place(struct buffer *buffer, enum buffer_where where)
 {
 	struct executor *executor = buffer_executor(buffer, where);
@@ -166,12 +181,14 @@ static int send_place(struct buffer *buffer, enum buffer_where where)
 	uint64_t id = executor_begin(executor, &message, held ? "alloc" : "import");
 	wire_put_uint(&message, "buf", buffer->id);
 	wire_put_uint(&message, "bytes", buffer->bytes);
+	wire_put_uint(&message, "stream", buffer->session->stream);
 	if (!held) {
 		wire_put_str(&message, "kind", pool ? "pool" : by_fd ? "fd" : "ipc");
 		wire_put_uint(&message, "span", buffer->span);
 		wire_put_uint(&message, "offset", buffer->offset);
 	}
 	if (by_handle) {
+		wire_put_uint(&message, "origin", origin_of(buffer));
 		wire_put_bin(&message, "handle", buffer->handle, sizeof buffer->handle);
 		wire_put_uint(&message, "bufid", buffer->bufid);
 		wire_put_int(&message, "pid", buffer->pid);

@@ -108,6 +108,8 @@ void command_run(struct session *session, struct wire_in *message, struct frame 
 	for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
 		if (strcmp(handlers[i].name, name) != 0)
 			continue;
+		session->lane_tail = wire_get_uint(&message->root, "tail", 0);
+		session->lane_follows = wire_get_uint(&message->root, "follows", 0);
 		if (allowed(session, id, name))
 			handlers[i].handler(session, message, frame);
 		else if (!session->greeted)

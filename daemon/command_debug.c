@@ -138,7 +138,11 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		reply_ok(session, id);
 	} else if (!strcmp(what, "delay-launch")) {
 		test->delay_launch_ms = ms;
-		reply_ok(session, id);
+		/* What goes through lanes knows of no delay: it is answered when there is none left. */
+		if (ms && lanes_end(session->broker))
+			test->lanes_end = (struct lanes_end){session->id, id};
+		else
+			reply_ok(session, id);
 	} else if (!strcmp(what, "fail-compile")) {
 		test->fail_compile = count;
 		reply_ok(session, id);

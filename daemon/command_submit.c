@@ -167,7 +167,8 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 	if (status == KILN_OK)
 		status = choose_variant(session, call, operands, &variant, error);
 	if (status == KILN_OK)
-		status = work_launch(session, id, call, variant, operands, after, error);
+		status = work_launch(session, id, call, variant, operands, after,
+							 wire_get_bool(root, "lane", false), error);
 	kernel_drop(variant);
 	if (status != KILN_OK)
 		reply_error(session, id, status, "%s", error);
@@ -183,6 +184,7 @@ void command_release(struct session *session, struct wire_in *message, struct fr
 					"this session has no prepared call %llu", (unsigned long long)number);
 		return;
 	}
+	lane_unbind(session, call);
 	call_drop(call);
 	reply_ok(session, wire_id(message));
 }
@@ -190,7 +192,13 @@ void command_release(struct session *session, struct wire_in *message, struct fr
 void command_cancel(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t ticket = wire_get_uint(&message->root, "ticket", 0);
+	uint64_t entry = wire_get_uint(&message->root, "entry", 0); /* of the lane, from 1 */
 	(void)frame;
+	if (entry) {
+		lane_cancel(session, entry - 1);
+		reply_ok(session, wire_id(message));
+		return;
+	}
 	if (!ticket) {
 		reply_error(session, wire_id(message), KILN_EINVAL, "cancel names no ticket");
 		return;

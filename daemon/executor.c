@@ -154,6 +154,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 		give_up(executor, KILN_ENOTSUP, sentence);
 	else
 		start_again(executor);
+	server_executor_lost(broker, executor, sentence);
 	executor_fail_calls(executor, sentence);
 	executor_drop_modules(executor);
 	executor->fault[0] = 0;

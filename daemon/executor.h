@@ -51,6 +51,9 @@ typedef void (*executor_ready)(void *arg, int status, const char *error);
 void executor_when_ready(struct executor *executor, executor_ready ready, void *arg);
 void executor_forget(struct executor *executor, void *arg);
 bool executor_is_ready(const struct executor *executor);
+/* How many times longer a device process may take for everything: what watches kernels slows them
+ * down. */
+uint32_t executor_patience(const struct executor *executor);
 /* Rises with every process: what was loaded or imported under another number is gone. */
 uint64_t executor_generation(const struct executor *executor);
 

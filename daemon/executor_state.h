@@ -57,9 +57,6 @@ void executor_fail_calls(struct executor *executor, const char *why);
 void executor_drop_modules(struct executor *executor);
 
 /* executor.c */
-/* How many times longer a device process may take for everything: what watches kernels slows them
- * down. */
-uint32_t executor_patience(const struct executor *executor);
 void executor_on_started(struct executor *executor, struct wire_in *message);
 void executor_stop(struct executor *executor);
 void executor_free(struct executor *executor);

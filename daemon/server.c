@@ -82,7 +82,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 static bool work_left(const struct broker *broker)
 {
 	for (const struct session *session = broker->sessions; session; session = session->next)
-		if (session->work_count || session->request_count)
+		if (session->work_count || session->request_count || lane_busy(session))
 			return true;
 	return job_busy(broker);
 }
@@ -149,6 +149,7 @@ void server_stop(struct broker *broker, const char *why)
 	server->drain_until_us = util_now_us() + broker->options.drain_timeout_ms * 1000;
 	uv_close((uv_handle_t *)&server->poll, NULL);
 	listen_close(&server->socket);
+	lanes_end(broker);
 	/* From the loop, for who asked may be in the middle of a callback. */
 	uv_timer_start(&server->drain, on_drain, 0, DRAIN_LOOK_MS);
 }
@@ -173,6 +174,27 @@ void server_note_sessions(struct broker *broker)
 		uv_timer_stop(&server->idle);
 	else
 		uv_timer_start(&server->idle, on_idle, seconds * 1000, 0);
+}
+
+void server_executor_lost(struct broker *broker, struct executor *executor, const char *why)
+{
+	for (struct session *session = broker->sessions; session; session = session->next)
+		if (session->executor == executor)
+			lane_check(session, why);
+}
+
+void server_lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
+					   const char *why)
+{
+	for (struct session *session = broker->sessions; session; session = session->next) {
+		if (session->stream != stream || session->executor != executor)
+			continue;
+		util_log(UTIL_WARN, "session %llu (pid %d): %s; it was ended",
+				 (unsigned long long)session->id, session->pid, why);
+		broker->counters.protocol_errors++;
+		session_end(session);
+		return;
+	}
 }
 
 void server_executor_changed(struct broker *broker, struct executor *executor)

@@ -112,6 +112,7 @@ static void forget_owned(struct session *session)
 	if (session->own)
 		executor_end(session->own);
 	session->own = NULL;
+	lane_drop(session);
 	if (!session->executor)
 		return;
 	executor_forget(session->executor, session);

@@ -48,6 +48,11 @@ struct buffer {
 	struct making *making; /* the request that makes it, until it is answered */
 };
 
+/* A variant of a call, in a lane. */
+struct call_bound {
+	uint64_t id, generation; /* its name there, and the device process that knows it */
+};
+
 struct call {
 	uint64_t id;
 	int holders; /* the session, and works */
@@ -55,6 +60,7 @@ struct call {
 	int given; /* tensors that the client named, and operands that it submits */
 	struct kernel_ref *variants[CALL_VARIANTS]; /* for different alignments; [0] as prepared */
 	int variant_count;
+	struct call_bound bound[CALL_VARIANTS]; /* of the variants */
 };
 
 /* A request whose answer comes later.  First member of what the command keeps for it. */
@@ -88,6 +94,9 @@ struct session {
 
 	struct device_entry *device; /* NULL: compile only */
 	struct executor *executor;
+	struct lane *lane; /* in executor; NULL: none yet, or none more */
+	/* Of the message that is being looked at: the entries of the lane that it follows. */
+	uint64_t lane_tail, lane_follows;
 	struct executor *own; /* for kernels that the session brings; NULL: it has brought none */
 
 	struct map buffers, calls; /* by id */
@@ -171,11 +180,28 @@ void session_remake(struct session *session);
 /* Tells the executor to free it, without waiting. */
 void buffer_release(struct buffer *buffer);
 
+/* ---- Lanes (lane.c) ---- */
+
+/* Adds what went through it to the broker's counters. */
+void lane_count(struct session *session);
+/* Forgets it; the client is not told. */
+void lane_drop(struct session *session);
+/* The device process may be another one now: then the client is told why its lane is no more. */
+void lane_check(struct session *session, const char *why);
+/* Nothing more is taken; when what was has ended, the client is told.  busy: until then. */
+void lane_end(struct session *session);
+/* Of all sessions; false if there is none. */
+bool lanes_end(struct broker *broker);
+bool lane_busy(const struct session *session);
+/* The call is gone. */
+void lane_unbind(struct session *session, const struct call *call);
+void lane_cancel(struct session *session, uint64_t number);
+
 /* ---- Work (work.c) ---- */
 
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
 				struct kernel_ref *variant, const struct work_operand *operands, uint64_t after,
-				char error[KERNEL_ERROR_MAX]);
+				bool wants_lane, char error[KERNEL_ERROR_MAX]);
 struct raw_launch;
 /* The same of a user's kernel; takes the launch over on success. */
 int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,

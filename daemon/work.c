@@ -109,7 +109,8 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		reply_begin(&out, work->ticket);
 		if (work->kind == WORK_LAUNCH)
 			wire_put_uint(&out, "micros", micros);
-		reply_send(session, &out, NULL, 0);
+		int fds[3], fd_count = work->bound ? lane_put(work, &out, fds) : 0;
+		reply_send(session, &out, fds, fd_count);
 	} else {
 		remember_failure(session, work->ticket);
 		reply_error(session, work->ticket, status, "%s", error);
@@ -239,6 +240,8 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 	}
 	work->kind = kind;
 	work->ticket = ticket;
+	work->lane_tail = session->lane_tail;
+	work->lane_follows = session->lane_follows;
 	work->session = session;
 	work->fd = -1;
 	work->previous = session->queued_last;
@@ -253,7 +256,7 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
 				struct kernel_ref *variant, const struct work_operand *operands, uint64_t after,
-				char error[KERNEL_ERROR_MAX])
+				bool wants_lane, char error[KERNEL_ERROR_MAX])
 {
 	int status;
 	struct work *work = add(session, WORK_LAUNCH, ticket, error, &status);
@@ -261,6 +264,7 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 		return status;
 	work->call = call_hold(call);
 	work->variant = kernel_hold(variant);
+	work->wants_lane = wants_lane;
 	work->operand_count = variant->plan.operand_count;
 	work->extents = variant->plan.extents;
 	memcpy(work->operands, operands, sizeof *operands * (size_t)work->operand_count);

@@ -172,7 +172,7 @@ static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
 	wire_list_end(message);
 }
 
-static void put_arguments(struct wire_out *message, const struct work *work)
+static void put_arguments(struct wire_out *message, const struct work *work, bool placed)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
 	const struct kernel_arg *args = work->raw ? work->raw->args : plan->args;
@@ -198,8 +198,8 @@ static void put_arguments(struct wire_out *message, const struct work *work)
 		const struct kernel_extent *extent = &work->extents[i];
 		const struct buffer *buffer = work->operands[i].buffer; /* NULL: left out */
 		wire_list_begin(message, NULL);
-		wire_put_uint(message, NULL, buffer ? buffer->id : 0);
-		wire_put_uint(message, NULL, work->operands[i].offset);
+		wire_put_uint(message, NULL, buffer && placed ? buffer->id : 0);
+		wire_put_uint(message, NULL, placed ? work->operands[i].offset : 0);
 		wire_put_uint(message, NULL, extent->bytes);
 		wire_put_uint(message, NULL, extent->alignment ? extent->alignment : 1);
 		wire_put_int(message, NULL, extent->written);
@@ -230,34 +230,52 @@ static void put_check(struct wire_out *message, const struct work *work)
 	wire_list_end(message);
 }
 
-static int send_launch(struct work *work, uint64_t module)
+void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
+					 bool placed)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
-	struct session *session = work->session;
-	struct wire_out message;
 	const struct raw_launch *raw = work->raw;
-	uint64_t deadline = session->broker->options.launch_timeout_ms;
 	int64_t grid[3], block[3];
 	for (int i = 0; i < 3; i++) {
 		grid[i] = raw ? raw->grid[i] : plan->grid[i];
 		block[i] = raw ? raw->block[i] : plan->block[i];
 	}
+	wire_put_uint(message, "mod", module);
+	wire_put_uint(message, "stream", work->session->stream);
+	wire_put_ints(message, "grid", grid, 3);
+	wire_put_ints(message, "block", block, 3);
+	wire_put_uint(message, "shared", raw ? raw->shared_bytes : plan->shared_bytes);
+	wire_put_uint(message, "copy", plan->copy_bytes);
+	put_arguments(message, work, placed);
+	if (!placed || work->session->broker->options.memcheck)
+		put_check(message, work);
+}
+
+/* The entries of the lane that the client had written before this request. */
+static void put_lane(struct wire_out *message, const struct work *work)
+{
+	if (!work->lane_tail)
+		return;
+	wire_put_uint(message, "lane", work->session->stream);
+	wire_put_uint(message, "tail", work->lane_tail);
+	wire_put_uint(message, "follows", work->lane_follows);
+}
+
+static int send_launch(struct work *work, uint64_t module)
+{
+	struct session *session = work->session;
+	struct wire_out message;
+	uint64_t deadline = session->broker->options.launch_timeout_ms;
+	lane_bind(work, module);
 	uint64_t id = executor_begin(work_executor(work), &message, "launch");
-	wire_put_uint(&message, "mod", module);
-	wire_put_uint(&message, "stream", session->stream);
-	wire_put_ints(&message, "grid", grid, 3);
-	wire_put_ints(&message, "block", block, 3);
-	wire_put_uint(&message, "shared", raw ? raw->shared_bytes : plan->shared_bytes);
-	wire_put_uint(&message, "copy", plan->copy_bytes);
+	work_put_launch(&message, work, module, true);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
-	put_arguments(&message, work);
-	if (session->broker->options.memcheck)
-		put_check(&message, work);
+	put_lane(&message, work);
 	work->executor_call = id;
 	/* How long the client waits is its own affair: the process that a deadline ends is shared.  Not
 	 * that of a user's kernel. */
-	if (raw && raw->timeout_ms)
-		deadline = raw->timeout_ms;
+	if (work->raw && work->raw->timeout_ms)
+		deadline = work->raw->timeout_ms;
 	return executor_send(work_executor(work), &message, id, NULL, 0, (uint32_t)deadline, work_done,
 						 work);
 }
@@ -316,6 +334,7 @@ static enum work_step advance_copy(struct work *work)
 	wire_put_uint(&message, "bytes", work->bytes);
 	wire_put_bool(&message, "to", work->to_device);
 	wire_put_uint(&message, "stream", session->stream);
+	put_lane(&message, work);
 	int status =
 		executor_send(session->executor, &message, id, &work->fd, 1,
 					  (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
@@ -364,6 +383,7 @@ static enum work_step advance_free(struct work *work)
 	}
 	uint64_t id = executor_begin(session->executor, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
+	put_lane(&message, work);
 	return sent_or_refused(work, executor_send(session->executor, &message, id, NULL, 0,
 											   (uint32_t)session->broker->options.launch_timeout_ms,
 											   work_done, work));

@@ -12,6 +12,7 @@ struct work {
 	uint64_t ticket;
 	struct session *session; /* NULL: nobody waits any more */
 	bool sent;
+	uint64_t lane_tail, lane_follows; /* entries of the session's lane that it follows */
 	struct work *previous, *next;
 	/* LAUNCH */
 	struct call *call;
@@ -22,6 +23,8 @@ struct work {
 	const struct kernel_extent *extents; /* of the plan, or of raw */
 	int operand_count;
 	uint64_t after;
+	bool wants_lane;           /* the answer shall say how to do it again without a message */
+	uint64_t bound;            /* the call's name in the lane; 0: it has none */
 	uint64_t executor_call;    /* its id there, once sent */
 	struct job_wait *fetching; /* the kernel, from cache or compiler */
 	bool loading;
@@ -46,7 +49,17 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 void work_mark_sent(struct work *work);
 /* The end that the executor reports; arg is the work. */
 void work_done(void *arg, int status, const char *error, struct wire_in *reply);
+/* What a launch is: module, shape, arguments, operands; placed: and where they lie. */
+void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
+					 bool placed);
 bool work_ticket_failed(const struct session *session, uint64_t ticket);
+
+/* ---- lane.c ---- */
+
+/* Sees that the launch, which is about to be sent, may next time come through the lane. */
+void lane_bind(struct work *work, uint64_t module);
+/* Adds to its answer how; the number of descriptors that go along. */
+int lane_put(struct work *work, struct wire_out *out, int fds[3]);
 
 /* ---- work_send.c ---- */
 

@@ -11,9 +11,9 @@
  *            "warp".  st < 0: the device cannot be opened; the process then exits with 3
  *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known)
  *   unload   mod
- *   alloc    buf, bytes
- *   import   buf, kind: "ipc" | "fd" | "pool", handle: bin, bufid, pool, pid, span, offset, bytes;
- *            a descriptor
+ *   alloc    buf, bytes, stream: of the session that may name it
+ *   import   buf, kind: "ipc" | "fd" | "pool", handle: bin, bufid, pool, pid, span, offset, bytes,
+ *            stream, origin: which allocation (absent: one of its own); a descriptor
  *   share    buf, which was allocated here and nothing uses  -> span, offset; a descriptor
  *   free     buf; answered when nothing queued uses it
  *   launch   mod (0: copy), stream, grid, block, shared, copy, delay,
@@ -26,8 +26,18 @@
  *   copy     buf, offset, bytes, to: bool, stream; a memfd
  *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
  *   end      stream: its session is gone
+ *   lane.open    stream, deadline: ms; a memfd (client/lane_memory.h) and two eventfds, the first
+ *                of which wakes this process.  It ends with the stream
+ *   lane.close   stream; answered when what was taken from it has ended
+ *   lane.bind    stream, call, and what launch has (ops without places): entries may name the call
+ *   lane.unbind  stream, call
+ *   lane.cancel  stream, number: of an entry
  *   ping     -> inflight
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?; before it leaves
+ *            "what": "lane", "stream", "err": the client wrote nonsense there; it is closed
+ *
+ * A request that names a lane (lane: its stream, tail) is looked at when the entries before tail
+ * have been taken; follows: number + 1 of one that must have succeeded.
  *
  * ids of mod, buf and stream are the broker's, unique over the executor's life.
  */

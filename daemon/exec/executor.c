@@ -13,6 +13,7 @@
 
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
+#define EVENTS_PER_TURN 16
 #define LAST_WORDS_MS 1000
 
 /* ---- Sending ---- */
@@ -165,20 +166,29 @@ static void receive(struct exec *executor)
 	}
 }
 
-/* What the socket is ready for.  A hang-up counts when nothing more is read, too. */
+/* What the socket is ready for; lanes only had to wake us.  A hang-up counts when nothing more is
+ * read, too. */
 static void serve_socket(struct exec *executor)
 {
-	struct epoll_event event;
-	if (epoll_wait(executor->epoll, &event, 1, 0) <= 0)
-		return;
-	if (event.events & EPOLLOUT) {
+	struct epoll_event events[EVENTS_PER_TURN];
+	unsigned ready = 0;
+	int count = epoll_wait(executor->epoll, events, EVENTS_PER_TURN, 0);
+	for (int i = 0; i < count; i++) {
+		uint64_t woken;
+		const struct exec_lane *lane = events[i].data.ptr;
+		if (!lane)
+			ready = events[i].events;
+		else if (read(lane->wake, &woken, sizeof(woken)) < 0 && errno != EAGAIN)
+			util_log(UTIL_WARN, "the eventfd of a lane cannot be read: %s", strerror(errno));
+	}
+	if (ready & EPOLLOUT) {
 		int status = frame_queue_flush(&executor->queue, executor->sock);
 		if (status != KILN_OK && status != KILN_EAGAIN)
 			executor->ended = true;
 	}
-	if (executor->watched & EPOLLIN)
+	if (ready && (executor->watched & EPOLLIN))
 		receive(executor);
-	else if (event.events & (EPOLLHUP | EPOLLERR))
+	else if (ready & (EPOLLHUP | EPOLLERR))
 		executor->ended = true;
 }
 
@@ -224,12 +234,20 @@ static void serve(struct exec *executor)
 	struct device_done done[DONE_PER_TURN];
 	while (!executor->ended) {
 		bool broken = false;
-		int count = executor->ops->poll(executor->device, executor->epoll, -1, done, DONE_PER_TURN,
-										&broken);
+		int patience = exec_lanes_patience(executor);
+		if (patience != 0 && !exec_lanes_sleep(executor))
+			patience = 0;
+		int count = executor->ops->poll(executor->device, executor->epoll, patience, done,
+										DONE_PER_TURN, &broken);
+		if (patience != 0)
+			exec_lanes_wake(executor);
 		if (broken)
 			leave_broken(executor, done, count);
 		for (int i = 0; i < count; i++)
 			exec_finish(executor, &done[i]);
+		if (exec_lanes_overrun(executor, &done[0]))
+			leave_broken(executor, done, 1);
+		exec_lanes_serve(executor);
 		serve_socket(executor);
 		watch_what_is_needed(executor);
 	}
@@ -263,7 +281,7 @@ static void take_down(struct exec *executor)
 
 int exec_main(const struct exec_options *options)
 {
-	struct exec executor = {.sock = options->sock, .epoll = -1};
+	struct exec executor = {.sock = options->sock, .epoll = -1, .alone = util_cpu_count() == 1};
 	char error[KERNEL_ERROR_MAX] = "";
 	exec_discipline(options->sock, options->wrapped);
 	int status = watch_socket(&executor, error);

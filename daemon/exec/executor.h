@@ -4,6 +4,8 @@
  *   executor.c          start, the main loop, the end
  *   executor_request.c  the table of requests and the short ones
  *   executor_launch.c   launches and copies: checks, what they hold, their ends
+ *   executor_template.c what a launch is before it has buffers
+ *   executor_lane.c     launches that come through shared memory
  *   executor_mapping.c  the clients' memory that copies go through
  *   discipline.c        what the process gives up before it serves
  */
@@ -11,6 +13,7 @@
 #define KILN_DAEMON_EXECUTOR_H
 
 #include "client/frame.h"
+#include "client/lane_memory.h"
 #include "client/wire.h"
 #include "exec.h"
 #include "daemon/util/map.h"
@@ -31,6 +34,10 @@ struct exec_buffer {
 	bool allocated;      /* here; else imported */
 	int uses;            /* flights */
 	uint64_t free_id;    /* the request that waits for the last use; 0: none */
+	uint64_t owner;      /* the stream of the session that may name it */
+	/* Which allocation of another process it lies in (0: none), and where: two buffers may share
+	 * memory. */
+	uint64_t origin, at;
 };
 
 struct exec_module {
@@ -56,6 +63,51 @@ struct exec_flight {
 	struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
 	int buffer_count;
 	struct exec_mapping *mapping;
+	struct exec_lane *lane; /* that it came through; NULL: by message */
+	uint64_t number;        /* of its entry there */
+};
+
+/* An operand, before it is known where it lies. */
+struct exec_operand {
+	uint64_t bytes; /* from its first element on */
+	uint32_t alignment;
+	bool written;
+	char name[16];
+};
+
+struct exec_place {
+	uint64_t buffer, offset;
+};
+
+/* A launch without its buffers. */
+struct exec_template {
+	struct exec_module *module; /* NULL: copy_bytes from operand 0 to operand 1 */
+	uint32_t grid[3], block[3], shared_bytes;
+	struct kernel_arg args[KERNEL_MAX_ARGS];
+	int arg_count;
+	struct exec_operand operands[KERNEL_MAX_OPERANDS];
+	int operand_count;
+	struct kernel_scratch scratch;
+	struct kernel_report report;
+	uint64_t copy_bytes;
+	uint32_t granule; /* of checked kernels */
+};
+
+/* Tickets of what lanes launch; the broker's ids are far below. */
+#define EXEC_LANE_TICKET ((uint64_t)1 << 63)
+
+struct exec_lane {
+	uint64_t id; /* the stream */
+	struct lane_memory *memory;
+	int wake, told; /* eventfds: the client wakes this process, this process tells the client */
+	uint64_t head;  /* entries taken */
+	int flights;
+	uint64_t failed[LANE_ENTRIES]; /* numbers + 1 of entries that did not succeed, by their place */
+	uint64_t deadline_us, progress_us;
+	struct map calls; /* struct exec_template, by the broker's number */
+	bool closing;
+	uint64_t close_id; /* the request that waits for its end; 0: none */
+	struct exec_lane *next;
 };
 
 struct exec {
@@ -67,6 +119,9 @@ struct exec {
 	struct frame_queue queue;
 	bool ended; /* the socket has */
 	struct map buffers, modules, flights;
+	struct exec_lane *lanes;
+	uint64_t lane_tickets, lane_active_us;
+	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
 	struct exec_mapping *kept; /* the last one: clients use one again and again */
 };
 
@@ -88,6 +143,42 @@ int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNE
 int exec_copy(struct exec *executor, struct wire_in *message, struct frame *frame,
 			  char error[KERNEL_ERROR_MAX]);
 void exec_finish(struct exec *executor, const struct device_done *done);
+/* The same of a launch from a lane; its end is told by exec_lane_finish. */
+int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t number,
+					 const struct exec_template *what, const struct exec_place *places,
+					 char error[KERNEL_ERROR_MAX]);
+
+/* ---- executor_template.c ---- */
+int exec_template_read(struct exec *executor, struct wire_in *message, struct exec_template *out,
+					   struct exec_place places[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX]);
+
+/* ---- executor_lane.c ---- */
+int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX]);
+int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX]);
+int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX]);
+int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX]);
+/* Nothing more is taken.  When what was has ended, request is answered (0: nobody asked). */
+void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request);
+/* What a flight of a lane ended in. */
+void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
+					  const struct device_done *done);
+/* A message that names a lane follows the entries that its client had put there before.
+ * ECANCELED with a sentence if it also follows one that failed. */
+int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
+					   char error[KERNEL_ERROR_MAX]);
+/* Takes what there is. */
+void exec_lanes_serve(struct exec *executor);
+/* How long the device may be waited for: 0 while lanes are looked at, milliseconds, -1. */
+int exec_lanes_patience(struct exec *executor);
+/* Before and after waiting; false: there is something to take. */
+bool exec_lanes_sleep(struct exec *executor);
+void exec_lanes_wake(struct exec *executor);
+/* A launch that nothing has come of for too long: *culprit says what, for the last words. */
+bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit);
 
 /* ---- executor_mapping.c ---- */
 int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,

@@ -57,6 +57,12 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 				 done->ticket);
 		return;
 	}
+	if (flight->lane) {
+		struct exec_flight ended = *flight;
+		flight_free(executor, flight);
+		exec_lane_finish(executor, &ended, done);
+		return;
+	}
 	struct wire_out message;
 	wire_begin(&message, "reply", done->ticket);
 	wire_put_int(&message, "st", done->status);
@@ -73,239 +79,84 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 	flight_free(executor, flight);
 }
 
-/* ---- Reading a launch ---- */
+/* ---- Launches ---- */
 
-/* Exactly count unsigned integers of a list. */
-static bool read_uints(const msgpack_object *list, uint64_t *values, uint32_t count)
-{
-	if (wire_count(list) != count)
-		return false;
-	for (uint32_t i = 0; i < count; i++) {
-		const msgpack_object *value = wire_at(list, i);
-		if (!value)
-			return false;
-		if (value->type == MSGPACK_OBJECT_BOOLEAN)
-			values[i] = value->via.boolean;
-		else if (value->type == MSGPACK_OBJECT_POSITIVE_INTEGER)
-			values[i] = value->via.u64;
-		else
-			return false;
-	}
-	return true;
-}
-
-static int read_args(const msgpack_object *list, int operand_count, struct kernel_arg *args,
-					 int *count, char error[KERNEL_ERROR_MAX])
-{
-	uint32_t n = wire_count(list);
-	uint64_t total = 0;
-	if (n > KERNEL_MAX_ARGS)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a launch has %u arguments and may have %d", n, KERNEL_MAX_ARGS);
-	for (uint32_t i = 0; i < n; i++) {
-		const msgpack_object *item = wire_at(list, i);
-		uint64_t pointer[2], scalar[3], alone[1];
-		if (read_uints(item, pointer, 2) && pointer[0] == 0 && pointer[1] < (uint64_t)operand_count)
-			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_POINTER, .operand = (int)pointer[1]};
-		else if (read_uints(item, scalar, 3) && scalar[0] == 1 &&
-				 (scalar[1] == 4 || scalar[1] == 8) && (scalar[1] == 8 || scalar[2] <= UINT32_MAX))
-			args[i] = (struct kernel_arg){
-				.kind = KERNEL_ARG_SCALAR, .bytes = (uint32_t)scalar[1], .value = scalar[2]};
-		else if (read_uints(item, alone, 1) && alone[0] == 2)
-			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_SCRATCH, .operand = -1};
-		else if (read_uints(item, alone, 1) && alone[0] == 3)
-			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_REPORT, .operand = -1};
-		else if (item && item->type == MSGPACK_OBJECT_BIN && item->via.bin.size > 0 &&
-				 (total += item->via.bin.size) <= KERNEL_MAX_ARG_BYTES)
-			args[i] = (struct kernel_arg){
-				.kind = KERNEL_ARG_BYTES, .bytes = item->via.bin.size, .data = item->via.bin.ptr};
-		else
-			return util_fail(
-				error, KERNEL_ERROR_MAX, KILN_EPROTO,
-				"argument %u is neither [0, operand], [1, 4 or 8, value], [2], [3] nor a "
-				"value of at most %d bytes in all",
-				i, KERNEL_MAX_ARG_BYTES);
-	}
-	*count = (int)n;
-	return KILN_OK;
-}
-
-/* One operand: [buffer, offset, extent, alignment, written]. */
-static int read_operand(struct exec *executor, const msgpack_object *item, uint32_t number,
-						struct exec_flight *flight, struct device_operand *out, uint64_t *extent,
+/* One operand at its place: within its buffer, and aligned. */
+static int bind_operand(struct exec *executor, struct exec_flight *flight,
+						const struct exec_operand *operand, const struct exec_place *place,
+						uint64_t owner, int number, struct device_operand *out,
 						char error[KERNEL_ERROR_MAX])
 {
-	uint64_t v[5];
-	if (!read_uints(item, v, 5))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "operand %u is not [buffer, offset, extent, alignment, written]", number);
-	*out = (struct device_operand){NULL, 0};
-	*extent = v[2];
-	if (v[0] == 0 && v[2] == 0)
+	*out = (struct device_operand){.name = operand->name};
+	if (place->buffer == 0 && operand->bytes == 0)
 		return KILN_OK;
-	struct exec_buffer *buffer = map_get_id(&executor->buffers, v[0]);
-	if (!buffer)
+	struct exec_buffer *buffer = map_get_id(&executor->buffers, place->buffer);
+	if (!buffer || (owner && buffer->owner != owner))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-						 "operand %u: there is no buffer %" PRIu64, number, v[0]);
-	if (v[1] > buffer->bytes || v[2] > buffer->bytes - v[1])
+						 "operand %d: there is no buffer %" PRIu64, number, place->buffer);
+	if (place->offset > buffer->bytes || operand->bytes > buffer->bytes - place->offset)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "operand %u: %" PRIu64 " bytes at %" PRIu64
+						 "operand %d: %" PRIu64 " bytes at %" PRIu64
 						 " are not within its buffer of %" PRIu64 " bytes",
-						 number, v[2], v[1], buffer->bytes);
-	bool is_power = v[3] > 0 && v[3] <= 16 && (v[3] & (v[3] - 1)) == 0;
-	if (!is_power || (buffer->misaligned + v[1]) % v[3] != 0)
+						 number, operand->bytes, place->offset, buffer->bytes);
+	if ((buffer->misaligned + place->offset) % operand->alignment != 0)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "operand %u begins at byte %" PRIu64
-						 " of its buffer, which is not a multiple of %" PRIu64
-						 " (1, 2, 4, 8 or 16) in memory",
-						 number, v[1], v[3]);
+						 "operand %d begins at byte %" PRIu64
+						 " of its buffer, which is not a multiple of %u in memory",
+						 number, place->offset, operand->alignment);
 	flight_hold_buffer(flight, buffer);
-	*out = (struct device_operand){.memory = buffer->memory, .offset = v[1], .bytes = v[2]};
+	out->memory = buffer->memory;
+	out->offset = place->offset;
+	out->bytes = operand->bytes;
 	return KILN_OK;
 }
 
-static int read_operands(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
-						 struct device_operand *operands, uint64_t *extents, int *count,
-						 char error[KERNEL_ERROR_MAX])
+static int start_launch(struct exec *executor, struct exec_flight *flight,
+						const struct exec_template *what, const struct exec_place *places,
+						uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
 {
-	const msgpack_object *list = wire_get(&message->root, "ops");
-	const msgpack_object *names = wire_get(&message->root, "names");
-	uint32_t n = wire_count(list);
-	if (n > KERNEL_MAX_OPERANDS)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a launch has %u operands and may have %d", n, KERNEL_MAX_OPERANDS);
-	for (uint32_t i = 0; i < n; i++) {
-		int status =
-			read_operand(executor, wire_at(list, i), i, flight, &operands[i], &extents[i], error);
+	struct device_operand operands[KERNEL_MAX_OPERANDS];
+	struct device_launch launch = {
+		.args = what->args,
+		.arg_count = what->arg_count,
+		.operands = operands,
+		.operand_count = what->operand_count,
+		.scratch = what->scratch,
+		.report = what->report,
+		.shared_bytes = what->shared_bytes,
+		.copy_bytes = what->copy_bytes,
+		.granule = what->granule,
+		.delay_ms = delay < 60000 ? (uint32_t)delay : 60000,
+		.ticket = flight->id,
+		.stream = stream,
+	};
+	uint64_t owner = flight->lane ? flight->lane->id : 0;
+	for (int i = 0; i < what->operand_count; i++) {
+		int status = bind_operand(executor, flight, &what->operands[i], &places[i], owner, i,
+								  &operands[i], error);
 		if (status != KILN_OK)
 			return status;
-		operands[i].name = wire_get_str(message, wire_at(names, i), "n");
 	}
-	*count = (int)n;
-	return KILN_OK;
-}
-
-static int read_shape(struct exec *executor, const msgpack_object *root,
-					  struct device_launch *launch, char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_limits *limits = &executor->info.limits;
-	uint64_t grid[3], block[3];
-	uint64_t shared = wire_get_uint(root, "shared", UINT64_MAX);
-	if (!read_uints(wire_get(root, "grid"), grid, 3) ||
-		!read_uints(wire_get(root, "block"), block, 3))
-		return reject(error, "a launch needs grid and block of three numbers each");
-	if (grid[0] < 1 || grid[1] < 1 || grid[2] < 1 || grid[0] > limits->grid_x ||
-		grid[1] > limits->grid_y || grid[2] > limits->grid_z)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "a grid of %" PRIu64 "x%" PRIu64 "x%" PRIu64
-						 " blocks is not within 1 to %ux%ux%u",
-						 grid[0], grid[1], grid[2], limits->grid_x, limits->grid_y, limits->grid_z);
-	uint64_t most = limits->max_threads;
-	if (block[0] < 1 || block[1] < 1 || block[2] < 1 || block[0] > most || block[1] > most ||
-		block[2] > 64 || block[0] * block[1] * block[2] > most)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "a block of %" PRIu64 "x%" PRIu64 "x%" PRIu64
-						 " threads is not within 1 to %" PRIu64 " threads, 64 in z",
-						 block[0], block[1], block[2], most);
-	if (shared > limits->shared_optin)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%" PRIu64 " bytes of shared memory are more than the %u of a block",
-						 shared, limits->shared_optin);
-	for (int i = 0; i < 3; i++) {
-		launch->grid[i] = (uint32_t)grid[i];
-		launch->block[i] = (uint32_t)block[i];
-	}
-	launch->shared_bytes = (uint32_t)shared;
-	return KILN_OK;
-}
-
-/* [bytes, counters]; absent: none. */
-static int read_scratch(const msgpack_object *list, struct kernel_scratch *scratch,
-						char error[KERNEL_ERROR_MAX])
-{
-	uint64_t v[2];
-	if (!list)
-		return KILN_OK;
-	if (!read_uints(list, v, 2))
-		return reject(error, "the scratch memory of a launch is not [bytes, counters]");
-	if (v[0] > KERNEL_SCRATCH_MAX || v[1] > v[0])
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%" PRIu64 " bytes of scratch memory, %" PRIu64
-						 " of them counters, are not within the %u bytes that a launch may have",
-						 v[0], v[1], KERNEL_SCRATCH_MAX);
-	*scratch = (struct kernel_scratch){v[0], v[1]};
-	return KILN_OK;
-}
-
-/* [indices, end]; absent: none. */
-static int read_report(const msgpack_object *list, struct kernel_report *report,
-					   char error[KERNEL_ERROR_MAX])
-{
-	uint64_t v[2];
-	if (!list)
-		return KILN_OK;
-	if (!read_uints(list, v, 2))
-		return reject(error, "the report of a launch is not [indices, end]");
-	*report = (struct kernel_report){v[0], v[1]};
-	return KILN_OK;
-}
-
-/* mod 0: bytes from operand 0 to operand 1. */
-static int check_plain_copy(const struct device_launch *launch, const uint64_t *extents,
-							char error[KERNEL_ERROR_MAX])
-{
-	if (launch->operand_count != 2)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "a copy has two operands, not %d",
-						 launch->operand_count);
-	if (launch->copy_bytes > extents[0] || launch->copy_bytes > extents[1])
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "a copy of %" PRIu64 " bytes is more than its operands' %" PRIu64
-						 " and %" PRIu64,
-						 launch->copy_bytes, extents[0], extents[1]);
-	return KILN_OK;
-}
-
-static int start_launch(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
-						char error[KERNEL_ERROR_MAX])
-{
-	const msgpack_object *root = &message->root;
-	struct kernel_arg args[KERNEL_MAX_ARGS];
-	struct device_operand operands[KERNEL_MAX_OPERANDS];
-	uint64_t extents[KERNEL_MAX_OPERANDS];
-	struct device_launch launch = {
-		.args = args,
-		.operands = operands,
-		.ticket = flight->id,
-		.stream = wire_get_uint(root, "stream", 0),
-		.copy_bytes = wire_get_uint(root, "copy", 0),
-		.granule = wire_get_uint(root, "granule", 0) == 16 ? 16 : 0,
-	};
-	uint64_t module = wire_get_uint(root, "mod", UINT64_MAX);
-	uint64_t delay = wire_get_uint(root, "delay", 0);
-	launch.delay_ms = delay < 60000 ? (uint32_t)delay : 60000;
-	int status =
-		read_operands(executor, message, flight, operands, extents, &launch.operand_count, error);
-	if (status == KILN_OK)
-		status =
-			read_args(wire_get(root, "args"), launch.operand_count, args, &launch.arg_count, error);
-	if (status == KILN_OK)
-		status = read_scratch(wire_get(root, "scratch"), &launch.scratch, error);
-	if (status == KILN_OK)
-		status = read_report(wire_get(root, "report"), &launch.report, error);
-	if (status != KILN_OK)
-		return status;
-	if (module == 0) {
-		status = check_plain_copy(&launch, extents, error);
-	} else {
-		flight->module = map_get_id(&executor->modules, module);
-		if (!flight->module)
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64,
-							 module);
+	memcpy(launch.grid, what->grid, sizeof(launch.grid));
+	memcpy(launch.block, what->block, sizeof(launch.block));
+	if (what->module) {
+		flight->module = what->module;
 		flight->module->uses++;
 		launch.module = flight->module->module;
-		status = read_shape(executor, root, &launch, error);
 	}
-	return status == KILN_OK ? executor->ops->launch(executor->device, &launch, error) : status;
+	return executor->ops->launch(executor->device, &launch, error);
+}
+
+static int start_message(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
+						 char error[KERNEL_ERROR_MAX])
+{
+	struct exec_template what;
+	struct exec_place places[KERNEL_MAX_OPERANDS];
+	int status = exec_template_read(executor, message, &what, places, error);
+	if (status != KILN_OK)
+		return status;
+	return start_launch(executor, flight, &what, places, wire_get_uint(&message->root, "stream", 0),
+						wire_get_uint(&message->root, "delay", 0), error);
 }
 
 /* ---- Copies between a buffer and a client's memory ---- */
@@ -336,18 +187,22 @@ static int start_copy(struct exec *executor, const msgpack_object *root, struct 
 }
 
 /* Registered before the device has it, so that a failure leaves nothing behind there. */
-static int fly(struct exec *executor, struct wire_in *message, struct frame *frame,
-			   char error[KERNEL_ERROR_MAX])
+static struct exec_flight *take_off(struct exec *executor, uint64_t id, int *status,
+									char error[KERNEL_ERROR_MAX])
 {
-	struct exec_flight *flight = flight_new(executor, wire_id(message), error);
-	if (!flight)
-		return KILN_EPROTO;
-	if (map_put_id(&executor->flights, flight->id, flight) < 0) {
+	struct exec_flight *flight = flight_new(executor, id, error);
+	*status = KILN_EPROTO;
+	if (flight && map_put_id(&executor->flights, id, flight) < 0) {
 		free(flight);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
+		flight = NULL;
+		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
 	}
-	int status = frame ? start_copy(executor, &message->root, frame, flight, error)
-					   : start_launch(executor, message, flight, error);
+	return flight;
+}
+
+/* What became of a start. */
+static int stay_or_fall(struct exec *executor, struct exec_flight *flight, int status)
+{
 	if (status != KILN_OK) {
 		map_remove_id(&executor->flights, flight->id);
 		flight_free(executor, flight);
@@ -357,11 +212,35 @@ static int fly(struct exec *executor, struct wire_in *message, struct frame *fra
 
 int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNEL_ERROR_MAX])
 {
-	return fly(executor, message, NULL, error);
+	int status;
+	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
+	if (!flight)
+		return status;
+	return stay_or_fall(executor, flight, start_message(executor, message, flight, error));
+}
+
+int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t number,
+					 const struct exec_template *what, const struct exec_place *places,
+					 char error[KERNEL_ERROR_MAX])
+{
+	int status;
+	struct exec_flight *flight =
+		take_off(executor, EXEC_LANE_TICKET | ++executor->lane_tickets, &status, error);
+	if (!flight)
+		return status;
+	flight->lane = lane;
+	flight->number = number;
+	status = start_launch(executor, flight, what, places, lane->id, 0, error);
+	return stay_or_fall(executor, flight, status);
 }
 
 int exec_copy(struct exec *executor, struct wire_in *message, struct frame *frame,
 			  char error[KERNEL_ERROR_MAX])
 {
-	return fly(executor, message, frame, error);
+	int status;
+	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
+	if (!flight)
+		return status;
+	return stay_or_fall(executor, flight,
+						start_copy(executor, &message->root, frame, flight, error));
 }

@@ -30,16 +30,21 @@ static int check_new_buffer(struct exec *executor, const msgpack_object *root, u
 	return KILN_OK;
 }
 
-static int keep_buffer(struct exec *executor, uint64_t id, struct device_memory *memory,
-					   uint64_t bytes, uint64_t offset, bool allocated,
-					   char error[KERNEL_ERROR_MAX])
+/* root: the request, which says whose it is. */
+static int keep_buffer(struct exec *executor, const msgpack_object *root,
+					   struct device_memory *memory, uint64_t bytes, uint64_t offset,
+					   bool allocated, char error[KERNEL_ERROR_MAX])
 {
+	uint64_t id = wire_get_uint(root, "buf", 0);
 	struct exec_buffer *buffer = calloc(1, sizeof(*buffer));
 	if (buffer && map_put_id(&executor->buffers, id, buffer) == 0) {
 		buffer->memory = memory;
 		buffer->bytes = bytes;
 		buffer->misaligned = (uint32_t)(offset % 256);
 		buffer->allocated = allocated;
+		buffer->owner = wire_get_uint(root, "stream", 0);
+		buffer->origin = wire_get_uint(root, "origin", 0);
+		buffer->at = offset;
 		return KILN_OK;
 	}
 	free(buffer);
@@ -58,7 +63,7 @@ static int on_alloc(struct exec *executor, struct wire_in *message, struct frame
 		status = executor->ops->alloc(executor->device, bytes, &memory, error);
 	if (status != KILN_OK)
 		return status;
-	return keep_buffer(executor, id, memory, bytes, 0, true, error);
+	return keep_buffer(executor, &message->root, memory, bytes, 0, true, error);
 }
 
 /* What a kind comes with. */
@@ -128,7 +133,7 @@ static int on_import(struct exec *executor, struct wire_in *message, struct fram
 	status = executor->ops->import(executor->device, &what, &memory, error);
 	if (status != KILN_OK)
 		return status;
-	return keep_buffer(executor, id, memory, what.bytes, what.offset, false, error);
+	return keep_buffer(executor, root, memory, what.bytes, what.offset, false, error);
 }
 
 static int on_share(struct exec *executor, struct wire_in *message, struct frame *frame,
@@ -281,8 +286,19 @@ static int on_end(struct exec *executor, struct wire_in *message, struct frame *
 {
 	(void)frame;
 	(void)error;
-	executor->ops->stream_end(executor->device, wire_get_uint(&message->root, "stream", 0));
+	uint64_t stream = wire_get_uint(&message->root, "stream", 0);
+	exec_lane_close(executor, stream, 0);
+	executor->ops->stream_end(executor->device, stream);
 	exec_unmap_kept(executor);
+	return KILN_OK;
+}
+
+static int on_lane_close(struct exec *executor, struct wire_in *message, struct frame *frame,
+						 char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	(void)error;
+	exec_lane_close(executor, wire_get_uint(&message->root, "stream", 0), wire_id(message));
 	return KILN_OK;
 }
 
@@ -314,10 +330,22 @@ static const struct {
 	request_handler *handler;
 	bool later;
 } requests[] = {
-	{"launch", on_launch, true},  {"copy", exec_copy, true}, {"alloc", on_alloc, false},
-	{"import", on_import, false}, {"free", on_free, true},   {"load", on_load, true},
-	{"unload", on_unload, true},  {"end", on_end, false},    {"ping", on_ping, true},
-	{"cancel", on_cancel, false}, {"share", on_share, true},
+	{"launch", on_launch, true},
+	{"copy", exec_copy, true},
+	{"alloc", on_alloc, false},
+	{"import", on_import, false},
+	{"free", on_free, true},
+	{"load", on_load, true},
+	{"unload", on_unload, true},
+	{"end", on_end, false},
+	{"ping", on_ping, true},
+	{"cancel", on_cancel, false},
+	{"share", on_share, true},
+	{"lane.open", exec_lane_open, false},
+	{"lane.close", on_lane_close, true},
+	{"lane.bind", exec_lane_bind, false},
+	{"lane.unbind", exec_lane_unbind, false},
+	{"lane.cancel", exec_lane_cancel, false},
 };
 
 void exec_request(struct exec *executor, struct wire_in *message, struct frame *frame)
@@ -327,7 +355,9 @@ void exec_request(struct exec *executor, struct wire_in *message, struct frame *
 	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
 		if (strcmp(type, requests[i].name) != 0)
 			continue;
-		int status = requests[i].handler(executor, message, frame, error);
+		int status = exec_lane_catch_up(executor, message, error);
+		if (status == KILN_OK)
+			status = requests[i].handler(executor, message, frame, error);
 		if (status != KILN_OK || !requests[i].later)
 			exec_reply(executor, wire_id(message), status, error);
 		return;

@@ -44,14 +44,14 @@
 	BEGIN {
 		own("^include/kiln/", "^include/kiln/")
 		own("^client/kiln_", "^(include/kiln/|client/kiln_[a-z_]*\\.h$)")
-		codec = "client/(wire|frame|protocol)"
+		codec = "client/(wire|frame|protocol|lane_memory)"
 		own("^" codec, "^(include/kiln/|" codec "[a-z_]*\\.h$)")
 		own("^client/", "^(include/kiln/|client/)")
 		own("^daemon/util/", "^daemon/util/")
 		own("^daemon/kernel\\.h$", "^include/kiln/kiln\\.h$")
 		own("^daemon/plan/", "^(include/kiln/kiln\\.h|daemon/(plan|util)/|daemon/kernel\\.h$)")
 		own("^daemon/cache/", "^(include/kiln/kiln\\.h|daemon/(cache|util)/|daemon/kernel\\.h$)")
-		nouns = "include/kiln/kiln\\.h$|daemon/kernel\\.h$|client/(wire|frame)\\.h$"
+		nouns = "include/kiln/kiln\\.h$|daemon/kernel\\.h$|client/(wire|frame|lane_memory)\\.h$"
 		own("^daemon/compile/", "^(daemon/(compile|util)/|" nouns ")")
 		own("^daemon/exec/", "^(daemon/(exec|util)/|kernel_src/cpu/abi\\.cuh$|" nouns ")")
 		own("^daemon/", "^(include/kiln/|daemon/|" codec "\\.h$)")

@@ -164,7 +164,7 @@ static void test_lend(void **state)
 	SAYS("device cpu");
 	kiln_close(client);
 	snprintf(expected, sizeof(expected),
-			 "lend(id=2, kind=\"fd\", offset=96, span=0, bytes=4000, pid=%d, name=\"mine\")",
+			 "lend(id=2, kind=\"fd\", span=0, offset=96, bytes=4000, pid=%d, name=\"mine\")",
 			 (int)getpid());
 	assert_string_equal(seen(fake, "lend"), expected);
 	fake_stop(fake);
@@ -303,7 +303,7 @@ static void test_left_out(void **state)
 	assert_int_equal(kiln_submit(call, operands, 3, 0, &ticket), KILN_OK);
 	assert_int_equal(kiln_wait(client, ticket, FAKE_WAIT_MS), KILN_OK);
 	assert_string_equal(seen(fake, "submit"),
-						"submit(id=7, call=2, operands=[[1,0],[0,0],[1,16]])");
+						"submit(id=4, call=2, operands=[[1,0],[0,0],[1,16]], lane=true)");
 	kiln_call_free(call);
 	tensors[1].offset = 3;
 	assert_int_equal(kiln_run(client, "norm", tensors, 3, NULL, 0), KILN_OK);
@@ -311,7 +311,7 @@ static void test_left_out(void **state)
 	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_OK);
 	kiln_reply_free(reply);
 	assert_string_equal(seen(fake, "submit"),
-						"submit(id=10, call=3, operands=[[1,8],[0,0],[1,8]])");
+						"submit(id=7, call=3, operands=[[1,8],[0,0],[1,8]])");
 	tensors[1].buffer = buffer;
 	assert_int_equal(kiln_run(client, "norm", tensors, 3, NULL, 0), KILN_EINVAL);
 	SAYS("tensor 1 is left out (its dtype is KILN_DTYPE_NONE) and has a buffer");

@@ -421,8 +421,8 @@ static void refuses_wrong_launches(void **state)
 	EXPECT(operands[1].offset, 4, KILN_EINVAL, "operand 1: 4000 bytes at 4");
 	EXPECT(operands[1].offset, (uint64_t)INT64_MAX, KILN_EINVAL, "operand 1: 4000 bytes at");
 	EXPECT(operands[0].buffer, 77, KILN_ENOENT, "operand 0: there is no buffer 77");
-	EXPECT(operands[0].alignment, 3, KILN_EINVAL, "multiple of 3");
-	EXPECT(operands[0].alignment, 32, KILN_EINVAL, "multiple of 32");
+	EXPECT(operands[0].alignment, 3, KILN_EPROTO, "8 or 16 bytes, not 3");
+	EXPECT(operands[0].alignment, 32, KILN_EPROTO, "8 or 16 bytes, not 32");
 	EXPECT(module, 5, KILN_ENOENT, "no module 5");
 	EXPECT(grid[0], 0, KILN_EINVAL, "a grid of 0x1x1");
 	EXPECT(grid[2], 65536, KILN_EINVAL, "a grid of 4x1x65536");

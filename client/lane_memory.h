@@ -1,0 +1,87 @@
+/*
+ * lane_memory.h: the memory that a client and its device process share to launch without messages:
+ * what both sides must agree on, and nothing of what either does with it.
+ *
+ * A lane is one memfd, sealed against growing and shrinking, that the broker makes: a header, a
+ * ring of LANE_ENTRIES entries, and as many cells.  The client writes entry n % LANE_ENTRIES and
+ * then raises tail to n + 1; the device process copies the entry, raises head, and when the launch
+ * has ended fills in cell n % LANE_ENTRIES and then sets its done to n + 1.  One writer for each
+ * word, no locks.  The client reuses an entry only when it has read the cell of the one before it
+ * there.
+ *
+ * Each side reads what the other wrote once, into memory of its own, and checks that copy.
+ *
+ * Whoever finds nothing to do for a while sleeps: it sets its word (sleeping, waiting), looks once
+ * more, and then waits for its eventfd.  Whoever gives it something to do reads that word
+ * afterwards; with full fences between, one of the two always sees the other.
+ */
+#ifndef KILN_CLIENT_LANE_MEMORY_H
+#define KILN_CLIENT_LANE_MEMORY_H
+
+#include <kiln/kiln.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define LANE_MAGIC 0x656e616cu /* "lane" */
+#define LANE_VERSION 1u
+#define LANE_ENTRIES 256u
+#define LANE_ERROR_MAX 480
+/* How long either side looks for work before it sleeps.  Waking takes some 10 us, so looking for
+ * longer than a few times that gains little. */
+#define LANE_SPIN_US 50
+
+struct lane_operand {
+	uint64_t buffer; /* the broker's number; 0: left out */
+	uint64_t offset; /* bytes */
+};
+
+struct lane_entry {
+	uint64_t call;  /* the broker's number of a call that is bound to this lane */
+	uint64_t after; /* number + 1 of the entry that must have succeeded; 0: none */
+	uint32_t operand_count;
+	uint32_t unused;
+	struct lane_operand operands[KILN_MAX_OPERANDS];
+	uint64_t pad[5];
+};
+
+struct lane_cell {
+	_Atomic uint64_t done; /* number + 1 of the entry that has ended here */
+	int32_t status;
+	uint32_t unused;
+	uint64_t micros;            /* on the device; 0: not known */
+	char error[LANE_ERROR_MAX]; /* a sentence, where status is not 0 */
+	uint64_t pad;
+};
+
+struct lane_header {
+	uint32_t magic, version, entries, unused;
+	/* The client's. */
+	_Alignas(64) _Atomic uint64_t tail;
+	_Atomic uint32_t waiting; /* it sleeps until its eventfd is written */
+	/* The device process's. */
+	_Alignas(64) _Atomic uint64_t head;
+	_Atomic uint32_t sleeping;
+	_Atomic uint64_t launched, failed; /* for those who look */
+};
+
+struct lane_memory {
+	_Alignas(64) struct lane_header header;
+	_Alignas(64) struct lane_entry entries[LANE_ENTRIES];
+	_Alignas(64) struct lane_cell cells[LANE_ENTRIES];
+};
+
+_Static_assert(sizeof(struct lane_entry) == 320, "entries are whole cache lines");
+_Static_assert(sizeof(struct lane_cell) == 512, "cells are whole cache lines");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics that processes share need no lock");
+
+/* Says to the other thread of this core that this one only looks. */
+static inline void lane_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield");
+#endif
+}
+
+#endif

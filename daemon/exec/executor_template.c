@@ -1,0 +1,218 @@
+/*
+ * executor_template: reads what a launch is before it has buffers: kernel, shape, arguments, and
+ * what each operand must be.  A message launches one once; a lane keeps them, and launches them
+ * many times.
+ */
+#include "daemon/util/util.h"
+#include "executor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int reject(char error[KERNEL_ERROR_MAX], const char *what)
+{
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%s", what);
+}
+
+/* Exactly count unsigned integers of a list. */
+static bool read_uints(const msgpack_object *list, uint64_t *values, uint32_t count)
+{
+	if (wire_count(list) != count)
+		return false;
+	for (uint32_t i = 0; i < count; i++) {
+		const msgpack_object *value = wire_at(list, i);
+		if (!value)
+			return false;
+		if (value->type == MSGPACK_OBJECT_BOOLEAN)
+			values[i] = value->via.boolean;
+		else if (value->type == MSGPACK_OBJECT_POSITIVE_INTEGER)
+			values[i] = value->via.u64;
+		else
+			return false;
+	}
+	return true;
+}
+
+static int read_args(const msgpack_object *list, int operand_count, struct kernel_arg *args,
+					 int *count, char error[KERNEL_ERROR_MAX])
+{
+	uint32_t n = wire_count(list);
+	uint64_t total = 0;
+	if (n > KERNEL_MAX_ARGS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "a launch has %u arguments and may have %d", n, KERNEL_MAX_ARGS);
+	for (uint32_t i = 0; i < n; i++) {
+		const msgpack_object *item = wire_at(list, i);
+		uint64_t pointer[2], scalar[3], alone[1];
+		if (read_uints(item, pointer, 2) && pointer[0] == 0 && pointer[1] < (uint64_t)operand_count)
+			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_POINTER, .operand = (int)pointer[1]};
+		else if (read_uints(item, scalar, 3) && scalar[0] == 1 &&
+				 (scalar[1] == 4 || scalar[1] == 8) && (scalar[1] == 8 || scalar[2] <= UINT32_MAX))
+			args[i] = (struct kernel_arg){
+				.kind = KERNEL_ARG_SCALAR, .bytes = (uint32_t)scalar[1], .value = scalar[2]};
+		else if (read_uints(item, alone, 1) && alone[0] == 2)
+			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_SCRATCH, .operand = -1};
+		else if (read_uints(item, alone, 1) && alone[0] == 3)
+			args[i] = (struct kernel_arg){.kind = KERNEL_ARG_REPORT, .operand = -1};
+		else if (item && item->type == MSGPACK_OBJECT_BIN && item->via.bin.size > 0 &&
+				 (total += item->via.bin.size) <= KERNEL_MAX_ARG_BYTES)
+			args[i] = (struct kernel_arg){
+				.kind = KERNEL_ARG_BYTES, .bytes = item->via.bin.size, .data = item->via.bin.ptr};
+		else
+			return util_fail(
+				error, KERNEL_ERROR_MAX, KILN_EPROTO,
+				"argument %u is neither [0, operand], [1, 4 or 8, value], [2], [3] nor a "
+				"value of at most %d bytes in all",
+				i, KERNEL_MAX_ARG_BYTES);
+	}
+	*count = (int)n;
+	return KILN_OK;
+}
+
+/* One operand: [buffer, offset, extent, alignment, written]. */
+static int read_operand(const msgpack_object *item, uint32_t number, struct exec_operand *operand,
+						struct exec_place *place, char error[KERNEL_ERROR_MAX])
+{
+	uint64_t v[5];
+	if (!read_uints(item, v, 5))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "operand %u is not [buffer, offset, extent, alignment, written]", number);
+	if (v[3] < 1 || v[3] > 16 || (v[3] & (v[3] - 1)) != 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "operand %u must be aligned to 1, 2, 4, 8 or 16 bytes, not %" PRIu64,
+						 number, v[3]);
+	*place = (struct exec_place){v[0], v[1]};
+	operand->bytes = v[2];
+	operand->alignment = (uint32_t)v[3];
+	operand->written = v[4] != 0;
+	return KILN_OK;
+}
+
+static int read_operands(struct wire_in *message, struct exec_template *out,
+						 struct exec_place places[KERNEL_MAX_OPERANDS],
+						 char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *list = wire_get(&message->root, "ops");
+	const msgpack_object *names = wire_get(&message->root, "names");
+	uint32_t n = wire_count(list);
+	if (n > KERNEL_MAX_OPERANDS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "a launch has %u operands and may have %d", n, KERNEL_MAX_OPERANDS);
+	for (uint32_t i = 0; i < n; i++) {
+		int status = read_operand(wire_at(list, i), i, &out->operands[i], &places[i], error);
+		if (status != KILN_OK)
+			return status;
+		const char *name = wire_get_str(message, wire_at(names, i), "n");
+		snprintf(out->operands[i].name, sizeof(out->operands[i].name), "%s", name ? name : "");
+	}
+	out->operand_count = (int)n;
+	return KILN_OK;
+}
+
+static int read_shape(struct exec *executor, const msgpack_object *root,
+					  struct exec_template *launch, char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_limits *limits = &executor->info.limits;
+	uint64_t grid[3], block[3];
+	uint64_t shared = wire_get_uint(root, "shared", UINT64_MAX);
+	if (!read_uints(wire_get(root, "grid"), grid, 3) ||
+		!read_uints(wire_get(root, "block"), block, 3))
+		return reject(error, "a launch needs grid and block of three numbers each");
+	if (grid[0] < 1 || grid[1] < 1 || grid[2] < 1 || grid[0] > limits->grid_x ||
+		grid[1] > limits->grid_y || grid[2] > limits->grid_z)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a grid of %" PRIu64 "x%" PRIu64 "x%" PRIu64
+						 " blocks is not within 1 to %ux%ux%u",
+						 grid[0], grid[1], grid[2], limits->grid_x, limits->grid_y, limits->grid_z);
+	uint64_t most = limits->max_threads;
+	if (block[0] < 1 || block[1] < 1 || block[2] < 1 || block[0] > most || block[1] > most ||
+		block[2] > 64 || block[0] * block[1] * block[2] > most)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a block of %" PRIu64 "x%" PRIu64 "x%" PRIu64
+						 " threads is not within 1 to %" PRIu64 " threads, 64 in z",
+						 block[0], block[1], block[2], most);
+	if (shared > limits->shared_optin)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%" PRIu64 " bytes of shared memory are more than the %u of a block",
+						 shared, limits->shared_optin);
+	for (int i = 0; i < 3; i++) {
+		launch->grid[i] = (uint32_t)grid[i];
+		launch->block[i] = (uint32_t)block[i];
+	}
+	launch->shared_bytes = (uint32_t)shared;
+	return KILN_OK;
+}
+
+/* [bytes, counters]; absent: none. */
+static int read_scratch(const msgpack_object *list, struct kernel_scratch *scratch,
+						char error[KERNEL_ERROR_MAX])
+{
+	uint64_t v[2];
+	if (!list)
+		return KILN_OK;
+	if (!read_uints(list, v, 2))
+		return reject(error, "the scratch memory of a launch is not [bytes, counters]");
+	if (v[0] > KERNEL_SCRATCH_MAX || v[1] > v[0])
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%" PRIu64 " bytes of scratch memory, %" PRIu64
+						 " of them counters, are not within the %u bytes that a launch may have",
+						 v[0], v[1], KERNEL_SCRATCH_MAX);
+	*scratch = (struct kernel_scratch){v[0], v[1]};
+	return KILN_OK;
+}
+
+/* [indices, end]; absent: none. */
+static int read_report(const msgpack_object *list, struct kernel_report *report,
+					   char error[KERNEL_ERROR_MAX])
+{
+	uint64_t v[2];
+	if (!list)
+		return KILN_OK;
+	if (!read_uints(list, v, 2))
+		return reject(error, "the report of a launch is not [indices, end]");
+	*report = (struct kernel_report){v[0], v[1]};
+	return KILN_OK;
+}
+
+/* mod 0: bytes from operand 0 to operand 1. */
+static int check_plain_copy(const struct exec_template *copy, char error[KERNEL_ERROR_MAX])
+{
+	const struct exec_operand *operands = copy->operands;
+	if (copy->operand_count != 2)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "a copy has two operands, not %d",
+						 copy->operand_count);
+	if (copy->copy_bytes > operands[0].bytes || copy->copy_bytes > operands[1].bytes)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a copy of %" PRIu64 " bytes is more than its operands' %" PRIu64
+						 " and %" PRIu64,
+						 copy->copy_bytes, operands[0].bytes, operands[1].bytes);
+	return KILN_OK;
+}
+
+int exec_template_read(struct exec *executor, struct wire_in *message, struct exec_template *out,
+					   struct exec_place places[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *root = &message->root;
+	uint64_t module = wire_get_uint(root, "mod", UINT64_MAX);
+	memset(out, 0, sizeof(*out));
+	out->copy_bytes = wire_get_uint(root, "copy", 0);
+	out->granule = wire_get_uint(root, "granule", 0) == 16 ? 16 : 0;
+	int status = read_operands(message, out, places, error);
+	if (status == KILN_OK)
+		status = read_args(wire_get(root, "args"), out->operand_count, out->args, &out->arg_count,
+						   error);
+	if (status == KILN_OK)
+		status = read_scratch(wire_get(root, "scratch"), &out->scratch, error);
+	if (status == KILN_OK)
+		status = read_report(wire_get(root, "report"), &out->report, error);
+	if (status != KILN_OK)
+		return status;
+	if (module == 0)
+		return check_plain_copy(out, error);
+	out->module = map_get_id(&executor->modules, module);
+	if (!out->module)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64,
+						 module);
+	return read_shape(executor, root, out, error);
+}

@@ -1,0 +1,307 @@
+/*
+ * lane.c: the broker's part in a session's lane (client/lane_memory.h): makes the memory, hands it
+ * to the device process and, with the answer to a launch that asked for it, to the client; and says
+ * which calls may be launched there.  What goes through it the broker never sees.
+ *
+ * A lane lives as long as its session and its device process.  A call is bound by a launch that was
+ * sent: then its kernel is loaded and its buffers are there.
+ */
+#include <client/lane_memory.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "util/util.h"
+#include "work_state.h"
+
+struct lane {
+	int memory, wake, told; /* descriptors: wake is for the device process, told for the client */
+	struct lane_memory *map;
+	uint64_t generation;       /* of the device process that has it */
+	uint64_t launched, failed; /* counted so far */
+	bool given;                /* the client has it */
+	bool refused;              /* the device process does not take it, or no more calls */
+	bool ending;
+};
+
+/* ---- Making and ending ---- */
+
+static void close_all(struct lane *lane)
+{
+	if (lane->map)
+		munmap(lane->map, sizeof *lane->map);
+	if (lane->memory >= 0)
+		close(lane->memory);
+	if (lane->wake >= 0)
+		close(lane->wake);
+	if (lane->told >= 0)
+		close(lane->told);
+	free(lane);
+}
+
+static struct lane *make(void)
+{
+	struct lane *lane = calloc(1, sizeof *lane);
+	if (!lane)
+		return NULL;
+	lane->memory = frame_memfd("kiln-lane", sizeof *lane->map);
+	lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	lane->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	void *map = lane->memory < 0 ? MAP_FAILED
+								 : mmap(NULL, sizeof *lane->map, PROT_READ | PROT_WRITE, MAP_SHARED,
+										lane->memory, 0);
+	if (map == MAP_FAILED || lane->wake < 0 || lane->told < 0) {
+		util_log(UTIL_WARN, "no lane can be made: %s; its calls go by message", strerror(errno));
+		lane->map = map == MAP_FAILED ? NULL : map;
+		close_all(lane);
+		return NULL;
+	}
+	lane->map = map;
+	lane->map->header.magic = LANE_MAGIC;
+	lane->map->header.version = LANE_VERSION;
+	lane->map->header.entries = LANE_ENTRIES;
+	return lane;
+}
+
+void lane_count(struct session *session)
+{
+	struct lane *lane = session->lane;
+	struct counters *counters = &session->broker->counters;
+	if (!lane)
+		return;
+	uint64_t launched = atomic_load(&lane->map->header.launched);
+	uint64_t failed = atomic_load(&lane->map->header.failed);
+	/* The client can write there, too: what goes backwards is not counted. */
+	if (launched > lane->launched) {
+		counters->launches += launched - lane->launched;
+		counters->lane_launches += launched - lane->launched;
+	}
+	if (failed > lane->failed)
+		counters->launch_failures += failed - lane->failed;
+	lane->launched = launched;
+	lane->failed = failed;
+}
+
+void lane_drop(struct session *session)
+{
+	lane_count(session);
+	if (session->lane)
+		close_all(session->lane);
+	session->lane = NULL;
+}
+
+/* What was under way ended in status. */
+static void tell_lost(struct session *session, int status, const char *why)
+{
+	struct wire_out out;
+	wire_begin(&out, "event", 0);
+	wire_put_str(&out, "what", "lane.lost");
+	wire_put_int(&out, "st", status);
+	wire_put_str(&out, "err", why);
+	reply_send(session, &out, NULL, 0);
+}
+
+void lane_check(struct session *session, const char *why)
+{
+	struct lane *lane = session->lane;
+	if (!lane || (executor_is_ready(session->executor) &&
+				  lane->generation == executor_generation(session->executor)))
+		return;
+	bool given = lane->given;
+	lane_drop(session);
+	if (given)
+		tell_lost(session, KILN_EDEVICE, why);
+}
+
+/* ---- Ending one that works ---- */
+
+static void answer_waiter(struct broker *broker)
+{
+	struct lanes_end *waiter = &broker->test.lanes_end;
+	struct session *found = NULL;
+	for (struct session *session = broker->sessions; session; session = session->next) {
+		if (lane_busy(session))
+			return;
+		if (session->id == waiter->session)
+			found = session;
+	}
+	if (found && waiter->request)
+		reply_ok(found, waiter->request);
+	*waiter = (struct lanes_end){0};
+}
+
+static void on_ended(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct session *session = arg;
+	bool given = session->lane && session->lane->given;
+	(void)status, (void)error, (void)reply;
+	lane_drop(session);
+	if (given)
+		tell_lost(session, KILN_ECANCELED,
+				  session->broker->draining ? "kilnd is shutting down"
+											: "the call had not started when its lane was closed");
+	answer_waiter(session->broker);
+	server_progress(session->broker);
+}
+
+void lane_end(struct session *session)
+{
+	struct lane *lane = session->lane;
+	struct wire_out message;
+	if (!lane || lane->ending)
+		return;
+	lane->ending = true;
+	uint64_t id = executor_begin(session->executor, &message, "lane.close");
+	wire_put_uint(&message, "stream", session->stream);
+	/* A process that is gone is noticed by lane_check. */
+	executor_send(session->executor, &message, id, NULL, 0,
+				  (uint32_t)session->broker->options.launch_timeout_ms, on_ended, session);
+}
+
+bool lanes_end(struct broker *broker)
+{
+	bool any = false;
+	for (struct session *session = broker->sessions; session; session = session->next) {
+		lane_end(session);
+		any = any || lane_busy(session);
+	}
+	return any;
+}
+
+bool lane_busy(const struct session *session)
+{
+	return session->lane && session->lane->ending;
+}
+
+/* ---- Binding ---- */
+
+static void on_answer(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct session *session = arg;
+	(void)reply;
+	if (status == KILN_OK || status == KILN_EDEVICE || !session->lane)
+		return;
+	session->lane->refused = true;
+	util_log(UTIL_WARN, "session %llu: its calls go by message: %s",
+			 (unsigned long long)session->id, error);
+}
+
+static bool open_lane(struct session *session)
+{
+	struct executor *executor = session->executor;
+	struct wire_out message;
+	struct lane *lane = make();
+	if (!lane)
+		return false;
+	int fds[3] = {lane->memory, lane->wake, lane->told};
+	uint64_t deadline = session->broker->options.launch_timeout_ms;
+	uint64_t id = executor_begin(executor, &message, "lane.open");
+	wire_put_uint(&message, "stream", session->stream);
+	wire_put_uint(&message, "deadline", deadline * executor_patience(executor));
+	if (executor_send(executor, &message, id, fds, 3, (uint32_t)deadline, on_answer, session) !=
+		KILN_OK) {
+		close_all(lane);
+		return false;
+	}
+	lane->generation = executor_generation(executor);
+	session->lane = lane;
+	return true;
+}
+
+static int variant_number(const struct work *work)
+{
+	for (int i = 0; i < work->call->variant_count; i++)
+		if (work->call->variants[i] == work->variant)
+			return i;
+	return -1;
+}
+
+/* Calls whose ends the client must hear more of than a lane tells stay outside. */
+static bool may_be_bound(const struct work *work)
+{
+	const struct broker *broker = work->session->broker;
+	return work->wants_lane && !work->raw && !work->variant->plan.report.indices &&
+		   !broker->options.memcheck && !broker->test.delay_launch_ms && !broker->draining &&
+		   variant_number(work) >= 0;
+}
+
+void lane_bind(struct work *work, uint64_t module)
+{
+	struct session *session = work->session;
+	struct executor *executor = session->executor;
+	struct call *call = work->call;
+	int number = variant_number(work);
+	struct wire_out message;
+	if (!may_be_bound(work) || (!session->lane && !open_lane(session)) || session->lane->refused ||
+		session->lane->ending)
+		return;
+	struct call_bound *bound = &call->bound[number];
+	if (bound->generation != session->lane->generation) {
+		uint64_t name = broker_id(session->broker);
+		uint64_t id = executor_begin(executor, &message, "lane.bind");
+		wire_put_uint(&message, "call", name);
+		work_put_launch(&message, work, module, false);
+		if (executor_send(executor, &message, id, NULL, 0,
+						  (uint32_t)session->broker->options.launch_timeout_ms, on_answer,
+						  session) != KILN_OK)
+			return;
+		*bound = (struct call_bound){name, session->lane->generation};
+	}
+	work->bound = bound->id;
+}
+
+/* With the answer to the launch: what the client needs to go on without messages. */
+int lane_put(struct work *work, struct wire_out *out, int fds[3])
+{
+	struct session *session = work->session;
+	struct lane *lane = session->lane;
+	const struct kernel_plan *plan = &work->variant->plan;
+	int64_t alignments[KERNEL_MAX_OPERANDS], extents[KERNEL_MAX_OPERANDS];
+	if (!work->bound || !lane || lane->refused || lane->ending)
+		return 0;
+	for (int i = 0; i < plan->operand_count; i++) {
+		alignments[i] = plan->extents[i].alignment ? plan->extents[i].alignment : 1;
+		extents[i] = (int64_t)plan->extents[i].bytes;
+	}
+	wire_put_uint(out, "bound", work->bound);
+	wire_put_uint(out, "generation", lane->generation);
+	wire_put_ints(out, "alignments", alignments, plan->operand_count);
+	wire_put_ints(out, "extents", extents, plan->operand_count);
+	if (lane->given)
+		return 0;
+	lane->given = true;
+	fds[0] = lane->memory;
+	fds[1] = lane->wake;
+	fds[2] = lane->told;
+	return 3;
+}
+
+void lane_unbind(struct session *session, const struct call *call)
+{
+	struct wire_out message;
+	if (!session->lane || session->lane->ending || !executor_is_ready(session->executor))
+		return;
+	for (int i = 0; i < call->variant_count; i++) {
+		if (call->bound[i].generation != session->lane->generation)
+			continue;
+		uint64_t id = executor_begin(session->executor, &message, "lane.unbind");
+		wire_put_uint(&message, "stream", session->stream);
+		wire_put_uint(&message, "call", call->bound[i].id);
+		executor_post(session->executor, &message, id);
+	}
+}
+
+void lane_cancel(struct session *session, uint64_t number)
+{
+	struct wire_out message;
+	if (!session->lane || !executor_is_ready(session->executor))
+		return;
+	uint64_t id = executor_begin(session->executor, &message, "lane.cancel");
+	wire_put_uint(&message, "stream", session->stream);
+	wire_put_uint(&message, "number", number);
+	executor_post(session->executor, &message, id);
+}
