@@ -250,7 +250,8 @@ int cli_dtype(const char *name, const char *text, kiln_dtype *dtype)
 	if (*dtype != KILN_DTYPE_NONE)
 		return CLI_OK;
 #define DTYPE_WORD(NAME, name, value, bytes) " " #name
-	return cli_usage("%s '%s': no element type; there are" KILN_DTYPE_LIST(DTYPE_WORD), name, text);
+	return cli_usage("%s '%s': it is no element type; there are" KILN_DTYPE_LIST(DTYPE_WORD), name,
+					 text);
 #undef DTYPE_WORD
 }
 

@@ -143,6 +143,9 @@ bool data_close(kiln_dtype dtype, const void *a, const void *b, uint64_t bytes);
 
 /* ---- Times (kiln_time.c) ---- */
 
+#define TIME_CALLS 100 /* with --time, or as many as TIME_ENOUGH_US are enough for */
+#define TIME_ENOUGH_US 10e6
+
 double time_us(void); /* since some moment */
 void time_sort(double *times, int64_t count);
 

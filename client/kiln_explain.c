@@ -46,6 +46,22 @@ static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 	return status;
 }
 
+/* What --choice may name; a statement's are not listed by the daemon. */
+static void print_choices(const kiln_reply *reply)
+{
+	int count = kiln_reply_count(reply, "choices");
+	char path[32];
+
+	if (count < 2)
+		return;
+	printf("%-14s ", "candidates");
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "choices[%d]", i);
+		printf("%s%s", i ? ", " : "", kiln_reply_str(reply, path));
+	}
+	putchar('\n');
+}
+
 int cli_explain(struct cli *cli)
 {
 	kiln_reply *reply;
@@ -56,6 +72,7 @@ int cli_explain(struct cli *cli)
 	if (!cli_json(cli, reply)) {
 		const char *key = kiln_reply_str(reply, "key");
 		print_text(kiln_reply_str(reply, "text"));
+		print_choices(reply);
 		if (key[0]) {
 			print_pair("key", "%s", key);
 			print_pair("cached", "%s", kiln_reply_int(reply, "cached") ? "yes" : "no");

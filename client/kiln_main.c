@@ -15,7 +15,7 @@ static const struct cli_option run_options[] = {
 	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY},
 	{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},
 	{"seed", "N", "seed of the random data (1)"},
-	{"time", "[N]", "time N warm calls (100)"},
+	{"time", "[N]", "time N warm calls (100, or what 10 s allow)"},
 	CLI_CHECK_OPTIONS,
 	{0},
 };
@@ -34,7 +34,7 @@ static const struct cli_option raw_options[] = {
 	{"option", "OPTION", "for the compiler: --option=-std=c++20, --option=--use_fast_math",
 	 CLI_MANY},
 	{"seed", "N", "seed of the random values (1)"},
-	{"time", "[N]", "time N more calls (100), beside a copy of as many bytes"},
+	{"time", "[N]", "time N more calls (100, or what 10 s allow), and a copy of as many bytes"},
 	CLI_CHECK_OPTIONS,
 	{0},
 };
@@ -53,7 +53,7 @@ static const struct cli_option map_options[] = {
 	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY},
 	{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},
 	{"seed", "N", "seed of the random data (1)"},
-	{"time", "[N]", "time N warm calls (100)"},
+	{"time", "[N]", "time N warm calls (100, or what 10 s allow)"},
 	CLI_CHECK_OPTIONS,
 	{0},
 };
@@ -163,14 +163,20 @@ static void print_failure(int status, const char *message, const char *log)
 
 int cli_failed(const struct cli *cli, int status, const char *format, ...)
 {
-	const char *log = kiln_errlog();
+	const char *log = kiln_errlog(), *message = kiln_errmsg(), *last;
+	char what[1024];
+	size_t length;
 	va_list list;
 
-	fputs("kiln: ", stderr);
 	va_start(list, format);
-	vfprintf(stderr, format, list);
+	vsnprintf(what, sizeof(what), format, list);
 	va_end(list);
-	fprintf(stderr, ": %s\n", kiln_errmsg());
+	/* The planner's sentences begin with the operator's name, and so it would be there twice. */
+	last = strrchr(what, ' ') ? strrchr(what, ' ') + 1 : what;
+	length = strlen(last);
+	if (length && !strncmp(message, last, length) && !strncmp(message + length, ": ", 2))
+		message += length + 2;
+	fprintf(stderr, "kiln: %s: %s\n", what, message);
 	if (log[0])
 		fprintf(stderr, "%s%s", log, log[strlen(log) - 1] != '\n' ? "\n" : "");
 	if (cli->json)

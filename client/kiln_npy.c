@@ -284,6 +284,8 @@ static bool find_header(const uint8_t *file, size_t have, uint64_t size, struct 
 	int wide = have > 6 && file[6] > 1 ? 4 : 2;
 	size_t prefix = 8 + (size_t)wide;
 
+	if (have >= 4 && memcmp(file, "PK\x03\x04", 4) == 0)
+		return refuse(reader->why, "it is a .npz archive of arrays; save one with numpy.save");
 	if (have < 6 || memcmp(file, "\x93NUMPY", 6) != 0)
 		return refuse(reader->why, "it is no .npy file: it does not begin with \\x93NUMPY");
 	if (have >= 8 && (file[6] < 1 || file[6] > 3 || file[7] != 0))

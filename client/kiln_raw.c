@@ -89,20 +89,26 @@ static int call_once(const struct work *work, double *took, double *device)
 /* Medians, and the best. */
 static int call_often(const struct work *work, double *middle, double *best, double *device)
 {
-	int64_t calls = work->run->calls;
-	double *times = calloc((size_t)calls * 2, sizeof(*times));
+	struct raw_run *run = work->run;
+	int64_t calls = run->calls, count = 0;
+	double *times = calloc((size_t)calls * 2, sizeof(*times)), start = time_us();
 	int status = times ? CLI_OK : CLI_FAILED;
 
 	if (!times)
 		fputs("kiln: run raw: no memory for the times\n", stderr);
-	for (int64_t i = 0; !status && i < calls; i++)
-		status = call_once(work, &times[i], &times[calls + i]);
+	while (!status && count < calls &&
+		   !(count && run->enough_us > 0 && time_us() - start > run->enough_us)) {
+		status = call_once(work, &times[count], &times[calls + count]);
+		count++;
+	}
 	if (!status) {
-		time_sort(times, calls);
-		time_sort(times + calls, calls);
-		*middle = times[calls / 2];
+		time_sort(times, count);
+		time_sort(times + calls, count);
+		*middle = times[count / 2];
 		*best = times[0];
-		*device = times[calls + calls / 2];
+		*device = times[calls + count / 2];
+		if (!work->copy)
+			run->calls = count;
 	}
 	free(times);
 	return status;

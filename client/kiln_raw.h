@@ -30,7 +30,8 @@ struct raw_run {
 	kiln_raw_arg launch_args[KILN_MAX_RAW_ARGS];
 	kiln_launch launch;
 	int wait_ms;
-	int64_t seed, calls; /* calls: that are timed */
+	int64_t seed, calls; /* calls: that are timed, at most, then how many there were */
+	double enough_us;    /* of timed calls; 0: all of them are made */
 	/* What becomes of it. */
 	kiln_client *client;
 	kiln_call *call;

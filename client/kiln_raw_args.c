@@ -243,7 +243,8 @@ static int read_launch(struct raw_run *run)
 	if (bytes > INT32_MAX)
 		return cli_usage("--shared '%s': a block has at most %d bytes", shared, INT32_MAX);
 	run->launch.shared_bytes = (uint32_t)bytes;
-	run->calls = calls ? 100 : 0;
+	run->calls = calls ? TIME_CALLS : 0;
+	run->enough_us = calls && !calls[0] ? TIME_ENOUGH_US : 0;
 	run->seed = 1;
 	if (!status && calls && calls[0])
 		status = cli_integer("--time", calls, 1, 1000000, &run->calls);

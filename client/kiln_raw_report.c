@@ -99,7 +99,7 @@ void raw_print_report(const struct raw_run *run)
 	char a[FIGURE_MAX], b[FIGURE_MAX];
 
 	print_pair("kernel", "%s of %s", run->raw.entry, run->raw.name);
-	print_pair("grid x block", "%ux%ux%u x %ux%ux%u", grid[0], grid[1], grid[2], block[0], block[1],
+	print_pair("grid x block", "%u,%u,%u x %u,%u,%u", grid[0], grid[1], grid[2], block[0], block[1],
 			   block[2]);
 	if (run->launch.shared_bytes)
 		print_pair("shared memory", "%u bytes", run->launch.shared_bytes);

@@ -7,8 +7,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#define WARM_CALLS 5
+#define WARM_CALLS 5 /* or as many as WARM_US are enough for */
+#define WARM_US 2e6
+#define LONG_BYTES (64ull << 20)  /* of data from which on somebody waits */
 #define PIECE_BYTES (16ull << 20) /* that results are compared in */
 #define POISON 0xA5 /* in outputs before a call, so that an element not written shows */
 
@@ -123,6 +126,13 @@ static int make_buffers(struct run *run)
 
 /* ---- Running ---- */
 
+/* On a terminal, what takes long is told before it is done. */
+static void tell(const struct run *run, const char *what)
+{
+	if (run->bytes >= LONG_BYTES && isatty(STDERR_FILENO))
+		fprintf(stderr, "kiln: run: %s\n", what);
+}
+
 static int prepare(struct run *run)
 {
 	const struct cli_problem *problem = &run->problem;
@@ -153,17 +163,19 @@ static int call_once(struct run *run, double *took, double *device)
 
 static int warm_calls(struct run *run)
 {
-	double *took = calloc((size_t)run->warm_calls, sizeof(*took)), device;
+	double *took = calloc((size_t)run->warm_calls, sizeof(*took)), device = 0, start = time_us();
 	int status = took ? CLI_OK : CLI_FAILED;
 
 	if (status)
 		fputs("kiln: run: no memory for the times\n", stderr);
 	for (int64_t i = 0; !status && i < run->warm_calls; i++) {
 		status = call_once(run, &took[i], &device);
-		if (!status)
-			run->device_us += device / (double)run->warm_calls;
+		run->device_us += device;
+		if (run->enough_us > 0 && time_us() - start > run->enough_us)
+			run->warm_calls = i + 1;
 	}
 	if (!status) {
+		run->device_us /= (double)run->warm_calls;
 		time_sort(took, run->warm_calls);
 		run->warm_us = took[run->warm_calls / 2];
 		run->best_us = took[0];
@@ -268,8 +280,8 @@ static int check_operator(const struct cli *cli)
 		return cli_usage("run: 'raw' comes right after 'run', and options after it; see 'kiln help "
 						 "run raw'");
 	if (!cli_operator(cli->positional[0]))
-		return cli_usage("run '%s': there is no reference to verify it against; see 'kiln help "
-						 "run' for those there are",
+		return cli_usage("run '%s': there is no operator of that name; 'kiln ops' lists those "
+						 "there are",
 						 cli->positional[0]);
 	return CLI_OK;
 }
@@ -281,7 +293,8 @@ static int read_options(struct cli *cli, describe_function *describe, struct run
 
 	run->seed = 1;
 	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS;
-	run->warm_calls = calls ? 100 : cli_value(cli, "check") ? 1 : WARM_CALLS;
+	run->warm_calls = calls ? TIME_CALLS : cli_value(cli, "check") ? 1 : WARM_CALLS;
+	run->enough_us = !calls ? WARM_US : calls[0] ? 0 : TIME_ENOUGH_US;
 	status = files_read(cli, &run->files);
 	if (!status)
 		status = describe(cli, &run->files, &run->problem);
@@ -297,17 +310,23 @@ static int run_problem(struct run *run)
 	double device;
 	int status = prepare(run);
 
-	if (!status)
+	if (!status) {
+		tell(run, "making the data, and calling");
 		status = make_data(run);
+	}
 	if (!status)
 		status = make_buffers(run);
 	if (!status)
 		status = call_once(run, &run->first_us, &device);
 	run->first_us += run->prepare_us;
-	if (!status)
+	if (!status) {
+		tell(run, "verifying by plain loops");
 		status = verify(run);
-	if (!status)
+	}
+	if (!status) {
+		tell(run, "calling again, for the times");
 		status = poison(run);
+	}
 	if (!status)
 		status = warm_calls(run);
 	if (!status)

@@ -15,9 +15,10 @@ struct run {
 	kiln_client *client;
 	kiln_call *call;
 	kiln_buffer *buffers[KILN_MAX_OPERANDS];
-	uint64_t bytes; /* of all buffers */
-	int64_t seed, warm_calls;
-	int timeout_ms; /* of a call */
+	uint64_t bytes;           /* of all buffers */
+	int64_t seed, warm_calls; /* warm_calls: at most, then how many there were */
+	int timeout_ms;           /* of a call */
+	double enough_us;         /* of warm calls; 0: all of them are made */
 	double prepare_us, first_us, warm_us, best_us, device_us;
 };
 

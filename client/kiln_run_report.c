@@ -92,8 +92,8 @@ static void print_verified(const struct run *run)
 		}
 	if (!run->check.exact)
 		snprintf(error, sizeof(error), "largest error %.2g of what is allowed", run->check.worst);
-	print_pair("verified", "%" PRId64 " elements%s, %s", run->check.verified,
-			   count > 1 ? written : "", error);
+	print_pair("verified", "%" PRId64 " element%s%s, %s", run->check.verified,
+			   run->check.verified == 1 ? "" : "s", count > 1 ? written : "", error);
 }
 
 static void print_files(const struct run *run)

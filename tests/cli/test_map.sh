@@ -59,8 +59,8 @@ json 'j["origin"] == "hit"' kiln run map 'y[i] = x[i] * s' --shape x=200 --set s
 # ---- Subscripts that stray ----
 set -- 'y[i] = x[i + 1]' --shape x=8 --shape y=8
 zero='and 0 was read there; checked names the first'
-wrong 1 "run map: map: 1 subscript was out of range, $zero" "$@"
-wrong 1 'run map: map: subscript 0 of x at column 10 is not within 0 to 7; first where i=7' \
+wrong 1 "run map: 1 subscript was out of range, $zero" "$@"
+wrong 1 'run map: subscript 0 of x at column 10 is not within 0 to 7; first where i=7' \
 	"$@" --checked
 json 'j["verified"] == 8' kiln run map "$@" --bounds zero
 json 'j["verified"] == 8' kiln run map "$@" --bounds clamp
@@ -74,9 +74,9 @@ grep -q '^x              25600 bytes read, aligned to 16$' "$DIR/plan" || fails 
 json 'j["origin"] == "compiled"' kiln compile map 'y[i,j] = x[i,j] * 3' --shape x=100x64
 
 # ---- What is refused ----
-wrong 1 'run map: map: column 8: there is no function sine; docs/map.md lists those there are' \
+wrong 1 'run map: column 8: there is no function sine; docs/map.md lists those there are' \
 	'y[i] = sine(x[i])' --shape x=8
-wrong 1 'run map: map: column 19: index j goes over 4 values, and dimension 0 of b has size 5' \
+wrong 1 'run map: column 19: index j goes over 4 values, and dimension 0 of b has size 5' \
 	'y[i,j] = x[i,j]+b[j]' --shape x=3x4 --shape b=5 --shape y=3x4
 wrong 2 "'kiln run map' needs --shape b=2x3x4, or --in b=FILE" 'y[i] = x[i] + b[i]' --shape x=3
 wrong 2 "--shape 'z=4': expected NAME=2x3x4 with an operand of the statement" 'y[i] = x[i]' \

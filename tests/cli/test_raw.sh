@@ -100,7 +100,7 @@ wrong "'kiln run raw' needs --block, as --block 64 or --block 16x16" k.cu --entr
 			k.cu --entry k $launch --out "$out"
 	done
 	types='f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128'
-	wrong "--out 'f8': no element type; there are $types" k.cu --entry k $launch --out y.npy:f8:6
+	wrong "--out 'f8': it is no element type; there are $types" k.cu --entry k $launch --out y.npy:f8:6
 	wrong "--out '6x': expected non-negative integers separated by 'x' or ','" \
 		k.cu --entry k $launch --out y.npy:f32:6x
 	wrong "--random 'f32:4294967296x4294967296': more bytes than an address can name" \
@@ -149,7 +149,7 @@ runs() {
 prints 0 raw k.cu --entry 'axpy<float>' --grid 1 --block 48 --in x.npy --inout y.npy=z.npy \
 	--scalar f32:2.5 --scalar i64:48 <<'END'
 kernel         axpy<float> of k.cu
-grid x block   1x1x1 x 48x1x1
+grid x block   1,1,1 x 48,1,1
 argument 0     6x8 f32, SIZE, in x.npy
 argument 1     6x8 f32, SIZE, inout y.npy=z.npy
 argument 2     f32:2.5
@@ -167,7 +167,7 @@ is y.npy '<f4' 6x8 '1000 + i'
 sed 's/takes [0-9.]* times/takes N times/' "$DIR/out" >"$DIR/times"
 prints 0 cat "$DIR/times" <<'END'
 kernel         axpy<float> of <stdin>
-grid x block   2x1x1 x 24x1x1
+grid x block   2,1,1 x 24,1,1
 argument 0     6x8 f32, SIZE, in x.npy
 argument 1     6x8 f32, SIZE, inout y.npy=z.npy
 argument 2     f32:-1

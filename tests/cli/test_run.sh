@@ -8,7 +8,7 @@ daemon
 plain() {
 	"$KILN" "$@" >"$DIR/plain" 2>"$DIR/plain.err"
 	status=$?
-	sed -E -e 's/^(variant|choice|instantiation|grid x block|shared memory|note) .*/\1/' \
+	sed -E -e 's/^(variant|choice|instantiation|grid x block|shared memory|note|candidates) .*/\1/' \
 		-e 's/aligned to [0-9]+/aligned/' -e '/^source/d' "$DIR/plain"
 	cat "$DIR/plain.err" >&2
 	return $status
@@ -26,6 +26,7 @@ x              24000 bytes read, aligned
 y              24000 bytes written, aligned
 bytes moved    48000
 note
+candidates
 key            KEY
 cached         no
 END
@@ -75,6 +76,25 @@ json 'j["origin"] == "hit" and j["verified"] == 6000 and j["device"] == "cpu"
 	and j["dtype"] == "f32" and j["warm_calls"] == 100
 	and j["first_us"] >= j["prepare_us"] > 0 and j["warm_us"] >= j["warm_best_us"] > 0' \
 	"$KILN" run permute --shape 60,100 --perm 1x0 --time
+
+
+# explain lists what --choice may name; one name is not a list.
+"$KILN" explain permute --shape 60x100 --perm 1,0 >"$DIR/out"
+other=$(sed -n -E 's/^candidates +[^,]+, ([^,]+),.*/\1/p' "$DIR/out")
+json "j['plan'].startswith('op') and 'choice         $other\n' in j['plan']" \
+	"$KILN" run permute --shape 60x100 --perm 1,0 --choice "$other"
+"$KILN" run permute --shape scalar --perm '' | grep -q '^verified       1 element, every bit$' ||
+	fails "one element"
+
+# Calls that take long are fewer; on a terminal it is said what goes on.
+"$KILN" debug delay-launch 700 || fails "delay-launch"
+json 'j["warm_calls"] == 3' "$KILN" run permute --shape 60x100 --perm 1,0
+"$KILN" debug delay-launch 0 || fails "delay-launch 0"
+python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' \
+	"$KILN" run permute --shape 4096x4096 --dtype u16 --perm 0,1 >"$DIR/out" </dev/null
+for words in "making the data, and calling" "verifying by plain loops" "calling again, for the times"; do
+	grep -q "^kiln: run: $words" "$DIR/out" || fails "not told: $words: $(cat "$DIR/out")"
+done
 
 # Every element type, and each of the variants by shape; rank 0, no elements, strides, offsets.
 for dtype in f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128; do

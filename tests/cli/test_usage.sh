@@ -48,7 +48,7 @@ wrong "--perm '0,1,2': 3 axes for 2 axes of --shape '2x3'" run permute --shape 2
 wrong "--stride '1': 1 strides for 2 axes of --shape '2x3'" \
 	run permute --shape 2x3 --stride 1 --perm 1,0
 types='f16 bf16 f32 f64 i8 u8 i16 u16 i32 u32 i64 u64 bool c64 c128'
-wrong "--dtype 'f8': no element type; there are $types" \
+wrong "--dtype 'f8': it is no element type; there are $types" \
 	run permute --shape 2x3 --perm 1,0 --dtype f8
 wrong "--offset '4X': expected bytes, as 4096, 64K, 1.5M, 2GiB" \
 	run permute --shape 2x3 --perm 1,0 --offset 4X
@@ -58,8 +58,8 @@ wrong "--time '0': expected an integer from 1 to 1000000" \
 	run permute --shape 2x3 --perm 1,0 --time 0
 wrong "run: --shape and --stride describe more bytes than an address can name" \
 	run permute --shape 4611686018427387904x8 --perm 1,0
-none="there is no reference to verify it against; see 'kiln help run' for those there are"
-wrong "run 'nosuch': $none" run nosuch --shape 2x3
+wrong "run 'nosuch': there is no operator of that name; 'kiln ops' lists those there are" \
+	run nosuch --shape 2x3
 
 # Options of other operators, and what they are for.
 all="and those of all operators; see 'kiln help"
@@ -79,7 +79,7 @@ wrong "--with 'gamma,delta': rms_norm has no optional operand 'delta'; $optional
 	run rms_norm --shape 2x3 --with gamma,delta
 wrong "--with 'x': rms_norm has no optional operand 'x'; $optional" \
 	run rms_norm --shape 2x3 --with x
-wrong "--gamma-dtype 'f8': no element type; there are $types" \
+wrong "--gamma-dtype 'f8': it is no element type; there are $types" \
 	run rms_norm --shape 2x3 --with gamma --gamma-dtype f8
 wrong "--scale 'big': expected a number, as 0.125 or 1e-5" run softmax --shape 2x3 --scale big
 wrong "--eps '1e-5x': expected a number, as 0.125 or 1e-5" run rms_norm --shape 2x3 --eps 1e-5x

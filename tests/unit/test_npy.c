@@ -268,6 +268,7 @@ static void wrong_sizes_are_refused(void **state)
 	refused_header("{'descr': '|u1', 'fortran_order': False, 'shape': (0, 4294967296, "
 				   "4294967296), }",
 				   0, "its shape has more bytes than an address can name");
+	refused("PK\x03\x04zip", 7, "it is a .npz archive of arrays; save one with numpy.save");
 	refused("", 0, "it is no .npy file: it does not begin with \\x93NUMPY");
 	refused("\x93NUMPX\x01\x00\x00\x00", 10,
 			"it is no .npy file: it does not begin with "
