@@ -17,6 +17,47 @@ static bool line_says_error(const char *line, size_t bytes)
 	return false;
 }
 
+/* How many bytes of a line name the place in somebody's own source from which it came to an error in
+ * what stands for the device; 0: it is no such line. */
+static size_t place_bytes(const char *line, size_t bytes)
+{
+	static const char *const words[] = {":   required from here", ": note: in expansion of macro",
+										": note: in instantiation of"};
+	const char *at;
+
+	if (strncmp(line, "cpu/", 4) == 0)
+		return 0;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if ((at = memmem(line, bytes, words[i], strlen(words[i]))))
+			return (size_t)(at - line);
+	return 0;
+}
+
+/* "k.cu:3:9: error: textures are not available": says of an error in cpu/ whose line led there. */
+static void name_place(const char *log, const char *line, size_t bytes,
+					   char error[KERNEL_ERROR_MAX])
+{
+	static const char assertion[] = "static assertion failed: ", plain[] = "error: ";
+	const char *what = memmem(line, bytes, assertion, sizeof assertion - 1);
+	size_t skip = what ? sizeof assertion - 1 : sizeof plain - 1, place = 0;
+	const char *at = log;
+
+	if (what == NULL && (what = memmem(line, bytes, plain, sizeof plain - 1)) == NULL)
+		return;
+	what += skip;
+	/* GCC says it before an error in a template, and after one in a macro. */
+	while (*at && (at <= line || !line_says_error(at, strcspn(at, "\n")))) {
+		size_t length = strcspn(at, "\n");
+		place = place_bytes(at, length);
+		if (place)
+			break;
+		at += length + (at[length] == '\n');
+	}
+	if (place)
+		snprintf(error, KERNEL_ERROR_MAX, "%.*s: error: %.*s", (int)place, at,
+				 (int)(line + bytes - what), what);
+}
+
 void log_first_error(const char *log, char error[KERNEL_ERROR_MAX])
 {
 	const char *best = NULL;
@@ -38,6 +79,8 @@ void log_first_error(const char *log, char error[KERNEL_ERROR_MAX])
 		snprintf(error, KERNEL_ERROR_MAX, "%.*s", (int)best_bytes, best);
 	else
 		snprintf(error, KERNEL_ERROR_MAX, "the compiler failed without a word");
+	if (best && strncmp(best, "cpu/", 4) == 0)
+		name_place(log, best, best_bytes, error);
 }
 
 bool log_says_no_memory(const char *log)

@@ -173,6 +173,21 @@ static void first_error_is_found(void **state)
 	assert_string_equal(error, "cc1plus: fatal error: Killed");
 	log_first_error("\nsomething odd\nelse", error);
 	assert_string_equal(error, "something odd");
+	log_first_error("k.cu: In function 'void k()':\n"
+					"cpu/unavailable.cuh:8:16: error: static assertion failed: no PTX here\n"
+					"cpu/shim.cuh:9:1: note: in expansion of macro 'other'\n"
+					"k.cu:1:31: note: in expansion of macro 'asm'\n",
+					error);
+	assert_string_equal(error, "k.cu:1:31: error: no PTX here");
+	log_first_error("cpu/unavailable.cuh: In instantiation of 'R printf(A ...)':\n"
+					"k.cu:2:37:   required from here\n"
+					"cpu/unavailable.cuh:26:43: error: static assertion failed: no printf\n",
+					error);
+	assert_string_equal(error, "k.cu:2:37: error: no printf");
+	log_first_error("cpu/math.cuh:7:1: error: no such function\nk.cu:9:1: error: another\n"
+					"k.cu:9:2: note: in expansion of macro 'other'\n",
+					error);
+	assert_string_equal(error, "cpu/math.cuh:7:1: error: no such function");
 	log_first_error("", error);
 	assert_string_equal(error, "the compiler failed without a word");
 }
