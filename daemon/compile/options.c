@@ -18,7 +18,8 @@ const struct compile_option options_nvrtc[] = {
 /*
  * -fno-gnu-unique and hidden visibility keep two objects from sharing one __shared__ array;
  * -fno-strict-aliasing because kernels read arrays through vectors; -fno-math-errno because device
- * code has no errno; -nostdinc because what is not in the unit is not in the key.
+ * code has no errno; -nostdinc because what is not in the unit is not in the key;
+ * -fstack-clash-protection because a large frame would step over the guard below a fiber's stack.
  *
  * Checked kernels: -fsanitize=kernel-address is AddressSanitizer without its library, every check a
  * call that kernel_src/cpu/check.cuh answers; asan-globals puts zones behind variables.  -O1 and
@@ -55,6 +56,7 @@ const struct compile_option options_host[] = {
 	{"-fno-math-errno", OPTION_ALWAYS, OPTION_ANY},
 	{"-fno-strict-aliasing", OPTION_ALWAYS, OPTION_ANY},
 	{"-fno-stack-protector", OPTION_ALWAYS, OPTION_ANY},
+	{"-fstack-clash-protection", OPTION_ALWAYS, OPTION_ANY},
 	{"-fno-ident", OPTION_ALWAYS, OPTION_ANY},
 	{"-U_FORTIFY_SOURCE", OPTION_ALWAYS, OPTION_ANY},
 	{"-Wl,--build-id=none", OPTION_ALWAYS, OPTION_ANY},

@@ -162,7 +162,13 @@ static const char cpu_wrong_kernels[] =
 	"	room[n % 64] = y[0];\n"
 	"	return n == 0 ? room[0] : deep(y, n - 1) + room[n % 64];\n"
 	"}\n"
-	"template <int K> __global__ void recurse(int *y) { y[1] = deep(y, K); }\n";
+	"template <int K> __global__ void recurse(int *y) { y[1] = deep(y, K); }\n"
+	"template <int K> __global__ void large(int *y)\n"
+	"{\n"
+	"	volatile int frame[K];\n"
+	"	frame[y[0] & 7] = 1;\n"
+	"	y[1] = frame[y[0] & 7];\n"
+	"}\n";
 
 /*
  * Adds up x in one launch: every block leaves its part, the last one to count adds the parts.

@@ -641,6 +641,8 @@ static void faults_name_who_and_where(void **state)
 		{"bad<4>", 8, 2, "thread (9,0,0): writes address 0x8, a null pointer"},
 		{"bad<11>", 1, 2, "not aligned for a vector access"},
 		{"recurse<100000>", 0, 1, "thread (0,0,0): overflows its stack of 256 KiB"},
+		/* A frame that a guard is too small for. */
+		{"large<120000>", 0, 1, "thread (0,0,0): overflows its stack of 256 KiB"},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char sentence[600];
