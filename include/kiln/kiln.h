@@ -343,7 +343,8 @@ typedef struct kiln_raw {
 	size_t source_bytes; /* 0: up to its zero byte */
 	const char *entry;   /* a __global__ function, or a template-id: "scale<float, 4>" */
 	/* What #include finds, by name, in "" or <>: these, and short forms of stdint.h, stddef.h,
-	 * math.h, float.h and limits.h (cstdint, ...).  No file is ever opened. */
+	 * math.h, float.h and limits.h (cstdint, ...), cuda_fp16.h and cuda_bf16.h.  No file is ever
+	 * opened. */
 	const kiln_text *headers;
 	int header_count;
 	const kiln_text *macros;

@@ -8,7 +8,8 @@ daemon
 plain() {
 	"$KILN" "$@" >"$DIR/plain" 2>"$DIR/plain.err"
 	status=$?
-	sed -E -e 's/^(variant|choice|instantiation|grid x block|shared memory|note|candidates) .*/\1/' \
+	kept='variant|choice|instantiation|grid x block|shared memory|note|candidates'
+	sed -E -e "s/^($kept) .*/\1/" \
 		-e 's/aligned to [0-9]+/aligned/' -e '/^source/d' "$DIR/plain"
 	cat "$DIR/plain.err" >&2
 	return $status
@@ -92,7 +93,8 @@ json 'j["warm_calls"] == 3' "$KILN" run permute --shape 60x100 --perm 1,0
 "$KILN" debug delay-launch 0 || fails "delay-launch 0"
 python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' \
 	"$KILN" run permute --shape 4096x4096 --dtype u16 --perm 0,1 >"$DIR/out" </dev/null
-for words in "making the data, and calling" "verifying by plain loops" "calling again, for the times"; do
+for words in "making the data, and calling" "verifying by plain loops" \
+	"calling again, for the times"; do
 	grep -q "^kiln: run: $words" "$DIR/out" || fails "not told: $words: $(cat "$DIR/out")"
 done
 

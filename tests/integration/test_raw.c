@@ -247,6 +247,23 @@ static void test_errors_of_nvrtc(void **state)
 	assert_non_null(strstr(kiln_reply_str(reply, "text"), "saxpy.cu"));
 	assert_non_null(strstr(kiln_reply_str(reply, "text"), "--use_fast_math"));
 	kiln_reply_free(reply);
+	raw = raw_of("#include <cuda_bf16.h>\n"
+				 "#include <cuda_fp16.h>\n"
+				 "__global__ void k(half2 *x, nv_bfloat16 *y)\n"
+				 "{\n"
+				 "	half h = __shfl_xor_sync(~0u, x->x + __float2half(1.5f), 1);\n"
+				 "	*x = __hfma2(*x, __halves2half2(h, hexp(h)), *x);\n"
+				 "	*y = *y * nv_bfloat16(2.5);\n"
+				 "}\n",
+				 "k");
+	static const char *const targets[] = {"sm_75", "sm_80", "sm_90", "sm_100", "sm_120"};
+	for (int i = 0; i < 5; i++) {
+		status = kiln_compile_raw(client, &raw, targets[i], &reply);
+		if (status == KILN_ENOTSUP) /* an NVRTC that does not know it yet, or no more */
+			continue;
+		assert_ok(status);
+		kiln_reply_free(reply);
+	}
 	raw = raw_of("#include <cmath>\n"
 				 "#if 0\n"
 				 "#include \"not there\"\n"
