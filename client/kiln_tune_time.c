@@ -20,10 +20,11 @@
 #define GROUP_LEAST 4
 #define GROUP_MICROS 4000.0
 #define ROUNDS_LEAST 3
-#define FINALISTS 3              /* besides the planner's own */
-#define HOPELESS 4.0             /* times the best of the first rounds: not timed on */
-#define FAR_BEHIND 1.25          /* and of later ones */
-#define FIRST_PHASE 0.5          /* of the time */
+#define FINALISTS 3     /* besides the planner's own */
+#define HOPELESS 4.0    /* times the best of the first rounds: not timed on */
+#define FAR_BEHIND 1.25 /* and of later ones */
+#define FIRST_PHASE 0.5 /* of the time */
+#define FRESH_BYTES (32ull << 20)
 #define PIECE_BYTES (1ull << 20) /* of an output, that are compared at once */
 #define PIECES 128
 #define PIECE_ROOM (PIECE_BYTES + 4096) /* the last piece takes what rounding left */
@@ -73,6 +74,23 @@ static void make_blocker(struct tune *tune)
 	}
 }
 
+/* Random numbers up to FRESH_BYTES; behind them they repeat, for making them takes longer than all
+ * that they are for.  An odd number of elements, so that rows do not repeat with them. */
+static void fill(struct tune *tune, int i, uint8_t *data)
+{
+	const struct tune_operand *operand = &tune->operands[i];
+	uint64_t size = kiln_dtype_size(operand->tensor.dtype), begin = operand->tensor.offset;
+	uint64_t fresh = (FRESH_BYTES / size - 1) * size, end = begin + fresh;
+
+	if (operand->bytes <= begin || operand->bytes - begin <= fresh)
+		end = operand->bytes;
+	data_operand(&tune->problem, i, data, end, (uint64_t)tune->seed);
+	for (uint64_t at = end, bytes; at < operand->bytes; at += bytes) {
+		bytes = operand->bytes - at < fresh ? operand->bytes - at : fresh;
+		memcpy(data + at, data + begin, bytes);
+	}
+}
+
 /* The same values in every set. */
 static int fill_input(struct tune *tune, int i)
 {
@@ -84,7 +102,7 @@ static int fill_input(struct tune *tune, int i)
 		fprintf(stderr, "kiln: tune: no memory for %" PRIu64 " bytes of data\n", operand->bytes);
 		return CLI_FAILED;
 	}
-	data_operand(&tune->problem, i, data, operand->bytes, (uint64_t)tune->seed);
+	fill(tune, i, data);
 	for (int set = 0; !status && operand->bytes && set < tune->sets; set++)
 		status = kiln_write(tune->buffers[set][i], 0, data, operand->bytes);
 	free(data);
