@@ -95,6 +95,8 @@ bool options_is_cpu(const char *target);
 
 /* The first line that reports an error, else the first line that says anything. */
 void log_first_error(const char *log, char error[KERNEL_ERROR_MAX]);
+/* "the entry scal: identifier "scal" is undefined": of an error that is not in the source. */
+void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
 /* Whether the compiler gave up for want of memory. */
 bool log_says_no_memory(const char *log);
 /* Registers, shared, spilled and local bytes as ptxas -v prints them. */

@@ -83,6 +83,19 @@ void log_first_error(const char *log, char error[KERNEL_ERROR_MAX])
 		name_place(log, best, best_bytes, error);
 }
 
+void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX])
+{
+	static const char word[] = ": error: ";
+	const char *what = strstr(error, word);
+	char rest[KERNEL_ERROR_MAX];
+
+	if (what == NULL ||
+		(strncmp(error, "entry:", 6) != 0 && strncmp(error, "__nv_name_map", 13) != 0))
+		return;
+	snprintf(rest, sizeof rest, "%s", what + sizeof word - 1);
+	util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE, "the entry %.200s: %s", entry, rest);
+}
+
 bool log_says_no_memory(const char *log)
 {
 	return strstr(log, "out of memory") || strstr(log, "memory exhausted");

@@ -143,6 +143,8 @@ static void compile(const struct compile_job *job, struct compile_result *out)
 			util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
 					  "no compiler for target %s: targets are cpu and sm_NN", job->target);
 	}
+	if (out->status == KILN_ECOMPILE && job->user_files)
+		log_name_entry(job->instantiation, out->error);
 }
 
 /* ---- Messages ---- */

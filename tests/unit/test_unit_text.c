@@ -192,6 +192,23 @@ static void first_error_is_found(void **state)
 	assert_string_equal(error, "the compiler failed without a word");
 }
 
+static void entry_is_named(void **state)
+{
+	char error[KERNEL_ERROR_MAX] = "entry:1:16: error: 'k' was not declared";
+
+	(void)state;
+	log_name_entry("k", error);
+	assert_string_equal(error, "the entry k: 'k' was not declared");
+	log_name_entry("k", error);
+	assert_string_equal(error, "the entry k: 'k' was not declared");
+	strcpy(error, "__nv_name_map(2): error: identifier \"k\" is undefined");
+	log_name_entry("k<1>", error);
+	assert_string_equal(error, "the entry k<1>: identifier \"k\" is undefined");
+	strcpy(error, "k.cu(2): error: identifier \"k\" is undefined");
+	log_name_entry("k", error);
+	assert_string_equal(error, "k.cu(2): error: identifier \"k\" is undefined");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +219,7 @@ int main(void)
 		cmocka_unit_test(targets_are_told_apart),
 		cmocka_unit_test(figures_are_read),
 		cmocka_unit_test(first_error_is_found),
+		cmocka_unit_test(entry_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
