@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CALL_MS (20 * CLI_TIMEOUT_MS) /* checked kernels are slow */
+#define CALL_MS (CLI_CHECK_PATIENCE * CLI_TIMEOUT_MS) /* checked kernels are slow */
 #define START_MS 30000
 #define STEP_MS 20
 #define STOP_MS 10000
@@ -105,12 +105,15 @@ static int spawn(char *const *argv, int in, const char *err, pid_t *pid)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
+	sigset_t none;
 	int error;
 
+	sigemptyset(&none);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawnattr_init(&attributes);
 	posix_spawnattr_setpgroup(&attributes, 0);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+	posix_spawnattr_setsigmask(&attributes, &none);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
 	if (in >= 0)
 		posix_spawn_file_actions_adddup2(&actions, in, 3);
 	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -143,6 +146,7 @@ static int start_keeper(struct cli_check *check)
 {
 	static const char script[] =
 		"trap '' INT TERM HUP\n"
+		"PATH=$PATH:/usr/bin:/bin\n"
 		"read -r line <&3 || kill \"$1\"\n"
 		"tries=0\n"
 		"while [ -z \"$line\" ] && kill -0 \"$1\" && [ $tries -lt 100 ]; do\n"
@@ -204,6 +208,23 @@ static int await(struct cli_check *check)
 	return CLI_FAILED;
 }
 
+/* A signal that would end the command waits until the keeper is there. */
+static int start(struct cli_check *check, const char *order)
+{
+	sigset_t all, before;
+	int status;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	status = make_directory(check);
+	if (!status)
+		status = start_daemon(check, order);
+	if (!status)
+		status = start_keeper(check);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return status;
+}
+
 int check_open(struct cli *cli)
 {
 	struct cli_check *check;
@@ -218,11 +239,7 @@ int check_open(struct cli *cli)
 	}
 	check->pipe = -1;
 	find_daemon(check->program);
-	status = make_directory(check);
-	if (!status)
-		status = start_daemon(check, thread_order(cli));
-	if (!status)
-		status = start_keeper(check);
+	status = start(check, thread_order(cli));
 	if (!status)
 		status = await(check);
 	cli->socket = check->socket;

@@ -121,6 +121,8 @@ kiln_attr cli_attr_string(const char *name, const char *value);
 	{                                                                                        \
 		"order", "ORDER", "with --check: threads run in natural, reversed or shuffled order" \
 	}
+/* How many times as long as it is told the daemon that checks lets a launch take. */
+#define CLI_CHECK_PATIENCE 20
 /* Before a command: whether --check and --order go with the rest, and what follows from them. */
 int check_settle(struct cli *cli);
 /* With --check starts the daemon that cli_connect then connects to, once. */

@@ -180,6 +180,17 @@ static int read_arg(struct raw_run *run, const struct cli_given *given)
 	return files_load(run->cli, arg->text, &arg->array);
 }
 
+/* A file has room for one argument. */
+static int check_paths(const struct raw_run *run)
+{
+	for (int i = 0; i < run->launch.arg_count; i++)
+		for (int j = 0; run->args[i].path && j < i; j++)
+			if (run->args[j].path && !strcmp(run->args[i].path, run->args[j].path))
+				return cli_usage("--%s '%s': argument %d goes to %s, too", run->args[i].option,
+								 run->args[i].text, j, run->args[j].path);
+	return CLI_OK;
+}
+
 /* All that may come more than once, each in its own order. */
 static int read_given(struct raw_run *run)
 {
@@ -199,7 +210,7 @@ static int read_given(struct raw_run *run)
 	run->raw.headers = run->headers;
 	run->raw.macros = run->macros;
 	run->raw.options = run->options;
-	return status;
+	return status ? status : check_paths(run);
 }
 
 /* ---- The launch ---- */
@@ -233,6 +244,8 @@ static int read_launch(struct raw_run *run)
 {
 	const char *shared = cli_value(run->cli, "shared"), *calls = cli_value(run->cli, "time");
 	const char *seed = cli_value(run->cli, "seed");
+	int timeout = run->cli->timeout_ms ? run->cli->timeout_ms : CLI_TIMEOUT_MS;
+	int patience = cli_value(run->cli, "check") ? CLI_CHECK_PATIENCE : 1;
 	uint64_t bytes = 0;
 	int status = read_sizes(run, "grid", run->launch.grid);
 
@@ -251,8 +264,8 @@ static int read_launch(struct raw_run *run)
 	if (!status && seed)
 		status = cli_integer("--seed", seed, 0, INT64_MAX, &run->seed);
 	run->launch.size = sizeof(run->launch);
-	run->launch.timeout_ms = run->cli->timeout_ms ? run->cli->timeout_ms : CLI_TIMEOUT_MS;
-	if (__builtin_add_overflow(run->launch.timeout_ms, WAIT_MORE_MS, &run->wait_ms))
+	run->launch.timeout_ms = timeout > patience ? timeout / patience : 1;
+	if (__builtin_add_overflow(timeout, WAIT_MORE_MS, &run->wait_ms))
 		run->wait_ms = INT32_MAX;
 	return status;
 }

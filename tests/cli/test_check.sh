@@ -72,6 +72,14 @@ json 'j["checked_launches"] == 1 and j["checked_blocks"] == 4
 	scale --scalar i32:999
 gone
 
+# One that does not end: the deadline is the one that was asked for.
+printf '%s\n' '__global__ void endless(volatile int *x) { while (!*x) {} }' >"$DIR/endless.cu"
+prints 1 "$KILN" run raw "$DIR/endless.cu" --entry endless --grid 1 --block 1 \
+	--out "$DIR/y.npy:i32:1" --timeout 2s --check <<'END'
+! kiln: run raw: kernel endless of DIR/endless.cu: nothing completed on cpu for TIME, the deadline of the call that ran; its device process was ended
+END
+gone
+
 # Without addr2line there is no line, but all the rest.
 mkdir "$DIR/tools"
 for tool in g++ as ld sh rm sed; do
@@ -125,6 +133,9 @@ END
 prints 2 "$KILN" run permute --shape 4x5 --perm 1,0 --check --order odd <<'END'
 ! kiln: --order 'odd': there are natural, reversed and shuffled
 END
+PATH=/nonexistent "$KILN" run permute --shape 4x5 --perm 1,0 --check >"$DIR/out" 2>&1 &&
+	fails "a kernel without a compiler"
+gone
 KILN_DAEMON="$DIR/none" prints 1 "$KILN" run permute --shape 4x5 --perm 1,0 --check <<'END'
 ! kiln: --check: DIR/none cannot be started: No such file or directory
 END

@@ -108,6 +108,8 @@ wrong "'kiln run raw' needs --block, as --block 64 or --block 16x16" k.cu --entr
 		k.cu --entry k $launch --random f32:4294967296x4294967296
 	wrong "--random 'f32': expected TYPE:SHAPE, as f32:1024x1024" \
 		k.cu --entry k $launch --random f32
+	wrong "--out 'y.npy:i8:2': argument 0 goes to y.npy, too" \
+		k.cu --entry k $launch --out y.npy:f32:6 --out z.npy:f32:6 --out y.npy:i8:2
 	for inout in x.npy =x.npy x.npy=; do
 		wrong "--inout '$inout': expected FILE=FILE: where it comes from, and goes to" \
 			k.cu --entry k $launch --inout "$inout"
