@@ -18,7 +18,7 @@ static bool refuse_errno(char *why, const char *path, const char *what)
 {
 	int error = errno;
 
-	snprintf(why, NPY_WHY_MAX, "%s cannot be %s: %s", path, what, strerror(error));
+	snprintf(why, NPY_WHY_MAX, "%.300s cannot be %s: %s", path, what, strerror(error));
 	return false;
 }
 
@@ -56,7 +56,7 @@ static bool read_elements(int fd, const char *path, struct npy *npy, uint64_t da
 	if (got < 0)
 		return refuse_errno(why, path, "read");
 	if ((uint64_t)got < npy->bytes) {
-		snprintf(why, NPY_WHY_MAX, "%s became shorter while it was read", path);
+		snprintf(why, NPY_WHY_MAX, "%.300s became shorter while it was read", path);
 		return false;
 	}
 	return true;
@@ -92,7 +92,7 @@ static bool read_open(int fd, const char *path, struct npy *npy, char *why)
 	if (have < 0)
 		refuse_errno(why, path, "read");
 	else if (!S_ISREG(found.st_mode))
-		snprintf(why, NPY_WHY_MAX, "%s is no regular file", path);
+		snprintf(why, NPY_WHY_MAX, "%.300s is no regular file", path);
 	else if (!npy_parse(first, (size_t)have, (uint64_t)found.st_size, npy, &data_at, &fortran,
 						reason))
 		snprintf(why, NPY_WHY_MAX, "%.200s: %.300s", path, reason);
@@ -152,29 +152,50 @@ static bool write_file(int fd, const struct npy *npy)
 	return good;
 }
 
+/* A name in the same directory; a file's name has no more than 255 bytes.  NULL: no memory. */
+static char *make_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	int directory = slash ? (int)(slash + 1 - path) : 0;
+	size_t length = strlen(path) + 32;
+	char *name = malloc(length);
+
+	if (name)
+		snprintf(name, length, "%.*s%.200s.%ld.tmp", directory, path, path + directory,
+				 (long)getpid());
+	return name;
+}
+
+static bool replace(const char *path, const struct npy *npy, const char *other)
+{
+	int fd = open(other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666), error;
+	bool good = fd >= 0 && write_file(fd, npy) && rename(other, path) == 0;
+
+	error = errno;
+	if (!good && fd >= 0)
+		unlink(other);
+	errno = error;
+	return good;
+}
+
 bool npy_write(const char *path, const struct npy *npy, char why[NPY_WHY_MAX])
 {
-	size_t length = strlen(path) + 32;
-	char *other;
+	char *real, *other;
 	struct stat found;
 	bool good;
-	int fd;
 
 	/* A device or a pipe would be replaced, not written to. */
 	if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) {
-		snprintf(why, NPY_WHY_MAX, "%s is no regular file", path);
+		snprintf(why, NPY_WHY_MAX, "%.300s is no regular file", path);
 		return false;
 	}
-	other = malloc(length);
-	if (!other)
-		return refuse_errno(why, path, "written");
-	snprintf(other, length, "%s.%ld.tmp", path, (long)getpid());
-	fd = open(other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	good = fd >= 0 && write_file(fd, npy) && rename(other, path) == 0;
+	/* What a link leads to is written, and the link stays. */
+	real = realpath(path, NULL);
+	other = make_name(real ? real : path);
+	good = other && replace(real ? real : path, npy, other);
 	if (!good)
 		refuse_errno(why, path, "written");
-	if (!good && fd >= 0)
-		unlink(other);
 	free(other);
+	free(real);
 	return good;
 }

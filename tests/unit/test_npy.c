@@ -16,7 +16,7 @@ static char directory[] = "/tmp/kiln-npy-XXXXXX";
 
 static const char *path_of(const char *name)
 {
-	static char path[128];
+	static char path[512];
 	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	return path;
 }
@@ -384,6 +384,38 @@ static int left_behind(void)
 	return count;
 }
 
+static void names_are_long_and_links_stay(void **state)
+{
+	uint8_t value = 7;
+	struct npy npy = {KILN_U8, 0, {0}, 1, &value}, again;
+	char name[256], path[4096], why[NPY_WHY_MAX];
+	struct stat found;
+	(void)state;
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	if (!npy_write(path_of(name), &npy, why))
+		fail_msg("%s", why);
+	assert_int_equal(symlink(name, path_of("link.npy")), 0);
+	value = 8;
+	assert_true(npy_write(path_of("link.npy"), &npy, why));
+	assert_int_equal(lstat(path_of("link.npy"), &found), 0);
+	assert_true(S_ISLNK(found.st_mode));
+	assert_true(npy_read(path_of(name), &again, why));
+	assert_int_equal(*(uint8_t *)again.data, 8);
+	free(again.data);
+	assert_int_equal(unlink(path_of("link.npy")), 0);
+	assert_int_equal(unlink(path_of(name)), 0);
+	/* The reason is there, however long the path. */
+	for (size_t i = 0; i + 1 < sizeof(path); i++)
+		path[i] = i % 9 ? 'd' : '/';
+	path[2000] = 0;
+	assert_false(npy_read(path, &again, why));
+	assert_string_equal(why + strlen(why) - 43, " cannot be opened: No such file or directory" + 1);
+	assert_false(npy_write(path, &npy, why));
+	assert_string_equal(why + strlen(why) - 44,
+						" cannot be written: No such file or directory" + 1);
+}
+
 static void a_full_disk_leaves_nothing_behind(void **state)
 {
 	static uint8_t big[1 << 16], bytes[FILE_MAX];
@@ -441,6 +473,7 @@ int main(void)
 		cmocka_unit_test(files_are_named),
 		cmocka_unit_test(files_are_written_byte_for_byte),
 		cmocka_unit_test(the_longest_header_has_room),
+		cmocka_unit_test(names_are_long_and_links_stay),
 		cmocka_unit_test(a_full_disk_leaves_nothing_behind),
 	};
 	return cmocka_run_group_tests(tests, make_directory, remove_directory);
