@@ -151,7 +151,7 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 	if (status)
 		return status;
 	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each",
+			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes",
 			 (long long)masked.form.rows.columns, shapes[chosen].size * shapes[chosen].cluster,
 			 shapes[chosen].held, shapes[chosen].vector * masked.form.need.element);
 	return KILN_OK;

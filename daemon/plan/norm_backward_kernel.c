@@ -88,7 +88,7 @@ static void add_rows(const struct norm_backward_problem *norm, const struct norm
 	add_inputs(norm, out);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
 	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each",
+			 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes",
 			 (long long)norm->form.columns, shape->size * shape->cluster, shape->held,
 			 shape->vector * norm->need.element);
 }
@@ -218,11 +218,12 @@ static void add_all(const struct norm_backward_problem *norm, const struct norm_
 	add_inputs(norm, out);
 	add_sums(norm, out);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
-	snprintf(out->note, sizeof(out->note),
-			 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each; %u rows at a "
-			 "time in each of %u blocks, with the sums of their columns",
-			 (long long)norm->form.columns, shape->size, shape->held,
-			 shape->vector * norm->need.element, shape->rows, out->grid[0]);
+	snprintf(
+		out->note, sizeof(out->note),
+		"rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes; %u rows at a "
+		"time in each of %u blocks, with the sums of their columns",
+		(long long)norm->form.columns, shape->size, shape->held, shape->vector * norm->need.element,
+		shape->rows, out->grid[0]);
 }
 
 int norm_backward_kernel(const struct norm_backward_problem *norm,

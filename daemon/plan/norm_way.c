@@ -156,7 +156,7 @@ void norm_note(const struct norm_problem *norm, const struct norm_way *way, stru
 	const struct rows_shape *shape = &way->shape;
 	struct plan_text text = {.text = out->note, .size = sizeof(out->note)};
 
-	plan_print(&text, "rows of %lld elements: %u threads a row, %u vectors of %u bytes each",
+	plan_print(&text, "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes",
 			   (long long)norm->form.columns, shape->size * shape->cluster, shape->held,
 			   shape->vector * norm_element(norm));
 	if (way->together > 1)

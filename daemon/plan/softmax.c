@@ -157,13 +157,13 @@ static void describe(const struct softmax_form *form, const struct softmax_way *
 	snprintf(out->variant, sizeof(out->variant), "%.*s", (int)strcspn(way->name, " "), way->name);
 	if (way->strided)
 		snprintf(out->note, sizeof(out->note),
-				 "rows of %lld elements side by side: %u threads share a row, %u elements each%s",
+				 "rows of %lld elements side by side; threads a row: %u; elements a thread: %u%s",
 				 columns, way->tile.split, way->tile.held,
 				 way->tile.twice ? " at a time, read twice" : "");
 	else
 		snprintf(out->note, sizeof(out->note),
-				 "rows of %lld elements: %u threads a row, %u vectors of %u bytes each%s", columns,
-				 way->row.size * way->row.cluster, way->row.held,
+				 "rows of %lld elements; threads a row: %u; vectors a thread: %u of %u bytes%s",
+				 columns, way->row.size * way->row.cluster, way->row.held,
 				 way->row.vector * form->need.element,
 				 way->row.stream ? " at a time, read twice" : "");
 }
