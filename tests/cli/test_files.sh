@@ -129,6 +129,9 @@ runs layer_norm --in x=x.npy --in gamma=gamma.npy --out y=ln.npy --out mean=mean
 is mean.npy '<f4' 6 'sum(x("x.npy")[8 * i:8 * i + 8]) / 8' 1e-6
 runs layer_norm --shape 6x8 --dtype f16 --in gamma=gamma.npy --out rstd=rstd.npy
 grep -q '^from file      gamma 8 f64, gamma.npy$' "$DIR/out" || fails "no gamma"
+# Of numbers with a variance of 1 one is beyond 1, and beyond the largest f16 there is infinity.
+file large.npy '<f2' 8 '65504'
+runs layer_norm --shape 6x8 --dtype f16 --in gamma=large.npy
 runs masked_softmax --in x=x.npy --kind lengths --in mask=len.npy --out y=lengths.npy
 is lengths.npy '<f4' 6x8 '(math.exp(x("x.npy")[i]) / sum(math.exp(x("x.npy")[i // 8 * 8 + k])
 	for k in range(8) if k < x("len.npy")[i // 8]) if i % 8 < x("len.npy")[i // 8] else 0)' 1e-6
