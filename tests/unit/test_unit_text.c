@@ -201,10 +201,10 @@ static void entry_is_named(void **state)
 	assert_string_equal(error, "the entry k: 'k' was not declared");
 	log_name_entry("k", error);
 	assert_string_equal(error, "the entry k: 'k' was not declared");
-	strcpy(error, "__nv_name_map(2): error: identifier \"k\" is undefined");
+	snprintf(error, sizeof(error), "%s", "__nv_name_map(2): error: identifier \"k\" is undefined");
 	log_name_entry("k<1>", error);
 	assert_string_equal(error, "the entry k<1>: identifier \"k\" is undefined");
-	strcpy(error, "k.cu(2): error: identifier \"k\" is undefined");
+	snprintf(error, sizeof(error), "%s", "k.cu(2): error: identifier \"k\" is undefined");
 	log_name_entry("k", error);
 	assert_string_equal(error, "k.cu(2): error: identifier \"k\" is undefined");
 }
