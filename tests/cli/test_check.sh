@@ -74,9 +74,20 @@ gone
 
 # One that does not end: the deadline is the one that was asked for.
 printf '%s\n' '__global__ void endless(volatile int *x) { while (!*x) {} }' >"$DIR/endless.cu"
-prints 1 "$KILN" run raw "$DIR/endless.cu" --entry endless --grid 1 --block 1 \
-	--out "$DIR/y.npy:i32:1" --timeout 2s --check <<'END'
-! kiln: run raw: kernel endless of DIR/endless.cu: nothing completed on cpu for TIME, the deadline of the call that ran; its device process was ended
+endless() {
+	"$KILN" run raw "$DIR/endless.cu" --entry endless --grid 1 --block 1 \
+		--out "$DIR/y.npy:i32:1" --timeout 2s --check 2>"$DIR/finding"
+	status=$?
+	sed 's/[:,;] /&\n/g' "$DIR/finding"
+	return $status
+}
+prints 1 endless <<'END'
+kiln:
+run raw:
+kernel endless of DIR/endless.cu:
+nothing completed on cpu for TIME,
+the deadline of the call that ran;
+its device process was ended
 END
 gone
 
