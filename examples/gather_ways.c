@@ -36,7 +36,7 @@ struct problem {
 	struct took copy;
 };
 
-/* Runs one way compares all of dst with plain loops, and prints its time. */
+/* Runs one way, compares all of dst with plain loops, and prints its time. */
 static void judge(const struct problem *problem, const char *name, const struct step *steps,
 				  int count)
 {
