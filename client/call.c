@@ -394,6 +394,7 @@ int kiln_wait_time(kiln_client *client, kiln_ticket id, int timeout_ms, double *
 	if (status != KILN_OK) {
 		return status;
 	}
+	client->times = client->times || micros != NULL;
 	status = finish(client, id, time_deadline(timeout_ms), micros);
 	if (status == KILN_ETIMEDOUT && ticket_find(&client->tickets, id) != NULL) {
 		status = error_set(KILN_EAGAIN, "the call of ticket %llu is not finished",

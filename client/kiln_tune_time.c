@@ -247,6 +247,7 @@ static int look_at(struct tune *tune, int i, bool *close)
 static int check(struct tune *tune, struct candidate *candidate)
 {
 	kiln_ticket ticket;
+	double micros; /* asked for so that later calls are timed, too */
 	bool close = true;
 	int status = KILN_OK;
 
@@ -256,7 +257,7 @@ static int check(struct tune *tune, struct candidate *candidate)
 	if (!status)
 		status = submit(tune, candidate, 0, &ticket);
 	if (!status)
-		status = kiln_wait(tune->client, ticket, tune->timeout_ms);
+		status = kiln_wait_time(tune->client, ticket, tune->timeout_ms, &micros);
 	for (int i = 0; !status && i < tune->operand_count; i++)
 		if (tune->operands[i].written)
 			status = look_at(tune, i, &close);

@@ -379,6 +379,7 @@ bool lane_submit(struct kiln_call *call, const kiln_operand *operands, int count
 	entry->call = way->bound;
 	entry->after = follows;
 	entry->operand_count = (uint32_t)way->operand_count;
+	entry->flags = client->times ? LANE_TIMED : 0;
 	for (int i = 0; i < count; i++) {
 		if (operands[i].buffer != NULL) {
 			entry->operands[i] = (struct lane_operand){operands[i].buffer->id, operands[i].offset};

@@ -35,11 +35,13 @@ struct lane_operand {
 	uint64_t offset; /* bytes */
 };
 
+#define LANE_TIMED 1u /* the client will ask how long it took on the device */
+
 struct lane_entry {
 	uint64_t call;  /* the broker's number of a call that is bound to this lane */
 	uint64_t after; /* number + 1 of the entry that must have succeeded; 0: none */
 	uint32_t operand_count;
-	uint32_t unused;
+	uint32_t flags;
 	struct lane_operand operands[KILN_MAX_OPERANDS];
 	uint64_t pad[5];
 };

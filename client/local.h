@@ -106,6 +106,7 @@ struct kiln_client {
 	void *staging_map;
 	size_t staging_bytes;
 	bool debug; /* KILN_DEBUG=wire */
+	bool times; /* it has asked how long a call took */
 	int64_t born_us;
 	char device[32];
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];

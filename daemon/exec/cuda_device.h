@@ -7,6 +7,7 @@
  *   cuda_pool.c    buffers imported from another process's pool
  *   cuda_scratch.c memory for the length of a launch
  *   cuda_report.c  what kernels report to the host
+ *   cuda_mark.c    the ends of launches that are not timed
  *   cuda_launch.c  modules, and work as it is asked for
  *   cuda_check.c   what a kernel takes, and whether a launch gives that
  *   cuda_stream.c  streams, and giving work to the driver
@@ -68,6 +69,8 @@ struct cuda_work {
 	uint64_t ticket;
 	uint64_t due_us; /* held until then; 0: at once */
 	bool canceled;   /* while it was held */
+	bool untimed;    /* has no events: its end is known by a mark */
+	uint32_t number; /* untimed: of its stream's */
 	CUevent begin, end;
 	const struct device_module *module;
 	uint32_t grid[3], block[3], shared_bytes;
@@ -110,6 +113,9 @@ struct cuda_stream {
 	struct cuda_queue running; /* given to the driver, in order */
 	struct cuda_queue held;    /* waits for its time, for the stream to be idle, or behind such */
 	struct cuda_scratch scratch;
+	struct cuda_word *word; /* NULL until it has launches that are not timed */
+	uint32_t given, marked; /* such launches, and those that a mark stands behind */
+	uint64_t asked_us;      /* when the driver was last asked for their end */
 	bool ended;  /* goes when its last work ends */
 	bool active; /* has running or held work, and is in the list of those */
 	struct cuda_stream *active_next, *active_previous;
@@ -136,6 +142,8 @@ struct device {
 	struct cuda_queue failed; /* work that could not be started when its time came */
 	struct cuda_work *spare_work;
 	struct cuda_report *spare_reports, *report_pages;
+	struct cuda_word *spare_words, *word_pages;
+	bool no_marks; /* the driver does not write them */
 	CUevent *spare_events;
 	int spare_event_count, spare_event_room;
 	int running;          /* pieces of work that the driver has */
@@ -217,6 +225,18 @@ int cuda_report_give(struct device *device, struct cuda_work *work, char error[K
 int cuda_report_read(const struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
 void cuda_report_keep(struct device *device, struct cuda_work *work);
 void cuda_reports_close(struct device *device);
+
+/* ---- cuda_mark.c ---- */
+
+/* Whether launches of this stream may go without events. */
+bool cuda_mark_ready(struct device *device, struct cuda_stream *stream);
+void cuda_mark_drop(struct device *device, struct cuda_stream *stream);
+void cuda_marks_close(struct device *device);
+/* Behind what was launched since the last time. */
+void cuda_marks_write(struct device *device);
+/* Of an untimed work, as cuEventQuery: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or what is wrong. */
+CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
+						 const struct cuda_work *work);
 
 /* ---- cuda_launch.c ---- */
 

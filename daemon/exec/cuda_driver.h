@@ -80,6 +80,8 @@ struct cuda_driver {
 #undef CUDA_DRIVER_FIELD
 	/* cuFuncGetParamInfo, which drivers have since 12.4; NULL. */
 	CUresult (*param_info)(CUfunction function, size_t index, size_t *offset, size_t *size);
+	/* cuStreamWriteValue32, of the kind that every GPU knows, since 11.7; NULL. */
+	CUresult (*write_value)(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
 };
 
 /* $KILN_LIBCUDA, else libcuda.so.1 by the loader's path and in the usual places of containers.

@@ -198,6 +198,7 @@ int cuda_launch(struct device *device, const struct device_launch *launch,
 	struct cuda_work *work =
 		cuda_work_new(device, launch->module ? CUDA_WORK_KERNEL : CUDA_WORK_COPY, launch->ticket);
 	int status;
+	work->untimed = launch->untimed;
 	if (launch->module) {
 		status = bind_kernel(device, launch, work, error);
 	} else {

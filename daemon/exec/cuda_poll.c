@@ -44,6 +44,8 @@ static void start_due(struct device *device, uint64_t now)
 static uint64_t elapsed_us(struct device *device, const struct cuda_work *work)
 {
 	float ms = 0;
+	if (work->untimed)
+		return 0;
 	if (device->cu.cuEventElapsedTime(&ms, work->begin, work->end) != CUDA_SUCCESS || !(ms > 0))
 		return 0;
 	double exact = (double)ms * 1000.0 + device->fraction_us;
@@ -74,7 +76,9 @@ static int collect(struct device *device, struct device_done *done, int max)
 		next = stream->active_next;
 		while (count < max && stream->running.head) {
 			char error[KERNEL_ERROR_MAX];
-			CUresult result = device->cu.cuEventQuery(stream->running.head->end);
+			const struct cuda_work *head = stream->running.head;
+			CUresult result = head->untimed ? cuda_mark_query(device, stream, head)
+											: device->cu.cuEventQuery(head->end);
 			if (result == CUDA_ERROR_NOT_READY)
 				break;
 			int status = KILN_OK;
@@ -193,6 +197,7 @@ int cuda_poll(struct device *device, int wake_fd, int timeout_ms, struct device_
 	*broken = false;
 	for (;;) {
 		start_due(device, util_now_us());
+		cuda_marks_write(device);
 		int count = collect(device, done, max);
 		if (device->broken) {
 			condemn(device);

@@ -131,6 +131,7 @@ static void drop_stream(struct device *device, struct cuda_stream *stream)
 		}
 	}
 	cuda_scratch_free(device, stream);
+	cuda_mark_drop(device, stream);
 	device->cu.cuStreamDestroy(stream->stream);
 	free(stream);
 }
@@ -239,6 +240,15 @@ static int start_failed(struct device *device, const struct cuda_work *work, CUr
 					 work->block[0], work->block[1], work->block[2], work->shared_bytes);
 }
 
+static CUresult begin_timing(struct device *device, struct cuda_stream *stream,
+							 struct cuda_work *work)
+{
+	CUresult result = take_event(device, &work->begin);
+	if (result == CUDA_SUCCESS)
+		result = take_event(device, &work->end);
+	return result == CUDA_SUCCESS ? device->cu.cuEventRecord(work->begin, stream->stream) : result;
+}
+
 int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
 			   char error[KERNEL_ERROR_MAX])
 {
@@ -247,15 +257,14 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 		if (status != KILN_OK)
 			return status;
 	}
-	CUresult result = take_event(device, &work->begin);
-	if (result == CUDA_SUCCESS)
-		result = take_event(device, &work->end);
-	if (result == CUDA_SUCCESS)
-		result = device->cu.cuEventRecord(work->begin, stream->stream);
+	work->untimed = work->untimed && cuda_mark_ready(device, stream);
+	CUresult result = work->untimed ? CUDA_SUCCESS : begin_timing(device, stream, work);
 	if (result == CUDA_SUCCESS && (work->kind == CUDA_WORK_KERNEL || work->bytes > 0))
 		result = perform(device, stream->stream, work);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS && !work->untimed)
 		result = device->cu.cuEventRecord(work->end, stream->stream);
+	if (result == CUDA_SUCCESS && work->untimed)
+		work->number = ++stream->given;
 	if (result != CUDA_SUCCESS)
 		return start_failed(device, work, result, error);
 	cuda_queue_add(&stream->running, work);

@@ -75,6 +75,7 @@ struct device_launch {
 	/* Checked kernels: reads may take in the whole aligned bytes, so many, around an element of an
 	 * operand; 0: only what is the operand's. */
 	uint32_t granule;
+	bool untimed;      /* nobody asks how long it takes on the device: micros may be 0 */
 	uint32_t delay_ms; /* test-only */
 	uint64_t ticket;   /* for device_done */
 	uint64_t stream;

@@ -234,6 +234,7 @@ static void serve(struct exec *executor)
 	struct device_done done[DONE_PER_TURN];
 	while (!executor->ended) {
 		bool broken = false;
+		exec_lanes_serve(executor);
 		int patience = exec_lanes_patience(executor);
 		if (patience != 0 && !exec_lanes_sleep(executor))
 			patience = 0;
@@ -247,7 +248,6 @@ static void serve(struct exec *executor)
 			exec_finish(executor, &done[i]);
 		if (exec_lanes_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
-		exec_lanes_serve(executor);
 		serve_socket(executor);
 		watch_what_is_needed(executor);
 	}

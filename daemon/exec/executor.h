@@ -65,6 +65,7 @@ struct exec_flight {
 	struct exec_mapping *mapping;
 	struct exec_lane *lane; /* that it came through; NULL: by message */
 	uint64_t number;        /* of its entry there */
+	bool untimed;
 };
 
 /* An operand, before it is known where it lies. */
@@ -144,7 +145,7 @@ int exec_copy(struct exec *executor, struct wire_in *message, struct frame *fram
 			  char error[KERNEL_ERROR_MAX]);
 void exec_finish(struct exec *executor, const struct device_done *done);
 /* The same of a launch from a lane; its end is told by exec_lane_finish. */
-int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t number,
+int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t number, bool timed,
 					 const struct exec_template *what, const struct exec_place *places,
 					 char error[KERNEL_ERROR_MAX]);
 

@@ -275,7 +275,8 @@ static int run(struct exec *executor, struct exec_lane *lane, uint64_t number,
 	for (int i = 0; i < bound->operand_count; i++)
 		places[i] = (struct exec_place){entry->operands[i].buffer, entry->operands[i].offset};
 	int status = check_overlap(executor, bound, places, error);
-	return status == KILN_OK ? exec_launch_lane(executor, lane, number, bound, places, error)
+	return status == KILN_OK ? exec_launch_lane(executor, lane, number, entry->flags & LANE_TIMED,
+												  bound, places, error)
 							 : status;
 }
 

@@ -129,6 +129,7 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 		.delay_ms = delay < 60000 ? (uint32_t)delay : 60000,
 		.ticket = flight->id,
 		.stream = stream,
+		.untimed = flight->untimed,
 	};
 	uint64_t owner = flight->lane ? flight->lane->id : 0;
 	for (int i = 0; i < what->operand_count; i++) {
@@ -219,7 +220,7 @@ int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNE
 	return stay_or_fall(executor, flight, start_message(executor, message, flight, error));
 }
 
-int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t number,
+int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t number, bool timed,
 					 const struct exec_template *what, const struct exec_place *places,
 					 char error[KERNEL_ERROR_MAX])
 {
@@ -230,6 +231,7 @@ int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t num
 		return status;
 	flight->lane = lane;
 	flight->number = number;
+	flight->untimed = !timed;
 	status = start_launch(executor, flight, what, places, lane->id, 0, error);
 	return stay_or_fall(executor, flight, status);
 }

@@ -298,7 +298,8 @@ KILN_API int kiln_wait(kiln_client *client, kiln_ticket ticket, int timeout_ms);
  * The same, and how many microseconds the call took on the device, by the device's own clock: from
  * when the device reached the launch to its end, without the way there and back.  Whole numbers
  * whose sums are exact, so the mean over several calls is finer than one.  0 where the device
- * cannot tell, or nothing was launched.  micros may be NULL.
+ * cannot tell, or nothing was launched.  Timing costs a launch some microseconds: a client's are
+ * timed from the first such call with micros on, and before it may say 0.  micros may be NULL.
  */
 KILN_API int kiln_wait_time(kiln_client *client, kiln_ticket ticket, int timeout_ms,
 							double *micros);

@@ -50,7 +50,7 @@ struct CUmod_st {
 struct CUevent_st {
 	uint64_t recorded, reached;
 };
-enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT, OP_FREE };
+enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT, OP_FREE, OP_WORD };
 struct op {
 	struct op *next;
 	enum op_kind kind;
@@ -171,6 +171,8 @@ static void advance(struct CUstream_st *stream)
 			memset(op->to, (int)op->values[0], op->bytes);
 		else if (op->kind == OP_FREE)
 			fake_free_now((uintptr_t)op->to);
+		else if (op->kind == OP_WORD)
+			*(volatile uint32_t *)op->to = (uint32_t)op->values[0];
 		else
 			op->event->reached = op->mark;
 		stream->head = op->next;
@@ -291,6 +293,16 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 	struct op *op = add_op(stream, OP_EVENT);
 	op->event = event;
 	op->mark = event->recorded = next_mark++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr to, cuuint32_t value, unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	struct op *op = add_op(stream, OP_WORD);
+	op->to = (void *)(uintptr_t)to;
+	op->values[0] = value;
 	return CUDA_SUCCESS;
 }
 
