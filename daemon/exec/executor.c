@@ -14,6 +14,7 @@
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
+#define LOOKS_PER_CALL 8
 #define LAST_WORDS_MS 1000
 
 /* ---- Sending ---- */
@@ -232,6 +233,7 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 static void serve(struct exec *executor)
 {
 	struct device_done done[DONE_PER_TURN];
+	unsigned looks = 0;
 	while (!executor->ended) {
 		bool broken = false;
 		exec_lanes_serve(executor);
@@ -248,7 +250,9 @@ static void serve(struct exec *executor)
 			exec_finish(executor, &done[i]);
 		if (exec_lanes_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
-		serve_socket(executor);
+		/* While lanes are looked at, the system is asked now and then only. */
+		if (patience != 0 || count > 0 || ++looks % LOOKS_PER_CALL == 0)
+			serve_socket(executor);
 		watch_what_is_needed(executor);
 	}
 }

@@ -310,8 +310,7 @@ static void test_left_out(void **state)
 	/* It also released its call: that has arrived when this is answered. */
 	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_OK);
 	kiln_reply_free(reply);
-	assert_string_equal(seen(fake, "submit"),
-						"submit(id=7, call=3, operands=[[1,8],[0,0],[1,8]])");
+	assert_string_equal(seen(fake, "submit"), "submit(id=7, call=3, operands=[[1,8],[0,0],[1,8]])");
 	tensors[1].buffer = buffer;
 	assert_int_equal(kiln_run(client, "norm", tensors, 3, NULL, 0), KILN_EINVAL);
 	SAYS("tensor 1 is left out (its dtype is KILN_DTYPE_NONE) and has a buffer");
