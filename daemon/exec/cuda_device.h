@@ -116,8 +116,8 @@ struct cuda_stream {
 	struct cuda_word *word; /* NULL until it has launches that are not timed */
 	uint32_t given, marked; /* such launches, and those that a mark stands behind */
 	uint64_t asked_us;      /* when the driver was last asked for their end */
-	bool ended;  /* goes when its last work ends */
-	bool active; /* has running or held work, and is in the list of those */
+	bool ended;             /* goes when its last work ends */
+	bool active;            /* has running or held work, and is in the list of those */
 	struct cuda_stream *active_next, *active_previous;
 };
 

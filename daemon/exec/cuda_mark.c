@@ -1,7 +1,7 @@
 /*
- * cuda_mark: how it is known that launches without events have ended.  Each stream has a word in host
- * memory, and behind a batch of launches the GPU itself writes their number there.  To look is a load
- * and no call of the driver; one mark for many launches costs less than an event for each.
+ * cuda_mark: how it is known that launches without events have ended.  Each stream has a word in
+ * host memory, and behind a batch of launches the GPU itself writes their number there.  To look is
+ * a load and no call of the driver; one mark for many launches costs less than an event for each.
  *
  * The words are this process's own.  What clients can write to would not do: buffers are freed and
  * kernels unloaded by what is read here.

@@ -276,7 +276,7 @@ static int run(struct exec *executor, struct exec_lane *lane, uint64_t number,
 		places[i] = (struct exec_place){entry->operands[i].buffer, entry->operands[i].offset};
 	int status = check_overlap(executor, bound, places, error);
 	return status == KILN_OK ? exec_launch_lane(executor, lane, number, entry->flags & LANE_TIMED,
-												  bound, places, error)
+												bound, places, error)
 							 : status;
 }
 
