@@ -339,6 +339,7 @@ run_bench() {
 		kept daemon
 		;;
 	*)
+		one "launches, beside a program that has CUDA itself" 120 bench_launch
 		if python3 -c 'import torch' 2>/dev/null; then
 			run_torch
 		fi
