@@ -247,7 +247,7 @@ void work_put_launch(struct wire_out *message, const struct work *work, uint64_t
 	wire_put_uint(message, "shared", raw ? raw->shared_bytes : plan->shared_bytes);
 	wire_put_uint(message, "copy", plan->copy_bytes);
 	put_arguments(message, work, placed);
-	if (!placed || work->session->broker->options.memcheck)
+	if (!placed || work->raw || work->session->broker->options.memcheck)
 		put_check(message, work);
 }
 

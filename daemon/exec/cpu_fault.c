@@ -95,18 +95,19 @@ static size_t describe_address(const struct cpu_worker *worker, uintptr_t addres
 	if (!is_shared && operand < 0)
 		return util_append(text, size, used, "address %#" PRIxPTR ", which is in no operand",
 						   address);
-	used = util_append(text, size, used, "%" PRIu64 " bytes %s of ",
-					   far < 0 ? (uint64_t)-far : (uint64_t)far,
+	uint64_t bytes = is_shared ? work->shared_bytes : work->operands[operand].bytes;
+	int64_t at = far < 0 ? far : (int64_t)bytes + far;
+	used = util_append(text, size, used, "%s of ",
 					   far < 0 ? "before the beginning" : "beyond the end");
 	if (is_shared)
-		return util_append(text, size, used, "the %u bytes of dynamic shared memory",
-						   work->shared_bytes);
-	if (operand == work->operand_count)
-		return util_append(text, size, used, "the %" PRIu64 " bytes of scratch memory",
-						   work->scratch.bytes);
-	return util_append(text, size, used,
-					   "operand %d, which has %" PRIu64 " bytes (address %#" PRIxPTR ")", operand,
-					   work->operands[operand].bytes, address);
+		used = util_append(text, size, used, "dynamic shared memory");
+	else if (operand == work->operand_count)
+		used = util_append(text, size, used, "scratch memory");
+	else if (work->operands[operand].name[0])
+		used = util_append(text, size, used, "%s", work->operands[operand].name);
+	else
+		used = util_append(text, size, used, "operand %d", operand);
+	return util_append(text, size, used, ", at byte %" PRId64 " of %" PRIu64, at, bytes);
 }
 
 static void describe(const struct cpu_worker *worker, int number, const siginfo_t *info,

@@ -234,7 +234,7 @@ failed() {
 	[ ! -e "$DIR/never.npy" ] || fails "run raw $* wrote a file"
 }
 place='block \(0,0,0\), thread \(0,0,0\)'
-failed "kernel beyond of k.cu: $place: writes 16192 bytes beyond the end of operand 0" \
+failed "kernel beyond of k.cu: $place: writes beyond the end of argument 0, at byte" \
 	k.cu --entry beyond --grid 1 --block 48
 failed 'kernel endless of k.cu: nothing completed on cpu for 1000 ms, the deadline of the call' \
 	k.cu --entry endless --grid 1 --block 1 --timeout 1s

@@ -111,7 +111,7 @@ static void test_others_go_on(void **state)
 		kiln_call *none;
 		assert_int_equal(run(&user, user.beyond, x), KILN_EDEVICE);
 		assert_sentence("kernel beyond of mine.cu");
-		assert_sentence("thread (7,0,0): writes 64 bytes beyond the end of operand 0");
+		assert_sentence("thread (7,0,0): writes beyond the end of argument 0, at byte ");
 		assert_int_equal(run(&user, user.endless, x), KILN_ETIMEDOUT);
 		assert_sentence("kernel endless of mine.cu");
 		assert_sentence("300 ms");

@@ -630,14 +630,14 @@ static void faults_name_who_and_where(void **state)
 		const char *says;
 	} cases[] = {
 		{"bad<0>", 28, 2,
-		 "block (2,0,0), thread (5,0,0): writes 12 bytes beyond the end of operand 1, which has "
-		 "100 bytes"},
+		 "block (2,0,0), thread (5,0,0): writes beyond the end of operand 1, at byte 112 of "
+		 "100"},
 		{"bad<1>", 40, 2,
-		 "block (1,0,0), thread (3,0,0): reads 60 bytes beyond the end of operand 0, which has "
-		 "100 bytes"},
-		{"bad<1>", (uint32_t)-2000, 2, "bytes before the beginning of operand 0"},
+		 "block (1,0,0), thread (3,0,0): reads beyond the end of operand 0, at byte 160 of "
+		 "100"},
+		{"bad<1>", (uint32_t)-2000, 2, "before the beginning of operand 0, at byte -"},
 		{"bad<2>", 0, 2, "thread (4,0,0): divides an integer by zero"},
-		{"bad<3>", 17, 2, "writes 4 bytes beyond the end of the 64 bytes of dynamic shared memory"},
+		{"bad<3>", 17, 2, "writes beyond the end of dynamic shared memory, at byte 68 of 64"},
 		{"bad<4>", 8, 2, "thread (9,0,0): writes address 0x8, a null pointer"},
 		{"bad<11>", 1, 2, "not aligned for a vector access"},
 		{"recurse<100000>", 0, 1, "thread (0,0,0): overflows its stack of 256 KiB"},

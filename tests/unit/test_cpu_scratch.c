@@ -277,7 +277,7 @@ static void a_step_too_far_is_told(void **state)
 	close(pipes[0]);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	if (!strstr(said, "beyond the end of the 256 bytes of scratch memory"))
+	if (!strstr(said, "beyond the end of scratch memory, at byte 260 of 256"))
 		fail_msg("%s", said);
 }
 

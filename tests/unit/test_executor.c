@@ -635,8 +635,8 @@ static void a_fault_is_told_and_ends_it(void **state)
 	assert_string_equal(wire_type(&answer), "event");
 	assert_string_equal(wire_get_str(&answer, root, "what"), "fault");
 	assert_int_equal(wire_get_uint(root, "ticket", 0), id);
-	if (!strstr(sentence(), "block (2,0,0), thread (5,0,0): writes 4 bytes beyond the end of "
-							"operand 1, which has 4000 bytes"))
+	if (!strstr(sentence(), "block (2,0,0), thread (5,0,0): writes beyond the end of "
+							"operand 1, at byte 4004 of 4000"))
 		fail_msg("%s", sentence());
 	struct frame more;
 	assert_int_equal(frame_recv_wait(peer.sock, &more, LIMIT, WAIT_MS), KILN_ECONN);
