@@ -28,6 +28,7 @@ struct lane {
 	uint64_t generation;            /* of the device process, as buffers and calls know it */
 	uint64_t oldest, next;          /* entries that have not been seen to end, and the next one */
 	uint64_t tickets[LANE_ENTRIES]; /* of the entries; 0: nobody waits any more */
+	int64_t spin_us;                /* to look for an end before sleeping */
 	bool watched; /* somebody polls the descriptor: they are to be woken for every end */
 	bool off;     /* calls go by message for good */
 	bool alone;   /* one CPU is all there is */
@@ -190,6 +191,10 @@ static bool map_lane(struct kiln_client *client, struct answer *answer)
 		(lane->memory->header.magic != LANE_MAGIC || lane->memory->header.version != LANE_VERSION ||
 		 lane->memory->header.entries != LANE_ENTRIES)) {
 		shut(lane);
+	}
+	if (lane->memory != NULL) {
+		uint32_t spin_us = lane->memory->header.spin_us;
+		lane->spin_us = spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US;
 	}
 	lane->oldest = lane->next = 0;
 	memset(lane->tickets, 0, sizeof(lane->tickets));
@@ -399,7 +404,7 @@ bool lane_submit(struct kiln_call *call, const kiln_operand *operands, int count
 /* Until the entry has ended, or for a while. */
 static bool look(const struct lane *lane, uint64_t number)
 {
-	int64_t until = lane->alone ? 0 : now_us() + LANE_SPIN_US;
+	int64_t until = lane->alone ? 0 : now_us() + lane->spin_us;
 	do {
 		for (int i = 0; i < 32; i++) {
 			if (has_ended(lane, number)) {

@@ -26,9 +26,8 @@
 #define LANE_VERSION 1u
 #define LANE_ENTRIES 256u
 #define LANE_ERROR_MAX 480
-/* How long either side looks for work before it sleeps.  Waking takes some 10 us, so looking for
- * longer than a few times that gains little. */
-#define LANE_SPIN_US 50
+/* Neither side looks for work longer than this, whatever the header says. */
+#define LANE_SPIN_MOST_US 1000000
 
 struct lane_operand {
 	uint64_t buffer; /* the broker's number; 0: left out */
@@ -56,7 +55,10 @@ struct lane_cell {
 };
 
 struct lane_header {
-	uint32_t magic, version, entries, unused;
+	uint32_t magic, version, entries;
+	/* How long either side looks for work before it sleeps.  Waking takes some 10 us, so looking
+	 * for longer than a few times that gains little. */
+	uint32_t spin_us;
 	/* The client's. */
 	_Alignas(64) _Atomic uint64_t tail;
 	_Atomic uint32_t waiting; /* it sleeps until its eventfd is written */

@@ -151,6 +151,8 @@ static void on_event(struct executor *executor, struct wire_in *message)
 	const char *error = wire_get_str(message, &message->root, "err");
 	if (what && !strcmp(what, "fault") && error)
 		snprintf(executor->fault, sizeof executor->fault, "%s", error);
+	else if (what && !strcmp(what, "progress"))
+		executor->progress_us = util_now_us();
 	else if (what && !strcmp(what, "lane") && error)
 		server_lane_broke(executor->device->broker, executor,
 						  wire_get_uint(&message->root, "stream", 0), error);

@@ -43,7 +43,7 @@ static void close_all(struct lane *lane)
 	free(lane);
 }
 
-static struct lane *make(void)
+static struct lane *make(uint32_t spin_us)
 {
 	struct lane *lane = calloc(1, sizeof *lane);
 	if (!lane)
@@ -64,6 +64,7 @@ static struct lane *make(void)
 	lane->map->header.magic = LANE_MAGIC;
 	lane->map->header.version = LANE_VERSION;
 	lane->map->header.entries = LANE_ENTRIES;
+	lane->map->header.spin_us = spin_us;
 	return lane;
 }
 
@@ -194,7 +195,7 @@ static bool open_lane(struct session *session)
 {
 	struct executor *executor = session->executor;
 	struct wire_out message;
-	struct lane *lane = make();
+	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us);
 	if (!lane)
 		return false;
 	int fds[3] = {lane->memory, lane->wake, lane->told};
@@ -224,9 +225,9 @@ static int variant_number(const struct work *work)
 static bool may_be_bound(const struct work *work)
 {
 	const struct broker *broker = work->session->broker;
-	return work->wants_lane && !work->raw && !work->variant->plan.report.indices &&
-		   !broker->options.memcheck && !broker->test.delay_launch_ms && !broker->draining &&
-		   variant_number(work) >= 0;
+	return work->wants_lane && broker->options.lane_spin_us && !work->raw &&
+		   !work->variant->plan.report.indices && !broker->options.memcheck &&
+		   !broker->test.delay_launch_ms && !broker->draining && variant_number(work) >= 0;
 }
 
 void lane_bind(struct work *work, uint64_t module)

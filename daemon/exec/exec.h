@@ -34,6 +34,7 @@
  *   lane.cancel  stream, number: of an entry
  *   ping     -> inflight
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?; before it leaves
+ *            "what": "progress": launches of lanes end, which the broker does not see
  *            "what": "lane", "stream", "err": the client wrote nonsense there; it is closed
  *
  * A request that names a lane (lane: its stream, tail) is looked at when the entries before tail

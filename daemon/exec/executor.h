@@ -122,6 +122,8 @@ struct exec {
 	struct map buffers, modules, flights;
 	struct exec_lane *lanes;
 	uint64_t lane_tickets, lane_active_us;
+	uint64_t lane_told_us; /* when the broker was last told that lanes get on */
+	uint32_t spin_us;      /* to look for entries before sleeping */
 	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
 	struct exec_mapping *kept; /* the last one: clients use one again and again */
 };

@@ -17,6 +17,7 @@
 
 #define ENTRIES_PER_TURN 32 /* of a lane, so that no lane keeps the others waiting */
 #define BOUND_MOST 4096     /* calls of a lane */
+#define PROGRESS_US 200000
 
 static uint32_t place_of(uint64_t number)
 {
@@ -75,7 +76,8 @@ void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request)
 		free_lane(executor, lane);
 }
 
-static int map_lane(struct exec_lane *lane, struct frame *frame, char error[KERNEL_ERROR_MAX])
+static int map_lane(struct exec *executor, struct exec_lane *lane, struct frame *frame,
+					char error[KERNEL_ERROR_MAX])
 {
 	const struct lane_header *header;
 	if (frame->fd_count != 3 || !frame_fd_is_safe(frame->fds[0], sizeof(*lane->memory)))
@@ -97,6 +99,8 @@ static int map_lane(struct exec_lane *lane, struct frame *frame, char error[KERN
 						 "%u",
 						 header->version, header->entries, LANE_VERSION, LANE_ENTRIES);
 	}
+	/* All lanes of a daemon say the same; the client has it not yet. */
+	executor->spin_us = header->spin_us < LANE_SPIN_MOST_US ? header->spin_us : LANE_SPIN_MOST_US;
 	return KILN_OK;
 }
 
@@ -124,7 +128,7 @@ int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame 
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a lane's record");
 	lane->id = id;
 	lane->deadline_us = wire_get_uint(&message->root, "deadline", 0) * 1000;
-	int status = map_lane(lane, frame, error);
+	int status = map_lane(executor, lane, frame, error);
 	if (status != KILN_OK) {
 		free(lane);
 		return status;
@@ -209,6 +213,19 @@ static void tell(struct exec_lane *lane, uint64_t number, int status, const char
 		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
 }
 
+/* The broker sees nothing of lanes: requests that wait behind them would seem to be stuck. */
+static void say_progress(struct exec *executor)
+{
+	struct wire_out message;
+	uint64_t now = executor->lane_active_us;
+	if (now - executor->lane_told_us < PROGRESS_US)
+		return;
+	executor->lane_told_us = now;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "progress");
+	exec_send(executor, &message, -1);
+}
+
 void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
 					  const struct device_done *done)
 {
@@ -216,6 +233,7 @@ void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
 	lane->flights--;
 	lane->progress_us = executor->lane_active_us = util_now_us();
 	tell(lane, flight->number, done->status, done->error, done->micros);
+	say_progress(executor);
 	if (lane->closing && lane->flights == 0)
 		free_lane(executor, lane);
 }
@@ -391,7 +409,7 @@ int exec_lanes_patience(struct exec *executor)
 	if (!executor->lanes)
 		return -1;
 	uint64_t now = util_now_us();
-	if (!executor->alone && now - executor->lane_active_us < LANE_SPIN_US)
+	if (!executor->alone && now - executor->lane_active_us < executor->spin_us)
 		return 0;
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
 		if (!lane->flights || !lane->deadline_us)
