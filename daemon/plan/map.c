@@ -306,10 +306,11 @@ int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct map map;
 	int status = map_parse(problem, &map, error);
-	struct kernel_tensor *output = &problem->tensors[map.output];
+	struct kernel_tensor *output;
 
 	if (status)
 		return status;
+	output = &problem->tensors[map.output];
 	for (int i = 0; i < map.operand_count; i++)
 		if (i != map.output && problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			return plan_refuse(error, KILN_EINVAL, "map: %s is missing", map.name[i]);

@@ -95,7 +95,7 @@ static double functions(int i, int j)
 }
 static double precedence(int i, int j)
 {
-	return ((((2 + (3 * k[j])) << 1) & 60) | (1 ^ i)) + ((k[j] < 0 || (i > 2 && j != 3)) ? 100 : 0);
+	return ((((2 + (3 * k[j])) * 2) & 60) | (1 ^ i)) + ((k[j] < 0 || (i > 2 && j != 3)) ? 100 : 0);
 }
 
 static void elements(void **state)
