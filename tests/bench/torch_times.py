@@ -20,6 +20,13 @@ What is timed:
   layer_norm, rms_norm       F.layer_norm, F.rms_norm; a residual is added before
   ... their backward         eager: aten.native_layer_norm_backward, aten._fused_rms_norm_backward;
                              compiled: the formula, in f32
+  gather                     torch.gather(-1); the index is widened to i64 and repeated along the
+                             leading dimensions before the clock starts when eager, and within the
+                             compiled function
+  gather_backward            zeros and scatter_add_(-1), likewise
+  giou, giou_loss            the formula on padded boxes; the loss is the sum over the valid pairs by
+                             their number
+  map                        the statement, as PyTorch writes it
 
 A kernel that PyTorch does not have is replaced by the formula, eagerly.
 Before the compiled times, worker processes compile everything into PyTorch's cache on disk, several
@@ -60,6 +67,13 @@ def flat_values(torch, device, operand, count):
     columns = operand["shape"][-1] if operand["shape"] else 1
     if fill == "flags":
         return torch.randint(0, 2, (count,), device=device).to(dtype)
+    if fill == "indices":
+        return torch.randint(0, max(1, operand["most"]), (count,), device=device).to(dtype)
+    if fill in ("boxes", "targets"):
+        boxes = torch.rand(count // 4, 2, 2, device=device).cumsum(1)
+        if fill == "targets":  # some pairs do not count
+            boxes[::8] = 0
+        return (boxes * (1 if dtype.is_floating_point else 100)).flatten().to(dtype)
     if fill == "lengths":
         return torch.randint(0, operand["most"] + 1, (count,), device=device).to(dtype)
     if fill == "bits" or not dtype.is_floating_point:
@@ -259,7 +273,89 @@ def norm_backward(torch, case, tensors):
     return names, eager, formula
 
 
+def widened(idx, like):
+    """The index as torch wants it: of like's leading dimensions, and i64."""
+    return idx.long().expand(like.shape[:-2] + idx.shape)
+
+
+def gather(torch, case, tensors):
+    tensors["wide"] = widened(tensors["idx"], tensors["src"]).contiguous()
+
+    def eager(src, wide):
+        return torch.gather(src, -1, wide)
+
+    def widens(src, idx):
+        return torch.gather(src, -1, widened(idx, src))
+    return ["src", "wide"], eager, widens
+
+
+def gather_backward(torch, case, tensors):
+    size = case["operands"]["dsrc"]["shape"][-1]
+    tensors["wide"] = widened(tensors["idx"], tensors["ddst"]).contiguous()
+
+    def eager(ddst, wide):
+        shape = ddst.shape[:-1] + (size,)
+        return torch.zeros(shape, dtype=ddst.dtype, device=ddst.device).scatter_add_(-1, wide, ddst)
+
+    def widens(ddst, idx):
+        return eager(ddst, widened(idx, ddst))
+    return ["ddst", "wide"], eager, widens
+
+
+def pair_scores(torch, pred, target, clamp):
+    p, t = pred.float(), target.float()
+    low, high = torch.maximum(p[..., :2], t[..., :2]), torch.minimum(p[..., 2:], t[..., 2:])
+    sides = (high - low).clamp(min=0) if clamp else high - low
+    inter = sides[..., 0] * sides[..., 1]
+    around = torch.maximum(p[..., 2:], t[..., 2:]) - torch.minimum(p[..., :2], t[..., :2])
+    enclosing = around[..., 0] * around[..., 1]
+    areas = [(b[..., 2] - b[..., 0]) * (b[..., 3] - b[..., 1]) for b in (p, t)]
+    joined = areas[0] + areas[1] - inter
+    score = inter / joined.clamp(min=1e-5) - (enclosing - joined) / enclosing.clamp(min=1e-5)
+    return torch.where(t[..., 3] != 0, score, torch.zeros_like(score))
+
+
+def giou(torch, case, tensors):
+    clamp = case["attrs"].get("clamp", 0)
+
+    def run(pred, target):
+        return pair_scores(torch, pred, target, clamp).to(pred.dtype)
+    return ["pred", "target"], run, run
+
+
+def giou_loss(torch, case, tensors):
+    clamp = case["attrs"].get("clamp", 0)
+    if "offsets" in tensors:
+        raise NotImplementedError("boxes that are not padded")
+
+    def run(pred, target):
+        return pair_scores(torch, pred, target, clamp).sum() / (target[..., 3] != 0).sum().clamp(min=1)
+    return ["pred", "target"], run, run
+
+
+STATEMENTS = {
+    "y[i,j] = x[i,j] * s + b[j]": lambda torch, s: lambda x, b: x * s + b,
+    "y[i] = x[i] / (1 + exp(-x[i]))": lambda torch, s: lambda x: torch.nn.functional.silu(x),
+    "y[i] = a[i] + b[i]": lambda torch, s: lambda a, b: a + b,
+    "y[i] = u8(clamp(x[i] * 127 + 128, 0, 255))":
+        lambda torch, s: lambda x: (x * 127 + 128).clamp(0, 255).to(torch.uint8),
+    "dst[i,j,k] = src[i,j,idx[j,k]]":
+        lambda torch, s: lambda src, idx: torch.gather(src, -1, widened(idx, src)),
+    "y[i] += x[i,j] * w[j]": lambda torch, s: lambda x, w: x @ w,
+    "y[j] += x[i,j]": lambda torch, s: lambda x: x.sum(0),
+    "y += x[i]": lambda torch, s: lambda x: x.sum(),
+}
+
+
+def map_statement(torch, case, tensors):
+    attrs = case["attrs"]
+    run = STATEMENTS[attrs["statement"]](torch, attrs.get("s"))
+    return [name for name in attrs["names"].split(",") if name in tensors], run, run
+
+
 OPERATORS = {
+    "gather": gather, "gather_backward": gather_backward, "giou": giou, "giou_loss": giou_loss,
+    "map": map_statement,
     "permute": permute, "softmax": softmax, "log_softmax": softmax,
     "softmax_backward": softmax_backward, "log_softmax_backward": softmax_backward,
     "masked_softmax": masked_softmax, "masked_softmax_backward": masked_softmax_backward,
@@ -272,6 +368,8 @@ def functions(torch, case, tensors):
     """Eager function and its tensors, function to compile and its tensors."""
     names, eager, compiled = OPERATORS[case["op"]](torch, case, tensors)
     compiled_names = names
+    if compiled.__name__ == "widens":  # the index
+        compiled_names = [n if n != "wide" else "idx" for n in names]
     if compiled.__name__ == "within":  # makes the mask by itself
         compiled_names = [n for n in names if n != "masked"] + ["mask"] * ("mask" in tensors)
     return eager, names, compiled, compiled_names
