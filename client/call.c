@@ -507,8 +507,11 @@ static int check_look(const kiln_client *client)
 int kiln_fd(const kiln_client *client)
 {
 	int status = check_look(client);
-	int fd = status == KILN_OK ? lane_fd(client->lane) : status;
-	return fd == -1 ? client->sock : fd;
+	if (status != KILN_OK) {
+		return status;
+	}
+	int fd = client->lane != NULL ? lane_fd(client->lane) : -1;
+	return fd >= 0 ? fd : client->sock;
 }
 
 int kiln_events(const kiln_client *client)

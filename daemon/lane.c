@@ -292,6 +292,9 @@ void lane_unbind(struct session *session, const struct call *call)
 		uint64_t id = executor_begin(session->executor, &message, "lane.unbind");
 		wire_put_uint(&message, "stream", session->stream);
 		wire_put_uint(&message, "call", call->bound[i].id);
+		/* What the client had written before it gave the call up still names it. */
+		wire_put_uint(&message, "lane", session->stream);
+		wire_put_uint(&message, "tail", session->lane_tail);
 		executor_post(session->executor, &message, id);
 	}
 }
@@ -304,5 +307,7 @@ void lane_cancel(struct session *session, uint64_t number)
 	uint64_t id = executor_begin(session->executor, &message, "lane.cancel");
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "number", number);
+	wire_put_uint(&message, "lane", session->stream);
+	wire_put_uint(&message, "tail", number + 1);
 	executor_post(session->executor, &message, id);
 }

@@ -195,6 +195,58 @@ static void buffers_freed_behind_launches(void **state)
 	kilnd_stop(daemon);
 }
 
+static void calls_freed_behind_launches(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	kiln_ticket tickets[64];
+	kilnd_start(daemon, NULL);
+	pair_open(daemon, &pair);
+	for (int i = 0; i < 50; i++) {
+		warm(&pair);
+		for (int k = 0; k < 64; k++)
+			assert_ok(submit(&pair, k % 2, 0, &tickets[k]));
+		kiln_call_free(pair.there);
+		kiln_call_free(pair.back);
+		for (int k = 0; k < 64; k++)
+			assert_ok(kiln_wait(pair.client, tickets[k], CALL_TIMEOUT_MS));
+		pair.there = prepare(pair.client, ROWS, COLUMNS);
+		pair.back = prepare(pair.client, COLUMNS, ROWS);
+	}
+	assert_true(lane_launches(&pair) >= 50 * 64);
+	pair_close(&pair);
+	kilnd_stop(daemon);
+}
+
+/* What has not started is not run, and neither is what follows it. */
+static void canceled(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	int ends[2] = {0, 0};
+	kilnd_start(daemon, NULL);
+	pair_open(daemon, &pair);
+	warm(&pair);
+	for (int i = 0; i < 30; i++) {
+		kiln_ticket tickets[100], next;
+		for (int k = 0; k < 100; k++)
+			assert_ok(submit(&pair, k % 2, 0, &tickets[k]));
+		assert_ok(kiln_cancel(pair.client, tickets[99]));
+		int status = kiln_wait(pair.client, tickets[99], CALL_TIMEOUT_MS);
+		assert_true(status == KILN_OK || status == KILN_ECANCELED);
+		ends[status != KILN_OK]++;
+		assert_ok(submit(&pair, false, tickets[99], &next));
+		assert_int_equal(kiln_wait(pair.client, next, CALL_TIMEOUT_MS), status);
+		if (status != KILN_OK)
+			assert_sentence("which this call follows, did not succeed");
+		for (int k = 0; k < 99; k++)
+			assert_ok(kiln_wait(pair.client, tickets[k], CALL_TIMEOUT_MS));
+	}
+	print_message("%d ran, %d did not\n", ends[0], ends[1]);
+	pair_close(&pair);
+	kilnd_stop(daemon);
+}
+
 /* Who polls the descriptor is told of ends, whichever way they come. */
 static void event_loop(void **state)
 {
@@ -460,10 +512,16 @@ static void bad_entries(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(repeated_calls),      HARNESS_TEST(many_queued),
-		HARNESS_TEST(order_with_messages), HARNESS_TEST(buffers_freed_behind_launches),
-		HARNESS_TEST(event_loop),          HARNESS_TEST(steady_state_makes_no_system_call),
-		HARNESS_TEST(clients_at_once),     HARNESS_TEST(process_killed),
+		HARNESS_TEST(repeated_calls),
+		HARNESS_TEST(many_queued),
+		HARNESS_TEST(order_with_messages),
+		HARNESS_TEST(buffers_freed_behind_launches),
+		HARNESS_TEST(calls_freed_behind_launches),
+		HARNESS_TEST(canceled),
+		HARNESS_TEST(event_loop),
+		HARNESS_TEST(steady_state_makes_no_system_call),
+		HARNESS_TEST(clients_at_once),
+		HARNESS_TEST(process_killed),
 		HARNESS_TEST(bad_entries),
 	};
 	harness_begin(280);
