@@ -215,6 +215,8 @@ int cpu_workers_start(struct device *device, int count, char error[KERNEL_ERROR_
 void cpu_workers_stop(struct device *device);
 /* Writes the work's end once: later calls change nothing.  True for the first. */
 bool cpu_work_fail(struct cpu_work *work, int status, const char *sentence);
+/* The same of what the machine found at an instruction. */
+bool cpu_work_fail_at(struct cpu_work *work, int status, const char *sentence, const char *fault);
 
 /* ---- cpu_block.c ---- */
 /* Reserves stacks and shared memory. */

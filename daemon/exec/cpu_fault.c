@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,8 +143,10 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	}
 	char text[KERNEL_ERROR_MAX];
 	describe(worker, number, info, context, text, sizeof(text));
-	if (cpu_work_fail(worker->work, KILN_EDEVICE, text))
-		worker->work->fault = instruction(context);
+	/* Another worker may be about to say why it failed: that is written before anybody reads it. */
+	if (!cpu_work_fail_at(worker->work, KILN_EDEVICE, text, instruction(context)))
+		while (atomic_load(&worker->work->status) == KILN_OK)
+			sched_yield();
 	struct cpu_work *none = NULL;
 	atomic_compare_exchange_strong(&worker->device->broken, &none, worker->work);
 	uint64_t one = 1;

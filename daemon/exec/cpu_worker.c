@@ -12,13 +12,19 @@
 #include <time.h>
 #include <unistd.h>
 
-bool cpu_work_fail(struct cpu_work *work, int status, const char *sentence)
+bool cpu_work_fail_at(struct cpu_work *work, int status, const char *sentence, const char *fault)
 {
 	if (atomic_flag_test_and_set(&work->failing))
 		return false;
 	snprintf(work->error, sizeof(work->error), "%s", sentence);
+	work->fault = fault;
 	atomic_store(&work->status, status);
 	return true;
+}
+
+bool cpu_work_fail(struct cpu_work *work, int status, const char *sentence)
+{
+	return cpu_work_fail_at(work, status, sentence, NULL);
 }
 
 static bool has_blocks(const struct cpu_work *work)
