@@ -1,11 +1,15 @@
 /*
  * broker.h: the state of the broker.  One thread, the loop's, owns all of it.
  *
- *   server.c     socket, signals, start and drain          session.c   one client: messages in,
- * replies out command*.c   what each request does                    work.c      a session's calls
- * and copies, in order job.c        from a problem to a loaded kernel         store.c     the
- * cache, off the loop pool.c       compiler workers                          executor.c  device
- * processes
+ *   server.c     socket, signals, start and drain
+ *   session.c    one client: messages in, replies out
+ *   command*.c   what each request does
+ *   work.c       a session's calls and copies, in order
+ *   lane.c       its calls that come without messages
+ *   job.c        from a problem to a loaded kernel
+ *   store.c      the cache, off the loop
+ *   pool.c       compiler workers
+ *   executor.c   device processes
  */
 #ifndef KILN_DAEMON_BROKER_H
 #define KILN_DAEMON_BROKER_H

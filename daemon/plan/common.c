@@ -188,6 +188,14 @@ int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_t
 	return check_sizes(op->name, name, tensor, error);
 }
 
+void plan_no_elements(struct kernel_plan *plan)
+{
+	plan->kind = KERNEL_NOTHING;
+	plan->bytes_moved = 0;
+	snprintf(plan->variant, sizeof(plan->variant), "nothing");
+	snprintf(plan->note, sizeof(plan->note), "there are no elements");
+}
+
 void plan_arg_pointer(struct kernel_plan *plan, int operand)
 {
 	struct kernel_arg *arg = &plan->args[plan->arg_count++];

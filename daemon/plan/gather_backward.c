@@ -224,10 +224,7 @@ int gather_backward_plan(const struct kernel_problem *problem, const struct kern
 		return status;
 	if (gather.form.rows == 0 || gather.few == 0) {
 		gather_extents(problem, &gather, 1, 1, 1, out);
-		out->kind = KERNEL_NOTHING;
-		out->bytes_moved = 0;
-		snprintf(out->variant, sizeof(out->variant), "nothing");
-		snprintf(out->note, sizeof(out->note), "there are no elements");
+		plan_no_elements(out);
 		return KILN_OK;
 	}
 	count = find_ways(problem, &gather, limits, ways);

@@ -32,6 +32,8 @@ const char *plan_attr_text(const struct kernel_problem *problem, const char *nam
 
 /* Adds an argument to a plan. */
 void plan_arg_pointer(struct kernel_plan *plan, int operand);
+/* Zero elements: success without a launch. */
+void plan_no_elements(struct kernel_plan *plan);
 void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value);
 void plan_arg_scratch(struct kernel_plan *plan);
 /* ... that of the report, and what is reported. */

@@ -236,10 +236,7 @@ static void describe(const struct map *map, const struct map_loops *loops,
 static int nothing(const struct map *map, const struct map_loops *loops, struct kernel_plan *out)
 {
 	set_extents(map, loops, out);
-	out->kind = KERNEL_NOTHING;
-	out->bytes_moved = 0;
-	snprintf(out->variant, sizeof(out->variant), "nothing");
-	snprintf(out->note, sizeof(out->note), "there are no elements");
+	plan_no_elements(out);
 	return KILN_OK;
 }
 

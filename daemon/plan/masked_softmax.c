@@ -133,9 +133,7 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 		return status;
 	out->extents[masked.output].written = true;
 	if (elements == 0) {
-		out->kind = KERNEL_NOTHING;
-		snprintf(out->variant, sizeof(out->variant), "nothing");
-		snprintf(out->note, sizeof(out->note), "there are no elements");
+		plan_no_elements(out);
 		return KILN_OK;
 	}
 	count = softmax_shapes(&masked.form, limits, shapes);

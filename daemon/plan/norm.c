@@ -250,9 +250,7 @@ static int plan_nothing(const struct norm_problem *norm, struct kernel_plan *out
 		return plan_refuse(error, KILN_EINVAL, "%s: rows of no elements have no %s; leave %s out",
 						   norm->problem->op, norm->at.mean >= 0 ? "mean" : "deviation",
 						   norm->at.mean >= 0 ? "mean and rstd" : "rstd");
-	out->kind = KERNEL_NOTHING;
-	snprintf(out->variant, sizeof(out->variant), "nothing");
-	snprintf(out->note, sizeof(out->note), "there are no elements");
+	plan_no_elements(out);
 	return KILN_OK;
 }
 

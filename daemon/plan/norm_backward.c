@@ -132,9 +132,7 @@ static bool plan_nothing(const struct norm_backward_problem *norm, struct kernel
 	norm_sizes(&norm->problem->tensors[0], norm->axes, &rows, &columns);
 	if (columns > 0 && (rows > 0 || norm->sums > 0))
 		return false;
-	out->kind = KERNEL_NOTHING;
-	snprintf(out->variant, sizeof(out->variant), "nothing");
-	snprintf(out->note, sizeof(out->note), "there are no elements");
+	plan_no_elements(out);
 	return true;
 }
 

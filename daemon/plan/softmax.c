@@ -183,9 +183,7 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 	plan_elements(&problem->tensors[0], &elements);
 	out->extents[op.inputs].written = true;
 	if (elements == 0) {
-		out->kind = KERNEL_NOTHING;
-		snprintf(out->variant, sizeof(out->variant), "nothing");
-		snprintf(out->note, sizeof(out->note), "there are no elements");
+		plan_no_elements(out);
 		return KILN_OK;
 	}
 	form_of(problem, op, attrs.axis, &form);

@@ -285,9 +285,9 @@ static int64_t launch_until(const struct way *way, double until)
 	return count;
 }
 
-/* In a process of its own: ready, then as many launches as go within the time. */
-static void child(const struct runner_options *options, const void *cubin, int ready, int result,
-				  double start, double seconds)
+/* In a process of its own: as many launches as go within the time. */
+static void child(const struct runner_options *options, const void *cubin, int result, double start,
+				  double seconds)
 {
 	struct service service = {0};
 	struct direct direct = {0};
@@ -297,7 +297,7 @@ static void child(const struct runner_options *options, const void *cubin, int r
 	bool good = cubin ? gpu_open(0, sentence) && direct_open(&direct, cubin)
 					  : service_open(options, "on", &service);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (good && many(&way) && write(ready, "r", 1) == 1) {
+	if (good && many(&way)) {
 		while (runner_now_us() < start)
 			usleep(100);
 		count = launch_until(&way, start + seconds * 1e6);
@@ -313,14 +313,14 @@ static double together(const struct runner_options *options, const void *cubin, 
 {
 	double seconds = options->quick ? 0.3 : 1.5, warm = cubin ? 4e6 : 1.5e6;
 	double start = runner_now_us() + warm, least = 0, most = 0, sum = 0;
-	int ready[2], result[2];
+	int result[2];
 	pid_t pids[MOST_PROCESSES];
-	if (pipe(ready) || pipe(result))
+	if (pipe(result))
 		return -1;
 	for (int i = 0; i < processes; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0)
-			child(options, cubin, ready[1], result[1], start, seconds);
+			child(options, cubin, result[1], start, seconds);
 	}
 	for (int i = 0; i < processes; i++) {
 		int64_t count = -1;
@@ -333,10 +333,8 @@ static double together(const struct runner_options *options, const void *cubin, 
 	}
 	for (int i = 0; i < processes; i++)
 		waitpid(pids[i], NULL, 0);
-	for (int i = 0; i < 2; i++) {
-		close(ready[i]);
+	for (int i = 0; i < 2; i++)
 		close(result[i]);
-	}
 	*fair = most > 0 ? least / most : 0;
 	return sum;
 }

@@ -7,6 +7,7 @@ set -u
 	exit 1
 }
 DIR=$(mktemp -d /tmp/kiln-cli-XXXXXX) || exit 1
+TOOLS=$(cd "$(dirname "$0")" && pwd) || exit 1
 DAEMON=
 failures=0
 unset KILN_DEVICE KILN_AUTOSTART KILN_DAEMON KILN_DEBUG
@@ -75,6 +76,16 @@ prints() {
 fails() {
 	echo "FAILED: $*"
 	failures=$((failures + 1))
+}
+
+# file FILE TYPE SHAPE EXPRESSION: a .npy file in $DIR, whose element i is so much.
+file() {
+	(cd "$DIR" && python3 "$TOOLS/npy.py" write "$@") || fails "cannot make $1"
+}
+
+# is FILE TYPE SHAPE EXPRESSION [ALLOWED]: a .npy file in $DIR holds that.
+is() {
+	(cd "$DIR" && python3 "$TOOLS/npy.py" check "$@") >"$DIR/why" 2>&1 || fails "$(cat "$DIR/why")"
 }
 
 # json EXPRESSION COMMAND... : the command prints JSON, and the Python expression over it (j) holds.

@@ -2,16 +2,7 @@
 # test_files.sh: operands that come from NumPy's files and go to them: what is computed of them,
 # which options fit, and what is refused.  NumPy itself is asked, too, where it is.
 . "$(dirname "$0")/lib.sh"
-tools=$(cd "$(dirname "$0")" && pwd)
 
-# The files: element i is so much.
-file() {
-	(cd "$DIR" && python3 "$tools/npy.py" write "$@") || fails "cannot make $1"
-}
-# is FILE TYPE SHAPE EXPRESSION [ALLOWED]
-is() {
-	(cd "$DIR" && python3 "$tools/npy.py" check "$@") >"$DIR/why" 2>&1 || fails "$(cat "$DIR/why")"
-}
 kiln() {
 	(cd "$DIR" && "$KILN" "$@")
 }

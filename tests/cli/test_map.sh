@@ -2,16 +2,8 @@
 # test_map.sh: statements from the command line: what they compute of files and of random data, how
 # subscripts that stray end, where kernels come from, and what is refused.
 . "$(dirname "$0")/lib.sh"
-tools=$(cd "$(dirname "$0")" && pwd)
 daemon
 
-file() {
-	(cd "$DIR" && python3 "$tools/npy.py" write "$@") || fails "cannot make $1"
-}
-# is FILE TYPE SHAPE EXPRESSION [ALLOWED]
-is() {
-	(cd "$DIR" && python3 "$tools/npy.py" check "$@") >"$DIR/why" 2>&1 || fails "$(cat "$DIR/why")"
-}
 kiln() {
 	(cd "$DIR" && "$KILN" "$@")
 }

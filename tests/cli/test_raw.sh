@@ -2,15 +2,7 @@
 # test_raw.sh: kernels of the user's own from the shell: what they are given and write, how they are
 # compiled and timed, and the sentence of each way in which one goes wrong.
 . "$(dirname "$0")/lib.sh"
-tools=$(cd "$(dirname "$0")" && pwd)
 
-file() {
-	(cd "$DIR" && python3 "$tools/npy.py" write "$@") || fails "cannot make $1"
-}
-# is FILE TYPE SHAPE EXPRESSION
-is() {
-	(cd "$DIR" && python3 "$tools/npy.py" check "$@") >"$DIR/why" 2>&1 || fails "$(cat "$DIR/why")"
-}
 raw() {
 	(cd "$DIR" && "$KILN" run raw "$@")
 }
