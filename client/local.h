@@ -3,8 +3,8 @@
  * includes it.
  *
  * Layers, each using only those above: error.c (messages), ticket.c (table of submitted calls),
- * link.c (traffic on the socket) and lane.c (launches past it; each calls the other), client.c (connecting, who may enter), the rest (one file for each
- * part of kiln.h).
+ * link.c (traffic on the socket) and lane.c (launches past it; each calls the other), client.c
+ * (connecting, who may enter), the rest (one file for each part of kiln.h).
  */
 #ifndef KILN_CLIENT_LOCAL_H
 #define KILN_CLIENT_LOCAL_H

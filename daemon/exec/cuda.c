@@ -187,8 +187,7 @@ static void cuda_close(struct device *device)
 		return;
 	if (device->retained) {
 		cuda_streams_close(device);
-		cuda_reports_close(device);
-		cuda_marks_close(device);
+		cuda_cells_close(device);
 		cuda_memory_close(device);
 		device->cu.cuDevicePrimaryCtxRelease(device->handle);
 	}

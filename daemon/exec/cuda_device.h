@@ -6,6 +6,7 @@
  *   cuda_share.c   memory of its own for a second process
  *   cuda_pool.c    buffers imported from another process's pool
  *   cuda_scratch.c memory for the length of a launch
+ *   cuda_cell.c    words that the GPU writes and this process reads
  *   cuda_report.c  what kernels report to the host
  *   cuda_mark.c    the ends of launches that are not timed
  *   cuda_launch.c  modules, and work as it is asked for
@@ -81,7 +82,7 @@ struct cuda_work {
 	struct kernel_scratch scratch;
 	uint64_t scratch_values; /* bit i: values[i] is its address, known when the work starts */
 	struct kernel_report report;
-	struct cuda_report *reported; /* NULL: there is no report */
+	struct cuda_cell *reported; /* NULL: there is no report */
 	CUdeviceptr from, to;
 	void *host;
 	uint64_t bytes;
@@ -89,10 +90,10 @@ struct cuda_work {
 	char error[KERNEL_ERROR_MAX];
 };
 
-/* Host memory that kernels write to. */
-struct cuda_report {
-	uint64_t count;
-	struct cuda_report *next; /* of the spare ones; of a page's first, the next page */
+/* A word of host memory that the GPU writes, in a cache line of its own. */
+struct cuda_cell {
+	_Alignas(64) uint64_t value;
+	struct cuda_cell *next; /* of the spare ones; of a page's first, the next page */
 };
 
 struct cuda_queue {
@@ -113,7 +114,7 @@ struct cuda_stream {
 	struct cuda_queue running; /* given to the driver, in order */
 	struct cuda_queue held;    /* waits for its time, for the stream to be idle, or behind such */
 	struct cuda_scratch scratch;
-	struct cuda_word *word; /* NULL until it has launches that are not timed */
+	struct cuda_cell *word; /* NULL until it has launches that are not timed */
 	uint32_t given, marked; /* such launches, and those that a mark stands behind */
 	uint64_t asked_us;      /* when the driver was last asked for their end */
 	bool ended;             /* goes when its last work ends */
@@ -141,8 +142,7 @@ struct device {
 	struct cuda_stream *active;
 	struct cuda_queue failed; /* work that could not be started when its time came */
 	struct cuda_work *spare_work;
-	struct cuda_report *spare_reports, *report_pages;
-	struct cuda_word *spare_words, *word_pages;
+	struct cuda_cell *spare_cells, *cell_pages;
 	bool no_marks; /* the driver does not write them */
 	CUevent *spare_events;
 	int spare_event_count, spare_event_room;
@@ -217,6 +217,13 @@ int cuda_scratch_give(struct device *device, struct cuda_stream *stream, struct 
 /* The stream has nothing to do any more. */
 void cuda_scratch_free(struct device *device, struct cuda_stream *stream);
 
+/* ---- cuda_cell.c ---- */
+
+/* One whose value is 0. */
+CUresult cuda_cell_take(struct device *device, struct cuda_cell **out);
+void cuda_cell_keep(struct device *device, struct cuda_cell *cell);
+void cuda_cells_close(struct device *device);
+
 /* ---- cuda_report.c ---- */
 
 /* A count for the work, at zero. */
@@ -224,14 +231,12 @@ int cuda_report_give(struct device *device, struct cuda_work *work, char error[K
 /* The work has ended: what its kernel reported comes to, as device_report has it. */
 int cuda_report_read(const struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
 void cuda_report_keep(struct device *device, struct cuda_work *work);
-void cuda_reports_close(struct device *device);
 
 /* ---- cuda_mark.c ---- */
 
 /* Whether launches of this stream may go without events. */
 bool cuda_mark_ready(struct device *device, struct cuda_stream *stream);
 void cuda_mark_drop(struct device *device, struct cuda_stream *stream);
-void cuda_marks_close(struct device *device);
 /* Behind what was launched since the last time. */
 void cuda_marks_write(struct device *device);
 /* Of an untimed work, as cuEventQuery: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or what is wrong. */

@@ -184,7 +184,7 @@ static int bind_kernel(struct device *device, const struct device_launch *launch
 			int status = work->reported ? KILN_OK : cuda_report_give(device, work, error);
 			if (status != KILN_OK)
 				return status;
-			address = (CUdeviceptr)(uintptr_t)&work->reported->count;
+			address = (CUdeviceptr)(uintptr_t)&work->reported->value;
 		}
 		work->values[i] = arg->kind == KERNEL_ARG_SCALAR ? arg->value : address;
 	}

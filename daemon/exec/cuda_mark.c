@@ -13,30 +13,7 @@
 #include "cuda_device.h"
 #include "../util/util.h"
 
-#define WORDS_OF_A_PAGE 64
 #define ASK_US 100 /* without a sign for so long the driver is asked: a fault leaves none */
-
-struct cuda_word {
-	_Alignas(64) volatile uint32_t number;
-	struct cuda_word *next; /* of the spare ones; of a page's first, the next page */
-};
-
-static bool add_page(struct device *device)
-{
-	void *memory = NULL;
-	if (device->cu.cuMemHostAlloc(&memory, WORDS_OF_A_PAGE * sizeof(struct cuda_word),
-								  CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) !=
-		CUDA_SUCCESS)
-		return false;
-	struct cuda_word *page = memory;
-	page[0].next = device->word_pages;
-	device->word_pages = page;
-	for (int i = 1; i < WORDS_OF_A_PAGE; i++) {
-		page[i].next = device->spare_words;
-		device->spare_words = &page[i];
-	}
-	return true;
-}
 
 bool cuda_mark_ready(struct device *device, struct cuda_stream *stream)
 {
@@ -44,32 +21,17 @@ bool cuda_mark_ready(struct device *device, struct cuda_stream *stream)
 		return false;
 	if (stream->word)
 		return true;
-	if (!device->spare_words && !add_page(device))
+	if (cuda_cell_take(device, &stream->word) != CUDA_SUCCESS)
 		return false;
-	stream->word = device->spare_words;
-	device->spare_words = stream->word->next;
-	stream->word->number = 0;
 	stream->given = stream->marked = 0;
 	return true;
 }
 
 void cuda_mark_drop(struct device *device, struct cuda_stream *stream)
 {
-	if (!stream->word)
-		return;
-	stream->word->next = device->spare_words;
-	device->spare_words = stream->word;
+	if (stream->word)
+		cuda_cell_keep(device, stream->word);
 	stream->word = NULL;
-}
-
-void cuda_marks_close(struct device *device)
-{
-	while (device->word_pages) {
-		struct cuda_word *page = device->word_pages;
-		device->word_pages = page[0].next;
-		device->cu.cuMemFreeHost(page);
-	}
-	device->spare_words = NULL;
 }
 
 void cuda_marks_write(struct device *device)
@@ -79,7 +41,7 @@ void cuda_marks_write(struct device *device)
 			continue;
 		/* With one address space the host's address is the GPU's, too. */
 		CUresult result = device->cu.write_value(
-			stream->stream, (CUdeviceptr)(uintptr_t)&stream->word->number, stream->given, 0);
+			stream->stream, (CUdeviceptr)(uintptr_t)&stream->word->value, stream->given, 0);
 		if (result == CUDA_SUCCESS)
 			stream->marked = stream->given;
 		else
@@ -90,7 +52,8 @@ void cuda_marks_write(struct device *device)
 CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
 						 const struct cuda_work *work)
 {
-	if (!device->no_marks && (int32_t)(stream->word->number - work->number) >= 0)
+	uint64_t reached = *(const volatile uint64_t *)&stream->word->value;
+	if (!device->no_marks && (int32_t)((uint32_t)reached - work->number) >= 0)
 		return CUDA_SUCCESS;
 	uint64_t now = util_now_us();
 	if (!device->no_marks && now - stream->asked_us < ASK_US)

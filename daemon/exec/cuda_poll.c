@@ -60,7 +60,7 @@ static void report(struct device *device, struct cuda_work *work, int status, co
 	done->ticket = work->ticket;
 	done->status = status;
 	done->micros = micros;
-	done->reported = work->reported ? work->reported->count : 0;
+	done->reported = work->reported ? work->reported->value : 0;
 	snprintf(done->error, sizeof done->error, "%s", error);
 	cuda_work_retire(device, work);
 }

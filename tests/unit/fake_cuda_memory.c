@@ -429,7 +429,7 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {
 	ENTER();
 	(void)flags;
-	*out = malloc(bytes);
+	*out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096); /* whole pages, as the driver */
 	memset(*out, 0xee, bytes);
 	fake_live[FAKE_LIVE_HOST]++;
 	return CUDA_SUCCESS;
