@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RUN_OPTIONS                                                                           \
+	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY}, \
+		{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},    \
+		{"seed", "N", "seed of the random data (1)"},                                         \
+		{"time", "[N]", "time N warm calls (100, or what 10 s allow)"}, CLI_CHECK_OPTIONS
 static const struct cli_option run_options[] = {
 	CLI_PROBLEM_OPTIONS,
-	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY},
-	{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},
-	{"seed", "N", "seed of the random data (1)"},
-	{"time", "[N]", "time N warm calls (100, or what 10 s allow)"},
-	CLI_CHECK_OPTIONS,
+	RUN_OPTIONS,
 	{0},
 };
 static const struct cli_option raw_options[] = {
@@ -50,11 +51,7 @@ static const struct cli_option raw_options[] = {
 	}
 static const struct cli_option map_options[] = {
 	MAP_OPTIONS,
-	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY},
-	{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},
-	{"seed", "N", "seed of the random data (1)"},
-	{"time", "[N]", "time N warm calls (100, or what 10 s allow)"},
-	CLI_CHECK_OPTIONS,
+	RUN_OPTIONS,
 	{0},
 };
 static const struct cli_option map_plan_options[] = {
