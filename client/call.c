@@ -117,9 +117,8 @@ int call_make(kiln_client *client, struct request *request, int64_t deadline, ki
 	return KILN_OK;
 }
 
-static int prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
-				   int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
-				   kiln_call **out)
+int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
+				 const kiln_attr *attrs, int attr_count, int64_t deadline, kiln_call **out)
 {
 	struct request request;
 
@@ -150,8 +149,8 @@ int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 	if (out == NULL) {
 		status = error_set(KILN_EINVAL, "out is NULL; the call cannot be returned");
 	} else {
-		status = prepare(client, op, tensors, tensor_count, attrs, attr_count,
-						 client_deadline(client), out);
+		status = call_prepare(client, op, tensors, tensor_count, attrs, attr_count,
+							  client_deadline(client), out);
 	}
 	return client_leave(client, status);
 }
@@ -304,9 +303,8 @@ static int submit_canceled(kiln_client *client, kiln_ticket after, kiln_ticket *
 	return KILN_OK;
 }
 
-/* again: the call may be submitted again, and should then need no message. */
-static int submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
-				  bool again, kiln_ticket *out)
+int call_submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
+				bool again, kiln_ticket *out)
 {
 	kiln_client *client = call->client;
 	uint64_t follows = 0;
@@ -349,13 +347,12 @@ int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count
 	if (status != KILN_OK) {
 		return status;
 	}
-	return client_leave(client, submit(call, operands, operand_count, after, true, out));
+	return client_leave(client, call_submit(call, operands, operand_count, after, true, out));
 }
 
 /* ---- Waiting ---- */
 
-/* Waits until the ticket is finished and takes its result; KILN_ETIMEDOUT without a message. */
-static int finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
+int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
 {
 	struct ticket *ticket = ticket_find(&client->tickets, id);
 	if (ticket == NULL) {
@@ -395,7 +392,7 @@ int kiln_wait_time(kiln_client *client, kiln_ticket id, int timeout_ms, double *
 		return status;
 	}
 	client->times = client->times || micros != NULL;
-	status = finish(client, id, time_deadline(timeout_ms), micros);
+	status = call_finish(client, id, time_deadline(timeout_ms), micros);
 	if (status == KILN_ETIMEDOUT && ticket_find(&client->tickets, id) != NULL) {
 		status = error_set(KILN_EAGAIN, "the call of ticket %llu is not finished",
 						   (unsigned long long)id);
@@ -415,6 +412,16 @@ static void put_canceled(struct wire_out *out, const struct ticket *ticket)
 	} else {
 		wire_put_uint(out, "ticket", ticket->id);
 	}
+}
+
+void call_give_up(kiln_client *client, struct ticket *ticket)
+{
+	struct request request;
+	link_begin(client, &request, "cancel");
+	put_canceled(&request.out, ticket);
+	lane_forget(client, ticket);
+	ticket_remove(&client->tickets, ticket);
+	(void)link_post(client, &request, SIZE_MAX);
 }
 
 static int cancel(kiln_client *client, kiln_ticket id)
@@ -444,53 +451,6 @@ int kiln_cancel(kiln_client *client, kiln_ticket ticket)
 		return status;
 	}
 	return client_leave(client, cancel(client, ticket));
-}
-
-/* ---- All in one ---- */
-
-static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int count, int64_t deadline)
-{
-	kiln_client *client = call->client;
-	kiln_operand operands[KILN_MAX_OPERANDS];
-	struct request request;
-	kiln_ticket ticket;
-
-	for (int i = 0; i < count; i++) {
-		operands[i] = (kiln_operand){tensors[i].buffer, tensors[i].offset};
-	}
-	int status = submit(call, operands, count, 0, false, &ticket);
-	if (status != KILN_OK) {
-		return status;
-	}
-	status = finish(client, ticket, deadline, NULL);
-	struct ticket *left = ticket_find(&client->tickets, ticket);
-	if (status == KILN_ETIMEDOUT && left != NULL) {
-		link_begin(client, &request, "cancel");
-		put_canceled(&request.out, left);
-		lane_forget(client, left);
-		ticket_remove(&client->tickets, left);
-		(void)link_post(client, &request, SIZE_MAX);
-		return error_set(status, "kilnd at %s did not finish the call before the deadline",
-						 client->path);
-	}
-	return status;
-}
-
-int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
-			 const kiln_attr *attrs, int attr_count)
-{
-	kiln_call *call = NULL;
-	int status = client_enter(client);
-	if (status != KILN_OK) {
-		return status;
-	}
-	int64_t deadline = client_deadline(client);
-	status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &call);
-	if (status == KILN_OK) {
-		status = submit_and_wait(call, tensors, tensor_count, deadline);
-		call_release(call);
-	}
-	return client_leave(client, status);
 }
 
 /* ---- Event loops ---- */

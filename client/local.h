@@ -241,6 +241,15 @@ int call_put(struct kiln_client *client, struct wire_out *out, const char *op,
 /* Asks for a call; frees the request in any case. */
 int call_make(struct kiln_client *client, struct request *request, int64_t deadline,
 			  struct kiln_call **out);
+int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
+				 const kiln_attr *attrs, int attr_count, int64_t deadline, kiln_call **out);
+/* again: the call may be submitted again, and should then need no message. */
+int call_submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
+				bool again, kiln_ticket *out);
+/* Waits until the ticket is finished and takes its result; KILN_ETIMEDOUT without a message. */
+int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros);
+/* Cancels what is not finished, without waiting, and forgets the ticket. */
+void call_give_up(kiln_client *client, struct ticket *ticket);
 /* Posts a request whose answer is a ticket's; frees it in any case. */
 int call_post(struct kiln_client *client, struct request *request, kiln_ticket after,
 			  kiln_ticket *out);
