@@ -1,6 +1,5 @@
 /*
- * cuda_ipc.c: finds out what a CUDA address is and how another process can get at it.  The only
- * file of the library that includes cuda.h; the driver is loaded by name, when it is needed first.
+ * cuda_ipc.c: finds out what a CUDA address is and how another process can get at it.
  *
  * Only calls that leave no trace are used: attributes of a pointer need no context, and where a
  * call does need one, it is pushed and popped again.
@@ -25,57 +24,9 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 
 #else
 
-#include <cuda.h>
-#include <dlfcn.h>
-#include <pthread.h>
+#include "client/cuda_driver.h"
+
 #include <unistd.h>
-
-/* cuda.h renames functions to their current version by macros; the names we look up follow it. */
-#define NAME(f) #f
-#define EXPANDED(f) NAME(f)
-#define DRIVER_LIST(X)                  \
-	X(cuPointerGetAttribute)            \
-	X(cuPointerGetAttributes)           \
-	X(cuCtxPushCurrent)                 \
-	X(cuCtxPopCurrent)                  \
-	X(cuIpcGetMemHandle)                \
-	X(cuMemRetainAllocationHandle)      \
-	X(cuMemExportToShareableHandle)     \
-	X(cuMemRelease)                     \
-	X(cuMemGetAddressRange)             \
-	X(cuMemPoolExportToShareableHandle) \
-	X(cuMemPoolExportPointer)           \
-	X(cuDeviceGet)                      \
-	X(cuDeviceGetUuid)                  \
-	X(cuGetErrorName)
-
-#define FIELD_INNER(f) __typeof__(f) *p_##f;
-#define FIELD(f) FIELD_INNER(f)
-static struct {
-	DRIVER_LIST(FIELD)
-} driver;
-
-static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
-static const char *driver_missing; /* what could not be loaded; NULL: all is there */
-
-static void driver_load(void)
-{
-	/* Never closed: the program that allocated the memory uses it too. */
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (library == NULL) {
-		driver_missing = "libcuda.so.1";
-		return;
-	}
-#define LOAD_INNER(f)                                                     \
-	if ((*(void **)(void *)&driver.p_##f = dlsym(library, #f)) == NULL) { \
-		driver_missing = #f;                                              \
-	}
-#define LOAD(f) LOAD_INNER(f)
-	DRIVER_LIST(LOAD)
-}
-
-#define CALL_INNER(f) driver.p_##f
-#define CALL(f) CALL_INNER(f)
 
 /* What the driver says about an address. */
 struct place {
@@ -88,13 +39,6 @@ struct place {
 	CUmemoryPool pool;
 };
 
-static const char *name_of(CUresult result)
-{
-	const char *name = NULL;
-	return CALL(cuGetErrorName)(result, &name) == CUDA_SUCCESS && name != NULL ? name
-																			   : "an unknown error";
-}
-
 static int look_up(uint64_t pointer, struct place *place)
 {
 	CUpointer_attribute which[] = {
@@ -105,21 +49,21 @@ static int look_up(uint64_t pointer, struct place *place)
 	void *where[] = {&place->context, &place->type, &place->managed, &place->ipc,
 					 &place->ordinal, &place->base, &place->span,    &place->buffer_id};
 	memset(place, 0, sizeof(*place));
-	CUresult result = CALL(cuPointerGetAttributes)((unsigned)(sizeof(which) / sizeof(which[0])),
-												   which, where, (CUdeviceptr)pointer);
+	CUresult result = cuda.cuPointerGetAttributes((unsigned)(sizeof(which) / sizeof(which[0])),
+												  which, where, (CUdeviceptr)pointer);
 	if (result == CUDA_ERROR_NOT_INITIALIZED) {
 		place->type = 0; /* this process has not used CUDA: no address is CUDA's */
 	} else if (result != CUDA_SUCCESS) {
 		return error_set(KILN_ENOTSUP, "0x%llx cannot be lent: cuPointerGetAttributes says %s; %s",
-						 (unsigned long long)pointer, name_of(result), INSTEAD);
+						 (unsigned long long)pointer, cuda_driver_error(result), INSTEAD);
 	}
 	if (place->type == 0) {
 		return error_set(KILN_EINVAL,
 						 "0x%llx is no address that CUDA allocated in this process: " INSTEAD,
 						 (unsigned long long)pointer);
 	}
-	if (CALL(cuPointerGetAttribute)(&place->pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-									(CUdeviceptr)pointer) != CUDA_SUCCESS) {
+	if (cuda.cuPointerGetAttribute(&place->pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+								   (CUdeviceptr)pointer) != CUDA_SUCCESS) {
 		place->pool = NULL;
 	}
 	return KILN_OK;
@@ -143,8 +87,8 @@ static void put_gpu(struct wire_out *out, const struct place *place)
 {
 	CUdevice device;
 	CUuuid uuid;
-	if (CALL(cuDeviceGet)(&device, place->ordinal) == CUDA_SUCCESS &&
-		CALL(cuDeviceGetUuid)(&uuid, device) == CUDA_SUCCESS) {
+	if (cuda.cuDeviceGet(&device, place->ordinal) == CUDA_SUCCESS &&
+		cuda.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
 		wire_put_bin(out, "gpu", uuid.bytes, sizeof(uuid.bytes));
 	}
 }
@@ -156,16 +100,16 @@ static int lend_ipc(kiln_client *client, const struct place *place, uint64_t poi
 	CUcontext popped;
 	struct request request;
 
-	bool pushed = place->context != NULL && CALL(cuCtxPushCurrent)(place->context) == CUDA_SUCCESS;
-	CUresult result = CALL(cuIpcGetMemHandle)(&handle, place->base);
+	bool pushed = place->context != NULL && cuda.cuCtxPushCurrent(place->context) == CUDA_SUCCESS;
+	CUresult result = cuda.cuIpcGetMemHandle(&handle, place->base);
 	if (pushed) {
-		(void)CALL(cuCtxPopCurrent)(&popped);
+		(void)cuda.cuCtxPopCurrent(&popped);
 	}
 	if (result != CUDA_SUCCESS) {
 		return error_set(KILN_ENOTSUP,
 						 "0x%llx cannot be lent: cuIpcGetMemHandle says %s; use kiln_alloc() with "
 						 "kiln_write() and kiln_read()",
-						 (unsigned long long)pointer, name_of(result));
+						 (unsigned long long)pointer, cuda_driver_error(result));
 	}
 	link_begin(client, &request, "lend");
 	wire_put_str(&request.out, "kind", "ipc");
@@ -182,10 +126,10 @@ static bool find_mapping(uint64_t pointer, struct place *place)
 {
 	CUdeviceptr base = 0;
 	size_t span = 0;
-	if (CALL(cuPointerGetAttribute)(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
-									(CUdeviceptr)pointer) != CUDA_SUCCESS ||
-		CALL(cuPointerGetAttribute)(&span, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
-									(CUdeviceptr)pointer) != CUDA_SUCCESS ||
+	if (cuda.cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+								   (CUdeviceptr)pointer) != CUDA_SUCCESS ||
+		cuda.cuPointerGetAttribute(&span, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
+								   (CUdeviceptr)pointer) != CUDA_SUCCESS ||
 		span == 0) {
 		return false;
 	}
@@ -212,7 +156,7 @@ static int refuse_pool(uint64_t pointer, const char *function, CUresult result)
 		"to be exported, such as that of cudaMallocAsync (%s says %s); use cudaMalloc, "
 		"a pool made with handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, "
 		"cuMemCreate memory with that type, or kiln_alloc() with kiln_write()",
-		(unsigned long long)pointer, function, name_of(result));
+		(unsigned long long)pointer, function, cuda_driver_error(result));
 }
 
 /* Two things make up such memory for another process: its pool, as a descriptor, and where in the
@@ -221,19 +165,19 @@ static int export_pool(const struct place *place, uint64_t pointer, int *fd,
 					   CUmemPoolPtrExportData *data)
 {
 	CUcontext popped;
-	bool pushed = place->context != NULL && CALL(cuCtxPushCurrent)(place->context) == CUDA_SUCCESS;
+	bool pushed = place->context != NULL && cuda.cuCtxPushCurrent(place->context) == CUDA_SUCCESS;
 	const char *function = "cuMemPoolExportToShareableHandle";
-	CUresult result = CALL(cuMemPoolExportToShareableHandle)(
+	CUresult result = cuda.cuMemPoolExportToShareableHandle(
 		fd, place->pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	if (result == CUDA_SUCCESS) {
 		function = "cuMemPoolExportPointer";
-		result = CALL(cuMemPoolExportPointer)(data, place->base);
+		result = cuda.cuMemPoolExportPointer(data, place->base);
 		if (result != CUDA_SUCCESS) {
 			close(*fd);
 		}
 	}
 	if (pushed) {
-		(void)CALL(cuCtxPopCurrent)(&popped);
+		(void)cuda.cuCtxPopCurrent(&popped);
 	}
 	return result == CUDA_SUCCESS ? KILN_OK : refuse_pool(pointer, function, result);
 }
@@ -248,7 +192,7 @@ static int lend_pool(kiln_client *client, struct place *place, uint64_t pointer,
 	int fd = -1;
 
 	/* An attribute's range may be what the pool has reserved; the allocation is what counts. */
-	if (CALL(cuMemGetAddressRange)(&base, &span, (CUdeviceptr)pointer) == CUDA_SUCCESS) {
+	if (cuda.cuMemGetAddressRange(&base, &span, (CUdeviceptr)pointer) == CUDA_SUCCESS) {
 		place->base = base;
 		place->span = span;
 	}
@@ -286,13 +230,13 @@ static int lend_descriptor(kiln_client *client, struct place *place, uint64_t po
 	if (offset > place->span || bytes > place->span - offset) {
 		return refuse_vmm(pointer, "it spans several allocations that are mapped side by side");
 	}
-	CUresult result = CALL(cuMemRetainAllocationHandle)(&handle, (void *)(uintptr_t)pointer);
+	CUresult result = cuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)pointer);
 	if (result != CUDA_SUCCESS) {
 		return refuse_vmm(pointer, "the driver gives no handle of its allocation");
 	}
-	result = CALL(cuMemExportToShareableHandle)(&fd, handle,
-												CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	(void)CALL(cuMemRelease)(handle);
+	result =
+		cuda.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	(void)cuda.cuMemRelease(handle);
 	if (result != CUDA_SUCCESS || fd < 0) {
 		return refuse_vmm(pointer, "it was not made with requestedHandleTypes = "
 								   "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR");
@@ -311,12 +255,12 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 				kiln_buffer **out)
 {
 	struct place place;
-	pthread_once(&driver_once, driver_load);
-	if (driver_missing != NULL) {
+	const char *missing = cuda_driver_load();
+	if (missing != NULL) {
 		return error_set(KILN_ENOTSUP,
 						 "0x%llx cannot be lent: the CUDA driver of this machine has no %s; use "
 						 "kiln_alloc() with kiln_write() and kiln_read()",
-						 (unsigned long long)pointer, driver_missing);
+						 (unsigned long long)pointer, missing);
 	}
 	int status = look_up(pointer, &place);
 	if (status != KILN_OK) {

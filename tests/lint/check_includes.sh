@@ -64,7 +64,7 @@
 		own("^examples/", "^(include/kiln/|examples/)")
 		own("^tests/", "^(include|client|daemon|tests|kernel_src)/")
 		library("^uv\\.h$", "^(daemon/[^/]*|tests/.*)$")
-		library("^cuda\\.h$", "^(daemon/exec/cuda[^/]*|client/cuda_ipc\\.c|" \
+		library("^cuda\\.h$", "^(daemon/exec/cuda[^/]*|client/cuda_driver\\.h|" \
 			"tests/(gpu/.*|bench/.*|unit/[^/]*cuda[^/]*))$")
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
 		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/test_cache[^/]*|tests/fuzz/.*)$")

@@ -1,0 +1,62 @@
+/*
+ * cuda_driver.c: see cuda_driver.h.
+ */
+#ifdef KILN_HAVE_CUDA_H
+
+#include "client/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME(f) #f
+#define EXPANDED(f) NAME(f)
+
+struct cuda_driver cuda;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char *missing;
+
+static void load(void)
+{
+	const char *named = secure_getenv("KILN_LIBCUDA");
+	const char *file = named != NULL && named[0] != 0 ? named : "libcuda.so.1";
+	/* Never closed: the program that has CUDA memory uses it too. */
+	void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	void *symbol;
+	if (library == NULL) {
+		missing = file;
+		return;
+	}
+#define LOAD(f)                           \
+	symbol = dlsym(library, EXPANDED(f)); \
+	if (symbol == NULL) {                 \
+		missing = EXPANDED(f);            \
+	}                                     \
+	memcpy(&cuda.f, &symbol, sizeof(symbol));
+	CUDA_DRIVER_LIST(LOAD)
+#undef LOAD
+	symbol = dlsym(library, "cuCtxGetId");
+	memcpy(&cuda.context_id, &symbol, sizeof(symbol));
+}
+
+const char *cuda_driver_load(void)
+{
+	pthread_once(&once, load);
+	return missing;
+}
+
+const char *cuda_driver_error(CUresult result)
+{
+	const char *name = NULL;
+	return cuda.cuGetErrorName(result, &name) == CUDA_SUCCESS && name != NULL ? name
+																			  : "an unknown error";
+}
+
+#else
+
+/* Without cuda.h there is no driver to load, and a file of C is not empty. */
+typedef int cuda_driver_is_absent;
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * cuda_driver.h: the functions of libcuda that the library uses, loaded by name when one is needed
+ * first.  A file that includes it includes cuda.h, and is for builds that have that alone.
+ *
+ * cuda.h renames functions to their current version by macros; fields and symbols follow it.
+ */
+#ifndef KILN_CLIENT_CUDA_DRIVER_H
+#define KILN_CLIENT_CUDA_DRIVER_H
+
+#include <cuda.h>
+
+#define CUDA_DRIVER_LIST(X)             \
+	X(cuGetErrorName)                   \
+	X(cuDeviceGet)                      \
+	X(cuDeviceGetUuid)                  \
+	X(cuDeviceGetAttribute)             \
+	X(cuCtxGetCurrent)                  \
+	X(cuCtxGetDevice)                   \
+	X(cuCtxPushCurrent)                 \
+	X(cuCtxPopCurrent)                  \
+	X(cuPointerGetAttribute)            \
+	X(cuPointerGetAttributes)           \
+	X(cuIpcGetMemHandle)                \
+	X(cuMemGetAddressRange)             \
+	X(cuMemRetainAllocationHandle)      \
+	X(cuMemExportToShareableHandle)     \
+	X(cuMemRelease)                     \
+	X(cuMemPoolCreate)                  \
+	X(cuMemPoolDestroy)                 \
+	X(cuMemPoolSetAttribute)            \
+	X(cuMemPoolExportToShareableHandle) \
+	X(cuMemPoolExportPointer)           \
+	X(cuMemAllocFromPoolAsync)          \
+	X(cuMemFreeAsync)                   \
+	X(cuMemsetD8Async)                  \
+	X(cuMemcpyDtoDAsync)                \
+	X(cuModuleLoadData)                 \
+	X(cuModuleUnload)                   \
+	X(cuModuleGetFunction)              \
+	X(cuFuncGetAttribute)               \
+	X(cuFuncSetAttribute)               \
+	X(cuLaunchKernel)
+
+struct cuda_driver {
+#define CUDA_DRIVER_FIELD(name) __typeof__(name) *name;
+	CUDA_DRIVER_LIST(CUDA_DRIVER_FIELD)
+#undef CUDA_DRIVER_FIELD
+	/* cuCtxGetId, which drivers have since 12.0; NULL. */
+	CUresult (*context_id)(CUcontext context, unsigned long long *id);
+};
+
+/* To be used where cuda_driver_load() says that all is there. */
+extern struct cuda_driver cuda;
+
+/* From $KILN_LIBCUDA, else libcuda.so.1.  NULL, or the name of what is missing. */
+const char *cuda_driver_load(void);
+/* "CUDA_ERROR_OUT_OF_MEMORY" */
+const char *cuda_driver_error(CUresult result);
+
+#endif
