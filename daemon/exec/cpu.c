@@ -140,6 +140,7 @@ static void give_up(struct device *device, struct cpu_work *culprit)
 	if (device->given_up)
 		return;
 	cpu_check_fault(culprit);
+	cpu_graph_blame(culprit);
 	device->given_up = true; /* workers that still run end nothing any more */
 	struct cpu_work *rest = NULL, **rest_tail = &rest;
 	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next) {
@@ -231,5 +232,8 @@ const struct device_ops device_cpu = {
 	.copy = cpu_copy,
 	.cancel = cpu_cancel,
 	.stream_end = cpu_stream_end,
+	.graph_make = cpu_graph_make,
+	.graph_launch = cpu_graph_launch,
+	.graph_free = cpu_graph_free,
 	.poll = cpu_poll,
 };

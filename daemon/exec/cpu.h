@@ -5,6 +5,7 @@
  *   cpu_memory.c  buffers between guard pages       cpu_module.c  objects, by dlopen
  *   cpu_scratch.c memory for the length of a launch
  *   cpu_queue.c   streams, and the workers that take blocks from them
+ *   cpu_graph.c   launches that follow one another as one work
  *   cpu_block.c   the threads of one block, on fibers (cpu_fiber.c)
  *   cpu_sync.c    barriers and warp collectives     cpu_stall.c   why nobody can go on
  *   cpu_runtime.c the table of functions kernels call       cpu_fault.c   signals
@@ -55,7 +56,7 @@ struct device_module {
 	uintptr_t image_base, image_begin, image_end; /* of the loaded object */
 };
 
-/* One launch or copy. */
+/* One launch or copy; or those of a graph, one after another. */
 struct cpu_work {
 	struct cpu_work *next;
 	struct cpu_stream *stream;
@@ -65,6 +66,8 @@ struct cpu_work {
 	_Atomic uint64_t taken;
 	int active; /* workers inside; under the mutex */
 	bool started;
+	const struct device_graph *graph; /* NULL: it is one launch or copy */
+	int step;                         /* which of the graph's it is now */
 
 	struct device_module *module; /* NULL: a copy */
 	struct kiln_cpu_dim grid, block_size;
@@ -90,10 +93,10 @@ struct cpu_work {
 	atomic_flag failing; /* who sets it first writes status and error */
 	_Atomic int status;
 	char error[KERNEL_ERROR_MAX];
-	const char *fault;         /* the instruction at which the machine found one */
-	uint32_t granule;          /* device_launch's */
-	uint64_t blocks, accesses; /* of a checked kernel, which one worker runs */
-	size_t data_bytes;
+	const char *fault;           /* the instruction at which the machine found one */
+	uint32_t granule;            /* device_launch's */
+	uint64_t blocks, accesses;   /* of a checked kernel, which one worker runs */
+	size_t data_bytes;           /* that there is room for */
 	_Alignas(16) uint8_t data[]; /* arguments that are not in values */
 };
 
@@ -197,6 +200,10 @@ void cpu_describe(const struct device_module *module, struct device_kernel *out)
 void cpu_unload(struct device *device, struct device_module *module);
 
 /* ---- cpu_queue.c ---- */
+struct cpu_work *cpu_work_new(uint64_t ticket, size_t data_bytes, char error[KERNEL_ERROR_MAX]);
+/* A launch as a work in no stream. */
+int cpu_bind(struct device *device, const struct device_launch *launch, struct cpu_work **out,
+			 char error[KERNEL_ERROR_MAX]);
 int cpu_launch(struct device *device, const struct device_launch *launch,
 			   char error[KERNEL_ERROR_MAX]);
 int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
@@ -209,6 +216,18 @@ void cpu_stream_free(struct device *device, struct cpu_stream *stream);
 /* Adds a work to its stream; owns it from then on.  KILN_OK or KILN_ENOMEM (freed). */
 int cpu_queue_add(struct device *device, uint64_t stream, struct cpu_work *work,
 				  char error[KERNEL_ERROR_MAX]);
+
+/* ---- cpu_graph.c ---- */
+int cpu_graph_make(struct device *device, const struct device_launch *launches, int count,
+				   struct device_graph **out, char error[KERNEL_ERROR_MAX]);
+int cpu_graph_launch(struct device *device, struct device_graph *graph, uint64_t stream,
+					 uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX]);
+void cpu_graph_free(struct device *device, struct device_graph *graph);
+/* A work has come to an end that nobody is in: true if it goes on with the next launch of its
+ * graph. */
+bool cpu_graph_next(struct device *device, struct cpu_work *work);
+/* A work that failed says in which launch of its graph. */
+void cpu_graph_blame(struct cpu_work *work);
 
 /* ---- cpu_worker.c ---- */
 int cpu_workers_start(struct device *device, int count, char error[KERNEL_ERROR_MAX]);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct cpu_work *work_new(uint64_t ticket, size_t data_bytes, char error[KERNEL_ERROR_MAX])
+struct cpu_work *cpu_work_new(uint64_t ticket, size_t data_bytes, char error[KERNEL_ERROR_MAX])
 {
 	struct cpu_work *work = calloc(1, sizeof(*work) + data_bytes);
 	if (!work) {
@@ -253,8 +253,8 @@ static int bind_plain_copy(struct cpu_work *work, const struct device_launch *la
 	return bind_copy(work, work->operands[1].base, work->operands[0].base, bytes);
 }
 
-int cpu_launch(struct device *device, const struct device_launch *launch,
-			   char error[KERNEL_ERROR_MAX])
+int cpu_bind(struct device *device, const struct device_launch *launch, struct cpu_work **out,
+			 char error[KERNEL_ERROR_MAX])
 {
 	static const uint32_t one[3] = {1, 1, 1};
 	struct device_launch checked = *launch;
@@ -265,7 +265,7 @@ int cpu_launch(struct device *device, const struct device_launch *launch,
 	int status = check_shape(&checked, error);
 	if (status != KILN_OK)
 		return status;
-	struct cpu_work *work = work_new(launch->ticket, data_bytes(launch), error);
+	struct cpu_work *work = cpu_work_new(launch->ticket, data_bytes(launch), error);
 	if (!work)
 		return KILN_ENOMEM;
 	status = bind_operands(work, launch, error);
@@ -276,6 +276,17 @@ int cpu_launch(struct device *device, const struct device_launch *launch,
 		free(work);
 		return status;
 	}
+	*out = work;
+	return KILN_OK;
+}
+
+int cpu_launch(struct device *device, const struct device_launch *launch,
+			   char error[KERNEL_ERROR_MAX])
+{
+	struct cpu_work *work;
+	int status = cpu_bind(device, launch, &work, error);
+	if (status != KILN_OK)
+		return status;
 	work->delay_us = (uint64_t)launch->delay_ms * 1000;
 	return cpu_queue_add(device, launch->stream, work, error);
 }
@@ -289,7 +300,7 @@ int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct dev
 						 "%" PRIu64 " bytes at %" PRIu64 " are not within a buffer of %" PRIu64
 						 " bytes",
 						 bytes, offset, memory->bytes);
-	struct cpu_work *work = work_new(ticket, 0, error);
+	struct cpu_work *work = cpu_work_new(ticket, 0, error);
 	if (!work)
 		return KILN_ENOMEM;
 	uint8_t *place = memory->base + offset;

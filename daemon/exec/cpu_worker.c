@@ -89,7 +89,13 @@ static void finish(struct device *device, struct cpu_work *work)
 {
 	struct cpu_stream *stream = work->stream;
 	cpu_scratch_check(work);
+	if (cpu_graph_next(device, work)) {
+		rotate(device, stream);
+		pthread_cond_broadcast(&device->changed);
+		return;
+	}
 	take_report(work);
+	cpu_graph_blame(work);
 	work->end_us = util_now_us();
 	stream->head = work->next;
 	if (!stream->head)

@@ -227,6 +227,9 @@ const struct device_ops device_cuda = {
 	.copy = cuda_copy,
 	.cancel = cuda_cancel,
 	.stream_end = cuda_stream_end,
+	.graph_make = cuda_graph_make,
+	.graph_launch = cuda_graph_launch,
+	.graph_free = cuda_graph_free,
 	.poll = cuda_poll,
 };
 

@@ -10,6 +10,7 @@
  *   cuda_report.c  what kernels report to the host
  *   cuda_mark.c    the ends of launches that are not timed
  *   cuda_launch.c  modules, and work as it is asked for
+ *   cuda_graph.c   launches recorded once and started together
  *   cuda_check.c   what a kernel takes, and whether a launch gives that
  *   cuda_stream.c  streams, and giving work to the driver
  *   cuda_poll.c    waiting for work, and what happens to it when the GPU fails
@@ -61,7 +62,13 @@ struct device_module {
 	int max_threads;         /* of a block; 0: not known */
 };
 
-enum cuda_work_kind { CUDA_WORK_KERNEL, CUDA_WORK_COPY, CUDA_WORK_TO_DEVICE, CUDA_WORK_TO_HOST };
+enum cuda_work_kind {
+	CUDA_WORK_KERNEL,
+	CUDA_WORK_COPY,
+	CUDA_WORK_TO_DEVICE,
+	CUDA_WORK_TO_HOST,
+	CUDA_WORK_GRAPH
+};
 
 /* A piece of work, complete in itself: nothing in it points to the caller's descriptions. */
 struct cuda_work {
@@ -73,6 +80,7 @@ struct cuda_work {
 	bool untimed;    /* has no events: its end is known by a mark */
 	uint32_t number; /* untimed: of its stream's */
 	CUevent begin, end;
+	const struct device_graph *graph;
 	const struct device_module *module;
 	uint32_t grid[3], block[3], shared_bytes;
 	uint64_t values[KERNEL_MAX_ARGS];
@@ -105,6 +113,13 @@ struct cuda_scratch {
 	CUdeviceptr base; /* 0 until a launch needs it */
 	uint64_t below, above;
 	uint64_t spoilt; /* bytes at the end of the counters' part that may not be zero */
+};
+
+struct device_graph {
+	CUgraphExec exec;
+	int count; /* of launches */
+	/* All of them use it; the driver sees to it that the graph does not run twice at once. */
+	struct cuda_scratch scratch;
 };
 
 struct cuda_stream {
@@ -210,12 +225,16 @@ void cuda_pools_close(struct device *device);
 
 /* ---- cuda_scratch.c ---- */
 
-/* Just before the work is launched on its stream: what it needs is there, and its values say where.
+/* Just before the work is launched on a stream: what it needs is there, and its values say where.
  */
-int cuda_scratch_give(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
-					  char error[KERNEL_ERROR_MAX]);
-/* The stream has nothing to do any more. */
-void cuda_scratch_free(struct device *device, struct cuda_stream *stream);
+int cuda_scratch_give(struct device *device, struct cuda_scratch *scratch, CUstream stream,
+					  struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
+/* Makes it large enough for works that are given it one after another, again and again: what the
+ * last of them leave is reckoned with. */
+int cuda_scratch_reserve(struct device *device, struct cuda_scratch *scratch, CUstream stream,
+						 const struct cuda_queue *works, char error[KERNEL_ERROR_MAX]);
+/* Nothing uses it any more. */
+void cuda_scratch_free(struct device *device, struct cuda_scratch *scratch);
 
 /* ---- cuda_cell.c ---- */
 
@@ -248,11 +267,22 @@ CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
 int cuda_load(struct device *device, const void *object, size_t bytes, const char *entry,
 			  uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);
 void cuda_unload(struct device *device, struct device_module *module);
+/* A launch as a work that can be started, but for its scratch memory. */
+int cuda_bind(struct device *device, const struct device_launch *launch, struct cuda_work **out,
+			  char error[KERNEL_ERROR_MAX]);
 int cuda_launch(struct device *device, const struct device_launch *launch,
 				char error[KERNEL_ERROR_MAX]);
 int cuda_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
 			  uint64_t offset, void *host, uint64_t bytes, bool to_device,
 			  char error[KERNEL_ERROR_MAX]);
+
+/* ---- cuda_graph.c ---- */
+
+int cuda_graph_make(struct device *device, const struct device_launch *launches, int count,
+					struct device_graph **out, char error[KERNEL_ERROR_MAX]);
+int cuda_graph_launch(struct device *device, struct device_graph *graph, uint64_t stream,
+					  uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX]);
+void cuda_graph_free(struct device *device, struct device_graph *graph);
 
 /* ---- cuda_stream.c ---- */
 
@@ -264,6 +294,10 @@ struct cuda_work *cuda_queue_take(struct cuda_queue *queue); /* NULL when empty 
 void cuda_cancel(struct device *device, uint64_t ticket);
 int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work, uint32_t delay_ms,
 			  char error[KERNEL_ERROR_MAX]);
+/* The call of the driver that is the work itself, and the sentence when it fails. */
+CUresult cuda_perform(struct device *device, CUstream stream, struct cuda_work *work);
+int cuda_perform_failed(struct device *device, const struct cuda_work *work, CUresult result,
+						char error[KERNEL_ERROR_MAX]);
 /* Gives a piece of work to the driver. */
 int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
 			   char error[KERNEL_ERROR_MAX]);

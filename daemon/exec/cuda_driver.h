@@ -69,6 +69,13 @@
 	X(cuEventQuery)                           \
 	X(cuEventElapsedTime)                     \
 	X(cuLaunchKernel)                         \
+	X(cuStreamBeginCapture)                   \
+	X(cuStreamEndCapture)                     \
+	X(cuGraphInstantiateWithFlags)            \
+	X(cuGraphUpload)                          \
+	X(cuGraphLaunch)                          \
+	X(cuGraphExecDestroy)                     \
+	X(cuGraphDestroy)                         \
 	X(cuMemcpyHtoDAsync)                      \
 	X(cuMemcpyDtoHAsync)                      \
 	X(cuMemcpyDtoDAsync)

@@ -192,8 +192,8 @@ static int bind_kernel(struct device *device, const struct device_launch *launch
 	return status == KILN_OK ? bind_data(launch, work, error) : status;
 }
 
-int cuda_launch(struct device *device, const struct device_launch *launch,
-				char error[KERNEL_ERROR_MAX])
+int cuda_bind(struct device *device, const struct device_launch *launch, struct cuda_work **out,
+			  char error[KERNEL_ERROR_MAX])
 {
 	struct cuda_work *work =
 		cuda_work_new(device, launch->module ? CUDA_WORK_KERNEL : CUDA_WORK_COPY, launch->ticket);
@@ -211,6 +211,17 @@ int cuda_launch(struct device *device, const struct device_launch *launch,
 		cuda_work_retire(device, work);
 		return status;
 	}
+	*out = work;
+	return KILN_OK;
+}
+
+int cuda_launch(struct device *device, const struct device_launch *launch,
+				char error[KERNEL_ERROR_MAX])
+{
+	struct cuda_work *work;
+	int status = cuda_bind(device, launch, &work, error);
+	if (status != KILN_OK)
+		return status;
 	return cuda_give(device, launch->stream, work, launch->delay_ms, error);
 }
 

@@ -118,6 +118,8 @@ static int suspects(const struct device *device, char *text, size_t size)
 						   (unsigned long long)work->ticket);
 		if (work->kind == CUDA_WORK_KERNEL)
 			used = util_append(text, size, used, " (%.40s)", work->module->entry);
+		if (work->kind == CUDA_WORK_GRAPH)
+			used = util_append(text, size, used, " (a graph of %d launches)", work->graph->count);
 	}
 	return count;
 }

@@ -1,7 +1,7 @@
 /*
- * cuda_scratch: memory for the length of one launch.  Each stream has a piece of its own, taken
- * from the device's pool in the stream's order, so that growing frees nothing that a queued launch
- * uses, and waits for nothing.
+ * cuda_scratch: memory for the length of one launch.  Each stream and each graph has a piece of its
+ * own, taken from the device's pool in a stream's order, so that growing frees nothing that a
+ * queued launch uses, and waits for nothing.
  *
  * Counters are zero between launches, because kernels leave them so.  For that no launch's other
  * memory may lie where another one's counters are: counters of whatever size end at a border, the
@@ -22,44 +22,52 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static int grow(struct device *device, struct cuda_stream *stream, uint64_t below, uint64_t above,
-				char error[KERNEL_ERROR_MAX])
+/* From the work's first byte to the border, and how much of that is not its counters. */
+static uint64_t below_border(const struct cuda_work *work, uint64_t *gap)
 {
-	struct cuda_scratch *scratch = &stream->scratch;
+	uint64_t counters = work->scratch.counters;
+	uint64_t below = (counters + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	*gap = below - counters;
+	return below;
+}
+
+static int grow(struct device *device, struct cuda_scratch *scratch, CUstream stream,
+				const struct cuda_work *work, char error[KERNEL_ERROR_MAX])
+{
+	uint64_t gap, below = below_border(work, &gap);
+	uint64_t above = work->scratch.bytes > below ? work->scratch.bytes - below : 0;
 	struct cuda_scratch more = {.below = larger(larger(below, scratch->below), FEWEST_BELOW),
 								.above = larger(above, scratch->above)};
 	if (scratch->base && below <= scratch->below && above <= scratch->above)
 		return KILN_OK;
-	CUresult result = cuda_take(device, stream->stream, more.below + more.above, &more.base);
+	CUresult result = cuda_take(device, stream, more.below + more.above, &more.base);
 	if (result == CUDA_SUCCESS) {
-		result = device->cu.cuMemsetD8Async(more.base, 0, more.below, stream->stream);
+		result = device->cu.cuMemsetD8Async(more.base, 0, more.below, stream);
 		if (result != CUDA_SUCCESS)
-			device->cu.cuMemFreeAsync(more.base, stream->stream);
+			device->cu.cuMemFreeAsync(more.base, stream);
 	}
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_EINTERNAL, result,
 						 "%s cannot give %llu bytes of scratch memory to a launch", device->name,
 						 (unsigned long long)(more.below + more.above));
 	if (scratch->base)
-		device->cu.cuMemFreeAsync(scratch->base, stream->stream);
+		device->cu.cuMemFreeAsync(scratch->base, stream);
 	*scratch = more;
 	return KILN_OK;
 }
 
-int cuda_scratch_give(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
-					  char error[KERNEL_ERROR_MAX])
+int cuda_scratch_give(struct device *device, struct cuda_scratch *scratch, CUstream stream,
+					  struct cuda_work *work, char error[KERNEL_ERROR_MAX])
 {
-	struct cuda_scratch *scratch = &stream->scratch;
 	uint64_t bytes = work->scratch.bytes, counters = work->scratch.counters;
-	uint64_t below = (counters + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	uint64_t gap = below - counters; /* from the last counter to the border */
-	int status = grow(device, stream, below, bytes > below ? bytes - below : 0, error);
+	uint64_t gap, below = below_border(work, &gap);
+	int status = grow(device, scratch, stream, work, error);
 	if (status != KILN_OK)
 		return status;
 	CUdeviceptr border = scratch->base + scratch->below;
 	if (counters > 0 && gap < scratch->spoilt) {
-		CUresult result = device->cu.cuMemsetD8Async(border - scratch->spoilt, 0, scratch->spoilt,
-													 stream->stream);
+		CUresult result =
+			device->cu.cuMemsetD8Async(border - scratch->spoilt, 0, scratch->spoilt, stream);
 		if (result != CUDA_SUCCESS)
 			return cuda_fail(device, error, KILN_EINTERNAL, result,
 							 "%s cannot clear the counters of a launch", device->name);
@@ -73,11 +81,29 @@ int cuda_scratch_give(struct device *device, struct cuda_stream *stream, struct 
 	return KILN_OK;
 }
 
-void cuda_scratch_free(struct device *device, struct cuda_stream *stream)
+int cuda_scratch_reserve(struct device *device, struct cuda_scratch *scratch, CUstream stream,
+						 const struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
 {
-	if (stream->scratch.base)
-		device->cu.cuMemFreeAsync(stream->scratch.base, device->memory_stream);
-	stream->scratch = (struct cuda_scratch){0};
+	uint64_t gap, spoilt = 0;
+	for (const struct cuda_work *work = works->head; work; work = work->next) {
+		if (work->scratch.bytes == 0)
+			continue;
+		int status = grow(device, scratch, stream, work, error);
+		if (status != KILN_OK)
+			return status;
+		below_border(work, &gap);
+		if (work->scratch.bytes > work->scratch.counters)
+			spoilt = larger(spoilt, gap);
+	}
+	scratch->spoilt = spoilt;
+	return KILN_OK;
+}
+
+void cuda_scratch_free(struct device *device, struct cuda_scratch *scratch)
+{
+	if (scratch->base)
+		device->cu.cuMemFreeAsync(scratch->base, device->memory_stream);
+	*scratch = (struct cuda_scratch){0};
 }
 
 #endif

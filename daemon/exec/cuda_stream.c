@@ -130,7 +130,7 @@ static void drop_stream(struct device *device, struct cuda_stream *stream)
 			break;
 		}
 	}
-	cuda_scratch_free(device, stream);
+	cuda_scratch_free(device, &stream->scratch);
 	cuda_mark_drop(device, stream);
 	device->cu.cuStreamDestroy(stream->stream);
 	free(stream);
@@ -204,9 +204,16 @@ void cuda_streams_close(struct device *device)
 
 /* ---- Giving work to the driver ---- */
 
-static CUresult perform(struct device *device, CUstream stream, struct cuda_work *work)
+static bool is_copy(const struct cuda_work *work)
+{
+	return work->kind != CUDA_WORK_KERNEL && work->kind != CUDA_WORK_GRAPH;
+}
+
+CUresult cuda_perform(struct device *device, CUstream stream, struct cuda_work *work)
 {
 	void *params[KERNEL_MAX_ARGS];
+	if (is_copy(work) && work->bytes == 0)
+		return CUDA_SUCCESS;
 	switch (work->kind) {
 	case CUDA_WORK_KERNEL:
 		for (int i = 0; i < work->value_count; i++)
@@ -221,14 +228,20 @@ static CUresult perform(struct device *device, CUstream stream, struct cuda_work
 		return device->cu.cuMemcpyHtoDAsync(work->to, work->host, work->bytes, stream);
 	case CUDA_WORK_TO_HOST:
 		return device->cu.cuMemcpyDtoHAsync(work->host, work->from, work->bytes, stream);
+	case CUDA_WORK_GRAPH:
+		return device->cu.cuGraphLaunch(work->graph->exec, stream);
 	}
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-static int start_failed(struct device *device, const struct cuda_work *work, CUresult result,
+int cuda_perform_failed(struct device *device, const struct cuda_work *work, CUresult result,
 						char error[KERNEL_ERROR_MAX])
 {
-	if (work->kind != CUDA_WORK_KERNEL)
+	if (work->kind == CUDA_WORK_GRAPH)
+		return cuda_fail(device, error, KILN_EINTERNAL, result,
+						 "%s does not launch a graph of %d launches", device->name,
+						 work->graph->count);
+	if (is_copy(work))
 		return cuda_fail(device, error, KILN_EINTERNAL, result, "%s cannot copy %llu bytes",
 						 device->name, (unsigned long long)work->bytes);
 	return cuda_fail(device, error,
@@ -253,20 +266,20 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 			   char error[KERNEL_ERROR_MAX])
 {
 	if (work->scratch.bytes > 0) {
-		int status = cuda_scratch_give(device, stream, work, error);
+		int status = cuda_scratch_give(device, &stream->scratch, stream->stream, work, error);
 		if (status != KILN_OK)
 			return status;
 	}
 	work->untimed = work->untimed && cuda_mark_ready(device, stream);
 	CUresult result = work->untimed ? CUDA_SUCCESS : begin_timing(device, stream, work);
-	if (result == CUDA_SUCCESS && (work->kind == CUDA_WORK_KERNEL || work->bytes > 0))
-		result = perform(device, stream->stream, work);
+	if (result == CUDA_SUCCESS)
+		result = cuda_perform(device, stream->stream, work);
 	if (result == CUDA_SUCCESS && !work->untimed)
 		result = device->cu.cuEventRecord(work->end, stream->stream);
 	if (result == CUDA_SUCCESS && work->untimed)
 		work->number = ++stream->given;
 	if (result != CUDA_SUCCESS)
-		return start_failed(device, work, result, error);
+		return cuda_perform_failed(device, work, result, error);
 	cuda_queue_add(&stream->running, work);
 	stream_activate(device, stream);
 	device->running++;

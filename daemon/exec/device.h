@@ -11,6 +11,7 @@
 struct device;        /* an open device */
 struct device_memory; /* a buffer */
 struct device_module; /* a loaded object */
+struct device_graph;  /* launches that are started together, as often as wanted */
 
 struct device_info {
 	char name[16];  /* "cpu", "cuda:0" */
@@ -136,6 +137,22 @@ struct device_ops {
 	void (*stream_end)(struct device *device, uint64_t stream);
 
 	/*
+	 * Launches, at least one, that follow one another whenever the graph is launched.  Their
+	 * descriptions are copied; modules and memory stay the caller's and must outlive the graph.
+	 * Their tickets, streams and delays are of no account.  Scratch memory is the graph's own, or
+	 * its stream's; launches with a report are refused, for nobody would know whose it is.
+	 */
+	int (*graph_make)(struct device *device, const struct device_launch *launches, int count,
+					  struct device_graph **out, char error[KERNEL_ERROR_MAX]);
+	/* Queues all of it as one piece of work on a stream: one end, in the stream's order.  What was
+	 * launched before need not have ended; on several streams at once a graph may run one after
+	 * another. */
+	int (*graph_launch)(struct device *device, struct device_graph *graph, uint64_t stream,
+						uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX]);
+	/* Nothing queued uses it any more: the executor has seen to that.  NULL does nothing. */
+	void (*graph_free)(struct device *device, struct device_graph *graph);
+
+	/*
 	 * Waits up to timeout_ms for wake_fd to become readable or for work to finish (-1: no limit),
 	 * and fills in up to max ends.  Returns how many.  A device that cannot go on (sticky CUDA
 	 * error) reports KILN_EDEVICE for all it has and sets *broken: the executor tells the broker
@@ -148,6 +165,12 @@ struct device_ops {
 /* What a launch whose kernel counted so many indices ends in: KILN_OK for none, KILN_EINDEX and
  * a sentence (report.c). */
 int device_report(const struct kernel_report *report, uint64_t count, char error[KERNEL_ERROR_MAX]);
+
+/* Whether these launches can be a graph: KILN_OK or EINVAL, ENOTSUP and a sentence (graph.c). */
+int device_graph_check(const struct device_launch *launches, int count,
+					   char error[KERNEL_ERROR_MAX]);
+/* Puts "launch 3 of 5: " before the sentence; index counts from 0. */
+void device_graph_blame(int index, int count, char error[KERNEL_ERROR_MAX]);
 
 extern const struct device_ops device_cpu;
 extern const struct device_ops device_cuda;

@@ -50,20 +50,9 @@ struct CUmod_st {
 struct CUevent_st {
 	uint64_t recorded, reached;
 };
-enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT, OP_FREE, OP_WORD };
-struct op {
-	struct op *next;
-	enum op_kind kind;
-	const struct CUfunc_st *function;
-	uint64_t values[4];
-	void *to;
-	const void *from;
-	size_t bytes;
-	CUevent event;
-	uint64_t mark;
-};
 struct CUstream_st {
 	struct op *head, **tail;
+	struct CUgraph_st *capture; /* not NULL: what comes is recorded there */
 };
 
 /* ---- Calls: counted, and made to fail ---- */
@@ -193,26 +182,35 @@ static void advance_all(void)
 			advance(streams[i]);
 }
 
-static struct op *add_op(CUstream stream, enum op_kind kind)
+struct op *fake_add_op(CUstream stream, enum op_kind kind)
 {
 	struct op *op = calloc(1, sizeof *op);
 	op->kind = kind;
+	if (stream->capture) {
+		fake_graph_add(stream->capture, op);
+		return op;
+	}
 	*stream->tail = op;
 	stream->tail = &op->next;
 	return op;
+}
+
+struct CUgraph_st **fake_capture(CUstream stream)
+{
+	return &stream->capture;
 }
 
 bool fake_free_later(CUstream stream, CUdeviceptr at)
 {
 	if (!stream || !stream->head)
 		return false;
-	add_op(stream, OP_FREE)->to = (void *)(uintptr_t)at;
+	fake_add_op(stream, OP_FREE)->to = (void *)(uintptr_t)at;
 	return true;
 }
 
 static CUresult add_copy(CUstream stream, void *to, const void *from, size_t bytes)
 {
-	struct op *op = add_op(stream, OP_COPY);
+	struct op *op = fake_add_op(stream, OP_COPY);
 	op->to = to;
 	op->from = from;
 	op->bytes = bytes;
@@ -247,6 +245,8 @@ CUresult cuStreamDestroy(CUstream stream)
 				fake_free_now((uintptr_t)op->to);
 			free(op);
 		}
+		if (stream->capture)
+			cuGraphDestroy(stream->capture);
 		free(stream);
 		streams[i] = NULL;
 		fake_live[FAKE_LIVE_STREAMS]--;
@@ -257,6 +257,8 @@ CUresult cuStreamDestroy(CUstream stream)
 CUresult cuStreamSynchronize(CUstream stream)
 {
 	ENTER();
+	if (stream->capture)
+		return fake_spoil(stream->capture);
 	int was = held;
 	held = 0; /* a wait that never ends would only hang the test */
 	advance(stream);
@@ -267,6 +269,8 @@ CUresult cuStreamSynchronize(CUstream stream)
 CUresult cuStreamQuery(CUstream stream)
 {
 	ENTER();
+	if (stream->capture)
+		return fake_spoil(stream->capture);
 	advance(stream);
 	return sticky != CUDA_SUCCESS ? sticky : stream->head ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
@@ -290,7 +294,7 @@ CUresult cuEventDestroy(CUevent event)
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
 	ENTER();
-	struct op *op = add_op(stream, OP_EVENT);
+	struct op *op = fake_add_op(stream, OP_EVENT);
 	op->event = event;
 	op->mark = event->recorded = next_mark++;
 	return CUDA_SUCCESS;
@@ -300,7 +304,7 @@ CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr to, cuuint32_t value,
 {
 	ENTER();
 	(void)flags;
-	struct op *op = add_op(stream, OP_WORD);
+	struct op *op = fake_add_op(stream, OP_WORD);
 	op->to = (void *)(uintptr_t)to;
 	op->values[0] = value;
 	return CUDA_SUCCESS;
@@ -327,7 +331,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream)
 {
 	ENTER();
-	struct op *op = add_op(stream, OP_SET);
+	struct op *op = fake_add_op(stream, OP_SET);
 	op->to = (void *)(uintptr_t)to;
 	op->bytes = bytes;
 	op->values[0] = value;
@@ -438,7 +442,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 		return CUDA_ERROR_INVALID_VALUE;
 	if (shared > 49152 && (int)shared > shared_granted)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct op *op = add_op(stream, OP_KERNEL);
+	struct op *op = fake_add_op(stream, OP_KERNEL);
 	op->function = function;
 	for (int i = 0; i < 4 && function->kernel != KERNEL_IDLE; i++)
 		if (param_sizes[function->kernel][i])

@@ -49,6 +49,7 @@ enum fake_live {
 	FAKE_LIVE_MAPPINGS, /* mapped allocations */
 	FAKE_LIVE_HANDLES,  /* allocation handles */
 	FAKE_LIVE_HOST,     /* host memory that the GPU sees */
+	FAKE_LIVE_GRAPHS,   /* recorded, and those that can be launched */
 	FAKE_LIVE_COUNT
 };
 

@@ -216,7 +216,8 @@ static CUresult alloc_from(CUdeviceptr *out, size_t bytes, CUmemoryPool pool)
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
 	ENTER();
-	(void)stream;
+	if (stream && *fake_capture(stream))
+		return fake_spoil(*fake_capture(stream));
 	if (pool->imported)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUresult result = alloc_from(out, bytes, pool);

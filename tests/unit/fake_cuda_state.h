@@ -24,10 +24,34 @@ CUresult fake_enter(const char *name);
 			return entered;                      \
 	} while (0)
 
+/* What a stream has to do. */
+enum op_kind { OP_KERNEL, OP_COPY, OP_SET, OP_EVENT, OP_FREE, OP_WORD };
+struct op {
+	struct op *next;
+	enum op_kind kind;
+	const struct CUfunc_st *function;
+	uint64_t values[4];
+	void *to;
+	const void *from;
+	size_t bytes;
+	CUevent event;
+	uint64_t mark;
+};
+
 CUcontext fake_context(void);
+/* At the end of the stream's queue, or of what it records. */
+struct op *fake_add_op(CUstream stream, enum op_kind kind);
+/* Where the stream keeps what it records into; NULL: it runs. */
+struct CUgraph_st **fake_capture(CUstream stream);
 /* True: the stream has work, and frees the address when it gets there. */
 bool fake_free_later(CUstream stream, CUdeviceptr at);
 void fake_memory_reset(void);
+
+/* ---- fake_cuda_graph.c ---- */
+
+void fake_graph_add(struct CUgraph_st *graph, struct op *op); /* owns op from then on */
+/* Of a call that a recording stream does not allow: what was recorded is lost. */
+CUresult fake_spoil(struct CUgraph_st *graph);
 
 /* ---- fake_cuda_memory.c, for the pools ---- */
 

@@ -1,0 +1,152 @@
+/*
+ * cuda_graph: launches that the driver records once and starts together with one call.  They are
+ * recorded by giving them to a stream that captures instead of running, in the same way as if they
+ * were started, and on a stream of its own, which nobody else can disturb.  Neither that nor what
+ * follows waits for running kernels or keeps other threads from launching.
+ *
+ * The driver orders a graph behind its earlier launches, whatever streams they are on: so one piece
+ * of scratch memory will do.
+ */
+#include "device.h"
+
+#ifdef KILN_HAVE_CUDA_H
+
+#include "../util/util.h"
+#include "cuda_device.h"
+#include <stdlib.h>
+
+static void free_works(struct device *device, struct cuda_queue *works)
+{
+	for (struct cuda_work *work; (work = cuda_queue_take(works));)
+		cuda_work_retire(device, work);
+}
+
+static int bind_all(struct device *device, const struct device_launch *launches, int count,
+					struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
+{
+	for (int i = 0; i < count; i++) {
+		struct cuda_work *work;
+		int status = cuda_bind(device, &launches[i], &work, error);
+		if (status != KILN_OK) {
+			device_graph_blame(i, count, error);
+			return status;
+		}
+		cuda_queue_add(works, work);
+	}
+	return KILN_OK;
+}
+
+/* Capturing: the works become nodes, each behind the one before. */
+static int record(struct device *device, struct device_graph *graph, CUstream stream,
+				  const struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
+{
+	int index = 0, status = KILN_OK;
+	for (struct cuda_work *work = works->head; work; work = work->next, index++) {
+		if (work->scratch.bytes > 0)
+			status = cuda_scratch_give(device, &graph->scratch, stream, work, error);
+		if (status == KILN_OK) {
+			CUresult result = cuda_perform(device, stream, work);
+			if (result != CUDA_SUCCESS)
+				status = cuda_perform_failed(device, work, result, error);
+		}
+		if (status != KILN_OK) {
+			device_graph_blame(index, graph->count, error);
+			return status;
+		}
+	}
+	return KILN_OK;
+}
+
+static int graph_failed(struct device *device, const struct device_graph *graph, CUresult result,
+						const char *what, char error[KERNEL_ERROR_MAX])
+{
+	return cuda_fail(device, error, KILN_EINTERNAL, result, "%s cannot %s a graph of %d launches",
+					 device->name, what, graph->count);
+}
+
+static int capture(struct device *device, struct device_graph *graph, CUstream stream,
+				   const struct cuda_queue *works, CUgraph *out, char error[KERNEL_ERROR_MAX])
+{
+	/* Other threads may do what they like meanwhile. */
+	CUresult result = device->cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	if (result != CUDA_SUCCESS)
+		return graph_failed(device, graph, result, "record", error);
+	int status = record(device, graph, stream, works, error);
+	result = device->cu.cuStreamEndCapture(stream, out);
+	if (status == KILN_OK && result != CUDA_SUCCESS)
+		status = graph_failed(device, graph, result, "record", error);
+	return status;
+}
+
+/* On a stream of its own: whatever is done there has ended when this returns. */
+static int make_on(struct device *device, struct device_graph *graph, CUstream stream,
+				   const struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
+{
+	CUgraph recorded = NULL;
+	int status = cuda_scratch_reserve(device, &graph->scratch, stream, works, error);
+	if (status == KILN_OK)
+		status = capture(device, graph, stream, works, &recorded, error);
+	if (status == KILN_OK) {
+		CUresult result = device->cu.cuGraphInstantiateWithFlags(&graph->exec, recorded, 0);
+		if (result == CUDA_SUCCESS) /* so that the first launch need not */
+			result = device->cu.cuGraphUpload(graph->exec, stream);
+		if (result != CUDA_SUCCESS)
+			status = graph_failed(device, graph, result, "make", error);
+	}
+	if (recorded)
+		device->cu.cuGraphDestroy(recorded);
+	CUresult result = device->cu.cuStreamSynchronize(stream);
+	if (status == KILN_OK && result != CUDA_SUCCESS)
+		status = graph_failed(device, graph, result, "make", error);
+	return status;
+}
+
+int cuda_graph_make(struct device *device, const struct device_launch *launches, int count,
+					struct device_graph **out, char error[KERNEL_ERROR_MAX])
+{
+	struct cuda_queue works = {0};
+	CUstream stream = NULL;
+	int status = device_graph_check(launches, count, error);
+	if (status != KILN_OK)
+		return status;
+	struct device_graph *graph = util_alloc(sizeof *graph);
+	graph->count = count;
+	status = bind_all(device, launches, count, &works, error);
+	if (status == KILN_OK) {
+		CUresult result = device->cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+		if (result != CUDA_SUCCESS)
+			status = graph_failed(device, graph, result, "make a stream for", error);
+	}
+	if (status == KILN_OK)
+		status = make_on(device, graph, stream, &works, error);
+	if (stream)
+		device->cu.cuStreamDestroy(stream);
+	free_works(device, &works);
+	if (status != KILN_OK) {
+		cuda_graph_free(device, graph);
+		return status;
+	}
+	*out = graph;
+	return KILN_OK;
+}
+
+int cuda_graph_launch(struct device *device, struct device_graph *graph, uint64_t stream,
+					  uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX])
+{
+	struct cuda_work *work = cuda_work_new(device, CUDA_WORK_GRAPH, ticket);
+	work->graph = graph;
+	work->untimed = untimed;
+	return cuda_give(device, stream, work, 0, error);
+}
+
+void cuda_graph_free(struct device *device, struct device_graph *graph)
+{
+	if (!graph)
+		return;
+	if (graph->exec)
+		device->cu.cuGraphExecDestroy(graph->exec);
+	cuda_scratch_free(device, &graph->scratch);
+	free(graph);
+}
+
+#endif
