@@ -66,8 +66,8 @@ struct cpu_work {
 	_Atomic uint64_t taken;
 	int active; /* workers inside; under the mutex */
 	bool started;
-	const struct device_graph *graph; /* NULL: it is one launch or copy */
-	int step;                         /* which of the graph's it is now */
+	struct device_graph *graph; /* NULL: it is one launch or copy */
+	int step;                   /* which of the graph's it is now */
 
 	struct device_module *module; /* NULL: a copy */
 	struct kiln_cpu_dim grid, block_size;
@@ -223,9 +223,14 @@ int cpu_graph_make(struct device *device, const struct device_launch *launches, 
 int cpu_graph_launch(struct device *device, struct device_graph *graph, uint64_t stream,
 					 uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX]);
 void cpu_graph_free(struct device *device, struct device_graph *graph);
+/* False while another work runs the same graph: what it writes is written by one at a time. */
+bool cpu_graph_free_to_start(const struct cpu_work *work);
+void cpu_graph_started(struct cpu_work *work);
 /* A work has come to an end that nobody is in: true if it goes on with the next launch of its
  * graph. */
 bool cpu_graph_next(struct device *device, struct cpu_work *work);
+/* It does not: the graph may be started again. */
+void cpu_graph_ended(struct device *device, struct cpu_work *work);
 /* A work that failed says in which launch of its graph. */
 void cpu_graph_blame(struct cpu_work *work);
 

@@ -11,6 +11,7 @@
 struct device_graph {
 	int count;
 	size_t data_bytes; /* the most that one has */
+	bool running;
 	struct cpu_work *steps[];
 };
 
@@ -88,6 +89,17 @@ int cpu_graph_launch(struct device *device, struct device_graph *graph, uint64_t
 	return cpu_queue_add(device, stream, work, error);
 }
 
+bool cpu_graph_free_to_start(const struct cpu_work *work)
+{
+	return !work->graph || !work->graph->running;
+}
+
+void cpu_graph_started(struct cpu_work *work)
+{
+	if (work->graph)
+		work->graph->running = true;
+}
+
 bool cpu_graph_next(struct device *device, struct cpu_work *work)
 {
 	if (!work->graph || atomic_load(&work->status) != KILN_OK ||
@@ -96,6 +108,14 @@ bool cpu_graph_next(struct device *device, struct cpu_work *work)
 	become(work, work->graph->steps[++work->step]);
 	cpu_scratch_give(device, work);
 	return atomic_load(&work->status) == KILN_OK;
+}
+
+void cpu_graph_ended(struct device *device, struct cpu_work *work)
+{
+	if (!work->graph)
+		return;
+	work->graph->running = false;
+	pthread_cond_broadcast(&device->changed); /* another stream may wait for it */
 }
 
 void cpu_graph_blame(struct cpu_work *work)

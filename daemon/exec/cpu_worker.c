@@ -52,7 +52,7 @@ static struct cpu_work *pick(struct device *device, uint64_t *due)
 		if (work->due_us > now) {
 			if (*due == 0 || work->due_us < *due)
 				*due = work->due_us;
-		} else if (!waiting) {
+		} else if (!waiting && cpu_graph_free_to_start(work)) {
 			waiting = work;
 		}
 	}
@@ -96,6 +96,7 @@ static void finish(struct device *device, struct cpu_work *work)
 	}
 	take_report(work);
 	cpu_graph_blame(work);
+	cpu_graph_ended(device, work);
 	work->end_us = util_now_us();
 	stream->head = work->next;
 	if (!stream->head)
@@ -180,6 +181,7 @@ static void *worker_main(void *argument)
 		if (!work->started) {
 			work->started = true;
 			work->start_us = util_now_us();
+			cpu_graph_started(work);
 			cpu_scratch_give(device, work);
 			if (work->total > work->chunk)
 				pthread_cond_broadcast(&device->changed);

@@ -145,8 +145,7 @@ struct device_ops {
 	int (*graph_make)(struct device *device, const struct device_launch *launches, int count,
 					  struct device_graph **out, char error[KERNEL_ERROR_MAX]);
 	/* Queues all of it as one piece of work on a stream: one end, in the stream's order.  What was
-	 * launched before need not have ended; on several streams at once a graph may run one after
-	 * another. */
+	 * launched before need not have ended; and on several streams, too, it runs once at a time. */
 	int (*graph_launch)(struct device *device, struct device_graph *graph, uint64_t stream,
 						uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX]);
 	/* Nothing queued uses it any more: the executor has seen to that.  NULL does nothing. */
