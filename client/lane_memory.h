@@ -9,7 +9,16 @@
  * word, no locks.  The client reuses an entry only when it has read the cell of the one before it
  * there.
  *
+ * Entries of one stream are run in their order; those of different streams overlap, and then end in
+ * any order.
+ *
  * Each side reads what the other wrote once, into memory of its own, and checks that copy.
+ *
+ * The gates are for entries that keep their order with a CUDA stream of the client.  That stream
+ * writes an entry's ready word, and then waits for its done word: the low 32 bits of number + 1
+ * each, compared cyclically.  The device process never lets its GPU wait for a client's word: it
+ * looks at ready itself, and launches when it is there.  Done is written by its GPU or by itself;
+ * should it die, by the client's own library.
  *
  * Whoever finds nothing to do for a while sleeps: it sets its word (sleeping, waiting), looks once
  * more, and then waits for its eventfd.  Whoever gives it something to do reads that word
@@ -20,12 +29,17 @@
 
 #include <kiln/kiln.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define LANE_MAGIC 0x656e616cu /* "lane" */
-#define LANE_VERSION 1u
+#define LANE_VERSION 2u
 #define LANE_ENTRIES 256u
 #define LANE_ERROR_MAX 480
+/* Handed out with a lane: its memory, the eventfds that wake the device process and the client, and
+ * an end of a pipe: the device process writes never, and closes it with the lane; the client is
+ * given the other and sees that at once. */
+#define LANE_DESCRIPTORS 4
 /* Neither side looks for work longer than this, whatever the header says. */
 #define LANE_SPIN_MOST_US 1000000
 
@@ -35,14 +49,18 @@ struct lane_operand {
 };
 
 #define LANE_TIMED 1u /* the client will ask how long it took on the device */
+#define LANE_READY 2u /* not before the entry's ready word is written */
+#define LANE_DONE 4u  /* its done word is to be written when it has ended, well or not */
 
 struct lane_entry {
 	uint64_t call;  /* the broker's number of a call that is bound to this lane */
-	uint64_t after; /* number + 1 of the entry that must have succeeded; 0: none */
+	uint64_t after; /* number + 1 of the entry that must have succeeded first; 0: none */
 	uint32_t operand_count;
 	uint32_t flags;
+	uint32_t stream; /* of the client's, from 0 */
+	uint32_t unused;
 	struct lane_operand operands[KILN_MAX_OPERANDS];
-	uint64_t pad[5];
+	uint64_t pad[4];
 };
 
 struct lane_cell {
@@ -53,6 +71,13 @@ struct lane_cell {
 	char error[LANE_ERROR_MAX]; /* a sentence, where status is not 0 */
 	uint64_t pad;
 };
+
+/* In pages of their own: both sides register them with their drivers. */
+struct lane_gate {
+	_Atomic uint32_t ready, done;
+};
+
+#define LANE_GATES_BYTES 4096
 
 struct lane_header {
 	uint32_t magic, version, entries;
@@ -72,11 +97,25 @@ struct lane_memory {
 	_Alignas(64) struct lane_header header;
 	_Alignas(64) struct lane_entry entries[LANE_ENTRIES];
 	_Alignas(64) struct lane_cell cells[LANE_ENTRIES];
+	_Alignas(LANE_GATES_BYTES) struct lane_gate gates[LANE_GATES_BYTES / sizeof(struct lane_gate)];
 };
 
 _Static_assert(sizeof(struct lane_entry) == 320, "entries are whole cache lines");
 _Static_assert(sizeof(struct lane_cell) == 512, "cells are whole cache lines");
+_Static_assert(sizeof(struct lane_gate) == 8 && LANE_ENTRIES * 8 <= LANE_GATES_BYTES,
+			   "a gate for each place");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics that processes share need no lock");
+
+static inline uint32_t lane_gate_value(uint64_t number)
+{
+	return (uint32_t)(number + 1);
+}
+
+static inline bool lane_gate_open(const _Atomic uint32_t *word, uint64_t number)
+{
+	uint32_t reached = atomic_load_explicit(word, memory_order_acquire);
+	return (int32_t)(reached - lane_gate_value(number)) >= 0;
+}
 
 /* Says to the other thread of this core that this one only looks. */
 static inline void lane_pause(void)

@@ -142,7 +142,7 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
-	uint64_t after = wire_get_uint(root, "after", 0);
+	uint64_t after = wire_get_uint(root, "after", 0), stream = wire_get_uint(root, "stream", 0);
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 	struct kernel_ref *variant = NULL;
 	char error[KERNEL_ERROR_MAX];
@@ -153,6 +153,10 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 		status = util_fail(error, sizeof error, KILN_EINVAL,
 						   "call %llu follows itself; after names an earlier ticket",
 						   (unsigned long long)id);
+	else if (stream >= KILN_STREAMS)
+		status = util_fail(error, sizeof error, KILN_EINVAL,
+						   "stream is %llu; the streams of a client are 0 to %d",
+						   (unsigned long long)stream, KILN_STREAMS - 1);
 	else if (!call)
 		status = util_fail(error, sizeof error, KILN_ENOENT,
 						   "this session has no prepared call %llu", (unsigned long long)number);
@@ -167,7 +171,7 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 	if (status == KILN_OK)
 		status = choose_variant(session, call, operands, &variant, error);
 	if (status == KILN_OK)
-		status = work_launch(session, id, call, variant, operands, after,
+		status = work_launch(session, id, call, variant, operands, (uint32_t)stream, after,
 							 wire_get_bool(root, "lane", false), error);
 	kernel_drop(variant);
 	if (status != KILN_OK)

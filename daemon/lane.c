@@ -6,9 +6,8 @@
  * A lane lives as long as its session and its device process.  A call is bound by a launch that was
  * sent: then its kernel is loaded and its buffers are there.
  */
-#include <client/lane_memory.h>
-
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -20,6 +19,7 @@
 
 struct lane {
 	int memory, wake, told; /* descriptors: wake is for the device process, told for the client */
+	int lifeline;           /* the client's end of a pipe that ends with the lane */
 	struct lane_memory *map;
 	uint64_t generation;       /* of the device process that has it */
 	uint64_t launched, failed; /* counted so far */
@@ -40,26 +40,35 @@ static void close_all(struct lane *lane)
 		close(lane->wake);
 	if (lane->told >= 0)
 		close(lane->told);
+	if (lane->lifeline >= 0)
+		close(lane->lifeline);
 	free(lane);
 }
 
-static struct lane *make(uint32_t spin_us)
+/* other: the device process's end of the pipe. */
+static struct lane *make(uint32_t spin_us, int *other)
 {
 	struct lane *lane = calloc(1, sizeof *lane);
+	int ends[2] = {-1, -1};
 	if (!lane)
 		return NULL;
+	bool linked = pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0;
+	lane->lifeline = ends[0];
 	lane->memory = frame_memfd("kiln-lane", sizeof *lane->map);
 	lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	lane->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	void *map = lane->memory < 0 ? MAP_FAILED
 								 : mmap(NULL, sizeof *lane->map, PROT_READ | PROT_WRITE, MAP_SHARED,
 										lane->memory, 0);
-	if (map == MAP_FAILED || lane->wake < 0 || lane->told < 0) {
+	if (map == MAP_FAILED || lane->wake < 0 || lane->told < 0 || !linked) {
 		util_log(UTIL_WARN, "no lane can be made: %s; its calls go by message", strerror(errno));
 		lane->map = map == MAP_FAILED ? NULL : map;
 		close_all(lane);
+		if (linked)
+			close(ends[1]);
 		return NULL;
 	}
+	*other = ends[1];
 	lane->map = map;
 	lane->map->header.magic = LANE_MAGIC;
 	lane->map->header.version = LANE_VERSION;
@@ -195,16 +204,19 @@ static bool open_lane(struct session *session)
 {
 	struct executor *executor = session->executor;
 	struct wire_out message;
-	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us);
+	int other;
+	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us, &other);
 	if (!lane)
 		return false;
-	int fds[3] = {lane->memory, lane->wake, lane->told};
+	const int fds[LANE_DESCRIPTORS] = {lane->memory, lane->wake, lane->told, other};
 	uint64_t deadline = session->broker->options.launch_timeout_ms;
 	uint64_t id = executor_begin(executor, &message, "lane.open");
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "deadline", deadline * executor_patience(executor));
-	if (executor_send(executor, &message, id, fds, 3, (uint32_t)deadline, on_answer, session) !=
-		KILN_OK) {
+	int status = executor_send(executor, &message, id, fds, LANE_DESCRIPTORS, (uint32_t)deadline,
+							   on_answer, session);
+	close(other);
+	if (status != KILN_OK) {
 		close_all(lane);
 		return false;
 	}
@@ -221,12 +233,12 @@ static int variant_number(const struct work *work)
 	return -1;
 }
 
-/* Calls whose ends the client must hear more of than a lane tells stay outside. */
+/* What the reports of maps say is the planner's to put into words, and a lane does not ask it. */
 static bool may_be_bound(const struct work *work)
 {
 	const struct broker *broker = work->session->broker;
 	return work->wants_lane && broker->options.lane_spin_us && !work->raw &&
-		   !work->variant->plan.report.indices && !broker->options.memcheck &&
+		   work->variant->plan.report.end != UINT64_MAX && !broker->options.memcheck &&
 		   !broker->test.delay_launch_ms && !broker->draining && variant_number(work) >= 0;
 }
 
@@ -245,6 +257,7 @@ void lane_bind(struct work *work, uint64_t module)
 		uint64_t name = broker_id(session->broker);
 		uint64_t id = executor_begin(executor, &message, "lane.bind");
 		wire_put_uint(&message, "call", name);
+		wire_put_str(&message, "op", call->problem.op);
 		work_put_launch(&message, work, module, false);
 		if (executor_send(executor, &message, id, NULL, 0,
 						  (uint32_t)session->broker->options.launch_timeout_ms, on_answer,
@@ -256,7 +269,7 @@ void lane_bind(struct work *work, uint64_t module)
 }
 
 /* With the answer to the launch: what the client needs to go on without messages. */
-int lane_put(struct work *work, struct wire_out *out, int fds[3])
+int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 {
 	struct session *session = work->session;
 	struct lane *lane = session->lane;
@@ -278,7 +291,8 @@ int lane_put(struct work *work, struct wire_out *out, int fds[3])
 	fds[0] = lane->memory;
 	fds[1] = lane->wake;
 	fds[2] = lane->told;
-	return 3;
+	fds[3] = lane->lifeline;
+	return LANE_DESCRIPTORS;
 }
 
 void lane_unbind(struct session *session, const struct call *call)

@@ -200,8 +200,8 @@ void lane_cancel(struct session *session, uint64_t number);
 /* ---- Work (work.c) ---- */
 
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
-				struct kernel_ref *variant, const struct work_operand *operands, uint64_t after,
-				bool wants_lane, char error[KERNEL_ERROR_MAX]);
+				struct kernel_ref *variant, const struct work_operand *operands, uint32_t stream,
+				uint64_t after, bool wants_lane, char error[KERNEL_ERROR_MAX]);
 struct raw_launch;
 /* The same of a user's kernel; takes the launch over on success. */
 int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,

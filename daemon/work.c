@@ -109,7 +109,7 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		reply_begin(&out, work->ticket);
 		if (work->kind == WORK_LAUNCH)
 			wire_put_uint(&out, "micros", micros);
-		int fds[3], fd_count = work->bound ? lane_put(work, &out, fds) : 0;
+		int fds[LANE_DESCRIPTORS], fd_count = work->bound ? lane_put(work, &out, fds) : 0;
 		reply_send(session, &out, fds, fd_count);
 	} else {
 		remember_failure(session, work->ticket);
@@ -255,8 +255,8 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 }
 
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
-				struct kernel_ref *variant, const struct work_operand *operands, uint64_t after,
-				bool wants_lane, char error[KERNEL_ERROR_MAX])
+				struct kernel_ref *variant, const struct work_operand *operands, uint32_t stream,
+				uint64_t after, bool wants_lane, char error[KERNEL_ERROR_MAX])
 {
 	int status;
 	struct work *work = add(session, WORK_LAUNCH, ticket, error, &status);
@@ -264,6 +264,7 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 		return status;
 	work->call = call_hold(call);
 	work->variant = kernel_hold(variant);
+	work->stream = stream;
 	work->wants_lane = wants_lane;
 	work->operand_count = variant->plan.operand_count;
 	work->extents = variant->plan.extents;

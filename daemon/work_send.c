@@ -269,6 +269,7 @@ static int send_launch(struct work *work, uint64_t module)
 	lane_bind(work, module);
 	uint64_t id = executor_begin(work_executor(work), &message, "launch");
 	work_put_launch(&message, work, module, true);
+	wire_put_uint(&message, "sub", work->stream);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	put_lane(&message, work);
 	work->executor_call = id;
@@ -389,11 +390,14 @@ static enum work_step advance_free(struct work *work)
 											   work_done, work));
 }
 
-/* The order of submission holds over both processes: one has ended all before the other begins. */
+/* The order of submission holds over both processes: one has ended all before the other begins.
+ * Copies and frees come after the launches of all streams. */
 static bool must_let_finish(const struct work *work)
 {
-	const struct work *sent = work->session->sent;
-	return sent && work_executor(sent) != work_executor(work);
+	for (const struct work *sent = work->session->sent; sent; sent = sent->next)
+		if (work_executor(sent) != work_executor(work) || (work->kind != WORK_LAUNCH && sent->stream))
+			return true;
+	return false;
 }
 
 enum work_step work_advance(struct work *work)

@@ -2,6 +2,8 @@
 #ifndef KILN_DAEMON_WORK_STATE_H
 #define KILN_DAEMON_WORK_STATE_H
 
+#include <client/lane_memory.h>
+
 #include "session.h"
 
 enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE };
@@ -22,6 +24,7 @@ struct work {
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 	const struct kernel_extent *extents; /* of the plan, or of raw */
 	int operand_count;
+	uint32_t stream; /* of the client's */
 	uint64_t after;
 	bool wants_lane;           /* the answer shall say how to do it again without a message */
 	uint64_t bound;            /* the call's name in the lane; 0: it has none */
@@ -59,7 +62,7 @@ bool work_ticket_failed(const struct session *session, uint64_t ticket);
 /* Sees that the launch, which is about to be sent, may next time come through the lane. */
 void lane_bind(struct work *work, uint64_t module);
 /* Adds to its answer how; the number of descriptors that go along. */
-int lane_put(struct work *work, struct wire_out *out, int fds[3]);
+int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS]);
 
 /* ---- work_send.c ---- */
 

@@ -45,6 +45,19 @@ void cuda_cell_keep(struct device *device, struct cuda_cell *cell)
 	device->spare_cells = cell;
 }
 
+bool cuda_share_words(struct device *device, void *address, size_t bytes)
+{
+	return device->cu.write_value &&
+		   device->cu.cuMemHostRegister(address, bytes,
+										CU_MEMHOSTREGISTER_PORTABLE |
+											CU_MEMHOSTREGISTER_DEVICEMAP) == CUDA_SUCCESS;
+}
+
+void cuda_unshare_words(struct device *device, void *address)
+{
+	device->cu.cuMemHostUnregister(address);
+}
+
 void cuda_cells_close(struct device *device)
 {
 	while (device->cell_pages) {

@@ -79,6 +79,8 @@ struct cuda_work {
 	bool canceled;   /* while it was held */
 	bool untimed;    /* has no events: its end is known by a mark */
 	uint32_t number; /* untimed: of its stream's */
+	CUdeviceptr done_word; /* 0: none */
+	uint32_t done_value;
 	CUevent begin, end;
 	const struct device_graph *graph;
 	const struct device_module *module;
@@ -242,6 +244,8 @@ void cuda_scratch_free(struct device *device, struct cuda_scratch *scratch);
 CUresult cuda_cell_take(struct device *device, struct cuda_cell **out);
 void cuda_cell_keep(struct device *device, struct cuda_cell *cell);
 void cuda_cells_close(struct device *device);
+bool cuda_share_words(struct device *device, void *address, size_t bytes);
+void cuda_unshare_words(struct device *device, void *address);
 
 /* ---- cuda_report.c ---- */
 

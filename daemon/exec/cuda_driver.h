@@ -41,6 +41,8 @@
 	X(cuMemsetD8Async)                        \
 	X(cuMemHostAlloc)                         \
 	X(cuMemFreeHost)                          \
+	X(cuMemHostRegister)                      \
+	X(cuMemHostUnregister)                    \
 	X(cuIpcOpenMemHandle)                     \
 	X(cuIpcCloseMemHandle)                    \
 	X(cuMemCreate)                            \

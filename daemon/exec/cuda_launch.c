@@ -199,6 +199,9 @@ int cuda_bind(struct device *device, const struct device_launch *launch, struct 
 		cuda_work_new(device, launch->module ? CUDA_WORK_KERNEL : CUDA_WORK_COPY, launch->ticket);
 	int status;
 	work->untimed = launch->untimed;
+	/* With one address space the host's address is the GPU's, too. */
+	work->done_word = (CUdeviceptr)(uintptr_t)launch->done_word;
+	work->done_value = launch->done_value;
 	if (launch->module) {
 		status = bind_kernel(device, launch, work, error);
 	} else {

@@ -274,6 +274,8 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 	CUresult result = work->untimed ? CUDA_SUCCESS : begin_timing(device, stream, work);
 	if (result == CUDA_SUCCESS)
 		result = cuda_perform(device, stream->stream, work);
+	if (result == CUDA_SUCCESS && work->done_word)
+		result = device->cu.write_value(stream->stream, work->done_word, work->done_value, 0);
 	if (result == CUDA_SUCCESS && !work->untimed)
 		result = device->cu.cuEventRecord(work->end, stream->stream);
 	if (result == CUDA_SUCCESS && work->untimed)

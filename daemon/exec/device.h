@@ -76,6 +76,10 @@ struct device_launch {
 	/* Checked kernels: reads may take in the whole aligned bytes, so many, around an element of an
 	 * operand; 0: only what is the operand's. */
 	uint32_t granule;
+	/* done_value is stored there when the launch has ended, as soon as the device itself can: in
+	 * memory given to share_words(). NULL: nothing is. */
+	_Atomic uint32_t *done_word;
+	uint32_t done_value;
 	bool untimed;      /* nobody asks how long it takes on the device: micros may be 0 */
 	uint32_t delay_ms; /* test-only */
 	uint64_t ticket;   /* for device_done */
@@ -115,6 +119,10 @@ struct device_ops {
 	 * caller's. */
 	int (*share)(struct device *device, struct device_memory *memory, struct device_shared *out,
 				 char error[KERNEL_ERROR_MAX]);
+	/* Host memory for done words; false: this device cannot write there by itself.  Both NULL: no
+	 * device of this kind can. */
+	bool (*share_words)(struct device *device, void *address, size_t bytes);
+	void (*unshare_words)(struct device *device, void *address);
 	/* Nothing queued uses it any more: the executor has seen to that. */
 	void (*free)(struct device *device, struct device_memory *memory);
 

@@ -253,6 +253,7 @@ static void serve(struct exec *executor)
 		/* While lanes are looked at, the system is asked now and then only. */
 		if (patience != 0 || count > 0 || ++looks % LOOKS_PER_CALL == 0)
 			serve_socket(executor);
+		exec_lanes_nap(executor);
 		watch_what_is_needed(executor);
 	}
 }

@@ -5,7 +5,8 @@
  *   executor_request.c  the table of requests and the short ones
  *   executor_launch.c   launches and copies: checks, what they hold, their ends
  *   executor_template.c what a launch is before it has buffers
- *   executor_lane.c     launches that come through shared memory
+ *   executor_lane.c     lanes: launches that come through shared memory
+ *   executor_entry.c    what becomes of an entry of a lane
  *   executor_mapping.c  the clients' memory that copies go through
  *   discipline.c        what the process gives up before it serves
  */
@@ -65,6 +66,8 @@ struct exec_flight {
 	struct exec_mapping *mapping;
 	struct exec_lane *lane; /* that it came through; NULL: by message */
 	uint64_t number;        /* of its entry there */
+	_Atomic uint32_t *done_word; /* the device writes done_value there behind it; NULL: nothing */
+	uint32_t done_value;
 	bool untimed;
 };
 
@@ -92,18 +95,40 @@ struct exec_template {
 	struct kernel_report report;
 	uint64_t copy_bytes;
 	uint32_t granule; /* of checked kernels */
+	char op[24];      /* what sentences about it begin with */
 };
 
 /* Tickets of what lanes launch; the broker's ids are far below. */
 #define EXEC_LANE_TICKET ((uint64_t)1 << 63)
 
+enum exec_slot_state { SLOT_FREE, SLOT_PARKED, SLOT_FLYING, SLOT_ENDED };
+
+/* The last entry that was taken from a place of the ring. */
+struct exec_slot {
+	struct lane_entry entry;
+	uint64_t number;
+	enum exec_slot_state state;
+	bool failed;
+	bool reports; /* whether it succeeds is known only when it has ended */
+	char op[24];
+	struct exec_slot *next; /* parked behind it */
+};
+
+struct exec_parked {
+	struct exec_slot *first, *last;
+};
+
 struct exec_lane {
 	uint64_t id; /* the stream */
 	struct lane_memory *memory;
 	int wake, told; /* eventfds: the client wakes this process, this process tells the client */
+	int lifeline;   /* of a pipe whose other end the client has: closed, the lane is no more */
 	uint64_t head;  /* entries taken */
 	int flights;
-	uint64_t failed[LANE_ENTRIES]; /* numbers + 1 of entries that did not succeed, by their place */
+	struct exec_slot slots[LANE_ENTRIES];
+	struct exec_parked parking[KILN_STREAMS]; /* by stream */
+	int parked, gated;                        /* of these, those that wait for a ready word */
+	bool gates_asked, gates_shared;           /* the device can write done words */
 	uint64_t deadline_us, progress_us;
 	struct map calls; /* struct exec_template, by the broker's number */
 	bool closing;
@@ -147,9 +172,11 @@ int exec_copy(struct exec *executor, struct wire_in *message, struct frame *fram
 			  char error[KERNEL_ERROR_MAX]);
 void exec_finish(struct exec *executor, const struct device_done *done);
 /* The same of a launch from a lane; its end is told by exec_lane_finish. */
-int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t number, bool timed,
+int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
 					 const struct exec_template *what, const struct exec_place *places,
 					 char error[KERNEL_ERROR_MAX]);
+/* The device's name of a stream of a session. */
+uint64_t exec_stream(uint64_t session_stream, uint64_t number);
 
 /* ---- executor_template.c ---- */
 int exec_template_read(struct exec *executor, struct wire_in *message, struct exec_template *out,
@@ -166,9 +193,8 @@ int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct fram
 					 char error[KERNEL_ERROR_MAX]);
 /* Nothing more is taken.  When what was has ended, request is answered (0: nobody asked). */
 void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request);
-/* What a flight of a lane ended in. */
-void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
-					  const struct device_done *done);
+/* Frees a lane that is closing when nothing of it is under way any more. */
+void exec_lane_settle(struct exec *executor, struct exec_lane *lane);
 /* A message that names a lane follows the entries that its client had put there before.
  * ECANCELED with a sentence if it also follows one that failed. */
 int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
@@ -180,8 +206,30 @@ int exec_lanes_patience(struct exec *executor);
 /* Before and after waiting; false: there is something to take. */
 bool exec_lanes_sleep(struct exec *executor);
 void exec_lanes_wake(struct exec *executor);
+/* Instead of waiting, while there are ready words to be looked at. */
+void exec_lanes_nap(struct exec *executor);
 /* A launch that nothing has come of for too long: *culprit says what, for the last words. */
 bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit);
+
+/* ---- executor_entry.c ---- */
+/* Takes the next entry: launches it, parks it or tells why not. */
+void exec_lane_take(struct exec *executor, struct exec_lane *lane);
+/* Its place is not that of one under way, which only a client that breaks the rules wants. */
+bool exec_lane_has_place(const struct exec_lane *lane);
+bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane);
+/* Launches those parked that may start now. */
+void exec_lane_unpark(struct exec *executor, struct exec_lane *lane);
+bool exec_lane_may_unpark(const struct exec_lane *lane);
+/* Ends one, or all, in ECANCELED. */
+bool exec_lane_cancel_parked(struct exec_lane *lane, uint64_t number);
+void exec_lane_drop_parked(struct exec_lane *lane);
+/* What a flight of a lane ended in. */
+void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
+					  const struct device_done *done);
+/* Fills in the cell, and wakes the client if it sleeps. */
+void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
+					uint64_t micros);
+bool exec_lane_failed(const struct exec_lane *lane, uint64_t number);
 
 /* ---- executor_mapping.c ---- */
 int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,

@@ -1,28 +1,27 @@
 /*
  * executor_lane: launches that come through memory shared with a client (client/lane_memory.h),
- * without a message.  The client may write anything there at any time: an entry is copied before it
- * is looked at, it can name only what its session owns, and what makes no sense ends that lane
- * alone.
+ * without a message: lanes, the calls that are bound to them, and when they are looked at.  What
+ * becomes of an entry is executor_entry.c's.
+ *
+ * The client may write anything there at any time: what makes no sense ends that lane alone.
  */
 #include "daemon/util/util.h"
 #include "executor.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ENTRIES_PER_TURN 32 /* of a lane, so that no lane keeps the others waiting */
 #define BOUND_MOST 4096     /* calls of a lane */
-#define PROGRESS_US 200000
-
-static uint32_t place_of(uint64_t number)
-{
-	return (uint32_t)(number % LANE_ENTRIES);
-}
+#define NAP_MIN_US 20
+#define NAP_MAX_US 500
 
 static struct exec_lane *find_lane(const struct exec *executor, uint64_t id)
 {
@@ -52,11 +51,14 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 	while ((bound = map_take(&lane->calls)))
 		drop_template(executor, bound);
 	map_free(&lane->calls);
+	if (lane->gates_shared)
+		executor->ops->unshare_words(executor->device, lane->memory->gates);
 	munmap(lane->memory, sizeof(*lane->memory));
 	/* Others have it open, too: closing alone would not end the watch. */
 	epoll_ctl(executor->epoll, EPOLL_CTL_DEL, lane->wake, NULL);
 	close(lane->wake);
 	close(lane->told);
+	close(lane->lifeline);
 	if (lane->close_id)
 		exec_reply(executor, lane->close_id, KILN_OK, NULL);
 	free(lane);
@@ -72,7 +74,13 @@ void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request)
 	}
 	lane->closing = true;
 	lane->close_id = request;
-	if (lane->flights == 0)
+	exec_lane_drop_parked(lane);
+	exec_lane_settle(executor, lane);
+}
+
+void exec_lane_settle(struct exec *executor, struct exec_lane *lane)
+{
+	if (lane->closing && lane->flights == 0)
 		free_lane(executor, lane);
 }
 
@@ -80,9 +88,11 @@ static int map_lane(struct exec *executor, struct exec_lane *lane, struct frame 
 					char error[KERNEL_ERROR_MAX])
 {
 	const struct lane_header *header;
-	if (frame->fd_count != 3 || !frame_fd_is_safe(frame->fds[0], sizeof(*lane->memory)))
+	if (frame->fd_count != LANE_DESCRIPTORS ||
+		!frame_fd_is_safe(frame->fds[0], sizeof(*lane->memory)))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a lane is opened with a sealed memfd of %zu bytes and two eventfds",
+						 "a lane is opened with a sealed memfd of %zu bytes, two eventfds and a "
+						 "pipe",
 						 sizeof(*lane->memory));
 	void *address =
 		mmap(NULL, sizeof(*lane->memory), PROT_READ | PROT_WRITE, MAP_SHARED, frame->fds[0], 0);
@@ -110,6 +120,7 @@ static int watch_lane(struct exec *executor, struct exec_lane *lane, struct fram
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = lane};
 	lane->wake = frame_take_fd(frame, 1);
 	lane->told = frame_take_fd(frame, 2);
+	lane->lifeline = frame_take_fd(frame, 3);
 	if (epoll_ctl(executor->epoll, EPOLL_CTL_ADD, lane->wake, &event) == 0)
 		return KILN_OK;
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "a lane cannot be watched: %s",
@@ -186,135 +197,6 @@ int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct fram
 	return KILN_OK;
 }
 
-/* ---- Ends ---- */
-
-/* Fills in the cell, and wakes the client if it sleeps. */
-static void tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
-				 uint64_t micros)
-{
-	struct lane_header *header = &lane->memory->header;
-	struct lane_cell *cell = &lane->memory->cells[place_of(number)];
-	static const uint64_t one = 1;
-	cell->status = status;
-	cell->micros = micros;
-	cell->error[0] = 0;
-	if (status != KILN_OK) {
-		util_append(cell->error, sizeof(cell->error), 0, "%s", error);
-		lane->failed[place_of(number)] = number + 1;
-	}
-	atomic_fetch_add_explicit(status == KILN_OK ? &header->launched : &header->failed, 1,
-							  memory_order_relaxed);
-	atomic_store_explicit(&cell->done, number + 1, memory_order_release);
-	atomic_thread_fence(memory_order_seq_cst);
-	/* A full counter is as good as one more. */
-	if (atomic_load_explicit(&header->waiting, memory_order_relaxed) &&
-		atomic_exchange(&header->waiting, 0) && write(lane->told, &one, sizeof(one)) < 0 &&
-		errno != EAGAIN)
-		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
-}
-
-/* The broker sees nothing of lanes: requests that wait behind them would seem to be stuck. */
-static void say_progress(struct exec *executor)
-{
-	struct wire_out message;
-	uint64_t now = executor->lane_active_us;
-	if (now - executor->lane_told_us < PROGRESS_US)
-		return;
-	executor->lane_told_us = now;
-	wire_begin(&message, "event", 0);
-	wire_put_str(&message, "what", "progress");
-	exec_send(executor, &message, -1);
-}
-
-void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
-					  const struct device_done *done)
-{
-	struct exec_lane *lane = flight->lane;
-	lane->flights--;
-	lane->progress_us = executor->lane_active_us = util_now_us();
-	tell(lane, flight->number, done->status, done->error, done->micros);
-	say_progress(executor);
-	if (lane->closing && lane->flights == 0)
-		free_lane(executor, lane);
-}
-
-/* ---- Entries ---- */
-
-/* Through different buffers two operands may still be the same memory. */
-static bool share_a_byte(const struct exec_buffer *a, uint64_t a_at, uint64_t a_bytes,
-						 const struct exec_buffer *b, uint64_t b_at, uint64_t b_bytes)
-{
-	if (a != b) {
-		if (!a->origin || a->origin != b->origin)
-			return false;
-		a_at += a->at;
-		b_at += b->at;
-	}
-	return a_bytes && b_bytes && a_at < b_at + b_bytes && b_at < a_at + a_bytes;
-}
-
-static int check_overlap(const struct exec *executor, const struct exec_template *bound,
-						 const struct exec_place *places, char error[KERNEL_ERROR_MAX])
-{
-	const struct exec_operand *operands = bound->operands;
-	const struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
-	for (int i = 0; i < bound->operand_count; i++)
-		buffers[i] = map_get_id(&executor->buffers, places[i].buffer);
-	for (int i = 0; i < bound->operand_count; i++)
-		for (int k = 0; k < bound->operand_count; k++)
-			if (i != k && operands[k].written && buffers[i] && buffers[k] &&
-				share_a_byte(buffers[i], places[i].offset, operands[i].bytes, buffers[k],
-							 places[k].offset, operands[k].bytes))
-				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-								 "%s and %s overlap; an output may share no byte with another "
-								 "operand",
-								 operands[i].name, operands[k].name);
-	return KILN_OK;
-}
-
-static bool has_failed(const struct exec_lane *lane, uint64_t number)
-{
-	return lane->failed[place_of(number)] == number + 1;
-}
-
-static int run(struct exec *executor, struct exec_lane *lane, uint64_t number,
-			   const struct lane_entry *entry, char error[KERNEL_ERROR_MAX])
-{
-	struct exec_place places[KERNEL_MAX_OPERANDS];
-	const struct exec_template *bound = map_get_id(&lane->calls, entry->call);
-	if (!bound || entry->operand_count != (uint32_t)bound->operand_count)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "an entry of a lane names call %" PRIu64 " with %u operands, which is not "
-						 "bound to it",
-						 entry->call, entry->operand_count);
-	if (entry->after && has_failed(lane, entry->after - 1))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
-						 "the call that this one follows did not succeed");
-	for (int i = 0; i < bound->operand_count; i++)
-		places[i] = (struct exec_place){entry->operands[i].buffer, entry->operands[i].offset};
-	int status = check_overlap(executor, bound, places, error);
-	return status == KILN_OK ? exec_launch_lane(executor, lane, number, entry->flags & LANE_TIMED,
-												bound, places, error)
-							 : status;
-}
-
-static void take_one(struct exec *executor, struct exec_lane *lane)
-{
-	struct lane_entry entry;
-	char error[KERNEL_ERROR_MAX] = "";
-	uint64_t number = lane->head++;
-	memcpy(&entry, &lane->memory->entries[place_of(number)], sizeof(entry));
-	atomic_store_explicit(&lane->memory->header.head, lane->head, memory_order_release);
-	executor->lane_active_us = util_now_us();
-	if (lane->flights++ == 0)
-		lane->progress_us = executor->lane_active_us;
-	int status = run(executor, lane, number, &entry, error);
-	if (status != KILN_OK) {
-		lane->flights--;
-		tell(lane, number, status, error, 0);
-	}
-}
-
 /* The broker ends its session; until then nothing more is taken. */
 static void give_up(struct exec *executor, struct exec_lane *lane, uint64_t tail)
 {
@@ -339,11 +221,6 @@ static int64_t count_waiting(const struct exec_lane *lane, uint64_t *tail)
 	return waiting > LANE_ENTRIES ? -1 : (int64_t)waiting;
 }
 
-static bool has_room(const struct exec *executor, const struct exec_lane *lane)
-{
-	return lane->flights < (int)LANE_ENTRIES && executor->flights.count < EXEC_MAX_FLIGHTS;
-}
-
 void exec_lanes_serve(struct exec *executor)
 {
 	struct exec_lane *next;
@@ -355,8 +232,11 @@ void exec_lanes_serve(struct exec *executor)
 			give_up(executor, lane, tail);
 			continue;
 		}
-		for (int i = 0; i < ENTRIES_PER_TURN && i < waiting && has_room(executor, lane); i++)
-			take_one(executor, lane);
+		if (lane->parked > 0)
+			exec_lane_unpark(executor, lane);
+		for (int i = 0; i < ENTRIES_PER_TURN && i < waiting && exec_lane_has_room(executor, lane);
+			 i++)
+			exec_lane_take(executor, lane);
 	}
 }
 
@@ -368,9 +248,9 @@ int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
 	struct exec_lane *lane = find_lane(executor, wire_get_uint(&message->root, "lane", 0));
 	if (!lane)
 		return KILN_OK;
-	while (lane->head < until && count_waiting(lane, &tail) > 0)
-		take_one(executor, lane);
-	if (follows && has_failed(lane, follows - 1))
+	while (lane->head < until && count_waiting(lane, &tail) > 0 && exec_lane_has_place(lane))
+		exec_lane_take(executor, lane);
+	if (follows && exec_lane_failed(lane, follows - 1))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
 						 "the call that this one follows did not succeed");
 	return KILN_OK;
@@ -381,9 +261,12 @@ int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct fram
 {
 	uint64_t stream = wire_get_uint(&message->root, "stream", 0);
 	uint64_t number = wire_get_uint(&message->root, "number", UINT64_MAX);
+	struct exec_lane *lane = find_lane(executor, stream);
 	struct exec_flight *flight;
 	size_t cursor = 0;
 	(void)frame, (void)error;
+	if (lane && exec_lane_cancel_parked(lane, number))
+		return KILN_OK;
 	while ((flight = map_next(&executor->flights, &cursor)))
 		if (flight->lane && flight->lane->id == stream && flight->number == number) {
 			executor->ops->cancel(executor->device, flight->id);
@@ -397,8 +280,22 @@ int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct fram
 static bool any_waiting(const struct exec *executor)
 {
 	uint64_t tail;
+	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
+		if (lane->closing)
+			continue;
+		if (count_waiting(lane, &tail) != 0 && exec_lane_has_room(executor, lane))
+			return true;
+		if (lane->parked > 0 && exec_lane_may_unpark(lane))
+			return true;
+	}
+	return false;
+}
+
+/* Nobody tells when a ready word is written. */
+static bool any_gated(const struct exec *executor)
+{
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
-		if (!lane->closing && count_waiting(lane, &tail) != 0 && has_room(executor, lane))
+		if (lane->gated > 0)
 			return true;
 	return false;
 }
@@ -419,7 +316,7 @@ int exec_lanes_patience(struct exec *executor)
 		if (patience < 0 || left < (uint64_t)patience)
 			patience = left < 1000 ? (int)left : 1000;
 	}
-	return patience;
+	return any_gated(executor) ? 0 : patience;
 }
 
 static void set_sleeping(struct exec *executor, uint32_t value)
@@ -443,6 +340,23 @@ bool exec_lanes_sleep(struct exec *executor)
 void exec_lanes_wake(struct exec *executor)
 {
 	set_sleeping(executor, 0);
+}
+
+/*
+ * While nothing moves but ready words are waited for, they are looked at ever less often: such an
+ * entry starts late by at most an eighth of the time that it waited.
+ */
+void exec_lanes_nap(struct exec *executor)
+{
+	uint64_t idle = executor->lanes ? util_now_us() - executor->lane_active_us : 0;
+	struct pollfd wake = {.fd = executor->epoll, .events = POLLIN};
+	if ((!executor->alone && idle < executor->spin_us) || !any_gated(executor) ||
+		!exec_lanes_sleep(executor))
+		return;
+	uint64_t nap = idle / 8 < NAP_MIN_US ? NAP_MIN_US : idle / 8 > NAP_MAX_US ? NAP_MAX_US : idle / 8;
+	struct timespec time = {0, (long)nap * 1000};
+	ppoll(&wake, 1, &time, NULL);
+	exec_lanes_wake(executor);
 }
 
 /* ---- Deadlines ---- */
@@ -471,7 +385,7 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 				  "its device process was ended",
 				  executor->info.name, lane->deadline_us / 1000);
 		if (flight)
-			tell(lane, flight->number, KILN_ETIMEDOUT, culprit->error, 0);
+			exec_lane_tell(lane, flight->number, KILN_ETIMEDOUT, culprit->error, 0);
 		return true;
 	}
 	return false;

@@ -81,6 +81,11 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 
 /* ---- Launches ---- */
 
+uint64_t exec_stream(uint64_t session_stream, uint64_t number)
+{
+	return session_stream * KILN_STREAMS + number % KILN_STREAMS;
+}
+
 /* One operand at its place: within its buffer, and aligned. */
 static int bind_operand(struct exec *executor, struct exec_flight *flight,
 						const struct exec_operand *operand, const struct exec_place *place,
@@ -130,6 +135,8 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 		.ticket = flight->id,
 		.stream = stream,
 		.untimed = flight->untimed,
+		.done_word = flight->done_word,
+		.done_value = flight->done_value,
 	};
 	uint64_t owner = flight->lane ? flight->lane->id : 0;
 	for (int i = 0; i < what->operand_count; i++) {
@@ -151,13 +158,15 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 static int start_message(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
 						 char error[KERNEL_ERROR_MAX])
 {
+	const msgpack_object *root = &message->root;
 	struct exec_template what;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
 	int status = exec_template_read(executor, message, &what, places, error);
 	if (status != KILN_OK)
 		return status;
-	return start_launch(executor, flight, &what, places, wire_get_uint(&message->root, "stream", 0),
-						wire_get_uint(&message->root, "delay", 0), error);
+	return start_launch(executor, flight, &what, places,
+						exec_stream(wire_get_uint(root, "stream", 0), wire_get_uint(root, "sub", 0)),
+						wire_get_uint(root, "delay", 0), error);
 }
 
 /* ---- Copies between a buffer and a client's memory ---- */
@@ -182,8 +191,8 @@ static int start_copy(struct exec *executor, const msgpack_object *root, struct 
 	int status = exec_map(executor, frame->fds[0], bytes, !to_device, &flight->mapping, error);
 	if (status != KILN_OK)
 		return status;
-	return executor->ops->copy(executor->device, wire_get_uint(root, "stream", 0), flight->id,
-							   buffer->memory, offset, flight->mapping->address, bytes, to_device,
+	return executor->ops->copy(executor->device, exec_stream(wire_get_uint(root, "stream", 0), 0),
+							   flight->id, buffer->memory, offset, flight->mapping->address, bytes, to_device,
 							   error);
 }
 
@@ -220,7 +229,7 @@ int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNE
 	return stay_or_fall(executor, flight, start_message(executor, message, flight, error));
 }
 
-int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t number, bool timed,
+int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
 					 const struct exec_template *what, const struct exec_place *places,
 					 char error[KERNEL_ERROR_MAX])
 {
@@ -230,9 +239,14 @@ int exec_launch_lane(struct exec *executor, struct exec_lane *lane, uint64_t num
 	if (!flight)
 		return status;
 	flight->lane = lane;
-	flight->number = number;
-	flight->untimed = !timed;
-	status = start_launch(executor, flight, what, places, lane->id, 0, error);
+	flight->number = slot->number;
+	flight->untimed = !(slot->entry.flags & LANE_TIMED);
+	if ((slot->entry.flags & LANE_DONE) && lane->gates_shared) {
+		flight->done_word = &lane->memory->gates[slot->number % LANE_ENTRIES].done;
+		flight->done_value = lane_gate_value(slot->number);
+	}
+	status = start_launch(executor, flight, what, places,
+						  exec_stream(lane->id, slot->entry.stream), 0, error);
 	return stay_or_fall(executor, flight, status);
 }
 

@@ -288,7 +288,8 @@ static int on_end(struct exec *executor, struct wire_in *message, struct frame *
 	(void)error;
 	uint64_t stream = wire_get_uint(&message->root, "stream", 0);
 	exec_lane_close(executor, stream, 0);
-	executor->ops->stream_end(executor->device, stream);
+	for (uint64_t i = 0; i < KILN_STREAMS; i++)
+		executor->ops->stream_end(executor->device, exec_stream(stream, i));
 	exec_unmap_kept(executor);
 	return KILN_OK;
 }

@@ -195,7 +195,9 @@ int exec_template_read(struct exec *executor, struct wire_in *message, struct ex
 {
 	const msgpack_object *root = &message->root;
 	uint64_t module = wire_get_uint(root, "mod", UINT64_MAX);
+	const char *op = wire_get_str(message, root, "op");
 	memset(out, 0, sizeof(*out));
+	snprintf(out->op, sizeof(out->op), "%s", op ? op : "");
 	out->copy_bytes = wire_get_uint(root, "copy", 0);
 	out->granule = wire_get_uint(root, "granule", 0) == 16 ? 16 : 0;
 	int status = read_operands(message, out, places, error);

@@ -117,6 +117,8 @@ typedef enum kiln_dtype {
 #define KILN_MAX_RANK 8
 #define KILN_MAX_OPERANDS 16 /* tensors of one call */
 #define KILN_MAX_ATTRS 16    /* attributes of one call or request */
+#define KILN_STREAMS 16      /* of a client */
+#define KILN_MAX_BATCH 128   /* calls of one kiln_submit_many() */
 #define KILN_FOREVER (-1)
 
 typedef struct kiln_client kiln_client; /* a connection; freed by kiln_close */
@@ -281,11 +283,62 @@ typedef struct kiln_operand {
 /*
  * Submits a prepared call on operands and returns at once.  There is one for each tensor that
  * kiln_prepare was given, in order, with a buffer for those that are there and none for those left
- * out.  Calls of a client run in the order of their submission.  after (0: none) is a ticket of
+ * out.  Calls of a client run in the order of their submission (see kiln_submit_with() for others).
+ * after (0: none) is a ticket of
  * this client: if that call did not succeed, this one is not run and ends in ECANCELED.
  */
 KILN_API int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count,
 						 kiln_ticket after, kiln_ticket *out);
+
+/* For kiln_submit_with(): more than kiln_submit() can say.  All zero but size: the same as that. */
+typedef struct kiln_submit_options {
+	size_t size;        /* sizeof(kiln_submit_options): lets the structure grow */
+	unsigned stream;    /* 0 to KILN_STREAMS - 1 */
+	unsigned flags;     /* KILN_SUBMIT_* */
+	kiln_ticket after;  /* as in kiln_submit(); may have gone to another stream */
+	void *cuda_stream;  /* with KILN_SUBMIT_CUDA: a CUstream of the caller's, NULL its default one */
+} kiln_submit_options;
+
+/*
+ * Begins after what the caller has queued on cuda_stream by now, and what the caller queues there
+ * later begins after it.  Nobody waits on the host: the GPU's own memory operations do.  The
+ * caller's context must be current, and stays so.
+ *
+ * If the call does not succeed, cuda_stream goes on all the same: what stands behind it there then
+ * works on what the outputs held before.  kiln_wait() tells.  So too if the daemon or its device
+ * process ends: a thread of the library, started by the first such call, sees to that.
+ *
+ * The first launch of a call, and every one where the way without messages is not to be had
+ * (KILN_LANE=off, a driver without memory operations on streams), waits on the host instead: for
+ * cuda_stream, and for the call.
+ */
+#define KILN_SUBMIT_CUDA 1u
+
+/*
+ * Submits a prepared call on one of the client's streams.  Calls on one stream run in the order of
+ * their submission; those on different streams may overlap.  kiln_submit(), kiln_run() and kernels
+ * of one's own use stream 0.  A stream needs no opening.  kiln_write(), kiln_read() and kiln_free()
+ * come after all that was submitted before, on whichever stream, and wait for it.
+ * With after, a call on another stream waits there until that one has ended.
+ */
+KILN_API int kiln_submit_with(kiln_call *call, const kiln_operand *operands, int operand_count,
+							  const kiln_submit_options *options, kiln_ticket *out);
+
+/* One call of a batch: what kiln_submit() takes. */
+typedef struct kiln_work {
+	kiln_call *call;
+	const kiln_operand *operands;
+	int operand_count;
+} kiln_work;
+
+/*
+ * Submits up to KILN_MAX_BATCH calls of one client together, one after another on one stream, with
+ * one ticket for all: it ends when all have ended.  Each is run only if the one before it
+ * succeeded; the first that did not gives the ticket its status, and its sentence says which it is.
+ * options may be NULL.  Either all are submitted or none.
+ */
+KILN_API int kiln_submit_many(const kiln_work *works, int count, const kiln_submit_options *options,
+							  kiln_ticket *out);
 /* Prepare, submit and wait in one. */
 KILN_API int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors,
 					  int tensor_count, const kiln_attr *attrs, int attr_count);

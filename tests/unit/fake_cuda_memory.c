@@ -442,6 +442,20 @@ CUresult cuMemFreeHost(void *at)
 	return fake_enter(__func__);
 }
 
+CUresult cuMemHostRegister(void *at, size_t bytes, unsigned flags)
+{
+	(void)at, (void)bytes, (void)flags;
+	fake_live[FAKE_LIVE_HOST]++;
+	return fake_enter(__func__);
+}
+
+CUresult cuMemHostUnregister(void *at)
+{
+	(void)at;
+	fake_live[FAKE_LIVE_HOST]--;
+	return fake_enter(__func__);
+}
+
 /* ---- The test's side ---- */
 
 void fake_memory_reset(void)

@@ -1,0 +1,317 @@
+/*
+ * executor_entry: what becomes of an entry of a lane: taken, perhaps parked, launched, told of.
+ *
+ * An entry is copied before it is looked at, for its client may write there at any time; it can
+ * name only what its session owns.
+ *
+ * It is parked while it may not start: until its ready word is written; until the entry that it
+ * follows has ended, where order in one stream does not say so; or behind a parked one of its own
+ * stream.
+ */
+#include "daemon/util/util.h"
+#include "executor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRESS_US 200000
+
+static uint32_t place_of(uint64_t number)
+{
+	return (uint32_t)(number % LANE_ENTRIES);
+}
+
+static struct exec_slot *slot_of(struct exec_lane *lane, uint64_t number)
+{
+	return &lane->slots[place_of(number)];
+}
+
+/* ---- Ends ---- */
+
+void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
+				 uint64_t micros)
+{
+	struct lane_header *header = &lane->memory->header;
+	struct lane_cell *cell = &lane->memory->cells[place_of(number)];
+	struct exec_slot *slot = slot_of(lane, number);
+	static const uint64_t one = 1;
+	slot->state = SLOT_ENDED;
+	cell->status = status;
+	cell->micros = micros;
+	cell->error[0] = 0;
+	if (status != KILN_OK) {
+		util_append(cell->error, sizeof(cell->error), 0, "%s", error);
+		slot->failed = true;
+	}
+	if (slot->entry.flags & LANE_DONE)
+		atomic_store_explicit(&lane->memory->gates[place_of(number)].done, lane_gate_value(number),
+							  memory_order_release);
+	atomic_fetch_add_explicit(status == KILN_OK ? &header->launched : &header->failed, 1,
+							  memory_order_relaxed);
+	atomic_store_explicit(&cell->done, number + 1, memory_order_release);
+	atomic_thread_fence(memory_order_seq_cst);
+	/* A full counter is as good as one more. */
+	if (atomic_load_explicit(&header->waiting, memory_order_relaxed) &&
+		atomic_exchange(&header->waiting, 0) && write(lane->told, &one, sizeof(one)) < 0 &&
+		errno != EAGAIN)
+		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
+}
+
+/* The broker sees nothing of lanes: requests that wait behind them would seem to be stuck. */
+static void say_progress(struct exec *executor)
+{
+	struct wire_out message;
+	uint64_t now = executor->lane_active_us;
+	if (now - executor->lane_told_us < PROGRESS_US)
+		return;
+	executor->lane_told_us = now;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "progress");
+	exec_send(executor, &message, -1);
+}
+
+/* Sentences of a call begin with its operator. */
+static void tell_of(struct exec_lane *lane, uint64_t number, int status, const char *op,
+					const char *error, uint64_t micros)
+{
+	char sentence[LANE_ERROR_MAX];
+	util_append(sentence, sizeof(sentence), 0, "%s%s%s", op, *op ? ": " : "", error);
+	exec_lane_tell(lane, number, status, sentence, micros);
+}
+
+void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
+					  const struct device_done *done)
+{
+	struct exec_lane *lane = flight->lane;
+	lane->flights--;
+	lane->progress_us = executor->lane_active_us = util_now_us();
+	if (done->status == KILN_OK)
+		exec_lane_tell(lane, flight->number, KILN_OK, "", done->micros);
+	else
+		tell_of(lane, flight->number, done->status, slot_of(lane, flight->number)->op, done->error,
+				done->micros);
+	say_progress(executor);
+	exec_lane_settle(executor, lane);
+}
+
+/* ---- Entries ---- */
+
+/* Through different buffers two operands may still be the same memory. */
+static bool share_a_byte(const struct exec_buffer *a, uint64_t a_at, uint64_t a_bytes,
+						 const struct exec_buffer *b, uint64_t b_at, uint64_t b_bytes)
+{
+	if (a != b) {
+		if (!a->origin || a->origin != b->origin)
+			return false;
+		a_at += a->at;
+		b_at += b->at;
+	}
+	return a_bytes && b_bytes && a_at < b_at + b_bytes && b_at < a_at + a_bytes;
+}
+
+static int check_overlap(const struct exec *executor, const struct exec_template *bound,
+						 const struct exec_place *places, char error[KERNEL_ERROR_MAX])
+{
+	const struct exec_operand *operands = bound->operands;
+	const struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
+	for (int i = 0; i < bound->operand_count; i++)
+		buffers[i] = map_get_id(&executor->buffers, places[i].buffer);
+	for (int i = 0; i < bound->operand_count; i++)
+		for (int k = 0; k < bound->operand_count; k++)
+			if (i != k && operands[k].written && buffers[i] && buffers[k] &&
+				share_a_byte(buffers[i], places[i].offset, operands[i].bytes, buffers[k],
+							 places[k].offset, operands[k].bytes))
+				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+								 "%s and %s overlap; an output may share no byte with another "
+								 "operand",
+								 operands[i].name, operands[k].name);
+	return KILN_OK;
+}
+
+bool exec_lane_failed(const struct exec_lane *lane, uint64_t number)
+{
+	const struct exec_slot *slot = &lane->slots[place_of(number)];
+	return slot->number == number && slot->failed;
+}
+
+static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
+			   char error[KERNEL_ERROR_MAX])
+{
+	const struct lane_entry *entry = &slot->entry;
+	struct exec_place places[KERNEL_MAX_OPERANDS];
+	const struct exec_template *bound = map_get_id(&lane->calls, entry->call);
+	if (!bound || entry->operand_count != (uint32_t)bound->operand_count)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "an entry of a lane names call %" PRIu64 " with %u operands, which is not "
+						 "bound to it",
+						 entry->call, entry->operand_count);
+	if (entry->stream >= KILN_STREAMS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "an entry of a lane names stream %u; they are 0 to %d", entry->stream,
+						 KILN_STREAMS - 1);
+	if (entry->after && exec_lane_failed(lane, entry->after - 1))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
+						 "the call that this one follows did not succeed");
+	slot->reports = bound->report.indices > 0;
+	memcpy(slot->op, bound->op, sizeof(slot->op));
+	for (int i = 0; i < bound->operand_count; i++)
+		places[i] = (struct exec_place){entry->operands[i].buffer, entry->operands[i].offset};
+	int status = check_overlap(executor, bound, places, error);
+	return status == KILN_OK ? exec_launch_lane(executor, lane, slot, bound, places, error)
+							 : status;
+}
+
+static void start(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
+{
+	char error[KERNEL_ERROR_MAX] = "";
+	slot->state = SLOT_FLYING;
+	executor->lane_active_us = util_now_us();
+	if (lane->flights++ == 0)
+		lane->progress_us = executor->lane_active_us;
+	int status = run(executor, lane, slot, error);
+	if (status != KILN_OK) {
+		lane->flights--;
+		tell_of(lane, slot->number, status, slot->op, error, 0);
+	}
+}
+
+/* ---- Parked entries ---- */
+
+static uint32_t stream_of(const struct exec_slot *slot)
+{
+	return slot->entry.stream % KILN_STREAMS; /* a wrong one is refused when it is run */
+}
+
+/* Not yet, for a reason of its own. */
+static bool must_wait(const struct exec_lane *lane, const struct exec_slot *slot)
+{
+	const struct lane_entry *entry = &slot->entry;
+	if ((entry->flags & LANE_READY) &&
+		!lane_gate_open(&lane->memory->gates[place_of(slot->number)].ready, slot->number))
+		return true;
+	if (!entry->after)
+		return false;
+	const struct exec_slot *earlier = &lane->slots[place_of(entry->after - 1)];
+	if (earlier == slot || earlier->number != entry->after - 1)
+		return false;
+	return earlier->state == SLOT_PARKED ||
+		   (earlier->state == SLOT_FLYING &&
+			(earlier->reports || earlier->entry.stream != entry->stream));
+}
+
+static void park(struct exec_lane *lane, struct exec_slot *slot)
+{
+	struct exec_parked *parked = &lane->parking[stream_of(slot)];
+	slot->state = SLOT_PARKED;
+	slot->next = NULL;
+	if (parked->last)
+		parked->last->next = slot;
+	else
+		parked->first = slot;
+	parked->last = slot;
+	lane->parked++;
+	lane->gated += (slot->entry.flags & LANE_READY) != 0;
+}
+
+static void unpark(struct exec_lane *lane, struct exec_slot *slot)
+{
+	struct exec_parked *parked = &lane->parking[stream_of(slot)];
+	struct exec_slot *before = NULL;
+	if (parked->first != slot)
+		for (before = parked->first; before->next != slot;)
+			before = before->next;
+	if (before)
+		before->next = slot->next;
+	else
+		parked->first = slot->next;
+	if (parked->last == slot)
+		parked->last = before;
+	lane->parked--;
+	lane->gated -= (slot->entry.flags & LANE_READY) != 0;
+}
+
+bool exec_lane_may_unpark(const struct exec_lane *lane)
+{
+	for (int i = 0; i < KILN_STREAMS; i++)
+		if (lane->parking[i].first && !must_wait(lane, lane->parking[i].first))
+			return true;
+	return false;
+}
+
+void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
+{
+	for (int i = 0; i < KILN_STREAMS; i++) {
+		struct exec_slot *slot;
+		while ((slot = lane->parking[i].first) && executor->flights.count < EXEC_MAX_FLIGHTS &&
+			   !must_wait(lane, slot)) {
+			unpark(lane, slot);
+			start(executor, lane, slot);
+		}
+	}
+}
+
+static void end_parked(struct exec_lane *lane, struct exec_slot *slot, const char *why)
+{
+	unpark(lane, slot);
+	exec_lane_tell(lane, slot->number, KILN_ECANCELED, why, 0);
+}
+
+bool exec_lane_cancel_parked(struct exec_lane *lane, uint64_t number)
+{
+	struct exec_slot *slot = slot_of(lane, number);
+	if (slot->number != number || slot->state != SLOT_PARKED)
+		return false;
+	end_parked(lane, slot, "the call was canceled before it started");
+	return true;
+}
+
+void exec_lane_drop_parked(struct exec_lane *lane)
+{
+	for (int i = 0; i < KILN_STREAMS; i++)
+		while (lane->parking[i].first)
+			end_parked(lane, lane->parking[i].first,
+					   "the call had not started when its lane was closed");
+}
+
+/* ---- Taking ---- */
+
+bool exec_lane_has_place(const struct exec_lane *lane)
+{
+	enum exec_slot_state state = lane->slots[place_of(lane->head)].state;
+	return state == SLOT_FREE || state == SLOT_ENDED;
+}
+
+bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane)
+{
+	return exec_lane_has_place(lane) && executor->flights.count < EXEC_MAX_FLIGHTS;
+}
+
+/* The device writes done words itself where it can: that is sooner than when we have heard of the
+ * end. */
+static void share_gates(struct exec *executor, struct exec_lane *lane)
+{
+	lane->gates_asked = true;
+	lane->gates_shared =
+		executor->ops->share_words &&
+		executor->ops->share_words(executor->device, lane->memory->gates, LANE_GATES_BYTES);
+}
+
+void exec_lane_take(struct exec *executor, struct exec_lane *lane)
+{
+	uint64_t number = lane->head++;
+	struct exec_slot *slot = slot_of(lane, number);
+	memcpy(&slot->entry, &lane->memory->entries[place_of(number)], sizeof(slot->entry));
+	atomic_store_explicit(&lane->memory->header.head, lane->head, memory_order_release);
+	slot->number = number;
+	slot->failed = slot->reports = false;
+	slot->op[0] = 0;
+	executor->lane_active_us = util_now_us();
+	if ((slot->entry.flags & LANE_DONE) && !lane->gates_asked)
+		share_gates(executor, lane);
+	if (lane->parking[stream_of(slot)].first || must_wait(lane, slot))
+		park(lane, slot);
+	else
+		start(executor, lane, slot);
+}
