@@ -246,13 +246,17 @@ static int move_piece(kiln_buffer *buffer, const char *name, uint64_t offset, ui
 {
 	kiln_client *client = buffer->client;
 	struct request request;
+	int status = lane_settle(client, 0, true, deadline);
+	if (status != KILN_OK) {
+		return status;
+	}
 	link_begin(client, &request, name);
 	request.fd = client->staging;
 	wire_put_uint(&request.out, "buf", buffer->id);
 	wire_put_uint(&request.out, "offset", offset);
 	wire_put_uint(&request.out, "bytes", bytes);
 	lane_put_tail(client, &request.out);
-	int status = link_ask(client, &request, deadline, NULL);
+	status = link_ask(client, &request, deadline, NULL);
 	if (status == KILN_ETIMEDOUT) {
 		buffer_drop_staging(client);
 	}
@@ -356,10 +360,16 @@ int kiln_free(kiln_buffer *buffer)
 		discard(buffer);
 		return status;
 	}
+	int64_t deadline = client_deadline(client);
+	status = lane_settle(client, 0, true, deadline);
 	link_begin(client, &request, "free");
 	wire_put_uint(&request.out, "buf", buffer->id);
 	lane_put_tail(client, &request.out);
-	status = link_ask(client, &request, client_deadline(client), NULL);
+	if (status == KILN_OK) {
+		status = link_ask(client, &request, deadline, NULL);
+	} else {
+		(void)link_post(client, &request, SIZE_MAX);
+	}
 	discard(buffer);
 	return client_leave(client, status);
 }

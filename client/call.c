@@ -1,5 +1,5 @@
 /*
- * call.c: prepared calls and submitted ones: prepare, submit, wait, cancel, dispatch.  Must not
+ * call.c: prepared calls and submitted ones: prepare, wait, cancel, dispatch.  Must not
  * know how messages travel.
  */
 #include "client/local.h"
@@ -206,176 +206,41 @@ void kiln_call_free(kiln_call *call)
 	}
 }
 
-/* ---- Submitting ---- */
-
-static int check_operands(const kiln_call *call, const kiln_operand *operands, int count)
-{
-	if (count != call->tensor_count || (count > 0 && operands == NULL)) {
-		return error_set(KILN_EINVAL,
-						 "the call was prepared for %d tensors and is submitted with %d operands",
-						 call->tensor_count, count);
-	}
-	for (int i = 0; i < count; i++) {
-		const kiln_buffer *buffer = operands[i].buffer;
-		bool left_out = call->left_out >> i & 1;
-		if (left_out != (buffer == NULL)) {
-			return error_set(KILN_EINVAL, "operand %d %s", i,
-							 left_out ? "has a buffer, and the call was prepared without it: pass "
-										"NULL, or prepare a call with it"
-									  : "has no buffer");
-		}
-		if (buffer != NULL && buffer->client != call->client) {
-			return error_set(KILN_EINVAL, "operand %d lies in a buffer of another client", i);
-		}
-	}
-	return KILN_OK;
-}
-
-static void put_operands(struct wire_out *out, const kiln_operand *operands, int count)
-{
-	wire_list_begin(out, "operands");
-	for (int i = 0; i < count; i++) {
-		const kiln_buffer *buffer = operands[i].buffer;
-		wire_list_begin(out, NULL);
-		wire_put_uint(out, NULL, buffer == NULL ? 0 : buffer->id);
-		wire_put_uint(out, NULL, buffer == NULL ? 0 : operands[i].offset);
-		wire_list_end(out);
-	}
-	wire_list_end(out);
-}
-
-int call_check_after(const kiln_client *client, kiln_ticket after)
-{
-	return after <= client->next_id
-			   ? KILN_OK
-			   : error_set(KILN_ENOENT,
-						   "after is %llu, which no call of this client had for a ticket",
-						   (unsigned long long)after);
-}
-
-int call_post(kiln_client *client, struct request *request, kiln_ticket after, kiln_ticket *out)
-{
-	if (after != 0) {
-		wire_put_uint(&request->out, "after", after);
-	}
-	if (ticket_add(&client->tickets, request->id) != KILN_OK) {
-		wire_out_free(&request->out);
-		return error_set(KILN_ENOMEM, "no memory for a ticket");
-	}
-	int status = link_post(client, request, LOCAL_QUEUE_MAX);
-	if (status != KILN_OK) {
-		ticket_remove(&client->tickets, ticket_find(&client->tickets, request->id));
-		return status;
-	}
-	*out = request->id;
-	return KILN_OK;
-}
-
-static int submit_message(kiln_call *call, const kiln_operand *operands, int count,
-						  kiln_ticket after, uint64_t follows, bool again, kiln_ticket *out)
-{
-	struct request request;
-	link_begin(call->client, &request, "submit");
-	wire_put_uint(&request.out, "call", call->id);
-	put_operands(&request.out, operands, count);
-	if (again) {
-		lane_ask(call, &request, operands, count);
-	}
-	lane_put_tail(call->client, &request.out);
-	if (follows != 0) {
-		wire_put_uint(&request.out, "follows", follows);
-	}
-	return call_post(call->client, &request, after, out);
-}
-
-/* A ticket of what is not even begun. */
-static int submit_canceled(kiln_client *client, kiln_ticket after, kiln_ticket *out)
-{
-	char text[96];
-	kiln_ticket id = ++client->next_id;
-	if (ticket_add(&client->tickets, id) != KILN_OK) {
-		return error_set(KILN_ENOMEM, "no memory for a ticket");
-	}
-	snprintf(text, sizeof(text), "ticket %llu, which this call follows, did not succeed",
-			 (unsigned long long)after);
-	ticket_finish(&client->tickets, ticket_find(&client->tickets, id), KILN_ECANCELED, text, NULL);
-	*out = id;
-	return KILN_OK;
-}
-
-int call_submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
-				bool again, kiln_ticket *out)
-{
-	kiln_client *client = call->client;
-	uint64_t follows = 0;
-
-	int status = call_check_after(client, after);
-	if (status == KILN_OK && call->raw) {
-		status =
-			error_set(KILN_EINVAL, "the call is a kernel of the program's own: it is submitted "
-								   "with kiln_submit_raw()");
-	}
-	if (status == KILN_OK) {
-		status = check_operands(call, operands, count);
-	}
-	if (status != KILN_OK) {
-		return status;
-	}
-	const struct ticket *earlier = after != 0 ? ticket_find(&client->tickets, after) : NULL;
-	if (ticket_lane_failed(&client->tickets, after)) {
-		return submit_canceled(client, after, out);
-	}
-	if (earlier != NULL && earlier->lane) {
-		follows = earlier->number + 1;
-		after = 0;
-	}
-	if (lane_submit(call, operands, count, follows, client->next_id + 1)) {
-		*out = ++client->next_id;
-		return KILN_OK;
-	}
-	return submit_message(call, operands, count, after, follows, again, out);
-}
-
-int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count, kiln_ticket after,
-				kiln_ticket *out)
-{
-	if (call == NULL || out == NULL) {
-		return error_set(KILN_EINVAL, "%s is NULL", call == NULL ? "call" : "out");
-	}
-	kiln_client *client = call->client;
-	int status = client_enter(client);
-	if (status != KILN_OK) {
-		return status;
-	}
-	return client_leave(client, call_submit(call, operands, operand_count, after, true, out));
-}
-
 /* ---- Waiting ---- */
 
-int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
+int call_await(kiln_client *client, kiln_ticket id, int64_t deadline)
 {
 	struct ticket *ticket = ticket_find(&client->tickets, id);
-	if (ticket == NULL) {
-		return error_set(KILN_ENOENT,
-						 "ticket %llu is not outstanding: it was waited for before, or never given",
-						 (unsigned long long)id);
-	}
 	if (!ticket->lane) {
 		(void)link_drain(client);
 		ticket = ticket_find(&client->tickets, id);
 	}
 	while (!ticket->done) {
-		int status = ticket->lane ? lane_wait(client, ticket->number, deadline)
+		int status = ticket->lane ? lane_wait(client, ticket->first,
+											  ticket->first + (uint64_t)ticket->parts - 1, deadline)
 								  : link_wait(client, deadline);
 		ticket = ticket_find(&client->tickets, id);
-		if (ticket->done) {
-			break;
-		}
-		if (status != KILN_OK) {
+		if (!ticket->done && status != KILN_OK) {
 			return status;
 		}
 	}
-	int status = ticket->status;
+	return KILN_OK;
+}
+
+int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
+{
+	struct ticket *ticket = ticket_find(&client->tickets, id);
+	if (ticket == NULL || ticket->batch != 0) {
+		return error_set(KILN_ENOENT,
+						 "ticket %llu is not outstanding: it was waited for before, or never given",
+						 (unsigned long long)id);
+	}
+	int status = call_await(client, id, deadline);
+	if (status != KILN_OK) {
+		return status;
+	}
+	ticket = ticket_find(&client->tickets, id);
+	status = ticket->status;
 	if (status != KILN_OK) {
 		error_set_peer(status, ticket->error, ticket->log);
 	} else if (micros != NULL) {
@@ -405,28 +270,38 @@ int kiln_wait(kiln_client *client, kiln_ticket ticket, int timeout_ms)
 	return kiln_wait_time(client, ticket, timeout_ms, NULL);
 }
 
-static void put_canceled(struct wire_out *out, const struct ticket *ticket)
+/* By message or from the lane: what is asked not to be run. */
+static void cancel_begin(kiln_client *client, struct request *request, const struct ticket *ticket)
 {
+	link_begin(client, request, "cancel");
 	if (ticket->lane) {
-		wire_put_uint(out, "entry", ticket->number + 1);
+		wire_put_uint(&request->out, "entry", ticket->first + 1);
+		wire_put_uint(&request->out, "count", (uint64_t)ticket->parts);
 	} else {
-		wire_put_uint(out, "ticket", ticket->id);
+		wire_put_uint(&request->out, "ticket", ticket->id);
 	}
 }
 
 void call_give_up(kiln_client *client, struct ticket *ticket)
 {
 	struct request request;
-	link_begin(client, &request, "cancel");
-	put_canceled(&request.out, ticket);
+	cancel_begin(client, &request, ticket);
 	lane_forget(client, ticket);
 	ticket_remove(&client->tickets, ticket);
 	(void)link_post(client, &request, SIZE_MAX);
 }
 
-static int cancel(kiln_client *client, kiln_ticket id)
+static int cancel_one(kiln_client *client, const struct ticket *ticket)
 {
 	struct request request;
+	cancel_begin(client, &request, ticket);
+	int status = link_ask(client, &request, client_deadline(client), NULL);
+	/* It may have finished while the request was on its way: then there was nothing to cancel. */
+	return status == KILN_ENOENT ? KILN_OK : status;
+}
+
+static int cancel(kiln_client *client, kiln_ticket id)
+{
 	(void)link_drain(client);
 	struct ticket *ticket = ticket_find(&client->tickets, id);
 	if (ticket == NULL) {
@@ -437,11 +312,16 @@ static int cancel(kiln_client *client, kiln_ticket id)
 	if (ticket->done) {
 		return KILN_OK;
 	}
-	link_begin(client, &request, "cancel");
-	put_canceled(&request.out, ticket);
-	int status = link_ask(client, &request, client_deadline(client), NULL);
-	/* It may have finished while the request was on its way: then there was nothing to cancel. */
-	return status == KILN_ENOENT ? KILN_OK : status;
+	if (ticket->lane || ticket->parts == 0) {
+		return cancel_one(client, ticket);
+	}
+	/* The parts of a batch that went by message have the ids that follow its own. */
+	int status = KILN_OK, parts = ticket->parts;
+	for (int i = 1; i <= parts && status == KILN_OK; i++) {
+		const struct ticket *part = ticket_find(&client->tickets, id + (uint64_t)i);
+		status = part != NULL && part->batch == id ? cancel_one(client, part) : KILN_OK;
+	}
+	return status;
 }
 
 int kiln_cancel(kiln_client *client, kiln_ticket ticket)

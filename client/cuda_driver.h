@@ -39,6 +39,7 @@
 	X(cuModuleGetFunction)              \
 	X(cuFuncGetAttribute)               \
 	X(cuFuncSetAttribute)               \
+	X(cuStreamSynchronize)              \
 	X(cuLaunchKernel)
 
 struct cuda_driver {

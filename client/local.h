@@ -22,6 +22,7 @@
 #define LOCAL_QUEUE_MAX \
 	((size_t)8 << 20) /* bytes of submitted calls that the socket did not take */
 #define LOCAL_DEFAULT_TIMEOUT_MS 30000
+#define LOCAL_ERROR_MAX 640
 
 /* ---- error.c ---- */
 
@@ -44,9 +45,12 @@ int time_left(int64_t deadline);
 struct ticket {
 	uint64_t id;
 	bool done;
-	bool lane; /* went through the lane, as this entry; else by message */
-	uint64_t number;
-	int status;    /* once done */
+	bool lane;      /* went through the lane, as entries from first on; else by message */
+	uint64_t first; /* its parts are numbers from there on */
+	int parts, left, failed_part; /* calls of a batch, and how many have not ended */
+	uint64_t batch;               /* by message: nobody's ticket, but a part of that one; else 0 */
+	int part;
+	int status;    /* once done, or of the first part that failed */
 	double micros; /* on the device; 0 where it cannot tell */
 	char *error;   /* sentence and log of a failure, or NULL */
 	char *log;
@@ -59,17 +63,23 @@ struct ticket_table {
 	size_t head, end, capacity;
 	size_t done;                    /* how many of them are finished */
 	size_t messages;                /* how many went by message and are not */
-	uint64_t failed[TICKET_FAILED]; /* of the lane's, the last that failed: newest overwrite */
+	uint64_t failed[TICKET_FAILED]; /* the last that failed: newest overwrite */
 	unsigned failed_at;
 };
 
 int ticket_add(struct ticket_table *table, uint64_t id);
-int ticket_add_lane(struct ticket_table *table, uint64_t id, uint64_t number);
-bool ticket_lane_failed(const struct ticket_table *table, uint64_t id);
+int ticket_add_lane(struct ticket_table *table, uint64_t id, uint64_t first, int count);
+/* By message: a ticket that ends with its parts, which have ids of their own. */
+int ticket_add_batch(struct ticket_table *table, uint64_t id, int count);
+int ticket_add_part(struct ticket_table *table, uint64_t id, uint64_t batch, int part);
+bool ticket_failed(const struct ticket_table *table, uint64_t id);
 struct ticket *ticket_find(const struct ticket_table *table, uint64_t id);
 /* Marks it finished; takes copies of the texts (either may be NULL). */
 void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status, const char *error,
 				   const char *log);
+/* One of its parts has ended; the last one finishes it. */
+void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int part, int status,
+						const char *error, double micros);
 /* Finishes all that are not finished. */
 void ticket_finish_all(struct ticket_table *table, int status, const char *error);
 void ticket_remove(struct ticket_table *table, struct ticket *ticket);
@@ -125,6 +135,7 @@ struct kiln_buffer {
 /* How a call is launched through the lane, at addresses that are so aligned. */
 struct call_way {
 	uint64_t bound, generation; /* its name there; of the device process that knows it */
+	bool reports;               /* whether it succeeds is known only when it has ended */
 	int64_t alignments[KILN_MAX_OPERANDS];
 	uint64_t extents[KILN_MAX_OPERANDS]; /* bytes that are touched */
 	int operand_count;
@@ -185,13 +196,28 @@ int link_dead(const struct kiln_client *client);
 
 struct lane *lane_new(void); /* NULL without memory */
 void lane_free(struct lane *lane);
-/* Launches through the lane; false: by message, nothing was done.  follows: number + 1 of the entry
- * that must have succeeded; id: the ticket, which is added. */
-bool lane_submit(struct kiln_call *call, const kiln_operand *operands, int count, uint64_t follows,
-				 uint64_t id);
-/* Waits until the entry has ended, or until something came by message.  KILN_OK, KILN_ETIMEDOUT,
+/* What is submitted together, under one ticket: each call follows the one before it. */
+struct submission {
+	const kiln_work *works;
+	int count;
+	unsigned stream;
+	uint64_t follows;  /* number + 1 of the entry that must have succeeded; 0: none */
+	kiln_ticket after; /* the same of what went by message */
+	bool again;        /* it may be submitted again, and should then need no message */
+	bool cuda;         /* in order with cuda_stream */
+	void *cuda_stream;
+};
+
+/* By message: nothing was done. */
+#define LANE_NOT 1
+/* Launches through the lane under this ticket, which is added.  KILN_OK, LANE_NOT, or a status. */
+int lane_submit(struct kiln_client *client, const struct submission *what, uint64_t id);
+/* Waits until these entries have ended, or until something came by message.  KILN_OK, KILN_ETIMEDOUT,
  * KILN_ECONN. */
-int lane_wait(struct kiln_client *client, uint64_t number, int64_t deadline);
+int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline);
+/* Before a message: waits for entries that the device process may not have launched when it gets
+ * there, for entry follows - 1 (0: none), and where all is set for those of all streams but 0. */
+int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t deadline);
 /* Finishes the tickets of all that have ended. */
 void lane_collect(struct kiln_client *client);
 /* Adds to a launch by message that its answer shall say how to come through the lane. */
@@ -246,6 +272,8 @@ int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 /* again: the call may be submitted again, and should then need no message. */
 int call_submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
 				bool again, kiln_ticket *out);
+/* Waits until the ticket, which is in the table, is done.  KILN_ETIMEDOUT sets no message. */
+int call_await(kiln_client *client, kiln_ticket id, int64_t deadline);
 /* Waits until the ticket is finished and takes its result; KILN_ETIMEDOUT without a message. */
 int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros);
 /* Cancels what is not finished, without waiting, and forgets the ticket. */
@@ -257,6 +285,17 @@ int call_post(struct kiln_client *client, struct request *request, kiln_ticket a
 int call_check_after(const struct kiln_client *client, kiln_ticket after);
 /* Tells the daemon, without waiting, and frees the handle. */
 void call_release(struct kiln_call *call);
+
+/* ---- cuda_order.c: order with a CUDA stream of the caller's ---- */
+
+/* Whether the lane can be used in order with this stream; else on the host: order_host(). */
+bool order_open(struct kiln_client *client, void *cuda_stream);
+/* The stream will open the gate of entry first when it gets there; a status with a message. */
+int order_begin(struct kiln_client *client, void *cuda_stream, uint64_t first);
+/* The stream will go on when entry last has ended. */
+int order_end(struct kiln_client *client, void *cuda_stream, uint64_t last);
+/* Waits on the host for all that the stream has. */
+int order_host(struct kiln_client *client, void *cuda_stream);
 
 /* ---- request.c ---- */
 

@@ -7,6 +7,7 @@
  */
 #include "client/local.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,12 +39,23 @@ int ticket_add(struct ticket_table *table, uint64_t id)
 	return add(table, (struct ticket){.id = id});
 }
 
-int ticket_add_lane(struct ticket_table *table, uint64_t id, uint64_t number)
+int ticket_add_lane(struct ticket_table *table, uint64_t id, uint64_t first, int count)
 {
-	return add(table, (struct ticket){.id = id, .lane = true, .number = number});
+	return add(table, (struct ticket){
+						  .id = id, .lane = true, .first = first, .parts = count, .left = count});
 }
 
-bool ticket_lane_failed(const struct ticket_table *table, uint64_t id)
+int ticket_add_batch(struct ticket_table *table, uint64_t id, int count)
+{
+	return add(table, (struct ticket){.id = id, .parts = count, .left = count});
+}
+
+int ticket_add_part(struct ticket_table *table, uint64_t id, uint64_t batch, int part)
+{
+	return add(table, (struct ticket){.id = id, .batch = batch, .part = part});
+}
+
+bool ticket_failed(const struct ticket_table *table, uint64_t id)
 {
 	for (int i = 0; i < TICKET_FAILED && id != 0; i++) {
 		if (table->failed[i] == id) {
@@ -67,9 +79,26 @@ struct ticket *ticket_find(const struct ticket_table *table, uint64_t id)
 	return low < table->end && table->items[low].id == id ? &table->items[low] : NULL;
 }
 
+static void keep_failure(struct ticket_table *table, uint64_t id)
+{
+	table->failed[table->failed_at++ % TICKET_FAILED] = id;
+}
+
 void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status, const char *error,
 				   const char *log)
 {
+	if (ticket->batch != 0) {
+		struct ticket part = *ticket;
+		if (status != KILN_OK) {
+			keep_failure(table, part.id);
+		}
+		ticket_remove(table, ticket);
+		struct ticket *batch = ticket_find(table, part.batch);
+		if (batch != NULL) {
+			ticket_finish_part(table, batch, part.part, status, error, part.micros);
+		}
+		return;
+	}
 	if (ticket->done) {
 		return;
 	}
@@ -79,14 +108,41 @@ void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status
 	ticket->log = log != NULL ? strdup(log) : NULL;
 	table->done++;
 	table->messages -= !ticket->lane;
-	if (ticket->lane && status != KILN_OK) {
-		table->failed[table->failed_at++ % TICKET_FAILED] = ticket->id;
+	if (status != KILN_OK) {
+		keep_failure(table, ticket->id);
 	}
+}
+
+/* The first part that failed speaks for all; those after it were canceled because of it. */
+void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int part, int status,
+						const char *error, double micros)
+{
+	char text[LOCAL_ERROR_MAX];
+	ticket->micros += micros;
+	if (status != KILN_OK && (ticket->status == KILN_OK || part < ticket->failed_part)) {
+		if (ticket->parts > 1) {
+			snprintf(text, sizeof(text), "call %d of %d: %s", part + 1, ticket->parts,
+					 error != NULL ? error : "");
+			error = text;
+		}
+		free(ticket->error);
+		ticket->error = error != NULL ? strdup(error) : NULL;
+		ticket->status = status;
+		ticket->failed_part = part;
+	}
+	if (--ticket->left > 0) {
+		return;
+	}
+	char *kept = ticket->error;
+	ticket->error = NULL;
+	ticket_finish(table, ticket, ticket->status, kept, NULL);
+	free(kept);
 }
 
 void ticket_finish_all(struct ticket_table *table, int status, const char *error)
 {
-	for (size_t i = table->head; i < table->end; i++) {
+	/* Parts of batches leave the table, and finish what has a lower id. */
+	for (size_t i = table->end; i-- > table->head;) {
 		ticket_finish(table, &table->items[i], status, error, NULL);
 	}
 }

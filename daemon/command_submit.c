@@ -199,7 +199,7 @@ void command_cancel(struct session *session, struct wire_in *message, struct fra
 	uint64_t entry = wire_get_uint(&message->root, "entry", 0); /* of the lane, from 1 */
 	(void)frame;
 	if (entry) {
-		lane_cancel(session, entry - 1);
+		lane_cancel(session, entry - 1, wire_get_uint(&message->root, "count", 1));
 		reply_ok(session, wire_id(message));
 		return;
 	}

@@ -283,6 +283,7 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 	}
 	wire_put_uint(out, "bound", work->bound);
 	wire_put_uint(out, "generation", lane->generation);
+	wire_put_bool(out, "reports", plan->report.indices > 0);
 	wire_put_ints(out, "alignments", alignments, plan->operand_count);
 	wire_put_ints(out, "extents", extents, plan->operand_count);
 	if (lane->given)
@@ -313,7 +314,7 @@ void lane_unbind(struct session *session, const struct call *call)
 	}
 }
 
-void lane_cancel(struct session *session, uint64_t number)
+void lane_cancel(struct session *session, uint64_t number, uint64_t count)
 {
 	struct wire_out message;
 	if (!session->lane || !executor_is_ready(session->executor))
@@ -321,7 +322,8 @@ void lane_cancel(struct session *session, uint64_t number)
 	uint64_t id = executor_begin(session->executor, &message, "lane.cancel");
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "number", number);
+	wire_put_uint(&message, "count", count);
 	wire_put_uint(&message, "lane", session->stream);
-	wire_put_uint(&message, "tail", number + 1);
+	wire_put_uint(&message, "tail", number + count);
 	executor_post(session->executor, &message, id);
 }

@@ -195,7 +195,7 @@ bool lanes_end(struct broker *broker);
 bool lane_busy(const struct session *session);
 /* The call is gone. */
 void lane_unbind(struct session *session, const struct call *call);
-void lane_cancel(struct session *session, uint64_t number);
+void lane_cancel(struct session *session, uint64_t number, uint64_t count);
 
 /* ---- Work (work.c) ---- */
 

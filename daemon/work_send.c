@@ -395,7 +395,8 @@ static enum work_step advance_free(struct work *work)
 static bool must_let_finish(const struct work *work)
 {
 	for (const struct work *sent = work->session->sent; sent; sent = sent->next)
-		if (work_executor(sent) != work_executor(work) || (work->kind != WORK_LAUNCH && sent->stream))
+		if (work_executor(sent) != work_executor(work) ||
+			(work->kind != WORK_LAUNCH && sent->stream))
 			return true;
 	return false;
 }

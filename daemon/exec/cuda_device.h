@@ -75,10 +75,10 @@ struct cuda_work {
 	struct cuda_work *next;
 	enum cuda_work_kind kind;
 	uint64_t ticket;
-	uint64_t due_us; /* held until then; 0: at once */
-	bool canceled;   /* while it was held */
-	bool untimed;    /* has no events: its end is known by a mark */
-	uint32_t number; /* untimed: of its stream's */
+	uint64_t due_us;       /* held until then; 0: at once */
+	bool canceled;         /* while it was held */
+	bool untimed;          /* has no events: its end is known by a mark */
+	uint32_t number;       /* untimed: of its stream's */
 	CUdeviceptr done_word; /* 0: none */
 	uint32_t done_value;
 	CUevent begin, end;

@@ -64,8 +64,8 @@ struct exec_flight {
 	struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
 	int buffer_count;
 	struct exec_mapping *mapping;
-	struct exec_lane *lane; /* that it came through; NULL: by message */
-	uint64_t number;        /* of its entry there */
+	struct exec_lane *lane;      /* that it came through; NULL: by message */
+	uint64_t number;             /* of its entry there */
 	_Atomic uint32_t *done_word; /* the device writes done_value there behind it; NULL: nothing */
 	uint32_t done_value;
 	bool untimed;
@@ -96,6 +96,8 @@ struct exec_template {
 	uint64_t copy_bytes;
 	uint32_t granule; /* of checked kernels */
 	char op[24];      /* what sentences about it begin with */
+	uint64_t id;      /* in a lane, the broker's */
+	bool leaving;     /* unbound, but parked entries name it */
 };
 
 /* Tickets of what lanes launch; the broker's ids are far below. */
@@ -128,6 +130,7 @@ struct exec_lane {
 	struct exec_slot slots[LANE_ENTRIES];
 	struct exec_parked parking[KILN_STREAMS]; /* by stream */
 	int parked, gated;                        /* of these, those that wait for a ready word */
+	int leaving;                              /* of the calls */
 	bool gates_asked, gates_shared;           /* the device can write done words */
 	uint64_t deadline_us, progress_us;
 	struct map calls; /* struct exec_template, by the broker's number */

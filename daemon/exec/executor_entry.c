@@ -31,7 +31,7 @@ static struct exec_slot *slot_of(struct exec_lane *lane, uint64_t number)
 /* ---- Ends ---- */
 
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
-				 uint64_t micros)
+					uint64_t micros)
 {
 	struct lane_header *header = &lane->memory->header;
 	struct lane_cell *cell = &lane->memory->cells[place_of(number)];

@@ -180,6 +180,7 @@ int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame 
 		free(bound);
 		return status;
 	}
+	bound->id = call;
 	if (bound->module)
 		bound->module->uses++;
 	return KILN_OK;
@@ -190,11 +191,28 @@ int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct fram
 {
 	struct exec_lane *lane = find_lane(executor, wire_get_uint(&message->root, "stream", 0));
 	uint64_t call = wire_get_uint(&message->root, "call", 0);
-	struct exec_template *bound = lane ? map_remove_id(&lane->calls, call) : NULL;
+	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL;
 	(void)frame, (void)error;
-	if (bound)
-		drop_template(executor, bound);
+	if (bound && lane->parked > 0) {
+		bound->leaving = true;
+		lane->leaving++;
+	} else if (bound) {
+		drop_template(executor, map_remove_id(&lane->calls, call));
+	}
 	return KILN_OK;
+}
+
+/* Those that only parked entries still named. */
+static void drop_leaving(struct exec *executor, struct exec_lane *lane)
+{
+	struct exec_template *bound;
+	size_t cursor = 0;
+	while ((bound = map_next(&lane->calls, &cursor)))
+		if (bound->leaving) {
+			lane->leaving--;
+			drop_template(executor, map_remove_id(&lane->calls, bound->id));
+			cursor = 0;
+		}
 }
 
 /* The broker ends its session; until then nothing more is taken. */
@@ -234,6 +252,8 @@ void exec_lanes_serve(struct exec *executor)
 		}
 		if (lane->parked > 0)
 			exec_lane_unpark(executor, lane);
+		if (lane->leaving > 0 && lane->parked == 0)
+			drop_leaving(executor, lane);
 		for (int i = 0; i < ENTRIES_PER_TURN && i < waiting && exec_lane_has_room(executor, lane);
 			 i++)
 			exec_lane_take(executor, lane);
@@ -256,22 +276,28 @@ int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
 	return KILN_OK;
 }
 
+static void cancel_one(struct exec *executor, struct exec_lane *lane, uint64_t number)
+{
+	struct exec_flight *flight;
+	size_t cursor = 0;
+	if (exec_lane_cancel_parked(lane, number))
+		return;
+	while ((flight = map_next(&executor->flights, &cursor)))
+		if (flight->lane == lane && flight->number == number) {
+			executor->ops->cancel(executor->device, flight->id);
+			return;
+		}
+}
+
 int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,
 					 char error[KERNEL_ERROR_MAX])
 {
-	uint64_t stream = wire_get_uint(&message->root, "stream", 0);
-	uint64_t number = wire_get_uint(&message->root, "number", UINT64_MAX);
-	struct exec_lane *lane = find_lane(executor, stream);
-	struct exec_flight *flight;
-	size_t cursor = 0;
+	struct exec_lane *lane = find_lane(executor, wire_get_uint(&message->root, "stream", 0));
+	uint64_t number = wire_get_uint(&message->root, "number", 0);
+	uint64_t count = wire_get_uint(&message->root, "count", 1);
 	(void)frame, (void)error;
-	if (lane && exec_lane_cancel_parked(lane, number))
-		return KILN_OK;
-	while ((flight = map_next(&executor->flights, &cursor)))
-		if (flight->lane && flight->lane->id == stream && flight->number == number) {
-			executor->ops->cancel(executor->device, flight->id);
-			break;
-		}
+	for (uint64_t i = 0; lane && i < count && i < LANE_ENTRIES; i++)
+		cancel_one(executor, lane, number + i);
 	return KILN_OK;
 }
 
@@ -353,7 +379,9 @@ void exec_lanes_nap(struct exec *executor)
 	if ((!executor->alone && idle < executor->spin_us) || !any_gated(executor) ||
 		!exec_lanes_sleep(executor))
 		return;
-	uint64_t nap = idle / 8 < NAP_MIN_US ? NAP_MIN_US : idle / 8 > NAP_MAX_US ? NAP_MAX_US : idle / 8;
+	uint64_t nap = idle / 8 < NAP_MIN_US   ? NAP_MIN_US
+				   : idle / 8 > NAP_MAX_US ? NAP_MAX_US
+										   : idle / 8;
 	struct timespec time = {0, (long)nap * 1000};
 	ppoll(&wake, 1, &time, NULL);
 	exec_lanes_wake(executor);

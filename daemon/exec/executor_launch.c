@@ -164,9 +164,10 @@ static int start_message(struct exec *executor, struct wire_in *message, struct 
 	int status = exec_template_read(executor, message, &what, places, error);
 	if (status != KILN_OK)
 		return status;
-	return start_launch(executor, flight, &what, places,
-						exec_stream(wire_get_uint(root, "stream", 0), wire_get_uint(root, "sub", 0)),
-						wire_get_uint(root, "delay", 0), error);
+	return start_launch(
+		executor, flight, &what, places,
+		exec_stream(wire_get_uint(root, "stream", 0), wire_get_uint(root, "sub", 0)),
+		wire_get_uint(root, "delay", 0), error);
 }
 
 /* ---- Copies between a buffer and a client's memory ---- */
@@ -192,8 +193,8 @@ static int start_copy(struct exec *executor, const msgpack_object *root, struct 
 	if (status != KILN_OK)
 		return status;
 	return executor->ops->copy(executor->device, exec_stream(wire_get_uint(root, "stream", 0), 0),
-							   flight->id, buffer->memory, offset, flight->mapping->address, bytes, to_device,
-							   error);
+							   flight->id, buffer->memory, offset, flight->mapping->address, bytes,
+							   to_device, error);
 }
 
 /* Registered before the device has it, so that a failure leaves nothing behind there. */
@@ -245,8 +246,8 @@ int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct
 		flight->done_word = &lane->memory->gates[slot->number % LANE_ENTRIES].done;
 		flight->done_value = lane_gate_value(slot->number);
 	}
-	status = start_launch(executor, flight, what, places,
-						  exec_stream(lane->id, slot->entry.stream), 0, error);
+	status = start_launch(executor, flight, what, places, exec_stream(lane->id, slot->entry.stream),
+						  0, error);
 	return stay_or_fall(executor, flight, status);
 }
 

@@ -292,11 +292,11 @@ KILN_API int kiln_submit(kiln_call *call, const kiln_operand *operands, int oper
 
 /* For kiln_submit_with(): more than kiln_submit() can say.  All zero but size: the same as that. */
 typedef struct kiln_submit_options {
-	size_t size;        /* sizeof(kiln_submit_options): lets the structure grow */
-	unsigned stream;    /* 0 to KILN_STREAMS - 1 */
-	unsigned flags;     /* KILN_SUBMIT_* */
-	kiln_ticket after;  /* as in kiln_submit(); may have gone to another stream */
-	void *cuda_stream;  /* with KILN_SUBMIT_CUDA: a CUstream of the caller's, NULL its default one */
+	size_t size;       /* sizeof(kiln_submit_options): lets the structure grow */
+	unsigned stream;   /* 0 to KILN_STREAMS - 1 */
+	unsigned flags;    /* KILN_SUBMIT_* */
+	kiln_ticket after; /* as in kiln_submit(); may have gone to another stream */
+	void *cuda_stream; /* with KILN_SUBMIT_CUDA: a CUstream of the caller's, NULL its default one */
 } kiln_submit_options;
 
 /*

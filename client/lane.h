@@ -1,0 +1,50 @@
+/*
+ * lane.h: what lane.c (opening, submitting) and lane_wait.c (ends, waiting) share.
+ */
+#ifndef KILN_CLIENT_LANE_H
+#define KILN_CLIENT_LANE_H
+
+#include "client/lane_memory.h"
+#include "client/local.h"
+
+/* What became of the entry that was last written at a place. */
+struct lane_slot {
+	uint64_t ticket; /* 0: nobody waits any more */
+	int part;        /* of the ticket */
+	uint32_t stream;
+	bool reports;
+};
+
+/* A launch by message whose answer will say how the call is bound. */
+struct lane_question {
+	uint64_t id; /* 0: free */
+	struct kiln_call *call;
+	struct kiln_buffer *buffers[KILN_MAX_OPERANDS];
+	int buffer_count;
+};
+#define LANE_QUESTIONS 8
+
+struct lane {
+	struct lane_memory *memory; /* NULL: not open */
+	int wake, told;
+	int lifeline;          /* ends with the lane */
+	int events;            /* epoll: told and the socket, for event loops */
+	uint64_t generation;   /* of the device process, as buffers and calls know it */
+	uint64_t oldest, next; /* entries that have not been seen to end, and the next one */
+	struct lane_slot slots[LANE_ENTRIES];
+	/* By stream, number + 1 of the last entry that may not be launched when it is taken; and of the
+	 * last on a stream but 0. */
+	uint64_t held_until[KILN_STREAMS], others_until;
+	int64_t spin_us; /* to look for an end before sleeping */
+	bool watched;    /* somebody polls the descriptor: they are to be woken for every end */
+	bool off;        /* calls go by message for good */
+	bool alone;      /* one CPU is all there is */
+	struct lane_question questions[LANE_QUESTIONS];
+};
+
+/* The entry has ended; only its cell knows. */
+bool lane_has_ended(const struct lane *lane, uint64_t number);
+/* Forgets its memory and all entries. */
+void lane_close(struct lane *lane);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * lane_wait.c: the ends of what was submitted through the lane: seen, told to the tickets, waited
+ * for.
+ */
+#include "client/lane.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int64_t now_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static struct lane_cell *cell_of(const struct lane *lane, uint64_t number)
+{
+	return &lane->memory->cells[number % LANE_ENTRIES];
+}
+
+/* ---- Ends ---- */
+
+static void finish_entry(struct kiln_client *client, uint64_t number)
+{
+	struct lane *lane = client->lane;
+	const struct lane_cell *cell = cell_of(lane, number);
+	struct lane_slot *slot = &lane->slots[number % LANE_ENTRIES];
+	struct ticket *ticket = slot->ticket != 0 ? ticket_find(&client->tickets, slot->ticket) : NULL;
+	char error[LANE_ERROR_MAX];
+	int status = cell->status;
+	slot->ticket = 0;
+	if (ticket == NULL) {
+		return;
+	}
+	if (status != KILN_OK) {
+		memcpy(error, cell->error, sizeof(error));
+		error[sizeof(error) - 1] = 0;
+	}
+	ticket_finish_part(&client->tickets, ticket, slot->part, status > 0 ? KILN_EPROTO : status,
+					   status != KILN_OK ? error : NULL, (double)cell->micros);
+}
+
+bool lane_has_ended(const struct lane *lane, uint64_t number)
+{
+	return atomic_load_explicit(&cell_of(lane, number)->done, memory_order_acquire) == number + 1;
+}
+
+void lane_collect(struct kiln_client *client)
+{
+	struct lane *lane = client->lane;
+	uint64_t number = lane->oldest;
+	if (lane->memory == NULL) {
+		return;
+	}
+	/* They end in their order but for those that are refused: the first that has not is the last
+	 * that is looked at. */
+	while (number != lane->next && lane_has_ended(lane, number)) {
+		finish_entry(client, number++);
+	}
+	lane->oldest = number;
+}
+
+void lane_lost(struct kiln_client *client, int status, const char *why)
+{
+	struct lane *lane = client->lane;
+	if (lane->memory == NULL) {
+		return;
+	}
+	for (uint64_t number = lane->oldest; number != lane->next; number++) {
+		struct lane_slot *slot = &lane->slots[number % LANE_ENTRIES];
+		struct ticket *ticket =
+			slot->ticket != 0 ? ticket_find(&client->tickets, slot->ticket) : NULL;
+		if (lane_has_ended(lane, number)) {
+			finish_entry(client, number);
+		} else if (ticket != NULL) {
+			slot->ticket = 0;
+			ticket_finish_part(&client->tickets, ticket, slot->part, status, why, 0);
+		}
+	}
+	lane->oldest = lane->next;
+	/* Who polls its descriptor goes on doing so: from now on there are messages alone. */
+	lane->off = lane->off || lane->watched;
+	if (!lane->watched) {
+		lane_close(lane);
+	}
+}
+
+void lane_forget(struct kiln_client *client, const struct ticket *ticket)
+{
+	struct lane *lane = client->lane;
+	for (int i = 0; ticket->lane && i < ticket->parts; i++) {
+		struct lane_slot *slot = &lane->slots[(ticket->first + (uint64_t)i) % LANE_ENTRIES];
+		slot->ticket = slot->ticket == ticket->id ? 0 : slot->ticket;
+	}
+	if (!ticket->lane && !ticket->done) {
+		/* It is under way, and nothing would tell when a launch must not overtake it any more. */
+		lane->off = true;
+	}
+}
+
+/* ---- Waiting ---- */
+
+/* Until the entries have ended, or for a while. */
+static bool look(const struct lane *lane, uint64_t first, uint64_t last)
+{
+	int64_t until = lane->alone ? 0 : now_us() + lane->spin_us;
+	do {
+		for (int i = 0; i < 32; i++) {
+			while (first <= last && lane_has_ended(lane, first)) {
+				first++;
+			}
+			if (first > last) {
+				return true;
+			}
+			lane_pause();
+		}
+	} while (!lane->alone && now_us() < until);
+	return false;
+}
+
+static void quiet(struct lane *lane)
+{
+	uint64_t count;
+	if (read(lane->told, &count, sizeof(count)) < 0 && errno != EAGAIN) {
+		return; /* it will be readable again, and read then */
+	}
+}
+
+void lane_watch(struct kiln_client *client)
+{
+	struct lane *lane = client->lane;
+	if (lane->memory == NULL || !lane->watched) {
+		return;
+	}
+	quiet(lane);
+	atomic_store(&lane->memory->header.waiting, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+	lane_collect(client);
+}
+
+int lane_fd(struct lane *lane)
+{
+	if (lane->memory == NULL) {
+		lane->off = lane->off || lane->events < 0;
+		return lane->events;
+	}
+	lane->watched = true;
+	atomic_store(&lane->memory->header.waiting, 1);
+	return lane->events;
+}
+
+static bool have_ended(const struct lane *lane, uint64_t first, uint64_t last)
+{
+	while (first <= last && lane_has_ended(lane, first)) {
+		first++;
+	}
+	return first > last;
+}
+
+int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline)
+{
+	struct lane *lane = client->lane;
+	int status = KILN_OK;
+	/* The cells of those that were collected may be others' by now. */
+	first = first > lane->oldest ? first : lane->oldest;
+	if (look(lane, first, last)) {
+		for (uint64_t number = first; number <= last; number++) {
+			finish_entry(client, number);
+		}
+		return KILN_OK;
+	}
+	atomic_store(&lane->memory->header.waiting, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!have_ended(lane, first, last)) {
+		struct pollfd watch[] = {{.fd = lane->told, .events = POLLIN},
+								 {.fd = client->sock, .events = POLLIN}};
+		int left = time_left(deadline);
+		int n = poll(watch, 2, left);
+		if (n > 0 && watch[0].revents != 0) {
+			quiet(lane);
+		}
+		status = n == 0 && left == 0 ? KILN_ETIMEDOUT : link_drain(client);
+	}
+	if (lane->memory != NULL) {
+		atomic_store(&lane->memory->header.waiting, lane->watched);
+		lane_collect(client);
+	}
+	return status;
+}
+
+/* Until all entries below until have ended. */
+static int wait_below(struct kiln_client *client, uint64_t until, int64_t deadline)
+{
+	struct lane *lane = client->lane;
+	lane_collect(client);
+	while (lane->memory != NULL && lane->oldest < until) {
+		int status = lane_wait(client, lane->oldest, until - 1, deadline);
+		if (status != KILN_OK) {
+			return status;
+		}
+		lane_collect(client);
+	}
+	return KILN_OK;
+}
+
+int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t deadline)
+{
+	struct lane *lane = client->lane;
+	uint64_t until = all ? lane->others_until : follows;
+	for (int i = 0; i < KILN_STREAMS; i++) {
+		until = lane->held_until[i] > until ? lane->held_until[i] : until;
+	}
+	int status = lane->memory != NULL ? wait_below(client, until, deadline) : KILN_OK;
+	return status == KILN_ETIMEDOUT
+			   ? error_set(status, "the calls submitted before did not end before the deadline")
+			   : status;
+}
+
+int lane_stop(struct kiln_client *client, int64_t deadline)
+{
+	client->lane->off = true;
+	return client->lane->memory != NULL ? wait_below(client, client->lane->next, deadline)
+										: KILN_OK;
+}

@@ -1,0 +1,325 @@
+/*
+ * submit.c: prepared calls are submitted: one or several together, on a stream of the client's or
+ * in order with one of the caller's own; through the lane, or by message.
+ */
+#include "client/local.h"
+
+#include <stdio.h>
+
+/* ---- What is asked for ---- */
+
+static int check_operands(const kiln_call *call, const kiln_operand *operands, int count)
+{
+	if (call->raw) {
+		return error_set(KILN_EINVAL, "the call is a kernel of the program's own: it is submitted "
+									  "with kiln_submit_raw()");
+	}
+	if (count != call->tensor_count || (count > 0 && operands == NULL)) {
+		return error_set(KILN_EINVAL,
+						 "the call was prepared for %d tensors and is submitted with %d operands",
+						 call->tensor_count, count);
+	}
+	for (int i = 0; i < count; i++) {
+		const kiln_buffer *buffer = operands[i].buffer;
+		bool left_out = call->left_out >> i & 1;
+		if (left_out != (buffer == NULL)) {
+			return error_set(KILN_EINVAL, "operand %d %s", i,
+							 left_out ? "has a buffer, and the call was prepared without it: pass "
+										"NULL, or prepare a call with it"
+									  : "has no buffer");
+		}
+		if (buffer != NULL && buffer->client != call->client) {
+			return error_set(KILN_EINVAL, "operand %d lies in a buffer of another client", i);
+		}
+	}
+	return KILN_OK;
+}
+
+static void put_operands(struct wire_out *out, const kiln_operand *operands, int count)
+{
+	wire_list_begin(out, "operands");
+	for (int i = 0; i < count; i++) {
+		const kiln_buffer *buffer = operands[i].buffer;
+		wire_list_begin(out, NULL);
+		wire_put_uint(out, NULL, buffer == NULL ? 0 : buffer->id);
+		wire_put_uint(out, NULL, buffer == NULL ? 0 : operands[i].offset);
+		wire_list_end(out);
+	}
+	wire_list_end(out);
+}
+
+int call_check_after(const kiln_client *client, kiln_ticket after)
+{
+	return after <= client->next_id
+			   ? KILN_OK
+			   : error_set(KILN_ENOENT,
+						   "after is %llu, which no call of this client had for a ticket",
+						   (unsigned long long)after);
+}
+
+int call_post(kiln_client *client, struct request *request, kiln_ticket after, kiln_ticket *out)
+{
+	if (after != 0) {
+		wire_put_uint(&request->out, "after", after);
+	}
+	if (ticket_add(&client->tickets, request->id) != KILN_OK) {
+		wire_out_free(&request->out);
+		return error_set(KILN_ENOMEM, "no memory for a ticket");
+	}
+	int status = link_post(client, request, LOCAL_QUEUE_MAX);
+	if (status != KILN_OK) {
+		ticket_remove(&client->tickets, ticket_find(&client->tickets, request->id));
+		return status;
+	}
+	*out = request->id;
+	return KILN_OK;
+}
+
+/* ---- By message ---- */
+
+static void put_submit(struct request *request, const kiln_work *work,
+					   const struct submission *what)
+{
+	kiln_client *client = work->call->client;
+	link_begin(client, request, "submit");
+	wire_put_uint(&request->out, "call", work->call->id);
+	put_operands(&request->out, work->operands, work->operand_count);
+	if (what->stream != 0) {
+		wire_put_uint(&request->out, "stream", what->stream);
+	}
+	if (what->again) {
+		lane_ask(work->call, request, work->operands, work->operand_count);
+	}
+	lane_put_tail(client, &request->out);
+	if (what->follows != 0) {
+		wire_put_uint(&request->out, "follows", what->follows);
+	}
+}
+
+/* What the daemon is not told of any more has ended, too. */
+static int post_parts(kiln_client *client, const struct submission *what, kiln_ticket batch)
+{
+	struct submission rest = *what;
+	for (int i = 0; i < what->count; i++) {
+		struct request request;
+		put_submit(&request, &what->works[i], &rest);
+		if (rest.after != 0) {
+			wire_put_uint(&request.out, "after", rest.after);
+		}
+		rest.after = request.id;
+		rest.follows = 0;
+		int status = ticket_add_part(&client->tickets, request.id, batch, i);
+		if (status == KILN_OK) {
+			status = link_post(client, &request, LOCAL_QUEUE_MAX);
+		} else {
+			wire_out_free(&request.out);
+			status = error_set(status, "no memory for a ticket");
+		}
+		if (status == KILN_OK) {
+			continue;
+		}
+		if (i == 0) {
+			return status;
+		}
+		for (int k = i; k < what->count; k++) {
+			ticket_finish_part(&client->tickets, ticket_find(&client->tickets, batch), k, status,
+							   kiln_errmsg(), 0);
+		}
+		break;
+	}
+	return KILN_OK;
+}
+
+static int submit_parts(kiln_client *client, const struct submission *what, kiln_ticket *out)
+{
+	kiln_ticket batch = ++client->next_id;
+	if (ticket_add_batch(&client->tickets, batch, what->count) != KILN_OK) {
+		return error_set(KILN_ENOMEM, "no memory for a ticket");
+	}
+	int status = post_parts(client, what, batch);
+	if (status == KILN_OK) {
+		*out = batch;
+		return KILN_OK;
+	}
+	struct ticket *part = ticket_find(&client->tickets, batch + 1);
+	if (part != NULL) {
+		ticket_remove(&client->tickets, part);
+	}
+	ticket_remove(&client->tickets, ticket_find(&client->tickets, batch));
+	return status;
+}
+
+static int submit_message(kiln_client *client, const struct submission *what, kiln_ticket *out)
+{
+	struct request request;
+	int status = lane_settle(client, what->follows, false, client_deadline(client));
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (what->count > 1) {
+		return submit_parts(client, what, out);
+	}
+	put_submit(&request, &what->works[0], what);
+	return call_post(client, &request, what->after, out);
+}
+
+/* The host waits where the stream cannot. */
+static int submit_on_host(kiln_client *client, const struct submission *what, kiln_ticket *out)
+{
+	int64_t deadline = client_deadline(client);
+	int status = order_host(client, what->cuda_stream);
+	if (status == KILN_OK) {
+		status = submit_message(client, what, out);
+	}
+	if (status != KILN_OK) {
+		return status;
+	}
+	status = call_await(client, *out, deadline);
+	if (status != KILN_ETIMEDOUT) {
+		return KILN_OK; /* what became of it, its ticket says */
+	}
+	call_give_up(client, ticket_find(&client->tickets, *out));
+	return error_set(status, "kilnd at %s did not finish the call before the deadline",
+					 client->path);
+}
+
+/* ---- Either way ---- */
+
+/* A ticket of what is not even begun. */
+static int submit_canceled(kiln_client *client, kiln_ticket after, kiln_ticket *out)
+{
+	char text[96];
+	kiln_ticket id = ++client->next_id;
+	if (ticket_add(&client->tickets, id) != KILN_OK) {
+		return error_set(KILN_ENOMEM, "no memory for a ticket");
+	}
+	snprintf(text, sizeof(text), "ticket %llu, which this call follows, did not succeed",
+			 (unsigned long long)after);
+	ticket_finish(&client->tickets, ticket_find(&client->tickets, id), KILN_ECANCELED, text, NULL);
+	*out = id;
+	return KILN_OK;
+}
+
+static int submit(kiln_client *client, struct submission *what, kiln_ticket *out)
+{
+	kiln_ticket after = what->after;
+	int status = call_check_after(client, after);
+	for (int i = 0; i < what->count && status == KILN_OK; i++) {
+		const kiln_work *work = &what->works[i];
+		status = check_operands(work->call, work->operands, work->operand_count);
+	}
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (ticket_failed(&client->tickets, after)) {
+		return submit_canceled(client, after, out);
+	}
+	const struct ticket *earlier = after != 0 ? ticket_find(&client->tickets, after) : NULL;
+	if (earlier != NULL && earlier->lane) {
+		what->follows = earlier->first + (uint64_t)earlier->parts;
+		what->after = 0;
+	}
+	status = lane_submit(client, what, client->next_id + 1);
+	if (status == KILN_OK) {
+		*out = ++client->next_id;
+	}
+	if (status != LANE_NOT) {
+		return status;
+	}
+	return what->cuda ? submit_on_host(client, what, out) : submit_message(client, what, out);
+}
+
+int call_submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,
+				bool again, kiln_ticket *out)
+{
+	const kiln_work work = {call, operands, count};
+	struct submission what = {.works = &work, .count = 1, .after = after, .again = again};
+	return submit(call->client, &what, out);
+}
+
+/* ---- Public ---- */
+
+int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count, kiln_ticket after,
+				kiln_ticket *out)
+{
+	if (call == NULL || out == NULL) {
+		return error_set(KILN_EINVAL, "%s is NULL", call == NULL ? "call" : "out");
+	}
+	kiln_client *client = call->client;
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	return client_leave(client, call_submit(call, operands, operand_count, after, true, out));
+}
+
+static int read_options(const kiln_submit_options *options, struct submission *what)
+{
+	if (options == NULL) {
+		return KILN_OK;
+	}
+	if (options->size < sizeof(*options)) {
+		return error_set(KILN_EINVAL,
+						 "options->size is %zu; it must be sizeof(kiln_submit_options), which is "
+						 "%zu here",
+						 options->size, sizeof(*options));
+	}
+	if (options->stream >= KILN_STREAMS) {
+		return error_set(KILN_EINVAL, "stream is %u; the streams of a client are 0 to %d",
+						 options->stream, KILN_STREAMS - 1);
+	}
+	if ((options->flags & ~KILN_SUBMIT_CUDA) != 0) {
+		return error_set(KILN_EINVAL, "options->flags is 0x%x; this libkiln %s knows 0x%x",
+						 options->flags, KILN_VERSION_STRING, KILN_SUBMIT_CUDA);
+	}
+	what->stream = options->stream;
+	what->after = options->after;
+	what->cuda = (options->flags & KILN_SUBMIT_CUDA) != 0;
+	what->cuda_stream = options->cuda_stream;
+	return KILN_OK;
+}
+
+static int submit_many(kiln_client *client, const kiln_work *works, int count,
+					   const kiln_submit_options *options, kiln_ticket *out)
+{
+	struct submission what = {.works = works, .count = count, .again = true};
+	for (int i = 1; i < count; i++) {
+		if (works[i].call == NULL || works[i].call->client != client) {
+			return error_set(KILN_EINVAL, "works[%d].call is %s", i,
+							 works[i].call == NULL ? "NULL" : "one of another client");
+		}
+	}
+	int status = read_options(options, &what);
+	return status == KILN_OK ? submit(client, &what, out) : status;
+}
+
+int kiln_submit_many(const kiln_work *works, int count, const kiln_submit_options *options,
+					 kiln_ticket *out)
+{
+	if (works == NULL || out == NULL) {
+		return error_set(KILN_EINVAL, "%s is NULL", works == NULL ? "works" : "out");
+	}
+	if (count < 1 || count > KILN_MAX_BATCH) {
+		return error_set(KILN_EINVAL, "count is %d; a batch has 1 to %d calls", count,
+						 KILN_MAX_BATCH);
+	}
+	if (works[0].call == NULL) {
+		return error_set(KILN_EINVAL, "works[0].call is NULL");
+	}
+	kiln_client *client = works[0].call->client;
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	return client_leave(client, submit_many(client, works, count, options, out));
+}
+
+int kiln_submit_with(kiln_call *call, const kiln_operand *operands, int operand_count,
+					 const kiln_submit_options *options, kiln_ticket *out)
+{
+	if (call == NULL || out == NULL) {
+		return error_set(KILN_EINVAL, "%s is NULL", call == NULL ? "call" : "out");
+	}
+	const kiln_work work = {call, operands, operand_count};
+	return kiln_submit_many(&work, 1, options, out);
+}
