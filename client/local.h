@@ -212,8 +212,8 @@ struct submission {
 #define LANE_NOT 1
 /* Launches through the lane under this ticket, which is added.  KILN_OK, LANE_NOT, or a status. */
 int lane_submit(struct kiln_client *client, const struct submission *what, uint64_t id);
-/* Waits until these entries have ended, or until something came by message.  KILN_OK, KILN_ETIMEDOUT,
- * KILN_ECONN. */
+/* Waits until these entries have ended, or until something came by message.  KILN_OK,
+ * KILN_ETIMEDOUT, KILN_ECONN. */
 int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline);
 /* Before a message: waits for entries that the device process may not have launched when it gets
  * there, for entry follows - 1 (0: none), and where all is set for those of all streams but 0. */

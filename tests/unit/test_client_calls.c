@@ -257,7 +257,7 @@ static void test_calls(void **state)
 	assert_int_equal(kiln_wait(client, 0, 0), KILN_ENOENT);
 	assert_int_equal(kiln_dispatch(client), 0);
 	snprintf(expected, sizeof(expected),
-			 "submit(id=%d, call=2, operands=[[1,16],[1,2048]], after=%d)", (int)second,
+			 "submit(id=%d, call=2, operands=[[1,16],[1,2048]], lane=true, after=%d)", (int)second,
 			 (int)first);
 	assert_string_equal(seen(fake, "submit"), expected);
 
