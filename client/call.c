@@ -117,8 +117,9 @@ int call_make(kiln_client *client, struct request *request, int64_t deadline, ki
 	return KILN_OK;
 }
 
-int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
-				 const kiln_attr *attrs, int attr_count, int64_t deadline, kiln_call **out)
+static int prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
+				   int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
+				   kiln_call **out)
 {
 	struct request request;
 
@@ -137,6 +138,16 @@ int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 		(*out)->left_out |= (uint32_t)(tensors[i].dtype == KILN_DTYPE_NONE) << i;
 	}
 	return KILN_OK;
+}
+
+int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
+				 const kiln_attr *attrs, int attr_count, int64_t deadline, kiln_call **out)
+{
+	int status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, out);
+	if (status == KILN_ELIMIT && run_forget_oldest(client)) {
+		status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, out);
+	}
+	return status;
 }
 
 int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,

@@ -4,6 +4,7 @@
  */
 #include "client/local.h"
 #include "client/protocol.h"
+#include "client/signature.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,6 +50,10 @@ static void destroy(struct kiln_client *client)
 		call_release(call);
 		call = next;
 	}
+	while (client->signatures != NULL && run_forget_oldest(client)) {
+	}
+	signatures_free(client->signatures);
+	client->signatures = NULL;
 	lane_free(client->lane);
 	client->lane = NULL;
 }
@@ -455,7 +460,8 @@ int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 	client->timeout_ms = options.timeout_ms;
 	atomic_init(&client->refs, 1);
 	client->lane = lane_new();
-	if (client->lane == NULL) {
+	client->signatures = signatures_new();
+	if (client->lane == NULL || client->signatures == NULL) {
 		kiln_close(client);
 		return error_set(KILN_ENOMEM, "no memory for a client");
 	}

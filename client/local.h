@@ -110,6 +110,7 @@ struct kiln_client {
 	struct frame_queue queue;
 	struct ticket_table tickets;
 	struct lane *lane;
+	struct signatures *signatures; /* the calls that kiln_run keeps */
 	struct late *late; /* requests given up, whose reply may still come */
 	size_t late_count;
 	int staging; /* memfd for read and write, or -1 */
@@ -267,6 +268,7 @@ int call_put(struct kiln_client *client, struct wire_out *out, const char *op,
 /* Asks for a call; frees the request in any case. */
 int call_make(struct kiln_client *client, struct request *request, int64_t deadline,
 			  struct kiln_call **out);
+/* As kiln_prepare; makes room where the daemon takes no more calls. */
 int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
 				 const kiln_attr *attrs, int attr_count, int64_t deadline, kiln_call **out);
 /* again: the call may be submitted again, and should then need no message. */
@@ -296,6 +298,11 @@ int order_begin(struct kiln_client *client, void *cuda_stream, uint64_t first);
 int order_end(struct kiln_client *client, void *cuda_stream, uint64_t last);
 /* Waits on the host for all that the stream has. */
 int order_host(struct kiln_client *client, void *cuda_stream);
+
+/* ---- run.c ---- */
+
+/* Releases the call that kiln_run has kept unused for longest; false: it keeps none. */
+bool run_forget_oldest(struct kiln_client *client);
 
 /* ---- request.c ---- */
 

@@ -179,7 +179,13 @@ int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 		return status;
 	}
 	status = lane_stop(client, client_deadline(client));
-	return client_leave(client, status == KILN_OK ? prepare(client, raw, out) : status);
+	if (status == KILN_OK) {
+		status = prepare(client, raw, out);
+	}
+	if (status == KILN_ELIMIT && run_forget_oldest(client)) {
+		status = prepare(client, raw, out);
+	}
+	return client_leave(client, status);
 }
 
 static int compile(kiln_client *client, const kiln_raw *raw, const char *target, kiln_reply **out)

@@ -1,9 +1,39 @@
 /*
- * run.c: kiln_run: an operator prepared, submitted and waited for in one.
+ * run.c: kiln_run: an operator prepared, submitted and waited for in one.  What was prepared is
+ * kept for the next time (client/signature.h): then it is launched as kiln_submit launches, through
+ * the lane.
  */
 #include "client/local.h"
+#include "client/signature.h"
 
-static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int count, int64_t deadline)
+#include <stdlib.h>
+
+bool run_forget_oldest(kiln_client *client)
+{
+	struct kiln_call *call = signature_forget_oldest(client->signatures);
+	if (call == NULL) {
+		return false;
+	}
+	call_release(call);
+	return true;
+}
+
+/* Takes the call over, whose signature was asked for last. */
+static void keep(kiln_client *client, kiln_call *call)
+{
+	while (signature_is_full(client->signatures) && run_forget_oldest(client)) {
+	}
+	/* Nobody can ask for its plan. */
+	free(call->plan);
+	call->plan = NULL;
+	if (!signature_remember(client->signatures, call)) {
+		call_release(call);
+	}
+}
+
+/* again: it has been run before, and so will be once more. */
+static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int count, bool again,
+						   int64_t deadline)
 {
 	kiln_client *client = call->client;
 	kiln_operand operands[KILN_MAX_OPERANDS];
@@ -12,7 +42,7 @@ static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int coun
 	for (int i = 0; i < count; i++) {
 		operands[i] = (kiln_operand){tensors[i].buffer, tensors[i].offset};
 	}
-	int status = call_submit(call, operands, count, 0, false, &ticket);
+	int status = call_submit(call, operands, count, 0, again, &ticket);
 	if (status != KILN_OK) {
 		return status;
 	}
@@ -26,19 +56,39 @@ static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int coun
 	return status;
 }
 
+static int run(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
+			   const kiln_attr *attrs, int attr_count)
+{
+	int64_t deadline = client_deadline(client);
+	kiln_call *call = NULL;
+	bool keyed =
+		signature_ask(client->signatures, client, op, tensors, tensor_count, attrs, attr_count);
+	if (keyed) {
+		call = signature_find(client->signatures);
+	}
+	if (call != NULL) {
+		return submit_and_wait(call, tensors, tensor_count, true, deadline);
+	}
+	int status =
+		call_prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &call);
+	if (status != KILN_OK) {
+		return status;
+	}
+	status = submit_and_wait(call, tensors, tensor_count, false, deadline);
+	if (keyed) {
+		keep(client, call);
+	} else {
+		call_release(call);
+	}
+	return status;
+}
+
 int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
 			 const kiln_attr *attrs, int attr_count)
 {
-	kiln_call *call = NULL;
 	int status = client_enter(client);
 	if (status != KILN_OK) {
 		return status;
 	}
-	int64_t deadline = client_deadline(client);
-	status = call_prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &call);
-	if (status == KILN_OK) {
-		status = submit_and_wait(call, tensors, tensor_count, deadline);
-		call_release(call);
-	}
-	return client_leave(client, status);
+	return client_leave(client, run(client, op, tensors, tensor_count, attrs, attr_count));
 }
