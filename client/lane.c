@@ -361,7 +361,7 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 	struct lane *lane = client->lane;
 	const struct call_way *ways[KILN_MAX_BATCH];
 	int status = KILN_OK;
-	if (lane->memory == NULL || lane->off || client->tickets.messages > 0 ||
+	if (client->dead || lane->memory == NULL || lane->off || client->tickets.messages > 0 ||
 		!make_room(client, what)) {
 		return LANE_NOT;
 	}

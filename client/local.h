@@ -111,7 +111,7 @@ struct kiln_client {
 	struct ticket_table tickets;
 	struct lane *lane;
 	struct signatures *signatures; /* the calls that kiln_run keeps */
-	struct late *late; /* requests given up, whose reply may still come */
+	struct late *late;             /* requests given up, whose reply may still come */
 	size_t late_count;
 	int staging; /* memfd for read and write, or -1 */
 	void *staging_map;

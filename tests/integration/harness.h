@@ -99,6 +99,12 @@ pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg);
 int process_wait(pid_t pid, int timeout_ms);
 #define EXITED(n) ((n) << 8) /* the wait status of exit(n) */
 
+/* From here on any system call but those to leave and to read the clock (which is one where the
+ * system has no faster way) ends this process.  False: it cannot be forbidden. */
+bool forbid_system_calls(void);
+/* Skips the test, and says why, where a client of a lane cannot do without. */
+void skip_where_silence_is_impossible(void);
+
 /* ---- Problems ---- */
 
 struct permute {

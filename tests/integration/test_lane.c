@@ -7,12 +7,8 @@
 
 #include "client/lane_memory.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -276,22 +272,6 @@ static void event_loop(void **state)
 
 /* ---- Without system calls ---- */
 
-/* From here on any system call but these ends the process.  Where the system has no faster way to
- * read the clock, that is one, too. */
-static bool forbid_system_calls(void)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_exit_group, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_clock_gettime, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-	};
-	const struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-		   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 static int silent_client(const struct kilnd *daemon, void *arg)
 {
 	struct pair pair;
@@ -313,14 +293,7 @@ static void steady_state_makes_no_system_call(void **state)
 {
 	struct kilnd *daemon = *state;
 	kiln_client *client;
-	if (getenv("KILN_SANITIZE")) {
-		puts("a sanitizer makes system calls of its own");
-		skip();
-	}
-	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
-		puts("with one processor neither end looks: both sleep at once");
-		skip();
-	}
+	skip_where_silence_is_impossible();
 	/* Both ends look for a second before they sleep: the machine may be busy. */
 	kilnd_start(daemon, OPTIONS("--lane-spin", "1000000"));
 	client = client_open(daemon);
