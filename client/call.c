@@ -187,6 +187,7 @@ void call_release(kiln_call *call)
 		(void)link_post(client, &request, SIZE_MAX);
 	}
 	lane_forget_call(client, call);
+	local_forget(call, client->pid != getpid());
 	free(call->plan);
 	free(call);
 	client_unref(client);
@@ -198,7 +199,8 @@ void kiln_call_free(kiln_call *call)
 		return;
 	}
 	kiln_client *client = call->client;
-	switch (client_try(client)) {
+	int status = client_try(client);
+	switch (status) {
 	case KILN_OK:
 		call_release(call);
 		client_leave(client, KILN_OK);
@@ -210,6 +212,7 @@ void kiln_call_free(kiln_call *call)
 		}
 		break;
 	default:
+		local_forget(call, status == KILN_EFORK);
 		free(call->plan);
 		free(call);
 		client_unref(client);

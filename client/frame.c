@@ -89,10 +89,9 @@ static int send_status(int error)
 	}
 }
 
-/* A memfd with this payload that nobody can change any more; -1 with errno. */
-static int bulk_make(const void *data, size_t size)
+int frame_sealed(const char *name, const void *data, size_t size)
 {
-	int fd = memfd_new("kiln-message");
+	int fd = memfd_new(name);
 	if (fd < 0) {
 		return -1;
 	}
@@ -175,7 +174,7 @@ int frame_send(int sock, const void *data, size_t size, const int *fds, int fd_c
 	if (size <= FRAME_INLINE_MAX) {
 		return send_datagram(sock, data, size, -1, fds, fd_count);
 	}
-	int bulk = bulk_make(data, size);
+	int bulk = frame_sealed("kiln-message", data, size);
 	if (bulk < 0) {
 		return send_status(errno);
 	}
@@ -507,7 +506,7 @@ static int node_make(const void *data, size_t size, const int *fds, int fd_count
 	if (inside && size > 0) {
 		memcpy(node->data, data, size);
 	}
-	if (!inside && (node->bulk = bulk_make(data, size)) < 0) {
+	if (!inside && (node->bulk = frame_sealed("kiln-message", data, size)) < 0) {
 		goto fail;
 	}
 	for (int i = 0; i < fd_count; i++) {

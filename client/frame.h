@@ -48,6 +48,8 @@ void frame_free(struct frame *frame);
 /* A memfd of this size, close-on-exec, sealed against shrinking and growing (not against writing);
  * -1 with errno. */
 int frame_memfd(const char *name, uint64_t bytes);
+/* A memfd with these bytes that nobody can change any more, close-on-exec; -1 with errno. */
+int frame_sealed(const char *name, const void *data, size_t size);
 /* True if the descriptor is a memfd that cannot shrink and has at least this size: safe to map. */
 int frame_fd_is_safe(int fd, uint64_t bytes);
 

@@ -156,6 +156,7 @@ struct kiln_call {
 	int64_t params[KILN_MAX_RAW_ARGS];
 	char origin[16];
 	char *plan;
+	struct local_ways *local; /* NULL until it is launched in the caller's own context */
 };
 
 /* ---- link.c: traffic ---- */
@@ -240,6 +241,11 @@ int lane_stop(struct kiln_client *client, int64_t deadline);
 int lane_fd(struct lane *lane);
 /* Before somebody waits for that descriptor. */
 void lane_watch(struct kiln_client *client);
+
+/* ---- local_launch.c ---- */
+
+/* Unloads what kiln_launch_local() has loaded for the call; forked: without calling the driver. */
+void local_forget(struct kiln_call *call, bool forked);
 
 /* ---- client.c ---- */
 

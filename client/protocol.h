@@ -31,6 +31,10 @@
  *             value
  *   tail      how many entries the client has written to its lane (lane_memory.h), which the
  *             request follows; follows: number + 1 of one that must have succeeded
+ *   template  {"kind": nothing|copy|launch, "grid", "block", "shared", "copy": bytes, "scratch":
+ *             [bytes, counters] (absent: none), "args": list of [0, operand] | [1, bytes, value] |
+ *             [2], which is the scratch memory, "operands": list of {"n": name, "bytes", "align",
+ *             "written"}}
  *   target    "cpu" | "sm_NN";   device   "cpu" | "cuda:N";   key   64 hexadecimal digits
  */
 #ifndef KILN_CLIENT_PROTOCOL_H
@@ -69,6 +73,9 @@
 	X("raw.prepare", "F", "raw; memfd of its texts", "call, key, origin, text, micros, params")    \
 	X("raw.compile", "F", "raw, target?; memfd of its texts", "key, origin, text, micros, bytes")  \
 	X("raw.submit", "", "call, grid, block, shared, timeout, args, after", "micros")               \
+	X("object", "", "call, alignments: [bytes, for each operand; 0: left out]",                    \
+	  "key, target, entry, template: map; where a kernel is launched: with the memfd of its "      \
+	  "object, sealed")                                                                            \
 	X("release", "", "call", "")                                                                   \
 	X("cancel", "", "ticket, or entry: number + 1", "")                                            \
 	X("cache.ls", "", "limit?, sort?",                                                             \

@@ -42,6 +42,7 @@ struct flight;
 	X(launches, "calls that ran")                                     \
 	X(lane_launches, "of these, those that came without a message")   \
 	X(launch_failures, "calls that ended in an error")                \
+	X(objects, "calls given out, to be launched by their programs")   \
 	X(writes, "copies to the device")                                 \
 	X(reads, "copies from the device")                                \
 	X(sessions, "connections accepted")                               \

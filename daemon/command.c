@@ -26,6 +26,7 @@ static const struct {
 	{"raw.prepare", command_raw_prepare},
 	{"raw.compile", command_raw_compile},
 	{"raw.submit", command_raw_submit},
+	{"object", command_object},
 	{"release", command_release},
 	{"cancel", command_cancel},
 	{"cache.ls", command_cache_ls},

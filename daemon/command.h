@@ -28,6 +28,8 @@ void command_raw_submit(struct session *session, struct wire_in *message, struct
 void command_submit(struct session *session, struct wire_in *message, struct frame *frame);
 void command_release(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cancel(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_object.c */
+void command_object(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_cache.c */
 void command_cache_ls(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame);
@@ -59,6 +61,15 @@ bool command_left_out(const struct kernel_problem *problem, int i);
 /* Where the tensors lie must hold what the plan touches, and outputs must not overlap anything. */
 int command_check_operands(const struct kernel_plan *plan, const struct work_operand *operands,
 						   char error[KERNEL_ERROR_MAX]);
+/* Outputs may be left out by who asks what a call would do, but not by who runs it. */
+int command_check_given(const struct call *call, char error[KERNEL_ERROR_MAX]);
+/* The variant of the call for operands that are so aligned, each 1, 2, 4, 8 or 16 bytes, 0 where it
+ * has no memory; planned anew when none fits.  The holder is the caller. */
+int command_choose_variant(struct session *session, struct call *call,
+						   const uint32_t alignments[KERNEL_MAX_OPERANDS], struct kernel_ref **out,
+						   char error[KERNEL_ERROR_MAX]);
+/* "nothing", "copy" or "launch" */
+const char *command_kind_name(const struct kernel_plan *plan);
 /* The plan as members of a map, and its text. */
 void command_put_plan(struct wire_out *out, const struct kernel_plan *plan);
 /* What a program needs to tune a problem: its operands as they were inferred, the candidates, what

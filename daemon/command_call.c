@@ -11,7 +11,11 @@
 #include "store.h"
 #include "util/util.h"
 
-static const char *const kind_names[] = {"nothing", "copy", "launch"};
+const char *command_kind_name(const struct kernel_plan *plan)
+{
+	static const char *const names[] = {"nothing", "copy", "launch"};
+	return names[plan->kind];
+}
 
 void command_put_plan(struct wire_out *out, const struct kernel_plan *plan)
 {
@@ -22,7 +26,7 @@ void command_put_plan(struct wire_out *out, const struct kernel_plan *plan)
 	}
 	wire_map_begin(out, "plan");
 	wire_put_str(out, "op", plan->op);
-	wire_put_str(out, "kind", kind_names[plan->kind]);
+	wire_put_str(out, "kind", command_kind_name(plan));
 	wire_put_str(out, "variant", plan->variant);
 	wire_put_str(out, "choice", plan->choice);
 	wire_put_str(out, "source", plan->source);

@@ -90,7 +90,6 @@ static int decode_operands(struct session *session, struct wire_in *message,
 	const struct kernel_problem *problem = &call->problem;
 	const msgpack_object *list = wire_get(&message->root, "operands");
 	int status = KILN_OK;
-	char name[24];
 	memset(operands, 0, sizeof *operands * KERNEL_MAX_OPERANDS);
 	if (wire_count(list) != (uint32_t)call->given)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -98,39 +97,45 @@ static int decode_operands(struct session *session, struct wire_in *message,
 						 wire_count(list));
 	for (int i = 0; i < call->given && status == KILN_OK; i++)
 		status = decode_operand(session, wire_at(list, (uint32_t)i), call, i, &operands[i], error);
-	/* The shape of an output may follow from the inputs, but not where it lies. */
-	for (int i = call->given; i < problem->tensor_count && status == KILN_OK; i++)
-		if (!command_left_out(problem, i))
-			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							   "%s: the call was prepared without %s, which it needs to run",
-							   problem->op,
-							   decode_operand_name(call->variants[0]->plan.operands, i, name));
-	return status;
+	return status == KILN_OK ? command_check_given(call, error) : status;
 }
 
-static bool aligned_for(const struct kernel_plan *plan, const struct work_operand *operands)
+int command_check_given(const struct call *call, char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_problem *problem = &call->problem;
+	char name[24];
+	/* The shape of an output may follow from the inputs, but not where it lies. */
+	for (int i = call->given; i < problem->tensor_count; i++)
+		if (!command_left_out(problem, i))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s: the call was prepared without %s, which it needs to run",
+							 problem->op,
+							 decode_operand_name(call->variants[0]->plan.operands, i, name));
+	return KILN_OK;
+}
+
+static bool aligned_for(const struct kernel_plan *plan,
+						const uint32_t alignments[KERNEL_MAX_OPERANDS])
 {
 	for (int i = 0; i < plan->operand_count; i++)
-		if (operands[i].buffer && plan->extents[i].bytes &&
-			buffer_alignment(operands[i].buffer, operands[i].offset) < plan->extents[i].alignment)
+		if (alignments[i] && plan->extents[i].bytes && alignments[i] < plan->extents[i].alignment)
 			return false;
 	return true;
 }
 
-/* The variant of the call that fits these addresses; planned anew when none does. */
-static int choose_variant(struct session *session, struct call *call,
-						  const struct work_operand *operands, struct kernel_ref **out,
-						  char error[KERNEL_ERROR_MAX])
+int command_choose_variant(struct session *session, struct call *call,
+						   const uint32_t alignments[KERNEL_MAX_OPERANDS], struct kernel_ref **out,
+						   char error[KERNEL_ERROR_MAX])
 {
 	for (int i = 0; i < call->variant_count; i++)
-		if (aligned_for(&call->variants[i]->plan, operands)) {
+		if (aligned_for(&call->variants[i]->plan, alignments)) {
 			*out = kernel_hold(call->variants[i]);
 			return KILN_OK;
 		}
 	struct kernel_problem problem = call->problem;
 	for (int i = 0; i < problem.tensor_count; i++)
-		if (operands[i].buffer)
-			problem.tensors[i].alignment = buffer_alignment(operands[i].buffer, operands[i].offset);
+		if (alignments[i])
+			problem.tensors[i].alignment = alignments[i];
 	const struct device_info *info = &session->device->info;
 	int status = job_open(session->broker, &problem, &info->limits, info->model, out, error);
 	if (status == KILN_OK && call->variant_count < CALL_VARIANTS)
@@ -144,6 +149,7 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
 	uint64_t after = wire_get_uint(root, "after", 0), stream = wire_get_uint(root, "stream", 0);
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	uint32_t alignments[KERNEL_MAX_OPERANDS];
 	struct kernel_ref *variant = NULL;
 	char error[KERNEL_ERROR_MAX];
 	struct call *call = map_get_id(&session->calls, number);
@@ -168,8 +174,11 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 		status = decode_operands(session, message, call, operands, error);
 	if (status == KILN_OK)
 		status = command_check_operands(&call->variants[0]->plan, operands, error);
+	for (int i = 0; i < KERNEL_MAX_OPERANDS && status == KILN_OK; i++)
+		alignments[i] =
+			operands[i].buffer ? buffer_alignment(operands[i].buffer, operands[i].offset) : 0;
 	if (status == KILN_OK)
-		status = choose_variant(session, call, operands, &variant, error);
+		status = command_choose_variant(session, call, alignments, &variant, error);
 	if (status == KILN_OK)
 		status = work_launch(session, id, call, variant, operands, (uint32_t)stream, after,
 							 wire_get_bool(root, "lane", false), error);

@@ -142,8 +142,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 	return true;
 }
 
-/* [0, operand], [1, bytes, value], [2], [3] */
-static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
+void work_put_argument(struct wire_out *message, const struct kernel_arg *arg)
 {
 	if (arg->kind == KERNEL_ARG_BYTES) {
 		wire_put_bin(message, NULL, arg->data, arg->bytes);
@@ -172,6 +171,16 @@ static void put_argument(struct wire_out *message, const struct kernel_arg *arg)
 	wire_list_end(message);
 }
 
+void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scratch)
+{
+	if (!scratch->bytes)
+		return;
+	wire_list_begin(message, "scratch");
+	wire_put_uint(message, NULL, scratch->bytes);
+	wire_put_uint(message, NULL, scratch->counters);
+	wire_list_end(message);
+}
+
 static void put_arguments(struct wire_out *message, const struct work *work, bool placed)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
@@ -179,14 +188,9 @@ static void put_arguments(struct wire_out *message, const struct work *work, boo
 	int arg_count = work->raw ? work->raw->arg_count : plan->arg_count;
 	wire_list_begin(message, "args");
 	for (int i = 0; i < arg_count; i++)
-		put_argument(message, &args[i]);
+		work_put_argument(message, &args[i]);
 	wire_list_end(message);
-	if (plan->scratch.bytes) {
-		wire_list_begin(message, "scratch");
-		wire_put_uint(message, NULL, plan->scratch.bytes);
-		wire_put_uint(message, NULL, plan->scratch.counters);
-		wire_list_end(message);
-	}
+	work_put_scratch(message, &plan->scratch);
 	if (plan->report.indices) {
 		wire_list_begin(message, "report");
 		wire_put_uint(message, NULL, plan->report.indices);

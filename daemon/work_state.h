@@ -1,4 +1,5 @@
-/* work_state.h: what work.c (the queue) and work_send.c (what leaves it) share. */
+/* work_state.h: what work.c (the queue) and work_send.c (what leaves it) share, and how launches
+ * look in messages. */
 #ifndef KILN_DAEMON_WORK_STATE_H
 #define KILN_DAEMON_WORK_STATE_H
 
@@ -66,6 +67,10 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 
 /* ---- work_send.c ---- */
 
+/* An element of the list of arguments: [0, operand], [1, bytes, value], [2], [3] or bytes. */
+void work_put_argument(struct wire_out *message, const struct kernel_arg *arg);
+/* Member "scratch", if there is any: [bytes, counters]. */
+void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scratch);
 /* Sends the work if all it needs is there, else asks for what is missing. */
 enum work_step work_advance(struct work *work);
 

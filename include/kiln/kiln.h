@@ -4,7 +4,8 @@
  * Kiln runs CUDA C++ kernels for many processes of one host.  A daemon, kilnd, specializes kernel
  * templates for the shapes it is asked for, keeps the compiled objects, and launches them; a
  * program links this library, connects, and names buffers and operators.  Nothing here needs CUDA:
- * the library loads the driver by itself, and only when memory allocated by CUDA is lent.
+ * the library loads the driver by itself, and only when memory allocated by CUDA is lent, or a call
+ * is launched in the program's own context.
  *
  * Conventions, once for all functions
  *
@@ -33,7 +34,8 @@
  *
  * Signals     No handlers are installed, SIGPIPE is never raised, and no call ends the process.
  *
- * CUDA        The caller's current context, device and last error are left as they were.
+ * CUDA        The caller's current context, device and last error are left as they were.  The
+ *             driver is $KILN_LIBCUDA, else libcuda.so.1.
  *
  * A daemon that goes away ends all that is in flight in KILN_ECONN, and every later call of that
  * client too: close it and connect again.
@@ -366,6 +368,47 @@ KILN_API int kiln_events(const kiln_client *client);
  * waited for, or a status.
  */
 KILN_API int kiln_dispatch(kiln_client *client);
+
+/* ---- Launches in the caller's own context -------------------------------------------------- */
+
+/* An address of memory that the GPU of the current context can use, and how many bytes lie there
+ * from it on; {0, 0} for an operand that is left out. */
+typedef struct kiln_place {
+	uint64_t address;
+	uint64_t bytes;
+} kiln_place;
+
+/*
+ * Launches a prepared call in the CUDA context that is current in this thread, on a stream of that
+ * context (CUstream or cudaStream_t; NULL: its default stream), and returns at once.  It is work
+ * like any other on that stream: what stands before it is seen, what comes after it sees the
+ * results, and nothing else is there to wait for.  This is for work that must overlap with the
+ * caller's own kernels.  No buffer is involved and no memory needs to be lent: the operands, one
+ * for each tensor that kiln_prepare() was given, in order, are addresses.  Calls that are submitted
+ * run in another process; they and these are not ordered against each other.
+ *
+ * Planner, cache and checks are those of kiln_submit(): too few bytes, or an output that shares a
+ * byte with another operand, are EINVAL, and addresses of another alignment get another variant.
+ * Whether the memory really is there nobody can know: a fault is the caller's context's.  The first
+ * launch at an alignment asks the daemon, and the first in a context loads the kernel, for which
+ * the driver waits until what runs there has ended.  Later ones ask nobody, go on where the daemon
+ * is gone, and can be captured into a graph.  A call whose plan needs scratch memory
+ * (kiln_call_plan() says so) takes it from a pool of its own, in the stream's order.
+ *
+ * ENOTSUP: the client's device is "cpu"; the context's GPU cannot run what is compiled for the
+ * client's device; there is no driver; the call is a kernel of one's own; or it counts indices that
+ * are out of range, which nobody would be told of: the sentence says which attribute to use.
+ * EINVAL also where no context is current, or the stream is of another one.  EDEVICE with the
+ * driver's own name for an error that an earlier launch of the context left.
+ *
+ * What was loaded stays in each context until kiln_call_free(), which unloads it.  By then the
+ * streams that the call was launched on must have done it (cuStreamSynchronize), graphs that it was
+ * captured into must not be launched again, and the contexts must still be there, which a driver of
+ * CUDA 12 or newer can tell by itself.  In a child of fork() kiln_call_free() leaves the driver
+ * alone.
+ */
+KILN_API int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_count,
+							   void *cuda_stream);
 
 /* ---- Kernels of one's own ------------------------------------------------------------------ */
 

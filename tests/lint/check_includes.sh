@@ -65,7 +65,7 @@
 		own("^tests/", "^(include|client|daemon|tests|kernel_src)/")
 		library("^uv\\.h$", "^(daemon/[^/]*|tests/.*)$")
 		library("^cuda\\.h$", "^(daemon/exec/cuda[^/]*|client/cuda_driver\\.h|" \
-			"tests/(gpu/.*|bench/.*|unit/[^/]*cuda[^/]*))$")
+			"tests/(gpu/.*|bench/.*|(unit|integration)/[^/]*cuda[^/]*))$")
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
 		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/test_cache[^/]*|tests/fuzz/.*)$")
 		library("^sodium", "^(daemon/util/.*|tests/unit/.*)$")

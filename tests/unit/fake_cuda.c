@@ -24,14 +24,11 @@ static struct {
 
 int fake_live[FAKE_LIVE_COUNT];
 static uint64_t next_mark = 1;
-static int held, shared_granted, shared_fixed, threads_most;
+static int held, shared_granted, shared_fixed, threads_most, noted_values;
+static struct fake_launch last_launch;
 static CUresult sticky;
 static bool environment_read;
 
-struct CUctx_st {
-	int users;
-};
-static struct CUctx_st the_context;
 struct CUfunc_st {
 	enum {
 		KERNEL_ADD_ONE,
@@ -42,9 +39,11 @@ struct CUfunc_st {
 		KERNEL_COUNT,
 		KERNEL_IDLE
 	} kernel;
+	CUcontext context;
 };
 struct CUmod_st {
 	bool idle;
+	CUcontext context; /* that it was loaded in */
 	struct CUfunc_st functions[KERNEL_IDLE + 1];
 };
 struct CUevent_st {
@@ -175,8 +174,16 @@ static void advance(struct CUstream_st *stream)
 #define MAX_STREAMS 256
 static struct CUstream_st *streams[MAX_STREAMS];
 
+static struct CUstream_st default_stream = {.tail = &default_stream.head};
+
+static struct CUstream_st *stream_of(CUstream stream)
+{
+	return stream ? stream : &default_stream;
+}
+
 static void advance_all(void)
 {
+	advance(&default_stream);
 	for (int i = 0; i < MAX_STREAMS; i++)
 		if (streams[i])
 			advance(streams[i]);
@@ -186,6 +193,7 @@ struct op *fake_add_op(CUstream stream, enum op_kind kind)
 {
 	struct op *op = calloc(1, sizeof *op);
 	op->kind = kind;
+	stream = stream_of(stream);
 	if (stream->capture) {
 		fake_graph_add(stream->capture, op);
 		return op;
@@ -202,7 +210,7 @@ struct CUgraph_st **fake_capture(CUstream stream)
 
 bool fake_free_later(CUstream stream, CUdeviceptr at)
 {
-	if (!stream || !stream->head)
+	if (!stream_of(stream)->head)
 		return false;
 	fake_add_op(stream, OP_FREE)->to = (void *)(uintptr_t)at;
 	return true;
@@ -257,6 +265,7 @@ CUresult cuStreamDestroy(CUstream stream)
 CUresult cuStreamSynchronize(CUstream stream)
 {
 	ENTER();
+	stream = stream_of(stream);
 	if (stream->capture)
 		return fake_spoil(stream->capture);
 	int was = held;
@@ -269,6 +278,7 @@ CUresult cuStreamSynchronize(CUstream stream)
 CUresult cuStreamQuery(CUstream stream)
 {
 	ENTER();
+	stream = stream_of(stream);
 	if (stream->capture)
 		return fake_spoil(stream->capture);
 	advance(stream);
@@ -366,12 +376,15 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 		return CUDA_ERROR_INVALID_IMAGE;
 	*out = calloc(1, sizeof **out);
 	(*out)->idle = idle;
+	(*out)->context = fake_current();
 	fake_live[FAKE_LIVE_MODULES]++;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuModuleUnload(CUmodule module)
 {
+	if (module->context != fake_current())
+		return CUDA_ERROR_INVALID_HANDLE;
 	free(module);
 	fake_live[FAKE_LIVE_MODULES]--;
 	return fake_enter(__func__);
@@ -385,6 +398,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 	if (module->idle) {
 		*out = &module->functions[KERNEL_IDLE];
 		(*out)->kernel = KERNEL_IDLE;
+		(*out)->context = module->context;
 		return CUDA_SUCCESS;
 	}
 	for (int i = 0; i < KERNEL_COUNT; i++) {
@@ -392,6 +406,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 			continue;
 		module->functions[i].kernel = i;
 		*out = &module->functions[i];
+		(*out)->context = module->context;
 		return CUDA_SUCCESS;
 	}
 	return CUDA_ERROR_NOT_FOUND;
@@ -437,6 +452,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 {
 	ENTER();
 	(void)extra;
+	if (function->context != fake_current())
+		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t threads = (uint64_t)bx * by * bz;
 	if (!gx || !gy || !gz || !threads || threads > 1024 || gy > 65535 || gz > 65535)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -444,172 +461,21 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 		return CUDA_ERROR_INVALID_VALUE;
 	struct op *op = fake_add_op(stream, OP_KERNEL);
 	op->function = function;
+	last_launch = (struct fake_launch){.grid = {gx, gy, gz},
+									   .block = {bx, by, bz},
+									   .shared = shared,
+									   .stream = stream,
+									   .context = function->context,
+									   .function = function};
+	for (int i = 0; i < noted_values && function->kernel == KERNEL_IDLE; i++)
+		memcpy(&last_launch.values[i], params[i], sizeof last_launch.values[i]);
 	for (int i = 0; i < 4 && function->kernel != KERNEL_IDLE; i++)
 		if (param_sizes[function->kernel][i])
 			memcpy(&op->values[i], params[i], param_sizes[function->kernel][i]);
 	return CUDA_SUCCESS;
 }
 
-/* ---- Devices and contexts ---- */
-
-CUcontext fake_context(void)
-{
-	return &the_context;
-}
-
-CUresult cuInit(unsigned flags)
-{
-	ENTER();
-	(void)flags;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDriverGetVersion(int *out)
-{
-	*out = 13000;
-	return fake_enter(__func__);
-}
-
-CUresult cuGetErrorName(CUresult result, const char **out)
-{
-	static char text[48];
-	switch ((int)result) {
-	case CUDA_ERROR_INVALID_VALUE:
-		*out = "CUDA_ERROR_INVALID_VALUE";
-		break;
-	case CUDA_ERROR_OUT_OF_MEMORY:
-		*out = "CUDA_ERROR_OUT_OF_MEMORY";
-		break;
-	case CUDA_ERROR_ILLEGAL_ADDRESS:
-		*out = "CUDA_ERROR_ILLEGAL_ADDRESS";
-		break;
-	case 12345:
-		return CUDA_ERROR_INVALID_VALUE;
-	default:
-		snprintf(text, sizeof text, "CUDA_ERROR_FAKE_%d", (int)result);
-		*out = text;
-	}
-	return CUDA_SUCCESS;
-}
-
-CUresult cuGetErrorString(CUresult result, const char **out)
-{
-	*out = result == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
-												: "as the test wants it";
-	return result == (CUresult)12345 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetCount(int *out)
-{
-	ENTER();
-	*out = 1;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGet(CUdevice *out, int ordinal)
-{
-	ENTER();
-	*out = 0;
-	return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
-CUresult cuDeviceGetName(char *out, int size, CUdevice device)
-{
-	ENTER();
-	(void)device;
-	snprintf(out, (size_t)size, "Fake GPU");
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device)
-{
-	ENTER();
-	(void)device;
-	for (int i = 0; i < 16; i++)
-		out->bytes[i] = (char)(i * 17);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceTotalMem(size_t *out, CUdevice device)
-{
-	ENTER();
-	(void)device;
-	*out = FAKE_MEMORY;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice device)
-{
-	ENTER();
-	(void)device;
-	static const int values[][2] = {
-		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
-		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
-		{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
-		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
-		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
-		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
-		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
-		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
-		{CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
-	};
-	*out = 0;
-	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-		if (values[i][0] == (int)attribute)
-			*out = values[i][1];
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
-{
-	ENTER();
-	(void)device;
-	fake_live[FAKE_LIVE_CONTEXTS]++;
-	*out = &the_context;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-	(void)device;
-	fake_live[FAKE_LIVE_CONTEXTS]--;
-	return fake_enter(__func__);
-}
-
-CUresult cuCtxSetCurrent(CUcontext context)
-{
-	ENTER();
-	return context == &the_context || !context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-CUresult cuCtxGetCurrent(CUcontext *out)
-{
-	ENTER();
-	*out = &the_context;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuCtxPushCurrent(CUcontext context)
-{
-	ENTER();
-	return context == &the_context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-CUresult cuCtxPopCurrent(CUcontext *out)
-{
-	ENTER();
-	if (out)
-		*out = &the_context;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetDevice(CUdevice *out)
-{
-	ENTER();
-	*out = 0;
-	return CUDA_SUCCESS;
-}
+/* ---- The context as a whole ---- */
 
 CUresult cuCtxSynchronize(void)
 {
@@ -653,7 +519,8 @@ static void control_reset(void)
 	fake_memory_reset();
 	memset(functions, 0, sizeof functions);
 	memset(fake_live, 0, sizeof fake_live);
-	held = shared_granted = shared_fixed = threads_most = 0;
+	held = shared_granted = shared_fixed = threads_most = noted_values = 0;
+	fake_contexts_reset();
 	sticky = CUDA_SUCCESS;
 	environment_read = false;
 }
@@ -688,8 +555,19 @@ static void control_threads(int most)
 	threads_most = most;
 }
 
+static void control_note(int values)
+{
+	noted_values = values;
+}
+
+static struct fake_launch control_launched(void)
+{
+	return last_launch;
+}
+
 extern const struct fake_cuda_control fake_cuda_control;
 __attribute__((visibility("default"))) const struct fake_cuda_control fake_cuda_control = {
-	control_reset,   control_fail,   control_hold,     control_calls,    control_live,
-	control_granted, control_static, fake_memory_span, fake_pool_access, control_threads,
+	control_reset,   control_fail,     control_hold,     control_calls,      control_live,
+	control_granted, control_static,   fake_memory_span, fake_pool_access,   control_threads,
+	control_note,    control_launched, fake_context_at,  fake_renew_context, fake_capability,
 };

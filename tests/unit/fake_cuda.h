@@ -53,6 +53,17 @@ enum fake_live {
 	FAKE_LIVE_COUNT
 };
 
+/* A launch, as the driver was asked for it. */
+#define FAKE_NOTED 16
+struct fake_launch {
+	uint32_t grid[3], block[3], shared;
+	void *stream, *context;
+	const void *function;
+	uint64_t values[FAKE_NOTED]; /* what the parameters point to, eight bytes of each */
+};
+
+#define FAKE_CONTEXTS 2
+
 struct fake_cuda_control {
 	/* Forgets everything, also what lives. */
 	void (*reset)(void);
@@ -71,6 +82,13 @@ struct fake_cuda_control {
 	void (*pool_access)(int flags);
 	/* How many threads a block may have by every kernel; 0: the driver does not say. */
 	void (*thread_limit)(int most);
+	/* How many parameters are noted of a kernel that does nothing: it has at least so many. */
+	void (*note)(int values);
+	struct fake_launch (*launched)(void); /* the last */
+	void *(*context)(int i);              /* below FAKE_CONTEXTS; 0 is the primary one */
+	/* It was destroyed with all that was loaded, and there is a new one at its place. */
+	void (*renew)(int i);
+	void (*capability)(int number); /* 90: compute capability 9.0 */
 };
 
 #endif

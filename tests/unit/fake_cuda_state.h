@@ -38,7 +38,13 @@ struct op {
 	uint64_t mark;
 };
 
-CUcontext fake_context(void);
+CUcontext fake_context(void); /* the primary one */
+CUcontext fake_current(void); /* of this thread; NULL: none */
+void fake_contexts_reset(void);
+/* For fake_cuda_control. */
+void *fake_context_at(int i);
+void fake_renew_context(int i);
+void fake_capability(int number);
 /* At the end of the stream's queue, or of what it records. */
 struct op *fake_add_op(CUstream stream, enum op_kind kind);
 /* Where the stream keeps what it records into; NULL: it runs. */

@@ -1,0 +1,202 @@
+/*
+ * local_launch.c: launches of prepared calls in the caller's own context, on the caller's stream.
+ * The daemon is asked once for each way that operands are aligned; from then on a launch is the
+ * checks that the daemon would make, and one call of the driver.
+ */
+#include "client/local_launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEFT_OUT 15u
+
+/* ---- Operands ---- */
+
+static int check_count(const kiln_call *call, const kiln_place *operands, int count)
+{
+	if (count != call->tensor_count || (count > 0 && operands == NULL)) {
+		return error_set(KILN_EINVAL,
+						 "the call was prepared for %d tensors and is launched with %d operands",
+						 call->tensor_count, count);
+	}
+	for (int i = 0; i < count; i++) {
+		bool left_out = call->left_out >> i & 1;
+		if (left_out && operands[i].address != 0) {
+			return error_set(KILN_EINVAL,
+							 "operand %d has an address, and the call was prepared without it: "
+							 "pass {0, 0}, or prepare a call with it",
+							 i);
+		}
+	}
+	return KILN_OK;
+}
+
+/* The exponent of the largest of 1 to 16 bytes that the address is a multiple of. */
+static unsigned alignment_of(uint64_t address)
+{
+	return (unsigned)__builtin_ctzll(address | 16);
+}
+
+static uint64_t alignments_of(const kiln_call *call, const kiln_place *operands, int count)
+{
+	uint64_t all = 0;
+	for (int i = 0; i < count; i++) {
+		uint64_t one = call->left_out >> i & 1 ? LEFT_OUT : alignment_of(operands[i].address);
+		all |= one << (4 * i);
+	}
+	return all;
+}
+
+static bool overlap(const struct local_template *is, const kiln_place *operands, int i, int k)
+{
+	uint64_t a = operands[i].address, b = operands[k].address;
+	return is->operands[i].bytes > 0 && is->operands[k].bytes > 0 &&
+		   (a < b ? b - a < is->operands[i].bytes : a - b < is->operands[k].bytes);
+}
+
+/* Every operand holds what is touched of it, and no output shares a byte with another. */
+static int check_places(const struct local_template *is, const kiln_place *operands, int count)
+{
+	for (int i = 0; i < count; i++) {
+		const struct local_operand *operand = &is->operands[i];
+		if (operand->bytes > 0 && operands[i].address == 0) {
+			return error_set(KILN_EINVAL, "%s has no address", operand->name);
+		}
+		if (operand->bytes > operands[i].bytes) {
+			return error_set(
+				KILN_EINVAL, "%s needs %llu bytes at 0x%llx, where %llu are said to be",
+				operand->name, (unsigned long long)operand->bytes,
+				(unsigned long long)operands[i].address, (unsigned long long)operands[i].bytes);
+		}
+	}
+	for (int k = 0; k < count; k++) {
+		for (int i = 0; i < count && is->operands[k].written; i++) {
+			if (i != k && overlap(is, operands, i, k)) {
+				return error_set(KILN_EINVAL,
+								 "%s at 0x%llx and %s at 0x%llx overlap; an output may share no "
+								 "byte with another operand",
+								 is->operands[i].name, (unsigned long long)operands[i].address,
+								 is->operands[k].name, (unsigned long long)operands[k].address);
+			}
+		}
+	}
+	return KILN_OK;
+}
+
+/* ---- Ways ---- */
+
+/* The same variant may serve several alignments: then what is loaded is loaded once. */
+static struct local_way *keep(struct local_ways *ways, struct local_way *way)
+{
+	for (struct local_way *one = ways->all; one != NULL; one = one->next) {
+		if (memcmp(&one->is, &way->is, sizeof(way->is)) == 0) {
+			local_way_free(way);
+			return one;
+		}
+	}
+	way->next = ways->all;
+	ways->all = way;
+	return way;
+}
+
+static int ask(kiln_call *call, uint64_t alignments, struct local_way **out)
+{
+	int64_t bytes[KILN_MAX_OPERANDS];
+	struct local_way *way = NULL;
+	if (call->local == NULL) {
+		call->local = calloc(1, sizeof(*call->local));
+	}
+	struct local_ways *ways = call->local;
+	if (ways == NULL) {
+		return error_set(KILN_ENOMEM, "no memory for a launch");
+	}
+	for (int i = 0; i < call->tensor_count; i++) {
+		unsigned one = alignments >> (4 * i) & 15;
+		bytes[i] = one == LEFT_OUT ? 0 : INT64_C(1) << one;
+	}
+	int status = local_ask(call, bytes, &way);
+	if (status != KILN_OK) {
+		return status;
+	}
+	*out = keep(ways, way);
+	ways->known[ways->known_next].alignments = alignments;
+	ways->known[ways->known_next].way = *out;
+	ways->known_next = (ways->known_next + 1) % LOCAL_KNOWN;
+	ways->known_count += ways->known_count < LOCAL_KNOWN;
+	return KILN_OK;
+}
+
+static int find_way(kiln_call *call, uint64_t alignments, struct local_way **out)
+{
+	const struct local_ways *ways = call->local;
+	for (unsigned i = 0; ways != NULL && i < ways->known_count; i++) {
+		if (ways->known[i].alignments == alignments) {
+			*out = ways->known[i].way;
+			return KILN_OK;
+		}
+	}
+	return ask(call, alignments, out);
+}
+
+void local_forget(kiln_call *call, bool forked)
+{
+	struct local_ways *ways = call->local;
+	while (ways != NULL && ways->all != NULL) {
+		struct local_way *way = ways->all;
+		ways->all = way->next;
+		local_unload(way, forked);
+		local_way_free(way);
+	}
+	free(ways);
+	call->local = NULL;
+}
+
+/* ---- Launching ---- */
+
+static int check_kind(const kiln_call *call)
+{
+	if (call->raw) {
+		return error_set(KILN_ENOTSUP, "the call is a kernel of the program's own: it is launched "
+									   "with kiln_submit_raw() alone");
+	}
+	if (strncmp(call->client->device, "cuda", 4) != 0) {
+		return error_set(KILN_ENOTSUP,
+						 "a call of device %s cannot be launched in a CUDA context: connect with "
+						 "device \"cuda:0\", or use kiln_submit()",
+						 call->client->device);
+	}
+	return KILN_OK;
+}
+
+static int launch(kiln_call *call, const kiln_place *operands, int count, void *stream)
+{
+	struct local_context current;
+	struct local_way *way = NULL;
+	int status = check_kind(call);
+	if (status == KILN_OK) {
+		status = check_count(call, operands, count);
+	}
+	if (status == KILN_OK) {
+		status = local_current(&current);
+	}
+	if (status == KILN_OK) {
+		status = find_way(call, alignments_of(call, operands, count), &way);
+	}
+	if (status == KILN_OK) {
+		status = check_places(&way->is, operands, count);
+	}
+	return status == KILN_OK ? local_start(way, &current, operands, count, stream) : status;
+}
+
+int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_count,
+					  void *cuda_stream)
+{
+	if (call == NULL) {
+		return error_set(KILN_EINVAL, "call is NULL; it must come from kiln_prepare()");
+	}
+	int status = client_enter(call->client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	return client_leave(call->client, launch(call, operands, operand_count, cuda_stream));
+}

@@ -1,0 +1,233 @@
+/*
+ * fake_cuda_context: what the fake GPU is (fake_cuda.c), and its contexts: the primary one, which
+ * is context 0, and another.  Which is current is a thread's own affair, and none is at first.
+ */
+#include "fake_cuda_state.h"
+#include <stdio.h>
+
+#define MOST_PUSHED 8
+
+struct CUctx_st {
+	unsigned long long id;
+};
+static struct CUctx_st contexts[FAKE_CONTEXTS];
+static unsigned long long last_id;
+static int capability = 90;
+static _Thread_local CUcontext pushed[MOST_PUSHED]; /* the last is current */
+static _Thread_local int depth;
+
+/* ---- The driver and the GPU ---- */
+
+CUresult cuInit(unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *out)
+{
+	*out = 13000;
+	return fake_enter(__func__);
+}
+
+CUresult cuGetErrorName(CUresult result, const char **out)
+{
+	static char text[48];
+	switch ((int)result) {
+	case CUDA_ERROR_INVALID_VALUE:
+		*out = "CUDA_ERROR_INVALID_VALUE";
+		break;
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		*out = "CUDA_ERROR_OUT_OF_MEMORY";
+		break;
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+		*out = "CUDA_ERROR_ILLEGAL_ADDRESS";
+		break;
+	case 12345:
+		return CUDA_ERROR_INVALID_VALUE;
+	default:
+		snprintf(text, sizeof text, "CUDA_ERROR_FAKE_%d", (int)result);
+		*out = text;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult result, const char **out)
+{
+	*out = result == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
+												: "as the test wants it";
+	return result == (CUresult)12345 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *out)
+{
+	ENTER();
+	*out = 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *out, int ordinal)
+{
+	ENTER();
+	*out = 0;
+	return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDeviceGetName(char *out, int size, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	snprintf(out, (size_t)size, "Fake GPU");
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	for (int i = 0; i < 16; i++)
+		out->bytes[i] = (char)(i * 17);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(size_t *out, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	*out = FAKE_MEMORY;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	const int values[][2] = {
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, capability / 10},
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, capability % 10},
+		{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+		{CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+	};
+	*out = 0;
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+		if (values[i][0] == (int)attribute)
+			*out = values[i][1];
+	return CUDA_SUCCESS;
+}
+
+/* ---- Contexts ---- */
+
+CUcontext fake_context(void)
+{
+	return &contexts[0];
+}
+
+CUcontext fake_current(void)
+{
+	return depth > 0 ? pushed[depth - 1] : NULL;
+}
+
+static bool is_context(CUcontext context)
+{
+	return context >= contexts && context < contexts + FAKE_CONTEXTS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
+{
+	ENTER();
+	(void)device;
+	fake_live[FAKE_LIVE_CONTEXTS]++;
+	*out = &contexts[0];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	(void)device;
+	fake_live[FAKE_LIVE_CONTEXTS]--;
+	return fake_enter(__func__);
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+	ENTER();
+	if (context && !is_context(context))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	depth = depth > 0 ? depth : 1;
+	pushed[depth - 1] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *out)
+{
+	ENTER();
+	*out = fake_current();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+	ENTER();
+	if (!is_context(context) || depth == MOST_PUSHED)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	pushed[depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *out)
+{
+	ENTER();
+	if (depth == 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	depth--;
+	if (out)
+		*out = pushed[depth];
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *out)
+{
+	ENTER();
+	*out = 0;
+	return fake_current() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long *out)
+{
+	ENTER();
+	if (!is_context(context))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	context->id = context->id ? context->id : ++last_id;
+	*out = context->id;
+	return CUDA_SUCCESS;
+}
+
+/* ---- The test's side ---- */
+
+void *fake_context_at(int i)
+{
+	return &contexts[i];
+}
+
+void fake_renew_context(int i)
+{
+	contexts[i].id = 0;
+}
+
+void fake_capability(int number)
+{
+	capability = number;
+}
+
+void fake_contexts_reset(void)
+{
+	depth = 0;
+	capability = 90;
+}
