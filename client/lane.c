@@ -326,7 +326,7 @@ static void write_entries(struct lane *lane, const struct submission *what,
 		};
 		write_entry(lane, ways[i], &what->works[i], &how);
 		lane->slots[number % LANE_ENTRIES] =
-			(struct lane_slot){id, i, what->stream, ways[i]->reports};
+			(struct lane_slot){id, i, what->stream, ways[i]->reports, times};
 		if (held) {
 			lane->held_until[what->stream] = number + 1;
 		}

@@ -13,6 +13,7 @@ struct lane_slot {
 	int part;        /* of the ticket */
 	uint32_t stream;
 	bool reports;
+	bool timed;
 };
 
 /* A launch by message whose answer will say how the call is bound. */

@@ -14,11 +14,15 @@
  *
  * Each side reads what the other wrote once, into memory of its own, and checks that copy.
  *
- * The gates are for entries that keep their order with a CUDA stream of the client.  That stream
- * writes an entry's ready word, and then waits for its done word: the low 32 bits of number + 1
- * each, compared cyclically.  The device process never lets its GPU wait for a client's word: it
- * looks at ready itself, and launches when it is there.  Done is written by its GPU or by itself;
- * should it die, by the client's own library.
+ * The gates are words that a GPU may write, the low 32 bits of number + 1 each.  Done says that the
+ * entry has ended; the device process's GPU writes it where it can, before that process has heard
+ * of the end, so that a client which waits sees it soonest: if what it asked was neither to be
+ * timed nor reports anything, its end was a good one.
+ *
+ * Ready is for entries that keep their order with a CUDA stream of the client: that stream writes
+ * it, and then waits for done, compared cyclically.  The device process never lets its GPU wait for
+ * a client's word: it looks at ready itself, and launches when it is there.  Should it die, the
+ * client's own library writes done, with a value that no entry has.
  *
  * Whoever finds nothing to do for a while sleeps: it sets its word (sleeping, waiting), looks once
  * more, and then waits for its eventfd.  Whoever gives it something to do reads that word
@@ -50,7 +54,7 @@ struct lane_operand {
 
 #define LANE_TIMED 1u /* the client will ask how long it took on the device */
 #define LANE_READY 2u /* not before the entry's ready word is written */
-#define LANE_DONE 4u  /* its done word is to be written when it has ended, well or not */
+#define LANE_DONE 4u  /* its done word is to be written at once when it has ended, well or not */
 
 struct lane_entry {
 	uint64_t call;  /* the broker's number of a call that is bound to this lane */

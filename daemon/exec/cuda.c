@@ -227,6 +227,7 @@ const struct device_ops device_cuda = {
 	.unload = cuda_unload,
 	.launch = cuda_launch,
 	.copy = cuda_copy,
+	.flush = cuda_marks_write,
 	.cancel = cuda_cancel,
 	.stream_end = cuda_stream_end,
 	.graph_make = cuda_graph_make,

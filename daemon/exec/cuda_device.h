@@ -81,6 +81,7 @@ struct cuda_work {
 	uint32_t number;       /* untimed: of its stream's */
 	CUdeviceptr done_word; /* 0: none */
 	uint32_t done_value;
+	bool done_last; /* with the next mark, if it is the last before it */
 	CUevent begin, end;
 	const struct device_graph *graph;
 	const struct device_module *module;
@@ -132,10 +133,14 @@ struct cuda_stream {
 	struct cuda_queue held;    /* waits for its time, for the stream to be idle, or behind such */
 	struct cuda_scratch scratch;
 	struct cuda_cell *word; /* NULL until it has launches that are not timed */
-	uint32_t given, marked; /* such launches, and those that a mark stands behind */
+	uint32_t given;         /* such launches */
 	uint64_t asked_us;      /* when the driver was last asked for their end */
-	bool ended;             /* goes when its last work ends */
-	bool active;            /* has running or held work, and is in the list of those */
+	bool unmarked;          /* in the list of those that need a mark */
+	struct cuda_stream *unmarked_next;
+	CUdeviceptr done_word; /* to be written with the mark; 0: none */
+	uint32_t done_value;
+	bool ended;  /* goes when its last work ends */
+	bool active; /* has running or held work, and is in the list of those */
 	struct cuda_stream *active_next, *active_previous;
 };
 
@@ -156,7 +161,7 @@ struct device {
 	struct cuda_pool *pools; /* of other processes */
 
 	struct cuda_stream *streams[CUDA_STREAM_BUCKETS];
-	struct cuda_stream *active;
+	struct cuda_stream *active, *unmarked;
 	struct cuda_queue failed; /* work that could not be started when its time came */
 	struct cuda_work *spare_work;
 	struct cuda_cell *spare_cells, *cell_pages;
@@ -260,6 +265,8 @@ void cuda_report_keep(struct device *device, struct cuda_work *work);
 /* Whether launches of this stream may go without events. */
 bool cuda_mark_ready(struct device *device, struct cuda_stream *stream);
 void cuda_mark_drop(struct device *device, struct cuda_stream *stream);
+/* Numbers an untimed work that was launched; the next mark stands behind it. */
+void cuda_mark_want(struct device *device, struct cuda_stream *stream, struct cuda_work *work);
 /* Behind what was launched since the last time. */
 void cuda_marks_write(struct device *device);
 /* Of an untimed work, as cuEventQuery: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or what is wrong. */

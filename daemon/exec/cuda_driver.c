@@ -71,6 +71,8 @@ int cuda_driver_open(struct cuda_driver *driver, char error[KERNEL_ERROR_MAX])
 	memcpy(&driver->param_info, &newer, sizeof newer);
 	newer = dlsym(driver->library, "cuStreamWriteValue32_v2");
 	memcpy(&driver->write_value, &newer, sizeof newer);
+	newer = dlsym(driver->library, "cuStreamBatchMemOp_v2");
+	memcpy(&driver->write_values, &newer, sizeof newer);
 	return KILN_OK;
 }
 

@@ -91,6 +91,9 @@ struct cuda_driver {
 	CUresult (*param_info)(CUfunction function, size_t index, size_t *offset, size_t *size);
 	/* cuStreamWriteValue32, of the kind that every GPU knows, since 11.7; NULL. */
 	CUresult (*write_value)(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
+	/* cuStreamBatchMemOp, likewise. */
+	CUresult (*write_values)(CUstream stream, unsigned count, CUstreamBatchMemOpParams *params,
+							 unsigned flags);
 };
 
 /* $KILN_LIBCUDA, else libcuda.so.1 by the loader's path and in the usual places of containers.

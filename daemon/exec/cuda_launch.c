@@ -202,6 +202,7 @@ int cuda_bind(struct device *device, const struct device_launch *launch, struct 
 	/* With one address space the host's address is the GPU's, too. */
 	work->done_word = (CUdeviceptr)(uintptr_t)launch->done_word;
 	work->done_value = launch->done_value;
+	work->done_last = launch->done_last;
 	if (launch->module) {
 		status = bind_kernel(device, launch, work, error);
 	} else {

@@ -4,7 +4,8 @@
  * a load and no call of the driver; one mark for many launches costs less than an event for each.
  *
  * The words are this process's own.  What clients can write to would not do: buffers are freed and
- * kernels unloaded by what is read here.
+ * kernels unloaded by what is read here.  A client that waits may have a word of its own written
+ * with it, and so sees the end as soon as this process does.
  */
 #include "device.h"
 
@@ -12,6 +13,7 @@
 
 #include "cuda_device.h"
 #include "../util/util.h"
+#include <string.h>
 
 #define ASK_US 100 /* without a sign for so long the driver is asked: a fault leaves none */
 
@@ -23,7 +25,7 @@ bool cuda_mark_ready(struct device *device, struct cuda_stream *stream)
 		return true;
 	if (cuda_cell_take(device, &stream->word) != CUDA_SUCCESS)
 		return false;
-	stream->given = stream->marked = 0;
+	stream->given = 0;
 	return true;
 }
 
@@ -34,17 +36,54 @@ void cuda_mark_drop(struct device *device, struct cuda_stream *stream)
 	stream->word = NULL;
 }
 
+void cuda_mark_want(struct device *device, struct cuda_stream *stream, struct cuda_work *work)
+{
+	work->number = ++stream->given;
+	stream->done_word = work->done_last ? work->done_word : 0;
+	stream->done_value = work->done_value;
+	if (stream->unmarked)
+		return;
+	stream->unmarked = true;
+	stream->unmarked_next = device->unmarked;
+	device->unmarked = stream;
+}
+
+/* With one address space the host's address is the GPU's, too. */
+static CUdeviceptr word_of(const struct cuda_stream *stream)
+{
+	return (CUdeviceptr)(uintptr_t)&stream->word->value;
+}
+
+/* The client's word first: who reads there waits, and nothing but its own view depends on it. */
+static CUresult write_both(struct device *device, const struct cuda_stream *stream)
+{
+	CUstreamBatchMemOpParams writes[2];
+	memset(writes, 0, sizeof writes);
+	writes[0].writeValue.operation = writes[1].writeValue.operation =
+		CU_STREAM_MEM_OP_WRITE_VALUE_32;
+	writes[0].writeValue.address = stream->done_word;
+	writes[0].writeValue.value = stream->done_value;
+	writes[1].writeValue.address = word_of(stream);
+	writes[1].writeValue.value = stream->given;
+	return device->cu.write_values(stream->stream, 2, writes, 0);
+}
+
+static CUresult write_mark(struct device *device, const struct cuda_stream *stream)
+{
+	if (stream->done_word && device->cu.write_values)
+		return write_both(device, stream);
+	return device->cu.write_value(stream->stream, word_of(stream), stream->given, 0);
+}
+
 void cuda_marks_write(struct device *device)
 {
-	for (struct cuda_stream *stream = device->active; stream; stream = stream->active_next) {
-		if (stream->marked == stream->given || device->no_marks)
+	struct cuda_stream *stream;
+	while ((stream = device->unmarked)) {
+		device->unmarked = stream->unmarked_next;
+		stream->unmarked = false;
+		if (device->no_marks)
 			continue;
-		/* With one address space the host's address is the GPU's, too. */
-		CUresult result = device->cu.write_value(
-			stream->stream, (CUdeviceptr)(uintptr_t)&stream->word->value, stream->given, 0);
-		if (result == CUDA_SUCCESS)
-			stream->marked = stream->given;
-		else
+		if (write_mark(device, stream) != CUDA_SUCCESS)
 			device->no_marks = true; /* the driver is asked, and says if it is worse than that */
 	}
 }

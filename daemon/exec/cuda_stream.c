@@ -274,12 +274,12 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 	CUresult result = work->untimed ? CUDA_SUCCESS : begin_timing(device, stream, work);
 	if (result == CUDA_SUCCESS)
 		result = cuda_perform(device, stream->stream, work);
-	if (result == CUDA_SUCCESS && work->done_word)
+	if (result == CUDA_SUCCESS && work->done_word && !(work->done_last && work->untimed))
 		result = device->cu.write_value(stream->stream, work->done_word, work->done_value, 0);
 	if (result == CUDA_SUCCESS && !work->untimed)
 		result = device->cu.cuEventRecord(work->end, stream->stream);
 	if (result == CUDA_SUCCESS && work->untimed)
-		work->number = ++stream->given;
+		cuda_mark_want(device, stream, work);
 	if (result != CUDA_SUCCESS)
 		return cuda_perform_failed(device, work, result, error);
 	cuda_queue_add(&stream->running, work);

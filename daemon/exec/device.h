@@ -80,6 +80,7 @@ struct device_launch {
 	 * memory given to share_words(). NULL: nothing is. */
 	_Atomic uint32_t *done_word;
 	uint32_t done_value;
+	bool done_last;    /* but need not be, where a later launch of the stream is soon told of so */
 	bool untimed;      /* nobody asks how long it takes on the device: micros may be 0 */
 	uint32_t delay_ms; /* test-only */
 	uint64_t ticket;   /* for device_done */
@@ -139,6 +140,9 @@ struct device_ops {
 	int (*copy)(struct device *device, uint64_t stream, uint64_t ticket,
 				struct device_memory *memory, uint64_t offset, void *host, uint64_t bytes,
 				bool to_device, char error[KERNEL_ERROR_MAX]);
+	/* Nothing more is launched for the moment on the streams used last: their ends need wait for
+	 * nothing else.  poll() does the same.  NULL: there is nothing to do. */
+	void (*flush)(struct device *device);
 	/* Work that has not started ends in KILN_ECANCELED when its turn comes; any other ends as
 	 * usual. */
 	void (*cancel)(struct device *device, uint64_t ticket);

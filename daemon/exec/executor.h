@@ -68,6 +68,7 @@ struct exec_flight {
 	uint64_t number;             /* of its entry there */
 	_Atomic uint32_t *done_word; /* the device writes done_value there behind it; NULL: nothing */
 	uint32_t done_value;
+	bool done_last; /* that of a later launch does as well */
 	bool untimed;
 };
 
@@ -132,6 +133,7 @@ struct exec_lane {
 	int parked, gated;                        /* of these, those that wait for a ready word */
 	int leaving;                              /* of the calls */
 	bool gates_asked, gates_shared;           /* the device can write done words */
+	uint32_t started; /* launches, up to those that it takes to share them */
 	uint64_t deadline_us, progress_us;
 	struct map calls; /* struct exec_template, by the broker's number */
 	bool closing;
@@ -217,6 +219,10 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit);
 /* ---- executor_entry.c ---- */
 /* Takes the next entry: launches it, parks it or tells why not. */
 void exec_lane_take(struct exec *executor, struct exec_lane *lane);
+/* Before it is launched: has the device itself write the entry's done word, where that is possible:
+ * the client sees that sooner than what this process says when it has heard of the end. */
+void exec_lane_announce(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
+						struct exec_flight *flight);
 /* Its place is not that of one under way, which only a client that breaks the rules wants. */
 bool exec_lane_has_place(const struct exec_lane *lane);
 bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane);

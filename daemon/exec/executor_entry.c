@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define PROGRESS_US 200000
+#define SHARE_AFTER 32 /* launches: registering memory is too dear for a client with a few */
 
 static uint32_t place_of(uint64_t number)
 {
@@ -45,12 +46,11 @@ void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const c
 		util_append(cell->error, sizeof(cell->error), 0, "%s", error);
 		slot->failed = true;
 	}
-	if (slot->entry.flags & LANE_DONE)
-		atomic_store_explicit(&lane->memory->gates[place_of(number)].done, lane_gate_value(number),
-							  memory_order_release);
 	atomic_fetch_add_explicit(status == KILN_OK ? &header->launched : &header->failed, 1,
 							  memory_order_relaxed);
 	atomic_store_explicit(&cell->done, number + 1, memory_order_release);
+	atomic_store_explicit(&lane->memory->gates[place_of(number)].done, lane_gate_value(number),
+						  memory_order_release);
 	atomic_thread_fence(memory_order_seq_cst);
 	/* A full counter is as good as one more. */
 	if (atomic_load_explicit(&header->waiting, memory_order_relaxed) &&
@@ -161,6 +161,33 @@ static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *
 	int status = check_overlap(executor, bound, places, error);
 	return status == KILN_OK ? exec_launch_lane(executor, lane, slot, bound, places, error)
 							 : status;
+}
+
+static void share_gates(struct exec *executor, struct exec_lane *lane)
+{
+	lane->gates_asked = true;
+	lane->gates_shared =
+		executor->ops->share_words &&
+		executor->ops->share_words(executor->device, lane->memory->gates, LANE_GATES_BYTES);
+}
+
+void exec_lane_announce(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
+						struct exec_flight *flight)
+{
+	struct lane_cell *cell = &lane->memory->cells[place_of(slot->number)];
+	bool needed = slot->entry.flags & LANE_DONE;
+	lane->started += lane->started < SHARE_AFTER;
+	if (!lane->gates_asked && (needed || lane->started == SHARE_AFTER))
+		share_gates(executor, lane);
+	if (!lane->gates_shared || (slot->reports && !needed))
+		return;
+	/* Nothing will be said of an end that the client sees there but that it was a good one. */
+	cell->status = KILN_OK;
+	cell->micros = 0;
+	cell->error[0] = 0;
+	flight->done_word = &lane->memory->gates[place_of(slot->number)].done;
+	flight->done_value = lane_gate_value(slot->number);
+	flight->done_last = !needed;
 }
 
 static void start(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
@@ -288,16 +315,6 @@ bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lan
 	return exec_lane_has_place(lane) && executor->flights.count < EXEC_MAX_FLIGHTS;
 }
 
-/* The device writes done words itself where it can: that is sooner than when we have heard of the
- * end. */
-static void share_gates(struct exec *executor, struct exec_lane *lane)
-{
-	lane->gates_asked = true;
-	lane->gates_shared =
-		executor->ops->share_words &&
-		executor->ops->share_words(executor->device, lane->memory->gates, LANE_GATES_BYTES);
-}
-
 void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 {
 	uint64_t number = lane->head++;
@@ -308,8 +325,6 @@ void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 	slot->failed = slot->reports = false;
 	slot->op[0] = 0;
 	executor->lane_active_us = util_now_us();
-	if ((slot->entry.flags & LANE_DONE) && !lane->gates_asked)
-		share_gates(executor, lane);
 	if (lane->parking[stream_of(slot)].first || must_wait(lane, slot))
 		park(lane, slot);
 	else

@@ -239,6 +239,20 @@ static int64_t count_waiting(const struct exec_lane *lane, uint64_t *tail)
 	return waiting > LANE_ENTRIES ? -1 : (int64_t)waiting;
 }
 
+/* What is launched last in a turn has the least time to end in it, and may lose the next: so each
+ * lane is the first and the last in turn. */
+static void rotate(struct exec *executor)
+{
+	struct exec_lane *first = executor->lanes, *last = first;
+	if (!first || !first->next)
+		return;
+	while (last->next)
+		last = last->next;
+	executor->lanes = first->next;
+	first->next = NULL;
+	last->next = first;
+}
+
 void exec_lanes_serve(struct exec *executor)
 {
 	struct exec_lane *next;
@@ -254,10 +268,15 @@ void exec_lanes_serve(struct exec *executor)
 			exec_lane_unpark(executor, lane);
 		if (lane->leaving > 0 && lane->parked == 0)
 			drop_leaving(executor, lane);
-		for (int i = 0; i < ENTRIES_PER_TURN && i < waiting && exec_lane_has_room(executor, lane);
-			 i++)
+		int taken = 0;
+		while (taken < ENTRIES_PER_TURN && taken < waiting && exec_lane_has_room(executor, lane)) {
 			exec_lane_take(executor, lane);
+			taken++;
+		}
+		if (taken > 0 && executor->ops->flush)
+			executor->ops->flush(executor->device);
 	}
+	rotate(executor);
 }
 
 int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,

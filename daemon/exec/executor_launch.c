@@ -137,6 +137,7 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 		.untimed = flight->untimed,
 		.done_word = flight->done_word,
 		.done_value = flight->done_value,
+		.done_last = flight->done_last,
 	};
 	uint64_t owner = flight->lane ? flight->lane->id : 0;
 	for (int i = 0; i < what->operand_count; i++) {
@@ -242,10 +243,7 @@ int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct
 	flight->lane = lane;
 	flight->number = slot->number;
 	flight->untimed = !(slot->entry.flags & LANE_TIMED);
-	if ((slot->entry.flags & LANE_DONE) && lane->gates_shared) {
-		flight->done_word = &lane->memory->gates[slot->number % LANE_ENTRIES].done;
-		flight->done_value = lane_gate_value(slot->number);
-	}
+	exec_lane_announce(executor, lane, slot, flight);
 	status = start_launch(executor, flight, what, places, exec_stream(lane->id, slot->entry.stream),
 						  0, error);
 	return stay_or_fall(executor, flight, status);

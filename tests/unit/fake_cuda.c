@@ -320,6 +320,19 @@ CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr to, cuuint32_t value,
 	return CUDA_SUCCESS;
 }
 
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, CUstreamBatchMemOpParams *params,
+							unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	for (unsigned i = 0; i < count; i++) {
+		struct op *op = fake_add_op(stream, OP_WORD);
+		op->to = (void *)(uintptr_t)params[i].writeValue.address;
+		op->values[0] = params[i].writeValue.value;
+	}
+	return CUDA_SUCCESS;
+}
+
 CUresult cuEventQuery(CUevent event)
 {
 	ENTER();

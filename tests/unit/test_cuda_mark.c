@@ -121,6 +121,46 @@ static void a_fault_is_seen(void **state)
 	device_cuda.unload(device, fault);
 }
 
+/* A client's own words: of the last launch before a mark, or of each that needs it at once. */
+static void words_for_clients(void **state)
+{
+	(void)state;
+	static _Atomic uint32_t words[8];
+	struct device_memory *y = alloc(4096);
+	struct device_module *fill = load(FAKE_FILL);
+	assert_true(device_cuda.share_words(device, words, sizeof(words)));
+	for (int last = 0; last < 2; last++) {
+		memset(words, 0, sizeof(words));
+		for (uint64_t i = 0; i < 3; i++) {
+			const struct kernel_arg args[] = {{KERNEL_ARG_POINTER, 0, 0, 0},
+											  {KERNEL_ARG_SCALAR, 0, 8, 1},
+											  {KERNEL_ARG_SCALAR, 0, 4, 4}};
+			const struct device_operand operands[] = {{y, 0}};
+			const struct device_launch what = {.module = fill,
+											   .grid = {1, 1, 1},
+											   .block = {32, 1, 1},
+											   .args = args,
+											   .arg_count = 3,
+											   .operands = operands,
+											   .operand_count = 1,
+											   .untimed = true,
+											   .done_word = &words[i],
+											   .done_value = (uint32_t)(100 + i),
+											   .done_last = last,
+											   .ticket = i,
+											   .stream = 1};
+			assert_int_equal(device_cuda.launch(device, &what, error), KILN_OK);
+		}
+		for (uint64_t i = 0; i < 3; i++)
+			expect_untimed(i);
+		for (uint32_t i = 0; i < 3; i++)
+			assert_int_equal(words[i], last && i < 2 ? 0 : 100 + i);
+	}
+	device_cuda.unshare_words(device, words);
+	device_cuda.unload(device, fill);
+	device_cuda.free(device, y);
+}
+
 /* A driver that writes no words, or has none to give: launches end all the same. */
 static void without_words(void **state)
 {
@@ -148,6 +188,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(not_before_the_gpu_gets_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(timed_ones_between, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_fault_is_seen, setup, teardown),
+		cmocka_unit_test_setup_teardown(words_for_clients, setup, teardown),
 		cmocka_unit_test_setup_teardown(without_words, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, setup_all, NULL);
