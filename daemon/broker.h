@@ -43,6 +43,10 @@ struct flight;
 	X(lane_launches, "of these, those that came without a message")   \
 	X(launch_failures, "calls that ended in an error")                \
 	X(objects, "calls given out, to be launched by their programs")   \
+	X(quiet_idle, "loads and closes while the GPU was idle")          \
+	X(quiet_held, "loads and closes that launches were held for")     \
+	X(holds, "times that launches were held")                         \
+	X(worst_hold_us, "longest of these")                              \
 	X(writes, "copies to the device")                                 \
 	X(reads, "copies from the device")                                \
 	X(sessions, "connections accepted")                               \

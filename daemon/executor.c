@@ -168,12 +168,14 @@ static void start(struct executor *executor)
 	static const struct child_events events = {executor_on_message, on_gone};
 	static const char *const orders[] = {"--thread-order=natural", "--thread-order=reversed",
 										 "--thread-order=shuffled"};
-	char device[40], error[KERNEL_ERROR_MAX];
+	char device[40], patience[40], error[KERNEL_ERROR_MAX];
 	struct broker *broker = executor->device->broker;
 	const struct options *options = &broker->options;
-	const char *arguments[6] = {"--role=executor", device};
-	int count = 2;
+	const char *arguments[7] = {"--role=executor", device, patience};
+	int count = 3;
 	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
+	snprintf(patience, sizeof patience, "--quiet-patience=%llu",
+			 (unsigned long long)options->quiet_patience_ms);
 	if (is_wrapped(executor))
 		arguments[count++] = "--wrapped";
 	if (options->memcheck) {

@@ -68,6 +68,10 @@ typedef void (*executor_done)(void *arg, int status, const char *error, struct w
 uint64_t executor_begin(struct executor *executor, struct wire_out *message, const char *type);
 int executor_send(struct executor *executor, struct wire_out *message, uint64_t id, const int *fds,
 				  int fd_count, uint32_t deadline_ms, executor_done done, void *arg);
+/* Of a request that may wait until nothing runs on the device, and so does not tell that what runs
+ * is stuck; it has a deadline of its own. */
+int executor_send_waiting(struct executor *executor, struct wire_out *message, uint64_t id,
+						  executor_done done, void *arg);
 /* As above for requests whose answer nobody waits for. */
 void executor_post(struct executor *executor, struct wire_out *message, uint64_t id);
 /* In executor_done: descriptor 0 of the reply becomes the caller's; -1 if there is none. */

@@ -8,7 +8,7 @@
 #include "util/util.h"
 
 #define CLOCK_MS 20
-#define LOAD_DEADLINE_MS 30000
+#define QUIET_DEADLINE_MS 30000
 #define MODULES_MOST 4096 /* of one process; below what it takes itself */
 
 struct module_wait {
@@ -42,22 +42,38 @@ static void unlink_call(struct executor *executor, struct executor_call *call)
 	executor->call_count--;
 }
 
-/* Only the oldest call with a deadline can be what keeps the device: the others wait behind it. */
+static uint64_t call_deadline_ms(const struct executor *executor, const struct executor_call *call)
+{
+	return (uint64_t)call->deadline_ms * executor_patience(executor);
+}
+
+/* Only the oldest call with a deadline can be what keeps the device: the others wait behind it, but
+ * for those before it that wait until nothing runs. */
+static struct executor_call *find_overrun(struct executor *executor)
+{
+	uint64_t now = util_now_us();
+	for (struct executor_call *call = executor->first; call; call = call->next) {
+		uint64_t since =
+			call->sent_us > executor->progress_us ? call->sent_us : executor->progress_us;
+		if (!call->deadline_ms)
+			continue;
+		if (now >= since + call_deadline_ms(executor, call) * 1000)
+			return call;
+		if (!call->waits)
+			return NULL;
+	}
+	return NULL;
+}
+
 static void on_clock(uv_timer_t *timer)
 {
 	struct executor *executor = timer->data;
-	struct executor_call *call = executor->first;
-	uint64_t now = util_now_us();
-	while (call && !call->deadline_ms)
-		call = call->next;
 	if (!executor->first)
 		uv_timer_stop(timer);
-	if (!call || executor->overran)
+	struct executor_call *call = executor->overran ? NULL : find_overrun(executor);
+	if (!call)
 		return;
-	uint64_t deadline_ms = (uint64_t)call->deadline_ms * executor_patience(executor);
-	uint64_t since = call->sent_us > executor->progress_us ? call->sent_us : executor->progress_us;
-	if (now < since + deadline_ms * 1000)
-		return;
+	uint64_t deadline_ms = call_deadline_ms(executor, call);
 	executor->overran = call->id;
 	util_fail(executor->fault, sizeof executor->fault, 0,
 			  "nothing completed on %s for %llu ms, the deadline of the call that ran; its device "
@@ -94,7 +110,12 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 		free(call);
 		return status;
 	}
-	*call = (struct executor_call){id, deadline_ms, util_now_us(), done, arg, executor->last, NULL};
+	*call = (struct executor_call){.id = id,
+								   .deadline_ms = deadline_ms,
+								   .sent_us = util_now_us(),
+								   .done = done,
+								   .arg = arg,
+								   .previous = executor->last};
 	if (executor->last)
 		executor->last->next = call;
 	else
@@ -104,6 +125,15 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 	if (!uv_is_active((uv_handle_t *)&executor->clock))
 		uv_timer_start(&executor->clock, on_clock, CLOCK_MS, CLOCK_MS);
 	return KILN_OK;
+}
+
+int executor_send_waiting(struct executor *executor, struct wire_out *message, uint64_t id,
+						  executor_done done, void *arg)
+{
+	int status = executor_send(executor, message, id, NULL, 0, QUIET_DEADLINE_MS, done, arg);
+	if (status == KILN_OK)
+		executor->last->waits = true;
+	return status;
 }
 
 void executor_post(struct executor *executor, struct wire_out *message, uint64_t id)
@@ -145,6 +175,15 @@ static void on_reply(struct executor *executor, struct wire_in *message, struct 
 	free(call);
 }
 
+static void count_quiet(struct counters *counters, const msgpack_object *event)
+{
+	uint64_t done = wire_get_uint(event, "done", 0), held_us = wire_get_uint(event, "held", 0);
+	counters->holds += wire_get_bool(event, "begun", false);
+	*(held_us ? &counters->quiet_held : &counters->quiet_idle) += done;
+	if (held_us > counters->worst_hold_us)
+		counters->worst_hold_us = held_us;
+}
+
 static void on_event(struct executor *executor, struct wire_in *message)
 {
 	const char *what = wire_get_str(message, &message->root, "what");
@@ -153,6 +192,8 @@ static void on_event(struct executor *executor, struct wire_in *message)
 		snprintf(executor->fault, sizeof executor->fault, "%s", error);
 	else if (what && !strcmp(what, "progress"))
 		executor->progress_us = util_now_us();
+	else if (what && !strcmp(what, "quiet"))
+		count_quiet(&executor->device->broker->counters, &message->root);
 	else if (what && !strcmp(what, "lane") && error)
 		server_lane_broke(executor->device->broker, executor,
 						  wire_get_uint(&message->root, "stream", 0), error);
@@ -282,7 +323,7 @@ static int send_load(struct executor *executor, struct executor_module *module,
 	wire_put_str(&message, "entry", row->entry);
 	wire_put_uint(&message, "shared", shared_bytes);
 	wire_put_bin(&message, "object", row->object, row->object_bytes);
-	return executor_send(executor, &message, id, NULL, 0, LOAD_DEADLINE_MS, on_loaded, module);
+	return executor_send_waiting(executor, &message, id, on_loaded, module);
 }
 
 int executor_load(struct executor *executor, const char *key, const struct cache_row *row,

@@ -16,6 +16,7 @@ enum executor_phase {
 struct executor_call {
 	uint64_t id;
 	uint32_t deadline_ms;
+	bool waits; /* until nothing runs: the device is not kept by it */
 	uint64_t sent_us;
 	executor_done done; /* NULL: nobody waits */
 	void *arg;

@@ -16,7 +16,8 @@ int main(int argc, char **argv)
 									.device = options.device_name,
 									.wrapped = options.wrapped,
 									.check = options.memcheck,
-									.order = options.thread_order};
+									.order = options.thread_order,
+									.quiet_patience_ms = (uint32_t)options.quiet_patience_ms};
 		return exec_main(&exec);
 	}
 	case OPTIONS_COMPILER: {

@@ -369,9 +369,7 @@ static enum work_step free_own(struct work *work)
 		return WORK_GONE;
 	uint64_t id = executor_begin(own, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
-	work->freeing = executor_send(own, &message, id, NULL, 0,
-								  (uint32_t)work->session->broker->options.launch_timeout_ms,
-								  on_own_freed, work) == KILN_OK;
+	work->freeing = executor_send_waiting(own, &message, id, on_own_freed, work) == KILN_OK;
 	return work->freeing ? WORK_WAITS : WORK_GONE;
 }
 
@@ -389,9 +387,8 @@ static enum work_step advance_free(struct work *work)
 	uint64_t id = executor_begin(session->executor, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
 	put_lane(&message, work);
-	return sent_or_refused(work, executor_send(session->executor, &message, id, NULL, 0,
-											   (uint32_t)session->broker->options.launch_timeout_ms,
-											   work_done, work));
+	return sent_or_refused(work,
+						   executor_send_waiting(session->executor, &message, id, work_done, work));
 }
 
 /* The order of submission holds over both processes: one has ended all before the other begins.

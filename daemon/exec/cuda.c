@@ -222,6 +222,7 @@ const struct device_ops device_cuda = {
 	.share_words = cuda_share_words,
 	.unshare_words = cuda_unshare_words,
 	.free = cuda_free,
+	.stalls = cuda_stalls,
 	.load = cuda_load,
 	.describe = cuda_describe,
 	.unload = cuda_unload,

@@ -192,6 +192,7 @@ int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out
 int cuda_import(struct device *device, const struct device_import *what, struct device_memory **out,
 				char error[KERNEL_ERROR_MAX]);
 void cuda_free(struct device *device, struct device_memory *memory);
+bool cuda_stalls(const struct device_memory *memory);
 /* Memory of the device's own pool, for use on the stream; nothing is written to it. */
 CUresult cuda_take(struct device *device, CUstream stream, uint64_t bytes, CUdeviceptr *out);
 /* EINVAL with a sentence unless the buffer lies within span bytes, as who says. */

@@ -4,7 +4,8 @@
  * Which calls stall everybody decides the design: cuMemFree and cuIpcCloseMemHandle wait for what
  * is running and stop launches meanwhile, so the device's own buffers live in a stream-ordered pool
  * and are never given to cuMemFree, and an imported allocation is closed once, when its last buffer
- * is freed.  That close cannot be put off: the exporter may free the memory as soon as it is told.
+ * is freed.  The answer to that free waits for the close, for the exporter may then free the memory;
+ * the free itself is what can be put off (cuda_stalls).
  */
 #include "device.h"
 
@@ -322,6 +323,11 @@ int cuda_import(struct device *device, const struct device_import *what, struct 
 	}
 	*out = memory;
 	return KILN_OK;
+}
+
+bool cuda_stalls(const struct device_memory *memory)
+{
+	return !memory || (memory->kind == CUDA_MEMORY_IPC && memory->import->users == 1);
 }
 
 void cuda_free(struct device *device, struct device_memory *memory)

@@ -126,6 +126,9 @@ struct device_ops {
 	void (*unshare_words)(struct device *device, void *address);
 	/* Nothing queued uses it any more: the executor has seen to that. */
 	void (*free)(struct device *device, struct device_memory *memory);
+	/* Whether to free this memory, or with NULL to load, unload and unshare words, takes until all
+	 * that runs has ended, and keeps launches from starting meanwhile.  NULL: nothing does. */
+	bool (*stalls)(const struct device_memory *memory);
 
 	int (*load)(struct device *device, const void *object, size_t bytes, const char *entry,
 				uint32_t shared_bytes, struct device_module **out, char error[KERNEL_ERROR_MAX]);

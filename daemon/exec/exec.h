@@ -36,6 +36,8 @@
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?; before it leaves
  *            "what": "progress": launches of lanes end, which the broker does not see
  *            "what": "lane", "stream", "err": the client wrote nonsense there; it is closed
+ *            "what": "quiet", "begun", "done", "held": launches are held from now on (begun), or so
+ *            many loads and closes were done while nothing ran, for which they were held so many us
  *
  * A request that names a lane (lane: its stream, tail) is looked at when the entries before tail
  * have been taken; follows: number + 1 of one that must have succeeded.
@@ -53,6 +55,8 @@ struct exec_options {
 	bool wrapped;       /* by a program that watches it, and has ways to it that must stay open */
 	bool check;         /* kernels come compiled to be checked */
 	enum device_order order;
+	/* How long what stalls the device waits for a moment in which nothing runs; 0: not at all */
+	uint32_t quiet_patience_ms;
 };
 
 /* Runs until the socket ends or the device breaks.  Returns the exit status: 0 end of socket, 3 no

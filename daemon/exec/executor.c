@@ -123,8 +123,8 @@ static int watch_socket(struct exec *executor, char error[KERNEL_ERROR_MAX])
 
 static void watch_what_is_needed(struct exec *executor)
 {
-	/* With enough in flight, requests wait in the socket. */
-	unsigned events = executor->flights.count < EXEC_MAX_FLIGHTS ? (unsigned)EPOLLIN : 0;
+	/* Else requests wait in the socket. */
+	unsigned events = exec_may_launch(executor) ? (unsigned)EPOLLIN : 0;
 	if (executor->queue.count > 0)
 		events |= EPOLLOUT;
 	if (events == executor->watched)
@@ -149,9 +149,7 @@ static void receive_one(struct exec *executor, struct frame *frame)
 
 static void receive(struct exec *executor)
 {
-	for (int i = 0;
-		 i < FRAMES_PER_TURN && !executor->ended && executor->flights.count < EXEC_MAX_FLIGHTS;
-		 i++) {
+	for (int i = 0; i < FRAMES_PER_TURN && !executor->ended && exec_may_launch(executor); i++) {
 		struct frame frame;
 		int status = frame_recv(executor->sock, &frame, EXEC_MAX_MESSAGE);
 		if (status == KILN_EAGAIN)
@@ -236,10 +234,12 @@ static void serve(struct exec *executor)
 	unsigned looks = 0;
 	while (!executor->ended) {
 		bool broken = false;
+		exec_quiet_serve(executor);
 		exec_lanes_serve(executor);
-		int patience = exec_lanes_patience(executor);
+		int patience = exec_quiet_patience(executor, exec_lanes_patience(executor));
 		if (patience != 0 && !exec_lanes_sleep(executor))
 			patience = 0;
+		watch_what_is_needed(executor);
 		int count = executor->ops->poll(executor->device, executor->epoll, patience, done,
 										DONE_PER_TURN, &broken);
 		if (patience != 0)
@@ -254,7 +254,6 @@ static void serve(struct exec *executor)
 		if (patience != 0 || count > 0 || ++looks % LOOKS_PER_CALL == 0)
 			serve_socket(executor);
 		exec_lanes_nap(executor);
-		watch_what_is_needed(executor);
 	}
 }
 
@@ -269,6 +268,7 @@ static void take_down(struct exec *executor)
 	frame_queue_free(&executor->queue);
 	if (executor->flights.count > 0)
 		return;
+	exec_quiet_close(executor);
 	while ((buffer = map_take(&executor->buffers))) {
 		executor->ops->free(executor->device, buffer->memory);
 		free(buffer);
@@ -288,6 +288,7 @@ int exec_main(const struct exec_options *options)
 {
 	struct exec executor = {.sock = options->sock, .epoll = -1, .alone = util_cpu_count() == 1};
 	char error[KERNEL_ERROR_MAX] = "";
+	exec_quiet_open(&executor, options->quiet_patience_ms);
 	exec_discipline(options->sock, options->wrapped);
 	int status = watch_socket(&executor, error);
 	if (status == KILN_OK)

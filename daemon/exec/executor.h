@@ -3,6 +3,8 @@
  *
  *   executor.c          start, the main loop, the end
  *   executor_request.c  the table of requests and the short ones
+ *   executor_module.c   kernels
+ *   executor_quiet.c    when to do what stalls the device
  *   executor_launch.c   launches and copies: checks, what they hold, their ends
  *   executor_template.c what a launch is before it has buffers
  *   executor_lane.c     lanes: launches that come through shared memory
@@ -28,6 +30,28 @@
 #define EXEC_MAX_MESSAGE (128u << 20)
 #define EXEC_MAX_QUEUE (64u << 20)
 
+struct exec;
+
+/* What waits for a quiet moment; part of what it is about. */
+struct exec_task {
+	struct exec_task *next;
+	uint64_t due_us;
+	void (*perform)(struct exec *executor, void *what); /* which may free it */
+	void *what;
+};
+
+/* LAZY: nobody waits for it. */
+enum exec_task_kind { EXEC_TASK_LOAD, EXEC_TASK_FREE, EXEC_TASK_LAZY };
+
+struct exec_quiet {
+	uint64_t patience_us;    /* 0: nothing waits */
+	struct exec_task *first; /* by the time they are due */
+	bool holds;              /* nothing new is launched */
+	uint64_t since_us;       /* it holds */
+	uint64_t limit_us;       /* and for how long at most */
+	uint64_t rest_us;        /* it does not before */
+};
+
 struct exec_buffer {
 	struct device_memory *memory;
 	uint64_t bytes;
@@ -39,12 +63,14 @@ struct exec_buffer {
 	/* Which allocation of another process it lies in (0: none), and where: two buffers may share
 	 * memory. */
 	uint64_t origin, at;
+	struct exec_task task;
 };
 
 struct exec_module {
-	struct device_module *module;
+	struct device_module *module; /* NULL: it waits to be loaded */
 	int uses;
 	uint64_t unload_id;
+	struct exec_task task;
 };
 
 /* A client's memfd, mapped. */
@@ -138,6 +164,7 @@ struct exec_lane {
 	struct map calls; /* struct exec_template, by the broker's number */
 	bool closing;
 	uint64_t close_id; /* the request that waits for its end; 0: none */
+	struct exec_task task;
 	struct exec_lane *next;
 };
 
@@ -150,6 +177,7 @@ struct exec {
 	struct frame_queue queue;
 	bool ended; /* the socket has */
 	struct map buffers, modules, flights;
+	struct exec_quiet quiet;
 	struct exec_lane *lanes;
 	uint64_t lane_tickets, lane_active_us;
 	uint64_t lane_told_us; /* when the broker was last told that lanes get on */
@@ -168,7 +196,33 @@ void exec_send(struct exec *executor, struct wire_out *message, int fd);
 void exec_request(struct exec *executor, struct wire_in *message, struct frame *frame);
 /* One use less; what waited for that is freed and answered. */
 void exec_release_buffer(struct exec *executor, struct exec_buffer *buffer);
+
+/* ---- executor_module.c ---- */
+int exec_load(struct exec *executor, struct wire_in *message, struct frame *frame,
+			  char error[KERNEL_ERROR_MAX]);
+int exec_unload(struct exec *executor, struct wire_in *message, struct frame *frame,
+				char error[KERNEL_ERROR_MAX]);
+/* NULL: there is none that is loaded. */
+struct exec_module *exec_find_module(const struct exec *executor, uint64_t id);
 void exec_release_module(struct exec *executor, struct exec_module *module);
+
+/* ---- executor_quiet.c ---- */
+void exec_quiet_open(struct exec *executor, uint32_t patience_ms);
+/* Does all that waits; nothing is in flight. */
+void exec_quiet_close(struct exec *executor);
+/* Whether freeing this memory, or with NULL what device_ops.stalls says, is to be added as a task;
+ * else it is done at once. */
+bool exec_quiet_waits(const struct exec *executor, const struct device_memory *memory);
+void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_task_kind kind);
+/* Does what can be done; begins and ends holds. */
+void exec_quiet_serve(struct exec *executor);
+/* How long the device may be waited for, patience at most (-1: no limit). */
+int exec_quiet_patience(const struct exec *executor, int patience);
+/* Else nothing is launched, and nothing taken from the socket: enough is in flight, or it holds. */
+static inline bool exec_may_launch(const struct exec *executor)
+{
+	return executor->flights.count < EXEC_MAX_FLIGHTS && !executor->quiet.holds;
+}
 
 /* ---- executor_launch.c ---- */
 /* KILN_OK: the device has it, and the answer comes with its end. */
@@ -206,6 +260,8 @@ int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
 					   char error[KERNEL_ERROR_MAX]);
 /* Takes what there is. */
 void exec_lanes_serve(struct exec *executor);
+/* Whether there is something. */
+bool exec_lanes_waiting(const struct exec *executor);
 /* How long the device may be waited for: 0 while lanes are looked at, milliseconds, -1. */
 int exec_lanes_patience(struct exec *executor);
 /* Before and after waiting; false: there is something to take. */

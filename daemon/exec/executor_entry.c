@@ -271,7 +271,7 @@ void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
 {
 	for (int i = 0; i < KILN_STREAMS; i++) {
 		struct exec_slot *slot;
-		while ((slot = lane->parking[i].first) && executor->flights.count < EXEC_MAX_FLIGHTS &&
+		while ((slot = lane->parking[i].first) && exec_may_launch(executor) &&
 			   !must_wait(lane, slot)) {
 			unpark(lane, slot);
 			start(executor, lane, slot);
@@ -312,7 +312,7 @@ bool exec_lane_has_place(const struct exec_lane *lane)
 
 bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane)
 {
-	return exec_lane_has_place(lane) && executor->flights.count < EXEC_MAX_FLIGHTS;
+	return exec_lane_has_place(lane) && exec_may_launch(executor);
 }
 
 void exec_lane_take(struct exec *executor, struct exec_lane *lane)

@@ -40,6 +40,15 @@ static void drop_template(struct exec *executor, struct exec_template *bound)
 	free(bound);
 }
 
+static void free_memory(struct exec *executor, void *what)
+{
+	struct exec_lane *lane = what;
+	if (lane->gates_shared)
+		executor->ops->unshare_words(executor->device, lane->memory->gates);
+	munmap(lane->memory, sizeof(*lane->memory));
+	free(lane);
+}
+
 static void free_lane(struct exec *executor, struct exec_lane *lane)
 {
 	struct exec_template *bound;
@@ -51,9 +60,6 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 	while ((bound = map_take(&lane->calls)))
 		drop_template(executor, bound);
 	map_free(&lane->calls);
-	if (lane->gates_shared)
-		executor->ops->unshare_words(executor->device, lane->memory->gates);
-	munmap(lane->memory, sizeof(*lane->memory));
 	/* Others have it open, too: closing alone would not end the watch. */
 	epoll_ctl(executor->epoll, EPOLL_CTL_DEL, lane->wake, NULL);
 	close(lane->wake);
@@ -61,7 +67,12 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 	close(lane->lifeline);
 	if (lane->close_id)
 		exec_reply(executor, lane->close_id, KILN_OK, NULL);
-	free(lane);
+	if (!lane->gates_shared || !exec_quiet_waits(executor, NULL)) {
+		free_memory(executor, lane);
+		return;
+	}
+	lane->task = (struct exec_task){.perform = free_memory, .what = lane};
+	exec_quiet_add(executor, &lane->task, EXEC_TASK_LAZY);
 }
 
 void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request)
@@ -322,9 +333,22 @@ int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct fram
 
 /* ---- Waiting ---- */
 
+bool exec_lanes_waiting(const struct exec *executor)
+{
+	uint64_t tail;
+	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+		if (!lane->closing &&
+			(count_waiting(lane, &tail) != 0 || (lane->parked > 0 && exec_lane_may_unpark(lane))))
+			return true;
+	return false;
+}
+
+/* And may be taken. */
 static bool any_waiting(const struct exec *executor)
 {
 	uint64_t tail;
+	if (!exec_may_launch(executor))
+		return false;
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
 		if (lane->closing)
 			continue;

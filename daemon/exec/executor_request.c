@@ -1,6 +1,6 @@
 /*
  * exec_request: the requests an executor serves, by name, and the short ones of them.  Launches
- * and copies are in executor_launch.c.
+ * and copies are in executor_launch.c, kernels in executor_module.c.
  */
 #include "daemon/util/util.h"
 #include "executor.h"
@@ -162,11 +162,22 @@ static int on_share(struct exec *executor, struct wire_in *message, struct frame
 	return KILN_OK;
 }
 
-static void free_buffer(struct exec *executor, struct exec_buffer *buffer)
+static void free_now(struct exec *executor, void *what)
 {
+	struct exec_buffer *buffer = what;
 	executor->ops->free(executor->device, buffer->memory);
 	exec_reply(executor, buffer->free_id, KILN_OK, NULL);
 	free(buffer);
+}
+
+static void free_buffer(struct exec *executor, struct exec_buffer *buffer)
+{
+	if (!exec_quiet_waits(executor, buffer->memory)) {
+		free_now(executor, buffer);
+		return;
+	}
+	buffer->task = (struct exec_task){.perform = free_now, .what = buffer};
+	exec_quiet_add(executor, &buffer->task, EXEC_TASK_FREE);
 }
 
 void exec_release_buffer(struct exec *executor, struct exec_buffer *buffer)
@@ -187,88 +198,6 @@ static int on_free(struct exec *executor, struct wire_in *message, struct frame 
 	buffer->free_id = wire_id(message);
 	if (buffer->uses == 0)
 		free_buffer(executor, buffer);
-	return KILN_OK;
-}
-
-/* ---- Modules ---- */
-
-static void answer_load(struct exec *executor, uint64_t id, const struct exec_module *module)
-{
-	struct device_kernel kernel = {.param_count = -1};
-	int64_t params[KERNEL_MAX_ARGS];
-	struct wire_out reply;
-	executor->ops->describe(module->module, &kernel);
-	for (int i = 0; i < kernel.param_count && i < KERNEL_MAX_ARGS; i++)
-		params[i] = kernel.params[i];
-	wire_begin(&reply, "reply", id);
-	wire_put_int(&reply, "st", KILN_OK);
-	if (kernel.param_count >= 0 && kernel.param_count <= KERNEL_MAX_ARGS)
-		wire_put_ints(&reply, "params", params, kernel.param_count);
-	exec_send(executor, &reply, -1);
-}
-
-static int on_load(struct exec *executor, struct wire_in *message, struct frame *frame,
-				   char error[KERNEL_ERROR_MAX])
-{
-	(void)frame;
-	const msgpack_object *root = &message->root;
-	uint64_t id = wire_get_uint(root, "mod", 0), shared = wire_get_uint(root, "shared", 0);
-	const char *entry = wire_get_str(message, root, "entry");
-	size_t bytes;
-	const void *object = wire_get_bin(root, "object", &bytes);
-	if (id == 0 || map_get_id(&executor->modules, id) || !entry || !object || bytes == 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a load needs a new module id, an entry and an object, and has id %" PRIu64
-						 " and %zu bytes",
-						 id, object ? bytes : 0);
-	if (shared > executor->info.limits.shared_optin)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "%" PRIu64 " bytes of shared memory are more than the %u of a block",
-						 shared, executor->info.limits.shared_optin);
-	if (executor->modules.count >= EXEC_MAX_MODULES)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "a device process holds at most %d kernels", EXEC_MAX_MODULES);
-	struct exec_module *module = calloc(1, sizeof(*module));
-	if (!module || map_put_id(&executor->modules, id, module) < 0) {
-		free(module);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
-						 "out of memory for a kernel's record");
-	}
-	int status = executor->ops->load(executor->device, object, bytes, entry, (uint32_t)shared,
-									 &module->module, error);
-	if (status != KILN_OK) {
-		map_remove_id(&executor->modules, id);
-		free(module);
-	} else {
-		answer_load(executor, wire_id(message), module);
-	}
-	return status;
-}
-
-static void unload_module(struct exec *executor, struct exec_module *module)
-{
-	executor->ops->unload(executor->device, module->module);
-	exec_reply(executor, module->unload_id, KILN_OK, NULL);
-	free(module);
-}
-
-void exec_release_module(struct exec *executor, struct exec_module *module)
-{
-	if (--module->uses == 0 && module->unload_id != 0)
-		unload_module(executor, module);
-}
-
-static int on_unload(struct exec *executor, struct wire_in *message, struct frame *frame,
-					 char error[KERNEL_ERROR_MAX])
-{
-	(void)frame;
-	uint64_t id = wire_get_uint(&message->root, "mod", 0);
-	struct exec_module *module = map_remove_id(&executor->modules, id);
-	if (!module)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64, id);
-	module->unload_id = wire_id(message);
-	if (module->uses == 0)
-		unload_module(executor, module);
 	return KILN_OK;
 }
 
@@ -336,8 +265,8 @@ static const struct {
 	{"alloc", on_alloc, false},
 	{"import", on_import, false},
 	{"free", on_free, true},
-	{"load", on_load, true},
-	{"unload", on_unload, true},
+	{"load", exec_load, true},
+	{"unload", exec_unload, true},
 	{"end", on_end, false},
 	{"ping", on_ping, true},
 	{"cancel", on_cancel, false},

@@ -212,7 +212,7 @@ int exec_template_read(struct exec *executor, struct wire_in *message, struct ex
 		return status;
 	if (module == 0)
 		return check_plain_copy(out, error);
-	out->module = map_get_id(&executor->modules, module);
+	out->module = exec_find_module(executor, module);
 	if (!out->module)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64,
 						 module);

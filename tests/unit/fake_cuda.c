@@ -10,21 +10,27 @@
  * nothing.
  */
 #include "fake_cuda_state.h"
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_FUNCTIONS 128
 
+/* A test may look at these, and change them, while another thread calls the driver. */
 static struct {
 	char name[48];
-	int calls, result, left;
+	int calls, result, left, micros;
 } functions[MAX_FUNCTIONS];
+static pthread_mutex_t functions_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int held;
 
 int fake_live[FAKE_LIVE_COUNT];
 static uint64_t next_mark = 1;
-static int held, shared_granted, shared_fixed, threads_most, noted_values;
+static int shared_granted, shared_fixed, threads_most, noted_values;
 static struct fake_launch last_launch;
 static CUresult sticky;
 static bool environment_read;
@@ -70,11 +76,25 @@ static int function_index(const char *name)
 	return 0;
 }
 
-static void control_fail(const char *function, int result, int count)
+static void fail(const char *function, int result, int count)
 {
 	int i = function_index(function);
 	functions[i].result = result;
 	functions[i].left = count;
+}
+
+static void control_fail(const char *function, int result, int count)
+{
+	pthread_mutex_lock(&functions_lock);
+	fail(function, result, count);
+	pthread_mutex_unlock(&functions_lock);
+}
+
+static void control_slow(const char *function, int micros)
+{
+	pthread_mutex_lock(&functions_lock);
+	functions[function_index(function)].micros = micros;
+	pthread_mutex_unlock(&functions_lock);
 }
 
 static void read_environment(void)
@@ -86,7 +106,7 @@ static void read_environment(void)
 		int result, used = 0;
 		if (sscanf(text, "%47[^=]=%d%n", name, &result, &used) != 2)
 			return;
-		control_fail(name, result, -1);
+		fail(name, result, -1);
 		text += used;
 		text += *text == ',';
 	}
@@ -94,15 +114,18 @@ static void read_environment(void)
 
 CUresult fake_enter(const char *name)
 {
+	pthread_mutex_lock(&functions_lock);
 	if (!environment_read)
 		read_environment();
-	int i = function_index(name);
+	int i = function_index(name), micros = functions[i].micros;
+	bool fails = functions[i].left != 0;
+	CUresult result = fails ? (CUresult)functions[i].result : sticky;
 	functions[i].calls++;
-	if (functions[i].left != 0) {
-		functions[i].left -= functions[i].left > 0;
-		return (CUresult)functions[i].result;
-	}
-	return sticky;
+	functions[i].left -= functions[i].left > 0;
+	pthread_mutex_unlock(&functions_lock);
+	if (micros)
+		usleep((useconds_t)micros);
+	return result;
 }
 
 /* ---- Streams and events ---- */
@@ -532,7 +555,8 @@ static void control_reset(void)
 	fake_memory_reset();
 	memset(functions, 0, sizeof functions);
 	memset(fake_live, 0, sizeof fake_live);
-	held = shared_granted = shared_fixed = threads_most = noted_values = 0;
+	held = 0;
+	shared_granted = shared_fixed = threads_most = noted_values = 0;
 	fake_contexts_reset();
 	sticky = CUDA_SUCCESS;
 	environment_read = false;
@@ -545,7 +569,10 @@ static void control_hold(int on)
 
 static int control_calls(const char *function)
 {
-	return functions[function_index(function)].calls;
+	pthread_mutex_lock(&functions_lock);
+	int calls = functions[function_index(function)].calls;
+	pthread_mutex_unlock(&functions_lock);
+	return calls;
 }
 
 static int control_live(enum fake_live kind)
@@ -580,7 +607,8 @@ static struct fake_launch control_launched(void)
 
 extern const struct fake_cuda_control fake_cuda_control;
 __attribute__((visibility("default"))) const struct fake_cuda_control fake_cuda_control = {
-	control_reset,   control_fail,     control_hold,     control_calls,      control_live,
-	control_granted, control_static,   fake_memory_span, fake_pool_access,   control_threads,
-	control_note,    control_launched, fake_context_at,  fake_renew_context, fake_capability,
+	control_reset,    control_fail,       control_hold,    control_calls,
+	control_live,     control_granted,    control_static,  fake_memory_span,
+	fake_pool_access, control_threads,    control_note,    control_launched,
+	fake_context_at,  fake_renew_context, fake_capability, control_slow,
 };

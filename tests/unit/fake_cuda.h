@@ -69,7 +69,8 @@ struct fake_cuda_control {
 	void (*reset)(void);
 	/* The next count calls of a function (its name without _v2) answer result; -1: all. */
 	void (*inject)(const char *function, int result, int count);
-	/* While on, no stream gets on. */
+	/* While on, no stream gets on.  May be called while another thread calls the driver, as may
+	 * inject, calls and slow. */
 	void (*hold)(int on);
 	int (*calls)(const char *function);
 	int (*live)(enum fake_live kind);
@@ -89,6 +90,8 @@ struct fake_cuda_control {
 	/* It was destroyed with all that was loaded, and there is a new one at its place. */
 	void (*renew)(int i);
 	void (*capability)(int number); /* 90: compute capability 9.0 */
+	/* Every call of a function takes so long. */
+	void (*slow)(const char *function, int micros);
 };
 
 #endif

@@ -14,6 +14,7 @@
 #include "cpu_kernels.h"
 #include "daemon/exec/exec.h"
 #include "daemon/util/map.h"
+#include "exec_peer.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -22,36 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT_MS 20000
-#define LIMIT (1u << 20)
-
-struct peer {
-	pid_t pid;
-	int sock;
-	uint64_t next_id;
-};
-
-/* An answer, valid until the next one. */
-static struct frame frame;
-static struct wire_in answer;
-
-/* ---- Speaking ---- */
-
-static void forget_answer(void)
-{
-	wire_in_free(&answer);
-	frame_free(&frame);
-	memset(&answer, 0, sizeof(answer));
-	memset(&frame, 0, sizeof(frame));
-}
-
-static const msgpack_object *receive(struct peer *peer)
-{
-	forget_answer();
-	assert_int_equal(frame_recv_wait(peer->sock, &frame, LIMIT, WAIT_MS), KILN_OK);
-	assert_int_equal(wire_parse(&answer, frame.data, frame.size), KILN_OK);
-	return &answer.root;
-}
+/* ---- The process ---- */
 
 static void begin_peer(struct peer *peer, const char *device)
 {
@@ -83,60 +55,7 @@ static int end_peer(struct peer *peer)
 	return WEXITSTATUS(status);
 }
 
-static void begin(struct peer *peer, struct wire_out *message, const char *type)
-{
-	wire_begin(message, type, peer->next_id++);
-}
-
-/* Returns the request's id. */
-static uint64_t post(struct peer *peer, struct wire_out *message, const int *fds, int count)
-{
-	assert_int_equal(wire_end(message), KILN_OK);
-	assert_int_equal(frame_send_wait(peer->sock, message->buffer.data, message->buffer.size, fds,
-									 count, WAIT_MS),
-					 KILN_OK);
-	wire_out_free(message);
-	return peer->next_id - 1;
-}
-
-/* The status of the next answer, which must be to this request. */
-static int status_of(struct peer *peer, uint64_t id)
-{
-	const msgpack_object *root = receive(peer);
-	assert_string_equal(wire_type(&answer), "reply");
-	assert_int_equal(wire_id(&answer), id);
-	return (int)wire_get_int(root, "st", 1);
-}
-
-static const char *sentence(void)
-{
-	const char *text = wire_get_str(&answer, &answer.root, "err");
-	return text ? text : "";
-}
-
-static int ask(struct peer *peer, struct wire_out *message)
-{
-	return status_of(peer, post(peer, message, NULL, 0));
-}
-
 /* ---- Requests ---- */
-
-static int ask_number(struct peer *peer, const char *type, const char *key, uint64_t value)
-{
-	struct wire_out message;
-	begin(peer, &message, type);
-	wire_put_uint(&message, key, value);
-	return ask(peer, &message);
-}
-
-static int ask_alloc(struct peer *peer, uint64_t buffer, uint64_t bytes)
-{
-	struct wire_out message;
-	begin(peer, &message, "alloc");
-	wire_put_uint(&message, "buf", buffer);
-	wire_put_uint(&message, "bytes", bytes);
-	return ask(peer, &message);
-}
 
 static int ask_load(struct peer *peer, uint64_t module, const char *instantiation)
 {

@@ -1,0 +1,158 @@
+/*
+ * executor_module: kernels: loading and unloading them, at once or when the device is quiet.
+ */
+#include "daemon/util/util.h"
+#include "executor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a module that waits to be loaded; entry and object follow. */
+struct exec_load {
+	uint64_t request, id;
+	uint32_t shared;
+	size_t bytes;
+	struct exec_module *module;
+	const char *entry;
+	uint8_t *object;
+};
+
+static void answer_load(struct exec *executor, uint64_t request, const struct exec_module *module)
+{
+	struct device_kernel kernel = {.param_count = -1};
+	int64_t params[KERNEL_MAX_ARGS];
+	struct wire_out reply;
+	executor->ops->describe(module->module, &kernel);
+	for (int i = 0; i < kernel.param_count && i < KERNEL_MAX_ARGS; i++)
+		params[i] = kernel.params[i];
+	wire_begin(&reply, "reply", request);
+	wire_put_int(&reply, "st", KILN_OK);
+	if (kernel.param_count >= 0 && kernel.param_count <= KERNEL_MAX_ARGS)
+		wire_put_ints(&reply, "params", params, kernel.param_count);
+	exec_send(executor, &reply, -1);
+}
+
+/* Answers success; a module that cannot be loaded is gone. */
+static int load_now(struct exec *executor, const struct exec_load *load,
+					char error[KERNEL_ERROR_MAX])
+{
+	int status = executor->ops->load(executor->device, load->object, load->bytes, load->entry,
+									 load->shared, &load->module->module, error);
+	if (status == KILN_OK) {
+		answer_load(executor, load->request, load->module);
+	} else {
+		map_remove_id(&executor->modules, load->id);
+		free(load->module);
+	}
+	return status;
+}
+
+static void load_later(struct exec *executor, void *what)
+{
+	struct exec_load *load = what;
+	char error[KERNEL_ERROR_MAX] = "";
+	int status = load_now(executor, load, error);
+	if (status != KILN_OK)
+		exec_reply(executor, load->request, status, error);
+	free(load);
+}
+
+/* The message does not stay: its parts are copied. */
+static int put_off(struct exec *executor, const struct exec_load *load,
+				   char error[KERNEL_ERROR_MAX])
+{
+	size_t name = strlen(load->entry) + 1;
+	struct exec_load *later = malloc(sizeof(*later) + load->bytes + name);
+	if (!later) {
+		map_remove_id(&executor->modules, load->id);
+		free(load->module);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "out of memory for an object of %zu bytes", load->bytes);
+	}
+	*later = *load;
+	later->object = (uint8_t *)(later + 1);
+	memcpy(later->object, load->object, load->bytes);
+	later->entry = memcpy(later->object + load->bytes, load->entry, name);
+	load->module->task = (struct exec_task){.perform = load_later, .what = later};
+	exec_quiet_add(executor, &load->module->task, EXEC_TASK_LOAD);
+	return KILN_OK;
+}
+
+int exec_load(struct exec *executor, struct wire_in *message, struct frame *frame,
+			  char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	const msgpack_object *root = &message->root;
+	uint64_t id = wire_get_uint(root, "mod", 0), shared = wire_get_uint(root, "shared", 0);
+	const char *entry = wire_get_str(message, root, "entry");
+	size_t bytes;
+	const void *object = wire_get_bin(root, "object", &bytes);
+	if (id == 0 || map_get_id(&executor->modules, id) || !entry || !object || bytes == 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "a load needs a new module id, an entry and an object, and has id %" PRIu64
+						 " and %zu bytes",
+						 id, object ? bytes : 0);
+	if (shared > executor->info.limits.shared_optin)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%" PRIu64 " bytes of shared memory are more than the %u of a block",
+						 shared, executor->info.limits.shared_optin);
+	if (executor->modules.count >= EXEC_MAX_MODULES)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "a device process holds at most %d kernels", EXEC_MAX_MODULES);
+	struct exec_module *module = calloc(1, sizeof(*module));
+	if (!module || map_put_id(&executor->modules, id, module) < 0) {
+		free(module);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "out of memory for a kernel's record");
+	}
+	const struct exec_load load = {wire_id(message), id,    (uint32_t)shared, bytes,
+								   module,           entry, (uint8_t *)object};
+	return exec_quiet_waits(executor, NULL) ? put_off(executor, &load, error)
+											: load_now(executor, &load, error);
+}
+
+static void unload_now(struct exec *executor, void *what)
+{
+	struct exec_module *module = what;
+	executor->ops->unload(executor->device, module->module);
+	exec_reply(executor, module->unload_id, KILN_OK, NULL);
+	free(module);
+}
+
+static void unload(struct exec *executor, struct exec_module *module)
+{
+	if (!exec_quiet_waits(executor, NULL)) {
+		unload_now(executor, module);
+		return;
+	}
+	module->task = (struct exec_task){.perform = unload_now, .what = module};
+	exec_quiet_add(executor, &module->task, EXEC_TASK_LAZY);
+}
+
+void exec_release_module(struct exec *executor, struct exec_module *module)
+{
+	if (--module->uses == 0 && module->unload_id != 0)
+		unload(executor, module);
+}
+
+struct exec_module *exec_find_module(const struct exec *executor, uint64_t id)
+{
+	struct exec_module *module = map_get_id(&executor->modules, id);
+	return module && module->module ? module : NULL;
+}
+
+int exec_unload(struct exec *executor, struct wire_in *message, struct frame *frame,
+				char error[KERNEL_ERROR_MAX])
+{
+	(void)frame;
+	uint64_t id = wire_get_uint(&message->root, "mod", 0);
+	struct exec_module *module = exec_find_module(executor, id);
+	if (!module)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64, id);
+	map_remove_id(&executor->modules, id);
+	module->unload_id = wire_id(message);
+	if (module->uses == 0)
+		unload(executor, module);
+	return KILN_OK;
+}
