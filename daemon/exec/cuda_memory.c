@@ -4,8 +4,8 @@
  * Which calls stall everybody decides the design: cuMemFree and cuIpcCloseMemHandle wait for what
  * is running and stop launches meanwhile, so the device's own buffers live in a stream-ordered pool
  * and are never given to cuMemFree, and an imported allocation is closed once, when its last buffer
- * is freed.  The answer to that free waits for the close, for the exporter may then free the memory;
- * the free itself is what can be put off (cuda_stalls).
+ * is freed.  The answer to that free waits for the close, as the exporter may then free the memory:
+ * the free as a whole is what can be put off (cuda_stalls).
  */
 #include "device.h"
 

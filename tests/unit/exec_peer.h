@@ -7,6 +7,7 @@
 #include "client/frame.h"
 #include "client/wire.h"
 
+#include <kiln/kiln.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -35,7 +35,7 @@ struct scene {
 	int exit_status;
 	struct exec_options options;
 	/* What the events said. */
-	int begun;
+	int begun, given_up;
 	uint64_t idle, held, longest_us;
 };
 
@@ -126,6 +126,7 @@ static bool note_event(struct scene *scene)
 	assert_string_equal(wire_get_str(&answer, root, "what"), "quiet");
 	uint64_t done = wire_get_uint(root, "done", 0), held_us = wire_get_uint(root, "held", 0);
 	scene->begun += wire_get_bool(root, "begun", false);
+	scene->given_up += !wire_get_bool(root, "begun", false) && done == 0;
 	*(held_us ? &scene->held : &scene->idle) += done;
 	scene->longest_us = held_us > scene->longest_us ? held_us : scene->longest_us;
 	return true;
@@ -197,6 +198,10 @@ static void open_scene(struct scene *scene, uint32_t patience_ms)
 	expect(scene, post_load(scene, 1, FAKE_FILL));
 	expect_ping(scene);
 }
+
+/* A hold ends after 20 ms, be a machine as slow as it may: what is to be seen within one is tried
+ * again when that was too short. */
+#define TRIES 50
 
 /* It leaves nothing behind at the driver. */
 static void close_scene(struct scene *scene)
@@ -289,30 +294,44 @@ static void a_load_that_fails_later_says_why(void **state)
 	close_scene(&scene);
 }
 
+/* False: the hold was over too soon. */
+static bool launches_are_held(void)
+{
+	struct scene scene;
+	uint64_t ids[8], order[8];
+	open_scene(&scene, 1);
+	fake->hold(1);
+	ids[0] = post_launch(&scene, 1, 5);
+	ids[1] = post_load(&scene, 2, FAKE_FILL);
+	await_hold(&scene);
+	for (uint64_t i = 2; i < 8; i++)
+		ids[i] = post_launch(&scene, 1 + i % 2, 6);
+	/* The device is asked on, and given nothing. */
+	await_calls("cuEventQuery", fake->calls("cuEventQuery") + 10);
+	int launched = fake->calls("cuLaunchKernel");
+	fake->hold(0);
+	for (int i = 0; i < 8; i++) {
+		expect_many(&scene, 1);
+		order[i] = wire_id(&answer);
+	}
+	expect_ping(&scene);
+	bool seen = scene.given_up == 0;
+	if (seen) {
+		assert_int_equal(launched, 1);
+		assert_memory_equal(order, ids, sizeof ids);
+		assert_int_equal(scene.held, 1);
+		assert_true(scene.longest_us > 0);
+	}
+	close_scene(&scene);
+	return seen;
+}
+
 static void launches_are_held_and_go_in_order(void **state)
 {
 	(void)state;
-	struct scene scene;
-	uint64_t later[6];
-	open_scene(&scene, 1);
-	fake->hold(1);
-	uint64_t first = post_launch(&scene, 1, 5);
-	uint64_t load = post_load(&scene, 2, FAKE_FILL);
-	await_hold(&scene);
-	for (int i = 0; i < 6; i++)
-		later[i] = post_launch(&scene, 1 + i % 2, 6);
-	/* The device is asked on, and given nothing. */
-	await_calls("cuEventQuery", fake->calls("cuEventQuery") + 10);
-	assert_true(scene.begun > 1 || fake->calls("cuLaunchKernel") == 1);
-	fake->hold(0);
-	expect(&scene, first);
-	expect(&scene, load);
-	for (int i = 0; i < 6; i++)
-		expect(&scene, later[i]);
-	expect_ping(&scene);
-	assert_int_equal(scene.held + scene.idle, 2);
-	assert_true(scene.longest_us > 0);
-	close_scene(&scene);
+	int tries = 0;
+	while (!launches_are_held())
+		assert_true(++tries < TRIES);
 }
 
 /* As before: the others wait as long as the driver does. */
@@ -450,7 +469,7 @@ struct lane {
 	int fds[3];
 };
 
-/* Stream 9 may launch call 3: module 1 fills a buffer. */
+/* Stream 9 has buffer 8, and may launch call 3: module 1 fills it. */
 static void open_lane(struct scene *scene, struct lane *lane)
 {
 	struct wire_out message;
@@ -466,8 +485,13 @@ static void open_lane(struct scene *scene, struct lane *lane)
 	lane->memory->header.spin_us = 50;
 	begin(&scene->peer, &message, "lane.open");
 	wire_put_uint(&message, "stream", 9);
-	wire_put_uint(&message, "deadline", 10);
+	wire_put_uint(&message, "deadline", 300);
 	expect(scene, post(&scene->peer, &message, lane->fds, 3));
+	begin(&scene->peer, &message, "alloc");
+	wire_put_uint(&message, "buf", 8);
+	wire_put_uint(&message, "bytes", 64);
+	wire_put_uint(&message, "stream", 9);
+	expect(scene, post(&scene->peer, &message, NULL, 0));
 	begin(&scene->peer, &message, "lane.bind");
 	wire_put_uint(&message, "call", 3);
 	put_fill(&message, 1, 0, 9);
@@ -482,13 +506,13 @@ static void close_lane(struct scene *scene, struct lane *lane)
 		close(lane->fds[i]);
 }
 
-static void add_entry(struct lane *lane, uint64_t buffer)
+static void add_entry(struct lane *lane)
 {
 	struct lane_header *header = &lane->memory->header;
 	uint64_t number = atomic_load(&header->tail);
 	const uint64_t one = 1;
 	lane->memory->entries[number % LANE_ENTRIES] =
-		(struct lane_entry){.call = 3, .operand_count = 1, .operands = {{buffer, 0}}};
+		(struct lane_entry){.call = 3, .operand_count = 1, .operands = {{8, 0}}};
 	atomic_store(&header->tail, number + 1);
 	assert_int_equal(write(lane->fds[1], &one, sizeof one), sizeof one);
 }
@@ -504,37 +528,42 @@ static void await_entry(struct lane *lane, uint64_t number)
 	assert_int_equal(cell->status, KILN_OK);
 }
 
-/* Entries are held like messages.  A lane whose launches take 10 ms is stuck, and its process is
+/* Entries are held like messages. A lane whose launches take 0.3 s is stuck, and its process is
  * ended; one whose launches are held for longer is not. */
-static void entries_are_held_and_not_stuck(void **state)
+static bool entries_are_held(void)
 {
-	(void)state;
 	struct scene scene;
 	struct lane lane;
-	struct wire_out message;
 	open_scene(&scene, 1);
 	open_lane(&scene, &lane);
-	begin(&scene.peer, &message, "alloc");
-	wire_put_uint(&message, "buf", 8);
-	wire_put_uint(&message, "bytes", 64);
-	wire_put_uint(&message, "stream", 9);
-	expect(&scene, post(&scene.peer, &message, NULL, 0));
-	add_entry(&lane, 8);
+	add_entry(&lane);
 	await_entry(&lane, 0);
-	fake->slow("cuModuleLoadData", 15000);
+	fake->slow("cuModuleLoadData", 400000);
 	fake->hold(1);
 	uint64_t first = post_launch(&scene, 1, 5);
 	uint64_t load = post_load(&scene, 2, FAKE_FILL);
 	await_hold(&scene);
-	add_entry(&lane, 8);
+	add_entry(&lane);
 	await_calls("cuEventQuery", fake->calls("cuEventQuery") + 10);
-	assert_true(scene.begun > 1 || fake->calls("cuLaunchKernel") == 2);
+	int launched = fake->calls("cuLaunchKernel");
 	fake->hold(0);
 	await_entry(&lane, 1);
 	expect(&scene, first);
 	expect(&scene, load);
 	close_lane(&scene, &lane);
+	bool seen = scene.given_up == 0;
+	if (seen)
+		assert_int_equal(launched, 2);
 	close_scene(&scene);
+	return seen;
+}
+
+static void entries_are_held_and_not_stuck(void **state)
+{
+	(void)state;
+	int tries = 0;
+	while (!entries_are_held())
+		assert_true(++tries < TRIES);
 }
 
 int main(void)
