@@ -466,16 +466,20 @@ static void launches_go_between_loads(void **state)
 
 struct lane {
 	struct lane_memory *memory;
-	int fds[3];
+	int fds[4], client; /* its end of the lifeline */
 };
 
 /* Stream 9 has buffer 8, and may launch call 3: module 1 fills it. */
 static void open_lane(struct scene *scene, struct lane *lane)
 {
 	struct wire_out message;
+	int lifeline[2];
 	lane->fds[0] = frame_memfd("lane", sizeof *lane->memory);
 	lane->fds[1] = eventfd(0, EFD_NONBLOCK);
 	lane->fds[2] = eventfd(0, EFD_NONBLOCK);
+	assert_int_equal(pipe(lifeline), 0);
+	lane->fds[3] = lifeline[1];
+	lane->client = lifeline[0];
 	lane->memory =
 		mmap(NULL, sizeof *lane->memory, PROT_READ | PROT_WRITE, MAP_SHARED, lane->fds[0], 0);
 	assert_true(lane->memory != MAP_FAILED);
@@ -486,7 +490,7 @@ static void open_lane(struct scene *scene, struct lane *lane)
 	begin(&scene->peer, &message, "lane.open");
 	wire_put_uint(&message, "stream", 9);
 	wire_put_uint(&message, "deadline", 300);
-	expect(scene, post(&scene->peer, &message, lane->fds, 3));
+	expect(scene, post(&scene->peer, &message, lane->fds, 4));
 	begin(&scene->peer, &message, "alloc");
 	wire_put_uint(&message, "buf", 8);
 	wire_put_uint(&message, "bytes", 64);
@@ -502,17 +506,18 @@ static void close_lane(struct scene *scene, struct lane *lane)
 {
 	expect(scene, post_number(scene, "lane.close", "stream", 9));
 	munmap(lane->memory, sizeof *lane->memory);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		close(lane->fds[i]);
+	close(lane->client);
 }
 
-static void add_entry(struct lane *lane)
+static void add_entry(struct lane *lane, uint32_t flags)
 {
 	struct lane_header *header = &lane->memory->header;
 	uint64_t number = atomic_load(&header->tail);
 	const uint64_t one = 1;
 	lane->memory->entries[number % LANE_ENTRIES] =
-		(struct lane_entry){.call = 3, .operand_count = 1, .operands = {{8, 0}}};
+		(struct lane_entry){.call = 3, .flags = flags, .operand_count = 1, .operands = {{8, 0}}};
 	atomic_store(&header->tail, number + 1);
 	assert_int_equal(write(lane->fds[1], &one, sizeof one), sizeof one);
 }
@@ -536,14 +541,14 @@ static bool entries_are_held(void)
 	struct lane lane;
 	open_scene(&scene, 1);
 	open_lane(&scene, &lane);
-	add_entry(&lane);
+	add_entry(&lane, 0);
 	await_entry(&lane, 0);
 	fake->slow("cuModuleLoadData", 400000);
 	fake->hold(1);
 	uint64_t first = post_launch(&scene, 1, 5);
 	uint64_t load = post_load(&scene, 2, FAKE_FILL);
 	await_hold(&scene);
-	add_entry(&lane);
+	add_entry(&lane, 0);
 	await_calls("cuEventQuery", fake->calls("cuEventQuery") + 10);
 	int launched = fake->calls("cuLaunchKernel");
 	fake->hold(0);
@@ -566,6 +571,28 @@ static void entries_are_held_and_not_stuck(void **state)
 		assert_true(++tries < TRIES);
 }
 
+/* The words of a lane are given back later; the lane itself is gone. */
+static void words_are_unshared_when_nothing_runs(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct lane lane;
+	open_scene(&scene, LONG_MS);
+	open_lane(&scene, &lane);
+	add_entry(&lane, LANE_DONE);
+	await_entry(&lane, 0);
+	fake->hold(1);
+	uint64_t first = post_launch(&scene, 1, 5);
+	close_lane(&scene, &lane);
+	expect_ping(&scene);
+	assert_int_equal(fake->calls("cuMemHostRegister"), 1);
+	assert_int_equal(fake->calls("cuMemHostUnregister"), 0);
+	fake->hold(0);
+	expect(&scene, first);
+	await_calls("cuMemHostUnregister", 1);
+	close_scene(&scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -580,6 +607,7 @@ int main(void)
 		cmocka_unit_test(the_hurried_first),
 		cmocka_unit_test(launches_go_between_loads),
 		cmocka_unit_test(entries_are_held_and_not_stuck),
+		cmocka_unit_test(words_are_unshared_when_nothing_runs),
 	};
 	return cmocka_run_group_tests(tests, setup_all, NULL);
 }
