@@ -385,7 +385,7 @@ typedef struct kiln_place {
  * results, and nothing else is there to wait for.  This is for work that must overlap with the
  * caller's own kernels.  No buffer is involved and no memory needs to be lent: the operands, one
  * for each tensor that kiln_prepare() was given, in order, are addresses.  Calls that are submitted
- * run in another process; they and these are not ordered against each other.
+ * run in another process, and are ordered against these by KILN_SUBMIT_CUDA alone.
  *
  * Planner, cache and checks are those of kiln_submit(): too few bytes, or an output that shares a
  * byte with another operand, are EINVAL, and addresses of another alignment get another variant.

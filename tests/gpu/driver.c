@@ -13,42 +13,48 @@
 
 #define TEXT_OF(name) #name
 #define NAME_OF(name) TEXT_OF(name)
-#define DRIVER_LIST(X)           \
-	X(cuInit)                    \
-	X(cuDeviceGet)               \
-	X(cuDeviceGetName)           \
-	X(cuDeviceGetAttribute)      \
-	X(cuDevicePrimaryCtxRetain)  \
-	X(cuCtxSetCurrent)           \
-	X(cuGetErrorName)            \
-	X(cuMemAlloc)                \
-	X(cuMemFree)                 \
-	X(cuMemcpyHtoD)              \
-	X(cuMemcpyDtoH)              \
-	X(cuCtxSynchronize)          \
-	X(cuMemCreate)               \
-	X(cuMemAddressReserve)       \
-	X(cuMemMap)                  \
-	X(cuMemSetAccess)            \
-	X(cuMemUnmap)                \
-	X(cuMemAddressFree)          \
-	X(cuMemRelease)              \
-	X(cuStreamCreate)            \
-	X(cuStreamSynchronize)       \
-	X(cuMemPoolCreate)           \
-	X(cuDeviceGetDefaultMemPool) \
-	X(cuMemAllocFromPoolAsync)   \
-	X(cuMemFreeAsync)            \
-	X(cuModuleLoadData)          \
-	X(cuModuleUnload)            \
-	X(cuModuleGetFunction)       \
-	X(cuFuncGetAttribute)        \
-	X(cuFuncSetAttribute)        \
-	X(cuLaunchKernel)            \
-	X(cuMemcpyDtoDAsync)         \
-	X(cuMemsetD8Async)           \
-	X(cuEventCreate)             \
-	X(cuEventRecord)             \
+#define DRIVER_LIST(X)             \
+	X(cuInit)                      \
+	X(cuDeviceGet)                 \
+	X(cuDeviceGetName)             \
+	X(cuDeviceGetAttribute)        \
+	X(cuDevicePrimaryCtxRetain)    \
+	X(cuCtxSetCurrent)             \
+	X(cuGetErrorName)              \
+	X(cuMemAlloc)                  \
+	X(cuMemFree)                   \
+	X(cuMemcpyHtoD)                \
+	X(cuMemcpyDtoH)                \
+	X(cuCtxSynchronize)            \
+	X(cuMemCreate)                 \
+	X(cuMemAddressReserve)         \
+	X(cuMemMap)                    \
+	X(cuMemSetAccess)              \
+	X(cuMemUnmap)                  \
+	X(cuMemAddressFree)            \
+	X(cuMemRelease)                \
+	X(cuStreamCreate)              \
+	X(cuStreamSynchronize)         \
+	X(cuMemPoolCreate)             \
+	X(cuDeviceGetDefaultMemPool)   \
+	X(cuMemAllocFromPoolAsync)     \
+	X(cuMemFreeAsync)              \
+	X(cuModuleLoadData)            \
+	X(cuModuleUnload)              \
+	X(cuModuleGetFunction)         \
+	X(cuFuncGetAttribute)          \
+	X(cuFuncSetAttribute)          \
+	X(cuLaunchKernel)              \
+	X(cuMemcpyDtoDAsync)           \
+	X(cuMemsetD8Async)             \
+	X(cuStreamBeginCapture)        \
+	X(cuStreamEndCapture)          \
+	X(cuGraphInstantiateWithFlags) \
+	X(cuGraphLaunch)               \
+	X(cuGraphExecDestroy)          \
+	X(cuGraphDestroy)              \
+	X(cuEventCreate)               \
+	X(cuEventRecord)               \
 	X(cuEventElapsedTime)
 
 static struct {
@@ -312,6 +318,41 @@ bool gpu_set(uint64_t to, unsigned char value, uint64_t bytes)
 		   (open_stream() && good(cu.cuMemsetD8Async(to, value, bytes, stream), "cuMemsetD8Async"));
 }
 
+void *gpu_stream(void)
+{
+	return open_stream() ? stream : NULL;
+}
+
+bool gpu_record(void)
+{
+	return open_stream() &&
+		   good(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+				"cuStreamBeginCapture");
+}
+
+bool gpu_recorded(void **graph)
+{
+	CUgraph list = NULL;
+	CUgraphExec exec = NULL;
+	if (!good(cu.cuStreamEndCapture(stream, &list), "cuStreamEndCapture"))
+		return false;
+	bool made = good(cu.cuGraphInstantiateWithFlags(&exec, list, 0), "cuGraphInstantiate");
+	cu.cuGraphDestroy(list);
+	*graph = exec;
+	return made;
+}
+
+bool gpu_replay(void *graph)
+{
+	return good(cu.cuGraphLaunch(graph, stream), "cuGraphLaunch");
+}
+
+void gpu_forget(void *graph)
+{
+	if (graph)
+		cu.cuGraphExecDestroy(graph);
+}
+
 bool gpu_mark(int mark)
 {
 	return open_stream() &&
@@ -403,6 +444,33 @@ bool gpu_set(uint64_t to, unsigned char value, uint64_t bytes)
 {
 	(void)to, (void)value;
 	return bytes == 0;
+}
+
+void *gpu_stream(void)
+{
+	return NULL;
+}
+
+bool gpu_record(void)
+{
+	return false;
+}
+
+bool gpu_recorded(void **graph)
+{
+	(void)graph;
+	return false;
+}
+
+bool gpu_replay(void *graph)
+{
+	(void)graph;
+	return false;
+}
+
+void gpu_forget(void *graph)
+{
+	(void)graph;
 }
 
 bool gpu_mark(int mark)

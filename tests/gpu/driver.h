@@ -46,6 +46,13 @@ bool gpu_launch(const struct gpu_kernel *kernel, const uint32_t grid[3], const u
 				uint32_t shared_bytes, void **arguments);
 bool gpu_copy(uint64_t to, uint64_t from, uint64_t bytes);
 bool gpu_set(uint64_t to, unsigned char value, uint64_t bytes);
+/* The stream; NULL where there is none. */
+void *gpu_stream(void);
+/* What is queued between the two is recorded and not run; then it is run once by each replay. */
+bool gpu_record(void);
+bool gpu_recorded(void **graph);
+bool gpu_replay(void *graph);
+void gpu_forget(void *graph);
 /* Notes the time when the device gets here; mark: 0 .. GPU_MARKS - 1. */
 #define GPU_MARKS 512
 bool gpu_mark(int mark);

@@ -265,6 +265,7 @@ run_tests() {
 		one "a quarter of the list, memory lent by descriptor" 90 gpu_cases --memory exported \
 			--seconds 80
 		one "pools" 60 gpu_pools
+		one "launches in the program's own context" 60 gpu_local
 		one "a quarter of the list, memory lent from a pool" 90 gpu_cases --memory pool \
 			--seconds 80
 		one "processes that die, memory lent from a pool" 90 gpu_faults --memory pool

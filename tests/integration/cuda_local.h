@@ -33,6 +33,9 @@ static struct {
 	__typeof__(cuStreamCreate) *stream_create;
 	__typeof__(cuStreamSynchronize) *synchronize;
 	__typeof__(cuMemGetAddressRange) *range;
+	__typeof__(cuStreamBeginCapture) *record;
+	__typeof__(cuStreamEndCapture) *recorded;
+	__typeof__(cuGraphDestroy) *drop;
 } cu;
 
 static inline void *symbol(void *library, const char *name)
@@ -56,6 +59,9 @@ static inline void open_fake(void)
 	*(void **)&cu.alloc = symbol(library, "cuMemAlloc_v2");
 	*(void **)&cu.stream_create = symbol(library, "cuStreamCreate");
 	*(void **)&cu.synchronize = symbol(library, "cuStreamSynchronize");
+	*(void **)&cu.record = symbol(library, "cuStreamBeginCapture_v2");
+	*(void **)&cu.recorded = symbol(library, "cuStreamEndCapture");
+	*(void **)&cu.drop = symbol(library, "cuGraphDestroy");
 	*(void **)&cu.range = symbol(library, "cuMemGetAddressRange_v2");
 }
 

@@ -97,6 +97,23 @@ static void ways_by_alignment(void **state)
 	scene_close(&scene);
 }
 
+/* A launch asks for nothing that a stream which records does not allow. */
+static void recorded(void **state)
+{
+	struct scene scene;
+	CUgraph graph = NULL;
+	scene_open(&scene, state);
+	kiln_call *call = prepare_transpose(scene.client);
+	assert_ok(launch(&scene, call));
+	assert_int_equal(cu.record(scene.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+	assert_ok(launch(&scene, call));
+	assert_int_equal(cu.recorded(scene.stream, &graph), CUDA_SUCCESS);
+	assert_int_equal(fake->live(FAKE_LIVE_GRAPHS), 1);
+	cu.drop(graph);
+	kiln_call_free(call);
+	scene_close(&scene);
+}
+
 /* Zero elements, and a plain copy: there is no kernel. */
 static void without_a_kernel(void **state)
 {
@@ -230,6 +247,7 @@ static void two_contexts(void **state)
 	fake->renew(0);
 	kiln_call_free(call);
 	assert_int_equal(fake->calls("cuModuleUnload"), 1);
+	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
 	assert_int_equal(cu.get_current(&current), CUDA_SUCCESS);
 	assert_ptr_equal(current, fake->context(1));
 	scene_close(&scene);
@@ -307,15 +325,11 @@ static void no_driver(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(no_driver),
-		HARNESS_TEST(as_planned),
-		HARNESS_TEST(nobody_is_asked),
-		HARNESS_TEST(ways_by_alignment),
-		HARNESS_TEST(without_a_kernel),
-		HARNESS_TEST(scratch_memory),
-		HARNESS_TEST(shared_by_request),
-		HARNESS_TEST(two_contexts),
-		HARNESS_TEST(forked),
+		HARNESS_TEST(no_driver),       HARNESS_TEST(as_planned),
+		HARNESS_TEST(nobody_is_asked), HARNESS_TEST(ways_by_alignment),
+		HARNESS_TEST(recorded),        HARNESS_TEST(without_a_kernel),
+		HARNESS_TEST(scratch_memory),  HARNESS_TEST(shared_by_request),
+		HARNESS_TEST(two_contexts),    HARNESS_TEST(forked),
 	};
 	harness_begin(280);
 	open_fake();

@@ -50,6 +50,7 @@ struct CUfunc_st {
 struct CUmod_st {
 	bool idle;
 	CUcontext context; /* that it was loaded in */
+	CUmodule next;
 	struct CUfunc_st functions[KERNEL_IDLE + 1];
 };
 struct CUevent_st {
@@ -404,6 +405,27 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
 
 /* ---- Modules and launches ---- */
 
+static CUmodule modules;
+
+static void drop_module(CUmodule module)
+{
+	CUmodule *link = &modules;
+	while (*link != module)
+		link = &(*link)->next;
+	*link = module->next;
+	free(module);
+	fake_live[FAKE_LIVE_MODULES]--;
+}
+
+void fake_drop_modules(CUcontext context)
+{
+	for (CUmodule module = modules, next; module; module = next) {
+		next = module->next;
+		if (module->context == context)
+			drop_module(module);
+	}
+}
+
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
 {
 	ENTER();
@@ -413,6 +435,8 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 	*out = calloc(1, sizeof **out);
 	(*out)->idle = idle;
 	(*out)->context = fake_current();
+	(*out)->next = modules;
+	modules = *out;
 	fake_live[FAKE_LIVE_MODULES]++;
 	return CUDA_SUCCESS;
 }
@@ -421,8 +445,7 @@ CUresult cuModuleUnload(CUmodule module)
 {
 	if (module->context != fake_current())
 		return CUDA_ERROR_INVALID_HANDLE;
-	free(module);
-	fake_live[FAKE_LIVE_MODULES]--;
+	drop_module(module);
 	return fake_enter(__func__);
 }
 
@@ -553,6 +576,8 @@ static void control_reset(void)
 			cuStreamDestroy(streams[i]);
 	}
 	fake_memory_reset();
+	while (modules)
+		drop_module(modules);
 	memset(functions, 0, sizeof functions);
 	memset(fake_live, 0, sizeof fake_live);
 	held = 0;

@@ -218,6 +218,7 @@ void *fake_context_at(int i)
 
 void fake_renew_context(int i)
 {
+	fake_drop_modules(&contexts[i]);
 	contexts[i].id = 0;
 }
 

@@ -41,6 +41,8 @@ struct op {
 CUcontext fake_context(void); /* the primary one */
 CUcontext fake_current(void); /* of this thread; NULL: none */
 void fake_contexts_reset(void);
+/* With the context goes what was loaded in it. */
+void fake_drop_modules(CUcontext context);
 /* For fake_cuda_control. */
 void *fake_context_at(int i);
 void fake_renew_context(int i);
