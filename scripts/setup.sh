@@ -172,6 +172,10 @@ if [ -n "$packages" ]; then
 		exit 1
 	fi
 fi
+# One test is skipped without it.
+if [ $want_tests = 1 ] && ! have strace; then
+	apt_install strace || say "strace is missing: the test that watches system calls is skipped"
+fi
 if ! cmake_is_new_enough; then
 	say "cmake is $(cmake_version) and 3.25 or newer is needed; Debian 12 and Ubuntu 24.04 have it"
 	exit 1

@@ -341,7 +341,14 @@ typedef struct kiln_work {
  */
 KILN_API int kiln_submit_many(const kiln_work *works, int count, const kiln_submit_options *options,
 							  kiln_ticket *out);
-/* Prepare, submit and wait in one. */
+/*
+ * Prepare, submit and wait in one.  What was prepared is kept for the next time: the same operator,
+ * with the same attributes in the same order, on tensors of the same dtypes, shapes, strides and
+ * alignment (of buffer and offset together, up to 16 bytes) is only submitted, and from the third
+ * time on with neither a message nor a system call, as long as both ends are awake.  A client keeps
+ * the 256 that it used last, and gives them back where the daemon takes no more calls
+ * (--max-calls) and in kiln_close.  What is kept stays as it was planned, whatever is tuned later.
+ */
 KILN_API int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors,
 					  int tensor_count, const kiln_attr *attrs, int attr_count);
 /*

@@ -3,9 +3,9 @@
  *
  * Conventions, once for all helpers
  *
- * Running     They prepare, submit and wait, as kiln_run does.  A program that calls an operator
- *             many times prepares it once with kiln_prepare() and submits that; the tensors and
- *             attributes are the same, and stand beside each helper.
+ * Running     They prepare, submit and wait, as kiln_run does, and so keep what was prepared for
+ *             the next time.  A program that does not want to wait for each uses kiln_prepare() and
+ *             kiln_submit(); the tensors and attributes are the same, and stand beside each helper.
  *
  * Tensors     Inputs may be strided or broadcast (strides >= 0), outputs are contiguous, and no
  *             output may share a byte with any other operand.  A tensor that is left out is

@@ -267,6 +267,7 @@ static void timeouts(void **state)
 		assert_int_equal(run(&scene, 8), KILN_ETIMEDOUT);
 		SAYS("did not finish the call before the deadline");
 	}
+	settle(&scene);
 	has.hold_submits = false;
 	assert_int_equal(run(&scene, 8), KILN_OK);
 	assert_int_equal(scene.fake->count_cancel, 2);
