@@ -244,9 +244,11 @@ static bool fits(const struct call_way *way, const kiln_operand *operands, int c
 			(buffer->phase + offset) % (uint64_t)way->alignments[i] != 0) {
 			return false;
 		}
-		/* The same buffer twice may overlap. */
+		/* Whether two that share bytes may do so, the broker says. */
 		for (int k = 0; k < i; k++) {
-			if (operands[k].buffer == buffer) {
+			uint64_t other = operands[k].offset;
+			if (operands[k].buffer == buffer && offset < other + way->extents[k] &&
+				other < offset + way->extents[i]) {
 				return false;
 			}
 		}

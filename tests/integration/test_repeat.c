@@ -148,6 +148,34 @@ static void other_buffers(void **state)
 	kilnd_stop(daemon);
 }
 
+/* Two operands in one buffer, side by side. */
+static void one_buffer(void **state)
+{
+	struct kilnd *daemon = *state;
+	enum { Y = (COUNT * 4 + 15) / 16 * 16 };
+	struct scene scene;
+	kilnd_start(daemon, NULL);
+	scene_open(daemon, &scene);
+	kiln_free(scene.y);
+	kiln_free(scene.x);
+	assert_ok(kiln_alloc(scene.client, Y + COUNT * 4, 0, "both", &scene.x));
+	scene.y = scene.x;
+	for (int i = 0; i < 10; i++) {
+		put(&scene, 0, (float)i);
+		assert_ok(turn(&scene, 0, Y));
+		assert_turned(&scene, Y, (float)i);
+	}
+	assert_int_equal(counter(&scene, "lane_launches"), 8);
+	assert_int_equal(turn(&scene, 16, Y), KILN_EINVAL);
+	assert_sentence("x and y overlap in buffer both");
+	assert_int_equal(turn(&scene, Y, Y), KILN_EINVAL);
+	assert_sentence("x and y overlap in buffer both");
+	assert_ok(turn(&scene, Y, 0));
+	scene.y = NULL;
+	scene_close(&scene);
+	kilnd_stop(daemon);
+}
+
 /* The texts and values of attributes tell calls apart. */
 static void attributes(void **state)
 {
@@ -398,6 +426,7 @@ int main(void)
 		HARNESS_TEST(prepared_once),
 		HARNESS_TEST(other_addresses),
 		HARNESS_TEST(other_buffers),
+		HARNESS_TEST(one_buffer),
 		HARNESS_TEST(attributes),
 		HARNESS_TEST(the_oldest_are_given_back),
 		HARNESS_TEST(the_daemon_takes_few),
