@@ -296,13 +296,35 @@ static void cancel_begin(kiln_client *client, struct request *request, const str
 	}
 }
 
+/* The calls of a batch that went by message have the ids that follow its own; others are in one
+ * piece.  Those that have ended are NULL. */
+static const struct ticket *piece_of(const kiln_client *client, const struct ticket *ticket, int i)
+{
+	if (ticket->lane || ticket->parts == 0) {
+		return ticket;
+	}
+	const struct ticket *part = ticket_find(&client->tickets, ticket->id + 1 + (uint64_t)i);
+	return part != NULL && part->batch == ticket->id ? part : NULL;
+}
+
+static int pieces(const struct ticket *ticket)
+{
+	return ticket->lane || ticket->parts == 0 ? 1 : ticket->parts;
+}
+
 void call_give_up(kiln_client *client, struct ticket *ticket)
 {
-	struct request request;
-	cancel_begin(client, &request, ticket);
+	struct ticket given_up = *ticket;
 	lane_forget(client, ticket);
 	ticket_remove(&client->tickets, ticket);
-	(void)link_post(client, &request, SIZE_MAX);
+	for (int i = 0; i < pieces(&given_up); i++) {
+		struct request request;
+		const struct ticket *piece = piece_of(client, &given_up, i);
+		if (piece != NULL) {
+			cancel_begin(client, &request, piece);
+			(void)link_post(client, &request, SIZE_MAX);
+		}
+	}
 }
 
 static int cancel_one(kiln_client *client, const struct ticket *ticket)
@@ -326,14 +348,11 @@ static int cancel(kiln_client *client, kiln_ticket id)
 	if (ticket->done) {
 		return KILN_OK;
 	}
-	if (ticket->lane || ticket->parts == 0) {
-		return cancel_one(client, ticket);
-	}
-	/* The parts of a batch that went by message have the ids that follow its own. */
-	int status = KILN_OK, parts = ticket->parts;
-	for (int i = 1; i <= parts && status == KILN_OK; i++) {
-		const struct ticket *part = ticket_find(&client->tickets, id + (uint64_t)i);
-		status = part != NULL && part->batch == id ? cancel_one(client, part) : KILN_OK;
+	const struct ticket whole = *ticket; /* answers may move the table */
+	int status = KILN_OK;
+	for (int i = 0; i < pieces(&whole) && status == KILN_OK; i++) {
+		const struct ticket *piece = piece_of(client, &whole, i);
+		status = piece != NULL ? cancel_one(client, piece) : KILN_OK;
 	}
 	return status;
 }

@@ -340,6 +340,24 @@ static void write_entries(struct lane *lane, const struct submission *what,
 	}
 }
 
+/* The device process may hear of an end later than the client, and until then takes nothing from
+ * that place: a message would arrive before what was written there. */
+static bool has_room(const struct lane *lane, int count)
+{
+	uint64_t until = lane->next + (uint64_t)count;
+	if (until - lane->oldest > LANE_ENTRIES) {
+		return false;
+	}
+	for (uint64_t number = lane->next; number < until; number++) {
+		const struct lane_cell *cell = &lane->memory->cells[number % LANE_ENTRIES];
+		if (number >= LANE_ENTRIES &&
+			atomic_load_explicit(&cell->done, memory_order_acquire) != number + 1 - LANE_ENTRIES) {
+			return false;
+		}
+	}
+	return true;
+}
+
 static bool make_room(struct kiln_client *client, const struct submission *what)
 {
 	struct lane *lane = client->lane;
@@ -348,14 +366,16 @@ static bool make_room(struct kiln_client *client, const struct submission *what)
 		lane_collect(client);
 	}
 	/* What keeps its order with a CUDA stream has no other way. */
-	while (what->cuda && lane->memory != NULL &&
-		   lane->next - lane->oldest + (uint64_t)what->count > LANE_ENTRIES) {
-		if (lane_wait(client, lane->oldest, lane->oldest, deadline) != KILN_OK) {
+	while (what->cuda && lane->memory != NULL && !lane->off && !has_room(lane, what->count)) {
+		int status = lane->oldest == lane->next
+						 ? link_drain(client)
+						 : lane_wait(client, lane->oldest, lane->oldest, deadline);
+		if (status != KILN_OK || time_left(deadline) == 0) {
 			return false;
 		}
+		lane_collect(client);
 	}
-	return lane->memory != NULL &&
-		   lane->next - lane->oldest + (uint64_t)what->count <= LANE_ENTRIES;
+	return lane->memory != NULL && !lane->off && has_room(lane, what->count);
 }
 
 int lane_submit(struct kiln_client *client, const struct submission *what, uint64_t id)

@@ -62,12 +62,17 @@ void lane_collect(struct kiln_client *client)
 	if (lane->memory == NULL) {
 		return;
 	}
-	/* They end in their order but for those that are refused: the first that has not is the last
-	 * that is looked at. */
 	while (number != lane->next && lane_has_ended(lane, number)) {
 		finish_entry(client, number++);
 	}
 	lane->oldest = number;
+	/* Those of one stream end in their order but for what is refused: the first that has not is the
+	 * last that is looked at.  Other streams do not wait for it. */
+	for (; lane->others_until > lane->oldest && number != lane->next; number++) {
+		if (lane->slots[number % LANE_ENTRIES].ticket != 0 && lane_has_ended(lane, number)) {
+			finish_entry(client, number);
+		}
+	}
 }
 
 void lane_lost(struct kiln_client *client, int status, const char *why)

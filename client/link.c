@@ -68,11 +68,11 @@ static int lost(struct kiln_client *client, int status, const char *how)
 {
 	char text[sizeof(client->dead_text) + 96];
 	client->dead = true;
-	lane_collect(client);
 	snprintf(client->dead_text, sizeof(client->dead_text), "kilnd at %s %s", client->path, how);
 	snprintf(text, sizeof(text),
 			 "%s while the call was in flight; close this client and connect again",
 			 client->dead_text);
+	lane_lost(client, KILN_ECONN, text);
 	ticket_finish_all(&client->tickets, KILN_ECONN, text);
 	frame_queue_free(&client->queue);
 	return status;

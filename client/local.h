@@ -203,8 +203,8 @@ struct submission {
 	const kiln_work *works;
 	int count;
 	unsigned stream;
-	uint64_t follows;  /* number + 1 of the entry that must have succeeded; 0: none */
-	kiln_ticket after; /* the same of what went by message */
+	kiln_ticket after; /* what must have succeeded; 0: nothing */
+	uint64_t follows;  /* where that is under way in the lane: number + 1 of its last entry */
 	bool again;        /* it may be submitted again, and should then need no message */
 	bool cuda;         /* in order with cuda_stream */
 	void *cuda_stream;
@@ -291,6 +291,10 @@ int call_post(struct kiln_client *client, struct request *request, kiln_ticket a
 			  kiln_ticket *out);
 /* ENOENT with a message for a ticket that no call had. */
 int call_check_after(const struct kiln_client *client, kiln_ticket after);
+/* Whether it is known that what follows this ticket must not be run; and a ticket for that, which
+ * has ended. */
+bool call_follows_failure(const struct kiln_client *client, kiln_ticket after);
+int call_canceled(struct kiln_client *client, kiln_ticket after, kiln_ticket *out);
 /* Tells the daemon, without waiting, and frees the handle. */
 void call_release(struct kiln_call *call);
 

@@ -299,6 +299,9 @@ static int submit(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 	if (status != KILN_OK) {
 		return status;
 	}
+	if (call_follows_failure(call->client, after)) {
+		return call_canceled(call->client, after, out);
+	}
 	link_begin(call->client, &request, "raw.submit");
 	status = put_launch(call, &request.out, launch);
 	if (status != KILN_OK) {

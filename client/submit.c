@@ -48,6 +48,15 @@ static void put_operands(struct wire_out *out, const kiln_operand *operands, int
 	wire_list_end(out);
 }
 
+/* ---- What is followed ---- */
+
+bool call_follows_failure(const kiln_client *client, kiln_ticket after)
+{
+	const struct ticket *ticket = after != 0 ? ticket_find(&client->tickets, after) : NULL;
+	/* A batch is not done before all of it has ended, but can have failed. */
+	return ticket_failed(&client->tickets, after) || (ticket != NULL && ticket->status != KILN_OK);
+}
+
 int call_check_after(const kiln_client *client, kiln_ticket after)
 {
 	return after <= client->next_id
@@ -57,11 +66,36 @@ int call_check_after(const kiln_client *client, kiln_ticket after)
 						   (unsigned long long)after);
 }
 
+/* The daemon knows nothing of the lane; and of a batch its calls, whose ids come behind its own:
+ * the last follows all others. */
+static void put_after(const kiln_client *client, struct wire_out *out, kiln_ticket after)
+{
+	const struct ticket *ticket = ticket_find(&client->tickets, after);
+	if (after == 0 || (ticket != NULL && ticket->lane)) {
+		return;
+	}
+	wire_put_uint(out, "after", ticket != NULL ? after + (uint64_t)ticket->parts : after);
+}
+
+int call_canceled(kiln_client *client, kiln_ticket after, kiln_ticket *out)
+{
+	char text[96];
+	kiln_ticket id = ++client->next_id;
+	if (ticket_add(&client->tickets, id) != KILN_OK) {
+		return error_set(KILN_ENOMEM, "no memory for a ticket");
+	}
+	snprintf(text, sizeof(text), "ticket %llu, which this call follows, did not succeed",
+			 (unsigned long long)after);
+	ticket_finish(&client->tickets, ticket_find(&client->tickets, id), KILN_ECANCELED, text, NULL);
+	*out = id;
+	return KILN_OK;
+}
+
+/* ---- By message ---- */
+
 int call_post(kiln_client *client, struct request *request, kiln_ticket after, kiln_ticket *out)
 {
-	if (after != 0) {
-		wire_put_uint(&request->out, "after", after);
-	}
+	put_after(client, &request->out, after);
 	if (ticket_add(&client->tickets, request->id) != KILN_OK) {
 		wire_out_free(&request->out);
 		return error_set(KILN_ENOMEM, "no memory for a ticket");
@@ -74,8 +108,6 @@ int call_post(kiln_client *client, struct request *request, kiln_ticket after, k
 	*out = request->id;
 	return KILN_OK;
 }
-
-/* ---- By message ---- */
 
 static void put_submit(struct request *request, const kiln_work *work,
 					   const struct submission *what)
@@ -96,38 +128,39 @@ static void put_submit(struct request *request, const kiln_work *work,
 	}
 }
 
+/* One call of a batch; each follows the one before it. */
+static int post_part(kiln_client *client, const struct submission *what, kiln_ticket batch, int i)
+{
+	struct request request;
+	struct submission how = *what;
+	how.follows = i == 0 ? what->follows : 0;
+	put_submit(&request, &what->works[i], &how);
+	put_after(client, &request.out, i == 0 ? what->after : request.id - 1);
+	if (ticket_add_part(&client->tickets, request.id, batch, i) != KILN_OK) {
+		wire_out_free(&request.out);
+		return error_set(KILN_ENOMEM, "no memory for a ticket");
+	}
+	int status = link_post(client, &request, i == 0 ? LOCAL_QUEUE_MAX : SIZE_MAX);
+	struct ticket *part = ticket_find(&client->tickets, request.id);
+	if (status != KILN_OK && part != NULL) {
+		ticket_remove(&client->tickets, part);
+	}
+	return status;
+}
+
 /* What the daemon is not told of any more has ended, too. */
 static int post_parts(kiln_client *client, const struct submission *what, kiln_ticket batch)
 {
-	struct submission rest = *what;
-	for (int i = 0; i < what->count; i++) {
-		struct request request;
-		put_submit(&request, &what->works[i], &rest);
-		if (rest.after != 0) {
-			wire_put_uint(&request.out, "after", rest.after);
-		}
-		rest.after = request.id;
-		rest.follows = 0;
-		int status = ticket_add_part(&client->tickets, request.id, batch, i);
-		if (status == KILN_OK) {
-			status = link_post(client, &request, LOCAL_QUEUE_MAX);
-		} else {
-			wire_out_free(&request.out);
-			status = error_set(status, "no memory for a ticket");
-		}
-		if (status == KILN_OK) {
-			continue;
-		}
-		if (i == 0) {
-			return status;
-		}
-		for (int k = i; k < what->count; k++) {
-			ticket_finish_part(&client->tickets, ticket_find(&client->tickets, batch), k, status,
-							   kiln_errmsg(), 0);
-		}
-		break;
+	int posted = 0, status = KILN_OK;
+	while (posted < what->count && status == KILN_OK) {
+		status = post_part(client, what, batch, posted);
+		posted += status == KILN_OK;
 	}
-	return KILN_OK;
+	for (int i = posted; posted > 0 && i < what->count; i++) {
+		ticket_finish_part(&client->tickets, ticket_find(&client->tickets, batch), i, status,
+						   kiln_errmsg(), 0);
+	}
+	return posted > 0 ? KILN_OK : status;
 }
 
 static int submit_parts(kiln_client *client, const struct submission *what, kiln_ticket *out)
@@ -141,10 +174,6 @@ static int submit_parts(kiln_client *client, const struct submission *what, kiln
 		*out = batch;
 		return KILN_OK;
 	}
-	struct ticket *part = ticket_find(&client->tickets, batch + 1);
-	if (part != NULL) {
-		ticket_remove(&client->tickets, part);
-	}
 	ticket_remove(&client->tickets, ticket_find(&client->tickets, batch));
 	return status;
 }
@@ -155,6 +184,9 @@ static int submit_message(kiln_client *client, const struct submission *what, ki
 	int status = lane_settle(client, what->follows, false, client_deadline(client));
 	if (status != KILN_OK) {
 		return status;
+	}
+	if (call_follows_failure(client, what->after)) {
+		return call_canceled(client, what->after, out);
 	}
 	if (what->count > 1) {
 		return submit_parts(client, what, out);
@@ -185,25 +217,9 @@ static int submit_on_host(kiln_client *client, const struct submission *what, ki
 
 /* ---- Either way ---- */
 
-/* A ticket of what is not even begun. */
-static int submit_canceled(kiln_client *client, kiln_ticket after, kiln_ticket *out)
-{
-	char text[96];
-	kiln_ticket id = ++client->next_id;
-	if (ticket_add(&client->tickets, id) != KILN_OK) {
-		return error_set(KILN_ENOMEM, "no memory for a ticket");
-	}
-	snprintf(text, sizeof(text), "ticket %llu, which this call follows, did not succeed",
-			 (unsigned long long)after);
-	ticket_finish(&client->tickets, ticket_find(&client->tickets, id), KILN_ECANCELED, text, NULL);
-	*out = id;
-	return KILN_OK;
-}
-
 static int submit(kiln_client *client, struct submission *what, kiln_ticket *out)
 {
-	kiln_ticket after = what->after;
-	int status = call_check_after(client, after);
+	int status = call_check_after(client, what->after);
 	for (int i = 0; i < what->count && status == KILN_OK; i++) {
 		const kiln_work *work = &what->works[i];
 		status = check_operands(work->call, work->operands, work->operand_count);
@@ -211,13 +227,13 @@ static int submit(kiln_client *client, struct submission *what, kiln_ticket *out
 	if (status != KILN_OK) {
 		return status;
 	}
-	if (ticket_failed(&client->tickets, after)) {
-		return submit_canceled(client, after, out);
+	if (call_follows_failure(client, what->after)) {
+		return call_canceled(client, what->after, out);
 	}
-	const struct ticket *earlier = after != 0 ? ticket_find(&client->tickets, after) : NULL;
-	if (earlier != NULL && earlier->lane) {
+	const struct ticket *earlier =
+		what->after != 0 ? ticket_find(&client->tickets, what->after) : NULL;
+	if (earlier != NULL && earlier->lane && !earlier->done) {
 		what->follows = earlier->first + (uint64_t)earlier->parts;
-		what->after = 0;
 	}
 	status = lane_submit(client, what, client->next_id + 1);
 	if (status == KILN_OK) {

@@ -118,6 +118,9 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 						const char *error, double micros)
 {
 	char text[LOCAL_ERROR_MAX];
+	if (ticket->done) {
+		return; /* all were given up together */
+	}
 	ticket->micros += micros;
 	if (status != KILN_OK && (ticket->status == KILN_OK || part < ticket->failed_part)) {
 		if (ticket->parts > 1) {
@@ -141,9 +144,10 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 
 void ticket_finish_all(struct ticket_table *table, int status, const char *error)
 {
-	/* Parts of batches leave the table, and finish what has a lower id. */
-	for (size_t i = table->end; i-- > table->head;) {
-		ticket_finish(table, &table->items[i], status, error, NULL);
+	/* Parts of batches leave the table, and finish what has a lower id; an empty table begins anew.
+	 */
+	for (size_t i = table->end - table->head; i-- > 0;) {
+		ticket_finish(table, &table->items[table->head + i], status, error, NULL);
 	}
 }
 

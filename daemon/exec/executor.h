@@ -124,7 +124,7 @@ struct exec_template {
 	uint32_t granule; /* of checked kernels */
 	char op[24];      /* what sentences about it begin with */
 	uint64_t id;      /* in a lane, the broker's */
-	bool leaving;     /* unbound, but parked entries name it */
+	uint64_t leaving; /* unbound, but parked entries below this may name it; 0: bound */
 };
 
 /* Tickets of what lanes launch; the broker's ids are far below. */
@@ -138,6 +138,7 @@ struct exec_slot {
 	uint64_t number;
 	enum exec_slot_state state;
 	bool failed;
+	bool doomed;  /* the entry that it follows failed */
 	bool reports; /* whether it succeeds is known only when it has ended */
 	char op[24];
 	struct exec_slot *next; /* parked behind it */
@@ -145,6 +146,11 @@ struct exec_slot {
 
 struct exec_parked {
 	struct exec_slot *first, *last;
+};
+
+struct exec_pace {
+	int flights;
+	uint64_t progress_us; /* the last end, or the start after which there are flights */
 };
 
 struct exec_lane {
@@ -157,11 +163,13 @@ struct exec_lane {
 	struct exec_slot slots[LANE_ENTRIES];
 	struct exec_parked parking[KILN_STREAMS]; /* by stream */
 	int parked, gated;                        /* of these, those that wait for a ready word */
-	int leaving;                              /* of the calls */
+	uint64_t leaving;                         /* the least of its calls'; 0: none leaves */
 	bool gates_asked, gates_shared;           /* the device can write done words */
-	uint32_t started; /* launches, up to those that it takes to share them */
-	uint64_t deadline_us, progress_us;
-	struct map calls; /* struct exec_template, by the broker's number */
+	uint32_t started;                     /* launches, up to those that it takes to share them */
+	struct exec_pace paces[KILN_STREAMS]; /* by stream */
+	uint64_t deadline_us;
+	uint64_t progress_us; /* not later than that of any stream with flights */
+	struct map calls;     /* struct exec_template, by the broker's number */
 	bool closing;
 	uint64_t close_id; /* the request that waits for its end; 0: none */
 	struct exec_task task;
@@ -284,7 +292,9 @@ bool exec_lane_has_place(const struct exec_lane *lane);
 bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane);
 /* Launches those parked that may start now. */
 void exec_lane_unpark(struct exec *executor, struct exec_lane *lane);
-bool exec_lane_may_unpark(const struct exec_lane *lane);
+bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane);
+/* The number of the parked entry that was taken first; UINT64_MAX: there is none. */
+uint64_t exec_lane_first_parked(const struct exec_lane *lane);
 /* Ends one, or all, in ECANCELED. */
 bool exec_lane_cancel_parked(struct exec_lane *lane, uint64_t number);
 void exec_lane_drop_parked(struct exec_lane *lane);
@@ -295,6 +305,8 @@ void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
 					uint64_t micros);
 bool exec_lane_failed(const struct exec_lane *lane, uint64_t number);
+/* Its stream. */
+uint32_t exec_lane_stream(const struct exec_lane *lane, uint64_t number);
 
 /* ---- executor_mapping.c ---- */
 int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,

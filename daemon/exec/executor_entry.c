@@ -29,7 +29,25 @@ static struct exec_slot *slot_of(struct exec_lane *lane, uint64_t number)
 	return &lane->slots[place_of(number)];
 }
 
+static uint32_t stream_of(const struct exec_slot *slot)
+{
+	return slot->entry.stream % KILN_STREAMS; /* a wrong one is refused when it is run */
+}
+
+uint32_t exec_lane_stream(const struct exec_lane *lane, uint64_t number)
+{
+	return stream_of(&lane->slots[place_of(number)]);
+}
+
 /* ---- Ends ---- */
+
+/* The place of what failed may be another's before those that follow it are launched. */
+static void doom_parked(struct exec_lane *lane, uint64_t failed)
+{
+	for (int i = 0; i < KILN_STREAMS; i++)
+		for (struct exec_slot *slot = lane->parking[i].first; slot; slot = slot->next)
+			slot->doomed = slot->doomed || slot->entry.after == failed + 1;
+}
 
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
 					uint64_t micros)
@@ -45,6 +63,7 @@ void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const c
 	if (status != KILN_OK) {
 		util_append(cell->error, sizeof(cell->error), 0, "%s", error);
 		slot->failed = true;
+		doom_parked(lane, number);
 	}
 	atomic_fetch_add_explicit(status == KILN_OK ? &header->launched : &header->failed, 1,
 							  memory_order_relaxed);
@@ -85,8 +104,10 @@ void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
 					  const struct device_done *done)
 {
 	struct exec_lane *lane = flight->lane;
+	struct exec_pace *pace = &lane->paces[exec_lane_stream(lane, flight->number)];
 	lane->flights--;
-	lane->progress_us = executor->lane_active_us = util_now_us();
+	pace->flights--;
+	pace->progress_us = executor->lane_active_us = util_now_us();
 	if (done->status == KILN_OK)
 		exec_lane_tell(lane, flight->number, KILN_OK, "", done->micros);
 	else
@@ -151,7 +172,7 @@ static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "an entry of a lane names stream %u; they are 0 to %d", entry->stream,
 						 KILN_STREAMS - 1);
-	if (entry->after && exec_lane_failed(lane, entry->after - 1))
+	if (slot->doomed || (entry->after && exec_lane_failed(lane, entry->after - 1)))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
 						 "the call that this one follows did not succeed");
 	slot->reports = bound->report.indices > 0;
@@ -193,23 +214,22 @@ void exec_lane_announce(struct exec *executor, struct exec_lane *lane, const str
 static void start(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
 {
 	char error[KERNEL_ERROR_MAX] = "";
+	struct exec_pace *pace = &lane->paces[stream_of(slot)];
 	slot->state = SLOT_FLYING;
 	executor->lane_active_us = util_now_us();
+	if (pace->flights++ == 0)
+		pace->progress_us = executor->lane_active_us;
 	if (lane->flights++ == 0)
 		lane->progress_us = executor->lane_active_us;
 	int status = run(executor, lane, slot, error);
 	if (status != KILN_OK) {
 		lane->flights--;
+		pace->flights--;
 		tell_of(lane, slot->number, status, slot->op, error, 0);
 	}
 }
 
 /* ---- Parked entries ---- */
-
-static uint32_t stream_of(const struct exec_slot *slot)
-{
-	return slot->entry.stream % KILN_STREAMS; /* a wrong one is refused when it is run */
-}
 
 /* Not yet, for a reason of its own. */
 static bool must_wait(const struct exec_lane *lane, const struct exec_slot *slot)
@@ -232,6 +252,7 @@ static void park(struct exec_lane *lane, struct exec_slot *slot)
 {
 	struct exec_parked *parked = &lane->parking[stream_of(slot)];
 	slot->state = SLOT_PARKED;
+	slot->doomed = slot->entry.after && exec_lane_failed(lane, slot->entry.after - 1);
 	slot->next = NULL;
 	if (parked->last)
 		parked->last->next = slot;
@@ -259,9 +280,18 @@ static void unpark(struct exec_lane *lane, struct exec_slot *slot)
 	lane->gated -= (slot->entry.flags & LANE_READY) != 0;
 }
 
-bool exec_lane_may_unpark(const struct exec_lane *lane)
+uint64_t exec_lane_first_parked(const struct exec_lane *lane)
 {
+	uint64_t first = UINT64_MAX;
 	for (int i = 0; i < KILN_STREAMS; i++)
+		if (lane->parking[i].first && lane->parking[i].first->number < first)
+			first = lane->parking[i].first->number;
+	return first;
+}
+
+bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane)
+{
+	for (int i = 0; i < KILN_STREAMS && executor->flights.count < EXEC_MAX_FLIGHTS; i++)
 		if (lane->parking[i].first && !must_wait(lane, lane->parking[i].first))
 			return true;
 	return false;
@@ -322,7 +352,7 @@ void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 	memcpy(&slot->entry, &lane->memory->entries[place_of(number)], sizeof(slot->entry));
 	atomic_store_explicit(&lane->memory->header.head, lane->head, memory_order_release);
 	slot->number = number;
-	slot->failed = slot->reports = false;
+	slot->failed = slot->doomed = slot->reports = false;
 	slot->op[0] = 0;
 	executor->lane_active_us = util_now_us();
 	if (lane->parking[stream_of(slot)].first || must_wait(lane, slot))

@@ -205,25 +205,28 @@ int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct fram
 	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL;
 	(void)frame, (void)error;
 	if (bound && lane->parked > 0) {
-		bound->leaving = true;
-		lane->leaving++;
+		bound->leaving = lane->head;
+		lane->leaving = lane->leaving ? lane->leaving : bound->leaving;
 	} else if (bound) {
 		drop_template(executor, map_remove_id(&lane->calls, call));
 	}
 	return KILN_OK;
 }
 
-/* Those that only parked entries still named. */
+/* Those that parked entries named, and name no more. */
 static void drop_leaving(struct exec *executor, struct exec_lane *lane)
 {
 	struct exec_template *bound;
+	uint64_t parked = exec_lane_first_parked(lane), least = 0;
 	size_t cursor = 0;
+	if (parked < lane->leaving)
+		return;
 	while ((bound = map_next(&lane->calls, &cursor)))
-		if (bound->leaving) {
-			lane->leaving--;
+		if (bound->leaving && bound->leaving <= parked)
 			drop_template(executor, map_remove_id(&lane->calls, bound->id));
-			cursor = 0;
-		}
+		else if (bound->leaving && (!least || bound->leaving < least))
+			least = bound->leaving;
+	lane->leaving = least;
 }
 
 /* The broker ends its session; until then nothing more is taken. */
@@ -277,7 +280,7 @@ void exec_lanes_serve(struct exec *executor)
 		}
 		if (lane->parked > 0)
 			exec_lane_unpark(executor, lane);
-		if (lane->leaving > 0 && lane->parked == 0)
+		if (lane->leaving)
 			drop_leaving(executor, lane);
 		int taken = 0;
 		while (taken < ENTRIES_PER_TURN && taken < waiting && exec_lane_has_room(executor, lane)) {
@@ -298,7 +301,10 @@ int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
 	struct exec_lane *lane = find_lane(executor, wire_get_uint(&message->root, "lane", 0));
 	if (!lane)
 		return KILN_OK;
-	while (lane->head < until && count_waiting(lane, &tail) > 0 && exec_lane_has_place(lane))
+	/* It has not written more; one that does so meanwhile keeps others waiting no longer. */
+	for (uint32_t i = 0; i < LANE_ENTRIES && lane->head < until && count_waiting(lane, &tail) > 0 &&
+						 exec_lane_has_place(lane);
+		 i++)
 		exec_lane_take(executor, lane);
 	if (follows && exec_lane_failed(lane, follows - 1))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
@@ -337,8 +343,8 @@ bool exec_lanes_waiting(const struct exec *executor)
 {
 	uint64_t tail;
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
-		if (!lane->closing &&
-			(count_waiting(lane, &tail) != 0 || (lane->parked > 0 && exec_lane_may_unpark(lane))))
+		if (!lane->closing && (count_waiting(lane, &tail) != 0 ||
+							   (lane->parked > 0 && exec_lane_may_unpark(executor, lane))))
 			return true;
 	return false;
 }
@@ -354,7 +360,7 @@ static bool any_waiting(const struct exec *executor)
 			continue;
 		if (count_waiting(lane, &tail) != 0 && exec_lane_has_room(executor, lane))
 			return true;
-		if (lane->parked > 0 && exec_lane_may_unpark(lane))
+		if (lane->parked > 0 && exec_lane_may_unpark(executor, lane))
 			return true;
 	}
 	return false;
@@ -432,13 +438,24 @@ void exec_lanes_nap(struct exec *executor)
 
 /* ---- Deadlines ---- */
 
-/* The oldest entry of a lane that is under way. */
+/* Of the stream of a lane on which nothing has ended for longest. */
+static uint64_t least_progress(const struct exec_lane *lane)
+{
+	uint64_t least = UINT64_MAX;
+	for (int i = 0; i < KILN_STREAMS; i++)
+		if (lane->paces[i].flights && lane->paces[i].progress_us < least)
+			least = lane->paces[i].progress_us;
+	return least;
+}
+
+/* The oldest entry of that stream that is under way. */
 static const struct exec_flight *oldest(const struct exec *executor, const struct exec_lane *lane)
 {
 	const struct exec_flight *found = NULL, *flight;
 	size_t cursor = 0;
 	while ((flight = map_next(&executor->flights, &cursor)))
-		if (flight->lane == lane && (!found || flight->number < found->number))
+		if (flight->lane == lane && (!found || flight->number < found->number) &&
+			lane->paces[exec_lane_stream(lane, flight->number)].progress_us == lane->progress_us)
 			found = flight;
 	return found;
 }
@@ -448,6 +465,9 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 	uint64_t now = executor->lanes ? util_now_us() : 0;
 	for (struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
 		if (!lane->flights || !lane->deadline_us || now < lane->progress_us + lane->deadline_us)
+			continue;
+		lane->progress_us = least_progress(lane);
+		if (now < lane->progress_us + lane->deadline_us)
 			continue;
 		const struct exec_flight *flight = oldest(executor, lane);
 		*culprit = (struct device_done){.status = KILN_ETIMEDOUT};
