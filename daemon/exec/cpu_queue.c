@@ -61,17 +61,27 @@ int cpu_queue_add(struct device *device, uint64_t id, struct cpu_work *work,
 	return KILN_OK;
 }
 
-void cpu_cancel(struct device *device, uint64_t ticket)
+static bool cancel_one(struct device *device, uint64_t ticket)
 {
-	pthread_mutex_lock(&device->mutex);
 	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next)
 		for (struct cpu_work *work = stream->head; work; work = work->next)
 			if (work->ticket == ticket && !work->started) {
 				cpu_work_fail(work, KILN_ECANCELED, "the call was canceled before it started");
 				work->delay_us = work->due_us = 0;
+				return true;
 			}
+	return false;
+}
+
+bool cpu_cancel(struct device *device, const uint64_t *tickets, int count)
+{
+	pthread_mutex_lock(&device->mutex);
+	bool canceled = cancel_one(device, tickets[0]);
+	for (int i = 1; canceled && i < count; i++)
+		cancel_one(device, tickets[i]);
 	pthread_cond_broadcast(&device->changed);
 	pthread_mutex_unlock(&device->mutex);
+	return canceled;
 }
 
 void cpu_stream_free(struct device *device, struct cpu_stream *stream)

@@ -303,7 +303,7 @@ void cuda_work_retire(struct device *device, struct cuda_work *work);
 void cuda_queue_add(struct cuda_queue *queue, struct cuda_work *work);
 struct cuda_work *cuda_queue_take(struct cuda_queue *queue); /* NULL when empty */
 /* Starts the work, or puts it behind what its stream holds back.  Takes it over in any case. */
-void cuda_cancel(struct device *device, uint64_t ticket);
+bool cuda_cancel(struct device *device, const uint64_t *tickets, int count);
 int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work, uint32_t delay_ms,
 			  char error[KERNEL_ERROR_MAX]);
 /* The call of the driver that is the work itself, and the sentence when it fails. */

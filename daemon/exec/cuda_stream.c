@@ -304,16 +304,26 @@ bool cuda_stream_ready(const struct cuda_stream *stream)
 	return stream->held.head && !must_wait(stream, stream->held.head);
 }
 
-/* What the driver already has cannot be called back; held work becomes an empty one with a status.
- */
-void cuda_cancel(struct device *device, uint64_t ticket)
+static bool cancel_one(struct device *device, uint64_t ticket)
 {
 	for (struct cuda_stream *stream = device->active; stream; stream = stream->active_next)
 		for (struct cuda_work *work = stream->held.head; work; work = work->next)
 			if (work->ticket == ticket) {
 				work->canceled = true;
 				work->due_us = 0;
+				return true;
 			}
+	return false;
+}
+
+/* What the driver already has cannot be called back; held work becomes an empty one with a status.
+ */
+bool cuda_cancel(struct device *device, const uint64_t *tickets, int count)
+{
+	bool canceled = cancel_one(device, tickets[0]);
+	for (int i = 1; canceled && i < count; i++)
+		cancel_one(device, tickets[i]);
+	return canceled;
 }
 
 int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work, uint32_t delay_ms,

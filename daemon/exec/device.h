@@ -146,9 +146,9 @@ struct device_ops {
 	/* Nothing more is launched for the moment on the streams used last: their ends need wait for
 	 * nothing else.  poll() does the same.  NULL: there is nothing to do. */
 	void (*flush)(struct device *device);
-	/* Work that has not started ends in KILN_ECANCELED when its turn comes; any other ends as
-	 * usual. */
-	void (*cancel)(struct device *device, uint64_t ticket);
+	/* If the first has not started, it and the others, which come behind it on its stream, end in
+	 * KILN_ECANCELED when their turn comes: true.  Else all end as usual. */
+	bool (*cancel)(struct device *device, const uint64_t *tickets, int count);
 	void (*stream_end)(struct device *device, uint64_t stream);
 
 	/*

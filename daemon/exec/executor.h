@@ -295,8 +295,9 @@ void exec_lane_unpark(struct exec *executor, struct exec_lane *lane);
 bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane);
 /* The number of the parked entry that was taken first; UINT64_MAX: there is none. */
 uint64_t exec_lane_first_parked(const struct exec_lane *lane);
-/* Ends one, or all, in ECANCELED. */
-bool exec_lane_cancel_parked(struct exec_lane *lane, uint64_t number);
+/* Ends one that has not started, and those that follow it, in ECANCELED. */
+void exec_lane_cancel_entry(struct exec *executor, struct exec_lane *lane, uint64_t number);
+/* The same of all that are parked. */
 void exec_lane_drop_parked(struct exec_lane *lane);
 /* What a flight of a lane ended in. */
 void exec_lane_finish(struct exec *executor, struct exec_flight *flight,

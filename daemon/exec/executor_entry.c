@@ -315,13 +315,51 @@ static void end_parked(struct exec_lane *lane, struct exec_slot *slot, const cha
 	exec_lane_tell(lane, slot->number, KILN_ECANCELED, why, 0);
 }
 
-bool exec_lane_cancel_parked(struct exec_lane *lane, uint64_t number)
+/* Those behind it on its stream that follow it, or each other: the device has them already, and
+ * must not run them, either. */
+static void find_doomed(struct exec_lane *lane, const struct exec_slot *first,
+						bool doomed[LANE_ENTRIES])
+{
+	doomed[place_of(first->number)] = true;
+	for (uint64_t number = first->number + 1; number < lane->head; number++) {
+		const struct exec_slot *slot = slot_of(lane, number);
+		uint64_t after = slot->entry.after;
+		if (slot->number == number && slot->state == SLOT_FLYING && after > first->number &&
+			after <= number && slot->entry.stream == first->entry.stream)
+			doomed[place_of(number)] = doomed[place_of(after - 1)];
+	}
+}
+
+static void cancel_flying(struct exec *executor, struct exec_lane *lane,
+						  const struct exec_slot *first)
+{
+	bool doomed[LANE_ENTRIES] = {false};
+	uint64_t tickets[LANE_ENTRIES];
+	const struct exec_flight *flight;
+	size_t cursor = 0;
+	int count = 1;
+	find_doomed(lane, first, doomed);
+	while ((flight = map_next(&executor->flights, &cursor)))
+		if (flight->lane == lane && flight->number == first->number)
+			tickets[0] = flight->id;
+		else if (flight->lane == lane && doomed[place_of(flight->number)])
+			tickets[count++] = flight->id;
+	if (!executor->ops->cancel(executor->device, tickets, count))
+		return;
+	/* Nor does what will follow them. */
+	for (uint32_t place = 0; place < LANE_ENTRIES; place++)
+		lane->slots[place].failed = lane->slots[place].failed || doomed[place];
+}
+
+void exec_lane_cancel_entry(struct exec *executor, struct exec_lane *lane, uint64_t number)
 {
 	struct exec_slot *slot = slot_of(lane, number);
-	if (slot->number != number || slot->state != SLOT_PARKED)
-		return false;
-	end_parked(lane, slot, "the call was canceled before it started");
-	return true;
+	if (slot->number != number)
+		return;
+	if (slot->state == SLOT_PARKED)
+		end_parked(lane, slot, "the call was canceled before it started");
+	else if (slot->state == SLOT_FLYING)
+		cancel_flying(executor, lane, slot);
 }
 
 void exec_lane_drop_parked(struct exec_lane *lane)

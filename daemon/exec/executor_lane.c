@@ -312,19 +312,6 @@ int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
 	return KILN_OK;
 }
 
-static void cancel_one(struct exec *executor, struct exec_lane *lane, uint64_t number)
-{
-	struct exec_flight *flight;
-	size_t cursor = 0;
-	if (exec_lane_cancel_parked(lane, number))
-		return;
-	while ((flight = map_next(&executor->flights, &cursor)))
-		if (flight->lane == lane && flight->number == number) {
-			executor->ops->cancel(executor->device, flight->id);
-			return;
-		}
-}
-
 int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,
 					 char error[KERNEL_ERROR_MAX])
 {
@@ -333,7 +320,7 @@ int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct fram
 	uint64_t count = wire_get_uint(&message->root, "count", 1);
 	(void)frame, (void)error;
 	for (uint64_t i = 0; lane && i < count && i < LANE_ENTRIES; i++)
-		cancel_one(executor, lane, number + i);
+		exec_lane_cancel_entry(executor, lane, number + i);
 	return KILN_OK;
 }
 

@@ -237,7 +237,8 @@ static int on_cancel(struct exec *executor, struct wire_in *message, struct fram
 {
 	(void)frame;
 	(void)error;
-	executor->ops->cancel(executor->device, wire_get_uint(&message->root, "ticket", 0));
+	uint64_t ticket = wire_get_uint(&message->root, "ticket", 0);
+	executor->ops->cancel(executor->device, &ticket, 1);
 	return KILN_OK;
 }
 

@@ -225,7 +225,7 @@ static void launches_that_fail_leave_no_counters(void **state)
 	must_start(&bad, 1, 1);
 	assert_int_equal(wait_done(1).status, KILN_EDEVICE);
 	assert_int_equal(start(&bad, 1, 2, 60000), KILN_OK);
-	device_cpu.cancel(device, 2);
+	device_cpu.cancel(device, &(uint64_t){2}, 1);
 	assert_int_equal(wait_done(2).status, KILN_ECANCELED);
 	must_start(&good, 1, 3);
 	assert_int_equal(wait_done(3).status, KILN_OK);

@@ -113,7 +113,7 @@ static void what_does_not_run_gives_it_back(void **state)
 					"CUDA_ERROR_OUT_OF_MEMORY");
 	for (uint64_t i = 1; i <= 300; i++) {
 		assert_int_equal(launch(module, y, 5, 9, 1, i, 60000), KILN_OK);
-		device_cuda.cancel(device, i);
+		device_cuda.cancel(device, &i, 1);
 		assert_int_equal(next_done().status, KILN_ECANCELED);
 		fake->inject("cuLaunchKernel", 1, 1);
 		assert_int_equal(launch(module, y, 5, 9, 1, i, 0), KILN_EINTERNAL);

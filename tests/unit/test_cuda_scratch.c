@@ -134,7 +134,7 @@ static void nothing_is_taken_for_what_does_not_start(void **state)
 	int allocations = fake->calls("cuMemAllocFromPoolAsync");
 	assert_int_equal(launch(module, y, 0, (struct kernel_scratch){5000, 100}, 1, 1, 60000),
 					 KILN_OK);
-	device_cuda.cancel(device, 1);
+	device_cuda.cancel(device, &(uint64_t){1}, 1);
 	assert_int_equal(next_done().status, KILN_ECANCELED);
 	assert_int_equal(
 		launch(module, y, 0, (struct kernel_scratch){KERNEL_SCRATCH_MAX + 1ull, 0}, 1, 1, 0),
