@@ -334,7 +334,7 @@ static void cancel_flying(struct exec *executor, struct exec_lane *lane,
 						  const struct exec_slot *first)
 {
 	bool doomed[LANE_ENTRIES] = {false};
-	uint64_t tickets[LANE_ENTRIES];
+	uint64_t tickets[LANE_ENTRIES] = {0};
 	const struct exec_flight *flight;
 	size_t cursor = 0;
 	int count = 1;
