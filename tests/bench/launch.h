@@ -76,7 +76,7 @@ struct way_kind {
 	bool own; /* needs CUDA in this process */
 	/* false: way_why() says why */
 	bool (*open)(const struct bench *bench, struct way *way);
-	bool (*one)(struct way *way);  /* a launch, and a wait for its end */
+	bool (*one)(struct way *way);  /* a launch, and a wait for its end; NULL: it is for many */
 	bool (*many)(struct way *way); /* LAUNCH_DEPTH launches, then a wait */
 	/* Aims, as parts of what a program does that launches by itself; 0: none. */
 	double one_most, many_most;
@@ -85,6 +85,7 @@ struct way_kind {
 struct way {
 	const struct way_kind *kind;
 	struct service service;
+	kiln_ticket ticket; /* that is not waited for yet; 0: none */
 	const char *why;
 };
 

@@ -236,9 +236,11 @@ int crew_child(struct bench *bench, const char *role, double begun)
 	fcntl(CHILD_SOCKET, F_SETFD, FD_CLOEXEC);
 	if (way.kind->own || strcmp(role, "fresh-driver") == 0)
 		bench->cubin = read_cubin();
-	if (strncmp(role, "fresh-", 6) == 0)
+	if (strncmp(role, "fresh-", 6) == 0) {
 		fresh_child(bench, role, begun);
-	else if (way.kind->own && !bench->cubin)
+		_exit(0); /* with all that it holds */
+	}
+	if (way.kind->own && !bench->cubin)
 		status = fail("the kernel's object is missing");
 	else
 		status = launch_as_told(bench, &way);

@@ -66,7 +66,8 @@ static void show_contest(struct bench *bench, const struct contest *contest, int
 		struct figure figure = {.name = name, .value = contest->rate[i], .unit = "launches/s"};
 		if (contest->rate[i] <= 0)
 			continue;
-		snprintf(name, sizeof name, "%d processes, %s", processes, crew_names[i]);
+		snprintf(name, sizeof name, "%d process%s, %s", processes, processes > 1 ? "es" : "",
+				 crew_names[i]);
 		if (i != OWN && contest->rate[OWN] > 0) {
 			figure.ratio = figure.value / contest->rate[OWN];
 			figure.of = "own contexts";
@@ -77,6 +78,8 @@ static void show_contest(struct bench *bench, const struct contest *contest, int
 		}
 		table_row(bench, &figure);
 		if (i == KILN && contest->rate[MPS] > 0) {
+			snprintf(name, sizeof name, "%d process%s, Kiln beside MPS", processes,
+					 processes > 1 ? "es" : "");
 			figure.ratio = figure.value / contest->rate[MPS];
 			figure.of = "under MPS";
 			figure.aim = processes == 8 ? AIM_AT_LEAST : AIM_NONE;
@@ -94,7 +97,7 @@ static void contest_of(struct bench *bench, const struct mps *mps, int processes
 		if ((i == KILN || bench->ordinal >= 0) && (i != MPS || mps->running) &&
 			!ready(bench, &contest.crews[i], i == KILN ? "kiln" : "own", processes,
 				   i == MPS ? mps->environment : NULL, why))
-			runner_fail(crew_names[i], "%d processes: %s", processes, why);
+			runner_fail(crew_names[i], "%d at once: %s", processes, why);
 	take_turns(bench, &contest, bench->options.quick ? 1 : 3);
 	show_contest(bench, &contest, processes);
 	for (int i = 0; i < CREWS; i++)

@@ -103,6 +103,16 @@ static pid_t control_pid(const struct mps *mps)
 	return number > 1 && kill((pid_t)number, 0) == 0 ? (pid_t)number : 0;
 }
 
+/* Whoever ends this program ends it, too: it would outlive us. */
+static volatile sig_atomic_t control_running;
+
+static void on_end(int signal)
+{
+	if (control_running)
+		kill((pid_t)control_running, SIGTERM);
+	_exit(128 + signal);
+}
+
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *walk)
 {
 	(void)status, (void)type, (void)walk;
@@ -132,6 +142,9 @@ bool mps_start(struct mps *mps, char why[LAUNCH_WHY])
 		mps_end(mps);
 		return false;
 	}
+	control_running = control_pid(mps);
+	signal(SIGTERM, on_end);
+	signal(SIGINT, on_end);
 	return true;
 }
 
@@ -149,6 +162,7 @@ void mps_end(struct mps *mps)
 		runner_fail("MPS", CONTROL " did not end by \"quit\"; it was killed");
 		kill(control, SIGKILL);
 	}
+	control_running = 0;
 	nftw(mps->directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	mps->running = false;
 }

@@ -31,7 +31,7 @@ static bool measure_round(struct measured *measured, const struct amount *amount
 	double *queues = measured->queues + (size_t)round * (size_t)amount->queues;
 	if (!way->kind->many(way))
 		return false;
-	for (int i = 0; i < amount->singles; i++) {
+	for (int i = 0; way->kind->one && i < amount->singles; i++) {
 		double begin = runner_now_us();
 		if (!way->kind->one(way))
 			return false;
@@ -101,7 +101,7 @@ static bool measure(struct bench *bench, struct measured *all, int count,
 
 static void compare(struct figure *figure, const struct measured *first, double base, double most)
 {
-	if (base <= 0 || !first->way.kind->own)
+	if (base <= 0 || first->way.kind != &way_direct)
 		return;
 	figure->ratio = figure->value / base;
 	figure->of = "direct";
@@ -117,6 +117,8 @@ static void show(const struct bench *bench, struct measured *all, int count,
 	for (int queued = 0; queued < 2; queued++)
 		for (int i = 0; i < count; i++) {
 			const struct way_kind *kind = all[i].way.kind;
+			if (!queued && !kind->one)
+				continue;
 			snprintf(name, sizeof name, queued ? "%s, %d queued, each" : "%s, launch and wait",
 					 kind->name, LAUNCH_DEPTH);
 			double *times = queued ? all[i].queues : all[i].singles;

@@ -43,7 +43,8 @@ static void write_json(const struct bench *bench, const struct figure *figure)
 
 void table_row(const struct bench *bench, const struct figure *figure)
 {
-	printf("  %-44s %12.2f %-10s", figure->name, figure->value, figure->unit);
+	bool small = figure->value > 0 && figure->value < 1;
+	printf("  %-44s %12.*f %-10s", figure->name, small ? 4 : 2, figure->value, figure->unit);
 	if (figure->of)
 		printf(" %8.3f %-14s", figure->ratio, figure->of);
 	else if (figure->aim != AIM_NONE)

@@ -5,10 +5,11 @@
 
 #include <kiln/ops.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- A program that has CUDA itself; it has one GPU, so there is one of these in a process ---- */
+/* ---- A program that has CUDA itself: one in a process ---- */
 
 static struct {
 	struct gpu_kernel kernel;
@@ -96,9 +97,28 @@ static bool open_service(const struct bench *bench, const char *lane, struct ser
 		   !kiln_prepare(service->client, "map", tensors, 2, attrs, 2, &service->call);
 }
 
+static void close_service(struct service *service)
+{
+	kiln_call_free(service->call);
+	kiln_free(service->operands[0].buffer);
+	kiln_free(service->operands[1].buffer);
+	kiln_close(service->client);
+	*service = (struct service){0};
+}
+
+/* One client for all ways that have a lane: the device process is to look at one. */
+static struct service shared;
+static int sharers;
+
 static bool open_ring(const struct bench *bench, struct way *way)
 {
-	return open_service(bench, "on", &way->service);
+	if (!shared.client && !open_service(bench, "on", &shared)) {
+		close_service(&shared);
+		return false;
+	}
+	sharers++;
+	way->service = shared;
+	return true;
 }
 
 static bool open_socket(const struct bench *bench, struct way *way)
@@ -127,6 +147,87 @@ static bool many_submitted(struct way *way)
 	return true;
 }
 
+/* One completion for all of them. */
+static bool many_in_a_batch(struct way *way)
+{
+	struct service *service = &way->service;
+	kiln_work works[LAUNCH_DEPTH];
+	kiln_ticket ticket;
+	for (int i = 0; i < LAUNCH_DEPTH; i++)
+		works[i] = (kiln_work){service->call, service->operands, 2};
+	return !kiln_submit_many(works, LAUNCH_DEPTH, NULL, &ticket) &&
+		   !kiln_wait(service->client, ticket, LAUNCH_DEADLINE_MS);
+}
+
+/* ---- A client that has CUDA, too ---- */
+
+static bool open_with_gpu(const struct bench *bench, struct way *way)
+{
+	return open_direct(bench, way) && open_ring(bench, way);
+}
+
+/* Between what the program has on its own stream: nobody waits but for that. */
+static bool submit_in_stream(struct way *way, kiln_ticket *ticket)
+{
+	const kiln_submit_options options = {
+		.size = sizeof options, .flags = KILN_SUBMIT_CUDA, .cuda_stream = gpu_stream()};
+	return !kiln_submit_with(way->service.call, way->service.operands, 2, &options, ticket);
+}
+
+/* The ticket of the launch before is given back: it ended long ago. */
+static bool one_in_stream(struct way *way)
+{
+	kiln_ticket before = way->ticket;
+	return submit_in_stream(way, &way->ticket) && gpu_finish() &&
+		   (!before || !kiln_wait(way->service.client, before, LAUNCH_DEADLINE_MS));
+}
+
+static bool many_in_stream(struct way *way)
+{
+	kiln_ticket tickets[LAUNCH_DEPTH];
+	for (int i = 0; i < LAUNCH_DEPTH; i++)
+		if (!submit_in_stream(way, &tickets[i]))
+			return false;
+	if (!gpu_finish())
+		return false;
+	for (int i = LAUNCH_DEPTH - 1; i >= 0; i--)
+		if (kiln_wait(way->service.client, tickets[i], LAUNCH_DEADLINE_MS))
+			return false;
+	return true;
+}
+
+static bool launch_locally(struct way *way)
+{
+	const kiln_place places[] = {{direct.x, LAUNCH_BYTES}, {direct.y, LAUNCH_BYTES}};
+	return !kiln_launch_local(way->service.call, places, 2, gpu_stream());
+}
+
+static bool one_locally(struct way *way)
+{
+	return launch_locally(way) && gpu_finish();
+}
+
+static bool many_locally(struct way *way)
+{
+	for (int i = 0; i < LAUNCH_DEPTH; i++)
+		if (!launch_locally(way))
+			return false;
+	return gpu_finish();
+}
+
+/* Its results are not in the daemon's memory, so they are looked at here. */
+static bool open_locally(const struct bench *bench, struct way *way)
+{
+	float first = 0;
+	if (!open_with_gpu(bench, way) || !gpu_set(direct.y, 0, LAUNCH_BYTES) || !one_locally(way) ||
+		!one_submitted(way))
+		return false;
+	if (direct_get(&first) && (first == 1 || bench->options.copies))
+		return true;
+	way->why = "the results are wrong";
+	return false;
+}
+
 /* ---- All of them ---- */
 
 const struct way_kind way_direct = {
@@ -140,11 +241,33 @@ const struct way_kind way_ring = {.name = "ring",
 static const struct way_kind way_socket = {
 	.name = "socket", .open = open_socket, .one = one_submitted, .many = many_submitted};
 
-const struct way_kind *const way_kinds[] = {&way_direct, &way_ring, &way_socket, NULL};
+static const struct way_kind way_batch = {
+	.name = "batch", .open = open_ring, .many = many_in_a_batch};
+static const struct way_kind way_stream = {.name = "stream-ordered",
+										   .own = true,
+										   .open = open_with_gpu,
+										   .one = one_in_stream,
+										   .many = many_in_stream,
+										   .one_most = 2.0};
+static const struct way_kind way_local = {.name = "local",
+										  .own = true,
+										  .open = open_locally,
+										  .one = one_locally,
+										  .many = many_locally,
+										  .one_most = 1.05,
+										  .many_most = 1.05};
+
+const struct way_kind *const way_kinds[] = {&way_direct, &way_ring,  &way_socket, &way_batch,
+											&way_stream, &way_local, NULL};
 
 const char *way_why(const struct way *way)
 {
-	return way->why ? way->why : way->kind->own ? gpu_error() : kiln_errmsg();
+	static char both[600];
+	if (way->why)
+		return way->why;
+	snprintf(both, sizeof both, "%s%s%s", kiln_errmsg(), *kiln_errmsg() && *gpu_error() ? "; " : "",
+			 gpu_error());
+	return both;
 }
 
 bool way_right(const struct bench *bench, const struct way *way)
@@ -162,12 +285,13 @@ bool way_right(const struct bench *bench, const struct way *way)
 
 void way_close(struct way *way)
 {
-	struct service *service = &way->service;
-	if (!service->client)
-		return;
-	kiln_call_free(service->call);
-	kiln_free(service->operands[0].buffer);
-	kiln_free(service->operands[1].buffer);
-	kiln_close(service->client);
-	*service = (struct service){0};
+	bool is_shared = way->service.client && way->service.client == shared.client;
+	if (way->ticket)
+		kiln_wait(way->service.client, way->ticket, LAUNCH_DEADLINE_MS);
+	way->ticket = 0;
+	if (is_shared && --sharers == 0)
+		close_service(&shared);
+	else if (!is_shared)
+		close_service(&way->service);
+	way->service = (struct service){0};
 }

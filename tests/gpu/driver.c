@@ -365,6 +365,11 @@ bool gpu_finish(void)
 	return open_stream() && good(cu.cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
+void *gpu_stream(void)
+{
+	return open_stream() ? stream : NULL;
+}
+
 bool gpu_between(int first, int last, double *micros)
 {
 	float ms = 0;
@@ -482,6 +487,11 @@ bool gpu_mark(int mark)
 bool gpu_finish(void)
 {
 	return false;
+}
+
+void *gpu_stream(void)
+{
+	return NULL;
 }
 
 bool gpu_between(int first, int last, double *micros)

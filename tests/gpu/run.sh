@@ -334,13 +334,14 @@ run_bench() {
 	[ -z "$quick" ] || torch_seconds=20
 	case $device in
 	cpu)
+		one "launches" 60 bench_launch --quick
 		echo "-- kernels on the cpu device, which is not fast"
 		kernels 100 --daemon --socket "$work/socket" --pool 16M --quick >"$work/daemon"
 		verdict "bench_kernels --daemon" $?
 		kept daemon
 		;;
 	*)
-		one "launches, beside a program that has CUDA itself" 120 bench_launch
+		one "launches, beside programs that have CUDA themselves" 170 bench_launch
 		if python3 -c 'import torch' 2>/dev/null; then
 			run_torch
 		fi
