@@ -264,8 +264,8 @@ static void canceled_and_timed(void **state)
 	first.delay_ms = 60000;
 	assert_int_equal(device_cpu.launch(device, &first, error), KILN_OK);
 	start(graph, 1, 2);
-	device_cpu.cancel(device, 2);
-	device_cpu.cancel(device, 1);
+	device_cpu.cancel(device, &(uint64_t){2}, 1);
+	device_cpu.cancel(device, &(uint64_t){1}, 1);
 	for (uint64_t ticket = 1; ticket <= 2; ticket++) {
 		struct device_done done = next_done();
 		assert_int_equal(done.ticket, ticket);

@@ -127,7 +127,7 @@ static void keeps_the_order_of_its_stream(void **state)
 	/* Canceled before its turn came. */
 	assert_int_equal(launch_fill(fill, steps.x, 50, 1, 7, 20), KILN_OK);
 	assert_int_equal(start(graph, 1, 8, false), KILN_OK);
-	device_cuda.cancel(device, 8);
+	device_cuda.cancel(device, &(uint64_t){8}, 1);
 	for (int i = 0; i < 2; i++) {
 		struct device_done done = next_done();
 		assert_int_equal(done.status, done.ticket == 8 ? KILN_ECANCELED : KILN_OK);
