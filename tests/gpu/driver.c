@@ -365,11 +365,6 @@ bool gpu_finish(void)
 	return open_stream() && good(cu.cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
-void *gpu_stream(void)
-{
-	return open_stream() ? stream : NULL;
-}
-
 bool gpu_between(int first, int last, double *micros)
 {
 	float ms = 0;
@@ -487,11 +482,6 @@ bool gpu_mark(int mark)
 bool gpu_finish(void)
 {
 	return false;
-}
-
-void *gpu_stream(void)
-{
-	return NULL;
 }
 
 bool gpu_between(int first, int last, double *micros)

@@ -58,8 +58,6 @@ void gpu_forget(void *graph);
 bool gpu_mark(int mark);
 /* Waits until the device has done all that was queued. */
 bool gpu_finish(void);
-/* That stream, a CUstream; NULL: there is none. */
-void *gpu_stream(void);
 /* Microseconds between two marks, after gpu_finish. */
 bool gpu_between(int first, int last, double *micros);
 
