@@ -39,7 +39,7 @@ static const struct option_row table[] = {
 		"how long both ends of a lane look for launches before they sleep"},
 	{"quiet-patience", "KILN_QUIET_PATIENCE", "MS", "5", OPTION_NUMBER, 1, 10000,
 		"not at all", AT(quiet_patience_ms), NULL,
-		"how long a new kernel waits until its GPU is idle, before launches are held"},
+		"how long a new kernel waits for an idle GPU, before launches are held"},
 	{"worker-memory", "KILN_WORKER_MEMORY", "BYTES", "4GiB", OPTION_BYTES, 64 * MB, TB, "no limit",
 		AT(worker_memory), NULL, "address space of a compiler process, above what it has when warm"},
 	{"worker-jobs", "KILN_WORKER_JOBS", "N", "500", OPTION_NUMBER, 1, 1000000, NULL, AT(worker_jobs), NULL,

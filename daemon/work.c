@@ -12,8 +12,6 @@
 #include "util/util.h"
 #include "work_state.h"
 
-#define LOOK_AHEAD 64 /* works whose kernels are fetched while the first waits */
-
 struct call *call_hold(struct call *call)
 {
 	call->holders++;
@@ -188,13 +186,6 @@ static void on_executor(void *arg, int status, const char *error)
 	work_pump(session);
 }
 
-static void look_ahead(struct session *session)
-{
-	struct work *work = session->queued;
-	for (int i = 0; work && i < LOOK_AHEAD; i++, work = work->next)
-		work_foresee(work);
-}
-
 /* What it calls may call it again, as when a device that is not there is told of at once: the
  * outermost goes on with the queue, however long that is. */
 void work_pump(struct session *session)
@@ -216,10 +207,8 @@ void work_pump(struct session *session)
 			continue;
 		}
 		/* A work that ended while it was looked at has left the head to the next. */
-		if (work_advance(work) == WORK_WAITS && session->queued == work && !session->pump_again) {
-			look_ahead(session);
+		if (work_advance(work) == WORK_WAITS && session->queued == work && !session->pump_again)
 			break;
-		}
 	}
 	session->pumping = false;
 }

@@ -87,19 +87,10 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 	work_pump(session);
 }
 
-static bool fetch_kernel(struct work *work)
-{
-	struct broker *broker = work->session->broker;
-	/* Never asked for before: a call at addresses that it was not prepared for. */
-	bool counted = !work->variant->key[0];
-	broker->counters.reloads += !counted;
-	work->fetching = job_resolve(broker, work->variant, counted, on_fetched, work);
-	return work->fetching != NULL;
-}
-
 /* GONE: the kernel is there. */
 static enum work_step need_kernel(struct work *work, uint64_t *module)
 {
+	struct session *session = work->session;
 	*module = 0;
 	if (work->variant->plan.kind != KERNEL_LAUNCH)
 		return WORK_GONE;
@@ -116,26 +107,13 @@ static enum work_step need_kernel(struct work *work, uint64_t *module)
 		*module = executor_module(work_executor(work), work->variant->key);
 	if (*module)
 		return WORK_GONE;
-	if (!fetch_kernel(work))
+	/* Never asked for before: a call at addresses that it was not prepared for. */
+	bool counted = !work->variant->key[0];
+	session->broker->counters.reloads += !counted;
+	work->fetching = job_resolve(session->broker, work->variant, counted, on_fetched, work);
+	if (!work->fetching)
 		work_end(work, KILN_ENOMEM, "out of memory for a compile job", 0);
 	return WORK_WAITS;
-}
-
-/* What goes wrong is told when its turn comes. */
-void work_foresee(struct work *work)
-{
-	if (work->foreseen)
-		return;
-	work->foreseen = true;
-	if (work->kind != WORK_LAUNCH || work->raw || work->variant->plan.kind != KERNEL_LAUNCH ||
-		work->fetching || work->loading || work->load_status != KILN_OK)
-		return;
-	if (work->variant->key[0] && executor_module(work_executor(work), work->variant->key))
-		return;
-	for (const struct work *other = work->previous; other; other = other->previous)
-		if (other->kind == WORK_LAUNCH && other->variant == work->variant)
-			return;
-	fetch_kernel(work);
 }
 
 static bool writes_all(const struct work_operand *operand, const struct kernel_extent *extent)

@@ -31,7 +31,7 @@ struct work {
 	uint64_t bound;            /* the call's name in the lane; 0: it has none */
 	uint64_t executor_call;    /* its id there, once sent */
 	struct job_wait *fetching; /* the kernel, from cache or compiler */
-	bool loading, foreseen;
+	bool loading;
 	int load_status;
 	char load_error[KERNEL_ERROR_MAX];
 	/* COPY, FREE */
@@ -73,8 +73,5 @@ void work_put_argument(struct wire_out *message, const struct kernel_arg *arg);
 void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scratch);
 /* Sends the work if all it needs is there, else asks for what is missing. */
 enum work_step work_advance(struct work *work);
-/* Asks for the kernel of one that is not at the head yet: what a program brings at once is loaded
- * at once, for on a GPU that others use each load waits its time. */
-void work_foresee(struct work *work);
 
 #endif

@@ -32,16 +32,17 @@
 
 struct exec;
 
+/* LAZY: nobody waits for it. */
+enum exec_task_kind { EXEC_TASK_LOAD, EXEC_TASK_FREE, EXEC_TASK_LAZY };
+
 /* What waits for a quiet moment; part of what it is about. */
 struct exec_task {
 	struct exec_task *next;
-	uint64_t due_us;
+	enum exec_task_kind kind;
+	uint64_t added_us, due_us;
 	void (*perform)(struct exec *executor, void *what); /* which may free it */
 	void *what;
 };
-
-/* LAZY: nobody waits for it. */
-enum exec_task_kind { EXEC_TASK_LOAD, EXEC_TASK_FREE, EXEC_TASK_LAZY };
 
 struct exec_quiet {
 	uint64_t patience_us;    /* 0: nothing waits */
@@ -50,6 +51,11 @@ struct exec_quiet {
 	uint64_t since_us;       /* it holds */
 	uint64_t limit_us;       /* and for how long at most */
 	uint64_t rest_us;        /* it does not before */
+	/* What was in flight when the first task came: of flights with another epoch so many are left,
+	 * and when the last of them ended, that had taken drain_us (0: not yet). */
+	uint32_t epoch;
+	int left;
+	uint64_t came_us, drain_us;
 };
 
 struct exec_buffer {
@@ -90,6 +96,7 @@ struct exec_flight {
 	struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
 	int buffer_count;
 	struct exec_mapping *mapping;
+	uint32_t epoch;              /* of exec_quiet, when it began */
 	struct exec_lane *lane;      /* that it came through; NULL: by message */
 	uint64_t number;             /* of its entry there */
 	_Atomic uint32_t *done_word; /* the device writes done_value there behind it; NULL: nothing */
@@ -222,6 +229,7 @@ void exec_quiet_close(struct exec *executor);
  * else it is done at once. */
 bool exec_quiet_waits(const struct exec *executor, const struct device_memory *memory);
 void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_task_kind kind);
+void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight);
 /* Does what can be done; begins and ends holds. */
 void exec_quiet_serve(struct exec *executor);
 /* How long the device may be waited for, patience at most (-1: no limit). */

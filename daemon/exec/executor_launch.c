@@ -30,6 +30,7 @@ static struct exec_flight *flight_new(struct exec *executor, uint64_t id,
 		return NULL;
 	}
 	flight->id = id;
+	flight->epoch = executor->quiet.epoch;
 	return flight;
 }
 
@@ -57,6 +58,7 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 				 done->ticket);
 		return;
 	}
+	exec_quiet_ended(executor, flight);
 	if (flight->lane) {
 		struct exec_flight ended = *flight;
 		flight_free(executor, flight);

@@ -9,7 +9,8 @@
  *   TURN, and the rest after those launches.
  * - What is due and still waits ends this patience: the executor holds, that is, takes no launch
  *   from lanes and nothing from the socket, where the order of launches, buffers and kernels is
- *   thus kept.  When what is in flight has ended, a turn is done.  It may take a share of the time
+ *   thus kept.  A hold takes as long as what is in flight; where that is short, it is dear to wait
+ *   and cheap to hold, and so the patience is at most DRAINS times that.  When what is in flight has ended, a turn is done.  It may take a share of the time
  *   that the hold took, for who waited for 20 ms does not feel a few more, and the hold is over.
  * - After a hold all may launch for as long as it took, so that they get half of the time whoever
  *   brings how many kernels.
@@ -29,6 +30,7 @@
 #define TURN_US 300
 #define TURN_SHARE 4 /* of what a hold took */
 #define HOLD_US 20000
+#define DRAINS 8
 /* Of a load.  Somebody waits for a free, but not to launch; for the lazy ones nobody does. */
 #define FREE_PATIENCE 4
 #define LAZY_PATIENCE 20
@@ -38,20 +40,47 @@ bool exec_quiet_waits(const struct exec *executor, const struct device_memory *m
 	return executor->quiet.patience_us && executor->ops->stalls && executor->ops->stalls(memory);
 }
 
-void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_task_kind kind)
+static uint64_t patience(const struct exec_quiet *quiet, enum exec_task_kind kind)
 {
-	static const int patience[] = {
+	static const int times[] = {
 		[EXEC_TASK_LOAD] = 1,
 		[EXEC_TASK_FREE] = FREE_PATIENCE,
 		[EXEC_TASK_LAZY] = LAZY_PATIENCE,
 	};
+	uint64_t most_us = quiet->patience_us;
+	if (quiet->drain_us && quiet->drain_us * DRAINS < most_us)
+		most_us = quiet->drain_us * DRAINS;
+	return most_us * (uint64_t)times[kind];
+}
+
+void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_task_kind kind)
+{
 	struct exec_quiet *quiet = &executor->quiet;
 	struct exec_task **link = &quiet->first;
-	task->due_us = util_now_us() + (uint64_t)patience[kind] * quiet->patience_us;
+	task->kind = kind;
+	task->added_us = util_now_us();
+	if (!quiet->first) {
+		quiet->epoch++;
+		quiet->left = (int)executor->flights.count;
+		quiet->came_us = task->added_us;
+		quiet->drain_us = 0;
+	}
+	task->due_us = task->added_us + patience(quiet, kind);
 	while (*link && (*link)->due_us <= task->due_us)
 		link = &(*link)->next;
 	task->next = *link;
 	*link = task;
+}
+
+void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight)
+{
+	struct exec_quiet *quiet = &executor->quiet;
+	if (!quiet->first || quiet->left == 0 || flight->epoch == quiet->epoch || --quiet->left > 0)
+		return;
+	/* Known now: who waits already may be due sooner.  The order stays. */
+	quiet->drain_us = util_now_us() - quiet->came_us + 1;
+	for (struct exec_task *task = quiet->first; task; task = task->next)
+		task->due_us = task->added_us + patience(quiet, task->kind);
 }
 
 /* For the broker's counters; done: tasks, held_us: how long launches had to wait for them. */

@@ -27,7 +27,7 @@ int main(void)
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
-#define LONG_MS 10000 /* a patience that no test waits for */
+#define LONG_MS 60000 /* a patience that no test waits for */
 
 struct scene {
 	struct peer peer;
@@ -85,13 +85,20 @@ static void put_fill(struct wire_out *message, uint64_t module, uint64_t buffer,
 	wire_list_end(message);
 }
 
-/* Module 1 fills a buffer. */
-static uint64_t post_launch(struct scene *scene, uint64_t buffer, uint64_t stream)
+/* Module 1 fills a buffer, which ends so many ms later at the soonest. */
+static uint64_t post_slow_launch(struct scene *scene, uint64_t buffer, uint64_t stream,
+								 uint64_t delay)
 {
 	struct wire_out message;
 	begin(&scene->peer, &message, "launch");
 	put_fill(&message, 1, buffer, stream);
+	wire_put_uint(&message, "delay", delay);
 	return post(&scene->peer, &message, NULL, 0);
+}
+
+static uint64_t post_launch(struct scene *scene, uint64_t buffer, uint64_t stream)
+{
+	return post_slow_launch(scene, buffer, stream, 0);
 }
 
 /* A quarter of what another process lends, from byte offset on. */
@@ -141,6 +148,14 @@ static void expect(struct scene *scene, uint64_t id)
 	assert_int_equal(wire_id(&answer), id);
 	assert_string_equal(sentence(), "");
 	assert_int_equal(wire_get_int(&answer.root, "st", 1), KILN_OK);
+}
+
+static int status_after_events(struct scene *scene, uint64_t id)
+{
+	while (note_event(scene))
+		;
+	assert_int_equal(wire_id(&answer), id);
+	return (int)wire_get_int(&answer.root, "st", 1);
 }
 
 /* So many answers, all good, in whichever order. */
@@ -332,6 +347,27 @@ static void launches_are_held_and_go_in_order(void **state)
 	int tries = 0;
 	while (!launches_are_held())
 		assert_true(++tries < TRIES);
+}
+
+/* What was in flight ends soon, and others have come meanwhile: so it goes on, and there is little
+ * to be lost by a hold. */
+static void no_patience_beside_short_kernels(void **state)
+{
+	(void)state;
+	struct scene scene;
+	open_scene(&scene, LONG_MS);
+	uint64_t first = post_slow_launch(&scene, 1, 5, 5);
+	uint64_t load = post_load(&scene, 2, FAKE_FILL);
+	uint64_t second = post_slow_launch(&scene, 2, 6, LONG_MS);
+	expect(&scene, first);
+	await_hold(&scene);
+	/* In a hold nothing is read, but it ends; and then the second is taken back. */
+	uint64_t cancel = post_number(&scene, "cancel", "ticket", second);
+	expect(&scene, cancel);
+	assert_int_equal(scene.given_up, 1);
+	assert_int_equal(status_after_events(&scene, second), KILN_ECANCELED);
+	expect(&scene, load);
+	close_scene(&scene);
 }
 
 /* As before: the others wait as long as the driver does. */
@@ -601,6 +637,7 @@ int main(void)
 		cmocka_unit_test(a_module_is_none_before_it_is_loaded),
 		cmocka_unit_test(a_load_that_fails_later_says_why),
 		cmocka_unit_test(launches_are_held_and_go_in_order),
+		cmocka_unit_test(no_patience_beside_short_kernels),
 		cmocka_unit_test(without_patience_it_is_done_at_once),
 		cmocka_unit_test(a_kernel_that_does_not_end_holds_nobody_for_ever),
 		cmocka_unit_test(frees_that_stall_wait_and_others_do_not),
