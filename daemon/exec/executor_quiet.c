@@ -10,8 +10,9 @@
  * - What is due and still waits ends this patience: the executor holds, that is, takes no launch
  *   from lanes and nothing from the socket, where the order of launches, buffers and kernels is
  *   thus kept.  A hold takes as long as what is in flight; where that is short, it is dear to wait
- *   and cheap to hold, and so the patience is at most DRAINS times that.  When what is in flight has ended, a turn is done.  It may take a share of the time
- *   that the hold took, for who waited for 20 ms does not feel a few more, and the hold is over.
+ *   and cheap to hold, and so the patience is at most DRAINS times that.  When what is in flight
+ *   has ended, a turn is done.  It may take a share of the time that the hold took, for who waited
+ *   for 20 ms does not feel a few more, and the hold is over.
  * - After a hold all may launch for as long as it took, so that they get half of the time whoever
  *   brings how many kernels.
  * - What runs for long is not waited for: a hold ends after HOLD_US though nothing could be done,
@@ -29,7 +30,7 @@
 
 #define TURN_US 300
 #define TURN_SHARE 4 /* of what a hold took */
-#define HOLD_US 20000
+#define HOLD_US 50000
 #define DRAINS 8
 /* Of a load.  Somebody waits for a free, but not to launch; for the lazy ones nobody does. */
 #define FREE_PATIENCE 4

@@ -1,0 +1,162 @@
+/*
+ * Quiet moments and lanes: entries are held as messages are, and what lanes share with a device is
+ * given back when nothing runs.
+ */
+#include "quiet_scene.h"
+
+#if !defined(KILN_HAVE_CUDA_H) || !defined(KILN_FAKE_CUDA_LIBRARY)
+
+#include <stdio.h>
+
+int main(void)
+{
+	puts("built without cuda.h: there is no device that stalls");
+	return 77;
+}
+
+#else
+
+#include "client/lane_memory.h"
+
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+struct lane {
+	struct lane_memory *memory;
+	int fds[4], client; /* its end of the lifeline */
+};
+
+/* Stream 9 has buffer 8, and may launch call 3: module 1 fills it. */
+static void open_lane(struct scene *scene, struct lane *lane)
+{
+	struct wire_out message;
+	int lifeline[2];
+	lane->fds[0] = frame_memfd("lane", sizeof *lane->memory);
+	lane->fds[1] = eventfd(0, EFD_NONBLOCK);
+	lane->fds[2] = eventfd(0, EFD_NONBLOCK);
+	assert_int_equal(pipe(lifeline), 0);
+	lane->fds[3] = lifeline[1];
+	lane->client = lifeline[0];
+	lane->memory =
+		mmap(NULL, sizeof *lane->memory, PROT_READ | PROT_WRITE, MAP_SHARED, lane->fds[0], 0);
+	assert_true(lane->memory != MAP_FAILED);
+	lane->memory->header.magic = LANE_MAGIC;
+	lane->memory->header.version = LANE_VERSION;
+	lane->memory->header.entries = LANE_ENTRIES;
+	lane->memory->header.spin_us = 50;
+	begin(&scene->peer, &message, "lane.open");
+	wire_put_uint(&message, "stream", 9);
+	wire_put_uint(&message, "deadline", 300);
+	expect(scene, post(&scene->peer, &message, lane->fds, 4));
+	begin(&scene->peer, &message, "alloc");
+	wire_put_uint(&message, "buf", 8);
+	wire_put_uint(&message, "bytes", 64);
+	wire_put_uint(&message, "stream", 9);
+	expect(scene, post(&scene->peer, &message, NULL, 0));
+	begin(&scene->peer, &message, "lane.bind");
+	wire_put_uint(&message, "call", 3);
+	put_fill(&message, 1, 0, 9);
+	expect(scene, post(&scene->peer, &message, NULL, 0));
+}
+
+static void close_lane(struct scene *scene, struct lane *lane)
+{
+	expect(scene, post_number(scene, "lane.close", "stream", 9));
+	munmap(lane->memory, sizeof *lane->memory);
+	for (int i = 0; i < 4; i++)
+		close(lane->fds[i]);
+	close(lane->client);
+}
+
+static void add_entry(struct lane *lane, uint32_t flags)
+{
+	struct lane_header *header = &lane->memory->header;
+	uint64_t number = atomic_load(&header->tail);
+	const uint64_t one = 1;
+	lane->memory->entries[number % LANE_ENTRIES] =
+		(struct lane_entry){.call = 3, .flags = flags, .operand_count = 1, .operands = {{8, 0}}};
+	atomic_store(&header->tail, number + 1);
+	assert_int_equal(write(lane->fds[1], &one, sizeof one), sizeof one);
+}
+
+static void await_entry(struct lane *lane, uint64_t number)
+{
+	struct lane_cell *cell = &lane->memory->cells[number % LANE_ENTRIES];
+	uint64_t until = util_now_us() + WAIT_MS * 1000ull;
+	while (atomic_load(&cell->done) != number + 1) {
+		assert_true(util_now_us() < until);
+		sched_yield();
+	}
+	assert_int_equal(cell->status, KILN_OK);
+}
+
+/* Entries are held like messages. A lane whose launches take 0.3 s is stuck, and its process is
+ * ended; one whose launches are held for longer is not. */
+static bool entries_are_held(void)
+{
+	struct scene scene;
+	struct lane lane;
+	open_scene(&scene, 1);
+	open_lane(&scene, &lane);
+	add_entry(&lane, 0);
+	await_entry(&lane, 0);
+	fake->slow("cuModuleLoadData", 400000);
+	fake->hold(1);
+	uint64_t first = post_launch(&scene, 1, 5);
+	uint64_t load = post_load(&scene, 2, FAKE_FILL);
+	await_hold(&scene);
+	add_entry(&lane, 0);
+	await_calls("cuEventQuery", fake->calls("cuEventQuery") + 10);
+	int launched = fake->calls("cuLaunchKernel");
+	fake->hold(0);
+	await_entry(&lane, 1);
+	expect(&scene, first);
+	expect(&scene, load);
+	close_lane(&scene, &lane);
+	bool seen = scene.given_up == 0;
+	if (seen)
+		assert_int_equal(launched, 2);
+	close_scene(&scene);
+	return seen;
+}
+
+static void entries_are_held_and_not_stuck(void **state)
+{
+	(void)state;
+	int tries = 0;
+	while (!entries_are_held())
+		assert_true(++tries < TRIES);
+}
+
+/* The words of a lane are given back later; the lane itself is gone. */
+static void words_are_unshared_when_nothing_runs(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct lane lane;
+	open_scene(&scene, LONG_MS);
+	open_lane(&scene, &lane);
+	add_entry(&lane, LANE_DONE);
+	await_entry(&lane, 0);
+	fake->hold(1);
+	uint64_t first = post_launch(&scene, 1, 5);
+	close_lane(&scene, &lane);
+	expect_ping(&scene);
+	assert_int_equal(fake->calls("cuMemHostRegister"), 1);
+	assert_int_equal(fake->calls("cuMemHostUnregister"), 0);
+	fake->hold(0);
+	expect(&scene, first);
+	await_calls("cuMemHostUnregister", 1);
+	close_scene(&scene);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(entries_are_held_and_not_stuck),
+		cmocka_unit_test(words_are_unshared_when_nothing_runs),
+	};
+	return cmocka_run_group_tests(tests, setup_all, NULL);
+}
+
+#endif
