@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define MOST_ROUNDS 5
-#define READY_SECONDS 60
+#define READY_SECONDS 30
 
 /* Starts one, and waits until all of it can launch. */
 static bool ready(struct bench *bench, struct crew *crew, const char *role, int count,
@@ -89,15 +89,28 @@ static void show_contest(struct bench *bench, const struct contest *contest, int
 	}
 }
 
-static void contest_of(struct bench *bench, const struct mps *mps, int processes)
+/* MPS that does not work here is no failure of anything else. */
+static void start_crew(struct bench *bench, struct contest *contest, struct mps *mps, int which,
+					   int processes)
+{
+	char why[LAUNCH_WHY] = "";
+	if ((which != KILN && bench->ordinal < 0) || (which == MPS && !mps->running) ||
+		ready(bench, &contest->crews[which], which == KILN ? "kiln" : "own", processes,
+			  which == MPS ? mps->environment : NULL, why))
+		return;
+	if (which == MPS) {
+		table_left_out(crew_names[MPS], why);
+		mps_end(mps);
+	} else {
+		runner_fail(crew_names[which], "%d at once: %s", processes, why);
+	}
+}
+
+static void contest_of(struct bench *bench, struct mps *mps, int processes)
 {
 	struct contest contest = {0};
-	char why[LAUNCH_WHY] = "";
 	for (int i = 0; i < CREWS; i++)
-		if ((i == KILN || bench->ordinal >= 0) && (i != MPS || mps->running) &&
-			!ready(bench, &contest.crews[i], i == KILN ? "kiln" : "own", processes,
-				   i == MPS ? mps->environment : NULL, why))
-			runner_fail(crew_names[i], "%d at once: %s", processes, why);
+		start_crew(bench, &contest, mps, i, processes);
 	take_turns(bench, &contest, bench->options.quick ? 1 : 3);
 	show_contest(bench, &contest, processes);
 	for (int i = 0; i < CREWS; i++)
