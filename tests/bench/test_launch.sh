@@ -121,7 +121,7 @@ if [ -n "${FAKE_CUDA:-}" ]; then
 	says "^FAIL .*the results are wrong"
 	KILN_FAKE_CUDA=cuInit=100
 	export KILN_FAKE_CUDA
-	PATH=$work/bin:$PATH expect 1 "processes without a GPU" --device cuda:0 --copies --only many,fresh
+	PATH=$work/bin:$PATH expect 1 "no GPU" --device cuda:0 --copies --only many,fresh
 	says "^FAIL own contexts: 1 at once: cuInit: "
 	says "^FAIL CUDA driver API, cubin ready: cuInit: "
 	says "under MPS .*left out: cuInit: "
