@@ -3,9 +3,7 @@
  * there, keep their order among those that go by message, and end once each; what becomes of them
  * when the process dies; and what a client that writes nonsense there can do: nothing to others.
  */
-#include "harness.h"
-
-#include "client/lane_memory.h"
+#include "lane_scene.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -15,93 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROWS 13
-#define COLUMNS 29
-#define COUNT (ROWS * COLUMNS)
-
-/* A transpose of f32, there and back. */
-struct pair {
-	kiln_client *client;
-	kiln_call *there, *back;
-	kiln_buffer *x, *y;
-};
-
-static kiln_call *prepare(kiln_client *client, int64_t rows, int64_t columns)
-{
-	struct permute problem = transpose(rows, columns);
-	kiln_tensor tensors[] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
-	kiln_attr perm = perm_attr(&problem);
-	kiln_call *call = NULL;
-	assert_ok(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call));
-	return call;
-}
-
-static void pair_open(const struct kilnd *daemon, struct pair *pair)
-{
-	pair->client = client_open(daemon);
-	pair->there = prepare(pair->client, ROWS, COLUMNS);
-	pair->back = prepare(pair->client, COLUMNS, ROWS);
-	assert_ok(kiln_alloc(pair->client, COUNT * 4, 0, "x", &pair->x));
-	assert_ok(kiln_alloc(pair->client, COUNT * 4, 0, "y", &pair->y));
-}
-
-static void pair_close(struct pair *pair)
-{
-	kiln_call_free(pair->there);
-	kiln_call_free(pair->back);
-	kiln_free(pair->x);
-	kiln_free(pair->y);
-	kiln_close(pair->client);
-}
-
-static int submit(struct pair *pair, bool back, kiln_ticket after, kiln_ticket *ticket)
-{
-	const kiln_operand forth[] = {{pair->x, 0}, {pair->y, 0}};
-	const kiln_operand return_[] = {{pair->y, 0}, {pair->x, 0}};
-	return kiln_submit(back ? pair->back : pair->there, back ? return_ : forth, 2, after, ticket);
-}
-
-static void run(struct pair *pair, bool back)
-{
-	kiln_ticket ticket;
-	assert_ok(submit(pair, back, 0, &ticket));
-	assert_ok(kiln_wait(pair->client, ticket, CALL_TIMEOUT_MS));
-}
-
-static void put(kiln_buffer *buffer, float first)
-{
-	float data[COUNT];
-	for (int i = 0; i < COUNT; i++)
-		data[i] = first + (float)i;
-	assert_ok(kiln_write(buffer, 0, data, sizeof(data)));
-}
-
-/* y is the transpose of what put() wrote to x. */
-static void assert_transposed(struct pair *pair, float first)
-{
-	float data[COUNT];
-	assert_ok(kiln_read(pair->y, 0, data, sizeof(data)));
-	for (int i = 0; i < ROWS; i++)
-		for (int k = 0; k < COLUMNS; k++)
-			if (data[k * ROWS + i] != first + (float)(i * COLUMNS + k))
-				fail_msg("element %d,%d is %g and not %g", k, i, (double)data[k * ROWS + i],
-						 (double)first + i * COLUMNS + k);
-}
-
-/* Both calls are bound, and both buffers known. */
-static void warm(struct pair *pair)
-{
-	put(pair->x, 0);
-	run(pair, false);
-	run(pair, true);
-	run(pair, false);
-}
-
-static int64_t lane_launches(struct pair *pair)
-{
-	return info_int(pair->client, "counters.lane_launches");
-}
-
 /* ---- What goes through it ---- */
 
 static void repeated_calls(void **state)
@@ -110,10 +21,10 @@ static void repeated_calls(void **state)
 	struct pair pair;
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &pair);
-	warm(&pair);
+	pair_warm(&pair);
 	for (int i = 0; i < 300; i++) {
-		put(pair.x, (float)i);
-		run(&pair, false);
+		matrix_put(pair.x, (float)i);
+		pair_run(&pair, false);
 		assert_transposed(&pair, (float)i);
 	}
 	assert_true(lane_launches(&pair) >= 300);
@@ -131,11 +42,11 @@ static void many_queued(void **state)
 	struct pair pair;
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &pair);
-	warm(&pair);
+	pair_warm(&pair);
 	for (int round = 0; round < 5; round++) {
-		put(pair.x, (float)round);
+		matrix_put(pair.x, (float)round);
 		for (int i = 0; i < MANY; i++)
-			assert_ok(submit(&pair, i % 2, 0, &tickets[i]));
+			assert_ok(pair_submit(&pair, i % 2, 0, &tickets[i]));
 		for (int i = MANY - 1; i >= 0; i--)
 			assert_ok(kiln_wait(pair.client, tickets[i], CALL_TIMEOUT_MS));
 		assert_transposed(&pair, (float)round);
@@ -154,11 +65,11 @@ static void order_with_messages(void **state)
 	struct pair pair;
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &pair);
-	warm(&pair);
+	pair_warm(&pair);
 	for (int i = 0; i < 200; i++) {
-		put(pair.x, (float)i);
+		matrix_put(pair.x, (float)i);
 		for (int k = 0; k < 7; k++)
-			assert_ok(submit(&pair, k % 2, k ? tickets[k - 1] : 0, &tickets[k]));
+			assert_ok(pair_submit(&pair, k % 2, k ? tickets[k - 1] : 0, &tickets[k]));
 		/* Unwaited: the read comes behind them all. */
 		assert_transposed(&pair, (float)i);
 		for (int k = 0; k < 7; k++)
@@ -176,15 +87,15 @@ static void buffers_freed_behind_launches(void **state)
 	kiln_ticket tickets[64];
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &pair);
-	warm(&pair);
+	pair_warm(&pair);
 	for (int i = 0; i < 50; i++) {
 		for (int k = 0; k < 64; k++)
-			assert_ok(submit(&pair, k % 2, 0, &tickets[k]));
+			assert_ok(pair_submit(&pair, k % 2, 0, &tickets[k]));
 		assert_ok(kiln_free(pair.y));
 		for (int k = 0; k < 64; k++)
 			assert_ok(kiln_wait(pair.client, tickets[k], CALL_TIMEOUT_MS));
 		assert_ok(kiln_alloc(pair.client, COUNT * 4, 0, "y", &pair.y));
-		run(&pair, false);
+		pair_run(&pair, false);
 	}
 	assert_transposed(&pair, 0);
 	pair_close(&pair);
@@ -199,15 +110,15 @@ static void calls_freed_behind_launches(void **state)
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &pair);
 	for (int i = 0; i < 50; i++) {
-		warm(&pair);
+		pair_warm(&pair);
 		for (int k = 0; k < 64; k++)
-			assert_ok(submit(&pair, k % 2, 0, &tickets[k]));
+			assert_ok(pair_submit(&pair, k % 2, 0, &tickets[k]));
 		kiln_call_free(pair.there);
 		kiln_call_free(pair.back);
 		for (int k = 0; k < 64; k++)
 			assert_ok(kiln_wait(pair.client, tickets[k], CALL_TIMEOUT_MS));
-		pair.there = prepare(pair.client, ROWS, COLUMNS);
-		pair.back = prepare(pair.client, COLUMNS, ROWS);
+		pair.there = transpose_prepare(pair.client, ROWS, COLUMNS);
+		pair.back = transpose_prepare(pair.client, COLUMNS, ROWS);
 	}
 	assert_true(lane_launches(&pair) >= 50 * 64);
 	pair_close(&pair);
@@ -222,16 +133,16 @@ static void canceled(void **state)
 	int ends[2] = {0, 0};
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &pair);
-	warm(&pair);
+	pair_warm(&pair);
 	for (int i = 0; i < 30; i++) {
 		kiln_ticket tickets[100], next;
 		for (int k = 0; k < 100; k++)
-			assert_ok(submit(&pair, k % 2, 0, &tickets[k]));
+			assert_ok(pair_submit(&pair, k % 2, 0, &tickets[k]));
 		assert_ok(kiln_cancel(pair.client, tickets[99]));
 		int status = kiln_wait(pair.client, tickets[99], CALL_TIMEOUT_MS);
 		assert_true(status == KILN_OK || status == KILN_ECANCELED);
 		ends[status != KILN_OK]++;
-		assert_ok(submit(&pair, false, tickets[99], &next));
+		assert_ok(pair_submit(&pair, false, tickets[99], &next));
 		assert_int_equal(kiln_wait(pair.client, next, CALL_TIMEOUT_MS), status);
 		if (status != KILN_OK)
 			assert_sentence("which this call follows, did not succeed");
@@ -253,11 +164,11 @@ static void event_loop(void **state)
 		kilnd_start(daemon, NULL);
 		pair_open(daemon, &pair);
 		int fd = early ? kiln_fd(pair.client) : -1;
-		warm(&pair);
+		pair_warm(&pair);
 		fd = early ? fd : kiln_fd(pair.client);
 		for (int i = 0; i < 200; i++) {
 			int64_t end = now_ms() + CALL_TIMEOUT_MS;
-			assert_ok(submit(&pair, i % 2, 0, &ticket));
+			assert_ok(pair_submit(&pair, i % 2, 0, &ticket));
 			while (kiln_dispatch(pair.client) == 0) {
 				struct pollfd watch = {.fd = fd, .events = (short)kiln_events(pair.client)};
 				assert_true(now_ms() < end);
@@ -277,13 +188,14 @@ static int silent_client(const struct kilnd *daemon, void *arg)
 	struct pair pair;
 	(void)arg;
 	pair_open(daemon, &pair);
-	warm(&pair);
-	run(&pair, true);
+	pair_warm(&pair);
+	pair_run(&pair, true);
 	if (!forbid_system_calls())
 		_exit(2);
 	for (int i = 0; i < 1000; i++) {
 		kiln_ticket ticket;
-		if (submit(&pair, i % 2, 0, &ticket) || kiln_wait(pair.client, ticket, CALL_TIMEOUT_MS))
+		if (pair_submit(&pair, i % 2, 0, &ticket) ||
+			kiln_wait(pair.client, ticket, CALL_TIMEOUT_MS))
 			_exit(3);
 	}
 	_exit(0);
@@ -313,16 +225,16 @@ static int stress(const struct kilnd *daemon, void *arg)
 	struct pair pair;
 	kiln_ticket tickets[DEPTH];
 	pair_open(daemon, &pair);
-	warm(&pair);
+	pair_warm(&pair);
 	for (int64_t i = 0; i < *rounds; i++) {
 		for (int k = 0; k < DEPTH; k++)
-			assert_ok(submit(&pair, k % 2, 0, &tickets[k]));
+			assert_ok(pair_submit(&pair, k % 2, 0, &tickets[k]));
 		for (int k = 0; k < DEPTH; k++) {
 			assert_ok(kiln_wait(pair.client, tickets[k], CALL_TIMEOUT_MS));
 			assert_int_equal(kiln_wait(pair.client, tickets[k], 0), KILN_ENOENT);
 		}
 	}
-	run(&pair, false);
+	pair_run(&pair, false);
 	assert_transposed(&pair, 0);
 	pair_close(&pair);
 	return 0;
@@ -360,10 +272,10 @@ static void process_killed(void **state)
 	for (int i = 1; i <= 10; i++) {
 		kiln_ticket tickets[100];
 		int failed = 0;
-		warm(&pair);
+		pair_warm(&pair);
 		kill((pid_t)info_int(other, "executors[0].pid"), SIGKILL);
 		for (int k = 0; k < 100; k++)
-			assert_ok(submit(&pair, k % 2, 0, &tickets[k]));
+			assert_ok(pair_submit(&pair, k % 2, 0, &tickets[k]));
 		for (int k = 0; k < 100; k++) {
 			int status = kiln_wait(pair.client, tickets[k], CALL_TIMEOUT_MS);
 			if (status != KILN_OK && status != KILN_EDEVICE && status != KILN_ELOST)
@@ -373,7 +285,7 @@ static void process_killed(void **state)
 		await_info_at_least(other, "executors[0].restarts", i);
 		assert_true(failed > 0);
 	}
-	warm(&pair);
+	pair_warm(&pair);
 	assert_transposed(&pair, 0);
 	kiln_close(other);
 	pair_close(&pair);
@@ -382,59 +294,6 @@ static void process_killed(void **state)
 
 /* ---- A client that writes nonsense ---- */
 
-/* The lane that this process has mapped, besides this one. */
-static struct lane_memory *find_lane(const struct lane_memory *known)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	struct lane_memory *found = NULL;
-	char line[512];
-	assert_non_null(maps);
-	while (fgets(line, sizeof(line), maps)) {
-		struct lane_memory *lane = (struct lane_memory *)strtoull(line, NULL, 16); /* NOLINT */
-		if (strstr(line, "memfd:kiln-lane") && lane != known)
-			found = lane;
-	}
-	fclose(maps);
-	assert_non_null(found);
-	return found;
-}
-
-/* Wakes the device process: one of the eventfds of this process is the one for that. */
-static void ring(void)
-{
-	const uint64_t one = 1;
-	for (int fd = 3; fd < 256; fd++) {
-		char path[32], name[32] = "";
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-		if (readlink(path, name, sizeof(name) - 1) > 0 && strstr(name, "[eventfd]"))
-			assert_int_equal(write(fd, &one, sizeof(one)), sizeof(one));
-	}
-}
-
-/* Writes an entry behind the library's back: it must end in this status, with this word. */
-static void assert_refused(struct lane_memory *lane, struct lane_entry entry, int status,
-						   const char *word)
-{
-	uint64_t number = atomic_load(&lane->header.tail);
-	struct lane_cell *cell = &lane->cells[number % LANE_ENTRIES];
-	int64_t end = now_ms() + CALL_TIMEOUT_MS;
-	lane->entries[number % LANE_ENTRIES] = entry;
-	atomic_store(&lane->header.tail, number + 1);
-	ring();
-	while (atomic_load(&cell->done) != number + 1) {
-		assert_true(now_ms() < end);
-		pause_ms(1);
-	}
-	assert_int_equal(cell->status, status);
-	if (status && !strstr(cell->error, word))
-		fail_msg("\"%s\" is not in \"%s\"", word, cell->error);
-}
-
-static struct lane_entry last_entry(const struct lane_memory *lane)
-{
-	return lane->entries[(atomic_load(&lane->header.tail) - 1) % LANE_ENTRIES];
-}
-
 static void bad_entries(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -442,42 +301,42 @@ static void bad_entries(void **state)
 	struct lane_entry good, bad;
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &other);
-	warm(&other);
-	run(&other, false);
-	struct lane_memory *others = find_lane(NULL);
+	pair_warm(&other);
+	pair_run(&other, false);
+	struct lane_memory *others = lane_find(NULL);
 	pair_open(daemon, &pair);
-	warm(&pair);
-	run(&pair, false);
-	struct lane_memory *lane = find_lane(others);
-	good = last_entry(lane);
-	assert_refused(lane, good, KILN_OK, NULL);
+	pair_warm(&pair);
+	pair_run(&pair, false);
+	struct lane_memory *lane = lane_find(others);
+	good = lane_last_entry(lane);
+	assert_entry_ends(lane, good, KILN_OK, NULL);
 	bad = good, bad.call += 1000000;
-	assert_refused(lane, bad, KILN_EINVAL, "is not bound");
+	assert_entry_ends(lane, bad, KILN_EINVAL, "is not bound");
 	bad = good, bad.operand_count = 1;
-	assert_refused(lane, bad, KILN_EINVAL, "with 1 operands");
+	assert_entry_ends(lane, bad, KILN_EINVAL, "with 1 operands");
 	bad = good, bad.operand_count = UINT32_MAX;
-	assert_refused(lane, bad, KILN_EINVAL, "is not bound");
-	bad = good, bad.call = last_entry(others).call;
-	assert_refused(lane, bad, KILN_EINVAL, "is not bound");
-	bad = good, bad.operands[1] = last_entry(others).operands[1];
-	assert_refused(lane, bad, KILN_ENOENT, "there is no buffer");
+	assert_entry_ends(lane, bad, KILN_EINVAL, "is not bound");
+	bad = good, bad.call = lane_last_entry(others).call;
+	assert_entry_ends(lane, bad, KILN_EINVAL, "is not bound");
+	bad = good, bad.operands[1] = lane_last_entry(others).operands[1];
+	assert_entry_ends(lane, bad, KILN_ENOENT, "there is no buffer");
 	bad = good, bad.operands[0].buffer = 0;
-	assert_refused(lane, bad, KILN_ENOENT, "there is no buffer");
+	assert_entry_ends(lane, bad, KILN_ENOENT, "there is no buffer");
 	bad = good, bad.operands[0].offset = UINT64_MAX - 3;
-	assert_refused(lane, bad, KILN_EINVAL, "not within its buffer");
+	assert_entry_ends(lane, bad, KILN_EINVAL, "not within its buffer");
 	bad = good, bad.operands[1] = good.operands[0];
-	assert_refused(lane, bad, KILN_EINVAL, "x and y overlap");
+	assert_entry_ends(lane, bad, KILN_EINVAL, "x and y overlap");
 	bad = good, bad.after = atomic_load(&lane->header.tail); /* the one just refused */
-	assert_refused(lane, bad, KILN_ECANCELED, "did not succeed");
-	assert_refused(lane, good, KILN_OK, NULL);
+	assert_entry_ends(lane, bad, KILN_ECANCELED, "did not succeed");
+	assert_entry_ends(lane, good, KILN_OK, NULL);
 	/* More entries than there are places: that client alone is thrown out. */
 	atomic_store(&lane->header.tail, atomic_load(&lane->header.tail) + LANE_ENTRIES + 1);
-	ring();
+	lane_ring();
 	await_info(other.client, "server.sessions", 1);
 	assert_int_equal(kiln_free(pair.y), KILN_ECONN);
 	assert_ok(kiln_alloc(other.client, COUNT * 4, 0, "y", &pair.y));
-	put(other.x, 5);
-	run(&other, false);
+	matrix_put(other.x, 5);
+	pair_run(&other, false);
 	assert_transposed(&other, 5);
 	kiln_free(pair.y);
 	pair.y = NULL;
