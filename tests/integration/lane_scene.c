@@ -9,6 +9,18 @@
 #include <string.h>
 #include <unistd.h>
 
+void both_ways(struct kilnd *daemon, void (*body)(struct kilnd *daemon, bool lane))
+{
+	for (int lane = 1; lane >= 0; lane--) {
+		if (!lane)
+			setenv("KILN_LANE", "off", 1);
+		kilnd_start(daemon, NULL);
+		body(daemon, lane);
+		kilnd_stop(daemon);
+		unsetenv("KILN_LANE");
+	}
+}
+
 kiln_call *transpose_prepare(kiln_client *client, int64_t rows, int64_t columns)
 {
 	struct permute problem = transpose(rows, columns);

@@ -13,6 +13,9 @@
 #define COLUMNS 29
 #define COUNT (ROWS * COLUMNS)
 
+/* Runs the body with a lane, and without: each time with a daemon of its own. */
+void both_ways(struct kilnd *daemon, void (*body)(struct kilnd *daemon, bool lane));
+
 /* A transpose of f32, there and back. */
 struct pair {
 	kiln_client *client;

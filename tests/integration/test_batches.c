@@ -8,21 +8,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* With a lane, and without. */
-static void both_ways(struct kilnd *daemon, void (*body)(struct kilnd *daemon, bool lane))
-{
-	for (int lane = 1; lane >= 0; lane--) {
-		if (!lane)
-			setenv("KILN_LANE", "off", 1);
-		kilnd_start(daemon, NULL);
-		body(daemon, lane);
-		kilnd_stop(daemon);
-		unsetenv("KILN_LANE");
-	}
-}
 
 /* There and back, count times in all. */
 static int submit_chain(struct pair *pair, int count, unsigned stream, kiln_ticket after,

@@ -5,11 +5,7 @@
  */
 #include "lane_scene.h"
 
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Other buffers for the same calls. */
@@ -25,19 +21,6 @@ static void twin_free(struct pair *pair)
 {
 	assert_ok(kiln_free(pair->x));
 	assert_ok(kiln_free(pair->y));
-}
-
-/* With a lane, and without. */
-static void both_ways(struct kilnd *daemon, void (*body)(struct kilnd *daemon, bool lane))
-{
-	for (int lane = 1; lane >= 0; lane--) {
-		if (!lane)
-			setenv("KILN_LANE", "off", 1);
-		kilnd_start(daemon, NULL);
-		body(daemon, lane);
-		kilnd_stop(daemon);
-		unsetenv("KILN_LANE");
-	}
 }
 
 /* ---- Order ---- */
