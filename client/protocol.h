@@ -67,6 +67,7 @@
 	X("write", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")               \
 	X("read", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")                \
 	X("prepare", "", "op, tensors, attrs", "call, key, origin, text, micros")                      \
+	X("graph", "", "works: [{call, operands}]", "call, origin, text")                              \
 	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
 	  "micros; with lane: bound, generation, alignments, extents, and for the first of a device "  \
 	  "process the lane: a memfd and two eventfds")                                                \

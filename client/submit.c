@@ -8,7 +8,7 @@
 
 /* ---- What is asked for ---- */
 
-static int check_operands(const kiln_call *call, const kiln_operand *operands, int count)
+int call_check_operands(const kiln_call *call, const kiln_operand *operands, int count)
 {
 	if (call->raw) {
 		return error_set(KILN_EINVAL, "the call is a kernel of the program's own: it is submitted "
@@ -35,7 +35,7 @@ static int check_operands(const kiln_call *call, const kiln_operand *operands, i
 	return KILN_OK;
 }
 
-static void put_operands(struct wire_out *out, const kiln_operand *operands, int count)
+void call_put_operands(struct wire_out *out, const kiln_operand *operands, int count)
 {
 	wire_list_begin(out, "operands");
 	for (int i = 0; i < count; i++) {
@@ -115,7 +115,7 @@ static void put_submit(struct request *request, const kiln_work *work,
 	kiln_client *client = work->call->client;
 	link_begin(client, request, "submit");
 	wire_put_uint(&request->out, "call", work->call->id);
-	put_operands(&request->out, work->operands, work->operand_count);
+	call_put_operands(&request->out, work->operands, work->operand_count);
 	if (what->stream != 0) {
 		wire_put_uint(&request->out, "stream", what->stream);
 	}
@@ -222,7 +222,7 @@ static int submit(kiln_client *client, struct submission *what, kiln_ticket *out
 	int status = call_check_after(client, what->after);
 	for (int i = 0; i < what->count && status == KILN_OK; i++) {
 		const kiln_work *work = &what->works[i];
-		status = check_operands(work->call, work->operands, work->operand_count);
+		status = call_check_operands(work->call, work->operands, work->operand_count);
 	}
 	if (status != KILN_OK) {
 		return status;

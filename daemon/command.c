@@ -22,6 +22,7 @@ static const struct {
 	{"write", command_write},
 	{"read", command_read},
 	{"prepare", command_prepare},
+	{"graph", command_graph},
 	{"submit", command_submit},
 	{"raw.prepare", command_raw_prepare},
 	{"raw.compile", command_raw_compile},

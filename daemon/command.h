@@ -28,6 +28,8 @@ void command_raw_submit(struct session *session, struct wire_in *message, struct
 void command_submit(struct session *session, struct wire_in *message, struct frame *frame);
 void command_release(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cancel(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_graph.c */
+void command_graph(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_object.c */
 void command_object(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_cache.c */
@@ -68,6 +70,11 @@ int command_check_given(const struct call *call, char error[KERNEL_ERROR_MAX]);
 int command_choose_variant(struct session *session, struct call *call,
 						   const uint32_t alignments[KERNEL_MAX_OPERANDS], struct kernel_ref **out,
 						   char error[KERNEL_ERROR_MAX]);
+/* Where a launch of the call lies, by a list of [buffer, offset], and the variant for that; the
+ * holder is the caller. */
+int command_place(struct session *session, const msgpack_object *list, struct call *call,
+				  struct work_operand operands[KERNEL_MAX_OPERANDS], struct kernel_ref **out,
+				  char error[KERNEL_ERROR_MAX]);
 /* "nothing", "copy" or "launch" */
 const char *command_kind_name(const struct kernel_plan *plan);
 /* The plan as members of a map, and its text. */

@@ -161,6 +161,10 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 	if (!call)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
 						 "this session has no prepared call %llu", (unsigned long long)number);
+	if (call->graph)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "call %llu is a graph, which the device process alone can launch",
+						 (unsigned long long)number);
 	if (call->variants[0]->raw)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "call %llu is a user's kernel, of which no launch is known",

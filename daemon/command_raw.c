@@ -92,7 +92,7 @@ void command_raw_submit(struct session *session, struct wire_in *message, struct
 		status = util_fail(error, sizeof error, KILN_EINVAL,
 						   "call %llu follows itself; after names an earlier ticket",
 						   (unsigned long long)id);
-	else if (!call || !call->variants[0]->raw)
+	else if (!call || call->graph || !call->variants[0]->raw)
 		status = util_fail(error, sizeof error, KILN_ENOENT,
 						   "this session has no user's kernel %llu", (unsigned long long)number);
 	else

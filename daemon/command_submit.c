@@ -82,13 +82,12 @@ static int decode_operand(struct session *session, const msgpack_object *pair,
 }
 
 /* Also those that the call was prepared without, which have no buffer. */
-static int decode_operands(struct session *session, struct wire_in *message,
+static int decode_operands(struct session *session, const msgpack_object *list,
 						   const struct call *call,
 						   struct work_operand operands[KERNEL_MAX_OPERANDS],
 						   char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_problem *problem = &call->problem;
-	const msgpack_object *list = wire_get(&message->root, "operands");
 	int status = KILN_OK;
 	memset(operands, 0, sizeof *operands * KERNEL_MAX_OPERANDS);
 	if (wire_count(list) != (uint32_t)call->given)
@@ -143,14 +142,56 @@ int command_choose_variant(struct session *session, struct call *call,
 	return status;
 }
 
+int command_place(struct session *session, const msgpack_object *list, struct call *call,
+				  struct work_operand operands[KERNEL_MAX_OPERANDS], struct kernel_ref **out,
+				  char error[KERNEL_ERROR_MAX])
+{
+	uint32_t alignments[KERNEL_MAX_OPERANDS];
+	int status = decode_operands(session, list, call, operands, error);
+	if (status == KILN_OK)
+		status = command_check_operands(&call->variants[0]->plan, operands, error);
+	if (status != KILN_OK)
+		return status;
+	for (int i = 0; i < KERNEL_MAX_OPERANDS; i++)
+		alignments[i] =
+			operands[i].buffer ? buffer_alignment(operands[i].buffer, operands[i].offset) : 0;
+	return command_choose_variant(session, call, alignments, out, error);
+}
+
+/* A call of one launch. */
+static int submit_call(struct session *session, const msgpack_object *root, uint64_t id,
+					   struct call *call, const struct work_order *order,
+					   char error[KERNEL_ERROR_MAX])
+{
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	struct kernel_ref *variant = NULL;
+	int status =
+		command_place(session, wire_get(root, "operands"), call, operands, &variant, error);
+	if (status == KILN_OK)
+		status = work_launch(session, id, call, variant, operands, order, error);
+	kernel_drop(variant);
+	return status;
+}
+
+static int submit_graph(struct session *session, const msgpack_object *root, uint64_t id,
+						struct call *call, const struct work_order *order,
+						char error[KERNEL_ERROR_MAX])
+{
+	uint32_t given = wire_count(wire_get(root, "operands"));
+	if (given)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "call %llu is a graph, whose operands were given when it was made; %u "
+						 "more were given",
+						 (unsigned long long)call->id, given);
+	return work_launch_graph(session, id, call, order, error);
+}
+
 void command_submit(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
 	uint64_t after = wire_get_uint(root, "after", 0), stream = wire_get_uint(root, "stream", 0);
-	struct work_operand operands[KERNEL_MAX_OPERANDS];
-	uint32_t alignments[KERNEL_MAX_OPERANDS];
-	struct kernel_ref *variant = NULL;
+	const struct work_order order = {(uint32_t)stream, after, wire_get_bool(root, "lane", false)};
 	char error[KERNEL_ERROR_MAX];
 	struct call *call = map_get_id(&session->calls, number);
 	int status;
@@ -166,23 +207,14 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 	else if (!call)
 		status = util_fail(error, sizeof error, KILN_ENOENT,
 						   "this session has no prepared call %llu", (unsigned long long)number);
+	else if (call->graph)
+		status = submit_graph(session, root, id, call, &order, error);
 	else if (call->variants[0]->raw)
 		status = util_fail(error, sizeof error, KILN_EINVAL,
 						   "call %llu is a user's kernel; it is submitted with raw.submit",
 						   (unsigned long long)number);
 	else
-		status = decode_operands(session, message, call, operands, error);
-	if (status == KILN_OK)
-		status = command_check_operands(&call->variants[0]->plan, operands, error);
-	for (int i = 0; i < KERNEL_MAX_OPERANDS && status == KILN_OK; i++)
-		alignments[i] =
-			operands[i].buffer ? buffer_alignment(operands[i].buffer, operands[i].offset) : 0;
-	if (status == KILN_OK)
-		status = command_choose_variant(session, call, alignments, &variant, error);
-	if (status == KILN_OK)
-		status = work_launch(session, id, call, variant, operands, (uint32_t)stream, after,
-							 wire_get_bool(root, "lane", false), error);
-	kernel_drop(variant);
+		status = submit_call(session, root, id, call, &order, error);
 	if (status != KILN_OK)
 		reply_error(session, id, status, "%s", error);
 }

@@ -233,13 +233,28 @@ static int variant_number(const struct work *work)
 	return -1;
 }
 
+/* There is a lane, and launches of this kind may go through it. */
+static bool has_lane(const struct work *work)
+{
+	struct session *session = work->session;
+	const struct broker *broker = session->broker;
+	if (!work->wants_lane || !broker->options.lane_spin_us || broker->options.memcheck ||
+		broker->test.delay_launch_ms || broker->draining)
+		return false;
+	return (session->lane || open_lane(session)) && !session->lane->refused &&
+		   !session->lane->ending;
+}
+
 /* What the reports of maps say is the planner's to put into words, and a lane does not ask it. */
 static bool may_be_bound(const struct work *work)
 {
-	const struct broker *broker = work->session->broker;
-	return work->wants_lane && broker->options.lane_spin_us && !work->raw &&
-		   work->variant->plan.report.end != UINT64_MAX && !broker->options.memcheck &&
-		   !broker->test.delay_launch_ms && !broker->draining && variant_number(work) >= 0;
+	return !work->raw && work->variant->plan.report.end != UINT64_MAX && variant_number(work) >= 0;
+}
+
+void lane_bind_graph(struct work *work)
+{
+	if (has_lane(work))
+		work->bound = work->call->graph->id;
 }
 
 void lane_bind(struct work *work, uint64_t module)
@@ -249,8 +264,7 @@ void lane_bind(struct work *work, uint64_t module)
 	struct call *call = work->call;
 	int number = variant_number(work);
 	struct wire_out message;
-	if (!may_be_bound(work) || (!session->lane && !open_lane(session)) || session->lane->refused ||
-		session->lane->ending)
+	if (!may_be_bound(work) || !has_lane(work))
 		return;
 	struct call_bound *bound = &call->bound[number];
 	if (bound->generation != session->lane->generation) {
@@ -274,18 +288,19 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 	struct session *session = work->session;
 	struct lane *lane = session->lane;
 	const struct kernel_plan *plan = &work->variant->plan;
+	int count = work->call->graph ? 0 : plan->operand_count; /* of the operands of each launch */
 	int64_t alignments[KERNEL_MAX_OPERANDS], extents[KERNEL_MAX_OPERANDS];
 	if (!work->bound || !lane || lane->refused || lane->ending)
 		return 0;
-	for (int i = 0; i < plan->operand_count; i++) {
+	for (int i = 0; i < count; i++) {
 		alignments[i] = plan->extents[i].alignment ? plan->extents[i].alignment : 1;
 		extents[i] = (int64_t)plan->extents[i].bytes;
 	}
 	wire_put_uint(out, "bound", work->bound);
 	wire_put_uint(out, "generation", lane->generation);
-	wire_put_bool(out, "reports", plan->report.indices > 0);
-	wire_put_ints(out, "alignments", alignments, plan->operand_count);
-	wire_put_ints(out, "extents", extents, plan->operand_count);
+	wire_put_bool(out, "reports", !work->call->graph && plan->report.indices > 0);
+	wire_put_ints(out, "alignments", alignments, count);
+	wire_put_ints(out, "extents", extents, count);
 	if (lane->given)
 		return 0;
 	lane->given = true;
@@ -299,6 +314,8 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 void lane_unbind(struct session *session, const struct call *call)
 {
 	struct wire_out message;
+	if (call->graph)
+		call->graph->lane_tail = session->lane_tail;
 	if (!session->lane || session->lane->ending || !executor_is_ready(session->executor))
 		return;
 	for (int i = 0; i < call->variant_count; i++) {

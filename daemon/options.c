@@ -79,6 +79,8 @@ static const struct option_row table[] = {
 		"bytes", "answers that a program has not taken yet"},
 	{"max-calls", "KILN_MAX_CALLS", "N", "10000", OPTION_NUMBER, 1, 10000000, NULL, AT(max_calls),
 		"calls", "prepared calls that a session has not released"},
+	{"max-graph-calls", "KILN_MAX_GRAPH_CALLS", "N", "16384", OPTION_NUMBER, 1, 10000000, NULL,
+		AT(max_graph_calls), "calls", "calls in the graphs that a session has not released"},
 	{"max-own", "KILN_MAX_OWN", "N", "8", OPTION_NUMBER, 1, 65536, NULL, AT(max_own), "processes",
 		"sessions of one user that run kernels of their own, each with a device process of its own"},
 

@@ -14,7 +14,7 @@
 #define OPTIONS_SOCKET_MAX 108 /* of sockaddr_un */
 #define OPTIONS_MAX_DEVICES 16
 #define OPTIONS_MAX_IDS 32
-#define OPTIONS_LIMITS 8
+#define OPTIONS_LIMITS 9
 
 enum options_role { OPTIONS_BROKER, OPTIONS_EXECUTOR, OPTIONS_COMPILER };
 enum options_show { OPTIONS_SHOW_NOTHING, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
@@ -64,6 +64,7 @@ struct options {
 	uint64_t max_message;
 	uint64_t max_queued; /* output bytes not yet taken by the client */
 	uint64_t max_calls;
+	uint64_t max_graph_calls;
 	uint64_t max_own; /* sessions of one uid that bring kernels of their own */
 
 	/* Of the children, which the broker starts. */

@@ -107,8 +107,10 @@ static void forget_owned(struct session *session)
 		buffer_delete(buffer);
 	}
 	cursor = 0;
-	while ((call = map_next(&session->calls, &cursor)))
+	while ((call = map_next(&session->calls, &cursor))) {
+		graph_orphan(call);
 		call_drop(call);
+	}
 	if (session->own)
 		executor_end(session->own);
 	session->own = NULL;

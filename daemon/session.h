@@ -43,9 +43,34 @@ struct buffer {
 	bool sharing; /* HELD: its process was asked to share it */
 	/* HELD: the contents ended with a process, and have been written again up to covered. */
 	bool lost;
+	bool rewritten; /* while a graph is looked at: an earlier launch of it writes all */
 	uint64_t covered;
 	struct session *session;
 	struct making *making; /* the request that makes it, until it is answered */
+};
+
+/* Where an operand of a launch lies; without a buffer it is left out. */
+struct work_operand {
+	struct buffer *buffer;
+	uint64_t offset;
+};
+
+/* One launch of a graph, and where it lies; buffers by number, for they may be freed. */
+struct graph_part {
+	struct kernel_ref *variant;
+	struct work_operand operands[KERNEL_MAX_OPERANDS]; /* valid after graph_resolve() */
+	uint64_t buffers[KERNEL_MAX_OPERANDS];
+	uint64_t module; /* in the device process; while it is sent there */
+};
+
+/* Launches that a device process makes one piece of work. */
+struct graph {
+	uint64_t id; /* also the device process's and the lane's */
+	struct session *session;
+	uint64_t generation; /* of the device process that was told of it */
+	uint64_t lane_tail;  /* entries of the lane that may name it, once the client has freed it */
+	int count;
+	struct graph_part parts[];
 };
 
 /* A variant of a call, in a lane. */
@@ -61,6 +86,7 @@ struct call {
 	struct kernel_ref *variants[CALL_VARIANTS]; /* for different alignments; [0] as prepared */
 	int variant_count;
 	struct call_bound bound[CALL_VARIANTS]; /* of the variants */
+	struct graph *graph; /* of a call without operands or variants: what it launches */
 };
 
 /* A request whose answer comes later.  First member of what the command keeps for it. */
@@ -101,6 +127,7 @@ struct session {
 
 	struct map buffers, calls; /* by id */
 	uint64_t held_bytes;
+	uint64_t graph_calls; /* launches of all graphs */
 
 	struct work *queued, *queued_last; /* not sent to the executor yet, in order */
 	struct work *sent;
@@ -157,11 +184,6 @@ void buffer_delete(struct buffer *buffer); /* of the broker's side only */
 struct buffer *buffer_find(struct session *session, uint64_t id);
 const char *buffer_label(const struct buffer *buffer, char label[96]); /* "buffer 7 (weights)" */
 
-/* Where an operand of a launch lies; without a buffer it is left out. */
-struct work_operand {
-	struct buffer *buffer;
-	uint64_t offset;
-};
 /* Whether two operands share a byte, also through different buffers that were lent from one
  * allocation. */
 bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
@@ -179,6 +201,17 @@ void buffer_made(struct buffer *buffer);
 void session_remake(struct session *session);
 /* Tells the executor to free it, without waiting. */
 void buffer_release(struct buffer *buffer);
+
+/* ---- Graphs (graph.c) ---- */
+
+/* A call with room for so many launches, which the session counts.  NULL without memory. */
+struct call *graph_new(struct session *session, int count);
+/* Of call_drop(): the device process is told. */
+void graph_free(struct graph *graph);
+/* The session is going, and with it all that is its in the device process. */
+void graph_orphan(struct call *call);
+/* All buffers are there, or ENOENT with a sentence. */
+int graph_resolve(struct graph *graph, char error[KERNEL_ERROR_MAX]);
 
 /* ---- Lanes (lane.c) ---- */
 
@@ -199,9 +232,22 @@ void lane_cancel(struct session *session, uint64_t number, uint64_t count);
 
 /* ---- Work (work.c) ---- */
 
+/* When a launch may start, and what its client asks besides. */
+struct work_order {
+	uint32_t stream; /* of the client's */
+	uint64_t after;
+	bool wants_lane;
+};
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
-				struct kernel_ref *variant, const struct work_operand *operands, uint32_t stream,
-				uint64_t after, bool wants_lane, char error[KERNEL_ERROR_MAX]);
+				struct kernel_ref *variant, const struct work_operand *operands,
+				const struct work_order *order, char error[KERNEL_ERROR_MAX]);
+/* The call has a graph. */
+int work_launch_graph(struct session *session, uint64_t ticket, struct call *call,
+					  const struct work_order *order, char error[KERNEL_ERROR_MAX]);
+/* The answer comes when the device process has made it.  Takes the call over on success; it becomes
+ * one of the session's. */
+int work_graph(struct session *session, uint64_t ticket, struct call *call,
+			   char error[KERNEL_ERROR_MAX]);
 struct raw_launch;
 /* The same of a user's kernel; takes the launch over on success. */
 int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,

@@ -24,6 +24,7 @@ void call_drop(struct call *call)
 		return;
 	for (int i = 0; i < call->variant_count; i++)
 		kernel_drop(call->variants[i]);
+	graph_free(call->graph);
 	free(call);
 }
 
@@ -96,11 +97,24 @@ static void count_end(const struct work *work, int status)
 		counters->reads++;
 }
 
+/* From now on the session may launch it. */
+static int keep_graph(struct work *work, const char **error)
+{
+	if (map_put_id(&work->session->calls, work->call->id, work->call) < 0) {
+		*error = "out of memory for a graph";
+		return KILN_ENOMEM;
+	}
+	call_hold(work->call);
+	return KILN_OK;
+}
+
 /* Answers and frees a work that is in one of the lists. */
 void work_end(struct work *work, int status, const char *error, uint64_t micros)
 {
 	struct session *session = work->session;
 	struct wire_out out;
+	if (status == KILN_OK && work->kind == WORK_GRAPH)
+		status = keep_graph(work, &error);
 	unlink_work(work);
 	map_remove_id(&session->works, work->ticket);
 	session->work_count--;
@@ -109,6 +123,8 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		reply_begin(&out, work->ticket);
 		if (work->kind == WORK_LAUNCH)
 			wire_put_uint(&out, "micros", micros);
+		if (work->kind == WORK_GRAPH)
+			graph_put(work->call, &out);
 		int fds[LANE_DESCRIPTORS], fd_count = work->bound ? lane_put(work, &out, fds) : 0;
 		reply_send(session, &out, fds, fd_count);
 	} else {
@@ -255,8 +271,8 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 }
 
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
-				struct kernel_ref *variant, const struct work_operand *operands, uint32_t stream,
-				uint64_t after, bool wants_lane, char error[KERNEL_ERROR_MAX])
+				struct kernel_ref *variant, const struct work_operand *operands,
+				const struct work_order *order, char error[KERNEL_ERROR_MAX])
 {
 	int status;
 	struct work *work = add(session, WORK_LAUNCH, ticket, error, &status);
@@ -264,12 +280,40 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 		return status;
 	work->call = call_hold(call);
 	work->variant = kernel_hold(variant);
-	work->stream = stream;
-	work->wants_lane = wants_lane;
+	work->stream = order->stream;
+	work->wants_lane = order->wants_lane;
+	work->after = order->after;
 	work->operand_count = variant->plan.operand_count;
 	work->extents = variant->plan.extents;
 	memcpy(work->operands, operands, sizeof *operands * (size_t)work->operand_count);
-	work->after = after;
+	work_pump(session);
+	return KILN_OK;
+}
+
+int work_launch_graph(struct session *session, uint64_t ticket, struct call *call,
+					  const struct work_order *order, char error[KERNEL_ERROR_MAX])
+{
+	int status = graph_resolve(call->graph, error);
+	struct work *work =
+		status == KILN_OK ? add(session, WORK_LAUNCH, ticket, error, &status) : NULL;
+	if (!work)
+		return status;
+	work->call = call_hold(call);
+	work->stream = order->stream;
+	work->wants_lane = order->wants_lane;
+	work->after = order->after;
+	work_pump(session);
+	return KILN_OK;
+}
+
+int work_graph(struct session *session, uint64_t ticket, struct call *call,
+			   char error[KERNEL_ERROR_MAX])
+{
+	int status;
+	struct work *work = add(session, WORK_GRAPH, ticket, error, &status);
+	if (!work)
+		return status;
+	work->call = call;
 	work_pump(session);
 	return KILN_OK;
 }
@@ -353,6 +397,7 @@ void work_abandon(struct session *session)
 			buffer_release(work->buffer);
 			buffer_delete(work->buffer);
 		}
+		graph_orphan(work->call);
 		free_work(work);
 	}
 	while (session->sent) {
@@ -360,6 +405,7 @@ void work_abandon(struct session *session)
 		unlink_work(work);
 		if (work->kind == WORK_FREE)
 			buffer_delete(work->buffer);
+		graph_orphan(work->call);
 		work->session = NULL;
 	}
 	session->work_count = 0;

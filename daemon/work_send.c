@@ -9,13 +9,13 @@
 #include "util/util.h"
 #include "work_state.h"
 
-static enum work_step refuse(struct work *work, int status, const char *error)
+enum work_step work_refuse(struct work *work, int status, const char *error)
 {
 	work_end(work, status, error, 0);
 	return WORK_GONE;
 }
 
-static enum work_step sent_or_refused(struct work *work, int status)
+enum work_step work_sent(struct work *work, int status)
 {
 	if (status == KILN_OK) {
 		work_mark_sent(work);
@@ -24,10 +24,10 @@ static enum work_step sent_or_refused(struct work *work, int status)
 	/* The process died between two looks at it: its successor will be waited for. */
 	if (status == KILN_EDEVICE)
 		return WORK_WAITS;
-	return refuse(work, status, "the request could not be sent to the device process");
+	return work_refuse(work, status, "the request could not be sent to the device process");
 }
 
-static enum work_step need_buffer(struct work *work, struct buffer *buffer)
+enum work_step work_need_buffer(struct work *work, struct buffer *buffer)
 {
 	enum buffer_where where = work->raw ? BUFFER_OWN : BUFFER_HOME;
 	char error[KERNEL_ERROR_MAX + 128], label[96];
@@ -88,7 +88,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 }
 
 /* GONE: the kernel is there. */
-static enum work_step need_kernel(struct work *work, uint64_t *module)
+enum work_step work_need_kernel(struct work *work, uint64_t *module)
 {
 	struct session *session = work->session;
 	*module = 0;
@@ -116,7 +116,7 @@ static enum work_step need_kernel(struct work *work, uint64_t *module)
 	return WORK_WAITS;
 }
 
-static bool writes_all(const struct work_operand *operand, const struct kernel_extent *extent)
+bool work_writes_all(const struct work_operand *operand, const struct kernel_extent *extent)
 {
 	return extent->written && operand->offset == 0 && extent->bytes >= operand->buffer->bytes;
 }
@@ -129,7 +129,8 @@ static bool check_lost(struct work *work, char *error, size_t size)
 	for (int i = 0; i < work->operand_count; i++) {
 		struct buffer *buffer = work->operands[i].buffer;
 		const struct kernel_extent *extent = &work->extents[i];
-		if (!buffer || !buffer->lost || !extent->bytes || writes_all(&work->operands[i], extent))
+		if (!buffer || !buffer->lost || !extent->bytes ||
+			work_writes_all(&work->operands[i], extent))
 			continue;
 		snprintf(error, size,
 				 "the contents of %s (%s) were lost when the device process ended; write it again",
@@ -137,7 +138,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 		return false;
 	}
 	for (int i = 0; i < work->operand_count; i++)
-		if (work->operands[i].buffer && writes_all(&work->operands[i], &work->extents[i]))
+		if (work->operands[i].buffer && work_writes_all(&work->operands[i], &work->extents[i]))
 			work->operands[i].buffer->lost = false;
 	return true;
 }
@@ -255,8 +256,7 @@ void work_put_launch(struct wire_out *message, const struct work *work, uint64_t
 		put_check(message, work);
 }
 
-/* The entries of the lane that the client had written before this request. */
-static void put_lane(struct wire_out *message, const struct work *work)
+void work_put_lane(struct wire_out *message, const struct work *work)
 {
 	if (!work->lane_tail)
 		return;
@@ -275,7 +275,7 @@ static int send_launch(struct work *work, uint64_t module)
 	work_put_launch(&message, work, module, true);
 	wire_put_uint(&message, "sub", work->stream);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
-	put_lane(&message, work);
+	work_put_lane(&message, work);
 	work->executor_call = id;
 	/* How long the client waits is its own affair: the process that a deadline ends is shared.  Not
 	 * that of a user's kernel. */
@@ -295,20 +295,23 @@ static enum work_step advance_launch(struct work *work)
 	if (work->after && work_ticket_failed(session, work->after)) {
 		snprintf(error, sizeof error, "ticket %llu, which this call follows, did not succeed",
 				 (unsigned long long)work->after);
-		return refuse(work, KILN_ECANCELED, error);
+		return work_refuse(work, KILN_ECANCELED, error);
 	}
+	if (work->call->graph)
+		return graph_advance(work);
 	if (work->variant->plan.kind == KERNEL_NOTHING) {
 		work_end(work, KILN_OK, NULL, 0);
 		return WORK_GONE;
 	}
 	for (int i = 0; i < work->operand_count; i++)
-		if (work->operands[i].buffer && need_buffer(work, work->operands[i].buffer) == WORK_WAITS)
+		if (work->operands[i].buffer &&
+			work_need_buffer(work, work->operands[i].buffer) == WORK_WAITS)
 			return WORK_WAITS;
-	if (need_kernel(work, &module) == WORK_WAITS)
+	if (work_need_kernel(work, &module) == WORK_WAITS)
 		return WORK_WAITS;
 	if (!check_lost(work, error, sizeof error))
-		return refuse(work, KILN_ELOST, error);
-	return sent_or_refused(work, send_launch(work, module));
+		return work_refuse(work, KILN_ELOST, error);
+	return work_sent(work, send_launch(work, module));
 }
 
 static void cover(struct buffer *buffer, uint64_t offset, uint64_t bytes)
@@ -325,13 +328,13 @@ static enum work_step advance_copy(struct work *work)
 	struct buffer *buffer = work->buffer;
 	struct wire_out message;
 	char error[KERNEL_ERROR_MAX], label[96];
-	if (need_buffer(work, buffer) == WORK_WAITS)
+	if (work_need_buffer(work, buffer) == WORK_WAITS)
 		return WORK_WAITS;
 	if (buffer->lost && !work->to_device) {
 		snprintf(error, sizeof error,
 				 "the contents of %s were lost when the device process ended; write it again",
 				 buffer_label(buffer, label));
-		return refuse(work, KILN_ELOST, error);
+		return work_refuse(work, KILN_ELOST, error);
 	}
 	uint64_t id = executor_begin(session->executor, &message, "copy");
 	wire_put_uint(&message, "buf", buffer->id);
@@ -339,13 +342,13 @@ static enum work_step advance_copy(struct work *work)
 	wire_put_uint(&message, "bytes", work->bytes);
 	wire_put_bool(&message, "to", work->to_device);
 	wire_put_uint(&message, "stream", session->stream);
-	put_lane(&message, work);
+	work_put_lane(&message, work);
 	int status =
 		executor_send(session->executor, &message, id, &work->fd, 1,
 					  (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
 	if (status == KILN_OK && work->to_device)
 		cover(buffer, work->offset, work->bytes);
-	return sent_or_refused(work, status);
+	return work_sent(work, status);
 }
 
 /* As good as freed if that process has ended. */
@@ -386,9 +389,8 @@ static enum work_step advance_free(struct work *work)
 	}
 	uint64_t id = executor_begin(session->executor, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
-	put_lane(&message, work);
-	return sent_or_refused(work,
-						   executor_send_waiting(session->executor, &message, id, work_done, work));
+	work_put_lane(&message, work);
+	return work_sent(work, executor_send_waiting(session->executor, &message, id, work_done, work));
 }
 
 /* The order of submission holds over both processes: one has ended all before the other begins.
@@ -411,6 +413,8 @@ enum work_step work_advance(struct work *work)
 		return advance_launch(work);
 	case WORK_COPY:
 		return advance_copy(work);
+	case WORK_GRAPH:
+		return graph_advance(work);
 	default:
 		return advance_free(work);
 	}

@@ -7,7 +7,7 @@
 
 #include "session.h"
 
-enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE };
+enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE, WORK_GRAPH };
 enum work_step { WORK_WAITS, WORK_GONE }; /* GONE: sent, or ended */
 
 struct work {
@@ -17,7 +17,7 @@ struct work {
 	bool sent;
 	uint64_t lane_tail, lane_follows; /* entries of the session's lane that it follows */
 	struct work *previous, *next;
-	/* LAUNCH */
+	/* LAUNCH; GRAPH: of a graph, the part that is looked at */
 	struct call *call;
 	struct kernel_ref *variant;
 	struct raw_launch *raw; /* of a user's kernel, in the session's own process; else the variant's
@@ -62,8 +62,16 @@ bool work_ticket_failed(const struct session *session, uint64_t ticket);
 
 /* Sees that the launch, which is about to be sent, may next time come through the lane. */
 void lane_bind(struct work *work, uint64_t module);
+void lane_bind_graph(struct work *work);
 /* Adds to its answer how; the number of descriptors that go along. */
 int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS]);
+
+/* ---- graph.c ---- */
+
+/* Of work_advance(): the graph is made, or launched. */
+enum work_step graph_advance(struct work *work);
+/* Members of the answer that tells of a new one. */
+void graph_put(const struct call *call, struct wire_out *out);
 
 /* ---- work_send.c ---- */
 
@@ -71,6 +79,15 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 void work_put_argument(struct wire_out *message, const struct kernel_arg *arg);
 /* Member "scratch", if there is any: [bytes, counters]. */
 void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scratch);
+/* Of what one launch needs.  WAITS: it is asked for, or the work has ended. */
+enum work_step work_need_buffer(struct work *work, struct buffer *buffer);
+enum work_step work_need_kernel(struct work *work, uint64_t *module);
+bool work_writes_all(const struct work_operand *operand, const struct kernel_extent *extent);
+/* The entries of the lane that the client had written before this request. */
+void work_put_lane(struct wire_out *message, const struct work *work);
+enum work_step work_refuse(struct work *work, int status, const char *error);
+/* What became of sending it. */
+enum work_step work_sent(struct work *work, int status);
 /* Sends the work if all it needs is there, else asks for what is missing. */
 enum work_step work_advance(struct work *work);
 

@@ -220,8 +220,8 @@ int cpu_queue_add(struct device *device, uint64_t stream, struct cpu_work *work,
 /* ---- cpu_graph.c ---- */
 int cpu_graph_make(struct device *device, const struct device_launch *launches, int count,
 				   struct device_graph **out, char error[KERNEL_ERROR_MAX]);
-int cpu_graph_launch(struct device *device, struct device_graph *graph, uint64_t stream,
-					 uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX]);
+int cpu_graph_launch(struct device *device, struct device_graph *graph,
+					 const struct device_launch *how, char error[KERNEL_ERROR_MAX]);
 void cpu_graph_free(struct device *device, struct device_graph *graph);
 /* False while another work runs the same graph: what it writes is written by one at a time. */
 bool cpu_graph_free_to_start(const struct cpu_work *work);

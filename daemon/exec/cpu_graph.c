@@ -77,16 +77,16 @@ static void become(struct cpu_work *work, const struct cpu_work *step)
 	atomic_store(&work->taken, 0);
 }
 
-int cpu_graph_launch(struct device *device, struct device_graph *graph, uint64_t stream,
-					 uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX])
+int cpu_graph_launch(struct device *device, struct device_graph *graph,
+					 const struct device_launch *how, char error[KERNEL_ERROR_MAX])
 {
-	(void)untimed; /* to look at the clock costs nothing beside a launch */
-	struct cpu_work *work = cpu_work_new(ticket, graph->data_bytes, error);
+	struct cpu_work *work = cpu_work_new(how->ticket, graph->data_bytes, error);
 	if (!work)
 		return KILN_ENOMEM;
 	work->graph = graph;
+	work->delay_us = (uint64_t)how->delay_ms * 1000;
 	become(work, graph->steps[0]);
-	return cpu_queue_add(device, stream, work, error);
+	return cpu_queue_add(device, how->stream, work, error);
 }
 
 bool cpu_graph_free_to_start(const struct cpu_work *work)

@@ -292,8 +292,8 @@ int cuda_copy(struct device *device, uint64_t stream, uint64_t ticket, struct de
 
 int cuda_graph_make(struct device *device, const struct device_launch *launches, int count,
 					struct device_graph **out, char error[KERNEL_ERROR_MAX]);
-int cuda_graph_launch(struct device *device, struct device_graph *graph, uint64_t stream,
-					  uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX]);
+int cuda_graph_launch(struct device *device, struct device_graph *graph,
+					  const struct device_launch *how, char error[KERNEL_ERROR_MAX]);
 void cuda_graph_free(struct device *device, struct device_graph *graph);
 
 /* ---- cuda_stream.c ---- */

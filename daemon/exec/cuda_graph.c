@@ -130,13 +130,15 @@ int cuda_graph_make(struct device *device, const struct device_launch *launches,
 	return KILN_OK;
 }
 
-int cuda_graph_launch(struct device *device, struct device_graph *graph, uint64_t stream,
-					  uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX])
+int cuda_graph_launch(struct device *device, struct device_graph *graph,
+					  const struct device_launch *how, char error[KERNEL_ERROR_MAX])
 {
-	struct cuda_work *work = cuda_work_new(device, CUDA_WORK_GRAPH, ticket);
+	struct cuda_work *work = cuda_work_new(device, CUDA_WORK_GRAPH, how->ticket);
 	work->graph = graph;
-	work->untimed = untimed;
-	return cuda_give(device, stream, work, 0, error);
+	work->untimed = how->untimed;
+	work->done_word = (CUdeviceptr)(uintptr_t)how->done_word;
+	work->done_value = how->done_value;
+	return cuda_give(device, how->stream, work, how->delay_ms, error);
 }
 
 void cuda_graph_free(struct device *device, struct device_graph *graph)

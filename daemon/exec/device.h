@@ -159,10 +159,11 @@ struct device_ops {
 	 */
 	int (*graph_make)(struct device *device, const struct device_launch *launches, int count,
 					  struct device_graph **out, char error[KERNEL_ERROR_MAX]);
-	/* Queues all of it as one piece of work on a stream: one end, in the stream's order.  What was
-	 * launched before need not have ended; and on several streams, too, it runs once at a time. */
-	int (*graph_launch)(struct device *device, struct device_graph *graph, uint64_t stream,
-						uint64_t ticket, bool untimed, char error[KERNEL_ERROR_MAX]);
+	/* Queues all of it as one piece of work: one end, in the stream's order.  Of how only what says
+	 * when and how it ends is looked at, from done_word on.  What was launched before need not have
+	 * ended; and on several streams, too, it runs once at a time. */
+	int (*graph_launch)(struct device *device, struct device_graph *graph,
+						const struct device_launch *how, char error[KERNEL_ERROR_MAX]);
 	/* Nothing queued uses it any more: the executor has seen to that.  NULL does nothing. */
 	void (*graph_free)(struct device *device, struct device_graph *graph);
 

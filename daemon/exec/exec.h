@@ -24,6 +24,10 @@
  *            scratch: [bytes, counters], report: [indices, end] (absent: none)
  *            -> us; blocks, accesses of a checked kernel
  *   copy     buf, offset, bytes, to: bool, stream; a memfd
+ *   graph    graph, stream: of the session that may launch it, parts: [what launch has, op: for
+ *            sentences]; remembered even if it is refused
+ *   graph.launch  graph, stream, sub, delay  -> as launch
+ *   graph.free    graph, stream
  *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
  *   end      stream: its session is gone
  *   lane.open    stream, deadline: ms; a memfd (client/lane_memory.h) and two eventfds, the first
@@ -42,7 +46,7 @@
  * A request that names a lane (lane: its stream, tail) is looked at when the entries before tail
  * have been taken; follows: number + 1 of one that must have succeeded.
  *
- * ids of mod, buf and stream are the broker's, unique over the executor's life.
+ * ids of mod, buf, graph and stream are the broker's, unique over the executor's life.
  */
 #ifndef KILN_DAEMON_EXEC_H
 #define KILN_DAEMON_EXEC_H

@@ -268,6 +268,7 @@ static void take_down(struct exec *executor)
 	frame_queue_free(&executor->queue);
 	if (executor->flights.count > 0)
 		return;
+	exec_graphs_drop(executor, 0);
 	exec_quiet_close(executor);
 	while ((buffer = map_take(&executor->buffers))) {
 		executor->ops->free(executor->device, buffer->memory);
@@ -280,6 +281,7 @@ static void take_down(struct exec *executor)
 	map_free(&executor->buffers);
 	map_free(&executor->modules);
 	map_free(&executor->flights);
+	map_free(&executor->graphs);
 	exec_unmap_kept(executor);
 	executor->ops->close(executor->device);
 }

@@ -7,6 +7,7 @@
  *   executor_quiet.c    when to do what stalls the device
  *   executor_launch.c   launches and copies: checks, what they hold, their ends
  *   executor_template.c what a launch is before it has buffers
+ *   executor_graph.c    launches that are made one piece of work
  *   executor_lane.c     lanes: launches that come through shared memory
  *   executor_entry.c    what becomes of an entry of a lane
  *   executor_mapping.c  the clients' memory that copies go through
@@ -27,6 +28,7 @@
 #define EXEC_MAX_FLIGHTS 4096
 #define EXEC_MAX_BUFFERS 65536
 #define EXEC_MAX_MODULES 8192
+#define EXEC_MAX_GRAPHS 65536
 #define EXEC_MAX_MESSAGE (128u << 20)
 #define EXEC_MAX_QUEUE (64u << 20)
 
@@ -97,6 +99,7 @@ struct exec_flight {
 	int buffer_count;
 	struct exec_mapping *mapping;
 	uint32_t epoch;              /* of exec_quiet, when it began */
+	struct exec_made *made;      /* it is a graph; NULL: it is none */
 	struct exec_lane *lane;      /* that it came through; NULL: by message */
 	uint64_t number;             /* of its entry there */
 	_Atomic uint32_t *done_word; /* the device writes done_value there behind it; NULL: nothing */
@@ -132,6 +135,37 @@ struct exec_template {
 	char op[24];      /* what sentences about it begin with */
 	uint64_t id;      /* in a lane, the broker's */
 	uint64_t leaving; /* unbound, but parked entries below this may name it; 0: bound */
+};
+
+struct exec_part {
+	struct exec_template what;
+	struct exec_place places[KERNEL_MAX_OPERANDS];
+};
+
+/* A graph as the broker described it. */
+struct exec_graph {
+	uint64_t id, owner; /* the stream of the session that may launch it */
+	struct exec_part *parts;
+	int count;
+	struct exec_made *made; /* NULL: it has yet to be made, of the buffers that there are then */
+	int holders;            /* its name, and all that were made of it */
+	uint64_t leaving;       /* freed, but parked entries below this may name it; 0: it is not */
+};
+
+/* Made once of these buffers; those in flight go on when the graph has another. */
+struct exec_made {
+	struct exec_graph *of;
+	struct device_graph *graph;
+	struct exec_buffer **buffers; /* each once for every operand */
+	int buffer_count;
+	int holders; /* the graph, and flights */
+};
+
+/* Of a launch from a lane: a graph, or what with places. */
+struct exec_start {
+	const struct exec_template *what;
+	const struct exec_place *places;
+	struct exec_graph *graph;
 };
 
 /* Tickets of what lanes launch; the broker's ids are far below. */
@@ -170,8 +204,8 @@ struct exec_lane {
 	struct exec_slot slots[LANE_ENTRIES];
 	struct exec_parked parking[KILN_STREAMS]; /* by stream */
 	int parked, gated;                        /* of these, those that wait for a ready word */
-	uint64_t leaving;                         /* the least of its calls'; 0: none leaves */
-	bool gates_asked, gates_shared;           /* the device can write done words */
+	uint64_t leaving;                     /* the least of its calls' and graphs'; 0: none leaves */
+	bool gates_asked, gates_shared;       /* the device can write done words */
 	uint32_t started;                     /* launches, up to those that it takes to share them */
 	struct exec_pace paces[KILN_STREAMS]; /* by stream */
 	uint64_t deadline_us;
@@ -191,7 +225,7 @@ struct exec {
 	unsigned watched; /* events the epoll descriptor waits for */
 	struct frame_queue queue;
 	bool ended; /* the socket has */
-	struct map buffers, modules, flights;
+	struct map buffers, modules, flights, graphs;
 	struct exec_quiet quiet;
 	struct exec_lane *lanes;
 	uint64_t lane_tickets, lane_active_us;
@@ -248,14 +282,41 @@ int exec_copy(struct exec *executor, struct wire_in *message, struct frame *fram
 void exec_finish(struct exec *executor, const struct device_done *done);
 /* The same of a launch from a lane; its end is told by exec_lane_finish. */
 int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
-					 const struct exec_template *what, const struct exec_place *places,
-					 char error[KERNEL_ERROR_MAX]);
+					 const struct exec_start *start, char error[KERNEL_ERROR_MAX]);
+int exec_launch_graph(struct exec *executor, struct wire_in *message, struct frame *frame,
+					  char error[KERNEL_ERROR_MAX]);
+/* One operand at its place: within its buffer, which its owner may name (0: anybody may), and
+ * aligned.  *buffer: NULL where it is left out. */
+int exec_bind_operand(struct exec *executor, const struct exec_operand *operand,
+					  const struct exec_place *place, uint64_t owner, int number,
+					  struct exec_buffer **buffer, struct device_operand *out,
+					  char error[KERNEL_ERROR_MAX]);
 /* The device's name of a stream of a session. */
 uint64_t exec_stream(uint64_t session_stream, uint64_t number);
 
 /* ---- executor_template.c ---- */
-int exec_template_read(struct exec *executor, struct wire_in *message, struct exec_template *out,
-					   struct exec_place places[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX]);
+/* map: the message's root, or a part of it. */
+int exec_template_read(struct exec *executor, struct wire_in *message, const msgpack_object *map,
+					   struct exec_template *out, struct exec_place places[KERNEL_MAX_OPERANDS],
+					   char error[KERNEL_ERROR_MAX]);
+
+/* ---- executor_graph.c ---- */
+int exec_graph_new(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX]);
+int exec_graph_free(struct exec *executor, struct wire_in *message, struct frame *frame,
+					char error[KERNEL_ERROR_MAX]);
+/* NULL: there is none of that name that the owner may launch. */
+struct exec_graph *exec_graph_find(const struct exec *executor, uint64_t owner, uint64_t id);
+/* Held by the caller; made if it has to be. */
+int exec_graph_take(struct exec *executor, struct exec_graph *graph, struct exec_made **out,
+					char error[KERNEL_ERROR_MAX]);
+void exec_made_release(struct exec *executor, struct exec_made *made);
+/* The buffer will be elsewhere, or no more: graphs are made anew when they are next launched. */
+void exec_graphs_unmake(struct exec *executor, const struct exec_buffer *buffer);
+/* Those of an owner, or (0) all. */
+void exec_graphs_drop(struct exec *executor, uint64_t owner);
+/* Those that leave, and that no entry from parked on names; the least leaving of the rest. */
+uint64_t exec_graphs_settle(struct exec *executor, uint64_t owner, uint64_t parked);
 
 /* ---- executor_lane.c ---- */
 int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame *frame,
@@ -266,6 +327,8 @@ int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct fram
 					 char error[KERNEL_ERROR_MAX]);
 int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,
 					 char error[KERNEL_ERROR_MAX]);
+/* Parked entries below this may name what is to go, which then must wait; 0: there are none. */
+uint64_t exec_lane_leave(struct exec *executor, uint64_t stream);
 /* Nothing more is taken.  When what was has ended, request is answered (0: nobody asked). */
 void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request);
 /* Frees a lane that is closing when nothing of it is under way any more. */

@@ -157,17 +157,27 @@ bool exec_lane_failed(const struct exec_lane *lane, uint64_t number)
 	return slot->number == number && slot->failed;
 }
 
+/* A graph has its operands. */
+static int run_graph(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
+					 char error[KERNEL_ERROR_MAX])
+{
+	const struct lane_entry *entry = &slot->entry;
+	const struct exec_start start = {.graph = exec_graph_find(executor, lane->id, entry->call)};
+	if (!start.graph || entry->operand_count != 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "an entry of a lane names call %" PRIu64 " with %u operands, which is not "
+						 "bound to it",
+						 entry->call, entry->operand_count);
+	util_append(slot->op, sizeof(slot->op), 0, "graph");
+	return exec_launch_lane(executor, lane, slot, &start, error);
+}
+
 static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
 			   char error[KERNEL_ERROR_MAX])
 {
 	const struct lane_entry *entry = &slot->entry;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
 	const struct exec_template *bound = map_get_id(&lane->calls, entry->call);
-	if (!bound || entry->operand_count != (uint32_t)bound->operand_count)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "an entry of a lane names call %" PRIu64 " with %u operands, which is not "
-						 "bound to it",
-						 entry->call, entry->operand_count);
 	if (entry->stream >= KILN_STREAMS)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "an entry of a lane names stream %u; they are 0 to %d", entry->stream,
@@ -175,13 +185,15 @@ static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *
 	if (slot->doomed || (entry->after && exec_lane_failed(lane, entry->after - 1)))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
 						 "the call that this one follows did not succeed");
+	if (!bound || entry->operand_count != (uint32_t)bound->operand_count)
+		return run_graph(executor, lane, slot, error);
 	slot->reports = bound->report.indices > 0;
 	memcpy(slot->op, bound->op, sizeof(slot->op));
 	for (int i = 0; i < bound->operand_count; i++)
 		places[i] = (struct exec_place){entry->operands[i].buffer, entry->operands[i].offset};
 	int status = check_overlap(executor, bound, places, error);
-	return status == KILN_OK ? exec_launch_lane(executor, lane, slot, bound, places, error)
-							 : status;
+	const struct exec_start start = {.what = bound, .places = places};
+	return status == KILN_OK ? exec_launch_lane(executor, lane, slot, &start, error) : status;
 }
 
 static void share_gates(struct exec *executor, struct exec_lane *lane)

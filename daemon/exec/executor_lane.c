@@ -180,7 +180,7 @@ int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame 
 	struct exec_template *bound = calloc(1, sizeof(*bound));
 	if (!bound)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a bound call");
-	int status = exec_template_read(executor, message, bound, places, error);
+	int status = exec_template_read(executor, message, &message->root, bound, places, error);
 	for (int i = 0; status == KILN_OK && i < bound->arg_count; i++)
 		if (bound->args[i].kind == KERNEL_ARG_BYTES)
 			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
@@ -204,13 +204,18 @@ int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct fram
 	uint64_t call = wire_get_uint(&message->root, "call", 0);
 	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL;
 	(void)frame, (void)error;
-	if (bound && lane->parked > 0) {
-		bound->leaving = lane->head;
-		lane->leaving = lane->leaving ? lane->leaving : bound->leaving;
-	} else if (bound) {
+	if (bound && (bound->leaving = exec_lane_leave(executor, lane->id)) == 0)
 		drop_template(executor, map_remove_id(&lane->calls, call));
-	}
 	return KILN_OK;
+}
+
+uint64_t exec_lane_leave(struct exec *executor, uint64_t stream)
+{
+	struct exec_lane *lane = find_lane(executor, stream);
+	if (!lane || lane->parked == 0)
+		return 0;
+	lane->leaving = lane->leaving ? lane->leaving : lane->head;
+	return lane->head;
 }
 
 /* Those that parked entries named, and name no more. */
@@ -227,6 +232,9 @@ static void drop_leaving(struct exec *executor, struct exec_lane *lane)
 		else if (bound->leaving && (!least || bound->leaving < least))
 			least = bound->leaving;
 	lane->leaving = least;
+	least = exec_graphs_settle(executor, lane->id, parked);
+	if (least && (!lane->leaving || least < lane->leaving))
+		lane->leaving = least;
 }
 
 /* The broker ends its session; until then nothing more is taken. */

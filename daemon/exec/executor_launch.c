@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DELAY_MOST_MS 60000
+
 static int reject(char error[KERNEL_ERROR_MAX], const char *what)
 {
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%s", what);
@@ -46,6 +48,8 @@ static void flight_free(struct exec *executor, struct exec_flight *flight)
 		exec_release_buffer(executor, flight->buffers[i]);
 	if (flight->module)
 		exec_release_module(executor, flight->module);
+	if (flight->made)
+		exec_made_release(executor, flight->made);
 	exec_unmap(executor, flight->mapping);
 	free(flight);
 }
@@ -88,12 +92,12 @@ uint64_t exec_stream(uint64_t session_stream, uint64_t number)
 	return session_stream * KILN_STREAMS + number % KILN_STREAMS;
 }
 
-/* One operand at its place: within its buffer, and aligned. */
-static int bind_operand(struct exec *executor, struct exec_flight *flight,
-						const struct exec_operand *operand, const struct exec_place *place,
-						uint64_t owner, int number, struct device_operand *out,
-						char error[KERNEL_ERROR_MAX])
+int exec_bind_operand(struct exec *executor, const struct exec_operand *operand,
+					  const struct exec_place *place, uint64_t owner, int number,
+					  struct exec_buffer **out_buffer, struct device_operand *out,
+					  char error[KERNEL_ERROR_MAX])
 {
+	*out_buffer = NULL;
 	*out = (struct device_operand){.name = operand->name};
 	if (place->buffer == 0 && operand->bytes == 0)
 		return KILN_OK;
@@ -111,7 +115,7 @@ static int bind_operand(struct exec *executor, struct exec_flight *flight,
 						 "operand %d begins at byte %" PRIu64
 						 " of its buffer, which is not a multiple of %u in memory",
 						 number, place->offset, operand->alignment);
-	flight_hold_buffer(flight, buffer);
+	*out_buffer = buffer;
 	out->memory = buffer->memory;
 	out->offset = place->offset;
 	out->bytes = operand->bytes;
@@ -133,7 +137,7 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 		.shared_bytes = what->shared_bytes,
 		.copy_bytes = what->copy_bytes,
 		.granule = what->granule,
-		.delay_ms = delay < 60000 ? (uint32_t)delay : 60000,
+		.delay_ms = delay < DELAY_MOST_MS ? (uint32_t)delay : DELAY_MOST_MS,
 		.ticket = flight->id,
 		.stream = stream,
 		.untimed = flight->untimed,
@@ -143,10 +147,13 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 	};
 	uint64_t owner = flight->lane ? flight->lane->id : 0;
 	for (int i = 0; i < what->operand_count; i++) {
-		int status = bind_operand(executor, flight, &what->operands[i], &places[i], owner, i,
-								  &operands[i], error);
+		struct exec_buffer *buffer;
+		int status = exec_bind_operand(executor, &what->operands[i], &places[i], owner, i, &buffer,
+									   &operands[i], error);
 		if (status != KILN_OK)
 			return status;
+		if (buffer)
+			flight_hold_buffer(flight, buffer);
 	}
 	memcpy(launch.grid, what->grid, sizeof(launch.grid));
 	memcpy(launch.block, what->block, sizeof(launch.block));
@@ -158,13 +165,30 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 	return executor->ops->launch(executor->device, &launch, error);
 }
 
+static int start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
+					   uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
+{
+	const struct device_launch how = {
+		.delay_ms = delay < DELAY_MOST_MS ? (uint32_t)delay : DELAY_MOST_MS,
+		.ticket = flight->id,
+		.stream = stream,
+		.untimed = flight->untimed,
+		.done_word = flight->done_word,
+		.done_value = flight->done_value,
+	};
+	int status = exec_graph_take(executor, graph, &flight->made, error);
+	if (status != KILN_OK)
+		return status;
+	return executor->ops->graph_launch(executor->device, flight->made->graph, &how, error);
+}
+
 static int start_message(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
 						 char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *root = &message->root;
 	struct exec_template what;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
-	int status = exec_template_read(executor, message, &what, places, error);
+	int status = exec_template_read(executor, message, &message->root, &what, places, error);
 	if (status != KILN_OK)
 		return status;
 	return start_launch(
@@ -233,9 +257,26 @@ int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNE
 	return stay_or_fall(executor, flight, start_message(executor, message, flight, error));
 }
 
+int exec_launch_graph(struct exec *executor, struct wire_in *message, struct frame *frame,
+					  char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *root = &message->root;
+	uint64_t id = wire_get_uint(root, "graph", 0), owner = wire_get_uint(root, "stream", 0);
+	struct exec_graph *graph = exec_graph_find(executor, owner, id);
+	int status;
+	(void)frame;
+	if (!graph)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no graph %" PRIu64, id);
+	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
+	if (!flight)
+		return status;
+	status = start_graph(executor, flight, graph, exec_stream(owner, wire_get_uint(root, "sub", 0)),
+						 wire_get_uint(root, "delay", 0), error);
+	return stay_or_fall(executor, flight, status);
+}
+
 int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
-					 const struct exec_template *what, const struct exec_place *places,
-					 char error[KERNEL_ERROR_MAX])
+					 const struct exec_start *start, char error[KERNEL_ERROR_MAX])
 {
 	int status;
 	struct exec_flight *flight =
@@ -246,8 +287,10 @@ int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct
 	flight->number = slot->number;
 	flight->untimed = !(slot->entry.flags & LANE_TIMED);
 	exec_lane_announce(executor, lane, slot, flight);
-	status = start_launch(executor, flight, what, places, exec_stream(lane->id, slot->entry.stream),
-						  0, error);
+	uint64_t stream = exec_stream(lane->id, slot->entry.stream);
+	status = start->graph
+				 ? start_graph(executor, flight, start->graph, stream, 0, error)
+				 : start_launch(executor, flight, start->what, start->places, stream, 0, error);
 	return stay_or_fall(executor, flight, status);
 }
 

@@ -144,6 +144,8 @@ static int on_share(struct exec *executor, struct wire_in *message, struct frame
 	struct exec_buffer *buffer = map_get_id(&executor->buffers, id);
 	struct device_shared shared;
 	struct wire_out reply;
+	if (buffer)
+		exec_graphs_unmake(executor, buffer);
 	if (!buffer || !buffer->allocated || buffer->uses)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "buffer %" PRIu64 " cannot be shared: it %s", id,
@@ -196,8 +198,9 @@ static int on_free(struct exec *executor, struct wire_in *message, struct frame 
 	if (!buffer)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no buffer %" PRIu64, id);
 	buffer->free_id = wire_id(message);
-	if (buffer->uses == 0)
-		free_buffer(executor, buffer);
+	buffer->uses++; /* so that graphs that are unmade are not the last */
+	exec_graphs_unmake(executor, buffer);
+	exec_release_buffer(executor, buffer);
 	return KILN_OK;
 }
 
@@ -217,6 +220,7 @@ static int on_end(struct exec *executor, struct wire_in *message, struct frame *
 	(void)error;
 	uint64_t stream = wire_get_uint(&message->root, "stream", 0);
 	exec_lane_close(executor, stream, 0);
+	exec_graphs_drop(executor, stream);
 	for (uint64_t i = 0; i < KILN_STREAMS; i++)
 		executor->ops->stream_end(executor->device, exec_stream(stream, i));
 	exec_unmap_kept(executor);
@@ -263,6 +267,9 @@ static const struct {
 } requests[] = {
 	{"launch", on_launch, true},
 	{"copy", exec_copy, true},
+	{"graph", exec_graph_new, false},
+	{"graph.launch", exec_launch_graph, true},
+	{"graph.free", exec_graph_free, false},
 	{"alloc", on_alloc, false},
 	{"import", on_import, false},
 	{"free", on_free, true},

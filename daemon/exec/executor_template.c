@@ -89,12 +89,12 @@ static int read_operand(const msgpack_object *item, uint32_t number, struct exec
 	return KILN_OK;
 }
 
-static int read_operands(struct wire_in *message, struct exec_template *out,
-						 struct exec_place places[KERNEL_MAX_OPERANDS],
+static int read_operands(struct wire_in *message, const msgpack_object *map,
+						 struct exec_template *out, struct exec_place places[KERNEL_MAX_OPERANDS],
 						 char error[KERNEL_ERROR_MAX])
 {
-	const msgpack_object *list = wire_get(&message->root, "ops");
-	const msgpack_object *names = wire_get(&message->root, "names");
+	const msgpack_object *list = wire_get(map, "ops");
+	const msgpack_object *names = wire_get(map, "names");
 	uint32_t n = wire_count(list);
 	if (n > KERNEL_MAX_OPERANDS)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
@@ -190,24 +190,24 @@ static int check_plain_copy(const struct exec_template *copy, char error[KERNEL_
 	return KILN_OK;
 }
 
-int exec_template_read(struct exec *executor, struct wire_in *message, struct exec_template *out,
-					   struct exec_place places[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX])
+int exec_template_read(struct exec *executor, struct wire_in *message, const msgpack_object *map,
+					   struct exec_template *out, struct exec_place places[KERNEL_MAX_OPERANDS],
+					   char error[KERNEL_ERROR_MAX])
 {
-	const msgpack_object *root = &message->root;
-	uint64_t module = wire_get_uint(root, "mod", UINT64_MAX);
-	const char *op = wire_get_str(message, root, "op");
+	uint64_t module = wire_get_uint(map, "mod", UINT64_MAX);
+	const char *op = wire_get_str(message, map, "op");
 	memset(out, 0, sizeof(*out));
 	snprintf(out->op, sizeof(out->op), "%s", op ? op : "");
-	out->copy_bytes = wire_get_uint(root, "copy", 0);
-	out->granule = wire_get_uint(root, "granule", 0) == 16 ? 16 : 0;
-	int status = read_operands(message, out, places, error);
+	out->copy_bytes = wire_get_uint(map, "copy", 0);
+	out->granule = wire_get_uint(map, "granule", 0) == 16 ? 16 : 0;
+	int status = read_operands(message, map, out, places, error);
 	if (status == KILN_OK)
-		status = read_args(wire_get(root, "args"), out->operand_count, out->args, &out->arg_count,
-						   error);
+		status =
+			read_args(wire_get(map, "args"), out->operand_count, out->args, &out->arg_count, error);
 	if (status == KILN_OK)
-		status = read_scratch(wire_get(root, "scratch"), &out->scratch, error);
+		status = read_scratch(wire_get(map, "scratch"), &out->scratch, error);
 	if (status == KILN_OK)
-		status = read_report(wire_get(root, "report"), &out->report, error);
+		status = read_report(wire_get(map, "report"), &out->report, error);
 	if (status != KILN_OK)
 		return status;
 	if (module == 0)
@@ -216,5 +216,5 @@ int exec_template_read(struct exec *executor, struct wire_in *message, struct ex
 	if (!out->module)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "there is no module %" PRIu64,
 						 module);
-	return read_shape(executor, root, out, error);
+	return read_shape(executor, map, out, error);
 }

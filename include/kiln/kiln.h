@@ -121,6 +121,7 @@ typedef enum kiln_dtype {
 #define KILN_MAX_ATTRS 16    /* attributes of one call or request */
 #define KILN_STREAMS 16      /* of a client */
 #define KILN_MAX_BATCH 128   /* calls of one kiln_submit_many() */
+#define KILN_MAX_GRAPH 1024  /* calls of one kiln_prepare_graph() */
 #define KILN_FOREVER (-1)
 
 typedef struct kiln_client kiln_client; /* a connection; freed by kiln_close */
@@ -272,7 +273,7 @@ KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor
 /* What the planner chose: variant, instantiation, grid, ... as kiln_explain prints it. */
 KILN_API const char *kiln_call_plan(const kiln_call *call);
 /* How the kernel was come by: "hit" (cache), "shared" (another's compile), "compiled", or "copy"
- * where none was needed. */
+ * where none was needed; "graph" for what kiln_prepare_graph() made. */
 KILN_API const char *kiln_call_origin(const kiln_call *call);
 KILN_API void kiln_call_free(kiln_call *call);
 
@@ -341,6 +342,25 @@ typedef struct kiln_work {
  */
 KILN_API int kiln_submit_many(const kiln_work *works, int count, const kiln_submit_options *options,
 							  kiln_ticket *out);
+
+/*
+ * Makes 1 to KILN_MAX_GRAPH calls, each with its operands, one call that launches them one after
+ * another: on a GPU a CUDA graph, recorded once and started by one launch however many there are.
+ * *out is submitted like any other, with no operands (NULL, 0): on a stream, in a batch, after a
+ * ticket.  It has one ticket and one end; on device cpu a launch that fails ends the rest, and its
+ * sentence says which it was.  It runs once at a time, also when several streams have it.
+ *
+ * The calls may be freed, but not the buffers: once one is, a launch answers ENOENT and names the
+ * call and the operand.  A device process that comes after one that failed is given the graph anew
+ * with its next launch.  Scratch memory that the calls need is the graph's own as long as it lives.
+ *
+ * ENOTSUP: a kernel of one's own, another graph, or a call that counts indices that are out of
+ * range (gather and others with bounds=check).  Sentences about what is refused say which call it
+ * is.
+ */
+KILN_API int kiln_prepare_graph(kiln_client *client, const kiln_work *works, int count,
+								kiln_call **out);
+
 /*
  * Prepare, submit and wait in one.  What was prepared is kept for the next time: the same operator,
  * with the same attributes in the same order, on tensors of the same dtypes, shapes, strides and

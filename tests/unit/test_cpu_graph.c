@@ -149,7 +149,8 @@ static struct device_graph *make(const struct device_launch *launches, int count
 
 static void start(struct device_graph *graph, uint64_t stream, uint64_t ticket)
 {
-	if (device_cpu.graph_launch(device, graph, stream, ticket, false, error) != KILN_OK)
+	const struct device_launch how = {.stream = stream, .ticket = ticket};
+	if (device_cpu.graph_launch(device, graph, &how, error) != KILN_OK)
 		fail_msg("%s", error);
 }
 

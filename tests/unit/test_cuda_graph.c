@@ -72,7 +72,8 @@ static struct device_graph *make(const struct device_launch *launches, int count
 
 static int start(struct device_graph *graph, uint64_t stream, uint64_t ticket, bool untimed)
 {
-	return device_cuda.graph_launch(device, graph, stream, ticket, untimed, error);
+	const struct device_launch how = {.stream = stream, .ticket = ticket, .untimed = untimed};
+	return device_cuda.graph_launch(device, graph, &how, error);
 }
 
 static void runs_again_and_again(void **state)

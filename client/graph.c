@@ -1,0 +1,67 @@
+/*
+ * graph.c: several prepared calls as one.  For submitting it is a call without operands, and goes
+ * whichever way calls go.
+ */
+#include "client/local.h"
+
+#include <stdio.h>
+
+/* The last sentence says of which it is. */
+static int blame(int status, int i)
+{
+	char text[LOCAL_ERROR_MAX];
+	snprintf(text, sizeof(text), "%s", kiln_errmsg());
+	return error_set(status, "works[%d]: %s", i, text);
+}
+
+static int check_works(kiln_client *client, const kiln_work *works, int count)
+{
+	if (count < 1 || count > KILN_MAX_GRAPH) {
+		return error_set(KILN_EINVAL, "count is %d; a graph has 1 to %d calls", count,
+						 KILN_MAX_GRAPH);
+	}
+	if (works == NULL) {
+		return error_set(KILN_EINVAL, "works is NULL");
+	}
+	for (int i = 0; i < count; i++) {
+		if (works[i].call == NULL || works[i].call->client != client) {
+			return error_set(KILN_EINVAL, "works[%d].call is %s", i,
+							 works[i].call == NULL ? "NULL" : "one of another client");
+		}
+		int status = call_check_operands(works[i].call, works[i].operands, works[i].operand_count);
+		if (status != KILN_OK) {
+			return blame(status, i);
+		}
+	}
+	return KILN_OK;
+}
+
+static int make(kiln_client *client, const kiln_work *works, int count, kiln_call **out)
+{
+	struct request request;
+	int64_t deadline = client_deadline(client);
+	link_begin(client, &request, "graph");
+	wire_list_begin(&request.out, "works");
+	for (int i = 0; i < count; i++) {
+		wire_map_begin(&request.out, NULL);
+		wire_put_uint(&request.out, "call", works[i].call->id);
+		call_put_operands(&request.out, works[i].operands, works[i].operand_count);
+		wire_map_end(&request.out);
+	}
+	wire_list_end(&request.out);
+	return call_make(client, &request, deadline, out);
+}
+
+int kiln_prepare_graph(kiln_client *client, const kiln_work *works, int count, kiln_call **out)
+{
+	int status = client_enter(client);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (out == NULL) {
+		status = error_set(KILN_EINVAL, "out is NULL; the graph cannot be returned");
+	} else {
+		status = check_works(client, works, count);
+	}
+	return client_leave(client, status == KILN_OK ? make(client, works, count, out) : status);
+}

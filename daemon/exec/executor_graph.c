@@ -1,0 +1,271 @@
+/*
+ * executor_graph: launches that the device makes one piece of work.  A graph is remembered as it
+ * was described; what is made of it names memory, so when a buffer moves or goes it is made anew
+ * with the next launch.  What is in flight holds what it was launched from.
+ */
+#include "daemon/util/util.h"
+#include "executor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What is held ---- */
+
+static void graph_release(struct exec *executor, struct exec_graph *graph)
+{
+	if (--graph->holders > 0)
+		return;
+	for (int i = 0; i < graph->count; i++)
+		if (graph->parts[i].what.module)
+			exec_release_module(executor, graph->parts[i].what.module);
+	free(graph->parts);
+	free(graph);
+}
+
+void exec_made_release(struct exec *executor, struct exec_made *made)
+{
+	struct exec_graph *graph = made->of;
+	if (--made->holders > 0)
+		return;
+	executor->ops->graph_free(executor->device, made->graph);
+	for (int i = 0; i < made->buffer_count; i++)
+		exec_release_buffer(executor, made->buffers[i]);
+	free(made->buffers);
+	free(made);
+	graph_release(executor, graph);
+}
+
+static void unmake(struct exec *executor, struct exec_graph *graph)
+{
+	struct exec_made *made = graph->made;
+	graph->made = NULL;
+	if (made)
+		exec_made_release(executor, made);
+}
+
+static void forget(struct exec *executor, struct exec_graph *graph)
+{
+	map_remove_id(&executor->graphs, graph->id);
+	unmake(executor, graph);
+	graph_release(executor, graph);
+}
+
+struct exec_graph *exec_graph_find(const struct exec *executor, uint64_t owner, uint64_t id)
+{
+	struct exec_graph *graph = map_get_id(&executor->graphs, id);
+	return graph && graph->owner == owner ? graph : NULL;
+}
+
+void exec_graphs_drop(struct exec *executor, uint64_t owner)
+{
+	struct exec_graph *graph;
+	size_t cursor = 0;
+	while ((graph = map_next(&executor->graphs, &cursor)))
+		if (!owner || graph->owner == owner)
+			forget(executor, graph);
+}
+
+uint64_t exec_graphs_settle(struct exec *executor, uint64_t owner, uint64_t parked)
+{
+	struct exec_graph *graph;
+	uint64_t least = 0;
+	size_t cursor = 0;
+	while ((graph = map_next(&executor->graphs, &cursor)))
+		if (graph->owner != owner || !graph->leaving)
+			continue;
+		else if (graph->leaving <= parked)
+			forget(executor, graph);
+		else if (!least || graph->leaving < least)
+			least = graph->leaving;
+	return least;
+}
+
+void exec_graphs_unmake(struct exec *executor, const struct exec_buffer *buffer)
+{
+	struct exec_graph *graph;
+	size_t cursor = 0;
+	while ((graph = map_next(&executor->graphs, &cursor)))
+		for (int i = 0; graph->made && i < graph->made->buffer_count; i++)
+			if (graph->made->buffers[i] == buffer)
+				unmake(executor, graph);
+}
+
+/* ---- Making ---- */
+
+static struct exec_made *made_new(struct exec_graph *graph)
+{
+	struct exec_made *made = calloc(1, sizeof(*made));
+	size_t most = (size_t)graph->count * KERNEL_MAX_OPERANDS;
+	if (made && !(made->buffers = calloc(most, sizeof(struct exec_buffer *)))) {
+		free(made);
+		return NULL;
+	}
+	if (made) {
+		made->of = graph;
+		made->holders = 1;
+		graph->holders++;
+	}
+	return made;
+}
+
+static int bind_part(struct exec *executor, const struct exec_part *part, struct exec_made *made,
+					 struct device_launch *launch, struct device_operand *operands,
+					 char error[KERNEL_ERROR_MAX])
+{
+	const struct exec_template *what = &part->what;
+	*launch = (struct device_launch){
+		.module = what->module ? what->module->module : NULL,
+		.grid = {what->grid[0], what->grid[1], what->grid[2]},
+		.block = {what->block[0], what->block[1], what->block[2]},
+		.shared_bytes = what->shared_bytes,
+		.args = what->args,
+		.arg_count = what->arg_count,
+		.operands = operands,
+		.operand_count = what->operand_count,
+		.scratch = what->scratch,
+		.report = what->report,
+		.copy_bytes = what->copy_bytes,
+		.granule = what->granule,
+	};
+	for (int i = 0; i < what->operand_count; i++) {
+		struct exec_buffer *buffer;
+		int status = exec_bind_operand(executor, &what->operands[i], &part->places[i],
+									   made->of->owner, i, &buffer, &operands[i], error);
+		if (status != KILN_OK)
+			return status;
+		if (!buffer)
+			continue;
+		buffer->uses++;
+		made->buffers[made->buffer_count++] = buffer;
+	}
+	return KILN_OK;
+}
+
+/* Sentences name the launch and its operator. */
+static int blame(const struct exec_graph *graph, int index, int status,
+				 char error[KERNEL_ERROR_MAX])
+{
+	char sentence[KERNEL_ERROR_MAX];
+	util_append(sentence, sizeof(sentence), 0, "%s: %s", graph->parts[index].what.op, error);
+	memcpy(error, sentence, sizeof(sentence));
+	device_graph_blame(index, graph->count, error);
+	return status;
+}
+
+static int make(struct exec *executor, struct exec_graph *graph, struct exec_made *made,
+				char error[KERNEL_ERROR_MAX])
+{
+	size_t count = (size_t)graph->count;
+	struct device_launch *launches = calloc(count, sizeof(*launches));
+	struct device_operand *operands = calloc(count * KERNEL_MAX_OPERANDS, sizeof(*operands));
+	int status = KILN_OK;
+	if (!launches || !operands)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						   "out of memory for a graph of %d launches", graph->count);
+	for (int i = 0; i < graph->count && status == KILN_OK; i++) {
+		status = bind_part(executor, &graph->parts[i], made, &launches[i],
+						   &operands[(size_t)i * KERNEL_MAX_OPERANDS], error);
+		if (status != KILN_OK)
+			blame(graph, i, status, error);
+	}
+	if (status == KILN_OK)
+		status = executor->ops->graph_make(executor->device, launches, graph->count, &made->graph,
+										   error);
+	free(launches);
+	free(operands);
+	return status;
+}
+
+int exec_graph_take(struct exec *executor, struct exec_graph *graph, struct exec_made **out,
+					char error[KERNEL_ERROR_MAX])
+{
+	if (!graph->made) {
+		struct exec_made *made = made_new(graph);
+		if (!made)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+							 "out of memory for a graph of %d launches", graph->count);
+		int status = make(executor, graph, made, error);
+		if (status != KILN_OK) {
+			exec_made_release(executor, made);
+			return status;
+		}
+		graph->made = made;
+	}
+	graph->made->holders++;
+	*out = graph->made;
+	return KILN_OK;
+}
+
+/* ---- Requests ---- */
+
+static int read_parts(struct exec *executor, struct wire_in *message, struct exec_graph *graph,
+					  char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *list = wire_get(&message->root, "parts");
+	uint32_t count = wire_count(list);
+	if (count < 1 || count > KILN_MAX_GRAPH)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "a graph has 1 to %d launches, not %u", KILN_MAX_GRAPH, count);
+	graph->parts = calloc(count, sizeof(*graph->parts));
+	if (!graph->parts)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+						 "out of memory for a graph of %u launches", count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct exec_part *part = &graph->parts[i];
+		struct exec_template *what = &part->what;
+		int status =
+			exec_template_read(executor, message, wire_at(list, i), what, part->places, error);
+		for (int k = 0; status == KILN_OK && k < what->arg_count; k++)
+			if (what->args[k].kind == KERNEL_ARG_BYTES)
+				status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+								   "argument %d of a graph's launch is a value of its own", k);
+		if (status != KILN_OK)
+			return status;
+		if (what->module)
+			what->module->uses++;
+		graph->count = (int)i + 1;
+	}
+	return KILN_OK;
+}
+
+int exec_graph_new(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX])
+{
+	uint64_t id = wire_get_uint(&message->root, "graph", 0);
+	struct exec_made *made;
+	(void)frame;
+	if (id == 0 || map_get_id(&executor->graphs, id) || executor->graphs.count >= EXEC_MAX_GRAPHS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "graph %" PRIu64 " is there already, or no id, or there are %d", id,
+						 EXEC_MAX_GRAPHS);
+	struct exec_graph *graph = calloc(1, sizeof(*graph));
+	if (!graph)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a graph");
+	graph->id = id;
+	graph->owner = wire_get_uint(&message->root, "stream", 0);
+	graph->holders = 1;
+	int status = read_parts(executor, message, graph, error);
+	if (status == KILN_OK && map_put_id(&executor->graphs, id, graph) < 0)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a graph");
+	if (status != KILN_OK) {
+		graph_release(executor, graph);
+		return status;
+	}
+	status = exec_graph_take(executor, graph, &made, error);
+	if (status == KILN_OK)
+		exec_made_release(executor, made);
+	return status;
+}
+
+int exec_graph_free(struct exec *executor, struct wire_in *message, struct frame *frame,
+					char error[KERNEL_ERROR_MAX])
+{
+	uint64_t owner = wire_get_uint(&message->root, "stream", 0);
+	struct exec_graph *graph =
+		exec_graph_find(executor, owner, wire_get_uint(&message->root, "graph", 0));
+	(void)frame, (void)error;
+	if (graph && (graph->leaving = exec_lane_leave(executor, owner)) == 0)
+		forget(executor, graph);
+	return KILN_OK;
+}
