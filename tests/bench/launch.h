@@ -85,6 +85,7 @@ struct way_kind {
 struct way {
 	const struct way_kind *kind;
 	struct service service;
+	kiln_call *graph;   /* of LAUNCH_DEPTH launches; NULL: none */
 	kiln_ticket ticket; /* that is not waited for yet; 0: none */
 	const char *why;
 };

@@ -171,15 +171,36 @@ static bool many_submitted(struct way *way)
 }
 
 /* One completion for all of them. */
+static void put_works(const struct service *service, kiln_work works[LAUNCH_DEPTH])
+{
+	for (int i = 0; i < LAUNCH_DEPTH; i++)
+		works[i] = (kiln_work){service->call, service->operands, 2};
+}
+
 static bool many_in_a_batch(struct way *way)
 {
 	struct service *service = &way->service;
 	kiln_work works[LAUNCH_DEPTH];
 	kiln_ticket ticket;
-	for (int i = 0; i < LAUNCH_DEPTH; i++)
-		works[i] = (kiln_work){service->call, service->operands, 2};
+	put_works(service, works);
 	return !kiln_submit_many(works, LAUNCH_DEPTH, NULL, &ticket) &&
 		   !kiln_wait(service->client, ticket, LAUNCH_DEADLINE_MS);
+}
+
+static bool open_graph(const struct bench *bench, struct way *way)
+{
+	kiln_work works[LAUNCH_DEPTH];
+	if (!open_ring(bench, way))
+		return false;
+	put_works(&way->service, works);
+	return !kiln_prepare_graph(way->service.client, works, LAUNCH_DEPTH, &way->graph);
+}
+
+static bool many_in_a_graph(struct way *way)
+{
+	kiln_ticket ticket;
+	return !kiln_submit(way->graph, NULL, 0, 0, &ticket) &&
+		   !kiln_wait(way->service.client, ticket, LAUNCH_DEADLINE_MS);
 }
 
 /* ---- A client that has CUDA, too ---- */
@@ -268,6 +289,8 @@ static const struct way_kind way_recorded = {
 	.name = "direct graph", .own = true, .open = open_recorded, .many = many_recorded};
 static const struct way_kind way_batch = {
 	.name = "batch", .open = open_ring, .many = many_in_a_batch};
+static const struct way_kind way_graph = {
+	.name = "graph", .open = open_graph, .many = many_in_a_graph};
 static const struct way_kind way_stream = {.name = "stream-ordered",
 										   .own = true,
 										   .open = open_with_gpu,
@@ -282,8 +305,9 @@ static const struct way_kind way_local = {.name = "local",
 										  .one_most = 1.05,
 										  .many_most = 1.05};
 
-const struct way_kind *const way_kinds[] = {&way_direct, &way_recorded, &way_ring,  &way_socket,
-											&way_batch,  &way_stream,   &way_local, NULL};
+const struct way_kind *const way_kinds[] = {&way_direct, &way_recorded, &way_ring,
+											&way_socket, &way_batch,    &way_graph,
+											&way_stream, &way_local,    NULL};
 
 const char *way_why(const struct way *way)
 {
@@ -314,6 +338,8 @@ void way_close(struct way *way)
 	if (way->ticket)
 		kiln_wait(way->service.client, way->ticket, LAUNCH_DEADLINE_MS);
 	way->ticket = 0;
+	kiln_call_free(way->graph);
+	way->graph = NULL;
 	if (is_shared && --sharers == 0)
 		close_service(&shared);
 	else if (!is_shared)

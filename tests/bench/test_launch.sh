@@ -74,7 +74,7 @@ start_daemon cpu
 expect 0 "the cpu device" --device cpu --only many,fresh,idle,one --json "$work/json"
 for name in "1 process, Kiln" "8 processes, Kiln" "client without CUDA, from exec" \
 	"8 idle clients: broker and device processes" "ring, launch and wait" \
-	"batch, 64 queued, each"; do
+	"batch, 64 queued, each" "graph, 64 queued, each"; do
 	row "$name"
 done
 says "direct .*left out: it needs a GPU"
