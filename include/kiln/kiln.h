@@ -286,9 +286,9 @@ typedef struct kiln_operand {
 /*
  * Submits a prepared call on operands and returns at once.  There is one for each tensor that
  * kiln_prepare was given, in order, with a buffer for those that are there and none for those left
- * out.  Calls of a client run in the order of their submission (see kiln_submit_with() for others).
- * after (0: none) is a ticket of
- * this client: if that call did not succeed, this one is not run and ends in ECANCELED.
+ * out.  Calls of a client run in the order of their submission, unless kiln_submit_with() says
+ * otherwise.  after (0: none) is a ticket of this client: if that call or batch did not succeed,
+ * this one is not run and ends in ECANCELED.
  */
 KILN_API int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count,
 						 kiln_ticket after, kiln_ticket *out);
@@ -318,11 +318,14 @@ typedef struct kiln_submit_options {
 #define KILN_SUBMIT_CUDA 1u
 
 /*
- * Submits a prepared call on one of the client's streams.  Calls on one stream run in the order of
- * their submission; those on different streams may overlap.  kiln_submit(), kiln_run() and kernels
- * of one's own use stream 0.  A stream needs no opening.  kiln_write(), kiln_read() and kiln_free()
- * come after all that was submitted before, on whichever stream, and wait for it.
- * With after, a call on another stream waits there until that one has ended.
+ * Submits a prepared call on one of the client's streams; options may be NULL.  Calls on one stream
+ * run in the order of their submission; those on different streams may overlap.  kiln_submit(),
+ * kiln_run() and kernels of one's own use stream 0.  A stream needs no opening.  kiln_write(),
+ * kiln_read() and kiln_free() come after all that was submitted before, on whichever stream, and
+ * wait for it.
+ *
+ * A call with after waits on its stream until what it names has ended, on whichever stream that is.
+ * A call's first launch waits for such calls before it on the host, all streams' included.
  */
 KILN_API int kiln_submit_with(kiln_call *call, const kiln_operand *operands, int operand_count,
 							  const kiln_submit_options *options, kiln_ticket *out);
@@ -337,8 +340,11 @@ typedef struct kiln_work {
 /*
  * Submits up to KILN_MAX_BATCH calls of one client together, one after another on one stream, with
  * one ticket for all: it ends when all have ended.  Each is run only if the one before it
- * succeeded; the first that did not gives the ticket its status, and its sentence says which it is.
- * options may be NULL.  Either all are submitted or none.
+ * succeeded; the first that did not gives the ticket its status, and its sentence says which it is:
+ * "call 2 of 3: ...".  options may be NULL.  With a status other than OK none was submitted.
+ *
+ * kiln_wait_time() gives the sum of what the calls took; kiln_cancel() cancels those that have not
+ * started.  works and operands are the caller's again at once.
  */
 KILN_API int kiln_submit_many(const kiln_work *works, int count, const kiln_submit_options *options,
 							  kiln_ticket *out);

@@ -242,7 +242,7 @@ example() {
 
 # run_examples [--small]: all that examples/README.md lists
 run_examples() {
-	for program in permute softmax layer_norm raw; do
+	for program in permute softmax layer_norm streams raw; do
 		example $program
 	done
 	example photo "$root/examples/data/photo.ppm" "$work"
