@@ -259,6 +259,7 @@ run_tests() {
 		[ -n "$ops" ] || run_examples --small
 	fi
 	two "the list of cases, memory held by the daemon" 150 gpu_cases --memory held --seconds 140
+	one "a quarter of the list, in graphs" 90 gpu_cases --graph --seconds 80
 	case $device in
 	cuda*)
 		two "the list of cases, lent memory" 150 gpu_cases --memory lent --seconds 140

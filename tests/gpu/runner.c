@@ -81,6 +81,8 @@ bool runner_options_read(int argc, char **argv, struct runner_options *out)
 			out->reverse = true;
 		} else if (strcmp(argv[i], "--copies") == 0) {
 			out->copies = true;
+		} else if (strcmp(argv[i], "--graph") == 0) {
+			out->graph = true;
 		} else if (take_word(out, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) {
 			i++;
 		} else {

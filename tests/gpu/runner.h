@@ -24,6 +24,7 @@ struct runner_options {
 	bool huge;          /* --huge: the huge cases, and nothing else */
 	bool reverse;       /* --reverse: from the end of the list */
 	bool copies;        /* --copies: only what needs no kernel, for a driver that has none */
+	bool graph;         /* --graph: each call as part of a graph */
 	const char *ops;    /* --ops LIST: operators, separated by commas; NULL: all */
 };
 
