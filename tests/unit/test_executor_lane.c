@@ -1,0 +1,342 @@
+/*
+ * Entries of a lane in the executor process on the cpu device, written as a client writes them and
+ * spoken of as the broker does: which are parked and for how long, what follows what failed, what
+ * is let go of, and what makes no sense.
+ */
+#include "executor_scene.h"
+
+#include "client/lane_memory.h"
+#include "daemon/util/util.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+
+#define OWNER 9
+#define CALL 3
+#define BYTES 64
+#define DEADLINE_MS 100
+
+struct scene {
+	struct peer peer;
+	struct lane_memory *lane;
+	int fds[LANE_DESCRIPTORS], lifeline;
+};
+
+/* ---- Requests ---- */
+
+/* What an executor says by itself is not waited for. */
+static int ask_past_events(struct peer *peer, struct wire_out *message)
+{
+	uint64_t id = post(peer, message, NULL, 0);
+	do
+		receive(peer);
+	while (strcmp(wire_type(&answer), "event") == 0);
+	assert_int_equal(wire_id(&answer), id);
+	return (int)wire_get_int(&answer.root, "st", 1);
+}
+
+static void begin_owned(struct scene *scene, struct wire_out *message, const char *type)
+{
+	begin(&scene->peer, message, type);
+	wire_put_uint(message, "stream", OWNER);
+}
+
+/* A copy from its first operand to its second. */
+static void bind_copy(struct scene *scene, uint64_t call)
+{
+	const struct launch copy = {.stream = OWNER,
+								.copy = BYTES,
+								.operands = {{0, 0, BYTES, 1}, {0, 0, BYTES, 1}},
+								.operand_count = 2};
+	struct wire_out message;
+	begin(&scene->peer, &message, "lane.bind");
+	wire_put_uint(&message, "call", call);
+	wire_put_str(&message, "op", "copy");
+	put_launch(&message, &copy);
+	assert_int_equal(ask_past_events(&scene->peer, &message), KILN_OK);
+}
+
+static int ask_of_lane(struct scene *scene, const char *type, const char *key, uint64_t value)
+{
+	struct wire_out message;
+	begin_owned(scene, &message, type);
+	wire_put_uint(&message, key, value);
+	wire_put_uint(&message, "lane", OWNER);
+	wire_put_uint(&message, "tail", UINT64_MAX); /* all there is */
+	return ask_past_events(&scene->peer, &message);
+}
+
+/* With buffers 1 to 4 and a call. */
+static void open_scene(struct scene *scene)
+{
+	struct wire_out message;
+	int lifeline[2];
+	begin_peer(&scene->peer, "cpu");
+	for (uint64_t i = 1; i <= 4; i++) {
+		begin_owned(scene, &message, "alloc");
+		wire_put_uint(&message, "buf", i);
+		wire_put_uint(&message, "bytes", BYTES);
+		assert_int_equal(ask(&scene->peer, &message), KILN_OK);
+	}
+	scene->fds[0] = frame_memfd("lane", sizeof(*scene->lane));
+	scene->fds[1] = eventfd(0, EFD_NONBLOCK);
+	scene->fds[2] = eventfd(0, EFD_NONBLOCK);
+	assert_int_equal(pipe(lifeline), 0);
+	scene->lifeline = lifeline[0];
+	scene->fds[3] = lifeline[1];
+	scene->lane =
+		mmap(NULL, sizeof(*scene->lane), PROT_READ | PROT_WRITE, MAP_SHARED, scene->fds[0], 0);
+	assert_true(scene->lane != MAP_FAILED);
+	scene->lane->header.magic = LANE_MAGIC;
+	scene->lane->header.version = LANE_VERSION;
+	scene->lane->header.entries = LANE_ENTRIES;
+	begin_owned(scene, &message, "lane.open");
+	wire_put_uint(&message, "deadline", DEADLINE_MS);
+	uint64_t id = post(&scene->peer, &message, scene->fds, LANE_DESCRIPTORS);
+	assert_int_equal(status_of(&scene->peer, id), KILN_OK);
+	bind_copy(scene, CALL);
+}
+
+static void close_scene(struct scene *scene)
+{
+	assert_int_equal(ask_of_lane(scene, "lane.close", "x", 0), KILN_OK);
+	assert_int_equal(end_peer(&scene->peer), 0);
+	munmap(scene->lane, sizeof(*scene->lane));
+	for (int i = 0; i < LANE_DESCRIPTORS; i++)
+		close(scene->fds[i]);
+	close(scene->lifeline);
+}
+
+/* ---- Entries ---- */
+
+static struct lane_entry copy_on(uint32_t stream)
+{
+	return (struct lane_entry){
+		.call = CALL, .stream = stream, .operand_count = 2, .operands = {{1, 0}, {2, 0}}};
+}
+
+static struct lane_entry gated_on(uint32_t stream)
+{
+	struct lane_entry entry = copy_on(stream);
+	entry.flags = LANE_READY;
+	return entry;
+}
+
+static struct lane_entry after(uint64_t number, uint32_t stream)
+{
+	struct lane_entry entry = copy_on(stream);
+	entry.after = number + 1;
+	return entry;
+}
+
+/* Its number. */
+static uint64_t add(struct scene *scene, struct lane_entry entry)
+{
+	struct lane_header *header = &scene->lane->header;
+	uint64_t number = atomic_load(&header->tail);
+	const uint64_t one = 1;
+	scene->lane->entries[number % LANE_ENTRIES] = entry;
+	atomic_store(&header->tail, number + 1);
+	assert_int_equal(write(scene->fds[1], &one, sizeof(one)), sizeof(one));
+	return number;
+}
+
+static void open_gate(struct scene *scene, uint64_t number)
+{
+	atomic_store(&scene->lane->gates[number % LANE_ENTRIES].ready, lane_gate_value(number));
+}
+
+static bool has_ended(struct scene *scene, uint64_t number)
+{
+	return atomic_load(&scene->lane->cells[number % LANE_ENTRIES].done) == number + 1;
+}
+
+/* Waits for the end of an entry, which says this. */
+static void expect(struct scene *scene, uint64_t number, int status, const char *part)
+{
+	const struct lane_cell *cell = &scene->lane->cells[number % LANE_ENTRIES];
+	uint64_t until = util_now_us() + WAIT_MS * 1000ull;
+	while (!has_ended(scene, number)) {
+		assert_true(util_now_us() < until);
+		sched_yield();
+	}
+	assert_int_equal(cell->status, status);
+	if (!strstr(cell->error, part))
+		fail_msg("the sentence \"%s\" does not say \"%s\"", cell->error, part);
+}
+
+/* An entry of its own stream is launched and ends: all before it have been looked at. */
+static uint64_t pass_by(struct scene *scene)
+{
+	uint64_t number = add(scene, copy_on(15));
+	expect(scene, number, KILN_OK, "");
+	return number;
+}
+
+/* ---- Tests ---- */
+
+static void a_gate_holds_back_its_stream_alone(void **state)
+{
+	(void)state;
+	struct scene scene;
+	open_scene(&scene);
+	uint64_t first = add(&scene, gated_on(1)), second = add(&scene, copy_on(1));
+	uint64_t third = add(&scene, gated_on(1)), other = add(&scene, after(second, 2));
+	pass_by(&scene);
+	assert_false(has_ended(&scene, first) || has_ended(&scene, second) || has_ended(&scene, other));
+	/* Out of turn it is of no use. */
+	open_gate(&scene, third);
+	pass_by(&scene);
+	assert_false(has_ended(&scene, first) || has_ended(&scene, third));
+	open_gate(&scene, first);
+	expect(&scene, first, KILN_OK, "");
+	expect(&scene, second, KILN_OK, "");
+	expect(&scene, third, KILN_OK, "");
+	expect(&scene, other, KILN_OK, "");
+	close_scene(&scene);
+}
+
+/* Nobody may be ended for what waits for its client. */
+static void parked_is_not_overdue(void **state)
+{
+	(void)state;
+	struct scene scene;
+	open_scene(&scene);
+	uint64_t gated = add(&scene, gated_on(1)), until = util_now_us() + 3 * DEADLINE_MS * 1000ull;
+	/* As long as three deadlines, and not more entries than places. */
+	while (util_now_us() < until) {
+		pass_by(&scene);
+		usleep(DEADLINE_MS * 1000 / 20);
+	}
+	assert_false(has_ended(&scene, gated));
+	open_gate(&scene, gated);
+	expect(&scene, gated, KILN_OK, "");
+	close_scene(&scene);
+}
+
+/* A failed entry's place is used again before what follows it may start. */
+static void a_failure_outlives_its_place(void **state)
+{
+	(void)state;
+	for (int late = 0; late < 2; late++) {
+		struct scene scene;
+		open_scene(&scene);
+		struct lane_entry bad = late ? gated_on(3) : copy_on(3);
+		bad.operands[0].offset = BYTES;
+		uint64_t failed = add(&scene, bad), gated = add(&scene, gated_on(2));
+		uint64_t follower = add(&scene, after(failed, 2)), good = add(&scene, copy_on(2));
+		pass_by(&scene);
+		open_gate(&scene, failed);
+		expect(&scene, failed, KILN_EINVAL, "are not within its buffer");
+		while (pass_by(&scene) < failed + LANE_ENTRIES)
+			;
+		assert_false(has_ended(&scene, follower));
+		open_gate(&scene, gated);
+		expect(&scene, gated, KILN_OK, "");
+		expect(&scene, follower, KILN_ECANCELED, "the call that this one follows did not succeed");
+		expect(&scene, good, KILN_OK, "");
+		close_scene(&scene);
+	}
+}
+
+static void canceled_while_parked(void **state)
+{
+	(void)state;
+	struct scene scene;
+	open_scene(&scene);
+	uint64_t first = add(&scene, gated_on(1)), second = add(&scene, after(first, 1));
+	uint64_t third = add(&scene, copy_on(1)), other = add(&scene, after(second, 2));
+	assert_int_equal(ask_of_lane(&scene, "lane.cancel", "number", second), KILN_OK);
+	expect(&scene, second, KILN_ECANCELED, "the call was canceled before it started");
+	expect(&scene, other, KILN_ECANCELED, "did not succeed");
+	pass_by(&scene);
+	assert_false(has_ended(&scene, first) || has_ended(&scene, third));
+	open_gate(&scene, first);
+	expect(&scene, first, KILN_OK, "");
+	expect(&scene, third, KILN_OK, "");
+	/* Of those that have ended nothing is canceled. */
+	assert_int_equal(ask_of_lane(&scene, "lane.cancel", "number", first), KILN_OK);
+	expect(&scene, first, KILN_OK, "");
+	close_scene(&scene);
+}
+
+static void closed_with_parked_entries(void **state)
+{
+	(void)state;
+	struct scene scene;
+	open_scene(&scene);
+	uint64_t gated = add(&scene, gated_on(1)), behind = add(&scene, copy_on(1));
+	uint64_t other = add(&scene, after(behind, 2));
+	assert_int_equal(ask_of_lane(&scene, "lane.close", "x", 0), KILN_OK);
+	assert_true(has_ended(&scene, gated) && has_ended(&scene, behind) && has_ended(&scene, other));
+	expect(&scene, gated, KILN_ECANCELED, "had not started when its lane was closed");
+	expect(&scene, other, KILN_ECANCELED, "had not started when its lane was closed");
+	close_scene(&scene);
+}
+
+/* A call that is given up stays for those parked that name it, and no longer. */
+static void a_call_stays_for_what_is_parked(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct lane_entry named = gated_on(1), probe = copy_on(14);
+	open_scene(&scene);
+	bind_copy(&scene, CALL + 1);
+	named.call = probe.call = CALL + 1;
+	uint64_t first = add(&scene, named);
+	assert_int_equal(ask_of_lane(&scene, "lane.unbind", "call", CALL + 1), KILN_OK);
+	uint64_t later = add(&scene, gated_on(2));
+	pass_by(&scene);
+	open_gate(&scene, first);
+	expect(&scene, first, KILN_OK, "");
+	/* The other is still parked. */
+	expect(&scene, add(&scene, probe), KILN_EINVAL, "which is not bound to it");
+	assert_false(has_ended(&scene, later));
+	bind_copy(&scene, CALL + 1);
+	expect(&scene, add(&scene, probe), KILN_OK, "");
+	open_gate(&scene, later);
+	expect(&scene, later, KILN_OK, "");
+	close_scene(&scene);
+}
+
+static void nonsense(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct lane_entry entry = copy_on(77);
+	open_scene(&scene);
+	expect(&scene, add(&scene, entry), KILN_EINVAL,
+		   "an entry of a lane names stream 77; they are 0 to 15");
+	entry = copy_on(UINT32_MAX);
+	expect(&scene, add(&scene, entry), KILN_EINVAL, "names stream 4294967295");
+	/* Nothing is waited for that has not come before. */
+	uint64_t next = atomic_load(&scene.lane->header.tail);
+	expect(&scene, add(&scene, after(next, 1)), KILN_OK, "");
+	expect(&scene, add(&scene, after(next + 100, 2)), KILN_OK, "");
+	expect(&scene, add(&scene, after(next + 1 + LANE_ENTRIES, 2)), KILN_OK, "");
+	entry = copy_on(3);
+	entry.after = UINT64_MAX;
+	expect(&scene, add(&scene, entry), KILN_OK, "");
+	/* All flags there could be: a gate, and it opens. */
+	entry.flags = UINT32_MAX;
+	uint64_t number = add(&scene, entry);
+	pass_by(&scene);
+	assert_false(has_ended(&scene, number));
+	open_gate(&scene, number);
+	expect(&scene, number, KILN_OK, "");
+	close_scene(&scene);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_gate_holds_back_its_stream_alone),
+		cmocka_unit_test(parked_is_not_overdue),
+		cmocka_unit_test(a_failure_outlives_its_place),
+		cmocka_unit_test(canceled_while_parked),
+		cmocka_unit_test(closed_with_parked_entries),
+		cmocka_unit_test(a_call_stays_for_what_is_parked),
+		cmocka_unit_test(nonsense),
+	};
+	return cmocka_run_group_tests(tests, NULL, teardown);
+}
