@@ -287,14 +287,16 @@ static void write_entry(struct lane *lane, const struct call_way *way, const kil
 						const struct lane_entry *how)
 {
 	struct lane_entry *entry = &lane->memory->entries[lane->next % LANE_ENTRIES];
-	*entry = *how;
 	entry->call = way->bound;
+	entry->after = how->after;
 	entry->operand_count = (uint32_t)way->operand_count;
-	for (int i = 0; i < work->operand_count; i++) {
-		const kiln_operand *operand = &work->operands[i];
-		if (operand->buffer != NULL) {
-			entry->operands[i] = (struct lane_operand){operand->buffer->id, operand->offset};
-		}
+	entry->flags = how->flags;
+	entry->stream = how->stream;
+	for (int i = 0; i < way->operand_count; i++) {
+		const kiln_operand *operand = i < work->operand_count ? &work->operands[i] : NULL;
+		bool there = operand != NULL && operand->buffer != NULL;
+		entry->operands[i].buffer = there ? operand->buffer->id : 0;
+		entry->operands[i].offset = there ? operand->offset : 0;
 	}
 	lane->next++;
 }

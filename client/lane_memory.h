@@ -37,7 +37,7 @@
 #include <stdint.h>
 
 #define LANE_MAGIC 0x656e616cu /* "lane" */
-#define LANE_VERSION 2u
+#define LANE_VERSION 3u
 #define LANE_ENTRIES 256u
 #define LANE_ERROR_MAX 480
 /* Handed out with a lane: its memory, the eventfds that wake the device process and the client, and
@@ -56,6 +56,7 @@ struct lane_operand {
 #define LANE_READY 2u /* not before the entry's ready word is written */
 #define LANE_DONE 4u  /* its done word is to be written at once when it has ended, well or not */
 
+/* A client need not write, and the device process does not read, operands beyond operand_count. */
 struct lane_entry {
 	uint64_t call;  /* the broker's number of a call that is bound to this lane */
 	uint64_t after; /* number + 1 of the entry that must have succeeded first; 0: none */
@@ -88,13 +89,14 @@ struct lane_header {
 	/* How long either side looks for work before it sleeps.  Waking takes some 10 us, so looking
 	 * for longer than a few times that gains little. */
 	uint32_t spin_us;
-	/* The client's. */
+	/* Each in a cache line of its own: who reads one word again and again is not to be disturbed by
+	 * another.  The client's: */
 	_Alignas(64) _Atomic uint64_t tail;
-	_Atomic uint32_t waiting; /* it sleeps until its eventfd is written */
-	/* The device process's. */
+	_Alignas(64) _Atomic uint32_t waiting; /* it sleeps until its eventfd is written */
+	/* The device process's: */
 	_Alignas(64) _Atomic uint64_t head;
-	_Atomic uint32_t sleeping;
-	_Atomic uint64_t launched, failed; /* for those who look */
+	_Alignas(64) _Atomic uint32_t sleeping;
+	_Alignas(64) _Atomic uint64_t launched, failed; /* for those who look */
 };
 
 struct lane_memory {

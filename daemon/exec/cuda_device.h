@@ -170,6 +170,7 @@ struct device {
 	int spare_event_count, spare_event_room;
 	int running;          /* pieces of work that the driver has */
 	double fraction_us;   /* of the time reported so far */
+	uint64_t now_us;      /* when it was last looked for ends: the time of all that happens since */
 	uint64_t progress_us; /* when work was last given or ended: what the spinning is measured by */
 
 	bool broken;

@@ -138,6 +138,7 @@ int cuda_graph_launch(struct device *device, struct device_graph *graph,
 	work->untimed = how->untimed;
 	work->done_word = (CUdeviceptr)(uintptr_t)how->done_word;
 	work->done_value = how->done_value;
+	work->done_last = how->done_last;
 	return cuda_give(device, how->stream, work, how->delay_ms, error);
 }
 

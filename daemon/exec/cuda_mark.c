@@ -94,7 +94,7 @@ CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
 	uint64_t reached = *(const volatile uint64_t *)&stream->word->value;
 	if (!device->no_marks && (int32_t)((uint32_t)reached - work->number) >= 0)
 		return CUDA_SUCCESS;
-	uint64_t now = util_now_us();
+	uint64_t now = device->now_us;
 	if (!device->no_marks && now - stream->asked_us < ASK_US)
 		return CUDA_ERROR_NOT_READY;
 	stream->asked_us = now;

@@ -61,7 +61,9 @@ static void report(struct device *device, struct cuda_work *work, int status, co
 	done->status = status;
 	done->micros = micros;
 	done->reported = work->reported ? work->reported->value : 0;
-	snprintf(done->error, sizeof done->error, "%s", error);
+	done->error[0] = 0;
+	if (*error)
+		snprintf(done->error, sizeof done->error, "%s", error);
 	cuda_work_retire(device, work);
 }
 
@@ -91,7 +93,7 @@ static int collect(struct device *device, struct device_done *done, int max)
 			if (status == KILN_OK)
 				status = cuda_report_read(work, error);
 			device->running--;
-			device->progress_us = util_now_us();
+			device->progress_us = device->now_us;
 			report(device, work, status, status == KILN_OK ? "" : error,
 				   status == KILN_OK ? elapsed_us(device, work) : 0, &done[count++]);
 		}
@@ -182,7 +184,7 @@ static uint64_t wake_time(const struct device *device, uint64_t now, uint64_t de
 /* Returns true if the caller is wanted: woken, or out of time. */
 static bool rest(const struct device *device, int wake_fd, uint64_t deadline)
 {
-	uint64_t now = util_now_us();
+	uint64_t now = device->now_us;
 	if (now >= deadline)
 		return true;
 	uint64_t until = wake_time(device, now, deadline);
@@ -195,10 +197,13 @@ static bool rest(const struct device *device, int wake_fd, uint64_t deadline)
 int cuda_poll(struct device *device, int wake_fd, int timeout_ms, struct device_done *done, int max,
 			  bool *broken)
 {
-	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : util_now_us() + (uint64_t)timeout_ms * 1000;
+	uint64_t deadline = UINT64_MAX;
 	*broken = false;
-	for (;;) {
-		start_due(device, util_now_us());
+	device->now_us = util_now_us();
+	if (timeout_ms >= 0)
+		deadline = device->now_us + (uint64_t)timeout_ms * 1000;
+	for (;; device->now_us = util_now_us()) {
+		start_due(device, device->now_us);
 		cuda_marks_write(device);
 		int count = collect(device, done, max);
 		if (device->broken) {
@@ -207,8 +212,12 @@ int cuda_poll(struct device *device, int wake_fd, int timeout_ms, struct device_
 			*broken = true;
 			return count;
 		}
-		if (count > 0 || rest(device, wake_fd, deadline))
+		if (count > 0 || timeout_ms == 0)
 			return count;
+		if (rest(device, wake_fd, deadline)) {
+			device->now_us = util_now_us();
+			return 0;
+		}
 	}
 }
 

@@ -285,7 +285,7 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 	cuda_queue_add(&stream->running, work);
 	stream_activate(device, stream);
 	device->running++;
-	device->progress_us = util_now_us();
+	device->progress_us = device->now_us;
 	return KILN_OK;
 }
 

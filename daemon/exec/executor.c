@@ -234,6 +234,7 @@ static void serve(struct exec *executor)
 	unsigned looks = 0;
 	while (!executor->ended) {
 		bool broken = false;
+		executor->now_us = util_now_us();
 		exec_quiet_serve(executor);
 		exec_lanes_serve(executor);
 		int patience = exec_quiet_patience(executor, exec_lanes_patience(executor));
@@ -242,8 +243,10 @@ static void serve(struct exec *executor)
 		watch_what_is_needed(executor);
 		int count = executor->ops->poll(executor->device, executor->epoll, patience, done,
 										DONE_PER_TURN, &broken);
-		if (patience != 0)
+		if (patience != 0) {
 			exec_lanes_wake(executor);
+			executor->now_us = util_now_us();
+		}
 		if (broken)
 			leave_broken(executor, done, count);
 		for (int i = 0; i < count; i++)
@@ -251,7 +254,7 @@ static void serve(struct exec *executor)
 		if (exec_lanes_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
 		/* While lanes are looked at, the system is asked now and then only. */
-		if (patience != 0 || count > 0 || ++looks % LOOKS_PER_CALL == 0)
+		if (patience != 0 || ++looks % LOOKS_PER_CALL == 0)
 			serve_socket(executor);
 		exec_lanes_nap(executor);
 	}
@@ -266,7 +269,7 @@ static void take_down(struct exec *executor)
 	struct exec_buffer *buffer;
 	struct exec_module *module;
 	frame_queue_free(&executor->queue);
-	if (executor->flights.count > 0)
+	if (exec_in_flight(executor) > 0)
 		return;
 	exec_graphs_drop(executor, 0);
 	exec_quiet_close(executor);
@@ -282,6 +285,7 @@ static void take_down(struct exec *executor)
 	map_free(&executor->modules);
 	map_free(&executor->flights);
 	map_free(&executor->graphs);
+	free(executor->lane_table);
 	exec_unmap_kept(executor);
 	executor->ops->close(executor->device);
 }

@@ -101,7 +101,6 @@ struct exec_flight {
 	uint32_t epoch;              /* of exec_quiet, when it began */
 	struct exec_made *made;      /* it is a graph; NULL: it is none */
 	struct exec_lane *lane;      /* that it came through; NULL: by message */
-	uint64_t number;             /* of its entry there */
 	_Atomic uint32_t *done_word; /* the device writes done_value there behind it; NULL: nothing */
 	uint32_t done_value;
 	bool done_last; /* that of a later launch does as well */
@@ -118,6 +117,7 @@ struct exec_operand {
 
 struct exec_place {
 	uint64_t buffer, offset;
+	struct exec_buffer *found; /* by exec_find_buffers; NULL: there is none of that number */
 };
 
 /* A launch without its buffers. */
@@ -168,7 +168,8 @@ struct exec_start {
 	struct exec_graph *graph;
 };
 
-/* Tickets of what lanes launch; the broker's ids are far below. */
+/* Tickets of what lanes launch: this, the lane's index, the place; the broker's ids are far below.
+ */
 #define EXEC_LANE_TICKET ((uint64_t)1 << 63)
 
 enum exec_slot_state { SLOT_FREE, SLOT_PARKED, SLOT_FLYING, SLOT_ENDED };
@@ -177,10 +178,12 @@ enum exec_slot_state { SLOT_FREE, SLOT_PARKED, SLOT_FLYING, SLOT_ENDED };
 struct exec_slot {
 	struct lane_entry entry;
 	uint64_t number;
+	struct exec_flight flight; /* while it is under way */
 	enum exec_slot_state state;
 	bool failed;
-	bool doomed;  /* the entry that it follows failed */
-	bool reports; /* whether it succeeds is known only when it has ended */
+	bool doomed;       /* the entry that it follows failed */
+	bool reports;      /* whether it succeeds is known only when it has ended */
+	bool cell_is_good; /* the cell of this place tells of an untimed success */
 	char op[24];
 	struct exec_slot *next; /* parked behind it */
 };
@@ -195,7 +198,8 @@ struct exec_pace {
 };
 
 struct exec_lane {
-	uint64_t id; /* the stream */
+	uint64_t id;    /* the stream */
+	uint32_t index; /* in the table of lanes */
 	struct lane_memory *memory;
 	int wake, told; /* eventfds: the client wakes this process, this process tells the client */
 	int lifeline;   /* of a pipe whose other end the client has: closed, the lane is no more */
@@ -207,6 +211,7 @@ struct exec_lane {
 	uint64_t leaving;                     /* the least of its calls' and graphs'; 0: none leaves */
 	bool gates_asked, gates_shared;       /* the device can write done words */
 	uint32_t started;                     /* launches, up to those that it takes to share them */
+	uint64_t succeeded, refused;          /* entries */
 	struct exec_pace paces[KILN_STREAMS]; /* by stream */
 	uint64_t deadline_us;
 	uint64_t progress_us; /* not later than that of any stream with flights */
@@ -228,7 +233,13 @@ struct exec {
 	struct map buffers, modules, flights, graphs;
 	struct exec_quiet quiet;
 	struct exec_lane *lanes;
-	uint64_t lane_tickets, lane_active_us;
+	struct exec_lane **lane_table; /* by their index; NULL: free */
+	uint32_t lane_room;
+	size_t lane_flights;
+	/* The time at the turn's beginning and after it has waited: asking for each launch would cost
+	 * as much as the rest of what is done for it here. */
+	uint64_t now_us;
+	uint64_t lane_active_us;
 	uint64_t lane_told_us; /* when the broker was last told that lanes get on */
 	uint32_t spin_us;      /* to look for entries before sleeping */
 	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
@@ -268,10 +279,15 @@ void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight);
 void exec_quiet_serve(struct exec *executor);
 /* How long the device may be waited for, patience at most (-1: no limit). */
 int exec_quiet_patience(const struct exec *executor, int patience);
+static inline size_t exec_in_flight(const struct exec *executor)
+{
+	return executor->flights.count + executor->lane_flights;
+}
+
 /* Else nothing is launched, and nothing taken from the socket: enough is in flight, or it holds. */
 static inline bool exec_may_launch(const struct exec *executor)
 {
-	return executor->flights.count < EXEC_MAX_FLIGHTS && !executor->quiet.holds;
+	return exec_in_flight(executor) < EXEC_MAX_FLIGHTS && !executor->quiet.holds;
 }
 
 /* ---- executor_launch.c ---- */
@@ -281,16 +297,19 @@ int exec_copy(struct exec *executor, struct wire_in *message, struct frame *fram
 			  char error[KERNEL_ERROR_MAX]);
 void exec_finish(struct exec *executor, const struct device_done *done);
 /* The same of a launch from a lane; its end is told by exec_lane_finish. */
-int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
+int exec_launch_lane(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
 					 const struct exec_start *start, char error[KERNEL_ERROR_MAX]);
+/* What the flight used is free again. */
+void exec_let_go(struct exec *executor, struct exec_flight *flight);
 int exec_launch_graph(struct exec *executor, struct wire_in *message, struct frame *frame,
 					  char error[KERNEL_ERROR_MAX]);
-/* One operand at its place: within its buffer, which its owner may name (0: anybody may), and
- * aligned.  *buffer: NULL where it is left out. */
-int exec_bind_operand(struct exec *executor, const struct exec_operand *operand,
-					  const struct exec_place *place, uint64_t owner, int number,
-					  struct exec_buffer **buffer, struct device_operand *out,
-					  char error[KERNEL_ERROR_MAX]);
+/* Fills in found. */
+void exec_find_buffers(const struct exec *executor, struct exec_place *places, int count);
+/* One operand at its place, found: within its buffer, which its owner may name (0: anybody may),
+ * and aligned.  *buffer: NULL where it is left out. */
+int exec_bind_operand(const struct exec_operand *operand, const struct exec_place *place,
+					  uint64_t owner, int number, struct exec_buffer **buffer,
+					  struct device_operand *out, char error[KERNEL_ERROR_MAX]);
 /* The device's name of a stream of a session. */
 uint64_t exec_stream(uint64_t session_stream, uint64_t number);
 
@@ -356,7 +375,7 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit);
 void exec_lane_take(struct exec *executor, struct exec_lane *lane);
 /* Before it is launched: has the device itself write the entry's done word, where that is possible:
  * the client sees that sooner than what this process says when it has heard of the end. */
-void exec_lane_announce(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
+void exec_lane_announce(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
 						struct exec_flight *flight);
 /* Its place is not that of one under way, which only a client that breaks the rules wants. */
 bool exec_lane_has_place(const struct exec_lane *lane);
@@ -370,9 +389,8 @@ uint64_t exec_lane_first_parked(const struct exec_lane *lane);
 void exec_lane_cancel_entry(struct exec *executor, struct exec_lane *lane, uint64_t number);
 /* The same of all that are parked. */
 void exec_lane_drop_parked(struct exec_lane *lane);
-/* What a flight of a lane ended in. */
-void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
-					  const struct device_done *done);
+/* What an entry that the device had ended in. */
+void exec_lane_finish(struct exec *executor, const struct device_done *done);
 /* Fills in the cell, and wakes the client if it sleeps. */
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
 					uint64_t micros);

@@ -49,33 +49,64 @@ static void doom_parked(struct exec_lane *lane, uint64_t failed)
 			slot->doomed = slot->doomed || slot->entry.after == failed + 1;
 }
 
+static void wake_client(struct exec_lane *lane)
+{
+	static const uint64_t one = 1;
+	_Atomic uint32_t *waiting = &lane->memory->header.waiting;
+	atomic_thread_fence(memory_order_seq_cst);
+	/* A full counter is as good as one more. */
+	if (atomic_load_explicit(waiting, memory_order_relaxed) && atomic_exchange(waiting, 0) &&
+		write(lane->told, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
+}
+
+static void count_end(struct exec_lane *lane, int status)
+{
+	struct lane_header *header = &lane->memory->header;
+	lane->succeeded += status == KILN_OK;
+	lane->refused += status != KILN_OK;
+	atomic_store_explicit(&header->launched, lane->succeeded, memory_order_relaxed);
+	atomic_store_explicit(&header->failed, lane->refused, memory_order_relaxed);
+}
+
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
 					uint64_t micros)
 {
-	struct lane_header *header = &lane->memory->header;
 	struct lane_cell *cell = &lane->memory->cells[place_of(number)];
+	struct lane_gate *gate = &lane->memory->gates[place_of(number)];
 	struct exec_slot *slot = slot_of(lane, number);
-	static const uint64_t one = 1;
 	slot->state = SLOT_ENDED;
 	cell->status = status;
 	cell->micros = micros;
 	cell->error[0] = 0;
+	slot->cell_is_good = status == KILN_OK && micros == 0;
 	if (status != KILN_OK) {
 		util_append(cell->error, sizeof(cell->error), 0, "%s", error);
 		slot->failed = true;
 		doom_parked(lane, number);
 	}
-	atomic_fetch_add_explicit(status == KILN_OK ? &header->launched : &header->failed, 1,
-							  memory_order_relaxed);
+	count_end(lane, status);
 	atomic_store_explicit(&cell->done, number + 1, memory_order_release);
-	atomic_store_explicit(&lane->memory->gates[place_of(number)].done, lane_gate_value(number),
-						  memory_order_release);
-	atomic_thread_fence(memory_order_seq_cst);
-	/* A full counter is as good as one more. */
-	if (atomic_load_explicit(&header->waiting, memory_order_relaxed) &&
-		atomic_exchange(&header->waiting, 0) && write(lane->told, &one, sizeof(one)) < 0 &&
-		errno != EAGAIN)
-		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
+	atomic_store_explicit(&gate->done, lane_gate_value(number), memory_order_release);
+	wake_client(lane);
+}
+
+/* Where the device has said it already, the cell only says that the place is free. */
+static void tell_good(struct exec_lane *lane, struct exec_slot *slot, uint64_t micros)
+{
+	uint32_t place = place_of(slot->number);
+	if (!slot->flight.done_word ||
+		atomic_load_explicit(&lane->memory->gates[place].done, memory_order_relaxed) !=
+			lane_gate_value(slot->number)) {
+		exec_lane_tell(lane, slot->number, KILN_OK, "", micros);
+		return;
+	}
+	slot->state = SLOT_ENDED;
+	count_end(lane, KILN_OK);
+	lane->memory->cells[place].micros = micros;
+	slot->cell_is_good = micros == 0;
+	atomic_store_explicit(&lane->memory->cells[place].done, slot->number + 1, memory_order_release);
+	wake_client(lane);
 }
 
 /* The broker sees nothing of lanes: requests that wait behind them would seem to be stuck. */
@@ -100,19 +131,22 @@ static void tell_of(struct exec_lane *lane, uint64_t number, int status, const c
 	exec_lane_tell(lane, number, status, sentence, micros);
 }
 
-void exec_lane_finish(struct exec *executor, struct exec_flight *flight,
-					  const struct device_done *done)
+void exec_lane_finish(struct exec *executor, const struct device_done *done)
 {
-	struct exec_lane *lane = flight->lane;
-	struct exec_pace *pace = &lane->paces[exec_lane_stream(lane, flight->number)];
+	uint64_t index = (done->ticket & ~EXEC_LANE_TICKET) / LANE_ENTRIES;
+	struct exec_lane *lane = executor->lane_table[index];
+	struct exec_slot *slot = slot_of(lane, done->ticket);
+	struct exec_pace *pace = &lane->paces[stream_of(slot)];
+	exec_quiet_ended(executor, &slot->flight);
+	exec_let_go(executor, &slot->flight);
+	executor->lane_flights--;
 	lane->flights--;
 	pace->flights--;
-	pace->progress_us = executor->lane_active_us = util_now_us();
+	pace->progress_us = executor->lane_active_us = executor->now_us;
 	if (done->status == KILN_OK)
-		exec_lane_tell(lane, flight->number, KILN_OK, "", done->micros);
+		tell_good(lane, slot, done->micros);
 	else
-		tell_of(lane, flight->number, done->status, slot_of(lane, flight->number)->op, done->error,
-				done->micros);
+		tell_of(lane, slot->number, done->status, slot->op, done->error, done->micros);
 	say_progress(executor);
 	exec_lane_settle(executor, lane);
 }
@@ -132,22 +166,22 @@ static bool share_a_byte(const struct exec_buffer *a, uint64_t a_at, uint64_t a_
 	return a_bytes && b_bytes && a_at < b_at + b_bytes && b_at < a_at + a_bytes;
 }
 
-static int check_overlap(const struct exec *executor, const struct exec_template *bound,
-						 const struct exec_place *places, char error[KERNEL_ERROR_MAX])
+static int check_overlap(const struct exec_template *bound, const struct exec_place *places,
+						 char error[KERNEL_ERROR_MAX])
 {
 	const struct exec_operand *operands = bound->operands;
-	const struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
-	for (int i = 0; i < bound->operand_count; i++)
-		buffers[i] = map_get_id(&executor->buffers, places[i].buffer);
-	for (int i = 0; i < bound->operand_count; i++)
+	for (int i = 0; i < bound->operand_count; i++) {
+		if (!operands[i].written || !places[i].found)
+			continue;
 		for (int k = 0; k < bound->operand_count; k++)
-			if (i != k && operands[k].written && buffers[i] && buffers[k] &&
-				share_a_byte(buffers[i], places[i].offset, operands[i].bytes, buffers[k],
+			if (i != k && places[k].found &&
+				share_a_byte(places[i].found, places[i].offset, operands[i].bytes, places[k].found,
 							 places[k].offset, operands[k].bytes))
 				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 								 "%s and %s overlap; an output may share no byte with another "
 								 "operand",
-								 operands[i].name, operands[k].name);
+								 operands[i < k ? i : k].name, operands[i < k ? k : i].name);
+	}
 	return KILN_OK;
 }
 
@@ -190,8 +224,9 @@ static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *
 	slot->reports = bound->report.indices > 0;
 	memcpy(slot->op, bound->op, sizeof(slot->op));
 	for (int i = 0; i < bound->operand_count; i++)
-		places[i] = (struct exec_place){entry->operands[i].buffer, entry->operands[i].offset};
-	int status = check_overlap(executor, bound, places, error);
+		places[i] = (struct exec_place){entry->operands[i].buffer, entry->operands[i].offset, NULL};
+	exec_find_buffers(executor, places, bound->operand_count);
+	int status = check_overlap(bound, places, error);
 	const struct exec_start start = {.what = bound, .places = places};
 	return status == KILN_OK ? exec_launch_lane(executor, lane, slot, &start, error) : status;
 }
@@ -204,7 +239,7 @@ static void share_gates(struct exec *executor, struct exec_lane *lane)
 		executor->ops->share_words(executor->device, lane->memory->gates, LANE_GATES_BYTES);
 }
 
-void exec_lane_announce(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
+void exec_lane_announce(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
 						struct exec_flight *flight)
 {
 	struct lane_cell *cell = &lane->memory->cells[place_of(slot->number)];
@@ -215,9 +250,12 @@ void exec_lane_announce(struct exec *executor, struct exec_lane *lane, const str
 	if (!lane->gates_shared || (slot->reports && !needed))
 		return;
 	/* Nothing will be said of an end that the client sees there but that it was a good one. */
-	cell->status = KILN_OK;
-	cell->micros = 0;
-	cell->error[0] = 0;
+	if (!slot->cell_is_good) {
+		cell->status = KILN_OK;
+		cell->micros = 0;
+		cell->error[0] = 0;
+		slot->cell_is_good = true;
+	}
 	flight->done_word = &lane->memory->gates[place_of(slot->number)].done;
 	flight->done_value = lane_gate_value(slot->number);
 	flight->done_last = !needed;
@@ -228,13 +266,15 @@ static void start(struct exec *executor, struct exec_lane *lane, struct exec_slo
 	char error[KERNEL_ERROR_MAX] = "";
 	struct exec_pace *pace = &lane->paces[stream_of(slot)];
 	slot->state = SLOT_FLYING;
-	executor->lane_active_us = util_now_us();
+	executor->lane_active_us = executor->now_us;
+	executor->lane_flights++;
 	if (pace->flights++ == 0)
 		pace->progress_us = executor->lane_active_us;
 	if (lane->flights++ == 0)
 		lane->progress_us = executor->lane_active_us;
 	int status = run(executor, lane, slot, error);
 	if (status != KILN_OK) {
+		executor->lane_flights--;
 		lane->flights--;
 		pace->flights--;
 		tell_of(lane, slot->number, status, slot->op, error, 0);
@@ -303,7 +343,7 @@ uint64_t exec_lane_first_parked(const struct exec_lane *lane)
 
 bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane)
 {
-	for (int i = 0; i < KILN_STREAMS && executor->flights.count < EXEC_MAX_FLIGHTS; i++)
+	for (int i = 0; i < KILN_STREAMS && exec_in_flight(executor) < EXEC_MAX_FLIGHTS; i++)
 		if (lane->parking[i].first && !must_wait(lane, lane->parking[i].first))
 			return true;
 	return false;
@@ -346,16 +386,12 @@ static void cancel_flying(struct exec *executor, struct exec_lane *lane,
 						  const struct exec_slot *first)
 {
 	bool doomed[LANE_ENTRIES] = {false};
-	uint64_t tickets[LANE_ENTRIES] = {0};
-	const struct exec_flight *flight;
-	size_t cursor = 0;
+	uint64_t tickets[LANE_ENTRIES] = {first->flight.id};
 	int count = 1;
 	find_doomed(lane, first, doomed);
-	while ((flight = map_next(&executor->flights, &cursor)))
-		if (flight->lane == lane && flight->number == first->number)
-			tickets[0] = flight->id;
-		else if (flight->lane == lane && doomed[place_of(flight->number)])
-			tickets[count++] = flight->id;
+	for (uint32_t place = 0; place < LANE_ENTRIES; place++)
+		if (doomed[place] && &lane->slots[place] != first)
+			tickets[count++] = lane->slots[place].flight.id;
 	if (!executor->ops->cancel(executor->device, tickets, count))
 		return;
 	/* Nor does what will follow them. */
@@ -395,16 +431,23 @@ bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lan
 	return exec_lane_has_place(lane) && exec_may_launch(executor);
 }
 
+static void copy_entry(struct lane_entry *to, const struct lane_entry *from)
+{
+	memcpy(to, from, offsetof(struct lane_entry, operands));
+	uint32_t count = to->operand_count < KILN_MAX_OPERANDS ? to->operand_count : KILN_MAX_OPERANDS;
+	memcpy(to->operands, from->operands, count * sizeof(*to->operands));
+}
+
 void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 {
 	uint64_t number = lane->head++;
 	struct exec_slot *slot = slot_of(lane, number);
-	memcpy(&slot->entry, &lane->memory->entries[place_of(number)], sizeof(slot->entry));
+	copy_entry(&slot->entry, &lane->memory->entries[place_of(number)]);
 	atomic_store_explicit(&lane->memory->header.head, lane->head, memory_order_release);
 	slot->number = number;
 	slot->failed = slot->doomed = slot->reports = false;
 	slot->op[0] = 0;
-	executor->lane_active_us = util_now_us();
+	executor->lane_active_us = executor->now_us;
 	if (lane->parking[stream_of(slot)].first || must_wait(lane, slot))
 		park(lane, slot);
 	else

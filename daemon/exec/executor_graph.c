@@ -109,7 +109,7 @@ static struct exec_made *made_new(struct exec_graph *graph)
 	return made;
 }
 
-static int bind_part(struct exec *executor, const struct exec_part *part, struct exec_made *made,
+static int bind_part(struct exec *executor, struct exec_part *part, struct exec_made *made,
 					 struct device_launch *launch, struct device_operand *operands,
 					 char error[KERNEL_ERROR_MAX])
 {
@@ -128,10 +128,11 @@ static int bind_part(struct exec *executor, const struct exec_part *part, struct
 		.copy_bytes = what->copy_bytes,
 		.granule = what->granule,
 	};
+	exec_find_buffers(executor, part->places, what->operand_count);
 	for (int i = 0; i < what->operand_count; i++) {
 		struct exec_buffer *buffer;
-		int status = exec_bind_operand(executor, &what->operands[i], &part->places[i],
-									   made->of->owner, i, &buffer, &operands[i], error);
+		int status = exec_bind_operand(&what->operands[i], &part->places[i], made->of->owner, i,
+									   &buffer, &operands[i], error);
 		if (status != KILN_OK)
 			return status;
 		if (!buffer)

@@ -57,6 +57,7 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 		link = &(*link)->next;
 	if (*link)
 		*link = lane->next;
+	executor->lane_table[lane->index] = NULL;
 	while ((bound = map_take(&lane->calls)))
 		drop_template(executor, bound);
 	map_free(&lane->calls);
@@ -138,6 +139,23 @@ static int watch_lane(struct exec *executor, struct exec_lane *lane, struct fram
 					 strerror(errno));
 }
 
+/* Finds a free index for it. */
+static int enter_table(struct exec *executor, struct exec_lane *lane, char error[KERNEL_ERROR_MAX])
+{
+	uint32_t room = executor->lane_room;
+	while (lane->index < room && executor->lane_table[lane->index])
+		lane->index++;
+	if (lane->index < room)
+		return KILN_OK;
+	struct exec_lane **more = realloc(executor->lane_table, (room + 16) * sizeof(*more));
+	if (!more)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a lane's record");
+	memset(more + room, 0, 16 * sizeof(*more));
+	executor->lane_table = more;
+	executor->lane_room = room + 16;
+	return KILN_OK;
+}
+
 int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame *frame,
 				   char error[KERNEL_ERROR_MAX])
 {
@@ -150,11 +168,14 @@ int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame 
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a lane's record");
 	lane->id = id;
 	lane->deadline_us = wire_get_uint(&message->root, "deadline", 0) * 1000;
-	int status = map_lane(executor, lane, frame, error);
+	int status = enter_table(executor, lane, error);
+	if (status == KILN_OK)
+		status = map_lane(executor, lane, frame, error);
 	if (status != KILN_OK) {
 		free(lane);
 		return status;
 	}
+	executor->lane_table[lane->index] = lane;
 	lane->next = executor->lanes;
 	executor->lanes = lane;
 	status = watch_lane(executor, lane, frame, error);
@@ -375,7 +396,7 @@ int exec_lanes_patience(struct exec *executor)
 	int patience = -1;
 	if (!executor->lanes)
 		return -1;
-	uint64_t now = util_now_us();
+	uint64_t now = executor->now_us;
 	if (!executor->alone && now - executor->lane_active_us < executor->spin_us)
 		return 0;
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
@@ -418,7 +439,7 @@ void exec_lanes_wake(struct exec *executor)
  */
 void exec_lanes_nap(struct exec *executor)
 {
-	uint64_t idle = executor->lanes ? util_now_us() - executor->lane_active_us : 0;
+	uint64_t idle = executor->now_us - executor->lane_active_us;
 	struct pollfd wake = {.fd = executor->epoll, .events = POLLIN};
 	if ((!executor->alone && idle < executor->spin_us) || !any_gated(executor) ||
 		!exec_lanes_sleep(executor))
@@ -444,34 +465,35 @@ static uint64_t least_progress(const struct exec_lane *lane)
 }
 
 /* The oldest entry of that stream that is under way. */
-static const struct exec_flight *oldest(const struct exec *executor, const struct exec_lane *lane)
+static const struct exec_slot *oldest(const struct exec_lane *lane)
 {
-	const struct exec_flight *found = NULL, *flight;
-	size_t cursor = 0;
-	while ((flight = map_next(&executor->flights, &cursor)))
-		if (flight->lane == lane && (!found || flight->number < found->number) &&
-			lane->paces[exec_lane_stream(lane, flight->number)].progress_us == lane->progress_us)
-			found = flight;
+	const struct exec_slot *found = NULL;
+	for (uint32_t place = 0; place < LANE_ENTRIES; place++) {
+		const struct exec_slot *slot = &lane->slots[place];
+		if (slot->state == SLOT_FLYING && (!found || slot->number < found->number) &&
+			lane->paces[exec_lane_stream(lane, slot->number)].progress_us == lane->progress_us)
+			found = slot;
+	}
 	return found;
 }
 
 bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 {
-	uint64_t now = executor->lanes ? util_now_us() : 0;
+	uint64_t now = executor->now_us;
 	for (struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
 		if (!lane->flights || !lane->deadline_us || now < lane->progress_us + lane->deadline_us)
 			continue;
 		lane->progress_us = least_progress(lane);
 		if (now < lane->progress_us + lane->deadline_us)
 			continue;
-		const struct exec_flight *flight = oldest(executor, lane);
+		const struct exec_slot *slot = oldest(lane);
 		*culprit = (struct device_done){.status = KILN_ETIMEDOUT};
 		util_fail(culprit->error, sizeof(culprit->error), 0,
 				  "nothing completed on %s for %" PRIu64 " ms, the deadline of the call that ran; "
 				  "its device process was ended",
 				  executor->info.name, lane->deadline_us / 1000);
-		if (flight)
-			exec_lane_tell(lane, flight->number, KILN_ETIMEDOUT, culprit->error, 0);
+		if (slot)
+			exec_lane_tell(lane, slot->number, KILN_ETIMEDOUT, culprit->error, 0);
 		return true;
 	}
 	return false;

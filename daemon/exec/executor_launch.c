@@ -42,7 +42,7 @@ static void flight_hold_buffer(struct exec_flight *flight, struct exec_buffer *b
 	flight->buffers[flight->buffer_count++] = buffer;
 }
 
-static void flight_free(struct exec *executor, struct exec_flight *flight)
+void exec_let_go(struct exec *executor, struct exec_flight *flight)
 {
 	for (int i = 0; i < flight->buffer_count; i++)
 		exec_release_buffer(executor, flight->buffers[i]);
@@ -51,11 +51,20 @@ static void flight_free(struct exec *executor, struct exec_flight *flight)
 	if (flight->made)
 		exec_made_release(executor, flight->made);
 	exec_unmap(executor, flight->mapping);
+}
+
+static void flight_free(struct exec *executor, struct exec_flight *flight)
+{
+	exec_let_go(executor, flight);
 	free(flight);
 }
 
 void exec_finish(struct exec *executor, const struct device_done *done)
 {
+	if (done->ticket & EXEC_LANE_TICKET) {
+		exec_lane_finish(executor, done);
+		return;
+	}
 	struct exec_flight *flight = map_remove_id(&executor->flights, done->ticket);
 	if (!flight) {
 		util_log(UTIL_WARN, "the device ended work %" PRIu64 ", which it was not given",
@@ -63,12 +72,6 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 		return;
 	}
 	exec_quiet_ended(executor, flight);
-	if (flight->lane) {
-		struct exec_flight ended = *flight;
-		flight_free(executor, flight);
-		exec_lane_finish(executor, &ended, done);
-		return;
-	}
 	struct wire_out message;
 	wire_begin(&message, "reply", done->ticket);
 	wire_put_int(&message, "st", done->status);
@@ -92,16 +95,21 @@ uint64_t exec_stream(uint64_t session_stream, uint64_t number)
 	return session_stream * KILN_STREAMS + number % KILN_STREAMS;
 }
 
-int exec_bind_operand(struct exec *executor, const struct exec_operand *operand,
-					  const struct exec_place *place, uint64_t owner, int number,
-					  struct exec_buffer **out_buffer, struct device_operand *out,
-					  char error[KERNEL_ERROR_MAX])
+void exec_find_buffers(const struct exec *executor, struct exec_place *places, int count)
+{
+	for (int i = 0; i < count; i++)
+		places[i].found = map_get_id(&executor->buffers, places[i].buffer);
+}
+
+int exec_bind_operand(const struct exec_operand *operand, const struct exec_place *place,
+					  uint64_t owner, int number, struct exec_buffer **out_buffer,
+					  struct device_operand *out, char error[KERNEL_ERROR_MAX])
 {
 	*out_buffer = NULL;
 	*out = (struct device_operand){.name = operand->name};
 	if (place->buffer == 0 && operand->bytes == 0)
 		return KILN_OK;
-	struct exec_buffer *buffer = map_get_id(&executor->buffers, place->buffer);
+	struct exec_buffer *buffer = place->found;
 	if (!buffer || (owner && buffer->owner != owner))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
 						 "operand %d: there is no buffer %" PRIu64, number, place->buffer);
@@ -148,7 +156,7 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 	uint64_t owner = flight->lane ? flight->lane->id : 0;
 	for (int i = 0; i < what->operand_count; i++) {
 		struct exec_buffer *buffer;
-		int status = exec_bind_operand(executor, &what->operands[i], &places[i], owner, i, &buffer,
+		int status = exec_bind_operand(&what->operands[i], &places[i], owner, i, &buffer,
 									   &operands[i], error);
 		if (status != KILN_OK)
 			return status;
@@ -175,6 +183,7 @@ static int start_graph(struct exec *executor, struct exec_flight *flight, struct
 		.untimed = flight->untimed,
 		.done_word = flight->done_word,
 		.done_value = flight->done_value,
+		.done_last = flight->done_last,
 	};
 	int status = exec_graph_take(executor, graph, &flight->made, error);
 	if (status != KILN_OK)
@@ -191,6 +200,7 @@ static int start_message(struct exec *executor, struct wire_in *message, struct 
 	int status = exec_template_read(executor, message, &message->root, &what, places, error);
 	if (status != KILN_OK)
 		return status;
+	exec_find_buffers(executor, places, what.operand_count);
 	return start_launch(
 		executor, flight, &what, places,
 		exec_stream(wire_get_uint(root, "stream", 0), wire_get_uint(root, "sub", 0)),
@@ -275,23 +285,27 @@ int exec_launch_graph(struct exec *executor, struct wire_in *message, struct fra
 	return stay_or_fall(executor, flight, status);
 }
 
-int exec_launch_lane(struct exec *executor, struct exec_lane *lane, const struct exec_slot *slot,
+int exec_launch_lane(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
 					 const struct exec_start *start, char error[KERNEL_ERROR_MAX])
 {
-	int status;
-	struct exec_flight *flight =
-		take_off(executor, EXEC_LANE_TICKET | ++executor->lane_tickets, &status, error);
-	if (!flight)
-		return status;
+	struct exec_flight *flight = &slot->flight;
+	flight->id =
+		EXEC_LANE_TICKET | (uint64_t)lane->index * LANE_ENTRIES | slot->number % LANE_ENTRIES;
+	flight->module = NULL;
+	flight->made = NULL;
+	flight->buffer_count = 0;
+	flight->epoch = executor->quiet.epoch;
 	flight->lane = lane;
-	flight->number = slot->number;
+	flight->done_word = NULL;
 	flight->untimed = !(slot->entry.flags & LANE_TIMED);
 	exec_lane_announce(executor, lane, slot, flight);
 	uint64_t stream = exec_stream(lane->id, slot->entry.stream);
-	status = start->graph
-				 ? start_graph(executor, flight, start->graph, stream, 0, error)
-				 : start_launch(executor, flight, start->what, start->places, stream, 0, error);
-	return stay_or_fall(executor, flight, status);
+	int status = start->graph
+					 ? start_graph(executor, flight, start->graph, stream, 0, error)
+					 : start_launch(executor, flight, start->what, start->places, stream, 0, error);
+	if (status != KILN_OK)
+		exec_let_go(executor, flight);
+	return status;
 }
 
 int exec_copy(struct exec *executor, struct wire_in *message, struct frame *frame,

@@ -62,7 +62,7 @@ void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_tas
 	task->added_us = util_now_us();
 	if (!quiet->first) {
 		quiet->epoch++;
-		quiet->left = (int)executor->flights.count;
+		quiet->left = (int)exec_in_flight(executor);
 		quiet->came_us = task->added_us;
 		quiet->drain_us = 0;
 	}
@@ -132,7 +132,7 @@ void exec_quiet_serve(struct exec *executor)
 	if (!quiet->first)
 		return;
 	uint64_t now = util_now_us();
-	if (executor->flights.count == 0) {
+	if (exec_in_flight(executor) == 0) {
 		take_turn(executor, now);
 	} else if (quiet->holds && now - quiet->since_us >= quiet->limit_us) {
 		let_go(executor, 0);
@@ -148,7 +148,7 @@ int exec_quiet_patience(const struct exec *executor, int patience)
 	const struct exec_quiet *quiet = &executor->quiet;
 	if (!quiet->first || patience == 0)
 		return patience;
-	if (executor->flights.count == 0)
+	if (exec_in_flight(executor) == 0)
 		return 0;
 	uint64_t now = util_now_us(), until = quiet->since_us + quiet->limit_us;
 	if (!quiet->holds)

@@ -254,7 +254,7 @@ static int on_ping(struct exec *executor, struct wire_in *message, struct frame 
 	struct wire_out reply;
 	wire_begin(&reply, "reply", wire_id(message));
 	wire_put_int(&reply, "st", KILN_OK);
-	wire_put_uint(&reply, "inflight", executor->flights.count);
+	wire_put_uint(&reply, "inflight", exec_in_flight(executor));
 	exec_send(executor, &reply, -1);
 	return KILN_OK;
 }
