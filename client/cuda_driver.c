@@ -39,6 +39,8 @@ static void load(void)
 #undef LOAD
 	symbol = dlsym(library, "cuCtxGetId");
 	memcpy(&cuda.context_id, &symbol, sizeof(symbol));
+	symbol = dlsym(library, "cuStreamBatchMemOp_v2");
+	memcpy(&cuda.batch_memory_operations, &symbol, sizeof(symbol));
 }
 
 const char *cuda_driver_load(void)
@@ -52,6 +54,12 @@ const char *cuda_driver_error(CUresult result)
 	const char *name = NULL;
 	return cuda.cuGetErrorName(result, &name) == CUDA_SUCCESS && name != NULL ? name
 																			  : "an unknown error";
+}
+
+unsigned long long cuda_context_id(CUcontext context)
+{
+	unsigned long long id = 0;
+	return cuda.context_id != NULL && cuda.context_id(context, &id) == CUDA_SUCCESS ? id : 0;
 }
 
 #else

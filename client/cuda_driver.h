@@ -9,37 +9,42 @@
 
 #include <cuda.h>
 
-#define CUDA_DRIVER_LIST(X)             \
-	X(cuGetErrorName)                   \
-	X(cuDeviceGet)                      \
-	X(cuDeviceGetUuid)                  \
-	X(cuDeviceGetAttribute)             \
-	X(cuCtxGetCurrent)                  \
-	X(cuCtxGetDevice)                   \
-	X(cuCtxPushCurrent)                 \
-	X(cuCtxPopCurrent)                  \
-	X(cuPointerGetAttribute)            \
-	X(cuPointerGetAttributes)           \
-	X(cuIpcGetMemHandle)                \
-	X(cuMemGetAddressRange)             \
-	X(cuMemRetainAllocationHandle)      \
-	X(cuMemExportToShareableHandle)     \
-	X(cuMemRelease)                     \
-	X(cuMemPoolCreate)                  \
-	X(cuMemPoolDestroy)                 \
-	X(cuMemPoolSetAttribute)            \
-	X(cuMemPoolExportToShareableHandle) \
-	X(cuMemPoolExportPointer)           \
-	X(cuMemAllocFromPoolAsync)          \
-	X(cuMemFreeAsync)                   \
-	X(cuMemsetD8Async)                  \
-	X(cuMemcpyDtoDAsync)                \
-	X(cuModuleLoadData)                 \
-	X(cuModuleUnload)                   \
-	X(cuModuleGetFunction)              \
-	X(cuFuncGetAttribute)               \
-	X(cuFuncSetAttribute)               \
-	X(cuStreamSynchronize)              \
+#define CUDA_DRIVER_LIST(X)              \
+	X(cuGetErrorName)                    \
+	X(cuDeviceGet)                       \
+	X(cuDeviceGetUuid)                   \
+	X(cuDeviceGetAttribute)              \
+	X(cuCtxGetCurrent)                   \
+	X(cuCtxGetDevice)                    \
+	X(cuCtxPushCurrent)                  \
+	X(cuCtxPopCurrent)                   \
+	X(cuPointerGetAttribute)             \
+	X(cuPointerGetAttributes)            \
+	X(cuIpcGetMemHandle)                 \
+	X(cuMemGetAddressRange)              \
+	X(cuMemRetainAllocationHandle)       \
+	X(cuMemExportToShareableHandle)      \
+	X(cuMemRelease)                      \
+	X(cuMemPoolCreate)                   \
+	X(cuMemPoolDestroy)                  \
+	X(cuMemPoolSetAttribute)             \
+	X(cuMemPoolExportToShareableHandle)  \
+	X(cuMemPoolExportPointer)            \
+	X(cuMemAllocFromPoolAsync)           \
+	X(cuMemFreeAsync)                    \
+	X(cuMemsetD8Async)                   \
+	X(cuMemcpyDtoDAsync)                 \
+	X(cuModuleLoadData)                  \
+	X(cuModuleUnload)                    \
+	X(cuModuleGetFunction)               \
+	X(cuFuncGetAttribute)                \
+	X(cuFuncSetAttribute)                \
+	X(cuStreamSynchronize)               \
+	X(cuStreamIsCapturing)               \
+	X(cuStreamGetCtx)                    \
+	X(cuThreadExchangeStreamCaptureMode) \
+	X(cuMemHostRegister)                 \
+	X(cuMemHostGetDevicePointer)         \
 	X(cuLaunchKernel)
 
 struct cuda_driver {
@@ -48,6 +53,9 @@ struct cuda_driver {
 #undef CUDA_DRIVER_FIELD
 	/* cuCtxGetId, which drivers have since 12.0; NULL. */
 	CUresult (*context_id)(CUcontext context, unsigned long long *id);
+	/* cuStreamBatchMemOp_v2, which they have since 11.7; NULL. */
+	CUresult (*batch_memory_operations)(CUstream stream, unsigned count,
+										CUstreamBatchMemOpParams *operations, unsigned flags);
 };
 
 /* To be used where cuda_driver_load() says that all is there. */
@@ -57,5 +65,7 @@ extern struct cuda_driver cuda;
 const char *cuda_driver_load(void);
 /* "CUDA_ERROR_OUT_OF_MEMORY" */
 const char *cuda_driver_error(CUresult result);
+/* Addresses of contexts come again, these do not; 0 where the driver has none. */
+unsigned long long cuda_context_id(CUcontext context);
 
 #endif

@@ -1,55 +1,255 @@
 /*
- * cuda_order.c: keeps the order between calls and a CUDA stream of the caller's.
+ * cuda_order.c: keeps the order between calls that go through the lane and a CUDA stream of the
+ * caller's.  The stream is told, in one operation, to write the ready word of the first entry and
+ * then to wait for the done word of the last (client/lane_memory.h); order_watch.c sees to it that
+ * this word is written, whatever becomes of the device process.
+ *
+ * The entries are there before the stream is told: until it comes by, they wait.  If it cannot be
+ * told, the host waits for the stream, opens the gate by itself, and waits for the end.
+ *
+ * The caller's context is left as it was, and no call is made that a capture elsewhere forbids.
  */
 #include "client/local.h"
 
 #ifdef KILN_HAVE_CUDA_H
 
 #include "client/cuda_driver.h"
+#include "client/lane.h"
+#include "client/order.h"
 
-int order_host(struct kiln_client *client, void *cuda_stream)
+#include <stddef.h>
+
+/* ---- The stream ---- */
+
+int order_check(void *cuda_stream)
 {
+	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 	const char *missing = cuda_driver_load();
-	(void)client;
 	if (missing != NULL) {
 		return error_set(KILN_ENOTSUP,
-						 "the order with a CUDA stream cannot be kept: this process "
-						 "has no CUDA driver (%s is missing)",
+						 "KILN_SUBMIT_CUDA needs a CUDA driver, and that of this machine has no %s",
 						 missing);
 	}
+	CUresult result = cuda.cuStreamIsCapturing(cuda_stream, &capture);
+	if (result != CUDA_SUCCESS) {
+		return error_set(KILN_EINVAL, "cuda_stream %p cannot be used: cuStreamIsCapturing says %s",
+						 cuda_stream, cuda_driver_error(result));
+	}
+	if (capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+		return error_set(KILN_EINVAL,
+						 "cuda_stream %p is being captured into a graph, which a call of Kiln "
+						 "cannot be part of: submit it before or after",
+						 cuda_stream);
+	}
+	return KILN_OK;
+}
+
+int order_host(void *cuda_stream)
+{
 	CUresult result = cuda.cuStreamSynchronize(cuda_stream);
 	return result == CUDA_SUCCESS
 			   ? KILN_OK
-			   : error_set(KILN_EINVAL, "the caller's CUDA stream cannot be waited for: %s",
+			   : error_set(KILN_EINVAL, "cuda_stream %p cannot be waited for: %s", cuda_stream,
 						   cuda_driver_error(result));
+}
+
+/* Makes its context current, until leave(). */
+static CUresult enter(void *cuda_stream, CUcontext *context, bool *pushed)
+{
+	CUcontext current = NULL;
+	*pushed = false;
+	CUresult result = cuda.cuStreamGetCtx(cuda_stream, context);
+	if (result != CUDA_SUCCESS) {
+		return result;
+	}
+	if (cuda.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != *context) {
+		result = cuda.cuCtxPushCurrent(*context);
+		*pushed = result == CUDA_SUCCESS;
+	}
+	return result;
+}
+
+static void leave(bool pushed)
+{
+	CUcontext context;
+	if (pushed) {
+		(void)cuda.cuCtxPopCurrent(&context);
+	}
+}
+
+/* ---- The gates, as a context sees them ---- */
+
+static uint64_t number_of(CUcontext context)
+{
+	uint64_t id = cuda_context_id(context);
+	return id != 0 ? id : (uint64_t)(uintptr_t)context;
+}
+
+static bool has_memory_operations(void)
+{
+	CUdevice device;
+	int has = 0;
+	return cuda.batch_memory_operations != NULL && cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+		   cuda.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+									 device) == CUDA_SUCCESS &&
+		   has != 0;
+}
+
+static void register_gates(const struct order *order, struct order_place *place)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUdeviceptr gates = 0;
+	struct lane_memory *memory = has_memory_operations() ? order_map_for_good(order) : NULL;
+	if (memory == NULL) {
+		return;
+	}
+	(void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
+	if (cuda.cuMemHostRegister(memory->gates, LANE_GATES_BYTES,
+							   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) ==
+		CUDA_SUCCESS) {
+		place->memory = memory;
+		if (cuda.cuMemHostGetDevicePointer(&gates, memory->gates, 0) == CUDA_SUCCESS) {
+			place->gates = (uint64_t)gates;
+		}
+	} else {
+		order_unmap(memory);
+	}
+	(void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+/* NULL: they cannot be used there. */
+static const struct order_place *find_place(struct order *order, CUcontext context)
+{
+	uint64_t number = number_of(context);
+	struct order_place *place = order->places;
+	while (place < order->places + order->place_count && place->context != number) {
+		place++;
+	}
+	if (place == order->places + ORDER_CONTEXTS) {
+		return NULL;
+	}
+	if (place == order->places + order->place_count) {
+		order->place_count++;
+		place->context = number;
+		register_gates(order, place);
+	}
+	return place->gates != 0 ? place : NULL;
+}
+
+/* ---- Entries ---- */
+
+static struct lane_gate *gate_of(const struct order *order, uint64_t number)
+{
+	return &order->memory->gates[number % LANE_ENTRIES];
+}
+
+/* A word that nothing was written to for 2^31 entries seems to be ahead. */
+static void shut(_Atomic uint32_t *word, uint64_t number)
+{
+	if (lane_gate_open(word, number)) {
+		atomic_store(word, lane_gate_value(number) - 1);
+	}
+}
+
+bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, uint64_t last)
+{
+	struct lane *lane = client->lane;
+	CUcontext context;
+	bool pushed, usable = false;
+	if (lane->order == NULL && !lane->unwatched) {
+		lane->order = order_new(lane->memory, lane->lifeline);
+		lane->unwatched = lane->order == NULL;
+	}
+	struct order *order = lane->order;
+	/* That word would still be written: its entry was canceled before the stream came by. */
+	if (order == NULL || atomic_load(&order->dead) ||
+		order_is_arriving(order, (uint32_t)(first % LANE_ENTRIES))) {
+		return false;
+	}
+	if (enter(cuda_stream, &context, &pushed) == CUDA_SUCCESS) {
+		usable = find_place(order, context) != NULL;
+		leave(pushed);
+	}
+	if (usable) {
+		shut(&gate_of(order, first)->ready, first);
+		shut(&gate_of(order, last)->done, last);
+	}
+	return usable;
+}
+
+static CUdeviceptr address_of(const struct order_place *place, uint64_t number, size_t offset)
+{
+	return (CUdeviceptr)(place->gates + number % LANE_ENTRIES * sizeof(struct lane_gate) + offset);
+}
+
+static CUresult tell_stream(struct order *order, void *cuda_stream, uint64_t first, uint64_t last)
+{
+	CUstreamBatchMemOpParams operations[2] = {{0}};
+	CUcontext context;
+	bool pushed;
+	CUresult result = enter(cuda_stream, &context, &pushed);
+	if (result != CUDA_SUCCESS) {
+		return result;
+	}
+	const struct order_place *place = find_place(order, context);
+	if (place == NULL) {
+		leave(pushed);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	operations[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+	operations[0].writeValue.address = address_of(place, first, offsetof(struct lane_gate, ready));
+	operations[0].writeValue.value = lane_gate_value(first);
+	operations[0].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+	operations[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+	operations[1].waitValue.address = address_of(place, last, offsetof(struct lane_gate, done));
+	operations[1].waitValue.value = lane_gate_value(last);
+	operations[1].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+	result = cuda.batch_memory_operations(cuda_stream, 2, operations, 0);
+	leave(pushed);
+	return result;
+}
+
+int order_follow(struct kiln_client *client, void *cuda_stream, uint64_t first, uint64_t last)
+{
+	struct order *order = client->lane->order;
+	order_expect(order, last);
+	if (tell_stream(order, cuda_stream, first, last) == CUDA_SUCCESS) {
+		order->arriving[first % LANE_ENTRIES] = lane_gate_value(first);
+		order_recheck(order, last);
+		return KILN_OK;
+	}
+	int status = order_host(cuda_stream);
+	if (status == KILN_OK) {
+		atomic_store(&gate_of(order, first)->ready, lane_gate_value(first));
+		status = LANE_HOST;
+	}
+	return status;
 }
 
 #else
 
-int order_host(struct kiln_client *client, void *cuda_stream)
+int order_check(void *cuda_stream)
 {
-	(void)client, (void)cuda_stream;
-	return error_set(KILN_ENOTSUP,
-					 "this libkiln was built without CUDA's headers: it knows no CUDA "
-					 "streams");
+	(void)cuda_stream;
+	return error_set(KILN_ENOTSUP, "this libkiln was built without cuda.h: it keeps no order with "
+								   "CUDA streams (KILN_SUBMIT_CUDA)");
 }
 
-#endif
-
-bool order_open(struct kiln_client *client, void *cuda_stream)
+int order_host(void *cuda_stream)
 {
-	(void)client, (void)cuda_stream;
+	return order_check(cuda_stream);
+}
+
+bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, uint64_t last)
+{
+	(void)client, (void)cuda_stream, (void)first, (void)last;
 	return false;
 }
 
-int order_begin(struct kiln_client *client, void *cuda_stream, uint64_t first)
+int order_follow(struct kiln_client *client, void *cuda_stream, uint64_t first, uint64_t last)
 {
-	(void)client, (void)cuda_stream, (void)first;
-	return KILN_OK;
+	(void)client, (void)first, (void)last;
+	return order_check(cuda_stream);
 }
 
-int order_end(struct kiln_client *client, void *cuda_stream, uint64_t last)
-{
-	(void)client, (void)cuda_stream, (void)last;
-	return KILN_OK;
-}
+#endif

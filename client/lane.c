@@ -10,6 +10,7 @@
  * broker has the better sentence.
  */
 #include "client/lane.h"
+#include "client/order.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -38,6 +39,9 @@ static void shut(struct lane *lane)
 		munmap(lane->memory, sizeof(*lane->memory));
 	}
 	lane->memory = NULL;
+	order_drop(lane->order);
+	lane->order = NULL;
+	lane->unwatched = false;
 	for (int i = 0; i < 4; i++) {
 		if (*descriptors[i] >= 0) {
 			close(*descriptors[i]);
@@ -384,7 +388,6 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 {
 	struct lane *lane = client->lane;
 	const struct call_way *ways[KILN_MAX_BATCH];
-	int status = KILN_OK;
 	if (client->dead || lane->memory == NULL || lane->off || client->tickets.messages > 0 ||
 		!make_room(client, what)) {
 		return LANE_NOT;
@@ -396,22 +399,15 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 			return LANE_NOT;
 		}
 	}
-	uint64_t first = lane->next;
-	if ((what->cuda && !order_open(client, what->cuda_stream)) ||
+	uint64_t first = lane->next, last = first + (uint64_t)what->count - 1;
+	if ((what->cuda && !order_open(client, what->cuda_stream, first, last)) ||
 		ticket_add_lane(&client->tickets, id, first, what->count) != KILN_OK) {
 		return LANE_NOT;
-	}
-	if (what->cuda) {
-		status = order_begin(client, what->cuda_stream, first);
-		if (status != KILN_OK) {
-			ticket_remove(&client->tickets, ticket_find(&client->tickets, id));
-			return status;
-		}
 	}
 	write_entries(lane, what, ways, id, client->times);
 	if (lane->watched) {
 		atomic_store(&lane->memory->header.waiting, 1);
 	}
 	ring(lane);
-	return what->cuda ? order_end(client, what->cuda_stream, lane->next - 1) : KILN_OK;
+	return what->cuda ? order_follow(client, what->cuda_stream, first, last) : KILN_OK;
 }

@@ -27,6 +27,8 @@ struct lane_question {
 
 struct lane {
 	struct lane_memory *memory; /* NULL: not open */
+	struct order *order;        /* its gates, once a CUDA stream has used them */
+	bool unwatched;             /* they cannot be used */
 	int wake, told;
 	int lifeline;          /* ends with the lane */
 	int events;            /* epoll: told and the socket, for event loops */

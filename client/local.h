@@ -212,7 +212,10 @@ struct submission {
 
 /* By message: nothing was done. */
 #define LANE_NOT 1
-/* Launches through the lane under this ticket, which is added.  KILN_OK, LANE_NOT, or a status. */
+/* It is launched, but the CUDA stream does not wait for it: the host has to. */
+#define LANE_HOST 2
+/* Launches through the lane under this ticket, which is added.  KILN_OK, LANE_NOT, LANE_HOST, or a
+ * status: then the ticket is to be given up. */
 int lane_submit(struct kiln_client *client, const struct submission *what, uint64_t id);
 /* Waits until these entries have ended, or until something came by message.  KILN_OK,
  * KILN_ETIMEDOUT, KILN_ECONN. */
@@ -303,14 +306,15 @@ void call_release(struct kiln_call *call);
 
 /* ---- cuda_order.c: order with a CUDA stream of the caller's ---- */
 
-/* Whether the lane can be used in order with this stream; else on the host: order_host(). */
-bool order_open(struct kiln_client *client, void *cuda_stream);
-/* The stream will open the gate of entry first when it gets there; a status with a message. */
-int order_begin(struct kiln_client *client, void *cuda_stream, uint64_t first);
-/* The stream will go on when entry last has ended. */
-int order_end(struct kiln_client *client, void *cuda_stream, uint64_t last);
+/* KILN_OK: calls may be submitted in order with this stream.  Before the others. */
+int order_check(void *cuda_stream);
+/* Whether the gates of these entries, which are not yet written, can be used by this stream. */
+bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, uint64_t last);
+/* When they are written: the stream opens the gate of first when it gets there, and goes on when
+ * last has ended.  KILN_OK; LANE_HOST; or a status with a message, and the gate stays shut. */
+int order_follow(struct kiln_client *client, void *cuda_stream, uint64_t first, uint64_t last);
 /* Waits on the host for all that the stream has. */
-int order_host(struct kiln_client *client, void *cuda_stream);
+int order_host(void *cuda_stream);
 
 /* ---- run.c ---- */
 

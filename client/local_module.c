@@ -63,12 +63,6 @@ static int fail(CUresult result, const char *function, const char *what)
 
 /* ---- Contexts ---- */
 
-static unsigned long long id_of(CUcontext context)
-{
-	unsigned long long id = 0;
-	return cuda.context_id != NULL && cuda.context_id(context, &id) == CUDA_SUCCESS ? id : 0;
-}
-
 int local_current(struct local_context *out)
 {
 	const char *missing = cuda_driver_load();
@@ -88,7 +82,7 @@ int local_current(struct local_context *out)
 									  "cudaSetDevice() or cuCtxSetCurrent() first");
 	}
 	out->context = context;
-	out->id = id_of(context);
+	out->id = cuda_context_id(context);
 	return KILN_OK;
 }
 
@@ -209,7 +203,7 @@ void local_unload(struct local_way *way, bool forked)
 		struct local_module *module = way->modules;
 		CUcontext popped;
 		way->modules = module->next;
-		if (!forked && id_of(module->of.context) == module->of.id &&
+		if (!forked && cuda_context_id(module->of.context) == module->of.id &&
 			cuda.cuCtxPushCurrent(module->of.context) == CUDA_SUCCESS) {
 			(void)cuda.cuModuleUnload(module->module);
 			if (module->pool != NULL) {

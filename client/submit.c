@@ -195,24 +195,26 @@ static int submit_message(kiln_client *client, const struct submission *what, ki
 	return call_post(client, &request, what->after, out);
 }
 
-/* The host waits where the stream cannot. */
-static int submit_on_host(kiln_client *client, const struct submission *what, kiln_ticket *out)
+/* In the place of the caller's CUDA stream. */
+static int wait_on_host(kiln_client *client, kiln_ticket ticket)
 {
-	int64_t deadline = client_deadline(client);
-	int status = order_host(client, what->cuda_stream);
-	if (status == KILN_OK) {
-		status = submit_message(client, what, out);
-	}
-	if (status != KILN_OK) {
-		return status;
-	}
-	status = call_await(client, *out, deadline);
+	int status = call_await(client, ticket, client_deadline(client));
 	if (status != KILN_ETIMEDOUT) {
 		return KILN_OK; /* what became of it, its ticket says */
 	}
-	call_give_up(client, ticket_find(&client->tickets, *out));
+	call_give_up(client, ticket_find(&client->tickets, ticket));
 	return error_set(status, "kilnd at %s did not finish the call before the deadline",
 					 client->path);
+}
+
+/* The host waits where the stream cannot. */
+static int submit_on_host(kiln_client *client, const struct submission *what, kiln_ticket *out)
+{
+	int status = order_host(what->cuda_stream);
+	if (status == KILN_OK) {
+		status = submit_message(client, what, out);
+	}
+	return status == KILN_OK ? wait_on_host(client, *out) : status;
 }
 
 /* ---- Either way ---- */
@@ -220,6 +222,9 @@ static int submit_on_host(kiln_client *client, const struct submission *what, ki
 static int submit(kiln_client *client, struct submission *what, kiln_ticket *out)
 {
 	int status = call_check_after(client, what->after);
+	if (status == KILN_OK && what->cuda) {
+		status = order_check(what->cuda_stream);
+	}
 	for (int i = 0; i < what->count && status == KILN_OK; i++) {
 		const kiln_work *work = &what->works[i];
 		status = call_check_operands(work->call, work->operands, work->operand_count);
@@ -236,13 +241,16 @@ static int submit(kiln_client *client, struct submission *what, kiln_ticket *out
 		what->follows = earlier->first + (uint64_t)earlier->parts;
 	}
 	status = lane_submit(client, what, client->next_id + 1);
-	if (status == KILN_OK) {
-		*out = ++client->next_id;
+	if (status == LANE_NOT) {
+		return what->cuda ? submit_on_host(client, what, out) : submit_message(client, what, out);
 	}
-	if (status != LANE_NOT) {
+	kiln_ticket id = ++client->next_id;
+	if (status < 0) {
+		call_give_up(client, ticket_find(&client->tickets, id));
 		return status;
 	}
-	return what->cuda ? submit_on_host(client, what, out) : submit_message(client, what, out);
+	*out = id;
+	return status == LANE_HOST ? wait_on_host(client, id) : KILN_OK;
 }
 
 int call_submit(kiln_call *call, const kiln_operand *operands, int count, kiln_ticket after,

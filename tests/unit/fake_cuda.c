@@ -242,6 +242,10 @@ bool fake_free_later(CUstream stream, CUdeviceptr at)
 
 static CUresult add_copy(CUstream stream, void *to, const void *from, size_t bytes)
 {
+	if (fake_runs_itself(stream)) {
+		fake_copy_itself(stream, to, from, bytes);
+		return CUDA_SUCCESS;
+	}
 	struct op *op = fake_add_op(stream, OP_COPY);
 	op->to = to;
 	op->from = from;
@@ -289,6 +293,8 @@ CUresult cuStreamDestroy(CUstream stream)
 CUresult cuStreamSynchronize(CUstream stream)
 {
 	ENTER();
+	if (fake_runs_itself(stream))
+		return fake_synchronize_itself(stream);
 	stream = stream_of(stream);
 	if (stream->capture)
 		return fake_spoil(stream->capture);
@@ -349,6 +355,8 @@ CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, CUstreamBatchMemOpP
 {
 	ENTER();
 	(void)flags;
+	if (fake_runs_itself(stream))
+		return fake_batch_itself(stream, count, params);
 	for (unsigned i = 0; i < count; i++) {
 		struct op *op = fake_add_op(stream, OP_WORD);
 		op->to = (void *)(uintptr_t)params[i].writeValue.address;
@@ -543,7 +551,7 @@ CUresult cuCtxSynchronize(void)
 	held = 0;
 	advance_all();
 	held = was;
-	return sticky;
+	return sticky != CUDA_SUCCESS ? sticky : fake_synchronize_all();
 }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes)

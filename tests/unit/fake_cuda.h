@@ -94,4 +94,22 @@ struct fake_cuda_control {
 	void (*slow)(const char *function, int micros);
 };
 
+/* By the symbol "fake_order_control": streams that get on by themselves, for functions of the
+ * driver that take one. */
+struct fake_order_control {
+	/* In this context; as the default stream, whose handle is NULL, or not. */
+	void *(*open)(void *context, int is_default);
+	/* Gives up what it waits for. */
+	void (*close)(void *stream);
+	/* A step of its: call(arg) in its thread. */
+	void (*then)(void *stream, void (*call)(void *arg), void *arg);
+	/* Waits until it has done all that it has: whether it has. */
+	int (*finish)(void *stream, int timeout_ms);
+	void (*capture)(void *stream, int on);
+	/* How many waits for a value have ended, and how often a stream touched memory that was not
+	 * registered. */
+	int (*waits)(void);
+	int (*faults)(void);
+};
+
 #endif

@@ -114,6 +114,7 @@ CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice d
 		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
 		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
 		{CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
 	};
 	*out = 0;
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++)

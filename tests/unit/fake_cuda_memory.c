@@ -4,6 +4,7 @@
  */
 #include "fake_cuda_state.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -442,18 +443,70 @@ CUresult cuMemFreeHost(void *at)
 	return fake_enter(__func__);
 }
 
+#define MAX_REGISTERED 512
+static pthread_mutex_t registered_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	char *at;
+	size_t bytes;
+} registered[MAX_REGISTERED];
+
+/* What lies in it, or NULL of a free one. */
+static int find_registered(const char *at, size_t bytes)
+{
+	for (int i = 0; i < MAX_REGISTERED; i++)
+		if (at ? registered[i].at && at >= registered[i].at &&
+					 at + bytes <= registered[i].at + registered[i].bytes
+			   : !registered[i].at)
+			return i;
+	return -1;
+}
+
+bool fake_is_registered(const void *at, size_t bytes)
+{
+	pthread_mutex_lock(&registered_lock);
+	bool found = find_registered(at, bytes) >= 0;
+	pthread_mutex_unlock(&registered_lock);
+	return found;
+}
+
 CUresult cuMemHostRegister(void *at, size_t bytes, unsigned flags)
 {
-	(void)at, (void)bytes, (void)flags;
-	fake_live[FAKE_LIVE_HOST]++;
-	return fake_enter(__func__);
+	ENTER();
+	(void)flags;
+	pthread_mutex_lock(&registered_lock);
+	int i = find_registered(NULL, 0);
+	bool twice = find_registered(at, bytes) >= 0;
+	if (i >= 0 && !twice) {
+		registered[i].at = at;
+		registered[i].bytes = bytes;
+		fake_live[FAKE_LIVE_HOST]++;
+	}
+	pthread_mutex_unlock(&registered_lock);
+	return twice   ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+		   : i < 0 ? CUDA_ERROR_OUT_OF_MEMORY
+				   : CUDA_SUCCESS;
 }
 
 CUresult cuMemHostUnregister(void *at)
 {
-	(void)at;
-	fake_live[FAKE_LIVE_HOST]--;
-	return fake_enter(__func__);
+	pthread_mutex_lock(&registered_lock);
+	int i = find_registered(at, 1);
+	bool found = i >= 0 && registered[i].at == at;
+	if (found) {
+		registered[i].at = NULL;
+		fake_live[FAKE_LIVE_HOST]--;
+	}
+	pthread_mutex_unlock(&registered_lock);
+	ENTER();
+	return found ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult cuMemHostGetDevicePointer(CUdeviceptr *out, void *at, unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	*out = (uintptr_t)at;
+	return fake_is_registered(at, 1) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- The test's side ---- */
@@ -463,6 +516,7 @@ void fake_memory_reset(void)
 	for (int i = 0; i < MAX_RANGES; i++)
 		if (ranges[i].kind != RANGE_FREE)
 			drop_range(i);
+	memset(registered, 0, sizeof registered);
 	block_bytes = span_told = 0;
 	fake_pools_reset();
 }

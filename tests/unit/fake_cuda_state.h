@@ -69,6 +69,15 @@ CUresult fake_block_at(CUdeviceptr *out, size_t bytes, int fd, uint64_t offset);
 CUresult fake_import_at(CUdeviceptr *out, size_t bytes, int fd, uint64_t offset);
 CUresult fake_drop_block(CUdeviceptr at);
 CUresult fake_drop_import(CUdeviceptr at);
+bool fake_is_registered(const void *at, size_t bytes);
+
+/* ---- fake_cuda_order.c: streams that get on by themselves ---- */
+
+bool fake_runs_itself(CUstream stream);
+void fake_copy_itself(CUstream stream, void *to, const void *from, size_t bytes);
+CUresult fake_batch_itself(CUstream stream, unsigned count, const CUstreamBatchMemOpParams *ops);
+CUresult fake_synchronize_itself(CUstream stream);
+CUresult fake_synchronize_all(void);
 
 /* ---- fake_cuda_pool.c ---- */
 

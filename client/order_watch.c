@@ -1,0 +1,261 @@
+/*
+ * order_watch.c: sees to it that no CUDA stream waits for a lane that is no more.  One thread of
+ * the process sleeps until the lifeline of some lane ends, for whatever reason: its device process
+ * was killed, its session has ended.  Then nobody will write done words there any more, and the
+ * thread writes them all.  It is there as long as there are lanes to be watched; it makes no call
+ * of the driver, and takes no signal.
+ *
+ * Of two threads the submitting one stores what it will wait for and then looks whether the lane is
+ * dead; the watch marks it dead and then looks what is waited for.  One of them sees the other.
+ */
+#include "client/order.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define STACK_BYTES ((size_t)256 << 10) /* what the program keeps for each thread included */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct order *watched;
+static int kept;       /* mappings */
+static int epoll = -1; /* of the thread, while there is one */
+static bool forked;    /* this is a child: the lanes are its parent's */
+
+/* ---- What an order holds ---- */
+
+static struct lane_memory *map_again(const struct lane_memory *memory)
+{
+	/* No bytes of a shared mapping, moved: a second one of the same pages. */
+	void *map = mremap((void *)(uintptr_t)memory, 0, sizeof(*memory), MREMAP_MAYMOVE);
+	return map == MAP_FAILED ? NULL : map;
+}
+
+struct lane_memory *order_map_for_good(const struct order *order)
+{
+	pthread_mutex_lock(&lock);
+	struct lane_memory *map = kept < ORDER_MOST ? map_again(order->memory) : NULL;
+	kept += map != NULL;
+	pthread_mutex_unlock(&lock);
+	return map;
+}
+
+void order_unmap(struct lane_memory *memory)
+{
+	pthread_mutex_lock(&lock);
+	munmap(memory, sizeof(*memory));
+	kept--;
+	pthread_mutex_unlock(&lock);
+}
+
+static void free_order(struct order *order)
+{
+	/* Of what is kept only the gates are still of use. */
+	const size_t page = LANE_GATES_BYTES, gates = offsetof(struct lane_memory, gates);
+	if (order->memory != NULL) {
+		if (order->place_count > 0 && !forked) {
+			(void)madvise((char *)order->memory + page, gates - page, MADV_REMOVE);
+		}
+		munmap(order->memory, sizeof(*order->memory));
+	}
+	if (order->lifeline >= 0) {
+		close(order->lifeline);
+	}
+	free(order);
+}
+
+static void unlink_order(struct order **list, const struct order *order)
+{
+	while (*list != order) {
+		list = &(*list)->next;
+	}
+	*list = order->next;
+}
+
+/* Called with the lock. */
+static void let_go(struct order *order)
+{
+	if (--order->holders == 0) {
+		free_order(order);
+	}
+}
+
+void order_drop(struct order *order)
+{
+	if (order != NULL) {
+		pthread_mutex_lock(&lock);
+		let_go(order);
+		pthread_mutex_unlock(&lock);
+	}
+}
+
+bool order_is_arriving(const struct order *order, uint32_t place)
+{
+	uint32_t value = order->arriving[place];
+	uint32_t reached =
+		atomic_load_explicit(&order->memory->gates[place].ready, memory_order_acquire);
+	return value != 0 && (int32_t)(reached - value) < 0;
+}
+
+/* ---- Done words ---- */
+
+static void write_done(struct order *order, uint32_t place, uint64_t number)
+{
+	atomic_store(&order->memory->gates[place].done, lane_gate_value(number));
+}
+
+void order_expect(struct order *order, uint64_t last)
+{
+	atomic_store(&order->last, last);
+}
+
+void order_recheck(struct order *order, uint64_t last)
+{
+	if (atomic_load(&order->dead)) {
+		write_done(order, (uint32_t)(last % LANE_ENTRIES), last);
+	}
+}
+
+/* A word that is ahead satisfies all who wait there. */
+static void release(struct order *order)
+{
+	atomic_store(&order->dead, true);
+	uint64_t last = atomic_load(&order->last);
+	for (uint32_t i = 0; i < LANE_ENTRIES; i++) {
+		write_done(order, i, last + LANE_ENTRIES);
+	}
+}
+
+/* ---- The thread ---- */
+
+/* Called with the lock. */
+static void lifeline_ended(struct order *order)
+{
+	release(order);
+	(void)epoll_ctl(epoll, EPOLL_CTL_DEL, order->lifeline, NULL);
+	close(order->lifeline);
+	order->lifeline = -1;
+	unlink_order(&watched, order);
+	let_go(order);
+}
+
+static void *watch(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&lock);
+	int mine = epoll;
+	pthread_mutex_unlock(&lock);
+	for (bool on = true; on;) {
+		struct epoll_event event;
+		int n = epoll_wait(mine, &event, 1, -1);
+		pthread_mutex_lock(&lock);
+		if (n == 1) {
+			lifeline_ended(event.data.ptr);
+		}
+		on = watched != NULL;
+		if (!on) {
+			close(epoll);
+			epoll = -1;
+		}
+		pthread_mutex_unlock(&lock);
+	}
+	return NULL;
+}
+
+/* Called with the lock. */
+static bool start_thread(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attributes;
+	pthread_t thread;
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (epoll < 0) {
+		return false;
+	}
+	sigfillset(&all);
+	bool started = pthread_attr_init(&attributes) == 0;
+	if (started) {
+		(void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+		(void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+		(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+		started = pthread_create(&thread, &attributes, watch, NULL) == 0;
+		(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+		(void)pthread_attr_destroy(&attributes);
+	}
+	if (!started) {
+		close(epoll);
+		epoll = -1;
+	}
+	return started;
+}
+
+/* ---- A child of fork() has no such thread, and may not use its parent's streams ---- */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* What the parent watches stays in the list: nobody here lets go of it. */
+static void in_child(void)
+{
+	if (epoll >= 0) {
+		close(epoll);
+	}
+	epoll = -1;
+	forked = true;
+	pthread_mutex_unlock(&lock);
+}
+
+static void prepare(void)
+{
+	(void)pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/* ---- Watching ---- */
+
+/* Called with the lock. */
+static bool add(struct order *order)
+{
+	struct epoll_event event = {.events = 0, .data.ptr = order}; /* its end is told always */
+	if (epoll < 0 && !start_thread()) {
+		return false;
+	}
+	if (epoll_ctl(epoll, EPOLL_CTL_ADD, order->lifeline, &event) != 0) {
+		return false;
+	}
+	order->next = watched;
+	watched = order;
+	return true;
+}
+
+struct order *order_new(const struct lane_memory *memory, int lifeline)
+{
+	struct order *order = calloc(1, sizeof(*order));
+	if (order == NULL) {
+		return NULL;
+	}
+	(void)pthread_once(&once, prepare);
+	order->holders = 2;
+	order->lifeline = fcntl(lifeline, F_DUPFD_CLOEXEC, 0);
+	order->memory = map_again(memory);
+	pthread_mutex_lock(&lock);
+	bool added = order->lifeline >= 0 && order->memory != NULL && add(order);
+	pthread_mutex_unlock(&lock);
+	if (!added) {
+		free_order(order);
+		order = NULL;
+	}
+	return order;
+}
