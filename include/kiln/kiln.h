@@ -234,9 +234,9 @@ KILN_API int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, con
  * (cuMemAllocFromPoolAsync) that were made with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; not for
  * the pool that cudaMallocAsync uses by default.  ENOTSUP says why memory cannot be lent and what
  * to use instead.
- * The daemon's calls and the caller's own streams are not ordered against each other: what the
- * caller has queued on the memory, an asynchronous allocation included, must be complete
- * (cuStreamSynchronize) before kiln_submit, kiln_write and kiln_read.
+ * The daemon's calls and the caller's own streams are not ordered against each other, but with
+ * KILN_SUBMIT_CUDA: what the caller has queued on the memory, an asynchronous allocation included,
+ * must be complete (cuStreamSynchronize) before kiln_submit, kiln_write and kiln_read.
  */
 KILN_API int kiln_lend_cuda(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
 							kiln_buffer **out);
@@ -305,15 +305,20 @@ typedef struct kiln_submit_options {
 /*
  * Begins after what the caller has queued on cuda_stream by now, and what the caller queues there
  * later begins after it.  Nobody waits on the host: the GPU's own memory operations do.  The
- * caller's context must be current, and stays so.
+ * context of cuda_stream need not be current, unless that is NULL; which one is, stays so.  EINVAL
+ * for a stream that is being captured into a graph.
  *
  * If the call does not succeed, cuda_stream goes on all the same: what stands behind it there then
  * works on what the outputs held before.  kiln_wait() tells.  So too if the daemon or its device
  * process ends: a thread of the library, started by the first such call, sees to that.
  *
+ * kiln_wait() is needed only to hear of failures.  kiln_cancel() and kiln_close() let cuda_stream
+ * pass, while kiln_read(), kiln_write() and kiln_free() wait on the host until it has come by.
+ *
  * The first launch of a call, and every one where the way without messages is not to be had
  * (KILN_LANE=off, a driver without memory operations on streams), waits on the host instead: for
- * cuda_stream, and for the call.
+ * cuda_stream, and for the call.  So it is, too, when the process has done this with more than 256
+ * connections or device processes: of each the driver keeps a page registered for good.
  */
 #define KILN_SUBMIT_CUDA 1u
 

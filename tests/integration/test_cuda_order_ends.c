@@ -245,7 +245,7 @@ static void forked(void **state)
 	scene_close(&scene);
 }
 
-/* The last test, for this process: what is registered stays so, and beyond a limit the host waits. */
+/* The last test, for this process: what is registered stays so; beyond a limit the host waits. */
 static void registered_for_good(void **state)
 {
 	struct scene scene;
