@@ -278,8 +278,10 @@ static const struct call_way *find_way(const struct kiln_call *call, const kiln_
 static void ring(struct lane *lane)
 {
 	static const uint64_t one = 1;
-	struct lane_header *header = &lane->memory->header;
-	atomic_store_explicit(&header->tail, lane->next, memory_order_release);
+	const struct lane_header *header = &lane->memory->header;
+	/* Time enough, until this has ended. */
+	__builtin_prefetch(&lane->memory->cells[lane->next % LANE_ENTRIES]);
+	__builtin_prefetch(&lane->memory->entries[lane->next % LANE_ENTRIES], 1);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&header->sleeping, memory_order_relaxed) &&
 		write(lane->wake, &one, sizeof(one)) < 0) {
@@ -302,7 +304,7 @@ static void write_entry(struct lane *lane, const struct call_way *way, const kil
 		entry->operands[i].buffer = there ? operand->buffer->id : 0;
 		entry->operands[i].offset = there ? operand->offset : 0;
 	}
-	lane->next++;
+	lane_publish(lane->memory, lane->next++);
 }
 
 /* It may still be parked when a message that was sent after it arrives. */
@@ -404,10 +406,10 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 		ticket_add_lane(&client->tickets, id, first, what->count) != KILN_OK) {
 		return LANE_NOT;
 	}
-	write_entries(lane, what, ways, id, client->times);
 	if (lane->watched) {
 		atomic_store(&lane->memory->header.waiting, 1);
 	}
+	write_entries(lane, what, ways, id, client->times);
 	ring(lane);
 	return what->cuda ? order_follow(client, what->cuda_stream, first, last) : KILN_OK;
 }

@@ -4,8 +4,9 @@
  *
  * A lane is one memfd, sealed against growing and shrinking, that the broker makes: a header, a
  * ring of LANE_ENTRIES entries, and as many cells.  The client writes entry n % LANE_ENTRIES and
- * then raises tail to n + 1; the device process copies the entry, raises head, and when the launch
- * has ended fills in cell n % LANE_ENTRIES and then sets its done to n + 1.  One writer for each
+ * then its sequence, the low 32 bits of n + 1; the device process, which looks there, copies the
+ * entry, and when the launch has ended fills in cell n % LANE_ENTRIES and then sets its done to
+ * n + 1.  One writer for each
  * word, no locks.  The client reuses an entry only when it has read the cell of the one before it
  * there.
  *
@@ -37,7 +38,7 @@
 #include <stdint.h>
 
 #define LANE_MAGIC 0x656e616cu /* "lane" */
-#define LANE_VERSION 3u
+#define LANE_VERSION 2u
 #define LANE_ENTRIES 256u
 #define LANE_ERROR_MAX 480
 /* Handed out with a lane: its memory, the eventfds that wake the device process and the client, and
@@ -62,8 +63,8 @@ struct lane_entry {
 	uint64_t after; /* number + 1 of the entry that must have succeeded first; 0: none */
 	uint32_t operand_count;
 	uint32_t flags;
-	uint32_t stream; /* of the client's, from 0 */
-	uint32_t unused;
+	uint32_t stream;           /* of the client's, from 0 */
+	_Atomic uint32_t sequence; /* written last: with two operands all is in one cache line */
 	struct lane_operand operands[KILN_MAX_OPERANDS];
 	uint64_t pad[4];
 };
@@ -91,10 +92,10 @@ struct lane_header {
 	uint32_t spin_us;
 	/* Each in a cache line of its own: who reads one word again and again is not to be disturbed by
 	 * another.  The client's: */
-	_Alignas(64) _Atomic uint64_t tail;
+	_Alignas(64) _Atomic uint64_t tail;    /* entries written, for those who look */
 	_Alignas(64) _Atomic uint32_t waiting; /* it sleeps until its eventfd is written */
 	/* The device process's: */
-	_Alignas(64) _Atomic uint64_t head;
+	_Alignas(64) _Atomic uint64_t head; /* entries taken, likewise */
 	_Alignas(64) _Atomic uint32_t sleeping;
 	_Alignas(64) _Atomic uint64_t launched, failed; /* for those who look */
 };
@@ -111,6 +112,14 @@ _Static_assert(sizeof(struct lane_cell) == 512, "cells are whole cache lines");
 _Static_assert(sizeof(struct lane_gate) == 8 && LANE_ENTRIES * 8 <= LANE_GATES_BYTES,
 			   "a gate for each place");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics that processes share need no lock");
+
+/* The client's last word on entry number. */
+static inline void lane_publish(struct lane_memory *memory, uint64_t number)
+{
+	atomic_store_explicit(&memory->entries[number % LANE_ENTRIES].sequence, (uint32_t)(number + 1),
+						  memory_order_release);
+	atomic_store_explicit(&memory->header.tail, number + 1, memory_order_relaxed);
+}
 
 static inline uint32_t lane_gate_value(uint64_t number)
 {

@@ -443,7 +443,7 @@ void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 	uint64_t number = lane->head++;
 	struct exec_slot *slot = slot_of(lane, number);
 	copy_entry(&slot->entry, &lane->memory->entries[place_of(number)]);
-	atomic_store_explicit(&lane->memory->header.head, lane->head, memory_order_release);
+	atomic_store_explicit(&lane->memory->header.head, lane->head, memory_order_relaxed);
 	slot->number = number;
 	slot->failed = slot->doomed = slot->reports = false;
 	slot->op[0] = 0;

@@ -259,13 +259,13 @@ static void drop_leaving(struct exec *executor, struct exec_lane *lane)
 }
 
 /* The broker ends its session; until then nothing more is taken. */
-static void give_up(struct exec *executor, struct exec_lane *lane, uint64_t tail)
+static void give_up(struct exec *executor, struct exec_lane *lane)
 {
+	const struct lane_entry *entry = &lane->memory->entries[lane->head % LANE_ENTRIES];
 	struct wire_out message;
 	char why[160];
-	snprintf(why, sizeof(why),
-			 "the memory of its lane says that there are %" PRIu64 " entries; there may be %u",
-			 tail - lane->head, LANE_ENTRIES);
+	snprintf(why, sizeof(why), "the memory of its lane has entry %u where entry %u is to come",
+			 atomic_load(&entry->sequence), (uint32_t)(lane->head + 1));
 	wire_begin(&message, "event", 0);
 	wire_put_str(&message, "what", "lane");
 	wire_put_uint(&message, "stream", lane->id);
@@ -274,12 +274,17 @@ static void give_up(struct exec *executor, struct exec_lane *lane, uint64_t tail
 	exec_lane_close(executor, lane->id, 0);
 }
 
-/* How many entries wait; below 0 if that cannot be. */
-static int64_t count_waiting(const struct exec_lane *lane, uint64_t *tail)
+/* What its client has written of the next entry: nothing yet, all of it, or what cannot be. */
+enum next { NEXT_NONE, NEXT_HERE, NEXT_WRONG };
+
+static enum next look(const struct exec_lane *lane)
 {
-	*tail = atomic_load_explicit(&lane->memory->header.tail, memory_order_acquire);
-	uint64_t waiting = *tail - lane->head;
-	return waiting > LANE_ENTRIES ? -1 : (int64_t)waiting;
+	const struct lane_entry *entry = &lane->memory->entries[lane->head % LANE_ENTRIES];
+	uint32_t sequence = atomic_load_explicit(&entry->sequence, memory_order_acquire);
+	uint32_t before = lane->head < LANE_ENTRIES ? 0 : (uint32_t)(lane->head + 1 - LANE_ENTRIES);
+	if (sequence == (uint32_t)(lane->head + 1))
+		return NEXT_HERE;
+	return sequence == before ? NEXT_NONE : NEXT_WRONG;
 }
 
 /* What is launched last in a turn has the least time to end in it, and may lose the next: so each
@@ -300,21 +305,24 @@ void exec_lanes_serve(struct exec *executor)
 {
 	struct exec_lane *next;
 	for (struct exec_lane *lane = executor->lanes; lane; lane = next) {
-		uint64_t tail;
 		next = lane->next;
-		int64_t waiting = lane->closing ? 0 : count_waiting(lane, &tail);
-		if (waiting < 0) {
-			give_up(executor, lane, tail);
+		if (lane->closing)
 			continue;
-		}
 		if (lane->parked > 0)
 			exec_lane_unpark(executor, lane);
 		if (lane->leaving)
 			drop_leaving(executor, lane);
 		int taken = 0;
-		while (taken < ENTRIES_PER_TURN && taken < waiting && exec_lane_has_room(executor, lane)) {
+		enum next there = look(lane);
+		while (there == NEXT_HERE && taken < ENTRIES_PER_TURN &&
+			   exec_lane_has_room(executor, lane)) {
 			exec_lane_take(executor, lane);
 			taken++;
+			there = look(lane);
+		}
+		if (there == NEXT_WRONG) {
+			give_up(executor, lane);
+			continue;
 		}
 		if (taken > 0 && executor->ops->flush)
 			executor->ops->flush(executor->device);
@@ -326,12 +334,12 @@ int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
 					   char error[KERNEL_ERROR_MAX])
 {
 	uint64_t until = wire_get_uint(&message->root, "tail", 0);
-	uint64_t follows = wire_get_uint(&message->root, "follows", 0), tail;
+	uint64_t follows = wire_get_uint(&message->root, "follows", 0);
 	struct exec_lane *lane = find_lane(executor, wire_get_uint(&message->root, "lane", 0));
 	if (!lane)
 		return KILN_OK;
 	/* It has not written more; one that does so meanwhile keeps others waiting no longer. */
-	for (uint32_t i = 0; i < LANE_ENTRIES && lane->head < until && count_waiting(lane, &tail) > 0 &&
+	for (uint32_t i = 0; i < LANE_ENTRIES && lane->head < until && look(lane) == NEXT_HERE &&
 						 exec_lane_has_place(lane);
 		 i++)
 		exec_lane_take(executor, lane);
@@ -357,10 +365,9 @@ int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct fram
 
 bool exec_lanes_waiting(const struct exec *executor)
 {
-	uint64_t tail;
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
-		if (!lane->closing && (count_waiting(lane, &tail) != 0 ||
-							   (lane->parked > 0 && exec_lane_may_unpark(executor, lane))))
+		if (!lane->closing &&
+			(look(lane) != NEXT_NONE || (lane->parked > 0 && exec_lane_may_unpark(executor, lane))))
 			return true;
 	return false;
 }
@@ -368,13 +375,12 @@ bool exec_lanes_waiting(const struct exec *executor)
 /* And may be taken. */
 static bool any_waiting(const struct exec *executor)
 {
-	uint64_t tail;
 	if (!exec_may_launch(executor))
 		return false;
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
 		if (lane->closing)
 			continue;
-		if (count_waiting(lane, &tail) != 0 && exec_lane_has_room(executor, lane))
+		if (look(lane) != NEXT_NONE && exec_lane_has_room(executor, lane))
 			return true;
 		if (lane->parked > 0 && exec_lane_may_unpark(executor, lane))
 			return true;

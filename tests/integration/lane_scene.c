@@ -204,8 +204,9 @@ void lane_ring(void)
 uint64_t lane_post(struct lane_memory *lane, struct lane_entry entry)
 {
 	uint64_t number = atomic_load(&lane->header.tail);
+	entry.sequence = atomic_load(&lane->entries[number % LANE_ENTRIES].sequence);
 	lane->entries[number % LANE_ENTRIES] = entry;
-	atomic_store(&lane->header.tail, number + 1);
+	lane_publish(lane, number);
 	lane_ring();
 	return number;
 }

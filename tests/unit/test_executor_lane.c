@@ -135,8 +135,9 @@ static uint64_t add(struct scene *scene, struct lane_entry entry)
 	struct lane_header *header = &scene->lane->header;
 	uint64_t number = atomic_load(&header->tail);
 	const uint64_t one = 1;
+	entry.sequence = atomic_load(&scene->lane->entries[number % LANE_ENTRIES].sequence);
 	scene->lane->entries[number % LANE_ENTRIES] = entry;
-	atomic_store(&header->tail, number + 1);
+	lane_publish(scene->lane, number);
 	assert_int_equal(write(scene->fds[1], &one, sizeof(one)), sizeof(one));
 	return number;
 }

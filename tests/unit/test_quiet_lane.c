@@ -75,7 +75,7 @@ static void add_entry(struct lane *lane, uint32_t flags)
 	const uint64_t one = 1;
 	lane->memory->entries[number % LANE_ENTRIES] =
 		(struct lane_entry){.call = 3, .flags = flags, .operand_count = 1, .operands = {{8, 0}}};
-	atomic_store(&header->tail, number + 1);
+	lane_publish(lane->memory, number);
 	assert_int_equal(write(lane->fds[1], &one, sizeof one), sizeof one);
 }
 
