@@ -14,7 +14,7 @@
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
-#define LOOKS_PER_CALL 8
+#define ASK_US 10
 #define LAST_WORDS_MS 1000
 
 /* ---- Sending ---- */
@@ -224,6 +224,7 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 		else if (!culprit)
 			culprit = &done[i];
 	}
+	waker_drain(executor->waker);
 	send_fault(executor, culprit);
 	_exit(EXEC_EXIT_FAULT);
 }
@@ -231,7 +232,7 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 static void serve(struct exec *executor)
 {
 	struct device_done done[DONE_PER_TURN];
-	unsigned looks = 0;
+	uint64_t asked_us = 0;
 	while (!executor->ended) {
 		bool broken = false;
 		executor->now_us = util_now_us();
@@ -254,8 +255,10 @@ static void serve(struct exec *executor)
 		if (exec_lanes_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
 		/* While lanes are looked at, the system is asked now and then only. */
-		if (patience != 0 || ++looks % LOOKS_PER_CALL == 0)
+		if (patience != 0 || executor->now_us - asked_us >= ASK_US) {
+			asked_us = executor->now_us;
 			serve_socket(executor);
+		}
 		exec_lanes_nap(executor);
 	}
 }
@@ -286,6 +289,7 @@ static void take_down(struct exec *executor)
 	map_free(&executor->flights);
 	map_free(&executor->graphs);
 	free(executor->lane_table);
+	waker_stop(executor->waker);
 	exec_unmap_kept(executor);
 	executor->ops->close(executor->device);
 }

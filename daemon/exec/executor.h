@@ -20,6 +20,7 @@
 #include "client/lane_memory.h"
 #include "client/wire.h"
 #include "exec.h"
+#include "waker.h"
 #include "daemon/util/map.h"
 
 #include <sys/types.h>
@@ -202,8 +203,9 @@ struct exec_lane {
 	uint32_t index; /* in the table of lanes */
 	struct lane_memory *memory;
 	int wake, told; /* eventfds: the client wakes this process, this process tells the client */
-	int lifeline;   /* of a pipe whose other end the client has: closed, the lane is no more */
-	uint64_t head;  /* entries taken */
+	struct waker *waker;
+	int lifeline;  /* of a pipe whose other end the client has: closed, the lane is no more */
+	uint64_t head; /* entries taken */
 	int flights;
 	struct exec_slot slots[LANE_ENTRIES];
 	struct exec_parked parking[KILN_STREAMS]; /* by stream */
@@ -233,6 +235,8 @@ struct exec {
 	struct map buffers, modules, flights, graphs;
 	struct exec_quiet quiet;
 	struct exec_lane *lanes;
+	struct waker *waker; /* with the first lane; NULL: there is none */
+	bool waker_tried;
 	struct exec_lane **lane_table; /* by their index; NULL: free */
 	uint32_t lane_room;
 	size_t lane_flights;

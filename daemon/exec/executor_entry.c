@@ -11,10 +11,8 @@
 #include "daemon/util/util.h"
 #include "executor.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 #define PROGRESS_US 200000
 #define SHARE_AFTER 32 /* launches: registering memory is too dear for a client with a few */
@@ -51,13 +49,10 @@ static void doom_parked(struct exec_lane *lane, uint64_t failed)
 
 static void wake_client(struct exec_lane *lane)
 {
-	static const uint64_t one = 1;
 	_Atomic uint32_t *waiting = &lane->memory->header.waiting;
 	atomic_thread_fence(memory_order_seq_cst);
-	/* A full counter is as good as one more. */
-	if (atomic_load_explicit(waiting, memory_order_relaxed) && atomic_exchange(waiting, 0) &&
-		write(lane->told, &one, sizeof(one)) < 0 && errno != EAGAIN)
-		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
+	if (atomic_load_explicit(waiting, memory_order_relaxed) && atomic_exchange(waiting, 0))
+		waker_wake(lane->waker, lane->told);
 }
 
 static void count_end(struct exec_lane *lane, int status)

@@ -20,6 +20,7 @@
 
 #define ENTRIES_PER_TURN 32 /* of a lane, so that no lane keeps the others waiting */
 #define BOUND_MOST 4096     /* calls of a lane */
+#define WAKER_CPUS 4        /* with fewer its thread would be in the way */
 #define NAP_MIN_US 20
 #define NAP_MAX_US 500
 
@@ -63,6 +64,7 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 	map_free(&lane->calls);
 	/* Others have it open, too: closing alone would not end the watch. */
 	epoll_ctl(executor->epoll, EPOLL_CTL_DEL, lane->wake, NULL);
+	waker_drain(executor->waker);
 	close(lane->wake);
 	close(lane->told);
 	close(lane->lifeline);
@@ -176,6 +178,10 @@ int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame 
 		return status;
 	}
 	executor->lane_table[lane->index] = lane;
+	if (!executor->waker_tried && util_cpu_count() >= WAKER_CPUS)
+		executor->waker = waker_start();
+	executor->waker_tried = true;
+	lane->waker = executor->waker;
 	lane->next = executor->lanes;
 	executor->lanes = lane;
 	status = watch_lane(executor, lane, frame, error);

@@ -1,0 +1,159 @@
+/*
+ * waker: the thread, and the queue of descriptors for it: one gives, one takes.
+ */
+#include "waker.h"
+#include "daemon/util/util.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define ROOM 1024u
+/* Looks for more so long after the last.  It is made to look by so many wakes within the same time:
+ * a client that sleeps now and then is woken at once, by who launches. */
+#define SPIN_US 200
+#define BUSY_WAKES 4
+
+struct waker {
+	pthread_t thread;
+	int bell; /* eventfd: it sleeps until this is written */
+	int fds[ROOM];
+	uint64_t since_us; /* the launching thread's: wakes of its own since then */
+	int wakes;
+	_Alignas(64) _Atomic uint32_t given;
+	_Alignas(64) _Atomic uint32_t written;
+	_Alignas(64) atomic_bool awake, ending;
+};
+
+static void write_one(int fd)
+{
+	const uint64_t one = 1;
+	/* A full counter is as good as one more. */
+	if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
+		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
+}
+
+/* Whether there was something. */
+static bool write_given(struct waker *waker)
+{
+	uint32_t given = atomic_load_explicit(&waker->given, memory_order_acquire);
+	uint32_t written = atomic_load_explicit(&waker->written, memory_order_relaxed);
+	if (given == written)
+		return false;
+	while (written != given) {
+		write_one(waker->fds[written % ROOM]);
+		atomic_store_explicit(&waker->written, ++written, memory_order_release);
+	}
+	return true;
+}
+
+static void look_for_a_while(struct waker *waker)
+{
+	uint64_t until = util_now_us() + SPIN_US;
+	do {
+		for (int i = 0; i < 64; i++)
+			if (write_given(waker))
+				until = util_now_us() + SPIN_US;
+	} while (!atomic_load(&waker->ending) && util_now_us() < until);
+}
+
+static void *run(void *arg)
+{
+	struct waker *waker = arg;
+	uint64_t rings;
+	while (!atomic_load(&waker->ending)) {
+		if (read(waker->bell, &rings, sizeof rings) < 0 && errno != EINTR)
+			break;
+		look_for_a_while(waker);
+		/* What was given before somebody could see this is written below. */
+		atomic_store(&waker->awake, false);
+		write_given(waker);
+	}
+	return NULL;
+}
+
+struct waker *waker_start(void)
+{
+	sigset_t all, before;
+	struct waker *waker = aligned_alloc(64, sizeof *waker);
+	if (!waker)
+		return NULL;
+	memset(waker, 0, sizeof *waker);
+	waker->bell = eventfd(0, EFD_CLOEXEC);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	bool started = waker->bell >= 0 && pthread_create(&waker->thread, NULL, run, waker) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (started)
+		return waker;
+	if (waker->bell >= 0)
+		close(waker->bell);
+	free(waker);
+	return NULL;
+}
+
+/* Often enough for a thread of its own. */
+static bool is_busy(struct waker *waker)
+{
+	uint64_t now = util_now_us();
+	if (now - waker->since_us > SPIN_US) {
+		waker->since_us = now;
+		waker->wakes = 0;
+	}
+	return ++waker->wakes > BUSY_WAKES;
+}
+
+static void rouse(struct waker *waker)
+{
+	atomic_store(&waker->awake, true);
+	write_one(waker->bell);
+}
+
+void waker_wake(struct waker *waker, int eventfd)
+{
+	if (!waker) {
+		write_one(eventfd);
+		return;
+	}
+	uint32_t given = atomic_load_explicit(&waker->given, memory_order_relaxed);
+	uint32_t written = atomic_load_explicit(&waker->written, memory_order_acquire);
+	bool awake = atomic_load(&waker->awake);
+	if (!awake || given - written >= ROOM) {
+		write_one(eventfd);
+		if (!awake && is_busy(waker))
+			rouse(waker);
+		return;
+	}
+	waker->fds[given % ROOM] = eventfd;
+	atomic_store(&waker->given, given + 1);
+	/* It may have gone to sleep meanwhile, without having seen this. */
+	if (!atomic_load(&waker->awake))
+		rouse(waker);
+}
+
+void waker_drain(struct waker *waker)
+{
+	/* It is awake while there is something to write, and no write waits. */
+	while (waker && atomic_load_explicit(&waker->written, memory_order_acquire) !=
+						atomic_load_explicit(&waker->given, memory_order_relaxed))
+		sched_yield();
+}
+
+void waker_stop(struct waker *waker)
+{
+	if (!waker)
+		return;
+	atomic_store(&waker->ending, true);
+	write_one(waker->bell);
+	pthread_join(waker->thread, NULL);
+	close(waker->bell);
+	free(waker);
+}
