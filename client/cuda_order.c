@@ -53,17 +53,14 @@ int order_host(void *cuda_stream)
 						   cuda_driver_error(result));
 }
 
-/* Makes its context current, until leave(). */
-static CUresult enter(void *cuda_stream, CUcontext *context, bool *pushed)
+/* Makes a context current, until leave(). */
+static CUresult enter(CUcontext context, bool *pushed)
 {
 	CUcontext current = NULL;
+	CUresult result = CUDA_SUCCESS;
 	*pushed = false;
-	CUresult result = cuda.cuStreamGetCtx(cuda_stream, context);
-	if (result != CUDA_SUCCESS) {
-		return result;
-	}
-	if (cuda.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != *context) {
-		result = cuda.cuCtxPushCurrent(*context);
+	if (cuda.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) {
+		result = cuda.cuCtxPushCurrent(context);
 		*pushed = result == CUDA_SUCCESS;
 	}
 	return result;
@@ -155,7 +152,7 @@ bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, u
 {
 	struct lane *lane = client->lane;
 	CUcontext context;
-	bool pushed, usable = false;
+	bool pushed;
 	if (lane->order == NULL && !lane->unwatched) {
 		lane->order = order_new(lane->memory, lane->lifeline);
 		lane->unwatched = lane->order == NULL;
@@ -166,15 +163,19 @@ bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, u
 		order_is_arriving(order, (uint32_t)(first % LANE_ENTRIES))) {
 		return false;
 	}
-	if (enter(cuda_stream, &context, &pushed) == CUDA_SUCCESS) {
-		usable = find_place(order, context) != NULL;
-		leave(pushed);
+	if (cuda.cuStreamGetCtx(cuda_stream, &context) != CUDA_SUCCESS ||
+		enter(context, &pushed) != CUDA_SUCCESS) {
+		return false;
 	}
-	if (usable) {
-		shut(&gate_of(order, first)->ready, first);
-		shut(&gate_of(order, last)->done, last);
+	order->context = context;
+	order->place = find_place(order, context);
+	leave(pushed);
+	if (order->place == NULL) {
+		return false;
 	}
-	return usable;
+	shut(&gate_of(order, first)->ready, first);
+	shut(&gate_of(order, last)->done, last);
+	return true;
 }
 
 static CUdeviceptr address_of(const struct order_place *place, uint64_t number, size_t offset)
@@ -182,20 +183,12 @@ static CUdeviceptr address_of(const struct order_place *place, uint64_t number, 
 	return (CUdeviceptr)(place->gates + number % LANE_ENTRIES * sizeof(struct lane_gate) + offset);
 }
 
-static CUresult tell_stream(struct order *order, void *cuda_stream, uint64_t first, uint64_t last)
+static CUresult tell_stream(const struct order *order, void *cuda_stream, uint64_t first,
+							uint64_t last)
 {
 	CUstreamBatchMemOpParams operations[2] = {{0}};
-	CUcontext context;
+	const struct order_place *place = order->place;
 	bool pushed;
-	CUresult result = enter(cuda_stream, &context, &pushed);
-	if (result != CUDA_SUCCESS) {
-		return result;
-	}
-	const struct order_place *place = find_place(order, context);
-	if (place == NULL) {
-		leave(pushed);
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
 	operations[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
 	operations[0].writeValue.address = address_of(place, first, offsetof(struct lane_gate, ready));
 	operations[0].writeValue.value = lane_gate_value(first);
@@ -204,8 +197,11 @@ static CUresult tell_stream(struct order *order, void *cuda_stream, uint64_t fir
 	operations[1].waitValue.address = address_of(place, last, offsetof(struct lane_gate, done));
 	operations[1].waitValue.value = lane_gate_value(last);
 	operations[1].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-	result = cuda.batch_memory_operations(cuda_stream, 2, operations, 0);
-	leave(pushed);
+	CUresult result = enter(order->context, &pushed);
+	if (result == CUDA_SUCCESS) {
+		result = cuda.batch_memory_operations(cuda_stream, 2, operations, 0);
+		leave(pushed);
+	}
 	return result;
 }
 

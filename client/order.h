@@ -37,6 +37,9 @@ struct order {
 	uint32_t arriving[LANE_ENTRIES];
 	struct order_place places[ORDER_CONTEXTS];
 	int place_count;
+	/* Of the stream that the submission under way is in order with. */
+	void *context;
+	const struct order_place *place;
 };
 
 /* Watches over a lane whose lifeline this is, which stays the caller's.  NULL: it cannot. */

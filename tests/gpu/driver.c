@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #ifdef KILN_HAVE_CUDA_H
 
@@ -35,6 +36,7 @@
 	X(cuMemRelease)                \
 	X(cuStreamCreate)              \
 	X(cuStreamSynchronize)         \
+	X(cuStreamQuery)               \
 	X(cuMemPoolCreate)             \
 	X(cuDeviceGetDefaultMemPool)   \
 	X(cuMemAllocFromPoolAsync)     \
@@ -72,8 +74,8 @@ static struct {
 } special[SPECIAL_MOST];
 
 static CUdevice device;
-static CUmemoryPool pools[2]; /* that can be shared; made when they are needed, and kept */
-static CUstream stream;       /* of the pools' allocations, and of what is queued */
+static CUmemoryPool pools[2];         /* that can be shared; made when they are needed, and kept */
+static CUstream stream, other_stream; /* of the pools' allocations, and of what is queued */
 static CUevent marks[GPU_MARKS];
 static struct gpu_description described; /* name empty: not yet */
 
@@ -323,6 +325,13 @@ void *gpu_stream(void)
 	return open_stream() ? stream : NULL;
 }
 
+void gpu_change_stream(void)
+{
+	CUstream before = stream;
+	stream = other_stream;
+	other_stream = before;
+}
+
 bool gpu_record(void)
 {
 	return open_stream() &&
@@ -363,6 +372,18 @@ bool gpu_mark(int mark)
 bool gpu_finish(void)
 {
 	return open_stream() && good(cu.cuStreamSynchronize(stream), "cuStreamSynchronize");
+}
+
+bool gpu_finish_within(int milliseconds)
+{
+	CUresult result = open_stream() ? CUDA_ERROR_NOT_READY : CUDA_ERROR_NOT_INITIALIZED;
+	const struct timespec pause = {0, 1000000};
+	for (int i = 0; i < milliseconds && result == CUDA_ERROR_NOT_READY; i++) {
+		result = cu.cuStreamQuery(stream);
+		if (result == CUDA_ERROR_NOT_READY)
+			nanosleep(&pause, NULL);
+	}
+	return good(result, "cuStreamQuery, at the deadline,");
 }
 
 bool gpu_between(int first, int last, double *micros)
@@ -451,6 +472,10 @@ void *gpu_stream(void)
 	return NULL;
 }
 
+void gpu_change_stream(void)
+{
+}
+
 bool gpu_record(void)
 {
 	return false;
@@ -481,6 +506,12 @@ bool gpu_mark(int mark)
 
 bool gpu_finish(void)
 {
+	return false;
+}
+
+bool gpu_finish_within(int milliseconds)
+{
+	(void)milliseconds;
 	return false;
 }
 

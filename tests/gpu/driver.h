@@ -48,6 +48,8 @@ bool gpu_copy(uint64_t to, uint64_t from, uint64_t bytes);
 bool gpu_set(uint64_t to, unsigned char value, uint64_t bytes);
 /* The stream; NULL where there is none. */
 void *gpu_stream(void);
+/* What follows goes to the other of two streams. */
+void gpu_change_stream(void);
 /* What is queued between the two is recorded and not run; then it is run once by each replay. */
 bool gpu_record(void);
 bool gpu_recorded(void **graph);
@@ -58,6 +60,8 @@ void gpu_forget(void *graph);
 bool gpu_mark(int mark);
 /* Waits until the device has done all that was queued. */
 bool gpu_finish(void);
+/* The same, but no longer than this. */
+bool gpu_finish_within(int milliseconds);
 /* Microseconds between two marks, after gpu_finish. */
 bool gpu_between(int first, int last, double *micros);
 

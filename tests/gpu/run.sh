@@ -267,6 +267,7 @@ run_tests() {
 			--seconds 80
 		one "pools" 60 gpu_pools
 		one "launches in the program's own context" 60 gpu_local
+		one "order with the program's own streams" 90 gpu_order
 		one "a quarter of the list, memory lent from a pool" 90 gpu_cases --memory pool \
 			--seconds 80
 		one "processes that die, memory lent from a pool" 90 gpu_faults --memory pool

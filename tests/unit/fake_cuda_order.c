@@ -13,7 +13,7 @@
 #define POLL_NS 20000
 #define SYNCHRONIZE_MS 30000 /* the longest that a real driver's wait may take here */
 
-enum step_kind { STEP_CALL, STEP_COPY, STEP_WRITE, STEP_WAIT };
+enum step_kind { STEP_CALL, STEP_COPY, STEP_SET, STEP_WRITE, STEP_WAIT };
 struct step {
 	struct step *next;
 	enum step_kind kind;
@@ -67,6 +67,9 @@ static void run_step(struct worker *worker, const struct step *step)
 		break;
 	case STEP_COPY:
 		memmove(step->to, step->from, step->bytes);
+		break;
+	case STEP_SET:
+		memset(step->to, (int)step->value, step->bytes);
 		break;
 	case STEP_WRITE:
 		if (fake_is_registered(step->to, 4))
@@ -144,6 +147,12 @@ void fake_copy_itself(CUstream stream, void *to, const void *from, size_t bytes)
 	add_steps(stream, &step, 1);
 }
 
+void fake_set_itself(CUstream stream, void *to, unsigned char value, size_t bytes)
+{
+	const struct step step = {.kind = STEP_SET, .to = to, .value = value, .bytes = bytes};
+	add_steps(stream, &step, 1);
+}
+
 /* It has come to the end of all that it has, in time. */
 static bool wait_for(const void *stream, int timeout_ms)
 {
@@ -177,6 +186,11 @@ CUresult fake_synchronize_itself(CUstream stream)
 	if (is_capturing(stream))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	return wait_for(stream, SYNCHRONIZE_MS) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_TIMEOUT;
+}
+
+CUresult fake_query_itself(CUstream stream)
+{
+	return wait_for(stream, 0) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult fake_synchronize_all(void)
@@ -255,6 +269,11 @@ static void *open_stream(void *context, int is_default)
 	if (pthread_create(&worker->thread, NULL, work, worker) != 0)
 		abort();
 	return is_default ? NULL : worker;
+}
+
+CUstream fake_self_running(void)
+{
+	return open_stream(fake_current(), 0);
 }
 
 static void close_stream(void *stream)

@@ -74,7 +74,10 @@ bool fake_is_registered(const void *at, size_t bytes);
 /* ---- fake_cuda_order.c: streams that get on by themselves ---- */
 
 bool fake_runs_itself(CUstream stream);
+CUstream fake_self_running(void); /* a new one, in the context that is current */
 void fake_copy_itself(CUstream stream, void *to, const void *from, size_t bytes);
+void fake_set_itself(CUstream stream, void *to, unsigned char value, size_t bytes);
+CUresult fake_query_itself(CUstream stream);
 CUresult fake_batch_itself(CUstream stream, unsigned count, const CUstreamBatchMemOpParams *ops);
 CUresult fake_synchronize_itself(CUstream stream);
 CUresult fake_synchronize_all(void);
