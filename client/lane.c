@@ -102,10 +102,6 @@ static bool map_lane(struct kiln_client *client, struct answer *answer)
 		 lane->memory->header.entries != LANE_ENTRIES)) {
 		shut(lane);
 	}
-	if (lane->memory != NULL) {
-		uint32_t spin_us = lane->memory->header.spin_us;
-		lane->spin_us = spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US;
-	}
 	lane_reset(lane);
 	return lane->memory != NULL;
 }

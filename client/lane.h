@@ -38,10 +38,9 @@ struct lane {
 	/* By stream, number + 1 of the last entry that may not be launched when it is taken; and of the
 	 * last on a stream but 0. */
 	uint64_t held_until[KILN_STREAMS], others_until;
-	int64_t spin_us; /* to look for an end before sleeping */
-	bool watched;    /* somebody polls the descriptor: they are to be woken for every end */
-	bool off;        /* calls go by message for good */
-	bool alone;      /* one CPU is all there is */
+	bool watched; /* somebody polls the descriptor: they are to be woken for every end */
+	bool off;     /* calls go by message for good */
+	bool alone;   /* one CPU is all there is */
 	struct lane_question questions[LANE_QUESTIONS];
 };
 

@@ -88,8 +88,9 @@ struct lane_gate {
 struct lane_header {
 	uint32_t magic, version, entries;
 	/* How long either side looks for work before it sleeps.  Waking takes some 10 us, so looking
-	 * for longer than a few times that gains little. */
-	uint32_t spin_us;
+	 * for longer than a few times that gains little; but where many clients have their turn one
+	 * after another, the device process has them look for longer. */
+	_Atomic uint32_t spin_us;
 	/* Each in a cache line of its own: who reads one word again and again is not to be disturbed by
 	 * another.  The client's: */
 	_Alignas(64) _Atomic uint64_t tail;    /* entries written, for those who look */

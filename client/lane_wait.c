@@ -118,7 +118,8 @@ void lane_forget(struct kiln_client *client, const struct ticket *ticket)
 /* Until the entries have ended, or for a while. */
 static bool look(const struct lane *lane, uint64_t first, uint64_t last)
 {
-	int64_t until = lane->alone ? 0 : now_us() + lane->spin_us;
+	uint32_t spin_us = atomic_load_explicit(&lane->memory->header.spin_us, memory_order_relaxed);
+	int64_t until = now_us() + (spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US);
 	do {
 		for (int i = 0; i < 32; i++) {
 			while (first <= last && lane_has_ended(lane, first)) {

@@ -14,7 +14,7 @@
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
-#define ASK_US 10
+#define ASK_US 20
 #define LAST_WORDS_MS 1000
 
 /* ---- Sending ---- */
@@ -296,9 +296,10 @@ static void take_down(struct exec *executor)
 
 int exec_main(const struct exec_options *options)
 {
-	struct exec executor = {.sock = options->sock, .epoll = -1, .alone = util_cpu_count() == 1};
+	struct exec executor = {.sock = options->sock, .epoll = -1, .cpus = util_cpu_count()};
 	char error[KERNEL_ERROR_MAX] = "";
 	exec_quiet_open(&executor, options->quiet_patience_ms);
+	executor.alone = executor.cpus == 1;
 	exec_discipline(options->sock, options->wrapped);
 	int status = watch_socket(&executor, error);
 	if (status == KILN_OK)

@@ -246,6 +246,7 @@ struct exec {
 	uint64_t lane_active_us;
 	uint64_t lane_told_us; /* when the broker was last told that lanes get on */
 	uint32_t spin_us;      /* to look for entries before sleeping */
+	int cpus;
 	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
 	struct exec_mapping *kept; /* the last one: clients use one again and again */
 };

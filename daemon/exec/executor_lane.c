@@ -50,6 +50,22 @@ static void free_memory(struct exec *executor, void *what)
 	free(lane);
 }
 
+/*
+ * With n clients a turn comes n launches after the last: who looks for no longer than it takes one
+ * would mostly sleep before, and be late for the next.  Not so where they would take each other's
+ * CPUs, and this process's.
+ */
+static void share_spin(struct exec *executor)
+{
+	uint32_t count = 0;
+	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+		count++;
+	uint32_t times = 2 * count <= (uint32_t)executor->cpus ? count : 1;
+	for (struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+		atomic_store_explicit(&lane->memory->header.spin_us, times * executor->spin_us,
+							  memory_order_relaxed);
+}
+
 static void free_lane(struct exec *executor, struct exec_lane *lane)
 {
 	struct exec_template *bound;
@@ -59,6 +75,7 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 	if (*link)
 		*link = lane->next;
 	executor->lane_table[lane->index] = NULL;
+	share_spin(executor);
 	while ((bound = map_take(&lane->calls)))
 		drop_template(executor, bound);
 	map_free(&lane->calls);
@@ -124,7 +141,8 @@ static int map_lane(struct exec *executor, struct exec_lane *lane, struct frame 
 						 header->version, header->entries, LANE_VERSION, LANE_ENTRIES);
 	}
 	/* All lanes of a daemon say the same; the client has it not yet. */
-	executor->spin_us = header->spin_us < LANE_SPIN_MOST_US ? header->spin_us : LANE_SPIN_MOST_US;
+	uint32_t spin_us = header->spin_us;
+	executor->spin_us = spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US;
 	return KILN_OK;
 }
 
@@ -178,12 +196,13 @@ int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame 
 		return status;
 	}
 	executor->lane_table[lane->index] = lane;
-	if (!executor->waker_tried && util_cpu_count() >= WAKER_CPUS)
+	if (!executor->waker_tried && executor->cpus >= WAKER_CPUS)
 		executor->waker = waker_start();
 	executor->waker_tried = true;
 	lane->waker = executor->waker;
 	lane->next = executor->lanes;
 	executor->lanes = lane;
+	share_spin(executor);
 	status = watch_lane(executor, lane, frame, error);
 	if (status != KILN_OK)
 		free_lane(executor, lane);
