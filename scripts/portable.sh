@@ -40,7 +40,7 @@ while [ $# -gt 0 ]; do
 done
 cd "$root"
 
-tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_raw gpu_local gpu_faults
+tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_raw gpu_local gpu_order gpu_faults
 	bench_kernels bench_compile bench_launch bench_quiet"
 examples="permute softmax layer_norm streams raw photo make_photo
 	attention_mask gather_ways online_norms giou_loss permutations"
