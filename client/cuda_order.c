@@ -154,7 +154,7 @@ bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, u
 	CUcontext context;
 	bool pushed;
 	if (lane->order == NULL && !lane->unwatched) {
-		lane->order = order_new(lane->memory, lane->lifeline);
+		lane->order = order_new(lane->memory, lane->told);
 		lane->unwatched = lane->order == NULL;
 	}
 	struct order *order = lane->order;

@@ -25,7 +25,7 @@ struct lane *lane_new(void)
 	cpu_set_t set;
 	if (lane != NULL) {
 		const char *wish = secure_getenv("KILN_LANE");
-		lane->wake = lane->told = lane->lifeline = lane->events = -1;
+		lane->wake = lane->told = lane->events = -1;
 		lane->off = wish != NULL && strcmp(wish, "off") == 0;
 		lane->alone = sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1;
 	}
@@ -34,7 +34,7 @@ struct lane *lane_new(void)
 
 static void shut(struct lane *lane)
 {
-	int *descriptors[] = {&lane->wake, &lane->told, &lane->lifeline, &lane->events};
+	int *descriptors[] = {&lane->wake, &lane->told, &lane->events};
 	if (lane->memory != NULL) {
 		munmap(lane->memory, sizeof(*lane->memory));
 	}
@@ -42,7 +42,7 @@ static void shut(struct lane *lane)
 	order_drop(lane->order);
 	lane->order = NULL;
 	lane->unwatched = false;
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 3; i++) {
 		if (*descriptors[i] >= 0) {
 			close(*descriptors[i]);
 		}
@@ -82,9 +82,8 @@ static bool map_lane(struct kiln_client *client, struct answer *answer)
 	shut(lane);
 	lane->wake = frame_take_fd(&answer->frame, 1);
 	lane->told = frame_take_fd(&answer->frame, 2);
-	lane->lifeline = frame_take_fd(&answer->frame, 3);
 	lane->events = epoll_create1(EPOLL_CLOEXEC);
-	if (memory < 0 || lane->wake < 0 || lane->told < 0 || lane->lifeline < 0 || lane->events < 0 ||
+	if (memory < 0 || lane->wake < 0 || lane->told < 0 || lane->events < 0 ||
 		!frame_fd_is_safe(memory, sizeof(*lane->memory)) ||
 		epoll_ctl(lane->events, EPOLL_CTL_ADD, lane->told, &event) != 0 ||
 		epoll_ctl(lane->events, EPOLL_CTL_ADD, client->sock, &event) != 0) {

@@ -29,8 +29,8 @@ struct lane {
 	struct lane_memory *memory; /* NULL: not open */
 	struct order *order;        /* its gates, once a CUDA stream has used them */
 	bool unwatched;             /* they cannot be used */
-	int wake, told;
-	int lifeline;          /* ends with the lane */
+	int wake;
+	int told;              /* readable when this client was woken; ends with the lane */
 	int events;            /* epoll: told and the socket, for event loops */
 	uint64_t generation;   /* of the device process, as buffers and calls know it */
 	uint64_t oldest, next; /* entries that have not been seen to end, and the next one */

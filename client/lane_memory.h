@@ -41,10 +41,12 @@
 #define LANE_VERSION 2u
 #define LANE_ENTRIES 256u
 #define LANE_ERROR_MAX 480
-/* Handed out with a lane: its memory, the eventfds that wake the device process and the client, and
- * an end of a pipe: the device process writes never, and closes it with the lane; the client is
- * given the other and sees that at once. */
-#define LANE_DESCRIPTORS 4
+/* Handed out with a lane: its memory, an eventfd that wakes the device process, and an end of a
+ * pipe: the device process writes a byte there to wake the client, and closes it with the lane,
+ * which the client, who is given the other, sees at once.  The flags of an open file are everybody's
+ * who has it, so what the client has open, too, the device process neither reads nor writes: it
+ * might be made to block. */
+#define LANE_DESCRIPTORS 3
 /* Neither side looks for work longer than this, whatever the header says. */
 #define LANE_SPIN_MOST_US 1000000
 

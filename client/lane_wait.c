@@ -4,9 +4,9 @@
  */
 #include "client/lane.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -134,11 +134,15 @@ static bool look(const struct lane *lane, uint64_t first, uint64_t last)
 	return false;
 }
 
+/* What is left will be readable again, and read then.  Its end would be readable for ever: what
+ * became of the lane a message says. */
 static void quiet(struct lane *lane)
 {
-	uint64_t count;
-	if (read(lane->told, &count, sizeof(count)) < 0 && errno != EAGAIN) {
-		return; /* it will be readable again, and read then */
+	char bytes[64];
+	if (lane->told >= 0 && read(lane->told, bytes, sizeof(bytes)) == 0) {
+		(void)epoll_ctl(lane->events, EPOLL_CTL_DEL, lane->told, NULL);
+		close(lane->told);
+		lane->told = -1;
 	}
 }
 

@@ -18,8 +18,8 @@
 #include "work_state.h"
 
 struct lane {
-	int memory, wake, told; /* descriptors: wake is for the device process, told for the client */
-	int lifeline;           /* the client's end of a pipe that ends with the lane */
+	int memory, wake;
+	int told; /* the client's end of the pipe */
 	struct lane_memory *map;
 	uint64_t generation;       /* of the device process that has it */
 	uint64_t launched, failed; /* counted so far */
@@ -40,8 +40,6 @@ static void close_all(struct lane *lane)
 		close(lane->wake);
 	if (lane->told >= 0)
 		close(lane->told);
-	if (lane->lifeline >= 0)
-		close(lane->lifeline);
 	free(lane);
 }
 
@@ -53,14 +51,13 @@ static struct lane *make(uint32_t spin_us, int *other)
 	if (!lane)
 		return NULL;
 	bool linked = pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0;
-	lane->lifeline = ends[0];
+	lane->told = ends[0];
 	lane->memory = frame_memfd("kiln-lane", sizeof *lane->map);
 	lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	lane->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	void *map = lane->memory < 0 ? MAP_FAILED
 								 : mmap(NULL, sizeof *lane->map, PROT_READ | PROT_WRITE, MAP_SHARED,
 										lane->memory, 0);
-	if (map == MAP_FAILED || lane->wake < 0 || lane->told < 0 || !linked) {
+	if (map == MAP_FAILED || lane->wake < 0 || !linked) {
 		util_log(UTIL_WARN, "no lane can be made: %s; its calls go by message", strerror(errno));
 		lane->map = map == MAP_FAILED ? NULL : map;
 		close_all(lane);
@@ -208,7 +205,7 @@ static bool open_lane(struct session *session)
 	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us, &other);
 	if (!lane)
 		return false;
-	const int fds[LANE_DESCRIPTORS] = {lane->memory, lane->wake, lane->told, other};
+	const int fds[LANE_DESCRIPTORS] = {lane->memory, lane->wake, other};
 	uint64_t deadline = session->broker->options.launch_timeout_ms;
 	uint64_t id = executor_begin(executor, &message, "lane.open");
 	wire_put_uint(&message, "stream", session->stream);
@@ -307,7 +304,6 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 	fds[0] = lane->memory;
 	fds[1] = lane->wake;
 	fds[2] = lane->told;
-	fds[3] = lane->lifeline;
 	return LANE_DESCRIPTORS;
 }
 

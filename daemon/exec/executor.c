@@ -173,12 +173,8 @@ static void serve_socket(struct exec *executor)
 	unsigned ready = 0;
 	int count = epoll_wait(executor->epoll, events, EVENTS_PER_TURN, 0);
 	for (int i = 0; i < count; i++) {
-		uint64_t woken;
-		const struct exec_lane *lane = events[i].data.ptr;
-		if (!lane)
+		if (!events[i].data.ptr)
 			ready = events[i].events;
-		else if (read(lane->wake, &woken, sizeof(woken)) < 0 && errno != EAGAIN)
-			util_log(UTIL_WARN, "the eventfd of a lane cannot be read: %s", strerror(errno));
 	}
 	if (ready & EPOLLOUT) {
 		int status = frame_queue_flush(&executor->queue, executor->sock);

@@ -202,9 +202,9 @@ struct exec_lane {
 	uint64_t id;    /* the stream */
 	uint32_t index; /* in the table of lanes */
 	struct lane_memory *memory;
-	int wake, told; /* eventfds: the client wakes this process, this process tells the client */
+	int wake; /* the eventfd by which the client wakes this process */
+	int told; /* the end of a pipe by which this process wakes the client */
 	struct waker *waker;
-	int lifeline;  /* of a pipe whose other end the client has: closed, the lane is no more */
 	uint64_t head; /* entries taken */
 	int flights;
 	struct exec_slot slots[LANE_ENTRIES];

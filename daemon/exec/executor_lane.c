@@ -84,7 +84,6 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 	waker_drain(executor->waker);
 	close(lane->wake);
 	close(lane->told);
-	close(lane->lifeline);
 	if (lane->close_id)
 		exec_reply(executor, lane->close_id, KILN_OK, NULL);
 	if (!lane->gates_shared || !exec_quiet_waits(executor, NULL)) {
@@ -122,7 +121,7 @@ static int map_lane(struct exec *executor, struct exec_lane *lane, struct frame 
 	if (frame->fd_count != LANE_DESCRIPTORS ||
 		!frame_fd_is_safe(frame->fds[0], sizeof(*lane->memory)))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a lane is opened with a sealed memfd of %zu bytes, two eventfds and a "
+						 "a lane is opened with a sealed memfd of %zu bytes, an eventfd and a "
 						 "pipe",
 						 sizeof(*lane->memory));
 	void *address =
@@ -149,10 +148,10 @@ static int map_lane(struct exec *executor, struct exec_lane *lane, struct frame 
 static int watch_lane(struct exec *executor, struct exec_lane *lane, struct frame *frame,
 					  char error[KERNEL_ERROR_MAX])
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = lane};
+	/* Each write is told of once, and never read: the client could make that block. */
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = lane};
 	lane->wake = frame_take_fd(frame, 1);
 	lane->told = frame_take_fd(frame, 2);
-	lane->lifeline = frame_take_fd(frame, 3);
 	if (epoll_ctl(executor->epoll, EPOLL_CTL_ADD, lane->wake, &event) == 0)
 		return KILN_OK;
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "a lane cannot be watched: %s",

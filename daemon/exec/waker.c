@@ -35,10 +35,16 @@ struct waker {
 
 static void write_one(int fd)
 {
-	const uint64_t one = 1;
-	/* A full counter is as good as one more. */
-	if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
+	/* A full pipe is as good as a byte more, and one that nobody reads wakes nobody. */
+	if (write(fd, "", 1) < 0 && errno != EAGAIN && errno != EPIPE)
 		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
+}
+
+static void ring_bell(struct waker *waker)
+{
+	const uint64_t one = 1;
+	if (write(waker->bell, &one, sizeof one) < 0)
+		util_log(UTIL_WARN, "the thread that wakes clients cannot be woken: %s", strerror(errno));
 }
 
 /* Whether there was something. */
@@ -114,25 +120,25 @@ static bool is_busy(struct waker *waker)
 static void rouse(struct waker *waker)
 {
 	atomic_store(&waker->awake, true);
-	write_one(waker->bell);
+	ring_bell(waker);
 }
 
-void waker_wake(struct waker *waker, int eventfd)
+void waker_wake(struct waker *waker, int fd)
 {
 	if (!waker) {
-		write_one(eventfd);
+		write_one(fd);
 		return;
 	}
 	uint32_t given = atomic_load_explicit(&waker->given, memory_order_relaxed);
 	uint32_t written = atomic_load_explicit(&waker->written, memory_order_acquire);
 	bool awake = atomic_load(&waker->awake);
 	if (!awake || given - written >= ROOM) {
-		write_one(eventfd);
+		write_one(fd);
 		if (!awake && is_busy(waker))
 			rouse(waker);
 		return;
 	}
-	waker->fds[given % ROOM] = eventfd;
+	waker->fds[given % ROOM] = fd;
 	atomic_store(&waker->given, given + 1);
 	/* It may have gone to sleep meanwhile, without having seen this. */
 	if (!atomic_load(&waker->awake))
@@ -152,7 +158,7 @@ void waker_stop(struct waker *waker)
 	if (!waker)
 		return;
 	atomic_store(&waker->ending, true);
-	write_one(waker->bell);
+	ring_bell(waker);
 	pthread_join(waker->thread, NULL);
 	close(waker->bell);
 	free(waker);

@@ -33,7 +33,12 @@ kiln_call *transpose_prepare(kiln_client *client, int64_t rows, int64_t columns)
 
 void pair_open(const struct kilnd *daemon, struct pair *pair)
 {
-	pair->client = client_open(daemon);
+	pair_open_on(client_open(daemon), pair);
+}
+
+void pair_open_on(kiln_client *client, struct pair *pair)
+{
+	pair->client = client;
 	pair->there = transpose_prepare(pair->client, ROWS, COLUMNS);
 	pair->back = transpose_prepare(pair->client, COLUMNS, ROWS);
 	assert_ok(kiln_alloc(pair->client, COUNT * 4, 0, "x", &pair->x));

@@ -26,6 +26,8 @@ struct pair {
 /* A call that turns a matrix of so many rows and columns. */
 kiln_call *transpose_prepare(kiln_client *client, int64_t rows, int64_t columns);
 void pair_open(const struct kilnd *daemon, struct pair *pair);
+/* The same of a client that is there. */
+void pair_open_on(kiln_client *client, struct pair *pair);
 void pair_close(struct pair *pair);
 int pair_submit(struct pair *pair, bool back, kiln_ticket after, kiln_ticket *ticket);
 /* On a stream. */

@@ -292,6 +292,35 @@ static void process_killed(void **state)
 	kilnd_stop(daemon);
 }
 
+/* Whose descriptor is polled: it is not readable for ever when the lane has ended. */
+static void process_killed_under_an_event_loop(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	kiln_client *other;
+	kiln_ticket ticket;
+	kilnd_start(daemon, NULL);
+	pair_open(daemon, &pair);
+	other = client_open(daemon);
+	pair_warm(&pair);
+	struct pollfd watch = {.fd = kiln_fd(pair.client), .events = POLLIN};
+	kill((pid_t)info_int(other, "executors[0].pid"), SIGKILL);
+	await_info_at_least(other, "executors[0].restarts", 1);
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
+	do {
+		assert_true(now_ms() < end);
+		assert_int_equal(kiln_dispatch(pair.client), 0);
+	} while (poll(&watch, 1, 100) != 0);
+	matrix_put(pair.x, 0);
+	assert_ok(pair_submit(&pair, false, 0, &ticket));
+	while (kiln_dispatch(pair.client) == 0)
+		assert_int_equal(poll(&watch, 1, CALL_TIMEOUT_MS), 1);
+	assert_ok(kiln_wait(pair.client, ticket, 0));
+	kiln_close(other);
+	pair_close(&pair);
+	kilnd_stop(daemon);
+}
+
 /* ---- A client that writes nonsense ---- */
 
 static void bad_entries(void **state)
@@ -359,6 +388,7 @@ int main(void)
 		HARNESS_TEST(steady_state_makes_no_system_call),
 		HARNESS_TEST(clients_at_once),
 		HARNESS_TEST(process_killed),
+		HARNESS_TEST(process_killed_under_an_event_loop),
 		HARNESS_TEST(bad_entries),
 	};
 	harness_begin(280);

@@ -19,7 +19,7 @@
 struct scene {
 	struct peer peer;
 	struct lane_memory *lane;
-	int fds[LANE_DESCRIPTORS], lifeline;
+	int fds[LANE_DESCRIPTORS], client; /* its end of the pipe */
 };
 
 /* ---- Requests ---- */
@@ -70,7 +70,7 @@ static int ask_of_lane(struct scene *scene, const char *type, const char *key, u
 static void open_scene(struct scene *scene)
 {
 	struct wire_out message;
-	int lifeline[2];
+	int ends[2];
 	begin_peer(&scene->peer, "cpu");
 	for (uint64_t i = 1; i <= 4; i++) {
 		begin_owned(scene, &message, "alloc");
@@ -80,10 +80,9 @@ static void open_scene(struct scene *scene)
 	}
 	scene->fds[0] = frame_memfd("lane", sizeof(*scene->lane));
 	scene->fds[1] = eventfd(0, EFD_NONBLOCK);
-	scene->fds[2] = eventfd(0, EFD_NONBLOCK);
-	assert_int_equal(pipe(lifeline), 0);
-	scene->lifeline = lifeline[0];
-	scene->fds[3] = lifeline[1];
+	assert_int_equal(pipe(ends), 0);
+	scene->client = ends[0];
+	scene->fds[2] = ends[1];
 	scene->lane =
 		mmap(NULL, sizeof(*scene->lane), PROT_READ | PROT_WRITE, MAP_SHARED, scene->fds[0], 0);
 	assert_true(scene->lane != MAP_FAILED);
@@ -104,7 +103,7 @@ static void close_scene(struct scene *scene)
 	munmap(scene->lane, sizeof(*scene->lane));
 	for (int i = 0; i < LANE_DESCRIPTORS; i++)
 		close(scene->fds[i]);
-	close(scene->lifeline);
+	close(scene->client);
 }
 
 /* ---- Entries ---- */

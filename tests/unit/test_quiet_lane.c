@@ -23,20 +23,19 @@ int main(void)
 
 struct lane {
 	struct lane_memory *memory;
-	int fds[4], client; /* its end of the lifeline */
+	int fds[LANE_DESCRIPTORS], client; /* its end of the pipe */
 };
 
 /* Stream 9 has buffer 8, and may launch call 3: module 1 fills it. */
 static void open_lane(struct scene *scene, struct lane *lane)
 {
 	struct wire_out message;
-	int lifeline[2];
+	int ends[2];
 	lane->fds[0] = frame_memfd("lane", sizeof *lane->memory);
 	lane->fds[1] = eventfd(0, EFD_NONBLOCK);
-	lane->fds[2] = eventfd(0, EFD_NONBLOCK);
-	assert_int_equal(pipe(lifeline), 0);
-	lane->fds[3] = lifeline[1];
-	lane->client = lifeline[0];
+	assert_int_equal(pipe(ends), 0);
+	lane->fds[2] = ends[1];
+	lane->client = ends[0];
 	lane->memory =
 		mmap(NULL, sizeof *lane->memory, PROT_READ | PROT_WRITE, MAP_SHARED, lane->fds[0], 0);
 	assert_true(lane->memory != MAP_FAILED);
@@ -47,7 +46,7 @@ static void open_lane(struct scene *scene, struct lane *lane)
 	begin(&scene->peer, &message, "lane.open");
 	wire_put_uint(&message, "stream", 9);
 	wire_put_uint(&message, "deadline", 300);
-	expect(scene, post(&scene->peer, &message, lane->fds, 4));
+	expect(scene, post(&scene->peer, &message, lane->fds, LANE_DESCRIPTORS));
 	begin(&scene->peer, &message, "alloc");
 	wire_put_uint(&message, "buf", 8);
 	wire_put_uint(&message, "bytes", 64);
@@ -63,7 +62,7 @@ static void close_lane(struct scene *scene, struct lane *lane)
 {
 	expect(scene, post_number(scene, "lane.close", "stream", 9));
 	munmap(lane->memory, sizeof *lane->memory);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < LANE_DESCRIPTORS; i++)
 		close(lane->fds[i]);
 	close(lane->client);
 }
