@@ -43,8 +43,8 @@
 #define LANE_ERROR_MAX 480
 /* Handed out with a lane: its memory, an eventfd that wakes the device process, and an end of a
  * pipe: the device process writes a byte there to wake the client, and closes it with the lane,
- * which the client, who is given the other, sees at once.  The flags of an open file are everybody's
- * who has it, so what the client has open, too, the device process neither reads nor writes: it
+ * which the client, who is given the other, sees at once.  The flags of an open file belong to all
+ * who have it, so what the client has open, too, the device process neither reads nor writes: it
  * might be made to block. */
 #define LANE_DESCRIPTORS 3
 /* Neither side looks for work longer than this, whatever the header says. */
