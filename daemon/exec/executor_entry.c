@@ -433,11 +433,21 @@ static void copy_entry(struct lane_entry *to, const struct lane_entry *from)
 	memcpy(to->operands, from->operands, count * sizeof(*to->operands));
 }
 
+/* What the client's CPU has of what is looked at next, and written when this has ended: it comes
+ * while the driver launches. */
+static void fetch_ahead(const struct exec_lane *lane, uint64_t number)
+{
+	__builtin_prefetch(&lane->memory->entries[place_of(number + 1)]);
+	__builtin_prefetch(&lane->memory->cells[place_of(number)], 1);
+	__builtin_prefetch(&lane->memory->gates[place_of(number)], 1);
+}
+
 void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 {
 	uint64_t number = lane->head++;
 	struct exec_slot *slot = slot_of(lane, number);
 	copy_entry(&slot->entry, &lane->memory->entries[place_of(number)]);
+	fetch_ahead(lane, number);
 	atomic_store_explicit(&lane->memory->header.head, lane->head, memory_order_relaxed);
 	slot->number = number;
 	slot->failed = slot->doomed = slot->reports = false;
