@@ -27,7 +27,7 @@ int order_check(void *cuda_stream)
 	const char *missing = cuda_driver_load();
 	if (missing != NULL) {
 		return error_set(KILN_ENOTSUP,
-						 "KILN_SUBMIT_CUDA needs a CUDA driver, and that of this machine has no %s",
+						 "KILN_SUBMIT_CUDA needs the CUDA driver: there is no %s on this machine",
 						 missing);
 	}
 	CUresult result = cuda.cuStreamIsCapturing(cuda_stream, &capture);

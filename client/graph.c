@@ -4,16 +4,6 @@
  */
 #include "client/local.h"
 
-#include <stdio.h>
-
-/* The last sentence says of which it is. */
-static int blame(int status, int i)
-{
-	char text[LOCAL_ERROR_MAX];
-	snprintf(text, sizeof(text), "%s", kiln_errmsg());
-	return error_set(status, "works[%d]: %s", i, text);
-}
-
 static int check_works(kiln_client *client, const kiln_work *works, int count)
 {
 	if (count < 1 || count > KILN_MAX_GRAPH) {
@@ -30,7 +20,7 @@ static int check_works(kiln_client *client, const kiln_work *works, int count)
 		}
 		int status = call_check_operands(works[i].call, works[i].operands, works[i].operand_count);
 		if (status != KILN_OK) {
-			return blame(status, i);
+			return call_blame(status, i);
 		}
 	}
 	return KILN_OK;

@@ -300,6 +300,8 @@ bool call_follows_failure(const struct kiln_client *client, kiln_ticket after);
 int call_canceled(struct kiln_client *client, kiln_ticket after, kiln_ticket *out);
 /* What the call was prepared for, in buffers of its client. */
 int call_check_operands(const kiln_call *call, const kiln_operand *operands, int count);
+/* The last sentence says of which of several calls it is. */
+int call_blame(int status, int i);
 void call_put_operands(struct wire_out *out, const kiln_operand *operands, int count);
 /* Tells the daemon, without waiting, and frees the handle. */
 void call_release(struct kiln_call *call);

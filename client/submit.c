@@ -14,6 +14,12 @@ int call_check_operands(const kiln_call *call, const kiln_operand *operands, int
 		return error_set(KILN_EINVAL, "the call is a kernel of the program's own: it is submitted "
 									  "with kiln_submit_raw()");
 	}
+	if (call->tensor_count == 0 && count != 0) {
+		return error_set(KILN_EINVAL,
+						 "the call is a graph, whose calls have their operands: it is submitted "
+						 "with none, and not %d",
+						 count);
+	}
 	if (count != call->tensor_count || (count > 0 && operands == NULL)) {
 		return error_set(KILN_EINVAL,
 						 "the call was prepared for %d tensors and is submitted with %d operands",
@@ -33,6 +39,13 @@ int call_check_operands(const kiln_call *call, const kiln_operand *operands, int
 		}
 	}
 	return KILN_OK;
+}
+
+int call_blame(int status, int i)
+{
+	char text[LOCAL_ERROR_MAX];
+	snprintf(text, sizeof(text), "%s", kiln_errmsg());
+	return error_set(status, "works[%d]: %s", i, text);
 }
 
 void call_put_operands(struct wire_out *out, const kiln_operand *operands, int count)
@@ -228,6 +241,9 @@ static int submit(kiln_client *client, struct submission *what, kiln_ticket *out
 	for (int i = 0; i < what->count && status == KILN_OK; i++) {
 		const kiln_work *work = &what->works[i];
 		status = call_check_operands(work->call, work->operands, work->operand_count);
+		if (status != KILN_OK && what->count > 1) {
+			status = call_blame(status, i);
+		}
 	}
 	if (status != KILN_OK) {
 		return status;
@@ -295,6 +311,12 @@ static int read_options(const kiln_submit_options *options, struct submission *w
 	if ((options->flags & ~KILN_SUBMIT_CUDA) != 0) {
 		return error_set(KILN_EINVAL, "options->flags is 0x%x; this libkiln %s knows 0x%x",
 						 options->flags, KILN_VERSION_STRING, KILN_SUBMIT_CUDA);
+	}
+	if (options->cuda_stream != NULL && (options->flags & KILN_SUBMIT_CUDA) == 0) {
+		return error_set(KILN_EINVAL,
+						 "options->cuda_stream is %p, and options->flags lacks "
+						 "KILN_SUBMIT_CUDA, without which it would mean nothing",
+						 options->cuda_stream);
 	}
 	what->stream = options->stream;
 	what->after = options->after;

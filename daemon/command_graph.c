@@ -14,12 +14,10 @@ static int check_call(const struct call *call, uint64_t number, char error[KERNE
 						 "this session has no prepared call %llu", (unsigned long long)number);
 	if (call->graph)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "call %llu is a graph itself: name the calls that it is made of",
-						 (unsigned long long)number);
+						 "it is a graph itself: name the calls that it is made of");
 	if (call->variants[0]->raw)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "call %llu is a user's kernel, which runs in a device process of its own",
-						 (unsigned long long)number);
+						 "it is a user's kernel, which runs in a device process of its own");
 	return KILN_OK;
 }
 

@@ -163,12 +163,11 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 						 "this session has no prepared call %llu", (unsigned long long)number);
 	if (call->graph)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "call %llu is a graph, which the device process alone can launch",
-						 (unsigned long long)number);
+						 "the call is a graph, which its device process alone can launch: use "
+						 "kiln_submit()");
 	if (call->variants[0]->raw)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-						 "call %llu is a user's kernel, of which no launch is known",
-						 (unsigned long long)number);
+						 "the call is a user's kernel, of which no launch is known");
 	int status = read_alignments(message, call, alignments, error);
 	if (status == KILN_OK)
 		status = command_choose_variant(session, call, alignments, out, error);

@@ -112,7 +112,9 @@ int exec_bind_operand(const struct exec_operand *operand, const struct exec_plac
 	struct exec_buffer *buffer = place->found;
 	if (!buffer || (owner && buffer->owner != owner))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-						 "operand %d: there is no buffer %" PRIu64, number, place->buffer);
+						 "operand %d: there is no buffer %" PRIu64
+						 ": it was freed, or is another client's",
+						 number, place->buffer);
 	if (place->offset > buffer->bytes || operand->bytes > buffer->bytes - place->offset)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "operand %d: %" PRIu64 " bytes at %" PRIu64

@@ -399,7 +399,13 @@ KILN_API int kiln_wait_time(kiln_client *client, kiln_ticket ticket, int timeout
 /* Asks that a call not be run; it ends in ECANCELED, or as usual if it had started. */
 KILN_API int kiln_cancel(kiln_client *client, kiln_ticket ticket);
 
-/* For event loops: a descriptor and the poll(2) events to watch it for, then kiln_dispatch(). */
+/*
+ * For event loops: a descriptor, which stays the same, and the poll(2) events to watch it for, now.
+ * When it is ready, kiln_dispatch(), and then kiln_wait() with 0 for the tickets.  What has ended by
+ * then may have been heard of in another call of the client's, as in kiln_wait() for another
+ * ticket: that does not make the descriptor ready once more.  So kiln_dispatch() comes before
+ * poll(2), too, and who has waited for all that it found may sleep.
+ */
 KILN_API int kiln_fd(const kiln_client *client);
 KILN_API int kiln_events(const kiln_client *client);
 /* Handles what has arrived, without waiting; returns how many tickets are finished and not yet
@@ -434,8 +440,9 @@ typedef struct kiln_place {
  * (kiln_call_plan() says so) takes it from a pool of its own, in the stream's order.
  *
  * ENOTSUP: the client's device is "cpu"; the context's GPU cannot run what is compiled for the
- * client's device; there is no driver; the call is a kernel of one's own; or it counts indices that
- * are out of range, which nobody would be told of: the sentence says which attribute to use.
+ * client's device; there is no driver; the call is a graph, or a kernel of one's own; or it counts
+ * indices that are out of range, which nobody would be told of: the sentence says which attribute
+ * to use.
  * EINVAL also where no context is current, or the stream is of another one.  EDEVICE with the
  * driver's own name for an error that an earlier launch of the context left.
  *

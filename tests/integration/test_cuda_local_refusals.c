@@ -138,6 +138,19 @@ static void other_kinds(void **state)
 	assert_ok(kiln_prepare_raw(scene.client, &raw, &call));
 	assert_refused(kiln_launch_local(call, NULL, 0, NULL), KILN_ENOTSUP, "kiln_submit_raw() alone");
 	kiln_call_free(call);
+	kiln_call *part = prepare_transpose(scene.client);
+	kiln_buffer *buffers[2];
+	for (int i = 0; i < 2; i++)
+		assert_ok(kiln_alloc(scene.client, BYTES, 0, NULL, &buffers[i]));
+	const kiln_operand operands[] = {{buffers[0], 0}, {buffers[1], 0}};
+	const kiln_work work = {part, operands, 2};
+	assert_ok(kiln_prepare_graph(scene.client, &work, 1, &call));
+	assert_refused(kiln_launch_local(call, NULL, 0, scene.stream), KILN_ENOTSUP,
+				   "the call is a graph, which its device process alone can launch");
+	kiln_call_free(call);
+	kiln_call_free(part);
+	for (int i = 0; i < 2; i++)
+		assert_ok(kiln_free(buffers[i]));
 	kiln_client *host = client_open(scene.daemon);
 	assert_ok(kiln_prepare(host, "permute", tensors, 2, &perm, 1, &call));
 	assert_refused(launch(&scene, call), KILN_ENOTSUP,

@@ -492,7 +492,8 @@ static void refusals(void **state)
 	works[1] = (kiln_work){chain.back, far, 2};
 	expect(&chain, works, 2, KILN_EINVAL, "launch 2 of 2: x needs 1508 bytes at offset 4");
 	works[1] = (kiln_work){chain.graph, NULL, 0};
-	expect(&chain, works, 2, KILN_ENOTSUP, "is a graph itself: name the calls that it is made of");
+	expect(&chain, works, 2, KILN_ENOTSUP,
+		   "launch 2 of 2: it is a graph itself: name the calls that it is made of");
 	for (int i = 0; i < 5; i++)
 		many[i] = works[0];
 	expect(&chain, many, 5, KILN_ELIMIT, "more than the 7 that it may have (--max-graph-calls)");
@@ -506,7 +507,9 @@ static void refusals(void **state)
 	assert_ran(&chain, 1);
 	kiln_ticket ticket;
 	assert_int_equal(kiln_submit(chain.graph, right, 2, 0, &ticket), KILN_EINVAL);
-	assert_sentence("the call was prepared for 0 tensors and is submitted with 2 operands");
+	assert_sentence(
+		"the call is a graph, whose calls have their operands: it is submitted with none, "
+		"and not 2");
 	kiln_launch how = {.size = sizeof(how)};
 	assert_int_equal(kiln_submit_raw(chain.graph, &how, 0, &ticket), KILN_EINVAL);
 	kiln_call *rest[2];

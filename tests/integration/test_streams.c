@@ -400,6 +400,9 @@ static void refusals(void **state)
 	assert_int_equal(kiln_submit_with(work.call, operands, 2, &options, &ticket), KILN_EINVAL);
 	assert_sentence("options->flags is 0x6; this libkiln ");
 	assert_sentence(" knows 0x1");
+	options = (kiln_submit_options){.size = sizeof(options), .cuda_stream = &pair};
+	assert_int_equal(kiln_submit_with(work.call, operands, 2, &options, &ticket), KILN_EINVAL);
+	assert_sentence("options->flags lacks KILN_SUBMIT_CUDA, without which it would mean nothing");
 	options = (kiln_submit_options){.size = 8};
 	assert_int_equal(kiln_submit_with(work.call, operands, 2, &options, &ticket), KILN_EINVAL);
 	snprintf(size, sizeof(size),
