@@ -383,8 +383,7 @@ int kiln_fd(const kiln_client *client)
 	if (status != KILN_OK) {
 		return status;
 	}
-	int fd = client->lane != NULL ? lane_fd(client->lane) : -1;
-	return fd >= 0 ? fd : client->sock;
+	return lane_fd(client->lane, client->sock);
 }
 
 int kiln_events(const kiln_client *client)
@@ -393,7 +392,7 @@ int kiln_events(const kiln_client *client)
 	if (status != KILN_OK) {
 		return status;
 	}
-	return POLLIN | (client->queue.count > 0 ? POLLOUT : 0);
+	return lane_events(client->lane, client->sock, client->queue.count > 0);
 }
 
 int kiln_dispatch(kiln_client *client)

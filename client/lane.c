@@ -34,7 +34,7 @@ struct lane *lane_new(void)
 
 static void shut(struct lane *lane)
 {
-	int *descriptors[] = {&lane->wake, &lane->told, &lane->events};
+	int *descriptors[] = {&lane->wake, &lane->told};
 	if (lane->memory != NULL) {
 		munmap(lane->memory, sizeof(*lane->memory));
 	}
@@ -42,7 +42,11 @@ static void shut(struct lane *lane)
 	order_drop(lane->order);
 	lane->order = NULL;
 	lane->unwatched = false;
-	for (int i = 0; i < 3; i++) {
+	/* Others have it open, too: closing alone would not end the watch. */
+	if (lane->told >= 0 && lane_is_watched(lane)) {
+		(void)epoll_ctl(lane->events, EPOLL_CTL_DEL, lane->told, NULL);
+	}
+	for (int i = 0; i < 2; i++) {
 		if (*descriptors[i] >= 0) {
 			close(*descriptors[i]);
 		}
@@ -68,6 +72,9 @@ void lane_free(struct lane *lane)
 {
 	if (lane != NULL) {
 		shut(lane);
+		if (lane->events >= 0) {
+			close(lane->events);
+		}
 		free(lane);
 	}
 }
@@ -82,11 +89,10 @@ static bool map_lane(struct kiln_client *client, struct answer *answer)
 	shut(lane);
 	lane->wake = frame_take_fd(&answer->frame, 1);
 	lane->told = frame_take_fd(&answer->frame, 2);
-	lane->events = epoll_create1(EPOLL_CLOEXEC);
-	if (memory < 0 || lane->wake < 0 || lane->told < 0 || lane->events < 0 ||
+	if (memory < 0 || lane->wake < 0 || lane->told < 0 ||
 		!frame_fd_is_safe(memory, sizeof(*lane->memory)) ||
-		epoll_ctl(lane->events, EPOLL_CTL_ADD, lane->told, &event) != 0 ||
-		epoll_ctl(lane->events, EPOLL_CTL_ADD, client->sock, &event) != 0) {
+		(lane_is_watched(lane) &&
+		 epoll_ctl(lane->events, EPOLL_CTL_ADD, lane->told, &event) != 0)) {
 		shut(lane);
 	} else {
 		void *map =
@@ -102,6 +108,9 @@ static bool map_lane(struct kiln_client *client, struct answer *answer)
 		shut(lane);
 	}
 	lane_reset(lane);
+	if (lane->memory != NULL) {
+		atomic_store(&lane->memory->header.waiting, lane_is_watched(lane));
+	}
 	return lane->memory != NULL;
 }
 
@@ -401,7 +410,7 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 		ticket_add_lane(&client->tickets, id, first, what->count) != KILN_OK) {
 		return LANE_NOT;
 	}
-	if (lane->watched) {
+	if (lane_is_watched(lane)) {
 		atomic_store(&lane->memory->header.waiting, 1);
 	}
 	write_entries(lane, what, ways, id, client->times);

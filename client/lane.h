@@ -31,18 +31,24 @@ struct lane {
 	bool unwatched;             /* they cannot be used */
 	int wake;
 	int told;              /* readable when this client was woken; ends with the lane */
-	int events;            /* epoll: told and the socket, for event loops */
+	int events;            /* epoll: the socket and told, for event loops; -1: there is none */
+	bool writes;           /* there the socket is watched for room, too */
 	uint64_t generation;   /* of the device process, as buffers and calls know it */
 	uint64_t oldest, next; /* entries that have not been seen to end, and the next one */
 	struct lane_slot slots[LANE_ENTRIES];
 	/* By stream, number + 1 of the last entry that may not be launched when it is taken; and of the
 	 * last on a stream but 0. */
 	uint64_t held_until[KILN_STREAMS], others_until;
-	bool watched; /* somebody polls the descriptor: they are to be woken for every end */
-	bool off;     /* calls go by message for good */
-	bool alone;   /* one CPU is all there is */
+	bool off;   /* calls go by message for good */
+	bool alone; /* one CPU is all there is */
 	struct lane_question questions[LANE_QUESTIONS];
 };
+
+/* Somebody polls for the ends: they are to be woken for every one. */
+static inline bool lane_is_watched(const struct lane *lane)
+{
+	return lane->events >= 0;
+}
 
 /* The entry has ended; only its cell knows. */
 bool lane_has_ended(const struct lane *lane, uint64_t number);

@@ -4,6 +4,7 @@
  */
 #include "client/lane.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -92,12 +93,7 @@ void lane_lost(struct kiln_client *client, int status, const char *why)
 			ticket_finish_part(&client->tickets, ticket, slot->part, status, why, 0);
 		}
 	}
-	lane->oldest = lane->next;
-	/* Who polls its descriptor goes on doing so: from now on there are messages alone. */
-	lane->off = lane->off || lane->watched;
-	if (!lane->watched) {
-		lane_close(lane);
-	}
+	lane_close(lane);
 }
 
 void lane_forget(struct kiln_client *client, const struct ticket *ticket)
@@ -140,7 +136,9 @@ static void quiet(struct lane *lane)
 {
 	char bytes[64];
 	if (lane->told >= 0 && read(lane->told, bytes, sizeof(bytes)) == 0) {
-		(void)epoll_ctl(lane->events, EPOLL_CTL_DEL, lane->told, NULL);
+		if (lane_is_watched(lane)) {
+			(void)epoll_ctl(lane->events, EPOLL_CTL_DEL, lane->told, NULL);
+		}
 		close(lane->told);
 		lane->told = -1;
 	}
@@ -149,7 +147,7 @@ static void quiet(struct lane *lane)
 void lane_watch(struct kiln_client *client)
 {
 	struct lane *lane = client->lane;
-	if (lane->memory == NULL || !lane->watched) {
+	if (lane->memory == NULL || !lane_is_watched(lane)) {
 		return;
 	}
 	quiet(lane);
@@ -158,15 +156,40 @@ void lane_watch(struct kiln_client *client)
 	lane_collect(client);
 }
 
-int lane_fd(struct lane *lane)
+static bool watch_both(struct lane *lane, int sock)
 {
-	if (lane->memory == NULL) {
-		lane->off = lane->off || lane->events < 0;
-		return lane->events;
+	struct epoll_event event = {.events = EPOLLIN};
+	lane->events = epoll_create1(EPOLL_CLOEXEC);
+	return lane->events >= 0 && epoll_ctl(lane->events, EPOLL_CTL_ADD, sock, &event) == 0 &&
+		   (lane->told < 0 || epoll_ctl(lane->events, EPOLL_CTL_ADD, lane->told, &event) == 0);
+}
+
+int lane_fd(struct lane *lane, int sock)
+{
+	if (!lane_is_watched(lane) && !watch_both(lane, sock)) {
+		int why = errno;
+		if (lane->events >= 0) {
+			close(lane->events);
+		}
+		lane->events = -1;
+		return error_set(KILN_EIO, "no descriptor for event loops: %s", strerror(why));
 	}
-	lane->watched = true;
-	atomic_store(&lane->memory->header.waiting, 1);
+	if (lane->memory != NULL) {
+		atomic_store(&lane->memory->header.waiting, 1);
+	}
 	return lane->events;
+}
+
+int lane_events(struct lane *lane, int sock, bool writes)
+{
+	struct epoll_event event = {.events = EPOLLIN | (writes ? EPOLLOUT : 0)};
+	if (!lane_is_watched(lane)) {
+		return POLLIN | (writes ? POLLOUT : 0);
+	}
+	if (writes != lane->writes && epoll_ctl(lane->events, EPOLL_CTL_MOD, sock, &event) == 0) {
+		lane->writes = writes;
+	}
+	return POLLIN;
 }
 
 static bool have_ended(const struct lane *lane, uint64_t first, uint64_t last)
@@ -202,7 +225,7 @@ int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t
 		status = n == 0 && left == 0 ? KILN_ETIMEDOUT : link_drain(client);
 	}
 	if (lane->memory != NULL) {
-		atomic_store(&lane->memory->header.waiting, lane->watched);
+		atomic_store(&lane->memory->header.waiting, lane_is_watched(lane));
 		lane_collect(client);
 	}
 	return status;

@@ -240,8 +240,10 @@ void lane_forget_call(struct kiln_client *client, const struct kiln_call *call);
 void lane_forget_buffer(struct kiln_client *client, const struct kiln_buffer *buffer);
 /* All entries have ended, and there will be no more. */
 int lane_stop(struct kiln_client *client, int64_t deadline);
-/* The descriptor that tells of ends and of messages; -1: the socket does. */
-int lane_fd(struct lane *lane);
+/* The descriptor that tells of ends and of messages, from now on; a status. */
+int lane_fd(struct lane *lane, int sock);
+/* What to poll it (or else the socket) for. */
+int lane_events(struct lane *lane, int sock, bool writes);
 /* Before somebody waits for that descriptor. */
 void lane_watch(struct kiln_client *client);
 

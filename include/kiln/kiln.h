@@ -400,11 +400,11 @@ KILN_API int kiln_wait_time(kiln_client *client, kiln_ticket ticket, int timeout
 KILN_API int kiln_cancel(kiln_client *client, kiln_ticket ticket);
 
 /*
- * For event loops: a descriptor, which stays the same, and the poll(2) events to watch it for, now.
- * When it is ready, kiln_dispatch(), and then kiln_wait() with 0 for the tickets.  What has ended by
- * then may have been heard of in another call of the client's, as in kiln_wait() for another
- * ticket: that does not make the descriptor ready once more.  So kiln_dispatch() comes before
- * poll(2), too, and who has waited for all that it found may sleep.
+ * For event loops: a descriptor, which stays the same, and the poll(2) events to watch it for now;
+ * or a status.  When it is ready, kiln_dispatch(), and then kiln_wait() with 0 for the tickets.
+ * What has ended may have been heard of in another call of the client, as in kiln_wait() for
+ * another ticket: that does not make the descriptor ready once more.  So kiln_dispatch() comes
+ * before poll(2), too, and who has waited for all that it found may sleep.
  */
 KILN_API int kiln_fd(const kiln_client *client);
 KILN_API int kiln_events(const kiln_client *client);

@@ -176,6 +176,7 @@ static void event_loop(void **state)
 			}
 			assert_ok(kiln_wait(pair.client, ticket, 0));
 		}
+		assert_true(lane_launches(&pair) >= 200);
 		pair_close(&pair);
 		kilnd_stop(daemon);
 	}
@@ -292,7 +293,7 @@ static void process_killed(void **state)
 	kilnd_stop(daemon);
 }
 
-/* Whose descriptor is polled: it is not readable for ever when the lane has ended. */
+/* A descriptor that is polled is not readable for ever when the lane has ended. */
 static void process_killed_under_an_event_loop(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -311,11 +312,16 @@ static void process_killed_under_an_event_loop(void **state)
 		assert_true(now_ms() < end);
 		assert_int_equal(kiln_dispatch(pair.client), 0);
 	} while (poll(&watch, 1, 100) != 0);
-	matrix_put(pair.x, 0);
-	assert_ok(pair_submit(&pair, false, 0, &ticket));
-	while (kiln_dispatch(pair.client) == 0)
-		assert_int_equal(poll(&watch, 1, CALL_TIMEOUT_MS), 1);
-	assert_ok(kiln_wait(pair.client, ticket, 0));
+	int64_t before = lane_launches(&pair);
+	pair_warm(&pair);
+	for (int i = 0; i < 20; i++) {
+		assert_ok(pair_submit(&pair, i % 2, 0, &ticket));
+		while (kiln_dispatch(pair.client) == 0)
+			assert_int_equal(poll(&watch, 1, CALL_TIMEOUT_MS), 1);
+		assert_ok(kiln_wait(pair.client, ticket, 0));
+	}
+	/* It has another lane. */
+	assert_true(lane_launches(&pair) >= before + 20);
 	kiln_close(other);
 	pair_close(&pair);
 	kilnd_stop(daemon);
