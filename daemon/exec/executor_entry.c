@@ -15,7 +15,8 @@
 #include <string.h>
 
 #define PROGRESS_US 200000
-#define SHARE_AFTER 32 /* launches: registering memory is too dear for a client with a few */
+#define GATE_TURNS 4096 /* of the ring */
+#define SHARE_AFTER 32  /* launches: registering memory is too dear for a client with a few */
 
 static uint32_t place_of(uint64_t number)
 {
@@ -82,7 +83,10 @@ void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const c
 	}
 	count_end(lane, status);
 	atomic_store_explicit(&cell->done, number + 1, memory_order_release);
-	atomic_store_explicit(&gate->done, lane_gate_value(number), memory_order_release);
+	/* Who has asked for no more than the cell looks there.  But a word must not stay until its value
+	 * is that of a later entry. */
+	if ((slot->entry.flags & LANE_DONE) || number / LANE_ENTRIES % GATE_TURNS == 0)
+		atomic_store_explicit(&gate->done, lane_gate_value(number), memory_order_release);
 	wake_client(lane);
 }
 

@@ -2,6 +2,7 @@
  */
 #include "map.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +16,23 @@ struct map_slot {
 static uint64_t hash_of(const void *key, size_t bytes)
 {
 	const unsigned char *at = key;
+	uint64_t id;
+	/* Our ids, which every launch looks up. */
+	if (bytes == sizeof id) {
+		memcpy(&id, key, sizeof id);
+		id *= 0x9e3779b97f4a7c15u;
+		return id ^ id >> 32;
+	}
 	uint64_t hash = 14695981039346656037u;
 	for (size_t i = 0; i < bytes; i++)
 		hash = (hash ^ at[i]) * 1099511628211u;
 	return hash ^ hash >> 29;
+}
+
+/* Ids are compared without a call. */
+static bool is_same(const void *a, const void *b, size_t bytes)
+{
+	return bytes == sizeof(uint64_t) ? !memcmp(a, b, sizeof(uint64_t)) : !memcmp(a, b, bytes);
 }
 
 static struct map_slot *find(const struct map *map, const void *key, size_t bytes)
@@ -28,7 +42,7 @@ static struct map_slot *find(const struct map *map, const void *key, size_t byte
 	size_t i = hash_of(key, bytes) & (map->capacity - 1);
 	while (map->slots[i].bytes) {
 		struct map_slot *slot = &map->slots[i];
-		if (slot->bytes == bytes && !memcmp(slot->key, key, bytes))
+		if (slot->bytes == bytes && is_same(slot->key, key, bytes))
 			return slot;
 		i = (i + 1) & (map->capacity - 1);
 	}
