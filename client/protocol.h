@@ -58,7 +58,9 @@
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
 	X("explain", "", "op, tensors, attrs, target?",                                                \
 	  "plan: map, text, key, cached, operands: [{name, d, s, t, bytes, written}], choices: "       \
-	  "[name], model, signature, tuned?: {choice, micros, own_micros, when, refused}")             \
+	  "[name], model, signature, tuned?: {choice, micros, own_micros, when, refused}, failed, "    \
+	  "status?, error?, near: [{key, target, instantiation, failed, used, distance, left_out, "    \
+	  "differences: [{what, text}]}]")                                                             \
 	X("compile", "", "op, tensors, attrs, target?", "key, origin, text, micros, bytes")            \
 	X("alloc", "", "bytes, flags, name", "buf, offset, bytes; flags SHARED: with the memfd")       \
 	X("lend", "F", "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name",    \
@@ -73,6 +75,8 @@
 	  "process the lane: a memfd and two eventfds")                                                \
 	X("raw.prepare", "F", "raw; memfd of its texts", "call, key, origin, text, micros, params")    \
 	X("raw.compile", "F", "raw, target?; memfd of its texts", "key, origin, text, micros, bytes")  \
+	X("raw.explain", "F", "raw, target?; memfd of its texts",                                      \
+	  "plan: map, text, key, cached, failed, status?, error?, near")                               \
 	X("raw.submit", "", "call, grid, block, shared, timeout, args, after", "micros")               \
 	X("object", "", "call, alignments: [bytes, for each operand; 0: left out]",                    \
 	  "key, target, entry, template: map; where a kernel is launched: with the memfd of its "      \
@@ -81,10 +85,14 @@
 	X("cancel", "", "ticket, or entry: number + 1", "")                                            \
 	X("cache.ls", "", "limit?, sort?",                                                             \
 	  "rows: [{key, op, target, instantiation, bytes, hits, used}]")                               \
+	X("cache.failed", "", "limit?",                                                                \
+	  "rows: [{key, op, target, instantiation, status, error, until, hits, used, created}]")       \
+	X("cache.retry", "O", "key (a unique prefix will do), or all", "removed")                      \
 	X("cache.show", "", "key (a unique prefix will do)",                                           \
 	  "key, op, instantiation, target, bytes, registers, shared, spills, compile_micros, "         \
 	  "created, used, "                                                                            \
-	  "hits, source, log, key_text, plan")                                                         \
+	  "hits, source, log, key_text, plan, failed; of a failure status, error, until instead of "   \
+	  "bytes and what follows it")                                                                 \
 	X("cache.get", "", "key", "object: bin")                                                       \
 	X("cache.verify", "", "", "checked, bad, rows: [{key, why}]")                                  \
 	X("cache.trim", "O", "bytes", "removed, freed, bytes")                                         \

@@ -1,5 +1,5 @@
 /*
- * raw.c: kernels of the program's own: prepare, compile, submit.  Their texts travel in one memfd.
+ * raw.c: kernels of the program's own: prepare, compile, explain, submit.  Their texts travel in one memfd.
  * Must not know how messages travel.
  */
 #include "client/local.h"
@@ -188,14 +188,16 @@ int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 	return client_leave(client, status);
 }
 
-static int compile(kiln_client *client, const kiln_raw *raw, const char *target, kiln_reply **out)
+/* "raw.compile" and "raw.explain" take the same arguments. */
+static int ask_about(kiln_client *client, const char *name, const kiln_raw *raw, const char *target,
+					 kiln_reply **out)
 {
 	struct request request;
 	struct answer answer;
 	if (out == NULL) {
 		return error_set(KILN_EINVAL, "out is NULL; nothing can be returned");
 	}
-	int status = begin(client, &request, "raw.compile", raw);
+	int status = begin(client, &request, name, raw);
 	if (status != KILN_OK) {
 		return status;
 	}
@@ -208,7 +210,19 @@ static int compile(kiln_client *client, const kiln_raw *raw, const char *target,
 int kiln_compile_raw(kiln_client *client, const kiln_raw *raw, const char *target, kiln_reply **out)
 {
 	int status = client_enter(client);
-	return status == KILN_OK ? client_leave(client, compile(client, raw, target, out)) : status;
+	if (status == KILN_OK) {
+		status = client_leave(client, ask_about(client, "raw.compile", raw, target, out));
+	}
+	return status;
+}
+
+int kiln_explain_raw(kiln_client *client, const kiln_raw *raw, const char *target, kiln_reply **out)
+{
+	int status = client_enter(client);
+	if (status == KILN_OK) {
+		status = client_leave(client, ask_about(client, "raw.explain", raw, target, out));
+	}
+	return status;
 }
 
 int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most)

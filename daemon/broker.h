@@ -7,6 +7,8 @@
  *   work.c       a session's calls and copies, in order
  *   lane.c       its calls that come without messages
  *   job.c        from a problem to a loaded kernel
+ *   failure.c    compiles that failed, kept as answers
+ *   why.c        the nearest kernel in the cache, and what it differs in
  *   store.c      the cache, off the loop
  *   pool.c       compiler workers
  *   executor.c   device processes
@@ -28,14 +30,15 @@ struct session;
 struct device_entry;
 struct flight;
 
-/* requests = hits + shared + compiles + failures, at every moment: all five are counted when the
- * answer is known. */
+/* requests = hits + shared + compiles + failures + remembered, at every moment: all six are counted
+ * when the answer is known. */
 #define BROKER_COUNTERS(X)                                            \
 	X(requests, "kernels asked for and answered")                     \
 	X(hits, "answered from the cache")                                \
 	X(shared, "answered by a compile that another had asked for")     \
 	X(compiles, "answered by a compile of their own")                 \
 	X(failures, "answered with an error")                             \
+	X(remembered, "answered with a failure that is remembered")       \
 	X(copies, "plans that needed no kernel")                          \
 	X(canceled, "compiles stopped because nobody waited any more")    \
 	X(reloads, "kernels brought back to a new device process")        \

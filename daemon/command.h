@@ -16,12 +16,14 @@ void command_lend(struct session *session, struct wire_in *message, struct frame
 void command_free(struct session *session, struct wire_in *message, struct frame *frame);
 void command_write(struct session *session, struct wire_in *message, struct frame *frame);
 void command_read(struct session *session, struct wire_in *message, struct frame *frame);
-/* command_call.c */
+/* command_explain.c */
 void command_explain(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_call.c */
 void command_compile(struct session *session, struct wire_in *message, struct frame *frame);
 void command_prepare(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_raw.c */
 void command_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame);
+void command_raw_explain(struct session *session, struct wire_in *message, struct frame *frame);
 void command_raw_compile(struct session *session, struct wire_in *message, struct frame *frame);
 void command_raw_submit(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_submit.c */
@@ -34,6 +36,8 @@ void command_graph(struct session *session, struct wire_in *message, struct fram
 void command_object(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_cache.c */
 void command_cache_ls(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_failed(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_retry(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_get(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_verify(struct session *session, struct wire_in *message, struct frame *frame);
@@ -54,6 +58,18 @@ int command_limits(struct session *session, const char *target, struct kernel_li
 				   const char **model, char error[KERNEL_ERROR_MAX]);
 /* False: the session may have no further call, and was told so. */
 bool command_may_prepare(struct session *session, uint64_t id);
+/* A problem as it came, and its plan.  The holder of ref is whoever asked for it. */
+struct command_planned {
+	struct kernel_problem problem;
+	int given; /* tensors of the request */
+	struct kernel_limits limits;
+	struct kernel_ref *ref;
+};
+/* Plans the problem of a message; KILN_OK, or a status with a sentence. */
+int command_plan(struct session *session, struct wire_in *message, const char *target,
+				 struct command_planned *out, char error[KERNEL_ERROR_MAX]);
+/* Explains a user's kernel; answers the request.  Takes ref over. */
+void command_explain_raw(struct session *session, uint64_t id, struct kernel_ref *ref);
 /* A user's kernel on its way to a prepared call in the executor, or (NULL) into the cache; answers
  * the request.  Takes ref over. */
 void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
@@ -77,8 +93,6 @@ int command_place(struct session *session, const msgpack_object *list, struct ca
 				  char error[KERNEL_ERROR_MAX]);
 /* "nothing", "copy" or "launch" */
 const char *command_kind_name(const struct kernel_plan *plan);
-/* The plan as members of a map, and its text. */
-void command_put_plan(struct wire_out *out, const struct kernel_plan *plan);
 /* What a program needs to tune a problem: its operands as they were inferred, the candidates, what
  * a winner is found by, and the winner there is. */
 void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,

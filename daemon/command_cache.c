@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "failure.h"
 #include "store.h"
 #include "util/util.h"
 
@@ -98,32 +99,96 @@ static void ls_work(struct cache *cache, void *arg)
 	wire_list_end(&query->out);
 }
 
+static void put_failure(const struct cache_failure *failure, void *arg)
+{
+	struct wire_out *out = arg;
+	const struct cache_row *row = &failure->row;
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "key", row->key);
+	wire_put_str(out, "op", row->op);
+	wire_put_str(out, "target", row->target);
+	wire_put_str(out, "instantiation", row->instantiation);
+	wire_put_str(out, "status", failure_name(failure->status));
+	wire_put_str(out, "error", failure->error);
+	wire_put_int(out, "until", failure->until);
+	wire_put_int(out, "hits", row->hits);
+	wire_put_int(out, "used", row->used);
+	wire_put_int(out, "created", row->created);
+	wire_map_end(out);
+}
+
+static void failed_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	wire_list_begin(&query->out, "rows");
+	query->status = cache_failure_list(cache, query->limit, put_failure, &query->out, query->error);
+	wire_list_end(&query->out);
+}
+
+static void retry_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	int64_t removed = 0;
+	query->status =
+		cache_failure_forget(cache, query->key[0] ? query->key : NULL, &removed, query->error);
+	wire_put_int(&query->out, "removed", removed);
+}
+
+/* What kernels and failures have both. */
+static void put_texts(struct wire_out *out, const struct cache_row *row)
+{
+	wire_put_str(out, "key", row->key);
+	wire_put_str(out, "op", row->op);
+	wire_put_str(out, "target", row->target);
+	wire_put_str(out, "instantiation", row->instantiation);
+	wire_put_int(out, "compile_micros", row->compile_micros);
+	wire_put_int(out, "created", row->created);
+	wire_put_int(out, "used", row->used);
+	wire_put_int(out, "hits", row->hits);
+	wire_put_str(out, "plan", row->plan);
+	wire_put_str(out, "source", row->source);
+	wire_put_str(out, "log", row->log);
+	wire_put_str(out, "key_text", row->key_text);
+}
+
+static void show_failure(struct cache *cache, struct query *query)
+{
+	struct cache_failure failure;
+	char error[KERNEL_ERROR_MAX];
+	int status = cache_failure_show(cache, query->key, &failure, error);
+	/* Where there is neither, the sentence is that of kernels. */
+	if (status == KILN_ENOENT)
+		return;
+	query->status = status;
+	memcpy(query->error, error, sizeof error);
+	if (status != KILN_OK)
+		return;
+	wire_put_bool(&query->out, "failed", true);
+	wire_put_str(&query->out, "status", failure_name(failure.status));
+	wire_put_str(&query->out, "error", failure.error);
+	wire_put_int(&query->out, "until", failure.until);
+	put_texts(&query->out, &failure.row);
+	cache_failure_free(&failure);
+}
+
 static void show_work(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct wire_out *out = &query->out;
 	struct cache_row row = {0};
 	query->status = cache_show(cache, query->key, &row, query->error);
-	if (query->status != KILN_OK)
+	if (query->status == KILN_ENOENT)
+		show_failure(cache, query);
+	if (query->status != KILN_OK || !row.key[0])
 		return;
-	wire_put_str(out, "key", row.key);
-	wire_put_str(out, "op", row.op);
-	wire_put_str(out, "target", row.target);
-	wire_put_str(out, "instantiation", row.instantiation);
+	wire_put_bool(out, "failed", false);
+	put_texts(out, &row);
 	wire_put_str(out, "entry", row.entry);
 	wire_put_uint(out, "bytes", row.object_bytes);
 	wire_put_int(out, "registers", row.registers);
 	wire_put_int(out, "shared", row.shared_bytes);
 	wire_put_int(out, "spills", row.spill_bytes);
 	wire_put_int(out, "local", row.local_bytes);
-	wire_put_int(out, "compile_micros", row.compile_micros);
-	wire_put_int(out, "created", row.created);
-	wire_put_int(out, "used", row.used);
-	wire_put_int(out, "hits", row.hits);
-	wire_put_str(out, "plan", row.plan);
-	wire_put_str(out, "source", row.source);
-	wire_put_str(out, "log", row.log);
-	wire_put_str(out, "key_text", row.key_text);
 	cache_row_free(&row);
 }
 
@@ -183,6 +248,24 @@ void command_cache_ls(struct session *session, struct wire_in *message, struct f
 {
 	(void)frame;
 	query_run(session, message, ls_work);
+}
+
+void command_cache_failed(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	query_run(session, message, failed_work);
+}
+
+void command_cache_retry(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const char *key = wire_get_str(message, &message->root, "key");
+	(void)frame;
+	if (!!key == wire_get_bool(&message->root, "all", false)) {
+		reply_error(session, wire_id(message), KILN_EINVAL,
+					"cache.retry needs either the key of a failure or all");
+		return;
+	}
+	query_run(session, message, retry_work);
 }
 
 void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame)

@@ -1,5 +1,5 @@
 /*
- * command_call.c: explain, compile, prepare: from a message to a plan and a kernel.
+ * command_call.c: compile, prepare: from a message to a plan and a kernel.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,36 +17,12 @@ const char *command_kind_name(const struct kernel_plan *plan)
 	return names[plan->kind];
 }
 
-void command_put_plan(struct wire_out *out, const struct kernel_plan *plan)
-{
-	int64_t grid[3], block[3];
-	for (int i = 0; i < 3; i++) {
-		grid[i] = plan->grid[i];
-		block[i] = plan->block[i];
-	}
-	wire_map_begin(out, "plan");
-	wire_put_str(out, "op", plan->op);
-	wire_put_str(out, "kind", command_kind_name(plan));
-	wire_put_str(out, "variant", plan->variant);
-	wire_put_str(out, "choice", plan->choice);
-	wire_put_str(out, "source", plan->source);
-	wire_put_str(out, "instantiation", plan->instantiation);
-	wire_put_ints(out, "grid", grid, 3);
-	wire_put_ints(out, "block", block, 3);
-	wire_put_uint(out, "shared", plan->shared_bytes);
-	wire_put_uint(out, "scratch", plan->scratch.bytes);
-	wire_put_uint(out, "bytes_moved", plan->bytes_moved);
-	wire_put_str(out, "note", plan->note);
-	wire_map_end(out);
-}
-
 /* A problem on its way to a kernel, for whichever request. */
 struct asking {
 	struct request request;
 	struct broker *broker;
 	struct kernel_problem problem;
 	int given; /* tensors of the request */
-	struct kernel_limits limits;
 	struct kernel_ref *ref;
 	struct job_wait *wait;
 	uint64_t started_us;
@@ -55,7 +31,6 @@ struct asking {
 	struct executor *loader;   /* while a load is under way */
 	int64_t object_bytes;
 	enum job_origin origin;
-	bool cached, in_store; /* explain */
 };
 
 static void asking_free(struct asking *asking)
@@ -105,42 +80,54 @@ static struct asking *asking_open(struct session *session, uint64_t id, struct a
 	return NULL;
 }
 
-static struct asking *asking_new(struct session *session, struct wire_in *message,
-								 const char *target)
+int command_plan(struct session *session, struct wire_in *message, const char *target,
+				 struct command_planned *out, char error[KERNEL_ERROR_MAX])
 {
 	struct buffer *buffers[KERNEL_MAX_OPERANDS] = {0};
 	uint64_t offsets[KERNEL_MAX_OPERANDS] = {0};
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	const char *model;
+	bool placed = true;
+	int status = command_limits(session, target, &out->limits, &model, error);
+	if (status == KILN_OK && session->broker->draining)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
+	if (status == KILN_OK)
+		status =
+			decode_problem(session, message, &out->problem, buffers, offsets, &out->given, error);
+	if (status == KILN_OK)
+		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
+	if (status != KILN_OK)
+		return status;
+	for (int i = 0; i < out->ref->plan.operand_count; i++) {
+		operands[i] = (struct work_operand){buffers[i], offsets[i]};
+		placed = placed && (buffers[i] || command_left_out(&out->problem, i));
+	}
+	if (placed)
+		status = command_check_operands(&out->ref->plan, operands, error);
+	if (status != KILN_OK) {
+		kernel_drop(out->ref);
+		out->ref = NULL;
+	}
+	return status;
+}
+
+static struct asking *asking_new(struct session *session, struct wire_in *message,
+								 const char *target)
+{
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
-	const char *model;
+	struct command_planned planned = {.ref = NULL};
 	struct asking *asking = calloc(1, sizeof *asking);
-	int status = asking ? command_limits(session, target, &asking->limits, &model, error)
+	int status = asking ? command_plan(session, message, target, &planned, error)
 						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
-	if (status == KILN_OK && session->broker->draining)
-		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
-	if (status == KILN_OK)
-		status = decode_problem(session, message, &asking->problem, buffers, offsets,
-								&asking->given, error);
-	if (status == KILN_OK)
-		status = job_open(session->broker, &asking->problem, &asking->limits, model, &asking->ref,
-						  error);
-	if (status == KILN_OK) {
-		struct work_operand operands[KERNEL_MAX_OPERANDS];
-		bool placed = true;
-		for (int i = 0; i < asking->ref->plan.operand_count; i++) {
-			operands[i] = (struct work_operand){buffers[i], offsets[i]};
-			placed = placed && (buffers[i] || command_left_out(&asking->problem, i));
-		}
-		if (placed)
-			status = command_check_operands(&asking->ref->plan, operands, error);
-	}
 	if (status != KILN_OK) {
 		reply_error(session, id, status, "%s", error);
-		if (asking)
-			kernel_drop(asking->ref);
 		free(asking);
 		return NULL;
 	}
+	asking->problem = planned.problem;
+	asking->given = planned.given;
+	asking->ref = planned.ref;
 	return asking_open(session, id, asking);
 }
 
@@ -318,73 +305,4 @@ void command_compile(struct session *session, struct wire_in *message, struct fr
 		asking_new(session, message, wire_get_str(message, &message->root, "target"));
 	if (asking)
 		ask(asking);
-}
-
-/* ---- explain ---- */
-
-static void explain_work(struct cache *cache, void *arg)
-{
-	struct asking *asking = arg;
-	struct cache_row row = {0};
-	char error[KERNEL_ERROR_MAX];
-	asking->cached = cache_show(cache, asking->ref->key, &row, error) == KILN_OK;
-	cache_row_free(&row);
-}
-
-static void explain_done(struct broker *broker, void *arg)
-{
-	struct asking *asking = arg;
-	struct session *session = asking->request.session;
-	struct wire_out out;
-	(void)broker;
-	if (!session) {
-		kernel_drop(asking->ref);
-		free(asking);
-		return;
-	}
-	reply_begin(&out, asking->request.id);
-	command_put_plan(&out, &asking->ref->plan);
-	wire_put_str(&out, "text", asking->ref->explain);
-	wire_put_str(&out, "target", asking->ref->target);
-	wire_put_str(&out, "key", asking->ref->key);
-	wire_put_str(&out, "key_text", asking->ref->key_text);
-	wire_put_bool(&out, "cached", asking->cached);
-	command_put_tuning(&out, asking->ref, &asking->problem, &asking->limits);
-	reply_send(session, &out, NULL, 0);
-	asking_free(asking);
-}
-
-/* While the store's thread holds it, it is only marked; explain_done frees it. */
-static void explain_abandon(struct request *request)
-{
-	struct asking *asking = (struct asking *)request;
-	pool_forget(asking->broker, asking);
-	if (asking->in_store)
-		return;
-	kernel_drop(asking->ref);
-	free(asking);
-}
-
-static void explain_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
-{
-	struct asking *asking = arg;
-	(void)toolchains;
-	(void)error; /* no compiler: a plan without a key */
-	if (asking->ref->plan.kind == KERNEL_LAUNCH)
-		job_key(asking->broker, asking->ref);
-	asking->in_store = asking->ref->key[0] &&
-					   store_run(asking->broker, explain_work, explain_done, asking) == KILN_OK;
-	if (!asking->in_store)
-		explain_done(asking->broker, asking);
-}
-
-void command_explain(struct session *session, struct wire_in *message, struct frame *frame)
-{
-	(void)frame;
-	struct asking *asking =
-		asking_new(session, message, wire_get_str(message, &message->root, "target"));
-	if (!asking)
-		return;
-	asking->request.abandon = explain_abandon;
-	pool_when_known(session->broker, explain_known, asking);
 }

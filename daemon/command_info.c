@@ -220,6 +220,7 @@ static void put_cache(struct wire_out *out, const struct broker *broker)
 	wire_put_uint(out, "quarantined", stats->quarantined);
 	wire_put_uint(out, "trimmed", stats->trimmed);
 	wire_put_uint(out, "write_failures", stats->write_failures);
+	wire_put_uint(out, "failures", stats->failures);
 	wire_map_end(out);
 }
 

@@ -1,5 +1,5 @@
 /*
- * command_raw.c: raw.prepare, raw.compile, raw.submit: users' kernels.
+ * command_raw.c: raw.prepare, raw.compile, raw.explain, raw.submit: users' kernels.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,10 @@ static bool may_bring(struct session *session, uint64_t id, const char *target)
 	return false;
 }
 
-static void ask(struct session *session, struct wire_in *message, struct frame *frame,
-				const char *target, struct executor *executor)
+/* The user's kernel of a message, planned for a target (NULL: the session's device).  NULL: refused,
+ * and answered. */
+static struct kernel_ref *open_raw(struct session *session, struct wire_in *message,
+								   struct frame *frame, const char *target)
 {
 	struct kernel_limits limits;
 	struct kernel_ref *ref = NULL;
@@ -35,13 +37,20 @@ static void ask(struct session *session, struct wire_in *message, struct frame *
 	if (status == KILN_OK && session->broker->draining)
 		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
 	if (status == KILN_OK && !may_bring(session, id, limits.target))
-		return;
+		return NULL;
 	if (status == KILN_OK)
 		status = raw_open(session->broker, message, frame, &limits, &ref, error);
-	if (status == KILN_OK)
-		command_ask_raw(session, id, ref, executor);
-	else
+	if (status != KILN_OK)
 		reply_error(session, id, status, "%s", error);
+	return status == KILN_OK ? ref : NULL;
+}
+
+static void ask(struct session *session, struct wire_in *message, struct frame *frame,
+				const char *target, struct executor *executor)
+{
+	struct kernel_ref *ref = open_raw(session, message, frame, target);
+	if (ref)
+		command_ask_raw(session, wire_id(message), ref, executor);
 }
 
 /* The session's own device process; NULL: refused, and answered. */
@@ -74,6 +83,14 @@ void command_raw_prepare(struct session *session, struct wire_in *message, struc
 void command_raw_compile(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	ask(session, message, frame, wire_get_str(message, &message->root, "target"), NULL);
+}
+
+void command_raw_explain(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const char *target = wire_get_str(message, &message->root, "target");
+	struct kernel_ref *ref = open_raw(session, message, frame, target);
+	if (ref)
+		command_explain_raw(session, wire_id(message), ref);
 }
 
 /* ---- Submit ---- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "failure.h"
 #include "plan/plan.h"
 #include "pool.h"
 #include "raw.h"
@@ -39,6 +40,7 @@ struct flight {
 	char *key_text;
 	/* the lookup's answer, written by the store's thread */
 	struct cache_row row;
+	struct cache_failure failure; /* what is remembered instead of a row */
 	int lookup_status;
 	char error[KERNEL_ERROR_MAX];
 };
@@ -123,7 +125,9 @@ static void count_answer(struct broker *broker, const struct job_answer *answer)
 {
 	struct counters *counters = &broker->counters;
 	counters->requests++;
-	if (answer->status != KILN_OK)
+	if (answer->status != KILN_OK && answer->remembered)
+		counters->remembered++;
+	else if (answer->status != KILN_OK)
 		counters->failures++;
 	else if (answer->origin == JOB_HIT)
 		counters->hits++;
@@ -160,6 +164,7 @@ static void unlink_flight(struct flight *flight)
 static void free_flight(struct flight *flight)
 {
 	cache_row_free(&flight->row);
+	cache_failure_free(&flight->failure);
 	kernel_drop(flight->ref);
 	free(flight->key_text);
 	free(flight);
@@ -176,6 +181,7 @@ static void finish(struct flight *flight, int status, enum job_origin origin, co
 			.status = status,
 			.origin = origin == JOB_COMPILED && !wait->first ? JOB_SHARED : origin,
 			.row = status == KILN_OK ? &flight->row : NULL,
+			.remembered = flight->failure.status != KILN_OK,
 			.error = error,
 			.log = log,
 		};
@@ -235,6 +241,7 @@ static void compiled(void *arg, struct compile_result *result)
 	flight->job = NULL;
 	unlink_flight(flight);
 	if (result->status != KILN_OK) {
+		failure_keep(broker, flight->ref, flight->key, flight->key_text, result);
 		finish(flight, result->status, JOB_COMPILED, result->error, result->log ? result->log : "");
 		free_flight(flight);
 	} else {
@@ -264,7 +271,18 @@ static void cancel_if_unwanted(struct flight *flight)
 static void lookup_work(struct cache *cache, void *arg)
 {
 	struct flight *flight = arg;
+	char error[KERNEL_ERROR_MAX];
 	flight->lookup_status = cache_get(cache, flight->key, &flight->row, flight->error);
+	if (flight->lookup_status == KILN_ENOENT)
+		cache_failure_get(cache, flight->key, &flight->failure, error);
+}
+
+static void answer_remembered(struct flight *flight)
+{
+	const struct cache_failure *failure = &flight->failure;
+	unlink_flight(flight);
+	finish(flight, failure->status, JOB_HIT, failure->error, failure->row.log);
+	free_flight(flight);
 }
 
 static void lookup_done(struct broker *broker, void *arg)
@@ -273,6 +291,10 @@ static void lookup_done(struct broker *broker, void *arg)
 	/* A cache that cannot be read costs a compile, not the kernel. */
 	if (flight->lookup_status != KILN_OK && flight->lookup_status != KILN_ENOENT)
 		util_log(UTIL_WARN, "%s", flight->error);
+	if (flight->failure.status != KILN_OK) {
+		answer_remembered(flight);
+		return;
+	}
 	if (flight->lookup_status == KILN_OK || !flight->waits) {
 		unlink_flight(flight);
 		finish(flight, flight->lookup_status, JOB_HIT, flight->error, "");

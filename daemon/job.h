@@ -46,6 +46,7 @@ struct job_answer {
 	enum job_origin origin;
 	const struct cache_row *row; /* KILN_OK: the kernel; lives until the callback returns */
 	const char *error, *log;     /* otherwise */
+	bool remembered;             /* of an earlier compile that failed */
 	int64_t micros;              /* since it was asked for */
 };
 

@@ -39,14 +39,15 @@ struct options {
 	uint64_t cache_bytes;      /* 0: no cap */
 	uint64_t memory_cache_bytes;
 	struct options_devices devices;
-	uint64_t workers;            /* never 0: the cores allowed are filled in */
-	uint64_t compile_timeout_ms; /* of one job */
-	uint64_t launch_timeout_ms;  /* of one launch, from its start on the device */
-	uint64_t lane_spin_us;       /* before either end of a lane sleeps; 0: there are no lanes */
-	uint64_t quiet_patience_ms;  /* of what stalls a GPU; 0: it is done at once */
-	uint64_t worker_memory;      /* 0: no limit */
-	uint64_t worker_jobs;        /* after so many a worker is replaced */
-	uint64_t idle_exit_seconds;  /* 0: never */
+	uint64_t workers;             /* never 0: the cores allowed are filled in */
+	uint64_t compile_timeout_ms;  /* of one job */
+	uint64_t launch_timeout_ms;   /* of one launch, from its start on the device */
+	uint64_t lane_spin_us;        /* before either end of a lane sleeps; 0: there are no lanes */
+	uint64_t quiet_patience_ms;   /* of what stalls a GPU; 0: it is done at once */
+	uint64_t worker_memory;       /* 0: no limit */
+	uint64_t retry_after_seconds; /* failures that may pass are remembered so long; 0: not */
+	uint64_t worker_jobs;         /* after so many a worker is replaced */
+	uint64_t idle_exit_seconds;   /* 0: never */
 	uint64_t drain_timeout_ms;
 	struct options_ids allow_uids, allow_gids; /* besides the daemon's own uid */
 	enum util_level log_level;

@@ -1,6 +1,7 @@
 /* pool.c: worker slots and the queue of jobs.  A slot outlives the processes that fill it. */
 #include "pool.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ struct pool_job {
 	pool_done done;
 	void *arg;
 	int deaths;
+	bool passing; /* one of them may have come from outside */
 	struct pool_job *next;
 };
 
@@ -75,6 +77,7 @@ static void answer(struct pool_job *job, struct compile_result *result)
 static void answer_error(struct pool_job *job, int status, const char *error)
 {
 	struct compile_result result = {.status = status,
+									.passing = job->passing,
 									.registers = -1,
 									.shared_bytes = -1,
 									.spill_bytes = -1,
@@ -171,15 +174,31 @@ static void put_back(struct pool *pool, struct pool_job *job)
 		pool->tail = job;
 }
 
+/* What people call the compiler for a target: its id without the hash, which for NVRTC comes last
+ * and for the host's compiler first. */
+static void name_compiler(const struct pool *pool, const char *target, char name[96])
+{
+	bool host = !strcmp(target, "cpu");
+	const char *id = host ? pool->toolchains.host.id : pool->toolchains.nvrtc.id;
+	const char *first = strchr(id, ' '), *last = strrchr(id, ' ');
+	const char *second = first ? strchr(first + 1, ' ') : NULL;
+	if (host && second)
+		snprintf(name, 96, "%s", second + 1);
+	else
+		snprintf(name, 96, "%.*s", last ? (int)(last - id) : 0, id);
+}
+
 /* What becomes of the job whose worker is gone. */
-static void settle_job(struct slot *slot, const char *why)
+static void settle_job(struct slot *slot, int signal, const char *why)
 {
 	struct pool_job *job = slot->job;
 	struct options *options = &slot->broker->options;
-	char error[KERNEL_ERROR_MAX];
+	char error[KERNEL_ERROR_MAX], name[96];
 	if (!job)
 		return;
 	slot->job = NULL;
+	/* The system kills when memory runs out; a compiler's own faults end in another signal. */
+	job->passing = job->passing || !signal || signal == SIGKILL || signal == SIGTERM;
 	if (slot->overran) {
 		util_fail(error, sizeof error, 0,
 				  "compiling %.120s for %s took longer than %d ms (--compile-timeout); the "
@@ -187,7 +206,8 @@ static void settle_job(struct slot *slot, const char *why)
 				  job->job->instantiation, job->job->target, (int)options->compile_timeout_ms);
 		answer_error(job, KILN_ETIMEDOUT, error);
 	} else if (++job->deaths >= POOL_TRIES) {
-		util_fail(error, sizeof error, 0, "the compiler %s on %.120s for %s, twice", why,
+		name_compiler(slot->broker->pool, job->job->target, name);
+		util_fail(error, sizeof error, 0, "the compiler %s %s on %.120s for %s, twice", name, why,
 				  job->job->instantiation, job->job->target);
 		answer_error(job, KILN_ECOMPILE, error);
 	} else {
@@ -228,14 +248,13 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	struct pool *pool = broker->pool;
 	bool was_starting = slot->state == SLOT_STARTING;
 	(void)exit_status;
-	(void)signal;
 	broker->counters.worker_faults++;
 	util_log(UTIL_WARN, "compiler worker %d %s%s", child_pid(slot->child), why,
 			 slot->overran ? " (it had passed its deadline)" : "");
 	stop_timer(slot);
 	slot->child = NULL;
 	slot->state = SLOT_EMPTY;
-	settle_job(slot, why);
+	settle_job(slot, signal, why);
 	slot->overran = false;
 	if (pool->closing)
 		return;

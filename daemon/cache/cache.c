@@ -34,6 +34,9 @@ static int open_db(struct cache *cache, bool check, char error[KERNEL_ERROR_MAX]
 	if (status == KILN_OK) {
 		status = cache_db_totals(cache->db, &cache->totals, error);
 	}
+	if (status == KILN_OK) {
+		status = cache_failures_open(cache, error);
+	}
 	return status == KILN_EPROTO ? KILN_EIO : status;
 }
 
@@ -47,6 +50,7 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 	cache_db_close(cache->db);
 	cache->db = NULL;
 	cache->totals = (struct cache_db_totals){0};
+	cache->failures = 0;
 	cache->pending_count = 0;
 	if (cache_place_set_aside(&cache->place, moved, again) != KILN_OK ||
 		open_db(cache, false, again) != KILN_OK) {
@@ -263,6 +267,7 @@ int cache_trim(struct cache *cache, uint64_t bytes, int64_t *removed, uint64_t *
 	if (status != KILN_OK) {
 		return status;
 	}
+	int64_t forgotten;
 	struct cache_db_totals before = cache->totals;
 	status = trim(cache, bytes, error);
 	if (status == KILN_OK) {
@@ -270,7 +275,10 @@ int cache_trim(struct cache *cache, uint64_t bytes, int64_t *removed, uint64_t *
 		*freed = before.bytes - cache->totals.bytes;
 		if (bytes == 0) {
 			cache_memory_clear(&cache->memory);
+			status = cache_failure_forget(cache, NULL, &forgotten, error);
 		}
+	}
+	if (status == KILN_OK) {
 		status = cache_db_shrink(cache->db, error);
 	}
 	return cache_failed(cache, status, error);
@@ -319,6 +327,7 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 		.quarantined = cache->quarantined,
 		.trimmed = cache->trimmed,
 		.write_failures = cache->write_failures,
+		.failures = cache->failures,
 	};
 }
 

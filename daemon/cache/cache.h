@@ -40,7 +40,7 @@ struct cache_options {
 
 struct cache_stats {
 	uint64_t rows, object_bytes, disk_bytes, memory_rows, memory_bytes, quarantined, trimmed,
-		write_failures;
+		write_failures, failures;
 };
 
 /*
@@ -77,7 +77,8 @@ int cache_list(struct cache *cache, const char *sort, int64_t limit, cache_visit
 typedef void (*cache_bad)(const char *key, const char *why, void *arg);
 int cache_verify(struct cache *cache, int64_t *checked, int64_t *bad, cache_bad report, void *arg,
 				 char error[KERNEL_ERROR_MAX]);
-/* Removes the least recently used rows until at most bytes of objects are left. */
+/* Removes the least recently used rows until at most bytes of objects are left; with 0 the failures
+ * that are remembered, too. */
 int cache_trim(struct cache *cache, uint64_t bytes, int64_t *removed, uint64_t *freed,
 			   char error[KERNEL_ERROR_MAX]);
 /* Forgets what memory holds: the next read goes to the disk. */
@@ -118,6 +119,35 @@ int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
 /* Removes the row that is found as this one is; NULL: all of them.  Fine if there is none. */
 int cache_tuned_remove(struct cache *cache, const struct cache_tuned *row,
 					   char error[KERNEL_ERROR_MAX]);
+
+/* ---- Failures (failures.c): compiles that ended badly, by the key of what was to be compiled ---- */
+
+#define CACHE_FAILURES_MOST 512 /* the least recently asked for go first */
+
+struct cache_failure {
+	struct cache_row row; /* without entry and object */
+	int status;
+	char error[KERNEL_ERROR_MAX];
+	int64_t until; /* seconds since 1970; 0: until it is forgotten on purpose */
+};
+
+/* Finds one whose time is not over, and counts the use.  KILN_OK; KILN_ENOENT; else a sentence. */
+int cache_failure_get(struct cache *cache, const char *key, struct cache_failure *out,
+					  char error[KERNEL_ERROR_MAX]);
+/* Stores one, on disk only. */
+int cache_failure_put(struct cache *cache, const struct cache_failure *failure,
+					  char error[KERNEL_ERROR_MAX]);
+/* As cache_show. */
+int cache_failure_show(struct cache *cache, const char *key_prefix, struct cache_failure *out,
+					   char error[KERNEL_ERROR_MAX]);
+/* The most recently asked for first; of the texts only the instantiation. */
+typedef void (*cache_failure_visit)(const struct cache_failure *failure, void *arg);
+int cache_failure_list(struct cache *cache, int64_t limit, cache_failure_visit visit, void *arg,
+					   char error[KERNEL_ERROR_MAX]);
+/* Forgets one, or with NULL all of them.  ENOENT, EINVAL as cache_show. */
+int cache_failure_forget(struct cache *cache, const char *key_prefix, int64_t *removed,
+						 char error[KERNEL_ERROR_MAX]);
+void cache_failure_free(struct cache_failure *failure);
 
 /* Frees what a row points to and zeroes it. */
 void cache_row_free(struct cache_row *row);

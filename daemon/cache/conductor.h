@@ -16,6 +16,7 @@ struct cache {
 	struct cache_db_totals totals;
 	uint64_t cap_bytes;
 	uint64_t quarantined, trimmed, write_failures;
+	uint64_t failures; /* remembered (failures.c) */
 	struct cache_db_use pending[PENDING_MAX];
 	int pending_count;
 	uint64_t pending_since;
@@ -29,6 +30,10 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX]);
 /* KILN_OK, or KILN_EIO where a new beginning has failed. */
 int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX]);
+
+/* When a database is opened: forgets failures that were to be remembered for a while only, for the
+ * options of the daemon may be others now, and counts the rest. */
+int cache_failures_open(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 
 /* Uses that are not in the database yet: of a key, or NULL. */
 struct cache_db_use *cache_pending(struct cache *cache, const char *key);

@@ -30,6 +30,13 @@ static const char schema[] =
 	" candidates INTEGER NOT NULL, time INTEGER NOT NULL, version TEXT NOT NULL,"
 	" PRIMARY KEY(model, target, signature)) STRICT, WITHOUT ROWID;";
 
+/* Added to the schema since: an older kilnd does not look at it, and an older database gets it. */
+static const char later[] =
+	"CREATE TABLE IF NOT EXISTS failures(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE,"
+	" op TEXT NOT NULL, target TEXT NOT NULL, instantiation TEXT NOT NULL, error TEXT NOT NULL,"
+	" status INTEGER NOT NULL, until INTEGER NOT NULL, created INTEGER NOT NULL,"
+	" used INTEGER NOT NULL, hits INTEGER NOT NULL, blob BLOB NOT NULL) STRICT;";
+
 #define LIST                                                                                 \
 	"SELECT key, op, target, instantiation, bytes, registers, shared, spill, local, micros," \
 	" created, used, hits FROM kernels ORDER BY "
@@ -70,6 +77,20 @@ static const char *const texts[DB_STATEMENTS] = {
 					 " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
 	[DB_TUNED_REMOVE] = "DELETE FROM tuned WHERE model = ?1 AND target = ?2 AND signature = ?3",
 	[DB_TUNED_CLEAR] = "DELETE FROM tuned",
+	[DB_FAILED_GET] = "SELECT blob, used, hits FROM failures WHERE key = ?1",
+	[DB_FAILED_PUT] = "INSERT OR REPLACE INTO failures(key, op, target, instantiation, error,"
+					  " status, until, created, used, hits, blob)"
+					  " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+	[DB_FAILED_BOUND] = "DELETE FROM failures WHERE id IN (SELECT id FROM failures"
+						" ORDER BY used DESC, id DESC LIMIT -1 OFFSET ?1)",
+	[DB_FAILED_USE] = "UPDATE failures SET hits = hits + 1, used = ?2 WHERE key = ?1",
+	[DB_FAILED_FIND] = "SELECT key FROM failures WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
+	[DB_FAILED_LIST] = "SELECT key, op, target, instantiation, error, status, until, created, used,"
+					   " hits FROM failures ORDER BY used DESC, id DESC LIMIT ?1",
+	[DB_FAILED_COUNT] = "SELECT count(*) FROM failures",
+	[DB_FAILED_REMOVE] = "DELETE FROM failures WHERE key = ?1",
+	[DB_FAILED_CLEAR] = "DELETE FROM failures",
+	[DB_FAILED_EXPIRE] = "DELETE FROM failures WHERE until <> 0",
 };
 
 int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
@@ -227,6 +248,9 @@ static int configure(struct cache_db *db, bool check, char error[KERNEL_ERROR_MA
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.100s is damaged: %s",
 							 db->path, answer);
 		}
+	}
+	if (sqlite3_exec(db->handle, later, NULL, NULL, NULL) != SQLITE_OK) {
+		return cache_db_fail(db, "opening", error);
 	}
 	for (int i = 0; i < DB_STATEMENTS; i++) {
 		int code = sqlite3_prepare_v3(db->handle, texts[i], -1, SQLITE_PREPARE_PERSISTENT,

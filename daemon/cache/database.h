@@ -1,6 +1,6 @@
 /*
  * database.h: the open database, for database.c (schema, statements, transactions), database_rows.c
- * (what is done with rows) and tuned.c (the winners of tuning).  Nobody else includes it.
+ * (what is done with rows), tuned.c (the winners of tuning) and failures.c.  Nobody else includes it.
  */
 #ifndef KILN_DAEMON_CACHE_DATABASE_H
 #define KILN_DAEMON_CACHE_DATABASE_H
@@ -33,6 +33,16 @@ enum cache_db_statement {
 	DB_TUNED_PUT,
 	DB_TUNED_REMOVE,
 	DB_TUNED_CLEAR,
+	DB_FAILED_GET,
+	DB_FAILED_PUT,
+	DB_FAILED_BOUND,
+	DB_FAILED_USE,
+	DB_FAILED_FIND,
+	DB_FAILED_LIST,
+	DB_FAILED_COUNT,
+	DB_FAILED_REMOVE,
+	DB_FAILED_CLEAR,
+	DB_FAILED_EXPIRE,
 	DB_STATEMENTS,
 };
 

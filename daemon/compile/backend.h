@@ -39,9 +39,6 @@ bool scan_name_ok(const char *name);
 
 /* ---- unit.c ---- */
 
-/* The whole text for the compiler, malloc'd.  KILN_OK, KILN_EINVAL (what of the job is wrong),
- * KILN_ENOMEM. */
-int unit_make(const struct compile_job *job, char **text, char error[KERNEL_ERROR_MAX]);
 #define UNIT_CPU_ENTRY "kiln_cpu_entry"
 
 /* ---- user.c ---- */
@@ -97,7 +94,7 @@ bool options_is_cpu(const char *target);
 void log_first_error(const char *log, char error[KERNEL_ERROR_MAX]);
 /* "the entry scal: identifier "scal" is undefined": of an error that is not in the source. */
 void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
-/* Whether the compiler gave up for want of memory. */
+/* Whether the compiler gave up for want of memory, or the system ended it for that. */
 bool log_says_no_memory(const char *log);
 /* Registers, shared, spilled and local bytes as ptxas -v prints them. */
 void log_figures(const char *log, struct compile_result *out);

@@ -10,6 +10,7 @@
  *   shared.c    dynamic shared memory in users' sources, for the cpu device
  *   options.c   the options each compiler gets
  *   key.c       everything that can change the bits, as a text and its hash
+ *   key_diff.c  what two such texts differ in, in words; template_diff.c: two template-ids
  *   nvrtc.c     CUDA C++ to cubin; library.c finds libnvrtc
  *   hostcc.c    the same source to a host shared object; spawn.c runs the compiler
  *   identity.c  who a compiler is, by the content of its files
@@ -93,6 +94,10 @@ struct compile_job {
  * sentence. */
 int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MAX]);
 
+/* The whole text for the compiler, malloc'd.  KILN_OK, KILN_EINVAL (what of the job is wrong),
+ * KILN_ENOMEM. */
+int unit_make(const struct compile_job *job, char **text, char error[KERNEL_ERROR_MAX]);
+
 struct compile_result {
 	int status; /* KILN_OK; KILN_ECOMPILE (log has the compiler's words); KILN_ENOTSUP (no such
 				   compiler or target); KILN_EINVAL (the job); KILN_ENOMEM; KILN_EIO */
@@ -104,6 +109,9 @@ struct compile_result {
 	size_t object_bytes;
 	int64_t registers, shared_bytes, spill_bytes, local_bytes; /* -1: not known */
 	int64_t micros;                                            /* inside the compiler */
+	/* It failed for reasons that lie outside of the job, and may be gone the next time; in no
+	 * message. */
+	bool passing;
 };
 void compile_result_free(struct compile_result *result);
 
@@ -135,6 +143,23 @@ struct compile_key {
 int compile_key_make(const struct compile_job *job, const char *toolchain_id,
 					 struct compile_key *out);
 void compile_key_free(struct compile_key *key);
+
+/* What one key is instead of another, in words. */
+#define COMPILE_DIFFERENCES 24
+struct compile_difference {
+	/* "target", "compiler", "option", "source", "kernel", "argument", "macro", "header", ... */
+	const char *what;
+	char text[256]; /* "option --use_fast_math added", "target sm_80 instead of sm_90" */
+};
+struct compile_differences {
+	struct compile_difference items[COMPILE_DIFFERENCES];
+	int count, left_out;
+	int distance; /* 0: the same */
+};
+/* Both are texts of keys; files are those of the first, where names of template parameters are
+ * looked up. */
+void compile_key_differences(const char *asked, const char *other, const struct compile_file *files,
+							 int file_count, struct compile_differences *out);
 
 /* ---- Back ends, called in the worker only ---- */
 

@@ -98,7 +98,8 @@ void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX])
 
 bool log_says_no_memory(const char *log)
 {
-	return strstr(log, "out of memory") || strstr(log, "memory exhausted");
+	return strstr(log, "out of memory") || strstr(log, "memory exhausted") ||
+		   strstr(log, "Killed signal terminated program");
 }
 
 /* The number before the words; -1 if they are not there. */

@@ -114,7 +114,8 @@ static void fault(int which, struct compile_result *out)
 		for (;;)
 			pause();
 	default:
-		raise(SIGKILL);
+		signal(SIGSEGV, SIG_DFL);
+		raise(SIGSEGV);
 	}
 }
 

@@ -265,7 +265,8 @@ KILN_API int kiln_free(kiln_buffer *buffer);
  * Plans and compiles one operator for these tensors, and waits until it is ready.  The tensors'
  * order is the operator's: inputs first, then outputs.  buffers may be NULL.  What is left out here
  * is left out of the kernel, and so in every kiln_submit.  ECOMPILE carries the compiler's first
- * line, kiln_errlog() all of it.
+ * line, kiln_errlog() all of it.  A failure is remembered, and later calls get it at once in the same
+ * words, until source, options or compiler change; `kiln cache retry` forgets it.
  */
 KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						  int tensor_count, const kiln_attr *attrs, int attr_count,
@@ -539,6 +540,9 @@ KILN_API int kiln_submit_raw(kiln_call *call, const kiln_launch *launch, kiln_ti
 /* Compiles into the cache for a target, without a device, as kiln_compile(). */
 KILN_API int kiln_compile_raw(kiln_client *client, const kiln_raw *raw, const char *target,
 							  kiln_reply **out);
+/* Whether the cache has it for a target, without compiling, as kiln_explain(). */
+KILN_API int kiln_explain_raw(kiln_client *client, const kiln_raw *raw, const char *target,
+							  kiln_reply **out);
 /* How many parameters the compiled kernel has, and the first most of their sizes in bytes; a
  * negative status where the call is no kernel of one's own. */
 KILN_API int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most);
@@ -546,7 +550,9 @@ KILN_API int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most);
 /* ---- Looking inside ------------------------------------------------------------------------ */
 
 /* What the planner would do, without compiling.  target: NULL for the client's device, else
- * "sm_90", "cpu". */
+ * "sm_90", "cpu".  The reply has the key, whether the cache has it ("cached"), or remembers that it
+ * does not compile ("failed", with "status" and "error"), and otherwise the rows of the cache that
+ * come nearest ("near"), each with what the kernel asked for has instead, in words. */
 KILN_API int kiln_explain(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						  int tensor_count, const kiln_attr *attrs, int attr_count,
 						  const char *target, kiln_reply **out);
