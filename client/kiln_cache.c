@@ -1,8 +1,8 @@
 /*
  * kiln_cache: the compiled kernels that the daemon keeps: list, show one, get its object, verify,
- * trim, clear.
+ * trim, clear.  kiln_failed.c has what compiles that failed have of their own.
  */
-#include "kiln_cli.h"
+#include "kiln_failed.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,8 +10,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#define SHORT_KEY 12 /* digits of a key in a list: enough to name it */
 
 int cli_cache_ls(struct cli *cli)
 {
@@ -28,6 +26,9 @@ int cli_cache_ls(struct cli *cli)
 	if (sort && strcmp(sort, "used") && strcmp(sort, "hits") && strcmp(sort, "bytes") &&
 		strcmp(sort, "created"))
 		return cli_usage("--sort '%s': expected used, hits, bytes or created", sort);
+	if (cli_value(cli, "failed"))
+		return sort ? cli_usage("--sort goes with kernels, not with --failed")
+					: failed_list(cli, most);
 	args[0] = cli_attr_int("limit", most);
 	args[1] = cli_attr_string("sort", sort ? sort : "used");
 	if (cli_request(cli, "cache.ls", args, 2, &reply))
@@ -38,7 +39,7 @@ int cli_cache_ls(struct cli *cli)
 		for (int i = 0; i < rows; i++) {
 			char path[64], figure[FIGURE_MAX];
 #define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
-			table_cell(&table, "%.*s", SHORT_KEY, kiln_reply_str(reply, MEMBER("key")));
+			table_cell(&table, "%.*s", CLI_SHORT_KEY, kiln_reply_str(reply, MEMBER("key")));
 			table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("op")));
 			table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("target")));
 			table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("bytes")));
@@ -84,10 +85,14 @@ static void print_row(const kiln_reply *reply)
 	print_pair("op", "%s", kiln_reply_str(reply, "op"));
 	print_pair("instantiation", "%s", kiln_reply_str(reply, "instantiation"));
 	print_pair("target", "%s", kiln_reply_str(reply, "target"));
-	print_pair("object", "%" PRId64 " bytes", kiln_reply_int(reply, "bytes"));
-	print_figure(reply, "registers", "registers", "");
-	print_figure(reply, "shared memory", "shared", "bytes");
-	print_figure(reply, "spills", "spills", "bytes");
+	if (kiln_reply_int(reply, "failed")) {
+		failed_print(reply);
+	} else {
+		print_pair("object", "%" PRId64 " bytes", kiln_reply_int(reply, "bytes"));
+		print_figure(reply, "registers", "registers", "");
+		print_figure(reply, "shared memory", "shared", "bytes");
+		print_figure(reply, "spills", "spills", "bytes");
+	}
 	print_pair("compiled in", "%s",
 			   figure_micros(kiln_reply_real(reply, "compile_micros"), figure));
 	print_date("created", kiln_reply_int(reply, "created"));
@@ -185,7 +190,8 @@ int cli_cache_verify(struct cli *cli)
 			char key[64], why[64];
 			snprintf(key, sizeof(key), "rows[%d].key", i);
 			snprintf(why, sizeof(why), "rows[%d].why", i);
-			printf("%.*s  %s\n", SHORT_KEY, kiln_reply_str(reply, key), kiln_reply_str(reply, why));
+			printf("%.*s  %s\n", CLI_SHORT_KEY, kiln_reply_str(reply, key),
+				   kiln_reply_str(reply, why));
 		}
 	}
 	kiln_reply_free(reply);

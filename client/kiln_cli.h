@@ -190,6 +190,12 @@ void json_number(const char *name, double value); /* with 15 digits */
 void json_ints(const char *name, const int64_t *values, int count);
 void json_end(void);
 
+/* ---- What explain and compile print, of operators and of users' kernels ---- */
+
+void explain_print(const struct cli *cli, const kiln_reply *reply); /* kiln_explain.c */
+void compile_print(const kiln_reply *reply);
+void why_print(const kiln_reply *reply); /* kiln_why.c */
+
 /* ---- Handlers ---- */
 
 int cli_help(struct cli *cli);
@@ -204,8 +210,11 @@ int cli_run_raw(struct cli *cli);
 int cli_run_map(struct cli *cli);
 int cli_explain(struct cli *cli);
 int cli_compile(struct cli *cli);
+int cli_explain_raw(struct cli *cli);
+int cli_compile_raw(struct cli *cli);
 int cli_cache_ls(struct cli *cli);
 int cli_cache_show(struct cli *cli);
+int cli_cache_retry(struct cli *cli);
 int cli_cache_get(struct cli *cli);
 int cli_cache_verify(struct cli *cli);
 int cli_cache_trim(struct cli *cli);

@@ -62,6 +62,23 @@ static void print_choices(const kiln_reply *reply)
 	putchar('\n');
 }
 
+void explain_print(const struct cli *cli, const kiln_reply *reply)
+{
+	const char *key = kiln_reply_str(reply, "key");
+
+	print_text(kiln_reply_str(reply, "text"));
+	print_choices(reply);
+	if (key[0]) {
+		print_pair("key", "%s", key);
+		print_pair("cached", "%s", kiln_reply_int(reply, "cached") ? "yes" : "no");
+	}
+	if (kiln_reply_int(reply, "failed"))
+		print_pair("failed", "%s: %s", kiln_reply_str(reply, "status"),
+				   kiln_reply_str(reply, "error"));
+	if (cli_value(cli, "why"))
+		why_print(reply);
+}
+
 int cli_explain(struct cli *cli)
 {
 	kiln_reply *reply;
@@ -69,17 +86,25 @@ int cli_explain(struct cli *cli)
 
 	if (status)
 		return status;
-	if (!cli_json(cli, reply)) {
-		const char *key = kiln_reply_str(reply, "key");
-		print_text(kiln_reply_str(reply, "text"));
-		print_choices(reply);
-		if (key[0]) {
-			print_pair("key", "%s", key);
-			print_pair("cached", "%s", kiln_reply_int(reply, "cached") ? "yes" : "no");
-		}
-	}
+	if (!cli_json(cli, reply))
+		explain_print(cli, reply);
 	kiln_reply_free(reply);
 	return CLI_OK;
+}
+
+void compile_print(const kiln_reply *reply)
+{
+	const char *key = kiln_reply_str(reply, "key");
+	char figure[FIGURE_MAX];
+
+	print_text(kiln_reply_str(reply, "text"));
+	if (key[0])
+		print_pair("key", "%s", key);
+	print_pair("origin", "%s", kiln_reply_str(reply, "origin"));
+	if (key[0]) {
+		print_pair("object", "%s", figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure));
+		print_pair("took", "%s", figure_micros(kiln_reply_real(reply, "micros"), figure));
+	}
 }
 
 int cli_compile(struct cli *cli)
@@ -89,19 +114,8 @@ int cli_compile(struct cli *cli)
 
 	if (status)
 		return status;
-	if (!cli_json(cli, reply)) {
-		const char *key = kiln_reply_str(reply, "key");
-		char figure[FIGURE_MAX];
-		print_text(kiln_reply_str(reply, "text"));
-		if (key[0])
-			print_pair("key", "%s", key);
-		print_pair("origin", "%s", kiln_reply_str(reply, "origin"));
-		if (key[0]) {
-			print_pair("object", "%s",
-					   figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure));
-			print_pair("took", "%s", figure_micros(kiln_reply_real(reply, "micros"), figure));
-		}
-	}
+	if (!cli_json(cli, reply))
+		compile_print(reply);
 	kiln_reply_free(reply);
 	return CLI_OK;
 }

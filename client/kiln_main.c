@@ -20,8 +20,17 @@ static const struct cli_option run_options[] = {
 	RUN_OPTIONS,
 	{0},
 };
+#define RAW_OPTIONS                                                                            \
+	{"entry", "NAME", "a __global__ function, or a template-id: 'scale<float, 4>'"},           \
+		{"include", "FILE", "a header, found without its directory; NAME=FILE: as NAME",       \
+		 CLI_MANY},                                                                            \
+		{"macro", "NAME[=VALUE]", "as -D of compilers", CLI_MANY},                             \
+	{                                                                                          \
+		"option", "OPTION", "for the compiler: --option=-std=c++20, --option=--use_fast_math", \
+			CLI_MANY                                                                           \
+	}
 static const struct cli_option raw_options[] = {
-	{"entry", "NAME", "a __global__ function, or a template-id: 'scale<float, 4>'"},
+	RAW_OPTIONS,
 	{"grid", "X[,Y[,Z]]", "blocks; also 16x16"},
 	{"block", "X[,Y[,Z]]", "threads of a block"},
 	{"shared", "BYTES", "dynamic shared memory of a block (0)"},
@@ -30,13 +39,24 @@ static const struct cli_option raw_options[] = {
 	{"out", "FILE:TYPE:SHAPE", "argument: zeros that it writes, and where they go", CLI_MANY},
 	{"random", "TYPE:SHAPE", "argument: memory with random values: f32:1024x1024", CLI_MANY},
 	{"scalar", "TYPE:VALUE", "argument: a number by value: f32:2.5, i64:1000", CLI_MANY},
-	{"include", "FILE", "a header, found without its directory; NAME=FILE: as NAME", CLI_MANY},
-	{"macro", "NAME[=VALUE]", "as -D of compilers", CLI_MANY},
-	{"option", "OPTION", "for the compiler: --option=-std=c++20, --option=--use_fast_math",
-	 CLI_MANY},
 	{"seed", "N", "seed of the random values (1)"},
 	{"time", "[N]", "time N more calls (100, or what 10 s allow), and a copy of as many bytes"},
 	CLI_CHECK_OPTIONS,
+	{0},
+};
+#define WHY_OPTION                                                                  \
+	{                                                                               \
+		"why", NULL, "of a miss: the nearest kernel in the cache, and what differs" \
+	}
+static const struct cli_option raw_explain_options[] = {
+	RAW_OPTIONS,
+	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
+	WHY_OPTION,
+	{0},
+};
+static const struct cli_option raw_compile_options[] = {
+	RAW_OPTIONS,
+	{"target", "NAME", "compile for this target: cpu, sm_75 .. sm_120 (the device's)"},
 	{0},
 };
 #define MAP_OPTIONS                                                                                \
@@ -54,7 +74,13 @@ static const struct cli_option map_options[] = {
 	RUN_OPTIONS,
 	{0},
 };
-static const struct cli_option map_plan_options[] = {
+static const struct cli_option map_explain_options[] = {
+	MAP_OPTIONS,
+	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
+	WHY_OPTION,
+	{0},
+};
+static const struct cli_option map_compile_options[] = {
 	MAP_OPTIONS,
 	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
 	{0},
@@ -62,6 +88,7 @@ static const struct cli_option map_plan_options[] = {
 static const struct cli_option explain_options[] = {
 	CLI_PROBLEM_OPTIONS,
 	{"target", "NAME", "plan for this target: cpu, sm_90 (the device's)"},
+	WHY_OPTION,
 	{0},
 };
 static const struct cli_option compile_options[] = {
@@ -86,6 +113,11 @@ static const struct cli_option status_options[] = {
 static const struct cli_option ls_options[] = {
 	{"sort", "ORDER", "used, hits, bytes or created, largest first (used)"},
 	{"limit", "N", "at most N rows (50)"},
+	{"failed", NULL, "the compiles that failed instead, which are remembered"},
+	{0},
+};
+static const struct cli_option retry_options[] = {
+	{"all", NULL, "forget all failures"},
 	{0},
 };
 static const struct cli_option show_options[] = {
@@ -106,7 +138,9 @@ const struct cli_command cli_commands[] = {
 	{"explain", cli_explain, "OP", "what the planner chooses, without compiling", explain_options,
 	 1, 1, CLI_ON_DEVICE},
 	{"explain map", cli_explain, "STATEMENT", "what the planner makes of a statement",
-	 map_plan_options, 1, 1, CLI_ON_DEVICE},
+	 map_explain_options, 1, 1, CLI_ON_DEVICE},
+	{"explain raw", cli_explain_raw, "FILE.cu", "whether the cache has a kernel of your own",
+	 raw_explain_options, 1, 1, CLI_ON_DEVICE},
 	{"run", cli_run, "OP", "run on random data or files, and verify against plain loops",
 	 run_options, 1, 1, CLI_ON_DEVICE},
 	{"run raw", cli_run_raw, "FILE.cu", "run a kernel of your own; -: standard input", raw_options,
@@ -116,12 +150,16 @@ const struct cli_command cli_commands[] = {
 	{"compile", cli_compile, "OP", "compile into the cache, without a device", compile_options, 1,
 	 1, CLI_ON_DEVICE},
 	{"compile map", cli_compile, "STATEMENT", "compile a statement into the cache",
-	 map_plan_options, 1, 1, CLI_ON_DEVICE},
+	 map_compile_options, 1, 1, CLI_ON_DEVICE},
+	{"compile raw", cli_compile_raw, "FILE.cu", "compile a kernel of your own into the cache",
+	 raw_compile_options, 1, 1, CLI_ON_DEVICE},
 	{"tune", cli_tune, "[OP]", "time the planner's candidates on the device, and keep the best",
 	 tune_options, 0, 1, CLI_ON_DEVICE},
 	{"cache ls", cli_cache_ls, "", "the compiled kernels", ls_options, 0, 0, 0},
 	{"cache show", cli_cache_show, "KEY", "one of them; a unique beginning of the key will do",
 	 show_options, 1, 1, 0},
+	{"cache retry", cli_cache_retry, "[KEY]", "forget a failure, so that it is compiled again",
+	 retry_options, 0, 1, 0},
 	{"cache get", cli_cache_get, "KEY", "its object (cubin), byte for byte", get_options, 1, 1, 0},
 	{"cache verify", cli_cache_verify, "", "read and check every row", NULL, 0, 0, 0},
 	{"cache trim", cli_cache_trim, "BYTES", "remove the least recently used down to BYTES", NULL, 1,

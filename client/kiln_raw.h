@@ -43,7 +43,9 @@ struct raw_run {
 
 /* Prints a sentence and returns CLI_USAGE or CLI_FAILED if something is wrong. */
 int raw_read(struct cli *cli, struct raw_run *run);
-/* Frees what raw_read has made. */
+/* The same without a launch: what is compiled. */
+int raw_read_kernel(struct cli *cli, struct raw_run *run);
+/* Frees what they have made. */
 void raw_forget(struct raw_run *run);
 
 void raw_print_json(const struct raw_run *run);

@@ -31,11 +31,13 @@ static int read_text(struct raw_run *run, const char *path, const char **text, s
 	run->texts[run->text_count] = space;
 	run->text_count += space != NULL;
 	if (error)
-		return cli_failed_here(run->cli, KILN_EIO, "run raw: %s cannot be read: %s",
-							   standard ? "standard input" : path, strerror(error));
+		return cli_failed_here(run->cli, KILN_EIO, "%s: %s cannot be read: %s",
+							   run->cli->command->name, standard ? "standard input" : path,
+							   strerror(error));
 	if (*bytes > TEXT_MOST)
-		return cli_failed_here(run->cli, KILN_ELIMIT, "run raw: %s has over %zu bytes",
-							   standard ? "standard input" : path, TEXT_MOST);
+		return cli_failed_here(run->cli, KILN_ELIMIT, "%s: %s has over %zu bytes",
+							   run->cli->command->name, standard ? "standard input" : path,
+							   TEXT_MOST);
 	space[*bytes] = 0;
 	*text = space;
 	return CLI_OK;
@@ -47,7 +49,7 @@ static char *copy_text(struct raw_run *run, const char *text, size_t length)
 	char *copy = strndup(text, length);
 
 	if (!copy)
-		fputs("kiln: run raw: no memory for the command line\n", stderr);
+		fprintf(stderr, "kiln: %s: no memory for the command line\n", run->cli->command->name);
 	run->texts[run->text_count] = copy;
 	run->text_count += copy != NULL;
 	return copy;
@@ -61,7 +63,8 @@ static int read_source(struct raw_run *run, const char *path)
 	raw->name = strcmp(path, "-") ? path : "<stdin>";
 	raw->entry = cli_value(run->cli, "entry");
 	if (!raw->entry)
-		return cli_usage("'kiln run raw' needs --entry, as --entry 'scale<float>'");
+		return cli_usage("'kiln %s' needs --entry, as --entry 'scale<float>'",
+						 run->cli->command->name);
 	return read_text(run, path, &raw->source, &raw->source_bytes);
 }
 
@@ -270,15 +273,22 @@ static int read_launch(struct raw_run *run)
 	return status;
 }
 
+int raw_read_kernel(struct cli *cli, struct raw_run *run)
+{
+	int status;
+
+	run->cli = cli;
+	status = read_source(run, cli->positional[0]);
+	return status ? status : read_given(run);
+}
+
 int raw_read(struct cli *cli, struct raw_run *run)
 {
 	int status;
 
 	run->cli = cli;
 	status = read_launch(run);
-	if (!status)
-		status = read_source(run, cli->positional[0]);
-	return status ? status : read_given(run);
+	return status ? status : raw_read_kernel(cli, run);
 }
 
 void raw_forget(struct raw_run *run)

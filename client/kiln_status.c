@@ -107,9 +107,9 @@ static void print_limits(const kiln_reply *reply)
 
 int cli_status(struct cli *cli)
 {
-	static const char *const counters[] = {"requests", "hits",     "shared",
-										   "compiles", "failures", "copies",
-										   "canceled", "launches", NULL};
+	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
+										   "failures", "remembered", "copies", "canceled",
+										   "launches", NULL};
 	static const char *const workers[] = {"count",  "idle",     "busy", "started",
 										  "killed", "recycled", NULL};
 	char figure[FIGURE_MAX];

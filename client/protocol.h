@@ -87,7 +87,7 @@
 	  "rows: [{key, op, target, instantiation, bytes, hits, used}]")                               \
 	X("cache.failed", "", "limit?",                                                                \
 	  "rows: [{key, op, target, instantiation, status, error, until, hits, used, created}]")       \
-	X("cache.retry", "O", "key (a unique prefix will do), or all", "removed")                      \
+	X("cache.retry", "O", "key (a unique prefix will do), or all: 1", "removed")                   \
 	X("cache.show", "", "key (a unique prefix will do)",                                           \
 	  "key, op, instantiation, target, bytes, registers, shared, spills, compile_micros, "         \
 	  "created, used, "                                                                            \

@@ -260,7 +260,7 @@ void command_cache_retry(struct session *session, struct wire_in *message, struc
 {
 	const char *key = wire_get_str(message, &message->root, "key");
 	(void)frame;
-	if (!!key == wire_get_bool(&message->root, "all", false)) {
+	if (!!key == (wire_get_int(&message->root, "all", 0) == 1)) {
 		reply_error(session, wire_id(message), KILN_EINVAL,
 					"cache.retry needs either the key of a failure or all");
 		return;

@@ -207,8 +207,9 @@ static void settle_job(struct slot *slot, int signal, const char *why)
 		answer_error(job, KILN_ETIMEDOUT, error);
 	} else if (++job->deaths >= POOL_TRIES) {
 		name_compiler(slot->broker->pool, job->job->target, name);
-		util_fail(error, sizeof error, 0, "the compiler %s %s on %.120s for %s, twice", name, why,
-				  job->job->instantiation, job->job->target);
+		util_fail(error, sizeof error, 0, "the compiler %s %s on %.90s%s for %s, twice", name, why,
+				  job->job->instantiation, strlen(job->job->instantiation) > 90 ? "..." : "",
+				  job->job->target);
 		answer_error(job, KILN_ECOMPILE, error);
 	} else {
 		put_back(slot->broker->pool, job);

@@ -100,18 +100,22 @@ static bool next_operand(const char **text, struct operand_line *line)
 	return false;
 }
 
-static void add_first(struct compile_differences *out, const struct compile_difference *item)
+static void insert(struct compile_differences *out, int at, const struct compile_difference *item)
 {
-	if (out->count == COMPILE_DIFFERENCES)
-		return;
-	memmove(out->items + 1, out->items, (size_t)out->count * sizeof *out->items);
-	out->items[0] = *item;
-	out->count++;
+	int kept = out->count;
+	if (kept == COMPILE_DIFFERENCES) {
+		kept--;
+		out->left_out++;
+	}
+	memmove(out->items + at + 1, out->items + at, (size_t)(kept - at) * sizeof *out->items);
+	out->items[at] = *item;
+	out->count = kept + 1;
 }
 
 void why_alignments(const char *asked, const char *other, struct compile_differences *out)
 {
 	struct operand_line now, then;
+	int count = 0;
 	while (next_operand(&asked, &now)) {
 		const char *rest = other;
 		while (next_operand(&rest, &then)) {
@@ -119,10 +123,10 @@ void why_alignments(const char *asked, const char *other, struct compile_differe
 			struct compile_difference item = {.what = "alignment"};
 			if (now.name_bytes != then.name_bytes || memcmp(now.name, then.name, now.name_bytes))
 				continue;
-			if (is != was) {
+			if (is != was && count < COMPILE_DIFFERENCES) {
 				snprintf(item.text, sizeof item.text, "alignment of %.*s %ld instead of %ld",
 						 (int)now.name_bytes, now.name, is, was);
-				add_first(out, &item);
+				insert(out, count++, &item);
 			}
 			break;
 		}

@@ -21,7 +21,10 @@ END
 "$KILN" run permute --shape 8x10 --perm 1,0 >/dev/null 2>"$DIR/err"
 [ $? -eq 1 ] || fails "fail-compile"
 grep -q '^kiln: run permute: .' "$DIR/err" || fails "no sentence: $(cat "$DIR/err")"
-"$KILN" run permute --shape 8x10 --perm 1,0 >/dev/null || fails "after fail-compile"
+"$KILN" run permute --shape 8x10 --perm 1,0 >/dev/null 2>"$DIR/again"
+[ $? -eq 1 ] && cmp -s "$DIR/err" "$DIR/again" || fails "after fail-compile: $(cat "$DIR/again")"
+"$KILN" cache retry --all >/dev/null || fails "retry"
+"$KILN" run permute --shape 8x10 --perm 1,0 >/dev/null || fails "after retry"
 for fault in 'delay-compile 10' 'crash-compile 1' 'delay-launch 5' expire; do
 	"$KILN" debug $fault || fails "debug $fault"
 done

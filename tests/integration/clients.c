@@ -99,9 +99,11 @@ void assert_counters_add_up(kiln_client *client)
 		fail_msg("info: %s", kiln_errmsg());
 	requests = kiln_reply_int(reply, "counters.requests");
 	parts = kiln_reply_int(reply, "counters.hits") + kiln_reply_int(reply, "counters.shared") +
-			kiln_reply_int(reply, "counters.compiles") + kiln_reply_int(reply, "counters.failures");
+			kiln_reply_int(reply, "counters.compiles") +
+			kiln_reply_int(reply, "counters.failures") +
+			kiln_reply_int(reply, "counters.remembered");
 	if (requests != parts)
-		fail_msg("%lld requests, but hits + shared + compiles + failures is %lld: %s",
+		fail_msg("%lld requests, but hits + shared + compiles + failures + remembered is %lld: %s",
 				 (long long)requests, (long long)parts, kiln_reply_json(reply));
 	kiln_reply_free(reply);
 }

@@ -88,7 +88,7 @@ void await_info_at_least(kiln_client *client, const char *path, int64_t value);
 /* The "debug" request with at most one integer and one string argument (NULL: without). */
 void debug_int(kiln_client *client, const char *what, const char *name, int64_t value);
 void debug_str(kiln_client *client, const char *what, const char *name, const char *value);
-/* requests = hits + shared + compiles + failures */
+/* requests = hits + shared + compiles + failures + remembered */
 void assert_counters_add_up(kiln_client *client);
 void assert_cache_verifies(kiln_client *client, int64_t least_rows);
 

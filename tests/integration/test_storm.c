@@ -159,6 +159,16 @@ static bool kill_one(kiln_client *client, const char *role)
 	return status == KILN_OK; /* there may be none at the moment */
 }
 
+/* The compiles that failed on request are not to fail for good. */
+static void forget_failures(kiln_client *client)
+{
+	const kiln_attr all = int_attr("all", 1);
+	kiln_reply *reply = NULL;
+	int status = kiln_request(client, "cache.retry", &all, 1, &reply);
+	assert_int_equal(status, KILN_OK);
+	kiln_reply_free(reply);
+}
+
 static const char *const faults[] = {"hang-compile", "crash-compile", "fail-compile"};
 
 /* How many device processes it killed. */
@@ -178,6 +188,8 @@ static int trouble(kiln_client *client, struct storm *storm, int64_t ms)
 			debug_int(client, "delay-launch", "ms", 2 * storm_pick(&state, 3));
 		else if (kind < 20)
 			kill_one(client, "compiler");
+		else if (kind < 26)
+			forget_failures(client);
 		if (killed < EXECUTOR_KILLS && now_ms() > next_kill) {
 			killed += kill_one(client, "executor");
 			next_kill = now_ms() + ms / (2 * EXECUTOR_KILLS) + storm_pick(&state, 200);
@@ -188,6 +200,7 @@ static int trouble(kiln_client *client, struct storm *storm, int64_t ms)
 	debug_int(client, "delay-launch", "ms", 0);
 	for (int i = 0; i < 3; i++)
 		debug_int(client, faults[i], "count", 0);
+	forget_failures(client);
 	return killed;
 }
 

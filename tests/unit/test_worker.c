@@ -253,7 +253,7 @@ static void faults_happen_on_request(void **state)
 	send_job(&worker, 2, &job);
 	assert_int_equal(frame_recv_wait(worker.sock, &frame, COMPILE_MESSAGE_MAX, WAIT_MS),
 					 KILN_ECONN);
-	assert_int_equal(stop(&worker), -SIGKILL);
+	assert_int_equal(stop(&worker), -SIGSEGV);
 }
 
 static void a_hanging_worker_is_killed_by_its_group(void **state)

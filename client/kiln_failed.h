@@ -1,0 +1,16 @@
+/*
+ * kiln_failed.h: what `kiln cache` shows of compiles that failed.
+ */
+#ifndef KILN_CLIENT_KILN_FAILED_H
+#define KILN_CLIENT_KILN_FAILED_H
+
+#include "kiln_cli.h"
+
+#define CLI_SHORT_KEY 12 /* digits of a key in a list: enough to name it */
+
+/* `kiln cache ls --failed` */
+int failed_list(struct cli *cli, int64_t limit);
+/* The lines that `kiln cache show` has for a failure only. */
+void failed_print(const kiln_reply *reply);
+
+#endif
