@@ -11,14 +11,17 @@ commands:
   ops                         the operators
   explain OP                  what the planner chooses, without compiling
   explain map STATEMENT       what the planner makes of a statement
+  explain raw FILE.cu         whether the cache has a kernel of your own
   run OP                      run on random data or files, and verify against plain loops
   run raw FILE.cu             run a kernel of your own; -: standard input
   run map STATEMENT           run 'y[i] = x[i] * s' on random data or files, verified
   compile OP                  compile into the cache, without a device
   compile map STATEMENT       compile a statement into the cache
+  compile raw FILE.cu         compile a kernel of your own into the cache
   tune [OP]                   time the planner's candidates on the device, and keep the best
   cache ls                    the compiled kernels
   cache show KEY              one of them; a unique beginning of the key will do
+  cache retry [KEY]           forget a failure, so that it is compiled again
   cache get KEY               its object (cubin), byte for byte
   cache verify                read and check every row
   cache trim BYTES            remove the least recently used down to BYTES
@@ -76,6 +79,7 @@ options:
   --clamp N                sides of an intersection are at least 0: 1 or 0 (1)
   --choice NAME            the candidate to take, of those that explain lists
   --target NAME            plan for this target: cpu, sm_90 (the device's)
+  --why                    of a miss: the nearest kernel in the cache, and what differs
 
 operators, and the options that are not for all of them:
   permute                  --perm
@@ -114,6 +118,21 @@ options:
   --checked                check every access and name the first bad one
   --choice NAME            the candidate to take, of those that explain lists
   --target NAME            for this target: cpu, sm_75 .. sm_120 (the device's)
+  --why                    of a miss: the nearest kernel in the cache, and what differs
+
+global options: see 'kiln help'
+
+usage: kiln explain raw FILE.cu [OPTION]...
+
+whether the cache has a kernel of your own
+
+options:
+  --entry NAME             a __global__ function, or a template-id: 'scale<float, 4>'
+  --include FILE           a header, found without its directory; NAME=FILE: as NAME
+  --macro NAME[=VALUE]     as -D of compilers
+  --option OPTION          for the compiler: --option=-std=c++20, --option=--use_fast_math
+  --target NAME            for this target: cpu, sm_75 .. sm_120 (the device's)
+  --why                    of a miss: the nearest kernel in the cache, and what differs
 
 global options: see 'kiln help'
 END
@@ -132,7 +151,7 @@ options:
 
 global options: see 'kiln help'
 END
-[ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 6 ] || fails "help cache"
+[ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 7 ] || fails "help cache"
 "$KILN" help cache >"$DIR/help"
 "$KILN" cache --help | cmp - "$DIR/help" || fails "cache --help is not help cache"
 "$KILN" help run | grep '^usage: ' >"$DIR/usage"
@@ -170,7 +189,7 @@ json '[c["name"] for c in j["commands"]] == ["cache show"]
 	and j["commands"][0]["arguments"] == "KEY"
 	and [o["name"] for o in j["commands"][0]["options"]] == ["source", "log", "key"]' \
 	"$KILN" help cache show
-json 'len(j["commands"]) == 6' "$KILN" cache --help
+json 'len(j["commands"]) == 7' "$KILN" cache --help
 
 prints 2 "$KILN" help frobnicate <<'END'
 ! kiln: 'frobnicate' is no command; see 'kiln help'
