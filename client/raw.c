@@ -1,6 +1,6 @@
 /*
- * raw.c: kernels of the program's own: prepare, compile, explain, submit.  Their texts travel in one memfd.
- * Must not know how messages travel.
+ * raw.c: kernels of the program's own: prepare, compile, explain, submit.  Their texts travel in
+ * one memfd. Must not know how messages travel.
  */
 #include "client/local.h"
 

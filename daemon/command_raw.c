@@ -23,8 +23,7 @@ static bool may_bring(struct session *session, uint64_t id, const char *target)
 	return false;
 }
 
-/* The user's kernel of a message, planned for a target (NULL: the session's device).  NULL: refused,
- * and answered. */
+/* The user's kernel of a message, planned for a target, or NULL: refused, and answered. */
 static struct kernel_ref *open_raw(struct session *session, struct wire_in *message,
 								   struct frame *frame, const char *target)
 {

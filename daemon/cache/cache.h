@@ -120,7 +120,7 @@ int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
 int cache_tuned_remove(struct cache *cache, const struct cache_tuned *row,
 					   char error[KERNEL_ERROR_MAX]);
 
-/* ---- Failures (failures.c): compiles that ended badly, by the key of what was to be compiled ---- */
+/* ---- Failures (failures.c): compiles that ended badly, by the keys of their kernels ---- */
 
 #define CACHE_FAILURES_MOST 512 /* the least recently asked for go first */
 

@@ -1,6 +1,7 @@
 /*
  * database.h: the open database, for database.c (schema, statements, transactions), database_rows.c
- * (what is done with rows), tuned.c (the winners of tuning) and failures.c.  Nobody else includes it.
+ * (what is done with rows), tuned.c (the winners of tuning) and failures.c.  Nobody else includes
+ * it.
  */
 #ifndef KILN_DAEMON_CACHE_DATABASE_H
 #define KILN_DAEMON_CACHE_DATABASE_H

@@ -265,8 +265,8 @@ KILN_API int kiln_free(kiln_buffer *buffer);
  * Plans and compiles one operator for these tensors, and waits until it is ready.  The tensors'
  * order is the operator's: inputs first, then outputs.  buffers may be NULL.  What is left out here
  * is left out of the kernel, and so in every kiln_submit.  ECOMPILE carries the compiler's first
- * line, kiln_errlog() all of it.  A failure is remembered, and later calls get it at once in the same
- * words, until source, options or compiler change; `kiln cache retry` forgets it.
+ * line, kiln_errlog() all of it.  A failure is remembered, and later calls get it at once in the
+ * same words, until source, options or compiler change; `kiln cache retry` forgets it.
  */
 KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						  int tensor_count, const kiln_attr *attrs, int attr_count,

@@ -49,7 +49,8 @@ mine() {
 	"$KILN" "$command" raw k.cu --entry k --include n.h "$@"
 }
 mine compile --macro M=1 >out || fails "compile raw"
-grep -q '^origin  *compiled$' out && grep -q '^object  *[0-9]' out || fails "compile raw: $(cat out)"
+grep -q '^origin  *compiled$' out && grep -q '^object  *[0-9]' out ||
+	fails "compile raw: $(cat out)"
 json 'j["origin"] == "hit" and len(j["key"]) == 64' mine compile --macro M=1
 why_mine() {
 	mine explain --why "$@" | sed -n -E -e '/^why /,$p' | sed -E 's/[0-9a-f]{12}/DIGITS/'
@@ -84,7 +85,8 @@ mine compile >out 2>first
 mine compile >out 2>second
 [ $? -eq 1 ] && cmp -s first second || fails "another failure: $(cat second)"
 tail -1 first >note
-key=$(sed -n -E 's/^kiln: this failure is remembered; `kiln cache retry ([0-9a-f]{12})` .*/\1/p' note)
+key=$(sed -n -E 's/^kiln: this failure is remembered; `kiln cache retry ([0-9a-f]{12})` .*/\1/p' \
+	note)
 [ -n "$key" ] || fails "no note: $(cat note)"
 list() {
 	"$KILN" cache ls --failed | sed -E -e 's/^[0-9a-f]{12}/DIGITS/' -e 's/  +/ /g'
@@ -132,5 +134,6 @@ daemon --compile-timeout 300 --retry-after 5000
 mine compile --macro M=9 >out 2>first
 [ $? -eq 1 ] && grep -q 'took longer than 300 ms' first || fails "no time-out: $(cat first)"
 grep -q '^kiln: this failure is remembered for 5000 s; ' first || fails "no note: $(cat first)"
-"$KILN" cache ls --failed | grep -qE 'KILN_ETIMEDOUT +0 +83 min ' || fails "$("$KILN" cache ls --failed)"
+"$KILN" cache ls --failed >out
+grep -qE 'KILN_ETIMEDOUT +0 +83 min ' out || fails "ls --failed: $(cat out)"
 finish

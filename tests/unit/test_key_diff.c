@@ -1,6 +1,6 @@
 /*
- * test_key_diff: what two keys differ in, in words: each line of a key, and template-ids argument by
- * argument.
+ * test_key_diff: what two keys differ in, in words: each line of a key, and template-ids argument
+ * by argument.
  */
 #include "daemon/compile/compile.h"
 #include "daemon/util/util.h"
