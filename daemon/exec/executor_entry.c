@@ -83,8 +83,7 @@ void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const c
 	}
 	count_end(lane, status);
 	atomic_store_explicit(&cell->done, number + 1, memory_order_release);
-	/* Who has asked for no more than the cell looks there.  But a word must not stay until its value
-	 * is that of a later entry. */
+	/* The cell says it.  But no word may stay until its value is that of a later entry. */
 	if ((slot->entry.flags & LANE_DONE) || number / LANE_ENTRIES % GATE_TURNS == 0)
 		atomic_store_explicit(&gate->done, lane_gate_value(number), memory_order_release);
 	wake_client(lane);

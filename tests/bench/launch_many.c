@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_ROUNDS 5
+#define MOST_ROUNDS 3
 #define READY_SECONDS 30
 
 /* Starts one, and waits until all of it can launch. */
@@ -33,34 +33,44 @@ enum { OWN, MPS, KILN, CREWS };
 static const char *const crew_names[CREWS] = {"own contexts", "under MPS", "Kiln"};
 
 struct contest {
-	struct crew crews[CREWS];
-	double rates[CREWS][MOST_ROUNDS];
+	int processes;
 	double rate[CREWS]; /* the median; 0: not there */
 };
 
-static void take_turns(struct bench *bench, struct contest *contest, int rounds)
+/* Nobody else has the GPU open meanwhile: contexts that do nothing cost others their share, too. */
+static void measure(struct bench *bench, struct contest *contest, int which, struct mps *mps)
 {
+	int rounds = bench->options.quick ? 1 : MOST_ROUNDS;
+	double rates[MOST_ROUNDS];
 	char why[LAUNCH_WHY] = "";
-	for (int round = 0; round < rounds; round++)
-		for (int i = 0; i < CREWS; i++) {
-			struct crew *crew = &contest->crews[i];
-			if (!crew->count)
-				continue;
-			contest->rates[i][round] = crew_round(crew, bench->options.quick ? 0.3 : 0.7, why);
-			if (contest->rates[i][round] < 0) {
-				runner_fail(crew_names[i], "%s", why);
-				crew_end(crew);
-			}
+	struct crew crew = {0};
+	if (!ready(bench, &crew, which == KILN ? "kiln" : "own", contest->processes,
+			   which == MPS ? mps->environment : NULL, why)) {
+		/* MPS that does not work here is no failure of anything else. */
+		if (which == MPS) {
+			table_left_out(crew_names[MPS], why);
+			mps_end(mps);
+		} else {
+			runner_fail(crew_names[which], "%d at once: %s", contest->processes, why);
 		}
-	for (int i = 0; i < CREWS; i++)
-		if (contest->crews[i].count) {
-			contest->rate[i] = runner_percentile(contest->rates[i], rounds, 0.5);
-			runner_pass();
+		return;
+	}
+	for (int round = 0; round < rounds; round++) {
+		rates[round] = crew_round(&crew, bench->options.quick ? 0.3 : 0.7, why);
+		if (rates[round] < 0) {
+			runner_fail(crew_names[which], "%s", why);
+			crew_end(&crew);
+			return;
 		}
+	}
+	contest->rate[which] = runner_percentile(rates, rounds, 0.5);
+	runner_pass();
+	crew_end(&crew);
 }
 
-static void show_contest(struct bench *bench, const struct contest *contest, int processes)
+static void show_contest(struct bench *bench, const struct contest *contest)
 {
+	int processes = contest->processes;
 	char name[64];
 	for (int i = 0; i < CREWS; i++) {
 		struct figure figure = {.name = name, .value = contest->rate[i], .unit = "launches/s"};
@@ -89,47 +99,29 @@ static void show_contest(struct bench *bench, const struct contest *contest, int
 	}
 }
 
-/* MPS that does not work here is no failure of anything else. */
-static void start_crew(struct bench *bench, struct contest *contest, struct mps *mps, int which,
-					   int processes)
-{
-	char why[LAUNCH_WHY] = "";
-	if ((which != KILN && bench->ordinal < 0) || (which == MPS && !mps->running) ||
-		ready(bench, &contest->crews[which], which == KILN ? "kiln" : "own", processes,
-			  which == MPS ? mps->environment : NULL, why))
-		return;
-	if (which == MPS) {
-		table_left_out(crew_names[MPS], why);
-		mps_end(mps);
-	} else {
-		runner_fail(crew_names[which], "%d at once: %s", processes, why);
-	}
-}
-
-static void contest_of(struct bench *bench, struct mps *mps, int processes)
-{
-	struct contest contest = {0};
-	for (int i = 0; i < CREWS; i++)
-		start_crew(bench, &contest, mps, i, processes);
-	take_turns(bench, &contest, bench->options.quick ? 1 : 3);
-	show_contest(bench, &contest, processes);
-	for (int i = 0; i < CREWS; i++)
-		crew_end(&contest.crews[i]);
-}
-
 void launch_many(struct bench *bench)
 {
+	struct contest contests[] = {{1, {0}}, {8, {0}}, {2, {0}}, {4, {0}}};
+	static const int order[] = {0, 2, 3, 1};
+	int count = bench->options.quick ? 2 : 4;
 	struct mps mps = {0};
 	char why[LAUNCH_WHY] = "it needs a GPU";
 	table_section("processes at once, each waits for its launch");
+	for (int i = 0; i < count; i++) {
+		if (bench->ordinal >= 0)
+			measure(bench, &contests[i], OWN, NULL);
+		measure(bench, &contests[i], KILN, NULL);
+	}
 	if (bench->ordinal < 0)
 		table_left_out(crew_names[OWN], why);
 	if (bench->ordinal < 0 || !mps_start(&mps, why))
 		table_left_out(crew_names[MPS], why);
-	for (int processes = 1; processes <= 8; processes *= 2)
-		if (!bench->options.quick || processes == 1 || processes == 8)
-			contest_of(bench, &mps, processes);
+	for (int i = 0; i < count && mps.running; i++)
+		measure(bench, &contests[i], MPS, &mps);
 	mps_end(&mps);
+	for (int i = 0; i < 4; i++)
+		if (order[i] < count)
+			show_contest(bench, &contests[order[i]]);
 }
 
 /* ---- (e) ---- */
