@@ -6,7 +6,9 @@
 #include "harness.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const kiln_text wrong_h = {"a.h", "int first = nothing;\n", 0};
 static const kiln_text right_h = {"a.h", "#define FIRST 1\n", 0};
@@ -243,6 +245,47 @@ static void test_time_out(void **state)
 	kilnd_stop(daemon);
 }
 
+/* What one compiler makes of a source says nothing of another. */
+static void test_another_compiler(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(46, 62);
+	kiln_tensor tensors[] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
+	kiln_attr perm = perm_attr(&problem);
+	char why[400], path[128];
+	kiln_reply *reply = NULL;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	debug_int(client, "crash-compile", "count", 2);
+	assert_int_equal(permute_check(client, &problem, 1, NULL, why), KILN_ECOMPILE);
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	snprintf(path, sizeof(path), "%s/other-g++", daemon->dir);
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("#!/bin/sh\nexec g++ \"$@\"\n", file);
+	fclose(file);
+	assert_int_equal(chmod(path, 0755), 0);
+	setenv("KILN_CXX", path, 1);
+	kilnd_start(daemon, NULL);
+	unsetenv("KILN_CXX");
+	client = client_open(daemon);
+	assert_int_equal(kiln_explain(client, "permute", tensors, 2, &perm, 1, "cpu", &reply), KILN_OK);
+	assert_int_equal(kiln_reply_int(reply, "failed"), 0);
+	assert_int_equal(kiln_reply_int(reply, "near[0].failed"), 1);
+	assert_int_equal(kiln_reply_count(reply, "near[0].differences"), 1);
+	const char *text = kiln_reply_str(reply, "near[0].differences[0].text");
+	if (strncmp(text, "compiler changed: host ", 23) != 0 || !strstr(text, " instead of host "))
+		fail_msg("not another compiler: %s", text);
+	kiln_reply_free(reply);
+	assert_permutes(client, &problem, "compiled");
+	assert_int_equal(info_int(client, "cache.failures"), 1);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 /* ---- Why a miss ---- */
 
 static kiln_reply *explain_raw(kiln_client *client, const kiln_raw *raw, const char *target)
@@ -354,10 +397,10 @@ static void test_why_operator(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_remembered),   HARNESS_TEST(test_shown_and_retried),
-		HARNESS_TEST(test_crash),        HARNESS_TEST(test_killed),
-		HARNESS_TEST(test_time_out),     HARNESS_TEST(test_why_raw),
-		HARNESS_TEST(test_why_operator),
+		HARNESS_TEST(test_remembered), HARNESS_TEST(test_shown_and_retried),
+		HARNESS_TEST(test_crash),      HARNESS_TEST(test_killed),
+		HARNESS_TEST(test_time_out),   HARNESS_TEST(test_another_compiler),
+		HARNESS_TEST(test_why_raw),    HARNESS_TEST(test_why_operator),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,6 +192,16 @@ static void first_error_is_found(void **state)
 	assert_string_equal(error, "the compiler failed without a word");
 }
 
+static void want_of_memory_is_found(void **state)
+{
+	(void)state;
+	assert_true(log_says_no_memory("g++: fatal error: Killed signal terminated program cc1plus\n"
+								   "compilation terminated.\n"));
+	assert_true(log_says_no_memory("cc1plus: out of memory allocating 65536 bytes\n"));
+	assert_true(log_says_no_memory("virtual memory exhausted: Cannot allocate memory\n"));
+	assert_false(log_says_no_memory("k.cu:1:1: error: 'killed' was not declared\n"));
+}
+
 static void entry_is_named(void **state)
 {
 	char error[KERNEL_ERROR_MAX] = "entry:1:16: error: 'k' was not declared";
@@ -219,6 +229,7 @@ int main(void)
 		cmocka_unit_test(targets_are_told_apart),
 		cmocka_unit_test(figures_are_read),
 		cmocka_unit_test(first_error_is_found),
+		cmocka_unit_test(want_of_memory_is_found),
 		cmocka_unit_test(entry_is_named),
 	};
 
