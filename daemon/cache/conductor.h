@@ -35,6 +35,9 @@ int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX]);
  * options of the daemon may be others now, and counts the rest. */
 int cache_failures_open(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 
+/* Whether a failure has a key that begins so. */
+bool cache_failures_match(struct cache *cache, const char *prefix);
+
 /* Uses that are not in the database yet: of a key, or NULL. */
 struct cache_db_use *cache_pending(struct cache *cache, const char *key);
 /* Counts one hit; written when there are many, or after a while. */

@@ -235,6 +235,18 @@ static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_
 	return status;
 }
 
+bool cache_failures_match(struct cache *cache, const char *prefix)
+{
+	if (cache->failures == 0) {
+		return false;
+	}
+	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_FIND);
+	sqlite3_bind_text(statement, 1, prefix, -1, SQLITE_STATIC);
+	bool found = sqlite3_step(statement) == SQLITE_ROW;
+	sqlite3_reset(statement);
+	return found;
+}
+
 int cache_failure_show(struct cache *cache, const char *key_prefix, struct cache_failure *out,
 					   char error[KERNEL_ERROR_MAX])
 {

@@ -140,6 +140,11 @@ static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_
 						 "several kernels have a key that begins with %s: give more digits",
 						 prefix);
 	}
+	if (size < 64 && cache_failures_match(cache, prefix)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a kernel and a failure have keys that begin with %s: give more digits",
+						 prefix);
+	}
 	memcpy(key, keys[0], KERNEL_KEY_HEX);
 	return KILN_OK;
 }

@@ -68,6 +68,8 @@ static bool is_word(char c)
 static bool has_word(struct span text, struct span word)
 {
 	const char *end = text.at + text.bytes;
+	if (word.bytes == 0)
+		return false;
 	for (const char *at = text.at; (at = memmem(at, (size_t)(end - at), word.at, word.bytes)); at++)
 		if ((at == text.at || !is_word(at[-1])) &&
 			(at + word.bytes == end || !is_word(at[word.bytes])))

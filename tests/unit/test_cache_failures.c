@@ -170,6 +170,7 @@ static void ambiguous(void **state)
 {
 	struct cache *cache = open_cache(0, 0);
 	struct cache_failure failure;
+	struct cache_row row, shown;
 	int64_t removed;
 	(void)state;
 	for (int i = 0; i < 2; i++) {
@@ -181,6 +182,15 @@ static void ambiguous(void **state)
 	assert_int_equal(cache_failure_forget(cache, "abcd", &removed, error), KILN_EINVAL);
 	assert_string_equal(error,
 						"several failures have a key that begins with abcd: give more digits");
+	make_row(3, 10, &row);
+	memcpy(row.key, "abcd", 4);
+	assert_int_equal(cache_put(cache, &row, error), KILN_OK);
+	assert_int_equal(cache_show(cache, "abcd", &shown, error), KILN_EINVAL);
+	assert_string_equal(error,
+						"a kernel and a failure have keys that begin with abcd: give more digits");
+	assert_int_equal(cache_show(cache, row.key, &shown, error), KILN_OK);
+	cache_row_free(&shown);
+	cache_row_free(&row);
 	cache_close(cache);
 }
 

@@ -117,7 +117,13 @@ static void arguments_without_names(void **state)
 	c.instantiation = "saxpy";
 	d.instantiation = "daxpy";
 	assert_string_equal(differ(&c, &d), "kernel saxpy instead of daxpy");
-	/* Brackets that nobody closes. */
+	/* What a user calls a kernel may be anything. */
+	a.instantiation = "<1>";
+	b.instantiation = "<2>";
+	assert_string_equal(differ(&a, &b), "argument 1 of  is 1 instead of 2");
+	a.instantiation = "<>";
+	b.instantiation = "><";
+	assert_string_equal(differ(&a, &b), "kernel  instead of ><");
 	a.instantiation = "tile<RowShape<f32, 8>";
 	b.instantiation = "tile<RowShape<f32, 9>";
 	assert_string_equal(differ(&a, &b),
