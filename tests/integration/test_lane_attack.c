@@ -166,15 +166,23 @@ static void scribble(struct lane_memory *lane, struct scene *scene, uint64_t ran
 	}
 }
 
-static pid_t scribbler_start(struct lane_memory *lane, struct scene *scene, uint64_t random)
+/* A process that dies with this one. */
+static pid_t fork_here(void)
 {
 	pid_t parent = getpid(), pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() == parent)
-			scribble(lane, scene, random);
-		_exit(1);
+		if (getppid() != parent)
+			_exit(1);
 	}
+	return pid;
+}
+
+static pid_t scribbler_start(struct lane_memory *lane, struct scene *scene, uint64_t random)
+{
+	pid_t pid = fork_here();
+	if (pid == 0)
+		scribble(lane, scene, random);
 	return pid;
 }
 
@@ -258,19 +266,16 @@ static void misuse_descriptors(const struct kilnd *daemon, struct attack *attack
 {
 	struct scene *scene = attack->scene;
 	int64_t goal = scene->submitted + 20, end = now_ms() + CALL_TIMEOUT_MS;
-	pid_t parent = getpid(), pid = fork();
+	pid_t pid = fork_here();
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		struct pair pair;
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pair_open(daemon, &pair);
 		pair_warm(&pair);
-		pid_t other = fork();
-		if (other == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pid_t other = fork_here();
+		if (other == 0)
 			misuse(lane_find(NULL), scene);
-		}
-		for (int i = 0; other > 0 && getppid() == parent; i++) {
+		for (int i = 0; other > 0; i++) {
 			pair_run(&pair, i % 2);
 			scene->submitted++;
 		}
