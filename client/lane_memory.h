@@ -96,7 +96,7 @@ struct lane_header {
 	/* Each in a cache line of its own: who reads one word again and again is not to be disturbed by
 	 * another.  The client's: */
 	_Alignas(64) _Atomic uint64_t tail;    /* entries written, for those who look */
-	_Alignas(64) _Atomic uint32_t waiting; /* it sleeps until its eventfd is written */
+	_Alignas(64) _Atomic uint32_t waiting; /* it sleeps until it is sent a byte */
 	/* The device process's: */
 	_Alignas(64) _Atomic uint64_t head; /* entries taken, likewise */
 	_Alignas(64) _Atomic uint32_t sleeping;

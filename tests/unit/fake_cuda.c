@@ -59,6 +59,7 @@ struct CUevent_st {
 struct CUstream_st {
 	struct op *head, **tail;
 	struct CUgraph_st *capture; /* not NULL: what comes is recorded there */
+	bool was_held;              /* with something to do */
 };
 
 /* ---- Calls: counted, and made to fail ---- */
@@ -173,7 +174,11 @@ static void run_kernel(const struct op *op)
 
 static void advance(struct CUstream_st *stream)
 {
-	while (stream->head && !held && sticky == CUDA_SUCCESS) {
+	const int how = held;
+	if (how != FAKE_HOLD_BUSY)
+		stream->was_held = how && stream->head;
+	while (stream->head && (!how || (how == FAKE_HOLD_BUSY && !stream->was_held)) &&
+		   sticky == CUDA_SUCCESS) {
 		struct op *op = stream->head;
 		if (op->kind == OP_KERNEL)
 			run_kernel(op);

@@ -63,14 +63,16 @@ struct fake_launch {
 };
 
 #define FAKE_CONTEXTS 2
+#define FAKE_HOLD_BUSY 2
 
 struct fake_cuda_control {
 	/* Forgets everything, also what lives. */
 	void (*reset)(void);
 	/* The next count calls of a function (its name without _v2) answer result; -1: all. */
 	void (*inject)(const char *function, int result, int count);
-	/* While on, no stream gets on.  May be called while another thread calls the driver, as may
-	 * inject, calls and slow. */
+	/* While on, no stream gets on; after that, while FAKE_HOLD_BUSY, none of those that had
+	 * something to do then.  May be called while another thread calls the driver, as may inject,
+	 * calls and slow. */
 	void (*hold)(int on);
 	int (*calls)(const char *function);
 	int (*live)(enum fake_live kind);

@@ -20,22 +20,16 @@ int main(void)
 
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 struct lane {
 	struct lane_memory *memory;
 	int fds[LANE_DESCRIPTORS], client; /* its end of the pipe */
 };
 
-/* Stream 9 has buffer 8, and may launch call 3: module 1 fills it. */
-static void open_lane(struct scene *scene, struct lane *lane)
+static void make_memory(struct lane *lane)
 {
-	struct wire_out message;
-	int ends[2];
 	lane->fds[0] = frame_memfd("lane", sizeof *lane->memory);
-	lane->fds[1] = eventfd(0, EFD_NONBLOCK);
-	assert_int_equal(pipe(ends), 0);
-	lane->fds[2] = ends[1];
-	lane->client = ends[0];
 	lane->memory =
 		mmap(NULL, sizeof *lane->memory, PROT_READ | PROT_WRITE, MAP_SHARED, lane->fds[0], 0);
 	assert_true(lane->memory != MAP_FAILED);
@@ -43,6 +37,17 @@ static void open_lane(struct scene *scene, struct lane *lane)
 	lane->memory->header.version = LANE_VERSION;
 	lane->memory->header.entries = LANE_ENTRIES;
 	lane->memory->header.spin_us = 50;
+}
+
+/* Stream 9 has buffer 8, and may launch call 3: module 1 fills it. */
+static void open_made(struct scene *scene, struct lane *lane)
+{
+	struct wire_out message;
+	int ends[2];
+	lane->fds[1] = eventfd(0, EFD_NONBLOCK);
+	assert_int_equal(pipe(ends), 0);
+	lane->fds[2] = ends[1];
+	lane->client = ends[0];
 	begin(&scene->peer, &message, "lane.open");
 	wire_put_uint(&message, "stream", 9);
 	wire_put_uint(&message, "deadline", 300);
@@ -58,6 +63,12 @@ static void open_lane(struct scene *scene, struct lane *lane)
 	expect(scene, post(&scene->peer, &message, NULL, 0));
 }
 
+static void open_lane(struct scene *scene, struct lane *lane)
+{
+	make_memory(lane);
+	open_made(scene, lane);
+}
+
 static void close_lane(struct scene *scene, struct lane *lane)
 {
 	expect(scene, post_number(scene, "lane.close", "stream", 9));
@@ -67,15 +78,20 @@ static void close_lane(struct scene *scene, struct lane *lane)
 	close(lane->client);
 }
 
-static void add_entry(struct lane *lane, uint32_t flags)
+static void add_entry_on(struct lane *lane, uint32_t flags, uint32_t stream)
 {
 	struct lane_header *header = &lane->memory->header;
 	uint64_t number = atomic_load(&header->tail);
 	const uint64_t one = 1;
-	lane->memory->entries[number % LANE_ENTRIES] =
-		(struct lane_entry){.call = 3, .flags = flags, .operand_count = 1, .operands = {{8, 0}}};
+	lane->memory->entries[number % LANE_ENTRIES] = (struct lane_entry){
+		.call = 3, .flags = flags, .stream = stream, .operand_count = 1, .operands = {{8, 0}}};
 	lane_publish(lane->memory, number);
 	assert_int_equal(write(lane->fds[1], &one, sizeof one), sizeof one);
+}
+
+static void add_entry(struct lane *lane, uint32_t flags)
+{
+	add_entry_on(lane, flags, 0);
 }
 
 static void await_entry(struct lane *lane, uint64_t number)
@@ -149,9 +165,52 @@ static void words_are_unshared_when_nothing_runs(void **state)
 	close_scene(&scene);
 }
 
+/* The device process, and what its client does: never returns. */
+static void keep_one_stream(struct lane *lane)
+{
+	struct scene scene;
+	open_scene(&scene, LONG_MS);
+	open_made(&scene, lane);
+	fake->hold(1);
+	int launched = fake->calls("cuLaunchKernel");
+	add_entry_on(lane, LANE_TIMED, 1);
+	await_calls("cuLaunchKernel", launched + 1);
+	await_calls("cuEventQuery", fake->calls("cuEventQuery") + 2);
+	fake->hold(FAKE_HOLD_BUSY);
+	for (uint64_t number = 1;; number++) {
+		add_entry_on(lane, LANE_TIMED, 0);
+		await_entry(lane, number);
+	}
+}
+
+/* Others that get on do not excuse a stream that does not. */
+static void deadline_of_a_stream(void **state)
+{
+	(void)state;
+	struct lane lane = {0};
+	int status;
+	make_memory(&lane);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		alarm(WAIT_MS / 1000);
+		keep_one_stream(&lane);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), EXEC_EXIT_FAULT);
+	assert_int_equal(lane.memory->cells[0].status, KILN_ETIMEDOUT);
+	assert_non_null(strstr(lane.memory->cells[0].error, "nothing completed on"));
+	assert_int_equal(lane.memory->cells[1].status, KILN_OK);
+	assert_true(atomic_load(&lane.memory->header.head) > 2);
+	munmap(lane.memory, sizeof *lane.memory);
+	close(lane.fds[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(deadline_of_a_stream),
 		cmocka_unit_test(entries_are_held_and_not_stuck),
 		cmocka_unit_test(words_are_unshared_when_nothing_runs),
 	};
