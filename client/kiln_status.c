@@ -105,6 +105,19 @@ static void print_limits(const kiln_reply *reply)
 	table_end(&table);
 }
 
+/* Figures that contradict each other: never, or the daemon has a defect. */
+static void print_broken(const kiln_reply *reply)
+{
+	int rows = kiln_reply_count(reply, "identities");
+
+	for (int i = 0; i < rows; i++)
+		if (!row_int(reply, "identities", i, "holds"))
+			print_pair("contradiction", "%s: %" PRId64 " and %" PRId64,
+					   row_str(reply, "identities", i, "text"),
+					   row_int(reply, "identities", i, "left"),
+					   row_int(reply, "identities", i, "right"));
+}
+
 int cli_status(struct cli *cli)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
@@ -112,10 +125,11 @@ int cli_status(struct cli *cli)
 										   "launches", NULL};
 	static const char *const workers[] = {"count",  "idle",     "busy", "started",
 										  "killed", "recycled", NULL};
+	const kiln_attr section = cli_attr_string("section", "all");
 	char figure[FIGURE_MAX];
 	kiln_reply *reply;
 
-	if (cli_request(cli, "info", NULL, 0, &reply))
+	if (cli_request(cli, "info", &section, 1, &reply))
 		return CLI_FAILED;
 	if (!cli_json(cli, reply)) {
 		print_pair("kilnd", "%s, pid %" PRId64 ", up %s", kiln_reply_str(reply, "server.version"),
@@ -123,6 +137,7 @@ int cli_status(struct cli *cli)
 				   figure_ago(kiln_reply_int(reply, "server.uptime_ms") / 1000, figure));
 		print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
 		print_section(reply, "counters", counters);
+		print_broken(reply);
 		print_section(reply, "workers", workers);
 		print_compilers(reply);
 		print_executors(reply);

@@ -52,8 +52,9 @@
 #define PROTOCOL_REQUESTS(X)                                                                       \
 	X("hello", "", "proto, version, pid, device?", "proto, version, session, device, max_message") \
 	X("info", "", "section?",                                                                      \
-	  "server, session, counters, workers, executors, limits, cache; or with section: requests, "  \
-	  "that table")                                                                                \
+	  "server, session, counters, busy, identities: [{name, text, left, right, holds}], workers, " \
+	  "executors, limits, cache; with section: all operators, sessions, older_sessions, flights, " \
+	  "too; with section: requests, that table")                                                   \
 	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason}]")       \
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
 	X("explain", "", "op, tensors, attrs, target?",                                                \

@@ -20,6 +20,7 @@
 
 #include "cache/cache.h"
 #include "compile/compile.h"
+#include "counters.h"
 #include "kernel.h"
 #include "util/map.h"
 #include "options.h"
@@ -29,40 +30,6 @@ struct pool;
 struct session;
 struct device_entry;
 struct flight;
-
-/* requests = hits + shared + compiles + failures + remembered, at every moment: all six are counted
- * when the answer is known. */
-#define BROKER_COUNTERS(X)                                            \
-	X(requests, "kernels asked for and answered")                     \
-	X(hits, "answered from the cache")                                \
-	X(shared, "answered by a compile that another had asked for")     \
-	X(compiles, "answered by a compile of their own")                 \
-	X(failures, "answered with an error")                             \
-	X(remembered, "answered with a failure that is remembered")       \
-	X(copies, "plans that needed no kernel")                          \
-	X(canceled, "compiles stopped because nobody waited any more")    \
-	X(reloads, "kernels brought back to a new device process")        \
-	X(launches, "calls that ran")                                     \
-	X(lane_launches, "of these, those that came without a message")   \
-	X(launch_failures, "calls that ended in an error")                \
-	X(objects, "calls given out, to be launched by their programs")   \
-	X(quiet_idle, "loads and closes while the GPU was idle")          \
-	X(quiet_held, "loads and closes that launches were held for")     \
-	X(holds, "times that launches were held")                         \
-	X(worst_hold_us, "longest of these")                              \
-	X(writes, "copies to the device")                                 \
-	X(reads, "copies from the device")                                \
-	X(sessions, "connections accepted")                               \
-	X(refused, "connections refused")                                 \
-	X(protocol_errors, "connections ended for breaking the protocol") \
-	X(executor_faults, "device processes lost")                       \
-	X(worker_faults, "compiler workers lost")
-
-struct counters {
-#define BROKER_COUNTER_FIELD(name, text) uint64_t name;
-	BROKER_COUNTERS(BROKER_COUNTER_FIELD)
-#undef BROKER_COUNTER_FIELD
-};
 
 /* Who waits until all lanes have ended. */
 struct lanes_end {
@@ -80,6 +47,9 @@ struct broker {
 	uv_loop_t loop;
 	struct options options;
 	struct counters counters;
+	uint64_t waiting; /* gauge: kernels asked for and not answered */
+	struct operator_tallies operators;
+	struct ended_sessions ended;
 	struct test_state test;
 	struct {
 		uint64_t launches, blocks, accesses;

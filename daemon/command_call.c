@@ -29,6 +29,7 @@ struct asking {
 	struct executor *executor; /* where a prepared call is loaded; NULL: it only compiles */
 	bool starting;             /* the executor is waited for */
 	struct executor *loader;   /* while a load is under way */
+	uint64_t load_us;          /* when it began */
 	int64_t object_bytes;
 	enum job_origin origin;
 };
@@ -189,8 +190,9 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 {
 	struct asking *asking = arg;
 	char sentence[KERNEL_ERROR_MAX + 192], label[160];
-	(void)reply;
 	asking->loader = NULL;
+	if (reply)
+		session_note_load(asking->request.session, asking->ref, asking->load_us);
 	if (status != KILN_OK && asking->ref->raw) {
 		snprintf(sentence, sizeof sentence, "%s cannot be loaded: %s",
 				 raw_label(&asking->ref->plan, label), error);
@@ -217,6 +219,7 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	asking->object_bytes = (int64_t)answer->row->object_bytes;
 	if (executor && executor_is_ready(executor)) {
 		asking->loader = executor;
+		asking->load_us = util_now_us();
 		int status = executor_load(executor, answer->row->key, answer->row,
 								   asking->ref->plan.shared_bytes, on_loaded, asking);
 		if (status == KILN_OK)
@@ -234,7 +237,7 @@ static void ask(struct asking *asking)
 		answer_success(asking, "copy");
 		return;
 	}
-	asking->wait = job_resolve(broker, asking->ref, true, on_answer, asking);
+	asking->wait = job_resolve(broker, asking->ref, asking->request.session, on_answer, asking);
 	if (!asking->wait)
 		answer_failure(asking, KILN_ENOMEM, "out of memory for a compile job", "");
 }

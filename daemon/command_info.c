@@ -275,13 +275,9 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 	}
 	put_server(&out, broker);
 	put_session(&out, session);
-	for (struct session *other = broker->sessions; other; other = other->next)
-		lane_count(other);
-	wire_map_begin(&out, "counters");
-#define PUT_COUNTER(name, text) wire_put_uint(&out, #name, broker->counters.name);
-	BROKER_COUNTERS(PUT_COUNTER)
-#undef PUT_COUNTER
-	wire_map_end(&out);
+	command_put_counters(&out, broker);
+	if (section && !strcmp(section, "all"))
+		command_put_tallies(&out, broker);
 	put_workers(&out, broker);
 	if (broker->options.memcheck)
 		put_checked(&out, broker);

@@ -196,7 +196,7 @@ void command_object(struct session *session, struct wire_in *message, struct fra
 		answer(giving, NULL);
 		return;
 	}
-	giving->wait = job_resolve(session->broker, ref, true, on_answer, giving);
+	giving->wait = job_resolve(session->broker, ref, session, on_answer, giving);
 	if (!giving->wait) {
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a compile job");
 		giving_free(giving);

@@ -122,6 +122,7 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 		executor->first = call;
 	executor->last = call;
 	executor->call_count++;
+	executor->device->broker->counters.device_requests++;
 	if (!uv_is_active((uv_handle_t *)&executor->clock))
 		uv_timer_start(&executor->clock, on_clock, CLOCK_MS, CLOCK_MS);
 	return KILN_OK;
@@ -167,6 +168,7 @@ static void on_reply(struct executor *executor, struct wire_in *message, struct 
 	int status = (int)wire_get_int(&message->root, "st", KILN_EPROTO);
 	const char *error = wire_get_str(message, &message->root, "err");
 	executor->progress_us = util_now_us();
+	executor->device->broker->counters.device_answers++;
 	unlink_call(executor, call);
 	executor->frame = frame;
 	if (call->done)
@@ -219,6 +221,7 @@ void executor_fail_calls(struct executor *executor, const char *why)
 	uv_timer_stop(&executor->clock);
 	while ((call = executor->first)) {
 		int status = call->id == overran ? KILN_ETIMEDOUT : KILN_EDEVICE;
+		executor->device->broker->counters.device_lost++;
 		unlink_call(executor, call);
 		if (call->done)
 			call->done(call->arg, status, why, NULL);

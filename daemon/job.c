@@ -8,6 +8,7 @@
 #include "plan/plan.h"
 #include "pool.h"
 #include "raw.h"
+#include "session.h"
 #include "store.h"
 #include "util/util.h"
 
@@ -20,7 +21,8 @@ struct job_wait {
 	struct kernel_ref *ref;
 	struct flight *flight; /* NULL until the compilers are known */
 	uv_timer_t *later;     /* an answer that is ready before it may be given */
-	bool counted, first;
+	struct session *asker; /* NULL: it is not counted */
+	bool first;
 	job_done done;
 	void *arg;
 	uint64_t asked_us;
@@ -34,6 +36,7 @@ struct flight {
 	struct pool_job *job;
 	struct job_wait *waits;
 	bool finished; /* its waiters are being answered */
+	uint64_t began_us;
 	struct flight *next;
 	/* Its own, for the store's thread reads them and the plan's may be made anew meanwhile. */
 	char key[KERNEL_KEY_HEX];
@@ -121,27 +124,48 @@ void job_key(struct broker *broker, struct kernel_ref *ref)
 
 /* ---- Answers ---- */
 
-static void count_answer(struct broker *broker, const struct job_answer *answer)
+struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
 {
-	struct counters *counters = &broker->counters;
-	counters->requests++;
+	if (!ref->tally)
+		ref->tally = operator_tally(&broker->operators, ref->plan.op);
+	return ref->tally;
+}
+
+/* All that this request is counted as is counted at once, so that the equations hold between any
+ * two messages. */
+static void count_answer(const struct job_wait *wait, const struct job_answer *answer)
+{
+	struct counters *counters = &wait->broker->counters;
+	struct tally *of_session = &wait->asker->tally;
+	struct tally *of_operator = job_tally(wait->broker, wait->ref);
+	uint64_t micros = (uint64_t)answer->micros;
+	bool compiled = answer->origin == JOB_COMPILED;
+#define COUNT(name) (counters->name++, of_session->name++, of_operator->name++)
+#define NOTE(name) \
+	(histogram_note(&of_session->name, micros), histogram_note(&of_operator->name, micros))
+	COUNT(requests);
 	if (answer->status != KILN_OK && answer->remembered)
-		counters->remembered++;
+		COUNT(remembered);
 	else if (answer->status != KILN_OK)
-		counters->failures++;
-	else if (answer->origin == JOB_HIT)
-		counters->hits++;
+		COUNT(failures);
 	else if (answer->origin == JOB_SHARED)
-		counters->shared++;
+		COUNT(shared);
+	else if (compiled)
+		COUNT(compiles), NOTE(compile);
+	else if (answer->row->in_memory)
+		counters->hits++, COUNT(memory_hits), NOTE(memory_hit);
 	else
-		counters->compiles++;
+		counters->hits++, COUNT(disk_hits), NOTE(disk_hit);
+#undef COUNT
+#undef NOTE
+	wait->broker->waiting--;
 }
 
 static void answer_wait(struct job_wait *wait, struct job_answer *answer)
 {
 	answer->micros = (int64_t)(util_now_us() - wait->asked_us);
-	if (wait->counted)
-		count_answer(wait->broker, answer);
+	if (wait->asker)
+		count_answer(wait, answer);
 	wait->done(wait->arg, answer);
 	kernel_drop(wait->ref);
 	free(wait);
@@ -242,9 +266,11 @@ static void compiled(void *arg, struct compile_result *result)
 	unlink_flight(flight);
 	if (result->status != KILN_OK) {
 		failure_keep(broker, flight->ref, flight->key, flight->key_text, result);
+		broker->counters.jobs_failed++;
 		finish(flight, result->status, JOB_COMPILED, result->error, result->log ? result->log : "");
 		free_flight(flight);
 	} else {
+		broker->counters.jobs_done++;
 		take_result(flight, result);
 		finish(flight, KILN_OK, JOB_COMPILED, NULL, NULL);
 		if (store_run(broker, put_work, put_done, flight) != KILN_OK)
@@ -280,6 +306,7 @@ static void lookup_work(struct cache *cache, void *arg)
 static void answer_remembered(struct flight *flight)
 {
 	const struct cache_failure *failure = &flight->failure;
+	flight->broker->counters.lookup_failures++;
 	unlink_flight(flight);
 	finish(flight, failure->status, JOB_HIT, failure->error, failure->row.log);
 	free_flight(flight);
@@ -296,14 +323,18 @@ static void lookup_done(struct broker *broker, void *arg)
 		return;
 	}
 	if (flight->lookup_status == KILN_OK || !flight->waits) {
+		*(flight->lookup_status == KILN_OK ? &broker->counters.lookup_hits
+										   : &broker->counters.lookups_left) += 1;
 		unlink_flight(flight);
 		finish(flight, flight->lookup_status, JOB_HIT, flight->error, "");
 		free_flight(flight);
 		return;
 	}
 	flight->phase = FLIGHT_COMPILE;
+	broker->counters.jobs++;
 	flight->job = pool_submit(broker, &flight->ref->job, compiled, flight);
 	if (!flight->job) {
+		broker->counters.jobs_failed++;
 		unlink_flight(flight);
 		finish(flight, KILN_ENOMEM, JOB_COMPILED, "out of memory for a compile job", "");
 		free_flight(flight);
@@ -323,7 +354,7 @@ static void choose_owner(struct flight *flight)
 {
 	struct job_wait *owner = NULL;
 	for (struct job_wait *wait = flight->waits; wait && !owner; wait = wait->next)
-		if (wait->counted)
+		if (wait->asker)
 			owner = wait;
 	if (owner)
 		owner->first = true;
@@ -345,6 +376,7 @@ static struct flight *new_flight(struct broker *broker, struct kernel_ref *ref)
 	if (!flight)
 		return NULL;
 	flight->broker = broker;
+	flight->began_us = util_now_us();
 	flight->ref = kernel_hold(ref);
 	memcpy(flight->key, ref->key, sizeof flight->key);
 	flight->key_text = strdup(ref->key_text);
@@ -352,6 +384,7 @@ static struct flight *new_flight(struct broker *broker, struct kernel_ref *ref)
 		free_flight(flight);
 		return NULL;
 	}
+	broker->counters.lookups++;
 	flight->next = broker->flights;
 	broker->flights = flight;
 	return flight;
@@ -395,7 +428,7 @@ static void on_later(uv_timer_t *timer)
 	pool_when_known(wait->broker, on_known, wait);
 }
 
-struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, bool counted,
+struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, struct session *asker,
 							 job_done done, void *arg)
 {
 	struct job_wait *wait = calloc(1, sizeof *wait);
@@ -408,10 +441,14 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, bool
 	*wait = (struct job_wait){.broker = broker,
 							  .ref = kernel_hold(ref),
 							  .later = later,
-							  .counted = counted,
+							  .asker = asker,
 							  .done = done,
 							  .arg = arg,
 							  .asked_us = util_now_us()};
+	if (asker) {
+		broker->counters.asked++;
+		broker->waiting++;
+	}
 	later->data = wait;
 	uv_timer_init(&broker->loop, later);
 	uv_timer_start(later, on_later, 0, 0);
@@ -421,6 +458,10 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, bool
 void job_leave(struct broker *broker, struct job_wait *wait)
 {
 	struct flight *flight = wait->flight;
+	if (wait->asker) {
+		broker->counters.left++;
+		broker->waiting--;
+	}
 	if (wait->later) {
 		uv_close((uv_handle_t *)wait->later, on_closed);
 	} else if (!flight) {
@@ -436,6 +477,35 @@ void job_leave(struct broker *broker, struct job_wait *wait)
 	free(wait);
 	if (flight)
 		cancel_if_unwanted(flight);
+}
+
+static int count_waits(const struct flight *flight, uint64_t *owner)
+{
+	int count = 0;
+	*owner = 0;
+	for (const struct job_wait *wait = flight->waits; wait; wait = wait->next) {
+		count++;
+		if (!*owner && wait->asker)
+			*owner = wait->asker->id;
+	}
+	return count;
+}
+
+void job_each(const struct broker *broker, job_visit visit, void *arg)
+{
+	uint64_t now = util_now_us();
+	for (const struct flight *flight = broker->flights; flight; flight = flight->next) {
+		struct job_flight seen = {
+			.key = flight->key,
+			.op = flight->ref->plan.op,
+			.target = flight->ref->target,
+			.compiling = flight->phase == FLIGHT_COMPILE,
+			.on_worker = flight->job && pool_running(broker, flight->job),
+			.age_us = now - flight->began_us,
+		};
+		seen.waiters = count_waits(flight, &seen.owner);
+		visit(arg, &seen);
+	}
 }
 
 bool job_busy(const struct broker *broker)

@@ -26,6 +26,7 @@ struct kernel_ref {
 	struct compile_job job;
 	struct compile_file files[COMPILE_MAX_HEADERS];
 	struct raw_source *raw; /* of a user's kernel: what job and files point to */
+	struct tally *tally;    /* of its operator, once something was counted there */
 };
 
 /* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose
@@ -55,10 +56,10 @@ typedef void (*job_done)(void *arg, const struct job_answer *answer);
 
 /*
  * Asks for the kernel of a plan (of kind KERNEL_LAUNCH).  done is called exactly once, unless
- * job_leave came first; never from inside job_resolve.  counted: it is one of the broker's
- * "requests". NULL without memory.
+ * job_leave came first; never from inside job_resolve.  asker: whose request it counts as, which
+ * must outlive it; NULL: it is nobody's.  NULL without memory.
  */
-struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, bool counted,
+struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, struct session *asker,
 							 job_done done, void *arg);
 /* No longer interested; the last one to leave cancels the compile. */
 void job_leave(struct broker *broker, struct job_wait *wait);
@@ -66,6 +67,20 @@ void job_leave(struct broker *broker, struct job_wait *wait);
 /* The key of a plan as things are now (the compilers must be known): hex, "" if there is no
  * compiler for the target. */
 void job_key(struct broker *broker, struct kernel_ref *ref);
+
+/* Where launches and loads of it are counted. */
+struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);
+
+/* A kernel that is looked for or compiled. */
+struct job_flight {
+	const char *key, *op, *target;
+	bool compiling, on_worker; /* else: being looked for; waiting for a worker */
+	uint64_t owner;            /* session; 0: nobody who is counted waits */
+	int waiters;
+	uint64_t age_us;
+};
+typedef void (*job_visit)(void *arg, const struct job_flight *flight);
+void job_each(const struct broker *broker, job_visit visit, void *arg);
 
 bool job_busy(const struct broker *broker);
 void job_close(struct broker *broker); /* forgets all flights, unanswered */

@@ -21,10 +21,10 @@ struct lane {
 	int memory, wake;
 	int told; /* the client's end of the pipe */
 	struct lane_memory *map;
-	uint64_t generation;       /* of the device process that has it */
-	uint64_t launched, failed; /* counted so far */
-	bool given;                /* the client has it */
-	bool refused;              /* the device process does not take it, or no more calls */
+	uint64_t generation;              /* of the device process that has it */
+	uint64_t taken, launched, failed; /* counted so far */
+	bool given;                       /* the client has it */
+	bool refused;                     /* the device process does not take it, or no more calls */
 	bool ending;
 };
 
@@ -74,28 +74,38 @@ static struct lane *make(uint32_t spin_us, int *other)
 	return lane;
 }
 
-void lane_count(struct session *session)
+uint64_t lane_count(struct session *session)
 {
 	struct lane *lane = session->lane;
 	struct counters *counters = &session->broker->counters;
 	if (!lane)
-		return;
+		return 0;
+	/* In this order: what has ended was taken before. */
 	uint64_t launched = atomic_load(&lane->map->header.launched);
 	uint64_t failed = atomic_load(&lane->map->header.failed);
-	/* The client can write there, too: what goes backwards is not counted. */
-	if (launched > lane->launched) {
-		counters->launches += launched - lane->launched;
-		counters->lane_launches += launched - lane->launched;
-	}
-	if (failed > lane->failed)
-		counters->launch_failures += failed - lane->failed;
+	uint64_t taken = atomic_load(&lane->map->header.head);
+	/* The client can write there, too: what goes backwards is not counted, and nothing ends that
+	 * was not taken. */
+	launched = launched > lane->launched ? launched : lane->launched;
+	failed = failed > lane->failed ? failed : lane->failed;
+	taken = taken > launched + failed ? taken : launched + failed;
+	taken = taken > lane->taken ? taken : lane->taken;
+	counters->lane_taken += taken - lane->taken;
+	counters->launches += launched - lane->launched;
+	counters->lane_launches += launched - lane->launched;
+	counters->launch_failures += failed - lane->failed;
+	counters->lane_failures += failed - lane->failed;
+	session->tally.launches += launched - lane->launched;
+	session->tally.launch_failures += failed - lane->failed;
+	lane->taken = taken;
 	lane->launched = launched;
 	lane->failed = failed;
+	return taken - launched - failed;
 }
 
 void lane_drop(struct session *session)
 {
-	lane_count(session);
+	session->broker->counters.lane_lost += lane_count(session);
 	if (session->lane)
 		close_all(session->lane);
 	session->lane = NULL;

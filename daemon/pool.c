@@ -411,6 +411,14 @@ void pool_cancel(struct broker *broker, struct pool_job *job)
 	free(job);
 }
 
+bool pool_running(const struct broker *broker, const struct pool_job *job)
+{
+	for (int i = 0; i < broker->pool->count; i++)
+		if (broker->pool->slots[i].job == job)
+			return true;
+	return false;
+}
+
 void pool_when_known(struct broker *broker, pool_known known, void *arg)
 {
 	struct pool *pool = broker->pool;

@@ -26,6 +26,8 @@ struct pool_job *pool_submit(struct broker *broker, const struct compile_job *jo
 							 void *arg);
 /* Forgets a job; the worker that runs it is killed, for a compiler cannot be interrupted. */
 void pool_cancel(struct broker *broker, struct pool_job *job);
+/* A worker has it. */
+bool pool_running(const struct broker *broker, const struct pool_job *job);
 
 /*
  * Calls back once the compilers of this host are known: at once if they are, else when the first

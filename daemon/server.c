@@ -264,6 +264,7 @@ static void free_broker(struct broker *broker)
 	devices_free(broker);
 	store_close(broker);
 	compile_sources_close(broker->sources);
+	operator_tallies_free(&broker->operators);
 	close(broker->server->spare);
 	uv_loop_close(&broker->loop);
 	free(broker->server);

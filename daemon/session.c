@@ -127,6 +127,21 @@ static void forget_owned(struct session *session)
 	}
 }
 
+static void keep_tally(const struct session *session)
+{
+	struct broker *broker = session->broker;
+	struct ended_session ended = {session->id, session->uid, session->pid, session->tally};
+	broker->counters.sessions_ended++;
+	ended_sessions_add(&broker->ended, &ended);
+}
+
+void session_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us)
+{
+	uint64_t micros = util_now_us() - began_us;
+	histogram_note(&session->tally.load, micros);
+	histogram_note(&job_tally(session->broker, ref)->load, micros);
+}
+
 void session_close(struct session *session)
 {
 	struct broker *broker = session->broker;
@@ -144,6 +159,7 @@ void session_close(struct session *session)
 		session->next->previous = session->previous;
 	if (!session->refusal_status)
 		broker->session_count--;
+	keep_tally(session);
 	uv_poll_stop(&session->poll);
 	uv_timer_stop(&session->hello_timer);
 	uv_close((uv_handle_t *)&session->poll, on_closed);

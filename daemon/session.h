@@ -103,6 +103,7 @@ struct work;
 struct session {
 	struct broker *broker;
 	uint64_t id;
+	struct tally tally;
 	uint64_t stream; /* of this session in its executor */
 	int sock;
 	uv_poll_t poll;
@@ -148,6 +149,9 @@ void session_open(struct broker *broker, int sock);
 void session_end(struct session *session);
 /* Ends it now: from the loop only (drain). */
 void session_close(struct session *session);
+
+/* A kernel was loaded, which began at this moment: counted for the session and the operator. */
+void session_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us);
 
 /* ---- Replies ---- */
 
@@ -215,8 +219,9 @@ int graph_resolve(struct graph *graph, char error[KERNEL_ERROR_MAX]);
 
 /* ---- Lanes (lane.c) ---- */
 
-/* Adds what went through it to the broker's counters. */
-void lane_count(struct session *session);
+/* Adds what went through it to the broker's and the session's counters.  How many calls of it have
+ * not ended. */
+uint64_t lane_count(struct session *session);
 /* Forgets it; the client is not told. */
 void lane_drop(struct session *session);
 /* The device process may be another one now: then the client is told why its lane is no more. */
@@ -261,6 +266,8 @@ void work_pump(struct session *session);
 void work_cancel(struct session *session, uint64_t ticket);
 void work_abandon(struct session *session); /* the session goes: queued work is dropped */
 bool work_pending(const struct session *session, uint64_t ticket);
+/* What has not ended. */
+void work_count(const struct session *session, uint64_t *launches, uint64_t *copies);
 
 struct call *call_hold(struct call *call);
 void call_drop(struct call *call);

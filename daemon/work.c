@@ -84,17 +84,64 @@ static void remember_failure(struct session *session, uint64_t ticket)
 	session->failed[session->failed_at++ % SESSION_FAILED_TICKETS] = ticket;
 }
 
+static struct tally *operator_of(const struct work *work)
+{
+	struct broker *broker = work->session->broker;
+	return work->call->graph ? operator_tally(&broker->operators, work->call->problem.op)
+							 : job_tally(broker, work->variant);
+}
+
+static void count_launch(const struct work *work, bool well)
+{
+	struct session *session = work->session;
+	struct counters *counters = &session->broker->counters;
+	struct tally *of_operator = operator_of(work);
+	if (well) {
+		counters->launches++;
+		counters->message_launches++;
+		session->tally.launches++;
+		of_operator->launches++;
+	} else {
+		counters->launch_failures++;
+		counters->message_failures++;
+		session->tally.launch_failures++;
+		of_operator->launch_failures++;
+	}
+}
+
 static void count_end(const struct work *work, int status)
 {
 	struct counters *counters = &work->session->broker->counters;
-	if (work->kind == WORK_LAUNCH && status == KILN_OK)
-		counters->launches++;
-	else if (work->kind == WORK_LAUNCH)
-		counters->launch_failures++;
+	if (work->kind == WORK_LAUNCH)
+		count_launch(work, status == KILN_OK);
+	else if (work->kind == WORK_COPY && status != KILN_OK)
+		counters->transfers_failed++;
 	else if (work->kind == WORK_COPY && work->to_device)
 		counters->writes++;
 	else if (work->kind == WORK_COPY)
 		counters->reads++;
+}
+
+/* Nobody is left to be told how it ends. */
+static void count_lost(const struct work *work)
+{
+	struct counters *counters = &work->session->broker->counters;
+	counters->message_lost += work->kind == WORK_LAUNCH;
+	counters->transfers_lost += work->kind == WORK_COPY;
+}
+
+static uint64_t count_kind(const struct work *work, enum work_kind kind)
+{
+	uint64_t count = 0;
+	for (; work; work = work->next)
+		count += work->kind == kind;
+	return count;
+}
+
+void work_count(const struct session *session, uint64_t *launches, uint64_t *copies)
+{
+	*launches = count_kind(session->queued, WORK_LAUNCH) + count_kind(session->sent, WORK_LAUNCH);
+	*copies = count_kind(session->queued, WORK_COPY) + count_kind(session->sent, WORK_COPY);
 }
 
 /* From now on the session may launch it. */
@@ -267,6 +314,8 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 		session->queued = work;
 	session->queued_last = work;
 	session->work_count++;
+	session->broker->counters.submitted += kind == WORK_LAUNCH;
+	session->broker->counters.transfers += kind == WORK_COPY;
 	return work;
 }
 
@@ -392,6 +441,7 @@ void work_abandon(struct session *session)
 			executor_disown(work_executor(work), work);
 		if (work->freeing)
 			executor_disown(session->own, work);
+		count_lost(work);
 		unlink_work(work);
 		if (work->kind == WORK_FREE) {
 			buffer_release(work->buffer);
@@ -402,6 +452,7 @@ void work_abandon(struct session *session)
 	}
 	while (session->sent) {
 		struct work *work = session->sent;
+		count_lost(work);
 		unlink_work(work);
 		if (work->kind == WORK_FREE)
 			buffer_delete(work->buffer);

@@ -54,8 +54,9 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 {
 	struct work *work = arg;
 	char label[160];
-	(void)reply;
 	work->loading = false;
+	if (reply)
+		session_note_load(work->session, work->variant, work->load_us);
 	work->load_status = status;
 	if (status != KILN_OK && work->raw)
 		util_append(work->load_error, sizeof work->load_error, 0, "%s cannot be loaded: %s",
@@ -76,6 +77,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 		snprintf(work->load_error, sizeof work->load_error, "%s", answer->error);
 	} else {
 		work->loading = true;
+		work->load_us = util_now_us();
 		int status = executor_load(executor, answer->row->key, answer->row,
 								   work->variant->plan.shared_bytes, on_loaded, work);
 		/* A process that is gone is noticed by the pump; other failures are this work's. */
@@ -108,9 +110,9 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 	if (*module)
 		return WORK_GONE;
 	/* Never asked for before: a call at addresses that it was not prepared for. */
-	bool counted = !work->variant->key[0];
-	session->broker->counters.reloads += !counted;
-	work->fetching = job_resolve(session->broker, work->variant, counted, on_fetched, work);
+	struct session *asker = work->variant->key[0] ? NULL : session;
+	session->broker->counters.reloads += !asker;
+	work->fetching = job_resolve(session->broker, work->variant, asker, on_fetched, work);
 	if (!work->fetching)
 		work_end(work, KILN_ENOMEM, "out of memory for a compile job", 0);
 	return WORK_WAITS;

@@ -32,6 +32,7 @@ struct work {
 	uint64_t executor_call;    /* its id there, once sent */
 	struct job_wait *fetching; /* the kernel, from cache or compiler */
 	bool loading;
+	uint64_t load_us; /* when that began */
 	int load_status;
 	char load_error[KERNEL_ERROR_MAX];
 	/* COPY, FREE */

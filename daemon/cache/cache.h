@@ -30,6 +30,7 @@ struct cache_row {
 	int64_t compile_micros;
 	int64_t created, used; /* seconds since 1970 */
 	int64_t hits;
+	bool in_memory; /* of cache_get: where it was found */
 };
 
 struct cache_options {

@@ -87,6 +87,7 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 							 "out of memory for the cached kernel %.12s", key);
 		}
+		out->in_memory = true;
 		cache_count_use(cache, key, now);
 		return KILN_OK;
 	}

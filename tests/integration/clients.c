@@ -90,24 +90,6 @@ void debug_str(kiln_client *client, const char *what, const char *name, const ch
 	debug(client, args, name ? 2 : 1);
 }
 
-void assert_counters_add_up(kiln_client *client)
-{
-	kiln_reply *reply = NULL;
-	int64_t requests, parts;
-
-	if (kiln_request(client, "info", NULL, 0, &reply))
-		fail_msg("info: %s", kiln_errmsg());
-	requests = kiln_reply_int(reply, "counters.requests");
-	parts = kiln_reply_int(reply, "counters.hits") + kiln_reply_int(reply, "counters.shared") +
-			kiln_reply_int(reply, "counters.compiles") +
-			kiln_reply_int(reply, "counters.failures") +
-			kiln_reply_int(reply, "counters.remembered");
-	if (requests != parts)
-		fail_msg("%lld requests, but hits + shared + compiles + failures + remembered is %lld: %s",
-				 (long long)requests, (long long)parts, kiln_reply_json(reply));
-	kiln_reply_free(reply);
-}
-
 void assert_cache_verifies(kiln_client *client, int64_t least_rows)
 {
 	kiln_reply *reply = NULL;

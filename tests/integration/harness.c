@@ -120,8 +120,13 @@ int harness_teardown(void **state)
 {
 	struct kilnd *daemon = *state;
 	int status = 0;
+	char why[400];
 
 	if (daemon->pid) {
+		if (!figures_settle(daemon, why)) {
+			fprintf(stderr, "harness: the daemon's figures: %s\n", why);
+			status = -1;
+		}
 		kill(daemon->pid, SIGTERM);
 		if (process_wait(daemon->pid, STOP_TIMEOUT_MS) != 0) {
 			fprintf(stderr, "harness: the daemon did not end well by SIGTERM\n");
@@ -369,6 +374,10 @@ static int count_files(const char *path, const char *word)
 
 void kilnd_stop(struct kilnd *daemon)
 {
+	char why[400];
+
+	if (!figures_settle(daemon, why))
+		fail_msg("the daemon's figures: %s", why);
 	kill(daemon->pid, SIGTERM);
 	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
 	assert_no_children(1000);

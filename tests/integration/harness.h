@@ -36,7 +36,8 @@ struct kilnd {
 /* ---- A test ---- */
 
 /* Setup and teardown of every test: *state is a struct kilnd with a directory and no process.
- * Teardown stops the daemon if the test has not, and checks that nothing is left.  With
+ * Teardown stops the daemon if the test has not, and checks that its figures add up and that nothing
+ * is left.  With
  * $KILN_TEST_KEEP the directory, in it the daemon's log, stays. */
 int harness_setup(void **state);
 int harness_teardown(void **state);
@@ -88,8 +89,11 @@ void await_info_at_least(kiln_client *client, const char *path, int64_t value);
 /* The "debug" request with at most one integer and one string argument (NULL: without). */
 void debug_int(kiln_client *client, const char *what, const char *name, int64_t value);
 void debug_str(kiln_client *client, const char *what, const char *name, const char *value);
-/* requests = hits + shared + compiles + failures + remembered */
+/* The equations between the daemon's figures hold, all that it lists. */
 void assert_counters_add_up(kiln_client *client);
+/* Before a daemon is stopped: they hold, and if no client is left nothing is under way, or soon is
+ * not.  False: why is a sentence.  True as well of a daemon that cannot be asked. */
+bool figures_settle(const struct kilnd *daemon, char why[400]);
 void assert_cache_verifies(kiln_client *client, int64_t least_rows);
 
 /* A process of its own that runs body and leaves with what it returns.  It dies with the test. */

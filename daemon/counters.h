@@ -1,0 +1,175 @@
+/*
+ * counters.h: what the broker counts; the equations that must hold between the figures; and what is
+ * kept for each session and operator.  Knows nothing of the loop, of sessions and of messages.
+ *
+ * To count something new: a row of BROKER_COUNTERS, a place that counts it, and its part in an
+ * equation (counters.c).  What answers the request for a kernel is a row of TALLY_COUNTERS, too.
+ */
+#ifndef KILN_DAEMON_COUNTERS_H
+#define KILN_DAEMON_COUNTERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "util/histogram.h"
+
+/* Only ever rise.  "In flight" figures that equations need besides are GAUGES, below. */
+#define BROKER_COUNTERS(X)                                               \
+	X(asked, "kernels asked for")                                        \
+	X(left, "of these, those whose client did not wait for the answer")  \
+	X(requests, "kernels asked for and answered")                        \
+	X(hits, "answered from the cache")                                   \
+	X(memory_hits, "of these, those that were in memory")                \
+	X(disk_hits, "of these, those that were read from the disk")         \
+	X(shared, "answered by a compile that another had asked for")        \
+	X(compiles, "answered by a compile of their own")                    \
+	X(failures, "answered with an error")                                \
+	X(remembered, "answered with a failure that is remembered")          \
+	X(copies, "plans that needed no kernel")                             \
+	X(lookups, "keys looked for in the cache, once for all who ask")     \
+	X(lookup_hits, "of these, those that were there")                    \
+	X(lookup_failures, "of these, those whose failure is remembered")    \
+	X(lookups_left, "of these, those missed with nobody waiting")        \
+	X(jobs, "compiles begun")                                            \
+	X(jobs_done, "compiles that gave a kernel")                          \
+	X(jobs_failed, "compiles that gave none")                            \
+	X(canceled, "compiles stopped because nobody waited any more")       \
+	X(reloads, "kernels brought back to a new device process")           \
+	X(submitted, "calls that came by message")                           \
+	X(lane_taken, "calls that came without a message")                   \
+	X(launches, "calls that ran")                                        \
+	X(message_launches, "of these, those that came by message")          \
+	X(lane_launches, "of these, those that came without a message")      \
+	X(launch_failures, "calls that ended in an error")                   \
+	X(message_failures, "of these, those that came by message")          \
+	X(lane_failures, "of these, those that came without a message")      \
+	X(message_lost, "calls by message whose session ended before them")  \
+	X(lane_lost, "calls without a message whose lane ended before them") \
+	X(objects, "calls given out, to be launched by their programs")      \
+	X(quiet_idle, "loads and closes while the GPU was idle")             \
+	X(quiet_held, "loads and closes that launches were held for")        \
+	X(holds, "times that launches were held")                            \
+	X(worst_hold_us, "longest of these")                                 \
+	X(transfers, "copies asked for")                                     \
+	X(writes, "copies to the device")                                    \
+	X(reads, "copies from the device")                                   \
+	X(transfers_failed, "copies that ended in an error")                 \
+	X(transfers_lost, "copies whose session ended before them")          \
+	X(device_requests, "requests to device processes")                   \
+	X(device_answers, "of these, those that were answered")              \
+	X(device_lost, "of these, those that ended with the process")        \
+	X(sessions, "connections accepted")                                  \
+	X(sessions_ended, "of these, those that have ended")                 \
+	X(refused, "connections refused")                                    \
+	X(protocol_errors, "connections ended for breaking the protocol")    \
+	X(executor_faults, "device processes lost")                          \
+	X(worker_faults, "compiler workers lost")
+
+struct counters {
+#define COUNTER_FIELD(name, text) uint64_t name;
+	BROKER_COUNTERS(COUNTER_FIELD)
+#undef COUNTER_FIELD
+};
+
+/* What there is at the moment.  Of those that say busy there is none while nothing is under way,
+ * and of those that do not the broker has as many as it has. */
+#define BROKER_GAUGES(X)                                                   \
+	X(waiting, true, "kernels asked for and not answered yet")             \
+	X(looking_up, true, "keys being looked for")                           \
+	X(compiling, true, "compiles under way")                               \
+	X(launching, true, "calls by message that have not ended")             \
+	X(lane_launching, true, "calls without a message that have not ended") \
+	X(transferring, true, "copies that have not ended")                    \
+	X(device_pending, true, "requests to device processes, not answered")  \
+	X(connected, false, "connections")                                     \
+	X(session_requests, false, "requests, summed over sessions")           \
+	X(session_launches, false, "launches, summed over sessions")           \
+	X(operator_requests, false, "requests, summed over operators")         \
+	X(operator_launches, false, "launches by message, summed over operators")
+
+struct gauges {
+#define GAUGE_FIELD(name, busy, text) uint64_t name;
+	BROKER_GAUGES(GAUGE_FIELD)
+#undef GAUGE_FIELD
+};
+
+/* ---- Equations ---- */
+
+/* Two sums of counters and gauges, by name, that are equal at every moment: "a = b + c". */
+struct identity {
+	const char *name, *text;
+};
+extern const struct identity counters_identities[]; /* name NULL ends it */
+
+/* Both sides; false: the text has a name that nothing has, or is no equation. */
+bool counters_sides(const char *text, const struct counters *counters, const struct gauges *gauges,
+					uint64_t *left, uint64_t *right);
+
+/* ---- For each session and operator ---- */
+
+#define TALLY_COUNTERS(X) \
+	X(requests)           \
+	X(memory_hits)        \
+	X(disk_hits)          \
+	X(shared)             \
+	X(compiles)           \
+	X(failures)           \
+	X(remembered)         \
+	X(launches)           \
+	X(launch_failures)
+
+/* Microseconds: of hits and compiles from the request to the kernel, of loads in the device
+ * process. */
+#define TALLY_TIMES(X) \
+	X(memory_hit)      \
+	X(disk_hit)        \
+	X(load)            \
+	X(compile)
+
+struct tally {
+#define TALLY_FIELD(name) uint64_t name;
+	TALLY_COUNTERS(TALLY_FIELD)
+#undef TALLY_FIELD
+#define TALLY_TIME(name) struct histogram name;
+	TALLY_TIMES(TALLY_TIME)
+#undef TALLY_TIME
+};
+
+void tally_add(struct tally *sum, const struct tally *other);
+
+#define TALLY_OPERATORS_MOST 64 /* further ones are counted together */
+#define TALLY_SESSIONS_MOST 16  /* of those that have ended; older ones are counted together */
+
+struct operator_tally {
+	char op[24];
+	struct tally tally;
+};
+
+/* Of launches by message only: a lane does not say which calls went through it. */
+struct operator_tallies {
+	struct operator_tally *rows[TALLY_OPERATORS_MOST];
+	int count;
+	struct tally others;
+};
+
+/* Where what this operator does is counted; stays where it is. */
+struct tally *operator_tally(struct operator_tallies *tallies, const char *op);
+void operator_tallies_free(struct operator_tallies *tallies);
+
+struct ended_session {
+	uint64_t id;
+	uint32_t uid;
+	int32_t pid;
+	struct tally tally;
+};
+
+struct ended_sessions {
+	struct ended_session rows[TALLY_SESSIONS_MOST]; /* a ring; id 0: none yet */
+	unsigned next;
+	struct tally older;
+};
+
+/* One that asked for nothing is forgotten. */
+void ended_sessions_add(struct ended_sessions *ended, const struct ended_session *session);
+
+#endif
