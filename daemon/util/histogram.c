@@ -1,7 +1,8 @@
 /* histogram.c: see histogram.h. */
 #include "histogram.h"
 
-/* Below STEPS the value itself; then bucket 8 + k of octave o holds [(8 + k) << o, (9 + k) << o). */
+/* Below STEPS the value itself; then bucket 8 + k of octave o holds (8 + k) << o and on, up to
+ * (9 + k) << o. */
 static unsigned bucket_of(uint64_t value)
 {
 	unsigned octave = 0;

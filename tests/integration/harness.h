@@ -36,9 +36,8 @@ struct kilnd {
 /* ---- A test ---- */
 
 /* Setup and teardown of every test: *state is a struct kilnd with a directory and no process.
- * Teardown stops the daemon if the test has not, and checks that its figures add up and that nothing
- * is left.  With
- * $KILN_TEST_KEEP the directory, in it the daemon's log, stays. */
+ * Teardown stops the daemon if the test has not, and checks that its figures add up and that
+ * nothing is left.  With $KILN_TEST_KEEP the directory, in it the daemon's log, stays. */
 int harness_setup(void **state);
 int harness_teardown(void **state);
 #define HARNESS_TEST(f) cmocka_unit_test_setup_teardown(f, harness_setup, harness_teardown)

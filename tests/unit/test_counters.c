@@ -29,7 +29,7 @@ static void check_quantile(const struct histogram *histogram, const uint64_t *so
 {
 	uint64_t exact = sorted[(count * per_mille + 999) / 1000 - 1];
 	uint64_t got = histogram_quantile(histogram, per_mille);
-	if (got < exact || got > exact + exact / HISTOGRAM_STEPS)
+	if (got < exact || got - exact > exact / HISTOGRAM_STEPS)
 		fail_msg("%u per mille: %llu instead of %llu", per_mille, (unsigned long long)got,
 				 (unsigned long long)exact);
 }
