@@ -162,7 +162,8 @@ struct table {
 };
 void table_begin(struct table *table, const char *const *headers, int columns);
 void table_cell(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints and frees. */
+/* Prints and frees; table_end on standard output. */
+void table_print(struct table *table, FILE *out);
 void table_end(struct table *table);
 /* "name            value" */
 void print_pair(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -202,6 +203,7 @@ int cli_help(struct cli *cli);
 /* --help: of the command given, or of all. */
 int cli_help_command(struct cli *cli);
 int cli_status(struct cli *cli);
+int cli_top(struct cli *cli);
 int cli_devices(struct cli *cli);
 int cli_ops(struct cli *cli);
 int cli_stop(struct cli *cli);

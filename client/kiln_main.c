@@ -110,6 +110,11 @@ static const struct cli_option status_options[] = {
 	{"limits", NULL, "print the daemon's limits, too"},
 	{0},
 };
+static const struct cli_option top_options[] = {
+	{"interval", "TIME", "between two frames: 500ms, 5s (1s)"},
+	{"once", NULL, "print one frame, of one interval, and exit"},
+	{0},
+};
 static const struct cli_option ls_options[] = {
 	{"sort", "ORDER", "used, hits, bytes or created, largest first (used)"},
 	{"limit", "N", "at most N rows (50)"},
@@ -133,6 +138,8 @@ static const struct cli_option get_options[] = {
 
 const struct cli_command cli_commands[] = {
 	{"status", cli_status, "", "what the daemon is and has done", status_options, 0, 0, 0},
+	{"top", cli_top, "", "watch it live: calls, sessions, compiles under way; q ends", top_options,
+	 0, 0, 0},
 	{"devices", cli_devices, "", "the devices, and why one is missing", NULL, 0, 0, 0},
 	{"ops", cli_ops, "", "the operators", NULL, 0, 0, 0},
 	{"explain", cli_explain, "OP", "what the planner chooses, without compiling", explain_options,

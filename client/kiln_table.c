@@ -37,18 +37,24 @@ void table_cell(struct table *table, const char *format, ...)
 	table->cells[table->count++] = text;
 }
 
-static void print_row(const struct table *table, const char *const *cells, const size_t *widths)
+static void print_row(const struct table *table, const char *const *cells, const size_t *widths,
+					  FILE *out)
 {
 	for (int i = 0; i < table->columns; i++) {
 		const char *cell = cells[i] ? cells[i] : "";
 		bool right = table->headers && table->headers[i][0] == '>';
 		bool last = i == table->columns - 1;
-		printf("%*s%s", right ? (int)widths[i] : -(last ? 0 : (int)widths[i]), cell,
-			   last ? "\n" : "  ");
+		fprintf(out, "%*s%s", right ? (int)widths[i] : -(last ? 0 : (int)widths[i]), cell,
+				last ? "\n" : "  ");
 	}
 }
 
 void table_end(struct table *table)
+{
+	table_print(table, stdout);
+}
+
+void table_print(struct table *table, FILE *out)
 {
 	size_t widths[TABLE_MAX_COLUMNS] = {0}, columns = (size_t)table->columns;
 	const char *titles[TABLE_MAX_COLUMNS] = {0};
@@ -63,9 +69,9 @@ void table_end(struct table *table)
 			widths[i % columns] = width;
 	}
 	if (table->headers)
-		print_row(table, titles, widths);
+		print_row(table, titles, widths, out);
 	for (size_t i = 0; i + columns <= table->count; i += columns)
-		print_row(table, (const char *const *)&table->cells[i], widths);
+		print_row(table, (const char *const *)&table->cells[i], widths, out);
 	for (size_t i = 0; i < table->count; i++)
 		free(table->cells[i]);
 	free(table->cells);

@@ -148,20 +148,31 @@ static int open_descriptors(void)
 	return count - 2;
 }
 
+struct memory_in {
+	int buffers;
+	uint64_t held, lent; /* bytes */
+};
+
 /* Buffers of all sessions that are in this device process now. */
-static int buffers_in(const struct broker *broker, const struct executor *executor)
+static struct memory_in memory_in(const struct broker *broker, const struct executor *executor)
 {
-	int count = 0;
+	struct memory_in memory = {0};
 	for (const struct session *session = broker->sessions; session; session = session->next) {
 		size_t cursor = 0;
 		const struct buffer *buffer;
 		enum buffer_where where = session->own == executor ? BUFFER_OWN : BUFFER_HOME;
 		if (session->executor != executor && where == BUFFER_HOME)
 			continue;
-		while ((buffer = map_next(&session->buffers, &cursor)))
-			count += buffer_is_in(buffer, where);
+		while ((buffer = map_next(&session->buffers, &cursor))) {
+			if (!buffer_is_in(buffer, where))
+				continue;
+			/* What it holds itself; in a session's own process all is from elsewhere. */
+			bool held = buffer->kind == BUFFER_HELD && where == BUFFER_HOME;
+			memory.buffers++;
+			*(held ? &memory.held : &memory.lent) += buffer->bytes;
+		}
 	}
-	return count;
+	return memory;
 }
 
 struct executors_out {
@@ -173,6 +184,7 @@ static void put_executor(void *arg, const struct executor_stats *stats)
 {
 	struct executors_out *executors = arg;
 	struct wire_out *out = executors->out;
+	struct memory_in memory = memory_in(executors->broker, stats->executor);
 	wire_map_begin(out, NULL);
 	wire_put_str(out, "device", stats->device);
 	wire_put_str(out, "state", stats->state);
@@ -180,7 +192,10 @@ static void put_executor(void *arg, const struct executor_stats *stats)
 	wire_put_uint(out, "uid", stats->uid);
 	wire_put_uint(out, "session", stats->session);
 	wire_put_int(out, "inflight", stats->inflight);
-	wire_put_int(out, "buffers", buffers_in(executors->broker, stats->executor));
+	wire_put_int(out, "buffers", memory.buffers);
+	wire_put_uint(out, "held_bytes", memory.held);
+	wire_put_uint(out, "lent_bytes", memory.lent);
+	wire_put_uint(out, "scratch_bytes", stats->scratch_bytes);
 	wire_put_int(out, "modules", stats->modules);
 	wire_put_uint(out, "restarts", stats->restarts);
 	wire_map_end(out);

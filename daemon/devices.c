@@ -112,6 +112,7 @@ void executor_each(const struct broker *broker, executor_visit visit, void *arg)
 				.inflight = executor->call_count,
 				.modules = (int)executor->modules.count,
 				.restarts = executor->restarts,
+				.scratch_bytes = executor->scratch_bytes,
 			};
 			visit(arg, &stats);
 		}

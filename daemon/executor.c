@@ -137,6 +137,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	(void)signal;
 	uv_timer_stop(&executor->timer);
 	executor->child = NULL;
+	executor->scratch_bytes = 0;
 	if (executor->fault[0])
 		snprintf(sentence, sizeof sentence, "%s", executor->fault);
 	else

@@ -93,7 +93,7 @@ struct executor_stats {
 	uint32_t uid;
 	uint64_t session; /* 0: of all of the uid */
 	int pid, inflight, modules;
-	uint64_t restarts;
+	uint64_t restarts, scratch_bytes;
 };
 typedef void (*executor_visit)(void *arg, const struct executor_stats *stats);
 void executor_each(const struct broker *broker, executor_visit visit, void *arg);

@@ -196,6 +196,8 @@ static void on_event(struct executor *executor, struct wire_in *message)
 		executor->progress_us = util_now_us();
 	else if (what && !strcmp(what, "quiet"))
 		count_quiet(&executor->device->broker->counters, &message->root);
+	else if (what && !strcmp(what, "scratch"))
+		executor->scratch_bytes = wire_get_uint(&message->root, "bytes", 0);
 	else if (what && !strcmp(what, "lane") && error)
 		server_lane_broke(executor->device->broker, executor,
 						  wire_get_uint(&message->root, "stream", 0), error);

@@ -47,7 +47,8 @@ struct executor {
 	char fault[KERNEL_ERROR_MAX];
 	struct frame *frame; /* of the reply that is being handed out */
 
-	struct map modules; /* key -> struct executor_module */
+	uint64_t scratch_bytes; /* that its process holds */
+	struct map modules;     /* key -> struct executor_module */
 	uint64_t next_use;
 	struct executor *next;
 };

@@ -234,6 +234,7 @@ const struct device_ops device_cpu = {
 	.stream_end = cpu_stream_end,
 	.graph_make = cpu_graph_make,
 	.graph_launch = cpu_graph_launch,
+	.scratch_bytes = cpu_scratch_bytes,
 	.graph_free = cpu_graph_free,
 	.poll = cpu_poll,
 };

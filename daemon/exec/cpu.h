@@ -174,6 +174,7 @@ struct device {
 	enum device_order order;
 	bool given_up; /* broken, and all that was queued has been moved to the ends */
 	int event_fd;
+	_Atomic uint64_t scratch_bytes; /* of all streams */
 	/* Set by a signal handler: the device cannot go on. */
 	_Atomic(struct cpu_work *) broken;
 };
@@ -188,6 +189,9 @@ int cpu_share(struct device *device, struct device_memory *memory, struct device
 void cpu_free(struct device *device, struct device_memory *memory);
 
 /* ---- cpu_scratch.c ---- */
+uint64_t cpu_scratch_bytes(const struct device *device);
+/* Of a stream that ends. */
+void cpu_scratch_free(struct device *device, struct cpu_stream *stream);
 /* The work starts: it gets its memory, or fails with a sentence. */
 void cpu_scratch_give(struct device *device, struct cpu_work *work);
 /* The work has ended: it fails if it left counters that are not zero. */

@@ -86,7 +86,7 @@ bool cpu_cancel(struct device *device, const uint64_t *tickets, int count)
 
 void cpu_stream_free(struct device *device, struct cpu_stream *stream)
 {
-	cpu_free(device, stream->scratch);
+	cpu_scratch_free(device, stream);
 	free(stream);
 }
 

@@ -15,15 +15,31 @@
 #define ALIGNMENT 256u
 #define RUBBISH 0xff /* not a number in any float type, and no index */
 
+uint64_t cpu_scratch_bytes(const struct device *device)
+{
+	return atomic_load_explicit(&device->scratch_bytes, memory_order_relaxed);
+}
+
+void cpu_scratch_free(struct device *device, struct cpu_stream *stream)
+{
+	if (!stream->scratch)
+		return;
+	atomic_fetch_sub(&device->scratch_bytes, stream->scratch->bytes);
+	cpu_free(device, stream->scratch);
+	stream->scratch = NULL;
+}
+
 /* Launches of a stream follow one another: nothing uses the old piece. */
 static int grow(struct device *device, struct cpu_stream *stream, uint64_t bytes,
 				char error[KERNEL_ERROR_MAX])
 {
 	if (stream->scratch && stream->scratch->bytes >= bytes)
 		return KILN_OK;
-	cpu_free(device, stream->scratch);
-	stream->scratch = NULL;
-	return cpu_alloc(device, bytes, &stream->scratch, error);
+	cpu_scratch_free(device, stream);
+	int status = cpu_alloc(device, bytes, &stream->scratch, error);
+	if (status == KILN_OK)
+		atomic_fetch_add(&device->scratch_bytes, stream->scratch->bytes);
+	return status;
 }
 
 void cpu_scratch_give(struct device *device, struct cpu_work *work)

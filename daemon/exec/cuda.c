@@ -233,6 +233,7 @@ const struct device_ops device_cuda = {
 	.stream_end = cuda_stream_end,
 	.graph_make = cuda_graph_make,
 	.graph_launch = cuda_graph_launch,
+	.scratch_bytes = cuda_scratch_bytes,
 	.graph_free = cuda_graph_free,
 	.poll = cuda_poll,
 };

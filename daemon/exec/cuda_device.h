@@ -154,6 +154,7 @@ struct device {
 	int driver_version;
 	uint32_t shared_default, shared_optin;
 	uint64_t memory_bytes;
+	uint64_t scratch_bytes; /* of all streams and graphs */
 
 	CUmemoryPool pool;
 	CUstream memory_stream;
@@ -233,6 +234,7 @@ void cuda_pool_free(struct device *device, struct device_memory *memory);
 void cuda_pools_close(struct device *device);
 
 /* ---- cuda_scratch.c ---- */
+uint64_t cuda_scratch_bytes(const struct device *device);
 
 /* Just before the work is launched on a stream: what it needs is there, and its values say where.
  */

@@ -22,6 +22,11 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+uint64_t cuda_scratch_bytes(const struct device *device)
+{
+	return device->scratch_bytes;
+}
+
 /* From the work's first byte to the border, and how much of that is not its counters. */
 static uint64_t below_border(const struct cuda_work *work, uint64_t *gap)
 {
@@ -52,6 +57,7 @@ static int grow(struct device *device, struct cuda_scratch *scratch, CUstream st
 						 (unsigned long long)(more.below + more.above));
 	if (scratch->base)
 		device->cu.cuMemFreeAsync(scratch->base, stream);
+	device->scratch_bytes += more.below + more.above - scratch->below - scratch->above;
 	*scratch = more;
 	return KILN_OK;
 }
@@ -103,6 +109,7 @@ void cuda_scratch_free(struct device *device, struct cuda_scratch *scratch)
 {
 	if (scratch->base)
 		device->cu.cuMemFreeAsync(scratch->base, device->memory_stream);
+	device->scratch_bytes -= scratch->below + scratch->above;
 	*scratch = (struct cuda_scratch){0};
 }
 

@@ -135,6 +135,9 @@ struct device_ops {
 	void (*describe)(const struct device_module *module, struct device_kernel *out);
 	void (*unload)(struct device *device, struct device_module *module);
 
+	/* Memory that streams and graphs hold for the length of a launch, in bytes. */
+	uint64_t (*scratch_bytes)(const struct device *device);
+
 	/* Queue work on a stream; order within a stream is kept.  A failure here is the answer to that
 	 * work. */
 	int (*launch)(struct device *device, const struct device_launch *launch,

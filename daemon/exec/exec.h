@@ -39,6 +39,7 @@
  *   ping     -> inflight
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?; before it leaves
  *            "what": "progress": launches of lanes end, which the broker does not see
+ *            "what": "scratch", "bytes": of all streams and graphs, from now on
  *            "what": "lane", "stream", "err": the client wrote nonsense there; it is closed
  *            "what": "quiet", "begun", "done", "held": launches are held from now on (begun), or so
  *            many loads and closes were done while nothing ran, for which they were held so many us

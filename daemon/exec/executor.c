@@ -225,6 +225,20 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 	_exit(EXEC_EXIT_FAULT);
 }
 
+/* Now and then, if it has changed: for those who look. */
+static void tell_scratch(struct exec *executor)
+{
+	struct wire_out message;
+	uint64_t bytes = executor->ops->scratch_bytes(executor->device);
+	if (bytes == executor->scratch_told)
+		return;
+	executor->scratch_told = bytes;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "scratch");
+	wire_put_uint(&message, "bytes", bytes);
+	exec_send(executor, &message, -1);
+}
+
 static void serve(struct exec *executor)
 {
 	struct device_done done[DONE_PER_TURN];
@@ -253,6 +267,7 @@ static void serve(struct exec *executor)
 		/* While lanes are looked at, the system is asked now and then only. */
 		if (patience != 0 || executor->now_us - asked_us >= ASK_US) {
 			asked_us = executor->now_us;
+			tell_scratch(executor);
 			serve_socket(executor);
 		}
 		exec_lanes_nap(executor);

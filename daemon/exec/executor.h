@@ -244,6 +244,7 @@ struct exec {
 	 * as much as the rest of what is done for it here. */
 	uint64_t now_us;
 	uint64_t lane_active_us;
+	uint64_t scratch_told; /* bytes of scratch memory that the broker knows of */
 	uint64_t lane_told_us; /* when the broker was last told that lanes get on */
 	uint32_t spin_us;      /* to look for entries before sleeping */
 	int cpus;

@@ -7,6 +7,7 @@ usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
 
 commands:
   status                      what the daemon is and has done
+  top                         watch it live: calls, sessions, compiles under way; q ends
   devices                     the devices, and why one is missing
   ops                         the operators
   explain OP                  what the planner chooses, without compiling
