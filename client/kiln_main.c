@@ -138,10 +138,10 @@ static const struct cli_option get_options[] = {
 
 const struct cli_command cli_commands[] = {
 	{"status", cli_status, "", "what the daemon is and has done", status_options, 0, 0, 0},
-	{"top", cli_top, "", "watch it live: calls, sessions, compiles under way; q ends", top_options,
-	 0, 0, 0},
 	{"devices", cli_devices, "", "the devices, and why one is missing", NULL, 0, 0, 0},
 	{"ops", cli_ops, "", "the operators", NULL, 0, 0, 0},
+	{"top", cli_top, "", "watch it live: calls, sessions, compiles under way; q ends", top_options,
+	 0, 0, 0},
 	{"explain", cli_explain, "OP", "what the planner chooses, without compiling", explain_options,
 	 1, 1, CLI_ON_DEVICE},
 	{"explain map", cli_explain, "STATEMENT", "what the planner makes of a statement",

@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #define INTERVAL_MS 1000
@@ -198,7 +199,7 @@ static enum event read_signal(const struct top *top)
 	return event;
 }
 
-static enum event read_keys(struct top *top)
+static enum event read_keys(void)
 {
 	char keys[64];
 	ssize_t n = read(STDIN_FILENO, keys, sizeof(keys));
@@ -225,7 +226,7 @@ static enum event wait_event(struct top *top, double due_us)
 		if (n > 0 && polled[0].revents)
 			event = read_signal(top);
 		if (n > 0 && polled[1].revents && event != EVENT_END) {
-			enum event key = read_keys(top);
+			enum event key = read_keys();
 			event = key == EVENT_END ? key : event;
 		}
 	}

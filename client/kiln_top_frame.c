@@ -4,6 +4,7 @@
 #include "kiln_top.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ static const char *figure_count(double value, char text[COUNT_MAX])
 {
 	if (value >= 1e7)
 		snprintf(text, COUNT_MAX, "%.1f M", value / 1e6);
-	else if (value >= 9.95 || value < 0.05)
+	else if (value >= 9.95 || value == floor(value))
 		snprintf(text, COUNT_MAX, "%.0f", value);
 	else
 		snprintf(text, COUNT_MAX, "%.1f", value);

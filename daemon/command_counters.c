@@ -136,8 +136,9 @@ static void put_operators(struct wire_out *out, const struct broker *broker)
 	wire_list_end(out);
 }
 
-static void put_connected(struct wire_out *out, const struct session *session)
+static void put_connected(struct wire_out *out, struct session *session)
 {
+	uint64_t in_lane = lane_count(session);
 	wire_map_begin(out, NULL);
 	wire_put_uint(out, "id", session->id);
 	wire_put_uint(out, "uid", session->uid);
@@ -147,7 +148,8 @@ static void put_connected(struct wire_out *out, const struct session *session)
 	wire_put_uint(out, "calls", session->calls.count);
 	wire_put_uint(out, "buffers", session->buffers.count);
 	wire_put_uint(out, "held_bytes", session->held_bytes);
-	wire_put_int(out, "inflight", session->work_count + session->request_count);
+	wire_put_uint(out, "inflight",
+				  (uint64_t)(session->work_count + session->request_count) + in_lane);
 	put_tally(out, &session->tally);
 	wire_map_end(out);
 }
@@ -168,7 +170,7 @@ static void put_sessions(struct wire_out *out, const struct broker *broker)
 	const struct ended_sessions *ended = &broker->ended;
 	int shown = 0;
 	wire_list_begin(out, "sessions");
-	for (const struct session *session = broker->sessions; session && shown < SESSIONS_SHOWN;
+	for (struct session *session = broker->sessions; session && shown < SESSIONS_SHOWN;
 		 session = session->next, shown++)
 		put_connected(out, session);
 	for (unsigned i = 1; i <= TALLY_SESSIONS_MOST; i++) {

@@ -7,9 +7,9 @@ usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...
 
 commands:
   status                      what the daemon is and has done
-  top                         watch it live: calls, sessions, compiles under way; q ends
   devices                     the devices, and why one is missing
   ops                         the operators
+  top                         watch it live: calls, sessions, compiles under way; q ends
   explain OP                  what the planner chooses, without compiling
   explain map STATEMENT       what the planner makes of a statement
   explain raw FILE.cu         whether the cache has a kernel of your own
