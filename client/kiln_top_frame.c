@@ -72,7 +72,7 @@ static const struct {
 } answers[] = {
 	{">MEMORY", "counters.memory_hits"}, {">DISK", "counters.disk_hits"},
 	{">SHARED", "counters.shared"},      {">COMPILED", "counters.compiles"},
-	{">REFUSED", "counters.failures"},
+	{">REFUSED", "counters.failures"},   {">REMEMBERED", "counters.remembered"},
 };
 #define ANSWERS ((int)(sizeof(answers) / sizeof(answers[0])))
 
