@@ -26,7 +26,7 @@
  * client's own library writes done, with a value that no entry has.
  *
  * Whoever finds nothing to do for a while sleeps: it sets its word (sleeping, waiting), looks once
- * more, and then waits for its eventfd.  Whoever gives it something to do reads that word
+ * more, and then waits for its descriptor.  Whoever gives it something to do reads that word
  * afterwards; with full fences between, one of the two always sees the other.
  */
 #ifndef KILN_CLIENT_LANE_MEMORY_H

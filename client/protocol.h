@@ -73,7 +73,7 @@
 	X("graph", "", "works: [{call, operands}]", "call, origin, text")                              \
 	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
 	  "micros; with lane: bound, generation, alignments, extents, and for the first of a device "  \
-	  "process the lane: a memfd and two eventfds")                                                \
+	  "process the lane: a memfd, an eventfd and an end of a pipe")                                \
 	X("raw.prepare", "F", "raw; memfd of its texts", "call, key, origin, text, micros, params")    \
 	X("raw.compile", "F", "raw, target?; memfd of its texts", "key, origin, text, micros, bytes")  \
 	X("raw.explain", "F", "raw, target?; memfd of its texts",                                      \
