@@ -1,8 +1,8 @@
 /*
- * kiln_cache: the compiled kernels that the daemon keeps: list, show one, get its object, verify,
- * trim, clear.  kiln_failed.c has what compiles that failed have of their own.
+ * kiln_cache: the compiled kernels that the daemon keeps: list them, show one, get its object.
+ * kiln_failed.c has what compiles that failed have of their own.
  */
-#include "kiln_failed.h"
+#include "kiln_cache.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,13 +11,36 @@
 #include <time.h>
 #include <unistd.h>
 
+void cli_cache_print(const kiln_reply *reply, bool headers)
+{
+	static const char *const names[] = {"KEY",   "OP",    "TARGET", ">BYTES", ">SIZE",
+										">HITS", ">USED", "PIN",    "KERNEL"};
+	int rows = kiln_reply_count(reply, "rows");
+	int64_t now = (int64_t)time(NULL);
+	struct table table;
+
+	table_begin(&table, headers ? names : NULL, 9);
+	for (int i = 0; i < rows; i++) {
+		char path[64], figure[FIGURE_MAX];
+#define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
+		table_cell(&table, "%.*s", CLI_SHORT_KEY, kiln_reply_str(reply, MEMBER("key")));
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("op")));
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("target")));
+		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("bytes")));
+		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("size")));
+		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("hits")));
+		table_cell(&table, "%s", figure_ago(now - kiln_reply_int(reply, MEMBER("used")), figure));
+		table_cell(&table, "%s", kiln_reply_int(reply, MEMBER("pinned")) ? "*" : "");
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("instantiation")));
+#undef MEMBER
+	}
+	table_end(&table);
+}
+
 int cli_cache_ls(struct cli *cli)
 {
-	static const char *const headers[] = {"KEY",   "OP",    "TARGET", ">BYTES",
-										  ">HITS", ">USED", "KERNEL"};
 	const char *sort = cli_value(cli, "sort"), *limit = cli_value(cli, "limit");
-	int64_t most = 50, now = (int64_t)time(NULL);
-	struct table table;
+	int64_t most = 50;
 	kiln_attr args[2];
 	kiln_reply *reply;
 
@@ -33,24 +56,8 @@ int cli_cache_ls(struct cli *cli)
 	args[1] = cli_attr_string("sort", sort ? sort : "used");
 	if (cli_request(cli, "cache.ls", args, 2, &reply))
 		return CLI_FAILED;
-	if (!cli_json(cli, reply)) {
-		int rows = kiln_reply_count(reply, "rows");
-		table_begin(&table, headers, 7);
-		for (int i = 0; i < rows; i++) {
-			char path[64], figure[FIGURE_MAX];
-#define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
-			table_cell(&table, "%.*s", CLI_SHORT_KEY, kiln_reply_str(reply, MEMBER("key")));
-			table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("op")));
-			table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("target")));
-			table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("bytes")));
-			table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("hits")));
-			table_cell(&table, "%s",
-					   figure_ago(now - kiln_reply_int(reply, MEMBER("used")), figure));
-			table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("instantiation")));
-#undef MEMBER
-		}
-		table_end(&table);
-	}
+	if (!cli_json(cli, reply))
+		cli_cache_print(reply, true);
 	kiln_reply_free(reply);
 	return CLI_OK;
 }
@@ -98,6 +105,11 @@ static void print_row(const kiln_reply *reply)
 	print_date("created", kiln_reply_int(reply, "created"));
 	print_date("last used", kiln_reply_int(reply, "used"));
 	print_pair("hits", "%" PRId64, kiln_reply_int(reply, "hits"));
+	if (!kiln_reply_int(reply, "failed")) {
+		print_pair("on disk", "%" PRId64 " bytes", kiln_reply_int(reply, "size"));
+		print_pair("compiler", "%s", kiln_reply_str(reply, "compiler"));
+		print_pair("pinned", "%s", kiln_reply_int(reply, "pinned") ? "yes" : "no");
+	}
 }
 
 /* Prints a text of the row under a title, whole. */
@@ -171,68 +183,4 @@ int cli_cache_get(struct cli *cli)
 		cli_json(cli, reply);
 	kiln_reply_free(reply);
 	return status;
-}
-
-/* ---- Upkeep ---- */
-
-int cli_cache_verify(struct cli *cli)
-{
-	kiln_reply *reply;
-	int64_t bad;
-
-	if (cli_request(cli, "cache.verify", NULL, 0, &reply))
-		return CLI_FAILED;
-	bad = kiln_reply_int(reply, "bad");
-	if (!cli_json(cli, reply)) {
-		int rows = kiln_reply_count(reply, "rows");
-		printf("checked %" PRId64 ", bad %" PRId64 "\n", kiln_reply_int(reply, "checked"), bad);
-		for (int i = 0; i < rows; i++) {
-			char key[64], why[64];
-			snprintf(key, sizeof(key), "rows[%d].key", i);
-			snprintf(why, sizeof(why), "rows[%d].why", i);
-			printf("%.*s  %s\n", CLI_SHORT_KEY, kiln_reply_str(reply, key),
-				   kiln_reply_str(reply, why));
-		}
-	}
-	kiln_reply_free(reply);
-	return bad ? CLI_FAILED : CLI_OK;
-}
-
-static void print_removed(const kiln_reply *reply)
-{
-	char figure[FIGURE_MAX];
-	printf("removed %" PRId64 ", freed %s", kiln_reply_int(reply, "removed"),
-		   figure_bytes((uint64_t)kiln_reply_int(reply, "freed"), figure));
-	if (kiln_reply_has(reply, "bytes"))
-		printf(", left %s", figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure));
-	putchar('\n');
-}
-
-int cli_cache_trim(struct cli *cli)
-{
-	kiln_reply *reply;
-	uint64_t bytes;
-	kiln_attr arg;
-
-	if (cli_bytes("BYTES", cli->positional[0], &bytes))
-		return CLI_USAGE;
-	arg = cli_attr_int("bytes", (int64_t)bytes);
-	if (cli_request(cli, "cache.trim", &arg, 1, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply))
-		print_removed(reply);
-	kiln_reply_free(reply);
-	return CLI_OK;
-}
-
-int cli_cache_clear(struct cli *cli)
-{
-	kiln_reply *reply;
-
-	if (cli_request(cli, "cache.clear", NULL, 0, &reply))
-		return CLI_FAILED;
-	if (!cli_json(cli, reply))
-		print_removed(reply);
-	kiln_reply_free(reply);
-	return CLI_OK;
 }

@@ -221,6 +221,9 @@ int cli_cache_get(struct cli *cli);
 int cli_cache_verify(struct cli *cli);
 int cli_cache_trim(struct cli *cli);
 int cli_cache_clear(struct cli *cli);
+int cli_cache_pin(struct cli *cli);
+int cli_cache_unpin(struct cli *cli);
+int cli_cache_table(struct cli *cli);
 int cli_tune(struct cli *cli);
 int cli_debug(struct cli *cli);
 

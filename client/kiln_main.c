@@ -136,6 +136,30 @@ static const struct cli_option get_options[] = {
 	{0},
 };
 
+static const struct cli_option verify_options[] = {
+	{"recompile", "PART", "compile a sample again, as 5% of the kernels, and compare the bits"},
+	{"seed", "N", "choose the sample by this number (each time another)"},
+	{0},
+};
+static const struct cli_option trim_options[] = {
+	{"rows", "N", "so many kernels may stay"},
+	{"older-than", "TIME", "only those not used for so long: 90s, 15m, 12h, 30d, 2w"},
+	{"op", "OP", "only those of this operator"},
+	{"target", "NAME", "only those for this target: cpu, sm_90"},
+	{"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'"},
+	{"dry-run", NULL, "list what would go, and remove nothing"},
+	{0},
+};
+static const struct cli_option table_options[] = {
+	{"sort", "ORDER", "name, or registers, spills, shared, local, bytes or time, largest first"},
+	{"compare", NULL, "only kernels that there are for several targets or by several compilers"},
+	{"op", "OP", "only those of this operator"},
+	{"target", "NAME", "only those for this target: cpu, sm_90"},
+	{"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'"},
+	{"limit", "N", "at most N instantiations"},
+	{0},
+};
+
 const struct cli_command cli_commands[] = {
 	{"status", cli_status, "", "what the daemon is and has done", status_options, 0, 0, 0},
 	{"devices", cli_devices, "", "the devices, and why one is missing", NULL, 0, 0, 0},
@@ -168,10 +192,14 @@ const struct cli_command cli_commands[] = {
 	{"cache retry", cli_cache_retry, "[KEY]", "forget a failure, so that it is compiled again",
 	 retry_options, 0, 1, 0},
 	{"cache get", cli_cache_get, "KEY", "its object (cubin), byte for byte", get_options, 1, 1, 0},
-	{"cache verify", cli_cache_verify, "", "read and check every row", NULL, 0, 0, 0},
-	{"cache trim", cli_cache_trim, "BYTES", "remove the least recently used down to BYTES", NULL, 1,
-	 1, 0},
-	{"cache clear", cli_cache_clear, "", "remove all of them", NULL, 0, 0, 0},
+	{"cache table", cli_cache_table, "", "their registers, spills, shared memory and sizes",
+	 table_options, 0, 0, 0},
+	{"cache verify", cli_cache_verify, "", "read and check every row", verify_options, 0, 0, 0},
+	{"cache pin", cli_cache_pin, "KEY", "never trim this one", NULL, 1, 1, 0},
+	{"cache unpin", cli_cache_unpin, "KEY", "trim it like any other", NULL, 1, 1, 0},
+	{"cache trim", cli_cache_trim, "[BYTES]", "remove the least recently used down to BYTES",
+	 trim_options, 0, 1, 0},
+	{"cache clear", cli_cache_clear, "", "remove all that are not pinned", NULL, 0, 0, 0},
 	{"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", NULL, 1,
 	 3, 0},
 	{"stop", cli_stop, "", "stop the daemon, and wait until it is gone", NULL, 0, 0, 0},

@@ -84,20 +84,30 @@
 	  "object, sealed")                                                                            \
 	X("release", "", "call", "")                                                                   \
 	X("cancel", "", "ticket, or entry: number + 1", "")                                            \
-	X("cache.ls", "", "limit?, sort?",                                                             \
-	  "rows: [{key, op, target, instantiation, bytes, hits, used}]")                               \
+	X("cache.ls", "", "limit?, sort?, next? (a key, with sort key)",                               \
+	  "rows: [{key, op, target, instantiation, bytes, size, hits, used, created, compiler, "       \
+	  "pinned, registers, shared, spills, local, compile_micros}]")                                \
 	X("cache.failed", "", "limit?",                                                                \
 	  "rows: [{key, op, target, instantiation, status, error, until, hits, used, created}]")       \
 	X("cache.retry", "O", "key (a unique prefix will do), or all: 1", "removed")                   \
 	X("cache.show", "", "key (a unique prefix will do)",                                           \
 	  "key, op, instantiation, target, bytes, registers, shared, spills, compile_micros, "         \
 	  "created, used, "                                                                            \
-	  "hits, source, log, key_text, plan, failed; of a failure status, error, until instead of "   \
-	  "bytes and what follows it")                                                                 \
+	  "hits, size, compiler, pinned, source, log, key_text, plan, failed; of a failure status, "   \
+	  "error, until instead of bytes and what follows it")                                         \
 	X("cache.get", "", "key", "object: bin")                                                       \
-	X("cache.verify", "", "", "checked, bad, rows: [{key, why}]")                                  \
-	X("cache.trim", "O", "bytes", "removed, freed, bytes")                                         \
-	X("cache.clear", "O", "", "removed, freed")                                                    \
+	X("cache.verify", "O", "next?",                                                                \
+	  "a piece: checked, bad, rows: [{key, why}], total, more, after: of the next piece")          \
+	X("cache.recompile", "O", "key",                                                               \
+	  "result: same|differs|failed|skipped, why, key, op, target, instantiation, compile_micros")  \
+	X("cache.pin", "O", "key", "key")                                                              \
+	X("cache.unpin", "O", "key", "key")                                                            \
+	X("cache.trim", "O",                                                                           \
+	  "bytes?, left?, older_than? (seconds), op?, target?, compiler? (a part of it), dry_run?, "   \
+	  "next?",                                                                                     \
+	  "a piece: removed, freed, bytes, left, pinned, more, next: for the next piece; dry_run: "    \
+	  "rows")                                                                                      \
+	X("cache.clear", "O", "next?", "as cache.trim")                                                \
 	X("tuned.ls", "", "",                                                                          \
 	  "rows: [{op, model, target, signature, choice, micros, own_micros, candidates, when, "       \
 	  "version}]")                                                                                 \

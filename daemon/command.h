@@ -40,9 +40,14 @@ void command_cache_failed(struct session *session, struct wire_in *message, stru
 void command_cache_retry(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_get(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_upkeep.c */
 void command_cache_verify(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_pin(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_unpin(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_trim(struct session *session, struct wire_in *message, struct frame *frame);
 void command_cache_clear(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_recompile.c */
+void command_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_tune.c */
 void command_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame);
 void command_tuned_put(struct session *session, struct wire_in *message, struct frame *frame);

@@ -1,25 +1,13 @@
-/* command_cache.c: the cache's requests; all of them run on the store's thread and answer
- * afterwards. */
+/* command_cache.c: requests that look into the cache; all of them run on the store's thread and
+ * answer afterwards. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "command_query.h"
 #include "failure.h"
-#include "store.h"
 #include "util/util.h"
 
 #define ROWS_MOST 10000
-
-struct query {
-	struct request request;
-	struct wire_out out; /* built on the store's thread */
-	char key[KERNEL_KEY_HEX];
-	char sort[16];
-	int64_t limit;
-	uint64_t bytes;
-	int status;
-	char error[KERNEL_ERROR_MAX];
-};
 
 /* The store's thread may hold it: the end frees it. */
 static void query_abandon(struct request *request)
@@ -47,34 +35,47 @@ static void query_done(struct broker *broker, void *arg)
 	free(query);
 }
 
-static void query_run(struct session *session, struct wire_in *message, store_work work)
+struct query *query_open(struct session *session, struct wire_in *message)
 {
-	const msgpack_object *root = &message->root;
-	const char *key = wire_get_str(message, root, "key");
-	const char *sort = wire_get_str(message, root, "sort");
+	const char *key = wire_get_str(message, &message->root, "key");
 	struct query *query = calloc(1, sizeof *query);
 	if (!query) {
 		reply_error(session, wire_id(message), KILN_ENOMEM, "out of memory");
-		return;
+		return NULL;
 	}
 	if (!request_open(session, wire_id(message), &query->request, query_abandon)) {
 		free(query);
-		return;
+		return NULL;
 	}
 	snprintf(query->key, sizeof query->key, "%s", key ? key : "");
-	snprintf(query->sort, sizeof query->sort, "%s", sort ? sort : "");
-	query->limit = wire_get_int(root, "limit", 0);
-	query->bytes = wire_get_uint(root, "bytes", 0);
-	if (query->limit <= 0 || query->limit > ROWS_MOST)
-		query->limit = ROWS_MOST;
 	reply_begin(&query->out, query->request.id);
-	if (store_run(session->broker, work, query_done, query) != KILN_OK) {
+	return query;
+}
+
+void query_run(struct query *query, store_work work)
+{
+	struct broker *broker = query->request.session->broker;
+	if (store_run(broker, work, query_done, query) != KILN_OK) {
 		query->status = util_fail(query->error, sizeof query->error, KILN_ENOMEM, "out of memory");
-		query_done(session->broker, query);
+		query_done(broker, query);
 	}
 }
 
-static void put_row(const struct cache_row *row, void *arg)
+void query_drop(struct query *query)
+{
+	wire_out_free(&query->out);
+	request_close(&query->request);
+	free(query);
+}
+
+static void run(struct session *session, struct wire_in *message, store_work work)
+{
+	struct query *query = query_open(session, message);
+	if (query)
+		query_run(query, work);
+}
+
+void query_put_row(const struct cache_row *row, void *arg)
 {
 	struct wire_out *out = arg;
 	wire_map_begin(out, NULL);
@@ -87,6 +88,13 @@ static void put_row(const struct cache_row *row, void *arg)
 	wire_put_int(out, "used", row->used);
 	wire_put_int(out, "created", row->created);
 	wire_put_int(out, "compile_micros", row->compile_micros);
+	wire_put_uint(out, "size", row->size);
+	wire_put_str(out, "compiler", row->compiler);
+	wire_put_bool(out, "pinned", row->pinned);
+	wire_put_int(out, "registers", row->registers);
+	wire_put_int(out, "shared", row->shared_bytes);
+	wire_put_int(out, "spills", row->spill_bytes);
+	wire_put_int(out, "local", row->local_bytes);
 	wire_map_end(out);
 }
 
@@ -94,8 +102,8 @@ static void ls_work(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	wire_list_begin(&query->out, "rows");
-	query->status = cache_list(cache, query->sort[0] ? query->sort : NULL, query->limit, put_row,
-							   &query->out, query->error);
+	query->status = cache_list(cache, query->sort[0] ? query->sort : NULL, query->key, query->limit,
+							   query_put_row, &query->out, query->error);
 	wire_list_end(&query->out);
 }
 
@@ -189,6 +197,9 @@ static void show_work(struct cache *cache, void *arg)
 	wire_put_int(out, "shared", row.shared_bytes);
 	wire_put_int(out, "spills", row.spill_bytes);
 	wire_put_int(out, "local", row.local_bytes);
+	wire_put_uint(out, "size", row.size);
+	wire_put_str(out, "compiler", row.compiler);
+	wire_put_bool(out, "pinned", row.pinned);
 	cache_row_free(&row);
 }
 
@@ -196,13 +207,8 @@ static void get_work(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
 	struct cache_row row = {0};
-	/* Looking is not using: found by its prefix first, then read whole with its checks. */
-	query->status = cache_show(cache, query->key, &row, query->error);
-	if (query->status != KILN_OK)
-		return;
-	memcpy(query->key, row.key, sizeof query->key);
-	cache_row_free(&row);
-	query->status = cache_get(cache, query->key, &row, query->error);
+	/* Looking is not using. */
+	query->status = cache_peek(cache, query->key, &row, query->error);
 	if (query->status != KILN_OK)
 		return;
 	wire_put_str(&query->out, "key", row.key);
@@ -211,49 +217,36 @@ static void get_work(struct cache *cache, void *arg)
 	cache_row_free(&row);
 }
 
-static void put_bad(const char *key, const char *why, void *arg)
+static void take_limit(struct query *query, const msgpack_object *root)
 {
-	struct wire_out *out = arg;
-	wire_map_begin(out, NULL);
-	wire_put_str(out, "key", key);
-	wire_put_str(out, "why", why);
-	wire_map_end(out);
-}
-
-static void verify_work(struct cache *cache, void *arg)
-{
-	struct query *query = arg;
-	int64_t checked = 0, bad = 0;
-	wire_list_begin(&query->out, "rows");
-	query->status = cache_verify(cache, &checked, &bad, put_bad, &query->out, query->error);
-	wire_list_end(&query->out);
-	wire_put_int(&query->out, "checked", checked);
-	wire_put_int(&query->out, "bad", bad);
-}
-
-static void trim_work(struct cache *cache, void *arg)
-{
-	struct query *query = arg;
-	int64_t removed = 0;
-	uint64_t freed = 0;
-	struct cache_stats stats;
-	query->status = cache_trim(cache, query->bytes, &removed, &freed, query->error);
-	cache_stats(cache, &stats);
-	wire_put_int(&query->out, "removed", removed);
-	wire_put_uint(&query->out, "freed", freed);
-	wire_put_uint(&query->out, "bytes", stats.object_bytes);
+	query->limit = wire_get_int(root, "limit", 0);
+	if (query->limit <= 0 || query->limit > ROWS_MOST)
+		query->limit = ROWS_MOST;
 }
 
 void command_cache_ls(struct session *session, struct wire_in *message, struct frame *frame)
 {
+	const msgpack_object *root = &message->root;
+	const char *sort = wire_get_str(message, root, "sort");
+	const char *after = wire_get_str(message, root, "next");
+	struct query *query = query_open(session, message);
 	(void)frame;
-	query_run(session, message, ls_work);
+	if (!query)
+		return;
+	snprintf(query->sort, sizeof query->sort, "%s", sort ? sort : "");
+	snprintf(query->key, sizeof query->key, "%s", after ? after : "");
+	take_limit(query, root);
+	query_run(query, ls_work);
 }
 
 void command_cache_failed(struct session *session, struct wire_in *message, struct frame *frame)
 {
+	struct query *query = query_open(session, message);
 	(void)frame;
-	query_run(session, message, failed_work);
+	if (!query)
+		return;
+	take_limit(query, &message->root);
+	query_run(query, failed_work);
 }
 
 void command_cache_retry(struct session *session, struct wire_in *message, struct frame *frame)
@@ -265,41 +258,17 @@ void command_cache_retry(struct session *session, struct wire_in *message, struc
 					"cache.retry needs either the key of a failure or all");
 		return;
 	}
-	query_run(session, message, retry_work);
+	run(session, message, retry_work);
 }
 
 void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
-	query_run(session, message, show_work);
+	run(session, message, show_work);
 }
 
 void command_cache_get(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
-	query_run(session, message, get_work);
-}
-
-void command_cache_verify(struct session *session, struct wire_in *message, struct frame *frame)
-{
-	(void)frame;
-	query_run(session, message, verify_work);
-}
-
-void command_cache_trim(struct session *session, struct wire_in *message, struct frame *frame)
-{
-	(void)frame;
-	if (wire_get_uint(&message->root, "bytes", UINT64_MAX) == UINT64_MAX) {
-		reply_error(session, wire_id(message), KILN_EINVAL,
-					"cache.trim needs bytes, a whole number that is not negative");
-		return;
-	}
-	query_run(session, message, trim_work);
-}
-
-/* Clearing is trimming to nothing. */
-void command_cache_clear(struct session *session, struct wire_in *message, struct frame *frame)
-{
-	(void)frame;
-	query_run(session, message, trim_work);
+	run(session, message, get_work);
 }

@@ -227,9 +227,13 @@ static void put_cache(struct wire_out *out, const struct broker *broker)
 	wire_map_begin(out, "cache");
 	wire_put_str(out, "directory", broker->options.cache_dir);
 	wire_put_uint(out, "rows", stats->rows);
-	wire_put_uint(out, "bytes", stats->object_bytes);
+	wire_put_uint(out, "bytes", stats->bytes);
+	wire_put_uint(out, "object_bytes", stats->object_bytes);
 	wire_put_uint(out, "disk_bytes", stats->disk_bytes);
 	wire_put_uint(out, "cap_bytes", broker->options.cache_bytes);
+	wire_put_uint(out, "cap_rows", broker->options.cache_rows);
+	wire_put_uint(out, "pinned", stats->pinned);
+	wire_put_uint(out, "uses_waiting", stats->waiting);
 	wire_put_uint(out, "memory_rows", stats->memory_rows);
 	wire_put_uint(out, "memory_bytes", stats->memory_bytes);
 	wire_put_uint(out, "quarantined", stats->quarantined);

@@ -37,6 +37,7 @@ struct options {
 	char cache_dir[PATH_MAX];
 	char kernel_dir[PATH_MAX]; /* "": the embedded sources */
 	uint64_t cache_bytes;      /* 0: no cap */
+	uint64_t cache_rows;       /* 0: no cap */
 	uint64_t memory_cache_bytes;
 	struct options_devices devices;
 	uint64_t workers;             /* never 0: the cores allowed are filled in */

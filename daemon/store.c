@@ -1,4 +1,5 @@
-/* store.c: a queue of cache calls in front of libuv's thread pool, one in flight. */
+/* store.c: a queue of cache calls in front of libuv's thread pool, one in flight; and between them
+ * what the cache put off. */
 #include "store.h"
 
 #include <stdlib.h>
@@ -17,10 +18,14 @@ struct store_item {
 	struct store_item *next;
 };
 
+/* Uses of kernels are written so long after the first of them at the latest. */
+#define STORE_TEND_MS 5000
+
 struct store {
 	struct cache *cache;
 	struct store_item *head, *tail; /* head is in flight */
 	struct cache_stats stats;
+	uv_timer_t timer;
 };
 
 static void start(struct store_item *item);
@@ -31,6 +36,36 @@ static void run(uv_work_t *request)
 	struct store *store = item->broker->store;
 	item->work(store->cache, item->arg);
 	cache_stats(store->cache, &item->stats);
+}
+
+static void tend_work(struct cache *cache, void *arg)
+{
+	(void)arg;
+	cache_tend(cache);
+}
+
+static void tend_done(struct broker *broker, void *arg)
+{
+	(void)broker;
+	(void)arg;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	/* Without memory the next call that ends tries again. */
+	(void)store_run(timer->data, tend_work, tend_done, NULL);
+}
+
+/* Only when nothing is waiting: what the cache put off is done for nobody. */
+static void tend(struct broker *broker)
+{
+	struct store *store = broker->store;
+	if (store->head || broker->draining)
+		return;
+	if (store->stats.due)
+		(void)store_run(broker, tend_work, tend_done, NULL);
+	else if (store->stats.waiting && !uv_is_active((uv_handle_t *)&store->timer))
+		uv_timer_start(&store->timer, on_timer, STORE_TEND_MS, 0);
 }
 
 static void finished(uv_work_t *request, int status)
@@ -47,6 +82,7 @@ static void finished(uv_work_t *request, int status)
 		store->tail = NULL;
 	item->done(broker, item->arg);
 	free(item);
+	tend(broker);
 	server_progress(broker);
 }
 
@@ -78,6 +114,7 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	struct cache_options options = {
 		.directory = broker->options.cache_dir,
 		.cap_bytes = broker->options.cache_bytes,
+		.cap_rows = broker->options.cache_rows,
 		.memory_bytes = broker->options.memory_cache_bytes,
 	};
 	struct store *store = util_alloc(sizeof *store);
@@ -87,8 +124,15 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		return status;
 	}
 	cache_stats(store->cache, &store->stats);
+	uv_timer_init(&broker->loop, &store->timer);
+	uv_unref((uv_handle_t *)&store->timer);
+	store->timer.data = broker;
 	broker->store = store;
-	return tuned_open(broker, store->cache, error);
+	status = tuned_open(broker, store->cache, error);
+	/* A cap that is lower than last time leaves work behind. */
+	if (status == KILN_OK)
+		tend(broker);
+	return status;
 }
 
 void store_close(struct broker *broker)
@@ -96,6 +140,9 @@ void store_close(struct broker *broker)
 	if (!broker->store)
 		return;
 	tuned_close(broker);
+	/* The loop has ended: one more turn lets go of the timer. */
+	uv_close((uv_handle_t *)&broker->store->timer, NULL);
+	uv_run(&broker->loop, UV_RUN_NOWAIT);
 	cache_close(broker->store->cache);
 	free(broker->store);
 	broker->store = NULL;

@@ -202,7 +202,7 @@ void why_find(struct cache *cache, const struct kernel_ref *ref, struct why *out
 	if (out->failed)
 		return;
 	/* Without a database there is nothing near. */
-	cache_list(cache, NULL, ROWS_MOST, visit_row, &search, error);
+	cache_list(cache, NULL, "", ROWS_MOST, visit_row, &search, error);
 	cache_failure_list(cache, 0, visit_failure, &search, error);
 	for (int i = 0; i < search.count; i++)
 		compare_candidate(cache, &search, i, out);

@@ -1,6 +1,6 @@
 /*
- * cache.c: the conductor: memory before disk, verification of what is read, uses counted in
- * batches, the cap, and a new beginning when the database is damaged.  Knows no SQL.
+ * cache.c: the conductor: memory before disk, uses counted in batches, and a new beginning when the
+ * database is damaged.  Knows no SQL.
  */
 #include "conductor.h"
 
@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-/* Uses are kept back so long while there are further ones. */
-#define PENDING_US ((uint64_t)5000000)
 /* Up to this size a database is always looked over when opened, beyond it after a crash only. */
 #define CHECK_ALWAYS_BYTES ((uint64_t)64 << 20)
 
@@ -50,7 +48,7 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 	cache_db_close(cache->db);
 	cache->db = NULL;
 	cache->totals = (struct cache_db_totals){0};
-	cache->failures = 0;
+	cache->failures = cache->failure_bytes = 0;
 	cache->pending_count = 0;
 	if (cache_place_set_aside(&cache->place, moved, again) != KILN_OK ||
 		open_db(cache, false, again) != KILN_OK) {
@@ -116,13 +114,9 @@ void cache_drop_use(struct cache *cache, const char *key)
 void cache_count_use(struct cache *cache, const char *key, int64_t now)
 {
 	struct cache_db_use *use = cache_pending(cache, key);
-	uint64_t clock = util_now_us();
 	if (!use) {
 		if (cache->pending_count == PENDING_MAX) {
 			cache_flush_uses(cache);
-		}
-		if (cache->pending_count == 0) {
-			cache->pending_since = clock;
 		}
 		use = &cache->pending[cache->pending_count++];
 		*use = (struct cache_db_use){.hits = 0};
@@ -131,9 +125,6 @@ void cache_count_use(struct cache *cache, const char *key, int64_t now)
 	use->hits++;
 	use->used = now;
 	use->turn = ++cache->totals.turn;
-	if (clock - cache->pending_since > PENDING_US) {
-		cache_flush_uses(cache);
-	}
 }
 
 /* ---- Writing ---- */
@@ -143,31 +134,6 @@ int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX])
 	if (!cache_row_is_hex(key, 64)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "\"%.70s\" is not a key: 64 digits of 0-9 and a-f", key);
-	}
-	return KILN_OK;
-}
-
-static void forget_trimmed(const char *key, void *arg)
-{
-	struct cache *cache = arg;
-	cache_memory_remove(&cache->memory, key);
-	cache_drop_use(cache, key);
-	cache->trimmed++;
-}
-
-static int trim(struct cache *cache, uint64_t bytes, char error[KERNEL_ERROR_MAX])
-{
-	struct cache_db_totals *totals = &cache->totals;
-	while (totals->bytes > bytes || (bytes == 0 && totals->rows > 0)) {
-		uint64_t rows = totals->rows;
-		int status = cache_db_trim(cache->db, bytes, totals, forget_trimmed, cache, error);
-		if (status == KILN_OK && totals->rows == rows) {
-			/* The columns changed behind our back: count again. */
-			return cache_db_totals(cache->db, totals, error);
-		}
-		if (status != KILN_OK) {
-			return status;
-		}
 	}
 	return KILN_OK;
 }
@@ -197,37 +163,27 @@ static int encode(const struct cache_row *row, void **blob, size_t *bytes,
 static int write_row(struct cache *cache, const struct cache_row *row, const void *blob,
 					 size_t bytes, char error[KERNEL_ERROR_MAX])
 {
-	int64_t replaced = -1;
-	uint64_t kept = cache->cap_bytes - cache->cap_bytes / 10;
+	uint64_t size = (uint64_t)cache_db_cost(bytes);
 	int status = cache_have_db(cache, error);
 	if (status != KILN_OK) {
 		return status;
 	}
-	if (cache->cap_bytes && row->object_bytes > kept) {
-		char size[16], cap[16];
+	if (!cache_fits(cache, size)) {
+		char takes[16], cap[16];
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-						 "an object of %s is too large for a cache of %s: raise --cache-bytes",
-						 util_bytes(row->object_bytes, size), util_bytes(cache->cap_bytes, cap));
+						 "a kernel that takes %s with its texts is too large for a cache of %s: "
+						 "raise --cache-bytes",
+						 util_bytes(size, takes), util_bytes(cache->cap_bytes, cap));
 	}
 	cache_flush_uses(cache);
 	status = cache_have_db(cache, error);
 	if (status == KILN_OK) {
-		status = cache_db_put(cache->db, row, blob, bytes, ++cache->totals.turn, &replaced, error);
+		status = cache_db_put(cache->db, row, blob, bytes, &cache->totals, error);
 	}
-	if (status != KILN_OK) {
-		return cache_failed(cache, status, error);
+	if (status == KILN_OK) {
+		status = cache_keep_caps(cache, error);
 	}
-	if (replaced >= 0) {
-		uint64_t old = (uint64_t)replaced;
-		cache->totals.bytes -= old < cache->totals.bytes ? old : cache->totals.bytes;
-	} else {
-		cache->totals.rows++;
-	}
-	cache->totals.bytes += row->object_bytes;
-	if (cache->cap_bytes && cache->totals.bytes > cache->cap_bytes) {
-		status = cache_failed(cache, trim(cache, kept, error), error);
-	}
-	return status;
+	return cache_failed(cache, status, error);
 }
 
 int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNEL_ERROR_MAX])
@@ -255,40 +211,12 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 	return status;
 }
 
-int cache_trim(struct cache *cache, uint64_t bytes, int64_t *removed, uint64_t *freed,
-			   char error[KERNEL_ERROR_MAX])
-{
-	int status = cache_have_db(cache, error);
-	if (status != KILN_OK) {
-		return status;
-	}
-	cache_flush_uses(cache);
-	status = cache_have_db(cache, error);
-	if (status != KILN_OK) {
-		return status;
-	}
-	int64_t forgotten;
-	struct cache_db_totals before = cache->totals;
-	status = trim(cache, bytes, error);
-	if (status == KILN_OK) {
-		*removed = (int64_t)(before.rows - cache->totals.rows);
-		*freed = before.bytes - cache->totals.bytes;
-		if (bytes == 0) {
-			cache_memory_clear(&cache->memory);
-			status = cache_failure_forget(cache, NULL, &forgotten, error);
-		}
-	}
-	if (status == KILN_OK) {
-		status = cache_db_shrink(cache->db, error);
-	}
-	return cache_failed(cache, status, error);
-}
-
 int cache_open(const struct cache_options *options, struct cache **out,
 			   char error[KERNEL_ERROR_MAX])
 {
 	struct cache *cache = util_alloc(sizeof *cache);
 	cache->cap_bytes = options->cap_bytes;
+	cache->cap_rows = options->cap_rows;
 	cache->memory.cap = options->memory_bytes;
 	int status = cache_place_open(options->directory, &cache->place, error);
 	if (status == KILN_OK) {
@@ -296,9 +224,9 @@ int cache_open(const struct cache_options *options, struct cache **out,
 			cache->place.unclean || cache_place_disk_bytes(&cache->place) <= CHECK_ALWAYS_BYTES;
 		status = open_db(cache, check, error);
 	}
-	if (status == KILN_OK && cache->cap_bytes) {
-		/* The cap may be lower than last time. */
-		status = trim(cache, cache->cap_bytes, error);
+	if (status == KILN_OK) {
+		/* The caps may be lower than last time. */
+		status = cache_keep_caps(cache, error);
 	}
 	if (status != KILN_OK) {
 		cache_db_close(cache->db);
@@ -320,7 +248,7 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 {
 	*out = (struct cache_stats){
 		.rows = cache->totals.rows,
-		.object_bytes = cache->totals.bytes,
+		.object_bytes = cache->totals.objects,
 		.disk_bytes = cache_place_disk_bytes(&cache->place),
 		.memory_rows = cache->memory.rows,
 		.memory_bytes = cache->memory.bytes,
@@ -328,6 +256,10 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 		.trimmed = cache->trimmed,
 		.write_failures = cache->write_failures,
 		.failures = cache->failures,
+		.bytes = cache_all_bytes(cache),
+		.pinned = cache->totals.pinned,
+		.waiting = (uint64_t)cache->pending_count,
+		.due = cache->trimming || cache->shrinking,
 	};
 }
 

@@ -13,6 +13,8 @@
 
 struct cache;
 
+#define CACHE_COMPILER_MAX 96
+
 /* What is kept of one compiled kernel.  Pointers belong to the row (cache_row_free). */
 struct cache_row {
 	char key[KERNEL_KEY_HEX];
@@ -30,24 +32,35 @@ struct cache_row {
 	int64_t compile_micros;
 	int64_t created, used; /* seconds since 1970 */
 	int64_t hits;
+	/* What the database knows besides; cache_put() finds it out by itself. */
+	char compiler[CACHE_COMPILER_MAX]; /* that key_text names; "" if it names none */
+	uint64_t size;                     /* what the row takes on disk: object, texts and columns */
+	bool pinned;
 	bool in_memory; /* of cache_get: where it was found */
 };
 
 struct cache_options {
 	const char *directory; /* made 0700 if missing */
-	uint64_t cap_bytes;    /* of objects; trimmed by last use to 90 % when passed.  0: no cap */
+	/* Of rows, objects and texts and all, and how many: the least recently used rows go, down to
+	 * 90 % when one is passed.  0: no cap. */
+	uint64_t cap_bytes, cap_rows;
 	uint64_t memory_bytes; /* of objects kept in memory.  0: none */
 };
 
 struct cache_stats {
 	uint64_t rows, object_bytes, disk_bytes, memory_rows, memory_bytes, quarantined, trimmed,
 		write_failures, failures;
+	uint64_t bytes;   /* that the cap counts: of rows, those in quarantine, and failures */
+	uint64_t pinned;  /* keys */
+	uint64_t waiting; /* uses that are not on disk yet */
+	bool due;         /* cache_tend() has something to do */
 };
 
 /*
- * Opens or makes the cache.  A database that is not one, or of another schema, is moved aside
- * (kiln.db.bad-N) and a new one begun; a newer schema is refused.  Refuses network file systems, a
- * directory of another user, one writable by others, and one already in use (with the owner's pid).
+ * Opens or makes the cache.  A database of an older schema is upgraded; one that is damaged or not
+ * ours is moved aside (kiln.db.bad-N) and a new one begun; a newer schema is refused.  Refuses
+ * network file systems, a directory of another user, one writable by others, and one already in use
+ * (with the owner's pid).
  */
 int cache_open(const struct cache_options *options, struct cache **out,
 			   char error[KERNEL_ERROR_MAX]);
@@ -69,21 +82,60 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *out,
 			   char error[KERNEL_ERROR_MAX]);
 
-/* Rows without texts and objects.  sort: "used", "hits", "bytes", "created" (all descending); NULL:
- * used. */
+/* Rows without texts and objects.  sort: "used", "hits", "bytes", "created" (all descending), or
+ * "key" (ascending, those after the key that is given, "" for the first); NULL: used. */
 typedef void (*cache_visit)(const struct cache_row *row, void *arg);
-int cache_list(struct cache *cache, const char *sort, int64_t limit, cache_visit visit, void *arg,
-			   char error[KERNEL_ERROR_MAX]);
-/* Reads every row; bad ones go to the quarantine and are reported. */
-typedef void (*cache_bad)(const char *key, const char *why, void *arg);
-int cache_verify(struct cache *cache, int64_t *checked, int64_t *bad, cache_bad report, void *arg,
-				 char error[KERNEL_ERROR_MAX]);
-/* Removes the least recently used rows until at most bytes of objects are left; with 0 the failures
- * that are remembered, too. */
-int cache_trim(struct cache *cache, uint64_t bytes, int64_t *removed, uint64_t *freed,
+int cache_list(struct cache *cache, const char *sort, const char *after, int64_t limit,
+			   cache_visit visit, void *arg, char error[KERNEL_ERROR_MAX]);
+/* As cache_get, but key may be a unique prefix, and it is no use of the row. */
+int cache_peek(struct cache *cache, const char *key_prefix, struct cache_row *out,
 			   char error[KERNEL_ERROR_MAX]);
 /* Forgets what memory holds: the next read goes to the disk. */
 void cache_drop_memory(struct cache *cache);
+
+/* ---- Upkeep (trim.c, look.c), in pieces so short that lookups go between ---- */
+
+/* One piece of reading every row: those with keys after next ("" at first), which is moved on, and
+ * "" again at the end.  Bad rows go to the quarantine and are reported. */
+struct cache_verified {
+	char next[KERNEL_KEY_HEX];
+	int64_t checked, bad;
+};
+typedef void (*cache_bad)(const char *key, const char *why, void *arg);
+int cache_verify(struct cache *cache, struct cache_verified *progress, cache_bad report, void *arg,
+				 char error[KERNEL_ERROR_MAX]);
+
+/* Which rows go, the least recently used first, until at most bytes and rows are left (of all rows,
+ * also of those that may not go).  Pinned rows stay. */
+struct cache_trim {
+	const char *op, *target, *compiler; /* only these; a part of the compiler's name will do.  NULL:
+										   all */
+	int64_t used_before; /* only those not used since, in seconds since 1970.  0: all */
+	uint64_t bytes, rows;
+	bool dry_run; /* removes nothing */
+};
+/* Zeroed at first; removed and freed add up. */
+struct cache_trimmed {
+	int64_t after; /* where the next piece goes on */
+	int64_t removed;
+	uint64_t freed;
+	bool more;
+};
+/* One piece of trimming, and at the end of giving the room back to the file system.  visit (or
+ * NULL) sees the rows of the piece before they go. */
+int cache_trim(struct cache *cache, const struct cache_trim *what, struct cache_trimmed *progress,
+			   cache_visit visit, void *arg, char error[KERNEL_ERROR_MAX]);
+/*
+ * A pinned row is never trimmed, and is pinned again when it was damaged and compiled anew.  key:
+ * of the one that was found.  KILN_ENOENT; KILN_EINVAL if ambiguous; KILN_ELIMIT where more than
+ * half of a cap would be pinned.
+ */
+int cache_pin(struct cache *cache, const char *key_prefix, bool pinned, char key[KERNEL_KEY_HEX],
+			  char error[KERNEL_ERROR_MAX]);
+/* What is put off so that no call waits for it: writes uses, trims for the caps, gives room back to
+ * the file system; a short piece of it. */
+void cache_tend(struct cache *cache);
+
 /* Test-only: flips one bit of a row's object on disk and forgets it in memory. */
 int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX]);
 void cache_stats(struct cache *cache, struct cache_stats *out);

@@ -1,25 +1,25 @@
 /*
- * conductor.h: the state of a cache, for cache.c (opening, writing, trimming, failures) and look.c
- * (reading and verifying).  Nobody else includes it.
+ * conductor.h: the state of a cache, for cache.c (opening, writing, failures), look.c (reading and
+ * verifying) and trim.c (what goes and what stays).  Nobody else includes it.
  */
 #ifndef KILN_DAEMON_CACHE_CONDUCTOR_H
 #define KILN_DAEMON_CACHE_CONDUCTOR_H
 
 #include "internal.h"
 
-#define PENDING_MAX 256 /* uses kept back at most */
+#define PENDING_MAX 1024 /* uses kept back at most */
 
 struct cache {
 	struct cache_place place;
 	struct cache_db *db; /* NULL after a failed new beginning: memory goes on alone */
 	struct cache_memory memory;
 	struct cache_db_totals totals;
-	uint64_t cap_bytes;
+	uint64_t cap_bytes, cap_rows;
+	bool trimming, shrinking; /* for cache_tend: not at the low marks yet; room to give back */
 	uint64_t quarantined, trimmed, write_failures;
-	uint64_t failures; /* remembered (failures.c) */
+	uint64_t failures, failure_bytes; /* remembered (failures.c) */
 	struct cache_db_use pending[PENDING_MAX];
 	int pending_count;
-	uint64_t pending_since;
 };
 
 /*
@@ -40,9 +40,20 @@ bool cache_failures_match(struct cache *cache, const char *prefix);
 
 /* Uses that are not in the database yet: of a key, or NULL. */
 struct cache_db_use *cache_pending(struct cache *cache, const char *key);
-/* Counts one hit; written when there are many, or after a while. */
+/* Counts one hit; written by cache_tend, before other writes, or when there are many. */
 void cache_count_use(struct cache *cache, const char *key, int64_t now);
 void cache_drop_use(struct cache *cache, const char *key);
 void cache_flush_uses(struct cache *cache);
+
+/* The one key that begins so, in the database or in memory only. */
+int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
+				  char error[KERNEL_ERROR_MAX]);
+/* Of rows, those in quarantine, and failures. */
+uint64_t cache_all_bytes(const struct cache *cache);
+/* More than 90 % of a cap: a row of so many bytes would drive out too much. */
+bool cache_fits(const struct cache *cache, uint64_t size);
+/* Brings the cache under its caps where one is passed; the rest of the way to the low marks is
+ * cache_tend's. */
+int cache_keep_caps(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 
 #endif

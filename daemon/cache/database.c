@@ -1,10 +1,6 @@
 /*
- * database.c: the database as such: opening, schema, statements, transactions.  Knows nothing of
- * what a blob holds.
- *
- * Blobs have a table of their own, so that counting a use does not rewrite one.  The columns of
- * kernels repeat what the blob says, for lists and for choosing what to remove; the blob is the
- * truth.
+ * database.c: the database as such: opening, statements, transactions.  Knows nothing of what a
+ * blob holds.
  */
 #include "database.h"
 
@@ -16,39 +12,21 @@
 
 #define BUSY_MS 250 /* for somebody who looks inside with another program */
 
-static const char schema[] =
-	"CREATE TABLE kernels(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, op TEXT NOT NULL,"
-	" target TEXT NOT NULL, instantiation TEXT NOT NULL, bytes INTEGER NOT NULL,"
-	" registers INTEGER NOT NULL, shared INTEGER NOT NULL, spill INTEGER NOT NULL,"
-	" local INTEGER NOT NULL, micros INTEGER NOT NULL, created INTEGER NOT NULL,"
-	" used INTEGER NOT NULL, turn INTEGER NOT NULL, hits INTEGER NOT NULL) STRICT;"
-	"CREATE TABLE objects(id INTEGER PRIMARY KEY, blob BLOB NOT NULL) STRICT;"
-	"CREATE TABLE quarantine(id INTEGER PRIMARY KEY, key TEXT NOT NULL, reason TEXT NOT NULL,"
-	" time INTEGER NOT NULL, blob BLOB) STRICT;"
-	"CREATE TABLE tuned(model TEXT NOT NULL, target TEXT NOT NULL, signature TEXT NOT NULL,"
-	" op TEXT NOT NULL, choice TEXT NOT NULL, micros REAL NOT NULL, own_micros REAL NOT NULL,"
-	" candidates INTEGER NOT NULL, time INTEGER NOT NULL, version TEXT NOT NULL,"
-	" PRIMARY KEY(model, target, signature)) STRICT, WITHOUT ROWID;";
-
-/* Added to the schema since: an older kilnd does not look at it, and an older database gets it. */
-static const char later[] =
-	"CREATE TABLE IF NOT EXISTS failures(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE,"
-	" op TEXT NOT NULL, target TEXT NOT NULL, instantiation TEXT NOT NULL, error TEXT NOT NULL,"
-	" status INTEGER NOT NULL, until INTEGER NOT NULL, created INTEGER NOT NULL,"
-	" used INTEGER NOT NULL, hits INTEGER NOT NULL, blob BLOB NOT NULL) STRICT;";
-
 #define LIST                                                                                 \
 	"SELECT key, op, target, instantiation, bytes, registers, shared, spill, local, micros," \
-	" created, used, hits FROM kernels ORDER BY "
+	" created, used, hits, size, compiler, key IN (SELECT key FROM pins) FROM kernels "
 
 static const char *const texts[DB_STATEMENTS] = {
-	[DB_TOTALS] = "SELECT count(*), total(bytes), max(turn) FROM kernels",
-	[DB_GET] = "SELECT k.key, k.op, k.target, k.bytes, k.used, k.hits, o.blob FROM kernels k "
-			   "LEFT JOIN objects o ON o.id = k.id WHERE k.key = ?1",
-	[DB_SIZE] = "SELECT bytes FROM kernels WHERE key = ?1",
-	[DB_PUT] = "INSERT INTO kernels(key, op, target, instantiation, bytes, registers, shared,"
-			   " spill, local, micros, created, used, hits, turn)"
-			   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+	[DB_TOTALS] = "SELECT count(*), total(bytes), total(size), max(turn),"
+				  " (SELECT total(length(blob)) FROM quarantine), (SELECT count(*) FROM pins)"
+				  " FROM kernels",
+	[DB_GET] = "SELECT k.key, k.op, k.target, k.compiler, k.bytes, k.size, k.used, k.hits,"
+			   " k.key IN (SELECT key FROM pins), o.blob FROM kernels k"
+			   " LEFT JOIN objects o ON o.id = k.id WHERE k.key = ?1",
+	[DB_SIZE] = "SELECT bytes, size FROM kernels WHERE key = ?1",
+	[DB_PUT] = "INSERT INTO kernels(key, op, target, instantiation, compiler, bytes, registers,"
+			   " shared, spill, local, micros, created, used, hits, turn, size)"
+			   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
 	[DB_PUT_OBJECT] = "INSERT INTO objects(id, blob) VALUES(?1, ?2)",
 	[DB_FORGET_OBJECT] = "DELETE FROM objects WHERE id = (SELECT id FROM kernels WHERE key = ?1)",
 	[DB_FORGET] = "DELETE FROM kernels WHERE key = ?1",
@@ -57,19 +35,28 @@ static const char *const texts[DB_STATEMENTS] = {
 					 " WHERE k.key = ?1",
 	[DB_SET_ASIDE_BOUND] =
 		"DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?1",
-	[DB_QUARANTINED] = "SELECT count(*) FROM quarantine",
+	[DB_QUARANTINED] = "SELECT count(*), total(length(blob)) FROM quarantine",
+	[DB_RELEASE] = "DELETE FROM quarantine",
 	[DB_USE] = "UPDATE kernels SET hits = hits + ?2, used = max(used, ?3), turn = ?4"
 			   " WHERE key = ?1",
 	/* Digits sort before 'g'. */
 	[DB_FIND] = "SELECT key FROM kernels WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
 	[DB_NEXT] = "SELECT key FROM kernels WHERE key > ?1 ORDER BY key LIMIT 1",
-	[DB_OLDEST] = "SELECT key, bytes FROM kernels ORDER BY used, turn LIMIT ?1",
+	[DB_VICTIMS] = "SELECT key, op, target, instantiation, size, bytes, used, turn FROM kernels"
+				   " WHERE turn > ?1 AND (?2 IS NULL OR op = ?2) AND (?3 IS NULL OR target = ?3)"
+				   " AND (?4 IS NULL OR instr(compiler, ?4) > 0) AND (?5 = 0 OR used < ?5)"
+				   " AND key NOT IN (SELECT key FROM pins) ORDER BY turn",
 	[DB_OBJECT_ID] = "SELECT o.id, length(o.blob) FROM kernels k JOIN objects o ON o.id = k.id"
 					 " WHERE k.key = ?1",
-	[DB_BY_USED] = LIST "used DESC, turn DESC LIMIT ?1",
-	[DB_BY_HITS] = LIST "hits DESC, used DESC, turn DESC LIMIT ?1",
-	[DB_BY_BYTES] = LIST "bytes DESC, used DESC, turn DESC LIMIT ?1",
-	[DB_BY_CREATED] = LIST "created DESC, turn DESC LIMIT ?1",
+	[DB_BY_USED] = LIST "ORDER BY turn DESC LIMIT ?1",
+	[DB_BY_HITS] = LIST "ORDER BY hits DESC, turn DESC LIMIT ?1",
+	[DB_BY_BYTES] = LIST "ORDER BY bytes DESC, turn DESC LIMIT ?1",
+	[DB_BY_CREATED] = LIST "ORDER BY created DESC, turn DESC LIMIT ?1",
+	[DB_BY_KEY] = LIST "WHERE key > ?2 ORDER BY key LIMIT ?1",
+	[DB_FIND_PIN] = "SELECT key FROM pins WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
+	[DB_PIN] = "INSERT OR IGNORE INTO pins(key) VALUES(?1)",
+	[DB_UNPIN] = "DELETE FROM pins WHERE key = ?1",
+	[DB_PINNED] = "SELECT count(*), total(size) FROM kernels WHERE key IN (SELECT key FROM pins)",
 	[DB_TUNED_LIST] = "SELECT op, model, target, signature, choice, version, micros, own_micros,"
 					  " candidates, time FROM tuned ORDER BY op, model, target, signature",
 	[DB_TUNED_PUT] = "INSERT OR REPLACE INTO tuned(op, model, target, signature, choice, version,"
@@ -87,7 +74,7 @@ static const char *const texts[DB_STATEMENTS] = {
 	[DB_FAILED_FIND] = "SELECT key FROM failures WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
 	[DB_FAILED_LIST] = "SELECT key, op, target, instantiation, error, status, until, created, used,"
 					   " hits FROM failures ORDER BY used DESC, id DESC LIMIT ?1",
-	[DB_FAILED_COUNT] = "SELECT count(*) FROM failures",
+	[DB_FAILED_COUNT] = "SELECT count(*), total(length(blob)) FROM failures",
 	[DB_FAILED_REMOVE] = "DELETE FROM failures WHERE key = ?1",
 	[DB_FAILED_CLEAR] = "DELETE FROM failures",
 	[DB_FAILED_EXPIRE] = "DELETE FROM failures WHERE until <> 0",
@@ -163,63 +150,11 @@ static int ask(struct cache_db *db, const char *question, int64_t *number, char 
 	return code;
 }
 
-static int ask_number(struct cache_db *db, const char *question, int64_t *number)
+int cache_db_ask(struct cache_db *db, const char *question, int64_t *number)
 {
 	char text[32];
 	*number = 0;
 	return ask(db, question, number, text, sizeof text);
-}
-
-static int create(struct cache_db *db, char error[KERNEL_ERROR_MAX])
-{
-	static const char what[] = "creating";
-	char mark[96];
-	snprintf(mark, sizeof mark, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
-			 DB_APPLICATION, DB_SCHEMA);
-	/* Before the journal mode, which writes the first page. */
-	if (sqlite3_exec(db->handle, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL",
-					 NULL, NULL, NULL) != SQLITE_OK) {
-		return cache_db_fail(db, what, error);
-	}
-	int status = cache_db_begin(db, what, error);
-	if (status != KILN_OK) {
-		return status;
-	}
-	if (sqlite3_exec(db->handle, schema, NULL, NULL, NULL) != SQLITE_OK ||
-		sqlite3_exec(db->handle, mark, NULL, NULL, NULL) != SQLITE_OK) {
-		status = cache_db_fail(db, what, error);
-	}
-	return cache_db_end(db, status, what, error);
-}
-
-/* Whose database it is, and of which schema; an empty one becomes ours. */
-static int identify(struct cache_db *db, char error[KERNEL_ERROR_MAX])
-{
-	int64_t application, version, tables;
-	if (ask_number(db, "PRAGMA application_id", &application) != SQLITE_OK ||
-		ask_number(db, "PRAGMA user_version", &version) != SQLITE_OK ||
-		ask_number(db, "SELECT count(*) FROM sqlite_schema", &tables) != SQLITE_OK) {
-		return cache_db_fail(db, "reading", error);
-	}
-	if (application == 0 && version == 0 && tables == 0) {
-		return create(db, error);
-	}
-	if (application != DB_APPLICATION) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "%.150s is the database of another program (application id %lld)",
-						 db->path, (long long)application);
-	}
-	if (version > DB_SCHEMA) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EVERSION,
-						 "%.150s has schema %lld, and this kilnd knows schemas up to %d: use a "
-						 "newer kilnd, or another --cache-dir",
-						 db->path, (long long)version, DB_SCHEMA);
-	}
-	if (version < DB_SCHEMA) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s has an unknown schema, %lld",
-						 db->path, (long long)version);
-	}
-	return KILN_OK;
 }
 
 static int configure(struct cache_db *db, bool check, char error[KERNEL_ERROR_MAX])
@@ -248,9 +183,6 @@ static int configure(struct cache_db *db, bool check, char error[KERNEL_ERROR_MA
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.100s is damaged: %s",
 							 db->path, answer);
 		}
-	}
-	if (sqlite3_exec(db->handle, later, NULL, NULL, NULL) != SQLITE_OK) {
-		return cache_db_fail(db, "opening", error);
 	}
 	for (int i = 0; i < DB_STATEMENTS; i++) {
 		int code = sqlite3_prepare_v3(db->handle, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
@@ -296,7 +228,7 @@ int cache_db_open(const char *path, bool check, struct cache_db **out, char erro
 		sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)NULL);
 		/* One process owns the directory: no shared memory is needed beside the log. */
 		sqlite3_exec(db->handle, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);
-		status = identify(db, error);
+		status = cache_db_identify(db, error);
 	}
 	if (status == KILN_OK) {
 		status = configure(db, check, error);
@@ -319,29 +251,4 @@ void cache_db_close(struct cache_db *db)
 	}
 	sqlite3_close(db->handle);
 	free(db);
-}
-
-int cache_db_shrink(struct cache_db *db, char error[KERNEL_ERROR_MAX])
-{
-	static const char what[] = "shrinking";
-	int64_t before = INT64_MAX, left;
-	for (;;) {
-		if (ask_number(db, "PRAGMA freelist_count", &left) != SQLITE_OK) {
-			return cache_db_fail(db, what, error);
-		}
-		if (left == 0 || left >= before) {
-			break;
-		}
-		before = left;
-		/* In parts, so that the log stays small. */
-		if (sqlite3_exec(db->handle, "PRAGMA incremental_vacuum(8192)", NULL, NULL, NULL) !=
-			SQLITE_OK) {
-			return cache_db_fail(db, what, error);
-		}
-	}
-	if (sqlite3_exec(db->handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) !=
-		SQLITE_OK) {
-		return cache_db_fail(db, what, error);
-	}
-	return KILN_OK;
 }

@@ -29,6 +29,7 @@ static int recount(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	int status = KILN_OK;
 	if (sqlite3_step(statement) == SQLITE_ROW) {
 		cache->failures = (uint64_t)sqlite3_column_int64(statement, 0);
+		cache->failure_bytes = cache_db_column_sum(statement, 1);
 	} else {
 		status = cache_db_fail(cache->db, "counting failures in", error);
 	}

@@ -21,6 +21,9 @@ bool cache_row_is_hex(const char *text, size_t size);
 int cache_row_copy(const struct cache_row *row, bool with_object, struct cache_row *out);
 /* Memory that a copy of the row takes, about. */
 uint64_t cache_row_cost(const struct cache_row *row);
+/* The compiler that a key's text names, from the text or from the first bytes of a blob; "" if it
+ * names none. */
+void cache_row_compiler(const void *text, size_t bytes, char compiler[CACHE_COMPILER_MAX]);
 /* Writes the checksum of a blob of at least the header's size into it. */
 void cache_row_seal(unsigned char *blob, size_t bytes);
 
@@ -71,7 +74,7 @@ const char *cache_place_remote_name(unsigned long type);
 /* ---- Database ---- */
 
 #define DB_APPLICATION 0x4b494c4e /* "KILN" */
-#define DB_SCHEMA 2
+#define DB_SCHEMA 3
 #define DB_QUARANTINE 16 /* damaged rows kept */
 
 /*
@@ -86,8 +89,11 @@ struct cache_db_index {
 	char key[KERNEL_KEY_HEX];
 	char op[24];
 	char target[KERNEL_TARGET_MAX];
+	char compiler[CACHE_COMPILER_MAX];
 	int64_t bytes; /* of the object */
+	int64_t size;  /* of all of it: cache_db_cost */
 	int64_t used, hits;
+	bool pinned;
 };
 
 /* Uses of a row that are not in the database yet. */
@@ -97,9 +103,21 @@ struct cache_db_use {
 };
 
 struct cache_db_totals {
-	uint64_t rows, bytes;
-	int64_t turn; /* the highest: uses are ordered by (used, turn) */
+	uint64_t rows, objects; /* bytes of objects */
+	uint64_t bytes;         /* of rows: the sum of what they cost */
+	uint64_t quarantine;    /* bytes */
+	uint64_t pinned;        /* keys */
+	/* The highest: our own clock, which goes on by one with each use, whatever the time of day
+	 * does. Rows with low turns are the first to go. */
+	int64_t turn;
 };
+
+/* A row of so many bytes of object, and in all, is gone. */
+void cache_db_count_gone(struct cache_db_totals *totals, int64_t bytes, int64_t size);
+
+/* What a row with a blob of so many bytes takes on disk, its columns and index entries included;
+ * blobs lie in pages of their own. */
+int64_t cache_db_cost(size_t blob_bytes);
 
 /* check: look for damage (reads all of it). */
 int cache_db_open(const char *path, bool check, struct cache_db **out,
@@ -109,14 +127,17 @@ int cache_db_totals(struct cache_db *db, struct cache_db_totals *out, char error
 /* blob is malloc'd. */
 int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *index, void **blob,
 				 size_t *bytes, char error[KERNEL_ERROR_MAX]);
-/* One transaction; *replaced: the object bytes of the row it replaced, -1 if there was none. */
+/* One transaction; brings totals up to date, whose turn becomes the row's. */
 int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *blob, size_t bytes,
-				 int64_t turn, int64_t *replaced, char error[KERNEL_ERROR_MAX]);
+				 struct cache_db_totals *totals, char error[KERNEL_ERROR_MAX]);
 /* Moves a row to the quarantine. */
 int cache_db_quarantine(struct cache_db *db, const char *key, const char *why, int64_t now,
 						char error[KERNEL_ERROR_MAX]);
-/* How many rows are in the quarantine. */
-int cache_db_quarantined(struct cache_db *db, int64_t *count, char error[KERNEL_ERROR_MAX]);
+/* How many rows are in the quarantine, and their bytes. */
+int cache_db_quarantined(struct cache_db *db, int64_t *count, uint64_t *bytes,
+						 char error[KERNEL_ERROR_MAX]);
+/* Empties it. */
+int cache_db_release(struct cache_db *db, char error[KERNEL_ERROR_MAX]);
 int cache_db_uses(struct cache_db *db, const struct cache_db_use *uses, int count,
 				  char error[KERNEL_ERROR_MAX]);
 /* Up to two keys that begin so. */
@@ -125,16 +146,24 @@ int cache_db_find(struct cache_db *db, const char *prefix, char keys[2][KERNEL_K
 /* The key after this one ("" for the first); KILN_ENOENT at the end. */
 int cache_db_next(struct cache_db *db, const char *after, char key[KERNEL_KEY_HEX],
 				  char error[KERNEL_ERROR_MAX]);
-/* sort: as cache_list; KILN_EINVAL for another. */
-int cache_db_list(struct cache_db *db, const char *sort, int64_t limit, cache_visit visit,
-				  void *arg, char error[KERNEL_ERROR_MAX]);
-/* Removes a batch of the least recently used rows, until at most so many bytes of objects are left
- * (0: all rows) or the batch is full; tells their keys and brings totals up to date. */
-int cache_db_trim(struct cache_db *db, uint64_t most, struct cache_db_totals *totals,
-				  void (*removed)(const char *key, void *arg), void *arg,
-				  char error[KERNEL_ERROR_MAX]);
-/* Gives the room of removed rows back to the file system. */
-int cache_db_shrink(struct cache_db *db, char error[KERNEL_ERROR_MAX]);
+/* sort, after: as cache_list; KILN_EINVAL for another. */
+int cache_db_list(struct cache_db *db, const char *sort, const char *after, int64_t limit,
+				  cache_visit visit, void *arg, char error[KERNEL_ERROR_MAX]);
+/* One batch of what cache_trim does with rows; tells the rows that went, or with dry_run would go,
+ * and brings totals up to date. */
+int cache_db_trim(struct cache_db *db, const struct cache_trim *what,
+				  struct cache_db_totals *totals, struct cache_trimmed *progress,
+				  cache_visit removed, void *arg, char error[KERNEL_ERROR_MAX]);
+/* Gives some of the room of removed rows back to the file system; more: there is more. */
+int cache_db_shrink(struct cache_db *db, bool *more, char error[KERNEL_ERROR_MAX]);
+/* Up to two pinned keys that begin so. */
+int cache_db_find_pin(struct cache_db *db, const char *prefix, char keys[2][KERNEL_KEY_HEX],
+					  int *count, char error[KERNEL_ERROR_MAX]);
+int cache_db_set_pin(struct cache_db *db, const char *key, bool pinned,
+					 char error[KERNEL_ERROR_MAX]);
+/* Rows that are pinned, and what they take. */
+int cache_db_pinned(struct cache_db *db, uint64_t *rows, uint64_t *bytes,
+					char error[KERNEL_ERROR_MAX]);
 /* Flips the lowest bit of the byte so far from the end of a row's blob. */
 int cache_db_flip(struct cache_db *db, const char *key, int64_t from_end,
 				  char error[KERNEL_ERROR_MAX]);

@@ -7,19 +7,26 @@
 #include <string.h>
 #include <time.h>
 
+/* Of one piece of verifying. */
+#define VERIFY_ROWS 64
+#define VERIFY_US ((uint64_t)20000)
+
 /* Moves a damaged row out of the way.  A disk that refuses leaves it there, a miss as before. */
-static void quarantine(struct cache *cache, const char *key, int64_t bytes, const char *why)
+static void quarantine(struct cache *cache, const struct cache_db_index *index, const char *key,
+					   const char *why)
 {
 	char error[KERNEL_ERROR_MAX];
+	int64_t count;
 	util_log(UTIL_WARN, "cache: kernel %.12s is damaged and set aside: %s", key, why);
 	cache_drop_use(cache, key);
 	cache_memory_remove(&cache->memory, key);
 	cache->quarantined++;
 	int status = cache_db_quarantine(cache->db, key, why, (int64_t)time(NULL), error);
 	if (status == KILN_OK) {
-		uint64_t gone = bytes > 0 ? (uint64_t)bytes : 0;
-		cache->totals.rows -= cache->totals.rows > 0;
-		cache->totals.bytes -= gone < cache->totals.bytes ? gone : cache->totals.bytes;
+		cache_db_count_gone(&cache->totals, index->bytes, index->size);
+		status = cache_db_quarantined(cache->db, &count, &cache->totals.quarantine, error);
+	}
+	if (status == KILN_OK) {
 		return;
 	}
 	cache->write_failures++;
@@ -57,13 +64,16 @@ static int read_row(struct cache *cache, const char *key, struct cache_row *out,
 	}
 	if (status == KILN_EPROTO) {
 		*damaged = true;
-		quarantine(cache, key, index.bytes, error);
+		quarantine(cache, &index, key, error);
 		return KILN_ENOENT;
 	}
 	if (status == KILN_OK) {
 		const struct cache_db_use *use = cache_pending(cache, key);
 		row.hits = index.hits + (use ? use->hits : 0);
 		row.used = use && use->used > index.used ? use->used : index.used;
+		row.size = (uint64_t)index.size;
+		row.pinned = index.pinned;
+		memcpy(row.compiler, index.compiler, sizeof row.compiler);
 		*out = row;
 	}
 	return status;
@@ -107,9 +117,8 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	return KILN_OK;
 }
 
-/* The one key that begins so, in the database or in memory only. */
-static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
-				   char error[KERNEL_ERROR_MAX])
+int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
+				  char error[KERNEL_ERROR_MAX])
 {
 	char keys[2][KERNEL_KEY_HEX] = {"", ""};
 	int count = 0;
@@ -150,13 +159,13 @@ static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_
 	return KILN_OK;
 }
 
-int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *out,
+int cache_peek(struct cache *cache, const char *key_prefix, struct cache_row *out,
 			   char error[KERNEL_ERROR_MAX])
 {
 	char key[KERNEL_KEY_HEX];
 	struct cache_row row;
 	bool damaged = false;
-	int status = resolve(cache, key_prefix, key, error);
+	int status = cache_resolve(cache, key_prefix, key, error);
 	if (status != KILN_OK) {
 		return status;
 	}
@@ -165,14 +174,12 @@ int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *ou
 		status = read_row(cache, key, &row, &damaged, error);
 	}
 	if (status == KILN_OK) {
-		free(row.object);
-		row.object = NULL;
 		*out = row;
 		return KILN_OK;
 	}
 	const struct cache_row *kept = cache_memory_get(&cache->memory, key);
 	if (kept) {
-		return cache_row_copy(kept, false, out) == KILN_OK
+		return cache_row_copy(kept, true, out) == KILN_OK
 				   ? KILN_OK
 				   : util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 							   "out of memory for the cached kernel %.12s", key);
@@ -180,48 +187,62 @@ int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *ou
 	return damaged ? KILN_ENOENT : status;
 }
 
-int cache_list(struct cache *cache, const char *sort, int64_t limit, cache_visit visit, void *arg,
+int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *out,
 			   char error[KERNEL_ERROR_MAX])
 {
-	cache_flush_uses(cache);
-	int status = cache_have_db(cache, error);
+	int status = cache_peek(cache, key_prefix, out, error);
 	if (status == KILN_OK) {
-		status =
-			cache_failed(cache, cache_db_list(cache->db, sort, limit, visit, arg, error), error);
+		free(out->object);
+		out->object = NULL;
 	}
 	return status;
 }
 
-int cache_verify(struct cache *cache, int64_t *checked, int64_t *bad, cache_bad report, void *arg,
+int cache_list(struct cache *cache, const char *sort, const char *after, int64_t limit,
+			   cache_visit visit, void *arg, char error[KERNEL_ERROR_MAX])
+{
+	cache_flush_uses(cache);
+	int status = cache_have_db(cache, error);
+	if (status == KILN_OK) {
+		status = cache_failed(
+			cache, cache_db_list(cache->db, sort, after, limit, visit, arg, error), error);
+	}
+	return status;
+}
+
+int cache_verify(struct cache *cache, struct cache_verified *progress, cache_bad report, void *arg,
 				 char error[KERNEL_ERROR_MAX])
 {
-	char key[KERNEL_KEY_HEX] = "";
-	int64_t seen = 0, found = 0;
+	struct cache_verified reached = *progress;
+	uint64_t began = util_now_us();
 	int status = cache_have_db(cache, error);
-	while (status == KILN_OK) {
+	for (int i = 0; status == KILN_OK && i < VERIFY_ROWS && util_now_us() - began < VERIFY_US;
+		 i++) {
 		struct cache_row row;
 		bool damaged = false;
-		status = cache_db_next(cache->db, key, key, error);
+		status = cache_db_next(cache->db, reached.next, reached.next, error);
 		if (status != KILN_OK) {
 			status = cache_failed(cache, status, error);
 			break;
 		}
-		seen++;
-		status = read_row(cache, key, &row, &damaged, error);
+		reached.checked++;
+		status = read_row(cache, reached.next, &row, &damaged, error);
 		if (status == KILN_OK) {
 			cache_row_free(&row);
 		} else if (status == KILN_ENOENT && damaged) {
-			found++;
-			report(key, error, arg);
+			reached.bad++;
+			report(reached.next, error, arg);
 			status = cache_have_db(cache, error);
 		}
 	}
-	if (status != KILN_ENOENT) {
-		return status;
+	if (status == KILN_ENOENT) {
+		reached.next[0] = 0;
+		status = KILN_OK;
 	}
-	*checked = seen;
-	*bad = found;
-	return KILN_OK;
+	if (status == KILN_OK) {
+		*progress = reached;
+	}
+	return status;
 }
 
 int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX])
@@ -229,7 +250,7 @@ int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL
 	char key[KERNEL_KEY_HEX];
 	int status = cache_have_db(cache, error);
 	if (status == KILN_OK) {
-		status = resolve(cache, key_prefix, key, error);
+		status = cache_resolve(cache, key_prefix, key, error);
 	}
 	if (status == KILN_OK) {
 		status = cache_failed(cache, cache_db_flip(cache->db, key, 0, error), error);

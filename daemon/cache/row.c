@@ -77,6 +77,22 @@ bool cache_row_is_hex(const char *text, size_t size)
 	return strnlen(text, size + 1) == size && strspn(text, "0123456789abcdef") == size;
 }
 
+void cache_row_compiler(const void *text, size_t bytes, char compiler[CACHE_COMPILER_MAX])
+{
+	static const char mark[] = "\ntoolchain ";
+	const char *at = memmem(text, bytes, mark, strlen(mark));
+	size_t length = 0;
+	if (at) {
+		at += strlen(mark);
+		size_t left = bytes - (size_t)(at - (const char *)text);
+		while (length < left && length < CACHE_COMPILER_MAX - 1 && at[length] != '\n') {
+			length++;
+		}
+		memcpy(compiler, at, length);
+	}
+	compiler[length] = 0;
+}
+
 static void checksum(const unsigned char *blob, size_t bytes, unsigned char digest[32])
 {
 	struct util_hash hash;

@@ -9,7 +9,7 @@
  *   user.c      the part of it that a user wrote: includes, line numbers
  *   shared.c    dynamic shared memory in users' sources, for the cpu device
  *   options.c   the options each compiler gets
- *   key.c       everything that can change the bits, as a text and its hash
+ *   key.c       everything that can change the bits, as a text and its hash; and back
  *   key_diff.c  what two such texts differ in, in words; template_diff.c: two template-ids
  *   nvrtc.c     CUDA C++ to cubin; library.c finds libnvrtc
  *   hostcc.c    the same source to a host shared object; spawn.c runs the compiler
@@ -81,6 +81,7 @@ struct compile_job {
 	int macro_count;
 	const char *const *options; /* a user's, allowed by compile_check_user */
 	int option_count;
+	bool whole;        /* the one file is a unit as another job made it, for the same options */
 	bool check;        /* target cpu: accesses are checked while the kernel runs */
 	uint32_t delay_ms; /* test-only */
 	int test_fault;    /* test-only: 0 none, 1 fail, 2 hang, 3 crash */
@@ -161,6 +162,21 @@ struct compile_differences {
 void compile_key_differences(const char *asked, const char *other, const struct compile_file *files,
 							 int file_count, struct compile_differences *out);
 
+/* The job that a key and the unit that was compiled then are of, to be compiled once more. */
+struct compile_again {
+	struct compile_job job;
+	char toolchain[96]; /* id of the one that compiled it */
+	struct compile_file unit;
+	const char *options[COMPILE_MAX_USER_OPTIONS];
+	char *text; /* what the strings point to */
+};
+/* key_text: of a compile_key; unit: the result's source, which must live as long.  KILN_OK;
+ * KILN_ENOTSUP with a sentence where this kilnd would give the compiler other options, or does not
+ * know the key; KILN_ENOMEM. */
+int compile_again_open(const char *key_text, const char *unit, struct compile_again *out,
+					   char error[KERNEL_ERROR_MAX]);
+void compile_again_close(struct compile_again *again);
+
 /* ---- Back ends, called in the worker only ---- */
 
 /* libnvrtc: $KILN_NVRTC (file or directory), beside the binary, $KILN_CUDA_DIR, the build tree, the
@@ -186,7 +202,7 @@ void hostcc_close(void);
  *   {"t": "ready", "id": 0, "nvrtc": {"id", "stamp", "reason", "targets"}, "host": {...}}
  * Broker -> worker:
  *   {"t": "job", "id", "target", "source", "inst", "files": [{"n", "b"}], "user",
- *    "macros": [{"n", "v"}], "options": [{"o"}], "check", "delay", "fault"}
+ *    "macros": [{"n", "v"}], "options": [{"o"}], "check", "whole", "delay", "fault"}
  * Worker -> broker:
  *   {"t": "result", "id", "st", "err", "entry", "source", "log", "object", "regs", "shared",
  *    "spill", "local", "us"}

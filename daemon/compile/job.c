@@ -91,6 +91,7 @@ void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_j
 	if (job->user_files)
 		user_write(out, job);
 	wire_put_bool(out, "check", job->check);
+	wire_put_bool(out, "whole", job->whole);
 	wire_put_uint(out, "delay", job->delay_ms);
 	wire_put_int(out, "fault", job->test_fault);
 }
@@ -156,6 +157,7 @@ int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 	if (!user_read(in, &read, room))
 		return KILN_EPROTO;
 	read.check = wire_get_bool(&in->root, "check", false);
+	read.whole = wire_get_bool(&in->root, "whole", false);
 	read.delay_ms = (uint32_t)(wire_get_uint(&in->root, "delay", 0) & UINT32_MAX);
 	read.test_fault = (int)(wire_get_uint(&in->root, "fault", 0) & 0xff);
 	*id = wire_id(in);

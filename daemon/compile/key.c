@@ -1,16 +1,19 @@
 /*
  * key: everything that can change the bits of an object, as a text for people and its hash for the
- * cache.  Assembled here and nowhere else; no path, process number or date goes in.
+ * cache; and back to what was compiled.  Assembled here and nowhere else; no path, process number
+ * or date goes in.
  *
  * A line each, and no value can hold the end of a line.  Whoever changes what an unchanged job
  * compiles to (the order of the unit, its prefix, how an option is chosen) raises KEY_SCHEMA.
  */
 #include "backend.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define KEY_SCHEMA 1
+#define KEY_FIRST_LINE "kiln-key %d\n"
 
 static void add_value(struct util_text *text, const char *name, const char *value)
 {
@@ -71,7 +74,7 @@ int compile_key_make(const struct compile_job *job, const char *toolchain_id,
 	unsigned char digest[32];
 	struct util_hash hash;
 
-	util_text_add(&text, "kiln-key %d\n", KEY_SCHEMA);
+	util_text_add(&text, KEY_FIRST_LINE, KEY_SCHEMA);
 	add_value(&text, "target", job->target);
 	add_value(&text, "toolchain", toolchain_id);
 	add_options(&text, job);
@@ -97,4 +100,102 @@ void compile_key_free(struct compile_key *key)
 {
 	free(key->text);
 	*key = (struct compile_key){0};
+}
+
+/* ---- And back ---- */
+
+/* Undoes what add_value did to a value, in place. */
+static void read_value(char *text)
+{
+	char *to = text;
+
+	while (*text) {
+		unsigned code;
+
+		if (text[0] == '\\' && sscanf(text, "\\x%2x", &code) == 1 && strlen(text) >= 4) {
+			*to++ = (char)code;
+			text += 4;
+		} else {
+			*to++ = *text++;
+		}
+	}
+	*to = 0;
+}
+
+/* The value of a line with this name, or NULL. */
+static char *value_of(char *line, const char *name)
+{
+	size_t size = strlen(name);
+
+	if (strncmp(line, name, size) != 0 || line[size] != ' ')
+		return NULL;
+	read_value(line + size + 1);
+	return line + size + 1;
+}
+
+static void read_line(struct compile_again *out, char *line)
+{
+	struct compile_job *job = &out->job;
+	char *value;
+
+	if ((value = value_of(line, "target")))
+		snprintf(job->target, sizeof job->target, "%s", value);
+	else if ((value = value_of(line, "toolchain")))
+		snprintf(out->toolchain, sizeof out->toolchain, "%s", value);
+	else if ((value = value_of(line, "source")))
+		job->source = value;
+	else if ((value = value_of(line, "instantiation")))
+		job->instantiation = value;
+	else if (value_of(line, "user"))
+		job->user_files = 1;
+	else if ((value = value_of(line, "option")) && job->option_count < COMPILE_MAX_USER_OPTIONS)
+		out->options[job->option_count++] = value;
+}
+
+/* Whether the key has the options that the job would be compiled with. */
+static bool has_options(const char *key_text, const struct compile_job *job)
+{
+	struct util_text text = {0};
+	bool has;
+
+	util_text_add(&text, "\n");
+	add_options(&text, job);
+	has = !text.failed && strstr(key_text, text.text);
+	util_text_free(&text);
+	return has;
+}
+
+int compile_again_open(const char *key_text, const char *unit, struct compile_again *out,
+					   char error[KERNEL_ERROR_MAX])
+{
+	struct compile_job *job = &out->job;
+	char first[32], *save = NULL;
+
+	*out = (struct compile_again){.unit = {"unit", unit, strlen(unit)}};
+	snprintf(first, sizeof first, KEY_FIRST_LINE, KEY_SCHEMA);
+	out->text = strdup(key_text);
+	if (out->text == NULL)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no memory for a compile job");
+	if (strncmp(key_text, first, strlen(first)) == 0)
+		for (char *line = strtok_r(out->text, "\n", &save); line;
+			 line = strtok_r(NULL, "\n", &save))
+			read_line(out, line);
+	job->whole = true;
+	job->files = &out->unit;
+	job->file_count = 1;
+	job->options = out->options;
+	if (job->source && job->instantiation) {
+		job->check = !has_options(key_text, job);
+		if (has_options(key_text, job))
+			return KILN_OK;
+	}
+	compile_again_close(out);
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+					 "it was made by a kilnd that gave the compiler other options");
+}
+
+void compile_again_close(struct compile_again *again)
+{
+	free(again->text);
+	*again = (struct compile_again){0};
 }

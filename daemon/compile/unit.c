@@ -74,6 +74,14 @@ static int count_shim(const struct compile_job *job)
 	return count;
 }
 
+static int copy_whole(const struct compile_job *job, char **out, char error[KERNEL_ERROR_MAX])
+{
+	*out = strndup(job->files[0].text, job->files[0].bytes);
+	return *out ? KILN_OK
+				: util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
+							"no memory for the translation unit");
+}
+
 int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR_MAX])
 {
 	struct util_text text = {0};
@@ -81,6 +89,8 @@ int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR
 	int shim = count_shim(job);
 	int status = check(job, error);
 
+	if (status == KILN_OK && job->whole)
+		return copy_whole(job, out, error);
 	if (status == KILN_OK && job->user_files)
 		status = compile_check_user(job, error);
 	if (status != KILN_OK)

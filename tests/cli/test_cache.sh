@@ -4,7 +4,7 @@
 daemon
 
 prints 0 "$KILN" cache <<'END'
-KEY  OP  TARGET  BYTES  HITS  USED  KERNEL
+KEY  OP  TARGET  BYTES  SIZE  HITS  USED  PIN  KERNEL
 END
 for rows in 11 12 13; do
 	"$KILN" run permute --shape ${rows}0x90 --perm 1,0 >/dev/null || fails "run"
@@ -13,20 +13,21 @@ done
 
 list() {
 	"$KILN" cache ls --sort hits | sed -E -e 's/[0-9a-f]{12}/DIGITS/' \
-		-e 's/ [0-9]{4,} / BYTES /' -e 's/<.*/<..>/' -e 's/  +/ /g'
+		-e 's/ [0-9]{4,} +[0-9]{4,} / BYTES SIZE /' -e 's/<.*/<..>/' -e 's/  +/ /g'
 }
 prints 0 list <<'END'
-KEY OP TARGET BYTES HITS USED KERNEL
-DIGITS permute cpu BYTES 1 TIME permute_tile<..>
-DIGITS permute cpu BYTES 0 TIME permute_tile<..>
-DIGITS permute cpu BYTES 0 TIME permute_tile<..>
+KEY OP TARGET BYTES SIZE HITS USED PIN KERNEL
+DIGITS permute cpu BYTES SIZE 1 TIME permute_tile<..>
+DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
+DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
 END
 json 'len(j["rows"]) == 3 and len(j["rows"][0]["key"]) == 64' "$KILN" cache ls
 json 'len(j["rows"]) == 2' "$KILN" cache ls --limit 2
 
 key=$("$KILN" cache ls --sort hits --limit 1 | sed -n '2s/ .*//p')
 show() {
-	"$KILN" cache show "$key" | sed -n -E -e '/^$/q' -e 's/^(object +)[0-9]+/\1N/' \
+	"$KILN" cache show "$key" | sed -n -E -e '/^$/q' -e 's/^((object|on disk) +)[0-9]+/\1N/' \
+		-e 's/^(compiler +host) .*/\1/' \
 		-e 's/(instantiation +[a-z_]+)<.*/\1<..>/' -e p
 }
 prints 0 show <<'END'
@@ -39,6 +40,9 @@ compiled in    TIME
 created        DATE
 last used      DATE
 hits           1
+on disk        N bytes
+compiler       host
+pinned         no
 END
 "$KILN" cache show "$key" | grep -q '^plan:$' || fails "show: no plan"
 "$KILN" cache show "$key" | grep -qE '^(source|log|key text):$' && fails "show: too much"
@@ -83,7 +87,7 @@ END
 "$KILN" cache verify >"$DIR/out"
 [ $? -eq 1 ] || fails "verify of a damaged cache ends well"
 head -1 "$DIR/out" | grep -qx 'checked 3, bad 1' || fails "verify: $(cat "$DIR/out")"
-grep -q "^$key  ." "$DIR/out" || fails "verify does not name the key: $(cat "$DIR/out")"
+grep -q "^$key  bad: ." "$DIR/out" || fails "verify does not name the key: $(cat "$DIR/out")"
 json 'j["checked"] == 2 and j["bad"] == 0' "$KILN" cache verify
 
 prints 0 "$KILN" cache trim 1G <<'END'

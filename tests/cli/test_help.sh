@@ -24,9 +24,12 @@ commands:
   cache show KEY              one of them; a unique beginning of the key will do
   cache retry [KEY]           forget a failure, so that it is compiled again
   cache get KEY               its object (cubin), byte for byte
+  cache table                 their registers, spills, shared memory and sizes
   cache verify                read and check every row
-  cache trim BYTES            remove the least recently used down to BYTES
-  cache clear                 remove all of them
+  cache pin KEY               never trim this one
+  cache unpin KEY             trim it like any other
+  cache trim [BYTES]          remove the least recently used down to BYTES
+  cache clear                 remove all that are not pinned
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests
   stop                        stop the daemon, and wait until it is gone
   help [COMMAND]              this list, one command, or 'requests'
@@ -152,7 +155,7 @@ options:
 
 global options: see 'kiln help'
 END
-[ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 7 ] || fails "help cache"
+[ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 10 ] || fails "help cache"
 "$KILN" help cache >"$DIR/help"
 "$KILN" cache --help | cmp - "$DIR/help" || fails "cache --help is not help cache"
 "$KILN" help run | grep '^usage: ' >"$DIR/usage"
@@ -190,7 +193,7 @@ json '[c["name"] for c in j["commands"]] == ["cache show"]
 	and j["commands"][0]["arguments"] == "KEY"
 	and [o["name"] for o in j["commands"][0]["options"]] == ["source", "log", "key"]' \
 	"$KILN" help cache show
-json 'len(j["commands"]) == 7' "$KILN" cache --help
+json 'len(j["commands"]) == 10' "$KILN" cache --help
 
 prints 2 "$KILN" help frobnicate <<'END'
 ! kiln: 'frobnicate' is no command; see 'kiln help'

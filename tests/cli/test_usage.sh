@@ -12,8 +12,8 @@ wrong() {
 
 wrong "a command is needed; see 'kiln help'"
 wrong "'frob' is no command; see 'kiln help'" frob
-wrong "'frob' is no command of 'kiln cache'; there are ls, show, get, verify, trim and clear" \
-	cache frob
+wrong "'frob' is no command of 'kiln cache'; there are ls, show, get, table, verify, pin, unpin, \
+trim and clear" cache frob
 wrong "--bogus is no option of 'kiln status'; see 'kiln help status'" status --bogus
 wrong "--bogus is no global option; see 'kiln help'" --bogus status
 wrong "'-x' is no option; see 'kiln help'" status -x
@@ -92,6 +92,17 @@ wrong "--keep takes no value, but '1' was given" \
 wrong "'kiln tune' finds the choice by itself; leave it out" \
 	tune softmax --shape 2x3 --choice rows
 wrong "BYTES 'lots': expected bytes, as 4096, 64K, 1.5M, 2GiB" cache trim lots
+wrong "cache trim: what is to go? BYTES or --rows that may stay, --older-than, --op, --target or \
+--compiler; 'kiln cache clear' removes all" cache trim
+wrong "--older-than 'soon': expected a time, as 90s, 15m, 12h, 30d or 2w" \
+	cache trim --older-than soon
+wrong "--older-than '0d': expected a time, as 90s, 15m, 12h, 30d or 2w" cache trim --older-than 0d
+wrong "--rows '-1': expected an integer from 0 to 1000000000" cache trim --rows=-1
+wrong "--recompile '0%': expected a part of the kernels, as 5% or 100%" cache verify --recompile 0%
+wrong "--recompile '5x': expected a part of the kernels, as 5% or 100%" cache verify --recompile 5x
+wrong "--seed chooses the sample of --recompile, which is not given" cache verify --seed 3
+wrong "--sort 'beauty': expected name, registers, spills, shared, local, bytes or time" \
+	cache table --sort beauty
 wrong "--sort 'beauty': expected used, hits, bytes or created" cache ls --sort beauty
 wrong "--limit '0': expected an integer from 1 to 1000000" cache ls --limit 0
 compile='delay-compile, fail-compile, hang-compile, crash-compile'

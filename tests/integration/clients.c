@@ -92,13 +92,23 @@ void debug_str(kiln_client *client, const char *what, const char *name, const ch
 
 void assert_cache_verifies(kiln_client *client, int64_t least_rows)
 {
-	kiln_reply *reply = NULL;
+	char key[72] = "";
+	int64_t checked = 0;
 
-	if (kiln_request(client, "cache.verify", NULL, 0, &reply))
-		fail_msg("cache.verify: %s", kiln_errmsg());
-	if (kiln_reply_int(reply, "bad") || kiln_reply_int(reply, "checked") < least_rows)
-		fail_msg("the cache does not verify: %s", kiln_reply_json(reply));
-	kiln_reply_free(reply);
+	do {
+		kiln_attr next = string_attr("next", key);
+		kiln_reply *reply = NULL;
+		if (kiln_request(client, "cache.verify", &next, 1, &reply))
+			fail_msg("cache.verify: %s", kiln_errmsg());
+		if (kiln_reply_int(reply, "bad"))
+			fail_msg("the cache does not verify: %s", kiln_reply_json(reply));
+		checked += kiln_reply_int(reply, "checked");
+		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
+		kiln_reply_free(reply);
+	} while (key[0]);
+	if (checked < least_rows)
+		fail_msg("of %lld rows only %lld were there to verify", (long long)least_rows,
+				 (long long)checked);
 }
 
 void check_ok(int status, const char *call, const char *file, int line)

@@ -182,10 +182,14 @@ static void put_odd(struct knows *k, struct wire_out *out, const char *key, int 
 /* Not among them: stop and debug, which are the test's. */
 static void begin_odd(struct knows *k, struct wire_out *out, uint64_t id)
 {
-	static const char *const names[] = {
-		"info",     "devices",    "ops",       "explain",      "compile",    "alloc",      "lend",
-		"free",     "write",      "read",      "prepare",      "submit",     "release",    "cancel",
-		"cache.ls", "cache.show", "cache.get", "cache.verify", "cache.trim", "make.coffee"};
+	static const char *const names[] = {"info",       "devices",     "ops",
+										"explain",    "compile",     "alloc",
+										"lend",       "free",        "write",
+										"read",       "prepare",     "submit",
+										"release",    "cancel",      "cache.ls",
+										"cache.show", "cache.get",   "cache.verify",
+										"cache.trim", "make.coffee", "cache.recompile",
+										"cache.pin",  "cache.unpin"};
 	static const char *const keys[] = {"op",   "tensors", "attrs", "target",   "bytes", "flags",
 									   "name", "buf",     "kind",  "handle",   "bufid", "offset",
 									   "span", "call",    "after", "operands", "key",   "limit",

@@ -113,10 +113,7 @@ static void test_damage_is_healed(void **state)
 	assert_string_equal(kiln_reply_str(reply, "rows[0].key"), key);
 	assert_true(kiln_reply_str(reply, "rows[0].why")[0]);
 	kiln_reply_free(reply);
-	reply = ask(client, "cache.verify", NULL, 0);
-	assert_int_equal(kiln_reply_int(reply, "checked"), 1);
-	assert_int_equal(kiln_reply_int(reply, "bad"), 0);
-	kiln_reply_free(reply);
+	assert_cache_verifies(client, 1);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -188,6 +185,130 @@ static void test_cap(void **state)
 	kilnd_stop(daemon);
 }
 
+/* Whoever asked is gone: the compiler is stopped, and nobody waits for it. */
+static void test_recompile_ends_with_its_client(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(20, 90);
+	kiln_client *client, *other;
+	kiln_reply *reply;
+	kiln_attr arg;
+	int status;
+	char key[72];
+
+	kilnd_start(daemon, OPTIONS("--workers", "1"));
+	client = client_open(daemon);
+	fill_cache(client, 1);
+	key_of(client, &problem, key);
+	arg = string_attr("key", key);
+	reply = ask(client, "cache.recompile", &arg, 1);
+	assert_string_equal(kiln_reply_str(reply, "result"), "same");
+	assert_string_equal(kiln_reply_str(reply, "key"), key);
+	kiln_reply_free(reply);
+
+	debug_int(client, "hang-compile", "count", 1);
+	other = client_try(daemon, 300, &status);
+	assert_non_null(other);
+	assert_int_equal(kiln_request(other, "cache.recompile", &arg, 1, &reply), KILN_ETIMEDOUT);
+	assert_int_equal(info_int(client, "workers.busy"), 1);
+	kiln_close(other);
+	await_info(client, "workers.busy", 0);
+	assert_int_equal(info_int(client, "workers.killed"), 1);
+	/* Nothing of it is among the compiles that programs asked for. */
+	assert_int_equal(info_int(client, "counters.compiles"), 1);
+	assert_counters_add_up(client);
+	arg = string_attr("key", "ffffffff");
+	assert_int_equal(kiln_request(client, "cache.recompile", &arg, 1, &reply), KILN_ENOENT);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* One client asks for one piece after the other, and another has its kernels between them. */
+static void test_upkeep_lets_others_between(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(20, 90);
+	kiln_attr args[2], next;
+	kiln_client *client, *other;
+	kiln_reply *reply;
+	char key[72], pin[16];
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	other = client_open(daemon);
+	fill_cache(client, 3);
+	key_of(client, &problem, key);
+	snprintf(pin, sizeof(pin), "%.12s", key);
+	next = string_attr("key", pin);
+	reply = ask(client, "cache.pin", &next, 1);
+	assert_string_equal(kiln_reply_str(reply, "key"), key);
+	kiln_reply_free(reply);
+	assert_int_equal(info_int(client, "cache.pinned"), 1);
+
+	/* From a key on: the place in the work is the client's. */
+	next = string_attr("next", key);
+	reply = ask(client, "cache.verify", &next, 1);
+	assert_in_range(kiln_reply_int(reply, "checked"), 0, 2);
+	assert_permutes(other, &problem, "hit");
+	kiln_reply_free(reply);
+	assert_cache_verifies(client, 3);
+	args[0] = string_attr("op", "permute");
+	args[1] = int_attr("dry_run", 1);
+	reply = ask(client, "cache.trim", args, 2);
+	assert_int_equal(kiln_reply_int(reply, "removed"), 2);
+	assert_int_equal(kiln_reply_count(reply, "rows"), 2);
+	assert_int_equal(kiln_reply_int(reply, "left"), 3);
+	kiln_reply_free(reply);
+	reply = ask(client, "cache.trim", args, 1);
+	assert_int_equal(kiln_reply_int(reply, "removed"), 2);
+	assert_int_equal(kiln_reply_int(reply, "left"), 1);
+	kiln_reply_free(reply);
+	args[0] = string_attr("op", "an operator that has a long name");
+	assert_int_equal(kiln_request(client, "cache.trim", args, 1, &reply), KILN_EINVAL);
+	assert_sentence("op \"an operator that has a long name\" is none that a kernel has");
+	assert_int_equal(kiln_request(client, "cache.trim", NULL, 0, &reply), KILN_EINVAL);
+	assert_sentence("cache.trim needs bytes, left, older_than");
+	assert_permutes(other, &problem, "hit");
+	kiln_close(other);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* The pin and what it is for are there for the next daemon; and a hit is not written at once, but
+ * it is, although nobody asks for anything. */
+static void test_pins_and_uses_last(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(20, 90);
+	kiln_client *client;
+	kiln_attr pin;
+	char key[72];
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	fill_cache(client, 3);
+	key_of(client, &problem, key);
+	pin = string_attr("key", key);
+	kiln_reply_free(ask(client, "cache.pin", &pin, 1));
+	assert_permutes(client, &problem, "hit");
+	assert_int_equal(info_int(client, "cache.uses_waiting"), 1);
+	await_info(client, "cache.uses_waiting", 0);
+	kiln_close(client);
+	kilnd_stop(daemon);
+	kilnd_start(daemon, OPTIONS("--cache-rows", "2"));
+	client = client_open(daemon);
+	assert_int_equal(info_int(client, "cache.pinned"), 1);
+	assert_int_equal(info_int(client, "cache.cap_rows"), 2);
+	for (int i = 0; i < 4; i++) {
+		struct permute more = transpose(60 + i, 61);
+		assert_permutes(client, &more, "compiled");
+		assert_in_range(info_int(client, "cache.rows"), 1, 2);
+	}
+	assert_permutes(client, &problem, "hit");
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +316,9 @@ int main(void)
 		HARNESS_TEST(test_damage_is_healed),
 		HARNESS_TEST(test_trim_and_clear),
 		HARNESS_TEST(test_cap),
+		HARNESS_TEST(test_recompile_ends_with_its_client),
+		HARNESS_TEST(test_upkeep_lets_others_between),
+		HARNESS_TEST(test_pins_and_uses_last),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -262,8 +262,15 @@ static int connect_as_nobody(const struct kilnd *daemon, void *unused)
 	kiln_reply *reply;
 	/* Users' programs, not operators: the daemon is not theirs to stop. */
 	bool stopped = kiln_request(client, "stop", NULL, 0, &reply) == KILN_OK;
+	/* Nor is the upkeep of its cache. */
+	static const char *const upkeep[] = {"cache.verify", "cache.recompile", "cache.trim",
+										 "cache.clear",  "cache.pin",       "cache.unpin"};
+	bool kept = true;
+	for (size_t i = 0; i < sizeof(upkeep) / sizeof(*upkeep); i++)
+		kept = kept && kiln_request(client, upkeep[i], NULL, 0, &reply) == KILN_EPERM &&
+			   strstr(kiln_errmsg(), "whose kilnd this is, not for uid 65534");
 	kiln_close(client);
-	return status ? 5 : stopped ? 6 : 0;
+	return status ? 5 : stopped ? 6 : kept ? 0 : 7;
 }
 
 static void open_doors(const struct kilnd *daemon)

@@ -85,7 +85,8 @@ static bool is_row(int number, const struct cache_row *row)
 
 static struct cache *open_cache(uint64_t cap, uint64_t memory)
 {
-	struct cache_options options = {directory, cap, memory};
+	struct cache_options options = {
+		.directory = directory, .cap_bytes = cap, .memory_bytes = memory};
 	struct cache *cache = NULL;
 	error[0] = 0;
 	if (cache_open(&options, &cache, error) != KILN_OK) {
@@ -122,6 +123,57 @@ static struct cache_stats stats_of(struct cache *cache)
 	struct cache_stats stats;
 	cache_stats(cache, &stats);
 	return stats;
+}
+
+static inline void ignore_bad(const char *key, const char *why, void *arg)
+{
+	(void)key;
+	(void)why;
+	(void)arg;
+}
+
+/* All pieces of verifying. */
+static inline struct cache_verified verify_all(struct cache *cache, cache_bad report, void *arg)
+{
+	struct cache_verified progress = {.checked = 0};
+	int pieces = 0;
+	do {
+		assert_int_equal(cache_verify(cache, &progress, report ? report : ignore_bad, arg, error),
+						 KILN_OK);
+		assert_true(++pieces < 10000);
+	} while (progress.next[0]);
+	return progress;
+}
+
+/* All pieces of a trim; how many there were. */
+static inline int trim_all(struct cache *cache, const struct cache_trim *what,
+						   struct cache_trimmed *progress)
+{
+	int pieces = 0;
+	*progress = (struct cache_trimmed){0};
+	do {
+		assert_int_equal(cache_trim(cache, what, progress, NULL, NULL, error), KILN_OK);
+		assert_true(++pieces < 10000);
+	} while (progress->more);
+	return pieces;
+}
+
+/* To so many bytes, whatever the rows. */
+static inline struct cache_trimmed trim_to(struct cache *cache, uint64_t bytes)
+{
+	struct cache_trim what = {.bytes = bytes, .rows = UINT64_MAX};
+	struct cache_trimmed progress;
+	trim_all(cache, &what, &progress);
+	return progress;
+}
+
+/* What was put off. */
+static inline void tend_all(struct cache *cache)
+{
+	for (int i = 0; stats_of(cache).due; i++) {
+		assert_true(i < 10000);
+		cache_tend(cache);
+	}
 }
 
 #endif

@@ -199,13 +199,34 @@ static void cleared_with_the_rest(void **state)
 {
 	(void)state;
 	struct cache *cache = open_cache(0, 0);
-	int64_t removed;
-	uint64_t freed;
 	put_failure(cache, 1, 0);
 	assert_int_equal(put(cache, 2, 1000), KILN_OK);
-	assert_int_equal(cache_trim(cache, 500, &removed, &freed, error), KILN_OK);
+	uint64_t all = stats_of(cache).bytes;
+	assert_int_equal(trim_to(cache, all).removed, 0);
+	/* They take their part of the bytes. */
+	assert_int_equal(trim_to(cache, all - 1).removed, 1);
+	assert_in_range(stats_of(cache).bytes, 1, 4096);
+	trim_to(cache, 1);
 	assert_int_equal(stats_of(cache).failures, 1);
-	assert_int_equal(cache_trim(cache, 0, &removed, &freed, error), KILN_OK);
+	trim_to(cache, 0);
+	assert_int_equal(stats_of(cache).failures, 0);
+	assert_int_equal(stats_of(cache).bytes, 0);
+	cache_close(cache);
+}
+
+/* A cap that they fill is for kernels. */
+static void they_leave_room(void **state)
+{
+	(void)state;
+	struct cache *cache = open_cache(40000, 0);
+	for (int i = 0; i < 100; i++) {
+		put_failure(cache, i, 0);
+	}
+	for (int i = 200; i < 220; i++) {
+		assert_int_equal(put(cache, i, 100), KILN_OK);
+		assert_int_equal(get(cache, i), KILN_OK);
+		assert_true(stats_of(cache).bytes <= 40000);
+	}
 	assert_int_equal(stats_of(cache).failures, 0);
 	cache_close(cache);
 }
@@ -268,6 +289,7 @@ int main(void)
 		TEST(listed_by_last_use),     TEST(bounded),
 		TEST(shown_and_forgotten),    TEST(ambiguous),
 		TEST(cleared_with_the_rest),  TEST(damaged_is_none),
+		TEST(they_leave_room),        TEST(damaged_is_none),
 		TEST(older_database),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 /* The status of an opening that must fail. */
 static int refused(const char *path)
 {
-	struct cache_options options = {path, 0, 0};
+	struct cache_options options = {.directory = path};
 	struct cache *cache = NULL;
 	error[0] = 0;
 	int status = cache_open(&options, &cache, error);
@@ -108,7 +108,7 @@ static void read_only_directory(void **state)
 		if (geteuid() == 0 && setuid(65534) != 0) {
 			_exit(9);
 		}
-		struct cache_options options = {directory, 0, 0};
+		struct cache_options options = {.directory = directory};
 		struct cache *cache;
 		int status = cache_open(&options, &cache, error);
 		_exit(status == KILN_EIO && strstr(error, "/lock, cannot be made: Permission denied") ? 0
@@ -130,7 +130,7 @@ static void one_owner(void **state)
 	assert_string_equal(error, expected);
 	pid_t pid = fork();
 	if (pid == 0) {
-		struct cache_options options = {directory, 0, 0};
+		struct cache_options options = {.directory = directory};
 		struct cache *other;
 		int status = cache_open(&options, &other, error);
 		_exit(status == KILN_EBUSY && strcmp(error, expected) == 0 ? 0 : 1);
@@ -205,18 +205,18 @@ static void newer_schema_is_refused(void **state)
 	char expected[KERNEL_ERROR_MAX];
 	size_t bytes;
 	filled_database(3);
-	set_header(AT_USER_VERSION, 3);
+	set_header(AT_USER_VERSION, DB_SCHEMA + 1);
 	char *before = util_read_file(in_directory("kiln.db"), 1 << 20, &bytes);
 	assert_int_equal(refused(directory), KILN_EVERSION);
 	snprintf(expected, sizeof expected,
-			 "%s/kiln.db has schema 3, and this kilnd knows schemas up to 2: use a newer kilnd, or "
+			 "%s/kiln.db has schema 4, and this kilnd knows schemas up to 3: use a newer kilnd, or "
 			 "another --cache-dir",
 			 directory);
 	assert_string_equal(error, expected);
 	assert_same_file("kiln.db", before, bytes);
 	free(before);
 	assert_int_equal(access(in_directory("kiln.db.bad-1"), F_OK), -1);
-	set_header(AT_USER_VERSION, 2);
+	set_header(AT_USER_VERSION, DB_SCHEMA);
 	struct cache *cache = open_cache(0, 0);
 	assert_int_equal(get(cache, 3), KILN_OK);
 	cache_close(cache);
@@ -271,7 +271,7 @@ static void any_byte_may_be_damaged(void **state)
 		}
 		write_file("kiln.db", damaged, bytes);
 		free(damaged);
-		struct cache_options options = {directory, 0, 0};
+		struct cache_options options = {.directory = directory};
 		struct cache *cache;
 		int opened = cache_open(&options, &cache, error);
 		/* The schema number is a byte like any other. */
@@ -299,12 +299,10 @@ static void damage_while_open(void **state)
 	(void)state;
 	enum { COUNT = 300 };
 	struct cache *cache = open_cache(0, 0);
-	int64_t removed;
-	uint64_t freed;
 	for (int i = 0; i < COUNT; i++) {
 		assert_int_equal(put(cache, i, 30000), KILN_OK); /* more than the page cache holds */
 	}
-	assert_int_equal(cache_trim(cache, UINT64_MAX, &removed, &freed, error), KILN_OK);
+	assert_int_equal(trim_to(cache, UINT64_MAX).removed, 0); /* and writes the log to the file */
 	struct stat status;
 	assert_int_equal(stat(in_directory("kiln.db"), &status), 0);
 	int fd = open(in_directory("kiln.db"), O_WRONLY | O_CLOEXEC);
@@ -344,7 +342,6 @@ static void full_disk(void **state)
 {
 	(void)state;
 	struct cache *cache = open_cache(0, 8 << 20);
-	int64_t checked, bad;
 	assert_int_equal(put(cache, 1, 1000), KILN_OK);
 	void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
 	limit_files(256 << 10);
@@ -371,9 +368,9 @@ static void full_disk(void **state)
 	assert_int_equal(get(cache, 1), KILN_OK);
 	struct cache_row row;
 	assert_int_equal(cache_show(cache, "0000", &row, error), KILN_ENOENT);
-	assert_int_equal(cache_verify(cache, &checked, &bad, NULL, NULL, error), KILN_OK);
-	assert_int_equal(checked, 2);
-	assert_int_equal(bad, 0);
+	struct cache_verified verified = verify_all(cache, NULL, NULL);
+	assert_int_equal(verified.checked, 2);
+	assert_int_equal(verified.bad, 0);
 	cache_close(cache);
 }
 
@@ -382,7 +379,8 @@ static void full_disk(void **state)
 /* Puts rows from number on, tells each one's end, replaces and trims now and then. */
 static _Noreturn void writer(int number, int tell)
 {
-	struct cache_options options = {directory, 2 << 20, 1 << 20};
+	struct cache_options options = {
+		.directory = directory, .cap_bytes = 2 << 20, .memory_bytes = 1 << 20};
 	struct cache *cache;
 	if (cache_open(&options, &cache, error) != KILN_OK) {
 		_exit(1);
@@ -425,11 +423,10 @@ static void killed_writers(void **state)
 		close(ends[0]);
 		next = number + 2;
 
-		int64_t checked, bad;
 		struct cache *cache = open_cache(0, 0);
-		assert_int_equal(cache_verify(cache, &checked, &bad, NULL, NULL, error), KILN_OK);
-		assert_int_equal(bad, 0);
-		assert_int_equal(checked, stats_of(cache).rows);
+		struct cache_verified verified = verify_all(cache, NULL, NULL);
+		assert_int_equal(verified.bad, 0);
+		assert_int_equal(verified.checked, stats_of(cache).rows);
 		/* What was told is there, but for what the cap has removed since. */
 		for (int i = number; i >= first && i > number - 20; i--) {
 			assert_int_equal(get(cache, i), KILN_OK);

@@ -178,6 +178,62 @@ static void values_stay_on_their_line(void **state)
 	compile_key_free(&key);
 }
 
+/* From a key and its unit back to a job that makes the same unit for the same compiler. */
+static void back_to_the_job(void **state)
+{
+	static const char *const targets[] = {"sm_90", "cpu"};
+	static const char *const user_options[] = {"--use_fast_math", "-std=c++20"};
+	struct compile_again again;
+	struct compile_key key;
+	char error[KERNEL_ERROR_MAX];
+
+	(void)state;
+	for (int i = 0; i < 8; i++) {
+		struct compile_job job = sample(targets[i & 1]);
+		job.check = i & 1 && i & 2;
+		if (i & 4) {
+			job.user_files = 1;
+			job.options = user_options;
+			job.option_count = 2;
+			job.source = "a \\x41 \xc3\xa4.cu";
+		}
+		assert_int_equal(compile_key_make(&job, "nvrtc 13.0 abcd", &key), KILN_OK);
+		assert_int_equal(compile_again_open(key.text, "the unit\n", &again, error), KILN_OK);
+		assert_string_equal(again.toolchain, "nvrtc 13.0 abcd");
+		assert_string_equal(again.job.target, job.target);
+		assert_string_equal(again.job.source, job.source);
+		assert_string_equal(again.job.instantiation, job.instantiation);
+		assert_int_equal(again.job.check, job.check);
+		assert_int_equal(again.job.user_files, job.user_files);
+		assert_int_equal(again.job.option_count, job.option_count);
+		for (int k = 0; k < job.option_count; k++)
+			assert_string_equal(again.job.options[k], job.options[k]);
+		assert_true(again.job.whole);
+		assert_int_equal(again.job.file_count, 1);
+		assert_int_equal(again.job.files[0].bytes, 9);
+		compile_again_close(&again);
+		compile_key_free(&key);
+	}
+}
+
+static void no_way_back(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"kiln-key 2\ntarget sm_90\ntoolchain x\noptions\nsource a\ninstantiation k\n",
+		"kiln-key 1\ntarget sm_90\ntoolchain x\noptions -O7\nsource a\ninstantiation k\n",
+		"kiln-key 1\ntarget sm_90\ntoolchain x\n",
+	};
+	struct compile_again again;
+	char error[KERNEL_ERROR_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		assert_int_equal(compile_again_open(texts[i], "", &again, error), KILN_ENOTSUP);
+		assert_string_equal(error, "it was made by a kilnd that gave the compiler other options");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +242,8 @@ int main(void)
 		cmocka_unit_test(the_rest_does_not),
 		cmocka_unit_test(the_directory_does_not),
 		cmocka_unit_test(values_stay_on_their_line),
+		cmocka_unit_test(back_to_the_job),
+		cmocka_unit_test(no_way_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

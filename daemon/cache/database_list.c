@@ -1,0 +1,222 @@
+/*
+ * database_list.c: what the database says of many rows without their blobs: lists, what has to go,
+ * pins.  Knows nothing of what a blob holds.
+ */
+#include "database.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of one piece of trimming: so few that whoever waits for the database waits for milliseconds. */
+#define TRIM_ROWS 64
+#define TRIM_BYTES ((uint64_t)16 << 20)
+#define TRIM_LOOK 1024    /* rows of a piece that removes nothing */
+#define SHRINK_PAGES 1024 /* moved in a piece */
+
+static int list_statement(const char *sort)
+{
+	static const struct {
+		const char *name;
+		enum cache_db_statement statement;
+	} sorts[] = {
+		{"used", DB_BY_USED},       {"hits", DB_BY_HITS}, {"bytes", DB_BY_BYTES},
+		{"created", DB_BY_CREATED}, {"key", DB_BY_KEY},
+	};
+	for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++) {
+		if (!sort || strcmp(sort, sorts[i].name) == 0) {
+			return sorts[i].statement;
+		}
+	}
+	return -1;
+}
+
+int cache_db_list(struct cache_db *db, const char *sort, const char *after, int64_t limit,
+				  cache_visit visit, void *arg, char error[KERNEL_ERROR_MAX])
+{
+	int which = list_statement(sort);
+	if (which < 0) {
+		return util_fail(
+			error, KERNEL_ERROR_MAX, KILN_EINVAL,
+			"kernels cannot be sorted by \"%.40s\": by used, hits, bytes, created or key", sort);
+	}
+	sqlite3_stmt *statement = cache_db_statement(db, (enum cache_db_statement)which);
+	sqlite3_bind_int64(statement, 1, limit > 0 ? limit : -1);
+	if (which == DB_BY_KEY) {
+		cache_db_bind_text(statement, 2, after);
+	}
+	int code, status = KILN_OK;
+	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+		struct cache_row row = {{0}};
+		char instantiation[KERNEL_INSTANTIATION_MAX];
+		cache_db_column_text(statement, 0, row.key, sizeof row.key);
+		cache_db_column_text(statement, 1, row.op, sizeof row.op);
+		cache_db_column_text(statement, 2, row.target, sizeof row.target);
+		cache_db_column_text(statement, 3, instantiation, sizeof instantiation);
+		row.instantiation = instantiation;
+		row.object_bytes = (size_t)sqlite3_column_int64(statement, 4);
+		row.registers = sqlite3_column_int64(statement, 5);
+		row.shared_bytes = sqlite3_column_int64(statement, 6);
+		row.spill_bytes = sqlite3_column_int64(statement, 7);
+		row.local_bytes = sqlite3_column_int64(statement, 8);
+		row.compile_micros = sqlite3_column_int64(statement, 9);
+		row.created = sqlite3_column_int64(statement, 10);
+		row.used = sqlite3_column_int64(statement, 11);
+		row.hits = sqlite3_column_int64(statement, 12);
+		row.size = (uint64_t)sqlite3_column_int64(statement, 13);
+		cache_db_column_text(statement, 14, row.compiler, sizeof row.compiler);
+		row.pinned = sqlite3_column_int(statement, 15);
+		visit(&row, arg);
+	}
+	if (code != SQLITE_DONE) {
+		status = cache_db_fail(db, "listing", error);
+	}
+	sqlite3_reset(statement);
+	return status;
+}
+
+/* ---- Trimming ---- */
+
+struct victim {
+	char key[KERNEL_KEY_HEX];
+	int64_t bytes, size;
+};
+
+/* What is gone through while a piece is chosen. */
+struct piece {
+	struct victim victims[TRIM_ROWS];
+	int count;
+	uint64_t size;
+};
+
+static void bind_filter(sqlite3_stmt *statement, int index, const char *text)
+{
+	if (text && *text) {
+		cache_db_bind_text(statement, index, text);
+	}
+}
+
+static void show(sqlite3_stmt *statement, cache_visit visit, void *arg)
+{
+	struct cache_row row = {{0}};
+	char instantiation[KERNEL_INSTANTIATION_MAX];
+	cache_db_column_text(statement, 0, row.key, sizeof row.key);
+	cache_db_column_text(statement, 1, row.op, sizeof row.op);
+	cache_db_column_text(statement, 2, row.target, sizeof row.target);
+	cache_db_column_text(statement, 3, instantiation, sizeof instantiation);
+	row.instantiation = instantiation;
+	row.size = (uint64_t)sqlite3_column_int64(statement, 4);
+	row.object_bytes = (size_t)sqlite3_column_int64(statement, 5);
+	row.used = sqlite3_column_int64(statement, 6);
+	visit(&row, arg);
+}
+
+static bool is_full(const struct piece *piece, bool dry_run)
+{
+	return dry_run ? piece->count == TRIM_LOOK
+				   : piece->count == TRIM_ROWS || piece->size >= TRIM_BYTES;
+}
+
+/* Chooses the rows of a piece; tells them, and counts them as gone in left. */
+static int choose(struct cache_db *db, const struct cache_trim *what, struct cache_db_totals *left,
+				  struct cache_trimmed *progress, struct piece *piece, cache_visit removed,
+				  void *arg, char error[KERNEL_ERROR_MAX])
+{
+	sqlite3_stmt *statement = cache_db_statement(db, DB_VICTIMS);
+	int code = SQLITE_DONE, status = KILN_OK;
+	sqlite3_bind_int64(statement, 1, progress->after);
+	bind_filter(statement, 2, what->op);
+	bind_filter(statement, 3, what->target);
+	bind_filter(statement, 4, what->compiler);
+	sqlite3_bind_int64(statement, 5, what->used_before);
+	progress->more = false;
+	while ((left->bytes > what->bytes || left->rows > what->rows) &&
+		   !(progress->more = is_full(piece, what->dry_run)) &&
+		   (code = sqlite3_step(statement)) == SQLITE_ROW) {
+		struct victim victim = {.size = sqlite3_column_int64(statement, 4),
+								.bytes = sqlite3_column_int64(statement, 5)};
+		cache_db_column_text(statement, 0, victim.key, sizeof victim.key);
+		progress->after = sqlite3_column_int64(statement, 7);
+		if (!what->dry_run) {
+			piece->victims[piece->count] = victim;
+		}
+		piece->count++;
+		piece->size += (uint64_t)victim.size;
+		cache_db_count_gone(left, victim.bytes, victim.size);
+		show(statement, removed, arg);
+	}
+	if (code != SQLITE_DONE && code != SQLITE_ROW) {
+		status = cache_db_fail(db, "trimming", error);
+	}
+	sqlite3_reset(statement);
+	return status;
+}
+
+int cache_db_trim(struct cache_db *db, const struct cache_trim *what,
+				  struct cache_db_totals *totals, struct cache_trimmed *progress,
+				  cache_visit removed, void *arg, char error[KERNEL_ERROR_MAX])
+{
+	static const char name[] = "trimming";
+	struct cache_db_totals left = *totals;
+	struct piece piece = {.count = 0};
+	int status = choose(db, what, &left, progress, &piece, removed, arg, error);
+	if (status == KILN_OK && !what->dry_run && piece.count) {
+		status = cache_db_begin(db, name, error);
+		for (int i = 0; i < piece.count && status == KILN_OK; i++) {
+			if (cache_db_forget(db, piece.victims[i].key) != SQLITE_OK) {
+				status = cache_db_fail(db, name, error);
+			}
+		}
+		status = cache_db_end(db, status, name, error);
+	}
+	if (status == KILN_OK) {
+		progress->removed += piece.count;
+		progress->freed += piece.size;
+		*totals = what->dry_run ? *totals : left;
+	}
+	return status;
+}
+
+int cache_db_shrink(struct cache_db *db, bool *more, char error[KERNEL_ERROR_MAX])
+{
+	static const char what[] = "shrinking";
+	char part[64];
+	int64_t before, left;
+	snprintf(part, sizeof part, "PRAGMA incremental_vacuum(%d)", SHRINK_PAGES);
+	if (cache_db_ask(db, "PRAGMA freelist_count", &before) != SQLITE_OK ||
+		sqlite3_exec(db->handle, part, NULL, NULL, NULL) != SQLITE_OK ||
+		cache_db_ask(db, "PRAGMA freelist_count", &left) != SQLITE_OK) {
+		return cache_db_fail(db, what, error);
+	}
+	*more = left > 0 && left < before;
+	/* What the log holds is written to the file, which then has its new length. */
+	if (!*more && sqlite3_exec(db->handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) !=
+					  SQLITE_OK) {
+		return cache_db_fail(db, what, error);
+	}
+	return KILN_OK;
+}
+
+/* ---- Pins ---- */
+
+int cache_db_set_pin(struct cache_db *db, const char *key, bool pinned,
+					 char error[KERNEL_ERROR_MAX])
+{
+	sqlite3_stmt *statement = cache_db_statement(db, pinned ? DB_PIN : DB_UNPIN);
+	cache_db_bind_text(statement, 1, key);
+	return cache_db_run(statement) == SQLITE_OK ? KILN_OK : cache_db_fail(db, "pinning in", error);
+}
+
+int cache_db_pinned(struct cache_db *db, uint64_t *rows, uint64_t *bytes,
+					char error[KERNEL_ERROR_MAX])
+{
+	sqlite3_stmt *statement = cache_db_statement(db, DB_PINNED);
+	int status = KILN_OK;
+	if (sqlite3_step(statement) == SQLITE_ROW) {
+		*rows = (uint64_t)sqlite3_column_int64(statement, 0);
+		*bytes = cache_db_column_sum(statement, 1);
+	} else {
+		status = cache_db_fail(db, "counting pins in", error);
+	}
+	sqlite3_reset(statement);
+	return status;
+}
