@@ -1,7 +1,7 @@
 /*
- * database.h: the open database, for database.c (statements, transactions), database_schema.c (what
- * is in it), database_rows.c (what is done with a row), database_list.c (with many of them), tuned.c
- * (the winners of tuning) and failures.c.  Nobody else includes it.
+ * database.h: the open database, for database.c (statements, transactions), database_schema.c
+ * (what is in it), database_rows.c (what is done with a row), database_list.c (with many of them),
+ * tuned.c (the winners of tuning) and failures.c.  Nobody else includes it.
  */
 #ifndef KILN_DAEMON_CACHE_DATABASE_H
 #define KILN_DAEMON_CACHE_DATABASE_H

@@ -266,21 +266,6 @@ static void damaged_is_none(void **state)
 	cache_close(cache);
 }
 
-/* A database of before there were failures gets their table. */
-static void older_database(void **state)
-{
-	(void)state;
-	struct cache *cache = open_cache(0, 0);
-	assert_int_equal(put(cache, 1, 100), KILN_OK);
-	cache_close(cache);
-	run_sql("DROP TABLE failures");
-	cache = open_cache(0, 0);
-	assert_int_equal(get(cache, 1), KILN_OK);
-	put_failure(cache, 2, 0);
-	assert_int_equal(get_failure(cache, 2), KILN_OK);
-	cache_close(cache);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
@@ -289,8 +274,7 @@ int main(void)
 		TEST(listed_by_last_use),     TEST(bounded),
 		TEST(shown_and_forgotten),    TEST(ambiguous),
 		TEST(cleared_with_the_rest),  TEST(damaged_is_none),
-		TEST(they_leave_room),        TEST(damaged_is_none),
-		TEST(older_database),
+		TEST(they_leave_room),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
