@@ -24,6 +24,7 @@ struct peer {
 	pid_t pid;
 	int sock;
 	uint64_t next_id;
+	uint64_t scratch; /* bytes, as it was last told */
 };
 
 /* An answer, valid until the next one. */
@@ -40,11 +41,23 @@ static inline void forget_answer(void)
 	memset(&frame, 0, sizeof(frame));
 }
 
+static inline bool heard_scratch(struct peer *peer)
+{
+	const char *what = wire_get_str(&answer, &answer.root, "what");
+	if (!what || strcmp(what, "scratch") != 0)
+		return false;
+	peer->scratch = wire_get_uint(&answer.root, "bytes", 0);
+	return true;
+}
+
+/* The next message but for those of scratch memory, which come at any time. */
 static inline const msgpack_object *receive(struct peer *peer)
 {
-	forget_answer();
-	assert_int_equal(frame_recv_wait(peer->sock, &frame, LIMIT, WAIT_MS), KILN_OK);
-	assert_int_equal(wire_parse(&answer, frame.data, frame.size), KILN_OK);
+	do {
+		forget_answer();
+		assert_int_equal(frame_recv_wait(peer->sock, &frame, LIMIT, WAIT_MS), KILN_OK);
+		assert_int_equal(wire_parse(&answer, frame.data, frame.size), KILN_OK);
+	} while (heard_scratch(peer));
 	return &answer.root;
 }
 

@@ -32,6 +32,7 @@ static inline void begin_peer(struct peer *peer, const char *device)
 	int pair[2];
 	assert_int_equal(frame_pair(pair), KILN_OK);
 	peer->next_id = 1;
+	peer->scratch = 0;
 	peer->sock = pair[0];
 	peer->pid = fork();
 	assert_true(peer->pid >= 0);

@@ -173,8 +173,13 @@ static void streams_have_their_own(void **state)
 	}
 	assert_true(at[0] != at[1]);
 	assert_true(at[0] == at[2]);
+	/* Both are counted until their streams end. */
+	uint64_t both = device_cpu.scratch_bytes(device);
+	assert_true(both >= UINT64_C(2) * SCRATCH_BYTES && both % 2 == 0);
 	device_cpu.stream_end(device, 0);
+	assert_int_equal(device_cpu.scratch_bytes(device), both / 2);
 	device_cpu.stream_end(device, 1);
+	assert_int_equal(device_cpu.scratch_bytes(device), 0);
 	drop(&sum);
 }
 

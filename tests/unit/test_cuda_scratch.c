@@ -71,8 +71,13 @@ static void a_stream_has_its_own_and_keeps_it(void **state)
 	assert_int_equal(fake->calls("cuMemsetD8Async"), sets + 1);
 	assert_true(tally(module, y, 8192, 512, 2).at != first);
 	assert_int_equal(fake->live(FAKE_LIVE_BLOCKS), blocks + 2);
+	/* Both are counted until their streams end. */
+	uint64_t both = device_cuda.scratch_bytes(device);
+	assert_true(both >= UINT64_C(2) * 8192 && both % 2 == 0);
 	device_cuda.stream_end(device, 1);
+	assert_int_equal(device_cuda.scratch_bytes(device), both / 2);
 	device_cuda.stream_end(device, 2);
+	assert_int_equal(device_cuda.scratch_bytes(device), 0);
 	assert_int_equal(fake->live(FAKE_LIVE_BLOCKS), blocks);
 	device_cuda.unload(device, module);
 	device_cuda.free(device, y);

@@ -227,6 +227,7 @@ static void gives_scratch_memory(void **state)
 		assert_int_equal(status_of(&peer, post_copy(&peer, 2, 0, 16, false, fd)), KILN_OK);
 		assert_int_equal(host[0], 1000);
 	}
+	assert_true(peer.scratch >= 256);
 	struct launch wrong = sum;
 	wrong.operands[0].extent = 4;
 	expect_refusal(&peer, &wrong, KILN_ENOENT, "operand 0: there is no buffer 0");
