@@ -138,6 +138,17 @@ int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
+int cache_check_prefix(const char *prefix, char error[KERNEL_ERROR_MAX])
+{
+	size_t size = strnlen(prefix, KERNEL_KEY_HEX);
+	if (size < 4 || size > 64 || !cache_row_is_hex(prefix, size)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "\"%.70s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
+						 prefix);
+	}
+	return KILN_OK;
+}
+
 static int encode(const struct cache_row *row, void **blob, size_t *bytes,
 				  char error[KERNEL_ERROR_MAX])
 {

@@ -30,6 +30,8 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX]);
 /* KILN_OK, or KILN_EIO where a new beginning has failed. */
 int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX]);
+/* Of a key, or the beginning of one. */
+int cache_check_prefix(const char *prefix, char error[KERNEL_ERROR_MAX]);
 
 /* When a database is opened: forgets failures that were to be remembered for a while only, for the
  * options of the daemon may be others now, and counts the rest. */

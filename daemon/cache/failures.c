@@ -210,11 +210,9 @@ static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_
 				   char error[KERNEL_ERROR_MAX])
 {
 	int count = 0, code;
-	size_t size = strnlen(prefix, KERNEL_KEY_HEX);
-	if (size < 4 || size > 64 || !cache_row_is_hex(prefix, size)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.70s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
-						 prefix);
+	int status = cache_check_prefix(prefix, error);
+	if (status != KILN_OK) {
+		return status;
 	}
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_FIND);
 	sqlite3_bind_text(statement, 1, prefix, -1, SQLITE_STATIC);
@@ -222,7 +220,7 @@ static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_
 		snprintf(key, KERNEL_KEY_HEX, "%s", (const char *)sqlite3_column_text(statement, 0));
 		count++;
 	}
-	int status =
+	status =
 		code == SQLITE_DONE ? KILN_OK : cache_db_fail(cache->db, "looking for a failure in", error);
 	sqlite3_reset(statement);
 	if (status == KILN_OK && count == 0) {

@@ -122,14 +122,12 @@ int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_H
 {
 	char keys[2][KERNEL_KEY_HEX] = {"", ""};
 	int count = 0;
-	size_t size = strnlen(prefix, KERNEL_KEY_HEX);
-	if (size < 4 || !cache_row_is_hex(prefix, size) || size > 64) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.70s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
-						 prefix);
+	int status = cache_check_prefix(prefix, error);
+	if (status != KILN_OK) {
+		return status;
 	}
 	if (cache->db) {
-		int status = cache_db_find(cache->db, prefix, keys, &count, error);
+		status = cache_db_find(cache->db, prefix, keys, &count, error);
 		if (status != KILN_OK) {
 			return cache_failed(cache, status, error);
 		}
@@ -150,7 +148,7 @@ int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_H
 						 "several kernels have a key that begins with %s: give more digits",
 						 prefix);
 	}
-	if (size < 64 && cache_failures_match(cache, prefix)) {
+	if (strlen(prefix) < 64 && cache_failures_match(cache, prefix)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "a kernel and a failure have keys that begin with %s: give more digits",
 						 prefix);

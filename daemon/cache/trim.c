@@ -194,14 +194,11 @@ static int find_pin(struct cache *cache, const char *prefix, char key[KERNEL_KEY
 {
 	char keys[2][KERNEL_KEY_HEX];
 	int count = 0;
-	size_t size = strnlen(prefix, KERNEL_KEY_HEX);
-	if (size < 4 || size > 64 || !cache_row_is_hex(prefix, size)) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.70s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
-						 prefix);
+	int status = cache_check_prefix(prefix, error);
+	if (status == KILN_OK) {
+		status =
+			cache_failed(cache, cache_db_find_pin(cache->db, prefix, keys, &count, error), error);
 	}
-	int status =
-		cache_failed(cache, cache_db_find_pin(cache->db, prefix, keys, &count, error), error);
 	if (status != KILN_OK) {
 		return status;
 	}
