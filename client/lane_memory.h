@@ -47,6 +47,8 @@
  * who have it, so what the client has open, too, the device process neither reads nor writes: it
  * might be made to block. */
 #define LANE_DESCRIPTORS 3
+/* The device process is given a fourth: the memory of a struct lane_counts. */
+#define LANE_EXEC_DESCRIPTORS 4
 /* Neither side looks for work longer than this, whatever the header says. */
 #define LANE_SPIN_MOST_US 1000000
 
@@ -100,7 +102,11 @@ struct lane_header {
 	/* The device process's: */
 	_Alignas(64) _Atomic uint64_t head; /* entries taken, likewise */
 	_Alignas(64) _Atomic uint32_t sleeping;
-	_Alignas(64) _Atomic uint64_t launched, failed; /* for those who look */
+};
+
+/* What the device process has the broker know, where no client can write. */
+struct lane_counts {
+	_Atomic uint64_t taken, launched, failed; /* entries */
 };
 
 struct lane_memory {

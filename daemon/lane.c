@@ -21,6 +21,7 @@ struct lane {
 	int memory, wake;
 	int told; /* the client's end of the pipe */
 	struct lane_memory *map;
+	struct lane_counts *counts;
 	uint64_t generation;              /* of the device process that has it */
 	uint64_t taken, launched, failed; /* counted so far */
 	bool given;                       /* the client has it */
@@ -34,6 +35,8 @@ static void close_all(struct lane *lane)
 {
 	if (lane->map)
 		munmap(lane->map, sizeof *lane->map);
+	if (lane->counts)
+		munmap(lane->counts, sizeof *lane->counts);
 	if (lane->memory >= 0)
 		close(lane->memory);
 	if (lane->wake >= 0)
@@ -43,8 +46,16 @@ static void close_all(struct lane *lane)
 	free(lane);
 }
 
-/* other: the device process's end of the pipe. */
-static struct lane *make(uint32_t spin_us, int *other)
+/* NULL, with errno. */
+static void *map_shared(int memory, size_t bytes)
+{
+	void *map =
+		memory < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+	return map == MAP_FAILED ? NULL : map;
+}
+
+/* others: the device process's end of the pipe, and what it counts in. */
+static struct lane *make(uint32_t spin_us, int others[2])
 {
 	struct lane *lane = calloc(1, sizeof *lane);
 	int ends[2] = {-1, -1};
@@ -52,21 +63,20 @@ static struct lane *make(uint32_t spin_us, int *other)
 		return NULL;
 	bool linked = pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0;
 	lane->told = ends[0];
+	others[0] = ends[1];
+	others[1] = frame_memfd("kiln-lane-counts", sizeof *lane->counts);
 	lane->memory = frame_memfd("kiln-lane", sizeof *lane->map);
 	lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	void *map = lane->memory < 0 ? MAP_FAILED
-								 : mmap(NULL, sizeof *lane->map, PROT_READ | PROT_WRITE, MAP_SHARED,
-										lane->memory, 0);
-	if (map == MAP_FAILED || lane->wake < 0 || !linked) {
+	lane->map = map_shared(lane->memory, sizeof *lane->map);
+	lane->counts = map_shared(others[1], sizeof *lane->counts);
+	if (!lane->map || !lane->counts || lane->wake < 0 || !linked) {
 		util_log(UTIL_WARN, "no lane can be made: %s; its calls go by message", strerror(errno));
-		lane->map = map == MAP_FAILED ? NULL : map;
 		close_all(lane);
-		if (linked)
-			close(ends[1]);
+		for (int i = 0; i < 2; i++)
+			if (others[i] >= 0)
+				close(others[i]);
 		return NULL;
 	}
-	*other = ends[1];
-	lane->map = map;
 	lane->map->header.magic = LANE_MAGIC;
 	lane->map->header.version = LANE_VERSION;
 	lane->map->header.entries = LANE_ENTRIES;
@@ -81,15 +91,9 @@ uint64_t lane_count(struct session *session)
 	if (!lane)
 		return 0;
 	/* In this order: what has ended was taken before. */
-	uint64_t launched = atomic_load(&lane->map->header.launched);
-	uint64_t failed = atomic_load(&lane->map->header.failed);
-	uint64_t taken = atomic_load(&lane->map->header.head);
-	/* The client can write there, too: what goes backwards is not counted, and nothing ends that
-	 * was not taken. */
-	launched = launched > lane->launched ? launched : lane->launched;
-	failed = failed > lane->failed ? failed : lane->failed;
-	taken = taken > launched + failed ? taken : launched + failed;
-	taken = taken > lane->taken ? taken : lane->taken;
+	uint64_t launched = atomic_load(&lane->counts->launched);
+	uint64_t failed = atomic_load(&lane->counts->failed);
+	uint64_t taken = atomic_load(&lane->counts->taken);
 	counters->lane_taken += taken - lane->taken;
 	counters->launches += launched - lane->launched;
 	counters->lane_launches += launched - lane->launched;
@@ -211,18 +215,19 @@ static bool open_lane(struct session *session)
 {
 	struct executor *executor = session->executor;
 	struct wire_out message;
-	int other;
-	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us, &other);
+	int others[2];
+	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us, others);
 	if (!lane)
 		return false;
-	const int fds[LANE_DESCRIPTORS] = {lane->memory, lane->wake, other};
+	const int fds[LANE_EXEC_DESCRIPTORS] = {lane->memory, lane->wake, others[0], others[1]};
 	uint64_t deadline = session->broker->options.launch_timeout_ms;
 	uint64_t id = executor_begin(executor, &message, "lane.open");
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "deadline", deadline * executor_patience(executor));
-	int status = executor_send(executor, &message, id, fds, LANE_DESCRIPTORS, (uint32_t)deadline,
-							   on_answer, session);
-	close(other);
+	int status = executor_send(executor, &message, id, fds, LANE_EXEC_DESCRIPTORS,
+							   (uint32_t)deadline, on_answer, session);
+	close(others[0]);
+	close(others[1]);
 	if (status != KILN_OK) {
 		close_all(lane);
 		return false;

@@ -210,10 +210,10 @@ struct exec_lane {
 	struct exec_slot slots[LANE_ENTRIES];
 	struct exec_parked parking[KILN_STREAMS]; /* by stream */
 	int parked, gated;                        /* of these, those that wait for a ready word */
-	uint64_t leaving;                     /* the least of its calls' and graphs'; 0: none leaves */
-	bool gates_asked, gates_shared;       /* the device can write done words */
-	uint32_t started;                     /* launches, up to those that it takes to share them */
-	uint64_t succeeded, refused;          /* entries */
+	uint64_t leaving;               /* the least of its calls' and graphs'; 0: none leaves */
+	bool gates_asked, gates_shared; /* the device can write done words */
+	uint32_t started;               /* launches, up to those that it takes to share them */
+	struct lane_counts *counts;
 	struct exec_pace paces[KILN_STREAMS]; /* by stream */
 	uint64_t deadline_us;
 	uint64_t progress_us; /* not later than that of any stream with flights */

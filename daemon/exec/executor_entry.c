@@ -56,13 +56,16 @@ static void wake_client(struct exec_lane *lane)
 		waker_wake(lane->waker, lane->told);
 }
 
+/* Nobody else writes there. */
+static void count(_Atomic uint64_t *counter)
+{
+	uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+	atomic_store_explicit(counter, before + 1, memory_order_release);
+}
+
 static void count_end(struct exec_lane *lane, int status)
 {
-	struct lane_header *header = &lane->memory->header;
-	lane->succeeded += status == KILN_OK;
-	lane->refused += status != KILN_OK;
-	atomic_store_explicit(&header->launched, lane->succeeded, memory_order_relaxed);
-	atomic_store_explicit(&header->failed, lane->refused, memory_order_relaxed);
+	count(status == KILN_OK ? &lane->counts->launched : &lane->counts->failed);
 }
 
 void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
@@ -452,6 +455,7 @@ void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 	copy_entry(&slot->entry, &lane->memory->entries[place_of(number)]);
 	fetch_ahead(lane, number);
 	atomic_store_explicit(&lane->memory->header.head, lane->head, memory_order_relaxed);
+	count(&lane->counts->taken);
 	slot->number = number;
 	slot->failed = slot->doomed = slot->reports = false;
 	slot->op[0] = 0;

@@ -47,6 +47,7 @@ static void free_memory(struct exec *executor, void *what)
 	if (lane->gates_shared)
 		executor->ops->unshare_words(executor->device, lane->memory->gates);
 	munmap(lane->memory, sizeof(*lane->memory));
+	munmap(lane->counts, sizeof(*lane->counts));
 	free(lane);
 }
 
@@ -114,30 +115,42 @@ void exec_lane_settle(struct exec *executor, struct exec_lane *lane)
 		free_lane(executor, lane);
 }
 
+/* NULL with a sentence. */
+static void *map_shared(int fd, size_t bytes, char error[KERNEL_ERROR_MAX])
+{
+	void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (address != MAP_FAILED)
+		return address;
+	util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "a lane cannot be mapped: %s", strerror(errno));
+	return NULL;
+}
+
 static int map_lane(struct exec *executor, struct exec_lane *lane, struct frame *frame,
 					char error[KERNEL_ERROR_MAX])
 {
-	const struct lane_header *header;
-	if (frame->fd_count != LANE_DESCRIPTORS ||
-		!frame_fd_is_safe(frame->fds[0], sizeof(*lane->memory)))
+	if (frame->fd_count != LANE_EXEC_DESCRIPTORS ||
+		!frame_fd_is_safe(frame->fds[0], sizeof(*lane->memory)) ||
+		!frame_fd_is_safe(frame->fds[3], sizeof(*lane->counts)))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a lane is opened with a sealed memfd of %zu bytes, an eventfd and a "
-						 "pipe",
-						 sizeof(*lane->memory));
-	void *address =
-		mmap(NULL, sizeof(*lane->memory), PROT_READ | PROT_WRITE, MAP_SHARED, frame->fds[0], 0);
-	if (address == MAP_FAILED)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "a lane cannot be mapped: %s",
-						 strerror(errno));
-	lane->memory = address;
-	header = &lane->memory->header;
+						 "a lane is opened with a sealed memfd of %zu bytes, an eventfd, a pipe "
+						 "and a sealed memfd of %zu bytes",
+						 sizeof(*lane->memory), sizeof(*lane->counts));
+	lane->memory = map_shared(frame->fds[0], sizeof(*lane->memory), error);
+	if (!lane->memory)
+		return KILN_ENOMEM;
+	const struct lane_header *header = &lane->memory->header;
+	int status = KILN_OK;
 	if (header->magic != LANE_MAGIC || header->version != LANE_VERSION ||
-		header->entries != LANE_ENTRIES) {
-		munmap(address, sizeof(*lane->memory));
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "a lane of version %u with %u entries; this process knows version %u with "
-						 "%u",
-						 header->version, header->entries, LANE_VERSION, LANE_ENTRIES);
+		header->entries != LANE_ENTRIES)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						   "a lane of version %u with %u entries; this process knows version %u "
+						   "with %u",
+						   header->version, header->entries, LANE_VERSION, LANE_ENTRIES);
+	else if (!(lane->counts = map_shared(frame->fds[3], sizeof(*lane->counts), error)))
+		status = KILN_ENOMEM;
+	if (status != KILN_OK) {
+		munmap(lane->memory, sizeof(*lane->memory));
+		return status;
 	}
 	/* All lanes of a daemon say the same; the client has it not yet. */
 	uint32_t spin_us = header->spin_us;

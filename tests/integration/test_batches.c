@@ -185,7 +185,7 @@ static void failing(struct kilnd *daemon, bool lane)
 		assert_untouched(pair.x, (float)i);
 	}
 	if (lane)
-		assert_int_equal(atomic_load(&lane_find(NULL)->header.failed), 4 * (3 + 2 + 1));
+		assert_int_equal(info_int(pair.client, "counters.lane_failures"), 4 * (3 + 2 + 1));
 	gather_close(&gather);
 	pair_close(&pair);
 }

@@ -19,7 +19,7 @@
 struct scene {
 	struct peer peer;
 	struct lane_memory *lane;
-	int fds[LANE_DESCRIPTORS], client; /* its end of the pipe */
+	int fds[LANE_EXEC_DESCRIPTORS], client; /* its end of the pipe */
 };
 
 /* ---- Requests ---- */
@@ -83,6 +83,7 @@ static void open_scene(struct scene *scene)
 	assert_int_equal(pipe(ends), 0);
 	scene->client = ends[0];
 	scene->fds[2] = ends[1];
+	scene->fds[3] = frame_memfd("counts", sizeof(struct lane_counts));
 	scene->lane =
 		mmap(NULL, sizeof(*scene->lane), PROT_READ | PROT_WRITE, MAP_SHARED, scene->fds[0], 0);
 	assert_true(scene->lane != MAP_FAILED);
@@ -91,7 +92,7 @@ static void open_scene(struct scene *scene)
 	scene->lane->header.entries = LANE_ENTRIES;
 	begin_owned(scene, &message, "lane.open");
 	wire_put_uint(&message, "deadline", DEADLINE_MS);
-	uint64_t id = post(&scene->peer, &message, scene->fds, LANE_DESCRIPTORS);
+	uint64_t id = post(&scene->peer, &message, scene->fds, LANE_EXEC_DESCRIPTORS);
 	assert_int_equal(status_of(&scene->peer, id), KILN_OK);
 	bind_copy(scene, CALL);
 }
@@ -101,7 +102,7 @@ static void close_scene(struct scene *scene)
 	assert_int_equal(ask_of_lane(scene, "lane.close", "x", 0), KILN_OK);
 	assert_int_equal(end_peer(&scene->peer), 0);
 	munmap(scene->lane, sizeof(*scene->lane));
-	for (int i = 0; i < LANE_DESCRIPTORS; i++)
+	for (int i = 0; i < LANE_EXEC_DESCRIPTORS; i++)
 		close(scene->fds[i]);
 	close(scene->client);
 }

@@ -24,7 +24,7 @@ int main(void)
 
 struct lane {
 	struct lane_memory *memory;
-	int fds[LANE_DESCRIPTORS], client; /* its end of the pipe */
+	int fds[LANE_EXEC_DESCRIPTORS], client; /* its end of the pipe */
 };
 
 static void make_memory(struct lane *lane)
@@ -47,11 +47,12 @@ static void open_made(struct scene *scene, struct lane *lane)
 	lane->fds[1] = eventfd(0, EFD_NONBLOCK);
 	assert_int_equal(pipe(ends), 0);
 	lane->fds[2] = ends[1];
+	lane->fds[3] = frame_memfd("counts", sizeof(struct lane_counts));
 	lane->client = ends[0];
 	begin(&scene->peer, &message, "lane.open");
 	wire_put_uint(&message, "stream", 9);
 	wire_put_uint(&message, "deadline", 300);
-	expect(scene, post(&scene->peer, &message, lane->fds, LANE_DESCRIPTORS));
+	expect(scene, post(&scene->peer, &message, lane->fds, LANE_EXEC_DESCRIPTORS));
 	begin(&scene->peer, &message, "alloc");
 	wire_put_uint(&message, "buf", 8);
 	wire_put_uint(&message, "bytes", 64);
@@ -73,7 +74,7 @@ static void close_lane(struct scene *scene, struct lane *lane)
 {
 	expect(scene, post_number(scene, "lane.close", "stream", 9));
 	munmap(lane->memory, sizeof *lane->memory);
-	for (int i = 0; i < LANE_DESCRIPTORS; i++)
+	for (int i = 0; i < LANE_EXEC_DESCRIPTORS; i++)
 		close(lane->fds[i]);
 	close(lane->client);
 }
