@@ -27,12 +27,21 @@ watch() {
 	count=$(wc -l <"$DIR/between")
 }
 
+# A program that did not run for a second has had its peer go to sleep: it may try again.
+programs=0
+runs=0
 for n in 30 300 6000; do
-	watch $n
+	for _ in 1 2 3; do
+		watch $n
+		programs=$((programs + 1))
+		runs=$((runs + n))
+		[ "$count" -ne 0 ] || break
+	done
 	[ "$count" -eq 0 ] || fails "$n runs made $count system calls: $(head -n 5 "$DIR/between")"
 done
 # Each of the three was prepared once by each program.
-json "j['counters']['requests'] == 9 and j['counters']['launches'] == 3 * 12 + 6330" "$KILN" status
+json "j['counters']['requests'] == 3 * $programs and j['counters']['launches'] == 12 * $programs + $runs" \
+	"$KILN" status
 
 # Without the lane, the same program makes some for each.
 export KILN_LANE=off
