@@ -191,10 +191,13 @@ void json_number(const char *name, double value); /* with 15 digits */
 void json_ints(const char *name, const int64_t *values, int count);
 void json_end(void);
 
-/* ---- What explain and compile print, of operators and of users' kernels ---- */
+#define CLI_SHORT_KEY 12 /* digits of a key in a list: enough to name it */
 
-void explain_print(const struct cli *cli, const kiln_reply *reply); /* kiln_explain.c */
-void compile_print(const kiln_reply *reply);
+/* ---- What explain and compile answer, of operators and of users' kernels ---- */
+
+/* Prints the reply and frees it; CLI_OK. */
+int explain_answer(const struct cli *cli, kiln_reply *reply); /* kiln_explain.c */
+int compile_answer(const struct cli *cli, kiln_reply *reply);
 void why_print(const kiln_reply *reply); /* kiln_why.c */
 
 /* ---- Handlers ---- */

@@ -62,7 +62,7 @@ static void print_choices(const kiln_reply *reply)
 	putchar('\n');
 }
 
-void explain_print(const struct cli *cli, const kiln_reply *reply)
+static void print_explained(const struct cli *cli, const kiln_reply *reply)
 {
 	const char *key = kiln_reply_str(reply, "key");
 
@@ -79,20 +79,23 @@ void explain_print(const struct cli *cli, const kiln_reply *reply)
 		why_print(reply);
 }
 
+int explain_answer(const struct cli *cli, kiln_reply *reply)
+{
+	if (!cli_json(cli, reply))
+		print_explained(cli, reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
 int cli_explain(struct cli *cli)
 {
 	kiln_reply *reply;
 	int status = ask(cli, kiln_explain, &reply);
 
-	if (status)
-		return status;
-	if (!cli_json(cli, reply))
-		explain_print(cli, reply);
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return status ? status : explain_answer(cli, reply);
 }
 
-void compile_print(const kiln_reply *reply)
+static void print_compiled(const kiln_reply *reply)
 {
 	const char *key = kiln_reply_str(reply, "key");
 	char figure[FIGURE_MAX];
@@ -107,15 +110,18 @@ void compile_print(const kiln_reply *reply)
 	}
 }
 
+int compile_answer(const struct cli *cli, kiln_reply *reply)
+{
+	if (!cli_json(cli, reply))
+		print_compiled(reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
 int cli_compile(struct cli *cli)
 {
 	kiln_reply *reply;
 	int status = ask(cli, kiln_compile, &reply);
 
-	if (status)
-		return status;
-	if (!cli_json(cli, reply))
-		compile_print(reply);
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return status ? status : compile_answer(cli, reply);
 }

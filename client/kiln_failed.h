@@ -6,8 +6,6 @@
 
 #include "kiln_cli.h"
 
-#define CLI_SHORT_KEY 12 /* digits of a key in a list: enough to name it */
-
 /* `kiln cache ls --failed` */
 int failed_list(struct cli *cli, int64_t limit);
 /* The lines that `kiln cache show` has for a failure only. */

@@ -40,12 +40,7 @@ int cli_explain_raw(struct cli *cli)
 	kiln_reply *reply;
 	int status = ask(cli, kiln_explain_raw, &reply);
 
-	if (status)
-		return status;
-	if (!cli_json(cli, reply))
-		explain_print(cli, reply);
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return status ? status : explain_answer(cli, reply);
 }
 
 int cli_compile_raw(struct cli *cli)
@@ -53,10 +48,5 @@ int cli_compile_raw(struct cli *cli)
 	kiln_reply *reply;
 	int status = ask(cli, kiln_compile_raw, &reply);
 
-	if (status)
-		return status;
-	if (!cli_json(cli, reply))
-		compile_print(reply);
-	kiln_reply_free(reply);
-	return CLI_OK;
+	return status ? status : compile_answer(cli, reply);
 }

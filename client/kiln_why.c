@@ -2,7 +2,7 @@
  * kiln_why: `kiln explain --why`: whether a call would find its kernel in the cache, and if not,
  * what the nearest one there is different in.
  */
-#include "kiln_failed.h"
+#include "kiln_cli.h"
 #include "kiln_problem.h"
 
 #define INDENT "               "

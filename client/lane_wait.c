@@ -111,6 +111,15 @@ void lane_forget(struct kiln_client *client, const struct ticket *ticket)
 
 /* ---- Waiting ---- */
 
+/* Passes over those that have; true: all have. */
+static bool have_ended(const struct lane *lane, uint64_t *first, uint64_t last)
+{
+	while (*first <= last && lane_has_ended(lane, *first)) {
+		(*first)++;
+	}
+	return *first > last;
+}
+
 /* Until the entries have ended, or for a while. */
 static bool look(const struct lane *lane, uint64_t first, uint64_t last)
 {
@@ -118,10 +127,7 @@ static bool look(const struct lane *lane, uint64_t first, uint64_t last)
 	int64_t until = now_us() + (spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US);
 	do {
 		for (int i = 0; i < 32; i++) {
-			while (first <= last && lane_has_ended(lane, first)) {
-				first++;
-			}
-			if (first > last) {
+			if (have_ended(lane, &first, last)) {
 				return true;
 			}
 			lane_pause();
@@ -192,14 +198,6 @@ int lane_events(struct lane *lane, int sock, bool writes)
 	return POLLIN;
 }
 
-static bool have_ended(const struct lane *lane, uint64_t first, uint64_t last)
-{
-	while (first <= last && lane_has_ended(lane, first)) {
-		first++;
-	}
-	return first > last;
-}
-
 int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline)
 {
 	struct lane *lane = client->lane;
@@ -214,7 +212,7 @@ int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t
 	}
 	atomic_store(&lane->memory->header.waiting, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!have_ended(lane, first, last)) {
+	if (!have_ended(lane, &first, last)) {
 		struct pollfd watch[] = {{.fd = lane->told, .events = POLLIN},
 								 {.fd = client->sock, .events = POLLIN}};
 		int left = time_left(deadline);

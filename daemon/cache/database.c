@@ -12,9 +12,11 @@
 
 #define BUSY_MS 250 /* for somebody who looks inside with another program */
 
-#define LIST                                                                                 \
-	"SELECT key, op, target, instantiation, bytes, registers, shared, spill, local, micros," \
-	" created, used, hits, size, compiler, key IN (SELECT key FROM pins) FROM kernels "
+/* What a row is told by: the first columns of whatever goes through rows. */
+#define TOLD "key, op, target, instantiation, bytes, size, used"
+#define LIST                                                                             \
+	"SELECT " TOLD ", registers, shared, spill, local, micros, created, hits, compiler," \
+	" key IN (SELECT key FROM pins) FROM kernels "
 
 static const char *const texts[DB_STATEMENTS] = {
 	[DB_TOTALS] = "SELECT count(*), total(bytes), total(size), max(turn),"
@@ -42,7 +44,7 @@ static const char *const texts[DB_STATEMENTS] = {
 	/* Digits sort before 'g'. */
 	[DB_FIND] = "SELECT key FROM kernels WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
 	[DB_NEXT] = "SELECT key FROM kernels WHERE key > ?1 ORDER BY key LIMIT 1",
-	[DB_VICTIMS] = "SELECT key, op, target, instantiation, size, bytes, used, turn FROM kernels"
+	[DB_VICTIMS] = "SELECT " TOLD ", turn FROM kernels"
 				   " WHERE turn > ?1 AND (?2 IS NULL OR op = ?2) AND (?3 IS NULL OR target = ?3)"
 				   " AND (?4 IS NULL OR instr(compiler, ?4) > 0) AND (?5 = 0 OR used < ?5)"
 				   " AND key NOT IN (SELECT key FROM pins) ORDER BY turn",

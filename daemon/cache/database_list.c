@@ -30,6 +30,20 @@ static int list_statement(const char *sort)
 	return -1;
 }
 
+/* The columns that all statements which go through rows begin with. */
+static void read_told(sqlite3_stmt *statement, struct cache_row *row,
+					  char instantiation[KERNEL_INSTANTIATION_MAX])
+{
+	cache_db_column_text(statement, 0, row->key, sizeof row->key);
+	cache_db_column_text(statement, 1, row->op, sizeof row->op);
+	cache_db_column_text(statement, 2, row->target, sizeof row->target);
+	cache_db_column_text(statement, 3, instantiation, KERNEL_INSTANTIATION_MAX);
+	row->instantiation = instantiation;
+	row->object_bytes = (size_t)sqlite3_column_int64(statement, 4);
+	row->size = (uint64_t)sqlite3_column_int64(statement, 5);
+	row->used = sqlite3_column_int64(statement, 6);
+}
+
 int cache_db_list(struct cache_db *db, const char *sort, const char *after, int64_t limit,
 				  cache_visit visit, void *arg, char error[KERNEL_ERROR_MAX])
 {
@@ -48,21 +62,14 @@ int cache_db_list(struct cache_db *db, const char *sort, const char *after, int6
 	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
 		struct cache_row row = {{0}};
 		char instantiation[KERNEL_INSTANTIATION_MAX];
-		cache_db_column_text(statement, 0, row.key, sizeof row.key);
-		cache_db_column_text(statement, 1, row.op, sizeof row.op);
-		cache_db_column_text(statement, 2, row.target, sizeof row.target);
-		cache_db_column_text(statement, 3, instantiation, sizeof instantiation);
-		row.instantiation = instantiation;
-		row.object_bytes = (size_t)sqlite3_column_int64(statement, 4);
-		row.registers = sqlite3_column_int64(statement, 5);
-		row.shared_bytes = sqlite3_column_int64(statement, 6);
-		row.spill_bytes = sqlite3_column_int64(statement, 7);
-		row.local_bytes = sqlite3_column_int64(statement, 8);
-		row.compile_micros = sqlite3_column_int64(statement, 9);
-		row.created = sqlite3_column_int64(statement, 10);
-		row.used = sqlite3_column_int64(statement, 11);
-		row.hits = sqlite3_column_int64(statement, 12);
-		row.size = (uint64_t)sqlite3_column_int64(statement, 13);
+		read_told(statement, &row, instantiation);
+		row.registers = sqlite3_column_int64(statement, 7);
+		row.shared_bytes = sqlite3_column_int64(statement, 8);
+		row.spill_bytes = sqlite3_column_int64(statement, 9);
+		row.local_bytes = sqlite3_column_int64(statement, 10);
+		row.compile_micros = sqlite3_column_int64(statement, 11);
+		row.created = sqlite3_column_int64(statement, 12);
+		row.hits = sqlite3_column_int64(statement, 13);
 		cache_db_column_text(statement, 14, row.compiler, sizeof row.compiler);
 		row.pinned = sqlite3_column_int(statement, 15);
 		visit(&row, arg);
@@ -99,14 +106,7 @@ static void show(sqlite3_stmt *statement, cache_visit visit, void *arg)
 {
 	struct cache_row row = {{0}};
 	char instantiation[KERNEL_INSTANTIATION_MAX];
-	cache_db_column_text(statement, 0, row.key, sizeof row.key);
-	cache_db_column_text(statement, 1, row.op, sizeof row.op);
-	cache_db_column_text(statement, 2, row.target, sizeof row.target);
-	cache_db_column_text(statement, 3, instantiation, sizeof instantiation);
-	row.instantiation = instantiation;
-	row.size = (uint64_t)sqlite3_column_int64(statement, 4);
-	row.object_bytes = (size_t)sqlite3_column_int64(statement, 5);
-	row.used = sqlite3_column_int64(statement, 6);
+	read_told(statement, &row, instantiation);
 	visit(&row, arg);
 }
 
@@ -132,8 +132,8 @@ static int choose(struct cache_db *db, const struct cache_trim *what, struct cac
 	while ((left->bytes > what->bytes || left->rows > what->rows) &&
 		   !(progress->more = is_full(piece, what->dry_run)) &&
 		   (code = sqlite3_step(statement)) == SQLITE_ROW) {
-		struct victim victim = {.size = sqlite3_column_int64(statement, 4),
-								.bytes = sqlite3_column_int64(statement, 5)};
+		struct victim victim = {.bytes = sqlite3_column_int64(statement, 4),
+								.size = sqlite3_column_int64(statement, 5)};
 		cache_db_column_text(statement, 0, victim.key, sizeof victim.key);
 		progress->after = sqlite3_column_int64(statement, 7);
 		if (!what->dry_run) {

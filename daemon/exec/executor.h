@@ -311,11 +311,16 @@ int exec_launch_graph(struct exec *executor, struct wire_in *message, struct fra
 					  char error[KERNEL_ERROR_MAX]);
 /* Fills in found. */
 void exec_find_buffers(const struct exec *executor, struct exec_place *places, int count);
-/* One operand at its place, found: within its buffer, which its owner may name (0: anybody may),
- * and aligned.  *buffer: NULL where it is left out. */
-int exec_bind_operand(const struct exec_operand *operand, const struct exec_place *place,
-					  uint64_t owner, int number, struct exec_buffer **buffer,
-					  struct device_operand *out, char error[KERNEL_ERROR_MAX]);
+/* Where buffers that are held are noted. */
+struct exec_held {
+	struct exec_buffer **buffers;
+	int *count;
+};
+/* A template at its places, found: each within its buffer, which owner may name (0: anybody may),
+ * and aligned.  Those bound so far are held, also where it fails. */
+int exec_bind(const struct exec_template *what, const struct exec_place *places, uint64_t owner,
+			  struct exec_held held, struct device_operand *operands, struct device_launch *launch,
+			  char error[KERNEL_ERROR_MAX]);
 /* The device's name of a stream of a session. */
 uint64_t exec_stream(uint64_t session_stream, uint64_t number);
 

@@ -109,40 +109,6 @@ static struct exec_made *made_new(struct exec_graph *graph)
 	return made;
 }
 
-static int bind_part(struct exec *executor, struct exec_part *part, struct exec_made *made,
-					 struct device_launch *launch, struct device_operand *operands,
-					 char error[KERNEL_ERROR_MAX])
-{
-	const struct exec_template *what = &part->what;
-	*launch = (struct device_launch){
-		.module = what->module ? what->module->module : NULL,
-		.grid = {what->grid[0], what->grid[1], what->grid[2]},
-		.block = {what->block[0], what->block[1], what->block[2]},
-		.shared_bytes = what->shared_bytes,
-		.args = what->args,
-		.arg_count = what->arg_count,
-		.operands = operands,
-		.operand_count = what->operand_count,
-		.scratch = what->scratch,
-		.report = what->report,
-		.copy_bytes = what->copy_bytes,
-		.granule = what->granule,
-	};
-	exec_find_buffers(executor, part->places, what->operand_count);
-	for (int i = 0; i < what->operand_count; i++) {
-		struct exec_buffer *buffer;
-		int status = exec_bind_operand(&what->operands[i], &part->places[i], made->of->owner, i,
-									   &buffer, &operands[i], error);
-		if (status != KILN_OK)
-			return status;
-		if (!buffer)
-			continue;
-		buffer->uses++;
-		made->buffers[made->buffer_count++] = buffer;
-	}
-	return KILN_OK;
-}
-
 /* Sentences name the launch and its operator. */
 static int blame(const struct exec_graph *graph, int index, int status,
 				 char error[KERNEL_ERROR_MAX])
@@ -157,6 +123,7 @@ static int blame(const struct exec_graph *graph, int index, int status,
 static int make(struct exec *executor, struct exec_graph *graph, struct exec_made *made,
 				char error[KERNEL_ERROR_MAX])
 {
+	const struct exec_held held = {made->buffers, &made->buffer_count};
 	size_t count = (size_t)graph->count;
 	struct device_launch *launches = calloc(count, sizeof(*launches));
 	struct device_operand *operands = calloc(count * KERNEL_MAX_OPERANDS, sizeof(*operands));
@@ -165,8 +132,10 @@ static int make(struct exec *executor, struct exec_graph *graph, struct exec_mad
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 						   "out of memory for a graph of %d launches", graph->count);
 	for (int i = 0; i < graph->count && status == KILN_OK; i++) {
-		status = bind_part(executor, &graph->parts[i], made, &launches[i],
-						   &operands[(size_t)i * KERNEL_MAX_OPERANDS], error);
+		struct exec_part *part = &graph->parts[i];
+		exec_find_buffers(executor, part->places, part->what.operand_count);
+		status = exec_bind(&part->what, part->places, graph->owner, held,
+						   &operands[(size_t)i * KERNEL_MAX_OPERANDS], &launches[i], error);
 		if (status != KILN_OK)
 			blame(graph, i, status, error);
 	}

@@ -403,8 +403,8 @@ int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct fram
 bool exec_lanes_waiting(const struct exec *executor)
 {
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
-		if (!lane->closing &&
-			(look(lane) != NEXT_NONE || (lane->parked > 0 && exec_lane_may_unpark(executor, lane))))
+		if (!lane->closing && ((look(lane) != NEXT_NONE && exec_lane_has_place(lane)) ||
+							   (lane->parked > 0 && exec_lane_may_unpark(executor, lane))))
 			return true;
 	return false;
 }
@@ -412,17 +412,7 @@ bool exec_lanes_waiting(const struct exec *executor)
 /* And may be taken. */
 static bool any_waiting(const struct exec *executor)
 {
-	if (!exec_may_launch(executor))
-		return false;
-	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
-		if (lane->closing)
-			continue;
-		if (look(lane) != NEXT_NONE && exec_lane_has_room(executor, lane))
-			return true;
-		if (lane->parked > 0 && exec_lane_may_unpark(executor, lane))
-			return true;
-	}
-	return false;
+	return exec_may_launch(executor) && exec_lanes_waiting(executor);
 }
 
 /* Nobody tells when a ready word is written. */

@@ -36,12 +36,6 @@ static struct exec_flight *flight_new(struct exec *executor, uint64_t id,
 	return flight;
 }
 
-static void flight_hold_buffer(struct exec_flight *flight, struct exec_buffer *buffer)
-{
-	buffer->uses++;
-	flight->buffers[flight->buffer_count++] = buffer;
-}
-
 void exec_let_go(struct exec *executor, struct exec_flight *flight)
 {
 	for (int i = 0; i < flight->buffer_count; i++)
@@ -101,9 +95,17 @@ void exec_find_buffers(const struct exec *executor, struct exec_place *places, i
 		places[i].found = map_get_id(&executor->buffers, places[i].buffer);
 }
 
-int exec_bind_operand(const struct exec_operand *operand, const struct exec_place *place,
-					  uint64_t owner, int number, struct exec_buffer **out_buffer,
-					  struct device_operand *out, char error[KERNEL_ERROR_MAX])
+static void hold_buffer(struct exec_held held, struct exec_buffer *buffer)
+{
+	buffer->uses++;
+	held.buffers[(*held.count)++] = buffer;
+}
+
+/* One operand at its place, found: within its buffer, which its owner may name (0: anybody may),
+ * and aligned.  *out_buffer: NULL where it is left out. */
+static int bind_operand(const struct exec_operand *operand, const struct exec_place *place,
+						uint64_t owner, int number, struct exec_buffer **out_buffer,
+						struct device_operand *out, char error[KERNEL_ERROR_MAX])
 {
 	*out_buffer = NULL;
 	*out = (struct device_operand){.name = operand->name};
@@ -132,61 +134,73 @@ int exec_bind_operand(const struct exec_operand *operand, const struct exec_plac
 	return KILN_OK;
 }
 
-static int start_launch(struct exec *executor, struct exec_flight *flight,
-						const struct exec_template *what, const struct exec_place *places,
-						uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
+int exec_bind(const struct exec_template *what, const struct exec_place *places, uint64_t owner,
+			  struct exec_held held, struct device_operand *operands, struct device_launch *launch,
+			  char error[KERNEL_ERROR_MAX])
 {
-	struct device_operand operands[KERNEL_MAX_OPERANDS];
-	struct device_launch launch = {
+	*launch = (struct device_launch){
+		.module = what->module ? what->module->module : NULL,
+		.grid = {what->grid[0], what->grid[1], what->grid[2]},
+		.block = {what->block[0], what->block[1], what->block[2]},
+		.shared_bytes = what->shared_bytes,
 		.args = what->args,
 		.arg_count = what->arg_count,
 		.operands = operands,
 		.operand_count = what->operand_count,
 		.scratch = what->scratch,
 		.report = what->report,
-		.shared_bytes = what->shared_bytes,
 		.copy_bytes = what->copy_bytes,
 		.granule = what->granule,
-		.delay_ms = delay < DELAY_MOST_MS ? (uint32_t)delay : DELAY_MOST_MS,
-		.ticket = flight->id,
-		.stream = stream,
-		.untimed = flight->untimed,
-		.done_word = flight->done_word,
-		.done_value = flight->done_value,
-		.done_last = flight->done_last,
 	};
-	uint64_t owner = flight->lane ? flight->lane->id : 0;
 	for (int i = 0; i < what->operand_count; i++) {
 		struct exec_buffer *buffer;
-		int status = exec_bind_operand(&what->operands[i], &places[i], owner, i, &buffer,
-									   &operands[i], error);
+		int status =
+			bind_operand(&what->operands[i], &places[i], owner, i, &buffer, &operands[i], error);
 		if (status != KILN_OK)
 			return status;
 		if (buffer)
-			flight_hold_buffer(flight, buffer);
+			hold_buffer(held, buffer);
 	}
-	memcpy(launch.grid, what->grid, sizeof(launch.grid));
-	memcpy(launch.block, what->block, sizeof(launch.block));
+	return KILN_OK;
+}
+
+/* How it is to run, and what is told of its end. */
+static void put_way(struct device_launch *launch, const struct exec_flight *flight, uint64_t stream,
+					uint64_t delay)
+{
+	launch->delay_ms = delay < DELAY_MOST_MS ? (uint32_t)delay : DELAY_MOST_MS;
+	launch->ticket = flight->id;
+	launch->stream = stream;
+	launch->untimed = flight->untimed;
+	launch->done_word = flight->done_word;
+	launch->done_value = flight->done_value;
+	launch->done_last = flight->done_last;
+}
+
+static int start_launch(struct exec *executor, struct exec_flight *flight,
+						const struct exec_template *what, const struct exec_place *places,
+						uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
+{
+	struct device_operand operands[KERNEL_MAX_OPERANDS];
+	struct device_launch launch;
+	const struct exec_held held = {flight->buffers, &flight->buffer_count};
+	int status = exec_bind(what, places, flight->lane ? flight->lane->id : 0, held, operands,
+						   &launch, error);
+	if (status != KILN_OK)
+		return status;
 	if (what->module) {
 		flight->module = what->module;
 		flight->module->uses++;
-		launch.module = flight->module->module;
 	}
+	put_way(&launch, flight, stream, delay);
 	return executor->ops->launch(executor->device, &launch, error);
 }
 
 static int start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
 					   uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
 {
-	const struct device_launch how = {
-		.delay_ms = delay < DELAY_MOST_MS ? (uint32_t)delay : DELAY_MOST_MS,
-		.ticket = flight->id,
-		.stream = stream,
-		.untimed = flight->untimed,
-		.done_word = flight->done_word,
-		.done_value = flight->done_value,
-		.done_last = flight->done_last,
-	};
+	struct device_launch how = {0};
+	put_way(&how, flight, stream, delay);
 	int status = exec_graph_take(executor, graph, &flight->made, error);
 	if (status != KILN_OK)
 		return status;
@@ -227,7 +241,7 @@ static int start_copy(struct exec *executor, const msgpack_object *root, struct 
 						 "%" PRIu64 " bytes at %" PRIu64 " are not within a buffer of %" PRIu64
 						 " bytes",
 						 bytes, offset, buffer->bytes);
-	flight_hold_buffer(flight, buffer);
+	hold_buffer((struct exec_held){flight->buffers, &flight->buffer_count}, buffer);
 	int status = exec_map(executor, frame->fds[0], bytes, !to_device, &flight->mapping, error);
 	if (status != KILN_OK)
 		return status;
