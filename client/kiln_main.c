@@ -67,7 +67,7 @@ static const struct cli_option raw_compile_options[] = {
 		{"bounds", "WORD", "subscripts out of range: check, clamp or zero (check)"},               \
 		{"checked", NULL, "check every access and name the first bad one"},                        \
 	{                                                                                              \
-		"choice", "NAME", "the candidate to take, of those that explain lists"                     \
+		"choice", "NAME", "the candidate to take: one that explain lists, or generic"              \
 	}
 static const struct cli_option map_options[] = {
 	MAP_OPTIONS,

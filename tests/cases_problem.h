@@ -57,4 +57,13 @@ static inline void cases_problem(const struct cases_case *c, struct kernel_probl
 		cases_problem_attr(&attrs[i], problem, &problem->attrs[i]);
 }
 
+/* The same problem, to be planned with this candidate. */
+static inline void cases_problem_choose(struct kernel_problem *problem, const char *choice)
+{
+	struct kernel_attr *attr = &problem->attrs[problem->attr_count++];
+
+	*attr = (struct kernel_attr){.name = "choice"};
+	(void)kernel_attr_set_text(problem, attr, choice, strlen(choice));
+}
+
 #endif

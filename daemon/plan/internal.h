@@ -30,11 +30,26 @@ void plan_print(struct plan_text *text, const char *format, ...)
 /* A problem's attribute, which is a text; NULL if there is none, or of another kind. */
 const char *plan_attr_text(const struct kernel_problem *problem, const char *name);
 
+/* Is a choice the generic kernel?  NULL is not. */
+bool plan_is_generic(const char *choice);
+/* What is common to plans of generic kernels: kind, choice, variant, source, a grid of so many
+ * blocks (cut to what the device has; the kernel takes several steps) and a block in x. */
+void plan_generic_launch(struct kernel_plan *plan, const struct kernel_limits *limits,
+						 const char *source, uint64_t blocks, uint32_t threads);
+/* An operand of a problem made up: contiguous, aligned to 16 bytes. */
+void plan_made_tensor(struct kernel_problem *problem, int operand, kiln_dtype dtype, int rank,
+					  const int64_t *shape);
+void plan_made_int(struct kernel_problem *problem, const char *name, int64_t value);
+void plan_made_word(struct kernel_problem *problem, const char *name, const char *word);
+
 /* Adds an argument to a plan. */
 void plan_arg_pointer(struct kernel_plan *plan, int operand);
 /* Zero elements: success without a launch. */
 void plan_no_elements(struct kernel_plan *plan);
 void plan_arg_scalar(struct kernel_plan *plan, uint32_t bytes, uint64_t value);
+/* A size as three arguments, of bytes (4 or 8), bytes and 4: a divisor of common/divide.cuh.  size:
+ * 1 to 2^31 or 2^63. */
+void plan_arg_divisor(struct kernel_plan *plan, uint32_t bytes, uint64_t size);
 void plan_arg_scratch(struct kernel_plan *plan);
 /* ... that of the report, and what is reported. */
 void plan_arg_report(struct kernel_plan *plan, uint64_t indices, uint64_t end);
@@ -59,6 +74,7 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int permute_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX], int most);
+int permute_generics(int index, struct kernel_problem *out);
 
 /* softmax.c: softmax, log_softmax, softmax_backward, log_softmax_backward */
 int softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,

@@ -15,6 +15,7 @@ const struct plan_op plan_ops[] = {
 		.plan = permute_plan,
 		.infer = permute_infer,
 		.choices = permute_choices,
+		.generics = permute_generics,
 	},
 	{
 		.name = "softmax",
@@ -413,6 +414,19 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
 	check_required(op, &whole, error);
 	take_choice(&whole, &choice, text, error);
 	return op->choices(&whole, limits, names, PLAN_MAX_CHOICES);
+}
+
+int plan_generic_at(const struct plan_op *op, int index, const struct kernel_limits *limits,
+					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_problem problem = {0};
+
+	if (!op->generics || index < 0 || op->generics(index, &problem))
+		return plan_refuse(error, KILN_ENOENT, "%s: there is no generic kernel number %d", op->name,
+						   index);
+	memcpy(problem.op, op->name, strlen(op->name) + 1);
+	plan_made_word(&problem, PLAN_CHOICE, PLAN_GENERIC);
+	return plan_problem(&problem, limits, out, error);
 }
 
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])

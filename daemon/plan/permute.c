@@ -217,6 +217,10 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 		out->copy_bytes = out->extents[1].bytes;
 		return no_launch(out, KERNEL_COPY, "copy", "the order of the elements does not change");
 	}
+	if (plan_is_generic(choice)) {
+		permute_widen(&form);
+		return permute_generic(&form, limits, out);
+	}
 	permute_canonical(problem, perm, INT32_MAX, &form);
 	permute_refine(&form);
 	return choose(&form, limits, choice, out, error);

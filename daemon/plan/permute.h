@@ -35,6 +35,8 @@ void permute_canonical(const struct kernel_problem *problem, const int64_t *perm
 					   struct permute_form *form);
 /* Makes elements wider and cuts huge dimensions: the last steps, once no copy was found. */
 void permute_refine(struct permute_form *form);
+/* The first of them alone. */
+void permute_widen(struct permute_form *form);
 /* One contiguous run on both sides. */
 bool permute_is_copy(const struct permute_form *form);
 
@@ -80,6 +82,10 @@ struct permute_variant {
 
 extern const struct permute_variant permute_vector, permute_interleave, permute_shift,
 	permute_stage, permute_tile, permute_strided;
+
+/* The plan whose kernel knows no size. */
+int permute_generic(const struct permute_form *form, const struct kernel_limits *limits,
+					struct kernel_plan *out);
 
 void permute_choice_print(const struct permute_variant *variant,
 						  const struct permute_choice *choice, char text[KERNEL_CHOICE_MAX]);

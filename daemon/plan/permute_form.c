@@ -112,6 +112,12 @@ static void cut(struct permute_form *form)
 	}
 }
 
+void permute_widen(struct permute_form *form)
+{
+	widen(form);
+	finish(form);
+}
+
 void permute_refine(struct permute_form *form)
 {
 	widen(form);

@@ -35,6 +35,12 @@ struct plan_op {
 	 */
 	int (*choices)(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				   char names[][KERNEL_CHOICE_MAX], int most);
+	/*
+	 * A small valid problem, complete, whose plan with choice PLAN_GENERIC is number index of the
+	 * operator's generic kernels: KILN_OK, or KILN_ENOENT past the last.  NULL: there are none, or
+	 * they are each problem's own.  Every such plan of any problem has one of these kernels.
+	 */
+	int (*generics)(int index, struct kernel_problem *out);
 	/* The sentence for what a launch of a valid problem reported, which is not 0; NULL: the
 	 * device's own. */
 	void (*report)(const struct kernel_problem *problem, uint64_t reported,
@@ -45,6 +51,12 @@ struct plan_op {
 #define PLAN_MAX_CHOICES 48
 /* The attribute that any operator takes besides its own: the name of a candidate. */
 #define PLAN_CHOICE "choice"
+/*
+ * The candidate that any operator has and none lists: a kernel that depends on dtypes, words among
+ * the attributes and a small class of the problem, and on no size, stride or alignment as a number:
+ * those are arguments.  The plan's variant has the same name.
+ */
+#define PLAN_GENERIC "generic"
 
 /* The operators, ended by a row whose name is NULL. */
 extern const struct plan_op plan_ops[];
@@ -65,6 +77,9 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
  * plan_problem's refusal. */
 int plan_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], char error[KERNEL_ERROR_MAX]);
+/* The plan of an operator's generic kernel number index; KILN_ENOENT past the last. */
+int plan_generic_at(const struct plan_op *op, int index, const struct kernel_limits *limits,
+					struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 /* Completes missing outputs: afterwards problem->tensor_count is the operator's operand count.
  * Optional operands that the caller left out stay so. */
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);

@@ -4,9 +4,9 @@
  * change.  Each case runs twice, with different bytes in its outputs before: what is not written,
  * or not the same again, differs.
  *
- *   test_ops_cpu [--quick|--check] FAMILY...     "softmax": the cases of cases_softmax.c
+ *   test_ops_cpu [--quick|--check|--generic] FAMILY...     "softmax": the cases of cases_softmax.c
  *
- * --quick: one in five.  --check: one in twenty, compiled to be checked: none may touch memory that
+ * --generic: the operators' generic kernels.  --quick: one in five.  --check: one in twenty, compiled to be checked: none may touch memory that
  * is not its own, nor may its results depend on the order of threads.
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
@@ -40,8 +40,8 @@ struct item {
 /* What is asked for. */
 static struct {
 	int share; /* one in so many cases */
-	bool check;
-} wanted = {1, false};
+	bool check, generic;
+} wanted = {1, false, false};
 
 struct bench {
 	struct compile_sources *sources;
@@ -408,6 +408,8 @@ static bool plan_one(const struct kernel_limits *limits, struct item *item)
 	char error[KERNEL_ERROR_MAX];
 
 	cases_problem(&item->c, &problem);
+	if (wanted.generic)
+		cases_problem_choose(&problem, PLAN_GENERIC);
 	if (plan_problem(&problem, limits, &item->plan, error) == KILN_OK)
 		return true;
 	printf("FAILED to plan %s: %s\n", item->c.name, error);
@@ -421,6 +423,8 @@ static bool is_wanted(const struct cases_case *c, char **families, int *slow)
 	for (char **family = families; *family; family++)
 		named = named || strcmp(*family, c->family) == 0;
 	if (!named || (c->flags & (CASES_BIG | CASES_HUGE)))
+		return false;
+	if (wanted.generic && !plan_find(c->op->name)->generics)
 		return false;
 	return !(c->flags & CASES_SLOW) || (*slow)++ % SLOW_SHARE == 0;
 }
@@ -459,17 +463,18 @@ static int plan_all(struct item *items, char **families)
 
 int main(int argc, char **argv)
 {
-	bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+	const char *option = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
 	int listed, count, bad = 1;
 	struct item *items;
 
-	wanted.check = argc > 1 && strcmp(argv[1], "--check") == 0;
-	wanted.share = quick ? 5 : wanted.check ? 20 : 1;
+	wanted.check = strcmp(option, "--check") == 0;
+	wanted.generic = strcmp(option, "--generic") == 0;
+	wanted.share = strcmp(option, "--quick") == 0 ? 5 : wanted.check ? 20 : 1;
 	cases_all(&listed);
 	items = calloc(2 * ((size_t)listed + RANDOM_CASES * CASES_FAMILIES), sizeof(*items));
 	if (!items)
 		return 1;
-	count = plan_all(items, argv + 1 + (quick || wanted.check));
+	count = plan_all(items, argv + 1 + (option[0] != 0));
 	if (count > 0)
 		bad = run_all(items, count);
 	printf("%d cases: %s\n", count, bad == SKIPPED ? "skipped" : bad ? "FAILED" : "all right");
