@@ -164,7 +164,7 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 		{"target-dtype", "TYPE", "element type of target (pred's)"},                      \
 		{"clamp", "N", "sides of an intersection are at least 0: 1 or 0 (1)"},            \
 	{                                                                                     \
-		"choice", "NAME", "the candidate to take, of those that explain lists"            \
+		"choice", "NAME", "the candidate to take: one that explain lists, or generic"     \
 	}
 
 #endif

@@ -81,7 +81,7 @@ options:
   --bounds WORD            indices out of range: check, clamp or trust (check)
   --target-dtype TYPE      element type of target (pred's)
   --clamp N                sides of an intersection are at least 0: 1 or 0 (1)
-  --choice NAME            the candidate to take, of those that explain lists
+  --choice NAME            the candidate to take: one that explain lists, or generic
   --target NAME            plan for this target: cpu, sm_90 (the device's)
   --why                    of a miss: the nearest kernel in the cache, and what differs
 
@@ -120,7 +120,7 @@ options:
   --dtype NAME=TYPE        its element type (f32; i32 in subscripts; output's: the first's)
   --bounds WORD            subscripts out of range: check, clamp or zero (check)
   --checked                check every access and name the first bad one
-  --choice NAME            the candidate to take, of those that explain lists
+  --choice NAME            the candidate to take: one that explain lists, or generic
   --target NAME            for this target: cpu, sm_75 .. sm_120 (the device's)
   --why                    of a miss: the nearest kernel in the cache, and what differs
 

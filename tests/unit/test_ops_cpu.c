@@ -4,10 +4,12 @@
  * change.  Each case runs twice, with different bytes in its outputs before: what is not written,
  * or not the same again, differs.
  *
- *   test_ops_cpu [--quick|--check|--generic] FAMILY...     "softmax": the cases of cases_softmax.c
+ *   test_ops_cpu [--quick|--check|--generic] FAMILY...
  *
- * --generic: the operators' generic kernels.  --quick: one in five.  --check: one in twenty, compiled to be checked: none may touch memory that
- * is not its own, nor may its results depend on the order of threads.
+ * FAMILY: "softmax", for the cases of cases_softmax.c
+ * --generic: the operators' generic kernels.  --quick: one in five.  --check: one in twenty,
+ * compiled to be checked: none may touch memory that is not its own, nor may its results depend on
+ * the order of threads.
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
  * share the instantiations.  Of the cases that are marked slow, one in six runs.
