@@ -354,7 +354,7 @@ static int check_peer(const struct kiln_client *client)
 	return KILN_OK;
 }
 
-static int hello(struct kiln_client *client, const char *device, int64_t deadline)
+static int hello(struct kiln_client *client, const kiln_connect_options *options, int64_t deadline)
 {
 	struct request request;
 	struct answer answer;
@@ -363,7 +363,8 @@ static int hello(struct kiln_client *client, const char *device, int64_t deadlin
 	wire_put_int(&request.out, "proto", PROTOCOL_VERSION);
 	wire_put_str(&request.out, "version", KILN_VERSION_STRING);
 	wire_put_int(&request.out, "pid", getpid());
-	wire_put_str(&request.out, "device", device);
+	wire_put_str(&request.out, "device", options->device);
+	wire_put_bool(&request.out, "background", (options->flags & KILN_CONNECT_BACKGROUND) != 0);
 	int status = link_ask(client, &request, deadline, &answer);
 	if (status != KILN_OK) {
 		return status;
@@ -401,9 +402,10 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 		}
 		*options = *given;
 	}
-	if ((options->flags & ~KILN_CONNECT_AUTOSTART) != 0) {
+	const unsigned known = KILN_CONNECT_AUTOSTART | KILN_CONNECT_BACKGROUND;
+	if ((options->flags & ~known) != 0) {
 		return error_set(KILN_EINVAL, "options->flags is 0x%x; this libkiln %s knows 0x%x",
-						 options->flags, KILN_VERSION_STRING, KILN_CONNECT_AUTOSTART);
+						 options->flags, KILN_VERSION_STRING, known);
 	}
 	if (options->timeout_ms < KILN_FOREVER) {
 		return error_set(KILN_EINVAL,
@@ -474,7 +476,7 @@ int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 		status = check_peer(client);
 	}
 	if (status == KILN_OK) {
-		status = hello(client, options.device, deadline);
+		status = hello(client, &options, deadline);
 	}
 	if (status != KILN_OK) {
 		kiln_close(client);

@@ -237,7 +237,8 @@ static void ask(struct asking *asking)
 		answer_success(asking, "copy");
 		return;
 	}
-	asking->wait = job_resolve(broker, asking->ref, asking->request.session, on_answer, asking);
+	const struct job_terms terms = session_terms(asking->request.session);
+	asking->wait = job_resolve(broker, asking->ref, &terms, on_answer, asking);
 	if (!asking->wait)
 		answer_failure(asking, KILN_ENOMEM, "out of memory for a compile job", "");
 }

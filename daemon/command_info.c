@@ -122,6 +122,7 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	}
 	/* The device may take longer to start than a client may take to speak. */
 	session->asking = true;
+	session->background = wire_get_bool(&message->root, "background", false);
 	uv_timer_stop(&session->hello_timer);
 	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");
 	struct device_entry *device =
@@ -212,6 +213,7 @@ static void put_workers(struct wire_out *out, const struct broker *broker)
 	wire_put_int(out, "idle", stats.idle);
 	wire_put_int(out, "busy", stats.busy);
 	wire_put_int(out, "queued", stats.queued);
+	wire_put_int(out, "queued_background", stats.queued_background);
 	wire_put_uint(out, "started", stats.started);
 	wire_put_uint(out, "killed", stats.killed);
 	wire_put_uint(out, "recycled", stats.recycled);

@@ -196,7 +196,8 @@ void command_object(struct session *session, struct wire_in *message, struct fra
 		answer(giving, NULL);
 		return;
 	}
-	giving->wait = job_resolve(session->broker, ref, session, on_answer, giving);
+	const struct job_terms terms = session_terms(session);
+	giving->wait = job_resolve(session->broker, ref, &terms, on_answer, giving);
 	if (!giving->wait) {
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a compile job");
 		giving_free(giving);

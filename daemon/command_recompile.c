@@ -117,7 +117,8 @@ static void known(void *arg, const struct compile_toolchains *toolchains, const 
 	}
 	recompile->phase = COMPILING;
 	if (status == KILN_OK)
-		recompile->job = pool_submit(recompile->broker, &recompile->again.job, compiled, recompile);
+		recompile->job = pool_submit(recompile->broker, &recompile->again.job, POOL_BACKGROUND,
+									 compiled, recompile);
 	if (!recompile->job)
 		fail(recompile, KILN_ENOMEM, "out of memory for a compile job");
 }

@@ -19,9 +19,9 @@ enum flight_phase { FLIGHT_LOOKUP, FLIGHT_COMPILE };
 struct job_wait {
 	struct broker *broker;
 	struct kernel_ref *ref;
-	struct flight *flight; /* NULL until the compilers are known */
-	uv_timer_t *later;     /* an answer that is ready before it may be given */
-	struct session *asker; /* NULL: it is not counted */
+	struct flight *flight;  /* NULL until the compilers are known */
+	uv_timer_t *later;      /* an answer that is ready before it may be given */
+	struct job_terms terms; /* without an asker it is not counted */
 	bool first;
 	job_done done;
 	void *arg;
@@ -136,7 +136,7 @@ struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
 static void count_answer(const struct job_wait *wait, const struct job_answer *answer)
 {
 	struct counters *counters = &wait->broker->counters;
-	struct tally *of_session = &wait->asker->tally;
+	struct tally *of_session = &wait->terms.asker->tally;
 	struct tally *of_operator = job_tally(wait->broker, wait->ref);
 	uint64_t micros = (uint64_t)answer->micros;
 	bool compiled = answer->origin == JOB_COMPILED;
@@ -164,7 +164,7 @@ static void count_answer(const struct job_wait *wait, const struct job_answer *a
 static void answer_wait(struct job_wait *wait, struct job_answer *answer)
 {
 	answer->micros = (int64_t)(util_now_us() - wait->asked_us);
-	if (wait->asker)
+	if (wait->terms.asker)
 		count_answer(wait, answer);
 	wait->done(wait->arg, answer);
 	kernel_drop(wait->ref);
@@ -312,6 +312,16 @@ static void answer_remembered(struct flight *flight)
 	free_flight(flight);
 }
 
+/* That of whoever is in the greatest hurry. */
+static enum pool_priority priority_of(const struct flight *flight)
+{
+	enum pool_priority priority = POOL_BACKGROUND;
+	for (const struct job_wait *wait = flight->waits; wait; wait = wait->next)
+		if (wait->terms.priority < priority)
+			priority = wait->terms.priority;
+	return priority;
+}
+
 static void lookup_done(struct broker *broker, void *arg)
 {
 	struct flight *flight = arg;
@@ -332,7 +342,7 @@ static void lookup_done(struct broker *broker, void *arg)
 	}
 	flight->phase = FLIGHT_COMPILE;
 	broker->counters.jobs++;
-	flight->job = pool_submit(broker, &flight->ref->job, compiled, flight);
+	flight->job = pool_submit(broker, &flight->ref->job, priority_of(flight), compiled, flight);
 	if (!flight->job) {
 		broker->counters.jobs_failed++;
 		unlink_flight(flight);
@@ -354,7 +364,7 @@ static void choose_owner(struct flight *flight)
 {
 	struct job_wait *owner = NULL;
 	for (struct job_wait *wait = flight->waits; wait && !owner; wait = wait->next)
-		if (wait->asker)
+		if (wait->terms.asker)
 			owner = wait;
 	if (owner)
 		owner->first = true;
@@ -368,6 +378,8 @@ static void join(struct job_wait *wait, struct flight *flight)
 	wait->flight = flight;
 	*link = wait;
 	choose_owner(flight);
+	if (flight->job && wait->terms.priority == POOL_INTERACTIVE)
+		pool_raise(flight->broker, flight->job);
 }
 
 static struct flight *new_flight(struct broker *broker, struct kernel_ref *ref)
@@ -428,8 +440,8 @@ static void on_later(uv_timer_t *timer)
 	pool_when_known(wait->broker, on_known, wait);
 }
 
-struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, struct session *asker,
-							 job_done done, void *arg)
+struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
+							 const struct job_terms *terms, job_done done, void *arg)
 {
 	struct job_wait *wait = calloc(1, sizeof *wait);
 	uv_timer_t *later = calloc(1, sizeof *later);
@@ -441,11 +453,11 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, stru
 	*wait = (struct job_wait){.broker = broker,
 							  .ref = kernel_hold(ref),
 							  .later = later,
-							  .asker = asker,
+							  .terms = *terms,
 							  .done = done,
 							  .arg = arg,
 							  .asked_us = util_now_us()};
-	if (asker) {
+	if (terms->asker) {
 		broker->counters.asked++;
 		broker->waiting++;
 	}
@@ -458,7 +470,7 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, stru
 void job_leave(struct broker *broker, struct job_wait *wait)
 {
 	struct flight *flight = wait->flight;
-	if (wait->asker) {
+	if (wait->terms.asker) {
 		broker->counters.left++;
 		broker->waiting--;
 	}
@@ -485,8 +497,8 @@ static int count_waits(const struct flight *flight, uint64_t *owner)
 	*owner = 0;
 	for (const struct job_wait *wait = flight->waits; wait; wait = wait->next) {
 		count++;
-		if (!*owner && wait->asker)
-			*owner = wait->asker->id;
+		if (!*owner && wait->terms.asker)
+			*owner = wait->terms.asker->id;
 	}
 	return count;
 }

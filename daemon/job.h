@@ -10,6 +10,7 @@
 #define KILN_DAEMON_JOB_H
 
 #include "broker.h"
+#include "pool.h"
 #include "tuned.h"
 
 /* A planned kernel: what a prepared call and the flights that compile it hold together.  Counted.
@@ -54,13 +55,18 @@ struct job_answer {
 struct job_wait;
 typedef void (*job_done)(void *arg, const struct job_answer *answer);
 
+/* Who asks for a kernel, and what it may cost. */
+struct job_terms {
+	struct session *asker; /* whose request it counts as, which must outlive it; NULL: nobody's */
+	enum pool_priority priority;
+};
+
 /*
  * Asks for the kernel of a plan (of kind KERNEL_LAUNCH).  done is called exactly once, unless
- * job_leave came first; never from inside job_resolve.  asker: whose request it counts as, which
- * must outlive it; NULL: it is nobody's.  NULL without memory.
+ * job_leave came first; never from inside job_resolve.  NULL without memory.
  */
-struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref, struct session *asker,
-							 job_done done, void *arg);
+struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
+							 const struct job_terms *terms, job_done done, void *arg);
 /* No longer interested; the last one to leave cancels the compile. */
 void job_leave(struct broker *broker, struct job_wait *wait);
 

@@ -1,66 +1,21 @@
-/* pool.c: worker slots and the queue of jobs.  A slot outlives the processes that fill it. */
-#include "pool.h"
+/* pool.c: the worker processes, each in its slot: started, watched, ended, replaced. */
+#include "pool_state.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "child.h"
 #include "util/util.h"
 
 #define POOL_START_DEADLINE_MS 60000
 #define POOL_BACKOFF_FIRST_MS 100
-#define POOL_DISMISS_MS 1000
 #define POOL_BACKOFF_LAST_MS 5000
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */
 #define POOL_FAILED_STARTS 8 /* in a row: jobs are not kept waiting for a worker any longer */
 
-struct pool_job {
-	const struct compile_job *job;
-	struct compile_job as_sent;
-	pool_done done;
-	void *arg;
-	int deaths;
-	bool passing; /* one of them may have come from outside */
-	struct pool_job *next;
-};
-
-enum slot_state { SLOT_EMPTY, SLOT_STARTING, SLOT_IDLE, SLOT_BUSY };
 static const char *const slot_names[] = {"stopped", "starting", "idle", "busy"};
 
-struct slot {
-	struct broker *broker;
-	enum slot_state state;
-	struct child *child;
-	struct pool_job *job;
-	uv_timer_t timer; /* EMPTY: backoff; STARTING, BUSY: deadline */
-	bool overran;
-	uint64_t job_id, jobs_done;
-	uint32_t backoff_ms;
-};
-
-struct known_waiter {
-	pool_known known;
-	void *arg;
-	struct known_waiter *next;
-};
-
-struct pool {
-	struct slot *slots;
-	int count;
-	struct pool_job *head, *tail;
-	struct compile_toolchains toolchains;
-	bool known;
-	bool closing;
-	struct known_waiter *waiters;
-	uint64_t next_job, started, killed, recycled;
-	int failed_starts; /* since a worker was last ready */
-	char start_error[KERNEL_ERROR_MAX];
-};
-
 static void launch(struct slot *slot);
-static void slot_start(struct slot *slot);
-static void assign(struct broker *broker);
 
 static void stop_timer(struct slot *slot)
 {
@@ -124,12 +79,11 @@ static void on_started(struct slot *slot, struct wire_in *message)
 				slot_start(&pool->slots[i]);
 		tell_known(pool, NULL);
 	}
-	assign(slot->broker);
+	queue_assign(slot->broker);
 }
 
 static void on_result(struct slot *slot, struct wire_in *message)
 {
-	struct pool *pool = slot->broker->pool;
 	struct compile_result result;
 	uint64_t id;
 	memset(&result, 0, sizeof result);
@@ -144,17 +98,12 @@ static void on_result(struct slot *slot, struct wire_in *message)
 	slot->jobs_done++;
 	stop_timer(slot);
 	slot->state = SLOT_IDLE;
-	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files) {
-		/* Memory that a compiler leaks goes with its process, and so does whatever a user's source
-		 * may have done to it. */
-		pool->recycled++;
-		child_dismiss(slot->child, POOL_DISMISS_MS);
-		slot->child = NULL;
-		slot->state = SLOT_EMPTY;
-		slot_start(slot);
-	}
+	/* Memory that a compiler leaks goes with its process, and so does whatever a user's source may
+	 * have done to it. */
+	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files)
+		slot_renew(slot);
 	answer(job, &result);
-	assign(slot->broker);
+	queue_assign(slot->broker);
 }
 
 static void on_message(void *owner, struct wire_in *message, struct frame *frame)
@@ -164,14 +113,6 @@ static void on_message(void *owner, struct wire_in *message, struct frame *frame
 		on_started(owner, message);
 	else
 		on_result(owner, message);
-}
-
-static void put_back(struct pool *pool, struct pool_job *job)
-{
-	job->next = pool->head;
-	pool->head = job;
-	if (!pool->tail)
-		pool->tail = job;
 }
 
 /* What people call the compiler for a target: its id without the hash, which for NVRTC comes last
@@ -212,7 +153,7 @@ static void settle_job(struct slot *slot, int signal, const char *why)
 				  job->job->target);
 		answer_error(job, KILN_ECOMPILE, error);
 	} else {
-		put_back(slot->broker->pool, job);
+		queue_put_back(slot->broker->pool, job);
 	}
 }
 
@@ -234,12 +175,8 @@ static void give_up_waiting(struct pool *pool)
 	for (int i = 0; i < pool->count; i++)
 		if (pool->slots[i].state == SLOT_IDLE || pool->slots[i].state == SLOT_BUSY)
 			return;
-	while ((job = pool->head)) {
-		pool->head = job->next;
-		if (!pool->head)
-			pool->tail = NULL;
+	while ((job = queue_pop(pool)))
 		answer_error(job, KILN_EIO, pool->start_error);
-	}
 }
 
 static void on_gone(void *owner, int exit_status, int signal, const char *why)
@@ -268,7 +205,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 		start_failed(pool, error);
 	}
 	slot_start(slot);
-	assign(broker);
+	queue_assign(broker);
 	give_up_waiting(pool);
 }
 
@@ -313,12 +250,32 @@ static void launch(struct slot *slot)
 	uv_timer_start(&slot->timer, on_timer, POOL_BACKOFF_LAST_MS, 0);
 }
 
-static void slot_start(struct slot *slot)
+void slot_start(struct slot *slot)
 {
 	if (slot->backoff_ms)
 		uv_timer_start(&slot->timer, on_timer, slot->backoff_ms, 0);
 	else
 		launch(slot);
+}
+
+void slot_renew(struct slot *slot)
+{
+	slot->broker->pool->recycled++;
+	child_dismiss(slot->child, POOL_DISMISS_MS);
+	slot->child = NULL;
+	slot->state = SLOT_EMPTY;
+	slot_start(slot);
+}
+
+void slot_abort(struct slot *slot)
+{
+	slot->job = NULL;
+	stop_timer(slot);
+	slot->broker->pool->killed++;
+	child_abandon(slot->child);
+	slot->child = NULL;
+	slot->state = SLOT_EMPTY;
+	slot_start(slot);
 }
 
 static int take_test_fault(struct test_state *test)
@@ -332,7 +289,7 @@ static int take_test_fault(struct test_state *test)
 	return 0;
 }
 
-static void send_job(struct slot *slot, struct pool_job *job)
+void slot_send(struct slot *slot, struct pool_job *job)
 {
 	struct broker *broker = slot->broker;
 	struct wire_out message;
@@ -350,74 +307,7 @@ static void send_job(struct slot *slot, struct pool_job *job)
 	uv_timer_start(&slot->timer, on_timer, (uint64_t)broker->options.compile_timeout_ms, 0);
 }
 
-static void assign(struct broker *broker)
-{
-	struct pool *pool = broker->pool;
-	for (int i = 0; i < pool->count && pool->head; i++) {
-		struct slot *slot = &pool->slots[i];
-		if (slot->state != SLOT_IDLE)
-			continue;
-		struct pool_job *job = pool->head;
-		pool->head = job->next;
-		if (!pool->head)
-			pool->tail = NULL;
-		job->next = NULL;
-		send_job(slot, job);
-	}
-}
-
-struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job, pool_done done,
-							 void *arg)
-{
-	struct pool *pool = broker->pool;
-	struct pool_job *item = calloc(1, sizeof *item);
-	if (!item)
-		return NULL;
-	item->job = job;
-	item->done = done;
-	item->arg = arg;
-	if (pool->tail)
-		pool->tail->next = item;
-	else
-		pool->head = item;
-	pool->tail = item;
-	assign(broker);
-	return item;
-}
-
-void pool_cancel(struct broker *broker, struct pool_job *job)
-{
-	struct pool *pool = broker->pool;
-	struct pool_job **link = &pool->head, *previous = NULL;
-	for (; *link && *link != job; link = &(*link)->next)
-		previous = *link;
-	if (*link) {
-		*link = job->next;
-		if (pool->tail == job)
-			pool->tail = previous;
-	}
-	for (int i = 0; i < pool->count; i++) {
-		struct slot *slot = &pool->slots[i];
-		if (slot->job != job)
-			continue;
-		slot->job = NULL;
-		stop_timer(slot);
-		pool->killed++;
-		child_abandon(slot->child);
-		slot->child = NULL;
-		slot->state = SLOT_EMPTY;
-		slot_start(slot);
-	}
-	free(job);
-}
-
-bool pool_running(const struct broker *broker, const struct pool_job *job)
-{
-	for (int i = 0; i < broker->pool->count; i++)
-		if (broker->pool->slots[i].job == job)
-			return true;
-	return false;
-}
+/* ---- What the broker asks ---- */
 
 void pool_when_known(struct broker *broker, pool_known known, void *arg)
 {
@@ -473,6 +363,7 @@ int pool_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 void pool_close(struct broker *broker)
 {
 	struct pool *pool = broker->pool;
+	struct pool_job *job;
 	if (!pool || pool->closing)
 		return;
 	pool->closing = true;
@@ -489,11 +380,8 @@ void pool_close(struct broker *broker)
 		slot->job = NULL;
 		slot->state = SLOT_EMPTY;
 	}
-	while (pool->head) {
-		struct pool_job *next = pool->head->next;
-		free(pool->head);
-		pool->head = next;
-	}
+	while ((job = queue_pop(pool)))
+		free(job);
 	while (pool->waiters) {
 		struct known_waiter *next = pool->waiters->next;
 		free(pool->waiters);
@@ -523,8 +411,8 @@ void pool_stats(const struct broker *broker, struct pool_stats *out)
 		out->idle += pool->slots[i].state == SLOT_IDLE;
 		out->busy += pool->slots[i].state == SLOT_BUSY;
 	}
-	for (const struct pool_job *job = pool->head; job; job = job->next)
-		out->queued++;
+	out->queued_background = pool->queues[POOL_BACKGROUND].count;
+	out->queued = pool->queues[POOL_INTERACTIVE].count + out->queued_background;
 }
 
 const struct compile_toolchains *pool_toolchains(const struct broker *broker)

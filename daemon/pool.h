@@ -1,7 +1,8 @@
 /*
- * pool: the compiler workers.  Starts and warms them, gives each one job at a time, kills what
- * overruns, replaces what died, recycles what is old.  Knows nothing of keys, caches or who is
- * waiting.
+ * pool: the compiler workers.  Starts and warms them, gives each one job at a time, what somebody
+ * waits for first, kills what overruns, replaces what died, recycles what is old.  Users' sources
+ * are compiled by a process that has compiled nothing before.  Knows nothing of keys, caches or who
+ * is waiting.
  */
 #ifndef KILN_DAEMON_POOL_H
 #define KILN_DAEMON_POOL_H
@@ -9,6 +10,13 @@
 #include "broker.h"
 
 struct pool_job; /* asked for and not answered yet */
+
+/*
+ * Interactive: somebody waits for it.  Background: it will be of use later.  Interactive jobs come
+ * first, in their order; a background job leaves one worker idle for them, unless there is only
+ * one.
+ */
+enum pool_priority { POOL_INTERACTIVE, POOL_BACKGROUND, POOL_PRIORITIES };
 
 /* result is the pool's and gone afterwards; take its members by zeroing them. */
 typedef void (*pool_done)(void *arg, struct compile_result *result);
@@ -22,8 +30,10 @@ void pool_free(struct broker *broker); /* after the loop has ended */
  * Queues a job; what job points to must live until the answer.  Exactly one call of done follows,
  * never from inside pool_submit, unless pool_cancel came first.  NULL without memory.
  */
-struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job, pool_done done,
-							 void *arg);
+struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job,
+							 enum pool_priority priority, pool_done done, void *arg);
+/* From now on somebody waits for it. */
+void pool_raise(struct broker *broker, struct pool_job *job);
 /* Forgets a job; the worker that runs it is killed, for a compiler cannot be interrupted. */
 void pool_cancel(struct broker *broker, struct pool_job *job);
 /* A worker has it. */
@@ -40,7 +50,8 @@ void pool_when_known(struct broker *broker, pool_known known, void *arg);
 void pool_forget(struct broker *broker, void *arg);
 
 struct pool_stats {
-	int workers, starting, idle, busy, queued;
+	int workers, starting, idle, busy;
+	int queued, queued_background; /* of those queued */
 	uint64_t started, killed, recycled;
 };
 void pool_stats(const struct broker *broker, struct pool_stats *out);

@@ -135,6 +135,14 @@ static void keep_tally(const struct session *session)
 	ended_sessions_add(&broker->ended, &ended);
 }
 
+struct job_terms session_terms(struct session *session)
+{
+	return (struct job_terms){
+		.asker = session,
+		.priority = session->background ? POOL_BACKGROUND : POOL_INTERACTIVE,
+	};
+}
+
 void session_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us)
 {
 	uint64_t micros = util_now_us() - began_us;

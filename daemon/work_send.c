@@ -110,9 +110,12 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 	if (*module)
 		return WORK_GONE;
 	/* Never asked for before: a call at addresses that it was not prepared for. */
-	struct session *asker = work->variant->key[0] ? NULL : session;
-	session->broker->counters.reloads += !asker;
-	work->fetching = job_resolve(session->broker, work->variant, asker, on_fetched, work);
+	struct job_terms terms = session_terms(session);
+	if (work->variant->key[0]) {
+		terms.asker = NULL;
+		session->broker->counters.reloads++;
+	}
+	work->fetching = job_resolve(session->broker, work->variant, &terms, on_fetched, work);
 	if (!work->fetching)
 		work_end(work, KILN_ENOMEM, "out of memory for a compile job", 0);
 	return WORK_WAITS;

@@ -193,6 +193,8 @@ KILN_API const char *kiln_version(void);
 /* ---- Connection ---------------------------------------------------------------------------- */
 
 #define KILN_CONNECT_AUTOSTART 1u /* start a kilnd of one's own if none answers */
+/* nobody waits for what this client has compiled: its compiles come after those of others */
+#define KILN_CONNECT_BACKGROUND 2u
 
 typedef struct kiln_connect_options {
 	size_t size;        /* sizeof(kiln_connect_options): lets the structure grow */
