@@ -58,7 +58,7 @@ ban() {
 	ban 'daemon/|client/' 'cudaMalloc|cudaFree|cudaMemcpy|cudaLaunchKernel' \
 		'the driver API only, by dlopen'
 	# util/memory.c is the one place that gives up; a child and a test may end with _exit.
-	ban 'daemon/(plan|compile|cache|exec)/|daemon/[a-z_]*\.|client/|include/' \
+	ban 'daemon/(plan|compile|cache|seal|exec)/|daemon/[a-z_]*\.|client/|include/' \
 		'abort|exit|quick_exit' \
 		'nothing aborts or exits but main returns (util_alloc is for small things)'
 	ban 'client/(client|buffer|call|reply|connect|error|status|cuda_ipc|fork)' 'signal|sigaction' \

@@ -50,7 +50,9 @@
 		own("^daemon/util/", "^daemon/util/")
 		own("^daemon/kernel\\.h$", "^include/kiln/kiln\\.h$")
 		own("^daemon/plan/", "^(include/kiln/kiln\\.h|daemon/(plan|util)/|daemon/kernel\\.h$)")
-		own("^daemon/cache/", "^(include/kiln/kiln\\.h|daemon/(cache|util)/|daemon/kernel\\.h$)")
+		own("^daemon/seal/", "^(include/kiln/kiln\\.h|daemon/(seal|util)/|daemon/kernel\\.h$)")
+		own("^daemon/cache/", "^(include/kiln/kiln\\.h|daemon/(cache|seal|util)/|" \
+			"daemon/kernel\\.h$)")
 		nouns = "include/kiln/kiln\\.h$|daemon/kernel\\.h$|client/(wire|frame|lane_memory)\\.h$"
 		own("^daemon/compile/", "^(daemon/(compile|util)/|" nouns ")")
 		own("^daemon/exec/", "^(daemon/(exec|util)/|kernel_src/cpu/abi\\.cuh$|" nouns ")")
@@ -68,7 +70,7 @@
 			"tests/(gpu/.*|bench/.*|(unit|integration)/[^/]*cuda[^/]*))$")
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
 		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/test_cache[^/]*|tests/fuzz/.*)$")
-		library("^sodium", "^(daemon/util/.*|tests/unit/.*)$")
+		library("^sodium", "^(daemon/(util|seal)/.*|tests/unit/.*)$")
 		library("^msgpack", "^(client/wire[^/]*|tests/(unit|fuzz)/.*)$")
 		library("^cuda_runtime|^cuda_fp16|^cooperative_groups|^cub/|^cuda/", "^$")
 	}

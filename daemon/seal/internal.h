@@ -1,0 +1,42 @@
+/*
+ * internal.h: what the files of the seal module share.  seal.c makes and checks seals, keys.c knows
+ * the file of a key, ring.c directories of them.  Nobody outside includes this.
+ */
+#ifndef KILN_DAEMON_SEAL_INTERNAL_H
+#define KILN_DAEMON_SEAL_INTERNAL_H
+
+#include "../util/util.h"
+#include "seal.h"
+
+#include <limits.h>
+
+#define SEAL_ID_BYTES 8
+#define SEAL_MOST_KEYS 1024 /* in a directory */
+
+struct seal_ring {
+	struct seal_key *keys;
+	int count, capacity;
+};
+
+void seal_id_bytes(const unsigned char public[32], unsigned char id[SEAL_ID_BYTES]);
+
+/* ---- keys.c.  What answers int has put a sentence into error. ---- */
+
+bool seal_is_name(const char *name);
+int seal_check_name(const char *name, char error[KERNEL_ERROR_MAX]);
+/* ending: ".key", ".pub" */
+int seal_path_of(const char *directory, const char *name, const char *ending, char path[PATH_MAX],
+				 char error[KERNEL_ERROR_MAX]);
+/* Whoever can write to it decides whose kernels run here; whoever can read a secret, too.  others:
+ * the bits of the mode that must not be there. */
+int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_MAX]);
+int seal_make_directory(const char *directory, char error[KERNEL_ERROR_MAX]);
+/* A new file with this line, as a whole or not at all; KILN_EBUSY: there is one. */
+int seal_write_file(const char *path, const char *line, unsigned mode,
+					char error[KERNEL_ERROR_MAX]);
+int seal_read_secret(const char *path, const char *name, struct seal_secret *out,
+					 char error[KERNEL_ERROR_MAX]);
+int seal_read_public(const char *path, const char *name, struct seal_key *out,
+					 char error[KERNEL_ERROR_MAX]);
+
+#endif
