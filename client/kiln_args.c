@@ -143,10 +143,8 @@ static int parse_command(struct cli *cli, char **argv, int *at)
 	if (cli->command)
 		return CLI_OK;
 	if (cli_find(first, "ls"))
-		return cli_usage("'%s' is no command of 'kiln %s'; there are ls, show, get, table, "
-						 "verify, pin, unpin, trim "
-						 "and clear",
-						 second, first);
+		return cli_usage("'%s' is no command of 'kiln %s'; 'kiln help %s' lists them", second,
+						 first, first);
 	return cli_usage("'%s' is no command; see 'kiln help'", first);
 }
 

@@ -160,6 +160,11 @@ static const struct cli_option table_options[] = {
 	{0},
 };
 
+static const struct cli_option key_trust_options[] = {
+	{"name", "NAME", "what it is called here (what its owner calls it)"},
+	{0},
+};
+
 const struct cli_command cli_commands[] = {
 	{"status", cli_status, "", "what the daemon is and has done", status_options, 0, 0, 0},
 	{"devices", cli_devices, "", "the devices, and why one is missing", NULL, 0, 0, 0},
@@ -200,6 +205,13 @@ const struct cli_command cli_commands[] = {
 	{"cache trim", cli_cache_trim, "[BYTES]", "remove the least recently used down to BYTES",
 	 trim_options, 0, 1, 0},
 	{"cache clear", cli_cache_clear, "", "remove all that are not pinned", NULL, 0, 0, 0},
+	{"key ls", cli_key_ls, "", "the keys that seal packs here, and those that are trusted", NULL, 0,
+	 0, 0},
+	{"key new", cli_key_new, "NAME", "make a key that seals", NULL, 1, 1, 0},
+	{"key show", cli_key_show, "NAME", "its public half, for other hosts", NULL, 1, 1, 0},
+	{"key trust", cli_key_trust, "FILE", "believe what this public key seals", key_trust_options, 1,
+	 1, 0},
+	{"key distrust", cli_key_distrust, "NAME", "believe it no more", NULL, 1, 1, 0},
 	{"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", NULL, 1,
 	 3, 0},
 	{"stop", cli_stop, "", "stop the daemon, and wait until it is gone", NULL, 0, 0, 0},

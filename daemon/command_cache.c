@@ -48,6 +48,7 @@ struct query *query_open(struct session *session, struct wire_in *message)
 		return NULL;
 	}
 	snprintf(query->key, sizeof query->key, "%s", key ? key : "");
+	query->options = &session->broker->options;
 	reply_begin(&query->out, query->request.id);
 	return query;
 }

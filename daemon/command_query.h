@@ -1,6 +1,6 @@
 /*
- * command_query.h: a request that the store's thread answers, for command_cache.c and
- * command_upkeep.c.
+ * command_query.h: a request that the store's thread answers, for command_cache.c,
+ * command_upkeep.c and command_key.c.
  */
 #ifndef KILN_DAEMON_COMMAND_QUERY_H
 #define KILN_DAEMON_COMMAND_QUERY_H
@@ -16,6 +16,8 @@ struct query {
 	char sort[16];
 	int64_t limit;
 	bool pin;
+	char name[SEAL_NAME_MAX], line[SEAL_LINE_MAX];
+	const struct options *options;
 	struct cache_trim trim; /* points to the texts below */
 	char op[24], target[KERNEL_TARGET_MAX], compiler[CACHE_COMPILER_MAX];
 	struct cache_trimmed trimmed;

@@ -51,6 +51,12 @@ static const struct option_row table[] = {
 		"a compiler process is replaced after so many compiles"},
 	{"kernel-dir", "KILN_KERNEL_DIR", "DIR", NULL, OPTION_PATH, 0, 0, NULL, AT(kernel_dir), NULL,
 		"kernel sources to use instead of those built in"},
+	{"key-dir", "KILN_KEY_DIR", "DIR", NULL, OPTION_PATH, 0, 0, NULL, AT(key_dir), NULL,
+		"keys that seal packs; default $XDG_CONFIG_HOME/kiln/keys, else ~/.config/kiln/keys"},
+	{"trust-dir", "KILN_TRUST_DIR", "DIR", NULL, OPTION_PATH, 0, 0, NULL, AT(trust_dir), NULL,
+		"public keys that are trusted; default $XDG_CONFIG_HOME/kiln/trusted, else ~/.config/kiln/trusted"},
+	{"sign-key", "KILN_SIGN_KEY", "NAME", NULL, OPTION_KEY, 0, 0, NULL, AT(sign_key), NULL,
+		"which of the keys seals, where there are several"},
 	{"idle-exit", "KILN_IDLE_EXIT", "SECONDS", "0", OPTION_NUMBER, 1, 31536000, "never",
 		AT(idle_exit_seconds), NULL, "end after so long without a session"},
 	{"drain-timeout", "KILN_DRAIN_TIMEOUT", "MS", "5000", OPTION_NUMBER, 1, DAY_MS, "do not wait",
@@ -203,6 +209,21 @@ static const char *absolute(const char *variable)
 	return path && *path == '/' ? path : NULL;
 }
 
+/* Below the user's configuration; "" where there is none, which whoever needs the keys is told. */
+static void complete_config(const char *name, char path[PATH_MAX])
+{
+	const char *base = absolute("XDG_CONFIG_HOME");
+	const char *home = absolute("HOME");
+	if (*path || (!base && !home)) {
+		return;
+	}
+	int size = snprintf(path, PATH_MAX, "%s%s/%s", base ? base : home,
+						base ? "/kiln" : "/.config/kiln", name);
+	if (size >= PATH_MAX) {
+		path[0] = 0;
+	}
+}
+
 /* Defaults that depend on the user and the machine. */
 static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
 {
@@ -210,6 +231,8 @@ static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
 		int cpus = util_cpu_count();
 		out->workers = cpus < 256 ? (uint64_t)cpus : 256;
 	}
+	complete_config("keys", out->key_dir);
+	complete_config("trusted", out->trust_dir);
 	if (!*out->socket) {
 		const char *base = absolute("XDG_RUNTIME_DIR");
 		int size = base ? snprintf(out->socket, sizeof out->socket, "%s/kiln/kiln.sock", base)

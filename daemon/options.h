@@ -7,6 +7,7 @@
 
 #include "exec/device.h"
 #include "kernel.h"
+#include "seal/seal.h"
 #include "util/util.h"
 
 #include <limits.h>
@@ -35,9 +36,11 @@ struct options {
 
 	char socket[OPTIONS_SOCKET_MAX];
 	char cache_dir[PATH_MAX];
-	char kernel_dir[PATH_MAX]; /* "": the embedded sources */
-	uint64_t cache_bytes;      /* 0: no cap */
-	uint64_t cache_rows;       /* 0: no cap */
+	char kernel_dir[PATH_MAX];                   /* "": the embedded sources */
+	char key_dir[PATH_MAX], trust_dir[PATH_MAX]; /* "": there is no place for them */
+	char sign_key[SEAL_NAME_MAX];                /* "": the only one there is */
+	uint64_t cache_bytes;                        /* 0: no cap */
+	uint64_t cache_rows;                         /* 0: no cap */
 	uint64_t memory_cache_bytes;
 	struct options_devices devices;
 	uint64_t workers;             /* never 0: the cores allowed are filled in */

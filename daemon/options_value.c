@@ -211,6 +211,16 @@ static int read_none(const struct option_row *row, const char *given, const char
 	return KILN_OK;
 }
 
+static int read_key(const char *given, const char *text, char *out, char error[KERNEL_ERROR_MAX])
+{
+	char why[KERNEL_ERROR_MAX];
+	if (seal_check_name(text, why) != KILN_OK) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: %s", given, why);
+	}
+	snprintf(out, SEAL_NAME_MAX, "%s", text);
+	return KILN_OK;
+}
+
 int option_read(const struct option_row *row, const char *given, const char *text,
 				struct options *out, char error[KERNEL_ERROR_MAX])
 {
@@ -228,6 +238,8 @@ int option_read(const struct option_row *row, const char *given, const char *tex
 		return read_devices(given, text, field, error);
 	case OPTION_IDS:
 		return read_ids(given, text, field, error);
+	case OPTION_KEY:
+		return read_key(given, text, field, error);
 	case OPTION_DEVICE:
 	case OPTION_DESCRIPTOR:
 		return read_single(row, given, text, field, error);

@@ -23,7 +23,6 @@ void seal_id_bytes(const unsigned char public[32], unsigned char id[SEAL_ID_BYTE
 /* ---- keys.c.  What answers int has put a sentence into error. ---- */
 
 bool seal_is_name(const char *name);
-int seal_check_name(const char *name, char error[KERNEL_ERROR_MAX]);
 /* ending: ".key", ".pub" */
 int seal_path_of(const char *directory, const char *name, const char *ending, char path[PATH_MAX],
 				 char error[KERNEL_ERROR_MAX]);

@@ -93,9 +93,9 @@ int seal_read_line(const char *line, struct seal_key *out, char error[KERNEL_ERR
 	size = good ? strcspn(at, "\n") : 0;
 	if (!good || size >= sizeof key.name || (at[size] && at[size + 1])) {
 		return FAIL(KILN_EINVAL,
-					"\"%.60s\" is no public key: it is a line \"" PUBLIC_WORDS
+					"\"%.*s\" is no public key: it is a line \"" PUBLIC_WORDS
 					"<%d digits> <name>\"",
-					line, PUBLIC_HEX);
+					(int)(strcspn(line, "\n") < 60 ? strcspn(line, "\n") : 60), line, PUBLIC_HEX);
 	}
 	memcpy(key.name, at, size);
 	int status = seal_check_name(key.name, error);

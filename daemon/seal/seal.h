@@ -33,6 +33,8 @@ struct seal_secret {
 	unsigned char secret[64]; /* seal_forget() wipes it */
 };
 
+/* KILN_OK, or KILN_EINVAL with a sentence. */
+int seal_check_name(const char *name, char error[KERNEL_ERROR_MAX]);
 /* Makes a pair in a directory, which is made 0700 if missing.  KILN_OK; KILN_EINVAL for a name that
  * is none, KILN_EBUSY where there is one of that name, KILN_EIO; with a sentence. */
 int seal_new(const char *directory, const char *name, struct seal_key *out,

@@ -11,7 +11,7 @@ TOOLS=$(cd "$(dirname "$0")" && pwd) || exit 1
 DAEMON=
 failures=0
 unset KILN_DEVICE KILN_AUTOSTART KILN_DAEMON KILN_DEBUG
-export KILN KILND KILN_SOCKET="$DIR/kiln.sock"
+export KILN KILND KILN_SOCKET="$DIR/kiln.sock" XDG_CONFIG_HOME="$DIR/config"
 
 clean_up() {
 	if [ -n "$DAEMON" ] && kill -TERM "$DAEMON" 2>/dev/null; then

@@ -30,6 +30,11 @@ commands:
   cache unpin KEY             trim it like any other
   cache trim [BYTES]          remove the least recently used down to BYTES
   cache clear                 remove all that are not pinned
+  key ls                      the keys that seal packs here, and those that are trusted
+  key new NAME                make a key that seals
+  key show NAME               its public half, for other hosts
+  key trust FILE              believe what this public key seals
+  key distrust NAME           believe it no more
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests
   stop                        stop the daemon, and wait until it is gone
   help [COMMAND]              this list, one command, or 'requests'

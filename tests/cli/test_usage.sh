@@ -12,8 +12,7 @@ wrong() {
 
 wrong "a command is needed; see 'kiln help'"
 wrong "'frob' is no command; see 'kiln help'" frob
-wrong "'frob' is no command of 'kiln cache'; there are ls, show, get, table, verify, pin, unpin, \
-trim and clear" cache frob
+wrong "'frob' is no command of 'kiln cache'; 'kiln help cache' lists them" cache frob
 wrong "--bogus is no option of 'kiln status'; see 'kiln help status'" status --bogus
 wrong "--bogus is no global option; see 'kiln help'" --bogus status
 wrong "'-x' is no option; see 'kiln help'" status -x

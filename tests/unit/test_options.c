@@ -39,6 +39,7 @@ static int clean(void **state)
 	}
 	setenv("HOME", "/h/somebody", 1);
 	unsetenv("XDG_CACHE_HOME");
+	unsetenv("XDG_CONFIG_HOME");
 	unsetenv("XDG_RUNTIME_DIR");
 	return 0;
 }
@@ -81,6 +82,12 @@ static void base_directories(void **state)
 	assert_int_equal(PARSE(&options, NULL), KILN_OK);
 	assert_string_equal(options.socket, "/run/user/7/kiln/kiln.sock");
 	assert_string_equal(options.cache_dir, "/var/c/kiln");
+	assert_string_equal(options.key_dir, "/h/somebody/.config/kiln/keys");
+	setenv("XDG_CONFIG_HOME", "/etc/x", 1);
+	assert_int_equal(PARSE(&options, "--key-dir=k", "--sign-key=build-1"), KILN_OK);
+	assert_string_equal(options.key_dir, "k");
+	assert_string_equal(options.trust_dir, "/etc/x/kiln/trusted");
+	assert_string_equal(options.sign_key, "build-1");
 	/* relative ones do not count */
 	setenv("XDG_CACHE_HOME", "c", 1);
 	assert_int_equal(PARSE(&options, NULL), KILN_OK);
@@ -91,6 +98,9 @@ static void base_directories(void **state)
 							   "absolute path; use --cache-dir");
 	assert_int_equal(PARSE(&options, "--cache-dir", "here"), KILN_OK);
 	assert_string_equal(options.cache_dir, "here");
+	unsetenv("XDG_CONFIG_HOME");
+	assert_int_equal(PARSE(&options, "--cache-dir", "here"), KILN_OK);
+	assert_string_equal(options.trust_dir, "");
 }
 
 static void values(void **state)
@@ -226,6 +236,9 @@ static void refusals(void **state)
 		 "',' between"},
 		{{"--socket", ""}, "--socket: \"\" is not a path"},
 		{{"--socket"}, "--socket needs a value: --socket PATH"},
+		{{"--sign-key", "../x"},
+		 "--sign-key: \"../x\" is no name of a key: 1 to 48 of letters, digits, '.', '_' and '-', "
+		 "and neither '.' nor '-' first"},
 		{{"--sokcet", "x"}, "unknown option \"--sokcet\": kilnd --help lists the options"},
 		{{"--"}, "unknown option \"--\": kilnd --help lists the options"},
 		{{"start"},
