@@ -16,7 +16,7 @@ int cli_key_new(struct cli *cli)
 		return CLI_FAILED;
 	if (!cli_json(cli, reply)) {
 		printf("made key %s (%s), which is trusted here\n", kiln_reply_str(reply, "name"),
-			   kiln_reply_str(reply, "id"));
+			   kiln_reply_str(reply, "key_id"));
 		printf("for other hosts: %s\n", kiln_reply_str(reply, "path"));
 	}
 	kiln_reply_free(reply);
@@ -43,7 +43,7 @@ int cli_key_ls(struct cli *cli)
 		table_begin(&table, headers, 4);
 		for (int i = 0; i < rows; i++) {
 			table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, "name", path)));
-			table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, "id", path)));
+			table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, "key_id", path)));
 			table_cell(&table, "%s",
 					   kiln_reply_int(reply, path_of(i, "secret", path)) ? "yes" : "no");
 			table_cell(&table, "%s",
@@ -66,7 +66,7 @@ int cli_key_show(struct cli *cli)
 		return CLI_FAILED;
 	for (int i = 0; i < kiln_reply_count(reply, "rows") && !line; i++)
 		if (!strcmp(kiln_reply_str(reply, path_of(i, "name", path)), wanted) ||
-			!strcmp(kiln_reply_str(reply, path_of(i, "id", path)), wanted))
+			!strcmp(kiln_reply_str(reply, path_of(i, "key_id", path)), wanted))
 			line = kiln_reply_str(reply, path_of(i, "public", path));
 	if (!line)
 		status = cli_failed_here(cli, KILN_ENOENT, "key show: there is no key '%s'", wanted);
@@ -110,7 +110,8 @@ int cli_key_trust(struct cli *cli)
 	if (cli_request(cli, "key.trust", args, name ? 2 : 1, &reply))
 		return CLI_FAILED;
 	if (!cli_json(cli, reply))
-		printf("trusts key %s (%s)\n", kiln_reply_str(reply, "name"), kiln_reply_str(reply, "id"));
+		printf("trusts key %s (%s)\n", kiln_reply_str(reply, "name"),
+			   kiln_reply_str(reply, "key_id"));
 	kiln_reply_free(reply);
 	return CLI_OK;
 }
@@ -124,7 +125,7 @@ int cli_key_distrust(struct cli *cli)
 		return CLI_FAILED;
 	if (!cli_json(cli, reply))
 		printf("trusts key %s (%s) no more\n", kiln_reply_str(reply, "name"),
-			   kiln_reply_str(reply, "id"));
+			   kiln_reply_str(reply, "key_id"));
 	kiln_reply_free(reply);
 	return CLI_OK;
 }

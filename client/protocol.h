@@ -109,11 +109,11 @@
 	  "a piece: removed, freed, bytes, left, pinned, more, next: for the next piece; dry_run: "    \
 	  "rows")                                                                                      \
 	X("cache.clear", "O", "next?", "as cache.trim")                                                \
-	X("key.new", "O", "name", "name, id, public (a line), path")                                   \
+	X("key.new", "O", "name", "name, key_id, public (a line), path")                               \
 	X("key.ls", "O", "",                                                                           \
-	  "rows: [{name, id, public, secret, trusted}], keys, trusted (directories)")                  \
-	X("key.trust", "O", "public, name?", "name, id")                                               \
-	X("key.distrust", "O", "name (or id)", "name, id")                                             \
+	  "rows: [{name, key_id, public, secret, trusted}], keys, trusted (directories)")              \
+	X("key.trust", "O", "public, name?", "name, key_id")                                           \
+	X("key.distrust", "O", "name (or key_id)", "name, key_id")                                     \
 	X("tuned.ls", "", "",                                                                          \
 	  "rows: [{op, model, target, signature, choice, micros, own_micros, candidates, when, "       \
 	  "version}]")                                                                                 \

@@ -21,7 +21,7 @@ static bool have_directories(struct query *query)
 static void put_key(struct wire_out *out, const struct seal_key *key)
 {
 	wire_put_str(out, "name", key->name);
-	wire_put_str(out, "id", key->id);
+	wire_put_str(out, "key_id", key->id);
 }
 
 /* ---- New ---- */
