@@ -270,6 +270,8 @@ int gather_plan(const struct kernel_problem *problem, const struct kernel_limits
 		plan_no_elements(out);
 		return KILN_OK;
 	}
+	if (plan_is_generic(choice))
+		return gather_generic(problem, &gather, limits, out, error);
 	count = find_ways(problem, &gather, limits, ways);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;

@@ -44,4 +44,9 @@ void gather_extents(const struct kernel_problem *problem, const struct gather_pr
 /* The argument for counting indices that are out of range, or for not doing so. */
 void gather_report_arg(const struct gather_problem *gather, struct kernel_plan *out);
 
+/* The plan of a gather whose kernel knows no size; there is something to do. */
+int gather_generic(const struct kernel_problem *problem, const struct gather_problem *gather,
+				   const struct kernel_limits *limits, struct kernel_plan *out,
+				   char error[KERNEL_ERROR_MAX]);
+
 #endif

@@ -213,6 +213,79 @@ static void describe(const struct gather_problem *gather, const struct scatter_w
 			(long long)gather->many, way->rows, way->chunk, (long long)gather->few);
 }
 
+/* ---- The generic plan ---- */
+
+#define LOADS 1u /* flags of ops/gather_backward_generic.cuh */
+#define WORDS 2u
+
+/* The planner's own way, as arguments. */
+static void pass_way(const struct gather_problem *gather, const struct scatter_way *way,
+					 uint64_t items, struct kernel_plan *out)
+{
+	bool loads = way->load == 16,
+		 words = gather->element < 4 && way->vector > 1 && way->vector * gather->element == 4;
+	uint32_t each = loads ? 16 / gather->element : 1, stored = words ? way->vector : 1;
+
+	plan_arg_scalar(out, 8, (uint64_t)gather->outer);
+	plan_arg_scalar(out, 8, items);
+	plan_arg_scalar(out, 8, (uint64_t)gather->few);
+	plan_arg_scalar(out, 8, (uint64_t)gather->many);
+	plan_arg_divisor(out, 8, (uint64_t)divide_up(gather->few, way->chunk));
+	plan_arg_divisor(out, 8, (uint64_t)gather->lists);
+	plan_arg_divisor(out, 4, (uint64_t)divide_up(way->tile, each));
+	plan_arg_divisor(out, 4, (uint64_t)divide_up(way->chunk, stored));
+	plan_arg_scalar(out, 4, way->chunk);
+	plan_arg_scalar(out, 4, way->tile);
+	plan_arg_scalar(out, 4, way->rows);
+	plan_arg_scalar(out, 8, (uint64_t)gather->form.step[0]);
+	plan_arg_scalar(out, 8, (uint64_t)gather->index_step);
+	plan_arg_scalar(out, 4, gather->bounds);
+	plan_arg_scalar(out, 4, (loads ? LOADS : 0) | (words ? WORDS : 0));
+	rows_pass_sizes(out, &gather->form, 8);
+	rows_pass_strides(out, &gather->form, 0);
+	rows_pass_strides(out, &gather->form, 1);
+}
+
+static int plan_generic(const struct kernel_problem *problem, const struct gather_problem *gather,
+						const struct scatter_way *way, const struct kernel_limits *limits,
+						struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	int64_t items;
+
+	if (__builtin_mul_overflow(divide_up(gather->outer, way->rows) * gather->lists,
+							   divide_up(gather->few, way->chunk), &items))
+		return plan_refuse(error, KILN_ENOTSUP, "gather_backward: there are too many rows");
+	plan_generic_launch(out, limits, "ops/gather_backward_generic.cuh", (uint64_t)items,
+						way->threads);
+	out->shared_bytes = way->shared;
+	plan_print(&id, "gather_backward_generic<%s, %s>", element_name(gather),
+			   gather_index_name(gather));
+	for (int i = 0; i < 3; i++)
+		plan_arg_pointer(out, i);
+	gather_report_arg(gather, out);
+	pass_way(gather, way, (uint64_t)items, out);
+	gather_extents(problem, gather, way->load == 16 ? 16 : gather->element, gather->index_bytes,
+				   way->vector * gather->element, out);
+	snprintf(out->note, sizeof(out->note),
+			 "a list is chained for %u of its rows; sizes and strides are arguments", way->rows);
+	return KILN_OK;
+}
+
+int gather_backward_generics(int index, struct kernel_problem *out)
+{
+	static const kiln_dtype elements[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64,
+										  KILN_I32, KILN_I64, KILN_I8,   KILN_I16};
+	static const kiln_dtype indices[] = {KILN_I32, KILN_I64, KILN_U8, KILN_U16};
+
+	if (index >= 8 * 4)
+		return KILN_ENOENT;
+	plan_made_tensor(out, 0, elements[index / 4], 3, (const int64_t[]){2, 3, 7});
+	plan_made_tensor(out, 1, indices[index % 4], 2, (const int64_t[]){3, 7});
+	plan_made_tensor(out, 2, elements[index / 4], 3, (const int64_t[]){2, 3, 5});
+	return KILN_OK;
+}
+
 int gather_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
@@ -228,6 +301,8 @@ int gather_backward_plan(const struct kernel_problem *problem, const struct kern
 		return KILN_OK;
 	}
 	count = find_ways(problem, &gather, limits, ways);
+	if (plan_is_generic(choice))
+		return plan_generic(problem, &gather, &ways[0], limits, out, error);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
 	if (chosen == count)

@@ -110,6 +110,7 @@ int gather_plan(const struct kernel_problem *problem, const struct kernel_limits
 int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				   char names[][KERNEL_CHOICE_MAX], int most);
+int gather_generics(int index, struct kernel_problem *out);
 
 /* gather_backward.c */
 int gather_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -118,6 +119,7 @@ int gather_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERRO
 int gather_backward_choices(const struct kernel_problem *problem,
 							const struct kernel_limits *limits, char names[][KERNEL_CHOICE_MAX],
 							int most);
+int gather_backward_generics(int index, struct kernel_problem *out);
 
 /* giou.c: giou, giou_loss and their backward */
 int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -125,6 +127,10 @@ int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *
 int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[][KERNEL_CHOICE_MAX], int most);
+int giou_generics(int index, struct kernel_problem *out);
+int giou_backward_generics(int index, struct kernel_problem *out);
+int giou_loss_generics(int index, struct kernel_problem *out);
+int giou_loss_backward_generics(int index, struct kernel_problem *out);
 
 /* map.c */
 int map_names(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MAX],

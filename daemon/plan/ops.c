@@ -136,6 +136,7 @@ const struct plan_op plan_ops[] = {
 		.plan = gather_plan,
 		.infer = gather_infer,
 		.choices = gather_choices,
+		.generics = gather_generics,
 	},
 	{
 		.name = "gather_backward",
@@ -147,6 +148,7 @@ const struct plan_op plan_ops[] = {
 		.plan = gather_backward_plan,
 		.infer = gather_backward_infer,
 		.choices = gather_backward_choices,
+		.generics = gather_backward_generics,
 	},
 	{
 		.name = "giou",

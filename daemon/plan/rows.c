@@ -111,3 +111,23 @@ const char *rows_index_type(const struct rows_form *form)
 {
 	return form->rows > INT32_MAX ? "i64" : "u32";
 }
+
+#define SPACE_SIZES 6 /* of common/space.cuh */
+
+void rows_pass_sizes(struct kernel_plan *plan, const struct rows_form *form, uint32_t bytes)
+{
+	plan_arg_scalar(plan, 4, (uint64_t)(form->rank ? form->rank : 1));
+	for (int i = 0; i < SPACE_SIZES; i++) {
+		int k = form->rank - 1 - i;
+		plan_arg_divisor(plan, bytes, k > 0 ? (uint64_t)form->size[k] : 1);
+	}
+}
+
+void rows_pass_strides(struct kernel_plan *plan, const struct rows_form *form, int operand)
+{
+	for (int i = 0; i < SPACE_SIZES; i++) {
+		int k = form->rank - 1 - i;
+		plan_arg_scalar(plan, 8, k > 0 ? (uint64_t)form->stride[operand][k] : 0);
+	}
+	plan_arg_scalar(plan, 8, form->rank ? (uint64_t)form->stride[operand][0] : 0);
+}

@@ -35,6 +35,10 @@ bool rows_form(struct rows_form *form, int rank, const int64_t *shape, int opera
 void rows_print_sizes(struct plan_text *text, const struct rows_form *form);
 /* ", List<strides>": of one operand, fastest first, the slowest with them. */
 void rows_print_strides(struct plan_text *text, const struct rows_form *form, int operand);
+/* The same as arguments, for common/space.cuh: the rank and the sizes, of so many bytes (4 or 8);
+ * the strides of one operand. */
+void rows_pass_sizes(struct kernel_plan *plan, const struct rows_form *form, uint32_t bytes);
+void rows_pass_strides(struct kernel_plan *plan, const struct rows_form *form, int operand);
 /* The type that row numbers have: "u32", or "i64" when there are too many. */
 const char *rows_index_type(const struct rows_form *form);
 

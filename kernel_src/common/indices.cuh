@@ -2,6 +2,7 @@
  * indices.cuh: reading indices of 8 to 64 bits, and what becomes of those that are out of range.
  */
 #pragma once
+#include "common/index.cuh"
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
@@ -44,6 +45,22 @@ DEVICE Place indices_place(T index)
 	if constexpr (BOUNDS == INDICES_CLAMP && static_cast<T>(-1) < static_cast<T>(1))
 		return index < 0 ? 0 : static_cast<Place>(bits < last ? bits : last);
 	if constexpr (BOUNDS == INDICES_CHECK && !narrow)
+		return bits <= last ? static_cast<Place>(bits) : indices_none<Place>;
+	return static_cast<Place>(bits < last ? bits : last);
+}
+
+/* The same where END and what becomes of an index are known when the kernel is launched. */
+template <typename Place, typename T>
+DEVICE Place indices_place_of(T index, Place end, u32 bounds)
+{
+	typedef typename index_choose<(sizeof(T) == 8 || sizeof(Place) == 8), u64, u32>::type Wide;
+	const Wide bits = static_cast<Wide>(index), last = static_cast<Wide>(end) - 1;
+
+	if (end == 0)
+		return indices_none<Place>;
+	if (bounds == INDICES_CLAMP && static_cast<T>(-1) < static_cast<T>(1) && index < 0)
+		return 0;
+	if (bounds == INDICES_CHECK)
 		return bits <= last ? static_cast<Place>(bits) : indices_none<Place>;
 	return static_cast<Place>(bits < last ? bits : last);
 }

@@ -1,0 +1,61 @@
+/*
+ * summand.cuh: elements that are added up one after another: floats in their type to compute in,
+ * integers in words that wrap.
+ */
+#pragma once
+#include "common/element.cuh"
+#include "common/types.cuh"
+
+template <typename T>
+struct summand {
+	typedef typename element<T>::compute Compute;
+	static DEVICE Compute get(const void *at)
+	{
+		return element_load<Compute>(static_cast<const T *>(at));
+	}
+	template <int N>
+	static DEVICE void pack(const Compute (&in)[N], u32 *words)
+	{
+		element_pack<T>(in, words);
+	}
+};
+
+template <typename T, typename Word>
+struct summand_integer {
+	typedef Word Compute;
+	static DEVICE Compute get(const void *at)
+	{
+		return *static_cast<const T *>(at);
+	}
+	template <int N>
+	static DEVICE void pack(const Compute (&in)[N], u32 *words)
+	{
+		constexpr int bytes = static_cast<int>(sizeof(T));
+		if constexpr (bytes == 8) {
+#pragma unroll
+			for (int i = 0; i < N; i++) {
+				words[2 * i] = static_cast<u32>(in[i]);
+				words[2 * i + 1] = static_cast<u32>(static_cast<u64>(in[i]) >> 32);
+			}
+		} else {
+#pragma unroll
+			for (int i = 0; i < N; i++) {
+				const u32 bits = static_cast<u32>(static_cast<T>(in[i]));
+				const int at = i * bytes;
+				words[at / 4] = at % 4 ? words[at / 4] | bits << at % 4 * 8 : bits;
+			}
+		}
+	}
+};
+template <>
+struct summand<u8> : summand_integer<u8, u32> {
+};
+template <>
+struct summand<u16> : summand_integer<u16, u32> {
+};
+template <>
+struct summand<u32> : summand_integer<u32, u32> {
+};
+template <>
+struct summand<u64> : summand_integer<u64, u64> {
+};
