@@ -67,6 +67,7 @@ int gather_generic(const struct kernel_problem *problem, const struct gather_pro
 		plan_arg_pointer(out, i);
 	gather_report_arg(gather, out);
 	plan_arg_scalar(out, bytes, (uint64_t)count);
+	plan_arg_scalar(out, bytes, (uint64_t)gather->form.rows);
 	plan_arg_divisor(out, bytes, (uint64_t)gather->many);
 	plan_arg_scalar(out, bytes, (uint64_t)gather->few);
 	plan_arg_scalar(out, bytes, (uint64_t)gather->lists);

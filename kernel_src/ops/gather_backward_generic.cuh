@@ -158,7 +158,7 @@ struct ScatterAny {
 		store(to, sum_of(0));
 	}
 
-	/* One list for `count` rows of dsrc, the first of them number `row`, `apart` from one another. */
+	/* One list for `count` rows of dsrc, the first of them number `row`, `apart` from another. */
 	DEVICE u32 whole(const i64 *starts, int count, i64 row, i64 apart, const I *list, int many,
 					 Divisor<u32> units, Divisor<u32> groups) const
 	{
@@ -211,8 +211,8 @@ struct ScatterAny {
 
 /*
  * A list is for `outer` rows, which are numbered list by list; items are blocks' work: chunks of
- * `rows` rows of a list.  units: what is staged at once of a row (a tile); groups: what is stored at
- * once of a chunk.
+ * `rows` rows of a list.  units: what is staged at once of a row (a tile); groups: what is stored
+ * at once of a chunk.
  */
 template <typename T, typename I>
 __global__ __launch_bounds__(SCATTER_THREADS) void gather_backward_generic(

@@ -33,12 +33,12 @@ struct GatherAny {
 	const u8 *src;
 	const I *idx;
 	i64 src_step, idx_step;
-	Number many, few, counted;
+	Number all, many, few, counted;
 	u32 bounds, flags;
 	Space<2, Number> rows;
 	u32 strays;
 
-	/* Element `k` of a row whose index is known; what it was told to be otherwise. */
+	/* The element of a row that an index names. */
 	DEVICE void take(I index, Number row, i64 from, u32 *element)
 	{
 		const Place place = indices_place_of<Place>(index, few, bounds);
@@ -71,22 +71,38 @@ struct GatherAny {
 			take(index[i], row, from[0], elements + i * words);
 	}
 
+	/* Of a row, and behind its end of the next. */
 	DEVICE void vector_of_rows(Number row, Number k, int valid, u32 *elements)
 	{
-		i64 from[2];
+		const bool two = k + vector > many && row + 1 < all;
+		i64 from[2], then[2];
 
 		rows.at(row, from);
+		rows.at(two ? row + 1 : row, then);
 #pragma unroll
 		for (int i = 0; i < vector; i++) {
-			if (i >= valid)
-				break;
-			if (k == many) {
+			const bool next = k + i >= many;
+			const Number at = next ? k + i - many : k + i;
+			if (i < valid)
+				take(idx[(next ? then[1] : from[1]) + static_cast<i64>(at) * idx_step],
+					 next ? row + 1 : row, next ? then[0] : from[0], elements + i * words);
+		}
+	}
+
+	/* Of rows that are shorter than a vector: one after the other. */
+	DEVICE void elements_of_rows(Number row, Number k, int valid, u8 *to)
+	{
+#pragma unroll 1
+		for (int i = 0; i < valid; i++) {
+			u32 element[words];
+			i64 from[2];
+			rows.at(row, from);
+			take(idx[from[1] + static_cast<i64>(k) * idx_step], row, from[0], element);
+			vec_store<ES>(to + i * ES, element);
+			if (++k == many) {
 				k = 0;
 				row++;
-				rows.at(row, from);
 			}
-			take(idx[from[1] + static_cast<i64>(k) * idx_step], row, from[0], elements + i * words);
-			k++;
 		}
 	}
 
@@ -115,7 +131,7 @@ struct GatherAny {
  * are reported.  Number holds count and few, and leaves its highest bit free. */
 template <int ES, typename I, typename Number>
 __global__ __launch_bounds__(GATHER_THREADS) void gather_generic(
-	const void *src, const I *idx, void *dst, u64 *report, Number count,
+	const void *src, const I *idx, void *dst, u64 *report, Number count, Number rows,
 	DIVIDE_PARAMS(Number, many), Number few, Number counted, i64 src_step, i64 idx_step, u32 bounds,
 	u32 flags, SPACE_SIZES(Number), SPACE_STRIDES(of_src), SPACE_STRIDES(of_idx))
 {
@@ -125,6 +141,7 @@ __global__ __launch_bounds__(GATHER_THREADS) void gather_generic(
 			idx,
 			src_step,
 			idx_step,
+			rows,
 			many_size,
 			few,
 			counted,
@@ -138,13 +155,18 @@ __global__ __launch_bounds__(GATHER_THREADS) void gather_generic(
 	for (; at < count; at += step) {
 		const Number row = row_of.quotient(at), k = at - row * many_size, left = count - at;
 		const int valid = left < Any::vector ? static_cast<int>(left) : Any::vector;
+		u8 *const to = static_cast<u8 *>(dst) + static_cast<u64>(at) * ES;
 		u32 elements[Any::vector * Any::words];
 
+		if (many_size < Any::vector) {
+			any.elements_of_rows(row, k, valid, to);
+			continue;
+		}
 		if (flags & GATHER_ROWS)
 			any.vector_of_row(row, k, elements);
 		else
 			any.vector_of_rows(row, k, valid, elements);
-		any.store(elements, valid, static_cast<u8 *>(dst) + static_cast<u64>(at) * ES);
+		any.store(elements, valid, to);
 	}
 	if (bounds == INDICES_CHECK && report)
 		indices_report(report, any.strays);

@@ -3,6 +3,7 @@
  * kernel that does not compile, or that spills registers, is a failure.  No GPU is needed.
  *
  *   nvrtc_ops [--all] FAMILY...     "softmax": the cases of cases_softmax.c
+ *   nvrtc_ops [--all] --generic     the operators' generic kernels
  *
  * sm_90 compiles all of them.  The other four targets compile what each of them would be asked for
  * by the first case of each kind (operator, variant, dtype of the first operand); of all the rest,
@@ -27,10 +28,13 @@
 static const char *const targets[] = {"sm_90", "sm_75", "sm_80", "sm_100", "sm_120"};
 #define TARGETS (int)(sizeof(targets) / sizeof(targets[0]))
 
-static bool all_targets_take_all;
+static bool all_targets_take_all, generics;
 
 struct unit {
-	const struct cases_case *c; /* the first that needs it */
+	const struct cases_case *c; /* the first that needs it; of a generic kernel NULL */
+	const struct plan_op *op;   /* of a generic kernel, and which */
+	int index;
+	char name[192]; /* of the case */
 	char source[64], instantiation[KERNEL_INSTANTIATION_MAX];
 	char kind[128];
 	uint32_t threads;
@@ -65,10 +69,29 @@ static int by_kind(const void *a, const void *b)
 	return order ? order : (left->c > right->c) - (left->c < right->c);
 }
 
-static void name_kind(struct unit *unit, const char *variant)
+static void set_unit(struct unit *unit, const struct kernel_plan *plan)
 {
-	snprintf(unit->kind, sizeof(unit->kind), "%s %s %d", unit->c->op->name, variant,
-			 (int)unit->c->operand[0].dtype);
+	memcpy(unit->source, plan->source, sizeof(unit->source));
+	memcpy(unit->instantiation, plan->instantiation, sizeof(unit->instantiation));
+	unit->threads = plan->block[0] * plan->block[1] * plan->block[2];
+	if (unit->c)
+		snprintf(unit->kind, sizeof(unit->kind), "%s %s %d", plan->op, plan->variant,
+				 (int)unit->c->operand[0].dtype);
+	else
+		snprintf(unit->kind, sizeof(unit->kind), "%s %d", plan->op, unit->index);
+	snprintf(unit->name, sizeof(unit->name), "%s", unit->c ? unit->c->name : unit->kind);
+}
+
+/* The plan of a unit; or the planner's refusal. */
+static int plan_unit(const struct unit *unit, const struct kernel_limits *limits,
+					 struct kernel_plan *plan, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_problem problem;
+
+	if (!unit->c)
+		return plan_generic_at(unit->op, unit->index, limits, plan, error);
+	cases_problem(unit->c, &problem);
+	return plan_problem(&problem, limits, plan, error);
 }
 
 /* Marks the first of each kind, and keeps one of each instantiation. */
@@ -100,36 +123,65 @@ static bool is_wanted(const struct cases_case *c, char **families)
 	return false;
 }
 
+#define MOST_GENERICS 1000
+
+/* The generic kernels, a quarter of which stand for all where not all are taken. */
+static bool plan_generics(const struct kernel_limits *limits, struct list *list)
+{
+	struct kernel_plan plan;
+	char error[KERNEL_ERROR_MAX];
+	int status;
+
+	list->count = 0;
+	list->units = calloc(MOST_GENERICS, sizeof(list->units[0]));
+	for (const struct plan_op *op = plan_ops; op->name && list->units; op++) {
+		for (int i = 0; op->generics && list->count < MOST_GENERICS; i++) {
+			struct unit *unit = &list->units[list->count];
+			unit->op = op;
+			unit->index = i;
+			status = plan_unit(unit, limits, &plan, error);
+			if (status == KILN_ENOENT)
+				break;
+			if (status) {
+				printf("FAILED to plan generic %d of %s: %s\n", i, op->name, error);
+				return false;
+			}
+			set_unit(unit, &plan);
+			list->count++;
+		}
+	}
+	return list->count > 0 && list->count < MOST_GENERICS;
+}
+
 /* Distinct kernels for a target; false after a message. */
 static bool plan_list(const char *target, char **families, struct list *list)
 {
 	struct kernel_limits limits;
-	struct kernel_problem problem;
 	struct kernel_plan plan;
 	char error[KERNEL_ERROR_MAX];
 	int count;
 	const struct cases_case *all = cases_all(&count);
 
+	if (plan_limits_for(target, &limits, error))
+		return false;
+	if (generics)
+		return plan_generics(&limits, list);
 	list->count = 0;
 	list->units = calloc((size_t)count, sizeof(list->units[0]));
-	if (!list->units || plan_limits_for(target, &limits, error))
+	if (!list->units)
 		return false;
 	for (int i = 0; i < count; i++) {
 		struct unit *unit = &list->units[list->count];
 		if (!is_wanted(&all[i], families))
 			continue;
-		cases_problem(&all[i], &problem);
-		if (plan_problem(&problem, &limits, &plan, error)) {
+		unit->c = &all[i];
+		if (plan_unit(unit, &limits, &plan, error)) {
 			printf("FAILED to plan %s for %s: %s\n", all[i].name, target, error);
 			return false;
 		}
 		if (plan.kind != KERNEL_LAUNCH)
 			continue;
-		unit->c = &all[i];
-		memcpy(unit->source, plan.source, sizeof(unit->source));
-		memcpy(unit->instantiation, plan.instantiation, sizeof(unit->instantiation));
-		unit->threads = plan.block[0] * plan.block[1] * plan.block[2];
-		name_kind(unit, plan.variant);
+		set_unit(unit, &plan);
 		list->count++;
 	}
 	drop_repeats(list);
@@ -148,12 +200,10 @@ static bool compile_one(const struct compile_sources *sources, const char *targe
 	char error[KERNEL_ERROR_MAX];
 	bool good = false;
 	struct kernel_limits limits;
-	struct kernel_problem problem;
 	struct kernel_plan plan;
 
 	/* Again, for the text that the planner may have written. */
-	cases_problem(unit->c, &problem);
-	if (plan_limits_for(target, &limits, error) || plan_problem(&problem, &limits, &plan, error) ||
+	if (plan_limits_for(target, &limits, error) || plan_unit(unit, &limits, &plan, error) ||
 		compile_sources_of_plan(sources, &plan, target, files, &job.file_count, error)) {
 		printf("FAILED: %s\n", error);
 		return false;
@@ -161,15 +211,15 @@ static bool compile_one(const struct compile_sources *sources, const char *targe
 	memcpy(job.target, target, strlen(target) + 1);
 	nvrtc_compile(&job, &result);
 	if (result.status) /* what one log says the next ones mostly say too */
-		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->c->name,
-			   result.error, result.log && tally->refused++ == 0 ? result.log : "");
+		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->name, result.error,
+			   result.log && tally->refused++ == 0 ? result.log : "");
 	else if (result.spill_bytes != 0 || result.local_bytes > 0)
 		printf("FAILED %s %s (%s): %lld bytes spilled, %lld local\n", target, unit->instantiation,
-			   unit->c->name, (long long)result.spill_bytes, (long long)result.local_bytes);
+			   unit->name, (long long)result.spill_bytes, (long long)result.local_bytes);
 	else if (result.registers <= 0 || result.registers * unit->threads > 65536 ||
 			 result.object_bytes < 64)
 		printf("FAILED %s %s (%s): %lld registers, %zu bytes\n", target, unit->instantiation,
-			   unit->c->name, (long long)result.registers, result.object_bytes);
+			   unit->name, (long long)result.registers, result.object_bytes);
 	else
 		good = true;
 	tally->compiled++;
@@ -207,7 +257,7 @@ static int run_target(int t, int share, const struct compile_sources *sources, c
 		   tally.compiled ? (double)tally.micros / 1000 / tally.compiled : 0, tally.most_registers);
 	if (tally.slow)
 		printf("        slowest: %.1f ms, %s, for %s\n", (double)tally.slowest / 1000,
-			   tally.slow->instantiation, tally.slow->c->name);
+			   tally.slow->instantiation, tally.slow->name);
 	fflush(stdout);
 	free(list.units);
 	return bad;
@@ -250,6 +300,7 @@ int main(int argc, char **argv)
 		all_targets_take_all = true;
 		argv++;
 	}
+	generics = argv[1] && strcmp(argv[1], "--generic") == 0;
 	for (int i = 0; i < PROCESSES; i++) {
 		fflush(stdout);
 		children[i] = fork();
