@@ -58,9 +58,8 @@ int gather_generic(const struct kernel_problem *problem, const struct gather_pro
 	if (__builtin_mul_overflow(gather->form.rows, gather->many, &count))
 		return plan_refuse(error, KILN_ENOTSUP, "gather: there are too many rows and indices");
 	bytes = is_narrow(gather, count) ? 4 : 8;
-	plan_generic_launch(
-		out, limits, "ops/gather_generic.cuh",
-		((uint64_t)count + (uint64_t)vector * THREADS - 1) / ((uint64_t)vector * THREADS), THREADS);
+	plan_generic_spread(out, limits, "ops/gather_generic.cuh",
+						((uint64_t)count + (uint64_t)vector - 1) / (uint64_t)vector, THREADS);
 	plan_print(&id, "gather_generic<%u, %s, %s>", gather->element, gather_index_name(gather),
 			   bytes == 4 ? "u32" : "u64");
 	for (int i = 0; i < 3; i++)

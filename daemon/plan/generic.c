@@ -51,6 +51,14 @@ void plan_generic_launch(struct kernel_plan *plan, const struct kernel_limits *l
 	plan->block[0] = threads;
 }
 
+void plan_generic_spread(struct kernel_plan *plan, const struct kernel_limits *limits,
+						 const char *source, uint64_t work, uint32_t threads)
+{
+	while (threads > limits->max_threads)
+		threads /= 2;
+	plan_generic_launch(plan, limits, source, work / threads + (work % threads != 0), threads);
+}
+
 void plan_made_tensor(struct kernel_problem *problem, int operand, kiln_dtype dtype, int rank,
 					  const int64_t *shape)
 {

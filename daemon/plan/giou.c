@@ -161,8 +161,6 @@ static void pass_args(const struct giou_problem *giou, struct kernel_plan *out)
 	if (op->loss && !op->backward)
 		plan_arg_scratch(out);
 	plan_arg_scalar(out, 8, (uint64_t)giou->pairs);
-	if (op->loss)
-		plan_arg_scalar(out, 8, (uint64_t)(giou->boxes < INT32_MAX ? giou->boxes : INT32_MAX));
 }
 
 /* Backward writes dpred, forward what follows the inputs. */
@@ -190,6 +188,14 @@ static void set_extents(const struct kernel_problem *problem, const struct giou_
 	}
 }
 
+/* A sum and a count for each block of a loss. */
+static struct kernel_scratch scratch_for(const struct giou_problem *giou, uint64_t blocks)
+{
+	return (struct kernel_scratch){.bytes =
+									   COUNTER_BYTES + blocks * (giou->pred == KILN_F64 ? 16 : 8),
+								   .counters = COUNTER_BYTES};
+}
+
 static int plan_way(const struct kernel_problem *problem, const struct giou_problem *giou,
 					const struct giou_way *way, const struct kernel_limits *limits,
 					struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
@@ -212,10 +218,10 @@ static int plan_way(const struct kernel_problem *problem, const struct giou_prob
 						   "%s: the name of the kernel would be longer than %d characters",
 						   problem->op, KERNEL_INSTANTIATION_MAX);
 	if (op->loss && !op->backward)
-		out->scratch = (struct kernel_scratch){.bytes = COUNTER_BYTES +
-														blocks * (giou->pred == KILN_F64 ? 16 : 8),
-											   .counters = COUNTER_BYTES};
+		out->scratch = scratch_for(giou, blocks);
 	pass_args(giou, out);
+	if (op->loss)
+		plan_arg_scalar(out, 8, (uint64_t)giou->boxes);
 	set_extents(problem, giou, out);
 	memcpy(out->choice, way->name, sizeof(out->choice));
 	snprintf(out->variant, sizeof(out->variant), "%s", way->both ? "both" : "pairs");
@@ -224,6 +230,63 @@ static int plan_way(const struct kernel_problem *problem, const struct giou_prob
 			 way->both                   ? "; both are read at once, whether they count or not"
 			 : op->loss && !op->backward ? "; predictions that count are read"
 										 : "");
+	return KILN_OK;
+}
+
+/* ---- The generic plan ---- */
+
+#define GENERIC_THREADS 256u
+#define CLAMP 1u /* flags of ops/giou_generic.cuh */
+#define PRED 2u
+#define TARGET 4u
+#define DPRED 8u
+
+static uint32_t whole_box(kiln_dtype dtype)
+{
+	return 4 * kernel_dtype_bytes(dtype) < 16 ? 4 * kernel_dtype_bytes(dtype) : 16;
+}
+
+static void pass_sizes(const struct kernel_problem *problem, const struct giou_problem *giou,
+					   struct kernel_plan *out)
+{
+	const struct rows_form *targets = giou->ragged ? &giou->targets : &giou->form;
+	uint32_t flags = giou->clamp ? CLAMP : 0;
+
+	flags |= pred_load(problem, giou) == whole_box(giou->pred) ? PRED : 0;
+	flags |= target_load(problem, giou) == whole_box(giou->target) ? TARGET : 0;
+	if (giou->op.backward && dpred_store(problem, giou) == whole_box(giou->pred))
+		flags |= DPRED;
+	plan_arg_scalar(out, 8, (uint64_t)giou->boxes);
+	plan_arg_scalar(out, 8, (uint64_t)giou->form.step[0]);
+	plan_arg_scalar(out, 8, (uint64_t)targets->step[giou->ragged ? 0 : 1]);
+	plan_arg_scalar(out, 8, giou->ragged && targets->rank ? (uint64_t)targets->stride[0][0] : 0);
+	plan_arg_divisor(out, 8, giou->most > 0 ? (uint64_t)giou->most : 1);
+	plan_arg_scalar(out, 4, flags);
+	rows_pass_sizes(out, &giou->form, 8);
+	for (int i = 0; i < 3; i++)
+		rows_pass_strides(out, &giou->form, i);
+}
+
+static int plan_generic(const struct kernel_problem *problem, const struct giou_problem *giou,
+						uint32_t loss_threads, const struct kernel_limits *limits,
+						struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	const struct giou_op *op = &giou->op;
+	bool loss = op->loss && !op->backward;
+
+	plan_generic_spread(out, limits, "ops/giou_generic.cuh",
+						giou->pairs > 0 ? (uint64_t)giou->pairs : 1,
+						loss ? loss_threads : GENERIC_THREADS);
+	plan_print(&id, "%s_generic<%s, %s>", problem->op, plan_dtype_name(giou->pred),
+			   plan_dtype_name(giou->target));
+	if (loss)
+		out->scratch = scratch_for(giou, out->grid[0]);
+	pass_args(giou, out);
+	pass_sizes(problem, giou, out);
+	set_extents(problem, giou, out);
+	snprintf(out->note, sizeof(out->note), "one pair of boxes a thread%s; sizes are arguments",
+			 giou->ragged ? ", targets by offsets" : "");
 	return KILN_OK;
 }
 
@@ -246,6 +309,8 @@ int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *
 		return KILN_OK;
 	}
 	count = find_ways(&giou, limits, ways);
+	if (plan_is_generic(choice))
+		return plan_generic(problem, &giou, ways[0].threads, limits, out);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
 	if (chosen == count)

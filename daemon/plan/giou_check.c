@@ -193,7 +193,8 @@ static void make_forms(const struct kernel_problem *problem, struct giou_problem
 		(void)rows_form(&out->targets, target->rank, target->shape, 1, stride + 1, 1, 1, &culprit);
 	out->pairs = out->form.rows;
 	out->most = out->ragged ? pred->shape[1] : 0;
-	out->boxes = out->ragged ? target->shape[0] : 0;
+	/* More than offsets can name are not there. */
+	out->boxes = !out->ragged ? 0 : target->shape[0] < INT32_MAX ? target->shape[0] : INT32_MAX;
 }
 
 int giou_check(const struct kernel_problem *problem, struct giou_problem *out,

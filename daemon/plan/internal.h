@@ -36,6 +36,9 @@ bool plan_is_generic(const char *choice);
  * blocks (cut to what the device has; the kernel takes several steps) and a block in x. */
 void plan_generic_launch(struct kernel_plan *plan, const struct kernel_limits *limits,
 						 const char *source, uint64_t blocks, uint32_t threads);
+/* The same for so many threads, in blocks of this many, or less if the device has no such. */
+void plan_generic_spread(struct kernel_plan *plan, const struct kernel_limits *limits,
+						 const char *source, uint64_t work, uint32_t threads);
 /* An operand of a problem made up: contiguous, aligned to 16 bytes. */
 void plan_made_tensor(struct kernel_problem *problem, int operand, kiln_dtype dtype, int rank,
 					  const int64_t *shape);

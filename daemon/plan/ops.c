@@ -161,6 +161,7 @@ const struct plan_op plan_ops[] = {
 		.plan = giou_plan,
 		.infer = giou_infer,
 		.choices = giou_choices,
+		.generics = giou_generics,
 	},
 	{
 		.name = "giou_backward",
@@ -171,6 +172,7 @@ const struct plan_op plan_ops[] = {
 		.plan = giou_plan,
 		.infer = giou_infer,
 		.choices = giou_choices,
+		.generics = giou_backward_generics,
 	},
 	{
 		.name = "giou_loss",
@@ -182,6 +184,7 @@ const struct plan_op plan_ops[] = {
 		.plan = giou_plan,
 		.infer = giou_infer,
 		.choices = giou_choices,
+		.generics = giou_loss_generics,
 	},
 	{
 		.name = "giou_loss_backward",
@@ -192,6 +195,7 @@ const struct plan_op plan_ops[] = {
 		.plan = giou_plan,
 		.infer = giou_infer,
 		.choices = giou_choices,
+		.generics = giou_loss_backward_generics,
 	},
 	{
 		.name = "map",

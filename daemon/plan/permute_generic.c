@@ -65,8 +65,7 @@ int permute_generic(const struct permute_form *given, const struct kernel_limits
 	bytes = is_wide(&form) ? 8 : 4;
 	while (class < RANKS - 1 && (form.rank > ranks[class] || bytes == 8))
 		class ++;
-	plan_generic_launch(out, limits, "ops/permute_generic.cuh",
-						((uint64_t)form.count + THREADS - 1) / THREADS, THREADS);
+	plan_generic_spread(out, limits, "ops/permute_generic.cuh", (uint64_t)form.count, THREADS);
 	plan_print(&id, "permute_gather<%u, %d, %s>", form.element, ranks[class],
 			   bytes == 8 ? "u64" : "u32");
 	plan_arg_pointer(out, 0);

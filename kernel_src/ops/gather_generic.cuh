@@ -12,7 +12,7 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-#define GATHER_THREADS 256
+#define GATHER_THREADS 256 /* at most */
 
 enum {
 	GATHER_ROWS = 1,   /* a vector lies in one row */
@@ -149,8 +149,8 @@ __global__ __launch_bounds__(GATHER_THREADS) void gather_generic(
 			flags,
 			{SPACE_SIZES_MADE(Number), {SPACE_STRIDES_MADE(of_src), SPACE_STRIDES_MADE(of_idx)}},
 			0};
-	const Number step = static_cast<Number>(gridDim.x) * (GATHER_THREADS * Any::vector);
-	Number at = (static_cast<Number>(blockIdx.x) * GATHER_THREADS + threadIdx.x) * Any::vector;
+	const Number step = static_cast<Number>(gridDim.x) * (blockDim.x * Any::vector);
+	Number at = (static_cast<Number>(blockIdx.x) * blockDim.x + threadIdx.x) * Any::vector;
 
 	for (; at < count; at += step) {
 		const Number row = row_of.quotient(at), k = at - row * many_size, left = count - at;

@@ -9,7 +9,7 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-#define PERMUTE_THREADS 256
+#define PERMUTE_THREADS 256 /* at most */
 
 /*
  * Dimensions stand fastest first: sizes of all but the slowest, which is what remains, and strides
@@ -29,9 +29,9 @@ __global__ __launch_bounds__(PERMUTE_THREADS) void permute_gather(
 		DIVIDE_MADE(Index, e), DIVIDE_MADE(Index, f), DIVIDE_MADE(Index, g), DIVIDE_MADE(Index, h)};
 	const Index strides[9] = {stride_a, stride_b, stride_c, stride_d, stride_e,
 							  stride_f, stride_g, stride_h, stride_i};
-	const Index step = static_cast<Index>(gridDim.x) * PERMUTE_THREADS;
+	const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
 
-	for (Index i = static_cast<Index>(blockIdx.x) * PERMUTE_THREADS + threadIdx.x; i < count;
+	for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
 		 i += step) {
 		Index rest = i, from = 0;
 #pragma unroll

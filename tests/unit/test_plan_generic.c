@@ -68,6 +68,8 @@ static void check_problem(const struct listed *listed, const char *name,
 	assert_string_equal(plan.variant, PLAN_GENERIC);
 	assert_string_not_equal(plan.note, "");
 	assert_in_range(plan.grid[0], 1, limits->grid_x);
+	if (plan.block[0] < 32 || plan.block[0] > limits->max_threads)
+		fail_msg("%s: %u threads", name, plan.block[0]);
 	assert_in_range(plan.arg_count, 1, KERNEL_MAX_ARGS);
 	assert_true(plan.shared_bytes <= limits->shared_optin);
 	if (!listed->op->generics)
@@ -94,6 +96,7 @@ static void check_op(const struct plan_op *op, const char *target)
 	const struct cases_case *list = cases_all(&count);
 
 	narrow.grid_x = 3;
+	narrow.max_threads = 64;
 	for (int i = 0; i < count + 4000; i++) {
 		const struct cases_case *c = i < count ? &list[i] : &random;
 		if (i >= count)
