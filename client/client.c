@@ -364,7 +364,10 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 	wire_put_str(&request.out, "version", KILN_VERSION_STRING);
 	wire_put_int(&request.out, "pid", getpid());
 	wire_put_str(&request.out, "device", options->device);
-	wire_put_bool(&request.out, "background", (options->flags & KILN_CONNECT_BACKGROUND) != 0);
+	wire_put_str(&request.out, "on_miss", options->on_miss);
+	if ((options->flags & KILN_CONNECT_BACKGROUND) != 0) {
+		wire_put_bool(&request.out, "background", true);
+	}
 	int status = link_ask(client, &request, deadline, &answer);
 	if (status != KILN_OK) {
 		return status;
@@ -379,6 +382,10 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 						   "and speaks %d: stop that kilnd and start the one of this version",
 						   client->path, version != NULL ? version : "unknown", (long long)proto,
 						   KILN_VERSION_STRING, PROTOCOL_VERSION);
+	} else if (options->on_miss != NULL && wire_get(root, "on_miss") == NULL) {
+		status = error_set(KILN_EVERSION,
+						   "kilnd at %s is version %s, which knows no on_miss: it would compile",
+						   client->path, version != NULL ? version : "unknown");
 	} else if (name == NULL || strlen(name) >= sizeof(client->device)) {
 		status =
 			error_set(KILN_EPROTO, "kilnd at %s does not say which device it gives", client->path);
@@ -394,13 +401,14 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 {
 	*options = (kiln_connect_options){.size = sizeof(*options)};
 	if (given != NULL) {
-		if (given->size < sizeof(*options)) {
+		/* on_miss came later. */
+		if (given->size < offsetof(kiln_connect_options, on_miss)) {
 			return error_set(KILN_EINVAL,
 							 "options->size is %zu; it must be sizeof(kiln_connect_options), which "
 							 "is %zu here",
 							 given->size, sizeof(*options));
 		}
-		*options = *given;
+		memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
 	}
 	const unsigned known = KILN_CONNECT_AUTOSTART | KILN_CONNECT_BACKGROUND;
 	if ((options->flags & ~known) != 0) {
@@ -418,6 +426,9 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 	}
 	if (options->device == NULL) {
 		options->device = env("KILN_DEVICE");
+	}
+	if (options->on_miss == NULL) {
+		options->on_miss = env("KILN_CLIENT_ON_MISS");
 	}
 	return KILN_OK;
 }

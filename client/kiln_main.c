@@ -76,23 +76,27 @@ static const struct cli_option map_options[] = {
 };
 static const struct cli_option map_explain_options[] = {
 	MAP_OPTIONS,
+	CLI_OPERAND_OPTION,
 	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
 	WHY_OPTION,
 	{0},
 };
 static const struct cli_option map_compile_options[] = {
 	MAP_OPTIONS,
+	CLI_OPERAND_OPTION,
 	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
 	{0},
 };
 static const struct cli_option explain_options[] = {
 	CLI_PROBLEM_OPTIONS,
+	CLI_OPERAND_OPTION,
 	{"target", "NAME", "plan for this target: cpu, sm_90 (the device's)"},
 	WHY_OPTION,
 	{0},
 };
 static const struct cli_option compile_options[] = {
 	CLI_PROBLEM_OPTIONS,
+	CLI_OPERAND_OPTION,
 	{"target", "NAME", "compile for this target: cpu, sm_75 .. sm_120 (the device's)"},
 	{0},
 };

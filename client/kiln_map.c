@@ -306,23 +306,47 @@ static void describe_operands(struct cli_problem *problem)
 	problem->row = &map.row;
 }
 
+/* --operand NAME=TYPE:SHAPE..., in the order in which the program would name them. */
+static int read_operands(const struct cli *cli, struct cli_problem *problem)
+{
+	static const char *const others[] = {"shape", "dtype"};
+	const char *value;
+	int at, status = CLI_OK;
+
+	for (int i = 0; i < 2; i++)
+		if (at = 0, (value = cli_next(cli, others[i], &at)))
+			return cli_usage("--%s '%s': --operand says it all, and neither goes with the other",
+							 others[i], value);
+	for (at = 0; !status && (value = cli_next(cli, "operand", &at));) {
+		size_t length = strcspn(value, "=");
+		if (!length || length >= EVAL_NAME || !value[length])
+			return cli_usage("--operand '%s': expected NAME=TYPE:SHAPE, as x=f32:2x3", value);
+		if (map.count == KILN_MAX_OPERANDS)
+			return cli_usage("--operand '%s': more than %d operands", value, KILN_MAX_OPERANDS);
+		snprintf(map.names[map.count], EVAL_NAME, "%.*s", (int)length, value);
+		status = cli_operand_read(value + length + 1, &problem->tensors[map.count++]);
+	}
+	return status;
+}
+
 int cli_map_problem(const struct cli *cli, struct files *files, struct cli_problem *problem)
 {
+	bool all = cli_operand_given(cli);
 	int status;
 
 	memset(problem, 0, sizeof(*problem));
 	memset(&map, 0, sizeof(map));
 	problem->op = "map";
 	problem->files = files;
-	status = name_operands(cli, files);
-	if (!status)
+	status = all ? read_operands(cli, problem) : name_operands(cli, files);
+	if (!status && !all)
 		status = check_names(cli, files);
 	problem->tensor_count = map.count;
-	for (int i = 0; i < map.count && !status; i++)
+	for (int i = 0; i < map.count && !status && !all; i++)
 		status = make_tensor(cli, files, i, &problem->tensors[i]);
 	if (!status)
 		status = add_attributes(cli, problem);
-	if (!status)
+	if (!status && !all)
 		status = make_output(cli, problem);
 	if (!status)
 		describe_operands(problem);

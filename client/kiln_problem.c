@@ -189,6 +189,7 @@ bool cli_problem_written(const struct cli_problem *problem, int operand)
 
 int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *problem)
 {
+	bool all = cli_operand_given(cli);
 	int status = CLI_OK;
 
 	memset(problem, 0, sizeof(*problem));
@@ -201,12 +202,12 @@ int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *
 	if (!status)
 		status = cli_problem_files(cli, problem);
 	if (!status)
-		status = first_operand(cli, problem);
+		status = all ? cli_operand_list(cli, problem) : first_operand(cli, problem);
 	if (!status && problem->row)
 		status = check_needs(cli, problem->row);
 	for (int i = 0; !status && cli_attributes[i].name; i++)
 		status = read_attribute(cli, problem, &cli_attributes[i]);
-	if (!status && problem->row)
+	if (!status && problem->row && !all)
 		status = cli_problem_operands(cli, problem);
 	return status;
 }

@@ -123,6 +123,16 @@ int cli_problem_files(const struct cli *cli, const struct cli_problem *problem);
 int cli_problem_operands(const struct cli *cli, struct cli_problem *problem);
 void cli_problem_strides(kiln_tensor *tensor);
 
+/* --operand (kiln_operand.c): is one given, all of them, and one without its name. */
+bool cli_operand_given(const struct cli *cli);
+int cli_operand_list(const struct cli *cli, struct cli_problem *problem);
+int cli_operand_read(const char *text, kiln_tensor *tensor);
+#define CLI_OPERAND_OPTION                                                                        \
+	{                                                                                             \
+		"operand", "T:2x3:3,1@4", "one operand: type, shape, strides, offset; -: none (in turn)", \
+			CLI_MANY                                                                              \
+	}
+
 /* The attribute's value, or otherwise if it was not given. */
 int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int64_t otherwise);
 double cli_problem_real(const struct cli_problem *problem, const char *name, double otherwise);

@@ -121,8 +121,8 @@ static void print_broken(const kiln_reply *reply)
 int cli_status(struct cli *cli)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
-										   "failures", "remembered", "copies", "canceled",
-										   "launches", NULL};
+										   "failures", "remembered", "frozen", "copies",
+										   "canceled", "launches",   NULL};
 	static const char *const workers[] = {"count",  "idle",     "busy", "started",
 										  "killed", "recycled", NULL};
 	const kiln_attr section = cli_attr_string("section", "all");

@@ -73,6 +73,7 @@ static const struct {
 	{">MEMORY", "counters.memory_hits"}, {">DISK", "counters.disk_hits"},
 	{">SHARED", "counters.shared"},      {">COMPILED", "counters.compiles"},
 	{">REFUSED", "counters.failures"},   {">REMEMBERED", "counters.remembered"},
+	{">FROZEN", "counters.frozen"},
 };
 #define ANSWERS ((int)(sizeof(answers) / sizeof(answers[0])))
 

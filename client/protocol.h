@@ -50,8 +50,8 @@
  * The daemon's command table and `kiln help requests` are made from it.
  */
 #define PROTOCOL_REQUESTS(X)                                                                       \
-	X("hello", "", "proto, version, pid, device?, background?",                                    \
-	  "proto, version, session, device, max_message")                                              \
+	X("hello", "", "proto, version, pid, device?, background?, on_miss?",                          \
+	  "proto, version, session, device, max_message, on_miss")                                     \
 	X("info", "", "section?",                                                                      \
 	  "server, session, counters, busy, identities: [{name, text, left, right, holds}], workers, " \
 	  "executors, limits, cache; with section: all operators, sessions, older_sessions, flights, " \

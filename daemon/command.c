@@ -95,7 +95,7 @@ static bool allowed(struct session *session, uint64_t id, const char *name)
 		reply_error(session, id, KILN_EPROTO, "the first request must be hello, not %s", name);
 	else if ((session->greeted || session->asking) && hello)
 		reply_error(session, id, KILN_EPROTO, "hello was said before");
-	else if (strchr(flags, 'O') && session->uid != getuid() && session->uid != 0)
+	else if (strchr(flags, 'O') && !session_is_owner(session))
 		reply_error(session, id, KILN_EPERM,
 					"%s is for uid %u, whose kilnd this is, not for uid %u", name,
 					(unsigned)getuid(), session->uid);

@@ -237,7 +237,10 @@ static void ask(struct asking *asking)
 		answer_success(asking, "copy");
 		return;
 	}
-	const struct job_terms terms = session_terms(asking->request.session);
+	struct job_terms terms = session_terms(asking->request.session);
+	/* Nothing runs, so nobody waits for a call: the owner fills the cache. */
+	if (!asking->executor && session_is_owner(asking->request.session))
+		terms.on_miss = OPTIONS_MISS_COMPILE;
 	asking->wait = job_resolve(broker, asking->ref, &terms, on_answer, asking);
 	if (!asking->wait)
 		answer_failure(asking, KILN_ENOMEM, "out of memory for a compile job", "");

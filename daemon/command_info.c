@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "freeze.h"
 #include "plan/plan.h"
 #include "pool.h"
 #include "store.h"
@@ -44,6 +45,7 @@ static void hello_answer(struct hello *hello, struct executor *executor)
 	wire_put_uint(&out, "session", session->id);
 	wire_put_str(&out, "device", executor ? session->device->info.name : "none");
 	wire_put_uint(&out, "max_message", session->broker->options.max_message);
+	wire_put_str(&out, "on_miss", freeze_names[session->on_miss]);
 	reply_send(session, &out, NULL, 0);
 }
 
@@ -105,6 +107,7 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	uint64_t id = wire_id(message);
 	uint64_t version = wire_get_uint(&message->root, "proto", 0);
 	const char *wanted = wire_get_str(message, &message->root, "device");
+	const char *miss = wire_get_str(message, &message->root, "on_miss");
 	(void)frame;
 	if (version != PROTOCOL_VERSION) {
 		reply_error(session, id, KILN_EVERSION,
@@ -123,6 +126,14 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	/* The device may take longer to start than a client may take to speak. */
 	session->asking = true;
 	session->background = wire_get_bool(&message->root, "background", false);
+	if (!freeze_parse(miss, &session->on_miss)) {
+		reply_error(session, id, KILN_EINVAL,
+					"on_miss is \"%.40s\"; it may be compile, warn, fallback or error", miss);
+		session_end(session);
+		return;
+	}
+	if (session->on_miss < broker->options.on_miss)
+		session->on_miss = broker->options.on_miss;
 	uv_timer_stop(&session->hello_timer);
 	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");
 	struct device_entry *device =
@@ -254,6 +265,7 @@ static void put_session(struct wire_out *out, const struct session *session)
 	wire_put_uint(out, "calls", session->calls.count);
 	wire_put_int(out, "inflight", session->work_count + session->request_count);
 	wire_put_uint(out, "held_bytes", session->held_bytes);
+	wire_put_str(out, "on_miss", freeze_names[session->on_miss]);
 	wire_map_end(out);
 }
 

@@ -14,7 +14,7 @@
 /* Where it runs on the host it is the daemon's own code. */
 static bool may_bring(struct session *session, uint64_t id, const char *target)
 {
-	if (strcmp(target, "cpu") != 0 || session->uid == getuid() || session->uid == 0)
+	if (strcmp(target, "cpu") != 0 || session_is_owner(session))
 		return true;
 	reply_error(session, id, KILN_EPERM,
 				"on device cpu a kernel is native code: only uid %u, whose kilnd this is, may "

@@ -7,9 +7,11 @@
 /* The one list: `kiln status --json` shows it, tests assert it. */
 const struct identity counters_identities[] = {
 	{"asked", "asked = requests + left + waiting"},
-	{"requests", "requests = memory_hits + disk_hits + shared + compiles + failures + remembered"},
+	{"requests",
+	 "requests = memory_hits + disk_hits + shared + compiles + failures + remembered + frozen"},
 	{"hits", "hits = memory_hits + disk_hits"},
-	{"lookups", "lookups = lookup_hits + lookup_failures + jobs + lookups_left + looking_up"},
+	{"lookups", "lookups = lookup_hits + lookup_failures + jobs + lookups_left + lookups_frozen + "
+				"looking_up"},
 	{"jobs", "jobs = jobs_done + jobs_failed + canceled + compiling"},
 	{"calls", "submitted + lane_taken = launches + launch_failures + message_lost + lane_lost + "
 			  "launching + lane_launching"},

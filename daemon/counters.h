@@ -25,11 +25,13 @@
 	X(compiles, "answered by a compile of their own")                    \
 	X(failures, "answered with an error")                                \
 	X(remembered, "answered with a failure that is remembered")          \
+	X(frozen, "refused, for they may have nothing compiled (on-miss)")   \
 	X(copies, "plans that needed no kernel")                             \
 	X(lookups, "keys looked for in the cache, once for all who ask")     \
 	X(lookup_hits, "of these, those that were there")                    \
 	X(lookup_failures, "of these, those whose failure is remembered")    \
 	X(lookups_left, "of these, those missed with nobody waiting")        \
+	X(lookups_frozen, "of these, those missed and not to be compiled")   \
 	X(jobs, "compiles begun")                                            \
 	X(jobs_done, "compiles that gave a kernel")                          \
 	X(jobs_failed, "compiles that gave none")                            \
@@ -115,6 +117,7 @@ bool counters_sides(const char *text, const struct counters *counters, const str
 	X(compiles)           \
 	X(failures)           \
 	X(remembered)         \
+	X(frozen)             \
 	X(launches)           \
 	X(launch_failures)
 

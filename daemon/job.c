@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "failure.h"
+#include "freeze.h"
+#include "line.h"
 #include "plan/plan.h"
 #include "pool.h"
 #include "raw.h"
@@ -72,6 +74,7 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 		free(ref);
 		return status;
 	}
+	ref->line = line_of_problem(problem);
 	tuned_explain(&ref->tuned, tuned, sizeof tuned);
 	kernel_ref_open(ref, limits, tuned);
 	*out = ref;
@@ -99,6 +102,7 @@ void kernel_drop(struct kernel_ref *ref)
 	if (!ref || --ref->holders > 0)
 		return;
 	free(ref->explain);
+	free(ref->line);
 	free(ref->key_text);
 	raw_source_free(ref->raw);
 	free(ref);
@@ -144,7 +148,9 @@ static void count_answer(const struct job_wait *wait, const struct job_answer *a
 #define NOTE(name) \
 	(histogram_note(&of_session->name, micros), histogram_note(&of_operator->name, micros))
 	COUNT(requests);
-	if (answer->status != KILN_OK && answer->remembered)
+	if (answer->status == KILN_EFROZEN)
+		COUNT(frozen);
+	else if (answer->status != KILN_OK && answer->remembered)
 		COUNT(remembered);
 	else if (answer->status != KILN_OK)
 		COUNT(failures);
@@ -212,6 +218,54 @@ static void finish(struct flight *flight, int status, enum job_origin origin, co
 		flight->waits = wait->next;
 		answer_wait(wait, &answer);
 	}
+}
+
+/* The owner of a compile is who came first of those that are counted and still wait. */
+static void choose_owner(struct flight *flight)
+{
+	struct job_wait *owner = NULL;
+	for (struct job_wait *wait = flight->waits; wait && !owner; wait = wait->next)
+		if (wait->terms.asker)
+			owner = wait;
+	if (owner)
+		owner->first = true;
+}
+
+static void answer_frozen(struct job_wait *wait)
+{
+	char error[JOB_ERROR_MAX];
+	char *log = freeze_sentence(wait->ref, &wait->terms, error);
+	struct job_answer answer = {.status = KILN_EFROZEN, .error = error, .log = log ? log : ""};
+	answer_wait(wait, &answer);
+	free(log);
+}
+
+/* Of a flight that has missed, those who may have nothing compiled. */
+static void refuse_frozen(struct flight *flight)
+{
+	struct job_wait **link = &flight->waits;
+	while (*link) {
+		struct job_wait *wait = *link;
+		if (!freeze_refuses(&wait->terms)) {
+			link = &wait->next;
+			continue;
+		}
+		*link = wait->next;
+		answer_frozen(wait);
+		/* What is called then may have changed the list. */
+		link = &flight->waits;
+	}
+	choose_owner(flight);
+}
+
+/* Of those who stay, the first who wants to hear of it. */
+static void warn_of(const struct flight *flight)
+{
+	const struct job_wait *wait = flight->waits;
+	while (wait && wait->terms.on_miss != OPTIONS_MISS_WARN)
+		wait = wait->next;
+	if (wait)
+		freeze_warn(wait->ref, &wait->terms);
 }
 
 /* ---- Compiling ---- */
@@ -340,6 +394,14 @@ static void lookup_done(struct broker *broker, void *arg)
 		free_flight(flight);
 		return;
 	}
+	refuse_frozen(flight);
+	if (!flight->waits) {
+		broker->counters.lookups_frozen++;
+		unlink_flight(flight);
+		free_flight(flight);
+		return;
+	}
+	warn_of(flight);
 	flight->phase = FLIGHT_COMPILE;
 	broker->counters.jobs++;
 	flight->job = pool_submit(broker, &flight->ref->job, priority_of(flight), compiled, flight);
@@ -357,17 +419,6 @@ static struct flight *find_flight(struct broker *broker, const char *key)
 	while (flight && strcmp(flight->key, key) != 0)
 		flight = flight->next;
 	return flight;
-}
-
-/* The owner of a compile is who came first of those that are counted and still wait. */
-static void choose_owner(struct flight *flight)
-{
-	struct job_wait *owner = NULL;
-	for (struct job_wait *wait = flight->waits; wait && !owner; wait = wait->next)
-		if (wait->terms.asker)
-			owner = wait;
-	if (owner)
-		owner->first = true;
 }
 
 static void join(struct job_wait *wait, struct flight *flight)
@@ -418,6 +469,11 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		return;
 	}
 	struct flight *flight = find_flight(broker, wait->ref->key);
+	/* A compile for others is under way: it would be waited for. */
+	if (flight && flight->phase == FLIGHT_COMPILE && freeze_refuses(&wait->terms)) {
+		answer_frozen(wait);
+		return;
+	}
 	if (!flight)
 		flight = new_flight(broker, wait->ref);
 	if (flight)

@@ -21,6 +21,7 @@ struct kernel_ref {
 	struct tuned_note tuned;
 	char target[KERNEL_TARGET_MAX];
 	char *explain;
+	char *line; /* how the kiln command would ask for it; NULL without memory */
 	/* Filled by the first job_resolve, for plans that launch a kernel. */
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
@@ -39,6 +40,8 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 void kernel_ref_open(struct kernel_ref *ref, const struct kernel_limits *limits, const char *more);
 struct kernel_ref *kernel_hold(struct kernel_ref *ref);
 void kernel_drop(struct kernel_ref *ref);
+
+#define JOB_ERROR_MAX 1024 /* of the sentences of answers */
 
 enum job_origin { JOB_HIT, JOB_SHARED, JOB_COMPILED };
 extern const char *const job_origin_names[];
@@ -59,6 +62,8 @@ typedef void (*job_done)(void *arg, const struct job_answer *answer);
 struct job_terms {
 	struct session *asker; /* whose request it counts as, which must outlive it; NULL: nobody's */
 	enum pool_priority priority;
+	enum options_miss on_miss;
+	const struct device_info *device; /* that it is for, of the asker's; NULL: none */
 };
 
 /*

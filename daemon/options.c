@@ -44,6 +44,8 @@ static const struct option_row table[] = {
 		"how long a new kernel waits for an idle GPU, before launches are held"},
 	{"worker-memory", "KILN_WORKER_MEMORY", "BYTES", "4GiB", OPTION_BYTES, 64 * MB, TB, "no limit",
 		AT(worker_memory), NULL, "address space of a compiler process, above what it has when warm"},
+	{"on-miss", "KILN_ON_MISS", "compile|warn|fallback|error", "compile", OPTION_WORD, 0, 0, NULL,
+		AT(on_miss), NULL, "what a call does whose kernel is not compiled; sessions may be stricter"},
 	{"retry-after", "KILN_RETRY_AFTER", "SECONDS", "300", OPTION_NUMBER, 1, 31536000, "at once",
 		AT(retry_after_seconds), NULL,
 		"a compile that took too much time or memory is tried again after so long"},

@@ -20,6 +20,14 @@
 enum options_role { OPTIONS_BROKER, OPTIONS_EXECUTOR, OPTIONS_COMPILER };
 enum options_show { OPTIONS_SHOW_NOTHING, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
 
+/* What a kernel costs that is not there: the stricter, the larger. */
+enum options_miss {
+	OPTIONS_MISS_COMPILE,
+	OPTIONS_MISS_WARN,     /* and a line in the log */
+	OPTIONS_MISS_FALLBACK, /* the generic kernel, and no compile */
+	OPTIONS_MISS_ERROR,    /* neither */
+};
+
 struct options_ids {
 	uint32_t ids[OPTIONS_MAX_IDS];
 	int count;
@@ -56,6 +64,7 @@ struct options {
 	struct options_ids allow_uids, allow_gids; /* besides the daemon's own uid */
 	enum util_level log_level;
 	bool test_requests;
+	enum options_miss on_miss; /* of every session, which may be stricter */
 
 	bool memcheck; /* kernels of device cpu are compiled and run so that each access is checked */
 	enum device_order thread_order;

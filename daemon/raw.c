@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "line.h"
 #include "plan/plan.h"
 #include "util/util.h"
 
@@ -20,6 +21,7 @@ struct raw_source {
 	const char *options[COMPILE_MAX_USER_OPTIONS];
 	char *strings[STRINGS_MOST];
 	int string_count;
+	int standard; /* files at the end of the job's that are ours */
 };
 
 /* Short forms of the headers that nearly every kernel includes; a user's own of that name come
@@ -158,6 +160,7 @@ static int add_user_files(struct broker *broker, struct wire_in *message, const 
 			add_file(ref, wanted, file->text, file->bytes);
 	}
 	ref->job.user_files = ref->job.file_count - first;
+	ref->raw->standard = ref->job.file_count - own;
 	return KILN_OK;
 }
 
@@ -268,6 +271,7 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 		return status;
 	}
 	explain(ref, more, sizeof more);
+	ref->line = line_of_raw(&ref->job, ref->raw->standard);
 	kernel_ref_open(ref, limits, more);
 	*out = ref;
 	return KILN_OK;

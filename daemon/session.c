@@ -140,7 +140,14 @@ struct job_terms session_terms(struct session *session)
 	return (struct job_terms){
 		.asker = session,
 		.priority = session->background ? POOL_BACKGROUND : POOL_INTERACTIVE,
+		.on_miss = session->on_miss,
+		.device = session->device ? &session->device->info : NULL,
 	};
+}
+
+bool session_is_owner(const struct session *session)
+{
+	return session->uid == getuid() || session->uid == 0;
 }
 
 void session_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us)
@@ -351,7 +358,7 @@ void reply_ok(struct session *session, uint64_t id)
 void reply_error(struct session *session, uint64_t id, int status, const char *format, ...)
 {
 	struct wire_out out;
-	char text[512];
+	char text[JOB_ERROR_MAX];
 	va_list arguments;
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);

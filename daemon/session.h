@@ -113,9 +113,10 @@ struct session {
 	uint32_t uid, gid;
 	int32_t pid;
 	bool greeted;
-	bool asking;     /* hello came and is not answered yet */
-	bool background; /* what it asks for is compiled when nobody else waits */
-	bool ending;     /* the socket is shut down: nothing is read or written any more */
+	bool asking;               /* hello came and is not answered yet */
+	enum options_miss on_miss; /* the stricter of the daemon's and its own */
+	bool background;           /* what it asks for is compiled when nobody else waits */
+	bool ending;               /* the socket is shut down: nothing is read or written any more */
 	bool closing;
 	char refusal[KERNEL_ERROR_MAX]; /* said in answer to hello, then the connection ends */
 	int refusal_status;
@@ -153,6 +154,8 @@ void session_close(struct session *session);
 
 /* What its requests for kernels may cost. */
 struct job_terms session_terms(struct session *session);
+/* It is the daemon's own user, or root. */
+bool session_is_owner(const struct session *session);
 /* A kernel was loaded, which began at this moment: counted for the session and the operator. */
 void session_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us);
 

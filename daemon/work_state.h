@@ -34,7 +34,7 @@ struct work {
 	bool loading;
 	uint64_t load_us; /* when that began */
 	int load_status;
-	char load_error[KERNEL_ERROR_MAX];
+	char load_error[JOB_ERROR_MAX];
 	/* COPY, FREE */
 	struct buffer *buffer;
 	uint64_t offset, bytes;

@@ -82,7 +82,8 @@ extern "C" {
 	X(EINDEX, -17, "an index was out of range")                                 \
 	X(EBUSY, -18, "in use")                                                     \
 	X(EAGAIN, -19, "not ready yet")                                             \
-	X(EFORK, -20, "the client belongs to another process")
+	X(EFORK, -20, "the client belongs to another process")                      \
+	X(EFROZEN, -21, "not compiled yet, and nothing may be compiled for it now")
 
 enum kiln_status {
 	KILN_OK = 0,
@@ -206,6 +207,15 @@ typedef struct kiln_connect_options {
 						   autostart only */
 	int timeout_ms; /* 0: 30000.  The deadline of every call that waits and takes none of its own */
 	unsigned flags; /* KILN_CONNECT_* */
+	/*
+	 * What happens when a call needs a kernel that has not been compiled yet.  NULL:
+	 * $KILN_CLIENT_ON_MISS, else "compile".  "warn": the same, and a line in the daemon's log.
+	 * "error": EFROZEN at once, and never a compile; the sentence has the command that makes the
+	 * kernel (if it is very long, kiln_errlog() has it).  "fallback": the operator's generic kernel
+	 * if that is there, else EFROZEN; never a compile either.  The daemon may be stricter
+	 * (--on-miss), and is never less so.  kiln_compile() by the daemon's owner always compiles.
+	 */
+	const char *on_miss;
 } kiln_connect_options;
 
 /* Connects.  options may be NULL.  ECONN when nobody answers, with the path and what to start. */

@@ -87,6 +87,7 @@ options:
   --target-dtype TYPE      element type of target (pred's)
   --clamp N                sides of an intersection are at least 0: 1 or 0 (1)
   --choice NAME            the candidate to take: one that explain lists, or generic
+  --operand T:2x3:3,1@4    one operand: type, shape, strides, offset; -: none (in turn)
   --target NAME            plan for this target: cpu, sm_90 (the device's)
   --why                    of a miss: the nearest kernel in the cache, and what differs
 
@@ -126,6 +127,7 @@ options:
   --bounds WORD            subscripts out of range: check, clamp or zero (check)
   --checked                check every access and name the first bad one
   --choice NAME            the candidate to take: one that explain lists, or generic
+  --operand T:2x3:3,1@4    one operand: type, shape, strides, offset; -: none (in turn)
   --target NAME            for this target: cpu, sm_75 .. sm_120 (the device's)
   --why                    of a miss: the nearest kernel in the cache, and what differs
 

@@ -51,6 +51,21 @@ wrong "--dtype 'f8': it is no element type; there are $types" \
 	run permute --shape 2x3 --perm 1,0 --dtype f8
 wrong "--offset '4X': expected bytes, as 4096, 64K, 1.5M, 2GiB" \
 	run permute --shape 2x3 --perm 1,0 --offset 4X
+
+operand="expected TYPE:SHAPE[:STRIDES][@OFFSET], as f32:2x3, or - for one that is left out"
+wrong "--operand 'f32': $operand" compile permute --operand f32
+wrong "--operand 'f8': it is no element type; there are $types" compile permute --operand f8:2
+wrong "--operand '2y3': expected non-negative integers separated by 'x' or ','" \
+	explain permute --operand f32:2y3
+wrong "--operand 'f32:2x3:1': 1 strides for 2 axes" explain permute --operand f32:2x3:1
+wrong "--operand '4X': expected bytes, as 4096, 64K, 1.5M, 2GiB" \
+	explain permute --operand f32:2x3@4X
+wrong "--shape '2x3': --operand says it all, and neither goes with the other" \
+	explain permute --operand f32:2x3 --shape 2x3
+wrong "--operand 'f32:3': expected NAME=TYPE:SHAPE, as x=f32:2x3" \
+	explain map 'y[i] = x[i]' --operand f32:3
+wrong "--shape 'x=3': --operand says it all, and neither goes with the other" \
+	explain map 'y[i] = x[i]' --operand x=f32:3 --shape x=3
 wrong "--seed '-1': expected an integer from 0 to 9223372036854775807" \
 	run permute --shape 2x3 --perm 1,0 --seed -1
 wrong "--time '0': expected an integer from 1 to 1000000" \
