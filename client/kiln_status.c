@@ -26,11 +26,12 @@ static int64_t row_int(const kiln_reply *reply, const char *list, int row, const
 }
 
 /* Prints "name value, name value ..." for the members that the daemon has. */
-static void print_section(const kiln_reply *reply, const char *section, const char *const *members)
+static void print_section(const kiln_reply *reply, const char *name, const char *section,
+						  const char *const *members)
 {
 	bool first = true;
 
-	printf("%-14s ", section);
+	printf("%-14s ", name);
 	for (; *members; members++) {
 		char path[96];
 		snprintf(path, sizeof(path), "%s.%s", section, *members);
@@ -118,11 +119,39 @@ static void print_broken(const kiln_reply *reply)
 					   row_int(reply, "identities", i, "right"));
 }
 
+/* The generic kernels, and what the shapes of connected programs vary in. */
+static void print_tiers(const kiln_reply *reply)
+{
+	int sessions = kiln_reply_count(reply, "sessions");
+	int64_t generics = kiln_reply_int(reply, "tiers.generics");
+
+	if (generics)
+		print_pair("generic", "%" PRId64 " of %" PRId64 " kernels resident%s",
+				   kiln_reply_int(reply, "tiers.resident"), generics,
+				   kiln_reply_int(reply, "tiers.warming") ? ", the others on their way" : "");
+	for (int i = 0; i < sessions; i++) {
+		char list[64];
+		snprintf(list, sizeof(list), "sessions[%d].shapes", i);
+		int rows = kiln_reply_count(reply, list);
+		for (int k = 0; k < rows; k++) {
+			const char *varies = row_str(reply, list, k, "text");
+			print_pair("shapes",
+					   "pid %" PRId64 ", %s: %" PRId64 " shapes, %" PRId64 " exact kernels%s%s%s",
+					   row_int(reply, "sessions", i, "pid"), row_str(reply, list, k, "op"),
+					   row_int(reply, list, k, "shapes"), row_int(reply, list, k, "variants"),
+					   row_int(reply, list, k, "widened") ? ", widened" : "", varies[0] ? "; " : "",
+					   varies);
+		}
+	}
+}
+
 int cli_status(struct cli *cli)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
 										   "failures", "remembered", "frozen", "copies",
 										   "canceled", "launches",   NULL};
+	static const char *const tiers[] = {"generic",  "specialized", "specialize_failed",
+										"promoted", "no_gain",     NULL};
 	static const char *const workers[] = {"count",  "idle",     "busy", "started",
 										  "killed", "recycled", NULL};
 	const kiln_attr section = cli_attr_string("section", "all");
@@ -136,9 +165,13 @@ int cli_status(struct cli *cli)
 				   kiln_reply_int(reply, "server.pid"),
 				   figure_ago(kiln_reply_int(reply, "server.uptime_ms") / 1000, figure));
 		print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
-		print_section(reply, "counters", counters);
+		print_section(reply, "counters", "counters", counters);
+		if (strcmp(kiln_reply_str(reply, "tiers.specialize"), "eager") != 0) {
+			print_section(reply, "tiers", "counters", tiers);
+			print_tiers(reply);
+		}
 		print_broken(reply);
-		print_section(reply, "workers", workers);
+		print_section(reply, "workers", "workers", workers);
 		print_compilers(reply);
 		print_executors(reply);
 		print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),

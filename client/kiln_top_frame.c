@@ -70,10 +70,10 @@ static const char *figure_share(double part, double whole, char text[COUNT_MAX])
 static const struct {
 	const char *header, *counter;
 } answers[] = {
-	{">MEMORY", "counters.memory_hits"}, {">DISK", "counters.disk_hits"},
-	{">SHARED", "counters.shared"},      {">COMPILED", "counters.compiles"},
-	{">REFUSED", "counters.failures"},   {">REMEMBERED", "counters.remembered"},
-	{">FROZEN", "counters.frozen"},
+	{">MEMORY", "counters.memory_hits"},    {">DISK", "counters.disk_hits"},
+	{">SHARED", "counters.shared"},         {">COMPILED", "counters.compiles"},
+	{">GENERIC", "counters.generic"},       {">REFUSED", "counters.failures"},
+	{">REMEMBERED", "counters.remembered"}, {">FROZEN", "counters.frozen"},
 };
 #define ANSWERS ((int)(sizeof(answers) / sizeof(answers[0])))
 

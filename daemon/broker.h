@@ -7,6 +7,7 @@
  *   work.c       a session's calls and copies, in order
  *   lane.c       its calls that come without messages
  *   job.c        from a problem to a loaded kernel
+ *   tier*.c      generic kernels now, exact ones later
  *   failure.c    compiles that failed, kept as answers
  *   why.c        the nearest kernel in the cache, and what it differs in
  *   store.c      the cache, off the loop
@@ -30,6 +31,7 @@ struct pool;
 struct session;
 struct device_entry;
 struct flight;
+struct tiers;
 
 /* Who waits until all lanes have ended. */
 struct lanes_end {
@@ -41,6 +43,7 @@ struct test_state {
 	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms;
 	int fail_compile, hang_compile, crash_compile;
+	double gain_us; /* what an exact kernel saves a launch; 0: as estimated */
 };
 
 struct broker {
@@ -65,6 +68,7 @@ struct broker {
 	struct session *sessions;
 	int session_count;
 	struct flight *flights;
+	struct tiers *tiers;
 
 	struct server *server;
 	bool draining;

@@ -9,6 +9,7 @@
 #include "pool.h"
 #include "raw.h"
 #include "store.h"
+#include "tier.h"
 #include "util/util.h"
 
 const char *command_kind_name(const struct kernel_plan *plan)
@@ -24,6 +25,8 @@ struct asking {
 	struct kernel_problem problem;
 	int given; /* tensors of the request */
 	struct kernel_ref *ref;
+	struct kernel_ref *kernel; /* that is asked for: of ref, itself or its generic one */
+	bool looking;              /* whether the cache has it */
 	struct job_wait *wait;
 	uint64_t started_us;
 	struct executor *executor; /* where a prepared call is loaded; NULL: it only compiles */
@@ -73,6 +76,7 @@ int command_limits(struct session *session, const char *target, struct kernel_li
 static struct asking *asking_open(struct session *session, uint64_t id, struct asking *asking)
 {
 	asking->started_us = util_now_us();
+	asking->kernel = asking->ref;
 	asking->broker = session->broker;
 	if (request_open(session, id, &asking->request, asking_abandon))
 		return asking;
@@ -160,6 +164,7 @@ static uint64_t new_call(struct asking *asking)
 		call_drop(call);
 		return 0;
 	}
+	tier_attach(session, call, asking->ref);
 	return call->id;
 }
 
@@ -175,9 +180,9 @@ static void answer_success(struct asking *asking, const char *origin)
 	reply_begin(&out, asking->request.id);
 	if (call)
 		wire_put_uint(&out, "call", call);
-	wire_put_str(&out, "key", asking->ref->key);
+	wire_put_str(&out, "key", asking->kernel->key);
 	wire_put_str(&out, "origin", origin);
-	wire_put_str(&out, "text", asking->ref->explain);
+	wire_put_str(&out, "text", asking->kernel->explain);
 	wire_put_int(&out, "bytes", asking->object_bytes);
 	if (call && asking->ref->raw)
 		executor_put_params(asking->executor, asking->ref->key, &out);
@@ -192,7 +197,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	char sentence[KERNEL_ERROR_MAX + 192], label[160];
 	asking->loader = NULL;
 	if (reply)
-		session_note_load(asking->request.session, asking->ref, asking->load_us);
+		session_note_load(asking->request.session, asking->kernel, asking->load_us);
 	if (status != KILN_OK && asking->ref->raw) {
 		snprintf(sentence, sizeof sentence, "%s cannot be loaded: %s",
 				 raw_label(&asking->ref->plan, label), error);
@@ -206,22 +211,42 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 		answer_success(asking, job_origin_names[asking->origin]);
 }
 
+static void resolve(struct asking *asking, struct kernel_ref *kernel, bool look);
+
+/* The exact kernel is in no cache: then the generic one is compiled, which will serve other shapes,
+ * too; and if there is none, the exact one. */
+static bool asking_next(struct asking *asking, int status)
+{
+	struct tier *tier = asking->ref->tier;
+	if (asking->looking)
+		resolve(asking, tier->generic, false);
+	else if (tier && asking->kernel == tier->generic && status != KILN_EFROZEN)
+		resolve(asking, asking->ref, false);
+	else
+		return false;
+	return true;
+}
+
 static void on_answer(void *arg, const struct job_answer *answer)
 {
 	struct asking *asking = arg;
 	struct executor *executor = asking->executor;
 	asking->wait = NULL;
+	if (answer->status != KILN_OK && asking_next(asking, answer->status))
+		return;
 	if (answer->status != KILN_OK) {
 		answer_failure(asking, answer->status, answer->error, answer->log);
 		return;
 	}
 	asking->origin = answer->origin;
 	asking->object_bytes = (int64_t)answer->row->object_bytes;
+	if (asking->ref->tier)
+		tier_know(asking->broker, asking->kernel, asking->object_bytes);
 	if (executor && executor_is_ready(executor)) {
 		asking->loader = executor;
 		asking->load_us = util_now_us();
 		int status = executor_load(executor, answer->row->key, answer->row,
-								   asking->ref->plan.shared_bytes, on_loaded, asking);
+								   asking->kernel->plan.shared_bytes, on_loaded, asking);
 		if (status == KILN_OK)
 			return;
 		asking->loader = NULL;
@@ -229,21 +254,58 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	answer_success(asking, job_origin_names[asking->origin]);
 }
 
-static void ask(struct asking *asking)
+static void resolve(struct asking *asking, struct kernel_ref *kernel, bool look)
 {
-	struct broker *broker = asking->broker;
-	if (asking->ref->plan.kind != KERNEL_LAUNCH) {
-		broker->counters.copies++;
-		answer_success(asking, "copy");
-		return;
-	}
 	struct job_terms terms = session_terms(asking->request.session);
 	/* Nothing runs, so nobody waits for a call: the owner fills the cache. */
 	if (!asking->executor && session_is_owner(asking->request.session))
 		terms.on_miss = OPTIONS_MISS_COMPILE;
-	asking->wait = job_resolve(broker, asking->ref, &terms, on_answer, asking);
+	terms.look = look;
+	asking->kernel = kernel;
+	asking->looking = look;
+	asking->wait = job_resolve(asking->broker, kernel, &terms, on_answer, asking);
 	if (!asking->wait)
 		answer_failure(asking, KILN_ENOMEM, "out of memory for a compile job", "");
+}
+
+static void ask(struct asking *asking)
+{
+	if (asking->ref->plan.kind != KERNEL_LAUNCH) {
+		asking->broker->counters.copies++;
+		answer_success(asking, "copy");
+		return;
+	}
+	resolve(asking, asking->ref, false);
+}
+
+/* By a kernel that the device process has. */
+static void answer_resident(struct asking *asking, struct kernel_ref *kernel,
+							enum job_origin origin)
+{
+	asking->kernel = kernel;
+	job_count_resident(asking->broker, kernel, asking->request.session, origin,
+					   util_now_us() - asking->started_us);
+	answer_success(asking, job_origin_names[origin]);
+}
+
+/* Of a call that will be launched. */
+static void ask_tiers(struct asking *asking)
+{
+	bool never = tier_policy(asking->request.session) == OPTIONS_NEVER;
+	switch (tier_open(asking->request.session, &asking->problem, asking->ref)) {
+	case TIER_NONE:
+		ask(asking);
+		break;
+	case TIER_EXACT:
+		answer_resident(asking, asking->ref, JOB_HIT);
+		break;
+	case TIER_GENERIC:
+		answer_resident(asking, asking->ref->tier->generic, JOB_GENERIC);
+		break;
+	case TIER_WAIT:
+		resolve(asking, never ? asking->ref->tier->generic : asking->ref, !never);
+		break;
+	}
 }
 
 bool command_may_prepare(struct session *session, uint64_t id)
@@ -270,7 +332,7 @@ void command_prepare(struct session *session, struct wire_in *message, struct fr
 	if (!asking)
 		return;
 	asking->executor = session->executor;
-	ask(asking);
+	ask_tiers(asking);
 }
 
 static void on_raw_ready(void *arg, int status, const char *error)

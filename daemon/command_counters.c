@@ -7,6 +7,7 @@
 #include "command.h"
 #include "executor.h"
 #include "job.h"
+#include "tier.h"
 #include "util/util.h"
 
 #define SESSIONS_SHOWN 64 /* of those that are connected */
@@ -151,6 +152,7 @@ static void put_connected(struct wire_out *out, struct session *session)
 	wire_put_uint(out, "inflight",
 				  (uint64_t)(session->work_count + session->request_count) + in_lane);
 	put_tally(out, &session->tally);
+	shapes_put(session, out);
 	wire_map_end(out);
 }
 

@@ -143,6 +143,9 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 			test->lanes_end = (struct lanes_end){session->id, id};
 		else
 			reply_ok(session, id);
+	} else if (!strcmp(what, "gain")) {
+		test->gain_us = (double)ms * 1000;
+		reply_ok(session, id);
 	} else if (!strcmp(what, "fail-compile")) {
 		test->fail_compile = count;
 		reply_ok(session, id);
@@ -155,7 +158,8 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 	} else {
 		reply_error(session, id, KILN_EINVAL,
 					"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
-					"delay-compile, delay-launch, fail-compile, hang-compile, crash-compile",
+					"delay-compile, delay-launch, gain, fail-compile, hang-compile, "
+					"crash-compile",
 					what);
 	}
 }

@@ -9,6 +9,7 @@
 #include "plan/plan.h"
 #include "pool.h"
 #include "store.h"
+#include "tier.h"
 #include "util/util.h"
 #include "why.h"
 
@@ -49,6 +50,14 @@ static void put_plan(struct wire_out *out, const struct kernel_plan *plan)
 	wire_map_end(out);
 }
 
+static void put_text(struct wire_out *out, const char *plan, const char *tiers)
+{
+	struct util_text text = {0};
+	util_text_add(&text, "%s%s", plan, tiers);
+	wire_put_str(out, "text", text.text ? text.text : "");
+	util_text_free(&text);
+}
+
 /* ---- In the cache ---- */
 
 static void explain_work(struct cache *cache, void *arg)
@@ -63,11 +72,15 @@ static void explain_done(struct broker *broker, void *arg)
 	struct session *session = explaining->request.session;
 	const struct kernel_ref *ref = explaining->planned.ref;
 	struct wire_out out;
+	char tiers[2048] = "";
 	(void)broker;
 	if (session) {
 		reply_begin(&out, explaining->request.id);
 		put_plan(&out, &ref->plan);
-		wire_put_str(&out, "text", ref->explain);
+		if (!ref->raw && ref->plan.kind == KERNEL_LAUNCH)
+			tier_explain(session, &explaining->planned.problem, &explaining->planned.limits, ref,
+						 &out, tiers, sizeof tiers);
+		put_text(&out, ref->explain, tiers);
 		wire_put_str(&out, "target", ref->target);
 		wire_put_str(&out, "key", ref->key);
 		wire_put_str(&out, "key_text", ref->key_text);

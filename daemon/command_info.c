@@ -10,6 +10,7 @@
 #include "plan/plan.h"
 #include "pool.h"
 #include "store.h"
+#include "tier.h"
 #include "util/util.h"
 
 /* ---- hello ---- */
@@ -291,6 +292,20 @@ static void put_server(struct wire_out *out, const struct broker *broker)
 	wire_map_end(out);
 }
 
+static void put_tiers(struct wire_out *out, struct broker *broker)
+{
+	static const char *const policies[] = {"lazy", "eager", "never"};
+	struct tier_warmth warmth;
+	tier_warmth(broker, &warmth);
+	wire_map_begin(out, "tiers");
+	wire_put_str(out, "specialize", policies[broker->options.specialize]);
+	wire_put_uint(out, "generics", warmth.kernels);
+	wire_put_uint(out, "resident", warmth.resident);
+	wire_put_uint(out, "failed", warmth.failed);
+	wire_put_bool(out, "warming", warmth.warming);
+	wire_map_end(out);
+}
+
 void command_info(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct broker *broker = session->broker;
@@ -311,6 +326,7 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 	command_put_counters(&out, broker);
 	if (section && !strcmp(section, "all"))
 		command_put_tallies(&out, broker);
+	put_tiers(&out, broker);
 	put_workers(&out, broker);
 	if (broker->options.memcheck)
 		put_checked(&out, broker);

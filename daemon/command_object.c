@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "tier.h"
 #include "util/util.h"
 #include "work_state.h"
 
@@ -191,7 +192,9 @@ void command_object(struct session *session, struct wire_in *message, struct fra
 		return;
 	}
 	giving->broker = session->broker;
-	giving->ref = ref;
+	giving->ref = kernel_hold(tier_choose_lasting(session, ref));
+	kernel_drop(ref);
+	ref = giving->ref;
 	if (ref->plan.kind != KERNEL_LAUNCH) {
 		answer(giving, NULL);
 		return;

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "plan/plan.h"
+#include "tier.h"
 #include "util/util.h"
 
 bool command_left_out(const struct kernel_problem *problem, int i)
@@ -137,9 +138,14 @@ int command_choose_variant(struct session *session, struct call *call,
 			problem.tensors[i].alignment = alignments[i];
 	const struct device_info *info = &session->device->info;
 	int status = job_open(session->broker, &problem, &info->limits, info->model, out, error);
-	if (status == KILN_OK && call->variant_count < CALL_VARIANTS)
+	if (status != KILN_OK)
+		return status;
+	(void)tier_open(session, &problem, *out);
+	if (call->variant_count < CALL_VARIANTS) {
 		call->variants[call->variant_count++] = kernel_hold(*out);
-	return status;
+		tier_attach(session, call, *out);
+	}
+	return KILN_OK;
 }
 
 int command_place(struct session *session, const msgpack_object *list, struct call *call,

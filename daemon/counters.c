@@ -7,8 +7,8 @@
 /* The one list: `kiln status --json` shows it, tests assert it. */
 const struct identity counters_identities[] = {
 	{"asked", "asked = requests + left + waiting"},
-	{"requests",
-	 "requests = memory_hits + disk_hits + shared + compiles + failures + remembered + frozen"},
+	{"requests", "requests = memory_hits + disk_hits + shared + compiles + failures + "
+				 "remembered + frozen + generic"},
 	{"hits", "hits = memory_hits + disk_hits"},
 	{"lookups", "lookups = lookup_hits + lookup_failures + jobs + lookups_left + lookups_frozen + "
 				"looking_up"},

@@ -26,6 +26,7 @@
 	X(failures, "answered with an error")                                \
 	X(remembered, "answered with a failure that is remembered")          \
 	X(frozen, "refused, for they may have nothing compiled (on-miss)")   \
+	X(generic, "answered by a generic kernel at once")                   \
 	X(copies, "plans that needed no kernel")                             \
 	X(lookups, "keys looked for in the cache, once for all who ask")     \
 	X(lookup_hits, "of these, those that were there")                    \
@@ -36,6 +37,11 @@
 	X(jobs_done, "compiles that gave a kernel")                          \
 	X(jobs_failed, "compiles that gave none")                            \
 	X(canceled, "compiles stopped because nobody waited any more")       \
+	X(specialized, "exact kernels compiled while generic ones ran")      \
+	X(specialize_failed, "of these compiles, those that gave none")      \
+	X(promoted, "calls whose exact kernel took over")                    \
+	X(no_gain, "calls that an exact kernel would not make faster")       \
+	X(widened, "operators of a session past --max-variants")             \
 	X(reloads, "kernels brought back to a new device process")           \
 	X(submitted, "calls that came by message")                           \
 	X(lane_taken, "calls that came without a message")                   \
@@ -118,6 +124,7 @@ bool counters_sides(const char *text, const struct counters *counters, const str
 	X(failures)           \
 	X(remembered)         \
 	X(frozen)             \
+	X(generic)            \
 	X(launches)           \
 	X(launch_failures)
 

@@ -87,6 +87,12 @@ void executor_put_params(struct executor *executor, const char *key, struct wire
 int executor_load(struct executor *executor, const char *key, const struct cache_row *row,
 				  uint32_t shared_bytes, executor_done done, void *arg);
 
+/* The same for nobody who waits: done when the device is quiet by itself, or much later. */
+int executor_load_lazily(struct executor *executor, const char *key, const struct cache_row *row,
+						 uint32_t shared_bytes, executor_done done, void *arg);
+/* It is never the one that makes room for others. */
+void executor_keep(struct executor *executor, const char *key);
+
 struct executor_stats {
 	const struct executor *executor;
 	const char *device, *state;

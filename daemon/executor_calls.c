@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tier.h"
 #include "util/util.h"
 
 #define CLOCK_MS 20
@@ -20,7 +21,7 @@ struct module_wait {
 struct executor_module {
 	char key[KERNEL_KEY_HEX];
 	uint64_t id;
-	bool ready;
+	bool ready, kept;
 	uint64_t used; /* rises with every use of any */
 	struct executor *executor;
 	struct module_wait *waiters;
@@ -198,6 +199,10 @@ static void on_event(struct executor *executor, struct wire_in *message)
 		count_quiet(&executor->device->broker->counters, &message->root);
 	else if (what && !strcmp(what, "scratch"))
 		executor->scratch_bytes = wire_get_uint(&message->root, "bytes", 0);
+	else if (what && !strcmp(what, "used"))
+		tier_lane_used(
+			executor->device->broker, executor, wire_get_uint(&message->root, "stream", 0),
+			wire_get_uint(&message->root, "call", 0), wire_get_uint(&message->root, "launches", 0));
 	else if (what && !strcmp(what, "lane") && error)
 		server_lane_broke(executor->device->broker, executor,
 						  wire_get_uint(&message->root, "stream", 0), error);
@@ -308,7 +313,7 @@ static void unload_oldest(struct executor *executor)
 	struct wire_out message;
 	size_t cursor = 0;
 	while ((module = map_next(&executor->modules, &cursor)))
-		if (module->ready && (!oldest || module->used < oldest->used))
+		if (module->ready && !module->kept && (!oldest || module->used < oldest->used))
 			oldest = module;
 	if (!oldest)
 		return;
@@ -320,19 +325,20 @@ static void unload_oldest(struct executor *executor)
 }
 
 static int send_load(struct executor *executor, struct executor_module *module,
-					 const struct cache_row *row, uint32_t shared_bytes)
+					 const struct cache_row *row, uint32_t shared_bytes, bool lazy)
 {
 	struct wire_out message;
 	uint64_t id = executor_begin(executor, &message, "load");
 	wire_put_uint(&message, "mod", module->id);
 	wire_put_str(&message, "entry", row->entry);
 	wire_put_uint(&message, "shared", shared_bytes);
+	wire_put_bool(&message, "lazy", lazy);
 	wire_put_bin(&message, "object", row->object, row->object_bytes);
 	return executor_send_waiting(executor, &message, id, on_loaded, module);
 }
 
-int executor_load(struct executor *executor, const char *key, const struct cache_row *row,
-				  uint32_t shared_bytes, executor_done done, void *arg)
+static int load(struct executor *executor, const char *key, const struct cache_row *row,
+				uint32_t shared_bytes, bool lazy, executor_done done, void *arg)
 {
 	struct executor_module *module = map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
 	struct module_wait *waiter;
@@ -363,11 +369,30 @@ int executor_load(struct executor *executor, const char *key, const struct cache
 	module->used = ++executor->next_use;
 	module->executor = executor;
 	module->waiters = waiter;
-	int status = send_load(executor, module, row, shared_bytes);
+	int status = send_load(executor, module, row, shared_bytes, lazy);
 	if (status != KILN_OK) {
 		map_remove(&executor->modules, key, KERNEL_KEY_HEX - 1);
 		free(waiter);
 		free(module);
 	}
 	return status;
+}
+
+int executor_load(struct executor *executor, const char *key, const struct cache_row *row,
+				  uint32_t shared_bytes, executor_done done, void *arg)
+{
+	return load(executor, key, row, shared_bytes, false, done, arg);
+}
+
+int executor_load_lazily(struct executor *executor, const char *key, const struct cache_row *row,
+						 uint32_t shared_bytes, executor_done done, void *arg)
+{
+	return load(executor, key, row, shared_bytes, true, done, arg);
+}
+
+void executor_keep(struct executor *executor, const char *key)
+{
+	struct executor_module *module = map_get(&executor->modules, key, KERNEL_KEY_HEX - 1);
+	if (module)
+		module->kept = true;
 }

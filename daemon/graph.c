@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "tier.h"
 #include "util/util.h"
 #include "work_state.h"
 
@@ -113,6 +114,7 @@ static void look_at(struct work *work, const struct graph_part *part)
 	kernel_hold(part->variant);
 	kernel_drop(work->variant);
 	work->variant = part->variant;
+	work->kernel = tier_choose_lasting(work->session, part->variant);
 	work->extents = plan->extents;
 	work->operand_count = plan->operand_count;
 	memcpy(work->operands, part->operands, sizeof work->operands);

@@ -12,9 +12,10 @@
 #include "raw.h"
 #include "session.h"
 #include "store.h"
+#include "tier.h"
 #include "util/util.h"
 
-const char *const job_origin_names[] = {"hit", "shared", "compiled"};
+const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic"};
 
 enum flight_phase { FLIGHT_LOOKUP, FLIGHT_COMPILE };
 
@@ -24,6 +25,7 @@ struct job_wait {
 	struct flight *flight;  /* NULL until the compilers are known */
 	uv_timer_t *later;      /* an answer that is ready before it may be given */
 	struct job_terms terms; /* without an asker it is not counted */
+	struct keying *keying;  /* its key is being made on the store's thread */
 	bool first;
 	job_done done;
 	void *arg;
@@ -52,6 +54,20 @@ struct flight {
 
 /* ---- Planned kernels ---- */
 
+/* Of a ref with its plan. */
+static int add_job(struct broker *broker, struct kernel_ref *ref,
+				   const struct kernel_limits *limits, char error[KERNEL_ERROR_MAX])
+{
+	struct compile_job *job = &ref->job;
+	job->source = ref->plan.source;
+	job->instantiation = ref->plan.instantiation;
+	memcpy(job->target, limits->target, sizeof job->target);
+	job->check = broker->options.memcheck && !strcmp(limits->target, "cpu");
+	job->files = ref->files;
+	return compile_sources_of_plan(broker->sources, &ref->plan, limits->target, ref->files,
+								   &job->file_count, error);
+}
+
 int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX])
@@ -61,15 +77,8 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 	if (!ref)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
 	int status = tuned_plan(broker, problem, limits, model, &ref->plan, &ref->tuned, error);
-	if (status == KILN_OK && ref->plan.kind == KERNEL_LAUNCH) {
-		ref->job.source = ref->plan.source;
-		ref->job.instantiation = ref->plan.instantiation;
-		memcpy(ref->job.target, limits->target, sizeof ref->job.target);
-		ref->job.check = broker->options.memcheck && !strcmp(limits->target, "cpu");
-		status = compile_sources_of_plan(broker->sources, &ref->plan, limits->target, ref->files,
-										 &ref->job.file_count, error);
-		ref->job.files = ref->files;
-	}
+	if (status == KILN_OK && ref->plan.kind == KERNEL_LAUNCH)
+		status = add_job(broker, ref, limits, error);
 	if (status != KILN_OK) {
 		free(ref);
 		return status;
@@ -77,6 +86,26 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 	ref->line = line_of_problem(problem);
 	tuned_explain(&ref->tuned, tuned, sizeof tuned);
 	kernel_ref_open(ref, limits, tuned);
+	*out = ref;
+	return KILN_OK;
+}
+
+int job_open_plan(struct broker *broker, const struct kernel_problem *problem,
+				  const struct kernel_plan *plan, const struct kernel_limits *limits,
+				  struct kernel_ref **out, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_ref *ref = calloc(1, sizeof *ref);
+	if (!ref)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
+	ref->plan = *plan;
+	ref->line = problem ? line_of_problem(problem) : NULL;
+	int status = add_job(broker, ref, limits, error);
+	if (status != KILN_OK) {
+		free(ref->line);
+		free(ref);
+		return status;
+	}
+	kernel_ref_open(ref, limits, "");
 	*out = ref;
 	return KILN_OK;
 }
@@ -101,6 +130,7 @@ void kernel_drop(struct kernel_ref *ref)
 {
 	if (!ref || --ref->holders > 0)
 		return;
+	tier_close(ref->tier);
 	free(ref->explain);
 	free(ref->line);
 	free(ref->key_text);
@@ -114,16 +144,34 @@ static const struct compile_toolchain *toolchain_for(struct broker *broker, cons
 	return !strcmp(target, "cpu") ? &toolchains->host : &toolchains->nvrtc;
 }
 
+const char *job_compiler(struct broker *broker, const char *target)
+{
+	return toolchain_for(broker, target)->id;
+}
+
+/* Sources do not change while the broker runs, but compilers may. */
+static bool has_key(const struct kernel_ref *ref, const char *compiler)
+{
+	return ref->key[0] && ref->key_text && !strcmp(ref->compiler, compiler);
+}
+
+static void set_key(struct kernel_ref *ref, const struct compile_key *key, const char *compiler)
+{
+	memcpy(ref->key, key->hex, sizeof ref->key);
+	free(ref->key_text);
+	ref->key_text = key->text;
+	snprintf(ref->compiler, sizeof ref->compiler, "%s", compiler);
+}
+
 void job_key(struct broker *broker, struct kernel_ref *ref)
 {
-	const struct compile_toolchain *toolchain = toolchain_for(broker, ref->target);
+	const char *compiler = job_compiler(broker, ref->target);
 	struct compile_key key = {0};
-	ref->key[0] = 0;
-	if (!toolchain->id[0] || compile_key_make(&ref->job, toolchain->id, &key) != KILN_OK)
+	if (has_key(ref, compiler))
 		return;
-	memcpy(ref->key, key.hex, sizeof ref->key);
-	free(ref->key_text);
-	ref->key_text = key.text;
+	ref->key[0] = 0;
+	if (compiler[0] && compile_key_make(&ref->job, compiler, &key) == KILN_OK)
+		set_key(ref, &key, compiler);
 }
 
 /* ---- Answers ---- */
@@ -137,11 +185,12 @@ struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
 
 /* All that this request is counted as is counted at once, so that the equations hold between any
  * two messages. */
-static void count_answer(const struct job_wait *wait, const struct job_answer *answer)
+static void count_answer(struct broker *broker, struct kernel_ref *ref, struct session *asker,
+						 const struct job_answer *answer)
 {
-	struct counters *counters = &wait->broker->counters;
-	struct tally *of_session = &wait->terms.asker->tally;
-	struct tally *of_operator = job_tally(wait->broker, wait->ref);
+	struct counters *counters = &broker->counters;
+	struct tally *of_session = &asker->tally;
+	struct tally *of_operator = job_tally(broker, ref);
 	uint64_t micros = (uint64_t)answer->micros;
 	bool compiled = answer->origin == JOB_COMPILED;
 #define COUNT(name) (counters->name++, of_session->name++, of_operator->name++)
@@ -154,24 +203,39 @@ static void count_answer(const struct job_wait *wait, const struct job_answer *a
 		COUNT(remembered);
 	else if (answer->status != KILN_OK)
 		COUNT(failures);
+	else if (answer->origin == JOB_GENERIC)
+		COUNT(generic);
 	else if (answer->origin == JOB_SHARED)
 		COUNT(shared);
 	else if (compiled)
 		COUNT(compiles), NOTE(compile);
-	else if (answer->row->in_memory)
+	else if (!answer->row || answer->row->in_memory)
 		counters->hits++, COUNT(memory_hits), NOTE(memory_hit);
 	else
 		counters->hits++, COUNT(disk_hits), NOTE(disk_hit);
 #undef COUNT
 #undef NOTE
-	wait->broker->waiting--;
+}
+
+void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct session *asker,
+						enum job_origin origin, uint64_t micros)
+{
+	const struct job_answer answer = {.origin = origin, .micros = (int64_t)micros};
+	broker->counters.asked++;
+	count_answer(broker, ref, asker, &answer);
 }
 
 static void answer_wait(struct job_wait *wait, struct job_answer *answer)
 {
+	struct broker *broker = wait->broker;
 	answer->micros = (int64_t)(util_now_us() - wait->asked_us);
-	if (wait->terms.asker)
-		count_answer(wait, answer);
+	struct session *asker = wait->terms.asker;
+	bool found = answer->status == KILN_OK, look = wait->terms.look;
+	/* Who only looked asked for nothing unless it is there. */
+	broker->counters.asked += asker && look && found;
+	broker->waiting -= asker && !look;
+	if (asker && (!look || found))
+		count_answer(broker, wait->ref, asker, answer);
 	wait->done(wait->arg, answer);
 	kernel_drop(wait->ref);
 	free(wait);
@@ -307,6 +371,7 @@ static void take_result(struct flight *flight, struct compile_result *result)
 	row->spill_bytes = result->spill_bytes;
 	row->local_bytes = result->local_bytes;
 	row->compile_micros = result->micros;
+	tier_note_compile(flight->broker, ref->target, result->micros);
 	row->created = row->used = (int64_t)time(NULL);
 	result->entry = result->source = result->log = NULL;
 	result->object = NULL;
@@ -376,6 +441,20 @@ static enum pool_priority priority_of(const struct flight *flight)
 	return priority;
 }
 
+/* Who only looks is answered now: that is not worth a compile, nor waiting for one. */
+static void answer_lookers(struct flight *flight)
+{
+	struct job_wait **link = &flight->waits, *wait;
+	while ((wait = *link))
+		if (wait->terms.look) {
+			*link = wait->next;
+			answer_error(wait, KILN_ENOENT, "the cache has no such kernel");
+			link = &flight->waits; /* it may have had others leave */
+		} else {
+			link = &wait->next;
+		}
+}
+
 static void lookup_done(struct broker *broker, void *arg)
 {
 	struct flight *flight = arg;
@@ -386,6 +465,8 @@ static void lookup_done(struct broker *broker, void *arg)
 		answer_remembered(flight);
 		return;
 	}
+	if (flight->lookup_status != KILN_OK)
+		answer_lookers(flight);
 	if (flight->lookup_status == KILN_OK || !flight->waits) {
 		*(flight->lookup_status == KILN_OK ? &broker->counters.lookup_hits
 										   : &broker->counters.lookups_left) += 1;
@@ -453,22 +534,15 @@ static struct flight *new_flight(struct broker *broker, struct kernel_ref *ref)
 	return flight;
 }
 
-static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
+/* The ref has a key. */
+static void enter(struct job_wait *wait)
 {
-	struct job_wait *wait = arg;
 	struct broker *broker = wait->broker;
-	const struct compile_toolchain *toolchain = toolchain_for(broker, wait->ref->target);
-	(void)toolchains;
-	if (error || !toolchain->id[0]) {
-		answer_error(wait, error ? KILN_EIO : KILN_ENOTSUP, error ? error : toolchain->reason);
-		return;
-	}
-	job_key(broker, wait->ref);
-	if (!wait->ref->key[0]) {
-		answer_error(wait, KILN_ENOMEM, "out of memory for a key");
-		return;
-	}
 	struct flight *flight = find_flight(broker, wait->ref->key);
+	if (flight && flight->phase == FLIGHT_COMPILE && wait->terms.look) {
+		answer_error(wait, KILN_ENOENT, "the cache has no such kernel yet");
+		return;
+	}
 	/* A compile for others is under way: it would be waited for. */
 	if (flight && flight->phase == FLIGHT_COMPILE && freeze_refuses(&wait->terms)) {
 		answer_frozen(wait);
@@ -480,6 +554,77 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		join(wait, flight);
 	else
 		answer_error(wait, KILN_ENOMEM, "out of memory for a compile job");
+}
+
+/* For nobody who waits the key is made off the loop: that takes as long as reading all sources. */
+struct keying {
+	struct job_wait *wait; /* NULL: it has left */
+	struct kernel_ref *ref;
+	char compiler[96];
+	struct compile_key key;
+};
+
+static void key_work(struct cache *cache, void *arg)
+{
+	struct keying *keying = arg;
+	(void)cache;
+	compile_key_make(&keying->ref->job, keying->compiler, &keying->key);
+}
+
+static void key_done(struct broker *broker, void *arg)
+{
+	struct keying *keying = arg;
+	struct job_wait *wait = keying->wait;
+	(void)broker;
+	if (keying->key.text && !has_key(keying->ref, keying->compiler))
+		set_key(keying->ref, &keying->key, keying->compiler);
+	else
+		compile_key_free(&keying->key);
+	if (wait) {
+		wait->keying = NULL;
+		if (wait->ref->key[0])
+			enter(wait);
+		else
+			answer_error(wait, KILN_ENOMEM, "out of memory for a key");
+	}
+	kernel_drop(keying->ref);
+	free(keying);
+}
+
+static bool key_later(struct job_wait *wait, const char *compiler)
+{
+	struct keying *keying = calloc(1, sizeof *keying);
+	if (!keying)
+		return false;
+	keying->wait = wait;
+	keying->ref = kernel_hold(wait->ref);
+	snprintf(keying->compiler, sizeof keying->compiler, "%s", compiler);
+	if (store_run(wait->broker, key_work, key_done, keying) == KILN_OK) {
+		wait->keying = keying;
+		return true;
+	}
+	kernel_drop(keying->ref);
+	free(keying);
+	return false;
+}
+
+static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
+{
+	struct job_wait *wait = arg;
+	struct broker *broker = wait->broker;
+	const struct compile_toolchain *toolchain = toolchain_for(broker, wait->ref->target);
+	(void)toolchains;
+	if (error || !toolchain->id[0]) {
+		answer_error(wait, error ? KILN_EIO : KILN_ENOTSUP, error ? error : toolchain->reason);
+		return;
+	}
+	if (!wait->terms.asker && !has_key(wait->ref, toolchain->id) && key_later(wait, toolchain->id))
+		return;
+	job_key(broker, wait->ref);
+	if (wait->ref->key[0])
+		enter(wait);
+	else
+		answer_error(wait, KILN_ENOMEM, "out of memory for a key");
 }
 
 /* Answers must not come from inside job_resolve, so the first step is taken from the loop. */
@@ -513,7 +658,7 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 							  .done = done,
 							  .arg = arg,
 							  .asked_us = util_now_us()};
-	if (terms->asker) {
+	if (terms->asker && !terms->look) {
 		broker->counters.asked++;
 		broker->waiting++;
 	}
@@ -526,12 +671,14 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 void job_leave(struct broker *broker, struct job_wait *wait)
 {
 	struct flight *flight = wait->flight;
-	if (wait->terms.asker) {
+	if (wait->terms.asker && !wait->terms.look) {
 		broker->counters.left++;
 		broker->waiting--;
 	}
 	if (wait->later) {
 		uv_close((uv_handle_t *)wait->later, on_closed);
+	} else if (wait->keying) {
+		wait->keying->wait = NULL;
 	} else if (!flight) {
 		pool_forget(broker, wait);
 	} else {

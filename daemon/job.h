@@ -25,10 +25,12 @@ struct kernel_ref {
 	/* Filled by the first job_resolve, for plans that launch a kernel. */
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
+	char compiler[96]; /* id of the one that the key names */
 	struct compile_job job;
 	struct compile_file files[COMPILE_MAX_HEADERS];
 	struct raw_source *raw; /* of a user's kernel: what job and files point to */
 	struct tally *tally;    /* of its operator, once something was counted there */
+	struct tier *tier;      /* a generic kernel does the same; NULL: none is used (tier.h) */
 };
 
 /* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose
@@ -36,6 +38,10 @@ struct kernel_ref {
 int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX]);
+/* The same for a plan that is made already, of this problem (NULL: of none that anybody has). */
+int job_open_plan(struct broker *broker, const struct kernel_problem *problem,
+				  const struct kernel_plan *plan, const struct kernel_limits *limits,
+				  struct kernel_ref **out, char error[KERNEL_ERROR_MAX]);
 /* Completes a plan that was made elsewhere: its text (then more, if it is not NULL), one holder. */
 void kernel_ref_open(struct kernel_ref *ref, const struct kernel_limits *limits, const char *more);
 struct kernel_ref *kernel_hold(struct kernel_ref *ref);
@@ -43,7 +49,7 @@ void kernel_drop(struct kernel_ref *ref);
 
 #define JOB_ERROR_MAX 1024 /* of the sentences of answers */
 
-enum job_origin { JOB_HIT, JOB_SHARED, JOB_COMPILED };
+enum job_origin { JOB_HIT, JOB_SHARED, JOB_COMPILED, JOB_GENERIC };
 extern const char *const job_origin_names[];
 
 struct job_answer {
@@ -64,6 +70,7 @@ struct job_terms {
 	enum pool_priority priority;
 	enum options_miss on_miss;
 	const struct device_info *device; /* that it is for, of the asker's; NULL: none */
+	bool look; /* in the cache only; ENOENT: it is not there, and nothing is counted */
 };
 
 /*
@@ -72,12 +79,17 @@ struct job_terms {
  */
 struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 							 const struct job_terms *terms, job_done done, void *arg);
+/* Counts a request that was answered at once, by a kernel that the device process has. */
+void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct session *asker,
+						enum job_origin origin, uint64_t micros);
 /* No longer interested; the last one to leave cancels the compile. */
 void job_leave(struct broker *broker, struct job_wait *wait);
 
 /* The key of a plan as things are now (the compilers must be known): hex, "" if there is no
  * compiler for the target. */
 void job_key(struct broker *broker, struct kernel_ref *ref);
+/* The id of the compiler for a target as things are now; "": there is none, or none is known. */
+const char *job_compiler(struct broker *broker, const char *target);
 
 /* Where launches and loads of it are counted. */
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tier.h"
 #include "util/util.h"
 #include "work_state.h"
 
@@ -237,10 +238,10 @@ static bool open_lane(struct session *session)
 	return true;
 }
 
-static int variant_number(const struct work *work)
+static int variant_number(const struct call *call, const struct kernel_ref *variant)
 {
-	for (int i = 0; i < work->call->variant_count; i++)
-		if (work->call->variants[i] == work->variant)
+	for (int i = 0; i < call->variant_count; i++)
+		if (call->variants[i] == variant)
 			return i;
 	return -1;
 }
@@ -260,7 +261,8 @@ static bool has_lane(const struct work *work)
 /* What the reports of maps say is the planner's to put into words, and a lane does not ask it. */
 static bool may_be_bound(const struct work *work)
 {
-	return !work->raw && work->variant->plan.report.end != UINT64_MAX && variant_number(work) >= 0;
+	return !work->raw && work->variant->plan.report.end != UINT64_MAX &&
+		   variant_number(work->call, work->variant) >= 0;
 }
 
 void lane_bind_graph(struct work *work)
@@ -274,7 +276,7 @@ void lane_bind(struct work *work, uint64_t module)
 	struct session *session = work->session;
 	struct executor *executor = session->executor;
 	struct call *call = work->call;
-	int number = variant_number(work);
+	int number = variant_number(call, work->variant);
 	struct wire_out message;
 	if (!may_be_bound(work) || !has_lane(work))
 		return;
@@ -284,6 +286,7 @@ void lane_bind(struct work *work, uint64_t module)
 		uint64_t id = executor_begin(executor, &message, "lane.bind");
 		wire_put_uint(&message, "call", name);
 		wire_put_str(&message, "op", call->problem.op);
+		wire_put_uint(&message, "notice", tier_notice(session, work->variant));
 		work_put_launch(&message, work, module, false);
 		if (executor_send(executor, &message, id, NULL, 0,
 						  (uint32_t)session->broker->options.launch_timeout_ms, on_answer,
@@ -294,12 +297,35 @@ void lane_bind(struct work *work, uint64_t module)
 	work->bound = bound->id;
 }
 
+/* In the message queue it stands behind all launches that were sent before, and in the lane between
+ * two entries. */
+void lane_rebind(struct session *session, struct call *call, const struct kernel_ref *variant)
+{
+	struct lane *lane = session->lane;
+	struct executor *executor = session->executor;
+	int number = variant_number(call, variant);
+	struct work work = {.session = session, .call = call, .fd = -1};
+	struct wire_out message;
+	if (!lane || lane->ending || number < 0 || !executor_is_ready(executor) ||
+		call->bound[number].generation != lane->generation)
+		return;
+	work.kernel = work.variant = call->variants[number];
+	work.extents = variant->plan.extents;
+	work.operand_count = variant->plan.operand_count;
+	uint64_t id = executor_begin(executor, &message, "lane.rebind");
+	wire_put_uint(&message, "call", call->bound[number].id);
+	wire_put_str(&message, "op", call->problem.op);
+	work_put_launch(&message, &work, executor_module(executor, variant->key), false);
+	executor_send(executor, &message, id, NULL, 0,
+				  (uint32_t)session->broker->options.launch_timeout_ms, on_answer, session);
+}
+
 /* With the answer to the launch: what the client needs to go on without messages. */
 int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 {
 	struct session *session = work->session;
 	struct lane *lane = session->lane;
-	const struct kernel_plan *plan = &work->variant->plan;
+	const struct kernel_plan *plan = &work->kernel->plan;
 	int count = work->call->graph ? 0 : plan->operand_count; /* of the operands of each launch */
 	int64_t alignments[KERNEL_MAX_OPERANDS], extents[KERNEL_MAX_OPERANDS];
 	if (!work->bound || !lane || lane->refused || lane->ending)

@@ -15,7 +15,7 @@
 #define OPTIONS_SOCKET_MAX 108 /* of sockaddr_un */
 #define OPTIONS_MAX_DEVICES 16
 #define OPTIONS_MAX_IDS 32
-#define OPTIONS_LIMITS 9
+#define OPTIONS_LIMITS 10
 
 enum options_role { OPTIONS_BROKER, OPTIONS_EXECUTOR, OPTIONS_COMPILER };
 enum options_show { OPTIONS_SHOW_NOTHING, OPTIONS_SHOW_HELP, OPTIONS_SHOW_VERSION };
@@ -27,6 +27,10 @@ enum options_miss {
 	OPTIONS_MISS_FALLBACK, /* the generic kernel, and no compile */
 	OPTIONS_MISS_ERROR,    /* neither */
 };
+/* When a kernel is compiled for exactly the problem that is asked for. */
+enum options_specialize { OPTIONS_LAZY, OPTIONS_EAGER, OPTIONS_NEVER };
+/* Which devices have their generic kernels from the start; AUTO: GPUs. */
+enum options_warm { OPTIONS_WARM_AUTO, OPTIONS_WARM_ALL, OPTIONS_WARM_NONE };
 
 struct options_ids {
 	uint32_t ids[OPTIONS_MAX_IDS];
@@ -51,6 +55,8 @@ struct options {
 	uint64_t cache_rows;                         /* 0: no cap */
 	uint64_t memory_cache_bytes;
 	struct options_devices devices;
+	enum options_specialize specialize;
+	enum options_warm warm_generics;
 	uint64_t workers;             /* never 0: the cores allowed are filled in */
 	uint64_t compile_timeout_ms;  /* of one job */
 	uint64_t launch_timeout_ms;   /* of one launch, from its start on the device */
@@ -79,7 +85,8 @@ struct options {
 	uint64_t max_queued; /* output bytes not yet taken by the client */
 	uint64_t max_calls;
 	uint64_t max_graph_calls;
-	uint64_t max_own; /* sessions of one uid that bring kernels of their own */
+	uint64_t max_variants; /* exact kernels of one operator; 0: no limit */
+	uint64_t max_own;      /* sessions of one uid that bring kernels of their own */
 
 	/* Of the children, which the broker starts. */
 	enum options_role role;

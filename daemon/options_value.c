@@ -13,6 +13,8 @@
 
 _Static_assert(sizeof(enum util_level) == sizeof(unsigned) &&
 				   sizeof(enum options_role) == sizeof(unsigned) &&
+				   sizeof(enum options_specialize) == sizeof(unsigned) &&
+				   sizeof(enum options_warm) == sizeof(unsigned) &&
 				   sizeof(enum device_order) == sizeof(unsigned) &&
 				   sizeof(enum options_miss) == sizeof(unsigned) &&
 				   sizeof(enum options_show) == sizeof(unsigned),

@@ -19,6 +19,7 @@
 #include "pool.h"
 #include "session.h"
 #include "store.h"
+#include "tier.h"
 #include "util/util.h"
 
 #define ACCEPTS_A_TURN 32
@@ -95,6 +96,7 @@ static void close_handles(struct broker *broker)
 	uv_close((uv_handle_t *)&server->hangup, NULL);
 	uv_close((uv_handle_t *)&server->drain, NULL);
 	uv_close((uv_handle_t *)&server->idle, NULL);
+	uv_close((uv_handle_t *)&broker->tiers->timer, NULL);
 }
 
 static void close_all(struct broker *broker)
@@ -103,6 +105,7 @@ static void close_all(struct broker *broker)
 	server->phase = SERVER_CLOSING;
 	while (broker->sessions)
 		session_close(broker->sessions);
+	tiers_stop(broker);
 	job_close(broker);
 	pool_close(broker);
 	devices_close(broker);
@@ -208,6 +211,7 @@ void server_executor_changed(struct broker *broker, struct executor *executor)
 		}
 		session = next;
 	}
+	tier_warm(broker, executor);
 }
 
 /* ---- Starting ---- */
@@ -262,6 +266,7 @@ static void free_broker(struct broker *broker)
 	listen_close(&broker->server->socket);
 	pool_free(broker);
 	devices_free(broker);
+	tiers_free(broker);
 	store_close(broker);
 	compile_sources_close(broker->sources);
 	operator_tallies_free(&broker->operators);
@@ -298,11 +303,13 @@ int server_run(const struct options *options)
 		util_log(UTIL_ERROR, "cannot make an event loop");
 		return 1;
 	}
+	tiers_open(&broker);
 	int status = open_parts(&broker, error);
 	if (status != KILN_OK) {
 		/* What was started already ends as it would after a drain. */
 		util_log(UTIL_ERROR, "%s", error);
 		broker.server->phase = SERVER_CLOSING;
+		tiers_stop(&broker);
 		job_close(&broker);
 		pool_close(&broker);
 		devices_close(&broker);

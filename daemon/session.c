@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tier.h"
 #include "util/util.h"
 
 #define HELLO_DEADLINE_MS 10000
@@ -102,6 +103,7 @@ static void forget_owned(struct session *session)
 		request->abandon(request);
 	}
 	work_abandon(session);
+	shapes_free(session);
 	while ((buffer = map_next(&session->buffers, &cursor))) {
 		buffer_release(buffer);
 		buffer_delete(buffer);

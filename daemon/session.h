@@ -99,6 +99,7 @@ struct request {
 };
 
 struct work;
+struct shapes;
 
 struct session {
 	struct broker *broker;
@@ -142,6 +143,7 @@ struct session {
 
 	struct request *requests;
 	int request_count;
+	struct shapes *shapes; /* what they vary in, by operator: tier_shapes.c */
 	struct session *previous, *next;
 };
 
@@ -237,6 +239,8 @@ void lane_end(struct session *session);
 /* Of all sessions; false if there is none. */
 bool lanes_end(struct broker *broker);
 bool lane_busy(const struct session *session);
+/* A variant of the call has another kernel now: what the lane knows of it does, too. */
+void lane_rebind(struct session *session, struct call *call, const struct kernel_ref *variant);
 /* The call is gone. */
 void lane_unbind(struct session *session, const struct call *call);
 void lane_cancel(struct session *session, uint64_t number, uint64_t count);

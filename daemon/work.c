@@ -328,7 +328,7 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 	if (!work)
 		return status;
 	work->call = call_hold(call);
-	work->variant = kernel_hold(variant);
+	work->kernel = work->variant = kernel_hold(variant);
 	work->stream = order->stream;
 	work->wants_lane = order->wants_lane;
 	work->after = order->after;
@@ -375,7 +375,7 @@ int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,
 	if (!work)
 		return status;
 	work->call = call_hold(call);
-	work->variant = kernel_hold(call->variants[0]);
+	work->kernel = work->variant = kernel_hold(call->variants[0]);
 	work->raw = launch;
 	work->operand_count = launch->operand_count;
 	work->extents = launch->extents;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "raw.h"
+#include "tier.h"
 #include "util/util.h"
 #include "work_state.h"
 
@@ -56,7 +57,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	char label[160];
 	work->loading = false;
 	if (reply)
-		session_note_load(work->session, work->variant, work->load_us);
+		session_note_load(work->session, work->kernel, work->load_us);
 	work->load_status = status;
 	if (status != KILN_OK && work->raw)
 		util_append(work->load_error, sizeof work->load_error, 0, "%s cannot be loaded: %s",
@@ -77,9 +78,11 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 		snprintf(work->load_error, sizeof work->load_error, "%s", answer->error);
 	} else {
 		work->loading = true;
+		if (work->variant->tier)
+			tier_know(session->broker, work->kernel, (int64_t)answer->row->object_bytes);
 		work->load_us = util_now_us();
 		int status = executor_load(executor, answer->row->key, answer->row,
-								   work->variant->plan.shared_bytes, on_loaded, work);
+								   work->kernel->plan.shared_bytes, on_loaded, work);
 		/* A process that is gone is noticed by the pump; other failures are this work's. */
 		if (status != KILN_OK)
 			work->loading = false;
@@ -94,7 +97,7 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 {
 	struct session *session = work->session;
 	*module = 0;
-	if (work->variant->plan.kind != KERNEL_LAUNCH)
+	if (work->kernel->plan.kind != KERNEL_LAUNCH)
 		return WORK_GONE;
 	if (work->fetching || work->loading)
 		return WORK_WAITS;
@@ -105,17 +108,17 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 		work_end(work, work->load_status, work->load_error, 0);
 		return WORK_WAITS;
 	}
-	if (work->variant->key[0])
-		*module = executor_module(work_executor(work), work->variant->key);
+	if (work->kernel->key[0])
+		*module = executor_module(work_executor(work), work->kernel->key);
 	if (*module)
 		return WORK_GONE;
 	/* Never asked for before: a call at addresses that it was not prepared for. */
 	struct job_terms terms = session_terms(session);
-	if (work->variant->key[0]) {
+	if (work->kernel->key[0]) {
 		terms.asker = NULL;
 		session->broker->counters.reloads++;
 	}
-	work->fetching = job_resolve(session->broker, work->variant, &terms, on_fetched, work);
+	work->fetching = job_resolve(session->broker, work->kernel, &terms, on_fetched, work);
 	if (!work->fetching)
 		work_end(work, KILN_ENOMEM, "out of memory for a compile job", 0);
 	return WORK_WAITS;
@@ -189,7 +192,7 @@ void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scr
 
 static void put_arguments(struct wire_out *message, const struct work *work, bool placed)
 {
-	const struct kernel_plan *plan = &work->variant->plan;
+	const struct kernel_plan *plan = &work->kernel->plan;
 	const struct kernel_arg *args = work->raw ? work->raw->args : plan->args;
 	int arg_count = work->raw ? work->raw->arg_count : plan->arg_count;
 	wire_list_begin(message, "args");
@@ -243,7 +246,7 @@ static void put_check(struct wire_out *message, const struct work *work)
 void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
 					 bool placed)
 {
-	const struct kernel_plan *plan = &work->variant->plan;
+	const struct kernel_plan *plan = &work->kernel->plan;
 	const struct raw_launch *raw = work->raw;
 	int64_t grid[3], block[3];
 	for (int i = 0; i < 3; i++) {
@@ -275,6 +278,8 @@ static int send_launch(struct work *work, uint64_t module)
 	struct session *session = work->session;
 	struct wire_out message;
 	uint64_t deadline = session->broker->options.launch_timeout_ms;
+	if (work->kernel != work->variant)
+		tier_used(session, work->variant, 1);
 	lane_bind(work, module);
 	uint64_t id = executor_begin(work_executor(work), &message, "launch");
 	work_put_launch(&message, work, module, true);
@@ -312,6 +317,8 @@ static enum work_step advance_launch(struct work *work)
 		if (work->operands[i].buffer &&
 			work_need_buffer(work, work->operands[i].buffer) == WORK_WAITS)
 			return WORK_WAITS;
+	if (!work->fetching && !work->loading)
+		work->kernel = tier_choose(session, work->variant);
 	if (work_need_kernel(work, &module) == WORK_WAITS)
 		return WORK_WAITS;
 	if (!check_lost(work, error, sizeof error))

@@ -20,6 +20,7 @@ struct work {
 	/* LAUNCH; GRAPH: of a graph, the part that is looked at */
 	struct call *call;
 	struct kernel_ref *variant;
+	struct kernel_ref *kernel; /* the variant, or its generic one: chosen when it is sent */
 	struct raw_launch *raw; /* of a user's kernel, in the session's own process; else the variant's
 							   plan says it all */
 	struct work_operand operands[KERNEL_MAX_OPERANDS];

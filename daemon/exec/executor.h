@@ -132,10 +132,11 @@ struct exec_template {
 	struct kernel_scratch scratch;
 	struct kernel_report report;
 	uint64_t copy_bytes;
-	uint32_t granule; /* of checked kernels */
-	char op[24];      /* what sentences about it begin with */
-	uint64_t id;      /* in a lane, the broker's */
-	uint64_t leaving; /* unbound, but parked entries below this may name it; 0: bound */
+	uint32_t granule;      /* of checked kernels */
+	char op[24];           /* what sentences about it begin with */
+	uint64_t id;           /* in a lane, the broker's */
+	uint64_t leaving;      /* unbound, but parked entries below this may name it; 0: bound */
+	uint64_t notice, left; /* the broker is told of every so many launches; 0: not */
 };
 
 struct exec_part {
@@ -353,6 +354,8 @@ int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame 
 				   char error[KERNEL_ERROR_MAX]);
 int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame *frame,
 				   char error[KERNEL_ERROR_MAX]);
+int exec_lane_rebind(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX]);
 int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct frame *frame,
 					 char error[KERNEL_ERROR_MAX]);
 int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,

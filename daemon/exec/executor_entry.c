@@ -192,6 +192,22 @@ bool exec_lane_failed(const struct exec_lane *lane, uint64_t number)
 	return slot->number == number && slot->failed;
 }
 
+/* The broker sees nothing of lanes, and has a use for how often some of its calls are launched. */
+static void note_use(struct exec *executor, const struct exec_lane *lane,
+					 struct exec_template *bound)
+{
+	struct wire_out message;
+	if (!bound->notice || --bound->left)
+		return;
+	bound->left = bound->notice;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "used");
+	wire_put_uint(&message, "stream", lane->id);
+	wire_put_uint(&message, "call", bound->id);
+	wire_put_uint(&message, "launches", bound->notice);
+	exec_send(executor, &message, -1);
+}
+
 /* A graph has its operands. */
 static int run_graph(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
 					 char error[KERNEL_ERROR_MAX])
@@ -212,7 +228,7 @@ static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *
 {
 	const struct lane_entry *entry = &slot->entry;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
-	const struct exec_template *bound = map_get_id(&lane->calls, entry->call);
+	struct exec_template *bound = map_get_id(&lane->calls, entry->call);
 	if (entry->stream >= KILN_STREAMS)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "an entry of a lane names stream %u; they are 0 to %d", entry->stream,
@@ -222,6 +238,7 @@ static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *
 						 "the call that this one follows did not succeed");
 	if (!bound || entry->operand_count != (uint32_t)bound->operand_count)
 		return run_graph(executor, lane, slot, error);
+	note_use(executor, lane, bound);
 	slot->reports = bound->report.indices > 0;
 	memcpy(slot->op, bound->op, sizeof(slot->op));
 	for (int i = 0; i < bound->operand_count; i++)

@@ -223,12 +223,26 @@ int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame 
 
 /* ---- Calls that a lane may launch ---- */
 
+/* What a lane keeps of a call: a launch whose arguments are all its own. */
+static int read_bound(struct exec *executor, struct wire_in *message, struct exec_template *bound,
+					  char error[KERNEL_ERROR_MAX])
+{
+	struct exec_place places[KERNEL_MAX_OPERANDS];
+	int status = exec_template_read(executor, message, &message->root, bound, places, error);
+	for (int i = 0; status == KILN_OK && i < bound->arg_count; i++)
+		if (bound->args[i].kind == KERNEL_ARG_BYTES)
+			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+							   "argument %d of a bound call is a value of its own", i);
+	bound->id = wire_get_uint(&message->root, "call", 0);
+	bound->notice = bound->left = wire_get_uint(&message->root, "notice", 0);
+	return status;
+}
+
 int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame *frame,
 				   char error[KERNEL_ERROR_MAX])
 {
 	struct exec_lane *lane = find_lane(executor, wire_get_uint(&message->root, "stream", 0));
 	uint64_t call = wire_get_uint(&message->root, "call", 0);
-	struct exec_place places[KERNEL_MAX_OPERANDS];
 	(void)frame;
 	if (!lane || !call || map_get_id(&lane->calls, call) || lane->calls.count >= BOUND_MOST)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
@@ -238,20 +252,42 @@ int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame 
 	struct exec_template *bound = calloc(1, sizeof(*bound));
 	if (!bound)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a bound call");
-	int status = exec_template_read(executor, message, &message->root, bound, places, error);
-	for (int i = 0; status == KILN_OK && i < bound->arg_count; i++)
-		if (bound->args[i].kind == KERNEL_ARG_BYTES)
-			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-							   "argument %d of a bound call is a value of its own", i);
+	int status = read_bound(executor, message, bound, error);
 	if (status == KILN_OK && map_put_id(&lane->calls, call, bound) < 0)
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a bound call");
 	if (status != KILN_OK) {
 		free(bound);
 		return status;
 	}
-	bound->id = call;
 	if (bound->module)
 		bound->module->uses++;
+	return KILN_OK;
+}
+
+/* Entries that are taken from now on, or parked, are this launch; what is under way stays what it
+ * was.  A call that was unbound meanwhile needs no other kernel. */
+int exec_lane_rebind(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX])
+{
+	struct exec_lane *lane = find_lane(executor, wire_get_uint(&message->root, "stream", 0));
+	uint64_t call = wire_get_uint(&message->root, "call", 0);
+	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL, other;
+	(void)frame;
+	if (!bound)
+		return KILN_OK;
+	int status = read_bound(executor, message, &other, error);
+	if (status == KILN_OK && other.operand_count != bound->operand_count)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						   "call %" PRIu64 " has %d operands and cannot have %d", call,
+						   bound->operand_count, other.operand_count);
+	if (status != KILN_OK)
+		return status;
+	if (other.module)
+		other.module->uses++;
+	if (bound->module)
+		exec_release_module(executor, bound->module);
+	other.leaving = bound->leaving;
+	*bound = other;
 	return KILN_OK;
 }
 

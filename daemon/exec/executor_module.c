@@ -13,6 +13,7 @@ struct exec_load {
 	uint64_t request, id;
 	uint32_t shared;
 	size_t bytes;
+	bool lazy;
 	struct exec_module *module;
 	const char *entry;
 	uint8_t *object;
@@ -75,7 +76,7 @@ static int put_off(struct exec *executor, const struct exec_load *load,
 	memcpy(later->object, load->object, load->bytes);
 	later->entry = memcpy(later->object + load->bytes, load->entry, name);
 	load->module->task = (struct exec_task){.perform = load_later, .what = later};
-	exec_quiet_add(executor, &load->module->task, EXEC_TASK_LOAD);
+	exec_quiet_add(executor, &load->module->task, load->lazy ? EXEC_TASK_LAZY : EXEC_TASK_LOAD);
 	return KILN_OK;
 }
 
@@ -106,8 +107,14 @@ int exec_load(struct exec *executor, struct wire_in *message, struct frame *fram
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 						 "out of memory for a kernel's record");
 	}
-	const struct exec_load load = {wire_id(message), id,    (uint32_t)shared, bytes,
-								   module,           entry, (uint8_t *)object};
+	const struct exec_load load = {.request = wire_id(message),
+								   .id = id,
+								   .shared = (uint32_t)shared,
+								   .bytes = bytes,
+								   .lazy = wire_get_bool(root, "lazy", false),
+								   .module = module,
+								   .entry = entry,
+								   .object = (uint8_t *)object};
 	return exec_quiet_waits(executor, NULL) ? put_off(executor, &load, error)
 											: load_now(executor, &load, error);
 }

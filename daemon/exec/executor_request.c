@@ -282,6 +282,7 @@ static const struct {
 	{"lane.open", exec_lane_open, false},
 	{"lane.close", on_lane_close, true},
 	{"lane.bind", exec_lane_bind, false},
+	{"lane.rebind", exec_lane_rebind, false},
 	{"lane.unbind", exec_lane_unbind, false},
 	{"lane.cancel", exec_lane_cancel, false},
 };

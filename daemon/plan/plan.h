@@ -109,6 +109,12 @@ bool plan_extent(const struct kernel_tensor *tensor, uint64_t *bytes);
 bool plan_elements(const struct kernel_tensor *tensor, int64_t *count);
 const struct kernel_attr *plan_attr(const struct kernel_problem *problem, const char *name);
 
+/*
+ * How many times longer the generic kernel takes than this plan's exact one, as far as is known;
+ * *us: what a launch of the exact one takes, about.
+ */
+double plan_gain(const struct kernel_plan *exact, const struct kernel_limits *limits, double *us);
+
 /* The plan for people: a line each of op, variant, instantiation, grid x block, shared memory,
  * bytes, note. */
 void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *limits, char *text,

@@ -281,10 +281,10 @@ static void exec_daemon(const struct kilnd *daemon, const char *const *options,
 						const char *const *environment, int fd)
 {
 	char config[80];
-	const char *arguments[MAX_ARGUMENTS] = {getenv("KILND"), "--socket",       daemon->socket,
-											"--cache-dir",   daemon->cache,    "--device",
-											"cpu",           "--test-requests"};
-	int count = 8, log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	const char *arguments[MAX_ARGUMENTS] = {
+		getenv("KILND"), "--socket", daemon->socket,    "--cache-dir",  daemon->cache,
+		"--device",      "cpu",      "--test-requests", "--specialize", "eager"};
+	int count = 10, log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 	snprintf(config, sizeof(config), "%s/config", daemon->dir);
 	setenv("XDG_CONFIG_HOME", config, 1);

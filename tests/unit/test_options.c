@@ -319,9 +319,9 @@ static void limits_walk_the_table(void **state)
 		const char *name;
 		uint64_t value;
 	} expected[OPTIONS_LIMITS] = {
-		{"sessions", 256},  {"buffers", 77},        {"bytes", 0},
-		{"inflight", 1024}, {"message", 1 << 20},   {"queued", 16 << 20},
-		{"calls", 10000},   {"graph-calls", 16384}, {"own", 8},
+		{"sessions", 256},    {"buffers", 77},      {"bytes", 0},     {"inflight", 1024},
+		{"message", 1 << 20}, {"queued", 16 << 20}, {"calls", 10000}, {"graph-calls", 16384},
+		{"variants", 64},     {"own", 8},
 	};
 	assert_int_equal(PARSE(&options, "--max-buffers", "77"), KILN_OK);
 	assert_int_equal(options_limits(&options, limits), OPTIONS_LIMITS);

@@ -1,0 +1,339 @@
+/*
+ * test_tiers: generic kernels now, exact ones later: who waits for a compile and who does not, when
+ * an exact kernel takes over, and that no launch is lost, doubled or moved when it does.
+ */
+#include "harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIDE 12
+#define CUBE (SIDE * SIDE * SIDE)
+#define BATCH 48
+
+/* A cube of f32 whose axes are turned: three times is once around. */
+struct cube {
+	kiln_client *client;
+	kiln_call *call;
+	kiln_buffer *buffers[2];
+	int turns; /* so far, from the first buffer to the second and back */
+	float start[CUBE];
+};
+
+static struct permute turn(int64_t side)
+{
+	return (struct permute){
+		.dtype = KILN_F32, .rank = 3, .shape = {side, side, side}, .perm = {1, 2, 0}};
+}
+
+static void lazy(struct kilnd *daemon)
+{
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy"));
+}
+
+static void cube_open(kiln_client *client, struct cube *cube)
+{
+	struct permute problem = turn(SIDE);
+	kiln_attr perm = perm_attr(&problem);
+
+	*cube = (struct cube){.client = client};
+	for (int i = 0; i < 2; i++)
+		assert_ok(kiln_alloc(client, sizeof(cube->start), 0, NULL, &cube->buffers[i]));
+	for (int i = 0; i < CUBE; i++)
+		cube->start[i] = (float)i;
+	assert_ok(kiln_write(cube->buffers[0], 0, cube->start, sizeof(cube->start)));
+	kiln_tensor tensors[2] = {permute_input(&problem, cube->buffers[0]),
+							  permute_output(&problem, cube->buffers[1])};
+	assert_ok(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &cube->call));
+}
+
+static void cube_close(struct cube *cube)
+{
+	kiln_call_free(cube->call);
+	for (int i = 0; i < 2; i++)
+		kiln_free(cube->buffers[i]);
+}
+
+/* So many turns, submitted without waiting. */
+static void cube_turn(struct cube *cube, int turns)
+{
+	kiln_ticket tickets[BATCH];
+
+	for (int i = 0; i < turns; i++, cube->turns++) {
+		const kiln_operand operands[2] = {{cube->buffers[cube->turns % 2], 0},
+										  {cube->buffers[(cube->turns + 1) % 2], 0}};
+		assert_ok(kiln_submit(cube->call, operands, 2, 0, &tickets[i]));
+	}
+	for (int i = 0; i < turns; i++)
+		assert_ok(kiln_wait(cube->client, tickets[i], CALL_TIMEOUT_MS));
+}
+
+/* What so many turns make of the start: one more or less would be another. */
+static void assert_turned(const struct cube *cube)
+{
+	static float now[CUBE];
+	int count = cube->turns % 3;
+
+	assert_ok(kiln_read(cube->buffers[cube->turns % 2], 0, now, sizeof(now)));
+	for (int i = 0; i < CUBE; i++) {
+		int at[3] = {i / SIDE / SIDE, i / SIDE % SIDE, i % SIDE};
+		/* Axis k of the result is axis (k + count) % 3 of the start. */
+		int from[3];
+		for (int k = 0; k < 3; k++)
+			from[(k + count) % 3] = at[k];
+		assert_true(now[i] == cube->start[(from[0] * SIDE + from[1]) * SIDE + from[2]]);
+	}
+}
+
+static int64_t counter(kiln_client *client, const char *name)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "counters.%s", name);
+	return info_int(client, path);
+}
+
+/* The first shape has the generic kernel compiled, which all others have at once. */
+static void only_the_first_waits(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_client *client;
+
+	lazy(daemon);
+	client = client_open(daemon);
+	struct permute first = turn(5);
+	assert_permutes(client, &first, "compiled");
+	for (int64_t side = 6; side < 14; side++) {
+		struct permute problem = turn(side);
+		assert_permutes(client, &problem, "generic");
+	}
+	assert_int_equal(counter(client, "requests"), 9);
+	assert_int_equal(counter(client, "compiles"), 1);
+	assert_int_equal(counter(client, "generic"), 8);
+	assert_int_equal(counter(client, "specialized"), 0);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* Launches go on all the time while the exact kernel is compiled, loaded and put in. */
+static void takes_over_between_launches(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client;
+
+	lazy(daemon);
+	client = client_open(daemon);
+	debug_int(client, "gain", "ms", 1000);
+	cube_open(client, &cube);
+	assert_string_equal(kiln_call_origin(cube.call), "compiled");
+	int after = 0;
+	while (after < 20) {
+		cube_turn(&cube, BATCH);
+		assert_turned(&cube);
+		after += counter(client, "promoted") == 1;
+	}
+	assert_int_equal(counter(client, "specialized"), 1);
+	assert_int_equal(counter(client, "launches"), cube.turns);
+	assert_true(counter(client, "lane_launches") > 20 * BATCH / 2);
+	/* Whoever comes next has it from the start. */
+	struct cube other;
+	cube_open(client, &other);
+	assert_string_equal(kiln_call_origin(other.call), "hit");
+	cube_turn(&other, 4);
+	assert_turned(&other);
+	cube_close(&other);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* The lane alone is used: the device process tells how often. */
+static void counts_what_no_message_says(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client;
+
+	lazy(daemon);
+	client = client_open(daemon);
+	cube_open(client, &cube);
+	cube_turn(&cube, 1);
+	debug_int(client, "gain", "ms", 1000);
+	/* Bound with the estimate, which asks for no notice that comes soon; this one is. */
+	struct cube other;
+	cube_open(client, &other);
+	for (int i = 0; i < 4; i++)
+		cube_turn(&other, 1);
+	int64_t messages = counter(client, "message_launches");
+	for (int i = 0; i < 2; i++)
+		cube_turn(&other, 40);
+	assert_int_equal(counter(client, "message_launches"), messages);
+	await_info(client, "counters.specialized", 1);
+	await_info(client, "counters.promoted", 2);
+	cube_turn(&cube, 6);
+	cube_turn(&other, 6);
+	assert_turned(&cube);
+	assert_turned(&other);
+	cube_close(&other);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* What the cache has takes over without a compile, however seldom it is used. */
+static void from_the_cache(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = turn(SIDE), other = turn(SIDE + 1);
+	struct cube cube;
+	kiln_client *client;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	assert_permutes(client, &problem, "compiled");
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	lazy(daemon);
+	client = client_open(daemon);
+	/* No generic kernel is there yet: better the exact one than a compile. */
+	assert_permutes(client, &problem, "hit");
+	assert_int_equal(counter(client, "jobs"), 0);
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	lazy(daemon);
+	client = client_open(daemon);
+	assert_permutes(client, &other, "compiled");
+	cube_open(client, &cube);
+	assert_string_equal(kiln_call_origin(cube.call), "generic");
+	await_info(client, "counters.promoted", 1);
+	cube_turn(&cube, 5);
+	assert_turned(&cube);
+	assert_int_equal(counter(client, "jobs"), 1);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+static void never(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client;
+
+	kilnd_start(daemon, OPTIONS("--specialize", "never"));
+	client = client_open(daemon);
+	debug_int(client, "gain", "ms", 1000);
+	cube_open(client, &cube);
+	for (int i = 0; i < 4; i++)
+		cube_turn(&cube, BATCH);
+	assert_turned(&cube);
+	assert_int_equal(counter(client, "jobs"), 1);
+	assert_int_equal(counter(client, "promoted"), 0);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* A compile that fails in the background is nobody's failure. */
+static void a_failed_compile_changes_nothing(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client;
+
+	lazy(daemon);
+	client = client_open(daemon);
+	cube_open(client, &cube);
+	debug_int(client, "gain", "ms", 1000);
+	debug_int(client, "fail-compile", "count", 1);
+	struct cube other;
+	cube_open(client, &other);
+	while (counter(client, "specialize_failed") == 0)
+		cube_turn(&other, BATCH);
+	for (int i = 0; i < 4; i++)
+		cube_turn(&other, BATCH);
+	assert_turned(&other);
+	assert_int_equal(counter(client, "failures"), 0);
+	assert_int_equal(counter(client, "promoted"), 0);
+	assert_int_equal(counter(client, "jobs"), 2);
+	cube_close(&other);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* The process that comes after another has no kernel: both tiers are brought back. */
+static void after_the_device_process_died(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client;
+
+	lazy(daemon);
+	client = client_open(daemon);
+	cube_open(client, &cube);
+	cube_turn(&cube, 3);
+	debug_str(client, "kill", "role", "executor");
+	await_info(client, "counters.executor_faults", 1);
+	debug_int(client, "gain", "ms", 1000);
+	cube.turns = 0;
+	assert_ok(kiln_write(cube.buffers[0], 0, cube.start, sizeof(cube.start)));
+	cube_turn(&cube, 1);
+	assert_turned(&cube);
+	assert_int_equal(counter(client, "jobs"), 1);
+	struct permute problem = turn(SIDE + 1);
+	assert_permutes(client, &problem, "generic");
+	cube_turn(&cube, BATCH);
+	await_info(client, "counters.specialized", 1);
+	cube_turn(&cube, 4);
+	assert_turned(&cube);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* A graph is made once to be launched often: its kernels are exact. */
+static void graphs_are_exact(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client;
+	kiln_call *graph = NULL;
+	kiln_ticket ticket;
+
+	lazy(daemon);
+	client = client_open(daemon);
+	cube_open(client, &cube);
+	kiln_operand operands[2] = {{cube.buffers[0], 0}, {cube.buffers[1], 0}};
+	kiln_work work = {.call = cube.call, .operands = operands, .operand_count = 2};
+	assert_ok(kiln_prepare_graph(client, &work, 1, &graph));
+	assert_int_equal(counter(client, "jobs"), 2);
+	assert_ok(kiln_submit(graph, NULL, 0, 0, &ticket));
+	assert_ok(kiln_wait(client, ticket, CALL_TIMEOUT_MS));
+	cube.turns = 1;
+	assert_turned(&cube);
+	kiln_call_free(graph);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HARNESS_TEST(only_the_first_waits),
+		HARNESS_TEST(takes_over_between_launches),
+		HARNESS_TEST(counts_what_no_message_says),
+		HARNESS_TEST(from_the_cache),
+		HARNESS_TEST(never),
+		HARNESS_TEST(a_failed_compile_changes_nothing),
+		HARNESS_TEST(after_the_device_process_died),
+		HARNESS_TEST(graphs_are_exact),
+	};
+
+	harness_begin(240);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
