@@ -91,7 +91,8 @@ static void take_key(struct kernel_ref *ref, const struct tier_kernel *kernel)
 
 /* ---- A call's two kernels ---- */
 
-/* Who may have nothing compiled (freeze.h) has what there is: generic kernels, or not even those. */
+/* Who may have nothing compiled (freeze.h) has what there is: generic kernels, or not even those.
+ */
 enum options_specialize tier_policy(const struct session *session)
 {
 	enum options_specialize specialize = session->broker->options.specialize;
