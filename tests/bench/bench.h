@@ -27,7 +27,7 @@ enum bench_mode { BENCH_DIRECT, BENCH_DAEMON, BENCH_LIST, BENCH_PLAN, BENCH_COMP
 
 struct bench_options {
 	enum bench_mode mode;
-	bool choices, quick, all, check;
+	bool choices, generic, quick, all, check;
 	const char *ops, *only, *dtype; /* which cases; NULL: whichever */
 	const char *target;             /* to plan and compile for without a GPU */
 	const char *objects;            /* directory of cubins */
@@ -51,7 +51,8 @@ struct bench_case {
 	int count;
 };
 
-/* The cases that the options want, planned; with --choices all candidates that differ. */
+/* The cases that the options want, planned; with --choices all candidates that differ, with
+ * --generic the planner's own and the generic kernel, for cases that have both. */
 bool bench_cases(const struct bench_options *options, const struct kernel_limits *limits,
 				 struct bench_case **out, int *count);
 /* number: of such cases before it. */
@@ -214,6 +215,8 @@ void bench_report(const struct bench_options *options, struct bench_result *resu
 /* A case's candidates, best first. */
 void bench_report_choices(const struct bench_options *options, struct bench_result *results,
 						  int count);
+/* The planner's own and the generic kernel: one line, and how they compare is counted. */
+void bench_report_generic(const struct bench_options *options, struct bench_result results[2]);
 /* Before the first of these: totals live in memory that processes share. */
 bool bench_report_open(void);
 /* Totals; unreached: cases for which there was no time.  True: nothing was wrong. */

@@ -59,7 +59,7 @@ static bool is_same(const struct kernel_plan *a, const struct kernel_plan *b)
 static bool plan_case(const struct bench_options *options, const struct kernel_limits *limits,
 					  struct bench_case *group)
 {
-	static char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX];
+	static char names[PLAN_MAX_CHOICES + 1][KERNEL_CHOICE_MAX];
 	char error[KERNEL_ERROR_MAX];
 	struct kernel_problem problem;
 	int count;
@@ -72,6 +72,8 @@ static bool plan_case(const struct bench_options *options, const struct kernel_l
 	}
 	if (!options->choices)
 		count = 1;
+	if (options->generic)
+		snprintf(names[count++], sizeof names[0], "%s", PLAN_GENERIC);
 	group->items = calloc((size_t)count, sizeof *group->items);
 	if (!group->items)
 		return false;
@@ -80,6 +82,9 @@ static bool plan_case(const struct bench_options *options, const struct kernel_l
 		bool repeated = false;
 		cases_problem(group->c, &problem);
 		choose(&problem, names[i]);
+		/* What is a copy, or nothing, has no kernels. */
+		if (i > 0 && group->items[0].plan.kind != KERNEL_LAUNCH)
+			break;
 		if (plan_problem(&problem, limits, &item->plan, error) != KILN_OK) {
 			fprintf(stderr, "bench_kernels: %s: choice \"%s\": %s\n", group->c->name, names[i],
 					error);
@@ -106,11 +111,13 @@ bool bench_cases(const struct bench_options *options, const struct kernel_limits
 		struct bench_case *group = &groups[*count];
 		if (!bench_is_wanted(options, &list[i], &number))
 			continue;
-		group->c = &list[i];
-		if (plan_case(options, limits, group))
-			++*count;
-		else
+		*group = (struct bench_case){.c = &list[i]};
+		if (!plan_case(options, limits, group))
 			good = false;
+		else if (options->generic && group->count < 2)
+			free(group->items);
+		else
+			++*count;
 	}
 	return groups && good;
 }

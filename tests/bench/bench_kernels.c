@@ -9,6 +9,8 @@
  *   bench_kernels --compile DIRECTORY   their cubins, for a run elsewhere; needs no GPU
  *
  * With --choices the same for all candidates of each case, best first: how heuristics are tuned.
+ * With --generic for the planner's own candidate and the generic kernel, and how many times as long
+ * that one takes.
  *
  *   --ops LIST  --only PART  --dtype NAME  which cases: operators ("softmax,layer_norm"), part of
  *                                          the name, type of the first operand; --quick: small
@@ -40,8 +42,10 @@ static bool take_flag(struct bench_options *options, const char *name)
 	const struct {
 		const char *name;
 		bool *flag;
-	} flags[] = {
-		{"--choices", &options->choices}, {"--quick", &options->quick}, {"--all", &options->all}};
+	} flags[] = {{"--choices", &options->choices},
+				 {"--generic", &options->generic},
+				 {"--quick", &options->quick},
+				 {"--all", &options->all}};
 	const struct {
 		const char *name;
 		enum bench_mode mode;

@@ -19,6 +19,8 @@ struct total {
 	const char *op;
 	double log_ratio, least;
 	int large, rows, low, slower, torch, wrong;
+	double log_times, most_times; /* --generic: of how many times as long it takes */
+	int generics;
 };
 
 /* A case that another candidate would serve better. */
@@ -151,6 +153,11 @@ void bench_report_head(const struct bench_options *options)
 {
 	if (options->choices)
 		return;
+	if (options->generic) {
+		printf("%9s %10s %6s %6s %7s  case, how, generic kernel\n", "exact us", "generic us",
+			   "times", "ratio", "generic");
+		return;
+	}
 	printf("%8s %8s %8s %6s %5s %5s %6s %8s %8s", "kiln us", "memcpy", "vectors", "ratio", "want",
 		   "", "TB/s", "torch", "compile");
 	if (options->mode == BENCH_DAEMON)
@@ -210,6 +217,46 @@ void bench_report(const struct bench_options *options, struct bench_result *resu
 		print_time(result->wall);
 	printf("  %s%s, %s\n", is_slower(result) ? "SLOWER " : "", c->name, name_of(result->item));
 	fflush(stdout);
+}
+
+/* ---- The generic kernel ---- */
+
+void bench_report_generic(const struct bench_options *options, struct bench_result results[2])
+{
+	const struct bench_result *own = &results[0], *generic = &results[1];
+	const struct cases_case *c = own->group->c;
+	struct total *total = total_of(c->op->name);
+	double times;
+
+	for (int i = 0; i < 2; i++) {
+		complete(options, &results[i]);
+		write_json(options, &results[i], i == 0);
+		if (results[i].wrong[0])
+			printf("FAIL %s, %s: %s\n", c->name, name_of(results[i].item), results[i].wrong);
+	}
+	count(own);
+	total->wrong += generic->wrong[0] != 0;
+	if (!own->wrong[0] && !generic->wrong[0] && own->micros > 0) {
+		times = generic->micros / own->micros;
+		total->log_times += log(times);
+		total->most_times = times > total->most_times ? times : total->most_times;
+		total->generics++;
+		printf("%9.1f %10.1f %6.3f %6.3f %7.3f  %s, %s, %s\n", own->micros, generic->micros, times,
+			   own->ratio, generic->ratio, c->name, name_of(own->item),
+			   generic->item->plan.instantiation);
+	}
+	fflush(stdout);
+}
+
+static void print_times(void)
+{
+	printf("%-26s %5s %8s %6s   generic / exact\n", "operator", "rows", "geomean", "most");
+	for (int i = 0; i < totals->count; i++) {
+		const struct total *t = &totals->ops[i];
+		if (t->generics)
+			printf("%-26s %5d %8.3f %6.3f\n", t->op, t->generics, exp(t->log_times / t->generics),
+				   t->most_times);
+	}
 }
 
 /* ---- Candidates ---- */
@@ -299,6 +346,8 @@ bool bench_report_end(const struct bench_options *options, int unreached)
 		wrong += t->wrong;
 		rows += t->rows;
 	}
+	if (options->generic)
+		print_times();
 	if (totals->gain_count)
 		printf("a candidate beats the planner's own by %.2f and more:\n", GAIN);
 	for (int i = 0; i < totals->gain_count; i++)

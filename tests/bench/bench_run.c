@@ -163,10 +163,12 @@ static void run_group(struct run *run, int group)
 		result->group = g;
 		result->item = &g->items[i];
 		result->copies = copies;
-		if (!options->choices)
+		if (!options->choices && !options->generic)
 			bench_report(options, result);
 	}
-	if (options->choices)
+	if (options->generic)
+		bench_report_generic(options, results);
+	else if (options->choices)
 		bench_report_choices(options, results, g->count);
 	if (sample)
 		bench_sample_close(sample);

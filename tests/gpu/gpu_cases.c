@@ -10,6 +10,7 @@
  *   gpu_cases --memory pool      the same, from a stream-ordered pool that is shared
  *   gpu_cases --huge             the cases around and beyond 2^31 elements, held
  *   gpu_cases --graph            a quarter of them, twice in a graph that is launched three times
+ *   gpu_cases --generic          all of them, by the operators' generic kernels
  *   gpu_cases --ops LIST         only these operators: "softmax,layer_norm"
  *
  * Of the large cases of other operators than permute one in eight runs, which ones is the seed's
@@ -152,14 +153,25 @@ static int submit_graph(struct bench *bench, kiln_call *made, const kiln_operand
 	return status;
 }
 
+/* The attributes of a case, and which kernel is wanted. */
+static int case_attrs(const struct runner_options *options, const struct cases_case *c,
+					  kiln_attr attrs[CASES_MAX_ATTRS + 1])
+{
+	cases_attrs(c, attrs);
+	if (!options->generic)
+		return c->attr_count;
+	attrs[c->attr_count] = (kiln_attr){.name = "choice", .kind = KILN_ATTR_STRING, .s = "generic"};
+	return c->attr_count + 1;
+}
+
 static int make_call(struct bench *bench, const struct cases_case *c, bool prepared)
 {
 	kiln_tensor tensors[CASES_MAX_OPERANDS];
 	kiln_operand operands[CASES_MAX_OPERANDS] = {{0}};
-	kiln_attr attrs[CASES_MAX_ATTRS];
+	kiln_attr attrs[CASES_MAX_ATTRS + 1];
 	kiln_call *made = NULL;
+	int attr_count = case_attrs(&bench->options, c, attrs);
 	cases_tensors(c, tensors);
-	cases_attrs(c, attrs);
 	for (int i = 0; i < c->operand_count; i++) {
 		if (!bench->places[i].operand)
 			continue;
@@ -167,10 +179,9 @@ static int make_call(struct bench *bench, const struct cases_case *c, bool prepa
 		tensors[i].offset = operands[i].offset = bench->places[i].begin;
 	}
 	if (!prepared && !bench->options.graph)
-		return kiln_run(bench->client, c->op->name, tensors, c->operand_count, attrs,
-						c->attr_count);
+		return kiln_run(bench->client, c->op->name, tensors, c->operand_count, attrs, attr_count);
 	int status = kiln_prepare(bench->client, c->op->name, tensors, c->operand_count, attrs,
-							  c->attr_count, &made);
+							  attr_count, &made);
 	if (status == KILN_OK)
 		status = bench->options.graph ? submit_graph(bench, made, operands, c->operand_count)
 									  : submit(bench, made, operands, c->operand_count);
@@ -416,15 +427,15 @@ static void warm_part(void *arg, int64_t first, int64_t last)
 	const struct cases_case *cases = cases_all(&count);
 	for (int64_t i = first; i < count && client && last > first; i += WARMERS) {
 		kiln_tensor tensors[CASES_MAX_OPERANDS];
-		kiln_attr attrs[CASES_MAX_ATTRS];
+		kiln_attr attrs[CASES_MAX_ATTRS + 1];
 		kiln_call *made = NULL;
 		if (!is_wanted(options, &cases[i], (int)i))
 			continue;
+		int attr_count = case_attrs(options, &cases[i], attrs);
 		cases_tensors(&cases[i], tensors);
-		cases_attrs(&cases[i], attrs);
 		/* What fails here fails again when it is run, and is told then. */
-		kiln_prepare(client, cases[i].op->name, tensors, cases[i].operand_count, attrs,
-					 cases[i].attr_count, &made);
+		kiln_prepare(client, cases[i].op->name, tensors, cases[i].operand_count, attrs, attr_count,
+					 &made);
 		kiln_call_free(made);
 	}
 	kiln_close(client);

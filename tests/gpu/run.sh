@@ -4,12 +4,14 @@
 # with its own cache.  It needs nothing but the programs: it runs from a portable tree elsewhere.
 #
 #   sh tests/gpu/run.sh [--quick] [--bench | --only-bench | --tune-report | --examples]
-#                       [--copies] [--ops LIST] [--device NAME]
+#                       [--generic] [--copies] [--ops LIST] [--device NAME]
 #
 # --quick       small cases only, fewer repetitions, small examples
 # --bench       times every case beside a copy, and beside PyTorch where python3 has it
 # --only-bench  that alone
 # --tune-report times all candidates of every case, and nothing else
+# --generic     runs the list of cases by the generic kernels, times them beside the planner's own,
+#               and nothing else
 # --examples    runs every example at its full size, and nothing else; otherwise they are small
 # --ops         only cases of these operators: "softmax,layer_norm"
 # --copies      what needs no kernel, for a stand-in of the driver that runs none
@@ -29,6 +31,7 @@ copies=
 ops=
 bench=0
 tune=0
+generic=0
 examples=0
 tests=1
 device=cuda:0
@@ -38,7 +41,7 @@ failed=0
 started=$(date +%s)
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 6,18p' "$0"
+	sed -n 's/^# \{0,1\}//; 6,20p' "$0"
 }
 
 while [ $# -gt 0 ]; do
@@ -52,6 +55,10 @@ while [ $# -gt 0 ]; do
 		;;
 	--tune-report)
 		tune=1
+		tests=0
+		;;
+	--generic)
+		generic=1
 		tests=0
 		;;
 	--examples)
@@ -375,6 +382,18 @@ run_tune() {
 	fi
 }
 
+# The list of cases by generic kernels, then both kernels of every case that is timed.
+run_generic() {
+	two "the list of cases, generic kernels" 150 gpu_cases --generic --memory held --seconds 140
+	case $device in
+	cpu) return ;;
+	esac
+	echo "-- generic kernels beside the planner's own"
+	kernels $((budget - $(date +%s) + started - 30)) --generic --objects "$objects" >"$work/generic"
+	verdict "bench_kernels --generic" $?
+	kept generic
+}
+
 small=
 [ -z "$quick" ] || small=--small
 objects=$work/objects
@@ -382,6 +401,7 @@ objects=$work/objects
 [ $tests = 0 ] || run_tests
 [ $bench = 0 ] || run_bench
 [ $tune = 0 ] || run_tune
+[ $generic = 0 ] || run_generic
 [ $examples = 0 ] || run_examples $small
 
 stop_daemon

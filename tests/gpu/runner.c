@@ -83,6 +83,8 @@ bool runner_options_read(int argc, char **argv, struct runner_options *out)
 			out->copies = true;
 		} else if (strcmp(argv[i], "--graph") == 0) {
 			out->graph = true;
+		} else if (strcmp(argv[i], "--generic") == 0) {
+			out->generic = true;
 		} else if (take_word(out, argv[i], i + 1 < argc ? argv[i + 1] : NULL)) {
 			i++;
 		} else {

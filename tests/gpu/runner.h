@@ -25,6 +25,7 @@ struct runner_options {
 	bool reverse;       /* --reverse: from the end of the list */
 	bool copies;        /* --copies: only what needs no kernel, for a driver that has none */
 	bool graph;         /* --graph: each call as part of a graph */
+	bool generic;       /* --generic: the generic kernels */
 	const char *ops;    /* --ops LIST: operators, separated by commas; NULL: all */
 };
 
