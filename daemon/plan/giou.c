@@ -236,6 +236,7 @@ static int plan_way(const struct kernel_problem *problem, const struct giou_prob
 /* ---- The generic plan ---- */
 
 #define GENERIC_THREADS 256u
+#define GENERIC_LOSS_THREADS 512u
 #define CLAMP 1u /* flags of ops/giou_generic.cuh */
 #define PRED 2u
 #define TARGET 4u
@@ -310,7 +311,10 @@ int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *
 	}
 	count = find_ways(&giou, limits, ways);
 	if (plan_is_generic(choice))
-		return plan_generic(problem, &giou, ways[0].threads, limits, out);
+		return plan_generic(problem, &giou,
+							ways[0].threads < GENERIC_LOSS_THREADS ? ways[0].threads
+																   : GENERIC_LOSS_THREADS,
+							limits, out);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
 	if (chosen == count)

@@ -2,7 +2,8 @@
  * permute.c: y = x with its dimensions reordered: what a request must satisfy, and which variant
  * takes it.  The canonical form is in permute_form.c, the matrix of a transpose in
  * permute_matrix.c, names of choices in permute_choice.c; the variants are in permute_move.c
- * (vector, strided), permute_interleave.c, permute_tile.c, permute_shift.c and permute_stage.c.
+ * (vector, strided), permute_interleave.c, permute_tile.c, permute_shift.c and permute_stage.c;
+ * kernels that know no size are in permute_generic.c and permute_tile_generic.c.
  */
 #include "permute.h"
 
@@ -218,8 +219,8 @@ int permute_plan(const struct kernel_problem *problem, const struct kernel_limit
 		return no_launch(out, KERNEL_COPY, "copy", "the order of the elements does not change");
 	}
 	if (plan_is_generic(choice)) {
-		permute_widen(&form);
-		return permute_generic(&form, limits, out);
+		permute_generic(problem, perm, limits, out);
+		return KILN_OK;
 	}
 	permute_canonical(problem, perm, INT32_MAX, &form);
 	permute_refine(&form);

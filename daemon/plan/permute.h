@@ -83,9 +83,12 @@ struct permute_variant {
 extern const struct permute_variant permute_vector, permute_interleave, permute_shift,
 	permute_stage, permute_tile, permute_strided;
 
-/* The plan whose kernel knows no size. */
-int permute_generic(const struct permute_form *form, const struct kernel_limits *limits,
-					struct kernel_plan *out);
+/* The plan whose kernel knows no size, of a permute that is no copy. */
+void permute_generic(const struct kernel_problem *problem, const int64_t *perm,
+					 const struct kernel_limits *limits, struct kernel_plan *out);
+/* The same of a refined form that is a transpose; false if it is none. */
+bool permute_tile_generic(const struct permute_form *form, const struct kernel_limits *limits,
+						  struct kernel_plan *out);
 
 void permute_choice_print(const struct permute_variant *variant,
 						  const struct permute_choice *choice, char text[KERNEL_CHOICE_MAX]);

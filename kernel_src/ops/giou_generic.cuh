@@ -12,7 +12,7 @@
 #include "common/vec.cuh"
 
 #define GIOU_THREADS 256       /* at most */
-#define GIOU_LOSS_THREADS 1024 /* at most */
+#define GIOU_LOSS_THREADS 512 /* at most */
 
 enum {
 	GIOU_CLAMP = 1,
