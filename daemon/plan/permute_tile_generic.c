@@ -61,8 +61,8 @@ static bool find_planes(const struct permute_form *form, struct permute_matrix *
 	return true;
 }
 
-/* As permute_tile.c has it: where both sides are of several dimensions, blocks walk along x, through
- * all that follows there. */
+/* As permute_tile.c has it: where both sides are of several dimensions, blocks walk along x,
+ * through all that follows there. */
 static bool find_matrix(const struct permute_form *form, uint32_t side, struct tiling *tiling)
 {
 	char unsaid[256];

@@ -11,7 +11,7 @@
 #include "common/types.cuh"
 #include "common/vec.cuh"
 
-#define GIOU_THREADS 256       /* at most */
+#define GIOU_THREADS 256      /* at most */
 #define GIOU_LOSS_THREADS 512 /* at most */
 
 enum {

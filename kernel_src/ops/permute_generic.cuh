@@ -15,9 +15,10 @@
 
 /*
  * RUN elements in y's fastest dimension, `apart` from one another in x, are stored as one vector;
- * count, sizes and strides are of the space of such runs.  Dimensions stand fastest first: sizes of all but the slowest, which is what remains, and strides
- * of all in x.  Of the eight and nine that are passed the first RANK are used.  Elements, offsets
- * and sizes fit Index and leave its highest bit free.
+ * count, sizes and strides are of the space of such runs.  Dimensions stand fastest first: sizes of
+ * all but the slowest, which is what remains, and strides of all in x.  Of the eight and nine that
+ * are passed the first RANK are used.  Elements, offsets and sizes fit Index and leave its highest
+ * bit free.
  */
 template <int ES, int RUN, int RANK, typename Index>
 __global__ __launch_bounds__(PERMUTE_THREADS) void permute_gather(

@@ -1,8 +1,8 @@
 /*
- * permute_tile_generic.cuh: a transpose in tiles through registers and swizzled shared memory, as in
- * permute_tile.cuh, for sizes, strides and tiles that are known when the kernel is launched.
- * Elements are bytes.  Rows that are not aligned to 16 bytes are cut out of the vectors around them,
- * and columns that are not are stored by words or elements.
+ * permute_tile_generic.cuh: a transpose in tiles through registers and swizzled shared memory, as
+ * in permute_tile.cuh, for sizes, strides and tiles that are known when the kernel is launched.
+ * Elements are bytes.  Rows that are not aligned to 16 bytes are cut out of the vectors around
+ * them, and columns that are not are stored by words or elements.
  */
 #pragma once
 #include "common/divide.cuh"
@@ -124,8 +124,8 @@ struct PermuteAny {
 	}
 
 	/*
-	 * Word `number` of a run of `count` elements at `to`: of those that are aligned, from the one in
-	 * which the run begins on.  At the ends of the run a word may have fewer elements.
+	 * Word `number` of a run of `count` elements at `to`: of those that are aligned, from the one
+	 * in which the run begins on.  At the ends of the run a word may have fewer elements.
 	 */
 	template <typename Get>
 	DEVICE void store_word(u8 *to, u32 number, u32 count, Get get_element) const
