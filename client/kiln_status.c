@@ -145,6 +145,19 @@ static void print_tiers(const kiln_reply *reply)
 	}
 }
 
+/* Of the compilers, and what a compile of our templates takes. */
+static void print_memory(const kiln_reply *reply)
+{
+	char have[FIGURE_MAX], nvrtc[FIGURE_MAX], host[FIGURE_MAX];
+
+	print_pair("compilers have",
+			   "%s; a compile takes %s (nvrtc), %s (c++); %" PRId64 " wait for it",
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.resident_bytes"), have),
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.job_bytes.nvrtc"), nvrtc),
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.job_bytes.host"), host),
+			   kiln_reply_int(reply, "workers.held"));
+}
+
 int cli_status(struct cli *cli)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
@@ -172,6 +185,7 @@ int cli_status(struct cli *cli)
 		}
 		print_broken(reply);
 		print_section(reply, "workers", "workers", workers);
+		print_memory(reply);
 		print_compilers(reply);
 		print_executors(reply);
 		print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),

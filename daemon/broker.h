@@ -42,6 +42,7 @@ struct lanes_end {
 struct test_state {
 	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms;
+	uint64_t available_bytes; /* of memory, as if it were so; 0: as it is */
 	int fail_compile, hang_compile, crash_compile;
 	double gain_us; /* what an exact kernel saves a launch; 0: as estimated */
 };

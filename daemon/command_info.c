@@ -229,6 +229,15 @@ static void put_workers(struct wire_out *out, const struct broker *broker)
 	wire_put_uint(out, "started", stats.started);
 	wire_put_uint(out, "killed", stats.killed);
 	wire_put_uint(out, "recycled", stats.recycled);
+	wire_put_int(out, "held", stats.held);
+	wire_put_uint(out, "memory_waits", stats.memory_waits);
+	wire_put_uint(out, "resident_bytes", stats.resident_bytes);
+	wire_map_begin(out, "job_bytes");
+	wire_put_uint(out, "nvrtc", stats.estimates[0][0]);
+	wire_put_uint(out, "nvrtc_own", stats.estimates[0][1]);
+	wire_put_uint(out, "host", stats.estimates[1][0]);
+	wire_put_uint(out, "host_own", stats.estimates[1][1]);
+	wire_map_end(out);
 	wire_put_str(out, "nvrtc", known->nvrtc.id[0] ? known->nvrtc.id : known->nvrtc.reason);
 	wire_put_str(out, "nvrtc_targets", known->nvrtc.targets);
 	wire_put_str(out, "host", known->host.id[0] ? known->host.id : known->host.reason);

@@ -63,6 +63,7 @@ struct options {
 	uint64_t lane_spin_us;        /* before either end of a lane sleeps; 0: there are no lanes */
 	uint64_t quiet_patience_ms;   /* of what stalls a GPU; 0: it is done at once */
 	uint64_t worker_memory;       /* 0: no limit */
+	uint64_t compile_memory;      /* of all compilers together; 0: what the host has */
 	uint64_t retry_after_seconds; /* failures that may pass are remembered so long; 0: not */
 	uint64_t worker_jobs;         /* after so many a worker is replaced */
 	uint64_t idle_exit_seconds;   /* 0: never */

@@ -68,6 +68,7 @@ static void on_started(struct slot *slot, struct wire_in *message)
 				 toolchains.host.id);
 	pool->toolchains = toolchains;
 	slot->state = SLOT_IDLE;
+	slot->resident = util_resident_bytes(child_pid(slot->child));
 	slot->backoff_ms = 0;
 	pool->failed_starts = 0;
 	stop_timer(slot);
@@ -98,6 +99,8 @@ static void on_result(struct slot *slot, struct wire_in *message)
 	slot->jobs_done++;
 	stop_timer(slot);
 	slot->state = SLOT_IDLE;
+	slot->resident = util_resident_bytes(child_pid(slot->child));
+	memory_note(slot->broker->pool, job->job, result.grew);
 	/* Memory that a compiler leaks goes with its process, and so does whatever a user's source may
 	 * have done to it. */
 	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files)
@@ -299,6 +302,7 @@ void slot_send(struct slot *slot, struct pool_job *job)
 	slot->job = job;
 	slot->job_id = ++broker->pool->next_job;
 	slot->state = SLOT_BUSY;
+	slot->reserved = memory_estimate(broker->pool, job->job);
 	compile_job_write(&message, slot->job_id, &job->as_sent);
 	/* A failed send kills the child, and its end brings the job back. */
 	if (wire_end(&message) != KILN_OK || child_send(slot->child, &message, NULL, 0) != KILN_OK)
@@ -356,6 +360,7 @@ int pool_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		slot->timer.data = slot;
 		uv_timer_init(&broker->loop, &slot->timer);
 	}
+	memory_open(broker);
 	slot_start(&pool->slots[0]);
 	return KILN_OK;
 }
@@ -367,6 +372,7 @@ void pool_close(struct broker *broker)
 	if (!pool || pool->closing)
 		return;
 	pool->closing = true;
+	memory_close(broker);
 	for (int i = 0; i < pool->count; i++) {
 		struct slot *slot = &pool->slots[i];
 		stop_timer(slot);
@@ -410,9 +416,13 @@ void pool_stats(const struct broker *broker, struct pool_stats *out)
 		out->starting += pool->slots[i].state == SLOT_STARTING;
 		out->idle += pool->slots[i].state == SLOT_IDLE;
 		out->busy += pool->slots[i].state == SLOT_BUSY;
+		out->resident_bytes += pool->slots[i].child ? pool->slots[i].resident : 0;
 	}
+	memcpy(out->estimates, pool->memory.estimates, sizeof out->estimates);
+	out->memory_waits = pool->memory.waits;
 	out->queued_background = pool->queues[POOL_BACKGROUND].count;
 	out->queued = pool->queues[POOL_INTERACTIVE].count + out->queued_background;
+	out->held = pool->memory.holds ? out->queued : 0;
 }
 
 const struct compile_toolchains *pool_toolchains(const struct broker *broker)

@@ -53,6 +53,10 @@ struct pool_stats {
 	int workers, starting, idle, busy;
 	int queued, queued_background; /* of those queued */
 	uint64_t started, killed, recycled;
+	uint64_t resident_bytes;  /* of all workers, each when it was last idle */
+	uint64_t estimates[2][2]; /* bytes that a job takes: NVRTC, host; template of ours, user's */
+	uint64_t memory_waits;    /* times that a job had to wait for memory */
+	int held;                 /* jobs that wait now because there is too little */
 };
 void pool_stats(const struct broker *broker, struct pool_stats *out);
 const struct compile_toolchains *pool_toolchains(const struct broker *broker);

@@ -113,6 +113,9 @@ void queue_assign(struct broker *broker)
 	for (int i = 0; i < POOL_PRIORITIES; i++) {
 		struct pool_job *next, *job = pool->queues[i].head;
 		for (; job && may_take(pool, job->priority); job = next) {
+			/* Who is behind does not get what it waits for. */
+			if (!memory_admits(broker, job->job))
+				return;
 			struct slot *slot = choose(pool, job, &coming);
 			next = job->next;
 			if (slot && take_out(pool, job))

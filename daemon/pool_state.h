@@ -30,6 +30,8 @@ struct slot {
 	uv_timer_t timer; /* EMPTY: backoff; STARTING, BUSY: deadline */
 	bool overran;
 	uint64_t job_id, jobs_done; /* jobs_done: of the process that is in it */
+	uint64_t resident;          /* bytes of it when it was last idle */
+	uint64_t reserved;          /* BUSY: bytes that its job is believed to take at most */
 	uint32_t backoff_ms;
 };
 
@@ -44,6 +46,15 @@ struct pool_queue {
 	int count;
 };
 
+/* What jobs take: by NVRTC and by the host's compiler, of templates of ours and of users'
+ * sources. */
+struct pool_memory {
+	uint64_t estimates[2][2];
+	uint64_t waits; /* times that a job had to wait for memory */
+	bool holds;     /* one does */
+	uv_timer_t timer;
+};
+
 struct pool {
 	struct slot *slots;
 	int count;
@@ -53,6 +64,7 @@ struct pool {
 	bool closing;
 	struct known_waiter *waiters;
 	uint64_t next_job, started, killed, recycled;
+	struct pool_memory memory;
 	int failed_starts; /* since a worker was last ready */
 	char start_error[KERNEL_ERROR_MAX];
 };
@@ -67,6 +79,18 @@ void slot_renew(struct slot *slot);
 void slot_send(struct slot *slot, struct pool_job *job);
 /* Kills the worker, whose job nobody wants any more, and brings up another. */
 void slot_abort(struct slot *slot);
+
+/* ---- pool_memory.c ---- */
+
+void memory_open(struct broker *broker);
+void memory_close(struct broker *broker);
+/* Whether there is memory for one job more; where nothing runs, there is.  If not, queue_assign()
+ * is called again before long. */
+bool memory_admits(struct broker *broker, const struct compile_job *job);
+/* What the job is believed to take. */
+uint64_t memory_estimate(const struct pool *pool, const struct compile_job *job);
+/* What it took. */
+void memory_note(struct pool *pool, const struct compile_job *job, int64_t grew);
 
 /* ---- pool_queue.c ---- */
 

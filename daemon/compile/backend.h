@@ -141,6 +141,8 @@ void workdir_close(struct workdir *dir); /* all of it; fine when it was never op
  * Returns the exit status, 128 + signal, or -1 with errno when it could not be started.
  */
 int spawn_run(const struct workdir *dir, const char *program, char *const *argv);
+/* Bytes of memory that the largest of the programs since the last call had at most. */
+uint64_t spawn_take_peak(void);
 /* What the last program said, cut at 1 MiB; malloc'd, NULL without memory. */
 char *spawn_log(const struct workdir *dir);
 

@@ -110,6 +110,8 @@ struct compile_result {
 	size_t object_bytes;
 	int64_t registers, shared_bytes, spill_bytes, local_bytes; /* -1: not known */
 	int64_t micros;                                            /* inside the compiler */
+	int64_t
+		grew; /* bytes of memory that it took at most, above what the worker had; 0: not known */
 	/* It failed for reasons that lie outside of the job, and may be gone the next time; in no
 	 * message. */
 	bool passing;
@@ -205,7 +207,7 @@ void hostcc_close(void);
  *    "macros": [{"n", "v"}], "options": [{"o"}], "check", "whole", "delay", "fault"}
  * Worker -> broker:
  *   {"t": "result", "id", "st", "err", "entry", "source", "log", "object", "regs", "shared",
- *    "spill", "local", "us"}
+ *    "spill", "local", "us", "grew"}
  * The readers answer KILN_OK, KILN_EPROTO, KILN_ENOMEM.
  */
 struct wire_in;

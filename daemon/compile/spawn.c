@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -156,8 +157,20 @@ static int start(const struct workdir *dir, const char *program, char *const *ar
 	return failed;
 }
 
+/* Of the programs and those that they waited for. */
+static long peak_kib;
+
+uint64_t spawn_take_peak(void)
+{
+	long kib = peak_kib;
+
+	peak_kib = 0;
+	return (uint64_t)kib << 10;
+}
+
 int spawn_run(const struct workdir *dir, const char *program, char *const *argv)
 {
+	struct rusage usage;
 	int failed, status;
 	pid_t pid;
 
@@ -166,9 +179,11 @@ int spawn_run(const struct workdir *dir, const char *program, char *const *argv)
 		errno = failed;
 		return -1;
 	}
-	while (waitpid(pid, &status, 0) < 0)
+	while (wait4(pid, &status, 0, &usage) < 0)
 		if (errno != EINTR)
 			return -1;
+	if (usage.ru_maxrss > peak_kib)
+		peak_kib = usage.ru_maxrss;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -55,7 +55,8 @@ static int quota_cpus(const char *directory)
 	return cpus;
 }
 
-int util_cgroup_cpus(const char *proc_cgroup, const char *mount)
+void util_cgroup_walk(const char *proc_cgroup, const char *mount, util_cgroup_visit visit,
+					  void *arg)
 {
 	char *groups = util_read_file(proc_cgroup, 65536, NULL);
 	char *line = groups;
@@ -64,17 +65,14 @@ int util_cgroup_cpus(const char *proc_cgroup, const char *mount)
 		line = line ? line + 1 : NULL;
 	}
 	char path[PATH_MAX];
-	int least = INT_MAX;
 	size_t root = strlen(mount);
 	if (line && root + strcspn(line, "\n") < sizeof path) {
 		size_t length = strcspn(line + 3, "\n");
 		memcpy(path, mount, root);
 		memcpy(path + root, line + 3, length);
 		path[root + length] = 0;
-		/* The tightest of the group and all above it. */
 		for (;;) {
-			int cpus = quota_cpus(path);
-			least = cpus < least ? cpus : least;
+			visit(arg, path);
 			char *slash = strrchr(path + root, '/');
 			if (!slash) {
 				break;
@@ -83,12 +81,24 @@ int util_cgroup_cpus(const char *proc_cgroup, const char *mount)
 		}
 	}
 	free(groups);
+}
+
+static void note_quota(void *arg, const char *directory)
+{
+	int *least = arg, cpus = quota_cpus(directory);
+	*least = cpus < *least ? cpus : *least;
+}
+
+int util_cgroup_cpus(const char *proc_cgroup, const char *mount)
+{
+	int least = INT_MAX;
+	util_cgroup_walk(proc_cgroup, mount, note_quota, &least);
 	return least;
 }
 
 int util_cpu_count(void)
 {
 	int allowed = affinity_cpus();
-	int quota = util_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
+	int quota = util_cgroup_cpus(UTIL_OWN_CGROUP, UTIL_CGROUP_MOUNT);
 	return quota < allowed ? quota : allowed;
 }

@@ -65,6 +65,18 @@ int util_cpu_count(void);
 /* The part of it that cgroup v2 decides: CPUs by cpu.max, for the group that a /proc/PID/cgroup
  * names below a mount; INT_MAX without a quota. */
 int util_cgroup_cpus(const char *proc_cgroup, const char *mount);
+/* Visits the directories of that group and of all above it, the mount last. */
+#define UTIL_OWN_CGROUP "/proc/self/cgroup"
+#define UTIL_CGROUP_MOUNT "/sys/fs/cgroup"
+typedef void (*util_cgroup_visit)(void *arg, const char *directory);
+void util_cgroup_walk(const char *proc_cgroup, const char *mount, util_cgroup_visit visit,
+					  void *arg);
+/* Bytes that programs here can still have before the system runs out of memory, or a control group
+ * (version 2) reaches its limit; what the page cache can give back counts.  UINT64_MAX: not known.
+ * The first argument: /proc/meminfo, or a file like it. */
+uint64_t util_memory_available(const char *meminfo, const char *proc_cgroup, const char *mount);
+/* Bytes of memory that a process has now; 0: not known. */
+uint64_t util_resident_bytes(int pid);
 
 /* ---- Log: one line on stderr, "level message"; with systemd priorities when $JOURNAL_STREAM is
  * set ---- */

@@ -11,12 +11,10 @@
  *
  * Starts a kilnd of its own for each way, from $KILN_DAEMON or from beside this program.
  */
-#include "gpu/runner.h"
+#include "own_daemon.h"
 
 #include <kiln/ops.h>
 
-#include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -358,61 +356,6 @@ static void measure(const struct runner_options *options, int64_t columns, enum 
 	munmap(doorstep, sizeof *doorstep);
 }
 
-/* ---- A daemon ---- */
-
-static pid_t daemon_pid;
-
-static void daemon_path(char path[400])
-{
-	const char *named = getenv("KILN_DAEMON");
-	ssize_t size = readlink("/proc/self/exe", path, 300);
-	path[size > 0 ? size : 0] = 0;
-	char *slash = strrchr(path, '/');
-	snprintf(slash ? slash + 1 : path, 80, "kilnd");
-	if (named)
-		snprintf(path, 400, "%s", named);
-}
-
-static _Noreturn void become_daemon(const char *directory, const struct runner_options *options,
-									const char *patience)
-{
-	char path[400], cache[400], log[400];
-	daemon_path(path);
-	snprintf(cache, sizeof cache, "%s/cache", directory);
-	snprintf(log, sizeof log, "%s/log", directory);
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-	dup2(fd, 1);
-	dup2(fd, 2);
-	execl(path, path, "--socket", options->socket, "--cache-dir", cache, "--device",
-		  options->device, "--quiet-patience", patience, (char *)NULL);
-	perror(path);
-	_exit(127);
-}
-
-static bool daemon_start(const char *directory, const struct runner_options *options,
-						 const char *patience)
-{
-	double until = runner_now_us() + START_MS * 1e3;
-	daemon_pid = fork();
-	if (daemon_pid == 0)
-		become_daemon(directory, options, patience);
-	while (access(options->socket, F_OK) != 0) {
-		if (runner_now_us() > until || waitpid(daemon_pid, NULL, WNOHANG) != 0) {
-			runner_fail("kilnd", "it does not start; see %s/log", directory);
-			return false;
-		}
-		usleep(10000);
-	}
-	return true;
-}
-
-static void daemon_stop(void)
-{
-	kill(daemon_pid, SIGTERM);
-	waitpid(daemon_pid, NULL, 0);
-}
-
 /* ---- The table ---- */
 
 static const struct way {
@@ -517,48 +460,39 @@ static void run_way(const struct runner_options *options, int way, const int64_t
 	}
 }
 
-static void run_all(const struct runner_options *options, const char *directory)
+static void run_all(const struct runner_options *options, struct own_daemon *daemon)
 {
 	int64_t columns[LENGTHS] = {0};
 	char target[32];
 	bool good = true;
 	for (int way = 0; good && way < WAYS; way++) {
-		if (!daemon_start(directory, options, ways[way].patience))
+		const char *const arguments[] = {"--device", options->device, "--quiet-patience",
+										 ways[way].patience, NULL};
+		if (!own_daemon_start(daemon, "cache", arguments))
 			return;
 		good = way > 0 || learn(options, columns, target);
 		if (good) {
 			run_way(options, way, columns, target);
 			print_counters(options);
 		}
-		daemon_stop();
+		own_daemon_stop(daemon);
 	}
-}
-
-static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *place)
-{
-	(void)about, (void)kind, (void)place;
-	return remove(path);
 }
 
 int main(int argc, char **argv)
 {
 	struct runner_options options;
-	char directory[] = "/tmp/kiln-quiet.XXXXXX", socket[64];
+	struct own_daemon daemon;
 	if (!runner_options_read(argc, argv, &options))
 		return 2;
 	if (options.count <= 0 || options.count > MOST_KERNELS)
 		options.count = options.quick ? 10 : 50;
-	if (!mkdtemp(directory)) {
-		perror(directory);
+	if (!own_daemon_make(&daemon, "quiet"))
 		return 1;
-	}
-	snprintf(socket, sizeof socket, "%s/socket", directory);
-	options.socket = socket;
+	options.socket = daemon.socket;
 	printf("two launches of A in flight; B brings %d kernels\n", options.count);
-	run_all(&options, directory);
+	run_all(&options, &daemon);
 	int status = runner_end(&options);
-	/* Otherwise the daemon's log is wanted. */
-	if (status == 0)
-		nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	own_daemon_remove(&daemon, status);
 	return status;
 }

@@ -7,6 +7,7 @@ daemon --max-sessions 17
 
 status() {
 	"$KILN" status | sed -E -e 's/(count|idle|started) [0-9]+/\1 N/g' -e 's/, up .*/, up TIME/' \
+		-e '/^compilers/s/[0-9.]+ [KMG]?i?B/SIZE/g' \
 		-e 's/^(nvrtc|c\+\+)( +)[^ ].*/\1\2FOUND/' \
 		-e 's/(counters|requests .*failures [0-9]+), /\1,\n/'
 }
@@ -22,6 +23,7 @@ socket         DIR/kiln.sock
 counters       requests 1, hits 0, shared 0, compiles 1, failures 0,
 remembered 0, frozen 0, copies 1, canceled 0, launches 12
 workers        count N, idle N, busy 0, started N, killed 0, recycled 0
+compilers have SIZE; a compile takes SIZE (nvrtc), SIZE (c++); 0 wait for it
 nvrtc          FOUND
 c++            FOUND
 executors      cpu: pid N, ready, kernels 1, inflight 0, restarts 0

@@ -352,6 +352,7 @@ run_bench() {
 	*)
 		one "launches, beside programs that have CUDA themselves" 170 bench_launch
 		one "launches while another brings new kernels" 120 bench_quiet
+		one "compiler workers" 240 bench_pool
 		if python3 -c 'import torch' 2>/dev/null; then
 			run_torch
 		fi

@@ -188,6 +188,62 @@ static void test_own_worker(void **state)
 	kilnd_stop(daemon);
 }
 
+/* One at a time where there is memory for one, and all together when there is more. */
+static void test_memory(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct asker askers[ASKERS];
+	kiln_client *client = open_slow(daemon, "3");
+
+	debug_int(client, "delay-compile", "ms", 3 * DELAY_MS);
+	debug_int(client, "available-memory", "bytes", 1);
+	for (int i = 0; i < 3; i++) {
+		askers[i] = (struct asker){.daemon = daemon, .rows = 90 + i};
+		start(&askers[i]);
+	}
+	await_info(client, "workers.held", 2);
+	assert_int_equal(info_int(client, "workers.busy"), 1);
+	assert_true(info_int(client, "workers.memory_waits") >= 1);
+	assert_true(info_int(client, "workers.resident_bytes") > 1 << 20);
+	debug_int(client, "available-memory", "bytes", 0);
+	await_info(client, "workers.busy", 3);
+	await_info(client, "workers.held", 0);
+	for (int i = 0; i < 3; i++)
+		join(&askers[i]);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* The cap is one for all, and what compiles take is measured. */
+static void test_memory_cap(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct asker askers[2];
+	struct permute problem = transpose(95, 33);
+
+	kilnd_start(daemon, OPTIONS("--workers", "2", "--compile-memory", "64M"));
+	kiln_client *client = client_open(daemon);
+	await_info(client, "workers.idle", 2);
+	assert_int_equal(info_int(client, "workers.job_bytes.host"), 256 << 20);
+	assert_permutes(client, &problem, "compiled");
+	/* By the host's compiler, which is a program of some size. */
+	assert_true(info_int(client, "workers.job_bytes.host") < 256 << 20);
+	assert_true(info_int(client, "workers.job_bytes.host") > 8 << 20);
+	assert_int_equal(info_int(client, "workers.job_bytes.host_own"), 256 << 20);
+	debug_int(client, "delay-compile", "ms", DELAY_MS);
+	debug_int(client, "fail-compile", "count", 2);
+	for (int i = 0; i < 2; i++) {
+		askers[i] = (struct asker){.daemon = daemon, .rows = 96 + i};
+		start(&askers[i]);
+	}
+	await_info(client, "workers.held", 1);
+	assert_int_equal(info_int(client, "workers.busy"), 1);
+	for (int i = 0; i < 2; i++)
+		join(&askers[i]);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 /* The last who waits for a background compile leaves, too. */
 static void test_background_left(void **state)
 {
@@ -222,6 +278,8 @@ int main(void)
 		HARNESS_TEST(test_joined),
 		HARNESS_TEST(test_own_worker),
 		HARNESS_TEST(test_background_left),
+		HARNESS_TEST(test_memory),
+		HARNESS_TEST(test_memory_cap),
 	};
 	harness_begin(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,6 +261,42 @@ static void quotas_of_groups(void **state)
 	assert_in_range(util_cpu_count(), 1, sysconf(_SC_NPROCESSORS_CONF));
 }
 
+static void group_file(const char *group, const char *name, const char *text)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s/%s", directory, group);
+	assert_int_equal(util_make_directories(path, 0700), 0);
+	snprintf(path, sizeof path, "%s/%s", group, name);
+	file_with(path, text, strlen(text));
+}
+
+/* The least of what the host has and what each group has left. */
+static void memory_of_groups(void **state)
+{
+	(void)state;
+	const uint64_t kib = 1024;
+	char self[PATH_MAX], host[PATH_MAX];
+	const char *meminfo = "MemTotal:       900 kB\nMemFree: 5 kB\nMemAvailable:    700 kB\n";
+	snprintf(self, sizeof self, "%s", file_with("cgroup", "0::/a/b\n", strlen("0::/a/b\n")));
+	snprintf(host, sizeof host, "%s", file_with("meminfo", meminfo, strlen(meminfo)));
+	assert_int_equal(util_memory_available(host, self, directory), 700 * kib);
+	assert_true(util_memory_available("/nonexistent", self, directory) == UINT64_MAX);
+	group_file("a/b", "memory.max", "max\n");
+	group_file("a/b", "memory.current", "5000\n");
+	assert_int_equal(util_memory_available(host, self, directory), 700 * kib);
+	group_file("a", "memory.max", "409600\n");
+	group_file("a", "memory.current", "307200\n");
+	assert_int_equal(util_memory_available(host, self, directory), 102400);
+	/* What the page cache gives back. */
+	group_file("a", "memory.stat", "anon 1\ninactive_file 51200\nfile 2\n");
+	assert_int_equal(util_memory_available(host, self, directory), 153600);
+	group_file("a", "memory.current", "500000\n");
+	group_file("a", "memory.stat", "nonsense\n");
+	assert_int_equal(util_memory_available(host, self, directory), 0);
+	assert_in_range(util_resident_bytes(getpid()), 64 * kib, (uint64_t)1 << 40);
+	assert_int_equal(util_resident_bytes(0), 0);
+}
+
 /* What a log call writes to stderr. */
 static void logged(char *out, size_t size, bool journal, enum util_level level, const char *message)
 {
@@ -329,6 +365,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(files_are_read, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(directories_are_made, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(quotas_of_groups, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(memory_of_groups, make_directory, remove_directory),
 		cmocka_unit_test(log_lines),
 		cmocka_unit_test(clock_rises),
 	};
