@@ -228,6 +228,7 @@ int cli_cache_pin(struct cli *cli);
 int cli_cache_unpin(struct cli *cli);
 int cli_cache_table(struct cli *cli);
 int cli_tune(struct cli *cli);
+int cli_record(struct cli *cli);
 int cli_key_ls(struct cli *cli);
 int cli_key_new(struct cli *cli);
 int cli_key_show(struct cli *cli);

@@ -164,6 +164,11 @@ static const struct cli_option table_options[] = {
 	{0},
 };
 
+static const struct cli_option record_options[] = {
+	{"output", "FILE", "write to FILE, as a whole, instead of standard output"},
+	{"generic", NULL, "the shipped generic kernels instead"},
+	{0},
+};
 static const struct cli_option key_trust_options[] = {
 	{"name", "NAME", "what it is called here (what its owner calls it)"},
 	{0},
@@ -209,6 +214,8 @@ const struct cli_command cli_commands[] = {
 	{"cache trim", cli_cache_trim, "[BYTES]", "remove the least recently used down to BYTES",
 	 trim_options, 0, 1, 0},
 	{"cache clear", cli_cache_clear, "", "remove all that are not pinned", NULL, 0, 0, 0},
+	{"record", cli_record, "", "what the daemon was asked for, as a manifest for 'kiln warm'",
+	 record_options, 0, 0, 0},
 	{"key ls", cli_key_ls, "", "the keys that seal packs here, and those that are trusted", NULL, 0,
 	 0, 0},
 	{"key new", cli_key_new, "NAME", "make a key that seals", NULL, 1, 1, 0},

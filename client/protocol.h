@@ -109,6 +109,9 @@
 	  "a piece: removed, freed, bytes, left, pinned, more, next: for the next piece; dry_run: "    \
 	  "rows")                                                                                      \
 	X("cache.clear", "O", "next?", "as cache.trim")                                                \
+	X("record", "O", "next? (a line), generic?",                                                   \
+	  "text: lines of a manifest, next, more, problems, left_out; generic: those of the generic "  \
+	  "kernels instead")                                                                           \
 	X("key.new", "O", "name", "name, key_id, public (a line), path")                               \
 	X("key.ls", "O", "",                                                                           \
 	  "rows: [{name, key_id, public, secret, trusted}], keys, trusted (directories)")              \

@@ -25,6 +25,7 @@
 #include "kernel.h"
 #include "util/map.h"
 #include "options.h"
+#include "record.h"
 
 struct store;
 struct pool;
@@ -54,6 +55,7 @@ struct broker {
 	uint64_t waiting; /* gauge: kernels asked for and not answered */
 	struct operator_tallies operators;
 	struct ended_sessions ended;
+	struct record record;
 	struct test_state test;
 	struct {
 		uint64_t launches, blocks, accesses;

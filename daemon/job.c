@@ -7,7 +7,7 @@
 #include "failure.h"
 #include "freeze.h"
 #include "line.h"
-#include "plan/plan.h"
+#include "plan/line.h"
 #include "pool.h"
 #include "raw.h"
 #include "session.h"
@@ -72,7 +72,7 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX])
 {
-	char tuned[512];
+	char tuned[512], line[PLAN_LINE_MAX];
 	struct kernel_ref *ref = calloc(1, sizeof *ref);
 	if (!ref)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
@@ -86,6 +86,8 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 	ref->line = line_of_problem(problem);
 	tuned_explain(&ref->tuned, tuned, sizeof tuned);
 	kernel_ref_open(ref, limits, tuned);
+	if (plan_line_print(problem, line, sizeof line))
+		ref->manifest = strdup(line);
 	*out = ref;
 	return KILN_OK;
 }
@@ -133,6 +135,7 @@ void kernel_drop(struct kernel_ref *ref)
 	tier_close(ref->tier);
 	free(ref->explain);
 	free(ref->line);
+	free(ref->manifest);
 	free(ref->key_text);
 	raw_source_free(ref->raw);
 	free(ref);
@@ -183,6 +186,19 @@ struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
 	return ref->tally;
 }
 
+/* A user's kernel is found again by its key, as long as the cache has its source. */
+static void record(struct broker *broker, const struct kernel_ref *ref,
+				   const struct job_answer *answer)
+{
+	char line[sizeof "kernel " + KERNEL_KEY_HEX], label[160];
+	if (ref->manifest) {
+		record_note(&broker->record, ref->manifest, ref->target, NULL);
+	} else if (ref->raw && answer->status == KILN_OK) {
+		snprintf(line, sizeof line, "kernel %s", ref->key);
+		record_note(&broker->record, line, ref->target, raw_label(&ref->plan, label));
+	}
+}
+
 /* All that this request is counted as is counted at once, so that the equations hold between any
  * two messages. */
 static void count_answer(struct broker *broker, struct kernel_ref *ref, struct session *asker,
@@ -223,6 +239,7 @@ void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct se
 	const struct job_answer answer = {.origin = origin, .micros = (int64_t)micros};
 	broker->counters.asked++;
 	count_answer(broker, ref, asker, &answer);
+	record(broker, ref, &answer);
 }
 
 static void answer_wait(struct job_wait *wait, struct job_answer *answer)
@@ -234,8 +251,11 @@ static void answer_wait(struct job_wait *wait, struct job_answer *answer)
 	/* Who only looked asked for nothing unless it is there. */
 	broker->counters.asked += asker && look && found;
 	broker->waiting -= asker && !look;
-	if (asker && (!look || found))
+	if (asker && (!look || found)) {
 		count_answer(broker, wait->ref, asker, answer);
+		if (!wait->terms.unrecorded)
+			record(broker, wait->ref, answer);
+	}
 	wait->done(wait->arg, answer);
 	kernel_drop(wait->ref);
 	free(wait);

@@ -22,6 +22,8 @@ struct kernel_ref {
 	char target[KERNEL_TARGET_MAX];
 	char *explain;
 	char *line; /* how the kiln command would ask for it; NULL without memory */
+	/* The problem, as a manifest has it; NULL: a user's kernel, or it has no room. */
+	char *manifest;
 	/* Filled by the first job_resolve, for plans that launch a kernel. */
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
@@ -71,6 +73,7 @@ struct job_terms {
 	enum options_miss on_miss;
 	const struct device_info *device; /* that it is for, of the asker's; NULL: none */
 	bool look; /* in the cache only; ENOENT: it is not there, and nothing is counted */
+	bool unrecorded; /* it is not what a program asked for */
 };
 
 /*

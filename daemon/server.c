@@ -270,6 +270,7 @@ static void free_broker(struct broker *broker)
 	store_close(broker);
 	compile_sources_close(broker->sources);
 	operator_tallies_free(&broker->operators);
+	record_free(&broker->record);
 	close(broker->server->spare);
 	uv_loop_close(&broker->loop);
 	free(broker->server);

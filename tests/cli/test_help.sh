@@ -30,6 +30,7 @@ commands:
   cache unpin KEY             trim it like any other
   cache trim [BYTES]          remove the least recently used down to BYTES
   cache clear                 remove all that are not pinned
+  record                      what the daemon was asked for, as a manifest for 'kiln warm'
   key ls                      the keys that seal packs here, and those that are trusted
   key new NAME                make a key that seals
   key show NAME               its public half, for other hosts

@@ -1,0 +1,120 @@
+/*
+ * line_print.c: problems as text.  Knows operators by their names and those of their operands, and
+ * nothing of what they do.
+ */
+#include "line.h"
+
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int plan_line_operands(const struct kernel_problem *problem, const struct plan_op *op,
+					   char list[KERNEL_OPERANDS_MAX], char error[KERNEL_ERROR_MAX])
+{
+	if (op->names)
+		return op->names(problem, list, error);
+	snprintf(list, KERNEL_OPERANDS_MAX, "%s", op->operands);
+	return KILN_OK;
+}
+
+static void print_ints(struct plan_text *out, const int64_t *values, int count, char between)
+{
+	for (int i = 0; i < count; i++)
+		plan_print(out, "%.*s%lld", i ? 1 : 0, &between, (long long)values[i]);
+}
+
+static bool is_contiguous(const struct kernel_tensor *tensor)
+{
+	struct kernel_tensor plain = *tensor;
+
+	plan_contiguous(&plain);
+	return memcmp(plain.stride, tensor->stride, (size_t)tensor->rank * sizeof(plain.stride[0])) ==
+		   0;
+}
+
+static void print_tensor(struct plan_text *out, const struct kernel_tensor *tensor)
+{
+	plan_print(out, "%s:", plan_dtype_name(tensor->dtype));
+	if (tensor->rank)
+		print_ints(out, tensor->shape, tensor->rank, 'x');
+	else
+		plan_print(out, "scalar");
+	if (!is_contiguous(tensor)) {
+		plan_print(out, "/");
+		print_ints(out, tensor->stride, tensor->rank, ',');
+	}
+	if (tensor->alignment != PLAN_USUAL_ALIGNMENT)
+		plan_print(out, "@%u", tensor->alignment);
+}
+
+static void print_text(struct plan_text *out, const char *text)
+{
+	plan_print(out, "\"");
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+		if (c == '"' || c == '\\')
+			plan_print(out, "\\%c", c);
+		else if (c < 0x20 || c >= 0x7f)
+			plan_print(out, "\\x%02x", c);
+		else
+			plan_print(out, "%c", c);
+	}
+	plan_print(out, "\"");
+}
+
+/* So that it is read as a real again, and as this one. */
+static void print_real(struct plan_text *out, double value)
+{
+	char digits[40];
+
+	snprintf(digits, sizeof(digits), "%.15g", value);
+	if (strtod(digits, NULL) != value)
+		snprintf(digits, sizeof(digits), "%.17g", value);
+	plan_print(out, "%s%s", digits, strpbrk(digits, ".en") ? "" : ".0");
+}
+
+static void print_attr(struct plan_text *out, const struct kernel_problem *problem,
+					   const struct kernel_attr *attr)
+{
+	plan_print(out, " %s=", attr->name);
+	switch (attr->kind) {
+	case KILN_ATTR_INT:
+		plan_print(out, "%lld", (long long)attr->i);
+		break;
+	case KILN_ATTR_REAL:
+		print_real(out, attr->f);
+		break;
+	case KILN_ATTR_INTS:
+		plan_print(out, "[");
+		print_ints(out, attr->ints, attr->count, ',');
+		plan_print(out, "]");
+		break;
+	case KILN_ATTR_STRING:
+		print_text(out, kernel_attr_text(problem, attr));
+		break;
+	}
+}
+
+bool plan_line_print(const struct kernel_problem *problem, char *text, size_t size)
+{
+	struct plan_text out = {.text = text, .size = size};
+	const struct plan_op *op = plan_find(problem->op);
+	char list[KERNEL_OPERANDS_MAX], ignored[KERNEL_ERROR_MAX], name[16];
+	const struct plan_op named = {.operands = list};
+
+	if (!op || plan_line_operands(problem, op, list, ignored) != KILN_OK)
+		return false;
+	plan_print(&out, "%s", problem->op);
+	for (int i = 0; i < problem->tensor_count; i++) {
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
+			continue;
+		plan_operand_name(&named, i, name);
+		plan_print(&out, " %s=", name);
+		print_tensor(&out, &problem->tensors[i]);
+	}
+	for (int i = 0; i < problem->attr_count; i++)
+		print_attr(&out, problem, &problem->attrs[i]);
+	return !out.full;
+}
