@@ -61,6 +61,7 @@ struct cli {
 	const char *socket, *device;
 	int timeout_ms; /* 0: the library's */
 	bool json, help, version;
+	unsigned connect_flags;  /* KILN_CONNECT_* besides */
 	int autostart;           /* -1: not said */
 	struct cli_check *check; /* the daemon that --check started; NULL: none */
 };
@@ -99,6 +100,8 @@ int cli_scalar(const char *name, const char *text, kiln_dtype *dtype, uint8_t va
 /* ---- Talking to the daemon (kiln_main.c).  They print what failed and return CLI_FAILED. ---- */
 
 int cli_connect(struct cli *cli, kiln_client **client);
+/* The device that it asks for. */
+const char *cli_device(const struct cli *cli);
 int cli_request(struct cli *cli, const char *request, const kiln_attr *args, int count,
 				kiln_reply **reply);
 /* Prints "kiln: what: sentence of the library" and the compiler's log, if there is one, on stderr;
@@ -229,6 +232,7 @@ int cli_cache_unpin(struct cli *cli);
 int cli_cache_table(struct cli *cli);
 int cli_tune(struct cli *cli);
 int cli_record(struct cli *cli);
+int cli_warm(struct cli *cli);
 int cli_key_ls(struct cli *cli);
 int cli_key_new(struct cli *cli);
 int cli_key_show(struct cli *cli);

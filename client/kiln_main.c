@@ -169,6 +169,14 @@ static const struct cli_option record_options[] = {
 	{"generic", NULL, "the shipped generic kernels instead"},
 	{0},
 };
+static const struct cli_option warm_options[] = {
+	{"target", "LIST", "for these targets: sm_80,sm_90,cpu (the device's)"},
+	{"generic", NULL, "the shipped generic kernels, instead of a manifest"},
+	{"compiler", "PATH",
+	 "by this libnvrtc, its directory, or C++ compiler, which the host will use"},
+	{"limit", "N", "without a manifest: the N kernels of the cache used most (1000)"},
+	{0},
+};
 static const struct cli_option key_trust_options[] = {
 	{"name", "NAME", "what it is called here (what its owner calls it)"},
 	{0},
@@ -216,6 +224,8 @@ const struct cli_command cli_commands[] = {
 	{"cache clear", cli_cache_clear, "", "remove all that are not pinned", NULL, 0, 0, 0},
 	{"record", cli_record, "", "what the daemon was asked for, as a manifest for 'kiln warm'",
 	 record_options, 0, 0, 0},
+	{"warm", cli_warm, "[MANIFEST]", "compile what a manifest lists into the cache", warm_options,
+	 0, 1, CLI_ON_DEVICE},
 	{"key ls", cli_key_ls, "", "the keys that seal packs here, and those that are trusted", NULL, 0,
 	 0, 0},
 	{"key new", cli_key_new, "NAME", "make a key that seals", NULL, 1, 1, 0},
@@ -292,7 +302,7 @@ int cli_failed_here(const struct cli *cli, int status, const char *format, ...)
 }
 
 /* Only what runs on a device asks for one: the rest must work where the device does not. */
-static const char *device_for(const struct cli *cli)
+const char *cli_device(const struct cli *cli)
 {
 	bool asks = (cli->command->flags & CLI_ON_DEVICE) && !cli_value(cli, "target");
 	return asks ? cli->device : "none";
@@ -305,9 +315,9 @@ int cli_connect(struct cli *cli, kiln_client **client)
 	kiln_connect_options options = {
 		.size = sizeof(options),
 		.socket = cli->socket,
-		.device = device_for(cli),
+		.device = cli_device(cli),
 		.timeout_ms = cli->timeout_ms,
-		.flags = cli->autostart == 1 ? KILN_CONNECT_AUTOSTART : 0,
+		.flags = cli->connect_flags | (cli->autostart == 1 ? KILN_CONNECT_AUTOSTART : 0),
 	};
 
 	int status = kiln_connect(&options, client);
@@ -315,7 +325,8 @@ int cli_connect(struct cli *cli, kiln_client **client)
 	if (!status)
 		return CLI_OK;
 	cli_failed(cli, status, "%s", cli->command->name);
-	if (status == KILN_ECONN && !options.flags && (cli->command->flags & CLI_ON_DEVICE))
+	if (status == KILN_ECONN && !(options.flags & KILN_CONNECT_AUTOSTART) &&
+		(cli->command->flags & CLI_ON_DEVICE))
 		fprintf(stderr, "kiln: with --autostart 'kiln %s' starts one by itself\n",
 				cli->command->name);
 	return CLI_FAILED;

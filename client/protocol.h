@@ -109,6 +109,10 @@
 	  "a piece: removed, freed, bytes, left, pinned, more, next: for the next piece; dry_run: "    \
 	  "rows")                                                                                      \
 	X("cache.clear", "O", "next?", "as cache.trim")                                                \
+	X("warm", "O", "line (of a manifest), target?, compiler? (a path)",                            \
+	  "key, op, target, instantiation, origin: hit|shared|compiled|copy|skipped, bytes, "          \
+	  "compile_micros, "                                                                           \
+	  "micros")                                                                                    \
 	X("record", "O", "next? (a line), generic?",                                                   \
 	  "text: lines of a manifest, next, more, problems, left_out; generic: those of the generic "  \
 	  "kernels instead")                                                                           \

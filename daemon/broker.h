@@ -12,6 +12,9 @@
  *   why.c        the nearest kernel in the cache, and what it differs in
  *   store.c      the cache, off the loop
  *   pool.c       compiler workers
+ *   second.c     another compiler, for kernels that are made before the host changes to it
+ *   again.c      kernels compiled apart from the calls that ask for them
+ *   record.c     what was asked for
  *   executor.c   device processes
  */
 #ifndef KILN_DAEMON_BROKER_H
@@ -72,6 +75,7 @@ struct broker {
 	int session_count;
 	struct flight *flights;
 	struct tiers *tiers;
+	int seconds; /* compilers beside the pool's */
 
 	struct server *server;
 	bool draining;

@@ -42,6 +42,7 @@ static const struct {
 	{"cache.unpin", command_cache_unpin},
 	{"cache.trim", command_cache_trim},
 	{"cache.clear", command_cache_clear},
+	{"warm", command_warm},
 	{"record", command_record},
 	{"key.new", command_key_new},
 	{"key.ls", command_key_ls},

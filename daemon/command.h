@@ -48,6 +48,8 @@ void command_cache_trim(struct session *session, struct wire_in *message, struct
 void command_cache_clear(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_recompile.c */
 void command_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_warm.c */
+void command_warm(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_record.c */
 void command_record(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_key.c */

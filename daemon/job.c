@@ -370,17 +370,8 @@ static void put_done(struct broker *broker, void *arg)
 	free_flight(flight);
 }
 
-static void take_result(struct flight *flight, struct compile_result *result)
+void job_take_result(struct cache_row *row, struct compile_result *result)
 {
-	struct cache_row *row = &flight->row;
-	const struct kernel_ref *ref = flight->ref;
-	memcpy(row->key, flight->key, sizeof row->key);
-	memcpy(row->op, ref->plan.op, sizeof row->op);
-	memcpy(row->target, ref->target, sizeof row->target);
-	row->instantiation = util_strdup(ref->plan.instantiation);
-	row->key_text = flight->key_text;
-	flight->key_text = NULL;
-	row->plan = util_strdup(ref->explain);
 	row->entry = result->entry;
 	row->source = result->source;
 	row->log = result->log;
@@ -395,6 +386,20 @@ static void take_result(struct flight *flight, struct compile_result *result)
 	row->created = row->used = (int64_t)time(NULL);
 	result->entry = result->source = result->log = NULL;
 	result->object = NULL;
+}
+
+static void take_result(struct flight *flight, struct compile_result *result)
+{
+	struct cache_row *row = &flight->row;
+	const struct kernel_ref *ref = flight->ref;
+	memcpy(row->key, flight->key, sizeof row->key);
+	memcpy(row->op, ref->plan.op, sizeof row->op);
+	memcpy(row->target, ref->target, sizeof row->target);
+	row->instantiation = util_strdup(ref->plan.instantiation);
+	row->key_text = flight->key_text;
+	flight->key_text = NULL;
+	row->plan = util_strdup(ref->explain);
+	job_take_result(row, result);
 }
 
 static void compiled(void *arg, struct compile_result *result)

@@ -94,6 +94,9 @@ void job_key(struct broker *broker, struct kernel_ref *ref);
 /* The id of the compiler for a target as things are now; "": there is none, or none is known. */
 const char *job_compiler(struct broker *broker, const char *target);
 
+/* What a compile has given moves into a row: entry, texts, object, figures, time. */
+void job_take_result(struct cache_row *row, struct compile_result *result);
+
 /* Where launches and loads of it are counted. */
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);
 

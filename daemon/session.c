@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "second.h"
 #include "tier.h"
 #include "util/util.h"
 
@@ -113,6 +114,8 @@ static void forget_owned(struct session *session)
 		graph_orphan(call);
 		call_drop(call);
 	}
+	second_close(session->second);
+	session->second = NULL;
 	if (session->own)
 		executor_end(session->own);
 	session->own = NULL;

@@ -100,6 +100,7 @@ struct request {
 
 struct work;
 struct shapes;
+struct second;
 
 struct session {
 	struct broker *broker;
@@ -127,7 +128,8 @@ struct session {
 	struct lane *lane; /* in executor; NULL: none yet, or none more */
 	/* Of the message that is being looked at: the entries of the lane that it follows. */
 	uint64_t lane_tail, lane_follows;
-	struct executor *own; /* for kernels that the session brings; NULL: it has brought none */
+	struct second *second; /* a compiler beside the pool's; NULL: it has asked for none */
+	struct executor *own;  /* for kernels that the session brings; NULL: it has brought none */
 
 	struct map buffers, calls; /* by id */
 	uint64_t held_bytes;

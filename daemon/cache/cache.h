@@ -82,6 +82,9 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 int cache_show(struct cache *cache, const char *key_prefix, struct cache_row *out,
 			   char error[KERNEL_ERROR_MAX]);
 
+/* Whether there is a row with this key, without reading it.  KILN_OK, KILN_ENOENT, KILN_EIO. */
+int cache_has(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX]);
+
 /* Rows without texts and objects.  sort: "used", "hits", "bytes", "created" (all descending), or
  * "key" (ascending, those after the key that is given, "" for the first); NULL: used. */
 typedef void (*cache_visit)(const struct cache_row *row, void *arg);

@@ -179,6 +179,21 @@ static int replace(struct cache_db *db, const char *key, bool *was, int64_t *byt
 	return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 
+int cache_db_has(struct cache_db *db, const char *key, char error[KERNEL_ERROR_MAX])
+{
+	sqlite3_stmt *statement = cache_db_statement(db, DB_SIZE);
+	int status = KILN_OK;
+	cache_db_bind_text(statement, 1, key);
+	int code = sqlite3_step(statement);
+	if (code == SQLITE_DONE) {
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %s in the cache", key);
+	} else if (code != SQLITE_ROW) {
+		status = cache_db_fail(db, "reading a kernel from", error);
+	}
+	sqlite3_reset(statement);
+	return status;
+}
+
 int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *blob, size_t bytes,
 				 struct cache_db_totals *totals, char error[KERNEL_ERROR_MAX])
 {

@@ -127,6 +127,8 @@ int cache_db_totals(struct cache_db *db, struct cache_db_totals *out, char error
 /* blob is malloc'd. */
 int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *index, void **blob,
 				 size_t *bytes, char error[KERNEL_ERROR_MAX]);
+/* KILN_OK or KILN_ENOENT. */
+int cache_db_has(struct cache_db *db, const char *key, char error[KERNEL_ERROR_MAX]);
 /* One transaction; brings totals up to date, whose turn becomes the row's. */
 int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *blob, size_t bytes,
 				 struct cache_db_totals *totals, char error[KERNEL_ERROR_MAX]);

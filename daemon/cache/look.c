@@ -117,6 +117,18 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	return KILN_OK;
 }
 
+int cache_has(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_check_key(key, error);
+	if (status != KILN_OK || cache_memory_get(&cache->memory, key)) {
+		return status;
+	}
+	if (!cache->db) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %.12s in memory", key);
+	}
+	return cache_failed(cache, cache_db_has(cache->db, key, error), error);
+}
+
 int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
 				  char error[KERNEL_ERROR_MAX])
 {

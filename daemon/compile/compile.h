@@ -145,6 +145,10 @@ struct compile_key {
 /* id: the id of the toolchain that will compile.  KILN_OK or KILN_ENOMEM. */
 int compile_key_make(const struct compile_job *job, const char *toolchain_id,
 					 struct compile_key *out);
+/* The key of the same, for another target of its kind or by another compiler: from the text of its
+ * key.  KILN_OK or KILN_ENOMEM. */
+int compile_key_again(const char *key_text, const char *target, const char *toolchain_id,
+					  struct compile_key *out);
 void compile_key_free(struct compile_key *key);
 
 /* What one key is instead of another, in words. */

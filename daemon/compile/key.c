@@ -67,12 +67,28 @@ static void add_file(struct util_text *text, const struct compile_file *file)
 	add_value(text, "", file->name);
 }
 
+/* The hash of a text, which becomes the key's. */
+static int finish(struct util_text *text, struct compile_key *out)
+{
+	unsigned char digest[32];
+	struct util_hash hash;
+
+	if (text->failed) {
+		util_text_free(text);
+		return KILN_ENOMEM;
+	}
+	util_hash_begin(&hash);
+	util_hash_add(&hash, text->text, text->size);
+	util_hash_end(&hash, digest);
+	util_hex(digest, sizeof digest, out->hex);
+	out->text = text->text;
+	return KILN_OK;
+}
+
 int compile_key_make(const struct compile_job *job, const char *toolchain_id,
 					 struct compile_key *out)
 {
 	struct util_text text = {0};
-	unsigned char digest[32];
-	struct util_hash hash;
 
 	util_text_add(&text, KEY_FIRST_LINE, KEY_SCHEMA);
 	add_value(&text, "target", job->target);
@@ -84,16 +100,31 @@ int compile_key_make(const struct compile_job *job, const char *toolchain_id,
 		add_user(&text, job);
 	for (int i = 0; i < job->file_count; i++)
 		add_file(&text, &job->files[i]);
-	if (text.failed) {
-		util_text_free(&text);
-		return KILN_ENOMEM;
+	return finish(&text, out);
+}
+
+int compile_key_again(const char *key_text, const char *target, const char *toolchain_id,
+					  struct compile_key *out)
+{
+	static const char *const names[] = {"target", "toolchain"};
+	const char *const values[] = {target, toolchain_id};
+	struct util_text text = {0};
+	const char *at = key_text;
+
+	while (*at) {
+		size_t size = strcspn(at, "\n");
+		int changed = -1;
+
+		for (int i = 0; i < 2; i++)
+			if (strncmp(at, names[i], strlen(names[i])) == 0 && at[strlen(names[i])] == ' ')
+				changed = i;
+		if (changed >= 0)
+			add_value(&text, names[changed], values[changed]);
+		else
+			util_text_add(&text, "%.*s\n", (int)size, at);
+		at += size + (at[size] == '\n');
 	}
-	util_hash_begin(&hash);
-	util_hash_add(&hash, text.text, text.size);
-	util_hash_end(&hash, digest);
-	util_hex(digest, sizeof digest, out->hex);
-	out->text = text.text;
-	return KILN_OK;
+	return finish(&text, out);
 }
 
 void compile_key_free(struct compile_key *key)

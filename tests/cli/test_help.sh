@@ -31,6 +31,7 @@ commands:
   cache trim [BYTES]          remove the least recently used down to BYTES
   cache clear                 remove all that are not pinned
   record                      what the daemon was asked for, as a manifest for 'kiln warm'
+  warm [MANIFEST]             compile what a manifest lists into the cache
   key ls                      the keys that seal packs here, and those that are trusted
   key new NAME                make a key that seals
   key show NAME               its public half, for other hosts

@@ -1,0 +1,36 @@
+/*
+ * again: a kernel that is compiled apart from the calls that ask for it, and put into the cache:
+ * one that the cache has, for another target or by another compiler, from the unit that was
+ * compiled then; or a planned one by another compiler.  What the cache has already is not compiled.
+ */
+#ifndef KILN_DAEMON_AGAIN_H
+#define KILN_DAEMON_AGAIN_H
+
+#include "job.h"
+#include "second.h"
+
+struct again_want {
+	struct kernel_ref *ref;         /* a planned kernel, held by the caller; or NULL: */
+	char key[KERNEL_KEY_HEX];       /* that of the cache whose key begins so */
+	char target[KERNEL_TARGET_MAX]; /* with key: instead of its own; "": that */
+	struct second *compiler;        /* NULL: the pool's */
+	enum pool_priority priority;    /* in the pool */
+};
+
+struct again_answer {
+	int status;
+	const char *error, *log; /* where it is not KILN_OK */
+	bool was_there;          /* nothing was compiled */
+	bool skipped; /* nor looked for: the kernel of the cache is of another kind of target */
+	const char *key, *op, *target, *instantiation;
+	int64_t bytes, micros; /* of the compile; 0 */
+};
+
+struct again;
+typedef void (*again_done)(void *arg, const struct again_answer *answer);
+/* done is called once, unless again_stop came first; never from inside.  NULL without memory. */
+struct again *again_start(struct broker *broker, const struct again_want *want, again_done done,
+						  void *arg);
+void again_stop(struct again *again);
+
+#endif

@@ -1,0 +1,316 @@
+/* second.c: one worker process, started when it is needed. */
+#include "second.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "child.h"
+#include "util/util.h"
+
+#define START_DEADLINE_MS 60000
+#define DISMISS_MS 1000
+
+enum second_state { SECOND_NONE, SECOND_STARTING, SECOND_IDLE, SECOND_BUSY };
+
+struct second {
+	struct broker *broker;
+	char path[PATH_MAX];
+	bool is_nvrtc;
+	enum second_state state;
+	struct child *child;
+	struct compile_toolchain toolchain;
+	char toolchain_stamp[256]; /* a later process is told who it is, as the pool's are */
+	uv_timer_t timer;          /* STARTING, BUSY: deadline; NONE: an answer that may not come now */
+	bool overran, taken;
+	char why[KERNEL_ERROR_MAX]; /* it could not be started */
+	uint64_t job_id, jobs_done; /* jobs_done: of the process */
+	const struct compile_job *job;
+	second_known known;
+	pool_done done;
+	void *arg;
+};
+
+/* ---- Answers: what is asked is forgotten before, so that the next may be asked ---- */
+
+static void tell_known(struct second *second, const char *error)
+{
+	second_known known = second->known;
+	void *arg = second->arg;
+	second->known = NULL;
+	if (known)
+		known(arg, &second->toolchain, error);
+}
+
+static void tell_done(struct second *second, struct compile_result *result)
+{
+	pool_done done = second->done;
+	void *arg = second->arg;
+	second->done = NULL;
+	second->job = NULL;
+	if (done)
+		done(arg, result);
+}
+
+static void tell_failed(struct second *second, int status, const char *error)
+{
+	struct compile_result result = {.status = status,
+									.registers = -1,
+									.shared_bytes = -1,
+									.spill_bytes = -1,
+									.local_bytes = -1};
+	snprintf(result.error, sizeof result.error, "%s", error);
+	tell_done(second, &result);
+	compile_result_free(&result);
+}
+
+/* ---- The process ---- */
+
+static void dismiss(struct second *second)
+{
+	uv_timer_stop(&second->timer);
+	if (second->child && second->state == SECOND_IDLE)
+		child_dismiss(second->child, DISMISS_MS);
+	else if (second->child)
+		child_abandon(second->child);
+	second->child = NULL;
+	second->state = SECOND_NONE;
+}
+
+static void on_ready(struct second *second, struct wire_in *message)
+{
+	struct compile_toolchains all = {0};
+	char error[KERNEL_ERROR_MAX];
+	if (second->state != SECOND_STARTING || compile_ready_read(message, &all) != KILN_OK) {
+		child_kill(second->child);
+		return;
+	}
+	uv_timer_stop(&second->timer);
+	second->state = SECOND_IDLE;
+	second->toolchain = second->is_nvrtc ? all.nvrtc : all.host;
+	if (second->toolchain.id[0]) {
+		snprintf(second->toolchain_stamp, sizeof second->toolchain_stamp, "%s=%s:%s",
+				 second->is_nvrtc ? COMPILE_NVRTC_ID : COMPILE_CXX_ID, second->toolchain.stamp,
+				 second->toolchain.id);
+		tell_known(second, NULL);
+		return;
+	}
+	util_fail(error, sizeof error, 0, "%.80s cannot be used as a compiler: %.200s", second->path,
+			  second->toolchain.reason);
+	dismiss(second);
+	tell_known(second, error);
+}
+
+static void on_result(struct second *second, struct wire_in *message)
+{
+	struct compile_result result = {.status = KILN_OK};
+	uint64_t id;
+	bool again;
+	if (compile_result_read(message, &id, &result) != KILN_OK || second->state != SECOND_BUSY ||
+		id != second->job_id) {
+		compile_result_free(&result);
+		child_kill(second->child);
+		return;
+	}
+	uv_timer_stop(&second->timer);
+	second->state = SECOND_IDLE;
+	/* As in the pool: whatever a user's source or lost memory left behind goes with the process. */
+	again = !second->job->user_files && result.status != KILN_ENOMEM &&
+			++second->jobs_done < second->broker->options.worker_jobs;
+	if (!again)
+		dismiss(second);
+	tell_done(second, &result);
+	compile_result_free(&result);
+}
+
+static void on_message(void *owner, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	if (!strcmp(wire_type(message), "ready"))
+		on_ready(owner, message);
+	else
+		on_result(owner, message);
+}
+
+static void on_gone(void *owner, int exit_status, int signal, const char *why)
+{
+	struct second *second = owner;
+	enum second_state was = second->state;
+	char error[KERNEL_ERROR_MAX];
+	(void)exit_status;
+	(void)signal;
+	uv_timer_stop(&second->timer);
+	second->child = NULL;
+	second->state = SECOND_NONE;
+	if (was == SECOND_BUSY && second->overran) {
+		util_fail(error, sizeof error, 0,
+				  "compiling %.100s for %s by %.60s took longer than %d ms (--compile-timeout)",
+				  second->job->instantiation, second->job->target, second->path,
+				  (int)second->broker->options.compile_timeout_ms);
+		tell_failed(second, KILN_ETIMEDOUT, error);
+	} else if (was == SECOND_BUSY) {
+		util_fail(error, sizeof error, 0, "the compiler %.60s %s on %.100s for %s", second->path,
+				  why, second->job->instantiation, second->job->target);
+		tell_failed(second, KILN_ECOMPILE, error);
+	} else if (was == SECOND_STARTING) {
+		util_fail(error, sizeof error, 0,
+				  "a worker for the compiler %.100s could not be started: "
+				  "it %s",
+				  second->path, second->overran ? "took too long" : why);
+		tell_known(second, error);
+	}
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct second *second = timer->data;
+	if (second->state == SECOND_NONE) {
+		tell_known(second, second->why);
+	} else if (second->state == SECOND_IDLE) {
+		tell_known(second, NULL);
+	} else {
+		second->overran = true;
+		child_kill(second->child);
+	}
+}
+
+static void start(struct second *second)
+{
+	static const struct child_events events = {on_message, on_gone};
+	struct broker *broker = second->broker;
+	const struct compile_toolchains *pool = pool_toolchains(broker);
+	char memory[48], compiler[PATH_MAX + 16], other[256];
+	const char *const arguments[] = {"--role=compiler", memory, NULL};
+	/* The other kind of compiler is the pool's, whose identity need not be worked out again. */
+	const char *const environment[] = {
+		compiler, other, second->toolchain_stamp[0] ? second->toolchain_stamp : NULL, NULL};
+	snprintf(memory, sizeof memory, "--worker-memory=%llu",
+			 (unsigned long long)broker->options.worker_memory);
+	snprintf(compiler, sizeof compiler, "%s=%s", second->is_nvrtc ? "KILN_NVRTC" : "KILN_CXX",
+			 second->path);
+	if (second->is_nvrtc)
+		snprintf(other, sizeof other, COMPILE_CXX_ID "=%s:%s", pool->host.stamp, pool->host.id);
+	else
+		snprintf(other, sizeof other, COMPILE_NVRTC_ID "=%s:%s", pool->nvrtc.stamp, pool->nvrtc.id);
+	second->overran = false;
+	second->jobs_done = 0;
+	second->child = child_start(&broker->loop, "", arguments, environment, &events, second,
+								second->why, sizeof second->why);
+	second->state = second->child ? SECOND_STARTING : SECOND_NONE;
+	uv_timer_start(&second->timer, on_timer, second->child ? START_DEADLINE_MS : 0, 0);
+}
+
+/* ---- What is asked of it ---- */
+
+void second_ask(struct second *second, second_known known, void *arg)
+{
+	second->known = known;
+	second->arg = arg;
+	if (second->state == SECOND_IDLE)
+		uv_timer_start(&second->timer, on_timer, 0, 0);
+	else
+		start(second);
+}
+
+void second_submit(struct second *second, const struct compile_job *job, pool_done done, void *arg)
+{
+	struct wire_out message;
+	second->job = job;
+	second->done = done;
+	second->arg = arg;
+	second->state = SECOND_BUSY;
+	compile_job_write(&message, ++second->job_id, job);
+	/* A failed send kills the child, and its end is the answer. */
+	if (wire_end(&message) != KILN_OK || child_send(second->child, &message, NULL, 0) != KILN_OK)
+		child_kill(second->child);
+	wire_out_free(&message);
+	uv_timer_start(&second->timer, on_timer, (uint64_t)second->broker->options.compile_timeout_ms,
+				   0);
+}
+
+void second_cancel(struct second *second)
+{
+	second->known = NULL;
+	second->done = NULL;
+	if (second->state == SECOND_BUSY || second->state == SECOND_STARTING)
+		dismiss(second);
+	uv_timer_stop(&second->timer);
+	second->job = NULL;
+}
+
+const char *second_path(const struct second *second)
+{
+	return second->path;
+}
+
+bool second_take(struct second *second)
+{
+	bool had = second->taken;
+	second->taken = true;
+	return !had;
+}
+
+void second_give(struct second *second)
+{
+	second->taken = false;
+}
+
+bool second_taken(const struct second *second)
+{
+	return second->taken;
+}
+
+bool second_serves(const struct second *second, const char *target)
+{
+	return second->is_nvrtc == (strcmp(target, "cpu") != 0);
+}
+
+/* ---- Opening and closing ---- */
+
+/* A directory, or a library by its name. */
+static bool names_nvrtc(const char *path, const struct stat *status)
+{
+	const char *slash = strrchr(path, '/');
+	return S_ISDIR(status->st_mode) || strstr(slash ? slash : path, ".so") != NULL;
+}
+
+int second_open(struct broker *broker, const char *path, struct second **out,
+				char error[KERNEL_ERROR_MAX])
+{
+	struct stat status;
+	if (path[0] != '/' || strlen(path) >= PATH_MAX || stat(path, &status) != 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "\"%.200s\" is no compiler: the absolute path of a libnvrtc, of its "
+						 "directory, or of a C++ compiler",
+						 path);
+	if (broker->seconds >= (int)broker->options.workers)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "%d connections use a second compiler, as many as kilnd has --workers",
+						 broker->seconds);
+	struct second *second = calloc(1, sizeof *second);
+	if (!second)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a compiler");
+	second->broker = broker;
+	snprintf(second->path, sizeof second->path, "%s", path);
+	second->is_nvrtc = names_nvrtc(path, &status);
+	second->timer.data = second;
+	uv_timer_init(&broker->loop, &second->timer);
+	broker->seconds++;
+	*out = second;
+	return KILN_OK;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+void second_close(struct second *second)
+{
+	if (!second)
+		return;
+	second_cancel(second);
+	dismiss(second);
+	second->broker->seconds--;
+	uv_close((uv_handle_t *)&second->timer, on_closed);
+}
