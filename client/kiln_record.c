@@ -1,6 +1,6 @@
 /*
- * kiln_record: writes down what the daemon was asked for, as a manifest that `kiln warm` compiles on
- * any machine.
+ * kiln_record: writes down what the daemon was asked for, as a manifest that `kiln warm` compiles
+ * on any machine.
  */
 #include "kiln_cli.h"
 

@@ -193,8 +193,8 @@ static int read_options(struct warm *warm, char *targets, char absolute[PATH_MAX
 	if (cli->positional_count && cli_value(cli, "generic"))
 		return cli_usage("warm: either a manifest or --generic");
 	if (used && !warm->compiler)
-		return cli_usage("warm: which kernels? a MANIFEST, which 'kiln record' writes, --generic, "
-						 "or with --compiler those of the cache");
+		return cli_usage("warm: which kernels? a MANIFEST, --generic, or --compiler for those "
+						 "of the cache");
 	if (most && !used)
 		return cli_usage("--limit goes with --compiler and no manifest");
 	return most ? cli_integer("--limit", most, 1, 10000, limit) : CLI_OK;
@@ -202,30 +202,57 @@ static int read_options(struct warm *warm, char *targets, char absolute[PATH_MAX
 
 /* ---- What is said in the end ---- */
 
-static void failure_place(const struct warm *warm, const struct warm_failure *failure,
-						  char place[160])
+/* Those of a line stand together, in the order of the manifest. */
+static int by_place(const void *a, const void *b)
+{
+	const struct warm_failure *x = a, *y = b;
+
+	if (x->line != y->line)
+		return x->line < y->line ? -1 : 1;
+	return x->target < y->target ? -1 : x->target > y->target;
+}
+
+/* How many failures from here on are of one line, with one sentence. */
+static int count_same(const struct warm *warm, int first)
+{
+	const struct warm_failure *failure = &warm->failures[first];
+	int count = 1;
+
+	while (first + count < warm->failure_count && failure[count].line == failure->line &&
+		   !strcmp(failure[count].error, failure->error))
+		count++;
+	return count;
+}
+
+static void print_failure(const struct warm *warm, const struct warm_failure *failure, int same)
 {
 	const struct warm_line *line = &warm->lines[failure->line];
-	const char *target = warm->target_count ? warm->targets[failure->target] : "";
 	char what[128];
 
 	if (line->number)
 		snprintf(what, sizeof(what), "'%.60s', line %d", warm->path, line->number);
 	else
 		snprintf(what, sizeof(what), "%.100s", line->text);
-	snprintf(place, 160, "%s%s%s", what, target[0] ? ", for " : "", target);
+	fprintf(stderr, "kiln: warm: %s", what);
+	/* What is wrong for all of them is wrong with the line. */
+	for (int i = 0; i < same && warm->target_count && (same == 1 || same < warm->target_count); i++)
+		fprintf(stderr, "%s%s", i ? ", " : ", for ", warm->targets[failure[i].target]);
+	fprintf(stderr, ": %s\n", failure->error);
 }
 
 static void print_failures(const struct warm *warm)
 {
-	char place[160];
+	int shown = 0, at = 0;
 
-	for (int i = 0; i < warm->failure_count && i < FAILURES_SHOWN; i++) {
-		failure_place(warm, &warm->failures[i], place);
-		fprintf(stderr, "kiln: warm: %s: %s\n", place, warm->failures[i].error);
+	if (warm->failure_count)
+		qsort(warm->failures, (size_t)warm->failure_count, sizeof(*warm->failures), by_place);
+	for (; at < warm->failure_count && shown < FAILURES_SHOWN; shown++) {
+		int same = count_same(warm, at);
+		print_failure(warm, &warm->failures[at], same);
+		at += same;
 	}
-	if (warm->failed > FAILURES_SHOWN)
-		fprintf(stderr, "kiln: warm: and %" PRId64 " more\n", warm->failed - FAILURES_SHOWN);
+	if (warm->failed > at)
+		fprintf(stderr, "kiln: warm: and %" PRId64 " more\n", warm->failed - at);
 }
 
 static void print_json(const struct warm *warm)
@@ -269,8 +296,24 @@ static void print_done(const struct warm *warm)
 
 /* ---- The command ---- */
 
+/* What no line could do anything about is said once. */
+static int check_targets(struct warm *warm, kiln_client *client)
+{
+	for (int i = 0; i < warm->target_count; i++) {
+		kiln_attr arg = cli_attr_string("target", warm->targets[i]);
+		kiln_reply *reply;
+		int status = kiln_request(client, "warm", &arg, 1, &reply);
+		if (status)
+			return cli_failed(warm->cli, status, "warm --target");
+		kiln_reply_free(reply);
+	}
+	return CLI_OK;
+}
+
 static int gather(struct warm *warm, kiln_client *client, int64_t limit)
 {
+	if (check_targets(warm, client))
+		return CLI_FAILED;
 	if (cli_value(warm->cli, "generic"))
 		return list_generic(warm, client);
 	return warm->path ? CLI_OK : list_used(warm, client, limit);

@@ -1,6 +1,6 @@
 /*
- * kiln_warm.h: what the files of `kiln warm` share: kiln_warm.c (which kernels are meant, and what is
- * said of them in the end), kiln_warm_run.c (how they are asked for, many at a time).
+ * kiln_warm.h: what the files of `kiln warm` share: kiln_warm.c (which kernels are meant, and
+ * what is said of them in the end), kiln_warm_run.c (how they are asked for, many at a time).
  */
 #ifndef KILN_CLIENT_KILN_WARM_H
 #define KILN_CLIENT_KILN_WARM_H

@@ -109,7 +109,7 @@
 	  "a piece: removed, freed, bytes, left, pinned, more, next: for the next piece; dry_run: "    \
 	  "rows")                                                                                      \
 	X("cache.clear", "O", "next?", "as cache.trim")                                                \
-	X("warm", "O", "line (of a manifest), target?, compiler? (a path)",                            \
+	X("warm", "O", "line? (of a manifest), target? (without line: it is looked at), compiler?",    \
 	  "key, op, target, instantiation, origin: hit|shared|compiled|copy|skipped, bytes, "          \
 	  "compile_micros, "                                                                           \
 	  "micros")                                                                                    \

@@ -1,4 +1,5 @@
-/* again.c: read the row, ask who compiles, make the key, look whether it is there, compile, keep. */
+/* again.c: reads the row, asks who compiles, makes the key, looks whether it is there, compiles,
+ * keeps. */
 #include "again.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * command_record.c: record: what the daemon was asked for, or all generic kernels, as the lines of a
- * manifest.
+ * command_record.c: record: what the daemon was asked for, or all generic kernels, as the lines of
+ * a manifest.
  */
 #include <stdlib.h>
 #include <string.h>

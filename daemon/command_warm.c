@@ -204,11 +204,12 @@ static int take(struct session *session, struct wire_in *message, struct wanted 
 	wanted->target = wire_get_str(message, root, "target");
 	if (session->broker->draining)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
-	if (!wanted->line)
+	if (!wanted->line && !wanted->target)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "warm needs the line of a manifest");
+	status = wanted->target ? plan_limits_for(wanted->target, &limits, error) : KILN_OK;
+	if (status != KILN_OK || !wanted->line)
+		return status;
 	wanted->key = read_kernel(wanted->line, wanted->room, &status, error);
-	if (status == KILN_OK && wanted->target)
-		status = plan_limits_for(wanted->target, &limits, error);
 	if (status == KILN_OK && !wanted->key)
 		status = plan_line(session, wanted->line, wanted->target, &wanted->ref, error);
 	if (status == KILN_OK)
@@ -230,6 +231,12 @@ void command_warm(struct session *session, struct wire_in *message, struct frame
 		if (status != KILN_OK)
 			reply_error(session, id, status, "%s", error);
 		kernel_drop(wanted.ref);
+		free(warming);
+		return;
+	}
+	if (!wanted.line) {
+		reply_ok(session, id);
+		request_close(&warming->request);
 		free(warming);
 		return;
 	}

@@ -20,8 +20,8 @@ bool plan_line_print(const struct kernel_problem *problem, char *text, size_t si
 
 /*
  * Reads one, up to its end, which is a comment, an end of line or that of the text.  What is
- * printed is read as the same problem.  KILN_OK, or KILN_EINVAL with a sentence that begins "column N: ",
- * counted from 1; what the values mean is for plan_infer and plan_problem to say.
+ * printed is read as the same problem.  KILN_OK, or KILN_EINVAL with a sentence that begins
+ * "column N: ", counted from 1; what the values mean is for plan_infer and plan_problem to say.
  */
 int plan_line_read(const char *text, struct kernel_problem *out, char error[KERNEL_ERROR_MAX]);
 

@@ -1,0 +1,107 @@
+#!/bin/sh
+# test_warm.sh: a manifest is recorded, read, and compiled; what is wrong with it is said.
+. "$(dirname "$0")/lib.sh"
+daemon
+
+"$KILN" compile softmax --shape 8x100 >/dev/null || fails "compile"
+"$KILN" compile permute --shape 8x100 --perm 1,0 >/dev/null || fails "compile"
+prints 0 "$KILN" record --output "$DIR/m" <<'END'
+recorded 2 problems in 'DIR/m'
+END
+"$KILN" record | sed '2d' >"$DIR/out"
+sed '2d' "$DIR/m" | cmp - "$DIR/out" || fails "record prints something else than it writes"
+prints 0 cat "$DIR/out" <<'END'
+kiln-manifest 1
+permute x=f32:8x100 y=f32:100x8 perm=[1,0]  # asked 1 time for cpu
+softmax x=f32:8x100 y=f32:8x100  # asked 1 time for cpu
+END
+ls "$DIR" | grep -q part && fails "record leaves a part"
+prints 1 "$KILN" record --output "$DIR/none/m" <<'END'
+! kiln: record: 'DIR/none/m': No such file or directory
+END
+prints 2 "$KILN" record --json <<'END'
+! kiln: record: with --json the manifest needs --output FILE
+END
+json 'j == {"problems": 2, "left_out": 0}' "$KILN" record --output "$DIR/m"
+
+# Of what was recorded all is there; what is new is compiled once.
+prints 0 "$KILN" warm "$DIR/m" <<'END'
+warmed 2 of 2: 2 were there, 0 compiled, in TIME
+END
+echo 'permute x=f32:8x101 perm=[1,0] # a new one' >>"$DIR/m"
+echo 'permute x=f32:8x101 perm=[0,1]' >>"$DIR/m"
+prints 0 sh -c '"$KILN" warm - --target cpu <"$0"' "$DIR/m" <<'END'
+warmed 4 of 4: 2 were there, 1 compiled, 1 need no kernel, in TIME
+END
+json 'j["hits"] == 3 and j["compiled"] == 0 and j["copies"] == 1 and j["failures"] == []' \
+	"$KILN" warm "$DIR/m"
+
+# What is wrong with a line does not keep the others.
+cat >"$DIR/bad" <<'END'
+kiln-manifest 1
+
+	# nothing
+softmax x=f32:8x100 axis=2
+softmax x=f33:8x100
+softmax x=f32:8x102
+kernel 00000000
+END
+prints 1 "$KILN" warm "$DIR/bad" <<'END'
+warmed 1 of 4: 0 were there, 1 compiled, in TIME
+! kiln: warm: 'DIR/bad', line 4: softmax: axis is 2; it may be -2 to 1
+! kiln: warm: 'DIR/bad', line 5: column 11: "f33:8x100" is no operand: TYPE:SHAPE, as f32:64x1000
+! kiln: warm: 'DIR/bad', line 7: no kernel in the cache has a key that begins with 00000000
+END
+json 'j["failed"] == 3 and [f["line"] for f in j["failures"]] == [4, 5, 7]' \
+	sh -c '"$KILN" warm "$0" "$@"; [ $? -eq 1 ]' "$DIR/bad"
+"$KILN" warm "$DIR/bad" --target cpu,sm_1 2>"$DIR/err" && fails "target sm_1"
+grep -q '^kiln: warm --target: "sm_1" is no known target; known are cpu sm_75' "$DIR/err" &&
+	[ "$(wc -l <"$DIR/err")" -eq 1 ] || fails "target sm_1: $(cat "$DIR/err")"
+
+# Other manifests, and none.
+: >"$DIR/empty"
+printf 'kiln-manifest 2\n' >"$DIR/newer"
+printf 'kiln-manifest 1 x\n' >"$DIR/other"
+printf 'kiln-manifest 1\n%020000d\n' 0 >"$DIR/long"
+for file in empty other; do
+	prints 1 "$KILN" warm "$DIR/$file" <<END
+! kiln: warm: 'DIR/$file', line 1: a manifest begins with the line "kiln-manifest 1"
+END
+done
+prints 1 "$KILN" warm "$DIR/newer" <<'END'
+! kiln: warm: 'DIR/newer' is a manifest of version 2, and this kiln reads version 1
+END
+prints 1 "$KILN" warm "$DIR/long" <<'END'
+! kiln: warm: 'DIR/long', line 2: it has 16384 bytes or more, or a zero byte
+END
+prints 1 "$KILN" warm "$DIR/none" <<'END'
+! kiln: warm: 'DIR/none': No such file or directory
+END
+prints 2 "$KILN" warm <<'END'
+! kiln: warm: which kernels? a MANIFEST, --generic, or --compiler for those of the cache
+END
+prints 2 "$KILN" warm "$DIR/m" --generic <<'END'
+! kiln: warm: either a manifest or --generic
+END
+prints 2 "$KILN" warm "$DIR/m" --target cpu,cpu <<'END'
+! kiln: --target: cpu is there twice
+END
+prints 2 "$KILN" warm "$DIR/m" --target cpu, <<'END'
+! kiln: --target: expected 1 to 16 names with ',' between: sm_80,sm_90,cpu
+END
+prints 2 "$KILN" warm "$DIR/m" --limit 3 <<'END'
+! kiln: --limit goes with --compiler and no manifest
+END
+prints 2 "$KILN" warm --compiler "$DIR/none" <<'END'
+! kiln: --compiler 'DIR/none': No such file or directory
+END
+
+# By the compiler that comes next.
+printf '#!/bin/sh\nexec g++ "$@"\n' >"$DIR/next++"
+chmod 755 "$DIR/next++"
+"$KILN" cache ls --json >"$DIR/rows"
+json "j['failed'] == 0 and j['compiled'] == len(json.load(open('$DIR/rows'))['rows'])" \
+	"$KILN" warm --compiler "$DIR/next++"
+cd "$DIR" || exit 1
+json "j['hits'] == 2 and j['compiled'] == 0" "$KILN" warm --compiler "next++" --limit 2
+finish
