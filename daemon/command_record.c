@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "plan/line.h"
+#include "plan/manifest.h"
 #include "util/util.h"
 
 static void put_recorded(struct wire_out *out, const struct record *record, const char *after)
@@ -26,7 +26,7 @@ static int add_generic(const struct plan_op *op, int index, struct util_text *te
 {
 	struct kernel_problem problem = {.tensor_count = 0};
 	struct kernel_attr *choice;
-	char line[PLAN_LINE_MAX];
+	char line[MANIFEST_LINE_MAX];
 	int status = op->generics(index, &problem);
 	if (status != KILN_OK)
 		return status;
@@ -34,7 +34,7 @@ static int add_generic(const struct plan_op *op, int index, struct util_text *te
 	choice = &problem.attrs[problem.attr_count++];
 	snprintf(choice->name, sizeof choice->name, "%s", PLAN_CHOICE);
 	kernel_attr_set_text(&problem, choice, PLAN_GENERIC, strlen(PLAN_GENERIC));
-	if (plan_line_print(&problem, line, sizeof line))
+	if (manifest_print(&problem, line, sizeof line))
 		util_text_add(text, "%s\n", line);
 	else
 		util_log(UTIL_ERROR, "generic kernel %d of %s cannot be printed", index, op->name);

@@ -7,7 +7,7 @@
 
 #include "again.h"
 #include "command.h"
-#include "plan/line.h"
+#include "plan/manifest.h"
 #include "util/util.h"
 
 struct warming {
@@ -113,7 +113,7 @@ static int plan_line(struct session *session, const char *line, const char *targ
 	struct kernel_problem problem;
 	struct kernel_limits limits;
 	const char *model;
-	int status = plan_line_read(line, &problem, error);
+	int status = manifest_read(line, &problem, error);
 	if (status == KILN_OK)
 		status = plan_infer(&problem, error);
 	if (status == KILN_OK)
@@ -127,7 +127,7 @@ static const char *read_kernel(const char *line, char key[KERNEL_KEY_HEX], int *
 							   char error[KERNEL_ERROR_MAX])
 {
 	static const char word[] = "kernel";
-	const char *at = plan_line_begin(line), *end;
+	const char *at = manifest_begin(line), *end;
 	size_t size;
 	*status = KILN_OK;
 	if (strncmp(at, word, strlen(word)) != 0 || !strchr(" \t\n\r#", at[strlen(word)]))

@@ -7,7 +7,7 @@
 #include "failure.h"
 #include "freeze.h"
 #include "line.h"
-#include "plan/line.h"
+#include "plan/manifest.h"
 #include "pool.h"
 #include "raw.h"
 #include "session.h"
@@ -72,7 +72,7 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX])
 {
-	char tuned[512], line[PLAN_LINE_MAX];
+	char tuned[512], line[MANIFEST_LINE_MAX];
 	struct kernel_ref *ref = calloc(1, sizeof *ref);
 	if (!ref)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
@@ -86,7 +86,7 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 	ref->line = line_of_problem(problem);
 	tuned_explain(&ref->tuned, tuned, sizeof tuned);
 	kernel_ref_open(ref, limits, tuned);
-	if (plan_line_print(problem, line, sizeof line))
+	if (manifest_print(problem, line, sizeof line))
 		ref->manifest = strdup(line);
 	*out = ref;
 	return KILN_OK;
@@ -382,7 +382,6 @@ void job_take_result(struct cache_row *row, struct compile_result *result)
 	row->spill_bytes = result->spill_bytes;
 	row->local_bytes = result->local_bytes;
 	row->compile_micros = result->micros;
-	tier_note_compile(flight->broker, ref->target, result->micros);
 	row->created = row->used = (int64_t)time(NULL);
 	result->entry = result->source = result->log = NULL;
 	result->object = NULL;
@@ -399,6 +398,7 @@ static void take_result(struct flight *flight, struct compile_result *result)
 	row->key_text = flight->key_text;
 	flight->key_text = NULL;
 	row->plan = util_strdup(ref->explain);
+	tier_note_compile(flight->broker, ref->target, result->micros);
 	job_take_result(row, result);
 }
 

@@ -72,7 +72,7 @@ struct job_terms {
 	enum pool_priority priority;
 	enum options_miss on_miss;
 	const struct device_info *device; /* that it is for, of the asker's; NULL: none */
-	bool look; /* in the cache only; ENOENT: it is not there, and nothing is counted */
+	bool look;       /* in the cache only; ENOENT: it is not there, and nothing is counted */
 	bool unrecorded; /* it is not what a program asked for */
 };
 

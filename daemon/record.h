@@ -1,6 +1,6 @@
 /*
  * record: what the daemon was asked for since it started: distinct problems as lines of a manifest
- * (plan/line.h), with how often and for which targets.  No data, no names of programs; bounded.
+ * (plan/manifest.h), with how often and for which targets.  No data, no names of programs; bounded.
  */
 #ifndef KILN_DAEMON_RECORD_H
 #define KILN_DAEMON_RECORD_H

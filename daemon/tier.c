@@ -157,6 +157,8 @@ static struct kernel_ref *open_generic(struct session *session,
 		!agree(&ref->plan, &plan) ||
 		job_open_plan(session->broker, &named, &plan, limits, &generic, error) != KILN_OK)
 		return NULL;
+	/* Whichever of the two answers, the same was asked for. */
+	generic->manifest = ref->manifest ? strdup(ref->manifest) : NULL;
 	return generic;
 }
 

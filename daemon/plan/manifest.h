@@ -1,5 +1,5 @@
 /*
- * line: a problem as a line of text, and back: what a manifest consists of (docs/warm.md).
+ * manifest: a problem as a line of text, and back: what a manifest consists of (docs/warm.md).
  *
  *   softmax x=f16:64x1000 y=f16:64x1000 axis=-1 scale=0.125   # a comment
  *
@@ -7,28 +7,28 @@
  * that is not 16; outputs that follow from the inputs may be left out.  Attributes are NAME=VALUE:
  * an integer, a real, a list of integers in brackets, or a text in quotes.
  */
-#ifndef KILN_DAEMON_PLAN_LINE_H
-#define KILN_DAEMON_PLAN_LINE_H
+#ifndef KILN_DAEMON_PLAN_MANIFEST_H
+#define KILN_DAEMON_PLAN_MANIFEST_H
 
 #include "plan.h"
 
-#define PLAN_USUAL_ALIGNMENT 16
-#define PLAN_LINE_MAX 16384 /* bytes of a line, with its zero byte */
+#define MANIFEST_ALIGNMENT 16
+#define MANIFEST_LINE_MAX 16384 /* bytes of a line, with its zero byte */
 
 /* Prints a valid problem, without an end of line; false where it has no room. */
-bool plan_line_print(const struct kernel_problem *problem, char *text, size_t size);
+bool manifest_print(const struct kernel_problem *problem, char *text, size_t size);
 
 /*
  * Reads one, up to its end, which is a comment, an end of line or that of the text.  What is
  * printed is read as the same problem.  KILN_OK, or KILN_EINVAL with a sentence that begins
  * "column N: ", counted from 1; what the values mean is for plan_infer and plan_problem to say.
  */
-int plan_line_read(const char *text, struct kernel_problem *out, char error[KERNEL_ERROR_MAX]);
+int manifest_read(const char *text, struct kernel_problem *out, char error[KERNEL_ERROR_MAX]);
 
 /* The list of an operator's operands for this problem, which may name them itself. */
-int plan_line_operands(const struct kernel_problem *problem, const struct plan_op *op,
-					   char list[KERNEL_OPERANDS_MAX], char error[KERNEL_ERROR_MAX]);
+int manifest_operands(const struct kernel_problem *problem, const struct plan_op *op,
+					  char list[KERNEL_OPERANDS_MAX], char error[KERNEL_ERROR_MAX]);
 /* Where the operator's name, or the comment or end of a line without one, is in the text. */
-const char *plan_line_begin(const char *text);
+const char *manifest_begin(const char *text);
 
 #endif

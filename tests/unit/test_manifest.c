@@ -1,8 +1,8 @@
 /*
- * line: problems as lines of text: every case of the list comes back the same, and each thing that
- * can be wrong with a line has its sentence and its column.
+ * manifest: problems as lines of text: every case of the list comes back the same, and each thing
+ * that can be wrong with a line has its sentence and its column.
  */
-#include "daemon/plan/line.h"
+#include "daemon/plan/manifest.h"
 
 #include "cases_problem.h"
 #include "plan_problems.h"
@@ -15,16 +15,16 @@ static struct kernel_problem read(const char *text)
 	struct kernel_problem problem;
 	char error[KERNEL_ERROR_MAX] = "";
 
-	if (plan_line_read(text, &problem, error))
+	if (manifest_read(text, &problem, error))
 		fail_msg("'%s': %s", text, error);
 	return problem;
 }
 
 static void prints(const struct kernel_problem *problem, const char *wanted)
 {
-	char text[PLAN_LINE_MAX];
+	char text[MANIFEST_LINE_MAX];
 
-	assert_true(plan_line_print(problem, text, sizeof(text)));
+	assert_true(manifest_print(problem, text, sizeof(text)));
 	assert_string_equal(text, wanted);
 }
 
@@ -59,10 +59,10 @@ static void assert_same(const struct kernel_problem *a, const struct kernel_prob
 
 static void round_trip(const struct kernel_problem *problem)
 {
-	char text[PLAN_LINE_MAX];
+	char text[MANIFEST_LINE_MAX];
 	struct kernel_problem again;
 
-	if (!plan_line_print(problem, text, sizeof(text)))
+	if (!manifest_print(problem, text, sizeof(text)))
 		fail_msg("%s cannot be printed", problem->op);
 	again = read(text);
 	assert_same(problem, &again);
@@ -130,15 +130,15 @@ static void numbers_stay(void **state)
 static void long_lines_have_no_room(void **state)
 {
 	struct kernel_problem problem = good();
-	char text[PLAN_LINE_MAX];
+	char text[MANIFEST_LINE_MAX];
 	size_t size;
 	(void)state;
 
-	assert_true(plan_line_print(&problem, text, sizeof(text)));
+	assert_true(manifest_print(&problem, text, sizeof(text)));
 	size = strlen(text);
 	for (size_t room = 1; room <= size; room++)
-		assert_false(plan_line_print(&problem, text, room));
-	assert_true(plan_line_print(&problem, text, size + 1));
+		assert_false(manifest_print(&problem, text, room));
+	assert_true(manifest_print(&problem, text, size + 1));
 }
 
 static void each_fault_has_its_column(void **state)
@@ -193,10 +193,10 @@ static void each_fault_has_its_column(void **state)
 	(void)state;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		assert_int_equal(plan_line_read(cases[i].line, &problem, error), KILN_EINVAL);
+		assert_int_equal(manifest_read(cases[i].line, &problem, error), KILN_EINVAL);
 		assert_string_equal(error, cases[i].sentence);
 	}
-	assert_int_equal(plan_line_read("map a=f32:8", &problem, error), KILN_EINVAL);
+	assert_int_equal(manifest_read("map a=f32:8", &problem, error), KILN_EINVAL);
 	assert_memory_equal(error, "column 1: map: ", 15);
 }
 

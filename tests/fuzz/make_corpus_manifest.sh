@@ -1,8 +1,8 @@
 #!/bin/sh
-# make_corpus_line.sh: writes the corpus of fuzz_line: good lines of each form, and hostile
+# make_corpus_manifest.sh: writes the corpus of fuzz_manifest: good lines of each form, and hostile
 # ones.  Run it again after adding a line; the files are committed.
 set -eu
-cd "$(dirname "$0")/corpus/line"
+cd "$(dirname "$0")/corpus/manifest"
 
 sample() {
 	printf '%s' "$2" >"$1"

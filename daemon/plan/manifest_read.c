@@ -1,8 +1,8 @@
 /*
- * line_read.c: problems from text, each refusal with its column.  What is read here is well formed,
- * and need not make sense.
+ * manifest_read.c: problems from text, each refusal with its column.  What is read here is
+ * well formed, and need not make sense.
  */
-#include "line.h"
+#include "manifest.h"
 
 #include "internal.h"
 
@@ -126,7 +126,7 @@ static int read_alignment(struct reader *in, struct kernel_tensor *tensor)
 	int64_t value;
 	int status = read_int(in, 1, "alignment", &value);
 
-	if (!status && (value > PLAN_USUAL_ALIGNMENT || (value & (value - 1))))
+	if (!status && (value > MANIFEST_ALIGNMENT || (value & (value - 1))))
 		return refuse(in, at, "an operand is aligned to 1, 2, 4, 8 or 16 bytes, not to %lld",
 					  (long long)value);
 	tensor->alignment = (uint32_t)value;
@@ -138,7 +138,7 @@ static int read_tensor(struct reader *in, struct kernel_tensor *tensor)
 	const char *at = in->at;
 	int status = KILN_OK, strides;
 
-	*tensor = (struct kernel_tensor){.dtype = read_dtype(in), .alignment = PLAN_USUAL_ALIGNMENT};
+	*tensor = (struct kernel_tensor){.dtype = read_dtype(in), .alignment = MANIFEST_ALIGNMENT};
 	if (tensor->dtype == KILN_DTYPE_NONE)
 		return refuse(in, at, "\"%.*s\" is no operand: TYPE:SHAPE, as f32:64x1000", word_size(at),
 					  at);
@@ -339,14 +339,14 @@ static int place(struct reader *in, struct kernel_problem *problem, const char *
 				  pending->name, list);
 }
 
-const char *plan_line_begin(const char *text)
+const char *manifest_begin(const char *text)
 {
 	return text + strspn(text, " \t");
 }
 
-int plan_line_read(const char *text, struct kernel_problem *out, char error[KERNEL_ERROR_MAX])
+int manifest_read(const char *text, struct kernel_problem *out, char error[KERNEL_ERROR_MAX])
 {
-	struct reader in = {.line = text, .at = plan_line_begin(text), .error = error};
+	struct reader in = {.line = text, .at = manifest_begin(text), .error = error};
 	struct pending pending[KERNEL_MAX_OPERANDS];
 	const char *at = in.at;
 	char list[KERNEL_OPERANDS_MAX], why[KERNEL_ERROR_MAX], name[NAME_MAX_BYTES + 1];
@@ -362,7 +362,7 @@ int plan_line_read(const char *text, struct kernel_problem *out, char error[KERN
 		return refuse(&in, at, "there is no operator \"%s\"; `kiln ops` lists them", name);
 	memcpy(out->op, name, sizeof(name));
 	status = read_members(&in, out, pending, &count);
-	if (!status && plan_line_operands(out, op, list, why) != KILN_OK)
+	if (!status && manifest_operands(out, op, list, why) != KILN_OK)
 		return refuse(&in, at, "%s", why);
 	for (int i = 0; i < count && !status; i++)
 		status = place(&in, out, list, &pending[i]);

@@ -1,8 +1,8 @@
 /*
- * line_print.c: problems as text.  Knows operators by their names and those of their operands, and
- * nothing of what they do.
+ * manifest_print.c: problems as text.  Knows operators by their names and those of their
+ * operands, and nothing of what they do.
  */
-#include "line.h"
+#include "manifest.h"
 
 #include "internal.h"
 
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int plan_line_operands(const struct kernel_problem *problem, const struct plan_op *op,
-					   char list[KERNEL_OPERANDS_MAX], char error[KERNEL_ERROR_MAX])
+int manifest_operands(const struct kernel_problem *problem, const struct plan_op *op,
+					  char list[KERNEL_OPERANDS_MAX], char error[KERNEL_ERROR_MAX])
 {
 	if (op->names)
 		return op->names(problem, list, error);
@@ -45,7 +45,7 @@ static void print_tensor(struct plan_text *out, const struct kernel_tensor *tens
 		plan_print(out, "/");
 		print_ints(out, tensor->stride, tensor->rank, ',');
 	}
-	if (tensor->alignment != PLAN_USUAL_ALIGNMENT)
+	if (tensor->alignment != MANIFEST_ALIGNMENT)
 		plan_print(out, "@%u", tensor->alignment);
 }
 
@@ -97,14 +97,14 @@ static void print_attr(struct plan_text *out, const struct kernel_problem *probl
 	}
 }
 
-bool plan_line_print(const struct kernel_problem *problem, char *text, size_t size)
+bool manifest_print(const struct kernel_problem *problem, char *text, size_t size)
 {
 	struct plan_text out = {.text = text, .size = size};
 	const struct plan_op *op = plan_find(problem->op);
 	char list[KERNEL_OPERANDS_MAX], ignored[KERNEL_ERROR_MAX], name[16];
 	const struct plan_op named = {.operands = list};
 
-	if (!op || plan_line_operands(problem, op, list, ignored) != KILN_OK)
+	if (!op || manifest_operands(problem, op, list, ignored) != KILN_OK)
 		return false;
 	plan_print(&out, "%s", problem->op);
 	for (int i = 0; i < problem->tensor_count; i++) {
