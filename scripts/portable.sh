@@ -41,7 +41,8 @@ done
 cd "$root"
 
 tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_raw gpu_local gpu_order gpu_faults
-	bench_kernels bench_compile bench_launch bench_quiet bench_pool"
+	bench_kernels bench_compile bench_launch bench_quiet bench_pool
+	bench_shapes"
 examples="permute softmax layer_norm streams raw photo make_photo
 	attention_mask gather_ways online_norms giou_loss permutations"
 programs="kilnd kiln $tests $examples"
@@ -68,7 +69,7 @@ cp -R include/kiln "$tree/include/"
 cp -R kernel_src "$tree/"
 rm -f "$tree/kernel_src/CMakeLists.txt"
 cp tests/gpu/run.sh "$tree/tests/gpu/"
-cp tests/bench/torch_times.py "$tree/tests/bench/"
+cp tests/bench/torch_times.py tests/bench/torch_shapes.py "$tree/tests/bench/"
 if [ -d examples/data ]; then
 	mkdir -p "$tree/examples"
 	cp -R examples/data "$tree/examples/"

@@ -3,7 +3,7 @@
 # a program without CUDA, the examples, figures, and processes that die.  Starts a daemon of its own
 # with its own cache.  It needs nothing but the programs: it runs from a portable tree elsewhere.
 #
-#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench | --tune-report | --examples]
+#   sh tests/gpu/run.sh [--quick] [--bench | --only-bench | --tune-report | --examples | --shapes]
 #                       [--generic] [--copies] [--ops LIST] [--device NAME]
 #
 # --quick       small cases only, fewer repetitions, small examples
@@ -12,6 +12,7 @@
 # --tune-report times all candidates of every case, and nothing else
 # --generic     runs the list of cases by the generic kernels, times them beside the planner's own,
 #               and nothing else
+# --shapes      first calls of shapes never seen, beside torch.compile's, and nothing else
 # --examples    runs every example at its full size, and nothing else; otherwise they are small
 # --ops         only cases of these operators: "softmax,layer_norm"
 # --copies      what needs no kernel, for a stand-in of the driver that runs none
@@ -33,6 +34,7 @@ bench=0
 tune=0
 generic=0
 examples=0
+shapes=0
 tests=1
 device=cuda:0
 budget=${KILN_GPU_SECONDS:-470}
@@ -41,7 +43,7 @@ failed=0
 started=$(date +%s)
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 6,20p' "$0"
+	sed -n 's/^# \{0,1\}//; 6,21p' "$0"
 }
 
 while [ $# -gt 0 ]; do
@@ -59,6 +61,10 @@ while [ $# -gt 0 ]; do
 		;;
 	--generic)
 		generic=1
+		tests=0
+		;;
+	--shapes)
+		shapes=1
 		tests=0
 		;;
 	--examples)
@@ -136,7 +142,7 @@ trap 'exit 1' INT TERM HUP
 
 start_daemon() {
 	"$bin/kilnd" --socket "$work/socket" --cache-dir "$work/cache" --device "$device" \
-		--test-requests >>"$work/log" 2>&1 &
+		--specialize eager --test-requests >>"$work/log" 2>&1 &
 	daemon=$!
 	tries=0
 	while [ $tries -lt 300 ]; do
@@ -395,12 +401,31 @@ run_generic() {
 	kept generic
 }
 
+# Each way has a daemon of its own.
+run_shapes() {
+	echo "-- shapes never seen"
+	many=500
+	[ -z "$quick" ] || many=20
+	limited 240 "$bin/bench_shapes" --device "$device" --count $many ${json:+--json "$json"} $ops \
+		>"$work/shapes" 2>&1
+	verdict bench_shapes $?
+	kept shapes
+	if python3 -c 'import torch' 2>/dev/null; then
+		"$bin/bench_shapes" --list --count $many $ops >"$work/shapes.list"
+		limited 240 python3 "$root/tests/bench/torch_shapes.py" --seconds 200 \
+			<"$work/shapes.list" >"$work/torch_shapes" 2>&1
+		verdict torch_shapes $?
+		kept torch_shapes
+	fi
+}
+
 small=
 [ -z "$quick" ] || small=--small
 objects=$work/objects
 [ ! -d "$root/objects" ] || objects=$root/objects
 [ $tests = 0 ] || run_tests
 [ $bench = 0 ] || run_bench
+[ $shapes = 0 ] || run_shapes
 [ $tune = 0 ] || run_tune
 [ $generic = 0 ] || run_generic
 [ $examples = 0 ] || run_examples $small

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDE 12
+#define SIDE 16
 #define CUBE (SIDE * SIDE * SIDE)
 #define BATCH 48
 
@@ -101,9 +101,9 @@ static void only_the_first_waits(void **state)
 
 	lazy(daemon);
 	client = client_open(daemon);
-	struct permute first = turn(5);
+	struct permute first = turn(15);
 	assert_permutes(client, &first, "compiled");
-	for (int64_t side = 6; side < 14; side++) {
+	for (int64_t side = 16; side < 24; side++) {
 		struct permute problem = turn(side);
 		assert_permutes(client, &problem, "generic");
 	}
