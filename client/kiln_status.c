@@ -158,6 +158,35 @@ static void print_memory(const kiln_reply *reply)
 			   kiln_reply_int(reply, "workers.held"));
 }
 
+/* The second tier, if there is one. */
+static void print_remote(const kiln_reply *reply)
+{
+	const char *state = kiln_reply_str(reply, "remote.state");
+	char since[FIGURE_MAX], p50[FIGURE_MAX], p99[FIGURE_MAX];
+
+	if (!kiln_reply_has(reply, "remote.url")) {
+		print_pair("remote", "off");
+		return;
+	}
+	print_pair("remote", "%s, %s for %s, breaker %s", kiln_reply_str(reply, "remote.url"), state,
+			   figure_ago(kiln_reply_int(reply, "remote.state_ms") / 1000, since),
+			   kiln_reply_str(reply, "remote.breaker"));
+	if (kiln_reply_str(reply, "remote.reason")[0])
+		print_pair("", "%s", kiln_reply_str(reply, "remote.reason"));
+	print_pair("",
+			   "hits %" PRId64 ", misses %" PRId64 ", refused %" PRId64 ", failures %" PRId64
+			   ", skipped %" PRId64 ", written %" PRId64 ", queued %" PRId64 "; asks %s / %s",
+			   kiln_reply_int(reply, "counters.lookup_remote"),
+			   kiln_reply_int(reply, "counters.remote_misses"),
+			   kiln_reply_int(reply, "counters.remote_refused"),
+			   kiln_reply_int(reply, "counters.remote_failures"),
+			   kiln_reply_int(reply, "counters.remote_skipped"),
+			   kiln_reply_int(reply, "counters.remote_written"),
+			   kiln_reply_int(reply, "remote.queued"),
+			   figure_micros((double)kiln_reply_int(reply, "remote.ask.p50"), p50),
+			   figure_micros((double)kiln_reply_int(reply, "remote.ask.p99"), p99));
+}
+
 int cli_status(struct cli *cli)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
@@ -190,6 +219,7 @@ int cli_status(struct cli *cli)
 		print_executors(reply);
 		print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),
 				   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.bytes"), figure));
+		print_remote(reply);
 		if (cli_value(cli, "limits"))
 			print_limits(reply);
 	}

@@ -70,10 +70,11 @@ static const char *figure_share(double part, double whole, char text[COUNT_MAX])
 static const struct {
 	const char *header, *counter;
 } answers[] = {
-	{">MEMORY", "counters.memory_hits"},    {">DISK", "counters.disk_hits"},
-	{">SHARED", "counters.shared"},         {">COMPILED", "counters.compiles"},
-	{">GENERIC", "counters.generic"},       {">REFUSED", "counters.failures"},
-	{">REMEMBERED", "counters.remembered"}, {">FROZEN", "counters.frozen"},
+	{">MEMORY", "counters.memory_hits"}, {">DISK", "counters.disk_hits"},
+	{">REMOTE", "counters.remote_hits"}, {">SHARED", "counters.shared"},
+	{">COMPILED", "counters.compiles"},  {">GENERIC", "counters.generic"},
+	{">REFUSED", "counters.failures"},   {">REMEMBERED", "counters.remembered"},
+	{">FROZEN", "counters.frozen"},
 };
 #define ANSWERS ((int)(sizeof(answers) / sizeof(answers[0])))
 
@@ -83,12 +84,11 @@ static double grown(const struct top_sample *before, const struct top_sample *no
 	return (double)(get(now, path) - (before ? get(before, path) : 0));
 }
 
-static void put_totals(struct table *table, const char *name, const struct top_sample *before,
-					   const struct top_sample *now)
+static void put_calls(struct table *table, const char *name, const struct top_sample *before,
+					  const struct top_sample *now)
 {
 	double seconds = before ? seconds_between(before, now) : 1;
 	double calls = grown(before, now, "counters.launches");
-	double requests = grown(before, now, "counters.requests");
 	char text[COUNT_MAX];
 
 	table_cell(table, "%s", name);
@@ -97,6 +97,16 @@ static void put_totals(struct table *table, const char *name, const struct top_s
 			   figure_share(grown(before, now, "counters.lane_launches"), calls, text));
 	table_cell(table, "%s",
 			   figure_count(grown(before, now, "counters.launch_failures") / seconds, text));
+}
+
+static void put_kernels(struct table *table, const char *name, const struct top_sample *before,
+						const struct top_sample *now)
+{
+	double seconds = before ? seconds_between(before, now) : 1;
+	double requests = grown(before, now, "counters.requests");
+	char text[COUNT_MAX];
+
+	table_cell(table, "%s", name);
 	table_cell(table, "%s", figure_count(requests / seconds, text));
 	for (int i = 0; i < ANSWERS; i++)
 		table_cell(table, "%s",
@@ -105,14 +115,20 @@ static void put_totals(struct table *table, const char *name, const struct top_s
 
 static void print_totals(const struct top_sample *before, const struct top_sample *now, FILE *out)
 {
-	const char *headers[5 + ANSWERS] = {"", ">CALLS", ">BY LANE", ">FAILED", ">KERNELS"};
+	static const char *const calls[] = {"", ">CALLS", ">BY LANE", ">FAILED"};
+	const char *headers[2 + ANSWERS] = {"", ">KERNELS"};
 	struct table table;
 
+	table_begin(&table, calls, 4);
+	put_calls(&table, "per second", before, now);
+	put_calls(&table, "in all", NULL, now);
+	table_print(&table, out);
+	fputc('\n', out);
 	for (int i = 0; i < ANSWERS; i++)
-		headers[5 + i] = answers[i].header;
-	table_begin(&table, headers, 5 + ANSWERS);
-	put_totals(&table, "per second", before, now);
-	put_totals(&table, "in all", NULL, now);
+		headers[2 + i] = answers[i].header;
+	table_begin(&table, headers, 2 + ANSWERS);
+	put_kernels(&table, "per second", before, now);
+	put_kernels(&table, "in all", NULL, now);
 	table_print(&table, out);
 }
 
@@ -241,7 +257,8 @@ static void print_sessions(const struct top_sample *before, const struct top_sam
 		int i = rows[k].index;
 		double requests = (double)row_get(now, "sessions", i, "requests");
 		double hits = (double)(row_get(now, "sessions", i, "memory_hits") +
-							   row_get(now, "sessions", i, "disk_hits"));
+							   row_get(now, "sessions", i, "disk_hits") +
+							   row_get(now, "sessions", i, "remote_hits"));
 		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "id"));
 		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "pid"));
 		table_cell(&table, "%s", row_text(now, "sessions", i, "device"));
@@ -290,7 +307,8 @@ static void print_operators(const struct top_sample *now, FILE *out)
 	for (int k = 0; k < count; k++) {
 		int i = rows[k].index;
 		double hits = (double)(row_get(now, "operators", i, "memory_hits") +
-							   row_get(now, "operators", i, "disk_hits"));
+							   row_get(now, "operators", i, "disk_hits") +
+							   row_get(now, "operators", i, "remote_hits"));
 		table_cell(&table, "%s", row_text(now, "operators", i, "op"));
 		table_cell(&table, "%.0f", rows[k].calls);
 		table_cell(&table, "%s", figure_share(hits, rows[k].calls, text));
@@ -341,9 +359,9 @@ static void json_flights(const struct top_sample *now)
 static void json_sessions(const struct top_sample *before, const struct top_sample *now)
 {
 	static const char *const members[] = {
-		"id",       "pid",      "uid",         "launches",  "launch_failures",
-		"inflight", "requests", "memory_hits", "disk_hits", "shared",
-		"compiles", "failures", "held_bytes",  NULL};
+		"id",       "pid",      "uid",         "launches",   "launch_failures",
+		"inflight", "requests", "memory_hits", "disk_hits",  "remote_hits",
+		"shared",   "compiles", "failures",    "held_bytes", NULL};
 	struct row rows[ROWS_MOST];
 	int count = list_sessions(before, now, rows);
 

@@ -4,6 +4,7 @@ option(KILN_BUILD_EXAMPLES "Build the examples" ON)
 option(KILN_WERROR "Treat warnings as errors" OFF)
 option(KILN_PORTABLE "Link everything but libc statically: a tree that runs on other distributions" OFF)
 set(KILN_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
+set(KILN_WITH_REMOTE AUTO CACHE STRING "The second cache tier in Redis, with hiredis: ON, OFF or AUTO")
 option(KILN_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
 
 add_library(kiln_flags INTERFACE)

@@ -1,4 +1,4 @@
-# The portable build: libuv, msgpack-c, SQLite and libsodium from the distribution's static archives,
+# The portable build: libuv, msgpack-c, SQLite, libsodium and hiredis from the distribution's static archives,
 # so that the programs need nothing but libc, and run from wherever their tree lies.
 set(CMAKE_INSTALL_LIBDIR lib)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
@@ -24,3 +24,6 @@ kiln_static(UV NAMES libuv_a.a libuv.a LINK Threads::Threads ${CMAKE_DL_LIBS} rt
 kiln_static(MSGPACK NAMES libmsgpack-c.a libmsgpackc.a)
 kiln_static(SQLITE NAMES libsqlite3.a LINK Threads::Threads ${CMAKE_DL_LIBS} m)
 kiln_static(SODIUM NAMES libsodium.a LINK Threads::Threads)
+if(HIREDIS_FOUND)
+	kiln_static(HIREDIS NAMES libhiredis.a)
+endif()

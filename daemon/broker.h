@@ -6,11 +6,13 @@
  *   command*.c   what each request does
  *   work.c       a session's calls and copies, in order
  *   lane.c       its calls that come without messages
+ *   job_ref.c    planned kernels
  *   job.c        from a problem to a loaded kernel
  *   tier*.c      generic kernels now, exact ones later
  *   failure.c    compiles that failed, kept as answers
  *   why.c        the nearest kernel in the cache, and what it differs in
  *   store.c      the cache, off the loop
+ *   remote.c     the cache's second tier, for many hosts
  *   pool.c       compiler workers
  *   second.c     another compiler, for kernels that are made before the host changes to it
  *   again.c      kernels compiled apart from the calls that ask for them
@@ -31,6 +33,7 @@
 #include "record.h"
 
 struct store;
+struct remote;
 struct pool;
 struct session;
 struct device_entry;
@@ -45,7 +48,7 @@ struct lanes_end {
 /* Set by the "debug" request. */
 struct test_state {
 	struct lanes_end lanes_end;
-	uint32_t delay_compile_ms, delay_launch_ms;
+	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
 	uint64_t available_bytes; /* of memory, as if it were so; 0: as it is */
 	int fail_compile, hang_compile, crash_compile;
 	double gain_us; /* what an exact kernel saves a launch; 0: as estimated */
@@ -68,7 +71,8 @@ struct broker {
 
 	struct compile_sources *sources;
 	struct store *store;
-	struct map tuned; /* winners of tuning: tuned.c */
+	struct remote *remote; /* NULL: there is no second tier */
+	struct map tuned;      /* winners of tuning: tuned.c */
 	struct pool *pool;
 	struct device_entry *devices;
 	struct session *sessions;

@@ -69,6 +69,8 @@ void command_stop(struct session *session, struct wire_in *message, struct frame
 void command_put_requests(struct wire_out *out);
 /* Members counters, busy and identities; operators, sessions, older_sessions and flights. */
 void command_put_counters(struct wire_out *out, struct broker *broker);
+/* Member remote: the second tier. */
+void command_put_remote(struct wire_out *out, const struct broker *broker);
 void command_put_tallies(struct wire_out *out, const struct broker *broker);
 /* The limits to plan for, and the model: the session's device, or a target that may not be here. */
 int command_limits(struct session *session, const char *target, struct kernel_limits *limits,

@@ -7,6 +7,7 @@
 #include "command.h"
 #include "executor.h"
 #include "job.h"
+#include "remote.h"
 #include "tier.h"
 #include "util/util.h"
 
@@ -59,6 +60,8 @@ static void gather(struct broker *broker, struct gauges *gauges)
 	gather_sessions(broker, gauges);
 	executor_each(broker, add_executor, gauges);
 	job_each(broker, add_flight, gauges);
+	gauges->remote_asking = remote_asking(broker);
+	gauges->remote_queued = remote_queued(broker);
 	for (int i = 0; i < operators->count; i++) {
 		gauges->operator_requests += operators->rows[i]->tally.requests;
 		gauges->operator_launches += operators->rows[i]->tally.launches;
@@ -202,9 +205,10 @@ static void put_flight(void *arg, const struct job_flight *flight)
 	wire_put_str(out, "op", flight->op);
 	wire_put_str(out, "target", flight->target);
 	wire_put_str(out, "state",
-				 !flight->compiling  ? "lookup"
-				 : flight->on_worker ? "compiling"
-									 : "queued");
+				 flight->elsewhere    ? "remote"
+				 : !flight->compiling ? "lookup"
+				 : flight->on_worker  ? "compiling"
+									  : "queued");
 	wire_put_uint(out, "owner", flight->owner);
 	wire_put_int(out, "waiters", flight->waiters);
 	wire_put_uint(out, "age_us", flight->age_us);
@@ -219,4 +223,26 @@ void command_put_tallies(struct wire_out *out, const struct broker *broker)
 	wire_list_begin(out, "flights");
 	job_each(broker, put_flight, &flights);
 	wire_list_end(out);
+}
+
+void command_put_remote(struct wire_out *out, const struct broker *broker)
+{
+	struct remote_stats stats;
+	bool there = remote_stats(broker, &stats);
+	wire_map_begin(out, "remote");
+	wire_put_str(out, "state", there ? stats.state : "off");
+	if (there) {
+		wire_put_str(out, "url", stats.url);
+		wire_put_str(out, "breaker", stats.breaker);
+		wire_put_str(out, "reason", stats.reason);
+		wire_put_uint(out, "state_ms", stats.state_ms);
+		wire_put_str(out, "seals", stats.seals);
+		wire_put_int(out, "trusted", stats.trusted);
+		wire_put_uint(out, "queued", stats.queued);
+		wire_put_uint(out, "queued_bytes", stats.queued_bytes);
+		put_times(out, "ask", stats.ask);
+		put_times(out, "write", stats.write);
+		put_times(out, "miss", stats.miss);
+	}
+	wire_map_end(out);
 }

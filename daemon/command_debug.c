@@ -149,6 +149,9 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 	} else if (!strcmp(what, "available-memory")) {
 		test->available_bytes = wire_get_uint(root, "bytes", 0);
 		reply_ok(session, id);
+	} else if (!strcmp(what, "remote-patience")) {
+		test->remote_patience_ms = ms;
+		reply_ok(session, id);
 	} else if (!strcmp(what, "fail-compile")) {
 		test->fail_compile = count;
 		reply_ok(session, id);
@@ -161,8 +164,8 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 	} else {
 		reply_error(session, id, KILN_EINVAL,
 					"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
-					"delay-compile, delay-launch, gain, fail-compile, hang-compile, "
-					"crash-compile, available-memory",
+					"delay-compile, delay-launch, gain, remote-patience, fail-compile, "
+					"hang-compile, crash-compile, available-memory",
 					what);
 	}
 }

@@ -343,6 +343,7 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 	executor_each(broker, put_executor, &executors);
 	wire_list_end(&out);
 	put_cache(&out, broker);
+	command_put_remote(&out, broker);
 	wire_list_begin(&out, "limits");
 	for (int i = 0; i < count; i++) {
 		wire_map_begin(&out, NULL);

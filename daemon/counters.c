@@ -7,11 +7,17 @@
 /* The one list: `kiln status --json` shows it, tests assert it. */
 const struct identity counters_identities[] = {
 	{"asked", "asked = requests + left + waiting"},
-	{"requests", "requests = memory_hits + disk_hits + shared + compiles + failures + "
-				 "remembered + frozen + generic"},
-	{"hits", "hits = memory_hits + disk_hits"},
-	{"lookups", "lookups = lookup_hits + lookup_failures + jobs + lookups_left + lookups_frozen + "
-				"looking_up"},
+	{"requests",
+	 "requests = memory_hits + disk_hits + remote_hits + shared + compiles + failures + "
+	 "remembered + frozen + generic"},
+	{"hits", "hits = memory_hits + disk_hits + remote_hits"},
+	{"lookups", "lookups = lookup_hits + lookup_failures + lookup_remote + jobs + lookups_left + "
+				"lookups_frozen + looking_up"},
+	{"remote_asks",
+	 "remote_asks = lookup_remote + remote_refused + remote_misses + remote_failures + "
+	 "remote_left + remote_asking"},
+	{"remote_writes", "remote_writes = remote_written + remote_write_failures + remote_dropped + "
+					  "remote_queued"},
 	{"jobs", "jobs = jobs_done + jobs_failed + canceled + compiling"},
 	{"calls", "submitted + lane_taken = launches + launch_failures + message_lost + lane_lost + "
 			  "launching + lane_launching"},

@@ -21,6 +21,7 @@
 	X(hits, "answered from the cache")                                   \
 	X(memory_hits, "of these, those that were in memory")                \
 	X(disk_hits, "of these, those that were read from the disk")         \
+	X(remote_hits, "of these, those that came from the second tier")     \
 	X(shared, "answered by a compile that another had asked for")        \
 	X(compiles, "answered by a compile of their own")                    \
 	X(failures, "answered with an error")                                \
@@ -31,11 +32,24 @@
 	X(lookups, "keys looked for in the cache, once for all who ask")     \
 	X(lookup_hits, "of these, those that were there")                    \
 	X(lookup_failures, "of these, those whose failure is remembered")    \
+	X(lookup_remote, "of these, those found in the second tier")         \
+	X(remote_waits, "of these, those that another host compiled then")   \
 	X(lookups_left, "of these, those missed with nobody waiting")        \
 	X(lookups_frozen, "of these, those missed and not to be compiled")   \
 	X(jobs, "compiles begun")                                            \
 	X(jobs_done, "compiles that gave a kernel")                          \
 	X(jobs_failed, "compiles that gave none")                            \
+	X(remote_asks, "keys asked of the second tier")                      \
+	X(remote_misses, "of these, those not there: compiled here")         \
+	X(remote_overdue, "of these, those another host took too long for")  \
+	X(remote_refused, "entries of it that were refused: compiled here")  \
+	X(remote_failures, "asks not answered in time: compiled here")       \
+	X(remote_left, "asks whose answer nobody waited for")                \
+	X(remote_skipped, "keys it was not asked for, being away")           \
+	X(remote_writes, "kernels to be written to the second tier")         \
+	X(remote_written, "of these, those that are there")                  \
+	X(remote_write_failures, "of these, those that it did not take")     \
+	X(remote_dropped, "of these, those that were too large or too many") \
 	X(canceled, "compiles stopped because nobody waited any more")       \
 	X(specialized, "exact kernels compiled while generic ones ran")      \
 	X(specialize_failed, "of these compiles, those that gave none")      \
@@ -85,11 +99,13 @@ struct counters {
 	X(waiting, true, "kernels asked for and not answered yet")             \
 	X(looking_up, true, "keys being looked for")                           \
 	X(compiling, true, "compiles under way")                               \
+	X(remote_asking, true, "keys asked of the second tier, no answer yet") \
 	X(launching, true, "calls by message that have not ended")             \
 	X(lane_launching, true, "calls without a message that have not ended") \
 	X(transferring, true, "copies that have not ended")                    \
 	X(device_pending, true, "requests to device processes, not answered")  \
 	X(connected, false, "connections")                                     \
+	X(remote_queued, false, "kernels to be written to the second tier")    \
 	X(session_requests, false, "requests, summed over sessions")           \
 	X(session_launches, false, "launches, summed over sessions")           \
 	X(operator_requests, false, "requests, summed over operators")         \
@@ -119,6 +135,7 @@ bool counters_sides(const char *text, const struct counters *counters, const str
 	X(requests)           \
 	X(memory_hits)        \
 	X(disk_hits)          \
+	X(remote_hits)        \
 	X(shared)             \
 	X(compiles)           \
 	X(failures)           \
@@ -133,6 +150,7 @@ bool counters_sides(const char *text, const struct counters *counters, const str
 #define TALLY_TIMES(X) \
 	X(memory_hit)      \
 	X(disk_hit)        \
+	X(remote_hit)      \
 	X(load)            \
 	X(compile)
 

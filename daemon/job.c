@@ -6,18 +6,17 @@
 
 #include "failure.h"
 #include "freeze.h"
-#include "line.h"
-#include "plan/manifest.h"
 #include "pool.h"
 #include "raw.h"
+#include "remote.h"
 #include "session.h"
 #include "store.h"
 #include "tier.h"
 #include "util/util.h"
 
-const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic"};
+const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic", "remote"};
 
-enum flight_phase { FLIGHT_LOOKUP, FLIGHT_COMPILE };
+enum flight_phase { FLIGHT_LOOKUP, FLIGHT_REMOTE, FLIGHT_COMPILE };
 
 struct job_wait {
 	struct broker *broker;
@@ -37,6 +36,7 @@ struct flight {
 	struct broker *broker;
 	struct kernel_ref *ref;
 	enum flight_phase phase;
+	struct remote_fetch *fetch; /* while another tier is asked */
 	struct pool_job *job;
 	struct job_wait *waits;
 	bool finished; /* its waiters are being answered */
@@ -52,94 +52,7 @@ struct flight {
 	char error[KERNEL_ERROR_MAX];
 };
 
-/* ---- Planned kernels ---- */
-
-/* Of a ref with its plan. */
-static int add_job(struct broker *broker, struct kernel_ref *ref,
-				   const struct kernel_limits *limits, char error[KERNEL_ERROR_MAX])
-{
-	struct compile_job *job = &ref->job;
-	job->source = ref->plan.source;
-	job->instantiation = ref->plan.instantiation;
-	memcpy(job->target, limits->target, sizeof job->target);
-	job->check = broker->options.memcheck && !strcmp(limits->target, "cpu");
-	job->files = ref->files;
-	return compile_sources_of_plan(broker->sources, &ref->plan, limits->target, ref->files,
-								   &job->file_count, error);
-}
-
-int job_open(struct broker *broker, const struct kernel_problem *problem,
-			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
-			 char error[KERNEL_ERROR_MAX])
-{
-	char tuned[512], line[MANIFEST_LINE_MAX];
-	struct kernel_ref *ref = calloc(1, sizeof *ref);
-	if (!ref)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
-	int status = tuned_plan(broker, problem, limits, model, &ref->plan, &ref->tuned, error);
-	if (status == KILN_OK && ref->plan.kind == KERNEL_LAUNCH)
-		status = add_job(broker, ref, limits, error);
-	if (status != KILN_OK) {
-		free(ref);
-		return status;
-	}
-	ref->line = line_of_problem(problem);
-	tuned_explain(&ref->tuned, tuned, sizeof tuned);
-	kernel_ref_open(ref, limits, tuned);
-	if (manifest_print(problem, line, sizeof line))
-		ref->manifest = strdup(line);
-	*out = ref;
-	return KILN_OK;
-}
-
-int job_open_plan(struct broker *broker, const struct kernel_problem *problem,
-				  const struct kernel_plan *plan, const struct kernel_limits *limits,
-				  struct kernel_ref **out, char error[KERNEL_ERROR_MAX])
-{
-	struct kernel_ref *ref = calloc(1, sizeof *ref);
-	if (!ref)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
-	ref->plan = *plan;
-	ref->line = problem ? line_of_problem(problem) : NULL;
-	int status = add_job(broker, ref, limits, error);
-	if (status != KILN_OK) {
-		free(ref->line);
-		free(ref);
-		return status;
-	}
-	kernel_ref_open(ref, limits, "");
-	*out = ref;
-	return KILN_OK;
-}
-
-void kernel_ref_open(struct kernel_ref *ref, const struct kernel_limits *limits, const char *more)
-{
-	char text[2048 + 2048];
-	memcpy(ref->target, limits->target, sizeof ref->target);
-	plan_explain(&ref->plan, limits, text, 2048);
-	util_append(text, sizeof text, strlen(text), "%s", more);
-	ref->explain = util_strdup(text);
-	ref->holders = 1;
-}
-
-struct kernel_ref *kernel_hold(struct kernel_ref *ref)
-{
-	ref->holders++;
-	return ref;
-}
-
-void kernel_drop(struct kernel_ref *ref)
-{
-	if (!ref || --ref->holders > 0)
-		return;
-	tier_close(ref->tier);
-	free(ref->explain);
-	free(ref->line);
-	free(ref->manifest);
-	free(ref->key_text);
-	raw_source_free(ref->raw);
-	free(ref);
-}
+/* ---- Keys ---- */
 
 static const struct compile_toolchain *toolchain_for(struct broker *broker, const char *target)
 {
@@ -225,6 +138,8 @@ static void count_answer(struct broker *broker, struct kernel_ref *ref, struct s
 		COUNT(shared);
 	else if (compiled)
 		COUNT(compiles), NOTE(compile);
+	else if (answer->origin == JOB_REMOTE)
+		counters->hits++, COUNT(remote_hits), NOTE(remote_hit);
 	else if (!answer->row || answer->row->in_memory)
 		counters->hits++, COUNT(memory_hits), NOTE(memory_hit);
 	else
@@ -304,6 +219,12 @@ static void finish(struct flight *flight, int status, enum job_origin origin, co
 	}
 }
 
+static bool is_compiled(const struct flight *flight)
+{
+	return flight->phase == FLIGHT_COMPILE ||
+		   (flight->phase == FLIGHT_REMOTE && remote_is_waiting(flight->fetch));
+}
+
 /* The owner of a compile is who came first of those that are counted and still wait. */
 static void choose_owner(struct flight *flight)
 {
@@ -363,10 +284,20 @@ static void put_work(struct cache *cache, void *arg)
 static void put_done(struct broker *broker, void *arg)
 {
 	struct flight *flight = arg;
-	(void)broker;
 	/* The kernel runs all the same; the next daemon will compile it again. */
 	if (flight->lookup_status != KILN_OK)
 		util_log(UTIL_WARN, "kernel %.12s is not kept on disk: %s", flight->key, flight->error);
+	if (flight->phase == FLIGHT_COMPILE)
+		remote_compiled(broker, &flight->row);
+	free_flight(flight);
+}
+
+/* Its waiters were answered: the row goes to where the next will find it. */
+static void keep_row(struct flight *flight)
+{
+	if (store_run(flight->broker, put_work, put_done, flight) == KILN_OK)
+		return;
+	remote_not_compiled(flight->broker, flight->key);
 	free_flight(flight);
 }
 
@@ -410,6 +341,7 @@ static void compiled(void *arg, struct compile_result *result)
 	unlink_flight(flight);
 	if (result->status != KILN_OK) {
 		failure_keep(broker, flight->ref, flight->key, flight->key_text, result);
+		remote_not_compiled(broker, flight->key);
 		broker->counters.jobs_failed++;
 		finish(flight, result->status, JOB_COMPILED, result->error, result->log ? result->log : "");
 		free_flight(flight);
@@ -417,10 +349,25 @@ static void compiled(void *arg, struct compile_result *result)
 		broker->counters.jobs_done++;
 		take_result(flight, result);
 		finish(flight, KILN_OK, JOB_COMPILED, NULL, NULL);
-		if (store_run(broker, put_work, put_done, flight) != KILN_OK)
-			free_flight(flight);
+		keep_row(flight);
 	}
 	server_progress(broker);
+}
+
+/* Stops what is under way for it and forgets it; no lookup. */
+static void drop_flight(struct flight *flight)
+{
+	struct broker *broker = flight->broker;
+	if (flight->phase == FLIGHT_REMOTE) {
+		broker->counters.lookups_left++;
+		remote_leave(broker, flight->fetch);
+	} else {
+		broker->counters.canceled++;
+		pool_cancel(broker, flight->job);
+		remote_not_compiled(broker, flight->key);
+	}
+	unlink_flight(flight);
+	free_flight(flight);
 }
 
 static void cancel_if_unwanted(struct flight *flight)
@@ -429,10 +376,7 @@ static void cancel_if_unwanted(struct flight *flight)
 	/* A lookup under way comes back soon and finds nobody. */
 	if (flight->waits || flight->finished || flight->phase == FLIGHT_LOOKUP)
 		return;
-	broker->counters.canceled++;
-	pool_cancel(broker, flight->job);
-	unlink_flight(flight);
-	free_flight(flight);
+	drop_flight(flight);
 	server_progress(broker);
 }
 
@@ -480,6 +424,61 @@ static void answer_lookers(struct flight *flight)
 		}
 }
 
+/* It is nowhere: whoever may have it compiled waits on. */
+static void compile(struct flight *flight)
+{
+	struct broker *broker = flight->broker;
+	/* Nothing is under way that who leaves now would stop. */
+	flight->phase = FLIGHT_LOOKUP;
+	answer_lookers(flight);
+	uint64_t *left =
+		flight->waits ? &broker->counters.lookups_frozen : &broker->counters.lookups_left;
+	refuse_frozen(flight);
+	if (!flight->waits) {
+		(*left)++;
+		remote_not_compiled(broker, flight->key);
+		unlink_flight(flight);
+		free_flight(flight);
+		return;
+	}
+	warn_of(flight);
+	flight->phase = FLIGHT_COMPILE;
+	broker->counters.jobs++;
+	flight->job = pool_submit(broker, &flight->ref->job, priority_of(flight), compiled, flight);
+	if (flight->job)
+		return;
+	broker->counters.jobs_failed++;
+	remote_not_compiled(broker, flight->key);
+	unlink_flight(flight);
+	finish(flight, KILN_ENOMEM, JOB_COMPILED, "out of memory for a compile job", "");
+	free_flight(flight);
+}
+
+static void fetched(void *arg, struct cache_row *row)
+{
+	struct flight *flight = arg;
+	struct broker *broker = flight->broker;
+	flight->fetch = NULL;
+	if (!row) {
+		compile(flight);
+		return;
+	}
+	flight->row = *row;
+	*row = (struct cache_row){{0}};
+	unlink_flight(flight);
+	finish(flight, KILN_OK, JOB_REMOTE, NULL, NULL);
+	keep_row(flight);
+	server_progress(broker);
+}
+
+static bool may_compile(const struct flight *flight)
+{
+	const struct job_wait *wait = flight->waits;
+	while (wait && (wait->terms.look || freeze_refuses(&wait->terms)))
+		wait = wait->next;
+	return wait != NULL;
+}
+
 static void lookup_done(struct broker *broker, void *arg)
 {
 	struct flight *flight = arg;
@@ -490,8 +489,6 @@ static void lookup_done(struct broker *broker, void *arg)
 		answer_remembered(flight);
 		return;
 	}
-	if (flight->lookup_status != KILN_OK)
-		answer_lookers(flight);
 	if (flight->lookup_status == KILN_OK || !flight->waits) {
 		*(flight->lookup_status == KILN_OK ? &broker->counters.lookup_hits
 										   : &broker->counters.lookups_left) += 1;
@@ -500,23 +497,11 @@ static void lookup_done(struct broker *broker, void *arg)
 		free_flight(flight);
 		return;
 	}
-	refuse_frozen(flight);
-	if (!flight->waits) {
-		broker->counters.lookups_frozen++;
-		unlink_flight(flight);
-		free_flight(flight);
-		return;
-	}
-	warn_of(flight);
-	flight->phase = FLIGHT_COMPILE;
-	broker->counters.jobs++;
-	flight->job = pool_submit(broker, &flight->ref->job, priority_of(flight), compiled, flight);
-	if (!flight->job) {
-		broker->counters.jobs_failed++;
-		unlink_flight(flight);
-		finish(flight, KILN_ENOMEM, JOB_COMPILED, "out of memory for a compile job", "");
-		free_flight(flight);
-	}
+	flight->phase = FLIGHT_REMOTE;
+	flight->fetch = remote_fetch(broker, flight->key, flight->ref->plan.op, flight->ref->target,
+								 may_compile(flight), fetched, flight);
+	if (!flight->fetch)
+		compile(flight);
 }
 
 static struct flight *find_flight(struct broker *broker, const char *key)
@@ -564,12 +549,12 @@ static void enter(struct job_wait *wait)
 {
 	struct broker *broker = wait->broker;
 	struct flight *flight = find_flight(broker, wait->ref->key);
-	if (flight && flight->phase == FLIGHT_COMPILE && wait->terms.look) {
+	/* A compile is under way, here or elsewhere: it would be waited for. */
+	if (flight && is_compiled(flight) && wait->terms.look) {
 		answer_error(wait, KILN_ENOENT, "the cache has no such kernel yet");
 		return;
 	}
-	/* A compile for others is under way: it would be waited for. */
-	if (flight && flight->phase == FLIGHT_COMPILE && freeze_refuses(&wait->terms)) {
+	if (flight && is_compiled(flight) && freeze_refuses(&wait->terms)) {
 		answer_frozen(wait);
 		return;
 	}
@@ -739,6 +724,7 @@ void job_each(const struct broker *broker, job_visit visit, void *arg)
 			.key = flight->key,
 			.op = flight->ref->plan.op,
 			.target = flight->ref->target,
+			.elsewhere = flight->phase == FLIGHT_REMOTE,
 			.compiling = flight->phase == FLIGHT_COMPILE,
 			.on_worker = flight->job && pool_running(broker, flight->job),
 			.age_us = now - flight->began_us,
@@ -758,11 +744,8 @@ void job_close(struct broker *broker)
 	struct flight *flight = broker->flights;
 	while (flight) {
 		struct flight *next = flight->next;
-		if (flight->phase == FLIGHT_COMPILE) {
-			pool_cancel(broker, flight->job);
-			unlink_flight(flight);
-			free_flight(flight);
-		}
+		if (flight->phase != FLIGHT_LOOKUP)
+			drop_flight(flight);
 		flight = next;
 	}
 }

@@ -51,7 +51,7 @@ void kernel_drop(struct kernel_ref *ref);
 
 #define JOB_ERROR_MAX 1024 /* of the sentences of answers */
 
-enum job_origin { JOB_HIT, JOB_SHARED, JOB_COMPILED, JOB_GENERIC };
+enum job_origin { JOB_HIT, JOB_SHARED, JOB_COMPILED, JOB_GENERIC, JOB_REMOTE };
 extern const char *const job_origin_names[];
 
 struct job_answer {
@@ -103,6 +103,7 @@ struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);
 /* A kernel that is looked for or compiled. */
 struct job_flight {
 	const char *key, *op, *target;
+	bool elsewhere;            /* being looked for on other hosts */
 	bool compiling, on_worker; /* else: being looked for; waiting for a worker */
 	uint64_t owner;            /* session; 0: nobody who is counted waits */
 	int waiters;

@@ -66,6 +66,14 @@ static const struct option_row table[] = {
 		"public keys that are trusted; default $XDG_CONFIG_HOME/kiln/trusted, else ~/.config/kiln/trusted"},
 	{"sign-key", "KILN_SIGN_KEY", "NAME", NULL, OPTION_KEY, 0, 0, NULL, AT(sign_key), NULL,
 		"which of the keys seals, where there are several"},
+	{"remote", "KILN_REMOTE", "URL", NULL, OPTION_REMOTE, 0, 0, NULL, AT(remote), NULL,
+		"a Redis that many hosts share: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] or unix:/PATH"},
+	{"remote-deadline", "KILN_REMOTE_DEADLINE", "MS", "5", OPTION_NUMBER, 1, 1000, NULL,
+		AT(remote_deadline_ms), NULL, "how long a miss waits for the Redis to answer"},
+	{"remote-ttl", "KILN_REMOTE_TTL", "SECONDS", "2592000", OPTION_NUMBER, 60, 315360000, "for ever",
+		AT(remote_ttl_seconds), NULL, "how long a kernel stays there after it was compiled"},
+	{"remote-queue", "KILN_REMOTE_QUEUE", "BYTES", "64MiB", OPTION_BYTES, 4 * KB, 4 * GB, NULL,
+		AT(remote_queue_bytes), NULL, "kernels that wait to be written there; more are not"},
 	{"idle-exit", "KILN_IDLE_EXIT", "SECONDS", "0", OPTION_NUMBER, 1, 31536000, "never",
 		AT(idle_exit_seconds), NULL, "end after so long without a session"},
 	{"drain-timeout", "KILN_DRAIN_TIMEOUT", "MS", "5000", OPTION_NUMBER, 1, DAY_MS, "do not wait",
@@ -368,6 +376,21 @@ void options_help(FILE *file)
 	fputs("\nSizes may be written as 4096, 512k, 64MiB, 2GiB (units of 1024).\n", file);
 }
 
+/* What a process was started with can be read by others. */
+static void hide_passwords(int argc, char *const *argv)
+{
+	char *variable = getenv("KILN_REMOTE");
+	for (int i = 1; i < argc; i++) {
+		bool value = strcmp(argv[i - 1], "--remote") == 0;
+		if (value || strncmp(argv[i], "--remote=", 9) == 0) {
+			remote_url_hide(argv[i]);
+		}
+	}
+	if (variable) {
+		remote_url_hide(variable);
+	}
+}
+
 bool options_start(int argc, char *const *argv, struct options *out, int *exit_status)
 {
 	char error[KERNEL_ERROR_MAX];
@@ -377,6 +400,7 @@ bool options_start(int argc, char *const *argv, struct options *out, int *exit_s
 		*exit_status = 2;
 		return false;
 	}
+	hide_passwords(argc, argv);
 	if (out->show == OPTIONS_SHOW_HELP) {
 		options_help(stdout);
 	} else if (out->show == OPTIONS_SHOW_VERSION) {

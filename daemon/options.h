@@ -7,6 +7,7 @@
 
 #include "exec/device.h"
 #include "kernel.h"
+#include "remote_url.h"
 #include "seal/seal.h"
 #include "util/util.h"
 
@@ -66,6 +67,10 @@ struct options {
 	uint64_t compile_memory;      /* of all compilers together; 0: what the host has */
 	uint64_t retry_after_seconds; /* failures that may pass are remembered so long; 0: not */
 	uint64_t worker_jobs;         /* after so many a worker is replaced */
+	struct remote_url remote;     /* without a host: there is no second tier */
+	uint64_t remote_deadline_ms;  /* of an ask */
+	uint64_t remote_ttl_seconds;  /* of an entry; 0: for ever */
+	uint64_t remote_queue_bytes;  /* of entries to be written */
 	uint64_t idle_exit_seconds;   /* 0: never */
 	uint64_t drain_timeout_ms;
 	struct options_ids allow_uids, allow_gids; /* besides the daemon's own uid */

@@ -224,6 +224,21 @@ static int read_key(const char *given, const char *text, char *out, char error[K
 	return KILN_OK;
 }
 
+static int read_remote(const char *given, const char *text, struct remote_url *out,
+					   char error[KERNEL_ERROR_MAX])
+{
+#if KILN_WITH_REMOTE
+	return remote_url_parse(given, text, out, error);
+#else
+	(void)text;
+	(void)out;
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+					 "%s: this kilnd was built without hiredis (KILN_WITH_REMOTE), and knows no "
+					 "second tier",
+					 given);
+#endif
+}
+
 int option_read(const struct option_row *row, const char *given, const char *text,
 				struct options *out, char error[KERNEL_ERROR_MAX])
 {
@@ -241,6 +256,8 @@ int option_read(const struct option_row *row, const char *given, const char *tex
 		return read_devices(given, text, field, error);
 	case OPTION_IDS:
 		return read_ids(given, text, field, error);
+	case OPTION_REMOTE:
+		return read_remote(given, text, field, error);
 	case OPTION_KEY:
 		return read_key(given, text, field, error);
 	case OPTION_DEVICE:

@@ -17,6 +17,7 @@
 #include "job.h"
 #include "listen.h"
 #include "pool.h"
+#include "remote.h"
 #include "session.h"
 #include "store.h"
 #include "tier.h"
@@ -126,8 +127,10 @@ static void on_drain(uv_timer_t *timer)
 		close_all(broker);
 	/* Lookups under way come back to an empty house; children are waited for, so that none is left
 	 * behind. */
-	if (server->phase == SERVER_CLOSING && !store_busy(broker) && !child_count()) {
+	if (server->phase == SERVER_CLOSING && !store_busy(broker) && !child_count() &&
+		remote_finished(broker)) {
 		server->phase = SERVER_CLOSED;
+		remote_close(broker);
 		close_handles(broker);
 	}
 }
@@ -244,6 +247,8 @@ static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	if (status == KILN_OK)
 		status = store_open(broker, error);
 	if (status == KILN_OK)
+		status = remote_open(broker, error);
+	if (status == KILN_OK)
 		status = pool_open(broker, error);
 	if (status == KILN_OK)
 		status = devices_open(broker, error);
@@ -267,6 +272,7 @@ static void free_broker(struct broker *broker)
 	pool_free(broker);
 	devices_free(broker);
 	tiers_free(broker);
+	remote_free(broker);
 	store_close(broker);
 	compile_sources_close(broker->sources);
 	operator_tallies_free(&broker->operators);

@@ -100,9 +100,11 @@ look() {
 	library msgpack-c || library msgpack || need msgpack-c "$(msgpack_package)"
 	library 'sqlite3 >= 3.37' || need sqlite3 libsqlite3-dev
 	library libsodium || need libsodium libsodium-dev
+	library 'hiredis >= 0.14' || need hiredis libhiredis-dev
 	if [ $want_tests = 1 ]; then
 		library cmocka || need cmocka libcmocka-dev
 		have python3 || need python3 python3
+		have redis-server || need redis-server redis-server
 	fi
 }
 

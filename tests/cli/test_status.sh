@@ -28,6 +28,7 @@ nvrtc          FOUND
 c++            FOUND
 executors      cpu: pid N, ready, kernels 1, inflight 0, restarts 0
 cache          1 kernels, SIZE
+remote         off
 END
 json 'j["counters"]["compiles"] == 1 and j["server"]["socket"].endswith("kiln.sock")
 	and j["cache"]["rows"] == 1 and len(j["limits"]) >= 7' "$KILN" status

@@ -46,9 +46,9 @@ void assert_counters_add_up(kiln_client *client)
 /* What is under way although nobody is connected but the one who asks. */
 static bool find_busy(const kiln_reply *reply, char why[400])
 {
-	static const char *const gauges[] = {
-		"waiting",        "looking_up",   "compiling",      "launching",
-		"lane_launching", "transferring", "device_pending", NULL};
+	static const char *const gauges[] = {"waiting",        "looking_up",     "compiling",
+										 "launching",      "lane_launching", "transferring",
+										 "device_pending", "remote_asking",  NULL};
 	char path[64];
 
 	for (int i = 0; gauges[i]; i++) {

@@ -116,23 +116,31 @@ static int end_children(void)
 	return killed;
 }
 
+bool kilnd_end(struct kilnd *daemon)
+{
+	bool well = true;
+	char why[400];
+
+	if (!daemon->pid)
+		return true;
+	if (!figures_settle(daemon, why)) {
+		fprintf(stderr, "harness: the daemon's figures: %s\n", why);
+		well = false;
+	}
+	kill(daemon->pid, SIGTERM);
+	if (process_wait(daemon->pid, STOP_TIMEOUT_MS) != 0) {
+		fprintf(stderr, "harness: the daemon did not end well by SIGTERM\n");
+		well = false;
+	}
+	daemon->pid = 0;
+	return well;
+}
+
 int harness_teardown(void **state)
 {
 	struct kilnd *daemon = *state;
-	int status = 0;
-	char why[400];
+	int status = kilnd_end(daemon) ? 0 : -1;
 
-	if (daemon->pid) {
-		if (!figures_settle(daemon, why)) {
-			fprintf(stderr, "harness: the daemon's figures: %s\n", why);
-			status = -1;
-		}
-		kill(daemon->pid, SIGTERM);
-		if (process_wait(daemon->pid, STOP_TIMEOUT_MS) != 0) {
-			fprintf(stderr, "harness: the daemon did not end well by SIGTERM\n");
-			status = -1;
-		}
-	}
 	if (end_children())
 		status = -1;
 	if (status) {

@@ -58,6 +58,9 @@ void kilnd_spawn(struct kilnd *daemon, const char *const *options, const char *c
 void kilnd_await(struct kilnd *daemon);
 /* SIGTERM; the daemon must end by itself with status 0, and leave no process, socket or lock. */
 void kilnd_stop(struct kilnd *daemon);
+/* The same for one of several, as teardown does it; asserts nothing.  False: it did not end well,
+ * or its figures do not add up, and stderr says so. */
+bool kilnd_end(struct kilnd *daemon);
 /* Waits for its end, and forgets it.  The wait status. */
 int kilnd_wait(struct kilnd *daemon, int timeout_ms);
 /* No process that the daemon started is left. */

@@ -71,6 +71,7 @@
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
 		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/test_cache[^/]*|tests/fuzz/.*)$")
 		library("^sodium", "^(daemon/(util|seal)/.*|tests/unit/.*)$")
+		library("^hiredis", "^(daemon/remote[^/]*|tests/integration/[^/]*remote[^/]*)$")
 		library("^msgpack", "^(client/wire[^/]*|tests/(unit|fuzz)/.*)$")
 		library("^cuda_runtime|^cuda_fp16|^cooperative_groups|^cub/|^cuda/", "^$")
 	}

@@ -140,6 +140,12 @@ static void values(void **state)
 					 KILN_OK);
 	assert_true(options.memcheck);
 	assert_int_equal(options.thread_order, DEVICE_SHUFFLED);
+	assert_string_equal(options.remote.host, "");
+	assert_int_equal(options.remote_deadline_ms, 5);
+	assert_int_equal(options.remote_ttl_seconds, 30 * 86400);
+	assert_int_equal(options.remote_queue_bytes, 64 << 20);
+	assert_int_equal(PARSE(&options, "--remote=redis://h/2"), KILN_OK);
+	assert_string_equal(options.remote.shown, "redis://h:6379/2");
 	/* the last one wins */
 	assert_int_equal(PARSE(&options, "--workers=1", "--workers=2"), KILN_OK);
 	assert_int_equal(options.workers, 2);
@@ -263,6 +269,30 @@ static void keys_have_names(void **state)
 	assert_int_equal(PARSE(&options, "--sign-key", "../x"), KILN_EINVAL);
 	assert_string_equal(error, "--sign-key: \"../x\" is no name of a key: 1 to 48 of letters, "
 							   "digits, '.', '_' and '-', and neither '.' nor '-' first");
+}
+
+static void remote_refusals(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *words[2];
+		const char *sentence;
+	} cases[] = {
+		{{"--remote=http://h"},
+		 "--remote: it begins neither with redis://HOST nor with unix:/PATH"},
+		{{"--remote", "redis://h:0"}, "--remote: the port \"0\" is not a number from 1 to 65535"},
+		{{"--remote-deadline=0"}, "--remote-deadline: \"0\" is not a whole number from 1 to 1000"},
+		{{"--remote-ttl=59"},
+		 "--remote-ttl: \"59\" is not a whole number from 60 to 315360000, or 0 (for ever)"},
+		{{"--remote-queue=1"},
+		 "--remote-queue: \"1\" is not a size from 4.0 KiB to 4.0 GiB (written like 4096, 512k, "
+		 "64MiB)"},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct options options;
+		assert_int_equal(PARSE(&options, cases[i].words[0], cases[i].words[1]), KILN_EINVAL);
+		assert_string_equal(error, cases[i].sentence);
+	}
 }
 
 static void memcheck_is_for_the_cpu(void **state)
@@ -393,6 +423,7 @@ int main(void)
 		cmocka_unit_test_setup(children, clean),
 		cmocka_unit_test_setup(refusals, clean),
 		cmocka_unit_test_setup(keys_have_names, clean),
+		cmocka_unit_test_setup(remote_refusals, clean),
 		cmocka_unit_test_setup(memcheck_is_for_the_cpu, clean),
 		cmocka_unit_test_setup(long_values, clean),
 		cmocka_unit_test_setup(limits_walk_the_table, clean),

@@ -1,0 +1,394 @@
+/*
+ * test_remote_away: the second tier is in the way of nobody: the Redis is killed, stopped, cuts
+ * connections, wants a password, has no memory; a daemon compiles as if there were none, and goes
+ * back to it when it is there again.
+ */
+#include "remote_scene.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* "connected", "away"; and what the reason contains. */
+static void await_state(kiln_client *client, const char *state, const char *reason)
+{
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
+	for (;;) {
+		kiln_reply *reply = NULL;
+		assert_ok(kiln_request(client, "info", NULL, 0, &reply));
+		bool there = !strcmp(kiln_reply_str(reply, "remote.state"), state) &&
+					 strstr(kiln_reply_str(reply, "remote.reason"), reason);
+		if (!there && now_ms() > end)
+			fail_msg("not %s (%s): %s, %s", state, reason, kiln_reply_str(reply, "remote.state"),
+					 kiln_reply_str(reply, "remote.reason"));
+		kiln_reply_free(reply);
+		if (there)
+			return;
+		pause_ms(2);
+	}
+}
+
+static void test_killed_and_back(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct permute first = transpose(24, 53), second = transpose(25, 53);
+
+	host_start(&scene->a, scene->url, NULL);
+	host_start(&scene->b, scene->url, NULL);
+	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
+	assert_permutes(a, &first, "compiled");
+	await_info(a, "counters.remote_written", 1);
+	redis_kill(scene);
+	await_state(a, "away", "the connection ended");
+	await_state(b, "away", "the connection ended");
+	assert_permutes(a, &second, "compiled");
+	assert_int_equal(info_int(a, "counters.remote_asks"), 1);
+	assert_int_equal(info_int(a, "counters.remote_skipped"), 1);
+	await_info(a, "remote.queued", 1);
+	assert_counters_add_up(a);
+	await_state(a, "away", "it cannot be reached");
+
+	/* What was compiled meanwhile is written. */
+	redis_start(scene);
+	await_state(a, "connected", "");
+	await_state(b, "connected", "");
+	await_info(a, "counters.remote_written", 2);
+	assert_permutes(b, &second, "remote");
+	assert_permutes(b, &first, "compiled");
+	/* It is said once that it is away, and once that it is back. */
+	char *log = kilnd_log(scene->a.daemon);
+	char *away = strstr(log, " is away, kernels are compiled here: ");
+	assert_non_null(away);
+	assert_null(strstr(away + 1, " is away, "));
+	assert_non_null(strstr(away, " is back\n"));
+	free(log);
+	kiln_close(b);
+	kiln_close(a);
+}
+
+/* A compile that fails at once: all that is left of the time is what was waited for. */
+static int64_t miss(kiln_client *client, int64_t size)
+{
+	struct permute problem = transpose(size, 53);
+	char why[400];
+	int64_t began = now_ms();
+	debug_int(client, "fail-compile", "count", 1);
+	assert_int_equal(permute_check(client, &problem, 1, NULL, why), KILN_ECOMPILE);
+	return now_ms() - began;
+}
+
+static void test_hangs(void **state)
+{
+	enum { MISSES = 8 };
+	struct remote_scene *scene = *state;
+	struct permute after = transpose(60, 53);
+	int64_t slowest = 0;
+
+	host_start(&scene->a, scene->url, OPTIONS("--remote-deadline", "20"));
+	kiln_client *a = client_open(scene->a.daemon);
+	miss(a, 30);
+	kill(scene->redis, SIGSTOP);
+	for (int i = 0; i < MISSES; i++) {
+		int64_t took = miss(a, 31 + i);
+		slowest = took > slowest ? took : slowest;
+	}
+	/* Three pay the deadline, then nobody does. */
+	assert_int_equal(info_int(a, "counters.remote_failures"), 3);
+	assert_int_equal(info_int(a, "counters.remote_skipped"), MISSES - 3);
+	assert_int_equal(info_int(a, "remote.miss.count"), MISSES - (MISSES - 3) + 1);
+	assert_in_range(info_int(a, "remote.miss.max"), 20000, 20000 + 100000);
+	await_state(a, "away", "within 20 ms");
+	printf("deadline 20 ms, stopped: a miss waited up to %.1f ms, took up to %lld ms\n",
+		   (double)info_int(a, "remote.miss.max") / 1000, (long long)slowest);
+	/* A connection is made, and nobody answers. */
+	await_state(a, "away", "it does not answer");
+	assert_counters_add_up(a);
+	kill(scene->redis, SIGCONT);
+	await_state(a, "connected", "");
+	assert_permutes(a, &after, "compiled");
+	await_info(a, "counters.remote_written", 1);
+	kiln_close(a);
+}
+
+/* It stops while one waits for another host. */
+static void test_hangs_while_waiting(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct remote_asking asking = {transpose(44, 53), "compiled"};
+
+	host_start(&scene->a, scene->url, NULL);
+	host_start(&scene->b, scene->url, OPTIONS("--remote-deadline", "50"));
+	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
+	debug_int(a, "delay-compile", "ms", 60000);
+	pid_t first = host_ask(&scene->a, &asking);
+	await_info(a, "busy.compiling", 1);
+	pid_t second = host_ask(&scene->b, &asking);
+	await_info(b, "busy.remote_asking", 1);
+	kill(scene->redis, SIGSTOP);
+	await_info(b, "counters.remote_failures", 1);
+	assert_int_equal(process_wait(second, CALL_TIMEOUT_MS), EXITED(0));
+	kill(first, SIGKILL);
+	process_wait(first, CALL_TIMEOUT_MS);
+	kiln_close(b);
+	kiln_close(a);
+}
+
+static void test_cut(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct permute problem = transpose(45, 53);
+	char path[112], url[128];
+
+	snprintf(path, sizeof(path), "%s/proxy.sock", scene->b.daemon->dir);
+	snprintf(url, sizeof(url), "unix:%s", path);
+	/* An entry is larger. */
+	pid_t proxy = proxy_start(scene, path, 8192);
+	host_start(&scene->a, scene->url, NULL);
+	host_start(&scene->b, url, NULL);
+	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
+	assert_permutes(a, &problem, "compiled");
+	await_info(a, "counters.remote_written", 1);
+	assert_permutes(b, &problem, "compiled");
+	assert_int_equal(info_int(b, "counters.remote_failures"), 1);
+	assert_int_equal(info_int(b, "counters.lookup_remote"), 0);
+	assert_int_equal(info_int(b, "counters.remote_refused"), 0);
+	assert_counters_add_up(b);
+
+	/* Cut while nothing is asked. */
+	free(redis_ask(scene, "CLIENT KILL TYPE normal SKIPME yes"));
+	await_state(a, "connected", "");
+	cache_clear(a);
+	await_state(a, "connected", "");
+	assert_permutes(a, &problem, "remote");
+	kiln_close(b);
+	kiln_close(a);
+	assert_true(kilnd_end(scene->b.daemon));
+	kill(proxy, SIGKILL);
+	process_wait(proxy, STOP_TIMEOUT_MS);
+}
+
+/* ---- Who may ---- */
+
+static void assert_nowhere(const struct kilnd *daemon, const char *word)
+{
+	char path[64];
+	char *log = kilnd_log(daemon);
+	assert_null(strstr(log, word));
+	free(log);
+	const char *const files[] = {"cmdline", "environ"};
+	for (int i = 0; i < 2; i++) {
+		char bytes[1 << 14];
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)daemon->pid, files[i]);
+		FILE *file = fopen(path, "r");
+		assert_non_null(file);
+		size_t size = fread(bytes, 1, sizeof(bytes), file);
+		fclose(file);
+		assert_true(size > 0 || i == 1);
+		assert_null(memmem(bytes, size, word, strlen(word)));
+	}
+}
+
+/* Starts a with this in place of login and database; waits for its state; stops it. */
+static void check_login(struct remote_scene *scene, const char *login, const char *database,
+						const char *wanted, const char *reason)
+{
+	char url[192];
+	snprintf(url, sizeof(url), "unix://%s%s%s", login, scene->socket, database);
+	host_spawn(&scene->a, url, NULL);
+	kiln_client *a = client_open(scene->a.daemon);
+	await_state(a, wanted, reason);
+	assert_nowhere(scene->a.daemon, "word-of-");
+	kiln_close(a);
+	assert_true(kilnd_end(scene->a.daemon));
+}
+
+static void test_passwords(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct permute problem = transpose(46, 53), other = transpose(50, 53);
+	char url[192];
+
+	/* What docs/remote.md says that it needs. */
+	free(redis_ask(scene, "ACL SETUSER kiln on >word-of-kiln ~kiln:1:* +getrange +exists +set +del "
+						  "+pexpire +ping +select +auth"));
+	check_login(scene, "kiln:word-of-kiln@", "", "connected", "");
+	snprintf(url, sizeof(url), "unix://kiln:word-of-kiln@%s", scene->socket);
+	host_start(&scene->a, url, NULL);
+	kiln_client *a = client_open(scene->a.daemon);
+	assert_permutes(a, &problem, "compiled");
+	await_info(a, "counters.remote_written", 1);
+	assert_int_equal(redis_int(scene, "DBSIZE"), 1);
+	cache_clear(a);
+	assert_permutes(a, &problem, "remote");
+	assert_int_equal(info_int(a, "counters.remote_failures"), 0);
+	kiln_close(a);
+	assert_true(kilnd_end(scene->a.daemon));
+	check_login(scene, "kiln:word-of-others@", "", "away", "refused user and password (WRONGPASS)");
+	check_login(scene, "", "?db=999", "away", "it refused database 999");
+
+	/* In a database of its own. */
+	free(redis_ask(scene, "FLUSHALL"));
+	snprintf(url, sizeof(url), "%s?db=3", scene->url);
+	host_start(&scene->a, url, NULL);
+	a = client_open(scene->a.daemon);
+	assert_permutes(a, &other, "compiled");
+	await_info(a, "counters.remote_written", 1);
+	assert_int_equal(redis_int(scene, "DBSIZE"), 0);
+	free(redis_ask(scene, "SWAPDB 0 3"));
+	assert_int_equal(redis_int(scene, "DBSIZE"), 1);
+	kiln_close(a);
+	assert_true(kilnd_end(scene->a.daemon));
+
+	free(redis_ask(scene, "CONFIG SET requirepass word-of-all"));
+	check_login(scene, ":word-of-all@", "", "connected", "");
+	check_login(scene, ":word-of-%61ll@", "", "connected", "");
+	check_login(scene, ":word-of-none@", "", "away", "refused user and password (WRONGPASS)");
+	check_login(scene, "", "", "away", "NOAUTH");
+}
+
+/* A daemon that is told to use a key that it cannot have does not start without one. */
+static void test_keys(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct remote_host *host = &scene->a;
+	char path[160];
+	char *log;
+
+	snprintf(path, sizeof(path), "%s/%s.key", host->keys, host->name);
+	kilnd_spawn(host->daemon,
+				OPTIONS("--remote", scene->url, "--key-dir", host->keys, "--trust-dir",
+						host->trusted, "--sign-key", "nobody"),
+				NULL, -1);
+	assert_int_equal(kilnd_wait(host->daemon, STOP_TIMEOUT_MS), EXITED(1));
+	log = kilnd_log(host->daemon);
+	assert_non_null(strstr(log, "there is no secret key nobody"));
+	free(log);
+	assert_int_equal(chmod(path, 0644), 0);
+	kilnd_spawn(host->daemon,
+				OPTIONS("--remote", scene->url, "--key-dir", host->keys, "--trust-dir",
+						host->trusted, "--sign-key", host->name),
+				NULL, -1);
+	assert_int_equal(kilnd_wait(host->daemon, STOP_TIMEOUT_MS), EXITED(1));
+	log = kilnd_log(host->daemon);
+	assert_non_null(strstr(log, path));
+	free(log);
+}
+
+/* Close-on-exec, by what the system says of it. */
+static bool stays_here(int pid, const char *number)
+{
+	char path[64], line[128];
+	unsigned flags = 0;
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.8s", pid, number);
+	FILE *file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "flags: %o", &flags) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return !file || (flags & 02000000);
+}
+
+/* Children run what users wrote: no connection that is logged in gets there. */
+static void test_descriptors(void **state)
+{
+	struct remote_scene *scene = *state;
+	int pid, sockets = 0;
+	char path[64], link[64] = "";
+	struct dirent *entry;
+
+	host_start(&scene->a, scene->url, NULL);
+	pid = (int)scene->a.daemon->pid;
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	DIR *directory = opendir(path);
+	assert_non_null(directory);
+	while ((entry = readdir(directory))) {
+		if (readlinkat(dirfd(directory), entry->d_name, link, sizeof(link) - 1) < 0 ||
+			strncmp(link, "socket:", 7) != 0)
+			continue;
+		if (!stays_here(pid, entry->d_name))
+			fail_msg("socket %s is not closed by exec", entry->d_name);
+		sockets++;
+	}
+	closedir(directory);
+	assert_true(sockets > 2);
+}
+
+/* ---- Writing ---- */
+
+static void test_limits(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct permute problem = transpose(47, 53);
+
+	/* No entry is so small. */
+	host_start(&scene->a, scene->url, OPTIONS("--remote-queue", "4k"));
+	kiln_client *a = client_open(scene->a.daemon);
+	assert_permutes(a, &problem, "compiled");
+	await_info(a, "counters.remote_dropped", 1);
+	assert_int_equal(info_int(a, "remote.queued"), 0);
+	assert_int_equal(info_int(a, "counters.remote_written"), 0);
+	kiln_close(a);
+	/* The claim was given up, too. */
+	assert_true(kilnd_end(scene->a.daemon));
+	assert_int_equal(redis_int(scene, "DBSIZE"), 0);
+
+	free(redis_ask(scene, "CONFIG SET maxmemory 1"));
+	host_start(&scene->b, scene->url, NULL);
+	kiln_client *b = client_open(scene->b.daemon);
+	assert_permutes(b, &problem, "compiled");
+	await_info(b, "counters.remote_write_failures", 1);
+	assert_int_equal(info_int(b, "counters.remote_misses"), 1);
+	char *log = kilnd_log(scene->b.daemon);
+	assert_non_null(strstr(log, " does not take kernel "));
+	assert_non_null(strstr(log, "OOM"));
+	free(log);
+	await_state(b, "connected", "");
+	kiln_close(b);
+}
+
+/* What was compiled last is written before the daemon ends; a Redis that hangs does not hold it. */
+static void test_end(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct permute problem = transpose(48, 53), other = transpose(49, 53);
+
+	host_start(&scene->a, scene->url, NULL);
+	kiln_client *a = client_open(scene->a.daemon);
+	assert_permutes(a, &problem, "compiled");
+	kiln_close(a);
+	assert_true(kilnd_end(scene->a.daemon));
+	assert_int_equal(redis_int(scene, "DBSIZE"), 1);
+
+	host_start(&scene->b, scene->url, OPTIONS("--remote-deadline", "1"));
+	kiln_client *b = client_open(scene->b.daemon);
+	kill(scene->redis, SIGSTOP);
+	assert_permutes(b, &other, "compiled");
+	await_info(b, "remote.queued", 1);
+	kiln_close(b);
+	int64_t began = now_ms();
+	assert_true(kilnd_end(scene->b.daemon));
+	assert_in_range(now_ms() - began, 0, 4000);
+	kill(scene->redis, SIGCONT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		REMOTE_TEST(test_killed_and_back),
+		REMOTE_TEST(test_hangs),
+		REMOTE_TEST(test_hangs_while_waiting),
+		REMOTE_TEST(test_cut),
+		REMOTE_TEST(test_passwords),
+		REMOTE_TEST(test_keys),
+		REMOTE_TEST(test_descriptors),
+		REMOTE_TEST(test_limits),
+		REMOTE_TEST(test_end),
+	};
+	harness_begin(280);
+	return cmocka_run_group_tests(tests, remote_need_redis, NULL);
+}
