@@ -230,6 +230,7 @@ int cli_cache_clear(struct cli *cli);
 int cli_cache_pin(struct cli *cli);
 int cli_cache_unpin(struct cli *cli);
 int cli_cache_table(struct cli *cli);
+int cli_bugreport(struct cli *cli);
 int cli_tune(struct cli *cli);
 int cli_record(struct cli *cli);
 int cli_warm(struct cli *cli);

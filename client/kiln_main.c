@@ -135,6 +135,10 @@ static const struct cli_option show_options[] = {
 	{"key", NULL, "print the text that the key is the hash of"},
 	{0},
 };
+static const struct cli_option bugreport_options[] = {
+	{"output", "DIR", "the directory, which is made (kiln-bugreport-KEY)"},
+	{0},
+};
 static const struct cli_option get_options[] = {
 	{"output", "FILE", "write to FILE instead of standard output"},
 	{0},
@@ -233,6 +237,8 @@ const struct cli_command cli_commands[] = {
 	{"key trust", cli_key_trust, "FILE", "believe what this public key seals", key_trust_options, 1,
 	 1, 0},
 	{"key distrust", cli_key_distrust, "NAME", "believe it no more", NULL, 1, 1, 0},
+	{"bugreport", cli_bugreport, "KEY", "all that reproduces a compile, in a directory",
+	 bugreport_options, 1, 1, 0},
 	{"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", NULL, 1,
 	 3, 0},
 	{"stop", cli_stop, "", "stop the daemon, and wait until it is gone", NULL, 0, 0, 0},

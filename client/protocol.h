@@ -94,8 +94,8 @@
 	X("cache.show", "", "key (a unique prefix will do)",                                           \
 	  "key, op, instantiation, target, bytes, registers, shared, spills, compile_micros, "         \
 	  "created, used, "                                                                            \
-	  "hits, size, compiler, pinned, source, log, key_text, plan, failed; of a failure status, "   \
-	  "error, until instead of bytes and what follows it")                                         \
+	  "hits, size, compiler, pinned, source, log, key_text, plan, arguments: [{text, optional}], " \
+	  "failed; of a failure status, error, until instead of bytes and what follows it")            \
 	X("cache.get", "", "key", "object: bin")                                                       \
 	X("cache.verify", "O", "next?",                                                                \
 	  "a piece: checked, bad, rows: [{key, why}], total, more, after: of the next piece")          \

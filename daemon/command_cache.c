@@ -143,6 +143,15 @@ static void retry_work(struct cache *cache, void *arg)
 	wire_put_int(&query->out, "removed", removed);
 }
 
+static void put_argument(void *arg, const char *argument, bool optional)
+{
+	struct wire_out *out = arg;
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "text", argument);
+	wire_put_bool(out, "optional", optional);
+	wire_map_end(out);
+}
+
 /* What kernels and failures have both. */
 static void put_texts(struct wire_out *out, const struct cache_row *row)
 {
@@ -158,6 +167,10 @@ static void put_texts(struct wire_out *out, const struct cache_row *row)
 	wire_put_str(out, "source", row->source);
 	wire_put_str(out, "log", row->log);
 	wire_put_str(out, "key_text", row->key_text);
+	/* Empty where this kilnd would not compile it in that way. */
+	wire_list_begin(out, "arguments");
+	(void)compile_arguments(row->key_text, put_argument, out);
+	wire_list_end(out);
 }
 
 static void show_failure(struct cache *cache, struct query *query)

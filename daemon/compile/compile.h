@@ -11,6 +11,7 @@
  *   options.c   the options each compiler gets
  *   key.c       everything that can change the bits, as a text and its hash; and back
  *   key_diff.c  what two such texts differ in, in words; template_diff.c: two template-ids
+ *   reproduce.c what a compiler was told, from a key
  *   nvrtc.c     CUDA C++ to cubin; library.c finds libnvrtc
  *   hostcc.c    the same source to a host shared object; spawn.c runs the compiler
  *   identity.c  who a compiler is, by the content of its files
@@ -182,6 +183,10 @@ struct compile_again {
 int compile_again_open(const char *key_text, const char *unit, struct compile_again *out,
 					   char error[KERNEL_ERROR_MAX]);
 void compile_again_close(struct compile_again *again);
+/* Visits the arguments that the compiler of this key was given, in their order; optional ones only
+ * where it knows them.  Fails as compile_again_open(). */
+typedef void (*compile_argument_visit)(void *arg, const char *argument, bool optional);
+int compile_arguments(const char *key_text, compile_argument_visit visit, void *arg);
 
 /* ---- Back ends, called in the worker only ---- */
 

@@ -37,6 +37,7 @@ commands:
   key show NAME               its public half, for other hosts
   key trust FILE              believe what this public key seals
   key distrust NAME           believe it no more
+  bugreport KEY               all that reproduces a compile, in a directory
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests
   stop                        stop the daemon, and wait until it is gone
   help [COMMAND]              this list, one command, or 'requests'

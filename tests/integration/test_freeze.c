@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define LINE_MAX_BYTES 8192
-#define CASES 80
+#define CASES 48
 
 static kiln_client *open_with(const struct kilnd *daemon, const char *on_miss)
 {
@@ -292,6 +292,37 @@ static int ask_alone(const struct kilnd *daemon, void *arg)
 	return client && ask(client, arg, false) == KILN_OK ? 0 : 1;
 }
 
+/* The generic kernel instead, if it is there; it is not compiled either. */
+static void test_fallback(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute one = transpose(27, 23), other = transpose(29, 31);
+	kiln_tensor tensors[2] = {permute_input(&other, NULL), permute_output(&other, NULL)};
+	kiln_attr perm = perm_attr(&other);
+	char line[LINE_MAX_BYTES], out[4096];
+	kiln_call *call = NULL;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *client = open_with(daemon, "fallback");
+	assert_int_equal(ask(client, &one, false), KILN_EFROZEN);
+	assert_sentence("--choice generic");
+	read_line(line);
+	run_line(daemon, line, false, out, sizeof(out));
+	/* It is the same for other shapes. */
+	assert_ok(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call));
+	assert_non_null(strstr(kiln_call_plan(call), "generic"));
+	kiln_call_free(call);
+	assert_ok(ask(client, &one, false));
+	assert_int_equal(info_int(client, "counters.jobs"), 1);
+	assert_counters_add_up(client);
+	kiln_close(client);
+	/* And nobody else's business. */
+	client = open_with(daemon, "error");
+	assert_int_equal(ask(client, &one, false), KILN_EFROZEN);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 /* Who may not wait for a compile of its own does not wait for another's. */
 static void test_not_joined(void **state)
 {
@@ -377,9 +408,10 @@ static void test_words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_lines),      HARNESS_TEST(test_made),   HARNESS_TEST(test_made_raw),
-		HARNESS_TEST(test_long),       HARNESS_TEST(test_floor),  HARNESS_TEST(test_warn),
-		HARNESS_TEST(test_not_joined), HARNESS_TEST(test_reload), HARNESS_TEST(test_words),
+		HARNESS_TEST(test_lines),    HARNESS_TEST(test_made),       HARNESS_TEST(test_made_raw),
+		HARNESS_TEST(test_long),     HARNESS_TEST(test_floor),      HARNESS_TEST(test_warn),
+		HARNESS_TEST(test_fallback), HARNESS_TEST(test_not_joined), HARNESS_TEST(test_reload),
+		HARNESS_TEST(test_words),
 	};
 	harness_begin(180);
 	return cmocka_run_group_tests(tests, NULL, NULL);

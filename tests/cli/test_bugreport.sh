@@ -1,0 +1,84 @@
+#!/bin/sh
+# test_bugreport.sh: a report has all that compiles a kernel once more: its script makes the same
+# object, or the same error, and no directory of the user's is in it.
+. "$(dirname "$0")/lib.sh"
+daemon
+mkdir "$DIR/secret-place"
+cat >"$DIR/secret-place/scale.cu" <<'END'
+template <class T> __global__ void scale(T *x, int n)
+{
+	if ((int)threadIdx.x < n)
+		x[threadIdx.x] *= FACTOR;
+}
+END
+cd "$DIR" || exit 1
+
+# compile TARGET OPTION... : the kernel of this test; its key, also if it failed.
+compile() {
+	target=$1
+	shift
+	"$KILN" compile raw "$DIR/secret-place/scale.cu" --entry 'scale<float>' --target "$target" \
+		"$@" --json >"$DIR/json" 2>&1
+	"$KILN" explain raw "$DIR/secret-place/scale.cu" --entry 'scale<float>' --target "$target" \
+		"$@" | sed -n 's/^key *//p'
+}
+
+# report KEY DIRECTORY: makes one, and looks for what should not be in it.
+report() {
+	"$KILN" bugreport "$1" --output "$2" >"$DIR/out" 2>&1 || fails "bugreport: $(cat "$DIR/out")"
+	! grep -rq secret-place "$2" || fails "$2 has the user's directory"
+	grep -q "^key  *$1" "$2/report.txt" || fails "$2/report.txt: $(cat "$2/report.txt")"
+	sh "$2/reproduce.sh" "${3:-}" >"$DIR/out" 2>&1
+}
+
+# A kernel that compiles, one of a user's that does, and one that does not.
+"$KILN" compile softmax --shape 4x64 --target cpu >"$DIR/json" || fails "compile"
+key=$(sed -n 's/^key *//p' "$DIR/json")
+report "$key" shipped || fails "the script failed: $(cat "$DIR/out")"
+"$KILN" cache get "$key" --output object || fails "cache get"
+cmp shipped/unit.so object || fails "another object was made"
+key=$(compile cpu --macro FACTOR=3 --option=-std=c++20)
+report "$key" own || fails "the script failed: $(cat "$DIR/out")"
+"$KILN" cache get "$key" --output object || fails "cache get"
+cmp own/unit.so object || fails "another object was made"
+grep -q 'scale.cu' own/plan.txt || fails "the file's name is lost"
+key=$(compile cpu)
+report "$key" failed && fails "the script did not fail"
+grep -q "scale.cu:4:.*FACTOR" "$DIR/out" || fails "the script's error is: $(cat "$DIR/out")"
+grep -q "^result *KILN_ECOMPILE: scale.cu:4:" failed/report.txt || fails "$(cat failed/report.txt)"
+grep -q "FACTOR" failed/log.txt || fails "no log"
+
+# What took the compiler's life is remembered with all that it was given.
+"$KILN" debug crash-compile 2 >/dev/null || fails "debug"
+key=$(compile cpu --macro FACTOR=4)
+report "$key" crashed || fails "the script failed: $(cat "$DIR/out")"
+grep -q "^result *KILN_ECOMPILE: the compiler .* on scale<float> for cpu, twice" \
+	crashed/report.txt || fails "$(cat crashed/report.txt)"
+
+# NVRTC's, by the library that the daemon has.
+nvrtc=
+for pid in $("$KILN" debug children | awk '$1 == "compiler" { print $2 }'); do
+	nvrtc=$(sed -n 's/.* \(\/.*libnvrtc\.so.*\)/\1/p' "/proc/$pid/maps" | head -n 1)
+done
+if [ -n "$nvrtc" ]; then
+	key=$(compile sm_90 --macro FACTOR=3)
+	report "$key" cubin "$nvrtc" || fails "the script failed: $(cat "$DIR/out")"
+	"$KILN" cache get "$key" --output object || fails "cache get"
+	cmp cubin/object.cubin object || fails "another cubin was made"
+	key=$(compile sm_90)
+	report "$key" refused "$nvrtc"
+	[ $? -eq 1 ] || fails "refused: $(cat "$DIR/out")"
+	grep -q 'scale.cu(4): error: identifier "FACTOR" is undefined' "$DIR/out" ||
+		fails "the script's error is: $(cat "$DIR/out")"
+fi
+
+json 'j["directory"] == "kiln-bugreport-" + j["key"][:12]
+	and [f["name"] for f in j["files"]][0] == "unit.cc"' "$KILN" bugreport "$(compile cpu)"
+prints 1 "$KILN" bugreport "$(compile cpu)" --output own <<'END'
+! kiln: bugreport: own cannot be made: File exists
+END
+[ "$(find own -name '*.txt' | wc -l)" -eq 4 ] || fails "the directory that was there is damaged"
+"$KILN" bugreport 0000 >"$DIR/out" 2>"$DIR/err" && fails "a key that is not there"
+[ "$(grep -c . "$DIR/err")" -eq 1 ] || fails "more than a sentence: $(cat "$DIR/err")"
+[ ! -e kiln-bugreport-0000 ] || fails "a directory for nothing"
+finish
