@@ -1,7 +1,7 @@
 /*
- * kiln_bugreport: all that is needed to compile a kernel of the cache, or one that failed, once more
- * without kilnd, as files in a directory: the unit, what the compiler was told, what it said, and a
- * script.  Directories of the user's files and home are cut off.
+ * kiln_bugreport: all that is needed to compile a kernel of the cache, or one that failed, once
+ * more without kilnd, as files in a directory: the unit, what the compiler was told, what it said,
+ * and a script.  Directories of the user's files and home are cut off.
  */
 #include "kiln_bugreport.h"
 #include "kiln_cli.h"
