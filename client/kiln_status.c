@@ -82,6 +82,27 @@ static void print_compilers(const kiln_reply *reply)
 	print_pair("c++", "%s", host[0] ? host + (host[0] == ' ') : "not known yet");
 }
 
+/* What holds the processes in which users' sources are compiled and run. */
+static void print_sandbox(const kiln_reply *reply)
+{
+	const char *compilers = kiln_reply_str(reply, "workers.sandbox");
+	const char *lacks = kiln_reply_str(reply, "sandbox.lacks");
+	int rows = kiln_reply_count(reply, "executors");
+
+	if (!kiln_reply_has(reply, "sandbox.mode"))
+		return;
+	print_pair("sandbox", "%s: compilers %s", kiln_reply_str(reply, "sandbox.mode"),
+			   compilers[0] ? compilers : "not known yet");
+	for (int i = 0; i < rows; i++) {
+		const char *held = row_str(reply, "executors", i, "sandbox");
+		if (held[0])
+			print_pair("", "%s (pid %" PRId64 ") %s", row_str(reply, "executors", i, "device"),
+					   row_int(reply, "executors", i, "pid"), held);
+	}
+	if (lacks[0])
+		print_pair("", "lacks %s", lacks);
+}
+
 static void print_limits(const kiln_reply *reply)
 {
 	static const char *const headers[] = {"LIMIT", ">VALUE", "OPTION"};
@@ -217,6 +238,7 @@ int cli_status(struct cli *cli)
 		print_memory(reply);
 		print_compilers(reply);
 		print_executors(reply);
+		print_sandbox(reply);
 		print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),
 				   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.bytes"), figure));
 		print_remote(reply);

@@ -54,8 +54,8 @@
 	  "proto, version, session, device, max_message, on_miss")                                     \
 	X("info", "", "section?",                                                                      \
 	  "server, session, counters, busy, identities: [{name, text, left, right, holds}], workers, " \
-	  "executors, limits, cache; with section: all operators, sessions, older_sessions, flights, " \
-	  "too; with section: requests, that table")                                                   \
+	  "sandbox: {mode, lacks}, executors, limits, cache; with section: all operators, sessions, "  \
+	  "older_sessions, flights, too; with section: requests, that table")                          \
 	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason}]")       \
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
 	X("explain", "", "op, tensors, attrs, target?",                                                \

@@ -57,6 +57,7 @@ struct test_state {
 struct broker {
 	uv_loop_t loop;
 	struct options options;
+	struct sandbox_host sandbox; /* what this host has for one */
 	struct counters counters;
 	uint64_t waiting; /* gauge: kernels asked for and not answered */
 	struct operator_tallies operators;

@@ -17,6 +17,7 @@
 #define WRAPPER_WORDS 32
 #define CHILD_FD 3
 #define FRAMES_A_TURN 256 /* of a child that talks; then clients have their turn */
+#define VARIABLES_MOST 510
 
 extern char **environ;
 
@@ -26,6 +27,7 @@ struct child {
 	uv_timer_t patience; /* of a dismissal */
 	int sock;
 	int open_handles;
+	size_t message_most;
 	bool exited, abandoned;
 	struct frame_queue queue;
 	struct child_events events;
@@ -53,7 +55,7 @@ static bool read_messages(struct child *child, int most)
 	for (int i = 0; i < most; i++) {
 		struct frame frame = {0};
 		struct wire_in message;
-		int status = frame_recv(child->sock, &frame, CHILD_MESSAGE_LIMIT);
+		int status = frame_recv(child->sock, &frame, child->message_most);
 		if (status == KILN_EAGAIN)
 			return true;
 		if (status != KILN_OK)
@@ -131,32 +133,56 @@ static int cut(const char *command, char copy[PATH_MAX], char *words[WRAPPER_WOR
 	return count;
 }
 
-static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *wrapper,
-				 const char *const *arguments, const char *const *environment)
+/* Whether the variable "NAME=value" begins with one of the words. */
+static bool begins(const char *variable, const char *const *words)
 {
-	static char program[PATH_MAX];
+	for (; *words; words++)
+		if (strncmp(variable, *words, strlen(*words)) == 0)
+			return true;
+	return false;
+}
+
+static void make_environment(const struct child_program *program, char *envp[VARIABLES_MOST + 1])
+{
+	static const char *const never[] = {"LISTEN_", "NOTIFY_SOCKET=", NULL};
+	static const char *const spare[] = {"PATH=",           "HOME=",
+										"TMPDIR=",         "LD_LIBRARY_PATH=",
+										"LD_PRELOAD=",     "KILN_CXX=",
+										"KILN_NVRTC=",     "KILN_CUDA_DIR=",
+										"JOURNAL_STREAM=", "ASAN_OPTIONS=",
+										"LSAN_OPTIONS=",   "TSAN_OPTIONS=",
+										"UBSAN_OPTIONS=",  NULL};
+	const char *const *environment = program->environment;
+	int count = 0;
+	/* Later definitions win in no portable way, so ours come first and are not repeated. */
+	for (; environment && *environment && count < 32; environment++)
+		envp[count++] = (char *)*environment;
+	for (char **entry = environ; *entry && count < VARIABLES_MOST; entry++)
+		if (program->spare_environment ? begins(*entry, spare) : !begins(*entry, never))
+			envp[count++] = *entry;
+	envp[count] = NULL;
+}
+
+static int spawn(uv_loop_t *loop, struct child *child, int sock,
+				 const struct child_program *program)
+{
+	static char self[PATH_MAX];
 	char *argv[WRAPPER_WORDS + CHILD_ARGUMENTS + 2], words[PATH_MAX];
-	char *envp[512];
-	int count = 0, variables = 0;
-	ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-	program[length > 0 ? length : 0] = 0;
+	char *envp[VARIABLES_MOST + 1];
+	const char *const *arguments = program->arguments;
+	ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+	self[length > 0 ? length : 0] = 0;
 	/* Replaced on disk since it was started: children must be of this build, not of the new one. */
-	const char *image = access(program, X_OK) == 0 ? program : "/proc/self/exe";
-	count = cut(wrapper, words, argv);
+	const char *image = access(self, X_OK) == 0 ? self : "/proc/self/exe";
+	int count = cut(program->wrapper ? program->wrapper : "", words, argv);
 	if (count)
 		image = argv[0];
-	argv[count++] = program;
+	argv[count++] = self;
 	for (int i = 1; *arguments && i < CHILD_ARGUMENTS; i++, arguments++)
 		argv[count++] = (char *)*arguments;
 	argv[count++] = (char *)"--fd=3";
 	argv[count] = NULL;
-	/* Later definitions win in no portable way, so ours come first and are not repeated. */
-	for (; environment && *environment && variables < 32; environment++)
-		envp[variables++] = (char *)*environment;
-	for (char **entry = environ; *entry && variables < 510; entry++)
-		if (strncmp(*entry, "LISTEN_", 7) != 0 && strncmp(*entry, "NOTIFY_SOCKET=", 14) != 0)
-			envp[variables++] = *entry;
-	envp[variables] = NULL;
+	make_environment(program, envp);
 
 	uv_stdio_container_t stdio[CHILD_FD + 1] = {
 		{.flags = UV_IGNORE},
@@ -176,9 +202,9 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, const char *wra
 	return uv_spawn(loop, &child->process, &options);
 }
 
-struct child *child_start(uv_loop_t *loop, const char *wrapper, const char *const *arguments,
-						  const char *const *environment, const struct child_events *events,
-						  void *owner, char *error, size_t error_size)
+struct child *child_start(uv_loop_t *loop, const struct child_program *program,
+						  const struct child_events *events, void *owner, char *error,
+						  size_t error_size)
 {
 	int pair[2];
 	struct child *child = calloc(1, sizeof *child);
@@ -191,10 +217,11 @@ struct child *child_start(uv_loop_t *loop, const char *wrapper, const char *cons
 	child->sock = pair[0];
 	child->events = *events;
 	child->owner = owner;
+	child->message_most = program->message_most;
 	child->process.data = child;
 	child->poll.data = child;
 	child->patience.data = child;
-	int status = spawn(loop, child, pair[1], wrapper, arguments, environment);
+	int status = spawn(loop, child, pair[1], program);
 	close(pair[1]);
 	alive++;
 	if (status < 0) {

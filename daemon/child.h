@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#define CHILD_MESSAGE_LIMIT ((size_t)1 << 30)
 #define CHILD_QUEUE_LIMIT ((size_t)1 << 30)
 
 struct child;
@@ -23,15 +22,20 @@ struct child_events {
 	void (*gone)(void *owner, int exit_status, int signal, const char *why);
 };
 
-/*
- * Starts kilnd in a role: arguments after the program name, ended by NULL; "--fd=3" is added.
- * wrapper: a program that starts it, and its arguments, blanks between ("": none).
- * environment: further "NAME=value", ended by NULL (may be NULL).  NULL on failure, with a
- * sentence.
- */
-struct child *child_start(uv_loop_t *loop, const char *wrapper, const char *const *arguments,
-						  const char *const *environment, const struct child_events *events,
-						  void *owner, char *error, size_t error_size);
+struct child_program {
+	const char *const *arguments; /* after the program name, ended by NULL; "--fd=3" is added */
+	const char *wrapper;          /* a program that starts it, and its arguments, blanks between */
+	const char *const *environment; /* further "NAME=value", ended by NULL; may be NULL */
+	/* What users wrote is compiled or runs there: of the broker's environment it gets only what
+	 * finds compilers and libraries, for the rest may hold secrets. */
+	bool spare_environment;
+	size_t message_most; /* bytes of one that it may send; a larger one ends it */
+};
+
+/* Starts kilnd in a role.  NULL on failure, with a sentence. */
+struct child *child_start(uv_loop_t *loop, const struct child_program *program,
+						  const struct child_events *events, void *owner, char *error,
+						  size_t error_size);
 /* Queues a finished message.  KILN_OK, or the status of the failure (the child is then on its way
  * out). */
 int child_send(struct child *child, const struct wire_out *message, const int *fds, int fd_count);

@@ -211,6 +211,7 @@ static void put_executor(void *arg, const struct executor_stats *stats)
 	wire_put_uint(out, "scratch_bytes", stats->scratch_bytes);
 	wire_put_int(out, "modules", stats->modules);
 	wire_put_uint(out, "restarts", stats->restarts);
+	wire_put_str(out, "sandbox", stats->sandbox);
 	wire_map_end(out);
 }
 
@@ -241,6 +242,15 @@ static void put_workers(struct wire_out *out, const struct broker *broker)
 	wire_put_str(out, "nvrtc", known->nvrtc.id[0] ? known->nvrtc.id : known->nvrtc.reason);
 	wire_put_str(out, "nvrtc_targets", known->nvrtc.targets);
 	wire_put_str(out, "host", known->host.id[0] ? known->host.id : known->host.reason);
+	wire_put_str(out, "sandbox", known->sandbox);
+	wire_map_end(out);
+}
+
+static void put_sandbox(struct wire_out *out, const struct broker *broker)
+{
+	wire_map_begin(out, "sandbox");
+	wire_put_str(out, "mode", options_sandbox(broker->options.sandbox) + strlen("--sandbox="));
+	wire_put_str(out, "lacks", broker->sandbox.lacks);
 	wire_map_end(out);
 }
 
@@ -337,6 +347,7 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 		command_put_tallies(&out, broker);
 	put_tiers(&out, broker);
 	put_workers(&out, broker);
+	put_sandbox(&out, broker);
 	if (broker->options.memcheck)
 		put_checked(&out, broker);
 	wire_list_begin(&out, "executors");

@@ -113,6 +113,7 @@ void executor_each(const struct broker *broker, executor_visit visit, void *arg)
 				.modules = (int)executor->modules.count,
 				.restarts = executor->restarts,
 				.scratch_bytes = executor->scratch_bytes,
+				.sandbox = executor->sandbox,
 			};
 			visit(arg, &stats);
 		}

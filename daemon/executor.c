@@ -18,6 +18,7 @@
 
 #define WATCHED_PATIENCE 20
 #define WRAPPED_END_MS 60000
+#define MESSAGE_MOST ((size_t)4 << 20) /* answers and sentences; what is read goes by memfd */
 
 static void start(struct executor *executor);
 
@@ -58,6 +59,9 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	int64_t status = wire_get_int(root, "st", KILN_EPROTO);
 	struct device_info info = {0};
 	int64_t grid[3] = {0};
+	/* What a process says of its device counts before it has run anything of anybody's. */
+	if (executor->phase != EXECUTOR_STARTING)
+		return;
 	if (status != KILN_OK) {
 		const char *error = wire_get_str(message, root, "err");
 		snprintf(executor->fault, sizeof executor->fault, "%s",
@@ -68,6 +72,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	const char *model = wire_get_str(message, root, "model");
 	const char *uuid = wire_get_str(message, root, "uuid");
 	const char *target = wire_get_str(message, root, "target");
+	const char *sandbox = wire_get_str(message, root, "sandbox");
 	struct kernel_limits *limits = &info.limits;
 	memcpy(info.name, executor->device->info.name, sizeof info.name);
 	snprintf(info.model, sizeof info.model, "%s", model ? model : "");
@@ -85,6 +90,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	limits->grid_y = (uint32_t)grid[1];
 	limits->grid_z = (uint32_t)grid[2];
 
+	snprintf(executor->sandbox, sizeof executor->sandbox, "%s", sandbox ? sandbox : "");
 	uv_timer_stop(&executor->timer);
 	executor->phase = EXECUTOR_READY;
 	executor->generation++;
@@ -172,19 +178,27 @@ static void start(struct executor *executor)
 	char device[40], patience[40], error[KERNEL_ERROR_MAX];
 	struct broker *broker = executor->device->broker;
 	const struct options *options = &broker->options;
-	const char *arguments[7] = {"--role=executor", device, patience};
-	int count = 3;
+	const char *arguments[9] = {"--role=executor", device, patience,
+								options_sandbox(options->sandbox)};
+	/* A vendor's driver and tools read variables that nobody can list. */
+	const struct child_program program = {.arguments = arguments,
+										  .wrapper = options->executor_wrapper,
+										  .spare_environment = device_is_cpu(executor->device) &&
+															   !is_wrapped(executor),
+										  .message_most = MESSAGE_MOST};
+	int count = 4;
 	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
 	snprintf(patience, sizeof patience, "--quiet-patience=%llu",
 			 (unsigned long long)options->quiet_patience_ms);
 	if (is_wrapped(executor))
 		arguments[count++] = "--wrapped";
+	if (executor->session)
+		arguments[count++] = "--own";
 	if (options->memcheck) {
 		arguments[count++] = "--memcheck";
 		arguments[count++] = orders[options->thread_order];
 	}
-	executor->child = child_start(&broker->loop, broker->options.executor_wrapper, arguments, NULL,
-								  &events, executor, error, sizeof error);
+	executor->child = child_start(&broker->loop, &program, &events, executor, error, sizeof error);
 	if (executor->child) {
 		executor->phase = EXECUTOR_STARTING;
 		uv_timer_start(&executor->timer, on_timer,

@@ -100,6 +100,7 @@ struct executor_stats {
 	uint64_t session; /* 0: of all of the uid */
 	int pid, inflight, modules;
 	uint64_t restarts, scratch_bytes;
+	const char *sandbox; /* what holds its process; "": not started yet */
 };
 typedef void (*executor_visit)(void *arg, const struct executor_stats *stats);
 void executor_each(const struct broker *broker, executor_visit visit, void *arg);

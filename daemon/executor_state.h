@@ -45,7 +45,8 @@ struct executor {
 	uint64_t progress_us; /* when something last completed */
 	uint64_t overran;     /* id of the call that was ended for its deadline */
 	char fault[KERNEL_ERROR_MAX];
-	struct frame *frame; /* of the reply that is being handed out */
+	char sandbox[SANDBOX_TEXT]; /* what holds its process */
+	struct frame *frame;        /* of the reply that is being handed out */
 
 	uint64_t scratch_bytes; /* that its process holds */
 	struct map modules;     /* key -> struct executor_module */

@@ -15,6 +15,8 @@ int main(int argc, char **argv)
 		struct exec_options exec = {.sock = options.fd,
 									.device = options.device_name,
 									.wrapped = options.wrapped,
+									.own = options.own,
+									.sandbox = options.sandbox,
 									.check = options.memcheck,
 									.order = options.thread_order,
 									.quiet_patience_ms = (uint32_t)options.quiet_patience_ms};
@@ -24,6 +26,7 @@ int main(int argc, char **argv)
 		struct compile_worker_options worker = {
 			.sock = options.fd,
 			.memory_bytes = options.worker_memory,
+			.sandbox = options.sandbox,
 		};
 		return compile_worker_main(&worker);
 	}

@@ -90,6 +90,8 @@ static const struct option_row table[] = {
 		"device cpu: check every access to memory of every kernel, which is slow"},
 	{"thread-order", "KILN_THREAD_ORDER", "natural|reversed|shuffled", "natural", OPTION_WORD, 0, 0, NULL,
 		AT(thread_order), NULL, "with --memcheck: in which order the threads of a block run"},
+	{"sandbox", "KILN_SANDBOX", "off|auto|require", "auto", OPTION_WORD, 0, 0, NULL, AT(sandbox), NULL,
+		"what compilers and kernels may do to this machine: auto: as little as it can enforce"},
 	{"test-requests", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(test_requests), NULL,
 		"answer requests that break things on purpose"},
 
@@ -121,6 +123,7 @@ static const struct option_row table[] = {
 	{"role", NULL, "broker|executor|compiler", "broker", OPTION_WORD, 0, 0, NULL, AT(role), NULL, NULL},
 	{"device-name", NULL, "NAME", NULL, OPTION_DEVICE, 0, 0, NULL, AT(device_name), NULL, NULL},
 	{"wrapped", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(wrapped), NULL, NULL},
+	{"own", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(own), NULL, NULL},
 	{"fd", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(fd), NULL, NULL},
 };
 /* clang-format on */
@@ -315,6 +318,18 @@ static int check_memcheck(const struct options *out, char error[KERNEL_ERROR_MAX
 	return KILN_OK;
 }
 
+/* What watches the device processes takes them out of the sandbox. */
+static int check_sandbox(const struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	if (out->sandbox != SANDBOX_REQUIRE || (!out->memcheck && !*out->executor_wrapper)) {
+		return KILN_OK;
+	}
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+					 "--sandbox require does not go with %s, which needs device processes without "
+					 "one",
+					 out->memcheck ? "--memcheck" : "--executor-wrapper");
+}
+
 int options_parse(int argc, char *const *argv, struct options *out, char error[KERNEL_ERROR_MAX])
 {
 	*out = (struct options){.fd = -1};
@@ -332,7 +347,20 @@ int options_parse(int argc, char *const *argv, struct options *out, char error[K
 	if (status == KILN_OK) {
 		status = check_memcheck(out, error);
 	}
+	if (status == KILN_OK && out->role == OPTIONS_BROKER) {
+		status = check_sandbox(out, error);
+	}
 	return status == KILN_OK && out->role == OPTIONS_BROKER ? complete(out, error) : status;
+}
+
+const char *options_sandbox(enum sandbox_mode mode)
+{
+	static const char *const words[] = {
+		[SANDBOX_OFF] = "--sandbox=off",
+		[SANDBOX_AUTO] = "--sandbox=auto",
+		[SANDBOX_REQUIRE] = "--sandbox=require",
+	};
+	return words[mode];
 }
 
 static void help_row(FILE *file, const struct option_row *row)

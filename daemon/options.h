@@ -8,6 +8,7 @@
 #include "exec/device.h"
 #include "kernel.h"
 #include "remote_url.h"
+#include "sandbox/sandbox.h"
 #include "seal/seal.h"
 #include "util/util.h"
 
@@ -75,6 +76,7 @@ struct options {
 	uint64_t drain_timeout_ms;
 	struct options_ids allow_uids, allow_gids; /* besides the daemon's own uid */
 	enum util_level log_level;
+	enum sandbox_mode sandbox;
 	bool test_requests;
 	enum options_miss on_miss; /* of every session, which may be stricter */
 
@@ -98,6 +100,7 @@ struct options {
 	enum options_role role;
 	char device_name[KERNEL_TARGET_MAX];
 	bool wrapped; /* an executor: started through executor_wrapper */
+	bool own;     /* an executor: of a session that brings kernels of its own */
 	int fd;       /* -1: none */
 };
 
@@ -119,5 +122,7 @@ bool options_start(int argc, char *const *argv, struct options *out, int *exit_s
 /* In the order of the table; returns how many, which is OPTIONS_LIMITS. */
 int options_limits(const struct options *options, struct limit limits[OPTIONS_LIMITS]);
 void options_help(FILE *file);
+/* "--sandbox=auto": as a child is told. */
+const char *options_sandbox(enum sandbox_mode mode);
 
 #endif

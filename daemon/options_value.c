@@ -17,6 +17,7 @@ _Static_assert(sizeof(enum util_level) == sizeof(unsigned) &&
 				   sizeof(enum options_warm) == sizeof(unsigned) &&
 				   sizeof(enum device_order) == sizeof(unsigned) &&
 				   sizeof(enum options_miss) == sizeof(unsigned) &&
+				   sizeof(enum sandbox_mode) == sizeof(unsigned) &&
 				   sizeof(enum options_show) == sizeof(unsigned),
 			   "words are stored as unsigned");
 

@@ -232,16 +232,20 @@ static void launch(struct slot *slot)
 	struct pool *pool = broker->pool;
 	const struct compile_toolchains *known = &pool->toolchains;
 	char memory[48], nvrtc[256], host[256], error[KERNEL_ERROR_MAX];
-	const char *const arguments[] = {"--role=compiler", memory, NULL};
+	const char *const arguments[] = {"--role=compiler", memory,
+									 options_sandbox(broker->options.sandbox), NULL};
 	const char *const environment[] = {nvrtc, host, NULL};
+	const struct child_program program = {.arguments = arguments,
+										  .environment = pool->known ? environment : NULL,
+										  .spare_environment = true,
+										  .message_most = COMPILE_MESSAGE_MAX};
 	snprintf(memory, sizeof memory, "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);
 	snprintf(nvrtc, sizeof nvrtc, COMPILE_NVRTC_ID "=%s:%s", known->nvrtc.stamp, known->nvrtc.id);
 	snprintf(host, sizeof host, COMPILE_CXX_ID "=%s:%s", known->host.stamp, known->host.id);
 	slot->jobs_done = 0;
 	slot->overran = false;
-	slot->child = child_start(&broker->loop, "", arguments, pool->known ? environment : NULL,
-							  &events, slot, error, sizeof error);
+	slot->child = child_start(&broker->loop, &program, &events, slot, error, sizeof error);
 	if (slot->child) {
 		pool->started++;
 		slot->state = SLOT_STARTING;

@@ -238,10 +238,26 @@ static int open_loop(struct broker *broker)
 	return 0;
 }
 
+/* What is missing is said once, or is the end. */
+static int look_at_sandbox(struct broker *broker, char error[KERNEL_ERROR_MAX])
+{
+	const struct sandbox_host *sandbox = &broker->sandbox;
+	enum sandbox_mode mode = broker->options.sandbox;
+	sandbox_look(&broker->sandbox);
+	if (mode == SANDBOX_REQUIRE && sandbox->lacks[0])
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "--sandbox require: this host lacks %s", sandbox->lacks);
+	if (mode == SANDBOX_AUTO && sandbox->lacks[0])
+		util_log(UTIL_WARN, "the sandbox lacks %s", sandbox->lacks);
+	return KILN_OK;
+}
+
 static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
 	const char *directory = broker->options.kernel_dir;
-	int status = compile_sources_open(directory[0] ? directory : NULL, &broker->sources, error);
+	int status = look_at_sandbox(broker, error);
+	if (status == KILN_OK)
+		status = compile_sources_open(directory[0] ? directory : NULL, &broker->sources, error);
 	if (status == KILN_OK)
 		status = listen_open(&broker->server->socket, broker->options.socket, error);
 	if (status == KILN_OK)

@@ -124,6 +124,35 @@ int library_open(struct library *out, char reason[KERNEL_ERROR_MAX]);
  * loader's path. */
 void library_open_builtins(struct library *library, int major, int minor);
 
+/* ---- usage.c ---- */
+
+void usage_open(void); /* before the rights to open files are given up */
+/* What the process has in memory at the beginning of a job, in bytes. */
+uint64_t usage_begin(void);
+/* The most that the job, and the programs that it started, had above that. */
+int64_t usage_end(uint64_t before);
+
+/* ---- reach.c ---- */
+
+#define COMPILE_REACH 40
+
+struct compile_reach {
+	const char *paths[COMPILE_REACH];
+	int count;
+	char text[8192]; /* of the paths */
+	size_t used;
+};
+/* What the program, a compiler, must be able to read. */
+void compile_reach_of(const char *program, struct compile_reach *out);
+
+/* ---- hostcc.c: before and after the rights to open files are given up ---- */
+
+/* Finds the compiler and makes the directory that it works in; what fails shows in hostcc_open. */
+void hostcc_find(void);
+/* Its path, and the directory; NULL: not found. */
+const char *hostcc_program(void);
+const char *hostcc_directory(void);
+
 /* ---- spawn.c ---- */
 
 /* A directory of this process alone, under $TMPDIR or /tmp; directories of dead processes are

@@ -24,6 +24,7 @@
 #define KILN_DAEMON_COMPILE_H
 
 #include "../kernel.h"
+#include "../sandbox/sandbox.h"
 
 /* ---- Sources ---- */
 
@@ -128,6 +129,7 @@ struct compile_toolchain {
 };
 struct compile_toolchains {
 	struct compile_toolchain nvrtc, host;
+	char sandbox[SANDBOX_TEXT]; /* what holds the worker that says so */
 };
 /*
  * Hashing a compiler takes 0.2 s, so a worker may be told the answer of an earlier one:
@@ -242,6 +244,7 @@ struct compile_worker_options {
 	int sock;              /* frame socket to the broker */
 	uint64_t memory_bytes; /* RLIMIT_AS above what the warm process uses; 0: none */
 	uint32_t cpu_seconds;  /* RLIMIT_CPU for the whole life; 0: none */
+	enum sandbox_mode sandbox;
 };
 /* The worker's main: identifies, warms, limits itself, then answers jobs until the socket ends.
  * Returns the exit status. */

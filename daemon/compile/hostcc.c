@@ -15,7 +15,9 @@
 #define HOSTCC_MAX_OBJECT (64u << 20)
 
 static struct {
-	bool open;
+	bool found, open;
+	int find_status;
+	char find_reason[KERNEL_ERROR_MAX];
 	char program[1024], version[256], machine[128];
 	bool is_clang, has_libgcc;
 	struct workdir dir;
@@ -233,10 +235,33 @@ static int try_empty(char *reason)
 		return KILN_OK;
 	log = spawn_log(&state.dir);
 	util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
-			  "%.120s cannot compile an empty file (exit status %d): %.160s", state.program,
-			  exit_status, log ? log : "");
+			  "%.120s cannot compile an empty file (exit status %d; if it needs files that a "
+			  "sandbox keeps from it, kilnd --sandbox off): %.160s",
+			  state.program, exit_status, log ? log : "");
 	free(log);
 	return KILN_ENOTSUP;
+}
+
+void hostcc_find(void)
+{
+	if (state.found)
+		return;
+	state.find_status = find_compiler(state.find_reason);
+	if (state.find_status == KILN_OK && !workdir_open(&state.dir))
+		state.find_status =
+			util_fail(state.find_reason, sizeof state.find_reason, KILN_ENOTSUP,
+					  "cannot make a directory under $TMPDIR or /tmp: %s", strerror(errno));
+	state.found = state.find_status == KILN_OK;
+}
+
+const char *hostcc_program(void)
+{
+	return state.found ? state.program : NULL;
+}
+
+const char *hostcc_directory(void)
+{
+	return state.found ? state.dir.path : NULL;
 }
 
 int hostcc_open(struct compile_toolchain *out)
@@ -248,11 +273,11 @@ int hostcc_open(struct compile_toolchain *out)
 		return KILN_OK;
 	}
 	*out = (struct compile_toolchain){0};
-	status = find_compiler(out->reason);
-	if (status == KILN_OK && !workdir_open(&state.dir))
-		status = util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP,
-						   "cannot make a directory under $TMPDIR or /tmp: %s", strerror(errno));
-	if (status == KILN_OK)
+	hostcc_find();
+	status = state.find_status;
+	if (status != KILN_OK)
+		snprintf(out->reason, sizeof out->reason, "%s", state.find_reason);
+	else
 		status = recognize(out->reason);
 	if (status == KILN_OK)
 		status = try_empty(out->reason);
@@ -273,7 +298,7 @@ int hostcc_open(struct compile_toolchain *out)
 void hostcc_close(void)
 {
 	workdir_close(&state.dir);
-	state.open = false;
+	state.open = state.found = false;
 }
 
 static int take_object(struct compile_result *out)

@@ -29,6 +29,7 @@ void compile_ready_write(struct wire_out *out, const struct compile_toolchains *
 	wire_begin(out, "ready", 0);
 	toolchain_write(out, "nvrtc", &toolchains->nvrtc);
 	toolchain_write(out, "host", &toolchains->host);
+	wire_put_str(out, "sandbox", toolchains->sandbox);
 }
 
 static bool toolchain_read(struct wire_in *in, const char *key, struct compile_toolchain *out)
@@ -50,6 +51,7 @@ int compile_ready_read(struct wire_in *in, struct compile_toolchains *toolchains
 		return KILN_EPROTO;
 	if (!toolchain_read(in, "nvrtc", &read.nvrtc) || !toolchain_read(in, "host", &read.host))
 		return KILN_EPROTO;
+	copy_text(read.sandbox, sizeof read.sandbox, wire_get_str(in, &in->root, "sandbox"));
 	*toolchains = read;
 	return KILN_OK;
 }

@@ -19,6 +19,8 @@
 
 #define WORKER_SEND_MS 30000
 #define WORKER_STACK (64u << 20) /* deep nesting in a source overflows the usual 8 MiB */
+#define WORKER_FILE (256u << 20) /* of any file: what a source makes must not fill a disk */
+#define WORKER_GIVES_WAY 500     /* when memory runs out, before the broker and its clients */
 
 /* ---- A process of its own ---- */
 
@@ -86,6 +88,7 @@ static void become_worker(int sock)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_DFL);
+	signal(SIGXFSZ, SIG_IGN); /* inherited: a compiler then says what is wrong */
 	fcntl(sock, F_SETFD, FD_CLOEXEC);
 	close_inherited(sock);
 	set_soft_limit(RLIMIT_STACK, WORKER_STACK);
@@ -101,43 +104,28 @@ static uint64_t virtual_bytes(void)
 	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static void limit_self(const struct compile_worker_options *options)
+/* used: bytes of address space, without what a job needs. */
+static void limit_self(const struct compile_worker_options *options, uint64_t used)
 {
-	uint64_t used = virtual_bytes();
-
 	set_hard_limit(RLIMIT_CORE, 0);
+	set_hard_limit(RLIMIT_FSIZE, WORKER_FILE);
 	if (options->memory_bytes && used)
 		set_hard_limit(RLIMIT_AS, used + options->memory_bytes);
 	if (options->cpu_seconds)
 		set_hard_limit(RLIMIT_CPU, options->cpu_seconds);
 }
 
-/* ---- What a job takes ---- */
-
-/* From here on the system counts the most anew; where it does not, the most is that of the whole
- * life, which is no less. */
-static uint64_t begin_usage(void)
+static int enter_sandbox(enum sandbox_mode mode, char held[SANDBOX_TEXT],
+						 char error[KERNEL_ERROR_MAX])
 {
-	int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+	struct sandbox_files files = {.work = hostcc_directory()};
+	struct compile_reach reach = {0};
 
-	if (fd >= 0) {
-		(void)!write(fd, "5", 1);
-		close(fd);
-	}
-	spawn_take_peak();
-	return util_resident_bytes(getpid());
-}
-
-/* Bytes above those at the beginning. */
-static int64_t end_usage(uint64_t before)
-{
-	size_t bytes;
-	char *text = util_read_file("/proc/self/status", 16384, &bytes);
-	const char *line = text ? strstr(text, "VmHWM:") : NULL;
-	uint64_t peak = line ? strtoull(line + 6, NULL, 10) << 10 : 0;
-
-	free(text);
-	return (int64_t)(spawn_take_peak() + (peak > before ? peak - before : 0));
+	if (hostcc_program())
+		compile_reach_of(hostcc_program(), &reach);
+	for (int i = 0; i < reach.count && i < SANDBOX_READ; i++)
+		files.read[files.read_count++] = reach.paths[i];
+	return sandbox_enter(SANDBOX_COMPILER, mode, &files, held, error, KERNEL_ERROR_MAX);
 }
 
 /* ---- Jobs ---- */
@@ -173,6 +161,8 @@ static void compile(const struct compile_job *job, struct compile_result *out)
 		hostcc_compile(job, out);
 	} else if (options_is_cuda(job->target)) {
 		/* No source may make NVRTC open a file: its log would show the contents. */
+		if (job->user_files)
+			sandbox_compile_alone();
 		getrlimit(RLIMIT_NOFILE, &files);
 		set_soft_limit(RLIMIT_NOFILE, 0);
 		nvrtc_compile(job, out);
@@ -220,9 +210,9 @@ static int answer(int sock, const struct frame *frame, bool *usable)
 		wire_in_free(&in);
 		return status;
 	}
-	before = begin_usage();
+	before = usage_begin();
 	compile(&job, &result);
-	result.grew = end_usage(before);
+	result.grew = usage_end(before);
 	compile_result_write(&out, id, &result);
 	status = send_message(sock, &out);
 	/* NVRTC does not give back what it held, and a replaced compiler stays replaced. */
@@ -252,16 +242,27 @@ static int serve(int sock)
 
 int compile_worker_main(const struct compile_worker_options *options)
 {
-	struct compile_toolchains toolchains;
+	struct compile_toolchains toolchains = {0};
+	char error[KERNEL_ERROR_MAX];
 	struct wire_out out;
+	uint64_t used;
 	int status;
 
 	become_worker(options->sock);
 	keep_memory();
+	sandbox_give_way(WORKER_GIVES_WAY);
 	if (nvrtc_open(&toolchains.nvrtc) == KILN_OK)
 		nvrtc_warm();
+	hostcc_find();
+	usage_open();
+	used = virtual_bytes();
+	if (enter_sandbox(options->sandbox, toolchains.sandbox, error) != KILN_OK) {
+		util_log(UTIL_ERROR, "compiler worker: %s", error);
+		hostcc_close();
+		return 1;
+	}
 	hostcc_open(&toolchains.host);
-	limit_self(options);
+	limit_self(options, used);
 	compile_ready_write(&out, &toolchains);
 	status = send_message(options->sock, &out);
 	if (status == KILN_OK)

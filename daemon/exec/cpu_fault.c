@@ -6,6 +6,7 @@
  * only, and those call nothing that holds a lock.  Faults of anything else end the process.
  */
 #include "cpu.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/util/util.h"
 
 #include <errno.h>
@@ -94,8 +95,7 @@ static size_t describe_address(const struct cpu_worker *worker, uintptr_t addres
 	if (address < 4096)
 		return util_append(text, size, used, "address %#" PRIxPTR ", a null pointer", address);
 	if (!is_shared && operand < 0)
-		return util_append(text, size, used, "address %#" PRIxPTR ", which is in no operand",
-						   address);
+		return util_append(text, size, used, "an address that is in no operand");
 	uint64_t bytes = is_shared ? work->shared_bytes : work->operands[operand].bytes;
 	int64_t at = far < 0 ? far : (int64_t)bytes + far;
 	used = util_append(text, size, used, "%s of ",
@@ -118,7 +118,10 @@ static void describe(const struct cpu_worker *worker, int number, const siginfo_
 	uintptr_t address = (uintptr_t)info->si_addr;
 	size_t used = util_append(text, size, 0, "block (%u,%u,%u), thread (%u,%u,%u): ", block->x,
 							  block->y, block->z, thread->x, thread->y, thread->z);
-	if (number == SIGFPE)
+	if (number == SIGSYS)
+		used = util_append(text, size, used, "%s (system call %d), which no kernel may",
+						   sandbox_deed(info->si_syscall), info->si_syscall);
+	else if (number == SIGFPE)
 		used = util_append(text, size, used, "divides an integer by zero, or overflows doing so");
 	else if (number == SIGSEGV && info->si_code == SI_KERNEL)
 		used = util_append(text, size, used,
@@ -139,6 +142,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	struct cpu_worker *worker = fault_worker;
 	if (!worker || !worker->work || !worker->work->module) {
 		signal(number, SIG_DFL); /* happens again on return, and ends the process */
+		if (number == SIGSYS)
+			raise(number); /* does not */
 		return;
 	}
 	char text[KERNEL_ERROR_MAX];
@@ -158,7 +163,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 int cpu_fault_install(char error[KERNEL_ERROR_MAX])
 {
-	static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE};
+	static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGSYS};
 	struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 	sigfillset(&action.sa_mask);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)

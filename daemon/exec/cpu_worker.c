@@ -3,6 +3,7 @@
  * starts the work at the head of a stream; the last one to leave a work ends it.
  */
 #include "cpu.h"
+#include "daemon/sandbox/sandbox.h"
 #include "daemon/util/util.h"
 
 #include <errno.h>
@@ -170,6 +171,7 @@ static void *worker_main(void *argument)
 	if (cpu_fault_enter(worker) != KILN_OK)
 		util_log(UTIL_WARN, "a cpu worker has no alternate signal stack: a fault of a kernel will "
 							"end the executor without a sentence");
+	sandbox_kernel_thread(device->event_fd);
 	pthread_mutex_lock(&device->mutex);
 	while (!device->stopping) {
 		uint64_t due;
@@ -216,6 +218,7 @@ static int start_one(struct device *device, char error[KERNEL_ERROR_MAX])
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
 	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGSYS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int why = pthread_create(&worker->thread, NULL, worker_main, worker);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

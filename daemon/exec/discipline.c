@@ -4,11 +4,15 @@
  */
 #include "executor.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define OWN_GIVES_WAY 500 /* when memory runs out, before the broker and other clients' devices */
 
 static void close_range_of(unsigned first, unsigned last)
 {
@@ -26,9 +30,24 @@ static void close_range_of(unsigned first, unsigned last)
 		close((int)fd);
 }
 
-void exec_discipline(int sock, bool wrapped)
+/* A user's code would write there what looks like the daemon's own lines, and as much as it likes.
+ * Sanitizers keep it for their reports. */
+static void silence(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (nothing < 0)
+		return;
+	dup2(nothing, STDOUT_FILENO);
+	dup2(nothing, STDERR_FILENO);
+	close(nothing);
+#endif
+}
+
+void exec_discipline(const struct exec_options *options)
 {
 	struct rlimit none = {0, 0}, files;
+	int sock = options->sock;
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	setrlimit(RLIMIT_CORE, &none);
 	/* A loaded object of the cpu device keeps its descriptor. */
@@ -38,8 +57,15 @@ void exec_discipline(int sock, bool wrapped)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	/* Its parent may be a thread that is soon gone, and what was opened before is the wrapper's. */
-	if (wrapped)
+	if (options->wrapped)
 		return;
+	if (options->own) {
+		sandbox_give_way(OWN_GIVES_WAY);
+		/* On a GPU what kernels print is printed by the driver. */
+		if (options->sandbox != SANDBOX_OFF && !options->check &&
+			strcmp(options->device, "cpu") == 0)
+			silence();
+	}
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (sock > 3)

@@ -8,7 +8,7 @@
  *
  *   ready    executor to broker, once: "st", "err", "name", "model", "uuid", "memory", "devices",
  *            "target", "max_threads", "shared_default", "shared_optin", "grid": [x, y, z], "mps",
- *            "warp".  st < 0: the device cannot be opened; the process then exits with 3
+ *            "warp", "sandbox": what holds it.  st < 0: the device cannot be opened; the process then exits with 3
  *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known)
  *   unload   mod
  *   alloc    buf, bytes, stream: of the session that may name it
@@ -52,14 +52,17 @@
 #ifndef KILN_DAEMON_EXEC_H
 #define KILN_DAEMON_EXEC_H
 
+#include "daemon/sandbox/sandbox.h"
 #include "device.h"
 
 struct exec_options {
 	int sock;           /* frame socket to the broker */
 	const char *device; /* "cpu", "cuda:1" */
 	bool wrapped;       /* by a program that watches it, and has ways to it that must stay open */
+	bool own;           /* of a session that brings kernels of its own */
 	bool check;         /* kernels come compiled to be checked */
 	enum device_order order;
+	enum sandbox_mode sandbox;
 	/* How long what stalls the device waits for a moment in which nothing runs; 0: not at all */
 	uint32_t quiet_patience_ms;
 };

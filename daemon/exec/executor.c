@@ -44,7 +44,7 @@ void exec_reply(struct exec *executor, uint64_t id, int status, const char *erro
 	exec_send(executor, &message, -1);
 }
 
-static void send_ready(struct exec *executor, int status, const char *error)
+static void send_ready(struct exec *executor, int status, const char *error, const char *held)
 {
 	const struct device_info *info = &executor->info;
 	const struct kernel_limits *limits = &info->limits;
@@ -68,16 +68,26 @@ static void send_ready(struct exec *executor, int status, const char *error)
 	wire_put_ints(&message, "grid", (int64_t[]){limits->grid_x, limits->grid_y, limits->grid_z}, 3);
 	wire_put_uint(&message, "mps", limits->multiprocessors);
 	wire_put_uint(&message, "warp", limits->warp);
+	wire_put_str(&message, "sandbox", held);
 	exec_send(executor, &message, -1);
 }
 
 /* ---- Start ---- */
 
+/* What watches a process needs what the sandbox takes away, and so does who asks for lines of the
+ * source of checked kernels. */
+static int enter_sandbox(const struct exec_options *options, enum sandbox_role role,
+						 char held[SANDBOX_TEXT], char error[KERNEL_ERROR_MAX])
+{
+	enum sandbox_mode mode = options->wrapped || options->check ? SANDBOX_OFF : options->sandbox;
+	return sandbox_enter(role, mode, NULL, held, error, KERNEL_ERROR_MAX);
+}
+
 /* "cpu", "cuda:0" */
 static int open_device(struct exec *executor, const struct exec_options *options,
-					   char error[KERNEL_ERROR_MAX])
+					   char held[SANDBOX_TEXT], char error[KERNEL_ERROR_MAX])
 {
-	int ordinal = 0, status;
+	int ordinal = 0, status = KILN_OK;
 	const char *name = options->device;
 	const char *number = name ? strchr(name, ':') : NULL;
 	size_t kind = number ? (size_t)(number - name) : name ? strlen(name) : 0;
@@ -100,7 +110,13 @@ static int open_device(struct exec *executor, const struct exec_options *options
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "kernels cannot be checked on device %s: --memcheck is for device cpu",
 						 name);
-	status = executor->ops->open(ordinal, &executor->device, &executor->info, error);
+	/* The host's threads are made in it; a driver is opened first, for how it does so is its own. */
+	if (executor->ops == &device_cpu)
+		status = enter_sandbox(options, SANDBOX_HOST, held, error);
+	if (status == KILN_OK)
+		status = executor->ops->open(ordinal, &executor->device, &executor->info, error);
+	if (status == KILN_OK && executor->ops != &device_cpu)
+		status = enter_sandbox(options, SANDBOX_DRIVER, held, error);
 	return status == KILN_OK && options->check
 			   ? executor->ops->check(executor->device, options->order, error)
 			   : status;
@@ -308,14 +324,14 @@ static void take_down(struct exec *executor)
 int exec_main(const struct exec_options *options)
 {
 	struct exec executor = {.sock = options->sock, .epoll = -1, .cpus = util_cpu_count()};
-	char error[KERNEL_ERROR_MAX] = "";
+	char error[KERNEL_ERROR_MAX] = "", held[SANDBOX_TEXT] = "";
 	exec_quiet_open(&executor, options->quiet_patience_ms);
 	executor.alone = executor.cpus == 1;
-	exec_discipline(options->sock, options->wrapped);
+	exec_discipline(options);
 	int status = watch_socket(&executor, error);
 	if (status == KILN_OK)
-		status = open_device(&executor, options, error);
-	send_ready(&executor, status, error);
+		status = open_device(&executor, options, held, error);
+	send_ready(&executor, status, error, held);
 	if (status == KILN_OK) {
 		serve(&executor);
 		take_down(&executor);

@@ -422,6 +422,6 @@ void exec_unmap_kept(struct exec *executor);
 /* ---- discipline.c ---- */
 /* No core files, no new privileges; and unless it is wrapped a process group of its own, death with
  * its parent, no descriptors but 0 to 2 and sock. */
-void exec_discipline(int sock, bool wrapped);
+void exec_discipline(const struct exec_options *options);
 
 #endif

@@ -1,0 +1,226 @@
+/*
+ * filter.c: which system calls are possible.  The only file that knows libseccomp; without it there
+ * are no filters.
+ *
+ * What a compiler starts (a driver, a preprocessor, an assembler, a linker of any distribution) is
+ * not known, so for it a list says what is forbidden; for kernels on the host a list says what is
+ * allowed, and so it does, a shorter one, for the threads that run them.
+ */
+#include "sandbox.h"
+
+#ifdef KILN_HAVE_SECCOMP
+
+#include "calls.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define REFUSE SCMP_ACT_ERRNO(EPERM)
+
+static bool kernels_filtered, compiler_filtered;
+
+bool sandbox_has_filters(void)
+{
+	return seccomp_api_get() >= 2;
+}
+
+/* Adds a rule for a call, if there is such a call here; 0 or a negative errno. */
+static int add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned count,
+			   const struct scmp_arg_cmp *arguments)
+{
+	int number = seccomp_syscall_resolve_name(name);
+	if (number < 0) /* not known, or not of this machine */
+		return 0;
+	return seccomp_rule_add_array(filter, action, number, count, arguments);
+}
+
+static int forbid(scmp_filter_ctx filter, const char *const *names, size_t count)
+{
+	int status = 0;
+	for (size_t i = 0; i < count && status == 0; i++)
+		status = add(filter, REFUSE, names[i], 0, NULL);
+	return status;
+}
+
+/* Its flags are in memory, where a filter cannot look: libc then uses clone. */
+static int hide_clone3(scmp_filter_ctx filter)
+{
+	return add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
+}
+
+static int forbid_for_compiler(scmp_filter_ctx filter)
+{
+	static const unsigned namespaces[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEWIPC,   CLONE_NEWUSER,
+										  CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP};
+	int status = forbid(filter, compiler_forbidden, COUNT(compiler_forbidden));
+	for (size_t i = 0; i < COUNT(namespaces) && status == 0; i++) {
+		struct scmp_arg_cmp flag = SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces[i], namespaces[i]);
+		status = add(filter, REFUSE, "clone", 1, &flag);
+	}
+	if (status == 0)
+		status = hide_clone3(filter);
+	/* Of another process. */
+	struct scmp_arg_cmp other = SCMP_A0(SCMP_CMP_NE, 0);
+	return status == 0 ? add(filter, REFUSE, "prlimit64", 1, &other) : status;
+}
+
+/* A driver is started once, talks to its own daemons by Unix sockets, and may ask the kernel. */
+static int forbid_for_driver(scmp_filter_ctx filter)
+{
+	static const char *const others[] = {"execve", "execveat"};
+	static const int families[] = {AF_INET, AF_INET6, AF_PACKET, AF_VSOCK};
+	int status = forbid(filter, others, COUNT(others));
+	for (size_t i = 0; i < COUNT(families) && status == 0; i++) {
+		struct scmp_arg_cmp family = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]);
+		status = add(filter, REFUSE, "socket", 1, &family);
+	}
+	if (status == 0)
+		status = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+	return status;
+}
+
+/* Signals of a process to itself: what abort() and raise() do. */
+static int allow_own_signals(scmp_filter_ctx filter)
+{
+	struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid());
+	return add(filter, SCMP_ACT_ALLOW, "tgkill", 1, &own);
+}
+
+/* Further filters for some of its threads. */
+static int allow_filters(scmp_filter_ctx filter)
+{
+	struct scmp_arg_cmp no_new_privs = SCMP_A0(SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS);
+	int status = add(filter, SCMP_ACT_ALLOW, "prctl", 1, &no_new_privs);
+	return status == 0 ? add(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL) : status;
+}
+
+static int allow_for_host(scmp_filter_ctx filter)
+{
+	/* An object is opened through /proc/self/fd. */
+	const unsigned writing = O_ACCMODE | O_CREAT | O_TRUNC | O_TMPFILE;
+	struct scmp_arg_cmp reads = SCMP_A1(SCMP_CMP_MASKED_EQ, writing & ~(unsigned)O_DIRECTORY, 0);
+	struct scmp_arg_cmp reads_at = SCMP_A2(SCMP_CMP_MASKED_EQ, writing & ~(unsigned)O_DIRECTORY, 0);
+	struct scmp_arg_cmp limits[] = {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)};
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	const unsigned thread = CLONE_VM;
+#else
+	const unsigned thread = CLONE_VM | CLONE_THREAD;
+#endif
+	struct scmp_arg_cmp threads = SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread);
+	int status = 0;
+	for (size_t i = 0; i < COUNT(host_calls) && status == 0; i++)
+		status = add(filter, SCMP_ACT_ALLOW, host_calls[i].name, 0, NULL);
+	if (status == 0)
+		status = add(filter, SCMP_ACT_ALLOW, "open", 1, &reads);
+	if (status == 0)
+		status = add(filter, SCMP_ACT_ALLOW, "openat", 1, &reads_at);
+	if (status == 0)
+		status = add(filter, SCMP_ACT_ALLOW, "prlimit64", 2, limits);
+	if (status == 0)
+		status = add(filter, SCMP_ACT_ALLOW, "clone", 1, &threads);
+	if (status == 0)
+		status = hide_clone3(filter);
+	if (status == 0)
+		status = allow_filters(filter);
+	return status == 0 ? allow_own_signals(filter) : status;
+}
+
+static int load(scmp_filter_ctx filter)
+{
+	/* Calls in the manner of another machine, such as those of 32 bits. */
+	int status = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
+	return status == 0 ? seccomp_load(filter) : status;
+}
+
+int sandbox_filter(enum sandbox_role role)
+{
+	scmp_filter_ctx filter = seccomp_init(role == SANDBOX_HOST ? REFUSE : SCMP_ACT_ALLOW);
+	int status = 0;
+	if (!filter)
+		return -ENOMEM;
+	if (role != SANDBOX_HOST)
+		status = forbid(filter, forbidden_calls, COUNT(forbidden_calls));
+	if (status == 0)
+		status = role == SANDBOX_HOST     ? allow_for_host(filter)
+				 : role == SANDBOX_DRIVER ? forbid_for_driver(filter)
+										  : forbid_for_compiler(filter);
+	if (status == 0)
+		status = load(filter);
+	seccomp_release(filter);
+	kernels_filtered = status == 0 && role == SANDBOX_HOST;
+	compiler_filtered = status == 0 && role == SANDBOX_COMPILER;
+	return status;
+}
+
+void sandbox_compile_alone(void)
+{
+	scmp_filter_ctx filter = compiler_filtered ? seccomp_init(SCMP_ACT_ALLOW) : NULL;
+	if (!filter)
+		return;
+	/* One that cannot be had leaves the process in the sandbox that it is in. */
+	if (forbid(filter, programs, COUNT(programs)) == 0)
+		load(filter);
+	seccomp_release(filter);
+}
+
+static int allow_for_kernels(scmp_filter_ctx filter, int event_fd)
+{
+	const int fds[] = {event_fd, STDERR_FILENO};
+	int status = allow_own_signals(filter);
+	for (size_t i = 0; i < COUNT(host_calls) && status == 0; i++)
+		if (host_calls[i].kernel)
+			status = add(filter, SCMP_ACT_ALLOW, host_calls[i].name, 0, NULL);
+	for (size_t i = 0; i < COUNT(fds) && status == 0; i++) {
+		struct scmp_arg_cmp fd = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)fds[i]);
+		status = add(filter, SCMP_ACT_ALLOW, "write", 1, &fd);
+	}
+	return status;
+}
+
+void sandbox_kernel_thread(int event_fd)
+{
+	scmp_filter_ctx filter = kernels_filtered ? seccomp_init(SCMP_ACT_TRAP) : NULL;
+	int status = -ENOMEM;
+	if (!kernels_filtered)
+		return;
+	if (filter) {
+		status = allow_for_kernels(filter, event_fd);
+		if (status == 0)
+			status = load(filter);
+		seccomp_release(filter);
+	}
+	if (status != 0)
+		util_log(UTIL_WARN,
+				 "a thread that runs kernels has no filter of its own (%d); that of its "
+				 "process holds",
+				 status);
+}
+
+#else
+
+bool sandbox_has_filters(void)
+{
+	return false;
+}
+
+int sandbox_filter(enum sandbox_role role)
+{
+	(void)role;
+	return -ENOSYS;
+}
+
+void sandbox_compile_alone(void)
+{
+}
+
+void sandbox_kernel_thread(int event_fd)
+{
+	(void)event_fd;
+}
+
+#endif
