@@ -1,5 +1,6 @@
-# The portable build: libuv, msgpack-c, SQLite, libsodium and hiredis from the distribution's static archives,
-# so that the programs need nothing but libc, and run from wherever their tree lies.
+# The portable build: libuv, msgpack-c, SQLite, libsodium, hiredis and libseccomp from the
+# distribution's static archives, so that the programs need nothing but libc, and run from wherever
+# their tree lies.
 set(CMAKE_INSTALL_LIBDIR lib)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
 set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)

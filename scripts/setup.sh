@@ -174,6 +174,9 @@ if [ -n "$packages" ]; then
 		exit 1
 	fi
 fi
+# Optional: kilnd says at its start what it cannot enforce without it.
+library 'libseccomp >= 2.4' || apt_install libseccomp-dev ||
+	say "libseccomp is missing: what compilers and kernels may ask of the system is not filtered"
 # One test is skipped without it.
 if [ $want_tests = 1 ] && ! have strace; then
 	apt_install strace || say "strace is missing: the test that watches system calls is skipped"

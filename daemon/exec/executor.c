@@ -110,7 +110,7 @@ static int open_device(struct exec *executor, const struct exec_options *options
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "kernels cannot be checked on device %s: --memcheck is for device cpu",
 						 name);
-	/* The host's threads are made in it; a driver is opened first, for how it does so is its own. */
+	/* The host's threads are made in it; how a driver opens its device is its own affair. */
 	if (executor->ops == &device_cpu)
 		status = enter_sandbox(options, SANDBOX_HOST, held, error);
 	if (status == KILN_OK)

@@ -9,6 +9,7 @@ status() {
 	"$KILN" status | sed -E -e 's/(count|idle|started) [0-9]+/\1 N/g' -e 's/, up .*/, up TIME/' \
 		-e '/^compilers/s/[0-9.]+ [KMG]?i?B/SIZE/g' \
 		-e 's/^(nvrtc|c\+\+)( +)[^ ].*/\1\2FOUND/' \
+		-e 's/(landlock [0-9]+, seccomp|landlock [0-9]+|seccomp|none)$/HELD/' -e '/^ +lacks /d' \
 		-e 's/(counters|requests .*failures [0-9]+), /\1,\n/'
 }
 # What a session that ended had is given back after it left.
@@ -27,6 +28,8 @@ compilers have SIZE; a compile takes SIZE (nvrtc), SIZE (c++); 0 wait for it
 nvrtc          FOUND
 c++            FOUND
 executors      cpu: pid N, ready, kernels 1, inflight 0, restarts 0
+sandbox        auto: compilers HELD
+               cpu (pid N) HELD
 cache          1 kernels, SIZE
 remote         off
 END

@@ -54,8 +54,9 @@
 		own("^daemon/cache/", "^(include/kiln/kiln\\.h|daemon/(cache|seal|util)/|" \
 			"daemon/kernel\\.h$)")
 		nouns = "include/kiln/kiln\\.h$|daemon/kernel\\.h$|client/(wire|frame|lane_memory)\\.h$"
-		own("^daemon/compile/", "^(daemon/(compile|util)/|" nouns ")")
-		own("^daemon/exec/", "^(daemon/(exec|util)/|kernel_src/cpu/abi\\.cuh$|" nouns ")")
+		own("^daemon/sandbox/", "^(include/kiln/kiln\\.h|daemon/(sandbox|util)/)")
+		own("^daemon/compile/", "^(daemon/(compile|sandbox|util)/|" nouns ")")
+		own("^daemon/exec/", "^(daemon/(exec|sandbox|util)/|kernel_src/cpu/abi\\.cuh$|" nouns ")")
 		own("^daemon/", "^(include/kiln/|daemon/|" codec "\\.h$)")
 		own("^kernel_src/common/types\\.cuh$", "^$")
 		own("^kernel_src/common/vec\\.cuh$", "^kernel_src/common/types\\.cuh$")
@@ -72,6 +73,7 @@
 		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/test_cache[^/]*|tests/fuzz/.*)$")
 		library("^sodium", "^(daemon/(util|seal)/.*|tests/unit/.*)$")
 		library("^hiredis", "^(daemon/remote[^/]*|tests/integration/[^/]*remote[^/]*)$")
+		library("^seccomp\\.h$", "^daemon/sandbox/filter\\.c$")
 		library("^msgpack", "^(client/wire[^/]*|tests/(unit|fuzz)/.*)$")
 		library("^cuda_runtime|^cuda_fp16|^cooperative_groups|^cub/|^cuda/", "^$")
 	}
