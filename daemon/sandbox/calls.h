@@ -91,7 +91,6 @@ static const struct {
 	{"prctl", true},
 	{"arch_prctl", false},
 	{"getdents64", false},
-	{"process_vm_readv", false},
 #endif
 };
 

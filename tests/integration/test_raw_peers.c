@@ -2,95 +2,20 @@
  * test_raw_peers: requests about users' kernels that no library would send.  Each is answered with
  * a status and a sentence, and the session goes on.  Speaks frames by itself.
  */
-#include "harness.h"
+#include "peer.h"
 
-#include <client/frame.h>
-#include <client/protocol.h>
-#include <client/wire.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#define REPLY_TIMEOUT_MS 20000
-
 static const char source[] = "__global__ void k(int *x, int n) { *x = n; }\n";
-
-struct peer {
-	int sock;
-	uint64_t id;
-	int texts; /* a memfd with the source */
-	char sentence[512];
-	uint64_t made; /* "call" or "buf" of the last reply */
-};
-
-static void begin(struct peer *peer, struct wire_out *out, const char *type)
-{
-	wire_begin(out, type, ++peer->id);
-}
-
-/* Sends it and waits for its reply. */
-static int ask(struct peer *peer, struct wire_out *out, int fd)
-{
-	struct frame frame = {0};
-	struct wire_in in;
-
-	assert_int_equal(wire_end(out), KILN_OK);
-	assert_int_equal(frame_send_wait(peer->sock, out->buffer.data, out->buffer.size, &fd, fd >= 0,
-									 REPLY_TIMEOUT_MS),
-					 KILN_OK);
-	wire_out_free(out);
-	assert_int_equal(frame_recv_wait(peer->sock, &frame, 1 << 20, REPLY_TIMEOUT_MS), KILN_OK);
-	assert_int_equal(wire_parse(&in, frame.data, frame.size), KILN_OK);
-	assert_int_equal(wire_id(&in), peer->id);
-	int status = (int)wire_get_int(&in.root, "st", 1);
-	const char *error = wire_get_str(&in, &in.root, "err");
-	snprintf(peer->sentence, sizeof(peer->sentence), "%s", error ? error : "");
-	peer->made = wire_get_uint(&in.root, "call", wire_get_uint(&in.root, "buf", 0));
-	wire_in_free(&in);
-	frame_free(&frame);
-	return status;
-}
-
-static void expect(struct peer *peer, struct wire_out *out, int fd, int status, const char *word)
-{
-	int got = ask(peer, out, fd);
-	if (got != status || !strstr(peer->sentence, word))
-		fail_msg("%s: \"%s\", not %s with \"%s\"", kiln_status_name(got), peer->sentence,
-				 kiln_status_name(status), word);
-}
-
-static void peer_open(struct peer *peer, const struct kilnd *daemon)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct wire_out out;
-
-	*peer = (struct peer){.sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", daemon->socket);
-	assert_int_equal(connect(peer->sock, (struct sockaddr *)&address, sizeof(address)), 0);
-	begin(peer, &out, "hello");
-	wire_put_int(&out, "proto", PROTOCOL_VERSION);
-	wire_put_str(&out, "version", "0.1.0");
-	wire_put_int(&out, "pid", getpid());
-	wire_put_str(&out, "device", "cpu");
-	expect(peer, &out, -1, KILN_OK, "");
-	peer->texts = frame_memfd("texts", sizeof(source) - 1);
-	assert_int_equal(pwrite(peer->texts, source, sizeof(source) - 1, 0), sizeof(source) - 1);
-}
-
-static void peer_close(struct peer *peer)
-{
-	close(peer->texts);
-	close(peer->sock);
-}
 
 /* ---- Kernels ---- */
 
 static void begin_kernel(struct peer *peer, struct wire_out *out, uint64_t bytes)
 {
-	begin(peer, out, "raw.prepare");
+	peer_begin(peer, out, "raw.prepare");
 	wire_map_begin(out, "raw");
 	wire_put_str(out, "entry", "k");
 	wire_put_uint(out, "bytes", bytes);
@@ -112,7 +37,7 @@ static void expect_kernel(struct peer *peer, struct wire_out *out, int fd, int s
 						  const char *word)
 {
 	wire_map_end(out);
-	expect(peer, out, fd, status, word);
+	peer_expect(peer, out, fd, status, word);
 }
 
 static void test_kernels(void **state)
@@ -124,15 +49,15 @@ static void test_kernels(void **state)
 	int pipes[2], loose = memfd_create("loose", MFD_CLOEXEC);
 
 	kilnd_start(daemon, NULL);
-	peer_open(&peer, daemon);
+	peer_open(&peer, daemon, source);
 	assert_int_equal(pipe(pipes), 0);
 	assert_int_equal(ftruncate(loose, 4096), 0);
 
-	begin(&peer, &out, "raw.prepare");
-	expect(&peer, &out, peer.texts, KILN_EINVAL, "the entry of a kernel has 1 to");
-	begin(&peer, &out, "raw.prepare");
+	peer_begin(&peer, &out, "raw.prepare");
+	peer_expect(&peer, &out, peer.texts, KILN_EINVAL, "the entry of a kernel has 1 to");
+	peer_begin(&peer, &out, "raw.prepare");
 	wire_put_str(&out, "raw", "text");
-	expect(&peer, &out, peer.texts, KILN_EINVAL, "the entry of a kernel has 1 to");
+	peer_expect(&peer, &out, peer.texts, KILN_EINVAL, "the entry of a kernel has 1 to");
 	begin_kernel(&peer, &out, bytes);
 	expect_kernel(&peer, &out, -1, KILN_EPROTO, "a memfd sealed against shrinking");
 	begin_kernel(&peer, &out, bytes);
@@ -181,7 +106,7 @@ static void test_kernels(void **state)
 
 static void begin_launch(struct peer *peer, struct wire_out *out, uint64_t call, int64_t grid)
 {
-	begin(peer, out, "raw.submit");
+	peer_begin(peer, out, "raw.submit");
 	wire_put_uint(out, "call", call);
 	wire_put_ints(out, "grid", (const int64_t[]){grid, 1, 1}, 3);
 	wire_put_ints(out, "block", (const int64_t[]){1, 1, 1}, 3);
@@ -191,7 +116,7 @@ static void begin_launch(struct peer *peer, struct wire_out *out, uint64_t call,
 static void expect_launch(struct peer *peer, struct wire_out *out, int status, const char *word)
 {
 	wire_list_end(out);
-	expect(peer, out, -1, status, word);
+	peer_expect(peer, out, -1, status, word);
 }
 
 /* One list of arguments, one answer. */
@@ -235,22 +160,22 @@ static void test_launches(void **state)
 	struct peer peer;
 
 	kilnd_start(daemon, NULL);
-	peer_open(&peer, daemon);
+	peer_open(&peer, daemon, source);
 	begin_kernel(&peer, &out, sizeof(source) - 1);
 	expect_kernel(&peer, &out, peer.texts, KILN_OK, "");
 	const uint64_t call = peer.made;
-	begin(&peer, &out, "alloc");
+	peer_begin(&peer, &out, "alloc");
 	wire_put_uint(&out, "bytes", 4);
-	expect(&peer, &out, -1, KILN_OK, "");
+	peer_expect(&peer, &out, -1, KILN_OK, "");
 	const int64_t memory[] = {(int64_t)peer.made, 0, 4, 3}, beyond[] = {memory[0], 4, 1, 3},
 				  absent[] = {memory[0] + 1000, 0, 4, 3}, odd[] = {memory[0], -1, 4, 3};
 
-	begin(&peer, &out, "submit");
+	peer_begin(&peer, &out, "submit");
 	wire_put_uint(&out, "call", call);
-	expect(&peer, &out, -1, KILN_EINVAL, "submitted with raw.submit");
-	begin(&peer, &out, "raw.submit");
+	peer_expect(&peer, &out, -1, KILN_EINVAL, "submitted with raw.submit");
+	peer_begin(&peer, &out, "raw.submit");
 	wire_put_uint(&out, "call", call);
-	expect(&peer, &out, -1, KILN_EPROTO, "grid and block of three numbers");
+	peer_expect(&peer, &out, -1, KILN_EPROTO, "grid and block of three numbers");
 	expect_grid(&peer, call + 1000, memory, 1, KILN_ENOENT, "has no user's kernel");
 	expect_grid(&peer, call, memory, -1, KILN_EPROTO, "grid and block of three numbers");
 	expect_grid(&peer, call, memory, INT64_MAX, KILN_EINVAL, "a grid of 9223372036854775807x1x1");

@@ -59,8 +59,7 @@ static int run(kiln_client *client, const kiln_raw *raw, int64_t out[WORDS])
 	if (status == KILN_OK)
 		assert_ok(kiln_read(buffer, 0, out, WORDS * sizeof(*out)));
 	kiln_call_free(call);
-	if (status == KILN_OK)
-		kiln_free(buffer);
+	kiln_free(buffer);
 	return status;
 }
 

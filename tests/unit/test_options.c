@@ -313,6 +313,26 @@ static void memcheck_is_for_the_cpu(void **state)
 	assert_string_equal(error, "--thread-order: \"odd\" is not one of natural|reversed|shuffled");
 }
 
+static void a_sandbox_is_whole_or_said_to_be_less(void **state)
+{
+	(void)state;
+	struct options options;
+	assert_int_equal(PARSE(&options, NULL), KILN_OK);
+	assert_int_equal(options.sandbox, SANDBOX_AUTO);
+	assert_int_equal(PARSE(&options, "--sandbox=require"), KILN_OK);
+	assert_int_equal(options.sandbox, SANDBOX_REQUIRE);
+	assert_string_equal(options_sandbox(options.sandbox), "--sandbox=require");
+	assert_int_equal(PARSE(&options, "--sandbox=on"), KILN_EINVAL);
+	assert_string_equal(error, "--sandbox: \"on\" is not one of off|auto|require");
+	assert_int_equal(PARSE(&options, "--sandbox=require", "--executor-wrapper=ncu"), KILN_EINVAL);
+	assert_string_equal(error, "--sandbox require does not go with --executor-wrapper, which needs "
+							   "device processes without one");
+	assert_int_equal(PARSE(&options, "--sandbox=require", "--memcheck", "--device=cpu"),
+					 KILN_EINVAL);
+	assert_string_equal(error, "--sandbox require does not go with --memcheck, which needs device "
+							   "processes without one");
+}
+
 static void long_values(void **state)
 {
 	(void)state;
@@ -425,6 +445,7 @@ int main(void)
 		cmocka_unit_test_setup(keys_have_names, clean),
 		cmocka_unit_test_setup(remote_refusals, clean),
 		cmocka_unit_test_setup(memcheck_is_for_the_cpu, clean),
+		cmocka_unit_test_setup(a_sandbox_is_whole_or_said_to_be_less, clean),
 		cmocka_unit_test_setup(long_values, clean),
 		cmocka_unit_test_setup(limits_walk_the_table, clean),
 		cmocka_unit_test_setup(help_names_every_option, clean),
