@@ -334,8 +334,7 @@ static void look_at_all(kiln_client *client)
 static void run_wild(kiln_client *client)
 {
 	static const char *const wild[] = {"*(volatile int *)0x7f1234567890 = *x",
-									   "*x = *(volatile int *)0x7f1234567890",
-									   "x[16] = 1"};
+									   "*x = *(volatile int *)0x7f1234567890", "x[16] = 1"};
 	kiln_buffer *buffer;
 	assert_ok(kiln_alloc(client, 64, 0, "own", &buffer));
 	for (size_t i = 0; i < sizeof(wild) / sizeof(wild[0]); i++) {
