@@ -180,10 +180,15 @@ static void start(struct second *second)
 	struct broker *broker = second->broker;
 	const struct compile_toolchains *pool = pool_toolchains(broker);
 	char memory[48], compiler[PATH_MAX + 16], other[256];
-	const char *const arguments[] = {"--role=compiler", memory, NULL};
+	const char *const arguments[] = {"--role=compiler", memory,
+									 options_sandbox(broker->options.sandbox), NULL};
 	/* The other kind of compiler is the pool's, whose identity need not be worked out again. */
 	const char *const environment[] = {
 		compiler, other, second->toolchain_stamp[0] ? second->toolchain_stamp : NULL, NULL};
+	const struct child_program program = {.arguments = arguments,
+										  .environment = environment,
+										  .spare_environment = true,
+										  .message_most = COMPILE_MESSAGE_MAX};
 	snprintf(memory, sizeof memory, "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);
 	snprintf(compiler, sizeof compiler, "%s=%s", second->is_nvrtc ? "KILN_NVRTC" : "KILN_CXX",
@@ -194,8 +199,8 @@ static void start(struct second *second)
 		snprintf(other, sizeof other, COMPILE_NVRTC_ID "=%s:%s", pool->nvrtc.stamp, pool->nvrtc.id);
 	second->overran = false;
 	second->jobs_done = 0;
-	second->child = child_start(&broker->loop, "", arguments, environment, &events, second,
-								second->why, sizeof second->why);
+	second->child =
+		child_start(&broker->loop, &program, &events, second, second->why, sizeof second->why);
 	second->state = second->child ? SECOND_STARTING : SECOND_NONE;
 	uv_timer_start(&second->timer, on_timer, second->child ? START_DEADLINE_MS : 0, 0);
 }
