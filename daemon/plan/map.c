@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static int understand(const struct kernel_problem *problem, struct map *map,
-					  char error[KERNEL_ERROR_MAX])
+static int understand_as(const struct kernel_problem *problem, bool generic, struct map *map,
+						 char error[KERNEL_ERROR_MAX])
 {
 	int status = map_parse(problem, map, error);
 
+	map->generic = generic;
 	if (!status)
 		status = map_extents(map);
 	if (!status)
@@ -19,6 +20,12 @@ static int understand(const struct kernel_problem *problem, struct map *map,
 		return status;
 	map_ranges(map);
 	return map_accesses(map);
+}
+
+static int understand(const struct kernel_problem *problem, struct map *map,
+					  char error[KERNEL_ERROR_MAX])
+{
+	return understand_as(problem, false, map, error);
 }
 
 /* ---- What is asked of operands ---- */
@@ -114,10 +121,13 @@ static uint64_t scalar_bits(const struct kernel_attr *attr, enum map_type type)
 	return bits;
 }
 
-static void set_args(const struct map *map, const struct map_loops *loops, struct kernel_plan *out)
+/* reports: an access may be out of range. */
+static void set_args(const struct map *map, const struct map_loops *loops, bool reports,
+					 struct kernel_plan *out)
 {
 	struct map_scalar scalars[KERNEL_MAX_ATTRS * 2];
-	int count = map_scalars(map, scalars);
+	struct map_size sizes[MAP_SIZES];
+	int count = map_scalars(map, scalars), size_count;
 
 	for (int i = 0; i < map->operand_count; i++)
 		plan_arg_pointer(out, i);
@@ -127,10 +137,15 @@ static void set_args(const struct map *map, const struct map_loops *loops, struc
 		plan_arg_scalar(out, word ? 4 : 8,
 						scalar_bits(&map->problem->attrs[scalars[i].attr], scalars[i].type));
 	}
+	map_sizes(map, loops, sizes, &size_count);
+	for (int i = 0; i < size_count; i++)
+		plan_arg_scalar(out, sizes[i].bytes, sizes[i].value);
 	plan_arg_scalar(out, 8, (uint64_t)loops->elements);
 	if (loops->pieces > 1)
 		plan_arg_scratch(out);
-	if (map_has_checks(map))
+	if (map_has_checks(map) && !reports)
+		plan_arg_scalar(out, 8, 0);
+	else if (map_has_checks(map))
 		plan_arg_report(out, (uint64_t)loops->elements * (uint64_t)loops->terms, UINT64_MAX);
 }
 
@@ -184,7 +199,7 @@ static void set_grid(const struct map *map, const struct map_loops *loops,
 }
 
 static int plan_way(const struct map *map, const struct map_loops *loops, const struct map_way *way,
-					const struct kernel_limits *limits, struct kernel_plan *out)
+					bool reports, const struct kernel_limits *limits, struct kernel_plan *out)
 {
 	struct plan_text text = {.text = out->generated, .size = sizeof(out->generated)};
 	bool loop;
@@ -198,9 +213,9 @@ static int plan_way(const struct map *map, const struct map_loops *loops, const 
 	set_grid(map, loops, way, limits, &loop, out);
 	snprintf(out->instantiation, sizeof(out->instantiation),
 			 "map_statement<0x%016llxull, %u, %u, %s>", (unsigned long long)hash_of(out->generated),
-			 way->threads, way->share, loop ? "true" : "false");
+			 way->threads, way->share, loop || map->generic ? "true" : "false");
 	out->scratch = map_scratch(map, loops, way);
-	set_args(map, loops, out);
+	set_args(map, loops, reports, out);
 	set_extents(map, loops, out);
 	return KILN_OK;
 }
@@ -214,7 +229,8 @@ static void describe(const struct map *map, const struct map_loops *loops,
 
 	memcpy(out->choice, way->name, sizeof(out->choice));
 	snprintf(out->variant, sizeof(out->variant), "%s",
-			 !sum          ? "elements"
+			 map->generic  ? PLAN_GENERIC
+			 : !sum        ? "elements"
 			 : loops->rows ? "rows"
 						   : "columns");
 	plan_print(&note, "%d at once along %s", loops->vector,
@@ -240,6 +256,32 @@ static int nothing(const struct map *map, const struct map_loops *loops, struct 
 	return KILN_OK;
 }
 
+/* The kernel of all sizes.  reports: of these sizes an access may be out of range. */
+static int plan_generic(const struct kernel_problem *problem, bool reports,
+						const struct kernel_limits *limits, struct kernel_plan *out,
+						char error[KERNEL_ERROR_MAX])
+{
+	struct map map;
+	struct map_loops loops;
+	struct map_size sizes[MAP_SIZES];
+	struct map_way way;
+	int status = understand_as(problem, true, &map, error), count;
+
+	if (status)
+		return status;
+	map_loops(&map, &loops);
+	if (!map_sizes(&map, &loops, sizes, &count))
+		return plan_refuse(error, KILN_ENOTSUP,
+						   "map: the generic kernel of the statement would have more than %d "
+						   "arguments: it reads too many operands by too many indices",
+						   KERNEL_MAX_ARGS);
+	way = map_generic_way(&map, &loops, limits);
+	status = plan_way(&map, &loops, &way, reports, limits, out);
+	if (!status)
+		describe(&map, &loops, &way, out);
+	return status;
+}
+
 int map_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
 			 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
@@ -254,6 +296,8 @@ int map_plan(const struct kernel_problem *problem, const struct kernel_limits *l
 		return status;
 	if (loops.elements == 0)
 		return nothing(&map, &loops, out);
+	if (plan_is_generic(choice))
+		return plan_generic(problem, map_has_checks(&map), limits, out, error);
 	count = map_ways(&map, &loops, limits, ways);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
@@ -261,7 +305,7 @@ int map_plan(const struct kernel_problem *problem, const struct kernel_limits *l
 		return plan_refuse(error, KILN_EINVAL,
 						   "map: there is no candidate \"%s\" for this statement on %s", choice,
 						   limits->target);
-	status = plan_way(&map, &loops, &ways[chosen], limits, out);
+	status = plan_way(&map, &loops, &ways[chosen], true, limits, out);
 	if (!status)
 		describe(&map, &loops, &ways[chosen], out);
 	return status;

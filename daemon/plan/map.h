@@ -10,6 +10,7 @@
  *   map_way.c     the candidates
  *   map_emit.c    the tree as C++
  *   map_write.c   the generated file around it
+ *   map_sizes.c   what is no number in it where it serves all sizes: the generic kernel's arguments
  *   map.c         the plan
  *
  * Shared by the map*.c files alone.
@@ -130,6 +131,7 @@ struct map {
 	bool operand_used[KERNEL_MAX_OPERANDS];
 	enum map_bounds bounds;
 	bool checked;
+	bool generic; /* nothing may follow from sizes but the loops, and what vectors there are */
 	struct map_access access[MAP_ACCESSES];
 	int access_count;
 	char *error;
@@ -218,6 +220,28 @@ struct kernel_scratch map_scratch(const struct map *map, const struct map_loops 
 								  const struct map_way *way);
 int map_ways(const struct map *map, const struct map_loops *loops,
 			 const struct kernel_limits *limits, struct map_way ways[MAP_WAYS]);
+/* That of the generic kernel: of few that there are. */
+struct map_way map_generic_way(const struct map *map, const struct map_loops *loops,
+							   const struct kernel_limits *limits);
+
+/* ---- Sizes as arguments (map_sizes.c): none unless the map is generic ---- */
+
+struct map_size {
+	char name[20];
+	const char *type; /* in C++; Number is the statement's */
+	uint32_t bytes;
+	uint64_t value;
+};
+#define MAP_SIZES 96
+/* false: there are more than a kernel can have. */
+bool map_sizes(const struct map *map, const struct map_loops *loops,
+			   struct map_size list[MAP_SIZES], int *count);
+/* How an access moves along the vectors' loop: 0, 1, or 2 for anything else. */
+int64_t map_step(const struct map *map, const struct map_access *access,
+				 const struct map_loops *loops);
+/* Does an access move along a loop at all? */
+bool map_moves(const struct map *map, const struct map_access *access,
+			   const struct map_loops *loops, int loop);
 
 /* ---- C++ (map_emit.c, map_write.c) ---- */
 

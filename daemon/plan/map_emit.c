@@ -65,7 +65,7 @@ static void emit_access(const struct map *map, const struct map_loops *loops, in
 		if (access->direct)
 			plan_print(out, "map_at<%s, %lld>(held.a%d, v)",
 					   map_element_name(map->problem->tensors[node->which].dtype),
-					   (long long)map_stride(map, access, loops, loops->vector_loop), i);
+					   (long long)map_step(map, access, loops), i);
 		else
 			plan_print(out, "take%d(at, held, v, strays)", i);
 		return;

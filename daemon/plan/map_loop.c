@@ -15,6 +15,8 @@ static bool can_join(const struct map *map, int slow, int fast)
 
 	if (map->index[slow].named || map->index[fast].named)
 		return false;
+	if (map->index[slow].extent == 1 || map->index[fast].extent == 1)
+		return true;
 	for (int i = 0; i < map->access_count; i++) {
 		const int64_t *coefficient = map->access[i].coefficient;
 		if (__builtin_mul_overflow(coefficient[fast], map->index[fast].extent, &step) ||
@@ -30,10 +32,12 @@ static void add_loops(const struct map *map, int first, int last, struct map_loo
 
 	for (int k = first; k < last; k++) {
 		struct map_loop *loop = out->count ? &out->loop[out->count - 1] : NULL;
-		if (map->index[k].extent == 1)
+		/* Where sizes are arguments, 1 is one like any other. */
+		if (map->index[k].extent == 1 && !map->generic)
 			continue;
 		if (!fresh && can_join(map, loop->last, k)) {
-			loop->last = k;
+			if (map->index[k].extent != 1)
+				loop->last = k;
 			loop->extent *= map->index[k].extent;
 		} else {
 			out->loop[out->count++] =
@@ -82,6 +86,24 @@ static int count_along(const struct map *map, const struct map_loops *loops, int
 	return count;
 }
 
+static uint32_t whole(const struct map *map, int operand, const struct map_loops *loops)
+{
+	uint32_t bytes = element(map, operand) * (uint32_t)loops->vector;
+
+	return bytes < 16 ? bytes : 16;
+}
+
+static bool all_whole(const struct map *map, const struct map_loops *loops)
+{
+	for (int i = 0; i < map->access_count; i++) {
+		const struct map_access *access = &map->access[i];
+		if (access->direct && map_stride(map, access, loops, loops->vector_loop) == 1 &&
+			map_width(map, access, loops) < whole(map, access->operand, loops))
+			return false;
+	}
+	return loops->rows || map_store_width(map, loops) == whole(map, map->output, loops);
+}
+
 static void choose_vector(const struct map *map, struct map_loops *out)
 {
 	uint32_t store = element(map, map->output), along_rows = 1, along = 1, vector;
@@ -103,8 +125,11 @@ static void choose_vector(const struct map *map, struct map_loops *out)
 	/* Without another loop around it, what is left over at the end can be done by itself. */
 	while (vector > 1 && (out->vector_loop < 0 ||
 						  (out->loop[out->vector_loop].extent % vector && (sum || out->count > 1))))
-		vector /= 2;
+		vector /= map->generic ? vector : 2;
 	out->vector = (int)vector;
+	/* Few kernels: with whole vectors everywhere, or without any. */
+	if (map->generic && !all_whole(map, out))
+		out->vector = 1;
 }
 
 static bool needs_wide(const struct map *map, const struct map_loops *loops)

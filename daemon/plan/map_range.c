@@ -202,6 +202,14 @@ static void range_by_type(struct map_node *node)
 										 : 1;
 }
 
+/* A generic kernel knows of its indices no more than how many bits they have. */
+static int64_t index_high(const struct map *map, const struct map_index *index)
+{
+	if (map->generic)
+		return index->extent <= INT32_MAX ? INT32_MAX : INT64_MAX;
+	return most(index->extent - 1, 0);
+}
+
 static void range_node(struct map *map, int number)
 {
 	struct map_node *node = &map->node[number];
@@ -220,7 +228,7 @@ static void range_node(struct map *map, int number)
 	if (node->kind == MAP_NUMBER)
 		set_range(node, node->i, node->i);
 	else if (node->kind == MAP_INDEX)
-		set_range(node, 0, most(map->index[node->which].extent - 1, 0));
+		set_range(node, 0, index_high(map, &map->index[node->which]));
 	else if (node->kind == MAP_ACCESS)
 		range_access(map, node);
 	else if (node->kind == MAP_UNARY && node->op == MAP_NEGATE && ranged && a->low > INT64_MIN)
@@ -357,6 +365,7 @@ static void describe(struct map *map, struct map_access *access)
 	for (int i = 0; i < map->index_count; i++)
 		idle = idle || map->index[i].extent == 0;
 	access->direct = !map->checked;
+	idle = idle && !map->generic;
 	for (int k = 0; k < node->kids; k++) {
 		const struct map_node *kid = &map->node[node->kid[k]];
 		struct map_subscript *s = &access->subscript[k];
@@ -368,6 +377,10 @@ static void describe(struct map *map, struct map_access *access)
 							  : kid->ranged && kid->low >= 0 && kid->high < tensor->shape[k];
 		if (map->checked && !is_repeated(kid, tensor->shape[k]))
 			s->within = false;
+		if (map->generic) {
+			s->within = kid->kind == MAP_INDEX && !map->checked;
+			access->direct = access->direct && kid->kind == MAP_INDEX;
+		}
 		s->within = s->within || idle;
 		access->direct = access->direct && s->affine && s->within;
 	}

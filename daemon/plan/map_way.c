@@ -92,6 +92,27 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 	return count;
 }
 
+/* Of the splits that there are the nearest below; vectors of a thread as there are registers, or one
+ * where there is little work. */
+struct map_way map_generic_way(const struct map *map, const struct map_loops *loops,
+							   const struct kernel_limits *limits)
+{
+	struct map_way ways[MAP_WAYS];
+	uint32_t most = loops->rows ? 256 : 32, middle = loops->rows ? 16 : 8;
+	struct map_way way;
+
+	map_ways(map, loops, limits, ways);
+	way = ways[0];
+	if (map->reduce != MAP_PLAIN)
+		way.share = way.share >= most ? most : way.share >= middle ? middle : 1;
+	else
+		way.share = way.share >= 4 ? 4 : 1;
+	while (way.share > way.threads)
+		way.share = way.share == most ? middle : 1;
+	snprintf(way.name, sizeof(way.name), "%s", PLAN_GENERIC);
+	return way;
+}
+
 struct kernel_scratch map_scratch(const struct map *map, const struct map_loops *loops,
 								  const struct map_way *way)
 {

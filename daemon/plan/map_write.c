@@ -4,6 +4,7 @@
  */
 #include "map.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *offset_name(const struct map_loops *loops)
@@ -39,22 +40,52 @@ bool map_has_checks(const struct map *map)
 
 /* ---- Members ---- */
 
-/* What the kernel takes and the structure holds, ended by `end`. */
-static void write_values(const struct map *map, const char *end, const char *last, bool types,
-						 struct plan_text *out)
+/* What the kernel takes and the structure holds: with its type, or by name. */
+struct held_values {
+	const char *between, *last;
+	bool types;
+	int left; /* that follow */
+};
+
+static void write_value_of(struct held_values *values, const char *type, const char *name,
+						   int number, struct plan_text *out)
+{
+	plan_print(out, "%s%s", values->types ? type : "", values->types ? " " : "");
+	if (number < 0)
+		plan_print(out, "%s", name);
+	else
+		plan_print(out, "%s%d", name, number);
+	plan_print(out, "%s", --values->left ? values->between : values->last);
+}
+
+/* In the parameters of the kernel Number and Offset have no names yet. */
+static const char *size_type(const struct map_loops *loops, const struct map_size *size)
+{
+	if (strcmp(size->type, "Number") == 0)
+		return loops->wide ? "u64" : "u32";
+	return strcmp(size->type, "Offset") == 0 ? offset_name(loops) : size->type;
+}
+
+static void write_values(const struct map *map, const struct map_loops *loops, const char *between,
+						 const char *last, bool types, struct plan_text *out)
 {
 	struct map_scalar scalars[KERNEL_MAX_ATTRS * 2];
-	int count = map_scalars(map, scalars);
+	struct map_size sizes[MAP_SIZES];
+	int count = map_scalars(map, scalars), size_count;
+	struct held_values values = {between, last, types, map->operand_count + count};
 
-	for (int i = 0; i < map->operand_count; i++)
-		if (types)
-			plan_print(out, "%s%s *p%d%s", i == map->output ? "" : "const ", operand_type(map, i),
-					   i, i + 1 < map->operand_count || count ? end : last);
-		else
-			plan_print(out, "p%d%s", i, i + 1 < map->operand_count || count ? end : last);
+	map_sizes(map, loops, sizes, &size_count);
+	values.left += size_count;
+	for (int i = 0; i < map->operand_count; i++) {
+		char type[32];
+		snprintf(type, sizeof(type), "%s%s *", i == map->output ? "" : "const ",
+				 operand_type(map, i));
+		write_value_of(&values, type, "p", i, out);
+	}
 	for (int i = 0; i < count; i++)
-		plan_print(out, "%s%ss%d%s", types ? map_cpp_name(scalars[i].type) : "", types ? " " : "",
-				   i, i + 1 < count ? end : last);
+		write_value_of(&values, map_cpp_name(scalars[i].type), "s", i, out);
+	for (int i = 0; i < size_count; i++)
+		write_value_of(&values, size_type(loops, &sizes[i]), sizes[i].name, -1, out);
 }
 
 static void write_types(const struct map *map, const struct map_loops *loops, struct plan_text *out)
@@ -70,7 +101,9 @@ static void write_types(const struct map *map, const struct map_loops *loops, st
 	plan_print(out, "\tstatic constexpr bool rows = %s, first = %s, reports = %s, rest = %s;\n",
 			   loops->rows ? "true" : "false", map->checked ? "true" : "false",
 			   map_has_checks(map) ? "true" : "false", loops->count == 1 ? "true" : "false");
-	if (sum)
+	plan_print(out, "\tstatic constexpr bool parts = %s, sized = %s;\n",
+			   loops->pieces > 1 ? "true" : "false", map->generic ? "true" : "false");
+	if (sum && !map->generic)
 		plan_print(
 			out, "\tstatic constexpr Number terms = %lld;\n\tstatic constexpr u32 pieces = %lld;\n",
 			(long long)(loops->rows ? loops->terms / loops->vector : loops->terms),
@@ -81,17 +114,24 @@ static void write_types(const struct map *map, const struct map_loops *loops, st
 
 /* From a number to the places in loops [first, last), the fastest first; the vector's loop counts
  * whole vectors. */
-static void write_place(const struct map_loops *loops, const char *name, int first, int last,
-						struct plan_text *out)
+static void write_place(const struct map *map, const struct map_loops *loops, const char *name,
+						int first, int last, struct plan_text *out)
 {
-	plan_print(out, "\tstatic DEVICE void %s(Number n, Place &at)\n\t{\n", name);
+	plan_print(out, "\t%sDEVICE void %s(Number n, Place &at)%s\n\t{\n",
+			   map->generic ? "" : "static ", name, map->generic ? " const" : "");
 	if (first == last)
 		plan_print(out, "\t\t(void)n;\n\t\t(void)at;\n");
 	for (int k = last - 1; k >= first; k--) {
 		const char *times = k == loops->vector_loop ? " * V" : "";
 		const char *over = k == loops->vector_loop ? " / V" : "";
 		long long extent = (long long)loops->loop[k].extent;
-		if (k > first)
+		if (k > first && map->generic)
+			plan_print(out,
+					   "\t\tconst Number n%d = Divisor<Number>{e%d_size, e%d_magic, "
+					   "e%d_shift}.quotient(n);\n"
+					   "\t\tat.i%d = static_cast<Offset>((n - n%d * e%d_size)%s);\n\t\tn = n%d;\n",
+					   k, k, k, k, k, k, k, times, k);
+		else if (k > first)
 			plan_print(out,
 					   "\t\tat.i%d = static_cast<Offset>(n %% static_cast<Number>(%lld%s)%s);\n"
 					   "\t\tn /= static_cast<Number>(%lld%s);\n",
@@ -112,8 +152,28 @@ static void write_held(const struct map *map, const struct map_loops *loops, str
 		if (map->access[i].direct)
 			plan_print(out, "\t\tu32 a%d[map_words<%s, V, %lld>];\n", i,
 					   operand_type(map, map->access[i].operand),
-					   (long long)map_stride(map, &map->access[i], loops, loops->vector_loop));
+					   (long long)map_step(map, &map->access[i], loops));
 	plan_print(out, "\t};\n");
+}
+
+/* " + at.i0 * stride" for the loops along which an access moves. */
+static void write_moves(const struct map *map, const struct map_loops *loops, int number,
+						struct plan_text *out)
+{
+	const struct map_access *access = &map->access[number];
+
+	for (int k = 0; k < loops->count; k++) {
+		int64_t step = k == loops->vector_loop ? map_step(map, access, loops) : 2;
+		if (!map_moves(map, access, loops, k) || (map->generic && step == 0))
+			continue;
+		if (!map->generic)
+			plan_print(out, " + at.i%d * static_cast<Offset>(%lld)", k,
+					   (long long)map_stride(map, access, loops, k));
+		else if (step == 1)
+			plan_print(out, " + at.i%d", k);
+		else
+			plan_print(out, " + at.i%d * t%d_%d", k, number, k);
+	}
 }
 
 static void write_fetch(const struct map *map, const struct map_loops *loops, struct plan_text *out)
@@ -124,27 +184,41 @@ static void write_fetch(const struct map *map, const struct map_loops *loops, st
 		const struct map_access *access = &map->access[i];
 		if (!access->direct)
 			continue;
-		plan_print(out, "\t\tmap_fetch<V, %u, %lld>(p%d + (static_cast<Offset>(%lld)",
-				   map_width(map, access, loops),
-				   (long long)map_stride(map, access, loops, loops->vector_loop), access->operand,
-				   (long long)access->start);
-		for (int k = 0; k < loops->count; k++)
-			if (map_stride(map, access, loops, k))
-				plan_print(out, " + at.i%d * static_cast<Offset>(%lld)", k,
-						   (long long)map_stride(map, access, loops, k));
-		plan_print(out, "), held.a%d);\n", i);
+		if (map->generic && map_step(map, access, loops) == 2)
+			plan_print(out, "\t\tmap_fetch_apart<V>(p%d + (static_cast<Offset>(0)",
+					   access->operand);
+		else
+			plan_print(out, "\t\tmap_fetch<V, %u, %lld>(p%d + (static_cast<Offset>(%lld)",
+					   map_width(map, access, loops), (long long)map_step(map, access, loops),
+					   access->operand, (long long)access->start);
+		write_moves(map, loops, i, out);
+		if (map->generic && map_step(map, access, loops) == 2)
+			plan_print(out, "), t%d_%d, held.a%d);\n", i, loops->vector_loop, i);
+		else
+			plan_print(out, "), held.a%d);\n", i);
 	}
 	plan_print(out, "\t}\n");
 }
 
 /* The number of an element, and of a term in it, in the order of all indices. */
-static void write_position(const struct map_loops *loops, struct plan_text *out)
+static void write_position(const struct map *map, const struct map_loops *loops,
+						   struct plan_text *out)
 {
-	plan_print(out, "\tstatic DEVICE u64 position(const Place &at, int v)\n\t{\n"
-					"\t\tu64 n = 0;\n\t\t(void)at;\n\t\t(void)v;\n");
-	for (int k = 0; k < loops->count; k++)
-		plan_print(out, "\t\tn = n * %lldull + static_cast<u64>(at.i%d%s);\n",
-				   (long long)loops->loop[k].extent, k, k == loops->vector_loop ? " + v" : "");
+	plan_print(out,
+			   "\t%sDEVICE u64 position(const Place &at, int v)%s\n\t{\n"
+			   "\t\tu64 n = 0;\n\t\t(void)at;\n\t\t(void)v;\n",
+			   map->generic ? "" : "static ", map->generic ? " const" : "");
+	for (int k = 0; k < loops->count; k++) {
+		const char *v = k == loops->vector_loop ? " + v" : "";
+		if (!map->generic)
+			plan_print(out, "\t\tn = n * %lldull + static_cast<u64>(at.i%d%s);\n",
+					   (long long)loops->loop[k].extent, k, v);
+		else if (k == 0)
+			plan_print(out, "\t\tn = static_cast<u64>(at.i0%s);\n", v);
+		else
+			plan_print(out, "\t\tn = n * e%d_size%s + static_cast<u64>(at.i%d%s);\n", k,
+					   k == loops->vector_loop ? " * V" : "", k, v);
+	}
 	plan_print(out, "\t\treturn n;\n\t}\n");
 }
 
@@ -169,15 +243,21 @@ static void write_subscripts(const struct map *map, const struct map_loops *loop
 	for (int k = 0; k < node->kids; k++) {
 		const struct map_node *kid = &map->node[node->kid[k]];
 		plan_print(out, "\t\tconst %s d%d = ", map_cpp_name(kid->type), k);
-		if (tensor->shape[k] == 1 && kid->kind == MAP_INDEX)
+		/* A dimension of size 1 goes with any index. */
+		if (map->generic && kid->kind == MAP_INDEX)
+			plan_print(out, "z%d_%d == 1 ? 0 : ", number, k);
+		if (!map->generic && tensor->shape[k] == 1 && kid->kind == MAP_INDEX)
 			plan_print(out, "0");
 		else
 			map_emit(map, loops, node->kid[k], kid->type, out);
 		plan_print(out, ";\n");
 		if (access->subscript[k].within)
 			continue;
-		plan_print(out, "\t\tconst bool in%d = map_within<%lld>(d%d);\n", k,
-				   (long long)tensor->shape[k], k);
+		if (map->generic)
+			plan_print(out, "\t\tconst bool in%d = map_within_of(d%d, z%d_%d);\n", k, k, number, k);
+		else
+			plan_print(out, "\t\tconst bool in%d = map_within<%lld>(d%d);\n", k,
+					   (long long)tensor->shape[k], k);
 		if (map->checked)
 			plan_print(out, "\t\tstrays.note(in%d, position(at, v), %d);\n", k,
 					   first_number(map, number) + k);
@@ -212,11 +292,14 @@ static void write_take(const struct map *map, const struct map_loops *loops, int
 	plan_print(out, "\t\tOffset offset = 0;\n");
 	for (int k = 0; k < node->kids; k++) {
 		bool within = access->subscript[k].within;
-		plan_print(out, "\t\toffset += map_%s<%lld, Offset>(d%d) * static_cast<Offset>(%lld);\n",
-				   within   ? "trusted"
-				   : clamps ? "clamped"
-							: "masked",
-				   (long long)tensor->shape[k], k, (long long)tensor->stride[k]);
+		const char *how = within ? "trusted" : clamps ? "clamped" : "masked";
+		if (map->generic)
+			plan_print(out, "\t\toffset += map_%s_of<Offset>(d%d, z%d_%d) * u%d_%d;\n", how, k,
+					   number, k, number, k);
+		else
+			plan_print(out,
+					   "\t\toffset += map_%s<%lld, Offset>(d%d) * static_cast<Offset>(%lld);\n",
+					   how, (long long)tensor->shape[k], k, (long long)tensor->stride[k]);
 	}
 	plan_print(out,
 			   "\t\tconst %s value = map_load(p%d + offset);\n\t\treturn in ? value : %s();\n\t}\n",
@@ -261,12 +344,12 @@ static void write_structure(const struct map *map, const struct map_loops *loops
 	write_types(map, loops, out);
 	write_held(map, loops, out);
 	plan_print(out, "\t");
-	write_values(map, ";\n\t", ";\n", true, out);
-	write_place(loops, "place", 0, loops->outputs, out);
-	write_place(loops, "term", loops->outputs, loops->count, out);
+	write_values(map, loops, ";\n\t", ";\n", true, out);
+	write_place(map, loops, "place", 0, loops->outputs, out);
+	write_place(map, loops, "term", loops->outputs, loops->count, out);
 	write_fetch(map, loops, out);
 	if (map->checked)
-		write_position(loops, out);
+		write_position(map, loops, out);
 	for (int i = 0; i < map->access_count; i++)
 		if (!map->access[i].direct)
 			write_take(map, loops, i, out);
@@ -285,14 +368,14 @@ static void write_kernel(const struct map *map, const struct map_loops *loops,
 			   "template <u64 ID, int THREADS, int %s, bool LOOP>\n"
 			   "__global__ __launch_bounds__(THREADS) void map_statement(",
 			   sum ? "SPLIT" : "UNROLL");
-	write_values(map, ", ", ", ", true, out);
+	write_values(map, loops, ", ", ", ", true, out);
 	plan_print(out, "u64 elements%s%s)\n{\n", loops->pieces > 1 ? ", void *scratch" : "",
 			   map_has_checks(map) ? ", u64 *report" : "");
 	plan_print(out, "\tconst MapStatement<%d> map = {", loops->vector);
-	write_values(map, ", ", "};\n", false, out);
+	write_values(map, loops, ", ", "};\n", false, out);
 	if (!sum) {
 		plan_print(out, "\tconst MapStatement<1> one = {");
-		write_values(map, ", ", "};\n", false, out);
+		write_values(map, loops, ", ", "};\n", false, out);
 	}
 	plan_print(out, "\tmap_%s<THREADS, %s, LOOP>(map%s, elements, %s%s);\n}\n",
 			   sum ? "reduce" : "elements", sum ? "SPLIT" : "UNROLL", sum ? "" : ", one",

@@ -108,6 +108,17 @@ DEVICE void map_fetch(const T *from, u32 (&words)[WORDS])
 	}
 }
 
+/* V elements, `step` apart, each in a word or more of its own. */
+template <int V, typename T, int WORDS>
+DEVICE void map_fetch_apart(const T *from, i64 step, u32 (&words)[WORDS])
+{
+	constexpr int es = sizeof(T);
+
+#pragma unroll
+	for (int n = 0; n < V; n++)
+		vec_load<es>(from + n * step, words + n * vec_words<es>);
+}
+
 /* Element v of them. */
 template <typename T, i64 STEP, int WORDS>
 DEVICE typename map_computed<T>::type map_at(const u32 (&words)[WORDS], int v)

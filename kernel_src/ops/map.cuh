@@ -11,6 +11,7 @@
  * lies side by side, value() is the right side for element v of a vector.
  */
 #pragma once
+#include "common/divide.cuh"
 #include "common/index.cuh"
 #include "common/indices.cuh"
 #include "common/last.cuh"
@@ -48,6 +49,31 @@ DEVICE Offset map_masked(T at)
 	return map_within<SIZE>(at) ? static_cast<Offset>(at) : static_cast<Offset>(0);
 }
 
+/* The same for sizes that are known when the kernel is launched. */
+template <typename T>
+DEVICE bool map_within_of(T at, i64 size)
+{
+	return (static_cast<T>(-1) > static_cast<T>(1) || at >= 0) &&
+		   static_cast<u64>(at) < static_cast<u64>(size);
+}
+template <typename Offset, typename T>
+DEVICE Offset map_trusted_of(T at, i64)
+{
+	return static_cast<Offset>(at);
+}
+template <typename Offset, typename T>
+DEVICE Offset map_clamped_of(T at, i64 size)
+{
+	const bool below = static_cast<T>(-1) < static_cast<T>(1) && at < static_cast<T>(1);
+	return map_within_of(at, size) ? static_cast<Offset>(at)
+								   : static_cast<Offset>(below ? 0 : size - 1);
+}
+template <typename Offset, typename T>
+DEVICE Offset map_masked_of(T at, i64 size)
+{
+	return map_within_of(at, size) ? static_cast<Offset>(at) : static_cast<Offset>(0);
+}
+
 /* Subscripts that were out of range: how many, and of those that are numbered the first, as what is
  * left to the largest number of 64 bits. */
 struct MapStrays {
@@ -70,6 +96,9 @@ struct MapStrays {
 template <class MAP>
 DEVICE void map_report(const MapStrays &strays, u64 *report)
 {
+	/* Where sizes are arguments, they may allow no stray. */
+	if (MAP::reports && MAP::sized && !report)
+		return;
 	if constexpr (MAP::reports && !MAP::first) {
 		indices_report(report, strays.count);
 	} else if constexpr (MAP::reports) {
@@ -104,7 +133,7 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 #pragma unroll
 			for (int u = 0; u < UNROLL; u++) {
 				const Number n = first + u * THREADS;
-				MAP::place(n < vectors ? n : vectors - 1, at[u]);
+				map.place(n < vectors ? n : vectors - 1, at[u]);
 				map.fetch(at[u], held[u]);
 			}
 #pragma unroll
@@ -134,7 +163,7 @@ DEVICE void map_elements(const MAP &map, const ONE &one, u64 elements, u64 *repo
 			typename ONE::Place at;
 			typename ONE::Held held;
 			u32 out[vec_words<static_cast<int>(sizeof(Element))>] = {0};
-			ONE::place(static_cast<Number>(rest), at);
+			one.place(static_cast<Number>(rest), at);
 			one.fetch(at, held);
 			map_put<Element>(out, 0, one.value(at, held, 0, strays));
 			map_store<1, ONE::store>(one.output() + rest, out);
@@ -152,9 +181,9 @@ DEVICE void map_terms(const MAP &map, const typename MAP::Place &at, u32 piece, 
 {
 	typedef typename MAP::Number Number;
 	constexpr int unroll = 4, v = MAP::vector;
-	constexpr Number each = (MAP::terms + MAP::pieces - 1) / MAP::pieces;
+	const Number each = (map.terms + map.pieces - 1) / map.pieces;
 	const Number begin = each * piece;
-	const Number end = MAP::pieces == 1 || MAP::terms - begin < each ? MAP::terms : begin + each;
+	const Number end = !MAP::parts || map.terms - begin < each ? map.terms : begin + each;
 	const Number rounds = (end - begin) / (SPLIT * unroll);
 
 #pragma unroll 1
@@ -164,7 +193,7 @@ DEVICE void map_terms(const MAP &map, const typename MAP::Place &at, u32 piece, 
 #pragma unroll
 		for (int u = 0; u < unroll; u++) {
 			place[u] = at;
-			MAP::term(begin + (n * unroll + u) * SPLIT + part, place[u]);
+			map.term(begin + (n * unroll + u) * SPLIT + part, place[u]);
 			map.fetch(place[u], held[u]);
 		}
 #pragma unroll
@@ -178,7 +207,7 @@ DEVICE void map_terms(const MAP &map, const typename MAP::Place &at, u32 piece, 
 	for (Number n = begin + rounds * (SPLIT * unroll) + part; n < end; n += SPLIT) {
 		typename MAP::Place place = at;
 		typename MAP::Held held;
-		MAP::term(n, place);
+		map.term(n, place);
 		map.fetch(place, held);
 #pragma unroll
 		for (int i = 0; i < v; i++)
@@ -216,13 +245,14 @@ DEVICE void map_join(u32 part, u32 lane, typename MAP::Result (&sum)[MAP::vector
  * order of the pieces.
  */
 template <int LANES, int OUTS, class MAP>
-DEVICE bool map_gather(u8 *scratch, typename MAP::Number groups, typename MAP::Number group,
-					   u32 piece, u32 part, u32 lane, typename MAP::Result (&sum)[MAP::vector])
+DEVICE bool map_gather(const MAP &map, u8 *scratch, typename MAP::Number groups,
+					   typename MAP::Number group, u32 piece, u32 part, u32 lane,
+					   typename MAP::Result (&sum)[MAP::vector])
 {
 	typedef typename MAP::Result Result;
 	const u64 counters = (static_cast<u64>(groups) * 4 + 255) / 256 * 256;
 	Result *const own = reinterpret_cast<Result *>(scratch + counters) +
-						(static_cast<u64>(group) * MAP::pieces * LANES + lane) * OUTS;
+						(static_cast<u64>(group) * map.pieces * LANES + lane) * OUTS;
 	bool last = false;
 
 	if (part == 0) {
@@ -232,7 +262,7 @@ DEVICE bool map_gather(u8 *scratch, typename MAP::Number groups, typename MAP::N
 	}
 	__syncthreads();
 	if (threadIdx.x == 0)
-		last = last_of(reinterpret_cast<u32 *>(scratch) + group, MAP::pieces);
+		last = last_of(reinterpret_cast<u32 *>(scratch) + group, map.pieces);
 	if (!__syncthreads_or(last))
 		return false;
 	if (part == 0) {
@@ -240,7 +270,7 @@ DEVICE bool map_gather(u8 *scratch, typename MAP::Number groups, typename MAP::N
 		for (int i = 0; i < OUTS; i++)
 			sum[i] = MAP::identity();
 #pragma unroll 4
-		for (u32 p = 0; p < MAP::pieces; p++) {
+		for (u32 p = 0; p < map.pieces; p++) {
 #pragma unroll
 			for (int i = 0; i < OUTS; i++)
 				sum[i] = MAP::combine(sum[i], own[static_cast<u64>(p) * LANES * OUTS + i]);
@@ -263,8 +293,8 @@ DEVICE void map_reduce(const MAP &map, u64 elements, void *scratch, u64 *report)
 	MapStrays strays;
 
 	do {
-		const Number group = unit / MAP::pieces, n = group * lanes + lane;
-		const u32 piece = static_cast<u32>(unit - group * MAP::pieces);
+		const Number group = MAP::parts ? unit / map.pieces : unit, n = group * lanes + lane;
+		const u32 piece = static_cast<u32>(unit - group * map.pieces);
 		bool stores = true;
 		typename MAP::Place at;
 		typename MAP::Result sum[v];
@@ -272,7 +302,7 @@ DEVICE void map_reduce(const MAP &map, u64 elements, void *scratch, u64 *report)
 #pragma unroll
 		for (int i = 0; i < v; i++)
 			sum[i] = MAP::identity();
-		MAP::place(n < outputs ? n : outputs - 1, at);
+		map.place(n < outputs ? n : outputs - 1, at);
 		map_terms<SPLIT>(map, at, piece, part, sum, mine);
 		if (MAP::reports && n < outputs)
 			strays.add(mine);
@@ -283,9 +313,9 @@ DEVICE void map_reduce(const MAP &map, u64 elements, void *scratch, u64 *report)
 		}
 		if constexpr (SPLIT > 1)
 			map_join<THREADS, SPLIT, outs, MAP>(part, lane, sum);
-		if constexpr (MAP::pieces > 1)
-			stores = map_gather<lanes, outs, MAP>(static_cast<u8 *>(scratch), groups, group, piece,
-												  part, lane, sum);
+		if constexpr (MAP::parts)
+			stores = map_gather<lanes, outs>(map, static_cast<u8 *>(scratch), groups, group, piece,
+											 part, lane, sum);
 		if (stores && part == 0 && n < outputs) {
 			u32 out[vec_words<outs *static_cast<int>(sizeof(Element))>] = {0};
 #pragma unroll
@@ -294,6 +324,6 @@ DEVICE void map_reduce(const MAP &map, u64 elements, void *scratch, u64 *report)
 			map_store<outs, MAP::store>(map.output() + static_cast<u64>(n) * outs, out);
 		}
 		unit += static_cast<Number>(gridDim.x);
-	} while (LOOP && unit < groups * MAP::pieces);
+	} while (LOOP && unit < groups * map.pieces);
 	map_report<MAP>(strays, report);
 }
