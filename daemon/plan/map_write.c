@@ -366,7 +366,7 @@ static void write_kernel(const struct map *map, const struct map_loops *loops,
 
 	plan_print(out,
 			   "template <u64 ID, int THREADS, int %s, bool LOOP>\n"
-			   "__global__ __launch_bounds__(THREADS) void map_statement(",
+			   "__global__ LAUNCH_BOUNDS(THREADS) void map_statement(",
 			   sum ? "SPLIT" : "UNROLL");
 	write_values(map, loops, ", ", ", ", true, out);
 	plan_print(out, "u64 elements%s%s)\n{\n", loops->pieces > 1 ? ", void *scratch" : "",

@@ -3,6 +3,7 @@
  * one, of those that their operator lists, and what makes two problems different makes no kernel.
  */
 #include "cases_problem.h"
+#include "daemon/plan/internal.h"
 #include "plan_problems.h"
 
 #define MOST_GENERICS 400
@@ -141,6 +142,174 @@ static void they_are_few(void **state)
 	assert_in_range(all, 1, MOST_GENERICS);
 }
 
+/* ---- What makes no kernel ---- */
+
+static void set_tensor(struct kernel_tensor *tensor, kiln_dtype dtype, int rank,
+					   const int64_t *shape)
+{
+	*tensor = (struct kernel_tensor){.dtype = dtype, .rank = rank, .alignment = 16};
+	for (int k = 0; k < rank; k++)
+		tensor->shape[k] = shape[k];
+	plan_contiguous(tensor);
+}
+
+static struct kernel_plan generic_of(struct kernel_problem *problem)
+{
+	struct kernel_limits limits = limits_of("sm_90");
+	struct kernel_plan plan;
+	char error[KERNEL_ERROR_MAX] = "";
+
+	cases_problem_choose(problem, PLAN_GENERIC);
+	if (plan_problem(problem, &limits, &plan, error))
+		fail_msg("%s: %s", problem->op, error);
+	assert_int_equal(plan.kind, KERNEL_LAUNCH);
+	return plan;
+}
+
+/* Batches of any number of samples, predictions and targets: one kernel, and no number in it. */
+static void ragged_batches_are_one(void **state)
+{
+	char first[KERNEL_INSTANTIATION_MAX] = "";
+
+	(void)state;
+	for (int64_t i = 0; i < 300; i++) {
+		struct kernel_problem problem = {.op = "giou_loss", .tensor_count = 5};
+		int64_t samples = 1 + i * 7 % 41, most = 1 + i * 13 % 97, boxes = i * 31 % 211;
+		set_tensor(&problem.tensors[0], KILN_F32, 3, SHAPE(samples, most, 4));
+		set_tensor(&problem.tensors[1], KILN_F32, 2, SHAPE(boxes, 4));
+		set_tensor(&problem.tensors[2], KILN_I32, 1, SHAPE(samples + 1));
+		set_tensor(&problem.tensors[3], KILN_F32, 0, SHAPE(1));
+		if (i % 2)
+			set_tensor(&problem.tensors[4], KILN_I64, 0, SHAPE(1));
+		if (i % 3)
+			problem.tensors[0].alignment = 4;
+		struct kernel_plan plan = generic_of(&problem);
+		if (!first[0])
+			set_text(first, sizeof(first), plan.instantiation);
+		assert_string_equal(plan.instantiation, first);
+	}
+	assert_string_equal(first, "giou_loss_generic<f32, f32>");
+}
+
+struct texts {
+	char *seen[64];
+	int count;
+};
+
+static void note_text(struct texts *texts, const char *text)
+{
+	for (int i = 0; i < texts->count; i++)
+		if (strcmp(texts->seen[i], text) == 0)
+			return;
+	assert_true(texts->count < 64);
+	texts->seen[texts->count++] = strdup(text);
+}
+
+/* Of one statement: with vectors or without, several a thread or one, along both loops or one that
+ * is both. */
+static void statements_have_few(void **state)
+{
+	static const int64_t sizes[] = {1, 2, 3, 4, 7, 8, 12, 31, 64, 100, 129, 1000, 4096, 5001};
+	struct texts texts = {.count = 0};
+
+	(void)state;
+	for (int i = 0; i < 14 * 14; i++) {
+		struct kernel_problem problem = {.op = "map", .tensor_count = 3};
+		int64_t rows = sizes[i / 14], columns = sizes[i % 14];
+		struct kernel_attr *attr = problem.attrs;
+		set_text(attr[0].name, sizeof(attr[0].name), "statement");
+		kernel_attr_set_text(&problem, &attr[0], "y[i,j] = x[i,j] * 2 + b[j]", 26);
+		set_text(attr[1].name, sizeof(attr[1].name), "names");
+		kernel_attr_set_text(&problem, &attr[1], "x,b,y", 5);
+		problem.attr_count = 2;
+		set_tensor(&problem.tensors[0], KILN_F32, 2, SHAPE(rows, columns));
+		set_tensor(&problem.tensors[1], KILN_F32, 1, SHAPE(columns));
+		set_tensor(&problem.tensors[2], KILN_F32, 2, SHAPE(rows, columns));
+		struct kernel_plan plan = generic_of(&problem);
+		note_text(&texts, plan.generated);
+	}
+	print_message("a statement of two indices: %d texts for 196 shapes\n", texts.count);
+	assert_in_range(texts.count, 2, 6);
+	while (texts.count)
+		free(texts.seen[--texts.count]);
+}
+
+/* Sizes, strides and addresses of transposes, moves of vectors, gathers. */
+static void permutes_have_few(void **state)
+{
+	struct texts texts = {.count = 0};
+
+	(void)state;
+	for (int64_t i = 0; i < 400; i++) {
+		struct kernel_problem problem =
+			make(KILN_F16, 3, SHAPE(1 + i % 9, 64 + i * 37 % 300, 64 + i * 91 % 500),
+				 i % 2 ? SHAPE(0, 2, 1) : SHAPE(2, 1, 0));
+		problem.tensors[0].alignment = 2u << i % 4;
+		struct kernel_plan plan = generic_of(&problem);
+		note_text(&texts, plan.instantiation);
+	}
+	print_message("transposes of f16: %d kernels for 400 shapes\n", texts.count);
+	assert_in_range(texts.count, 1, 4);
+	while (texts.count)
+		free(texts.seen[--texts.count]);
+}
+
+/* ---- Divisors ---- */
+
+/* As common/divide.cuh has it. */
+static uint64_t quotient(const struct kernel_plan *plan, uint64_t dividend)
+{
+	uint64_t magic = plan->args[1].value;
+	uint32_t shift = (uint32_t)plan->args[2].value;
+
+	if (plan->args[0].bytes == 4)
+		return (uint64_t)((uint32_t)(dividend * magic >> 32) + (uint32_t)dividend) >> shift;
+	/* The high half of the product, by halves. */
+	uint64_t a = dividend >> 32, b = (uint32_t)dividend, c = magic >> 32, d = (uint32_t)magic;
+	uint64_t middle = (b * d >> 32) + (uint32_t)(a * d) + (uint32_t)(b * c);
+	uint64_t high = a * c + (a * d >> 32) + (b * c >> 32) + (middle >> 32);
+	return (high + dividend) >> shift;
+}
+
+static void check_divisor(uint32_t bytes, uint64_t size, uint64_t dividend)
+{
+	uint64_t most = bytes == 4 ? INT32_MAX : INT64_MAX;
+	struct kernel_plan plan = {0};
+
+	plan_arg_divisor(&plan, bytes, size);
+	assert_int_equal(plan.arg_count, 3);
+	const uint64_t dividends[] = {0,
+								  1,
+								  size - 1,
+								  size,
+								  size + 1,
+								  dividend,
+								  dividend / size * size,
+								  dividend / size * size - 1,
+								  most};
+	for (int i = 0; i < 9; i++)
+		if (dividends[i] <= most && quotient(&plan, dividends[i]) != dividends[i] / size)
+			fail_msg("%llu / %llu is not %llu", (unsigned long long)dividends[i],
+					 (unsigned long long)size, (unsigned long long)quotient(&plan, dividends[i]));
+}
+
+static void divisors_are_exact(void **state)
+{
+	uint64_t seed = 20261122;
+
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		uint64_t a = cases_word(&seed), b = cases_word(&seed);
+		check_divisor(4, (a >> 33 >> i % 31) + 1, b >> 33);
+		check_divisor(8, (a >> 1 >> i % 63) + 1, b >> 1);
+	}
+	for (uint32_t bit = 0; bit < 31; bit++) {
+		check_divisor(4, UINT64_C(1) << bit, INT32_MAX);
+		check_divisor(4, (UINT64_C(1) << bit) + 1, INT32_MAX - 1);
+		check_divisor(8, (UINT64_C(1) << 2 * bit) + 1, INT64_MAX - 1);
+	}
+}
+
 static void no_candidate(void **state)
 {
 	struct kernel_problem problem = good();
@@ -161,8 +330,9 @@ static void no_candidate(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_have_one),
-		cmocka_unit_test(they_are_few),
+		cmocka_unit_test(all_have_one),           cmocka_unit_test(they_are_few),
+		cmocka_unit_test(ragged_batches_are_one), cmocka_unit_test(statements_have_few),
+		cmocka_unit_test(permutes_have_few),      cmocka_unit_test(divisors_are_exact),
 		cmocka_unit_test(no_candidate),
 	};
 
