@@ -92,8 +92,8 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 	return count;
 }
 
-/* Of the splits that there are the nearest below; vectors of a thread as there are registers, or one
- * where there is little work. */
+/* Of the splits that there are the nearest below; vectors of a thread as there are registers, or
+ * one where there is little work. */
 struct map_way map_generic_way(const struct map *map, const struct map_loops *loops,
 							   const struct kernel_limits *limits)
 {

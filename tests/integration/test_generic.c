@@ -6,6 +6,7 @@
 #include "harness.h"
 
 #include "cases.h"
+#include <kiln/ops.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +149,7 @@ static void test_choice(void **state)
 	kilnd_start(daemon, NULL);
 	kiln_client *client = client_open(daemon);
 	assert_ok(kiln_explain(client, "permute", &x, 1, attrs, 2, NULL, &reply));
-	assert_string_equal(kiln_reply_str(reply, "variant"), "generic");
+	assert_string_equal(kiln_reply_str(reply, "plan.variant"), "generic");
 	assert_non_null(strstr(kiln_reply_str(reply, "text"), "permute_tile_generic<4>"));
 	for (int i = 0; i < kiln_reply_count(reply, "choices"); i++) {
 		char path[32];
