@@ -29,11 +29,21 @@ void memory_note(struct pool *pool, const struct compile_job *job, int64_t grew)
 		*estimate = took > faded ? took : faded;
 }
 
+static void release(struct broker *broker)
+{
+	struct pool_memory *memory = &broker->pool->memory;
+	memory->holds = false;
+	uv_timer_stop(&memory->timer);
+}
+
 static void on_retry(uv_timer_t *timer)
 {
 	struct broker *broker = timer->data;
-	broker->pool->memory.holds = false;
+	const struct pool_queue *queues = broker->pool->queues;
 	queue_assign(broker);
+	/* What waited may have left, and then nobody was let in. */
+	if (!queues[POOL_INTERACTIVE].count && !queues[POOL_BACKGROUND].count)
+		release(broker);
 }
 
 static void hold(struct broker *broker)
@@ -43,7 +53,7 @@ static void hold(struct broker *broker)
 		return;
 	memory->holds = true;
 	memory->waits++;
-	uv_timer_start(&memory->timer, on_retry, RETRY_MS, 0);
+	uv_timer_start(&memory->timer, on_retry, RETRY_MS, RETRY_MS);
 }
 
 static uint64_t available(const struct broker *broker)
@@ -65,13 +75,14 @@ bool memory_admits(struct broker *broker, const struct compile_job *job)
 		resident += slot->state == SLOT_BUSY || slot->state == SLOT_IDLE ? slot->resident : 0;
 		reserved += slot->state == SLOT_BUSY ? slot->reserved : 0;
 	}
-	if (!busy)
-		return true;
 	/* Those that run may take all that they are believed to, from now on. */
-	if ((!cap || resident + reserved + wanted <= cap) && reserved + wanted <= available(broker))
-		return true;
-	hold(broker);
-	return false;
+	if (busy &&
+		((cap && resident + reserved + wanted > cap) || reserved + wanted > available(broker))) {
+		hold(broker);
+		return false;
+	}
+	release(broker);
+	return true;
 }
 
 void memory_open(struct broker *broker)
