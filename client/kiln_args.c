@@ -314,3 +314,20 @@ int cli_time(const char *name, const char *text, int *milliseconds)
 	*milliseconds = (int)value;
 	return CLI_OK;
 }
+
+int cli_age(const char *name, const char *text, int64_t *seconds)
+{
+	static const struct {
+		const char *unit;
+		int64_t seconds;
+	} units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"w", 604800}};
+	size_t digits = strspn(text, "0123456789");
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (digits >= 1 && digits <= 9 && !strcmp(text + digits, units[i].unit)) {
+			*seconds = strtoll(text, NULL, 10) * units[i].seconds;
+			if (*seconds > 0)
+				return CLI_OK;
+		}
+	return cli_usage("%s '%s': expected a time, as 90s, 15m, 12h, 30d or 2w", name, text);
+}

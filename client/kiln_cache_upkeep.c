@@ -21,24 +21,6 @@ void cache_end_progress(const struct cli *cli)
 		fputs("\r\033[K", stderr);
 }
 
-/* "90", "90s", "15m", "12h", "30d", "2w" */
-static int read_age(const char *text, int64_t *seconds)
-{
-	static const struct {
-		const char *unit;
-		int64_t seconds;
-	} units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"w", 604800}};
-	size_t digits = strspn(text, "0123456789");
-
-	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
-		if (digits >= 1 && digits <= 9 && !strcmp(text + digits, units[i].unit)) {
-			*seconds = atoll(text) * units[i].seconds;
-			if (*seconds > 0)
-				return CLI_OK;
-		}
-	return cli_usage("--older-than '%s': expected a time, as 90s, 15m, 12h, 30d or 2w", text);
-}
-
 /* ---- Trim and clear ---- */
 
 /* What is asked of the daemon, and what its pieces add up to. */
@@ -64,7 +46,7 @@ static int read_filters(const struct cli *cli, struct trimming *trim)
 	const char *age = cli_value(cli, "older-than");
 	int64_t seconds;
 
-	if (age && read_age(age, &seconds))
+	if (age && cli_age("--older-than", age, &seconds))
 		return CLI_USAGE;
 	if (age)
 		add(trim, cli_attr_int("older_than", seconds));

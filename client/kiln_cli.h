@@ -91,6 +91,8 @@ int cli_dtype(const char *name, const char *text, kiln_dtype *dtype);
 int cli_bytes(const char *name, const char *text, uint64_t *bytes);
 int cli_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *value);
 int cli_real(const char *name, const char *text, double *value);
+/* "90s", "15m", "12h", "30d", "2w", in seconds */
+int cli_age(const char *name, const char *text, int64_t *seconds);
 /* "30", "30s", "500ms", in milliseconds */
 int cli_time(const char *name, const char *text, int *milliseconds);
 
@@ -231,6 +233,8 @@ int cli_cache_pin(struct cli *cli);
 int cli_cache_unpin(struct cli *cli);
 int cli_cache_table(struct cli *cli);
 int cli_bugreport(struct cli *cli);
+int cli_cache_export(struct cli *cli);
+int cli_cache_import(struct cli *cli);
 int cli_tune(struct cli *cli);
 int cli_record(struct cli *cli);
 int cli_warm(struct cli *cli);

@@ -168,6 +168,15 @@ static const struct cli_option table_options[] = {
 	{0},
 };
 
+static const struct cli_option export_options[] = {
+	{"op", "OP", "only those of this operator"},
+	{"target", "NAME", "only those for this target: cpu, sm_90"},
+	{"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'"},
+	{"older-than", "TIME", "only those not used for so long: 90s, 15m, 12h, 30d, 2w"},
+	{"key", "NAME", "sealed by this key (kilnd's --sign-key, or the only one)"},
+	{"days", "N", "not to be imported after so many days (for ever)"},
+	{0},
+};
 static const struct cli_option record_options[] = {
 	{"output", "FILE", "write to FILE, as a whole, instead of standard output"},
 	{"generic", NULL, "the shipped generic kernels instead"},
@@ -226,6 +235,10 @@ const struct cli_command cli_commands[] = {
 	{"cache trim", cli_cache_trim, "[BYTES]", "remove the least recently used down to BYTES",
 	 trim_options, 0, 1, 0},
 	{"cache clear", cli_cache_clear, "", "remove all that are not pinned", NULL, 0, 0, 0},
+	{"cache export", cli_cache_export, "FILE", "write kernels to a sealed file, for other hosts",
+	 export_options, 1, 1, 0},
+	{"cache import", cli_cache_import, "FILE", "take in what a trusted key has sealed", NULL, 1, 1,
+	 0},
 	{"record", cli_record, "", "what the daemon was asked for, as a manifest for 'kiln warm'",
 	 record_options, 0, 0, 0},
 	{"warm", cli_warm, "[MANIFEST]", "compile what a manifest lists into the cache", warm_options,

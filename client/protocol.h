@@ -109,6 +109,10 @@
 	  "a piece: removed, freed, bytes, left, pinned, more, next: for the next piece; dry_run: "    \
 	  "rows")                                                                                      \
 	X("cache.clear", "O", "next?", "as cache.trim")                                                \
+	X("cache.export", "O", "path, op?, target?, compiler?, older_than?, key? (its name), days?",   \
+	  "rows, bytes, key, key_id")                                                                  \
+	X("cache.import", "O", "path",                                                                 \
+	  "rows, bytes, imported, present, key, key_id, when, until, compilers: [{compiler, here}]")   \
 	X("warm", "O", "line? (of a manifest), target? (without line: it is looked at), compiler?",    \
 	  "key, op, target, instantiation, origin: hit|shared|compiled|copy|skipped, bytes, "          \
 	  "compile_micros, "                                                                           \

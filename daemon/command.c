@@ -42,6 +42,8 @@ static const struct {
 	{"cache.unpin", command_cache_unpin},
 	{"cache.trim", command_cache_trim},
 	{"cache.clear", command_cache_clear},
+	{"cache.export", command_cache_export},
+	{"cache.import", command_cache_import},
 	{"warm", command_warm},
 	{"record", command_record},
 	{"key.new", command_key_new},

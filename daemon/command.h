@@ -48,6 +48,9 @@ void command_cache_trim(struct session *session, struct wire_in *message, struct
 void command_cache_clear(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_recompile.c */
 void command_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame);
+/* command_pack.c */
+void command_cache_export(struct session *session, struct wire_in *message, struct frame *frame);
+void command_cache_import(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_warm.c */
 void command_warm(struct session *session, struct wire_in *message, struct frame *frame);
 /* command_record.c */

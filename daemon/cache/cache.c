@@ -222,6 +222,56 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 	return status;
 }
 
+/* ---- Rows from elsewhere ---- */
+
+int cache_take(struct cache *cache, const struct cache_row *row, const void *blob, size_t bytes,
+			   bool *was_there, char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_have_db(cache, error);
+	if (status == KILN_OK) {
+		status = cache_failed(cache, cache_db_has(cache->db, row->key, error), error);
+	}
+	*was_there = status == KILN_OK;
+	return status == KILN_ENOENT ? write_row(cache, row, blob, bytes, error) : status;
+}
+
+int cache_remove(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_have_db(cache, error);
+	cache_memory_remove(&cache->memory, key);
+	cache_drop_use(cache, key);
+	if (status == KILN_OK) {
+		status = cache_failed(cache, cache_db_remove(cache->db, key, &cache->totals, error), error);
+		cache->shrinking = true;
+	}
+	return status;
+}
+
+void cache_flush(struct cache *cache)
+{
+	if (cache->db) {
+		cache_db_flush(cache->db);
+	}
+}
+
+int cache_room(struct cache *cache, uint64_t bytes, uint64_t rows, char error[KERNEL_ERROR_MAX])
+{
+	char takes[16], cap[16];
+	if (!cache_fits(cache, bytes)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "kernels of %s are too many for a cache of %s: raise --cache-bytes",
+						 util_bytes(bytes, takes), util_bytes(cache->cap_bytes, cap));
+	}
+	if (cache->cap_rows && rows > cache->cap_rows - cache->cap_rows / 10) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "%llu kernels are too many for a cache of %llu: raise --cache-rows",
+						 (unsigned long long)rows, (unsigned long long)cache->cap_rows);
+	}
+	return KILN_OK;
+}
+
+/* ---- Opening and closing ---- */
+
 int cache_open(const struct cache_options *options, struct cache **out,
 			   char error[KERNEL_ERROR_MAX])
 {

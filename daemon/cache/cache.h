@@ -96,6 +96,22 @@ int cache_peek(struct cache *cache, const char *key_prefix, struct cache_row *ou
 /* Forgets what memory holds: the next read goes to the disk. */
 void cache_drop_memory(struct cache *cache);
 
+/* ---- Rows from elsewhere: packs (pack.h) and the like ---- */
+
+/* Whether its key is the hash of its key's text. */
+bool cache_row_key_fits(const struct cache_row *row);
+/* Stores a row with its bytes, which were decoded and checked, on disk, unless there is one with
+ * its key.  As cache_put, but memory does not get it. */
+int cache_take(struct cache *cache, const struct cache_row *row, const void *blob, size_t bytes,
+			   bool *was_there, char error[KERNEL_ERROR_MAX]);
+/* Removes one; fine if it is not there. */
+int cache_remove(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX]);
+/* Brings what was written to where it stays, which makes room in the log of the database. */
+void cache_flush(struct cache *cache);
+/* KILN_ELIMIT with a sentence where so many rows, of so many bytes together, would drive each other
+ * out. */
+int cache_room(struct cache *cache, uint64_t bytes, uint64_t rows, char error[KERNEL_ERROR_MAX]);
+
 /* ---- Upkeep (trim.c, look.c), in pieces so short that lookups go between ---- */
 
 /* One piece of reading every row: those with keys after next ("" at first), which is moved on, and

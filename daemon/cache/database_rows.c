@@ -223,6 +223,31 @@ int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *b
 	return status;
 }
 
+void cache_db_flush(struct cache_db *db)
+{
+	sqlite3_exec(db->handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
+}
+
+int cache_db_remove(struct cache_db *db, const char *key, struct cache_db_totals *totals,
+					char error[KERNEL_ERROR_MAX])
+{
+	static const char what[] = "removing a kernel from";
+	int64_t bytes, size;
+	bool was;
+	int status = cache_db_begin(db, what, error);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (replace(db, key, &was, &bytes, &size) != SQLITE_OK) {
+		status = cache_db_fail(db, what, error);
+	}
+	status = cache_db_end(db, status, what, error);
+	if (status == KILN_OK && was) {
+		cache_db_count_gone(totals, bytes, size);
+	}
+	return status;
+}
+
 int cache_db_quarantine(struct cache_db *db, const char *key, const char *why, int64_t now,
 						char error[KERNEL_ERROR_MAX])
 {

@@ -127,6 +127,11 @@ int cache_db_totals(struct cache_db *db, struct cache_db_totals *out, char error
 /* blob is malloc'd. */
 int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *index, void **blob,
 				 size_t *bytes, char error[KERNEL_ERROR_MAX]);
+/* Empties the log into the database, as far as that goes. */
+void cache_db_flush(struct cache_db *db);
+/* Forgets a row, in a transaction of its own; fine if there is none. */
+int cache_db_remove(struct cache_db *db, const char *key, struct cache_db_totals *totals,
+					char error[KERNEL_ERROR_MAX]);
 /* KILN_OK or KILN_ENOENT. */
 int cache_db_has(struct cache_db *db, const char *key, char error[KERNEL_ERROR_MAX]);
 /* One transaction; brings totals up to date, whose turn becomes the row's. */

@@ -30,6 +30,8 @@ commands:
   cache unpin KEY             trim it like any other
   cache trim [BYTES]          remove the least recently used down to BYTES
   cache clear                 remove all that are not pinned
+  cache export FILE           write kernels to a sealed file, for other hosts
+  cache import FILE           take in what a trusted key has sealed
   record                      what the daemon was asked for, as a manifest for 'kiln warm'
   warm [MANIFEST]             compile what a manifest lists into the cache
   key ls                      the keys that seal packs here, and those that are trusted
@@ -165,7 +167,7 @@ options:
 
 global options: see 'kiln help'
 END
-[ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 10 ] || fails "help cache"
+[ "$("$KILN" help cache | grep -c '^usage: kiln cache ')" -eq 12 ] || fails "help cache"
 "$KILN" help cache >"$DIR/help"
 "$KILN" cache --help | cmp - "$DIR/help" || fails "cache --help is not help cache"
 "$KILN" help run | grep '^usage: ' >"$DIR/usage"
@@ -203,7 +205,7 @@ json '[c["name"] for c in j["commands"]] == ["cache show"]
 	and j["commands"][0]["arguments"] == "KEY"
 	and [o["name"] for o in j["commands"][0]["options"]] == ["source", "log", "key"]' \
 	"$KILN" help cache show
-json 'len(j["commands"]) == 10' "$KILN" cache --help
+json 'len(j["commands"]) == 12' "$KILN" cache --help
 
 prints 2 "$KILN" help frobnicate <<'END'
 ! kiln: 'frobnicate' is no command; see 'kiln help'

@@ -105,7 +105,7 @@ static int put(struct cache *cache, int number, size_t bytes)
 }
 
 /* Gets row number, checks what it holds, and returns the status. */
-static int get(struct cache *cache, int number)
+static inline int get(struct cache *cache, int number)
 {
 	struct cache_row row;
 	char key[KERNEL_KEY_HEX];

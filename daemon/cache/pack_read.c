@@ -1,0 +1,401 @@
+/*
+ * pack_read.c: from a pack to rows.  All of it is read twice: first to see whether the seal fits
+ * its bytes, then to take the rows; the second time the bytes are hashed again, and unless they are
+ * the same ones to the last, what was taken is removed.  No length is believed.
+ */
+#include "pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "conductor.h"
+#include "pack_format.h"
+
+#define RESERVE_BYTES (4 << 20)
+
+enum pack_phase { PACK_LOOKING, PACK_TAKING, PACK_DONE };
+
+struct pack_reader {
+	int fd;
+	char what[160]; /* how sentences call it */
+	const struct seal_ring *ring;
+	enum pack_phase phase;
+	uint64_t size, at; /* of the file; where the next byte is read */
+	uint64_t end;      /* where its last numbers begin */
+	struct util_hash hash;
+	unsigned char seal[SEAL_BYTES];
+	struct seal_content content;
+	struct seal_signer signer;
+	struct pack_figures figures;
+	uint64_t sum; /* of lengths that were read */
+	char last[KERNEL_KEY_HEX];
+	char (*taken)[KERNEL_KEY_HEX];
+	size_t taken_count, taken_capacity;
+	char compilers[PACK_COMPILERS][CACHE_COMPILER_MAX];
+	int compiler_count;
+	int reserve; /* room on the disk that removing what was taken will find; -1: none */
+};
+
+#define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
+
+/* Bytes from the file, hashed. */
+static int get(struct pack_reader *reader, void *bytes, size_t size, char error[KERNEL_ERROR_MAX])
+{
+	char *at = bytes;
+	size_t left = size;
+	while (left) {
+		ssize_t got = pread(reader->fd, at, left, (off_t)(reader->at + (size - left)));
+		if (got < 0 && errno == EINTR) {
+			continue;
+		}
+		if (got <= 0) {
+			return FAIL(KILN_EIO, "%s cannot be read: %s", reader->what,
+						got < 0 ? strerror(errno) : "it became shorter");
+		}
+		at += got;
+		left -= (size_t)got;
+	}
+	util_hash_add(&reader->hash, bytes, size);
+	reader->at += size;
+	return KILN_OK;
+}
+
+static int read_head(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
+{
+	unsigned char head[PACK_HEAD_BYTES];
+	struct stat status;
+	if (fstat(reader->fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+		return FAIL(KILN_EIO, "%s is no file", reader->what);
+	}
+	reader->size = (uint64_t)status.st_size;
+	if (reader->size < PACK_LEAST_BYTES) {
+		return FAIL(KILN_EINVAL, "%s is no pack, or only the beginning of one: it has %llu bytes",
+					reader->what, (unsigned long long)reader->size);
+	}
+	int result = get(reader, head, sizeof head, error);
+	if (result == KILN_OK && memcmp(head, PACK_MAGIC, 8) != 0) {
+		return FAIL(KILN_EINVAL, "%s is no pack: it does not begin as one", reader->what);
+	}
+	if (result == KILN_OK && pack_get_u64(head + 8) != PACK_VERSION) {
+		return FAIL(KILN_EVERSION, "%s is a pack of version %llu, and this kilnd knows version %d",
+					reader->what, (unsigned long long)pack_get_u64(head + 8), PACK_VERSION);
+	}
+	reader->end = reader->size - SEAL_BYTES - 8 * PACK_END_NUMBERS;
+	return result;
+}
+
+/* Begins at the first byte. */
+static int rewind_to(struct pack_reader *reader, enum pack_phase phase,
+					 char error[KERNEL_ERROR_MAX])
+{
+	unsigned char head[PACK_HEAD_BYTES];
+	reader->phase = phase;
+	reader->at = 0;
+	util_hash_begin(&reader->hash);
+	return phase == PACK_LOOKING ? KILN_OK : get(reader, head, sizeof head, error);
+}
+
+int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_reader **out,
+				   char error[KERNEL_ERROR_MAX])
+{
+	const char *slash = strrchr(path, '/');
+	struct pack_reader *reader = calloc(1, sizeof *reader);
+	if (!reader) {
+		return FAIL(KILN_ENOMEM, "out of memory for a pack");
+	}
+	snprintf(reader->what, sizeof reader->what, "the pack %.140s", slash ? slash + 1 : path);
+	reader->ring = ring;
+	reader->reserve = -1;
+	reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	util_hash_begin(&reader->hash);
+	int status = reader->fd < 0 ? FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno))
+								: read_head(reader, error);
+	if (status == KILN_OK) {
+		status = rewind_to(reader, PACK_LOOKING, error);
+	}
+	if (status != KILN_OK) {
+		pack_read_close(reader);
+		return status;
+	}
+	*out = reader;
+	return KILN_OK;
+}
+
+/* ---- Looking at all of it ---- */
+
+/* On a full disk not even removing goes without some room. */
+static int reserve_room(struct pack_reader *reader, struct cache *cache,
+						char error[KERNEL_ERROR_MAX])
+{
+	reader->reserve = openat(cache->place.directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	int code = reader->reserve < 0 ? 0 : posix_fallocate(reader->reserve, 0, RESERVE_BYTES);
+	return code == ENOSPC || code == EFBIG || code == EDQUOT
+			   ? FAIL(KILN_EIO, "there is no room for %s on the disk of the cache: %s",
+					  reader->what, strerror(code))
+			   : KILN_OK;
+}
+
+static void give_up_reserve(struct pack_reader *reader)
+{
+	if (reader->reserve >= 0) {
+		close(reader->reserve);
+	}
+	reader->reserve = -1;
+}
+
+static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t now,
+					  char error[KERNEL_ERROR_MAX])
+{
+	struct util_hash unused = reader->hash;
+	unsigned char end[8 * PACK_END_NUMBERS];
+	reader->content.bytes = reader->at;
+	util_hash_end(&reader->hash, reader->content.digest);
+	reader->hash = unused;
+	int status = get(reader, reader->seal, SEAL_BYTES, error);
+	if (status == KILN_OK) {
+		status = seal_check(reader->ring, PACK_PURPOSE, reader->what, &reader->content,
+							reader->seal, now, &reader->signer, error);
+	}
+	reader->at = reader->end;
+	if (status == KILN_OK) {
+		status = get(reader, end, sizeof end, error);
+	}
+	if (status != KILN_OK) {
+		return status;
+	}
+	reader->figures.rows = pack_get_u64(end + 8);
+	reader->figures.bytes = reader->size;
+	status = cache_room(cache, reader->size, reader->figures.rows, error);
+	if (status == KILN_OK) {
+		status = reserve_room(reader, cache, error);
+	}
+	return status == KILN_OK ? rewind_to(reader, PACK_TAKING, error) : status;
+}
+
+static int look(struct pack_reader *reader, struct cache *cache, int64_t now,
+				char error[KERNEL_ERROR_MAX])
+{
+	static const size_t chunk = 65536;
+	uint64_t content = reader->size - SEAL_BYTES, first = reader->at;
+	unsigned char *buffer = malloc(chunk);
+	int status = buffer ? KILN_OK : FAIL(KILN_ENOMEM, "out of memory for a pack");
+	while (status == KILN_OK && reader->at < content && reader->at - first < PACK_PIECE_BYTES) {
+		uint64_t left = content - reader->at;
+		status = get(reader, buffer, left < chunk ? (size_t)left : chunk, error);
+	}
+	free(buffer);
+	if (status == KILN_OK && reader->at == content) {
+		status = check_seal(reader, cache, now, error);
+	}
+	return status;
+}
+
+/* ---- Taking the rows ---- */
+
+static void note_compiler(struct pack_reader *reader, const struct cache_row *row)
+{
+	char compiler[CACHE_COMPILER_MAX];
+	cache_row_compiler(row->key_text, strlen(row->key_text), compiler);
+	for (int i = 0; i < reader->compiler_count; i++) {
+		if (strcmp(reader->compilers[i], compiler) == 0) {
+			return;
+		}
+	}
+	if (reader->compiler_count < PACK_COMPILERS) {
+		memcpy(reader->compilers[reader->compiler_count++], compiler, sizeof compiler);
+	}
+}
+
+/* Room to remember a key; false without memory. */
+static bool reserve(struct pack_reader *reader)
+{
+	if (reader->taken_count < reader->taken_capacity) {
+		return true;
+	}
+	size_t capacity = reader->taken_capacity ? 2 * reader->taken_capacity : 64;
+	void *grown = realloc(reader->taken, capacity * sizeof *reader->taken);
+	if (!grown) {
+		return false;
+	}
+	reader->taken = grown;
+	reader->taken_capacity = capacity;
+	return true;
+}
+
+static int check_row(struct pack_reader *reader, const struct cache_row *row,
+					 char error[KERNEL_ERROR_MAX])
+{
+	if (!cache_row_key_fits(row)) {
+		return FAIL(KILN_EPROTO, "%s has a kernel %.12s whose key is not the hash of its text",
+					reader->what, row->key);
+	}
+	if (strcmp(row->key, reader->last) <= 0) {
+		return FAIL(KILN_EPROTO, "%s has a kernel %.12s that is not in the order of the keys",
+					reader->what, row->key);
+	}
+	memcpy(reader->last, row->key, sizeof reader->last);
+	return KILN_OK;
+}
+
+static int take_row(struct pack_reader *reader, struct cache *cache, const void *blob, size_t size,
+					int64_t now, char error[KERNEL_ERROR_MAX])
+{
+	struct cache_row row;
+	char why[KERNEL_ERROR_MAX];
+	bool was_there = false;
+	if (cache_row_decode(blob, size, &row, why) != KILN_OK) {
+		return FAIL(KILN_EPROTO, "%s: %.150s", reader->what, why);
+	}
+	int status = check_row(reader, &row, error);
+	if (status == KILN_OK && !reserve(reader)) {
+		status = FAIL(KILN_ENOMEM, "out of memory for a pack");
+	}
+	if (status == KILN_OK) {
+		row.used = now;
+		row.hits = 0;
+		status = cache_take(cache, &row, blob, size, &was_there, error);
+	}
+	if (status == KILN_OK) {
+		note_compiler(reader, &row);
+		reader->figures.present += was_there;
+		reader->figures.taken += !was_there;
+		if (!was_there) {
+			memcpy(reader->taken[reader->taken_count++], row.key, KERNEL_KEY_HEX);
+		}
+	}
+	cache_row_free(&row);
+	return status;
+}
+
+static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now,
+					char error[KERNEL_ERROR_MAX])
+{
+	unsigned char number[8];
+	int status = get(reader, number, sizeof number, error);
+	uint64_t size = pack_get_u64(number);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (size == 0 || size > ROW_BYTES_MAX || size > reader->end - reader->at) {
+		return FAIL(KILN_EPROTO, "%s has a kernel of %llu bytes where %llu are left", reader->what,
+					(unsigned long long)size, (unsigned long long)(reader->end - reader->at));
+	}
+	void *blob = malloc((size_t)size);
+	if (!blob) {
+		return FAIL(KILN_ENOMEM, "out of memory for a kernel of %llu bytes",
+					(unsigned long long)size);
+	}
+	status = get(reader, blob, (size_t)size, error);
+	if (status == KILN_OK) {
+		status = take_row(reader, cache, blob, (size_t)size, now, error);
+	}
+	free(blob);
+	reader->sum += size;
+	return status;
+}
+
+/* The second look saw what the first did. */
+static int finish(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
+{
+	unsigned char end[8 * PACK_END_NUMBERS], digest[32];
+	uint64_t rows = reader->figures.taken + reader->figures.present;
+	int status = get(reader, end, sizeof end, error);
+	util_hash_end(&reader->hash, digest);
+	if (status != KILN_OK) {
+		return status;
+	}
+	if (memcmp(digest, reader->content.digest, sizeof digest) != 0) {
+		return FAIL(KILN_EPERM, "%s was changed while it was read", reader->what);
+	}
+	if (pack_get_u64(end) != 0 || pack_get_u64(end + 8) != rows ||
+		pack_get_u64(end + 16) != reader->sum) {
+		return FAIL(KILN_EPROTO, "%s says that it has %llu kernels of %llu bytes, and has %llu",
+					reader->what, (unsigned long long)pack_get_u64(end + 8),
+					(unsigned long long)pack_get_u64(end + 16), (unsigned long long)rows);
+	}
+	reader->phase = PACK_DONE;
+	return KILN_OK;
+}
+
+static int take(struct pack_reader *reader, struct cache *cache, int64_t now,
+				char error[KERNEL_ERROR_MAX])
+{
+	uint64_t first = reader->at;
+	int status = KILN_OK;
+	for (int i = 0; status == KILN_OK && i < PACK_PIECE_ROWS && reader->at < reader->end &&
+					reader->at - first < PACK_PIECE_BYTES;
+		 i++) {
+		if (reader->end - reader->at < 8) {
+			return FAIL(KILN_EPROTO, "%s has %llu bytes behind its kernels", reader->what,
+						(unsigned long long)(reader->end - reader->at));
+		}
+		status = next_row(reader, cache, now, error);
+	}
+	if (status == KILN_OK && reader->at == reader->end) {
+		status = finish(reader, error);
+	}
+	return status;
+}
+
+int pack_read(struct pack_reader *reader, struct cache *cache, int64_t now, bool *more,
+			  char error[KERNEL_ERROR_MAX])
+{
+	int status = reader->phase == PACK_LOOKING ? look(reader, cache, now, error)
+											   : take(reader, cache, now, error);
+	*more = status == KILN_OK && reader->phase != PACK_DONE;
+	return status;
+}
+
+bool pack_undo(struct pack_reader *reader, struct cache *cache)
+{
+	char error[KERNEL_ERROR_MAX];
+	if (reader->reserve >= 0) {
+		give_up_reserve(reader);
+		cache_flush(cache);
+	}
+	for (int i = 0; i < PACK_PIECE_ROWS && reader->taken_count; i++) {
+		const char *key = reader->taken[--reader->taken_count];
+		if (cache_remove(cache, key, error) == KILN_OK) {
+			reader->figures.undone++;
+		} else {
+			util_log(UTIL_WARN, "kernel %.12s of %s stays in the cache: %s", key, reader->what,
+					 error);
+		}
+	}
+	return reader->taken_count > 0;
+}
+
+const struct seal_signer *pack_signer(const struct pack_reader *reader)
+{
+	return &reader->signer;
+}
+
+const struct pack_figures *pack_figures(const struct pack_reader *reader)
+{
+	return &reader->figures;
+}
+
+int pack_compilers(const struct pack_reader *reader, const char *names[PACK_COMPILERS])
+{
+	for (int i = 0; i < reader->compiler_count; i++) {
+		names[i] = reader->compilers[i];
+	}
+	return reader->compiler_count;
+}
+
+void pack_read_close(struct pack_reader *reader)
+{
+	if (!reader) {
+		return;
+	}
+	if (reader->fd >= 0) {
+		close(reader->fd);
+	}
+	give_up_reserve(reader);
+	free(reader->taken);
+	free(reader);
+}

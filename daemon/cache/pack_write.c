@@ -1,0 +1,232 @@
+/* pack_write.c: from rows to a pack.  Knows nothing of what is in a row. */
+#include "pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pack_format.h"
+
+struct pack_writer {
+	int fd;
+	char path[PATH_MAX], temporary[PATH_MAX + 32];
+	struct cache_trim filter;
+	char op[24], target[KERNEL_TARGET_MAX], compiler[CACHE_COMPILER_MAX];
+	struct util_hash hash;
+	char next[KERNEL_KEY_HEX]; /* rows with keys after it are still to come */
+	uint64_t rows, bytes, sum; /* of all rows; of the file; of lengths */
+	bool finished;
+};
+
+static int fail_io(const struct pack_writer *writer, char error[KERNEL_ERROR_MAX])
+{
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%.200s cannot be written: %s",
+					 writer->path, strerror(errno));
+}
+
+static int put(struct pack_writer *writer, const void *bytes, size_t size,
+			   char error[KERNEL_ERROR_MAX])
+{
+	const char *at = bytes;
+	util_hash_add(&writer->hash, bytes, size);
+	writer->bytes += size;
+	while (size) {
+		ssize_t wrote = write(writer->fd, at, size);
+		if (wrote < 0 && errno == EINTR) {
+			continue;
+		}
+		if (wrote <= 0) {
+			return fail_io(writer, error);
+		}
+		at += wrote;
+		size -= (size_t)wrote;
+	}
+	return KILN_OK;
+}
+
+static int put_numbers(struct pack_writer *writer, const uint64_t *numbers, int count,
+					   char error[KERNEL_ERROR_MAX])
+{
+	unsigned char bytes[8 * PACK_END_NUMBERS];
+	for (int i = 0; i < count; i++) {
+		pack_put_u64(bytes + 8 * i, numbers[i]);
+	}
+	return put(writer, bytes, 8 * (size_t)count, error);
+}
+
+static void copy_filter(struct pack_writer *writer, const struct cache_trim *filter)
+{
+	snprintf(writer->op, sizeof writer->op, "%s", filter->op ? filter->op : "");
+	snprintf(writer->target, sizeof writer->target, "%s", filter->target ? filter->target : "");
+	snprintf(writer->compiler, sizeof writer->compiler, "%s",
+			 filter->compiler ? filter->compiler : "");
+	writer->filter.used_before = filter->used_before;
+}
+
+int pack_write_open(const char *path, const struct cache_trim *filter, struct pack_writer **out,
+					char error[KERNEL_ERROR_MAX])
+{
+	static const uint64_t version = PACK_VERSION;
+	struct pack_writer *writer = calloc(1, sizeof *writer);
+	if (!writer) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a pack");
+	}
+	if (path[0] != '/' || strlen(path) >= sizeof writer->path) {
+		free(writer);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "\"%.200s\" is no absolute path of at most %d bytes", path, PATH_MAX - 1);
+	}
+	snprintf(writer->path, sizeof writer->path, "%s", path);
+	snprintf(writer->temporary, sizeof writer->temporary, "%s.part%ld", path, (long)getpid());
+	copy_filter(writer, filter);
+	util_hash_begin(&writer->hash);
+	writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (writer->fd < 0) {
+		int status = fail_io(writer, error);
+		free(writer);
+		return status;
+	}
+	*out = writer;
+	int status = put(writer, PACK_MAGIC, 8, error);
+	if (status == KILN_OK) {
+		status = put_numbers(writer, &version, 1, error);
+	}
+	if (status != KILN_OK) {
+		pack_write_close(writer);
+	}
+	return status;
+}
+
+/* The keys of a piece: a list is finished before its rows are read. */
+struct page {
+	const struct pack_writer *writer;
+	char keys[PACK_PIECE_ROWS][KERNEL_KEY_HEX];
+	int count, seen;
+	char last[KERNEL_KEY_HEX];
+};
+
+static bool fits(const struct pack_writer *writer, const struct cache_row *row)
+{
+	return (!writer->op[0] || strcmp(writer->op, row->op) == 0) &&
+		   (!writer->target[0] || strcmp(writer->target, row->target) == 0) &&
+		   (!writer->compiler[0] || strstr(row->compiler, writer->compiler)) &&
+		   (!writer->filter.used_before || row->used < writer->filter.used_before);
+}
+
+static void note(const struct cache_row *row, void *arg)
+{
+	struct page *page = arg;
+	if (fits(page->writer, row)) {
+		memcpy(page->keys[page->count++], row->key, KERNEL_KEY_HEX);
+	}
+	page->seen++;
+	memcpy(page->last, row->key, KERNEL_KEY_HEX);
+}
+
+/* When it was used is nobody's affair elsewhere, and the same rows make the same pack. */
+static int put_row(struct pack_writer *writer, struct cache_row *row, char error[KERNEL_ERROR_MAX])
+{
+	void *blob;
+	size_t size;
+	row->used = row->created;
+	row->hits = 0;
+	if (cache_row_encode(row, &blob, &size) != KILN_OK) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for kernel %.12s",
+						 row->key);
+	}
+	uint64_t length = size;
+	int status = put_numbers(writer, &length, 1, error);
+	if (status == KILN_OK) {
+		status = put(writer, blob, size, error);
+	}
+	free(blob);
+	writer->rows++;
+	writer->sum += size;
+	return status;
+}
+
+int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
+			   char error[KERNEL_ERROR_MAX])
+{
+	struct page page = {.writer = writer};
+	uint64_t first = writer->bytes;
+	int status = cache_list(cache, "key", writer->next, PACK_PIECE_ROWS, note, &page, error);
+	*more = page.seen == PACK_PIECE_ROWS;
+	memcpy(writer->next, page.last, KERNEL_KEY_HEX);
+	for (int i = 0; i < page.count && status == KILN_OK; i++) {
+		struct cache_row row;
+		status = cache_peek(cache, page.keys[i], &row, error);
+		if (status == KILN_ENOENT) { /* damaged, or trimmed in between */
+			status = KILN_OK;
+			continue;
+		}
+		if (status == KILN_OK) {
+			status = put_row(writer, &row, error);
+			cache_row_free(&row);
+		}
+		if (status == KILN_OK && writer->bytes - first >= PACK_PIECE_BYTES && i + 1 < page.count) {
+			memcpy(writer->next, page.keys[i], KERNEL_KEY_HEX);
+			*more = true;
+			break;
+		}
+	}
+	return status;
+}
+
+/* The name as well as the bytes are on the disk. */
+static int publish(struct pack_writer *writer, char error[KERNEL_ERROR_MAX])
+{
+	char directory[PATH_MAX];
+	if (fsync(writer->fd) != 0 || rename(writer->temporary, writer->path) != 0) {
+		return fail_io(writer, error);
+	}
+	writer->finished = true;
+	snprintf(directory, sizeof directory, "%.*s/", (int)(strrchr(writer->path, '/') - writer->path),
+			 writer->path);
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		fsync(fd);
+		close(fd);
+	}
+	return KILN_OK;
+}
+
+int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret, int64_t when,
+				   int64_t until, struct pack_figures *figures, char error[KERNEL_ERROR_MAX])
+{
+	const uint64_t end[PACK_END_NUMBERS] = {0, writer->rows, writer->sum};
+	unsigned char seal[SEAL_BYTES];
+	struct seal_content content;
+	if (!writer->rows) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
+						 "there is no kernel to export: the cache has none of this kind");
+	}
+	int status = put_numbers(writer, end, PACK_END_NUMBERS, error);
+	content.bytes = writer->bytes;
+	util_hash_end(&writer->hash, content.digest);
+	seal_make(secret, PACK_PURPOSE, &content, when, until, seal);
+	util_hash_begin(&writer->hash);
+	if (status == KILN_OK) {
+		status = put(writer, seal, sizeof seal, error);
+	}
+	if (status == KILN_OK) {
+		status = publish(writer, error);
+	}
+	*figures = (struct pack_figures){.rows = writer->rows, .bytes = writer->bytes};
+	return status;
+}
+
+void pack_write_close(struct pack_writer *writer)
+{
+	if (!writer) {
+		return;
+	}
+	close(writer->fd);
+	if (!writer->finished) {
+		unlink(writer->temporary);
+	}
+	free(writer);
+}
