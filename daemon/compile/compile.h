@@ -53,13 +53,13 @@ const struct compile_file *compile_sources_at(const struct compile_sources *sour
  * COMPILE_MAX_HEADERS.  KILN_ENOENT, KILN_EINVAL (a cycle, an include of another form) or
  * KILN_ELIMIT, with a sentence.
  */
-int compile_sources_closure(const struct compile_sources *sources, const char *name,
-							const char *target, const struct compile_file **files, int *count,
+int compile_sources_closure(struct compile_sources *sources, const char *name, const char *target,
+							const struct compile_file **files, int *count,
 							char error[KERNEL_ERROR_MAX]);
 
 /* The same of a plan's source, and behind it what the planner wrote, as file COMPILE_GENERATED,
  * whose text stays the plan's. */
-int compile_sources_of_plan(const struct compile_sources *sources, const struct kernel_plan *plan,
+int compile_sources_of_plan(struct compile_sources *sources, const struct kernel_plan *plan,
 							const char *target, struct compile_file *files, int *count,
 							char error[KERNEL_ERROR_MAX]);
 #define COMPILE_GENERATED "generated.cuh"

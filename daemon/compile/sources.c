@@ -20,10 +20,20 @@
 extern const struct compile_file kernel_src_files[];
 extern const size_t kernel_src_count;
 
+/* What a file needs for a kind of target: the same whenever it is asked for, and dear to find. */
+struct known_closure {
+	const struct compile_file *root;
+	bool cpu;
+	int count;
+	struct known_closure *next;
+	const struct compile_file *files[];
+};
+
 struct compile_sources {
 	const struct compile_file *files; /* in the order of names */
 	struct compile_file *owned;       /* the same, when read from a directory */
 	size_t count;
+	struct known_closure *closures;
 };
 
 static bool is_source(const char *name)
@@ -139,6 +149,11 @@ void compile_sources_close(struct compile_sources *sources)
 {
 	if (sources == NULL)
 		return;
+	while (sources->closures) {
+		struct known_closure *next = sources->closures->next;
+		free(sources->closures);
+		sources->closures = next;
+	}
 	for (size_t i = 0; sources->owned && i < sources->count; i++) {
 		free((char *)sources->owned[i].name);
 		free((char *)sources->owned[i].text);
@@ -247,23 +262,57 @@ static int visit_root(struct closure *closure, const char *name)
 	return visit(closure, file);
 }
 
-int compile_sources_closure(const struct compile_sources *sources, const char *name,
-							const char *target, const struct compile_file **files, int *count,
+/* Without memory the next one who asks looks again. */
+static void remember(struct compile_sources *sources, const struct compile_file *root, bool cpu,
+					 const struct compile_file *const *files, int count)
+{
+	size_t bytes = (size_t)count * sizeof *files;
+	struct known_closure *known = malloc(sizeof *known + bytes);
+
+	if (known == NULL)
+		return;
+	*known = (struct known_closure){root, cpu, count, sources->closures};
+	memcpy(known->files, files, bytes);
+	sources->closures = known;
+}
+
+static const struct known_closure *recall(const struct compile_sources *sources,
+										  const struct compile_file *root, bool cpu)
+{
+	const struct known_closure *known = sources->closures;
+
+	while (known && (known->root != root || known->cpu != cpu))
+		known = known->next;
+	return known;
+}
+
+int compile_sources_closure(struct compile_sources *sources, const char *name, const char *target,
+							const struct compile_file **files, int *count,
 							char error[KERNEL_ERROR_MAX])
 {
 	struct closure closure = {.sources = sources, .files = files, .error = error};
+	const struct compile_file *root = compile_sources_find(sources, name);
+	bool cpu = options_is_cpu(target);
+	const struct known_closure *known = root ? recall(sources, root, cpu) : NULL;
 	int status = KILN_OK;
 
-	if (options_is_cpu(target))
+	if (known) {
+		memcpy(files, known->files, (size_t)known->count * sizeof *files);
+		*count = known->count;
+		return KILN_OK;
+	}
+	if (cpu)
 		status = visit_root(&closure, SOURCES_SHIM);
 	if (status == KILN_OK)
 		status = visit_root(&closure, name);
-	if (status == KILN_OK)
-		*count = closure.count;
-	return status;
+	if (status != KILN_OK)
+		return status;
+	*count = closure.count;
+	remember(sources, root, cpu, files, closure.count);
+	return KILN_OK;
 }
 
-int compile_sources_of_plan(const struct compile_sources *sources, const struct kernel_plan *plan,
+int compile_sources_of_plan(struct compile_sources *sources, const struct kernel_plan *plan,
 							const char *target, struct compile_file *files, int *count,
 							char error[KERNEL_ERROR_MAX])
 {

@@ -190,7 +190,7 @@ static bool plan_list(const char *target, char **families, struct list *list)
 	return list->count > 0;
 }
 
-static bool compile_one(const struct compile_sources *sources, const char *target,
+static bool compile_one(struct compile_sources *sources, const char *target,
 						const struct unit *unit, struct tally *tally)
 {
 	struct compile_file files[COMPILE_MAX_HEADERS];
@@ -241,7 +241,7 @@ static bool is_taken(const struct unit *unit, int number, int target)
 }
 
 /* The kernels of a target that one process compiles. */
-static int run_target(int t, int share, const struct compile_sources *sources, char **families)
+static int run_target(int t, int share, struct compile_sources *sources, char **families)
 {
 	struct tally tally = {0};
 	struct list list;
