@@ -112,6 +112,32 @@ static void test_frozen(void **state)
 	kiln_close(a);
 }
 
+/* Before a generic kernel is used, and behind one, it is looked whether another host has the exact
+ * one; nothing is compiled for that. */
+static void test_lazy(void **state)
+{
+	struct remote_scene *scene = *state;
+	struct permute first = transpose(40, 52), second = transpose(41, 52), third = transpose(42, 52);
+
+	host_start(&scene->a, scene->url, NULL);
+	host_start(&scene->b, scene->url, OPTIONS("--specialize", "lazy"));
+	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
+	assert_permutes(a, &first, "compiled");
+	assert_permutes(a, &third, "compiled");
+	await_info(a, "counters.remote_written", 2);
+	assert_permutes(b, &first, "remote");
+	assert_int_equal(info_int(b, "counters.jobs"), 0);
+	/* Nobody has this one: the generic kernel is compiled, for all. */
+	assert_permutes(b, &second, "compiled");
+	await_info(b, "counters.remote_written", 1);
+	assert_permutes(b, &third, "generic");
+	await_info(b, "counters.lookup_remote", 2);
+	assert_int_equal(info_int(b, "counters.jobs"), 1);
+	assert_counters_add_up(b);
+	kiln_close(b);
+	kiln_close(a);
+}
+
 /* ---- One compile for all ---- */
 
 static void test_one_compile(void **state)
@@ -415,10 +441,9 @@ static void test_forgeries(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		REMOTE_TEST(test_read_through), REMOTE_TEST(test_reader),
-		REMOTE_TEST(test_frozen),       REMOTE_TEST(test_one_compile),
-		REMOTE_TEST(test_at_once),      REMOTE_TEST(test_holder_killed),
-		REMOTE_TEST(test_patience),     REMOTE_TEST(test_forgeries),
+		REMOTE_TEST(test_read_through),  REMOTE_TEST(test_reader),      REMOTE_TEST(test_frozen),
+		REMOTE_TEST(test_lazy),          REMOTE_TEST(test_one_compile), REMOTE_TEST(test_at_once),
+		REMOTE_TEST(test_holder_killed), REMOTE_TEST(test_patience),    REMOTE_TEST(test_forgeries),
 	};
 	harness_begin(280);
 	return cmocka_run_group_tests(tests, remote_need_redis, NULL);
