@@ -11,6 +11,7 @@
 #include "util/util.h"
 
 #define LASTS_US ((uint64_t)REMOTE_CLAIM_MS * 1000)
+#define SURE_US (LASTS_US / 10 * 9) /* whatever the clocks of both do in a second */
 
 struct remote_claim {
 	char key[KERNEL_KEY_HEX];
@@ -40,7 +41,7 @@ void remote_claim_hold(struct remote *remote, const char *key, uint64_t since_us
 	if (!claim)
 		return;
 	*claim = (struct remote_claim){
-		.until_us = since_us + LASTS_US, .asked_us = since_us, .next = remote->claims};
+		.until_us = since_us + SURE_US, .asked_us = since_us, .next = remote->claims};
 	memcpy(claim->key, key, sizeof claim->key);
 	remote->claims = claim;
 	remote_arm(remote);
@@ -80,7 +81,7 @@ static void on_renewed(void *arg, const struct remote_reply *reply)
 	struct renewal *renewal = arg;
 	struct remote_claim *claim = *find(renewal->remote, renewal->key);
 	if (claim && reply->kind == REMOTE_NUMBER && reply->number == 1)
-		claim->until_us = renewal->asked_us + LASTS_US;
+		claim->until_us = renewal->asked_us + SURE_US;
 	else if (claim && reply->kind == REMOTE_NUMBER)
 		remote_claim_forget(renewal->remote, renewal->key);
 	free(renewal);

@@ -65,18 +65,15 @@ static void close_timer(struct remote_link *link)
 	link->soon = NULL;
 }
 
-/* Tells the owner, once. */
+/* Tells the owner, who is still there, once; who closes it then. */
 static void fail(struct remote_link *link, const char *why)
 {
 	void *owner = link->owner;
 	char text[KERNEL_ERROR_MAX];
 	snprintf(text, sizeof text, "%s", why);
 	link->owner = NULL;
-	link->holders++;
 	disconnect(link);
-	if (owner)
-		link->events.lost(owner, text);
-	drop(link);
+	link->events.lost(owner, text);
 }
 
 /* ---- Commands ---- */
