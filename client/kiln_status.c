@@ -196,16 +196,18 @@ static void print_remote(const kiln_reply *reply)
 		print_pair("", "%s", kiln_reply_str(reply, "remote.reason"));
 	print_pair("",
 			   "hits %" PRId64 ", misses %" PRId64 ", refused %" PRId64 ", failures %" PRId64
-			   ", skipped %" PRId64 ", written %" PRId64 ", queued %" PRId64 "; asks %s / %s",
+			   ", skipped %" PRId64 ", written %" PRId64 ", queued %" PRId64,
 			   kiln_reply_int(reply, "counters.lookup_remote"),
 			   kiln_reply_int(reply, "counters.remote_misses"),
 			   kiln_reply_int(reply, "counters.remote_refused"),
 			   kiln_reply_int(reply, "counters.remote_failures"),
 			   kiln_reply_int(reply, "counters.remote_skipped"),
 			   kiln_reply_int(reply, "counters.remote_written"),
-			   kiln_reply_int(reply, "remote.queued"),
-			   figure_micros((double)kiln_reply_int(reply, "remote.ask.p50"), p50),
-			   figure_micros((double)kiln_reply_int(reply, "remote.ask.p99"), p99));
+			   kiln_reply_int(reply, "remote.queued"));
+	if (kiln_reply_int(reply, "remote.ask.count"))
+		print_pair("", "asks took %s / %s",
+				   figure_micros((double)kiln_reply_int(reply, "remote.ask.p50"), p50),
+				   figure_micros((double)kiln_reply_int(reply, "remote.ask.p99"), p99));
 }
 
 int cli_status(struct cli *cli)
