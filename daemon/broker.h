@@ -7,7 +7,7 @@
  *   work.c       a session's calls and copies, in order
  *   lane.c       its calls that come without messages
  *   job_ref.c    planned kernels
- *   job.c        from a problem to a loaded kernel
+ *   job.c        who asks for kernels, and their keys; flight_*.c: one flight a key, on its way
  *   tier*.c      generic kernels now, exact ones later
  *   failure.c    compiles that failed, kept as answers
  *   why.c        the nearest kernel in the cache, and what it differs in

@@ -1,0 +1,79 @@
+/*
+ * flight.h: what job.c (who asks, and keys), flight_look.c, flight_compile.c and flight_answer.c
+ * share: one flight for each key that somebody wants and that is not there yet.
+ */
+#ifndef KILN_DAEMON_FLIGHT_H
+#define KILN_DAEMON_FLIGHT_H
+
+#include "job.h"
+
+enum flight_phase { FLIGHT_LOOKUP, FLIGHT_REMOTE, FLIGHT_COMPILE };
+
+struct job_wait {
+	struct broker *broker;
+	struct kernel_ref *ref;
+	struct flight *flight;  /* NULL until the compilers are known */
+	uv_timer_t *later;      /* an answer that is ready before it may be given */
+	struct job_terms terms; /* without an asker it is not counted */
+	struct keying *keying;  /* its key is being made on the store's thread */
+	bool first;
+	job_done done;
+	void *arg;
+	uint64_t asked_us;
+	struct job_wait *next;
+};
+
+struct flight {
+	struct broker *broker;
+	struct kernel_ref *ref;
+	enum flight_phase phase;
+	struct remote_fetch *fetch; /* while another tier is asked */
+	struct pool_job *job;
+	struct job_wait *waits;
+	bool finished; /* its waiters are being answered */
+	uint64_t began_us;
+	struct flight *next;
+	/* Its own, for the store's thread reads them and the plan's may be made anew meanwhile. */
+	char key[KERNEL_KEY_HEX];
+	char *key_text;
+	/* the lookup's answer, written by the store's thread */
+	struct cache_row row;
+	struct cache_failure failure; /* what is remembered instead of a row */
+	int lookup_status;
+	char error[KERNEL_ERROR_MAX];
+};
+
+/* ---- flight_look.c ---- */
+
+/* Begins to look for the ref's key.  NULL without memory. */
+struct flight *flight_open(struct broker *broker, struct kernel_ref *ref);
+
+/* ---- flight_compile.c ---- */
+
+void flight_unlink(struct flight *flight);
+void flight_free(struct flight *flight);
+/* It is nowhere: whoever may have it compiled waits on. */
+void flight_compile(struct flight *flight);
+/* Its waiters were answered: the row goes to where the next will find it. */
+void flight_keep_row(struct flight *flight);
+/* Stops what is under way for it and forgets it; no lookup. */
+void flight_drop(struct flight *flight);
+void flight_cancel_if_unwanted(struct flight *flight);
+
+/* ---- flight_answer.c.  What they call may ask for more, and leave. ---- */
+
+/* Answers and frees a wait that is in no list. */
+void wait_answer(struct job_wait *wait, struct job_answer *answer);
+void wait_fail(struct job_wait *wait, int status, const char *error);
+/* It may have nothing compiled. */
+void wait_refuse(struct job_wait *wait);
+/* Answers all waiters; the flight is out of the list before, so that they may ask again. */
+void flight_finish(struct flight *flight, int status, enum job_origin origin, const char *error,
+				   const char *log);
+/* Of a flight that has missed: those who only look, and those who may have nothing compiled. */
+void flight_answer_lookers(struct flight *flight);
+void flight_refuse_frozen(struct flight *flight);
+/* The owner of a compile is who came first of those that are counted and still wait. */
+void flight_choose_owner(struct flight *flight);
+
+#endif

@@ -1,0 +1,172 @@
+/* flight_answer.c: what those who wait for a kernel are told, and what they are counted as. */
+#include "flight.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "freeze.h"
+#include "raw.h"
+#include "session.h"
+#include "util/util.h"
+
+struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
+{
+	if (!ref->tally)
+		ref->tally = operator_tally(&broker->operators, ref->plan.op);
+	return ref->tally;
+}
+
+/* A user's kernel is found again by its key, as long as the cache has its source. */
+static void record(struct broker *broker, const struct kernel_ref *ref,
+				   const struct job_answer *answer)
+{
+	char line[sizeof "kernel " + KERNEL_KEY_HEX], label[160];
+	if (ref->manifest) {
+		record_note(&broker->record, ref->manifest, ref->target, NULL);
+	} else if (ref->raw && answer->status == KILN_OK) {
+		snprintf(line, sizeof line, "kernel %s", ref->key);
+		record_note(&broker->record, line, ref->target, raw_label(&ref->plan, label));
+	}
+}
+
+/* All that this request is counted as is counted at once, so that the equations hold between any
+ * two messages. */
+static void count_answer(struct broker *broker, struct kernel_ref *ref, struct session *asker,
+						 const struct job_answer *answer)
+{
+	struct counters *counters = &broker->counters;
+	struct tally *of_session = &asker->tally;
+	struct tally *of_operator = job_tally(broker, ref);
+	uint64_t micros = (uint64_t)answer->micros;
+	bool compiled = answer->origin == JOB_COMPILED;
+#define COUNT(name) (counters->name++, of_session->name++, of_operator->name++)
+#define NOTE(name) \
+	(histogram_note(&of_session->name, micros), histogram_note(&of_operator->name, micros))
+	COUNT(requests);
+	if (answer->status == KILN_EFROZEN)
+		COUNT(frozen);
+	else if (answer->status != KILN_OK && answer->remembered)
+		COUNT(remembered);
+	else if (answer->status != KILN_OK)
+		COUNT(failures);
+	else if (answer->origin == JOB_GENERIC)
+		COUNT(generic);
+	else if (answer->origin == JOB_SHARED)
+		COUNT(shared);
+	else if (compiled)
+		COUNT(compiles), NOTE(compile);
+	else if (answer->origin == JOB_REMOTE)
+		counters->hits++, COUNT(remote_hits), NOTE(remote_hit);
+	else if (!answer->row || answer->row->in_memory)
+		counters->hits++, COUNT(memory_hits), NOTE(memory_hit);
+	else
+		counters->hits++, COUNT(disk_hits), NOTE(disk_hit);
+#undef COUNT
+#undef NOTE
+}
+
+void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct session *asker,
+						enum job_origin origin, uint64_t micros)
+{
+	const struct job_answer answer = {.origin = origin, .micros = (int64_t)micros};
+	broker->counters.asked++;
+	count_answer(broker, ref, asker, &answer);
+	record(broker, ref, &answer);
+}
+
+void wait_answer(struct job_wait *wait, struct job_answer *answer)
+{
+	struct broker *broker = wait->broker;
+	answer->micros = (int64_t)(util_now_us() - wait->asked_us);
+	struct session *asker = wait->terms.asker;
+	bool found = answer->status == KILN_OK, look = wait->terms.look;
+	/* Who only looked asked for nothing unless it is there. */
+	broker->counters.asked += asker && look && found;
+	broker->waiting -= asker && !look;
+	if (asker && (!look || found)) {
+		count_answer(broker, wait->ref, asker, answer);
+		if (!wait->terms.unrecorded)
+			record(broker, wait->ref, answer);
+	}
+	wait->done(wait->arg, answer);
+	kernel_drop(wait->ref);
+	free(wait);
+}
+
+void wait_fail(struct job_wait *wait, int status, const char *error)
+{
+	struct job_answer answer = {.status = status, .error = error, .log = ""};
+	wait_answer(wait, &answer);
+}
+
+/* Answers all waiters; the flight is out of the list before, so that they may ask again. */
+void flight_finish(struct flight *flight, int status, enum job_origin origin, const char *error,
+				   const char *log)
+{
+	struct job_wait *wait;
+	flight->finished = true;
+	while ((wait = flight->waits)) {
+		struct job_answer answer = {
+			.status = status,
+			.origin = origin == JOB_COMPILED && !wait->first ? JOB_SHARED : origin,
+			.row = status == KILN_OK ? &flight->row : NULL,
+			.remembered = flight->failure.status != KILN_OK,
+			.error = error,
+			.log = log,
+		};
+		flight->waits = wait->next;
+		wait_answer(wait, &answer);
+	}
+}
+
+/* The owner of a compile is who came first of those that are counted and still wait. */
+void flight_choose_owner(struct flight *flight)
+{
+	struct job_wait *owner = NULL;
+	for (struct job_wait *wait = flight->waits; wait && !owner; wait = wait->next)
+		if (wait->terms.asker)
+			owner = wait;
+	if (owner)
+		owner->first = true;
+}
+
+void wait_refuse(struct job_wait *wait)
+{
+	char error[JOB_ERROR_MAX];
+	char *log = freeze_sentence(wait->ref, &wait->terms, error);
+	struct job_answer answer = {.status = KILN_EFROZEN, .error = error, .log = log ? log : ""};
+	wait_answer(wait, &answer);
+	free(log);
+}
+
+/* Of a flight that has missed, those who may have nothing compiled. */
+void flight_refuse_frozen(struct flight *flight)
+{
+	struct job_wait **link = &flight->waits;
+	while (*link) {
+		struct job_wait *wait = *link;
+		if (!freeze_refuses(&wait->terms)) {
+			link = &wait->next;
+			continue;
+		}
+		*link = wait->next;
+		wait_refuse(wait);
+		/* What is called then may have changed the list. */
+		link = &flight->waits;
+	}
+	flight_choose_owner(flight);
+}
+
+/* Who only looks is answered now: that is not worth a compile, nor waiting for one. */
+void flight_answer_lookers(struct flight *flight)
+{
+	struct job_wait **link = &flight->waits, *wait;
+	while ((wait = *link))
+		if (wait->terms.look) {
+			*link = wait->next;
+			wait_fail(wait, KILN_ENOENT, "the cache has no such kernel");
+			link = &flight->waits; /* it may have had others leave */
+		} else {
+			link = &wait->next;
+		}
+}

@@ -1,0 +1,185 @@
+/* flight_compile.c: a kernel that is nowhere is compiled, and kept. */
+#include "flight.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "failure.h"
+#include "freeze.h"
+#include "remote.h"
+#include "store.h"
+#include "tier.h"
+#include "util/util.h"
+
+void flight_unlink(struct flight *flight)
+{
+	struct flight **link = &flight->broker->flights;
+	while (*link != flight)
+		link = &(*link)->next;
+	*link = flight->next;
+}
+
+void flight_free(struct flight *flight)
+{
+	cache_row_free(&flight->row);
+	cache_failure_free(&flight->failure);
+	kernel_drop(flight->ref);
+	free(flight->key_text);
+	free(flight);
+}
+
+static void put_work(struct cache *cache, void *arg)
+{
+	struct flight *flight = arg;
+	flight->lookup_status = cache_put(cache, &flight->row, flight->error);
+}
+
+static void put_done(struct broker *broker, void *arg)
+{
+	struct flight *flight = arg;
+	/* The kernel runs all the same; the next daemon will compile it again. */
+	if (flight->lookup_status != KILN_OK)
+		util_log(UTIL_WARN, "kernel %.12s is not kept on disk: %s", flight->key, flight->error);
+	if (flight->phase == FLIGHT_COMPILE)
+		remote_compiled(broker, &flight->row);
+	flight_free(flight);
+}
+
+/* Its waiters were answered: the row goes to where the next will find it. */
+void flight_keep_row(struct flight *flight)
+{
+	if (store_run(flight->broker, put_work, put_done, flight) == KILN_OK)
+		return;
+	remote_not_compiled(flight->broker, flight->key);
+	flight_free(flight);
+}
+
+void job_take_result(struct cache_row *row, struct compile_result *result)
+{
+	row->entry = result->entry;
+	row->source = result->source;
+	row->log = result->log;
+	row->object = result->object;
+	row->object_bytes = result->object_bytes;
+	row->registers = result->registers;
+	row->shared_bytes = result->shared_bytes;
+	row->spill_bytes = result->spill_bytes;
+	row->local_bytes = result->local_bytes;
+	row->compile_micros = result->micros;
+	row->created = row->used = (int64_t)time(NULL);
+	result->entry = result->source = result->log = NULL;
+	result->object = NULL;
+}
+
+static void take_result(struct flight *flight, struct compile_result *result)
+{
+	struct cache_row *row = &flight->row;
+	const struct kernel_ref *ref = flight->ref;
+	memcpy(row->key, flight->key, sizeof row->key);
+	memcpy(row->op, ref->plan.op, sizeof row->op);
+	memcpy(row->target, ref->target, sizeof row->target);
+	row->instantiation = util_strdup(ref->plan.instantiation);
+	row->key_text = flight->key_text;
+	flight->key_text = NULL;
+	row->plan = util_strdup(ref->explain);
+	tier_note_compile(flight->broker, ref->target, result->micros);
+	job_take_result(row, result);
+}
+
+static void compiled(void *arg, struct compile_result *result)
+{
+	struct flight *flight = arg;
+	struct broker *broker = flight->broker;
+	flight->job = NULL;
+	flight_unlink(flight);
+	if (result->status != KILN_OK) {
+		failure_keep(broker, flight->ref, flight->key, flight->key_text, result);
+		remote_not_compiled(broker, flight->key);
+		broker->counters.jobs_failed++;
+		flight_finish(flight, result->status, JOB_COMPILED, result->error,
+					  result->log ? result->log : "");
+		flight_free(flight);
+	} else {
+		broker->counters.jobs_done++;
+		take_result(flight, result);
+		flight_finish(flight, KILN_OK, JOB_COMPILED, NULL, NULL);
+		flight_keep_row(flight);
+	}
+	server_progress(broker);
+}
+
+/* Stops what is under way for it and forgets it; no lookup. */
+void flight_drop(struct flight *flight)
+{
+	struct broker *broker = flight->broker;
+	if (flight->phase == FLIGHT_REMOTE) {
+		broker->counters.lookups_left++;
+		remote_leave(broker, flight->fetch);
+	} else {
+		broker->counters.canceled++;
+		pool_cancel(broker, flight->job);
+		remote_not_compiled(broker, flight->key);
+	}
+	flight_unlink(flight);
+	flight_free(flight);
+}
+
+void flight_cancel_if_unwanted(struct flight *flight)
+{
+	struct broker *broker = flight->broker;
+	/* A lookup under way comes back soon and finds nobody. */
+	if (flight->waits || flight->finished || flight->phase == FLIGHT_LOOKUP)
+		return;
+	flight_drop(flight);
+	server_progress(broker);
+}
+
+/* That of whoever is in the greatest hurry. */
+static enum pool_priority priority_of(const struct flight *flight)
+{
+	enum pool_priority priority = POOL_BACKGROUND;
+	for (const struct job_wait *wait = flight->waits; wait; wait = wait->next)
+		if (wait->terms.priority < priority)
+			priority = wait->terms.priority;
+	return priority;
+}
+
+/* Of those who stay, the first who wants to hear of it. */
+static void warn_of(const struct flight *flight)
+{
+	const struct job_wait *wait = flight->waits;
+	while (wait && wait->terms.on_miss != OPTIONS_MISS_WARN)
+		wait = wait->next;
+	if (wait)
+		freeze_warn(wait->ref, &wait->terms);
+}
+
+/* It is nowhere: whoever may have it compiled waits on. */
+void flight_compile(struct flight *flight)
+{
+	struct broker *broker = flight->broker;
+	/* Nothing is under way that who leaves now would stop. */
+	flight->phase = FLIGHT_LOOKUP;
+	flight_answer_lookers(flight);
+	uint64_t *left =
+		flight->waits ? &broker->counters.lookups_frozen : &broker->counters.lookups_left;
+	flight_refuse_frozen(flight);
+	if (!flight->waits) {
+		(*left)++;
+		remote_not_compiled(broker, flight->key);
+		flight_unlink(flight);
+		flight_free(flight);
+		return;
+	}
+	warn_of(flight);
+	flight->phase = FLIGHT_COMPILE;
+	broker->counters.jobs++;
+	flight->job = pool_submit(broker, &flight->ref->job, priority_of(flight), compiled, flight);
+	if (flight->job)
+		return;
+	broker->counters.jobs_failed++;
+	remote_not_compiled(broker, flight->key);
+	flight_unlink(flight);
+	flight_finish(flight, KILN_ENOMEM, JOB_COMPILED, "out of memory for a compile job", "");
+	flight_free(flight);
+}
