@@ -179,6 +179,7 @@ static const struct cli_option export_options[] = {
 };
 static const struct cli_option record_options[] = {
 	{"output", "FILE", "write to FILE, as a whole, instead of standard output"},
+	{"follow", "SECONDS", "write FILE again every so often, until interrupted"},
 	{"generic", NULL, "the shipped generic kernels instead"},
 	{0},
 };

@@ -104,28 +104,52 @@ static void report(const struct cli *cli, const char *path, int64_t problems, in
 			   left_out ? ", and had no room for others" : "");
 }
 
-int cli_record(struct cli *cli)
+static int record_once(const struct cli *cli, kiln_client *client, const char *path)
 {
-	const char *path = cli_value(cli, "output");
 	int64_t problems = 0, left_out = 0;
 	struct target target;
+	int status = target_open(cli, path, &target);
+
+	if (status)
+		return status;
+	write_head(cli, target.out);
+	status = write_pages(cli, client, target.out, &problems, &left_out);
+	status = target_close(cli, &target, status);
+	if (!status && path && !cli_value(cli, "follow"))
+		report(cli, path, problems, left_out);
+	return status;
+}
+
+/* Until it is interrupted, or the daemon ends: then the file is as it last was. */
+static int follow(const struct cli *cli, kiln_client *client, const char *path, int64_t seconds)
+{
+	int status = CLI_OK;
+
+	while (!status) {
+		status = record_once(cli, client, path);
+		if (!status)
+			sleep((unsigned)seconds);
+	}
+	return status;
+}
+
+int cli_record(struct cli *cli)
+{
+	const char *path = cli_value(cli, "output"), *every = cli_value(cli, "follow");
 	kiln_client *client;
+	int64_t seconds = 0;
 	int status;
 
-	if (cli->json && !path)
-		return cli_usage("record: with --json the manifest needs --output FILE");
+	if (every && cli_integer("--follow", every, 1, 86400, &seconds))
+		return CLI_USAGE;
+	if ((cli->json || every) && !path)
+		return cli_usage("record: with %s the manifest needs --output FILE",
+						 every ? "--follow" : "--json");
 	if (path && strlen(path) + 32 > PATH_MOST)
 		return cli_usage("--output '%.60s...': a path has at most %d bytes", path, PATH_MOST - 32);
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
-	status = target_open(cli, path, &target);
-	if (!status) {
-		write_head(cli, target.out);
-		status = write_pages(cli, client, target.out, &problems, &left_out);
-		status = target_close(cli, &target, status);
-	}
+	status = every ? follow(cli, client, path, seconds) : record_once(cli, client, path);
 	kiln_close(client);
-	if (!status && path)
-		report(cli, path, problems, left_out);
 	return status;
 }

@@ -23,6 +23,29 @@ prints 2 "$KILN" record --json <<'END'
 ! kiln: record: with --json the manifest needs --output FILE
 END
 json 'j == {"problems": 2, "left_out": 0}' "$KILN" record --output "$DIR/m"
+prints 2 "$KILN" record --follow 1 <<'END'
+! kiln: record: with --follow the manifest needs --output FILE
+END
+prints 2 "$KILN" record --follow 0 --output "$DIR/f" <<'END'
+! kiln: --follow '0': expected an integer from 1 to 86400
+END
+"$KILN" record --follow 1 --output "$DIR/f" &
+following=$!
+tries=0
+until [ "$(grep -c 'asked [0-9]' "$DIR/f" 2>/dev/null)" = 2 ] || [ $tries -gt 100 ]; do
+	tries=$((tries + 1))
+	sleep 0.1
+done
+"$KILN" compile softmax --shape 9x100 >/dev/null || fails "compile"
+until grep -q 9x100 "$DIR/f" || [ $tries -gt 200 ]; do
+	tries=$((tries + 1))
+	sleep 0.1
+done
+kill $following
+wait $following 2>/dev/null
+[ "$(grep -c 'asked [0-9]' "$DIR/f")" = 3 ] || fails "--follow: $(cat "$DIR/f")"
+"$KILN" record --output "$DIR/m" >/dev/null
+grep -v 9x100 "$DIR/m" >"$DIR/f" && mv "$DIR/f" "$DIR/m"
 
 # Of what was recorded all is there; what is new is compiled once.
 prints 0 "$KILN" warm "$DIR/m" <<'END'

@@ -176,6 +176,106 @@ static void test_next_compiler_by_key(void **state)
 	change_of_compiler(*state, true);
 }
 
+/* Where a compiler worker has its libnvrtc from; false: it has none. */
+static bool find_nvrtc(kiln_client *client, char path[512])
+{
+	kiln_attr what = string_attr("what", "children");
+	kiln_reply *reply = ask(client, "debug", &what, 1);
+	char name[64], line[1024];
+	bool found = false;
+
+	for (int i = 0; i < kiln_reply_count(reply, "rows") && !found; i++) {
+		snprintf(name, sizeof(name), "rows[%d].pid", i);
+		snprintf(line, sizeof(line), "/proc/%d/maps", (int)kiln_reply_int(reply, name));
+		FILE *maps = fopen(line, "r");
+		while (maps && !found && fgets(line, sizeof(line), maps))
+			found = strstr(line, "/libnvrtc.so") && sscanf(strchr(line, '/'), "%511s", path) == 1;
+		if (maps)
+			fclose(maps);
+	}
+	kiln_reply_free(reply);
+	return found;
+}
+
+/* The same libnvrtc in the test's directory, and its builtins with one byte more: another one. */
+static void make_nvrtc(const struct kilnd *daemon, const char *path, char directory[128])
+{
+	char command[2048];
+	const char *slash = strrchr(path, '/');
+
+	snprintf(directory, 128, "%s/nvrtc", daemon->dir);
+	snprintf(command, sizeof(command),
+			 "set -e; mkdir %s; ln %s %s/ 2>/dev/null || cp %s %s/; "
+			 "for b in %.*s/libnvrtc-builtins.so.*; do cp -L $b %s/; printf x >>%s/${b##*/}; done",
+			 directory, path, directory, path, directory, (int)(slash - path), path, directory,
+			 directory);
+	assert_int_equal(system(command), 0);
+}
+
+/* GPUs' kernels, without a GPU: before the toolkit is changed, and back again. */
+static void test_next_toolkit(void **state)
+{
+	struct kilnd *daemon = *state;
+	static char directory[128], variable[640];
+	const char *const environment[] = {variable, NULL};
+	char path[512];
+	kiln_client *client;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	assert_string_equal(warm(client, line_of(20), "sm_90", NULL), "compiled");
+	if (!find_nvrtc(client, path)) {
+		kiln_close(client);
+		skip();
+	}
+	make_nvrtc(daemon, path, directory);
+	assert_string_equal(warm(client, line_of(20), "sm_90", path), "hit"); /* it is the same one */
+	kiln_close(client);
+	client = client_open(daemon);
+	assert_string_equal(warm(client, line_of(20), "sm_90", directory), "compiled");
+	kiln_close(client);
+	kilnd_stop(daemon);
+	for (int i = 0; i < 2; i++) {
+		snprintf(variable, sizeof(variable), "KILN_NVRTC=%s", i ? path : directory);
+		kilnd_spawn(daemon, NULL, environment, -1);
+		kilnd_await(daemon);
+		client = client_open(daemon);
+		assert_string_equal(warm(client, line_of(20), "sm_90", NULL), "hit");
+		assert_int_equal(info_int(client, "counters.compiles"), 0);
+		kiln_close(client);
+		kilnd_stop(daemon);
+	}
+}
+
+/* Who may have nothing compiled may still have it warmed; with a generic kernel in its place a
+ * problem is recorded all the same. */
+static void test_other_ways(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(20, 90);
+	char origin[16], why[400];
+	kiln_client *client;
+	kiln_reply *reply;
+
+	kilnd_start(daemon, OPTIONS("--on-miss=error"));
+	client = client_open(daemon);
+	assert_true(permute_check(client, &problem, 1, origin, why) < 0);
+	assert_string_equal(warm(client, line_of(20), NULL, NULL), "compiled");
+	assert_permutes(client, &problem, "hit");
+	kiln_close(client);
+	kilnd_stop(daemon);
+	kilnd_start(daemon, OPTIONS("--specialize=never"));
+	client = client_open(daemon);
+	problem = transpose(21, 90);
+	assert_permutes(client, &problem, NULL);
+	reply = ask(client, "record", NULL, 0);
+	assert_string_equal(kiln_reply_str(reply, "text"),
+						"permute x=f32:21x90 y=f32:90x21 perm=[1,0]  # asked 1 time for cpu\n");
+	kiln_reply_free(reply);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 static void test_kernels(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -258,6 +358,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_record),        HARNESS_TEST(test_warm),
 		HARNESS_TEST(test_next_compiler), HARNESS_TEST(test_next_compiler_by_key),
+		HARNESS_TEST(test_next_toolkit),  HARNESS_TEST(test_other_ways),
 		HARNESS_TEST(test_kernels),       HARNESS_TEST(test_bad_compilers),
 		HARNESS_TEST(test_a_client_goes),
 	};
