@@ -155,6 +155,8 @@ void server_stop(struct broker *broker, const char *why)
 	server->drain_until_us = util_now_us() + broker->options.drain_timeout_ms * 1000;
 	uv_close((uv_handle_t *)&server->poll, NULL);
 	listen_close(&server->socket);
+	/* What nobody waits for is not waited for. */
+	tiers_stop(broker);
 	lanes_end(broker);
 	/* From the loop, for who asked may be in the middle of a callback. */
 	uv_timer_start(&server->drain, on_drain, 0, DRAIN_LOOK_MS);

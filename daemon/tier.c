@@ -231,7 +231,7 @@ void tier_attach(struct session *session, struct call *call, struct kernel_ref *
 	tier->next = tier->exact->tiers;
 	tier->exact->tiers = tier;
 	if (tier->exact->stage == TIER_NEW || tier->exact->stage == TIER_READY)
-		tier_enqueue(broker, tier->exact, false);
+		tier_enqueue(session, ref, false);
 	broker->counters.no_gain += tier->saving_us <= 0;
 }
 
@@ -287,7 +287,7 @@ void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launche
 	if (exact->stage == TIER_MISSING && !exact->queued && !exact->fetching &&
 		exact->uses >= TIER_MIN_USES && saving > 0 && exact->lost_us >= threshold_us(broker, ref) &&
 		shapes_may_specialize(session, ref->plan.op))
-		tier_enqueue(broker, exact, true);
+		tier_enqueue(session, ref, true);
 }
 
 uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)

@@ -152,8 +152,8 @@ struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *re
 /* Its module in the process; 0: it is not there. */
 uint64_t tier_module(struct broker *broker, struct executor *executor,
 					 const struct tier_kernel *kernel);
-/* It is to be looked for, or compiled. */
-void tier_enqueue(struct broker *broker, struct tier_kernel *kernel, bool compile);
+/* The exact kernel of a call is to be looked for, or compiled. */
+void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile);
 void tier_take_over(struct session *session, struct tier *tier);
 /* Microseconds that a compile costs whoever waits for nothing. */
 double tier_compile_cost(struct broker *broker, const char *target);

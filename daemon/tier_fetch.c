@@ -158,15 +158,14 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 static void start(struct broker *broker, struct tier_kernel *kernel)
 {
 	const struct job_terms terms = {.priority = POOL_BACKGROUND, .look = !kernel->compile};
-	const struct tier *tier = kernel->tiers;
-	kernel->wait = tier ? job_resolve(broker, tier->ref, &terms, on_fetched, kernel) : NULL;
-	if (!kernel->wait) {
-		kernel->compile = false;
+	kernel->wait = job_resolve(broker, kernel->fetching, &terms, on_fetched, kernel);
+	if (kernel->wait) {
+		broker->tiers->fetches++;
 		return;
 	}
-	kernel->fetching = kernel_hold(tier->ref);
-	kernel->asker = tier->session;
-	broker->tiers->fetches++;
+	kernel_drop(kernel->fetching);
+	kernel->fetching = NULL;
+	kernel->compile = false;
 }
 
 static void pump(struct broker *broker)
@@ -187,11 +186,16 @@ static void on_timer(uv_timer_t *timer)
 	pump(timer->data);
 }
 
-void tier_enqueue(struct broker *broker, struct tier_kernel *kernel, bool compile)
+void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
 {
+	struct broker *broker = session->broker;
+	struct tier_kernel *kernel = ref->tier->exact;
 	struct tiers *tiers = broker->tiers;
 	if (kernel->queued || kernel->fetching || tiers->stopped)
 		return;
+	/* The call may be gone before its turn comes; the next one of its shape will have it. */
+	kernel->fetching = kernel_hold(ref);
+	kernel->asker = session->id;
 	kernel->queued = true;
 	kernel->compile = compile;
 	kernel->next = NULL;

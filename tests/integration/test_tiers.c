@@ -321,6 +321,102 @@ static void graphs_are_exact(void **state)
 	kilnd_stop(daemon);
 }
 
+/* Shapes that go on differing are not compiled for ever. */
+static void a_budget_of_exact_kernels(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_client *client;
+	int64_t side = SIDE;
+
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--max-variants", "2"));
+	client = client_open(daemon);
+	debug_int(client, "gain", "ms", 1000);
+	for (; counter(client, "widened") == 0 && side < SIDE + 8; side++) {
+		struct permute problem = turn(side);
+		for (int i = 0; i < 20; i++)
+			assert_permutes(client, &problem, NULL);
+		if (counter(client, "widened") == 0)
+			await_info(client, "counters.specialized", side - SIDE + 1);
+	}
+	assert_int_equal(side, SIDE + 3);
+	assert_int_equal(counter(client, "specialized"), 2);
+	/* The report names what varies. */
+	kiln_attr all = string_attr("section", "all");
+	kiln_reply *reply;
+	assert_ok(kiln_request(client, "info", &all, 1, &reply));
+	assert_string_equal(kiln_reply_str(reply, "sessions[0].shapes[0].op"), "permute");
+	assert_int_equal(kiln_reply_int(reply, "sessions[0].shapes[0].shapes"), 3);
+	assert_int_equal(kiln_reply_int(reply, "sessions[0].shapes[0].variants"), 2);
+	assert_int_equal(kiln_reply_int(reply, "sessions[0].shapes[0].widened"), 1);
+	assert_non_null(
+		strstr(kiln_reply_str(reply, "sessions[0].shapes[0].text"), "x axis 0: 3 values, 16..18"));
+	kiln_reply_free(reply);
+	char *log = kilnd_log(daemon);
+	assert_non_null(strstr(log, "permute has 2 exact kernels, the most it may have "
+								"(--max-variants)"));
+	free(log);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* A session that may have nothing compiled has what there is. */
+static void fallback_has_what_is_there(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = turn(SIDE), other = turn(SIDE + 1);
+	kiln_client *client;
+	char why[400];
+
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--on-miss", "fallback"));
+	client = client_open(daemon);
+	assert_int_equal(permute_check(client, &problem, 1, NULL, why), KILN_EFROZEN);
+	assert_int_equal(counter(client, "frozen"), 1);
+	assert_int_equal(counter(client, "jobs"), 0);
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	lazy(daemon);
+	client = client_open(daemon);
+	assert_permutes(client, &other, "compiled");
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--on-miss", "fallback"));
+	client = client_open(daemon);
+	debug_int(client, "gain", "ms", 1000);
+	for (int i = 0; i < 20; i++)
+		assert_permutes(client, &problem, i ? "generic" : "hit");
+	assert_int_equal(counter(client, "jobs"), 0);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* Whoever comes first finds the generic kernels, and the daemon ends while it still makes more. */
+static void warm_from_the_start(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_client *client;
+	kiln_reply *reply = NULL;
+
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--warm-generics", "all"));
+	client = client_open(daemon);
+	await_info_at_least(client, "tiers.resident", 2);
+	assert_true(info_int(client, "tiers.generics") > 20);
+	assert_int_equal(info_int(client, "tiers.warming"), 1);
+	assert_int_equal(counter(client, "requests"), 0);
+	debug_str(client, "kill", "role", "executor");
+	await_info(client, "counters.executor_faults", 1);
+	await_info_at_least(client, "tiers.resident", 2);
+	assert_ok(kiln_request(client, "stop", NULL, 0, &reply));
+	kiln_reply_free(reply);
+	kiln_close(client);
+	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
+	assert_no_children(STOP_TIMEOUT_MS);
+	char *log = kilnd_log(daemon);
+	assert_null(strstr(log, "still under way"));
+	free(log);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -332,6 +428,9 @@ int main(void)
 		HARNESS_TEST(a_failed_compile_changes_nothing),
 		HARNESS_TEST(after_the_device_process_died),
 		HARNESS_TEST(graphs_are_exact),
+		HARNESS_TEST(a_budget_of_exact_kernels),
+		HARNESS_TEST(fallback_has_what_is_there),
+		HARNESS_TEST(warm_from_the_start),
 	};
 
 	harness_begin(240);
