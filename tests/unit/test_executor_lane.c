@@ -41,19 +41,26 @@ static void begin_owned(struct scene *scene, struct wire_out *message, const cha
 	wire_put_uint(message, "stream", OWNER);
 }
 
-/* A copy from its first operand to its second. */
-static void bind_copy(struct scene *scene, uint64_t call)
+/* A copy of so many bytes from its first operand to its second; type: bind or rebind. */
+static int tell_copy(struct scene *scene, const char *type, uint64_t call, uint64_t bytes,
+					 uint64_t notice)
 {
 	const struct launch copy = {.stream = OWNER,
-								.copy = BYTES,
-								.operands = {{0, 0, BYTES, 1}, {0, 0, BYTES, 1}},
+								.copy = bytes,
+								.operands = {{0, 0, bytes, 1}, {0, 0, bytes, 1}},
 								.operand_count = 2};
 	struct wire_out message;
-	begin(&scene->peer, &message, "lane.bind");
+	begin(&scene->peer, &message, type);
 	wire_put_uint(&message, "call", call);
 	wire_put_str(&message, "op", "copy");
+	wire_put_uint(&message, "notice", notice);
 	put_launch(&message, &copy);
-	assert_int_equal(ask_past_events(&scene->peer, &message), KILN_OK);
+	return ask_past_events(&scene->peer, &message);
+}
+
+static void bind_copy(struct scene *scene, uint64_t call)
+{
+	assert_int_equal(tell_copy(scene, "lane.bind", call, BYTES, 0), KILN_OK);
 }
 
 static int ask_of_lane(struct scene *scene, const char *type, const char *key, uint64_t value)
@@ -300,6 +307,54 @@ static void a_call_stays_for_what_is_parked(void **state)
 	close_scene(&scene);
 }
 
+/* What is taken or started from then on is the other launch, also of parked entries. */
+static void another_launch_takes_over(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct lane_entry small = copy_on(1), parked = gated_on(2);
+	open_scene(&scene);
+	/* Too short for this place, until the call is of fewer bytes. */
+	small.operands[0].offset = parked.operands[0].offset = 1;
+	expect(&scene, add(&scene, small), KILN_EINVAL, "are not within its buffer");
+	uint64_t held = add(&scene, parked);
+	pass_by(&scene);
+	assert_int_equal(tell_copy(&scene, "lane.rebind", CALL, BYTES - 1, 0), KILN_OK);
+	expect(&scene, add(&scene, small), KILN_OK, "");
+	open_gate(&scene, held);
+	expect(&scene, held, KILN_OK, "");
+	/* What is not bound any more needs no other launch. */
+	assert_int_equal(tell_copy(&scene, "lane.rebind", CALL + 1, BYTES, 0), KILN_OK);
+	struct lane_entry other = copy_on(1);
+	other.call = CALL + 1;
+	expect(&scene, add(&scene, other), KILN_EINVAL, "which is not bound to it");
+	close_scene(&scene);
+}
+
+/* The broker is told of every so many launches of a call that it wants to hear of. */
+static void launches_are_told_of(void **state)
+{
+	(void)state;
+	struct scene scene;
+	struct lane_entry entry = copy_on(1);
+	open_scene(&scene);
+	assert_int_equal(tell_copy(&scene, "lane.bind", CALL + 1, BYTES, 3), KILN_OK);
+	entry.call = CALL + 1;
+	for (int i = 0; i < 7; i++)
+		expect(&scene, add(&scene, entry), KILN_OK, "");
+	for (int heard = 0; heard < 2;) {
+		receive(&scene.peer);
+		const char *what = wire_get_str(&answer, &answer.root, "what");
+		if (!what || strcmp(what, "used") != 0)
+			continue;
+		heard++;
+		assert_int_equal(wire_get_uint(&answer.root, "stream", 0), OWNER);
+		assert_int_equal(wire_get_uint(&answer.root, "call", 0), CALL + 1);
+		assert_int_equal(wire_get_uint(&answer.root, "launches", 0), 3);
+	}
+	close_scene(&scene);
+}
+
 static void nonsense(void **state)
 {
 	(void)state;
@@ -337,6 +392,8 @@ int main(void)
 		cmocka_unit_test(canceled_while_parked),
 		cmocka_unit_test(closed_with_parked_entries),
 		cmocka_unit_test(a_call_stays_for_what_is_parked),
+		cmocka_unit_test(another_launch_takes_over),
+		cmocka_unit_test(launches_are_told_of),
 		cmocka_unit_test(nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);
