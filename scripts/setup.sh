@@ -58,6 +58,10 @@ library() {
 	have pkg-config && pkg-config --exists "$@" 2>/dev/null
 }
 
+have_hiredis() {
+	library 'hiredis >= 0.14'
+}
+
 cmake_version() {
 	cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9][0-9]*\.[0-9][0-9]*\).*/\1/p'
 }
@@ -100,10 +104,10 @@ look() {
 	library msgpack-c || library msgpack || need msgpack-c "$(msgpack_package)"
 	library 'sqlite3 >= 3.37' || need sqlite3 libsqlite3-dev
 	library libsodium || need libsodium libsodium-dev
-	library 'hiredis >= 0.14' || need hiredis libhiredis-dev
 	if [ $want_tests = 1 ]; then
 		library cmocka || need cmocka libcmocka-dev
 		have python3 || need python3 python3
+		have_hiredis || need hiredis libhiredis-dev
 		have redis-server || need redis-server redis-server
 	fi
 }
@@ -177,6 +181,9 @@ fi
 # Optional: kilnd says at its start what it cannot enforce without it.
 library 'libseccomp >= 2.4' || apt_install libseccomp-dev ||
 	say "libseccomp is missing: what compilers and kernels may ask of the system is not filtered"
+# kilnd can do without it.
+have_hiredis || apt_install libhiredis-dev ||
+	say "hiredis is missing: kilnd is built without the second cache tier (--remote)"
 # One test is skipped without it.
 if [ $want_tests = 1 ] && ! have strace; then
 	apt_install strace || say "strace is missing: the test that watches system calls is skipped"

@@ -285,9 +285,10 @@ KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor
 						  kiln_call **out);
 /* What the planner chose: variant, instantiation, grid, ... as kiln_explain prints it. */
 KILN_API const char *kiln_call_plan(const kiln_call *call);
-/* How the kernel was come by: "hit" (cache), "shared" (another's compile), "compiled", "generic"
- * (one that was there does the same, until an exact one is worth a compile: kilnd --specialize), or
- * "copy" where none was needed; "graph" for what kiln_prepare_graph() made. */
+/* How the kernel was come by: "hit" (cache), "remote" (another host's: kilnd --remote), "shared"
+ * (another's compile), "compiled", "generic" (one that was there does the same, until an exact one
+ * is worth a compile: kilnd --specialize), or "copy" where none was needed; "graph" for what
+ * kiln_prepare_graph() made. */
 KILN_API const char *kiln_call_origin(const kiln_call *call);
 KILN_API void kiln_call_free(kiln_call *call);
 
