@@ -4,7 +4,8 @@
  *
  * For 1, 2, 4, 8 and 16 workers: COUNT different kernels of several operators, asked for by twice
  * as many programs as there are workers; kernels a second, the speed-up over one worker, the
- * resident memory of a worker.  Then one program at a time asks for a kernel, alone and while 200
+ * resident memory of a worker; and beside it what as many processes do that have the compiler and
+ * no daemon.  Then one program at a time asks for a kernel, alone and while 200
  * others have asked for theirs in the background.
  *
  *   bench_pool [--device cpu] [--quick] [--count KERNELS] [--threads MOST_WORKERS] [--json FILE]
@@ -13,6 +14,7 @@
  * kilnd of its own for each number of workers, from $KILN_DAEMON or from beside this program.
  */
 #include "own_daemon.h"
+#include "pool_bare.h"
 
 #include <kiln/ops.h>
 
@@ -150,6 +152,43 @@ static bool has_compiler(kiln_client *client)
 	return has;
 }
 
+/* ---- The same without a daemon ---- */
+
+static struct bare_kernel *units;
+
+/* The units of all kernels that the daemon has compiled so far; how many. */
+static int take_units(kiln_client *client, int most)
+{
+	const kiln_attr limit = {.name = "limit", .kind = KILN_ATTR_INT, .i = most};
+	kiln_reply *list = NULL, *row;
+	int count = 0;
+	units = calloc((size_t)most, sizeof *units);
+	if (!units || kiln_request(client, "cache.ls", &limit, 1, &list) != KILN_OK)
+		return 0;
+	while (count < most && count < kiln_reply_count(list, "rows")) {
+		char path[32];
+		snprintf(path, sizeof path, "rows[%d].key", count);
+		const kiln_attr key = {
+			.name = "key", .kind = KILN_ATTR_STRING, .s = kiln_reply_str(list, path)};
+		if (kiln_request(client, "cache.show", &key, 1, &row) != KILN_OK)
+			break;
+		units[count].key_text = strdup(kiln_reply_str(row, "key_text"));
+		units[count++].unit = strdup(kiln_reply_str(row, "source"));
+		kiln_reply_free(row);
+	}
+	kiln_reply_free(list);
+	return count;
+}
+
+static void free_units(int count)
+{
+	for (int i = 0; i < count && units; i++) {
+		free(units[i].key_text);
+		free(units[i].unit);
+	}
+	free(units);
+}
+
 /* ---- One program waits ---- */
 
 static void *ask_in_background(void *arg)
@@ -205,7 +244,7 @@ static bool wait_in_crowd(const char *socket, kiln_client *watch, int programs, 
 
 struct row {
 	int workers;
-	double seconds, rate, resident_mib;
+	double seconds, rate, bare_rate, resident_mib;
 	double alone_ms, crowd_ms, crowd_worst_ms;
 };
 
@@ -220,6 +259,8 @@ static bool measure(const struct runner_options *options, struct own_daemon *dae
 		return false;
 	row->seconds = compile_all(daemon->socket, 2 * row->workers, 0, options->count);
 	row->resident_mib = (double)figure(client, "workers.resident_bytes") / (1 << 20) / row->workers;
+	if (!units && take_units(client, options->count) != options->count)
+		runner_fail("units", "the daemon does not have all of them: %s", kiln_errmsg());
 	good = row->seconds > 0 && wait_for_each(daemon->socket, options->count, times);
 	row->rate = options->count / row->seconds;
 	row->alone_ms = good ? runner_percentile(times, INTERACTIVE, 0.5) : 0;
@@ -236,8 +277,8 @@ static bool measure(const struct runner_options *options, struct own_daemon *dae
 static void print_row(const struct runner_options *options, const struct row *row, double one)
 {
 	double speedup = one > 0 ? row->rate / one : 1;
-	printf("%7d %9.2f %11.1f %8.2f %9.1f %9.1f %13.1f %9.1f\n", row->workers, row->seconds,
-		   row->rate, speedup, row->resident_mib, row->alone_ms, row->crowd_ms,
+	printf("%7d %9.2f %11.1f %8.2f %9.1f %9.1f %9.1f %13.1f %9.1f\n", row->workers, row->seconds,
+		   row->rate, speedup, row->bare_rate, row->resident_mib, row->alone_ms, row->crowd_ms,
 		   row->crowd_worst_ms);
 	fflush(stdout);
 	FILE *json = options->json ? fopen(options->json, "a") : NULL;
@@ -245,10 +286,11 @@ static void print_row(const struct runner_options *options, const struct row *ro
 		return;
 	fprintf(json,
 			"{\"program\": \"%s\", \"figure\": \"%d workers, %s\", \"kernels\": %d, "
-			"\"kernels_per_s\": %.2f, \"speedup\": %.3f, \"resident_mib\": %.2f, \"alone_ms\": "
+			"\"kernels_per_s\": %.2f, \"bare_per_s\": %.2f, \"speedup\": %.3f, \"resident_mib\": "
+			"%.2f, \"alone_ms\": "
 			"%.3f, \"beside_background_ms\": %.3f, \"beside_background_worst_ms\": %.3f}\n",
-			options->program, row->workers, target, options->count, row->rate, speedup,
-			row->resident_mib, row->alone_ms, row->crowd_ms, row->crowd_worst_ms);
+			options->program, row->workers, target, options->count, row->rate, row->bare_rate,
+			speedup, row->resident_mib, row->alone_ms, row->crowd_ms, row->crowd_worst_ms);
 	fclose(json);
 }
 
@@ -269,12 +311,14 @@ static int run_all(const struct runner_options *options, struct own_daemon *daem
 		bool has = ready && (workers > 1 || has_compiler(client));
 		kiln_close(client);
 		if (has && workers == 1)
-			printf("%7s %9s %11s %8s %9s %9s %13s %9s\n", "workers", "s", "kernels/s", "speed-up",
-				   "MiB each", "alone ms", "in crowd ms", "worst ms");
+			printf("%7s %9s %11s %8s %9s %9s %9s %13s %9s\n", "workers", "s", "kernels/s",
+				   "speed-up", "bare/s", "MiB each", "alone ms", "in crowd ms", "worst ms");
 		bool good = has && measure(options, daemon, &row);
 		own_daemon_stop(daemon);
 		if (ready && !has)
 			return SKIPPED;
+		double bare = good ? bare_compile(units, options->count, workers) : 0;
+		row.bare_rate = bare > 0 ? options->count / bare : 0;
 		if (!good)
 			return 1;
 		runner_pass();
@@ -299,5 +343,6 @@ int main(int argc, char **argv)
 	printf("%d kernels for %s\n", options.count, target);
 	int skipped = run_all(&options, &daemon), status = runner_end(&options);
 	own_daemon_remove(&daemon, status);
+	free_units(options.count);
 	return skipped == SKIPPED ? SKIPPED : status;
 }
