@@ -119,6 +119,26 @@ prints 2 "$KILN" warm --compiler "$DIR/none" <<'END'
 ! kiln: --compiler 'DIR/none': No such file or directory
 END
 
+# Who interrupts it loses what is under way, and nothing that was done.
+echo 'kiln-manifest 1' >"$DIR/many"
+for rows in 1 2 3 4 5 6 7 8; do
+	echo "permute x=f32:${rows}0x33 perm=[1,0]" >>"$DIR/many"
+done
+before=$("$KILN" cache ls --limit 1000 | wc -l)
+"$KILN" debug delay-compile 300 >/dev/null || fails "debug"
+"$KILN" warm "$DIR/many" >/dev/null 2>&1 &
+warming=$!
+tries=0
+until [ "$("$KILN" cache ls --limit 1000 | wc -l)" -ge $((before + 2)) ] || [ $tries -gt 200 ]; do
+	tries=$((tries + 1))
+	sleep 0.05
+done
+kill $warming || fails "it had ended already"
+wait $warming 2>/dev/null
+"$KILN" debug delay-compile 0 >/dev/null
+json 'j["hits"] >= 2 and j["hits"] + j["compiled"] == 8 and j["failed"] == 0' \
+	"$KILN" warm "$DIR/many"
+
 # By the compiler that comes next.
 printf '#!/bin/sh\nexec g++ "$@"\n' >"$DIR/next++"
 chmod 755 "$DIR/next++"

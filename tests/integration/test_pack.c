@@ -189,12 +189,42 @@ static void test_a_client_goes(void **state)
 	kilnd_stop(daemon);
 }
 
+/* The daemon is killed: rows are there whole or not at all, and the next import takes the rest. */
+static void test_the_daemon_goes(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_client *client = make_pack(daemon);
+	kiln_attr path = string_attr("path", pack);
+	int status;
+
+	restart_with_other_cache(daemon, &client);
+	for (int i = 0; i < 5; i++) {
+		pid_t pid = process_start(daemon, import_once, &status);
+		pause_ms(2 * i);
+		kiln_close(client);
+		kill(daemon->pid, SIGKILL);
+		kilnd_wait(daemon, 5000);
+		process_wait(pid, 10000);
+		assert_no_children(5000);
+		kilnd_start(daemon, OPTIONS(other));
+		client = client_open(daemon);
+		assert_cache_verifies(client, 0);
+		assert_int_equal(ask_int(client, "cache.import", &path, 1, "rows"), KERNELS);
+		await_info(client, "cache.rows", KERNELS);
+		assert_cache_verifies(client, KERNELS);
+		kiln_reply_free(ask(client, "cache.clear", NULL, 0));
+	}
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_to_another_host),
 		HARNESS_TEST(test_refusals),
 		HARNESS_TEST(test_a_client_goes),
+		HARNESS_TEST(test_the_daemon_goes),
 	};
 	harness_begin(180);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,6 +234,36 @@ static void no_way_back(void **state)
 	}
 }
 
+/* The key of a job for another target and by another compiler, from its text alone. */
+static void from_one_to_another(void **state)
+{
+	const struct compile_macro macro = {"target", "x\ntoolchain y"};
+	const char *const option = "--use_fast_math";
+	struct compile_job job = sample("sm_80"), other = sample("sm_90");
+	struct compile_key key, wanted, made;
+
+	(void)state;
+	for (int user = 0; user < 2; user++) {
+		assert_int_equal(compile_key_make(&job, "nvrtc 12.8 abcd", &key), KILN_OK);
+		assert_int_equal(compile_key_make(&other, "nvrtc 13.0 ef", &wanted), KILN_OK);
+		assert_int_equal(compile_key_again(key.text, "sm_90", "nvrtc 13.0 ef", &made), KILN_OK);
+		assert_string_equal(made.text, wanted.text);
+		assert_string_equal(made.hex, wanted.hex);
+		compile_key_free(&made);
+		assert_int_equal(compile_key_again(key.text, "sm_80", "nvrtc 12.8 abcd", &made), KILN_OK);
+		assert_string_equal(made.hex, key.hex);
+		compile_key_free(&made);
+		compile_key_free(&wanted);
+		compile_key_free(&key);
+		/* A user's, with texts that look like the lines that change. */
+		job.user_files = other.user_files = 1;
+		job.macros = other.macros = &macro;
+		job.macro_count = other.macro_count = 1;
+		job.options = other.options = &option;
+		job.option_count = other.option_count = 1;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +274,7 @@ int main(void)
 		cmocka_unit_test(values_stay_on_their_line),
 		cmocka_unit_test(back_to_the_job),
 		cmocka_unit_test(no_way_back),
+		cmocka_unit_test(from_one_to_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
