@@ -4,7 +4,7 @@
  * change.  Each case runs twice, with different bytes in its outputs before: what is not written,
  * or not the same again, differs.
  *
- *   test_ops_cpu [--quick|--check|--generic] FAMILY...
+ *   test_ops_cpu [--generic] [--quick|--check] FAMILY...
  *
  * FAMILY: "softmax", for the cases of cases_softmax.c
  * --generic: the operators' generic kernels.  --quick: one in five.  --check: one in twenty,
@@ -466,18 +466,20 @@ static int plan_all(struct item *items, char **families)
 
 int main(int argc, char **argv)
 {
-	const char *option = argc > 1 && argv[1][0] == '-' ? argv[1] : "";
 	int listed, count, bad = 1;
 	struct item *items;
 
-	wanted.check = strcmp(option, "--check") == 0;
-	wanted.generic = strcmp(option, "--generic") == 0;
-	wanted.share = strcmp(option, "--quick") == 0 ? 5 : wanted.check ? 20 : 1;
+	for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
+		wanted.generic = wanted.generic || strcmp(argv[1], "--generic") == 0;
+		wanted.check = wanted.check || strcmp(argv[1], "--check") == 0;
+		if (strcmp(argv[1], "--generic") != 0)
+			wanted.share = wanted.check ? 20 : 5;
+	}
 	cases_all(&listed);
 	items = calloc(2 * ((size_t)listed + RANDOM_CASES * CASES_FAMILIES), sizeof(*items));
 	if (!items)
 		return 1;
-	count = plan_all(items, argv + 1 + (option[0] != 0));
+	count = plan_all(items, argv + 1);
 	if (count > 0)
 		bad = run_all(items, count);
 	printf("%d cases: %s\n", count, bad == SKIPPED ? "skipped" : bad ? "FAILED" : "all right");
