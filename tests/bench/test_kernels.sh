@@ -72,6 +72,10 @@ if [ -n "${KILND:-}" ] && [ -x "${KILND:-}" ]; then
 		[ "$(rows)" -gt 8 ] || complain "only $(rows) cases were timed on the cpu device"
 		expect 0 "candidates on the cpu device" $cpu --all --choices --only "permute f16 6x65x2 "
 		grep -q "the planner's" "$work/out" || complain "no candidate is the planner's own"
+		expect 0 "a generic kernel" $cpu --all --generic --only "permute f16 6x65x2 "
+		grep -Eq "^ +[0-9.]+ +[0-9.]+ .*, permute_(gather|tile_generic)<" "$work/out" ||
+			complain "no generic kernel was timed"
+		grep -q "^permute  *[1-9]" "$work/out" || complain "generic kernels are not summed up"
 	}
 	kill -TERM "$daemon"
 	wait "$daemon"
