@@ -7,9 +7,9 @@
  *   test_ops_cpu [--generic] [--quick|--check] FAMILY...
  *
  * FAMILY: "softmax", for the cases of cases_softmax.c
- * --generic: the operators' generic kernels.  --quick: one in five.  --check: one in twenty,
- * compiled to be checked: none may touch memory that is not its own, nor may its results depend on
- * the order of threads.
+ * --generic: the operators' generic kernels; with one of the others, one kernel in five.
+ * --quick: one case in five.  --check: one in twenty, compiled to be checked: none may touch memory
+ * that is not its own, nor may its results depend on the order of threads.
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
  * share the instantiations.  Of the cases that are marked slow, one in six runs.
@@ -41,9 +41,10 @@ struct item {
 
 /* What is asked for. */
 static struct {
-	int share; /* one in so many cases */
+	int share;  /* one in so many cases */
+	int kernel; /* one in so many kernels, of those that many cases share */
 	bool check, generic;
-} wanted = {1, false, false};
+} wanted = {1, 1, false, false};
 
 struct bench {
 	struct compile_sources *sources;
@@ -358,8 +359,9 @@ static int run_share(const struct item *items, int count, int share)
 		for (next = first + 1; next < count; next++)
 			if (by_instantiation(&items[first], &items[next]) != 0)
 				break;
-		if (group++ % PROCESSES == share)
+		if (group % wanted.kernel == 0 && group / wanted.kernel % PROCESSES == share)
 			bad += run_group(&bench, &items[first], next - first);
+		group++;
 	}
 	device_cpu.close(bench.device);
 	compile_sources_close(bench.sources);
@@ -479,6 +481,10 @@ int main(int argc, char **argv)
 	items = calloc(2 * ((size_t)listed + RANDOM_CASES * CASES_FAMILIES), sizeof(*items));
 	if (!items)
 		return 1;
+	if (wanted.generic && wanted.share > 1) {
+		wanted.kernel = 5;
+		wanted.share = wanted.check ? 4 : 1;
+	}
 	count = plan_all(items, argv + 1);
 	if (count > 0)
 		bad = run_all(items, count);
