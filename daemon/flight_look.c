@@ -37,6 +37,9 @@ static void fetched(void *arg, struct cache_row *row)
 		return;
 	}
 	flight->row = *row;
+	/* How often and when it was used elsewhere says nothing here. */
+	flight->row.used = (int64_t)time(NULL);
+	flight->row.hits = 0;
 	*row = (struct cache_row){{0}};
 	flight_unlink(flight);
 	flight_finish(flight, KILN_OK, JOB_REMOTE, NULL, NULL);

@@ -131,6 +131,7 @@ static void test_hangs_while_waiting(void **state)
 	kill(scene->redis, SIGSTOP);
 	await_info(b, "counters.remote_failures", 1);
 	assert_int_equal(process_wait(second, CALL_TIMEOUT_MS), EXITED(0));
+	kill(scene->redis, SIGCONT);
 	kill(first, SIGKILL);
 	process_wait(first, CALL_TIMEOUT_MS);
 	kiln_close(b);
