@@ -216,7 +216,8 @@ static int make_output(const struct cli *cli, struct cli_problem *problem)
 		return CLI_FAILED;
 	fill_eval(problem, eval);
 	wrong = eval_open(eval);
-	output->rank = eval->output_rank;
+	/* What it has found before something was wrong need not fit a tensor. */
+	output->rank = wrong ? 0 : eval->output_rank;
 	for (int k = 0; k < output->rank && !wrong; k++) {
 		output->shape[k] = eval->extent[k];
 		if (eval->extent[k] < 0)

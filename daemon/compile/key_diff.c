@@ -177,6 +177,16 @@ static void compare_options(const struct keyed *asked, const struct keyed *other
 
 /* ---- Macros: a line with the name, and one with the value ---- */
 
+/* The same name and value; a name may come more than once. */
+static bool has_macro(const struct keyed *key, struct span name, struct span value)
+{
+	for (int i = 0; i + 1 < key->count; i++)
+		if (named(&key->lines[i], "macro") && span_is(key->lines[i].value, name) &&
+			span_is(key->lines[i + 1].value, value))
+			return true;
+	return false;
+}
+
 static const struct span *macro_value(const struct keyed *key, struct span name)
 {
 	for (int i = 0; i + 1 < key->count; i++)
@@ -193,9 +203,11 @@ static void compare_macros(const struct keyed *asked, const struct keyed *other,
 			continue;
 		struct span name = asked->lines[i].value, value = asked->lines[i + 1].value;
 		const struct span *then = macro_value(other, name);
+		if (has_macro(other, name, value))
+			continue;
 		if (!then)
 			difference_add(out, "macro", 1, "macro %.*s=%.*s added", SPAN(name), SPAN(value));
-		else if (!span_is(value, *then))
+		else
 			difference_add(out, "macro", 1, "macro %.*s=%.*s instead of %.*s", SPAN(name),
 						   SPAN(value), SPAN(*then));
 	}
@@ -211,6 +223,15 @@ static struct span file_name(const struct line *line, struct span *hash)
 	struct span rest = line->value;
 	*hash = cut(&rest, ' ');
 	return rest;
+}
+
+/* A source and a header may have the same name. */
+static bool has_file(const struct keyed *key, const struct line *line)
+{
+	for (int i = 0; i < key->count; i++)
+		if (named(&key->lines[i], "file") && span_is(key->lines[i].value, line->value))
+			return true;
+	return false;
 }
 
 /* False: there is none of that name. */
@@ -238,12 +259,12 @@ static void compare_files(const struct keyed *asked, const struct keyed *other, 
 	bool only_changed = !targets_fit || !span_is(asked->source, other->source);
 	struct span hash, then;
 	for (int i = 0; i < asked->count; i++) {
-		if (!named(&asked->lines[i], "file"))
+		if (!named(&asked->lines[i], "file") || has_file(other, &asked->lines[i]))
 			continue;
 		struct span name = file_name(&asked->lines[i], &hash);
 		const char *kind = file_kind(asked, name);
 		bool there = file_hash(other, name, &then);
-		if (there && !span_is(hash, then))
+		if (there)
 			difference_add(out, kind, 1, "%s %.*s changed", kind, SPAN(name));
 		else if (!there && !only_changed)
 			difference_add(out, kind, 1, "%s %.*s added", kind, SPAN(name));

@@ -1,0 +1,195 @@
+/*
+ * fuzz_args: lines of text as the arguments of the kiln command: through its options, the problem
+ * that they describe and every reader of values.  Whatever is refused is refused in one line, on
+ * standard error, with status 2; nothing is connected to, read or written.
+ */
+#define main kiln_main
+int kiln_main(int argc, char **argv);
+#include "client/kiln_main.c"
+#undef main
+
+#include "client/kiln_map_eval.h"
+#include "fuzz.h"
+
+#define ARGUMENTS 48
+
+const char *const fuzz_words[] = {"run\n",
+								  "explain\n",
+								  "compile\n",
+								  "map\n",
+								  "raw\n",
+								  "cache\n",
+								  "ls\n",
+								  "trim\n",
+								  "verify\n",
+								  "tune\n",
+								  "key\n",
+								  "top\n",
+								  "debug\n",
+								  "permute\n",
+								  "softmax\n",
+								  "masked_softmax\n",
+								  "layer_norm\n",
+								  "rms_norm_backward\n",
+								  "gather\n",
+								  "gather_backward\n",
+								  "giou\n",
+								  "giou_loss\n",
+								  "--shape",
+								  "--dtype",
+								  "--stride",
+								  "--offset",
+								  "--perm",
+								  "--axis",
+								  "--scale",
+								  "--kind",
+								  "--mask",
+								  "--mask-dtype",
+								  "--keep",
+								  "--empty",
+								  "--diagonal",
+								  "--with",
+								  "--gamma-dtype",
+								  "--eps",
+								  "--axes",
+								  "--last",
+								  "--idx-dtype",
+								  "--bounds",
+								  "--clamp",
+								  "--choice",
+								  "--set",
+								  "--checked",
+								  "--time",
+								  "--seed",
+								  "--check",
+								  "--order",
+								  "--timeout",
+								  "--json",
+								  "--socket",
+								  "--device",
+								  "--target",
+								  "--why",
+								  "--limit",
+								  "--older-than",
+								  "2x3x4",
+								  "1,0",
+								  "scalar",
+								  "f32",
+								  "bf16",
+								  "c128",
+								  "u8",
+								  "x=",
+								  "gamma,beta",
+								  "bool",
+								  "lengths",
+								  "causal",
+								  "additive",
+								  "64K",
+								  "1.5G",
+								  "2MiB",
+								  "30s",
+								  "500ms",
+								  "f32:2.5",
+								  "i64:-1",
+								  "=",
+								  "\n",
+								  NULL};
+
+static char said[8192];
+
+static void print_nothing(FILE *to)
+{
+	rewind(to);
+	memset(said, 0, sizeof said);
+}
+
+/* What the last call said if it refused; it must have said nothing if it did not. */
+static void check_said(FILE *to, int status)
+{
+	size_t length;
+	fflush(to);
+	length = strlen(said);
+	if (status == CLI_OK) {
+		require(length == 0, "it complains and goes on");
+		return;
+	}
+	require(status == CLI_USAGE, "an argument that is wrong is another failure");
+	require(!strncmp(said, "kiln: ", 6) && length > 10, "a refusal that says nothing");
+	/* A line longer than the room for it has lost its end. */
+	require(length >= sizeof said - 2 || strchr(said, '\n') == said + length - 1,
+			"a refusal that is not one line");
+}
+
+static void check_values(FILE *to, const char *text)
+{
+	int64_t values[KILN_MAX_RANK + 1], value;
+	uint8_t bits[8];
+	kiln_dtype dtype;
+	uint64_t bytes;
+	double real;
+	int count, milliseconds, status;
+
+#define READER(call)   \
+	print_nothing(to); \
+	status = call;     \
+	check_said(to, status)
+	READER(cli_dims("--shape", text, values, &count));
+	require(status || (count >= 0 && count <= KILN_MAX_RANK), "more axes than there can be");
+	READER(cli_perm("--perm", text, values, &count));
+	READER(cli_dtype("--dtype", text, &dtype));
+	READER(cli_bytes("--bytes", text, &bytes));
+	READER(cli_integer("--n", text, -5, 5, &value));
+	require(status || (value >= -5 && value <= 5), "an integer out of range");
+	READER(cli_real("--x", text, &real));
+	READER(cli_time("--timeout", text, &milliseconds));
+	require(status || milliseconds > 0, "a time that is none");
+	READER(cli_scalar("--scalar", text, &dtype, bits));
+#undef READER
+}
+
+static void check_problem(FILE *to, const struct cli *cli)
+{
+	static struct cli_problem problem;
+	bool map = strstr(cli->command->name, "map") != NULL;
+	print_nothing(to);
+	if (!map && !cli_describes_problem(cli->command))
+		return;
+	int status = map ? cli_map_problem(cli, NULL, &problem) : cli_problem(cli, NULL, &problem);
+	check_said(to, status);
+	if (status != CLI_OK)
+		return;
+	require(problem.tensor_count >= 0 && problem.tensor_count <= KILN_MAX_OPERANDS &&
+				problem.attr_count >= 0 && problem.attr_count <= KILN_MAX_ATTRS,
+			"more of a problem than there is room for");
+	for (int i = 0; i < problem.tensor_count; i++)
+		require(problem.tensors[i].rank >= 0 && problem.tensors[i].rank <= KILN_MAX_RANK,
+				"a rank that no tensor has");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct cli cli;
+	char *text = fuzz_text(data, size), *rest = text;
+	char *argv[ARGUMENTS + 2] = {(char *)"kiln"};
+	int argc = 1;
+	FILE *usual = stderr, *mine = fmemopen(said, sizeof said, "w");
+
+	require(mine != NULL, "no stream in memory");
+	while (argc <= ARGUMENTS && (argv[argc] = fuzz_piece(&rest, "\n")))
+		argc++;
+	argv[argc] = NULL;
+	stderr = mine;
+	memset(&cli, 0, sizeof cli);
+	cli.autostart = -1;
+	print_nothing(mine);
+	int status = cli_parse(argc, argv, &cli);
+	check_said(mine, status);
+	if (status == CLI_OK && cli.command && !cli.help)
+		check_problem(mine, &cli);
+	for (int i = 1; i < argc && i < 4; i++)
+		check_values(mine, argv[i]);
+	stderr = usual;
+	fclose(mine);
+	free(text);
+	return 0;
+}
