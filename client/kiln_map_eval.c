@@ -210,7 +210,7 @@ static bool find_sides(struct eval *eval)
 /* Subscripts that are an index by themselves. */
 static void find_extents(struct eval *eval)
 {
-	int operand[32], dimension[32], depth = 0;
+	int operand[32] = {-1}, dimension[32] = {0}, depth = 0;
 
 	for (int i = 0; i < eval->tokens; i++) {
 		const struct eval_token *token = &eval->token[i], *before = i ? token - 1 : NULL;
@@ -219,11 +219,12 @@ static void find_extents(struct eval *eval)
 			operand[depth % 32] = before && before->kind == EVAL_OPERAND ? before->which : -1;
 			dimension[depth % 32] = 0;
 		} else if (eval_is_sign(token, "]") || eval_is_sign(token, ")")) {
-			depth--;
+			depth -= depth > 0;
 		} else if (eval_is_sign(token, ",")) {
 			dimension[depth % 32]++;
 		} else if (token->kind == EVAL_INDEX && token->which >= 0 && depth &&
-				   operand[depth % 32] >= 0 && eval->operand[operand[depth % 32]].rank >= 0 &&
+				   operand[depth % 32] >= 0 &&
+				   dimension[depth % 32] < eval->operand[operand[depth % 32]].rank &&
 				   (eval_is_sign(before, "[") || eval_is_sign(before, ",")) &&
 				   (eval_is_sign(token + 1, "]") || eval_is_sign(token + 1, ","))) {
 			int64_t size = eval->operand[operand[depth % 32]].shape[dimension[depth % 32]];
@@ -254,6 +255,8 @@ const char *eval_open(struct eval *eval)
 	eval->token[eval->tokens] = (struct eval_token){.kind = EVAL_END};
 	if (!find_sides(eval) || !find_indices(eval))
 		return "the statement has no left side";
+	if (eval->output_rank < 0 || eval->output_rank > eval->indices)
+		return "each index stands once on its left side";
 	find_extents(eval);
 	for (int i = 0; i < eval->operands; i++) {
 		all_f64 = all_f64 &&

@@ -152,7 +152,8 @@ static void check_problem(FILE *to, const struct cli *cli)
 	static struct cli_problem problem;
 	bool map = strstr(cli->command->name, "map") != NULL;
 	print_nothing(to);
-	if (!map && !cli_describes_problem(cli->command))
+	/* Without an operator some commands have something else to do. */
+	if ((!map && !cli_describes_problem(cli->command)) || !cli->positional[0])
 		return;
 	int status = map ? cli_map_problem(cli, NULL, &problem) : cli_problem(cli, NULL, &problem);
 	check_said(to, status);

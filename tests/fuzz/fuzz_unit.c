@@ -41,7 +41,8 @@ const char *const fuzz_words[] = {"#include \"a.cuh\"\n",
 								  "\n//OPTION --use_fast_math\n",
 								  "\n//OPTION -std=c++20\n",
 								  "__global__ void k(float *x) {}\n",
-								  "?" "?/\n",
+								  "?"
+								  "?/\n",
 								  "%:include \"a.cuh\"\n",
 								  "# /* */ include \"a.cuh\"\n",
 								  NULL};
