@@ -42,9 +42,9 @@ def sample(corpus, name, *steps, head=b""):
 
 # ---- The device process ----
 
-def say(name, number=0, **members):
+def say(request, number=0, /, **members):
     say.id += 1
-    return step(0, number, pack({"t": name, "id": say.id, **members}))
+    return step(0, number, pack({"t": request, "id": say.id, **members}))
 
 
 say.id = 0
@@ -98,4 +98,82 @@ def exec_samples():
            say("cancel", ticket=4), step(4, 2), head=b"\0")
 
 
+# ---- The broker ----
+
+def permute(rows=4, columns=6, **more):
+    return {"op": "permute", "tensors": [dict({"d": DTYPE, "s": [rows, columns]}, **more), {"d": DTYPE, "s": [columns, rows]}],
+            "attrs": {"perm": [1, 0]}}
+
+
+def hello(client=0, **more):
+    return [step(0, client, pack({"t": "hello", "id": 1, "proto": 1, "version": "0.1.0", "pid": 7, "device": "cpu", **more}))]
+
+
+def ask(request, number=0, /, **members):
+    ask.id += 1
+    return step(0, number, pack({"t": request, "id": ask.id, **members}))
+
+
+def child(number, message, /, **members):
+    return step(2, number, pack({"t": message, "id": 0, **members}))
+
+
+ask.id = 1
+DTYPE = 3
+TURN = step(1, 255)  # until all is answered
+FD = 1 << 2  # a descriptor goes along
+# Numbers are the daemon's, in the order in which it gives them: a session, buffers, a kernel, a call.
+RAW = {"raw": {"name": "user.cu", "entry": "k", "bytes": 100, "headers": [{"n": "a.cuh", "c": 20}],
+               "macros": [{"n": "N", "v": "4"}], "options": [{"o": "-std=c++17"}]}}
+
+
+def broker_samples():
+    sample("broker", "look", *hello(), ask("info"), ask("info", section="requests"), ask("devices"), ask("ops"),
+           ask("cache.ls", limit=5, sort="used"), ask("cache.failed"), ask("tuned.ls"), ask("key.ls"))
+    sample("broker", "launch", *hello(), TURN, ask("alloc", bytes=4096, flags=0, name="x"), TURN,
+           ask("alloc", bytes=4096, flags=1, name="y"), TURN, ask("prepare", **permute()), TURN,
+           ask("submit", call=5, operands=[[2, 0], [3, 0]], after=0), TURN,
+           ask("submit", call=5, operands=[[2, 0], [3, 1024]], after=5, lane=1), TURN,
+           ask("write", FD, buf=2, offset=0, bytes=100), ask("read", FD, buf=3, offset=0, bytes=100), TURN,
+           ask("graph", works=[{"call": 5, "operands": [[2, 0], [3, 0]]}]), TURN, ask("object", call=5, alignments=[4, 4]), TURN,
+           ask("submit", call=5, operands=[[2, 0], [3, 0]], after=0), ask("cancel", ticket=6), ask("release", call=5), TURN,
+           ask("free", buf=2), TURN)
+    sample("broker", "order", *hello(), TURN, ask("alloc", bytes=4096, flags=0), TURN, ask("prepare", **permute()), TURN,
+           *(ask("submit", call=4, operands=[[2, 0], [2, 2048]], after=0) for _ in range(4)), step(3, 2), step(1, 1),
+           ask("cancel", entry=1), step(4, 0), ask("submit", call=4, operands=[[2, 0], [2, 2048]], after=0), TURN)
+    sample("broker", "compile", *hello(), ask("explain", **permute()), ask("compile", **permute()), TURN,
+           ask("compile", target="sm_90", **permute(8, 9)), step(3, 1), ask("compile", **permute(7, 8)), TURN,
+           ask("explain", **permute(7, 8)), ask("cache.failed"), ask("cache.retry", all=1), TURN, ask("cache.ls", limit=3),
+           ask("cache.verify"), ask("cache.trim", bytes=1, dry_run=1), ask("cache.clear"), TURN)
+    sample("broker", "raw", *hello(), ask("raw.prepare", FD, **RAW), TURN, ask("alloc", bytes=64, flags=0), TURN,
+           ask("raw.submit", call=3, grid=[1, 1, 1], block=[32, 1, 1], shared=0, timeout=1000,
+               args=[[4, 0, 64, 3], b"\0" * 4], after=0), TURN, ask("raw.explain", FD, **RAW), ask("raw.compile", FD, target="cpu", **RAW), TURN)
+    sample("broker", "lend", *hello(), ask("lend", FD, kind="fd", bytes=4096, offset=0, span=65536, pid=7, name="lent"), TURN,
+           ask("lend", kind="ipc", bytes=16, span=16, handle=b"h" * 64, bufid=3, pid=7), ask("object", call=9, alignments=[4, 4]),
+           ask("alloc", bytes=1 << 40, flags=0), ask("alloc", bytes=0, flags=9))
+    sample("broker", "two", *hello(), *hello(1), *hello(2, background=1), ask("compile", 0, **permute()), ask("compile", 1, **permute()),
+           ask("compile", 2, **permute()), TURN, step(5, 0), ask("compile", 1, **permute(9, 9)), step(5, 1), TURN)
+    sample("broker", "upkeep", *hello(), ask("compile", **permute()), TURN, ask("cache.show", key="a"), ask("cache.get", key=""),
+           ask("cache.pin", key="0"), ask("cache.recompile", key="f"), ask("key.new", name="mine"), ask("key.distrust", name="mine"),
+           ask("key.trust", public="no key", name="x"), ask("debug", what="corrupt", key="0"), ask("debug", what="expire"),
+           ask("debug", what="children"), ask("debug", what="fail-compile", count=1), ask("compile", **permute(5, 5)), TURN)
+    sample("broker", "tuned", *hello(), ask("tuned.put", op="permute", model="nothing", target="cpu", signature="s", choice="generic",
+                                            micros=1.5, own_micros=2.5, candidates=3, when=7, version="0.1.0"), TURN,
+           ask("tuned.ls"), ask("explain", **permute()), ask("tuned.rm"), TURN)
+    sample("broker", "children", *hello(), TURN, ask("alloc", bytes=64, flags=0), child(0, "event", what="progress"),
+           child(1, "event", what="lane", stream=4, err="nonsense"), child(0, "reply", st=0), TURN, step(4, 0), TURN,
+           ask("prepare", **permute()), step(4, 1), TURN)
+    sample("broker", "nonsense", ask("info"), *hello(1), step(6, 1, b"KF\0\0\5\0\0\0\xdd\xff\xff\xff\xff"), *hello(2, proto=9),
+           ask("make.coffee", 2))
+    softmax = {"op": "softmax", "tensors": [{"d": DTYPE, "s": [4, 64], "t": [64, 1]}], "attrs": {"axis": -1, "scale": 0.5}}
+    smap = {"op": "map", "tensors": [{"d": DTYPE, "s": [4, 5]}, {"d": DTYPE, "s": [5]}, {"d": 0}],
+            "attrs": {"statement": "y[i,j] = x[i,j] * s + b[j]", "names": "x,b,y", "s": 2.5}}
+    sample("broker", "operators", *hello(), ask("explain", **softmax), ask("prepare", **smap), TURN, TURN,
+           ask("explain", **dict(softmax, attrs={"axis": 0, "choice": "generic"})),
+           ask("explain", op="gather", tensors=[{"d": DTYPE, "s": [4, 3, 5]}, {"d": 6, "s": [3, 7]}], attrs={"bounds": "clamp"}),
+           ask("explain", op="layer_norm", tensors=[{"d": DTYPE, "s": [4, 64]}], attrs={"eps": 1e-5, "axes": 1}),
+           ask("explain", op="giou", tensors=[{"d": DTYPE, "s": [4, 4]}, {"d": DTYPE, "s": [4, 4]}], attrs={"clamp": 1}))
+
+
 exec_samples()
+broker_samples()
