@@ -175,5 +175,36 @@ def broker_samples():
            ask("explain", op="giou", tensors=[{"d": DTYPE, "s": [4, 4]}, {"d": DTYPE, "s": [4, 4]}], attrs={"clamp": 1}))
 
 
+# ---- The library ----
+
+GOOD = step(0, 0)
+
+
+def answer(number=0, /, **members):
+    return step(1, number, pack({"t": "reply", "id": 1, "st": 0, **members}))
+
+
+def client_samples():
+    hello_answer = answer(proto=1, version="0.1.0", session=5, device="cpu", max_message=1048576)
+    allocs = [answer(buf=7, offset=0, bytes=64), answer(1, buf=8, offset=0, bytes=4096)]
+    sample("client", "good", GOOD)
+    sample("client", "usual", hello_answer, *allocs, GOOD, answer(call=9, origin="hit", text="variant tile", key="ab" * 32),
+           answer(2, micros=4.5, bound=7, generation=1, alignments=[4, 4], extents=[64, 64], reports=False),
+           GOOD, GOOD, answer(rows=[{"name": "x", "n": [1, -1, 2.5, None, True]}], server={"sessions": 3}), answer(object=b"abc"))
+    sample("client", "failed", hello_answer, answer(st=-2, err="no memory is left", log="a\nb"), GOOD)
+    sample("client", "events", hello_answer, GOOD, GOOD, step(2, 0, pack({"t": "event", "id": 0, "what": "lane.lost", "st": -6, "err": "gone"})),
+           step(2, 0, pack({"t": "reply", "id": 1, "st": 0, "buf": 3})), step(2, 0, pack({"t": "event", "id": 0, "what": "new"})), GOOD)
+    sample("client", "lane", GOOD, GOOD, GOOD, GOOD, GOOD, GOOD, step(5, 0, struct.pack("<H", 10272) + b"\1\0\0\0\0\0\0\0\xfa\xff\xff\xff" + b"x" * 500),
+           GOOD)
+    sample("client", "poked", GOOD, GOOD, GOOD, GOOD, GOOD, step(5, 0, struct.pack("<H", 0) + b"\xff" * 256), GOOD)
+    sample("client", "silent", GOOD, step(6, 0), GOOD, step(6, 0), GOOD)
+    sample("client", "leaves", GOOD, GOOD, GOOD, GOOD, GOOD, step(4, 0))
+    sample("client", "bytes", GOOD, GOOD, step(3, 0, b"KF\0\0\1\0\0\0\x90"))
+    sample("client", "odd", hello_answer, answer(4, buf=0), answer(3, buf=8, offset=1 << 63, bytes=4096), GOOD, answer(call=0),
+           answer(2, bound=1, generation=1, alignments=[0], extents=[1]))
+    sample("client", "first", answer(proto=99), GOOD)
+
+
+client_samples()
 exec_samples()
 broker_samples()
