@@ -49,12 +49,22 @@ static void set_log(const char *log)
 	free(old);
 }
 
+/* A message is one line, whatever it quotes, and whoever sent it. */
+static void one_line(void)
+{
+	for (char *at = message; *at; at++) {
+		unsigned char byte = (unsigned char)*at;
+		*at = byte < 32 || byte == 127 ? ' ' : *at;
+	}
+}
+
 int error_set(int status, const char *format, ...)
 {
 	va_list list;
 	va_start(list, format);
 	vsnprintf(message, sizeof(message), format, list);
 	va_end(list);
+	one_line();
 	set_log(NULL);
 	return status;
 }
@@ -63,6 +73,7 @@ int error_set_peer(int status, const char *sentence, const char *log)
 {
 	bool given = sentence != NULL && sentence[0] != 0;
 	snprintf(message, sizeof(message), "%s", given ? sentence : kiln_status_text(status));
+	one_line();
 	set_log(log);
 	return status;
 }

@@ -368,6 +368,7 @@ void reply_error(struct session *session, uint64_t id, int status, const char *f
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
+	util_one_line(text); /* what it quotes may be the client's */
 	wire_begin(&out, "reply", id);
 	wire_put_int(&out, "st", status);
 	wire_put_str(&out, "err", text);

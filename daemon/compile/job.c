@@ -102,9 +102,11 @@ static bool file_read(struct wire_in *in, const msgpack_object *map, struct comp
 {
 	out->name = wire_get_str(in, map, "n");
 	out->text = wire_get_bin(map, "b", &out->bytes);
-	if (out->text == NULL)
+	if (out->text == NULL) {
+		out->text = "";
 		out->bytes = 0;
-	return out->name && out->name[0] && (out->text || wire_get(map, "b"));
+	}
+	return out->name && out->name[0] && wire_get(map, "b");
 }
 
 static bool user_read(struct wire_in *in, struct compile_job *job, struct compile_job_room *room)

@@ -59,10 +59,8 @@ void util_log(enum util_level level, const char *format, ...)
 		size_t room = sizeof line - 2 - used;
 		used += (size_t)size < room ? (size_t)size : room;
 	}
-	for (size_t i = start; i < used; i++) {
-		unsigned char byte = (unsigned char)line[i];
-		line[i] = byte < 32 || byte == 127 ? ' ' : line[i];
-	}
+	line[used] = 0;
+	util_one_line(line + start);
 	line[used++] = '\n';
 	/* Nobody is left to tell when stderr is gone. */
 	(void)!write(STDERR_FILENO, line, used);

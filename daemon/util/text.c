@@ -40,12 +40,21 @@ static size_t append(char *text, size_t size, size_t used, const char *format, v
 	return end;
 }
 
+void util_one_line(char *text)
+{
+	for (; *text; text++) {
+		unsigned char byte = (unsigned char)*text;
+		*text = byte < 32 || byte == 127 ? ' ' : *text;
+	}
+}
+
 int util_fail(char *text, size_t size, int status, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
 	append(text, size, 0, format, arguments);
 	va_end(arguments);
+	util_one_line(text);
 	return status;
 }
 

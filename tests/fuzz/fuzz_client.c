@@ -21,7 +21,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 
-#define CALL_MS 100
+#define CALL_MS 30
 #define SILENT_MOST 2
 #define INPUT_MS 20000 /* all calls of an input together */
 
@@ -243,8 +243,8 @@ static void *device_main(void *unused)
 static void check(int status)
 {
 	require(status <= 0, "a status that is none");
-	if (status < 0)
-		require(kiln_errmsg() && strlen(kiln_errmsg()) > 3, "a failure without a sentence");
+	if (status < 0) /* however little the daemon had to say */
+		require(kiln_errmsg()[0] && !strchr(kiln_errmsg(), '\n'), "a failure without a sentence");
 }
 
 static void read_reply(kiln_reply *reply)

@@ -205,6 +205,25 @@ def client_samples():
     sample("client", "first", answer(proto=99), GOOD)
 
 
+# ---- The compiler worker ----
+
+def job(message, **members):
+    return step(0, 0, pack({"t": message, "id": 3, **members}))
+
+
+def job_samples():
+    files = [{"n": "common/a.cuh", "b": b"int a;\n"}, {"n": "ops/x.cuh", "b": b"#include \"common/a.cuh\"\nint x;\n"}]
+    ours = {"target": "sm_90", "source": "ops/x.cuh", "inst": "k<u8, 2>", "files": files}
+    sample("job", "ours", job("job", **ours), job("job", **dict(ours, target="cpu", check=True)), job("job", **dict(ours, whole=True)))
+    sample("job", "user", job("job", **dict(ours, target="cpu", user=2, macros=[{"n": "N", "v": "4"}], options=[{"o": "--use_fast_math"}],
+                                            delay=5, fault=1)))
+    sample("job", "result", job("result", st=0, err="", entry="k", source="int x;", log="", object=b"elf", regs=8, shared=0, spill=-1, local=0, us=9),
+           job("result", st=-8, err="it is wrong", log="error", regs=-1))
+    sample("job", "ready", job("ready", nvrtc={"id": "nvrtc 13.0 ab", "stamp": "1:2", "reason": "", "targets": "sm_80 sm_90"}, host={"id": "", "reason": "none"}))
+    sample("job", "wrong", job("job", files=7), job("result"), job("ready", nvrtc=3, host={}), job("job", **dict(ours, user=9)))
+
+
+job_samples()
 client_samples()
 exec_samples()
 broker_samples()
