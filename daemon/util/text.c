@@ -54,7 +54,8 @@ int util_fail(char *text, size_t size, int status, const char *format, ...)
 	va_start(arguments, format);
 	append(text, size, 0, format, arguments);
 	va_end(arguments);
-	util_one_line(text);
+	if (size > 0)
+		util_one_line(text);
 	return status;
 }
 

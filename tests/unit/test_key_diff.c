@@ -194,7 +194,8 @@ static void options_of_users(void **state)
 
 static void macros_and_headers_of_users(void **state)
 {
-	static const struct compile_macro four[] = {{"N", "4"}, {"M", "a \\ b"}}, five[] = {{"N", "5"}};
+	static const struct compile_macro four[] = {{"N", "4"}, {"M", "a \\ b"}}, five[] = {{"N", "5"}},
+									  twice[] = {{"N", "4"}, {"N", "5"}};
 	struct compile_file files[3] = {mine[0], mine[1], mine[2]};
 	struct compile_job a = my_job(), b = my_job();
 	(void)state;
@@ -206,6 +207,13 @@ static void macros_and_headers_of_users(void **state)
 	b.macro_count = 1;
 	a.macro_count = 2;
 	assert_string_equal(differ(&a, &b), "macro N=4 instead of 5|macro M=a \\x5c b added");
+	/* One that is defined twice differs from itself in nothing. */
+	b.macros = twice;
+	b.macro_count = 2;
+	assert_string_equal(differ(&b, &b), "");
+	a.macros = twice + 1;
+	a.macro_count = 1;
+	assert_string_equal(differ(&a, &b), "options, macros or headers in another order");
 	b = a;
 	b.files = files;
 	b.file_count = b.user_files = 2;
