@@ -306,6 +306,15 @@ static int take(int sock, struct frame *frame, size_t size, int expected, bool w
 			close(all[i]);
 		}
 	}
+	/* Fewer than the header says, and cut: this process may have no more of them. */
+	frame->lost = !whole && !with_bulk && count < expected && expected <= FRAME_MAX_FDS &&
+				  (message.msg_flags & MSG_TRUNC) == 0 && (size_t)n == HEADER_BYTES + size;
+	if (frame->lost) {
+		snprintf(frame->why, sizeof(frame->why), "%s",
+				 "the descriptors of a message were lost: this process has as many files open as "
+				 "it may have (ulimit -n)");
+		return KILN_EPROTO;
+	}
 	if (!whole) {
 		return refuse(frame, KILN_EPROTO,
 					  "descriptors of a message were lost: more than a message may carry, or more "

@@ -9,6 +9,7 @@
 #ifndef KILN_CLIENT_FRAME_H
 #define KILN_CLIENT_FRAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,9 @@ struct frame {
 	size_t mapped;          /* bytes mapped; 0: malloc'd */
 	int fds[FRAME_MAX_FDS]; /* received, close-on-exec; -1 where taken by frame_take_fd */
 	int fd_count;
+	/* After KILN_EPROTO: the message is whole, but there was no room for its descriptors, which are
+	 * gone; to be freed as one that was received. */
+	bool lost;
 	char why[160]; /* after KILN_EPROTO: one sentence */
 };
 

@@ -158,6 +158,7 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 	}
 	if (status != KILN_OK) {
 		snprintf(how, sizeof(how), "sent what cannot be read: %s", got.frame.why);
+		frame_free(&got.frame);
 		return lost(client, status == KILN_ELIMIT ? KILN_EPROTO : status, how);
 	}
 	status = wire_parse(&got.in, got.frame.data, got.frame.size);
@@ -172,6 +173,12 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 	bool reply = strcmp(wire_type(&got.in), "reply") == 0;
 	uint64_t id = wire_id(&got.in);
 	int64_t st = wire_get_int(&got.in.root, "st", 1);
+	/* The last word, about no request that it could make out. */
+	if (reply && id == 0 && st < 0 && st >= INT32_MIN && answer_str(&got, "err") != NULL) {
+		snprintf(how, sizeof(how), "ended the connection: %s", answer_str(&got, "err"));
+		answer_free(&got);
+		return lost(client, (int)st, how);
+	}
 	if (reply && (id == 0 || st > 0 || st < INT32_MIN)) {
 		answer_free(&got);
 		return lost(client, KILN_EPROTO, "sent a reply without id or status");

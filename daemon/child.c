@@ -58,8 +58,10 @@ static bool read_messages(struct child *child, int most)
 		int status = frame_recv(child->sock, &frame, child->message_most);
 		if (status == KILN_EAGAIN)
 			return true;
-		if (status != KILN_OK)
+		if (status != KILN_OK) {
+			frame_free(&frame);
 			return false;
+		}
 		status = wire_parse(&message, frame.data, frame.size);
 		if (status == KILN_OK) {
 			if (!child->abandoned)

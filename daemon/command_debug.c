@@ -143,6 +143,9 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 			test->lanes_end = (struct lanes_end){session->id, id};
 		else
 			reply_ok(session, id);
+	} else if (!strcmp(what, "hello-deadline")) {
+		test->hello_deadline_ms = ms;
+		reply_ok(session, id);
 	} else if (!strcmp(what, "gain")) {
 		test->gain_us = (double)ms * 1000;
 		reply_ok(session, id);
@@ -164,8 +167,8 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 	} else {
 		reply_error(session, id, KILN_EINVAL,
 					"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
-					"delay-compile, delay-launch, gain, remote-patience, fail-compile, "
-					"hang-compile, crash-compile, available-memory",
+					"delay-compile, delay-launch, hello-deadline, gain, remote-patience, "
+					"fail-compile, hang-compile, crash-compile, available-memory",
 					what);
 	}
 }

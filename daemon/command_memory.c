@@ -1,4 +1,5 @@
 /* command_memory.c: alloc, lend, free, write, read. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -181,10 +182,16 @@ void command_alloc(struct session *session, struct wire_in *message, struct fram
 	struct buffer *buffer = buffer_new(session, shared ? BUFFER_SHARED : BUFFER_HELD, bytes,
 									   wire_get_str(message, &message->root, "name"));
 	if (!buffer || (shared && !make_shared(buffer))) {
+		int why = buffer ? errno : ENOMEM;
 		if (buffer)
 			buffer_delete(buffer);
-		reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer of %llu bytes",
-					(unsigned long long)bytes);
+		if (why == EMFILE || why == ENFILE)
+			reply_error(session, id, KILN_ELIMIT,
+						"kilnd has as many files open as it may have (ulimit -n): none is left for "
+						"a shared buffer");
+		else
+			reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer of %llu bytes",
+						(unsigned long long)bytes);
 		return;
 	}
 	make(session, id, buffer);

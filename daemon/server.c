@@ -273,7 +273,7 @@ static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	return status;
 }
 
-static void serve(struct broker *broker)
+static void listen_on(struct broker *broker)
 {
 	struct server *server = broker->server;
 	uv_poll_init(&broker->loop, &server->poll, server->socket.fd);
@@ -281,7 +281,6 @@ static void serve(struct broker *broker)
 	server_note_sessions(broker);
 	util_log(UTIL_INFO, "kilnd %s serves %s", KILN_VERSION_STRING, server->socket.path);
 	listen_notify("READY=1");
-	uv_run(&broker->loop, UV_RUN_DEFAULT);
 }
 
 static void free_broker(struct broker *broker)
@@ -311,6 +310,36 @@ static void raise_descriptors(void)
 	}
 }
 
+/* A zeroed broker gets its options and its loop; false: there can be none. */
+static bool begin(struct broker *broker, const struct options *options)
+{
+	util_log_level = options->log_level;
+	broker->options = *options;
+	broker->started_us = util_now_us();
+	broker->server = util_alloc(sizeof *broker->server);
+	broker->server->socket.fd = broker->server->socket.lock = -1;
+	broker->server->spare = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	return open_loop(broker) == 0;
+}
+
+/* When it fails the loop is still to be run: what was started already ends as after a drain. */
+static int open_broker(struct broker *broker, char error[KERNEL_ERROR_MAX])
+{
+	tiers_open(broker);
+	int status = open_parts(broker, error);
+	if (status == KILN_OK) {
+		listen_on(broker);
+		return status;
+	}
+	broker->server->phase = SERVER_CLOSING;
+	tiers_stop(broker);
+	job_close(broker);
+	pool_close(broker);
+	devices_close(broker);
+	uv_timer_start(&broker->server->drain, on_drain, 0, DRAIN_LOOK_MS);
+	return status;
+}
+
 int server_run(const struct options *options)
 {
 	static struct broker broker;
@@ -318,32 +347,16 @@ int server_run(const struct options *options)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error of write, not the end */
 	raise_descriptors();
-	util_log_level = options->log_level;
-	broker.options = *options;
-	broker.started_us = util_now_us();
-	broker.server = util_alloc(sizeof *broker.server);
-	broker.server->socket.fd = broker.server->socket.lock = -1;
-	broker.server->spare = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-	if (open_loop(&broker) < 0) {
+	if (!begin(&broker, options)) {
 		util_log(UTIL_ERROR, "cannot make an event loop");
 		return 1;
 	}
-	tiers_open(&broker);
-	int status = open_parts(&broker, error);
-	if (status != KILN_OK) {
-		/* What was started already ends as it would after a drain. */
+	int status = open_broker(&broker, error);
+	if (status != KILN_OK)
 		util_log(UTIL_ERROR, "%s", error);
-		broker.server->phase = SERVER_CLOSING;
-		tiers_stop(&broker);
-		job_close(&broker);
-		pool_close(&broker);
-		devices_close(&broker);
-		uv_timer_start(&broker.server->drain, on_drain, 0, DRAIN_LOOK_MS);
-		uv_run(&broker.loop, UV_RUN_DEFAULT);
-	} else {
-		serve(&broker);
+	uv_run(&broker.loop, UV_RUN_DEFAULT);
+	if (status == KILN_OK)
 		util_log(UTIL_INFO, "stopped");
-	}
 	free_broker(&broker);
 	return status == KILN_OK ? 0 : 1;
 }

@@ -224,7 +224,13 @@ static bool take(struct session *session, struct frame *frame)
 		wire_in_free(&message);
 		return false;
 	}
-	command_run(session, &message, frame);
+	if (frame->lost)
+		reply_error(session, wire_id(&message), KILN_ELIMIT,
+					"kilnd lost the descriptors of %.40s: "
+					"it has as many files open as it may have (ulimit -n); try again later",
+					wire_type(&message));
+	else
+		command_run(session, &message, frame);
 	wire_in_free(&message);
 	return true;
 }
@@ -237,6 +243,8 @@ static bool read_messages(struct session *session)
 		int status = frame_recv(session->sock, &frame, session->broker->options.max_message);
 		if (status == KILN_EAGAIN)
 			return true;
+		if (frame.lost)
+			status = KILN_OK; /* the request can be told */
 		if (status == KILN_ELIMIT)
 			reply_error(session, 0, KILN_ELIMIT,
 						"a message is larger than %llu bytes, the most kilnd takes "
@@ -284,10 +292,17 @@ static void watch(struct session *session)
 					  on_ready);
 }
 
+static uint32_t hello_deadline(const struct broker *broker)
+{
+	uint32_t wanted = broker->test.hello_deadline_ms;
+	return wanted ? wanted : HELLO_DEADLINE_MS;
+}
+
 static void on_silent(uv_timer_t *timer)
 {
 	struct session *session = timer->data;
-	reply_error(session, 0, KILN_ETIMEDOUT, "no hello came within %d ms", HELLO_DEADLINE_MS);
+	reply_error(session, 0, KILN_ETIMEDOUT, "no hello came within %u ms",
+				hello_deadline(session->broker));
 	session_close(session);
 }
 
@@ -316,7 +331,7 @@ void session_open(struct broker *broker, int sock)
 	broker->counters.sessions++;
 	uv_poll_init(&broker->loop, &session->poll, sock);
 	uv_timer_init(&broker->loop, &session->hello_timer);
-	uv_timer_start(&session->hello_timer, on_silent, HELLO_DEADLINE_MS, 0);
+	uv_timer_start(&session->hello_timer, on_silent, hello_deadline(broker), 0);
 	watch(session);
 	server_note_sessions(broker);
 }

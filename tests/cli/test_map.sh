@@ -69,8 +69,11 @@ json 'j["origin"] == "compiled"' kiln compile map 'y[i,j] = x[i,j] * 3' --shape 
 # Brackets that are none's, an index too often: the command reads the statement before any daemon.
 index="run map 'y[i,i,i,i,i,i,i,i,i,i] = x[i]': y: each index stands once on its left side"
 wrong 2 "$index" 'y[i,i,i,i,i,i,i,i,i,i] = x[i]' --shape x=4
-wrong 2 "run map 'y max= x[i]': y: each index stands once" 'y max= x[i]' --shape x=4 --set max=3
-wrong 1 'run map: column 2: expected' 'y]],,,,[i] = x[,,,,,,,,,,,,i]' --shape x=4
+wrong 2 "run map 'y max= x[i]': y: each index stands once on its left side" \
+	'y max= x[i]' --shape x=4 --set max=3
+shapeless="its shape does not follow from the others: say --shape"
+wrong 2 "run map 'y]],,,,[i] = x[,,,,,,i]': y: $shapeless" \
+	'y]],,,,[i] = x[,,,,,,i]' --shape x=4
 wrong 1 'run map: column 8: there is no function sine; docs/map.md lists those there are' \
 	'y[i] = sine(x[i])' --shape x=8
 wrong 1 'run map: column 19: index j goes over 4 values, and dimension 0 of b has size 5' \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # campaign.sh: fuzzes every target for a while, one after another, under AddressSanitizer and
-# UndefinedBehaviorSanitizer, and prints a line for each: what was run, what it reached, what it held.
+# UndefinedBehaviorSanitizer, and prints a line for each: what was run, what it reached and held.
 #
 #   sh tests/fuzz/campaign.sh [--seconds N] [--seed S] [--work DIR] [TARGET...]
 #
@@ -45,7 +45,8 @@ if [ $# -eq 0 ]; then
 fi
 for target in "$@"; do
 	[ -x "$build/bin/fuzz_$target" ] || {
-		echo "campaign.sh: there is no $build/bin/fuzz_$target; sh scripts/build.sh fuzz makes those there are" >&2
+		echo "campaign.sh: there is no $build/bin/fuzz_$target; sh scripts/build.sh fuzz" \
+			"makes those there are" >&2
 		exit 2
 	}
 done
@@ -65,8 +66,9 @@ look() {
 # seconds and at the end, in first_* and last_*.
 fuzz() {
 	mkdir -p "$work/$1"
-	"$build/bin/fuzz_$1" -seed="$3" -max_total_time="$2" -max_len=8192 -timeout=25 -print_final_stats=1 \
-		-rss_limit_mb=$memory_mb -artifact_prefix="$work/$1-" "$work/$1" "tests/fuzz/corpus/$1" >"$work/$1.log" 2>&1 &
+	"$build/bin/fuzz_$1" -seed="$3" -max_total_time="$2" -max_len=8192 -timeout=25 \
+		-print_final_stats=1 -rss_limit_mb=$memory_mb -artifact_prefix="$work/$1-" \
+		"$work/$1" "tests/fuzz/corpus/$1" >"$work/$1.log" 2>&1 &
 	pid=$! first_fds='' first_memory='' last_fds=0 last_memory=0
 	sleep 2
 	while kill -0 $pid 2>/dev/null; do
@@ -83,7 +85,10 @@ figure() {
 }
 
 failed=0
-printf '%-10s %10s %7s %7s %7s %14s %9s %7s\n' target runs runs/s edges samples 'memory MiB' fds crashes
+line='%-10s %10s %7s %7s %7s %14s %9s %7s\n'
+# The format is a variable so that the two fit.
+# shellcheck disable=SC2059
+printf "$line" target runs runs/s edges samples 'memory MiB' fds crashes
 for target in "$@"; do
 	left=$seconds runs=0 crashes=0 try=0
 	# One that was found ends the process: the next goes on from what it had.
@@ -97,8 +102,10 @@ for target in "$@"; do
 	done
 	reached=$(grep -a -o 'cov: [0-9]*' "$work/$target.log" | tail -1)
 	samples=$(grep -a -o 'corp: [0-9]*' "$work/$target.log" | tail -1)
-	printf '%-10s %10d %7d %7s %7s %14s %9s %7d\n' "$target" "$runs" $((runs / (seconds > left ? seconds - left : 1))) \
-		"${reached#cov: }" "${samples#corp: }" "${first_memory:-?} -> $last_memory" "${first_fds:-?} -> $last_fds" "$crashes"
+	took=$((seconds > left ? seconds - left : 1))
+	# shellcheck disable=SC2059
+	printf "$line" "$target" "$runs" $((runs / took)) "${reached#cov: }" "${samples#corp: }" \
+		"${first_memory:-?} -> $last_memory" "${first_fds:-?} -> $last_fds" "$crashes"
 	if [ "$crashes" -gt 0 ] || [ "$last_fds" -gt $((${first_fds:-0} + 16)) ]; then
 		failed=1
 	fi

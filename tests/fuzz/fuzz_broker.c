@@ -137,24 +137,19 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-static void open_broker(void)
+static void start_broker(void)
 {
-	char error[KERNEL_ERROR_MAX];
+	static struct options options;
+	char error[KERNEL_ERROR_MAX] = "";
 	if (memory == 0)
 		LLVMFuzzerInitialize(NULL, NULL); /* the replay has nobody who calls it */
 	memset(&broker, 0, sizeof broker);
-	set_options(&broker.options);
-	util_log_level = broker.options.log_level;
-	broker.started_us = util_now_us();
-	broker.server = util_alloc(sizeof *broker.server);
-	broker.server->socket.fd = broker.server->socket.lock = broker.server->spare = -1;
-	require(open_loop(&broker) == 0, "no event loop");
-	require(open_parts(&broker, error) == KILN_OK, "the broker does not open");
-	uv_poll_init(&broker.loop, &broker.server->poll, broker.server->socket.fd);
-	uv_poll_start(&broker.server->poll, UV_READABLE, on_connection);
+	set_options(&options);
+	require(begin(&broker, &options), "no event loop");
+	require(open_broker(&broker, error) == KILN_OK, error);
 }
 
-static void close_broker(void)
+static void stop_broker(void)
 {
 	uint64_t until = util_now_us() + SETTLE_US;
 	server_stop(&broker, "the input ends");
@@ -381,7 +376,7 @@ static void perform(const struct step *step)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct step step;
-	open_broker();
+	start_broker();
 	nonsense = 0;
 	for (int i = 0; i < CLIENTS; i++)
 		clients[i] = (struct client){.sock = -1};
@@ -395,6 +390,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		hang_up(&clients[i]);
 	settle();
 	check_figures();
-	close_broker();
+	stop_broker();
 	return 0;
 }

@@ -100,6 +100,42 @@ int raw_take(int sock, int timeout_ms, uint64_t *id, uint64_t *buf, uint64_t *ca
 	return status;
 }
 
+int raw_said(int sock, int timeout_ms, char *sentence, size_t size)
+{
+	struct frame frame = {0};
+	struct wire_in in;
+	int status = frame_recv_wait(sock, &frame, 64u << 20, timeout_ms);
+
+	sentence[0] = 0;
+	if (status)
+		return status;
+	status = wire_parse(&in, frame.data, frame.size);
+	if (status == KILN_OK) {
+		const char *said = wire_get_str(&in, &in.root, "err");
+		status = (int)wire_get_int(&in.root, "st", KILN_EPROTO);
+		snprintf(sentence, size, "%s", said ? said : "");
+	}
+	wire_in_free(&in);
+	frame_free(&frame);
+	return status;
+}
+
+int raw_greeted(const struct kilnd *daemon)
+{
+	struct wire_out out;
+	uint64_t id;
+	int sock = raw_open(daemon);
+
+	if (sock < 0)
+		return -1;
+	raw_hello(&out, 1);
+	if (raw_put(sock, &out, NULL, 0) == KILN_OK &&
+		raw_take(sock, STORM_CALL_MS, &id, NULL, NULL) == KILN_OK)
+		return sock;
+	close(sock);
+	return -1;
+}
+
 void raw_problem(struct wire_out *out, const char *type, uint64_t id, int rows, int columns)
 {
 	const int64_t x[] = {rows, columns}, y[] = {columns, rows}, perm[] = {1, 0};

@@ -48,6 +48,10 @@ void raw_hello(struct wire_out *out, uint64_t id);
 /* The next reply's status (KILN_ECONN when the daemon hung up); *id, *buf and *call (may be NULL)
  * are what it says. */
 int raw_take(int sock, int timeout_ms, uint64_t *id, uint64_t *buf, uint64_t *call);
+/* The same with what the daemon says: sentence gets it, "" if it says none. */
+int raw_said(int sock, int timeout_ms, char *sentence, size_t size);
+/* A socket whose hello was answered well, or -1. */
+int raw_greeted(const struct kilnd *daemon);
 /* "prepare" of a transpose, or an explain, a compile of it. */
 void raw_problem(struct wire_out *out, const char *type, uint64_t id, int rows, int columns);
 

@@ -2,7 +2,7 @@
  * test_peers: those who are not let in, and those who break the protocol.  Whatever a client sends,
  * only its own session ends.  Speaks frames by itself.
  */
-#include "harness.h"
+#include "storm.h"
 
 #include <client/frame.h>
 #include <client/protocol.h>
@@ -13,19 +13,15 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define REPLY_TIMEOUT_MS 5000
 
 static int raw_connect(const struct kilnd *daemon)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int sock = raw_open(daemon);
 
 	assert_true(sock >= 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", daemon->socket);
-	assert_int_equal(connect(sock, (struct sockaddr *)&address, sizeof(address)), 0);
 	return sock;
 }
 
@@ -41,38 +37,17 @@ static void raw_send(int sock, struct wire_out *out)
 /* The status of the next reply; KILN_ECONN when the daemon hung up. */
 static int raw_reply(int sock, char *sentence, size_t size)
 {
-	struct frame frame = {0};
-	struct wire_in in;
-	int status = frame_recv_wait(sock, &frame, 1 << 20, REPLY_TIMEOUT_MS);
-	const char *error;
+	char unread[16];
 
-	if (sentence)
-		sentence[0] = 0;
-	if (status)
-		return status;
-	assert_int_equal(wire_parse(&in, frame.data, frame.size), KILN_OK);
-	assert_string_equal(wire_type(&in), "reply");
-	status = (int)wire_get_int(&in.root, "st", KILN_EPROTO);
-	error = wire_get_str(&in, &in.root, "err");
-	if (sentence && error)
-		snprintf(sentence, size, "%s", error);
-	wire_in_free(&in);
-	frame_free(&frame);
-	return status;
+	return raw_said(sock, REPLY_TIMEOUT_MS, sentence ? sentence : unread,
+					sentence ? size : sizeof(unread));
 }
 
-static int raw_greeted(const struct kilnd *daemon)
+static int greeted_socket(const struct kilnd *daemon)
 {
-	int sock = raw_connect(daemon);
-	struct wire_out out;
+	int sock = raw_greeted(daemon);
 
-	wire_begin(&out, "hello", 1);
-	wire_put_int(&out, "proto", PROTOCOL_VERSION);
-	wire_put_str(&out, "version", "0.1.0");
-	wire_put_int(&out, "pid", getpid());
-	wire_put_str(&out, "device", "cpu");
-	raw_send(sock, &out);
-	assert_int_equal(raw_reply(sock, NULL, 0), KILN_OK);
+	assert_true(sock >= 0);
 	return sock;
 }
 
@@ -121,7 +96,7 @@ static void test_hostile_bytes(void **state)
 	before = count_fds(daemon->pid);
 	for (size_t i = 0; i < sizeof(payloads) / sizeof(payloads[0]); i++)
 		for (int greeted = 0; greeted < 2; greeted++) {
-			int sock = greeted ? raw_greeted(daemon) : raw_connect(daemon);
+			int sock = greeted ? greeted_socket(daemon) : raw_connect(daemon);
 			assert_int_equal(send(sock, payloads[i].bytes, payloads[i].size, MSG_NOSIGNAL),
 							 payloads[i].size);
 			expect_hangup(sock);
@@ -167,7 +142,7 @@ static void test_odd_requests(void **state)
 	int sock;
 
 	kilnd_start(daemon, OPTIONS("--max-message", "4K"));
-	sock = raw_greeted(daemon);
+	sock = greeted_socket(daemon);
 	/* Unknown ones, and ones without what they need, are answered. */
 	wire_begin(&out, "make.coffee", 7);
 	raw_send(sock, &out);
@@ -224,7 +199,7 @@ static void test_deaf_client(void **state)
 
 	kilnd_start(daemon, OPTIONS("--max-queued", "64K"));
 	client = client_open(daemon);
-	sock = raw_greeted(daemon);
+	sock = greeted_socket(daemon);
 	for (int i = 0; i < 20000 && status == KILN_OK; i++) {
 		struct wire_out out;
 		wire_begin(&out, "info", (uint64_t)i + 2);

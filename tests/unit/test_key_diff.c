@@ -211,9 +211,6 @@ static void macros_and_headers_of_users(void **state)
 	b.macros = twice;
 	b.macro_count = 2;
 	assert_string_equal(differ(&b, &b), "");
-	a.macros = twice + 1;
-	a.macro_count = 1;
-	assert_string_equal(differ(&a, &b), "options, macros or headers in another order");
 	b = a;
 	b.files = files;
 	b.file_count = b.user_files = 2;
