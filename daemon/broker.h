@@ -50,7 +50,7 @@ struct test_state {
 	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
 	uint32_t hello_deadline_ms; /* 0: the usual one */
-	uint64_t available_bytes; /* of memory, as if it were so; 0: as it is */
+	uint64_t available_bytes;   /* of memory, as if it were so; 0: as it is */
 	int fail_compile, hang_compile, crash_compile;
 	double gain_us; /* what an exact kernel saves a launch; 0: as estimated */
 };

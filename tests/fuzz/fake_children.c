@@ -124,15 +124,15 @@ static void answer_request(struct child *child, struct wire_in *in)
 
 /* ---- child.h ---- */
 
-struct child *child_start(uv_loop_t *loop, const char *wrapper, const char *const *arguments,
-						  const char *const *environment, const struct child_events *events,
-						  void *owner, char *error, size_t error_size)
+struct child *child_start(uv_loop_t *loop, const struct child_program *program,
+						  const struct child_events *events, void *owner, char *error,
+						  size_t error_size)
 {
 	struct child *child = calloc(1, sizeof *child);
-	(void)loop, (void)wrapper, (void)environment, (void)error, (void)error_size;
+	(void)loop, (void)error, (void)error_size;
 	require(child != NULL, "no memory");
 	*child = (struct child){.events = *events, .owner = owner, .pid = ++last_pid, .next = children};
-	child->compiler = !strcmp(arguments[0], "--role=compiler");
+	child->compiler = !strcmp(program->arguments[0], "--role=compiler");
 	child->last = &child->first;
 	children = child;
 	alive++;

@@ -253,9 +253,9 @@ static void turn(void)
 	}
 }
 
-void exec_discipline(int sock, bool wrapped)
+void exec_discipline(const struct exec_options *options)
 {
-	(void)sock, (void)wrapped; /* it would close what is this program's */
+	(void)options; /* it would close what is this program's */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
