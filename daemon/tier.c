@@ -274,20 +274,32 @@ static double threshold_us(struct broker *broker, const struct kernel_ref *ref)
 	return tier_compile_cost(broker, ref->target);
 }
 
+static double saving_us(const struct session *session, const struct tier *tier)
+{
+	double test_us = session->broker->test.gain_us;
+	return test_us > 0 ? test_us : tier->saving_us;
+}
+
+void tier_consider(struct session *session, struct kernel_ref *ref)
+{
+	const struct tier *tier = ref->tier;
+	const struct tier_kernel *exact = tier->exact;
+	if (tier->taken_over || !may_compile(session) || exact->stage != TIER_MISSING ||
+		exact->fetching || exact->uses < TIER_MIN_USES || saving_us(session, tier) <= 0 ||
+		exact->lost_us < threshold_us(session->broker, ref))
+		return;
+	if (shapes_may_specialize(session, ref->plan.op))
+		tier_enqueue(session, ref, true);
+}
+
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches)
 {
-	struct broker *broker = session->broker;
 	struct tier *tier = ref->tier;
-	struct tier_kernel *exact = tier ? tier->exact : NULL;
-	if (!exact || tier->taken_over || !may_compile(session))
+	if (!tier || tier->taken_over)
 		return;
-	double saving = broker->test.gain_us ? broker->test.gain_us : tier->saving_us;
-	exact->uses += launches;
-	exact->lost_us += (double)launches * saving;
-	if (exact->stage == TIER_MISSING && !exact->queued && !exact->fetching &&
-		exact->uses >= TIER_MIN_USES && saving > 0 && exact->lost_us >= threshold_us(broker, ref) &&
-		shapes_may_specialize(session, ref->plan.op))
-		tier_enqueue(session, ref, true);
+	tier->exact->uses += launches;
+	tier->exact->lost_us += (double)launches * saving_us(session, tier);
+	tier_consider(session, ref);
 }
 
 uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
@@ -296,7 +308,7 @@ uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
 	const struct tier *tier = ref->tier;
 	if (!tier || tier->taken_over || !may_compile(session))
 		return 0;
-	double saving = broker->test.gain_us ? broker->test.gain_us : tier->saving_us;
+	double saving = saving_us(session, tier);
 	if (saving <= 0)
 		return 0;
 	/* Several calls may be used for the same kernel: each is heard of a few times on the way. */

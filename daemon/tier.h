@@ -154,6 +154,8 @@ uint64_t tier_module(struct broker *broker, struct executor *executor,
 					 const struct tier_kernel *kernel);
 /* The exact kernel of a call is to be looked for, or compiled. */
 void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile);
+/* Whether it has been used enough to be compiled: then it is enqueued. */
+void tier_consider(struct session *session, struct kernel_ref *ref);
 void tier_take_over(struct session *session, struct tier *tier);
 /* Microseconds that a compile costs whoever waits for nothing. */
 double tier_compile_cost(struct broker *broker, const char *target);

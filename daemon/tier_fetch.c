@@ -149,9 +149,13 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 	note_end(broker, kernel, answer);
 	if (kernel->compile && session && answer->status == KILN_OK)
 		shapes_note_compile(session, kernel->op, answer->row->compile_micros);
-	kernel_drop(kernel->fetching);
+	struct kernel_ref *ref = kernel->fetching;
 	kernel->fetching = NULL;
 	kernel->compile = false;
+	/* It may have been used much since it began to be looked for. */
+	if (session)
+		tier_consider(session, ref);
+	kernel_drop(ref);
 	pump(broker);
 }
 
