@@ -274,6 +274,36 @@ static void print_sessions(const struct top_sample *before, const struct top_sam
 	table_print(&table, out);
 }
 
+/* What the shapes of each session vary in, by operator. */
+static void print_shapes(const struct top_sample *now, FILE *out)
+{
+	static const char *const headers[] = {">SESSION",  "OPERATOR", ">SHAPES", ">EXACT",
+										  ">COMPILED", "BUDGET",   "VARIES"};
+	int sessions = kiln_reply_count(now->reply, "sessions"), count = 0;
+	char list[64], figure[FIGURE_MAX];
+	struct table table;
+
+	for (int i = 0; i < sessions; i++) {
+		snprintf(list, sizeof(list), "sessions[%d].shapes", i);
+		for (int k = 0; k < kiln_reply_count(now->reply, list); k++) {
+			if (count++ == 0) {
+				fputc('\n', out);
+				table_begin(&table, headers, 7);
+			}
+			table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "id"));
+			table_cell(&table, "%s", row_text(now, list, k, "op"));
+			table_cell(&table, "%" PRId64, row_get(now, list, k, "shapes"));
+			table_cell(&table, "%" PRId64, row_get(now, list, k, "variants"));
+			table_cell(&table, "%s",
+					   figure_micros((double)row_get(now, list, k, "compile_us"), figure));
+			table_cell(&table, "%s", row_get(now, list, k, "widened") ? "widened" : "within");
+			table_cell(&table, "%s", row_text(now, list, k, "text"));
+		}
+	}
+	if (count)
+		table_print(&table, out);
+}
+
 static void put_times(struct table *table, const struct top_sample *now, int row, const char *what)
 {
 	char p50[96], p99[96], middle[FIGURE_MAX], high[FIGURE_MAX];
@@ -326,6 +356,7 @@ void top_frame(const struct top_sample *before, const struct top_sample *now, FI
 	print_totals(before, now, out);
 	print_flights(now, out);
 	print_sessions(before, now, out);
+	print_shapes(now, out);
 	print_operators(now, out);
 }
 

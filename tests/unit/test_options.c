@@ -221,6 +221,8 @@ static void refusals(void **state)
 		 "--max-message: \"1\" is not a size from 4.0 KiB to 1.0 GiB (written like 4096, 512k, "
 		 "64MiB)"},
 		{{"--on-miss", "never"}, "--on-miss: \"never\" is not one of compile|warn|fallback|error"},
+		{{"--specialize", "soon"}, "--specialize: \"soon\" is not one of lazy|eager|never"},
+		{{"--warm-generics", "gpu"}, "--warm-generics: \"gpu\" is not one of auto|all|none"},
 		{{"--log-level", "loud"}, "--log-level: \"loud\" is not one of error|warn|info|debug"},
 		{{"--log-level", "inf"}, "--log-level: \"inf\" is not one of error|warn|info|debug"},
 		{{"--device", "cpu,cpu"},
