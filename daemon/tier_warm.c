@@ -111,7 +111,10 @@ static int at_once(const struct warming *warming)
 
 static void go_on(struct warming *warming)
 {
-	static const struct job_terms terms = {.priority = POOL_BACKGROUND};
+	/* Where nothing may be compiled for programs, nothing is before they come. */
+	const struct job_terms terms = {.priority = POOL_BACKGROUND,
+									.look =
+										warming->broker->options.on_miss >= OPTIONS_MISS_FALLBACK};
 	struct kernel_ref *ref;
 	if (!executor_is_ready(warming->executor) ||
 		warming->generation != executor_generation(warming->executor))
@@ -131,7 +134,8 @@ static void go_on(struct warming *warming)
 static bool is_wanted(const struct broker *broker, const struct executor *executor)
 {
 	const struct options *options = &broker->options;
-	return options->specialize != OPTIONS_EAGER && options->warm_generics != OPTIONS_WARM_NONE &&
+	return options->specialize != OPTIONS_EAGER && options->on_miss != OPTIONS_MISS_ERROR &&
+		   options->warm_generics != OPTIONS_WARM_NONE &&
 		   (options->warm_generics == OPTIONS_WARM_ALL ||
 			!device_is_cpu(executor_device(executor)));
 }

@@ -10,7 +10,7 @@ DIR=$(mktemp -d /tmp/kiln-cli-XXXXXX) || exit 1
 TOOLS=$(cd "$(dirname "$0")" && pwd) || exit 1
 DAEMON=
 failures=0
-unset KILN_DEVICE KILN_AUTOSTART KILN_DAEMON KILN_DEBUG
+unset KILN_DEVICE KILN_AUTOSTART KILN_DAEMON KILN_DEBUG KILN_CLIENT_ON_MISS
 export KILN KILND KILN_SOCKET="$DIR/kiln.sock" XDG_CONFIG_HOME="$DIR/config"
 
 clean_up() {

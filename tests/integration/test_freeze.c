@@ -284,6 +284,23 @@ static void test_warn(void **state)
 	kilnd_stop(daemon);
 }
 
+/* Neither is anything compiled from the start, where no program may have it. */
+static void test_start(void **state)
+{
+	struct kilnd *daemon = *state;
+
+	kilnd_start(daemon,
+				OPTIONS("--on-miss", "fallback", "--specialize", "lazy", "--warm-generics", "all"));
+	kiln_client *client = client_open(daemon);
+	await_info_at_least(client, "tiers.failed", 1);
+	await_info(client, "tiers.warming", 0);
+	assert_int_equal(info_int(client, "tiers.failed"), info_int(client, "tiers.generics"));
+	assert_int_equal(info_int(client, "counters.jobs"), 0);
+	assert_counters_add_up(client);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 static int ask_alone(const struct kilnd *daemon, void *arg)
 {
 	int status;
@@ -408,10 +425,10 @@ static void test_words(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_lines),    HARNESS_TEST(test_made),       HARNESS_TEST(test_made_raw),
-		HARNESS_TEST(test_long),     HARNESS_TEST(test_floor),      HARNESS_TEST(test_warn),
-		HARNESS_TEST(test_fallback), HARNESS_TEST(test_not_joined), HARNESS_TEST(test_reload),
-		HARNESS_TEST(test_words),
+		HARNESS_TEST(test_lines),    HARNESS_TEST(test_made),  HARNESS_TEST(test_made_raw),
+		HARNESS_TEST(test_long),     HARNESS_TEST(test_floor), HARNESS_TEST(test_warn),
+		HARNESS_TEST(test_fallback), HARNESS_TEST(test_start), HARNESS_TEST(test_not_joined),
+		HARNESS_TEST(test_reload),   HARNESS_TEST(test_words),
 	};
 	harness_begin(180);
 	return cmocka_run_group_tests(tests, NULL, NULL);
