@@ -5,8 +5,7 @@
 #ifndef KILN_DAEMON_SANDBOX_CALLS_H
 #define KILN_DAEMON_SANDBOX_CALLS_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "sandbox.h"
 
 /* What a process that runs kernels on the host does itself.  kernel: also on the threads that run
  * them.  Those that depend on their arguments are in filter.c. */
@@ -84,7 +83,7 @@ static const struct {
 	{"getgid", false},
 	{"getegid", false},
 	{"getppid", false},
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if SANDBOX_SANITIZED
 	/* A sanitizer stops its own threads to look for leaks, and reads what it is made of. */
 	{"ptrace", false},
 	{"wait4", false},
@@ -96,7 +95,7 @@ static const struct {
 
 /* For no child of the broker: other processes, other machines' networks, the kernel itself. */
 static const char *const forbidden_calls[] = {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !SANDBOX_SANITIZED
 	"ptrace",
 #endif
 	"process_vm_readv",

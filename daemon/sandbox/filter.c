@@ -8,10 +8,11 @@
  */
 #include "sandbox.h"
 
+#include <errno.h>
+
 #ifdef KILN_HAVE_SECCOMP
 
 #include "calls.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -106,11 +107,7 @@ static int allow_for_host(scmp_filter_ctx filter)
 	struct scmp_arg_cmp reads = SCMP_A1(SCMP_CMP_MASKED_EQ, writing & ~(unsigned)O_DIRECTORY, 0);
 	struct scmp_arg_cmp reads_at = SCMP_A2(SCMP_CMP_MASKED_EQ, writing & ~(unsigned)O_DIRECTORY, 0);
 	struct scmp_arg_cmp limits[] = {SCMP_A0(SCMP_CMP_EQ, 0), SCMP_A2(SCMP_CMP_EQ, 0)};
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	const unsigned thread = CLONE_VM;
-#else
-	const unsigned thread = CLONE_VM | CLONE_THREAD;
-#endif
+	const unsigned thread = SANDBOX_SANITIZED ? CLONE_VM : CLONE_VM | CLONE_THREAD;
 	struct scmp_arg_cmp threads = SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread);
 	int status = 0;
 	for (size_t i = 0; i < COUNT(host_calls) && status == 0; i++)

@@ -10,12 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A sanitizer's run-time library looks at its own process through /proc. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define OWN_PROC "/proc/self"
-#else
-#define OWN_PROC NULL
-#endif
+#define OWN_PROC (SANDBOX_SANITIZED ? "/proc/self" : NULL)
 
 void sandbox_look(struct sandbox_host *out)
 {

@@ -8,6 +8,18 @@
 
 #include "../util/util.h"
 
+/* A sanitizer's run-time library looks at its own process in ways that nobody else may. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANDBOX_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANDBOX_SANITIZED 1
+#endif
+#endif
+#ifndef SANDBOX_SANITIZED
+#define SANDBOX_SANITIZED 0
+#endif
+
 /* AUTO: whatever this host has.  REQUIRE: all of it, or nothing is started. */
 enum sandbox_mode { SANDBOX_OFF, SANDBOX_AUTO, SANDBOX_REQUIRE };
 

@@ -6,9 +6,11 @@
 #include "peer.h"
 
 #include <ctype.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NEVER 987654321
@@ -292,6 +294,59 @@ static void test_memory_of_others(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- Users ---- */
+
+#define NOBODY 65534
+#define GUESTS 4321
+
+/* 0: let in, and served as it should be. */
+static int visit(const struct kilnd *daemon, void *group)
+{
+	struct permute problem = transpose(3, 9);
+	kiln_raw raw = {.size = sizeof(raw), .name = "k.cu", .source = source, .entry = "k"};
+	kiln_call *call;
+	char why[400];
+	int status;
+	if (setgroups(0, NULL) || setgid(*(gid_t *)group) || setuid(NOBODY))
+		return 9;
+	kiln_client *client = client_try(daemon, CALL_TIMEOUT_MS, &status);
+	if (!client)
+		return status == KILN_EPERM && strstr(kiln_errmsg(), "may not use this kilnd") ? 3 : 4;
+	bool served = permute_check(client, &problem, 1, NULL, why) == KILN_OK;
+	/* Native code would have the rights of the daemon's user. */
+	bool refused = kiln_prepare_raw(client, &raw, &call) == KILN_EPERM &&
+				   strstr(kiln_errmsg(), "on device cpu a kernel is native code: only uid 0");
+	kiln_close(client);
+	return !served ? 5 : !refused ? 6 : 0;
+}
+
+static void test_users(void **state)
+{
+	struct kilnd *daemon = *state;
+	gid_t guests = GUESTS, strangers = GUESTS + 1;
+	struct permute problem = transpose(3, 9);
+
+	if (getuid() != 0) {
+		print_message("only root can become another user\n");
+		skip();
+	}
+	kilnd_start(daemon, OPTIONS("--allow-gid", "4321"));
+	assert_int_equal(chmod(daemon->dir, 0755), 0);
+	assert_int_equal(chmod(daemon->socket, 0666), 0);
+	kiln_client *client = client_open(daemon);
+	assert_permutes(client, &problem, NULL);
+	pid_t pid = process_start(daemon, visit, &strangers);
+	assert_int_equal(process_wait(pid, CALL_TIMEOUT_MS), EXITED(3));
+	pid = process_start(daemon, visit, &guests);
+	assert_int_equal(process_wait(pid, 2 * CALL_TIMEOUT_MS), EXITED(0));
+	/* Each user's kernels, the shipped ones too, have a process of their own. */
+	assert_int_equal(info_int(client, "executors[0].uid"), 0);
+	assert_int_equal(info_int(client, "executors[1].uid"), NOBODY);
+	assert_true(info_int(client, "executors[0].pid") != info_int(client, "executors[1].pid"));
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 /* ---- Names, handles, addresses ---- */
 
 #define NAME "name-of-a-buffer-of-one"
@@ -407,6 +462,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_ids_of_others),
 		HARNESS_TEST(test_memory_of_others),
+		HARNESS_TEST(test_users),
 		HARNESS_TEST(test_nothing_is_shown),
 	};
 	harness_begin(100);

@@ -150,6 +150,21 @@ static void allocates_zeroed_memory_from_the_pool(void **state)
 	assert_int_equal(fake->calls("cuMemFreeAsync"), fake->calls("cuMemAllocFromPoolAsync"));
 }
 
+/* The pool gives it out again, which is not cleared by being freed. */
+static void freed_memory_is_zero_for_the_next(void **state)
+{
+	(void)state;
+	unsigned char bytes[4096], zero[4096] = {0};
+	for (int i = 0; i < 4; i++) {
+		struct device_memory *memory = alloc(sizeof bytes);
+		transfer(memory, 0, bytes, sizeof bytes, false);
+		assert_memory_equal(bytes, zero, sizeof bytes);
+		memset(bytes, 0xa5, sizeof bytes);
+		transfer(memory, 0, bytes, sizeof bytes, true);
+		device_cuda.free(device, memory);
+	}
+}
+
 static void gives_empty_buffers(void **state)
 {
 	(void)state;
@@ -363,6 +378,7 @@ int main(void)
 		OPENED(says_why_it_does_not_open),
 		OPENED(says_what_the_gpu_is),
 		OPENED(allocates_zeroed_memory_from_the_pool),
+		OPENED(freed_memory_is_zero_for_the_next),
 		OPENED(gives_empty_buffers),
 		OPENED(says_how_much_memory_there_is),
 		OPENED(opens_an_allocation_once_for_all_its_buffers),
