@@ -98,16 +98,10 @@ static const char *const forbidden_calls[] = {
 #if !SANDBOX_SANITIZED
 	"ptrace",
 #endif
-	"process_vm_readv",
-	"process_vm_writev",
-	"process_madvise",
-	"pidfd_getfd",
-	"kcmp",
 	"io_uring_setup", /* does what others do, past the filter */
 	"io_uring_enter",
 	"io_uring_register",
 	"bpf",
-	"userfaultfd",
 	"keyctl",
 	"add_key",
 	"request_key",
@@ -146,9 +140,15 @@ static const char *const forbidden_calls[] = {
 	"fanotify_init",
 };
 
-/* Nor for a compiler: sockets, other processes' signals and shared memory, files' owners and modes
- * and times, which Landlock leaves alone. */
+/* Nor for a compiler: other processes' memory, sockets, signals and shared memory, files' owners and
+ * modes and times, which Landlock leaves alone. */
 static const char *const compiler_forbidden[] = {
+	"process_vm_readv",
+	"process_vm_writev",
+	"process_madvise",
+	"pidfd_getfd",
+	"kcmp",
+	"userfaultfd",
 	"socket",
 	"socketpair",
 	"bind",
