@@ -5,6 +5,7 @@ option(KILN_WERROR "Treat warnings as errors" OFF)
 option(KILN_PORTABLE "Link everything but libc statically: a tree that runs on other distributions" OFF)
 set(KILN_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 set(KILN_WITH_REMOTE AUTO CACHE STRING "The second cache tier in Redis, with hiredis: ON, OFF or AUTO")
+set(KILN_WITH_SECCOMP AUTO CACHE STRING "Filters of system calls, with libseccomp: ON, OFF or AUTO")
 option(KILN_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
 
 add_library(kiln_flags INTERFACE)

@@ -93,7 +93,7 @@ static const struct {
 #endif
 };
 
-/* For no child of the broker: other processes, other machines' networks, the kernel itself. */
+/* For no child of the broker: tracing, and what changes or goes past the system. */
 static const char *const forbidden_calls[] = {
 #if !SANDBOX_SANITIZED
 	"ptrace",

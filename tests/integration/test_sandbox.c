@@ -33,6 +33,17 @@ static bool holds(kiln_client *client, const char *what)
 	return yes;
 }
 
+/* Ends the test, and the clients, where there is nothing that it could show. */
+static void skip_without(kiln_client *client, kiln_client *other, const char *what)
+{
+	if (holds(client, what))
+		return;
+	print_message("%s does not hold here\n", what);
+	kiln_close(client);
+	kiln_close(other);
+	skip();
+}
+
 static kiln_raw raw_of(const char *source, const kiln_text *macros, size_t macro_count)
 {
 	return (kiln_raw){.size = sizeof(kiln_raw),
@@ -94,10 +105,7 @@ static void test_kernels_are_caught(void **state)
 	kilnd_start(daemon, NULL);
 	kiln_client *client = client_open(daemon), *other = client_open(daemon);
 	assert_permutes(other, &problem, NULL);
-	if (!holds(client, "seccomp")) {
-		print_message("this host has no filters of system calls\n");
-		skip();
-	}
+	skip_without(client, other, "seccomp");
 	int64_t pid = info_int(other, "executors[0].pid");
 	snprintf(broker, sizeof(broker), "%dL", (int)daemon->pid);
 	for (size_t i = 0; i < sizeof(kernel_deeds) / sizeof(kernel_deeds[0]); i++) {
@@ -184,17 +192,14 @@ static void test_objects_reach_nothing(void **state)
 	kilnd_spawn(daemon, NULL, OPTIONS("KILN_SECRET_OF_TEST=hush"), -1);
 	kilnd_await(daemon);
 	kiln_client *client = client_open(daemon);
-	bool files = holds(client, "landlock"), calls = holds(client, "seccomp");
+	skip_without(client, NULL, "seccomp");
+	bool files = holds(client, "landlock");
 	snprintf(quoted, sizeof(quoted), "\"%s\"", secret);
 	snprintf(parent, sizeof(parent), "\"/proc/%d\"", (int)daemon->pid);
 	snprintf(broker, sizeof(broker), "%dL", (int)daemon->pid);
 	const kiln_text macros[] = {
 		{"SECRET", quoted, 0}, {"PARENT", parent, 0}, {"BROKER", broker, 0}};
 	kiln_raw raw = raw_of(early_source, macros, 3);
-	if (!calls) {
-		print_message("this host has no filters of system calls\n");
-		skip();
-	}
 	assert_int_equal(run(client, &raw, out), KILN_OK);
 	assert_int_equal(out[0], 1);
 	for (int i = 1; i <= 12; i++) {
@@ -261,10 +266,7 @@ static void test_compilers_read_nothing(void **state)
 	snprintf(quoted, sizeof(quoted), "\"%s\"", secret);
 	kilnd_start(daemon, NULL);
 	kiln_client *client = client_open(daemon);
-	if (!holds(client, "landlock")) {
-		print_message("this host has no Landlock\n");
-		skip();
-	}
+	skip_without(client, NULL, "landlock");
 	assert_ok(kiln_request(client, "info", NULL, 0, &reply));
 	bool nvrtc = kiln_reply_str(reply, "workers.nvrtc_targets")[0];
 	kiln_reply_free(reply);
