@@ -140,7 +140,7 @@ static const char *const forbidden_calls[] = {
 	"fanotify_init",
 };
 
-/* Nor for a compiler: other processes' memory, sockets, signals and shared memory, files' owners and
+/* Nor for a compiler: other processes' memory, sockets, signals, shared memory, and files' owners,
  * modes and times, which Landlock leaves alone. */
 static const char *const compiler_forbidden[] = {
 	"process_vm_readv",
