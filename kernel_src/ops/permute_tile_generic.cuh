@@ -93,6 +93,8 @@ struct PermuteAny {
 			load<true, true>(at, row, column, in);
 		else if (mode == PERMUTE_WIDE_ROWS)
 			load<true, false>(at, row, column, in);
+		else if (mode == PERMUTE_EVEN_ROWS)
+			load<false, true>(at, row, column, in);
 		else
 			load<false, false>(at, row, column, in);
 	}
