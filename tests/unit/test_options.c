@@ -458,6 +458,7 @@ int main(void)
 		cmocka_unit_test_setup(environment, clean),
 		cmocka_unit_test_setup(children, clean),
 		cmocka_unit_test_setup(refusals, clean),
+		cmocka_unit_test_setup(tiers_have_words, clean),
 		cmocka_unit_test_setup(keys_have_names, clean),
 		cmocka_unit_test_setup(remote_refusals, clean),
 		cmocka_unit_test_setup(memcheck_is_for_the_cpu, clean),
