@@ -8,7 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define P99_MOST_MS 1000 /* on a machine that does other things besides; some ms on a quiet one */
+/* On a machine that does other things besides; some ms on a quiet one. */
+#define P99_MOST_MS 1000
+#define P99_SANITIZED_MS 4000
 
 /* ---- What a daemon holds ---- */
 
@@ -87,7 +89,7 @@ void abuse_assert_served(const char *during, struct abuse_times *times)
 	p99 = times->ms[times->count * 99 / 100];
 	fprintf(stderr, "%s: %d answers, median %.2f ms, p99 %.2f ms, slowest %.2f ms\n", during,
 			times->count, median, p99, times->ms[times->count - 1]);
-	assert_true(p99 < P99_MOST_MS);
+	assert_true(p99 < (getenv("KILN_SANITIZE") ? P99_SANITIZED_MS : P99_MOST_MS));
 }
 
 /* ---- Frames ---- */
