@@ -298,6 +298,18 @@ static bool nonsense_on_info(struct fake *fake, struct wire_in *in, struct frame
 	return true;
 }
 
+/* About nothing that was asked: the daemon could not make out what it was. */
+static bool last_word_on_info(struct fake *fake, struct wire_in *in, struct frame *frame)
+{
+	(void)frame;
+	if (strcmp(wire_type(in), "info") != 0) {
+		return false;
+	}
+	fake_reply(fake, 0, KILN_ELIMIT, "a message is too\nlarge", NULL);
+	fake_hang_up(fake);
+	return true;
+}
+
 static void test_ends(void **state)
 {
 	(void)state;
@@ -318,6 +330,13 @@ static void test_ends(void **state)
 	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_EPROTO);
 	SAYS("malformed");
 	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_ECONN);
+	kiln_close(client);
+	fake_stop(fake);
+
+	fake = fake_start(last_word_on_info);
+	assert_int_equal(fake_connect(fake, 10000, &client), KILN_OK);
+	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_ELIMIT);
+	SAYS("ended the connection: a message is too large while \"info\" was in flight");
 	kiln_close(client);
 	fake_stop(fake);
 	assert_null(reply);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -334,13 +335,44 @@ static void test_memfd(void **state)
 	assert_int_equal(frame_memfd("huge", UINT64_MAX), -1);
 }
 
+/* A process that may open no more files still gets what was said to it. */
+static void test_no_room(void **state)
+{
+	struct world *world = *state;
+	struct rlimit usual, none;
+	struct frame frame;
+	int fd = frame_memfd("test", 8), next = dup(fd);
+
+	close(next);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+	none = usual;
+	none.rlim_cur = (rlim_t)next;
+	assert_int_equal(frame_send(world->pair[0], "said", 4, &fd, 1), KILN_OK);
+	assert_int_equal(frame_send(world->pair[0], "said", 4, &fd, 1), KILN_OK);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	int status = frame_recv(world->pair[1], &frame, LIMIT);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+	assert_int_equal(status, KILN_EPROTO);
+	assert_true(frame.lost);
+	assert_int_equal(frame.fd_count, 0);
+	assert_int_equal(frame.size, 4);
+	assert_memory_equal(frame.data, "said", 4);
+	assert_non_null(strstr(frame.why, "ulimit -n"));
+	frame_free(&frame);
+	assert_int_equal(frame_recv(world->pair[1], &frame, LIMIT), KILN_OK);
+	assert_false(frame.lost);
+	assert_int_equal(frame.fd_count, 1);
+	frame_free(&frame);
+	close(fd);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_sizes),      TEST(test_descriptors),   TEST(test_refusals),
 		TEST(test_bulk_seals), TEST(test_limit_and_end), TEST(test_queue),
-		TEST(test_queue_end),  TEST(test_memfd),
+		TEST(test_queue_end),  TEST(test_memfd),         TEST(test_no_room),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
