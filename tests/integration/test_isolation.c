@@ -288,6 +288,7 @@ static void test_memory_of_others(void **state)
 			kiln_close(leaves);
 			await_info(one, "server.sessions", 2);
 			assert_zero(two, kinds[k], sizes[i]);
+			kiln_free(buffer);
 		}
 	kiln_close(one);
 	kiln_close(two);
