@@ -85,6 +85,8 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 					char names[][KERNEL_CHOICE_MAX], int most);
+int softmax_generics(int index, struct kernel_problem *out);
+int softmax_backward_generics(int index, struct kernel_problem *out);
 
 /* masked_softmax.c: masked_softmax, masked_softmax_backward */
 int masked_softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -92,6 +94,8 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int masked_softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						   char names[][KERNEL_CHOICE_MAX], int most);
+int masked_softmax_generics(int index, struct kernel_problem *out);
+int masked_softmax_backward_generics(int index, struct kernel_problem *out);
 
 /* norm.c: layer_norm, rms_norm */
 int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,

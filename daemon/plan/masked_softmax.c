@@ -71,17 +71,10 @@ static void print_kernel(const struct masked_problem *masked, const struct rows_
 	plan_print(id, ">");
 }
 
-static void add_args(const struct masked_problem *masked, struct kernel_plan *out)
+void masked_scale_args(const struct masked_problem *masked, struct kernel_plan *out)
 {
 	kiln_dtype dtype = masked->form.dtype;
 
-	for (int i = 0; i < masked->count - 1; i++)
-		plan_arg_pointer(out, masked->inputs[i]);
-	if (masked->kind == MASKED_CAUSAL)
-		plan_arg_scalar(out, 8, (uint64_t)masked->diagonal);
-	else if (masked->mask >= 0)
-		plan_arg_pointer(out, masked->mask);
-	plan_arg_pointer(out, masked->output);
 	if (masked->backward) {
 		softmax_real_arg(out, dtype, masked->scale);
 	} else if (masked->kind == MASKED_ADDITIVE) {
@@ -91,7 +84,31 @@ static void add_args(const struct masked_problem *masked, struct kernel_plan *ou
 	} else {
 		softmax_scale_args(out, dtype, masked->scale);
 	}
+}
+
+static void add_args(const struct masked_problem *masked, struct kernel_plan *out)
+{
+	for (int i = 0; i < masked->count - 1; i++)
+		plan_arg_pointer(out, masked->inputs[i]);
+	if (masked->kind == MASKED_CAUSAL)
+		plan_arg_scalar(out, 8, (uint64_t)masked->diagonal);
+	else if (masked->mask >= 0)
+		plan_arg_pointer(out, masked->mask);
+	plan_arg_pointer(out, masked->output);
+	masked_scale_args(masked, out);
 	plan_arg_scalar(out, 8, (uint64_t)masked->form.rows.rows);
+}
+
+void masked_extents(const struct masked_problem *masked, uint32_t rows, uint32_t mask,
+					struct kernel_plan *out)
+{
+	softmax_extents(masked->problem, masked->inputs, masked->count, rows, out);
+	if (masked->mask >= 0) {
+		const struct kernel_tensor *tensor = &masked->problem->tensors[masked->mask];
+		plan_extent(tensor, &out->extents[masked->mask].bytes);
+		out->extents[masked->mask].alignment = mask;
+		out->bytes_moved += rows_distinct_bytes(tensor);
+	}
 }
 
 static int plan_rows(const struct masked_problem *masked, const struct rows_shape *shape,
@@ -110,14 +127,8 @@ static int plan_rows(const struct masked_problem *masked, const struct rows_shap
 						   "%s: the name of the kernel would be longer than %d characters", out->op,
 						   KERNEL_INSTANTIATION_MAX);
 	add_args(masked, out);
-	softmax_extents(masked->problem, masked->inputs, masked->count,
-					rows_alignment(shape, masked->form.need.element), out);
-	if (masked->mask >= 0) {
-		const struct kernel_tensor *mask = &masked->problem->tensors[masked->mask];
-		plan_extent(mask, &out->extents[masked->mask].bytes);
-		out->extents[masked->mask].alignment = masked_alignment(masked, shape);
-		out->bytes_moved += rows_distinct_bytes(mask);
-	}
+	masked_extents(masked, rows_alignment(shape, masked->form.need.element),
+				   masked->mask >= 0 ? masked_alignment(masked, shape) : 0, out);
 	return KILN_OK;
 }
 
@@ -134,6 +145,10 @@ int masked_softmax_plan(const struct kernel_problem *problem, const struct kerne
 	out->extents[masked.output].written = true;
 	if (elements == 0) {
 		plan_no_elements(out);
+		return KILN_OK;
+	}
+	if (plan_is_generic(choice)) {
+		masked_generic(&masked, limits, out);
 		return KILN_OK;
 	}
 	count = softmax_shapes(&masked.form, limits, shapes);

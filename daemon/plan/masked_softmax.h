@@ -34,6 +34,9 @@ int masked_read(const struct kernel_problem *problem, struct masked_problem *out
 
 /* ---- The mask (masked_softmax_mask.c) ---- */
 
+/* The strides of the mask in the dimensions of x, 0 where it is broadcast; for a causal one where
+ * the query is its element. */
+void masked_strides(const struct masked_problem *masked, int64_t stride[KILN_MAX_RANK]);
 /* The form of a problem that was read. */
 void masked_form(struct masked_problem *masked);
 /* ", MaskFlags<f32, 512, MASK_ZERO, false, 4, false>, MaskPlace<1, List<4096>, List<0, 512>>" */
@@ -41,5 +44,17 @@ void masked_print_mask(struct plan_text *text, const struct masked_problem *mask
 					   const struct rows_shape *shape);
 /* What the mask's address must be a multiple of. */
 uint32_t masked_alignment(const struct masked_problem *masked, const struct rows_shape *shape);
+
+/* ---- Pieces of plans (masked_softmax.c) ---- */
+
+/* The arguments for scale. */
+void masked_scale_args(const struct masked_problem *masked, struct kernel_plan *out);
+/* Extents of all operands, with these alignments, and what they move. */
+void masked_extents(const struct masked_problem *masked, uint32_t rows, uint32_t mask,
+					struct kernel_plan *out);
+
+/* The generic plan of a problem with its form (masked_softmax_generic.c). */
+void masked_generic(const struct masked_problem *masked, const struct kernel_limits *limits,
+					struct kernel_plan *out);
 
 #endif

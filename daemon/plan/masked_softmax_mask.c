@@ -9,14 +9,17 @@
 #define AROUND 8
 #define AROUND_PIECES 20
 
-/* The strides in the dimensions of x: 0 where the mask is broadcast. */
-static void mask_strides(const struct masked_problem *masked, int64_t stride[KILN_MAX_RANK])
+void masked_strides(const struct masked_problem *masked, int64_t stride[KILN_MAX_RANK])
 {
-	const struct kernel_tensor *mask = &masked->problem->tensors[masked->mask];
+	const struct kernel_tensor *mask =
+		&masked->problem->tensors[masked->mask >= 0 ? masked->mask : 0];
 	int rank = masked->problem->tensors[0].rank;
 	int dims = masked->kind == MASKED_LENGTHS ? rank - 1 : rank;
 
-	for (int m = 0; m < mask->rank; m++)
+	memset(stride, 0, sizeof(stride[0]) * KILN_MAX_RANK);
+	if (masked->kind == MASKED_CAUSAL)
+		stride[rank - 2] = 1; /* the query is the position in the second last dimension */
+	for (int m = 0; masked->mask >= 0 && m < mask->rank; m++)
 		if (mask->shape[m] != 1)
 			stride[m + dims - mask->rank] = mask->stride[m];
 }
@@ -66,7 +69,7 @@ static bool come_in_together(const struct masked_problem *masked)
 void masked_form(struct masked_problem *masked)
 {
 	const struct kernel_tensor *x = &masked->problem->tensors[0];
-	int64_t mask[KILN_MAX_RANK] = {0};
+	int64_t mask[KILN_MAX_RANK];
 	const int64_t *stride[] = {mask};
 	int culprit;
 
@@ -74,10 +77,7 @@ void masked_form(struct masked_problem *masked)
 	masked->masks = masked->kind == MASKED_CAUSAL || masked->mask >= 0;
 	if (!masked->masks)
 		return;
-	if (masked->kind == MASKED_CAUSAL)
-		mask[x->rank - 2] = 1; /* the query is the position in the second last dimension */
-	else
-		mask_strides(masked, mask);
+	masked_strides(masked, mask);
 	/* One axis always is one dimension. */
 	(void)rows_form(&masked->rows, x->rank, x->shape, 1, stride, x->rank - 1, 1, &culprit);
 	masked->form.need.beside = kept_bytes(masked);

@@ -26,6 +26,7 @@ const struct plan_op plan_ops[] = {
 		.plan = softmax_plan,
 		.infer = softmax_infer,
 		.choices = softmax_choices,
+		.generics = softmax_generics,
 	},
 	{
 		.name = "log_softmax",
@@ -36,6 +37,7 @@ const struct plan_op plan_ops[] = {
 		.plan = softmax_plan,
 		.infer = softmax_infer,
 		.choices = softmax_choices,
+		.generics = softmax_generics,
 	},
 	{
 		.name = "softmax_backward",
@@ -46,6 +48,7 @@ const struct plan_op plan_ops[] = {
 		.plan = softmax_plan,
 		.infer = softmax_infer,
 		.choices = softmax_choices,
+		.generics = softmax_backward_generics,
 	},
 	{
 		.name = "log_softmax_backward",
@@ -56,6 +59,7 @@ const struct plan_op plan_ops[] = {
 		.plan = softmax_plan,
 		.infer = softmax_infer,
 		.choices = softmax_choices,
+		.generics = softmax_backward_generics,
 	},
 	{
 		.name = "masked_softmax",
@@ -71,6 +75,7 @@ const struct plan_op plan_ops[] = {
 		.plan = masked_softmax_plan,
 		.infer = masked_softmax_infer,
 		.choices = masked_softmax_choices,
+		.generics = masked_softmax_generics,
 	},
 	{
 		.name = "masked_softmax_backward",
@@ -82,6 +87,7 @@ const struct plan_op plan_ops[] = {
 		.plan = masked_softmax_plan,
 		.infer = masked_softmax_infer,
 		.choices = masked_softmax_choices,
+		.generics = masked_softmax_backward_generics,
 	},
 	{
 		.name = "layer_norm",

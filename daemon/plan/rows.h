@@ -88,6 +88,8 @@ struct rows_need {
 
 /* The widest vector (elements) with which all rows of the held operands are aligned. */
 uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need);
+/* Do the rows of all held operands begin equally far past an aligned address? */
+bool rows_congruent(const struct rows_form *form, const struct rows_need *need);
 /*
  * The shapes that can hold a row, the one that the figures of an H200 speak for first; how many.
  * None if a row is too long for any and the kernel cannot stream.
@@ -111,5 +113,20 @@ uint32_t rows_alignment(const struct rows_shape *shape, uint32_t element);
 bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 				 const struct rows_shape *shape, const struct kernel_limits *limits,
 				 struct kernel_plan *out);
+
+/* ---- Rows of any length (rows_generic.c) ---- */
+
+struct rows_any {
+	uint32_t vector;  /* elements that move at once: 16 bytes of them, or 1 */
+	uint32_t threads; /* of a block */
+	uint32_t shift;   /* its rows, as GroupAny has it */
+	uint64_t blocks;  /* for all rows */
+};
+
+/* The number that a kernel has for a float type, ROW_ANY_F16; 0: none. */
+uint32_t rows_any_type(kiln_dtype dtype);
+/* count: vectors that a thread takes in a step.  Of need, what rows_vector looks at is enough. */
+void rows_any(const struct rows_form *form, const struct rows_need *need, uint32_t count,
+			  const struct kernel_limits *limits, struct rows_any *out);
 
 #endif

@@ -40,8 +40,7 @@ uint32_t rows_vector(const struct rows_form *form, const struct rows_need *need)
 	return bytes > need->element ? bytes / need->element : 1;
 }
 
-/* Do the rows of all held operands begin equally far past an aligned address? */
-static bool rows_congruent(const struct rows_form *form, const struct rows_need *need)
+bool rows_congruent(const struct rows_form *form, const struct rows_need *need)
 {
 	int64_t unit = 16 / need->element;
 	int first = -1;

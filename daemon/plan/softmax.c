@@ -187,6 +187,10 @@ int softmax_plan(const struct kernel_problem *problem, const struct kernel_limit
 		return KILN_OK;
 	}
 	form_of(problem, op, attrs.axis, &form);
+	if (plan_is_generic(choice)) {
+		softmax_generic(problem, &form, op.inputs + 1, op.log, attrs.scale, limits, out);
+		return KILN_OK;
+	}
 	count = softmax_ways(&form, limits, ways);
 	chosen = softmax_way_find(ways, count, choice);
 	if (chosen < 0)

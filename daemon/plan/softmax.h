@@ -39,6 +39,8 @@ struct softmax_tile {
 
 /* Do the rows of the output lie side by side, and not their elements? */
 bool softmax_is_strided(const struct softmax_form *form);
+/* The widest vector of rows that lie side by side. */
+uint32_t softmax_tile_vector(const struct softmax_form *form);
 int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *limits,
 				  struct softmax_tile *out, int most);
 /* "strided 16x8x4 t1", "strided-twice 16x16x4 t1" */
@@ -52,6 +54,13 @@ void softmax_print_sides(struct plan_text *text, const struct softmax_form *form
 bool softmax_tile_launch(const struct softmax_form *form, const struct softmax_tile *tile,
 						 const struct kernel_limits *limits, struct kernel_plan *out,
 						 uint64_t *tiles);
+
+/* ---- Of any size (softmax_generic.c) ---- */
+
+/* The generic plan of operands 0 .. count - 1, the last one of them the output. */
+void softmax_generic(const struct kernel_problem *problem, const struct softmax_form *form,
+					 int count, bool log, double scale, const struct kernel_limits *limits,
+					 struct kernel_plan *out);
 
 /* ---- Candidates ---- */
 

@@ -36,8 +36,7 @@ bool softmax_is_strided(const struct softmax_form *form)
 	return rows->rank > 0 && rows->step[output] != 1 && rows->stride[output][rows->rank - 1] == 1;
 }
 
-/* The widest vector of rows that lie side by side. */
-static uint32_t tile_vector(const struct softmax_form *form)
+uint32_t softmax_tile_vector(const struct softmax_form *form)
 {
 	const struct rows_form *rows = &form->rows;
 	uint32_t element = form->need.element;
@@ -83,7 +82,7 @@ static void offer(const struct softmax_form *form, const struct kernel_limits *l
 	uint64_t parts = ((uint64_t)form->rows.columns + split - 1) / split;
 
 	memset(&tile, 0, sizeof(tile));
-	tile.vector = tile_vector(form);
+	tile.vector = softmax_tile_vector(form);
 	tile.lanes = lanes;
 	tile.split = split;
 	tile.twice = parts > held_most(form);
@@ -114,7 +113,7 @@ int softmax_tiles(const struct softmax_form *form, const struct kernel_limits *l
 	} tries[] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {2, 1, 1, 1}, {1, 1, 1, 2}, {1, 1, 2, 1},
 				 {1, 2, 2, 1}, {2, 1, 1, 2}, {1, 4, 1, 1}, {1, 1, 1, 4}, {1, 4, 4, 1}};
 	uint64_t columns = (uint64_t)form->rows.columns, wanted = held_wanted(form);
-	uint32_t vector = tile_vector(form), split, lanes;
+	uint32_t vector = softmax_tile_vector(form), split, lanes;
 	int count = 0;
 
 	split = power_of_two((columns + wanted - 1) / wanted, TILE_SPLIT);

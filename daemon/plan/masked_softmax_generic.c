@@ -1,0 +1,120 @@
+/*
+ * masked_softmax_generic.c: masked softmax and its backward by kernels that know no size: what is
+ * passed to them, and which kernels there are.
+ */
+#include "masked_softmax.h"
+
+#include <stdio.h>
+
+/* Numbers of kernel_src/common/mask_any.cuh. */
+enum { ANY_FLAGS, ANY_LENGTHS, ANY_CAUSAL, ANY_ADDED };
+
+/* The rows of all inputs and of the mask, which stands last. */
+static void find_rows(const struct masked_problem *masked, struct rows_form *form)
+{
+	const struct kernel_tensor *x = &masked->problem->tensors[0];
+	const int64_t *stride[ROWS_MAX_OPERANDS];
+	int64_t mask[KILN_MAX_RANK];
+	int count = 0, culprit;
+
+	for (; count < masked->count - 1; count++)
+		stride[count] = masked->problem->tensors[masked->inputs[count]].stride;
+	masked_strides(masked, mask);
+	stride[count++] = mask;
+	/* One axis always is one dimension. */
+	(void)rows_form(form, x->rank, x->shape, count, stride, x->rank - 1, 1, &culprit);
+}
+
+static void pass_mask(const struct masked_problem *masked, int64_t step, struct kernel_plan *out)
+{
+	static const uint32_t kinds[] = {[MASKED_BOOL] = ANY_FLAGS,
+									 [MASKED_LENGTHS] = ANY_LENGTHS,
+									 [MASKED_CAUSAL] = ANY_CAUSAL,
+									 [MASKED_ADDITIVE] = ANY_ADDED};
+	kiln_dtype dtype =
+		masked->mask >= 0 ? masked->problem->tensors[masked->mask].dtype : KILN_DTYPE_NONE;
+
+	if (masked->mask >= 0)
+		plan_arg_pointer(out, masked->mask);
+	else
+		plan_arg_scalar(out, 8, 0);
+	plan_arg_scalar(out, 8, (uint64_t)step);
+	plan_arg_scalar(out, 8, (uint64_t)masked->diagonal);
+	plan_arg_scalar(out, 4, kinds[masked->kind]);
+	plan_arg_scalar(out, 4, masked->keep);
+	plan_arg_scalar(out, 4, (uint64_t)masked->empty);
+	plan_arg_scalar(out, 4, rows_any_type(dtype));
+}
+
+static void pass_args(const struct masked_problem *masked, const struct rows_form *form,
+					  uint32_t shift, struct kernel_plan *out)
+{
+	for (int i = 0; i < masked->count; i++)
+		plan_arg_pointer(out, masked->inputs[i]);
+	pass_mask(masked, form->step[form->operands - 1], out);
+	masked_scale_args(masked, out);
+	plan_arg_scalar(out, 8, (uint64_t)form->rows);
+	plan_arg_scalar(out, 8, (uint64_t)form->columns);
+	plan_arg_scalar(out, 4, shift);
+	for (int i = 0; i < form->operands - 1; i++)
+		plan_arg_scalar(out, 8, (uint64_t)form->step[i]);
+	rows_pass_sizes(out, form, 8);
+	for (int i = 0; i < form->operands; i++)
+		rows_pass_strides(out, form, i);
+}
+
+void masked_generic(const struct masked_problem *masked, const struct kernel_limits *limits,
+					struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	const char *name = plan_dtype_name(masked->form.dtype);
+	uint32_t element = masked->form.need.element;
+	struct rows_form form;
+	struct rows_any any;
+
+	rows_any(&masked->form.rows, &masked->form.need, 2, limits, &any);
+	find_rows(masked, &form);
+	plan_generic_launch(out, limits, "ops/masked_softmax_generic.cuh", any.blocks, any.threads);
+	plan_print(&id, "masked_softmax%s_generic<%s, %u, MaskAny%s<%s>>",
+			   masked->backward ? "_backward" : "", name, any.vector,
+			   masked->kind == MASKED_ADDITIVE && !masked->backward ? "Added" : "Flags", name);
+	pass_args(masked, &form, any.shift, out);
+	masked_extents(
+		masked, any.vector * element,
+		masked->mask >= 0 ? kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype) : 0,
+		out);
+	snprintf(out->note, sizeof(out->note),
+			 "threads a row: %u; vectors of %u bytes; sizes, strides and the kind of mask are "
+			 "arguments",
+			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * element);
+}
+
+/* ---- Which kernels there are: types, vectors or not, flags or numbers to add ---- */
+
+static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
+
+int masked_softmax_generics(int index, struct kernel_problem *out)
+{
+	kiln_dtype dtype = dtypes[index / 4 % 4];
+	const int64_t shape[] = {2, index & 1 ? 3 : 64};
+
+	if (index >= 4 * 4)
+		return KILN_ENOENT;
+	plan_made_tensor(out, 0, dtype, 2, shape);
+	plan_made_tensor(out, 1, index & 2 ? dtype : KILN_BOOL, 2, shape);
+	plan_made_tensor(out, 2, dtype, 2, shape);
+	plan_made_word(out, "kind", index & 2 ? "additive" : "bool");
+	return KILN_OK;
+}
+
+int masked_softmax_backward_generics(int index, struct kernel_problem *out)
+{
+	const int64_t shape[] = {2, index & 1 ? 3 : 64};
+
+	if (index >= 4 * 2)
+		return KILN_ENOENT;
+	for (int i = 0; i < 4; i++)
+		plan_made_tensor(out, i, i == 2 ? KILN_BOOL : dtypes[index / 2], 2, shape);
+	plan_made_word(out, "kind", "bool");
+	return KILN_OK;
+}

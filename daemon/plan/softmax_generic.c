@@ -1,0 +1,141 @@
+/*
+ * softmax_generic.c: softmax and its backward by kernels that know no size: what is passed to them,
+ * and which kernels there are.
+ */
+#include "softmax.h"
+
+#include <stdio.h>
+
+#define STRIDED_THREADS 256u /* STRIDED_ANY_THREADS */
+#define LANE_BYTES 256u      /* of one column of a tile, wanted */
+
+static const int operand_index[] = {0, 1, 2};
+
+static void pass_pointers(const struct softmax_form *form, int count, double scale,
+						  struct kernel_plan *out)
+{
+	for (int i = 0; i < count; i++)
+		plan_arg_pointer(out, i);
+	if (count > 2)
+		softmax_real_arg(out, form->dtype, scale);
+	else
+		softmax_scale_args(out, form->dtype, scale);
+}
+
+static void print_kernel(const struct softmax_form *form, int count, const char *way, bool log,
+						 uint32_t vector, struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+
+	plan_print(&id, "softmax%s%s_generic<%s, %u, %s>", count > 2 ? "_backward" : "", way,
+			   plan_dtype_name(form->dtype), vector, log ? "true" : "false");
+}
+
+static void pass_space(const struct rows_form *form, struct kernel_plan *out)
+{
+	rows_pass_sizes(out, form, 8);
+	for (int i = 0; i < form->operands; i++)
+		rows_pass_strides(out, form, i);
+}
+
+static void plan_rows(const struct softmax_form *form, int count, bool log, double scale,
+					  const struct kernel_limits *limits, uint32_t *vector, struct kernel_plan *out)
+{
+	const struct rows_form *rows = &form->rows;
+	struct rows_any any;
+
+	rows_any(rows, &form->need, count > 2 ? 2 : 4, limits, &any);
+	*vector = any.vector;
+	plan_generic_launch(out, limits, "ops/softmax_generic.cuh", any.blocks, any.threads);
+	print_kernel(form, count, "", log, any.vector, out);
+	pass_pointers(form, count, scale, out);
+	plan_arg_scalar(out, 8, (uint64_t)rows->rows);
+	plan_arg_scalar(out, 8, (uint64_t)rows->columns);
+	plan_arg_scalar(out, 4, any.shift);
+	for (int i = 0; i < count; i++)
+		plan_arg_scalar(out, 8, (uint64_t)rows->step[i]);
+	pass_space(rows, out);
+	snprintf(out->note, sizeof(out->note),
+			 "threads a row: %u; vectors of %u bytes; sizes and strides are arguments",
+			 any.shift < 31 ? 1u << any.shift : any.threads, any.vector * form->need.element);
+}
+
+static void plan_strided(const struct softmax_form *form, int count, bool log, double scale,
+						 const struct kernel_limits *limits, uint32_t *vector,
+						 struct kernel_plan *out)
+{
+	const struct rows_form *rows = &form->rows;
+	struct rows_form outer = *rows;
+	uint32_t threads = STRIDED_THREADS, shift = 0;
+	uint64_t inner = (uint64_t)rows->size[rows->rank - 1], wide, chunks, tiles;
+
+	while (threads > limits->max_threads)
+		threads /= 2;
+	outer.rank--;
+	*vector = softmax_tile_vector(form) * form->need.element == 16 ? 16 / form->need.element : 1;
+	while (shift < 5 && *vector * form->need.element << shift < LANE_BYTES &&
+		   (uint64_t)*vector << shift < inner)
+		shift++;
+	while (threads > 32 && (threads >> shift) / 2 >= (uint64_t)rows->columns)
+		threads /= 2;
+	wide = (uint64_t)*vector << shift;
+	chunks = (inner + wide - 1) / wide;
+	tiles = (uint64_t)rows->rows / inner * chunks;
+	plan_generic_launch(out, limits, "ops/softmax_strided_generic.cuh", tiles, threads);
+	print_kernel(form, count, "_strided", log, *vector, out);
+	pass_pointers(form, count, scale, out);
+	plan_arg_scalar(out, 8, tiles);
+	plan_arg_scalar(out, 8, inner);
+	plan_arg_scalar(out, 8, (uint64_t)rows->columns);
+	plan_arg_divisor(out, 8, chunks);
+	plan_arg_scalar(out, 4, shift);
+	for (int i = 0; i < count; i++)
+		plan_arg_scalar(out, 8, (uint64_t)rows->step[i]);
+	for (int i = 0; i < count; i++)
+		plan_arg_scalar(out, 8, (uint64_t)rows->stride[i][outer.rank]);
+	pass_space(&outer, out);
+	snprintf(out->note, sizeof(out->note),
+			 "rows side by side, %u threads along them, %u share each; vectors of %u bytes; sizes "
+			 "and strides are arguments",
+			 1u << shift, threads >> shift, *vector * form->need.element);
+}
+
+void softmax_generic(const struct kernel_problem *problem, const struct softmax_form *form,
+					 int count, bool log, double scale, const struct kernel_limits *limits,
+					 struct kernel_plan *out)
+{
+	uint32_t vector;
+
+	if (softmax_is_strided(form))
+		plan_strided(form, count, log, scale, limits, &vector, out);
+	else
+		plan_rows(form, count, log, scale, limits, &vector, out);
+	softmax_extents(problem, operand_index, count, vector * form->need.element, out);
+}
+
+/* ---- Which kernels there are: types, along the last dimension or another, vectors or not ---- */
+
+static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
+
+static int generics(int index, int count, struct kernel_problem *out)
+{
+	int64_t columns = index & 1 ? 3 : 64;
+
+	if (index >= 4 * 4)
+		return KILN_ENOENT;
+	for (int i = 0; i < count; i++)
+		plan_made_tensor(out, i, dtypes[index / 4], 2, (const int64_t[]){columns, columns});
+	if (index & 2)
+		plan_made_int(out, "axis", 0);
+	return KILN_OK;
+}
+
+int softmax_generics(int index, struct kernel_problem *out)
+{
+	return generics(index, 2, out);
+}
+
+int softmax_backward_generics(int index, struct kernel_problem *out)
+{
+	return generics(index, 3, out);
+}
