@@ -103,6 +103,7 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 int norm_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 				 char names[][KERNEL_CHOICE_MAX], int most);
+int norm_generics(int index, struct kernel_problem *out);
 
 /* norm_backward.c: layer_norm_backward, rms_norm_backward */
 int norm_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
@@ -110,6 +111,7 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						  char names[][KERNEL_CHOICE_MAX], int most);
+int norm_backward_generics(int index, struct kernel_problem *out);
 
 /* gather.c */
 int gather_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,

@@ -25,15 +25,26 @@ static void find_rows(const struct masked_problem *masked, struct rows_form *for
 	(void)rows_form(form, x->rank, x->shape, count, stride, x->rank - 1, 1, &culprit);
 }
 
+static kiln_dtype mask_dtype(const struct masked_problem *masked)
+{
+	return masked->mask >= 0 ? masked->problem->tensors[masked->mask].dtype : KILN_DTYPE_NONE;
+}
+
+/* Is the mask of the type of x, or f32 with one that is computed in that?  There are vectors for
+ * these. */
+static bool is_usual(const struct masked_problem *masked)
+{
+	kiln_dtype dtype = mask_dtype(masked);
+
+	return dtype == masked->form.dtype || (dtype == KILN_F32 && masked->form.dtype != KILN_F64);
+}
+
 static void pass_mask(const struct masked_problem *masked, int64_t step, struct kernel_plan *out)
 {
 	static const uint32_t kinds[] = {[MASKED_BOOL] = ANY_FLAGS,
 									 [MASKED_LENGTHS] = ANY_LENGTHS,
 									 [MASKED_CAUSAL] = ANY_CAUSAL,
 									 [MASKED_ADDITIVE] = ANY_ADDED};
-	kiln_dtype dtype =
-		masked->mask >= 0 ? masked->problem->tensors[masked->mask].dtype : KILN_DTYPE_NONE;
-
 	if (masked->mask >= 0)
 		plan_arg_pointer(out, masked->mask);
 	else
@@ -43,7 +54,7 @@ static void pass_mask(const struct masked_problem *masked, int64_t step, struct 
 	plan_arg_scalar(out, 4, kinds[masked->kind]);
 	plan_arg_scalar(out, 4, masked->keep);
 	plan_arg_scalar(out, 4, (uint64_t)masked->empty);
-	plan_arg_scalar(out, 4, rows_any_type(dtype));
+	plan_arg_scalar(out, 4, rows_any_type(mask_dtype(masked)));
 }
 
 static void pass_args(const struct masked_problem *masked, const struct rows_form *form,
@@ -69,15 +80,21 @@ void masked_generic(const struct masked_problem *masked, const struct kernel_lim
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const char *name = plan_dtype_name(masked->form.dtype);
 	uint32_t element = masked->form.need.element;
+	bool added = masked->kind == MASKED_ADDITIVE && !masked->backward;
 	struct rows_form form;
 	struct rows_any any;
 
-	rows_any(&masked->form.rows, &masked->form.need, 2, limits, &any);
+	rows_any(&masked->form.rows, &masked->form.need, 2, ROWS_ANY_THREADS / 2, limits, &any);
 	find_rows(masked, &form);
+	if (added && !is_usual(masked))
+		any.vector = 1;
 	plan_generic_launch(out, limits, "ops/masked_softmax_generic.cuh", any.blocks, any.threads);
-	plan_print(&id, "masked_softmax%s_generic<%s, %u, MaskAny%s<%s>>",
-			   masked->backward ? "_backward" : "", name, any.vector,
-			   masked->kind == MASKED_ADDITIVE && !masked->backward ? "Added" : "Flags", name);
+	plan_print(&id, "masked_softmax%s_generic<%s, %u, MaskAny%s<%s",
+			   masked->backward ? "_backward" : "", name, any.vector, added ? "Added" : "Flags",
+			   name);
+	if (added)
+		plan_print(&id, ", %s", any.vector > 1 ? plan_dtype_name(mask_dtype(masked)) : "void");
+	plan_print(&id, ">>");
 	pass_args(masked, &form, any.shift, out);
 	masked_extents(
 		masked, any.vector * element,
@@ -95,15 +112,17 @@ static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
 
 int masked_softmax_generics(int index, struct kernel_problem *out)
 {
-	kiln_dtype dtype = dtypes[index / 4 % 4];
-	const int64_t shape[] = {2, index & 1 ? 3 : 64};
+	/* Behind four of each type: an f32 is added to vectors of halves. */
+	kiln_dtype dtype = dtypes[index < 16 ? index / 4 : index - 15];
+	bool added = index >= 16 || index & 2;
+	const int64_t shape[] = {2, index < 16 && index & 1 ? 3 : 64};
 
-	if (index >= 4 * 4)
+	if (index >= 18)
 		return KILN_ENOENT;
 	plan_made_tensor(out, 0, dtype, 2, shape);
-	plan_made_tensor(out, 1, index & 2 ? dtype : KILN_BOOL, 2, shape);
+	plan_made_tensor(out, 1, index >= 16 ? KILN_F32 : added ? dtype : KILN_BOOL, 2, shape);
 	plan_made_tensor(out, 2, dtype, 2, shape);
-	plan_made_word(out, "kind", index & 2 ? "additive" : "bool");
+	plan_made_word(out, "kind", added ? "additive" : "bool");
 	return KILN_OK;
 }
 

@@ -151,7 +151,7 @@ static void print_with(const struct norm_problem *norm, bool skewed, struct plan
 	plan_print(id, "%s>", *between ? "" : "0");
 }
 
-static void add_args(const struct norm_problem *norm, struct kernel_plan *out)
+void norm_pass_operands(const struct norm_problem *norm, struct kernel_plan *out)
 {
 	const struct norm_operands *at = &norm->at;
 	const int pointers[] = {at->x, at->gamma, at->beta, at->residual,
@@ -213,7 +213,7 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 		return plan_refuse(error, KILN_ENOTSUP,
 						   "%s: the name of the kernel would be longer than %d characters", out->op,
 						   KERNEL_INSTANTIATION_MAX);
-	add_args(norm, out);
+	norm_pass_operands(norm, out);
 	return KILN_OK;
 }
 
@@ -268,6 +268,7 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 {
 	struct norm_ways ways;
 	struct norm_problem norm;
+	uint32_t alignment;
 	bool nothing = false;
 	int status = read_problem(problem, &norm, error), chosen = 0;
 
@@ -277,6 +278,12 @@ int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *
 	status = plan_nothing(&norm, out, &nothing, error);
 	if (status || nothing)
 		return status;
+	if (plan_is_generic(choice)) {
+		status = norm_generic(&norm, limits, &alignment, out, error);
+		if (!status)
+			add_extents(&norm, alignment, out);
+		return status;
+	}
 	norm_ways(&norm, limits, &ways);
 	for (; chosen < ways.count; chosen++) {
 		norm_way_name(&ways.way[chosen], out->choice);

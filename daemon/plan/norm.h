@@ -43,6 +43,16 @@ struct norm_place {
 /* ", NormPlace<...>" */
 void norm_print_place(struct plan_text *id, const struct norm_place *place);
 
+/* ---- Of any size (norm_generic.c) ---- */
+
+/* Are there vectors for gamma or the like of type `of` beside x of this one? */
+bool norm_any_usual(kiln_dtype dtype, kiln_dtype of);
+/* ", 8, f16": elements that move at once, and with them gamma's type. */
+void norm_any_print(struct plan_text *id, uint32_t vector, kiln_dtype dtype);
+/* The arguments of common/norm_any.cuh that say where elements lie. */
+int norm_any_space(const struct norm_place *place, struct kernel_plan *out,
+				   char error[KERNEL_ERROR_MAX]);
+
 /* ---- The forward operators ---- */
 
 #define NORM_MAX_WAYS PLAN_MAX_CHOICES
@@ -83,6 +93,11 @@ struct norm_ways {
 	int count;
 };
 
+/* Its operands as arguments, with eps and how many rows there are. */
+void norm_pass_operands(const struct norm_problem *norm, struct kernel_plan *out);
+/* The generic plan; *alignment: what x, y and the like must have. */
+int norm_generic(const struct norm_problem *norm, const struct kernel_limits *limits,
+				 uint32_t *alignment, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 void norm_ways(const struct norm_problem *norm, const struct kernel_limits *limits,
 			   struct norm_ways *ways);
 /* One more, if it is new and a thread has room for it. */

@@ -99,6 +99,7 @@ const struct plan_op plan_ops[] = {
 		.plan = norm_plan,
 		.infer = norm_infer,
 		.choices = norm_choices,
+		.generics = norm_generics,
 	},
 	{
 		.name = "rms_norm",
@@ -110,6 +111,7 @@ const struct plan_op plan_ops[] = {
 		.plan = norm_plan,
 		.infer = norm_infer,
 		.choices = norm_choices,
+		.generics = norm_generics,
 	},
 	{
 		.name = "layer_norm_backward",

@@ -116,6 +116,8 @@ bool rows_launch(const struct rows_form *form, const struct rows_need *need,
 
 /* ---- Rows of any length (rows_generic.c) ---- */
 
+#define ROWS_ANY_THREADS 512u /* ROW_ANY_THREADS */
+
 struct rows_any {
 	uint32_t vector;  /* elements that move at once: 16 bytes of them, or 1 */
 	uint32_t threads; /* of a block */
@@ -125,8 +127,8 @@ struct rows_any {
 
 /* The number that a kernel has for a float type, ROW_ANY_F16; 0: none. */
 uint32_t rows_any_type(kiln_dtype dtype);
-/* count: vectors that a thread takes in a step.  Of need, what rows_vector looks at is enough. */
+/* count: vectors that a thread takes in a step; threads: of a block, at most.  Of need, what rows_vector looks at is enough. */
 void rows_any(const struct rows_form *form, const struct rows_need *need, uint32_t count,
-			  const struct kernel_limits *limits, struct rows_any *out);
+			  uint32_t threads, const struct kernel_limits *limits, struct rows_any *out);
 
 #endif

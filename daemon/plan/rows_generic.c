@@ -4,7 +4,6 @@
  */
 #include "rows.h"
 
-#define MOST_THREADS 512u /* ROW_ANY_THREADS */
 #define BLOCK_THREADS 128u
 #define ONE_ROW 31u /* as a shift: a block has one row */
 
@@ -37,11 +36,10 @@ uint32_t rows_any_type(kiln_dtype dtype)
 }
 
 void rows_any(const struct rows_form *form, const struct rows_need *need, uint32_t count,
-			  const struct kernel_limits *limits, struct rows_any *out)
+			  uint32_t threads, const struct kernel_limits *limits, struct rows_any *out)
 {
 	uint32_t wide = 16 / need->element, vector = rows_vector(form, need);
-	uint32_t most =
-		limits->max_threads < MOST_THREADS ? limits->max_threads / 32 * 32 : MOST_THREADS;
+	uint32_t most = limits->max_threads < threads ? limits->max_threads / 32 * 32 : threads;
 	bool skewed = vector < wide && form->columns >= 4 * (int64_t)wide && rows_congruent(form, need);
 	uint64_t vectors, size, rows = 1;
 

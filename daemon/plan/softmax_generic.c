@@ -44,7 +44,7 @@ static void plan_rows(const struct softmax_form *form, int count, bool log, doub
 	const struct rows_form *rows = &form->rows;
 	struct rows_any any;
 
-	rows_any(rows, &form->need, count > 2 ? 2 : 4, limits, &any);
+	rows_any(rows, &form->need, count > 2 ? 2 : 4, ROWS_ANY_THREADS, limits, &any);
 	*vector = any.vector;
 	plan_generic_launch(out, limits, "ops/softmax_generic.cuh", any.blocks, any.threads);
 	print_kernel(form, count, "", log, any.vector, out);

@@ -90,8 +90,8 @@ struct MaskAnyFlags : MaskAnyRow<T> {
 };
 
 /* One that is added: what is before is all of scale, and the sum is rounded once.  -inf leaves the
- * element out. */
-template <typename T>
+ * element out.  M: its type; void: any, for a V of 1. */
+template <typename T, typename M>
 struct MaskAnyAdded : MaskAnyRow<T> {
 	typedef typename element<T>::compute Compute;
 	template <int V>
@@ -99,27 +99,28 @@ struct MaskAnyAdded : MaskAnyRow<T> {
 		Compute added[V];
 		u32 live;
 	};
-	const MaskAnyGiven &given;
-	i64 place;
+	const void *start; /* of the row */
+	u32 type;
 
 	DEVICE MaskAnyAdded(const MaskAnyGiven &given, i64 place, i64 columns)
-		: MaskAnyRow<T>(given, place, columns), given(given), place(place)
+		: MaskAnyRow<T>(given, place, columns), type(given.type)
 	{
+		const u32 log = type == ROW_ANY_F64 ? 3 : type == ROW_ANY_F32 ? 2 : 1; /* of bytes */
+		start = static_cast<const u8 *>(given.mask) + (place << log);
 	}
 	template <template <int> class HELD, int V>
 	DEVICE void fetch(HELD<V> &held, i64 column) const
 	{
+		const auto take = [&](int j, auto value) {
+			const bool live = value != SoftmaxNumber<decltype(value)>::least();
+			held.added[j] = static_cast<Compute>(value);
+			held.live |= (live ? 1u : 0u) << j;
+		};
 		held.live = 0;
 #pragma unroll
 		for (int j = 0; j < V; j++)
 			held.added[j] = 0;
-		constexpr u32 log[] = {0, 1, 1, 2, 3}; /* of an element's bytes */
-		const u8 *const start = static_cast<const u8 *>(given.mask) + (place << log[given.type]);
-		row_any_read<V>(
-			given.type, start, this->step, column, this->columns, [&](int j, auto value) {
-				held.added[j] = static_cast<Compute>(value);
-				held.live |= (value != SoftmaxNumber<decltype(value)>::least() ? 1u : 0u) << j;
-			});
+		row_any_read<M, V>(type, start, this->step, column, this->columns, take);
 	}
 	template <class HELD>
 	DEVICE bool live(const HELD &held, i64, int j) const

@@ -199,22 +199,33 @@ struct NormRow {
 	Compute shift, mean, rstd;
 };
 
-/* For elements less `pivot`, from all of a row of so many columns: the sums of the distances from
- * `middle` and of their squares. */
-template <i64 COLUMNS, typename Compute>
-DEVICE NormRow<Compute> norm_row(Compute middle, Compute sum, Compute squares, Compute pivot,
-								 Compute eps)
+/* For elements less `pivot`, from all of a row of so many columns, of which `share` is one part: the
+ * sums of the distances from `middle` and of their squares. */
+template <typename Compute>
+DEVICE NormRow<Compute> norm_row_of(Compute share, Compute middle, Compute sum, Compute squares,
+									Compute pivot, Compute eps)
 {
-	constexpr Compute share = Compute(1) / Compute(COLUMNS);
 	const Compute off = sum * share, variance = fma(-off, sum, squares) * share;
 	/* Less than nothing by rounding; a NaN stays. */
 	const Compute rstd = norm_rsqrt((variance < 0 ? Compute(0) : variance) + eps);
 	return {((pivot - middle) - off) * rstd, middle + off, rstd};
 }
+template <i64 COLUMNS, typename Compute>
+DEVICE NormRow<Compute> norm_row(Compute middle, Compute sum, Compute squares, Compute pivot,
+								 Compute eps)
+{
+	constexpr Compute share = Compute(1) / Compute(COLUMNS);
+	return norm_row_of(share, middle, sum, squares, pivot, eps);
+}
 
 /* The same without a mean, from the sum of the squares. */
+template <typename Compute>
+DEVICE NormRow<Compute> norm_row_rms_of(Compute share, Compute squares, Compute eps)
+{
+	return {0, 0, norm_rsqrt(fma(squares, share, eps))};
+}
 template <i64 COLUMNS, typename Compute>
 DEVICE NormRow<Compute> norm_row_rms(Compute squares, Compute eps)
 {
-	return {0, 0, norm_rsqrt(fma(squares, Compute(1) / Compute(COLUMNS), eps))};
+	return norm_row_rms_of(Compute(1) / Compute(COLUMNS), squares, eps);
 }

@@ -144,6 +144,11 @@ DEVICE void row_any_each(const GroupAny &group, i64 rows, Body body)
 
 enum row_any_type { ROW_ANY_NONE, ROW_ANY_F16, ROW_ANY_BF16, ROW_ANY_F32, ROW_ANY_F64 };
 
+template <typename M>
+constexpr bool row_any_typed = true;
+template <>
+constexpr bool row_any_typed<void> = false;
+
 /* Elements first .. first + V - 1, `step` apart; those outside 0 .. columns - 1 are not read, and
  * say nothing.  body(j, value) takes each as its own type widens it. */
 template <typename M, int V, typename Body>
@@ -171,24 +176,21 @@ DEVICE void row_any_take(const M *start, i64 step, i64 first, i64 columns, Body 
 			body(j, element_load<Own>(start + (first + j) * step));
 }
 
-/* The same of any type; nothing happens without one. */
-template <int V, typename Body>
+/* The same of type M; or, if that is void, of any type, and one element. */
+template <typename M, int V, typename Body>
 DEVICE void row_any_read(u32 type, const void *start, i64 step, i64 first, i64 columns, Body body)
 {
-	switch (type) {
-	case ROW_ANY_F16:
-		row_any_take<f16, V>(static_cast<const f16 *>(start), step, first, columns, body);
-		break;
-	case ROW_ANY_BF16:
-		row_any_take<bf16, V>(static_cast<const bf16 *>(start), step, first, columns, body);
-		break;
-	case ROW_ANY_F32:
-		row_any_take<f32, V>(static_cast<const f32 *>(start), step, first, columns, body);
-		break;
-	case ROW_ANY_F64:
-		row_any_take<f64, V>(static_cast<const f64 *>(start), step, first, columns, body);
-		break;
-	default:
-		break;
+	if constexpr (row_any_typed<M>) {
+		row_any_take<M, V>(static_cast<const M *>(start), step, first, columns, body);
+	} else {
+		static_assert(V == 1, "one element");
+		if (type == ROW_ANY_F16)
+			row_any_take<f16, V>(static_cast<const f16 *>(start), step, first, columns, body);
+		else if (type == ROW_ANY_BF16)
+			row_any_take<bf16, V>(static_cast<const bf16 *>(start), step, first, columns, body);
+		else if (type == ROW_ANY_F32)
+			row_any_take<f32, V>(static_cast<const f32 *>(start), step, first, columns, body);
+		else
+			row_any_take<f64, V>(static_cast<const f64 *>(start), step, first, columns, body);
 	}
 }

@@ -20,7 +20,7 @@
 	}
 
 template <typename T, int V, class MASK, typename Compute = typename element<T>::compute>
-__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void masked_softmax_generic(
+__global__ __launch_bounds__(ROW_ANY_THREADS / 2, 1) void masked_softmax_generic(
 	const T *x, T *y, MASK_ANY_PARAMS, Compute before, Compute exponent, Compute after, i64 rows,
 	i64 columns, u32 shift, i64 x_step, SPACE_SIZES(u64), SPACE_STRIDES(of_x),
 	SPACE_STRIDES(of_mask))
@@ -41,7 +41,7 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void masked_softmax_generic(
 }
 
 template <typename T, int V, class MASK, typename Compute = typename element<T>::compute>
-__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void masked_softmax_backward_generic(
+__global__ __launch_bounds__(ROW_ANY_THREADS / 2, 1) void masked_softmax_backward_generic(
 	const T *y, const T *dy, T *dx, MASK_ANY_PARAMS, Compute scale, i64 rows, i64 columns,
 	u32 shift, i64 y_step, i64 dy_step, SPACE_SIZES(u64), SPACE_STRIDES(of_y), SPACE_STRIDES(of_dy),
 	SPACE_STRIDES(of_mask))

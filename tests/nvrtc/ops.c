@@ -3,7 +3,7 @@
  * kernel that does not compile, or that spills registers, is a failure.  No GPU is needed.
  *
  *   nvrtc_ops [--all] FAMILY...     "softmax": the cases of cases_softmax.c
- *   nvrtc_ops [--all] --generic     the operators' generic kernels
+ *   nvrtc_ops [--all] --generic [OP...]   the operators' generic kernels, or those of these
  *
  * sm_90 compiles all of them.  The other four targets compile what each of them would be asked for
  * by the first case of each kind (operator, variant, dtype of the first operand); of all the rest,
@@ -115,10 +115,10 @@ static void drop_repeats(struct list *list)
 	list->count = kept;
 }
 
-static bool is_wanted(const struct cases_case *c, char **families)
+static bool is_listed(const char *name, char **list)
 {
-	for (; *families; families++)
-		if (strcmp(*families, c->family) == 0)
+	for (; *list; list++)
+		if (strcmp(*list, name) == 0)
 			return true;
 	return false;
 }
@@ -126,7 +126,7 @@ static bool is_wanted(const struct cases_case *c, char **families)
 #define MOST_GENERICS 1000
 
 /* The generic kernels, a quarter of which stand for all where not all are taken. */
-static bool plan_generics(const struct kernel_limits *limits, struct list *list)
+static bool plan_generics(const struct kernel_limits *limits, char **ops, struct list *list)
 {
 	struct kernel_plan plan;
 	char error[KERNEL_ERROR_MAX];
@@ -135,7 +135,8 @@ static bool plan_generics(const struct kernel_limits *limits, struct list *list)
 	list->count = 0;
 	list->units = calloc(MOST_GENERICS, sizeof(list->units[0]));
 	for (const struct plan_op *op = plan_ops; op->name && list->units; op++) {
-		for (int i = 0; op->generics && list->count < MOST_GENERICS; i++) {
+		bool wanted = op->generics && (!*ops || is_listed(op->name, ops));
+		for (int i = 0; wanted && list->count < MOST_GENERICS; i++) {
 			struct unit *unit = &list->units[list->count];
 			unit->op = op;
 			unit->index = i;
@@ -165,14 +166,14 @@ static bool plan_list(const char *target, char **families, struct list *list)
 	if (plan_limits_for(target, &limits, error))
 		return false;
 	if (generics)
-		return plan_generics(&limits, list);
+		return plan_generics(&limits, families + 1, list);
 	list->count = 0;
 	list->units = calloc((size_t)count, sizeof(list->units[0]));
 	if (!list->units)
 		return false;
 	for (int i = 0; i < count; i++) {
 		struct unit *unit = &list->units[list->count];
-		if (!is_wanted(&all[i], families))
+		if (!is_listed(all[i].family, families))
 			continue;
 		unit->c = &all[i];
 		if (plan_unit(unit, &limits, &plan, error)) {

@@ -1,0 +1,111 @@
+/*
+ * norm_any.cuh: what layer_norm, rms_norm and their backward have in common of rows of any length
+ * (row_any.cuh): where elements of two inputs lie, how they come in, and gamma and beta.
+ */
+#pragma once
+#include "common/norm.cuh"
+#include "common/row_any.cuh"
+#include "common/space.cuh"
+
+/*
+ * Two inputs.  Rows begin where `space` says, and columns are `step` apart; or, if their columns
+ * are not evenly spaced, `space` numbers all elements, and V is 1.
+ */
+template <typename T>
+struct NormAnyInputs {
+	const T *start[2];
+	i64 step[2];
+	bool pieces;
+	Space<2, u64> space;
+
+	/* Where a row begins; that of a tensor in pieces is no use. */
+	DEVICE void row(i64 number, i64 (&at)[2]) const
+	{
+		if (pieces)
+			at[0] = at[1] = 0;
+		else
+			space.at(static_cast<u64>(number), at);
+	}
+};
+
+/* INPUTS of them as a thread holds a step of their rows. */
+template <class ROW, int INPUTS>
+struct NormAnyStep {
+	typedef typename ROW::Element T;
+	typedef typename ROW::Compute Compute;
+	static constexpr int V = ROW::length, count = ROW::count;
+
+	const NormAnyInputs<T> &inputs;
+	const i64 number;
+	const i64 (&at)[2]; /* where the rows begin */
+	const ROW row;
+	u32 word[count][INPUTS][ROW::words];
+
+	DEVICE NormAnyStep(const NormAnyInputs<T> &inputs, i64 number, const i64 (&at)[2],
+					   const ROW &row)
+		: inputs(inputs), number(number), at(at), row(row)
+	{
+	}
+
+	DEVICE void fetch(i64 step)
+	{
+#pragma unroll
+		for (int u = 0; u < count; u++) {
+			const i64 n = step * count + u, column = row.column(n);
+			i64 offset[2] = {at[0] + column, at[1] + column};
+			if (!row.has(n))
+				continue;
+			if constexpr (V == 1) {
+				if (inputs.pieces) {
+					inputs.space.at(static_cast<u64>(number * row.columns + column), offset);
+				} else {
+#pragma unroll
+					for (int i = 0; i < 2; i++)
+						offset[i] = at[i] + column * inputs.step[i];
+				}
+			}
+#pragma unroll
+			for (int i = 0; i < INPUTS; i++)
+				vec_load<ROW::bytes>(inputs.start[i] + offset[i], word[u][i]);
+		}
+	}
+
+	/* Calls body(n, values) for each vector of a step. */
+	template <typename Body>
+	DEVICE void each(i64 step, Body body) const
+	{
+#pragma unroll
+		for (int u = 0; u < count; u++) {
+			Compute value[INPUTS][V];
+			if (!row.has(step * count + u))
+				continue;
+#pragma unroll
+			for (int i = 0; i < INPUTS; i++)
+				element_unpack<T>(word[u][i], value[i]);
+			body(step * count + u, value);
+		}
+	}
+};
+
+/* gamma or beta of a vector, G as in row_any_read; `absent` without it. */
+template <typename G, int V, typename Compute>
+DEVICE void norm_any_affine(const void *start, u32 type, i64 column, i64 columns, Compute absent,
+							Compute (&out)[V])
+{
+	const auto take = [&](int j, auto value) { out[j] = static_cast<Compute>(value); };
+#pragma unroll
+	for (int j = 0; j < V; j++)
+		out[j] = absent;
+	if (!start)
+		return;
+	row_any_read<G, V>(type, start, 1, column, columns, take);
+}
+
+#define NORM_ANY_SPACE(first, second) SPACE_SIZES(u64), SPACE_STRIDES(first), SPACE_STRIDES(second)
+#define NORM_ANY_SPACE_MADE(first, second)                        \
+	{                                                             \
+		SPACE_SIZES_MADE(u64),                                    \
+		{                                                         \
+			SPACE_STRIDES_MADE(first), SPACE_STRIDES_MADE(second) \
+		}                                                         \
+	}

@@ -1,0 +1,179 @@
+/*
+ * norm_generic.cuh: layer_norm and rms_norm (norm.cuh), for sizes and strides that are known when
+ * the kernel is launched.
+ *
+ *   norm_generic   as many threads as the launch says take each row in steps
+ *
+ * V: elements that move at once, 16 bytes of them or one.  G: the type of gamma and beta; void: any.
+ * Operands that are left out are 0.  Each thread's part of a step has a pivot of its own.
+ */
+#pragma once
+#include "common/norm_any.cuh"
+
+template <class ROW, typename G, bool RMS, bool RESIDUAL>
+struct NormAny {
+	typedef typename ROW::Element T;
+	typedef typename ROW::Compute Compute;
+	static constexpr int V = ROW::length, inputs = RESIDUAL ? 2 : 1;
+
+	NormAnyStep<ROW, inputs> held;
+	const ROW &row;
+
+	DEVICE NormAny(const NormAnyInputs<T> &from, i64 number, const i64 (&at)[2], const ROW &cut)
+		: held(from, number, at, cut), row(held.row)
+	{
+	}
+
+	/* Calls body(n, s) for each vector of a step. */
+	template <typename Body>
+	DEVICE void each(i64 step, Body body) const
+	{
+		held.each(step, [&](i64 n, const Compute(&value)[inputs][V]) {
+			Compute s[V];
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				s[j] = value[0][j] + (RESIDUAL ? value[inputs - 1][j] : Compute(0));
+			body(n, s);
+		});
+	}
+
+	DEVICE Compute squares(i64 step) const
+	{
+		Compute sum = 0;
+		each(step, [&](i64 n, const Compute(&s)[V]) {
+			const bool inside = row.inside(n);
+#pragma unroll
+			for (int j = 0; j < V; j++)
+				sum = inside || row.live(n, j) ? fma(s[j], s[j], sum) : sum;
+		});
+		return sum;
+	}
+
+	DEVICE NormPart<Compute> moments(i64 step) const
+	{
+		Compute sum = 0;
+		int count = 0;
+		each(step, [&](i64 n, const Compute(&s)[V]) {
+			const bool inside = row.inside(n);
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				const bool live = inside || row.live(n, j);
+				sum += live ? s[j] : Compute(0);
+				count += live;
+			}
+		});
+		const Compute elements = static_cast<Compute>(count);
+		NormPart<Compute> part = {
+			elements, norm_product(sum, elements > 0 ? norm_inverse(elements) : Compute(0)), 0, 0};
+		each(step, [&](i64 n, const Compute(&s)[V]) {
+			const bool inside = row.inside(n);
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				const Compute off = inside || row.live(n, j) ? s[j] - part.pivot : Compute(0);
+				part.sum += off;
+				part.squares = fma(off, off, part.squares);
+			}
+		});
+		return part;
+	}
+
+	/* Goes over the row; afterwards `step` steps were taken, and the last is held. */
+	DEVICE NormRow<Compute> measure(const GroupAny &group, Compute eps, Compute &pivot, i64 &step)
+	{
+		const Compute share = Compute(1) / static_cast<Compute>(row.columns);
+		NormPart<Compute> part = NormPart<Compute>::none();
+		NormSums<Compute, 1> all = {};
+
+		step = 0;
+#pragma unroll 1
+		do {
+			held.fetch(step);
+			if constexpr (RMS)
+				all.row[0] += squares(step);
+			else if (step == 0)
+				part = moments(step);
+			else
+				part.merge(moments(step));
+		} while (row.step(++step) < row.columns);
+		pivot = 0;
+		if constexpr (RMS) {
+			return norm_row_rms_of(share, group.reduce(all).row[0], eps);
+		} else {
+			part = group.reduce(part);
+			pivot = part.pivot;
+			return norm_row_of(share, pivot, part.sum, part.squares, pivot, eps);
+		}
+	}
+};
+
+template <typename T, typename G>
+struct NormAnyOutputs {
+	typedef typename element<T>::compute Compute;
+	const void *gamma, *beta;
+	u32 gamma_type, beta_type;
+	T *y;
+	Compute *mean, *rstd;
+	T *sum;
+
+	template <bool RMS, class ANY>
+	DEVICE void store(const ANY &any, i64 step, i64 begin, const NormRow<Compute> &answer,
+					  Compute pivot) const
+	{
+		constexpr int V = ANY::V;
+		any.each(step, [&](i64 n, const Compute(&s)[V]) {
+			const i64 column = any.row.column(n), columns = any.row.columns;
+			Compute scale[V], shift[V], out[V];
+			norm_any_affine<G>(gamma, gamma_type, column, columns, Compute(1), scale);
+			norm_any_affine<G>(beta, beta_type, column, columns, Compute(0), shift);
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				const Compute off = s[j] - pivot;
+				const Compute normal =
+					RMS ? off * answer.rstd : fma(off, answer.rstd, answer.shift);
+				out[j] = fma(normal, scale[j], shift[j]);
+			}
+			row_store(any.row, n, y + begin, out);
+			if (sum)
+				row_store(any.row, n, sum + begin, s);
+		});
+	}
+};
+
+template <typename T, int V, typename G, bool RMS, bool RESIDUAL,
+		  typename Compute = typename element<T>::compute>
+__global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_generic(
+	const T *x, const void *gamma, const void *beta, const T *residual, T *y, Compute *mean,
+	Compute *rstd, T *sum, Compute eps, i64 rows, i64 columns, u32 shift, i64 x_step,
+	i64 residual_step, u32 pieces, u32 gamma_type, u32 beta_type, NORM_ANY_SPACE(of_x, of_residual))
+{
+	typedef RowAny<T, V, RESIDUAL ? 2 : 4> Row;
+	const NormAnyInputs<T> inputs = {{x, residual},
+									 {x_step, residual_step},
+									 pieces != 0,
+									 NORM_ANY_SPACE_MADE(of_x, of_residual)};
+	const NormAnyOutputs<T, G> outputs = {gamma, beta, gamma_type, beta_type, y, mean, rstd, sum};
+	const GroupAny group = {shift};
+
+	row_any_each(group, rows, [&](i64 number, bool here) {
+		i64 at[2], step;
+		Compute pivot;
+		inputs.row(number, at);
+		NormAny<Row, G, RMS, RESIDUAL> any(inputs, number, at, Row(x + at[0], columns, group));
+		const NormRow<Compute> answer = any.measure(group, eps, pivot, step);
+		if (!here)
+			return;
+		/* From the end to the beginning, so that what was read last is still near. */
+		const i64 begin = number * columns;
+#pragma unroll 1
+		for (outputs.template store<RMS>(any, step - 1, begin, answer, pivot); step-- > 1;) {
+			any.held.fetch(step - 1);
+			outputs.template store<RMS>(any, step - 1, begin, answer, pivot);
+		}
+		if (group.thread() == 0) {
+			if (mean)
+				mean[number] = answer.mean;
+			if (rstd)
+				rstd[number] = answer.rstd;
+		}
+	});
+}
