@@ -111,7 +111,8 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
 int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
 						  char names[][KERNEL_CHOICE_MAX], int most);
-int norm_backward_generics(int index, struct kernel_problem *out);
+int layer_norm_backward_generics(int index, struct kernel_problem *out);
+int rms_norm_backward_generics(int index, struct kernel_problem *out);
 
 /* gather.c */
 int gather_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,

@@ -172,12 +172,19 @@ int norm_backward_plan(const struct kernel_problem *problem, const struct kernel
 	struct norm_backward_way ways[NORM_BACKWARD_MAX_WAYS];
 	struct norm_backward_problem norm;
 	int status = read_problem(problem, &norm, error), count, chosen = 0;
+	uint32_t alignment;
 
 	if (status)
 		return status;
 	mark_outputs(&norm.at, out);
 	if (plan_nothing(&norm, out))
 		return KILN_OK;
+	if (plan_is_generic(choice)) {
+		status = norm_backward_generic(&norm, limits, &alignment, out, error);
+		if (!status)
+			add_extents(&norm, alignment, out);
+		return status;
+	}
 	count = norm_backward_ways(&norm, limits, ways);
 	for (; chosen < count; chosen++) {
 		norm_backward_way_name(&ways[chosen], out->choice);

@@ -99,4 +99,12 @@ int norm_backward_kernel(const struct norm_backward_problem *norm,
 						 const struct norm_backward_way *way, const struct kernel_limits *limits,
 						 struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
+/* The operands as arguments: inputs, dx, dgamma and dbeta, scratch memory; 0 for what is not
+ * touched. */
+void norm_backward_pass_operands(const struct norm_backward_problem *norm, struct kernel_plan *out);
+/* The generic plan (norm_backward_generic.c); *alignment: what x, dy and dx must have. */
+int norm_backward_generic(const struct norm_backward_problem *norm,
+						  const struct kernel_limits *limits, uint32_t *alignment,
+						  struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+
 #endif

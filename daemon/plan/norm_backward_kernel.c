@@ -67,6 +67,12 @@ static void add_sums(const struct norm_backward_problem *norm, struct kernel_pla
 		plan_arg_scalar(out, 8, 0);
 }
 
+void norm_backward_pass_operands(const struct norm_backward_problem *norm, struct kernel_plan *out)
+{
+	add_inputs(norm, out);
+	add_sums(norm, out);
+}
+
 /* dx alone. */
 static void add_rows(const struct norm_backward_problem *norm, const struct norm_backward_way *way,
 					 const struct kernel_limits *limits, struct plan_text *id,
@@ -188,8 +194,7 @@ static void add_both(const struct norm_backward_problem *norm, const struct norm
 	print_with(norm, way->shape.skewed, id);
 	print_place(norm, id);
 	plan_print(id, ", %s>", items > limits->grid_x ? "true" : "false");
-	add_inputs(norm, out);
-	add_sums(norm, out);
+	norm_backward_pass_operands(norm, out);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
 	plan_arg_scalar(out, 8, chunk);
 	plan_arg_scalar(out, 4, chunks);
@@ -215,8 +220,7 @@ static void add_all(const struct norm_backward_problem *norm, const struct norm_
 	print_with(norm, false, id);
 	print_place(norm, id);
 	plan_print(id, ", %u, %u>", way->blocks, way->ahead);
-	add_inputs(norm, out);
-	add_sums(norm, out);
+	norm_backward_pass_operands(norm, out);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
 	snprintf(
 		out->note, sizeof(out->note),

@@ -122,6 +122,7 @@ const struct plan_op plan_ops[] = {
 		.plan = norm_backward_plan,
 		.infer = norm_backward_infer,
 		.choices = norm_backward_choices,
+		.generics = layer_norm_backward_generics,
 	},
 	{
 		.name = "rms_norm_backward",
@@ -132,6 +133,7 @@ const struct plan_op plan_ops[] = {
 		.plan = norm_backward_plan,
 		.infer = norm_backward_infer,
 		.choices = norm_backward_choices,
+		.generics = rms_norm_backward_generics,
 	},
 	{
 		.name = "gather",
