@@ -127,7 +127,8 @@ struct rows_any {
 
 /* The number that a kernel has for a float type, ROW_ANY_F16; 0: none. */
 uint32_t rows_any_type(kiln_dtype dtype);
-/* count: vectors that a thread takes in a step; threads: of a block, at most.  Of need, what rows_vector looks at is enough. */
+/* count: vectors that a thread takes in a step; threads: of a block, at most.  Of need, what
+ * rows_vector looks at is enough. */
 void rows_any(const struct rows_form *form, const struct rows_need *need, uint32_t count,
 			  uint32_t threads, const struct kernel_limits *limits, struct rows_any *out);
 

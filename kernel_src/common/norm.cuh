@@ -199,8 +199,8 @@ struct NormRow {
 	Compute shift, mean, rstd;
 };
 
-/* For elements less `pivot`, from all of a row of so many columns, of which `share` is one part: the
- * sums of the distances from `middle` and of their squares. */
+/* For elements less `pivot`, from all of a row, of which each column is a part of `share`: the sums
+ * of the distances from `middle` and of their squares. */
 template <typename Compute>
 DEVICE NormRow<Compute> norm_row_of(Compute share, Compute middle, Compute sum, Compute squares,
 									Compute pivot, Compute eps)

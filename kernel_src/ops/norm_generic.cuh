@@ -4,8 +4,8 @@
  *
  *   norm_generic   as many threads as the launch says take each row in steps
  *
- * V: elements that move at once, 16 bytes of them or one.  G: the type of gamma and beta; void: any.
- * Operands that are left out are 0.  Each thread's part of a step has a pivot of its own.
+ * V: elements that move at once, 16 bytes of them or one.  G: the type of gamma and beta; void:
+ * any.  Operands that are left out are 0.  Each thread's part of a step has a pivot of its own.
  */
 #pragma once
 #include "common/norm_any.cuh"
