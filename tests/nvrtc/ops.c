@@ -2,13 +2,14 @@
  * ops.c: every kernel that the cases of a family need, compiled by the NVRTC of this machine.  A
  * kernel that does not compile, or that spills registers, is a failure.  No GPU is needed.
  *
- *   nvrtc_ops [--all] FAMILY...     "softmax": the cases of cases_softmax.c
+ *   nvrtc_ops [--all] FAMILY...           "softmax": the cases of cases_softmax.c
  *   nvrtc_ops [--all] --generic [OP...]   the operators' generic kernels, or those of these
  *
  * sm_90 compiles all of them.  The other four targets compile what each of them would be asked for
  * by the first case of each kind (operator, variant, dtype of the first operand); of all the rest,
  * the borders of sizes and strides and the operands that are left out, each takes every fourth;
- * with --all, which takes three times as long, every one.
+ * with --all, which takes three times as long, every one.  Of generic kernels, which are long and
+ * alike, sm_90 takes every second and the others every sixteenth.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
  */
@@ -125,7 +126,7 @@ static bool is_listed(const char *name, char **list)
 
 #define MOST_GENERICS 1000
 
-/* The generic kernels, a quarter of which stand for all where not all are taken. */
+/* The generic kernels. */
 static bool plan_generics(const struct kernel_limits *limits, char **ops, struct list *list)
 {
 	struct kernel_plan plan;
@@ -237,6 +238,8 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 
 static bool is_taken(const struct unit *unit, int number, int target)
 {
+	if (generics && !all_targets_take_all)
+		return number % (target ? 16 : 2) == target;
 	return target == 0 || all_targets_take_all || unit->representative ||
 		   number % (TARGETS - 1) == target - 1;
 }
