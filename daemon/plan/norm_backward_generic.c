@@ -80,7 +80,8 @@ static void find_cut(const struct norm_backward_problem *norm, const struct kern
 	uint64_t side;
 
 	*cut = (struct cut){0};
-	rows_any(form, &norm->need, 2, ROWS_ANY_THREADS, limits, &cut->rows);
+	rows_any(form, &norm->need, norm->need.element == 2 ? 1 : 2, ROWS_ANY_THREADS, limits,
+			 &cut->rows);
 	find_vector(norm, cut);
 	if (norm->at.gamma >= 0 && dx &&
 		!norm_any_usual(norm->dtype, norm->problem->tensors[norm->at.gamma].dtype))

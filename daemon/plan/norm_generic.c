@@ -91,7 +91,8 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 	bool residual = norm->residual >= 0;
 	struct rows_any any;
 
-	rows_any(&norm->form, &norm->need, residual ? 2 : 4, ROWS_ANY_THREADS, limits, &any);
+	rows_any(&norm->form, &norm->need, norm->need.element == 2 ? 1 : 2, ROWS_ANY_THREADS, limits,
+			 &any);
 	if (affine == KILN_DTYPE_NONE)
 		any.vector = 1;
 	*alignment = any.vector * norm->need.element;

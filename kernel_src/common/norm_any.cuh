@@ -35,19 +35,15 @@ struct NormAnyStep {
 	typedef typename ROW::Compute Compute;
 	static constexpr int V = ROW::length, count = ROW::count;
 
-	const NormAnyInputs<T> &inputs;
-	const i64 number;
-	const i64 (&at)[2]; /* where the rows begin */
 	const ROW row;
 	u32 word[count][INPUTS][ROW::words];
 
-	DEVICE NormAnyStep(const NormAnyInputs<T> &inputs, i64 number, const i64 (&at)[2],
-					   const ROW &row)
-		: inputs(inputs), number(number), at(at), row(row)
+	DEVICE explicit NormAnyStep(const ROW &row) : row(row)
 	{
 	}
 
-	DEVICE void fetch(i64 step)
+	/* A step of row `number`; at: where the rows begin. */
+	DEVICE void fetch(const NormAnyInputs<T> &inputs, i64 number, const i64 (&at)[2], i64 step)
 	{
 #pragma unroll
 		for (int u = 0; u < count; u++) {
@@ -70,20 +66,12 @@ struct NormAnyStep {
 		}
 	}
 
-	/* Calls body(n, values) for each vector of a step. */
-	template <typename Body>
-	DEVICE void each(i64 step, Body body) const
+	/* Vector u of the step. */
+	DEVICE void values(int u, Compute (&out)[INPUTS][V]) const
 	{
 #pragma unroll
-		for (int u = 0; u < count; u++) {
-			Compute value[INPUTS][V];
-			if (!row.has(step * count + u))
-				continue;
-#pragma unroll
-			for (int i = 0; i < INPUTS; i++)
-				element_unpack<T>(word[u][i], value[i]);
-			body(step * count + u, value);
-		}
+		for (int i = 0; i < INPUTS; i++)
+			element_unpack<T>(word[u][i], out[i]);
 	}
 };
 

@@ -149,24 +149,50 @@ constexpr bool row_any_typed = true;
 template <>
 constexpr bool row_any_typed<void> = false;
 
+/*
+ * 16 bytes of elements of ES bytes, at any address; of a tensor of [begin, end), aligned vectors in
+ * which there is nothing of it are not read, and what is not its own says nothing.
+ */
+template <int ES>
+DEVICE void row_any_piece(const u8 *from, const u8 *begin, const u8 *end, u32 (&words)[4])
+{
+	const int beyond = vec_beyond<16>(from);
+	const u8 *const low = from - beyond;
+	u32 pair[8] = {};
+
+	if (low + 16 > begin && low < end)
+		vec_load<16>(low, pair);
+	if (beyond == 0) {
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			words[w] = pair[w];
+		return;
+	}
+	if (low + 16 < end)
+		vec_load<16>(low + 16, pair + 4);
+	vec_window<ES, 16>(pair, beyond, words);
+}
+
 /* Elements first .. first + V - 1, `step` apart; those outside 0 .. columns - 1 are not read, and
  * say nothing.  body(j, value) takes each as its own type widens it. */
 template <typename M, int V, typename Body>
 DEVICE void row_any_take(const M *start, i64 step, i64 first, i64 columns, Body body)
 {
-	constexpr int size = static_cast<int>(sizeof(M)), all = V * size, piece = all < 16 ? all : 16;
+	constexpr int size = static_cast<int>(sizeof(M)), each = 16 / size;
 	typedef typename element<M>::compute Own;
 
 	if constexpr (V > 1) {
-		if (step == 1 && first >= 0 && first + V <= columns &&
-			vec_beyond<piece>(start + first) == 0) {
-			u32 words[all / 4];
+		if (step == 1) {
+			const u8 *const begin = reinterpret_cast<const u8 *>(start);
 #pragma unroll
-			for (int i = 0; i < all / piece; i++)
-				vec_load<piece>(start + first + i * (piece / size), words + i * (piece / 4));
+			for (int i = 0; i < V; i += each) {
+				u32 words[4];
+				row_any_piece<size>(begin + (first + i) * size, begin, begin + columns * size,
+									words);
 #pragma unroll
-			for (int j = 0; j < V; j++)
-				body(j, element_at<M, Own>(words, j));
+				for (int j = 0; j < each; j++)
+					body(i + j, element_at<M, Own>(words, j));
+			}
 			return;
 		}
 	}

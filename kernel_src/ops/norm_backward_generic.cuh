@@ -21,7 +21,7 @@
 template <typename T, int V, typename G, bool RMS>
 struct NormBackwardAny {
 	typedef typename element<T>::compute Compute;
-	typedef RowAny<T, V, 2> Row;
+	typedef RowAny<T, V, sizeof(T) == 2 ? 1 : 2> Row;
 	typedef NormBackwardWith<void, void, void, 16, RMS> With;
 	typedef NormBackwardSums<With, Compute> Sums;
 	typedef NormBackwardRow<With, Compute> Found;
@@ -30,8 +30,8 @@ struct NormBackwardAny {
 	const void *gamma;
 	const Compute *mean, *rstd;
 	T *dx;
-	void *sums[2]; /* dgamma, dbeta */
-	u32 gamma_type, sum_type[2];
+	void *dgamma, *dbeta;
+	u32 gamma_type, dgamma_type, dbeta_type;
 	u8 *scratch;
 	i64 rows, columns, chunk;
 	u32 chunks, strips, lanes;
@@ -48,28 +48,38 @@ struct NormBackwardAny {
 	DEVICE void add(const NormAnyStep<Row, 2> &held, i64 step, const Found &row, Sums &all) const
 	{
 		Sums some = {};
-		held.each(step, [&](i64 n, const Compute(&value)[2][V]) {
+#pragma unroll
+		for (int u = 0; u < Row::count; u++) {
+			const i64 n = step * Row::count + u;
+			Compute value[2][V], scale[V];
+			if (!held.row.has(n))
+				continue;
 			const bool inside = held.row.inside(n);
-			Compute scale[V];
+			held.values(u, value);
 			norm_any_affine<G>(gamma, gamma_type, held.row.column(n), columns, Compute(1), scale);
 #pragma unroll
 			for (int j = 0; j < V; j++)
 				if (inside || held.row.live(n, j))
 					some.add(value[1][j] * scale[j], row.normal(value[0][j]));
-		});
+		}
 		all.merge(some);
 	}
 	DEVICE void store(const NormAnyStep<Row, 2> &held, i64 step, const Found &row,
 					  const Sums &means, T *to) const
 	{
-		held.each(step, [&](i64 n, const Compute(&value)[2][V]) {
-			Compute scale[V], out[V];
+#pragma unroll
+		for (int u = 0; u < Row::count; u++) {
+			const i64 n = step * Row::count + u;
+			Compute value[2][V], scale[V], out[V];
+			if (!held.row.has(n))
+				continue;
+			held.values(u, value);
 			norm_any_affine<G>(gamma, gamma_type, held.row.column(n), columns, Compute(1), scale);
 #pragma unroll
 			for (int j = 0; j < V; j++)
 				out[j] = means.dx(value[1][j] * scale[j], row.normal(value[0][j]), row.rstd);
 			row_store(held.row, n, to, out);
-		});
+		}
 	}
 
 	/* here: the row is there, else it is one to read for nothing.  All threads of a block come. */
@@ -77,13 +87,13 @@ struct NormBackwardAny {
 	{
 		i64 at[2], step = 0;
 		inputs.row(number, at);
-		NormAnyStep<Row, 2> held(inputs, number, at, Row(inputs.start[0] + at[0], columns, group));
+		NormAnyStep<Row, 2> held(Row(inputs.start[0] + at[0], columns, group));
 		const Found row = found(number);
 		Sums all = {};
 
 #pragma unroll 1
 		do {
-			held.fetch(step);
+			held.fetch(inputs, number, at, step);
 			add(held, step, row, all);
 		} while (held.row.step(++step) < columns);
 		all = group.reduce(all);
@@ -94,9 +104,10 @@ struct NormBackwardAny {
 			return;
 		T *const to = dx + number * columns;
 #pragma unroll 1
-		for (store(held, step - 1, row, all, to); step-- > 1;) {
-			held.fetch(step - 1);
+		for (;; held.fetch(inputs, number, at, step - 1)) {
 			store(held, step - 1, row, all, to);
+			if (--step == 0)
+				break;
 		}
 	}
 
@@ -131,7 +142,7 @@ struct NormBackwardAny {
 			inputs.row(number, at);
 			const Found row = found(number);
 			load<1>(number, at, column, dy);
-			if (sums[0])
+			if (dgamma)
 				load<0>(number, at, column, x);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
@@ -141,22 +152,16 @@ struct NormBackwardAny {
 		}
 	}
 
-	DEVICE void store_sum(u32 which, i64 column, Compute value) const
+	DEVICE void store_sum(void *to, u32 type, i64 column, Compute value) const
 	{
-		switch (sum_type[which]) {
-		case ROW_ANY_F16:
-			element_store(static_cast<f16 *>(sums[which]) + column, value);
-			break;
-		case ROW_ANY_BF16:
-			element_store(static_cast<bf16 *>(sums[which]) + column, value);
-			break;
-		case ROW_ANY_F32:
-			element_store(static_cast<f32 *>(sums[which]) + column, value);
-			break;
-		default:
-			element_store(static_cast<f64 *>(sums[which]) + column, value);
-			break;
-		}
+		if (type == ROW_ANY_F16)
+			element_store(static_cast<f16 *>(to) + column, value);
+		else if (type == ROW_ANY_BF16)
+			element_store(static_cast<bf16 *>(to) + column, value);
+		else if (type == ROW_ANY_F32)
+			element_store(static_cast<f32 *>(to) + column, value);
+		else
+			element_store(static_cast<f64 *>(to) + column, value);
 	}
 
 	/* Strip number `strip` of the rows [first, end), which are number `number` of the chunks. */
@@ -194,12 +199,13 @@ struct NormBackwardAny {
 			const u32 which = i < width ? 0 : 1;
 			const i64 here = begin + i - which * width;
 			Compute sum = 0;
-			if (!sums[which] || here >= columns)
+			void *const to = which == 0 ? dgamma : dbeta;
+			if (!to || here >= columns)
 				continue;
 #pragma unroll 4
 			for (u32 part = 0; part < chunks; part++)
 				sum += partial[part * (2 * width) + i];
-			store_sum(which, here, sum);
+			store_sum(to, which == 0 ? dgamma_type : dbeta_type, here, sum);
 		}
 	}
 };
@@ -218,9 +224,11 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_backward_generic(
 		mean,
 		rstd,
 		dx,
-		{dgamma, dbeta},
+		dgamma,
+		dbeta,
 		gamma_type,
-		{dgamma_type, dbeta_type},
+		dgamma_type,
+		dbeta_type,
 		scratch,
 		rows,
 		columns,

@@ -14,38 +14,39 @@ template <class ROW, typename G, bool RMS, bool RESIDUAL>
 struct NormAny {
 	typedef typename ROW::Element T;
 	typedef typename ROW::Compute Compute;
-	static constexpr int V = ROW::length, inputs = RESIDUAL ? 2 : 1;
+	static constexpr int V = ROW::length, count = ROW::count, inputs = RESIDUAL ? 2 : 1;
 
 	NormAnyStep<ROW, inputs> held;
-	const ROW &row;
 
-	DEVICE NormAny(const NormAnyInputs<T> &from, i64 number, const i64 (&at)[2], const ROW &cut)
-		: held(from, number, at, cut), row(held.row)
+	DEVICE explicit NormAny(const ROW &row) : held(row)
 	{
 	}
 
-	/* Calls body(n, s) for each vector of a step. */
-	template <typename Body>
-	DEVICE void each(i64 step, Body body) const
+	/* s of vector u of the step that is held. */
+	DEVICE void take(int u, Compute (&s)[V]) const
 	{
-		held.each(step, [&](i64 n, const Compute(&value)[inputs][V]) {
-			Compute s[V];
+		Compute value[inputs][V];
+		held.values(u, value);
 #pragma unroll
-			for (int j = 0; j < V; j++)
-				s[j] = value[0][j] + (RESIDUAL ? value[inputs - 1][j] : Compute(0));
-			body(n, s);
-		});
+		for (int j = 0; j < V; j++)
+			s[j] = value[0][j] + (RESIDUAL ? value[inputs - 1][j] : Compute(0));
 	}
 
 	DEVICE Compute squares(i64 step) const
 	{
 		Compute sum = 0;
-		each(step, [&](i64 n, const Compute(&s)[V]) {
-			const bool inside = row.inside(n);
+#pragma unroll
+		for (int u = 0; u < ROW::count; u++) {
+			const i64 n = step * ROW::count + u;
+			Compute s[V];
+			if (!held.row.has(n))
+				continue;
+			const bool inside = held.row.inside(n);
+			take(u, s);
 #pragma unroll
 			for (int j = 0; j < V; j++)
-				sum = inside || row.live(n, j) ? fma(s[j], s[j], sum) : sum;
-		});
+				sum = inside || held.row.live(n, j) ? fma(s[j], s[j], sum) : sum;
+		}
 		return sum;
 	}
 
@@ -53,48 +54,64 @@ struct NormAny {
 	{
 		Compute sum = 0;
 		int count = 0;
-		each(step, [&](i64 n, const Compute(&s)[V]) {
-			const bool inside = row.inside(n);
+#pragma unroll
+		for (int u = 0; u < ROW::count; u++) {
+			const i64 n = step * ROW::count + u;
+			Compute s[V];
+			if (!held.row.has(n))
+				continue;
+			const bool inside = held.row.inside(n);
+			take(u, s);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
-				const bool live = inside || row.live(n, j);
+				const bool live = inside || held.row.live(n, j);
 				sum += live ? s[j] : Compute(0);
 				count += live;
 			}
-		});
+		}
 		const Compute elements = static_cast<Compute>(count);
 		NormPart<Compute> part = {
 			elements, norm_product(sum, elements > 0 ? norm_inverse(elements) : Compute(0)), 0, 0};
-		each(step, [&](i64 n, const Compute(&s)[V]) {
-			const bool inside = row.inside(n);
+#pragma unroll
+		for (int u = 0; u < ROW::count; u++) {
+			const i64 n = step * ROW::count + u;
+			Compute s[V];
+			if (!held.row.has(n))
+				continue;
+			const bool inside = held.row.inside(n);
+			take(u, s);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
-				const Compute off = inside || row.live(n, j) ? s[j] - part.pivot : Compute(0);
+				const Compute off = inside || held.row.live(n, j) ? s[j] - part.pivot : Compute(0);
 				part.sum += off;
 				part.squares = fma(off, off, part.squares);
 			}
-		});
+		}
 		return part;
 	}
 
 	/* Goes over the row; afterwards `step` steps were taken, and the last is held. */
-	DEVICE NormRow<Compute> measure(const GroupAny &group, Compute eps, Compute &pivot, i64 &step)
+	DEVICE NormRow<Compute> measure(const NormAnyInputs<T> &from, i64 number, const i64 (&at)[2],
+									const GroupAny &group, Compute eps, Compute &pivot, i64 &step)
 	{
-		const Compute share = Compute(1) / static_cast<Compute>(row.columns);
+		const Compute share = Compute(1) / static_cast<Compute>(held.row.columns);
 		NormPart<Compute> part = NormPart<Compute>::none();
 		NormSums<Compute, 1> all = {};
 
 		step = 0;
 #pragma unroll 1
 		do {
-			held.fetch(step);
-			if constexpr (RMS)
+			held.fetch(from, number, at, step);
+			if constexpr (RMS) {
 				all.row[0] += squares(step);
-			else if (step == 0)
-				part = moments(step);
-			else
-				part.merge(moments(step));
-		} while (row.step(++step) < row.columns);
+			} else {
+				const NormPart<Compute> more = moments(step);
+				if (step == 0)
+					part = more;
+				else
+					part.merge(more);
+			}
+		} while (held.row.step(++step) < held.row.columns);
 		pivot = 0;
 		if constexpr (RMS) {
 			return norm_row_rms_of(share, group.reduce(all).row[0], eps);
@@ -120,22 +137,26 @@ struct NormAnyOutputs {
 					  Compute pivot) const
 	{
 		constexpr int V = ANY::V;
-		any.each(step, [&](i64 n, const Compute(&s)[V]) {
-			const i64 column = any.row.column(n), columns = any.row.columns;
-			Compute scale[V], shift[V], out[V];
-			norm_any_affine<G>(gamma, gamma_type, column, columns, Compute(1), scale);
-			norm_any_affine<G>(beta, beta_type, column, columns, Compute(0), shift);
+#pragma unroll
+		for (int u = 0; u < ANY::count; u++) {
+			const i64 n = step * ANY::count + u, column = any.held.row.column(n);
+			Compute s[V], scale[V], more[V], out[V];
+			if (!any.held.row.has(n))
+				continue;
+			any.take(u, s);
+			norm_any_affine<G>(gamma, gamma_type, column, any.held.row.columns, Compute(1), scale);
+			norm_any_affine<G>(beta, beta_type, column, any.held.row.columns, Compute(0), more);
 #pragma unroll
 			for (int j = 0; j < V; j++) {
 				const Compute off = s[j] - pivot;
 				const Compute normal =
 					RMS ? off * answer.rstd : fma(off, answer.rstd, answer.shift);
-				out[j] = fma(normal, scale[j], shift[j]);
+				out[j] = fma(normal, scale[j], more[j]);
 			}
-			row_store(any.row, n, y + begin, out);
+			row_store(any.held.row, n, y + begin, out);
 			if (sum)
-				row_store(any.row, n, sum + begin, s);
-		});
+				row_store(any.held.row, n, sum + begin, s);
+		}
 	}
 };
 
@@ -146,7 +167,7 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_generic(
 	Compute *rstd, T *sum, Compute eps, i64 rows, i64 columns, u32 shift, i64 x_step,
 	i64 residual_step, u32 pieces, u32 gamma_type, u32 beta_type, NORM_ANY_SPACE(of_x, of_residual))
 {
-	typedef RowAny<T, V, RESIDUAL ? 2 : 4> Row;
+	typedef RowAny<T, V, sizeof(T) == 2 ? 1 : 2> Row;
 	const NormAnyInputs<T> inputs = {{x, residual},
 									 {x_step, residual_step},
 									 pieces != 0,
@@ -158,16 +179,17 @@ __global__ __launch_bounds__(ROW_ANY_THREADS, 1) void norm_generic(
 		i64 at[2], step;
 		Compute pivot;
 		inputs.row(number, at);
-		NormAny<Row, G, RMS, RESIDUAL> any(inputs, number, at, Row(x + at[0], columns, group));
-		const NormRow<Compute> answer = any.measure(group, eps, pivot, step);
+		NormAny<Row, G, RMS, RESIDUAL> any(Row(x + at[0], columns, group));
+		const NormRow<Compute> answer = any.measure(inputs, number, at, group, eps, pivot, step);
 		if (!here)
 			return;
 		/* From the end to the beginning, so that what was read last is still near. */
 		const i64 begin = number * columns;
 #pragma unroll 1
-		for (outputs.template store<RMS>(any, step - 1, begin, answer, pivot); step-- > 1;) {
-			any.held.fetch(step - 1);
+		for (;; any.held.fetch(inputs, number, at, step - 1)) {
 			outputs.template store<RMS>(any, step - 1, begin, answer, pivot);
+			if (--step == 0)
+				break;
 		}
 		if (group.thread() == 0) {
 			if (mean)
