@@ -37,7 +37,10 @@ struct cli_given {
 	const char *option, *value;
 };
 
-enum { CLI_ON_DEVICE = 1 }; /* works on a device, for which it may start a daemon */
+enum {
+	CLI_STARTS = 1,                /* may start a daemon */
+	CLI_ON_DEVICE = 2 | CLI_STARTS /* ... and works on a device of it */
+};
 
 struct cli;
 struct cli_command {
@@ -47,7 +50,7 @@ struct cli_command {
 	const char *help;  /* one line */
 	const struct cli_option *options;
 	int least, most; /* positional arguments */
-	int flags;       /* CLI_ON_DEVICE */
+	int flags;       /* CLI_STARTS, CLI_ON_DEVICE */
 };
 
 struct cli {

@@ -239,18 +239,18 @@ const struct cli_command cli_commands[] = {
 	{"cache export", cli_cache_export, "FILE", "write kernels to a sealed file, for other hosts",
 	 export_options, 1, 1, 0},
 	{"cache import", cli_cache_import, "FILE", "take in what a trusted key has sealed", NULL, 1, 1,
-	 0},
+	 CLI_STARTS},
 	{"record", cli_record, "", "what the daemon was asked for, as a manifest for 'kiln warm'",
 	 record_options, 0, 0, 0},
 	{"warm", cli_warm, "[MANIFEST]", "compile what a manifest lists into the cache", warm_options,
 	 0, 1, CLI_ON_DEVICE},
 	{"key ls", cli_key_ls, "", "the keys that seal packs here, and those that are trusted", NULL, 0,
-	 0, 0},
-	{"key new", cli_key_new, "NAME", "make a key that seals", NULL, 1, 1, 0},
-	{"key show", cli_key_show, "NAME", "its public half, for other hosts", NULL, 1, 1, 0},
+	 0, CLI_STARTS},
+	{"key new", cli_key_new, "NAME", "make a key that seals", NULL, 1, 1, CLI_STARTS},
+	{"key show", cli_key_show, "NAME", "its public half, for other hosts", NULL, 1, 1, CLI_STARTS},
 	{"key trust", cli_key_trust, "FILE", "believe what this public key seals", key_trust_options, 1,
-	 1, 0},
-	{"key distrust", cli_key_distrust, "NAME", "believe it no more", NULL, 1, 1, 0},
+	 1, CLI_STARTS},
+	{"key distrust", cli_key_distrust, "NAME", "believe it no more", NULL, 1, 1, CLI_STARTS},
 	{"bugreport", cli_bugreport, "KEY", "all that reproduces a compile, in a directory",
 	 bugreport_options, 1, 1, 0},
 	{"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", NULL, 1,
@@ -324,7 +324,7 @@ int cli_failed_here(const struct cli *cli, int status, const char *format, ...)
 /* Only what runs on a device asks for one: the rest must work where the device does not. */
 const char *cli_device(const struct cli *cli)
 {
-	bool asks = (cli->command->flags & CLI_ON_DEVICE) && !cli_value(cli, "target");
+	bool asks = cli->command->flags == CLI_ON_DEVICE && !cli_value(cli, "target");
 	return asks ? cli->device : "none";
 }
 
@@ -346,7 +346,7 @@ int cli_connect(struct cli *cli, kiln_client **client)
 		return CLI_OK;
 	cli_failed(cli, status, "%s", cli->command->name);
 	if (status == KILN_ECONN && !(options.flags & KILN_CONNECT_AUTOSTART) &&
-		(cli->command->flags & CLI_ON_DEVICE))
+		(cli->command->flags & CLI_STARTS))
 		fprintf(stderr, "kiln: with --autostart 'kiln %s' starts one by itself\n",
 				cli->command->name);
 	return CLI_FAILED;
@@ -390,10 +390,10 @@ static int settle_autostart(struct cli *cli)
 {
 	const char *environment = getenv("KILN_AUTOSTART");
 
-	if (!(cli->command->flags & CLI_ON_DEVICE)) {
+	if (!(cli->command->flags & CLI_STARTS)) {
 		if (cli->autostart == 1)
 			return cli_usage("--autostart: 'kiln %s' never starts a daemon; explain, run, "
-							 "compile and tune do",
+							 "compile, tune, warm, key and cache import do",
 							 cli->command->name);
 	} else if (cli->autostart < 0 && environment && !strcmp(environment, "1"))
 		cli->autostart = 1;
