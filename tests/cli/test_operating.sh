@@ -18,7 +18,8 @@ PATH=$(dirname "$KILN"):$PATH
 
 awk '/^### / { on = /Operating a shared cache/ } /^```/ { code = on && /^```sh$/; next } code' \
 	"$TOOLS/../../README.md" >"$DIR/lines"
-[ "$(wc -l <"$DIR/lines")" -ge 25 ] || fails "the README has only $(wc -l <"$DIR/lines") lines of it"
+count=$(wc -l <"$DIR/lines")
+[ "$count" -ge 25 ] || fails "the README has only $count lines of it"
 
 # What they leave running, if one fails before its end.
 stop_all() {

@@ -27,8 +27,8 @@ wrong "--socket '': a path is needed" status --socket=
 wrong "--timeout '0': expected a time from 1ms to 24 days, as 30s or 500ms" --timeout 0 status
 wrong "--timeout 'soon': expected a time from 1ms to 24 days, as 30s or 500ms" \
 	--timeout soon status
-wrong "--autostart: 'kiln status' never starts a daemon; explain, run, compile, tune, warm, key and cache import do" \
-	status --autostart
+wrong "--autostart: 'kiln status' never starts a daemon; explain, run, compile, tune, warm, key \
+and cache import do" status --autostart
 
 wrong "'kiln explain' needs --shape, as --shape 2x3x4" explain permute
 wrong "'kiln run permute' needs --perm, as --perm 1,0" run permute --shape 2x3
