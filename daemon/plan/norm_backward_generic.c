@@ -98,6 +98,12 @@ static void find_cut(const struct norm_backward_problem *norm, const struct kern
 	cut->sets = dx ? divide_up(cut->chunk, side) : 0;
 }
 
+/* What is not read says nothing of how the others are numbered. */
+static uint32_t pieces_of(const struct norm_backward_problem *norm)
+{
+	return norm->pieces & norm->need.held;
+}
+
 static void pass_args(const struct norm_backward_problem *norm, const struct cut *cut,
 					  struct kernel_plan *out)
 {
@@ -115,7 +121,7 @@ static void pass_args(const struct norm_backward_problem *norm, const struct cut
 	plan_arg_divisor(out, 8, cut->sets + cut->strips);
 	for (int i = 0; i < 2; i++)
 		plan_arg_scalar(out, 8, (uint64_t)norm->form.step[i]);
-	plan_arg_scalar(out, 4, norm->pieces != 0);
+	plan_arg_scalar(out, 4, pieces_of(norm) != 0);
 	for (int i = 0; i < 3; i++)
 		plan_arg_scalar(out, 4,
 						typed[i] >= 0 ? rows_any_type(norm->problem->tensors[typed[i]].dtype) : 0);
@@ -128,7 +134,7 @@ int norm_backward_generic(const struct norm_backward_problem *norm,
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct norm_place place = {.problem = norm->problem,
 									 .form = &norm->form,
-									 .pieces = norm->pieces,
+									 .pieces = pieces_of(norm),
 									 .axes = norm->axes,
 									 .operand = {norm->at.x, norm->at.dy},
 									 .number = {0, 1}};
