@@ -113,6 +113,9 @@ static void bad_jobs_are_refused(void **state)
 		file.name = names[i];
 		snprintf(sentence, sizeof sentence,
 				 "the name of a kernel source has only letters, digits and _-+./: %s", names[i]);
+		/* A sentence is one line. */
+		for (char *end = strchr(sentence, '\n'); end; end = strchr(end, '\n'))
+			*end = ' ';
 		refuse(&job, sentence);
 	}
 	file = (struct compile_file){"x.cuh", "int\0x", 5};
