@@ -77,6 +77,31 @@ static void pass_args(const struct norm_problem *norm, uint32_t shift, struct ke
 		plan_arg_scalar(out, 4, affine[i] >= 0 ? rows_any_type(tensors[affine[i]].dtype) : 0);
 }
 
+/* Can threads hold the rows?  gamma and beta are of the type of x. */
+static bool find_held(const struct norm_problem *norm, const struct kernel_limits *limits,
+					  struct rows_shape *shape)
+{
+	const struct norm_operands *at = &norm->at;
+
+	return at->residual < 0 && at->sum < 0 && !norm->pieces && affine_of(norm) == norm->dtype &&
+		   rows_held(&norm->form, &norm->need, false, limits, shape);
+}
+
+static void plan_held(const struct norm_problem *norm, const struct rows_shape *shape,
+					  const struct kernel_limits *limits, struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+
+	rows_held_launch(&norm->form, shape, limits, "ops/norm_held_generic.cuh", out);
+	plan_print(&id, "norm_held_generic<");
+	rows_held_print(&id, norm->dtype, shape);
+	plan_print(&id, ", %s>", norm->rms ? "true" : "false");
+	norm_pass_operands(norm, out);
+	plan_arg_scalar(out, 8, (uint64_t)norm->form.columns);
+	rows_pass_sizes(out, &norm->form, 8);
+	rows_pass_strides(out, &norm->form, 0);
+}
+
 int norm_generic(const struct norm_problem *norm, const struct kernel_limits *limits,
 				 uint32_t *alignment, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
@@ -89,8 +114,14 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 									 .number = {0, norm->residual}};
 	kiln_dtype affine = affine_of(norm);
 	bool residual = norm->residual >= 0;
+	struct rows_shape shape;
 	struct rows_any any;
 
+	if (find_held(norm, limits, &shape)) {
+		*alignment = 16;
+		plan_held(norm, &shape, limits, out);
+		return KILN_OK;
+	}
 	rows_any(&norm->form, &norm->need, norm->need.element == 2 ? 1 : 2, ROWS_ANY_THREADS, limits,
 			 &any);
 	if (affine == KILN_DTYPE_NONE)
@@ -112,16 +143,20 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 int norm_generics(int index, struct kernel_problem *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
-	/* Behind four of each type: gamma of f32 with halves. */
-	kiln_dtype dtype = dtypes[index < 16 ? index / 4 : index / 2 - 7];
-	const int64_t shape[] = {2, index < 16 && index & 2 ? 3 : 64};
+	/* Behind four of each type: gamma of f32 with halves, then rows that are held. */
+	int held = index - 20, which = held < 0 ? ROWS_HELD_SHAPES : held % ROWS_HELD_SHAPES;
+	kiln_dtype dtype = dtypes[index < 16 ? index / 4
+							  : held < 0 ? index / 2 - 7
+										 : held / ROWS_HELD_SHAPES];
+	const int64_t shape[] = {
+		2, index < 16 && index & 2 ? 3 : rows_held_columns(which, kernel_dtype_bytes(dtype))};
 
-	if (index >= 20)
+	if (held >= 3 * ROWS_HELD_SHAPES)
 		return KILN_ENOENT;
 	plan_made_tensor(out, 0, dtype, 2, shape);
-	if (index >= 16)
+	if (held < 0 && index >= 16)
 		plan_made_tensor(out, 1, KILN_F32, 1, shape + 1);
-	if (index & 1)
+	if (held < 0 && index & 1)
 		plan_made_tensor(out, 3, dtype, 2, shape);
 	plan_made_tensor(out, 4, dtype, 2, shape);
 	return KILN_OK;

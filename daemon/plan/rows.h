@@ -132,4 +132,18 @@ uint32_t rows_any_type(kiln_dtype dtype);
 void rows_any(const struct rows_form *form, const struct rows_need *need, uint32_t count,
 			  uint32_t threads, const struct kernel_limits *limits, struct rows_any *out);
 
+/* Rows that threads hold, by kernels that are told their length (kernel_src/common/row_held.cuh):
+ * one of few shapes, of vectors of 16 bytes.  false: none will do.  skewed: the kernel takes rows
+ * that begin between two vectors. */
+bool rows_held(const struct rows_form *form, const struct rows_need *need, bool skewed,
+			   const struct kernel_limits *limits, struct rows_shape *out);
+#define ROWS_HELD_SHAPES 4
+/* Columns of which rows_held makes shape number `index`; past the last, too many for any. */
+int64_t rows_held_columns(int index, uint32_t element);
+/* "HeldShape<f16, 8, 4, 32, 4, true>" */
+void rows_held_print(struct plan_text *text, kiln_dtype dtype, const struct rows_shape *shape);
+void rows_held_launch(const struct rows_form *form, const struct rows_shape *shape,
+					  const struct kernel_limits *limits, const char *source,
+					  struct kernel_plan *out);
+
 #endif

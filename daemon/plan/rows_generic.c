@@ -4,6 +4,8 @@
  */
 #include "rows.h"
 
+#include <stdio.h>
+
 #define BLOCK_THREADS 128u
 #define ONE_ROW 31u /* as a shift: a block has one row */
 
@@ -54,4 +56,76 @@ void rows_any(const struct rows_form *form, const struct rows_need *need, uint32
 	out->shift = rows > 1 ? out->shift : ONE_ROW;
 	out->threads = (uint32_t)(size * rows);
 	out->blocks = ((uint64_t)form->rows + rows - 1) / rows;
+}
+
+/* ---- Rows that are held ---- */
+
+struct held {
+	uint32_t size, held, rows;
+};
+
+/* The longest row of halves is as long in vectors, which take more registers. */
+static const struct held *held_shapes(uint32_t element)
+{
+	static const struct held halves[] = {{8, 2, 16}, {32, 4, 4}, {128, 4, 1}, {1024, 2, 1}},
+							 words[] = {{8, 2, 16}, {32, 4, 4}, {128, 4, 1}, {512, 4, 1}};
+
+	return element == 2 ? halves : words;
+}
+
+bool rows_held(const struct rows_form *form, const struct rows_need *need, bool skewed,
+			   const struct kernel_limits *limits, struct rows_shape *out)
+{
+	const struct held *shapes = held_shapes(need->element);
+	uint32_t wide = 16 / need->element, most = 0;
+	bool aligned = rows_vector(form, need) == wide;
+
+	for (int i = 0; i < form->operands; i++)
+		if (need->held & 1u << i && form->step[i] != 1)
+			return false;
+	if (need->element > 4)
+		return false;
+	if (!aligned && (!skewed || form->columns < 4 * (int64_t)wide || !rows_congruent(form, need)))
+		return false;
+	for (int i = 0; i < ROWS_HELD_SHAPES; i++) {
+		*out = (struct rows_shape){.vector = wide,
+								   .held = shapes[i].held,
+								   .size = shapes[i].size,
+								   .rows = shapes[i].rows,
+								   .cluster = 1,
+								   .skewed = skewed};
+		most = out->vector * out->held * out->size;
+		if (form->columns + (aligned ? 0 : 2 * (int64_t)wide - 2) <= most)
+			return out->size * out->rows <= limits->max_threads;
+	}
+	return false;
+}
+
+int64_t rows_held_columns(int index, uint32_t element)
+{
+	const struct held *shapes = held_shapes(element);
+	int64_t wide = 16 / element;
+
+	if (index >= ROWS_HELD_SHAPES)
+		return wide * 4096;
+	return wide * shapes[index].held * shapes[index].size;
+}
+
+void rows_held_print(struct plan_text *text, kiln_dtype dtype, const struct rows_shape *shape)
+{
+	plan_print(text, "HeldShape<%s, %u, %u, %u, %u, %s>", plan_dtype_name(dtype), shape->vector,
+			   shape->held, shape->size, shape->rows, shape->skewed ? "true" : "false");
+}
+
+void rows_held_launch(const struct rows_form *form, const struct rows_shape *shape,
+					  const struct kernel_limits *limits, const char *source,
+					  struct kernel_plan *out)
+{
+	uint64_t blocks = ((uint64_t)form->rows + shape->rows - 1) / shape->rows;
+
+	plan_generic_launch(out, limits, source, blocks, shape->size * shape->rows);
+	snprintf(out->note, sizeof(out->note),
+			 "threads a row: %u, which hold it; vectors of 16 bytes; sizes and strides are "
+			 "arguments",
+			 shape->size);
 }

@@ -100,6 +100,29 @@ static void plan_strided(const struct softmax_form *form, int count, bool log, d
 			 1u << shift, threads >> shift, *vector * form->need.element);
 }
 
+/* false: threads cannot hold these rows. */
+static bool plan_held(const struct softmax_form *form, bool log, double scale,
+					  const struct kernel_limits *limits, uint32_t *vector, struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	const struct rows_form *rows = &form->rows;
+	struct rows_shape shape;
+
+	if (!rows_held(rows, &form->need, true, limits, &shape))
+		return false;
+	/* Those that begin between two vectors are seen to at run time. */
+	*vector = shape.vector;
+	rows_held_launch(rows, &shape, limits, "ops/softmax_held_generic.cuh", out);
+	plan_print(&id, "softmax_held_generic<");
+	rows_held_print(&id, form->dtype, &shape);
+	plan_print(&id, ", %s>", log ? "true" : "false");
+	pass_pointers(form, 2, scale, out);
+	plan_arg_scalar(out, 8, (uint64_t)rows->rows);
+	plan_arg_scalar(out, 8, (uint64_t)rows->columns);
+	pass_space(rows, out);
+	return true;
+}
+
 void softmax_generic(const struct kernel_problem *problem, const struct softmax_form *form,
 					 int count, bool log, double scale, const struct kernel_limits *limits,
 					 struct kernel_plan *out)
@@ -108,7 +131,7 @@ void softmax_generic(const struct kernel_problem *problem, const struct softmax_
 
 	if (softmax_is_strided(form))
 		plan_strided(form, count, log, scale, limits, &vector, out);
-	else
+	else if (count > 2 || !plan_held(form, log, scale, limits, &vector, out))
 		plan_rows(form, count, log, scale, limits, &vector, out);
 	softmax_extents(problem, operand_index, count, vector * form->need.element, out);
 }
@@ -119,13 +142,21 @@ static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
 
 static int generics(int index, int count, struct kernel_problem *out)
 {
-	int64_t columns = index & 1 ? 3 : 64;
+	/* Behind four of each type: rows that are held, of those of 2 and 4 bytes. */
+	int held = index - 4 * 4;
+	kiln_dtype dtype = dtypes[held < 0 ? index / 4 : held / ROWS_HELD_SHAPES];
+	bool strided = held < 0 && index & 2;
+	int which = held < 0 ? ROWS_HELD_SHAPES : held % ROWS_HELD_SHAPES;
+	int64_t columns = rows_held_columns(which, kernel_dtype_bytes(dtype));
+	int64_t shape[] = {strided ? 64 : 2, strided ? 64 : columns};
 
-	if (index >= 4 * 4)
+	if (held >= (count > 2 ? 0 : 3 * ROWS_HELD_SHAPES))
 		return KILN_ENOENT;
+	if (held < 0 && index & 1)
+		shape[0] = shape[1] = 3;
 	for (int i = 0; i < count; i++)
-		plan_made_tensor(out, i, dtypes[index / 4], 2, (const int64_t[]){columns, columns});
-	if (index & 2)
+		plan_made_tensor(out, i, dtype, 2, shape);
+	if (strided)
 		plan_made_int(out, "axis", 0);
 	return KILN_OK;
 }

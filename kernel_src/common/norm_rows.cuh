@@ -256,14 +256,14 @@ DEVICE typename ROW::Compute norm_count(const ROW &row)
 {
 	typedef typename ROW::Compute Compute;
 	if constexpr (WARPS == 1 || ROW::full) {
-		return Compute(ROW::columns / WARPS);
+		return Compute(row.columns / WARPS);
 	} else {
 		Compute mine[1] = {0};
 #pragma unroll 1
 		for (int n = 0; n < ROW::held; n++) {
-#pragma unroll
-			for (int j = 0; j < ROW::length; j++)
-				mine[0] += row.has(n) && row.live(n, j) ? Compute(1) : Compute(0);
+			const int begin = row.column(n), end = begin + ROW::length;
+			const int last = end < row.columns ? end : static_cast<int>(row.columns);
+			mine[0] += row.has(n) ? Compute(last - (begin < 0 ? 0 : begin)) : Compute(0);
 		}
 		norm_sum<32>(mine);
 		return mine[0];
@@ -276,7 +276,7 @@ template <class SHAPE, class WITH, class HELD, int TOGETHER, class ROW, typename
 DEVICE void norm_measure(HELD (&held)[TOGETHER], const ROW &row, Compute eps)
 {
 	typedef typename SHAPE::group Group;
-	constexpr i64 columns = ROW::columns;
+	const Compute each = Compute(1) / Compute(row.columns);
 	constexpr int size = SHAPE::threads / SHAPE::rows, lanes = size < 32 ? size : 32;
 	constexpr int warps = size / lanes; /* of each block that a row has */
 
@@ -288,7 +288,7 @@ DEVICE void norm_measure(HELD (&held)[TOGETHER], const ROW &row, Compute eps)
 		all = Group::template reduce<0>(all);
 #pragma unroll
 		for (int i = 0; i < TOGETHER; i++)
-			held[i].answer = norm_row_rms<columns>(all.row[i], eps);
+			held[i].answer = norm_row_rms_of(each, all.row[i], eps);
 	} else {
 		NormParts<Compute, TOGETHER> all = {norm_count<warps * SHAPE::cluster>(row), {}, {}};
 		const Compute share = all.count > 0 ? norm_inverse(all.count) : Compute(0);
@@ -308,7 +308,7 @@ DEVICE void norm_measure(HELD (&held)[TOGETHER], const ROW &row, Compute eps)
 			norm_collect<SHAPE::cluster, ROW::full>(Group::template blocks_of<0>(all), all);
 #pragma unroll
 		for (int i = 0; i < TOGETHER; i++)
-			held[i].answer = norm_row<columns>(all.pivot[i], all.sums[i], all.sums[TOGETHER + i],
-											   held[i].pivot, eps);
+			held[i].answer = norm_row_of(each, all.pivot[i], all.sums[i], all.sums[TOGETHER + i],
+										 held[i].pivot, eps);
 	}
 }

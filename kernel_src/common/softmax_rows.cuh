@@ -34,9 +34,9 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 	Marks marks[kept ? kept : 1];
 	Compute value[kept ? kept : 1][V]; /* terms, then powers */
 
-	DEVICE SoftmaxRows(const T *x, const SoftmaxScale<Compute> &scale, const MASK &mask,
+	DEVICE SoftmaxRows(const Row &row, const SoftmaxScale<Compute> &scale, const MASK &mask,
 					   void *slots)
-		: Vectors(Row(x, SHAPE::group::thread(), SHAPE::group::slice()), scale, mask), words(slots)
+		: Vectors(row, scale, mask), words(slots)
 	{
 	}
 
@@ -173,13 +173,14 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
  * x is a row to read for nothing.  All threads of the block must come.
  */
 template <class SHAPE, bool LOG, class MASK>
-DEVICE void softmax_row(const typename SHAPE::Element *x, i64 x_step, typename SHAPE::Element *y,
-						i64 y_step, const SoftmaxScale<typename SHAPE::Compute> &scale,
-						const MASK &mask, bool here)
+DEVICE void softmax_row_of(const typename SHAPE::row &row, const typename SHAPE::Element *x,
+						   i64 x_step, typename SHAPE::Element *y, i64 y_step,
+						   const SoftmaxScale<typename SHAPE::Compute> &scale, const MASK &mask,
+						   bool here)
 {
 	typedef typename SHAPE::Compute Compute;
 	DYN_SHARED(b128, slots);
-	SoftmaxRows<SHAPE, LOG, MASK> held(x, scale, mask, slots);
+	SoftmaxRows<SHAPE, LOG, MASK> held(row, scale, mask, slots);
 
 	held.fetch(x, x_step);
 	const Compute mine = held.largest();
@@ -187,4 +188,14 @@ DEVICE void softmax_row(const typename SHAPE::Element *x, i64 x_step, typename S
 	all = SHAPE::group::template reduce<0>(all, scale.exponent);
 	if (here)
 		held.store(y, y_step, mine, all);
+}
+
+template <class SHAPE, bool LOG, class MASK>
+DEVICE void softmax_row(const typename SHAPE::Element *x, i64 x_step, typename SHAPE::Element *y,
+						i64 y_step, const SoftmaxScale<typename SHAPE::Compute> &scale,
+						const MASK &mask, bool here)
+{
+	softmax_row_of<SHAPE, LOG>(
+		typename SHAPE::row(x, SHAPE::group::thread(), SHAPE::group::slice()), x, x_step, y, y_step,
+		scale, mask, here);
 }

@@ -1,0 +1,79 @@
+/*
+ * norm_held_generic.cuh: layer_norm and rms_norm (norm.cuh) of rows that threads hold, for sizes
+ * and strides that are known when the kernel is launched.  Columns of x are 1 apart; gamma and beta
+ * are of its type, and 0 where they are left out, as are mean and rstd.  There is no residual and no sum.
+ */
+#pragma once
+#include "common/norm_rows.cuh"
+#include "common/row_any.cuh"
+#include "common/row_held.cuh"
+
+/* gamma or beta of vector n; `absent` without it. */
+template <class ROW, typename T, int V, typename Compute>
+DEVICE void norm_held_affine(const T *start, const ROW &row, int n, Compute absent,
+							 Compute (&out)[V])
+{
+	const int column = row.column(n);
+#pragma unroll
+	for (int j = 0; j < V; j++)
+		out[j] = absent;
+	if (!start)
+		return;
+	if (vec_beyond<16>(start) == 0) {
+		u32 words[ROW::words];
+		vec_load<ROW::bytes>(start + column, words);
+		element_unpack<T>(words, out);
+	} else {
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			out[j] = element_load<Compute>(start + column + j);
+	}
+}
+
+template <class SHAPE, bool RMS, typename T = typename SHAPE::Element,
+		  typename Compute = typename SHAPE::Compute>
+__global__ HELD_BOUNDS(SHAPE) void norm_held_generic(
+	const T *__restrict__ x, const T *__restrict__ gamma, const T *__restrict__ beta, const T *,
+	T *__restrict__ y, Compute *__restrict__ mean, Compute *__restrict__ rstd, T *, Compute eps,
+	i64 rows, i64 columns, SPACE_SIZES(u64), SPACE_STRIDES(of_x))
+{
+	typedef NormWith<void, void, 0, RMS ? NORM_RMS : 0> With;
+	typedef NormPlace<List<>, List<1>, List<1>, List<>, List<1>, List<1>, i64> Place;
+	typedef typename SHAPE::row Row;
+	constexpr int V = Row::length;
+	const Space<1, u64> space = {SPACE_SIZES_MADE(u64), {SPACE_STRIDES_MADE(of_x)}};
+
+	row_each<SHAPE, true, i64>(rows, [&](i64 number, bool here) {
+		i64 at[1];
+		space.at(static_cast<u64>(number), at);
+		const Row row(x + at[0], columns, SHAPE::group::thread());
+		NormHeld<SHAPE, With, Place, 1> held[1];
+		held[0].template fetch<0>(row, x + at[0]);
+		held[0].widen();
+		norm_measure<SHAPE, With>(held, row, eps);
+		if (!here)
+			return;
+#pragma unroll
+		for (int n = 0; n < Row::held; n++) {
+			Compute scale[V], more[V], out[V];
+			if (!row.has(n))
+				continue;
+			norm_held_affine(gamma, row, n, Compute(1), scale);
+			norm_held_affine(beta, row, n, Compute(0), more);
+			held[0].get(n, out);
+#pragma unroll
+			for (int j = 0; j < V; j++) {
+				const Compute normal = RMS ? out[j] * held[0].answer.rstd
+										   : fma(out[j], held[0].answer.rstd, held[0].answer.shift);
+				out[j] = fma(normal, scale[j], more[j]);
+			}
+			norm_store(row, n, y + number * columns + row.first, out);
+		}
+		if (SHAPE::group::thread() == 0) {
+			if (mean)
+				mean[number] = held[0].answer.mean;
+			if (rstd)
+				rstd[number] = held[0].answer.rstd;
+		}
+	});
+}
