@@ -1,7 +1,8 @@
 /*
  * norm_held_generic.cuh: layer_norm and rms_norm (norm.cuh) of rows that threads hold, for sizes
  * and strides that are known when the kernel is launched.  Columns of x are 1 apart; gamma and beta
- * are of its type, and 0 where they are left out, as are mean and rstd.  There is no residual and no sum.
+ * are of its type, and 0 where they are left out, as are mean and rstd.  There is no residual and
+ * no sum.
  */
 #pragma once
 #include "common/norm_rows.cuh"
