@@ -82,7 +82,8 @@ int call_put(kiln_client *client, struct wire_out *out, const char *op, const ki
 	return status;
 }
 
-int call_make(kiln_client *client, struct request *request, int64_t deadline, kiln_call **out)
+int call_make(kiln_client *client, struct request *request, int64_t deadline, bool *ran,
+			  kiln_call **out)
 {
 	struct answer answer;
 	kiln_call *call = calloc(1, sizeof(*call));
@@ -103,6 +104,9 @@ int call_make(kiln_client *client, struct request *request, int64_t deadline, ki
 	call->param_count = wire_get_ints(&answer.in.root, "params", call->params, KILN_MAX_RAW_ARGS);
 	call->plan = strdup(text != NULL ? text : "");
 	snprintf(call->origin, sizeof(call->origin), "%s", origin != NULL ? origin : "");
+	if (ran != NULL) {
+		*ran = wire_get_bool(&answer.in.root, "ran", false);
+	}
 	atomic_fetch_add(&client->refs, 1);
 	answer_free(&answer);
 	if (call->id == 0 || call->plan == NULL) {
@@ -117,19 +121,43 @@ int call_make(kiln_client *client, struct request *request, int64_t deadline, ki
 	return KILN_OK;
 }
 
+/* What is given up is not to begin; the daemon's sentence about that is no news. */
+static void stop(kiln_client *client, uint64_t ticket)
+{
+	struct request request;
+	char text[LOCAL_ERROR_MAX];
+	snprintf(text, sizeof(text), "%s", kiln_errmsg());
+	link_begin(client, &request, "cancel");
+	wire_put_uint(&request.out, "ticket", ticket);
+	(void)link_post(client, &request, SIZE_MAX);
+	error_set(KILN_ETIMEDOUT, "%s", text);
+}
+
 static int prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
 				   int tensor_count, const kiln_attr *attrs, int attr_count, int64_t deadline,
-				   kiln_call **out)
+				   bool *ran, kiln_call **out)
 {
 	struct request request;
 
+	/* What goes before a launch by message. */
+	int status = ran != NULL ? lane_settle(client, 0, false, deadline) : KILN_OK;
+	if (status != KILN_OK) {
+		return status;
+	}
 	link_begin(client, &request, "prepare");
-	int status = call_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
+	status = call_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
 	if (status != KILN_OK) {
 		wire_out_free(&request.out);
 		return status;
 	}
-	status = call_make(client, &request, deadline, out);
+	if (ran != NULL) {
+		wire_put_bool(&request.out, "run", true);
+		lane_put_tail(client, &request.out);
+	}
+	status = call_make(client, &request, deadline, ran, out);
+	if (status == KILN_ETIMEDOUT && ran != NULL) {
+		stop(client, request.id);
+	}
 	if (status != KILN_OK) {
 		return status;
 	}
@@ -141,11 +169,12 @@ static int prepare(kiln_client *client, const char *op, const kiln_tensor *tenso
 }
 
 int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
-				 const kiln_attr *attrs, int attr_count, int64_t deadline, kiln_call **out)
+				 const kiln_attr *attrs, int attr_count, int64_t deadline, bool *ran,
+				 kiln_call **out)
 {
-	int status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, out);
+	int status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
 	if (status == KILN_ELIMIT && run_forget_oldest(client)) {
-		status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, out);
+		status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
 	}
 	return status;
 }
@@ -161,7 +190,7 @@ int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 		status = error_set(KILN_EINVAL, "out is NULL; the call cannot be returned");
 	} else {
 		status = call_prepare(client, op, tensors, tensor_count, attrs, attr_count,
-							  client_deadline(client), out);
+							  client_deadline(client), NULL, out);
 	}
 	return client_leave(client, status);
 }

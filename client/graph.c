@@ -39,7 +39,7 @@ static int make(kiln_client *client, const kiln_work *works, int count, kiln_cal
 		wire_map_end(&request.out);
 	}
 	wire_list_end(&request.out);
-	return call_make(client, &request, deadline, out);
+	return call_make(client, &request, deadline, NULL, out);
 }
 
 int kiln_prepare_graph(kiln_client *client, const kiln_work *works, int count, kiln_call **out)

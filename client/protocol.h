@@ -70,7 +70,9 @@
 	X("free", "", "buf, tail?", "")                                                                \
 	X("write", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")               \
 	X("read", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")                \
-	X("prepare", "", "op, tensors, attrs", "call, key, origin, text, micros")                      \
+	X("prepare", "", "op, tensors, attrs, run?, tail?",                                            \
+	  "call, key, origin, text, micros; or with run, where its kernel is there, when it has run: " \
+	  "call, ran, micros")                                                                         \
 	X("graph", "", "works: [{call, operands}]", "call, origin, text")                              \
 	X("submit", "", "call, operands, after, lane?, tail?, follows?",                               \
 	  "micros; with lane: bound, generation, alignments, extents, and for the first of a device "  \

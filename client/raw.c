@@ -163,7 +163,7 @@ static int prepare(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 	if (status != KILN_OK) {
 		return status;
 	}
-	status = call_make(client, &request, client_deadline(client), out);
+	status = call_make(client, &request, client_deadline(client), NULL, out);
 	close(request.fd);
 	if (status == KILN_OK) {
 		(*out)->raw = true;

@@ -61,6 +61,7 @@ static int run(kiln_client *client, const char *op, const kiln_tensor *tensors, 
 {
 	int64_t deadline = client_deadline(client);
 	kiln_call *call = NULL;
+	bool ran = false;
 	bool keyed =
 		signature_ask(client->signatures, client, op, tensors, tensor_count, attrs, attr_count);
 	if (keyed) {
@@ -70,11 +71,13 @@ static int run(kiln_client *client, const char *op, const kiln_tensor *tensors, 
 		return submit_and_wait(call, tensors, tensor_count, true, deadline);
 	}
 	int status =
-		call_prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &call);
+		call_prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &ran, &call);
 	if (status != KILN_OK) {
 		return status;
 	}
-	status = submit_and_wait(call, tensors, tensor_count, false, deadline);
+	if (!ran) {
+		status = submit_and_wait(call, tensors, tensor_count, false, deadline);
+	}
 	if (keyed) {
 		keep(client, call);
 	} else {

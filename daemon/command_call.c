@@ -35,6 +35,8 @@ struct asking {
 	uint64_t load_us;          /* when it began */
 	int64_t object_bytes;
 	enum job_origin origin;
+	bool runs; /* it is launched, too, if its kernel is there, on these operands */
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
 };
 
 static void asking_free(struct asking *asking)
@@ -90,9 +92,7 @@ int command_plan(struct session *session, struct wire_in *message, const char *t
 {
 	struct buffer *buffers[KERNEL_MAX_OPERANDS] = {0};
 	uint64_t offsets[KERNEL_MAX_OPERANDS] = {0};
-	struct work_operand operands[KERNEL_MAX_OPERANDS];
 	const char *model;
-	bool placed = true;
 	int status = command_limits(session, target, &out->limits, &model, error);
 	if (status == KILN_OK && session->broker->draining)
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
@@ -103,12 +103,14 @@ int command_plan(struct session *session, struct wire_in *message, const char *t
 		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
 	if (status != KILN_OK)
 		return status;
+	out->placed = out->made = true;
 	for (int i = 0; i < out->ref->plan.operand_count; i++) {
-		operands[i] = (struct work_operand){buffers[i], offsets[i]};
-		placed = placed && (buffers[i] || command_left_out(&out->problem, i));
+		out->operands[i] = (struct work_operand){buffers[i], offsets[i]};
+		out->placed = out->placed && (buffers[i] || command_left_out(&out->problem, i));
+		out->made = out->made && !(buffers[i] && buffers[i]->making);
 	}
-	if (placed)
-		status = command_check_operands(&out->ref->plan, operands, error);
+	if (out->placed)
+		status = command_check_operands(&out->ref->plan, out->operands, error);
 	if (status != KILN_OK) {
 		kernel_drop(out->ref);
 		out->ref = NULL;
@@ -133,6 +135,9 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 	asking->problem = planned.problem;
 	asking->given = planned.given;
 	asking->ref = planned.ref;
+	asking->runs = planned.placed && planned.made &&
+				   wire_get_bool(&message->root, "run", false);
+	memcpy(asking->operands, planned.operands, sizeof asking->operands);
 	return asking_open(session, id, asking);
 }
 
@@ -149,12 +154,12 @@ static void answer_failure(struct asking *asking, int status, const char *error,
 	asking_free(asking);
 }
 
-static uint64_t new_call(struct asking *asking)
+static struct call *new_call(struct asking *asking)
 {
 	struct session *session = asking->request.session;
 	struct call *call = calloc(1, sizeof *call);
 	if (!call)
-		return 0;
+		return NULL;
 	call->id = broker_id(session->broker);
 	call->holders = 1;
 	call->problem = asking->problem;
@@ -162,24 +167,24 @@ static uint64_t new_call(struct asking *asking)
 	call->variants[call->variant_count++] = kernel_hold(asking->ref);
 	if (map_put_id(&session->calls, call->id, call) < 0) {
 		call_drop(call);
-		return 0;
+		return NULL;
 	}
 	tier_attach(session, call, asking->ref);
-	return call->id;
+	return call;
 }
 
 static void answer_success(struct asking *asking, const char *origin)
 {
 	struct session *session = asking->request.session;
 	struct wire_out out;
-	uint64_t call = 0;
+	struct call *call = NULL;
 	if (asking->executor && !(call = new_call(asking))) {
 		answer_failure(asking, KILN_ENOMEM, "out of memory for a prepared call", "");
 		return;
 	}
 	reply_begin(&out, asking->request.id);
 	if (call)
-		wire_put_uint(&out, "call", call);
+		wire_put_uint(&out, "call", call->id);
 	wire_put_str(&out, "key", asking->kernel->key);
 	wire_put_str(&out, "origin", origin);
 	wire_put_str(&out, "text", asking->kernel->explain);
@@ -278,6 +283,32 @@ static void ask(struct asking *asking)
 	resolve(asking, asking->ref, false);
 }
 
+/* One message for both: prepares the call and launches it, and the end of that is the answer.  What
+ * has to be waited for is only prepared, for its buffers may be gone when it is there. */
+static void answer_launch(struct asking *asking)
+{
+	const struct work_order order = {.first = true};
+	struct session *session = asking->request.session;
+	struct kernel_ref *ref = kernel_hold(asking->ref);
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	uint64_t id = asking->request.id;
+	char error[KERNEL_ERROR_MAX];
+	struct call *call = new_call(asking);
+	if (!call) {
+		answer_failure(asking, KILN_ENOMEM, "out of memory for a prepared call", "");
+		kernel_drop(ref);
+		return;
+	}
+	memcpy(operands, asking->operands, sizeof operands);
+	asking_free(asking);
+	int status = work_launch(session, id, call, ref, operands, &order, error);
+	if (status != KILN_OK) {
+		call_drop(map_remove_id(&session->calls, call->id));
+		reply_error(session, id, status, "%s", error);
+	}
+	kernel_drop(ref);
+}
+
 /* By a kernel that the device process has. */
 static void answer_resident(struct asking *asking, struct kernel_ref *kernel,
 							enum job_origin origin)
@@ -285,7 +316,10 @@ static void answer_resident(struct asking *asking, struct kernel_ref *kernel,
 	asking->kernel = kernel;
 	job_count_resident(asking->broker, kernel, asking->request.session, origin,
 					   util_now_us() - asking->started_us);
-	answer_success(asking, job_origin_names[origin]);
+	if (asking->runs)
+		answer_launch(asking);
+	else
+		answer_success(asking, job_origin_names[origin]);
 }
 
 /* Of a call that will be launched. */

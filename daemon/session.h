@@ -254,6 +254,7 @@ struct work_order {
 	uint32_t stream; /* of the client's */
 	uint64_t after;
 	bool wants_lane;
+	bool first; /* the answer tells of the call, too; a launch that fails leaves none */
 };
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
 				struct kernel_ref *variant, const struct work_operand *operands,

@@ -155,6 +155,18 @@ static int keep_graph(struct work *work, const char **error)
 	return KILN_OK;
 }
 
+/* What is added to the answer to a call's first launch; one that failed has left no call. */
+static void end_first(struct work *work, struct wire_out *out)
+{
+	struct session *session = work->session;
+	if (out) {
+		wire_put_uint(out, "call", work->call->id);
+		wire_put_bool(out, "ran", true);
+	} else {
+		call_drop(map_remove_id(&session->calls, work->call->id));
+	}
+}
+
 /* Answers and frees a work that is in one of the lists. */
 void work_end(struct work *work, int status, const char *error, uint64_t micros)
 {
@@ -170,12 +182,16 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		reply_begin(&out, work->ticket);
 		if (work->kind == WORK_LAUNCH)
 			wire_put_uint(&out, "micros", micros);
+		if (work->first)
+			end_first(work, &out);
 		if (work->kind == WORK_GRAPH)
 			graph_put(work->call, &out);
 		int fds[LANE_DESCRIPTORS], fd_count = work->bound ? lane_put(work, &out, fds) : 0;
 		reply_send(session, &out, fds, fd_count);
 	} else {
 		remember_failure(session, work->ticket);
+		if (work->first)
+			end_first(work, NULL);
 		reply_error(session, work->ticket, status, "%s", error);
 	}
 	if (work->kind == WORK_FREE)
@@ -331,6 +347,7 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 	work->kernel = work->variant = kernel_hold(variant);
 	work->stream = order->stream;
 	work->wants_lane = order->wants_lane;
+	work->first = order->first;
 	work->after = order->after;
 	work->operand_count = variant->plan.operand_count;
 	work->extents = variant->plan.extents;

@@ -29,6 +29,7 @@ struct work {
 	uint32_t stream; /* of the client's */
 	uint64_t after;
 	bool wants_lane;           /* the answer shall say how to do it again without a message */
+	bool first;                /* the client does not know the call before the answer */
 	uint64_t bound;            /* the call's name in the lane; 0: it has none */
 	uint64_t executor_call;    /* its id there, once sent */
 	struct job_wait *fetching; /* the kernel, from cache or compiler */
