@@ -279,8 +279,8 @@ int call_put(struct kiln_client *client, struct wire_out *out, const char *op,
 /* Asks for a call; frees the request in any case.  *ran: it has run, too (NULL: not asked for). */
 int call_make(struct kiln_client *client, struct request *request, int64_t deadline, bool *ran,
 			  struct kiln_call **out);
-/* As kiln_prepare; makes room where the daemon takes no more calls.  ran not NULL: it shall be run at
- * once, if nothing has to be waited for; *ran says whether it was. */
+/* As kiln_prepare; makes room where the daemon takes no more calls.  ran not NULL: it shall be run
+ * at once, if nothing has to be waited for; *ran says whether it was. */
 int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors, int tensor_count,
 				 const kiln_attr *attrs, int attr_count, int64_t deadline, bool *ran,
 				 kiln_call **out);

@@ -24,6 +24,7 @@ extern char **environ;
 struct child {
 	uv_process_t process;
 	uv_poll_t poll;
+	int watched;         /* what the poll is started for */
 	uv_timer_t patience; /* of a dismissal */
 	int sock;
 	int open_handles;
@@ -90,6 +91,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 	} else {
 		/* A child whose socket is gone is of no use; its exit brings the one report. */
 		uv_poll_stop(poll);
+		child->watched = 0;
 		child_kill(child);
 	}
 }
@@ -99,7 +101,10 @@ static void watch(struct child *child)
 	if (child->exited || child->abandoned)
 		return;
 	int events = UV_READABLE | UV_DISCONNECT | (child->queue.count ? UV_WRITABLE : 0);
-	uv_poll_start(&child->poll, events, on_ready);
+	/* Starting it again for the same would take system calls. */
+	if (events != child->watched)
+		uv_poll_start(&child->poll, events, on_ready);
+	child->watched = events;
 }
 
 static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal)

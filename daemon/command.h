@@ -86,9 +86,10 @@ struct command_planned {
 	int given; /* tensors of the request */
 	struct kernel_limits limits;
 	struct kernel_ref *ref;
-	struct work_operand operands[KERNEL_MAX_OPERANDS]; /* of ref's plan, as far as they were named */
-	bool placed;                                       /* all that it needs */
-	bool made;                                         /* and those buffers are there */
+	struct work_operand
+		operands[KERNEL_MAX_OPERANDS]; /* of ref's plan, as far as they were named */
+	bool placed;                       /* all that it needs */
+	bool made;                         /* and those buffers are there */
 };
 /* Plans the problem of a message; KILN_OK, or a status with a sentence. */
 int command_plan(struct session *session, struct wire_in *message, const char *target,

@@ -135,8 +135,7 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 	asking->problem = planned.problem;
 	asking->given = planned.given;
 	asking->ref = planned.ref;
-	asking->runs = planned.placed && planned.made &&
-				   wire_get_bool(&message->root, "run", false);
+	asking->runs = planned.placed && planned.made && wire_get_bool(&message->root, "run", false);
 	memcpy(asking->operands, planned.operands, sizeof asking->operands);
 	return asking_open(session, id, asking);
 }

@@ -286,10 +286,11 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 
 static void watch(struct session *session)
 {
-	if (!session->closing)
-		uv_poll_start(&session->poll,
-					  UV_READABLE | UV_DISCONNECT | (session->queue.count ? UV_WRITABLE : 0),
-					  on_ready);
+	int events = UV_READABLE | UV_DISCONNECT | (session->queue.count ? UV_WRITABLE : 0);
+	/* Starting it again for the same would take system calls. */
+	if (!session->closing && events != session->watched)
+		uv_poll_start(&session->poll, events, on_ready);
+	session->watched = events;
 }
 
 static uint32_t hello_deadline(const struct broker *broker)

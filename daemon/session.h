@@ -109,6 +109,7 @@ struct session {
 	uint64_t stream; /* of this session in its executor */
 	int sock;
 	uv_poll_t poll;
+	int watched; /* what the poll is started for */
 	uv_timer_t hello_timer;
 	int open_handles;
 	struct frame_queue queue;

@@ -4,6 +4,7 @@
  */
 #include "harness.h"
 
+#include <kiln/ops.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,79 @@ static void only_the_first_waits(void **state)
 	assert_int_equal(counter(client, "compiles"), 1);
 	assert_int_equal(counter(client, "generic"), 8);
 	assert_int_equal(counter(client, "specialized"), 0);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+static int turn_once(kiln_client *client, kiln_buffer *const buffers[2], int64_t side)
+{
+	struct permute problem = turn(side);
+	kiln_attr perm = perm_attr(&problem);
+	kiln_tensor tensors[2] = {permute_input(&problem, buffers[0]),
+							  permute_output(&problem, buffers[1])};
+	return kiln_run(client, "permute", tensors, 2, &perm, 1);
+}
+
+static void assert_turned_once(kiln_buffer *buffer, int side)
+{
+	static float now[CUBE];
+	assert_ok(kiln_read(buffer, 0, now, sizeof(float) * (size_t)(side * side * side)));
+	for (int i = 0; i < side * side * side; i++) {
+		int at[3] = {i / side / side, i / side % side, i % side};
+		assert_true(now[i] == (float)((at[2] * side + at[0]) * side + at[1]));
+	}
+}
+
+/* A shape never seen, whose generic kernel is there, is prepared and launched at once; that this is
+ * one message, unit/test_client_run says. */
+static void a_first_call_is_one_launch(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct cube cube;
+	kiln_client *client;
+
+	lazy(daemon);
+	client = client_open(daemon);
+	cube_open(client, &cube);
+	assert_ok(turn_once(client, cube.buffers, 15));
+	/* Even sides have kernels of their own. */
+	for (int side = 13; side > 2; side -= 2) {
+		int64_t came = counter(client, "submitted"), generic = counter(client, "generic");
+		assert_ok(turn_once(client, cube.buffers, side));
+		assert_int_equal(counter(client, "submitted"), came + 1);
+		assert_int_equal(counter(client, "generic"), generic + 1);
+		assert_turned_once(cube.buffers[1], side);
+	}
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* And one that fails leaves nothing behind: not even a call, of which there may be two. */
+static void a_first_call_that_fails(void **state)
+{
+	struct kilnd *daemon = *state;
+	const int64_t bad[12] = {0, 99};
+	kiln_client *client;
+	kiln_buffer *buffers[3];
+
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--max-calls", "2"));
+	client = client_open(daemon);
+	for (int i = 0; i < 3; i++)
+		assert_ok(kiln_alloc(client, 4096, 0, NULL, &buffers[i]));
+	assert_ok(kiln_write(buffers[1], 0, bad, sizeof(bad)));
+	for (int64_t n = 4; n < 12; n++) {
+		const int64_t from[2] = {1, n + 3}, to[2] = {1, n};
+		assert_int_equal(kiln_gather(client, kiln_tensor_make(buffers[0], 0, KILN_F32, 2, from),
+									 kiln_tensor_make(buffers[1], 0, KILN_I64, 2, to),
+									 kiln_tensor_make(buffers[2], 0, KILN_F32, 2, to), "check"),
+						 KILN_EINDEX);
+		assert_non_null(strstr(kiln_errmsg(), "gather: "));
+	}
+	assert_true(counter(client, "generic") > 4);
+	assert_int_equal(counter(client, "launch_failures"), 8);
+	for (int i = 0; i < 3; i++)
+		kiln_free(buffers[i]);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -419,6 +493,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(only_the_first_waits),
+		HARNESS_TEST(a_first_call_is_one_launch),
+		HARNESS_TEST(a_first_call_that_fails),
 		HARNESS_TEST(takes_over_between_launches),
 		HARNESS_TEST(counts_what_no_message_says),
 		HARNESS_TEST(from_the_cache),

@@ -433,7 +433,7 @@ static void test_compile_failure(void **state)
 	assert_int_equal(kiln_permute(client, x, x, perm), KILN_ECOMPILE);
 	assert_string_equal(seen(fake, "prepare"),
 						"prepare(id=3, op=\"permute\", tensors=[{d=3, s=[4], o=0},"
-						"{d=3, s=[4], o=0}], attrs={perm=[0]})");
+						"{d=3, s=[4], o=0}], attrs={perm=[0]}, run=true)");
 	assert_int_equal(kiln_free(NULL), KILN_OK);
 	assert_string_equal(kiln_errlog(), "line 1\nline 2\n"); /* success changes nothing */
 	x.rank = 9;

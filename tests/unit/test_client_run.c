@@ -21,9 +21,21 @@ static struct {
 	uint64_t submitted; /* the call of the last submit */
 	int fail_prepares;  /* so many more are refused */
 	bool hold_submits;  /* they are never answered */
+	bool runs;          /* what is prepared to be run is */
+	uint64_t held;      /* so was it, and its answer has not been sent */
+	bool hold_prepares;
 } has;
 
-static bool prepare(struct fake *fake, uint64_t id)
+static void answer_ran(struct fake *fake, uint64_t id)
+{
+	struct wire_out out;
+	fake_begin(&out, id, KILN_OK);
+	wire_put_uint(&out, "call", ++fake->last_number);
+	wire_put_bool(&out, "ran", true);
+	fake_send(fake, &out, -1);
+}
+
+static bool prepare(struct fake *fake, uint64_t id, bool runs)
 {
 	has.prepares++;
 	if (has.fail_prepares > 0) {
@@ -37,7 +49,13 @@ static bool prepare(struct fake *fake, uint64_t id)
 	}
 	has.live[fake->last_number + 1] = true;
 	has.count++;
-	fake_prepare(fake, id);
+	if (has.hold_prepares) {
+		has.held = id;
+	} else if (has.runs && runs) {
+		answer_ran(fake, id);
+	} else {
+		fake_prepare(fake, id);
+	}
 	return true;
 }
 
@@ -47,7 +65,13 @@ static bool keep_calls(struct fake *fake, struct wire_in *in, struct frame *fram
 	uint64_t id = wire_id(in), call = wire_get_uint(&in->root, "call", 0);
 	(void)frame;
 	if (strcmp(type, "prepare") == 0 || strcmp(type, "raw.prepare") == 0) {
-		return prepare(fake, id);
+		return prepare(fake, id, wire_get_bool(&in->root, "run", false));
+	}
+	if (strcmp(type, "cancel") == 0 && has.held != 0) {
+		assert_int_equal(wire_get_uint(&in->root, "ticket", 0), has.held);
+		answer_ran(fake, has.held);
+		has.held = 0;
+		return false;
 	}
 	if (strcmp(type, "release") != 0 && strcmp(type, "submit") != 0) {
 		return false;
@@ -276,6 +300,47 @@ static void timeouts(void **state)
 	scene_close(&scene);
 }
 
+/* A daemon that has run it is asked nothing more: one message, and then one for each time again. */
+static void the_first_call_is_one_message(void **state)
+{
+	(void)state;
+	struct scene scene = scene_open(FAKE_WAIT_MS);
+	has.runs = true;
+	for (int n = 1; n <= 10; n++) {
+		assert_int_equal(run(&scene, n), KILN_OK);
+		assert_int_equal(has.prepares, n);
+		assert_int_equal(has.submitted, 0);
+	}
+	assert_int_equal(run(&scene, 1), KILN_OK);
+	assert_int_equal(has.prepares, 10);
+	assert_int_equal(has.submitted, scene.fake->last_number - 9);
+	/* Who prepares does not run. */
+	kiln_tensor tensors[] = {row(scene.x, 0, 99), row(scene.y, 0, 99)};
+	kiln_call *call = NULL;
+	assert_int_equal(kiln_prepare(scene.client, "copy", tensors, 2, NULL, 0, &call), KILN_OK);
+	assert_string_equal(kiln_call_origin(call), "compiled");
+	kiln_call_free(call);
+	scene_close(&scene);
+}
+
+/* It is canceled, and what comes of it all the same is given back. */
+static void a_first_call_that_is_late(void **state)
+{
+	(void)state;
+	struct scene scene = scene_open(300);
+	has.hold_prepares = true;
+	assert_int_equal(run(&scene, 8), KILN_ETIMEDOUT);
+	SAYS("did not answer \"prepare\" before the deadline");
+	has.hold_prepares = false;
+	settle(&scene);
+	settle(&scene);
+	assert_int_equal(scene.fake->count_cancel, 1);
+	assert_int_equal(scene.fake->count_release, 1);
+	assert_int_equal(run(&scene, 8), KILN_OK);
+	assert_int_equal(has.prepares, 2);
+	scene_close(&scene);
+}
+
 /* Neither the end of the daemon nor that of a child of fork() touches what was kept. */
 static void ends(void **state)
 {
@@ -312,6 +377,8 @@ int main(void)
 		cmocka_unit_test(wrong_arguments),
 		cmocka_unit_test(failures_are_not_remembered),
 		cmocka_unit_test(timeouts),
+		cmocka_unit_test(the_first_call_is_one_message),
+		cmocka_unit_test(a_first_call_that_is_late),
 		cmocka_unit_test(ends),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
