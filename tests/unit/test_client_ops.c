@@ -63,7 +63,8 @@ static void expect(int status, const char *expected)
 								 left_out ? "_" : shape + 3);
 		at++;
 	}
-	snprintf(said + used, sizeof(said) - used, " %.*s", (int)strcspn(attrs + 6, ")"), attrs + 6);
+	snprintf(said + used, sizeof(said) - used, " %.*s", (int)strcspn(attrs + 6, "}") + 1,
+			 attrs + 6);
 	assert_string_equal(said, expected);
 }
 
