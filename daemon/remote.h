@@ -12,7 +12,8 @@
  *   remote_claim.c  claims of ours
  *   remote_write.c  entries on their way there
  *   remote_entry.c  what an entry is
- *   remote_link.c   a connection; the only file that knows hiredis
+ *   remote_link.c   a connection, by hiredis
+ *   remote_guard.c  what hiredis may make of a Redis' words; no other file knows hiredis
  *   remote_none.c   all of this, in a kilnd that was built without
  *
  * The Redis is trusted with nothing: a kernel from it runs only if a key that is trusted here has

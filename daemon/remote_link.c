@@ -13,6 +13,7 @@
 /* after the above */
 #include <hiredis/adapters/libuv.h>
 
+#include "remote_guard.h"
 #include "util/util.h"
 
 #define PINGS 3
@@ -247,9 +248,18 @@ static void on_disconnect(const redisAsyncContext *context, int status)
 	if (!link)
 		return;
 	link->context = NULL;
+	/* What the guard makes nothing of is no memory to hiredis. */
 	snprintf(why, sizeof why, "the connection ended: %s",
-			 status == REDIS_OK ? "closed" : context->errstr);
+			 status == REDIS_OK              ? "closed"
+			 : context->err == REDIS_ERR_OOM ? "it answers what was not asked (or no memory)"
+											 : context->errstr);
 	fail(link, why);
+}
+
+static bool expects(const redisAsyncContext *context)
+{
+	const struct remote_link *link = context->data;
+	return link && link->pending > 0;
 }
 
 static void connect_to(struct remote_link *link, const char *address)
@@ -274,6 +284,7 @@ static void connect_to(struct remote_link *link, const char *address)
 		fail(link, "out of memory for a connection");
 		return;
 	}
+	remote_guard(context, expects);
 	redisAsyncSetDisconnectCallback(context, on_disconnect);
 	redisAsyncSetConnectCallback(context, on_connect);
 }

@@ -31,6 +31,7 @@ struct remote_reply {
 	size_t size;
 	int64_t number;
 };
+#define REMOTE_REPLY_MOST ((size_t)9 << 20) /* bytes; one of more ends the connection */
 typedef void (*remote_answered)(void *arg, const struct remote_reply *reply);
 
 #define REMOTE_WORDS 6

@@ -1,7 +1,6 @@
 /*
  * pack_read.c: from a pack to rows.  All of it is read twice: first to see whether the seal fits
- * its bytes, then to take the rows; the second time the bytes are hashed again, and unless they are
- * the same ones to the last, what was taken is removed.  No length is believed.
+ * its bytes, then to take the rows, of the same bytes (pack_bytes.c).  No length is believed.
  */
 #include "pack.h"
 
@@ -9,10 +8,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "conductor.h"
+#include "pack_bytes.h"
 #include "pack_format.h"
 
 #define RESERVE_BYTES (4 << 20)
@@ -20,13 +19,12 @@
 enum pack_phase { PACK_LOOKING, PACK_TAKING, PACK_DONE };
 
 struct pack_reader {
-	int fd;
-	char what[160]; /* how sentences call it */
+	struct pack_bytes bytes;
 	const struct seal_ring *ring;
 	enum pack_phase phase;
-	uint64_t size, at; /* of the file; where the next byte is read */
-	uint64_t end;      /* where its last numbers begin */
-	struct util_hash hash;
+	uint64_t at;           /* where the next byte is read */
+	uint64_t end;          /* where its last numbers begin */
+	struct util_hash hash; /* of what was read */
 	unsigned char seal[SEAL_BYTES];
 	struct seal_content content;
 	struct seal_signer signer;
@@ -42,49 +40,33 @@ struct pack_reader {
 
 #define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
-/* Bytes from the file, hashed. */
+/* The next bytes, hashed. */
 static int get(struct pack_reader *reader, void *bytes, size_t size, char error[KERNEL_ERROR_MAX])
 {
-	char *at = bytes;
-	size_t left = size;
-	while (left) {
-		ssize_t got = pread(reader->fd, at, left, (off_t)(reader->at + (size - left)));
-		if (got < 0 && errno == EINTR) {
-			continue;
-		}
-		if (got <= 0) {
-			return FAIL(KILN_EIO, "%s cannot be read: %s", reader->what,
-						got < 0 ? strerror(errno) : "it became shorter");
-		}
-		at += got;
-		left -= (size_t)got;
+	int status = pack_bytes_get(&reader->bytes, reader->at, bytes, size, error);
+	if (status == KILN_OK) {
+		util_hash_add(&reader->hash, bytes, size);
+		reader->at += size;
 	}
-	util_hash_add(&reader->hash, bytes, size);
-	reader->at += size;
-	return KILN_OK;
+	return status;
 }
 
 static int read_head(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 {
 	unsigned char head[PACK_HEAD_BYTES];
-	struct stat status;
-	if (fstat(reader->fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-		return FAIL(KILN_EIO, "%s is no file", reader->what);
-	}
-	reader->size = (uint64_t)status.st_size;
-	if (reader->size < PACK_LEAST_BYTES) {
+	if (reader->bytes.size < PACK_LEAST_BYTES) {
 		return FAIL(KILN_EINVAL, "%s is no pack, or only the beginning of one: it has %llu bytes",
-					reader->what, (unsigned long long)reader->size);
+					reader->bytes.what, (unsigned long long)reader->bytes.size);
 	}
 	int result = get(reader, head, sizeof head, error);
 	if (result == KILN_OK && memcmp(head, PACK_MAGIC, 8) != 0) {
-		return FAIL(KILN_EINVAL, "%s is no pack: it does not begin as one", reader->what);
+		return FAIL(KILN_EINVAL, "%s is no pack: it does not begin as one", reader->bytes.what);
 	}
 	if (result == KILN_OK && pack_get_u64(head + 8) != PACK_VERSION) {
 		return FAIL(KILN_EVERSION, "%s is a pack of version %llu, and this kilnd knows version %d",
-					reader->what, (unsigned long long)pack_get_u64(head + 8), PACK_VERSION);
+					reader->bytes.what, (unsigned long long)pack_get_u64(head + 8), PACK_VERSION);
 	}
-	reader->end = reader->size - SEAL_BYTES - 8 * PACK_END_NUMBERS;
+	reader->end = reader->bytes.size - SEAL_BYTES - 8 * PACK_END_NUMBERS;
 	return result;
 }
 
@@ -102,18 +84,17 @@ static int rewind_to(struct pack_reader *reader, enum pack_phase phase,
 int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_reader **out,
 				   char error[KERNEL_ERROR_MAX])
 {
-	const char *slash = strrchr(path, '/');
 	struct pack_reader *reader = calloc(1, sizeof *reader);
 	if (!reader) {
 		return FAIL(KILN_ENOMEM, "out of memory for a pack");
 	}
-	snprintf(reader->what, sizeof reader->what, "the pack %.140s", slash ? slash + 1 : path);
 	reader->ring = ring;
 	reader->reserve = -1;
-	reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	util_hash_begin(&reader->hash);
-	int status = reader->fd < 0 ? FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno))
-								: read_head(reader, error);
+	int status = pack_bytes_open(path, &reader->bytes, error);
+	if (status == KILN_OK) {
+		status = read_head(reader, error);
+	}
 	if (status == KILN_OK) {
 		status = rewind_to(reader, PACK_LOOKING, error);
 	}
@@ -135,7 +116,7 @@ static int reserve_room(struct pack_reader *reader, struct cache *cache,
 	int code = reader->reserve < 0 ? 0 : posix_fallocate(reader->reserve, 0, RESERVE_BYTES);
 	return code == ENOSPC || code == EFBIG || code == EDQUOT
 			   ? FAIL(KILN_EIO, "there is no room for %s on the disk of the cache: %s",
-					  reader->what, strerror(code))
+					  reader->bytes.what, strerror(code))
 			   : KILN_OK;
 }
 
@@ -157,7 +138,7 @@ static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t n
 	reader->hash = unused;
 	int status = get(reader, reader->seal, SEAL_BYTES, error);
 	if (status == KILN_OK) {
-		status = seal_check(reader->ring, PACK_PURPOSE, reader->what, &reader->content,
+		status = seal_check(reader->ring, PACK_PURPOSE, reader->bytes.what, &reader->content,
 							reader->seal, now, &reader->signer, error);
 	}
 	reader->at = reader->end;
@@ -168,8 +149,8 @@ static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t n
 		return status;
 	}
 	reader->figures.rows = pack_get_u64(end + 8);
-	reader->figures.bytes = reader->size;
-	status = cache_room(cache, reader->size, reader->figures.rows, error);
+	reader->figures.bytes = reader->bytes.size;
+	status = cache_room(cache, reader->bytes.size, reader->figures.rows, error);
 	if (status == KILN_OK) {
 		status = reserve_room(reader, cache, error);
 	}
@@ -180,7 +161,7 @@ static int look(struct pack_reader *reader, struct cache *cache, int64_t now,
 				char error[KERNEL_ERROR_MAX])
 {
 	static const size_t chunk = 65536;
-	uint64_t content = reader->size - SEAL_BYTES, first = reader->at;
+	uint64_t content = reader->bytes.size - SEAL_BYTES, first = reader->at;
 	unsigned char *buffer = malloc(chunk);
 	int status = buffer ? KILN_OK : FAIL(KILN_ENOMEM, "out of memory for a pack");
 	while (status == KILN_OK && reader->at < content && reader->at - first < PACK_PIECE_BYTES) {
@@ -231,11 +212,11 @@ static int check_row(struct pack_reader *reader, const struct cache_row *row,
 {
 	if (!cache_row_key_fits(row)) {
 		return FAIL(KILN_EPROTO, "%s has a kernel %.12s whose key is not the hash of its text",
-					reader->what, row->key);
+					reader->bytes.what, row->key);
 	}
 	if (strcmp(row->key, reader->last) <= 0) {
 		return FAIL(KILN_EPROTO, "%s has a kernel %.12s that is not in the order of the keys",
-					reader->what, row->key);
+					reader->bytes.what, row->key);
 	}
 	memcpy(reader->last, row->key, sizeof reader->last);
 	return KILN_OK;
@@ -248,7 +229,7 @@ static int take_row(struct pack_reader *reader, struct cache *cache, const void 
 	char why[KERNEL_ERROR_MAX];
 	bool was_there = false;
 	if (cache_row_decode(blob, size, &row, why) != KILN_OK) {
-		return FAIL(KILN_EPROTO, "%s: %.150s", reader->what, why);
+		return FAIL(KILN_EPROTO, "%s: %.150s", reader->bytes.what, why);
 	}
 	int status = check_row(reader, &row, error);
 	if (status == KILN_OK && !reserve(reader)) {
@@ -281,8 +262,9 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 		return status;
 	}
 	if (size == 0 || size > ROW_BYTES_MAX || size > reader->end - reader->at) {
-		return FAIL(KILN_EPROTO, "%s has a kernel of %llu bytes where %llu are left", reader->what,
-					(unsigned long long)size, (unsigned long long)(reader->end - reader->at));
+		return FAIL(KILN_EPROTO, "%s has a kernel of %llu bytes where %llu are left",
+					reader->bytes.what, (unsigned long long)size,
+					(unsigned long long)(reader->end - reader->at));
 	}
 	void *blob = malloc((size_t)size);
 	if (!blob) {
@@ -298,23 +280,18 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 	return status;
 }
 
-/* The second look saw what the first did. */
 static int finish(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 {
-	unsigned char end[8 * PACK_END_NUMBERS], digest[32];
+	unsigned char end[8 * PACK_END_NUMBERS];
 	uint64_t rows = reader->figures.taken + reader->figures.present;
 	int status = get(reader, end, sizeof end, error);
-	util_hash_end(&reader->hash, digest);
 	if (status != KILN_OK) {
 		return status;
-	}
-	if (memcmp(digest, reader->content.digest, sizeof digest) != 0) {
-		return FAIL(KILN_EPERM, "%s was changed while it was read", reader->what);
 	}
 	if (pack_get_u64(end) != 0 || pack_get_u64(end + 8) != rows ||
 		pack_get_u64(end + 16) != reader->sum) {
 		return FAIL(KILN_EPROTO, "%s says that it has %llu kernels of %llu bytes, and has %llu",
-					reader->what, (unsigned long long)pack_get_u64(end + 8),
+					reader->bytes.what, (unsigned long long)pack_get_u64(end + 8),
 					(unsigned long long)pack_get_u64(end + 16), (unsigned long long)rows);
 	}
 	reader->phase = PACK_DONE;
@@ -330,7 +307,7 @@ static int take(struct pack_reader *reader, struct cache *cache, int64_t now,
 					reader->at - first < PACK_PIECE_BYTES;
 		 i++) {
 		if (reader->end - reader->at < 8) {
-			return FAIL(KILN_EPROTO, "%s has %llu bytes behind its kernels", reader->what,
+			return FAIL(KILN_EPROTO, "%s has %llu bytes behind its kernels", reader->bytes.what,
 						(unsigned long long)(reader->end - reader->at));
 		}
 		status = next_row(reader, cache, now, error);
@@ -362,8 +339,8 @@ bool pack_undo(struct pack_reader *reader, struct cache *cache)
 		if (cache_remove(cache, key, error) == KILN_OK) {
 			reader->figures.undone++;
 		} else {
-			util_log(UTIL_WARN, "kernel %.12s of %s stays in the cache: %s", key, reader->what,
-					 error);
+			util_log(UTIL_WARN, "kernel %.12s of %s stays in the cache: %s", key,
+					 reader->bytes.what, error);
 		}
 	}
 	return reader->taken_count > 0;
@@ -392,9 +369,7 @@ void pack_read_close(struct pack_reader *reader)
 	if (!reader) {
 		return;
 	}
-	if (reader->fd >= 0) {
-		close(reader->fd);
-	}
+	pack_bytes_close(&reader->bytes);
 	give_up_reserve(reader);
 	free(reader->taken);
 	free(reader);

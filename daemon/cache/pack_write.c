@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pack_format.h"
@@ -70,6 +71,7 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 					char error[KERNEL_ERROR_MAX])
 {
 	static const uint64_t version = PACK_VERSION;
+	struct stat there;
 	struct pack_writer *writer = calloc(1, sizeof *writer);
 	if (!writer) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a pack");
@@ -79,8 +81,16 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "\"%.200s\" is no absolute path of at most %d bytes", path, PATH_MAX - 1);
 	}
+	/* What it would take the place of, such as /dev/null, is somebody's. */
+	if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
+		free(writer);
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%.200s is there already and is no file: a pack is a file", path);
+	}
 	snprintf(writer->path, sizeof writer->path, "%s", path);
-	snprintf(writer->temporary, sizeof writer->temporary, "%s.part%ld", path, (long)getpid());
+	/* In a container each kilnd has the same number, and one that was killed left its file. */
+	snprintf(writer->temporary, sizeof writer->temporary, "%s.part%llx", path,
+			 (unsigned long long)util_now_us());
 	copy_filter(writer, filter);
 	util_hash_begin(&writer->hash);
 	writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

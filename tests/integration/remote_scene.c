@@ -353,3 +353,47 @@ pid_t proxy_start(const struct remote_scene *scene, const char *path, int cut_af
 	}
 	_exit(0);
 }
+
+/* ---- A Redis that says what it was not asked ---- */
+
+static bool say(int client, const char *text)
+{
+	return write(client, text, strlen(text)) == (ssize_t)strlen(text);
+}
+
+static void lie(int client, const char *first, const char *more)
+{
+	char bytes[256];
+	bool good = true;
+	for (int pings = 0; good && pings < 3; pings++)
+		good = read(client, bytes, sizeof(bytes)) > 0 && say(client, "+PONG\r\n");
+	good = good && say(client, first);
+	while (good && more[0])
+		good = say(client, more);
+	while (good && read(client, bytes, sizeof(bytes)) > 0)
+		continue;
+}
+
+pid_t liar_start(const char *path, const char *first, const char *more)
+{
+	int listening = open_socket(path, true);
+	pid_t parent = getpid(), pid;
+
+	assert_true(listening >= 0);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid) {
+		close(listening);
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGPIPE, SIG_IGN);
+	while (getppid() == parent) {
+		int client = accept(listening, NULL, NULL);
+		if (client >= 0)
+			lie(client, first, more);
+		close(client);
+	}
+	_exit(0);
+}

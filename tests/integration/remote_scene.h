@@ -60,5 +60,8 @@ void cache_clear(kiln_client *client);
 /* A socket at this path that passes bytes to the scene's redis and back, and cuts the connection in
  * both directions once so many bytes came back over it. */
 pid_t proxy_start(const struct remote_scene *scene, const char *path, int cut_after);
+/* A socket at this path that answers three PINGs of a connection, and then says first once and
+ * more, if it is not "", without end. */
+pid_t liar_start(const char *path, const char *first, const char *more);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* "connected", "away"; and what the reason contains. */
@@ -377,6 +378,33 @@ static void test_end(void **state)
 	kill(scene->redis, SIGCONT);
 }
 
+/* A Redis is trusted with nothing, and so neither with the daemon's life nor with its memory. */
+static void check_liar(struct remote_scene *scene, const char *first, const char *more,
+					   const char *reason)
+{
+	char path[96], url[128];
+	snprintf(path, sizeof(path), "%.80s.liar", scene->socket);
+	snprintf(url, sizeof(url), "unix:%s", path);
+	pid_t liar = liar_start(path, first, more);
+	host_spawn(&scene->a, url, NULL);
+	kiln_client *a = client_open(scene->a.daemon);
+	await_state(a, "away", reason);
+	kiln_close(a);
+	assert_true(kilnd_end(scene->a.daemon));
+	kill(liar, SIGKILL);
+	waitpid(liar, NULL, 0);
+	unlink(path);
+}
+
+static void test_liars(void **state)
+{
+	static char flood[65537];
+	memset(flood, 'a', sizeof(flood) - 1);
+	check_liar(*state, "+OK\r\n:1\r\n", "", "it answers what was not asked");
+	check_liar(*state, "*1\r\n$2\r\nab\r\n", "", "it answers what was not asked");
+	check_liar(*state, "$400000000\r\n", flood, "an answer of more than 9 MiB");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -389,6 +417,7 @@ int main(void)
 		REMOTE_TEST(test_descriptors),
 		REMOTE_TEST(test_limits),
 		REMOTE_TEST(test_end),
+		REMOTE_TEST(test_liars),
 	};
 	harness_begin(280);
 	return cmocka_run_group_tests(tests, remote_need_redis, NULL);

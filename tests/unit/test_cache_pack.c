@@ -349,7 +349,8 @@ static void what_changes_meanwhile_is_undone(void **state)
 	while (status == KILN_OK) {
 		status = pack_read(reader, other, NOW, &more, error);
 	}
-	assert_int_equal(status, KILN_EPROTO);
+	assert_int_equal(status, KILN_EPERM);
+	assert_string_equal(error, "the pack k.pack was changed while it was read");
 	while (pack_undo(reader, other)) {
 		continue;
 	}
@@ -357,6 +358,76 @@ static void what_changes_meanwhile_is_undone(void **state)
 	pack_read_close(reader);
 	assert_int_equal(stats_of(other).rows, 1);
 	assert_true(has_true(other, 3, 1000));
+	cache_close(other);
+}
+
+/* A pack does not take the place of what is no file. */
+static void only_files_are_replaced(void **state)
+{
+	struct cache *cache = filled(1, 20);
+	(void)state;
+	assert_int_equal(mkfifo(pack_path(), 0600), 0);
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_EINVAL);
+	assert_non_null(strstr(error, "is there already and is no file"));
+	assert_int_equal(unlink(pack_path()), 0);
+	assert_int_equal(symlink("elsewhere", pack_path()), 0);
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_EINVAL);
+	assert_int_equal(unlink(pack_path()), 0);
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
+	cache_close(cache);
+}
+
+/* Another kernel for the same key. */
+static void put_false(struct cache *cache, int number, size_t bytes)
+{
+	struct cache_row row;
+	make_true_row(number, bytes, "nvrtc 13.0", &row);
+	((unsigned char *)row.object)[0] ^= 1;
+	assert_int_equal(cache_put(cache, &row, error), KILN_OK);
+	cache_row_free(&row);
+}
+
+/* A pack that is another one once its seal was looked at: none of its rows is taken, not even for
+ * as long as it is read. */
+static void what_the_seal_is_not_for_is_never_taken(void **state)
+{
+	struct cache *cache = filled(150, 1000), *other = open_other(0);
+	struct pack_reader *reader;
+	bool more = true;
+	size_t size;
+	(void)state;
+	for (int i = 0; i < 150; i++) {
+		put_false(cache, i, 1000);
+	}
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
+	char *pack = util_read_file(pack_path(), 1 << 20, &size);
+	for (int i = 0; i < 150; i++) {
+		put_true(cache, i, 1000, "nvrtc 13.0");
+	}
+	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
+	cache_close(cache);
+	assert_int_equal(pack_read_open(pack_path(), ring, &reader, error), KILN_OK);
+	while (!pack_signer(reader)->name[0]) {
+		assert_int_equal(pack_read(reader, other, NOW, &more, error), KILN_OK);
+	}
+	assert_int_equal(pack_figures(reader)->taken, 0);
+	put_bytes(pack, size);
+	free(pack);
+	int status = KILN_OK;
+	while (status == KILN_OK && more) {
+		status = pack_read(reader, other, NOW, &more, error);
+	}
+	assert_int_equal(status, KILN_EPERM);
+	uint64_t same = 0;
+	for (int i = 0; i < 150; i++) {
+		same += has_true(other, i, 1000); /* which fails at another object */
+	}
+	assert_int_equal(same, stats_of(other).rows);
+	while (pack_undo(reader, other)) {
+		continue;
+	}
+	pack_read_close(reader);
+	assert_int_equal(stats_of(other).rows, 0);
 	cache_close(other);
 }
 
@@ -400,6 +471,8 @@ int main(void)
 		TEST(what_is_sealed_may_be_wrong),
 		TEST(too_many_are_refused_before),
 		TEST(what_changes_meanwhile_is_undone),
+		TEST(what_the_seal_is_not_for_is_never_taken),
+		TEST(only_files_are_replaced),
 		TEST(a_full_disk_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,28 @@
+/*
+ * pack_bytes.h: the file of a pack, read more than once, as if nobody could change it in between:
+ * whatever was read before is the same, or reading fails.  For pack_read.c alone.
+ */
+#ifndef KILN_DAEMON_CACHE_PACK_BYTES_H
+#define KILN_DAEMON_CACHE_PACK_BYTES_H
+
+#include "../kernel.h"
+
+#define PACK_CHUNK_BYTES 65536
+
+struct pack_bytes {
+	int fd;
+	char what[160]; /* how sentences call it */
+	uint64_t size;
+	unsigned char (*digests)[32]; /* of the chunks that were read */
+	uint64_t known, loaded;       /* how many; which one is in memory */
+	unsigned char *chunk;
+};
+
+/* KILN_OK, KILN_EIO, KILN_ENOMEM; to be closed in each case. */
+int pack_bytes_open(const char *path, struct pack_bytes *out, char error[KERNEL_ERROR_MAX]);
+/* For the first time bytes are read in order.  KILN_EPERM: they are not what they were. */
+int pack_bytes_get(struct pack_bytes *file, uint64_t at, void *bytes, size_t size,
+				   char error[KERNEL_ERROR_MAX]);
+void pack_bytes_close(struct pack_bytes *file);
+
+#endif
