@@ -85,14 +85,18 @@ static int read_line(const struct cli *cli, const char *path, char line[256])
 {
 	FILE *in = strcmp(path, "-") != 0 ? fopen(path, "r") : stdin;
 	size_t got;
+	int failed;
 
 	if (!in)
 		return cli_failed_here(cli, KILN_EIO, "key trust: '%s': %s", path, strerror(errno));
 	got = fread(line, 1, 255, in);
+	failed = ferror(in) ? errno : 0;
 	line[got] = 0;
 	/* Whatever is no text ends there, and is no key. */
 	if (in != stdin)
 		fclose(in);
+	if (failed)
+		return cli_failed_here(cli, KILN_EIO, "key trust: '%s': %s", path, strerror(failed));
 	return CLI_OK;
 }
 

@@ -78,11 +78,11 @@ static int read_lines(struct warm *warm, FILE *in)
 		else if (!strchr("#\r", text[strspn(text, " \t")]))
 			status = add_line(warm, number, text);
 	}
-	if (!status && !number)
-		status = check_head(warm, "");
 	if (!status && ferror(in))
 		status =
 			cli_failed_here(warm->cli, KILN_EIO, "warm: '%s': %s", warm->path, strerror(errno));
+	if (!status && !number)
+		status = check_head(warm, "");
 	return status;
 }
 

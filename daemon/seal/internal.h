@@ -16,6 +16,7 @@
 struct seal_ring {
 	struct seal_key *keys;
 	int count, capacity;
+	char passed[KERNEL_ERROR_MAX]; /* why the last of those that were passed over was; "" */
 };
 
 void seal_id_bytes(const unsigned char public[32], unsigned char id[SEAL_ID_BYTES]);

@@ -79,6 +79,7 @@ static int read_directory(DIR *dir, const char *directory, bool secrets, struct 
 		}
 		if (read_key(directory, name, secrets, &key, why) != KILN_OK) {
 			util_log(UTIL_WARN, "a key is passed over: %s", why);
+			memcpy(ring->passed, why, sizeof ring->passed);
 		} else if (add(ring, &key) != KILN_OK) {
 			return FAIL(KILN_ENOMEM, "out of memory for the keys of %.200s", directory);
 		}
@@ -161,6 +162,9 @@ static int only_one(const char *directory, char name[SEAL_NAME_MAX], char error[
 	}
 	if (ring->count == 1) {
 		memcpy(name, ring->keys[0].name, SEAL_NAME_MAX);
+	} else if (!ring->count && ring->passed[0]) {
+		status =
+			FAIL(KILN_EPERM, "there is no secret key but one that is not used: %s", ring->passed);
 	} else if (ring->count) {
 		status = FAIL(KILN_EINVAL,
 					  "there are %d secret keys in %.150s (%s, %s, ...): say which one is meant",
@@ -240,10 +244,16 @@ int seal_distrust(const char *directory, const char *name, struct seal_key *out,
 		status = FAIL(KILN_ENOENT, "no key that is trusted has the name or id \"%.60s\"", name);
 	} else {
 		*out = *found;
-		status = seal_path_of(directory, found->name, ".pub", path, error);
 	}
-	if (status == KILN_OK && unlink(path) != 0) {
-		status = FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno));
+	/* It may be trusted by other names as well, and would still be. */
+	for (int i = 0; found && status == KILN_OK && i < ring->count; i++) {
+		if (memcmp(ring->keys[i].public, found->public, sizeof found->public) != 0) {
+			continue;
+		}
+		status = seal_path_of(directory, ring->keys[i].name, ".pub", path, error);
+		if (status == KILN_OK && unlink(path) != 0) {
+			status = FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno));
+		}
 	}
 	seal_ring_free(ring);
 	return status;

@@ -62,7 +62,7 @@ int seal_read_line(const char *line, struct seal_key *out, char error[KERNEL_ERR
 /* Adds a key to those that are trusted.  The same once more is fine; KILN_EBUSY: another one has
  * its name; KILN_EINVAL, KILN_EIO. */
 int seal_trust(const char *directory, const struct seal_key *key, char error[KERNEL_ERROR_MAX]);
-/* Removes one, by name or id.  KILN_ENOENT. */
+/* Removes one, by name or id, by whatever other names it is trusted, too.  KILN_ENOENT. */
 int seal_distrust(const char *directory, const char *name, struct seal_key *out,
 				  char error[KERNEL_ERROR_MAX]);
 

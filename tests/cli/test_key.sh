@@ -55,6 +55,9 @@ refused 'is no public key: it has 1 to 159 bytes' key trust "$DIR/long.pub"
 prints 1 "$KILN" key trust "$DIR/none.pub" <<'END'
 ! kiln: key trust: 'DIR/none.pub': No such file or directory
 END
+prints 1 "$KILN" key trust / <<'END'
+! kiln: key trust: '/': Is a directory
+END
 prints 2 "$KILN" key frob <<'END'
 ! kiln: 'frob' is no command of 'kiln key'; 'kiln help key' lists them
 END

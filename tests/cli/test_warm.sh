@@ -48,6 +48,9 @@ wait $following 2>/dev/null
 grep -v 9x100 "$DIR/m" >"$DIR/f" && mv "$DIR/f" "$DIR/m"
 
 # Of what was recorded all is there; what is new is compiled once.
+prints 1 "$KILN" warm / <<'END'
+! kiln: warm: '/': Is a directory
+END
 prints 0 "$KILN" warm "$DIR/m" <<'END'
 warmed 2 of 2: 2 were there, 0 compiled, in TIME
 END

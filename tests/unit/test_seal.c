@@ -158,6 +158,9 @@ static void one_secret_needs_no_name(void **state)
 	(void)state;
 	assert_says(seal_open(keys, NULL, &secret, error), KILN_ENOENT, "kiln key new NAME");
 	new_secret("first");
+	assert_int_equal(chmod(file_of(keys, "first.key"), 0644), 0);
+	assert_says(seal_open(keys, NULL, &secret, error), KILN_EPERM, "has mode 644");
+	assert_int_equal(chmod(file_of(keys, "first.key"), 0600), 0);
 	assert_int_equal(seal_open(keys, NULL, &secret, error), KILN_OK);
 	assert_string_equal(secret.key.name, "first");
 	new_secret("second");
@@ -195,8 +198,15 @@ static void trust_comes_and_goes(void **state)
 	assert_int_equal(seal_distrust(trusted, "a", &gone, error), KILN_OK);
 	assert_string_equal(gone.id, a.key.id);
 	assert_says(seal_distrust(trusted, "a", &gone, error), KILN_ENOENT, "\"a\"");
-	assert_int_equal(seal_distrust(trusted, b.key.id, &gone, error), KILN_OK);
+	/* By whichever name: it is trusted by none of them any more. */
+	snprintf(b.key.name, sizeof b.key.name, "again");
+	assert_int_equal(seal_trust(trusted, &b.key, error), KILN_OK);
+	assert_int_equal(seal_distrust(trusted, "b", &gone, error), KILN_OK);
 	assert_string_equal(gone.name, "b");
+	assert_says(seal_distrust(trusted, b.key.id, &gone, error), KILN_ENOENT, b.key.id);
+	seen = 0;
+	assert_int_equal(seal_each(trusted, false, count, &seen, error), KILN_OK);
+	assert_int_equal(seen, 0);
 }
 
 static void what_others_can_write_is_not_trusted(void **state)
