@@ -57,8 +57,9 @@ static void pass_mask(const struct masked_problem *masked, int64_t step, struct 
 	plan_arg_scalar(out, 4, rows_any_type(mask_dtype(masked)));
 }
 
+/* shift: of rows in steps; NULL: threads hold the rows, whose columns are 1 apart. */
 static void pass_args(const struct masked_problem *masked, const struct rows_form *form,
-					  uint32_t shift, struct kernel_plan *out)
+					  const uint32_t *shift, struct kernel_plan *out)
 {
 	for (int i = 0; i < masked->count; i++)
 		plan_arg_pointer(out, masked->inputs[i]);
@@ -66,12 +67,39 @@ static void pass_args(const struct masked_problem *masked, const struct rows_for
 	masked_scale_args(masked, out);
 	plan_arg_scalar(out, 8, (uint64_t)form->rows);
 	plan_arg_scalar(out, 8, (uint64_t)form->columns);
-	plan_arg_scalar(out, 4, shift);
-	for (int i = 0; i < form->operands - 1; i++)
+	if (shift)
+		plan_arg_scalar(out, 4, *shift);
+	for (int i = 0; shift && i < form->operands - 1; i++)
 		plan_arg_scalar(out, 8, (uint64_t)form->step[i]);
 	rows_pass_sizes(out, form, 8);
 	for (int i = 0; i < form->operands; i++)
 		rows_pass_strides(out, form, i);
+}
+
+static uint32_t mask_bytes(const struct masked_problem *masked)
+{
+	return masked->mask >= 0 ? kernel_dtype_bytes(mask_dtype(masked)) : 0;
+}
+
+/* false: threads cannot hold these rows. */
+static bool plan_held(const struct masked_problem *masked, const struct kernel_limits *limits,
+					  struct kernel_plan *out)
+{
+	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
+	struct rows_shape shape;
+	struct rows_form form;
+
+	if (masked->backward || masked->kind == MASKED_ADDITIVE ||
+		!rows_held(&masked->form.rows, &masked->form.need, true, limits, &shape))
+		return false;
+	find_rows(masked, &form);
+	rows_held_launch(&form, &shape, limits, "ops/masked_softmax_held_generic.cuh", out);
+	plan_print(&id, "masked_softmax_held_generic<");
+	rows_held_print(&id, masked->form.dtype, &shape);
+	plan_print(&id, ">");
+	pass_args(masked, &form, NULL, out);
+	masked_extents(masked, shape.vector * masked->form.need.element, mask_bytes(masked), out);
+	return true;
 }
 
 void masked_generic(const struct masked_problem *masked, const struct kernel_limits *limits,
@@ -84,6 +112,8 @@ void masked_generic(const struct masked_problem *masked, const struct kernel_lim
 	struct rows_form form;
 	struct rows_any any;
 
+	if (plan_held(masked, limits, out))
+		return;
 	rows_any(&masked->form.rows, &masked->form.need, 2, ROWS_ANY_THREADS / 2, limits, &any);
 	find_rows(masked, &form);
 	if (added && !is_usual(masked))
@@ -95,11 +125,8 @@ void masked_generic(const struct masked_problem *masked, const struct kernel_lim
 	if (added)
 		plan_print(&id, ", %s", any.vector > 1 ? plan_dtype_name(mask_dtype(masked)) : "void");
 	plan_print(&id, ">>");
-	pass_args(masked, &form, any.shift, out);
-	masked_extents(
-		masked, any.vector * element,
-		masked->mask >= 0 ? kernel_dtype_bytes(masked->problem->tensors[masked->mask].dtype) : 0,
-		out);
+	pass_args(masked, &form, &any.shift, out);
+	masked_extents(masked, any.vector * element, mask_bytes(masked), out);
 	snprintf(out->note, sizeof(out->note),
 			 "threads a row: %u; vectors of %u bytes; sizes, strides and the kind of mask are "
 			 "arguments",
@@ -112,15 +139,19 @@ static const kiln_dtype dtypes[] = {KILN_F32, KILN_F16, KILN_BF16, KILN_F64};
 
 int masked_softmax_generics(int index, struct kernel_problem *out)
 {
-	/* Behind four of each type: an f32 is added to vectors of halves. */
-	kiln_dtype dtype = dtypes[index < 16 ? index / 4 : index - 15];
-	bool added = index >= 16 || index & 2;
-	const int64_t shape[] = {2, index < 16 && index & 1 ? 3 : 64};
+	/* Behind four of each type: an f32 is added to vectors of halves; then rows that are held. */
+	int held = index - 18, which = held < 0 ? ROWS_HELD_SHAPES : held % ROWS_HELD_SHAPES;
+	kiln_dtype dtype = dtypes[index < 16 ? index / 4
+							  : held < 0 ? index - 15
+										 : held / ROWS_HELD_SHAPES];
+	bool added = held < 0 && (index >= 16 || index & 2);
+	const int64_t shape[] = {
+		2, index < 16 && index & 1 ? 3 : rows_held_columns(which, kernel_dtype_bytes(dtype))};
 
-	if (index >= 18)
+	if (held >= 3 * ROWS_HELD_SHAPES)
 		return KILN_ENOENT;
 	plan_made_tensor(out, 0, dtype, 2, shape);
-	plan_made_tensor(out, 1, index >= 16 ? KILN_F32 : added ? dtype : KILN_BOOL, 2, shape);
+	plan_made_tensor(out, 1, added && index >= 16 ? KILN_F32 : added ? dtype : KILN_BOOL, 2, shape);
 	plan_made_tensor(out, 2, dtype, 2, shape);
 	plan_made_word(out, "kind", added ? "additive" : "bool");
 	return KILN_OK;

@@ -16,24 +16,27 @@ struct MaskAnyGiven {
 enum mask_any_kind { MASK_ANY_FLAGS, MASK_ANY_LENGTHS, MASK_ANY_CAUSAL, MASK_ANY_ADDED };
 enum mask_any_empty { MASK_ANY_ZERO, MASK_ANY_NAN, MASK_ANY_UNIFORM };
 
-template <typename T>
+/* COLUMN: the type of a column's number. */
+template <typename T, typename COLUMN = i64>
 struct MaskAnyRow : SoftmaxAll<typename element<T>::compute> {
 	typedef typename element<T>::compute Compute;
 	static constexpr bool partial = true, counts = true;
-	i64 columns, end, step;
+	COLUMN columns, end;
+	i64 step;
 	u32 policy;
 
 	/* place: of the row in the mask; of a causal one the query. */
 	DEVICE MaskAnyRow(const MaskAnyGiven &given, i64 place, i64 columns)
-		: columns(columns), end(columns), step(given.step), policy(given.empty)
+		: columns(static_cast<COLUMN>(columns)), step(given.step), policy(given.empty)
 	{
+		i64 last = columns;
 		if (given.kind == MASK_ANY_LENGTHS)
-			end = static_cast<const i32 *>(given.mask)[place];
+			last = static_cast<const i32 *>(given.mask)[place];
 		else if (given.kind == MASK_ANY_CAUSAL)
-			end = place + given.diagonal + 1;
-		end = end < 0 ? 0 : end < columns ? end : columns;
+			last = place + given.diagonal + 1;
+		end = static_cast<COLUMN>(last < 0 ? 0 : last < columns ? last : columns);
 	}
-	DEVICE i64 limit() const
+	DEVICE COLUMN limit() const
 	{
 		return end;
 	}
@@ -46,8 +49,8 @@ struct MaskAnyRow : SoftmaxAll<typename element<T>::compute> {
 };
 
 /* Any mask but one that is added: a byte for each element, or the first columns of the row. */
-template <typename T>
-struct MaskAnyFlags : MaskAnyRow<T> {
+template <typename T, typename COLUMN = i64>
+struct MaskAnyFlags : MaskAnyRow<T, COLUMN> {
 	template <int V>
 	struct Held {
 		u32 word[V < 4 ? 1 : V / 4];
@@ -56,13 +59,13 @@ struct MaskAnyFlags : MaskAnyRow<T> {
 	bool keep;
 
 	DEVICE MaskAnyFlags(const MaskAnyGiven &given, i64 place, i64 columns)
-		: MaskAnyRow<T>(given, place, columns), flags(nullptr), keep(given.keep != 0)
+		: MaskAnyRow<T, COLUMN>(given, place, columns), flags(nullptr), keep(given.keep != 0)
 	{
 		if (given.kind == MASK_ANY_FLAGS)
 			flags = static_cast<const u8 *>(given.mask) + place;
 	}
 	template <template <int> class HELD, int V>
-	DEVICE void fetch(HELD<V> &held, i64 column) const
+	DEVICE void fetch(HELD<V> &held, COLUMN column) const
 	{
 #pragma unroll
 		for (int w = 0; w < (V < 4 ? 1 : V / 4); w++)
@@ -82,7 +85,7 @@ struct MaskAnyFlags : MaskAnyRow<T> {
 				held.word[j / 4] |= static_cast<u32>(flags[(column + j) * this->step]) << j % 4 * 8;
 	}
 	template <class HELD>
-	DEVICE bool live(const HELD &held, i64 column, int j) const
+	DEVICE bool live(const HELD &held, COLUMN column, int j) const
 	{
 		const bool flag = (held.word[j / 4] & 0xffu << j % 4 * 8) != 0;
 		return (flag == keep) & (column + j < this->end);
