@@ -13,6 +13,7 @@
  *   remote_write.c  entries on their way there
  *   remote_entry.c  what an entry is
  *   remote_link.c   a connection, by hiredis
+ *   remote_name.c   its host's address
  *   remote_guard.c  what hiredis may make of a Redis' words; no other file knows hiredis
  *   remote_none.c   all of this, in a kilnd that was built without
  *

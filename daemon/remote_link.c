@@ -1,6 +1,6 @@
 /*
- * remote_link.c: hiredis on the broker's loop.  A name is looked up by libuv's threads, for hiredis
- * would block.  Every callback of hiredis comes with a call that holds the link, so that it does
+ * remote_link.c: hiredis on the broker's loop.  A name is looked up by remote_name.c, for
+ * hiredis would block.  Every callback of hiredis comes with a call that holds the link, so that it does
  * not matter when hiredis lets go of a connection.
  */
 #include "remote_link.h"
@@ -14,6 +14,7 @@
 #include <hiredis/adapters/libuv.h>
 
 #include "remote_guard.h"
+#include "remote_name.h"
 #include "util/util.h"
 
 #define PINGS 3
@@ -23,8 +24,8 @@ struct remote_link {
 	struct remote_link_events events;
 	void *owner; /* NULL: it was closed */
 	uv_loop_t *loop;
-	uv_getaddrinfo_t resolve;
-	uv_timer_t *soon; /* tells of a failure that was found at once */
+	struct remote_name *name; /* its address is looked for */
+	uv_timer_t *soon;         /* tells of a failure that was found at once */
 	redisAsyncContext *context;
 	int holders, pending;
 	uint64_t pinged_us, best_us;
@@ -289,23 +290,17 @@ static void connect_to(struct remote_link *link, const char *address)
 	redisAsyncSetConnectCallback(context, on_connect);
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
+static void on_named(void *arg, const char *address, const char *reason)
 {
-	struct remote_link *link = request->data;
-	char address[64] = "", why[KERNEL_ERROR_MAX];
-	if (status == 0 && found)
-		status = found->ai_family == AF_INET
-					 ? uv_ip4_name((struct sockaddr_in *)found->ai_addr, address, sizeof address)
-					 : uv_ip6_name((struct sockaddr_in6 *)found->ai_addr, address, sizeof address);
-	uv_freeaddrinfo(found);
-	if (link->owner && status == 0) {
+	struct remote_link *link = arg;
+	char why[KERNEL_ERROR_MAX];
+	link->name = NULL;
+	if (address[0]) {
 		connect_to(link, address);
-	} else if (link->owner) {
-		snprintf(why, sizeof why, "host %.100s is not known: %s", link->url.host,
-				 uv_strerror(status));
-		fail(link, why);
+		return;
 	}
-	drop(link);
+	snprintf(why, sizeof why, "host %.100s is not known: %s", link->url.host, reason);
+	fail(link, why);
 }
 
 static void on_soon(uv_timer_t *timer)
@@ -313,7 +308,6 @@ static void on_soon(uv_timer_t *timer)
 	struct remote_link *link = timer->data;
 	struct in6_addr address;
 	const char *host = link->url.host;
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	close_timer(link);
 	/* A number needs no looking up. */
 	if (link->url.is_path || inet_pton(AF_INET, host, &address) == 1 ||
@@ -321,11 +315,9 @@ static void on_soon(uv_timer_t *timer)
 		connect_to(link, host);
 		return;
 	}
-	link->resolve.data = link;
-	if (uv_getaddrinfo(link->loop, &link->resolve, on_resolved, host, NULL, &hints) == 0)
-		link->holders++;
-	else
-		fail(link, "out of memory for a connection");
+	link->name = remote_name_look(link->loop, host, on_named, link);
+	if (!link->name)
+		fail(link, "its name cannot be looked up: there is no memory or thread for it");
 }
 
 struct remote_link *remote_link_open(uv_loop_t *loop, const struct remote_url *url,
@@ -353,6 +345,8 @@ void remote_link_close(struct remote_link *link)
 		return;
 	link->owner = NULL;
 	close_timer(link);
+	remote_name_leave(link->name);
+	link->name = NULL;
 	disconnect(link);
 	drop(link);
 }
