@@ -1,6 +1,6 @@
 /*
- * remote_link.c: hiredis on the broker's loop.  A name is looked up by remote_name.c, for
- * hiredis would block.  Every callback of hiredis comes with a call that holds the link, so that it does
+ * remote_link.c: hiredis on the broker's loop.  A name is looked up by remote_name.c, for hiredis
+ * would block.  Every callback of hiredis comes with a call that holds the link, so that it does
  * not matter when hiredis lets go of a connection.
  */
 #include "remote_link.h"
