@@ -18,7 +18,7 @@ struct again {
 	struct broker *broker;
 	struct again_want want;
 	enum again_phase phase;
-	struct second *taken; /* the compiler, from when it is asked on */
+	struct second *taken; /* the compiler; another may be closed at any time */
 	bool stopped;         /* while the store had it: nobody is to be told */
 	again_done done;
 	void *arg;
@@ -231,6 +231,10 @@ static void ask(struct again *again)
 	again->phase = AGAIN_ASKING;
 	if (!second) {
 		pool_when_known(again->broker, on_known, again);
+	} else if (!again->taken) {
+		util_fail(again->error, sizeof again->error, 0,
+				  "a second compiler takes one kernel at a time of a connection");
+		fail(again, KILN_EBUSY);
 	} else if (!second_serves(second, again->target) && !again->want.ref) {
 		skip(again);
 	} else if (!second_serves(second, again->target)) {
@@ -239,13 +243,8 @@ static void ask(struct again *again)
 			"%.120s does not compile for %s: a libnvrtc does for GPUs, a C++ compiler for cpu",
 			second_path(second), again->target);
 		fail(again, KILN_EINVAL);
-	} else if (second_take(second)) {
-		again->taken = second;
-		second_ask(second, on_second_known, again);
 	} else {
-		util_fail(again->error, sizeof again->error, 0,
-				  "a second compiler takes one kernel at a time of a connection");
-		fail(again, KILN_EBUSY);
+		second_ask(second, on_second_known, again);
 	}
 }
 
@@ -307,6 +306,8 @@ struct again *again_start(struct broker *broker, const struct again_want *want, 
 	again->want = *want;
 	again->done = done;
 	again->arg = arg;
+	if (want->compiler && second_take(want->compiler))
+		again->taken = want->compiler;
 	if (planned) {
 		kernel_hold(want->ref);
 		again->job = &want->ref->job;

@@ -158,13 +158,21 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 				  "it %s",
 				  second->path, second->overran ? "took too long" : why);
 		tell_known(second, error);
+	} else {
+		/* Who has asked, or asks next, is told. */
+		util_fail(second->why, sizeof second->why, 0,
+				  "the worker for the compiler %.100s %s while it had nothing to do; ask again",
+				  second->path, why);
+		tell_known(second, second->why);
 	}
 }
 
 static void on_timer(uv_timer_t *timer)
 {
 	struct second *second = timer->data;
-	if (second->state == SECOND_NONE) {
+	if (second->state == SECOND_NONE && second->done) {
+		tell_failed(second, KILN_EIO, second->why);
+	} else if (second->state == SECOND_NONE) {
 		tell_known(second, second->why);
 	} else if (second->state == SECOND_IDLE) {
 		tell_known(second, NULL);
@@ -223,6 +231,11 @@ void second_submit(struct second *second, const struct compile_job *job, pool_do
 	second->job = job;
 	second->done = done;
 	second->arg = arg;
+	/* It ended since it said who it is. */
+	if (!second->child) {
+		uv_timer_start(&second->timer, on_timer, 0, 0);
+		return;
+	}
 	second->state = SECOND_BUSY;
 	compile_job_write(&message, ++second->job_id, job);
 	/* A failed send kills the child, and its end is the answer. */

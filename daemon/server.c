@@ -216,6 +216,7 @@ void server_executor_changed(struct broker *broker, struct executor *executor)
 		}
 		session = next;
 	}
+	tier_resume(broker, executor);
 	tier_warm(broker, executor);
 }
 

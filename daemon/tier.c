@@ -24,7 +24,7 @@ static void name_kernel(const struct kernel_ref *ref, unsigned char name[32])
 
 static bool is_idle(const struct tier_kernel *kernel)
 {
-	return !kernel->tiers && !kernel->queued && !kernel->fetching && !kernel->loads;
+	return !kernel->holders && !kernel->queued && !kernel->fetching && !kernel->loads;
 }
 
 /* What nobody uses is learned again. */
@@ -32,13 +32,14 @@ static void make_room(struct tiers *tiers)
 {
 	struct tier_kernel *kernel;
 	size_t cursor = 0;
-	if (tiers->kernels.count < KERNELS_MOST)
+	if (tiers->kernels.count < KERNELS_MOST || tiers->kernels.count < 2 * tiers->kept)
 		return;
 	while ((kernel = map_next(&tiers->kernels, &cursor)))
 		if (is_idle(kernel)) {
 			map_remove(&tiers->kernels, kernel->name, sizeof kernel->name);
 			free(kernel);
 		}
+	tiers->kept = tiers->kernels.count;
 }
 
 struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *ref)
@@ -164,6 +165,21 @@ static struct kernel_ref *open_generic(struct session *session,
 	return generic;
 }
 
+/* Takes generic.  The exact kernel is held: what is found next may need the room of others. */
+static struct tier *new_tier(struct broker *broker, struct kernel_ref *ref,
+							 struct kernel_ref *generic)
+{
+	struct tier_kernel *exact = tier_find(broker, ref);
+	struct tier *tier = exact ? calloc(1, sizeof *tier) : NULL;
+	if (!tier) {
+		kernel_drop(generic);
+		return NULL;
+	}
+	*tier = (struct tier){.ref = ref, .generic = generic, .exact = exact};
+	exact->holders++;
+	return tier;
+}
+
 enum tier_answer tier_open(struct session *session, const struct kernel_problem *problem,
 						   struct kernel_ref *ref)
 {
@@ -172,16 +188,15 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 	if (policy == OPTIONS_EAGER || !session->executor || ref->raw ||
 		ref->plan.kind != KERNEL_LAUNCH || plan_attr(problem, PLAN_CHOICE))
 		return TIER_NONE;
-	struct tier_kernel *exact = tier_find(broker, ref);
-	struct kernel_ref *generic = exact ? open_generic(session, problem, ref) : NULL;
-	struct tier_kernel *known = generic ? tier_find(broker, generic) : NULL;
-	struct tier *tier = known ? calloc(1, sizeof *tier) : NULL;
-	if (!tier) {
-		kernel_drop(generic);
+	struct kernel_ref *generic = open_generic(session, problem, ref);
+	struct tier *tier = generic ? new_tier(broker, ref, generic) : NULL;
+	struct tier_kernel *known = tier ? tier_find(broker, generic) : NULL;
+	if (!known) {
+		tier_close(tier);
 		return TIER_NONE;
 	}
+	struct tier_kernel *exact = tier->exact;
 	double us;
-	*tier = (struct tier){.ref = ref, .generic = generic, .exact = exact};
 	tier->ratio = plan_gain(&ref->plan, &session->device->info.limits, &us);
 	tier->saving_us = tier->ratio > 1 ? us * (tier->ratio - 1) : 0;
 	ref->tier = tier;
@@ -197,21 +212,31 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 	return TIER_GENERIC;
 }
 
+static void link_tier(struct tier *tier)
+{
+	tier->link = &tier->exact->tiers;
+	tier->next = *tier->link;
+	if (tier->next)
+		tier->next->link = &tier->next;
+	*tier->link = tier;
+}
+
 static void unlink_tier(struct tier *tier)
 {
-	struct tier **link = &tier->exact->tiers;
-	while (*link && *link != tier)
-		link = &(*link)->next;
-	if (*link)
-		*link = tier->next;
+	if (!tier->link)
+		return;
+	*tier->link = tier->next;
+	if (tier->next)
+		tier->next->link = tier->link;
+	tier->link = NULL;
 }
 
 void tier_close(struct tier *tier)
 {
 	if (!tier)
 		return;
-	if (tier->call && !tier->taken_over)
-		unlink_tier(tier);
+	unlink_tier(tier);
+	tier->exact->holders--;
 	kernel_drop(tier->generic);
 	free(tier);
 }
@@ -230,8 +255,7 @@ void tier_attach(struct session *session, struct call *call, struct kernel_ref *
 	}
 	if (tier->taken_over)
 		return;
-	tier->next = tier->exact->tiers;
-	tier->exact->tiers = tier;
+	link_tier(tier);
 	if (tier->exact->stage == TIER_NEW || tier->exact->stage == TIER_READY)
 		tier_enqueue(session, ref, false);
 	broker->counters.no_gain += tier->saving_us <= 0;

@@ -32,6 +32,7 @@ struct tier_kernel {
 	char compiler[96];        /* that the key names */
 	int64_t object_bytes;
 	enum tier_stage stage;
+	int holders;   /* tiers that name it */
 	uint64_t uses; /* of the generic kernel in its stead */
 	double lost_us;
 	struct tier *tiers; /* those that it has not taken over yet */
@@ -55,6 +56,7 @@ struct tier {
 	double ratio;           /* time of a launch of the generic kernel to one of the exact */
 	double saving_us;       /* what the exact one would save a launch; 0: nothing */
 	struct tier *next;      /* of exact */
+	struct tier **link;     /* what points to this one there; NULL: it is in no list */
 };
 
 void tiers_open(struct broker *broker);
@@ -86,6 +88,9 @@ struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref);
 struct kernel_ref *tier_choose_lasting(struct session *session, struct kernel_ref *ref);
 /* The kernel of a ref has been found or compiled: it will be known without its key. */
 void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t object_bytes);
+/* A device process is ready: exact kernels that its calls wait for are loaded there, for what was on
+ * its way to the process before has ended with that. */
+void tier_resume(struct broker *broker, const struct executor *executor);
 /* So many launches of the generic kernel in the place of this one's. */
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches);
 /* The device process tells of lane launches when there were so many; 0: never. */
@@ -112,8 +117,6 @@ struct tier_warmth {
 void tier_warmth(struct broker *broker, struct tier_warmth *out);
 void tier_warm_stop(struct broker *broker);
 void tier_warm_free(struct broker *broker);
-/* The device process has ended for good. */
-void tier_warm_forget(struct broker *broker, const struct executor *executor);
 
 /* ---- tier_shapes.c ---- */
 
@@ -136,6 +139,7 @@ void shapes_free(struct session *session);
 
 struct tiers {
 	struct map kernels; /* by name */
+	size_t kept;        /* of them, when room was last made */
 	struct tier_kernel *first, *last;
 	int fetches;
 	uv_timer_t timer;

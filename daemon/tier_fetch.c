@@ -127,6 +127,11 @@ static void note_end(struct broker *broker, struct tier_kernel *kernel,
 		load(broker, kernel, answer->row, kernel->fetching->plan.shared_bytes);
 	} else if (answer->status == KILN_ENOENT && !kernel->compile) {
 		kernel->stage = TIER_MISSING;
+	} else if (answer->status == KILN_EIO || answer->status == KILN_ENOMEM) {
+		/* That may pass: it is tried again once it is worth a compile anew. */
+		kernel->stage = TIER_MISSING;
+		kernel->uses = 0;
+		kernel->lost_us = 0;
 	} else if (answer->status != KILN_ECANCELED) {
 		kernel->stage = TIER_FAILED;
 	}
@@ -210,6 +215,27 @@ void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
 	tiers->last = kernel;
 	if (!uv_is_active((uv_handle_t *)&tiers->timer))
 		uv_timer_start(&tiers->timer, on_timer, LOOK_AFTER_MS, 0);
+}
+
+static void resume(struct broker *broker, const struct tier_kernel *kernel,
+				   const struct executor *executor)
+{
+	for (const struct tier *tier = kernel->tiers; tier; tier = tier->next) {
+		struct session *session = tier_session(broker, tier->session);
+		if (session && session->executor == executor) {
+			tier_enqueue(session, tier->ref, false);
+			return;
+		}
+	}
+}
+
+void tier_resume(struct broker *broker, const struct executor *executor)
+{
+	struct tier_kernel *kernel;
+	size_t cursor = 0;
+	while (executor_is_ready(executor) && (kernel = map_next(&broker->tiers->kernels, &cursor)))
+		if (kernel->stage == TIER_READY)
+			resume(broker, kernel, executor);
 }
 
 /* ---- Life ---- */

@@ -30,6 +30,7 @@ struct warming {
 struct warm_item {
 	struct warming *warming;
 	struct kernel_ref *ref;
+	uint64_t generation;   /* of the process that it was begun for */
 	struct job_wait *wait; /* NULL: it is being loaded */
 	struct warm_item *next;
 };
@@ -43,7 +44,8 @@ static void item_end(struct warm_item *item, bool well)
 	while (*link != item)
 		link = &(*link)->next;
 	*link = item->next;
-	*(well ? &warming->resident : &warming->failed) += 1;
+	if (item->generation == warming->generation)
+		*(well ? &warming->resident : &warming->failed) += 1;
 	warming->under_way--;
 	kernel_drop(item->ref);
 	free(item);
@@ -122,7 +124,10 @@ static void go_on(struct warming *warming)
 	while (!warming->stopped && warming->under_way < at_once(warming) &&
 		   (ref = next_ref(warming))) {
 		struct warm_item *item = util_alloc(sizeof *item);
-		*item = (struct warm_item){.warming = warming, .ref = ref, .next = warming->items};
+		*item = (struct warm_item){.warming = warming,
+								   .ref = ref,
+								   .generation = warming->generation,
+								   .next = warming->items};
 		warming->items = item;
 		warming->under_way++;
 		item->wait = job_resolve(warming->broker, ref, &terms, on_answer, item);

@@ -368,6 +368,45 @@ static void after_the_device_process_died(void **state)
 	kilnd_stop(daemon);
 }
 
+/* There is no process to load the exact kernel into when it has been found: the next one gets it,
+ * and nobody has to ask again. */
+static void while_there_is_no_device_process(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = turn(SIDE);
+	kiln_attr perm = perm_attr(&problem);
+	const int deaths = 6; /* the next start is 800 ms later */
+	struct cube cube;
+	kiln_client *client;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	assert_permutes(client, &problem, "compiled");
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	lazy(daemon);
+	client = client_open(daemon);
+	cube_open(client, &cube);
+	kiln_call_free(cube.call);
+	for (int i = 1; i <= deaths; i++) {
+		assert_ok(kiln_write(cube.buffers[0], 0, cube.start, sizeof(cube.start)));
+		debug_str(client, "kill", "role", "executor");
+		await_info(client, "counters.executor_faults", i);
+	}
+	const kiln_tensor tensors[2] = {permute_input(&problem, cube.buffers[0]),
+									permute_output(&problem, cube.buffers[1])};
+	assert_ok(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &cube.call));
+	await_info(client, "counters.promoted", 1);
+	assert_ok(kiln_write(cube.buffers[0], 0, cube.start, sizeof(cube.start)));
+	cube_turn(&cube, 4);
+	assert_turned(&cube);
+	assert_int_equal(counter(client, "jobs"), 0);
+	cube_close(&cube);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 /* A graph is made once to be launched often: its kernels are exact. */
 static void graphs_are_exact(void **state)
 {
@@ -500,6 +539,7 @@ int main(void)
 		HARNESS_TEST(never),
 		HARNESS_TEST(a_failed_compile_changes_nothing),
 		HARNESS_TEST(after_the_device_process_died),
+		HARNESS_TEST(while_there_is_no_device_process),
 		HARNESS_TEST(graphs_are_exact),
 		HARNESS_TEST(a_budget_of_exact_kernels),
 		HARNESS_TEST(fallback_has_what_is_there),

@@ -2,7 +2,7 @@
  * test_warm: what was asked for is recorded, and lines of a manifest become kernels before anybody
  * asks for them, also by a compiler that the host has not changed to yet.
  */
-#include "harness.h"
+#include "peer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -353,6 +353,57 @@ static void test_a_client_goes(void **state)
 	kilnd_stop(daemon);
 }
 
+static void send_warm(struct peer *peer, int rows, const char *compiler)
+{
+	struct wire_out out;
+	peer_begin(peer, &out, "warm");
+	wire_put_str(&out, "line", line_of(rows));
+	wire_put_str(&out, "compiler", compiler);
+	assert_int_equal(wire_end(&out), KILN_OK);
+	assert_int_equal(
+		frame_send_wait(peer->sock, out.buffer.data, out.buffer.size, NULL, 0, CALL_TIMEOUT_MS),
+		KILN_OK);
+	wire_out_free(&out);
+}
+
+static int next_status(struct peer *peer, uint64_t first)
+{
+	struct frame frame = {0};
+	struct wire_in in;
+	int status;
+
+	assert_int_equal(frame_recv_wait(peer->sock, &frame, 1 << 20, CALL_TIMEOUT_MS), KILN_OK);
+	assert_int_equal(wire_parse(&in, frame.data, frame.size), KILN_OK);
+	status = (int)wire_get_int(&in.root, "st", KILN_EPROTO);
+	/* Only the first of them has the compiler. */
+	assert_int_equal(status, wire_id(&in) == first ? KILN_OK : KILN_EBUSY);
+	wire_in_free(&in);
+	frame_free(&frame);
+	return status;
+}
+
+/* Who does not wait for answers, and names another compiler meanwhile, is refused that. */
+static void test_compilers_by_turns(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct peer peer;
+	char a[128], b[128];
+	int well = 0;
+
+	kilnd_start(daemon, NULL);
+	snprintf(a, sizeof(a), "%s", wrapper(daemon, "a++", ""));
+	snprintf(b, sizeof(b), "%s", wrapper(daemon, "b++", ""));
+	peer_open(&peer, daemon, "");
+	uint64_t first = peer.id + 1;
+	for (int i = 0; i < 4; i++)
+		send_warm(&peer, 20 + i, i % 2 ? b : a);
+	for (int i = 0; i < 4; i++)
+		well += next_status(&peer, first) == KILN_OK;
+	assert_int_equal(well, 1);
+	peer_close(&peer);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,7 +411,7 @@ int main(void)
 		HARNESS_TEST(test_next_compiler), HARNESS_TEST(test_next_compiler_by_key),
 		HARNESS_TEST(test_next_toolkit),  HARNESS_TEST(test_other_ways),
 		HARNESS_TEST(test_kernels),       HARNESS_TEST(test_bad_compilers),
-		HARNESS_TEST(test_a_client_goes),
+		HARNESS_TEST(test_a_client_goes), HARNESS_TEST(test_compilers_by_turns),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);
