@@ -295,11 +295,6 @@ struct kernel_ref *tier_choose_lasting(struct session *session, struct kernel_re
 
 /* ---- Uses ---- */
 
-static double threshold_us(struct broker *broker, const struct kernel_ref *ref)
-{
-	return tier_compile_cost(broker, ref->target);
-}
-
 static double saving_us(const struct session *session, const struct tier *tier)
 {
 	double test_us = session->broker->test.gain_us;
@@ -312,7 +307,7 @@ void tier_consider(struct session *session, struct kernel_ref *ref)
 	const struct tier_kernel *exact = tier->exact;
 	if (tier->taken_over || !may_compile(session) || exact->stage != TIER_MISSING ||
 		exact->fetching || exact->uses < TIER_MIN_USES || saving_us(session, tier) <= 0 ||
-		exact->lost_us < threshold_us(session->broker, ref))
+		exact->lost_us < tier_compile_cost(session->broker, ref->target))
 		return;
 	if (shapes_may_specialize(session, ref->plan.op))
 		tier_enqueue(session, ref, true);
@@ -338,7 +333,7 @@ uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
 	if (saving <= 0)
 		return 0;
 	/* Several calls may be used for the same kernel: each is heard of a few times on the way. */
-	double launches = threshold_us(broker, ref) / saving / 4 + 1;
+	double launches = tier_compile_cost(broker, ref->target) / saving / 4 + 1;
 	return launches < TIER_MIN_USES ? TIER_MIN_USES
 		   : launches > 1e9         ? 1000000000
 									: (uint64_t)launches;

@@ -88,8 +88,8 @@ struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref);
 struct kernel_ref *tier_choose_lasting(struct session *session, struct kernel_ref *ref);
 /* The kernel of a ref has been found or compiled: it will be known without its key. */
 void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t object_bytes);
-/* A device process is ready: exact kernels that its calls wait for are loaded there, for what was on
- * its way to the process before has ended with that. */
+/* A device process is ready: exact kernels that its calls wait for are loaded there, for what was
+ * on its way to the process before has ended with that. */
 void tier_resume(struct broker *broker, const struct executor *executor);
 /* So many launches of the generic kernel in the place of this one's. */
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches);
