@@ -261,9 +261,9 @@ DEVICE typename ROW::Compute norm_count(const ROW &row)
 		Compute mine[1] = {0};
 #pragma unroll 1
 		for (int n = 0; n < ROW::held; n++) {
-			const int begin = row.column(n), end = begin + ROW::length;
-			const int last = end < row.columns ? end : static_cast<int>(row.columns);
-			mine[0] += row.has(n) ? Compute(last - (begin < 0 ? 0 : begin)) : Compute(0);
+#pragma unroll
+			for (int j = 0; j < ROW::length; j++)
+				mine[0] += row.has(n) && row.live(n, j) ? Compute(1) : Compute(0);
 		}
 		norm_sum<32>(mine);
 		return mine[0];
