@@ -28,6 +28,7 @@ struct again {
 	char target[KERNEL_TARGET_MAX];
 	struct pool_job *pooled;
 	struct compile_key key;
+	char compiler[96]; /* that it names */
 	bool was_there, skipped;
 	int status;
 	char error[KERNEL_ERROR_MAX];
@@ -171,6 +172,12 @@ static void look_done(struct broker *broker, void *arg)
 		second_submit(again->want.compiler, again->job, compiled, again);
 		return;
 	}
+	if (strcmp(again->compiler, job_compiler(broker, again->target)) != 0) {
+		util_fail(again->error, sizeof again->error, 0,
+				  "the compiler was replaced while the kernel was looked for: ask again");
+		fail(again, KILN_EIO);
+		return;
+	}
 	again->pooled = pool_submit(broker, again->job, again->want.priority, compiled, again);
 	if (!again->pooled) {
 		util_fail(again->error, sizeof again->error, 0, "out of memory for a compile job");
@@ -181,6 +188,7 @@ static void look_done(struct broker *broker, void *arg)
 static void compile_by(struct again *again, const struct compile_toolchain *toolchain)
 {
 	int status;
+	snprintf(again->compiler, sizeof again->compiler, "%s", toolchain->id);
 	if (again->want.ref)
 		status = compile_key_make(again->job, toolchain->id, &again->key);
 	else

@@ -36,6 +36,7 @@ struct flight {
 	/* Its own, for the store's thread reads them and the plan's may be made anew meanwhile. */
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
+	char compiler[96]; /* that it names */
 	/* the lookup's answer, written by the store's thread */
 	struct cache_row row;
 	struct cache_failure failure; /* what is remembered instead of a row */

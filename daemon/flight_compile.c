@@ -174,12 +174,18 @@ void flight_compile(struct flight *flight)
 	warn_of(flight);
 	flight->phase = FLIGHT_COMPILE;
 	broker->counters.jobs++;
-	flight->job = pool_submit(broker, &flight->ref->job, priority_of(flight), compiled, flight);
+	/* Whoever asks next has another key. */
+	bool replaced = strcmp(flight->compiler, job_compiler(broker, flight->ref->target)) != 0;
+	if (!replaced)
+		flight->job = pool_submit(broker, &flight->ref->job, priority_of(flight), compiled, flight);
 	if (flight->job)
 		return;
 	broker->counters.jobs_failed++;
 	remote_not_compiled(broker, flight->key);
 	flight_unlink(flight);
-	flight_finish(flight, KILN_ENOMEM, JOB_COMPILED, "out of memory for a compile job", "");
+	flight_finish(flight, replaced ? KILN_EIO : KILN_ENOMEM, JOB_COMPILED,
+				  replaced ? "the compiler was replaced while the kernel was looked for: ask again"
+						   : "out of memory for a compile job",
+				  "");
 	flight_free(flight);
 }

@@ -89,6 +89,7 @@ struct flight *flight_open(struct broker *broker, struct kernel_ref *ref)
 	flight->began_us = util_now_us();
 	flight->ref = kernel_hold(ref);
 	memcpy(flight->key, ref->key, sizeof flight->key);
+	memcpy(flight->compiler, ref->compiler, sizeof flight->compiler);
 	flight->key_text = strdup(ref->key_text);
 	if (!flight->key_text || store_run(broker, lookup_work, lookup_done, flight) != KILN_OK) {
 		flight_free(flight);

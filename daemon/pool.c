@@ -52,6 +52,28 @@ static void tell_known(struct pool *pool, const char *error)
 	}
 }
 
+/* A compiler that was replaced on disk shows when a worker comes up: from now on keys are made with
+ * its identity, and none but such workers may compile for them. */
+static void compilers_changed(struct broker *broker)
+{
+	struct pool *pool = broker->pool;
+	struct pool_job *job;
+	char error[KERNEL_ERROR_MAX];
+	util_log(UTIL_WARN, "the compiler changed: %s, %s", pool->toolchains.nvrtc.id,
+			 pool->toolchains.host.id);
+	pool->changes++;
+	for (int i = 0; i < pool->count; i++)
+		if (pool->slots[i].state == SLOT_IDLE)
+			slot_renew(&pool->slots[i]);
+	while ((job = queue_pop_stale(pool))) {
+		util_fail(error, sizeof error, 0,
+				  "the compiler for %s was replaced while %.120s waited for it: ask again",
+				  job->job->target, job->job->instantiation);
+		job->passing = true;
+		answer_error(job, KILN_EIO, error);
+	}
+}
+
 static void on_started(struct slot *slot, struct wire_in *message)
 {
 	struct pool *pool = slot->broker->pool;
@@ -60,14 +82,13 @@ static void on_started(struct slot *slot, struct wire_in *message)
 		child_kill(slot->child);
 		return;
 	}
-	/* A compiler that was replaced on disk shows here: from now on keys are made with its identity.
-	 */
-	if (pool->known && (strcmp(pool->toolchains.nvrtc.id, toolchains.nvrtc.id) ||
-						strcmp(pool->toolchains.host.id, toolchains.host.id)))
-		util_log(UTIL_WARN, "the compiler changed: %s, %s", toolchains.nvrtc.id,
-				 toolchains.host.id);
+	bool changed = pool->known && (strcmp(pool->toolchains.nvrtc.id, toolchains.nvrtc.id) ||
+								   strcmp(pool->toolchains.host.id, toolchains.host.id));
 	pool->toolchains = toolchains;
+	if (changed)
+		compilers_changed(slot->broker);
 	slot->state = SLOT_IDLE;
+	slot->change = pool->changes;
 	slot->resident = util_resident_bytes(child_pid(slot->child));
 	slot->backoff_ms = 0;
 	pool->failed_starts = 0;
@@ -103,7 +124,8 @@ static void on_result(struct slot *slot, struct wire_in *message)
 	memory_note(slot->broker->pool, job->job, result.grew);
 	/* Memory that a compiler leaks goes with its process, and so does whatever a user's source may
 	 * have done to it. */
-	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files)
+	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files ||
+		slot->change != slot->broker->pool->changes)
 		slot_renew(slot);
 	answer(job, &result);
 	queue_assign(slot->broker);

@@ -1,5 +1,6 @@
 /* pool_queue.c: the jobs that wait for a worker: which is next, and which worker is for it. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "pool_state.h"
 
@@ -52,6 +53,22 @@ struct pool_job *queue_pop(struct pool *pool)
 			return job;
 		}
 	}
+	return NULL;
+}
+
+static const char *compiler_of(const struct pool *pool, const struct compile_job *job)
+{
+	return !strcmp(job->target, "cpu") ? pool->toolchains.host.id : pool->toolchains.nvrtc.id;
+}
+
+struct pool_job *queue_pop_stale(struct pool *pool)
+{
+	for (int i = 0; i < POOL_PRIORITIES; i++)
+		for (struct pool_job *job = pool->queues[i].head; job; job = job->next)
+			if (strcmp(job->compiler, compiler_of(pool, job->job)) != 0) {
+				take_out(pool, job);
+				return job;
+			}
 	return NULL;
 }
 
@@ -136,6 +153,7 @@ struct pool_job *pool_submit(struct broker *broker, const struct compile_job *jo
 	item->priority = priority;
 	item->done = done;
 	item->arg = arg;
+	snprintf(item->compiler, sizeof item->compiler, "%s", compiler_of(broker->pool, job));
 	append(broker->pool, item);
 	queue_assign(broker);
 	return item;

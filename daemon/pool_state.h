@@ -15,7 +15,8 @@ struct pool_job {
 	pool_done done;
 	void *arg;
 	int deaths;
-	bool passing; /* one of them may have come from outside */
+	bool passing;      /* one of them may have come from outside */
+	char compiler[96]; /* that its key names */
 	struct pool_job *next;
 };
 
@@ -30,6 +31,7 @@ struct slot {
 	uv_timer_t timer; /* EMPTY: backoff; STARTING, BUSY: deadline */
 	bool overran;
 	uint64_t job_id, jobs_done; /* jobs_done: of the process that is in it */
+	uint64_t change;            /* after which its process came up */
 	uint64_t resident;          /* bytes of it when it was last idle */
 	uint64_t reserved;          /* BUSY: bytes that its job is believed to take at most */
 	uint32_t backoff_ms;
@@ -61,6 +63,7 @@ struct pool {
 	struct pool_queue queues[POOL_PRIORITIES];
 	struct compile_toolchains toolchains;
 	bool known;
+	uint64_t changes; /* of the compilers */
 	bool closing;
 	struct known_waiter *waiters;
 	uint64_t next_job, started, killed, recycled;
@@ -96,6 +99,8 @@ void memory_note(struct pool *pool, const struct compile_job *job, int64_t grew)
 
 /* A job whose worker died is the next one again. */
 void queue_put_back(struct pool *pool, struct pool_job *job);
+/* A job whose key names another compiler than is here now, out of its queue; NULL: none. */
+struct pool_job *queue_pop_stale(struct pool *pool);
 /* The next job, out of its queue; NULL: there is none. */
 struct pool_job *queue_pop(struct pool *pool);
 /* Gives jobs to idle workers. */

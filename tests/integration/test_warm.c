@@ -68,7 +68,7 @@ static void start_with(struct kilnd *daemon, const char *compiler)
 	static char variable[160];
 	const char *const environment[] = {variable, NULL};
 	snprintf(variable, sizeof(variable), "KILN_CXX=%s", compiler);
-	kilnd_spawn(daemon, NULL, environment, -1);
+	kilnd_spawn(daemon, OPTIONS("--workers=3"), environment, -1);
 	kilnd_await(daemon);
 }
 
@@ -353,6 +353,31 @@ static void test_a_client_goes(void **state)
 	kilnd_stop(daemon);
 }
 
+/* The compiler is replaced under a running daemon: whoever was to compile by it then is told to ask
+ * again, once, for no worker of before is left. */
+static void test_compiler_replaced(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_client *client;
+
+	start_with(daemon, wrapper(daemon, "a++", "# first"));
+	client = client_open(daemon);
+	int64_t workers = 3;
+	await_info(client, "workers.idle", workers);
+	assert_string_equal(warm(client, line_of(20), NULL, NULL), "compiled");
+	wrapper(daemon, "a++", "# second");
+	assert_string_equal(warm(client, line_of(21), NULL, NULL), "KILN_EIO");
+	assert_sentence("ask again");
+	await_info_at_least(client, "workers.started", 2 * workers);
+	await_info(client, "workers.idle", workers);
+	for (int rows = 21; rows < 21 + workers; rows++)
+		assert_string_equal(warm(client, line_of(rows), NULL, NULL), "compiled");
+	/* By another compiler than the first. */
+	assert_string_equal(warm(client, line_of(20), NULL, NULL), "compiled");
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 static void send_warm(struct peer *peer, int rows, const char *compiler)
 {
 	struct wire_out out;
@@ -407,11 +432,17 @@ static void test_compilers_by_turns(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_record),        HARNESS_TEST(test_warm),
-		HARNESS_TEST(test_next_compiler), HARNESS_TEST(test_next_compiler_by_key),
-		HARNESS_TEST(test_next_toolkit),  HARNESS_TEST(test_other_ways),
-		HARNESS_TEST(test_kernels),       HARNESS_TEST(test_bad_compilers),
-		HARNESS_TEST(test_a_client_goes), HARNESS_TEST(test_compilers_by_turns),
+		HARNESS_TEST(test_record),
+		HARNESS_TEST(test_warm),
+		HARNESS_TEST(test_next_compiler),
+		HARNESS_TEST(test_next_compiler_by_key),
+		HARNESS_TEST(test_next_toolkit),
+		HARNESS_TEST(test_other_ways),
+		HARNESS_TEST(test_kernels),
+		HARNESS_TEST(test_bad_compilers),
+		HARNESS_TEST(test_a_client_goes),
+		HARNESS_TEST(test_compilers_by_turns),
+		HARNESS_TEST(test_compiler_replaced),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);
