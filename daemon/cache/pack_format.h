@@ -2,6 +2,7 @@
 #ifndef KILN_DAEMON_CACHE_PACK_FORMAT_H
 #define KILN_DAEMON_CACHE_PACK_FORMAT_H
 
+#include "../util/bytes.h"
 #include "internal.h"
 
 #define PACK_MAGIC "KILNPACK"
@@ -12,21 +13,5 @@
 /* Of a piece: so few that whoever waits for the cache waits for milliseconds. */
 #define PACK_PIECE_ROWS 64
 #define PACK_PIECE_BYTES ((uint64_t)4 << 20)
-
-static inline void pack_put_u64(unsigned char *at, uint64_t value)
-{
-	for (int i = 0; i < 8; i++) {
-		at[i] = (unsigned char)(value >> (8 * i));
-	}
-}
-
-static inline uint64_t pack_get_u64(const unsigned char *at)
-{
-	uint64_t value = 0;
-	for (int i = 0; i < 8; i++) {
-		value |= (uint64_t)at[i] << (8 * i);
-	}
-	return value;
-}
 
 #endif

@@ -62,9 +62,9 @@ static int read_head(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 	if (result == KILN_OK && memcmp(head, PACK_MAGIC, 8) != 0) {
 		return FAIL(KILN_EINVAL, "%s is no pack: it does not begin as one", reader->bytes.what);
 	}
-	if (result == KILN_OK && pack_get_u64(head + 8) != PACK_VERSION) {
+	if (result == KILN_OK && util_get_u64(head + 8) != PACK_VERSION) {
 		return FAIL(KILN_EVERSION, "%s is a pack of version %llu, and this kilnd knows version %d",
-					reader->bytes.what, (unsigned long long)pack_get_u64(head + 8), PACK_VERSION);
+					reader->bytes.what, (unsigned long long)util_get_u64(head + 8), PACK_VERSION);
 	}
 	reader->end = reader->bytes.size - SEAL_BYTES - 8 * PACK_END_NUMBERS;
 	return result;
@@ -148,7 +148,7 @@ static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t n
 	if (status != KILN_OK) {
 		return status;
 	}
-	reader->figures.rows = pack_get_u64(end + 8);
+	reader->figures.rows = util_get_u64(end + 8);
 	reader->figures.bytes = reader->bytes.size;
 	status = cache_room(cache, reader->bytes.size, reader->figures.rows, error);
 	if (status == KILN_OK) {
@@ -257,7 +257,7 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 {
 	unsigned char number[8];
 	int status = get(reader, number, sizeof number, error);
-	uint64_t size = pack_get_u64(number);
+	uint64_t size = util_get_u64(number);
 	if (status != KILN_OK) {
 		return status;
 	}
@@ -288,11 +288,11 @@ static int finish(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 	if (status != KILN_OK) {
 		return status;
 	}
-	if (pack_get_u64(end) != 0 || pack_get_u64(end + 8) != rows ||
-		pack_get_u64(end + 16) != reader->sum) {
+	if (util_get_u64(end) != 0 || util_get_u64(end + 8) != rows ||
+		util_get_u64(end + 16) != reader->sum) {
 		return FAIL(KILN_EPROTO, "%s says that it has %llu kernels of %llu bytes, and has %llu",
-					reader->bytes.what, (unsigned long long)pack_get_u64(end + 8),
-					(unsigned long long)pack_get_u64(end + 16), (unsigned long long)rows);
+					reader->bytes.what, (unsigned long long)util_get_u64(end + 8),
+					(unsigned long long)util_get_u64(end + 16), (unsigned long long)rows);
 	}
 	reader->phase = PACK_DONE;
 	return KILN_OK;

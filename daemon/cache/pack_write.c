@@ -53,7 +53,7 @@ static int put_numbers(struct pack_writer *writer, const uint64_t *numbers, int 
 {
 	unsigned char bytes[8 * PACK_END_NUMBERS];
 	for (int i = 0; i < count; i++) {
-		pack_put_u64(bytes + 8 * i, numbers[i]);
+		util_put_u64(bytes + 8 * i, numbers[i]);
 	}
 	return put(writer, bytes, 8 * (size_t)count, error);
 }

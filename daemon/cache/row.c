@@ -5,6 +5,7 @@
  * little endian.  The checksum, BLAKE2b-256, covers all but itself, so no bit can change unseen;
  * lengths are checked against the bytes that are there even so.
  */
+#include "../util/bytes.h"
 #include "internal.h"
 
 #include <stdlib.h>
@@ -54,22 +55,6 @@ static void list_numbers(const struct cache_row *row, int64_t *out[ROW_NUMBERS])
 	out[5] = &r->created;
 	out[6] = &r->used;
 	out[7] = &r->hits;
-}
-
-static void put_u64(unsigned char *at, uint64_t value)
-{
-	for (int i = 0; i < 8; i++) {
-		at[i] = (unsigned char)(value >> (8 * i));
-	}
-}
-
-static uint64_t get_u64(const unsigned char *at)
-{
-	uint64_t value = 0;
-	for (int i = 0; i < 8; i++) {
-		value |= (uint64_t)at[i] << (8 * i);
-	}
-	return value;
 }
 
 bool cache_row_is_hex(const char *text, size_t size)
@@ -127,15 +112,15 @@ static void write_header(const struct cache_row *row, const size_t lengths[ROW_T
 	list_numbers(row, numbers);
 	memset(blob, 0, HEADER_BYTES);
 	memcpy(blob + AT_MAGIC, ROW_MAGIC, sizeof ROW_MAGIC);
-	put_u64(blob + AT_VERSION, ROW_VERSION);
+	util_put_u64(blob + AT_VERSION, ROW_VERSION);
 	memcpy(blob + AT_KEY, row->key, 64);
 	memcpy(blob + AT_OP, row->op, strlen(row->op));
 	memcpy(blob + AT_TARGET, row->target, strlen(row->target));
 	for (int i = 0; i < ROW_NUMBERS; i++) {
-		put_u64(blob + AT_NUMBERS + 8 * i, (uint64_t)*numbers[i]);
+		util_put_u64(blob + AT_NUMBERS + 8 * i, (uint64_t)*numbers[i]);
 	}
 	for (int i = 0; i <= ROW_TEXTS; i++) {
-		put_u64(blob + AT_LENGTHS + 8 * i, lengths[i]);
+		util_put_u64(blob + AT_LENGTHS + 8 * i, lengths[i]);
 	}
 }
 
@@ -197,7 +182,7 @@ static const char *check(const unsigned char *blob, size_t bytes, size_t lengths
 	if (memcmp(blob + AT_MAGIC, ROW_MAGIC, sizeof ROW_MAGIC) != 0) {
 		return "it does not begin as one";
 	}
-	if (get_u64(blob + AT_VERSION) != ROW_VERSION) {
+	if (util_get_u64(blob + AT_VERSION) != ROW_VERSION) {
 		return "its version is unknown";
 	}
 	checksum(blob, bytes, digest);
@@ -206,7 +191,7 @@ static const char *check(const unsigned char *blob, size_t bytes, size_t lengths
 	}
 	size_t left = bytes - HEADER_BYTES;
 	for (int i = 0; i <= ROW_TEXTS; i++) {
-		uint64_t length = get_u64(blob + AT_LENGTHS + 8 * i);
+		uint64_t length = util_get_u64(blob + AT_LENGTHS + 8 * i);
 		if (length > left) {
 			return "a length in it goes beyond its end";
 		}
@@ -265,7 +250,7 @@ int cache_row_decode(const void *blob, size_t bytes, struct cache_row *out,
 	if (status == KILN_OK) {
 		list_numbers(&row, numbers);
 		for (int i = 0; i < ROW_NUMBERS; i++) {
-			*numbers[i] = (int64_t)get_u64(from + AT_NUMBERS + 8 * i);
+			*numbers[i] = (int64_t)util_get_u64(from + AT_NUMBERS + 8 * i);
 		}
 		status = read_sections(from + HEADER_BYTES, lengths, &row);
 		why = "a text in it has a zero byte";

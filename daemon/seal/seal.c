@@ -5,6 +5,7 @@
  * hash, and the signature; numbers are little endian.  Signed is the hash of all of it before the
  * signature, with the purpose, so that no two purposes share a signature.
  */
+#include "../util/bytes.h"
 #include "internal.h"
 
 #include <sodium.h>
@@ -33,22 +34,6 @@ _Static_assert(crypto_sign_BYTES == 64 && crypto_sign_PUBLICKEYBYTES == 32 &&
 				   crypto_sign_SECRETKEYBYTES == 64,
 			   "keys and signatures have the sizes of Ed25519");
 
-static void put_u64(unsigned char *at, uint64_t value)
-{
-	for (int i = 0; i < 8; i++) {
-		at[i] = (unsigned char)(value >> (8 * i));
-	}
-}
-
-static uint64_t get_u64(const unsigned char *at)
-{
-	uint64_t value = 0;
-	for (int i = 0; i < 8; i++) {
-		value |= (uint64_t)at[i] << (8 * i);
-	}
-	return value;
-}
-
 /* What is signed. */
 static void digest_of(const char *purpose, const unsigned char *seal, unsigned char digest[32])
 {
@@ -67,11 +52,11 @@ void seal_make(const struct seal_secret *secret, const char *purpose,
 {
 	unsigned char digest[32];
 	memcpy(out + AT_MAGIC, SEAL_MAGIC, 8);
-	put_u64(out + AT_VERSION, SEAL_VERSION);
+	util_put_u64(out + AT_VERSION, SEAL_VERSION);
 	seal_id_bytes(secret->key.public, out + AT_ID);
-	put_u64(out + AT_WHEN, (uint64_t)when);
-	put_u64(out + AT_UNTIL, (uint64_t)until);
-	put_u64(out + AT_BYTES, content->bytes);
+	util_put_u64(out + AT_WHEN, (uint64_t)when);
+	util_put_u64(out + AT_UNTIL, (uint64_t)until);
+	util_put_u64(out + AT_BYTES, content->bytes);
 	memcpy(out + AT_DIGEST, content->digest, 32);
 	digest_of(purpose, out, digest);
 	crypto_sign_detached(out + AT_SIGNATURE, NULL, digest, sizeof digest, secret->secret);
@@ -116,7 +101,8 @@ int seal_check(const struct seal_ring *ring, const char *purpose, const char *wh
 {
 	unsigned char digest[32];
 	char id[SEAL_ID_HEX];
-	if (memcmp(seal + AT_MAGIC, SEAL_MAGIC, 8) != 0 || get_u64(seal + AT_VERSION) != SEAL_VERSION) {
+	if (memcmp(seal + AT_MAGIC, SEAL_MAGIC, 8) != 0 ||
+		util_get_u64(seal + AT_VERSION) != SEAL_VERSION) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
 						 "%.120s is not sealed: it does not end in a seal of version %d", what,
 						 SEAL_VERSION);
@@ -131,12 +117,12 @@ int seal_check(const struct seal_ring *ring, const char *purpose, const char *wh
 	}
 	digest_of(purpose, seal, digest);
 	if (crypto_sign_verify_detached(seal + AT_SIGNATURE, digest, sizeof digest, key->public) != 0 ||
-		get_u64(seal + AT_BYTES) != content->bytes ||
+		util_get_u64(seal + AT_BYTES) != content->bytes ||
 		memcmp(seal + AT_DIGEST, content->digest, 32) != 0) {
 		return refuse_altered(key, what, error);
 	}
-	out->when = (int64_t)get_u64(seal + AT_WHEN);
-	out->until = (int64_t)get_u64(seal + AT_UNTIL);
+	out->when = (int64_t)util_get_u64(seal + AT_WHEN);
+	out->until = (int64_t)util_get_u64(seal + AT_UNTIL);
 	if (out->until && out->until < now) {
 		return refuse_expired(key, what, out->until, error);
 	}
