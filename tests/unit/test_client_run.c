@@ -18,12 +18,12 @@
 static struct {
 	bool live[4096]; /* by number */
 	int count, limit, prepares;
-	uint64_t submitted; /* the call of the last submit */
-	int fail_prepares;  /* so many more are refused */
-	bool hold_submits;  /* they are never answered */
-	bool runs;          /* what is prepared to be run is */
-	uint64_t held;      /* so was it, and its answer has not been sent */
-	bool hold_prepares;
+	uint64_t submitted;        /* the call of the last submit */
+	int fail_prepares;         /* so many more are refused */
+	_Atomic bool hold_submits; /* they are never answered */
+	bool runs;                 /* what is prepared to be run is */
+	uint64_t held;             /* so was it, and its answer has not been sent */
+	_Atomic bool hold_prepares;
 } has;
 
 static void answer_ran(struct fake *fake, uint64_t id)
