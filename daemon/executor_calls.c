@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tier.h"
+#include "tier/tier.h"
 #include "util/util.h"
 
 #define CLOCK_MS 20

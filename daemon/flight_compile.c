@@ -6,9 +6,9 @@
 
 #include "failure.h"
 #include "freeze.h"
-#include "remote.h"
+#include "remote/remote.h"
 #include "store.h"
-#include "tier.h"
+#include "tier/tier.h"
 #include "util/util.h"
 
 void flight_unlink(struct flight *flight)

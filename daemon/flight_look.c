@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "freeze.h"
-#include "remote.h"
+#include "remote/remote.h"
 #include "store.h"
 #include "util/util.h"
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "tier.h"
+#include "tier/tier.h"
 #include "util/util.h"
 #include "work_state.h"
 

@@ -4,7 +4,7 @@
 
 #include "flight.h"
 #include "freeze.h"
-#include "remote.h"
+#include "remote/remote.h"
 #include "session.h"
 #include "store.h"
 #include "util/util.h"

@@ -10,7 +10,7 @@
 #define KILN_DAEMON_JOB_H
 
 #include "broker.h"
-#include "pool.h"
+#include "pool/pool.h"
 #include "tuned.h"
 
 /* A planned kernel: what a prepared call and the flights that compile it hold together.  Counted.
@@ -32,7 +32,7 @@ struct kernel_ref {
 	struct compile_file files[COMPILE_MAX_HEADERS];
 	struct raw_source *raw; /* of a user's kernel: what job and files point to */
 	struct tally *tally;    /* of its operator, once something was counted there */
-	struct tier *tier;      /* a generic kernel does the same; NULL: none is used (tier.h) */
+	struct tier *tier;      /* a generic kernel does the same; NULL: none is used (tier/tier.h) */
 };
 
 /* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose

@@ -10,7 +10,7 @@
 #include "line.h"
 #include "plan/manifest.h"
 #include "raw.h"
-#include "tier.h"
+#include "tier/tier.h"
 #include "util/util.h"
 /* Of a ref with its plan. */
 static int add_job(struct broker *broker, struct kernel_ref *ref,

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tier.h"
+#include "tier/tier.h"
 #include "util/util.h"
 #include "work_state.h"
 

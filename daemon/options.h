@@ -7,7 +7,7 @@
 
 #include "exec/device.h"
 #include "kernel.h"
-#include "remote_url.h"
+#include "remote/url.h"
 #include "sandbox/sandbox.h"
 #include "seal/seal.h"
 #include "util/util.h"

@@ -6,7 +6,7 @@
 #ifndef KILN_DAEMON_SECOND_H
 #define KILN_DAEMON_SECOND_H
 
-#include "pool.h"
+#include "pool/pool.h"
 
 struct second;
 

@@ -16,11 +16,11 @@
 #include "executor.h"
 #include "job.h"
 #include "listen.h"
-#include "pool.h"
-#include "remote.h"
+#include "pool/pool.h"
+#include "remote/remote.h"
 #include "session.h"
 #include "store.h"
-#include "tier.h"
+#include "tier/tier.h"
 #include "util/util.h"
 
 #define ACCEPTS_A_TURN 32

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "second.h"
-#include "tier.h"
+#include "tier/tier.h"
 #include "util/util.h"
 
 #define HELLO_DEADLINE_MS 10000

@@ -146,7 +146,7 @@ struct session {
 
 	struct request *requests;
 	int request_count;
-	struct shapes *shapes; /* what they vary in, by operator: tier_shapes.c */
+	struct shapes *shapes; /* what they vary in, by operator: tier/shapes.c */
 	struct session *previous, *next;
 };
 
@@ -210,7 +210,7 @@ enum buffer_place { BUFFER_PLACED, BUFFER_PLACING, BUFFER_FAILED };
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where);
 struct executor *buffer_executor(const struct buffer *buffer, enum buffer_where where);
 bool buffer_is_in(const struct buffer *buffer, enum buffer_where where);
-/* Its placing has ended, well or not: whoever made it is answered (command_memory.c). */
+/* Its placing has ended, well or not: whoever made it is answered (command/memory.c). */
 void buffer_made(struct buffer *buffer);
 /* The device process is a new one: buffers that were being made when the old one ended go on. */
 void session_remake(struct session *session);
@@ -286,7 +286,7 @@ void work_count(const struct session *session, uint64_t *launches, uint64_t *cop
 struct call *call_hold(struct call *call);
 void call_drop(struct call *call);
 
-/* ---- Commands (command.c and command_*.c) ---- */
+/* ---- Commands (command/) ---- */
 
 typedef void (*command_handler)(struct session *session, struct wire_in *message,
 								struct frame *frame);

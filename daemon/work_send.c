@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "raw.h"
-#include "tier.h"
+#include "tier/tier.h"
 #include "util/util.h"
 #include "work_state.h"
 

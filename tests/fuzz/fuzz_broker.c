@@ -15,7 +15,7 @@
 #include "daemon/server.c"
 
 #include "client/protocol.h"
-#include "daemon/command.h"
+#include "daemon/command/command.h"
 #include "fake_children.h"
 #include "steps.h"
 

@@ -1,0 +1,288 @@
+/* cache.c: requests that look into the cache; all of them run on the store's thread and
+ * answer afterwards. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "query.h"
+#include "daemon/failure.h"
+#include "daemon/util/util.h"
+
+#define ROWS_MOST 10000
+
+/* The store's thread may hold it: the end frees it. */
+static void query_abandon(struct request *request)
+{
+	(void)request;
+}
+
+static void query_done(struct broker *broker, void *arg)
+{
+	struct query *query = arg;
+	struct session *session = query->request.session;
+	(void)broker;
+	if (!session) {
+		wire_out_free(&query->out);
+		free(query);
+		return;
+	}
+	if (query->status == KILN_OK) {
+		reply_send(session, &query->out, NULL, 0);
+	} else {
+		wire_out_free(&query->out);
+		reply_error(session, query->request.id, query->status, "%s", query->error);
+	}
+	request_close(&query->request);
+	free(query);
+}
+
+struct query *query_open(struct session *session, struct wire_in *message)
+{
+	const char *key = wire_get_str(message, &message->root, "key");
+	struct query *query = calloc(1, sizeof *query);
+	if (!query) {
+		reply_error(session, wire_id(message), KILN_ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (!request_open(session, wire_id(message), &query->request, query_abandon)) {
+		free(query);
+		return NULL;
+	}
+	snprintf(query->key, sizeof query->key, "%s", key ? key : "");
+	query->options = &session->broker->options;
+	reply_begin(&query->out, query->request.id);
+	return query;
+}
+
+void query_run(struct query *query, store_work work)
+{
+	struct broker *broker = query->request.session->broker;
+	if (store_run(broker, work, query_done, query) != KILN_OK) {
+		query->status = util_fail(query->error, sizeof query->error, KILN_ENOMEM, "out of memory");
+		query_done(broker, query);
+	}
+}
+
+void query_drop(struct query *query)
+{
+	wire_out_free(&query->out);
+	request_close(&query->request);
+	free(query);
+}
+
+static void run(struct session *session, struct wire_in *message, store_work work)
+{
+	struct query *query = query_open(session, message);
+	if (query)
+		query_run(query, work);
+}
+
+void query_put_row(const struct cache_row *row, void *arg)
+{
+	struct wire_out *out = arg;
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "key", row->key);
+	wire_put_str(out, "op", row->op);
+	wire_put_str(out, "target", row->target);
+	wire_put_str(out, "instantiation", row->instantiation);
+	wire_put_uint(out, "bytes", row->object_bytes);
+	wire_put_int(out, "hits", row->hits);
+	wire_put_int(out, "used", row->used);
+	wire_put_int(out, "created", row->created);
+	wire_put_int(out, "compile_micros", row->compile_micros);
+	wire_put_uint(out, "size", row->size);
+	wire_put_str(out, "compiler", row->compiler);
+	wire_put_bool(out, "pinned", row->pinned);
+	wire_put_int(out, "registers", row->registers);
+	wire_put_int(out, "shared", row->shared_bytes);
+	wire_put_int(out, "spills", row->spill_bytes);
+	wire_put_int(out, "local", row->local_bytes);
+	wire_map_end(out);
+}
+
+static void ls_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	wire_list_begin(&query->out, "rows");
+	query->status = cache_list(cache, query->sort[0] ? query->sort : NULL, query->key, query->limit,
+							   query_put_row, &query->out, query->error);
+	wire_list_end(&query->out);
+}
+
+static void put_failure(const struct cache_failure *failure, void *arg)
+{
+	struct wire_out *out = arg;
+	const struct cache_row *row = &failure->row;
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "key", row->key);
+	wire_put_str(out, "op", row->op);
+	wire_put_str(out, "target", row->target);
+	wire_put_str(out, "instantiation", row->instantiation);
+	wire_put_str(out, "status", failure_name(failure->status));
+	wire_put_str(out, "error", failure->error);
+	wire_put_int(out, "until", failure->until);
+	wire_put_int(out, "hits", row->hits);
+	wire_put_int(out, "used", row->used);
+	wire_put_int(out, "created", row->created);
+	wire_map_end(out);
+}
+
+static void failed_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	wire_list_begin(&query->out, "rows");
+	query->status = cache_failure_list(cache, query->limit, put_failure, &query->out, query->error);
+	wire_list_end(&query->out);
+}
+
+static void retry_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	int64_t removed = 0;
+	query->status =
+		cache_failure_forget(cache, query->key[0] ? query->key : NULL, &removed, query->error);
+	wire_put_int(&query->out, "removed", removed);
+}
+
+static void put_argument(void *arg, const char *argument, bool optional)
+{
+	struct wire_out *out = arg;
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "text", argument);
+	wire_put_bool(out, "optional", optional);
+	wire_map_end(out);
+}
+
+/* What kernels and failures have both. */
+static void put_texts(struct wire_out *out, const struct cache_row *row)
+{
+	wire_put_str(out, "key", row->key);
+	wire_put_str(out, "op", row->op);
+	wire_put_str(out, "target", row->target);
+	wire_put_str(out, "instantiation", row->instantiation);
+	wire_put_int(out, "compile_micros", row->compile_micros);
+	wire_put_int(out, "created", row->created);
+	wire_put_int(out, "used", row->used);
+	wire_put_int(out, "hits", row->hits);
+	wire_put_str(out, "plan", row->plan);
+	wire_put_str(out, "source", row->source);
+	wire_put_str(out, "log", row->log);
+	wire_put_str(out, "key_text", row->key_text);
+	/* Empty where this kilnd would not compile it in that way. */
+	wire_list_begin(out, "arguments");
+	(void)compile_arguments(row->key_text, put_argument, out);
+	wire_list_end(out);
+}
+
+static void show_failure(struct cache *cache, struct query *query)
+{
+	struct cache_failure failure;
+	char error[KERNEL_ERROR_MAX];
+	int status = cache_failure_show(cache, query->key, &failure, error);
+	/* Where there is neither, the sentence is that of kernels. */
+	if (status == KILN_ENOENT)
+		return;
+	query->status = status;
+	memcpy(query->error, error, sizeof error);
+	if (status != KILN_OK)
+		return;
+	wire_put_bool(&query->out, "failed", true);
+	wire_put_str(&query->out, "status", failure_name(failure.status));
+	wire_put_str(&query->out, "error", failure.error);
+	wire_put_int(&query->out, "until", failure.until);
+	put_texts(&query->out, &failure.row);
+	cache_failure_free(&failure);
+}
+
+static void show_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	struct wire_out *out = &query->out;
+	struct cache_row row = {0};
+	query->status = cache_show(cache, query->key, &row, query->error);
+	if (query->status == KILN_ENOENT)
+		show_failure(cache, query);
+	if (query->status != KILN_OK || !row.key[0])
+		return;
+	wire_put_bool(out, "failed", false);
+	put_texts(out, &row);
+	wire_put_str(out, "entry", row.entry);
+	wire_put_uint(out, "bytes", row.object_bytes);
+	wire_put_int(out, "registers", row.registers);
+	wire_put_int(out, "shared", row.shared_bytes);
+	wire_put_int(out, "spills", row.spill_bytes);
+	wire_put_int(out, "local", row.local_bytes);
+	wire_put_uint(out, "size", row.size);
+	wire_put_str(out, "compiler", row.compiler);
+	wire_put_bool(out, "pinned", row.pinned);
+	cache_row_free(&row);
+}
+
+static void get_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	struct cache_row row = {0};
+	/* Looking is not using. */
+	query->status = cache_peek(cache, query->key, &row, query->error);
+	if (query->status != KILN_OK)
+		return;
+	wire_put_str(&query->out, "key", row.key);
+	wire_put_str(&query->out, "target", row.target);
+	wire_put_bin(&query->out, "object", row.object, row.object_bytes);
+	cache_row_free(&row);
+}
+
+static void take_limit(struct query *query, const msgpack_object *root)
+{
+	query->limit = wire_get_int(root, "limit", 0);
+	if (query->limit <= 0 || query->limit > ROWS_MOST)
+		query->limit = ROWS_MOST;
+}
+
+void command_cache_ls(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const msgpack_object *root = &message->root;
+	const char *sort = wire_get_str(message, root, "sort");
+	const char *after = wire_get_str(message, root, "next");
+	struct query *query = query_open(session, message);
+	(void)frame;
+	if (!query)
+		return;
+	snprintf(query->sort, sizeof query->sort, "%s", sort ? sort : "");
+	snprintf(query->key, sizeof query->key, "%s", after ? after : "");
+	take_limit(query, root);
+	query_run(query, ls_work);
+}
+
+void command_cache_failed(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct query *query = query_open(session, message);
+	(void)frame;
+	if (!query)
+		return;
+	take_limit(query, &message->root);
+	query_run(query, failed_work);
+}
+
+void command_cache_retry(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const char *key = wire_get_str(message, &message->root, "key");
+	(void)frame;
+	if (!!key == (wire_get_int(&message->root, "all", 0) == 1)) {
+		reply_error(session, wire_id(message), KILN_EINVAL,
+					"cache.retry needs either the key of a failure or all");
+		return;
+	}
+	run(session, message, retry_work);
+}
+
+void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	run(session, message, show_work);
+}
+
+void command_cache_get(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	run(session, message, get_work);
+}

@@ -1,0 +1,410 @@
+/*
+ * call.c: compile, prepare: from a message to a plan and a kernel.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "daemon/plan/plan.h"
+#include "daemon/pool/pool.h"
+#include "daemon/raw.h"
+#include "daemon/store.h"
+#include "daemon/tier/tier.h"
+#include "daemon/util/util.h"
+
+const char *command_kind_name(const struct kernel_plan *plan)
+{
+	static const char *const names[] = {"nothing", "copy", "launch"};
+	return names[plan->kind];
+}
+
+/* A problem on its way to a kernel, for whichever request. */
+struct asking {
+	struct request request;
+	struct broker *broker;
+	struct kernel_problem problem;
+	int given; /* tensors of the request */
+	struct kernel_ref *ref;
+	struct kernel_ref *kernel; /* that is asked for: of ref, itself or its generic one */
+	bool looking;              /* whether the cache has it */
+	struct job_wait *wait;
+	uint64_t started_us;
+	struct executor *executor; /* where a prepared call is loaded; NULL: it only compiles */
+	bool starting;             /* the executor is waited for */
+	struct executor *loader;   /* while a load is under way */
+	uint64_t load_us;          /* when it began */
+	int64_t object_bytes;
+	enum job_origin origin;
+	bool runs; /* it is launched, too, if its kernel is there, on these operands */
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+};
+
+static void asking_free(struct asking *asking)
+{
+	request_close(&asking->request);
+	kernel_drop(asking->ref);
+	free(asking);
+}
+
+static void asking_abandon(struct request *request)
+{
+	struct asking *asking = (struct asking *)request;
+	if (asking->wait)
+		job_leave(asking->broker, asking->wait);
+	if (asking->starting)
+		executor_forget(asking->executor, asking);
+	if (asking->loader)
+		executor_disown(asking->loader, asking);
+	kernel_drop(asking->ref);
+	free(asking);
+}
+
+int command_limits(struct session *session, const char *target, struct kernel_limits *limits,
+				   const char **model, char error[KERNEL_ERROR_MAX])
+{
+	*model = "";
+	if (session->device && (!target || !strcmp(target, session->device->info.limits.target))) {
+		*limits = session->device->info.limits;
+		*model = session->device->info.model;
+		return KILN_OK;
+	}
+	if (!target)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "this kilnd has no device (--device none); name a target such as sm_90");
+	return plan_limits_for(target, limits, error);
+}
+
+/* Registers the request; NULL: refused, answered and freed. */
+static struct asking *asking_open(struct session *session, uint64_t id, struct asking *asking)
+{
+	asking->started_us = util_now_us();
+	asking->kernel = asking->ref;
+	asking->broker = session->broker;
+	if (request_open(session, id, &asking->request, asking_abandon))
+		return asking;
+	kernel_drop(asking->ref);
+	free(asking);
+	return NULL;
+}
+
+int command_plan(struct session *session, struct wire_in *message, const char *target,
+				 struct command_planned *out, char error[KERNEL_ERROR_MAX])
+{
+	struct buffer *buffers[KERNEL_MAX_OPERANDS] = {0};
+	uint64_t offsets[KERNEL_MAX_OPERANDS] = {0};
+	const char *model;
+	int status = command_limits(session, target, &out->limits, &model, error);
+	if (status == KILN_OK && session->broker->draining)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
+	if (status == KILN_OK)
+		status =
+			decode_problem(session, message, &out->problem, buffers, offsets, &out->given, error);
+	if (status == KILN_OK)
+		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
+	if (status != KILN_OK)
+		return status;
+	out->placed = out->made = true;
+	for (int i = 0; i < out->ref->plan.operand_count; i++) {
+		out->operands[i] = (struct work_operand){buffers[i], offsets[i]};
+		out->placed = out->placed && (buffers[i] || command_left_out(&out->problem, i));
+		out->made = out->made && !(buffers[i] && buffers[i]->making);
+	}
+	if (out->placed)
+		status = command_check_operands(&out->ref->plan, out->operands, error);
+	if (status != KILN_OK) {
+		kernel_drop(out->ref);
+		out->ref = NULL;
+	}
+	return status;
+}
+
+static struct asking *asking_new(struct session *session, struct wire_in *message,
+								 const char *target)
+{
+	char error[KERNEL_ERROR_MAX];
+	uint64_t id = wire_id(message);
+	struct command_planned planned = {.ref = NULL};
+	struct asking *asking = calloc(1, sizeof *asking);
+	int status = asking ? command_plan(session, message, target, &planned, error)
+						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+	if (status != KILN_OK) {
+		reply_error(session, id, status, "%s", error);
+		free(asking);
+		return NULL;
+	}
+	asking->problem = planned.problem;
+	asking->given = planned.given;
+	asking->ref = planned.ref;
+	asking->runs = planned.placed && planned.made && wire_get_bool(&message->root, "run", false);
+	memcpy(asking->operands, planned.operands, sizeof asking->operands);
+	return asking_open(session, id, asking);
+}
+
+/* ---- Answers ---- */
+
+static void answer_failure(struct asking *asking, int status, const char *error, const char *log)
+{
+	struct wire_out out;
+	wire_begin(&out, "reply", asking->request.id);
+	wire_put_int(&out, "st", status);
+	wire_put_str(&out, "err", error);
+	wire_put_str(&out, "log", log);
+	reply_send(asking->request.session, &out, NULL, 0);
+	asking_free(asking);
+}
+
+static struct call *new_call(struct asking *asking)
+{
+	struct session *session = asking->request.session;
+	struct call *call = calloc(1, sizeof *call);
+	if (!call)
+		return NULL;
+	call->id = broker_id(session->broker);
+	call->holders = 1;
+	call->problem = asking->problem;
+	call->given = asking->given;
+	call->variants[call->variant_count++] = kernel_hold(asking->ref);
+	if (map_put_id(&session->calls, call->id, call) < 0) {
+		call_drop(call);
+		return NULL;
+	}
+	tier_attach(session, call, asking->ref);
+	return call;
+}
+
+static void answer_success(struct asking *asking, const char *origin)
+{
+	struct session *session = asking->request.session;
+	struct wire_out out;
+	struct call *call = NULL;
+	if (asking->executor && !(call = new_call(asking))) {
+		answer_failure(asking, KILN_ENOMEM, "out of memory for a prepared call", "");
+		return;
+	}
+	reply_begin(&out, asking->request.id);
+	if (call)
+		wire_put_uint(&out, "call", call->id);
+	wire_put_str(&out, "key", asking->kernel->key);
+	wire_put_str(&out, "origin", origin);
+	wire_put_str(&out, "text", asking->kernel->explain);
+	wire_put_int(&out, "bytes", asking->object_bytes);
+	if (call && asking->ref->raw)
+		executor_put_params(asking->executor, asking->ref->key, &out);
+	wire_put_uint(&out, "micros", util_now_us() - asking->started_us);
+	reply_send(session, &out, NULL, 0);
+	asking_free(asking);
+}
+
+static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct asking *asking = arg;
+	char sentence[KERNEL_ERROR_MAX + 192], label[160];
+	asking->loader = NULL;
+	if (reply)
+		session_note_load(asking->request.session, asking->kernel, asking->load_us);
+	if (status != KILN_OK && asking->ref->raw) {
+		snprintf(sentence, sizeof sentence, "%s cannot be loaded: %s",
+				 raw_label(&asking->ref->plan, label), error);
+		error = sentence;
+	}
+	/* A process that went away meanwhile loads it again with the first launch; not so a user's
+	 * kernel, of which it may have died. */
+	if (status != KILN_OK && (status != KILN_EDEVICE || asking->ref->raw))
+		answer_failure(asking, status, error, "");
+	else
+		answer_success(asking, job_origin_names[asking->origin]);
+}
+
+static void resolve(struct asking *asking, struct kernel_ref *kernel, bool look);
+
+/* The exact kernel is in no cache: then the generic one is compiled, which will serve other shapes,
+ * too; and if there is none, the exact one. */
+static bool asking_next(struct asking *asking, int status)
+{
+	struct tier *tier = asking->ref->tier;
+	if (asking->looking)
+		resolve(asking, tier->generic, false);
+	else if (tier && asking->kernel == tier->generic && status != KILN_EFROZEN)
+		resolve(asking, asking->ref, false);
+	else
+		return false;
+	return true;
+}
+
+static void on_answer(void *arg, const struct job_answer *answer)
+{
+	struct asking *asking = arg;
+	struct executor *executor = asking->executor;
+	asking->wait = NULL;
+	if (answer->status != KILN_OK && asking_next(asking, answer->status))
+		return;
+	if (answer->status != KILN_OK) {
+		answer_failure(asking, answer->status, answer->error, answer->log);
+		return;
+	}
+	asking->origin = answer->origin;
+	asking->object_bytes = (int64_t)answer->row->object_bytes;
+	if (asking->ref->tier)
+		tier_know(asking->broker, asking->kernel, asking->object_bytes);
+	if (executor && executor_is_ready(executor)) {
+		asking->loader = executor;
+		asking->load_us = util_now_us();
+		int status = executor_load(executor, answer->row->key, answer->row,
+								   asking->kernel->plan.shared_bytes, on_loaded, asking);
+		if (status == KILN_OK)
+			return;
+		asking->loader = NULL;
+	}
+	answer_success(asking, job_origin_names[asking->origin]);
+}
+
+static void resolve(struct asking *asking, struct kernel_ref *kernel, bool look)
+{
+	struct job_terms terms = session_terms(asking->request.session);
+	/* Nothing runs, so nobody waits for a call: the owner fills the cache. */
+	if (!asking->executor && session_is_owner(asking->request.session))
+		terms.on_miss = OPTIONS_MISS_COMPILE;
+	terms.look = look;
+	asking->kernel = kernel;
+	asking->looking = look;
+	asking->wait = job_resolve(asking->broker, kernel, &terms, on_answer, asking);
+	if (!asking->wait)
+		answer_failure(asking, KILN_ENOMEM, "out of memory for a compile job", "");
+}
+
+static void ask(struct asking *asking)
+{
+	if (asking->ref->plan.kind != KERNEL_LAUNCH) {
+		asking->broker->counters.copies++;
+		answer_success(asking, "copy");
+		return;
+	}
+	resolve(asking, asking->ref, false);
+}
+
+/* One message for both: prepares the call and launches it, and the end of that is the answer.  What
+ * has to be waited for is only prepared, for its buffers may be gone when it is there. */
+static void answer_launch(struct asking *asking)
+{
+	const struct work_order order = {.first = true};
+	struct session *session = asking->request.session;
+	struct kernel_ref *ref = kernel_hold(asking->ref);
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	uint64_t id = asking->request.id;
+	char error[KERNEL_ERROR_MAX];
+	struct call *call = new_call(asking);
+	if (!call) {
+		answer_failure(asking, KILN_ENOMEM, "out of memory for a prepared call", "");
+		kernel_drop(ref);
+		return;
+	}
+	memcpy(operands, asking->operands, sizeof operands);
+	asking_free(asking);
+	int status = work_launch(session, id, call, ref, operands, &order, error);
+	if (status != KILN_OK) {
+		call_drop(map_remove_id(&session->calls, call->id));
+		reply_error(session, id, status, "%s", error);
+	}
+	kernel_drop(ref);
+}
+
+/* By a kernel that the device process has. */
+static void answer_resident(struct asking *asking, struct kernel_ref *kernel,
+							enum job_origin origin)
+{
+	asking->kernel = kernel;
+	job_count_resident(asking->broker, kernel, asking->request.session, origin,
+					   util_now_us() - asking->started_us);
+	if (asking->runs)
+		answer_launch(asking);
+	else
+		answer_success(asking, job_origin_names[origin]);
+}
+
+/* Of a call that will be launched. */
+static void ask_tiers(struct asking *asking)
+{
+	bool never = tier_policy(asking->request.session) == OPTIONS_NEVER;
+	switch (tier_open(asking->request.session, &asking->problem, asking->ref)) {
+	case TIER_NONE:
+		ask(asking);
+		break;
+	case TIER_EXACT:
+		answer_resident(asking, asking->ref, JOB_HIT);
+		break;
+	case TIER_GENERIC:
+		answer_resident(asking, asking->ref->tier->generic, JOB_GENERIC);
+		break;
+	case TIER_WAIT:
+		resolve(asking, never ? asking->ref->tier->generic : asking->ref, !never);
+		break;
+	}
+}
+
+bool command_may_prepare(struct session *session, uint64_t id)
+{
+	const struct options *options = &session->broker->options;
+	if (!session->executor)
+		reply_error(session, id, KILN_ENOTSUP,
+					"this kilnd has no device (--device none); it only compiles");
+	else if (session->calls.count >= options->max_calls)
+		reply_error(session, id, KILN_ELIMIT,
+					"this session has %llu prepared calls, the most it may have (--max-calls)",
+					(unsigned long long)options->max_calls);
+	else
+		return true;
+	return false;
+}
+
+void command_prepare(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	if (!command_may_prepare(session, wire_id(message)))
+		return;
+	struct asking *asking = asking_new(session, message, NULL);
+	if (!asking)
+		return;
+	asking->executor = session->executor;
+	ask_tiers(asking);
+}
+
+static void on_raw_ready(void *arg, int status, const char *error)
+{
+	struct asking *asking = arg;
+	asking->starting = false;
+	if (status == KILN_OK)
+		ask(asking);
+	else
+		answer_failure(asking, status, error, "");
+}
+
+void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
+					 struct executor *executor)
+{
+	struct asking *asking = calloc(1, sizeof *asking);
+	if (!asking) {
+		kernel_drop(ref);
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");
+		return;
+	}
+	memcpy(asking->problem.op, ref->plan.op, sizeof asking->problem.op);
+	asking->ref = ref;
+	asking->executor = executor;
+	if (!asking_open(session, id, asking))
+		return;
+	if (!executor) {
+		ask(asking);
+		return;
+	}
+	asking->starting = true;
+	executor_when_ready(executor, on_raw_ready, asking);
+}
+
+void command_compile(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	struct asking *asking =
+		asking_new(session, message, wire_get_str(message, &message->root, "target"));
+	if (asking)
+		ask(asking);
+}

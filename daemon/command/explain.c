@@ -1,0 +1,158 @@
+/*
+ * explain.c: explain, raw.explain: what would be done, and whether the cache has it; where
+ * it has not, what it has instead.  Compiles nothing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "daemon/plan/plan.h"
+#include "daemon/pool/pool.h"
+#include "daemon/store.h"
+#include "daemon/tier/tier.h"
+#include "daemon/util/util.h"
+#include "daemon/why.h"
+
+struct explaining {
+	struct request request;
+	struct broker *broker;
+	struct command_planned planned;
+	bool in_store;
+	struct why why;
+};
+
+static void explaining_free(struct explaining *explaining)
+{
+	kernel_drop(explaining->planned.ref);
+	free(explaining);
+}
+
+static void put_plan(struct wire_out *out, const struct kernel_plan *plan)
+{
+	int64_t grid[3], block[3];
+	for (int i = 0; i < 3; i++) {
+		grid[i] = plan->grid[i];
+		block[i] = plan->block[i];
+	}
+	wire_map_begin(out, "plan");
+	wire_put_str(out, "op", plan->op);
+	wire_put_str(out, "kind", command_kind_name(plan));
+	wire_put_str(out, "variant", plan->variant);
+	wire_put_str(out, "choice", plan->choice);
+	wire_put_str(out, "source", plan->source);
+	wire_put_str(out, "instantiation", plan->instantiation);
+	wire_put_ints(out, "grid", grid, 3);
+	wire_put_ints(out, "block", block, 3);
+	wire_put_uint(out, "shared", plan->shared_bytes);
+	wire_put_uint(out, "scratch", plan->scratch.bytes);
+	wire_put_uint(out, "bytes_moved", plan->bytes_moved);
+	wire_put_str(out, "note", plan->note);
+	wire_map_end(out);
+}
+
+static void put_text(struct wire_out *out, const char *plan, const char *tiers)
+{
+	struct util_text text = {0};
+	util_text_add(&text, "%s%s", plan, tiers);
+	wire_put_str(out, "text", text.text ? text.text : "");
+	util_text_free(&text);
+}
+
+/* ---- In the cache ---- */
+
+static void explain_work(struct cache *cache, void *arg)
+{
+	struct explaining *explaining = arg;
+	why_find(cache, explaining->planned.ref, &explaining->why);
+}
+
+static void explain_done(struct broker *broker, void *arg)
+{
+	struct explaining *explaining = arg;
+	struct session *session = explaining->request.session;
+	const struct kernel_ref *ref = explaining->planned.ref;
+	struct wire_out out;
+	char tiers[2048] = "";
+	(void)broker;
+	if (session) {
+		reply_begin(&out, explaining->request.id);
+		put_plan(&out, &ref->plan);
+		if (!ref->raw && ref->plan.kind == KERNEL_LAUNCH)
+			tier_explain(session, &explaining->planned.problem, &explaining->planned.limits, ref,
+						 &out, tiers, sizeof tiers);
+		put_text(&out, ref->explain, tiers);
+		wire_put_str(&out, "target", ref->target);
+		wire_put_str(&out, "key", ref->key);
+		wire_put_str(&out, "key_text", ref->key_text);
+		why_put(&out, &explaining->why);
+		if (!ref->raw)
+			command_put_tuning(&out, ref, &explaining->planned.problem,
+							   &explaining->planned.limits);
+		reply_send(session, &out, NULL, 0);
+		request_close(&explaining->request);
+	}
+	explaining_free(explaining);
+}
+
+/* While the store's thread holds it, it is only marked; explain_done frees it. */
+static void explain_abandon(struct request *request)
+{
+	struct explaining *explaining = (struct explaining *)request;
+	pool_forget(explaining->broker, explaining);
+	if (!explaining->in_store)
+		explaining_free(explaining);
+}
+
+static void explain_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
+{
+	struct explaining *explaining = arg;
+	struct broker *broker = explaining->broker;
+	struct kernel_ref *ref = explaining->planned.ref;
+	(void)toolchains;
+	(void)error; /* no compiler: a plan without a key */
+	if (ref->plan.kind == KERNEL_LAUNCH)
+		job_key(broker, ref);
+	explaining->in_store =
+		ref->key[0] && store_run(broker, explain_work, explain_done, explaining) == KILN_OK;
+	if (!explaining->in_store)
+		explain_done(broker, explaining);
+}
+
+/* ---- Asking ---- */
+
+static void explain(struct session *session, uint64_t id, struct explaining *explaining)
+{
+	explaining->broker = session->broker;
+	if (request_open(session, id, &explaining->request, explain_abandon))
+		pool_when_known(session->broker, explain_known, explaining);
+	else
+		explaining_free(explaining);
+}
+
+void command_explain(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const char *target = wire_get_str(message, &message->root, "target");
+	char error[KERNEL_ERROR_MAX];
+	struct explaining *explaining = calloc(1, sizeof *explaining);
+	(void)frame;
+	int status = explaining ? command_plan(session, message, target, &explaining->planned, error)
+							: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+	if (status == KILN_OK) {
+		explain(session, wire_id(message), explaining);
+		return;
+	}
+	reply_error(session, wire_id(message), status, "%s", error);
+	free(explaining);
+}
+
+void command_explain_raw(struct session *session, uint64_t id, struct kernel_ref *ref)
+{
+	struct explaining *explaining = calloc(1, sizeof *explaining);
+	if (!explaining) {
+		kernel_drop(ref);
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");
+		return;
+	}
+	explaining->planned.ref = ref;
+	explain(session, id, explaining);
+}

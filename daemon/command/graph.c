@@ -1,0 +1,88 @@
+/*
+ * graph.c: graph: from a list of calls and where they lie to a call that launches them all.
+ */
+#include <string.h>
+
+#include "command.h"
+#include "daemon/util/util.h"
+
+/* Whether it can be part of a graph. */
+static int check_call(const struct call *call, uint64_t number, char error[KERNEL_ERROR_MAX])
+{
+	if (!call)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
+						 "this session has no prepared call %llu", (unsigned long long)number);
+	if (call->graph)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "it is a graph itself: name the calls that it is made of");
+	if (call->variants[0]->raw)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "it is a user's kernel, which runs in a device process of its own");
+	return KILN_OK;
+}
+
+static int read_part(struct session *session, const msgpack_object *item, struct graph_part *part,
+					 char error[KERNEL_ERROR_MAX])
+{
+	uint64_t number = wire_get_uint(item, "call", 0);
+	struct call *call = map_get_id(&session->calls, number);
+	int status = check_call(call, number, error);
+	if (status == KILN_OK)
+		status = command_place(session, wire_get(item, "operands"), call, part->operands,
+							   &part->variant, error);
+	if (status != KILN_OK)
+		return status;
+	if (part->variant->plan.report.indices)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "%s counts indices that are out of range, for the end of each launch, and "
+						 "a graph has one end for all: submit that call by itself, or prepare it "
+						 "with bounds other than check",
+						 call->problem.op);
+	for (int i = 0; i < KERNEL_MAX_OPERANDS; i++)
+		part->buffers[i] = part->operands[i].buffer ? part->operands[i].buffer->id : 0;
+	return KILN_OK;
+}
+
+static int read_graph(struct session *session, const msgpack_object *list, struct call **out,
+					  char error[KERNEL_ERROR_MAX])
+{
+	uint32_t count = wire_count(list);
+	uint64_t most = session->broker->options.max_graph_calls;
+	if (count < 1 || count > KILN_MAX_GRAPH)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a graph has 1 to %d calls; %u were given", KILN_MAX_GRAPH, count);
+	if (session->graph_calls + count > most)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "a graph of %u calls and those that this session has already, of %llu "
+						 "calls in all, are more than the %llu that it may have "
+						 "(--max-graph-calls)",
+						 count, (unsigned long long)session->graph_calls, (unsigned long long)most);
+	struct call *call = graph_new(session, (int)count);
+	if (!call)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a graph");
+	for (uint32_t i = 0; i < count; i++) {
+		int status = read_part(session, wire_at(list, i), &call->graph->parts[i], error);
+		if (status != KILN_OK) {
+			device_graph_blame((int)i, (int)count, error);
+			call_drop(call);
+			return status;
+		}
+	}
+	*out = call;
+	return KILN_OK;
+}
+
+void command_graph(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	uint64_t id = wire_id(message);
+	struct call *call = NULL;
+	char error[KERNEL_ERROR_MAX];
+	(void)frame;
+	if (!command_may_prepare(session, id))
+		return;
+	int status = read_graph(session, wire_get(&message->root, "works"), &call, error);
+	if (status == KILN_OK && (status = work_graph(session, id, call, error)) != KILN_OK)
+		call_drop(call);
+	if (status != KILN_OK)
+		reply_error(session, id, status, "%s", error);
+}

@@ -1,0 +1,410 @@
+/* info.c: hello, and what there is to see: figures, devices, operators. */
+#include <client/protocol.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "daemon/freeze.h"
+#include "daemon/plan/plan.h"
+#include "daemon/pool/pool.h"
+#include "daemon/store.h"
+#include "daemon/tier/tier.h"
+#include "daemon/util/util.h"
+
+/* ---- hello ---- */
+
+struct hello {
+	struct request request;
+	char wanted[KERNEL_TARGET_MAX]; /* "": the default */
+	struct executor *asked;
+	struct device_entry *device; /* being asked for */
+};
+
+static void hello_abandon(struct request *request)
+{
+	struct hello *hello = (struct hello *)request;
+	if (hello->asked)
+		executor_forget(hello->asked, hello);
+	free(hello);
+}
+
+static void hello_answer(struct hello *hello, struct executor *executor)
+{
+	struct session *session = hello->request.session;
+	uint64_t id = hello->request.id;
+	struct wire_out out;
+	request_close(&hello->request);
+	free(hello);
+	session->greeted = true;
+	session->executor = executor;
+	session->device = executor ? executor_device(executor) : NULL;
+	reply_begin(&out, id);
+	wire_put_uint(&out, "proto", PROTOCOL_VERSION);
+	wire_put_str(&out, "version", KILN_VERSION_STRING);
+	wire_put_uint(&out, "session", session->id);
+	wire_put_str(&out, "device", executor ? session->device->info.name : "none");
+	wire_put_uint(&out, "max_message", session->broker->options.max_message);
+	wire_put_str(&out, "on_miss", freeze_names[session->on_miss]);
+	reply_send(session, &out, NULL, 0);
+}
+
+static void hello_refuse(struct hello *hello, int status, const char *error)
+{
+	struct session *session = hello->request.session;
+	uint64_t id = hello->request.id;
+	request_close(&hello->request);
+	free(hello);
+	reply_error(session, id, status, "%s", error);
+	session_end(session);
+}
+
+static void hello_refuse_unknown(struct hello *hello)
+{
+	char sentence[KERNEL_ERROR_MAX];
+	snprintf(sentence, sizeof sentence,
+			 "kilnd has no device \"%s\"; `kiln devices` lists what it has", hello->wanted);
+	hello_refuse(hello, KILN_ENOTSUP, sentence);
+}
+
+static void hello_try(struct hello *hello, struct device_entry *device);
+
+static void hello_on_ready(void *arg, int status, const char *error)
+{
+	struct hello *hello = arg;
+	char sentence[KERNEL_ERROR_MAX + 64];
+	struct executor *executor = hello->asked;
+	hello->asked = NULL;
+	if (status == KILN_OK) {
+		hello_answer(hello, executor);
+	} else if (!hello->wanted[0] && hello->device->next) {
+		hello_try(hello, hello->device->next);
+	} else {
+		snprintf(sentence, sizeof sentence, "device %s is not available: %s",
+				 hello->device->info.name, error);
+		hello_refuse(hello, status, sentence);
+	}
+}
+
+static void hello_try(struct hello *hello, struct device_entry *device)
+{
+	/* Who names no device is not kept waiting for one that was not there; who names it has it
+	 * looked for again. */
+	while (!hello->wanted[0] && device->state == DEVICE_ABSENT && device->next)
+		device = device->next;
+	struct executor *executor = executor_for(device, hello->request.session->uid);
+	hello->device = device;
+	hello->asked = executor;
+	if (executor)
+		executor_when_ready(executor, hello_on_ready, hello);
+	else
+		hello_refuse(hello, KILN_ENOMEM, "out of memory for a device process");
+}
+
+void command_hello(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct broker *broker = session->broker;
+	uint64_t id = wire_id(message);
+	uint64_t version = wire_get_uint(&message->root, "proto", 0);
+	const char *wanted = wire_get_str(message, &message->root, "device");
+	const char *miss = wire_get_str(message, &message->root, "on_miss");
+	(void)frame;
+	if (version != PROTOCOL_VERSION) {
+		reply_error(session, id, KILN_EVERSION,
+					"the client speaks protocol %llu and this kilnd (%s) protocol %d; use a "
+					"libkiln and a kilnd of the same release",
+					(unsigned long long)version, KILN_VERSION_STRING, PROTOCOL_VERSION);
+		session_end(session);
+		return;
+	}
+	struct hello *hello = calloc(1, sizeof *hello);
+	if (!hello || !request_open(session, id, &hello->request, hello_abandon)) {
+		free(hello);
+		session_end(session);
+		return;
+	}
+	/* The device may take longer to start than a client may take to speak. */
+	session->asking = true;
+	session->background = wire_get_bool(&message->root, "background", false);
+	if (!freeze_parse(miss, &session->on_miss)) {
+		reply_error(session, id, KILN_EINVAL,
+					"on_miss is \"%.40s\"; it may be compile, warn, fallback or error", miss);
+		session_end(session);
+		return;
+	}
+	if (session->on_miss < broker->options.on_miss)
+		session->on_miss = broker->options.on_miss;
+	uv_timer_stop(&session->hello_timer);
+	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");
+	struct device_entry *device =
+		hello->wanted[0] ? device_find(broker, hello->wanted) : broker->devices;
+	if (device)
+		hello_try(hello, device);
+	else if (hello->wanted[0] && strcmp(hello->wanted, "none") != 0)
+		hello_refuse_unknown(hello);
+	else
+		hello_answer(hello, NULL);
+}
+
+/* ---- info ---- */
+
+static int open_descriptors(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	int count = -1; /* the directory's own */
+	if (!directory)
+		return -1;
+	while (readdir(directory))
+		count++;
+	closedir(directory);
+	return count - 2;
+}
+
+struct memory_in {
+	int buffers;
+	uint64_t held, lent; /* bytes */
+};
+
+/* Buffers of all sessions that are in this device process now. */
+static struct memory_in memory_in(const struct broker *broker, const struct executor *executor)
+{
+	struct memory_in memory = {0};
+	for (const struct session *session = broker->sessions; session; session = session->next) {
+		size_t cursor = 0;
+		const struct buffer *buffer;
+		enum buffer_where where = session->own == executor ? BUFFER_OWN : BUFFER_HOME;
+		if (session->executor != executor && where == BUFFER_HOME)
+			continue;
+		while ((buffer = map_next(&session->buffers, &cursor))) {
+			if (!buffer_is_in(buffer, where))
+				continue;
+			/* What it holds itself; in a session's own process all is from elsewhere. */
+			bool held = buffer->kind == BUFFER_HELD && where == BUFFER_HOME;
+			memory.buffers++;
+			*(held ? &memory.held : &memory.lent) += buffer->bytes;
+		}
+	}
+	return memory;
+}
+
+struct executors_out {
+	const struct broker *broker;
+	struct wire_out *out;
+};
+
+static void put_executor(void *arg, const struct executor_stats *stats)
+{
+	struct executors_out *executors = arg;
+	struct wire_out *out = executors->out;
+	struct memory_in memory = memory_in(executors->broker, stats->executor);
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "device", stats->device);
+	wire_put_str(out, "state", stats->state);
+	wire_put_int(out, "pid", stats->pid);
+	wire_put_uint(out, "uid", stats->uid);
+	wire_put_uint(out, "session", stats->session);
+	wire_put_int(out, "inflight", stats->inflight);
+	wire_put_int(out, "buffers", memory.buffers);
+	wire_put_uint(out, "held_bytes", memory.held);
+	wire_put_uint(out, "lent_bytes", memory.lent);
+	wire_put_uint(out, "scratch_bytes", stats->scratch_bytes);
+	wire_put_int(out, "modules", stats->modules);
+	wire_put_uint(out, "restarts", stats->restarts);
+	wire_put_str(out, "sandbox", stats->sandbox);
+	wire_map_end(out);
+}
+
+static void put_workers(struct wire_out *out, const struct broker *broker)
+{
+	struct pool_stats stats;
+	const struct compile_toolchains *known = pool_toolchains(broker);
+	pool_stats(broker, &stats);
+	wire_map_begin(out, "workers");
+	wire_put_int(out, "count", stats.workers);
+	wire_put_int(out, "starting", stats.starting);
+	wire_put_int(out, "idle", stats.idle);
+	wire_put_int(out, "busy", stats.busy);
+	wire_put_int(out, "queued", stats.queued);
+	wire_put_int(out, "queued_background", stats.queued_background);
+	wire_put_uint(out, "started", stats.started);
+	wire_put_uint(out, "killed", stats.killed);
+	wire_put_uint(out, "recycled", stats.recycled);
+	wire_put_int(out, "held", stats.held);
+	wire_put_uint(out, "memory_waits", stats.memory_waits);
+	wire_put_uint(out, "resident_bytes", stats.resident_bytes);
+	wire_map_begin(out, "job_bytes");
+	wire_put_uint(out, "nvrtc", stats.estimates[0][0]);
+	wire_put_uint(out, "nvrtc_own", stats.estimates[0][1]);
+	wire_put_uint(out, "host", stats.estimates[1][0]);
+	wire_put_uint(out, "host_own", stats.estimates[1][1]);
+	wire_map_end(out);
+	wire_put_str(out, "nvrtc", known->nvrtc.id[0] ? known->nvrtc.id : known->nvrtc.reason);
+	wire_put_str(out, "nvrtc_targets", known->nvrtc.targets);
+	wire_put_str(out, "host", known->host.id[0] ? known->host.id : known->host.reason);
+	wire_put_str(out, "sandbox", known->sandbox);
+	wire_map_end(out);
+}
+
+static void put_sandbox(struct wire_out *out, const struct broker *broker)
+{
+	wire_map_begin(out, "sandbox");
+	wire_put_str(out, "mode", options_sandbox(broker->options.sandbox) + strlen("--sandbox="));
+	wire_put_str(out, "lacks", broker->sandbox.lacks);
+	wire_map_end(out);
+}
+
+static void put_cache(struct wire_out *out, const struct broker *broker)
+{
+	const struct cache_stats *stats = store_stats(broker);
+	wire_map_begin(out, "cache");
+	wire_put_str(out, "directory", broker->options.cache_dir);
+	wire_put_uint(out, "rows", stats->rows);
+	wire_put_uint(out, "bytes", stats->bytes);
+	wire_put_uint(out, "object_bytes", stats->object_bytes);
+	wire_put_uint(out, "disk_bytes", stats->disk_bytes);
+	wire_put_uint(out, "cap_bytes", broker->options.cache_bytes);
+	wire_put_uint(out, "cap_rows", broker->options.cache_rows);
+	wire_put_uint(out, "pinned", stats->pinned);
+	wire_put_uint(out, "uses_waiting", stats->waiting);
+	wire_put_uint(out, "memory_rows", stats->memory_rows);
+	wire_put_uint(out, "memory_bytes", stats->memory_bytes);
+	wire_put_uint(out, "quarantined", stats->quarantined);
+	wire_put_uint(out, "trimmed", stats->trimmed);
+	wire_put_uint(out, "write_failures", stats->write_failures);
+	wire_put_uint(out, "failures", stats->failures);
+	wire_map_end(out);
+}
+
+static void put_session(struct wire_out *out, const struct session *session)
+{
+	wire_map_begin(out, "session");
+	wire_put_uint(out, "id", session->id);
+	wire_put_uint(out, "uid", session->uid);
+	wire_put_uint(out, "buffers", session->buffers.count);
+	wire_put_uint(out, "calls", session->calls.count);
+	wire_put_int(out, "inflight", session->work_count + session->request_count);
+	wire_put_uint(out, "held_bytes", session->held_bytes);
+	wire_put_str(out, "on_miss", freeze_names[session->on_miss]);
+	wire_map_end(out);
+}
+
+static void put_checked(struct wire_out *out, const struct broker *broker)
+{
+	wire_map_begin(out, "checked");
+	wire_put_uint(out, "launches", broker->checked.launches);
+	wire_put_uint(out, "blocks", broker->checked.blocks);
+	wire_put_uint(out, "accesses", broker->checked.accesses);
+	wire_map_end(out);
+}
+
+static void put_server(struct wire_out *out, const struct broker *broker)
+{
+	wire_map_begin(out, "server");
+	wire_put_int(out, "pid", getpid());
+	wire_put_str(out, "version", KILN_VERSION_STRING);
+	wire_put_uint(out, "uptime_ms", (util_now_us() - broker->started_us) / 1000);
+	wire_put_str(out, "socket", server_path(broker));
+	wire_put_int(out, "fds", open_descriptors());
+	wire_put_int(out, "sessions", broker->session_count);
+	wire_put_bool(out, "draining", broker->draining);
+	wire_map_end(out);
+}
+
+static void put_tiers(struct wire_out *out, struct broker *broker)
+{
+	static const char *const policies[] = {"lazy", "eager", "never"};
+	struct tier_warmth warmth;
+	tier_warmth(broker, &warmth);
+	wire_map_begin(out, "tiers");
+	wire_put_str(out, "specialize", policies[broker->options.specialize]);
+	wire_put_uint(out, "generics", warmth.kernels);
+	wire_put_uint(out, "resident", warmth.resident);
+	wire_put_uint(out, "failed", warmth.failed);
+	wire_put_bool(out, "warming", warmth.warming);
+	wire_map_end(out);
+}
+
+void command_info(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct broker *broker = session->broker;
+	struct limit limits[OPTIONS_LIMITS];
+	struct wire_out out;
+	struct executors_out executors = {broker, &out};
+	int count = options_limits(&broker->options, limits);
+	const char *section = wire_get_str(message, &message->root, "section");
+	(void)frame;
+	reply_begin(&out, wire_id(message));
+	if (section && !strcmp(section, "requests")) {
+		command_put_requests(&out);
+		reply_send(session, &out, NULL, 0);
+		return;
+	}
+	put_server(&out, broker);
+	put_session(&out, session);
+	command_put_counters(&out, broker);
+	if (section && !strcmp(section, "all"))
+		command_put_tallies(&out, broker);
+	put_tiers(&out, broker);
+	put_workers(&out, broker);
+	put_sandbox(&out, broker);
+	if (broker->options.memcheck)
+		put_checked(&out, broker);
+	wire_list_begin(&out, "executors");
+	executor_each(broker, put_executor, &executors);
+	wire_list_end(&out);
+	put_cache(&out, broker);
+	command_put_remote(&out, broker);
+	wire_list_begin(&out, "limits");
+	for (int i = 0; i < count; i++) {
+		wire_map_begin(&out, NULL);
+		wire_put_str(&out, "name", limits[i].name);
+		wire_put_str(&out, "option", limits[i].option);
+		wire_put_uint(&out, "value", limits[i].value);
+		wire_put_str(&out, "unit", limits[i].unit);
+		wire_map_end(&out);
+	}
+	wire_list_end(&out);
+	reply_send(session, &out, NULL, 0);
+}
+
+void command_devices(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	static const char *const states[] = {"unknown", "present", "absent"};
+	struct wire_out out;
+	(void)frame;
+	reply_begin(&out, wire_id(message));
+	wire_list_begin(&out, "rows");
+	for (struct device_entry *device = session->broker->devices; device; device = device->next) {
+		wire_map_begin(&out, NULL);
+		wire_put_str(&out, "name", device->info.name);
+		wire_put_str(&out, "kind", device_is_cpu(device) ? "cpu" : "cuda");
+		wire_put_str(&out, "state", states[device->state]);
+		wire_put_str(&out, "target", device->info.limits.target);
+		wire_put_str(&out, "model", device->info.model);
+		wire_put_str(&out, "uuid", device->info.uuid);
+		wire_put_uint(&out, "memory", device->info.memory_bytes);
+		wire_put_str(&out, "reason", device->reason);
+		wire_map_end(&out);
+	}
+	wire_list_end(&out);
+	reply_send(session, &out, NULL, 0);
+}
+
+void command_ops(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct wire_out out;
+	(void)frame;
+	reply_begin(&out, wire_id(message));
+	wire_list_begin(&out, "rows");
+	for (const struct plan_op *op = plan_ops; op->name; op++) {
+		wire_map_begin(&out, NULL);
+		wire_put_str(&out, "name", op->name);
+		wire_put_str(&out, "operands", op->operands);
+		wire_put_str(&out, "attributes", op->attributes);
+		wire_put_str(&out, "summary", op->summary);
+		wire_map_end(&out);
+	}
+	wire_list_end(&out);
+	reply_send(session, &out, NULL, 0);
+}

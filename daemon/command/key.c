@@ -1,0 +1,203 @@
+/*
+ * key.c: key.new, key.ls, key.trust, key.distrust: the keys that seal what goes to other
+ * machines, and those that are believed.  Files are read and written off the loop.
+ */
+#include <string.h>
+
+#include "query.h"
+#include "daemon/util/util.h"
+
+/* False: there is no place for keys, and the query says so. */
+static bool have_directories(struct query *query)
+{
+	if (query->options->key_dir[0] && query->options->trust_dir[0])
+		return true;
+	query->status = util_fail(query->error, sizeof query->error, KILN_EINVAL,
+							  "no place for keys: neither XDG_CONFIG_HOME nor HOME is an absolute "
+							  "path; start kilnd with --key-dir and --trust-dir");
+	return false;
+}
+
+static void put_key(struct wire_out *out, const struct seal_key *key)
+{
+	wire_put_str(out, "name", key->name);
+	wire_put_str(out, "key_id", key->id);
+}
+
+/* ---- New ---- */
+
+/* What one seals oneself one believes: the public half is trusted, too. */
+static void new_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	struct seal_key key;
+	char line[SEAL_LINE_MAX], path[PATH_MAX + 64];
+	(void)cache;
+	if (!have_directories(query))
+		return;
+	query->status = seal_new(query->options->key_dir, query->name, &key, query->error);
+	if (query->status == KILN_OK)
+		query->status = seal_trust(query->options->trust_dir, &key, query->error);
+	if (query->status != KILN_OK)
+		return;
+	seal_line(&key, line);
+	snprintf(path, sizeof path, "%s/%s.pub", query->options->key_dir, key.name);
+	put_key(&query->out, &key);
+	wire_put_str(&query->out, "public", line);
+	wire_put_str(&query->out, "path", path);
+}
+
+/* Names are checked where they are used: here they only have to fit. */
+static bool take_text(struct session *session, struct wire_in *message, const char *name,
+					  const char *what, char *room, size_t size)
+{
+	const char *text = wire_get_str(message, &message->root, name);
+	if (text && strlen(text) < size) {
+		memcpy(room, text, strlen(text) + 1);
+		return true;
+	}
+	reply_error(session, wire_id(message), KILN_EINVAL, "\"%.80s\" is no %s: it has 1 to %zu bytes",
+				text ? text : "", what, size - 1);
+	return false;
+}
+
+void command_key_new(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct query *query = query_open(session, message);
+	(void)frame;
+	if (!query)
+		return;
+	if (take_text(session, message, "name", "name of a key", query->name, sizeof query->name))
+		query_run(query, new_work);
+	else
+		query_drop(query);
+}
+
+/* ---- List ---- */
+
+struct listing {
+	struct wire_out *out;
+	const char *keys, *trusted;
+};
+
+static void find_id(const struct seal_key *key, void *arg)
+{
+	const char **id = arg;
+	if (*id && !strcmp(key->id, *id))
+		*id = NULL;
+}
+
+/* Whether a directory has the key; one that cannot be read has none. */
+static bool has(const char *directory, bool secrets, const struct seal_key *key)
+{
+	char ignored[KERNEL_ERROR_MAX];
+	const char *id = key->id;
+	return seal_each(directory, secrets, find_id, &id, ignored) == KILN_OK && !id;
+}
+
+static void put_row(const struct listing *listing, const struct seal_key *key, bool secret,
+					bool trusted)
+{
+	char line[SEAL_LINE_MAX];
+	seal_line(key, line);
+	wire_map_begin(listing->out, NULL);
+	put_key(listing->out, key);
+	wire_put_str(listing->out, "public", line);
+	wire_put_bool(listing->out, "secret", secret);
+	wire_put_bool(listing->out, "trusted", trusted);
+	wire_map_end(listing->out);
+}
+
+static void put_own(const struct seal_key *key, void *arg)
+{
+	const struct listing *listing = arg;
+	put_row(listing, key, true, has(listing->trusted, false, key));
+}
+
+static void put_other(const struct seal_key *key, void *arg)
+{
+	const struct listing *listing = arg;
+	if (!has(listing->keys, true, key))
+		put_row(listing, key, false, true);
+}
+
+static void ls_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	struct listing listing = {&query->out, query->options->key_dir, query->options->trust_dir};
+	(void)cache;
+	if (!have_directories(query))
+		return;
+	wire_list_begin(&query->out, "rows");
+	query->status = seal_each(listing.keys, true, put_own, &listing, query->error);
+	if (query->status == KILN_OK)
+		query->status = seal_each(listing.trusted, false, put_other, &listing, query->error);
+	wire_list_end(&query->out);
+	wire_put_str(&query->out, "keys", listing.keys);
+	wire_put_str(&query->out, "trusted", listing.trusted);
+}
+
+void command_key_ls(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct query *query = query_open(session, message);
+	(void)frame;
+	if (query)
+		query_run(query, ls_work);
+}
+
+/* ---- Trust ---- */
+
+static void trust_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	struct seal_key key;
+	(void)cache;
+	if (!have_directories(query))
+		return;
+	query->status = seal_read_line(query->line, &key, query->error);
+	if (query->status == KILN_OK && query->name[0])
+		memcpy(key.name, query->name, sizeof key.name);
+	if (query->status == KILN_OK)
+		query->status = seal_trust(query->options->trust_dir, &key, query->error);
+	if (query->status == KILN_OK)
+		put_key(&query->out, &key);
+}
+
+void command_key_trust(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct query *query = query_open(session, message);
+	bool named = wire_get(&message->root, "name") != NULL;
+	(void)frame;
+	if (!query)
+		return;
+	if (take_text(session, message, "public", "public key", query->line, sizeof query->line) &&
+		(!named ||
+		 take_text(session, message, "name", "name of a key", query->name, sizeof query->name)))
+		query_run(query, trust_work);
+	else
+		query_drop(query);
+}
+
+static void distrust_work(struct cache *cache, void *arg)
+{
+	struct query *query = arg;
+	struct seal_key key;
+	(void)cache;
+	if (!have_directories(query))
+		return;
+	query->status = seal_distrust(query->options->trust_dir, query->name, &key, query->error);
+	if (query->status == KILN_OK)
+		put_key(&query->out, &key);
+}
+
+void command_key_distrust(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct query *query = query_open(session, message);
+	(void)frame;
+	if (!query)
+		return;
+	if (take_text(session, message, "name", "name of a key", query->name, sizeof query->name))
+		query_run(query, distrust_work);
+	else
+		query_drop(query);
+}

@@ -1,0 +1,208 @@
+/*
+ * object.c: object: a prepared call is given to its program, to be launched in the
+ * program's own context: what a launch is, and the compiled kernel, which comes the same way as for
+ * a launch here.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "daemon/tier/tier.h"
+#include "daemon/util/util.h"
+#include "daemon/work_state.h"
+
+/* A call on its way to its program. */
+struct giving {
+	struct request request;
+	struct broker *broker;
+	struct kernel_ref *ref;
+	struct job_wait *wait;
+};
+
+static void giving_free(struct giving *giving)
+{
+	request_close(&giving->request);
+	kernel_drop(giving->ref);
+	free(giving);
+}
+
+static void giving_abandon(struct request *request)
+{
+	struct giving *giving = (struct giving *)request;
+	if (giving->wait)
+		job_leave(giving->broker, giving->wait);
+	kernel_drop(giving->ref);
+	free(giving);
+}
+
+/* ---- What a launch is ---- */
+
+static void put_operands(struct wire_out *out, const struct kernel_plan *plan)
+{
+	char name[24];
+	wire_list_begin(out, "operands");
+	for (int i = 0; i < plan->operand_count; i++) {
+		const struct kernel_extent *extent = &plan->extents[i];
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "n", decode_operand_name(plan->operands, i, name));
+		wire_put_uint(out, "bytes", extent->bytes);
+		wire_put_uint(out, "align", extent->alignment ? extent->alignment : 1);
+		wire_put_bool(out, "written", extent->written);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+}
+
+static void put_template(struct wire_out *out, const struct kernel_plan *plan)
+{
+	int64_t grid[3], block[3];
+	for (int i = 0; i < 3; i++) {
+		grid[i] = plan->grid[i];
+		block[i] = plan->block[i];
+	}
+	wire_map_begin(out, "template");
+	wire_put_str(out, "kind", command_kind_name(plan));
+	wire_put_ints(out, "grid", grid, 3);
+	wire_put_ints(out, "block", block, 3);
+	wire_put_uint(out, "shared", plan->shared_bytes);
+	wire_put_uint(out, "copy", plan->copy_bytes);
+	work_put_scratch(out, &plan->scratch);
+	wire_list_begin(out, "args");
+	for (int i = 0; i < plan->arg_count; i++)
+		work_put_argument(out, &plan->args[i]);
+	wire_list_end(out);
+	put_operands(out, plan);
+	wire_map_end(out);
+}
+
+/* row NULL: nothing is compiled for it. */
+static void answer(struct giving *giving, const struct cache_row *row)
+{
+	struct session *session = giving->request.session;
+	struct wire_out out;
+	int fd = row ? frame_sealed("kiln-object", row->object, row->object_bytes) : -1;
+	if (row && fd < 0) {
+		reply_error(session, giving->request.id, KILN_ENOMEM,
+					"out of memory for an object of %llu bytes",
+					(unsigned long long)row->object_bytes);
+		giving_free(giving);
+		return;
+	}
+	giving->broker->counters.objects++;
+	reply_begin(&out, giving->request.id);
+	wire_put_str(&out, "key", row ? row->key : "");
+	wire_put_str(&out, "target", giving->ref->target);
+	wire_put_str(&out, "entry", row ? row->entry : "");
+	put_template(&out, &giving->ref->plan);
+	reply_send(session, &out, &fd, row ? 1 : 0);
+	if (fd >= 0)
+		close(fd);
+	giving_free(giving);
+}
+
+static void on_answer(void *arg, const struct job_answer *found)
+{
+	struct giving *giving = arg;
+	giving->wait = NULL;
+	if (found->status == KILN_OK) {
+		answer(giving, found->row);
+		return;
+	}
+	reply_error(giving->request.session, giving->request.id, found->status, "%s", found->error);
+	giving_free(giving);
+}
+
+/* ---- Asking ---- */
+
+/* A launch that nobody waits for has nobody to tell. */
+static int check_report(const struct kernel_problem *problem, const struct kernel_plan *plan,
+						char error[KERNEL_ERROR_MAX])
+{
+	if (!plan->report.indices)
+		return KILN_OK;
+	bool map = plan->report.end == UINT64_MAX;
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+					 "%s counts indices that are out of range, and a launch in the caller's own "
+					 "context has nobody to tell: prepare it with attribute bounds %s, or use "
+					 "kiln_submit()",
+					 problem->op, map ? "clamp or zero, and without checked" : "clamp or trust");
+}
+
+static int read_alignments(struct wire_in *message, const struct call *call,
+						   uint32_t alignments[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX])
+{
+	int64_t values[KERNEL_MAX_OPERANDS];
+	int count = wire_get_ints(&message->root, "alignments", values, KERNEL_MAX_OPERANDS);
+	memset(alignments, 0, sizeof *alignments * KERNEL_MAX_OPERANDS);
+	if (count != call->given)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%s was prepared for %d operands; alignments of %d were given",
+						 call->problem.op, call->given, count < 0 ? 0 : count);
+	for (int i = 0; i < count; i++) {
+		bool left_out = command_left_out(&call->problem, i);
+		if (values[i] < 0 || values[i] > 16 || (values[i] & (values[i] - 1)) != 0 ||
+			left_out != (values[i] == 0))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "operand %d is aligned to %lld bytes; it must be %s", i,
+							 (long long)values[i], left_out ? "0" : "1, 2, 4, 8 or 16");
+		alignments[i] = (uint32_t)values[i];
+	}
+	return command_check_given(call, error);
+}
+
+static int find_variant(struct session *session, struct wire_in *message, struct kernel_ref **out,
+						char error[KERNEL_ERROR_MAX])
+{
+	uint64_t number = wire_get_uint(&message->root, "call", 0);
+	struct call *call = map_get_id(&session->calls, number);
+	uint32_t alignments[KERNEL_MAX_OPERANDS];
+	if (session->broker->draining)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
+	if (!call)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
+						 "this session has no prepared call %llu", (unsigned long long)number);
+	if (call->graph)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "the call is a graph, which its device process alone can launch: use "
+						 "kiln_submit()");
+	if (call->variants[0]->raw)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "the call is a user's kernel, of which no launch is known");
+	int status = read_alignments(message, call, alignments, error);
+	if (status == KILN_OK)
+		status = command_choose_variant(session, call, alignments, out, error);
+	return status == KILN_OK ? check_report(&call->problem, &(*out)->plan, error) : status;
+}
+
+void command_object(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	uint64_t id = wire_id(message);
+	struct kernel_ref *ref = NULL;
+	char error[KERNEL_ERROR_MAX];
+	struct giving *giving = calloc(1, sizeof *giving);
+	(void)frame;
+	int status = giving ? find_variant(session, message, &ref, error)
+						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+	if (status != KILN_OK || !request_open(session, id, &giving->request, giving_abandon)) {
+		if (status != KILN_OK)
+			reply_error(session, id, status, "%s", error);
+		kernel_drop(ref);
+		free(giving);
+		return;
+	}
+	giving->broker = session->broker;
+	giving->ref = kernel_hold(tier_choose_lasting(session, ref));
+	kernel_drop(ref);
+	ref = giving->ref;
+	if (ref->plan.kind != KERNEL_LAUNCH) {
+		answer(giving, NULL);
+		return;
+	}
+	const struct job_terms terms = session_terms(session);
+	giving->wait = job_resolve(session->broker, ref, &terms, on_answer, giving);
+	if (!giving->wait) {
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a compile job");
+		giving_free(giving);
+	}
+}

@@ -1,0 +1,285 @@
+/*
+ * pack.c: cache.export, cache.import: kernels to and from a file that was sealed.  Done
+ * piece by piece on the store's thread, between lookups of others; whoever asked and goes, stops
+ * it, and nothing half is left.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/cache/pack.h"
+#include "command.h"
+#include "daemon/pool/pool.h"
+#include "daemon/store.h"
+#include "daemon/util/util.h"
+
+#define DAY_SECONDS 86400
+
+struct packing {
+	struct request request;
+	struct broker *broker;
+	const struct options *options;
+	bool asking;          /* for the compilers */
+	bool import, stopped; /* stopped: nobody waits any more */
+	char path[PATH_MAX], key_name[SEAL_NAME_MAX];
+	int64_t until; /* of an export; 0: for ever */
+	struct cache_trim filter;
+	char op[24], target[KERNEL_TARGET_MAX], compiler[CACHE_COMPILER_MAX];
+	struct seal_secret secret;
+	struct seal_ring *ring;
+	struct pack_writer *writer;
+	struct pack_reader *reader;
+	struct pack_figures figures;
+	bool more, undoing;
+	int status;
+	char error[KERNEL_ERROR_MAX];
+};
+
+static void free_packing(struct packing *packing)
+{
+	request_close(&packing->request);
+	pack_write_close(packing->writer);
+	pack_read_close(packing->reader);
+	seal_ring_free(packing->ring);
+	seal_forget(&packing->secret);
+	free(packing);
+}
+
+static void put_compilers(struct wire_out *out, const struct pack_reader *reader,
+						  const struct compile_toolchains *here)
+{
+	const char *names[PACK_COMPILERS];
+	int count = pack_compilers(reader, names);
+	wire_list_begin(out, "compilers");
+	for (int i = 0; i < count; i++) {
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "compiler", names[i]);
+		wire_put_bool(out, "here",
+					  !strcmp(names[i], here->nvrtc.id) || !strcmp(names[i], here->host.id));
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+}
+
+static void answer(struct packing *packing)
+{
+	struct session *session = packing->request.session;
+	const struct pack_figures *figures = &packing->figures;
+	struct wire_out out;
+	if (packing->status != KILN_OK) {
+		reply_error(session, packing->request.id, packing->status, "%s", packing->error);
+		free_packing(packing);
+		return;
+	}
+	reply_begin(&out, packing->request.id);
+	wire_put_uint(&out, "rows", figures->rows);
+	wire_put_uint(&out, "bytes", figures->bytes);
+	if (packing->import) {
+		const struct seal_signer *signer = pack_signer(packing->reader);
+		wire_put_uint(&out, "imported", figures->taken);
+		wire_put_uint(&out, "present", figures->present);
+		wire_put_str(&out, "key", signer->name);
+		wire_put_str(&out, "key_id", signer->id);
+		wire_put_int(&out, "when", signer->when);
+		wire_put_int(&out, "until", signer->until);
+		put_compilers(&out, packing->reader, pool_toolchains(session->broker));
+	} else {
+		wire_put_str(&out, "key", packing->secret.key.name);
+		wire_put_str(&out, "key_id", packing->secret.key.id);
+	}
+	reply_send(session, &out, NULL, 0);
+	free_packing(packing);
+}
+
+/* ---- On the store's thread ---- */
+
+static void export_piece(struct packing *packing, struct cache *cache)
+{
+	const struct options *options = packing->options;
+	const char *name = packing->key_name[0]   ? packing->key_name
+					   : options->sign_key[0] ? options->sign_key
+											  : NULL;
+	if (!packing->writer) {
+		packing->status = seal_open(options->key_dir, name, &packing->secret, packing->error);
+		if (packing->status == KILN_OK)
+			packing->status =
+				pack_write_open(packing->path, &packing->filter, &packing->writer, packing->error);
+		if (packing->status != KILN_OK)
+			packing->writer = NULL;
+	}
+	if (packing->status == KILN_OK)
+		packing->status = pack_write(packing->writer, cache, &packing->more, packing->error);
+	if (packing->status == KILN_OK && !packing->more)
+		packing->status = pack_write_end(packing->writer, &packing->secret, (int64_t)time(NULL),
+										 packing->until, &packing->figures, packing->error);
+}
+
+static void import_piece(struct packing *packing, struct cache *cache)
+{
+	if (!packing->reader)
+		packing->status =
+			seal_ring_open(packing->options->trust_dir, &packing->ring, packing->error);
+	if (packing->status == KILN_OK && !packing->reader) {
+		packing->status =
+			pack_read_open(packing->path, packing->ring, &packing->reader, packing->error);
+		if (packing->status != KILN_OK)
+			packing->reader = NULL;
+	}
+	if (packing->status == KILN_OK)
+		packing->status =
+			pack_read(packing->reader, cache, (int64_t)time(NULL), &packing->more, packing->error);
+	if (packing->status == KILN_OK)
+		packing->figures = *pack_figures(packing->reader);
+}
+
+static void piece_work(struct cache *cache, void *arg)
+{
+	struct packing *packing = arg;
+	packing->more = false;
+	if (packing->undoing)
+		packing->more = pack_undo(packing->reader, cache);
+	else if (packing->import)
+		import_piece(packing, cache);
+	else
+		export_piece(packing, cache);
+}
+
+/* ---- On the loop ---- */
+
+static void piece_done(struct broker *broker, void *arg);
+
+static void next_piece(struct broker *broker, struct packing *packing)
+{
+	if (store_run(broker, piece_work, piece_done, packing) == KILN_OK)
+		return;
+	packing->status =
+		util_fail(packing->error, sizeof packing->error, KILN_ENOMEM, "out of memory");
+	if (packing->stopped)
+		free_packing(packing);
+	else
+		answer(packing);
+}
+
+static void piece_done(struct broker *broker, void *arg)
+{
+	struct packing *packing = arg;
+	bool failed = packing->status != KILN_OK || packing->stopped;
+	if (failed && packing->import && packing->reader && !packing->undoing) {
+		packing->undoing = packing->more = true;
+	}
+	if (packing->more && (!failed || packing->undoing))
+		next_piece(broker, packing);
+	else if (packing->stopped)
+		free_packing(packing);
+	else
+		answer(packing);
+}
+
+static void abandon(struct request *request)
+{
+	struct packing *packing = (struct packing *)request;
+	/* The store's thread has it: piece_done cleans up. */
+	if (!packing->asking) {
+		packing->stopped = true;
+		return;
+	}
+	pool_forget(packing->broker, packing);
+	free_packing(packing);
+}
+
+/* ---- What is asked ---- */
+
+/* A text of the message; false: it has none that fits, and that was said. */
+static bool take_text(struct session *session, struct wire_in *message, const char *name,
+					  const char *what, char *room, size_t size, bool required)
+{
+	const char *text = wire_get_str(message, &message->root, name);
+	if (!text && !required)
+		return true;
+	if (text && text[0] && strlen(text) < size) {
+		memcpy(room, text, strlen(text) + 1);
+		return true;
+	}
+	reply_error(session, wire_id(message), KILN_EINVAL,
+				"\"%.100s\" is no %s: it has 1 to %zu bytes", text ? text : "", what, size - 1);
+	return false;
+}
+
+static const char *or_null(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
+static bool take_filter(struct session *session, struct wire_in *message, struct packing *packing)
+{
+	int64_t age = wire_get_int(&message->root, "older_than", 0);
+	int64_t days = wire_get_int(&message->root, "days", 0);
+	if (age < 0 || days < 0 || days > 36500) {
+		reply_error(session, wire_id(message), KILN_EINVAL,
+					"cache.export: older_than and days (up to 36500) are not negative");
+		return false;
+	}
+	packing->filter.used_before = age ? (int64_t)time(NULL) - age : 0;
+	packing->until = days ? (int64_t)time(NULL) + days * DAY_SECONDS : 0;
+	if (!take_text(session, message, "op", "operator", packing->op, sizeof packing->op, false) ||
+		!take_text(session, message, "target", "target", packing->target, sizeof packing->target,
+				   false) ||
+		!take_text(session, message, "compiler", "compiler", packing->compiler,
+				   sizeof packing->compiler, false) ||
+		!take_text(session, message, "key", "name of a key", packing->key_name,
+				   sizeof packing->key_name, false))
+		return false;
+	packing->filter.op = or_null(packing->op);
+	packing->filter.target = or_null(packing->target);
+	packing->filter.compiler = or_null(packing->compiler);
+	return true;
+}
+
+static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
+{
+	struct packing *packing = arg;
+	(void)toolchains; /* asked for again in the end */
+	(void)error;      /* without a compiler kernels can be taken in all the same */
+	packing->asking = false;
+	next_piece(packing->broker, packing);
+}
+
+static void start(struct session *session, struct wire_in *message, bool import)
+{
+	struct packing *packing = calloc(1, sizeof *packing);
+	uint64_t id = wire_id(message);
+	if (!packing) {
+		reply_error(session, id, KILN_ENOMEM, "out of memory");
+		return;
+	}
+	packing->broker = session->broker;
+	packing->options = &session->broker->options;
+	packing->import = import;
+	packing->asking = true;
+	if (!take_text(session, message, "path", "path of a pack", packing->path, sizeof packing->path,
+				   true) ||
+		(!import && !take_filter(session, message, packing)) ||
+		!request_open(session, id, &packing->request, abandon)) {
+		free(packing);
+		return;
+	}
+	if (!packing->options->key_dir[0] || !packing->options->trust_dir[0]) {
+		packing->status = util_fail(packing->error, sizeof packing->error, KILN_EINVAL,
+									"no place for keys: start kilnd with --key-dir and "
+									"--trust-dir");
+		answer(packing);
+	} else {
+		pool_when_known(session->broker, on_known, packing);
+	}
+}
+
+void command_cache_export(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	start(session, message, false);
+}
+
+void command_cache_import(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	start(session, message, true);
+}

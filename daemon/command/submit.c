@@ -1,0 +1,259 @@
+/*
+ * submit.c: submit, release, cancel: what is done with a prepared call, and what its
+ * operands must satisfy.
+ */
+#include <string.h>
+
+#include "command.h"
+#include "daemon/plan/plan.h"
+#include "daemon/tier/tier.h"
+#include "daemon/util/util.h"
+
+bool command_left_out(const struct kernel_problem *problem, int i)
+{
+	return i >= problem->tensor_count || problem->tensors[i].dtype == KILN_DTYPE_NONE;
+}
+
+static bool share_a_byte(const struct kernel_plan *plan, const struct work_operand *operands, int i,
+						 int k)
+{
+	return operands[i].buffer && operands[k].buffer &&
+		   buffer_overlap(&operands[i], plan->extents[i].bytes, &operands[k],
+						  plan->extents[k].bytes);
+}
+
+int command_check_operands(const struct kernel_plan *plan, const struct work_operand *operands,
+						   char error[KERNEL_ERROR_MAX])
+{
+	char name[24], other[24], label[96];
+	for (int i = 0; i < plan->operand_count; i++) {
+		const struct buffer *buffer = operands[i].buffer;
+		uint64_t bytes = plan->extents[i].bytes, offset = operands[i].offset;
+		if (!buffer)
+			continue;
+		if (offset > buffer->bytes || bytes > buffer->bytes - offset)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s needs %llu bytes at offset %llu of %s, which has %llu bytes",
+							 decode_operand_name(plan->operands, i, name),
+							 (unsigned long long)bytes, (unsigned long long)offset,
+							 buffer_label(buffer, label), (unsigned long long)buffer->bytes);
+	}
+	for (int i = 0; i < plan->operand_count; i++)
+		for (int k = 0; k < plan->operand_count; k++) {
+			if (i == k || !plan->extents[k].written || !share_a_byte(plan, operands, i, k))
+				continue;
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s and %s overlap in %s; an output may share no byte with another "
+							 "operand",
+							 decode_operand_name(plan->operands, i, name),
+							 decode_operand_name(plan->operands, k, other),
+							 buffer_label(operands[i].buffer, label));
+		}
+	return KILN_OK;
+}
+
+static int decode_operand(struct session *session, const msgpack_object *pair,
+						  const struct call *call, int i, struct work_operand *operand,
+						  char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_problem *problem = &call->problem;
+	const msgpack_object *id = wire_at(pair, 0), *offset = wire_at(pair, 1);
+	bool left_out = command_left_out(problem, i);
+	char name[24];
+	if (!id || !offset || id->type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
+		offset->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "operand %d is not a pair of buffer and offset", i);
+	decode_operand_name(call->variants[0]->plan.operands, i, name);
+	if (left_out != (id->via.u64 == 0))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 left_out ? "%s: the call was prepared without %s and can have no buffer "
+									"for it"
+								  : "%s: %s has no buffer",
+						 problem->op, name);
+	if (left_out)
+		return KILN_OK;
+	operand->buffer = buffer_find(session, id->via.u64);
+	operand->offset = offset->via.u64;
+	if (!operand->buffer || operand->buffer->making)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
+						 "%s names buffer %llu, which this session does not have", name,
+						 (unsigned long long)id->via.u64);
+	return KILN_OK;
+}
+
+/* Also those that the call was prepared without, which have no buffer. */
+static int decode_operands(struct session *session, const msgpack_object *list,
+						   const struct call *call,
+						   struct work_operand operands[KERNEL_MAX_OPERANDS],
+						   char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_problem *problem = &call->problem;
+	int status = KILN_OK;
+	memset(operands, 0, sizeof *operands * KERNEL_MAX_OPERANDS);
+	if (wire_count(list) != (uint32_t)call->given)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "%s was prepared for %d operands; %u were given", problem->op, call->given,
+						 wire_count(list));
+	for (int i = 0; i < call->given && status == KILN_OK; i++)
+		status = decode_operand(session, wire_at(list, (uint32_t)i), call, i, &operands[i], error);
+	return status == KILN_OK ? command_check_given(call, error) : status;
+}
+
+int command_check_given(const struct call *call, char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_problem *problem = &call->problem;
+	char name[24];
+	/* The shape of an output may follow from the inputs, but not where it lies. */
+	for (int i = call->given; i < problem->tensor_count; i++)
+		if (!command_left_out(problem, i))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s: the call was prepared without %s, which it needs to run",
+							 problem->op,
+							 decode_operand_name(call->variants[0]->plan.operands, i, name));
+	return KILN_OK;
+}
+
+static bool aligned_for(const struct kernel_plan *plan,
+						const uint32_t alignments[KERNEL_MAX_OPERANDS])
+{
+	for (int i = 0; i < plan->operand_count; i++)
+		if (alignments[i] && plan->extents[i].bytes && alignments[i] < plan->extents[i].alignment)
+			return false;
+	return true;
+}
+
+int command_choose_variant(struct session *session, struct call *call,
+						   const uint32_t alignments[KERNEL_MAX_OPERANDS], struct kernel_ref **out,
+						   char error[KERNEL_ERROR_MAX])
+{
+	for (int i = 0; i < call->variant_count; i++)
+		if (aligned_for(&call->variants[i]->plan, alignments)) {
+			*out = kernel_hold(call->variants[i]);
+			return KILN_OK;
+		}
+	struct kernel_problem problem = call->problem;
+	for (int i = 0; i < problem.tensor_count; i++)
+		if (alignments[i])
+			problem.tensors[i].alignment = alignments[i];
+	const struct device_info *info = &session->device->info;
+	int status = job_open(session->broker, &problem, &info->limits, info->model, out, error);
+	if (status != KILN_OK)
+		return status;
+	(void)tier_open(session, &problem, *out);
+	if (call->variant_count < CALL_VARIANTS) {
+		call->variants[call->variant_count++] = kernel_hold(*out);
+		tier_attach(session, call, *out);
+	}
+	return KILN_OK;
+}
+
+int command_place(struct session *session, const msgpack_object *list, struct call *call,
+				  struct work_operand operands[KERNEL_MAX_OPERANDS], struct kernel_ref **out,
+				  char error[KERNEL_ERROR_MAX])
+{
+	uint32_t alignments[KERNEL_MAX_OPERANDS];
+	int status = decode_operands(session, list, call, operands, error);
+	if (status == KILN_OK)
+		status = command_check_operands(&call->variants[0]->plan, operands, error);
+	if (status != KILN_OK)
+		return status;
+	for (int i = 0; i < KERNEL_MAX_OPERANDS; i++)
+		alignments[i] =
+			operands[i].buffer ? buffer_alignment(operands[i].buffer, operands[i].offset) : 0;
+	return command_choose_variant(session, call, alignments, out, error);
+}
+
+/* A call of one launch. */
+static int submit_call(struct session *session, const msgpack_object *root, uint64_t id,
+					   struct call *call, const struct work_order *order,
+					   char error[KERNEL_ERROR_MAX])
+{
+	struct work_operand operands[KERNEL_MAX_OPERANDS];
+	struct kernel_ref *variant = NULL;
+	int status =
+		command_place(session, wire_get(root, "operands"), call, operands, &variant, error);
+	if (status == KILN_OK)
+		status = work_launch(session, id, call, variant, operands, order, error);
+	kernel_drop(variant);
+	return status;
+}
+
+static int submit_graph(struct session *session, const msgpack_object *root, uint64_t id,
+						struct call *call, const struct work_order *order,
+						char error[KERNEL_ERROR_MAX])
+{
+	uint32_t given = wire_count(wire_get(root, "operands"));
+	if (given)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "call %llu is a graph, whose operands were given when it was made; %u "
+						 "more were given",
+						 (unsigned long long)call->id, given);
+	return work_launch_graph(session, id, call, order, error);
+}
+
+void command_submit(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const msgpack_object *root = &message->root;
+	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
+	uint64_t after = wire_get_uint(root, "after", 0), stream = wire_get_uint(root, "stream", 0);
+	const struct work_order order = {(uint32_t)stream, after, wire_get_bool(root, "lane", false)};
+	char error[KERNEL_ERROR_MAX];
+	struct call *call = map_get_id(&session->calls, number);
+	int status;
+	(void)frame;
+	if (after == id)
+		status = util_fail(error, sizeof error, KILN_EINVAL,
+						   "call %llu follows itself; after names an earlier ticket",
+						   (unsigned long long)id);
+	else if (stream >= KILN_STREAMS)
+		status = util_fail(error, sizeof error, KILN_EINVAL,
+						   "stream is %llu; the streams of a client are 0 to %d",
+						   (unsigned long long)stream, KILN_STREAMS - 1);
+	else if (!call)
+		status = util_fail(error, sizeof error, KILN_ENOENT,
+						   "this session has no prepared call %llu", (unsigned long long)number);
+	else if (call->graph)
+		status = submit_graph(session, root, id, call, &order, error);
+	else if (call->variants[0]->raw)
+		status = util_fail(error, sizeof error, KILN_EINVAL,
+						   "call %llu is a user's kernel; it is submitted with raw.submit",
+						   (unsigned long long)number);
+	else
+		status = submit_call(session, root, id, call, &order, error);
+	if (status != KILN_OK)
+		reply_error(session, id, status, "%s", error);
+}
+
+void command_release(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	uint64_t number = wire_get_uint(&message->root, "call", 0);
+	struct call *call = map_remove_id(&session->calls, number);
+	(void)frame;
+	if (!call) {
+		reply_error(session, wire_id(message), KILN_ENOENT,
+					"this session has no prepared call %llu", (unsigned long long)number);
+		return;
+	}
+	lane_unbind(session, call);
+	call_drop(call);
+	reply_ok(session, wire_id(message));
+}
+
+void command_cancel(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	uint64_t ticket = wire_get_uint(&message->root, "ticket", 0);
+	uint64_t entry = wire_get_uint(&message->root, "entry", 0); /* of the lane, from 1 */
+	(void)frame;
+	if (entry) {
+		lane_cancel(session, entry - 1, wire_get_uint(&message->root, "count", 1));
+		reply_ok(session, wire_id(message));
+		return;
+	}
+	if (!ticket) {
+		reply_error(session, wire_id(message), KILN_EINVAL, "cancel names no ticket");
+		return;
+	}
+	work_cancel(session, ticket);
+	reply_ok(session, wire_id(message));
+}

@@ -1,0 +1,257 @@
+/*
+ * tune.c: the winners of tuning: what explain says of them, and the requests that list,
+ * keep and forget them.  Reading is from memory; a write goes to the disk first, then to memory.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "daemon/plan/plan.h"
+#include "daemon/store.h"
+#include "daemon/tuned.h"
+#include "daemon/util/util.h"
+
+/* ---- explain ---- */
+
+static void put_operands(struct wire_out *out, const struct kernel_problem *problem,
+						 const struct kernel_plan *plan)
+{
+	char name[24];
+	wire_list_begin(out, "operands");
+	for (int i = 0; i < problem->tensor_count; i++) {
+		const struct kernel_tensor *tensor = &problem->tensors[i];
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "name", decode_operand_name(plan->operands, i, name));
+		wire_put_int(out, "d", (int64_t)tensor->dtype);
+		if (tensor->dtype != KILN_DTYPE_NONE) {
+			wire_put_ints(out, "s", tensor->shape, tensor->rank);
+			wire_put_ints(out, "t", tensor->stride, tensor->rank);
+			wire_put_uint(out, "bytes", i < plan->operand_count ? plan->extents[i].bytes : 0);
+			wire_put_bool(out, "written", i < plan->operand_count && plan->extents[i].written);
+		}
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+}
+
+void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,
+						const struct kernel_problem *problem, const struct kernel_limits *limits)
+{
+	const struct cache_tuned *row = &ref->tuned.row;
+	char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], error[KERNEL_ERROR_MAX];
+	int count = plan_choices(problem, limits, names, error);
+	put_operands(out, problem, &ref->plan);
+	wire_list_begin(out, "choices");
+	for (int i = 0; i < count; i++)
+		wire_put_str(out, NULL, names[i]);
+	wire_list_end(out);
+	wire_put_str(out, "model", row->model);
+	wire_put_str(out, "signature", row->signature);
+	if (!row->choice[0])
+		return;
+	wire_map_begin(out, "tuned");
+	wire_put_str(out, "choice", row->choice);
+	wire_put_real(out, "micros", row->micros);
+	wire_put_real(out, "own_micros", row->own_micros);
+	wire_put_int(out, "when", row->when);
+	wire_put_str(out, "refused", ref->tuned.refused);
+	wire_map_end(out);
+}
+
+/* ---- tuned.ls ---- */
+
+static void put_row(struct wire_out *out, const struct cache_tuned *row)
+{
+	wire_map_begin(out, NULL);
+	wire_put_str(out, "op", row->op);
+	wire_put_str(out, "model", row->model);
+	wire_put_str(out, "target", row->target);
+	wire_put_str(out, "signature", row->signature);
+	wire_put_str(out, "choice", row->choice);
+	wire_put_real(out, "micros", row->micros);
+	wire_put_real(out, "own_micros", row->own_micros);
+	wire_put_int(out, "candidates", row->candidates);
+	wire_put_int(out, "when", row->when);
+	wire_put_str(out, "version", row->version);
+	wire_map_end(out);
+}
+
+void command_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct wire_out out;
+	size_t count;
+	const struct cache_tuned **rows = tuned_list(session->broker, &count);
+	(void)frame;
+	reply_begin(&out, wire_id(message));
+	wire_list_begin(&out, "rows");
+	for (size_t i = 0; i < count; i++)
+		put_row(&out, rows[i]);
+	wire_list_end(&out);
+	free(rows);
+	reply_send(session, &out, NULL, 0);
+}
+
+/* ---- tuned.put, tuned.rm ---- */
+
+struct change {
+	struct request request;
+	struct cache_tuned row;
+	bool all; /* tuned.rm without a row */
+	int status;
+	char error[KERNEL_ERROR_MAX];
+};
+
+/* The store's thread may hold it: the end frees it. */
+static void change_abandon(struct request *request)
+{
+	(void)request;
+}
+
+static void change_end(struct change *change, int64_t removed)
+{
+	struct session *session = change->request.session;
+	struct wire_out out;
+	if (session && change->status != KILN_OK) {
+		reply_error(session, change->request.id, change->status, "%s", change->error);
+	} else if (session) {
+		reply_begin(&out, change->request.id);
+		if (removed >= 0)
+			wire_put_int(&out, "removed", removed);
+		reply_send(session, &out, NULL, 0);
+	}
+	if (session)
+		request_close(&change->request);
+	free(change);
+}
+
+static void put_work(struct cache *cache, void *arg)
+{
+	struct change *change = arg;
+	change->status = cache_tuned_put(cache, &change->row, change->error);
+}
+
+static void put_done(struct broker *broker, void *arg)
+{
+	struct change *change = arg;
+	if (change->status == KILN_OK && (change->status = tuned_put(broker, &change->row)) != KILN_OK)
+		util_fail(change->error, sizeof change->error, change->status,
+				  "the winner of tuning is on disk and cannot be kept in memory");
+	change_end(change, -1);
+}
+
+static void remove_work(struct cache *cache, void *arg)
+{
+	struct change *change = arg;
+	change->status = cache_tuned_remove(cache, change->all ? NULL : &change->row, change->error);
+}
+
+static void remove_done(struct broker *broker, void *arg)
+{
+	struct change *change = arg;
+	int64_t removed = 0;
+	if (change->status == KILN_OK)
+		removed = tuned_remove(broker, change->all ? NULL : &change->row);
+	change_end(change, removed);
+}
+
+static int take_text(struct wire_in *message, const char *key, char *out, size_t size,
+					 char error[KERNEL_ERROR_MAX])
+{
+	const char *text = wire_get_str(message, &message->root, key);
+	if (!text || !text[0] || strlen(text) >= size)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a winner of tuning needs %s, a text of 1 to %zu bytes; it has %zu", key,
+						 size - 1, text ? strlen(text) : 0);
+	for (const char *at = text; *at; at++)
+		if ((unsigned char)*at < 0x20 || *at == 0x7f)
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							 "%s of a winner of tuning has the control character %d; it must have "
+							 "none",
+							 key, *at);
+	memcpy(out, text, strlen(text) + 1);
+	return KILN_OK;
+}
+
+static int take_time(struct wire_in *message, const char *key, double *out,
+					 char error[KERNEL_ERROR_MAX])
+{
+	*out = wire_get_real(&message->root, key, -1);
+	if (!(*out > 0) || *out > 1e12)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "a winner of tuning needs %s, microseconds above 0 and at most 1e12; it "
+						 "has %g",
+						 key, *out);
+	return KILN_OK;
+}
+
+/* What a row is found by. */
+static int take_place(struct wire_in *message, struct cache_tuned *row,
+					  char error[KERNEL_ERROR_MAX])
+{
+	int status = take_text(message, "model", row->model, sizeof row->model, error);
+	if (status == KILN_OK)
+		status = take_text(message, "target", row->target, sizeof row->target, error);
+	if (status == KILN_OK)
+		status = take_text(message, "signature", row->signature, sizeof row->signature, error);
+	return status;
+}
+
+static int take_row(struct wire_in *message, struct cache_tuned *row, char error[KERNEL_ERROR_MAX])
+{
+	const char *version = wire_get_str(message, &message->root, "version");
+	int status = take_place(message, row, error);
+	if (status == KILN_OK)
+		status = take_text(message, "op", row->op, sizeof row->op, error);
+	if (status == KILN_OK)
+		status = take_text(message, "choice", row->choice, sizeof row->choice, error);
+	if (status == KILN_OK)
+		status = take_time(message, "micros", &row->micros, error);
+	if (status == KILN_OK)
+		status = take_time(message, "own_micros", &row->own_micros, error);
+	row->candidates = wire_get_int(&message->root, "candidates", 0);
+	row->when = wire_get_int(&message->root, "when", 0);
+	snprintf(row->version, sizeof row->version, "%s", version ? version : KILN_VERSION_STRING);
+	return status;
+}
+
+/* Takes the row over and answers, now or later. */
+static void change_run(struct session *session, struct wire_in *message, struct change *change,
+					   store_work work, void (*done)(struct broker *broker, void *arg))
+{
+	if (change->status != KILN_OK) {
+		reply_error(session, wire_id(message), change->status, "%s", change->error);
+		free(change);
+	} else if (!request_open(session, wire_id(message), &change->request, change_abandon)) {
+		free(change);
+	} else if (store_run(session->broker, work, done, change) != KILN_OK) {
+		change->status =
+			util_fail(change->error, sizeof change->error, KILN_ENOMEM, "out of memory");
+		change_end(change, -1);
+	}
+}
+
+void command_tuned_put(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct change *change = util_alloc(sizeof *change);
+	(void)frame;
+	change->status = take_row(message, &change->row, change->error);
+	if (change->status == KILN_OK && session->broker->tuned.count >= CACHE_TUNED_MOST &&
+		!tuned_find(session->broker, &change->row))
+		change->status = util_fail(change->error, sizeof change->error, KILN_ELIMIT,
+								   "there are %d winners of tuning, the most that are kept; "
+								   "`kiln tune --forget` removes them",
+								   CACHE_TUNED_MOST);
+	change_run(session, message, change, put_work, put_done);
+}
+
+void command_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const msgpack_object *root = &message->root;
+	struct change *change = util_alloc(sizeof *change);
+	(void)frame;
+	change->all =
+		!wire_get(root, "model") && !wire_get(root, "target") && !wire_get(root, "signature");
+	if (!change->all)
+		change->status = take_place(message, &change->row, change->error);
+	change_run(session, message, change, remove_work, remove_done);
+}

@@ -1,0 +1,254 @@
+/*
+ * warm.c: warm: a line of a manifest becomes a kernel in the cache, before anybody asks for
+ * it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/again.h"
+#include "command.h"
+#include "daemon/plan/manifest.h"
+#include "daemon/util/util.h"
+
+struct warming {
+	struct request request;
+	struct broker *broker;
+	struct kernel_ref *ref; /* of a problem */
+	struct job_wait *wait;
+	struct again *again;
+	uint64_t began_us;
+};
+
+static void warming_free(struct warming *warming)
+{
+	request_close(&warming->request);
+	kernel_drop(warming->ref);
+	free(warming);
+}
+
+static void warming_abandon(struct request *request)
+{
+	struct warming *warming = (struct warming *)request;
+	if (warming->wait)
+		job_leave(warming->broker, warming->wait);
+	if (warming->again)
+		again_stop(warming->again);
+	kernel_drop(warming->ref);
+	free(warming);
+}
+
+/* ---- Answers ---- */
+
+static void answer_failure(struct warming *warming, int status, const char *error, const char *log)
+{
+	struct wire_out out;
+	wire_begin(&out, "reply", warming->request.id);
+	wire_put_int(&out, "st", status);
+	wire_put_str(&out, "err", error);
+	wire_put_str(&out, "log", log);
+	reply_send(warming->request.session, &out, NULL, 0);
+	warming_free(warming);
+}
+
+static void answer_success(struct warming *warming, const char *origin,
+						   const struct again_answer *found)
+{
+	struct wire_out out;
+	reply_begin(&out, warming->request.id);
+	wire_put_str(&out, "key", found->key);
+	wire_put_str(&out, "op", found->op);
+	wire_put_str(&out, "target", found->target);
+	wire_put_str(&out, "instantiation", found->instantiation);
+	wire_put_str(&out, "origin", origin);
+	wire_put_int(&out, "bytes", found->bytes);
+	wire_put_int(&out, "compile_micros", found->micros);
+	wire_put_uint(&out, "micros", util_now_us() - warming->began_us);
+	reply_send(warming->request.session, &out, NULL, 0);
+	warming_free(warming);
+}
+
+static void on_again(void *arg, const struct again_answer *found)
+{
+	struct warming *warming = arg;
+	warming->again = NULL;
+	if (found->status == KILN_OK)
+		answer_success(warming,
+					   found->skipped     ? "skipped"
+					   : found->was_there ? "hit"
+										  : "compiled",
+					   found);
+	else
+		answer_failure(warming, found->status, found->error, found->log);
+}
+
+static void answer_plan(struct warming *warming, const char *origin, const struct cache_row *row)
+{
+	const struct kernel_ref *ref = warming->ref;
+	struct again_answer found = {
+		.key = ref->key,
+		.op = ref->plan.op,
+		.target = ref->target,
+		.instantiation = ref->plan.instantiation,
+		.bytes = row ? (int64_t)row->object_bytes : 0,
+		.micros = row ? row->compile_micros : 0,
+	};
+	answer_success(warming, origin, &found);
+}
+
+static void on_resolved(void *arg, const struct job_answer *answer)
+{
+	struct warming *warming = arg;
+	warming->wait = NULL;
+	if (answer->status == KILN_OK)
+		answer_plan(warming, job_origin_names[answer->origin], answer->row);
+	else
+		answer_failure(warming, answer->status, answer->error, answer->log);
+}
+
+/* ---- A line ---- */
+
+static int plan_line(struct session *session, const char *line, const char *target,
+					 struct kernel_ref **out, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_problem problem;
+	struct kernel_limits limits;
+	const char *model;
+	int status = manifest_read(line, &problem, error);
+	if (status == KILN_OK)
+		status = plan_infer(&problem, error);
+	if (status == KILN_OK)
+		status = command_limits(session, target, &limits, &model, error);
+	return status == KILN_OK ? job_open(session->broker, &problem, &limits, model, out, error)
+							 : status;
+}
+
+/* "kernel KEY # comment": the key, or NULL: it is another line, or *status says what is wrong. */
+static const char *read_kernel(const char *line, char key[KERNEL_KEY_HEX], int *status,
+							   char error[KERNEL_ERROR_MAX])
+{
+	static const char word[] = "kernel";
+	const char *at = manifest_begin(line), *end;
+	size_t size;
+	*status = KILN_OK;
+	if (strncmp(at, word, strlen(word)) != 0 || !strchr(" \t\n\r#", at[strlen(word)]))
+		return NULL;
+	at += strlen(word);
+	at += strspn(at, " \t");
+	size = strspn(at, "0123456789abcdef");
+	end = at + size + strspn(at + size, " \t");
+	if (size < 4 || size >= KERNEL_KEY_HEX || !strchr("\n\r#", *end)) {
+		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+							"column %d: expected a key, 4 to 64 digits of 0-9 and a-f, and nothing "
+							"behind it",
+							(int)(at - line) + 1);
+		return NULL;
+	}
+	snprintf(key, KERNEL_KEY_HEX, "%.*s", (int)size, at);
+	return key;
+}
+
+/* A planned problem by the compiler that all use. */
+static int resolve(struct warming *warming, struct session *session)
+{
+	struct job_terms terms = {.asker = session, .priority = POOL_BACKGROUND, .unrecorded = true};
+	warming->wait = job_resolve(warming->broker, warming->ref, &terms, on_resolved, warming);
+	return warming->wait ? KILN_OK : KILN_ENOMEM;
+}
+
+static int apart(struct warming *warming, const char *key, const char *target,
+				 struct second *compiler)
+{
+	struct again_want want = {
+		.ref = warming->ref, .compiler = compiler, .priority = POOL_BACKGROUND};
+	snprintf(want.key, sizeof want.key, "%s", key ? key : "");
+	snprintf(want.target, sizeof want.target, "%s", target ? target : "");
+	warming->again = again_start(warming->broker, &want, on_again, warming);
+	return warming->again ? KILN_OK : KILN_ENOMEM;
+}
+
+/* The session's second compiler; one that it had is given up for another. */
+static int choose_compiler(struct session *session, const char *path, struct second **out,
+						   char error[KERNEL_ERROR_MAX])
+{
+	*out = NULL;
+	if (!path)
+		return KILN_OK;
+	if (session->second && strcmp(second_path(session->second), path) != 0) {
+		if (second_taken(session->second))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EBUSY,
+							 "%.120s still compiles for this connection",
+							 second_path(session->second));
+		second_close(session->second);
+		session->second = NULL;
+	}
+	int status =
+		session->second ? KILN_OK : second_open(session->broker, path, &session->second, error);
+	*out = session->second;
+	return status;
+}
+
+struct wanted {
+	const char *line, *target, *key;
+	char room[KERNEL_KEY_HEX];
+	struct second *compiler;
+	struct kernel_ref *ref;
+};
+
+static int take(struct session *session, struct wire_in *message, struct wanted *wanted,
+				char error[KERNEL_ERROR_MAX])
+{
+	const msgpack_object *root = &message->root;
+	struct kernel_limits limits;
+	int status;
+	wanted->line = wire_get_str(message, root, "line");
+	wanted->target = wire_get_str(message, root, "target");
+	if (session->broker->draining)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
+	if (!wanted->line && !wanted->target)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "warm needs the line of a manifest");
+	status = wanted->target ? plan_limits_for(wanted->target, &limits, error) : KILN_OK;
+	if (status != KILN_OK || !wanted->line)
+		return status;
+	wanted->key = read_kernel(wanted->line, wanted->room, &status, error);
+	if (status == KILN_OK && !wanted->key)
+		status = plan_line(session, wanted->line, wanted->target, &wanted->ref, error);
+	if (status == KILN_OK)
+		status = choose_compiler(session, wire_get_str(message, root, "compiler"),
+								 &wanted->compiler, error);
+	return status;
+}
+
+void command_warm(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	struct warming *warming = calloc(1, sizeof *warming);
+	struct wanted wanted = {.ref = NULL};
+	char error[KERNEL_ERROR_MAX];
+	uint64_t id = wire_id(message);
+	(void)frame;
+	int status = warming ? take(session, message, &wanted, error)
+						 : util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+	if (status != KILN_OK || !request_open(session, id, &warming->request, warming_abandon)) {
+		if (status != KILN_OK)
+			reply_error(session, id, status, "%s", error);
+		kernel_drop(wanted.ref);
+		free(warming);
+		return;
+	}
+	if (!wanted.line) {
+		reply_ok(session, id);
+		request_close(&warming->request);
+		free(warming);
+		return;
+	}
+	warming->broker = session->broker;
+	warming->ref = wanted.ref;
+	warming->began_us = util_now_us();
+	if (wanted.ref && wanted.ref->plan.kind != KERNEL_LAUNCH)
+		answer_plan(warming, "copy", NULL);
+	else if (wanted.key || wanted.compiler)
+		status = apart(warming, wanted.key, wanted.target, wanted.compiler);
+	else
+		status = resolve(warming, session);
+	if (status != KILN_OK)
+		answer_failure(warming, status, "out of memory for a kernel", "");
+}

@@ -1,0 +1,102 @@
+/*
+ * memory.c: whether a compile may start, by the memory that there is: what the system and the
+ * control groups have left, and the cap, against what compiles of its kind have taken so far.
+ */
+#include "state.h"
+#include "daemon/util/util.h"
+
+#define RETRY_MS 200 /* other programs may have given memory back */
+/* Before the first of its kind was measured. */
+#define NVRTC_BYTES ((uint64_t)64 << 20)
+#define HOST_BYTES ((uint64_t)256 << 20)
+
+static uint64_t *estimate_of(struct pool *pool, const struct compile_job *job)
+{
+	return &pool->memory.estimates[!strcmp(job->target, "cpu")][job->user_files > 0];
+}
+
+uint64_t memory_estimate(const struct pool *pool, const struct compile_job *job)
+{
+	return *estimate_of((struct pool *)pool, job);
+}
+
+/* The most, which is forgotten by and by. */
+void memory_note(struct pool *pool, const struct compile_job *job, int64_t grew)
+{
+	uint64_t *estimate = estimate_of(pool, job), took = grew > 0 ? (uint64_t)grew : 0;
+	uint64_t faded = *estimate - *estimate / 8;
+	if (grew > 0)
+		*estimate = took > faded ? took : faded;
+}
+
+static void release(struct broker *broker)
+{
+	struct pool_memory *memory = &broker->pool->memory;
+	memory->holds = false;
+	uv_timer_stop(&memory->timer);
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+	struct broker *broker = timer->data;
+	const struct pool_queue *queues = broker->pool->queues;
+	queue_assign(broker);
+	/* What waited may have left, and then nobody was let in. */
+	if (!queues[POOL_INTERACTIVE].count && !queues[POOL_BACKGROUND].count)
+		release(broker);
+}
+
+static void hold(struct broker *broker)
+{
+	struct pool_memory *memory = &broker->pool->memory;
+	if (memory->holds)
+		return;
+	memory->holds = true;
+	memory->waits++;
+	uv_timer_start(&memory->timer, on_retry, RETRY_MS, RETRY_MS);
+}
+
+static uint64_t available(const struct broker *broker)
+{
+	if (broker->test.available_bytes)
+		return broker->test.available_bytes;
+	return util_memory_available("/proc/meminfo", UTIL_OWN_CGROUP, UTIL_CGROUP_MOUNT);
+}
+
+bool memory_admits(struct broker *broker, const struct compile_job *job)
+{
+	const struct pool *pool = broker->pool;
+	uint64_t cap = broker->options.compile_memory, wanted = memory_estimate(pool, job);
+	uint64_t resident = 0, reserved = 0;
+	int busy = 0;
+	for (int i = 0; i < pool->count; i++) {
+		const struct slot *slot = &pool->slots[i];
+		busy += slot->state == SLOT_BUSY;
+		resident += slot->state == SLOT_BUSY || slot->state == SLOT_IDLE ? slot->resident : 0;
+		reserved += slot->state == SLOT_BUSY ? slot->reserved : 0;
+	}
+	/* Those that run may take all that they are believed to, from now on. */
+	if (busy &&
+		((cap && resident + reserved + wanted > cap) || reserved + wanted > available(broker))) {
+		hold(broker);
+		return false;
+	}
+	release(broker);
+	return true;
+}
+
+void memory_open(struct broker *broker)
+{
+	struct pool_memory *memory = &broker->pool->memory;
+	for (int user = 0; user < 2; user++) {
+		memory->estimates[0][user] = NVRTC_BYTES;
+		memory->estimates[1][user] = HOST_BYTES;
+	}
+	memory->timer.data = broker;
+	uv_timer_init(&broker->loop, &memory->timer);
+}
+
+void memory_close(struct broker *broker)
+{
+	uv_close((uv_handle_t *)&broker->pool->memory.timer, NULL);
+}

@@ -1,0 +1,31 @@
+/*
+ * url.h: where the second tier of the cache is, as --remote says it.  Nothing that is made
+ * from it to be shown has the password in it.
+ *
+ *   redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]     HOST may be [an IPv6 address]
+ *   unix:[//[USER]:PASSWORD@]/PATH/OF/SOCKET[?db=DATABASE]
+ *
+ * %XX stands for a byte in user and password.
+ */
+#ifndef KILN_DAEMON_REMOTE_URL_H
+#define KILN_DAEMON_REMOTE_URL_H
+
+#include "daemon/kernel.h"
+
+struct remote_url {
+	char host[256]; /* or the path of a socket, if is_path; "": no second tier */
+	bool is_path;
+	uint16_t port;
+	int database;
+	char user[128], password[256]; /* "": none */
+	char shown[320];               /* all of it but user and password */
+};
+
+/* given: what it was given to, "--remote".  KILN_OK, or KILN_EINVAL with a sentence that names the
+ * part that is wrong. */
+int remote_url_parse(const char *given, const char *text, struct remote_url *out,
+					 char error[KERNEL_ERROR_MAX]);
+/* Overwrites the password, where the system shows what a process was started with. */
+void remote_url_hide(char *text);
+
+#endif

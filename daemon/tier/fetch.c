@@ -1,0 +1,281 @@
+/*
+ * fetch.c: exact kernels in the background: looked for in the cache, compiled when they are
+ * worth it, loaded when the device is quiet, and put in the place of generic ones.  Nobody waits
+ * for any of it.
+ */
+#include "tier.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/util/util.h"
+
+#define LOOK_AFTER_MS 1   /* of a call that is being prepared: its answer comes first */
+#define EXECUTORS_MOST 64 /* of one device kind that load a kernel at once */
+#define IDLE_SHARE 0.25   /* of its time that a compile costs while workers are idle */
+#define NVRTC_US 60e3     /* before the first has been measured */
+#define HOST_US 1500e3
+
+struct loading {
+	struct broker *broker;
+	struct tier_kernel *kernel;
+	struct executor *executor;
+};
+
+struct session *tier_session(const struct broker *broker, uint64_t id)
+{
+	struct session *session = broker->sessions;
+	while (session && session->id != id)
+		session = session->next;
+	return session;
+}
+
+/* ---- What a compile costs ---- */
+
+double tier_compile_cost(struct broker *broker, const char *target)
+{
+	bool host = !strcmp(target, "cpu");
+	const struct tiers *tiers = broker->tiers;
+	struct pool_stats pool;
+	double micros = host ? HOST_US : NVRTC_US;
+	if (tiers->compiles[host].count)
+		micros = tiers->compiles[host].micros / (double)tiers->compiles[host].count;
+	pool_stats(broker, &pool);
+	return pool.idle > 1 && !pool.queued ? micros * IDLE_SHARE : micros;
+}
+
+void tier_note_compile(struct broker *broker, const char *target, int64_t micros)
+{
+	bool host = !strcmp(target, "cpu");
+	broker->tiers->compiles[host].count++;
+	broker->tiers->compiles[host].micros += (double)micros;
+}
+
+/* ---- Loading and taking over ---- */
+
+static void take_over_in(struct broker *broker, struct tier_kernel *kernel,
+						 const struct executor *executor)
+{
+	struct tier *tier = kernel->tiers;
+	while (tier) {
+		struct tier *next = tier->next;
+		struct session *session = tier_session(broker, tier->session);
+		if (session && session->executor == executor)
+			tier_take_over(session, tier);
+		tier = next;
+	}
+}
+
+static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct loading *loading = arg;
+	struct tier_kernel *kernel = loading->kernel;
+	(void)reply;
+	kernel->loads--;
+	if (status == KILN_OK) {
+		take_over_in(loading->broker, kernel, loading->executor);
+	} else if (status != KILN_EDEVICE) {
+		kernel->stage = TIER_FAILED;
+		util_log(UTIL_WARN, "%s: %.12s cannot be loaded, and its calls stay generic: %s",
+				 kernel->op, kernel->key, error);
+	}
+	free(loading);
+}
+
+static void load_in(struct broker *broker, struct tier_kernel *kernel, struct executor *executor,
+					const struct cache_row *row, uint32_t shared_bytes)
+{
+	struct loading *loading = calloc(1, sizeof *loading);
+	if (!loading)
+		return;
+	*loading = (struct loading){broker, kernel, executor};
+	kernel->loads++;
+	if (executor_load_lazily(executor, row->key, row, shared_bytes, on_loaded, loading) == KILN_OK)
+		return;
+	kernel->loads--;
+	free(loading);
+}
+
+/* In each device process that has a call for it. */
+static void load(struct broker *broker, struct tier_kernel *kernel, const struct cache_row *row,
+				 uint32_t shared_bytes)
+{
+	struct executor *found[EXECUTORS_MOST];
+	int count = 0;
+	for (const struct tier *tier = kernel->tiers; tier; tier = tier->next) {
+		const struct session *session = tier_session(broker, tier->session);
+		int i = 0;
+		while (session && i < count && found[i] != session->executor)
+			i++;
+		if (session && i == count && count < EXECUTORS_MOST && executor_is_ready(session->executor))
+			found[count++] = session->executor;
+	}
+	/* Loads that end at once take calls off the list. */
+	for (int i = 0; i < count; i++)
+		load_in(broker, kernel, found[i], row, shared_bytes);
+}
+
+/* ---- Looking and compiling ---- */
+
+static void pump(struct broker *broker);
+
+static void note_end(struct broker *broker, struct tier_kernel *kernel,
+					 const struct job_answer *answer)
+{
+	if (answer->status == KILN_OK) {
+		tier_know(broker, kernel->fetching, (int64_t)answer->row->object_bytes);
+		load(broker, kernel, answer->row, kernel->fetching->plan.shared_bytes);
+	} else if (answer->status == KILN_ENOENT && !kernel->compile) {
+		kernel->stage = TIER_MISSING;
+	} else if (answer->status == KILN_EIO || answer->status == KILN_ENOMEM) {
+		/* That may pass: it is tried again once it is worth a compile anew. */
+		kernel->stage = TIER_MISSING;
+		kernel->uses = 0;
+		kernel->lost_us = 0;
+	} else if (answer->status != KILN_ECANCELED) {
+		kernel->stage = TIER_FAILED;
+	}
+	if (!kernel->compile)
+		return;
+	if (answer->status != KILN_OK)
+		util_log(UTIL_INFO, "%s: no exact kernel, and its calls stay generic: %s", kernel->op,
+				 answer->error);
+	*(answer->status == KILN_OK ? &broker->counters.specialized
+								: &broker->counters.specialize_failed) += 1;
+}
+
+static void on_fetched(void *arg, const struct job_answer *answer)
+{
+	struct tier_kernel *kernel = arg;
+	struct broker *broker = kernel->broker;
+	struct session *session = tier_session(broker, kernel->asker);
+	kernel->wait = NULL;
+	broker->tiers->fetches--;
+	note_end(broker, kernel, answer);
+	if (kernel->compile && session && answer->status == KILN_OK)
+		shapes_note_compile(session, kernel->op, answer->row->compile_micros);
+	struct kernel_ref *ref = kernel->fetching;
+	kernel->fetching = NULL;
+	kernel->compile = false;
+	/* It may have been used much since it began to be looked for. */
+	if (session)
+		tier_consider(session, ref);
+	kernel_drop(ref);
+	pump(broker);
+}
+
+static void start(struct broker *broker, struct tier_kernel *kernel)
+{
+	const struct job_terms terms = {.priority = POOL_BACKGROUND, .look = !kernel->compile};
+	kernel->wait = job_resolve(broker, kernel->fetching, &terms, on_fetched, kernel);
+	if (kernel->wait) {
+		broker->tiers->fetches++;
+		return;
+	}
+	kernel_drop(kernel->fetching);
+	kernel->fetching = NULL;
+	kernel->compile = false;
+}
+
+static void pump(struct broker *broker)
+{
+	struct tiers *tiers = broker->tiers;
+	while (tiers->first && tiers->fetches < TIER_FETCHES && !tiers->stopped) {
+		struct tier_kernel *kernel = tiers->first;
+		tiers->first = kernel->next;
+		if (!tiers->first)
+			tiers->last = NULL;
+		kernel->queued = false;
+		start(broker, kernel);
+	}
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	pump(timer->data);
+}
+
+void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
+{
+	struct broker *broker = session->broker;
+	struct tier_kernel *kernel = ref->tier->exact;
+	struct tiers *tiers = broker->tiers;
+	if (kernel->queued || kernel->fetching || tiers->stopped)
+		return;
+	/* The call may be gone before its turn comes; the next one of its shape will have it. */
+	kernel->fetching = kernel_hold(ref);
+	kernel->asker = session->id;
+	kernel->queued = true;
+	kernel->compile = compile;
+	kernel->next = NULL;
+	if (tiers->last)
+		tiers->last->next = kernel;
+	else
+		tiers->first = kernel;
+	tiers->last = kernel;
+	if (!uv_is_active((uv_handle_t *)&tiers->timer))
+		uv_timer_start(&tiers->timer, on_timer, LOOK_AFTER_MS, 0);
+}
+
+static void resume(struct broker *broker, const struct tier_kernel *kernel,
+				   const struct executor *executor)
+{
+	for (const struct tier *tier = kernel->tiers; tier; tier = tier->next) {
+		struct session *session = tier_session(broker, tier->session);
+		if (session && session->executor == executor) {
+			tier_enqueue(session, tier->ref, false);
+			return;
+		}
+	}
+}
+
+void tier_resume(struct broker *broker, const struct executor *executor)
+{
+	struct tier_kernel *kernel;
+	size_t cursor = 0;
+	while (executor_is_ready(executor) && (kernel = map_next(&broker->tiers->kernels, &cursor)))
+		if (kernel->stage == TIER_READY)
+			resume(broker, kernel, executor);
+}
+
+/* ---- Life ---- */
+
+void tiers_open(struct broker *broker)
+{
+	broker->tiers = util_alloc(sizeof *broker->tiers);
+	broker->tiers->timer.data = broker;
+	uv_timer_init(&broker->loop, &broker->tiers->timer);
+}
+
+static void stop_fetch(struct broker *broker, struct tier_kernel *kernel)
+{
+	if (kernel->wait)
+		job_leave(broker, kernel->wait);
+	kernel_drop(kernel->fetching);
+	kernel->wait = NULL;
+	kernel->fetching = NULL;
+}
+
+void tiers_stop(struct broker *broker)
+{
+	struct tiers *tiers = broker->tiers;
+	struct tier_kernel *kernel;
+	size_t cursor = 0;
+	tiers->stopped = true;
+	uv_timer_stop(&tiers->timer);
+	while ((kernel = map_next(&tiers->kernels, &cursor)))
+		stop_fetch(broker, kernel);
+	tier_warm_stop(broker);
+}
+
+void tiers_free(struct broker *broker)
+{
+	struct tiers *tiers = broker->tiers;
+	struct tier_kernel *kernel;
+	while ((kernel = map_take(&tiers->kernels)))
+		free(kernel);
+	map_free(&tiers->kernels);
+	tier_warm_free(broker);
+	free(tiers);
+	broker->tiers = NULL;
+}

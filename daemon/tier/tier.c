@@ -1,0 +1,398 @@
+/* tier.c: which of its two kernels a call has. */
+#include "tier.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/plan/plan.h"
+#include "daemon/util/util.h"
+
+#define KERNELS_MOST 16384 /* known without their keys */
+
+/* ---- What is known ---- */
+
+static void name_kernel(const struct kernel_ref *ref, unsigned char name[32])
+{
+	const char *const parts[] = {ref->target, ref->plan.source, ref->plan.instantiation,
+								 ref->plan.generated};
+	struct util_hash hash;
+	util_hash_begin(&hash);
+	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+		util_hash_add(&hash, parts[i], strlen(parts[i]) + 1);
+	util_hash_end(&hash, name);
+}
+
+static bool is_idle(const struct tier_kernel *kernel)
+{
+	return !kernel->holders && !kernel->queued && !kernel->fetching && !kernel->loads;
+}
+
+/* What nobody uses is learned again. */
+static void make_room(struct tiers *tiers)
+{
+	struct tier_kernel *kernel;
+	size_t cursor = 0;
+	if (tiers->kernels.count < KERNELS_MOST || tiers->kernels.count < 2 * tiers->kept)
+		return;
+	while ((kernel = map_next(&tiers->kernels, &cursor)))
+		if (is_idle(kernel)) {
+			map_remove(&tiers->kernels, kernel->name, sizeof kernel->name);
+			free(kernel);
+		}
+	tiers->kept = tiers->kernels.count;
+}
+
+struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *ref)
+{
+	struct tiers *tiers = broker->tiers;
+	unsigned char name[32];
+	name_kernel(ref, name);
+	struct tier_kernel *kernel = map_get(&tiers->kernels, name, sizeof name);
+	if (kernel)
+		return kernel;
+	make_room(tiers);
+	kernel = util_alloc(sizeof *kernel);
+	memcpy(kernel->name, name, sizeof name);
+	memcpy(kernel->op, ref->plan.op, sizeof kernel->op);
+	kernel->broker = broker;
+	if (map_put(&tiers->kernels, kernel->name, sizeof kernel->name, kernel) == 0)
+		return kernel;
+	free(kernel);
+	return NULL;
+}
+
+void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t object_bytes)
+{
+	struct tier_kernel *kernel = tier_find(broker, ref);
+	if (!kernel)
+		return;
+	memcpy(kernel->key, ref->key, sizeof kernel->key);
+	memcpy(kernel->compiler, ref->compiler, sizeof kernel->compiler);
+	kernel->object_bytes = object_bytes;
+	kernel->stage = TIER_READY;
+}
+
+uint64_t tier_module(struct broker *broker, struct executor *executor,
+					 const struct tier_kernel *kernel)
+{
+	const char *target = executor_device(executor)->info.limits.target;
+	if (!kernel->key[0] || strcmp(kernel->compiler, job_compiler(broker, target)) != 0)
+		return 0;
+	return executor_module(executor, kernel->key);
+}
+
+static void take_key(struct kernel_ref *ref, const struct tier_kernel *kernel)
+{
+	if (!strcmp(ref->key, kernel->key))
+		return;
+	free(ref->key_text);
+	ref->key_text = NULL; /* made when it is asked for */
+	memcpy(ref->key, kernel->key, sizeof ref->key);
+}
+
+/* ---- A call's two kernels ---- */
+
+/* Who may have nothing compiled (freeze.h) has what there is: generic kernels, or not even those.
+ */
+enum options_specialize tier_policy(const struct session *session)
+{
+	enum options_specialize specialize = session->broker->options.specialize;
+	if (session->on_miss == OPTIONS_MISS_ERROR)
+		return OPTIONS_EAGER;
+	return session->on_miss == OPTIONS_MISS_FALLBACK && specialize == OPTIONS_EAGER ? OPTIONS_LAZY
+																					: specialize;
+}
+
+static bool may_compile(const struct session *session)
+{
+	return session->broker->options.specialize == OPTIONS_LAZY &&
+		   session->on_miss < OPTIONS_MISS_FALLBACK;
+}
+
+/* Names the generic kernel in a problem, and plans it. */
+static int plan_generic(struct kernel_problem *problem, const struct kernel_limits *limits,
+						struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_attr *attr = &problem->attrs[problem->attr_count];
+	if (problem->attr_count >= KERNEL_MAX_ATTRS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "the call has no attribute left to name the generic kernel");
+	*attr = (struct kernel_attr){.name = PLAN_CHOICE};
+	kernel_attr_set_text(problem, attr, PLAN_GENERIC, strlen(PLAN_GENERIC));
+	problem->attr_count++;
+	return plan_problem(problem, limits, out, error);
+}
+
+/* Who holds a call may not notice which of the two runs: both need what either does of addresses,
+ * and say the same of indices. */
+static bool agree(struct kernel_plan *exact, struct kernel_plan *generic)
+{
+	if (generic->kind != KERNEL_LAUNCH || exact->operand_count != generic->operand_count ||
+		!exact->report.indices != !generic->report.indices ||
+		exact->report.end != generic->report.end)
+		return false;
+	for (int i = 0; i < exact->operand_count; i++) {
+		struct kernel_extent *a = &exact->extents[i], *b = &generic->extents[i];
+		uint32_t alignment = a->alignment > b->alignment ? a->alignment : b->alignment;
+		uint64_t bytes = a->bytes > b->bytes ? a->bytes : b->bytes;
+		a->alignment = b->alignment = alignment;
+		a->bytes = b->bytes = bytes;
+		a->written = b->written = a->written || b->written;
+	}
+	return true;
+}
+
+static struct kernel_ref *open_generic(struct session *session,
+									   const struct kernel_problem *problem, struct kernel_ref *ref)
+{
+	const struct kernel_limits *limits = &session->device->info.limits;
+	struct kernel_problem named = *problem;
+	/* Its command line is for those who may not have it made by asking for it. */
+	const struct kernel_problem *named_line = session->on_miss ? &named : NULL;
+	struct kernel_ref *generic = NULL;
+	struct kernel_plan plan;
+	char error[KERNEL_ERROR_MAX];
+	if (plan_generic(&named, limits, &plan, error) != KILN_OK)
+		return NULL;
+	/* What it is worth, and that it is the same kernel, is known of plans alone. */
+	if ((!strcmp(plan.instantiation, ref->plan.instantiation) &&
+		 !strcmp(plan.source, ref->plan.source)) ||
+		!agree(&ref->plan, &plan) ||
+		job_open_plan(session->broker, named_line, &plan, limits, &generic, error) != KILN_OK)
+		return NULL;
+	/* Whichever of the two answers, the same was asked for. */
+	generic->manifest = ref->manifest ? strdup(ref->manifest) : NULL;
+	return generic;
+}
+
+/* Takes generic.  The exact kernel is held: what is found next may need the room of others. */
+static struct tier *new_tier(struct broker *broker, struct kernel_ref *ref,
+							 struct kernel_ref *generic)
+{
+	struct tier_kernel *exact = tier_find(broker, ref);
+	struct tier *tier = exact ? calloc(1, sizeof *tier) : NULL;
+	if (!tier) {
+		kernel_drop(generic);
+		return NULL;
+	}
+	*tier = (struct tier){.ref = ref, .generic = generic, .exact = exact};
+	exact->holders++;
+	return tier;
+}
+
+enum tier_answer tier_open(struct session *session, const struct kernel_problem *problem,
+						   struct kernel_ref *ref)
+{
+	struct broker *broker = session->broker;
+	enum options_specialize policy = tier_policy(session);
+	if (policy == OPTIONS_EAGER || !session->executor || ref->raw ||
+		ref->plan.kind != KERNEL_LAUNCH || plan_attr(problem, PLAN_CHOICE))
+		return TIER_NONE;
+	struct kernel_ref *generic = open_generic(session, problem, ref);
+	struct tier *tier = generic ? new_tier(broker, ref, generic) : NULL;
+	struct tier_kernel *known = tier ? tier_find(broker, generic) : NULL;
+	if (!known) {
+		tier_close(tier);
+		return TIER_NONE;
+	}
+	struct tier_kernel *exact = tier->exact;
+	double us;
+	tier->ratio = plan_gain(&ref->plan, &session->device->info.limits, &us);
+	tier->saving_us = tier->ratio > 1 ? us * (tier->ratio - 1) : 0;
+	ref->tier = tier;
+	shapes_note(session, problem, ref);
+	if (policy != OPTIONS_NEVER && tier_module(broker, session->executor, exact)) {
+		take_key(ref, exact);
+		tier->taken_over = true;
+		return TIER_EXACT;
+	}
+	if (!tier_module(broker, session->executor, known))
+		return TIER_WAIT;
+	take_key(generic, known);
+	return TIER_GENERIC;
+}
+
+static void link_tier(struct tier *tier)
+{
+	tier->link = &tier->exact->tiers;
+	tier->next = *tier->link;
+	if (tier->next)
+		tier->next->link = &tier->next;
+	*tier->link = tier;
+}
+
+static void unlink_tier(struct tier *tier)
+{
+	if (!tier->link)
+		return;
+	*tier->link = tier->next;
+	if (tier->next)
+		tier->next->link = tier->link;
+	tier->link = NULL;
+}
+
+void tier_close(struct tier *tier)
+{
+	if (!tier)
+		return;
+	unlink_tier(tier);
+	tier->exact->holders--;
+	kernel_drop(tier->generic);
+	free(tier);
+}
+
+void tier_attach(struct session *session, struct call *call, struct kernel_ref *ref)
+{
+	struct broker *broker = session->broker;
+	struct tier *tier = ref->tier;
+	if (!tier || tier->call || tier_policy(session) == OPTIONS_NEVER)
+		return;
+	tier->session = session->id;
+	tier->call = call->id;
+	if (!tier->taken_over && tier_module(broker, session->executor, tier->exact)) {
+		take_key(ref, tier->exact);
+		tier->taken_over = true;
+	}
+	if (tier->taken_over)
+		return;
+	link_tier(tier);
+	if (tier->exact->stage == TIER_NEW || tier->exact->stage == TIER_READY)
+		tier_enqueue(session, ref, false);
+	broker->counters.no_gain += tier->saving_us <= 0;
+}
+
+void tier_take_over(struct session *session, struct tier *tier)
+{
+	struct call *call = map_get_id(&session->calls, tier->call);
+	unlink_tier(tier);
+	tier->taken_over = true;
+	take_key(tier->ref, tier->exact);
+	session->broker->counters.promoted++;
+	if (call)
+		lane_rebind(session, call, tier->ref);
+}
+
+struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref)
+{
+	struct tier *tier = ref->tier;
+	if (!tier || tier->taken_over)
+		return ref;
+	if (tier->call && tier_module(session->broker, session->executor, tier->exact)) {
+		tier_take_over(session, tier);
+		return ref;
+	}
+	return tier->generic;
+}
+
+struct kernel_ref *tier_choose_lasting(struct session *session, struct kernel_ref *ref)
+{
+	struct tier *tier = ref->tier;
+	bool generic = tier && !tier->taken_over &&
+				   (tier_policy(session) == OPTIONS_NEVER || !may_compile(session) ||
+					tier->exact->stage == TIER_FAILED || shapes_widened(session, ref->plan.op));
+	return generic ? tier->generic : ref;
+}
+
+/* ---- Uses ---- */
+
+static double saving_us(const struct session *session, const struct tier *tier)
+{
+	double test_us = session->broker->test.gain_us;
+	return test_us > 0 ? test_us : tier->saving_us;
+}
+
+void tier_consider(struct session *session, struct kernel_ref *ref)
+{
+	const struct tier *tier = ref->tier;
+	const struct tier_kernel *exact = tier->exact;
+	if (tier->taken_over || !may_compile(session) || exact->stage != TIER_MISSING ||
+		exact->fetching || exact->uses < TIER_MIN_USES || saving_us(session, tier) <= 0 ||
+		exact->lost_us < tier_compile_cost(session->broker, ref->target))
+		return;
+	if (shapes_may_specialize(session, ref->plan.op))
+		tier_enqueue(session, ref, true);
+}
+
+void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches)
+{
+	struct tier *tier = ref->tier;
+	if (!tier || tier->taken_over)
+		return;
+	tier->exact->uses += launches;
+	tier->exact->lost_us += (double)launches * saving_us(session, tier);
+	tier_consider(session, ref);
+}
+
+uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
+{
+	struct broker *broker = session->broker;
+	const struct tier *tier = ref->tier;
+	if (!tier || tier->taken_over || !may_compile(session))
+		return 0;
+	double saving = saving_us(session, tier);
+	if (saving <= 0)
+		return 0;
+	/* Several calls may be used for the same kernel: each is heard of a few times on the way. */
+	double launches = tier_compile_cost(broker, ref->target) / saving / 4 + 1;
+	return launches < TIER_MIN_USES ? TIER_MIN_USES
+		   : launches > 1e9         ? 1000000000
+									: (uint64_t)launches;
+}
+
+void tier_lane_used(struct broker *broker, const struct executor *executor, uint64_t stream,
+					uint64_t bound, uint64_t launches)
+{
+	struct session *session = broker->sessions;
+	struct call *call;
+	size_t cursor = 0;
+	while (session && (session->stream != stream || session->executor != executor))
+		session = session->next;
+	while (session && (call = map_next(&session->calls, &cursor)))
+		for (int i = 0; i < call->variant_count; i++)
+			if (call->bound[i].id == bound) {
+				tier_used(session, call->variants[i], launches);
+				return;
+			}
+}
+
+/* ---- For people ---- */
+
+void tier_explain(struct session *session, const struct kernel_problem *problem,
+				  const struct kernel_limits *limits, const struct kernel_ref *ref,
+				  struct wire_out *out, char *text, size_t size)
+{
+	static const char *const policies[] = {"lazy", "eager", "never"};
+	struct broker *broker = session->broker;
+	enum options_specialize policy = tier_policy(session);
+	struct kernel_problem named = *problem;
+	struct kernel_plan generic;
+	char why[KERNEL_ERROR_MAX] = "";
+	double us, ratio = plan_gain(&ref->plan, limits, &us);
+	double saving = ratio > 1 ? us * (ratio - 1) : 0, cost = tier_compile_cost(broker, ref->target);
+	int status = plan_generic(&named, limits, &generic, why);
+	uint64_t after = saving > 0 ? (uint64_t)(cost / saving) + 1 : 0;
+	after = after && after < TIER_MIN_USES ? TIER_MIN_USES : after;
+	wire_map_begin(out, "tiers");
+	wire_put_str(out, "specialize", policies[policy]);
+	wire_put_str(out, "generic", status == KILN_OK ? generic.instantiation : "");
+	wire_put_real(out, "ratio", ratio);
+	wire_put_real(out, "saving_us", saving);
+	wire_put_real(out, "compile_us", cost);
+	wire_put_uint(out, "after", after);
+	wire_map_end(out);
+	if (policy == OPTIONS_EAGER || plan_attr(problem, PLAN_CHOICE))
+		return;
+	if (status != KILN_OK)
+		snprintf(text, size, "tiers          exact only: %s\n", why);
+	else if (policy == OPTIONS_NEVER)
+		snprintf(text, size, "tiers          generic always (--specialize never): %s\n",
+				 generic.instantiation);
+	else if (saving <= 0)
+		snprintf(text, size, "tiers          generic, as fast as this one: %s\n",
+				 generic.instantiation);
+	else
+		snprintf(text, size,
+				 "tiers          generic first: %s; this one saves about %.1f us a launch (%.2f "
+				 "times) and is compiled after %llu launches\n",
+				 generic.instantiation, saving, ratio, (unsigned long long)after);
+}

@@ -1,0 +1,219 @@
+/*
+ * warm.c: the generic kernels from the start: each device process is given all of them, from
+ * the cache or compiled when nobody waits for a compiler, so that no shape has to wait for one.
+ */
+#include "tier.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/plan/plan.h"
+#include "daemon/util/util.h"
+
+#define AT_ONCE_MOST 8
+
+/* Of a device process. */
+struct warming {
+	struct broker *broker;
+	struct executor *executor;
+	uint64_t generation; /* of the process that is being given them */
+	const struct plan_op *op;
+	int index;                 /* the next kernel of op */
+	uint64_t resident, failed; /* of those so far */
+	int under_way;
+	bool stopped;
+	struct warm_item *items;
+	struct warming *next;
+};
+
+/* One kernel on its way. */
+struct warm_item {
+	struct warming *warming;
+	struct kernel_ref *ref;
+	uint64_t generation;   /* of the process that it was begun for */
+	struct job_wait *wait; /* NULL: it is being loaded */
+	struct warm_item *next;
+};
+
+static void go_on(struct warming *warming);
+
+static void item_end(struct warm_item *item, bool well)
+{
+	struct warming *warming = item->warming;
+	struct warm_item **link = &warming->items;
+	while (*link != item)
+		link = &(*link)->next;
+	*link = item->next;
+	if (item->generation == warming->generation)
+		*(well ? &warming->resident : &warming->failed) += 1;
+	warming->under_way--;
+	kernel_drop(item->ref);
+	free(item);
+}
+
+static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct warm_item *item = arg;
+	struct warming *warming = item->warming;
+	(void)reply;
+	if (status == KILN_OK)
+		executor_keep(warming->executor, item->ref->key);
+	else if (status != KILN_EDEVICE)
+		util_log(UTIL_WARN, "the generic kernel %s cannot be loaded: %s",
+				 item->ref->plan.instantiation, error);
+	item_end(item, status == KILN_OK);
+	go_on(warming);
+}
+
+static void on_answer(void *arg, const struct job_answer *answer)
+{
+	struct warm_item *item = arg;
+	struct warming *warming = item->warming;
+	struct kernel_ref *ref = item->ref;
+	int status = answer->status;
+	item->wait = NULL;
+	if (status == KILN_OK) {
+		tier_know(warming->broker, ref, (int64_t)answer->row->object_bytes);
+		status = executor_load_lazily(warming->executor, ref->key, answer->row,
+									  ref->plan.shared_bytes, on_loaded, item);
+		if (status == KILN_OK)
+			return;
+	} else {
+		util_log(UTIL_INFO, "there is no generic kernel %s: %s", ref->plan.instantiation,
+				 answer->error);
+	}
+	item_end(item, false);
+	go_on(warming);
+}
+
+/* The next kernel's ref; NULL past the last. */
+static struct kernel_ref *next_ref(struct warming *warming)
+{
+	const struct kernel_limits *limits = &executor_device(warming->executor)->info.limits;
+	char error[KERNEL_ERROR_MAX];
+	for (; warming->op->name; warming->op++, warming->index = 0) {
+		struct kernel_plan plan;
+		struct kernel_ref *ref = NULL;
+		if (plan_generic_at(warming->op, warming->index, limits, &plan, error) != KILN_OK)
+			continue;
+		warming->index++;
+		if (job_open_plan(warming->broker, NULL, &plan, limits, &ref, error) == KILN_OK)
+			return ref;
+		util_log(UTIL_WARN, "%s", error);
+		return NULL;
+	}
+	return NULL;
+}
+
+static int at_once(const struct warming *warming)
+{
+	uint64_t workers = warming->broker->options.workers;
+	return workers <= 2 ? 1 : workers > AT_ONCE_MOST ? AT_ONCE_MOST : (int)workers - 1;
+}
+
+static void go_on(struct warming *warming)
+{
+	/* Where nothing may be compiled for programs, nothing is before they come. */
+	const struct job_terms terms = {.priority = POOL_BACKGROUND,
+									.look =
+										warming->broker->options.on_miss >= OPTIONS_MISS_FALLBACK};
+	struct kernel_ref *ref;
+	if (!executor_is_ready(warming->executor) ||
+		warming->generation != executor_generation(warming->executor))
+		return;
+	while (!warming->stopped && warming->under_way < at_once(warming) &&
+		   (ref = next_ref(warming))) {
+		struct warm_item *item = util_alloc(sizeof *item);
+		*item = (struct warm_item){.warming = warming,
+								   .ref = ref,
+								   .generation = warming->generation,
+								   .next = warming->items};
+		warming->items = item;
+		warming->under_way++;
+		item->wait = job_resolve(warming->broker, ref, &terms, on_answer, item);
+		if (!item->wait)
+			item_end(item, false);
+	}
+}
+
+static bool is_wanted(const struct broker *broker, const struct executor *executor)
+{
+	const struct options *options = &broker->options;
+	return options->specialize != OPTIONS_EAGER && options->on_miss != OPTIONS_MISS_ERROR &&
+		   options->warm_generics != OPTIONS_WARM_NONE &&
+		   (options->warm_generics == OPTIONS_WARM_ALL ||
+			!device_is_cpu(executor_device(executor)));
+}
+
+/* What is on its way to the process before comes to nothing by itself. */
+void tier_warm(struct broker *broker, struct executor *executor)
+{
+	struct warming **link = &broker->tiers->warming;
+	if (!executor_is_ready(executor) || !is_wanted(broker, executor))
+		return;
+	while (*link && (*link)->executor != executor)
+		link = &(*link)->next;
+	if (*link && (*link)->generation == executor_generation(executor))
+		return;
+	if (!*link) {
+		*link = util_alloc(sizeof **link);
+		**link = (struct warming){.broker = broker, .executor = executor};
+	}
+	struct warming *warming = *link;
+	warming->generation = executor_generation(executor);
+	warming->op = plan_ops;
+	warming->index = 0;
+	warming->resident = warming->failed = 0;
+	go_on(warming);
+}
+
+static uint64_t count_generics(void)
+{
+	uint64_t count = 0;
+	for (const struct plan_op *op = plan_ops; op->name; op++)
+		for (int i = 0; op->generics; i++, count++) {
+			struct kernel_problem problem = {0};
+			if (op->generics(i, &problem) != KILN_OK)
+				break;
+		}
+	return count;
+}
+
+void tier_warmth(struct broker *broker, struct tier_warmth *out)
+{
+	uint64_t each = count_generics();
+	*out = (struct tier_warmth){0};
+	for (const struct warming *warming = broker->tiers->warming; warming; warming = warming->next) {
+		out->kernels += each;
+		out->resident += warming->resident;
+		out->failed += warming->failed;
+		out->warming = out->warming || warming->under_way;
+	}
+}
+
+void tier_warm_stop(struct broker *broker)
+{
+	for (struct warming *warming = broker->tiers->warming; warming; warming = warming->next) {
+		warming->stopped = true;
+		for (struct warm_item *item = warming->items; item; item = item->next) {
+			if (item->wait)
+				job_leave(broker, item->wait);
+			item->wait = NULL;
+		}
+	}
+}
+
+void tier_warm_free(struct broker *broker)
+{
+	struct warming *warming;
+	while ((warming = broker->tiers->warming)) {
+		broker->tiers->warming = warming->next;
+		while (warming->items) {
+			struct warm_item *item = warming->items;
+			warming->items = item->next;
+			kernel_drop(item->ref);
+			free(item);
+		}
+		free(warming);
+	}
+}
