@@ -172,12 +172,7 @@ static int add_kernel(const struct norm_problem *norm, const struct norm_way *wa
 					  char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	const struct norm_place place = {.problem = norm->problem,
-									 .form = &norm->form,
-									 .pieces = norm->pieces,
-									 .axes = norm->axes,
-									 .operand = {norm->at.x, norm->at.residual},
-									 .number = {0, norm->residual}};
+	const struct norm_place place = norm_place(norm);
 	bool stream = way->shape.stream, loop = norm_launch(norm, way, limits, out);
 	const struct rows_shape *shape = &way->shape;
 

@@ -76,6 +76,9 @@ struct norm_problem {
 	uint32_t affine; /* alignment that gamma and beta have at least */
 };
 
+/* Of x and the residual; it lasts as long as the problem (norm_print.c). */
+struct norm_place norm_place(const struct norm_problem *norm);
+
 /* How a row is taken. */
 struct norm_way {
 	struct rows_shape shape;

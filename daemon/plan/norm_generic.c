@@ -106,12 +106,7 @@ int norm_generic(const struct norm_problem *norm, const struct kernel_limits *li
 				 uint32_t *alignment, struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
-	const struct norm_place place = {.problem = norm->problem,
-									 .form = &norm->form,
-									 .pieces = norm->pieces,
-									 .axes = norm->axes,
-									 .operand = {norm->at.x, norm->at.residual},
-									 .number = {0, norm->residual}};
+	const struct norm_place place = norm_place(norm);
 	kiln_dtype affine = affine_of(norm);
 	bool residual = norm->residual >= 0;
 	struct rows_shape shape;

@@ -4,6 +4,16 @@
  */
 #include "norm.h"
 
+struct norm_place norm_place(const struct norm_problem *norm)
+{
+	return (struct norm_place){.problem = norm->problem,
+							   .form = &norm->form,
+							   .pieces = norm->pieces,
+							   .axes = norm->axes,
+							   .operand = {norm->at.x, norm->at.residual},
+							   .number = {0, norm->residual}};
+}
+
 /* Sizes or strides of dimensions [first, last], fastest first, without sizes of 1. */
 static void print_list(struct plan_text *id, const struct kernel_tensor *x, int first, int last,
 					   const int64_t *values)

@@ -324,7 +324,8 @@ static void pass_both_ways(int client, int redis, int cut_after)
 	}
 }
 
-pid_t proxy_start(const struct remote_scene *scene, const char *path, int cut_after)
+/* A process that answers who connects to this path, one after the other, while its parent lives. */
+static pid_t serve(const char *path, void (*answer)(int client, const void *how), const void *how)
 {
 	pid_t parent = getpid(), pid;
 	int listening = open_socket(path, true);
@@ -342,16 +343,36 @@ pid_t proxy_start(const struct remote_scene *scene, const char *path, int cut_af
 	signal(SIGPIPE, SIG_IGN);
 	while (getppid() == parent) {
 		int client = accept(listening, NULL, NULL);
-		if (client >= 0 && fork() == 0) {
-			int redis = open_socket(scene->socket, false);
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			if (redis >= 0)
-				pass_both_ways(client, redis, cut_after);
-			_exit(0);
-		}
+		if (client >= 0)
+			answer(client, how);
 		close(client);
 	}
 	_exit(0);
+}
+
+struct proxy {
+	const char *redis;
+	int cut_after;
+};
+
+static void proxy_answer(int client, const void *how)
+{
+	const struct proxy *proxy = how;
+	int redis;
+
+	if (fork() > 0)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	redis = open_socket(proxy->redis, false);
+	if (redis >= 0)
+		pass_both_ways(client, redis, proxy->cut_after);
+	_exit(0);
+}
+
+pid_t proxy_start(const struct remote_scene *scene, const char *path, int cut_after)
+{
+	const struct proxy proxy = {scene->socket, cut_after};
+	return serve(path, proxy_answer, &proxy);
 }
 
 /* ---- A Redis that says what it was not asked ---- */
@@ -361,39 +382,26 @@ static bool say(int client, const char *text)
 	return write(client, text, strlen(text)) == (ssize_t)strlen(text);
 }
 
-static void lie(int client, const char *first, const char *more)
+struct lie {
+	const char *first, *more;
+};
+
+static void lie(int client, const void *how)
 {
+	const struct lie *words = how;
 	char bytes[256];
 	bool good = true;
 	for (int pings = 0; good && pings < 3; pings++)
 		good = read(client, bytes, sizeof(bytes)) > 0 && say(client, "+PONG\r\n");
-	good = good && say(client, first);
-	while (good && more[0])
-		good = say(client, more);
+	good = good && say(client, words->first);
+	while (good && words->more[0])
+		good = say(client, words->more);
 	while (good && read(client, bytes, sizeof(bytes)) > 0)
 		continue;
 }
 
 pid_t liar_start(const char *path, const char *first, const char *more)
 {
-	int listening = open_socket(path, true);
-	pid_t parent = getpid(), pid;
-
-	assert_true(listening >= 0);
-	fflush(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid) {
-		close(listening);
-		return pid;
-	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	signal(SIGPIPE, SIG_IGN);
-	while (getppid() == parent) {
-		int client = accept(listening, NULL, NULL);
-		if (client >= 0)
-			lie(client, first, more);
-		close(client);
-	}
-	_exit(0);
+	const struct lie words = {first, more};
+	return serve(path, lie, &words);
 }

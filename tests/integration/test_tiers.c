@@ -28,9 +28,16 @@ static struct permute turn(int64_t side)
 		.dtype = KILN_F32, .rank = 3, .shape = {side, side, side}, .perm = {1, 2, 0}};
 }
 
-static void lazy(struct kilnd *daemon)
+static kiln_client *lazy(struct kilnd *daemon)
 {
 	kilnd_start(daemon, OPTIONS("--specialize", "lazy"));
+	return client_open(daemon);
+}
+
+static void finish(struct kilnd *daemon, kiln_client *client)
+{
+	kiln_close(client);
+	kilnd_stop(daemon);
 }
 
 static void cube_open(kiln_client *client, struct cube *cube)
@@ -54,6 +61,19 @@ static void cube_close(struct cube *cube)
 	kiln_call_free(cube->call);
 	for (int i = 0; i < 2; i++)
 		kiln_free(cube->buffers[i]);
+}
+
+static kiln_client *lazy_with_cube(struct kilnd *daemon, struct cube *cube)
+{
+	kiln_client *client = lazy(daemon);
+	cube_open(client, cube);
+	return client;
+}
+
+static void cube_finish(struct kilnd *daemon, struct cube *cube)
+{
+	cube_close(cube);
+	finish(daemon, cube->client);
 }
 
 /* So many turns, submitted without waiting. */
@@ -100,8 +120,7 @@ static void only_the_first_waits(void **state)
 	struct kilnd *daemon = *state;
 	kiln_client *client;
 
-	lazy(daemon);
-	client = client_open(daemon);
+	client = lazy(daemon);
 	struct permute first = turn(15);
 	assert_permutes(client, &first, "compiled");
 	for (int64_t side = 16; side < 24; side++) {
@@ -112,8 +131,7 @@ static void only_the_first_waits(void **state)
 	assert_int_equal(counter(client, "compiles"), 1);
 	assert_int_equal(counter(client, "generic"), 8);
 	assert_int_equal(counter(client, "specialized"), 0);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 }
 
 static int turn_once(kiln_client *client, kiln_buffer *const buffers[2], int64_t side)
@@ -141,11 +159,8 @@ static void a_first_call_is_one_launch(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct cube cube;
-	kiln_client *client;
+	kiln_client *client = lazy_with_cube(daemon, &cube);
 
-	lazy(daemon);
-	client = client_open(daemon);
-	cube_open(client, &cube);
 	/* Smaller ones have another generic kernel. */
 	for (int side = 15; side > 12; side--) {
 		int64_t came = counter(client, "submitted"), generic = counter(client, "generic");
@@ -154,9 +169,7 @@ static void a_first_call_is_one_launch(void **state)
 		assert_int_equal(counter(client, "generic"), generic + 1);
 		assert_turned_once(cube.buffers[1], side);
 	}
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 /* And one that fails leaves nothing behind: not even a call, of which there may be two. */
@@ -184,8 +197,7 @@ static void a_first_call_that_fails(void **state)
 	assert_int_equal(counter(client, "launch_failures"), 8);
 	for (int i = 0; i < 3; i++)
 		kiln_free(buffers[i]);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 }
 
 /* Launches go on all the time while the exact kernel is compiled, loaded and put in. */
@@ -195,8 +207,7 @@ static void takes_over_between_launches(void **state)
 	struct cube cube;
 	kiln_client *client;
 
-	lazy(daemon);
-	client = client_open(daemon);
+	client = lazy(daemon);
 	debug_int(client, "gain", "ms", 1000);
 	cube_open(client, &cube);
 	assert_string_equal(kiln_call_origin(cube.call), "compiled");
@@ -216,9 +227,7 @@ static void takes_over_between_launches(void **state)
 	cube_turn(&other, 4);
 	assert_turned(&other);
 	cube_close(&other);
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 /* The lane alone is used: the device process tells how often. */
@@ -226,11 +235,8 @@ static void counts_what_no_message_says(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct cube cube;
-	kiln_client *client;
+	kiln_client *client = lazy_with_cube(daemon, &cube);
 
-	lazy(daemon);
-	client = client_open(daemon);
-	cube_open(client, &cube);
 	cube_turn(&cube, 1);
 	debug_int(client, "gain", "ms", 1000);
 	/* Bound with the estimate, which asks for no notice that comes soon; this one is. */
@@ -249,9 +255,7 @@ static void counts_what_no_message_says(void **state)
 	assert_turned(&cube);
 	assert_turned(&other);
 	cube_close(&other);
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 /* What the cache has takes over without a compile, however seldom it is used. */
@@ -265,19 +269,15 @@ static void from_the_cache(void **state)
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
 	assert_permutes(client, &problem, "compiled");
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 
-	lazy(daemon);
-	client = client_open(daemon);
+	client = lazy(daemon);
 	/* No generic kernel is there yet: better the exact one than a compile. */
 	assert_permutes(client, &problem, "hit");
 	assert_int_equal(counter(client, "jobs"), 0);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 
-	lazy(daemon);
-	client = client_open(daemon);
+	client = lazy(daemon);
 	assert_permutes(client, &other, "compiled");
 	cube_open(client, &cube);
 	assert_string_equal(kiln_call_origin(cube.call), "generic");
@@ -285,9 +285,7 @@ static void from_the_cache(void **state)
 	cube_turn(&cube, 5);
 	assert_turned(&cube);
 	assert_int_equal(counter(client, "jobs"), 1);
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 static void never(void **state)
@@ -305,9 +303,7 @@ static void never(void **state)
 	assert_turned(&cube);
 	assert_int_equal(counter(client, "jobs"), 1);
 	assert_int_equal(counter(client, "promoted"), 0);
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 /* A compile that fails in the background is nobody's failure. */
@@ -315,11 +311,8 @@ static void a_failed_compile_changes_nothing(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct cube cube;
-	kiln_client *client;
+	kiln_client *client = lazy_with_cube(daemon, &cube);
 
-	lazy(daemon);
-	client = client_open(daemon);
-	cube_open(client, &cube);
 	debug_int(client, "gain", "ms", 1000);
 	debug_int(client, "fail-compile", "count", 1);
 	struct cube other;
@@ -333,9 +326,7 @@ static void a_failed_compile_changes_nothing(void **state)
 	assert_int_equal(counter(client, "promoted"), 0);
 	assert_int_equal(counter(client, "jobs"), 2);
 	cube_close(&other);
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 /* The process that comes after another has no kernel: both tiers are brought back. */
@@ -343,11 +334,8 @@ static void after_the_device_process_died(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct cube cube;
-	kiln_client *client;
+	kiln_client *client = lazy_with_cube(daemon, &cube);
 
-	lazy(daemon);
-	client = client_open(daemon);
-	cube_open(client, &cube);
 	cube_turn(&cube, 3);
 	debug_str(client, "kill", "role", "executor");
 	await_info(client, "counters.executor_faults", 1);
@@ -363,9 +351,7 @@ static void after_the_device_process_died(void **state)
 	await_info(client, "counters.specialized", 1);
 	cube_turn(&cube, 4);
 	assert_turned(&cube);
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 /* There is no process to load the exact kernel into when it has been found: the next one gets it,
@@ -382,12 +368,9 @@ static void while_there_is_no_device_process(void **state)
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
 	assert_permutes(client, &problem, "compiled");
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 
-	lazy(daemon);
-	client = client_open(daemon);
-	cube_open(client, &cube);
+	client = lazy_with_cube(daemon, &cube);
 	kiln_call_free(cube.call);
 	for (int i = 1; i <= deaths; i++) {
 		assert_ok(kiln_write(cube.buffers[0], 0, cube.start, sizeof(cube.start)));
@@ -402,9 +385,7 @@ static void while_there_is_no_device_process(void **state)
 	cube_turn(&cube, 4);
 	assert_turned(&cube);
 	assert_int_equal(counter(client, "jobs"), 0);
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 /* A graph is made once to be launched often: its kernels are exact. */
@@ -416,9 +397,7 @@ static void graphs_are_exact(void **state)
 	kiln_call *graph = NULL;
 	kiln_ticket ticket;
 
-	lazy(daemon);
-	client = client_open(daemon);
-	cube_open(client, &cube);
+	client = lazy_with_cube(daemon, &cube);
 	kiln_operand operands[2] = {{cube.buffers[0], 0}, {cube.buffers[1], 0}};
 	kiln_work work = {.call = cube.call, .operands = operands, .operand_count = 2};
 	assert_ok(kiln_prepare_graph(client, &work, 1, &graph));
@@ -428,9 +407,7 @@ static void graphs_are_exact(void **state)
 	cube.turns = 1;
 	assert_turned(&cube);
 	kiln_call_free(graph);
-	cube_close(&cube);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	cube_finish(daemon, &cube);
 }
 
 /* Shapes that go on differing are not compiled for ever. */
@@ -465,8 +442,7 @@ static void a_budget_of_exact_kernels(void **state)
 	assert_non_null(strstr(log, "permute has 2 exact kernels, the most it may have "
 								"(--max-variants)"));
 	free(log);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 }
 
 /* A session that may have nothing compiled has what there is. */
@@ -482,14 +458,11 @@ static void fallback_has_what_is_there(void **state)
 	assert_int_equal(permute_check(client, &problem, 1, NULL, why), KILN_EFROZEN);
 	assert_int_equal(counter(client, "frozen"), 1);
 	assert_int_equal(counter(client, "jobs"), 0);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 
-	lazy(daemon);
-	client = client_open(daemon);
+	client = lazy(daemon);
 	assert_permutes(client, &other, "compiled");
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 
 	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--on-miss", "fallback"));
 	client = client_open(daemon);
@@ -497,8 +470,7 @@ static void fallback_has_what_is_there(void **state)
 	for (int i = 0; i < 20; i++)
 		assert_permutes(client, &problem, i ? "generic" : "hit");
 	assert_int_equal(counter(client, "jobs"), 0);
-	kiln_close(client);
-	kilnd_stop(daemon);
+	finish(daemon, client);
 }
 
 /* Whoever comes first finds the generic kernels, and the daemon ends while it still makes more. */
