@@ -119,6 +119,14 @@ static void load(struct broker *broker, struct tier_kernel *kernel, const struct
 
 static void pump(struct broker *broker);
 
+/* What was lost has been paid for, or its price is not to be had: one more compile must be worth
+ * it anew. */
+static void count_anew(struct tier_kernel *kernel)
+{
+	kernel->uses = 0;
+	kernel->lost_us = 0;
+}
+
 static void note_end(struct broker *broker, struct tier_kernel *kernel,
 					 const struct job_answer *answer)
 {
@@ -128,15 +136,14 @@ static void note_end(struct broker *broker, struct tier_kernel *kernel,
 	} else if (answer->status == KILN_ENOENT && !kernel->compile) {
 		kernel->stage = TIER_MISSING;
 	} else if (answer->status == KILN_EIO || answer->status == KILN_ENOMEM) {
-		/* That may pass: it is tried again once it is worth a compile anew. */
-		kernel->stage = TIER_MISSING;
-		kernel->uses = 0;
-		kernel->lost_us = 0;
+		kernel->stage = TIER_MISSING; /* that may pass */
+		count_anew(kernel);
 	} else if (answer->status != KILN_ECANCELED) {
 		kernel->stage = TIER_FAILED;
 	}
 	if (!kernel->compile)
 		return;
+	count_anew(kernel);
 	if (answer->status != KILN_OK)
 		util_log(UTIL_INFO, "%s: no exact kernel, and its calls stay generic: %s", kernel->op,
 				 answer->error);

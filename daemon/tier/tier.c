@@ -272,10 +272,27 @@ void tier_take_over(struct session *session, struct tier *tier)
 		lane_rebind(session, call, tier->ref);
 }
 
+/* The exact kernel has left the process (which died, or needed the room), and the cache may have
+ * lost it too.  Where the generic one is there, it launches until the other is back: nobody waits. */
+static bool hand_back(struct session *session, struct tier *tier)
+{
+	struct broker *broker = session->broker;
+	if (!tier->call || tier_module(broker, session->executor, tier->exact))
+		return false;
+	const struct tier_kernel *generic = tier_find(broker, tier->generic);
+	if (!generic || !tier_module(broker, session->executor, generic))
+		return false;
+	take_key(tier->generic, generic);
+	tier->taken_over = false;
+	link_tier(tier);
+	tier_enqueue(session, tier->ref, false);
+	return true;
+}
+
 struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref)
 {
 	struct tier *tier = ref->tier;
-	if (!tier || tier->taken_over)
+	if (!tier || (tier->taken_over && !hand_back(session, tier)))
 		return ref;
 	if (tier->call && tier_module(session->broker, session->executor, tier->exact)) {
 		tier_take_over(session, tier);

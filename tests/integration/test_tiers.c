@@ -354,6 +354,41 @@ static void after_the_device_process_died(void **state)
 	cube_finish(daemon, &cube);
 }
 
+/* An exact kernel that went with its process, and that the cache has lost, is not compiled while a
+ * launch waits. */
+static void a_kernel_that_was_lost(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute other = turn(SIDE + 1);
+	struct cube cube;
+	kiln_client *client = lazy_with_cube(daemon, &cube);
+
+	/* The first has the generic kernel made, the second call is promoted. */
+	debug_int(client, "gain", "ms", 1000);
+	cube_turn(&cube, BATCH);
+	await_info(client, "counters.promoted", 1);
+	kiln_reply *reply;
+	assert_ok(kiln_request(client, "cache.clear", NULL, 0, &reply));
+	kiln_reply_free(reply);
+	debug_str(client, "kill", "role", "executor");
+	await_info(client, "counters.executor_faults", 1);
+	debug_int(client, "gain", "ms", 0);
+	assert_permutes(client, &other, "compiled");
+	int64_t jobs = counter(client, "jobs");
+
+	cube.turns = 0;
+	assert_ok(kiln_write(cube.buffers[0], 0, cube.start, sizeof(cube.start)));
+	cube_turn(&cube, 2);
+	assert_turned(&cube);
+	assert_int_equal(counter(client, "jobs"), jobs);
+	debug_int(client, "gain", "ms", 1000);
+	while (counter(client, "promoted") < 2)
+		cube_turn(&cube, BATCH);
+	assert_turned(&cube);
+	assert_int_equal(counter(client, "jobs"), jobs + 1);
+	cube_finish(daemon, &cube);
+}
+
 /* There is no process to load the exact kernel into when it has been found: the next one gets it,
  * and nobody has to ask again. */
 static void while_there_is_no_device_process(void **state)
@@ -511,6 +546,7 @@ int main(void)
 		HARNESS_TEST(never),
 		HARNESS_TEST(a_failed_compile_changes_nothing),
 		HARNESS_TEST(after_the_device_process_died),
+		HARNESS_TEST(a_kernel_that_was_lost),
 		HARNESS_TEST(while_there_is_no_device_process),
 		HARNESS_TEST(graphs_are_exact),
 		HARNESS_TEST(a_budget_of_exact_kernels),
