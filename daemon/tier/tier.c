@@ -273,7 +273,7 @@ void tier_take_over(struct session *session, struct tier *tier)
 }
 
 /* The exact kernel has left the process (which died, or needed the room), and the cache may have
- * lost it too.  Where the generic one is there, it launches until the other is back: nobody waits. */
+ * lost it, too.  Where the generic one is there, it launches until the other is back. */
 static bool hand_back(struct session *session, struct tier *tier)
 {
 	struct broker *broker = session->broker;
