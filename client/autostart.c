@@ -5,6 +5,7 @@
  * that happened to need it first takes it along, and nobody must wait for it.
  */
 #include "client/local.h"
+#include "client/deadlines.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,8 +20,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define IDLE_EXIT_SECONDS "600"
 
 extern char **environ;
 
@@ -227,7 +226,7 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 	}
 	char *arguments[] = {(char *)(uintptr_t)daemon, "--socket",
 						 (char *)(uintptr_t)path,   "--idle-exit",
-						 IDLE_EXIT_SECONDS,         NULL};
+						 PAUSE_AUTOSTART_IDLE,      NULL};
 	status = spawn(daemon, arguments, log, null, pipe[1]);
 	close(pipe[1]);
 	pipe[1] = -1;

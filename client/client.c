@@ -3,6 +3,7 @@
  * the daemon beyond "hello".
  */
 #include "client/local.h"
+#include "client/deadlines.h"
 #include "client/protocol.h"
 #include "client/signature.h"
 
@@ -283,7 +284,8 @@ static int connect_started(struct kiln_client *client, int watch, int64_t deadli
 	int64_t patience = LOCAL_NEVER;
 	const char *slash = strrchr(client->path, '/');
 	int directory = slash != NULL ? (int)(slash - client->path) + 1 : 0; /* with the slash */
-	for (int pause = 2;; pause = pause < 20 ? pause * 2 : 20) {
+	for (int pause = PAUSE_CONNECT_FIRST_MS;;
+		 pause = pause * 2 < PAUSE_CONNECT_LAST_MS ? pause * 2 : PAUSE_CONNECT_LAST_MS) {
 		int status = try_connect(client);
 		int error = errno;
 		struct pollfd end = {.fd = watch, .events = POLLIN};
@@ -291,7 +293,7 @@ static int connect_started(struct kiln_client *client, int watch, int64_t deadli
 			return status;
 		}
 		if (patience == LOCAL_NEVER && watch >= 0 && poll(&end, 1, 0) > 0) {
-			patience = time_deadline(1000);
+			patience = time_deadline(DEADLINE_AUTOSTART_MS);
 		}
 		if (time_left(patience) == 0) {
 			return error_set(
@@ -316,7 +318,7 @@ static int open_socket(struct kiln_client *client, const kiln_connect_options *o
 	int status = try_connect(client);
 	while (status == KILN_EAGAIN && (errno == EAGAIN || errno == EINTR) &&
 		   time_left(deadline) != 0) {
-		nap(2);
+		nap(PAUSE_CONNECT_FIRST_MS);
 		status = try_connect(client);
 	}
 	if (status != KILN_EAGAIN) {
@@ -419,10 +421,10 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 		return error_set(KILN_EINVAL,
 						 "options->timeout_ms is %d; it must be milliseconds, 0 for %d, or "
 						 "KILN_FOREVER",
-						 options->timeout_ms, LOCAL_DEFAULT_TIMEOUT_MS);
+						 options->timeout_ms, DEADLINE_CALL_MS);
 	}
 	if (options->timeout_ms == 0) {
-		options->timeout_ms = LOCAL_DEFAULT_TIMEOUT_MS;
+		options->timeout_ms = DEADLINE_CALL_MS;
 	}
 	if (options->device == NULL) {
 		options->device = env("KILN_DEVICE");

@@ -7,6 +7,7 @@
  * way, and ends the daemon if the command could not.
  */
 #include "kiln_cli.h"
+#include "kiln_deadlines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +20,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CALL_MS (CLI_CHECK_PATIENCE * CLI_TIMEOUT_MS) /* checked kernels are slow */
-#define START_MS 30000
-#define STEP_MS 20
-#define STOP_MS 10000
 
 extern char **environ;
 
@@ -54,7 +50,7 @@ int check_settle(struct cli *cli)
 		return cli_usage("--check is for device cpu, not %s; see 'Checking a kernel' in the README",
 						 cli->device);
 	cli->device = "cpu";
-	cli->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CALL_MS;
+	cli->timeout_ms = cli->timeout_ms ? cli->timeout_ms : DEADLINE_CHECK_CALL_MS;
 	return CLI_OK;
 }
 
@@ -188,10 +184,12 @@ static void print_reason(const struct cli_check *check)
 
 static int await(struct cli_check *check)
 {
-	kiln_connect_options options = {
-		.size = sizeof(options), .socket = check->socket, .device = "none", .timeout_ms = START_MS};
+	kiln_connect_options options = {.size = sizeof(options),
+									.socket = check->socket,
+									.device = "none",
+									.timeout_ms = DEADLINE_CHECK_START_MS};
 
-	for (int waited = 0; waited < START_MS; waited += STEP_MS) {
+	for (int waited = 0; waited < DEADLINE_CHECK_START_MS; waited += PAUSE_CHECK_LOOK_MS) {
 		kiln_client *client;
 		int status = kiln_connect(&options, &client);
 		if (!status) {
@@ -202,7 +200,7 @@ static int await(struct cli_check *check)
 			check->daemon = 0;
 			break;
 		}
-		poll(NULL, 0, STEP_MS);
+		poll(NULL, 0, PAUSE_CHECK_LOOK_MS);
 	}
 	print_reason(check);
 	return CLI_FAILED;
@@ -249,10 +247,11 @@ int check_open(struct cli *cli)
 static void stop_daemon(struct cli_check *check)
 {
 	kill(check->daemon, SIGTERM);
-	for (int waited = 0; waitpid(check->daemon, NULL, WNOHANG) == 0; waited += STEP_MS) {
-		if (waited >= STOP_MS)
+	for (int waited = 0; waitpid(check->daemon, NULL, WNOHANG) == 0;
+		 waited += PAUSE_CHECK_LOOK_MS) {
+		if (waited >= DEADLINE_CHECK_STOP_MS)
 			kill(check->daemon, SIGKILL);
-		poll(NULL, 0, STEP_MS);
+		poll(NULL, 0, PAUSE_CHECK_LOOK_MS);
 	}
 }
 

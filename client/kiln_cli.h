@@ -14,7 +14,6 @@
 /* Exit statuses. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-#define CLI_TIMEOUT_MS 30000 /* without --timeout; the library's, too */
 #define CLI_MAX_OPTIONS 40
 #define CLI_MAX_GIVEN 256 /* options that may come more than once */
 #define CLI_MAX_POSITIONAL 4
@@ -129,8 +128,6 @@ kiln_attr cli_attr_string(const char *name, const char *value);
 	{                                                                                        \
 		"order", "ORDER", "with --check: threads run in natural, reversed or shuffled order" \
 	}
-/* How many times as long as it is told the daemon that checks lets a launch take. */
-#define CLI_CHECK_PATIENCE 20
 /* Before a command: whether --check and --order go with the rest, and what follows from them. */
 int check_settle(struct cli *cli);
 /* With --check starts the daemon that cli_connect then connects to, once. */

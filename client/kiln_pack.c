@@ -3,6 +3,7 @@
  * the cache and the keys; this says where, and what came of it.
  */
 #include "kiln_cache.h"
+#include "kiln_deadlines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 3600000 /* without --timeout: a pack may be gigabytes */
 #define ARGS_MOST 8
 
 /* The daemon has another working directory. */
@@ -32,7 +32,7 @@ static int ask(struct cli *cli, const char *request, const kiln_attr *args, int 
 			   kiln_reply **reply)
 {
 	if (!cli->timeout_ms)
-		cli->timeout_ms = PATIENCE_MS;
+		cli->timeout_ms = DEADLINE_PACK_MS;
 	return cli_request(cli, request, args, count, reply);
 }
 

@@ -3,13 +3,13 @@
  * arguments are the options that stand for one, in their order.
  */
 #include "kiln_raw.h"
+#include "kiln_deadlines.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TEXT_MOST ((size_t)4 << 20) /* of a source or header; the library allows no more */
-#define WAIT_MORE_MS 10000          /* after the launch's own deadline, for the answer */
 
 /* ---- Source and headers ---- */
 
@@ -247,8 +247,8 @@ static int read_launch(struct raw_run *run)
 {
 	const char *shared = cli_value(run->cli, "shared"), *calls = cli_value(run->cli, "time");
 	const char *seed = cli_value(run->cli, "seed");
-	int timeout = run->cli->timeout_ms ? run->cli->timeout_ms : CLI_TIMEOUT_MS;
-	int patience = cli_value(run->cli, "check") ? CLI_CHECK_PATIENCE : 1;
+	int timeout = run->cli->timeout_ms ? run->cli->timeout_ms : DEADLINE_CLI_MS;
+	int patience = cli_value(run->cli, "check") ? DEADLINE_CHECK_TIMES : 1;
 	uint64_t bytes = 0;
 	int status = read_sizes(run, "grid", run->launch.grid);
 
@@ -268,7 +268,7 @@ static int read_launch(struct raw_run *run)
 		status = cli_integer("--seed", seed, 0, INT64_MAX, &run->seed);
 	run->launch.size = sizeof(run->launch);
 	run->launch.timeout_ms = timeout > patience ? timeout / patience : 1;
-	if (__builtin_add_overflow(timeout, WAIT_MORE_MS, &run->wait_ms))
+	if (__builtin_add_overflow(timeout, DEADLINE_RAW_ANSWER_MS, &run->wait_ms))
 		run->wait_ms = INT32_MAX;
 	return status;
 }

@@ -3,6 +3,7 @@
  * wrote against the operator's reference, and says what it took.
  */
 #include "kiln_run.h"
+#include "kiln_deadlines.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -292,7 +293,7 @@ static int read_options(struct cli *cli, describe_function *describe, struct run
 	int status;
 
 	run->seed = 1;
-	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS;
+	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : DEADLINE_CLI_MS;
 	run->warm_calls = calls ? TIME_CALLS : cli_value(cli, "check") ? 1 : WARM_CALLS;
 	run->enough_us = !calls ? WARM_US : calls[0] ? 0 : TIME_ENOUGH_US;
 	status = files_read(cli, &run->files);

@@ -2,6 +2,7 @@
  * kiln_status: the daemon as a whole: status, devices, ops, stop.
  */
 #include "kiln_cli.h"
+#include "kiln_deadlines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -356,7 +357,7 @@ int cli_stop(struct cli *cli)
 	}
 	kiln_close(client);
 	client = NULL;
-	if (pidfd >= 0 && !wait_gone(pidfd, cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS)) {
+	if (pidfd >= 0 && !wait_gone(pidfd, cli->timeout_ms ? cli->timeout_ms : DEADLINE_CLI_MS)) {
 		fprintf(stderr, "kiln: stop: process %" PRId64 " is still there after the deadline\n", pid);
 		goto out;
 	}

@@ -4,6 +4,7 @@
  * leaves the terminal as it was.
  */
 #include "kiln_top.h"
+#include "kiln_deadlines.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,11 +16,6 @@
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
-
-#define INTERVAL_MS 1000
-#define INTERVAL_LEAST_MS 100
-#define INTERVAL_MOST_MS 3600000
-#define ANSWER_MS 5000 /* without --timeout: nobody watches a daemon that is silent for longer */
 
 #define SCREEN_OPEN "\033[?1049h\033[?25l"
 #define SCREEN_CLOSE "\033[?25h\033[?1049l"
@@ -282,12 +278,12 @@ static int read_options(struct top *top, bool *once)
 	const char *interval = cli_value(top->cli, "interval");
 
 	*once = cli_value(top->cli, "once") != NULL;
-	top->interval_ms = INTERVAL_MS;
+	top->interval_ms = PAUSE_TOP_MS;
 	if (interval && cli_time("--interval", interval, &top->interval_ms))
 		return CLI_USAGE;
-	if (top->interval_ms < INTERVAL_LEAST_MS || top->interval_ms > INTERVAL_MOST_MS)
+	if (top->interval_ms < PAUSE_TOP_LEAST_MS || top->interval_ms > PAUSE_TOP_MOST_MS)
 		return cli_usage("--interval: '%s' is not from %d ms to an hour", interval,
-						 INTERVAL_LEAST_MS);
+						 PAUSE_TOP_LEAST_MS);
 	if (!*once && top->cli->json)
 		return cli_usage("top: --json goes with --once; 'kiln status --json' gives all figures");
 	if (!*once && !isatty(STDOUT_FILENO))
@@ -304,7 +300,7 @@ int cli_top(struct cli *cli)
 	if (status)
 		return status;
 	if (!cli->timeout_ms)
-		cli->timeout_ms = ANSWER_MS;
+		cli->timeout_ms = DEADLINE_TOP_MS;
 	if (!once && !open_signals(&top))
 		return cli_failed_here(cli, KILN_EIO, "top: signals cannot be waited for: %s",
 							   strerror(errno));

@@ -4,6 +4,7 @@
  * faster by more than MARGIN.
  */
 #include "kiln_tune.h"
+#include "kiln_deadlines.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -283,7 +284,7 @@ static int read_options(struct cli *cli, struct tune *tune)
 
 	tune->cli = cli;
 	tune->seed = 1;
-	tune->timeout_ms = cli->timeout_ms ? cli->timeout_ms : CLI_TIMEOUT_MS;
+	tune->timeout_ms = cli->timeout_ms ? cli->timeout_ms : DEADLINE_CLI_MS;
 	if (!status && seconds)
 		status = cli_integer("--seconds", seconds, 0, 3600, &value);
 	tune->seconds = (double)value;

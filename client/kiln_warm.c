@@ -3,6 +3,7 @@
  * a line means the daemon knows; here it is a text with a number.
  */
 #include "kiln_warm.h"
+#include "kiln_deadlines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +16,6 @@
 #define VERSION 1
 #define LINE_MOST 16384
 #define LINES_MOST 1000000
-#define PATIENCE_MS 600000 /* without --timeout: a kernel may wait for many others */
 #define FAILURES_SHOWN 100
 
 /* ---- Lines ---- */
@@ -351,7 +351,7 @@ int cli_warm(struct cli *cli)
 	int status = read_options(&warm, list, absolute, &limit);
 
 	if (!cli->timeout_ms)
-		cli->timeout_ms = PATIENCE_MS;
+		cli->timeout_ms = DEADLINE_WARM_MS;
 	cli->connect_flags = KILN_CONNECT_BACKGROUND;
 	if (!status)
 		status = run(&warm, limit);

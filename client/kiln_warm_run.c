@@ -4,6 +4,7 @@
  * nothing else: kernels that are there are not compiled again.
  */
 #include "kiln_warm.h"
+#include "kiln_deadlines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,7 +15,6 @@
 #include <unistd.h>
 
 #define MOST_THREADS 64
-#define TICK_MS 200
 #define QUIET_TICKS 50 /* between two lines where standard error is no terminal */
 #define FAILURES_KEPT 1000
 
@@ -177,7 +177,7 @@ static void watch(struct run *run, double began)
 		struct timespec until;
 
 		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += TICK_MS * 1000000L;
+		until.tv_nsec += PAUSE_WARM_TICK_MS * 1000000L;
 		until.tv_sec += until.tv_nsec / 1000000000;
 		until.tv_nsec %= 1000000000;
 		pthread_cond_timedwait(&run->ended, &run->lock, &until);

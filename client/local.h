@@ -21,7 +21,6 @@
 #define LOCAL_REPLY_MAX ((size_t)256 << 20) /* bytes of one message from the daemon */
 #define LOCAL_QUEUE_MAX \
 	((size_t)8 << 20) /* bytes of submitted calls that the socket did not take */
-#define LOCAL_DEFAULT_TIMEOUT_MS 30000
 #define LOCAL_ERROR_MAX 640
 
 /* ---- error.c ---- */

@@ -7,10 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "deadlines.h"
 #include "session.h"
 #include "util/util.h"
-
-#define PLACE_DEADLINE_MS 30000
 
 struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
 						  const char *name)
@@ -195,7 +194,7 @@ static int send_place(struct buffer *buffer, enum buffer_where where)
 	}
 	if (pool)
 		wire_put_uint(&message, "pool", buffer->pool);
-	return executor_send(executor, &message, id, &buffer->fd, by_fd ? 1 : 0, PLACE_DEADLINE_MS,
+	return executor_send(executor, &message, id, &buffer->fd, by_fd ? 1 : 0, DEADLINE_PLACE_MS,
 						 where == BUFFER_OWN ? on_own : on_home, buffer);
 }
 
@@ -243,7 +242,7 @@ static enum buffer_place share(struct buffer *buffer)
 		return BUFFER_PLACING;
 	uint64_t id = executor_begin(home, &message, "share");
 	wire_put_uint(&message, "buf", buffer->id);
-	int status = executor_send(home, &message, id, NULL, 0, PLACE_DEADLINE_MS, on_shared, buffer);
+	int status = executor_send(home, &message, id, NULL, 0, DEADLINE_PLACE_MS, on_shared, buffer);
 	buffer->sharing = status == KILN_OK;
 	return sent(buffer, BUFFER_OWN, status);
 }

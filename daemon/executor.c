@@ -7,17 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "deadlines.h"
 #include "util/util.h"
 
-#define START_DEADLINE_MS 30000u
 #define START_TRIES 5
-#define BACKOFF_FIRST_MS 50
-#define BACKOFF_LAST_MS 5000
-#define HEALTHY_US (10 * 1000000ull) /* ready for so long: the next end counts as the first */
-#define ABSENT_RETRY_US (5 * 1000000ull)
 
-#define WATCHED_PATIENCE 20
-#define WRAPPED_END_MS 60000
 #define MESSAGE_MOST ((size_t)4 << 20) /* answers and sentences; what is read goes by memfd */
 
 static void start(struct executor *executor);
@@ -30,7 +24,7 @@ static bool is_wrapped(const struct executor *executor)
 uint32_t executor_patience(const struct executor *executor)
 {
 	bool watched = is_wrapped(executor) || executor->device->broker->options.memcheck;
-	return watched ? WATCHED_PATIENCE : 1;
+	return watched ? DEADLINE_WATCHED_TIMES : 1;
 }
 
 static void tell_waiters(struct executor *executor, int status, const char *error)
@@ -111,7 +105,7 @@ static void on_timer(uv_timer_t *timer)
 	} else if (executor->child) {
 		util_fail(executor->fault, sizeof executor->fault, 0,
 				  "the device process of %s was not ready after %u ms", executor->device->info.name,
-				  START_DEADLINE_MS * executor_patience(executor));
+				  DEADLINE_EXECUTOR_START_MS * executor_patience(executor));
 		child_kill(executor->child);
 	}
 }
@@ -119,7 +113,7 @@ static void on_timer(uv_timer_t *timer)
 static void start_again(struct executor *executor)
 {
 	uint64_t now = util_now_us();
-	if (executor->ready_us && now - executor->ready_us > HEALTHY_US)
+	if (executor->ready_us && now - executor->ready_us > PAUSE_EXECUTOR_FORGIVEN_US)
 		executor->backoff_ms = 0;
 	executor->restarts++;
 	executor->phase = EXECUTOR_WAITING;
@@ -127,9 +121,10 @@ static void start_again(struct executor *executor)
 	if (executor->session && !executor->failed_starts)
 		executor->backoff_ms = 0;
 	uv_timer_start(&executor->timer, on_timer, executor->backoff_ms, 0);
-	executor->backoff_ms = executor->backoff_ms ? executor->backoff_ms * 2 : BACKOFF_FIRST_MS;
-	if (executor->backoff_ms > BACKOFF_LAST_MS)
-		executor->backoff_ms = BACKOFF_LAST_MS;
+	executor->backoff_ms =
+		executor->backoff_ms ? executor->backoff_ms * 2 : PAUSE_EXECUTOR_START_FIRST_MS;
+	if (executor->backoff_ms > PAUSE_EXECUTOR_START_LAST_MS)
+		executor->backoff_ms = PAUSE_EXECUTOR_START_LAST_MS;
 }
 
 static void on_gone(void *owner, int exit_status, int signal, const char *why)
@@ -202,7 +197,7 @@ static void start(struct executor *executor)
 	if (executor->child) {
 		executor->phase = EXECUTOR_STARTING;
 		uv_timer_start(&executor->timer, on_timer,
-					   (uint64_t)START_DEADLINE_MS * executor_patience(executor), 0);
+					   (uint64_t)DEADLINE_EXECUTOR_START_MS * executor_patience(executor), 0);
 	} else if (++executor->failed_starts >= START_TRIES) {
 		give_up(executor, KILN_EIO, error);
 	} else {
@@ -260,7 +255,7 @@ void executor_when_ready(struct executor *executor, executor_ready ready, void *
 	}
 	/* A device that was not there is looked for again, but not for every request. */
 	if (executor->phase == EXECUTOR_STOPPED) {
-		if (util_now_us() - executor->ended_us < ABSENT_RETRY_US) {
+		if (util_now_us() - executor->ended_us < PAUSE_DEVICE_ABSENT_US) {
 			ready(arg, KILN_ENOTSUP, executor->reason);
 			return;
 		}
@@ -316,7 +311,7 @@ static void stop(struct executor *executor, uv_close_cb closed, const char *why)
 	uv_close((uv_handle_t *)&executor->clock, closed);
 	/* What watches it has something to write at its end. */
 	if (executor->child && is_wrapped(executor))
-		child_dismiss(executor->child, WRAPPED_END_MS);
+		child_dismiss(executor->child, DEADLINE_WRAPPED_END_MS);
 	else if (executor->child)
 		child_abandon(executor->child);
 	executor->child = NULL;

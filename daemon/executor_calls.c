@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "deadlines.h"
 #include "tier/tier.h"
 #include "util/util.h"
 
-#define CLOCK_MS 20
-#define QUIET_DEADLINE_MS 30000
 #define MODULES_MOST 4096 /* of one process; below what it takes itself */
 
 struct module_wait {
@@ -125,14 +124,15 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 	executor->call_count++;
 	executor->device->broker->counters.device_requests++;
 	if (!uv_is_active((uv_handle_t *)&executor->clock))
-		uv_timer_start(&executor->clock, on_clock, CLOCK_MS, CLOCK_MS);
+		uv_timer_start(&executor->clock, on_clock, PAUSE_EXECUTOR_CLOCK_MS,
+					   PAUSE_EXECUTOR_CLOCK_MS);
 	return KILN_OK;
 }
 
 int executor_send_waiting(struct executor *executor, struct wire_out *message, uint64_t id,
 						  executor_done done, void *arg)
 {
-	int status = executor_send(executor, message, id, NULL, 0, QUIET_DEADLINE_MS, done, arg);
+	int status = executor_send(executor, message, id, NULL, 0, DEADLINE_QUIET_MS, done, arg);
 	if (status == KILN_OK)
 		executor->last->waits = true;
 	return status;

@@ -6,10 +6,8 @@
 #include <sys/stat.h>
 
 #include "child.h"
+#include "deadlines.h"
 #include "util/util.h"
-
-#define START_DEADLINE_MS 60000
-#define DISMISS_MS 1000
 
 enum second_state { SECOND_NONE, SECOND_STARTING, SECOND_IDLE, SECOND_BUSY };
 
@@ -70,7 +68,7 @@ static void dismiss(struct second *second)
 {
 	uv_timer_stop(&second->timer);
 	if (second->child && second->state == SECOND_IDLE)
-		child_dismiss(second->child, DISMISS_MS);
+		child_dismiss(second->child, DEADLINE_WORKER_DISMISS_MS);
 	else if (second->child)
 		child_abandon(second->child);
 	second->child = NULL;
@@ -210,7 +208,7 @@ static void start(struct second *second)
 	second->child =
 		child_start(&broker->loop, &program, &events, second, second->why, sizeof second->why);
 	second->state = second->child ? SECOND_STARTING : SECOND_NONE;
-	uv_timer_start(&second->timer, on_timer, second->child ? START_DEADLINE_MS : 0, 0);
+	uv_timer_start(&second->timer, on_timer, second->child ? DEADLINE_WORKER_START_MS : 0, 0);
 }
 
 /* ---- What is asked of it ---- */

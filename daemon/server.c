@@ -13,6 +13,7 @@
 
 #include "broker.h"
 #include "child.h"
+#include "deadlines.h"
 #include "executor.h"
 #include "job.h"
 #include "listen.h"
@@ -24,7 +25,6 @@
 #include "util/util.h"
 
 #define ACCEPTS_A_TURN 32
-#define DRAIN_LOOK_MS 10
 
 enum server_phase { SERVER_RUNNING, SERVER_DRAINING, SERVER_CLOSING, SERVER_CLOSED };
 
@@ -140,7 +140,7 @@ void server_progress(struct broker *broker)
 {
 	struct server *server = broker->server;
 	if (server->phase == SERVER_DRAINING || server->phase == SERVER_CLOSING)
-		uv_timer_start(&server->drain, on_drain, 0, DRAIN_LOOK_MS);
+		uv_timer_start(&server->drain, on_drain, 0, PAUSE_DRAIN_LOOK_MS);
 }
 
 void server_stop(struct broker *broker, const char *why)
@@ -159,7 +159,7 @@ void server_stop(struct broker *broker, const char *why)
 	tiers_stop(broker);
 	lanes_end(broker);
 	/* From the loop, for who asked may be in the middle of a callback. */
-	uv_timer_start(&server->drain, on_drain, 0, DRAIN_LOOK_MS);
+	uv_timer_start(&server->drain, on_drain, 0, PAUSE_DRAIN_LOOK_MS);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -337,7 +337,7 @@ static int open_broker(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	job_close(broker);
 	pool_close(broker);
 	devices_close(broker);
-	uv_timer_start(&broker->server->drain, on_drain, 0, DRAIN_LOOK_MS);
+	uv_timer_start(&broker->server->drain, on_drain, 0, PAUSE_DRAIN_LOOK_MS);
 	return status;
 }
 

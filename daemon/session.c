@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "deadlines.h"
 #include "second.h"
 #include "tier/tier.h"
 #include "util/util.h"
 
-#define HELLO_DEADLINE_MS 10000
 /* Then the others have their turn. */
 #define FRAMES_A_TURN 64
 #define BYTES_A_TURN ((size_t)64 << 10)
@@ -296,7 +296,7 @@ static void watch(struct session *session)
 static uint32_t hello_deadline(const struct broker *broker)
 {
 	uint32_t wanted = broker->test.hello_deadline_ms;
-	return wanted ? wanted : HELLO_DEADLINE_MS;
+	return wanted ? wanted : DEADLINE_HELLO_MS;
 }
 
 static void on_silent(uv_timer_t *timer)

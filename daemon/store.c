@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "deadlines.h"
 #include "tuned.h"
 #include "util/util.h"
 
@@ -17,9 +18,6 @@ struct store_item {
 	struct cache_stats stats;
 	struct store_item *next;
 };
-
-/* Uses of kernels are written so long after the first of them at the latest. */
-#define STORE_TEND_MS 5000
 
 struct store {
 	struct cache *cache;
@@ -65,7 +63,7 @@ static void tend(struct broker *broker)
 	if (store->stats.due)
 		(void)store_run(broker, tend_work, tend_done, NULL);
 	else if (store->stats.waiting && !uv_is_active((uv_handle_t *)&store->timer))
-		uv_timer_start(&store->timer, on_timer, STORE_TEND_MS, 0);
+		uv_timer_start(&store->timer, on_timer, PAUSE_STORE_TEND_MS, 0);
 }
 
 static void finished(uv_work_t *request, int status)

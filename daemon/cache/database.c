@@ -3,14 +3,13 @@
  * blob holds.
  */
 #include "database.h"
+#include "daemon/deadlines.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define BUSY_MS 250 /* for somebody who looks inside with another program */
 
 /* What a row is told by: the first columns of whatever goes through rows. */
 #define TOLD "key, op, target, instantiation, bytes, size, used"
@@ -226,7 +225,7 @@ int cache_db_open(const char *path, bool check, struct cache_db **out, char erro
 						   path);
 	}
 	if (status == KILN_OK) {
-		sqlite3_busy_timeout(db->handle, BUSY_MS);
+		sqlite3_busy_timeout(db->handle, DEADLINE_DATABASE_MS);
 		sqlite3_db_config(db->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)NULL);
 		/* One process owns the directory: no shared memory is needed beside the log. */
 		sqlite3_exec(db->handle, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);

@@ -2,6 +2,7 @@
  * look.c: reading rows: every one is verified, and a damaged one set aside.  Knows no SQL.
  */
 #include "conductor.h"
+#include "daemon/deadlines.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 
 /* Of one piece of verifying. */
 #define VERIFY_ROWS 64
-#define VERIFY_US ((uint64_t)20000)
 
 /* Moves a damaged row out of the way.  A disk that refuses leaves it there, a miss as before. */
 static void quarantine(struct cache *cache, const struct cache_db_index *index, const char *key,
@@ -226,7 +226,7 @@ int cache_verify(struct cache *cache, struct cache_verified *progress, cache_bad
 	struct cache_verified reached = *progress;
 	uint64_t began = util_now_us();
 	int status = cache_have_db(cache, error);
-	for (int i = 0; status == KILN_OK && i < VERIFY_ROWS && util_now_us() - began < VERIFY_US;
+	for (int i = 0; status == KILN_OK && i < VERIFY_ROWS && util_now_us() - began < PAUSE_VERIFY_US;
 		 i++) {
 		struct cache_row row;
 		bool damaged = false;

@@ -3,6 +3,7 @@
  * of its own: the broker kills the process group of a worker that takes too long.
  */
 #include "backend.h"
+#include "daemon/deadlines.h"
 
 #include <client/frame.h>
 #include <client/wire.h>
@@ -17,7 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WORKER_SEND_MS 30000
 #define WORKER_STACK (64u << 20) /* deep nesting in a source overflows the usual 8 MiB */
 #define WORKER_FILE (256u << 20) /* of any file: what a source makes must not fill a disk */
 #define WORKER_GIVES_WAY 500     /* when memory runs out, before the broker and its clients */
@@ -183,7 +183,8 @@ static int send_message(int sock, struct wire_out *out)
 	int status = wire_end(out);
 
 	if (status == KILN_OK)
-		status = frame_send_wait(sock, out->buffer.data, out->buffer.size, NULL, 0, WORKER_SEND_MS);
+		status = frame_send_wait(sock, out->buffer.data, out->buffer.size, NULL, 0,
+								 DEADLINE_WORKER_SEND_MS);
 	wire_out_free(out);
 	return status;
 }

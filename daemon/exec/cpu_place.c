@@ -3,6 +3,7 @@
  * addr2line, which is where there is a compiler.  Knows nothing of threads and operands.
  */
 #include "cpu.h"
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <unistd.h>
 
 #define PROGRAM "addr2line"
-#define DEADLINE_US 10000000u
 
 extern char **environ;
 
@@ -50,7 +50,7 @@ static pid_t start(char *const *argv, int out)
 /* All that comes, up to size - 1 bytes or the deadline. */
 static void read_all(int fd, char *text, size_t size)
 {
-	uint64_t until = util_now_us() + DEADLINE_US;
+	uint64_t until = util_now_us() + DEADLINE_PLACE_FIND_US;
 	size_t used = 0;
 	while (used + 1 < size) {
 		uint64_t now = util_now_us();

@@ -13,9 +13,8 @@
 
 #include "cuda_device.h"
 #include "../util/util.h"
+#include "daemon/deadlines.h"
 #include <string.h>
-
-#define ASK_US 100 /* without a sign for so long the driver is asked: a fault leaves none */
 
 bool cuda_mark_ready(struct device *device, struct cuda_stream *stream)
 {
@@ -95,7 +94,7 @@ CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
 	if (!device->no_marks && (int32_t)((uint32_t)reached - work->number) >= 0)
 		return CUDA_SUCCESS;
 	uint64_t now = device->now_us;
-	if (!device->no_marks && now - stream->asked_us < ASK_US)
+	if (!device->no_marks && now - stream->asked_us < PAUSE_CUDA_ASK_US)
 		return CUDA_ERROR_NOT_READY;
 	stream->asked_us = now;
 	return device->cu.cuStreamQuery(stream->stream);

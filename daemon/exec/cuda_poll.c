@@ -12,14 +12,11 @@
 
 #include "../util/util.h"
 #include "cuda_device.h"
+#include "daemon/deadlines.h"
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#define SPIN_US 50
-#define NAP_MIN_US 20
-#define NAP_MAX_US 500
 
 /* Starts held work whose time has come; what cannot be started is kept for the next report. */
 static void start_due(struct device *device, uint64_t now)
@@ -169,9 +166,11 @@ static uint64_t wake_time(const struct device *device, uint64_t now, uint64_t de
 	if (device->running > 0) {
 		uint64_t waited = now > device->progress_us ? now - device->progress_us : 0;
 		uint64_t nap = waited / 8;
-		if (waited < SPIN_US)
+		if (waited < PAUSE_CUDA_SPIN_US)
 			return now;
-		nap = nap < NAP_MIN_US ? NAP_MIN_US : nap > NAP_MAX_US ? NAP_MAX_US : nap;
+		nap = nap < PAUSE_NAP_LEAST_US  ? PAUSE_NAP_LEAST_US
+			  : nap > PAUSE_NAP_MOST_US ? PAUSE_NAP_MOST_US
+										: nap;
 		if (now + nap < until)
 			until = now + nap;
 	}

@@ -14,12 +14,10 @@
 
 #include "../util/util.h"
 #include "cuda_device.h"
+#include "daemon/deadlines.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define FREE_WAIT_US 1000000
-#define FREE_LOOK_NS 20000
 
 struct cuda_pool {
 	struct cuda_pool *next;
@@ -159,8 +157,8 @@ static int open_pointer(struct device *device, struct cuda_pool *pool,
 /* What was freed is freed: the stream has got there. */
 static CUresult wait_until_freed(struct device *device)
 {
-	const struct timespec pause = {0, FREE_LOOK_NS};
-	uint64_t until = util_now_us() + FREE_WAIT_US;
+	const struct timespec pause = {0, PAUSE_POOL_LOOK_NS};
+	uint64_t until = util_now_us() + DEADLINE_POOL_FREE_US;
 	CUresult result = device->cu.cuStreamQuery(device->memory_stream);
 	while (result == CUDA_ERROR_NOT_READY && util_now_us() < until) {
 		nanosleep(&pause, NULL);

@@ -3,6 +3,7 @@
  * ends or the device breaks.  One thread; what may take long is the device's.
  */
 #include "executor.h"
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 
 #include <errno.h>
@@ -14,8 +15,6 @@
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
-#define ASK_US 20
-#define LAST_WORDS_MS 1000
 
 /* ---- Sending ---- */
 
@@ -212,13 +211,13 @@ static void send_fault(struct exec *executor, const struct device_done *culprit)
 	wire_put_str(&message, "err", culprit ? culprit->error : "the device failed");
 	if (culprit)
 		wire_put_uint(&message, "ticket", culprit->ticket);
-	uint64_t until = util_now_us() + LAST_WORDS_MS * 1000;
+	uint64_t until = util_now_us() + DEADLINE_LAST_WORDS_MS * 1000;
 	while (executor->queue.count > 0 && util_now_us() < until &&
 		   frame_queue_flush(&executor->queue, executor->sock) == KILN_EAGAIN)
-		usleep(1000);
+		usleep(PAUSE_LAST_WORDS_US);
 	if (wire_end(&message) == KILN_OK)
 		frame_send_wait(executor->sock, message.buffer.data, message.buffer.size, NULL, 0,
-						LAST_WORDS_MS);
+						DEADLINE_LAST_WORDS_MS);
 	wire_out_free(&message);
 }
 
@@ -281,7 +280,7 @@ static void serve(struct exec *executor)
 		if (exec_lanes_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
 		/* While lanes are looked at, the system is asked now and then only. */
-		if (patience != 0 || executor->now_us - asked_us >= ASK_US) {
+		if (patience != 0 || executor->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
 			asked_us = executor->now_us;
 			tell_scratch(executor);
 			serve_socket(executor);

@@ -8,13 +8,13 @@
  * follows has ended, where order in one stream does not say so; or behind a parked one of its own
  * stream.
  */
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 #include "executor.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#define PROGRESS_US 200000
 #define GATE_TURNS 4096 /* of the ring */
 #define SHARE_AFTER 32  /* launches: registering memory is too dear for a client with a few */
 
@@ -115,7 +115,7 @@ static void say_progress(struct exec *executor)
 {
 	struct wire_out message;
 	uint64_t now = executor->lane_active_us;
-	if (now - executor->lane_told_us < PROGRESS_US)
+	if (now - executor->lane_told_us < PAUSE_PROGRESS_US)
 		return;
 	executor->lane_told_us = now;
 	wire_begin(&message, "event", 0);

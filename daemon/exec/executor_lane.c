@@ -5,6 +5,7 @@
  *
  * The client may write anything there at any time: what makes no sense ends that lane alone.
  */
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 #include "executor.h"
 
@@ -21,8 +22,6 @@
 #define ENTRIES_PER_TURN 32 /* of a lane, so that no lane keeps the others waiting */
 #define BOUND_MOST 4096     /* calls of a lane */
 #define WAKER_CPUS 4        /* with fewer its thread would be in the way */
-#define NAP_MIN_US 20
-#define NAP_MAX_US 500
 
 static struct exec_lane *find_lane(const struct exec *executor, uint64_t id)
 {
@@ -513,9 +512,9 @@ void exec_lanes_nap(struct exec *executor)
 	if ((!executor->alone && idle < executor->spin_us) || !any_gated(executor) ||
 		!exec_lanes_sleep(executor))
 		return;
-	uint64_t nap = idle / 8 < NAP_MIN_US   ? NAP_MIN_US
-				   : idle / 8 > NAP_MAX_US ? NAP_MAX_US
-										   : idle / 8;
+	uint64_t nap = idle / 8 < PAUSE_NAP_LEAST_US  ? PAUSE_NAP_LEAST_US
+				   : idle / 8 > PAUSE_NAP_MOST_US ? PAUSE_NAP_MOST_US
+												  : idle / 8;
 	struct timespec time = {0, (long)nap * 1000};
 	ppoll(&wake, 1, &time, NULL);
 	exec_lanes_wake(executor);

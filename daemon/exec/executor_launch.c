@@ -2,14 +2,13 @@
  * exec_launch: launches and copies: everything the broker says of one is checked again, then
  * the device has it.  What a flight uses stays until it has ended.
  */
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 #include "executor.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DELAY_MOST_MS 60000
 
 static int reject(char error[KERNEL_ERROR_MAX], const char *what)
 {
@@ -168,7 +167,7 @@ int exec_bind(const struct exec_template *what, const struct exec_place *places,
 static void put_way(struct device_launch *launch, const struct exec_flight *flight, uint64_t stream,
 					uint64_t delay)
 {
-	launch->delay_ms = delay < DELAY_MOST_MS ? (uint32_t)delay : DELAY_MOST_MS;
+	launch->delay_ms = delay < DEADLINE_TEST_DELAY_MS ? (uint32_t)delay : DEADLINE_TEST_DELAY_MS;
 	launch->ticket = flight->id;
 	launch->stream = stream;
 	launch->untimed = flight->untimed;

@@ -15,22 +15,21 @@
  *   for 20 ms does not feel a few more, and the hold is over.
  * - After a hold all may launch for as long as it took, so that they get half of the time whoever
  *   brings how many kernels.
- * - What runs for long is not waited for: a hold ends after HOLD_US though nothing could be done,
- *   and others launch beside that kernel, which they could not while the driver waited for it.  The
- *   next hold may take twice as long, and so on: one comes that is long enough, so that a client
- *   that keeps the device busy for ever cannot keep another from its first kernel.  What does not
- *   end at all is the affair of --launch-timeout.
+ * - What runs for long is not waited for: a hold ends after DEADLINE_HOLD_US though nothing could
+ *   be done, and others launch beside that kernel, which they could not while the driver waited for
+ *   it.  The next hold may take twice as long, and so on: one comes that is long enough, so that a
+ *   client that keeps the device busy for ever cannot keep another from its first kernel.  What
+ *   does not end at all is the affair of --launch-timeout.
  *
  * A held launch is none that is stuck: it is not in flight.
  */
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 #include "executor.h"
 
 #include <poll.h>
 
-#define TURN_US 300
 #define TURN_SHARE 4 /* of what a hold took */
-#define HOLD_US 50000
 #define DRAINS 8
 /* Of a load.  Somebody waits for a free, but not to launch; for the lazy ones nobody does. */
 #define FREE_PATIENCE 4
@@ -106,7 +105,7 @@ static void let_go(struct exec *executor, uint64_t done)
 {
 	struct exec_quiet *quiet = &executor->quiet;
 	uint64_t now = util_now_us(), held_us = quiet->holds ? now - quiet->since_us : 0;
-	quiet->limit_us = done ? HOLD_US : 2 * quiet->limit_us;
+	quiet->limit_us = done ? DEADLINE_HOLD_US : 2 * quiet->limit_us;
 	quiet->rest_us = now + held_us;
 	quiet->holds = false;
 	say(executor, false, done, held_us);
@@ -116,7 +115,7 @@ static void take_turn(struct exec *executor, uint64_t now)
 {
 	struct exec_quiet *quiet = &executor->quiet;
 	uint64_t turn_us = quiet->holds ? (now - quiet->since_us) / TURN_SHARE : 0, done = 0;
-	turn_us = turn_us > TURN_US ? turn_us : TURN_US;
+	turn_us = turn_us > PAUSE_TURN_US ? turn_us : PAUSE_TURN_US;
 	do {
 		struct exec_task *task = quiet->first;
 		quiet->first = task->next;
@@ -161,7 +160,7 @@ void exec_quiet_open(struct exec *executor, uint32_t patience_ms)
 {
 	executor->quiet = (struct exec_quiet){
 		.patience_us = (uint64_t)patience_ms * 1000,
-		.limit_us = HOLD_US,
+		.limit_us = DEADLINE_HOLD_US,
 	};
 }
 

@@ -2,6 +2,7 @@
  * waker: the thread, and the queue of descriptors for it: one gives, one takes.
  */
 #include "waker.h"
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 
 #include <errno.h>
@@ -19,7 +20,6 @@
 #define ROOM 1024u
 /* Looks for more so long after the last.  It is made to look by so many wakes within the same time:
  * a client that sleeps now and then is woken at once, by who launches. */
-#define SPIN_US 200
 #define BUSY_WAKES 4
 
 struct waker {
@@ -63,11 +63,11 @@ static bool write_given(struct waker *waker)
 
 static void look_for_a_while(struct waker *waker)
 {
-	uint64_t until = util_now_us() + SPIN_US;
+	uint64_t until = util_now_us() + PAUSE_WAKER_SPIN_US;
 	do {
 		for (int i = 0; i < 64; i++)
 			if (write_given(waker))
-				until = util_now_us() + SPIN_US;
+				until = util_now_us() + PAUSE_WAKER_SPIN_US;
 	} while (!atomic_load(&waker->ending) && util_now_us() < until);
 }
 
@@ -110,7 +110,7 @@ struct waker *waker_start(void)
 static bool is_busy(struct waker *waker)
 {
 	uint64_t now = util_now_us();
-	if (now - waker->since_us > SPIN_US) {
+	if (now - waker->since_us > PAUSE_WAKER_SPIN_US) {
 		waker->since_us = now;
 		waker->wakes = 0;
 	}

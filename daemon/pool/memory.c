@@ -3,9 +3,9 @@
  * control groups have left, and the cap, against what compiles of its kind have taken so far.
  */
 #include "state.h"
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 
-#define RETRY_MS 200 /* other programs may have given memory back */
 /* Before the first of its kind was measured. */
 #define NVRTC_BYTES ((uint64_t)64 << 20)
 #define HOST_BYTES ((uint64_t)256 << 20)
@@ -53,7 +53,7 @@ static void hold(struct broker *broker)
 		return;
 	memory->holds = true;
 	memory->waits++;
-	uv_timer_start(&memory->timer, on_retry, RETRY_MS, RETRY_MS);
+	uv_timer_start(&memory->timer, on_retry, PAUSE_MEMORY_LOOK_MS, PAUSE_MEMORY_LOOK_MS);
 }
 
 static uint64_t available(const struct broker *broker)

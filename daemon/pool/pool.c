@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 
-#define POOL_START_DEADLINE_MS 60000
-#define POOL_BACKOFF_FIRST_MS 100
-#define POOL_BACKOFF_LAST_MS 5000
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */
 #define POOL_FAILED_STARTS 8 /* in a row: jobs are not kept waiting for a worker any longer */
 
@@ -222,9 +220,9 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	if (pool->closing)
 		return;
 	if (was_starting) {
-		slot->backoff_ms = slot->backoff_ms ? slot->backoff_ms * 2 : POOL_BACKOFF_FIRST_MS;
-		if (slot->backoff_ms > POOL_BACKOFF_LAST_MS)
-			slot->backoff_ms = POOL_BACKOFF_LAST_MS;
+		slot->backoff_ms = slot->backoff_ms ? slot->backoff_ms * 2 : PAUSE_WORKER_START_FIRST_MS;
+		if (slot->backoff_ms > PAUSE_WORKER_START_LAST_MS)
+			slot->backoff_ms = PAUSE_WORKER_START_LAST_MS;
 		char error[KERNEL_ERROR_MAX];
 		util_fail(error, sizeof error, 0, "no compiler worker could be started: it %s", why);
 		start_failed(pool, error);
@@ -271,12 +269,12 @@ static void launch(struct slot *slot)
 	if (slot->child) {
 		pool->started++;
 		slot->state = SLOT_STARTING;
-		uv_timer_start(&slot->timer, on_timer, POOL_START_DEADLINE_MS, 0);
+		uv_timer_start(&slot->timer, on_timer, DEADLINE_WORKER_START_MS, 0);
 		return;
 	}
 	util_log(UTIL_ERROR, "%s", error);
 	start_failed(pool, error);
-	uv_timer_start(&slot->timer, on_timer, POOL_BACKOFF_LAST_MS, 0);
+	uv_timer_start(&slot->timer, on_timer, PAUSE_WORKER_START_LAST_MS, 0);
 }
 
 void slot_start(struct slot *slot)
@@ -290,7 +288,7 @@ void slot_start(struct slot *slot)
 void slot_renew(struct slot *slot)
 {
 	slot->broker->pool->recycled++;
-	child_dismiss(slot->child, POOL_DISMISS_MS);
+	child_dismiss(slot->child, DEADLINE_WORKER_DISMISS_MS);
 	slot->child = NULL;
 	slot->state = SLOT_EMPTY;
 	slot_start(slot);
@@ -404,7 +402,7 @@ void pool_close(struct broker *broker)
 		stop_timer(slot);
 		uv_close((uv_handle_t *)&slot->timer, NULL);
 		if (slot->child && slot->state != SLOT_BUSY)
-			child_dismiss(slot->child, POOL_DISMISS_MS);
+			child_dismiss(slot->child, DEADLINE_WORKER_DISMISS_MS);
 		else if (slot->child)
 			child_abandon(slot->child);
 		slot->child = NULL;

@@ -6,8 +6,6 @@
 #include "daemon/child.h"
 #include "pool.h"
 
-#define POOL_DISMISS_MS 1000
-
 struct pool_job {
 	const struct compile_job *job;
 	struct compile_job as_sent;

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 
-#define LASTS_US ((uint64_t)REMOTE_CLAIM_MS * 1000)
+#define LASTS_US ((uint64_t)DEADLINE_REMOTE_CLAIM_MS * 1000)
 #define SURE_US (LASTS_US / 10 * 9) /* whatever the clocks of both do in a second */
 
 struct remote_claim {
@@ -98,7 +99,7 @@ static void renew(struct remote *remote, struct remote_claim *claim, uint64_t no
 	*renewal = (struct renewal){.remote = remote, .asked_us = now};
 	memcpy(renewal->key, claim->key, sizeof renewal->key);
 	remote_claim_name(claim->key, name);
-	snprintf(lasts, sizeof lasts, "%d", REMOTE_CLAIM_MS);
+	snprintf(lasts, sizeof lasts, "%d", DEADLINE_REMOTE_CLAIM_MS);
 	remote_word(&command, "PEXPIRE");
 	remote_word(&command, name);
 	remote_word(&command, lasts);

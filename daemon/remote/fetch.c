@@ -16,14 +16,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/deadlines.h"
 #include "daemon/store.h"
 #include "daemon/util/util.h"
-
-#define GRACE_US 1000 /* to look at what came while this process was slow itself */
-#define POLL_LEAST_US 4000
-#define POLL_MOST_US 50000
-#define PATIENCE_LEAST_US 1000000    /* with another host's compile */
-#define PATIENCE_UNKNOWN_US 10000000 /* where none of the operator was ever timed here */
 
 enum fetch_phase { FETCH_ASK, FETCH_CLAIM, FETCH_WAIT, FETCH_CHECK };
 
@@ -215,10 +210,10 @@ static void wait_for_other(struct remote_fetch *fetch)
 		fetch->waited = true;
 	}
 	uint64_t pause = (now - fetch->waits_us) / 8;
-	if (pause < POLL_LEAST_US)
-		pause = POLL_LEAST_US;
-	if (pause > POLL_MOST_US)
-		pause = POLL_MOST_US;
+	if (pause < PAUSE_REMOTE_POLL_LEAST_US)
+		pause = PAUSE_REMOTE_POLL_LEAST_US;
+	if (pause > PAUSE_REMOTE_POLL_MOST_US)
+		pause = PAUSE_REMOTE_POLL_MOST_US;
 	fetch->phase = FETCH_WAIT;
 	fetch->due_us = now + pause;
 	remote_arm(fetch->remote);
@@ -281,7 +276,7 @@ static bool send_claim(struct remote_fetch *fetch)
 	struct remote_command command = {0};
 	char name[REMOTE_NAME_MAX], lasts[16];
 	remote_claim_name(fetch->key, name);
-	snprintf(lasts, sizeof lasts, "%d", REMOTE_CLAIM_MS);
+	snprintf(lasts, sizeof lasts, "%d", DEADLINE_REMOTE_CLAIM_MS);
 	remote_word(&command, fetch->remote->seals ? "SET" : "EXISTS");
 	remote_word(&command, name);
 	if (fetch->remote->seals) {
@@ -314,7 +309,7 @@ static void overdue(struct remote_fetch *fetch, uint64_t now)
 		poll_again(fetch, now);
 	} else if (!fetch->overtime) {
 		fetch->overtime = true;
-		fetch->due_us = now + GRACE_US;
+		fetch->due_us = now + DEADLINE_REMOTE_GRACE_US;
 	} else {
 		snprintf(why, sizeof why, "it does not answer within %llu ms",
 				 (unsigned long long)fetch->remote->broker->options.remote_deadline_ms);
@@ -365,11 +360,12 @@ static uint64_t patience(struct remote *remote, const char *op)
 	const struct broker *broker = remote->broker;
 	const struct histogram *times = &operator_tally(&remote->broker->operators, op)->compile;
 	uint64_t most = broker->options.compile_timeout_ms * 1000;
-	uint64_t wait = times->count ? 2 * histogram_quantile(times, 990) : PATIENCE_UNKNOWN_US;
+	uint64_t wait =
+		times->count ? 2 * histogram_quantile(times, 990) : DEADLINE_REMOTE_OTHER_UNKNOWN_US;
 	if (broker->test.remote_patience_ms)
 		return broker->test.remote_patience_ms * (uint64_t)1000;
-	if (wait < PATIENCE_LEAST_US)
-		wait = PATIENCE_LEAST_US;
+	if (wait < DEADLINE_REMOTE_OTHER_LEAST_US)
+		wait = DEADLINE_REMOTE_OTHER_LEAST_US;
 	return wait < most ? wait : most;
 }
 

@@ -10,14 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "state.h"
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
+#include "state.h"
 
 #define FAILURES_MOST 3
-#define BACKOFF_LEAST_MS 100
-#define BACKOFF_MOST_MS 10000
-#define PROBE_PATIENCE_MS 1000
-#define FINISH_US 1000000 /* what is to be written when the broker ends has so long */
 
 static const char *const breaker_names[] = {"closed", "open", "half-open"};
 
@@ -67,8 +64,9 @@ void remote_give_up(struct remote *remote, const char *why)
 	remote_claim_forget_all(remote);
 	remote_fetch_end_all(remote);
 	uv_timer_start(&remote->probe, try_again, remote->backoff_ms, 0);
-	remote->backoff_ms =
-		remote->backoff_ms * 2 < BACKOFF_MOST_MS ? remote->backoff_ms * 2 : BACKOFF_MOST_MS;
+	remote->backoff_ms = remote->backoff_ms * 2 < PAUSE_REMOTE_TRY_MOST_MS
+							 ? remote->backoff_ms * 2
+							 : PAUSE_REMOTE_TRY_MOST_MS;
 	server_progress(remote->broker);
 }
 
@@ -111,7 +109,7 @@ static void try_again(uv_timer_t *timer)
 	remote->asks =
 		remote_link_open(&remote->broker->loop, &remote->broker->options.remote, &events, remote);
 	if (remote->asks)
-		uv_timer_start(&remote->probe, on_patience, PROBE_PATIENCE_MS, 0);
+		uv_timer_start(&remote->probe, on_patience, DEADLINE_REMOTE_CONNECT_MS, 0);
 	else
 		remote_give_up(remote, "out of memory for a connection");
 }
@@ -120,7 +118,7 @@ void remote_answer_came(struct remote *remote, uint64_t micros)
 {
 	histogram_note(&remote->ask_times, micros);
 	remote->failures = 0;
-	remote->backoff_ms = BACKOFF_LEAST_MS;
+	remote->backoff_ms = PAUSE_REMOTE_TRY_LEAST_MS;
 }
 
 void remote_trouble(struct remote *remote, const char *why)
@@ -186,7 +184,7 @@ int remote_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	struct remote *remote = util_alloc(sizeof *remote);
 	char host[64] = "";
 	*remote = (struct remote){.broker = broker,
-							  .backoff_ms = BACKOFF_LEAST_MS,
+							  .backoff_ms = PAUSE_REMOTE_TRY_LEAST_MS,
 							  .changed_us = util_now_us(),
 							  .write_due_us = REMOTE_NEVER};
 	int status = open_keys(remote, error);
@@ -236,7 +234,7 @@ bool remote_finished(struct broker *broker)
 	if (!remote || !remote_usable(remote))
 		return true;
 	if (!remote->finish_us)
-		remote->finish_us = now + FINISH_US;
+		remote->finish_us = now + DEADLINE_REMOTE_FINISH_US;
 	bool busy = remote_queued(broker) || remote_link_pending(remote->asks) ||
 				(remote->writes && remote_link_pending(remote->writes));
 	return !busy || now > remote->finish_us;

@@ -12,7 +12,6 @@
 
 #define REMOTE_NEVER UINT64_MAX
 #define REMOTE_ENTRY_MOST ((size_t)8 << 20) /* bytes of an entry */
-#define REMOTE_CLAIM_MS 1000                /* of who is gone; the living renew it */
 #define REMOTE_NAME_MAX (16 + KERNEL_KEY_HEX)
 
 /* CLOSED: it is asked.  OPEN: it is not, for a while.  HALF_OPEN: the next connection is tried. */

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/deadlines.h"
 #include "daemon/store.h"
 #include "daemon/util/util.h"
 
-#define PATIENCE_US 5000000 /* with one entry */
-#define TRIES 3             /* of one entry, over as many connections */
+#define TRIES 3 /* of one entry, over as many connections */
 
 struct remote_write {
 	struct remote *remote;
@@ -152,7 +152,7 @@ static void connect_again(struct remote *remote)
 	write->tries++;
 	remote->writes =
 		remote_link_open(&remote->broker->loop, &remote->broker->options.remote, &events, remote);
-	remote->write_due_us = remote->writes ? util_now_us() + PATIENCE_US : REMOTE_NEVER;
+	remote->write_due_us = remote->writes ? util_now_us() + DEADLINE_REMOTE_WRITE_US : REMOTE_NEVER;
 	remote_arm(remote);
 }
 
@@ -166,7 +166,7 @@ void remote_write_pump(struct remote *remote)
 	} else if (remote->writes_ready) {
 		write->sent = true;
 		write->sent_us = util_now_us();
-		remote->write_due_us = write->sent_us + PATIENCE_US;
+		remote->write_due_us = write->sent_us + DEADLINE_REMOTE_WRITE_US;
 		if (!send_entry(remote, write))
 			remote_write_stop(remote);
 		remote_arm(remote);

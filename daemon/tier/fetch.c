@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 
-#define LOOK_AFTER_MS 1   /* of a call that is being prepared: its answer comes first */
 #define EXECUTORS_MOST 64 /* of one device kind that load a kernel at once */
 #define IDLE_SHARE 0.25   /* of its time that a compile costs while workers are idle */
 #define NVRTC_US 60e3     /* before the first has been measured */
@@ -221,7 +221,7 @@ void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
 		tiers->first = kernel;
 	tiers->last = kernel;
 	if (!uv_is_active((uv_handle_t *)&tiers->timer))
-		uv_timer_start(&tiers->timer, on_timer, LOOK_AFTER_MS, 0);
+		uv_timer_start(&tiers->timer, on_timer, PAUSE_TIER_LOOK_MS, 0);
 }
 
 static void resume(struct broker *broker, const struct tier_kernel *kernel,

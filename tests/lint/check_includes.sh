@@ -48,12 +48,13 @@
 		own("^" codec, "^(include/kiln/|" codec "[a-z_]*\\.h$)")
 		own("^client/", "^(include/kiln/|client/)")
 		own("^daemon/util/", "^daemon/util/")
-		own("^daemon/kernel\\.h$", "^include/kiln/kiln\\.h$")
+		own("^daemon/(kernel|deadlines)\\.h$", "^include/kiln/kiln\\.h$")
 		own("^daemon/plan/", "^(include/kiln/kiln\\.h|daemon/(plan|util)/|daemon/kernel\\.h$)")
 		own("^daemon/seal/", "^(include/kiln/kiln\\.h|daemon/(seal|util)/|daemon/kernel\\.h$)")
 		own("^daemon/cache/", "^(include/kiln/kiln\\.h|daemon/(cache|seal|util)/|" \
-			"daemon/kernel\\.h$)")
-		nouns = "include/kiln/kiln\\.h$|daemon/kernel\\.h$|client/(wire|frame|lane_memory)\\.h$"
+			"daemon/(kernel|deadlines)\\.h$)")
+		nouns = "include/kiln/kiln\\.h$|daemon/(kernel|deadlines)\\.h$|" \
+			"client/(wire|frame|lane_memory)\\.h$"
 		own("^daemon/sandbox/", "^(include/kiln/kiln\\.h|daemon/(sandbox|util)/)")
 		own("^daemon/compile/", "^(daemon/(compile|sandbox|util)/|" nouns ")")
 		own("^daemon/exec/", "^(daemon/(exec|sandbox|util)/|kernel_src/cpu/abi\\.cuh$|" nouns ")")

@@ -1,0 +1,76 @@
+/*
+ * deadlines.h: how long anybody in the daemon and its children waits, in one place.  Those that are
+ * options of kilnd stand in options.c; docs/deadlines.md says of each who waits for whom, and what
+ * happens when it passes.
+ *
+ *   DEADLINE_  when it passes somebody is told, given up or ended
+ *   PAUSE_     nothing ends: something is looked at again, tried again, or done by then
+ */
+#ifndef KILN_DAEMON_DEADLINES_H
+#define KILN_DAEMON_DEADLINES_H
+
+/* ---- The broker and its clients ---- */
+
+#define DEADLINE_HELLO_MS 10000  /* from a connection to its first message */
+#define PAUSE_DRAIN_LOOK_MS 10   /* of a daemon that ends, between two looks at what is left */
+#define DEADLINE_DATABASE_MS 250 /* for somebody who has the database open with another program */
+#define PAUSE_STORE_TEND_MS 5000 /* uses of kernels are written so long after the first of them */
+#define PAUSE_VERIFY_US 20000    /* of one piece of verifying; then others have the store */
+
+/* ---- Compiler workers ---- */
+
+#define DEADLINE_WORKER_START_MS 60000  /* from its start to its first message */
+#define DEADLINE_WORKER_DISMISS_MS 1000 /* to clean up after itself */
+#define DEADLINE_WORKER_SEND_MS 30000   /* the broker takes an answer */
+#define PAUSE_WORKER_START_FIRST_MS 100 /* before one is started again: so, twice that, ... */
+#define PAUSE_WORKER_START_LAST_MS 5000
+#define PAUSE_MEMORY_LOOK_MS 200 /* jobs wait for memory, which other programs may give back */
+#define PAUSE_TIER_LOOK_MS 1     /* the answer to a call comes before its exact kernel is begun */
+
+/* ---- Device processes, as the broker sees them ---- */
+
+#define DEADLINE_EXECUTOR_START_MS 30000u
+#define DEADLINE_WRAPPED_END_MS 60000 /* of what watches one: it writes its report at the end */
+#define DEADLINE_PLACE_MS 30000       /* of bringing a buffer into one */
+#define DEADLINE_QUIET_MS 30000       /* of what waits until nothing runs: loads, frees */
+#define DEADLINE_WATCHED_TIMES 20     /* all of them are so much longer where kernels are watched */
+#define PAUSE_EXECUTOR_CLOCK_MS 20    /* between two looks at the deadlines of calls */
+#define PAUSE_EXECUTOR_START_FIRST_MS 50
+#define PAUSE_EXECUTOR_START_LAST_MS 5000
+#define PAUSE_EXECUTOR_FORGIVEN_US 10000000 /* ready for so long: its next end counts as a first */
+#define PAUSE_DEVICE_ABSENT_US 5000000      /* a device that was not there is looked for again */
+
+/* ---- Inside a device process ---- */
+
+#define DEADLINE_LAST_WORDS_MS 1000 /* it says why it ends */
+#define DEADLINE_HOLD_US 50000 /* nothing new is launched; a next hold may take twice as long */
+#define DEADLINE_POOL_FREE_US 1000000   /* of memory of another process's pool, until it is freed */
+#define DEADLINE_PLACE_FIND_US 10000000 /* addr2line, which finds the line of a fault */
+#define DEADLINE_TEST_DELAY_MS 60000    /* the most that a test may delay a launch */
+#define PAUSE_LAST_WORDS_US 1000
+#define PAUSE_TURN_US 300        /* of what stalls the device, while somebody waits to launch */
+#define PAUSE_PROGRESS_US 200000 /* the broker is told that lanes get on */
+#define PAUSE_SOCKET_LOOK_US 20  /* while lanes are looked at */
+#define PAUSE_WAKER_SPIN_US 200  /* its thread looks for more, before it sleeps */
+#define PAUSE_NAP_LEAST_US 20    /* between two looks at what nobody tells of: an eighth of the */
+#define PAUSE_NAP_MOST_US 500    /* time since the last end, within these */
+#define PAUSE_CUDA_SPIN_US 50    /* since the last end, before the first such nap */
+#define PAUSE_CUDA_ASK_US 100    /* no sign of an end: the driver is asked, for a fault has none */
+#define PAUSE_POOL_LOOK_NS 20000
+
+/* ---- The second tier ---- */
+
+#define DEADLINE_REMOTE_CONNECT_MS 1000
+#define DEADLINE_REMOTE_GRACE_US 1000 /* past --remote-deadline, for what has come meanwhile */
+#define DEADLINE_REMOTE_WRITE_US 5000000
+#define DEADLINE_REMOTE_FINISH_US 1000000 /* of what is to be written when the daemon ends */
+#define DEADLINE_REMOTE_CLAIM_MS 1000     /* of a host that is gone; the living renew theirs */
+/* Another host compiles: twice what such compiles take here, from LEAST to --compile-timeout. */
+#define DEADLINE_REMOTE_OTHER_LEAST_US 1000000
+#define DEADLINE_REMOTE_OTHER_UNKNOWN_US 10000000 /* none was ever timed here */
+#define PAUSE_REMOTE_POLL_LEAST_US 4000           /* between two looks whether it has */
+#define PAUSE_REMOTE_POLL_MOST_US 50000
+#define PAUSE_REMOTE_TRY_LEAST_MS 100 /* before a Redis that was away is tried again */
+#define PAUSE_REMOTE_TRY_MOST_MS 10000
+
+#endif
