@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,18 +59,29 @@ static _Noreturn void become(const struct own_daemon *daemon, const char *cache,
 	_exit(127);
 }
 
+/* The path is there a little before anybody listens. */
+static bool answers(const struct own_daemon *daemon)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", daemon->socket);
+	bool good = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+	close(fd);
+	return good;
+}
+
 bool own_daemon_start(struct own_daemon *daemon, const char *cache, const char *const *arguments)
 {
 	double until = runner_now_us() + START_MS * 1e3;
 	daemon->pid = fork();
 	if (daemon->pid == 0)
 		become(daemon, cache, arguments);
-	while (access(daemon->socket, F_OK) != 0) {
+	while (!answers(daemon)) {
 		if (runner_now_us() > until || waitpid(daemon->pid, NULL, WNOHANG) != 0) {
 			runner_fail("kilnd", "it does not start; see %s/log", daemon->directory);
 			return false;
 		}
-		usleep(10000);
+		usleep(1000);
 	}
 	return true;
 }
