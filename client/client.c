@@ -363,6 +363,7 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 
 	link_begin(client, &request, "hello");
 	wire_put_int(&request.out, "proto", PROTOCOL_VERSION);
+	wire_put_int(&request.out, "oldest", PROTOCOL_OLDEST);
 	wire_put_str(&request.out, "version", KILN_VERSION_STRING);
 	wire_put_int(&request.out, "pid", getpid());
 	wire_put_str(&request.out, "device", options->device);
@@ -378,7 +379,7 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 	int64_t proto = wire_get_int(root, "proto", 0);
 	const char *version = wire_get_str(&answer.in, root, "version");
 	const char *name = wire_get_str(&answer.in, root, "device");
-	if (proto != PROTOCOL_VERSION) {
+	if (proto < PROTOCOL_OLDEST || proto > PROTOCOL_VERSION) {
 		status = error_set(KILN_EVERSION,
 						   "kilnd at %s is version %s and speaks protocol %lld; this libkiln is %s "
 						   "and speaks %d: stop that kilnd and start the one of this version",
@@ -409,6 +410,10 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 							 "options->size is %zu; it must be sizeof(kiln_connect_options), which "
 							 "is %zu here",
 							 given->size, sizeof(*options));
+		}
+		int status = error_if_newer(given, sizeof(*options), "kiln_connect_options");
+		if (status != KILN_OK) {
+			return status;
 		}
 		memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
 	}

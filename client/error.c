@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STRUCTURE_MOST 4096 /* bytes that one with a size member may ever grow to */
+
 static _Thread_local char message[1024];
 
 /* Logs can be long, so they are allocated; the key's destructor frees a thread's own. */
@@ -158,6 +160,26 @@ kiln_dtype kiln_dtype_parse(const char *name)
 		}
 	}
 	return KILN_DTYPE_NONE;
+}
+
+int error_if_newer(const void *given, size_t known, const char *name)
+{
+	const unsigned char *bytes = given;
+	size_t size;
+	memcpy(&size, given, sizeof(size));
+	if (size > STRUCTURE_MOST) {
+		return error_set(KILN_EINVAL, "the size of a %s is %zu; it must be sizeof(%s)", name, size,
+						 name);
+	}
+	for (size_t i = known; i < size; i++) {
+		if (bytes[i] != 0) {
+			return error_set(KILN_EVERSION,
+							 "a %s of %zu bytes has more than libkiln %s knows, which are %zu: run "
+							 "the program with the libkiln of its kiln.h",
+							 name, size, KILN_VERSION_STRING, known);
+		}
+	}
+	return KILN_OK;
 }
 
 const char *kiln_version(void)

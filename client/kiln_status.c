@@ -211,6 +211,23 @@ static void print_remote(const kiln_reply *reply)
 				   figure_micros((double)kiln_reply_int(reply, "remote.ask.p99"), p99));
 }
 
+/* What of both sides differs, and whether the daemon's program is still the one that it runs. */
+static void print_versions(const kiln_reply *reply)
+{
+	const char *daemon = kiln_reply_str(reply, "server.version");
+	const char *program = kiln_reply_str(reply, "server.program");
+
+	if (strcmp(daemon, KILN_VERSION_STRING) || strcmp(kiln_version(), KILN_VERSION_STRING))
+		print_pair("versions", "kilnd %s, kiln %s, libkiln %s; protocol %" PRId64, daemon,
+				   KILN_VERSION_STRING, kiln_version(), kiln_reply_int(reply, "server.proto"));
+	if (program[0] && strcmp(program, "current") != 0)
+		print_pair("program",
+				   "%s was %s while kilnd ran: it goes on as build %.12s until it is "
+				   "stopped and started again",
+				   kiln_reply_str(reply, "server.path"), program,
+				   kiln_reply_str(reply, "server.build"));
+}
+
 int cli_status(struct cli *cli)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
@@ -230,6 +247,7 @@ int cli_status(struct cli *cli)
 		print_pair("kilnd", "%s, pid %" PRId64 ", up %s", kiln_reply_str(reply, "server.version"),
 				   kiln_reply_int(reply, "server.pid"),
 				   figure_ago(kiln_reply_int(reply, "server.uptime_ms") / 1000, figure));
+		print_versions(reply);
 		print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
 		print_section(reply, "counters", "counters", counters);
 		if (strcmp(kiln_reply_str(reply, "tiers.specialize"), "eager") != 0) {

@@ -15,8 +15,15 @@
  * "write" and "read" comes when the work is done, so its id is the ticket.
  *
  * Adding a field: give it a key that no request of the table has had; readers ignore unknown keys
- * and treat an absent one as its default.  Adding a request: a line in the table.  Changing the
- * meaning of a key or removing one: raise PROTOCOL_VERSION.
+ * and treat an absent one as its default.  Adding a request, an event, a status: a line in the
+ * table; a request that is not known is refused with one sentence, an event ignored, a status below
+ * 0 is a failure.  Where to ignore a field would do harm, its reply has it, too: who does not find
+ * it there (hello's on_miss) refuses to go on.  That is all there is to capabilities.
+ *
+ * Changing the meaning of a key or removing one: raise PROTOCOL_VERSION.  Each side says from which
+ * version on (oldest) up to which (proto) it speaks; the newest that both do is spoken, and is
+ * proto in hello's reply.  A daemon serves the version before its own, too (docs/compatibility.md).
+ * The memory of lanes has a version of its own, for which nothing is promised: lane_memory.h.
  *
  * Values used in several messages
  *   tensors   list of {"d": kiln_dtype, "s": [shape], "t": [strides; absent: contiguous],
@@ -41,6 +48,7 @@
 #define KILN_CLIENT_PROTOCOL_H
 
 #define PROTOCOL_VERSION 1
+#define PROTOCOL_OLDEST 1
 
 /*
  * Requests of a client: name, flags, arguments, reply.  Flags:
@@ -50,7 +58,7 @@
  * The daemon's command table and `kiln help requests` are made from it.
  */
 #define PROTOCOL_REQUESTS(X)                                                                       \
-	X("hello", "", "proto, version, pid, device?, background?, on_miss?",                          \
+	X("hello", "", "proto, oldest? (proto), version, pid, device?, background?, on_miss?",         \
 	  "proto, version, session, device, max_message, on_miss")                                     \
 	X("info", "", "section?",                                                                      \
 	  "server, session, counters, busy, identities: [{name, text, left, right, holds}], workers, " \
@@ -65,7 +73,9 @@
 	  "differences: [{what, text}]}]")                                                             \
 	X("compile", "", "op, tensors, attrs, target?", "key, origin, text, micros, bytes")            \
 	X("alloc", "", "bytes, flags, name", "buf, offset, bytes; flags SHARED: with the memfd")       \
-	X("lend", "F", "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name",    \
+	X("lend", "F",                                                                                 \
+	  "kind: ipc|fd|pool, bytes, offset, span, handle?, bufid?, pool?, pid, name, gpu? (its "      \
+	  "UUID)",                                                                                     \
 	  "buf")                                                                                       \
 	X("free", "", "buf, tail?", "")                                                                \
 	X("write", "F", "buf, offset, bytes, tail?; memfd sealed against shrinking", "")               \

@@ -39,7 +39,10 @@ static int check_raw(const kiln_raw *raw)
 	if (raw->source == NULL || raw->entry == NULL || raw->entry[0] == 0) {
 		return error_set(KILN_EINVAL, "raw has no %s", raw->source == NULL ? "source" : "entry");
 	}
-	int status = check_list(raw->headers, raw->header_count, "headers");
+	int status = error_if_newer(raw, sizeof(*raw), "kiln_raw");
+	if (status == KILN_OK) {
+		status = check_list(raw->headers, raw->header_count, "headers");
+	}
 	if (status == KILN_OK) {
 		status = check_list(raw->macros, raw->macro_count, "macros");
 	}
@@ -309,7 +312,10 @@ static int submit(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 						 "launch is %s; its size must be set to sizeof(kiln_launch), which is %zu",
 						 launch == NULL ? "NULL" : "of another size", sizeof(*launch));
 	}
-	int status = call_check_after(call->client, after);
+	int status = error_if_newer(launch, sizeof(*launch), "kiln_launch");
+	if (status == KILN_OK) {
+		status = call_check_after(call->client, after);
+	}
 	if (status != KILN_OK) {
 		return status;
 	}

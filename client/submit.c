@@ -304,6 +304,10 @@ static int read_options(const kiln_submit_options *options, struct submission *w
 						 "%zu here",
 						 options->size, sizeof(*options));
 	}
+	int status = error_if_newer(options, sizeof(*options), "kiln_submit_options");
+	if (status != KILN_OK) {
+		return status;
+	}
 	if (options->stream >= KILN_STREAMS) {
 		return error_set(KILN_EINVAL, "stream is %u; the streams of a client are 0 to %d",
 						 options->stream, KILN_STREAMS - 1);

@@ -30,6 +30,7 @@ struct child {
 	int open_handles;
 	size_t message_most;
 	bool exited, abandoned;
+	char stranger[256]; /* what is wrong with its build; "": nothing */
 	struct frame_queue queue;
 	struct child_events events;
 	void *owner;
@@ -50,6 +51,20 @@ static void on_closed(uv_handle_t *handle)
 	alive--;
 }
 
+/* A child's first word says what it is.  One of another build would speak of other things, or in
+ * another way, and nothing it says is listened to. */
+static bool is_stranger(struct child *child, struct wire_in *message)
+{
+	const char *build = wire_get_str(message, &message->root, "build");
+	if (strcmp(wire_type(message), "ready") != 0 || (build && !strcmp(build, util_build())))
+		return false;
+	util_fail(child->stranger, sizeof child->stranger, 0,
+			  "is build %.12s of kilnd, and the daemon is build %.12s: its program was replaced "
+			  "while it ran; restart kilnd",
+			  build ? build : "(unknown)", util_build());
+	return true;
+}
+
 /* Reads what is there, up to most messages; false when the socket ended or broke. */
 static bool read_messages(struct child *child, int most)
 {
@@ -65,7 +80,9 @@ static bool read_messages(struct child *child, int most)
 		}
 		status = wire_parse(&message, frame.data, frame.size);
 		if (status == KILN_OK) {
-			if (!child->abandoned)
+			if (is_stranger(child, &message))
+				status = KILN_EVERSION;
+			else if (!child->abandoned)
 				child->events.message(child->owner, &message, &frame);
 			wire_in_free(&message);
 		}
@@ -110,13 +127,15 @@ static void watch(struct child *child)
 static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal)
 {
 	struct child *child = process->data;
-	char why[96];
+	char why[sizeof child->stranger];
 	child->exited = true;
 	kill(-process->pid, SIGKILL); /* what it had started itself: a compiler, say */
 	uv_poll_stop(&child->poll);
 	/* What it said last (a fault's sentence) may still be in the socket. */
 	read_messages(child, INT_MAX);
-	if (term_signal)
+	if (child->stranger[0])
+		snprintf(why, sizeof why, "%s", child->stranger);
+	else if (term_signal)
 		snprintf(why, sizeof why, "was killed by signal %d (%s)", term_signal,
 				 strsignal(term_signal));
 	else
@@ -173,18 +192,19 @@ static void make_environment(const struct child_program *program, char *envp[VAR
 static int spawn(uv_loop_t *loop, struct child *child, int sock,
 				 const struct child_program *program)
 {
-	static char self[PATH_MAX];
+	char self[PATH_MAX], image[PATH_MAX];
 	char *argv[WRAPPER_WORDS + CHILD_ARGUMENTS + 2], words[PATH_MAX];
 	char *envp[VARIABLES_MOST + 1];
 	const char *const *arguments = program->arguments;
-	ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-	self[length > 0 ? length : 0] = 0;
-	/* Replaced on disk since it was started: children must be of this build, not of the new one. */
-	const char *image = access(self, X_OK) == 0 ? self : "/proc/self/exe";
 	int count = cut(program->wrapper ? program->wrapper : "", words, argv);
-	if (count)
-		image = argv[0];
-	argv[count++] = self;
+	/* Replaced or removed on disk since it was started: children are of this build all the same,
+	 * which the system keeps as long as it runs. */
+	if (util_program(self) == UTIL_PROGRAM_CURRENT)
+		snprintf(image, sizeof image, "%s", self);
+	else
+		snprintf(image, sizeof image, "/proc/%d/exe", (int)getpid());
+	argv[count] = count ? image : self;
+	count++;
 	for (int i = 1; *arguments && i < CHILD_ARGUMENTS; i++, arguments++)
 		argv[count++] = (char *)*arguments;
 	argv[count++] = (char *)"--fd=3";
@@ -199,7 +219,7 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock,
 	};
 	uv_process_options_t options = {
 		.exit_cb = on_ended,
-		.file = image,
+		.file = argv[0] == self ? image : argv[0],
 		.args = argv,
 		.env = envp,
 		.flags = UV_PROCESS_DETACHED, /* a process group of its own, killed as a whole */

@@ -432,7 +432,7 @@ bool options_start(int argc, char *const *argv, struct options *out, int *exit_s
 	if (out->show == OPTIONS_SHOW_HELP) {
 		options_help(stdout);
 	} else if (out->show == OPTIONS_SHOW_VERSION) {
-		printf("kilnd %s\n", KILN_VERSION_STRING);
+		printf("kilnd %s (build %.12s)\n", KILN_VERSION_STRING, util_build());
 	}
 	if (out->show != OPTIONS_SHOW_NOTHING) {
 		*exit_status = fflush(stdout) == 0 ? 0 : 1;

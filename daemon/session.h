@@ -115,6 +115,7 @@ struct session {
 	struct frame_queue queue;
 	uint32_t uid, gid;
 	int32_t pid;
+	char version[24]; /* of its library */
 	bool greeted;
 	bool asking;               /* hello came and is not answered yet */
 	enum options_miss on_miss; /* the stricter of the daemon's and its own */

@@ -111,6 +111,21 @@ static bool allowed(struct session *session, uint64_t id, const char *name)
 	return false;
 }
 
+/* Of another release's library it may be one that came, or went, between the two. */
+static void refuse_unknown(struct session *session, uint64_t id, const char *name)
+{
+	if (!session->greeted || !strcmp(session->version, KILN_VERSION_STRING))
+		reply_error(session, id, KILN_EINVAL, "kilnd %s knows no request %.40s",
+					KILN_VERSION_STRING, name);
+	else
+		reply_error(session, id, KILN_EVERSION,
+					"kilnd %s knows no request %.40s, which libkiln %s has: stop this kilnd and "
+					"start the one of that version",
+					KILN_VERSION_STRING, name, session->version);
+	if (!session->greeted)
+		session_end(session);
+}
+
 void command_run(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *name = wire_type(message);
@@ -132,8 +147,5 @@ void command_run(struct session *session, struct wire_in *message, struct frame 
 			session_end(session);
 		return;
 	}
-	reply_error(session, id, KILN_EINVAL, "this kilnd (%s) knows no request %.40s",
-				KILN_VERSION_STRING, name);
-	if (!session->greeted)
-		session_end(session);
+	refuse_unknown(session, id, name);
 }

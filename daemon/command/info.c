@@ -17,6 +17,7 @@
 
 struct hello {
 	struct request request;
+	uint64_t spoken;                /* version of the protocol */
 	char wanted[KERNEL_TARGET_MAX]; /* "": the default */
 	struct executor *asked;
 	struct device_entry *device; /* being asked for */
@@ -33,7 +34,7 @@ static void hello_abandon(struct request *request)
 static void hello_answer(struct hello *hello, struct executor *executor)
 {
 	struct session *session = hello->request.session;
-	uint64_t id = hello->request.id;
+	uint64_t id = hello->request.id, spoken = hello->spoken;
 	struct wire_out out;
 	request_close(&hello->request);
 	free(hello);
@@ -41,7 +42,7 @@ static void hello_answer(struct hello *hello, struct executor *executor)
 	session->executor = executor;
 	session->device = executor ? executor_device(executor) : NULL;
 	reply_begin(&out, id);
-	wire_put_uint(&out, "proto", PROTOCOL_VERSION);
+	wire_put_uint(&out, "proto", spoken);
 	wire_put_str(&out, "version", KILN_VERSION_STRING);
 	wire_put_uint(&out, "session", session->id);
 	wire_put_str(&out, "device", executor ? session->device->info.name : "none");
@@ -102,19 +103,34 @@ static void hello_try(struct hello *hello, struct device_entry *device)
 		hello_refuse(hello, KILN_ENOMEM, "out of memory for a device process");
 }
 
+/* The newest version that both speak; 0: there is none, and the session was told. */
+static uint64_t agree(struct session *session, struct wire_in *message)
+{
+	uint64_t newest = wire_get_uint(&message->root, "proto", 0);
+	uint64_t oldest = wire_get_uint(&message->root, "oldest", newest);
+	const char *version = wire_get_str(message, &message->root, "version");
+	uint64_t spoken = newest < PROTOCOL_VERSION ? newest : PROTOCOL_VERSION;
+	snprintf(session->version, sizeof session->version, "%s", version ? version : "unknown");
+	util_one_line(session->version);
+	if (spoken >= PROTOCOL_OLDEST && spoken >= oldest)
+		return spoken;
+	reply_error(session, wire_id(message), KILN_EVERSION,
+				"libkiln %s speaks protocol %llu and kilnd %s speaks %d: %s", session->version,
+				(unsigned long long)newest, KILN_VERSION_STRING, PROTOCOL_VERSION,
+				newest > PROTOCOL_VERSION ? "stop this kilnd and start one as new as the library"
+										  : "link the program with a libkiln as new as this kilnd");
+	return 0;
+}
+
 void command_hello(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct broker *broker = session->broker;
 	uint64_t id = wire_id(message);
-	uint64_t version = wire_get_uint(&message->root, "proto", 0);
+	uint64_t spoken = agree(session, message);
 	const char *wanted = wire_get_str(message, &message->root, "device");
 	const char *miss = wire_get_str(message, &message->root, "on_miss");
 	(void)frame;
-	if (version != PROTOCOL_VERSION) {
-		reply_error(session, id, KILN_EVERSION,
-					"the client speaks protocol %llu and this kilnd (%s) protocol %d; use a "
-					"libkiln and a kilnd of the same release",
-					(unsigned long long)version, KILN_VERSION_STRING, PROTOCOL_VERSION);
+	if (!spoken) {
 		session_end(session);
 		return;
 	}
@@ -136,6 +152,7 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	if (session->on_miss < broker->options.on_miss)
 		session->on_miss = broker->options.on_miss;
 	uv_timer_stop(&session->hello_timer);
+	hello->spoken = spoken;
 	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");
 	struct device_entry *device =
 		hello->wanted[0] ? device_find(broker, hello->wanted) : broker->devices;
@@ -300,9 +317,15 @@ static void put_checked(struct wire_out *out, const struct broker *broker)
 
 static void put_server(struct wire_out *out, const struct broker *broker)
 {
+	static const char *const programs[] = {"current", "replaced", "removed"};
+	char path[PATH_MAX];
 	wire_map_begin(out, "server");
 	wire_put_int(out, "pid", getpid());
 	wire_put_str(out, "version", KILN_VERSION_STRING);
+	wire_put_uint(out, "proto", PROTOCOL_VERSION);
+	wire_put_str(out, "build", util_build());
+	wire_put_str(out, "program", programs[util_program(path)]);
+	wire_put_str(out, "path", path);
 	wire_put_uint(out, "uptime_ms", (util_now_us() - broker->started_us) / 1000);
 	wire_put_str(out, "socket", server_path(broker));
 	wire_put_int(out, "fds", open_descriptors());

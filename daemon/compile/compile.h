@@ -212,7 +212,8 @@ void hostcc_close(void);
 
 /*
  * Worker -> broker, once:
- *   {"t": "ready", "id": 0, "nvrtc": {"id", "stamp", "reason", "targets"}, "host": {...}}
+ *   {"t": "ready", "id": 0, "build": of kilnd, "nvrtc": {"id", "stamp", "reason", "targets"},
+ *    "host": {...}}
  * Broker -> worker:
  *   {"t": "job", "id", "target", "source", "inst", "files": [{"n", "b"}], "user",
  *    "macros": [{"n", "v"}], "options": [{"o"}], "check", "whole", "delay", "fault"}

@@ -27,6 +27,7 @@ static void toolchain_write(struct wire_out *out, const char *key,
 void compile_ready_write(struct wire_out *out, const struct compile_toolchains *toolchains)
 {
 	wire_begin(out, "ready", 0);
+	wire_put_str(out, "build", util_build());
 	toolchain_write(out, "nvrtc", &toolchains->nvrtc);
 	toolchain_write(out, "host", &toolchains->host);
 	wire_put_str(out, "sandbox", toolchains->sandbox);

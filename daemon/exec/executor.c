@@ -49,6 +49,7 @@ static void send_ready(struct exec *executor, int status, const char *error, con
 	const struct kernel_limits *limits = &info->limits;
 	struct wire_out message;
 	wire_begin(&message, "ready", 0);
+	wire_put_str(&message, "build", util_build());
 	wire_put_int(&message, "st", status);
 	if (status != KILN_OK) {
 		wire_put_str(&message, "err", error);

@@ -4,6 +4,7 @@
 #ifndef KILN_DAEMON_UTIL_H
 #define KILN_DAEMON_UTIL_H
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,6 +81,15 @@ void util_cgroup_walk(const char *proc_cgroup, const char *mount, util_cgroup_vi
 uint64_t util_memory_available(const char *meminfo, const char *proc_cgroup, const char *mount);
 /* Bytes of memory that a process has now; 0: not known. */
 uint64_t util_resident_bytes(int pid);
+
+/* ---- The program that this process runs ---- */
+
+/* Hexadecimal, the linker's hash of what it linked: two builds of a program differ in it.  "": the
+ * program has none. */
+const char *util_build(void);
+/* The path it was started from, and what lies there now. */
+enum util_program { UTIL_PROGRAM_CURRENT, UTIL_PROGRAM_REPLACED, UTIL_PROGRAM_REMOVED };
+enum util_program util_program(char path[PATH_MAX]);
 
 /* ---- Log: one line on stderr, "level message"; with systemd priorities when $JOURNAL_STREAM is
  * set ---- */

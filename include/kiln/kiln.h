@@ -37,6 +37,14 @@
  * CUDA        The caller's current context, device and last error are left as they were.  The
  *             driver is $KILN_LIBCUDA, else libcuda.so.1.
  *
+ * Versions    A program works with every later libkiln.so.0: functions, structures and values are
+ *             only added, and a structure that may grow begins with its size.  Where it is larger
+ *             than the library knows, what stands there must be zero, else EVERSION.  A status that
+ *             is not in the list below comes from a newer daemon: any below 0 is a failure.
+ *             Library and daemon may be of different releases as long as they speak one version of
+ *             the protocol; else kiln_connect() answers EVERSION and says which of the two to
+ *             replace.  docs/compatibility.md has the rules in full.
+ *
  * A daemon that goes away ends all that is in flight in KILN_ECONN, and every later call of that
  * client too: close it and connect again.
  */

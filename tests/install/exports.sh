@@ -1,6 +1,6 @@
 #!/bin/sh
-# exports.sh [LIBKILN]: libkiln.so exports every function of kiln.h and nothing else, and needs
-# nothing but libc, libm, the loader and msgpack-c.
+# exports.sh [LIBKILN]: libkiln.so exports every function of kiln.h and nothing else, each that it
+# ever had under the version that it had, and needs nothing but libc, libm, the loader and msgpack-c.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,6 +35,23 @@ if [ -s "$tmp/extra" ]; then
 fi
 if [ -s "$tmp/missing" ]; then
 	sed 's/$/: in kiln.h and not exported/' "$tmp/missing"
+	failed=1
+fi
+
+# Programs that were linked before find each name under its version: a line of this list is never
+# taken away, and a new function has one, too.
+recorded=${SOURCE_DIR:-$(cd "$here/../.." && pwd)}/tests/compat/libkiln.symbols
+nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@@/, " ", $3); print $3 }' |
+	LC_ALL=C sort -u >"$tmp/versioned"
+LC_ALL=C sort -u "$recorded" >"$tmp/recorded"
+LC_ALL=C comm -13 "$tmp/versioned" "$tmp/recorded" >"$tmp/gone"
+LC_ALL=C comm -23 "$tmp/versioned" "$tmp/recorded" >"$tmp/new"
+if [ -s "$tmp/gone" ]; then
+	sed 's/$/: was exported, and programs need it/' "$tmp/gone"
+	failed=1
+fi
+if [ -s "$tmp/new" ]; then
+	sed "s|\$|: exported, and not in $recorded|" "$tmp/new"
 	failed=1
 fi
 

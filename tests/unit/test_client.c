@@ -31,8 +31,8 @@ static void test_hello(void **state)
 	assert_string_equal(kiln_device(client), "cpu");
 	kiln_close(client);
 	snprintf(expected, sizeof(expected),
-			 "hello(id=1, proto=%d, version=\"%s\", pid=%d, device=\"cuda:3\")", PROTOCOL_VERSION,
-			 kiln_version(), (int)getpid());
+			 "hello(id=1, proto=%d, oldest=%d, version=\"%s\", pid=%d, device=\"cuda:3\")",
+			 PROTOCOL_VERSION, PROTOCOL_OLDEST, kiln_version(), (int)getpid());
 	assert_string_equal(fake->seen[0], expected);
 	fake_stop(fake);
 }
