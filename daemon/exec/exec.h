@@ -6,10 +6,10 @@
  * Messages (wire maps on a frame socket).  Every request is answered by
  * {"t": "reply", "id", "st", "err", ...} when it is done; members of the answer stand behind "->".
  *
- *   ready    executor to broker, once: "build" of kilnd, "st", "err", "name", "model", "uuid", "memory", "devices",
- *            "target", "max_threads", "shared_default", "shared_optin", "grid": [x, y, z], "mps",
- *            "warp", "sandbox": what holds it.  st < 0: the device cannot be opened; the process
- *            then exits with 3
+ *   ready    executor to broker, once: "build": of kilnd, "st", "err", "name", "model", "uuid",
+ *            "memory", "devices", "target", "max_threads", "shared_default", "shared_optin",
+ *            "grid": [x, y, z], "mps", "warp", "sandbox": what holds it.  st < 0: the device cannot
+ *            be opened; the process then exits with 3
  *   load     mod, entry, shared, object: bin  -> params: bytes of each (absent: not known)
  *   unload   mod
  *   alloc    buf, bytes, stream: of the session that may name it

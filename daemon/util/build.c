@@ -1,4 +1,5 @@
-/* build.c: which build of its program this process runs, and what lies at the program's path now. */
+/* build.c: which build of its program this process runs, and what lies at the program's path now.
+ */
 #include "util.h"
 
 #include <elf.h>

@@ -1,6 +1,7 @@
 #!/bin/sh
 # exports.sh [LIBKILN]: libkiln.so exports every function of kiln.h and nothing else, each that it
-# ever had under the version that it had, and needs nothing but libc, libm, the loader and msgpack-c.
+# ever had under the version that it had, and needs nothing but libc, libm, the loader and
+# msgpack-c.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -266,9 +266,6 @@ static void test_larger_structures(void **state)
 
 /* Where a program that was compiled before finds each member.  A line of this table never changes;
  * structures that begin with their size may get lines behind their last. */
-static void test_structures_stay(void **state)
-{
-	(void)state;
 #define PLACE(type, member, at)                       \
 	{                                                 \
 #type "." #member, offsetof(type, member), at \
@@ -277,75 +274,79 @@ static void test_structures_stay(void **state)
 	{                                            \
 		"sizeof(" #type ")", sizeof(type), bytes \
 	}
-	const struct {
-		const char *what;
-		size_t is, was;
-	} places[] = {
-		PLACE(kiln_tensor, buffer, 0),
-		PLACE(kiln_tensor, offset, 8),
-		PLACE(kiln_tensor, dtype, 16),
-		PLACE(kiln_tensor, rank, 20),
-		PLACE(kiln_tensor, contiguous, 24),
-		PLACE(kiln_tensor, shape, 32),
-		PLACE(kiln_tensor, stride, 96),
-		SIZE(kiln_tensor, 160),
-		PLACE(kiln_attr, name, 0),
-		PLACE(kiln_attr, kind, 8),
-		PLACE(kiln_attr, i, 16),
-		PLACE(kiln_attr, f, 24),
-		PLACE(kiln_attr, ints, 32),
-		PLACE(kiln_attr, count, 40),
-		PLACE(kiln_attr, s, 48),
-		SIZE(kiln_attr, 56),
-		PLACE(kiln_connect_options, size, 0),
-		PLACE(kiln_connect_options, socket, 8),
-		PLACE(kiln_connect_options, device, 16),
-		PLACE(kiln_connect_options, daemon, 24),
-		PLACE(kiln_connect_options, timeout_ms, 32),
-		PLACE(kiln_connect_options, flags, 36),
-		PLACE(kiln_connect_options, on_miss, 40),
-		PLACE(kiln_operand, buffer, 0),
-		PLACE(kiln_operand, offset, 8),
-		SIZE(kiln_operand, 16),
-		PLACE(kiln_submit_options, size, 0),
-		PLACE(kiln_submit_options, stream, 8),
-		PLACE(kiln_submit_options, flags, 12),
-		PLACE(kiln_submit_options, after, 16),
-		PLACE(kiln_submit_options, cuda_stream, 24),
-		PLACE(kiln_work, call, 0),
-		PLACE(kiln_work, operands, 8),
-		PLACE(kiln_work, operand_count, 16),
-		SIZE(kiln_work, 24),
-		SIZE(kiln_place, 16),
-		PLACE(kiln_text, name, 0),
-		PLACE(kiln_text, text, 8),
-		PLACE(kiln_text, bytes, 16),
-		SIZE(kiln_text, 24),
-		PLACE(kiln_raw, size, 0),
-		PLACE(kiln_raw, name, 8),
-		PLACE(kiln_raw, source, 16),
-		PLACE(kiln_raw, source_bytes, 24),
-		PLACE(kiln_raw, entry, 32),
-		PLACE(kiln_raw, headers, 40),
-		PLACE(kiln_raw, header_count, 48),
-		PLACE(kiln_raw, macros, 56),
-		PLACE(kiln_raw, macro_count, 64),
-		PLACE(kiln_raw, options, 72),
-		PLACE(kiln_raw, option_count, 80),
-		PLACE(kiln_raw_arg, buffer, 0),
-		PLACE(kiln_raw_arg, offset, 8),
-		PLACE(kiln_raw_arg, bytes, 16),
-		PLACE(kiln_raw_arg, access, 24),
-		PLACE(kiln_raw_arg, value, 32),
-		SIZE(kiln_raw_arg, 40),
-		PLACE(kiln_launch, size, 0),
-		PLACE(kiln_launch, grid, 8),
-		PLACE(kiln_launch, block, 20),
-		PLACE(kiln_launch, shared_bytes, 32),
-		PLACE(kiln_launch, timeout_ms, 36),
-		PLACE(kiln_launch, args, 40),
-		PLACE(kiln_launch, arg_count, 48),
-	};
+static const struct {
+	const char *what;
+	size_t is, was;
+} places[] = {
+	PLACE(kiln_tensor, buffer, 0),
+	PLACE(kiln_tensor, offset, 8),
+	PLACE(kiln_tensor, dtype, 16),
+	PLACE(kiln_tensor, rank, 20),
+	PLACE(kiln_tensor, contiguous, 24),
+	PLACE(kiln_tensor, shape, 32),
+	PLACE(kiln_tensor, stride, 96),
+	SIZE(kiln_tensor, 160),
+	PLACE(kiln_attr, name, 0),
+	PLACE(kiln_attr, kind, 8),
+	PLACE(kiln_attr, i, 16),
+	PLACE(kiln_attr, f, 24),
+	PLACE(kiln_attr, ints, 32),
+	PLACE(kiln_attr, count, 40),
+	PLACE(kiln_attr, s, 48),
+	SIZE(kiln_attr, 56),
+	PLACE(kiln_connect_options, size, 0),
+	PLACE(kiln_connect_options, socket, 8),
+	PLACE(kiln_connect_options, device, 16),
+	PLACE(kiln_connect_options, daemon, 24),
+	PLACE(kiln_connect_options, timeout_ms, 32),
+	PLACE(kiln_connect_options, flags, 36),
+	PLACE(kiln_connect_options, on_miss, 40),
+	PLACE(kiln_operand, buffer, 0),
+	PLACE(kiln_operand, offset, 8),
+	SIZE(kiln_operand, 16),
+	PLACE(kiln_submit_options, size, 0),
+	PLACE(kiln_submit_options, stream, 8),
+	PLACE(kiln_submit_options, flags, 12),
+	PLACE(kiln_submit_options, after, 16),
+	PLACE(kiln_submit_options, cuda_stream, 24),
+	PLACE(kiln_work, call, 0),
+	PLACE(kiln_work, operands, 8),
+	PLACE(kiln_work, operand_count, 16),
+	SIZE(kiln_work, 24),
+	SIZE(kiln_place, 16),
+	PLACE(kiln_text, name, 0),
+	PLACE(kiln_text, text, 8),
+	PLACE(kiln_text, bytes, 16),
+	SIZE(kiln_text, 24),
+	PLACE(kiln_raw, size, 0),
+	PLACE(kiln_raw, name, 8),
+	PLACE(kiln_raw, source, 16),
+	PLACE(kiln_raw, source_bytes, 24),
+	PLACE(kiln_raw, entry, 32),
+	PLACE(kiln_raw, headers, 40),
+	PLACE(kiln_raw, header_count, 48),
+	PLACE(kiln_raw, macros, 56),
+	PLACE(kiln_raw, macro_count, 64),
+	PLACE(kiln_raw, options, 72),
+	PLACE(kiln_raw, option_count, 80),
+	PLACE(kiln_raw_arg, buffer, 0),
+	PLACE(kiln_raw_arg, offset, 8),
+	PLACE(kiln_raw_arg, bytes, 16),
+	PLACE(kiln_raw_arg, access, 24),
+	PLACE(kiln_raw_arg, value, 32),
+	SIZE(kiln_raw_arg, 40),
+	PLACE(kiln_launch, size, 0),
+	PLACE(kiln_launch, grid, 8),
+	PLACE(kiln_launch, block, 20),
+	PLACE(kiln_launch, shared_bytes, 32),
+	PLACE(kiln_launch, timeout_ms, 36),
+	PLACE(kiln_launch, args, 40),
+	PLACE(kiln_launch, arg_count, 48),
+};
+
+static void test_structures_stay(void **state)
+{
+	(void)state;
 	if (sizeof(void *) != 8) {
 		skip();
 	}
