@@ -2,7 +2,6 @@
  * calls.c: what the kiln command does not ask for: lent memory, calls that follow others, graphs,
  * kernels of one's own, and requests by name.  Its only use is to be recorded (record.sh).
  */
-#define _GNU_SOURCE
 #include <kiln/kiln.h>
 #include <kiln/ops.h>
 

@@ -9,7 +9,9 @@ page=docs/faults.md
 		!/^\|/ { row = 0; next }
 		++row <= 2 { next }
 		NF != 6 { printf "%s:%d: a row has 4 columns, this one %d\n", page, FNR, NF - 2; next }
-		$5 !~ /`[a-z0-9_]+:[^`]+`/ { printf "%s:%d: names no test, `FILE:NAME`\n", page, FNR }' "$page"
+		$5 !~ /`[a-z0-9_]+:[^`]+`/ {
+			printf "%s:%d: names no test, `FILE:NAME`\n", page, FNR
+		}' "$page"
 	awk -F' *[|] *' '
 		!/^\|/ { row = 0; next }
 		++row > 2 {
@@ -17,7 +19,7 @@ page=docs/faults.md
 			for (i = 2; i <= count; i += 2)
 				print FNR ":" part[i]
 		}' "$page" | while IFS=: read -r line file name; do
-		found=$(find tests -name "$file.c" -o -name "$file.sh")
+		found=$(find tests -name "$file.c" -o -name "$file.sh" -o -name "$file.py")
 		if [ -z "$found" ]; then
 			echo "$page:$line: there is no program $file under tests/"
 		elif ! grep -qwF -e "$name" $found; then
