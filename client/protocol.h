@@ -110,7 +110,7 @@
 	  "failed; of a failure status, error, until instead of bytes and what follows it")            \
 	X("cache.get", "", "key", "object: bin")                                                       \
 	X("cache.verify", "O", "next?",                                                                \
-	  "a piece: checked, bad, rows: [{key, why}], total, more, after: of the next piece")          \
+	  "a piece: checked, bad, rows: [{key, why}], total, more, next: for the next piece")          \
 	X("cache.recompile", "O", "key",                                                               \
 	  "result: same|differs|failed|skipped, why, key, op, target, instantiation, compile_micros")  \
 	X("cache.pin", "O", "key", "key")                                                              \

@@ -42,7 +42,7 @@ cd "$root"
 
 tests="gpu_cases gpu_first gpu_latency gpu_pools gpu_raw gpu_local gpu_order gpu_faults
 	bench_kernels bench_compile bench_launch bench_quiet bench_pool
-	bench_shapes bench_load"
+	bench_shapes bench_load soak"
 examples="permute softmax layer_norm streams raw photo make_photo
 	attention_mask gather_ways online_norms giou_loss permutations"
 programs="kilnd kiln $tests $examples"
@@ -58,7 +58,8 @@ cmake --build build/portable --parallel "$(nproc 2>/dev/null || echo 2)" --targe
 # ---- The tree ------------------------------------------------------------------------------------
 
 rm -rf "$tree"
-mkdir -p "$tree/bin" "$tree/lib" "$tree/tests/gpu" "$tree/tests/bench" "$tree/include"
+mkdir -p "$tree/bin" "$tree/lib" "$tree/tests/gpu" "$tree/tests/bench" "$tree/tests/soak" \
+	"$tree/include"
 for program in $programs; do
 	cp "build/portable/bin/$program" "$tree/bin/"
 	strip "$tree/bin/$program"
@@ -69,6 +70,7 @@ cp -R include/kiln "$tree/include/"
 cp -R kernel_src "$tree/"
 rm -f "$tree/kernel_src/CMakeLists.txt"
 cp tests/gpu/run.sh "$tree/tests/gpu/"
+cp tests/soak/run.sh "$tree/tests/soak/"
 cp tests/bench/torch_times.py tests/bench/torch_shapes.py "$tree/tests/bench/"
 if [ -d examples/data ]; then
 	mkdir -p "$tree/examples"

@@ -9,6 +9,7 @@
 #include "daemon/util/util.h"
 
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */
+#define POOL_FIRST_STARTS 3  /* in a row: nobody is kept waiting to know the compilers */
 #define POOL_FAILED_STARTS 8 /* in a row: jobs are not kept waiting for a worker any longer */
 
 static const char *const slot_names[] = {"stopped", "starting", "idle", "busy"};
@@ -180,12 +181,13 @@ static void settle_job(struct slot *slot, int signal, const char *why)
 	}
 }
 
-/* No worker came up: who waits for the compilers to be known is told why. */
+/* A worker did not come up.  The first of all may have been killed for reasons of its own, so who
+ * waits for the compilers to be known is told only when that happens again and again. */
 static void start_failed(struct pool *pool, const char *error)
 {
 	pool->failed_starts++;
 	snprintf(pool->start_error, sizeof pool->start_error, "%s", error);
-	if (!pool->known)
+	if (!pool->known && pool->failed_starts >= POOL_FIRST_STARTS)
 		tell_known(pool, error);
 }
 
@@ -274,6 +276,8 @@ static void launch(struct slot *slot)
 	}
 	util_log(UTIL_ERROR, "%s", error);
 	start_failed(pool, error);
+	if (!pool->known)
+		tell_known(pool, error); /* there is nothing to be started */
 	uv_timer_start(&slot->timer, on_timer, PAUSE_WORKER_START_LAST_MS, 0);
 }
 

@@ -22,6 +22,7 @@
 	X(cuDevicePrimaryCtxRetain)    \
 	X(cuCtxSetCurrent)             \
 	X(cuGetErrorName)              \
+	X(cuMemGetInfo)                \
 	X(cuMemAlloc)                  \
 	X(cuMemFree)                   \
 	X(cuMemcpyHtoD)                \
@@ -217,6 +218,14 @@ bool gpu_free(uint64_t pointer)
 			   good(cu.cuMemAddressFree(pointer, special[i].bytes), "cuMemAddressFree");
 	}
 	return !pointer || good(cu.cuMemFree(pointer), "cuMemFree");
+}
+
+bool gpu_used(uint64_t *bytes)
+{
+	size_t unused = 0, total = 0;
+	bool known = good(cu.cuMemGetInfo(&unused, &total), "cuMemGetInfo");
+	*bytes = total - unused;
+	return known;
 }
 
 bool gpu_put(uint64_t pointer, const void *host, uint64_t bytes)
@@ -417,6 +426,12 @@ uint64_t gpu_alloc(uint64_t bytes, enum gpu_memory kind)
 bool gpu_free(uint64_t pointer)
 {
 	return pointer == 0;
+}
+
+bool gpu_used(uint64_t *bytes)
+{
+	*bytes = 0;
+	return false;
 }
 
 bool gpu_put(uint64_t pointer, const void *host, uint64_t bytes)

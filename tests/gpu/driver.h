@@ -21,6 +21,8 @@ enum gpu_memory {
 /* 0: out of memory, or the driver has no such memory. */
 uint64_t gpu_alloc(uint64_t bytes, enum gpu_memory kind);
 bool gpu_free(uint64_t pointer);
+/* Memory of the GPU in use, by all processes. */
+bool gpu_used(uint64_t *bytes);
 bool gpu_put(uint64_t pointer, const void *host, uint64_t bytes);
 bool gpu_get(void *host, uint64_t pointer, uint64_t bytes);
 

@@ -4,7 +4,7 @@
 # with its own cache.  It needs nothing but the programs: it runs from a portable tree elsewhere.
 #
 #   sh tests/gpu/run.sh [--quick] [--bench | --only-bench | --tune-report | --examples | --shapes]
-#                       [--generic] [--copies] [--ops LIST] [--device NAME]
+#                       [--generic] [--copies] [--ops LIST] [--device NAME] [--soak SECONDS]
 #
 # --quick       small cases only, fewer repetitions, small examples
 # --bench       times every case beside a copy, and beside PyTorch where python3 has it
@@ -17,6 +17,7 @@
 # --ops         only cases of these operators: "softmax,layer_norm"
 # --copies      what needs no kernel, for a stand-in of the driver that runs none
 # --device      another device than cuda:0; "cpu" tries the script out where there is no GPU
+# --soak        runs tests/soak/run.sh for so long, with $KILN_SOAK more options, and nothing else
 #
 # What is not reached within $KILN_GPU_SECONDS (470) counts as failed.
 # Programs are looked for in $KILN_BIN, in bin/ of the tree this script lies in, and in the build
@@ -35,6 +36,7 @@ tune=0
 generic=0
 examples=0
 shapes=0
+soak=
 tests=1
 device=cuda:0
 budget=${KILN_GPU_SECONDS:-470}
@@ -43,7 +45,7 @@ failed=0
 started=$(date +%s)
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 6,21p' "$0"
+	sed -n 's/^# \{0,1\}//; 6,22p' "$0"
 }
 
 while [ $# -gt 0 ]; do
@@ -71,7 +73,7 @@ while [ $# -gt 0 ]; do
 		examples=1
 		tests=0
 		;;
-	--device | --ops)
+	--device | --ops | --soak)
 		if [ $# -lt 2 ]; then
 			usage >&2
 			exit 2
@@ -79,6 +81,7 @@ while [ $# -gt 0 ]; do
 		case $1 in
 		--device) device=$2 ;;
 		--ops) ops="--ops $2" ;;
+		--soak) soak=$2 ;;
 		esac
 		shift
 		;;
@@ -103,6 +106,26 @@ done
 if [ -z "$bin" ]; then
 	echo "run.sh: kilnd and gpu_cases are in no build directory: build one, or set KILN_BIN" >&2
 	exit 1
+fi
+
+# ---- The soak, which starts its own --------------------------------------------------------------
+
+if [ -n "$soak" ]; then
+	report=$(mktemp -d "${TMPDIR:-/tmp}/kiln-gpu.XXXXXX") || exit 1
+	trap 'rm -rf "$report"' EXIT
+	# Word splitting of the options is meant.
+	# shellcheck disable=SC2086
+	{
+		KILN_BIN=$bin sh "$root/tests/soak/run.sh" --seconds "$soak" --device "$device" $copies \
+			${OUT:+--json "$OUT/soak.json"} ${KILN_SOAK:-} 2>&1
+		echo $? >"$report/status"
+	} | tee "$report/text"
+	log=$(sed -n "s/^soak: the daemon's log is //p" "$report/text")
+	if [ -n "${OUT:-}" ]; then
+		cp "$report/text" "$OUT/soak.txt"
+		[ ! -f "$log" ] || cp "$log" "$OUT/kilnd.log"
+	fi
+	exit "$(cat "$report/status")"
 fi
 
 # ---- A daemon of our own -------------------------------------------------------------------------

@@ -208,22 +208,6 @@ void assert_no_children(int timeout_ms)
 	}
 }
 
-int count_fds(pid_t pid)
-{
-	char path[64];
-	int count = 0;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	dir = opendir(path);
-	if (!dir)
-		return -1;
-	while (readdir(dir))
-		count++;
-	closedir(dir);
-	return count - 2; /* "." and ".." */
-}
-
 void assert_fds_at_most(pid_t pid, int most)
 {
 	int64_t end = now_ms() + 3000;
@@ -237,21 +221,6 @@ void assert_fds_at_most(pid_t pid, int most)
 		fail_msg("process %d has %d descriptors, %d before: leaked", (int)pid, count, most);
 }
 
-int count_shared_maps(pid_t pid)
-{
-	char path[64], line[512], permissions[8];
-	int shared = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	file = fopen(path, "r");
-	while (file && fgets(line, sizeof(line), file))
-		shared += sscanf(line, "%*s %7s", permissions) == 1 && permissions[3] == 's';
-	if (file)
-		fclose(file);
-	return shared;
-}
-
 void assert_shared_maps_at_most(pid_t pid, int most)
 {
 	int64_t end = now_ms() + 3000;
@@ -263,22 +232,6 @@ void assert_shared_maps_at_most(pid_t pid, int most)
 	}
 	if (count > most)
 		fail_msg("process %d has %d shared mappings, %d before: leaked", (int)pid, count, most);
-}
-
-int64_t resident_kib(pid_t pid)
-{
-	char path[64], line[256];
-	long long kib = -1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	file = fopen(path, "r");
-	while (file && kib < 0 && fgets(line, sizeof(line), file))
-		if (sscanf(line, "VmRSS: %lld", &kib) != 1)
-			kib = -1;
-	if (file)
-		fclose(file);
-	return kib;
 }
 
 /* ---- Daemons ---- */

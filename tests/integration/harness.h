@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "process_figures.h"
+
 #include <kiln/kiln.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -67,14 +69,9 @@ int kilnd_wait(struct kilnd *daemon, int timeout_ms);
 void assert_no_children(int timeout_ms);
 /* The daemon's log so far; free() it. */
 char *kilnd_log(const struct kilnd *daemon);
-int count_fds(pid_t pid);
 /* Waits until the process has at most this many descriptors. */
 void assert_fds_at_most(pid_t pid, int most);
 
-/* What an executor holds for clients, whatever anybody counts: shared mappings, and memory in use
- * in KiB. */
-int count_shared_maps(pid_t pid);
-int64_t resident_kib(pid_t pid);
 void assert_shared_maps_at_most(pid_t pid, int most);
 
 /* ---- Clients ---- */

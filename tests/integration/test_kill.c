@@ -14,7 +14,7 @@
 
 #define GRACE_MS 2000
 
-static int64_t worker_pid(kiln_client *client)
+static int64_t worker_pid_in(kiln_client *client, const char *state)
 {
 	const kiln_attr what = string_attr("what", "children");
 	kiln_reply *reply;
@@ -27,12 +27,20 @@ static int64_t worker_pid(kiln_client *client)
 		snprintf(path, sizeof(path), "rows[%d].role", i);
 		if (strcmp(kiln_reply_str(reply, path), "compiler") != 0)
 			continue;
+		snprintf(path, sizeof(path), "rows[%d].state", i);
+		if (state && strcmp(kiln_reply_str(reply, path), state) != 0)
+			continue;
 		snprintf(path, sizeof(path), "rows[%d].pid", i);
 		pid = kiln_reply_int(reply, path);
 	}
 	kiln_reply_free(reply);
 	assert_true(pid > 0);
 	return pid;
+}
+
+static int64_t worker_pid(kiln_client *client)
+{
+	return worker_pid_in(client, NULL);
 }
 
 /* After whatever happened: the daemon works, its cache is sound, and it holds what it held before.
@@ -116,6 +124,48 @@ static void test_worker(void **state)
 	assert_sound(daemon, client, fds);
 	kiln_close(client);
 	workload_free(workload);
+	kilnd_stop(daemon);
+}
+
+static int permute_once(const struct kilnd *daemon, void *arg)
+{
+	struct permute problem = transpose(7, 9);
+	char origin[16], why[400];
+	int status;
+	kiln_client *client = client_try(daemon, CALL_TIMEOUT_MS, &status);
+
+	(void)arg;
+	if (client)
+		status = permute_check(client, &problem, 1, origin, why);
+	kiln_close(client);
+	return status ? 1 : 0;
+}
+
+/* The first of a daemon, of which it learns what compilers there are: who waits for that waits for
+ * the next. */
+static void test_first_worker(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_connect_options options = {
+		.size = sizeof(options), .socket = daemon->socket, .device = "none", .timeout_ms = 20000};
+	kiln_client *watcher = NULL;
+	int64_t end = now_ms() + CALL_TIMEOUT_MS;
+
+	kilnd_spawn(daemon, OPTIONS("--workers", "1"), NULL, -1);
+	while (kiln_connect(&options, &watcher) && now_ms() < end)
+		pause_ms(1);
+	/* It comes up no further. */
+	kill((pid_t)worker_pid_in(watcher, "starting"), SIGSTOP);
+	pid_t waiting = process_start(daemon, permute_once, NULL);
+	await_info_at_least(watcher, "busy.waiting", 1);
+	for (int i = 1; i <= 2; i++) {
+		kill((pid_t)worker_pid_in(watcher, "starting"), SIGKILL);
+		await_info(watcher, "counters.worker_faults", i);
+		await_info(watcher, "workers.starting", 1);
+	}
+	assert_int_equal(process_wait(waiting, CALL_TIMEOUT_MS), 0);
+	assert_int_equal(info_int(watcher, "counters.failures"), 0);
+	kiln_close(watcher);
 	kilnd_stop(daemon);
 }
 
@@ -391,6 +441,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_executor),
 		HARNESS_TEST(test_worker),
+		HARNESS_TEST(test_first_worker),
 		HARNESS_TEST(test_client),
 		HARNESS_TEST(test_broker),
 		HARNESS_TEST(test_buffers_of_the_dead),

@@ -1,0 +1,201 @@
+/*
+ * watch.c: memory and descriptors of the broker and of device processes, once a second, and whether
+ * they grow.
+ *
+ * Judged is the second half of the time, of processes that are warm by then and live through enough
+ * of it: the line that fits the samples best (least squares) may not rise by more than the bounds
+ * from the window's begin to its end.
+ */
+#include "soak.h"
+
+#include "process_figures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARM_MS 60000   /* of a process */
+#define LEAST_MS 120000 /* of a window that is judged */
+#define MEMORY_BOUND_KIB 8192.0
+#define FDS_BOUND 2.0 /* for each client: how many buffers they have at the time is chance */
+#define SERIES_MOST 256
+
+struct sample {
+	int64_t at_ms;
+	double kib, fds;
+};
+
+struct series {
+	pid_t pid;
+	bool broker, own;
+	int count, room;
+	struct sample *samples;
+};
+
+struct watch {
+	int64_t next_ms, next_line_ms;
+	int count;
+	struct series series[SERIES_MOST];
+	double worst_kib, worst_fds; /* rises of those that were judged */
+	int judged;
+};
+
+struct watch *watch_new(void)
+{
+	return calloc(1, sizeof(struct watch));
+}
+
+static void take_sample(struct watch *watch, pid_t pid, bool broker, bool own)
+{
+	struct sample sample = {soak_now_ms(), (double)resident_kib(pid), count_fds(pid)};
+	struct series *series = NULL;
+
+	for (int i = 0; i < watch->count; i++)
+		if (watch->series[i].pid == pid)
+			series = &watch->series[i];
+	if (!series && watch->count == SERIES_MOST)
+		return;
+	if (!series) {
+		series = &watch->series[watch->count++];
+		*series = (struct series){.pid = pid, .broker = broker, .own = own};
+	}
+	if (series->count == series->room) {
+		int room = series->room ? 2 * series->room : 64;
+		struct sample *more = realloc(series->samples, (size_t)room * sizeof *more);
+		if (!more)
+			return;
+		series->samples = more;
+		series->room = room;
+	}
+	if (sample.kib > 0 && sample.fds > 0)
+		series->samples[series->count++] = sample;
+}
+
+static int64_t sum(const struct soak *soak, enum soak_count what)
+{
+	int64_t all = 0;
+	for (int i = 0; i < soak->options.clients; i++)
+		all += atomic_load(&soak->seats[i].counts[what]);
+	return all;
+}
+
+static void progress(const struct conductor *conductor)
+{
+	const struct soak *soak = conductor->soak;
+	const struct watch *watch = conductor->watch;
+	const struct series *broker = NULL;
+
+	for (int i = 0; i < watch->count; i++)
+		if (watch->series[i].broker && watch->series[i].count)
+			broker = &watch->series[i];
+	printf("%5lld s: steps %lld, operators %lld, bytes %.1f MB, deaths %d, excused %lld, broker "
+		   "%.1f MiB %d descriptors, failures %d\n",
+		   (long long)(soak_now_ms() - conductor->began_ms) / 1000,
+		   (long long)sum(soak, SOAK_COUNT_steps), (long long)sum(soak, SOAK_COUNT_operators),
+		   (double)sum(soak, SOAK_COUNT_bytes) / 1e6, atomic_load(&soak->deaths),
+		   (long long)sum(soak, SOAK_COUNT_excused),
+		   broker ? broker->samples[broker->count - 1].kib / 1024 : 0,
+		   broker ? (int)broker->samples[broker->count - 1].fds : 0, atomic_load(&soak->failures));
+	fflush(stdout);
+}
+
+void watch_tick(struct conductor *conductor)
+{
+	struct watch *watch = conductor->watch;
+	int64_t now = soak_now_ms();
+	kiln_reply *reply;
+	char path[48];
+
+	if (now >= watch->next_line_ms) {
+		progress(conductor);
+		watch->next_line_ms = now + 5000;
+	}
+	if (now < watch->next_ms || conductor->daemon_frozen)
+		return;
+	watch->next_ms = now + 1000;
+	reply = soak_info(conductor);
+	if (!reply)
+		return;
+	take_sample(watch, conductor->daemon.pid, true, false);
+	for (int i = 0; i < kiln_reply_count(reply, "executors"); i++) {
+		snprintf(path, sizeof path, "executors[%d].session", i);
+		bool own = kiln_reply_int(reply, path) != 0;
+		snprintf(path, sizeof path, "executors[%d].pid", i);
+		if (kiln_reply_int(reply, path) > 0)
+			take_sample(watch, (pid_t)kiln_reply_int(reply, path), false, own);
+	}
+	kiln_reply_free(reply);
+}
+
+/* ---- Judging ---- */
+
+/* How much the line of the best fit rises over the window. */
+static double rise(const struct sample *samples, int count, bool of_fds)
+{
+	double n = count, t = 0, v = 0, tt = 0, tv = 0;
+	for (int i = 0; i < count; i++) {
+		double at = (double)(samples[i].at_ms - samples[0].at_ms);
+		double value = of_fds ? samples[i].fds : samples[i].kib;
+		t += at;
+		v += value;
+		tt += at * at;
+		tv += at * value;
+	}
+	double below = n * tt - t * t, span = (double)(samples[count - 1].at_ms - samples[0].at_ms);
+	return below > 0 ? (n * tv - t * v) / below * span : 0;
+}
+
+static void judge(struct conductor *conductor, const struct series *series, FILE *json)
+{
+	struct watch *watch = conductor->watch;
+	int64_t half = conductor->began_ms + (conductor->ends_ms - conductor->began_ms) / 2;
+	const char *what = series->broker ? "broker" : series->own ? "own device" : "device";
+	int first = 0;
+
+	while (first < series->count &&
+		   (series->samples[first].at_ms < half ||
+			series->samples[first].at_ms < series->samples[0].at_ms + WARM_MS))
+		first++;
+	int count = series->count - first;
+	if (count < 2)
+		return;
+	const struct sample *from = &series->samples[first], *to = &series->samples[series->count - 1];
+	if (to->at_ms - from->at_ms < LEAST_MS)
+		return;
+	double kib = rise(from, count, false), fds = rise(from, count, true);
+	watch->judged++;
+	watch->worst_kib = kib > watch->worst_kib ? kib : watch->worst_kib;
+	watch->worst_fds = fds > watch->worst_fds ? fds : watch->worst_fds;
+	printf("  %-10s %-7d %5lld s  memory %8.1f to %8.1f MiB, rise %8.1f KiB; descriptors %3.0f to "
+		   "%3.0f, rise %5.1f\n",
+		   what, (int)series->pid, (long long)(to->at_ms - from->at_ms) / 1000, from->kib / 1024,
+		   to->kib / 1024, kib, from->fds, to->fds, fds);
+	if (json)
+		fprintf(json,
+				"  \"%s %d\": {\"seconds\": %lld, \"rise_kib\": %.1f, \"rise_fds\": %.2f, "
+				"\"kib\": %.0f, \"fds\": %.0f},\n",
+				what, (int)series->pid, (long long)(to->at_ms - from->at_ms) / 1000, kib, fds,
+				to->kib, to->fds);
+	if (kib > MEMORY_BOUND_KIB)
+		soak_fail(conductor->soak, "memory of the %s, process %d, rose by %.0f KiB in %lld s", what,
+				  (int)series->pid, kib, (long long)(to->at_ms - from->at_ms) / 1000);
+	if (fds > FDS_BOUND * conductor->soak->options.clients)
+		soak_fail(conductor->soak, "descriptors of the %s, process %d, rose by %.1f in %lld s",
+				  what, (int)series->pid, fds, (long long)(to->at_ms - from->at_ms) / 1000);
+}
+
+void watch_report(struct conductor *conductor, FILE *json)
+{
+	struct watch *watch = conductor->watch;
+
+	printf("growth in the second half, of processes that are warm; bounds %.0f KiB, %.0f "
+		   "descriptors\n",
+		   MEMORY_BOUND_KIB, FDS_BOUND * conductor->soak->options.clients);
+	for (int i = 0; i < watch->count; i++)
+		judge(conductor, &watch->series[i], json);
+	if (!watch->judged)
+		printf("  none: no process lived for long enough\n");
+	for (int i = 0; i < watch->count; i++)
+		free(watch->series[i].samples);
+	watch->count = 0;
+}
