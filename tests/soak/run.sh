@@ -2,8 +2,8 @@
 # run.sh: the soak: many client processes of mixed work on a daemon of their own, all from one seed,
 # while processes are killed and frozen by chance.  It must hold that no byte is wrong, that every
 # status is a documented one that a death explains, that the daemon's figures add up, that nothing
-# hangs, grows or is left, and that the GPU's memory is back where it was.  A failure is printed with
-# seed, client and step, which --repeat makes again.
+# hangs, grows or is left, and that the GPU's memory is back where it was.  A failure is printed
+# with seed, client and step, which --repeat makes again.
 # It needs nothing but the programs: it runs from a portable tree elsewhere.
 #
 #   sh tests/soak/run.sh [--seconds N] [--clients N] [--steps N] [--seed N] [--device NAME]
@@ -20,7 +20,8 @@
 # --json        writes the report for programs to FILE
 #
 # Programs are looked for in $KILN_BIN, in bin/ of the tree this script lies in, and in the build
-# directories of the source tree.  If something failed, the daemon's log stays where the report says.
+# directories of the source tree.  If something failed, the daemon's log stays where the report
+# says.
 # Exit status: 0 all held, 1 something did not, 2 usage.
 set -u
 
@@ -30,7 +31,7 @@ root=$(cd "$here/../.." && pwd) || exit 1
 for option in "$@"; do
 	case $option in
 	-h | --help)
-		sed -n '2,25s/^# \{0,1\}//p' "$0"
+		sed -n '2,26s/^# \{0,1\}//p' "$0"
 		exit 0
 		;;
 	esac
