@@ -81,13 +81,8 @@ void cache_row_compiler(const void *text, size_t bytes, char compiler[CACHE_COMP
 bool cache_row_key_fits(const struct cache_row *row)
 {
 	const char *text = row->key_text ? row->key_text : "";
-	unsigned char digest[32];
-	struct util_hash hash;
 	char hex[KERNEL_KEY_HEX];
-	util_hash_begin(&hash);
-	util_hash_add(&hash, text, strlen(text));
-	util_hash_end(&hash, digest);
-	util_hex(digest, sizeof digest, hex);
+	util_hash_hex(text, strlen(text), hex);
 	return strcmp(hex, row->key) == 0;
 }
 

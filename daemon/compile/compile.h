@@ -34,6 +34,7 @@ struct compile_file {
 	const char *name; /* as written in #include: "common/vec.cuh" */
 	const char *text; /* bytes of them; not zero-terminated when it came in a message */
 	size_t bytes;
+	const char *hash; /* of text, as the key has it; NULL: whoever needs it makes it */
 };
 
 struct compile_sources; /* all kernel files */

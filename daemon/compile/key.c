@@ -15,18 +15,26 @@
 #define KEY_SCHEMA 1
 #define KEY_FIRST_LINE "kiln-key %d\n"
 
+static bool is_plain(unsigned char c)
+{
+	return c >= 0x20 && c != 0x7f && c != '\\';
+}
+
 static void add_value(struct util_text *text, const char *name, const char *value)
 {
-	util_text_add(text, "%s ", name);
-	for (const char *at = value; *at; at++) {
-		unsigned char c = (unsigned char)*at;
+	util_text_bytes(text, name, strlen(name));
+	util_text_bytes(text, " ", 1);
+	while (*value) {
+		size_t plain = 0;
 
-		if (c < 0x20 || c == 0x7f || c == '\\')
-			util_text_add(text, "\\x%02x", c);
-		else
-			util_text_bytes(text, at, 1);
+		while (is_plain((unsigned char)value[plain]))
+			plain++;
+		util_text_bytes(text, value, plain);
+		value += plain;
+		if (*value)
+			util_text_add(text, "\\x%02x", (unsigned char)*value++);
 	}
-	util_text_add(text, "\n");
+	util_text_bytes(text, "\n", 1);
 }
 
 static void add_options(struct util_text *text, const struct compile_job *job)
@@ -55,32 +63,23 @@ static void add_user(struct util_text *text, const struct compile_job *job)
 
 static void add_file(struct util_text *text, const struct compile_file *file)
 {
-	unsigned char digest[32];
-	struct util_hash hash;
-	char hex[KERNEL_KEY_HEX];
+	char hex[UTIL_HASH_HEX];
 
-	util_hash_begin(&hash);
-	util_hash_add(&hash, file->text, file->bytes);
-	util_hash_end(&hash, digest);
-	util_hex(digest, sizeof digest, hex);
-	util_text_add(text, "file %s", hex);
+	if (!file->hash)
+		util_hash_hex(file->text, file->bytes, hex);
+	util_text_bytes(text, "file ", 5);
+	util_text_bytes(text, file->hash ? file->hash : hex, UTIL_HASH_HEX - 1);
 	add_value(text, "", file->name);
 }
 
 /* The hash of a text, which becomes the key's. */
 static int finish(struct util_text *text, struct compile_key *out)
 {
-	unsigned char digest[32];
-	struct util_hash hash;
-
 	if (text->failed) {
 		util_text_free(text);
 		return KILN_ENOMEM;
 	}
-	util_hash_begin(&hash);
-	util_hash_add(&hash, text->text, text->size);
-	util_hash_end(&hash, digest);
-	util_hex(digest, sizeof digest, out->hex);
+	util_hash_hex(text->text, text->size, out->hex);
 	out->text = text->text;
 	return KILN_OK;
 }

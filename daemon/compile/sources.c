@@ -30,9 +30,10 @@ struct known_closure {
 };
 
 struct compile_sources {
-	const struct compile_file *files; /* in the order of names */
-	struct compile_file *owned;       /* the same, when read from a directory */
+	struct compile_file *files;    /* in the order of names */
+	char (*hashes)[UTIL_HASH_HEX]; /* of them: a key needs those of dozens of files */
 	size_t count;
+	bool embedded; /* names and texts are the binary's */
 	struct known_closure *closures;
 };
 
@@ -66,13 +67,13 @@ static int add_file(struct compile_sources *sources, const char *path, const cha
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "kernel source %s has a zero byte in it", path);
 	}
-	grown = realloc(sources->owned, (sources->count + 1) * sizeof *grown);
+	grown = realloc(sources->files, (sources->count + 1) * sizeof *grown);
 	if (grown == NULL) {
 		free(text);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no memory for kernel source %s",
 						 path);
 	}
-	sources->owned = grown;
+	sources->files = grown;
 	grown[sources->count++] =
 		(struct compile_file){.name = util_strdup(name), .text = text, .bytes = bytes};
 	return KILN_OK;
@@ -119,6 +120,17 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct compile_file *)a)->name, ((const struct compile_file *)b)->name);
 }
 
+static void sum_all(struct compile_sources *sources)
+{
+	sources->hashes = util_alloc(sources->count * sizeof *sources->hashes);
+	for (size_t i = 0; i < sources->count; i++) {
+		struct compile_file *file = &sources->files[i];
+
+		util_hash_hex(file->text, file->bytes, sources->hashes[i]);
+		file->hash = sources->hashes[i];
+	}
+}
+
 int compile_sources_open(const char *directory, struct compile_sources **out,
 						 char error[KERNEL_ERROR_MAX])
 {
@@ -126,8 +138,11 @@ int compile_sources_open(const char *directory, struct compile_sources **out,
 	int status;
 
 	if (directory == NULL) {
-		sources->files = kernel_src_files;
+		sources->embedded = true;
 		sources->count = kernel_src_count;
+		sources->files = util_alloc(sources->count * sizeof *sources->files);
+		memcpy(sources->files, kernel_src_files, sources->count * sizeof *sources->files);
+		sum_all(sources);
 		*out = sources;
 		return KILN_OK;
 	}
@@ -139,8 +154,8 @@ int compile_sources_open(const char *directory, struct compile_sources **out,
 		compile_sources_close(sources);
 		return status;
 	}
-	qsort(sources->owned, sources->count, sizeof *sources->owned, by_name);
-	sources->files = sources->owned;
+	qsort(sources->files, sources->count, sizeof *sources->files, by_name);
+	sum_all(sources);
 	*out = sources;
 	return KILN_OK;
 }
@@ -154,11 +169,12 @@ void compile_sources_close(struct compile_sources *sources)
 		free(sources->closures);
 		sources->closures = next;
 	}
-	for (size_t i = 0; sources->owned && i < sources->count; i++) {
-		free((char *)sources->owned[i].name);
-		free((char *)sources->owned[i].text);
+	for (size_t i = 0; !sources->embedded && i < sources->count; i++) {
+		free((char *)sources->files[i].name);
+		free((char *)sources->files[i].text);
 	}
-	free(sources->owned);
+	free(sources->hashes);
+	free(sources->files);
 	free(sources);
 }
 

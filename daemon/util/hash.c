@@ -55,6 +55,16 @@ void util_hex(const unsigned char *bytes, size_t size, char *hex)
 	hex[2 * size] = 0;
 }
 
+void util_hash_hex(const void *bytes, size_t size, char hex[UTIL_HASH_HEX])
+{
+	unsigned char digest[32];
+	struct util_hash hash;
+	util_hash_begin(&hash);
+	util_hash_add(&hash, bytes, size);
+	util_hash_end(&hash, digest);
+	util_hex(digest, sizeof digest, hex);
+}
+
 bool util_hash_file(const char *path, unsigned char digest[32])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -54,6 +54,9 @@ void util_hash_begin(struct util_hash *hash);
 void util_hash_add(struct util_hash *hash, const void *bytes, size_t size);
 void util_hash_end(struct util_hash *hash, unsigned char digest[32]);
 void util_hex(const unsigned char *bytes, size_t size, char *hex); /* 2 * size + 1 chars */
+#define UTIL_HASH_HEX 65
+/* The hash of these bytes as 64 digits. */
+void util_hash_hex(const void *bytes, size_t size, char hex[UTIL_HASH_HEX]);
 /* Hash of a file's content; false with errno. */
 bool util_hash_file(const char *path, unsigned char digest[32]);
 
