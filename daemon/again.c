@@ -119,11 +119,11 @@ static void keep_done(struct broker *broker, void *arg)
 static bool make_row(struct again *again, struct compile_result *result)
 {
 	struct cache_row *row = &again->row, old = *row;
-	const struct kernel_ref *ref = again->want.ref;
+	struct kernel_ref *ref = again->want.ref;
 	*row = (struct cache_row){.pinned = false};
 	memcpy(row->op, ref ? ref->plan.op : old.op, sizeof row->op);
 	row->instantiation = strdup(ref ? ref->plan.instantiation : old.instantiation);
-	row->plan = strdup(ref ? ref->explain : old.plan);
+	row->plan = strdup(ref ? kernel_text(ref) : old.plan);
 	memcpy(row->key, again->key.hex, sizeof row->key);
 	memcpy(row->target, again->target, sizeof row->target);
 	row->key_text = strdup(again->key.text);

@@ -90,7 +90,7 @@ static bool finish_log(const char *key, int64_t seconds, struct compile_result *
 	return true;
 }
 
-static void fill(struct keeping *keeping, const struct kernel_ref *ref, const char *key,
+static void fill(struct keeping *keeping, struct kernel_ref *ref, const char *key,
 				 const char *key_text, const struct compile_result *result)
 {
 	struct cache_failure *failure = &keeping->failure;
@@ -107,7 +107,7 @@ static void fill(struct keeping *keeping, const struct kernel_ref *ref, const ch
 	row->key_text = util_strdup(key_text);
 	row->source = util_strdup(source && strlen(source) <= SOURCE_MOST ? source : "");
 	row->log = util_strdup(result->log);
-	row->plan = util_strdup(ref->explain);
+	row->plan = util_strdup(kernel_text(ref));
 	row->spill_bytes = row->local_bytes = -1;
 	row->compile_micros = result->micros;
 	row->created = row->used = (int64_t)time(NULL);
@@ -116,7 +116,7 @@ static void fill(struct keeping *keeping, const struct kernel_ref *ref, const ch
 	free(unit);
 }
 
-void failure_keep(struct broker *broker, const struct kernel_ref *ref, const char *key,
+void failure_keep(struct broker *broker, struct kernel_ref *ref, const char *key,
 				  const char *key_text, struct compile_result *result)
 {
 	int64_t seconds = seconds_for(broker, result);

@@ -13,7 +13,7 @@
  * the end of the log, so that all read the same.  What the source says or what kills a compiler is
  * kept for ever; what time and memory were too short for, as long as --retry-after says.
  */
-void failure_keep(struct broker *broker, const struct kernel_ref *ref, const char *key,
+void failure_keep(struct broker *broker, struct kernel_ref *ref, const char *key,
 				  const char *key_text, struct compile_result *result);
 
 /* "KILN_ECOMPILE" */

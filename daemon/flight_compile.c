@@ -74,14 +74,14 @@ void job_take_result(struct cache_row *row, struct compile_result *result)
 static void take_result(struct flight *flight, struct compile_result *result)
 {
 	struct cache_row *row = &flight->row;
-	const struct kernel_ref *ref = flight->ref;
+	struct kernel_ref *ref = flight->ref;
 	memcpy(row->key, flight->key, sizeof row->key);
 	memcpy(row->op, ref->plan.op, sizeof row->op);
 	memcpy(row->target, ref->target, sizeof row->target);
 	row->instantiation = util_strdup(ref->plan.instantiation);
 	row->key_text = flight->key_text;
 	flight->key_text = NULL;
-	row->plan = util_strdup(ref->explain);
+	row->plan = util_strdup(kernel_text(ref));
 	tier_note_compile(flight->broker, ref->target, result->micros);
 	job_take_result(row, result);
 }

@@ -17,11 +17,11 @@
  */
 struct kernel_ref {
 	int holders;
-	struct kernel_plan plan;
-	struct tuned_note tuned;
+	struct tuned_note *tuned;    /* NULL: the table has nothing to say of it */
+	struct kernel_limits limits; /* that it was planned for */
 	char target[KERNEL_TARGET_MAX];
-	char *explain;
-	char *line; /* how the kiln command would ask for it; NULL without memory */
+	char *explain; /* made by kernel_text() */
+	char *line;    /* how the kiln command would ask for it; NULL: nobody will want to know */
 	/* The problem, as a manifest has it; NULL: a user's kernel, or it has no room. */
 	char *manifest;
 	/* Filled by the first job_resolve, for plans that launch a kernel. */
@@ -29,10 +29,11 @@ struct kernel_ref {
 	char *key_text;
 	char compiler[96]; /* id of the one that the key names */
 	struct compile_job job;
-	struct compile_file files[COMPILE_MAX_HEADERS];
-	struct raw_source *raw; /* of a user's kernel: what job and files point to */
-	struct tally *tally;    /* of its operator, once something was counted there */
-	struct tier *tier;      /* a generic kernel does the same; NULL: none is used (tier/tier.h) */
+	struct compile_file *files;
+	struct raw_source *raw;  /* of a user's kernel: what job and files point to */
+	struct tally *tally;     /* of its operator, once something was counted there */
+	struct tier *tier;       /* a generic kernel does the same; NULL: none is used (tier/tier.h) */
+	struct kernel_plan plan; /* there is no memory behind what it has of it: kernel_plan_bytes() */
 };
 
 /* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose
@@ -40,12 +41,15 @@ struct kernel_ref {
 int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX]);
-/* The same for a plan that is made already, of this problem (NULL: of none that anybody has). */
-int job_open_plan(struct broker *broker, const struct kernel_problem *problem,
-				  const struct kernel_plan *plan, const struct kernel_limits *limits,
-				  struct kernel_ref **out, char error[KERNEL_ERROR_MAX]);
-/* Completes a plan that was made elsewhere: its text (then more, if it is not NULL), one holder. */
-void kernel_ref_open(struct kernel_ref *ref, const struct kernel_limits *limits, const char *more);
+/* The same for a plan that is made already. */
+int job_open_plan(struct broker *broker, const struct kernel_plan *plan,
+				  const struct kernel_limits *limits, struct kernel_ref **out,
+				  char error[KERNEL_ERROR_MAX]);
+/* A ref with a copy of the plan and one holder, whose job has no files yet.  NULL without memory.
+ */
+struct kernel_ref *kernel_new(const struct kernel_plan *plan, const struct kernel_limits *limits);
+/* The plan for people; "" without memory. */
+const char *kernel_text(struct kernel_ref *ref);
 struct kernel_ref *kernel_hold(struct kernel_ref *ref);
 void kernel_drop(struct kernel_ref *ref);
 

@@ -7,77 +7,93 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "line.h"
 #include "plan/manifest.h"
 #include "raw.h"
 #include "tier/tier.h"
 #include "util/util.h"
-/* Of a ref with its plan. */
-static int add_job(struct broker *broker, struct kernel_ref *ref,
-				   const struct kernel_limits *limits, char error[KERNEL_ERROR_MAX])
+
+/* The files of a ref's plan. */
+static int add_job(struct broker *broker, struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
 {
+	struct compile_file files[COMPILE_MAX_HEADERS];
 	struct compile_job *job = &ref->job;
-	job->source = ref->plan.source;
-	job->instantiation = ref->plan.instantiation;
-	memcpy(job->target, limits->target, sizeof job->target);
-	job->check = broker->options.memcheck && !strcmp(limits->target, "cpu");
+	int status = compile_sources_of_plan(broker->sources, &ref->plan, ref->target, files,
+										 &job->file_count, error);
+	if (status != KILN_OK)
+		return status;
+	size_t bytes = (size_t)job->file_count * sizeof *files;
+	ref->files = malloc(bytes);
+	if (!ref->files)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
+	memcpy(ref->files, files, bytes);
 	job->files = ref->files;
-	return compile_sources_of_plan(broker->sources, &ref->plan, limits->target, ref->files,
-								   &job->file_count, error);
+	job->check = broker->options.memcheck && !strcmp(ref->target, "cpu");
+	return KILN_OK;
+}
+
+struct kernel_ref *kernel_new(const struct kernel_plan *plan, const struct kernel_limits *limits)
+{
+	size_t bytes = kernel_plan_bytes(plan);
+	struct kernel_ref *ref = calloc(1, offsetof(struct kernel_ref, plan) + bytes);
+	if (!ref)
+		return NULL;
+	memcpy(&ref->plan, plan, bytes);
+	memcpy(ref->target, limits->target, sizeof ref->target);
+	memcpy(ref->job.target, limits->target, sizeof ref->job.target);
+	ref->job.source = ref->plan.source;
+	ref->job.instantiation = ref->plan.instantiation;
+	ref->limits = *limits;
+	ref->holders = 1;
+	return ref;
+}
+
+int job_open_plan(struct broker *broker, const struct kernel_plan *plan,
+				  const struct kernel_limits *limits, struct kernel_ref **out,
+				  char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_ref *ref = kernel_new(plan, limits);
+	if (!ref)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
+	int status = plan->kind == KERNEL_LAUNCH ? add_job(broker, ref, error) : KILN_OK;
+	if (status == KILN_OK)
+		*out = ref;
+	else
+		kernel_drop(ref);
+	return status;
 }
 
 int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX])
 {
-	char tuned[512], line[MANIFEST_LINE_MAX];
-	struct kernel_ref *ref = calloc(1, sizeof *ref);
-	if (!ref)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
-	int status = tuned_plan(broker, problem, limits, model, &ref->plan, &ref->tuned, error);
-	if (status == KILN_OK && ref->plan.kind == KERNEL_LAUNCH)
-		status = add_job(broker, ref, limits, error);
-	if (status != KILN_OK) {
-		free(ref);
+	char line[MANIFEST_LINE_MAX];
+	struct kernel_plan plan;
+	struct tuned_note note;
+	int status = tuned_plan(broker, problem, limits, model, &plan, &note, error);
+	if (status == KILN_OK)
+		status = job_open_plan(broker, &plan, limits, out, error);
+	if (status != KILN_OK)
 		return status;
-	}
-	ref->line = line_of_problem(problem);
-	tuned_explain(&ref->tuned, tuned, sizeof tuned);
-	kernel_ref_open(ref, limits, tuned);
+	if (note.row.signature[0] && ((*out)->tuned = malloc(sizeof note)))
+		*(*out)->tuned = note;
 	if (manifest_print(problem, line, sizeof line))
-		ref->manifest = strdup(line);
-	*out = ref;
+		(*out)->manifest = strdup(line);
 	return KILN_OK;
 }
 
-int job_open_plan(struct broker *broker, const struct kernel_problem *problem,
-				  const struct kernel_plan *plan, const struct kernel_limits *limits,
-				  struct kernel_ref **out, char error[KERNEL_ERROR_MAX])
+const char *kernel_text(struct kernel_ref *ref)
 {
-	struct kernel_ref *ref = calloc(1, sizeof *ref);
-	if (!ref)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
-	ref->plan = *plan;
-	ref->line = problem ? line_of_problem(problem) : NULL;
-	int status = add_job(broker, ref, limits, error);
-	if (status != KILN_OK) {
-		free(ref->line);
-		free(ref);
-		return status;
-	}
-	kernel_ref_open(ref, limits, "");
-	*out = ref;
-	return KILN_OK;
-}
-
-void kernel_ref_open(struct kernel_ref *ref, const struct kernel_limits *limits, const char *more)
-{
-	char text[2048 + 2048];
-	memcpy(ref->target, limits->target, sizeof ref->target);
-	plan_explain(&ref->plan, limits, text, 2048);
+	char text[2048 + 2048], more[2048] = "";
+	if (ref->explain)
+		return ref->explain;
+	if (ref->raw)
+		raw_explain(ref, more, sizeof more);
+	else if (ref->tuned)
+		tuned_explain(ref->tuned, more, sizeof more);
+	plan_explain(&ref->plan, &ref->limits, text, 2048);
 	util_append(text, sizeof text, strlen(text), "%s", more);
-	ref->explain = util_strdup(text);
-	ref->holders = 1;
+	ref->explain = strdup(text);
+	return ref->explain ? ref->explain : "";
 }
 
 struct kernel_ref *kernel_hold(struct kernel_ref *ref)
@@ -91,6 +107,8 @@ void kernel_drop(struct kernel_ref *ref)
 	if (!ref || --ref->holders > 0)
 		return;
 	tier_close(ref->tier);
+	free(ref->tuned);
+	free(ref->files);
 	free(ref->explain);
 	free(ref->line);
 	free(ref->manifest);

@@ -185,8 +185,15 @@ struct kernel_plan {
 	uint64_t copy_bytes;  /* KERNEL_COPY */
 	uint64_t bytes_moved; /* read + written, each element once */
 	char note[256];       /* why this variant, what was declined */
-	/* C++ that the planner wrote for this problem, compiled behind the source; "" for most. */
+	/* C++ that the planner wrote for this problem, compiled behind the source; "" for most.  Last:
+	 * a plan that is kept ends with it. */
 	char generated[KERNEL_GENERATED_MAX];
 };
+
+/* How much of a plan there is to keep. */
+static inline size_t kernel_plan_bytes(const struct kernel_plan *plan)
+{
+	return offsetof(struct kernel_plan, generated) + strlen(plan->generated) + 1;
+}
 
 #endif

@@ -135,15 +135,15 @@ static bool is_named(const struct kernel_ref *ref, int first, int end, const cha
 }
 
 /* The source, what came with it, and what any source may include. */
-static int add_user_files(struct broker *broker, struct wire_in *message, const char *name,
-						  struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
+static int add_user_files(struct broker *broker, struct wire_in *message, struct kernel_ref *ref,
+						  char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *raw = wire_get(&message->root, "raw"),
 						 *headers = wire_get(raw, "headers");
 	int first = ref->job.file_count, own;
 	const char *text = ref->raw->texts;
 	uint64_t bytes = wire_get_uint(raw, "bytes", 0);
-	add_file(ref, keep(ref->raw, name), text, bytes);
+	add_file(ref, keep(ref->raw, ref->plan.source), text, bytes);
 	for (uint32_t i = 0; i < wire_count(headers); i++) {
 		const char *header = wire_get_str(message, wire_at(headers, i), "n");
 		text += bytes;
@@ -213,8 +213,7 @@ static int add_shim(struct broker *broker, struct kernel_ref *ref, char error[KE
 	return status;
 }
 
-/* The lines of the plan that are a user's choice. */
-static void explain(const struct kernel_ref *ref, char *text, size_t size)
+void raw_explain(const struct kernel_ref *ref, char *text, size_t size)
 {
 	const struct compile_job *job = &ref->job;
 	size_t used = 0;
@@ -229,21 +228,14 @@ static void explain(const struct kernel_ref *ref, char *text, size_t size)
 static int fill(struct broker *broker, struct wire_in *message, struct frame *frame,
 				struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
 {
-	const msgpack_object *raw = wire_get(&message->root, "raw");
-	const char *name = wire_get_str(message, raw, "name");
-	const char *entry = wire_get_str(message, raw, "entry");
 	uint64_t bytes = 0;
-	if (!name || !*name)
-		name = "raw.cu";
-	int status = plan_raw(name, entry ? entry : "", &ref->plan, error);
-	if (status == KILN_OK)
-		status = count_texts(raw, &bytes, error);
+	int status = count_texts(wire_get(&message->root, "raw"), &bytes, error);
 	if (status == KILN_OK)
 		status = read_texts(frame, bytes, &ref->raw->texts, error);
 	if (status == KILN_OK)
 		status = add_shim(broker, ref, error);
 	if (status == KILN_OK)
-		status = add_user_files(broker, message, name, ref, error);
+		status = add_user_files(broker, message, ref, error);
 	if (status == KILN_OK)
 		status = add_settings(message, ref, error);
 	return status == KILN_OK ? compile_check_user(&ref->job, error) : status;
@@ -253,26 +245,27 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 			 const struct kernel_limits *limits, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX])
 {
-	char more[2048];
-	struct kernel_ref *ref = calloc(1, sizeof *ref);
-	if (!ref || !(ref->raw = calloc(1, sizeof *ref->raw))) {
-		free(ref);
+	const msgpack_object *raw = wire_get(&message->root, "raw");
+	const char *name = wire_get_str(message, raw, "name");
+	const char *entry = wire_get_str(message, raw, "entry");
+	struct kernel_plan plan;
+	int status = plan_raw(name && *name ? name : "raw.cu", entry ? entry : "", &plan, error);
+	if (status != KILN_OK)
+		return status;
+	struct kernel_ref *ref = kernel_new(&plan, limits);
+	if (!ref || !(ref->raw = calloc(1, sizeof *ref->raw)) ||
+		!(ref->files = calloc(COMPILE_MAX_HEADERS, sizeof *ref->files))) {
+		kernel_drop(ref);
 		return ERROR(KILN_ENOMEM, "out of memory for a kernel");
 	}
-	memcpy(ref->job.target, limits->target, sizeof ref->job.target);
-	ref->job.source = ref->plan.source;
-	ref->job.instantiation = ref->plan.instantiation;
 	ref->job.files = ref->files;
 	ref->job.check = broker->options.memcheck && !strcmp(limits->target, "cpu");
-	int status = fill(broker, message, frame, ref, error);
+	status = fill(broker, message, frame, ref, error);
 	if (status != KILN_OK) {
-		raw_source_free(ref->raw);
-		free(ref);
+		kernel_drop(ref);
 		return status;
 	}
-	explain(ref, more, sizeof more);
 	ref->line = line_of_raw(&ref->job, ref->raw->standard);
-	kernel_ref_open(ref, limits, more);
 	*out = ref;
 	return KILN_OK;
 }

@@ -21,6 +21,9 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 			 const struct kernel_limits *limits, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX]);
 
+/* The lines of a plan's text that are a user's choice. */
+void raw_explain(const struct kernel_ref *ref, char *text, size_t size);
+
 /* One launch: what a plan says of other kernels. */
 struct raw_launch {
 	int64_t grid[3], block[3];

@@ -145,7 +145,7 @@ static void compare(const struct kernel_ref *ref, const struct cache_row *row, b
 		at--;
 	if (at == WHY_NEAR)
 		return;
-	why_alignments(ref->explain, row->plan, &near.differences);
+	why_alignments(ref->explain ? ref->explain : "", row->plan, &near.differences);
 	memcpy(near.key, row->key, sizeof near.key);
 	memcpy(near.target, row->target, sizeof near.target);
 	snprintf(near.instantiation, sizeof near.instantiation, "%s", row->instantiation);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "daemon/line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/pool/pool.h"
 #include "daemon/raw.h"
@@ -103,6 +104,9 @@ int command_plan(struct session *session, struct wire_in *message, const char *t
 		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
 	if (status != KILN_OK)
 		return status;
+	/* For those who may not have it made by asking for it. */
+	if (session->on_miss)
+		out->ref->line = line_of_problem(&out->problem);
 	out->placed = out->made = true;
 	for (int i = 0; i < out->ref->plan.operand_count; i++) {
 		out->operands[i] = (struct work_operand){buffers[i], offsets[i]};
@@ -186,7 +190,7 @@ static void answer_success(struct asking *asking, const char *origin)
 		wire_put_uint(&out, "call", call->id);
 	wire_put_str(&out, "key", asking->kernel->key);
 	wire_put_str(&out, "origin", origin);
-	wire_put_str(&out, "text", asking->kernel->explain);
+	wire_put_str(&out, "text", kernel_text(asking->kernel));
 	wire_put_int(&out, "bytes", asking->object_bytes);
 	if (call && asking->ref->raw)
 		executor_put_params(asking->executor, asking->ref->key, &out);

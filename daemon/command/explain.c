@@ -70,7 +70,7 @@ static void explain_done(struct broker *broker, void *arg)
 {
 	struct explaining *explaining = arg;
 	struct session *session = explaining->request.session;
-	const struct kernel_ref *ref = explaining->planned.ref;
+	struct kernel_ref *ref = explaining->planned.ref;
 	struct wire_out out;
 	char tiers[2048] = "";
 	(void)broker;
@@ -80,7 +80,7 @@ static void explain_done(struct broker *broker, void *arg)
 		if (!ref->raw && ref->plan.kind == KERNEL_LAUNCH)
 			tier_explain(session, &explaining->planned.problem, &explaining->planned.limits, ref,
 						 &out, tiers, sizeof tiers);
-		put_text(&out, ref->explain, tiers);
+		put_text(&out, kernel_text(ref), tiers);
 		wire_put_str(&out, "target", ref->target);
 		wire_put_str(&out, "key", ref->key);
 		wire_put_str(&out, "key_text", ref->key_text);
@@ -112,6 +112,7 @@ static void explain_known(void *arg, const struct compile_toolchains *toolchains
 	(void)error; /* no compiler: a plan without a key */
 	if (ref->plan.kind == KERNEL_LAUNCH)
 		job_key(broker, ref);
+	(void)kernel_text(ref); /* which the store's thread reads */
 	explaining->in_store =
 		ref->key[0] && store_run(broker, explain_work, explain_done, explaining) == KILN_OK;
 	if (!explaining->in_store)

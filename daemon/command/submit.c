@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "daemon/line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/tier/tier.h"
 #include "daemon/util/util.h"
@@ -140,6 +141,8 @@ int command_choose_variant(struct session *session, struct call *call,
 	int status = job_open(session->broker, &problem, &info->limits, info->model, out, error);
 	if (status != KILN_OK)
 		return status;
+	if (session->on_miss)
+		(*out)->line = line_of_problem(&problem);
 	(void)tier_open(session, &problem, *out);
 	if (call->variant_count < CALL_VARIANTS) {
 		call->variants[call->variant_count++] = kernel_hold(*out);

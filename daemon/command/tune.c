@@ -37,7 +37,9 @@ static void put_operands(struct wire_out *out, const struct kernel_problem *prob
 void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,
 						const struct kernel_problem *problem, const struct kernel_limits *limits)
 {
-	const struct cache_tuned *row = &ref->tuned.row;
+	static const struct tuned_note nothing;
+	const struct tuned_note *note = ref->tuned ? ref->tuned : &nothing;
+	const struct cache_tuned *row = &note->row;
 	char names[PLAN_MAX_CHOICES][KERNEL_CHOICE_MAX], error[KERNEL_ERROR_MAX];
 	int count = plan_choices(problem, limits, names, error);
 	put_operands(out, problem, &ref->plan);
@@ -54,7 +56,7 @@ void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,
 	wire_put_real(out, "micros", row->micros);
 	wire_put_real(out, "own_micros", row->own_micros);
 	wire_put_int(out, "when", row->when);
-	wire_put_str(out, "refused", ref->tuned.refused);
+	wire_put_str(out, "refused", note->refused);
 	wire_map_end(out);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/util/util.h"
 
@@ -147,8 +148,6 @@ static struct kernel_ref *open_generic(struct session *session,
 {
 	const struct kernel_limits *limits = &session->device->info.limits;
 	struct kernel_problem named = *problem;
-	/* Its command line is for those who may not have it made by asking for it. */
-	const struct kernel_problem *named_line = session->on_miss ? &named : NULL;
 	struct kernel_ref *generic = NULL;
 	struct kernel_plan plan;
 	char error[KERNEL_ERROR_MAX];
@@ -158,8 +157,10 @@ static struct kernel_ref *open_generic(struct session *session,
 	if ((!strcmp(plan.instantiation, ref->plan.instantiation) &&
 		 !strcmp(plan.source, ref->plan.source)) ||
 		!agree(&ref->plan, &plan) ||
-		job_open_plan(session->broker, named_line, &plan, limits, &generic, error) != KILN_OK)
+		job_open_plan(session->broker, &plan, limits, &generic, error) != KILN_OK)
 		return NULL;
+	if (session->on_miss)
+		generic->line = line_of_problem(&named);
 	/* Whichever of the two answers, the same was asked for. */
 	generic->manifest = ref->manifest ? strdup(ref->manifest) : NULL;
 	return generic;

@@ -97,7 +97,7 @@ static struct kernel_ref *next_ref(struct warming *warming)
 		if (plan_generic_at(warming->op, warming->index, limits, &plan, error) != KILN_OK)
 			continue;
 		warming->index++;
-		if (job_open_plan(warming->broker, NULL, &plan, limits, &ref, error) == KILN_OK)
+		if (job_open_plan(warming->broker, &plan, limits, &ref, error) == KILN_OK)
 			return ref;
 		util_log(UTIL_WARN, "%s", error);
 		return NULL;
