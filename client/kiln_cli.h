@@ -244,5 +244,6 @@ int cli_key_show(struct cli *cli);
 int cli_key_trust(struct cli *cli);
 int cli_key_distrust(struct cli *cli);
 int cli_debug(struct cli *cli);
+int cli_debug_waits(struct cli *cli);
 
 #endif

@@ -20,6 +20,7 @@ static const struct debug_what {
 	{"hang-compile", {"count"}, {ARG_COUNT}, 1},
 	{"crash-compile", {"count"}, {ARG_COUNT}, 1},
 	{"available-memory", {"bytes"}, {ARG_COUNT}, 1},
+	{"delay-store", {"ms"}, {ARG_COUNT}, 1},
 	{"delay-launch", {"ms"}, {ARG_COUNT}, 1},
 	{"kill", {"role", "pid"}, {ARG_TEXT, ARG_COUNT}, 1},
 	{"drop", {NULL}, {ARG_NONE}, 0},

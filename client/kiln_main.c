@@ -253,6 +253,8 @@ const struct cli_command cli_commands[] = {
 	{"key distrust", cli_key_distrust, "NAME", "believe it no more", NULL, 1, 1, CLI_STARTS},
 	{"bugreport", cli_bugreport, "KEY", "all that reproduces a compile, in a directory",
 	 bugreport_options, 1, 1, 0},
+	{"debug waits", cli_debug_waits, "", "who waits now, for what, of whom and since when", NULL, 0,
+	 0, 0},
 	{"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", NULL, 1,
 	 3, 0},
 	{"stop", cli_stop, "", "stop the daemon, and wait until it is gone", NULL, 0, 0, 0},

@@ -107,6 +107,9 @@ struct lane_header {
 /* What the device process has the broker know, where no client can write. */
 struct lane_counts {
 	_Atomic uint64_t taken, launched, failed; /* entries */
+	_Atomic uint64_t progress_us;   /* the last end, or the start after which there are launches */
+	_Atomic uint64_t parked, gated; /* entries that have not started; of these, for a ready word */
+	_Atomic uint64_t parked_us;     /* the first of them */
 };
 
 struct lane_memory {

@@ -144,6 +144,9 @@
 	  "op, model, target, signature, choice, micros, own_micros, candidates, when, version?", "")  \
 	X("tuned.rm", "O", "model?, target?, signature?: all three, or none for all rows", "removed")  \
 	X("debug", "OT", "what, ...", "what it was asked for")                                         \
+	X("waits", "O", "",                                                                            \
+	  "rows: [{session (0: the daemon itself), uid, pid, asked, request, what, text, key?, of, "   \
+	  "of_pid?, device?, count, age_ms, left_ms?}], the oldest first, all: how many there are")    \
 	X("stop", "O", "", "")
 
 /*
@@ -152,6 +155,7 @@
  *   what: "fail-compile" count     the next count compile jobs fail
  *   what: "hang-compile" count     the next count compile jobs never end by themselves
  *   what: "crash-compile" count    the worker of the next count jobs dies in the middle
+ *   what: "delay-store" ms         every call of the cache waits so long first (0: off)
  *   what: "delay-launch" ms        every launch waits so long in the executor first (0: off)
  *   what: "gain" ms                what an exact kernel saves a launch (0: as estimated)
  *   what: "available-memory" bytes  compilers may have no more, as if the host had not (0: off)

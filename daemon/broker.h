@@ -18,6 +18,7 @@
  *   again.c      kernels compiled apart from the calls that ask for them
  *   record.c     what was asked for
  *   executor.c   device processes
+ *   waits.c      who waits for what
  */
 #ifndef KILN_DAEMON_BROKER_H
 #define KILN_DAEMON_BROKER_H
@@ -38,6 +39,7 @@ struct pool;
 struct session;
 struct device_entry;
 struct flight;
+struct job_wait;
 struct tiers;
 
 /* Who waits until all lanes have ended. */
@@ -50,7 +52,8 @@ struct test_state {
 	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
 	uint32_t hello_deadline_ms; /* 0: the usual one */
-	uint64_t available_bytes;   /* of memory, as if it were so; 0: as it is */
+	uint32_t delay_store_ms;
+	uint64_t available_bytes; /* of memory, as if it were so; 0: as it is */
 	int fail_compile, hang_compile, crash_compile;
 	double gain_us; /* what an exact kernel saves a launch; 0: as estimated */
 };
@@ -80,6 +83,7 @@ struct broker {
 	struct session *sessions;
 	int session_count;
 	struct flight *flights;
+	struct job_wait *waits; /* all that ask for kernels */
 	struct tiers *tiers;
 	int seconds; /* compilers beside the pool's */
 

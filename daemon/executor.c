@@ -117,6 +117,7 @@ static void start_again(struct executor *executor)
 		executor->backoff_ms = 0;
 	executor->restarts++;
 	executor->phase = EXECUTOR_WAITING;
+	executor->phase_us = now;
 	/* Its owner has only itself to wait for. */
 	if (executor->session && !executor->failed_starts)
 		executor->backoff_ms = 0;
@@ -138,6 +139,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	(void)signal;
 	uv_timer_stop(&executor->timer);
 	executor->child = NULL;
+	executor->holds = false;
 	executor->scratch_bytes = 0;
 	if (executor->fault[0])
 		snprintf(sentence, sizeof sentence, "%s", executor->fault);
@@ -196,6 +198,7 @@ static void start(struct executor *executor)
 	executor->child = child_start(&broker->loop, &program, &events, executor, error, sizeof error);
 	if (executor->child) {
 		executor->phase = EXECUTOR_STARTING;
+		executor->phase_us = util_now_us();
 		uv_timer_start(&executor->timer, on_timer,
 					   (uint64_t)DEADLINE_EXECUTOR_START_MS * executor_patience(executor), 0);
 	} else if (++executor->failed_starts >= START_TRIES) {
@@ -267,7 +270,7 @@ void executor_when_ready(struct executor *executor, executor_ready ready, void *
 		ready(arg, KILN_ENOMEM, "out of memory");
 		return;
 	}
-	*waiter = (struct executor_wait){ready, arg, NULL};
+	*waiter = (struct executor_wait){ready, arg, util_now_us(), NULL};
 	struct executor_wait **link = &executor->waiters;
 	while (*link)
 		link = &(*link)->next;

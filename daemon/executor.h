@@ -50,6 +50,8 @@ int executor_own_count(const struct broker *broker, uint32_t uid);
 typedef void (*executor_ready)(void *arg, int status, const char *error);
 void executor_when_ready(struct executor *executor, executor_ready ready, void *arg);
 void executor_forget(struct executor *executor, void *arg);
+/* Of its process; 0: there is none. */
+int executor_pid(const struct executor *executor);
 bool executor_is_ready(const struct executor *executor);
 /* How many times longer a device process may take for everything: what watches kernels slows them
  * down. */
@@ -112,6 +114,7 @@ int executor_kill(struct broker *broker, int pid);
 struct executor_wait {
 	executor_ready ready;
 	void *arg;
+	uint64_t since_us;
 	struct executor_wait *next;
 };
 

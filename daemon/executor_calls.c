@@ -11,23 +11,6 @@
 
 #define MODULES_MOST 4096 /* of one process; below what it takes itself */
 
-struct module_wait {
-	executor_done done;
-	void *arg;
-	struct module_wait *next;
-};
-
-struct executor_module {
-	char key[KERNEL_KEY_HEX];
-	uint64_t id;
-	bool ready, kept;
-	uint64_t used; /* rises with every use of any */
-	struct executor *executor;
-	struct module_wait *waiters;
-	int64_t *params; /* sizes of its parameters; NULL: not known */
-	int param_count;
-};
-
 static void unlink_call(struct executor *executor, struct executor_call *call)
 {
 	if (call->previous)
@@ -42,7 +25,8 @@ static void unlink_call(struct executor *executor, struct executor_call *call)
 	executor->call_count--;
 }
 
-static uint64_t call_deadline_ms(const struct executor *executor, const struct executor_call *call)
+uint64_t executor_call_deadline_ms(const struct executor *executor,
+								   const struct executor_call *call)
 {
 	return (uint64_t)call->deadline_ms * executor_patience(executor);
 }
@@ -57,7 +41,7 @@ static struct executor_call *find_overrun(struct executor *executor)
 			call->sent_us > executor->progress_us ? call->sent_us : executor->progress_us;
 		if (!call->deadline_ms)
 			continue;
-		if (now >= since + call_deadline_ms(executor, call) * 1000)
+		if (now >= since + executor_call_deadline_ms(executor, call) * 1000)
 			return call;
 		if (!call->waits)
 			return NULL;
@@ -73,7 +57,7 @@ static void on_clock(uv_timer_t *timer)
 	struct executor_call *call = executor->overran ? NULL : find_overrun(executor);
 	if (!call)
 		return;
-	uint64_t deadline_ms = call_deadline_ms(executor, call);
+	uint64_t deadline_ms = executor_call_deadline_ms(executor, call);
 	executor->overran = call->id;
 	util_fail(executor->fault, sizeof executor->fault, 0,
 			  "nothing completed on %s for %llu ms, the deadline of the call that ran; its device "
@@ -85,6 +69,7 @@ static void on_clock(uv_timer_t *timer)
 uint64_t executor_begin(struct executor *executor, struct wire_out *message, const char *type)
 {
 	uint64_t id = ++executor->next_call;
+	executor->begun = type;
 	wire_begin(message, type, id);
 	return id;
 }
@@ -113,6 +98,7 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 	*call = (struct executor_call){.id = id,
 								   .deadline_ms = deadline_ms,
 								   .sent_us = util_now_us(),
+								   .type = executor->begun,
 								   .done = done,
 								   .arg = arg,
 								   .previous = executor->last};
@@ -178,10 +164,12 @@ static void on_reply(struct executor *executor, struct wire_in *message, struct 
 	free(call);
 }
 
-static void count_quiet(struct counters *counters, const msgpack_object *event)
+static void note_quiet(struct executor *executor, const msgpack_object *event)
 {
+	struct counters *counters = &executor->device->broker->counters;
 	uint64_t done = wire_get_uint(event, "done", 0), held_us = wire_get_uint(event, "held", 0);
-	counters->holds += wire_get_bool(event, "begun", false);
+	executor->holds = wire_get_bool(event, "begun", false);
+	counters->holds += executor->holds;
 	*(held_us ? &counters->quiet_held : &counters->quiet_idle) += done;
 	if (held_us > counters->worst_hold_us)
 		counters->worst_hold_us = held_us;
@@ -196,7 +184,7 @@ static void on_event(struct executor *executor, struct wire_in *message)
 	else if (what && !strcmp(what, "progress"))
 		executor->progress_us = util_now_us();
 	else if (what && !strcmp(what, "quiet"))
-		count_quiet(&executor->device->broker->counters, &message->root);
+		note_quiet(executor, &message->root);
 	else if (what && !strcmp(what, "scratch"))
 		executor->scratch_bytes = wire_get_uint(&message->root, "bytes", 0);
 	else if (what && !strcmp(what, "used"))
@@ -351,7 +339,7 @@ static int load(struct executor *executor, const char *key, const struct cache_r
 	waiter = calloc(1, sizeof *waiter);
 	if (!waiter)
 		return KILN_ENOMEM;
-	*waiter = (struct module_wait){done, arg, module ? module->waiters : NULL};
+	*waiter = (struct module_wait){done, arg, util_now_us(), module ? module->waiters : NULL};
 	if (module) {
 		module->waiters = waiter;
 		return KILN_OK;

@@ -18,6 +18,7 @@ struct executor_call {
 	uint32_t deadline_ms;
 	bool waits; /* until nothing runs: the device is not kept by it */
 	uint64_t sent_us;
+	const char *type;   /* "launch" */
 	executor_done done; /* NULL: nobody waits */
 	void *arg;
 	struct executor_call *previous, *next;
@@ -31,10 +32,12 @@ struct executor {
 	enum executor_phase phase;
 	struct child *child;
 	uint64_t generation, restarts, next_call;
-	uv_timer_t timer; /* WAITING: backoff; STARTING: deadline */
-	uv_timer_t clock; /* READY with calls: looks at deadlines */
+	const char *begun; /* the type of the message that is being made */
+	bool holds;        /* it launches nothing until what runs has ended */
+	uv_timer_t timer;  /* WAITING: backoff; STARTING: deadline */
+	uv_timer_t clock;  /* READY with calls: looks at deadlines */
 	uint32_t backoff_ms;
-	uint64_t ready_us, ended_us;
+	uint64_t ready_us, ended_us, phase_us; /* phase_us: since when it is in its phase */
 	int failed_starts;
 	char reason[KERNEL_ERROR_MAX]; /* STOPPED: why */
 
@@ -54,7 +57,27 @@ struct executor {
 	struct executor *next;
 };
 
+struct module_wait {
+	executor_done done;
+	void *arg;
+	uint64_t since_us;
+	struct module_wait *next;
+};
+
+struct executor_module {
+	char key[KERNEL_KEY_HEX];
+	uint64_t id;
+	bool ready, kept;
+	uint64_t used; /* rises with every use of any */
+	struct executor *executor;
+	struct module_wait *waiters;
+	int64_t *params; /* sizes of its parameters; NULL: not known */
+	int param_count;
+};
+
 /* executor_calls.c */
+uint64_t executor_call_deadline_ms(const struct executor *executor,
+								   const struct executor_call *call);
 void executor_on_message(void *owner, struct wire_in *message, struct frame *frame);
 void executor_fail_calls(struct executor *executor, const char *why);
 void executor_drop_modules(struct executor *executor);

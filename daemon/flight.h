@@ -21,6 +21,7 @@ struct job_wait {
 	void *arg;
 	uint64_t asked_us;
 	struct job_wait *next;
+	struct job_wait *all_previous, *all_next; /* in the broker's list of all */
 };
 
 struct flight {
@@ -63,7 +64,9 @@ void flight_cancel_if_unwanted(struct flight *flight);
 
 /* ---- flight_answer.c.  What they call may ask for more, and leave. ---- */
 
-/* Answers and frees a wait that is in no list. */
+/* Out of the broker's list, and freed. */
+void wait_free(struct job_wait *wait);
+/* Answers and frees a wait that is in no flight's list. */
 void wait_answer(struct job_wait *wait, struct job_answer *answer);
 void wait_fail(struct job_wait *wait, int status, const char *error);
 /* It may have nothing compiled. */

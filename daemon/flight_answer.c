@@ -74,6 +74,18 @@ void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct se
 	record(broker, ref, &answer);
 }
 
+void wait_free(struct job_wait *wait)
+{
+	if (wait->all_previous)
+		wait->all_previous->all_next = wait->all_next;
+	else
+		wait->broker->waits = wait->all_next;
+	if (wait->all_next)
+		wait->all_next->all_previous = wait->all_previous;
+	kernel_drop(wait->ref);
+	free(wait);
+}
+
 void wait_answer(struct job_wait *wait, struct job_answer *answer)
 {
 	struct broker *broker = wait->broker;
@@ -89,8 +101,7 @@ void wait_answer(struct job_wait *wait, struct job_answer *answer)
 			record(broker, wait->ref, answer);
 	}
 	wait->done(wait->arg, answer);
-	kernel_drop(wait->ref);
-	free(wait);
+	wait_free(wait);
 }
 
 void wait_fail(struct job_wait *wait, int status, const char *error)

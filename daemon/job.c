@@ -8,6 +8,7 @@
 #include "session.h"
 #include "store.h"
 #include "util/util.h"
+#include "waits.h"
 
 const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic", "remote"};
 
@@ -200,7 +201,11 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 							  .terms = *terms,
 							  .done = done,
 							  .arg = arg,
-							  .asked_us = util_now_us()};
+							  .asked_us = util_now_us(),
+							  .all_next = broker->waits};
+	if (broker->waits)
+		broker->waits->all_previous = wait;
+	broker->waits = wait;
 	if (terms->asker && !terms->look) {
 		broker->counters.asked++;
 		broker->waiting++;
@@ -231,8 +236,7 @@ void job_leave(struct broker *broker, struct job_wait *wait)
 		*link = wait->next;
 		flight_choose_owner(flight);
 	}
-	kernel_drop(wait->ref);
-	free(wait);
+	wait_free(wait);
 	if (flight)
 		flight_cancel_if_unwanted(flight);
 }
@@ -264,6 +268,36 @@ void job_each(const struct broker *broker, job_visit visit, void *arg)
 		};
 		seen.waiters = count_waits(flight, &seen.owner);
 		visit(arg, &seen);
+	}
+}
+
+static void note_wait(const struct job_wait *wait, struct wait_note *note)
+{
+	const struct flight *flight = wait->flight;
+	memcpy(note->key, wait->ref->key, sizeof note->key);
+	if (flight && flight->phase == FLIGHT_REMOTE && flight->fetch) {
+		remote_note(flight->fetch, note);
+	} else if (flight && flight->job) {
+		pool_note(wait->broker, flight->job, note);
+	} else if (flight || wait->keying) {
+		note->what = note->of = "store";
+		waits_say(note, flight ? "the cache to be looked into" : "its key");
+	} else {
+		note->what = "compilers";
+		note->of = "compiler";
+		waits_say(note, "the first compiler worker, which says what compilers are here");
+	}
+}
+
+void job_waits(const struct broker *broker, waits_visit visit, void *arg)
+{
+	for (const struct job_wait *wait = broker->waits; wait; wait = wait->all_next) {
+		struct wait_note note = {.owner = wait->arg,
+								 .alone = !wait->terms.asker,
+								 .since_us = wait->asked_us,
+								 .left_ms = WAITS_NO_DEADLINE};
+		note_wait(wait, &note);
+		visit(arg, &note);
 	}
 }
 

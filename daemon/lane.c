@@ -16,6 +16,7 @@
 
 #include "tier/tier.h"
 #include "util/util.h"
+#include "waits.h"
 #include "work_state.h"
 
 struct lane {
@@ -106,6 +107,49 @@ uint64_t lane_count(struct session *session)
 	lane->launched = launched;
 	lane->failed = failed;
 	return taken - launched - failed;
+}
+
+int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES])
+{
+	const struct lane *lane = session->lane;
+	const struct executor *executor = session->executor;
+	uint64_t deadline_us = session->broker->options.launch_timeout_ms * 1000;
+	struct wait_note note = {.device = session->device->info.name, .left_ms = WAITS_NO_DEADLINE};
+	int count = 0;
+	if (!lane)
+		return 0;
+	uint64_t ended = atomic_load(&lane->counts->launched) + atomic_load(&lane->counts->failed);
+	uint64_t parked = atomic_load(&lane->counts->parked), gated = atomic_load(&lane->counts->gated);
+	uint64_t under_way = atomic_load(&lane->counts->taken) - ended - parked;
+	if (under_way && under_way <= LANE_ENTRIES) {
+		notes[count] = note;
+		notes[count].what = "launch";
+		notes[count].of = "executor";
+		notes[count].pid = executor_pid(executor);
+		notes[count].count = under_way;
+		notes[count].since_us = atomic_load(&lane->counts->progress_us);
+		notes[count].left_ms = waits_left(
+			notes[count].since_us + deadline_us * executor_patience(executor), util_now_us());
+		waits_say(&notes[count++], "launches under way on %s", note.device);
+	}
+	note.since_us = atomic_load(&lane->counts->parked_us);
+	if (gated) {
+		notes[count] = note;
+		notes[count].what = "ready";
+		notes[count].of = "client";
+		notes[count].pid = session->pid;
+		notes[count].count = gated;
+		waits_say(&notes[count++], "its CUDA stream to come by and write a ready word");
+	}
+	if (parked > gated) {
+		notes[count] = note;
+		notes[count].what = "entry";
+		notes[count].of = "executor";
+		notes[count].pid = executor_pid(executor);
+		notes[count].count = parked - gated;
+		waits_say(&notes[count++], "launches that were submitted before");
+	}
+	return count;
 }
 
 void lane_drop(struct session *session)

@@ -8,6 +8,7 @@
 #include "child.h"
 #include "deadlines.h"
 #include "util/util.h"
+#include "waits.h"
 
 enum second_state { SECOND_NONE, SECOND_STARTING, SECOND_IDLE, SECOND_BUSY };
 
@@ -252,6 +253,20 @@ void second_cancel(struct second *second)
 		dismiss(second);
 	uv_timer_stop(&second->timer);
 	second->job = NULL;
+}
+
+bool second_note(const struct second *second, struct wait_note *note)
+{
+	bool busy = second->state == SECOND_BUSY;
+	if (!second->known && !second->done)
+		return false;
+	*note = (struct wait_note){.owner = second->arg,
+							   .what = busy ? "compiling" : "start",
+							   .of = "compiler",
+							   .pid = second->child ? child_pid(second->child) : 0,
+							   .left_ms = waits_timer_left(&second->timer)};
+	waits_say(note, busy ? "its compile by another compiler" : "the start of another compiler");
+	return true;
 }
 
 const char *second_path(const struct second *second)

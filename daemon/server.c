@@ -23,6 +23,7 @@
 #include "store.h"
 #include "tier/tier.h"
 #include "util/util.h"
+#include "waits.h"
 
 #define ACCEPTS_A_TURN 32
 
@@ -33,7 +34,7 @@ struct server {
 	uv_poll_t poll;
 	uv_signal_t term, interrupt, hangup;
 	uv_timer_t drain, idle;
-	uint64_t drain_until_us;
+	uint64_t stopped_us, drain_until_us;
 	int spare; /* a descriptor to give up when there are none left, so that a peer can be turned
 				  away */
 	enum server_phase phase;
@@ -152,7 +153,8 @@ void server_stop(struct broker *broker, const char *why)
 	listen_notify("STOPPING=1");
 	broker->draining = true;
 	server->phase = SERVER_DRAINING;
-	server->drain_until_us = util_now_us() + broker->options.drain_timeout_ms * 1000;
+	server->stopped_us = util_now_us();
+	server->drain_until_us = server->stopped_us + broker->options.drain_timeout_ms * 1000;
 	uv_close((uv_handle_t *)&server->poll, NULL);
 	listen_close(&server->socket);
 	/* What nobody waits for is not waited for. */
@@ -160,6 +162,17 @@ void server_stop(struct broker *broker, const char *why)
 	lanes_end(broker);
 	/* From the loop, for who asked may be in the middle of a callback. */
 	uv_timer_start(&server->drain, on_drain, 0, PAUSE_DRAIN_LOOK_MS);
+}
+
+void server_waits(const struct broker *broker, waits_visit visit, void *arg)
+{
+	const struct server *server = broker->server;
+	struct wait_note note = {.what = "drain", .of = "", .since_us = server->stopped_us};
+	if (server->phase != SERVER_DRAINING)
+		return;
+	note.left_ms = waits_left(server->drain_until_us, util_now_us());
+	waits_say(&note, "what is under way to end, for kilnd stops");
+	visit(arg, &note);
 }
 
 static void on_signal(uv_signal_t *handle, int number)

@@ -287,6 +287,10 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 static void watch(struct session *session)
 {
 	int events = UV_READABLE | UV_DISCONNECT | (session->queue.count ? UV_WRITABLE : 0);
+	if (!session->queue.count)
+		session->deaf_us = 0;
+	else if (!session->deaf_us)
+		session->deaf_us = util_now_us();
 	/* Starting it again for the same would take system calls. */
 	if (!session->closing && events != session->watched)
 		uv_poll_start(&session->poll, events, on_ready);
@@ -316,6 +320,8 @@ void session_open(struct broker *broker, int sock)
 	}
 	session->broker = broker;
 	session->id = broker_id(broker);
+	session->opened_us = util_now_us();
+	session->asks = "";
 	session->stream = session->id;
 	session->sock = sock;
 	session->poll.data = session;
@@ -402,7 +408,12 @@ bool request_open(struct session *session, uint64_t id, struct request *request,
 					(unsigned long long)options->max_inflight);
 		return false;
 	}
-	*request = (struct request){session, id, abandon, NULL, session->requests};
+	*request = (struct request){.session = session,
+								.id = id,
+								.abandon = abandon,
+								.next = session->requests,
+								.name = session->asks,
+								.since_us = util_now_us()};
 	if (session->requests)
 		session->requests->previous = request;
 	session->requests = request;

@@ -96,6 +96,9 @@ struct request {
 	/* The session is going: stop whatever would call back, and free. */
 	void (*abandon)(struct request *request);
 	struct request *previous, *next;
+	const char *name; /* "prepare" */
+	uint64_t since_us;
+	const void *doing; /* what waits for it, if it is not the request itself; for waits.c */
 };
 
 struct work;
@@ -122,6 +125,9 @@ struct session {
 	bool background;           /* what it asks for is compiled when nobody else waits */
 	bool ending;               /* the socket is shut down: nothing is read or written any more */
 	bool closing;
+	const char *asks;               /* name of the request that is looked at */
+	uint64_t opened_us;             /* it was connected */
+	uint64_t deaf_us;               /* since then it takes no replies; 0: it has taken all */
 	char refusal[KERNEL_ERROR_MAX]; /* said in answer to hello, then the connection ends */
 	int refusal_status;
 

@@ -8,6 +8,7 @@
 #include "deadlines.h"
 #include "tuned.h"
 #include "util/util.h"
+#include "waits.h"
 
 struct store_item {
 	uv_work_t request;
@@ -16,6 +17,8 @@ struct store_item {
 	store_done done;
 	void *arg;
 	struct cache_stats stats;
+	uint32_t delay_ms; /* for tests */
+	uint64_t since_us; /* asked for; once it is begun, that */
 	struct store_item *next;
 };
 
@@ -32,6 +35,8 @@ static void run(uv_work_t *request)
 {
 	struct store_item *item = request->data;
 	struct store *store = item->broker->store;
+	if (item->delay_ms)
+		uv_sleep(item->delay_ms);
 	item->work(store->cache, item->arg);
 	cache_stats(store->cache, &item->stats);
 }
@@ -87,6 +92,8 @@ static void finished(uv_work_t *request, int status)
 static void start(struct store_item *item)
 {
 	item->request.data = item;
+	item->since_us = util_now_us();
+	item->delay_ms = item->broker->test.delay_store_ms;
 	uv_queue_work(&item->broker->loop, &item->request, run, finished);
 }
 
@@ -96,7 +103,8 @@ int store_run(struct broker *broker, store_work work, store_done done, void *arg
 	struct store_item *item = calloc(1, sizeof *item);
 	if (!item)
 		return KILN_ENOMEM;
-	*item = (struct store_item){.broker = broker, .work = work, .done = done, .arg = arg};
+	*item = (struct store_item){
+		.broker = broker, .work = work, .done = done, .arg = arg, .since_us = util_now_us()};
 	if (store->tail)
 		store->tail->next = item;
 	else
@@ -149,6 +157,26 @@ void store_close(struct broker *broker)
 bool store_busy(const struct broker *broker)
 {
 	return broker->store && broker->store->head;
+}
+
+void store_waits(const struct broker *broker, waits_visit visit, void *arg)
+{
+	const struct store_item *first = broker->store->head;
+	uint64_t before = 0;
+	struct wait_note note = {.what = "store", .of = "store", .left_ms = WAITS_NO_DEADLINE};
+	for (const struct store_item *item = first; item; item = item->next, before++) {
+		note.owner = item->arg;
+		note.since_us = item->since_us;
+		waits_say(&note, "the cache, behind %llu others", (unsigned long long)before);
+		visit(arg, &note);
+	}
+	if (!first)
+		return;
+	note.owner = NULL;
+	note.since_us = first->since_us;
+	note.count = before;
+	waits_say(&note, "the disk of the cache");
+	visit(arg, &note);
 }
 
 const struct cache_stats *store_stats(const struct broker *broker)

@@ -322,6 +322,8 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 	work->lane_tail = session->lane_tail;
 	work->lane_follows = session->lane_follows;
 	work->session = session;
+	work->asked = session->asks;
+	work->since_us = util_now_us();
 	work->fd = -1;
 	work->previous = session->queued_last;
 	if (session->queued_last)

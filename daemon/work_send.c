@@ -407,7 +407,7 @@ static enum work_step advance_free(struct work *work)
 
 /* The order of submission holds over both processes: one has ended all before the other begins.
  * Copies and frees come after the launches of all streams. */
-static bool must_let_finish(const struct work *work)
+bool work_must_let_finish(const struct work *work)
 {
 	for (const struct work *sent = work->session->sent; sent; sent = sent->next)
 		if (work_executor(sent) != work_executor(work) ||
@@ -418,7 +418,7 @@ static bool must_let_finish(const struct work *work)
 
 enum work_step work_advance(struct work *work)
 {
-	if (must_let_finish(work))
+	if (work_must_let_finish(work))
 		return WORK_WAITS;
 	switch (work->kind) {
 	case WORK_LAUNCH:

@@ -15,6 +15,8 @@ struct work {
 	uint64_t ticket;
 	struct session *session; /* NULL: nobody waits any more */
 	bool sent;
+	const char *asked; /* the request that it is: "submit" */
+	uint64_t since_us;
 	uint64_t lane_tail, lane_follows; /* entries of the session's lane that it follows */
 	struct work *previous, *next;
 	/* LAUNCH; GRAPH: of a graph, the part that is looked at */
@@ -60,6 +62,9 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply);
 void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
 					 bool placed);
 bool work_ticket_failed(const struct session *session, uint64_t ticket);
+
+/* The order of submission holds over both processes: what is sent must end before this begins. */
+bool work_must_let_finish(const struct work *work);
 
 /* ---- lane.c ---- */
 

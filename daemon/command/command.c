@@ -54,6 +54,7 @@ static const struct {
 	{"tuned.put", command_tuned_put},
 	{"tuned.rm", command_tuned_rm},
 	{"debug", command_debug},
+	{"waits", command_waits},
 	{"stop", command_stop},
 };
 
@@ -139,6 +140,7 @@ void command_run(struct session *session, struct wire_in *message, struct frame 
 	for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
 		if (strcmp(handlers[i].name, name) != 0)
 			continue;
+		session->asks = handlers[i].name;
 		session->lane_tail = wire_get_uint(&message->root, "tail", 0);
 		session->lane_follows = wire_get_uint(&message->root, "follows", 0);
 		if (allowed(session, id, name))

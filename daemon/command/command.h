@@ -64,6 +64,8 @@ void command_key_distrust(struct session *session, struct wire_in *message, stru
 void command_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame);
 void command_tuned_put(struct session *session, struct wire_in *message, struct frame *frame);
 void command_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame);
+/* waits.c */
+void command_waits(struct session *session, struct wire_in *message, struct frame *frame);
 /* debug.c */
 void command_debug(struct session *session, struct wire_in *message, struct frame *frame);
 void command_stop(struct session *session, struct wire_in *message, struct frame *frame);

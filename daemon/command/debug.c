@@ -136,6 +136,9 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 	} else if (!strcmp(what, "delay-compile")) {
 		test->delay_compile_ms = ms;
 		reply_ok(session, id);
+	} else if (!strcmp(what, "delay-store")) {
+		test->delay_store_ms = ms;
+		reply_ok(session, id);
 	} else if (!strcmp(what, "delay-launch")) {
 		test->delay_launch_ms = ms;
 		/* What goes through lanes knows of no delay: it is answered when there is none left. */
@@ -165,11 +168,12 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		test->crash_compile = count;
 		reply_ok(session, id);
 	} else {
-		reply_error(session, id, KILN_EINVAL,
-					"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
-					"delay-compile, delay-launch, hello-deadline, gain, remote-patience, "
-					"fail-compile, hang-compile, crash-compile, available-memory",
-					what);
+		reply_error(
+			session, id, KILN_EINVAL,
+			"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
+			"delay-compile, delay-store, delay-launch, hello-deadline, gain, remote-patience, "
+			"fail-compile, hang-compile, crash-compile, available-memory",
+			what);
 	}
 }
 

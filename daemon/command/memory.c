@@ -119,6 +119,7 @@ static void make(struct session *session, uint64_t id, struct buffer *buffer)
 		return;
 	}
 	making->buffer = buffer;
+	making->request.doing = buffer;
 	buffer->making = making;
 	making_step(making);
 }

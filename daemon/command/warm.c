@@ -163,6 +163,7 @@ static int apart(struct warming *warming, const char *key, const char *target,
 	snprintf(want.key, sizeof want.key, "%s", key ? key : "");
 	snprintf(want.target, sizeof want.target, "%s", target ? target : "");
 	warming->again = again_start(warming->broker, &want, on_again, warming);
+	warming->request.doing = warming->again;
 	return warming->again ? KILN_OK : KILN_ENOMEM;
 }
 

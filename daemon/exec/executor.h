@@ -187,6 +187,7 @@ struct exec_slot {
 	bool reports;      /* whether it succeeds is known only when it has ended */
 	bool cell_is_good; /* the cell of this place tells of an untimed success */
 	char op[24];
+	uint64_t parked_us;
 	struct exec_slot *next; /* parked behind it */
 };
 

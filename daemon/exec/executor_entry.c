@@ -132,6 +132,11 @@ static void tell_of(struct exec_lane *lane, uint64_t number, int status, const c
 	exec_lane_tell(lane, number, status, sentence, micros);
 }
 
+static void tell_progress(const struct exec *executor, struct exec_lane *lane)
+{
+	atomic_store_explicit(&lane->counts->progress_us, executor->now_us, memory_order_relaxed);
+}
+
 void exec_lane_finish(struct exec *executor, const struct device_done *done)
 {
 	uint64_t index = (done->ticket & ~EXEC_LANE_TICKET) / LANE_ENTRIES;
@@ -144,6 +149,7 @@ void exec_lane_finish(struct exec *executor, const struct device_done *done)
 	lane->flights--;
 	pace->flights--;
 	pace->progress_us = executor->lane_active_us = executor->now_us;
+	tell_progress(executor, lane);
 	if (done->status == KILN_OK)
 		tell_good(lane, slot, done->micros);
 	else
@@ -288,8 +294,10 @@ static void start(struct exec *executor, struct exec_lane *lane, struct exec_slo
 	executor->lane_flights++;
 	if (pace->flights++ == 0)
 		pace->progress_us = executor->lane_active_us;
-	if (lane->flights++ == 0)
+	if (lane->flights++ == 0) {
 		lane->progress_us = executor->lane_active_us;
+		tell_progress(executor, lane);
+	}
 	int status = run(executor, lane, slot, error);
 	if (status != KILN_OK) {
 		executor->lane_flights--;
@@ -318,12 +326,26 @@ static bool must_wait(const struct exec_lane *lane, const struct exec_slot *slot
 			(earlier->reports || earlier->entry.stream != entry->stream));
 }
 
-static void park(struct exec_lane *lane, struct exec_slot *slot)
+/* For who asks the broker who waits. */
+static void tell_parked(struct exec_lane *lane)
+{
+	struct lane_counts *counts = lane->counts;
+	uint64_t first = UINT64_MAX;
+	for (int i = 0; i < KILN_STREAMS; i++)
+		if (lane->parking[i].first && lane->parking[i].first->parked_us < first)
+			first = lane->parking[i].first->parked_us;
+	atomic_store_explicit(&counts->parked_us, first, memory_order_relaxed);
+	atomic_store_explicit(&counts->gated, (uint64_t)lane->gated, memory_order_relaxed);
+	atomic_store_explicit(&counts->parked, (uint64_t)lane->parked, memory_order_relaxed);
+}
+
+static void park(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
 {
 	struct exec_parked *parked = &lane->parking[stream_of(slot)];
 	slot->state = SLOT_PARKED;
 	slot->doomed = slot->entry.after && exec_lane_failed(lane, slot->entry.after - 1);
 	slot->next = NULL;
+	slot->parked_us = executor->now_us;
 	if (parked->last)
 		parked->last->next = slot;
 	else
@@ -331,6 +353,7 @@ static void park(struct exec_lane *lane, struct exec_slot *slot)
 	parked->last = slot;
 	lane->parked++;
 	lane->gated += (slot->entry.flags & LANE_READY) != 0;
+	tell_parked(lane);
 }
 
 static void unpark(struct exec_lane *lane, struct exec_slot *slot)
@@ -348,6 +371,7 @@ static void unpark(struct exec_lane *lane, struct exec_slot *slot)
 		parked->last = before;
 	lane->parked--;
 	lane->gated -= (slot->entry.flags & LANE_READY) != 0;
+	tell_parked(lane);
 }
 
 uint64_t exec_lane_first_parked(const struct exec_lane *lane)
@@ -478,7 +502,7 @@ void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 	slot->op[0] = 0;
 	executor->lane_active_us = executor->now_us;
 	if (lane->parking[stream_of(slot)].first || must_wait(lane, slot))
-		park(lane, slot);
+		park(executor, lane, slot);
 	else
 		start(executor, lane, slot);
 }

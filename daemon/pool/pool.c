@@ -267,6 +267,7 @@ static void launch(struct slot *slot)
 	snprintf(host, sizeof host, COMPILE_CXX_ID "=%s:%s", known->host.stamp, known->host.id);
 	slot->jobs_done = 0;
 	slot->overran = false;
+	slot->launched_us = util_now_us();
 	slot->child = child_start(&broker->loop, &program, &events, slot, error, sizeof error);
 	if (slot->child) {
 		pool->started++;
@@ -328,6 +329,7 @@ void slot_send(struct slot *slot, struct pool_job *job)
 	job->as_sent.delay_ms = broker->test.delay_compile_ms;
 	job->as_sent.test_fault = take_test_fault(&broker->test);
 	slot->job = job;
+	job->since_us = util_now_us();
 	slot->job_id = ++broker->pool->next_job;
 	slot->state = SLOT_BUSY;
 	slot->reserved = memory_estimate(broker->pool, job->job);
@@ -353,7 +355,7 @@ void pool_when_known(struct broker *broker, pool_known known, void *arg)
 		known(arg, &pool->toolchains, "out of memory");
 		return;
 	}
-	*waiter = (struct known_waiter){known, arg, pool->waiters};
+	*waiter = (struct known_waiter){known, arg, util_now_us(), pool->waiters};
 	pool->waiters = waiter;
 }
 

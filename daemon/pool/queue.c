@@ -153,6 +153,7 @@ struct pool_job *pool_submit(struct broker *broker, const struct compile_job *jo
 	item->priority = priority;
 	item->done = done;
 	item->arg = arg;
+	item->since_us = util_now_us();
 	snprintf(item->compiler, sizeof item->compiler, "%s", compiler_of(broker->pool, job));
 	append(broker->pool, item);
 	queue_assign(broker);

@@ -15,6 +15,7 @@ struct pool_job {
 	int deaths;
 	bool passing;      /* one of them may have come from outside */
 	char compiler[96]; /* that its key names */
+	uint64_t since_us; /* asked for; once a worker has it, that */
 	struct pool_job *next;
 };
 
@@ -33,11 +34,13 @@ struct slot {
 	uint64_t resident;          /* bytes of it when it was last idle */
 	uint64_t reserved;          /* BUSY: bytes that its job is believed to take at most */
 	uint32_t backoff_ms;
+	uint64_t launched_us; /* its process was started, or could not be */
 };
 
 struct known_waiter {
 	pool_known known;
 	void *arg;
+	uint64_t since_us;
 	struct known_waiter *next;
 };
 

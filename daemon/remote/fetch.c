@@ -19,6 +19,7 @@
 #include "daemon/deadlines.h"
 #include "daemon/store.h"
 #include "daemon/util/util.h"
+#include "daemon/waits.h"
 
 enum fetch_phase { FETCH_ASK, FETCH_CLAIM, FETCH_WAIT, FETCH_CHECK };
 
@@ -416,6 +417,22 @@ void remote_leave(struct broker *broker, struct remote_fetch *fetch)
 		remote_claim_release(remote, fetch->key);
 	}
 	free(fetch);
+}
+
+void remote_note(const struct remote_fetch *fetch, struct wait_note *note)
+{
+	uint64_t now = util_now_us();
+	bool other = fetch->waited && fetch->phase != FETCH_CHECK;
+	note->what = other ? "host" : fetch->phase == FETCH_CHECK ? "store" : "remote";
+	note->of = other ? "host" : fetch->phase == FETCH_CHECK ? "store" : "redis";
+	waits_say(note, "%s",
+			  other                         ? "another host, which compiles it"
+			  : fetch->phase == FETCH_CHECK ? "the seal of what another host compiled"
+											: "an answer whether another host has it");
+	if (other)
+		note->left_ms = waits_left(fetch->give_up_us, now);
+	else if (fetch->due_us != REMOTE_NEVER)
+		note->left_ms = waits_left(fetch->due_us, now);
 }
 
 bool remote_is_waiting(const struct remote_fetch *fetch)

@@ -91,6 +91,8 @@ void remote_write_stop(struct remote *remote);
 void remote_write_tick(struct remote *remote, uint64_t now);
 uint64_t remote_write_due(const struct remote *remote);
 void remote_write_free(struct remote *remote);
+/* Since when the first is sent; now, if none is. */
+uint64_t remote_write_since(const struct remote *remote, uint64_t now);
 
 /* ---- entry.c: on the store's thread ---- */
 

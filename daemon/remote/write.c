@@ -173,6 +173,11 @@ void remote_write_pump(struct remote *remote)
 	}
 }
 
+uint64_t remote_write_since(const struct remote *remote, uint64_t now)
+{
+	return remote->first && remote->first->sent ? remote->first->sent_us : now;
+}
+
 void remote_write_tick(struct remote *remote, uint64_t now)
 {
 	if (now >= remote->write_due_us)

@@ -15,6 +15,18 @@ END
 json 'sorted(r["role"] for r in j["rows"]) == ["compiler", "compiler", "executor"]' \
 	"$KILN" debug children
 
+# Who waits, as people read it.
+"$KILN" debug delay-compile 3000
+"$KILN" run permute --shape 9x13 --perm 1,0 >/dev/null 2>&1 &
+RUN=$!
+until "$KILN" debug waits | grep -q ' compiling: '; do sleep 0.05; done
+"$KILN" debug waits | sed -E 's/[0-9.]+ (ms|s)/TIME/g; s/ +/ /g; s/^ //' >"$DIR/waits"
+grep -qE "^TIME TIME [0-9]+ $RUN $(id -u) kiln prepare compiler [0-9]+ compiling: its compile for \
+cpu, key [0-9a-f]{12}$" "$DIR/waits" || fails "debug waits: $(cat "$DIR/waits")"
+"$KILN" debug delay-compile 0
+kill "$RUN" 2>/dev/null
+wait "$RUN" 2>/dev/null
+
 # One that fails: the sentence arrives, the next one works.
 prints 0 "$KILN" debug fail-compile 1 <<'END'
 END
@@ -57,6 +69,14 @@ until "$KILN" status >/dev/null 2>&1; do
 	kill -0 "$DAEMON" || exit 1
 	sleep 0.1
 done
+# Who waits is for every operator to see.
+json 'j["all"] >= 0 and type(j["rows"]) is list' "$KILN" debug waits
+headers='WAITED +LEFT +SESSION +PID +UID  NAME +ASKED +OF +FOR'
+"$KILN" debug waits | head -n 1 | grep -qE "^ *$headers\$" ||
+	fails "debug waits: $("$KILN" debug waits)"
+"$KILN" debug waits now 2>"$DIR/err"
+[ $? -eq 2 ] && grep -q "'now' is one argument too many for 'kiln debug waits'" "$DIR/err" ||
+	fails "debug waits now: $(cat "$DIR/err")"
 "$KILN" debug children >"$DIR/out" 2>"$DIR/err"
 [ $? -eq 1 ] || fails "debug without --test-requests"
 grep -q -- '--test-requests' "$DIR/err" || fails "no remedy: $(cat "$DIR/err")"

@@ -40,6 +40,7 @@ commands:
   key trust FILE              believe what this public key seals
   key distrust NAME           believe it no more
   bugreport KEY               all that reproduces a compile, in a directory
+  debug waits                 who waits now, for what, of whom and since when
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests
   stop                        stop the daemon, and wait until it is gone
   help [COMMAND]              this list, one command, or 'requests'

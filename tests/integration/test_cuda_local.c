@@ -3,6 +3,7 @@
  * nobody when repeated, choose by alignment, and are loaded once in each context.
  */
 #include "cuda_local.h"
+#include "waits_seen.h"
 
 #if defined(KILN_HAVE_CUDA_H) && defined(KILN_FAKE_CUDA_LIBRARY)
 
@@ -322,14 +323,61 @@ static void no_driver(void **state)
 	kilnd_stop(daemon);
 }
 
+/* A kernel that is to be loaded while another runs waits for the device to be quiet, and who looks
+ * at who waits sees that. */
+static void loads_wait_for_quiet(void **state)
+{
+	struct scene scene;
+	int status;
+	scene_open(&scene, state);
+	kiln_client *observer = observer_open(scene.daemon);
+	kiln_call *call = prepare_transpose(scene.client);
+	const struct permute other = transpose(ROWS, COLUMNS + 1);
+	const kiln_tensor tensors[] = {permute_input(&other, NULL), permute_output(&other, NULL)};
+	const kiln_attr perm = perm_attr(&other);
+	kiln_buffer *x, *y;
+	kiln_ticket ticket;
+	assert_ok(kiln_alloc(scene.client, BYTES, 0, "x", &x));
+	assert_ok(kiln_alloc(scene.client, BYTES, 0, "y", &y));
+	debug_int(observer, "delay-launch", "ms", 2500);
+	assert_ok(kiln_submit(call, (kiln_operand[]){{x, 0}, {y, 0}}, 2, 0, &ticket));
+	const kiln_connect_options hasty = {.size = sizeof(hasty),
+										.socket = scene.daemon->socket,
+										.device = "cuda:0",
+										.timeout_ms = 60};
+	kiln_client *client = NULL;
+	kiln_call *never = NULL;
+	assert_ok(kiln_connect(&hasty, &client));
+	status = kiln_prepare(client, "permute", tensors, 2, &perm, 1, &never);
+	assert_int_equal(status, KILN_ETIMEDOUT);
+	const struct wait_seen quiet = await_wait(observer, "quiet");
+	assert_string_equal(quiet.asked, "prepare");
+	assert_string_equal(quiet.device, "cuda:0");
+	assert_true(quiet.left_ms > 0);
+	assert_ok(kiln_wait(scene.client, ticket, CALL_TIMEOUT_MS));
+	await_no_wait(observer, "quiet");
+	kiln_close(client);
+	kiln_call_free(call);
+	kiln_free(x);
+	kiln_free(y);
+	kiln_close(observer);
+	scene_close(&scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(no_driver),       HARNESS_TEST(as_planned),
-		HARNESS_TEST(nobody_is_asked), HARNESS_TEST(ways_by_alignment),
-		HARNESS_TEST(recorded),        HARNESS_TEST(without_a_kernel),
-		HARNESS_TEST(scratch_memory),  HARNESS_TEST(shared_by_request),
-		HARNESS_TEST(two_contexts),    HARNESS_TEST(forked),
+		HARNESS_TEST(no_driver),
+		HARNESS_TEST(as_planned),
+		HARNESS_TEST(nobody_is_asked),
+		HARNESS_TEST(ways_by_alignment),
+		HARNESS_TEST(recorded),
+		HARNESS_TEST(without_a_kernel),
+		HARNESS_TEST(scratch_memory),
+		HARNESS_TEST(shared_by_request),
+		HARNESS_TEST(two_contexts),
+		HARNESS_TEST(forked),
+		HARNESS_TEST(loads_wait_for_quiet),
 	};
 	harness_begin(280);
 	open_fake();

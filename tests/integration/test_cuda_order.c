@@ -6,6 +6,7 @@
 #include "cuda_order.h"
 
 #include "client/lane_memory.h"
+#include "waits_seen.h"
 
 #ifdef KILN_FAKE_CUDA_LIBRARY
 
@@ -43,10 +44,23 @@ static void nobody_waits(void **state)
 	queue_rounds(&scene, &round, &ticket, 1);
 	assert_int_equal(kiln_wait(scene.client, ticket, 50), KILN_EAGAIN);
 	assert_int_equal(streams->finish(scene.stream, 0), 0);
+	const kiln_operand operands[] = {{scene.x, 0}, {scene.y, 0}};
+	const kiln_submit_options behind = {.size = sizeof(behind), .stream = 1, .after = ticket};
+	kiln_ticket last;
+	assert_ok(kiln_submit_with(scene.call, operands, 2, &behind, &last));
+	const struct wait_seen entry = await_wait(scene.other, "entry");
+	assert_int_equal(entry.count, 1);
+	const struct wait_seen ready = await_wait(scene.other, "ready");
+	assert_int_equal(ready.of_pid, getpid());
+	assert_int_equal(ready.count, 1);
+	assert_true(ready.age_ms >= 40);
 	open_gate(&gate);
 	assert_finishes(scene.stream);
 	assert_right(&round, 1);
 	assert_ok(kiln_wait(scene.client, ticket, CALL_TIMEOUT_MS));
+	assert_ok(kiln_wait(scene.client, last, CALL_TIMEOUT_MS));
+	await_no_wait(scene.other, "ready");
+	await_no_wait(scene.other, "entry");
 	scene_close(&scene);
 }
 

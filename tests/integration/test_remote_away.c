@@ -4,6 +4,7 @@
  * back to it when it is there again.
  */
 #include "remote_scene.h"
+#include "waits_seen.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -106,6 +107,8 @@ static void test_hangs(void **state)
 	printf("deadline 20 ms, stopped: a miss waited up to %.1f ms, took up to %lld ms\n",
 		   (double)info_int(a, "remote.miss.max") / 1000, (long long)slowest);
 	/* A connection is made, and nobody answers. */
+	struct wait_seen connection = await_wait(a, "connect");
+	assert_int_equal(connection.session, 0);
 	await_state(a, "away", "it does not answer");
 	assert_counters_add_up(a);
 	kill(scene->redis, SIGCONT);
@@ -129,10 +132,21 @@ static void test_hangs_while_waiting(void **state)
 	await_info(a, "busy.compiling", 1);
 	pid_t second = host_ask(&scene->b, &asking);
 	await_info(b, "busy.remote_asking", 1);
+	struct wait_seen host = await_wait(b, "host");
+	assert_string_equal(host.of, "host");
+	assert_in_range(host.left_ms, 1, 60000);
 	kill(scene->redis, SIGSTOP);
 	await_info(b, "counters.remote_failures", 1);
 	assert_int_equal(process_wait(second, CALL_TIMEOUT_MS), EXITED(0));
+	await_no_wait(b, "host");
+	debug_int(a, "delay-compile", "ms", 0);
+	struct remote_asking other = {transpose(45, 53), "compiled"};
+	pid_t third = host_ask(&scene->a, &other);
+	struct wait_seen ask = await_wait(a, "remote");
+	assert_in_range(ask.left_ms, 1, 1000);
 	kill(scene->redis, SIGCONT);
+	assert_int_equal(process_wait(third, CALL_TIMEOUT_MS), EXITED(0));
+	await_no_wait(a, "remote");
 	kill(first, SIGKILL);
 	process_wait(first, CALL_TIMEOUT_MS);
 	kiln_close(b);
@@ -371,6 +385,8 @@ static void test_end(void **state)
 	kill(scene->redis, SIGSTOP);
 	assert_permutes(b, &other, "compiled");
 	await_info(b, "remote.queued", 1);
+	struct wait_seen entries = await_wait(b, "write");
+	assert_string_equal(entries.of, "redis");
 	kiln_close(b);
 	int64_t began = now_ms();
 	assert_true(kilnd_end(scene->b.daemon));

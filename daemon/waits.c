@@ -1,0 +1,275 @@
+/* waits.c: goes over all sessions and asks the modules what keeps whom. */
+#include "waits.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "second.h"
+#include "util/util.h"
+#include "work_state.h"
+
+#define NOTES_MOST 65536
+
+struct collecting {
+	struct broker *broker;
+	struct wait_note *notes; /* by owner, once all are there */
+	bool *claimed;
+	size_t count, room;
+	struct wait_row *rows;
+	int most, shown, youngest;
+	uint64_t all;
+};
+
+int64_t waits_left(uint64_t until_us, uint64_t now_us)
+{
+	return until_us > now_us ? (int64_t)((until_us - now_us) / 1000) : 0;
+}
+
+int64_t waits_timer_left(const uv_timer_t *timer)
+{
+	return (int64_t)uv_timer_get_due_in(timer);
+}
+
+void waits_say(struct wait_note *note, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(note->text, sizeof note->text, format, arguments);
+	va_end(arguments);
+}
+
+/* ---- Rows: the oldest ones stay ---- */
+
+static void find_youngest(struct collecting *all)
+{
+	all->youngest = 0;
+	for (int i = 1; i < all->shown; i++)
+		if (all->rows[i].note.since_us > all->rows[all->youngest].note.since_us)
+			all->youngest = i;
+}
+
+static void add_row(struct collecting *all, const struct wait_row *row)
+{
+	all->all++;
+	if (all->shown < all->most)
+		all->rows[all->shown++] = *row;
+	else if (row->note.since_us < all->rows[all->youngest].note.since_us)
+		all->rows[all->youngest] = *row;
+	else
+		return;
+	if (all->shown == all->most)
+		find_youngest(all);
+}
+
+static void add(struct collecting *all, const struct session *session, const char *asked,
+				uint64_t request, const struct wait_note *note)
+{
+	struct wait_row row = {.asked = asked, .request = request, .note = *note};
+	if (session) {
+		row.session = session->id;
+		row.uid = session->uid;
+		row.pid = session->pid;
+	}
+	add_row(all, &row);
+}
+
+/* ---- Notes ---- */
+
+static void keep_note(void *arg, const struct wait_note *note)
+{
+	struct collecting *all = arg;
+	if (!note->owner) {
+		add(all, NULL, "", 0, note);
+		return;
+	}
+	if (all->count == all->room) {
+		size_t room = all->room ? 2 * all->room : 256;
+		struct wait_note *more =
+			room <= NOTES_MOST ? realloc(all->notes, room * sizeof *more) : NULL;
+		if (!more)
+			return;
+		all->notes = more;
+		all->room = room;
+	}
+	all->notes[all->count++] = *note;
+}
+
+static int by_owner(const void *a, const void *b)
+{
+	const struct wait_note *x = a, *y = b;
+	return x->owner < y->owner ? -1 : x->owner > y->owner;
+}
+
+/* Claims it; NULL: nobody has told of this owner. */
+static const struct wait_note *find(struct collecting *all, const void *owner)
+{
+	struct wait_note key = {.owner = owner};
+	const struct wait_note *found =
+		all->count ? bsearch(&key, all->notes, all->count, sizeof key, by_owner) : NULL;
+	if (found)
+		all->claimed[found - all->notes] = true;
+	return found;
+}
+
+/* ---- Sessions ---- */
+
+static struct wait_note note_of(const char *what, const char *of, uint64_t since_us)
+{
+	return (struct wait_note){
+		.what = what, .of = of, .since_us = since_us, .left_ms = WAITS_NO_DEADLINE};
+}
+
+static void add_request(struct collecting *all, const struct session *session,
+						const struct request *request)
+{
+	const struct wait_note *found = request->doing ? find(all, request->doing) : NULL;
+	struct wait_note note = note_of("loop", "", 0);
+	if (!found)
+		found = find(all, request);
+	if (found)
+		note = *found;
+	else
+		waits_say(&note, "its turn");
+	note.since_us = request->since_us;
+	add(all, session, request->name, request->id, &note);
+}
+
+/* A buffer of the work that is on its way to the device process; NULL: none is. */
+static const struct buffer *placing(const struct work *work)
+{
+	for (int i = -1; i < work->operand_count; i++) {
+		const struct buffer *buffer = i < 0 ? work->buffer : work->operands[i].buffer;
+		if (buffer &&
+			(buffer->at[BUFFER_HOME].placing || buffer->at[BUFFER_OWN].placing || buffer->sharing))
+			return buffer;
+	}
+	return NULL;
+}
+
+/* What a work that is first in the queue needs yet. */
+static struct wait_note need_of(struct collecting *all, const struct work *work)
+{
+	struct session *session = work->session;
+	struct wait_note note = note_of("order", "executor", 0);
+	const struct wait_note *found = NULL;
+	if (session->waiting_ready)
+		found = find(all, session);
+	else if (work->fetching || work->loading || work->freeing)
+		found = find(all, work);
+	else if (placing(work))
+		found = find(all, placing(work));
+	if (found)
+		return *found;
+	if (work->after && work_pending(session, work->after)) {
+		note.what = "ticket";
+		waits_say(&note, "ticket %llu, which it follows", (unsigned long long)work->after);
+	} else {
+		waits_say(&note, "what was submitted before it to end");
+	}
+	return note;
+}
+
+static void add_work(struct collecting *all, const struct work *work)
+{
+	const struct session *session = work->session;
+	const struct wait_note *found = work->sent ? find(all, work) : NULL;
+	struct wait_note note = note_of("order", "", 0);
+	if (found) {
+		note = *found;
+	} else if (work != session->queued) {
+		waits_say(&note, "ticket %llu, which is before it",
+				  (unsigned long long)session->queued->ticket);
+	} else {
+		note = need_of(all, work);
+	}
+	note.since_us = work->since_us;
+	add(all, session, work->asked, work->ticket, &note);
+}
+
+static void add_works(struct collecting *all, const struct session *session)
+{
+	for (const struct work *work = session->sent; work; work = work->next)
+		add_work(all, work);
+	for (const struct work *work = session->queued; work; work = work->next)
+		add_work(all, work);
+}
+
+static void add_peer(struct collecting *all, const struct session *session)
+{
+	struct wait_note note = note_of("hello", "client", session->opened_us);
+	note.pid = session->pid;
+	if (!session->greeted && !session->asking && !session->ending) {
+		note.left_ms = waits_timer_left(&session->hello_timer);
+		waits_say(&note, "its first message");
+		add(all, session, "", 0, &note);
+	}
+	if (!session->deaf_us)
+		return;
+	note.what = "reader";
+	note.since_us = session->deaf_us;
+	note.left_ms = WAITS_NO_DEADLINE;
+	note.count = (uint64_t)session->queue.count;
+	waits_say(&note, "it to take its answers");
+	add(all, session, "", 0, &note);
+}
+
+static void add_lane(struct collecting *all, const struct session *session)
+{
+	struct wait_note notes[LANE_NOTES];
+	int count = lane_waits(session, notes);
+	for (int i = 0; i < count; i++)
+		add(all, session, "lane", 0, &notes[i]);
+}
+
+static void add_session(struct collecting *all, const struct session *session)
+{
+	add_peer(all, session);
+	for (const struct request *request = session->requests; request; request = request->next)
+		add_request(all, session, request);
+	add_works(all, session);
+	add_lane(all, session);
+}
+
+/* ---- All ---- */
+
+static void ask_modules(struct collecting *all)
+{
+	struct broker *broker = all->broker;
+	struct wait_note note;
+	job_waits(broker, keep_note, all);
+	store_waits(broker, keep_note, all);
+	pool_waits(broker, keep_note, all);
+	remote_waits(broker, keep_note, all);
+	executors_waits(broker, keep_note, all);
+	server_waits(broker, keep_note, all);
+	for (const struct session *session = broker->sessions; session; session = session->next)
+		if (session->second && second_note(session->second, &note))
+			keep_note(all, &note);
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct wait_row *x = a, *y = b;
+	return x->note.since_us < y->note.since_us ? -1 : x->note.since_us > y->note.since_us;
+}
+
+int waits_collect(struct broker *broker, struct wait_row *rows, int most, uint64_t *count)
+{
+	struct collecting all = {.broker = broker, .rows = rows, .most = most};
+	ask_modules(&all);
+	if (all.count)
+		qsort(all.notes, all.count, sizeof *all.notes, by_owner);
+	all.claimed = calloc(all.count + 1, sizeof *all.claimed);
+	for (const struct session *session = broker->sessions; session && all.claimed;
+		 session = session->next)
+		add_session(&all, session);
+	for (size_t i = 0; i < all.count && all.claimed; i++)
+		if (!all.claimed[i] && all.notes[i].alone)
+			add(&all, NULL, "", 0, &all.notes[i]);
+	qsort(rows, (size_t)all.shown, sizeof *rows, by_age);
+	free(all.notes);
+	free(all.claimed);
+	*count = all.all;
+	return all.shown;
+}
