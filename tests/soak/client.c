@@ -136,7 +136,7 @@ void me_connect(struct me *me)
 	me->background = me_chance(me, 10);
 	options.flags = me->background ? KILN_CONNECT_BACKGROUND : 0;
 	options.timeout_ms = me->background ? BACKGROUND_MS : SOAK_CALL_MS;
-	me->frozen = me_chance(me, 16);
+	me->frozen = me_chance(me, 40);
 	options.on_miss = me->frozen ? me_chance(me, 2) ? "error" : "fallback" : NULL;
 	while ((status = kiln_connect(&options, &me->client)) == KILN_ECONN &&
 		   soak_deaths_since(me->soak, SOAK_ROLE(SOAK_DAEMON), began - DAEMON_AWAY_MS) > 0 &&

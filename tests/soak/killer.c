@@ -1,8 +1,8 @@
 /*
  * killer.c: kills and freezes processes, chosen by chance from the seed.
  *
- * The daemon is killed in the first part of the time only, and the device process that all share
- * not in the last: what is left lives long enough that growth would be seen.
+ * For half of the time the daemon and the device process that all share are frozen, but not killed:
+ * they live long enough that growth would be seen.
  */
 #include "soak.h"
 
@@ -13,8 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DAEMON_LAST 0.4 /* parts of the time */
-#define EXECUTOR_LAST 0.6
 #define FROZEN_MOST 8
 #define FOUND_MOST 64
 
@@ -204,6 +202,12 @@ static enum soak_role choose_role(struct conductor *conductor)
 	return (enum soak_role)role;
 }
 
+static bool is_spared(enum soak_role role, double part)
+{
+	return part < SOAK_MEASURED_END && ((role == SOAK_DAEMON && part > SOAK_DAEMON_SPARED) ||
+										(role == SOAK_EXECUTOR && part > SOAK_DEVICE_SPARED));
+}
+
 void killer_tick(struct conductor *conductor)
 {
 	struct killer *killer = conductor->killer;
@@ -219,8 +223,7 @@ void killer_tick(struct conductor *conductor)
 	killer->next_ms = now + 1 + soak_pick(&killer->state, 2 * options->kill_every_ms);
 	enum soak_role role = choose_role(conductor);
 	bool freezes = soak_chance(&killer->state, 3);
-	if (!freezes && ((role == SOAK_DAEMON && part > DAEMON_LAST) ||
-					 (role == SOAK_EXECUTOR && part > EXECUTOR_LAST)))
+	if (!freezes && is_spared(role, part))
 		return;
 	if (!find(conductor, role, &found))
 		return;

@@ -25,7 +25,14 @@
 #define SOAK_HANG_MS 75000    /* without a sign of life for so long a client counts as hanging */
 #define SOAK_FREEZE_MS 1500   /* the longest that a process is stopped: no deadline is as short */
 #define SOAK_FAILURES_MOST 20 /* then no more is tried */
-#define EXIT_VANISHED 40      /* a client left without goodbye, as a step wanted */
+/* Parts of the time: after the first the daemon is let live, after the second the device process
+ * that all share, too; what grows is measured from the third to the last, and then they die again.
+ */
+#define SOAK_DAEMON_SPARED 0.4
+#define SOAK_DEVICE_SPARED 0.45
+#define SOAK_MEASURED 0.5
+#define SOAK_MEASURED_END 0.95
+#define EXIT_VANISHED 40 /* a client left without goodbye, as a step wanted */
 
 struct soak_options {
 	const char *device, *json;

@@ -2,9 +2,9 @@
  * watch.c: memory and descriptors of the broker and of device processes, once a second, and whether
  * they grow.
  *
- * Judged is the second half of the time, of processes that are warm by then and live through enough
- * of it: the line that fits the samples best (least squares) may not rise by more than the bounds
- * from the window's begin to its end.
+ * Judged is what is measured in the second half of the time, of processes that are warm by then and
+ * live through enough of it: the line that fits the samples best (least squares) may not rise by
+ * more than the bounds from the window's begin to its end.
  */
 #include "soak.h"
 
@@ -148,18 +148,22 @@ static double rise(const struct sample *samples, int count, bool of_fds)
 static void judge(struct conductor *conductor, const struct series *series, FILE *json)
 {
 	struct watch *watch = conductor->watch;
-	int64_t half = conductor->began_ms + (conductor->ends_ms - conductor->began_ms) / 2;
+	double milliseconds = conductor->soak->options.seconds * 1000.0;
+	int64_t begin = conductor->began_ms + (int64_t)(milliseconds * SOAK_MEASURED);
+	int64_t end = conductor->began_ms + (int64_t)(milliseconds * SOAK_MEASURED_END);
 	const char *what = series->broker ? "broker" : series->own ? "own device" : "device";
-	int first = 0;
+	int first = 0, last = series->count;
 
 	while (first < series->count &&
-		   (series->samples[first].at_ms < half ||
+		   (series->samples[first].at_ms < begin ||
 			series->samples[first].at_ms < series->samples[0].at_ms + WARM_MS))
 		first++;
-	int count = series->count - first;
+	while (last > first && series->samples[last - 1].at_ms > end)
+		last--;
+	int count = last - first;
 	if (count < 2)
 		return;
-	const struct sample *from = &series->samples[first], *to = &series->samples[series->count - 1];
+	const struct sample *from = &series->samples[first], *to = &series->samples[last - 1];
 	if (to->at_ms - from->at_ms < LEAST_MS)
 		return;
 	double kib = rise(from, count, false), fds = rise(from, count, true);
