@@ -28,14 +28,13 @@ static int64_t measure_gpu(const struct soak *soak)
 	int ends[2];
 	uint64_t used = 0;
 	char why[200];
-	int ordinal = soak->options.device[5] - '0';
 
 	if (strncmp(soak->options.device, "cuda:", 5) != 0 || pipe(ends) != 0)
 		return -1;
 	fflush(NULL);
 	pid_t pid = fork();
 	if (pid == 0) {
-		bool known = gpu_open(ordinal, why) && gpu_used(&used);
+		bool known = gpu_open(soak->options.device[5] - '0', why) && gpu_used(&used);
 		_exit(known && write(ends[1], &used, sizeof used) == (ssize_t)sizeof used ? 0 : 1);
 	}
 	close(ends[1]);
