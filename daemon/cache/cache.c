@@ -1,79 +1,15 @@
 /*
- * cache.c: the conductor: memory before disk, uses counted in batches, and a new beginning when the
- * database is damaged.  Knows no SQL.
+ * cache.c: the conductor: memory before disk, and uses counted in batches; heal.c has what happens
+ * when the disk fails.  Knows no SQL.
  */
 #include "conductor.h"
+#include "fault.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-/* Up to this size a database is always looked over when opened, beyond it after a crash only. */
-#define CHECK_ALWAYS_BYTES ((uint64_t)64 << 20)
-
-/* ---- The database ---- */
-
-/* Opens the database; one that is damaged or not ours is set aside for a new one. */
-static int open_db(struct cache *cache, bool check, char error[KERNEL_ERROR_MAX])
-{
-	char path[PATH_MAX + 16];
-	char moved[32];
-	snprintf(path, sizeof path, "%s/kiln.db", cache->place.directory);
-	int status = cache_db_open(path, check, &cache->db, error);
-	if (status == KILN_EPROTO) {
-		util_log(UTIL_WARN, "cache: %s", error);
-		status = cache_place_set_aside(&cache->place, moved, error);
-		if (status == KILN_OK) {
-			util_log(UTIL_WARN, "cache: the database was moved to %s/%s and a new one begun",
-					 cache->place.directory, moved);
-			status = cache_db_open(path, false, &cache->db, error);
-		}
-	}
-	if (status == KILN_OK) {
-		status = cache_db_totals(cache->db, &cache->totals, error);
-	}
-	if (status == KILN_OK) {
-		status = cache_failures_open(cache, error);
-	}
-	return status == KILN_EPROTO ? KILN_EIO : status;
-}
-
-int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
-{
-	if (status != KILN_EPROTO) {
-		return status;
-	}
-	char why[KERNEL_ERROR_MAX], moved[32], again[KERNEL_ERROR_MAX];
-	snprintf(why, sizeof why, "%s", error);
-	cache_db_close(cache->db);
-	cache->db = NULL;
-	cache->totals = (struct cache_db_totals){0};
-	cache->failures = cache->failure_bytes = 0;
-	cache->pending_count = 0;
-	if (cache_place_set_aside(&cache->place, moved, again) != KILN_OK ||
-		open_db(cache, false, again) != KILN_OK) {
-		cache_db_close(cache->db);
-		cache->db = NULL;
-		util_log(UTIL_ERROR, "cache: %s; from now on kernels are kept in memory only: %s", why,
-				 again);
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the cache has no database: %.240s",
-						 again);
-	}
-	util_log(UTIL_WARN, "cache: %s; moved to %s/%s, a new one begun", why, cache->place.directory,
-			 moved);
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-					 "the cache's database was damaged and is now %s: a new one has begun", moved);
-}
-
-int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX])
-{
-	if (cache->db) {
-		return KILN_OK;
-	}
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-					 "the cache in %.150s has no database: restart the daemon",
-					 cache->place.directory);
-}
+#define SAVE_ROWS 16 /* in a piece */
 
 /* ---- Uses ---- */
 
@@ -186,15 +122,46 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 						 "raise --cache-bytes",
 						 util_bytes(size, takes), util_bytes(cache->cap_bytes, cap));
 	}
+	cache_stay(cache);
 	cache_flush_uses(cache);
 	status = cache_have_db(cache, error);
 	if (status == KILN_OK) {
 		status = cache_db_put(cache->db, row, blob, bytes, &cache->totals, error);
 	}
 	if (status == KILN_OK) {
+		cache_sound(cache);
 		status = cache_keep_caps(cache, error);
 	}
 	return cache_failed(cache, status, error);
+}
+
+int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
+{
+	const struct cache_row *row = cache_memory_unsaved(&cache->memory);
+	int status = KILN_OK;
+	void *blob;
+	size_t bytes;
+	for (int i = 0; row && i < SAVE_ROWS && status == KILN_OK; i++) {
+		char key[KERNEL_KEY_HEX]; /* a row that was written may be the one to go */
+		memcpy(key, row->key, sizeof key);
+		status = cache_have_db(cache, error);
+		if (status == KILN_OK) {
+			status = cache_failed(cache, cache_db_has(cache->db, key, error), error);
+		}
+		if (status == KILN_ENOENT) {
+			status = encode(row, &blob, &bytes, error);
+			if (status == KILN_OK) {
+				status = write_row(cache, row, blob, bytes, error);
+				free(blob);
+			}
+		}
+		/* One that would be refused again, for its size, is not tried again. */
+		if (status == KILN_OK || !cache->trouble[0]) {
+			cache_memory_mark(&cache->memory, key, false);
+		}
+		row = cache_memory_unsaved(&cache->memory);
+	}
+	return status;
 }
 
 int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNEL_ERROR_MAX])
@@ -218,6 +185,7 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 	free(blob);
 	if (status != KILN_OK) {
 		cache->write_failures++;
+		cache_memory_mark(&cache->memory, row->key, cache->trouble[0] != 0);
 	}
 	return status;
 }
@@ -279,23 +247,30 @@ int cache_open(const struct cache_options *options, struct cache **out,
 	cache->cap_bytes = options->cap_bytes;
 	cache->cap_rows = options->cap_rows;
 	cache->memory.cap = options->memory_bytes;
+	snprintf(cache->directory, sizeof cache->directory, "%s", options->directory);
+	if (options->faults) {
+		cache_fault_install();
+	}
 	int status = cache_place_open(options->directory, &cache->place, error);
+	bool passing = status == KILN_EIO && cache->place.passing;
 	if (status == KILN_OK) {
-		bool check =
-			cache->place.unclean || cache_place_disk_bytes(&cache->place) <= CHECK_ALWAYS_BYTES;
-		status = open_db(cache, check, error);
+		status = cache_begin(cache, error);
+		passing = status == KILN_EIO;
 	}
 	if (status == KILN_OK) {
+		(void)cache_probe(cache);
+	}
+	if (status == KILN_OK && cache->db) {
 		/* The caps may be lower than last time. */
-		status = cache_keep_caps(cache, error);
+		(void)cache_failed(cache, cache_keep_caps(cache, error), error);
 	}
-	if (status != KILN_OK) {
-		cache_db_close(cache->db);
+	if (passing) {
+		cache_begin_trouble(cache, error);
+	} else if (status != KILN_OK) {
 		cache_place_close(&cache->place);
 		free(cache);
-		return status == KILN_EPROTO ? KILN_EIO : status;
+		return status;
 	}
-	cache->place.unclean = false;
 	*out = cache;
 	return KILN_OK;
 }
@@ -320,8 +295,12 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 		.bytes = cache_all_bytes(cache),
 		.pinned = cache->totals.pinned,
 		.waiting = (uint64_t)cache->pending_count,
-		.due = cache->trimming || cache->shrinking,
+		.due = cache->trimming || cache->shrinking || (cache->memory.unsaved && !cache->trouble[0]),
+		.unsaved = cache->memory.unsaved,
+		.aside = cache->aside.count,
+		.aside_bytes = cache->aside.bytes,
 	};
+	memcpy(out->trouble, cache->trouble, sizeof out->trouble);
 }
 
 void cache_close(struct cache *cache)
@@ -329,7 +308,10 @@ void cache_close(struct cache *cache)
 	if (!cache) {
 		return;
 	}
+	char ignored[KERNEL_ERROR_MAX];
 	cache_flush_uses(cache);
+	while (cache->memory.unsaved && !cache->trouble[0] && cache_save(cache, ignored) == KILN_OK) {
+	}
 	cache_memory_clear(&cache->memory);
 	cache_db_close(cache->db);
 	cache_place_close(&cache->place);

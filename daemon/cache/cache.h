@@ -45,6 +45,7 @@ struct cache_options {
 	 * 90 % when one is passed.  0: no cap. */
 	uint64_t cap_bytes, cap_rows;
 	uint64_t memory_bytes; /* of objects kept in memory.  0: none */
+	bool faults;           /* test-only: obeys fault.h */
 };
 
 struct cache_stats {
@@ -53,14 +54,18 @@ struct cache_stats {
 	uint64_t bytes;   /* that the cap counts: of rows, those in quarantine, and failures */
 	uint64_t pinned;  /* keys */
 	uint64_t waiting; /* uses that are not on disk yet */
-	bool due;         /* cache_tend() has something to do */
+	uint64_t unsaved; /* rows in memory that the disk does not have */
+	uint64_t aside, aside_bytes;    /* databases that were set aside */
+	char trouble[KERNEL_ERROR_MAX]; /* what is wrong with the disk, and what helps; "" */
+	bool due;                       /* cache_tend() has something to do */
 };
 
 /*
  * Opens or makes the cache.  A database of an older schema is upgraded; one that is damaged or not
  * ours is moved aside (kiln.db.bad-N) and a new one begun; a newer schema is refused.  Refuses
  * network file systems, a directory of another user, one writable by others, and one already in use
- * (with the owner's pid).
+ * (with the owner's pid).  A disk that is full, read-only or broken and a database that another
+ * program has locked are no reason to fail: memory serves alone until that ends.
  */
 int cache_open(const struct cache_options *options, struct cache **out,
 			   char error[KERNEL_ERROR_MAX]);
@@ -74,7 +79,8 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 			  char error[KERNEL_ERROR_MAX]);
 /*
  * Stores a row (replacing one with its key), first in memory, then on disk in one transaction.  A
- * disk that is full or read-only: KILN_EIO with a sentence; the row is still served from memory.
+ * disk that is full or read-only: KILN_EIO with a sentence; the row is still served from memory,
+ * and written when the disk allows.
  */
 int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNEL_ERROR_MAX]);
 /* Without the object's bytes and without counting; key may be a unique prefix of at least 4 digits.
@@ -154,6 +160,9 @@ int cache_pin(struct cache *cache, const char *key_prefix, bool pinned, char key
 /* What is put off so that no call waits for it: writes uses, trims for the caps, gives room back to
  * the file system; a short piece of it. */
 void cache_tend(struct cache *cache);
+/* Every few seconds: looks whether its files are still where they were, and whether a disk that
+ * failed can be written again. */
+void cache_look(struct cache *cache);
 
 /* Test-only: flips one bit of a row's object on disk and forgets it in memory. */
 int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX]);

@@ -1,6 +1,6 @@
 /*
- * conductor.h: the state of a cache, for cache.c (opening, writing, failures), look.c (reading and
- * verifying) and trim.c (what goes and what stays).  Nobody else includes it.
+ * conductor.h: the state of a cache, for cache.c (opening, writing), heal.c (what happens when the
+ * disk fails), look.c (reading and verifying), trim.c (what goes and what stays) and failures.c.  Nobody else includes it.
  */
 #ifndef KILN_DAEMON_CACHE_CONDUCTOR_H
 #define KILN_DAEMON_CACHE_CONDUCTOR_H
@@ -10,8 +10,15 @@
 #define PENDING_MAX 1024 /* uses kept back at most */
 
 struct cache {
+	char directory[PATH_MAX]; /* as it was given */
 	struct cache_place place;
-	struct cache_db *db; /* NULL after a failed new beginning: memory goes on alone */
+	struct cache_db *db; /* NULL while there is none: memory goes on alone */
+	/* What is wrong with the disk and what helps, "" if nothing is; and when a database is tried
+	 * again while there is none. */
+	char trouble[KERNEL_ERROR_MAX];
+	uint64_t again_us;
+	struct cache_aside aside; /* databases set aside */
+	int suspected;            /* how often this one was said to be damaged, and was not */
 	struct cache_memory memory;
 	struct cache_db_totals totals;
 	uint64_t cap_bytes, cap_rows;
@@ -22,13 +29,29 @@ struct cache {
 	int pending_count;
 };
 
+/* ---- heal.c ---- */
+
+/* Opens the database; one that is damaged or not ours is set aside for a new one. */
+int cache_begin(struct cache *cache, char error[KERNEL_ERROR_MAX]);
+/* The disk has failed, and why; and it has not. */
+void cache_begin_trouble(struct cache *cache, const char *why);
+void cache_sound(struct cache *cache);
+/* Writes something, to know.  True: it can be written only when it is opened anew. */
+bool cache_probe(struct cache *cache);
+/* Before something is written: a file that was removed or replaced is not written to any more. */
+void cache_stay(struct cache *cache);
 /*
  * What a failure of the database means for the caller.  A damaged database is set aside at once, so
  * that the next call finds a sound one, and rows in memory go on.
  */
 int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX]);
-/* KILN_OK, or KILN_EIO where a new beginning has failed. */
+/* KILN_OK, or KILN_EIO with the trouble; now and then a database is tried again. */
 int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX]);
+
+/* ---- cache.c ---- */
+
+/* Writes some of the rows that only memory has. */
+int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX]);
 /* Of a key, or the beginning of one. */
 int cache_check_prefix(const char *prefix, char error[KERNEL_ERROR_MAX]);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What a row is told by: the first columns of whatever goes through rows. */
@@ -38,7 +39,7 @@ static const char *const texts[DB_STATEMENTS] = {
 		"DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?1",
 	[DB_QUARANTINED] = "SELECT count(*), total(length(blob)) FROM quarantine",
 	[DB_RELEASE] = "DELETE FROM quarantine",
-	[DB_USE] = "UPDATE kernels SET hits = hits + ?2, used = max(used, ?3), turn = ?4"
+	[DB_USE] = "UPDATE kernels SET hits = min(hits, 1 << 62) + ?2, used = max(used, ?3), turn = ?4"
 			   " WHERE key = ?1",
 	/* Digits sort before 'g'. */
 	[DB_FIND] = "SELECT key FROM kernels WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
@@ -71,7 +72,7 @@ static const char *const texts[DB_STATEMENTS] = {
 					  " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
 	[DB_FAILED_BOUND] = "DELETE FROM failures WHERE id IN (SELECT id FROM failures"
 						" ORDER BY used DESC, id DESC LIMIT -1 OFFSET ?1)",
-	[DB_FAILED_USE] = "UPDATE failures SET hits = hits + 1, used = ?2 WHERE key = ?1",
+	[DB_FAILED_USE] = "UPDATE failures SET hits = min(hits, 1 << 62) + 1, used = ?2 WHERE key = ?1",
 	[DB_FAILED_FIND] = "SELECT key FROM failures WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
 	[DB_FAILED_LIST] = "SELECT key, op, target, instantiation, error, status, until, created, used,"
 					   " hits FROM failures ORDER BY used DESC, id DESC LIMIT ?1",
@@ -81,17 +82,63 @@ static const char *const texts[DB_STATEMENTS] = {
 	[DB_FAILED_EXPIRE] = "DELETE FROM failures WHERE until <> 0",
 };
 
+/* What helps against a failure of the disk, or of who else uses the file; NULL for another. */
+static const char *remedy_of(int code, int system)
+{
+	bool full = system == ENOSPC || system == EDQUOT || system == EFBIG;
+	switch (code) {
+	case SQLITE_FULL:
+		return "make room on its disk";
+	case SQLITE_READONLY:
+	case SQLITE_PERM:
+		return "make it writable";
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return "end the other program that has it open";
+	case SQLITE_IOERR:
+	case SQLITE_CANTOPEN:
+		return full                   ? "make room on its disk"
+			   : system == EROFS      ? "make its file system writable"
+			   : system == EACCES     ? "make it writable"
+			   : code == SQLITE_IOERR ? "see to its disk"
+									  : "see to its directory";
+	default:
+		return NULL;
+	}
+}
+
+/* SQLite does not keep the number of each failure.  It was zero when the statement began. */
+static int system_error(struct cache_db *db)
+{
+	static const int likely[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EIO, EACCES, EMFILE, ENFILE};
+	int kept = sqlite3_system_errno(db->handle), last = errno;
+	for (size_t i = 0; !kept && i < sizeof likely / sizeof likely[0]; i++) {
+		kept = last == likely[i] ? last : 0;
+	}
+	return kept;
+}
+
 int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
 {
 	int code = sqlite3_errcode(db->handle) & 0xff;
-	int system = sqlite3_system_errno(db->handle);
+	int system = system_error(db);
 	bool file = code == SQLITE_IOERR || code == SQLITE_FULL || code == SQLITE_CANTOPEN;
 	int status = code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? KILN_EPROTO
 				 : code == SQLITE_NOMEM                          ? KILN_ENOMEM
 																 : KILN_EIO;
-	return util_fail(error, KERNEL_ERROR_MAX, status, "%s %.150s failed: %s%s%s%s", what, db->path,
-					 sqlite3_errmsg(db->handle), file && system ? " (" : "",
-					 file && system ? strerror(system) : "", file && system ? ")" : "");
+	const char *remedy = remedy_of(code, system);
+	db->disk_failed = db->disk_failed || remedy;
+	return util_fail(error, KERNEL_ERROR_MAX, status, "%s %.150s failed: %s%s%s%s%s%s", what,
+					 db->path, sqlite3_errmsg(db->handle), file && system ? " (" : "",
+					 file && system ? strerror(system) : "", file && system ? ")" : "",
+					 remedy ? ": " : "", remedy ? remedy : "");
+}
+
+bool cache_db_disk_failed(struct cache_db *db)
+{
+	bool failed = db->disk_failed;
+	db->disk_failed = false;
+	return failed;
 }
 
 sqlite3_stmt *cache_db_statement(struct cache_db *db, enum cache_db_statement which)
@@ -99,6 +146,7 @@ sqlite3_stmt *cache_db_statement(struct cache_db *db, enum cache_db_statement wh
 	sqlite3_stmt *statement = db->statements[which];
 	sqlite3_reset(statement);
 	sqlite3_clear_bindings(statement);
+	errno = 0;
 	return statement;
 }
 
@@ -111,6 +159,7 @@ int cache_db_run(sqlite3_stmt *statement)
 
 int cache_db_begin(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
 {
+	errno = 0;
 	if (sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
 		return cache_db_fail(db, what, error);
 	}
@@ -158,7 +207,36 @@ int cache_db_ask(struct cache_db *db, const char *question, int64_t *number)
 	return ask(db, question, number, text, sizeof text);
 }
 
-static int configure(struct cache_db *db, bool check, char error[KERNEL_ERROR_MAX])
+/* A page that the disk does not give says nothing of what is on it. */
+static bool says_unread(const char *answer)
+{
+	static const char words[] = "error code=";
+	const char *code = strstr(answer, words);
+	return code && (strtol(code + strlen(words), NULL, 10) & 0xff) == SQLITE_IOERR;
+}
+
+/* Looks for damage. */
+static int look_over(struct cache_db *db, enum cache_db_check check, char error[KERNEL_ERROR_MAX])
+{
+	char answer[128] = "";
+	int64_t number;
+	errno = 0;
+	if (ask(db, check == DB_CHECK_ALL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
+			&number, answer, sizeof answer) != SQLITE_OK) {
+		return cache_db_fail(db, "checking", error);
+	}
+	if (says_unread(answer)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+						 "checking %.150s failed: disk I/O error: see to its disk", db->path);
+	}
+	if (strcmp(answer, "ok") != 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.100s is damaged: %s", db->path,
+						 answer);
+	}
+	return KILN_OK;
+}
+
+static int configure(struct cache_db *db, enum cache_db_check check, char error[KERNEL_ERROR_MAX])
 {
 	char answer[128] = "";
 	int64_t number;
@@ -176,13 +254,10 @@ static int configure(struct cache_db *db, bool check, char error[KERNEL_ERROR_MA
 						 "another --cache-dir",
 						 db->path, answer);
 	}
-	if (check) {
-		if (ask(db, "PRAGMA quick_check(1)", &number, answer, sizeof answer) != SQLITE_OK) {
-			return cache_db_fail(db, "checking", error);
-		}
-		if (strcmp(answer, "ok") != 0) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.100s is damaged: %s",
-							 db->path, answer);
+	if (check != DB_CHECK_NOTHING) {
+		int status = look_over(db, check, error);
+		if (status != KILN_OK) {
+			return status;
 		}
 	}
 	for (int i = 0; i < DB_STATEMENTS; i++) {
@@ -197,6 +272,42 @@ static int configure(struct cache_db *db, bool check, char error[KERNEL_ERROR_MA
 	return KILN_OK;
 }
 
+/* The file's log; zeroes where there is none. */
+static struct stat stat_log(const char *path)
+{
+	char name[PATH_MAX + 32];
+	struct stat status;
+	snprintf(name, sizeof name, "%s-wal", path);
+	return lstat(name, &status) == 0 ? status : (struct stat){.st_size = 0};
+}
+
+static void note_log(struct cache_db *db)
+{
+	struct stat status = stat_log(db->path);
+	db->log_device = status.st_dev;
+	db->log_inode = status.st_ino;
+}
+
+/* Something else stands where a file of the database belongs: a directory, a link, a pipe.  In the
+ * place of a log it is removed, for it has nothing of ours. */
+static int check_files(const char *path, char error[KERNEL_ERROR_MAX])
+{
+	struct stat status, log = stat_log(path);
+	char name[PATH_MAX + 32];
+	snprintf(name, sizeof name, "%s-wal", path);
+	if (log.st_mode && !S_ISREG(log.st_mode) && unlink(name) < 0 && rmdir(name) < 0) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "%.150s is no file, and cannot be removed", name);
+	}
+	if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s is no file but a %s", path,
+						 S_ISDIR(status.st_mode)   ? "directory"
+						 : S_ISLNK(status.st_mode) ? "link"
+												   : "special file");
+	}
+	return KILN_OK;
+}
+
 /* SQLite would make the file readable for all. */
 static void make_file(const char *path)
 {
@@ -206,19 +317,23 @@ static void make_file(const char *path)
 	}
 }
 
-int cache_db_open(const char *path, bool check, struct cache_db **out, char error[KERNEL_ERROR_MAX])
+int cache_db_open(const char *path, enum cache_db_check check, struct cache_db **out,
+				  char error[KERNEL_ERROR_MAX])
 {
 	struct cache_db *db = util_alloc(sizeof *db);
 	snprintf(db->path, sizeof db->path, "%s", path);
-	make_file(path);
-	int status = KILN_OK;
-	if (sqlite3_open_v2(path, &db->handle,
+	int status = check_files(path, error);
+	if (status == KILN_OK) {
+		make_file(path);
+	}
+	if (status == KILN_OK &&
+		sqlite3_open_v2(path, &db->handle,
 						SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX,
 						NULL) != SQLITE_OK) {
 		status = db->handle ? cache_db_fail(db, "opening", error)
 							: util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 										"opening %.150s failed: out of memory", path);
-	} else if (sqlite3_db_readonly(db->handle, "main") == 1) {
+	} else if (status == KILN_OK && sqlite3_db_readonly(db->handle, "main") == 1) {
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						   "%.150s cannot be written: make it writable, or choose another "
 						   "--cache-dir",
@@ -238,8 +353,30 @@ int cache_db_open(const char *path, bool check, struct cache_db **out, char erro
 		cache_db_close(db);
 		return status;
 	}
+	note_log(db);
 	*out = db;
 	return KILN_OK;
+}
+
+enum cache_db_lost cache_db_lost(struct cache_db *db)
+{
+	int moved = 0;
+	if (sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+		moved) {
+		return DB_LOST_FILE;
+	}
+	struct stat log = stat_log(db->path);
+	return log.st_dev == db->log_device && log.st_ino == db->log_inode ? DB_LOST_NOTHING
+																	   : DB_LOST_LOG;
+}
+
+int cache_db_probe(struct cache_db *db, char error[KERNEL_ERROR_MAX])
+{
+	char text[48];
+	snprintf(text, sizeof text, "PRAGMA user_version = %d", DB_SCHEMA);
+	int code = sqlite3_exec(db->handle, text, NULL, NULL, NULL);
+	int status = code == SQLITE_OK ? KILN_OK : cache_db_fail(db, "writing to", error);
+	return (code & 0xff) == SQLITE_READONLY ? KILN_EPERM : status;
 }
 
 void cache_db_close(struct cache_db *db)

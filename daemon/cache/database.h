@@ -9,6 +9,7 @@
 #include "internal.h"
 
 #include <sqlite3.h>
+#include <sys/types.h>
 
 enum cache_db_statement {
 	DB_TOTALS,
@@ -56,6 +57,9 @@ enum cache_db_statement {
 struct cache_db {
 	sqlite3 *handle;
 	char path[PATH_MAX + 16];
+	bool disk_failed; /* since it was last asked */
+	dev_t log_device; /* of the log that is open */
+	ino_t log_inode;
 	sqlite3_stmt *statements[DB_STATEMENTS];
 };
 
@@ -70,6 +74,8 @@ void cache_db_column_text(sqlite3_stmt *statement, int column, char *out, size_t
 int cache_db_forget(struct cache_db *db, const char *key);
 /* A sum that SQLite made, as a number that cannot be negative. */
 uint64_t cache_db_column_sum(sqlite3_stmt *statement, int column);
+/* A column that counts: one that is negative, or so large that one more is none, is damaged. */
+int64_t cache_db_column_count(sqlite3_stmt *statement, int column);
 /* The first column of the first row of a question as an integer; an SQLite code. */
 int cache_db_ask(struct cache_db *db, const char *question, int64_t *number);
 /* Whose database it is, and of which schema; an empty one becomes ours, an older one is brought up

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #define PAGE_BYTES 4096
-#define COLUMN_BYTES 512 /* of a row: its columns, and its entries in two indices */
+#define COLUMN_BYTES 512               /* of a row: its columns, and its entries in two indices */
+#define NUMBER_MOST ((int64_t)1 << 62) /* none that we write comes near it */
 
 void cache_db_bind_text(sqlite3_stmt *statement, int index, const char *text)
 {
@@ -24,7 +25,13 @@ void cache_db_column_text(sqlite3_stmt *statement, int column, char *out, size_t
 uint64_t cache_db_column_sum(sqlite3_stmt *statement, int column)
 {
 	double sum = sqlite3_column_double(statement, column);
-	return sum > 0 ? (uint64_t)sum : 0;
+	return sum >= (double)NUMBER_MOST ? (uint64_t)NUMBER_MOST : sum > 0 ? (uint64_t)sum : 0;
+}
+
+int64_t cache_db_column_count(sqlite3_stmt *statement, int column)
+{
+	int64_t count = sqlite3_column_int64(statement, column);
+	return count < 0 ? 0 : count > NUMBER_MOST ? NUMBER_MOST : count;
 }
 
 int64_t cache_db_cost(size_t blob_bytes)
@@ -47,6 +54,10 @@ int cache_db_totals(struct cache_db *db, struct cache_db_totals *out, char error
 	out->quarantine = cache_db_column_sum(statement, 4);
 	out->pinned = (uint64_t)sqlite3_column_int64(statement, 5);
 	sqlite3_reset(statement);
+	if (out->turn < 0 || out->turn >= NUMBER_MOST) {
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "%.150s is damaged: it counts %lld uses", db->path, (long long)out->turn);
+	}
 	return KILN_OK;
 }
 
@@ -91,7 +102,7 @@ int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *in
 		index->bytes = sqlite3_column_int64(statement, 4);
 		index->size = sqlite3_column_int64(statement, 5);
 		index->used = sqlite3_column_int64(statement, 6);
-		index->hits = sqlite3_column_int64(statement, 7);
+		index->hits = cache_db_column_count(statement, 7);
 		index->pinned = sqlite3_column_int(statement, 8);
 	}
 	sqlite3_reset(statement);
@@ -210,6 +221,8 @@ int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *b
 	}
 	if (code != SQLITE_OK) {
 		status = cache_db_fail(db, what, error);
+		/* Its key is free: the index and the table say two things. */
+		status = (code & 0xff) == SQLITE_CONSTRAINT ? KILN_EPROTO : status;
 	}
 	status = cache_db_end(db, status, what, error);
 	if (status == KILN_OK) {

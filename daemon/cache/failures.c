@@ -162,7 +162,7 @@ static int read_failure(struct cache *cache, const char *key, struct cache_failu
 						(size_t)sqlite3_column_bytes(statement, 0), key, out, error);
 		if (status == KILN_OK) {
 			out->row.used = sqlite3_column_int64(statement, 1);
-			out->row.hits = sqlite3_column_int64(statement, 2);
+			out->row.hits = cache_db_column_count(statement, 2);
 		} else if (status == KILN_EPROTO) {
 			sqlite3_reset(statement);
 			util_log(UTIL_WARN, "cache: the failure of kernel %.12s is damaged and removed: %s",

@@ -38,6 +38,7 @@ struct cache_memory {
 	struct cache_memory_entry *buckets[MEMORY_BUCKETS];
 	struct cache_memory_entry *newest, *oldest;
 	uint64_t cap, bytes, rows;
+	uint64_t unsaved; /* rows that the disk does not have */
 };
 
 /* The row, now the most recently used; NULL.  Valid until the next call. */
@@ -46,6 +47,10 @@ struct cache_row *cache_memory_get(struct cache_memory *memory, const char *key)
 void cache_memory_put(struct cache_memory *memory, const struct cache_row *row);
 void cache_memory_remove(struct cache_memory *memory, const char *key);
 void cache_memory_clear(struct cache_memory *memory);
+/* Whether the disk has the row; NULL: all of them. */
+void cache_memory_mark(struct cache_memory *memory, const char *key, bool unsaved);
+/* One that the disk does not have; NULL. */
+const struct cache_row *cache_memory_unsaved(const struct cache_memory *memory);
 /* A key that begins so and is not except (which may be ""); NULL. */
 const char *cache_memory_find(const struct cache_memory *memory, const char *prefix,
 							  const char *except);
@@ -56,6 +61,7 @@ struct cache_place {
 	char directory[PATH_MAX]; /* no links in it */
 	int directory_fd, lock_fd;
 	bool unclean; /* the owner before did not close it; whoever has looked for damage clears it */
+	bool passing; /* it could not be opened, for a reason that may pass by itself */
 };
 
 /* Makes, checks and locks the directory.  KILN_EIO, KILN_EPERM, KILN_ENOTSUP, KILN_EBUSY. */
@@ -63,9 +69,22 @@ int cache_place_open(const char *directory, struct cache_place *out, char error[
 /* Gives up the lock, which stays as a file while unclean.  Fine on a place that was not opened, if
  * its descriptors are -1. */
 void cache_place_close(struct cache_place *place);
-/* Renames the database to the first free kiln.db.bad-N; moved is its new name. */
+/* Whether the path still leads to this directory, and to this lock. */
+bool cache_place_is_current(const struct cache_place *place);
+/* Takes a lock that was removed, if nobody else has meanwhile. */
+void cache_place_lock_again(struct cache_place *place);
+/* Removes the database's log. */
+void cache_place_forget_log(const struct cache_place *place);
+/* Renames the database to kiln.db.bad-N, with the number after the highest there is; moved is its
+ * new name. */
 int cache_place_set_aside(const struct cache_place *place, char moved[32],
 						  char error[KERNEL_ERROR_MAX]);
+struct cache_aside {
+	uint64_t count, bytes;
+};
+/* Removes the oldest databases that were set aside until at most DB_ASIDE are left, of at most so
+ * many bytes (0: no matter), the newest in any case; what is left. */
+struct cache_aside cache_place_bound_aside(const struct cache_place *place, uint64_t most_bytes);
 /* Bytes of the database's files. */
 uint64_t cache_place_disk_bytes(const struct cache_place *place);
 /* The name of a file system that other hosts or a user's process stand behind; NULL for others. */
@@ -76,6 +95,7 @@ const char *cache_place_remote_name(unsigned long type);
 #define DB_APPLICATION 0x4b494c4e /* "KILN" */
 #define DB_SCHEMA 3
 #define DB_QUARANTINE 16 /* damaged rows kept */
+#define DB_ASIDE 3       /* databases that were set aside */
 
 /*
  * Results of the database: KILN_OK, KILN_ENOENT, KILN_ENOMEM, KILN_EIO; KILN_EPROTO where the
@@ -119,10 +139,20 @@ void cache_db_count_gone(struct cache_db_totals *totals, int64_t bytes, int64_t 
  * blobs lie in pages of their own. */
 int64_t cache_db_cost(size_t blob_bytes);
 
-/* check: look for damage (reads all of it). */
-int cache_db_open(const char *path, bool check, struct cache_db **out,
+/* Which damage to look for; both read all of it, DB_CHECK_ALL compares the indices as well. */
+enum cache_db_check { DB_CHECK_NOTHING, DB_CHECK_PAGES, DB_CHECK_ALL };
+int cache_db_open(const char *path, enum cache_db_check check, struct cache_db **out,
 				  char error[KERNEL_ERROR_MAX]);
 void cache_db_close(struct cache_db *db);
+/* Whether a call has failed for what may pass, since this was asked last: a disk that is full,
+ * read-only or broken, or another program that holds the file.  The sentence has the remedy. */
+bool cache_db_disk_failed(struct cache_db *db);
+/* What of its files is no longer where it was, though it is still open.  Without its log it is
+ * whole once it is closed; without its file what is written is lost. */
+enum cache_db_lost { DB_LOST_NOTHING, DB_LOST_LOG, DB_LOST_FILE };
+enum cache_db_lost cache_db_lost(struct cache_db *db);
+/* Writes something that changes nothing.  KILN_EPERM: it was opened when it could only be read. */
+int cache_db_probe(struct cache_db *db, char error[KERNEL_ERROR_MAX]);
 int cache_db_totals(struct cache_db *db, struct cache_db_totals *out, char error[KERNEL_ERROR_MAX]);
 /* blob is malloc'd. */
 int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *index, void **blob,

@@ -101,7 +101,7 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 		cache_count_use(cache, key, now);
 		return KILN_OK;
 	}
-	if (!cache->db) {
+	if (cache_have_db(cache, error) != KILN_OK) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %.12s in memory", key);
 	}
 	status = read_row(cache, key, &row, &damaged, error);

@@ -9,6 +9,7 @@
 struct cache_memory_entry {
 	struct cache_row row;
 	uint64_t cost;
+	bool unsaved;
 	struct cache_memory_entry *chain;         /* of the bucket */
 	struct cache_memory_entry *newer, *older; /* by use */
 };
@@ -69,6 +70,7 @@ void cache_memory_remove(struct cache_memory *memory, const char *key)
 	unlink_use(memory, entry);
 	memory->bytes -= entry->cost;
 	memory->rows--;
+	memory->unsaved -= entry->unsaved;
 	cache_row_free(&entry->row);
 	free(entry);
 }
@@ -90,6 +92,7 @@ void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
 	}
 	struct cache_memory_entry **head = bucket(memory, row->key);
 	entry->cost = cost;
+	entry->unsaved = false;
 	entry->chain = *head;
 	*head = entry;
 	link_newest(memory, entry);
@@ -102,6 +105,29 @@ void cache_memory_clear(struct cache_memory *memory)
 	while (memory->oldest) {
 		cache_memory_remove(memory, memory->oldest->row.key);
 	}
+}
+
+static void mark(struct cache_memory *memory, struct cache_memory_entry *entry, bool unsaved)
+{
+	memory->unsaved = memory->unsaved - entry->unsaved + unsaved;
+	entry->unsaved = unsaved;
+}
+
+void cache_memory_mark(struct cache_memory *memory, const char *key, bool unsaved)
+{
+	struct cache_memory_entry *entry = key ? *slot(memory, key) : memory->newest;
+	for (; entry; entry = key ? NULL : entry->older) {
+		mark(memory, entry, unsaved);
+	}
+}
+
+const struct cache_row *cache_memory_unsaved(const struct cache_memory *memory)
+{
+	const struct cache_memory_entry *entry = memory->unsaved ? memory->newest : NULL;
+	while (entry && !entry->unsaved) {
+		entry = entry->older;
+	}
+	return entry ? &entry->row : NULL;
 }
 
 const char *cache_memory_find(const struct cache_memory *memory, const char *prefix,

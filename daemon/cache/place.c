@@ -13,8 +13,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define SET_ASIDE_MAX 9
-
 /* Numbers of statfs(2); some are in no header.  SQLite's locks and shared memory are not to be
  * relied on there. */
 static const struct {
@@ -109,6 +107,21 @@ static bool lock_is_current(const struct cache_place *place)
 		   held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
+bool cache_place_is_current(const struct cache_place *place)
+{
+	struct stat held, named;
+	return place->directory_fd >= 0 && fstat(place->directory_fd, &held) == 0 &&
+		   stat(place->directory, &named) == 0 && held.st_dev == named.st_dev &&
+		   held.st_ino == named.st_ino && lock_is_current(place);
+}
+
+/* The reasons that are no mistake of whoever chose the directory. */
+static bool may_pass(int number)
+{
+	return number == ENOSPC || number == EDQUOT || number == EROFS || number == EIO ||
+		   number == EMFILE || number == ENFILE;
+}
+
 static int take_lock(struct cache_place *place, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status;
@@ -117,6 +130,7 @@ static int take_lock(struct cache_place *place, char error[KERNEL_ERROR_MAX])
 		place->lock_fd =
 			openat(place->directory_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (place->lock_fd < 0) {
+			place->passing = may_pass(errno);
 			return util_fail(
 				error, KERNEL_ERROR_MAX, KILN_EIO,
 				"the lock of the cache, %.150s/lock, cannot be made: %s; choose another "
@@ -144,6 +158,7 @@ int cache_place_open(const char *directory, struct cache_place *out, char error[
 {
 	*out = (struct cache_place){.directory_fd = -1, .lock_fd = -1};
 	if (util_make_directories(directory, 0700) < 0 || !realpath(directory, out->directory)) {
+		out->passing = may_pass(errno);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "the cache directory %.150s cannot be made: %s; choose another with "
 						 "--cache-dir",
@@ -151,6 +166,7 @@ int cache_place_open(const char *directory, struct cache_place *out, char error[
 	}
 	out->directory_fd = open(out->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (out->directory_fd < 0) {
+		out->passing = may_pass(errno);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "the cache directory %.150s cannot be opened: %s", out->directory,
 						 strerror(errno));
@@ -169,10 +185,30 @@ int cache_place_open(const char *directory, struct cache_place *out, char error[
 	return status;
 }
 
+void cache_place_lock_again(struct cache_place *place)
+{
+	struct cache_place other = *place;
+	char ignored[KERNEL_ERROR_MAX];
+	other.lock_fd = -1;
+	if (take_lock(&other, ignored) == KILN_OK) {
+		util_log(UTIL_WARN, "cache: the lock %s/lock was removed; it was made anew",
+				 place->directory);
+		close(place->lock_fd);
+		place->lock_fd = other.lock_fd;
+	} else if (other.lock_fd >= 0) {
+		close(other.lock_fd);
+	}
+}
+
+void cache_place_forget_log(const struct cache_place *place)
+{
+	unlinkat(place->directory_fd, "kiln.db-wal", 0);
+}
+
 void cache_place_close(struct cache_place *place)
 {
 	if (place->lock_fd >= 0) {
-		if (!place->unclean) {
+		if (!place->unclean && lock_is_current(place)) {
 			unlinkat(place->directory_fd, "lock", 0);
 		}
 		close(place->lock_fd);
@@ -181,34 +217,6 @@ void cache_place_close(struct cache_place *place)
 		close(place->directory_fd);
 	}
 	place->lock_fd = place->directory_fd = -1;
-}
-
-int cache_place_set_aside(const struct cache_place *place, char moved[32],
-						  char error[KERNEL_ERROR_MAX])
-{
-	static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
-	int number = 1;
-	/* The last number is used again and again: damage must not fill the disk. */
-	for (; number < SET_ASIDE_MAX; number++) {
-		snprintf(moved, 32, "kiln.db.bad-%d", number);
-		if (faccessat(place->directory_fd, moved, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
-			break;
-		}
-	}
-	snprintf(moved, 32, "kiln.db.bad-%d", number);
-	for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
-		char from[32], to[48];
-		snprintf(from, sizeof from, "kiln.db%s", suffixes[i]);
-		snprintf(to, sizeof to, "%s%s", moved, suffixes[i]);
-		unlinkat(place->directory_fd, to, 0);
-		if (renameat(place->directory_fd, from, place->directory_fd, to) < 0 &&
-			(errno != ENOENT || i == 0)) {
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
-							 "%.150s/%s is damaged and cannot be renamed to %s: %s",
-							 place->directory, from, to, strerror(errno));
-		}
-	}
-	return KILN_OK;
 }
 
 uint64_t cache_place_disk_bytes(const struct cache_place *place)

@@ -112,6 +112,8 @@ void cache_tend(struct cache *cache)
 		status = trim_piece(cache, error);
 	} else if (cache->shrinking) {
 		status = cache_db_shrink(cache->db, &cache->shrinking, error);
+	} else if (cache->memory.unsaved && !cache->trouble[0]) {
+		status = cache_save(cache, error);
 	}
 	if (status != KILN_OK) {
 		/* The next row that is written tries again. */

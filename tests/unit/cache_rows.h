@@ -83,7 +83,7 @@ static bool is_row(int number, const struct cache_row *row)
 	return same;
 }
 
-static struct cache *open_cache(uint64_t cap, uint64_t memory)
+static inline struct cache *open_cache(uint64_t cap, uint64_t memory)
 {
 	struct cache_options options = {
 		.directory = directory, .cap_bytes = cap, .memory_bytes = memory};

@@ -159,6 +159,7 @@ static void no_database(void **state)
 {
 	(void)state;
 	static char nonsense[5000];
+	char name[32];
 	memset(nonsense, 'n', sizeof nonsense);
 	for (int i = 1; i <= 11; i++) {
 		nonsense[0] = (char)('a' + i);
@@ -167,11 +168,23 @@ static void no_database(void **state)
 		assert_int_equal(get(cache, 1), KILN_ENOENT);
 		assert_int_equal(put(cache, 1, 10), KILN_OK);
 		assert_int_equal(get(cache, 1), KILN_OK);
+		assert_int_equal(stats_of(cache).aside, i < DB_ASIDE ? i : DB_ASIDE);
+		assert_int_equal(stats_of(cache).aside_bytes, stats_of(cache).aside * sizeof nonsense);
 		cache_close(cache);
-		char name[32];
-		snprintf(name, sizeof name, "kiln.db.bad-%d", i < 9 ? i : 9);
+		snprintf(name, sizeof name, "kiln.db.bad-%d", i);
 		assert_same_file(name, nonsense, sizeof nonsense);
+		/* The oldest have gone. */
+		snprintf(name, sizeof name, "kiln.db.bad-%d", i - DB_ASIDE);
+		assert_int_equal(access(in_directory(name), F_OK), -1);
 	}
+	/* Together they are no larger than a cache may be; the newest stays in any case. */
+	struct cache *cache = open_cache(2 * sizeof nonsense, 0);
+	assert_int_equal(stats_of(cache).aside, 2);
+	cache_close(cache);
+	cache = open_cache(sizeof nonsense / 2, 0);
+	assert_int_equal(stats_of(cache).aside, 1);
+	cache_close(cache);
+	assert_same_file("kiln.db.bad-11", nonsense, sizeof nonsense);
 	assert_int_equal(access(in_directory("kiln.db.bad-10"), F_OK), -1);
 }
 

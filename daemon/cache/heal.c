@@ -1,0 +1,220 @@
+/*
+ * heal.c: what becomes of the cache when its disk fails, its database is damaged, or its files are
+ * taken away: memory goes on alone, and the disk is tried again until it works.  Knows no SQL.
+ */
+#include "conductor.h"
+
+#include <string.h>
+
+/* Up to this size a database is always looked over when opened, beyond it after a crash only. */
+#define CHECK_ALWAYS_BYTES ((uint64_t)64 << 20)
+#define SUSPECT_MOST 3 /* how often a database that is sound may be said to be damaged */
+#define AGAIN_US ((uint64_t)1000000) /* between two tries to have a database */
+
+/* ---- Trouble ---- */
+
+void cache_begin_trouble(struct cache *cache, const char *why)
+{
+	if (!cache->trouble[0]) {
+		util_log(UTIL_WARN, "cache: %s; until then kernels are kept in memory only", why);
+	}
+	snprintf(cache->trouble, sizeof cache->trouble, "%s", why);
+	cache->again_us = util_now_us() + AGAIN_US;
+}
+
+void cache_sound(struct cache *cache)
+{
+	if (cache->trouble[0]) {
+		util_log(UTIL_INFO, "cache: %s can be written again", cache->place.directory);
+	}
+	cache->trouble[0] = 0;
+}
+
+/* ---- Beginning ---- */
+
+/* Opens the database and counts what it holds. */
+static int open_db(struct cache *cache, enum cache_db_check check, char error[KERNEL_ERROR_MAX])
+{
+	char path[PATH_MAX + 16];
+	snprintf(path, sizeof path, "%s/kiln.db", cache->place.directory);
+	int status = cache_db_open(path, check, &cache->db, error);
+	if (status == KILN_OK) {
+		status = cache_db_totals(cache->db, &cache->totals, error);
+	}
+	if (status == KILN_OK) {
+		status = cache_failures_open(cache, error);
+	}
+	if (status != KILN_OK) {
+		cache_db_close(cache->db);
+		cache->db = NULL;
+	}
+	return status;
+}
+
+/* Sets aside what there is and opens a new one. */
+static int begin_new(struct cache *cache, const char *why, char moved[32],
+					 char error[KERNEL_ERROR_MAX])
+{
+	int status = cache_place_set_aside(&cache->place, moved, error);
+	if (status == KILN_OK) {
+		util_log(UTIL_WARN, "cache: %s; it was moved to %s/%s and a new one begun", why,
+				 cache->place.directory, moved);
+		status = open_db(cache, DB_CHECK_NOTHING, error);
+		cache->suspected = 0;
+		cache->place.unclean = false;
+	}
+	cache->aside = cache_place_bound_aside(&cache->place, cache->cap_bytes);
+	return status;
+}
+
+int cache_begin(struct cache *cache, char error[KERNEL_ERROR_MAX])
+{
+	char why[KERNEL_ERROR_MAX], moved[32];
+	bool check =
+		cache->place.unclean || cache_place_disk_bytes(&cache->place) <= CHECK_ALWAYS_BYTES;
+	cache->aside = cache_place_bound_aside(&cache->place, cache->cap_bytes);
+	int status = open_db(cache, check ? DB_CHECK_PAGES : DB_CHECK_NOTHING, error);
+	if (status == KILN_EPROTO) {
+		memcpy(why, error, sizeof why);
+		status = begin_new(cache, why, moved, error);
+	}
+	if (status == KILN_OK) {
+		cache->place.unclean = false;
+	}
+	return status == KILN_EPROTO ? KILN_EIO : status;
+}
+
+/* Forgets the database that was open, and what is known of it. */
+static void leave_db(struct cache *cache)
+{
+	cache_db_close(cache->db);
+	cache->db = NULL;
+	cache->totals = (struct cache_db_totals){0};
+	cache->failures = cache->failure_bytes = 0;
+	cache->pending_count = 0;
+}
+
+/*
+ * A disk that fails has SQLite find damage where there is none, and a database is not given up for
+ * that: it is opened anew and looked over.  KILN_EPROTO: it is damaged, or was said to be so too
+ * often.
+ */
+static int look_over(struct cache *cache, char error[KERNEL_ERROR_MAX])
+{
+	cache->place.unclean = true;
+	if (cache->suspected == SUSPECT_MOST) {
+		return KILN_EPROTO;
+	}
+	cache->suspected++;
+	return open_db(cache, DB_CHECK_ALL, error);
+}
+
+int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
+{
+	char why[KERNEL_ERROR_MAX], moved[32];
+	if (status != KILN_OK && cache->db && cache_db_disk_failed(cache->db)) {
+		cache_begin_trouble(cache, error);
+	}
+	if (status != KILN_EPROTO) {
+		return status;
+	}
+	memcpy(why, error, sizeof why);
+	leave_db(cache);
+	status = look_over(cache, error);
+	if (status == KILN_OK) {
+		util_log(UTIL_WARN, "cache: %s; it was looked over and is sound", why);
+		memcpy(error, why, sizeof why);
+		return KILN_EIO;
+	}
+	if (status == KILN_EPROTO) {
+		status = begin_new(cache, why, moved, error);
+	}
+	if (status != KILN_OK) {
+		memcpy(why, error, sizeof why);
+		util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the cache has no database: %.280s", why);
+		cache_begin_trouble(cache, error);
+		return KILN_EIO;
+	}
+	cache_sound(cache);
+	/* What memory has was verified when it was read. */
+	cache_memory_mark(&cache->memory, NULL, true);
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
+					 "the cache's database was damaged and is now %s: a new one has begun", moved);
+}
+
+/* ---- Going on ---- */
+
+bool cache_probe(struct cache *cache)
+{
+	char error[KERNEL_ERROR_MAX];
+	int status = cache_db_probe(cache->db, error);
+	if (status == KILN_OK) {
+		cache_sound(cache);
+	} else {
+		(void)cache_failed(cache, status, error);
+	}
+	return status == KILN_EPERM;
+}
+
+/* Opens what can be opened now: the directory too may have gone. */
+static int begin_again(struct cache *cache, char error[KERNEL_ERROR_MAX])
+{
+	int status = KILN_OK;
+	if (!cache_place_is_current(&cache->place)) {
+		cache_place_close(&cache->place);
+		status = cache_place_open(cache->directory, &cache->place, error);
+	}
+	if (status == KILN_OK) {
+		status = cache_begin(cache, error);
+	}
+	if (status == KILN_OK) {
+		cache_memory_mark(&cache->memory, NULL, true);
+		cache_probe(cache);
+	} else {
+		cache_begin_trouble(cache, error);
+	}
+	return status;
+}
+
+int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX])
+{
+	if (cache->db || (util_now_us() >= cache->again_us && begin_again(cache, error) == KILN_OK)) {
+		return KILN_OK;
+	}
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%s", cache->trouble);
+}
+
+void cache_stay(struct cache *cache)
+{
+	char error[KERNEL_ERROR_MAX];
+	enum cache_db_lost lost = cache->db ? cache_db_lost(cache->db) : DB_LOST_NOTHING;
+	if (lost == DB_LOST_NOTHING) {
+		return;
+	}
+	util_log(UTIL_WARN, "cache: %s/kiln.db%s was removed or replaced; it is opened anew",
+			 cache->place.directory, lost == DB_LOST_LOG ? "-wal" : "");
+	if (lost == DB_LOST_LOG) {
+		cache_flush_uses(cache);
+	}
+	leave_db(cache);
+	/* The log of one file must not be read into another. */
+	if (lost == DB_LOST_FILE) {
+		cache_place_forget_log(&cache->place);
+	}
+	begin_again(cache, error);
+}
+
+void cache_look(struct cache *cache)
+{
+	char error[KERNEL_ERROR_MAX];
+	cache_stay(cache);
+	if (cache->db && !cache_place_is_current(&cache->place)) {
+		cache_place_lock_again(&cache->place);
+	}
+	if (!cache->db) {
+		begin_again(cache, error);
+	} else if (cache->trouble[0] && cache_probe(cache)) {
+		leave_db(cache);
+		begin_again(cache, error);
+	}
+}
