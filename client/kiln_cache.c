@@ -56,8 +56,11 @@ int cli_cache_ls(struct cli *cli)
 	args[1] = cli_attr_string("sort", sort ? sort : "used");
 	if (cli_request(cli, "cache.ls", args, 2, &reply))
 		return CLI_FAILED;
-	if (!cli_json(cli, reply))
+	if (!cli_json(cli, reply)) {
 		cli_cache_print(reply, true);
+		if (kiln_reply_str(reply, "trouble")[0])
+			fprintf(stderr, "kiln: cache ls: %s\n", kiln_reply_str(reply, "trouble"));
+	}
 	kiln_reply_free(reply);
 	return CLI_OK;
 }

@@ -27,6 +27,9 @@ static const struct debug_what {
 	{"corrupt", {"key"}, {ARG_TEXT}, 1},
 	{"children", {NULL}, {ARG_NONE}, 0},
 	{"expire", {NULL}, {ARG_NONE}, 0},
+	{"store-fault", {"kind", "ms"}, {ARG_TEXT, ARG_COUNT}, 1},
+	{"store-deadline", {"ms"}, {ARG_COUNT}, 1},
+	{"look", {NULL}, {ARG_NONE}, 0},
 };
 
 static const struct debug_what *find_what(const char *name)

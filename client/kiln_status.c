@@ -228,6 +228,27 @@ static void print_versions(const kiln_reply *reply)
 				   kiln_reply_str(reply, "server.build"));
 }
 
+/* What is kept, and what is wrong with the disk, with what helps. */
+static void print_cache(const kiln_reply *reply)
+{
+	int64_t aside = kiln_reply_int(reply, "cache.set_aside");
+	const char *trouble = kiln_reply_str(reply, "cache.trouble");
+	char bytes[FIGURE_MAX];
+
+	print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.bytes"), bytes));
+	if (aside)
+		print_pair("", "%" PRId64 " damaged database%s set aside (%s): %s/kiln.db.bad-*", aside,
+				   aside == 1 ? "" : "s",
+				   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.set_aside_bytes"), bytes),
+				   kiln_reply_str(reply, "cache.directory"));
+	if (trouble[0])
+		print_pair("", "%s", trouble);
+	if (kiln_reply_int(reply, "cache.unsaved"))
+		print_pair("", "%" PRId64 " kernels are in memory only, and written when that is possible",
+				   kiln_reply_int(reply, "cache.unsaved"));
+}
+
 int cli_status(struct cli *cli)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
@@ -260,8 +281,7 @@ int cli_status(struct cli *cli)
 		print_compilers(reply);
 		print_executors(reply);
 		print_sandbox(reply);
-		print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),
-				   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.bytes"), figure));
+		print_cache(reply);
 		print_remote(reply);
 		if (cli_value(cli, "limits"))
 			print_limits(reply);

@@ -51,7 +51,7 @@ struct lanes_end {
 struct test_state {
 	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
-	uint32_t hello_deadline_ms; /* 0: the usual one */
+	uint32_t hello_deadline_ms, store_deadline_ms; /* 0: the usual one */
 	uint32_t delay_store_ms;
 	uint64_t available_bytes; /* of memory, as if it were so; 0: as it is */
 	int fail_compile, hang_compile, crash_compile;
@@ -78,6 +78,7 @@ struct broker {
 	struct store *store;
 	struct remote *remote; /* NULL: there is no second tier */
 	struct map tuned;      /* winners of tuning: tuned.c */
+	bool tuned_unread;     /* those that are on disk */
 	struct pool *pool;
 	struct device_entry *devices;
 	struct session *sessions;
@@ -111,9 +112,12 @@ void server_executor_lost(struct broker *broker, struct executor *executor, cons
 /* A client wrote nonsense into the lane of this stream: its session ends. */
 void server_lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
 					   const char *why);
+/* Makes the socket anew where it was removed. */
+void server_look(struct broker *broker);
 /* The listening socket's path. */
 const char *server_path(const struct broker *broker);
-/* The broker's main.  Returns the exit status. */
+#define SERVER_LEFT 2 /* a thread is still in the cache: exit(3) would wait for it */
+/* The broker's main.  Returns the exit status, or SERVER_LEFT. */
 int server_run(const struct options *options);
 
 #endif

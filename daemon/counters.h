@@ -35,6 +35,7 @@
 	X(lookup_remote, "of these, those found in the second tier")         \
 	X(remote_waits, "of these, those that another host compiled then")   \
 	X(lookups_left, "of these, those missed with nobody waiting")        \
+	X(lookups_late, "lookups that the disk kept for too long: misses")   \
 	X(lookups_frozen, "of these, those missed and not to be compiled")   \
 	X(jobs, "compiles begun")                                            \
 	X(jobs_done, "compiles that gave a kernel")                          \

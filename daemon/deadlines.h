@@ -11,9 +11,15 @@
 
 /* ---- The broker and its clients ---- */
 
-#define DEADLINE_HELLO_MS 10000  /* from a connection to its first message */
-#define PAUSE_DRAIN_LOOK_MS 10   /* of a daemon that ends, between two looks at what is left */
-#define DEADLINE_DATABASE_MS 250 /* for somebody who has the database open with another program */
+#define DEADLINE_HELLO_MS 10000   /* from a connection to its first message */
+#define PAUSE_DRAIN_LOOK_MS 10    /* of a daemon that ends, between two looks at what is left */
+#define PAUSE_SERVER_LOOK_MS 5000 /* whether the socket is still there for others */
+#define DEADLINE_DATABASE_MS 250  /* for somebody who has the database open with another program */
+#define DEADLINE_STORE_MS 2000    /* the disk of the cache answers whoever waits for it */
+#define DEADLINE_STORE_END_US 2000000 /* it answers a daemon that ends, when all else is done */
+#define PAUSE_STORE_LOOK_MS 5000 /* whether its files are there, and a disk that failed works */
+#define PAUSE_DATABASE_AGAIN_US \
+	1000000                      /* between two tries to have a database, while there is none */
 #define PAUSE_STORE_TEND_MS 5000 /* uses of kernels are written so long after the first of them */
 #define PAUSE_VERIFY_US 20000    /* of one piece of verifying; then others have the store */
 

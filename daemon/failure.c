@@ -130,6 +130,6 @@ void failure_keep(struct broker *broker, struct kernel_ref *ref, const char *key
 	fill(keeping, ref, key, key_text, result);
 	if (seconds)
 		keeping->failure.until = keeping->failure.row.created + seconds;
-	if (store_run(broker, keep_work, keep_done, keeping) != KILN_OK)
+	if (store_is_crowded(broker) || store_run(broker, keep_work, keep_done, keeping) != KILN_OK)
 		keep_free(keeping);
 }

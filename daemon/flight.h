@@ -38,7 +38,7 @@ struct flight {
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
 	char compiler[96]; /* that it names */
-	/* the lookup's answer, written by the store's thread */
+	/* the cache's answer */
 	struct cache_row row;
 	struct cache_failure failure; /* what is remembered instead of a row */
 	int lookup_status;

@@ -48,6 +48,12 @@ static void put_done(struct broker *broker, void *arg)
 /* Its waiters were answered: the row goes to where the next will find it. */
 void flight_keep_row(struct flight *flight)
 {
+	if (store_is_crowded(flight->broker)) {
+		flight->lookup_status = util_fail(flight->error, sizeof flight->error, KILN_EIO,
+										  "too many wait for the disk already");
+		put_done(flight->broker, flight);
+		return;
+	}
 	if (store_run(flight->broker, put_work, put_done, flight) == KILN_OK)
 		return;
 	remote_not_compiled(flight->broker, flight->key);

@@ -9,13 +9,23 @@
 #include "store.h"
 #include "util/util.h"
 
+/* The store's thread has it, and a disk that does not answer may keep it. */
+struct lookup {
+	struct flight *flight; /* NULL: it has gone on without */
+	char key[KERNEL_KEY_HEX];
+	struct cache_row row;
+	struct cache_failure failure;
+	int status;
+	char error[KERNEL_ERROR_MAX];
+};
+
 static void lookup_work(struct cache *cache, void *arg)
 {
-	struct flight *flight = arg;
+	struct lookup *lookup = arg;
 	char error[KERNEL_ERROR_MAX];
-	flight->lookup_status = cache_get(cache, flight->key, &flight->row, flight->error);
-	if (flight->lookup_status == KILN_ENOENT)
-		cache_failure_get(cache, flight->key, &flight->failure, error);
+	lookup->status = cache_get(cache, lookup->key, &lookup->row, lookup->error);
+	if (lookup->status == KILN_ENOENT)
+		cache_failure_get(cache, lookup->key, &lookup->failure, error);
 }
 
 static void answer_remembered(struct flight *flight)
@@ -55,12 +65,10 @@ static bool may_compile(const struct flight *flight)
 	return wait != NULL;
 }
 
-static void lookup_done(struct broker *broker, void *arg)
+/* The cache has answered, or is not waited for any longer. */
+static void go_on(struct flight *flight)
 {
-	struct flight *flight = arg;
-	/* A cache that cannot be read costs a compile, not the kernel. */
-	if (flight->lookup_status != KILN_OK && flight->lookup_status != KILN_ENOENT)
-		util_log(UTIL_WARN, "%s", flight->error);
+	struct broker *broker = flight->broker;
 	if (flight->failure.status != KILN_OK) {
 		answer_remembered(flight);
 		return;
@@ -80,6 +88,50 @@ static void lookup_done(struct broker *broker, void *arg)
 		flight_compile(flight);
 }
 
+/* A disk that takes its time costs a compile, not the kernel. */
+static void lookup_late(struct broker *broker, void *arg)
+{
+	struct lookup *lookup = arg;
+	struct flight *flight = lookup->flight;
+	broker->counters.lookups_late++;
+	lookup->flight = NULL;
+	flight->lookup_status = KILN_ETIMEDOUT;
+	go_on(flight);
+}
+
+static void lookup_done(struct broker *broker, void *arg)
+{
+	struct lookup *lookup = arg;
+	struct flight *flight = lookup->flight;
+	(void)broker;
+	/* And so does a cache that cannot be read; it says why by itself. */
+	if (flight) {
+		flight->row = lookup->row;
+		flight->failure = lookup->failure;
+		flight->lookup_status = lookup->status;
+		memcpy(flight->error, lookup->error, sizeof flight->error);
+		go_on(flight);
+	} else {
+		cache_row_free(&lookup->row);
+		cache_failure_free(&lookup->failure);
+	}
+	free(lookup);
+}
+
+static bool look(struct flight *flight)
+{
+	struct lookup *lookup = calloc(1, sizeof *lookup);
+	if (!lookup)
+		return false;
+	lookup->flight = flight;
+	lookup->status = KILN_ETIMEDOUT; /* unless it is done */
+	memcpy(lookup->key, flight->key, sizeof lookup->key);
+	if (store_wait(flight->broker, lookup_work, lookup_done, lookup_late, lookup) == KILN_OK)
+		return true;
+	free(lookup);
+	return false;
+}
+
 struct flight *flight_open(struct broker *broker, struct kernel_ref *ref)
 {
 	struct flight *flight = calloc(1, sizeof *flight);
@@ -91,7 +143,7 @@ struct flight *flight_open(struct broker *broker, struct kernel_ref *ref)
 	memcpy(flight->key, ref->key, sizeof flight->key);
 	memcpy(flight->compiler, ref->compiler, sizeof flight->compiler);
 	flight->key_text = strdup(ref->key_text);
-	if (!flight->key_text || store_run(broker, lookup_work, lookup_done, flight) != KILN_OK) {
+	if (!flight->key_text || !look(flight)) {
 		flight_free(flight);
 		return NULL;
 	}

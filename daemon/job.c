@@ -143,7 +143,7 @@ static bool key_later(struct job_wait *wait, const char *compiler)
 	keying->wait = wait;
 	keying->ref = kernel_hold(wait->ref);
 	snprintf(keying->compiler, sizeof keying->compiler, "%s", compiler);
-	if (store_run(wait->broker, key_work, key_done, keying) == KILN_OK) {
+	if (store_aside(wait->broker, key_work, key_done, keying) == KILN_OK) {
 		wait->keying = keying;
 		return true;
 	}

@@ -100,12 +100,18 @@ static int busy(const char *path, int pid, char error[KERNEL_ERROR_MAX])
 		pid, path);
 }
 
+static bool is_locked_by(const char *path, int lock)
+{
+	struct stat held, named;
+	return fstat(lock, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino &&
+		   held.st_dev == named.st_dev;
+}
+
 /* The lock of a daemon that starts or runs; a lock file that was removed meanwhile does not count.
  */
 static int take_lock(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 {
 	for (int tries = 0; tries < 100; tries++) {
-		struct stat held, named;
 		int fd = open(out->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)
 			return ERROR(KILN_EIO, "cannot open the lock %.200s: %s", out->lock_path,
@@ -117,8 +123,7 @@ static int take_lock(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 				"another kilnd is starting or running at %.150s (the lock beside it is held)",
 				out->path);
 		}
-		if (fstat(fd, &held) == 0 && stat(out->lock_path, &named) == 0 &&
-			held.st_ino == named.st_ino && held.st_dev == named.st_dev) {
+		if (is_locked_by(out->lock_path, fd)) {
 			out->lock = fd;
 			return KILN_OK;
 		}
@@ -181,14 +186,56 @@ int listen_open(struct listen_socket *out, const char *path, char error[KERNEL_E
 	return status;
 }
 
-void listen_close(struct listen_socket *socket)
+/* The path still leads to the socket that we made. */
+static bool has_path(const struct listen_socket *socket)
 {
 	struct stat status;
+	return socket->inode && lstat(socket->path, &status) == 0 && status.st_dev == socket->device &&
+		   status.st_ino == socket->inode;
+}
+
+bool listen_is_lost(const struct listen_socket *socket)
+{
+	return socket->lock >= 0 &&
+		   (!has_path(socket) || !is_locked_by(socket->lock_path, socket->lock));
+}
+
+int listen_again(struct listen_socket *socket, char error[KERNEL_ERROR_MAX])
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct listen_socket anew = *socket;
+	int pid = 0, status = KILN_OK;
+	bool locked = is_locked_by(socket->lock_path, socket->lock), bound = has_path(socket);
+	memcpy(address.sun_path, socket->path, strlen(socket->path) + 1);
+	status = prepare_directory(socket->path, error);
+	if (status == KILN_OK && !locked)
+		status = take_lock(&anew, error);
+	if (status == KILN_OK && !bound)
+		status = answers(&address, &pid) ? busy(socket->path, pid, error)
+										 : bind_socket(&anew, &address, error);
+	if (status == KILN_OK && !bound && dup3(anew.fd, socket->fd, O_CLOEXEC) < 0)
+		status = ERROR(KILN_EIO, "cannot listen at %.200s: %s", socket->path, strerror(errno));
+	if (!bound && anew.fd != socket->fd && anew.fd >= 0)
+		close(anew.fd);
+	anew.fd = socket->fd;
+	if (status != KILN_OK) {
+		if (anew.lock != socket->lock)
+			close(anew.lock);
+		return status;
+	}
+	if (!locked)
+		close(socket->lock);
+	*socket = anew;
+	return KILN_OK;
+}
+
+void listen_close(struct listen_socket *socket)
+{
 	if (socket->lock >= 0) {
-		if (socket->inode && lstat(socket->path, &status) == 0 && status.st_dev == socket->device &&
-			status.st_ino == socket->inode)
+		if (has_path(socket))
 			unlink(socket->path);
-		unlink(socket->lock_path);
+		if (is_locked_by(socket->lock_path, socket->lock))
+			unlink(socket->lock_path);
 		close(socket->lock);
 	}
 	if (socket->fd >= 0)

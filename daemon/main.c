@@ -1,8 +1,10 @@
 /* main.c: one binary, three roles: broker, executor, compiler worker.  Only this file ends a
- * process by returning. */
+ * process. */
 #include "broker.h"
 #include "exec/exec.h"
 #include "util/util.h"
+
+#include <unistd.h>
 
 int main(int argc, char **argv)
 {
@@ -31,6 +33,9 @@ int main(int argc, char **argv)
 		return compile_worker_main(&worker);
 	}
 	default:
-		return server_run(&options);
+		status = server_run(&options);
+		if (status == SERVER_LEFT)
+			_exit(0);
+		return status;
 	}
 }

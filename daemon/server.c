@@ -33,8 +33,11 @@ struct server {
 	struct listen_socket socket;
 	uv_poll_t poll;
 	uv_signal_t term, interrupt, hangup;
-	uv_timer_t drain, idle;
-	uint64_t stopped_us, drain_until_us;
+	uv_timer_t drain, idle, look;
+	uint64_t stopped_us, drain_until_us,
+		end_until_us; /* end: of the cache; 0: all else is not done yet */
+	bool left;        /* the cache did not come to its end */
+	bool lost;        /* nobody finds the socket, and that was said */
 	int spare; /* a descriptor to give up when there are none left, so that a peer can be turned
 				  away */
 	enum server_phase phase;
@@ -80,6 +83,30 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	}
 }
 
+/* Whoever tidies up may remove the socket of a daemon that runs, or its directory: nobody new would
+ * find it, and none could take its place. */
+void server_look(struct broker *broker)
+{
+	struct server *server = broker->server;
+	char error[KERNEL_ERROR_MAX];
+	if (server->phase != SERVER_RUNNING || !listen_is_lost(&server->socket))
+		return;
+	/* The loop must not watch a descriptor that becomes another socket. */
+	uv_poll_stop(&server->poll);
+	int status = listen_again(&server->socket, error);
+	uv_poll_start(&server->poll, UV_READABLE, on_connection);
+	if (status == KILN_OK)
+		util_log(UTIL_WARN, "the socket %s was removed; it was made anew", server->socket.path);
+	else if (!server->lost)
+		util_log(UTIL_WARN, "the socket %s was removed: %s", server->socket.path, error);
+	server->lost = status != KILN_OK;
+}
+
+static void on_look(uv_timer_t *timer)
+{
+	server_look(timer->data);
+}
+
 /* ---- Ending ---- */
 
 static bool work_left(const struct broker *broker)
@@ -98,6 +125,7 @@ static void close_handles(struct broker *broker)
 	uv_close((uv_handle_t *)&server->hangup, NULL);
 	uv_close((uv_handle_t *)&server->drain, NULL);
 	uv_close((uv_handle_t *)&server->idle, NULL);
+	uv_close((uv_handle_t *)&server->look, NULL);
 	uv_close((uv_handle_t *)&broker->tiers->timer, NULL);
 }
 
@@ -111,6 +139,27 @@ static void close_all(struct broker *broker)
 	job_close(broker);
 	pool_close(broker);
 	devices_close(broker);
+}
+
+/* A disk that does not answer is not waited for: whatever it was doing, the database survives that.
+ * True: it is done, or left. */
+static bool end_store(struct broker *broker)
+{
+	struct server *server = broker->server;
+	if (store_end(broker))
+		return true;
+	if (!server->end_until_us)
+		server->end_until_us =
+			util_now_us() + (broker->test.store_deadline_ms
+								 ? (uint64_t)broker->test.store_deadline_ms * 1000
+								 : DEADLINE_STORE_END_US);
+	if (util_now_us() < server->end_until_us)
+		return false;
+	util_log(UTIL_WARN, "the disk of the cache %s does not answer; it is left as it is",
+			 broker->options.cache_dir);
+	server->left = true;
+	uv_stop(&broker->loop);
+	return true;
 }
 
 /* Looks again and again: work, sessions and children end in many places. */
@@ -128,8 +177,8 @@ static void on_drain(uv_timer_t *timer)
 		close_all(broker);
 	/* Lookups under way come back to an empty house; children are waited for, so that none is left
 	 * behind. */
-	if (server->phase == SERVER_CLOSING && !store_busy(broker) && !child_count() &&
-		remote_finished(broker)) {
+	if (server->phase == SERVER_CLOSING && !child_count() && remote_finished(broker) &&
+		end_store(broker)) {
 		server->phase = SERVER_CLOSED;
 		remote_close(broker);
 		close_handles(broker);
@@ -242,12 +291,13 @@ static int open_loop(struct broker *broker)
 	if (status < 0)
 		return status;
 	server->poll.data = server->term.data = server->interrupt.data = server->hangup.data = broker;
-	server->drain.data = server->idle.data = broker;
+	server->drain.data = server->idle.data = server->look.data = broker;
 	uv_signal_init(&broker->loop, &server->term);
 	uv_signal_init(&broker->loop, &server->interrupt);
 	uv_signal_init(&broker->loop, &server->hangup);
 	uv_timer_init(&broker->loop, &server->drain);
 	uv_timer_init(&broker->loop, &server->idle);
+	uv_timer_init(&broker->loop, &server->look);
 	uv_signal_start(&server->term, on_signal, SIGTERM);
 	uv_signal_start(&server->interrupt, on_signal, SIGINT);
 	uv_signal_start(&server->hangup, on_signal, SIGHUP);
@@ -292,6 +342,7 @@ static void listen_on(struct broker *broker)
 	struct server *server = broker->server;
 	uv_poll_init(&broker->loop, &server->poll, server->socket.fd);
 	uv_poll_start(&server->poll, UV_READABLE, on_connection);
+	uv_timer_start(&server->look, on_look, PAUSE_SERVER_LOOK_MS, PAUSE_SERVER_LOOK_MS);
 	server_note_sessions(broker);
 	util_log(UTIL_INFO, "kilnd %s serves %s", KILN_VERSION_STRING, server->socket.path);
 	listen_notify("READY=1");
@@ -371,6 +422,8 @@ int server_run(const struct options *options)
 	uv_run(&broker.loop, UV_RUN_DEFAULT);
 	if (status == KILN_OK)
 		util_log(UTIL_INFO, "stopped");
+	if (broker.server->left)
+		return SERVER_LEFT;
 	free_broker(&broker);
 	return status == KILN_OK ? 0 : 1;
 }

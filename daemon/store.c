@@ -1,44 +1,109 @@
 /* store.c: a queue of cache calls in front of libuv's thread pool, one in flight; and between them
- * what the cache put off. */
+ * what the cache put off.  A second queue has what does not need the cache. */
 #include "store.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "deadlines.h"
+#include "session.h"
 #include "tuned.h"
 #include "util/util.h"
 #include "waits.h"
 
+#define STORE_CROWD 256 /* calls */
+
 struct store_item {
 	uv_work_t request;
 	struct broker *broker;
+	struct store_line *line;
 	store_work work;
-	store_done done;
+	store_done done, late; /* late NULL: nobody is to be told, or he was */
 	void *arg;
+	uint64_t due_us;
 	struct cache_stats stats;
 	uint32_t delay_ms; /* for tests */
 	uint64_t since_us; /* asked for; once it is begun, that */
 	struct store_item *next;
 };
 
-struct store {
-	struct cache *cache;
+struct store_line {
 	struct store_item *head, *tail; /* head is in flight */
-	struct cache_stats stats;
-	uv_timer_t timer;
+	int count;
 };
 
-static void start(struct store_item *item);
+struct store {
+	struct cache *cache; /* NULL: closed; the store's thread's, while a call is in flight */
+	struct store_line calls, aside;
+	struct cache_stats stats;
+	uv_timer_t tend, look, patience;
+	bool ending, stuck; /* the disk does not answer, and that was said */
+};
+
+static uint64_t patience_us(const struct broker *broker)
+{
+	uint32_t ms = broker->test.store_deadline_ms;
+	return (uint64_t)(ms ? ms : DEADLINE_STORE_MS) * 1000;
+}
+
+/* For how long the call under way has kept the others; 0: not yet too long. */
+static uint64_t stuck_us(const struct broker *broker)
+{
+	const struct store_line *calls = &broker->store->calls;
+	uint64_t taken = calls->head ? util_now_us() - calls->head->since_us : 0;
+	return taken >= patience_us(broker) ? taken : 0;
+}
+
+static int say_stuck(const struct broker *broker, char text[KERNEL_ERROR_MAX])
+{
+	return util_fail(text, KERNEL_ERROR_MAX, KILN_ETIMEDOUT,
+					 "the disk of the cache %.200s has not answered for %.1f s: see to it; until "
+					 "then kernels are compiled again, and not kept",
+					 broker->options.cache_dir, (double)stuck_us(broker) / 1e6);
+}
+
+/* ---- The queues ---- */
 
 static void run(uv_work_t *request)
 {
 	struct store_item *item = request->data;
 	struct store *store = item->broker->store;
+	bool aside = item->line == &store->aside;
 	if (item->delay_ms)
 		uv_sleep(item->delay_ms);
-	item->work(store->cache, item->arg);
-	cache_stats(store->cache, &item->stats);
+	item->work(aside ? NULL : store->cache, item->arg);
+	if (!aside && store->cache)
+		cache_stats(store->cache, &item->stats);
+}
+
+static void on_patience(uv_timer_t *timer);
+
+/* Looks who has waited too long, then at the latest. */
+static void watch_until(struct broker *broker, uint64_t due_us)
+{
+	uv_timer_t *timer = &broker->store->patience;
+	uint64_t now = util_now_us(), ms = due_us > now ? (due_us - now) / 1000 + 1 : 0;
+	if (!uv_is_active((uv_handle_t *)timer) || uv_timer_get_due_in(timer) > ms)
+		uv_timer_start(timer, on_patience, ms, 0);
+}
+
+static void finished(uv_work_t *request, int status);
+
+static void start(struct store_item *item)
+{
+	struct broker *broker = item->broker;
+	item->request.data = item;
+	item->since_us = util_now_us();
+	item->delay_ms = broker->test.delay_store_ms;
+	if (item->line == &broker->store->calls)
+		watch_until(broker, item->since_us + patience_us(broker));
+	uv_queue_work(&broker->loop, &item->request, run, finished);
+}
+
+static void nothing(struct broker *broker, void *arg)
+{
+	(void)broker;
+	(void)arg;
 }
 
 static void tend_work(struct cache *cache, void *arg)
@@ -47,28 +112,39 @@ static void tend_work(struct cache *cache, void *arg)
 	cache_tend(cache);
 }
 
-static void tend_done(struct broker *broker, void *arg)
+static void look_work(struct cache *cache, void *arg)
 {
-	(void)broker;
 	(void)arg;
+	cache_look(cache);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_tend(uv_timer_t *timer)
 {
 	/* Without memory the next call that ends tries again. */
-	(void)store_run(timer->data, tend_work, tend_done, NULL);
+	(void)store_run(timer->data, tend_work, nothing, NULL);
+}
+
+static void on_look(uv_timer_t *timer)
+{
+	struct broker *broker = timer->data;
+	if (broker->store->calls.head || broker->draining)
+		return;
+	(void)store_run(broker, look_work, nothing, NULL);
+	/* Without a database there was nothing to read them from. */
+	if (!tuned_is_read(broker) && !broker->store->stats.trouble[0])
+		tuned_read(broker);
 }
 
 /* Only when nothing is waiting: what the cache put off is done for nobody. */
 static void tend(struct broker *broker)
 {
 	struct store *store = broker->store;
-	if (store->head || broker->draining)
+	if (store->calls.head || broker->draining)
 		return;
 	if (store->stats.due)
-		(void)store_run(broker, tend_work, tend_done, NULL);
-	else if (store->stats.waiting && !uv_is_active((uv_handle_t *)&store->timer))
-		uv_timer_start(&store->timer, on_timer, PAUSE_STORE_TEND_MS, 0);
+		(void)store_run(broker, tend_work, nothing, NULL);
+	else if (store->stats.waiting && !uv_is_active((uv_handle_t *)&store->tend))
+		uv_timer_start(&store->tend, on_tend, PAUSE_STORE_TEND_MS, 0);
 }
 
 static void finished(uv_work_t *request, int status)
@@ -76,44 +152,141 @@ static void finished(uv_work_t *request, int status)
 	struct store_item *item = request->data;
 	struct broker *broker = item->broker;
 	struct store *store = broker->store;
+	struct store_line *line = item->line;
 	(void)status; /* nothing here is ever canceled */
-	store->stats = item->stats;
-	store->head = item->next;
-	if (store->head)
-		start(store->head);
+	if (line == &store->calls) {
+		store->stats = item->stats;
+		if (store->stuck)
+			util_log(UTIL_INFO, "the disk of the cache answered after %.1f s",
+					 (double)(util_now_us() - item->since_us) / 1e6);
+		store->stuck = false;
+	}
+	line->head = item->next;
+	line->count--;
+	if (line->head)
+		start(line->head);
 	else
-		store->tail = NULL;
+		line->tail = NULL;
 	item->done(broker, item->arg);
 	free(item);
 	tend(broker);
 	server_progress(broker);
 }
 
-static void start(struct store_item *item)
+static int enter(struct broker *broker, struct store_line *line, const struct store_item *what)
 {
-	item->request.data = item;
+	struct store_item *item = malloc(sizeof *item);
+	if (!item)
+		return KILN_ENOMEM;
+	*item = *what;
+	item->broker = broker;
+	item->line = line;
 	item->since_us = util_now_us();
-	item->delay_ms = item->broker->test.delay_store_ms;
-	uv_queue_work(&item->broker->loop, &item->request, run, finished);
+	item->stats = broker->store->stats;
+	if (line->tail)
+		line->tail->next = item;
+	else
+		line->head = item;
+	line->tail = item;
+	line->count++;
+	if (line->head == item)
+		start(item);
+	return KILN_OK;
 }
 
 int store_run(struct broker *broker, store_work work, store_done done, void *arg)
 {
-	struct store *store = broker->store;
-	struct store_item *item = calloc(1, sizeof *item);
-	if (!item)
-		return KILN_ENOMEM;
-	*item = (struct store_item){
-		.broker = broker, .work = work, .done = done, .arg = arg, .since_us = util_now_us()};
-	if (store->tail)
-		store->tail->next = item;
-	else
-		store->head = item;
-	store->tail = item;
-	if (store->head == item)
-		start(item);
-	return KILN_OK;
+	return enter(broker, &broker->store->calls,
+				 &(struct store_item){.work = work, .done = done, .arg = arg});
 }
+
+int store_aside(struct broker *broker, store_work work, store_done done, void *arg)
+{
+	return enter(broker, &broker->store->aside,
+				 &(struct store_item){.work = work, .done = done, .arg = arg});
+}
+
+/* ---- Who waits ---- */
+
+/* Somebody whose time is over, taken off the list of those who wait; NULL.  *left: the work has not
+ * begun, and the item is the caller's. */
+static struct store_item *take_late(struct store_line *line, uint64_t now, bool *left)
+{
+	struct store_item *before = NULL, *item = line->head;
+	while (item && !(item->late && item->due_us <= now)) {
+		before = item;
+		item = item->next;
+	}
+	*left = item && before;
+	if (*left) {
+		before->next = item->next;
+		if (line->tail == item)
+			line->tail = before;
+		line->count--;
+	}
+	return item;
+}
+
+static void on_patience(uv_timer_t *timer)
+{
+	struct broker *broker = timer->data;
+	struct store *store = broker->store;
+	struct store_item *item;
+	char text[KERNEL_ERROR_MAX];
+	bool left;
+	if (!store->stuck && stuck_us(broker)) {
+		store->stuck = true;
+		say_stuck(broker, text);
+		util_log(UTIL_WARN, "%s", text);
+	}
+	/* Those who are told may ask for more. */
+	uint64_t now = util_now_us();
+	while ((item = take_late(&store->calls, now, &left))) {
+		store_done late = item->late;
+		item->late = NULL;
+		late(broker, item->arg);
+		if (left) {
+			item->done(broker, item->arg);
+			free(item);
+		}
+	}
+	if (store->calls.head && !store->stuck)
+		watch_until(broker, store->calls.head->since_us + patience_us(broker));
+	for (item = store->calls.head; item; item = item->next)
+		if (item->late)
+			watch_until(broker, item->due_us);
+	server_progress(broker);
+}
+
+int store_wait(struct broker *broker, store_work work, store_done done, store_done late, void *arg)
+{
+	struct store *store = broker->store;
+	uint64_t due = util_now_us() + (stuck_us(broker) ? 0 : patience_us(broker));
+	int status = enter(
+		broker, &store->calls,
+		&(struct store_item){.work = work, .done = done, .late = late, .arg = arg, .due_us = due});
+	if (status == KILN_OK)
+		watch_until(broker, due);
+	return status;
+}
+
+static void answer_late(struct broker *broker, void *arg)
+{
+	struct request *request = arg;
+	char text[KERNEL_ERROR_MAX];
+	if (!request->session)
+		return;
+	reply_error(request->session, request->id, say_stuck(broker, text), "%s", text);
+	request_close(request);
+	request->abandon(request);
+}
+
+int store_answer(struct request *request, store_work work, store_done done)
+{
+	return store_wait(request->session->broker, work, done, answer_late, request);
+}
+
+/* ---- Opening and closing ---- */
 
 int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
@@ -122,6 +295,7 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		.cap_bytes = broker->options.cache_bytes,
 		.cap_rows = broker->options.cache_rows,
 		.memory_bytes = broker->options.memory_cache_bytes,
+		.faults = broker->options.test_requests,
 	};
 	struct store *store = util_alloc(sizeof *store);
 	int status = cache_open(&options, &store->cache, error);
@@ -130,51 +304,88 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		return status;
 	}
 	cache_stats(store->cache, &store->stats);
-	uv_timer_init(&broker->loop, &store->timer);
-	uv_unref((uv_handle_t *)&store->timer);
-	store->timer.data = broker;
+	uv_timer_t *const timers[] = {&store->tend, &store->look, &store->patience};
+	for (int i = 0; i < 3; i++) {
+		uv_timer_init(&broker->loop, timers[i]);
+		uv_unref((uv_handle_t *)timers[i]);
+		timers[i]->data = broker;
+	}
 	broker->store = store;
-	status = tuned_open(broker, store->cache, error);
+	uv_timer_start(&store->look, on_look, PAUSE_STORE_LOOK_MS, PAUSE_STORE_LOOK_MS);
+	tuned_open(broker, store->cache);
 	/* A cap that is lower than last time leaves work behind. */
-	if (status == KILN_OK)
-		tend(broker);
+	tend(broker);
 	return status;
+}
+
+static void close_work(struct cache *cache, void *arg)
+{
+	struct store *store = arg;
+	store->cache = NULL;
+	cache_close(cache);
+}
+
+bool store_end(struct broker *broker)
+{
+	struct store *store = broker->store;
+	if (!store)
+		return true;
+	if (store->calls.head || store->aside.head)
+		return false;
+	if (!store->ending)
+		store->ending = store_run(broker, close_work, nothing, store) == KILN_OK;
+	return store->ending && !store->calls.head;
 }
 
 void store_close(struct broker *broker)
 {
-	if (!broker->store)
+	struct store *store = broker->store;
+	if (!store)
 		return;
 	tuned_close(broker);
-	/* The loop has ended: one more turn lets go of the timer. */
-	uv_close((uv_handle_t *)&broker->store->timer, NULL);
+	/* The loop has ended: one more turn lets go of the timers. */
+	uv_close((uv_handle_t *)&store->tend, NULL);
+	uv_close((uv_handle_t *)&store->look, NULL);
+	uv_close((uv_handle_t *)&store->patience, NULL);
 	uv_run(&broker->loop, UV_RUN_NOWAIT);
-	cache_close(broker->store->cache);
-	free(broker->store);
+	cache_close(store->cache);
+	free(store);
 	broker->store = NULL;
 }
 
-bool store_busy(const struct broker *broker)
+/* ---- What is said of it ---- */
+
+bool store_is_crowded(const struct broker *broker)
 {
-	return broker->store && broker->store->head;
+	return broker->store->calls.count >= STORE_CROWD;
+}
+
+static void tell_waits(const struct store_line *line, const char *what, waits_visit visit,
+					   void *arg)
+{
+	uint64_t before = 0, now = util_now_us();
+	struct wait_note note = {.what = "store", .of = "store"};
+	for (const struct store_item *item = line->head; item; item = item->next, before++) {
+		note.owner = item->arg;
+		note.since_us = item->since_us;
+		note.left_ms = item->late ? waits_left(item->due_us, now) : WAITS_NO_DEADLINE;
+		waits_say(&note, "%s, behind %llu others", what, (unsigned long long)before);
+		visit(arg, &note);
+	}
 }
 
 void store_waits(const struct broker *broker, waits_visit visit, void *arg)
 {
-	const struct store_item *first = broker->store->head;
-	uint64_t before = 0;
-	struct wait_note note = {.what = "store", .of = "store", .left_ms = WAITS_NO_DEADLINE};
-	for (const struct store_item *item = first; item; item = item->next, before++) {
-		note.owner = item->arg;
-		note.since_us = item->since_us;
-		waits_say(&note, "the cache, behind %llu others", (unsigned long long)before);
-		visit(arg, &note);
-	}
-	if (!first)
+	const struct store_line *calls = &broker->store->calls;
+	tell_waits(calls, "the cache", visit, arg);
+	tell_waits(&broker->store->aside, "a thread", visit, arg);
+	if (!calls->head)
 		return;
-	note.owner = NULL;
-	note.since_us = first->since_us;
-	note.count = before;
+	struct wait_note note = {.what = "store",
+							 .of = "store",
+							 .left_ms = WAITS_NO_DEADLINE,
+							 .since_us = calls->head->since_us,
+							 .count = (uint64_t)calls->count};
 	waits_say(&note, "the disk of the cache");
 	visit(arg, &note);
 }
@@ -182,4 +393,12 @@ void store_waits(const struct broker *broker, waits_visit visit, void *arg)
 const struct cache_stats *store_stats(const struct broker *broker)
 {
 	return &broker->store->stats;
+}
+
+const char *store_trouble(const struct broker *broker, char text[KERNEL_ERROR_MAX])
+{
+	snprintf(text, KERNEL_ERROR_MAX, "%s", broker->store->stats.trouble);
+	if (stuck_us(broker))
+		say_stuck(broker, text);
+	return text;
 }

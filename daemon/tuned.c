@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "plan/plan.h"
+#include "store.h"
 #include "util/util.h"
 
 /* ---- The table ---- */
@@ -94,9 +95,64 @@ static void take_row(const struct cache_tuned *row, void *arg)
 	tuned_put(arg, row);
 }
 
-int tuned_open(struct broker *broker, struct cache *cache, char error[KERNEL_ERROR_MAX])
+void tuned_open(struct broker *broker, struct cache *cache)
 {
-	return cache_tuned_list(cache, take_row, broker, error);
+	char error[KERNEL_ERROR_MAX];
+	broker->tuned_unread = cache_tuned_list(cache, take_row, broker, error) != KILN_OK;
+	if (broker->tuned_unread)
+		util_log(UTIL_WARN, "the winners of tuning are not known yet: %s", error);
+}
+
+/* What the store's thread reads, for the loop. */
+struct reading {
+	struct cache_tuned *rows;
+	size_t count;
+	int status;
+};
+
+static void keep_row(const struct cache_tuned *row, void *arg)
+{
+	struct reading *reading = arg;
+	struct cache_tuned *rows = realloc(reading->rows, (reading->count + 1) * sizeof *reading->rows);
+	if (!rows) {
+		reading->status = KILN_ENOMEM;
+		return;
+	}
+	reading->rows = rows;
+	rows[reading->count++] = *row;
+}
+
+static void read_work(struct cache *cache, void *arg)
+{
+	struct reading *reading = arg;
+	char error[KERNEL_ERROR_MAX];
+	int status = cache_tuned_list(cache, keep_row, reading, error);
+	if (reading->status == KILN_OK)
+		reading->status = status;
+}
+
+static void read_done(struct broker *broker, void *arg)
+{
+	struct reading *reading = arg;
+	/* What was found here meanwhile is newer. */
+	for (size_t i = 0; reading->status == KILN_OK && i < reading->count; i++)
+		if (!tuned_find(broker, &reading->rows[i]))
+			tuned_put(broker, &reading->rows[i]);
+	broker->tuned_unread = reading->status != KILN_OK;
+	free(reading->rows);
+	free(reading);
+}
+
+bool tuned_is_read(const struct broker *broker)
+{
+	return !broker->tuned_unread;
+}
+
+void tuned_read(struct broker *broker)
+{
+	struct reading *reading = calloc(1, sizeof *reading);
+	if (reading && store_run(broker, read_work, read_done, reading) != KILN_OK)
+		free(reading);
 }
 
 void tuned_close(struct broker *broker)

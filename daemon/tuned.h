@@ -20,7 +20,10 @@ struct tuned_note {
 };
 
 /* Fills the table from the cache (blocking: before the loop runs). */
-int tuned_open(struct broker *broker, struct cache *cache, char error[KERNEL_ERROR_MAX]);
+void tuned_open(struct broker *broker, struct cache *cache);
+/* False: the cache could not be read then.  To be read again, off the loop. */
+bool tuned_is_read(const struct broker *broker);
+void tuned_read(struct broker *broker);
 void tuned_close(struct broker *broker);
 
 /* As plan_problem, with the winner that is known for this model of device ("": none). */

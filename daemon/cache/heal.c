@@ -3,13 +3,13 @@
  * taken away: memory goes on alone, and the disk is tried again until it works.  Knows no SQL.
  */
 #include "conductor.h"
+#include "daemon/deadlines.h"
 
 #include <string.h>
 
 /* Up to this size a database is always looked over when opened, beyond it after a crash only. */
 #define CHECK_ALWAYS_BYTES ((uint64_t)64 << 20)
 #define SUSPECT_MOST 3 /* how often a database that is sound may be said to be damaged */
-#define AGAIN_US ((uint64_t)1000000) /* between two tries to have a database */
 
 /* ---- Trouble ---- */
 
@@ -19,7 +19,7 @@ void cache_begin_trouble(struct cache *cache, const char *why)
 		util_log(UTIL_WARN, "cache: %s; until then kernels are kept in memory only", why);
 	}
 	snprintf(cache->trouble, sizeof cache->trouble, "%s", why);
-	cache->again_us = util_now_us() + AGAIN_US;
+	cache->again_us = util_now_us() + PAUSE_DATABASE_AGAIN_US;
 }
 
 void cache_sound(struct cache *cache)

@@ -56,7 +56,7 @@ struct query *query_open(struct session *session, struct wire_in *message)
 void query_run(struct query *query, store_work work)
 {
 	struct broker *broker = query->request.session->broker;
-	if (store_run(broker, work, query_done, query) != KILN_OK) {
+	if (store_answer(&query->request, work, query_done) != KILN_OK) {
 		query->status = util_fail(query->error, sizeof query->error, KILN_ENOMEM, "out of memory");
 		query_done(broker, query);
 	}
@@ -102,6 +102,9 @@ void query_put_row(const struct cache_row *row, void *arg)
 static void ls_work(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
+	struct cache_stats stats;
+	cache_stats(cache, &stats);
+	wire_put_str(&query->out, "trouble", stats.trouble);
 	wire_list_begin(&query->out, "rows");
 	query->status = cache_list(cache, query->sort[0] ? query->sort : NULL, query->key, query->limit,
 							   query_put_row, &query->out, query->error);

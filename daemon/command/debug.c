@@ -3,15 +3,16 @@
 #include <string.h>
 
 #include "command.h"
+#include "daemon/cache/fault.h"
 #include "daemon/pool/pool.h"
 #include "daemon/store.h"
 #include "daemon/util/util.h"
 
-/* ---- corrupt and expire, on the store's thread ---- */
+/* ---- What is done to the cache, on the store's thread ---- */
 
 struct damage {
 	struct request request;
-	bool corrupt;
+	void (*deed)(struct cache *cache, struct damage *damage);
 	char key[KERNEL_KEY_HEX];
 	int status;
 	char error[KERNEL_ERROR_MAX];
@@ -22,13 +23,27 @@ static void damage_abandon(struct request *request)
 	(void)request; /* damage_done frees it */
 }
 
+static void corrupt(struct cache *cache, struct damage *damage)
+{
+	damage->status = cache_corrupt(cache, damage->key, damage->error);
+}
+
+static void expire(struct cache *cache, struct damage *damage)
+{
+	(void)damage;
+	cache_drop_memory(cache);
+}
+
+static void look(struct cache *cache, struct damage *damage)
+{
+	(void)damage;
+	cache_look(cache);
+}
+
 static void damage_work(struct cache *cache, void *arg)
 {
 	struct damage *damage = arg;
-	if (damage->corrupt)
-		damage->status = cache_corrupt(cache, damage->key, damage->error);
-	else
-		cache_drop_memory(cache);
+	damage->deed(cache, damage);
 }
 
 static void damage_done(struct broker *broker, void *arg)
@@ -44,16 +59,29 @@ static void damage_done(struct broker *broker, void *arg)
 	free(damage);
 }
 
-static void damage_cache(struct session *session, struct wire_in *message, bool corrupt)
+static void damage_cache(struct session *session, struct wire_in *message,
+						 void (*deed)(struct cache *cache, struct damage *damage))
 {
 	const char *key = wire_get_str(message, &message->root, "key");
 	struct damage *damage = util_alloc(sizeof *damage);
-	damage->corrupt = corrupt;
+	damage->deed = deed;
 	snprintf(damage->key, sizeof damage->key, "%s", key ? key : "");
 	if (!request_open(session, wire_id(message), &damage->request, damage_abandon))
 		free(damage);
-	else if (store_run(session->broker, damage_work, damage_done, damage) != KILN_OK)
+	else if (store_answer(&damage->request, damage_work, damage_done) != KILN_OK)
 		damage_done(session->broker, damage);
+}
+
+static void fault_store(struct session *session, struct wire_in *message, uint32_t ms)
+{
+	const msgpack_object *root = &message->root;
+	const char *kind = wire_get_str(message, root, "kind");
+	if (cache_fault_set(kind ? kind : "", ms, 0, (uint32_t)wire_get_uint(root, "count", 0)))
+		reply_ok(session, wire_id(message));
+	else
+		reply_error(session, wire_id(message), KILN_EINVAL,
+					"a disk cannot be \"%.40s\"; it can be none, full, readonly, failing or slow",
+					kind ? kind : "");
 }
 
 /* ---- children ---- */
@@ -131,8 +159,10 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		kill_child(session, message);
 	} else if (!strcmp(what, "drop")) {
 		session_end(session);
-	} else if (!strcmp(what, "corrupt") || !strcmp(what, "expire")) {
-		damage_cache(session, message, !strcmp(what, "corrupt"));
+	} else if (!strcmp(what, "corrupt")) {
+		damage_cache(session, message, corrupt);
+	} else if (!strcmp(what, "expire")) {
+		damage_cache(session, message, expire);
 	} else if (!strcmp(what, "delay-compile")) {
 		test->delay_compile_ms = ms;
 		reply_ok(session, id);
@@ -149,6 +179,14 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 	} else if (!strcmp(what, "hello-deadline")) {
 		test->hello_deadline_ms = ms;
 		reply_ok(session, id);
+	} else if (!strcmp(what, "store-deadline")) {
+		test->store_deadline_ms = ms;
+		reply_ok(session, id);
+	} else if (!strcmp(what, "store-fault")) {
+		fault_store(session, message, ms);
+	} else if (!strcmp(what, "look")) {
+		server_look(session->broker);
+		damage_cache(session, message, look);
 	} else if (!strcmp(what, "gain")) {
 		test->gain_us = (double)ms * 1000;
 		reply_ok(session, id);
@@ -171,6 +209,7 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		reply_error(
 			session, id, KILN_EINVAL,
 			"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
+			"store-fault, store-deadline, look, "
 			"delay-compile, delay-store, delay-launch, hello-deadline, gain, remote-patience, "
 			"fail-compile, hang-compile, crash-compile, available-memory",
 			what);

@@ -274,6 +274,7 @@ static void put_sandbox(struct wire_out *out, const struct broker *broker)
 static void put_cache(struct wire_out *out, const struct broker *broker)
 {
 	const struct cache_stats *stats = store_stats(broker);
+	char trouble[KERNEL_ERROR_MAX];
 	wire_map_begin(out, "cache");
 	wire_put_str(out, "directory", broker->options.cache_dir);
 	wire_put_uint(out, "rows", stats->rows);
@@ -290,6 +291,10 @@ static void put_cache(struct wire_out *out, const struct broker *broker)
 	wire_put_uint(out, "trimmed", stats->trimmed);
 	wire_put_uint(out, "write_failures", stats->write_failures);
 	wire_put_uint(out, "failures", stats->failures);
+	wire_put_uint(out, "unsaved", stats->unsaved);
+	wire_put_uint(out, "set_aside", stats->aside);
+	wire_put_uint(out, "set_aside_bytes", stats->aside_bytes);
+	wire_put_str(out, "trouble", store_trouble(broker, trouble));
 	wire_map_end(out);
 }
 

@@ -149,7 +149,9 @@ static void piece_done(struct broker *broker, void *arg);
 
 static void next_piece(struct broker *broker, struct packing *packing)
 {
-	if (store_run(broker, piece_work, piece_done, packing) == KILN_OK)
+	int status = packing->stopped ? store_run(broker, piece_work, piece_done, packing)
+								  : store_answer(&packing->request, piece_work, piece_done);
+	if (status == KILN_OK)
 		return;
 	packing->status =
 		util_fail(packing->error, sizeof packing->error, KILN_ENOMEM, "out of memory");

@@ -170,6 +170,6 @@ void command_cache_recompile(struct session *session, struct wire_in *message, s
 	}
 	recompile->broker = session->broker;
 	snprintf(recompile->prefix, sizeof recompile->prefix, "%s", key ? key : "");
-	if (store_run(session->broker, read_work, read_done, recompile) != KILN_OK)
+	if (store_answer(&recompile->request, read_work, read_done) != KILN_OK)
 		fail(recompile, KILN_ENOMEM, "out of memory");
 }

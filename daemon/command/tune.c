@@ -223,9 +223,12 @@ static void change_run(struct session *session, struct wire_in *message, struct 
 	if (change->status != KILN_OK) {
 		reply_error(session, wire_id(message), change->status, "%s", change->error);
 		free(change);
-	} else if (!request_open(session, wire_id(message), &change->request, change_abandon)) {
+		return;
+	}
+	change->status = KILN_ETIMEDOUT; /* unless the work is done */
+	if (!request_open(session, wire_id(message), &change->request, change_abandon)) {
 		free(change);
-	} else if (store_run(session->broker, work, done, change) != KILN_OK) {
+	} else if (store_answer(&change->request, work, done) != KILN_OK) {
 		change->status =
 			util_fail(change->error, sizeof change->error, KILN_ENOMEM, "out of memory");
 		change_end(change, -1);

@@ -153,7 +153,7 @@ static void check_entry(struct remote_fetch *fetch, const struct remote_reply *r
 		check->bytes = reply->size;
 		fetch->phase = FETCH_CHECK;
 		fetch->due_us = REMOTE_NEVER;
-		if (store_run(fetch->remote->broker, check_work, check_done, check) == KILN_OK)
+		if (store_aside(fetch->remote->broker, check_work, check_done, check) == KILN_OK)
 			return;
 	}
 	free(check);
