@@ -21,6 +21,7 @@
 #define PAUSE_DATABASE_AGAIN_US \
 	1000000                      /* between two tries to have a database, while there is none */
 #define PAUSE_STORE_TEND_MS 5000 /* uses of kernels are written so long after the first of them */
+#define PAUSE_FAULT_LOOK_MS 10   /* a test's slow disk looks whether it still is */
 #define PAUSE_VERIFY_US 20000    /* of one piece of verifying; then others have the store */
 
 /* ---- Compiler workers ---- */

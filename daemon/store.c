@@ -330,7 +330,7 @@ bool store_end(struct broker *broker)
 	struct store *store = broker->store;
 	if (!store)
 		return true;
-	if (store->calls.head || store->aside.head)
+	if (store_busy(broker))
 		return false;
 	if (!store->ending)
 		store->ending = store_run(broker, close_work, nothing, store) == KILN_OK;
@@ -354,6 +354,12 @@ void store_close(struct broker *broker)
 }
 
 /* ---- What is said of it ---- */
+
+bool store_busy(const struct broker *broker)
+{
+	const struct store *store = broker->store;
+	return store && (store->calls.head || store->aside.head);
+}
 
 bool store_is_crowded(const struct broker *broker)
 {

@@ -35,6 +35,8 @@ int store_answer(struct request *request, store_work work, store_done done);
  * wait for those that are. */
 int store_aside(struct broker *broker, store_work work, store_done done, void *arg);
 
+/* A call is in flight, of either kind. */
+bool store_busy(const struct broker *broker);
 /* So many calls wait for the disk that what nobody waits for is better left out. */
 bool store_is_crowded(const struct broker *broker);
 /* A snapshot as of the last finished call. */

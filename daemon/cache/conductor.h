@@ -1,6 +1,7 @@
 /*
  * conductor.h: the state of a cache, for cache.c (opening, writing), heal.c (what happens when the
- * disk fails), look.c (reading and verifying), trim.c (what goes and what stays) and failures.c.  Nobody else includes it.
+ * disk fails), look.c (reading and verifying), trim.c (what goes and what stays) and failures.c.
+ * Nobody else includes it.
  */
 #ifndef KILN_DAEMON_CACHE_CONDUCTOR_H
 #define KILN_DAEMON_CACHE_CONDUCTOR_H

@@ -1,5 +1,6 @@
 /* fault.c: system calls of SQLite's that fail, or take their time, as a test has asked. */
 #include "fault.h"
+#include "daemon/deadlines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,8 +50,8 @@ static bool is_met(enum deed deed)
 		errno = kinds[kind].error;
 		return true;
 	}
-	for (uint32_t ms = 0; ms < atomic_load(&delay_ms); ms += 10) {
-		poll(NULL, 0, 10);
+	for (uint32_t ms = 0; ms < atomic_load(&delay_ms); ms += PAUSE_FAULT_LOOK_MS) {
+		poll(NULL, 0, PAUSE_FAULT_LOOK_MS);
 	}
 	return false;
 }

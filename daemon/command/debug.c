@@ -142,6 +142,27 @@ static void kill_child(struct session *session, struct wire_in *message)
 	reply_send(session, &out, NULL, 0);
 }
 
+/* Faults that are a time and nothing else; false: it is none of them. */
+static bool set_time(struct test_state *test, const char *what, uint32_t ms)
+{
+	const struct {
+		const char *name;
+		uint32_t *field;
+	} times[] = {
+		{"delay-compile", &test->delay_compile_ms},
+		{"delay-store", &test->delay_store_ms},
+		{"hello-deadline", &test->hello_deadline_ms},
+		{"remote-patience", &test->remote_patience_ms},
+		{"store-deadline", &test->store_deadline_ms},
+	};
+	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+		if (!strcmp(what, times[i].name)) {
+			*times[i].field = ms;
+			return true;
+		}
+	return false;
+}
+
 void command_debug(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct test_state *test = &session->broker->test;
@@ -155,6 +176,8 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		what = "(nothing)";
 	if (!strcmp(what, "children")) {
 		list_children(session, id);
+	} else if (set_time(test, what, ms)) {
+		reply_ok(session, id);
 	} else if (!strcmp(what, "kill")) {
 		kill_child(session, message);
 	} else if (!strcmp(what, "drop")) {
@@ -163,12 +186,6 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		damage_cache(session, message, corrupt);
 	} else if (!strcmp(what, "expire")) {
 		damage_cache(session, message, expire);
-	} else if (!strcmp(what, "delay-compile")) {
-		test->delay_compile_ms = ms;
-		reply_ok(session, id);
-	} else if (!strcmp(what, "delay-store")) {
-		test->delay_store_ms = ms;
-		reply_ok(session, id);
 	} else if (!strcmp(what, "delay-launch")) {
 		test->delay_launch_ms = ms;
 		/* What goes through lanes knows of no delay: it is answered when there is none left. */
@@ -176,12 +193,6 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 			test->lanes_end = (struct lanes_end){session->id, id};
 		else
 			reply_ok(session, id);
-	} else if (!strcmp(what, "hello-deadline")) {
-		test->hello_deadline_ms = ms;
-		reply_ok(session, id);
-	} else if (!strcmp(what, "store-deadline")) {
-		test->store_deadline_ms = ms;
-		reply_ok(session, id);
 	} else if (!strcmp(what, "store-fault")) {
 		fault_store(session, message, ms);
 	} else if (!strcmp(what, "look")) {
@@ -192,9 +203,6 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		reply_ok(session, id);
 	} else if (!strcmp(what, "available-memory")) {
 		test->available_bytes = wire_get_uint(root, "bytes", 0);
-		reply_ok(session, id);
-	} else if (!strcmp(what, "remote-patience")) {
-		test->remote_patience_ms = ms;
 		reply_ok(session, id);
 	} else if (!strcmp(what, "fail-compile")) {
 		test->fail_compile = count;

@@ -121,6 +121,7 @@ wrong "--sort 'beauty': expected used, hits, bytes or created" cache ls --sort b
 wrong "--limit '0': expected an integer from 1 to 1000000" cache ls --limit 0
 compile='delay-compile, fail-compile, hang-compile, crash-compile'
 others='available-memory, delay-store, delay-launch, kill, drop, corrupt, children, expire'
+others="$others, store-fault, store-deadline, look"
 wrong "debug: 'foo' is nothing it can do; it can do $compile, $others" debug foo
 wrong "debug kill needs role" debug kill
 wrong "debug drop: 'now' is one argument too many" debug drop now
