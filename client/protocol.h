@@ -99,7 +99,7 @@
 	X("cancel", "", "ticket, or entry: number + 1", "")                                            \
 	X("cache.ls", "", "limit?, sort?, next? (a key, with sort key)",                               \
 	  "rows: [{key, op, target, instantiation, bytes, size, hits, used, created, compiler, "       \
-	  "pinned, registers, shared, spills, local, compile_micros}]")                                \
+	  "pinned, registers, shared, spills, local, compile_micros}], trouble: of the disk")          \
 	X("cache.failed", "", "limit?",                                                                \
 	  "rows: [{key, op, target, instantiation, status, error, until, hits, used, created}]")       \
 	X("cache.retry", "O", "key (a unique prefix will do), or all: 1", "removed")                   \
@@ -165,6 +165,10 @@
  *   what: "corrupt" key            flips a bit of that row's object in the cache
  *   what: "children"               rows: [{role, pid, state, device}]
  *   what: "expire"                 forgets cached objects in memory (the next use reads the disk)
+ *   what: "store-fault" kind ms count?  the disk of the cache is "full", "readonly", "failing", or
+ *                                  "slow" (each call takes ms), for count calls; "none": as it is
+ *   what: "store-deadline" ms      whoever waits for that disk waits so long (0: as usual)
+ *   what: "look"                   looks after the cache's files and the socket, as every 5 s
  */
 
 #endif
