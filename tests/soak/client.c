@@ -129,15 +129,17 @@ void me_connect(struct me *me)
 {
 	kiln_connect_options options = {
 		.size = sizeof options, .socket = me->soak->socket, .device = me->soak->options.device};
+	/* Not the step's own chances: it is the same step on a connection that was there. */
+	uint64_t state = ~me->state;
 	int64_t began = soak_now_ms();
 	int status;
 
 	me_doing(me, "connecting");
-	me->background = me_chance(me, 10);
+	me->background = soak_chance(&state, 10);
 	options.flags = me->background ? KILN_CONNECT_BACKGROUND : 0;
 	options.timeout_ms = me->background ? BACKGROUND_MS : SOAK_CALL_MS;
-	me->frozen = me_chance(me, 40);
-	options.on_miss = me->frozen ? me_chance(me, 2) ? "error" : "fallback" : NULL;
+	me->frozen = soak_chance(&state, 40);
+	options.on_miss = me->frozen ? soak_chance(&state, 2) ? "error" : "fallback" : NULL;
 	while ((status = kiln_connect(&options, &me->client)) == KILN_ECONN &&
 		   soak_deaths_since(me->soak, SOAK_ROLE(SOAK_DAEMON), began - DAEMON_AWAY_MS) > 0 &&
 		   soak_now_ms() < began + DAEMON_AWAY_MS && !atomic_load(&me->soak->stop)) {
@@ -238,12 +240,13 @@ static void make_step(struct me *me)
 static bool goes_on(const struct me *me)
 {
 	const struct soak_options *options = &me->soak->options;
+	int64_t step = atomic_load(&me->seat->step);
 
 	if (atomic_load(&me->soak->stop))
 		return false;
 	if (options->repeat)
-		return me->step < options->repeat_step + options->repeat_count;
-	return options->steps == 0 || me->step < options->steps;
+		return step < options->repeat_step + options->repeat_count;
+	return options->steps == 0 || step < options->steps;
 }
 
 _Noreturn void soak_client(struct soak *soak, int number)
@@ -268,8 +271,6 @@ _Noreturn void soak_client(struct soak *soak, int number)
 	}
 	for (; goes_on(&me); atomic_fetch_add(&me.seat->step, 1)) {
 		me.step = atomic_load(&me.seat->step);
-		if (soak->options.repeat && me.step < soak->options.repeat_step)
-			continue;
 		make_step(&me);
 	}
 	me_disconnect(&me);

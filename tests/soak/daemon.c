@@ -14,7 +14,16 @@
 #define SETTLE_MS 30000
 #define ASK_MS 20000
 
-/* Every other one compiles what is asked for at once; the others run generic kernels first. */
+/* Every other one compiles what is asked for at once; the others run generic kernels first.  Steps
+ * that are repeated have exact kernels, if nothing else is asked for. */
+static const char *specialize(const struct conductor *conductor)
+{
+	const char *asked = getenv("KILN_SPECIALIZE");
+	if (conductor->soak->options.repeat)
+		return asked ? asked : "eager";
+	return conductor->daemon_lives % 2 ? "eager" : "lazy";
+}
+
 bool soak_daemon_start(struct conductor *conductor)
 {
 	struct soak *soak = conductor->soak;
@@ -22,7 +31,7 @@ bool soak_daemon_start(struct conductor *conductor)
 									 soak->options.device,
 									 "--test-requests",
 									 "--specialize",
-									 conductor->daemon_lives % 2 ? "eager" : "lazy",
+									 specialize(conductor),
 									 "--max-own",
 									 "6",
 									 "--memory-cache-bytes",

@@ -16,7 +16,8 @@
 # --device      cpu (default) or cuda:0
 # --kill-every  how often a process is killed or frozen, on average (800); 0: never
 # --copies      for a stand-in of the driver that runs no kernels: what they write is not judged
-# --repeat      that client alone, COUNT steps from STEP on, and nobody is killed
+# --repeat      that client alone, COUNT steps from STEP on, and nobody is killed; with exact
+#               kernels, or as $KILN_SPECIALIZE says
 # --json        writes the report for programs to FILE
 #
 # Programs are looked for in $KILN_BIN, in bin/ of the tree this script lies in, and in the build
@@ -31,7 +32,7 @@ root=$(cd "$here/../.." && pwd) || exit 1
 for option in "$@"; do
 	case $option in
 	-h | --help)
-		sed -n '2,26s/^# \{0,1\}//p' "$0"
+		sed -n '2,27s/^# \{0,1\}//p' "$0"
 		exit 0
 		;;
 	esac
