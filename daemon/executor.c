@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "deadlines.h"
+#include "tier/tier.h"
 #include "util/util.h"
 
 #define START_TRIES 5
@@ -301,6 +302,11 @@ uint64_t executor_generation(const struct executor *executor)
 	return executor->generation;
 }
 
+bool executor_is_own(const struct executor *executor)
+{
+	return executor->session != 0;
+}
+
 struct device_entry *executor_device(const struct executor *executor)
 {
 	return executor->device;
@@ -343,6 +349,7 @@ void executor_end(struct executor *executor)
 	*link = executor->next;
 	executor->open_handles = 2;
 	stop(executor, on_closed, "its session has ended");
+	tier_warm_forget(executor->device->broker, executor);
 }
 
 void executor_free(struct executor *executor)

@@ -39,6 +39,7 @@ struct device_entry *executor_device(const struct executor *executor);
 /* One more, of this session alone; executor_end kills it, and whatever it was asked is forgotten or
  * ends as if the process had died. */
 struct executor *executor_own(struct device_entry *device, uint32_t uid, uint64_t session);
+bool executor_is_own(const struct executor *executor);
 void executor_end(struct executor *executor);
 /* How many sessions of a uid have one. */
 int executor_own_count(const struct broker *broker, uint32_t uid);

@@ -139,8 +139,8 @@ static void go_on(struct warming *warming)
 static bool is_wanted(const struct broker *broker, const struct executor *executor)
 {
 	const struct options *options = &broker->options;
-	return options->specialize != OPTIONS_EAGER && options->on_miss != OPTIONS_MISS_ERROR &&
-		   options->warm_generics != OPTIONS_WARM_NONE &&
+	return !executor_is_own(executor) && options->specialize != OPTIONS_EAGER &&
+		   options->on_miss != OPTIONS_MISS_ERROR && options->warm_generics != OPTIONS_WARM_NONE &&
 		   (options->warm_generics == OPTIONS_WARM_ALL ||
 			!device_is_cpu(executor_device(executor)));
 }
@@ -165,6 +165,24 @@ void tier_warm(struct broker *broker, struct executor *executor)
 	warming->index = 0;
 	warming->resident = warming->failed = 0;
 	go_on(warming);
+}
+
+void tier_warm_forget(struct broker *broker, const struct executor *executor)
+{
+	struct warming **link = &broker->tiers->warming;
+	while (*link && (*link)->executor != executor)
+		link = &(*link)->next;
+	struct warming *warming = *link;
+	if (!warming)
+		return;
+	*link = warming->next;
+	while (warming->items) {
+		struct warm_item *item = warming->items;
+		if (item->wait)
+			job_leave(broker, item->wait);
+		item_end(item, false);
+	}
+	free(warming);
 }
 
 static uint64_t count_generics(void)

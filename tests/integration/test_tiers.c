@@ -508,6 +508,33 @@ static void fallback_has_what_is_there(void **state)
 	finish(daemon, client);
 }
 
+/* A process for a user's source is given no generic kernels: its session would keep them from those
+ * who wait, and may end while they are on their way. */
+static void none_for_a_process_of_ones_own(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_raw raw = {.size = sizeof(raw),
+					.source = "extern \"C\" __global__ void nothing() {}",
+					.entry = "nothing"};
+	kiln_client *client, *other;
+	kiln_call *call;
+
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--warm-generics", "all"));
+	client = client_open(daemon);
+	await_info_at_least(client, "tiers.resident", 1);
+	int64_t generics = info_int(client, "tiers.generics");
+	other = client_open(daemon);
+	assert_ok(kiln_prepare_raw(other, &raw, &call));
+	await_info(client, "server.sessions", 2);
+	assert_int_equal(info_int(client, "tiers.generics"), generics);
+	kiln_call_free(call);
+	kiln_close(other);
+	await_info(client, "server.sessions", 1);
+	int64_t resident = info_int(client, "tiers.resident");
+	await_info_at_least(client, "tiers.resident", resident + 1);
+	finish(daemon, client);
+}
+
 /* Whoever comes first finds the generic kernels, and the daemon ends while it still makes more. */
 static void warm_from_the_start(void **state)
 {
@@ -551,6 +578,7 @@ int main(void)
 		HARNESS_TEST(graphs_are_exact),
 		HARNESS_TEST(a_budget_of_exact_kernels),
 		HARNESS_TEST(fallback_has_what_is_there),
+		HARNESS_TEST(none_for_a_process_of_ones_own),
 		HARNESS_TEST(warm_from_the_start),
 	};
 
