@@ -51,8 +51,9 @@ static void print_executors(const kiln_reply *reply)
 	for (int i = 0; i < rows; i++) {
 		const char *device = row_str(reply, "executors", i, "device");
 		if (row_int(reply, "executors", i, "pid") <= 0) {
-			print_pair(i ? "" : "executors", "%s: not running, restarts %" PRId64, device,
-					   row_int(reply, "executors", i, "restarts"));
+			const char *reason = row_str(reply, "executors", i, "reason");
+			print_pair(i ? "" : "executors", "%s: not running, restarts %" PRId64 "%s%s", device,
+					   row_int(reply, "executors", i, "restarts"), reason[0] ? ": " : "", reason);
 			continue;
 		}
 		print_pair(
@@ -303,13 +304,18 @@ int cli_devices(struct cli *cli)
 		table_begin(&table, headers, 5);
 		for (int i = 0; i < rows; i++) {
 			const char *reason = row_str(reply, "rows", i, "reason");
+			const char *was = row_str(reply, "rows", i, "was");
 			int64_t memory = row_int(reply, "rows", i, "memory");
 			char figure[FIGURE_MAX];
 			table_cell(&table, "%s", row_str(reply, "rows", i, "name"));
 			table_cell(&table, "%s", row_str(reply, "rows", i, "state"));
 			table_cell(&table, "%s", row_str(reply, "rows", i, "target"));
 			table_cell(&table, "%s", memory > 0 ? figure_bytes((uint64_t)memory, figure) : "");
-			table_cell(&table, "%s", reason[0] ? reason : row_str(reply, "rows", i, "model"));
+			if (reason[0])
+				table_cell(&table, "%s", reason);
+			else
+				table_cell(&table, "%s%s%s", row_str(reply, "rows", i, "model"),
+						   was[0] ? "; was " : "", was);
 		}
 		table_end(&table);
 	}

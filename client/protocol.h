@@ -64,7 +64,7 @@
 	  "server, session, counters, busy, identities: [{name, text, left, right, holds}], workers, " \
 	  "sandbox: {mode, lacks}, executors, limits, cache; with section: all operators, sessions, "  \
 	  "older_sessions, flights, too; with section: requests, that table")                          \
-	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason}]")       \
+	X("devices", "", "", "rows: [{name, kind, state, target, model, uuid, memory, reason, was}]")  \
 	X("ops", "", "", "rows: [{name, operands, attributes, summary}]")                              \
 	X("explain", "", "op, tensors, attrs, target?",                                                \
 	  "plan: map, text, key, cached, operands: [{name, d, s, t, bytes, written}], choices: "       \

@@ -247,6 +247,13 @@ static enum buffer_place share(struct buffer *buffer)
 	return sent(buffer, BUFFER_OWN, status);
 }
 
+/* Memory of a GPU that is not there any more. */
+static bool is_of_another(const struct buffer *buffer)
+{
+	const struct device_info *info = &buffer->session->device->info;
+	return buffer->gpu[0] && info->uuid[0] && strcmp(buffer->gpu, info->uuid) != 0;
+}
+
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 {
 	struct buffer_place_state *at = &buffer->at[where];
@@ -265,6 +272,13 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 	}
 	if (at->generation && held)
 		lose(buffer);
+	if (is_of_another(buffer)) {
+		at->status = util_fail(at->error, sizeof at->error, KILN_ELOST,
+							   "it was lent from %s, and %s is %s now: lend it again", buffer->gpu,
+							   executor_device(buffer_executor(buffer, where))->info.name,
+							   buffer->session->device->info.uuid);
+		return BUFFER_FAILED;
+	}
 	int status = send_place(buffer, where);
 	at->placing = status == KILN_OK;
 	return sent(buffer, where, status);

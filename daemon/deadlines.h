@@ -46,6 +46,8 @@
 #define PAUSE_EXECUTOR_START_LAST_MS 5000
 #define PAUSE_EXECUTOR_FORGIVEN_US 10000000 /* ready for so long: its next end counts as a first */
 #define PAUSE_DEVICE_ABSENT_US 5000000      /* a device that was not there is looked for again */
+#define PAUSE_DEVICE_LOST_FIRST_MS 500      /* one that was there: so long after, twice that, ... */
+#define PAUSE_DEVICE_LOST_LAST_MS 60000
 
 /* ---- Inside a device process ---- */
 

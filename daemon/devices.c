@@ -50,29 +50,63 @@ bool device_is_cpu(const struct device_entry *device)
 	return !strcmp(device->info.name, "cpu");
 }
 
-void device_is_present(struct device_entry *device, const struct device_info *info)
+static bool same_limits(const struct kernel_limits *a, const struct kernel_limits *b)
+{
+	return !strcmp(a->target, b->target) && a->max_threads == b->max_threads &&
+		   a->shared_default == b->shared_default && a->shared_optin == b->shared_optin &&
+		   a->grid_x == b->grid_x && a->grid_y == b->grid_y && a->grid_z == b->grid_z &&
+		   a->multiprocessors == b->multiprocessors && a->warp == b->warp;
+}
+
+/* Whether it is another one than it was; what is planned for one of another kind, or was tuned for
+ * another model, is not for this one. */
+static bool note_change(struct device_entry *device, const struct device_info *info)
+{
+	const struct device_info *before = &device->info;
+	char was[sizeof device->was];
+	bool other_kind =
+		!same_limits(&before->limits, &info->limits) || strcmp(before->model, info->model) != 0;
+	if (!before->limits.target[0] || (!other_kind && !strcmp(before->uuid, info->uuid)))
+		return false;
+	device->kind += other_kind;
+	snprintf(was, sizeof was, "%s, %s%s%s", before->model, before->limits.target,
+			 before->uuid[0] ? ", " : "", before->uuid);
+	memcpy(device->was, was, sizeof was);
+	util_log(UTIL_WARN, "device %s is another one than before: it was %s and is %s, %s, %s",
+			 info->name, was, info->model, info->limits.target, info->uuid);
+	return true;
+}
+
+bool device_is_present(struct device_entry *device, const struct device_info *info)
 {
 	struct broker *broker = device->broker;
 	char name[sizeof info->name];
 	if (device->state != DEVICE_PRESENT)
 		util_log(UTIL_INFO, "device %s is %s", device->info.name, info->model);
+	bool another = note_change(device, info);
 	device->info = *info;
 	device->state = DEVICE_PRESENT;
 	device->reason[0] = 0;
 	/* The further GPUs are listed now and started when a client names them. */
 	if (!broker->options.devices.automatic || strcmp(device->info.name, "cuda:0") != 0)
-		return;
+		return another;
 	for (int i = 1; i < info->device_count && i < OPTIONS_MAX_DEVICES; i++) {
 		snprintf(name, sizeof name, "cuda:%d", i);
 		add(broker, name);
 	}
+	return another;
 }
 
-void device_is_absent(struct device_entry *device, const char *reason)
+void device_is_away(struct device_entry *device, enum device_state state, const char *reason)
 {
-	if (device->state != DEVICE_ABSENT)
-		util_log(UTIL_INFO, "device %s is not available: %s", device->info.name, reason);
-	device->state = DEVICE_ABSENT;
+	/* Another user's process may still have it, or have it again. */
+	for (struct executor *executor = device->executors; executor; executor = executor->next)
+		if (executor->phase == EXECUTOR_READY)
+			return;
+	if (device->state != state)
+		util_log(state == DEVICE_LOST ? UTIL_WARN : UTIL_INFO, "device %s is %s: %s",
+				 device->info.name, state == DEVICE_LOST ? "lost" : "not available", reason);
+	device->state = state;
 	snprintf(device->reason, sizeof device->reason, "%s", reason);
 }
 
@@ -105,7 +139,9 @@ void executor_each(const struct broker *broker, executor_visit visit, void *arg)
 			struct executor_stats stats = {
 				.executor = executor,
 				.device = device->info.name,
-				.state = phases[executor->phase],
+				.state = executor->lost ? "lost" : phases[executor->phase],
+				.reason =
+					executor->phase == EXECUTOR_STOPPED || executor->lost ? executor->reason : "",
 				.uid = executor->uid,
 				.session = executor->session,
 				.pid = executor->child ? child_pid(executor->child) : 0,

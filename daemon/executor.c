@@ -38,14 +38,59 @@ static void tell_waiters(struct executor *executor, int status, const char *erro
 	}
 }
 
+static void on_timer(uv_timer_t *timer);
+
+/* Nobody is kept waiting for a device that may never come back: what is asked of it ends in this
+ * sentence, until it is found when it is looked for again. */
+static void say_lost(const struct executor *executor, char error[KERNEL_ERROR_MAX])
+{
+	const struct device_info *info = &executor->device->info;
+	char when[64] = "it is being looked for";
+	if (executor->phase == EXECUTOR_STOPPED || executor->phase == EXECUTOR_WAITING)
+		snprintf(when, sizeof when, "it is looked for again in %llu ms",
+				 (unsigned long long)uv_timer_get_due_in(&executor->timer));
+	util_fail(error, KERNEL_ERROR_MAX, 0, "%s (%s%s%s) is lost, and %s: %s", info->name,
+			  info->model, info->uuid[0] ? ", " : "", info->uuid, when, executor->reason);
+}
+
+static void lose(struct executor *executor)
+{
+	char error[KERNEL_ERROR_MAX];
+	uint32_t wait = executor->lost_ms ? executor->lost_ms * 2 : PAUSE_DEVICE_LOST_FIRST_MS;
+	executor->lost = true;
+	executor->lost_ms = wait < PAUSE_DEVICE_LOST_LAST_MS ? wait : PAUSE_DEVICE_LOST_LAST_MS;
+	uv_timer_start(&executor->timer, on_timer, executor->lost_ms, 0);
+	device_is_away(executor->device, DEVICE_LOST, executor->reason);
+	say_lost(executor, error);
+	tell_waiters(executor, KILN_EDEVICE, error);
+}
+
 static void give_up(struct executor *executor, int status, const char *reason)
 {
 	executor->phase = EXECUTOR_STOPPED;
 	executor->ended_us = util_now_us();
 	snprintf(executor->reason, sizeof executor->reason, "%s", reason);
+	if (executor->generation || executor->device->state == DEVICE_LOST) {
+		lose(executor);
+		return;
+	}
 	if (executor->device->state != DEVICE_PRESENT)
-		device_is_absent(executor->device, reason);
+		device_is_away(executor->device, DEVICE_ABSENT, reason);
 	tell_waiters(executor, status, reason);
+}
+
+/* They have contexts on one that is no more, or is another's now. */
+static void end_others(struct executor *found)
+{
+	struct device_entry *device = found->device;
+	for (struct executor *executor = device->executors; executor; executor = executor->next) {
+		if (executor == found || executor->phase != EXECUTOR_READY)
+			continue;
+		util_fail(executor->fault, sizeof executor->fault, 0,
+				  "%s is another one than before: it was %s; its device process was ended",
+				  device->info.name, device->was);
+		child_kill(executor->child);
+	}
 }
 
 void executor_on_started(struct executor *executor, struct wire_in *message)
@@ -93,7 +138,10 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	executor->fault[0] = 0;
 	executor->overran = 0;
 	executor->ready_us = util_now_us();
-	device_is_present(executor->device, &info);
+	executor->lost = false;
+	executor->lost_ms = 0;
+	if (device_is_present(executor->device, &info))
+		end_others(executor);
 	tell_waiters(executor, KILN_OK, NULL);
 	server_executor_changed(executor->device->broker, executor);
 }
@@ -102,6 +150,10 @@ static void on_timer(uv_timer_t *timer)
 {
 	struct executor *executor = timer->data;
 	if (executor->phase == EXECUTOR_WAITING) {
+		start(executor);
+	} else if (executor->phase == EXECUTOR_STOPPED) {
+		executor->failed_starts = 0;
+		executor->restarts++;
 		start(executor);
 	} else if (executor->child) {
 		util_fail(executor->fault, sizeof executor->fault, 0,
@@ -255,6 +307,12 @@ void executor_when_ready(struct executor *executor, executor_ready ready, void *
 {
 	if (executor->phase == EXECUTOR_READY) {
 		ready(arg, KILN_OK, NULL);
+		return;
+	}
+	if (executor->lost) {
+		char error[KERNEL_ERROR_MAX];
+		say_lost(executor, error);
+		ready(arg, KILN_EDEVICE, error);
 		return;
 	}
 	/* A device that was not there is looked for again, but not for every request. */

@@ -14,14 +14,21 @@
 
 struct executor;
 
-enum device_state { DEVICE_UNKNOWN, DEVICE_PRESENT, DEVICE_ABSENT };
+enum device_state {
+	DEVICE_UNKNOWN,
+	DEVICE_PRESENT,
+	DEVICE_ABSENT, /* it was never there */
+	DEVICE_LOST,   /* it was there, and is looked for again */
+};
 
 /* A device of this host, as far as it is known. */
 struct device_entry {
 	struct broker *broker;
 	enum device_state state;
-	struct device_info info;       /* name always; the rest when PRESENT */
-	char reason[KERNEL_ERROR_MAX]; /* ABSENT: why */
+	struct device_info info;       /* name always; the rest once it was PRESENT */
+	char reason[KERNEL_ERROR_MAX]; /* ABSENT, LOST: why */
+	char was[256];                 /* what it was before it came back as another; "": always this */
+	uint64_t kind; /* rises when it comes back as one for which other kernels are to be planned */
 	struct executor *executors;
 	struct device_entry *next;
 };
@@ -99,6 +106,7 @@ void executor_keep(struct executor *executor, const char *key);
 struct executor_stats {
 	const struct executor *executor;
 	const char *device, *state;
+	const char *reason; /* why its device is not there; "": it is */
 	uint32_t uid;
 	uint64_t session; /* 0: of all of the uid */
 	int pid, inflight, modules;

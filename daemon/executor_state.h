@@ -34,9 +34,10 @@ struct executor {
 	uint64_t generation, restarts, next_call;
 	const char *begun; /* the type of the message that is being made */
 	bool holds;        /* it launches nothing until what runs has ended */
-	uv_timer_t timer;  /* WAITING: backoff; STARTING: deadline */
+	uv_timer_t timer;  /* WAITING: backoff; STARTING: deadline; STOPPED and lost: the next look */
 	uv_timer_t clock;  /* READY with calls: looks at deadlines */
-	uint32_t backoff_ms;
+	uint32_t backoff_ms, lost_ms;
+	bool lost; /* its device was there and is not: asked for, it answers at once that it is so */
 	uint64_t ready_us, ended_us, phase_us; /* phase_us: since when it is in its phase */
 	int failed_starts;
 	char reason[KERNEL_ERROR_MAX]; /* STOPPED: why */
@@ -88,7 +89,8 @@ void executor_stop(struct executor *executor);
 void executor_free(struct executor *executor);
 
 /* devices.c */
-void device_is_present(struct device_entry *device, const struct device_info *info);
-void device_is_absent(struct device_entry *device, const char *reason);
+/* True: another one than before is there. */
+bool device_is_present(struct device_entry *device, const struct device_info *info);
+void device_is_away(struct device_entry *device, enum device_state state, const char *reason);
 
 #endif

@@ -22,6 +22,7 @@ struct call *graph_new(struct session *session, int count)
 	snprintf(call->problem.op, sizeof call->problem.op, "graph");
 	call->id = broker_id(session->broker);
 	call->holders = 1;
+	call->device = session->device ? session->device->kind : 0;
 	call->graph = graph;
 	graph->id = broker_id(session->broker);
 	graph->session = session;

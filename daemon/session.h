@@ -38,6 +38,7 @@ struct buffer {
 	unsigned char handle[64];
 	uint64_t bufid, pool, span, offset;
 	int64_t pid;
+	char gpu[DEVICE_UUID_TEXT]; /* that lent memory is on: its UUID; "": not known */
 	int fd; /* -1: none; of a HELD one only once it is shared between two processes */
 	struct buffer_place_state at[BUFFER_PLACES];
 	bool sharing; /* HELD: its process was asked to share it */
@@ -87,6 +88,7 @@ struct call {
 	int variant_count;
 	struct call_bound bound[CALL_VARIANTS]; /* of the variants */
 	struct graph *graph; /* of a call without operands or variants: what it launches */
+	uint64_t device;     /* kind of the one that it is planned for: device_entry.kind */
 };
 
 /* A request whose answer comes later.  First member of what the command keeps for it. */
@@ -290,6 +292,9 @@ bool work_pending(const struct session *session, uint64_t ticket);
 /* What has not ended. */
 void work_count(const struct session *session, uint64_t *launches, uint64_t *copies);
 
+/* EDEVICE, with a sentence: the device is of another kind now than what it was made for. */
+int call_check_device(const struct session *session, uint64_t kind, const char *what,
+					  const char *remedy, char error[KERNEL_ERROR_MAX]);
 struct call *call_hold(struct call *call);
 void call_drop(struct call *call);
 

@@ -12,6 +12,17 @@
 #include "util/util.h"
 #include "work_state.h"
 
+int call_check_device(const struct session *session, uint64_t kind, const char *what,
+					  const char *remedy, char error[KERNEL_ERROR_MAX])
+{
+	const struct device_entry *device = session->device;
+	if (!device || device->kind == kind)
+		return KILN_OK;
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EDEVICE,
+					 "%s was for %s as it was, %s; it is %s, %s now: %s", what, device->info.name,
+					 device->was, device->info.model, device->info.limits.target, remedy);
+}
+
 struct call *call_hold(struct call *call)
 {
 	call->holders++;
@@ -257,11 +268,12 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 static void on_executor(void *arg, int status, const char *error)
 {
 	struct session *session = arg;
+	struct work *work = session->queued;
 	session->waiting_ready = false;
 	/* No device process is to be had: whoever waits at the head is told, the next one asks again.
-	 */
-	if (status != KILN_OK && session->queued)
-		work_end(session->queued, status, error, 0);
+	 * What is to be freed went with the process before. */
+	if (status != KILN_OK && work)
+		work_end(work, work->kind == WORK_FREE ? KILN_OK : status, error, 0);
 	work_pump(session);
 }
 
@@ -324,6 +336,7 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 	work->session = session;
 	work->asked = session->asks;
 	work->since_us = util_now_us();
+	work->device = session->device ? session->device->kind : 0;
 	work->fd = -1;
 	work->previous = session->queued_last;
 	if (session->queued_last)
@@ -361,7 +374,10 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 int work_launch_graph(struct session *session, uint64_t ticket, struct call *call,
 					  const struct work_order *order, char error[KERNEL_ERROR_MAX])
 {
-	int status = graph_resolve(call->graph, error);
+	int status = call_check_device(session, call->device, "the graph",
+								   "make one of calls that are prepared now", error);
+	if (status == KILN_OK)
+		status = graph_resolve(call->graph, error);
 	struct work *work =
 		status == KILN_OK ? add(session, WORK_LAUNCH, ticket, error, &status) : NULL;
 	if (!work)

@@ -307,6 +307,8 @@ static enum work_step advance_launch(struct work *work)
 				 (unsigned long long)work->after);
 		return work_refuse(work, KILN_ECANCELED, error);
 	}
+	if (call_check_device(session, work->device, "the call", "submit it again", error) != KILN_OK)
+		return work_refuse(work, KILN_EDEVICE, error);
 	if (work->call->graph)
 		return graph_advance(work);
 	if (work->variant->plan.kind == KERNEL_NOTHING) {

@@ -17,6 +17,7 @@ struct work {
 	bool sent;
 	const char *asked; /* the request that it is: "submit" */
 	uint64_t since_us;
+	uint64_t device; /* kind of the one that it was submitted for: device_entry.kind */
 	uint64_t lane_tail, lane_follows; /* entries of the session's lane that it follows */
 	struct work *previous, *next;
 	/* LAUNCH; GRAPH: of a graph, the part that is looked at */

@@ -36,7 +36,8 @@ struct asking {
 	uint64_t load_us;          /* when it began */
 	int64_t object_bytes;
 	enum job_origin origin;
-	bool runs; /* it is launched, too, if its kernel is there, on these operands */
+	uint64_t device; /* kind of the one that it is planned for */
+	bool runs;       /* it is launched, too, if its kernel is there, on these operands */
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 };
 
@@ -81,6 +82,7 @@ static struct asking *asking_open(struct session *session, uint64_t id, struct a
 	asking->started_us = util_now_us();
 	asking->kernel = asking->ref;
 	asking->broker = session->broker;
+	asking->device = session->device ? session->device->kind : 0;
 	if (request_open(session, id, &asking->request, asking_abandon))
 		return asking;
 	kernel_drop(asking->ref);
@@ -167,6 +169,7 @@ static struct call *new_call(struct asking *asking)
 	call->holders = 1;
 	call->problem = asking->problem;
 	call->given = asking->given;
+	call->device = asking->device;
 	call->variants[call->variant_count++] = kernel_hold(asking->ref);
 	if (map_put_id(&session->calls, call->id, call) < 0) {
 		call_drop(call);

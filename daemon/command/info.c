@@ -81,6 +81,8 @@ static void hello_on_ready(void *arg, int status, const char *error)
 		hello_answer(hello, executor);
 	} else if (!hello->wanted[0] && hello->device->next) {
 		hello_try(hello, hello->device->next);
+	} else if (status == KILN_EDEVICE) {
+		hello_refuse(hello, status, error);
 	} else {
 		snprintf(sentence, sizeof sentence, "device %s is not available: %s",
 				 hello->device->info.name, error);
@@ -92,7 +94,8 @@ static void hello_try(struct hello *hello, struct device_entry *device)
 {
 	/* Who names no device is not kept waiting for one that was not there; who names it has it
 	 * looked for again. */
-	while (!hello->wanted[0] && device->state == DEVICE_ABSENT && device->next)
+	while (!hello->wanted[0] && device->next &&
+		   (device->state == DEVICE_ABSENT || device->state == DEVICE_LOST))
 		device = device->next;
 	struct executor *executor = executor_for(device, hello->request.session->uid);
 	hello->device = device;
@@ -218,6 +221,7 @@ static void put_executor(void *arg, const struct executor_stats *stats)
 	wire_map_begin(out, NULL);
 	wire_put_str(out, "device", stats->device);
 	wire_put_str(out, "state", stats->state);
+	wire_put_str(out, "reason", stats->reason);
 	wire_put_int(out, "pid", stats->pid);
 	wire_put_uint(out, "uid", stats->uid);
 	wire_put_uint(out, "session", stats->session);
@@ -398,7 +402,7 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 
 void command_devices(struct session *session, struct wire_in *message, struct frame *frame)
 {
-	static const char *const states[] = {"unknown", "present", "absent"};
+	static const char *const states[] = {"unknown", "present", "absent", "lost"};
 	struct wire_out out;
 	(void)frame;
 	reply_begin(&out, wire_id(message));
@@ -413,6 +417,7 @@ void command_devices(struct session *session, struct wire_in *message, struct fr
 		wire_put_str(&out, "uuid", device->info.uuid);
 		wire_put_uint(&out, "memory", device->info.memory_bytes);
 		wire_put_str(&out, "reason", device->reason);
+		wire_put_str(&out, "was", device->was);
 		wire_map_end(&out);
 	}
 	wire_list_end(&out);

@@ -243,8 +243,13 @@ static bool lend_kind(const char *name, enum buffer_kind *out)
 static bool lend_read(struct buffer *buffer, struct wire_in *message, struct frame *frame)
 {
 	const msgpack_object *root = &message->root;
-	size_t handle_bytes = 0;
+	size_t handle_bytes = 0, gpu_bytes = 0;
 	const void *handle = wire_get_bin(root, "handle", &handle_bytes);
+	const void *gpu = wire_get_bin(root, "gpu", &gpu_bytes);
+	if (gpu_bytes == DEVICE_UUID_BYTES)
+		device_uuid_text(gpu, buffer->gpu);
+	else
+		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof buffer->gpu);
 	buffer->span = wire_get_uint(root, "span", 0);
 	buffer->offset = wire_get_uint(root, "offset", 0);
 	buffer->bufid = wire_get_uint(root, "bufid", 0);
@@ -267,6 +272,20 @@ static bool lend_read(struct buffer *buffer, struct wire_in *message, struct fra
 					"the handle of lent memory has %zu bytes, not %zu", sizeof buffer->handle,
 					handle_bytes);
 	return handle_bytes == sizeof buffer->handle;
+}
+
+/* The GPU of the memory is the session's. */
+static bool is_here(struct session *session, uint64_t id, const struct buffer *buffer)
+{
+	const struct device_info *info = &session->device->info;
+	char label[96];
+	if (!info->uuid[0] || !strcmp(buffer->gpu, info->uuid))
+		return true;
+	reply_error(session, id, KILN_EINVAL,
+				"%s is memory of %s, and this client's device %s is %s: connect to the device that "
+				"`kiln devices` lists with that UUID",
+				buffer_label(buffer, label), buffer->gpu, info->name, info->uuid);
+	return false;
 }
 
 void command_lend(struct session *session, struct wire_in *message, struct frame *frame)
@@ -292,7 +311,8 @@ void command_lend(struct session *session, struct wire_in *message, struct frame
 	struct buffer *buffer = buffer_new(session, kind, bytes, wire_get_str(message, root, "name"));
 	if (!buffer)
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer");
-	else if (lend_read(buffer, message, frame) && lend_is_sound(session, id, buffer))
+	else if (lend_read(buffer, message, frame) && lend_is_sound(session, id, buffer) &&
+			 is_here(session, id, buffer))
 		make(session, id, buffer);
 	else
 		buffer_delete(buffer);

@@ -112,6 +112,8 @@ void command_raw_submit(struct session *session, struct wire_in *message, struct
 		status = util_fail(error, sizeof error, KILN_ENOENT,
 						   "this session has no user's kernel %llu", (unsigned long long)number);
 	else
+		status = call_check_device(session, call->device, "the kernel", "prepare it again", error);
+	if (status == KILN_OK)
 		status = raw_launch_open(session, message, &launch, error);
 	if (status == KILN_OK)
 		status = work_launch_raw(session, id, call, launch, after, error);

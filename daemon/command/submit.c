@@ -124,10 +124,34 @@ static bool aligned_for(const struct kernel_plan *plan,
 	return true;
 }
 
+/* The device is of another kind than when the call was prepared: it is planned anew. */
+static int plan_anew(struct session *session, struct call *call, char error[KERNEL_ERROR_MAX])
+{
+	const struct device_entry *device = session->device;
+	struct kernel_ref *ref;
+	int status = job_open(session->broker, &call->problem, &device->info.limits, device->info.model,
+						  &ref, error);
+	if (status != KILN_OK)
+		return status;
+	(void)tier_open(session, &call->problem, ref);
+	while (call->variant_count > 0)
+		kernel_drop(call->variants[--call->variant_count]);
+	memset(call->bound, 0, sizeof call->bound);
+	call->variants[call->variant_count++] = ref;
+	call->device = device->kind;
+	tier_attach(session, call, ref);
+	return KILN_OK;
+}
+
 int command_choose_variant(struct session *session, struct call *call,
 						   const uint32_t alignments[KERNEL_MAX_OPERANDS], struct kernel_ref **out,
 						   char error[KERNEL_ERROR_MAX])
 {
+	int status = KILN_OK;
+	if (session->device && call->device != session->device->kind)
+		status = plan_anew(session, call, error);
+	if (status != KILN_OK)
+		return status;
 	for (int i = 0; i < call->variant_count; i++)
 		if (aligned_for(&call->variants[i]->plan, alignments)) {
 			*out = kernel_hold(call->variants[i]);
@@ -138,7 +162,7 @@ int command_choose_variant(struct session *session, struct call *call,
 		if (alignments[i])
 			problem.tensors[i].alignment = alignments[i];
 	const struct device_info *info = &session->device->info;
-	int status = job_open(session->broker, &problem, &info->limits, info->model, out, error);
+	status = job_open(session->broker, &problem, &info->limits, info->model, out, error);
 	if (status != KILN_OK)
 		return status;
 	if (session->on_miss)

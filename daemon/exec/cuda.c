@@ -36,6 +36,7 @@ static bool is_sticky(struct device *device, CUresult result)
 {
 	switch ((int)result) {
 	case CUDA_ERROR_DEINITIALIZED:
+	case CUDA_ERROR_DEVICE_UNAVAILABLE:
 	case CUDA_ERROR_ECC_UNCORRECTABLE:
 	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
 	case 226: /* CUDA_ERROR_CONTAINED, named by newer headers only */
@@ -52,6 +53,12 @@ static bool is_sticky(struct device *device, CUresult result)
 	case 721: /* CUDA_ERROR_TENSOR_MEMORY_LEAK, likewise */
 	case 810: /* CUDA_ERROR_MPS_CLIENT_TERMINATED, likewise */
 		return true;
+	/* What a GPU that fell off its bus, or is being reset, answers. */
+	case CUDA_ERROR_NOT_INITIALIZED:
+	case CUDA_ERROR_NO_DEVICE:
+	case CUDA_ERROR_INVALID_DEVICE:
+	case CUDA_ERROR_OPERATING_SYSTEM:
+	case CUDA_ERROR_SYSTEM_NOT_READY:
 	case CUDA_ERROR_UNKNOWN: {
 		/* Also the answer to some wrong arguments: ask the context how it is. */
 		if (!device->memory_stream)
@@ -106,14 +113,6 @@ static void read_limits(struct device *device, struct kernel_limits *limits)
 	limits->warp = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
 }
 
-static void uuid_text(const CUuuid *uuid, char text[48])
-{
-	const unsigned char *b = (const unsigned char *)uuid->bytes;
-	char hex[33];
-	util_hex(b, 16, hex);
-	snprintf(text, 48, "GPU-%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
-}
-
 static int describe(struct device *device, int ordinal, int count, struct device_info *info,
 					char error[KERNEL_ERROR_MAX])
 {
@@ -133,7 +132,7 @@ static int describe(struct device *device, int ordinal, int count, struct device
 	info->model[sizeof info->model - 1] = 0;
 	info->memory_bytes = memory;
 	info->device_count = count;
-	uuid_text(&uuid, info->uuid);
+	device_uuid_text(uuid.bytes, info->uuid);
 	read_limits(device, &info->limits);
 	memcpy(device->name, info->name, sizeof device->name);
 	memcpy(device->target, info->limits.target, sizeof device->target);
@@ -141,6 +140,25 @@ static int describe(struct device *device, int ordinal, int count, struct device
 	device->shared_optin = info->limits.shared_optin;
 	device->memory_bytes = memory;
 	return KILN_OK;
+}
+
+/* What cuInit says where the machine is not in order, and what helps. */
+static const char *init_remedy(CUresult result)
+{
+	switch ((int)result) {
+	case CUDA_ERROR_SYSTEM_NOT_READY:
+		return "; the NVLink fabric is not up: `systemctl status nvidia-fabricmanager`";
+	case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+		return "; libcuda and the kernel's nvidia module are of different versions: load the "
+			   "module again, or restart the machine";
+	case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+		return "; this GPU needs the driver's own libcuda, not one of a compatibility package: "
+			   "see LD_LIBRARY_PATH and KILN_LIBCUDA";
+	case CUDA_ERROR_UNKNOWN:
+		return "; `nvidia-smi` and the Xid lines of `dmesg` tell more";
+	default:
+		return "";
+	}
 }
 
 static int start_driver(struct device *device, int ordinal, int *count,
@@ -159,8 +177,11 @@ static int start_driver(struct device *device, int ordinal, int *count,
 						 "the NVIDIA driver is here but sees no GPU: nvidia-smi and "
 						 "CUDA_VISIBLE_DEVICES (now %s) tell more",
 						 getenv("CUDA_VISIBLE_DEVICES") ? getenv("CUDA_VISIBLE_DEVICES") : "unset");
-	if (result != CUDA_SUCCESS)
-		return cuda_fail(device, error, KILN_ENOTSUP, result, "the NVIDIA driver does not start");
+	if (result != CUDA_SUCCESS) {
+		cuda_fail(device, error, KILN_ENOTSUP, result, "the NVIDIA driver does not start");
+		util_append(error, KERNEL_ERROR_MAX, strlen(error), "%s", init_remedy(result));
+		return KILN_ENOTSUP;
+	}
 	device->cu.cuDriverGetVersion(&device->driver_version);
 	result = device->cu.cuDeviceGetCount(count);
 	if (result != CUDA_SUCCESS)

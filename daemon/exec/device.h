@@ -13,10 +13,15 @@ struct device_memory; /* a buffer */
 struct device_module; /* a loaded object */
 struct device_graph;  /* launches that are started together, as often as wanted */
 
+/* "GPU-00112233-4455-..." of the 16 bytes that the driver gives. */
+#define DEVICE_UUID_BYTES 16
+#define DEVICE_UUID_TEXT 48
+void device_uuid_text(const void *uuid, char text[DEVICE_UUID_TEXT]);
+
 struct device_info {
-	char name[16];  /* "cpu", "cuda:0" */
-	char model[96]; /* "NVIDIA H200", "x86-64 host" */
-	char uuid[48];  /* "GPU-..." or "" */
+	char name[16];               /* "cpu", "cuda:0" */
+	char model[96];              /* "NVIDIA H200", "x86-64 host" */
+	char uuid[DEVICE_UUID_TEXT]; /* "GPU-..." or "" */
 	uint64_t memory_bytes;
 	int device_count; /* devices of this kind visible: lets the broker know of cuda:1.. */
 	struct kernel_limits limits;

@@ -6,10 +6,12 @@
  * Streams are queues that get on when somebody looks (a query, a synchronization), not before, so a
  * test decides when work ends.  Shared memory is a memfd, so handles and descriptors really cross
  * processes.  $KILN_FAKE_CUDA ("cuInit=100,cuModuleLoadData=209") makes functions fail in processes
- * that a test cannot reach.  With $KILN_FAKE_CUDA_IMAGES any image is taken, and its kernels do
+ * that a test cannot reach; so does the file $KILN_FAKE_CUDA_FILE, which is read again before each
+ * call, and there "uuid=1,model=1,capability=80,mps=108,memory=64" says what the GPU is.  With $KILN_FAKE_CUDA_IMAGES any image is taken, and its kernels do
  * nothing.  With $KILN_FAKE_CUDA_STREAMS streams get on by themselves (fake_cuda_order.c).
  */
 #include "fake_cuda_state.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -34,6 +36,8 @@ static int shared_granted, shared_fixed, threads_most, noted_values;
 static struct fake_launch last_launch;
 static CUresult sticky;
 static bool environment_read;
+static int settings_fd = -1;
+static char settings[512]; /* of $KILN_FAKE_CUDA_FILE */
 
 struct CUfunc_st {
 	enum {
@@ -99,19 +103,43 @@ static void control_slow(const char *function, int micros)
 	pthread_mutex_unlock(&functions_lock);
 }
 
-static void read_environment(void)
+static void read_settings(const char *text)
 {
-	const char *text = getenv("KILN_FAKE_CUDA");
-	environment_read = true;
 	while (text && *text) {
 		char name[48];
-		int result, used = 0;
-		if (sscanf(text, "%47[^=]=%d%n", name, &result, &used) != 2)
+		int value, used = 0;
+		if (sscanf(text, "%47[^=]=%d%n", name, &value, &used) != 2)
 			return;
-		fail(name, result, -1);
+		if (!fake_gpu_set(name, value))
+			fail(name, value, -1);
 		text += used;
 		text += *text == ',';
 	}
+}
+
+static void read_environment(void)
+{
+	const char *file = getenv("KILN_FAKE_CUDA_FILE");
+	environment_read = true;
+	read_settings(getenv("KILN_FAKE_CUDA"));
+	settings_fd = file ? open(file, O_RDONLY | O_CLOEXEC) : -1;
+}
+
+/* What it says now is all that fails from now on. */
+static void read_file(void)
+{
+	char text[sizeof settings];
+	ssize_t size = settings_fd >= 0 ? pread(settings_fd, text, sizeof text - 1, 0) : -1;
+	if (size < 0)
+		return;
+	text[size] = 0;
+	if (strcmp(text, settings) == 0)
+		return;
+	memcpy(settings, text, sizeof settings);
+	for (int i = 0; i < MAX_FUNCTIONS; i++)
+		functions[i].left = 0;
+	fake_gpu_usual();
+	read_settings(settings);
 }
 
 CUresult fake_enter(const char *name)
@@ -119,6 +147,7 @@ CUresult fake_enter(const char *name)
 	pthread_mutex_lock(&functions_lock);
 	if (!environment_read)
 		read_environment();
+	read_file();
 	int i = function_index(name), micros = functions[i].micros;
 	bool fails = functions[i].left != 0;
 	CUresult result = fails ? (CUresult)functions[i].result : sticky;

@@ -4,6 +4,7 @@
  */
 #include "fake_cuda_state.h"
 #include <stdio.h>
+#include <string.h>
 
 #define MOST_PUSHED 8
 
@@ -12,11 +13,35 @@ struct CUctx_st {
 };
 static struct CUctx_st contexts[FAKE_CONTEXTS];
 static unsigned long long last_id;
-static int capability = 90;
+/* What the GPU is. */
+enum { CAPABILITY, UUID, MODEL, PROCESSORS, MEMORY_MIB, TRAITS };
+static const struct {
+	const char *name;
+	int usual;
+} traits[TRAITS] = {
+	{"capability", 90}, {"uuid", 0}, {"model", 0}, {"mps", 132}, {"memory", FAKE_MEMORY >> 20}};
+static int gpu[TRAITS] = {90, 0, 0, 132, FAKE_MEMORY >> 20};
 static _Thread_local CUcontext pushed[MOST_PUSHED]; /* the last is current */
 static _Thread_local int depth;
 
 /* ---- The driver and the GPU ---- */
+
+void fake_gpu_usual(void)
+{
+	for (int i = 0; i < TRAITS; i++)
+		gpu[i] = traits[i].usual;
+}
+
+bool fake_gpu_set(const char *name, int value)
+{
+	for (int i = 0; i < TRAITS; i++) {
+		if (strcmp(traits[i].name, name) != 0)
+			continue;
+		gpu[i] = value;
+		return true;
+	}
+	return false;
+}
 
 CUresult cuInit(unsigned flags)
 {
@@ -78,7 +103,7 @@ CUresult cuDeviceGetName(char *out, int size, CUdevice device)
 {
 	ENTER();
 	(void)device;
-	snprintf(out, (size_t)size, "Fake GPU");
+	snprintf(out, (size_t)size, gpu[MODEL] ? "Fake GPU %d" : "Fake GPU", gpu[MODEL]);
 	return CUDA_SUCCESS;
 }
 
@@ -87,7 +112,7 @@ CUresult cuDeviceGetUuid(CUuuid *out, CUdevice device)
 	ENTER();
 	(void)device;
 	for (int i = 0; i < 16; i++)
-		out->bytes[i] = (char)(i * 17);
+		out->bytes[i] = (char)(i * 17 + gpu[UUID]);
 	return CUDA_SUCCESS;
 }
 
@@ -95,7 +120,7 @@ CUresult cuDeviceTotalMem(size_t *out, CUdevice device)
 {
 	ENTER();
 	(void)device;
-	*out = FAKE_MEMORY;
+	*out = (size_t)gpu[MEMORY_MIB] << 20;
 	return CUDA_SUCCESS;
 }
 
@@ -104,15 +129,15 @@ CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice d
 	ENTER();
 	(void)device;
 	const int values[][2] = {
-		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, capability / 10},
-		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, capability % 10},
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gpu[CAPABILITY] / 10},
+		{CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, gpu[CAPABILITY] % 10},
 		{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
 		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
 		{CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
 		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
 		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
 		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
-		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 132},
+		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu[PROCESSORS]},
 		{CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
 		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
 	};
@@ -225,11 +250,11 @@ void fake_renew_context(int i)
 
 void fake_capability(int number)
 {
-	capability = number;
+	gpu[CAPABILITY] = number;
 }
 
 void fake_contexts_reset(void)
 {
 	depth = 0;
-	capability = 90;
+	fake_gpu_usual();
 }

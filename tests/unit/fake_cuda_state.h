@@ -38,6 +38,10 @@ struct op {
 	uint64_t mark;
 };
 
+/* What the GPU is: "capability", "uuid", "model", "mps", "memory" (MiB).  False: none of these. */
+bool fake_gpu_set(const char *name, int value);
+void fake_gpu_usual(void);
+
 CUcontext fake_context(void); /* the primary one */
 CUcontext fake_current(void); /* of this thread; NULL: none */
 void fake_contexts_reset(void);
