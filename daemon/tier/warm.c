@@ -72,13 +72,15 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	struct kernel_ref *ref = item->ref;
 	int status = answer->status;
 	item->wait = NULL;
-	if (status == KILN_OK) {
+	/* The device may be another one by now. */
+	bool fits = !strcmp(ref->target, executor_device(warming->executor)->info.limits.target);
+	if (status == KILN_OK && fits) {
 		tier_know(warming->broker, ref, (int64_t)answer->row->object_bytes);
 		status = executor_load_lazily(warming->executor, ref->key, answer->row,
 									  ref->plan.shared_bytes, on_loaded, item);
 		if (status == KILN_OK)
 			return;
-	} else {
+	} else if (status != KILN_OK) {
 		util_log(UTIL_INFO, "there is no generic kernel %s: %s", ref->plan.instantiation,
 				 answer->error);
 	}

@@ -254,6 +254,9 @@ KILN_API int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, con
  * (cuMemAllocFromPoolAsync) that were made with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; not for
  * the pool that cudaMallocAsync uses by default.  ENOTSUP says why memory cannot be lent and what
  * to use instead.
+ * EINVAL for memory of another GPU than the client's device.  If that device is lost and comes back
+ * as another GPU, calls that use the buffer answer ELOST: it is to be freed, and memory of the new
+ * one lent.
  * The daemon's calls and the caller's own streams are not ordered against each other, but with
  * KILN_SUBMIT_CUDA: what the caller has queued on the memory, an asynchronous allocation included,
  * must be complete (cuStreamSynchronize) before kiln_submit, kiln_write and kiln_read.

@@ -5,6 +5,7 @@
  */
 #include "harness.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <kiln/ops.h>
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #ifdef KILN_FAKE_CUDA_LIBRARY
+
+#include "unit/fake_cuda.h"
 
 #define FIRST_UUID "GPU-00112233-4455-6677-8899-aabbccddeeff"
 #define AT_ONCE_MS 1000 /* no wait for any device, on a busy machine */
@@ -97,6 +100,16 @@ static void await_device(kiln_client *client, const char *state)
 	fail_msg("cuda:0 is %s, not %s", text, state);
 }
 
+/* A line of what the command says has this in it. */
+static void assert_shown(const struct kilnd *daemon, const char *command, const char *part)
+{
+	char line[400];
+	snprintf(line, sizeof(line), "\"$KILN\" --socket %s %s | grep -q '%s'", daemon->socket, command,
+			 part);
+	if (system(line) != 0)
+		fail_msg("kiln %s does not say %s", command, part);
+}
+
 /* ---- Not there from the start ---- */
 
 static void test_never_there(void **state)
@@ -143,6 +156,34 @@ static kiln_buffer *lend(kiln_client *client)
 	assert_ok(kiln_lend_fd(client, fd, 0, BYTES, "lent", &buffer));
 	close(fd);
 	return buffer;
+}
+
+static void *symbol(void *library, const char *name)
+{
+	void *found = dlsym(library, name);
+	assert_non_null(found);
+	return found;
+}
+
+/* This program sees another GPU than the daemon does. */
+static void assert_other_memory_is_refused(kiln_client *client)
+{
+	void *library = dlopen(KILN_FAKE_CUDA_LIBRARY, RTLD_NOW);
+	const struct fake_cuda_control *fake = symbol(library, "fake_cuda_control");
+	int (*set_current)(void *) = NULL, (*allocate)(unsigned long long *, size_t) = NULL;
+	unsigned long long address = 0;
+	kiln_buffer *buffer;
+	*(void **)&set_current = symbol(library, "cuCtxSetCurrent");
+	*(void **)&allocate = symbol(library, "cuMemAlloc_v2");
+	unsetenv("KILN_FAKE_CUDA_FILE");
+	setenv("KILN_FAKE_CUDA", "uuid=5", 1);
+	assert_int_equal(set_current(fake->context(0)), 0);
+	assert_int_equal(allocate(&address, BYTES), 0);
+	assert_int_equal(kiln_lend_cuda(client, address, BYTES, "theirs", &buffer), KILN_EINVAL);
+	assert_sentence("buffer theirs is memory of GPU-05162738-495a-6b7c-8d9e-afc0d1e2f304");
+	assert_sentence("device cuda:0 is " FIRST_UUID);
+	unsetenv("KILN_FAKE_CUDA");
+	dlclose(library);
 }
 
 static void write_both(const struct scene *scene)
@@ -280,6 +321,8 @@ static void assert_lost(const struct scene *scene)
 #undef LOST
 	assert_in_range(now_ms() - start, 0, AT_ONCE_MS);
 	assert_device(scene->viewer, "reason", "sees no GPU");
+	assert_shown(scene->daemon, "devices", "cuda:0 *lost .*sees no GPU");
+	assert_shown(scene->daemon, "status", "cuda:0: not running.*sees no GPU");
 	/* Who names no device gets one that is there. */
 	assert_ok(connect_to(scene->daemon, NULL, &client));
 	assert_string_equal(kiln_device(client), "cpu");
@@ -334,6 +377,7 @@ static void another(struct scene *scene)
 	assert_device(scene->viewer, "model", "Fake GPU 1");
 	assert_device(scene->viewer, "was", "Fake GPU, sm_90, " FIRST_UUID);
 	assert_device(scene->viewer, "reason", "");
+	assert_shown(scene->daemon, "devices", "sm_80.*Fake GPU 1; was Fake GPU, sm_90, " FIRST_UUID);
 	assert_ok(connect_to(scene->daemon, NULL, &client));
 	assert_string_equal(kiln_device(client), "cuda:0");
 	kiln_close(client);
@@ -355,6 +399,7 @@ static void test_lost_and_found(void **state)
 {
 	struct scene scene;
 	open_scene(&scene, *state);
+	assert_other_memory_is_refused(scene.client);
 	lose_under_work(&scene);
 	assert_lost(&scene);
 	same_again(&scene);

@@ -88,9 +88,28 @@ static void says_why_it_does_not_open(void **state)
 	fake->inject("cuInit", 100, 1);
 	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
 	assert_sentence("sees no GPU");
-	fake->inject("cuInit", 803, 1);
+	static const struct {
+		int result;
+		const char *remedy;
+	} refusals[] = {{802, "nvidia-fabricmanager"},   {803, "load the module again"},
+					{804, "compatibility package"},  {999, "Xid lines of `dmesg`"},
+					{3, "CUDA_ERROR_FAKE_3 3"},      {46, "CUDA_ERROR_FAKE_46 46"},
+					{101, "CUDA_ERROR_FAKE_101 101"}};
+	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+		char name[32];
+		fake->inject("cuInit", refusals[i].result, 1);
+		assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
+		snprintf(name, sizeof name, "CUDA_ERROR_FAKE_%d", refusals[i].result);
+		assert_sentence("the NVIDIA driver does not start");
+		assert_sentence(name);
+		assert_sentence(refusals[i].remedy);
+	}
+	fake->inject("cuDeviceGetCount", 999, 1);
 	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
-	assert_sentence("CUDA_ERROR_FAKE_803");
+	assert_sentence("the NVIDIA driver counts no GPUs");
+	fake->inject("cuDevicePrimaryCtxRetain", 46, 1);
+	assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_EDEVICE);
+	assert_sentence("cuda:0 cannot be opened: CUDA_ERROR_FAKE_46");
 	assert_int_equal(device_cuda.open(1, &other, &info, error), KILN_ENOTSUP);
 	assert_sentence("no device cuda:1: this machine shows 1 GPU");
 	fake->inject("cuDevicePrimaryCtxRetain", 2, 1);

@@ -325,6 +325,49 @@ static void a_fault_among_streams_names_all_that_ran(void **state)
 	setup(NULL);
 }
 
+/* What drivers answer when a GPU has left its bus, is reset, or is another's; some of it is also
+ * said of one call alone, and then the context is asked. */
+static void a_gpu_that_goes_away_is_noticed(void **state)
+{
+	(void)state;
+	static const struct {
+		int result;
+		bool context_too, broken;
+	} answers[] = {
+		{46, false, true},   {719, false, true}, {214, false, true},  {4, false, true},
+		{709, false, true},  {999, true, true},  {999, false, false}, {304, true, true},
+		{304, false, false}, {100, true, true},  {101, true, true},   {3, true, true},
+		{802, true, true},
+	};
+	for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+		int result = answers[i].result;
+		struct device_memory *memory = alloc(16);
+		struct device_module *fill = load(FAKE_FILL);
+		struct device_done done[2];
+		char number[32];
+		bool broken = false;
+		snprintf(number, sizeof number, "CUDA_ERROR_FAKE_%d %d", result, result);
+		assert_int_equal(launch_fill(fill, memory, 1, 1, 41, 0), KILN_OK);
+		fake->inject("cuEventQuery", result, answers[i].broken ? -1 : 1);
+		if (answers[i].context_too)
+			fake->inject("cuStreamQuery", result, -1);
+		assert_int_equal(device_cuda.poll(device, -1, 10000, done, 2, &broken), 1);
+		assert_int_equal(broken, answers[i].broken);
+		assert_int_equal(done[0].ticket, 41);
+		assert_int_equal(done[0].status, KILN_EDEVICE);
+		assert_non_null(strstr(done[0].error, "cuda:0"));
+		assert_non_null(strstr(done[0].error, number));
+		if (broken)
+			fake->inject("cuStreamSynchronize", result, -1);
+		else
+			assert_int_equal(first_word(memory), 1);
+		device_cuda.unload(device, fill);
+		device_cuda.free(device, memory);
+		device_cuda.close(device);
+		setup(NULL);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -338,6 +381,7 @@ int main(void)
 		OPENED(a_delay_holds_its_stream_alone),
 		OPENED(work_that_fails_when_its_time_comes_is_reported),
 		OPENED(a_fault_ends_everything_and_names_its_call),
+		OPENED(a_gpu_that_goes_away_is_noticed),
 		OPENED(a_fault_among_streams_names_all_that_ran),
 	};
 	return cmocka_run_group_tests(tests, setup_all, NULL);
