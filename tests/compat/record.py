@@ -4,8 +4,8 @@ of JSON for each request with its reply.
 
     record.py DAEMON_SOCKET OWN_SOCKET DIRECTORY >TRANSCRIPT
 
-Texts that are longer than a line are cut in replies, where only their kind is compared later, and
-DIRECTORY in what a client names is written as @DIR@.  Ends when its standard input does.
+In replies, where only their kind is compared later, texts that are longer than a line and paths are
+cut; DIRECTORY in what a client names is written as @DIR@.  Ends when its standard input does.
 """
 
 import json
@@ -22,7 +22,7 @@ ROWS_MOST = 2
 
 def shorten(value):
     if isinstance(value, str):
-        return value[:TEXT_MOST]
+        return "/" if value.startswith("/") else value[:TEXT_MOST]
     if isinstance(value, list):
         kept = value if value and isinstance(value[0], (int, list)) else value[:ROWS_MOST]
         return [shorten(item) for item in kept]

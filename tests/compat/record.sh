@@ -1,7 +1,9 @@
 #!/bin/sh
-# record.sh >tests/compat/versionN.jsonl: makes a transcript of what the library and the command
-# line of this build say to a daemon: every request of the protocol.  It is made once for a version
-# of the protocol, and then stays as it is.  Needs KILN, KILND and CALLS (the program of calls.c).
+# record.sh [COMMAND...] >tests/compat/NAME.jsonl: makes a transcript of what the library and the
+# command line of this build say to a daemon.  Without arguments it is every request of version 1 of
+# the protocol, which was recorded once and stays as it is; with them, "debug waits" say, what these
+# commands of kiln ask, for requests that came later.  Needs KILN and KILND, and for the former
+# CALLS (the program of calls.c).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 DIR=$(mktemp -d /tmp/kiln-record-XXXXXX)
@@ -16,10 +18,23 @@ recorder=$!
 exec 9>"$DIR/end"
 trap 'exec 9>&-; kill $kilnd 2>/dev/null || :; wait $recorder; rm -rf "$DIR"' EXIT
 while [ ! -S "$DIR/kiln.sock" ]; do sleep 0.05; done
+# What is there for a moment only would be missing later.
+until "$KILN" --socket "$DIR/daemon.sock" status --json |
+	python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["workers"]["idle"] == 0)'; do
+	sleep 0.1
+done
 export KILN_SOCKET="$DIR/kiln.sock"
 kiln() {
 	"$KILN" "$@" >/dev/null 2>"$DIR/said" </dev/null || echo "kiln $*: $(cat "$DIR/said")" >&2
 }
+if [ $# -gt 0 ]; then
+	for command; do
+		# shellcheck disable=SC2086
+		kiln $command
+	done
+	kiln stop
+	exit
+fi
 cat >"$DIR/scale.cu" <<'END'
 __global__ void scale(const float *x, float *y, float a, int n)
 {

@@ -4,7 +4,7 @@ answers: the same status, every member that the recorded answer has, of the same
 descriptors.  Values may differ; numbers of buffers and calls, and keys, stand in requests as they
 were answered here.
 
-    replay.py SOCKET DIRECTORY TRANSCRIPT [--newer]
+    replay.py SOCKET DIRECTORY TRANSCRIPT --older|--newer
 
 With --newer the client is of a later release: it speaks a later version of the protocol, too, and
 every request has members that no daemon knows yet.  It must be answered as before.

@@ -12,13 +12,15 @@ command -v python3 >/dev/null 2>&1 || {
 
 for name in $(sed -n 's/^\tX("\([a-z.]*\)".*/\1/p' "$here/../../client/protocol.h"); do
 	grep -qF "\"request\": {\"t\": \"$name\"," "$here"/*.jsonl ||
-		fails "no transcript in tests/compat has a request $name: record one that has (record.sh)"
+		fails "no transcript in tests/compat has a request $name: record the command that" \
+			"asks it, sh tests/compat/record.sh 'COMMAND' >tests/compat/$name.jsonl"
 done
 for transcript in "$here"/*.jsonl; do
-	for mode in "" --newer; do
+	modes=--newer
+	[ "$transcript" = "$here/version1.jsonl" ] && modes="--older --newer"
+	for mode in $modes; do
 		daemon
-		# shellcheck disable=SC2086
-		python3 "$here/replay.py" "$KILN_SOCKET" "$DIR" "$transcript" $mode >"$DIR/said" 2>&1 ||
+		python3 "$here/replay.py" "$KILN_SOCKET" "$DIR" "$transcript" "$mode" >"$DIR/said" 2>&1 ||
 			fails "$transcript $mode: $(cut -c 1-400 "$DIR/said")"
 		# Its last request is to stop.
 		wait "$DAEMON" || fails "the daemon did not end well"
