@@ -429,6 +429,9 @@ bool options_start(int argc, char *const *argv, struct options *out, int *exit_s
 		return false;
 	}
 	hide_passwords(argc, argv);
+	if (out->remote.password[0]) {
+		util_keep_secrets();
+	}
 	if (out->show == OPTIONS_SHOW_HELP) {
 		options_help(stdout);
 	} else if (out->show == OPTIONS_SHOW_VERSION) {

@@ -30,6 +30,9 @@ int seal_path_of(const char *directory, const char *name, const char *ending, ch
 /* Whoever can write to it decides whose kernels run here; whoever can read a secret, too.  others:
  * the bits of the mode that must not be there. */
 int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_MAX]);
+/* The same of a directory of keys, and of all that it lies in: who can rename any of these can put
+ * another in its place. */
+int seal_check_place(const char *directory, char error[KERNEL_ERROR_MAX]);
 int seal_make_directory(const char *directory, char error[KERNEL_ERROR_MAX]);
 /* A new file with this line, as a whole or not at all; KILN_EBUSY: there is one. */
 int seal_write_file(const char *path, const char *line, unsigned mode,

@@ -154,6 +154,38 @@ int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_M
 	return KILN_OK;
 }
 
+/* A directory that keys lie in, by whatever names between. */
+static int check_parent(const char *path, const char *directory, char error[KERNEL_ERROR_MAX])
+{
+	struct stat status;
+	if (stat(path, &status) != 0) {
+		return FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno));
+	}
+	bool others_write = status.st_mode & (S_IWGRP | S_IWOTH);
+	bool sticky = status.st_mode & S_ISVTX;
+	if ((status.st_uid == geteuid() || status.st_uid == 0) && (!others_write || sticky)) {
+		return KILN_OK;
+	}
+	return FAIL(KILN_EPERM,
+				"%.100s, which %.100s lies in, belongs to uid %u with mode %03o: others could put "
+				"other keys there",
+				path, directory, (unsigned)status.st_uid, (unsigned)status.st_mode & 0777);
+}
+
+int seal_check_place(const char *directory, char error[KERNEL_ERROR_MAX])
+{
+	char path[PATH_MAX], *slash;
+	int status = seal_check_mode(directory, 022, error);
+	if (status == KILN_OK && !realpath(directory, path)) {
+		status = FAIL(KILN_EIO, "%.200s: %s", directory, strerror(errno));
+	}
+	while (status == KILN_OK && (slash = strrchr(path, '/')) && slash[1]) {
+		slash[slash == path] = 0; /* "/" keeps its one */
+		status = check_parent(path, directory, error);
+	}
+	return status;
+}
+
 int seal_make_directory(const char *directory, char error[KERNEL_ERROR_MAX])
 {
 	if (util_make_directories(directory, 0700) == 0) {
@@ -171,6 +203,7 @@ int seal_read_secret(const char *path, const char *name, struct seal_secret *out
 	if (status != KILN_OK) {
 		return status;
 	}
+	util_keep_secrets();
 	char *text = util_read_file(path, 4096, NULL);
 	if (!text) {
 		return FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno));
@@ -257,6 +290,9 @@ int seal_new(const char *directory, const char *name, struct seal_key *out,
 	if (status == KILN_OK) {
 		status = seal_make_directory(directory, error);
 	}
+	if (status == KILN_OK) {
+		status = seal_check_place(directory, error);
+	}
 	if (status != KILN_OK) {
 		return status;
 	}
@@ -264,6 +300,7 @@ int seal_new(const char *directory, const char *name, struct seal_key *out,
 		return FAIL(KILN_EIO, "libsodium does not start, so there are no random numbers for a key");
 	}
 	snprintf(secret.key.name, sizeof secret.key.name, "%s", name);
+	util_keep_secrets();
 	crypto_sign_keypair(secret.key.public, secret.secret);
 	set_id(&secret.key);
 	status = write_pair(directory, &secret, error);

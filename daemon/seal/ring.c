@@ -97,7 +97,7 @@ static int open_ring(const char *directory, bool secrets, struct seal_ring **out
 		return FAIL(KILN_ENOMEM, "out of memory for keys");
 	}
 	if (dir) {
-		status = seal_check_mode(directory, 022, error);
+		status = seal_check_place(directory, error);
 	} else if (errno != ENOENT) {
 		status = FAIL(KILN_EIO, "%.200s: %s", directory, strerror(errno));
 	}
@@ -182,14 +182,18 @@ int seal_open(const char *directory, const char *name, struct seal_secret *out,
 {
 	char only[SEAL_NAME_MAX], path[PATH_MAX];
 	int status = name ? seal_check_name(name, error) : only_one(directory, only, error);
-	name = name ? name : only;
+	bool named = name != NULL;
+	name = named ? name : only;
+	if (status == KILN_OK && named && access(directory, F_OK) == 0) {
+		status = seal_check_place(directory, error);
+	}
 	if (status == KILN_OK) {
 		status = seal_path_of(directory, name, ".key", path, error);
 	}
 	if (status == KILN_OK) {
 		status = seal_read_secret(path, name, out, error);
 	}
-	if (status == KILN_ENOENT && name != only) {
+	if (status == KILN_ENOENT && named) {
 		return FAIL(KILN_ENOENT, "there is no secret key %s in %.150s: `kiln key new %s` makes one",
 					name, directory, name);
 	}
@@ -205,7 +209,7 @@ int seal_trust(const char *directory, const struct seal_key *key, char error[KER
 		status = seal_make_directory(directory, error);
 	}
 	if (status == KILN_OK) {
-		status = seal_check_mode(directory, 022, error);
+		status = seal_check_place(directory, error);
 	}
 	if (status == KILN_OK) {
 		status = seal_path_of(directory, key->name, ".pub", path, error);

@@ -39,9 +39,9 @@ int seal_check_name(const char *name, char error[KERNEL_ERROR_MAX]);
  * is none, KILN_EBUSY where there is one of that name, KILN_EIO; with a sentence. */
 int seal_new(const char *directory, const char *name, struct seal_key *out,
 			 char error[KERNEL_ERROR_MAX]);
-/* The secret half.  name NULL: the only one there is.  KILN_ENOENT says how to make one, KILN_EPERM
- * whose mode or owner lets others have it, KILN_EINVAL that the file holds no key, or that without
- * a name there are several. */
+/* The secret half; the process leaves no core file from then on.  name NULL: the only one there is.
+ * KILN_ENOENT says how to make one, KILN_EPERM whose mode or owner lets others have it, KILN_EINVAL
+ * that the file holds no key, or that without a name there are several. */
 int seal_open(const char *directory, const char *name, struct seal_secret *out,
 			  char error[KERNEL_ERROR_MAX]);
 void seal_forget(struct seal_secret *secret);

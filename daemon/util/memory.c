@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 static _Noreturn void out_of_memory(size_t bytes)
@@ -26,6 +27,12 @@ char *util_strdup(const char *text)
 {
 	size_t size = strlen(text) + 1;
 	return memcpy(util_alloc(size), text, size);
+}
+
+/* Rather than each secret by itself: libraries copy them, to stacks and buffers of their own. */
+void util_keep_secrets(void)
+{
+	prctl(PR_SET_DUMPABLE, 0);
 }
 
 uint64_t util_now_us(void)

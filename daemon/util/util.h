@@ -106,5 +106,8 @@ void util_log(enum util_level level, const char *format, ...) __attribute__((for
  * on. */
 void *util_alloc(size_t bytes); /* zeroed */
 char *util_strdup(const char *text);
+/* From now on this process has secrets in its memory: it leaves no core file, and only root may
+ * look into it. */
+void util_keep_secrets(void);
 
 #endif

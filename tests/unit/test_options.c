@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <sys/prctl.h>
 /* after the above */
 #include <cmocka.h>
 
@@ -449,6 +450,24 @@ static void start_says_how_to_end(void **state)
 	assert_int_equal(options.show, OPTIONS_SHOW_HELP);
 }
 
+#if KILN_WITH_REMOTE
+static void a_password_is_in_no_core(void **state)
+{
+	char open_url[] = "--remote=redis://h", login[] = "--remote=redis://:swordfish@h";
+	char *const without[] = {(char *)"kilnd", open_url, NULL};
+	char *const with[] = {(char *)"kilnd", login, NULL};
+	struct options options;
+	int status;
+	(void)state;
+	assert_int_equal(prctl(PR_SET_DUMPABLE, 1), 0);
+	assert_true(options_start(2, without, &options, &status));
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 1);
+	assert_true(options_start(2, with, &options, &status));
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
+	assert_null(strstr(login, "swordfish"));
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -461,6 +480,9 @@ int main(void)
 		cmocka_unit_test_setup(tiers_have_words, clean),
 		cmocka_unit_test_setup(keys_have_names, clean),
 		cmocka_unit_test_setup(remote_refusals, clean),
+#if KILN_WITH_REMOTE
+		cmocka_unit_test_setup(a_password_is_in_no_core, clean),
+#endif
 		cmocka_unit_test_setup(memcheck_is_for_the_cpu, clean),
 		cmocka_unit_test_setup(a_sandbox_is_whole_or_said_to_be_less, clean),
 		cmocka_unit_test_setup(long_values, clean),

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -234,6 +235,48 @@ static struct seal_ring *ring_of(const struct seal_secret *secret)
 	return ring;
 }
 
+/* Who can rename a directory on the way can put other keys in its place. */
+static void what_keys_lie_in_counts(void **state)
+{
+	struct seal_secret a = new_secret("a"), again;
+	struct seal_ring *ring;
+	struct seal_key key;
+	(void)state;
+	assert_int_equal(seal_trust(trusted, &a.key, error), KILN_OK);
+	assert_int_equal(chmod(base, 0770), 0);
+	assert_says(seal_ring_open(trusted, &ring, error), KILN_EPERM, "with mode 770: others could");
+	assert_says(seal_trust(trusted, &a.key, error), KILN_EPERM, "with mode 770");
+	assert_says(seal_open(keys, "a", &again, error), KILN_EPERM, "with mode 770");
+	assert_says(seal_open(keys, NULL, &again, error), KILN_EPERM, "with mode 770");
+	assert_says(seal_new(keys, "b", &key, error), KILN_EPERM, "with mode 770");
+	assert_int_equal(chmod(base, 01777), 0);
+	assert_int_equal(seal_ring_open(trusted, &ring, error), KILN_OK);
+	seal_ring_free(ring);
+	assert_int_equal(seal_open(keys, "a", &again, error), KILN_OK);
+	if (geteuid() != 0)
+		return;
+	assert_int_equal(chown(base, 1234, (gid_t)-1), 0);
+	assert_says(seal_ring_open(trusted, &ring, error), KILN_EPERM, "belongs to uid 1234");
+	assert_int_equal(chown(base, 0, (gid_t)-1), 0);
+}
+
+/* Its core file would have the key in it. */
+static void who_reads_a_secret_leaves_no_core(void **state)
+{
+	struct seal_secret a;
+	struct seal_ring *ring;
+	(void)state;
+	assert_int_equal(prctl(PR_SET_DUMPABLE, 1), 0);
+	assert_int_equal(seal_ring_open(trusted, &ring, error), KILN_OK);
+	seal_ring_free(ring);
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 1);
+	a = new_secret("a");
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
+	assert_int_equal(prctl(PR_SET_DUMPABLE, 1), 0);
+	assert_int_equal(seal_open(keys, "a", &a, error), KILN_OK);
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
+}
+
 static void a_record_says_who_sealed_it(void **state)
 {
 	struct seal_secret a = new_secret("a");
@@ -336,6 +379,8 @@ int main(void)
 		TEST(one_secret_needs_no_name),
 		TEST(trust_comes_and_goes),
 		TEST(what_others_can_write_is_not_trusted),
+		TEST(what_keys_lie_in_counts),
+		TEST(who_reads_a_secret_leaves_no_core),
 		TEST(a_record_says_who_sealed_it),
 		TEST(every_bit_counts),
 		TEST(refusals_name_the_reason),
