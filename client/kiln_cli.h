@@ -243,6 +243,8 @@ int cli_key_new(struct cli *cli);
 int cli_key_show(struct cli *cli);
 int cli_key_trust(struct cli *cli);
 int cli_key_distrust(struct cli *cli);
+int cli_faults_ls(struct cli *cli);
+int cli_faults_show(struct cli *cli);
 int cli_debug(struct cli *cli);
 int cli_debug_waits(struct cli *cli);
 

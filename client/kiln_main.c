@@ -135,6 +135,10 @@ static const struct cli_option show_options[] = {
 	{"key", NULL, "print the text that the key is the hash of"},
 	{0},
 };
+static const struct cli_option faults_show_options[] = {
+	{"with-source", NULL, "and the texts of the kernels that were in flight"},
+	{0},
+};
 static const struct cli_option bugreport_options[] = {
 	{"output", "DIR", "the directory, which is made (kiln-bugreport-KEY)"},
 	{0},
@@ -251,6 +255,10 @@ const struct cli_command cli_commands[] = {
 	{"key trust", cli_key_trust, "FILE", "believe what this public key seals", key_trust_options, 1,
 	 1, CLI_STARTS},
 	{"key distrust", cli_key_distrust, "NAME", "believe it no more", NULL, 1, 1, CLI_STARTS},
+	{"faults ls", cli_faults_ls, "", "reports of device processes and compilers that ended", NULL,
+	 0, 0, 0},
+	{"faults show", cli_faults_show, "[REPORT]", "one of them; without REPORT the newest",
+	 faults_show_options, 0, 1, 0},
 	{"bugreport", cli_bugreport, "KEY", "all that reproduces a compile, in a directory",
 	 bugreport_options, 1, 1, 0},
 	{"debug waits", cli_debug_waits, "", "who waits now, for what, of whom and since when", NULL, 0,

@@ -143,6 +143,12 @@
 	X("tuned.put", "O",                                                                            \
 	  "op, model, target, signature, choice, micros, own_micros, candidates, when, version?", "")  \
 	X("tuned.rm", "O", "model?, target?, signature?: all three, or none for all rows", "removed")  \
+	X("fault.ls", "O", "",                                                                         \
+	  "rows: [{report, kind: device|compiler|store|lane, device, time, last, times, said, "        \
+	  "bytes}], directory; the newest first")                                                      \
+	X("fault.show", "O", "report? (without: the newest)",                                          \
+	  "report, kind, device, time, last, times, said, kernels: [{key}], text")                     \
+	X("fault.now", "O", "", "text: a report of how things are, without a fault")                   \
 	X("debug", "OT", "what, ...", "what it was asked for")                                         \
 	X("waits", "O", "",                                                                            \
 	  "rows: [{session (0: the daemon itself), uid, pid, asked, request, what, text, key?, of, "   \

@@ -17,6 +17,7 @@
  *   second.c     another compiler, for kernels that are made before the host changes to it
  *   again.c      kernels compiled apart from the calls that ask for them
  *   record.c     what was asked for
+ *   fault.c      post-mortems
  *   executor.c   device processes
  *   waits.c      who waits for what
  */
@@ -28,6 +29,7 @@
 #include "cache/cache.h"
 #include "compile/compile.h"
 #include "counters.h"
+#include "fault/fault.h"
 #include "kernel.h"
 #include "util/map.h"
 #include "options.h"
@@ -67,6 +69,7 @@ struct broker {
 	struct operator_tallies operators;
 	struct ended_sessions ended;
 	struct record record;
+	struct faults faults;
 	struct test_state test;
 	struct {
 		uint64_t launches, blocks, accesses;

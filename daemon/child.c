@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "output.h"
 #include "util/util.h"
 
 #define CHILD_ARGUMENTS 16
@@ -34,6 +35,7 @@ struct child {
 	struct frame_queue queue;
 	struct child_events events;
 	void *owner;
+	struct output *output; /* NULL: it says what it says by itself */
 };
 
 static int alive;
@@ -133,6 +135,7 @@ static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal
 	uv_poll_stop(&child->poll);
 	/* What it said last (a fault's sentence) may still be in the socket. */
 	read_messages(child, INT_MAX);
+	output_drain(child->output);
 	if (child->stranger[0])
 		snprintf(why, sizeof why, "%s", child->stranger);
 	else if (term_signal)
@@ -142,6 +145,7 @@ static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal
 		snprintf(why, sizeof why, "ended with status %d", (int)exit_status);
 	if (!child->abandoned)
 		child->events.gone(child->owner, (int)exit_status, term_signal, why);
+	output_close(child->output);
 	uv_close((uv_handle_t *)&child->process, on_closed);
 	uv_close((uv_handle_t *)&child->poll, on_closed);
 	uv_close((uv_handle_t *)&child->patience, on_closed);
@@ -168,54 +172,71 @@ static bool begins(const char *variable, const char *const *words)
 	return false;
 }
 
-static void make_environment(const struct child_program *program, char *envp[VARIABLES_MOST + 1])
+static void make_environment(const struct child_program *program, char *journal,
+							 char *envp[VARIABLES_MOST + 1])
 {
-	static const char *const never[] = {"LISTEN_", "NOTIFY_SOCKET=", NULL};
-	static const char *const spare[] = {"PATH=",           "HOME=",
-										"TMPDIR=",         "LD_LIBRARY_PATH=",
-										"LD_PRELOAD=",     "KILN_CXX=",
-										"KILN_NVRTC=",     "KILN_CUDA_DIR=",
-										"JOURNAL_STREAM=", "ASAN_OPTIONS=",
-										"LSAN_OPTIONS=",   "TSAN_OPTIONS=",
-										"UBSAN_OPTIONS=",  NULL};
+	static const char *const never[] = {"LISTEN_", "NOTIFY_SOCKET=", "JOURNAL_STREAM=", NULL};
+	static const char *const spare[] = {"PATH=",
+										"HOME=",
+										"TMPDIR=",
+										"LD_LIBRARY_PATH=",
+										"LD_PRELOAD=",
+										"KILN_CXX=",
+										"KILN_NVRTC=",
+										"KILN_CUDA_DIR=",
+										"ASAN_OPTIONS=",
+										"LSAN_OPTIONS=",
+										"TSAN_OPTIONS=",
+										"UBSAN_OPTIONS=",
+										NULL};
 	const char *const *environment = program->environment;
 	int count = 0;
 	/* Later definitions win in no portable way, so ours come first and are not repeated. */
 	for (; environment && *environment && count < 32; environment++)
 		envp[count++] = (char *)*environment;
+	if (*journal)
+		envp[count++] = journal;
 	for (char **entry = environ; *entry && count < VARIABLES_MOST; entry++)
 		if (program->spare_environment ? begins(*entry, spare) : !begins(*entry, never))
 			envp[count++] = *entry;
 	envp[count] = NULL;
 }
 
-static int spawn(uv_loop_t *loop, struct child *child, int sock,
+/* said: where it says what it has to say. */
+static int spawn(uv_loop_t *loop, struct child *child, int sock, int said,
 				 const struct child_program *program)
 {
 	char self[PATH_MAX], image[PATH_MAX];
-	char *argv[WRAPPER_WORDS + CHILD_ARGUMENTS + 2], words[PATH_MAX];
-	char *envp[VARIABLES_MOST + 1];
+	char *argv[WRAPPER_WORDS + CHILD_ARGUMENTS + 3], words[PATH_MAX];
+	char *envp[VARIABLES_MOST + 1], journal[64];
 	const char *const *arguments = program->arguments;
 	int count = cut(program->wrapper ? program->wrapper : "", words, argv);
 	/* Replaced or removed on disk since it was started: children are of this build all the same,
-	 * which the system keeps as long as it runs. */
+	 * which the system keeps as long as it runs.  A wrapper finds that by the daemon's id; a child
+	 * itself as its own, which it may though the daemon keeps secrets. */
 	if (util_program(self) == UTIL_PROGRAM_CURRENT)
 		snprintf(image, sizeof image, "%s", self);
-	else
+	else if (count)
 		snprintf(image, sizeof image, "/proc/%d/exe", (int)getpid());
+	else
+		snprintf(image, sizeof image, "/proc/self/exe");
 	argv[count] = count ? image : self;
 	count++;
 	for (int i = 1; *arguments && i < CHILD_ARGUMENTS; i++, arguments++)
 		argv[count++] = (char *)*arguments;
 	argv[count++] = (char *)"--fd=3";
+	if (program->trail >= 0)
+		argv[count++] = (char *)"--trail=4";
 	argv[count] = NULL;
-	make_environment(program, envp);
+	output_variable(child->output, journal);
+	make_environment(program, journal, envp);
 
-	uv_stdio_container_t stdio[CHILD_FD + 1] = {
+	uv_stdio_container_t stdio[CHILD_FD + 2] = {
 		{.flags = UV_IGNORE},
-		{.flags = UV_INHERIT_FD, .data.fd = 2},
-		{.flags = UV_INHERIT_FD, .data.fd = 2},
+		{.flags = UV_INHERIT_FD, .data.fd = said},
+		{.flags = UV_INHERIT_FD, .data.fd = said},
 		{.flags = UV_INHERIT_FD, .data.fd = sock},
+		{.flags = UV_INHERIT_FD, .data.fd = program->trail},
 	};
 	uv_process_options_t options = {
 		.exit_cb = on_ended,
@@ -223,7 +244,7 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock,
 		.args = argv,
 		.env = envp,
 		.flags = UV_PROCESS_DETACHED, /* a process group of its own, killed as a whole */
-		.stdio_count = CHILD_FD + 1,
+		.stdio_count = CHILD_FD + 1 + (program->trail >= 0),
 		.stdio = stdio,
 	};
 	return uv_spawn(loop, &child->process, &options);
@@ -233,7 +254,7 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 						  const struct child_events *events, void *owner, char *error,
 						  size_t error_size)
 {
-	int pair[2];
+	int pair[2], said = -1;
 	struct child *child = calloc(1, sizeof *child);
 	if (!child || frame_pair(pair) != KILN_OK) {
 		util_fail(error, error_size, KILN_EIO, "cannot make a socket pair for a child process: %s",
@@ -248,12 +269,16 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 	child->process.data = child;
 	child->poll.data = child;
 	child->patience.data = child;
-	int status = spawn(loop, child, pair[1], program);
+	child->output = output_open(loop, &said);
+	int status = spawn(loop, child, pair[1], child->output ? said : STDERR_FILENO, program);
 	close(pair[1]);
+	if (child->output)
+		close(said);
 	alive++;
 	if (status < 0) {
 		util_fail(error, error_size, KILN_EIO, "cannot start a child process: %s",
 				  uv_strerror(status));
+		output_close(child->output);
 		child->open_handles = 1; /* a failed uv_spawn leaves a handle to close */
 		uv_close((uv_handle_t *)&child->process, on_closed);
 		return NULL;
@@ -306,6 +331,11 @@ void child_dismiss(struct child *child, uint64_t patience_ms)
 	uv_poll_stop(&child->poll);
 	shutdown(child->sock, SHUT_RDWR);
 	uv_timer_start(&child->patience, on_impatience, patience_ms, 0);
+}
+
+void child_tail(const struct child *child, char tail[OUTPUT_TAIL])
+{
+	output_tail(child->output, tail);
 }
 
 int child_pid(const struct child *child)

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "output.h"
+
 #define CHILD_QUEUE_LIMIT ((size_t)1 << 30)
 
 struct child;
@@ -29,6 +31,7 @@ struct child_program {
 	/* What users wrote is compiled or runs there: of the broker's environment it gets only what
 	 * finds compilers and libraries, for the rest may hold secrets. */
 	bool spare_environment;
+	int trail;           /* memory that it is to leave a trail in (exec/trail.h); -1: none */
 	size_t message_most; /* bytes of one that it may send; a larger one ends it */
 };
 
@@ -47,6 +50,8 @@ void child_abandon(struct child *child);
  * itself, and is killed only if that takes longer than patience_ms. */
 void child_dismiss(struct child *child, uint64_t patience_ms);
 int child_pid(const struct child *child);
+/* The end of what it said on its standard output and error; complete in gone(). */
+void child_tail(const struct child *child, char tail[OUTPUT_TAIL]);
 
 /* How many children exist, abandoned ones included: the loop of a draining broker ends at 0. */
 int child_count(void);

@@ -27,6 +27,8 @@ const struct identity counters_identities[] = {
 	{"launch_failures", "launch_failures = lane_failures + message_failures"},
 	{"transfers", "transfers = writes + reads + transfers_failed + transfers_lost + transferring"},
 	{"device_requests", "device_requests = device_answers + device_lost + device_pending"},
+	{"faults", "faults = fault_reports + fault_repeats + fault_failures + fault_dropped + "
+			   "fault_writing"},
 	{"sessions", "sessions = sessions_ended + connected"},
 	{"session_requests", "requests = session_requests"},
 	{"session_launches", "launches = session_launches"},

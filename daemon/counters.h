@@ -86,7 +86,12 @@
 	X(refused, "connections refused")                                    \
 	X(protocol_errors, "connections ended for breaking the protocol")    \
 	X(executor_faults, "device processes lost")                          \
-	X(worker_faults, "compiler workers lost")
+	X(worker_faults, "compiler workers lost")                            \
+	X(faults, "faults that leave a report")                              \
+	X(fault_reports, "reports that were written")                        \
+	X(fault_repeats, "faults that a report was there of, and counted")   \
+	X(fault_failures, "reports that could not be written")               \
+	X(fault_dropped, "faults of which there were too many for reports")
 
 struct counters {
 #define COUNTER_FIELD(name, text) uint64_t name;
@@ -105,6 +110,7 @@ struct counters {
 	X(lane_launching, true, "calls without a message that have not ended") \
 	X(transferring, true, "copies that have not ended")                    \
 	X(device_pending, true, "requests to device processes, not answered")  \
+	X(fault_writing, true, "reports of faults being written")              \
 	X(connected, false, "connections")                                     \
 	X(remote_queued, false, "kernels to be written to the second tier")    \
 	X(session_requests, false, "requests, summed over sessions")           \

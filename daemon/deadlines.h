@@ -22,7 +22,10 @@
 	1000000                      /* between two tries to have a database, while there is none */
 #define PAUSE_STORE_TEND_MS 5000 /* uses of kernels are written so long after the first of them */
 #define PAUSE_FAULT_LOOK_MS 10   /* a test's slow disk looks whether it still is */
-#define PAUSE_VERIFY_US 20000    /* of one piece of verifying; then others have the store */
+#define PAUSE_OUTPUT_MS 50       /* stderr is full: until more of what children say is read */
+#define PAUSE_FAULT_ALIKE_US 600000000 /* after so long without it a fault has a new report */
+#define PAUSE_FAULT_REPORT_US 30000000 /* between two reports, once there were many at once */
+#define PAUSE_VERIFY_US 20000          /* of one piece of verifying; then others have the store */
 
 /* ---- Compiler workers ---- */
 

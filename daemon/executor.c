@@ -2,10 +2,12 @@
  * executor.c: the life of a device process: start, ready, end, next start.  A process that ends is
  * started again at once the first time, and later the later the oftener it happens.
  */
+#include "exec/exec.h"
 #include "executor_state.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "deadlines.h"
 #include "tier/tier.h"
@@ -181,23 +183,48 @@ static void start_again(struct executor *executor)
 		executor->backoff_ms = PAUSE_EXECUTOR_START_LAST_MS;
 }
 
+/* A device that is not there, or is there no more, is none; nor is the end of a process that never
+ * was ready, unless it is an odd one. */
+static bool is_fault(const struct executor *executor, int exit_status, int signal)
+{
+	return executor->phase == EXECUTOR_READY || signal || exit_status != EXEC_EXIT_NO_DEVICE ||
+		   executor->device->state == DEVICE_PRESENT;
+}
+
+static void report(struct executor *executor, int exit_status, int signal, char *sentence,
+				   size_t size)
+{
+	char output[OUTPUT_TAIL];
+	executor_output(executor, output);
+	const struct fault fault = {.kind = FAULT_DEVICE,
+								.sentence = sentence,
+								.executor = executor,
+								.output = output,
+								.pid = child_pid(executor->child),
+								.exit_status = exit_status,
+								.signal = signal,
+								.uid = executor->uid,
+								.session = executor->session};
+	if (is_fault(executor, exit_status, signal))
+		fault_report(executor->device->broker, &fault, sentence, size);
+}
+
 static void on_gone(void *owner, int exit_status, int signal, const char *why)
 {
 	struct executor *executor = owner;
 	struct broker *broker = executor->device->broker;
 	const char *name = executor->device->info.name;
-	char sentence[KERNEL_ERROR_MAX];
+	char sentence[KERNEL_ERROR_MAX + 96];
 	bool was_ready = executor->phase == EXECUTOR_READY;
-	(void)exit_status;
-	(void)signal;
 	uv_timer_stop(&executor->timer);
-	executor->child = NULL;
-	executor->holds = false;
-	executor->scratch_bytes = 0;
 	if (executor->fault[0])
 		snprintf(sentence, sizeof sentence, "%s", executor->fault);
 	else
-		util_fail(sentence, sizeof sentence, 0, "the device process of %s %s", name, why);
+		util_fail(sentence, KERNEL_ERROR_MAX, 0, "the device process of %s %s", name, why);
+	report(executor, exit_status, signal, sentence, sizeof sentence);
+	executor->child = NULL;
+	executor->holds = false;
+	executor->scratch_bytes = 0;
 	if (was_ready)
 		broker->counters.executor_faults++;
 	else
@@ -231,11 +258,11 @@ static void start(struct executor *executor)
 	const char *arguments[9] = {"--role=executor", device, patience,
 								options_sandbox(options->sandbox)};
 	/* A vendor's driver and tools read variables that nobody can list. */
-	const struct child_program program = {.arguments = arguments,
-										  .wrapper = options->executor_wrapper,
-										  .spare_environment = device_is_cpu(executor->device) &&
-															   !is_wrapped(executor),
-										  .message_most = MESSAGE_MOST};
+	struct child_program program = {.arguments = arguments,
+									.wrapper = options->executor_wrapper,
+									.spare_environment =
+										device_is_cpu(executor->device) && !is_wrapped(executor),
+									.message_most = MESSAGE_MOST};
 	int count = 4;
 	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
 	snprintf(patience, sizeof patience, "--quiet-patience=%llu",
@@ -248,7 +275,10 @@ static void start(struct executor *executor)
 		arguments[count++] = "--memcheck";
 		arguments[count++] = orders[options->thread_order];
 	}
+	program.trail = executor_trail_open(executor);
 	executor->child = child_start(&broker->loop, &program, &events, executor, error, sizeof error);
+	if (program.trail >= 0)
+		close(program.trail);
 	if (executor->child) {
 		executor->phase = EXECUTOR_STARTING;
 		executor->phase_us = util_now_us();
@@ -365,6 +395,13 @@ bool executor_is_own(const struct executor *executor)
 	return executor->session != 0;
 }
 
+void executor_output(const struct executor *executor, char tail[OUTPUT_TAIL])
+{
+	tail[0] = 0;
+	if (executor->child)
+		child_tail(executor->child, tail);
+}
+
 struct device_entry *executor_device(const struct executor *executor)
 {
 	return executor->device;
@@ -385,6 +422,7 @@ static void stop(struct executor *executor, uv_close_cb closed, const char *why)
 	executor->phase = EXECUTOR_STOPPED;
 	executor_fail_calls(executor, why);
 	executor_drop_modules(executor);
+	executor_trail_close(executor);
 }
 
 void executor_stop(struct executor *executor)

@@ -11,8 +11,10 @@
 
 #include "broker.h"
 #include "exec/device.h"
+#include "output.h"
 
 struct executor;
+struct kernel_ref;
 
 enum device_state {
 	DEVICE_UNKNOWN,
@@ -117,6 +119,51 @@ typedef void (*executor_visit)(void *arg, const struct executor_stats *stats);
 void executor_each(const struct broker *broker, executor_visit visit, void *arg);
 /* SIGKILL to an executor process: pid, or 0 for any.  The pid, or 0 if there is none. */
 int executor_kill(struct broker *broker, int pid);
+
+/* ---- For reports of faults (executor_trail.c) ---- */
+
+/* What a request is about: copied, for the call may be gone when it is asked for. */
+struct executor_about {
+	uint64_t session;
+	int32_t pid;
+	char op[24], choice[KERNEL_CHOICE_MAX], key[KERNEL_KEY_HEX]; /* "": none */
+	char line[320]; /* of a manifest, cut where it is longer; of a user's kernel its name */
+	int64_t grid[3], block[3];
+	uint64_t copied; /* bytes */
+	int calls;       /* of a graph */
+};
+/* Fills in what is to be known of a kernel; asked: what it stands in for, or the same. */
+void executor_describe(struct executor_about *about, const struct kernel_ref *kernel,
+					   const struct kernel_ref *asked);
+/* A place for what a request is about that is sent next, empty; or a call or graph that a lane gets
+ * to know by this name. */
+enum executor_noting { EXECUTOR_MESSAGE, EXECUTOR_LANE, EXECUTOR_NOTINGS };
+struct executor_about *executor_note(struct executor *executor, enum executor_noting which,
+									 uint64_t id);
+/* What a lane knows by this name has another kernel from now on. */
+void executor_note_again(struct executor *executor, uint64_t name, const struct kernel_ref *kernel);
+/* NULL: there were many since. */
+const struct executor_about *executor_noted(const struct executor *executor,
+											enum executor_noting which, uint64_t id);
+
+/* A call that the process has begun, as it says itself; any number may be wrong. */
+struct executor_past {
+	uint64_t number;       /* of those before it */
+	uint64_t name, stream; /* exec/trail.h */
+	bool in_flight, culprit;
+	uint64_t age_us, took_us; /* since it began; until it ended, or now */
+	int status;
+};
+typedef void (*executor_past_visit)(void *arg, const struct executor_past *past);
+/* The newest first. */
+void executor_each_past(const struct executor *executor, executor_past_visit visit, void *arg);
+typedef void (*executor_request_visit)(void *arg, const char *type, uint64_t age_us,
+									   uint32_t deadline_ms);
+/* Those that are not answered, the oldest first. */
+void executor_each_request(const struct executor *executor, executor_request_visit visit,
+						   void *arg);
+/* The end of what its process said on its standard error. */
+void executor_output(const struct executor *executor, char tail[OUTPUT_TAIL]);
 
 /* ---- between executor.c and its parts ---- */
 

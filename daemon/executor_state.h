@@ -13,6 +13,15 @@ enum executor_phase {
 	EXECUTOR_READY,
 };
 
+#define EXECUTOR_NOTES 32
+
+struct executor_note {
+	uint64_t id; /* of a request; 0: none */
+	struct executor_about about;
+};
+
+struct trail;
+
 struct executor_call {
 	uint64_t id;
 	uint32_t deadline_ms;
@@ -52,8 +61,11 @@ struct executor {
 	char sandbox[SANDBOX_TEXT]; /* what holds its process */
 	struct frame *frame;        /* of the reply that is being handed out */
 
-	uint64_t scratch_bytes; /* that its process holds */
-	struct map modules;     /* key -> struct executor_module */
+	uint64_t scratch_bytes;    /* that its process holds */
+	struct map modules;        /* key -> struct executor_module */
+	const struct trail *trail; /* that its process leaves; NULL: it leaves none */
+	struct executor_note notes[EXECUTOR_NOTINGS][EXECUTOR_NOTES]; /* the newest over the oldest */
+	unsigned next_note[EXECUTOR_NOTINGS];
 	uint64_t next_use;
 	struct executor *next;
 };
@@ -87,6 +99,11 @@ void executor_drop_modules(struct executor *executor);
 void executor_on_started(struct executor *executor, struct wire_in *message);
 void executor_stop(struct executor *executor);
 void executor_free(struct executor *executor);
+
+/* executor_trail.c */
+/* Of the process that is started next: a descriptor for it, or -1. */
+int executor_trail_open(struct executor *executor);
+void executor_trail_close(struct executor *executor);
 
 /* devices.c */
 /* True: another one than before is there. */

@@ -168,6 +168,16 @@ static int put_graph(struct work *work)
 	return status;
 }
 
+/* For the report, should the device process end with it: its first launch stands for all. */
+static void note(const struct work *work, struct executor_about *about)
+{
+	const struct graph *graph = work->call->graph;
+	about->session = work->session->id;
+	about->pid = work->session->pid;
+	about->calls = graph->count;
+	executor_describe(about, graph->parts[0].variant, graph->parts[0].variant);
+}
+
 static int put_launch(struct work *work)
 {
 	struct session *session = work->session;
@@ -180,6 +190,9 @@ static int put_launch(struct work *work)
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	work_put_lane(&message, work);
 	work->executor_call = id;
+	note(work, executor_note(session->executor, EXECUTOR_MESSAGE, id));
+	if (work->bound && !executor_noted(session->executor, EXECUTOR_LANE, work->bound))
+		note(work, executor_note(session->executor, EXECUTOR_LANE, work->bound));
 	return executor_send(session->executor, &message, id, NULL, 0,
 						 (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
 }

@@ -337,6 +337,10 @@ void lane_bind(struct work *work, uint64_t module)
 						  session) != KILN_OK)
 			return;
 		*bound = (struct call_bound){name, session->lane->generation};
+		struct executor_about *about = executor_note(executor, EXECUTOR_LANE, name);
+		about->session = session->id;
+		about->pid = session->pid;
+		executor_describe(about, work->kernel, work->variant);
 	}
 	work->bound = bound->id;
 }
@@ -356,6 +360,7 @@ void lane_rebind(struct session *session, struct call *call, const struct kernel
 	work.kernel = work.variant = call->variants[number];
 	work.extents = variant->plan.extents;
 	work.operand_count = variant->plan.operand_count;
+	executor_note_again(executor, call->bound[number].id, variant);
 	uint64_t id = executor_begin(executor, &message, "lane.rebind");
 	wire_put_uint(&message, "call", call->bound[number].id);
 	wire_put_str(&message, "op", call->problem.op);

@@ -15,6 +15,7 @@ int main(int argc, char **argv)
 	switch (options.role) {
 	case OPTIONS_EXECUTOR: {
 		struct exec_options exec = {.sock = options.fd,
+									.trail = options.trail > 0 ? options.trail : 0,
 									.device = options.device_name,
 									.wrapped = options.wrapped,
 									.own = options.own,

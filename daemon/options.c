@@ -125,6 +125,7 @@ static const struct option_row table[] = {
 	{"wrapped", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(wrapped), NULL, NULL},
 	{"own", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(own), NULL, NULL},
 	{"fd", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(fd), NULL, NULL},
+	{"trail", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(trail), NULL, NULL},
 };
 /* clang-format on */
 
@@ -332,7 +333,7 @@ static int check_sandbox(const struct options *out, char error[KERNEL_ERROR_MAX]
 
 int options_parse(int argc, char *const *argv, struct options *out, char error[KERNEL_ERROR_MAX])
 {
-	*out = (struct options){.fd = -1};
+	*out = (struct options){.fd = -1, .trail = -1};
 	int status = read_defaults(out, error);
 	if (status == KILN_OK) {
 		status = read_environment(out, error);
@@ -402,6 +403,17 @@ void options_help(FILE *file)
 		}
 	}
 	fputs("\nSizes may be written as 4096, 512k, 64MiB, 2GiB (units of 1024).\n", file);
+}
+
+void options_print(const struct options *options, struct util_text *text)
+{
+	for (int i = 0; i < ROWS; i++) {
+		if (table[i].help && table[i].kind != OPTION_SHOW) {
+			util_text_add(text, "  --%s ", table[i].name);
+			option_write(&table[i], options, text);
+			util_text_add(text, "\n");
+		}
+	}
 }
 
 /* What a process was started with can be read by others. */

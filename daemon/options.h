@@ -102,6 +102,7 @@ struct options {
 	bool wrapped; /* an executor: started through executor_wrapper */
 	bool own;     /* an executor: of a session that brings kernels of its own */
 	int fd;       /* -1: none */
+	int trail;    /* an executor: memory for its last calls; -1: none */
 };
 
 /* A limit as `info` and error messages name it. */
@@ -122,6 +123,8 @@ bool options_start(int argc, char *const *argv, struct options *out, int *exit_s
 /* In the order of the table; returns how many, which is OPTIONS_LIMITS. */
 int options_limits(const struct options *options, struct limit limits[OPTIONS_LIMITS]);
 void options_help(FILE *file);
+/* "  --workers 4", a line for each option; what may be a secret is left out. */
+void options_print(const struct options *options, struct util_text *text);
 /* "--sandbox=auto": as a child is told. */
 const char *options_sandbox(enum sandbox_mode mode);
 

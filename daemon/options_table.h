@@ -40,6 +40,9 @@ struct option_row {
  * "KILN_WORKERS".  KILN_OK or KILN_EINVAL with a sentence. */
 int option_read(const struct option_row *row, const char *given, const char *text,
 				struct options *out, char error[KERNEL_ERROR_MAX]);
+/* The value that a row has there, as it might be given, but for what may be a secret. */
+void option_write(const struct option_row *row, const struct options *options,
+				  struct util_text *text);
 /* What a row of kind NUMBER or BYTES allows, as text. */
 void option_range(const struct option_row *row, char low[24], char high[24]);
 

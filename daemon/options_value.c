@@ -270,3 +270,69 @@ int option_read(const struct option_row *row, const char *given, const char *tex
 	}
 	return read_none(row, given, text, field, error);
 }
+
+/* ---- Writing ---- */
+
+static void write_word(const struct option_row *row, unsigned index, struct util_text *text)
+{
+	const char *word = row->value;
+	while (index-- > 0 && strchr(word, '|')) {
+		word = strchr(word, '|') + 1;
+	}
+	util_text_bytes(text, word, strcspn(word, "|"));
+}
+
+static void write_devices(const struct options_devices *devices, struct util_text *text)
+{
+	util_text_add(text, "%s", devices->automatic ? "auto" : devices->count ? "" : "none");
+	for (int i = 0; i < devices->count; i++) {
+		util_text_add(text, "%s%s", i ? "," : "", devices->names[i]);
+	}
+}
+
+static void write_ids(const struct options_ids *ids, struct util_text *text)
+{
+	for (int i = 0; i < ids->count; i++) {
+		util_text_add(text, "%s%u", i ? "," : "", ids->ids[i]);
+	}
+}
+
+void option_write(const struct option_row *row, const struct options *options,
+				  struct util_text *text)
+{
+	const void *field = (const char *)options + row->offset;
+	switch (row->kind) {
+	case OPTION_NUMBER:
+	case OPTION_BYTES:
+		util_text_add(text, "%llu", (unsigned long long)*(const uint64_t *)field);
+		break;
+	case OPTION_PATH:
+	case OPTION_SOCKET_PATH:
+		/* Of a command the program: its arguments are its own affair. */
+		util_text_bytes(text, field,
+						strcmp(row->value, "COMMAND") ? strlen(field) : strcspn(field, " \t"));
+		break;
+	case OPTION_KEY:
+	case OPTION_DEVICE:
+		util_text_add(text, "%s", (const char *)field);
+		break;
+	case OPTION_WORD:
+		write_word(row, *(const unsigned *)field, text);
+		break;
+	case OPTION_DEVICES:
+		write_devices(field, text);
+		break;
+	case OPTION_IDS:
+		write_ids(field, text);
+		break;
+	case OPTION_REMOTE:
+		util_text_add(text, "%s", ((const struct remote_url *)field)->shown);
+		break;
+	case OPTION_FLAG:
+		util_text_add(text, "%s", *(const bool *)field ? "yes" : "no");
+		break;
+	case OPTION_DESCRIPTOR:
+	case OPTION_SHOW:
+		break;
+	}
+}

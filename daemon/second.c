@@ -195,6 +195,7 @@ static void start(struct second *second)
 	const struct child_program program = {.arguments = arguments,
 										  .environment = environment,
 										  .spare_environment = true,
+										  .trail = -1,
 										  .message_most = COMPILE_MESSAGE_MAX};
 	snprintf(memory, sizeof memory, "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);

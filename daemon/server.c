@@ -259,8 +259,16 @@ void server_lane_broke(struct broker *broker, const struct executor *executor, u
 	for (struct session *session = broker->sessions; session; session = session->next) {
 		if (session->stream != stream || session->executor != executor)
 			continue;
-		util_log(UTIL_WARN, "session %llu (pid %d): %s; it was ended",
-				 (unsigned long long)session->id, session->pid, why);
+		char sentence[KERNEL_ERROR_MAX + 96];
+		util_fail(sentence, KERNEL_ERROR_MAX, 0, "session %llu (pid %d): %s; it was ended",
+				  (unsigned long long)session->id, session->pid, why);
+		const struct fault fault = {.kind = FAULT_LANE,
+									.sentence = sentence,
+									.executor = executor,
+									.uid = session->uid,
+									.session = session->id};
+		fault_report(broker, &fault, sentence, sizeof sentence);
+		util_log(UTIL_WARN, "%s", sentence);
 		broker->counters.protocol_errors++;
 		session_end(session);
 		return;

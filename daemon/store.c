@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "deadlines.h"
 #include "session.h"
@@ -147,6 +148,18 @@ static void tend(struct broker *broker)
 		uv_timer_start(&store->tend, on_tend, PAUSE_STORE_TEND_MS, 0);
 }
 
+static void look_for_damage(struct broker *broker, const struct cache_stats *before)
+{
+	const struct cache_stats *stats = &broker->store->stats;
+	char sentence[KERNEL_ERROR_MAX + 96];
+	if (stats->set_aside == before->set_aside)
+		return;
+	snprintf(sentence, sizeof sentence, "%s", stats->damage);
+	const struct fault fault = {.kind = FAULT_STORE, .sentence = stats->damage, .uid = getuid()};
+	fault_report(broker, &fault, sentence, sizeof sentence);
+	util_log(UTIL_WARN, "%s", sentence);
+}
+
 static void finished(uv_work_t *request, int status)
 {
 	struct store_item *item = request->data;
@@ -154,6 +167,7 @@ static void finished(uv_work_t *request, int status)
 	struct store *store = broker->store;
 	struct store_line *line = item->line;
 	(void)status; /* nothing here is ever canceled */
+	const struct cache_stats before = store->stats;
 	if (line == &store->calls) {
 		store->stats = item->stats;
 		if (store->stuck)
@@ -169,6 +183,7 @@ static void finished(uv_work_t *request, int status)
 		line->tail = NULL;
 	item->done(broker, item->arg);
 	free(item);
+	look_for_damage(broker, &before);
 	tend(broker);
 	server_progress(broker);
 }
@@ -312,6 +327,7 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	}
 	broker->store = store;
 	uv_timer_start(&store->look, on_look, PAUSE_STORE_LOOK_MS, PAUSE_STORE_LOOK_MS);
+	look_for_damage(broker, &(struct cache_stats){0});
 	tuned_open(broker, store->cache);
 	/* A cap that is lower than last time leaves work behind. */
 	tend(broker);

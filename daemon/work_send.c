@@ -273,6 +273,22 @@ void work_put_lane(struct wire_out *message, const struct work *work)
 	wire_put_uint(message, "follows", work->lane_follows);
 }
 
+/* For the report, should the device process end with it. */
+static void note(const struct work *work, uint64_t id)
+{
+	struct executor_about *about = executor_note(work_executor(work), EXECUTOR_MESSAGE, id);
+	about->session = work->session->id;
+	about->pid = work->session->pid;
+	about->copied = work->bytes;
+	if (!work->kernel)
+		return;
+	executor_describe(about, work->kernel, work->variant);
+	for (int i = 0; i < 3 && work->raw; i++) {
+		about->grid[i] = work->raw->grid[i];
+		about->block[i] = work->raw->block[i];
+	}
+}
+
 static int send_launch(struct work *work, uint64_t module)
 {
 	struct session *session = work->session;
@@ -287,6 +303,7 @@ static int send_launch(struct work *work, uint64_t module)
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	work_put_lane(&message, work);
 	work->executor_call = id;
+	note(work, id);
 	/* How long the client waits is its own affair: the process that a deadline ends is shared.  Not
 	 * that of a user's kernel. */
 	if (work->raw && work->raw->timeout_ms)
@@ -357,6 +374,7 @@ static enum work_step advance_copy(struct work *work)
 	wire_put_bool(&message, "to", work->to_device);
 	wire_put_uint(&message, "stream", session->stream);
 	work_put_lane(&message, work);
+	note(work, id);
 	int status =
 		executor_send(session->executor, &message, id, &work->fd, 1,
 					  (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);

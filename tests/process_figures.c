@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <string.h>
 
 int count_fds(pid_t pid)
 {
@@ -29,7 +30,9 @@ int count_shared_maps(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	file = fopen(path, "r");
 	while (file && fgets(line, sizeof(line), file))
-		shared += sscanf(line, "%*s %7s", permissions) == 1 && permissions[3] == 's';
+		/* Each device process leaves its broker a trail of its calls there. */
+		shared += sscanf(line, "%*s %7s", permissions) == 1 && permissions[3] == 's' &&
+				  !strstr(line, "kiln-trail");
 	if (file)
 		fclose(file);
 	return shared;

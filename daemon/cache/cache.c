@@ -301,6 +301,8 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 		.aside_bytes = cache->aside.bytes,
 	};
 	memcpy(out->trouble, cache->trouble, sizeof out->trouble);
+	out->set_aside = cache->set_aside;
+	memcpy(out->damage, cache->damage, sizeof out->damage);
 }
 
 void cache_close(struct cache *cache)

@@ -58,6 +58,9 @@ struct cache_stats {
 	uint64_t aside, aside_bytes;    /* databases that were set aside */
 	char trouble[KERNEL_ERROR_MAX]; /* what is wrong with the disk, and what helps; "" */
 	bool due;                       /* cache_tend() has something to do */
+	/* Databases that were damaged or not ours, since it was opened; the sentence of the last. */
+	uint64_t set_aside;
+	char damage[KERNEL_ERROR_MAX];
 };
 
 /*

@@ -28,6 +28,8 @@ struct cache {
 	uint64_t failures, failure_bytes; /* remembered (failures.c) */
 	struct cache_db_use pending[PENDING_MAX];
 	int pending_count;
+	uint64_t set_aside; /* databases; and why the last was */
+	char damage[KERNEL_ERROR_MAX];
 };
 
 /* ---- heal.c ---- */

@@ -59,6 +59,9 @@ static int begin_new(struct cache *cache, const char *why, char moved[32],
 	if (status == KILN_OK) {
 		util_log(UTIL_WARN, "cache: %s; it was moved to %s/%s and a new one begun", why,
 				 cache->place.directory, moved);
+		cache->set_aside++;
+		util_fail(cache->damage, sizeof cache->damage, 0,
+				  "the cache's database was moved to %s, and a new one begun: %s", moved, why);
 		status = open_db(cache, DB_CHECK_NOTHING, error);
 		cache->suspected = 0;
 		cache->place.unclean = false;

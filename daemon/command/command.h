@@ -66,6 +66,10 @@ void command_tuned_put(struct session *session, struct wire_in *message, struct 
 void command_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame);
 /* waits.c */
 void command_waits(struct session *session, struct wire_in *message, struct frame *frame);
+/* fault.c */
+void command_fault_ls(struct session *session, struct wire_in *message, struct frame *frame);
+void command_fault_show(struct session *session, struct wire_in *message, struct frame *frame);
+void command_fault_now(struct session *session, struct wire_in *message, struct frame *frame);
 /* debug.c */
 void command_debug(struct session *session, struct wire_in *message, struct frame *frame);
 void command_stop(struct session *session, struct wire_in *message, struct frame *frame);

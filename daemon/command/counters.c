@@ -62,6 +62,7 @@ static void gather(struct broker *broker, struct gauges *gauges)
 	job_each(broker, add_flight, gauges);
 	gauges->remote_asking = remote_asking(broker);
 	gauges->remote_queued = remote_queued(broker);
+	gauges->fault_writing = broker->faults.writing;
 	for (int i = 0; i < operators->count; i++) {
 		gauges->operator_requests += operators->rows[i]->tally.requests;
 		gauges->operator_launches += operators->rows[i]->tally.launches;

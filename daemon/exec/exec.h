@@ -58,6 +58,7 @@
 
 struct exec_options {
 	int sock;           /* frame socket to the broker */
+	int trail;          /* memory for what trail.h says; 0: none */
 	const char *device; /* "cpu", "cuda:1" */
 	bool wrapped;       /* by a program that watches it, and has ways to it that must stay open */
 	bool own;           /* of a session that brings kernels of its own */

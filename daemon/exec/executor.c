@@ -237,6 +237,8 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 			culprit = &done[i];
 	}
 	waker_drain(executor->waker);
+	if (culprit)
+		exec_trail_blame(executor, culprit->ticket);
 	send_fault(executor, culprit);
 	_exit(EXEC_EXIT_FAULT);
 }
@@ -318,6 +320,7 @@ static void take_down(struct exec *executor)
 	free(executor->lane_table);
 	waker_stop(executor->waker);
 	exec_unmap_kept(executor);
+	exec_trail_close(executor);
 	executor->ops->close(executor->device);
 }
 
@@ -327,8 +330,10 @@ int exec_main(const struct exec_options *options)
 	char error[KERNEL_ERROR_MAX] = "", held[SANDBOX_TEXT] = "";
 	exec_quiet_open(&executor, options->quiet_patience_ms);
 	executor.alone = executor.cpus == 1;
+	exec_trail_open(&executor, options->trail);
 	exec_discipline(options);
-	int status = watch_socket(&executor, error);
+	int status = executor.trail ? watch_socket(&executor, error)
+								: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
 	if (status == KILN_OK)
 		status = open_device(&executor, options, held, error);
 	send_ready(&executor, status, error, held);

@@ -11,6 +11,7 @@
  *   executor_lane.c     lanes: launches that come through shared memory
  *   executor_entry.c    what becomes of an entry of a lane
  *   executor_mapping.c  the clients' memory that copies go through
+ *   executor_trail.c    what it leaves behind of its last calls
  *   discipline.c        what the process gives up before it serves
  */
 #ifndef KILN_DAEMON_EXECUTOR_H
@@ -20,6 +21,7 @@
 #include "client/lane_memory.h"
 #include "client/wire.h"
 #include "exec.h"
+#include "trail.h"
 #include "waker.h"
 #include "daemon/util/map.h"
 
@@ -94,7 +96,8 @@ struct exec_mapping {
 
 /* Work that the device has. */
 struct exec_flight {
-	uint64_t id; /* of the request, and the device's ticket */
+	uint64_t id;    /* of the request, and the device's ticket */
+	uint64_t trail; /* its number there */
 	struct exec_module *module;
 	struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
 	int buffer_count;
@@ -252,6 +255,8 @@ struct exec {
 	int cpus;
 	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
 	struct exec_mapping *kept; /* the last one: clients use one again and again */
+	struct trail *trail;
+	uint64_t trail_begun;
 };
 
 /* ---- executor.c ---- */
@@ -404,6 +409,8 @@ uint64_t exec_lane_first_parked(const struct exec_lane *lane);
 void exec_lane_cancel_entry(struct exec *executor, struct exec_lane *lane, uint64_t number);
 /* The same of all that are parked. */
 void exec_lane_drop_parked(struct exec_lane *lane);
+/* Of an entry that the device has, by its ticket. */
+const struct exec_flight *exec_lane_flight(const struct exec *executor, uint64_t ticket);
 /* What an entry that the device had ended in. */
 void exec_lane_finish(struct exec *executor, const struct device_done *done);
 /* Fills in the cell, and wakes the client if it sleeps. */
@@ -419,6 +426,17 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 void exec_unmap(struct exec *executor, struct exec_mapping *mapping);
 /* Forgets the mapping kept for the next copy. */
 void exec_unmap_kept(struct exec *executor);
+
+/* ---- executor_trail.c ---- */
+/* fd: of the broker's memory for it, which is closed; 0: there is none.  Without memory
+ * executor->trail stays NULL, and the process cannot serve. */
+void exec_trail_open(struct exec *executor, int fd);
+void exec_trail_close(struct exec *executor);
+/* A call begins: its number. */
+uint64_t exec_trail_begin(struct exec *executor, uint64_t name, uint64_t stream);
+void exec_trail_end(struct exec *executor, uint64_t number, int status);
+/* The device broke with this one. */
+void exec_trail_blame(struct exec *executor, uint64_t ticket);
 
 /* ---- discipline.c ---- */
 /* No core files, no new privileges; and unless it is wrapped a process group of its own, death with

@@ -132,6 +132,12 @@ static void tell_of(struct exec_lane *lane, uint64_t number, int status, const c
 	exec_lane_tell(lane, number, status, sentence, micros);
 }
 
+const struct exec_flight *exec_lane_flight(const struct exec *executor, uint64_t ticket)
+{
+	uint64_t index = (ticket & ~EXEC_LANE_TICKET) / LANE_ENTRIES;
+	return &slot_of(executor->lane_table[index], ticket)->flight;
+}
+
 static void tell_progress(const struct exec *executor, struct exec_lane *lane)
 {
 	atomic_store_explicit(&lane->counts->progress_us, executor->now_us, memory_order_relaxed);
@@ -144,6 +150,7 @@ void exec_lane_finish(struct exec *executor, const struct device_done *done)
 	struct exec_slot *slot = slot_of(lane, done->ticket);
 	struct exec_pace *pace = &lane->paces[stream_of(slot)];
 	exec_quiet_ended(executor, &slot->flight);
+	exec_trail_end(executor, slot->flight.trail, done->status);
 	exec_let_go(executor, &slot->flight);
 	executor->lane_flights--;
 	lane->flights--;

@@ -561,6 +561,8 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 				  "its device process was ended",
 				  executor->info.name, lane->deadline_us / 1000);
 		if (slot)
+			culprit->ticket = slot->flight.id;
+		if (slot)
 			exec_lane_tell(lane, slot->number, KILN_ETIMEDOUT, culprit->error, 0);
 		return true;
 	}

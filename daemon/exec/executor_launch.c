@@ -65,6 +65,7 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 		return;
 	}
 	exec_quiet_ended(executor, flight);
+	exec_trail_end(executor, flight->trail, done->status);
 	struct wire_out message;
 	wire_begin(&message, "reply", done->ticket);
 	wire_put_int(&message, "st", done->status);
@@ -260,6 +261,8 @@ static struct exec_flight *take_off(struct exec *executor, uint64_t id, int *sta
 		flight = NULL;
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
 	}
+	if (flight)
+		flight->trail = exec_trail_begin(executor, id, 0);
 	return flight;
 }
 
@@ -267,6 +270,7 @@ static struct exec_flight *take_off(struct exec *executor, uint64_t id, int *sta
 static int stay_or_fall(struct exec *executor, struct exec_flight *flight, int status)
 {
 	if (status != KILN_OK) {
+		exec_trail_end(executor, flight->trail, status);
 		map_remove_id(&executor->flights, flight->id);
 		flight_free(executor, flight);
 	}
@@ -313,13 +317,16 @@ int exec_launch_lane(struct exec *executor, struct exec_lane *lane, struct exec_
 	flight->lane = lane;
 	flight->done_word = NULL;
 	flight->untimed = !(slot->entry.flags & LANE_TIMED);
+	flight->trail = exec_trail_begin(executor, slot->entry.call, lane->id);
 	exec_lane_announce(executor, lane, slot, flight);
 	uint64_t stream = exec_stream(lane->id, slot->entry.stream);
 	int status = start->graph
 					 ? start_graph(executor, flight, start->graph, stream, 0, error)
 					 : start_launch(executor, flight, start->what, start->places, stream, 0, error);
-	if (status != KILN_OK)
+	if (status != KILN_OK) {
+		exec_trail_end(executor, flight->trail, status);
 		exec_let_go(executor, flight);
+	}
 	return status;
 }
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/deadlines.h"
 #include "daemon/util/util.h"
@@ -153,8 +154,15 @@ static void name_compiler(const struct pool *pool, const char *target, char name
 		snprintf(name, 96, "%.*s", last ? (int)(last - id) : 0, id);
 }
 
+/* Where there is room for all of it. */
+static void add_report(char error[KERNEL_ERROR_MAX], const char *report)
+{
+	if (strlen(error) + strlen(report) < KERNEL_ERROR_MAX)
+		util_append(error, KERNEL_ERROR_MAX, strlen(error), "%s", report);
+}
+
 /* What becomes of the job whose worker is gone. */
-static void settle_job(struct slot *slot, int signal, const char *why)
+static void settle_job(struct slot *slot, int signal, const char *why, const char *report)
 {
 	struct pool_job *job = slot->job;
 	struct options *options = &slot->broker->options;
@@ -169,12 +177,14 @@ static void settle_job(struct slot *slot, int signal, const char *why)
 				  "compiling %.120s for %s took longer than %d ms (--compile-timeout); the "
 				  "compiler was ended",
 				  job->job->instantiation, job->job->target, (int)options->compile_timeout_ms);
+		add_report(error, report);
 		answer_error(job, KILN_ETIMEDOUT, error);
 	} else if (++job->deaths >= POOL_TRIES) {
 		name_compiler(slot->broker->pool, job->job->target, name);
 		util_fail(error, sizeof error, 0, "the compiler %s %s on %.90s%s for %s, twice", name, why,
 				  job->job->instantiation, strlen(job->job->instantiation) > 90 ? "..." : "",
 				  job->job->target);
+		add_report(error, report);
 		answer_error(job, KILN_ECOMPILE, error);
 	} else {
 		queue_put_back(slot->broker->pool, job);
@@ -204,20 +214,42 @@ static void give_up_waiting(struct pool *pool)
 		answer_error(job, KILN_EIO, pool->start_error);
 }
 
+/* What was said of it, to the log and to reports; what stands behind used says which report. */
+static size_t report_end(struct slot *slot, int exit_status, int signal, const char *why,
+						 char *text, size_t size)
+{
+	char output[OUTPUT_TAIL];
+	size_t used =
+		util_append(text, KERNEL_ERROR_MAX, 0, "compiler worker %d %s%s", child_pid(slot->child),
+					why, slot->overran ? " (it had passed its deadline)" : "");
+	child_tail(slot->child, output);
+	const struct fault fault = {.kind = FAULT_COMPILER,
+								.sentence = text,
+								.job = slot->job ? slot->job->job : NULL,
+								.output = output,
+								.pid = child_pid(slot->child),
+								.exit_status = exit_status,
+								.signal = signal,
+								.uid = getuid()};
+	if (!slot->broker->pool->closing)
+		fault_report(slot->broker, &fault, text, size);
+	return used;
+}
+
 static void on_gone(void *owner, int exit_status, int signal, const char *why)
 {
+	char text[KERNEL_ERROR_MAX + 96];
 	struct slot *slot = owner;
 	struct broker *broker = slot->broker;
 	struct pool *pool = broker->pool;
 	bool was_starting = slot->state == SLOT_STARTING;
-	(void)exit_status;
 	broker->counters.worker_faults++;
-	util_log(UTIL_WARN, "compiler worker %d %s%s", child_pid(slot->child), why,
-			 slot->overran ? " (it had passed its deadline)" : "");
+	size_t used = report_end(slot, exit_status, signal, why, text, sizeof text);
+	util_log(UTIL_WARN, "%s", text);
 	stop_timer(slot);
 	slot->child = NULL;
 	slot->state = SLOT_EMPTY;
-	settle_job(slot, signal, why);
+	settle_job(slot, signal, why, text + used);
 	slot->overran = false;
 	if (pool->closing)
 		return;
@@ -260,6 +292,7 @@ static void launch(struct slot *slot)
 	const struct child_program program = {.arguments = arguments,
 										  .environment = pool->known ? environment : NULL,
 										  .spare_environment = true,
+										  .trail = -1,
 										  .message_most = COMPILE_MESSAGE_MAX};
 	snprintf(memory, sizeof memory, "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);

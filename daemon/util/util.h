@@ -100,6 +100,11 @@ enum util_program util_program(char path[PATH_MAX]);
 enum util_level { UTIL_ERROR, UTIL_WARN, UTIL_INFO, UTIL_DEBUG };
 extern enum util_level util_log_level; /* messages above it are dropped; UTIL_INFO at start */
 void util_log(enum util_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* $JOURNAL_STREAM names stderr: lines begin with their priority. */
+bool util_log_is_journal(void);
+/* The end of what this process has logged, without a line's beginning that is lost. */
+#define UTIL_LOG_TAIL 8192
+void util_log_tail(char tail[UTIL_LOG_TAIL]);
 
 /* ---- Memory: like libc's, and never return: only for allocations of bounded small size ---- */
 /* They print one line and abort the process: a daemon that cannot get a few hundred bytes cannot go

@@ -39,6 +39,8 @@ commands:
   key show NAME               its public half, for other hosts
   key trust FILE              believe what this public key seals
   key distrust NAME           believe it no more
+  faults ls                   reports of device processes and compilers that ended
+  faults show [REPORT]        one of them; without REPORT the newest
   bugreport KEY               all that reproduces a compile, in a directory
   debug waits                 who waits now, for what, of whom and since when
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests

@@ -3,6 +3,7 @@
 
 #include "daemon/child.h"
 #include "daemon/compile/compile.h"
+#include "daemon/exec/trail.h"
 #include "fuzz.h"
 
 #include <fcntl.h>
@@ -122,6 +123,27 @@ static void answer_request(struct child *child, struct wire_in *in)
 	add_message(child, &out, fd);
 }
 
+/* What a broken device process may leave of its calls: some are almost right. */
+static void scribble(int fd, unsigned seed)
+{
+	static struct trail trail;
+	if (fd < 0)
+		return;
+	for (uint64_t i = 0; i < TRAIL_CALLS; i++) {
+		struct trail_call *call = &trail.calls[i];
+		seed = seed * 1103515245 + 12345;
+		call->number = seed & 0x10000 ? i + 1 : UINT64_MAX - i;
+		call->name = seed >> 20 & 31;
+		call->stream = seed >> 25 & 3;
+		call->began_us = seed & 0x20000 ? 1 : UINT64_MAX;
+		call->ended_us = seed & 0x40000 ? 0 : seed & 0x80000 ? 2 : UINT64_MAX;
+		call->status = (int64_t)seed << 32;
+	}
+	trail.begun = seed & 0x100000 ? TRAIL_CALLS : UINT64_MAX;
+	trail.culprit = 7;
+	(void)!pwrite(fd, &trail, sizeof trail, 0);
+}
+
 /* ---- child.h ---- */
 
 struct child *child_start(uv_loop_t *loop, const struct child_program *program,
@@ -136,6 +158,7 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 	child->last = &child->first;
 	children = child;
 	alive++;
+	scribble(program->trail, (unsigned)last_pid);
 	say_ready(child);
 	return child;
 }
@@ -178,6 +201,12 @@ void child_dismiss(struct child *child, uint64_t patience_ms)
 int child_pid(const struct child *child)
 {
 	return child->pid;
+}
+
+void child_tail(const struct child *child, char tail[OUTPUT_TAIL])
+{
+	(void)child;
+	tail[0] = 0;
 }
 
 int child_count(void)

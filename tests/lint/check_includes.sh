@@ -67,7 +67,7 @@
 		own("^kernel_src/cpu/", "^kernel_src/(common|cpu)/")
 		own("^examples/", "^(include/kiln/|examples/)")
 		own("^tests/", "^(include|client|daemon|tests|kernel_src)/")
-		library("^uv\\.h$", "^(daemon/([^/]*|(command|pool|remote|tier)/.*)|tests/.*)$")
+		library("^uv\\.h$", "^(daemon/([^/]*|(command|fault|pool|remote|tier)/.*)|tests/.*)$")
 		library("^cuda\\.h$", "^(daemon/exec/cuda[^/]*|client/cuda_driver\\.h|" \
 			"tests/(gpu/.*|bench/.*|(unit|integration)/[^/]*cuda[^/]*))$")
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")

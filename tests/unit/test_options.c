@@ -450,7 +450,35 @@ static void start_says_how_to_end(void **state)
 	assert_int_equal(options.show, OPTIONS_SHOW_HELP);
 }
 
-#if KILN_WITH_REMOTE
+/* Read again, the settings are the same; and no secret is among them. */
+static void settings_are_written_as_they_are_read(void **state)
+{
+	struct options options;
+	struct util_text text = {0};
+	(void)state;
+	assert_int_equal(PARSE(&options, "--remote=redis://me:swordfish@h:7/2", "--workers=3",
+						   "--device=cpu", "--allow-uid=5,6", "--on-miss=fallback", "--sandbox=off",
+						   "--memcheck", "--cache-bytes=1MiB",
+						   "--executor-wrapper=tool --token=swordfish", "--cache-dir=/tmp/c"),
+					 KILN_OK);
+	options_print(&options, &text);
+	assert_non_null(text.text);
+	assert_null(strstr(text.text, "swordfish"));
+	static const char *const lines[] = {
+		"  --remote redis://h:7/2\n", "  --workers 3\n",           "  --device cpu\n",
+		"  --allow-uid 5,6\n",        "  --on-miss fallback\n",    "  --sandbox off\n",
+		"  --memcheck yes\n",         "  --cache-bytes 1048576\n", "  --executor-wrapper tool\n",
+		"  --cache-dir /tmp/c\n",     "  --test-requests no\n",    "  --specialize lazy\n"};
+	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+		if (!strstr(text.text, lines[i]))
+			fail_msg("no line \"%s\" in: %s", lines[i], text.text);
+	util_text_free(&text);
+	assert_int_equal(PARSE(&options, "--device=cpu,cuda:1"), KILN_OK);
+	options_print(&options, &text);
+	assert_non_null(strstr(text.text, "  --device cpu,cuda:1\n"));
+	util_text_free(&text);
+}
+
 static void a_password_is_in_no_core(void **state)
 {
 	char open_url[] = "--remote=redis://h", login[] = "--remote=redis://:swordfish@h";
@@ -466,7 +494,6 @@ static void a_password_is_in_no_core(void **state)
 	assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
 	assert_null(strstr(login, "swordfish"));
 }
-#endif
 
 int main(void)
 {
@@ -480,9 +507,8 @@ int main(void)
 		cmocka_unit_test_setup(tiers_have_words, clean),
 		cmocka_unit_test_setup(keys_have_names, clean),
 		cmocka_unit_test_setup(remote_refusals, clean),
-#if KILN_WITH_REMOTE
 		cmocka_unit_test_setup(a_password_is_in_no_core, clean),
-#endif
+		cmocka_unit_test_setup(settings_are_written_as_they_are_read, clean),
 		cmocka_unit_test_setup(memcheck_is_for_the_cpu, clean),
 		cmocka_unit_test_setup(a_sandbox_is_whole_or_said_to_be_less, clean),
 		cmocka_unit_test_setup(long_values, clean),

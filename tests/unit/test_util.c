@@ -4,6 +4,7 @@
 #include "daemon/util/util.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -299,6 +300,10 @@ static void memory_of_groups(void **state)
 	assert_int_equal(util_resident_bytes(0), 0);
 }
 
+static const char error_text[] =
+	"0123456789012345678901234567890123456789012345678901234567890123456789"
+	"0123456789012345678901234567890123456789";
+
 /* What a log call writes to stderr. */
 static void logged(char *out, size_t size, bool journal, enum util_level level, const char *message)
 {
@@ -323,6 +328,30 @@ static void logged(char *out, size_t size, bool journal, enum util_level level, 
 	out[got > 0 ? got : 0] = 0;
 	close(ends[0]);
 	assert_int_equal(after, ENOSPC);
+}
+
+/* The last lines whole, whatever was logged before. */
+static void log_tail(void **state)
+{
+	char tail[UTIL_LOG_TAIL], line[256], wanted[300];
+	int kept = dup(STDERR_FILENO), nothing = open("/dev/null", O_WRONLY);
+	(void)state;
+	dup2(nothing, STDERR_FILENO);
+	for (int i = 0; i < 500; i++) {
+		snprintf(line, sizeof line, "line %d of %.*s", i, i % 100, error_text);
+		util_log(UTIL_ERROR, "%s", line);
+		util_log_tail(tail);
+		/* Other tests logged before. */
+		if (i >= 400)
+			assert_int_equal(strncmp(tail, "kilnd[", 6), 0);
+		snprintf(wanted, sizeof wanted, " error %s\n", line);
+		assert_true(strlen(tail) >= strlen(wanted));
+		assert_string_equal(tail + strlen(tail) - strlen(wanted), wanted);
+	}
+	assert_in_range(strlen(tail), UTIL_LOG_TAIL - 300, UTIL_LOG_TAIL - 1);
+	dup2(kept, STDERR_FILENO);
+	close(kept);
+	close(nothing);
 }
 
 static void log_lines(void **state)
@@ -369,6 +398,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(quotas_of_groups, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(memory_of_groups, make_directory, remove_directory),
 		cmocka_unit_test(log_lines),
+		cmocka_unit_test(log_tail),
 		cmocka_unit_test(clock_rises),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

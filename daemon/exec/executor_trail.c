@@ -1,0 +1,67 @@
+/*
+ * executor_trail: what the process leaves behind of its last calls (trail.h).  On the way of every
+ * launch: a few stores to memory that nobody else looks at.
+ */
+#include "daemon/util/util.h"
+#include "executor.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define STORE(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
+#define LOAD(word) atomic_load_explicit(&(word), memory_order_relaxed)
+
+void exec_trail_open(struct exec *executor, int fd)
+{
+	void *memory = MAP_FAILED;
+	if (fd > 0 && frame_fd_is_safe(fd, sizeof(struct trail)))
+		memory = mmap(NULL, sizeof(struct trail), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	/* Whoever reads it or not: launches do not ask. */
+	if (memory == MAP_FAILED)
+		memory = mmap(NULL, sizeof(struct trail), PROT_READ | PROT_WRITE,
+					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	executor->trail = memory == MAP_FAILED ? NULL : memory;
+	if (fd > 0)
+		close(fd);
+}
+
+void exec_trail_close(struct exec *executor)
+{
+	if (executor->trail)
+		munmap(executor->trail, sizeof(*executor->trail));
+	executor->trail = NULL;
+}
+
+uint64_t exec_trail_begin(struct exec *executor, uint64_t name, uint64_t stream)
+{
+	struct trail *trail = executor->trail;
+	uint64_t number = executor->trail_begun++;
+	struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
+	STORE(call->number, 0);
+	STORE(call->name, name);
+	STORE(call->stream, stream);
+	STORE(call->began_us, executor->now_us);
+	STORE(call->ended_us, 0);
+	atomic_store_explicit(&call->number, number + 1, memory_order_release);
+	STORE(trail->begun, number + 1);
+	return number;
+}
+
+void exec_trail_end(struct exec *executor, uint64_t number, int status)
+{
+	struct trail_call *call = &executor->trail->calls[number % TRAIL_CALLS];
+	if (LOAD(call->number) != number + 1)
+		return;
+	STORE(call->status, status);
+	STORE(call->ended_us, executor->now_us ? executor->now_us : 1);
+}
+
+void exec_trail_blame(struct exec *executor, uint64_t ticket)
+{
+	const struct exec_flight *flight = ticket & EXEC_LANE_TICKET
+										   ? exec_lane_flight(executor, ticket)
+										   : map_get_id(&executor->flights, ticket);
+	if (flight)
+		STORE(executor->trail->culprit, flight->trail + 1);
+}
