@@ -4,50 +4,24 @@
  * and a script.  Directories of the user's files and home are cut off.
  */
 #include "kiln_bugreport.h"
-#include "kiln_cli.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define PREFIXES 32 /* directories that are cut off */
-#define FILES 8
-
-struct bugreport {
-	const struct cli *cli;
+/* Of a kernel, or of one that failed. */
+struct kernel_report {
+	struct bugreport files;
 	const kiln_reply *reply;
-	char directory[PATH_MAX];
-	char *prefixes[PREFIXES];
-	int prefix_count;
-	const char *files[FILES];
-	int file_count;
 	bool host;
-	bool cut; /* something was */
 };
 
 /* ---- What is nobody's business ---- */
 
-static void add_prefix(struct bugreport *report, const char *text, size_t length)
+/* The directories of #line "/dir/name". */
+static void find_prefixes(struct kernel_report *report)
 {
-	char *prefix = report->prefix_count < PREFIXES ? strndup(text, length) : NULL;
-
-	for (int i = 0; prefix && i < report->prefix_count; i++)
-		if (!strcmp(report->prefixes[i], prefix)) {
-			free(prefix);
-			return;
-		}
-	if (prefix)
-		report->prefixes[report->prefix_count++] = prefix;
-}
-
-/* The directories of #line "/dir/name", and the home directory. */
-static void find_prefixes(struct bugreport *report)
-{
-	const char *at = kiln_reply_str(report->reply, "source"), *home = getenv("HOME");
+	const char *at = kiln_reply_str(report->reply, "source");
 
 	while ((at = strstr(at, "#line "))) {
 		size_t line = strcspn(at, "\n"), begin = strcspn(at, "\"") + 1, slash = 0;
@@ -55,66 +29,12 @@ static void find_prefixes(struct bugreport *report)
 			if (at[i] == '/')
 				slash = i + 1;
 		if (begin < line && at[begin] == '/' && slash)
-			add_prefix(report, at + begin, slash - begin);
+			bugreport_hide(&report->files, at + begin, slash - begin);
 		at += line;
-	}
-	if (home && home[0] == '/' && home[1]) {
-		char text[PATH_MAX];
-		snprintf(text, sizeof(text), "%s/", home);
-		add_prefix(report, text, strlen(text));
-	}
-}
-
-/* Writes the text without the prefixes. */
-static void write_cut(struct bugreport *report, const char *text, FILE *file)
-{
-	while (*text) {
-		size_t skip = 0;
-		for (int i = 0; i < report->prefix_count; i++) {
-			size_t length = strlen(report->prefixes[i]);
-			if (length > skip && !strncmp(text, report->prefixes[i], length))
-				skip = length;
-		}
-		if (!skip)
-			fputc(*text++, file);
-		text += skip;
-		report->cut = report->cut || skip;
 	}
 }
 
 /* ---- Files ---- */
-
-static FILE *begin_file(struct bugreport *report, const char *name)
-{
-	char path[PATH_MAX + 32];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", report->directory, name);
-	file = fopen(path, "wb");
-	if (file)
-		report->files[report->file_count++] = name;
-	return file;
-}
-
-static int end_file(const struct bugreport *report, FILE *file)
-{
-	bool good = file && !ferror(file);
-
-	if (file && fclose(file) != 0)
-		good = false;
-	return good ? CLI_OK
-				: cli_failed_here(report->cli, KILN_EIO, "bugreport: %s cannot be written: %s",
-								  report->directory, strerror(errno));
-}
-
-static int put_text(struct bugreport *report, const char *name, const char *text)
-{
-	FILE *file = begin_file(report, name);
-
-	if (file)
-		write_cut(report, text, file);
-	return end_file(report, file);
-}
 
 /* A word of a shell's. */
 static void put_word(const char *word, FILE *file)
@@ -128,7 +48,7 @@ static void put_word(const char *word, FILE *file)
 	fputs("'", file);
 }
 
-static const char *argument(const struct bugreport *report, int i, bool *optional)
+static const char *argument(const struct kernel_report *report, int i, bool *optional)
 {
 	char path[48];
 
@@ -139,7 +59,7 @@ static const char *argument(const struct bugreport *report, int i, bool *optiona
 }
 
 /* The value of a line of the key's text, to be freed. */
-static char *key_value(const struct bugreport *report, const char *name)
+static char *key_value(const struct kernel_report *report, const char *name)
 {
 	const char *at = kiln_reply_str(report->reply, "key_text");
 	size_t length = strlen(name);
@@ -150,7 +70,7 @@ static char *key_value(const struct bugreport *report, const char *name)
 }
 
 /* What NVRTC calls the unit: the name behind the last '/'. */
-static void put_name(const struct bugreport *report, FILE *file)
+static void put_name(const struct kernel_report *report, FILE *file)
 {
 	char *source = key_value(report, "source"), *slash = source ? strrchr(source, '/') : NULL;
 
@@ -158,14 +78,14 @@ static void put_name(const struct bugreport *report, FILE *file)
 	free(source);
 }
 
-static int put_script(struct bugreport *report)
+static int put_script(struct kernel_report *report)
 {
-	FILE *file = begin_file(report, "reproduce.sh");
+	FILE *file = bugreport_open(&report->files, "reproduce.sh");
 	int count = kiln_reply_count(report->reply, "arguments");
 	bool optional;
 
 	if (!file)
-		return end_file(report, file);
+		return bugreport_close(&report->files, file);
 	fputs("#!/bin/sh\n", file);
 	if (report->host)
 		fputs("# reproduce.sh: compiles unit.cc as kilnd did, by $CXX or g++.  Exit status: the "
@@ -190,15 +110,15 @@ static int put_script(struct bugreport *report)
 		put_word(marked, file);
 	}
 	fputc('\n', file);
-	return end_file(report, file);
+	return bugreport_close(&report->files, file);
 }
 
-static int put_report(struct bugreport *report)
+static int put_report(struct kernel_report *report)
 {
 	const kiln_reply *reply = report->reply;
 	bool failed = kiln_reply_int(reply, "failed") != 0;
 	char *compiler = key_value(report, "toolchain");
-	FILE *file = begin_file(report, "report.txt");
+	FILE *file = bugreport_open(&report->files, "report.txt");
 
 	if (file) {
 		fprintf(file, "key            %s\nop             %s\ntarget         %s\n",
@@ -209,7 +129,7 @@ static int put_report(struct bugreport *report)
 		fprintf(file, "result         %s", failed ? kiln_reply_str(reply, "status") : "compiled, ");
 		if (failed) {
 			fputs(": ", file);
-			write_cut(report, kiln_reply_str(reply, "error"), file);
+			bugreport_write(&report->files, kiln_reply_str(reply, "error"), file);
 		} else {
 			fprintf(file, "%" PRId64 " bytes", kiln_reply_int(reply, "bytes"));
 		}
@@ -221,86 +141,40 @@ static int put_report(struct bugreport *report)
 				  ? "'sh reproduce.sh' compiles it once more.\n"
 				  : "This kilnd would give the compiler other options, so there is no\nscript.\n",
 			  file);
-		if (report->cut)
+		if (report->files.cut)
 			fputs("Directories of files are left out, so key.txt may not hash to the key.\n", file);
 	}
 	free(compiler);
-	return end_file(report, file);
+	return bugreport_close(&report->files, file);
 }
 
-static int put_all(struct bugreport *report)
+static int put_all(struct kernel_report *report)
 {
 	const kiln_reply *reply = report->reply;
 	bool script = kiln_reply_count(reply, "arguments") > 0;
-	int status =
-		put_text(report, report->host ? "unit.cc" : "unit.cu", kiln_reply_str(reply, "source"));
+	int status = bugreport_put(&report->files, report->host ? "unit.cc" : "unit.cu",
+							   kiln_reply_str(reply, "source"));
 
 	if (!status)
-		status = put_text(report, "key.txt", kiln_reply_str(reply, "key_text"));
+		status = bugreport_put(&report->files, "key.txt", kiln_reply_str(reply, "key_text"));
 	if (!status)
-		status = put_text(report, "plan.txt", kiln_reply_str(reply, "plan"));
+		status = bugreport_put(&report->files, "plan.txt", kiln_reply_str(reply, "plan"));
 	if (!status)
-		status = put_text(report, "log.txt", kiln_reply_str(reply, "log"));
+		status = bugreport_put(&report->files, "log.txt", kiln_reply_str(reply, "log"));
 	if (!status && script)
 		status = put_script(report);
 	if (!status && script && !report->host)
-		status = put_text(report, "nvrtc.c", bugreport_nvrtc);
+		status = bugreport_put(&report->files, "nvrtc.c", bugreport_nvrtc);
 	return status ? status : put_report(report);
 }
 
 /* ---- The command ---- */
 
-static int make_directory(struct bugreport *report)
-{
-	const char *given = cli_value(report->cli, "output");
-
-	if (given)
-		snprintf(report->directory, sizeof(report->directory), "%s", given);
-	else
-		snprintf(report->directory, sizeof(report->directory), "kiln-bugreport-%.*s", CLI_SHORT_KEY,
-				 kiln_reply_str(report->reply, "key"));
-	if (mkdir(report->directory, 0700) == 0)
-		return CLI_OK;
-	return cli_failed_here(report->cli, KILN_EIO, "bugreport: %s cannot be made: %s",
-						   report->directory, strerror(errno));
-}
-
-static void remove_all(const struct bugreport *report)
-{
-	char path[PATH_MAX + 32];
-
-	for (int i = 0; i < report->file_count; i++) {
-		snprintf(path, sizeof(path), "%s/%s", report->directory, report->files[i]);
-		unlink(path);
-	}
-	rmdir(report->directory);
-}
-
-static void print_made(const struct bugreport *report)
-{
-	if (!report->cli->json) {
-		print_pair("directory", "%s", report->directory);
-		for (int i = 0; i < report->file_count; i++)
-			print_pair(i ? "" : "files", "%s", report->files[i]);
-		return;
-	}
-	json_begin();
-	json_string("key", kiln_reply_str(report->reply, "key"));
-	json_string("directory", report->directory);
-	json_list_begin("files");
-	for (int i = 0; i < report->file_count; i++) {
-		json_item_begin();
-		json_string("name", report->files[i]);
-		json_item_end();
-	}
-	json_list_end();
-	json_end();
-}
-
-int cli_bugreport(struct cli *cli)
+static int bugreport_kernel(struct cli *cli)
 {
 	kiln_attr key = cli_attr_string("key", cli->positional[0]);
-	struct bugreport report = {.cli = cli};
+	struct kernel_report report = {.reply = NULL};
+	char name[64];
 	kiln_reply *reply;
 	int status;
 
@@ -308,17 +182,19 @@ int cli_bugreport(struct cli *cli)
 		return CLI_FAILED;
 	report.reply = reply;
 	report.host = !strcmp(kiln_reply_str(reply, "target"), "cpu");
-	find_prefixes(&report);
-	status = make_directory(&report);
+	snprintf(name, sizeof(name), "kiln-bugreport-%.*s", CLI_SHORT_KEY,
+			 kiln_reply_str(reply, "key"));
+	status = bugreport_begin(&report.files, cli, name);
 	if (!status) {
+		find_prefixes(&report);
 		status = put_all(&report);
-		if (status)
-			remove_all(&report);
-		else
-			print_made(&report);
+		bugreport_end(&report.files, status, kiln_reply_str(reply, "key"));
 	}
-	for (int i = 0; i < report.prefix_count; i++)
-		free(report.prefixes[i]);
 	kiln_reply_free(reply);
 	return status;
+}
+
+int cli_bugreport(struct cli *cli)
+{
+	return cli->positional_count ? bugreport_kernel(cli) : bugreport_all(cli);
 }

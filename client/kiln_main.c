@@ -140,7 +140,7 @@ static const struct cli_option faults_show_options[] = {
 	{0},
 };
 static const struct cli_option bugreport_options[] = {
-	{"output", "DIR", "the directory, which is made (kiln-bugreport-KEY)"},
+	{"output", "DIR", "the directory, which is made (kiln-bugreport-KEY, or -DATE)"},
 	{0},
 };
 static const struct cli_option get_options[] = {
@@ -259,8 +259,8 @@ const struct cli_command cli_commands[] = {
 	 0, 0, 0},
 	{"faults show", cli_faults_show, "[REPORT]", "one of them; without REPORT the newest",
 	 faults_show_options, 0, 1, 0},
-	{"bugreport", cli_bugreport, "KEY", "all that reproduces a compile, in a directory",
-	 bugreport_options, 1, 1, 0},
+	{"bugreport", cli_bugreport, "[KEY]", "the daemon, or a compile, in a directory to be sent",
+	 bugreport_options, 0, 1, 0},
 	{"debug waits", cli_debug_waits, "", "who waits now, for what, of whom and since when", NULL, 0,
 	 0, 0},
 	{"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", NULL, 1,

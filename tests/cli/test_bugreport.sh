@@ -81,4 +81,58 @@ END
 "$KILN" bugreport 0000 >"$DIR/out" 2>"$DIR/err" && fails "a key that is not there"
 [ "$(grep -c . "$DIR/err")" -eq 1 ] || fails "more than a sentence: $(cat "$DIR/err")"
 [ ! -e kiln-bugreport-0000 ] || fails "a directory for nothing"
+
+# Of the daemon: its reports, and how it is; and no secret, whichever way it came to the daemon.
+stop_daemon() {
+	kill -TERM "$DAEMON"
+	wait "$DAEMON"
+	DAEMON=
+}
+stop_daemon
+mkdir "$DIR/home"
+export HOME="$DIR/home" GITHUB_TOKEN=token-0f9e8d7c AWS_SECRET_KEY=secret-1a2b3c4d
+daemon --cache-dir "$HOME/cache"
+"$KILN" key new seals >/dev/null || fails "key new"
+secret=$(sed 's/.* //' "$XDG_CONFIG_HOME/kiln/keys/seals.key")
+stop_daemon
+export KILN_REMOTE='redis://somebody:pass-5e6f7a8b@127.0.0.1:1'
+daemon --cache-dir "$HOME/cache"
+"$KILN" run softmax --shape 4x64 >/dev/null || fails "run"
+"$KILN" run raw "$DIR/secret-place/scale.cu" --entry 'scale<float>' --macro FACTOR=2 --grid 1 \
+	--block 64 --random f32:64 --scalar i32:64 >/dev/null || fails "run raw"
+"$KILN" debug kill executor >/dev/null || fails "debug kill"
+tries=0
+until "$KILN" faults ls | grep -q "killed by signal 9"; do
+	tries=$((tries + 1))
+	[ $tries -lt 100 ] || { fails "no report" && break; }
+	sleep 0.05
+done
+"$KILN" bugreport --output all >"$DIR/out" || fails "bugreport"
+for file in report.txt now.txt status.json waits.json cache.json; do
+	grep -q " $file$" "$DIR/out" || fails "$file is not listed: $(cat "$DIR/out")"
+	[ -s "all/$file" ] || fails "all/$file is not there"
+done
+grep -q '^said  *the device process of cpu was killed by signal 9' all/fault-*.txt ||
+	fails "no report of the fault"
+grep -q '^  --remote redis://127.0.0.1:1/0$' all/now.txt || fails "settings: $(cat all/now.txt)"
+grep -q 'kilnd\[[0-9]*\] info kilnd .* serves ' all/now.txt || fails "no log"
+for word in pass-5e6f7a8b somebody token-0f9e8d7c secret-1a2b3c4d "$secret" "$HOME" \
+	"$(printf %.40s "$secret")" 'x\[threadIdx' GITHUB_TOKEN; do
+	! grep -rq -e "$word" all || fails "$word is in $(grep -rl -e "$word" all)"
+done
+[ "$(find all -type f ! -perm 600 ! -perm 644 | wc -l)" -eq 0 ] || fails "modes of files"
+json 'sorted(f["name"] for f in j["files"])[0] == "cache.json"' "$KILN" bugreport --output again
+prints 1 "$KILN" bugreport --output all <<'END'
+! kiln: bugreport: all cannot be made: File exists
+END
+[ -s all/now.txt ] || fails "the directory that was there is damaged"
+"$KILN" faults show | grep -q "^kind  *device" || fails "faults show"
+"$KILN" faults show --with-source >/dev/null || fails "faults show --with-source"
+json 'j["rows"][0]["times"] == 1 and j["rows"][0]["device"] == "cpu"' "$KILN" faults ls
+prints 1 "$KILN" faults show 1234 <<'END'
+! kiln: faults show: "1234" is no report, such as 20261122-101112-7f3a: `kiln faults ls` lists them
+END
+prints 2 "$KILN" faults show --json --with-source <<'END'
+! kiln: faults show: --with-source goes not with --json, which has the keys
+END
 finish

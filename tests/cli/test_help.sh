@@ -41,7 +41,7 @@ commands:
   key distrust NAME           believe it no more
   faults ls                   reports of device processes and compilers that ended
   faults show [REPORT]        one of them; without REPORT the newest
-  bugreport KEY               all that reproduces a compile, in a directory
+  bugreport [KEY]             the daemon, or a compile, in a directory to be sent
   debug waits                 who waits now, for what, of whom and since when
   debug WHAT [VALUE [VALUE]]  what tests ask of kilnd --test-requests
   stop                        stop the daemon, and wait until it is gone
