@@ -85,6 +85,7 @@ struct broker {
 	struct pool *pool;
 	struct device_entry *devices;
 	struct session *sessions;
+	struct map sessions_by_id;
 	int session_count;
 	struct flight *flights;
 	struct job_wait *waits; /* all that ask for kernels */

@@ -190,7 +190,8 @@ static void on_event(struct executor *executor, struct wire_in *message)
 	else if (what && !strcmp(what, "used"))
 		tier_lane_used(
 			executor->device->broker, executor, wire_get_uint(&message->root, "stream", 0),
-			wire_get_uint(&message->root, "call", 0), wire_get_uint(&message->root, "launches", 0));
+			wire_get_uint(&message->root, "of", 0), wire_get_uint(&message->root, "call", 0),
+			wire_get_uint(&message->root, "launches", 0));
 	else if (what && !strcmp(what, "lane") && error)
 		server_lane_broke(executor->device->broker, executor,
 						  wire_get_uint(&message->root, "stream", 0), error);

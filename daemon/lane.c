@@ -330,6 +330,7 @@ void lane_bind(struct work *work, uint64_t module)
 		uint64_t id = executor_begin(executor, &message, "lane.bind");
 		wire_put_uint(&message, "call", name);
 		wire_put_str(&message, "op", call->problem.op);
+		wire_put_uint(&message, "of", call->id);
 		wire_put_uint(&message, "notice", tier_notice(session, work->variant));
 		work_put_launch(&message, work, module, false);
 		if (executor_send(executor, &message, id, NULL, 0,

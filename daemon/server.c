@@ -256,9 +256,8 @@ void server_executor_lost(struct broker *broker, struct executor *executor, cons
 void server_lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
 					   const char *why)
 {
-	for (struct session *session = broker->sessions; session; session = session->next) {
-		if (session->stream != stream || session->executor != executor)
-			continue;
+	struct session *session = session_find(broker, stream);
+	if (session && session->executor == executor) {
 		char sentence[KERNEL_ERROR_MAX + 96];
 		util_fail(sentence, KERNEL_ERROR_MAX, 0, "session %llu (pid %d): %s; it was ended",
 				  (unsigned long long)session->id, session->pid, why);
@@ -271,7 +270,6 @@ void server_lane_broke(struct broker *broker, const struct executor *executor, u
 		util_log(UTIL_WARN, "%s", sentence);
 		broker->counters.protocol_errors++;
 		session_end(session);
-		return;
 	}
 }
 
@@ -367,6 +365,7 @@ static void free_broker(struct broker *broker)
 	compile_sources_close(broker->sources);
 	operator_tallies_free(&broker->operators);
 	record_free(&broker->record);
+	map_free(&broker->sessions_by_id);
 	close(broker->server->spare);
 	uv_loop_close(&broker->loop);
 	free(broker->server);

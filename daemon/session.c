@@ -177,6 +177,7 @@ void session_close(struct session *session)
 		broker->sessions = session->next;
 	if (session->next)
 		session->next->previous = session->previous;
+	map_remove_id(&broker->sessions_by_id, session->id);
 	if (!session->refusal_status)
 		broker->session_count--;
 	keep_tally(session);
@@ -185,6 +186,11 @@ void session_close(struct session *session)
 	uv_close((uv_handle_t *)&session->poll, on_closed);
 	uv_close((uv_handle_t *)&session->hello_timer, on_closed);
 	server_note_sessions(broker);
+}
+
+struct session *session_find(const struct broker *broker, uint64_t id)
+{
+	return map_get_id(&broker->sessions_by_id, id);
 }
 
 void session_end(struct session *session)
@@ -313,13 +319,15 @@ static void on_silent(uv_timer_t *timer)
 
 void session_open(struct broker *broker, int sock)
 {
+	uint64_t id = broker_id(broker);
 	struct session *session = calloc(1, sizeof *session);
-	if (!session) {
+	if (!session || map_put_id(&broker->sessions_by_id, id, session) < 0) {
+		free(session);
 		close(sock);
 		return;
 	}
 	session->broker = broker;
-	session->id = broker_id(broker);
+	session->id = id;
 	session->opened_us = util_now_us();
 	session->asks = "";
 	session->stream = session->id;

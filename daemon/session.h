@@ -161,6 +161,8 @@ struct session {
 
 /* Takes over a connected socket. */
 void session_open(struct broker *broker, int sock);
+/* NULL: it has ended. */
+struct session *session_find(const struct broker *broker, uint64_t id);
 /* Ends it soon: what is queued for the client is still tried.  Safe from anywhere. */
 void session_end(struct session *session);
 /* Ends it now: from the loop only (drain). */

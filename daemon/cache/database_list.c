@@ -2,6 +2,7 @@
  * database_list.c: what the database says of many rows without their blobs: lists, what has to go,
  * pins.  Knows nothing of what a blob holds.
  */
+#include "daemon/deadlines.h"
 #include "database.h"
 
 #include <stdlib.h>
@@ -9,9 +10,9 @@
 
 /* Of one piece of trimming: so few that whoever waits for the database waits for milliseconds. */
 #define TRIM_ROWS 64
-#define TRIM_BYTES ((uint64_t)16 << 20)
-#define TRIM_LOOK 1024    /* rows of a piece that removes nothing */
-#define SHRINK_PAGES 1024 /* moved in a piece */
+#define TRIM_BYTES ((uint64_t)4 << 20)
+#define TRIM_LOOK 1024  /* rows of a piece that removes nothing */
+#define SHRINK_PAGES 64 /* moved between two looks at the clock */
 
 static int list_statement(const char *sort)
 {
@@ -181,13 +182,16 @@ int cache_db_shrink(struct cache_db *db, bool *more, char error[KERNEL_ERROR_MAX
 	static const char what[] = "shrinking";
 	char part[64];
 	int64_t before, left;
+	uint64_t began = util_now_us();
 	snprintf(part, sizeof part, "PRAGMA incremental_vacuum(%d)", SHRINK_PAGES);
-	if (cache_db_ask(db, "PRAGMA freelist_count", &before) != SQLITE_OK ||
-		sqlite3_exec(db->handle, part, NULL, NULL, NULL) != SQLITE_OK ||
-		cache_db_ask(db, "PRAGMA freelist_count", &left) != SQLITE_OK) {
-		return cache_db_fail(db, what, error);
-	}
-	*more = left > 0 && left < before;
+	do {
+		if (cache_db_ask(db, "PRAGMA freelist_count", &before) != SQLITE_OK ||
+			sqlite3_exec(db->handle, part, NULL, NULL, NULL) != SQLITE_OK ||
+			cache_db_ask(db, "PRAGMA freelist_count", &left) != SQLITE_OK) {
+			return cache_db_fail(db, what, error);
+		}
+		*more = left > 0 && left < before;
+	} while (*more && util_now_us() - began < PAUSE_UPKEEP_US);
 	/* What the log holds is written to the file, which then has its new length. */
 	if (!*more && sqlite3_exec(db->handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) !=
 					  SQLITE_OK) {

@@ -226,7 +226,7 @@ int cache_verify(struct cache *cache, struct cache_verified *progress, cache_bad
 	struct cache_verified reached = *progress;
 	uint64_t began = util_now_us();
 	int status = cache_have_db(cache, error);
-	for (int i = 0; status == KILN_OK && i < VERIFY_ROWS && util_now_us() - began < PAUSE_VERIFY_US;
+	for (int i = 0; status == KILN_OK && i < VERIFY_ROWS && util_now_us() - began < PAUSE_UPKEEP_US;
 		 i++) {
 		struct cache_row row;
 		bool damaged = false;

@@ -135,10 +135,10 @@ struct exec_template {
 	struct kernel_scratch scratch;
 	struct kernel_report report;
 	uint64_t copy_bytes;
-	uint32_t granule;      /* of checked kernels */
-	char op[24];           /* what sentences about it begin with */
-	uint64_t id;           /* in a lane, the broker's */
-	uint64_t leaving;      /* unbound, but parked entries below this may name it; 0: bound */
+	uint32_t granule; /* of checked kernels */
+	char op[24];      /* what sentences about it begin with */
+	uint64_t id, of;  /* in a lane, the broker's: of this, and of the call that it belongs to */
+	uint64_t leaving; /* unbound, but parked entries below this may name it; 0: bound */
 	uint64_t notice, left; /* the broker is told of every so many launches; 0: not */
 };
 

@@ -217,6 +217,7 @@ static void note_use(struct exec *executor, const struct exec_lane *lane,
 	wire_put_str(&message, "what", "used");
 	wire_put_uint(&message, "stream", lane->id);
 	wire_put_uint(&message, "call", bound->id);
+	wire_put_uint(&message, "of", bound->of);
 	wire_put_uint(&message, "launches", bound->notice);
 	exec_send(executor, &message, -1);
 }

@@ -233,6 +233,7 @@ static int read_bound(struct exec *executor, struct wire_in *message, struct exe
 			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 							   "argument %d of a bound call is a value of its own", i);
 	bound->id = wire_get_uint(&message->root, "call", 0);
+	bound->of = wire_get_uint(&message->root, "of", 0);
 	bound->notice = bound->left = wire_get_uint(&message->root, "notice", 0);
 	return status;
 }

@@ -22,14 +22,6 @@ struct loading {
 	struct executor *executor;
 };
 
-struct session *tier_session(const struct broker *broker, uint64_t id)
-{
-	struct session *session = broker->sessions;
-	while (session && session->id != id)
-		session = session->next;
-	return session;
-}
-
 /* ---- What a compile costs ---- */
 
 double tier_compile_cost(struct broker *broker, const char *target)
@@ -59,7 +51,7 @@ static void take_over_in(struct broker *broker, struct tier_kernel *kernel,
 	struct tier *tier = kernel->tiers;
 	while (tier) {
 		struct tier *next = tier->next;
-		struct session *session = tier_session(broker, tier->session);
+		struct session *session = session_find(broker, tier->session);
 		if (session && session->executor == executor)
 			tier_take_over(session, tier);
 		tier = next;
@@ -103,7 +95,7 @@ static void load(struct broker *broker, struct tier_kernel *kernel, const struct
 	struct executor *found[EXECUTORS_MOST];
 	int count = 0;
 	for (const struct tier *tier = kernel->tiers; tier; tier = tier->next) {
-		const struct session *session = tier_session(broker, tier->session);
+		const struct session *session = session_find(broker, tier->session);
 		int i = 0;
 		while (session && i < count && found[i] != session->executor)
 			i++;
@@ -155,7 +147,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 {
 	struct tier_kernel *kernel = arg;
 	struct broker *broker = kernel->broker;
-	struct session *session = tier_session(broker, kernel->asker);
+	struct session *session = session_find(broker, kernel->asker);
 	kernel->wait = NULL;
 	broker->tiers->fetches--;
 	note_end(broker, kernel, answer);
@@ -228,7 +220,7 @@ static void resume(struct broker *broker, const struct tier_kernel *kernel,
 				   const struct executor *executor)
 {
 	for (const struct tier *tier = kernel->tiers; tier; tier = tier->next) {
-		struct session *session = tier_session(broker, tier->session);
+		struct session *session = session_find(broker, tier->session);
 		if (session && session->executor == executor) {
 			tier_enqueue(session, tier->ref, false);
 			return;

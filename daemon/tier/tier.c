@@ -358,19 +358,16 @@ uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
 }
 
 void tier_lane_used(struct broker *broker, const struct executor *executor, uint64_t stream,
-					uint64_t bound, uint64_t launches)
+					uint64_t call, uint64_t bound, uint64_t launches)
 {
-	struct session *session = broker->sessions;
-	struct call *call;
-	size_t cursor = 0;
-	while (session && (session->stream != stream || session->executor != executor))
-		session = session->next;
-	while (session && (call = map_next(&session->calls, &cursor)))
-		for (int i = 0; i < call->variant_count; i++)
-			if (call->bound[i].id == bound) {
-				tier_used(session, call->variants[i], launches);
-				return;
-			}
+	struct session *session = session_find(broker, stream);
+	struct call *used =
+		session && session->executor == executor ? map_get_id(&session->calls, call) : NULL;
+	for (int i = 0; used && i < used->variant_count; i++)
+		if (used->bound[i].id == bound) {
+			tier_used(session, used->variants[i], launches);
+			return;
+		}
 }
 
 /* ---- For people ---- */

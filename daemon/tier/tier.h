@@ -95,9 +95,9 @@ void tier_resume(struct broker *broker, const struct executor *executor);
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches);
 /* The device process tells of lane launches when there were so many; 0: never. */
 uint64_t tier_notice(struct session *session, const struct kernel_ref *ref);
-/* An event of the device process: launches of what a lane knows under this number. */
+/* An event of the device process: launches of what a lane knows of this call under this number. */
 void tier_lane_used(struct broker *broker, const struct executor *executor, uint64_t stream,
-					uint64_t bound, uint64_t launches);
+					uint64_t call, uint64_t bound, uint64_t launches);
 
 /* For explain: the line about the tiers, "" where there is none; and for programs. */
 void tier_explain(struct session *session, const struct kernel_problem *problem,
@@ -166,6 +166,5 @@ void tier_take_over(struct session *session, struct tier *tier);
 /* Microseconds that a compile costs whoever waits for nothing. */
 double tier_compile_cost(struct broker *broker, const char *target);
 void tier_note_compile(struct broker *broker, const char *target, int64_t micros);
-struct session *tier_session(const struct broker *broker, uint64_t id);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * test_inspect: what a daemon tells about itself, and what it refuses: devices, operators, plans,
- * compiling for targets that are not here, wrong requests, limits.  A refusal is a sentence that
- * names the thing, the value and the rule.
+ * compiling for targets that are not here, wrong requests.  A refusal is a sentence that names the
+ * thing, the value and the rule.  Limits are test_overload's.
  */
 #include "harness.h"
 
@@ -223,85 +223,6 @@ static void test_operands_are_checked(void **state)
 	kilnd_stop(daemon);
 }
 
-static void test_session_limits(void **state)
-{
-	struct kilnd *daemon = *state;
-	struct permute problem = transpose(8, 8);
-	kiln_buffer *buffers[4] = {0};
-	kiln_client *client, *second, *third;
-	int status;
-
-	kilnd_start(daemon, OPTIONS("--max-sessions", "2", "--max-buffers", "3", "--max-bytes", "64K"));
-	client = client_open(daemon);
-	second = client_open(daemon);
-	third = client_try(daemon, 5000, &status);
-	assert_null(third);
-	assert_int_equal(status, KILN_ELIMIT);
-	assert_sentence("--max-sessions");
-	kiln_close(second);
-
-	for (int i = 0; i < 3; i++)
-		assert_ok(kiln_alloc(client, 100, 0, "b", &buffers[i]));
-	assert_int_equal(kiln_alloc(client, 100, 0, "b", &buffers[3]), KILN_ELIMIT);
-	assert_sentence("--max-buffers");
-	kiln_free(buffers[2]);
-	assert_int_equal(kiln_alloc(client, 65536, 0, "b", &buffers[3]), KILN_ELIMIT);
-	assert_sentence("--max-bytes");
-	kiln_free(buffers[0]);
-	kiln_free(buffers[1]);
-	assert_permutes(client, &problem, NULL);
-	kiln_close(client);
-	kilnd_stop(daemon);
-}
-
-static void test_call_limits(void **state)
-{
-	struct kilnd *daemon = *state;
-	struct permute problem = transpose(8, 8);
-	kiln_tensor tensors[2];
-	kiln_attr perm = perm_attr(&problem), text;
-	kiln_ticket tickets[6];
-	kiln_operand operands[2] = {0};
-	kiln_call *call, *another;
-	kiln_reply *reply;
-	kiln_client *client;
-	char long_text[6000];
-	int statuses[6], submitted = 0;
-
-	kilnd_start(daemon, OPTIONS("--max-inflight", "4", "--max-calls", "1", "--max-message", "4K"));
-	client = client_open(daemon);
-	assert_ok(kiln_alloc(client, 256, 0, "x", &operands[0].buffer));
-	assert_ok(kiln_alloc(client, 256, 0, "y", &operands[1].buffer));
-	tensors[0] = permute_input(&problem, operands[0].buffer);
-	tensors[1] = permute_output(&problem, operands[1].buffer);
-	assert_ok(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call));
-	assert_int_equal(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &another), KILN_ELIMIT);
-	assert_sentence("--max-calls");
-
-	debug_int(client, "delay-launch", "ms", 200);
-	for (int i = 0; i < 6; i++)
-		submitted += kiln_submit(call, operands, 2, 0, &tickets[i]) == KILN_OK;
-	assert_int_equal(submitted, 6);
-	for (int i = 5; i >= 0; i--) {
-		statuses[i] = kiln_wait(client, tickets[i], CALL_TIMEOUT_MS);
-		if (statuses[i])
-			assert_sentence("--max-inflight");
-	}
-	for (int i = 0; i < 6; i++)
-		assert_int_equal(statuses[i], i < 4 ? KILN_OK : KILN_ELIMIT);
-
-	memset(long_text, 'k', sizeof(long_text));
-	long_text[sizeof(long_text) - 1] = 0;
-	text = string_attr("key", long_text);
-	assert_int_equal(kiln_request(client, "cache.show", &text, 1, &reply), KILN_ELIMIT);
-	assert_sentence("4096");
-	kiln_call_free(call);
-	kiln_free(operands[0].buffer);
-	kiln_free(operands[1].buffer);
-	kiln_close(client);
-	kilnd_stop(daemon);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,8 +231,6 @@ int main(void)
 		HARNESS_TEST(test_compile),
 		HARNESS_TEST(test_wrong_requests),
 		HARNESS_TEST(test_operands_are_checked),
-		HARNESS_TEST(test_session_limits),
-		HARNESS_TEST(test_call_limits),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);
