@@ -205,9 +205,13 @@ int exec_graph_new(struct exec *executor, struct wire_in *message, struct frame 
 	uint64_t id = wire_get_uint(&message->root, "graph", 0);
 	struct exec_made *made;
 	(void)frame;
-	if (id == 0 || map_get_id(&executor->graphs, id) || executor->graphs.count >= EXEC_MAX_GRAPHS)
+	if (id == 0 || map_get_id(&executor->graphs, id))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
-						 "graph %" PRIu64 " is there already, or no id, or there are %d", id,
+						 "graph %" PRIu64 " is there already, or no id", id);
+	if (executor->graphs.count >= EXEC_MAX_GRAPHS)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "a device process has room for %d graphs, of all sessions that it works "
+						 "for: free some",
 						 EXEC_MAX_GRAPHS);
 	struct exec_graph *graph = calloc(1, sizeof(*graph));
 	if (!graph)

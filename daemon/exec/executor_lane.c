@@ -244,11 +244,15 @@ int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame 
 	struct exec_lane *lane = find_lane(executor, wire_get_uint(&message->root, "stream", 0));
 	uint64_t call = wire_get_uint(&message->root, "call", 0);
 	(void)frame;
-	if (!lane || !call || map_get_id(&lane->calls, call) || lane->calls.count >= BOUND_MOST)
+	if (!lane || !call || map_get_id(&lane->calls, call))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "call %" PRIu64 " cannot be bound: there is no such lane, or it has the "
-						 "call, or %d others",
-						 call, BOUND_MOST);
+						 "call",
+						 call);
+	if (lane->calls.count >= BOUND_MOST)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "its lane knows %d calls, the most there may be: release some",
+						 BOUND_MOST);
 	struct exec_template *bound = calloc(1, sizeof(*bound));
 	if (!bound)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a bound call");

@@ -26,7 +26,9 @@ static int check_new_buffer(struct exec *executor, const msgpack_object *root, u
 						 "buffer %" PRIu64 " is there already, or no id", *id);
 	if (executor->buffers.count >= EXEC_MAX_BUFFERS)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "a device process holds at most %d buffers", EXEC_MAX_BUFFERS);
+						 "a device process has room for %d buffers, of all sessions that it works "
+						 "for: free some",
+						 EXEC_MAX_BUFFERS);
 	return KILN_OK;
 }
 

@@ -14,6 +14,37 @@ sources() {
 	done | sort
 }
 
+# named_tests PAGE COLUMNS: each row of a table in PAGE has so many columns, and names in the last
+# tests, `FILE:NAME`, that are there: a program FILE under tests/, and in its text the word, or case
+# of a table, NAME.  "no test: WHY" will do.
+named_tests() {
+	awk -F' *[|] *' -v page="$1" -v columns="$2" '
+		!/^\|/ { row = 0; next }
+		++row <= 2 { next }
+		NF != columns + 2 {
+			printf "%s:%d: a row has %d columns, this one %d\n", page, FNR, columns, NF - 2
+			next
+		}
+		$(NF - 1) !~ /`[a-z0-9_]+:[^`]+`|^no test: / {
+			printf "%s:%d: names no test, `FILE:NAME`\n", page, FNR
+		}' "$1"
+	awk -F' *[|] *' '
+		!/^\|/ { row = 0; next }
+		++row > 2 {
+			count = split($(NF - 1), part, "`")
+			for (i = 2; i <= count; i += 2)
+				if (part[i] ~ /:/)
+					print FNR ":" part[i]
+		}' "$1" | while IFS=: read -r line file name; do
+		found=$(find tests -name "$file.c" -o -name "$file.sh" -o -name "$file.py")
+		if [ -z "$found" ]; then
+			echo "$1:$line: there is no program $file under tests/"
+		elif ! grep -qwF -e "$name" $found; then
+			echo "$1:$line: $file has no test $name"
+		fi
+	done
+}
+
 # finish NAME: reads the findings from standard input, prints them, and ends the lint.
 finish() {
 	findings=$(cat)

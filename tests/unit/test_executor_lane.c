@@ -355,6 +355,26 @@ static void launches_are_told_of(void **state)
 	close_scene(&scene);
 }
 
+/* One too many is refused, and the lane serves those that it knows; where one goes is room. */
+static void a_lane_knows_so_many_calls(void **state)
+{
+	enum { MOST = 4096 };
+	(void)state;
+	struct scene scene;
+	struct lane_entry entry = copy_on(1);
+	open_scene(&scene);
+	for (uint64_t i = 1; i < MOST; i++)
+		bind_copy(&scene, CALL + i);
+	assert_int_equal(tell_copy(&scene, "lane.bind", CALL + MOST, BYTES, 0), KILN_ELIMIT);
+	expect(&scene, add(&scene, entry), KILN_OK, "");
+	entry.call = CALL + MOST;
+	expect(&scene, add(&scene, entry), KILN_EINVAL, "which is not bound to it");
+	assert_int_equal(ask_of_lane(&scene, "lane.unbind", "call", CALL + 1), KILN_OK);
+	bind_copy(&scene, CALL + MOST);
+	expect(&scene, add(&scene, entry), KILN_OK, "");
+	close_scene(&scene);
+}
+
 static void nonsense(void **state)
 {
 	(void)state;
@@ -394,6 +414,7 @@ int main(void)
 		cmocka_unit_test(a_call_stays_for_what_is_parked),
 		cmocka_unit_test(another_launch_takes_over),
 		cmocka_unit_test(launches_are_told_of),
+		cmocka_unit_test(a_lane_knows_so_many_calls),
 		cmocka_unit_test(nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);
