@@ -1,6 +1,8 @@
 /* daemon.c: the soak's own daemon, and what it says of itself. */
 #include "soak.h"
 
+#include "process_figures.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -148,6 +150,13 @@ static bool is_busy(const kiln_reply *reply, char what[80])
 	}
 	snprintf(what, 80, "%lld sessions", (long long)kiln_reply_int(reply, "server.sessions"));
 	return kiln_reply_int(reply, "server.sessions") != 1;
+}
+
+int soak_shared_maps(const struct conductor *conductor, const kiln_reply *info)
+{
+	pid_t pid = (pid_t)kiln_reply_int(info, "executors[0].pid");
+	bool cpu = strcmp(conductor->soak->options.device, "cpu") == 0;
+	return cpu && pid > 0 ? count_shared_maps(pid) : -1;
 }
 
 bool soak_settle(struct conductor *conductor)

@@ -138,7 +138,7 @@ static void check_idle(struct conductor *conductor)
 {
 	struct soak *soak = conductor->soak;
 	int64_t until = soak_now_ms() + CHILDREN_MS;
-	int fds, executors = 0, buffers = 0;
+	int fds, maps = 0, executors = 0, buffers = 0;
 
 	do {
 		kiln_reply *reply = soak_info(conductor);
@@ -146,9 +146,11 @@ static void check_idle(struct conductor *conductor)
 			return;
 		executors = kiln_reply_count(reply, "executors");
 		buffers = (int)kiln_reply_int(reply, "executors[0].buffers");
+		maps = soak_shared_maps(conductor, reply);
 		kiln_reply_free(reply);
 		fds = count_fds(conductor->daemon.pid);
-		if (executors <= 1 && buffers == 0 && fds <= conductor->idle_fds)
+		if (executors <= 1 && buffers == 0 && fds <= conductor->idle_fds &&
+			maps <= conductor->idle_maps)
 			return;
 		soak_pause_ms(50);
 	} while (soak_now_ms() < until);
@@ -156,6 +158,8 @@ static void check_idle(struct conductor *conductor)
 		soak_fail(soak, "nobody is connected, and %d device processes are there", executors);
 	if (buffers)
 		soak_fail(soak, "nobody is connected, and the device process has %d buffers", buffers);
+	if (maps > conductor->idle_maps)
+		soak_fail(soak, "nobody is connected, and the device process has %d shared mappings", maps);
 	if (fds > conductor->idle_fds)
 		soak_fail(soak, "nobody is connected, and the broker has %d descriptors; it had %d", fds,
 				  conductor->idle_fds);

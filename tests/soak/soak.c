@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #define TICK_MS 20
+#define IDLE_SLACK 4   /* descriptors: a worker that is being replaced has two for a while */
 #define LAST_MS 300000 /* the end, checks and all, takes no longer */
 
 const char *const soak_roles[SOAK_ROLES] = {"daemon", "shared device process", "own device process",
@@ -137,8 +138,11 @@ static bool warm_up(struct conductor *conductor)
 	kiln_close(client);
 	if (status != KILN_OK || !soak_settle(conductor))
 		return false;
-	conductor->idle_fds = count_fds(conductor->daemon.pid) + 4;
-	return true;
+	kiln_reply *reply = soak_info(conductor);
+	conductor->idle_fds = count_fds(conductor->daemon.pid) + IDLE_SLACK;
+	conductor->idle_maps = reply ? soak_shared_maps(conductor, reply) + IDLE_SLACK : 0;
+	kiln_reply_free(reply);
+	return reply != NULL;
 }
 
 /* ---- While it goes on ---- */

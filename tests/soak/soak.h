@@ -136,7 +136,9 @@ struct conductor {
 	kiln_client *client; /* asks for figures; NULL: not connected */
 	struct watch *watch;
 	struct killer *killer;
-	int idle_fds; /* of the broker, when nobody is connected */
+	/* When nobody is connected: of the broker; shared mappings of the cpu device's process, -1 for
+	 * other devices, whose drivers have their own. */
+	int idle_fds, idle_maps;
 };
 
 /* daemon.c: false after soak_fail(). */
@@ -146,6 +148,8 @@ void soak_daemon_stop(struct conductor *conductor);
 /* The answer to "info", or NULL: the daemon is away, or soak_fail() has said what is wrong. */
 kiln_reply *soak_info(struct conductor *conductor);
 void soak_disconnect(struct conductor *conductor);
+/* Of the device process that all share; -1: none, or not on device cpu. */
+int soak_shared_maps(const struct conductor *conductor, const kiln_reply *info);
 /* Waits until nobody is connected and nothing under way. */
 bool soak_settle(struct conductor *conductor);
 

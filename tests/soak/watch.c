@@ -4,7 +4,8 @@
  *
  * Judged is what is measured in the second half of the time, of processes that are warm by then and
  * live through enough of it: the line that fits the samples best (least squares) may not rise by
- * more than the bounds from the window's begin to its end.
+ * more than the bounds from the window's begin to its end.  A device process keeps kernels that were
+ * used, thousands of them: what these take is allowed for, and on device cpu each has a descriptor.
  */
 #include "soak.h"
 
@@ -17,12 +18,13 @@
 #define WARM_MS 60000   /* of a process */
 #define LEAST_MS 120000 /* of a window that is judged */
 #define MEMORY_BOUND_KIB 8192.0
-#define FDS_BOUND 2.0 /* for each client: how many buffers they have at the time is chance */
+#define FDS_BOUND 2.0   /* for each client: how many buffers they have at the time is chance */
+#define KERNEL_KIB 32.0 /* of a loaded kernel */
 #define SERIES_MOST 256
 
 struct sample {
 	int64_t at_ms;
-	double kib, fds;
+	double kib, fds, kernels;
 };
 
 struct series {
@@ -45,9 +47,9 @@ struct watch *watch_new(void)
 	return calloc(1, sizeof(struct watch));
 }
 
-static void take_sample(struct watch *watch, pid_t pid, bool broker, bool own)
+static void take_sample(struct watch *watch, pid_t pid, bool broker, bool own, double kernels)
 {
-	struct sample sample = {soak_now_ms(), (double)resident_kib(pid), count_fds(pid)};
+	struct sample sample = {soak_now_ms(), (double)resident_kib(pid), count_fds(pid), kernels};
 	struct series *series = NULL;
 
 	for (int i = 0; i < watch->count; i++)
@@ -116,26 +118,32 @@ void watch_tick(struct conductor *conductor)
 	reply = soak_info(conductor);
 	if (!reply)
 		return;
-	take_sample(watch, conductor->daemon.pid, true, false);
+	take_sample(watch, conductor->daemon.pid, true, false, 0);
 	for (int i = 0; i < kiln_reply_count(reply, "executors"); i++) {
 		snprintf(path, sizeof path, "executors[%d].session", i);
 		bool own = kiln_reply_int(reply, path) != 0;
+		snprintf(path, sizeof path, "executors[%d].modules", i);
+		double kernels = kiln_reply_real(reply, path);
 		snprintf(path, sizeof path, "executors[%d].pid", i);
 		if (kiln_reply_int(reply, path) > 0)
-			take_sample(watch, (pid_t)kiln_reply_int(reply, path), false, own);
+			take_sample(watch, (pid_t)kiln_reply_int(reply, path), false, own, kernels);
 	}
 	kiln_reply_free(reply);
 }
 
 /* ---- Judging ---- */
 
+enum figure { MEMORY, DESCRIPTORS, KERNELS };
+
 /* How much the line of the best fit rises over the window. */
-static double rise(const struct sample *samples, int count, bool of_fds)
+static double rise(const struct sample *samples, int count, enum figure figure)
 {
 	double n = count, t = 0, v = 0, tt = 0, tv = 0;
 	for (int i = 0; i < count; i++) {
 		double at = (double)(samples[i].at_ms - samples[0].at_ms);
-		double value = of_fds ? samples[i].fds : samples[i].kib;
+		double value = figure == MEMORY        ? samples[i].kib
+					   : figure == DESCRIPTORS ? samples[i].fds
+											   : samples[i].kernels;
 		t += at;
 		v += value;
 		tt += at * at;
@@ -166,21 +174,23 @@ static void judge(struct conductor *conductor, const struct series *series, FILE
 	const struct sample *from = &series->samples[first], *to = &series->samples[last - 1];
 	if (to->at_ms - from->at_ms < LEAST_MS)
 		return;
-	double kib = rise(from, count, false), fds = rise(from, count, true);
+	bool on_cpu = strcmp(conductor->soak->options.device, "cpu") == 0;
+	double kernels = rise(from, count, KERNELS), kib = rise(from, count, MEMORY);
+	double fds = rise(from, count, DESCRIPTORS) - (on_cpu ? kernels : 0);
 	watch->judged++;
 	watch->worst_kib = kib > watch->worst_kib ? kib : watch->worst_kib;
 	watch->worst_fds = fds > watch->worst_fds ? fds : watch->worst_fds;
 	printf("  %-10s %-7d %5lld s  memory %8.1f to %8.1f MiB, rise %8.1f KiB; descriptors %3.0f to "
-		   "%3.0f, rise %5.1f\n",
+		   "%3.0f, rise %5.1f; kernels %3.0f to %3.0f\n",
 		   what, (int)series->pid, (long long)(to->at_ms - from->at_ms) / 1000, from->kib / 1024,
-		   to->kib / 1024, kib, from->fds, to->fds, fds);
+		   to->kib / 1024, kib, from->fds, to->fds, fds, from->kernels, to->kernels);
 	if (json)
 		fprintf(json,
 				"  \"%s %d\": {\"seconds\": %lld, \"rise_kib\": %.1f, \"rise_fds\": %.2f, "
-				"\"kib\": %.0f, \"fds\": %.0f},\n",
+				"\"rise_kernels\": %.1f, \"kib\": %.0f, \"fds\": %.0f},\n",
 				what, (int)series->pid, (long long)(to->at_ms - from->at_ms) / 1000, kib, fds,
-				to->kib, to->fds);
-	if (kib > MEMORY_BOUND_KIB)
+				kernels, to->kib, to->fds);
+	if (kib > MEMORY_BOUND_KIB + (kernels > 0 ? kernels * KERNEL_KIB : 0))
 		soak_fail(conductor->soak, "memory of the %s, process %d, rose by %.0f KiB in %lld s", what,
 				  (int)series->pid, kib, (long long)(to->at_ms - from->at_ms) / 1000);
 	if (fds > FDS_BOUND * conductor->soak->options.clients)
@@ -192,9 +202,9 @@ void watch_report(struct conductor *conductor, FILE *json)
 {
 	struct watch *watch = conductor->watch;
 
-	printf("growth in the second half, of processes that are warm; bounds %.0f KiB, %.0f "
-		   "descriptors\n",
-		   MEMORY_BOUND_KIB, FDS_BOUND * conductor->soak->options.clients);
+	printf("growth in the second half, of processes that are warm; bounds %.0f KiB and %.0f for a "
+		   "loaded kernel, %.0f descriptors\n",
+		   MEMORY_BOUND_KIB, KERNEL_KIB, FDS_BOUND * conductor->soak->options.clients);
 	for (int i = 0; i < watch->count; i++)
 		judge(conductor, &watch->series[i], json);
 	if (!watch->judged)
