@@ -123,7 +123,7 @@ void watch_tick(struct conductor *conductor)
 		snprintf(path, sizeof path, "executors[%d].session", i);
 		bool own = kiln_reply_int(reply, path) != 0;
 		snprintf(path, sizeof path, "executors[%d].modules", i);
-		double kernels = kiln_reply_real(reply, path);
+		double kernels = (double)kiln_reply_int(reply, path);
 		snprintf(path, sizeof path, "executors[%d].pid", i);
 		if (kiln_reply_int(reply, path) > 0)
 			take_sample(watch, (pid_t)kiln_reply_int(reply, path), false, own, kernels);
