@@ -4,8 +4,9 @@
  *
  * Judged is what is measured in the second half of the time, of processes that are warm by then and
  * live through enough of it: the line that fits the samples best (least squares) may not rise by
- * more than the bounds from the window's begin to its end.  A device process keeps kernels that were
- * used, thousands of them: what these take is allowed for, and on device cpu each has a descriptor.
+ * more than the bounds from the window's begin to its end.  A device process keeps kernels that
+ * were used, thousands of them: what these take is allowed for, and on device cpu each has a
+ * descriptor.
  */
 #include "soak.h"
 
