@@ -27,6 +27,13 @@
 #define PAUSE_FAULT_REPORT_US 30000000 /* between two reports, once there were many at once */
 #define PAUSE_UPKEEP_US 5000 /* of one piece of upkeep of the cache; then others have it */
 
+/* ---- Children ---- */
+
+/* Without a sign of life: --liveness-timeout; one that works gives an eighth of that apart, within
+ * these. */
+#define PAUSE_BEAT_LEAST_MS 10
+#define PAUSE_BEAT_MOST_MS 1000
+
 /* ---- Compiler workers ---- */
 
 #define DEADLINE_WORKER_START_MS 60000  /* from its start to its first message */

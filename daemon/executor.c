@@ -252,18 +252,19 @@ static void start(struct executor *executor)
 	static const struct child_events events = {executor_on_message, on_gone};
 	static const char *const orders[] = {"--thread-order=natural", "--thread-order=reversed",
 										 "--thread-order=shuffled"};
-	char device[40], patience[40], error[KERNEL_ERROR_MAX];
+	char device[40], patience[40], alive[48], error[KERNEL_ERROR_MAX];
 	struct broker *broker = executor->device->broker;
 	const struct options *options = &broker->options;
-	const char *arguments[9] = {"--role=executor", device, patience,
-								options_sandbox(options->sandbox)};
+	const char *arguments[10] = {"--role=executor", device, patience, alive,
+								 options_sandbox(options->sandbox)};
 	/* A vendor's driver and tools read variables that nobody can list. */
 	struct child_program program = {.arguments = arguments,
 									.wrapper = options->executor_wrapper,
 									.spare_environment =
 										device_is_cpu(executor->device) && !is_wrapped(executor),
 									.message_most = MESSAGE_MOST};
-	int count = 4;
+	int count = 5;
+	options_liveness(options, alive);
 	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
 	snprintf(patience, sizeof patience, "--quiet-patience=%llu",
 			 (unsigned long long)options->quiet_patience_ms);
@@ -291,6 +292,18 @@ static void start(struct executor *executor)
 	}
 }
 
+/* It works, and is stopped, or in a state that the system does not let it out of. */
+static void on_lost(void *owner)
+{
+	struct executor *executor = owner;
+	util_fail(executor->fault, sizeof executor->fault, 0,
+			  "the device process of %s gave no sign of life for %llu ms (--liveness-timeout) and "
+			  "was ended",
+			  executor->device->info.name, (unsigned long long)executor->pulse.deadline_ms);
+	if (executor->child)
+		child_kill(executor->child);
+}
+
 static struct executor *executor_new(struct device_entry *device, uint32_t uid, uint64_t session)
 {
 	struct executor **link = &device->executors;
@@ -304,6 +317,7 @@ static struct executor *executor_new(struct device_entry *device, uint32_t uid, 
 	executor->clock.data = executor;
 	uv_timer_init(&device->broker->loop, &executor->timer);
 	uv_timer_init(&device->broker->loop, &executor->clock);
+	pulse_open(&executor->pulse, &device->broker->loop, on_lost, executor);
 	while (*link)
 		link = &(*link)->next;
 	*link = executor;
@@ -413,6 +427,8 @@ static void stop(struct executor *executor, uv_close_cb closed, const char *why)
 	uv_timer_stop(&executor->clock);
 	uv_close((uv_handle_t *)&executor->timer, closed);
 	uv_close((uv_handle_t *)&executor->clock, closed);
+	executor->pulse.timer.data = executor;
+	pulse_close(&executor->pulse, closed);
 	/* What watches it has something to write at its end. */
 	if (executor->child && is_wrapped(executor))
 		child_dismiss(executor->child, DEADLINE_WRAPPED_END_MS);
@@ -443,7 +459,7 @@ void executor_end(struct executor *executor)
 	while (*link != executor)
 		link = &(*link)->next;
 	*link = executor->next;
-	executor->open_handles = 2;
+	executor->open_handles = 3;
 	stop(executor, on_closed, "its session has ended");
 	tier_warm_forget(executor->device->broker, executor);
 }

@@ -66,6 +66,27 @@ static void on_clock(uv_timer_t *timer)
 	child_kill(executor->child);
 }
 
+static uint64_t liveness_ms(const struct executor *executor)
+{
+	return executor->device->broker->options.liveness_timeout_ms * executor_patience(executor);
+}
+
+static void rest(struct executor *executor)
+{
+	if (!executor->first && !executor->busy)
+		pulse_end(&executor->pulse);
+}
+
+/* While it works, and what goes through lanes is seen by nobody else. */
+static void note_alive(struct executor *executor, const msgpack_object *event)
+{
+	executor->busy = wire_get_bool(event, "busy", false);
+	if (executor->busy)
+		pulse_begin(&executor->pulse, liveness_ms(executor));
+	else
+		rest(executor);
+}
+
 uint64_t executor_begin(struct executor *executor, struct wire_out *message, const char *type)
 {
 	uint64_t id = ++executor->next_call;
@@ -109,6 +130,7 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 	executor->last = call;
 	executor->call_count++;
 	executor->device->broker->counters.device_requests++;
+	pulse_begin(&executor->pulse, liveness_ms(executor));
 	if (!uv_is_active((uv_handle_t *)&executor->clock))
 		uv_timer_start(&executor->clock, on_clock, PAUSE_EXECUTOR_CLOCK_MS,
 					   PAUSE_EXECUTOR_CLOCK_MS);
@@ -157,6 +179,7 @@ static void on_reply(struct executor *executor, struct wire_in *message, struct 
 	executor->progress_us = util_now_us();
 	executor->device->broker->counters.device_answers++;
 	unlink_call(executor, call);
+	rest(executor);
 	executor->frame = frame;
 	if (call->done)
 		call->done(call->arg, status, error ? error : "the device process gave no reason", message);
@@ -183,6 +206,8 @@ static void on_event(struct executor *executor, struct wire_in *message)
 		snprintf(executor->fault, sizeof executor->fault, "%s", error);
 	else if (what && !strcmp(what, "progress"))
 		executor->progress_us = util_now_us();
+	else if (what && !strcmp(what, "alive"))
+		note_alive(executor, &message->root);
 	else if (what && !strcmp(what, "quiet"))
 		note_quiet(executor, &message->root);
 	else if (what && !strcmp(what, "scratch"))
@@ -201,6 +226,7 @@ void executor_on_message(void *owner, struct wire_in *message, struct frame *fra
 {
 	struct executor *executor = owner;
 	const char *type = wire_type(message);
+	pulse_beat(&executor->pulse);
 	if (!strcmp(type, "ready"))
 		executor_on_started(executor, message);
 	else if (!strcmp(type, "reply"))
@@ -214,7 +240,9 @@ void executor_fail_calls(struct executor *executor, const char *why)
 	uint64_t overran = executor->overran;
 	struct executor_call *call;
 	executor->overran = 0;
+	executor->busy = false;
 	uv_timer_stop(&executor->clock);
+	pulse_end(&executor->pulse);
 	while ((call = executor->first)) {
 		int status = call->id == overran ? KILN_ETIMEDOUT : KILN_EDEVICE;
 		executor->device->broker->counters.device_lost++;

@@ -5,6 +5,7 @@
 
 #include "child.h"
 #include "executor.h"
+#include "pulse.h"
 
 enum executor_phase {
 	EXECUTOR_STOPPED, /* never started, or could not be started again and again */
@@ -56,7 +57,9 @@ struct executor {
 	struct map calls;                   /* by id */
 	int call_count;
 	uint64_t progress_us; /* when something last completed */
-	uint64_t overran;     /* id of the call that was ended for its deadline */
+	struct pulse pulse;
+	bool busy;        /* it says so itself: there may be launches of lanes */
+	uint64_t overran; /* id of the call that was ended for its deadline */
 	char fault[KERNEL_ERROR_MAX];
 	char sandbox[SANDBOX_TEXT]; /* what holds its process */
 	struct frame *frame;        /* of the reply that is being handed out */

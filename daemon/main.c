@@ -2,6 +2,7 @@
  * process. */
 #include "broker.h"
 #include "exec/exec.h"
+#include "pulse.h"
 #include "util/util.h"
 
 #include <unistd.h>
@@ -22,6 +23,7 @@ int main(int argc, char **argv)
 									.sandbox = options.sandbox,
 									.check = options.memcheck,
 									.order = options.thread_order,
+									.beat_ms = pulse_every_ms(options.liveness_timeout_ms),
 									.quiet_patience_ms = (uint32_t)options.quiet_patience_ms};
 		return exec_main(&exec);
 	}
@@ -29,6 +31,7 @@ int main(int argc, char **argv)
 		struct compile_worker_options worker = {
 			.sock = options.fd,
 			.memory_bytes = options.worker_memory,
+			.beat_ms = pulse_every_ms(options.liveness_timeout_ms),
 			.sandbox = options.sandbox,
 		};
 		return compile_worker_main(&worker);

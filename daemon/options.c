@@ -40,6 +40,9 @@ static const struct option_row table[] = {
 		AT(compile_timeout_ms), NULL, "a compile that takes longer is killed"},
 	{"launch-timeout", "KILN_LAUNCH_TIMEOUT", "MS", "30000", OPTION_NUMBER, 10, DAY_MS, NULL,
 		AT(launch_timeout_ms), NULL, "a device process whose launch takes longer is killed"},
+	{"liveness-timeout", "KILN_LIVENESS_TIMEOUT", "MS", "10000", OPTION_NUMBER, 100, DAY_MS, "do not look",
+		AT(liveness_timeout_ms), NULL,
+		"a child that works and gives no sign of life for so long is killed"},
 	{"lane-spin", "KILN_LANE_SPIN", "US", "50", OPTION_NUMBER, 1, 1000000,
 		"no lanes", AT(lane_spin_us), NULL,
 		"how long both ends of a lane look for launches before they sleep"},
@@ -362,6 +365,11 @@ const char *options_sandbox(enum sandbox_mode mode)
 		[SANDBOX_REQUIRE] = "--sandbox=require",
 	};
 	return words[mode];
+}
+
+void options_liveness(const struct options *options, char text[48])
+{
+	snprintf(text, 48, "--liveness-timeout=%llu", (unsigned long long)options->liveness_timeout_ms);
 }
 
 static void help_row(FILE *file, const struct option_row *row)

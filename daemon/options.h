@@ -62,6 +62,7 @@ struct options {
 	uint64_t workers;             /* never 0: the cores allowed are filled in */
 	uint64_t compile_timeout_ms;  /* of one job */
 	uint64_t launch_timeout_ms;   /* of one launch, from its start on the device */
+	uint64_t liveness_timeout_ms; /* of a child that works, without a sign of life; 0: no end */
 	uint64_t lane_spin_us;        /* before either end of a lane sleeps; 0: there are no lanes */
 	uint64_t quiet_patience_ms;   /* of what stalls a GPU; 0: it is done at once */
 	uint64_t worker_memory;       /* 0: no limit */
@@ -127,5 +128,7 @@ void options_help(FILE *file);
 void options_print(const struct options *options, struct util_text *text);
 /* "--sandbox=auto": as a child is told. */
 const char *options_sandbox(enum sandbox_mode mode);
+/* "--liveness-timeout=10000" */
+void options_liveness(const struct options *options, char text[48]);
 
 #endif

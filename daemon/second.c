@@ -7,6 +7,7 @@
 
 #include "child.h"
 #include "deadlines.h"
+#include "pulse.h"
 #include "util/util.h"
 #include "waits.h"
 
@@ -21,7 +22,9 @@ struct second {
 	struct compile_toolchain toolchain;
 	char toolchain_stamp[256]; /* a later process is told who it is, as the pool's are */
 	uv_timer_t timer;          /* STARTING, BUSY: deadline; NONE: an answer that may not come now */
-	bool overran, taken;
+	struct pulse pulse;
+	int open_handles; /* while it is being closed */
+	bool overran, lifeless, taken;
 	char why[KERNEL_ERROR_MAX]; /* it could not be started */
 	uint64_t job_id, jobs_done; /* jobs_done: of the process */
 	const struct compile_job *job;
@@ -65,9 +68,15 @@ static void tell_failed(struct second *second, int status, const char *error)
 
 /* ---- The process ---- */
 
-static void dismiss(struct second *second)
+static void stop_timer(struct second *second)
 {
 	uv_timer_stop(&second->timer);
+	pulse_end(&second->pulse);
+}
+
+static void dismiss(struct second *second)
+{
+	stop_timer(second);
 	if (second->child && second->state == SECOND_IDLE)
 		child_dismiss(second->child, DEADLINE_WORKER_DISMISS_MS);
 	else if (second->child)
@@ -84,7 +93,7 @@ static void on_ready(struct second *second, struct wire_in *message)
 		child_kill(second->child);
 		return;
 	}
-	uv_timer_stop(&second->timer);
+	stop_timer(second);
 	second->state = SECOND_IDLE;
 	second->toolchain = second->is_nvrtc ? all.nvrtc : all.host;
 	if (second->toolchain.id[0]) {
@@ -111,7 +120,7 @@ static void on_result(struct second *second, struct wire_in *message)
 		child_kill(second->child);
 		return;
 	}
-	uv_timer_stop(&second->timer);
+	stop_timer(second);
 	second->state = SECOND_IDLE;
 	/* As in the pool: whatever a user's source or lost memory left behind goes with the process. */
 	again = !second->job->user_files && result.status != KILN_ENOMEM &&
@@ -124,10 +133,12 @@ static void on_result(struct second *second, struct wire_in *message)
 
 static void on_message(void *owner, struct wire_in *message, struct frame *frame)
 {
+	struct second *second = owner;
 	(void)frame;
+	pulse_beat(&second->pulse);
 	if (!strcmp(wire_type(message), "ready"))
 		on_ready(owner, message);
-	else
+	else if (strcmp(wire_type(message), "alive") != 0)
 		on_result(owner, message);
 }
 
@@ -138,7 +149,9 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	char error[KERNEL_ERROR_MAX];
 	(void)exit_status;
 	(void)signal;
-	uv_timer_stop(&second->timer);
+	if (second->lifeless)
+		why = "gave no sign of life (--liveness-timeout)";
+	stop_timer(second);
 	second->child = NULL;
 	second->state = SECOND_NONE;
 	if (was == SECOND_BUSY && second->overran) {
@@ -181,13 +194,20 @@ static void on_timer(uv_timer_t *timer)
 	}
 }
 
+static void on_lost(void *owner)
+{
+	struct second *second = owner;
+	second->lifeless = true;
+	child_kill(second->child);
+}
+
 static void start(struct second *second)
 {
 	static const struct child_events events = {on_message, on_gone};
 	struct broker *broker = second->broker;
 	const struct compile_toolchains *pool = pool_toolchains(broker);
-	char memory[48], compiler[PATH_MAX + 16], other[256];
-	const char *const arguments[] = {"--role=compiler", memory,
+	char memory[48], alive[48], compiler[PATH_MAX + 16], other[256];
+	const char *const arguments[] = {"--role=compiler", memory, alive,
 									 options_sandbox(broker->options.sandbox), NULL};
 	/* The other kind of compiler is the pool's, whose identity need not be worked out again. */
 	const char *const environment[] = {
@@ -199,13 +219,14 @@ static void start(struct second *second)
 										  .message_most = COMPILE_MESSAGE_MAX};
 	snprintf(memory, sizeof memory, "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);
+	options_liveness(&broker->options, alive);
 	snprintf(compiler, sizeof compiler, "%s=%s", second->is_nvrtc ? "KILN_NVRTC" : "KILN_CXX",
 			 second->path);
 	if (second->is_nvrtc)
 		snprintf(other, sizeof other, COMPILE_CXX_ID "=%s:%s", pool->host.stamp, pool->host.id);
 	else
 		snprintf(other, sizeof other, COMPILE_NVRTC_ID "=%s:%s", pool->nvrtc.stamp, pool->nvrtc.id);
-	second->overran = false;
+	second->overran = second->lifeless = false;
 	second->jobs_done = 0;
 	second->child =
 		child_start(&broker->loop, &program, &events, second, second->why, sizeof second->why);
@@ -244,6 +265,7 @@ void second_submit(struct second *second, const struct compile_job *job, pool_do
 	wire_out_free(&message);
 	uv_timer_start(&second->timer, on_timer, (uint64_t)second->broker->options.compile_timeout_ms,
 				   0);
+	pulse_begin(&second->pulse, second->broker->options.liveness_timeout_ms);
 }
 
 void second_cancel(struct second *second)
@@ -252,7 +274,7 @@ void second_cancel(struct second *second)
 	second->done = NULL;
 	if (second->state == SECOND_BUSY || second->state == SECOND_STARTING)
 		dismiss(second);
-	uv_timer_stop(&second->timer);
+	stop_timer(second);
 	second->job = NULL;
 }
 
@@ -327,6 +349,7 @@ int second_open(struct broker *broker, const char *path, struct second **out,
 	second->is_nvrtc = names_nvrtc(path, &status);
 	second->timer.data = second;
 	uv_timer_init(&broker->loop, &second->timer);
+	pulse_open(&second->pulse, &broker->loop, on_lost, second);
 	broker->seconds++;
 	*out = second;
 	return KILN_OK;
@@ -334,7 +357,9 @@ int second_open(struct broker *broker, const char *path, struct second **out,
 
 static void on_closed(uv_handle_t *handle)
 {
-	free(handle->data);
+	struct second *second = handle->data;
+	if (--second->open_handles == 0)
+		free(second);
 }
 
 void second_close(struct second *second)
@@ -344,5 +369,8 @@ void second_close(struct second *second)
 	second_cancel(second);
 	dismiss(second);
 	second->broker->seconds--;
+	second->open_handles = 2;
+	second->pulse.timer.data = second;
 	uv_close((uv_handle_t *)&second->timer, on_closed);
+	pulse_close(&second->pulse, on_closed);
 }

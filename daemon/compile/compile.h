@@ -246,6 +246,7 @@ struct compile_worker_options {
 	int sock;              /* frame socket to the broker */
 	uint64_t memory_bytes; /* RLIMIT_AS above what the warm process uses; 0: none */
 	uint32_t cpu_seconds;  /* RLIMIT_CPU for the whole life; 0: none */
+	uint32_t beat_ms;      /* how often it says that it lives, while it compiles; 0: never */
 	enum sandbox_mode sandbox;
 };
 /* The worker's main: identifies, warms, limits itself, then answers jobs until the socket ends.

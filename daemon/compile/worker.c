@@ -1,9 +1,11 @@
 /*
  * worker: the main loop of a compiler process.  One job at a time, on the main thread; no deadline
- * of its own: the broker kills the process group of a worker that takes too long.
+ * of its own: the broker kills the process group of a worker that takes too long, or that gives no
+ * sign of life while it works.
  */
 #include "backend.h"
 #include "daemon/deadlines.h"
+#include "daemon/util/heart.h"
 
 #include <client/frame.h>
 #include <client/wire.h>
@@ -189,6 +191,31 @@ static int send_message(int sock, struct wire_out *out)
 	return status;
 }
 
+/* ---- Signs of life: a compile may take long, and tells nobody meanwhile ---- */
+
+struct pulse_out {
+	int sock;
+	struct wire_out beat;
+};
+
+static void on_beat(void *arg, bool busy)
+{
+	const struct pulse_out *out = arg;
+
+	/* Who cannot take it has other signs. */
+	if (busy)
+		(void)frame_send(out->sock, out->beat.buffer.data, out->beat.buffer.size, NULL, 0);
+}
+
+static struct heart *start_heart(int sock, uint32_t every_ms)
+{
+	static struct pulse_out out;
+
+	out.sock = sock;
+	wire_begin(&out.beat, "alive", 0);
+	return wire_end(&out.beat) == KILN_OK ? heart_start(every_ms, on_beat, &out) : NULL;
+}
+
 /* usable becomes false when this process should do no further job. */
 static int answer(int sock, const struct frame *frame, bool *usable)
 {
@@ -223,7 +250,7 @@ static int answer(int sock, const struct frame *frame, bool *usable)
 	return status;
 }
 
-static int serve(int sock)
+static int serve(int sock, struct heart *heart)
 {
 	bool usable = true;
 	int status;
@@ -234,8 +261,10 @@ static int serve(int sock)
 		status = frame_recv_wait(sock, &frame, COMPILE_MESSAGE_MAX, KILN_FOREVER);
 		if (status == KILN_EPROTO)
 			util_log(UTIL_ERROR, "compiler worker: %s", frame.why);
+		heart_busy(heart, true);
 		if (status == KILN_OK)
 			status = answer(sock, &frame, &usable);
+		heart_busy(heart, false);
 		frame_free(&frame);
 	} while (status == KILN_OK && usable);
 	return status == KILN_ECONN || status == KILN_OK ? 0 : 1;
@@ -267,7 +296,7 @@ int compile_worker_main(const struct compile_worker_options *options)
 	compile_ready_write(&out, &toolchains);
 	status = send_message(options->sock, &out);
 	if (status == KILN_OK)
-		status = serve(options->sock);
+		status = serve(options->sock, start_heart(options->sock, options->beat_ms));
 	else
 		status = status == KILN_ECONN ? 0 : 1;
 	hostcc_close();

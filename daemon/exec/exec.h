@@ -40,6 +40,7 @@
  *   ping     -> inflight
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?; before it leaves
  *            "what": "progress": launches of lanes end, which the broker does not see
+ *            "what": "alive", "busy": so it says now and then, and once that it is not any more
  *            "what": "scratch", "bytes": of all streams and graphs, from now on
  *            "what": "lane", "stream", "err": the client wrote nonsense there; it is closed
  *            "what": "quiet", "begun", "done", "held": launches are held from now on (begun), or so
@@ -65,6 +66,7 @@ struct exec_options {
 	bool check;         /* kernels come compiled to be checked */
 	enum device_order order;
 	enum sandbox_mode sandbox;
+	uint32_t beat_ms; /* how often it says that it lives, while it works; 0: never */
 	/* How long what stalls the device waits for a moment in which nothing runs; 0: not at all */
 	uint32_t quiet_patience_ms;
 };

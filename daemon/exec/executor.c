@@ -4,6 +4,7 @@
  */
 #include "executor.h"
 #include "daemon/deadlines.h"
+#include "daemon/util/heart.h"
 #include "daemon/util/util.h"
 
 #include <errno.h>
@@ -15,6 +16,11 @@
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
+
+struct pulse_out {
+	int sock;
+	struct wire_out beats[2]; /* of one that is not busy, and of one that is */
+};
 
 /* ---- Sending ---- */
 
@@ -257,6 +263,34 @@ static void tell_scratch(struct exec *executor)
 	exec_send(executor, &message, -1);
 }
 
+/* On the heart's thread.  A message is whole or not there, and so may go between those of the main
+ * thread. */
+static void on_beat(void *arg, bool busy)
+{
+	const struct pulse_out *out = arg;
+	const struct wire_out *message = &out->beats[busy];
+	(void)frame_send(out->sock, message->buffer.data, message->buffer.size, NULL, 0);
+}
+
+static struct heart *start_heart(const struct exec_options *options)
+{
+	static struct pulse_out out;
+	out.sock = options->sock;
+	for (int busy = 0; busy < 2; busy++) {
+		wire_begin(&out.beats[busy], "event", 0);
+		wire_put_str(&out.beats[busy], "what", "alive");
+		wire_put_bool(&out.beats[busy], "busy", busy);
+		if (wire_end(&out.beats[busy]) != KILN_OK)
+			return NULL;
+	}
+	return heart_start(options->beat_ms, on_beat, &out);
+}
+
+static bool has_work(const struct exec *executor)
+{
+	return exec_in_flight(executor) > 0 || executor->quiet.first || executor->queue.count > 0;
+}
+
 static void serve(struct exec *executor)
 {
 	struct device_done done[DONE_PER_TURN];
@@ -270,8 +304,11 @@ static void serve(struct exec *executor)
 		if (patience != 0 && !exec_lanes_sleep(executor))
 			patience = 0;
 		watch_what_is_needed(executor);
+		if (patience != 0 && !has_work(executor))
+			heart_busy(executor->heart, false);
 		int count = executor->ops->poll(executor->device, executor->epoll, patience, done,
 										DONE_PER_TURN, &broken);
+		heart_busy(executor->heart, true);
 		if (patience != 0) {
 			exec_lanes_wake(executor);
 			executor->now_us = util_now_us();
@@ -338,6 +375,7 @@ int exec_main(const struct exec_options *options)
 		status = open_device(&executor, options, held, error);
 	send_ready(&executor, status, error, held);
 	if (status == KILN_OK) {
+		executor.heart = start_heart(options);
 		serve(&executor);
 		take_down(&executor);
 	}

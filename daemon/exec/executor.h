@@ -254,6 +254,7 @@ struct exec {
 	uint32_t spin_us;      /* to look for entries before sleeping */
 	int cpus;
 	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
+	struct heart *heart;       /* NULL: it beats not */
 	struct exec_mapping *kept; /* the last one: clients use one again and again */
 	struct trail *trail;
 	uint64_t trail_begun;

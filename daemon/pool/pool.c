@@ -20,6 +20,7 @@ static void launch(struct slot *slot);
 static void stop_timer(struct slot *slot)
 {
 	uv_timer_stop(&slot->timer);
+	pulse_end(&slot->pulse);
 }
 
 static void answer(struct pool_job *job, struct compile_result *result)
@@ -133,10 +134,12 @@ static void on_result(struct slot *slot, struct wire_in *message)
 
 static void on_message(void *owner, struct wire_in *message, struct frame *frame)
 {
+	struct slot *slot = owner;
 	(void)frame;
+	pulse_beat(&slot->pulse);
 	if (!strcmp(wire_type(message), "ready"))
 		on_started(owner, message);
-	else
+	else if (strcmp(wire_type(message), "alive") != 0)
 		on_result(owner, message);
 }
 
@@ -243,14 +246,20 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	struct broker *broker = slot->broker;
 	struct pool *pool = broker->pool;
 	bool was_starting = slot->state == SLOT_STARTING;
+	char lifeless[96];
 	broker->counters.worker_faults++;
+	if (slot->lifeless) {
+		snprintf(lifeless, sizeof lifeless, "gave no sign of life for %llu ms (--liveness-timeout)",
+				 (unsigned long long)broker->options.liveness_timeout_ms);
+		why = lifeless;
+	}
 	size_t used = report_end(slot, exit_status, signal, why, text, sizeof text);
 	util_log(UTIL_WARN, "%s", text);
 	stop_timer(slot);
 	slot->child = NULL;
 	slot->state = SLOT_EMPTY;
 	settle_job(slot, signal, why, text + used);
-	slot->overran = false;
+	slot->overran = slot->lifeless = false;
 	if (pool->closing)
 		return;
 	if (was_starting) {
@@ -279,14 +288,23 @@ static void on_timer(uv_timer_t *timer)
 	child_kill(slot->child);
 }
 
+/* It has a job, and is stopped, or in a state that the system does not let it out of. */
+static void on_lost(void *owner)
+{
+	struct slot *slot = owner;
+	slot->lifeless = true;
+	slot->broker->pool->killed++;
+	child_kill(slot->child);
+}
+
 static void launch(struct slot *slot)
 {
 	static const struct child_events events = {on_message, on_gone};
 	struct broker *broker = slot->broker;
 	struct pool *pool = broker->pool;
 	const struct compile_toolchains *known = &pool->toolchains;
-	char memory[48], nvrtc[256], host[256], error[KERNEL_ERROR_MAX];
-	const char *const arguments[] = {"--role=compiler", memory,
+	char memory[48], alive[48], nvrtc[256], host[256], error[KERNEL_ERROR_MAX];
+	const char *const arguments[] = {"--role=compiler", memory, alive,
 									 options_sandbox(broker->options.sandbox), NULL};
 	const char *const environment[] = {nvrtc, host, NULL};
 	const struct child_program program = {.arguments = arguments,
@@ -296,10 +314,11 @@ static void launch(struct slot *slot)
 										  .message_most = COMPILE_MESSAGE_MAX};
 	snprintf(memory, sizeof memory, "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);
+	options_liveness(&broker->options, alive);
 	snprintf(nvrtc, sizeof nvrtc, COMPILE_NVRTC_ID "=%s:%s", known->nvrtc.stamp, known->nvrtc.id);
 	snprintf(host, sizeof host, COMPILE_CXX_ID "=%s:%s", known->host.stamp, known->host.id);
 	slot->jobs_done = 0;
-	slot->overran = false;
+	slot->overran = slot->lifeless = false;
 	slot->launched_us = util_now_us();
 	slot->child = child_start(&broker->loop, &program, &events, slot, error, sizeof error);
 	if (slot->child) {
@@ -372,6 +391,7 @@ void slot_send(struct slot *slot, struct pool_job *job)
 		child_kill(slot->child);
 	wire_out_free(&message);
 	uv_timer_start(&slot->timer, on_timer, (uint64_t)broker->options.compile_timeout_ms, 0);
+	pulse_begin(&slot->pulse, broker->options.liveness_timeout_ms);
 }
 
 /* ---- What the broker asks ---- */
@@ -422,6 +442,7 @@ int pool_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		slot->broker = broker;
 		slot->timer.data = slot;
 		uv_timer_init(&broker->loop, &slot->timer);
+		pulse_open(&slot->pulse, &broker->loop, on_lost, slot);
 	}
 	memory_open(broker);
 	slot_start(&pool->slots[0]);
@@ -440,6 +461,7 @@ void pool_close(struct broker *broker)
 		struct slot *slot = &pool->slots[i];
 		stop_timer(slot);
 		uv_close((uv_handle_t *)&slot->timer, NULL);
+		pulse_close(&slot->pulse, NULL);
 		if (slot->child && slot->state != SLOT_BUSY)
 			child_dismiss(slot->child, DEADLINE_WORKER_DISMISS_MS);
 		else if (slot->child)

@@ -4,6 +4,7 @@
 #define KILN_DAEMON_POOL_STATE_H
 
 #include "daemon/child.h"
+#include "daemon/pulse.h"
 #include "pool.h"
 
 struct pool_job {
@@ -28,7 +29,8 @@ struct slot {
 	struct child *child;
 	struct pool_job *job;
 	uv_timer_t timer; /* EMPTY: backoff; STARTING, BUSY: deadline */
-	bool overran;
+	struct pulse pulse;
+	bool overran, lifeless;     /* it was killed for one of its deadlines */
 	uint64_t job_id, jobs_done; /* jobs_done: of the process that is in it */
 	uint64_t change;            /* after which its process came up */
 	uint64_t resident;          /* bytes of it when it was last idle */

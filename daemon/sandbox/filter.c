@@ -159,9 +159,12 @@ void sandbox_compile_alone(void)
 	scmp_filter_ctx filter = compiler_filtered ? seccomp_init(SCMP_ACT_ALLOW) : NULL;
 	if (!filter)
 		return;
-	/* One that cannot be had leaves the process in the sandbox that it is in. */
-	if (forbid(filter, programs, COUNT(programs)) == 0)
+	/* For all its threads.  One that cannot be had leaves the process in the sandbox that it is in.
+	 */
+	if (forbid(filter, programs, COUNT(programs)) == 0) {
+		seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 		load(filter);
+	}
 	seccomp_release(filter);
 }
 

@@ -1,0 +1,179 @@
+/*
+ * test_liveness: two clocks for a child that works: how long its work may take, and how long it may
+ * give no sign of life.  One that is busy for longer than the second is left alone, and one that is
+ * stopped is found long before the first has passed.
+ */
+#include "waits_seen.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIVENESS_MS 600
+#define FOUND_MS 5000 /* on a machine that has much else to do; far below both other deadlines */
+
+static struct kilnd *start(void **state)
+{
+	struct kilnd *daemon = *state;
+	kilnd_start(daemon, OPTIONS("--liveness-timeout", "600", "--launch-timeout", "20000",
+								"--workers", "2", "--retry-after", "0"));
+	return daemon;
+}
+
+struct asking {
+	struct permute problem;
+	const char *origin;
+};
+
+static int ask(const struct kilnd *daemon, void *arg)
+{
+	const struct asking *asking = arg;
+	char origin[16], why[400];
+	int status;
+	kiln_client *client = client_try(daemon, CALL_TIMEOUT_MS, &status);
+	if (!client || permute_check(client, &asking->problem, 1, origin, why) != KILN_OK)
+		return 1;
+	kiln_close(client);
+	return strcmp(origin, asking->origin) != 0;
+}
+
+/* It is stopped while it compiles: found, killed, and its job is another's, so that no client is
+ * told anything. */
+static void worker_stopped(void **state)
+{
+	struct kilnd *daemon = start(state);
+	kiln_client *observer = observer_open(daemon);
+	struct asking asking = {transpose(21, 22), "compiled"};
+	await_info(observer, "workers.idle", 2);
+	debug_int(observer, "delay-compile", "ms", 20000);
+	int64_t began = now_ms();
+	pid_t client = process_start(daemon, ask, &asking);
+	struct wait_seen compiling = await_wait(observer, "compiling");
+	debug_int(observer, "delay-compile", "ms", 0);
+	assert_int_equal(kill((pid_t)compiling.of_pid, SIGSTOP), 0);
+	await_info(observer, "workers.killed", 1);
+	assert_in_range(now_ms() - began, LIVENESS_MS / 2, FOUND_MS);
+	assert_int_equal(process_wait(client, CALL_TIMEOUT_MS), EXITED(0));
+	assert_int_equal(info_int(observer, "counters.worker_faults"), 1);
+	char *log = kilnd_log(daemon);
+	assert_non_null(strstr(log, "gave no sign of life for 600 ms (--liveness-timeout)"));
+	free(log);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
+/* ---- A device process ---- */
+
+struct calls {
+	kiln_client *client;
+	kiln_buffer *x, *y;
+	kiln_call *call;
+	pid_t executor;
+};
+
+static void calls_open(struct calls *calls, const struct kilnd *daemon)
+{
+	struct permute problem = transpose(8, 8);
+	kiln_tensor tensors[] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
+	kiln_attr perm = perm_attr(&problem);
+	calls->client = client_open(daemon);
+	assert_ok(kiln_alloc(calls->client, 256, KILN_BUFFER_SHARED, "x", &calls->x));
+	assert_ok(kiln_alloc(calls->client, 256, KILN_BUFFER_SHARED, "y", &calls->y));
+	assert_ok(kiln_prepare(calls->client, "permute", tensors, 2, &perm, 1, &calls->call));
+	calls->executor = (pid_t)info_int(calls->client, "executors[0].pid");
+}
+
+static int run(struct calls *calls, int64_t *took)
+{
+	int64_t began = now_ms();
+	kiln_ticket ticket;
+	int status =
+		kiln_submit(calls->call, (kiln_operand[]){{calls->x, 0}, {calls->y, 0}}, 2, 0, &ticket);
+	status = status ? status : kiln_wait(calls->client, ticket, CALL_TIMEOUT_MS);
+	*took = now_ms() - began;
+	return status;
+}
+
+static void calls_close(struct calls *calls)
+{
+	kiln_call_free(calls->call);
+	kiln_free(calls->x);
+	kiln_free(calls->y);
+	kiln_close(calls->client);
+}
+
+static void executor_stopped(void **state)
+{
+	struct kilnd *daemon = start(state);
+	struct calls calls;
+	int64_t took;
+	calls_open(&calls, daemon);
+	/* Stopped while it has nothing to do: found by who asks. */
+	kill(calls.executor, SIGSTOP);
+	assert_int_equal(run(&calls, &took), KILN_EDEVICE);
+	assert_sentence("the device process of cpu gave no sign of life for 600 ms "
+					"(--liveness-timeout) and was ended");
+	assert_in_range(took, LIVENESS_MS / 2, FOUND_MS);
+	/* Another is there; and launches that the broker does not see are no different. */
+	for (int i = 0; i < 3; i++)
+		assert_ok(run(&calls, &took));
+	await_info_at_least(calls.client, "counters.lane_launches", 1);
+	calls.executor = (pid_t)info_int(calls.client, "executors[0].pid");
+	calls_close(&calls);
+	kilnd_stop(daemon);
+}
+
+/* Both kinds, at once: each is busy for three times as long as it may be silent. */
+static void busy_is_alive(void **state)
+{
+	struct kilnd *daemon = start(state);
+	struct calls calls;
+	struct asking asking = {transpose(23, 24), "compiled"};
+	int64_t took;
+	calls_open(&calls, daemon);
+	kiln_client *observer = observer_open(daemon);
+	debug_int(observer, "delay-compile", "ms", 3 * LIVENESS_MS);
+	debug_int(observer, "delay-launch", "ms", 3 * LIVENESS_MS);
+	pid_t client = process_start(daemon, ask, &asking);
+	await_wait(observer, "compiling");
+	assert_ok(run(&calls, &took));
+	assert_true(took >= 3 * LIVENESS_MS);
+	debug_int(observer, "delay-launch", "ms", 0);
+	assert_int_equal(process_wait(client, CALL_TIMEOUT_MS), EXITED(0));
+	assert_int_equal(info_int(observer, "workers.killed"), 0);
+	assert_int_equal(info_int(observer, "counters.executor_faults"), 0);
+	assert_int_equal(info_int(observer, "executors[0].pid"), calls.executor);
+	/* It has an end all the same, which is that of the work. */
+	kiln_close(observer);
+	calls_close(&calls);
+	kilnd_stop(daemon);
+}
+
+/* One that hangs, and says that it lives, is the affair of --compile-timeout. */
+static void hanging_is_overdue(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(25, 26);
+	char why[400];
+	kilnd_start(daemon, OPTIONS("--liveness-timeout", "300", "--compile-timeout", "1500",
+								"--retry-after", "0"));
+	kiln_client *client = client_open(daemon);
+	await_info(client, "workers.idle", info_int(client, "workers.count"));
+	debug_int(client, "hang-compile", "count", 1);
+	assert_int_equal(permute_check(client, &problem, 1, NULL, why), KILN_ETIMEDOUT);
+	assert_non_null(strstr(why, "took longer than 1500 ms (--compile-timeout)"));
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HARNESS_TEST(worker_stopped),
+		HARNESS_TEST(executor_stopped),
+		HARNESS_TEST(busy_is_alive),
+		HARNESS_TEST(hanging_is_overdue),
+	};
+	harness_begin(120);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
