@@ -166,6 +166,7 @@
  *   what: "gain" ms                what an exact kernel saves a launch (0: as estimated)
  *   what: "available-memory" bytes  compilers may have no more, as if the host had not (0: off)
  *   what: "hello-deadline" ms      who connects has so long to say hello (0: as usual)
+ *   what: "restart-pause" ms       the longest before a device process starts again (0: as usual)
  *   what: "kill" role pid?         SIGKILL to a child: role "executor" | "compiler"
  *   what: "drop"                   closes this connection without an answer
  *   what: "corrupt" key            flips a bit of that row's object in the cache

@@ -55,7 +55,8 @@ struct test_state {
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
 	uint32_t hello_deadline_ms, store_deadline_ms; /* 0: the usual one */
 	uint32_t delay_store_ms;
-	uint64_t available_bytes; /* of memory, as if it were so; 0: as it is */
+	uint32_t restart_pause_ms; /* the longest before a device process starts again; 0: the usual */
+	uint64_t available_bytes;  /* of memory, as if it were so; 0: as it is */
 	int fail_compile, hang_compile, crash_compile;
 	double gain_us; /* what an exact kernel saves a launch; 0: as estimated */
 };

@@ -176,19 +176,10 @@ static void make_environment(const struct child_program *program, char *journal,
 							 char *envp[VARIABLES_MOST + 1])
 {
 	static const char *const never[] = {"LISTEN_", "NOTIFY_SOCKET=", "JOURNAL_STREAM=", NULL};
-	static const char *const spare[] = {"PATH=",
-										"HOME=",
-										"TMPDIR=",
-										"LD_LIBRARY_PATH=",
-										"LD_PRELOAD=",
-										"KILN_CXX=",
-										"KILN_NVRTC=",
-										"KILN_CUDA_DIR=",
-										"ASAN_OPTIONS=",
-										"LSAN_OPTIONS=",
-										"TSAN_OPTIONS=",
-										"UBSAN_OPTIONS=",
-										NULL};
+	static const char *const spare[] = {
+		"PATH=",         "HOME=",         "TMPDIR=",        "LD_LIBRARY_PATH=", "LD_PRELOAD=",
+		"KILN_CXX=",     "KILN_NVRTC=",   "KILN_CUDA_DIR=", "KILN_NVRTC_ID=",   "KILN_CXX_ID=",
+		"ASAN_OPTIONS=", "LSAN_OPTIONS=", "TSAN_OPTIONS=",  "UBSAN_OPTIONS=",   NULL};
 	const char *const *environment = program->environment;
 	int count = 0;
 	/* Later definitions win in no portable way, so ours come first and are not repeated. */

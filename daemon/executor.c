@@ -167,7 +167,10 @@ static void on_timer(uv_timer_t *timer)
 
 static void start_again(struct executor *executor)
 {
+	uint32_t longest = executor->device->broker->test.restart_pause_ms;
 	uint64_t now = util_now_us();
+	if (!longest)
+		longest = PAUSE_EXECUTOR_START_LAST_MS;
 	if (executor->ready_us && now - executor->ready_us > PAUSE_EXECUTOR_FORGIVEN_US)
 		executor->backoff_ms = 0;
 	executor->restarts++;
@@ -179,8 +182,8 @@ static void start_again(struct executor *executor)
 	uv_timer_start(&executor->timer, on_timer, executor->backoff_ms, 0);
 	executor->backoff_ms =
 		executor->backoff_ms ? executor->backoff_ms * 2 : PAUSE_EXECUTOR_START_FIRST_MS;
-	if (executor->backoff_ms > PAUSE_EXECUTOR_START_LAST_MS)
-		executor->backoff_ms = PAUSE_EXECUTOR_START_LAST_MS;
+	if (executor->backoff_ms > longest)
+		executor->backoff_ms = longest;
 }
 
 /* A device that is not there, or is there no more, is none; nor is the end of a process that never

@@ -4,6 +4,8 @@
 #
 #   sh scripts/build.sh PRESET [CMAKE-ARGUMENT...]        for example: dev -DKILN_WERROR=OFF
 #
+# KILN_TARGET names what is built of it; everything if it is not set.
+#
 # Exit status: that of the step that failed; 2 usage.
 set -eu
 
@@ -19,4 +21,5 @@ if [ -f "build/$preset/Makefile" ] || ! command -v ninja >/dev/null 2>&1; then
 	set -- -G "Unix Makefiles" "$@"
 fi
 cmake --preset "$preset" "$@"
-cmake --build "build/$preset" --parallel "$(nproc 2>/dev/null || echo 2)"
+cmake --build "build/$preset" --target "${KILN_TARGET:-all}" \
+	--parallel "$(nproc 2>/dev/null || echo 2)"

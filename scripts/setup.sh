@@ -4,10 +4,11 @@
 # toolkit.  Used by examples/quickstart.sh and tests/run.sh; run again, it only looks.
 # It must not know how Kiln is built.
 #
-#   sh scripts/setup.sh [--tests] [--no-cuda]
+#   sh scripts/setup.sh [--tests] [--coverage] [--no-cuda]
 #
-# --tests    what the tests need, too
-# --no-cuda  leave NVRTC alone: the cpu device only
+# --tests     what the tests need, too
+# --coverage  what tests/coverage.sh needs besides
+# --no-cuda   leave NVRTC alone: the cpu device only
 #
 # Exit status: 0 ready, 1 something is missing and could not be installed (it says what to run),
 # 2 usage.
@@ -16,6 +17,7 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cuda_dir=$root/build/cuda
 want_tests=0
+want_coverage=0
 want_cuda=1
 
 say() {
@@ -23,19 +25,20 @@ say() {
 }
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 7,10p' "$0"
+	sed -n 's/^# \{0,1\}//; 7,11p' "$0"
 }
 
 for option in "$@"; do
 	case $option in
 	--tests) want_tests=1 ;;
+	--coverage) want_coverage=1 ;;
 	--no-cuda) want_cuda=0 ;;
 	-h | --help)
 		usage
 		exit 0
 		;;
 	*)
-		say "unknown option '$option'; known: --tests, --no-cuda" >&2
+		say "unknown option '$option'; known: --tests, --coverage, --no-cuda" >&2
 		exit 2
 		;;
 	esac
@@ -110,6 +113,7 @@ look() {
 		have_hiredis || need hiredis libhiredis-dev
 		have redis-server || need redis-server redis-server
 	fi
+	[ $want_coverage = 0 ] || have gcovr || need gcovr gcovr
 }
 
 # ---- Installing ----------------------------------------------------------------------------------

@@ -153,6 +153,7 @@ static bool set_time(struct test_state *test, const char *what, uint32_t ms)
 		{"delay-store", &test->delay_store_ms},
 		{"hello-deadline", &test->hello_deadline_ms},
 		{"remote-patience", &test->remote_patience_ms},
+		{"restart-pause", &test->restart_pause_ms},
 		{"store-deadline", &test->store_deadline_ms},
 	};
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
@@ -219,7 +220,7 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 			"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
 			"store-fault, store-deadline, look, "
 			"delay-compile, delay-store, delay-launch, hello-deadline, gain, remote-patience, "
-			"fail-compile, hang-compile, crash-compile, available-memory",
+			"restart-pause, fail-compile, hang-compile, crash-compile, available-memory",
 			what);
 	}
 }

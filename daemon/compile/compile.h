@@ -135,7 +135,7 @@ struct compile_toolchains {
 /*
  * Hashing a compiler takes 0.2 s, so a worker may be told the answer of an earlier one:
  * KILN_NVRTC_ID and KILN_CXX_ID in its environment, each "<stamp>:<id>", are believed when the
- * stamp fits the files it finds.
+ * stamp fits the files it finds.  Tests, which start hundreds of daemons, give them to each.
  */
 #define COMPILE_NVRTC_ID "KILN_NVRTC_ID"
 #define COMPILE_CXX_ID "KILN_CXX_ID"

@@ -83,11 +83,12 @@ static void assert_in_order(const struct scene *scene)
  * starts another, so there are several. */
 static void executor_killed(void **state)
 {
-	enum { DAEMONS = 25, KILLS = 4 };
+	enum { DAEMONS = 5, KILLS = 20 };
 	int failed[3] = {0, 0, 0};
 	for (int i = 0; i < DAEMONS * KILLS; i += KILLS) {
 		struct scene scene;
 		scene_open(&scene, state, NULL);
+		debug_int(scene.other, "restart-pause", "ms", 50);
 		for (int k = 0; k < KILLS; k++) {
 			failed[(i + k) % 3] += kill_once(&scene, (i + k) % 3);
 			await_info_at_least(scene.other, "executors[0].restarts", k + 1);

@@ -278,6 +278,7 @@ static void process_killed(void **state)
 	kilnd_start(daemon, NULL);
 	pair_open(daemon, &pair);
 	other = client_open(daemon);
+	debug_int(other, "restart-pause", "ms", 50);
 	for (int i = 1; i <= 10; i++) {
 		kiln_ticket tickets[100];
 		int failed = 0;

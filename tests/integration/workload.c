@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define POOL 64 /* different problems, so that kernels are asked for again and by others */
+#define POOL 32 /* different problems, so that kernels are asked for again and by others */
 #define SMALL (256u << 10)
 
 static bool is_wanted(const struct cases_case *c)
@@ -20,19 +20,20 @@ static bool is_wanted(const struct cases_case *c)
 /* Permutes of the list that take little memory, evenly spread over it. */
 static const struct cases_case *pool_at(int wanted)
 {
+	static const struct cases_case *pool[POOL];
 	int count, small = 0, at = 0;
 	const struct cases_case *cases = cases_all(&count);
 
-	for (int pass = 0; pass < 2; pass++)
-		for (int i = 0; i < count; i++) {
-			if (!is_wanted(&cases[i]))
-				continue;
-			if (pass == 0)
-				small++;
-			else if (at++ == (int)((int64_t)wanted * small / POOL))
-				return &cases[i];
-		}
-	return &cases[0];
+	for (int i = 0; i < count && !pool[0]; i++)
+		small += is_wanted(&cases[i]);
+	for (int i = 0, filled = 0; small && i < count; i++) {
+		if (!is_wanted(&cases[i]))
+			continue;
+		for (; filled < POOL && (int64_t)filled * small / POOL == at; filled++)
+			pool[filled] = &cases[i];
+		at++;
+	}
+	return pool[wanted];
 }
 
 void workload_problem(int client, int i, struct permute *problem)

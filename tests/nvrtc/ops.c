@@ -7,9 +7,9 @@
  *
  * sm_90 compiles all of them.  The other four targets compile what each of them would be asked for
  * by the first case of each kind (operator, variant, dtype of the first operand); of all the rest,
- * the borders of sizes and strides and the operands that are left out, each takes every fourth;
+ * the borders of sizes and strides and the operands that are left out, each takes every sixteenth;
  * with --all, which takes three times as long, every one.  Of generic kernels, which are long and
- * alike, sm_90 takes every second and the others every sixteenth.
+ * alike, sm_90 takes every third and the others every 24th.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
  */
@@ -239,9 +239,9 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 static bool is_taken(const struct unit *unit, int number, int target)
 {
 	if (generics && !all_targets_take_all)
-		return number % (target ? 16 : 2) == target;
+		return number % (target ? 24 : 3) == target;
 	return target == 0 || all_targets_take_all || unit->representative ||
-		   number % (TARGETS - 1) == target - 1;
+		   number % (4 * (TARGETS - 1)) == target - 1;
 }
 
 /* The kernels of a target that one process compiles. */

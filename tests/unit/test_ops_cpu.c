@@ -4,12 +4,12 @@
  * change.  Each case runs twice, with different bytes in its outputs before: what is not written,
  * or not the same again, differs.
  *
- *   test_ops_cpu [--generic] [--quick|--check] FAMILY...
+ *   test_ops_cpu [--generic] [--quick] [--check] FAMILY...
  *
  * FAMILY: "softmax", for the cases of cases_softmax.c
  * --generic: the operators' generic kernels; with one of the others, one kernel in five.
  * --quick: one case in five.  --check: one in twenty, compiled to be checked: none may touch memory
- * that is not its own, nor may its results depend on the order of threads.
+ * that is not its own, nor may its results depend on the order of threads.  Both: one in a hundred.
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
  * share the instantiations.  Of the cases that are marked slow, one in six runs.
@@ -469,14 +469,15 @@ static int plan_all(struct item *items, char **families)
 int main(int argc, char **argv)
 {
 	int listed, count, bad = 1;
+	bool quick = false;
 	struct item *items;
 
 	for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
 		wanted.generic = wanted.generic || strcmp(argv[1], "--generic") == 0;
 		wanted.check = wanted.check || strcmp(argv[1], "--check") == 0;
-		if (strcmp(argv[1], "--generic") != 0)
-			wanted.share = wanted.check ? 20 : 5;
+		quick = quick || strcmp(argv[1], "--quick") == 0;
 	}
+	wanted.share = (quick ? 5 : 1) * (wanted.check ? 20 : 1);
 	cases_all(&listed);
 	items = calloc(2 * ((size_t)listed + RANDOM_CASES * CASES_FAMILIES), sizeof(*items));
 	if (!items)
