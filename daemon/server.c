@@ -290,6 +290,13 @@ void server_executor_changed(struct broker *broker, struct executor *executor)
 
 /* ---- Starting ---- */
 
+/* As nohup does it, so that a daemon outlives the terminal it was started from. */
+static bool ignores_hangup(void)
+{
+	struct sigaction before;
+	return sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+}
+
 static int open_loop(struct broker *broker)
 {
 	struct server *server = broker->server;
@@ -306,7 +313,8 @@ static int open_loop(struct broker *broker)
 	uv_timer_init(&broker->loop, &server->look);
 	uv_signal_start(&server->term, on_signal, SIGTERM);
 	uv_signal_start(&server->interrupt, on_signal, SIGINT);
-	uv_signal_start(&server->hangup, on_signal, SIGHUP);
+	if (!ignores_hangup())
+		uv_signal_start(&server->hangup, on_signal, SIGHUP);
 	return 0;
 }
 

@@ -50,6 +50,29 @@ static void expect_datagram(int sock, const char *word)
 		fail_msg("expected %s, got %s", word, text);
 }
 
+/* A terminal that goes ends a daemon, but not one that was started by nohup. */
+static void test_hangup(void **state)
+{
+	struct kilnd *daemon = *state;
+	char *log;
+
+	signal(SIGHUP, SIG_IGN);
+	kilnd_start(daemon, NULL);
+	signal(SIGHUP, SIG_DFL);
+	kill(daemon->pid, SIGHUP);
+	kiln_close(client_open(daemon));
+	kilnd_stop(daemon);
+	log = kilnd_log(daemon);
+	assert_non_null(strstr(log, "stopping: Terminated"));
+	free(log);
+	kilnd_start(daemon, NULL);
+	kill(daemon->pid, SIGHUP);
+	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
+	log = kilnd_log(daemon);
+	assert_non_null(strstr(log, "stopping: Hangup"));
+	free(log);
+}
+
 static void test_readiness(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -314,10 +337,15 @@ static void test_stop_request(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_readiness),      HARNESS_TEST(test_socket_activation),
-		HARNESS_TEST(test_second_daemon),  HARNESS_TEST(test_stale_socket),
-		HARNESS_TEST(test_autostart),      HARNESS_TEST(test_drain),
-		HARNESS_TEST(test_drain_deadline), HARNESS_TEST(test_idle_exit),
+		HARNESS_TEST(test_hangup),
+		HARNESS_TEST(test_readiness),
+		HARNESS_TEST(test_socket_activation),
+		HARNESS_TEST(test_second_daemon),
+		HARNESS_TEST(test_stale_socket),
+		HARNESS_TEST(test_autostart),
+		HARNESS_TEST(test_drain),
+		HARNESS_TEST(test_drain_deadline),
+		HARNESS_TEST(test_idle_exit),
 		HARNESS_TEST(test_stop_request),
 	};
 	harness_begin(240);

@@ -152,6 +152,7 @@ void me_connect(struct me *me)
 	me_count(me, SOAK_COUNT_connects, 1);
 	if (status != KILN_OK) {
 		me->client = NULL;
+		soak_pause_ms(100);
 		if (!atomic_load(&me->soak->stop))
 			me_fail(me, "no connection: %s: %s", kiln_status_name(status), kiln_errmsg());
 	}
@@ -242,7 +243,7 @@ static bool goes_on(const struct me *me)
 	const struct soak_options *options = &me->soak->options;
 	int64_t step = atomic_load(&me->seat->step);
 
-	if (atomic_load(&me->soak->stop))
+	if (atomic_load(&me->soak->stop) || atomic_load(&me->soak->failures) >= SOAK_FAILURES_MOST)
 		return false;
 	if (options->repeat)
 		return step < options->repeat_step + options->repeat_count;
