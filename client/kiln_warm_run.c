@@ -176,7 +176,7 @@ static void watch(struct run *run, double began)
 	for (int tick = 1; run->living; tick++) {
 		struct timespec until;
 
-		clock_gettime(CLOCK_REALTIME, &until);
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += PAUSE_WARM_TICK_MS * 1000000L;
 		until.tv_sec += until.tv_nsec / 1000000000;
 		until.tv_nsec %= 1000000000;
@@ -219,21 +219,33 @@ static int start_threads(struct run *run, pthread_t threads[MOST_THREADS], int w
 	return started;
 }
 
+/* Waits on it are by the monotonic clock. */
+static void open_ended(struct run *run)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&run->ended, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 int warm_run(struct warm *warm, kiln_client *client)
 {
-	struct run run = {
-		.warm = warm, .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+	struct run run = {.warm = warm, .lock = PTHREAD_MUTEX_INITIALIZER};
 	pthread_t threads[MOST_THREADS];
 	double began = now();
 	int started;
 
 	warm->failures = calloc(FAILURES_KEPT, sizeof(*warm->failures));
+	open_ended(&run);
 	pthread_mutex_lock(&run.lock);
 	started = start_threads(&run, threads, count_threads(warm, client));
 	watch(&run, began);
 	pthread_mutex_unlock(&run.lock);
 	for (int i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
+	pthread_cond_destroy(&run.ended);
 	warm->seconds = now() - began;
 	if (run.broken)
 		return cli_failed_here(warm->cli, run.broken, "warm: after %" PRId64 " of %" PRId64 ": %s",

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "store.h"
 #include "util/util.h"
@@ -110,7 +109,7 @@ static void fill(struct keeping *keeping, struct kernel_ref *ref, const char *ke
 	row->plan = util_strdup(kernel_text(ref));
 	row->spill_bytes = row->local_bytes = -1;
 	row->compile_micros = result->micros;
-	row->created = row->used = (int64_t)time(NULL);
+	row->created = row->used = util_wall_s();
 	failure->status = result->status;
 	memcpy(failure->error, result->error, sizeof failure->error);
 	free(unit);

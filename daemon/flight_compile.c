@@ -72,7 +72,7 @@ void job_take_result(struct cache_row *row, struct compile_result *result)
 	row->spill_bytes = result->spill_bytes;
 	row->local_bytes = result->local_bytes;
 	row->compile_micros = result->micros;
-	row->created = row->used = (int64_t)time(NULL);
+	row->created = row->used = util_wall_s();
 	result->entry = result->source = result->log = NULL;
 	result->object = NULL;
 }

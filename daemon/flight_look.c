@@ -48,7 +48,7 @@ static void fetched(void *arg, struct cache_row *row)
 	}
 	flight->row = *row;
 	/* How often and when it was used elsewhere says nothing here. */
-	flight->row.used = (int64_t)time(NULL);
+	flight->row.used = util_wall_s();
 	flight->row.hits = 0;
 	*row = (struct cache_row){{0}};
 	flight_unlink(flight);

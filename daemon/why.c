@@ -7,7 +7,6 @@
 #include <client/wire.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "failure.h"
 #include "util/util.h"
@@ -181,7 +180,7 @@ static bool find_failure(struct cache *cache, const char *key, struct why *why)
 	char error[KERNEL_ERROR_MAX];
 	if (cache_failure_show(cache, key, &failure, error) != KILN_OK)
 		return false;
-	bool over = failure.until && failure.until <= (int64_t)time(NULL);
+	bool over = cache_failure_is_over(&failure);
 	why->status = failure.status;
 	memcpy(why->error, failure.error, sizeof why->error);
 	cache_failure_free(&failure);

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define SAVE_ROWS 16 /* in a piece */
 
@@ -167,7 +166,7 @@ int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
 int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNEL_ERROR_MAX])
 {
 	struct cache_row dated = *row; /* borrows the pointers */
-	int64_t now = (int64_t)time(NULL);
+	int64_t now = util_wall_s();
 	void *blob;
 	size_t bytes;
 	int status = cache_check_key(row->key, error);

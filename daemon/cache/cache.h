@@ -231,6 +231,8 @@ int cache_failure_list(struct cache *cache, int64_t limit, cache_failure_visit v
 /* Forgets one, or with NULL all of them.  ENOENT, EINVAL as cache_show. */
 int cache_failure_forget(struct cache *cache, const char *key_prefix, int64_t *removed,
 						 char error[KERNEL_ERROR_MAX]);
+/* Its time is over, or the clock was set back to before it: then nobody knows when that is. */
+bool cache_failure_is_over(const struct cache_failure *failure);
 void cache_failure_free(struct cache_failure *failure);
 
 /* Frees what a row points to and zeroes it. */

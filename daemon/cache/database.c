@@ -39,7 +39,7 @@ static const char *const texts[DB_STATEMENTS] = {
 		"DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?1",
 	[DB_QUARANTINED] = "SELECT count(*), total(length(blob)) FROM quarantine",
 	[DB_RELEASE] = "DELETE FROM quarantine",
-	[DB_USE] = "UPDATE kernels SET hits = min(hits, 1 << 62) + ?2, used = max(used, ?3), turn = ?4"
+	[DB_USE] = "UPDATE kernels SET hits = min(hits, 1 << 62) + ?2, used = ?3, turn = ?4"
 			   " WHERE key = ?1",
 	/* Digits sort before 'g'. */
 	[DB_FIND] = "SELECT key FROM kernels WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",

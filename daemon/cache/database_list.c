@@ -42,7 +42,7 @@ static void read_told(sqlite3_stmt *statement, struct cache_row *row,
 	row->instantiation = instantiation;
 	row->object_bytes = (size_t)sqlite3_column_int64(statement, 4);
 	row->size = (uint64_t)sqlite3_column_int64(statement, 5);
-	row->used = sqlite3_column_int64(statement, 6);
+	row->used = cache_db_column_count(statement, 6);
 }
 
 int cache_db_list(struct cache_db *db, const char *sort, const char *after, int64_t limit,
@@ -69,8 +69,8 @@ int cache_db_list(struct cache_db *db, const char *sort, const char *after, int6
 		row.spill_bytes = sqlite3_column_int64(statement, 9);
 		row.local_bytes = sqlite3_column_int64(statement, 10);
 		row.compile_micros = sqlite3_column_int64(statement, 11);
-		row.created = sqlite3_column_int64(statement, 12);
-		row.hits = sqlite3_column_int64(statement, 13);
+		row.created = cache_db_column_count(statement, 12);
+		row.hits = cache_db_column_count(statement, 13);
 		cache_db_column_text(statement, 14, row.compiler, sizeof row.compiler);
 		row.pinned = sqlite3_column_int(statement, 15);
 		visit(&row, arg);

@@ -101,7 +101,7 @@ int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *in
 		cache_db_column_text(statement, 3, index->compiler, sizeof index->compiler);
 		index->bytes = sqlite3_column_int64(statement, 4);
 		index->size = sqlite3_column_int64(statement, 5);
-		index->used = sqlite3_column_int64(statement, 6);
+		index->used = cache_db_column_count(statement, 6);
 		index->hits = cache_db_column_count(statement, 7);
 		index->pinned = sqlite3_column_int(statement, 8);
 	}

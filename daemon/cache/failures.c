@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static int write_done(struct cache *cache, int code, const char *what, char error[KERNEL_ERROR_MAX])
 {
@@ -178,7 +177,7 @@ static int read_failure(struct cache *cache, const char *key, struct cache_failu
 int cache_failure_get(struct cache *cache, const char *key, struct cache_failure *out,
 					  char error[KERNEL_ERROR_MAX])
 {
-	int64_t now = (int64_t)time(NULL);
+	int64_t now = util_wall_s();
 	char ignored[KERNEL_ERROR_MAX];
 	if (cache->failures == 0) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no failure is remembered");
@@ -190,7 +189,7 @@ int cache_failure_get(struct cache *cache, const char *key, struct cache_failure
 	if (status != KILN_OK) {
 		return status;
 	}
-	if (out->until && out->until <= now) {
+	if (cache_failure_is_over(out)) {
 		cache_failure_free(out);
 		status = remove_rows(cache, DB_FAILED_REMOVE, key, error);
 		return status == KILN_OK ? KILN_ENOENT : cache_failed(cache, status, error);
@@ -318,6 +317,12 @@ int cache_failure_forget(struct cache *cache, const char *key_prefix, int64_t *r
 		*removed = (int64_t)(before - cache->failures);
 	}
 	return cache_failed(cache, status, error);
+}
+
+bool cache_failure_is_over(const struct cache_failure *failure)
+{
+	int64_t now = util_wall_s();
+	return failure->until && (failure->until <= now || failure->row.created > now);
 }
 
 void cache_failure_free(struct cache_failure *failure)

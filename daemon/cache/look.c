@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Of one piece of verifying. */
 #define VERIFY_ROWS 64
@@ -21,7 +20,7 @@ static void quarantine(struct cache *cache, const struct cache_db_index *index, 
 	cache_drop_use(cache, key);
 	cache_memory_remove(&cache->memory, key);
 	cache->quarantined++;
-	int status = cache_db_quarantine(cache->db, key, why, (int64_t)time(NULL), error);
+	int status = cache_db_quarantine(cache->db, key, why, util_wall_s(), error);
 	if (status == KILN_OK) {
 		cache_db_count_gone(&cache->totals, index->bytes, index->size);
 		status = cache_db_quarantined(cache->db, &count, &cache->totals.quarantine, error);
@@ -70,7 +69,7 @@ static int read_row(struct cache *cache, const char *key, struct cache_row *out,
 	if (status == KILN_OK) {
 		const struct cache_db_use *use = cache_pending(cache, key);
 		row.hits = index.hits + (use ? use->hits : 0);
-		row.used = use && use->used > index.used ? use->used : index.used;
+		row.used = use ? use->used : index.used;
 		row.size = (uint64_t)index.size;
 		row.pinned = index.pinned;
 		memcpy(row.compiler, index.compiler, sizeof row.compiler);
@@ -82,7 +81,7 @@ static int read_row(struct cache *cache, const char *key, struct cache_row *out,
 int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 			  char error[KERNEL_ERROR_MAX])
 {
-	int64_t now = (int64_t)time(NULL);
+	int64_t now = util_wall_s();
 	struct cache_row row;
 	bool damaged;
 	int status = cache_check_key(key, error);

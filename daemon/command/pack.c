@@ -109,7 +109,7 @@ static void export_piece(struct packing *packing, struct cache *cache)
 	if (packing->status == KILN_OK)
 		packing->status = pack_write(packing->writer, cache, &packing->more, packing->error);
 	if (packing->status == KILN_OK && !packing->more)
-		packing->status = pack_write_end(packing->writer, &packing->secret, (int64_t)time(NULL),
+		packing->status = pack_write_end(packing->writer, &packing->secret, util_wall_s(),
 										 packing->until, &packing->figures, packing->error);
 }
 
@@ -126,7 +126,7 @@ static void import_piece(struct packing *packing, struct cache *cache)
 	}
 	if (packing->status == KILN_OK)
 		packing->status =
-			pack_read(packing->reader, cache, (int64_t)time(NULL), &packing->more, packing->error);
+			pack_read(packing->reader, cache, util_wall_s(), &packing->more, packing->error);
 	if (packing->status == KILN_OK)
 		packing->figures = *pack_figures(packing->reader);
 }
@@ -220,8 +220,8 @@ static bool take_filter(struct session *session, struct wire_in *message, struct
 					"cache.export: older_than and days (up to 36500) are not negative");
 		return false;
 	}
-	packing->filter.used_before = age ? (int64_t)time(NULL) - age : 0;
-	packing->until = days ? (int64_t)time(NULL) + days * DAY_SECONDS : 0;
+	packing->filter.used_before = age ? util_wall_s() - age : 0;
+	packing->until = days ? util_wall_s() + days * DAY_SECONDS : 0;
 	if (!take_text(session, message, "op", "operator", packing->op, sizeof packing->op, false) ||
 		!take_text(session, message, "target", "target", packing->target, sizeof packing->target,
 				   false) ||

@@ -112,7 +112,7 @@ static bool take_trim(struct session *session, struct wire_in *message, struct q
 	bool all = bytes == UINT64_MAX && rows == UINT64_MAX;
 	trim->bytes = all ? 0 : bytes;
 	trim->rows = all ? 0 : rows;
-	trim->used_before = age > 0 ? (int64_t)time(NULL) - age : 0;
+	trim->used_before = age > 0 ? util_wall_s() - age : 0;
 	trim->dry_run = wire_get_int(root, "dry_run", 0) != 0;
 	query->trimmed.after = wire_get_int(root, "next", 0);
 	return true;

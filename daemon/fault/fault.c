@@ -75,7 +75,7 @@ static bool start_writing(struct broker *broker, const char *id, char *text, uin
 	memcpy(writing->id, id, sizeof writing->id);
 	writing->text = text;
 	writing->times = times;
-	writing->when = (int64_t)time(NULL);
+	writing->when = util_wall_s();
 	writing->recent = recent;
 	if (store_run(broker, write_work, write_done, writing) == KILN_OK)
 		return true;
@@ -162,7 +162,7 @@ static bool begin(struct broker *broker, const struct fault *fault, struct fault
 				  uint64_t alike)
 {
 	struct faults *faults = &broker->faults;
-	int64_t when = (int64_t)time(NULL);
+	int64_t when = util_wall_s();
 	struct util_text text = {0};
 	*recent = (struct fault_recent){.alike = alike, .times = 1, .last_us = util_now_us()};
 	name(faults, when, recent->id);
@@ -201,7 +201,7 @@ void fault_report(struct broker *broker, const struct fault *fault, char *text, 
 
 void fault_now(struct broker *broker, struct util_text *text)
 {
-	int64_t when = (int64_t)time(NULL);
+	int64_t when = util_wall_s();
 	char id[FAULT_ID_MAX];
 	name(&broker->faults, when, id);
 	fault_write_text(broker, NULL, id, when, text);

@@ -14,7 +14,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/deadlines.h"
 #include "daemon/store.h"
@@ -111,7 +110,7 @@ static void check_work(struct cache *cache, void *arg)
 		return;
 	check->trusted = seal_ring_count(trusted);
 	check->status = remote_entry_open(trusted, check->ask.key, check->target, check->entry,
-									  check->bytes, (int64_t)time(NULL), &check->row, check->error);
+									  check->bytes, util_wall_s(), &check->row, check->error);
 	seal_ring_free(trusted);
 }
 

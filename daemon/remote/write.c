@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/deadlines.h"
 #include "daemon/store.h"
@@ -203,7 +202,7 @@ static void seal_work(struct cache *cache, void *arg)
 	struct remote *remote = write->remote;
 	(void)cache;
 	write->status =
-		remote_entry_make(&remote->secret, &write->row, (int64_t)time(NULL),
+		remote_entry_make(&remote->secret, &write->row, util_wall_s(),
 						  remote->broker->options.remote_ttl_seconds, &write->entry, &write->bytes);
 }
 

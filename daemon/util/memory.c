@@ -35,6 +35,19 @@ void util_keep_secrets(void)
 	prctl(PR_SET_DUMPABLE, 0);
 }
 
+/* Set on one thread and read on others. */
+static _Atomic int64_t wall_jump;
+
+int64_t util_wall_s(void)
+{
+	return (int64_t)time(NULL) + wall_jump;
+}
+
+void util_wall_jump(int64_t seconds)
+{
+	wall_jump = seconds;
+}
+
 uint64_t util_now_us(void)
 {
 	struct timespec now;

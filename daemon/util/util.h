@@ -44,6 +44,11 @@ const char *util_bytes(uint64_t bytes, char text[16]);
 /* ---- Time ---- */
 
 uint64_t util_now_us(void); /* monotonic */
+/* Seconds since 1970 by the machine's clock, which may jump: for what is kept and shown, never for
+ * a wait. */
+int64_t util_wall_s(void);
+/* Test-only: from here on that clock is so much ahead. */
+void util_wall_jump(int64_t seconds);
 
 /* ---- Hash: BLAKE2b-256 (RFC 7693), by libsodium ---- */
 

@@ -65,6 +65,11 @@ ban() {
 		'libkiln installs no signal handlers'
 	ban 'daemon/[a-z_]*\.' 'sleep|usleep|nanosleep|system|waitid' \
 		'the broker thread blocks for nothing: use a timer'
+	# util_wall_s() is the one look of the daemon's at the clock that may jump.
+	grep -vE '^daemon/util/memory\.c:' "$listing" | grep -E '^(daemon|client|include)/' |
+		grep -E '\<(CLOCK_REALTIME|gettimeofday)\>|^daemon/.*\<time\(NULL\)' |
+		sed 's|^\([^:]*:[0-9]*\):.*|\1: a clock that may jump: util_now_us() is for waits, |' |
+		sed 's|$|util_wall_s() for what is kept|'
 	grep -E '__managed__|#[[:space:]]*pragma[[:space:]]+GCC[[:space:]]+diagnostic' "$listing" |
 		sed 's|^\([^:]*:[0-9]*\):.*|\1: managed memory and silenced warnings are not used here|'
 	sources .c .h .cuh .S .sh .cmake CMakeLists.txt | grep -v '^tests/lint/check_banned' |

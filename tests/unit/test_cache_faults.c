@@ -436,6 +436,84 @@ static void starting_with_what_is_no_file(void **state)
 	assert_int_equal(access("/etc/passwd", R_OK), 0);
 }
 
+/* ---- The clock ---- */
+
+#define YEAR ((int64_t)366 * 24 * 3600)
+
+static int failure_status(struct cache *cache)
+{
+	struct cache_failure failure;
+	char key[KERNEL_KEY_HEX];
+	key_of(9, key);
+	int status = cache_failure_get(cache, key, &failure, error);
+	if (status == KILN_OK) {
+		cache_failure_free(&failure);
+	}
+	return status;
+}
+
+/* Remembered for a minute from now on. */
+static void remember(struct cache *cache)
+{
+	struct cache_failure failure = {.status = KILN_ETIMEDOUT, .error = "late"};
+	make_row(9, 0, &failure.row);
+	free(failure.row.entry);
+	failure.row.entry = NULL;
+	failure.row.created = failure.row.used = util_wall_s();
+	failure.until = failure.row.created + 60;
+	assert_int_equal(cache_failure_put(cache, &failure, error), KILN_OK);
+	cache_failure_free(&failure);
+	assert_int_equal(failure_status(cache), KILN_OK);
+}
+
+static int64_t used(struct cache *cache, int number)
+{
+	struct cache_row row;
+	char key[KERNEL_KEY_HEX];
+	key_of(number, key);
+	assert_int_equal(cache_show(cache, key, &row, error), KILN_OK);
+	int64_t when = row.used;
+	cache_row_free(&row);
+	return when;
+}
+
+static void a_clock_that_jumps(void **state)
+{
+	(void)state;
+	struct cache *cache = open_faulty();
+	const int64_t jumps[] = {-3 * YEAR, YEAR};
+	for (int i = 0; i < 2; i++) {
+		/* A failure is kept for a minute, and not for as long as the clock is wrong. */
+		remember(cache);
+		util_wall_jump(jumps[i]);
+		assert_int_equal(failure_status(cache), KILN_ENOENT);
+		remember(cache);
+		util_wall_jump(0);
+		assert_int_equal(failure_status(cache), KILN_ENOENT);
+	}
+	/* Rows that were stored or used at a wrong time are found, and the next use puts that right. */
+	util_wall_jump(YEAR);
+	assert_int_equal(put(cache, 1, 100), KILN_OK);
+	util_wall_jump(-3 * YEAR);
+	assert_int_equal(put(cache, 2, 100), KILN_OK);
+	util_wall_jump(0);
+	assert_true(used(cache, 1) > util_wall_s() + YEAR / 2);
+	for (int i = 1; i <= 2; i++) {
+		assert_int_equal(get(cache, i), KILN_OK);
+	}
+	cache_tend(cache);
+	for (int i = 1; i <= 2; i++) {
+		assert_in_range(used(cache, i), util_wall_s() - 100, util_wall_s());
+	}
+	/* And then age is what it says. */
+	struct cache_trim what = {.used_before = util_wall_s() - 3600};
+	struct cache_trimmed progress;
+	trim_all(cache, &what, &progress);
+	assert_int_equal(progress.removed, 0);
+	assert_rows(cache, 2);
+	cache_close(cache);
+}
+
 /* ---- Somebody else ---- */
 
 /* A program that has the database locked, as a shell of SQLite in a transaction; it tells when it
@@ -517,6 +595,7 @@ int main(void)
 		TEST(the_trouble_is_named),
 		TEST(files_that_are_taken_away),
 		TEST(starting_with_what_is_no_file),
+		TEST(a_clock_that_jumps),
 		TEST(a_program_that_holds_the_database),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
