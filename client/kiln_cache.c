@@ -161,7 +161,8 @@ static int write_object(const char *path, const void *object, size_t bytes)
 		good = !fclose(out) && good;
 	if (good)
 		return CLI_OK;
-	fprintf(stderr, "kiln: cache get: writing %zu bytes failed: %s\n", bytes, strerror(errno));
+	fprintf(stderr, "kiln: cache get: %s cannot be written: %s\n", path ? path : "standard output",
+			strerror(errno));
 	return CLI_FAILED;
 }
 

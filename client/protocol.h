@@ -175,7 +175,6 @@
  *   what: "store-fault" kind ms count?  the disk of the cache is "full", "readonly", "failing", or
  *                                  "slow" (each call takes ms), for count calls; "none": as it is
  *   what: "store-deadline" ms      whoever waits for that disk waits so long (0: as usual)
- *   what: "clock" seconds          the clock of the machine jumps, as seen by the daemon (0: back)
  *   what: "look"                   looks after the cache's files and the socket, as every 5 s
  */
 

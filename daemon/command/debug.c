@@ -196,9 +196,6 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 			reply_ok(session, id);
 	} else if (!strcmp(what, "store-fault")) {
 		fault_store(session, message, ms);
-	} else if (!strcmp(what, "clock")) {
-		util_wall_jump(wire_get_int(root, "seconds", 0));
-		reply_ok(session, id);
 	} else if (!strcmp(what, "look")) {
 		server_look(session->broker);
 		damage_cache(session, message, look);
@@ -221,7 +218,7 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		reply_error(
 			session, id, KILN_EINVAL,
 			"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
-			"store-fault, store-deadline, look, clock, "
+			"store-fault, store-deadline, look, "
 			"delay-compile, delay-store, delay-launch, hello-deadline, gain, remote-patience, "
 			"restart-pause, fail-compile, hang-compile, crash-compile, available-memory",
 			what);

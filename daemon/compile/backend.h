@@ -96,6 +96,8 @@ void log_first_error(const char *log, char error[KERNEL_ERROR_MAX]);
 void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
 /* Whether the compiler gave up for want of memory, or the system ended it for that. */
 bool log_says_no_memory(const char *log);
+/* Whether it ended because it could not write its files. */
+bool log_says_no_room(const char *log);
 /* Registers, shared, spilled and local bytes as ptxas -v prints them. */
 void log_figures(const char *log, struct compile_result *out);
 
@@ -162,6 +164,8 @@ struct workdir {
 	int fd; /* locked as long as the process lives */
 };
 bool workdir_open(struct workdir *dir);
+/* Nobody has removed it. */
+bool workdir_is_there(const struct workdir *dir);
 void workdir_clean(struct workdir *dir); /* the files in it */
 void workdir_close(struct workdir *dir); /* all of it; fine when it was never opened */
 

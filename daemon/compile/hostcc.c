@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define HOSTCC_MAX_OPTIONS (56 + COMPILE_MAX_USER_OPTIONS)
 #define HOSTCC_MAX_OBJECT (64u << 20)
+#define UNIT_NOT_WRITTEN (-2) /* in place of an exit status */
 
 static struct {
 	bool found, open;
@@ -159,11 +161,26 @@ static int identify(struct compile_toolchain *out)
 }
 
 /* An upgrade under a running daemon: the job's key names the old compiler. */
-bool hostcc_is_current(void)
+static bool is_same_compiler(void)
 {
 	char stamp[96];
 
-	return !state.open || (stamp_now(stamp) && strcmp(stamp, state.toolchain.stamp) == 0);
+	return stamp_now(stamp) && strcmp(stamp, state.toolchain.stamp) == 0;
+}
+
+bool hostcc_is_current(void)
+{
+	return !state.open || (is_same_compiler() && workdir_is_there(&state.dir));
+}
+
+/* Somebody who tidies up may remove it under a worker that has waited for long; in a sandbox there
+ * can be no other, and the worker ends. */
+static bool have_directory(void)
+{
+	if (workdir_is_there(&state.dir))
+		return true;
+	workdir_close(&state.dir);
+	return workdir_open(&state.dir);
 }
 
 /* ---- Compiling ---- */
@@ -197,7 +214,7 @@ static int run_compiler(const char *text, const struct compile_job *job)
 
 	job = job ? job : &plain;
 	if (!write_unit(text))
-		return -1;
+		return UNIT_NOT_WRITTEN;
 	argv[count++] = state.program;
 	for (const struct compile_option *option = options_host; option->text; option++) {
 		bool wanted = option->kind == OPTION_ALWAYS ||
@@ -319,8 +336,26 @@ static int take_object(struct compile_result *out)
 	return KILN_OK;
 }
 
+static bool is_full(void)
+{
+	struct statvfs status;
+
+	return fstatvfs(state.dir.fd, &status) == 0 && status.f_bavail == 0;
+}
+
+/* Not the job's failure: the next one may go well. */
+static int blame_directory(const char *why, struct compile_result *out)
+{
+	return util_fail(out->error, sizeof out->error, KILN_EIO,
+					 "the compiler's directory %.160s cannot be written: %s: make room there, or "
+					 "name another with TMPDIR",
+					 state.dir.path, why);
+}
+
 static int judge(int exit_status, struct compile_result *out)
 {
+	if (exit_status == UNIT_NOT_WRITTEN)
+		return blame_directory(strerror(errno), out);
 	if (exit_status < 0)
 		return util_fail(out->error, sizeof out->error, KILN_EIO, "cannot run %.200s: %s",
 						 state.program, strerror(errno));
@@ -328,6 +363,9 @@ static int judge(int exit_status, struct compile_result *out)
 	if (out->log == NULL)
 		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
 						 "no memory for the compiler's log");
+	/* The log, too, is written there. */
+	if (exit_status != 0 && (log_says_no_room(out->log) || is_full()))
+		return blame_directory("the compiler had no room", out);
 	if (exit_status == 0)
 		return take_object(out);
 	if (log_says_no_memory(out->log))
@@ -355,10 +393,16 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 					  "the host compiler makes objects for target cpu, not %s", job->target);
 		return;
 	}
-	if (!hostcc_is_current()) {
+	if (!is_same_compiler()) {
 		out->status =
 			util_fail(out->error, sizeof out->error, KILN_EIO,
 					  "%.200s was replaced while the worker ran: ask again", state.program);
+		return;
+	}
+	if (!have_directory()) {
+		out->status = util_fail(out->error, sizeof out->error, KILN_EIO,
+								"the compiler's directory was removed while the worker ran: ask "
+								"again");
 		return;
 	}
 	out->status = unit_make(job, &out->source, out->error);

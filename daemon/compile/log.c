@@ -102,6 +102,12 @@ bool log_says_no_memory(const char *log)
 		   strstr(log, "Killed signal terminated program");
 }
 
+bool log_says_no_room(const char *log)
+{
+	return strstr(log, "No space left on device") || strstr(log, "Disk quota exceeded") ||
+		   strstr(log, "File too large") || strstr(log, "Read-only file system");
+}
+
 /* The number before the words; -1 if they are not there. */
 static int64_t number_before(const char *log, const char *words)
 {

@@ -91,6 +91,13 @@ bool workdir_open(struct workdir *dir)
 	return false;
 }
 
+bool workdir_is_there(const struct workdir *dir)
+{
+	struct stat st;
+
+	return dir->path[0] && fstat(dir->fd, &st) == 0 && st.st_nlink > 0;
+}
+
 void workdir_clean(struct workdir *dir)
 {
 	remove_files(dir->fd);

@@ -5,6 +5,7 @@
 #include "util.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +92,12 @@ void util_log(enum util_level level, const char *format, ...)
 	line[used] = 0;
 	util_one_line(line + start);
 	line[used++] = '\n';
-	/* Nobody is left to tell when stderr is gone. */
-	(void)!write(STDERR_FILENO, line, used);
+	/* Nobody is left to tell when stderr is gone, and whoever does not read a pipe is not waited
+	 * for. */
+	struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
+	if (poll(&reader, 1, 0) == 1) {
+		(void)!write(STDERR_FILENO, line, used);
+	}
 	keep(line, used);
 	errno = saved;
 }

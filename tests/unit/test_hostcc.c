@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -265,6 +266,53 @@ static void a_dead_process_is_cleaned_up_after(void **state)
 	assert_int_equal(left_behind(), 1); /* its own */
 }
 
+/* No file may grow beyond this, as on a disk with so much room. */
+static void limit_files(rlim_t bytes)
+{
+	struct rlimit limit;
+
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = bytes;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* A full disk is not the job's failure, and nobody may remember it as that. */
+static void a_full_disk_is_no_error_of_the_source(void **state)
+{
+	static const rlim_t rooms[] = {0, 100, 1000};
+	struct compile_result result;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+		limit_files(rooms[i]);
+		compile(kernel, "add<long, 2>", &result);
+		limit_files(RLIM_INFINITY);
+		assert_int_equal(result.status, KILN_EIO);
+		assert_non_null(strstr(result.error, temporary));
+		assert_non_null(strstr(result.error, "make room there, or name another with TMPDIR"));
+		compile_result_free(&result);
+	}
+	compile(kernel, "add<long, 2>", &result);
+	assert_int_equal(result.status, KILN_OK);
+	compile_result_free(&result);
+}
+
+static void a_directory_that_is_removed_is_made_anew(void **state)
+{
+	struct compile_result result;
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof command, "rm -rf %s/*", temporary);
+	assert_int_equal(system(command), 0);
+	assert_false(hostcc_is_current());
+	compile(kernel, "add<long, 2>", &result);
+	assert_int_equal(result.status, KILN_OK);
+	assert_true(hostcc_is_current());
+	compile_result_free(&result);
+}
+
 static void a_named_compiler_is_the_only_one(void **state)
 {
 	struct compile_toolchain other;
@@ -346,6 +394,8 @@ int main(void)
 		cmocka_unit_test(other_targets_are_refused),
 		cmocka_unit_test(the_real_shim_compiles),
 		cmocka_unit_test(a_dead_process_is_cleaned_up_after),
+		cmocka_unit_test(a_full_disk_is_no_error_of_the_source),
+		cmocka_unit_test(a_directory_that_is_removed_is_made_anew),
 		cmocka_unit_test(a_named_compiler_is_the_only_one),
 		cmocka_unit_test(a_replaced_compiler_is_noticed),
 	};

@@ -376,6 +376,29 @@ static void log_lines(void **state)
 	assert_string_equal(line + 2045, "x\n");
 }
 
+/* The broker's loop must not stand still for whoever does not read its log. */
+static void a_log_that_nobody_reads(void **state)
+{
+	(void)state;
+	static char filler[1 << 16];
+	int ends[2];
+	assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
+	while (write(ends[1], filler, sizeof filler) > 0) {
+	}
+	assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
+	int kept = dup(STDERR_FILENO);
+	dup2(ends[1], STDERR_FILENO);
+	uint64_t began = util_now_us();
+	alarm(20);
+	util_log(UTIL_WARN, "nobody reads this");
+	alarm(0);
+	dup2(kept, STDERR_FILENO);
+	assert_true(util_now_us() - began < 10000000);
+	close(kept);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void clock_rises(void **state)
 {
 	(void)state;
@@ -399,6 +422,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(memory_of_groups, make_directory, remove_directory),
 		cmocka_unit_test(log_lines),
 		cmocka_unit_test(log_tail),
+		cmocka_unit_test(a_log_that_nobody_reads),
 		cmocka_unit_test(clock_rises),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
