@@ -114,10 +114,11 @@ int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]
 	const struct lane *lane = session->lane;
 	const struct executor *executor = session->executor;
 	uint64_t deadline_us = session->broker->options.launch_timeout_ms * 1000;
-	struct wait_note note = {.device = session->device->info.name, .left_ms = WAITS_NO_DEADLINE};
+	struct wait_note note = {.left_ms = WAITS_NO_DEADLINE};
 	int count = 0;
 	if (!lane)
-		return 0;
+		return 0; /* nor, perhaps, a device */
+	note.device = session->device->info.name;
 	uint64_t ended = atomic_load(&lane->counts->launched) + atomic_load(&lane->counts->failed);
 	uint64_t parked = atomic_load(&lane->counts->parked), gated = atomic_load(&lane->counts->gated);
 	uint64_t under_way = atomic_load(&lane->counts->taken) - ended - parked;
