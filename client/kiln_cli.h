@@ -115,6 +115,8 @@ int cli_failed(const struct cli *cli, int status, const char *format, ...)
 /* The same for what failed in the command itself: "kiln: sentence". */
 int cli_failed_here(const struct cli *cli, int status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* After kiln_wait() or kiln_wait_time(), where KILN_EAGAIN is the end of --timeout. */
+int cli_failed_wait(const struct cli *cli, int status, int timeout_ms, const char *what);
 /* With --json prints the reply and returns true. */
 bool cli_json(const struct cli *cli, kiln_reply *reply);
 

@@ -331,6 +331,14 @@ int cli_failed_here(const struct cli *cli, int status, const char *format, ...)
 	return CLI_FAILED;
 }
 
+int cli_failed_wait(const struct cli *cli, int status, int timeout_ms, const char *what)
+{
+	if (status != KILN_EAGAIN)
+		return cli_failed(cli, status, "%s", what);
+	return cli_failed_here(cli, KILN_ETIMEDOUT,
+						   "%s: the call has not ended after %d ms (--timeout)", what, timeout_ms);
+}
+
 /* Only what runs on a device asks for one: the rest must work where the device does not. */
 const char *cli_device(const struct cli *cli)
 {

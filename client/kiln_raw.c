@@ -82,7 +82,8 @@ static int call_once(const struct work *work, double *took, double *device)
 	if (!status)
 		status = kiln_wait_time(run->client, ticket, run->wait_ms, device);
 	*took = time_us() - start;
-	return status ? cli_failed(run->cli, status, "run raw%s", work->copy ? ": copying" : "")
+	return status ? cli_failed_wait(run->cli, status, run->wait_ms,
+									work->copy ? "run raw: copying" : "run raw")
 				  : CLI_OK;
 }
 

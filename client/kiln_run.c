@@ -149,6 +149,7 @@ static int call_once(struct run *run, double *took, double *device)
 {
 	kiln_operand operands[KILN_MAX_OPERANDS];
 	kiln_ticket ticket;
+	char what[64];
 	double start;
 	int status;
 
@@ -159,7 +160,8 @@ static int call_once(struct run *run, double *took, double *device)
 	if (!status)
 		status = kiln_wait_time(run->client, ticket, run->timeout_ms, device);
 	*took = time_us() - start;
-	return status ? cli_failed(run->cli, status, "run %s", run->problem.op) : CLI_OK;
+	snprintf(what, sizeof(what), "run %.40s", run->problem.op);
+	return status ? cli_failed_wait(run->cli, status, run->timeout_ms, what) : CLI_OK;
 }
 
 static int warm_calls(struct run *run)

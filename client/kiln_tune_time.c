@@ -152,6 +152,7 @@ static void submit_blocks(struct tune *tune)
 /* One time of a candidate: the mean over a group of launches. */
 static int time_group(struct tune *tune, struct candidate *candidate, int round)
 {
+	char what[96];
 	kiln_ticket tickets[GROUP_MOST];
 	double sum = 0, micros;
 	int count = 0, status = KILN_OK;
@@ -171,8 +172,10 @@ static int time_group(struct tune *tune, struct candidate *candidate, int round)
 		status = kiln_wait_time(tune->client, tickets[i], tune->timeout_ms, &micros);
 		sum += status ? 0 : micros;
 	}
-	if (status)
-		return cli_failed(tune->cli, status, "tune: running %s", candidate->name);
+	if (status) {
+		snprintf(what, sizeof(what), "tune: running %.64s", candidate->name);
+		return cli_failed_wait(tune->cli, status, tune->timeout_ms, what);
+	}
 	candidate->times[candidate->rounds++] = sum / count;
 	return CLI_OK;
 }
@@ -246,6 +249,7 @@ static int look_at(struct tune *tune, int i, bool *close)
 /* Runs it once on outputs that hold something else. */
 static int check(struct tune *tune, struct candidate *candidate)
 {
+	char what[96];
 	kiln_ticket ticket;
 	double micros; /* asked for so that later calls are timed, too */
 	bool close = true;
@@ -265,8 +269,10 @@ static int check(struct tune *tune, struct candidate *candidate)
 		fputs("kiln: tune: no memory to compare results in\n", stderr);
 		return CLI_FAILED;
 	}
-	if (status)
-		return cli_failed(tune->cli, status, "tune: checking %s", candidate->name);
+	if (status) {
+		snprintf(what, sizeof(what), "tune: checking %.64s", candidate->name);
+		return cli_failed_wait(tune->cli, status, tune->timeout_ms, what);
+	}
 	if (!close) {
 		candidate->state = CANDIDATE_WRONG;
 		fprintf(stderr, "kiln: tune: %s gives other results than %s and is left out\n",

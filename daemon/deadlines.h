@@ -73,8 +73,10 @@
 #define PAUSE_WAKER_SPIN_US 200  /* its thread looks for more, before it sleeps */
 #define PAUSE_NAP_LEAST_US 20    /* between two looks at what nobody tells of: an eighth of the */
 #define PAUSE_NAP_MOST_US 500    /* time since the last end, within these */
-#define PAUSE_CUDA_SPIN_US 50    /* since the last end, before the first such nap */
-#define PAUSE_CUDA_ASK_US 100    /* no sign of an end: the driver is asked, for a fault has none */
+#define PAUSE_NAP_PATIENT_US 2000000 /* after so long such naps, of ready words, may be longer */
+#define PAUSE_NAP_LONG_US 10000
+#define PAUSE_CUDA_SPIN_US 50 /* since the last end, before the first such nap */
+#define PAUSE_CUDA_ASK_US 100 /* no sign of an end: the driver is asked, for a fault has none */
 #define PAUSE_POOL_LOOK_NS 20000
 
 /* ---- The second tier ---- */

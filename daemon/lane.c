@@ -270,6 +270,7 @@ static bool open_lane(struct session *session)
 	uint64_t id = executor_begin(executor, &message, "lane.open");
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "deadline", deadline * executor_patience(executor));
+	wire_put_uint(&message, "ready", session->broker->options.ready_timeout_ms);
 	int status = executor_send(executor, &message, id, fds, LANE_EXEC_DESCRIPTORS,
 							   (uint32_t)deadline, on_answer, session);
 	close(others[0]);

@@ -43,6 +43,8 @@ static const struct option_row table[] = {
 	{"liveness-timeout", "KILN_LIVENESS_TIMEOUT", "MS", "10000", OPTION_NUMBER, 100, DAY_MS, "do not look",
 		AT(liveness_timeout_ms), NULL,
 		"a child that works and gives no sign of life for so long is killed"},
+	{"ready-timeout", "KILN_READY_TIMEOUT", "MS", "600000", OPTION_NUMBER, 10, DAY_MS, "no end",
+		AT(ready_timeout_ms), NULL, "a call that waits for its CUDA stream for longer ends"},
 	{"lane-spin", "KILN_LANE_SPIN", "US", "50", OPTION_NUMBER, 1, 1000000,
 		"no lanes", AT(lane_spin_us), NULL,
 		"how long both ends of a lane look for launches before they sleep"},

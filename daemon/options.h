@@ -63,6 +63,7 @@ struct options {
 	uint64_t compile_timeout_ms;  /* of one job */
 	uint64_t launch_timeout_ms;   /* of one launch, from its start on the device */
 	uint64_t liveness_timeout_ms; /* of a child that works, without a sign of life; 0: no end */
+	uint64_t ready_timeout_ms;    /* of an entry of a lane, for its CUDA stream; 0: no end */
 	uint64_t lane_spin_us;        /* before either end of a lane sleeps; 0: there are no lanes */
 	uint64_t quiet_patience_ms;   /* of what stalls a GPU; 0: it is done at once */
 	uint64_t worker_memory;       /* 0: no limit */

@@ -221,6 +221,7 @@ struct exec_lane {
 	struct lane_counts *counts;
 	struct exec_pace paces[KILN_STREAMS]; /* by stream */
 	uint64_t deadline_us;
+	uint64_t ready_us;    /* the same of ready words; 0: no end */
 	uint64_t progress_us; /* not later than that of any stream with flights */
 	struct map calls;     /* struct exec_template, by the broker's number */
 	bool closing;

@@ -399,8 +399,39 @@ bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *l
 	return false;
 }
 
+static void end_parked(struct exec_lane *lane, struct exec_slot *slot, int status, const char *why)
+{
+	unpark(lane, slot);
+	exec_lane_tell(lane, slot->number, status, why, 0);
+}
+
+/* The first of a stream waits for a ready word that does not come: since it was parked, or since
+ * the last end there, for before that it had others to wait for. */
+static bool is_overdue(const struct exec *executor, const struct exec_lane *lane,
+					   const struct exec_slot *slot)
+{
+	uint64_t since = lane->paces[stream_of(slot)].progress_us;
+	since = since > slot->parked_us ? since : slot->parked_us;
+	return lane->ready_us && (slot->entry.flags & LANE_READY) &&
+		   executor->now_us > since + lane->ready_us &&
+		   !lane_gate_open(&lane->memory->gates[place_of(slot->number)].ready, slot->number);
+}
+
+static void end_overdue(struct exec *executor, struct exec_lane *lane)
+{
+	char why[KERNEL_ERROR_MAX];
+	util_fail(why, sizeof(why), 0,
+			  "its CUDA stream did not come by for %" PRIu64 " ms (--ready-timeout)",
+			  lane->ready_us / 1000);
+	for (int i = 0; i < KILN_STREAMS; i++)
+		while (lane->parking[i].first && is_overdue(executor, lane, lane->parking[i].first))
+			end_parked(lane, lane->parking[i].first, KILN_ETIMEDOUT, why);
+}
+
 void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
 {
+	if (lane->gated > 0)
+		end_overdue(executor, lane);
 	for (int i = 0; i < KILN_STREAMS; i++) {
 		struct exec_slot *slot;
 		while ((slot = lane->parking[i].first) && exec_may_launch(executor) &&
@@ -409,12 +440,6 @@ void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
 			start(executor, lane, slot);
 		}
 	}
-}
-
-static void end_parked(struct exec_lane *lane, struct exec_slot *slot, const char *why)
-{
-	unpark(lane, slot);
-	exec_lane_tell(lane, slot->number, KILN_ECANCELED, why, 0);
 }
 
 /* Those behind it on its stream that follow it, or each other: the device has them already, and
@@ -455,7 +480,7 @@ void exec_lane_cancel_entry(struct exec *executor, struct exec_lane *lane, uint6
 	if (slot->number != number)
 		return;
 	if (slot->state == SLOT_PARKED)
-		end_parked(lane, slot, "the call was canceled before it started");
+		end_parked(lane, slot, KILN_ECANCELED, "the call was canceled before it started");
 	else if (slot->state == SLOT_FLYING)
 		cancel_flying(executor, lane, slot);
 }
@@ -464,7 +489,7 @@ void exec_lane_drop_parked(struct exec_lane *lane)
 {
 	for (int i = 0; i < KILN_STREAMS; i++)
 		while (lane->parking[i].first)
-			end_parked(lane, lane->parking[i].first,
+			end_parked(lane, lane->parking[i].first, KILN_ECANCELED,
 					   "the call had not started when its lane was closed");
 }
 

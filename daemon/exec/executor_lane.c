@@ -199,6 +199,7 @@ int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame 
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a lane's record");
 	lane->id = id;
 	lane->deadline_us = wire_get_uint(&message->root, "deadline", 0) * 1000;
+	lane->ready_us = wire_get_uint(&message->root, "ready", 0) * 1000;
 	int status = enter_table(executor, lane, error);
 	if (status == KILN_OK)
 		status = map_lane(executor, lane, frame, error);
@@ -510,6 +511,13 @@ void exec_lanes_wake(struct exec *executor)
  * While nothing moves but ready words are waited for, they are looked at ever less often: such an
  * entry starts late by at most an eighth of the time that it waited.
  */
+static uint64_t nap_us(uint64_t idle)
+{
+	uint64_t most = idle < PAUSE_NAP_PATIENT_US ? PAUSE_NAP_MOST_US : PAUSE_NAP_LONG_US;
+	uint64_t nap = idle / 8;
+	return nap < PAUSE_NAP_LEAST_US ? PAUSE_NAP_LEAST_US : nap > most ? most : nap;
+}
+
 void exec_lanes_nap(struct exec *executor)
 {
 	uint64_t idle = executor->now_us - executor->lane_active_us;
@@ -517,10 +525,7 @@ void exec_lanes_nap(struct exec *executor)
 	if ((!executor->alone && idle < executor->spin_us) || !any_gated(executor) ||
 		!exec_lanes_sleep(executor))
 		return;
-	uint64_t nap = idle / 8 < PAUSE_NAP_LEAST_US  ? PAUSE_NAP_LEAST_US
-				   : idle / 8 > PAUSE_NAP_MOST_US ? PAUSE_NAP_MOST_US
-												  : idle / 8;
-	struct timespec time = {0, (long)nap * 1000};
+	struct timespec time = {0, (long)nap_us(idle) * 1000};
 	ppoll(&wake, 1, &time, NULL);
 	exec_lanes_wake(executor);
 }

@@ -27,6 +27,13 @@ cpu, key [0-9a-f]{12}$" "$DIR/waits" || fails "debug waits: $(cat "$DIR/waits")"
 kill "$RUN" 2>/dev/null
 wait "$RUN" 2>/dev/null
 
+# A call that does not end in time is said to be that.
+"$KILN" debug delay-launch 1500
+"$KILN" run permute --shape 8x9 --perm 1,0 --timeout 400ms >/dev/null 2>"$DIR/err"
+[ $? -eq 1 ] && grep -qx 'kiln: run permute: the call has not ended after 400 ms (--timeout)' \
+	"$DIR/err" || fails "run --timeout: $(cat "$DIR/err")"
+"$KILN" debug delay-launch 0
+
 # One that fails: the sentence arrives, the next one works.
 prints 0 "$KILN" debug fail-compile 1 <<'END'
 END

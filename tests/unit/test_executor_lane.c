@@ -73,8 +73,8 @@ static int ask_of_lane(struct scene *scene, const char *type, const char *key, u
 	return ask_past_events(&scene->peer, &message);
 }
 
-/* With buffers 1 to 4 and a call. */
-static void open_scene(struct scene *scene)
+/* With buffers 1 to 4 and a call; ready_ms: of ready words. */
+static void open_patient(struct scene *scene, uint32_t ready_ms)
 {
 	struct wire_out message;
 	int ends[2];
@@ -99,9 +99,15 @@ static void open_scene(struct scene *scene)
 	scene->lane->header.entries = LANE_ENTRIES;
 	begin_owned(scene, &message, "lane.open");
 	wire_put_uint(&message, "deadline", DEADLINE_MS);
+	wire_put_uint(&message, "ready", ready_ms);
 	uint64_t id = post(&scene->peer, &message, scene->fds, LANE_EXEC_DESCRIPTORS);
 	assert_int_equal(status_of(&scene->peer, id), KILN_OK);
 	bind_copy(scene, CALL);
+}
+
+static void open_scene(struct scene *scene)
+{
+	open_patient(scene, 0);
 }
 
 static void close_scene(struct scene *scene)
@@ -219,6 +225,27 @@ static void parked_is_not_overdue(void **state)
 	assert_false(has_ended(&scene, gated));
 	open_gate(&scene, gated);
 	expect(&scene, gated, KILN_OK, "");
+	close_scene(&scene);
+}
+
+/* It has an end all the same, which is long in coming: it, and what follows it, are told. */
+static void a_gate_that_stays_shut(void **state)
+{
+	(void)state;
+	struct scene scene;
+	open_patient(&scene, 300);
+	struct lane_entry last = after(0, 1);
+	last.flags = LANE_DONE;
+	uint64_t began = util_now_us(), gated = add(&scene, gated_on(1)), follower = add(&scene, last);
+	uint64_t other = add(&scene, copy_on(2));
+	expect(&scene, other, KILN_OK, "");
+	expect(&scene, gated, KILN_ETIMEDOUT, "did not come by for 300 ms (--ready-timeout)");
+	expect(&scene, follower, KILN_ECANCELED, "the call that this one follows did not succeed");
+	assert_true(util_now_us() - began >= 300000);
+	assert_true(lane_gate_open(&scene.lane->gates[follower % LANE_ENTRIES].done, follower));
+	uint64_t next = add(&scene, gated_on(1));
+	open_gate(&scene, next);
+	expect(&scene, next, KILN_OK, "");
 	close_scene(&scene);
 }
 
@@ -408,6 +435,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_gate_holds_back_its_stream_alone),
 		cmocka_unit_test(parked_is_not_overdue),
+		cmocka_unit_test(a_gate_that_stays_shut),
 		cmocka_unit_test(a_failure_outlives_its_place),
 		cmocka_unit_test(canceled_while_parked),
 		cmocka_unit_test(closed_with_parked_entries),
