@@ -34,7 +34,8 @@ lines_of() {
 	for header in $headers; do
 		sed -n 's/^#define \([A-Z]*_[A-Z_]*\) .*/\1/p' "$header" | while read -r name; do
 			grep -qF "\`$name\`" "$page" || echo "$header:1: $name is in no table of $page"
-			[ "$(printf '%s\n' "$uses" | grep -cx "$name")" -gt 1 ] || echo "$header:1: nobody waits $name"
+			[ "$(printf '%s\n' "$uses" | grep -cx "$name")" -gt 1 ] ||
+				echo "$header:1: nobody waits $name"
 		done
 	done
 	grep -noE '`(DEADLINE|PAUSE)_[A-Z_]+`' "$page" | tr -d '`' | while IFS=: read -r line name; do
