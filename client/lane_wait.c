@@ -6,10 +6,13 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
+
+#define STATUS_LEAST (-1000) /* those of a later version, too, are above it */
 
 static int64_t now_us(void)
 {
@@ -37,11 +40,16 @@ static void finish_entry(struct kiln_client *client, uint64_t number)
 	if (ticket == NULL) {
 		return;
 	}
-	if (status != KILN_OK) {
+	if (status > KILN_OK || status < STATUS_LEAST) {
+		snprintf(error, sizeof(error),
+				 "the device process says that the call ended in status %d, which there is not",
+				 status);
+		status = KILN_EPROTO;
+	} else if (status != KILN_OK) {
 		memcpy(error, cell->error, sizeof(error));
 		error[sizeof(error) - 1] = 0;
 	}
-	ticket_finish_part(&client->tickets, ticket, slot->part, status > 0 ? KILN_EPROTO : status,
+	ticket_finish_part(&client->tickets, ticket, slot->part, status,
 					   status != KILN_OK ? error : NULL, (double)cell->micros);
 }
 

@@ -158,15 +158,20 @@
 /*
  * The "debug" request, only with --test-requests:
  *   what: "delay-compile" ms       every compile job waits so long first (0: off)
- *   what: "fail-compile" count     the next count compile jobs fail
- *   what: "hang-compile" count     the next count compile jobs never end by themselves
- *   what: "crash-compile" count    the worker of the next count jobs dies in the middle
+ *   what: "MISDEED-compile" count  the next count compile jobs: fail, hang, crash, or what else
+ *                                  daemon/misdeed/misdeed.h has
+ *   what: "fail-device" misdeed at own?   of the device process of this session, or of its own,
+ *                                  once, in place of that step (daemon/exec/exec.h)
+ *   what: "fail-start" misdeed role count   of the next count children of that role, which are not
+ *                                  ready: role "executor" | "compiler"
+ *   what: "start-deadline" ms      children have no more to be ready (0: as usual)
+ *   what: "call-deadline" ms       device processes have no more for anything (0: as usual)
  *   what: "delay-store" ms         every call of the cache waits so long first (0: off)
  *   what: "delay-launch" ms        every launch waits so long in the executor first (0: off)
  *   what: "gain" ms                what an exact kernel saves a launch (0: as estimated)
  *   what: "available-memory" bytes  compilers may have no more, as if the host had not (0: off)
  *   what: "hello-deadline" ms      who connects has so long to say hello (0: as usual)
- *   what: "restart-pause" ms       the longest before a device process starts again (0: as usual)
+ *   what: "restart-pause" ms       the longest before a child starts again (0: as usual)
  *   what: "kill" role pid?         SIGKILL to a child: role "executor" | "compiler"
  *   what: "drop"                   closes this connection without an answer
  *   what: "corrupt" key            flips a bit of that row's object in the cache

@@ -30,6 +30,7 @@
 #include "compile/compile.h"
 #include "counters.h"
 #include "fault/fault.h"
+#include "misdeed/misdeed.h"
 #include "kernel.h"
 #include "util/map.h"
 #include "options.h"
@@ -55,9 +56,13 @@ struct test_state {
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
 	uint32_t hello_deadline_ms, store_deadline_ms; /* 0: the usual one */
 	uint32_t delay_store_ms;
-	uint32_t restart_pause_ms; /* the longest before a device process starts again; 0: the usual */
-	uint64_t available_bytes;  /* of memory, as if it were so; 0: as it is */
-	int fail_compile, hang_compile, crash_compile;
+	uint32_t restart_pause_ms;    /* the longest before a child starts again; 0: the usual */
+	uint64_t available_bytes;     /* of memory, as if it were so; 0: as it is */
+	enum misdeed compile_misdeed; /* of the next misdeeds_left compiles */
+	int misdeeds_left;
+	enum misdeed start_misdeed[2]; /* of the next starts_left device processes, compilers ([1]) */
+	int starts_left[2];
+	uint32_t start_deadline_ms, call_deadline_ms; /* of children, at most; 0: as usual */
 	double gain_us; /* what an exact kernel saves a launch; 0: as estimated */
 };
 
@@ -97,6 +102,15 @@ struct broker {
 	bool draining;
 };
 
+/* What a test has set (0: nothing) in place of what is usual. */
+static inline uint64_t broker_deadline(uint32_t wanted_ms, uint64_t usual_ms)
+{
+	return wanted_ms && wanted_ms < usual_ms ? wanted_ms : usual_ms;
+}
+
+/* "--test-misdeed=hang", as a child that starts now is told; NULL: nothing. */
+const char *broker_start_misdeed(struct broker *broker, bool compiler, char argument[40]);
+
 static inline uint64_t broker_id(struct broker *broker)
 {
 	return ++broker->next_id;
@@ -114,6 +128,8 @@ struct executor;
 void server_executor_changed(struct broker *broker, struct executor *executor);
 /* It is gone: before those are told that had asked it for something, for they may ask for more. */
 void server_executor_lost(struct broker *broker, struct executor *executor, const char *why);
+/* Whether sessions have lanes to this device process, and something is under way there. */
+bool server_lanes(const struct broker *broker, const struct executor *executor, bool *under_way);
 /* A client wrote nonsense into the lane of this stream: its session ends. */
 void server_lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
 					   const char *why);

@@ -31,7 +31,7 @@ struct child {
 	int open_handles;
 	size_t message_most;
 	bool exited, abandoned;
-	char stranger[256]; /* what is wrong with its build; "": nothing */
+	char condemned[256]; /* what is wrong with it, or with what it said; "": nothing */
 	struct frame_queue queue;
 	struct child_events events;
 	void *owner;
@@ -60,11 +60,33 @@ static bool is_stranger(struct child *child, struct wire_in *message)
 	const char *build = wire_get_str(message, &message->root, "build");
 	if (strcmp(wire_type(message), "ready") != 0 || (build && !strcmp(build, util_build())))
 		return false;
-	util_fail(child->stranger, sizeof child->stranger, 0,
+	util_fail(child->condemned, sizeof child->condemned, 0,
 			  "is build %.12s of kilnd, and the daemon is build %.12s: its program was replaced "
 			  "while it ran; restart kilnd",
 			  build ? build : "(unknown)", util_build());
 	return true;
+}
+
+static void note_unreadable(struct child *child, const char *why)
+{
+	if (!child->condemned[0])
+		snprintf(child->condemned, sizeof child->condemned, "sent what cannot be read: %s", why);
+}
+
+static int take(struct child *child, struct frame *frame)
+{
+	struct wire_in message;
+	int status = wire_parse(&message, frame->data, frame->size);
+	if (status != KILN_OK) {
+		note_unreadable(child, message.why);
+		return status;
+	}
+	if (is_stranger(child, &message))
+		status = KILN_EVERSION;
+	else if (!child->abandoned && !child->condemned[0])
+		child->events.message(child->owner, &message, frame);
+	wire_in_free(&message);
+	return status;
 }
 
 /* Reads what is there, up to most messages; false when the socket ended or broke. */
@@ -72,22 +94,13 @@ static bool read_messages(struct child *child, int most)
 {
 	for (int i = 0; i < most; i++) {
 		struct frame frame = {0};
-		struct wire_in message;
 		int status = frame_recv(child->sock, &frame, child->message_most);
 		if (status == KILN_EAGAIN)
 			return true;
-		if (status != KILN_OK) {
-			frame_free(&frame);
-			return false;
-		}
-		status = wire_parse(&message, frame.data, frame.size);
-		if (status == KILN_OK) {
-			if (is_stranger(child, &message))
-				status = KILN_EVERSION;
-			else if (!child->abandoned)
-				child->events.message(child->owner, &message, &frame);
-			wire_in_free(&message);
-		}
+		if (status == KILN_OK)
+			status = take(child, &frame);
+		else if (status != KILN_ECONN)
+			note_unreadable(child, frame.why);
 		frame_free(&frame);
 		if (status != KILN_OK)
 			return false;
@@ -129,15 +142,15 @@ static void watch(struct child *child)
 static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal)
 {
 	struct child *child = process->data;
-	char why[sizeof child->stranger];
+	char why[sizeof child->condemned];
 	child->exited = true;
 	kill(-process->pid, SIGKILL); /* what it had started itself: a compiler, say */
 	uv_poll_stop(&child->poll);
 	/* What it said last (a fault's sentence) may still be in the socket. */
 	read_messages(child, INT_MAX);
 	output_drain(child->output);
-	if (child->stranger[0])
-		snprintf(why, sizeof why, "%s", child->stranger);
+	if (child->condemned[0])
+		snprintf(why, sizeof why, "%s", child->condemned);
 	else if (term_signal)
 		snprintf(why, sizeof why, "was killed by signal %d (%s)", term_signal,
 				 strsignal(term_signal));
@@ -301,6 +314,12 @@ void child_kill(struct child *child)
 	/* The group exists from the first instruction of the child on (setsid before exec). */
 	if (kill(-child->process.pid, SIGKILL) < 0)
 		kill(child->process.pid, SIGKILL);
+}
+
+void child_condemn(struct child *child, const char *why)
+{
+	snprintf(child->condemned, sizeof child->condemned, "%s", why);
+	child_kill(child);
 }
 
 void child_abandon(struct child *child)

@@ -20,7 +20,8 @@ struct child;
 struct child_events {
 	/* message and frame live until it returns; descriptors not taken are closed. */
 	void (*message)(void *owner, struct wire_in *message, struct frame *frame);
-	/* why: "ended with status 3", "was killed by SIGKILL".  The child frees itself afterwards. */
+	/* why: "ended with status 3", "was killed by signal 9 (Killed)", or what it was condemned for.
+	 * The child frees itself afterwards. */
 	void (*gone)(void *owner, int exit_status, int signal, const char *why);
 };
 
@@ -44,6 +45,8 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 int child_send(struct child *child, const struct wire_out *message, const int *fds, int fd_count);
 /* SIGKILL to the child and what it started; gone() follows. */
 void child_kill(struct child *child);
+/* The same of one that said what it must not: gone() gets this reason, "answered ...". */
+void child_condemn(struct child *child, const char *why);
 /* From now on nothing is reported; the child is killed and frees itself. */
 void child_abandon(struct child *child);
 /* The same for a child that has nothing to do: it sees the end of its socket, cleans up after

@@ -18,7 +18,6 @@
 #define MESSAGE_MOST ((size_t)4 << 20) /* answers and sentences; what is read goes by memfd */
 
 static void start(struct executor *executor);
-
 static bool is_wrapped(const struct executor *executor)
 {
 	return executor->device->broker->options.executor_wrapper[0] != 0;
@@ -148,10 +147,52 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	server_executor_changed(executor->device->broker, executor);
 }
 
+static unsigned start_deadline_ms(const struct executor *executor)
+{
+	return (unsigned)broker_deadline(executor->device->broker->test.start_deadline_ms,
+									 DEADLINE_EXECUTOR_START_MS) *
+		   executor_patience(executor);
+}
+
+static void on_alive(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct executor *executor = arg;
+	(void)status, (void)error, (void)reply;
+	executor->asked = false;
+}
+
+/* Calls have deadlines of their own; what goes through lanes has the device process's, which passes
+ * only where that gets on. */
+static void look(struct executor *executor)
+{
+	struct broker *broker = executor->device->broker;
+	bool under_way;
+	if (!server_lanes(broker, executor, &under_way)) {
+		uv_timer_stop(&executor->timer);
+	} else if (under_way && !executor->asked) {
+		struct wire_out message;
+		uint64_t id = executor_begin(executor, &message, "ping");
+		executor->asked = executor_send(executor, &message, id, NULL, 0,
+										(uint32_t)broker->options.launch_timeout_ms, on_alive,
+										executor) == KILN_OK;
+	}
+}
+
+void executor_look_after(struct executor *executor)
+{
+	uint64_t pause_ms = executor->device->broker->options.launch_timeout_ms / 4 + 1;
+	if (pause_ms > PAUSE_EXECUTOR_LOOK_MS)
+		pause_ms = PAUSE_EXECUTOR_LOOK_MS;
+	if (executor->phase == EXECUTOR_READY && !uv_is_active((uv_handle_t *)&executor->timer))
+		uv_timer_start(&executor->timer, on_timer, pause_ms, pause_ms);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
 	struct executor *executor = timer->data;
-	if (executor->phase == EXECUTOR_WAITING) {
+	if (executor->phase == EXECUTOR_READY) {
+		look(executor);
+	} else if (executor->phase == EXECUTOR_WAITING) {
 		start(executor);
 	} else if (executor->phase == EXECUTOR_STOPPED) {
 		executor->failed_starts = 0;
@@ -160,7 +201,7 @@ static void on_timer(uv_timer_t *timer)
 	} else if (executor->child) {
 		util_fail(executor->fault, sizeof executor->fault, 0,
 				  "the device process of %s was not ready after %u ms", executor->device->info.name,
-				  DEADLINE_EXECUTOR_START_MS * executor_patience(executor));
+				  start_deadline_ms(executor));
 		child_kill(executor->child);
 	}
 }
@@ -255,10 +296,10 @@ static void start(struct executor *executor)
 	static const struct child_events events = {executor_on_message, on_gone};
 	static const char *const orders[] = {"--thread-order=natural", "--thread-order=reversed",
 										 "--thread-order=shuffled"};
-	char device[40], patience[40], alive[48], error[KERNEL_ERROR_MAX];
+	char device[40], patience[40], alive[48], misdeed[40], error[KERNEL_ERROR_MAX];
 	struct broker *broker = executor->device->broker;
 	const struct options *options = &broker->options;
-	const char *arguments[10] = {"--role=executor", device, patience, alive,
+	const char *arguments[11] = {"--role=executor", device, patience, alive,
 								 options_sandbox(options->sandbox)};
 	/* A vendor's driver and tools read variables that nobody can list. */
 	struct child_program program = {.arguments = arguments,
@@ -273,6 +314,8 @@ static void start(struct executor *executor)
 			 (unsigned long long)options->quiet_patience_ms);
 	if (is_wrapped(executor))
 		arguments[count++] = "--wrapped";
+	if (broker_start_misdeed(broker, false, misdeed))
+		arguments[count++] = misdeed;
 	if (executor->session)
 		arguments[count++] = "--own";
 	if (options->memcheck) {
@@ -286,8 +329,7 @@ static void start(struct executor *executor)
 	if (executor->child) {
 		executor->phase = EXECUTOR_STARTING;
 		executor->phase_us = util_now_us();
-		uv_timer_start(&executor->timer, on_timer,
-					   (uint64_t)DEADLINE_EXECUTOR_START_MS * executor_patience(executor), 0);
+		uv_timer_start(&executor->timer, on_timer, start_deadline_ms(executor), 0);
 	} else if (++executor->failed_starts >= START_TRIES) {
 		give_up(executor, KILN_EIO, error);
 	} else {

@@ -91,6 +91,10 @@ int executor_take_fd(struct executor *executor);
 /* The answers to requests made with arg are dropped. */
 void executor_disown(struct executor *executor, void *arg);
 
+/* It has a lane, of whose work no message tells: from now on the process is asked now and then
+ * whether it still answers, while there is such work. */
+void executor_look_after(struct executor *executor);
+
 /* The module id of a loaded kernel, 0 if it is not loaded in this process. */
 uint64_t executor_module(struct executor *executor, const char *key);
 /* "params" of a loaded kernel: the sizes of its parameters, as far as they are known. */

@@ -28,7 +28,8 @@ static void unlink_call(struct executor *executor, struct executor_call *call)
 uint64_t executor_call_deadline_ms(const struct executor *executor,
 								   const struct executor_call *call)
 {
-	return (uint64_t)call->deadline_ms * executor_patience(executor);
+	return broker_deadline(executor->device->broker->test.call_deadline_ms, call->deadline_ms) *
+		   executor_patience(executor);
 }
 
 /* Only the oldest call with a deadline can be what keeps the device: the others wait behind it, but
@@ -172,9 +173,12 @@ int executor_take_fd(struct executor *executor)
 static void on_reply(struct executor *executor, struct wire_in *message, struct frame *frame)
 {
 	struct executor_call *call = map_get_id(&executor->calls, wire_id(message));
-	if (!call)
+	int64_t status = wire_get_int(&message->root, "st", 1);
+	if (!call || !kernel_status_is(status)) {
+		child_condemn(executor->child, call ? "answered with a status that there is not"
+											: "answered what it was not asked");
 		return;
-	int status = (int)wire_get_int(&message->root, "st", KILN_EPROTO);
+	}
 	const char *error = wire_get_str(message, &message->root, "err");
 	executor->progress_us = util_now_us();
 	executor->device->broker->counters.device_answers++;
@@ -182,7 +186,8 @@ static void on_reply(struct executor *executor, struct wire_in *message, struct 
 	rest(executor);
 	executor->frame = frame;
 	if (call->done)
-		call->done(call->arg, status, error ? error : "the device process gave no reason", message);
+		call->done(call->arg, (int)status, error ? error : "the device process gave no reason",
+				   message);
 	executor->frame = NULL;
 	free(call);
 }
@@ -233,6 +238,8 @@ void executor_on_message(void *owner, struct wire_in *message, struct frame *fra
 		on_reply(executor, message, frame);
 	else if (!strcmp(type, "event"))
 		on_event(executor, message);
+	else
+		child_condemn(executor->child, "sent a message of a kind that there is not");
 }
 
 void executor_fail_calls(struct executor *executor, const char *why)
@@ -290,6 +297,8 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	struct executor_module *module = arg;
 	struct module_wait *waiter;
 	module->ready = status == KILN_OK;
+	if (status == KILN_ECOMPILE)
+		job_distrust(module->executor->device->broker, module->key, error);
 	if (reply)
 		keep_params(module, reply);
 	while ((waiter = module->waiters)) {

@@ -44,8 +44,11 @@ struct executor {
 	uint64_t generation, restarts, next_call;
 	const char *begun; /* the type of the message that is being made */
 	bool holds;        /* it launches nothing until what runs has ended */
-	uv_timer_t timer;  /* WAITING: backoff; STARTING: deadline; STOPPED and lost: the next look */
-	uv_timer_t clock;  /* READY with calls: looks at deadlines */
+	bool asked;        /* whether it still answers */
+	/* WAITING: backoff; STARTING: deadline; READY: looks at lanes; STOPPED and lost: the next look
+	 * for the device */
+	uv_timer_t timer;
+	uv_timer_t clock; /* READY with calls: looks at deadlines */
 	uint32_t backoff_ms, lost_ms;
 	bool lost; /* its device was there and is not: asked for, it answers at once that it is so */
 	uint64_t ready_us, ended_us, phase_us; /* phase_us: since when it is in its phase */

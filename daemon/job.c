@@ -301,6 +301,33 @@ void job_waits(const struct broker *broker, waits_visit visit, void *arg)
 	}
 }
 
+struct distrusted {
+	char key[KERNEL_KEY_HEX], error[KERNEL_ERROR_MAX];
+};
+
+static void distrust_work(struct cache *cache, void *arg)
+{
+	struct distrusted *distrusted = arg;
+	cache_remove(cache, distrusted->key, distrusted->error);
+}
+
+static void distrust_done(struct broker *broker, void *arg)
+{
+	(void)broker;
+	free(arg);
+}
+
+void job_distrust(struct broker *broker, const char *key, const char *why)
+{
+	struct distrusted *distrusted = calloc(1, sizeof *distrusted);
+	util_log(UTIL_WARN, "kernel %.12s leaves the cache, to be compiled again: %s", key, why);
+	if (!distrusted)
+		return;
+	memcpy(distrusted->key, key, sizeof distrusted->key);
+	if (store_run(broker, distrust_work, distrust_done, distrusted) != KILN_OK)
+		free(distrusted);
+}
+
 bool job_busy(const struct broker *broker)
 {
 	return broker->flights != NULL;

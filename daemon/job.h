@@ -119,4 +119,8 @@ void job_each(const struct broker *broker, job_visit visit, void *arg);
 bool job_busy(const struct broker *broker);
 void job_close(struct broker *broker); /* forgets all flights, unanswered */
 
+/* A device process cannot load what the cache has of this key: whoever asks next has it compiled
+ * again. */
+void job_distrust(struct broker *broker, const char *key, const char *why);
+
 #endif

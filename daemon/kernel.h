@@ -26,6 +26,13 @@
 #define KERNEL_KEY_HEX 65 /* 64 digits and the zero byte */
 
 /* Bytes of an element; 0 for a number that is no element type. */
+static inline bool kernel_status_is(int64_t status)
+{
+#define KERNEL_STATUS_IS(name, value, text) || status == (value)
+	return status == KILN_OK KILN_STATUS_LIST(KERNEL_STATUS_IS);
+#undef KERNEL_STATUS_IS
+}
+
 static inline uint32_t kernel_dtype_bytes(int64_t dtype)
 {
 	switch (dtype) {

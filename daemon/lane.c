@@ -153,6 +153,14 @@ int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]
 	return count;
 }
 
+bool lane_works(const struct session *session)
+{
+	const struct lane *lane = session->lane;
+	uint64_t taken = atomic_load(&lane->counts->taken);
+	uint64_t ended = atomic_load(&lane->counts->launched) + atomic_load(&lane->counts->failed);
+	return taken != ended || atomic_load(&lane->map->header.tail) != taken;
+}
+
 void lane_drop(struct session *session)
 {
 	session->broker->counters.lane_lost += lane_count(session);
@@ -394,6 +402,7 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 	if (lane->given)
 		return 0;
 	lane->given = true;
+	executor_look_after(session->executor);
 	fds[0] = lane->memory;
 	fds[1] = lane->wake;
 	fds[2] = lane->told;

@@ -24,6 +24,7 @@ int main(int argc, char **argv)
 									.check = options.memcheck,
 									.order = options.thread_order,
 									.beat_ms = pulse_every_ms(options.liveness_timeout_ms),
+									.test_misdeed = options.test_misdeed,
 									.quiet_patience_ms = (uint32_t)options.quiet_patience_ms};
 		return exec_main(&exec);
 	}
@@ -33,6 +34,7 @@ int main(int argc, char **argv)
 			.memory_bytes = options.worker_memory,
 			.beat_ms = pulse_every_ms(options.liveness_timeout_ms),
 			.sandbox = options.sandbox,
+			.test_misdeed = options.test_misdeed,
 		};
 		return compile_worker_main(&worker);
 	}

@@ -4,12 +4,15 @@
  */
 #include "options_table.h"
 
+#include "misdeed/misdeed.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define AT(field) offsetof(struct options, field)
+#define MISDEED_WORD(name, text) "|" text
 #define KB ((uint64_t)1 << 10)
 #define MB ((uint64_t)1 << 20)
 #define GB ((uint64_t)1 << 30)
@@ -129,6 +132,8 @@ static const struct option_row table[] = {
 	{"device-name", NULL, "NAME", NULL, OPTION_DEVICE, 0, 0, NULL, AT(device_name), NULL, NULL},
 	{"wrapped", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(wrapped), NULL, NULL},
 	{"own", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(own), NULL, NULL},
+	{"test-misdeed", NULL, "none" MISDEEDS(MISDEED_WORD), "none", OPTION_WORD, 0, 0, NULL, AT(test_misdeed), NULL,
+		NULL},
 	{"fd", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(fd), NULL, NULL},
 	{"trail", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(trail), NULL, NULL},
 };

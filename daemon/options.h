@@ -101,10 +101,11 @@ struct options {
 	/* Of the children, which the broker starts. */
 	enum options_role role;
 	char device_name[KERNEL_TARGET_MAX];
-	bool wrapped; /* an executor: started through executor_wrapper */
-	bool own;     /* an executor: of a session that brings kernels of its own */
-	int fd;       /* -1: none */
-	int trail;    /* an executor: memory for its last calls; -1: none */
+	bool wrapped;     /* an executor: started through executor_wrapper */
+	bool own;         /* an executor: of a session that brings kernels of its own */
+	int fd;           /* -1: none */
+	int trail;        /* an executor: memory for its last calls; -1: none */
+	int test_misdeed; /* what it does wrong instead of saying that it is ready: an enum misdeed */
 };
 
 /* A limit as `info` and error messages name it. */

@@ -253,6 +253,19 @@ void server_executor_lost(struct broker *broker, struct executor *executor, cons
 			lane_check(session, why);
 }
 
+bool server_lanes(const struct broker *broker, const struct executor *executor, bool *under_way)
+{
+	bool any = false;
+	*under_way = false;
+	for (const struct session *session = broker->sessions; session; session = session->next) {
+		if (session->executor != executor || !session->lane)
+			continue;
+		any = true;
+		*under_way = *under_way || lane_works(session);
+	}
+	return any;
+}
+
 void server_lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
 					   const char *why)
 {

@@ -244,6 +244,8 @@ int graph_resolve(struct graph *graph, char error[KERNEL_ERROR_MAX]);
 /* Adds what went through it to the broker's and the session's counters.  How many calls of it have
  * not ended. */
 uint64_t lane_count(struct session *session);
+/* Whether something is under way in the session's lane, as far as its client says. */
+bool lane_works(const struct session *session);
 /* Forgets it; the client is not told. */
 void lane_drop(struct session *session);
 /* The device process may be another one now: then the client is told why its lane is no more. */

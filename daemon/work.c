@@ -250,7 +250,7 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 	if (reply)
 		note_checked(session->broker, &reply->root);
 	/* Freed with its process: as good as freed. */
-	if (work->kind == WORK_FREE && status == KILN_EDEVICE)
+	if (work->kind == WORK_FREE && (status == KILN_EDEVICE || status == KILN_ETIMEDOUT))
 		status = KILN_OK;
 	if (work->raw && status != KILN_OK)
 		snprintf(sentence, sizeof sentence, "%s: %s", raw_label(&work->variant->plan, label),

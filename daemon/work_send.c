@@ -59,7 +59,11 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	if (reply)
 		session_note_load(work->session, work->kernel, work->load_us);
 	work->load_status = status;
-	if (status != KILN_OK && work->raw)
+	/* What could not be loaded has left the cache: it is asked for again. */
+	if (status == KILN_ECOMPILE && !work->remade) {
+		work->remade = true;
+		work->load_status = KILN_OK;
+	} else if (status != KILN_OK && work->raw)
 		util_append(work->load_error, sizeof work->load_error, 0, "%s cannot be loaded: %s",
 					raw_label(&work->variant->plan, label), error);
 	else if (status != KILN_OK)

@@ -39,6 +39,7 @@ struct work {
 	bool loading;
 	uint64_t load_us; /* when that began */
 	int load_status;
+	bool remade; /* its kernel could not be loaded, and was compiled again */
 	char load_error[JOB_ERROR_MAX];
 	/* COPY, FREE */
 	struct buffer *buffer;

@@ -36,6 +36,7 @@ struct asking {
 	uint64_t load_us;          /* when it began */
 	int64_t object_bytes;
 	enum job_origin origin;
+	bool remade;     /* its kernel could not be loaded, and is asked for again */
 	uint64_t device; /* kind of the one that it is planned for */
 	bool runs;       /* it is launched, too, if its kernel is there, on these operands */
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
@@ -202,11 +203,19 @@ static void answer_success(struct asking *asking, const char *origin)
 	asking_free(asking);
 }
 
+static void resolve(struct asking *asking, struct kernel_ref *kernel, bool look);
+
 static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct asking *asking = arg;
 	char sentence[KERNEL_ERROR_MAX + 192], label[160];
 	asking->loader = NULL;
+	/* What could not be loaded has left the cache. */
+	if (status == KILN_ECOMPILE && !asking->remade) {
+		asking->remade = true;
+		resolve(asking, asking->kernel, false);
+		return;
+	}
 	if (reply)
 		session_note_load(asking->request.session, asking->kernel, asking->load_us);
 	if (status != KILN_OK && asking->ref->raw) {
@@ -221,8 +230,6 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	else
 		answer_success(asking, job_origin_names[asking->origin]);
 }
-
-static void resolve(struct asking *asking, struct kernel_ref *kernel, bool look);
 
 /* The exact kernel is in no cache: then the generic one is compiled, which will serve other shapes,
  * too; and if there is none, the exact one. */

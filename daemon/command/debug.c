@@ -142,7 +142,89 @@ static void kill_child(struct session *session, struct wire_in *message)
 	reply_send(session, &out, NULL, 0);
 }
 
-/* Faults that are a time and nothing else; false: it is none of them. */
+/* ---- What children do wrong ---- */
+
+static void no_misdeed(struct session *session, struct wire_in *message, const char *name)
+{
+	reply_error(session, wire_id(message), KILN_EINVAL, "there is no misdeed \"%.40s\"",
+				name ? name : "");
+}
+
+static enum misdeed misdeed_of(struct wire_in *message)
+{
+	const char *name = wire_get_str(message, &message->root, "misdeed");
+	return name ? misdeed_named(name) : MISDEED_NONE;
+}
+
+static void fail_start(struct session *session, struct wire_in *message)
+{
+	const char *role = wire_get_str(message, &message->root, "role");
+	bool compiler = role && !strcmp(role, "compiler");
+	struct test_state *test = &session->broker->test;
+	enum misdeed misdeed = misdeed_of(message);
+	if (!misdeed) {
+		no_misdeed(session, message, wire_get_str(message, &message->root, "misdeed"));
+		return;
+	}
+	test->start_misdeed[compiler] = misdeed;
+	test->starts_left[compiler] = (int)wire_get_int(&message->root, "count", 1);
+	reply_ok(session, wire_id(message));
+}
+
+const char *broker_start_misdeed(struct broker *broker, bool compiler, char argument[40])
+{
+	struct test_state *test = &broker->test;
+	if (test->starts_left[compiler] <= 0)
+		return NULL;
+	test->starts_left[compiler]--;
+	snprintf(argument, 40, "--test-misdeed=%s", misdeed_name(test->start_misdeed[compiler]));
+	return argument;
+}
+
+/* Of the session's own process, or of that of its device. */
+static void fail_device(struct session *session, struct wire_in *message)
+{
+	const char *at = wire_get_str(message, &message->root, "at");
+	bool own = wire_get(&message->root, "own") != NULL;
+	struct executor *executor = own ? session->own : session->executor;
+	enum misdeed misdeed = misdeed_of(message);
+	struct wire_out out;
+	if (!misdeed || !at) {
+		no_misdeed(session, message, wire_get_str(message, &message->root, "misdeed"));
+		return;
+	}
+	if (!executor || !executor_is_ready(executor)) {
+		reply_error(session, wire_id(message), KILN_EDEVICE, "there is no such device process now");
+		return;
+	}
+	uint64_t id = executor_begin(executor, &out, "misdeed");
+	wire_put_int(&out, "what", (int64_t)misdeed);
+	wire_put_str(&out, "at", at);
+	executor_post(executor, &out, id);
+	reply_ok(session, wire_id(message));
+}
+
+/* "hang-compile": of the next jobs. */
+static bool fail_compile(struct session *session, struct wire_in *message, const char *what)
+{
+	static const char end[] = "-compile";
+	struct test_state *test = &session->broker->test;
+	char name[16];
+	size_t length = strlen(what), rest = length - strlen(end);
+	if (length <= strlen(end) || rest >= sizeof name || strcmp(what + rest, end) != 0)
+		return false;
+	snprintf(name, sizeof name, "%.*s", (int)rest, what);
+	if (!misdeed_named(name))
+		return false;
+	test->compile_misdeed = misdeed_named(name);
+	test->misdeeds_left = (int)wire_get_int(&message->root, "count", 1);
+	reply_ok(session, wire_id(message));
+	return true;
+}
+
+/* ---- Settings ---- */
+
+/* Those that are a time and nothing else; false: it is none of them. */
 static bool set_time(struct test_state *test, const char *what, uint32_t ms)
 {
 	const struct {
@@ -152,6 +234,8 @@ static bool set_time(struct test_state *test, const char *what, uint32_t ms)
 		{"delay-compile", &test->delay_compile_ms},
 		{"delay-store", &test->delay_store_ms},
 		{"hello-deadline", &test->hello_deadline_ms},
+		{"start-deadline", &test->start_deadline_ms},
+		{"call-deadline", &test->call_deadline_ms},
 		{"remote-patience", &test->remote_patience_ms},
 		{"restart-pause", &test->restart_pause_ms},
 		{"store-deadline", &test->store_deadline_ms},
@@ -164,65 +248,84 @@ static bool set_time(struct test_state *test, const char *what, uint32_t ms)
 	return false;
 }
 
-void command_debug(struct session *session, struct wire_in *message, struct frame *frame)
+static bool set(struct session *session, struct wire_in *message, const char *what)
 {
 	struct test_state *test = &session->broker->test;
-	const msgpack_object *root = &message->root;
-	const char *what = wire_get_str(message, root, "what");
-	uint64_t id = wire_id(message);
-	int count = (int)wire_get_int(root, "count", 1);
-	uint32_t ms = (uint32_t)wire_get_uint(root, "ms", 0);
-	(void)frame;
-	if (!what)
-		what = "(nothing)";
-	if (!strcmp(what, "children")) {
-		list_children(session, id);
-	} else if (set_time(test, what, ms)) {
-		reply_ok(session, id);
-	} else if (!strcmp(what, "kill")) {
+	uint32_t ms = (uint32_t)wire_get_uint(&message->root, "ms", 0);
+	if (!strcmp(what, "gain"))
+		test->gain_us = (double)ms * 1000;
+	else if (!strcmp(what, "available-memory"))
+		test->available_bytes = wire_get_uint(&message->root, "bytes", 0);
+	else if (!set_time(test, what, ms))
+		return false;
+	reply_ok(session, wire_id(message));
+	return true;
+}
+
+/* What goes through lanes knows of no delay: it is answered when there is none left. */
+static void delay_launch(struct session *session, struct wire_in *message)
+{
+	struct test_state *test = &session->broker->test;
+	test->delay_launch_ms = (uint32_t)wire_get_uint(&message->root, "ms", 0);
+	if (test->delay_launch_ms && lanes_end(session->broker))
+		test->lanes_end = (struct lanes_end){session->id, wire_id(message)};
+	else
+		reply_ok(session, wire_id(message));
+}
+
+/* True: it is one of those that children have to do with. */
+static bool run_child(struct session *session, struct wire_in *message, const char *what)
+{
+	if (!strcmp(what, "children"))
+		list_children(session, wire_id(message));
+	else if (!strcmp(what, "kill"))
 		kill_child(session, message);
-	} else if (!strcmp(what, "drop")) {
-		session_end(session);
-	} else if (!strcmp(what, "corrupt")) {
+	else if (!strcmp(what, "delay-launch"))
+		delay_launch(session, message);
+	else if (!strcmp(what, "fail-start"))
+		fail_start(session, message);
+	else if (!strcmp(what, "fail-device"))
+		fail_device(session, message);
+	else
+		return fail_compile(session, message, what);
+	return true;
+}
+
+/* The same of the store. */
+static bool run_store(struct session *session, struct wire_in *message, const char *what)
+{
+	if (!strcmp(what, "corrupt")) {
 		damage_cache(session, message, corrupt);
 	} else if (!strcmp(what, "expire")) {
 		damage_cache(session, message, expire);
-	} else if (!strcmp(what, "delay-launch")) {
-		test->delay_launch_ms = ms;
-		/* What goes through lanes knows of no delay: it is answered when there is none left. */
-		if (ms && lanes_end(session->broker))
-			test->lanes_end = (struct lanes_end){session->id, id};
-		else
-			reply_ok(session, id);
 	} else if (!strcmp(what, "store-fault")) {
-		fault_store(session, message, ms);
+		fault_store(session, message, (uint32_t)wire_get_uint(&message->root, "ms", 0));
 	} else if (!strcmp(what, "look")) {
 		server_look(session->broker);
 		damage_cache(session, message, look);
-	} else if (!strcmp(what, "gain")) {
-		test->gain_us = (double)ms * 1000;
-		reply_ok(session, id);
-	} else if (!strcmp(what, "available-memory")) {
-		test->available_bytes = wire_get_uint(root, "bytes", 0);
-		reply_ok(session, id);
-	} else if (!strcmp(what, "fail-compile")) {
-		test->fail_compile = count;
-		reply_ok(session, id);
-	} else if (!strcmp(what, "hang-compile")) {
-		test->hang_compile = count;
-		reply_ok(session, id);
-	} else if (!strcmp(what, "crash-compile")) {
-		test->crash_compile = count;
-		reply_ok(session, id);
 	} else {
-		reply_error(
-			session, id, KILN_EINVAL,
-			"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
-			"store-fault, store-deadline, look, "
-			"delay-compile, delay-store, delay-launch, hello-deadline, gain, remote-patience, "
-			"restart-pause, fail-compile, hang-compile, crash-compile, available-memory",
-			what);
+		return false;
 	}
+	return true;
+}
+
+void command_debug(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	const char *what = wire_get_str(message, &message->root, "what");
+	(void)frame;
+	if (!what)
+		what = "(nothing)";
+	if (!strcmp(what, "drop"))
+		session_end(session);
+	else if (!set(session, message, what) && !run_child(session, message, what) &&
+			 !run_store(session, message, what))
+		reply_error(session, wire_id(message), KILN_EINVAL,
+					"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
+					"store-fault, store-deadline, look, delay-compile, delay-store, delay-launch, "
+					"hello-deadline, start-deadline, call-deadline, restart-pause, gain, "
+					"remote-patience, fail-compile, hang-compile, crash-compile, fail-start, "
+					"fail-device, available-memory",
+					what);
 }
 
 void command_stop(struct session *session, struct wire_in *message, struct frame *frame)

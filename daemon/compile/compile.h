@@ -87,7 +87,7 @@ struct compile_job {
 	bool whole;        /* the one file is a unit as another job made it, for the same options */
 	bool check;        /* target cpu: accesses are checked while the kernel runs */
 	uint32_t delay_ms; /* test-only */
-	int test_fault;    /* test-only: 0 none, 1 fail, 2 hang, 3 crash */
+	int test_misdeed;  /* test-only: an enum misdeed (misdeed/misdeed.h) */
 };
 
 #define COMPILE_MAX_MACROS 64
@@ -217,7 +217,7 @@ void hostcc_close(void);
  *    "host": {...}}
  * Broker -> worker:
  *   {"t": "job", "id", "target", "source", "inst", "files": [{"n", "b"}], "user",
- *    "macros": [{"n", "v"}], "options": [{"o"}], "check", "whole", "delay", "fault"}
+ *    "macros": [{"n", "v"}], "options": [{"o"}], "check", "whole", "delay", "misdeed"}
  * Worker -> broker:
  *   {"t": "result", "id", "st", "err", "entry", "source", "log", "object", "regs", "shared",
  *    "spill", "local", "us", "grew"}
@@ -248,6 +248,7 @@ struct compile_worker_options {
 	uint32_t cpu_seconds;  /* RLIMIT_CPU for the whole life; 0: none */
 	uint32_t beat_ms;      /* how often it says that it lives, while it compiles; 0: never */
 	enum sandbox_mode sandbox;
+	int test_misdeed; /* test-only: an enum misdeed, in place of saying that it is ready */
 };
 /* The worker's main: identifies, warms, limits itself, then answers jobs until the socket ends.
  * Returns the exit status. */

@@ -96,7 +96,7 @@ void compile_job_write(struct wire_out *out, uint64_t id, const struct compile_j
 	wire_put_bool(out, "check", job->check);
 	wire_put_bool(out, "whole", job->whole);
 	wire_put_uint(out, "delay", job->delay_ms);
-	wire_put_int(out, "fault", job->test_fault);
+	wire_put_int(out, "misdeed", job->test_misdeed);
 }
 
 static bool file_read(struct wire_in *in, const msgpack_object *map, struct compile_file *out)
@@ -164,7 +164,7 @@ int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 	read.check = wire_get_bool(&in->root, "check", false);
 	read.whole = wire_get_bool(&in->root, "whole", false);
 	read.delay_ms = (uint32_t)(wire_get_uint(&in->root, "delay", 0) & UINT32_MAX);
-	read.test_fault = (int)(wire_get_uint(&in->root, "fault", 0) & 0xff);
+	read.test_misdeed = (int)(wire_get_uint(&in->root, "misdeed", 0) & 0xff);
 	*id = wire_id(in);
 	*job = read;
 	return KILN_OK;
@@ -212,13 +212,19 @@ static bool copy_object(struct wire_in *in, struct compile_result *out)
 	return true;
 }
 
+/* Compilers for all targets make ELF files. */
+static bool is_object(const struct compile_result *result)
+{
+	return result->object_bytes >= 4 && memcmp(result->object, "\177ELF", 4) == 0;
+}
+
 int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result *result)
 {
 	const msgpack_object *root = &in->root;
 	struct compile_result read = {0};
 	int64_t status = wire_get_int(root, "st", 1);
 
-	if (strcmp(wire_type(in), "result") != 0 || status > KILN_OK || status < KILN_EFORK)
+	if (strcmp(wire_type(in), "result") != 0 || !kernel_status_is(status))
 		return KILN_EPROTO;
 	read.status = (int)status;
 	copy_text(read.error, sizeof read.error, wire_get_str(in, root, "err"));
@@ -233,7 +239,7 @@ int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result 
 		compile_result_free(&read);
 		return KILN_ENOMEM;
 	}
-	if (read.status == KILN_OK && (read.object == NULL || read.entry == NULL)) {
+	if (read.status == KILN_OK && (!is_object(&read) || read.entry == NULL)) {
 		compile_result_free(&read);
 		return KILN_EPROTO;
 	}

@@ -7,6 +7,8 @@
 #include "daemon/deadlines.h"
 #include "daemon/util/heart.h"
 
+#include "../misdeed/misdeed.h"
+
 #include <client/frame.h>
 #include <client/wire.h>
 #include <dirent.h>
@@ -132,33 +134,39 @@ static int enter_sandbox(enum sandbox_mode mode, char held[SANDBOX_TEXT],
 
 /* ---- Jobs ---- */
 
-static void fault(int which, struct compile_result *out)
+/* What a test wants to be wrong with an object.  False: it is to be compiled. */
+static bool forge(enum misdeed misdeed, struct compile_result *out)
 {
-	switch (which) {
-	case 1:
-		out->status = util_fail(out->error, sizeof out->error, KILN_ECOMPILE, "failed on request");
-		break;
-	case 2:
-		for (;;)
-			pause();
-	default:
-		signal(SIGSEGV, SIG_DFL);
-		raise(SIGSEGV);
+	const char *object = misdeed == MISDEED_CUT ? "\177ELF, and no more" : "a text";
+
+	if (misdeed != MISDEED_NOTHING && misdeed != MISDEED_TEXT && misdeed != MISDEED_CUT)
+		return false;
+	out->entry = util_strdup("kernel");
+	if (misdeed != MISDEED_NOTHING) {
+		out->object = util_strdup(object);
+		out->object_bytes = strlen(object);
 	}
+	return true;
+}
+
+static void delay(uint32_t ms)
+{
+	struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+
+	while (ms && nanosleep(&left, &left) != 0)
+		continue;
 }
 
 static void compile(const struct compile_job *job, struct compile_result *out)
 {
-	struct timespec delay = {.tv_sec = job->delay_ms / 1000,
-							 .tv_nsec = job->delay_ms % 1000 * 1000000L};
 	struct rlimit files;
 
 	*out = (struct compile_result){
 		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
-	while (job->delay_ms && nanosleep(&delay, &delay) != 0)
-		continue;
-	if (job->test_fault) {
-		fault(job->test_fault, out);
+	if (job->test_misdeed == MISDEED_FAIL) {
+		out->status = util_fail(out->error, sizeof out->error, KILN_ECOMPILE, "failed on request");
+	} else if (forge((enum misdeed)job->test_misdeed, out)) {
+		return;
 	} else if (options_is_cpu(job->target)) {
 		hostcc_compile(job, out);
 	} else if (options_is_cuda(job->target)) {
@@ -238,9 +246,16 @@ static int answer(int sock, const struct frame *frame, bool *usable)
 		wire_in_free(&in);
 		return status;
 	}
+	delay(job.delay_ms);
+	if (misdeed_do((enum misdeed)job.test_misdeed, sock, "result", id)) {
+		wire_in_free(&in);
+		return KILN_OK;
+	}
 	before = usage_begin();
 	compile(&job, &result);
 	result.grew = usage_end(before);
+	if (job.test_misdeed == MISDEED_ENTRY && result.entry)
+		result.entry[0] ^= 1;
 	compile_result_write(&out, id, &result);
 	status = send_message(sock, &out);
 	/* NVRTC does not give back what it held, and a replaced compiler stays replaced. */
@@ -276,7 +291,7 @@ int compile_worker_main(const struct compile_worker_options *options)
 	char error[KERNEL_ERROR_MAX];
 	struct wire_out out;
 	uint64_t used;
-	int status;
+	int status = KILN_OK;
 
 	become_worker(options->sock);
 	keep_memory();
@@ -294,7 +309,10 @@ int compile_worker_main(const struct compile_worker_options *options)
 	hostcc_open(&toolchains.host);
 	limit_self(options, used);
 	compile_ready_write(&out, &toolchains);
-	status = send_message(options->sock, &out);
+	if (misdeed_do((enum misdeed)options->test_misdeed, options->sock, "ready", 0))
+		wire_out_free(&out);
+	else
+		status = send_message(options->sock, &out);
 	if (status == KILN_OK)
 		status = serve(options->sock, start_heart(options->sock, options->beat_ms));
 	else

@@ -77,15 +77,15 @@ static int resolve(struct device_module *module, const char *entry, char error[K
 	void *symbol = dlsym(module->handle, entry);
 	module->about = dlsym(module->handle, "kiln_cpu_module");
 	if (!symbol || !module->about)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE,
 						 "the object has no symbol %s: it was not compiled for device cpu",
 						 symbol ? "kiln_cpu_module" : entry);
 	/* ISO C has no conversion from an object pointer to a function pointer; POSIX does. */
 	memcpy(&module->entry, &symbol, sizeof(symbol));
 	if (module->about->abi != KILN_CPU_ABI)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EVERSION,
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE,
 						 "the object was compiled for version %u of the cpu device, and this is "
-						 "version %u: compile it again",
+						 "version %u",
 						 module->about->abi, KILN_CPU_ABI);
 	return KILN_OK;
 }
@@ -118,7 +118,7 @@ int cpu_load(struct device *device, const void *object, size_t bytes, const char
 		status = resolve(module, entry, error);
 	} else {
 		const char *why = dlerror();
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE,
 						   "the object of %zu bytes cannot be loaded: %s", bytes, why ? why : "?");
 	}
 	if (status != KILN_OK) {

@@ -39,7 +39,7 @@ int cuda_load(struct device *device, const void *object, size_t bytes, const cha
 {
 	/* The driver is told no length, so it must at least find the header that holds one. */
 	if (!object || bytes < 64)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE,
 						 "an object of %zu bytes is no cubin: it is shorter than its header",
 						 bytes);
 	if (shared_bytes > INT32_MAX)
@@ -66,7 +66,7 @@ int cuda_load(struct device *device, const void *object, size_t bytes, const cha
 	}
 	result = device->cu.cuModuleGetFunction(&module->function, module->module, entry);
 	if (result != CUDA_SUCCESS) {
-		status = cuda_fail(device, error, KILN_EINTERNAL, result, "the object has no kernel %.120s",
+		status = cuda_fail(device, error, KILN_ECOMPILE, result, "the object has no kernel %.120s",
 						   entry);
 	} else {
 		result = cuda_know_kernel(device, module, object, bytes, entry);

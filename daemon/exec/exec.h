@@ -39,6 +39,8 @@
  *   lane.unbind  stream, call
  *   lane.cancel  stream, number: of an entry
  *   ping     -> inflight
+ *   misdeed  what, at: test-only: an enum misdeed, once, in place of a step: a request by its name,
+ *            "answer" (to a launch or copy), "entry" (of a lane: taken), "told" (its end)
  *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?; before it leaves
  *            "what": "progress": launches of lanes end, which the broker does not see
  *            "what": "alive", "busy": so it says now and then, and once that it is not any more
@@ -70,6 +72,7 @@ struct exec_options {
 	uint32_t beat_ms; /* how often it says that it lives, while it works; 0: never */
 	/* How long what stalls the device waits for a moment in which nothing runs; 0: not at all */
 	uint32_t quiet_patience_ms;
+	int test_misdeed; /* test-only: an enum misdeed, in place of saying that it is ready */
 };
 
 /* Runs until the socket ends or the device breaks.  Returns the exit status: 0 end of socket, 3 no

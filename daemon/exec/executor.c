@@ -373,7 +373,8 @@ int exec_main(const struct exec_options *options)
 								: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
 	if (status == KILN_OK)
 		status = open_device(&executor, options, held, error);
-	send_ready(&executor, status, error, held);
+	if (!misdeed_do((enum misdeed)options->test_misdeed, executor.sock, "ready", 0))
+		send_ready(&executor, status, error, held);
 	if (status == KILN_OK) {
 		executor.heart = start_heart(options);
 		serve(&executor);

@@ -12,6 +12,7 @@
  *   executor_entry.c    what becomes of an entry of a lane
  *   executor_mapping.c  the clients' memory that copies go through
  *   executor_trail.c    what it leaves behind of its last calls
+ *   executor_misdeed.c    what tests ask it to do wrong
  *   discipline.c        what the process gives up before it serves
  */
 #ifndef KILN_DAEMON_EXECUTOR_H
@@ -20,6 +21,7 @@
 #include "client/frame.h"
 #include "client/lane_memory.h"
 #include "client/wire.h"
+#include "daemon/misdeed/misdeed.h"
 #include "exec.h"
 #include "trail.h"
 #include "waker.h"
@@ -255,7 +257,9 @@ struct exec {
 	uint32_t spin_us;      /* to look for entries before sleeping */
 	int cpus;
 	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
-	struct heart *heart;       /* NULL: it beats not */
+	struct heart *heart;  /* NULL: it beats not */
+	enum misdeed misdeed; /* test-only: what it does wrong, and in place of what */
+	char misdeed_at[16];
 	struct exec_mapping *kept; /* the last one: clients use one again and again */
 	struct trail *trail;
 	uint64_t trail_begun;
@@ -439,6 +443,16 @@ uint64_t exec_trail_begin(struct exec *executor, uint64_t name, uint64_t stream)
 void exec_trail_end(struct exec *executor, uint64_t number, int status);
 /* The device broke with this one. */
 void exec_trail_blame(struct exec *executor, uint64_t ticket);
+
+/* ---- executor_misdeed.c ---- */
+int exec_misdeed_arm(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX]);
+/* Whether the step was to go wrong and is done with; id: of what it answers. */
+bool exec_misdeed_done(struct exec *executor, const char *step, uint64_t id);
+static inline bool exec_misdeed(struct exec *executor, const char *step, uint64_t id)
+{
+	return executor->misdeed != MISDEED_NONE && exec_misdeed_done(executor, step, id);
+}
 
 /* ---- discipline.c ---- */
 /* No core files, no new privileges; and unless it is wrapped a process group of its own, death with

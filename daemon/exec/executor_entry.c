@@ -149,6 +149,7 @@ void exec_lane_finish(struct exec *executor, const struct device_done *done)
 	struct exec_lane *lane = executor->lane_table[index];
 	struct exec_slot *slot = slot_of(lane, done->ticket);
 	struct exec_pace *pace = &lane->paces[stream_of(slot)];
+	int status = exec_misdeed(executor, "told", 0) ? INT32_MIN : done->status;
 	exec_quiet_ended(executor, &slot->flight);
 	exec_trail_end(executor, slot->flight.trail, done->status);
 	exec_let_go(executor, &slot->flight);
@@ -157,10 +158,10 @@ void exec_lane_finish(struct exec *executor, const struct device_done *done)
 	pace->flights--;
 	pace->progress_us = executor->lane_active_us = executor->now_us;
 	tell_progress(executor, lane);
-	if (done->status == KILN_OK)
+	if (status == KILN_OK)
 		tell_good(lane, slot, done->micros);
 	else
-		tell_of(lane, slot->number, done->status, slot->op, done->error, done->micros);
+		tell_of(lane, slot->number, status, slot->op, done->error, done->micros);
 	say_progress(executor);
 	exec_lane_settle(executor, lane);
 }
@@ -533,6 +534,7 @@ void exec_lane_take(struct exec *executor, struct exec_lane *lane)
 	slot->number = number;
 	slot->failed = slot->doomed = slot->reports = false;
 	slot->op[0] = 0;
+	exec_misdeed(executor, "entry", 0);
 	executor->lane_active_us = executor->now_us;
 	if (lane->parking[stream_of(slot)].first || must_wait(lane, slot))
 		park(executor, lane, slot);

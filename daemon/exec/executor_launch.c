@@ -66,6 +66,10 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 	}
 	exec_quiet_ended(executor, flight);
 	exec_trail_end(executor, flight->trail, done->status);
+	if (exec_misdeed(executor, "answer", done->ticket)) {
+		flight_free(executor, flight);
+		return;
+	}
 	struct wire_out message;
 	wire_begin(&message, "reply", done->ticket);
 	wire_put_int(&message, "st", done->status);

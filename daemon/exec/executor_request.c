@@ -279,6 +279,7 @@ static const struct {
 	{"unload", exec_unload, true},
 	{"end", on_end, false},
 	{"ping", on_ping, true},
+	{"misdeed", exec_misdeed_arm, false},
 	{"cancel", on_cancel, false},
 	{"share", on_share, true},
 	{"lane.open", exec_lane_open, false},
@@ -293,6 +294,8 @@ void exec_request(struct exec *executor, struct wire_in *message, struct frame *
 {
 	const char *type = wire_type(message);
 	char error[KERNEL_ERROR_MAX] = "";
+	if (exec_misdeed(executor, type, wire_id(message)))
+		return;
 	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
 		if (strcmp(type, requests[i].name) != 0)
 			continue;

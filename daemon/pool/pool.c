@@ -80,7 +80,7 @@ static void on_started(struct slot *slot, struct wire_in *message)
 	struct pool *pool = slot->broker->pool;
 	struct compile_toolchains toolchains = {0};
 	if (slot->state != SLOT_STARTING || compile_ready_read(message, &toolchains) != KILN_OK) {
-		child_kill(slot->child);
+		child_condemn(slot->child, "said in a wrong way, or at a wrong time, that it is ready");
 		return;
 	}
 	bool changed = pool->known && (strcmp(pool->toolchains.nvrtc.id, toolchains.nvrtc.id) ||
@@ -105,18 +105,26 @@ static void on_started(struct slot *slot, struct wire_in *message)
 	queue_assign(slot->broker);
 }
 
+/* It had no memory or no files: what jobs before it have left there may be why. */
+static bool is_worn(const struct compile_result *result)
+{
+	return result->status == KILN_ENOMEM || result->status == KILN_EIO;
+}
+
 static void on_result(struct slot *slot, struct wire_in *message)
 {
 	struct compile_result result;
 	uint64_t id;
 	memset(&result, 0, sizeof result);
-	if (compile_result_read(message, &id, &result) != KILN_OK || slot->state != SLOT_BUSY ||
-		id != slot->job_id) {
+	int status = compile_result_read(message, &id, &result);
+	if (status != KILN_OK || slot->state != SLOT_BUSY || id != slot->job_id) {
 		compile_result_free(&result);
-		child_kill(slot->child);
+		child_condemn(slot->child, status != KILN_OK ? "answered with what is no result"
+													 : "answered what it was not asked");
 		return;
 	}
 	struct pool_job *job = slot->job;
+	bool again = is_worn(&result) && slot->jobs_done > 0 && !job->fresh;
 	slot->job = NULL;
 	slot->jobs_done++;
 	stop_timer(slot);
@@ -126,9 +134,15 @@ static void on_result(struct slot *slot, struct wire_in *message)
 	/* Memory that a compiler leaks goes with its process, and so does whatever a user's source may
 	 * have done to it. */
 	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files ||
-		slot->change != slot->broker->pool->changes)
+		is_worn(&result) || slot->change != slot->broker->pool->changes)
 		slot_renew(slot);
-	answer(job, &result);
+	if (again) {
+		job->fresh = true;
+		queue_put_back(slot->broker->pool, job);
+		compile_result_free(&result);
+	} else {
+		answer(job, &result);
+	}
 	queue_assign(slot->broker);
 }
 
@@ -264,8 +278,10 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 		return;
 	if (was_starting) {
 		slot->backoff_ms = slot->backoff_ms ? slot->backoff_ms * 2 : PAUSE_WORKER_START_FIRST_MS;
-		if (slot->backoff_ms > PAUSE_WORKER_START_LAST_MS)
-			slot->backoff_ms = PAUSE_WORKER_START_LAST_MS;
+		uint64_t longest =
+			broker_deadline(broker->test.restart_pause_ms, PAUSE_WORKER_START_LAST_MS);
+		if (slot->backoff_ms > longest)
+			slot->backoff_ms = (uint32_t)longest;
 		char error[KERNEL_ERROR_MAX];
 		util_fail(error, sizeof error, 0, "no compiler worker could be started: it %s", why);
 		start_failed(pool, error);
@@ -303,9 +319,13 @@ static void launch(struct slot *slot)
 	struct broker *broker = slot->broker;
 	struct pool *pool = broker->pool;
 	const struct compile_toolchains *known = &pool->toolchains;
-	char memory[48], alive[48], nvrtc[256], host[256], error[KERNEL_ERROR_MAX];
-	const char *const arguments[] = {"--role=compiler", memory, alive,
-									 options_sandbox(broker->options.sandbox), NULL};
+	char memory[48], alive[48], misdeed[40], nvrtc[256], host[256], error[KERNEL_ERROR_MAX];
+	const char *const arguments[] = {"--role=compiler",
+									 memory,
+									 alive,
+									 options_sandbox(broker->options.sandbox),
+									 broker_start_misdeed(broker, true, misdeed),
+									 NULL};
 	const char *const environment[] = {nvrtc, host, NULL};
 	const struct child_program program = {.arguments = arguments,
 										  .environment = pool->known ? environment : NULL,
@@ -324,7 +344,9 @@ static void launch(struct slot *slot)
 	if (slot->child) {
 		pool->started++;
 		slot->state = SLOT_STARTING;
-		uv_timer_start(&slot->timer, on_timer, DEADLINE_WORKER_START_MS, 0);
+		uv_timer_start(&slot->timer, on_timer,
+					   broker_deadline(broker->test.start_deadline_ms, DEADLINE_WORKER_START_MS),
+					   0);
 		return;
 	}
 	util_log(UTIL_ERROR, "%s", error);
@@ -362,24 +384,14 @@ void slot_abort(struct slot *slot)
 	slot_start(slot);
 }
 
-static int take_test_fault(struct test_state *test)
-{
-	if (test->fail_compile > 0)
-		return test->fail_compile--, 1;
-	if (test->hang_compile > 0)
-		return test->hang_compile--, 2;
-	if (test->crash_compile > 0)
-		return test->crash_compile--, 3;
-	return 0;
-}
-
 void slot_send(struct slot *slot, struct pool_job *job)
 {
 	struct broker *broker = slot->broker;
 	struct wire_out message;
 	job->as_sent = *job->job;
 	job->as_sent.delay_ms = broker->test.delay_compile_ms;
-	job->as_sent.test_fault = take_test_fault(&broker->test);
+	if (broker->test.misdeeds_left > 0 && broker->test.misdeeds_left--)
+		job->as_sent.test_misdeed = broker->test.compile_misdeed;
 	slot->job = job;
 	job->since_us = util_now_us();
 	slot->job_id = ++broker->pool->next_job;

@@ -111,11 +111,12 @@ static bool may_take(const struct pool *pool, enum pool_priority priority)
  * that no job before this one waits for. */
 static struct slot *choose(struct pool *pool, const struct pool_job *job, int *coming)
 {
-	bool fresh = job->job->user_files > 0;
+	bool fresh = job->job->user_files > 0 || job->fresh;
 	struct slot *slot = find_idle(pool, fresh);
 	if (!fresh || is_fresh(slot))
 		return slot;
-	/* What a user's source may do to its compiler reaches no other job, and no other job it. */
+	/* What a user's source may do to its compiler reaches no other job, and no other job it; nor
+	 * does what jobs before have left of its memory. */
 	if (*coming > 0)
 		--*coming;
 	else

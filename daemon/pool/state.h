@@ -14,6 +14,7 @@ struct pool_job {
 	pool_done done;
 	void *arg;
 	int deaths;
+	bool fresh;        /* it failed in a worker that may be worn: in another that is not */
 	bool passing;      /* one of them may have come from outside */
 	char compiler[96]; /* that its key names */
 	uint64_t since_us; /* asked for; once a worker has it, that */

@@ -56,8 +56,10 @@
 		nouns = "include/kiln/kiln\\.h$|daemon/(kernel|deadlines)\\.h$|" \
 			"client/(wire|frame|lane_memory)\\.h$"
 		own("^daemon/sandbox/", "^(include/kiln/kiln\\.h|daemon/(sandbox|util)/)")
-		own("^daemon/compile/", "^(daemon/(compile|sandbox|util)/|" nouns ")")
-		own("^daemon/exec/", "^(daemon/(exec|sandbox|util)/|kernel_src/cpu/abi\\.cuh$|" nouns ")")
+		own("^daemon/misdeed/", "^(daemon/misdeed/|" nouns ")")
+		own("^daemon/compile/", "^(daemon/(compile|misdeed|sandbox|util)/|" nouns ")")
+		own("^daemon/exec/", "^(daemon/(exec|misdeed|sandbox|util)/|" \
+			"kernel_src/cpu/abi\\.cuh$|" nouns ")")
 		own("^daemon/", "^(include/kiln/|daemon/|" codec "\\.h$)")
 		own("^kernel_src/common/types\\.cuh$", "^$")
 		own("^kernel_src/common/vec\\.cuh$", "^kernel_src/common/types\\.cuh$")

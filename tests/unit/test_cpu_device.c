@@ -501,7 +501,7 @@ static void refuses_what_is_wrong(void **state)
 	assert_int_equal(device_cpu.copy(device, 1, 1, x, 60, error, 5, true, error), KILN_EINVAL);
 	struct device_module *junk;
 	assert_int_equal(device_cpu.load(device, "\177ELFjunk", 8, "kiln_cpu_entry", 0, &junk, error),
-					 KILN_EINVAL);
+					 KILN_ECOMPILE);
 	device_cpu.unload(device, module);
 	device_cpu.free(device, x);
 }

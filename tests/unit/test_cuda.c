@@ -356,9 +356,9 @@ static void says_why_an_object_is_refused(void **state)
 	assert_sentence("(CUDA 13.0, sm_90) does not take the object of 128 bytes");
 	assert_sentence("update the driver");
 	assert_int_equal(device_cuda.load(device, image, 63, FAKE_FILL, 0, &module, error),
-					 KILN_EINVAL);
+					 KILN_ECOMPILE);
 	assert_int_equal(device_cuda.load(device, image, sizeof image, "absent", 0, &module, error),
-					 KILN_EINTERNAL);
+					 KILN_ECOMPILE);
 	assert_sentence("has no kernel absent");
 	fake->inject("cuModuleLoadData", 2, 1);
 	assert_int_equal(device_cuda.load(device, image, sizeof image, FAKE_FILL, 0, &module, error),

@@ -299,7 +299,7 @@ static void refuses_wrong_requests(void **state)
 	wire_put_uint(&message, "mod", 4);
 	wire_put_str(&message, "entry", "kiln_cpu_entry");
 	wire_put_bin(&message, "object", "nonsense", 8);
-	assert_int_equal(ask(&peer, &message), KILN_EINVAL);
+	assert_int_equal(ask(&peer, &message), KILN_ECOMPILE);
 	/* Copies: too far, no descriptor, a file that can shrink. */
 	int fd, *host = map_staging(&fd, 4096);
 	assert_int_equal(status_of(&peer, post_copy(&peer, 1, 8, 3993, true, fd)), KILN_EINVAL);

@@ -87,7 +87,7 @@ static void a_load_that_fails_later_says_why(void **state)
 	expect_ping(&scene);
 	fake->hold(0);
 	expect(&scene, first);
-	assert_int_equal(status_of(&scene.peer, load), KILN_EINTERNAL);
+	assert_int_equal(status_of(&scene.peer, load), KILN_ECOMPILE);
 	assert_non_null(strstr(sentence(), "the object has no kernel nobody"));
 	/* The number is free again. */
 	expect(&scene, post_load(&scene, 2, FAKE_FILL));

@@ -4,6 +4,7 @@
 #include "client/frame.h"
 #include "client/wire.h"
 #include "daemon/compile/compile.h"
+#include "daemon/misdeed/misdeed.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -242,14 +243,14 @@ static void faults_happen_on_request(void **state)
 	struct frame frame = {0};
 
 	(void)state;
-	job.test_fault = 1;
+	job.test_misdeed = MISDEED_FAIL;
 	job.delay_ms = 1;
 	send_job(&worker, 1, &job);
 	get_result(&worker, 1, &result);
 	assert_int_equal(result.status, KILN_ECOMPILE);
 	assert_string_equal(result.error, "failed on request");
 	compile_result_free(&result);
-	job.test_fault = 3;
+	job.test_misdeed = MISDEED_CRASH;
 	send_job(&worker, 2, &job);
 	assert_int_equal(frame_recv_wait(worker.sock, &frame, COMPILE_MESSAGE_MAX, WAIT_MS),
 					 KILN_ECONN);
@@ -265,7 +266,7 @@ static void a_hanging_worker_is_killed_by_its_group(void **state)
 
 	(void)state;
 	assert_int_equal(getpgid(worker.pid), worker.pid);
-	job.test_fault = 2;
+	job.test_misdeed = MISDEED_HANG;
 	send_job(&worker, 1, &job);
 	assert_int_equal(frame_recv_wait(worker.sock, &frame, COMPILE_MESSAGE_MAX, 50), KILN_ETIMEDOUT);
 	assert_int_equal(kill(-worker.pid, SIGKILL), 0);
@@ -326,7 +327,7 @@ static void job_comes_back_as_it_went(void **state)
 
 	(void)state;
 	sent.delay_ms = 12;
-	sent.test_fault = 2;
+	sent.test_misdeed = MISDEED_HANG;
 	files[0].bytes = 0;
 	compile_job_write(&out, 1ull << 40, &sent);
 	assert_int_equal(wire_end(&out), KILN_OK);
@@ -342,13 +343,13 @@ static void job_comes_back_as_it_went(void **state)
 	assert_int_equal(got.files[1].bytes, strlen(kernel));
 	assert_memory_equal(got.files[1].text, kernel, strlen(kernel));
 	assert_int_equal(got.delay_ms, 12);
-	assert_int_equal(got.test_fault, 2);
+	assert_int_equal(got.test_misdeed, MISDEED_HANG);
 	wire_in_free(&in);
 	wire_out_free(&out);
 }
 
 /* A result as the worker of another version, or a broken one, might send it. */
-static int read_result(int64_t status, bool with_object, bool with_entry)
+static int read_result(int64_t status, const char *object, bool with_entry)
 {
 	struct compile_result result = {0};
 	struct wire_out out;
@@ -358,8 +359,8 @@ static int read_result(int64_t status, bool with_object, bool with_entry)
 
 	wire_begin(&out, "result", 4);
 	wire_put_int(&out, "st", status);
-	if (with_object)
-		wire_put_bin(&out, "object", "x", 1);
+	if (object)
+		wire_put_bin(&out, "object", object, strlen(object));
 	if (with_entry)
 		wire_put_str(&out, "entry", "k");
 	assert_int_equal(wire_end(&out), KILN_OK);
@@ -374,12 +375,16 @@ static int read_result(int64_t status, bool with_object, bool with_entry)
 static void broken_results_are_refused(void **state)
 {
 	(void)state;
-	assert_int_equal(read_result(KILN_OK, true, true), KILN_OK);
-	assert_int_equal(read_result(KILN_OK, false, true), KILN_EPROTO);
-	assert_int_equal(read_result(KILN_OK, true, false), KILN_EPROTO);
-	assert_int_equal(read_result(KILN_ECOMPILE, false, false), KILN_OK);
-	assert_int_equal(read_result(1, true, true), KILN_EPROTO);
-	assert_int_equal(read_result(-1000, true, true), KILN_EPROTO);
+	static const char object[] = "\177ELF and so on";
+
+	assert_int_equal(read_result(KILN_OK, object, true), KILN_OK);
+	assert_int_equal(read_result(KILN_OK, NULL, true), KILN_EPROTO);
+	assert_int_equal(read_result(KILN_OK, "\177EL", true), KILN_EPROTO);
+	assert_int_equal(read_result(KILN_OK, "an object", true), KILN_EPROTO);
+	assert_int_equal(read_result(KILN_OK, object, false), KILN_EPROTO);
+	assert_int_equal(read_result(KILN_ECOMPILE, NULL, false), KILN_OK);
+	assert_int_equal(read_result(1, object, true), KILN_EPROTO);
+	assert_int_equal(read_result(-1000, object, true), KILN_EPROTO);
 }
 
 int main(void)

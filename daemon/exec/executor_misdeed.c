@@ -1,0 +1,42 @@
+/* executor_misdeed: what a test asks this process to do wrong, and in place of which step. */
+#include "executor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int exec_misdeed_arm(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX])
+{
+	const char *at = wire_get_str(message, &message->root, "at");
+	(void)frame, (void)error;
+	executor->misdeed = (enum misdeed)wire_get_int(&message->root, "what", MISDEED_NONE);
+	snprintf(executor->misdeed_at, sizeof executor->misdeed_at, "%s", at ? at : "");
+	return KILN_OK;
+}
+
+/* What is not under way has ended in no status that there is, with no end to its words. */
+static void spoil_cells(const struct exec_lane *lane)
+{
+	for (uint32_t i = 0; i < LANE_ENTRIES; i++) {
+		struct lane_cell *cell = &lane->memory->cells[i];
+		if (lane->slots[i].state == SLOT_FLYING)
+			continue;
+		cell->status = INT32_MIN;
+		cell->micros = UINT64_MAX;
+		memset(cell->error, '%', sizeof cell->error);
+		atomic_store(&lane->memory->gates[i].done, UINT32_MAX);
+		atomic_store(&cell->done, UINT64_MAX);
+	}
+}
+
+bool exec_misdeed_done(struct exec *executor, const char *step, uint64_t id)
+{
+	enum misdeed misdeed = executor->misdeed;
+	if (strcmp(executor->misdeed_at, step) != 0)
+		return false;
+	executor->misdeed = MISDEED_NONE;
+	for (const struct exec_lane *lane = executor->lanes; lane && misdeed == MISDEED_CELLS;
+		 lane = lane->next)
+		spoil_cells(lane);
+	return misdeed == MISDEED_CELLS || misdeed_do(misdeed, executor->sock, "reply", id);
+}
