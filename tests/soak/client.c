@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEVICE_GRACE_MS 5000 /* a death may be heard of so much later */
-#define DAEMON_AWAY_MS 60000 /* the longest that a daemon takes to be replaced */
+#define DEVICE_GRACE_MS 12000 /* one that stands still is found so much later, at the most */
+#define DAEMON_AWAY_MS 60000  /* the longest that a daemon takes to be replaced */
 #define WORKER_GRACE_MS 120000
 #define BACKGROUND_MS 15000 /* of a client whose compiles come after those of others: it may not */
 
@@ -73,6 +73,9 @@ static bool is_excused(const struct me *me, int status, int64_t since_ms)
 	case KILN_ECOMPILE: /* tried twice, and killed twice */
 		return strstr(kiln_errmsg(), "twice") &&
 			   soak_deaths_since(soak, SOAK_ROLE(SOAK_WORKER), me->step_ms - WORKER_GRACE_MS) > 1;
+	case KILN_EIO: /* the first one, three times in a row, or any, eight times */
+		return strstr(kiln_errmsg(), "no compiler worker could be started") &&
+			   soak_deaths_since(soak, SOAK_ROLE(SOAK_WORKER), me->step_ms - WORKER_GRACE_MS) > 2;
 	case KILN_EFROZEN:
 		return me->frozen;
 	case KILN_ETIMEDOUT:

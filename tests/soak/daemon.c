@@ -40,6 +40,8 @@ bool soak_daemon_start(struct conductor *conductor)
 									 "4MiB",
 									 "--cache-bytes",
 									 "64MiB",
+									 "--liveness-timeout",
+									 "5000",
 									 "--launch-timeout",
 									 "20000",
 									 "--retry-after",

@@ -19,7 +19,7 @@
 struct killer {
 	uint64_t state;
 	int64_t next_ms;
-	int64_t kills[SOAK_ROLES], freezes[SOAK_ROLES];
+	int64_t kills[SOAK_ROLES], freezes[SOAK_ROLES], stops[SOAK_ROLES];
 	struct {
 		pid_t pid;
 		enum soak_role role;
@@ -46,7 +46,8 @@ struct killer *killer_new(struct conductor *conductor)
 struct found {
 	pid_t pid;
 	enum soak_role role;
-	int client; /* of role CLIENT */
+	int client;    /* of role CLIENT */
+	bool starting; /* of a worker, a device process */
 };
 
 static int find_clients(const struct conductor *conductor, struct found found[FOUND_MOST])
@@ -54,7 +55,7 @@ static int find_clients(const struct conductor *conductor, struct found found[FO
 	int count = 0;
 	for (int i = 0; i < conductor->soak->options.clients; i++)
 		if (conductor->pids[i])
-			found[count++] = (struct found){conductor->pids[i], SOAK_CLIENT, i};
+			found[count++] = (struct found){conductor->pids[i], SOAK_CLIENT, i, false};
 	return count;
 }
 
@@ -68,10 +69,12 @@ static int find_executors(struct conductor *conductor, enum soak_role role,
 	for (int i = 0; i < rows && count < FOUND_MOST; i++) {
 		snprintf(path, sizeof path, "executors[%d].session", i);
 		bool own = kiln_reply_int(reply, path) != 0;
+		snprintf(path, sizeof path, "executors[%d].state", i);
+		bool starting = strcmp(kiln_reply_str(reply, path), "ready") != 0;
 		snprintf(path, sizeof path, "executors[%d].pid", i);
 		pid_t pid = (pid_t)kiln_reply_int(reply, path);
 		if (pid > 0 && own == (role == SOAK_OWN))
-			found[count++] = (struct found){pid, role, 0};
+			found[count++] = (struct found){pid, role, 0, starting};
 	}
 	kiln_reply_free(reply);
 	return count;
@@ -89,9 +92,12 @@ static int find_workers(struct conductor *conductor, struct found found[FOUND_MO
 	for (int i = 0; i < kiln_reply_count(reply, "rows") && count < FOUND_MOST; i++) {
 		snprintf(path, sizeof path, "rows[%d].role", i);
 		bool compiler = strcmp(kiln_reply_str(reply, path), "compiler") == 0;
+		snprintf(path, sizeof path, "rows[%d].state", i);
+		bool starting = strcmp(kiln_reply_str(reply, path), "starting") == 0;
 		snprintf(path, sizeof path, "rows[%d].pid", i);
-		if (compiler && kiln_reply_int(reply, path) > 0)
-			found[count++] = (struct found){(pid_t)kiln_reply_int(reply, path), SOAK_WORKER, 0};
+		pid_t pid = (pid_t)kiln_reply_int(reply, path);
+		if (compiler && pid > 0)
+			found[count++] = (struct found){pid, SOAK_WORKER, 0, starting};
 	}
 	kiln_reply_free(reply);
 	return count;
@@ -103,7 +109,7 @@ static bool find(struct conductor *conductor, enum soak_role role, struct found 
 	int count = 0;
 
 	if (role == SOAK_DAEMON)
-		found[count++] = (struct found){conductor->daemon.pid, role, 0};
+		found[count++] = (struct found){conductor->daemon.pid, role, 0, false};
 	else if (role == SOAK_CLIENT)
 		count = find_clients(conductor, found);
 	else if (role == SOAK_WORKER)
@@ -147,6 +153,14 @@ static void kill_one(struct conductor *conductor, const struct found *found)
 	soak_pause_ms((int)soak_pick(&conductor->killer->state, 400));
 	if (!soak_daemon_start(conductor))
 		atomic_store(&soak->stop, 1);
+}
+
+/* It is never woken: the daemon finds it (--liveness-timeout), and that is its death. */
+static void stop_for_good(struct conductor *conductor, const struct found *found)
+{
+	note_death(conductor->soak, found->role);
+	kill(found->pid, SIGSTOP);
+	conductor->killer->stops[found->role]++;
 }
 
 static void freeze(struct conductor *conductor, const struct found *found)
@@ -223,11 +237,15 @@ void killer_tick(struct conductor *conductor)
 	killer->next_ms = now + 1 + soak_pick(&killer->state, 2 * options->kill_every_ms);
 	enum soak_role role = choose_role(conductor);
 	bool freezes = soak_chance(&killer->state, 3);
-	if (!freezes && is_spared(role, part))
+	bool for_good = soak_chance(&killer->state, 6) && role != SOAK_DAEMON && role != SOAK_CLIENT;
+	if ((!freezes || for_good) && is_spared(role, part))
 		return;
 	if (!find(conductor, role, &found))
 		return;
-	if (freezes)
+	/* One that starts has a deadline of its own, as long as a client's whole patience. */
+	if (for_good && !found.starting)
+		stop_for_good(conductor, &found);
+	else if (freezes)
 		freeze(conductor, &found);
 	else
 		kill_one(conductor, &found);
@@ -239,9 +257,11 @@ void killer_report(const struct conductor *conductor, FILE *json)
 
 	printf("killed and frozen\n");
 	for (int i = 0; i < SOAK_ROLES; i++)
-		printf("  %-34s %8lld killed %8lld frozen\n", soak_roles[i], (long long)killer->kills[i],
-			   (long long)killer->freezes[i]);
+		printf("  %-34s %8lld killed %8lld frozen %8lld stopped for good\n", soak_roles[i],
+			   (long long)killer->kills[i], (long long)killer->freezes[i],
+			   (long long)killer->stops[i]);
 	for (int i = 0; i < SOAK_ROLES && json; i++)
-		fprintf(json, "  \"killed %s\": %lld, \"frozen %s\": %lld,\n", soak_roles[i],
-				(long long)killer->kills[i], soak_roles[i], (long long)killer->freezes[i]);
+		fprintf(json, "  \"%s\": {\"killed\": %lld, \"frozen\": %lld, \"stopped\": %lld},\n",
+				soak_roles[i], (long long)killer->kills[i], (long long)killer->freezes[i],
+				(long long)killer->stops[i]);
 }
