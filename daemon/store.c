@@ -128,12 +128,8 @@ static void on_tend(uv_timer_t *timer)
 static void on_look(uv_timer_t *timer)
 {
 	struct broker *broker = timer->data;
-	if (broker->store->calls.head || broker->draining)
-		return;
-	(void)store_run(broker, look_work, nothing, NULL);
-	/* Without a database there was nothing to read them from. */
-	if (!tuned_is_read(broker) && !broker->store->stats.trouble[0])
-		tuned_read(broker);
+	if (!broker->store->calls.head && !broker->draining)
+		(void)store_run(broker, look_work, nothing, NULL);
 }
 
 /* Only when nothing is waiting: what the cache put off is done for nobody. */
@@ -142,7 +138,10 @@ static void tend(struct broker *broker)
 	struct store *store = broker->store;
 	if (store->calls.head || broker->draining)
 		return;
-	if (store->stats.due)
+	/* Without a database there was nothing to read them from. */
+	if (!tuned_is_read(broker) && !store->stats.trouble[0])
+		tuned_read(broker);
+	else if (store->stats.due)
 		(void)store_run(broker, tend_work, nothing, NULL);
 	else if (store->stats.waiting && !uv_is_active((uv_handle_t *)&store->tend))
 		uv_timer_start(&store->tend, on_tend, PAUSE_STORE_TEND_MS, 0);

@@ -138,7 +138,7 @@ static void read_done(struct broker *broker, void *arg)
 	for (size_t i = 0; reading->status == KILN_OK && i < reading->count; i++)
 		if (!tuned_find(broker, &reading->rows[i]))
 			tuned_put(broker, &reading->rows[i]);
-	broker->tuned_unread = reading->status != KILN_OK;
+	broker->tuned_unread = reading->status == KILN_EIO;
 	free(reading->rows);
 	free(reading);
 }

@@ -5,6 +5,7 @@
  */
 #include "harness.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,6 +120,76 @@ static void test_refused(void **state)
 	}
 	assert_cache_verifies(client, 3);
 	assert_int_equal(info_int(client, "cache.set_aside"), 0);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* ---- A database that another program has locked ---- */
+
+/* As SQLite locks its files, from this process: an exclusive lock. */
+static int lock_database(const struct kilnd *daemon)
+{
+	struct flock lock = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0x40000000, .l_len = 512};
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/kiln.db", daemon->cache);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(fcntl(fd, F_SETLK, &lock), 0);
+	return fd;
+}
+
+static int count_winners(kiln_client *client)
+{
+	kiln_reply *reply = NULL;
+	assert_ok(kiln_request(client, "tuned.ls", NULL, 0, &reply));
+	int count = kiln_reply_count(reply, "rows");
+	kiln_reply_free(reply);
+	return count;
+}
+
+static void put_winner(kiln_client *client)
+{
+	const kiln_attr args[] = {
+		string_attr("op", "permute"),  string_attr("model", "a model"),
+		string_attr("target", "cpu"),  string_attr("signature", "permute_tile<u32>"),
+		string_attr("choice", "copy"), int_attr("micros", 1),
+		int_attr("own_micros", 2)};
+	kiln_reply *reply = NULL;
+	assert_ok(kiln_request(client, "tuned.put", args, 7, &reply));
+	kiln_reply_free(reply);
+}
+
+static void test_locked(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(20, 90);
+	kiln_client *client;
+	int lock;
+
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	put_winner(client);
+	kiln_close(client);
+	kilnd_stop(daemon);
+
+	lock = lock_database(daemon);
+	kilnd_start(daemon, NULL);
+	client = client_open(daemon);
+	assert_true(trouble_is(client, "end the other program that has it open"));
+	assert_permutes(client, &problem, "compiled");
+	await_info(client, "cache.unsaved", 1);
+	assert_int_equal(count_winners(client), 0);
+	close(lock);
+	look(client);
+	await_trouble(client, "");
+	await_info(client, "cache.rows", 1);
+	await_info(client, "cache.unsaved", 0);
+	for (int64_t end = now_ms() + CALL_TIMEOUT_MS; count_winners(client) != 1 && now_ms() < end;)
+		pause_ms(5);
+	assert_int_equal(count_winners(client), 1);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -328,8 +399,8 @@ static void test_race(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_refused),    HARNESS_TEST(test_slow), HARNESS_TEST(test_slow_end),
-		HARNESS_TEST(test_taken_away), HARNESS_TEST(test_race),
+		HARNESS_TEST(test_refused),  HARNESS_TEST(test_locked),     HARNESS_TEST(test_slow),
+		HARNESS_TEST(test_slow_end), HARNESS_TEST(test_taken_away), HARNESS_TEST(test_race),
 	};
 	harness_begin(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);
