@@ -378,7 +378,7 @@ bool store_busy(const struct broker *broker)
 
 bool store_is_crowded(const struct broker *broker)
 {
-	return broker->store->calls.count >= STORE_CROWD;
+	return broker->store->calls.count >= STORE_CROWD && stuck_us(broker);
 }
 
 static void tell_waits(const struct store_line *line, const char *what, waits_visit visit,

@@ -37,7 +37,8 @@ int store_aside(struct broker *broker, store_work work, store_done done, void *a
 
 /* A call is in flight, of either kind. */
 bool store_busy(const struct broker *broker);
-/* So many calls wait for the disk that what nobody waits for is better left out. */
+/* So many calls wait for a disk that does not answer that what nobody waits for is better left
+ * out. */
 bool store_is_crowded(const struct broker *broker);
 /* A snapshot as of the last finished call. */
 const struct cache_stats *store_stats(const struct broker *broker);
