@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FLOOD_MESSAGES 20000
+#define FLOOD_MESSAGES 5000
 #define NO_STATUS 77
 
 static const char *const names[] = {"none",
