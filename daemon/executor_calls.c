@@ -203,12 +203,19 @@ static void note_quiet(struct executor *executor, const msgpack_object *event)
 		counters->worst_hold_us = held_us;
 }
 
+static void note_fault(struct executor *executor, const msgpack_object *event, const char *error)
+{
+	snprintf(executor->fault, sizeof executor->fault, "%s", error);
+	if (wire_get_int(event, "st", KILN_EDEVICE) == KILN_ETIMEDOUT)
+		executor->overran = wire_get_uint(event, "ticket", 0);
+}
+
 static void on_event(struct executor *executor, struct wire_in *message)
 {
 	const char *what = wire_get_str(message, &message->root, "what");
 	const char *error = wire_get_str(message, &message->root, "err");
 	if (what && !strcmp(what, "fault") && error)
-		snprintf(executor->fault, sizeof executor->fault, "%s", error);
+		note_fault(executor, &message->root, error);
 	else if (what && !strcmp(what, "progress"))
 		executor->progress_us = util_now_us();
 	else if (what && !strcmp(what, "alive"))

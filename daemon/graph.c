@@ -188,6 +188,9 @@ static int put_launch(struct work *work)
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "sub", work->stream);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
+	wire_put_uint(&message, "deadline",
+				  session->broker->options.launch_timeout_ms *
+					  executor_patience(session->executor));
 	work_put_lane(&message, work);
 	work->executor_call = id;
 	note(work, executor_note(session->executor, EXECUTOR_MESSAGE, id));

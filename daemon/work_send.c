@@ -312,6 +312,7 @@ static int send_launch(struct work *work, uint64_t module)
 	 * that of a user's kernel. */
 	if (work->raw && work->raw->timeout_ms)
 		deadline = work->raw->timeout_ms;
+	wire_put_uint(&message, "deadline", deadline * executor_patience(work_executor(work)));
 	return executor_send(work_executor(work), &message, id, NULL, 0, (uint32_t)deadline, work_done,
 						 work);
 }
@@ -379,6 +380,9 @@ static enum work_step advance_copy(struct work *work)
 	wire_put_uint(&message, "stream", session->stream);
 	work_put_lane(&message, work);
 	note(work, id);
+	wire_put_uint(&message, "deadline",
+				  session->broker->options.launch_timeout_ms *
+					  executor_patience(session->executor));
 	int status =
 		executor_send(session->executor, &message, id, &work->fd, 1,
 					  (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);

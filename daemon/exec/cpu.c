@@ -231,6 +231,7 @@ const struct device_ops device_cpu = {
 	.launch = cpu_launch,
 	.copy = cpu_copy,
 	.cancel = cpu_cancel,
+	.begun_us = cpu_begun_us,
 	.stream_end = cpu_stream_end,
 	.graph_make = cpu_graph_make,
 	.graph_launch = cpu_graph_launch,

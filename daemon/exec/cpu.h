@@ -213,6 +213,7 @@ int cpu_launch(struct device *device, const struct device_launch *launch,
 int cpu_copy(struct device *device, uint64_t stream, uint64_t ticket, struct device_memory *memory,
 			 uint64_t offset, void *host, uint64_t bytes, bool to_device,
 			 char error[KERNEL_ERROR_MAX]);
+uint64_t cpu_begun_us(struct device *device, uint64_t ticket);
 bool cpu_cancel(struct device *device, const uint64_t *tickets, int count);
 void cpu_stream_end(struct device *device, uint64_t stream);
 /* One that has no work and is in no list. */

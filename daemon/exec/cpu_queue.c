@@ -73,6 +73,24 @@ static bool cancel_one(struct device *device, uint64_t ticket)
 	return false;
 }
 
+/* A delay is as good as running. */
+uint64_t cpu_begun_us(struct device *device, uint64_t ticket)
+{
+	uint64_t begun = 0;
+	pthread_mutex_lock(&device->mutex);
+	for (struct cpu_stream *stream = device->streams; stream && !begun; stream = stream->next) {
+		const struct cpu_work *work = stream->head;
+		if (!work || work->ticket != ticket)
+			continue;
+		if (work->started)
+			begun = work->start_us;
+		else if (work->due_us)
+			begun = work->due_us - work->delay_us;
+	}
+	pthread_mutex_unlock(&device->mutex);
+	return begun;
+}
+
 bool cpu_cancel(struct device *device, const uint64_t *tickets, int count)
 {
 	pthread_mutex_lock(&device->mutex);

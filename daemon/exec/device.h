@@ -157,6 +157,9 @@ struct device_ops {
 	/* If the first has not started, it and the others, which come behind it on its stream, end in
 	 * KILN_ECANCELED when their turn comes: true.  Else all end as usual. */
 	bool (*cancel)(struct device *device, const uint64_t *tickets, int count);
+	/* Since when the launch of this ticket runs; 0: it has not begun, or is none.  NULL: the device
+	 * cannot tell. */
+	uint64_t (*begun_us)(struct device *device, uint64_t ticket);
 	void (*stream_end)(struct device *device, uint64_t stream);
 
 	/*

@@ -17,17 +17,18 @@
  *            stream, origin: which allocation (absent: one of its own); a descriptor
  *   share    buf, which was allocated here and nothing uses  -> span, offset; a descriptor
  *   free     buf; answered when nothing queued uses it
- *   launch   mod (0: copy), stream, grid, block, shared, copy, delay,
+ *   launch   mod (0: copy), stream, grid, block, shared, copy, delay, deadline: ms in which nothing
+ *            ends on its stream (absent: for ever),
  *            args: [[0, operand] | [1, bytes, value] | [2]: scratch memory | [3]: the report |
  *            bin: a value],
  *            ops: [[buf (0: left out), offset, extent bytes, alignment, written]],
  *            names: [{n}]: what sentences call them (absent: by number), granule: 16 or absent,
  *            scratch: [bytes, counters], report: [indices, end] (absent: none)
  *            -> us; blocks, accesses of a checked kernel
- *   copy     buf, offset, bytes, to: bool, stream; a memfd
+ *   copy     buf, offset, bytes, to: bool, stream, deadline; a memfd
  *   graph    graph, stream: of the session that may launch it, parts: [what launch has, op: for
  *            sentences]; remembered even if it is refused
- *   graph.launch  graph, stream, sub, delay  -> as launch
+ *   graph.launch  graph, stream, sub, delay, deadline  -> as launch
  *   graph.free    graph, stream
  *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
  *   end      stream: its session is gone
@@ -41,7 +42,7 @@
  *   ping     -> inflight
  *   misdeed  what, at: test-only: an enum misdeed, once, in place of a step: a request by its name,
  *            "answer" (to a launch or copy), "entry" (of a lane: taken), "told" (its end)
- *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?; before it leaves
+ *   event    executor to broker: "what": "fault", "err": sentence, "ticket"?, "st"?, and it leaves
  *            "what": "progress": launches of lanes end, which the broker does not see
  *            "what": "alive", "busy": so it says now and then, and once that it is not any more
  *            "what": "scratch", "bytes": of all streams and graphs, from now on

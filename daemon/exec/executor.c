@@ -218,6 +218,8 @@ static void send_fault(struct exec *executor, const struct device_done *culprit)
 	wire_put_str(&message, "err", culprit ? culprit->error : "the device failed");
 	if (culprit)
 		wire_put_uint(&message, "ticket", culprit->ticket);
+	if (culprit)
+		wire_put_int(&message, "st", culprit->status);
 	uint64_t until = util_now_us() + DEADLINE_LAST_WORDS_MS * 1000;
 	while (executor->queue.count > 0 && util_now_us() < until &&
 		   frame_queue_flush(&executor->queue, executor->sock) == KILN_EAGAIN)
@@ -301,6 +303,7 @@ static void serve(struct exec *executor)
 		exec_quiet_serve(executor);
 		exec_lanes_serve(executor);
 		int patience = exec_quiet_patience(executor, exec_lanes_patience(executor));
+		patience = exec_pace_patience(executor, patience);
 		if (patience != 0 && !exec_lanes_sleep(executor))
 			patience = 0;
 		watch_what_is_needed(executor);
@@ -317,7 +320,7 @@ static void serve(struct exec *executor)
 			leave_broken(executor, done, count);
 		for (int i = 0; i < count; i++)
 			exec_finish(executor, &done[i]);
-		if (exec_lanes_overrun(executor, &done[0]))
+		if (exec_lanes_overrun(executor, &done[0]) || exec_pace_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
 		/* While lanes are looked at, the system is asked now and then only. */
 		if (patience != 0 || executor->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
@@ -353,6 +356,7 @@ static void take_down(struct exec *executor)
 	map_free(&executor->buffers);
 	map_free(&executor->modules);
 	map_free(&executor->flights);
+	map_free(&executor->lines);
 	map_free(&executor->graphs);
 	free(executor->lane_table);
 	waker_stop(executor->waker);
@@ -366,6 +370,7 @@ int exec_main(const struct exec_options *options)
 	struct exec executor = {.sock = options->sock, .epoll = -1, .cpus = util_cpu_count()};
 	char error[KERNEL_ERROR_MAX] = "", held[SANDBOX_TEXT] = "";
 	exec_quiet_open(&executor, options->quiet_patience_ms);
+	exec_pace_open(&executor);
 	executor.alone = executor.cpus == 1;
 	exec_trail_open(&executor, options->trail);
 	exec_discipline(options);

@@ -6,6 +6,7 @@
  *   executor_module.c   kernels
  *   executor_quiet.c    when to do what stalls the device
  *   executor_launch.c   launches and copies: checks, what they hold, their ends
+ *   executor_pace.c     how long a stream may take over what came by message
  *   executor_template.c what a launch is before it has buffers
  *   executor_graph.c    launches that are made one piece of work
  *   executor_lane.c     lanes: launches that come through shared memory
@@ -111,6 +112,10 @@ struct exec_flight {
 	uint32_t done_value;
 	bool done_last; /* that of a later launch does as well */
 	bool untimed;
+	/* By message: its stream, those next to it there, and how long nothing may end. */
+	struct exec_line *line;
+	struct exec_flight *before, *behind;
+	uint64_t deadline_us; /* 0: for ever */
 };
 
 /* An operand, before it is known where it lies. */
@@ -241,6 +246,8 @@ struct exec {
 	struct frame_queue queue;
 	bool ended; /* the socket has */
 	struct map buffers, modules, flights, graphs;
+	struct map lines;      /* streams with flights that came by message */
+	uint64_t lines_due_us; /* none of them is overdue before */
 	struct exec_quiet quiet;
 	struct exec_lane *lanes;
 	struct waker *waker; /* with the first lane; NULL: there is none */
@@ -336,6 +343,23 @@ int exec_bind(const struct exec_template *what, const struct exec_place *places,
 			  char error[KERNEL_ERROR_MAX]);
 /* The device's name of a stream of a session. */
 uint64_t exec_stream(uint64_t session_stream, uint64_t number);
+
+/* ---- executor_pace.c ---- */
+void exec_pace_open(struct exec *executor);
+/* The device has it; and it has ended. */
+void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t stream,
+					 uint64_t deadline_us);
+void exec_pace_leave(struct exec *executor, struct exec_flight *flight);
+/* A launch of a lane has ended on this stream. */
+void exec_pace_ended(struct exec *executor, uint64_t stream);
+/* Since when a launch has kept its stream, of which something ended last at progress_us: now, if
+ * the device says that it has not begun. */
+uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t progress_us);
+/* One that nothing has come of for too long: *culprit says what, for the last words. */
+bool exec_pace_overrun(struct exec *executor, struct device_done *culprit);
+int exec_pace_patience(const struct exec *executor, int patience);
+void exec_pace_sentence(const struct exec *executor, uint64_t deadline_us,
+						char error[KERNEL_ERROR_MAX]);
 
 /* ---- executor_template.c ---- */
 /* map: the message's root, or a part of it. */

@@ -158,6 +158,7 @@ void exec_lane_finish(struct exec *executor, const struct device_done *done)
 	pace->flights--;
 	pace->progress_us = executor->lane_active_us = executor->now_us;
 	tell_progress(executor, lane);
+	exec_pace_ended(executor, exec_stream(lane->id, stream_of(slot)));
 	if (status == KILN_OK)
 		tell_good(lane, slot, done->micros);
 	else

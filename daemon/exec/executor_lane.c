@@ -565,11 +565,14 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 		if (now < lane->progress_us + lane->deadline_us)
 			continue;
 		const struct exec_slot *slot = oldest(lane);
+		uint64_t since = slot ? exec_pace_since(executor, slot->flight.id, lane->progress_us) : 0;
+		if (now < since + lane->deadline_us) {
+			lane->paces[exec_lane_stream(lane, slot->number)].progress_us = since;
+			lane->progress_us = least_progress(lane);
+			continue;
+		}
 		*culprit = (struct device_done){.status = KILN_ETIMEDOUT};
-		util_fail(culprit->error, sizeof(culprit->error), 0,
-				  "nothing completed on %s for %" PRIu64 " ms, the deadline of the call that ran; "
-				  "its device process was ended",
-				  executor->info.name, lane->deadline_us / 1000);
+		exec_pace_sentence(executor, lane->deadline_us, culprit->error);
 		if (slot)
 			culprit->ticket = slot->flight.id;
 		if (slot)

@@ -65,6 +65,7 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 		return;
 	}
 	exec_quiet_ended(executor, flight);
+	exec_pace_leave(executor, flight);
 	exec_trail_end(executor, flight->trail, done->status);
 	if (exec_misdeed(executor, "answer", done->ticket)) {
 		flight_free(executor, flight);
@@ -270,9 +271,15 @@ static struct exec_flight *take_off(struct exec *executor, uint64_t id, int *sta
 	return flight;
 }
 
-/* What became of a start. */
-static int stay_or_fall(struct exec *executor, struct exec_flight *flight, int status)
+/* What became of a start, of a request that says its stream and deadline. */
+static int stay_or_fall(struct exec *executor, struct exec_flight *flight,
+						const msgpack_object *root, int status)
 {
+	if (status == KILN_OK)
+		exec_pace_enter(
+			executor, flight,
+			exec_stream(wire_get_uint(root, "stream", 0), wire_get_uint(root, "sub", 0)),
+			wire_get_uint(root, "deadline", 0) * 1000);
 	if (status != KILN_OK) {
 		exec_trail_end(executor, flight->trail, status);
 		map_remove_id(&executor->flights, flight->id);
@@ -287,7 +294,8 @@ int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNE
 	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
 	if (!flight)
 		return status;
-	return stay_or_fall(executor, flight, start_message(executor, message, flight, error));
+	return stay_or_fall(executor, flight, &message->root,
+						start_message(executor, message, flight, error));
 }
 
 int exec_launch_graph(struct exec *executor, struct wire_in *message, struct frame *frame,
@@ -305,7 +313,7 @@ int exec_launch_graph(struct exec *executor, struct wire_in *message, struct fra
 		return status;
 	status = start_graph(executor, flight, graph, exec_stream(owner, wire_get_uint(root, "sub", 0)),
 						 wire_get_uint(root, "delay", 0), error);
-	return stay_or_fall(executor, flight, status);
+	return stay_or_fall(executor, flight, root, status);
 }
 
 int exec_launch_lane(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
@@ -341,6 +349,6 @@ int exec_copy(struct exec *executor, struct wire_in *message, struct frame *fram
 	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
 	if (!flight)
 		return status;
-	return stay_or_fall(executor, flight,
+	return stay_or_fall(executor, flight, &message->root,
 						start_copy(executor, &message->root, frame, flight, error));
 }

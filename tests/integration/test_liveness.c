@@ -149,6 +149,37 @@ static void busy_is_alive(void **state)
 	kilnd_stop(daemon);
 }
 
+/* A call that does not end is overdue, however well its neighbour gets on in the same device
+ * process, by message and through its lane. */
+static void a_neighbour_is_no_excuse(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct calls stuck, other;
+	kiln_ticket ticket;
+	int64_t took;
+	int status = KILN_EAGAIN;
+	kilnd_start(daemon, OPTIONS("--launch-timeout", "1200"));
+	calls_open(&stuck, daemon);
+	calls_open(&other, daemon);
+	debug_int(other.client, "delay-launch", "ms", 20000);
+	const kiln_operand operands[] = {{stuck.x, 0}, {stuck.y, 0}};
+	assert_ok(kiln_submit(stuck.call, operands, 2, 0, &ticket));
+	await_wait(other.client, "launch");
+	debug_int(other.client, "delay-launch", "ms", 0);
+	int64_t began = now_ms();
+	while (status == KILN_EAGAIN && now_ms() < began + FOUND_MS) {
+		int of_other = run(&other, &took);
+		if (of_other != KILN_OK)
+			assert_int_equal(of_other, KILN_EDEVICE);
+		status = kiln_wait(stuck.client, ticket, 0);
+	}
+	assert_int_equal(status, KILN_ETIMEDOUT);
+	assert_sentence("nothing completed on cpu for 1200 ms, the deadline of the call that ran");
+	calls_close(&stuck);
+	calls_close(&other);
+	kilnd_stop(daemon);
+}
+
 /* One that hangs, and says that it lives, is the affair of --compile-timeout. */
 static void hanging_is_overdue(void **state)
 {
@@ -173,6 +204,7 @@ int main(void)
 		HARNESS_TEST(executor_stopped),
 		HARNESS_TEST(busy_is_alive),
 		HARNESS_TEST(hanging_is_overdue),
+		HARNESS_TEST(a_neighbour_is_no_excuse),
 	};
 	harness_begin(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);

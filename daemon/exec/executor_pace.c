@@ -1,0 +1,140 @@
+/*
+ * executor_pace: the deadlines of launches and copies that came by message, a clock for each
+ * stream: others that get on do not excuse one that does not.  What a device says it has not begun
+ * is not overdue, however long others keep it waiting.  Lanes have their own (executor_lane.c).
+ */
+#include "daemon/util/util.h"
+#include "executor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define NEVER UINT64_MAX
+
+/* A stream with flights, in their order. */
+struct exec_line {
+	uint64_t stream;
+	struct exec_flight *first, *last;
+	uint64_t progress_us; /* the last end, or the start after which there are flights */
+};
+
+void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t stream,
+					 uint64_t deadline_us)
+{
+	struct exec_line *line = map_get_id(&executor->lines, stream);
+	uint64_t now = util_now_us();
+	if (!line) {
+		line = calloc(1, sizeof(*line));
+		/* Then the broker's clock is all there is. */
+		if (!line || map_put_id(&executor->lines, stream, line) < 0) {
+			free(line);
+			return;
+		}
+		line->stream = stream;
+		line->progress_us = now;
+	}
+	flight->line = line;
+	flight->deadline_us = deadline_us;
+	flight->before = line->last;
+	if (line->last)
+		line->last->behind = flight;
+	else
+		line->first = flight;
+	line->last = flight;
+	if (deadline_us && now + deadline_us < executor->lines_due_us)
+		executor->lines_due_us = now + deadline_us;
+}
+
+void exec_pace_leave(struct exec *executor, struct exec_flight *flight)
+{
+	struct exec_line *line = flight->line;
+	if (!line)
+		return;
+	if (flight->before)
+		flight->before->behind = flight->behind;
+	else
+		line->first = flight->behind;
+	if (flight->behind)
+		flight->behind->before = flight->before;
+	else
+		line->last = flight->before;
+	flight->line = NULL;
+	line->progress_us = util_now_us();
+	if (!line->first) {
+		map_remove_id(&executor->lines, line->stream);
+		free(line);
+	}
+}
+
+void exec_pace_ended(struct exec *executor, uint64_t stream)
+{
+	struct exec_line *line = executor->lines.count ? map_get_id(&executor->lines, stream) : NULL;
+	if (line)
+		line->progress_us = executor->now_us;
+}
+
+uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t progress_us)
+{
+	const struct device_ops *ops = executor->ops;
+	uint64_t begun = ops->begun_us ? ops->begun_us(executor->device, ticket) : progress_us;
+	if (!begun)
+		return util_now_us();
+	return begun > progress_us ? begun : progress_us;
+}
+
+/* NULL: it is not overdue, and is looked at again at *due at the latest. */
+static const struct exec_flight *look(const struct exec *executor, struct exec_line *line,
+									  uint64_t now, uint64_t *due)
+{
+	const struct exec_flight *flight = line->first;
+	uint64_t deadline = flight->deadline_us, until = line->progress_us + deadline;
+	if (deadline && now >= until)
+		until = exec_pace_since(executor, flight->id, line->progress_us) + deadline;
+	if (deadline && now >= until)
+		return flight;
+	if (deadline && until < *due)
+		*due = until;
+	return NULL;
+}
+
+bool exec_pace_overrun(struct exec *executor, struct device_done *culprit)
+{
+	uint64_t now = util_now_us(), due = NEVER;
+	struct exec_line *line;
+	size_t cursor = 0;
+	if (!executor->lines.count || now < executor->lines_due_us)
+		return false;
+	while ((line = map_next(&executor->lines, &cursor))) {
+		const struct exec_flight *flight = look(executor, line, now, &due);
+		if (!flight)
+			continue;
+		*culprit = (struct device_done){.ticket = flight->id, .status = KILN_ETIMEDOUT};
+		exec_pace_sentence(executor, flight->deadline_us, culprit->error);
+		return true;
+	}
+	executor->lines_due_us = due;
+	return false;
+}
+
+void exec_pace_sentence(const struct exec *executor, uint64_t deadline_us,
+						char error[KERNEL_ERROR_MAX])
+{
+	util_fail(error, KERNEL_ERROR_MAX, 0,
+			  "nothing completed on %s for %" PRIu64 " ms, the deadline of the call that ran; its "
+			  "device process was ended",
+			  executor->info.name, deadline_us / 1000);
+}
+
+int exec_pace_patience(const struct exec *executor, int patience)
+{
+	uint64_t now = util_now_us(), due = executor->lines_due_us;
+	if (!executor->lines.count || patience == 0 || due == NEVER)
+		return patience;
+	int left = due <= now ? 1 : due - now < 1000000 ? (int)((due - now) / 1000) + 1 : 1000;
+	return patience < 0 || left < patience ? left : patience;
+}
+
+void exec_pace_open(struct exec *executor)
+{
+	executor->lines_due_us = NEVER;
+}
