@@ -21,6 +21,7 @@
 #define MEMORY_BOUND_KIB 8192.0
 #define FDS_BOUND 2.0   /* for each client: how many buffers they have at the time is chance */
 #define KERNEL_KIB 32.0 /* of a loaded kernel */
+#define CUBIN_KIB 128.0 /* of one that CUDA's driver has loaded */
 #define SERIES_MOST 256
 
 struct sample {
@@ -134,6 +135,16 @@ void watch_tick(struct conductor *conductor)
 
 /* ---- Judging ---- */
 
+static bool is_on_cpu(const struct soak *soak)
+{
+	return strcmp(soak->options.device, "cpu") == 0;
+}
+
+static double kernel_kib(const struct soak *soak)
+{
+	return is_on_cpu(soak) ? KERNEL_KIB : CUBIN_KIB;
+}
+
 enum figure { MEMORY, DESCRIPTORS, KERNELS };
 
 /* How much the line of the best fit rises over the window. */
@@ -175,7 +186,7 @@ static void judge(struct conductor *conductor, const struct series *series, FILE
 	const struct sample *from = &series->samples[first], *to = &series->samples[last - 1];
 	if (to->at_ms - from->at_ms < LEAST_MS)
 		return;
-	bool on_cpu = strcmp(conductor->soak->options.device, "cpu") == 0;
+	bool on_cpu = is_on_cpu(conductor->soak);
 	double kernels = rise(from, count, KERNELS), kib = rise(from, count, MEMORY);
 	double fds = rise(from, count, DESCRIPTORS) - (on_cpu ? kernels : 0);
 	watch->judged++;
@@ -191,7 +202,7 @@ static void judge(struct conductor *conductor, const struct series *series, FILE
 				"\"rise_kernels\": %.1f, \"kib\": %.0f, \"fds\": %.0f},\n",
 				what, (int)series->pid, (long long)(to->at_ms - from->at_ms) / 1000, kib, fds,
 				kernels, to->kib, to->fds);
-	if (kib > MEMORY_BOUND_KIB + (kernels > 0 ? kernels * KERNEL_KIB : 0))
+	if (kib > MEMORY_BOUND_KIB + (kernels > 0 ? kernels * kernel_kib(conductor->soak) : 0))
 		soak_fail(conductor->soak, "memory of the %s, process %d, rose by %.0f KiB in %lld s", what,
 				  (int)series->pid, kib, (long long)(to->at_ms - from->at_ms) / 1000);
 	if (fds > FDS_BOUND * conductor->soak->options.clients)
@@ -205,7 +216,8 @@ void watch_report(struct conductor *conductor, FILE *json)
 
 	printf("growth in the second half, of processes that are warm; bounds %.0f KiB and %.0f for a "
 		   "loaded kernel, %.0f descriptors\n",
-		   MEMORY_BOUND_KIB, KERNEL_KIB, FDS_BOUND * conductor->soak->options.clients);
+		   MEMORY_BOUND_KIB, kernel_kib(conductor->soak),
+		   FDS_BOUND * conductor->soak->options.clients);
 	for (int i = 0; i < watch->count; i++)
 		judge(conductor, &watch->series[i], json);
 	if (!watch->judged)
