@@ -22,7 +22,8 @@
 #define FDS_BOUND 2.0   /* for each client: how many buffers they have at the time is chance */
 #define KERNEL_KIB 32.0 /* of a loaded kernel */
 #define CUBIN_KIB 128.0 /* of one that CUDA's driver has loaded */
-#define SERIES_MOST 256
+#define ENDED_MS 10000  /* without a sample: the process has ended */
+#define SERIES_MOST 64
 
 struct sample {
 	int64_t at_ms;
@@ -49,20 +50,42 @@ struct watch *watch_new(void)
 	return calloc(1, sizeof(struct watch));
 }
 
+/* Its place is free for another: it has ended, and nothing could be said of it. */
+static bool is_forgettable(const struct series *series, int64_t now)
+{
+	int64_t first = series->count ? series->samples[0].at_ms : 0;
+	int64_t last = series->count ? series->samples[series->count - 1].at_ms : 0;
+	return now - last > ENDED_MS && last - first < LEAST_MS;
+}
+
+/* The series of a process; NULL: there is no room for it. */
+static struct series *find_series(struct watch *watch, pid_t pid, int64_t now)
+{
+	for (int i = 0; i < watch->count; i++)
+		if (watch->series[i].pid == pid)
+			return &watch->series[i];
+	if (watch->count < SERIES_MOST)
+		return &watch->series[watch->count++];
+	for (int i = 0; i < watch->count; i++) {
+		if (!is_forgettable(&watch->series[i], now))
+			continue;
+		free(watch->series[i].samples);
+		watch->series[i] = (struct series){0};
+		return &watch->series[i];
+	}
+	return NULL;
+}
+
 static void take_sample(struct watch *watch, pid_t pid, bool broker, bool own, double kernels)
 {
 	struct sample sample = {soak_now_ms(), (double)resident_kib(pid), count_fds(pid), kernels};
-	struct series *series = NULL;
+	struct series *series = find_series(watch, pid, sample.at_ms);
 
-	for (int i = 0; i < watch->count; i++)
-		if (watch->series[i].pid == pid)
-			series = &watch->series[i];
-	if (!series && watch->count == SERIES_MOST)
+	if (!series)
 		return;
-	if (!series) {
-		series = &watch->series[watch->count++];
-		*series = (struct series){.pid = pid, .broker = broker, .own = own};
-	}
+	series->pid = pid;
+	series->broker = broker;
+	series->own = own;
 	if (series->count == series->room) {
 		int room = series->room ? 2 * series->room : 64;
 		struct sample *more = realloc(series->samples, (size_t)room * sizeof *more);
@@ -90,7 +113,7 @@ static void progress(const struct conductor *conductor)
 	const struct series *broker = NULL;
 
 	for (int i = 0; i < watch->count; i++)
-		if (watch->series[i].broker && watch->series[i].count)
+		if (watch->series[i].pid == conductor->daemon.pid && watch->series[i].count)
 			broker = &watch->series[i];
 	printf("%5lld s: steps %lld, operators %lld, bytes %.1f MB, deaths %d, excused %lld, broker "
 		   "%.1f MiB %d descriptors, failures %d\n",
