@@ -142,15 +142,34 @@ static void on_message(void *owner, struct wire_in *message, struct frame *frame
 		on_result(owner, message);
 }
 
+/* Of one that had a job. */
+static void report(struct second *second, int exit_status, int signal, const char *why)
+{
+	char text[KERNEL_ERROR_MAX + 96], output[OUTPUT_TAIL];
+	util_fail(text, KERNEL_ERROR_MAX, 0, "the compiler %.160s %s%s", second->path, why,
+			  second->overran ? " (it had passed its deadline)" : "");
+	child_tail(second->child, output);
+	const struct fault fault = {.kind = FAULT_COMPILER,
+								.sentence = text,
+								.job = second->job,
+								.output = output,
+								.pid = child_pid(second->child),
+								.exit_status = exit_status,
+								.signal = signal,
+								.uid = getuid()};
+	fault_report(second->broker, &fault, text, sizeof text);
+	util_log(UTIL_WARN, "%s", text);
+}
+
 static void on_gone(void *owner, int exit_status, int signal, const char *why)
 {
 	struct second *second = owner;
 	enum second_state was = second->state;
 	char error[KERNEL_ERROR_MAX];
-	(void)exit_status;
-	(void)signal;
 	if (second->lifeless)
 		why = "gave no sign of life (--liveness-timeout)";
+	if (was == SECOND_BUSY)
+		report(second, exit_status, signal, why);
 	stop_timer(second);
 	second->child = NULL;
 	second->state = SECOND_NONE;

@@ -555,6 +555,14 @@ static const struct exec_slot *oldest(const struct exec_lane *lane)
 	return found;
 }
 
+/* Its client is told here, before the daemon has a name for the report. */
+static void tell_overrun(struct exec_lane *lane, uint64_t number, const char *why)
+{
+	char error[LANE_ERROR_MAX];
+	util_append(error, sizeof(error), 0, "%s; report: kiln faults ls", why);
+	exec_lane_tell(lane, number, KILN_ETIMEDOUT, error, 0);
+}
+
 bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 {
 	uint64_t now = executor->now_us;
@@ -576,7 +584,7 @@ bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
 		if (slot)
 			culprit->ticket = slot->flight.id;
 		if (slot)
-			exec_lane_tell(lane, slot->number, KILN_ETIMEDOUT, culprit->error, 0);
+			tell_overrun(lane, slot->number, culprit->error);
 		return true;
 	}
 	return false;

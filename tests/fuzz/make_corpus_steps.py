@@ -223,6 +223,35 @@ def job_samples():
     sample("job", "wrong", job("job", files=7), job("result"), job("ready", nvrtc=3, host={}), job("job", **dict(ours, user=9)))
 
 
+# ---- The Redis ----
+
+SAY, ASK, ANSWER, WAIT, HANG_UP, END, FLOOD = range(7)
+
+
+def redis(name, *steps, login=0):
+    sample("redis", name, *([step(END, login)] if login else []), *steps)
+
+
+def redis_samples():
+    pongs = step(ANSWER, 4)
+    get = step(ASK, 1, b"kiln:1:entry:" + b"ab" * 32)
+    redis("usual", pongs, get, step(ANSWER, 5, b"bytes"), get, step(ANSWER, 1), step(ASK, 2, b"x"), step(ANSWER, 0), step(END, 0))
+    redis("login", step(ANSWER, 0), step(ANSWER, 0), pongs, get, step(ANSWER, 2), step(HANG_UP, 0), login=7)
+    redis("refused", step(ANSWER, 3), login=2)
+    redis("database", step(ANSWER, 3), login=1)
+    redis("unasked", pongs, step(SAY, 0, b"+OK\r\n+OK\r\n:3\r\n"))
+    redis("lists", pongs, get, step(SAY, 0, b"*2\r\n$1\r\na\r\n*0\r\n"), get, step(SAY, 0, b"*-1\r\n"))
+    redis("nested", pongs, get, step(SAY, 0, b"*1\r\n" * 12 + b":1\r\n"))
+    redis("lengths", pongs, get, step(SAY, 0, b"$-2\r\n"), get, step(SAY, 0, b"$18446744073709551616\r\n"))
+    redis("half", pongs, get, step(SAY, 0, b"$5\r\nab"), step(WAIT, 3), step(SAY, 0, b"cde\r"), step(SAY, 0, b"\n"), get, step(SAY, 0, b"$9\r\n"),
+          step(HANG_UP, 0))
+    redis("types", pongs, get, get, get, get, get, step(SAY, 0, b",3.5\r\n#t\r\n_\r\n(123\r\n=7\r\ntxt:abc\r\n~1\r\n:1\r\n%0\r\n>1\r\n+x\r\n"))
+    redis("nonsense", step(SAY, 0, bytes(range(256))), get)
+    redis("flood", pongs, get, step(FLOOD, 255))
+    redis("hung_up", get, step(HANG_UP, 1), get, step(END, 0), get)
+
+
+redis_samples()
 job_samples()
 client_samples()
 exec_samples()

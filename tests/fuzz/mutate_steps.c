@@ -335,14 +335,27 @@ static void leave_out(struct script *script, size_t at)
 	script->count--;
 }
 
+/* Behind what bytes there are, in front of them or within; the new size. */
+static size_t put_word(uint64_t *state, uint8_t *bytes, size_t size)
+{
+	const char *word = a_word(state);
+	size_t length = strlen(word), at = chance_pick(state, size + 1);
+	if (size + length > MESSAGE_MOST / 4)
+		return size;
+	memmove(bytes + at + length, bytes + at, size - at);
+	memcpy(bytes + at, word, length);
+	return size + length;
+}
+
+/* Or where no kind is one, words. */
 static void add_message(uint64_t *state, struct script *script)
 {
 	static uint8_t message[MESSAGE_MOST];
 	struct step step = {.number = (uint8_t)chance_next(state), .bytes = message};
 	do
 		step.kind = (uint8_t)chance_pick(state, fuzz_kinds);
-	while (!is_message(&step));
-	step.size = make_message(state, message);
+	while (fuzz_message_kinds && !is_message(&step));
+	step.size = fuzz_message_kinds ? make_message(state, message) : put_word(state, message, 0);
 	insert(script, chance_pick(state, script->count + 1), step);
 }
 
@@ -369,6 +382,10 @@ static void change(uint64_t *state, struct script *script)
 			set_bytes(script, at, message, size);
 	} else {
 		memcpy(message, step->bytes, step->size);
+		if (!fuzz_message_kinds && how < 10) {
+			set_bytes(script, at, message, put_word(state, message, step->size));
+			return;
+		}
 		size = LLVMFuzzerMutate(message, step->size,
 								MESSAGE_MOST / 4 > step->size ? MESSAGE_MOST / 4 : step->size);
 		set_bytes(script, at, message, size);

@@ -242,20 +242,42 @@ static void damage(const struct kilnd *daemon)
 	close(fd);
 }
 
+/* A program that says something and becomes the device process. */
+static void write_wrapper(const struct kilnd *daemon, char path[96])
+{
+	snprintf(path, 96, "%s/wrapper", daemon->dir);
+	FILE *file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("#!/bin/sh\necho these are its words, at 0x7f0011223344 >&2\nexec \"$@\"\n", file);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(chmod(path, 0700), 0);
+}
+
+static void assert_last_words(kiln_client *client)
+{
+	debug_str(client, "kill", "role", "executor");
+	await_info(client, "counters.fault_reports", 1);
+	kiln_reply *report = show(client, "");
+	assert_says(report, "said on its standard error\n  these are its words, at 0x............\n");
+	kiln_reply_free(report);
+}
+
 static void test_store(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct permute problem = transpose(8, 12);
-	char command[256], why[400], origin[16];
-	kilnd_start(daemon, NULL);
+	char command[256], why[400], origin[16], wrapper[96];
+	write_wrapper(daemon, wrapper);
+	kilnd_start(daemon, OPTIONS("--executor-wrapper", wrapper));
 	kiln_client *client = client_open(daemon);
 	assert_permutes(client, &problem, "compiled");
+	assert_last_words(client);
 	kiln_close(client);
 	kilnd_stop(daemon);
 	damage(daemon);
 	kilnd_start(daemon, NULL);
 	client = client_open(daemon);
-	assert_int_equal(count_reports(client), 1);
+	assert_int_equal(count_reports(client), 2);
 	kiln_reply *report = show(client, "");
 	assert_whole(report, "store");
 	assert_says(report, "was moved to kiln.db.bad-1, and a new one begun");
