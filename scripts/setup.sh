@@ -4,11 +4,10 @@
 # toolkit.  Used by examples/quickstart.sh and tests/run.sh; run again, it only looks.
 # It must not know how Kiln is built.
 #
-#   sh scripts/setup.sh [--tests] [--coverage] [--no-cuda]
+#   sh scripts/setup.sh [--tests] [--no-cuda]
 #
-# --tests     what the tests need, too
-# --coverage  what tests/coverage.sh needs besides
-# --no-cuda   leave NVRTC alone: the cpu device only
+# --tests    what the tests need, too
+# --no-cuda  leave NVRTC alone: the cpu device only
 #
 # Exit status: 0 ready, 1 something is missing and could not be installed (it says what to run),
 # 2 usage.
@@ -17,7 +16,6 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cuda_dir=$root/build/cuda
 want_tests=0
-want_coverage=0
 want_cuda=1
 
 say() {
@@ -25,20 +23,19 @@ say() {
 }
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 7,11p' "$0"
+	sed -n 's/^# \{0,1\}//; 7,10p' "$0"
 }
 
 for option in "$@"; do
 	case $option in
 	--tests) want_tests=1 ;;
-	--coverage) want_coverage=1 ;;
 	--no-cuda) want_cuda=0 ;;
 	-h | --help)
 		usage
 		exit 0
 		;;
 	*)
-		say "unknown option '$option'; known: --tests, --coverage, --no-cuda" >&2
+		say "unknown option '$option'; known: --tests, --no-cuda" >&2
 		exit 2
 		;;
 	esac
@@ -113,7 +110,6 @@ look() {
 		have_hiredis || need hiredis libhiredis-dev
 		have redis-server || need redis-server redis-server
 	fi
-	[ $want_coverage = 0 ] || have gcovr || need gcovr gcovr
 }
 
 # ---- Installing ----------------------------------------------------------------------------------

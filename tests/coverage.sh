@@ -38,7 +38,7 @@ check() {
 		"$@" || failed=1
 }
 
-sh scripts/setup.sh --tests --coverage || exit 1
+sh scripts/setup.sh --tests || exit 1
 if [ $report = 0 ]; then
 	sh scripts/build.sh coverage -DKILN_BUILD_TESTS=ON || exit 1
 	find "$build" -name '*.gcda' -delete
@@ -48,41 +48,5 @@ if [ $report = 0 ]; then
 	check -R "$sandboxed"
 fi
 
-# filename,line_total,line_covered,line_percent,...
-gcovr --root . --filter '(daemon|client)/' --object-directory "$build" \
-	-j "$(nproc 2>/dev/null || echo 2)" --csv "$build/coverage.csv" "$build" || exit 1
-awk -F, -v least=$least '
-	function row(name, all, run) {
-		printf "%6.1f %%  %6d of %6d  %s\n", all ? 100 * run / all : 100, run, all, name
-	}
-	NR == 1 { next }
-	{
-		folder = $1
-		sub(/\/[^\/]*$/, "", folder)
-		all[folder] += $2
-		run[folder] += $3
-		top = folder
-		sub(/\/.*/, "", top)
-		top_all[top] += $2
-		top_run[top] += $3
-		file[NR] = $1
-		file_all[NR] = $2
-		file_run[NR] = $3
-	}
-	END {
-		for (i = 2; i <= NR; i++)
-			row(file[i], file_all[i], file_run[i])
-		print "\nfolders, without those inside them"
-		for (folder in all)
-			row(folder, all[folder], run[folder]) | "sort -k 6"
-		close("sort -k 6")
-		print "\nin all"
-		for (top in top_all) {
-			row(top, top_all[top], top_run[top])
-			bad = bad || 100 * top_run[top] < least * top_all[top]
-		}
-		if (bad)
-			printf "less than %d %%\n", least
-		exit bad
-	}' "$build/coverage.csv" || failed=1
+python3 tests/coverage/sum.py "$build" $least || failed=1
 exit $failed
