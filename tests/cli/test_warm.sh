@@ -150,4 +150,38 @@ json "j['failed'] == 0 and j['compiled'] == len(json.load(open('$DIR/rows'))['ro
 	"$KILN" warm --compiler "$DIR/next++"
 cd "$DIR" || exit 1
 json "j['hits'] == 2 and j['compiled'] == 0" "$KILN" warm --compiler "next++" --limit 2
+cd / || exit 1
+
+# Compilers that are none: one ends at once, one never, one fails, one kills its worker or, in a
+# sandbox, tries to.
+"$KILN" stop >/dev/null || fails "stop"
+wait "$DAEMON"
+daemon --compile-timeout 1000
+# odd WORD COMMAND: a compiler that does this at a kernel; warm names the kernel and says the word.
+odd() {
+	printf '#!/bin/sh\nread -r first <unit.cc\n[ -z "$first" ] || %s\nexec g++ "$@"\n' "$2" \
+		>"$DIR/odd++"
+	chmod 755 "$DIR/odd++"
+	"$KILN" warm --compiler "$DIR/odd++" --limit 1 >"$DIR/out" 2>"$DIR/err" &&
+		fails "warm by a compiler with '$2' ends well"
+	grep -qE "^kiln: warm: kernel [0-9a-f]{64}: .*$1" "$DIR/err" || fails "$2: $(cat "$DIR/err")"
+	grep -q '^warmed 0 of 1: ' "$DIR/out" || fails "$2: $(cat "$DIR/out")"
+}
+odd 'cannot read what the compiler made: No such file or directory$' 'exit 0'
+odd 'odd.* took longer than 1000 ms .--compile-timeout.$' 'while :; do :; done'
+odd 'the compiler failed without a word$' 'exit 1'
+printf '#!/bin/sh\nkill -9 $PPID\n' >"$DIR/odd++"
+"$KILN" warm --compiler "$DIR/odd++" --limit 1 >/dev/null 2>"$DIR/err" && fails "no worker"
+grep -qE 'odd\+\+ (could not be started: it|cannot be used as a compiler:) ' "$DIR/err" ||
+	fails "no worker: $(cat "$DIR/err")"
+json 'j["failed"] == 0' "$KILN" warm "$DIR/m"
+
+# The generic kernels as a manifest: a line each.
+json 'j["problems"] > 300 and j["left_out"] == 0' "$KILN" record --generic --output "$DIR/g"
+head -1 "$DIR/g" | grep -qx 'kiln-manifest 1' || fails "generic: $(head -3 "$DIR/g")"
+[ "$("$KILN" record --generic | grep -c ' choice="generic"$')" = \
+	"$(grep -c '^[a-z]' "$DIR/g" | { read -r lines && echo $((lines - 1)); })" ] ||
+	fails "generic: some lines are of other kernels"
+"$KILN" record --output "/tmp/$(printf '%4200s' '' | tr ' ' d)" 2>"$DIR/err"
+[ $? -eq 2 ] && grep -q ": a path has at most [0-9]* bytes$" "$DIR/err" || fails "$(cat "$DIR/err")"
 finish
