@@ -118,14 +118,28 @@ static int system_error(struct cache_db *db)
 	return kept;
 }
 
+static bool is_damage(int code)
+{
+	return code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+}
+
+int cache_db_refuse(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
+{
+	bool is_other = (sqlite3_errcode(db->handle) & 0xff) == SQLITE_ERROR && !system_error(db);
+	int status = cache_db_fail(db, what, error);
+	return is_other ? KILN_EPROTO : status;
+}
+
 int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
 {
 	int code = sqlite3_errcode(db->handle) & 0xff;
 	int system = system_error(db);
+	/* What could not be read, SQLite may take for damage. */
+	if (system == EIO && is_damage(code)) {
+		code = SQLITE_IOERR;
+	}
 	bool file = code == SQLITE_IOERR || code == SQLITE_FULL || code == SQLITE_CANTOPEN;
-	int status = code == SQLITE_CORRUPT || code == SQLITE_NOTADB ? KILN_EPROTO
-				 : code == SQLITE_NOMEM                          ? KILN_ENOMEM
-																 : KILN_EIO;
+	int status = is_damage(code) ? KILN_EPROTO : code == SQLITE_NOMEM ? KILN_ENOMEM : KILN_EIO;
 	const char *remedy = remedy_of(code, system);
 	db->disk_failed = db->disk_failed || remedy;
 	return util_fail(error, KERNEL_ERROR_MAX, status, "%s %.150s failed: %s%s%s%s%s%s", what,
@@ -264,9 +278,7 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 		int code = sqlite3_prepare_v3(db->handle, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
 									  &db->statements[i], NULL);
 		if (code != SQLITE_OK) {
-			int status = cache_db_fail(db, "opening", error);
-			/* A table or a column is missing. */
-			return code == SQLITE_ERROR ? KILN_EPROTO : status;
+			return cache_db_refuse(db, "opening", error);
 		}
 	}
 	return KILN_OK;
@@ -322,6 +334,7 @@ int cache_db_open(const char *path, enum cache_db_check check, struct cache_db *
 {
 	struct cache_db *db = util_alloc(sizeof *db);
 	snprintf(db->path, sizeof db->path, "%s", path);
+	errno = 0;
 	int status = check_files(path, error);
 	if (status == KILN_OK) {
 		make_file(path);

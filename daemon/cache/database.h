@@ -67,6 +67,8 @@ struct cache_db {
 sqlite3_stmt *cache_db_statement(struct cache_db *db, enum cache_db_statement which);
 /* The sentence for the last error of the database; what: "reading a kernel". */
 int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
+/* The same where a table or a column may be missing, or there already: it is not ours. */
+int cache_db_refuse(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX]);
 /* Parameter and column as texts; what does not fit is cut. */
 void cache_db_bind_text(sqlite3_stmt *statement, int index, const char *text);
 void cache_db_column_text(sqlite3_stmt *statement, int column, char *out, size_t size);

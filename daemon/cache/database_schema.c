@@ -7,6 +7,8 @@
  */
 #include "database.h"
 
+#include <errno.h>
+
 /* The key's text begins within so many bytes of a blob: before it are the header, a template-id and
  * a symbol. */
 #define HEAD_BYTES 16384
@@ -92,14 +94,6 @@ static int fill_row(struct cache_db *db, sqlite3_stmt *set, int64_t id)
 
 static const char upgrading[] = "upgrading";
 
-/* A table or a column that is missing, or there already, is no schema 2. */
-static int refuse(struct cache_db *db, char error[KERNEL_ERROR_MAX])
-{
-	int code = sqlite3_errcode(db->handle) & 0xff;
-	int status = cache_db_fail(db, upgrading, error);
-	return code == SQLITE_ERROR ? KILN_EPROTO : status;
-}
-
 static int fill(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *rows = NULL, *set = NULL;
@@ -113,10 +107,10 @@ static int fill(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 		code = fill_row(db, set, sqlite3_column_int64(rows, 0));
 	}
 	int status = KILN_OK;
-	if ((code & 0xff) == SQLITE_CORRUPT) {
+	if ((code & 0xff) == SQLITE_CORRUPT && errno != EIO) {
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s is damaged", db->path);
 	} else if (code != SQLITE_DONE) {
-		status = refuse(db, error);
+		status = cache_db_refuse(db, upgrading, error);
 	}
 	sqlite3_finalize(set);
 	sqlite3_finalize(rows);
@@ -134,11 +128,11 @@ static int upgrade(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 		char text[128];
 		snprintf(text, sizeof text, "ALTER TABLE kernels ADD COLUMN %s", columns[i]);
 		if (sqlite3_exec(db->handle, text, NULL, NULL, NULL) != SQLITE_OK) {
-			status = refuse(db, error);
+			status = cache_db_refuse(db, upgrading, error);
 		}
 	}
 	if (status == KILN_OK && sqlite3_exec(db->handle, TABLES_3, NULL, NULL, NULL) != SQLITE_OK) {
-		status = refuse(db, error);
+		status = cache_db_refuse(db, upgrading, error);
 	}
 	if (status == KILN_OK) {
 		status = fill(db, error);

@@ -436,6 +436,63 @@ static void starting_with_what_is_no_file(void **state)
 	assert_int_equal(access("/etc/passwd", R_OK), 0);
 }
 
+/* ---- Other schemas ---- */
+
+static void sql(const char *text)
+{
+	sqlite3 *db;
+	char *why = NULL;
+	assert_int_equal(sqlite3_open(in_directory("kiln.db"), &db), SQLITE_OK);
+	if (sqlite3_exec(db, text, NULL, NULL, &why) != SQLITE_OK) {
+		fail_msg("%s: %s", text, why);
+	}
+	sqlite3_close(db);
+}
+
+/* An upgrade that fails in the middle leaves what was there, and is made up for. */
+static void an_upgrade_on_a_disk_that_fails(void **state)
+{
+	(void)state;
+	static const char *const kinds[] = {"full", "readonly", "failing"};
+	for (int i = 0; i < 3; i++) {
+		for (int after = 0; after < 20; after += 2) {
+			struct cache *cache = open_faulty();
+			for (int row = 1; row <= 3; row++) {
+				assert_int_equal(put(cache, row, 9000), KILN_OK);
+			}
+			cache_close(cache);
+			sql("DROP TABLE pins; DROP INDEX kernels_by_turn; DROP TABLE failures;"
+				"ALTER TABLE kernels DROP COLUMN size; ALTER TABLE kernels DROP COLUMN compiler;"
+				"PRAGMA user_version = 2");
+			start_on(kinds[i], 3, after);
+			assert_int_equal(access(in_directory("kiln.db.bad-1"), F_OK), -1);
+			assert_int_equal(unlink(in_directory("kiln.db")), 0);
+		}
+	}
+}
+
+/* A newer kilnd's file that comes in place of ours is its own, and is left alone. */
+static void a_newer_database_comes(void **state)
+{
+	(void)state;
+	struct cache *cache = open_faulty();
+	assert_int_equal(put(cache, 1, 100), KILN_OK);
+	remove_file();
+	sql("PRAGMA application_id = 1263094862; PRAGMA user_version = 99; CREATE TABLE new(x)");
+	cache_look(cache);
+	assert_non_null(strstr(stats_of(cache).trouble, "has schema 99"));
+	assert_non_null(strstr(stats_of(cache).trouble, "use a newer kilnd"));
+	assert_int_equal(get(cache, 1), KILN_OK);
+	assert_int_equal(put(cache, 2, 100), KILN_EIO);
+	assert_int_equal(get(cache, 2), KILN_OK);
+	assert_int_equal(stats_of(cache).aside, 0);
+	sql("INSERT INTO new VALUES(1)");
+	remove_file();
+	heal(cache);
+	assert_rows(cache, 2);
+	cache_close(cache);
+}
+
 /* ---- The clock ---- */
 
 #define YEAR ((int64_t)366 * 24 * 3600)
@@ -595,6 +652,8 @@ int main(void)
 		TEST(the_trouble_is_named),
 		TEST(files_that_are_taken_away),
 		TEST(starting_with_what_is_no_file),
+		TEST(an_upgrade_on_a_disk_that_fails),
+		TEST(a_newer_database_comes),
 		TEST(a_clock_that_jumps),
 		TEST(a_program_that_holds_the_database),
 	};
