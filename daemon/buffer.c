@@ -120,6 +120,7 @@ static void begin_anew(struct buffer *buffer)
 	buffer->at[BUFFER_OWN].generation = 0;
 	close(buffer->fd);
 	buffer->fd = -1;
+	buffer->gpu[0] = 0;
 	lose(buffer);
 }
 
@@ -222,6 +223,7 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 		buffer->fd = executor_take_fd(buffer->session->executor);
 		buffer->span = wire_get_uint(&reply->root, "span", 0);
 		buffer->offset = wire_get_uint(&reply->root, "offset", 0);
+		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof buffer->gpu);
 		if (buffer->fd < 0)
 			status = KILN_EPROTO;
 	}
@@ -257,7 +259,6 @@ static bool is_of_another(const struct buffer *buffer)
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 {
 	struct buffer_place_state *at = &buffer->at[where];
-	bool held = buffer->kind == BUFFER_HELD && buffer->fd < 0;
 	if (buffer_is_in(buffer, where))
 		return BUFFER_PLACED;
 	if (at->placing)
@@ -266,6 +267,9 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 		/* The failure was told by the work at the head of the queue; the next one tries again. */
 		return BUFFER_FAILED;
 	}
+	if (buffer->kind == BUFFER_HELD && is_of_another(buffer))
+		begin_anew(buffer);
+	bool held = buffer->kind == BUFFER_HELD && buffer->fd < 0;
 	if (where == BUFFER_OWN && held && buffer->bytes) {
 		enum buffer_place home = buffer_place(buffer, BUFFER_HOME);
 		return home == BUFFER_PLACED ? share(buffer) : home;

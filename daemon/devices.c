@@ -101,7 +101,7 @@ void device_is_away(struct device_entry *device, enum device_state state, const 
 {
 	/* Another user's process may still have it, or have it again. */
 	for (struct executor *executor = device->executors; executor; executor = executor->next)
-		if (executor->phase == EXECUTOR_READY)
+		if (executor->phase == EXECUTOR_READY && !executor->session)
 			return;
 	if (device->state != state)
 		util_log(state == DEVICE_LOST ? UTIL_WARN : UTIL_INFO, "device %s is %s: %s",

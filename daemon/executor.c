@@ -54,10 +54,25 @@ static void say_lost(const struct executor *executor, char error[KERNEL_ERROR_MA
 			  info->model, info->uuid[0] ? ", " : "", info->uuid, when, executor->reason);
 }
 
+/* A process that still has a context there keeps the driver from resetting the device. */
+static void end_own(const struct executor *home)
+{
+	struct device_entry *device = home->device;
+	for (struct executor *executor = device->executors; executor; executor = executor->next) {
+		if (!executor->session || executor->uid != home->uid || executor->phase != EXECUTOR_READY)
+			continue;
+		util_fail(executor->fault, sizeof executor->fault, 0, "%s is lost: %s", device->info.name,
+				  home->reason);
+		child_kill(executor->child);
+	}
+}
+
 static void lose(struct executor *executor)
 {
 	char error[KERNEL_ERROR_MAX];
 	uint32_t wait = executor->lost_ms ? executor->lost_ms * 2 : PAUSE_DEVICE_LOST_FIRST_MS;
+	if (!executor->lost && !executor->session)
+		end_own(executor);
 	executor->lost = true;
 	executor->lost_ms = wait < PAUSE_DEVICE_LOST_LAST_MS ? wait : PAUSE_DEVICE_LOST_LAST_MS;
 	uv_timer_start(&executor->timer, on_timer, executor->lost_ms, 0);
@@ -80,12 +95,15 @@ static void give_up(struct executor *executor, int status, const char *reason)
 	tell_waiters(executor, status, reason);
 }
 
-/* They have contexts on one that is no more, or is another's now. */
-static void end_others(struct executor *found)
+/* The device is there, or another one is: those that wait for it look at once, and those that have
+ * contexts on one that is no more, or is another's now, are ended. */
+static void tell_others(struct executor *found, bool another)
 {
 	struct device_entry *device = found->device;
 	for (struct executor *executor = device->executors; executor; executor = executor->next) {
-		if (executor == found || executor->phase != EXECUTOR_READY)
+		if (executor->lost && executor->phase == EXECUTOR_STOPPED)
+			uv_timer_start(&executor->timer, on_timer, 0, 0);
+		if (!another || executor == found || executor->phase != EXECUTOR_READY)
 			continue;
 		util_fail(executor->fault, sizeof executor->fault, 0,
 				  "%s is another one than before: it was %s; its device process was ended",
@@ -141,8 +159,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	executor->ready_us = util_now_us();
 	executor->lost = false;
 	executor->lost_ms = 0;
-	if (device_is_present(executor->device, &info))
-		end_others(executor);
+	tell_others(executor, device_is_present(executor->device, &info));
 	tell_waiters(executor, KILN_OK, NULL);
 	server_executor_changed(executor->device->broker, executor);
 }

@@ -38,7 +38,7 @@ struct buffer {
 	unsigned char handle[64];
 	uint64_t bufid, pool, span, offset;
 	int64_t pid;
-	char gpu[DEVICE_UUID_TEXT]; /* that lent memory is on: its UUID; "": not known */
+	char gpu[DEVICE_UUID_TEXT]; /* that lent or shared memory is on: its UUID; "": not known */
 	int fd; /* -1: none; of a HELD one only once it is shared between two processes */
 	struct buffer_place_state at[BUFFER_PLACES];
 	bool sharing; /* HELD: its process was asked to share it */

@@ -140,7 +140,7 @@ struct scene {
 	struct kilnd *daemon;
 	kiln_client *client, *viewer;
 	kiln_buffer *x, *y, *lent;
-	kiln_call *call, *graph; /* NULL: there is no compiler */
+	kiln_call *call, *graph, *raw; /* NULL: there is no compiler */
 	kiln_tensor tensors[2];
 	kiln_operand operands[2];
 	kiln_attr perm;
@@ -205,6 +205,26 @@ static int run_once(const struct scene *scene)
 	return status == KILN_OK ? kiln_wait(scene->client, ticket, CALL_TIMEOUT_MS) : status;
 }
 
+/* A kernel of the program's own, in a device process of its own. */
+static int run_raw(const struct scene *scene)
+{
+	const kiln_raw_arg arg = {.buffer = scene->x, .bytes = 4, .access = KILN_WRITE};
+	const kiln_launch launch = {.size = sizeof(launch), .args = &arg, .arg_count = 1};
+	kiln_ticket ticket;
+	int status = kiln_submit_raw(scene->raw, &launch, 0, &ticket);
+	return status == KILN_OK ? kiln_wait(scene->client, ticket, CALL_TIMEOUT_MS) : status;
+}
+
+static void prepare_raw(struct scene *scene)
+{
+	const kiln_raw raw = {.size = sizeof(raw),
+						  .name = "one.cu",
+						  .source = "__global__ void one(float *y) { *y = 1; }",
+						  .entry = "one"};
+	kiln_call_free(scene->raw);
+	assert_ok(kiln_prepare_raw(scene->client, &raw, &scene->raw));
+}
+
 /* The winner of tuning, for the GPU that is there. */
 static void tune(const struct scene *scene)
 {
@@ -259,12 +279,15 @@ static void open_scene(struct scene *scene, struct kilnd *daemon)
 	assert_ok(run_once(scene));
 	const kiln_work work = {scene->call, scene->operands, 2};
 	assert_ok(kiln_prepare_graph(scene->client, &work, 1, &scene->graph));
+	prepare_raw(scene);
+	assert_ok(run_raw(scene));
 	tune(scene);
 	assert_tuned(scene, "Fake GPU", true);
 }
 
 static void close_scene(struct scene *scene)
 {
+	kiln_call_free(scene->raw);
 	kiln_call_free(scene->graph);
 	kiln_call_free(scene->call);
 	assert_ok(kiln_free(scene->lent));
@@ -353,7 +376,7 @@ static void same_again(struct scene *scene)
 }
 
 /* Kernels, graphs and winners of the other GPU are not for this one. */
-static void assert_planned_anew(const struct scene *scene)
+static void assert_planned_anew(struct scene *scene)
 {
 	int64_t compiles = info_int(scene->viewer, "counters.compiles");
 	kiln_ticket ticket;
@@ -364,6 +387,11 @@ static void assert_planned_anew(const struct scene *scene)
 	assert_sentence("the graph was for cuda:0 as it was, Fake GPU, sm_90");
 	assert_sentence("it is Fake GPU 1, sm_80 now");
 	assert_tuned(scene, "Fake GPU 1", false);
+	assert_int_equal(run_raw(scene), KILN_EDEVICE);
+	assert_sentence("the kernel was for cuda:0 as it was, Fake GPU, sm_90");
+	assert_sentence("prepare it again");
+	prepare_raw(scene);
+	assert_ok(run_raw(scene)); /* by a process that has the new one */
 }
 
 static void another(struct scene *scene)
