@@ -47,7 +47,7 @@ static void say_lost(const struct executor *executor, char error[KERNEL_ERROR_MA
 {
 	const struct device_info *info = &executor->device->info;
 	char when[64] = "it is being looked for";
-	if (executor->phase == EXECUTOR_STOPPED || executor->phase == EXECUTOR_WAITING)
+	if (uv_is_active((const uv_handle_t *)&executor->timer) && executor->phase != EXECUTOR_STARTING)
 		snprintf(when, sizeof when, "it is looked for again in %llu ms",
 				 (unsigned long long)uv_timer_get_due_in(&executor->timer));
 	util_fail(error, KERNEL_ERROR_MAX, 0, "%s (%s%s%s) is lost, and %s: %s", info->name,
@@ -159,7 +159,9 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	executor->ready_us = util_now_us();
 	executor->lost = false;
 	executor->lost_ms = 0;
-	tell_others(executor, device_is_present(executor->device, &info));
+	/* A lost device is there again when those that hold memory there are: the others follow. */
+	bool follows = executor->session && executor->device->state == DEVICE_LOST;
+	tell_others(executor, !follows && device_is_present(executor->device, &info));
 	tell_waiters(executor, KILN_OK, NULL);
 	server_executor_changed(executor->device->broker, executor);
 }
@@ -212,6 +214,8 @@ static void on_timer(uv_timer_t *timer)
 	} else if (executor->phase == EXECUTOR_WAITING) {
 		start(executor);
 	} else if (executor->phase == EXECUTOR_STOPPED) {
+		if (executor->session && executor->device->state == DEVICE_LOST)
+			return; /* until it is found: tell_others() */
 		executor->failed_starts = 0;
 		executor->restarts++;
 		start(executor);
