@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ struct server {
 	struct listen_socket socket;
 	uv_poll_t poll;
 	uv_signal_t term, interrupt, hangup;
-	uv_timer_t drain, idle, look;
+	uv_timer_t drain, idle, alone, look;
 	uint64_t stopped_us, drain_until_us,
 		end_until_us; /* end: of the cache; 0: all else is not done yet */
 	bool left;        /* the cache did not come to its end */
@@ -125,6 +126,7 @@ static void close_handles(struct broker *broker)
 	uv_close((uv_handle_t *)&server->hangup, NULL);
 	uv_close((uv_handle_t *)&server->drain, NULL);
 	uv_close((uv_handle_t *)&server->idle, NULL);
+	uv_close((uv_handle_t *)&server->alone, NULL);
 	uv_close((uv_handle_t *)&server->look, NULL);
 	uv_close((uv_handle_t *)&broker->tiers->timer, NULL);
 }
@@ -234,11 +236,24 @@ static void on_idle(uv_timer_t *timer)
 	server_stop(timer->data, "no client for the time of --idle-exit");
 }
 
+/* What many sessions took goes back to the system while there is nobody who would wait for it. */
+static void on_alone(uv_timer_t *timer)
+{
+	(void)timer;
+	malloc_trim(0);
+}
+
 void server_note_sessions(struct broker *broker)
 {
 	struct server *server = broker->server;
 	uint64_t seconds = broker->options.idle_exit_seconds;
-	if (server->phase != SERVER_RUNNING || !seconds)
+	if (server->phase != SERVER_RUNNING)
+		return;
+	if (broker->session_count)
+		uv_timer_stop(&server->alone);
+	else
+		uv_timer_start(&server->alone, on_alone, PAUSE_SERVER_ALONE_MS, 0);
+	if (!seconds)
 		return;
 	if (broker->session_count)
 		uv_timer_stop(&server->idle);
@@ -323,6 +338,7 @@ static int open_loop(struct broker *broker)
 	uv_signal_init(&broker->loop, &server->hangup);
 	uv_timer_init(&broker->loop, &server->drain);
 	uv_timer_init(&broker->loop, &server->idle);
+	uv_timer_init(&broker->loop, &server->alone);
 	uv_timer_init(&broker->loop, &server->look);
 	uv_signal_start(&server->term, on_signal, SIGTERM);
 	uv_signal_start(&server->interrupt, on_signal, SIGINT);

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CONNECTS 50
 #define LAUNCHES 1000
 #define CROWDED 100 /* each of which waits for all others' */
-#define MOST_KIB 48 /* of the broker, for a session or a call */
+#define ALONE_US 1000000
+#define MOST_KIB 32 /* of the broker, for a session or a call */
 
 static void figure(const struct bench *bench, const char *name, double value, const char *unit)
 {
@@ -42,6 +44,14 @@ static double growth_end(const struct bench *bench, const struct growth *growth,
 	snprintf(name, sizeof name, "%s, device process", each);
 	figure(bench, name, device, "KiB");
 	return broker;
+}
+
+/* The same when all are gone, and the daemon has had time to notice that it is alone. */
+static void left_behind(const struct bench *bench, const struct growth *growth, int count,
+						const char *each)
+{
+	usleep(ALONE_US);
+	growth_end(bench, growth, count, each);
 }
 
 /* ---- Sessions ---- */
@@ -125,7 +135,7 @@ static bool run_crew(const struct bench *bench, struct crew *crew)
 	good = crew_do(crew, CREW_LEAVE) && good;
 	connect_again(bench, "connecting, when they are gone");
 	if (good)
-		growth_end(bench, &idle, others, "left behind for each, when they are gone");
+		left_behind(bench, &idle, others, "left behind for each, when they are gone");
 	return good;
 }
 
@@ -166,7 +176,7 @@ bool load_buffers(const struct bench *bench)
 		kiln_free(all[i]);
 	kiln_close(client);
 	connect_again(bench, "connecting, when the buffers are gone");
-	growth_end(bench, &growth, count, "left behind for each buffer");
+	left_behind(bench, &growth, count, "left behind for each buffer");
 	free(all);
 	return good;
 }
@@ -207,7 +217,7 @@ bool load_calls(const struct bench *bench, bool different)
 		kiln_call_free(all[i]);
 	kiln_close(client);
 	connect_again(bench, "connecting, when the calls are gone");
-	growth_end(bench, &growth, count, "left behind for each call");
+	left_behind(bench, &growth, count, "left behind for each call");
 	free(all);
 	return good;
 }
