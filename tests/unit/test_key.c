@@ -120,7 +120,7 @@ static void the_rest_does_not(void **state)
 	hex_of(&job, "t", a);
 	job.files = copies;
 	job.delay_ms = 5;
-	job.test_fault = 1;
+	job.test_misdeed = 1;
 	hex_of(&job, "t", b);
 	assert_string_equal(a, b);
 	for (int i = 0; i < 2; i++) {
