@@ -140,21 +140,21 @@ static bool may_write(struct faults *faults, uint64_t now)
 	return true;
 }
 
+/* Rises with each: names sort by time, also those of one second and those of the next daemon. */
 static void name(struct faults *faults, int64_t when, char id[FAULT_ID_MAX])
 {
-	const uint64_t salt[] = {util_now_us(), (uint64_t)getpid(), ++faults->made};
 	time_t time = (time_t)when;
 	struct tm parts = {0};
-	unsigned char digest[32];
-	struct util_hash hash;
+	uint32_t part = util_wall_part();
 	char date[32];
-	util_hash_begin(&hash);
-	util_hash_add(&hash, salt, sizeof salt);
-	util_hash_end(&hash, digest);
+	if (when == faults->named_s && part <= faults->named_part && faults->named_part < 0xffff)
+		part = faults->named_part + 1;
+	faults->named_s = when;
+	faults->named_part = part;
 	if (!gmtime_r(&time, &parts) || !strftime(date, sizeof date, "%Y%m%d-%H%M%S", &parts) ||
 		strlen(date) != 15)
 		snprintf(date, sizeof date, "00000000-000000");
-	snprintf(id, FAULT_ID_MAX, "%.15s-%02x%02x", date, digest[0], digest[1]);
+	snprintf(id, FAULT_ID_MAX, "%.15s-%04x", date, part & 0xffff);
 }
 
 /* A new one: its text is made now, of how things are now. */

@@ -53,7 +53,9 @@ struct faults {
 		bool telling; /* its count is being written */
 	} recent[FAULT_RECENT];
 	uint64_t spent, refilled_us; /* of the burst */
-	uint64_t made, writing;
+	uint64_t writing;
+	int64_t named_s; /* the last name: its second, and part of that */
+	uint32_t named_part;
 };
 
 /* Writes a report, or counts one more of the same; text gets at its end how it is read.  From the

@@ -43,6 +43,14 @@ int64_t util_wall_s(void)
 	return (int64_t)time(NULL) + wall_jump;
 }
 
+/* By the clock of time(), which is a little behind. */
+uint32_t util_wall_part(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	return (uint32_t)(((uint64_t)now.tv_nsec << 16) / 1000000000);
+}
+
 void util_wall_jump(int64_t seconds)
 {
 	wall_jump = seconds;

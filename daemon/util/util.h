@@ -47,6 +47,8 @@ uint64_t util_now_us(void); /* monotonic */
 /* Seconds since 1970 by the machine's clock, which may jump: for what is kept and shown, never for
  * a wait. */
 int64_t util_wall_s(void);
+/* 65536ths of that second that are over, as exact as util_wall_s(). */
+uint32_t util_wall_part(void);
 /* Test-only: from here on that clock is so much ahead. */
 void util_wall_jump(int64_t seconds);
 
