@@ -170,6 +170,7 @@
  *   what: "delay-launch" ms        every launch waits so long in the executor first (0: off)
  *   what: "gain" ms                what an exact kernel saves a launch (0: as estimated)
  *   what: "available-memory" bytes  compilers may have no more, as if the host had not (0: off)
+ *   what: "idle-executor" ms       a device process of another uid that nobody uses lives so long
  *   what: "hello-deadline" ms      who connects has so long to say hello (0: as usual)
  *   what: "restart-pause" ms       the longest before a child starts again (0: as usual)
  *   what: "kill" role pid?         SIGKILL to a child: role "executor" | "compiler"

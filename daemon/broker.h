@@ -56,6 +56,7 @@ struct test_state {
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
 	uint32_t hello_deadline_ms, store_deadline_ms; /* 0: the usual one */
 	uint32_t delay_store_ms;
+	uint32_t idle_executor_ms;    /* 0: the usual one */
 	uint32_t restart_pause_ms;    /* the longest before a child starts again; 0: the usual */
 	uint64_t available_bytes;     /* of memory, as if it were so; 0: as it is */
 	enum misdeed compile_misdeed; /* of the next misdeeds_left compiles */
@@ -135,6 +136,8 @@ void server_lane_broke(struct broker *broker, const struct executor *executor, u
 					   const char *why);
 /* Makes the socket anew where it was removed. */
 void server_look(struct broker *broker);
+/* Some session is served by it. */
+bool server_executor_used(const struct broker *broker, const struct executor *executor);
 /* The listening socket's path. */
 const char *server_path(const struct broker *broker);
 #define SERVER_LEFT 2 /* a thread is still in the cache: exit(3) would wait for it */

@@ -48,12 +48,13 @@
 /* ---- Device processes, as the broker sees them ---- */
 
 #define DEADLINE_EXECUTOR_START_MS 30000u
-#define DEADLINE_WRAPPED_END_MS 60000 /* of what watches one: it writes its report at the end */
-#define DEADLINE_PLACE_MS 30000       /* of bringing a buffer into one */
-#define DEADLINE_QUIET_MS 30000       /* of what waits until nothing runs: loads, frees */
-#define DEADLINE_WATCHED_TIMES 20     /* all of them are so much longer where kernels are watched */
-#define PAUSE_EXECUTOR_LOOK_MS 5000   /* while lanes are open: whether it still answers */
-#define PAUSE_EXECUTOR_CLOCK_MS 20    /* between two looks at the deadlines of calls */
+#define DEADLINE_WRAPPED_END_MS 60000    /* of what watches one: it writes its report at the end */
+#define DEADLINE_PLACE_MS 30000          /* of bringing a buffer into one */
+#define DEADLINE_QUIET_MS 30000          /* of what waits until nothing runs: loads, frees */
+#define DEADLINE_EXECUTOR_IDLE_MS 300000 /* of another uid's, without a session of that uid */
+#define DEADLINE_WATCHED_TIMES 20   /* all of them are so much longer where kernels are watched */
+#define PAUSE_EXECUTOR_LOOK_MS 5000 /* while lanes are open: whether it still answers */
+#define PAUSE_EXECUTOR_CLOCK_MS 20  /* between two looks at the deadlines of calls */
 #define PAUSE_EXECUTOR_START_FIRST_MS 50
 #define PAUSE_EXECUTOR_START_LAST_MS 5000
 #define PAUSE_EXECUTOR_FORGIVEN_US 10000000 /* ready for so long: its next end counts as a first */

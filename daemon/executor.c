@@ -18,6 +18,7 @@
 #define MESSAGE_MOST ((size_t)4 << 20) /* answers and sentences; what is read goes by memfd */
 
 static void start(struct executor *executor);
+static void end_process(struct executor *executor, const char *why);
 static bool is_wrapped(const struct executor *executor)
 {
 	return executor->device->broker->options.executor_wrapper[0] != 0;
@@ -206,6 +207,31 @@ void executor_look_after(struct executor *executor)
 		uv_timer_start(&executor->timer, on_timer, pause_ms, pause_ms);
 }
 
+/* As if it had never been started. */
+static void on_idle(uv_timer_t *timer)
+{
+	struct executor *executor = timer->data;
+	const struct broker *broker = executor->device->broker;
+	if (executor->phase != EXECUTOR_READY || server_executor_used(broker, executor) ||
+		executor->waiters)
+		return;
+	util_log(UTIL_INFO, "%s: the device process of uid %u is ended: nobody uses it",
+			 executor->device->info.name, (unsigned)executor->uid);
+	uv_timer_stop(&executor->timer);
+	end_process(executor, "nobody uses it");
+	executor->ended_us = 0;
+	executor->failed_starts = 0;
+}
+
+void executor_left(struct executor *executor)
+{
+	const struct broker *broker = executor->device->broker;
+	if (!executor->session && executor->uid != getuid() && !server_executor_used(broker, executor))
+		uv_timer_start(&executor->idle, on_idle,
+					   broker_deadline(broker->test.idle_executor_ms, DEADLINE_EXECUTOR_IDLE_MS),
+					   0);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
 	struct executor *executor = timer->data;
@@ -383,6 +409,8 @@ static struct executor *executor_new(struct device_entry *device, uint32_t uid, 
 	executor->clock.data = executor;
 	uv_timer_init(&device->broker->loop, &executor->timer);
 	uv_timer_init(&device->broker->loop, &executor->clock);
+	uv_timer_init(&device->broker->loop, &executor->idle);
+	executor->idle.data = executor;
 	pulse_open(&executor->pulse, &device->broker->loop, on_lost, executor);
 	while (*link)
 		link = &(*link)->next;
@@ -487,24 +515,33 @@ struct device_entry *executor_device(const struct executor *executor)
 	return executor->device;
 }
 
-static void stop(struct executor *executor, uv_close_cb closed, const char *why)
+/* It is not told of as one that died. */
+static void end_process(struct executor *executor, const char *why)
 {
-	uv_timer_stop(&executor->timer);
-	uv_timer_stop(&executor->clock);
-	uv_close((uv_handle_t *)&executor->timer, closed);
-	uv_close((uv_handle_t *)&executor->clock, closed);
-	executor->pulse.timer.data = executor;
-	pulse_close(&executor->pulse, closed);
 	/* What watches it has something to write at its end. */
 	if (executor->child && is_wrapped(executor))
 		child_dismiss(executor->child, DEADLINE_WRAPPED_END_MS);
 	else if (executor->child)
 		child_abandon(executor->child);
 	executor->child = NULL;
+	executor->holds = false;
+	executor->scratch_bytes = 0;
 	executor->phase = EXECUTOR_STOPPED;
 	executor_fail_calls(executor, why);
 	executor_drop_modules(executor);
 	executor_trail_close(executor);
+}
+
+static void stop(struct executor *executor, uv_close_cb closed, const char *why)
+{
+	uv_timer_stop(&executor->timer);
+	uv_timer_stop(&executor->clock);
+	uv_close((uv_handle_t *)&executor->timer, closed);
+	uv_close((uv_handle_t *)&executor->clock, closed);
+	uv_close((uv_handle_t *)&executor->idle, closed);
+	executor->pulse.timer.data = executor;
+	pulse_close(&executor->pulse, closed);
+	end_process(executor, why);
 }
 
 void executor_stop(struct executor *executor)
@@ -525,7 +562,7 @@ void executor_end(struct executor *executor)
 	while (*link != executor)
 		link = &(*link)->next;
 	*link = executor->next;
-	executor->open_handles = 3;
+	executor->open_handles = 4;
 	stop(executor, on_closed, "its session has ended");
 	tier_warm_forget(executor->device->broker, executor);
 }

@@ -62,6 +62,9 @@ void executor_when_ready(struct executor *executor, executor_ready ready, void *
 void executor_forget(struct executor *executor, void *arg);
 /* Of its process; 0: there is none. */
 int executor_pid(const struct executor *executor);
+/* A session that it served is gone: one of another uid than the daemon's ends when it has served
+ * none for a while, and is started again for the next. */
+void executor_left(struct executor *executor);
 bool executor_is_ready(const struct executor *executor);
 /* How many times longer a device process may take for everything: what watches kernels slows them
  * down. */

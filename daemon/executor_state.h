@@ -48,6 +48,7 @@ struct executor {
 	/* WAITING: backoff; STARTING: deadline; READY: looks at lanes; STOPPED and lost: the next look
 	 * for the device */
 	uv_timer_t timer;
+	uv_timer_t idle;  /* READY, of another uid, for nobody */
 	uv_timer_t clock; /* READY with calls: looks at deadlines */
 	uint32_t backoff_ms, lost_ms;
 	bool lost; /* its device was there and is not: asked for, it answers at once that it is so */

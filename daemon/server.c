@@ -261,6 +261,14 @@ void server_note_sessions(struct broker *broker)
 		uv_timer_start(&server->idle, on_idle, seconds * 1000, 0);
 }
 
+bool server_executor_used(const struct broker *broker, const struct executor *executor)
+{
+	const struct session *session = broker->sessions;
+	while (session && session->executor != executor)
+		session = session->next;
+	return session != NULL;
+}
+
 void server_executor_lost(struct broker *broker, struct executor *executor, const char *why)
 {
 	for (struct session *session = broker->sessions; session; session = session->next)

@@ -180,6 +180,8 @@ void session_close(struct session *session)
 	map_remove_id(&broker->sessions_by_id, session->id);
 	if (!session->refusal_status)
 		broker->session_count--;
+	if (session->executor)
+		executor_left(session->executor);
 	keep_tally(session);
 	uv_poll_stop(&session->poll);
 	uv_timer_stop(&session->hello_timer);

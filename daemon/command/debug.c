@@ -231,13 +231,10 @@ static bool set_time(struct test_state *test, const char *what, uint32_t ms)
 		const char *name;
 		uint32_t *field;
 	} times[] = {
-		{"delay-compile", &test->delay_compile_ms},
-		{"delay-store", &test->delay_store_ms},
-		{"hello-deadline", &test->hello_deadline_ms},
-		{"start-deadline", &test->start_deadline_ms},
-		{"call-deadline", &test->call_deadline_ms},
-		{"remote-patience", &test->remote_patience_ms},
-		{"restart-pause", &test->restart_pause_ms},
+		{"delay-compile", &test->delay_compile_ms},     {"delay-store", &test->delay_store_ms},
+		{"hello-deadline", &test->hello_deadline_ms},   {"idle-executor", &test->idle_executor_ms},
+		{"start-deadline", &test->start_deadline_ms},   {"call-deadline", &test->call_deadline_ms},
+		{"remote-patience", &test->remote_patience_ms}, {"restart-pause", &test->restart_pause_ms},
 		{"store-deadline", &test->store_deadline_ms},
 	};
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
@@ -322,8 +319,9 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		reply_error(session, wire_id(message), KILN_EINVAL,
 					"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
 					"store-fault, store-deadline, look, delay-compile, delay-store, delay-launch, "
-					"hello-deadline, start-deadline, call-deadline, restart-pause, gain, "
-					"remote-patience, fail-compile, hang-compile, crash-compile, fail-start, "
+					"hello-deadline, idle-executor, start-deadline, call-deadline, "
+					"restart-pause, gain, remote-patience, fail-compile, hang-compile, "
+					"crash-compile, fail-start, "
 					"fail-device, available-memory",
 					what);
 }
