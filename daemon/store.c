@@ -347,6 +347,8 @@ bool store_end(struct broker *broker)
 		return true;
 	if (store_busy(broker))
 		return false;
+	/* What was put off is done by closing. */
+	uv_timer_stop(&store->tend);
 	if (!store->ending)
 		store->ending = store_run(broker, close_work, nothing, store) == KILN_OK;
 	return store->ending && !store->calls.head;
