@@ -137,7 +137,7 @@ static void scribble(int fd, unsigned seed)
 		call->stream = seed >> 25 & 3;
 		call->began_us = seed & 0x20000 ? 1 : UINT64_MAX;
 		call->ended_us = seed & 0x40000 ? 0 : seed & 0x80000 ? 2 : UINT64_MAX;
-		call->status = (int64_t)seed << 32;
+		call->status = (int64_t)((uint64_t)seed << 32);
 	}
 	trail.begun = seed & 0x100000 ? TRAIL_CALLS : UINT64_MAX;
 	trail.culprit = 7;
