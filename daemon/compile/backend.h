@@ -98,6 +98,8 @@ void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
 bool log_says_no_memory(const char *log);
 /* Whether it ended because it could not write its files. */
 bool log_says_no_room(const char *log);
+/* A file would have grown beyond what the process may write. */
+bool log_says_too_large(const char *log);
 /* Registers, shared, spilled and local bytes as ptxas -v prints them. */
 void log_figures(const char *log, struct compile_result *out);
 

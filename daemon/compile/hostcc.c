@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -343,6 +344,19 @@ static bool is_full(void)
 	return fstatvfs(state.dir.fd, &status) == 0 && status.f_bavail == 0;
 }
 
+/* The worker's own limit leaves room for any object; a smaller one (ulimit -f) is as a full disk. */
+static bool files_are_limited(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < HOSTCC_MAX_OBJECT;
+}
+
+static bool has_no_room(const char *log)
+{
+	return log_says_no_room(log) || is_full() || (log_says_too_large(log) && files_are_limited());
+}
+
 /* Not the job's failure: the next one may go well. */
 static int blame_directory(const char *why, struct compile_result *out)
 {
@@ -364,7 +378,7 @@ static int judge(int exit_status, struct compile_result *out)
 		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
 						 "no memory for the compiler's log");
 	/* The log, too, is written there. */
-	if (exit_status != 0 && (log_says_no_room(out->log) || is_full()))
+	if (exit_status != 0 && has_no_room(out->log))
 		return blame_directory("the compiler had no room", out);
 	if (exit_status == 0)
 		return take_object(out);

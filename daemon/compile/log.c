@@ -105,7 +105,12 @@ bool log_says_no_memory(const char *log)
 bool log_says_no_room(const char *log)
 {
 	return strstr(log, "No space left on device") || strstr(log, "Disk quota exceeded") ||
-		   strstr(log, "File too large") || strstr(log, "Read-only file system");
+		   strstr(log, "Read-only file system");
+}
+
+bool log_says_too_large(const char *log)
+{
+	return strstr(log, "File too large") != NULL;
 }
 
 /* The number before the words; -1 if they are not there. */

@@ -195,6 +195,9 @@ void fault_report(struct broker *broker, const struct fault *fault, char *text, 
 		counters->fault_dropped++;
 		return;
 	}
+	/* `kiln run --check` prints the sentence when its daemon and the reports are gone. */
+	if (broker->options.memcheck)
+		return;
 	util_append(text, size, strlen(text), "; %s: kiln faults show %s",
 				fault->uid == getuid() ? "report" : "a report for the daemon's user", recent->id);
 }
