@@ -344,7 +344,7 @@ static bool is_full(void)
 	return fstatvfs(state.dir.fd, &status) == 0 && status.f_bavail == 0;
 }
 
-/* The worker's own limit leaves room for any object; a smaller one (ulimit -f) is as a full disk. */
+/* The worker's own limit has room for any object; a smaller one (ulimit -f) is as a full disk. */
 static bool files_are_limited(void)
 {
 	struct rlimit limit;

@@ -219,6 +219,8 @@ static struct heart *start_heart(int sock, uint32_t every_ms)
 {
 	static struct pulse_out out;
 
+	if (every_ms == 0)
+		return NULL;
 	out.sock = sock;
 	wire_begin(&out.beat, "alive", 0);
 	return wire_end(&out.beat) == KILN_OK ? heart_start(every_ms, on_beat, &out) : NULL;

@@ -277,6 +277,8 @@ static void on_beat(void *arg, bool busy)
 static struct heart *start_heart(const struct exec_options *options)
 {
 	static struct pulse_out out;
+	if (!options->beat_ms)
+		return NULL;
 	out.sock = options->sock;
 	for (int busy = 0; busy < 2; busy++) {
 		wire_begin(&out.beats[busy], "event", 0);

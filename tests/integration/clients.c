@@ -111,6 +111,26 @@ void assert_cache_verifies(kiln_client *client, int64_t least_rows)
 				 (long long)checked);
 }
 
+int64_t cache_clear(kiln_client *client, int64_t *freed)
+{
+	int64_t removed = 0, bytes = 0, after = 0;
+	bool more = true;
+
+	while (more) {
+		kiln_attr next = int_attr("next", after);
+		kiln_reply *reply = NULL;
+		assert_ok(kiln_request(client, "cache.clear", &next, 1, &reply));
+		removed += kiln_reply_int(reply, "removed");
+		bytes += kiln_reply_int(reply, "freed");
+		after = kiln_reply_int(reply, "next");
+		more = kiln_reply_int(reply, "more") != 0;
+		kiln_reply_free(reply);
+	}
+	if (freed)
+		*freed = bytes;
+	return removed;
+}
+
 void check_ok(int status, const char *call, const char *file, int line)
 {
 	if (status)

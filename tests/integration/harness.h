@@ -93,6 +93,8 @@ void assert_counters_add_up(kiln_client *client);
 /* Before a daemon is stopped: they hold, and if no client is left nothing is under way, or soon is
  * not.  False: why is a sentence.  True as well of a daemon that cannot be asked. */
 bool figures_settle(const struct kilnd *daemon, char why[400]);
+/* Rows that were removed, and their bytes (NULL: not asked for), piece by piece. */
+int64_t cache_clear(kiln_client *client, int64_t *freed);
 void assert_cache_verifies(kiln_client *client, int64_t least_rows);
 
 /* A process of its own that runs body and leaves with what it returns.  It dies with the test. */

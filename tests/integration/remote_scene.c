@@ -278,13 +278,6 @@ pid_t host_ask(const struct remote_host *host, struct remote_asking *asking)
 	return process_start(host->daemon, ask_daemon, asking);
 }
 
-void cache_clear(kiln_client *client)
-{
-	kiln_reply *reply = NULL;
-	assert_ok(kiln_request(client, "cache.clear", NULL, 0, &reply));
-	kiln_reply_free(reply);
-}
-
 /* ---- A proxy ---- */
 
 static int open_socket(const char *path, bool listens)

@@ -55,7 +55,6 @@ struct remote_asking {
 };
 pid_t host_ask(const struct remote_host *host, struct remote_asking *asking);
 /* Forgets all kernels. */
-void cache_clear(kiln_client *client);
 
 /* A socket at this path that passes bytes to the scene's redis and back, and cuts the connection in
  * both directions once so many bytes came back over it. */

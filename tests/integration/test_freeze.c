@@ -369,7 +369,6 @@ static void test_reload(void **state)
 	struct permute problem = transpose(19, 23);
 	kiln_tensor tensors[2] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
 	kiln_attr perm = perm_attr(&problem);
-	kiln_reply *reply = NULL;
 	kiln_call *call = NULL;
 	kiln_ticket ticket;
 
@@ -380,8 +379,7 @@ static void test_reload(void **state)
 		assert_ok(kiln_alloc(client, 19 * 23 * 4, KILN_BUFFER_SHARED, NULL, &operands[i].buffer));
 	assert_ok(ask(client, &problem, true));
 	assert_ok(kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call));
-	assert_ok(kiln_request(client, "cache.clear", NULL, 0, &reply));
-	kiln_reply_free(reply);
+	cache_clear(client, NULL);
 	debug_str(client, "expire", NULL, NULL);
 	debug_str(client, "kill", "role", "executor");
 	await_info(client, "counters.executor_faults", 1);

@@ -252,13 +252,12 @@ static void test_background_left(void **state)
 	kiln_connect_options options = {.size = sizeof(options),
 									.socket = daemon->socket,
 									.device = "cpu",
-									.timeout_ms = DELAY_MS,
+									.timeout_ms = 6 * DELAY_MS,
 									.flags = KILN_CONNECT_BACKGROUND};
 	kiln_reply *reply = NULL;
 
-	debug_int(client, "hang-compile", "count", 1);
-	debug_int(client, "fail-compile", "count", 0);
 	debug_int(client, "delay-compile", "ms", 0);
+	debug_int(client, "hang-compile", "count", 1);
 	assert_ok(kiln_connect(&options, &other));
 	assert_int_equal(ask_shipped(other, 80, &reply), KILN_ETIMEDOUT);
 	assert_int_equal(info_int(client, "workers.busy"), 1);

@@ -141,10 +141,11 @@ static const char source[] = "__global__ void beyond(unsigned *x)\n"
 							 "}\n";
 
 /* Ends so; id: of the report that its sentence names. */
-static void run_raw(kiln_client *client, const char *entry, int status, char id[32])
+static void run_raw(kiln_client *client, const char *entry, uint32_t timeout_ms, int status,
+					char id[32])
 {
 	kiln_raw raw = {.size = sizeof(raw), .name = "mine.cu", .source = source, .entry = entry};
-	kiln_launch launch = {.size = sizeof(kiln_launch), .block = {32}, .timeout_ms = 300};
+	kiln_launch launch = {.size = sizeof(kiln_launch), .block = {32}, .timeout_ms = timeout_ms};
 	kiln_raw_arg args[1];
 	kiln_buffer *x;
 	kiln_call *call;
@@ -155,7 +156,9 @@ static void run_raw(kiln_client *client, const char *entry, int status, char id[
 	launch.args = args;
 	launch.arg_count = 1;
 	assert_ok(kiln_submit_raw(call, &launch, 0, &ticket));
-	assert_int_equal(kiln_wait(client, ticket, CALL_TIMEOUT_MS), status);
+	int ended = kiln_wait(client, ticket, CALL_TIMEOUT_MS);
+	if (ended != status)
+		fail_msg("%s ended in %s: %s", entry, kiln_status_name(ended), kiln_errmsg());
 	name_in(kiln_errmsg(), id);
 	kiln_call_free(call);
 	kiln_free(x);
@@ -167,7 +170,7 @@ static void test_own_kernels(void **state)
 	char id[32];
 	kilnd_start(daemon, OPTIONS("--compile-timeout=2000"));
 	kiln_client *client = client_open(daemon);
-	run_raw(client, "beyond", KILN_EDEVICE, id);
+	run_raw(client, "beyond", CALL_TIMEOUT_MS, KILN_EDEVICE, id);
 	kiln_reply *report = show(client, id);
 	assert_whole(report, "device");
 	assert_says(report, ", which the device failed on, in flight for ");
@@ -178,7 +181,7 @@ static void test_own_kernels(void **state)
 	assert_null(strstr(kiln_reply_str(report, "text"), "confidential"));
 	assert_null(strstr(kiln_reply_str(report, "text"), "1 << 28"));
 	kiln_reply_free(report);
-	run_raw(client, "endless", KILN_ETIMEDOUT, id);
+	run_raw(client, "endless", 300, KILN_ETIMEDOUT, id);
 	report = show(client, id);
 	assert_says(report, "nothing completed on cpu for 300 ms");
 	assert_says(report, "kernel endless of mine.cu");

@@ -370,7 +370,7 @@ static void forge_all(struct forging *forging, kiln_client *b, const struct perm
 	char kernel[32];
 	for (int i = 0; i < FORGERIES; i++) {
 		forgeries[i].forge(forging);
-		cache_clear(b);
+		cache_clear(b, NULL);
 		assert_permutes(b, problem, "compiled");
 		assert_int_equal(info_int(b, "counters.remote_refused"), i + 1);
 		char *log = kilnd_log(scene->b.daemon);
@@ -385,7 +385,7 @@ static void forge_all(struct forging *forging, kiln_client *b, const struct perm
 		free(log);
 		/* It is mended by whoever noticed. */
 		await_info(b, "counters.remote_written", i + 1);
-		cache_clear(b);
+		cache_clear(b, NULL);
 		assert_permutes(b, problem, "remote");
 	}
 }
@@ -423,11 +423,11 @@ static void test_forgeries(void **state)
 	/* Trusted and not trusted from one moment to the next. */
 	seal_as_stranger(&forging);
 	assert_int_equal(seal_trust(scene->b.trusted, &key, error), KILN_OK);
-	cache_clear(b);
+	cache_clear(b, NULL);
 	assert_permutes(b, &problem, "remote");
 	assert_int_equal(info_int(b, "remote.trusted"), 3);
 	assert_int_equal(seal_distrust(scene->b.trusted, "stranger", &key, error), KILN_OK);
-	cache_clear(b);
+	cache_clear(b, NULL);
 	assert_permutes(b, &problem, "compiled");
 	assert_int_equal(info_int(b, "counters.remote_refused"), FORGERIES + 1);
 	assert_counters_add_up(b);

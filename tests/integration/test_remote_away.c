@@ -177,7 +177,7 @@ static void test_cut(void **state)
 	/* Cut while nothing is asked. */
 	free(redis_ask(scene, "CLIENT KILL TYPE normal SKIPME yes"));
 	await_state(a, "connected", "");
-	cache_clear(a);
+	cache_clear(a, NULL);
 	await_state(a, "connected", "");
 	assert_permutes(a, &problem, "remote");
 	kiln_close(b);
@@ -238,7 +238,7 @@ static void test_passwords(void **state)
 	assert_permutes(a, &problem, "compiled");
 	await_info(a, "counters.remote_written", 1);
 	assert_int_equal(redis_int(scene, "DBSIZE"), 1);
-	cache_clear(a);
+	cache_clear(a, NULL);
 	assert_permutes(a, &problem, "remote");
 	assert_int_equal(info_int(a, "counters.remote_failures"), 0);
 	kiln_close(a);

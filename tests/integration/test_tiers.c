@@ -367,9 +367,7 @@ static void a_kernel_that_was_lost(void **state)
 	debug_int(client, "gain", "ms", 1000);
 	cube_turn(&cube, BATCH);
 	await_info(client, "counters.promoted", 1);
-	kiln_reply *reply;
-	assert_ok(kiln_request(client, "cache.clear", NULL, 0, &reply));
-	kiln_reply_free(reply);
+	cache_clear(client, NULL);
 	debug_str(client, "kill", "role", "executor");
 	await_info(client, "counters.executor_faults", 1);
 	debug_int(client, "gain", "ms", 0);

@@ -266,7 +266,7 @@ static bool sees_lane(kiln_client *observer, struct wait_seen *seen)
 /* Launches that the broker never saw, on a device process that is stopped in the middle of one. */
 static void test_lanes(void **state)
 {
-	enum { ROWS = 1500, COLUMNS = 3000 };
+	enum { ROWS = 6000, COLUMNS = 3000 };
 	struct kilnd *daemon = *state;
 	struct permute problem = {.dtype = KILN_F32, .rank = 2, .shape = {ROWS, COLUMNS}};
 	kiln_tensor tensors[] = {permute_input(&problem, NULL), permute_input(&problem, NULL)};
