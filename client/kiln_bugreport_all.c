@@ -28,7 +28,7 @@ static int ask(struct cli *cli, kiln_client *client, const char *request, const 
 {
 	int status = kiln_request(client, request, args, count, reply);
 
-	if (status == KILN_EINVAL) {
+	if (status == KILN_EINVAL || status == KILN_EVERSION) {
 		*reply = NULL;
 		return CLI_OK;
 	}

@@ -50,10 +50,24 @@ static struct executor_call *find_overrun(struct executor *executor)
 	return NULL;
 }
 
+/* What was posted, such as an unload, may be answered when a lane lets go of it, long after. */
+static bool is_awaited(const struct executor_call *call)
+{
+	return call->deadline_ms || call->done;
+}
+
+static bool owes_an_answer(const struct executor *executor)
+{
+	const struct executor_call *call = executor->first;
+	while (call && !is_awaited(call))
+		call = call->next;
+	return call != NULL;
+}
+
 static void on_clock(uv_timer_t *timer)
 {
 	struct executor *executor = timer->data;
-	if (!executor->first)
+	if (!owes_an_answer(executor))
 		uv_timer_stop(timer);
 	struct executor_call *call = executor->overran ? NULL : find_overrun(executor);
 	if (!call)
@@ -74,7 +88,7 @@ static uint64_t liveness_ms(const struct executor *executor)
 
 static void rest(struct executor *executor)
 {
-	if (!executor->first && !executor->busy)
+	if (!executor->busy && !owes_an_answer(executor))
 		pulse_end(&executor->pulse);
 }
 
@@ -131,6 +145,8 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 	executor->last = call;
 	executor->call_count++;
 	executor->device->broker->counters.device_requests++;
+	if (!is_awaited(call))
+		return KILN_OK;
 	pulse_begin(&executor->pulse, liveness_ms(executor));
 	if (!uv_is_active((uv_handle_t *)&executor->clock))
 		uv_timer_start(&executor->clock, on_clock, PAUSE_EXECUTOR_CLOCK_MS,

@@ -326,8 +326,9 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	}
 	broker->store = store;
 	uv_timer_start(&store->look, on_look, PAUSE_STORE_LOOK_MS, PAUSE_STORE_LOOK_MS);
-	look_for_damage(broker, &(struct cache_stats){0});
+	/* The last to use the cache here: a report is written by the store's thread. */
 	tuned_open(broker, store->cache);
+	look_for_damage(broker, &(struct cache_stats){0});
 	/* A cap that is lower than last time leaves work behind. */
 	tend(broker);
 	return status;

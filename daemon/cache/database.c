@@ -239,7 +239,8 @@ static int look_over(struct cache_db *db, enum cache_db_check check, char error[
 			&number, answer, sizeof answer) != SQLITE_OK) {
 		return cache_db_fail(db, "checking", error);
 	}
-	if (says_unread(answer)) {
+	/* Of some pages it says only that it has them not; the system call said why. */
+	if (says_unread(answer) || (strcmp(answer, "ok") != 0 && errno == EIO)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "checking %.150s failed: disk I/O error: see to its disk", db->path);
 	}

@@ -181,7 +181,9 @@ static int begin_again(struct cache *cache, char error[KERNEL_ERROR_MAX])
 
 int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
-	if (cache->db || (util_now_us() >= cache->again_us && begin_again(cache, error) == KILN_OK)) {
+	/* What is begun may be found damaged at once. */
+	bool may_begin = !cache->db && util_now_us() >= cache->again_us;
+	if (cache->db || (may_begin && begin_again(cache, error) == KILN_OK && cache->db)) {
 		return KILN_OK;
 	}
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%s", cache->trouble);

@@ -206,13 +206,14 @@ struct pulse_out {
 	struct wire_out beat;
 };
 
-static void on_beat(void *arg, bool busy)
+static bool on_beat(void *arg, bool busy)
 {
 	const struct pulse_out *out = arg;
 
 	/* Who cannot take it has other signs. */
 	if (busy)
 		(void)frame_send(out->sock, out->beat.buffer.data, out->beat.buffer.size, NULL, 0);
+	return true;
 }
 
 static struct heart *start_heart(int sock, uint32_t every_ms)

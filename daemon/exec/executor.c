@@ -267,11 +267,11 @@ static void tell_scratch(struct exec *executor)
 
 /* On the heart's thread.  A message is whole or not there, and so may go between those of the main
  * thread. */
-static void on_beat(void *arg, bool busy)
+static bool on_beat(void *arg, bool busy)
 {
 	const struct pulse_out *out = arg;
 	const struct wire_out *message = &out->beats[busy];
-	(void)frame_send(out->sock, message->buffer.data, message->buffer.size, NULL, 0);
+	return frame_send(out->sock, message->buffer.data, message->buffer.size, NULL, 0) == KILN_OK;
 }
 
 static struct heart *start_heart(const struct exec_options *options)

@@ -63,7 +63,11 @@ void exec_pace_leave(struct exec *executor, struct exec_flight *flight)
 	if (!line->first) {
 		map_remove_id(&executor->lines, line->stream);
 		free(line);
+		return;
 	}
+	uint64_t deadline_us = line->first->deadline_us;
+	if (deadline_us && line->progress_us + deadline_us < executor->lines_due_us)
+		executor->lines_due_us = line->progress_us + deadline_us;
 }
 
 void exec_pace_ended(struct exec *executor, uint64_t stream)

@@ -60,11 +60,14 @@ static int newest_first(const void *a, const void *b)
 /* The newest, and whatever else there is room for. */
 static int list(const char *directory, struct listing *out, char *error)
 {
-	DIR *dir = opendir(directory);
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *entry;
 	out->count = 0;
-	if (!dir && errno == ENOENT)
+	if (fd < 0 && errno == ENOENT)
 		return KILN_OK;
+	if (!dir && fd >= 0)
+		close(fd);
 	if (!dir)
 		return FAIL(KILN_EIO, "the reports in %.150s cannot be listed: %s", directory,
 					strerror(errno));

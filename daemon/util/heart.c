@@ -49,10 +49,10 @@ static void *run(void *arg)
 	for (;;) {
 		wait_for_next(heart);
 		bool busy = atomic_load(&heart->busy);
+		/* That it rests must be heard: the next beat may be long in coming. */
 		if (busy || said)
-			heart->beat(heart->arg, busy);
-		said = busy;
-		idle = busy ? 0 : idle + 1;
+			said = !heart->beat(heart->arg, busy) || busy;
+		idle = busy || said ? 0 : idle + 1;
 		if (idle > IDLE_BEATS)
 			sleep_until_busy(heart);
 	}

@@ -11,7 +11,7 @@
 struct heart;
 
 /* On the heart's thread, while the process is busy, and once when it is so no more. */
-typedef void (*heart_beat)(void *arg, bool busy);
+typedef bool (*heart_beat)(void *arg, bool busy);
 /* NULL: there is no thread to be had, or every_ms is 0.  It lasts as long as its process. */
 struct heart *heart_start(uint32_t every_ms, heart_beat beat, void *arg);
 /* Of one thread alone.  NULL is fine. */

@@ -506,6 +506,18 @@ static void fallback_has_what_is_there(void **state)
 	finish(daemon, client);
 }
 
+/* It still compiles generic kernels, which nobody waits for. */
+static void stop_at_work(struct kilnd *daemon, kiln_client *client)
+{
+	kiln_reply *reply = NULL;
+
+	assert_ok(kiln_request(client, "stop", NULL, 0, &reply));
+	kiln_reply_free(reply);
+	kiln_close(client);
+	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
+	assert_no_children(STOP_TIMEOUT_MS);
+}
+
 /* A process for a user's source is given no generic kernels: its session would keep them from those
  * who wait, and may end while they are on their way. */
 static void none_for_a_process_of_ones_own(void **state)
@@ -530,7 +542,7 @@ static void none_for_a_process_of_ones_own(void **state)
 	await_info(client, "server.sessions", 1);
 	int64_t resident = info_int(client, "tiers.resident");
 	await_info_at_least(client, "tiers.resident", resident + 1);
-	finish(daemon, client);
+	stop_at_work(daemon, client);
 }
 
 /* Whoever comes first finds the generic kernels, and the daemon ends while it still makes more. */
@@ -538,7 +550,6 @@ static void warm_from_the_start(void **state)
 {
 	struct kilnd *daemon = *state;
 	kiln_client *client;
-	kiln_reply *reply = NULL;
 
 	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--warm-generics", "all"));
 	client = client_open(daemon);
@@ -549,11 +560,7 @@ static void warm_from_the_start(void **state)
 	debug_str(client, "kill", "role", "executor");
 	await_info(client, "counters.executor_faults", 1);
 	await_info_at_least(client, "tiers.resident", 2);
-	assert_ok(kiln_request(client, "stop", NULL, 0, &reply));
-	kiln_reply_free(reply);
-	kiln_close(client);
-	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
-	assert_no_children(STOP_TIMEOUT_MS);
+	stop_at_work(daemon, client);
 	char *log = kilnd_log(daemon);
 	assert_null(strstr(log, "still under way"));
 	free(log);
