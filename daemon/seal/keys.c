@@ -168,7 +168,7 @@ static int check_parent(const char *path, const char *directory, char error[KERN
 	}
 	return FAIL(KILN_EPERM,
 				"%.100s, which %.100s lies in, belongs to uid %u with mode %03o: others could put "
-				"other keys there",
+				"other keys there; chmod go-w it, or keep keys elsewhere",
 				path, directory, (unsigned)status.st_uid, (unsigned)status.st_mode & 0777);
 }
 
