@@ -90,6 +90,13 @@ void debug_str(kiln_client *client, const char *what, const char *name, const ch
 	debug(client, args, name ? 2 : 1);
 }
 
+void debug_fail_device(kiln_client *client, const char *misdeed, const char *at, bool own)
+{
+	const kiln_attr args[] = {string_attr("what", "fail-device"), string_attr("misdeed", misdeed),
+							  string_attr("at", at), string_attr("own", "yes")};
+	debug(client, args, own ? 4 : 3);
+}
+
 void assert_cache_verifies(kiln_client *client, int64_t least_rows)
 {
 	char key[72] = "";

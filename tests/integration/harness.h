@@ -88,6 +88,8 @@ void await_info_at_least(kiln_client *client, const char *path, int64_t value);
 /* The "debug" request with at most one integer and one string argument (NULL: without). */
 void debug_int(kiln_client *client, const char *what, const char *name, int64_t value);
 void debug_str(kiln_client *client, const char *what, const char *name, const char *value);
+/* The device process will do this at that step (daemon/misdeed); own: the session's own process. */
+void debug_fail_device(kiln_client *client, const char *misdeed, const char *at, bool own);
 /* The equations between the daemon's figures hold, all that it lists. */
 void assert_counters_add_up(kiln_client *client);
 /* Before a daemon is stopped: they hold, and if no client is left nothing is under way, or soon is

@@ -278,12 +278,8 @@ static void act(struct scene *scene, int i)
 
 static void hang_at_load(kiln_client *client)
 {
-	const kiln_attr args[] = {string_attr("what", "fail-device"), string_attr("misdeed", "hang"),
-							  string_attr("at", "load")};
-	kiln_reply *reply;
 	int64_t before = info_int(client, "executors[0].inflight");
-	assert_ok(kiln_request(client, "debug", args, 3, &reply));
-	kiln_reply_free(reply);
+	debug_fail_device(client, "hang", "load", false);
 	await_info(client, "executors[0].inflight", before);
 }
 

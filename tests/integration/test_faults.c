@@ -20,24 +20,6 @@
 
 /* ---- Asking for faults ---- */
 
-static void debug_words(kiln_client *client, const char *const words[][2], int count)
-{
-	kiln_attr args[5];
-	kiln_reply *reply;
-	for (int i = 0; i < count; i++)
-		args[i] = string_attr(words[i][0], words[i][1]);
-	if (kiln_request(client, "debug", args, count, &reply))
-		fail_msg("debug %s %s: %s", words[0][1], words[1][1], kiln_errmsg());
-	kiln_reply_free(reply);
-}
-
-static void fail_device(kiln_client *client, const char *fault, const char *at)
-{
-	debug_words(client,
-				(const char *const[][2]){{"what", "fail-device"}, {"misdeed", fault}, {"at", at}},
-				3);
-}
-
 static void fail_start(kiln_client *client, const char *fault, const char *role, int count)
 {
 	kiln_attr args[] = {string_attr("what", "fail-start"), string_attr("misdeed", fault),
@@ -71,7 +53,7 @@ struct scene {
 static void arm(const struct scene *scene)
 {
 	bool hangs = !strcmp(scene->fault, "hang");
-	fail_device(scene->watch, scene->fault, scene->at);
+	debug_fail_device(scene->watch, scene->fault, scene->at, false);
 	debug_int(scene->watch, "call-deadline", "ms", hangs ? HANG_MS : 0);
 }
 
@@ -409,14 +391,6 @@ static int user_run(struct user *user)
 	return status ? status : kiln_wait(user->client, ticket, CALL_TIMEOUT_MS);
 }
 
-static void fail_own(kiln_client *client, const char *fault, const char *at)
-{
-	debug_words(client,
-				(const char *const[][2]){
-					{"what", "fail-device"}, {"misdeed", fault}, {"at", at}, {"own", "yes"}},
-				4);
-}
-
 /* Whatever becomes of it, the process that all share does not hear of it. */
 static void users_processes(void **state)
 {
@@ -442,7 +416,7 @@ static void users_processes(void **state)
 	assert_ok(user_prepare(&user));
 	assert_ok(kiln_write(user.x, 0, words, sizeof(words)));
 	for (int i = 0; i < (int)(sizeof(rows) / sizeof(rows[0])); i++) {
-		fail_own(user.client, rows[i].fault, rows[i].at);
+		debug_fail_device(user.client, rows[i].fault, rows[i].at, true);
 		debug_int(user.client, "call-deadline", "ms", strcmp(rows[i].fault, "hang") ? 0 : HANG_MS);
 		expect(rows[i].fault, user_run(&user), rows[i].status, rows[i].words);
 		debug_int(user.client, "call-deadline", "ms", 0);

@@ -263,9 +263,6 @@ static void test_lanes(void **state)
 {
 	struct kilnd *daemon = *state;
 	struct calls calls;
-	const kiln_attr hang[] = {string_attr("what", "fail-device"), string_attr("misdeed", "hang"),
-							  string_attr("at", "entry")};
-	kiln_reply *reply = NULL;
 	kiln_ticket ticket;
 	kilnd_start(daemon, NULL);
 	calls_open(&calls, daemon);
@@ -277,8 +274,7 @@ static void test_lanes(void **state)
 		assert_ok(kiln_wait(calls.client, ticket, CALL_TIMEOUT_MS));
 	}
 	pid_t executor = (pid_t)info_int(observer, "executors[0].pid");
-	assert_ok(kiln_request(calls.client, "debug", hang, 3, &reply));
-	kiln_reply_free(reply);
+	debug_fail_device(calls.client, "hang", "entry", false);
 	assert_ok(kiln_submit(calls.call, operands, 2, 0, &ticket));
 	struct wait_seen seen = await_wait(observer, "launch");
 	assert_string_equal(seen.asked, "lane");
