@@ -57,6 +57,10 @@ static uint64_t stuck_us(const struct broker *broker)
 
 static int say_stuck(const struct broker *broker, char text[KERNEL_ERROR_MAX])
 {
+	if (!stuck_us(broker))
+		return util_fail(text, KERNEL_ERROR_MAX, KILN_ETIMEDOUT,
+						 "the cache %.200s was busy with other requests for %.1f s: ask again",
+						 broker->options.cache_dir, (double)patience_us(broker) / 1e6);
 	return util_fail(text, KERNEL_ERROR_MAX, KILN_ETIMEDOUT,
 					 "the disk of the cache %.200s has not answered for %.1f s: see to it; until "
 					 "then kernels are compiled again, and not kept",

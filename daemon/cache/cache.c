@@ -134,6 +134,13 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 	return cache_failed(cache, status, error);
 }
 
+/* Memory keeps what was not written for a reason that may pass; what would be refused again, for
+ * its size, is not tried again.  lapses: before it was tried. */
+static void keep_unsaved(struct cache *cache, const char *key, uint64_t lapses)
+{
+	cache_memory_mark(&cache->memory, key, cache->trouble[0] || cache->lapses != lapses);
+}
+
 int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
 	const struct cache_row *row = cache_memory_unsaved(&cache->memory);
@@ -142,6 +149,7 @@ int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	size_t bytes;
 	for (int i = 0; row && i < SAVE_ROWS && status == KILN_OK; i++) {
 		char key[KERNEL_KEY_HEX]; /* a row that was written may be the one to go */
+		uint64_t lapses = cache->lapses;
 		memcpy(key, row->key, sizeof key);
 		status = cache_have_db(cache, error);
 		if (status == KILN_OK) {
@@ -154,9 +162,10 @@ int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
 				free(blob);
 			}
 		}
-		/* One that would be refused again, for its size, is not tried again. */
-		if (status == KILN_OK || !cache->trouble[0]) {
+		if (status == KILN_OK) {
 			cache_memory_mark(&cache->memory, key, false);
+		} else {
+			keep_unsaved(cache, key, lapses);
 		}
 		row = cache_memory_unsaved(&cache->memory);
 	}
@@ -180,11 +189,12 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 		return status;
 	}
 	cache_memory_put(&cache->memory, &dated);
+	uint64_t lapses = cache->lapses;
 	status = write_row(cache, &dated, blob, bytes, error);
 	free(blob);
 	if (status != KILN_OK) {
 		cache->write_failures++;
-		cache_memory_mark(&cache->memory, row->key, cache->trouble[0] != 0);
+		keep_unsaved(cache, row->key, lapses);
 	}
 	return status;
 }
@@ -257,7 +267,7 @@ int cache_open(const struct cache_options *options, struct cache **out,
 		passing = status == KILN_EIO;
 	}
 	if (status == KILN_OK) {
-		(void)cache_probe(cache);
+		cache_probe(cache);
 	}
 	if (status == KILN_OK && cache->db) {
 		/* The caps may be lower than last time. */

@@ -20,6 +20,8 @@ struct cache {
 	uint64_t again_us;
 	struct cache_aside aside; /* databases set aside */
 	int suspected;            /* how often this one was said to be damaged, and was not */
+	uint64_t suspected_us;    /* when it last was */
+	uint64_t lapses;          /* times that the disk failed, or the database was left for another */
 	struct cache_memory memory;
 	struct cache_db_totals totals;
 	uint64_t cap_bytes, cap_rows;
@@ -39,8 +41,8 @@ int cache_begin(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 /* The disk has failed, and why; and it has not. */
 void cache_begin_trouble(struct cache *cache, const char *why);
 void cache_sound(struct cache *cache);
-/* Writes something, to know.  True: it can be written only when it is opened anew. */
-bool cache_probe(struct cache *cache);
+/* Writes something, to know. */
+void cache_probe(struct cache *cache);
 /* Before something is written: a file that was removed or replaced is not written to any more. */
 void cache_stay(struct cache *cache);
 /*

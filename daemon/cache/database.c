@@ -4,6 +4,7 @@
  */
 #include "database.h"
 #include "daemon/deadlines.h"
+#include "fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -285,28 +286,44 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 	return KILN_OK;
 }
 
-/* The file's log; zeroes where there is none. */
-static struct stat stat_log(const char *path)
+/* What stands at the path; zeroes where nothing does.  False: the system does not say. */
+static bool look_at(const char *path, struct stat *status)
 {
-	char name[PATH_MAX + 32];
-	struct stat status;
-	snprintf(name, sizeof name, "%s-wal", path);
-	return lstat(name, &status) == 0 ? status : (struct stat){.st_size = 0};
+	if (cache_fault_lstat(path, status) == 0) {
+		return true;
+	}
+	*status = (struct stat){.st_size = 0};
+	return errno == ENOENT || errno == ENOTDIR;
 }
 
-static void note_log(struct cache_db *db)
+static bool look_at_log(const char *path, struct stat *status)
 {
-	struct stat status = stat_log(db->path);
-	db->log_device = status.st_dev;
-	db->log_inode = status.st_ino;
+	char name[PATH_MAX + 32];
+	snprintf(name, sizeof name, "%s-wal", path);
+	return look_at(name, status);
+}
+
+static struct db_file file_of(const struct stat *status)
+{
+	return (struct db_file){status->st_dev, status->st_ino};
+}
+
+/* Whether it is still the one that is open. */
+static bool is_file(struct db_file *open, const struct stat *now)
+{
+	if (!open->inode) {
+		*open = file_of(now);
+	}
+	return open->device == now->st_dev && open->inode == now->st_ino;
 }
 
 /* Something else stands where a file of the database belongs: a directory, a link, a pipe.  In the
  * place of a log it is removed, for it has nothing of ours. */
 static int check_files(const char *path, char error[KERNEL_ERROR_MAX])
 {
-	struct stat status, log = stat_log(path);
+	struct stat status, log;
 	char name[PATH_MAX + 32];
+	(void)look_at_log(path, &log);
 	snprintf(name, sizeof name, "%s-wal", path);
 	if (log.st_mode && !S_ISREG(log.st_mode) && unlink(name) < 0 && rmdir(name) < 0) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
@@ -337,8 +354,12 @@ int cache_db_open(const char *path, enum cache_db_check check, struct cache_db *
 	snprintf(db->path, sizeof db->path, "%s", path);
 	errno = 0;
 	int status = check_files(path, error);
+	struct stat there;
 	if (status == KILN_OK) {
 		make_file(path);
+	}
+	if (look_at(path, &there)) {
+		db->file = file_of(&there);
 	}
 	if (status == KILN_OK &&
 		sqlite3_open_v2(path, &db->handle,
@@ -367,21 +388,21 @@ int cache_db_open(const char *path, enum cache_db_check check, struct cache_db *
 		cache_db_close(db);
 		return status;
 	}
-	note_log(db);
+	if (look_at_log(path, &there)) {
+		db->log = file_of(&there);
+	}
 	*out = db;
 	return KILN_OK;
 }
 
 enum cache_db_lost cache_db_lost(struct cache_db *db)
 {
-	int moved = 0;
-	if (sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
-		moved) {
+	struct stat file, log;
+	/* What the system does not say is no sign that they have gone. */
+	if (look_at(db->path, &file) && !is_file(&db->file, &file)) {
 		return DB_LOST_FILE;
 	}
-	struct stat log = stat_log(db->path);
-	return log.st_dev == db->log_device && log.st_ino == db->log_inode ? DB_LOST_NOTHING
-																	   : DB_LOST_LOG;
+	return look_at_log(db->path, &log) && !is_file(&db->log, &log) ? DB_LOST_LOG : DB_LOST_NOTHING;
 }
 
 int cache_db_probe(struct cache_db *db, char error[KERNEL_ERROR_MAX])

@@ -58,8 +58,11 @@ struct cache_db {
 	sqlite3 *handle;
 	char path[PATH_MAX + 16];
 	bool disk_failed; /* since it was last asked */
-	dev_t log_device; /* of the log that is open */
-	ino_t log_inode;
+	/* Which files are open; zeroes: the system has not said yet. */
+	struct db_file {
+		dev_t device;
+		ino_t inode;
+	} file, log;
 	sqlite3_stmt *statements[DB_STATEMENTS];
 };
 

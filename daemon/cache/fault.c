@@ -14,7 +14,7 @@
 enum fault_kind { FAULT_NONE, FAULT_FULL, FAULT_READONLY, FAULT_FAILING, FAULT_SLOW };
 
 /* What a call does to the file. */
-enum deed { DEED_READ, DEED_WRITE, DEED_GROW, DEED_SHRINK, DEED_MAKE, DEED_REMOVE };
+enum deed { DEED_READ, DEED_WRITE, DEED_GROW, DEED_SHRINK, DEED_MAKE, DEED_REMOVE, DEED_LOOK };
 
 static const struct {
 	const char *name;
@@ -23,9 +23,10 @@ static const struct {
 } kinds[] = {
 	[FAULT_NONE] = {"none", 0, 0},
 	[FAULT_FULL] = {"full", ENOSPC, 1u << DEED_WRITE | 1u << DEED_GROW | 1u << DEED_MAKE},
-	[FAULT_READONLY] = {"readonly", EROFS, ~(1u << DEED_READ)},
-	[FAULT_FAILING] = {"failing", EIO, 1u << DEED_READ | 1u << DEED_WRITE | 1u << DEED_GROW},
-	[FAULT_SLOW] = {"slow", 0, ~0u},
+	[FAULT_READONLY] = {"readonly", EROFS, ~(1u << DEED_READ | 1u << DEED_LOOK)},
+	[FAULT_FAILING] = {"failing", EIO,
+					   1u << DEED_READ | 1u << DEED_WRITE | 1u << DEED_GROW | 1u << DEED_LOOK},
+	[FAULT_SLOW] = {"slow", 0, ~(1u << DEED_LOOK)},
 };
 
 /* Set on one thread and obeyed on another. */
@@ -98,6 +99,11 @@ static int fault_fallocate(int fd, off_t at, off_t size)
 static int fault_unlink(const char *path)
 {
 	return is_met(DEED_REMOVE) ? -1 : unlink(path);
+}
+
+int cache_fault_lstat(const char *path, struct stat *status)
+{
+	return is_met(DEED_LOOK) ? -1 : lstat(path, status);
 }
 
 void cache_fault_install(void)

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 /* From here on what SQLite asks of the system for its files goes by this file. */
 void cache_fault_install(void);
@@ -17,6 +18,8 @@ void cache_fault_install(void);
  * may call it.  False: no such kind.
  */
 bool cache_fault_set(const char *kind, uint32_t ms, uint32_t after, uint32_t count);
+/* lstat(2), which a disk that is failing refuses. */
+int cache_fault_lstat(const char *path, struct stat *status);
 /* How many calls a fault has met since it was set. */
 uint32_t cache_fault_met(void);
 

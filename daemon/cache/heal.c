@@ -19,6 +19,7 @@ void cache_begin_trouble(struct cache *cache, const char *why)
 		util_log(UTIL_WARN, "cache: %s; until then kernels are kept in memory only", why);
 	}
 	snprintf(cache->trouble, sizeof cache->trouble, "%s", why);
+	cache->lapses++;
 	cache->again_us = util_now_us() + PAUSE_DATABASE_AGAIN_US;
 }
 
@@ -92,6 +93,7 @@ static void leave_db(struct cache *cache)
 {
 	cache_db_close(cache->db);
 	cache->db = NULL;
+	cache->lapses++;
 	cache->totals = (struct cache_db_totals){0};
 	cache->failures = cache->failure_bytes = 0;
 	cache->pending_count = 0;
@@ -104,12 +106,19 @@ static void leave_db(struct cache *cache)
  */
 static int look_over(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
+	uint64_t now = util_now_us();
 	cache->place.unclean = true;
+	if (now - cache->suspected_us > PAUSE_SUSPICION_US) {
+		cache->suspected = 0;
+	}
+	cache->suspected_us = now;
 	if (cache->suspected == SUSPECT_MOST) {
 		return KILN_EPROTO;
 	}
 	cache->suspected++;
-	return open_db(cache, DB_CHECK_ALL, error);
+	int status = open_db(cache, DB_CHECK_ALL, error);
+	cache->place.unclean = status != KILN_OK;
+	return status;
 }
 
 int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
@@ -147,7 +156,7 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 
 /* ---- Going on ---- */
 
-bool cache_probe(struct cache *cache)
+void cache_probe(struct cache *cache)
 {
 	char error[KERNEL_ERROR_MAX];
 	int status = cache_db_probe(cache->db, error);
@@ -156,7 +165,24 @@ bool cache_probe(struct cache *cache)
 	} else {
 		(void)cache_failed(cache, status, error);
 	}
-	return status == KILN_EPERM;
+}
+
+/* A disk that is nearly full has room for a probe and none for a row: it works again when it takes
+ * what waits for it.  False: it can be written only when the database is opened anew. */
+static bool try_disk(struct cache *cache)
+{
+	char error[KERNEL_ERROR_MAX];
+	uint64_t lapses = cache->lapses;
+	int status = cache_db_probe(cache->db, error);
+	if (status == KILN_OK) {
+		(void)cache_save(cache, error);
+	} else {
+		(void)cache_failed(cache, status, error);
+	}
+	if (status == KILN_OK && cache->lapses == lapses) {
+		cache_sound(cache);
+	}
+	return status != KILN_EPERM;
 }
 
 /* Opens what can be opened now: the directory too may have gone. */
@@ -218,7 +244,7 @@ void cache_look(struct cache *cache)
 	}
 	if (!cache->db) {
 		begin_again(cache, error);
-	} else if (cache->trouble[0] && cache_probe(cache)) {
+	} else if (cache->trouble[0] && !try_disk(cache)) {
 		leave_db(cache);
 		begin_again(cache, error);
 	}

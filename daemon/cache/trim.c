@@ -228,6 +228,11 @@ static int check_room(struct cache *cache, const char *key, char error[KERNEL_ER
 	bool pinned = row.pinned;
 	uint64_t size = row.size;
 	cache_row_free(&row);
+	/* To show it may have been to find the database damaged. */
+	status = cache_have_db(cache, error);
+	if (status != KILN_OK) {
+		return status;
+	}
 	status = cache_failed(cache, cache_db_pinned(cache->db, &rows, &bytes, error), error);
 	if (status != KILN_OK || pinned) {
 		return status;

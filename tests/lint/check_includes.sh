@@ -73,7 +73,7 @@
 		library("^cuda\\.h$", "^(daemon/exec/cuda[^/]*|client/cuda_driver\\.h|" \
 			"tests/(gpu/.*|bench/.*|(unit|integration)/[^/]*cuda[^/]*))$")
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
-		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/test_cache[^/]*|tests/fuzz/.*)$")
+		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/(test_)?cache[^/]*|tests/fuzz/.*)$")
 		library("^sodium", "^(daemon/(util|seal)/.*|tests/unit/.*)$")
 		library("^hiredis", "^(daemon/remote/.*|tests/integration/[^/]*remote[^/]*)$")
 		library("^seccomp\\.h$", "^daemon/sandbox/filter\\.c$")

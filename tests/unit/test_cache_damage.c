@@ -4,23 +4,14 @@
  * or lost, and rows with numbers that nobody wrote.  What is got is right or missing, and the
  * cache works on.
  */
-#include "cache_rows.h"
+#include "cache_disk.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sqlite3.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define PAGE 4096
 #define ROWS 60
-
-/* In memory where that can be: there is much to write, and no disk to be waited for. */
-static int set_up(void **state)
-{
-	snprintf(directory, sizeof directory, "/dev/shm/kiln-test-cache-XXXXXX");
-	return mkdtemp(directory) ? 0 : make_directory(state);
-}
 
 struct content {
 	unsigned char *bytes;
@@ -298,17 +289,6 @@ static void logs(void **state)
 
 /* ---- Rows that nobody wrote ---- */
 
-static void sql(const char *text)
-{
-	sqlite3 *db;
-	char *why = NULL;
-	assert_int_equal(sqlite3_open(in_directory("kiln.db"), &db), SQLITE_OK);
-	if (sqlite3_exec(db, text, NULL, NULL, &why) != SQLITE_OK) {
-		fail_msg("%s: %s", text, why);
-	}
-	sqlite3_close(db);
-}
-
 static void note(const struct cache_row *row, void *arg)
 {
 	int *count = arg;
@@ -366,7 +346,7 @@ static void rows_that_nobody_wrote(void **state)
 	}
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, remove_directory)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_memory_directory, remove_directory)
 
 int main(void)
 {
