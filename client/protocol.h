@@ -164,8 +164,11 @@
  *                                  once, in place of that step (daemon/exec/exec.h)
  *   what: "fail-start" misdeed role count   of the next count children of that role, which are not
  *                                  ready: role "executor" | "compiler"
+ *   what: "spare-children" count ms  the next count children that are to be killed are not, as if
+ *                                  the system held them, and are waited for so long
  *   what: "start-deadline" ms      children have no more to be ready (0: as usual)
- *   what: "call-deadline" ms       device processes have no more for anything (0: as usual)
+ *   what: "call-deadline" ms       device processes have no more for anything, until one
+ *                                  ends (0: as usual)
  *   what: "delay-store" ms         every call of the cache waits so long first (0: off)
  *   what: "delay-launch" ms        every launch waits so long in the executor first (0: off)
  *   what: "gain" ms                what an exact kernel saves a launch (0: as estimated)

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "deadlines.h"
 #include "output.h"
 #include "util/util.h"
 
@@ -26,11 +27,12 @@ struct child {
 	uv_process_t process;
 	uv_poll_t poll;
 	int watched;         /* what the poll is started for */
-	uv_timer_t patience; /* of a dismissal */
+	uv_timer_t patience; /* until it is killed; once it was, until it is given up */
 	int sock;
 	int open_handles;
 	size_t message_most;
-	bool exited, abandoned;
+	bool exited, abandoned, killed;
+	bool given_up;       /* the system does not let it end */
 	char condemned[256]; /* what is wrong with it, or with what it said; "": nothing */
 	struct frame_queue queue;
 	struct child_events events;
@@ -39,6 +41,8 @@ struct child {
 };
 
 static int alive;
+static int spared; /* of those to be killed, as a test has asked */
+static uint64_t end_deadline_ms = DEADLINE_CHILD_END_MS;
 
 static void watch(struct child *child);
 
@@ -49,8 +53,8 @@ static void on_closed(uv_handle_t *handle)
 		return;
 	frame_queue_free(&child->queue);
 	close(child->sock);
+	alive -= !child->given_up;
 	free(child);
-	alive--;
 }
 
 /* A child's first word says what it is.  One of another build would speak of other things, or in
@@ -149,6 +153,9 @@ static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal
 	/* What it said last (a fault's sentence) may still be in the socket. */
 	read_messages(child, INT_MAX);
 	output_drain(child->output);
+	if (child->given_up)
+		util_log(UTIL_INFO, "process %d, which did not end when it was killed, has ended",
+				 process->pid);
 	if (child->condemned[0])
 		snprintf(why, sizeof why, "%s", child->condemned);
 	else if (term_signal)
@@ -307,9 +314,43 @@ int child_send(struct child *child, const struct wire_out *message, const int *f
 	return status;
 }
 
+/* It is in the kernel, in a driver or at a disk, which lets no signal through.  Nobody waits for
+ * that: it is as good as gone, and what it still has open the system keeps for it. */
+static void give_up(struct child *child)
+{
+	char why[160];
+	bool told = child->abandoned;
+	snprintf(why, sizeof why,
+			 "was killed, and has not ended for %llu ms: the system holds it (process %d)",
+			 (unsigned long long)end_deadline_ms, child->process.pid);
+	util_log(UTIL_WARN, "process %d %s", child->process.pid, why);
+	child->given_up = child->abandoned = true;
+	alive--;
+	uv_poll_stop(&child->poll);
+	/* The loop does not go on for it. */
+	uv_unref((uv_handle_t *)&child->process);
+	if (!told)
+		child->events.gone(child->owner, 0, SIGKILL, why);
+	output_close(child->output);
+	child->output = NULL;
+}
+
+static void on_patience(uv_timer_t *timer)
+{
+	struct child *child = timer->data;
+	if (child->killed)
+		give_up(child);
+	else
+		child_kill(child);
+}
+
 void child_kill(struct child *child)
 {
-	if (child->exited)
+	if (child->exited || child->killed)
+		return;
+	child->killed = true;
+	uv_timer_start(&child->patience, on_patience, end_deadline_ms, 0);
+	if (spared && spared--)
 		return;
 	/* The group exists from the first instruction of the child on (setsid before exec). */
 	if (kill(-child->process.pid, SIGKILL) < 0)
@@ -328,11 +369,6 @@ void child_abandon(struct child *child)
 	child_kill(child);
 }
 
-static void on_impatience(uv_timer_t *timer)
-{
-	child_kill(timer->data);
-}
-
 void child_dismiss(struct child *child, uint64_t patience_ms)
 {
 	child->abandoned = true;
@@ -340,7 +376,19 @@ void child_dismiss(struct child *child, uint64_t patience_ms)
 		return;
 	uv_poll_stop(&child->poll);
 	shutdown(child->sock, SHUT_RDWR);
-	uv_timer_start(&child->patience, on_impatience, patience_ms, 0);
+	child_expect_end(child, patience_ms);
+}
+
+void child_expect_end(struct child *child, uint64_t patience_ms)
+{
+	if (!child->exited && !child->killed)
+		uv_timer_start(&child->patience, on_patience, patience_ms, 0);
+}
+
+void child_spare(int count, uint64_t deadline_ms)
+{
+	spared = count;
+	end_deadline_ms = deadline_ms;
 }
 
 void child_tail(const struct child *child, char tail[OUTPUT_TAIL])

@@ -43,7 +43,8 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 /* Queues a finished message.  KILN_OK, or the status of the failure (the child is then on its way
  * out). */
 int child_send(struct child *child, const struct wire_out *message, const int *fds, int fd_count);
-/* SIGKILL to the child and what it started; gone() follows. */
+/* SIGKILL to the child and what it started; gone() follows, of one that the system does not let end
+ * after DEADLINE_CHILD_END_MS. */
 void child_kill(struct child *child);
 /* The same of one that said what it must not: gone() gets this reason, "answered ...". */
 void child_condemn(struct child *child, const char *why);
@@ -52,11 +53,17 @@ void child_abandon(struct child *child);
 /* The same for a child that has nothing to do: it sees the end of its socket, cleans up after
  * itself, and is killed only if that takes longer than patience_ms. */
 void child_dismiss(struct child *child, uint64_t patience_ms);
+/* It has said that it is ending: it is killed if that takes longer than patience_ms. */
+void child_expect_end(struct child *child, uint64_t patience_ms);
 int child_pid(const struct child *child);
 /* The end of what it said on its standard output and error; complete in gone(). */
 void child_tail(const struct child *child, char tail[OUTPUT_TAIL]);
 
-/* How many children exist, abandoned ones included: the loop of a draining broker ends at 0. */
+/* How many children exist, abandoned ones included, but for those that the system does not let
+ * end: the loop of a draining broker ends at 0. */
 int child_count(void);
+/* For tests: the next so many that should be killed are not, as if the system held them, and are
+ * waited for so long. */
+void child_spare(int count, uint64_t deadline_ms);
 
 #endif

@@ -26,6 +26,7 @@
 #define PAUSE_OUTPUT_MS 50       /* stderr is full: until more of what children say is read */
 #define PAUSE_FAULT_ALIKE_US 600000000 /* after so long without it a fault has a new report */
 #define PAUSE_FAULT_REPORT_US 30000000 /* between two reports, once there were many at once */
+#define PAUSE_SUSPICION_US 3600000000  /* a sound database is trusted again */
 #define PAUSE_UPKEEP_US 5000 /* of one piece of upkeep of the cache; then others have it */
 
 /* ---- Children ---- */
@@ -34,6 +35,7 @@
  * these. */
 #define PAUSE_BEAT_LEAST_MS 10
 #define PAUSE_BEAT_MOST_MS 1000
+#define DEADLINE_CHILD_END_MS 10000 /* from SIGKILL to its end: the system may hold it */
 
 /* ---- Compiler workers ---- */
 
@@ -49,6 +51,7 @@
 
 #define DEADLINE_EXECUTOR_START_MS 30000u
 #define DEADLINE_WRAPPED_END_MS 60000    /* of what watches one: it writes its report at the end */
+#define DEADLINE_FAULT_END_MS 5000       /* it has said that it cannot go on, and ends */
 #define DEADLINE_PLACE_MS 30000          /* of bringing a buffer into one */
 #define DEADLINE_QUIET_MS 30000          /* of what waits until nothing runs: loads, frees */
 #define DEADLINE_EXECUTOR_IDLE_MS 300000 /* of another uid's, without a session of that uid */

@@ -316,6 +316,8 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	executor->child = NULL;
 	executor->holds = false;
 	executor->scratch_bytes = 0;
+	/* The next one is not to be in such a hurry. */
+	broker->test.call_deadline_ms = 0;
 	if (was_ready)
 		broker->counters.executor_faults++;
 	else

@@ -224,6 +224,10 @@ static void note_fault(struct executor *executor, const msgpack_object *event, c
 	snprintf(executor->fault, sizeof executor->fault, "%s", error);
 	if (wire_get_int(event, "st", KILN_EDEVICE) == KILN_ETIMEDOUT)
 		executor->overran = wire_get_uint(event, "ticket", 0);
+	child_expect_end(
+		executor->child,
+		broker_deadline(executor->device->broker->test.call_deadline_ms, DEADLINE_FAULT_END_MS) *
+			executor_patience(executor));
 }
 
 static void on_event(struct executor *executor, struct wire_in *message)

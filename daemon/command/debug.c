@@ -4,6 +4,8 @@
 
 #include "command.h"
 #include "daemon/cache/fault.h"
+#include "daemon/child.h"
+#include "daemon/deadlines.h"
 #include "daemon/pool/pool.h"
 #include "daemon/store.h"
 #include "daemon/util/util.h"
@@ -156,6 +158,13 @@ static enum misdeed misdeed_of(struct wire_in *message)
 	return name ? misdeed_named(name) : MISDEED_NONE;
 }
 
+static void spare_children(struct session *session, struct wire_in *message)
+{
+	child_spare((int)wire_get_int(&message->root, "count", 1),
+				wire_get_uint(&message->root, "ms", DEADLINE_CHILD_END_MS));
+	reply_ok(session, wire_id(message));
+}
+
 static void fail_start(struct session *session, struct wire_in *message)
 {
 	const char *role = wire_get_str(message, &message->root, "role");
@@ -279,6 +288,8 @@ static bool run_child(struct session *session, struct wire_in *message, const ch
 		kill_child(session, message);
 	else if (!strcmp(what, "delay-launch"))
 		delay_launch(session, message);
+	else if (!strcmp(what, "spare-children"))
+		spare_children(session, message);
 	else if (!strcmp(what, "fail-start"))
 		fail_start(session, message);
 	else if (!strcmp(what, "fail-device"))
@@ -322,7 +333,7 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 					"hello-deadline, idle-executor, start-deadline, call-deadline, "
 					"restart-pause, gain, remote-patience, fail-compile, hang-compile, "
 					"crash-compile, fail-start, "
-					"fail-device, available-memory",
+					"fail-device, spare-children, available-memory",
 					what);
 }
 

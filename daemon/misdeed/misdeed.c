@@ -76,6 +76,26 @@ static _Noreturn void end(enum misdeed misdeed)
 	_exit(1);
 }
 
+static _Noreturn void stay(void)
+{
+	for (;;)
+		pause();
+}
+
+static _Noreturn void lament(int sock, uint64_t id)
+{
+	struct wire_out out;
+	wire_begin(&out, "event", 0);
+	wire_put_str(&out, "what", "fault");
+	wire_put_str(&out, "err", "cannot go on");
+	wire_put_uint(&out, "ticket", id);
+	wire_put_int(&out, "st", KILN_ETIMEDOUT);
+	if (wire_end(&out) == KILN_OK)
+		send_bytes(sock, (const char *)out.buffer.data, out.buffer.size);
+	wire_out_free(&out);
+	stay();
+}
+
 bool misdeed_do(enum misdeed misdeed, int sock, const char *type, uint64_t id)
 {
 	switch (misdeed) {
@@ -84,8 +104,11 @@ bool misdeed_do(enum misdeed misdeed, int sock, const char *type, uint64_t id)
 	case MISDEED_LEAVE:
 		end(misdeed);
 	case MISDEED_HANG:
-		for (;;)
-			pause();
+		stay();
+	case MISDEED_LAMENT:
+		lament(sock, id);
+	case MISDEED_MUTE:
+		return true;
 	case MISDEED_BYTES:
 		return send_bytes(sock, "\xc1 is no map", 11), true;
 	case MISDEED_LENGTH:

@@ -33,7 +33,9 @@
 	X(CUT, "cut")         /* the beginning of one */                     \
 	X(ENTRY, "entry")     /* one that has no such kernel */              \
 	/* Of device processes: */                                           \
-	X(CELLS, "cells") /* nonsense in all cells of all lanes */
+	X(MUTE, "mute")     /* it does not answer */                         \
+	X(LAMENT, "lament") /* it says that it cannot go on, and stays */    \
+	X(CELLS, "cells")   /* nonsense in all cells of all lanes */
 
 enum misdeed {
 	MISDEED_NONE,

@@ -296,7 +296,9 @@ static void on_timer(uv_timer_t *timer)
 	struct slot *slot = timer->data;
 	if (slot->state == SLOT_EMPTY) {
 		launch(slot);
-		give_up_waiting(slot->broker->pool);
+		/* Who asked while the last start was being made up for waits for how this one ends. */
+		if (slot->state == SLOT_EMPTY)
+			give_up_waiting(slot->broker->pool);
 		return;
 	}
 	slot->overran = true;

@@ -52,7 +52,7 @@ struct scene {
 /* From here on; what hangs is not waited for as long as usual. */
 static void arm(const struct scene *scene)
 {
-	bool hangs = !strcmp(scene->fault, "hang");
+	bool hangs = !strcmp(scene->fault, "hang") || !strcmp(scene->fault, "lament");
 	debug_fail_device(scene->watch, scene->fault, scene->at, false);
 	debug_int(scene->watch, "call-deadline", "ms", hangs ? HANG_MS : 0);
 }
@@ -196,6 +196,7 @@ static int leave(struct scene *scene)
 }
 
 #define NOTHING_COMPLETED "nothing completed on cpu for " TEXT(HANG_MS) " ms"
+#define LOST "were lost when the device process ended; write it again"
 #define UNREADABLE "the device process of cpu sent what cannot be read: "
 
 static const struct cell {
@@ -204,12 +205,14 @@ static const struct cell {
 	int status;
 	const char *words;
 	bool stays;
+	const char *lost; /* it may also end in KILN_ELOST with this */
 } cells[] = {
 	/* Whatever it does instead of a launch. */
 	{"crash", "launch", launch, KILN_EDEVICE, "was killed by signal 11"},
 	{"kill", "launch", launch, KILN_EDEVICE, "was killed by signal 9"},
 	{"leave", "launch", launch, KILN_EDEVICE, "ended with status 0"},
 	{"hang", "launch", launch, KILN_ETIMEDOUT, NOTHING_COMPLETED},
+	{"lament", "launch", launch, KILN_ETIMEDOUT, "cannot go on"},
 	{"bytes", "launch", launch, KILN_EDEVICE, UNREADABLE},
 	{"length", "launch", launch, KILN_EDEVICE, UNREADABLE},
 	{"header", "launch", launch, KILN_EDEVICE, UNREADABLE "a message is not of the size"},
@@ -228,8 +231,10 @@ static const struct cell {
 	{"hang", "entry", launch_in_lane, KILN_EDEVICE, NOTHING_COMPLETED},
 	{"kill", "told", launch_in_lane, KILN_EDEVICE, "was killed by signal 9"},
 	{"hang", "told", launch_in_lane, KILN_EDEVICE, NOTHING_COMPLETED},
-	{"kill", "lane.open", launch_first, KILN_EDEVICE, "was killed by signal 9"},
-	{"kill", "lane.bind", launch_first, KILN_EDEVICE, "was killed by signal 9"},
+	/* A process that is gone before the launch is sent never had it: that waits for the next one,
+	 * which has no longer what the first had. */
+	{"kill", "lane.open", launch_first, KILN_EDEVICE, "was killed by signal 9", .lost = LOST},
+	{"kill", "lane.bind", launch_first, KILN_EDEVICE, "was killed by signal 9", .lost = LOST},
 	{"hang", "lane.bind", launch_first, KILN_EDEVICE, NOTHING_COMPLETED},
 	{"cells", "told", launch_in_lane, KILN_EPROTO, "in status -2147483648, which there is not",
 	 true},
@@ -298,7 +303,11 @@ static void device_processes(void **state)
 		scene.at = cells[i].at;
 		int64_t from = now_ms();
 		snprintf(what, sizeof(what), "%s at %s", scene.fault, scene.at);
-		expect(what, cells[i].step(&scene), cells[i].status, cells[i].words);
+		int got = cells[i].step(&scene);
+		if (got == KILN_ELOST && cells[i].lost)
+			expect(what, got, KILN_ELOST, cells[i].lost);
+		else
+			expect(what, got, cells[i].status, cells[i].words);
 		assert_works(&scene, &cells[i]);
 		if (getenv("KILN_TEST_TIMES"))
 			print_message("%s: %d ms\n", what, (int)(now_ms() - from));
@@ -474,6 +483,70 @@ static void starts(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- Held by the system ---- */
+
+static void spare_children(kiln_client *client, int count)
+{
+	kiln_attr args[] = {string_attr("what", "spare-children"), int_attr("count", count),
+						int_attr("ms", HANG_MS)};
+	kiln_reply *reply;
+	assert_ok(kiln_request(client, "debug", args, 3, &reply));
+	kiln_reply_free(reply);
+}
+
+static void await_gone(pid_t pid)
+{
+	int64_t until = now_ms() + CALL_TIMEOUT_MS;
+	while (kill(pid, 0) == 0) {
+		if (now_ms() > until)
+			fail_msg("process %d is still there", (int)pid);
+		pause_ms(2);
+	}
+}
+
+/* In a driver that does not come back, SIGKILL ends nobody: nobody waits for that. */
+static void held_by_the_system(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+
+	kilnd_start(daemon, OPTIONS("--workers", "1"));
+	pair = open_pair(daemon, "off");
+	pair_warm(&pair);
+	kiln_client *watch = client_open(daemon);
+	debug_int(watch, "restart-pause", "ms", 1);
+	pid_t held = (pid_t)info_int(watch, "executors[0].pid");
+	int fds = count_fds(daemon->pid);
+	spare_children(watch, 1);
+	debug_fail_device(watch, "hang", "launch", false);
+	debug_int(watch, "call-deadline", "ms", HANG_MS);
+	matrix_put(pair.x, 3);
+	expect("held", run(&pair), KILN_ETIMEDOUT, NOTHING_COMPLETED);
+	debug_int(watch, "call-deadline", "ms", 0);
+	await_info(watch, "executors[0].restarts", 1);
+	pair_warm(&pair);
+	assert_transposed(&pair, 0);
+	assert_int_equal(kill(held, 0), 0);
+	/* The system lets it go at last. */
+	assert_int_equal(kill(held, SIGKILL), 0);
+	await_gone(held);
+	assert_int_equal(info_int(watch, "executors[0].restarts"), 1);
+	assert_fds_at_most(daemon->pid, fds);
+
+	spare_children(watch, 1);
+	debug_str(watch, "kill", "role", "compiler");
+	await_info(watch, "counters.worker_faults", 1);
+	struct permute problem = transpose(9, 14);
+	assert_permutes(watch, &problem, "compiled");
+	assert_counters_add_up(watch);
+
+	/* Nor does a daemon that ends wait for them. */
+	spare_children(watch, 2);
+	pair_close(&pair);
+	kiln_close(watch);
+	kilnd_stop(daemon);
+}
+
 /* ---- Compilers ---- */
 
 static int prepare_other(kiln_client *client, int number)
@@ -576,9 +649,9 @@ static void compilers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(device_processes), HARNESS_TEST(without_what_they_need),
-		HARNESS_TEST(users_processes),  HARNESS_TEST(starts),
-		HARNESS_TEST(compilers),
+		HARNESS_TEST(device_processes),   HARNESS_TEST(without_what_they_need),
+		HARNESS_TEST(users_processes),    HARNESS_TEST(starts),
+		HARNESS_TEST(held_by_the_system), HARNESS_TEST(compilers),
 	};
 	harness_begin(200);
 	return cmocka_run_group_tests(tests, NULL, NULL);

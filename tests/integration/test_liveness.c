@@ -180,6 +180,30 @@ static void a_neighbour_is_no_excuse(void **state)
 	kilnd_stop(daemon);
 }
 
+/* The end of a lane's last call may keep it from answering what nobody waits for. */
+static void what_was_posted_is_not_awaited(void **state)
+{
+	struct kilnd *daemon = start(state);
+	struct calls calls, other;
+	int64_t took;
+	calls_open(&calls, daemon);
+	calls_open(&other, daemon);
+	assert_ok(run(&other, &took));
+	debug_fail_device(calls.client, "mute", "end", false);
+	calls_close(&other);
+	for (int i = 0; i < 2; i++) {
+		pause_ms(LIVENESS_MS + LIVENESS_MS / 2);
+		assert_ok(run(&calls, &took));
+	}
+	assert_int_equal(info_int(calls.client, "counters.executor_faults"), 0);
+	assert_int_equal(info_int(calls.client, "executors[0].pid"), calls.executor);
+	/* The answer that never comes ends with it. */
+	debug_str(calls.client, "kill", "role", "executor");
+	await_info(calls.client, "counters.executor_faults", 1);
+	calls_close(&calls);
+	kilnd_stop(daemon);
+}
+
 /* One that hangs, and says that it lives, is the affair of --compile-timeout. */
 static void hanging_is_overdue(void **state)
 {
@@ -200,11 +224,9 @@ static void hanging_is_overdue(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(worker_stopped),
-		HARNESS_TEST(executor_stopped),
-		HARNESS_TEST(busy_is_alive),
-		HARNESS_TEST(hanging_is_overdue),
-		HARNESS_TEST(a_neighbour_is_no_excuse),
+		HARNESS_TEST(worker_stopped),     HARNESS_TEST(executor_stopped),
+		HARNESS_TEST(busy_is_alive),      HARNESS_TEST(what_was_posted_is_not_awaited),
+		HARNESS_TEST(hanging_is_overdue), HARNESS_TEST(a_neighbour_is_no_excuse),
 	};
 	harness_begin(120);
 	return cmocka_run_group_tests(tests, NULL, NULL);

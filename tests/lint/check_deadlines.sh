@@ -7,7 +7,8 @@
 page=docs/deadlines.md
 headers='daemon/deadlines.h client/deadlines.h client/kiln_deadlines.h'
 waits='poll|ppoll|epoll_wait|epoll_pwait|usleep|nanosleep|sleep|frame_recv_wait|frame_send_wait'
-waits="$waits|time_deadline|kiln_wait|kiln_wait_time|sqlite3_busy_timeout|child_dismiss"
+waits="$waits|time_deadline|kiln_wait|kiln_wait_time|sqlite3_busy_timeout"
+waits="$waits|child_dismiss|child_expect_end"
 ever='pthread_join\(|pthread_cond_wait\(|wait4\(|waitpid\([a-z>-]+, [a-zA-Z&]+, 0\)'
 ever="$ever|epoll_wait\(.*-1\)|, KILN_FOREVER\)|getaddrinfo\(|StreamSynchronize\("
 ever="$ever|FUTEX_WAIT|sched_yield|sem_wait\("
