@@ -63,6 +63,16 @@ void cases_random(uint64_t seed, uint64_t i, struct cases_case *out)
 	out->family = families[i % CASES_FAMILIES].name;
 }
 
+bool cases_in_half(const char *name)
+{
+	uint64_t state = 0;
+	for (; *name; name++) {
+		state ^= (uint64_t)(unsigned char)*name;
+		state = cases_word(&state);
+	}
+	return state & 1;
+}
+
 /* ---- Names ---- */
 
 void cases_name(struct cases_case *c, const char *format, ...)

@@ -2,10 +2,12 @@
 # run.sh: sets up, builds, and runs every test that this machine can run.
 # It must not know any single test: CTest's labels are all it names.
 #
-#   sh tests/run.sh [--quick | --gpu]
+#   sh tests/run.sh [--quick | --gpu] [--all]
 #
 # --quick  the inner loop: dev preset, labels unit, lint and cli
 # --gpu    insists on a GPU: runs tests/gpu/run.sh besides, and fails where there is none
+# --all    every case of the operators, of which otherwise the first of each kind and half of the
+#          others are compiled; half as long again
 #
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage.
 set -u
@@ -27,12 +29,13 @@ for option in "$@"; do
 	case $option in
 	--quick) quick=1 ;;
 	--gpu) gpu=1 ;;
+	--all) export KILN_TEST_ALL=1 ;;
 	-h | --help)
-		sed -n 's/^# \{0,1\}//; 5,8p' "$0"
+		sed -n 's/^# \{0,1\}//; 5,10p' "$0"
 		exit 0
 		;;
 	*)
-		echo "run.sh: unknown option '$option'; known: --quick, --gpu" >&2
+		echo "run.sh: unknown option '$option'; known: --quick, --gpu, --all" >&2
 		exit 2
 		;;
 	esac
@@ -168,6 +171,7 @@ say "skipped, and why"
 skipped=$(print_skipped)
 printf '%s\n' "${skipped:-  nothing}"
 [ $quick = 0 ] || echo "  --quick: all labels but unit, lint and cli, and the asan and tsan presets"
+[ -n "${KILN_TEST_ALL:-}" ] || echo "  cases of the operators: half of those alike; all with --all"
 [ $gpu = 1 ] || [ $quick = 1 ] || echo "  tests/gpu/run.sh: runs with --gpu only"
 print_closing
 say "the time it took"

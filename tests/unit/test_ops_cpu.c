@@ -4,11 +4,12 @@
  * change.  Each case runs twice, with different bytes in its outputs before: what is not written,
  * or not the same again, differs.
  *
- *   test_ops_cpu [--generic] [--quick] [--check] FAMILY...
+ *   test_ops_cpu [--generic] [--half | --quick] [--check] FAMILY...
  *
  * FAMILY: "softmax", for the cases of cases_softmax.c
  * --generic: the operators' generic kernels; with one of the others, one kernel in five.
- * --quick: one case in five.  --check: one in twenty, compiled to be checked: none may touch memory
+ * --half: the first case of each kind (operator, variant, dtype of the first operand), and half of
+ * the others, unless KILN_TEST_ALL is set.  --quick: one case in five.  --check: one in twenty, compiled to be checked: none may touch memory
  * that is not its own, nor may its results depend on the order of threads.  Both: one in a hundred.
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
@@ -43,6 +44,7 @@ struct item {
 static struct {
 	int share;  /* one in so many cases */
 	int kernel; /* one in so many kernels, of those that many cases share */
+	bool half;
 	bool check, generic;
 } wanted = {1, 1, false, false};
 
@@ -434,6 +436,38 @@ static bool is_wanted(const struct cases_case *c, char **families, int *slow)
 	return !(c->flags & CASES_SLOW) || (*slow)++ % SLOW_SHARE == 0;
 }
 
+static void name_kind(const struct item *item, char kind[96])
+{
+	snprintf(kind, 96, "%s %s %d", item->plan.op, item->plan.variant,
+			 (int)item->c.operand[0].dtype);
+}
+
+static int by_kind(const void *a, const void *b)
+{
+	const struct item *left = a, *right = b;
+	char kinds[2][96];
+	name_kind(left, kinds[0]);
+	name_kind(right, kinds[1]);
+	int order = strcmp(kinds[0], kinds[1]);
+	return order ? order : strcmp(left->c.name, right->c.name);
+}
+
+/* How many are left, which come first. */
+static int drop_half(struct item *items, int count)
+{
+	char kind[96], last[96] = "";
+	int kept = 0;
+
+	qsort(items, (size_t)count, sizeof(items[0]), by_kind);
+	for (int i = 0; i < count; i++) {
+		name_kind(&items[i], kind);
+		if (strcmp(kind, last) != 0 || cases_in_half(items[i].c.name))
+			items[kept++] = items[i];
+		snprintf(last, sizeof(last), "%s", kind);
+	}
+	return kept;
+}
+
 /* Cases on the list, then random ones; one in eleven on the narrow device as well. */
 static int plan_all(struct item *items, char **families)
 {
@@ -462,6 +496,8 @@ static int plan_all(struct item *items, char **families)
 			count++;
 		}
 	}
+	if (wanted.half)
+		count = drop_half(items, count);
 	qsort(items, (size_t)count, sizeof(items[0]), by_instantiation);
 	return count;
 }
@@ -476,7 +512,9 @@ int main(int argc, char **argv)
 		wanted.generic = wanted.generic || strcmp(argv[1], "--generic") == 0;
 		wanted.check = wanted.check || strcmp(argv[1], "--check") == 0;
 		quick = quick || strcmp(argv[1], "--quick") == 0;
+		wanted.half = wanted.half || strcmp(argv[1], "--half") == 0;
 	}
+	wanted.half = wanted.half && !getenv("KILN_TEST_ALL");
 	wanted.share = (quick ? 5 : 1) * (wanted.check ? 20 : 1);
 	cases_all(&listed);
 	items = calloc(2 * ((size_t)listed + RANDOM_CASES * CASES_FAMILIES), sizeof(*items));
