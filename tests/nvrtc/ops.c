@@ -5,11 +5,11 @@
  *   nvrtc_ops FAMILY...           "softmax": the cases of cases_softmax.c
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
  *
- * Each of five targets compiles what it would be asked for by the first case of each kind (operator,
- * variant, dtype of the first operand).  Of all the rest, the borders of sizes and strides and the
- * operands that are left out, sm_90 takes half and the others every sixteenth.  Of generic kernels,
- * which are long and alike, sm_90 takes every third and the others every 24th.  With KILN_TEST_ALL
- * set, which takes five times as long, each takes every one.
+ * Each of five targets compiles what it would be asked for by the first case of each kind
+ * (operator, variant, dtype of the first operand).  Of all the rest, the borders of sizes and
+ * strides and the operands that are left out, sm_90 takes half and the others every sixteenth.  Of
+ * generic kernels, which are long and alike, sm_90 takes every third and the others every 24th.
+ * With KILN_TEST_ALL set, which takes five times as long, each takes every one.
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
  */

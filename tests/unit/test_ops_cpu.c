@@ -7,10 +7,12 @@
  *   test_ops_cpu [--generic] [--half | --quick] [--check] FAMILY...
  *
  * FAMILY: "softmax", for the cases of cases_softmax.c
- * --generic: the operators' generic kernels; with one of the others, one kernel in five.
+ * --generic: the operators' generic kernels; with --quick or --check, one kernel in five.
  * --half: the first case of each kind (operator, variant, dtype of the first operand), and half of
- * the others, unless KILN_TEST_ALL is set.  --quick: one case in five.  --check: one in twenty, compiled to be checked: none may touch memory
- * that is not its own, nor may its results depend on the order of threads.  Both: one in a hundred.
+ * the others, unless KILN_TEST_ALL is set.
+ * --quick: one case in five.
+ * --check: one in twenty, compiled to be checked: none may touch memory that is not its own, nor
+ * may its results depend on the order of threads.  With --quick one in a hundred.
  *
  * Compiling takes most of the time: cases of one instantiation are compiled once, and two processes
  * share the instantiations.  Of the cases that are marked slow, one in six runs.
