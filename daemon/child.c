@@ -320,17 +320,18 @@ static void give_up(struct child *child)
 {
 	char why[160];
 	bool told = child->abandoned;
-	snprintf(why, sizeof why,
-			 "was killed, and has not ended for %llu ms: the system holds it (process %d)",
-			 (unsigned long long)end_deadline_ms, child->process.pid);
-	util_log(UTIL_WARN, "process %d %s", child->process.pid, why);
+	util_fail(why, sizeof why, 0,
+			  "was killed, and has not ended for %llu ms: the system holds process %d",
+			  (unsigned long long)end_deadline_ms, child->process.pid);
+	util_log(UTIL_WARN, "a child %s", why);
+	output_drain(child->output);
 	child->given_up = child->abandoned = true;
 	alive--;
 	uv_poll_stop(&child->poll);
 	/* The loop does not go on for it. */
 	uv_unref((uv_handle_t *)&child->process);
 	if (!told)
-		child->events.gone(child->owner, 0, SIGKILL, why);
+		child->events.gone(child->owner, 0, SIGKILL, child->condemned[0] ? child->condemned : why);
 	output_close(child->output);
 	child->output = NULL;
 }
@@ -381,7 +382,9 @@ void child_dismiss(struct child *child, uint64_t patience_ms)
 
 void child_expect_end(struct child *child, uint64_t patience_ms)
 {
-	if (!child->exited && !child->killed)
+	bool waits = uv_is_active((uv_handle_t *)&child->patience);
+	if (!child->exited && !child->killed &&
+		(!waits || uv_timer_get_due_in(&child->patience) > patience_ms))
 		uv_timer_start(&child->patience, on_patience, patience_ms, 0);
 }
 

@@ -390,6 +390,9 @@ static void start(struct executor *executor)
 static void on_lost(void *owner)
 {
 	struct executor *executor = owner;
+	/* Why it is ending already says more. */
+	if (executor->fault[0])
+		return;
 	util_fail(executor->fault, sizeof executor->fault, 0,
 			  "the device process of %s gave no sign of life for %llu ms (--liveness-timeout) and "
 			  "was ended",

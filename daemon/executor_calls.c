@@ -69,7 +69,7 @@ static void on_clock(uv_timer_t *timer)
 	struct executor *executor = timer->data;
 	if (!owes_an_answer(executor))
 		uv_timer_stop(timer);
-	struct executor_call *call = executor->overran ? NULL : find_overrun(executor);
+	struct executor_call *call = executor->fault[0] ? NULL : find_overrun(executor);
 	if (!call)
 		return;
 	uint64_t deadline_ms = executor_call_deadline_ms(executor, call);

@@ -128,7 +128,10 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 		status = cache_db_put(cache->db, row, blob, bytes, &cache->totals, error);
 	}
 	if (status == KILN_OK) {
-		cache_sound(cache);
+		/* A disk that takes this one may have no room for one that waits. */
+		if (!cache->memory.unsaved) {
+			cache_sound(cache);
+		}
 		status = cache_keep_caps(cache, error);
 	}
 	return cache_failed(cache, status, error);
@@ -139,6 +142,11 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 static void keep_unsaved(struct cache *cache, const char *key, uint64_t lapses)
 {
 	cache_memory_mark(&cache->memory, key, cache->trouble[0] || cache->lapses != lapses);
+}
+
+static bool may_save(const struct cache *cache)
+{
+	return cache->memory.unsaved && !cache->trouble[0] && util_now_us() >= cache->again_us;
 }
 
 int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
@@ -304,7 +312,7 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 		.bytes = cache_all_bytes(cache),
 		.pinned = cache->totals.pinned,
 		.waiting = (uint64_t)cache->pending_count,
-		.due = cache->trimming || cache->shrinking || (cache->memory.unsaved && !cache->trouble[0]),
+		.due = cache->trimming || cache->shrinking || may_save(cache),
 		.unsaved = cache->memory.unsaved,
 		.aside = cache->aside.count,
 		.aside_bytes = cache->aside.bytes,

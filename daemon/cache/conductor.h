@@ -15,7 +15,7 @@ struct cache {
 	struct cache_place place;
 	struct cache_db *db; /* NULL while there is none: memory goes on alone */
 	/* What is wrong with the disk and what helps, "" if nothing is; and when a database is tried
-	 * again while there is none. */
+	 * again while there is none, or what memory alone has is. */
 	char trouble[KERNEL_ERROR_MAX];
 	uint64_t again_us;
 	struct cache_aside aside; /* databases set aside */

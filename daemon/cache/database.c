@@ -399,7 +399,7 @@ enum cache_db_lost cache_db_lost(struct cache_db *db)
 {
 	struct stat file, log;
 	/* What the system does not say is no sign that they have gone. */
-	if (look_at(db->path, &file) && !is_file(&db->file, &file)) {
+	if (look_at(db->path, &file) && (!file.st_ino || !is_file(&db->file, &file))) {
 		return DB_LOST_FILE;
 	}
 	return look_at_log(db->path, &log) && !is_file(&db->log, &log) ? DB_LOST_LOG : DB_LOST_NOTHING;

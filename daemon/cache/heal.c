@@ -135,6 +135,7 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 	status = look_over(cache, error);
 	if (status == KILN_OK) {
 		util_log(UTIL_WARN, "cache: %s; it was looked over and is sound", why);
+		cache->again_us = util_now_us() + PAUSE_DATABASE_AGAIN_US;
 		memcpy(error, why, sizeof why);
 		return KILN_EIO;
 	}

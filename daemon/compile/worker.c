@@ -260,9 +260,10 @@ static int answer(int sock, const struct frame *frame, bool *usable)
 	if (job.test_misdeed == MISDEED_ENTRY && result.entry)
 		result.entry[0] ^= 1;
 	compile_result_write(&out, id, &result);
-	status = send_message(sock, &out);
-	/* NVRTC does not give back what it held, and a replaced compiler stays replaced. */
+	/* NVRTC does not give back what it held, and a replaced compiler stays replaced.  What changes
+	 * after the answer is the next job's affair. */
 	*usable = result.status != KILN_ENOMEM && hostcc_is_current();
+	status = send_message(sock, &out);
 	compile_result_free(&result);
 	wire_in_free(&in);
 	return status;

@@ -310,6 +310,8 @@ static void on_timer(uv_timer_t *timer)
 static void on_lost(void *owner)
 {
 	struct slot *slot = owner;
+	if (slot->overran)
+		return;
 	slot->lifeless = true;
 	slot->broker->pool->killed++;
 	child_kill(slot->child);

@@ -518,9 +518,9 @@ static void held_by_the_system(void **state)
 	pid_t held = (pid_t)info_int(watch, "executors[0].pid");
 	int fds = count_fds(daemon->pid);
 	spare_children(watch, 1);
+	matrix_put(pair.x, 3);
 	debug_fail_device(watch, "hang", "launch", false);
 	debug_int(watch, "call-deadline", "ms", HANG_MS);
-	matrix_put(pair.x, 3);
 	expect("held", run(&pair), KILN_ETIMEDOUT, NOTHING_COMPLETED);
 	debug_int(watch, "call-deadline", "ms", 0);
 	await_info(watch, "executors[0].restarts", 1);

@@ -198,6 +198,7 @@ static void what_was_posted_is_not_awaited(void **state)
 	assert_int_equal(info_int(calls.client, "counters.executor_faults"), 0);
 	assert_int_equal(info_int(calls.client, "executors[0].pid"), calls.executor);
 	/* The answer that never comes ends with it. */
+	assert_int_equal(info_int(calls.client, "executors[0].inflight"), 1);
 	debug_str(calls.client, "kill", "role", "executor");
 	await_info(calls.client, "counters.executor_faults", 1);
 	calls_close(&calls);

@@ -149,7 +149,7 @@ static void test_one_compile(void **state)
 	host_start(&scene->a, scene->url, NULL);
 	host_start(&scene->b, scene->url, NULL);
 	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
-	debug_int(a, "delay-compile", "ms", 1500);
+	debug_int(a, "delay-compile", "ms", 4000);
 	pid_t first = host_ask(&scene->a, &compiled);
 	await_info(a, "busy.compiling", 1);
 	pid_t second = host_ask(&scene->b, &taken);

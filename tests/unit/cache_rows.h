@@ -8,11 +8,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
 /* after the above */
 #include <cmocka.h>
+
+#define ROOM_BYTES ((uint64_t)256 << 20)
 
 static char directory[64];
 static char error[KERNEL_ERROR_MAX];
@@ -27,8 +30,11 @@ static int make_directory(void **state)
 /* Where that can be: there is much to write, and no disk to be waited for. */
 static inline int make_memory_directory(void **state)
 {
+	struct statvfs memory;
+	bool fits =
+		statvfs("/dev/shm", &memory) == 0 && memory.f_bavail * memory.f_frsize >= ROOM_BYTES;
 	snprintf(directory, sizeof directory, "/dev/shm/kiln-test-cache-XXXXXX");
-	return mkdtemp(directory) ? 0 : make_directory(state);
+	return fits && mkdtemp(directory) ? 0 : make_directory(state);
 }
 
 static int remove_directory(void **state)

@@ -255,15 +255,21 @@ static void the_trouble_is_named(void **state)
 static void a_disk_that_does_not_say_what_is_there(void **state)
 {
 	(void)state;
+	struct stat before, after;
 	for (int count = 1; count <= 2; count++) {
 		struct cache *cache = open_faulty();
 		for (int i = 1; i <= 3; i++) {
 			assert_int_equal(put(cache, i, 9000), KILN_OK);
 		}
 		cache_drop_memory(cache);
+		assert_int_equal(stat(in_directory("kiln.db-wal"), &before), 0);
 		cache_fault_set("failing", 0, 0, (uint32_t)count);
 		cache_look(cache);
 		assert_int_equal(cache_fault_met(), count);
+		/* It would go with its database, and another come. */
+		assert_int_equal(stat(in_directory("kiln.db-wal"), &after), 0);
+		assert_true(before.st_size > 0 && after.st_size == before.st_size);
+		assert_int_equal(after.st_ino, before.st_ino);
 		cache_fault_set("none", 0, 0, 0);
 		assert_rows(cache, 3);
 		cache_close(cache);
@@ -285,6 +291,10 @@ static void a_disk_that_is_nearly_full(void **state)
 		healed = !stats_of(cache).trouble[0];
 		assert_int_equal(stats_of(cache).unsaved, healed ? 0 : 1);
 		assert_int_equal(get(cache, 2), KILN_OK);
+		/* Nor because a small one fits. */
+		cache_fault_set("none", 0, 0, 0);
+		assert_int_equal(put(cache, 3, 10), KILN_OK);
+		assert_true(healed || stats_of(cache).trouble[0]);
 	}
 	assert_true(healed);
 	heal(cache);
