@@ -135,4 +135,19 @@ END
 prints 2 "$KILN" faults show --json --with-source <<'END'
 ! kiln: faults show: --with-source goes not with --json, which has the keys
 END
+# The source of what was in flight, for whoever may see it.
+cat >"$DIR/endless.cu" <<'END'
+__global__ void endless(volatile float *x)
+{
+	while (x[0] < 1000.f)
+		;
+}
+END
+! "$KILN" run raw "$DIR/endless.cu" --entry endless --grid 1 --block 1 --random f32:64 \
+	--timeout 300ms >/dev/null 2>&1 || fails "an endless kernel ended"
+"$KILN" faults show --with-source >"$DIR/out" || fails "faults show --with-source"
+if ! grep -q '^source of kernel [0-9a-f]\{64\}$' "$DIR/out" ||
+	! grep -q 'while (x\[0\] < 1000.f)' "$DIR/out"; then
+	fails "no source: $(cat "$DIR/out")"
+fi
 finish

@@ -1,43 +1,11 @@
 /*
- * test_faults: children that do what they must not: compilers and device processes that die, hang,
- * answer nonsense or what nobody asked, at each step of a call.  Who asked is told in one sentence,
- * or nothing where it could be done again; everybody else goes on, and nothing is left behind.
+ * test_faults: device processes that do what they must not: die, hang, answer nonsense or what
+ * nobody asked, at each step of a call.  Who asked is told in one sentence, or nothing where it
+ * could be done again; everybody else goes on, and nothing is left behind.
  */
-#include "lane_scene.h"
+#include "fault_scene.h"
 
 #include "daemon/sandbox/sandbox.h"
-
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
-#define HANG_MS 100
-#define TEXT_OF(number) #number
-#define TEXT(number) TEXT_OF(number)
-
-/* ---- Asking for faults ---- */
-
-static void fail_start(kiln_client *client, const char *fault, const char *role, int count)
-{
-	kiln_attr args[] = {string_attr("what", "fail-start"), string_attr("misdeed", fault),
-						string_attr("role", role), int_attr("count", count)};
-	kiln_reply *reply;
-	assert_ok(kiln_request(client, "debug", args, 4, &reply));
-	kiln_reply_free(reply);
-}
-
-static void expect(const char *what, int got, int status, const char *words)
-{
-	if (got != status || (status && !strstr(kiln_errmsg(), words)))
-		fail_msg("%s: %s \"%s\", not %s with \"%s\"", what, kiln_status_name(got),
-				 got ? kiln_errmsg() : "", kiln_status_name(status), words);
-	/* One sentence. */
-	if (status && (strchr(kiln_errmsg(), '\n') || strlen(kiln_errmsg()) < 10))
-		fail_msg("%s: \"%s\" is no sentence", what, kiln_errmsg());
-}
 
 /* ---- Device processes ---- */
 
@@ -99,13 +67,6 @@ static int load(struct scene *scene)
 	if (status == KILN_OK)
 		kiln_call_free(call);
 	return status;
-}
-
-static int run(struct pair *pair)
-{
-	kiln_ticket ticket;
-	int status = pair_submit(pair, false, 0, &ticket);
-	return status ? status : kiln_wait(pair->client, ticket, CALL_TIMEOUT_MS);
 }
 
 static int launch(struct scene *scene)
@@ -195,7 +156,6 @@ static int leave(struct scene *scene)
 	return KILN_OK;
 }
 
-#define NOTHING_COMPLETED "nothing completed on cpu for " TEXT(HANG_MS) " ms"
 #define LOST "were lost when the device process ended; write it again"
 #define UNREADABLE "the device process of cpu sent what cannot be read: "
 
@@ -261,15 +221,6 @@ static const struct cell {
 	{"hang", "graph.launch", graph, KILN_ETIMEDOUT, NOTHING_COMPLETED},
 };
 
-static struct pair open_pair(const struct kilnd *daemon, const char *lane)
-{
-	struct pair pair;
-	setenv("KILN_LANE", lane, 1);
-	pair_open(daemon, &pair);
-	unsetenv("KILN_LANE");
-	return pair;
-}
-
 /* Both clients go on, in the next process if there had to be one. */
 static void assert_works(struct scene *scene, const struct cell *cell)
 {
@@ -321,15 +272,6 @@ static void device_processes(void **state)
 	kilnd_stop(daemon);
 }
 
-static rlim_t limit(pid_t pid, int what, rlim_t most)
-{
-	struct rlimit now, next;
-	assert_int_equal(prlimit(pid, (__rlimit_resource_t)what, NULL, &now), 0);
-	next = (struct rlimit){most, now.rlim_max};
-	assert_int_equal(prlimit(pid, (__rlimit_resource_t)what, &next, NULL), 0);
-	return now.rlim_cur;
-}
-
 /* What wants more is refused, and nothing else. */
 static void without_what_they_need(void **state)
 {
@@ -375,31 +317,6 @@ static void without_what_they_need(void **state)
 
 /* ---- Processes of users' kernels ---- */
 
-#define WORDS 64
-
-static const char source[] = "__global__ void add(unsigned *x) { x[threadIdx.x] += 1; }\n";
-
-struct user {
-	kiln_client *client;
-	kiln_call *call;
-	kiln_buffer *x;
-};
-
-static int user_prepare(struct user *user)
-{
-	kiln_raw raw = {.size = sizeof(raw), .name = "mine.cu", .source = source, .entry = "add"};
-	return kiln_prepare_raw(user->client, &raw, &user->call);
-}
-
-static int user_run(struct user *user)
-{
-	kiln_raw_arg arg = {.buffer = user->x};
-	kiln_launch how = {.size = sizeof(how), .block = {WORDS}, .args = &arg, .arg_count = 1};
-	kiln_ticket ticket;
-	int status = kiln_submit_raw(user->call, &how, 0, &ticket);
-	return status ? status : kiln_wait(user->client, ticket, CALL_TIMEOUT_MS);
-}
-
 /* Whatever becomes of it, the process that all share does not hear of it. */
 static void users_processes(void **state)
 {
@@ -440,218 +357,12 @@ static void users_processes(void **state)
 	kilnd_stop(daemon);
 }
 
-/* ---- Before they are ready ---- */
-
-static void starts(void **state)
-{
-	struct kilnd *daemon = *state;
-	struct user user;
-	struct pair pair;
-
-	kilnd_start(daemon, OPTIONS("--workers", "1"));
-	pair_open(daemon, &pair);
-	pair_warm(&pair);
-	user.client = client_open(daemon);
-	debug_int(user.client, "restart-pause", "ms", 1);
-	/* A few times is nothing, five times is the device's own fault. */
-	fail_start(user.client, "bytes", "executor", 4);
-	assert_ok(user_prepare(&user));
-	assert_int_equal(info_int(user.client, "executors[1].restarts"), 4);
-	kiln_call_free(user.call);
-	kiln_close(user.client);
-	user.client = client_open(daemon);
-	fail_start(user.client, "crash", "executor", 5);
-	expect("crash", user_prepare(&user), KILN_ENOTSUP, "the device process of cpu was killed by");
-	kiln_close(user.client);
-	user.client = client_open(daemon);
-	debug_int(user.client, "start-deadline", "ms", 100);
-	fail_start(user.client, "hang", "executor", 5);
-	expect("hang", user_prepare(&user), KILN_ENOTSUP, "was not ready after 100 ms");
-	debug_int(user.client, "start-deadline", "ms", 0);
-	pair_run(&pair, false);
-	/* The only compiler ends eight times before it is ready; the ninth is. */
-	fail_start(user.client, "leave", "compiler", 8);
-	debug_str(user.client, "kill", "role", "compiler");
-	struct permute problem = transpose(9, 14);
-	char why[400];
-	assert_int_equal(permute_check(user.client, &problem, 1, NULL, why), KILN_EIO);
-	if (!strstr(why, "no compiler worker could be started: it ended with status 0"))
-		fail_msg("%s", why);
-	assert_permutes(user.client, &problem, "compiled");
-	kiln_close(user.client);
-	pair_close(&pair);
-	kilnd_stop(daemon);
-}
-
-/* ---- Held by the system ---- */
-
-static void spare_children(kiln_client *client, int count)
-{
-	kiln_attr args[] = {string_attr("what", "spare-children"), int_attr("count", count),
-						int_attr("ms", HANG_MS)};
-	kiln_reply *reply;
-	assert_ok(kiln_request(client, "debug", args, 3, &reply));
-	kiln_reply_free(reply);
-}
-
-static void await_gone(pid_t pid)
-{
-	int64_t until = now_ms() + CALL_TIMEOUT_MS;
-	while (kill(pid, 0) == 0) {
-		if (now_ms() > until)
-			fail_msg("process %d is still there", (int)pid);
-		pause_ms(2);
-	}
-}
-
-/* In a driver that does not come back, SIGKILL ends nobody: nobody waits for that. */
-static void held_by_the_system(void **state)
-{
-	struct kilnd *daemon = *state;
-	struct pair pair;
-
-	kilnd_start(daemon, OPTIONS("--workers", "1"));
-	pair = open_pair(daemon, "off");
-	pair_warm(&pair);
-	kiln_client *watch = client_open(daemon);
-	debug_int(watch, "restart-pause", "ms", 1);
-	pid_t held = (pid_t)info_int(watch, "executors[0].pid");
-	int fds = count_fds(daemon->pid);
-	spare_children(watch, 1);
-	matrix_put(pair.x, 3);
-	debug_fail_device(watch, "hang", "launch", false);
-	debug_int(watch, "call-deadline", "ms", HANG_MS);
-	expect("held", run(&pair), KILN_ETIMEDOUT, NOTHING_COMPLETED);
-	debug_int(watch, "call-deadline", "ms", 0);
-	await_info(watch, "executors[0].restarts", 1);
-	pair_warm(&pair);
-	assert_transposed(&pair, 0);
-	assert_int_equal(kill(held, 0), 0);
-	/* The system lets it go at last. */
-	assert_int_equal(kill(held, SIGKILL), 0);
-	await_gone(held);
-	assert_int_equal(info_int(watch, "executors[0].restarts"), 1);
-	assert_fds_at_most(daemon->pid, fds);
-
-	spare_children(watch, 1);
-	debug_str(watch, "kill", "role", "compiler");
-	await_info(watch, "counters.worker_faults", 1);
-	struct permute problem = transpose(9, 14);
-	assert_permutes(watch, &problem, "compiled");
-	assert_counters_add_up(watch);
-
-	/* Nor does a daemon that ends wait for them. */
-	spare_children(watch, 2);
-	pair_close(&pair);
-	kiln_close(watch);
-	kilnd_stop(daemon);
-}
-
-/* ---- Compilers ---- */
-
-static int prepare_other(kiln_client *client, int number)
-{
-	struct permute problem = transpose(3 + number, 50);
-	kiln_tensor tensors[] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
-	kiln_attr perm = perm_attr(&problem);
-	kiln_call *call = NULL;
-	int status = kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call);
-	if (status == KILN_OK)
-		kiln_call_free(call);
-	return status;
-}
-
-/* Each of the next compiles goes wrong so often; and how it ends. */
-static const struct {
-	const char *fault;
-	int times, status;
-	const char *words;
-	int lost; /* workers */
-} compiles[] = {
-	{"kill", 2, KILN_ECOMPILE, "was killed by signal 9 (Killed) on permute_", 2},
-	{"leave", 2, KILN_ECOMPILE, "ended with status 0 on permute_", 2},
-	{"bytes", 2, KILN_ECOMPILE, "sent what cannot be read: ", 2},
-	{"length", 2, KILN_ECOMPILE, "sent what cannot be read: ", 2},
-	{"header", 2, KILN_ECOMPILE, "sent what cannot be read: a message is not of the size", 2},
-	{"short", 2, KILN_ECOMPILE, "sent what cannot be read: a message is not of the size", 2},
-	{"type", 2, KILN_ECOMPILE, "answered with what is no result", 2},
-	{"other", 2, KILN_ECOMPILE, "answered what it was not asked", 2},
-	{"status", 2, KILN_ECOMPILE, "answered with what is no result", 2},
-	{"twice", 1, KILN_EINVAL, "wrong on request", 1},
-	{"flood", 2, KILN_ECOMPILE, "answered with what is no result", 2},
-	{"nothing", 2, KILN_ECOMPILE, "answered with what is no result", 2},
-	{"text", 2, KILN_ECOMPILE, "answered with what is no result", 2},
-	/* It looks like an object, and is found out where it is loaded. */
-	{"cut", 2, KILN_ECOMPILE, "cannot be loaded", 0},
-	/* The second one does it. */
-	{"cut", 1, KILN_OK, "", 0},
-	{"entry", 1, KILN_OK, "", 0},
-	{"other", 1, KILN_OK, "", 1},
-};
-
-/* One that has come to its limits, as if jobs before had leaked what it has. */
-static void wear_out(kiln_client *client, int what, rlim_t most)
-{
-	kiln_reply *reply;
-	kiln_attr children = string_attr("what", "children");
-	await_info(client, "workers.idle", 1);
-	assert_ok(kiln_request(client, "debug", &children, 1, &reply));
-	assert_string_equal(kiln_reply_str(reply, "rows[1].role"), "compiler");
-	limit((pid_t)kiln_reply_int(reply, "rows[1].pid"), what, most);
-	kiln_reply_free(reply);
-}
-
-static void compilers(void **state)
-{
-	struct kilnd *daemon = *state;
-	int lost = 0, count = (int)(sizeof(compiles) / sizeof(compiles[0])), fds = 0;
-	char command[128];
-
-	setenv("TMPDIR", daemon->dir, 1);
-	kilnd_start(daemon, OPTIONS("--workers", "1"));
-	unsetenv("TMPDIR");
-	kiln_client *client = client_open(daemon);
-	debug_int(client, "restart-pause", "ms", 1);
-	for (int i = 0; i < count; i++) {
-		char what[32];
-		snprintf(what, sizeof(what), "%s-compile", compiles[i].fault);
-		debug_int(client, what, "count", compiles[i].times);
-		expect(what, prepare_other(client, i), compiles[i].status, compiles[i].words);
-		lost += compiles[i].lost;
-		await_info(client, "counters.worker_faults", lost);
-		await_info(client, "workers.idle", 1);
-		assert_counters_add_up(client);
-		fds = fds ? fds : count_fds(daemon->pid);
-	}
-	/* What was not compiled well is not kept. */
-	await_info(client, "cache.rows", 3);
-	assert_fds_at_most(daemon->pid, fds);
-	/* A worker that has no more files or memory ends, and one whose directory somebody has cleaned
-	 * away is let go: the job is done in another. */
-	int64_t recycled = info_int(client, "workers.recycled");
-	wear_out(client, RLIMIT_NOFILE, 3);
-	assert_ok(prepare_other(client, count));
-	wear_out(client, RLIMIT_AS, 1 << 20);
-	assert_ok(prepare_other(client, count + 1));
-	assert_int_equal(info_int(client, "counters.worker_faults"), lost + 2);
-	assert_int_equal(info_int(client, "workers.recycled"), recycled);
-	snprintf(command, sizeof(command), "rm -rf %s/kiln-*", daemon->dir);
-	assert_int_equal(system(command), 0);
-	assert_ok(prepare_other(client, count + 2));
-	assert_int_equal(info_int(client, "counters.worker_faults"), lost + 2);
-	assert_int_equal(info_int(client, "workers.recycled"), recycled + 1);
-	await_info(client, "cache.rows", 6);
-	assert_counters_add_up(client);
-	kiln_close(client);
-	kilnd_stop(daemon);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(device_processes),   HARNESS_TEST(without_what_they_need),
-		HARNESS_TEST(users_processes),    HARNESS_TEST(starts),
-		HARNESS_TEST(held_by_the_system), HARNESS_TEST(compilers),
+		HARNESS_TEST(device_processes),
+		HARNESS_TEST(without_what_they_need),
+		HARNESS_TEST(users_processes),
 	};
 	harness_begin(200);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -236,6 +236,55 @@ static void test_lane(void **state)
 	kiln_close(watcher);
 }
 
+#define NOTED 32 /* calls of lanes, of each device process: the newest that were bound */
+
+static void run_once(const struct pair *pair, kiln_call *call, const kiln_operand *operands)
+{
+	kiln_ticket ticket;
+	assert_ok(kiln_submit(call, operands, operands ? 2 : 0, 0, &ticket));
+	assert_ok(kiln_wait(pair->client, ticket, CALL_TIMEOUT_MS));
+}
+
+/* Of calls that were bound before those that are noted the report has what their session says: a
+ * kernel, a graph, or nothing of what was released. */
+static void test_calls_of_long_ago(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct pair pair;
+	kiln_call *calls[NOTED + 1], *graph;
+	kiln_operand sides[2][2];
+	kilnd_start(daemon, NULL);
+	kiln_client *watcher = client_open(daemon);
+	pair_open(daemon, &pair);
+	pair_warm(&pair);
+	const kiln_operand operands[] = {{pair.x, 0}, {pair.y, 0}};
+	const kiln_work works[] = {pair_work(&pair, false, sides[0]), pair_work(&pair, true, sides[1])};
+	assert_ok(kiln_prepare_graph(pair.client, works, 2, &graph));
+	run_once(&pair, graph, NULL);
+	for (int i = 0; i <= NOTED; i++) {
+		calls[i] = transpose_prepare(pair.client, ROWS, COLUMNS);
+		run_once(&pair, calls[i], operands);
+	}
+	int64_t before = lane_launches(&pair);
+	run_once(&pair, pair.there, operands);
+	run_once(&pair, graph, NULL);
+	run_once(&pair, calls[0], operands);
+	assert_true(lane_launches(&pair) >= before + 3);
+	kiln_call_free(calls[0]);
+	debug_str(watcher, "kill", "role", "executor");
+	await_info(watcher, "counters.fault_reports", 1);
+	kiln_reply *report = show(watcher, "");
+	assert_says(report, ", by lane of session 3 (pid ");
+	assert_says(report, ", permute first of a graph of 2");
+	assert_says(report, ", a call that is there no more\n");
+	kiln_reply_free(report);
+	for (int i = 1; i <= NOTED; i++)
+		kiln_call_free(calls[i]);
+	kiln_call_free(graph);
+	pair_close(&pair);
+	kiln_close(watcher);
+}
+
 static void damage(const struct kilnd *daemon)
 {
 	char path[160];
@@ -304,9 +353,8 @@ static void test_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_killed),
-		HARNESS_TEST(test_own_kernels),
-		HARNESS_TEST(test_lane),
+		HARNESS_TEST(test_killed), HARNESS_TEST(test_own_kernels),
+		HARNESS_TEST(test_lane),   HARNESS_TEST(test_calls_of_long_ago),
 		HARNESS_TEST(test_store),
 	};
 	harness_begin(120);
