@@ -9,6 +9,16 @@
 #include <sys/types.h>
 
 int count_fds(pid_t pid);
+/* What they are open on, numbers left out: "/dev/nvidia#", "anon_inode:[eventfd]". */
+#define FD_KINDS_MOST 24
+struct fd_kinds {
+	struct fd_kind {
+		char name[48];
+		int count;
+	} kinds[FD_KINDS_MOST]; /* the last one: all others */
+	int count;
+};
+void count_fd_kinds(pid_t pid, struct fd_kinds *out);
 int count_shared_maps(pid_t pid);
 /* Memory in use. */
 int64_t resident_kib(pid_t pid);

@@ -24,6 +24,7 @@
 #define CUBIN_KIB 128.0 /* of one that CUDA's driver has loaded */
 #define ENDED_MS 10000  /* without a sample: the process has ended */
 #define SERIES_MOST 64
+#define KINDS_EACH 5 /* samples */
 
 struct sample {
 	int64_t at_ms;
@@ -35,6 +36,7 @@ struct series {
 	bool broker, own;
 	int count, room;
 	struct sample *samples;
+	struct fd_kinds begin, end; /* of the window that is judged */
 };
 
 struct watch {
@@ -76,8 +78,25 @@ static struct series *find_series(struct watch *watch, pid_t pid, int64_t now)
 	return NULL;
 }
 
-static void take_sample(struct watch *watch, pid_t pid, bool broker, bool own, double kernels)
+/* Which part of the run is judged. */
+struct window {
+	int64_t begin_ms, end_ms;
+};
+
+static struct window window_of(const struct conductor *conductor)
 {
+	double milliseconds = conductor->soak->options.seconds * 1000.0;
+	return (struct window){
+		.begin_ms = conductor->began_ms + (int64_t)(milliseconds * SOAK_MEASURED),
+		.end_ms = conductor->began_ms + (int64_t)(milliseconds * SOAK_MEASURED_END),
+	};
+}
+
+static void take_sample(const struct conductor *conductor, pid_t pid, bool broker, bool own,
+						double kernels)
+{
+	struct watch *watch = conductor->watch;
+	const struct window window = window_of(conductor);
 	struct sample sample = {soak_now_ms(), (double)resident_kib(pid), count_fds(pid), kernels};
 	struct series *series = find_series(watch, pid, sample.at_ms);
 
@@ -96,6 +115,12 @@ static void take_sample(struct watch *watch, pid_t pid, bool broker, bool own, d
 	}
 	if (sample.kib > 0 && sample.fds > 0)
 		series->samples[series->count++] = sample;
+	if (sample.at_ms < window.begin_ms || sample.at_ms > window.end_ms)
+		return;
+	if (!series->begin.count)
+		count_fd_kinds(pid, &series->begin);
+	if (series->count % KINDS_EACH == 0)
+		count_fd_kinds(pid, &series->end);
 }
 
 static int64_t sum(const struct soak *soak, enum soak_count what)
@@ -143,7 +168,7 @@ void watch_tick(struct conductor *conductor)
 	reply = soak_info(conductor);
 	if (!reply)
 		return;
-	take_sample(watch, conductor->daemon.pid, true, false, 0);
+	take_sample(conductor, conductor->daemon.pid, true, false, 0);
 	for (int i = 0; i < kiln_reply_count(reply, "executors"); i++) {
 		snprintf(path, sizeof path, "executors[%d].session", i);
 		bool own = kiln_reply_int(reply, path) != 0;
@@ -151,7 +176,7 @@ void watch_tick(struct conductor *conductor)
 		double kernels = (double)kiln_reply_int(reply, path);
 		snprintf(path, sizeof path, "executors[%d].pid", i);
 		if (kiln_reply_int(reply, path) > 0)
-			take_sample(watch, (pid_t)kiln_reply_int(reply, path), false, own, kernels);
+			take_sample(conductor, (pid_t)kiln_reply_int(reply, path), false, own, kernels);
 	}
 	kiln_reply_free(reply);
 }
@@ -188,20 +213,37 @@ static double rise(const struct sample *samples, int count, enum figure figure)
 	return below > 0 ? (n * tv - t * v) / below * span : 0;
 }
 
+static int count_of(const struct fd_kinds *kinds, const char *name)
+{
+	for (int i = 0; i < kinds->count; i++)
+		if (strcmp(kinds->kinds[i].name, name) == 0)
+			return kinds->kinds[i].count;
+	return 0;
+}
+
+/* Which descriptors there are more of. */
+static void print_kinds(const struct series *series)
+{
+	for (int i = 0; i < series->end.count; i++) {
+		const struct fd_kind *kind = &series->end.kinds[i];
+		int more = kind->count - count_of(&series->begin, kind->name);
+		if (more > 0)
+			printf("             %+d %s\n", more, kind->name);
+	}
+}
+
 static void judge(struct conductor *conductor, const struct series *series, FILE *json)
 {
 	struct watch *watch = conductor->watch;
-	double milliseconds = conductor->soak->options.seconds * 1000.0;
-	int64_t begin = conductor->began_ms + (int64_t)(milliseconds * SOAK_MEASURED);
-	int64_t end = conductor->began_ms + (int64_t)(milliseconds * SOAK_MEASURED_END);
+	const struct window window = window_of(conductor);
 	const char *what = series->broker ? "broker" : series->own ? "own device" : "device";
 	int first = 0, last = series->count;
 
 	while (first < series->count &&
-		   (series->samples[first].at_ms < begin ||
+		   (series->samples[first].at_ms < window.begin_ms ||
 			series->samples[first].at_ms < series->samples[0].at_ms + WARM_MS))
 		first++;
-	while (last > first && series->samples[last - 1].at_ms > end)
+	while (last > first && series->samples[last - 1].at_ms > window.end_ms)
 		last--;
 	int count = last - first;
 	if (count < 2)
@@ -219,6 +261,7 @@ static void judge(struct conductor *conductor, const struct series *series, FILE
 		   "%3.0f, rise %5.1f; kernels %3.0f to %3.0f\n",
 		   what, (int)series->pid, (long long)(to->at_ms - from->at_ms) / 1000, from->kib / 1024,
 		   to->kib / 1024, kib, from->fds, to->fds, fds, from->kernels, to->kernels);
+	print_kinds(series);
 	if (json)
 		fprintf(json,
 				"  \"%s %d\": {\"seconds\": %lld, \"rise_kib\": %.1f, \"rise_fds\": %.2f, "
