@@ -168,7 +168,7 @@ if [ $gpu = 1 ]; then
 fi
 
 say "skipped, and why"
-skipped=$(print_skipped)
+skipped=$(print_skipped | awk '!seen[$0]++')
 printf '%s\n' "${skipped:-  nothing}"
 [ $quick = 0 ] || echo "  --quick: all labels but unit, lint and cli, and the asan and tsan presets"
 [ -n "${KILN_TEST_ALL:-}" ] || echo "  cases of the operators: half of those alike; all with --all"
