@@ -31,6 +31,15 @@ static const char *const targets[] = {"sm_90", "sm_75", "sm_80", "sm_100", "sm_1
 
 static bool all_targets_take_all, generics;
 
+/* Of all kernels, for all targets, these spill: 1024 threads leave 64 registers to each. */
+#define SPILLED_MOST 8
+static const struct {
+	const char *target, *name;
+} known_spills[] = {
+	{"sm_80", "softmax f32 2x65536"},
+	{"sm_80", "layer_norm_backward f64 2x129 dgamma dbeta"},
+};
+
 struct unit {
 	const struct cases_case *c; /* the first that needs it; of a generic kernel NULL */
 	const struct plan_op *op;   /* of a generic kernel, and which */
@@ -192,6 +201,16 @@ static bool plan_list(const char *target, char **families, struct list *list)
 	return list->count > 0;
 }
 
+static bool may_spill(const char *target, const struct unit *unit,
+					  const struct compile_result *result)
+{
+	bool known = false;
+	for (size_t i = 0; i < sizeof(known_spills) / sizeof(known_spills[0]); i++)
+		known = known || (strcmp(known_spills[i].target, target) == 0 &&
+						  strcmp(known_spills[i].name, unit->name) == 0);
+	return known && result->spill_bytes <= SPILLED_MOST && result->local_bytes <= SPILLED_MOST;
+}
+
 static bool compile_one(struct compile_sources *sources, const char *target,
 						const struct unit *unit, struct tally *tally)
 {
@@ -215,7 +234,8 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 	if (result.status) /* what one log says the next ones mostly say too */
 		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->name, result.error,
 			   result.log && tally->refused++ == 0 ? result.log : "");
-	else if (result.spill_bytes != 0 || result.local_bytes > 0)
+	else if ((result.spill_bytes != 0 || result.local_bytes > 0) &&
+			 !may_spill(target, unit, &result))
 		printf("FAILED %s %s (%s): %lld bytes spilled, %lld local\n", target, unit->instantiation,
 			   unit->name, (long long)result.spill_bytes, (long long)result.local_bytes);
 	else if (result.registers <= 0 || result.registers * unit->threads > 65536 ||
