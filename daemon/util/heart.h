@@ -10,7 +10,8 @@
 
 struct heart;
 
-/* On the heart's thread, while the process is busy, and once when it is so no more. */
+/* On the heart's thread, while the process is busy, and once when it is so no more; again, if that
+ * could not be said (false). */
 typedef bool (*heart_beat)(void *arg, bool busy);
 /* NULL: there is no thread to be had, or every_ms is 0.  It lasts as long as its process. */
 struct heart *heart_start(uint32_t every_ms, heart_beat beat, void *arg);

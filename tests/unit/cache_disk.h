@@ -65,7 +65,7 @@ static inline void assert_rows(struct cache *cache, int count)
 }
 
 /* As somebody else who has the file. */
-static inline void sql(const char *text)
+static inline void run_sql(const char *text)
 {
 	sqlite3 *db;
 	char *why = NULL;

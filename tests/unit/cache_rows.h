@@ -131,6 +131,16 @@ static inline int get(struct cache *cache, int number)
 	return status;
 }
 
+/* What the cache says of row number, which is the caller's to free. */
+static inline struct cache_row show(struct cache *cache, int number)
+{
+	struct cache_row row;
+	char key[KERNEL_KEY_HEX];
+	key_of(number, key);
+	assert_int_equal(cache_show(cache, key, &row, error), KILN_OK);
+	return row;
+}
+
 static struct cache_stats stats_of(struct cache *cache)
 {
 	struct cache_stats stats;

@@ -12,10 +12,7 @@
 
 static int64_t hits_of(struct cache *cache, int number)
 {
-	struct cache_row row;
-	char key[KERNEL_KEY_HEX];
-	key_of(number, key);
-	assert_int_equal(cache_show(cache, key, &row, error), KILN_OK);
+	struct cache_row row = show(cache, number);
 	int64_t hits = row.hits;
 	cache_row_free(&row);
 	return hits;

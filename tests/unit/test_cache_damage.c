@@ -331,7 +331,7 @@ static void rows_that_nobody_wrote(void **state)
 		int count = 0;
 		fill(cache, 1, ROWS);
 		cache_close(cache);
-		sql(texts[i]);
+		run_sql(texts[i]);
 		cache = open_cache(0, 0);
 		assert_int_equal(cache_list(cache, NULL, "", 0, note, &count, error), KILN_OK);
 		assert_int_equal(count, stats_of(cache).rows);

@@ -2,9 +2,8 @@
  * test_cache_failures: compiles that failed, in the database: kept, found, bounded, forgotten, and
  * gone when their time is over or a bit of them is wrong.
  */
-#include "cache_rows.h"
+#include "cache_disk.h"
 
-#include <sqlite3.h>
 #include <time.h>
 
 static void make_failure(int number, int64_t until, struct cache_failure *failure)
@@ -229,14 +228,6 @@ static void they_leave_room(void **state)
 	}
 	assert_int_equal(stats_of(cache).failures, 0);
 	cache_close(cache);
-}
-
-static void run_sql(const char *text)
-{
-	sqlite3 *handle;
-	assert_int_equal(sqlite3_open(in_directory("kiln.db"), &handle), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(handle, text, NULL, NULL, NULL), SQLITE_OK);
-	sqlite3_close(handle);
 }
 
 static void damaged_is_none(void **state)

@@ -381,7 +381,8 @@ static void an_upgrade_on_a_disk_that_fails(void **state)
 				assert_int_equal(put(cache, row, 9000), KILN_OK);
 			}
 			cache_close(cache);
-			sql("DROP TABLE pins; DROP INDEX kernels_by_turn; DROP TABLE failures;"
+			run_sql(
+				"DROP TABLE pins; DROP INDEX kernels_by_turn; DROP TABLE failures;"
 				"ALTER TABLE kernels DROP COLUMN size; ALTER TABLE kernels DROP COLUMN compiler;"
 				"PRAGMA user_version = 2");
 			start_on(kinds[i], 3, after);

@@ -157,7 +157,7 @@ static void a_newer_database_comes(void **state)
 	struct cache *cache = open_faulty();
 	assert_int_equal(put(cache, 1, 100), KILN_OK);
 	remove_file();
-	sql("PRAGMA application_id = 1263094862; PRAGMA user_version = 99; CREATE TABLE new(x)");
+	run_sql("PRAGMA application_id = 1263094862; PRAGMA user_version = 99; CREATE TABLE new(x)");
 	cache_look(cache);
 	assert_non_null(strstr(stats_of(cache).trouble, "has schema 99"));
 	assert_non_null(strstr(stats_of(cache).trouble, "use a newer kilnd"));
@@ -165,7 +165,7 @@ static void a_newer_database_comes(void **state)
 	assert_int_equal(put(cache, 2, 100), KILN_EIO);
 	assert_int_equal(get(cache, 2), KILN_OK);
 	assert_int_equal(stats_of(cache).aside, 0);
-	sql("INSERT INTO new VALUES(1)");
+	run_sql("INSERT INTO new VALUES(1)");
 	remove_file();
 	heal(cache);
 	assert_rows(cache, 2);
@@ -204,10 +204,7 @@ static void remember(struct cache *cache)
 
 static int64_t used(struct cache *cache, int number)
 {
-	struct cache_row row;
-	char key[KERNEL_KEY_HEX];
-	key_of(number, key);
-	assert_int_equal(cache_show(cache, key, &row, error), KILN_OK);
+	struct cache_row row = show(cache, number);
 	int64_t when = row.used;
 	cache_row_free(&row);
 	return when;

@@ -2,9 +2,8 @@
  * The cache's upkeep: which rows go and in which order, pieces, pins, the caps on bytes and rows,
  * the file that becomes small again, uses written later, and databases of an older schema.
  */
-#include "cache_rows.h"
+#include "cache_disk.h"
 
-#include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,12 +132,7 @@ static void filters(void **state)
 		put_other(cache, 4, "softmax", "sm_80", nvrtc);
 		cache_close(cache);
 		/* The two oldest were used long ago. */
-		sqlite3 *db;
-		assert_int_equal(sqlite3_open(in_directory("kiln.db"), &db), SQLITE_OK);
-		assert_int_equal(sqlite3_exec(db, "UPDATE kernels SET used = 1000 WHERE op = 'permute'",
-									  NULL, NULL, NULL),
-						 SQLITE_OK);
-		sqlite3_close(db);
+		run_sql("UPDATE kernels SET used = 1000 WHERE op = 'permute'");
 		cache = open_cache(0, 1 << 20);
 		struct cache_trim dry = trims[i].what;
 		dry.dry_run = true;
@@ -431,11 +425,8 @@ static const char schema_2[] =
 
 static void make_schema_2(const char *more)
 {
-	sqlite3 *db;
-	assert_int_equal(sqlite3_open(in_directory("kiln.db"), &db), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(db, schema_2, NULL, NULL, NULL), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(db, more, NULL, NULL, NULL), SQLITE_OK);
-	sqlite3_close(db);
+	run_sql(schema_2);
+	run_sql(more);
 }
 
 /* more: what else that database may have been like. */

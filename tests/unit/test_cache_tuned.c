@@ -2,9 +2,7 @@
  * The winners of tuning in the cache: what was put is listed, in order, after a new start too; a
  * row replaces the one that is found as it is; what does not fit is passed over.
  */
-#include "cache_rows.h"
-
-#include <sqlite3.h>
+#include "cache_disk.h"
 
 static struct cache_tuned tuned(const char *op, const char *model, const char *signature,
 								const char *choice)
@@ -112,19 +110,12 @@ static void what_does_not_fit_is_passed_over(void **state)
 	(void)state;
 	struct cache *cache = open_cache(0, 0);
 	struct cache_tuned a = tuned("permute", "NVIDIA H200", "permute_tile<4>", "tile 64x32");
-	sqlite3 *handle;
 	put_tuned(cache, &a);
 	cache_close(cache);
-	assert_int_equal(sqlite3_open(in_directory("kiln.db"), &handle), SQLITE_OK);
-	assert_int_equal(
-		sqlite3_exec(handle,
-					 "INSERT INTO tuned SELECT model, target, 'x', op, hex(zeroblob(24)), micros,"
-					 " own_micros, candidates, time, version FROM tuned;"
-					 "INSERT INTO tuned SELECT model, target, hex(zeroblob(512)), op, choice,"
-					 " micros, own_micros, candidates, time, version FROM tuned LIMIT 1",
-					 NULL, NULL, NULL),
-		SQLITE_OK);
-	sqlite3_close(handle);
+	run_sql("INSERT INTO tuned SELECT model, target, 'x', op, hex(zeroblob(24)), micros,"
+			" own_micros, candidates, time, version FROM tuned;"
+			"INSERT INTO tuned SELECT model, target, hex(zeroblob(512)), op, choice,"
+			" micros, own_micros, candidates, time, version FROM tuned LIMIT 1");
 	cache = open_cache(0, 0);
 	struct list list = list_of(cache);
 	assert_int_equal(list.count, 1);
