@@ -54,6 +54,7 @@ struct lanes_end {
 struct test_state {
 	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
+	uint32_t remote_claim_ms;                      /* how long a claim lasts; 0: the usual time */
 	uint32_t hello_deadline_ms, store_deadline_ms; /* 0: the usual one */
 	uint32_t delay_store_ms;
 	uint32_t idle_executor_ms;    /* 0: the usual one */

@@ -244,7 +244,7 @@ static bool set_time(struct test_state *test, const char *what, uint32_t ms)
 		{"hello-deadline", &test->hello_deadline_ms},   {"idle-executor", &test->idle_executor_ms},
 		{"start-deadline", &test->start_deadline_ms},   {"call-deadline", &test->call_deadline_ms},
 		{"remote-patience", &test->remote_patience_ms}, {"restart-pause", &test->restart_pause_ms},
-		{"store-deadline", &test->store_deadline_ms},
+		{"store-deadline", &test->store_deadline_ms},   {"remote-claim", &test->remote_claim_ms},
 	};
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
 		if (!strcmp(what, times[i].name)) {
@@ -327,14 +327,15 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 		session_end(session);
 	else if (!set(session, message, what) && !run_child(session, message, what) &&
 			 !run_store(session, message, what))
-		reply_error(session, wire_id(message), KILN_EINVAL,
-					"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
-					"store-fault, store-deadline, look, delay-compile, delay-store, delay-launch, "
-					"hello-deadline, idle-executor, start-deadline, call-deadline, "
-					"restart-pause, gain, remote-patience, fail-compile, hang-compile, "
-					"crash-compile, fail-start, "
-					"fail-device, spare-children, available-memory",
-					what);
+		reply_error(
+			session, wire_id(message), KILN_EINVAL,
+			"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
+			"store-fault, store-deadline, look, delay-compile, delay-store, delay-launch, "
+			"hello-deadline, idle-executor, start-deadline, call-deadline, "
+			"restart-pause, gain, remote-patience, remote-claim, fail-compile, hang-compile, "
+			"crash-compile, fail-start, "
+			"fail-device, spare-children, available-memory",
+			what);
 }
 
 void command_stop(struct session *session, struct wire_in *message, struct frame *frame)

@@ -11,9 +11,6 @@
 #include "daemon/deadlines.h"
 #include "daemon/util/util.h"
 
-#define LASTS_US ((uint64_t)DEADLINE_REMOTE_CLAIM_MS * 1000)
-#define SURE_US (LASTS_US / 10 * 9) /* whatever the clocks of both do in a second */
-
 struct remote_claim {
 	char key[KERNEL_KEY_HEX];
 	uint64_t until_us; /* ours so long at least */
@@ -26,6 +23,18 @@ struct renewal {
 	char key[KERNEL_KEY_HEX];
 	uint64_t asked_us;
 };
+
+uint32_t remote_claim_ms(const struct remote *remote)
+{
+	uint32_t wanted = remote->broker->test.remote_claim_ms;
+	return wanted ? wanted : DEADLINE_REMOTE_CLAIM_MS;
+}
+
+/* The clocks of two hosts differ by less than a tenth while a claim lasts. */
+static uint64_t sure_us(const struct remote *remote)
+{
+	return (uint64_t)remote_claim_ms(remote) * 900;
+}
 
 static struct remote_claim **find(struct remote *remote, const char *key)
 {
@@ -42,7 +51,7 @@ void remote_claim_hold(struct remote *remote, const char *key, uint64_t since_us
 	if (!claim)
 		return;
 	*claim = (struct remote_claim){
-		.until_us = since_us + SURE_US, .asked_us = since_us, .next = remote->claims};
+		.until_us = since_us + sure_us(remote), .asked_us = since_us, .next = remote->claims};
 	memcpy(claim->key, key, sizeof claim->key);
 	remote->claims = claim;
 	remote_arm(remote);
@@ -82,7 +91,7 @@ static void on_renewed(void *arg, const struct remote_reply *reply)
 	struct renewal *renewal = arg;
 	struct remote_claim *claim = *find(renewal->remote, renewal->key);
 	if (claim && reply->kind == REMOTE_NUMBER && reply->number == 1)
-		claim->until_us = renewal->asked_us + SURE_US;
+		claim->until_us = renewal->asked_us + sure_us(renewal->remote);
 	else if (claim && reply->kind == REMOTE_NUMBER)
 		remote_claim_forget(renewal->remote, renewal->key);
 	free(renewal);
@@ -99,7 +108,7 @@ static void renew(struct remote *remote, struct remote_claim *claim, uint64_t no
 	*renewal = (struct renewal){.remote = remote, .asked_us = now};
 	memcpy(renewal->key, claim->key, sizeof renewal->key);
 	remote_claim_name(claim->key, name);
-	snprintf(lasts, sizeof lasts, "%d", DEADLINE_REMOTE_CLAIM_MS);
+	snprintf(lasts, sizeof lasts, "%u", remote_claim_ms(remote));
 	remote_word(&command, "PEXPIRE");
 	remote_word(&command, name);
 	remote_word(&command, lasts);
@@ -107,9 +116,9 @@ static void renew(struct remote *remote, struct remote_claim *claim, uint64_t no
 		free(renewal);
 }
 
-static uint64_t due(const struct remote_claim *claim)
+static uint64_t due(const struct remote *remote, const struct remote_claim *claim)
 {
-	return claim->asked_us + LASTS_US / 3;
+	return claim->asked_us + (uint64_t)remote_claim_ms(remote) * 1000 / 3;
 }
 
 void remote_claim_tick(struct remote *remote, uint64_t now)
@@ -117,9 +126,9 @@ void remote_claim_tick(struct remote *remote, uint64_t now)
 	struct remote_claim *claim = remote->claims;
 	while (claim) {
 		struct remote_claim *next = claim->next;
-		if (due(claim) <= now && claim->until_us <= now)
+		if (due(remote, claim) <= now && claim->until_us <= now)
 			remote_claim_forget(remote, claim->key);
-		else if (due(claim) <= now)
+		else if (due(remote, claim) <= now)
 			renew(remote, claim, now);
 		claim = next;
 	}
@@ -129,7 +138,7 @@ uint64_t remote_claim_due(const struct remote *remote)
 {
 	uint64_t first = REMOTE_NEVER;
 	for (const struct remote_claim *claim = remote->claims; claim; claim = claim->next)
-		if (due(claim) < first)
-			first = due(claim);
+		if (due(remote, claim) < first)
+			first = due(remote, claim);
 	return first;
 }

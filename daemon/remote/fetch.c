@@ -276,7 +276,7 @@ static bool send_claim(struct remote_fetch *fetch)
 	struct remote_command command = {0};
 	char name[REMOTE_NAME_MAX], lasts[16];
 	remote_claim_name(fetch->key, name);
-	snprintf(lasts, sizeof lasts, "%d", DEADLINE_REMOTE_CLAIM_MS);
+	snprintf(lasts, sizeof lasts, "%u", remote_claim_ms(fetch->remote));
 	remote_word(&command, fetch->remote->seals ? "SET" : "EXISTS");
 	remote_word(&command, name);
 	if (fetch->remote->seals) {

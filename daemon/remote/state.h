@@ -73,6 +73,8 @@ uint64_t remote_fetch_due(const struct remote *remote);
 /* ---- claim.c ---- */
 
 /* Ours, since then at the latest. */
+/* How long a claim lasts that nobody renews. */
+uint32_t remote_claim_ms(const struct remote *remote);
 void remote_claim_hold(struct remote *remote, const char *key, uint64_t since_us);
 /* Gives it up, if it is ours: others may compile. */
 void remote_claim_release(struct remote *remote, const char *key);

@@ -168,7 +168,16 @@ static void test_one_compile(void **state)
 	kiln_close(a);
 }
 
-/* Both at the same moment, several kernels: each is compiled once. */
+/* Looks that a slow Redis let down, each of which may have led to one more compile. */
+static int64_t let_down(kiln_client *client)
+{
+	return info_int(client, "counters.remote_failures") +
+		   info_int(client, "counters.remote_skipped") +
+		   info_int(client, "counters.remote_overdue");
+}
+
+/* Both at the same moment, several kernels: each is compiled once.  A claim outlasts the test, so
+ * that a slow machine does not end it. */
 static void test_at_once(void **state)
 {
 	enum { KERNELS = 4 };
@@ -179,6 +188,8 @@ static void test_at_once(void **state)
 	host_start(&scene->a, scene->url, NULL);
 	host_start(&scene->b, scene->url, NULL);
 	kiln_client *a = client_open(scene->a.daemon), *b = client_open(scene->b.daemon);
+	debug_int(a, "remote-claim", "ms", 10 * CALL_TIMEOUT_MS);
+	debug_int(b, "remote-claim", "ms", 10 * CALL_TIMEOUT_MS);
 	for (int i = 0; i < KERNELS; i++) {
 		/* Who compiles is not known: the process's word on it does not count. */
 		asking[i] = (struct remote_asking){transpose(28 + i, 52), NULL};
@@ -189,9 +200,10 @@ static void test_at_once(void **state)
 		assert_int_equal(process_wait(pids[0][i], 3 * CALL_TIMEOUT_MS), EXITED(0));
 		assert_int_equal(process_wait(pids[1][i], 3 * CALL_TIMEOUT_MS), EXITED(0));
 	}
-	assert_int_equal(info_int(a, "counters.jobs") + info_int(b, "counters.jobs"), KERNELS);
+	int64_t compiled = info_int(a, "counters.jobs") + info_int(b, "counters.jobs");
+	assert_in_range(compiled, KERNELS, KERNELS + let_down(a) + let_down(b));
 	assert_int_equal(info_int(a, "counters.remote_hits") + info_int(b, "counters.remote_hits"),
-					 KERNELS);
+					 2 * KERNELS - compiled);
 	kiln_close(b);
 	kiln_close(a);
 }

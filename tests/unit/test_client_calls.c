@@ -379,19 +379,31 @@ static bool stop_reading(struct fake *fake, struct wire_in *in, struct frame *fr
 	return false;
 }
 
+/* The operands make each message long, so that a few thousand fill the queue. */
 static void test_full(void **state)
 {
 	(void)state;
 	struct fake *fake = fake_start(stop_reading);
 	kiln_client *client = connected(fake);
 	kiln_call *call = NULL;
+	kiln_buffer *buffer = NULL;
 	kiln_ticket ticket = 0, last = 0;
+	kiln_tensor tensors[KILN_MAX_OPERANDS];
+	kiln_operand operands[KILN_MAX_OPERANDS];
+	const int64_t shape[1] = {4};
 	int status, count = 0;
 
-	assert_int_equal(kiln_prepare(client, "nothing", NULL, 0, NULL, 0, &call), KILN_OK);
-	assert_int_equal(kiln_submit(call, NULL, 0, 0, &last), KILN_OK);
+	assert_int_equal(kiln_alloc(client, 4096, 0, NULL, &buffer), KILN_OK);
+	for (int i = 0; i < KILN_MAX_OPERANDS; i++) {
+		tensors[i] = kiln_tensor_make(buffer, 0, KILN_F32, 1, shape);
+		operands[i] = (kiln_operand){buffer, UINT64_MAX - (unsigned)i};
+	}
+	assert_int_equal(kiln_prepare(client, "nothing", tensors, KILN_MAX_OPERANDS, NULL, 0, &call),
+					 KILN_OK);
+	assert_int_equal(kiln_submit(call, operands, KILN_MAX_OPERANDS, 0, &last), KILN_OK);
 	assert_true(fake_wait(&fake->reached));
-	while ((status = kiln_submit(call, NULL, 0, 0, &ticket)) == KILN_OK && ++count < 1000000) {
+	while ((status = kiln_submit(call, operands, KILN_MAX_OPERANDS, 0, &ticket)) == KILN_OK &&
+		   ++count < 100000) {
 		last = ticket;
 	}
 	assert_int_equal(status, KILN_EAGAIN);
@@ -402,6 +414,7 @@ static void test_full(void **state)
 	assert_int_equal(kiln_events(client), POLLIN);
 	assert_int_equal(kiln_dispatch(client), count);
 	kiln_call_free(call);
+	assert_int_equal(kiln_free(buffer), KILN_OK);
 	kiln_close(client);
 	fake_stop(fake);
 }
