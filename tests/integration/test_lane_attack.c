@@ -275,11 +275,12 @@ static void misuse_descriptors(const struct kilnd *daemon, struct attack *attack
 		pid_t other = fork_here();
 		if (other == 0)
 			misuse(lane_find(NULL), scene);
-		for (int i = 0; other > 0; i++) {
+		if (other < 0)
+			_exit(1);
+		for (int i = 0;; i++) {
 			pair_run(&pair, i % 2);
 			scene->submitted++;
 		}
-		_exit(1);
 	}
 	while (scene->submitted < goal && now_ms() < end)
 		pause_ms(1);

@@ -319,8 +319,8 @@ static void rows_that_nobody_wrote(void **state)
 		"UPDATE kernels SET id = -id",
 		"INSERT INTO pins SELECT 'pin' || key FROM kernels",
 		"INSERT INTO quarantine(key, reason, time, blob) SELECT key, '', -1, NULL FROM kernels",
-		"INSERT INTO failures SELECT id, key, op, target, '', '', 5, 9223372036854775807, 0, 0,"
-		" 9223372036854775807, x'00' FROM kernels",
+		("INSERT INTO failures SELECT id, key, op, target, '', '', 5, 9223372036854775807, 0, 0,"
+		 " 9223372036854775807, x'00' FROM kernels"),
 		"UPDATE tuned SET choice = printf('%.*c', 100000, 'x'), micros = -1, time = -1",
 		"DROP TABLE pins",
 		"DROP INDEX kernels_by_turn",

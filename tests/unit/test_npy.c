@@ -410,10 +410,9 @@ static void names_are_long_and_links_stay(void **state)
 		path[i] = i % 9 ? 'd' : '/';
 	path[2000] = 0;
 	assert_false(npy_read(path, &again, why));
-	assert_string_equal(why + strlen(why) - 43, " cannot be opened: No such file or directory" + 1);
+	assert_string_equal(why + strlen(why) - 43, "cannot be opened: No such file or directory");
 	assert_false(npy_write(path, &npy, why));
-	assert_string_equal(why + strlen(why) - 44,
-						" cannot be written: No such file or directory" + 1);
+	assert_string_equal(why + strlen(why) - 44, "cannot be written: No such file or directory");
 }
 
 static void a_full_disk_leaves_nothing_behind(void **state)
