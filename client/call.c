@@ -270,13 +270,24 @@ int call_await(kiln_client *client, kiln_ticket id, int64_t deadline)
 	return KILN_OK;
 }
 
-int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
+/* The caller's ticket: a part of a batch is nobody's. */
+static struct ticket *find_outstanding(const kiln_client *client, kiln_ticket id)
 {
 	struct ticket *ticket = ticket_find(&client->tickets, id);
-	if (ticket == NULL || ticket->batch != 0) {
-		return error_set(KILN_ENOENT,
-						 "ticket %llu is not outstanding: it was waited for before, or never given",
-						 (unsigned long long)id);
+	if (ticket != NULL && ticket->batch == 0 && !ticket->given_up) {
+		return ticket;
+	}
+	error_set(KILN_ENOENT,
+			  "ticket %llu is not outstanding: it was waited for before, or never given",
+			  (unsigned long long)id);
+	return NULL;
+}
+
+int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
+{
+	struct ticket *ticket = find_outstanding(client, id);
+	if (ticket == NULL) {
+		return KILN_ENOENT;
 	}
 	int status = call_await(client, id, deadline);
 	if (status != KILN_OK) {
@@ -345,7 +356,7 @@ void call_give_up(kiln_client *client, struct ticket *ticket)
 {
 	struct ticket given_up = *ticket;
 	lane_forget(client, ticket);
-	ticket_remove(&client->tickets, ticket);
+	ticket_give_up(&client->tickets, ticket);
 	for (int i = 0; i < pieces(&given_up); i++) {
 		struct request request;
 		const struct ticket *piece = piece_of(client, &given_up, i);
@@ -368,11 +379,9 @@ static int cancel_one(kiln_client *client, const struct ticket *ticket)
 static int cancel(kiln_client *client, kiln_ticket id)
 {
 	(void)link_drain(client);
-	struct ticket *ticket = ticket_find(&client->tickets, id);
+	const struct ticket *ticket = find_outstanding(client, id);
 	if (ticket == NULL) {
-		return error_set(KILN_ENOENT,
-						 "ticket %llu is not outstanding: it was waited for before, or never given",
-						 (unsigned long long)id);
+		return KILN_ENOENT;
 	}
 	if (ticket->done) {
 		return KILN_OK;

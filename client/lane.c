@@ -160,6 +160,18 @@ static struct lane_question *find_question(struct lane *lane, uint64_t id)
 	return NULL;
 }
 
+/* A place is taken as long as its launch is under way: one that could not be sent has no ticket. */
+static struct lane_question *free_question(const struct kiln_client *client)
+{
+	for (int i = 0; i < LANE_QUESTIONS; i++) {
+		struct lane_question *question = &client->lane->questions[i];
+		if (ticket_find(&client->tickets, question->id) == NULL) {
+			return question;
+		}
+	}
+	return NULL;
+}
+
 void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
 {
 	struct lane *lane = client->lane;
@@ -193,7 +205,7 @@ void lane_ask(struct kiln_call *call, struct request *request, const kiln_operan
 			  int count)
 {
 	struct lane *lane = call->client->lane;
-	struct lane_question *question = find_question(lane, 0);
+	struct lane_question *question = free_question(call->client);
 	if (lane->off || question == NULL) {
 		return;
 	}
@@ -361,40 +373,47 @@ static bool has_room(const struct lane *lane, int count)
 		return false;
 	}
 	for (uint64_t number = lane->next; number < until; number++) {
-		const struct lane_cell *cell = &lane->memory->cells[number % LANE_ENTRIES];
-		if (number >= LANE_ENTRIES &&
-			atomic_load_explicit(&cell->done, memory_order_acquire) != number + 1 - LANE_ENTRIES) {
+		if (number >= LANE_ENTRIES && !lane_is_told(lane, number - LANE_ENTRIES)) {
 			return false;
 		}
 	}
 	return true;
 }
 
+/* Where there is none, the ring has been filled once. */
+static int wait_for_room(struct kiln_client *client, int count, int64_t deadline)
+{
+	uint64_t next = client->lane->next, until = next + (uint64_t)count;
+	uint64_t first = next > LANE_ENTRIES ? next - LANE_ENTRIES : 0;
+	return lane_wait_told(client, first, until - LANE_ENTRIES - 1, deadline);
+}
+
 static bool make_room(struct kiln_client *client, const struct submission *what)
 {
 	struct lane *lane = client->lane;
 	int64_t deadline = client_deadline(client);
-	if (lane->next - lane->oldest + (uint64_t)what->count > LANE_ENTRIES) {
-		lane_collect(client);
-	}
-	/* What keeps its order with a CUDA stream has no other way. */
-	while (what->cuda && lane->memory != NULL && !lane->off && !has_room(lane, what->count)) {
-		int status = lane->oldest == lane->next
-						 ? link_drain(client)
-						 : lane_wait(client, lane->oldest, lane->oldest, deadline);
-		if (status != KILN_OK || time_left(deadline) == 0) {
+	while (lane->memory != NULL && !lane->off) {
+		if (lane->next - lane->oldest + (uint64_t)what->count > LANE_ENTRIES) {
+			lane_collect(client);
+		}
+		if (has_room(lane, what->count)) {
+			return true;
+		}
+		/* What keeps its order with a CUDA stream has no other way. */
+		if (!what->cuda || time_left(deadline) == 0 ||
+			wait_for_room(client, what->count, deadline) != KILN_OK) {
 			return false;
 		}
-		lane_collect(client);
 	}
-	return lane->memory != NULL && !lane->off && has_room(lane, what->count);
+	return false;
 }
 
 int lane_submit(struct kiln_client *client, const struct submission *what, uint64_t id)
 {
 	struct lane *lane = client->lane;
 	const struct call_way *ways[KILN_MAX_BATCH];
-	if (client->dead || lane->memory == NULL || lane->off || client->tickets.messages > 0 ||
+	/* What was given up is under way until its answer comes. */
+	if (client->dead || client->tickets.messages > 0 || client->late_count > 0 ||
 		!make_room(client, what)) {
 		return LANE_NOT;
 	}

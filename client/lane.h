@@ -18,7 +18,7 @@ struct lane_slot {
 
 /* A launch by message whose answer will say how the call is bound. */
 struct lane_question {
-	uint64_t id; /* 0: free */
+	uint64_t id; /* the place is free once this ticket is no more; 0: it never was taken */
 	struct kiln_call *call;
 	struct kiln_buffer *buffers[KILN_MAX_OPERANDS];
 	int buffer_count;
@@ -52,6 +52,11 @@ static inline bool lane_is_watched(const struct lane *lane)
 
 /* The entry has ended; only its cell knows. */
 bool lane_has_ended(const struct lane *lane, uint64_t number);
+/* The device process has said so itself, and takes the next entry at that place: its GPU may have
+ * said it before. */
+bool lane_is_told(const struct lane *lane, uint64_t number);
+/* Waits until it has said so of these, otherwise as lane_wait(). */
+int lane_wait_told(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline);
 /* Forgets its memory and all entries. */
 void lane_close(struct lane *lane);
 

@@ -53,6 +53,11 @@ static void finish_entry(struct kiln_client *client, uint64_t number)
 					   status != KILN_OK ? error : NULL, (double)cell->micros);
 }
 
+bool lane_is_told(const struct lane *lane, uint64_t number)
+{
+	return atomic_load_explicit(&cell_of(lane, number)->done, memory_order_acquire) == number + 1;
+}
+
 bool lane_has_ended(const struct lane *lane, uint64_t number)
 {
 	const struct lane_slot *slot = &lane->slots[number % LANE_ENTRIES];
@@ -61,7 +66,7 @@ bool lane_has_ended(const struct lane *lane, uint64_t number)
 		atomic_load_explicit(&gate->done, memory_order_acquire) == lane_gate_value(number)) {
 		return true;
 	}
-	return atomic_load_explicit(&cell_of(lane, number)->done, memory_order_acquire) == number + 1;
+	return lane_is_told(lane, number);
 }
 
 void lane_collect(struct kiln_client *client)
@@ -111,31 +116,33 @@ void lane_forget(struct kiln_client *client, const struct ticket *ticket)
 		struct lane_slot *slot = &lane->slots[(ticket->first + (uint64_t)i) % LANE_ENTRIES];
 		slot->ticket = slot->ticket == ticket->id ? 0 : slot->ticket;
 	}
-	if (!ticket->lane && !ticket->done) {
-		/* It is under way, and nothing would tell when a launch must not overtake it any more. */
-		lane->off = true;
-	}
 }
 
 /* ---- Waiting ---- */
 
-/* Passes over those that have; true: all have. */
-static bool have_ended(const struct lane *lane, uint64_t *first, uint64_t last)
+/* Entries that are waited for until each has ended, or until the device process has said so. */
+struct awaited {
+	uint64_t first, last;
+	bool (*is)(const struct lane *lane, uint64_t number);
+};
+
+/* Passes over those that are; true: all are. */
+static bool all_are(const struct lane *lane, struct awaited *what)
 {
-	while (*first <= last && lane_has_ended(lane, *first)) {
-		(*first)++;
+	while (what->first <= what->last && what->is(lane, what->first)) {
+		what->first++;
 	}
-	return *first > last;
+	return what->first > what->last;
 }
 
-/* Until the entries have ended, or for a while. */
-static bool look(const struct lane *lane, uint64_t first, uint64_t last)
+/* Until all are, or for a while. */
+static bool look(const struct lane *lane, struct awaited what)
 {
 	uint32_t spin_us = atomic_load_explicit(&lane->memory->header.spin_us, memory_order_relaxed);
 	int64_t until = now_us() + (spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US);
 	do {
 		for (int i = 0; i < 32; i++) {
-			if (have_ended(lane, &first, last)) {
+			if (all_are(lane, &what)) {
 				return true;
 			}
 			lane_pause();
@@ -206,21 +213,14 @@ int lane_events(struct lane *lane, int sock, bool writes)
 	return POLLIN;
 }
 
-int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline)
+/* Asks to be woken, looks once more, and sleeps. */
+static int sleep_until(struct kiln_client *client, struct awaited what, int64_t deadline)
 {
 	struct lane *lane = client->lane;
 	int status = KILN_OK;
-	/* The cells of those that were collected may be others' by now. */
-	first = first > lane->oldest ? first : lane->oldest;
-	if (look(lane, first, last)) {
-		for (uint64_t number = first; number <= last; number++) {
-			finish_entry(client, number);
-		}
-		return KILN_OK;
-	}
 	atomic_store(&lane->memory->header.waiting, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!have_ended(lane, &first, last)) {
+	if (!all_are(lane, &what)) {
 		struct pollfd watch[] = {{.fd = lane->told, .events = POLLIN},
 								 {.fd = client->sock, .events = POLLIN}};
 		int left = time_left(deadline);
@@ -235,6 +235,27 @@ int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t
 		lane_collect(client);
 	}
 	return status;
+}
+
+int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline)
+{
+	struct lane *lane = client->lane;
+	/* The cells of those that were collected may be others' by now. */
+	first = first > lane->oldest ? first : lane->oldest;
+	const struct awaited what = {first, last, lane_has_ended};
+	if (!look(lane, what)) {
+		return sleep_until(client, what, deadline);
+	}
+	for (uint64_t number = first; number <= last; number++) {
+		finish_entry(client, number);
+	}
+	return KILN_OK;
+}
+
+int lane_wait_told(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline)
+{
+	const struct awaited what = {first, last, lane_is_told};
+	return look(client->lane, what) ? KILN_OK : sleep_until(client, what, deadline);
 }
 
 /* Until all entries below until have ended. */

@@ -47,6 +47,7 @@ int time_left(int64_t deadline);
 struct ticket {
 	uint64_t id;
 	bool done;
+	bool given_up;  /* nobody's: it stays until it has ended, and is not told of then */
 	bool lane;      /* went through the lane, as entries from first on; else by message */
 	uint64_t first; /* its parts are numbers from there on */
 	int parts, left, failed_part; /* calls of a batch, and how many have not ended */
@@ -85,6 +86,9 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 /* Finishes all that are not finished. */
 void ticket_finish_all(struct ticket_table *table, int status, const char *error);
 void ticket_remove(struct ticket_table *table, struct ticket *ticket);
+/* Nobody waits for it any more.  A call that went by message stays in the table until it has ended:
+ * until then no launch may overtake it. */
+void ticket_give_up(struct ticket_table *table, struct ticket *ticket);
 void ticket_table_free(struct ticket_table *table);
 
 /* ---- The client ---- */
@@ -236,7 +240,7 @@ void lane_put_tail(struct kiln_client *client, struct wire_out *out);
 void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer);
 /* There is no lane any more: what has not ended ends in status. */
 void lane_lost(struct kiln_client *client, int status, const char *why);
-/* Before a ticket is given up, a call or a buffer freed. */
+/* Nobody waits for the ticket's entries any more; a call or a buffer is about to be freed. */
 void lane_forget(struct kiln_client *client, const struct ticket *ticket);
 void lane_forget_call(struct kiln_client *client, const struct kiln_call *call);
 void lane_forget_buffer(struct kiln_client *client, const struct kiln_buffer *buffer);

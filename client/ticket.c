@@ -65,7 +65,8 @@ bool ticket_failed(const struct ticket_table *table, uint64_t id)
 	return false;
 }
 
-struct ticket *ticket_find(const struct ticket_table *table, uint64_t id)
+/* Index of the first ticket whose id is not below this one. */
+static size_t find_at_least(const struct ticket_table *table, uint64_t id)
 {
 	size_t low = table->head, high = table->end;
 	while (low < high) {
@@ -76,7 +77,13 @@ struct ticket *ticket_find(const struct ticket_table *table, uint64_t id)
 			high = middle;
 		}
 	}
-	return low < table->end && table->items[low].id == id ? &table->items[low] : NULL;
+	return low;
+}
+
+struct ticket *ticket_find(const struct ticket_table *table, uint64_t id)
+{
+	size_t at = find_at_least(table, id);
+	return at < table->end && table->items[at].id == id ? &table->items[at] : NULL;
 }
 
 static void keep_failure(struct ticket_table *table, uint64_t id)
@@ -102,15 +109,19 @@ void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status
 	if (ticket->done) {
 		return;
 	}
+	if (status != KILN_OK) {
+		keep_failure(table, ticket->id);
+	}
+	if (ticket->given_up) {
+		ticket_remove(table, ticket);
+		return;
+	}
 	ticket->done = true;
 	ticket->status = status;
 	ticket->error = error != NULL ? strdup(error) : NULL;
 	ticket->log = log != NULL ? strdup(log) : NULL;
 	table->done++;
 	table->messages -= !ticket->lane;
-	if (status != KILN_OK) {
-		keep_failure(table, ticket->id);
-	}
 }
 
 /* The first part that failed speaks for all; those after it were canceled because of it. */
@@ -144,10 +155,12 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 
 void ticket_finish_all(struct ticket_table *table, int status, const char *error)
 {
-	/* Parts of batches leave the table, and finish what has a lower id; an empty table begins anew.
-	 */
-	for (size_t i = table->end - table->head; i-- > 0;) {
-		ticket_finish(table, &table->items[table->head + i], status, error, NULL);
+	/* A ticket that leaves the table moves others, and the last part of a batch finishes what has a
+	 * lower id. */
+	for (size_t at = table->end; at > table->head;) {
+		uint64_t id = table->items[at - 1].id;
+		ticket_finish(table, &table->items[at - 1], status, error, NULL);
+		at = find_at_least(table, id);
 	}
 }
 
@@ -171,6 +184,15 @@ void ticket_remove(struct ticket_table *table, struct ticket *ticket)
 	}
 	if (table->head == table->end) {
 		table->head = table->end = 0;
+	}
+}
+
+void ticket_give_up(struct ticket_table *table, struct ticket *ticket)
+{
+	if (ticket->lane || ticket->done) {
+		ticket_remove(table, ticket);
+	} else {
+		ticket->given_up = true;
 	}
 }
 

@@ -10,6 +10,7 @@
 
 #ifdef KILN_FAKE_CUDA_LIBRARY
 
+#include <pthread.h>
 #include <unistd.h>
 
 /* ---- Order ---- */
@@ -243,18 +244,52 @@ static void canceled_behind_a_gate(void **state)
 	scene_close(&scene);
 }
 
-static struct lane_memory *find_lane(void)
+/* The lanes that this process has mapped, by the inodes of their memory: pages of earlier ones stay
+ * mapped for good. */
+struct lanes {
+	unsigned long inodes[64];
+	struct lane_memory *at[64];
+	int count;
+};
+
+static struct lanes list_lanes(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
-	struct lane_memory *found = NULL;
+	struct lanes lanes = {.count = 0};
 	char line[512];
 	assert_non_null(maps);
-	while (!found && fgets(line, sizeof(line), maps))
-		if (strstr(line, "memfd:kiln-lane"))
-			found = (struct lane_memory *)strtoull(line, NULL, 16); /* NOLINT */
+	while (fgets(line, sizeof(line), maps)) {
+		unsigned long at, inode;
+		if (!strstr(line, "memfd:kiln-lane"))
+			continue;
+		assert_int_equal(sscanf(line, "%lx-%*x %*s %*x %*s %lu", &at, &inode), 2);
+		assert_true(lanes.count < 64);
+		lanes.at[lanes.count] = (struct lane_memory *)at; /* NOLINT */
+		lanes.inodes[lanes.count++] = inode;
+	}
 	fclose(maps);
-	assert_non_null(found);
-	return found;
+	return lanes;
+}
+
+static bool knows(const struct lanes *lanes, unsigned long inode)
+{
+	for (int i = 0; i < lanes->count; i++)
+		if (lanes->inodes[i] == inode)
+			return true;
+	return false;
+}
+
+/* Opens the scene; the lane of its client. */
+static struct lane_memory *lane_open(struct scene *scene, void **state)
+{
+	const struct lanes before = list_lanes();
+	scene_open(scene, state, NULL);
+	const struct lanes now = list_lanes();
+	for (int i = 0; i < now.count; i++)
+		if (!knows(&before, now.inodes[i]))
+			return now.at[i];
+	fail_msg("the client has no lane");
+	return NULL;
 }
 
 /* What was written 2^31 entries ago seems to be ahead of what is awaited: here each word is. */
@@ -264,8 +299,7 @@ static void words_of_long_ago(void **state)
 	struct hold gate = {0};
 	struct round round;
 	kiln_ticket ticket;
-	scene_open(&scene, state, NULL);
-	struct lane_memory *lane = find_lane();
+	struct lane_memory *lane = lane_open(&scene, state);
 	for (uint32_t i = 0; i < LANE_ENTRIES; i++) {
 		atomic_store(&lane->gates[i].ready, 0x70000000u);
 		atomic_store(&lane->gates[i].done, 0x70000000u);
@@ -277,6 +311,56 @@ static void words_of_long_ago(void **state)
 	assert_finishes(scene.stream);
 	assert_right(&round, 1);
 	assert_ok(kiln_wait(scene.client, ticket, CALL_TIMEOUT_MS));
+	assert_int_equal(host_waits(&scene), 0);
+	scene_close(&scene);
+}
+
+/* Opens a gate once the client sleeps. */
+struct opener {
+	struct lane_memory *lane;
+	struct hold *gate;
+	bool slept;
+};
+
+static void *open_when_it_sleeps(void *arg)
+{
+	struct opener *opener = arg;
+	int64_t end = now_ms() + STREAM_MS;
+	while (!opener->slept && now_ms() < end) {
+		pause_ms(1);
+		opener->slept = atomic_load(&opener->lane->header.waiting);
+	}
+	open_gate(opener->gate);
+	return NULL;
+}
+
+/* A GPU says that entries have ended before the device process does, which takes none at their
+ * places until then: here the test says it of a whole ring. */
+static void room_is_waited_for_asleep(void **state)
+{
+	static kiln_ticket tickets[LANE_ENTRIES], last;
+	static struct round round;
+	struct scene scene;
+	static struct hold gate;
+	pthread_t thread;
+	struct opener opener = {lane_open(&scene, state), &gate, false};
+	uint64_t first = atomic_load(&opener.lane->header.tail);
+	int64_t before = lane_launches(&scene);
+	streams->then(scene.stream, hold, &gate);
+	for (uint64_t i = 0; i < LANE_ENTRIES; i++)
+		assert_ok(submit(&scene, &tickets[i]));
+	for (uint64_t number = first; number < first + LANE_ENTRIES; number++)
+		atomic_store(&opener.lane->gates[number % LANE_ENTRIES].done, lane_gate_value(number));
+	assert_int_equal(pthread_create(&thread, NULL, open_when_it_sleeps, &opener), 0);
+	queue_rounds(&scene, &round, &last, 1);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(opener.slept);
+	assert_finishes(scene.stream);
+	assert_right(&round, 1);
+	for (int i = 0; i < (int)LANE_ENTRIES; i++)
+		assert_ok(kiln_wait(scene.client, tickets[i], 0));
+	assert_ok(kiln_wait(scene.client, last, CALL_TIMEOUT_MS));
+	assert_int_equal(lane_launches(&scene) - before, LANE_ENTRIES + 1);
 	assert_int_equal(host_waits(&scene), 0);
 	scene_close(&scene);
 }
@@ -454,9 +538,9 @@ static void refusals(void **state)
 CUDA_ORDER_MAIN(HARNESS_TEST(in_order), HARNESS_TEST(nobody_waits), HARNESS_TEST(ring_full),
 				HARNESS_TEST(streams_at_once), HARNESS_TEST(batches), HARNESS_TEST(shut_for_long),
 				HARNESS_TEST(canceled_behind_a_gate), HARNESS_TEST(words_of_long_ago),
-				HARNESS_TEST(call_fails), HARNESS_TEST(two_contexts),
-				HARNESS_TEST(without_the_driver), HARNESS_TEST(without_a_lane),
-				HARNESS_TEST(stream_fails), HARNESS_TEST(refusals))
+				HARNESS_TEST(room_is_waited_for_asleep), HARNESS_TEST(call_fails),
+				HARNESS_TEST(two_contexts), HARNESS_TEST(without_the_driver),
+				HARNESS_TEST(without_a_lane), HARNESS_TEST(stream_fails), HARNESS_TEST(refusals))
 
 #else
 CUDA_ORDER_MAIN()

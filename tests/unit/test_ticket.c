@@ -124,17 +124,40 @@ static void a_batch_by_message(void **state)
 	assert_counts(2, 0);
 }
 
-/* Its calls end all the same, and nobody is told. */
+static void assert_empty(void)
+{
+	assert_int_equal(table.end - table.head, 0);
+	assert_counts(0, 0);
+}
+
+/* It is under way until it has ended, and then nobody is told. */
+static void what_was_given_up(void **state)
+{
+	(void)state;
+	assert_int_equal(ticket_add(&table, 1), KILN_OK);
+	assert_int_equal(ticket_add_lane(&table, 2, 100, 1), KILN_OK);
+	assert_int_equal(ticket_add(&table, 3), KILN_OK);
+	finish(3, KILN_OK, NULL);
+	for (uint64_t id = 1; id <= 3; id++)
+		ticket_give_up(&table, ticket_find(&table, id));
+	assert_counts(0, 1);
+	assert_null(ticket_find(&table, 2));
+	assert_null(ticket_find(&table, 3));
+	finish(1, KILN_EINVAL, "bad");
+	assert_true(ticket_failed(&table, 1));
+	assert_empty();
+}
+
+/* Its calls end all the same. */
 static void a_batch_that_was_given_up(void **state)
 {
 	(void)state;
 	add_batch(10, 2);
-	ticket_remove(&table, ticket_find(&table, 10));
-	assert_counts(0, 2);
+	ticket_give_up(&table, ticket_find(&table, 10));
+	assert_counts(0, 3);
 	finish(11, KILN_OK, NULL);
 	finish(12, KILN_EINVAL, "bad");
-	assert_counts(0, 0);
-	assert_null(ticket_find(&table, 12));
+	assert_empty();
 }
 
 static void all_are_given_up(void **state)
@@ -169,15 +192,33 @@ static void all_leave_the_table(void **state)
 	finish(2, KILN_OK, NULL);
 	ticket_remove(&table, ticket_find(&table, 1));
 	ticket_remove(&table, ticket_find(&table, 2));
-	ticket_remove(&table, ticket_find(&table, 10));
+	ticket_give_up(&table, ticket_find(&table, 10));
 	assert_true(table.head > 0);
 	ticket_finish_all(&table, KILN_ECONN, "gone");
-	assert_int_equal(table.end - table.head, 0);
-	assert_counts(0, 0);
+	assert_empty();
 	assert_int_equal(ticket_add(&table, 21), KILN_OK);
 	finish(21, KILN_OK, NULL);
 	assert_done(21, KILN_OK, NULL);
 	assert_counts(1, 0);
+}
+
+/* Tickets leave the table in front of, between and behind those that are to be told. */
+static void some_leave_the_table(void **state)
+{
+	(void)state;
+	assert_int_equal(ticket_add(&table, 1), KILN_OK);
+	add_batch(10, 3);
+	assert_int_equal(ticket_add(&table, 20), KILN_OK);
+	assert_int_equal(ticket_add(&table, 21), KILN_OK);
+	add_batch(30, 2);
+	assert_int_equal(ticket_add(&table, 40), KILN_OK);
+	for (uint64_t id = 10; id <= 40; id += 10)
+		ticket_give_up(&table, ticket_find(&table, id));
+	ticket_finish_all(&table, KILN_ECONN, "gone");
+	assert_done(1, KILN_ECONN, "gone");
+	assert_done(21, KILN_ECONN, "gone");
+	assert_int_equal(table.end - table.head, 2);
+	assert_counts(2, 0);
 }
 
 int main(void)
@@ -187,9 +228,11 @@ int main(void)
 		cmocka_unit_test_teardown(a_batch_of_the_lane, end),
 		cmocka_unit_test_teardown(the_first_that_failed_speaks, end),
 		cmocka_unit_test_teardown(a_batch_by_message, end),
+		cmocka_unit_test_teardown(what_was_given_up, end),
 		cmocka_unit_test_teardown(a_batch_that_was_given_up, end),
 		cmocka_unit_test_teardown(all_are_given_up, end),
 		cmocka_unit_test_teardown(all_leave_the_table, end),
+		cmocka_unit_test_teardown(some_leave_the_table, end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
