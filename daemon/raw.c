@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "line.h"
 #include "plan/plan.h"
@@ -61,28 +59,19 @@ static const char *keep(struct raw_source *source, const char *text)
 /* Copied before anything looks at them, for the client can still write to what it sent. */
 static int read_texts(struct frame *frame, uint64_t bytes, char **out, char error[KERNEL_ERROR_MAX])
 {
-	int fd = frame_take_fd(frame, 0), status = KILN_OK;
+	int fd = frame->fd_count > 0 ? frame->fds[0] : -1;
+	if (fd < 0 || !frame_fd_is_safe(fd, bytes))
+		return ERROR(KILN_EPROTO,
+					 "the source must come in a memfd sealed against shrinking, without huge "
+					 "pages, of at least %llu bytes",
+					 (unsigned long long)bytes);
 	char *copy = malloc(bytes + 1);
-	void *map = MAP_FAILED;
 	if (!copy)
-		status = ERROR(KILN_ENOMEM, "out of memory for a source of %llu bytes",
-					   (unsigned long long)bytes);
-	else if (fd < 0 || !frame_fd_is_safe(fd, bytes))
-		status = ERROR(KILN_EPROTO,
-					   "the source must come in a memfd sealed against shrinking, of at least %llu "
-					   "bytes",
-					   (unsigned long long)bytes);
-	else if (bytes && (map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0)) == MAP_FAILED)
-		status = ERROR(KILN_EPROTO, "the memfd of the source cannot be mapped");
-	if (map != MAP_FAILED) {
-		memcpy(copy, map, bytes);
-		munmap(map, bytes);
-	}
-	if (fd >= 0)
-		close(fd);
-	if (status != KILN_OK) {
+		return ERROR(KILN_ENOMEM, "out of memory for a source of %llu bytes",
+					 (unsigned long long)bytes);
+	if (!frame_read_fd(fd, copy, bytes)) {
 		free(copy);
-		return status;
+		return ERROR(KILN_EPROTO, "the memfd of the source cannot be read");
 	}
 	copy[bytes] = 0;
 	*out = copy;

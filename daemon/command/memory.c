@@ -371,7 +371,8 @@ static void copy(struct session *session, struct wire_in *message, struct frame 
 			close(fd);
 		reply_error(
 			session, id, KILN_EPROTO,
-			"the bytes must come in a memfd sealed against shrinking, of at least %llu bytes",
+			"the bytes must come in a memfd sealed against shrinking, without huge pages, of at "
+			"least %llu bytes",
 			(unsigned long long)bytes);
 		return;
 	}

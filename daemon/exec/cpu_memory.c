@@ -78,18 +78,22 @@ int cpu_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
 	return KILN_OK;
 }
 
-/* What would let a client pull pages away from under a kernel. */
+/* Refuses what would let a client pull pages away from under a kernel. */
 static int check_descriptor(const struct device_import *what, char error[KERNEL_ERROR_MAX])
 {
 	struct stat info;
 	int seals = fcntl(what->fd, F_GET_SEALS);
-	if (seals < 0 || fstat(what->fd, &info) != 0)
+	if (seals < 0)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "the descriptor lent is no memfd: make it with memfd_create and "
 						 "MFD_ALLOW_SEALING");
 	if (!(seals & F_SEAL_SHRINK))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "the memfd lent can shrink: add F_SEAL_SHRINK before lending it");
+	if (!frame_fd_is_safe(what->fd, 0) || fstat(what->fd, &info) != 0)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "the memfd lent has huge pages, which can vanish while they are mapped: "
+						 "make it without MFD_HUGETLB");
 	uint64_t size = (uint64_t)info.st_size;
 	if (what->offset > size || what->bytes > size - what->offset)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -168,6 +172,8 @@ void cpu_free(struct device *device, struct device_memory *memory)
 	(void)device;
 	if (!memory)
 		return;
-	munmap(memory->map, memory->map_bytes);
+	if (munmap(memory->map, memory->map_bytes) != 0)
+		util_log(UTIL_ERROR, "a buffer of %" PRIu64 " bytes cannot be unmapped: %s", memory->bytes,
+				 strerror(errno));
 	free(memory);
 }

@@ -17,8 +17,9 @@
 
 static void release(struct exec_mapping *mapping)
 {
-	if (mapping->bytes > 0)
-		munmap(mapping->address, mapping->bytes);
+	if (mapping->bytes > 0 && munmap(mapping->address, mapping->bytes) != 0)
+		util_log(UTIL_ERROR, "the %zu bytes of a copy cannot be unmapped: %s", mapping->bytes,
+				 strerror(errno));
 	free(mapping);
 }
 
@@ -49,8 +50,8 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 	struct stat file;
 	if (!frame_fd_is_safe(fd, bytes) || fstat(fd, &file) != 0)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "the descriptor of a copy is no memfd of at least %" PRIu64
-						 " bytes that is sealed against shrinking",
+						 "the descriptor of a copy is no memfd of ordinary pages, of at least "
+						 "%" PRIu64 " bytes, that is sealed against shrinking",
 						 bytes);
 	if (fits(executor->kept, &file, bytes, writable)) {
 		executor->kept->uses++;

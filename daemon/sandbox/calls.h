@@ -53,6 +53,7 @@ static const struct {
 	{"writev", false},
 	{"close", false},
 	{"fstat", false},
+	{"fstatfs", false},
 	{"stat", false},
 	{"lstat", false},
 	{"newfstatat", false},

@@ -264,9 +264,9 @@ KILN_API int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, con
 KILN_API int kiln_lend_cuda(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
 							kiln_buffer **out);
 /*
- * Lends memory by descriptor: on the cpu device a memfd sealed against shrinking, on a cuda device
- * the POSIX descriptor of an exported CUDA allocation.  offset and bytes select the part.  The
- * descriptor is duplicated; the caller keeps its own.
+ * Lends memory by descriptor: on the cpu device a memfd sealed against shrinking and without huge
+ * pages, on a cuda device the POSIX descriptor of an exported CUDA allocation.  offset and bytes
+ * select the part.  The descriptor is duplicated; the caller keeps its own.
  */
 KILN_API int kiln_lend_fd(kiln_client *client, int fd, uint64_t offset, uint64_t bytes,
 						  const char *name, kiln_buffer **out);

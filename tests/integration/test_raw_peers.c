@@ -4,6 +4,8 @@
  */
 #include "peer.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -98,6 +100,46 @@ static void test_kernels(void **state)
 	close(loose);
 	close(pipes[0]);
 	close(pipes[1]);
+	peer_close(&peer);
+	kilnd_stop(daemon);
+}
+
+/* Such pages can be taken away below whoever maps them, seals or not: nobody does, neither for a
+ * source nor for a copy nor as lent memory.  None is used. */
+static void test_huge_pages(void **state)
+{
+	static const char *const copies[] = {"write", "read"};
+	struct kilnd *daemon = *state;
+	struct wire_out out;
+	struct peer peer;
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+
+	if (fd < 0) {
+		fprintf(stderr, "SKIPPED: memfd_create(MFD_HUGETLB): %s\n", strerror(errno));
+		skip();
+	}
+	assert_int_equal(ftruncate(fd, 1 << 30), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	kilnd_start(daemon, NULL);
+	peer_open(&peer, daemon, source);
+	begin_kernel(&peer, &out, sizeof(source) - 1);
+	expect_kernel(&peer, &out, fd, KILN_EPROTO, "without huge pages");
+	peer_begin(&peer, &out, "alloc");
+	wire_put_uint(&out, "bytes", 4096);
+	peer_expect(&peer, &out, -1, KILN_OK, "");
+	uint64_t buffer = peer.made;
+	for (int i = 0; i < 2; i++) {
+		peer_begin(&peer, &out, copies[i]);
+		wire_put_uint(&out, "buf", buffer);
+		wire_put_uint(&out, "bytes", 4096);
+		peer_expect(&peer, &out, fd, KILN_EPROTO, "without huge pages");
+	}
+	peer_begin(&peer, &out, "lend");
+	wire_put_str(&out, "kind", "fd");
+	wire_put_uint(&out, "bytes", 4096);
+	wire_put_uint(&out, "span", 4096);
+	peer_expect(&peer, &out, fd, KILN_EINVAL, "MFD_HUGETLB");
+	close(fd);
 	peer_close(&peer);
 	kilnd_stop(daemon);
 }
@@ -199,6 +241,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_kernels),
+		HARNESS_TEST(test_huge_pages),
 		HARNESS_TEST(test_launches),
 	};
 	harness_begin(100);

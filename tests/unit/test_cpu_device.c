@@ -12,6 +12,7 @@
 #include "cpu_kernels.h"
 #include "daemon/exec/device.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -446,6 +447,24 @@ static void poll_returns_for_the_wake_fd(void **state)
 	close(pipes[1]);
 }
 
+/* Their pages can vanish below a mapping, seals or not.  None is used. */
+static void refuses_huge_pages(void **state)
+{
+	(void)state;
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	if (fd < 0) {
+		fprintf(stderr, "SKIPPED: memfd_create(MFD_HUGETLB): %s\n", strerror(errno));
+		skip();
+	}
+	assert_int_equal(ftruncate(fd, 1 << 30), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	struct device_import what = {.kind = DEVICE_IMPORT_FD, .fd = fd, .span = 4096, .bytes = 4096};
+	struct device_memory *memory;
+	assert_int_equal(device_cpu.import(device, &what, &memory, error), KILN_EINVAL);
+	assert_non_null(strstr(error, "MFD_HUGETLB"));
+	close(fd);
+}
+
 static void imports_a_part_of_a_memfd(void **state)
 {
 	(void)state;
@@ -672,6 +691,7 @@ int main(void)
 		cmocka_unit_test(streams_are_independent),
 		cmocka_unit_test(poll_returns_for_the_wake_fd),
 		cmocka_unit_test(imports_a_part_of_a_memfd),
+		cmocka_unit_test(refuses_huge_pages),
 		cmocka_unit_test(refuses_what_is_wrong),
 		cmocka_unit_test(divergence_is_told_and_ends),
 		cmocka_unit_test(unavailable_things_are_named),

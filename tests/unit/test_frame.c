@@ -10,6 +10,7 @@
 #include <kiln/kiln.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,7 +92,6 @@ static void test_sizes(void **state)
 		assert_int_equal(frame_send(world->pair[0], data, sizes[i], NULL, 0), KILN_OK);
 		assert_int_equal(frame_recv(world->pair[1], &frame, LIMIT), KILN_OK);
 		assert_int_equal(frame.size, sizes[i]);
-		assert_int_equal(frame.mapped > 0, sizes[i] > FRAME_INLINE_MAX);
 		assert_int_equal(memcmp(frame.data, data, sizes[i]), 0);
 		assert_int_equal(frame.fd_count, 0);
 		frame_free(&frame);
@@ -148,7 +148,7 @@ static void test_refusals(void **state)
 		{"KF\0\0\4\0\0\0", 3, 0, "size"},         {"KF\0\0\4\0\0\0", 5, 0, "size"},
 		{"XF\0\0\4\0\0\0", 4, 0, "frame header"}, {"KF\2\0\4\0\0\0", 4, 0, "frame header"},
 		{"KF\0\5\4\0\0\0", 4, 5, "frame header"}, {"KF\0\0\4\0\0\0", 4, 1, "as many"},
-		{"KF\0\2\4\0\0\0", 4, 1, "as many"},      {"KF\0\4\4\0\0\0", 4, 9, "lost"},
+		{"KF\0\2\4\0\0\0", 4, 1, "as many"},      {"KF\0\4\4\0\0\0", 4, 9, "as many"},
 		{"KF\1\0\4\0\0\0", 4, 1, "size"},         {"KF\1\0\4\0\0\0", 0, 0, "as many"},
 		{"KF\1\0\4\0\0\0", 0, 1, "sealed"},       {"KF\1\1\4\0\0\0", 0, 2, "sealed"},
 	};
@@ -167,6 +167,10 @@ static void test_refusals(void **state)
 		if (strstr(frame.why, all[i].why) == NULL) {
 			fail_msg("sample %zu: \"%s\" does not say \"%s\"", i, frame.why, all[i].why);
 		}
+		assert_null(frame.data);
+		assert_int_equal(frame.fd_count, 0);
+		assert_int_equal(frame.rest_count, all[i].fds);
+		frame_free(&frame);
 		assert_int_equal(frame_recv(world->pair[1], &frame, LIMIT), KILN_OK);
 		assert_memory_equal(frame.data, "next", 4);
 		frame_free(&frame);
@@ -214,6 +218,8 @@ static void test_limit_and_end(void **state)
 	assert_int_equal(frame_recv(world->pair[1], &frame, 100), KILN_ELIMIT);
 	assert_non_null(strstr(frame.why, "101 bytes"));
 	assert_int_equal(frame_recv(world->pair[1], &frame, 100), KILN_ELIMIT);
+	assert_int_equal(frame.rest_count, 1); /* the bulk descriptor */
+	frame_free(&frame);
 	assert_int_equal(frame_recv(world->pair[1], &frame, 100), KILN_OK);
 	assert_int_equal(frame.size, 100);
 	frame_free(&frame);
@@ -335,6 +341,91 @@ static void test_memfd(void **state)
 	assert_int_equal(frame_memfd("huge", UINT64_MAX), -1);
 }
 
+/* A page of such one can be taken away below whoever maps it, seals or not.  None is used. */
+static void test_huge(void **state)
+{
+	struct world *world = *state;
+	struct frame frame;
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+
+	if (fd < 0) {
+		fprintf(stderr, "SKIPPED: memfd_create(MFD_HUGETLB): %s\n", strerror(errno));
+		skip();
+	}
+	assert_int_equal(ftruncate(fd, 1 << 30), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	assert_false(frame_fd_is_safe(fd, 4));
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_WRITE), 0);
+	send_fds(world->pair[0], "KF\1\0\0\0\0\x40", 8, &fd, 1);
+	assert_int_equal(frame_recv(world->pair[1], &frame, (size_t)2 << 30), KILN_EPROTO);
+	assert_non_null(strstr(frame.why, "ordinary pages"));
+	frame_free(&frame);
+	close(fd);
+}
+
+/* A file system may hold back the answer to any question; only memory of the kernel is asked. */
+static void test_other_files(void **state)
+{
+	int pipes[2], sock[2];
+	(void)state;
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), path = open("/", O_PATH | O_CLOEXEC);
+	const int fds[] = {pipes[0], sock[0], file, path};
+	for (size_t i = 0; i < 4; i++) {
+		assert_true(fds[i] >= 0);
+		assert_false(frame_fd_is_safe(fds[i], 0));
+		close(fds[i]);
+	}
+	close(pipes[1]);
+	close(sock[1]);
+}
+
+/* All descriptors of a datagram come, also those that its header does not tell of and those that
+ * go past the usual limit: the kernel closes none of them here. */
+static void test_reserve(void **state)
+{
+	struct world *world = *state;
+	struct rlimit usual, few;
+	struct frame frame;
+	int fd = frame_memfd("test", 8), next = dup(fd), all[16];
+
+	close(next);
+	for (int i = 0; i < 16; i++) {
+		all[i] = fd;
+	}
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+	few = usual;
+	few.rlim_cur = (rlim_t)next + 1;
+	assert_int_equal(frame_send(world->pair[0], "said", 4, all, 2), KILN_OK);
+	send_fds(world->pair[0], "KF\0\0\4\0\0\0said", 12, all, 16);
+	send_fds(world->pair[0], "XX\0\0\4\0\0\0said", 12, all, 16);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	int status = frame_recv_foreign(world->pair[1], &frame, LIMIT);
+	bool lost = frame.lost;
+	int count = frame.fd_count, rest = frame.rest_count;
+	frame_free(&frame);
+	int refused = frame_recv_foreign(world->pair[1], &frame, LIMIT),
+		refused_rest = frame.rest_count;
+	frame_free(&frame);
+	int strange = frame_recv_foreign(world->pair[1], &frame, LIMIT),
+		strange_rest = frame.rest_count;
+	frame_free(&frame);
+	struct rlimit after;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &after), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+	assert_true(after.rlim_cur == few.rlim_cur);
+	assert_int_equal(status, KILN_EPROTO);
+	assert_true(lost);
+	assert_int_equal(count, 0);
+	assert_int_equal(rest, 2);
+	assert_int_equal(refused, KILN_EPROTO);
+	assert_int_equal(refused_rest, 16);
+	assert_int_equal(strange, KILN_EPROTO);
+	assert_int_equal(strange_rest, 16);
+	close(fd);
+}
+
 /* A process that may open no more files still gets what was said to it. */
 static void test_no_room(void **state)
 {
@@ -373,6 +464,7 @@ int main(void)
 		TEST(test_sizes),      TEST(test_descriptors),   TEST(test_refusals),
 		TEST(test_bulk_seals), TEST(test_limit_and_end), TEST(test_queue),
 		TEST(test_queue_end),  TEST(test_memfd),         TEST(test_no_room),
+		TEST(test_huge),       TEST(test_other_files),   TEST(test_reserve),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
