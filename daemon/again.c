@@ -27,6 +27,7 @@ struct again {
 	const struct compile_job *job;
 	char target[KERNEL_TARGET_MAX];
 	struct pool_job *pooled;
+	struct turn_place place; /* there */
 	struct compile_key key;
 	char compiler[96]; /* that it names */
 	bool was_there, skipped;
@@ -178,8 +179,10 @@ static void look_done(struct broker *broker, void *arg)
 		fail(again, KILN_EIO);
 		return;
 	}
-	again->pooled = pool_submit(broker, again->job, again->want.priority, compiled, again);
-	if (!again->pooled) {
+	again->pooled = pool_submit(broker, again->job, compiled, again);
+	if (again->pooled) {
+		pool_join(broker, again->pooled, again->want.priority, again->want.owner, &again->place);
+	} else {
 		util_fail(again->error, sizeof again->error, 0, "out of memory for a compile job");
 		fail(again, KILN_ENOMEM);
 	}

@@ -15,6 +15,7 @@ struct again_want {
 	char target[KERNEL_TARGET_MAX]; /* with key: instead of its own; "": that */
 	struct second *compiler;        /* NULL: the pool's */
 	enum pool_priority priority;    /* in the pool */
+	struct turn_owner owner;        /* whose turn it is in the pool and at the cache */
 };
 
 struct again_answer {

@@ -96,6 +96,7 @@ struct broker {
 	struct map sessions_by_id;
 	int session_count;
 	struct flight *flights;
+	struct map flights_by_key;
 	struct job_wait *waits; /* all that ask for kernels */
 	struct tiers *tiers;
 	int seconds; /* compilers beside the pool's */

@@ -17,10 +17,11 @@ struct job_wait {
 	struct job_terms terms; /* without an asker it is not counted */
 	struct keying *keying;  /* its key is being made on the store's thread */
 	bool first;
+	struct turn_place place; /* its turn at a compiler */
 	job_done done;
 	void *arg;
 	uint64_t asked_us;
-	struct job_wait *next;
+	struct job_wait *previous, *next;         /* in its flight */
 	struct job_wait *all_previous, *all_next; /* in the broker's list of all */
 };
 
@@ -30,10 +31,10 @@ struct flight {
 	enum flight_phase phase;
 	struct remote_fetch *fetch; /* while another tier is asked */
 	struct pool_job *job;
-	struct job_wait *waits;
+	struct job_wait *waits, *last_wait;
 	bool finished; /* its waiters are being answered */
 	uint64_t began_us;
-	struct flight *next;
+	struct flight *previous, *next;
 	/* Its own, for the store's thread reads them and the plan's may be made anew meanwhile. */
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
@@ -52,6 +53,8 @@ struct flight *flight_open(struct broker *broker, struct kernel_ref *ref);
 
 /* ---- flight_compile.c ---- */
 
+/* That of a wait, whose flight compiles; nothing where a worker has it. */
+void flight_join_job(struct job_wait *wait);
 void flight_unlink(struct flight *flight);
 void flight_free(struct flight *flight);
 /* It is nowhere: whoever may have it compiled waits on. */
@@ -64,6 +67,9 @@ void flight_cancel_if_unwanted(struct flight *flight);
 
 /* ---- flight_answer.c.  What they call may ask for more, and leave. ---- */
 
+/* Among those that its flight answers, and no longer. */
+void wait_link(struct job_wait *wait, struct flight *flight);
+void wait_unlink(struct job_wait *wait);
 /* Out of the broker's list, and freed. */
 void wait_free(struct job_wait *wait);
 /* Answers and frees a wait that is in no flight's list. */

@@ -74,6 +74,32 @@ void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct se
 	record(broker, ref, &answer);
 }
 
+void wait_link(struct job_wait *wait, struct flight *flight)
+{
+	wait->flight = flight;
+	wait->previous = flight->last_wait;
+	wait->next = NULL;
+	if (flight->last_wait)
+		flight->last_wait->next = wait;
+	else
+		flight->waits = wait;
+	flight->last_wait = wait;
+}
+
+void wait_unlink(struct job_wait *wait)
+{
+	struct flight *flight = wait->flight;
+	turns_leave(&wait->place);
+	if (wait->previous)
+		wait->previous->next = wait->next;
+	else
+		flight->waits = wait->next;
+	if (wait->next)
+		wait->next->previous = wait->previous;
+	else
+		flight->last_wait = wait->previous;
+}
+
 void wait_free(struct job_wait *wait)
 {
 	if (wait->all_previous)
@@ -125,7 +151,7 @@ void flight_finish(struct flight *flight, int status, enum job_origin origin, co
 			.error = error,
 			.log = log,
 		};
-		flight->waits = wait->next;
+		wait_unlink(wait);
 		wait_answer(wait, &answer);
 	}
 }
@@ -153,17 +179,16 @@ void wait_refuse(struct job_wait *wait)
 /* Of a flight that has missed, those who may have nothing compiled. */
 void flight_refuse_frozen(struct flight *flight)
 {
-	struct job_wait **link = &flight->waits;
-	while (*link) {
-		struct job_wait *wait = *link;
+	struct job_wait *wait = flight->waits;
+	while (wait) {
 		if (!freeze_refuses(&wait->terms)) {
-			link = &wait->next;
+			wait = wait->next;
 			continue;
 		}
-		*link = wait->next;
+		wait_unlink(wait);
 		wait_refuse(wait);
 		/* What is called then may have changed the list. */
-		link = &flight->waits;
+		wait = flight->waits;
 	}
 	flight_choose_owner(flight);
 }
@@ -171,13 +196,13 @@ void flight_refuse_frozen(struct flight *flight)
 /* Who only looks is answered now: that is not worth a compile, nor waiting for one. */
 void flight_answer_lookers(struct flight *flight)
 {
-	struct job_wait **link = &flight->waits, *wait;
-	while ((wait = *link))
+	struct job_wait *wait = flight->waits;
+	while (wait)
 		if (wait->terms.look) {
-			*link = wait->next;
+			wait_unlink(wait);
 			wait_fail(wait, KILN_ENOENT, "the cache has no such kernel");
-			link = &flight->waits; /* it may have had others leave */
+			wait = flight->waits; /* it may have had others leave */
 		} else {
-			link = &wait->next;
+			wait = wait->next;
 		}
 }

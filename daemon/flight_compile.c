@@ -7,16 +7,21 @@
 #include "failure.h"
 #include "freeze.h"
 #include "remote/remote.h"
+#include "session.h"
 #include "store.h"
 #include "tier/tier.h"
 #include "util/util.h"
 
 void flight_unlink(struct flight *flight)
 {
-	struct flight **link = &flight->broker->flights;
-	while (*link != flight)
-		link = &(*link)->next;
-	*link = flight->next;
+	struct broker *broker = flight->broker;
+	if (flight->previous)
+		flight->previous->next = flight->next;
+	else
+		broker->flights = flight->next;
+	if (flight->next)
+		flight->next->previous = flight->previous;
+	map_remove(&broker->flights_by_key, flight->key, KERNEL_KEY_HEX - 1);
 }
 
 void flight_free(struct flight *flight)
@@ -140,14 +145,11 @@ void flight_cancel_if_unwanted(struct flight *flight)
 	server_progress(broker);
 }
 
-/* That of whoever is in the greatest hurry. */
-static enum pool_priority priority_of(const struct flight *flight)
+void flight_join_job(struct job_wait *wait)
 {
-	enum pool_priority priority = POOL_BACKGROUND;
-	for (const struct job_wait *wait = flight->waits; wait; wait = wait->next)
-		if (wait->terms.priority < priority)
-			priority = wait->terms.priority;
-	return priority;
+	struct flight *flight = wait->flight;
+	pool_join(flight->broker, flight->job, wait->terms.priority, session_turn(wait->terms.asker),
+			  &wait->place);
 }
 
 /* Of those who stay, the first who wants to hear of it. */
@@ -183,7 +185,9 @@ void flight_compile(struct flight *flight)
 	/* Whoever asks next has another key. */
 	bool replaced = strcmp(flight->compiler, job_compiler(broker, flight->ref->target)) != 0;
 	if (!replaced)
-		flight->job = pool_submit(broker, &flight->ref->job, priority_of(flight), compiled, flight);
+		flight->job = pool_submit(broker, &flight->ref->job, compiled, flight);
+	for (struct job_wait *wait = flight->waits; wait && flight->job; wait = wait->next)
+		flight_join_job(wait);
 	if (flight->job)
 		return;
 	broker->counters.jobs_failed++;

@@ -143,12 +143,20 @@ struct flight *flight_open(struct broker *broker, struct kernel_ref *ref)
 	memcpy(flight->key, ref->key, sizeof flight->key);
 	memcpy(flight->compiler, ref->compiler, sizeof flight->compiler);
 	flight->key_text = strdup(ref->key_text);
-	if (!flight->key_text || !look(flight)) {
+	if (!flight->key_text ||
+		map_put(&broker->flights_by_key, flight->key, KERNEL_KEY_HEX - 1, flight) < 0) {
+		flight_free(flight);
+		return NULL;
+	}
+	flight->next = broker->flights;
+	if (broker->flights)
+		broker->flights->previous = flight;
+	broker->flights = flight;
+	if (!look(flight)) {
+		flight_unlink(flight);
 		flight_free(flight);
 		return NULL;
 	}
 	broker->counters.lookups++;
-	flight->next = broker->flights;
-	broker->flights = flight;
 	return flight;
 }

@@ -60,22 +60,15 @@ static bool is_compiled(const struct flight *flight)
 
 static struct flight *find_flight(struct broker *broker, const char *key)
 {
-	struct flight *flight = broker->flights;
-	while (flight && strcmp(flight->key, key) != 0)
-		flight = flight->next;
-	return flight;
+	return map_get(&broker->flights_by_key, key, KERNEL_KEY_HEX - 1);
 }
 
 static void join(struct job_wait *wait, struct flight *flight)
 {
-	struct job_wait **link = &flight->waits;
-	while (*link)
-		link = &(*link)->next;
-	wait->flight = flight;
-	*link = wait;
+	wait_link(wait, flight);
 	flight_choose_owner(flight);
-	if (flight->job && wait->terms.priority == POOL_INTERACTIVE)
-		pool_raise(flight->broker, flight->job);
+	if (flight->job)
+		flight_join_job(wait);
 }
 
 /* The ref has a key. */
@@ -230,10 +223,7 @@ void job_leave(struct broker *broker, struct job_wait *wait)
 	} else if (!flight) {
 		pool_forget(broker, wait);
 	} else {
-		struct job_wait **link = &flight->waits;
-		while (*link != wait)
-			link = &(*link)->next;
-		*link = wait->next;
+		wait_unlink(wait);
 		flight_choose_owner(flight);
 	}
 	wait_free(wait);

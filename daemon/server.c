@@ -411,6 +411,7 @@ static void free_broker(struct broker *broker)
 	operator_tallies_free(&broker->operators);
 	record_free(&broker->record);
 	map_free(&broker->sessions_by_id);
+	map_free(&broker->flights_by_key);
 	close(broker->server->spare);
 	uv_loop_close(&broker->loop);
 	free(broker->server);

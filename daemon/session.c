@@ -150,6 +150,11 @@ struct job_terms session_terms(struct session *session)
 	};
 }
 
+struct turn_owner session_turn(const struct session *session)
+{
+	return session ? (struct turn_owner){session->uid, session->id} : TURN_NOBODY;
+}
+
 bool session_is_owner(const struct session *session)
 {
 	return session->uid == getuid() || session->uid == 0;

@@ -170,6 +170,8 @@ void session_close(struct session *session);
 
 /* What its requests for kernels may cost. */
 struct job_terms session_terms(struct session *session);
+/* Whose turn what it asks for is; NULL: nobody's. */
+struct turn_owner session_turn(const struct session *session);
 /* It is the daemon's own user, or root. */
 bool session_is_owner(const struct session *session);
 /* A kernel was loaded, which began at this moment: counted for the session and the operator. */

@@ -20,6 +20,7 @@ struct recompile {
 	char error[KERNEL_ERROR_MAX];
 	struct compile_again again;
 	struct pool_job *job;
+	struct turn_place place;
 };
 
 static void drop(struct recompile *recompile)
@@ -117,9 +118,11 @@ static void known(void *arg, const struct compile_toolchains *toolchains, const 
 	}
 	recompile->phase = COMPILING;
 	if (status == KILN_OK)
-		recompile->job = pool_submit(recompile->broker, &recompile->again.job, POOL_BACKGROUND,
-									 compiled, recompile);
-	if (!recompile->job)
+		recompile->job = pool_submit(recompile->broker, &recompile->again.job, compiled, recompile);
+	if (recompile->job)
+		pool_join(recompile->broker, recompile->job, POOL_BACKGROUND,
+				  session_turn(recompile->request.session), &recompile->place);
+	else
 		fail(recompile, KILN_ENOMEM, "out of memory for a compile job");
 }
 

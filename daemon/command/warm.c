@@ -158,8 +158,10 @@ static int resolve(struct warming *warming, struct session *session)
 static int apart(struct warming *warming, const char *key, const char *target,
 				 struct second *compiler)
 {
-	struct again_want want = {
-		.ref = warming->ref, .compiler = compiler, .priority = POOL_BACKGROUND};
+	struct again_want want = {.ref = warming->ref,
+							  .compiler = compiler,
+							  .priority = POOL_BACKGROUND,
+							  .owner = session_turn(warming->request.session)};
 	snprintf(want.key, sizeof want.key, "%s", key ? key : "");
 	snprintf(want.target, sizeof want.target, "%s", target ? target : "");
 	warming->again = again_start(warming->broker, &want, on_again, warming);

@@ -39,10 +39,9 @@ static void release(struct broker *broker)
 static void on_retry(uv_timer_t *timer)
 {
 	struct broker *broker = timer->data;
-	const struct pool_queue *queues = broker->pool->queues;
 	queue_assign(broker);
 	/* What waited may have left, and then nobody was let in. */
-	if (!queues[POOL_INTERACTIVE].count && !queues[POOL_BACKGROUND].count)
+	if (!broker->pool->queued)
 		release(broker);
 }
 

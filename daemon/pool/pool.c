@@ -500,6 +500,8 @@ void pool_free(struct broker *broker)
 {
 	if (!broker->pool)
 		return;
+	for (int i = 0; i < POOL_PRIORITIES; i++)
+		turns_free(&broker->pool->queues[i].turns);
 	free(broker->pool->slots);
 	free(broker->pool);
 	broker->pool = NULL;
@@ -521,8 +523,8 @@ void pool_stats(const struct broker *broker, struct pool_stats *out)
 	}
 	memcpy(out->estimates, pool->memory.estimates, sizeof out->estimates);
 	out->memory_waits = pool->memory.waits;
-	out->queued_background = pool->queues[POOL_BACKGROUND].count;
-	out->queued = pool->queues[POOL_INTERACTIVE].count + out->queued_background;
+	out->queued_background = pool->queued_count[POOL_BACKGROUND];
+	out->queued = pool->queued_count[POOL_INTERACTIVE] + out->queued_background;
 	out->held = pool->memory.holds ? out->queued : 0;
 }
 

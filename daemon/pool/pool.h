@@ -1,20 +1,20 @@
 /*
  * pool: the compiler workers.  Starts and warms them, gives each one job at a time, what somebody
  * waits for first, kills what overruns, replaces what died, recycles what is old.  Users' sources
- * are compiled by a process that has compiled nothing before.  Knows nothing of keys, caches or who
- * is waiting.
+ * are compiled by a process that has compiled nothing before.  Users and their sessions take turns
+ * (util/turns.h).  Knows nothing of keys or caches.
  */
 #ifndef KILN_DAEMON_POOL_H
 #define KILN_DAEMON_POOL_H
 
 #include "daemon/broker.h"
+#include "daemon/util/turns.h"
 
 struct pool_job; /* asked for and not answered yet */
 
 /*
  * Interactive: somebody waits for it.  Background: it will be of use later.  Interactive jobs come
- * first, in their order; a background job leaves one worker idle for them, unless there is only
- * one.
+ * first; a background job leaves one worker idle for them, unless there is only one.
  */
 enum pool_priority { POOL_INTERACTIVE, POOL_BACKGROUND, POOL_PRIORITIES };
 
@@ -27,13 +27,16 @@ void pool_close(struct broker *broker);
 void pool_free(struct broker *broker); /* after the loop has ended */
 
 /*
- * Queues a job; what job points to must live until the answer.  Exactly one call of done follows,
- * never from inside pool_submit, unless pool_cancel came first.  NULL without memory.
+ * A job that nobody waits for yet; what job points to must live until the answer.  Once somebody
+ * has joined, exactly one call of done follows, never from inside pool_join, unless pool_cancel
+ * came first.  NULL without memory.
  */
-struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job,
-							 enum pool_priority priority, pool_done done, void *arg);
-/* From now on somebody waits for it. */
-void pool_raise(struct broker *broker, struct pool_job *job);
+struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job, pool_done done,
+							 void *arg);
+/* Somebody waits for the job.  It is next when the first of those who do has its turn; turns_leave
+ * ends that. */
+void pool_join(struct broker *broker, struct pool_job *job, enum pool_priority priority,
+			   struct turn_owner owner, struct turn_place *place);
 /* Forgets a job; the worker that runs it is killed, for a compiler cannot be interrupted. */
 void pool_cancel(struct broker *broker, struct pool_job *job);
 /* A worker has it. */

@@ -6,54 +6,97 @@
 
 /* ---- The queues ---- */
 
-static void append(struct pool *pool, struct pool_job *job)
+static void choose_last(struct pool_queue *queue, struct pool_job *job)
 {
-	struct pool_queue *queue = &pool->queues[job->priority];
+	job->chosen = queue;
+	job->previous = queue->tail;
 	job->next = NULL;
 	if (queue->tail)
 		queue->tail->next = job;
 	else
 		queue->head = job;
 	queue->tail = job;
-	queue->count++;
 }
 
-/* False: it is in no queue. */
-static bool take_out(struct pool *pool, struct pool_job *job)
+static void choose_first(struct pool_queue *queue, struct pool_job *job)
 {
-	struct pool_queue *queue = &pool->queues[job->priority];
-	struct pool_job **link = &queue->head, *previous = NULL;
-	for (; *link && *link != job; link = &(*link)->next)
-		previous = *link;
-	if (!*link)
-		return false;
-	*link = job->next;
-	if (queue->tail == job)
-		queue->tail = previous;
-	queue->count--;
-	return true;
+	job->chosen = queue;
+	job->previous = NULL;
+	job->next = queue->head;
+	if (queue->head)
+		queue->head->previous = job;
+	else
+		queue->tail = job;
+	queue->head = job;
+}
+
+static void unchoose(struct pool_job *job)
+{
+	struct pool_queue *queue = job->chosen;
+	if (!queue)
+		return;
+	if (job->previous)
+		job->previous->next = job->next;
+	else
+		queue->head = job->next;
+	if (job->next)
+		job->next->previous = job->previous;
+	else
+		queue->tail = job->previous;
+	job->chosen = NULL;
+}
+
+static void list(struct pool *pool, struct pool_job *job)
+{
+	job->queued = true;
+	job->all_previous = NULL;
+	job->all_next = pool->queued;
+	if (pool->queued)
+		pool->queued->all_previous = job;
+	pool->queued = job;
+	pool->queued_count[job->priority]++;
+}
+
+/* Nothing where it is not queued. */
+static void take_out(struct pool *pool, struct pool_job *job)
+{
+	if (!job->queued)
+		return;
+	turns_leave_all(&job->item);
+	unchoose(job);
+	if (job->all_previous)
+		job->all_previous->all_next = job->all_next;
+	else
+		pool->queued = job->all_next;
+	if (job->all_next)
+		job->all_next->all_previous = job->all_previous;
+	pool->queued_count[job->priority]--;
+	job->queued = false;
 }
 
 void queue_put_back(struct pool *pool, struct pool_job *job)
 {
-	struct pool_queue *queue = &pool->queues[job->priority];
-	job->next = queue->head;
-	queue->head = job;
-	if (!queue->tail)
-		queue->tail = job;
-	queue->count++;
+	list(pool, job);
+	choose_first(&pool->queues[job->priority], job);
 }
 
 struct pool_job *queue_pop(struct pool *pool)
 {
-	for (int i = 0; i < POOL_PRIORITIES; i++) {
-		struct pool_job *job = pool->queues[i].head;
-		if (job) {
-			take_out(pool, job);
-			return job;
-		}
-	}
-	return NULL;
+	struct pool_job *job = pool->queued;
+	if (job)
+		take_out(pool, job);
+	return job;
+}
+
+/* The job whose turn it is, chosen; NULL: none waits. */
+static struct pool_job *choose_next(struct pool_queue *queue)
+{
+	struct pool_job *job = (struct pool_job *)turns_take(&queue->turns);
+	if (!job)
+		return NULL;
+	unchoose(job); /* by those who are in less of a hurry */
+	choose_last(queue, job);
+	return job;
 }
 
 static const char *compiler_of(const struct pool *pool, const struct compile_job *job)
@@ -63,13 +106,12 @@ static const char *compiler_of(const struct pool *pool, const struct compile_job
 
 struct pool_job *queue_pop_stale(struct pool *pool)
 {
-	for (int i = 0; i < POOL_PRIORITIES; i++)
-		for (struct pool_job *job = pool->queues[i].head; job; job = job->next)
-			if (strcmp(job->compiler, compiler_of(pool, job->job)) != 0) {
-				take_out(pool, job);
-				return job;
-			}
-	return NULL;
+	struct pool_job *job = pool->queued;
+	while (job && !strcmp(job->compiler, compiler_of(pool, job->job)))
+		job = job->all_next;
+	if (job)
+		take_out(pool, job);
+	return job;
 }
 
 /* ---- Which worker ---- */
@@ -109,7 +151,7 @@ static bool may_take(const struct pool *pool, enum pool_priority priority)
 
 /* The worker for a job; NULL: a fresh one is needed and on its way.  coming: workers that start and
  * that no job before this one waits for. */
-static struct slot *choose(struct pool *pool, const struct pool_job *job, int *coming)
+static struct slot *find_worker(struct pool *pool, const struct pool_job *job, int *coming)
 {
 	bool fresh = job->job->user_files > 0 || job->fresh;
 	struct slot *slot = find_idle(pool, fresh);
@@ -129,49 +171,67 @@ void queue_assign(struct broker *broker)
 	struct pool *pool = broker->pool;
 	int coming = count_slots(pool, SLOT_STARTING);
 	for (int i = 0; i < POOL_PRIORITIES; i++) {
-		struct pool_job *next, *job = pool->queues[i].head;
-		for (; job && may_take(pool, job->priority); job = next) {
+		struct pool_queue *queue = &pool->queues[i];
+		struct pool_job *next, *job = queue->head;
+		for (; may_take(pool, (enum pool_priority)i); job = next) {
+			if (!job && !(job = choose_next(queue)))
+				break;
 			/* Who is behind does not get what it waits for. */
 			if (!memory_admits(broker, job->job))
 				return;
-			struct slot *slot = choose(pool, job, &coming);
+			struct slot *slot = find_worker(pool, job, &coming);
 			next = job->next;
-			if (slot && take_out(pool, job))
+			if (slot) {
+				take_out(pool, job);
 				slot_send(slot, job);
+			}
 		}
 	}
 }
 
 /* ---- What the broker asks ---- */
 
-struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job,
-							 enum pool_priority priority, pool_done done, void *arg)
+struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job, pool_done done,
+							 void *arg)
 {
 	struct pool_job *item = calloc(1, sizeof *item);
 	if (!item)
 		return NULL;
 	item->job = job;
-	item->priority = priority;
+	item->priority = POOL_BACKGROUND;
 	item->done = done;
 	item->arg = arg;
 	item->since_us = util_now_us();
 	snprintf(item->compiler, sizeof item->compiler, "%s", compiler_of(broker->pool, job));
-	append(broker->pool, item);
-	queue_assign(broker);
+	list(broker->pool, item);
 	return item;
 }
 
-void pool_raise(struct broker *broker, struct pool_job *job)
+static void raise_to(struct pool *pool, struct pool_job *job, enum pool_priority priority)
 {
-	bool queued;
-	if (job->priority == POOL_INTERACTIVE)
+	if (priority >= job->priority)
 		return;
-	queued = take_out(broker->pool, job);
-	job->priority = POOL_INTERACTIVE;
-	if (queued) {
-		append(broker->pool, job);
-		queue_assign(broker);
+	if (job->queued) {
+		pool->queued_count[job->priority]--;
+		pool->queued_count[priority]++;
 	}
+	job->priority = priority;
+}
+
+void pool_join(struct broker *broker, struct pool_job *job, enum pool_priority priority,
+			   struct turn_owner owner, struct turn_place *place)
+{
+	struct pool *pool = broker->pool;
+	struct pool_queue *queue = &pool->queues[priority];
+	raise_to(pool, job, priority);
+	if (!job->queued || (job->chosen && job->chosen <= queue))
+		return;
+	/* Without memory for its turn it has it now. */
+	if (turns_join(&queue->turns, &job->item, place, owner) < 0) {
+		unchoose(job);
+		choose_last(queue, job);
+	}
+	queue_assign(broker);
 }
 
 void pool_cancel(struct broker *broker, struct pool_job *job)

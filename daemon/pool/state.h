@@ -7,18 +7,26 @@
 #include "daemon/pulse.h"
 #include "pool.h"
 
+/*
+ * A job waits for its turn, in the turns of one priority or of both; is chosen, when its turn has
+ * come and it waits for a worker that suits it, or for memory; and is with a worker.
+ */
 struct pool_job {
+	struct turn_item item; /* the first member: what turns_take() gives */
 	const struct compile_job *job;
 	struct compile_job as_sent;
-	enum pool_priority priority;
+	enum pool_priority priority; /* the first of those of all who have joined */
+	bool queued;                 /* no worker has it */
 	pool_done done;
 	void *arg;
 	int deaths;
-	bool fresh;        /* it failed in a worker that may be worn: in another that is not */
-	bool passing;      /* one of them may have come from outside */
-	char compiler[96]; /* that its key names */
-	uint64_t since_us; /* asked for; once a worker has it, that */
-	struct pool_job *next;
+	bool fresh;                /* it failed in a worker that may be worn: in another that is not */
+	bool passing;              /* one of them may have come from outside */
+	char compiler[96];         /* that its key names */
+	uint64_t since_us;         /* asked for; once a worker has it, that */
+	struct pool_queue *chosen; /* NULL: its turn has not come, or a worker has it */
+	struct pool_job *previous, *next;         /* in that queue */
+	struct pool_job *all_previous, *all_next; /* of all that are queued */
 };
 
 enum slot_state { SLOT_EMPTY, SLOT_STARTING, SLOT_IDLE, SLOT_BUSY };
@@ -47,9 +55,10 @@ struct known_waiter {
 	struct known_waiter *next;
 };
 
+/* Of a priority. */
 struct pool_queue {
-	struct pool_job *head, *tail;
-	int count;
+	struct turns turns;
+	struct pool_job *head, *tail; /* those that are chosen: a few more than there are workers */
 };
 
 /* What jobs take: by NVRTC and by the host's compiler, of templates of ours and of users'
@@ -65,6 +74,8 @@ struct pool {
 	struct slot *slots;
 	int count;
 	struct pool_queue queues[POOL_PRIORITIES];
+	struct pool_job *queued; /* all, the newest first */
+	int queued_count[POOL_PRIORITIES];
 	struct compile_toolchains toolchains;
 	bool known;
 	uint64_t changes; /* of the compilers */

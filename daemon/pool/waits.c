@@ -12,33 +12,23 @@ static const struct slot *slot_of(const struct pool *pool, const struct pool_job
 	return NULL;
 }
 
-static int jobs_before(const struct pool *pool, const struct pool_job *job)
-{
-	int count = 0;
-	for (int i = 0; i < POOL_PRIORITIES; i++)
-		for (const struct pool_job *at = pool->queues[i].head; at; at = at->next, count++)
-			if (at == job)
-				return count;
-	return count;
-}
-
 void pool_note(const struct broker *broker, const struct pool_job *job, struct wait_note *note)
 {
 	const struct pool *pool = broker->pool;
 	const struct slot *slot = slot_of(pool, job);
-	int before = slot ? 0 : jobs_before(pool, job);
 	note->of = "compiler";
 	if (slot) {
 		note->what = "compiling";
 		note->pid = slot->child ? child_pid(slot->child) : 0;
 		note->left_ms = waits_timer_left(&slot->timer);
 		waits_say(note, "its compile for %s", job->job->target);
-	} else if (pool->memory.holds && before == 0) {
+	} else if (pool->memory.holds && job->chosen) {
 		note->what = "memory";
 		waits_say(note, "memory for its compile for %s", job->job->target);
 	} else {
 		note->what = "queued";
-		waits_say(note, "a compiler for %s, %d jobs before it", job->job->target, before);
+		waits_say(note, "its turn at a compiler for %s, with %d others", job->job->target,
+				  pool->queued_count[POOL_INTERACTIVE] + pool->queued_count[POOL_BACKGROUND] - 1);
 	}
 }
 
@@ -75,9 +65,8 @@ void pool_waits(const struct broker *broker, waits_visit visit, void *arg)
 		if (pool->slots[i].job)
 			note_job(broker, pool->slots[i].job, visit, arg);
 	}
-	for (int i = 0; i < POOL_PRIORITIES; i++)
-		for (const struct pool_job *job = pool->queues[i].head; job; job = job->next)
-			note_job(broker, job, visit, arg);
+	for (const struct pool_job *job = pool->queued; job; job = job->all_next)
+		note_job(broker, job, visit, arg);
 	for (const struct known_waiter *waiter = pool->waiters; waiter; waiter = waiter->next) {
 		struct wait_note note = {.owner = waiter->arg,
 								 .what = "compilers",

@@ -15,25 +15,39 @@ void peer_begin(struct peer *peer, struct wire_out *out, const char *type)
 	wire_begin(out, type, ++peer->id);
 }
 
-int peer_ask(struct peer *peer, struct wire_out *out, int fd)
+void peer_send(struct peer *peer, struct wire_out *out, int fd)
 {
-	struct frame frame = {0};
-	struct wire_in in;
-
 	assert_int_equal(wire_end(out), KILN_OK);
 	assert_int_equal(frame_send_wait(peer->sock, out->buffer.data, out->buffer.size, &fd, fd >= 0,
 									 REPLY_TIMEOUT_MS),
 					 KILN_OK);
 	wire_out_free(out);
+}
+
+int peer_take(struct peer *peer, uint64_t *id)
+{
+	struct frame frame = {0};
+	struct wire_in in;
+
 	assert_int_equal(frame_recv_wait(peer->sock, &frame, 1 << 20, REPLY_TIMEOUT_MS), KILN_OK);
 	assert_int_equal(wire_parse(&in, frame.data, frame.size), KILN_OK);
-	assert_int_equal(wire_id(&in), peer->id);
+	*id = wire_id(&in);
 	int status = (int)wire_get_int(&in.root, "st", 1);
 	const char *error = wire_get_str(&in, &in.root, "err");
 	snprintf(peer->sentence, sizeof(peer->sentence), "%s", error ? error : "");
 	peer->made = wire_get_uint(&in.root, "call", wire_get_uint(&in.root, "buf", 0));
 	wire_in_free(&in);
 	frame_free(&frame);
+	return status;
+}
+
+int peer_ask(struct peer *peer, struct wire_out *out, int fd)
+{
+	uint64_t id;
+
+	peer_send(peer, out, fd);
+	int status = peer_take(peer, &id);
+	assert_int_equal(id, peer->id);
 	return status;
 }
 

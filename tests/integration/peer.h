@@ -22,7 +22,11 @@ struct peer {
 void peer_open(struct peer *peer, const struct kilnd *daemon, const char *source);
 void peer_close(struct peer *peer);
 void peer_begin(struct peer *peer, struct wire_out *out, const char *type);
-/* Sends the message, with a descriptor (-1: none), and waits for its reply: the status of that. */
+/* Sends the message, with a descriptor (-1: none), and does not wait. */
+void peer_send(struct peer *peer, struct wire_out *out, int fd);
+/* Waits for the next reply: its status, and of which request it is. */
+int peer_take(struct peer *peer, uint64_t *id);
+/* Both: the status of the reply to this message. */
 int peer_ask(struct peer *peer, struct wire_out *out, int fd);
 /* The same, asserting the status, and that the sentence has the word. */
 void peer_expect(struct peer *peer, struct wire_out *out, int fd, int status, const char *word);

@@ -63,7 +63,7 @@ static void test_compiles(void **state)
 	assert_true(compiling.age_ms >= queued.age_ms);
 	assert_int_equal(queued.of_pid, 0);
 	assert_int_equal(queued.left_ms, -1);
-	assert_non_null(strstr(queued.text, "0 jobs before it"));
+	assert_non_null(strstr(queued.text, "its turn at a compiler for cpu, with 0 others"));
 	/* One who leaves makes room. */
 	kiln_close(clients[0]);
 	await_no_wait(observer, "queued");

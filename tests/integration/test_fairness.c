@@ -1,0 +1,200 @@
+/*
+ * test_fairness: many requests of some against the few of others: whose is next.
+ *
+ * The one compiler is kept by a compile that hangs until all have asked.  Then it is killed, and
+ * the next so many compiles fail at once; those after them do not.  So how a compile ends says
+ * whether it was among the first so many.
+ */
+#include "peer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MANY 100
+#define NOBODY 65534
+
+/* Asks for a kernel of its own for each number of rows, and does not wait: the request's id. */
+static uint64_t ask(struct peer *peer, int64_t rows)
+{
+	const int64_t x[] = {rows, 33}, y[] = {33, rows}, perm[] = {1, 0};
+	struct wire_out out;
+
+	peer_begin(peer, &out, "compile");
+	wire_put_str(&out, "op", "permute");
+	wire_list_begin(&out, "tensors");
+	for (int i = 0; i < 2; i++) {
+		wire_map_begin(&out, NULL);
+		wire_put_int(&out, "d", KILN_F32);
+		wire_put_ints(&out, "s", i ? y : x, 2);
+		wire_map_end(&out);
+	}
+	wire_list_end(&out);
+	wire_map_begin(&out, "attrs");
+	wire_put_ints(&out, "perm", perm, 2);
+	wire_map_end(&out);
+	wire_put_str(&out, "target", "cpu");
+	peer_send(peer, &out, -1);
+	return peer->id;
+}
+
+/* The status of the answer to a request; answers to others that come before it are nothing. */
+static int answer_to(struct peer *peer, uint64_t wanted)
+{
+	uint64_t id;
+	int status;
+
+	do
+		status = peer_take(peer, &id);
+	while (id != wanted);
+	return status;
+}
+
+/* A daemon with one worker, which is idle; the first compile hangs. */
+static kiln_client *open_one(struct kilnd *daemon)
+{
+	kilnd_start(daemon, OPTIONS("--workers", "1", "--allow-uid", "65534"));
+	kiln_client *observer = client_open(daemon);
+	await_info(observer, "workers.idle", 1);
+	debug_int(observer, "hang-compile", "count", 1);
+	return observer;
+}
+
+/* Of the session: one that a worker has, and count - 1 that wait. */
+static void ask_many(kiln_client *observer, struct peer *peer, int count, int64_t rows)
+{
+	int64_t queued = info_int(observer, "workers.queued");
+
+	ask(peer, rows);
+	await_info(observer, "workers.busy", 1);
+	for (int i = 1; i < count; i++)
+		ask(peer, rows + i);
+	await_info(observer, "workers.queued", queued + count - 1);
+}
+
+/* The first compiles from now on fail, that one included which hangs now. */
+static void let_go(kiln_client *observer, int failing)
+{
+	debug_int(observer, "fail-compile", "count", failing);
+	debug_str(observer, "kill", "role", "compiler");
+}
+
+static void test_sessions(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct peer many, one;
+	kiln_client *observer = open_one(daemon);
+
+	peer_open(&many, daemon, "");
+	peer_open(&one, daemon, "");
+	ask_many(observer, &many, MANY, 1000);
+	uint64_t asked = ask(&one, 2000);
+	await_info(observer, "workers.queued", MANY);
+	/* The one that hangs, and one of each of the two. */
+	let_go(observer, 3);
+	assert_int_equal(answer_to(&one, asked), KILN_ECOMPILE);
+	peer_close(&many);
+	await_info(observer, "workers.queued", 0);
+	peer_close(&one);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
+/* Who ends leaves nothing behind that others wait for. */
+static void test_session_ends(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct peer many, one;
+	kiln_client *observer = open_one(daemon);
+
+	peer_open(&many, daemon, "");
+	peer_open(&one, daemon, "");
+	ask_many(observer, &many, MANY, 1000);
+	uint64_t asked = ask(&one, 2000);
+	await_info(observer, "workers.queued", MANY);
+	peer_close(&many);
+	assert_int_equal(answer_to(&one, asked), KILN_OK);
+	assert_int_equal(info_int(observer, "counters.canceled"), MANY);
+	assert_int_equal(info_int(observer, "counters.jobs_done"), 1);
+	peer_close(&one);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
+/* A kernel that two sessions wait for comes when the first of them has its turn. */
+static void test_shared(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct peer many, one;
+	kiln_client *observer = open_one(daemon);
+
+	peer_open(&many, daemon, "");
+	peer_open(&one, daemon, "");
+	ask_many(observer, &many, MANY, 1000);
+	uint64_t last = many.id, asked = ask(&one, 1000 + MANY - 1);
+	await_info(observer, "busy.waiting", MANY + 1);
+	assert_int_equal(info_int(observer, "workers.queued"), MANY - 1);
+	let_go(observer, 3);
+	assert_int_equal(answer_to(&one, asked), KILN_ECOMPILE);
+	assert_int_equal(answer_to(&many, last), KILN_ECOMPILE);
+	/* It waits no longer for the session that has its answer, nor for one that has left. */
+	peer_close(&one);
+	peer_close(&many);
+	await_info(observer, "workers.queued", 0);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
+/* Ten sessions of one user have no more turns than the one of another. */
+static void test_users(void **state)
+{
+	enum { SESSIONS = 10, EACH = 3 };
+	struct kilnd *daemon = *state;
+	struct peer sessions[SESSIONS], other;
+	uint64_t asked[EACH];
+
+	if (getuid() != 0) {
+		print_message("only root can become another user\n");
+		skip();
+	}
+	kiln_client *observer = open_one(daemon);
+	/* So that only the daemon itself decides. */
+	assert_int_equal(chmod(daemon->dir, 0755), 0);
+	assert_int_equal(chmod(daemon->socket, 0666), 0);
+	for (int i = 0; i < SESSIONS; i++)
+		peer_open(&sessions[i], daemon, "");
+	assert_int_equal(seteuid(NOBODY), 0);
+	peer_open(&other, daemon, "");
+	assert_int_equal(seteuid(0), 0);
+	ask_many(observer, &sessions[0], EACH, 1000);
+	for (int i = 1; i < SESSIONS; i++)
+		for (int k = 0; k < EACH; k++)
+			ask(&sessions[i], 1100 + i * EACH + k);
+	await_info(observer, "workers.queued", SESSIONS * EACH - 1);
+	for (int k = 0; k < EACH; k++)
+		asked[k] = ask(&other, 2000 + k);
+	await_info(observer, "workers.queued", SESSIONS * EACH - 1 + EACH);
+	/* The one that hangs, then one of each of the two users, again and again. */
+	let_go(observer, 1 + 2 * EACH);
+	for (int k = 0; k < EACH; k++)
+		assert_int_equal(answer_to(&other, asked[k]), KILN_ECOMPILE);
+	for (int i = 0; i < SESSIONS; i++)
+		peer_close(&sessions[i]);
+	peer_close(&other);
+	await_info(observer, "workers.queued", 0);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		HARNESS_TEST(test_sessions),
+		HARNESS_TEST(test_session_ends),
+		HARNESS_TEST(test_shared),
+		HARNESS_TEST(test_users),
+	};
+	harness_begin(240);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
