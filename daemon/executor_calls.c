@@ -324,6 +324,9 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	struct executor_module *module = arg;
 	struct module_wait *waiter;
 	module->ready = status == KILN_OK;
+	/* A load may have waited for long: for its waiters it is the newest, and none of them makes
+	 * another load drop it. */
+	module->used = ++module->executor->next_use;
 	if (status == KILN_ECOMPILE)
 		job_distrust(module->executor->device->broker, module->key, error);
 	if (reply)

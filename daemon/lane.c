@@ -368,6 +368,9 @@ void lane_rebind(struct session *session, struct call *call, const struct kernel
 	if (!lane || lane->ending || number < 0 || !executor_is_ready(executor) ||
 		call->bound[number].generation != lane->generation)
 		return;
+	uint64_t module = executor_module(executor, variant->key);
+	if (!module)
+		return; /* it launches what it did before */
 	work.kernel = work.variant = call->variants[number];
 	work.extents = variant->plan.extents;
 	work.operand_count = variant->plan.operand_count;
@@ -375,7 +378,7 @@ void lane_rebind(struct session *session, struct call *call, const struct kernel
 	uint64_t id = executor_begin(executor, &message, "lane.rebind");
 	wire_put_uint(&message, "call", call->bound[number].id);
 	wire_put_str(&message, "op", call->problem.op);
-	work_put_launch(&message, &work, executor_module(executor, variant->key), false);
+	work_put_launch(&message, &work, module, false);
 	executor_send(executor, &message, id, NULL, 0,
 				  (uint32_t)session->broker->options.launch_timeout_ms, on_answer, session);
 }

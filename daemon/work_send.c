@@ -257,12 +257,14 @@ void work_put_launch(struct wire_out *message, const struct work *work, uint64_t
 		grid[i] = raw ? raw->grid[i] : plan->grid[i];
 		block[i] = raw ? raw->block[i] : plan->block[i];
 	}
-	wire_put_uint(message, "mod", module);
+	if (plan->kind == KERNEL_COPY)
+		wire_put_uint(message, "copy", plan->copy_bytes);
+	else
+		wire_put_uint(message, "mod", module);
 	wire_put_uint(message, "stream", work->session->stream);
 	wire_put_ints(message, "grid", grid, 3);
 	wire_put_ints(message, "block", block, 3);
 	wire_put_uint(message, "shared", raw ? raw->shared_bytes : plan->shared_bytes);
-	wire_put_uint(message, "copy", plan->copy_bytes);
 	put_arguments(message, work, placed);
 	if (!placed || work->raw || work->session->broker->options.memcheck)
 		put_check(message, work);

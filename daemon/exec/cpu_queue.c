@@ -286,7 +286,9 @@ int cpu_bind(struct device *device, const struct device_launch *launch, struct c
 {
 	static const uint32_t one[3] = {1, 1, 1};
 	struct device_launch checked = *launch;
-	if (!launch->module) { /* a copy has no shape */
+	if (!launch->copies && !launch->module)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "a launch has no kernel");
+	if (launch->copies) { /* a copy has no shape */
 		memcpy(checked.grid, one, sizeof(one));
 		memcpy(checked.block, one, sizeof(one));
 	}
@@ -298,8 +300,8 @@ int cpu_bind(struct device *device, const struct device_launch *launch, struct c
 		return KILN_ENOMEM;
 	status = bind_operands(work, launch, error);
 	if (status == KILN_OK)
-		status = launch->module ? bind_kernel(device, work, launch, error)
-								: bind_plain_copy(work, launch, error);
+		status = !launch->copies ? bind_kernel(device, work, launch, error)
+								 : bind_plain_copy(work, launch, error);
 	if (status != KILN_OK) {
 		free(work);
 		return status;

@@ -195,15 +195,17 @@ static int bind_kernel(struct device *device, const struct device_launch *launch
 int cuda_bind(struct device *device, const struct device_launch *launch, struct cuda_work **out,
 			  char error[KERNEL_ERROR_MAX])
 {
+	if (!launch->copies && !launch->module)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "a launch has no kernel");
 	struct cuda_work *work =
-		cuda_work_new(device, launch->module ? CUDA_WORK_KERNEL : CUDA_WORK_COPY, launch->ticket);
+		cuda_work_new(device, launch->copies ? CUDA_WORK_COPY : CUDA_WORK_KERNEL, launch->ticket);
 	int status;
 	work->untimed = launch->untimed;
 	/* With one address space the host's address is the GPU's, too. */
 	work->done_word = (CUdeviceptr)(uintptr_t)launch->done_word;
 	work->done_value = launch->done_value;
 	work->done_last = launch->done_last;
-	if (launch->module) {
+	if (!launch->copies) {
 		status = bind_kernel(device, launch, work, error);
 	} else {
 		work->bytes = launch->copy_bytes;

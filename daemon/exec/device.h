@@ -66,7 +66,8 @@ struct device_operand {
 
 /* One launch: what a kernel_plan says, bound to memory. */
 struct device_launch {
-	struct device_module *module; /* NULL: copy_bytes from operand 0 to operand 1 */
+	bool copies;                  /* no kernel: copy_bytes from operand 0 to operand 1 */
+	struct device_module *module; /* the kernel; a launch without one is refused */
 	uint32_t grid[3], block[3], shared_bytes;
 	const struct kernel_arg *args;
 	int arg_count;

@@ -133,7 +133,8 @@ struct exec_place {
 
 /* A launch without its buffers. */
 struct exec_template {
-	struct exec_module *module; /* NULL: copy_bytes from operand 0 to operand 1 */
+	bool copies;                /* no kernel: copy_bytes from operand 0 to operand 1 */
+	struct exec_module *module; /* NULL if it copies, and never otherwise */
 	uint32_t grid[3], block[3], shared_bytes;
 	struct kernel_arg args[KERNEL_MAX_ARGS];
 	int arg_count;

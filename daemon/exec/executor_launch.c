@@ -144,7 +144,8 @@ int exec_bind(const struct exec_template *what, const struct exec_place *places,
 			  char error[KERNEL_ERROR_MAX])
 {
 	*launch = (struct device_launch){
-		.module = what->module ? what->module->module : NULL,
+		.copies = what->copies,
+		.module = what->copies ? NULL : what->module->module,
 		.grid = {what->grid[0], what->grid[1], what->grid[2]},
 		.block = {what->block[0], what->block[1], what->block[2]},
 		.shared_bytes = what->shared_bytes,
@@ -193,7 +194,7 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 						   &launch, error);
 	if (status != KILN_OK)
 		return status;
-	if (what->module) {
+	if (!what->copies) {
 		flight->module = what->module;
 		flight->module->uses++;
 	}

@@ -37,6 +37,8 @@
 
 bool exec_quiet_waits(const struct exec *executor, const struct device_memory *memory)
 {
+	if (executor->misdeed == MISDEED_HOLD)
+		return true;
 	return executor->quiet.patience_us && executor->ops->stalls && executor->ops->stalls(memory);
 }
 
@@ -128,7 +130,7 @@ static void take_turn(struct exec *executor, uint64_t now)
 void exec_quiet_serve(struct exec *executor)
 {
 	struct exec_quiet *quiet = &executor->quiet;
-	if (!quiet->first)
+	if (!quiet->first || executor->misdeed == MISDEED_HOLD)
 		return;
 	uint64_t now = util_now_us();
 	if (exec_in_flight(executor) == 0) {
@@ -145,7 +147,7 @@ void exec_quiet_serve(struct exec *executor)
 int exec_quiet_patience(const struct exec *executor, int patience)
 {
 	const struct exec_quiet *quiet = &executor->quiet;
-	if (!quiet->first || patience == 0)
+	if (!quiet->first || patience == 0 || executor->misdeed == MISDEED_HOLD)
 		return patience;
 	if (exec_in_flight(executor) == 0)
 		return 0;

@@ -175,7 +175,7 @@ static int read_report(const msgpack_object *list, struct kernel_report *report,
 	return KILN_OK;
 }
 
-/* mod 0: bytes from operand 0 to operand 1. */
+/* Bytes from operand 0 to operand 1. */
 static int check_plain_copy(const struct exec_template *copy, char error[KERNEL_ERROR_MAX])
 {
 	const struct exec_operand *operands = copy->operands;
@@ -194,11 +194,16 @@ int exec_template_read(struct exec *executor, struct wire_in *message, const msg
 					   struct exec_template *out, struct exec_place places[KERNEL_MAX_OPERANDS],
 					   char error[KERNEL_ERROR_MAX])
 {
-	uint64_t module = wire_get_uint(map, "mod", UINT64_MAX);
+	uint64_t module = wire_get_uint(map, "mod", 0);
+	bool copies = wire_get(map, "copy") != NULL;
 	const char *op = wire_get_str(message, map, "op");
 	memset(out, 0, sizeof(*out));
 	snprintf(out->op, sizeof(out->op), "%s", op ? op : "");
-	out->copy_bytes = wire_get_uint(map, "copy", 0);
+	if (copies == (wire_get(map, "mod") != NULL))
+		return reject(error, "a launch names either its kernel (mod) or how many bytes it copies "
+							 "(copy)");
+	out->copies = copies;
+	out->copy_bytes = wire_get_uint(map, "copy", UINT64_MAX);
 	out->granule = wire_get_uint(map, "granule", 0) == 16 ? 16 : 0;
 	int status = read_operands(message, map, out, places, error);
 	if (status == KILN_OK)
@@ -210,7 +215,7 @@ int exec_template_read(struct exec *executor, struct wire_in *message, const msg
 		status = read_report(wire_get(map, "report"), &out->report, error);
 	if (status != KILN_OK)
 		return status;
-	if (module == 0)
+	if (copies)
 		return check_plain_copy(out, error);
 	out->module = exec_find_module(executor, module);
 	if (!out->module)

@@ -35,7 +35,8 @@
 	/* Of device processes: */                                           \
 	X(MUTE, "mute")     /* it does not answer */                         \
 	X(LAMENT, "lament") /* it says that it cannot go on, and stays */    \
-	X(CELLS, "cells")   /* nonsense in all cells of all lanes */
+	X(CELLS, "cells")   /* nonsense in all cells of all lanes */         \
+	X(HOLD, "hold")     /* it loads no kernel until another misdeed */
 
 enum misdeed {
 	MISDEED_NONE,

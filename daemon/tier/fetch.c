@@ -45,10 +45,20 @@ void tier_note_compile(struct broker *broker, const char *target, int64_t micros
 
 /* ---- Loading and taking over ---- */
 
+static void resume(struct broker *broker, const struct tier_kernel *kernel,
+				   const struct executor *executor);
+
 static void take_over_in(struct broker *broker, struct tier_kernel *kernel,
-						 const struct executor *executor)
+						 struct executor *executor)
 {
 	struct tier *tier = kernel->tiers;
+	/* The compiler may have changed while the load waited: the kernel has another key since, under
+	 * which it need not be there. */
+	if (!tier_module(broker, executor, kernel)) {
+		if (kernel->stage == TIER_READY)
+			resume(broker, kernel, executor);
+		return;
+	}
 	while (tier) {
 		struct tier *next = tier->next;
 		struct session *session = session_find(broker, tier->session);

@@ -48,7 +48,7 @@ def say(request, number=0, /, **members):
 
 
 say.id = 0
-LAUNCH = {"mod": 1, "grid": [4, 1, 1], "block": [256, 1, 1], "shared": 0, "copy": 0,
+LAUNCH = {"mod": 1, "grid": [4, 1, 1], "block": [256, 1, 1], "shared": 0,
           "args": [[0, 0], [0, 1], [1, 4, 1000]]}
 OPS = [[1, 0, 4000, 4, 0], [2, 0, 4000, 4, 1]]
 
@@ -94,7 +94,7 @@ def exec_samples():
                step(3, 0, struct.pack("<H", 0) + b"\xff" * 8), say("free", buf=1), step(5, 7), step(4, 9), head=quiet)
     sample("exec", "lanes", *buffers(), *(step(1, lane) for lane in range(4)), entry(7, lane=3), entry(1, lane=2),
            step(3, 1, struct.pack("<H", 16) + bytes(range(64))), say("end", stream=2), say("end", stream=4), head=b"\0")
-    sample("exec", "copy_launch", *buffers(), say("launch", stream=1, ops=OPS, **dict(LAUNCH, mod=0, copy=4000)),
+    sample("exec", "copy_launch", *buffers(), say("launch", stream=1, ops=OPS, copy=4000, args=[]),
            say("cancel", ticket=4), step(4, 2), head=b"\0")
 
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define SIDE 16
 #define CUBE (SIDE * SIDE * SIDE)
@@ -566,6 +567,106 @@ static void warm_from_the_start(void **state)
 	free(log);
 }
 
+/* ---- A compiler that changes ---- */
+
+/* Two programs that are g++ and differ in their bytes, one in the place of the other. */
+static void put_compiler(const struct kilnd *daemon, int number, char path[96])
+{
+	char fresh[104];
+	snprintf(path, 96, "%s/cxx", daemon->dir);
+	snprintf(fresh, sizeof(fresh), "%s.new", path);
+	FILE *file = fopen(fresh, "w");
+	assert_non_null(file);
+	fprintf(file, "#!/bin/sh\n# %d\nexec g++ \"$@\"\n", number);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(chmod(fresh, 0755), 0);
+	assert_int_equal(rename(fresh, path), 0);
+}
+
+static void copy_compiler(kiln_client *client, char name[128])
+{
+	kiln_reply *reply;
+	assert_ok(kiln_request(client, "info", NULL, 0, &reply));
+	snprintf(name, 128, "%s", kiln_reply_str(reply, "workers.host"));
+	kiln_reply_free(reply);
+}
+
+static void await_another_compiler(kiln_client *client, const char *before)
+{
+	char name[128];
+	do
+		copy_compiler(client, name);
+	while (!strcmp(name, before));
+}
+
+static int prepare_a_cube(const struct kilnd *daemon, void *arg)
+{
+	struct permute problem = turn(SIDE);
+	kiln_attr perm = perm_attr(&problem);
+	kiln_tensor tensors[2] = {permute_input(&problem, NULL), permute_output(&problem, NULL)};
+	kiln_call *call;
+	int status;
+	kiln_client *client = client_try(daemon, CALL_TIMEOUT_MS, &status);
+	(void)arg;
+	if (client)
+		status = kiln_prepare(client, "permute", tensors, 2, &perm, 1, &call);
+	kiln_close(client);
+	return status == KILN_OK ? 0 : 1;
+}
+
+/* The exact kernel of the old compiler is loaded at last when its call has another key, by which
+ * nothing is loaded: the lane goes on with the generic kernel, and gets the exact one of the new
+ * compiler. */
+static void the_compiler_changes_while_a_load_waits(void **state)
+{
+	struct kilnd *daemon = *state;
+	const char *const options[] = {"--specialize", "lazy", "--quiet-patience", "1", NULL};
+	struct permute problem = turn(SIDE);
+	struct cube cube;
+	char path[96], before[128];
+
+	put_compiler(daemon, 2, path);
+	setenv("KILN_CXX", path, 1);
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	assert_permutes(client, &problem, "compiled");
+	finish(daemon, client);
+
+	put_compiler(daemon, 1, path);
+	kilnd_start(daemon, options);
+	unsetenv("KILN_CXX");
+	client = client_open(daemon);
+	cube_open(client, &cube);
+	cube_turn(&cube, 3);
+	copy_compiler(client, before);
+	debug_fail_device(client, "hold", "no step", false);
+	debug_int(client, "gain", "ms", 1000);
+	while (counter(client, "specialized") == 0)
+		cube_turn(&cube, BATCH);
+	assert_int_equal(counter(client, "promoted"), 0);
+
+	put_compiler(daemon, 2, path);
+	debug_str(client, "kill", "role", "compiler");
+	await_another_compiler(client, before);
+	int64_t hits = counter(client, "lookup_hits");
+	pid_t other = process_start(daemon, prepare_a_cube, NULL);
+	await_info(client, "counters.lookup_hits", hits + 1);
+	cube_turn(&cube, 4);
+	debug_fail_device(client, "cells", "no step", false);
+	assert_int_equal(process_wait(other, CALL_TIMEOUT_MS), EXITED(0));
+	for (int i = 0; i < 4; i++) {
+		cube_turn(&cube, 4);
+		assert_turned(&cube);
+	}
+	await_info(client, "counters.promoted", 1);
+	cube_turn(&cube, 4);
+	assert_turned(&cube);
+	cube_finish(daemon, &cube);
+	char *log = kilnd_log(daemon);
+	assert_null(strstr(log, "its calls go by message"));
+	free(log);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -585,6 +686,7 @@ int main(void)
 		HARNESS_TEST(fallback_has_what_is_there),
 		HARNESS_TEST(none_for_a_process_of_ones_own),
 		HARNESS_TEST(warm_from_the_start),
+		HARNESS_TEST(the_compiler_changes_while_a_load_waits),
 	};
 
 	harness_begin(240);

@@ -88,8 +88,12 @@ static inline uint64_t post_copy(struct peer *peer, uint64_t buffer, uint64_t of
 	return post(peer, &message, &fd, 1);
 }
 
+/* Which of "mod" and "copy" a launch has. */
+enum { LAUNCH_MOD = 1, LAUNCH_COPY = 2, LAUNCH_NEITHER = 4 };
+
 /* A launch as the broker sends it, to be spoilt field by field. */
 struct launch {
+	unsigned says; /* 0: "mod" where there is a module, else "copy" */
 	uint64_t module, stream, delay, copy, shared;
 	int64_t grid[3], block[3];
 	struct {
@@ -108,12 +112,15 @@ struct launch {
 /* Members of a message, or of a graph's part. */
 static inline void put_launch(struct wire_out *message, const struct launch *launch)
 {
-	wire_put_uint(message, "mod", launch->module);
+	unsigned says = launch->says ? launch->says : launch->module ? LAUNCH_MOD : LAUNCH_COPY;
+	if (says & LAUNCH_MOD)
+		wire_put_uint(message, "mod", launch->module);
+	if (says & LAUNCH_COPY)
+		wire_put_uint(message, "copy", launch->copy);
 	wire_put_uint(message, "stream", launch->stream);
 	wire_put_ints(message, "grid", launch->grid, 3);
 	wire_put_ints(message, "block", launch->block, 3);
 	wire_put_uint(message, "shared", launch->shared);
-	wire_put_uint(message, "copy", launch->copy);
 	wire_put_uint(message, "delay", launch->delay);
 	if (launch->scratch[0])
 		wire_put_ints(message, "scratch",

@@ -407,7 +407,8 @@ static void streams_are_independent(void **state)
 		host[i] = (uint8_t)(i * 31 >> 3);
 	copy(x, host, BYTES, true);
 	struct device_operand operands[2] = {{x, 0}, {y, 0}};
-	struct device_launch launch = {.operands = operands,
+	struct device_launch launch = {.copies = true,
+								   .operands = operands,
 								   .operand_count = 2,
 								   .copy_bytes = BYTES,
 								   .delay_ms = 300,

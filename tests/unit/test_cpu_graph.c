@@ -125,7 +125,7 @@ static void make_steps(struct steps *steps, uint32_t by)
 													.operands = steps->operands[i],
 													.operand_count = 2};
 	}
-	steps->launches[1].module = NULL;
+	steps->launches[1].copies = true;
 	steps->launches[1].copy_bytes = 4 * WORDS;
 	steps->args[2][3] = (struct kernel_arg){
 		.kind = KERNEL_ARG_BYTES, .operand = -1, .bytes = 4, .data = &steps->by};

@@ -50,7 +50,7 @@ static void make_steps(struct steps *steps)
 													.operands = steps->operands[i],
 													.operand_count = 2};
 	}
-	steps->launches[2].module = NULL;
+	steps->launches[2].copies = true;
 	steps->launches[2].copy_bytes = 16;
 }
 
@@ -341,7 +341,7 @@ static void empty_copies_are_no_work(void **state)
 	(void)state;
 	struct device_memory *x = alloc(16);
 	const struct device_operand operands[] = {{x, 16}, {x, 0}};
-	const struct device_launch launch = {.operands = operands, .operand_count = 2};
+	const struct device_launch launch = {.copies = true, .operands = operands, .operand_count = 2};
 	struct device_graph *graph = make(&launch, 1);
 	assert_int_equal(start(graph, 1, 4, false), KILN_OK);
 	expect_done(4);

@@ -55,8 +55,12 @@ static void copies_between_operands(void **state)
 	struct device_memory *a = alloc(16), *b = alloc(16);
 	transfer(a, 0, text, 16, true);
 	struct device_operand operands[] = {{a, 4}, {b, 8}};
-	struct device_launch launch = {
-		.operands = operands, .operand_count = 2, .copy_bytes = 8, .ticket = 3, .stream = 1};
+	struct device_launch launch = {.copies = true,
+								   .operands = operands,
+								   .operand_count = 2,
+								   .copy_bytes = 8,
+								   .ticket = 3,
+								   .stream = 1};
 	assert_int_equal(device_cuda.launch(device, &launch, error), KILN_OK);
 	expect_done(3);
 	transfer(b, 0, result, 16, false);

@@ -187,7 +187,8 @@ static void refuses_wrong_launches(void **state)
 	wrong.scratch[1] = 9;
 	expect_refusal(&peer, &wrong, KILN_EINVAL, "8 bytes of scratch memory, 9 of them counters");
 	EXPECT(takes_scratch, true, KILN_EINVAL, "takes 4 arguments and was given 5");
-	EXPECT(module, 0, KILN_OK, "");
+	EXPECT(says, LAUNCH_NEITHER, KILN_EPROTO, "either its kernel (mod) or how many bytes");
+	EXPECT(says, LAUNCH_MOD | LAUNCH_COPY, KILN_EPROTO, "either its kernel (mod) or how many");
 	EXPECT(pointers, 0, KILN_EINVAL, "takes 4 arguments");
 #undef EXPECT
 	struct launch copy = {.copy = 500, .operands = {{1, 0, 400, 1}, {2, 0, 500, 1}}};
@@ -195,6 +196,11 @@ static void refuses_wrong_launches(void **state)
 	expect_refusal(&peer, &copy, KILN_EINVAL, "a copy of 500 bytes");
 	copy.operand_count = 1;
 	expect_refusal(&peer, &copy, KILN_EPROTO, "two operands, not 1");
+	/* No number of a module says that there is none. */
+	copy = scale_launch;
+	copy.module = 0;
+	copy.says = LAUNCH_MOD;
+	expect_refusal(&peer, &copy, KILN_ENOENT, "there is no module 0");
 	/* None of them left anything behind. */
 	assert_int_equal(ask_launch(&peer, &scale_launch), KILN_OK);
 	assert_int_equal(ask_number(&peer, "free", "buf", 1), KILN_OK);

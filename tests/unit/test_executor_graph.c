@@ -211,7 +211,7 @@ static void wrong_requests(void **state)
 	assert_int_equal(ask(&peer, &message), KILN_EPROTO);
 	begin_graph(&peer, &message, "graph", 7, OWNER);
 	wire_put_ints(&message, "parts", (int64_t[]){1, 2}, 2);
-	assert_int_equal(ask(&peer, &message), KILN_ENOENT);
+	assert_int_equal(ask(&peer, &message), KILN_EPROTO);
 	begin_graph(&peer, &message, "graph", 7, OWNER);
 	wire_list_begin(&message, "parts");
 	for (int i = 0; i <= KILN_MAX_GRAPH; i++) {

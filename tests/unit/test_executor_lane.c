@@ -41,7 +41,20 @@ static void begin_owned(struct scene *scene, struct wire_out *message, const cha
 	wire_put_uint(message, "stream", OWNER);
 }
 
-/* A copy of so many bytes from its first operand to its second; type: bind or rebind. */
+/* type: bind or rebind. */
+static int tell(struct scene *scene, const char *type, uint64_t call, const struct launch *launch,
+				uint64_t notice)
+{
+	struct wire_out message;
+	begin(&scene->peer, &message, type);
+	wire_put_uint(&message, "call", call);
+	wire_put_str(&message, "op", "copy");
+	wire_put_uint(&message, "notice", notice);
+	put_launch(&message, launch);
+	return ask_past_events(&scene->peer, &message);
+}
+
+/* A copy of so many bytes from its first operand to its second. */
 static int tell_copy(struct scene *scene, const char *type, uint64_t call, uint64_t bytes,
 					 uint64_t notice)
 {
@@ -49,13 +62,7 @@ static int tell_copy(struct scene *scene, const char *type, uint64_t call, uint6
 								.copy = bytes,
 								.operands = {{0, 0, bytes, 1}, {0, 0, bytes, 1}},
 								.operand_count = 2};
-	struct wire_out message;
-	begin(&scene->peer, &message, type);
-	wire_put_uint(&message, "call", call);
-	wire_put_str(&message, "op", "copy");
-	wire_put_uint(&message, "notice", notice);
-	put_launch(&message, &copy);
-	return ask_past_events(&scene->peer, &message);
+	return tell(scene, type, call, &copy, notice);
 }
 
 static void bind_copy(struct scene *scene, uint64_t call)
@@ -353,6 +360,13 @@ static void another_launch_takes_over(void **state)
 	expect(&scene, add(&scene, small), KILN_OK, "");
 	open_gate(&scene, held);
 	expect(&scene, held, KILN_OK, "");
+	/* A kernel that is not there is no copy, and the call stays what it is. */
+	const struct launch none = {.says = LAUNCH_MOD,
+								.stream = OWNER,
+								.operands = {{0, 0, BYTES, 1}, {0, 0, BYTES, 1}},
+								.operand_count = 2};
+	assert_int_equal(tell(&scene, "lane.rebind", CALL, &none, 0), KILN_ENOENT);
+	expect(&scene, add(&scene, small), KILN_OK, "");
 	/* What is not bound any more needs no other launch. */
 	assert_int_equal(tell_copy(&scene, "lane.rebind", CALL + 1, BYTES, 0), KILN_OK);
 	struct lane_entry other = copy_on(1);

@@ -111,6 +111,7 @@ static int launch(struct bench *bench, const struct item *item, struct device_mo
 	const struct kernel_plan *plan = &item->plan;
 	struct device_operand operands[KERNEL_MAX_OPERANDS] = {0};
 	struct device_launch request = {
+		.copies = plan->kind == KERNEL_COPY,
 		.module = module,
 		.shared_bytes = plan->shared_bytes,
 		.args = plan->args,
