@@ -3,6 +3,7 @@
  * not know of clients.
  */
 #include "client/local.h"
+#include "client/plain.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -40,7 +41,7 @@ static void set_log(const char *log)
 		return;
 	}
 	char *old = pthread_getspecific(log_key);
-	char *copy = log != NULL ? strdup(log) : NULL;
+	char *copy = log != NULL ? plain_copy(log, strlen(log), PLAIN_TEXT) : NULL;
 	if (old == NULL && copy == NULL) {
 		return;
 	}
@@ -51,22 +52,13 @@ static void set_log(const char *log)
 	free(old);
 }
 
-/* A message is one line, whatever it quotes, and whoever sent it. */
-static void one_line(void)
-{
-	for (char *at = message; *at; at++) {
-		unsigned char byte = (unsigned char)*at;
-		*at = byte < 32 || byte == 127 ? ' ' : *at;
-	}
-}
-
 int error_set(int status, const char *format, ...)
 {
 	va_list list;
 	va_start(list, format);
 	vsnprintf(message, sizeof(message), format, list);
 	va_end(list);
-	one_line();
+	plain_clean(message, sizeof(message), PLAIN_LINE);
 	set_log(NULL);
 	return status;
 }
@@ -75,7 +67,7 @@ int error_set_peer(int status, const char *sentence, const char *log)
 {
 	bool given = sentence != NULL && sentence[0] != 0;
 	snprintf(message, sizeof(message), "%s", given ? sentence : kiln_status_text(status));
-	one_line();
+	plain_clean(message, sizeof(message), PLAIN_LINE);
 	set_log(log);
 	return status;
 }

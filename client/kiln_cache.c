@@ -149,7 +149,7 @@ int cli_cache_show(struct cli *cli)
 
 static int write_object(const char *path, const void *object, size_t bytes)
 {
-	FILE *out = path ? fopen(path, "wb") : stdout;
+	FILE *out = path ? fopen(path, "wb") : sink_bytes();
 	bool good;
 
 	if (!out) {

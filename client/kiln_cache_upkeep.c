@@ -12,13 +12,13 @@
 void cache_progress(const struct cli *cli, const char *what, int64_t done, int64_t all)
 {
 	if (isatty(STDERR_FILENO) && !cli->json)
-		fprintf(stderr, "\r%s %" PRId64 " of %" PRId64 " \033[K", what, done, all);
+		fprintf(sink_terminal(), "\r%s %" PRId64 " of %" PRId64 " \033[K", what, done, all);
 }
 
 void cache_end_progress(const struct cli *cli)
 {
 	if (isatty(STDERR_FILENO) && !cli->json)
-		fputs("\r\033[K", stderr);
+		fputs("\r\033[K", sink_terminal());
 }
 
 /* ---- Trim and clear ---- */

@@ -158,6 +158,16 @@ bool data_close(kiln_dtype dtype, const void *a, const void *b, uint64_t bytes);
 double time_us(void); /* since some moment */
 void time_sort(double *times, int64_t count);
 
+/* ---- Standard output and error (kiln_sink.c) ---- */
+
+/* From here on nothing that is printed steers the terminal; false: no memory. */
+bool sink_begin(void);
+/* Writes what is left of standard output; false: it cannot be written. */
+bool sink_end(void);
+/* For an object's bytes, and for lines of progress: these pass as they are. */
+FILE *sink_bytes(void);
+FILE *sink_terminal(void);
+
 /* ---- Printing (kiln_table.c) ---- */
 
 /* A table is filled cell by cell and printed with aligned columns; the last is never padded. */

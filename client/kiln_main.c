@@ -446,12 +446,17 @@ static int dispatch(struct cli *cli)
 int main(int argc, char **argv)
 {
 	struct cli cli = {.autostart = -1};
-	int status = cli_parse(argc, argv, &cli);
+	int status;
 
+	if (!sink_begin()) {
+		fputs("kiln: no memory\n", stderr);
+		return CLI_FAILED;
+	}
+	status = cli_parse(argc, argv, &cli);
 	if (!status)
 		status = dispatch(&cli);
 	check_close(&cli);
-	if (fflush(stdout) || ferror(stdout)) {
+	if (!sink_end()) {
 		fputs("kiln: standard output cannot be written\n", stderr);
 		return status ? status : CLI_FAILED;
 	}

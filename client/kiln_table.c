@@ -3,6 +3,7 @@
  * JSON objects that are the command's own.  Knows nothing of the daemon.
  */
 #include "kiln_cli.h"
+#include "client/plain.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,6 +16,19 @@
 void table_begin(struct table *table, const char *const *headers, int columns)
 {
 	*table = (struct table){.headers = headers, .columns = columns};
+}
+
+/* A row is one line, and is aligned by what is printed of it.  Takes over text. */
+static char *one_line(char *text)
+{
+	size_t size = text ? strlen(text) : 0;
+	char *copy;
+
+	if (!text || plain_is(text, size, PLAIN_LINE))
+		return text;
+	copy = plain_copy(text, size, PLAIN_LINE);
+	free(text);
+	return copy;
 }
 
 void table_cell(struct table *table, const char *format, ...)
@@ -34,7 +48,7 @@ void table_cell(struct table *table, const char *format, ...)
 	if (vasprintf(&text, format, list) < 0)
 		text = NULL;
 	va_end(list);
-	table->cells[table->count++] = text;
+	table->cells[table->count++] = one_line(text);
 }
 
 static void print_row(const struct table *table, const char *const *cells, const size_t *widths,
@@ -80,13 +94,16 @@ void table_print(struct table *table, FILE *out)
 
 void print_pair(const char *name, const char *format, ...)
 {
+	char *text = NULL;
 	va_list list;
 
-	printf("%-14s ", name);
 	va_start(list, format);
-	vprintf(format, list);
+	if (vasprintf(&text, format, list) < 0)
+		text = NULL;
 	va_end(list);
-	putchar('\n');
+	text = one_line(text);
+	printf("%-14s %s\n", name, text ? text : "");
+	free(text);
 }
 
 /* ---- Figures ---- */
@@ -201,16 +218,20 @@ void json_string(const char *name, const char *value)
 {
 	json_name(name);
 	putchar('"');
-	for (; *value; value++) {
-		unsigned char c = (unsigned char)*value;
-		if (c == '"' || c == '\\')
-			printf("\\%c", c);
-		else if (c == '\n')
+	while (*value) {
+		uint32_t code;
+		size_t bytes = plain_next(value, strlen(value), &code);
+		if (code >= PLAIN_CUT_OFF)
+			fputs("\xef\xbf\xbd", stdout); /* the replacement character */
+		else if (code == '"' || code == '\\')
+			printf("\\%c", (int)code);
+		else if (code == '\n')
 			fputs("\\n", stdout);
-		else if (c < 0x20)
-			printf("\\u%04x", c);
+		else if (code < 0x10000 && plain_hides(code))
+			printf("\\u%04x", (unsigned)code);
 		else
-			putchar(c);
+			fwrite(value, 1, bytes, stdout);
+		value += code >= PLAIN_CUT_OFF ? 1 : bytes;
 	}
 	putchar('"');
 }

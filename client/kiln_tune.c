@@ -18,13 +18,13 @@
 void tune_progress(const struct tune *tune, const char *what, int number)
 {
 	if (isatty(STDERR_FILENO) && !tune->cli->json)
-		fprintf(stderr, "\r%d candidates: %s %d \033[K", tune->count, what, number + 1);
+		fprintf(sink_terminal(), "\r%d candidates: %s %d \033[K", tune->count, what, number + 1);
 }
 
 static void end_progress(const struct tune *tune)
 {
 	if (isatty(STDERR_FILENO) && !tune->cli->json)
-		fputs("\r\033[K", stderr);
+		fputs("\r\033[K", sink_terminal());
 }
 
 /* ---- The problem ---- */

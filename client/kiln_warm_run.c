@@ -159,13 +159,13 @@ static void say(const struct run *run, double began, const char *before, const c
 	double left = run->done ? (now() - began) / (double)run->done * (double)(all - run->done) : 0;
 	char eta[FIGURE_MAX];
 
-	fprintf(stderr,
+	fprintf(sink_terminal(),
 			"%swarm: %" PRId64 " of %" PRId64 ", %" PRId64 " there, %" PRId64 " compiled, %" PRId64
 			" failed",
 			before, run->done, all, warm->hits, warm->compiled, warm->failed);
 	if (run->done && run->done < all)
-		fprintf(stderr, ", %s to go", figure_micros(left * 1e6, eta));
-	fprintf(stderr, "%s", after);
+		fprintf(sink_terminal(), ", %s to go", figure_micros(left * 1e6, eta));
+	fprintf(sink_terminal(), "%s", after);
 }
 
 /* Until all threads have ended; holds the lock. */
@@ -187,7 +187,7 @@ static void watch(struct run *run, double began)
 			say(run, began, "", "\n");
 	}
 	if (terminal)
-		fputs("\r\033[K", stderr);
+		fputs("\r\033[K", sink_terminal());
 }
 
 /* ---- All of it ---- */

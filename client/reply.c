@@ -2,6 +2,7 @@
  * reply.c: a structured answer, read by path or as one JSON text.  Must not know of connections.
  */
 #include "client/local.h"
+#include "client/plain.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -215,50 +216,36 @@ static void putf(struct json *json, const char *format, ...)
 	}
 }
 
-/* Bytes of the UTF-8 character at p, or 0 if it is none. */
-static size_t utf8(const unsigned char *p, size_t left)
+/* A character that JSON must not have, or that whoever reads it should see. */
+static void put_escaped(struct json *json, uint32_t code)
 {
-	size_t n = p[0] < 0x80   ? 1
-			   : p[0] < 0xc2 ? 0
-			   : p[0] < 0xe0 ? 2
-			   : p[0] < 0xf0 ? 3
-			   : p[0] < 0xf5 ? 4
-							 : 0;
-	if (n == 0 || n > left) {
-		return 0;
+	if (code < 0x10000) {
+		putf(json, "\\u%04x", (unsigned)code);
+	} else {
+		putf(json, "\\u%04x\\u%04x", (unsigned)(0xd800 + ((code - 0x10000) >> 10)),
+			 (unsigned)(0xdc00 + ((code - 0x10000) & 0x3ff)));
 	}
-	for (size_t i = 1; i < n; i++) {
-		if ((p[i] & 0xc0) != 0x80) {
-			return 0;
-		}
-	}
-	/* Overlong forms, surrogates, and what is beyond U+10FFFF. */
-	if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-		(p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) {
-		return 0;
-	}
-	return n;
 }
 
 static void put_string(struct json *json, const char *text, size_t size)
 {
-	const unsigned char *p = (const unsigned char *)text;
 	put(json, "\"", 1);
 	for (size_t i = 0; i < size;) {
-		size_t n = utf8(p + i, size - i);
-		if (n == 0) {
+		uint32_t code;
+		size_t n = plain_next(text + i, size - i, &code);
+		if (code >= PLAIN_CUT_OFF) {
 			put(json, "\xef\xbf\xbd", 3); /* the replacement character */
 			n = 1;
-		} else if (p[i] == '"' || p[i] == '\\') {
-			putf(json, "\\%c", p[i]);
-		} else if (p[i] == '\n') {
+		} else if (code == '"' || code == '\\') {
+			putf(json, "\\%c", (int)code);
+		} else if (code == '\n') {
 			put(json, "\\n", 2);
-		} else if (p[i] == '\t') {
+		} else if (code == '\t') {
 			put(json, "\\t", 2);
-		} else if (p[i] < 0x20 || p[i] == 0x7f) {
-			putf(json, "\\u%04x", p[i]);
+		} else if (plain_hides(code)) {
+			put_escaped(json, code);
 		} else {
-			put(json, (const char *)p + i, n);
+			put(json, text + i, n);
 		}
 		i += n;
 	}

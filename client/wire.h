@@ -28,6 +28,7 @@ struct wire_out {
 	} open[WIRE_MAX_DEPTH];
 	int depth;
 	int error;
+	bool for_people; /* plain.h's rule holds for its strings: they may quote anybody */
 };
 
 /* Starts a message: {"t": type, "id": id, ...}.  type NULL: an anonymous map without "t" and "id".

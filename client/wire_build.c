@@ -2,9 +2,11 @@
  * wire_build.c: builds messages.  Must know neither sockets nor requests.
  */
 #include "client/wire.h"
+#include "client/plain.h"
 
 #include <kiln/kiln.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void stick(struct wire_out *out, int error)
@@ -29,7 +31,13 @@ static void pack_text(struct wire_out *out, const char *text)
 		stick(out, KILN_EINTERNAL);
 		return;
 	}
-	packed(out, msgpack_pack_str_with_body(&out->packer, text, size));
+	if (!out->for_people || plain_is(text, size, PLAIN_TEXT)) {
+		packed(out, msgpack_pack_str_with_body(&out->packer, text, size));
+		return;
+	}
+	char *copy = plain_copy(text, size, PLAIN_TEXT);
+	packed(out, copy == NULL ? -1 : msgpack_pack_str_with_body(&out->packer, copy, strlen(copy)));
+	free(copy);
 }
 
 /* Counts a member and writes its key; false when nothing may follow. */

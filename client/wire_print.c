@@ -2,6 +2,7 @@
  * wire_print.c: a message as a readable call, for people who debug.
  */
 #include "client/wire.h"
+#include "client/plain.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,16 +37,17 @@ static void print_text(struct print *print, const msgpack_object_str *text, bool
 {
 	const char *quote = quoted ? "\"" : "";
 	add(print, "%s", quote);
-	for (uint32_t i = 0; i < text->size && !full(print); i++) {
-		unsigned char c = (unsigned char)text->ptr[i];
+	for (uint32_t i = 0; i < text->size && !full(print);) {
+		char c = text->ptr[i], shown[PLAIN_SHOWN];
+		i += (uint32_t)plain_show(text->ptr + i, text->size - i, PLAIN_TEXT, shown);
 		if (c == '\n') {
 			add(print, "\\n");
 		} else if (quoted && (c == '"' || c == '\\')) {
 			add(print, "\\%c", c);
-		} else if (c < 0x20 || c == 0x7f) {
+		} else if (c == '\t' || c == '\r') {
 			add(print, "\\x%02x", c);
 		} else {
-			add(print, "%c", c);
+			add(print, "%s", shown);
 		}
 	}
 	add(print, "%s", quote);

@@ -129,8 +129,8 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 	int status = KILN_OK;
 	memset(problem, 0, sizeof *problem);
 	if (!op || !plan_find(op))
-		return ERROR(KILN_EINVAL, "there is no operator %.40s; `kiln ops` lists them",
-					 op ? op : "without a name");
+		return ERROR(KILN_EINVAL, "there is no operator %.*s; `kiln ops` lists them",
+					 PLAIN_CUT(op ? op : "without a name", 40));
 	snprintf(problem->op, sizeof problem->op, "%s", op);
 	if (wire_count(tensors) > KERNEL_MAX_OPERANDS || wire_count(attrs) > KERNEL_MAX_ATTRS)
 		return ERROR(KILN_EINVAL, "%u tensors and %u attributes; the most are %d and %d",

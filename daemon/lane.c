@@ -174,6 +174,7 @@ static void tell_lost(struct session *session, int status, const char *why)
 {
 	struct wire_out out;
 	wire_begin(&out, "event", 0);
+	out.for_people = true;
 	wire_put_str(&out, "what", "lane.lost");
 	wire_put_int(&out, "st", status);
 	wire_put_str(&out, "err", why);

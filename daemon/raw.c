@@ -261,6 +261,6 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 
 const char *raw_label(const struct kernel_plan *plan, char label[160])
 {
-	snprintf(label, 160, "kernel %.80s of %s", plan->instantiation, plan->source);
+	snprintf(label, 160, "kernel %.*s of %s", PLAIN_CUT(plan->instantiation, 80), plan->source);
 	return label;
 }

@@ -239,9 +239,9 @@ static bool take(struct session *session, struct frame *frame)
 	}
 	if (frame->lost)
 		reply_error(session, wire_id(&message), KILN_ELIMIT,
-					"kilnd lost the descriptors of %.40s: "
+					"kilnd lost the descriptors of %.*s: "
 					"it has as many files open as it may have (ulimit -n); try again later",
-					wire_type(&message));
+					PLAIN_CUT(wire_type(&message), 40));
 	else
 		command_run(session, &message, frame);
 	wire_in_free(&message);
@@ -362,8 +362,14 @@ void session_open(struct broker *broker, int sock)
 
 void reply_begin(struct wire_out *out, uint64_t id)
 {
+	reply_begin_with(out, id, KILN_OK);
+}
+
+void reply_begin_with(struct wire_out *out, uint64_t id, int status)
+{
 	wire_begin(out, "reply", id);
-	wire_put_int(out, "st", KILN_OK);
+	out->for_people = true;
+	wire_put_int(out, "st", status);
 }
 
 void reply_send(struct session *session, struct wire_out *out, const int *fds, int fd_count)
@@ -405,9 +411,8 @@ void reply_error(struct session *session, uint64_t id, int status, const char *f
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
-	util_one_line(text); /* what it quotes may be the client's */
-	wire_begin(&out, "reply", id);
-	wire_put_int(&out, "st", status);
+	plain_clean(text, sizeof text, PLAIN_LINE); /* it may quote the client */
+	reply_begin_with(&out, id, status);
 	wire_put_str(&out, "err", text);
 	reply_send(session, &out, NULL, 0);
 }

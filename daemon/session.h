@@ -179,7 +179,9 @@ void session_note_load(struct session *session, struct kernel_ref *ref, uint64_t
 
 /* ---- Replies ---- */
 
+/* Strings of replies and events are shown to people: plain.h's rule is applied to each. */
 void reply_begin(struct wire_out *out, uint64_t id);
+void reply_begin_with(struct wire_out *out, uint64_t id, int status);
 void reply_send(struct session *session, struct wire_out *out, const int *fds, int fd_count);
 void reply_ok(struct session *session, uint64_t id);
 void reply_error(struct session *session, uint64_t id, int status, const char *format, ...)

@@ -68,7 +68,7 @@ int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX])
 {
 	if (!cache_row_is_hex(key, 64)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.70s\" is not a key: 64 digits of 0-9 and a-f", key);
+						 "\"%.*s\" is not a key: 64 digits of 0-9 and a-f", PLAIN_CUT(key, 70));
 	}
 	return KILN_OK;
 }
@@ -78,8 +78,8 @@ int cache_check_prefix(const char *prefix, char error[KERNEL_ERROR_MAX])
 	size_t size = strnlen(prefix, KERNEL_KEY_HEX);
 	if (size < 4 || size > 64 || !cache_row_is_hex(prefix, size)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "\"%.70s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
-						 prefix);
+						 "\"%.*s\" is not the beginning of a key: 4 to 64 digits of 0-9 and a-f",
+						 PLAIN_CUT(prefix, 70));
 	}
 	return KILN_OK;
 }

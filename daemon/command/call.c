@@ -152,8 +152,7 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 static void answer_failure(struct asking *asking, int status, const char *error, const char *log)
 {
 	struct wire_out out;
-	wire_begin(&out, "reply", asking->request.id);
-	wire_put_int(&out, "st", status);
+	reply_begin_with(&out, asking->request.id, status);
 	wire_put_str(&out, "err", error);
 	wire_put_str(&out, "log", log);
 	reply_send(asking->request.session, &out, NULL, 0);

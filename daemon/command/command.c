@@ -119,13 +119,13 @@ static bool allowed(struct session *session, uint64_t id, const char *name)
 static void refuse_unknown(struct session *session, uint64_t id, const char *name)
 {
 	if (!session->greeted || !strcmp(session->version, KILN_VERSION_STRING))
-		reply_error(session, id, KILN_EINVAL, "kilnd %s knows no request %.40s",
-					KILN_VERSION_STRING, name);
+		reply_error(session, id, KILN_EINVAL, "kilnd %s knows no request %.*s", KILN_VERSION_STRING,
+					PLAIN_CUT(name, 40));
 	else
 		reply_error(session, id, KILN_EVERSION,
-					"kilnd %s knows no request %.40s, which libkiln %s has: stop this kilnd and "
+					"kilnd %s knows no request %.*s, which libkiln %s has: stop this kilnd and "
 					"start the one of that version",
-					KILN_VERSION_STRING, name, session->version);
+					KILN_VERSION_STRING, PLAIN_CUT(name, 40), session->version);
 	if (!session->greeted)
 		session_end(session);
 }
@@ -135,7 +135,7 @@ void command_run(struct session *session, struct wire_in *message, struct frame 
 	const char *name = wire_type(message);
 	uint64_t id = wire_id(message);
 	if (!id) {
-		reply_error(session, 0, KILN_EPROTO, "request %.40s has no id", name);
+		reply_error(session, 0, KILN_EPROTO, "request %.*s has no id", PLAIN_CUT(name, 40));
 		session->broker->counters.protocol_errors++;
 		session_end(session);
 		return;

@@ -82,8 +82,8 @@ static void fault_store(struct session *session, struct wire_in *message, uint32
 		reply_ok(session, wire_id(message));
 	else
 		reply_error(session, wire_id(message), KILN_EINVAL,
-					"a disk cannot be \"%.40s\"; it can be none, full, readonly, failing or slow",
-					kind ? kind : "");
+					"a disk cannot be \"%.*s\"; it can be none, full, readonly, failing or slow",
+					PLAIN_CUT(kind ? kind : "", 40));
 }
 
 /* ---- children ---- */
@@ -148,8 +148,8 @@ static void kill_child(struct session *session, struct wire_in *message)
 
 static void no_misdeed(struct session *session, struct wire_in *message, const char *name)
 {
-	reply_error(session, wire_id(message), KILN_EINVAL, "there is no misdeed \"%.40s\"",
-				name ? name : "");
+	reply_error(session, wire_id(message), KILN_EINVAL, "there is no misdeed \"%.*s\"",
+				PLAIN_CUT(name ? name : "", 40));
 }
 
 static enum misdeed misdeed_of(struct wire_in *message)
@@ -329,13 +329,13 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 			 !run_store(session, message, what))
 		reply_error(
 			session, wire_id(message), KILN_EINVAL,
-			"debug knows no %.40s; it knows children, kill, drop, corrupt, expire, "
+			"debug knows no %.*s; it knows children, kill, drop, corrupt, expire, "
 			"store-fault, store-deadline, look, delay-compile, delay-store, delay-launch, "
 			"hello-deadline, idle-executor, start-deadline, call-deadline, "
 			"restart-pause, gain, remote-patience, remote-claim, fail-compile, hang-compile, "
 			"crash-compile, fail-start, "
 			"fail-device, spare-children, available-memory",
-			what);
+			PLAIN_CUT(what, 40));
 }
 
 void command_stop(struct session *session, struct wire_in *message, struct frame *frame)

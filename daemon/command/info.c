@@ -114,7 +114,7 @@ static uint64_t agree(struct session *session, struct wire_in *message)
 	const char *version = wire_get_str(message, &message->root, "version");
 	uint64_t spoken = newest < PROTOCOL_VERSION ? newest : PROTOCOL_VERSION;
 	snprintf(session->version, sizeof session->version, "%s", version ? version : "unknown");
-	util_one_line(session->version);
+	plain_clean(session->version, sizeof session->version, PLAIN_LINE);
 	if (spoken >= PROTOCOL_OLDEST && spoken >= oldest)
 		return spoken;
 	reply_error(session, wire_id(message), KILN_EVERSION,
@@ -148,7 +148,8 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	session->background = wire_get_bool(&message->root, "background", false);
 	if (!freeze_parse(miss, &session->on_miss)) {
 		reply_error(session, id, KILN_EINVAL,
-					"on_miss is \"%.40s\"; it may be compile, warn, fallback or error", miss);
+					"on_miss is \"%.*s\"; it may be compile, warn, fallback or error",
+					PLAIN_CUT(miss, 40));
 		session_end(session);
 		return;
 	}
@@ -157,6 +158,7 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	uv_timer_stop(&session->hello_timer);
 	hello->spoken = spoken;
 	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");
+	plain_clean(hello->wanted, sizeof hello->wanted, PLAIN_LINE);
 	struct device_entry *device =
 		hello->wanted[0] ? device_find(broker, hello->wanted) : broker->devices;
 	if (device)

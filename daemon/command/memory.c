@@ -298,8 +298,8 @@ void command_lend(struct session *session, struct wire_in *message, struct frame
 	if (!may_have(session, id, bytes, false))
 		return;
 	if (!lend_kind(name, &kind)) {
-		reply_error(session, id, KILN_EINVAL, "memory is lent by kind ipc, fd or pool, not %.20s",
-					name ? name : "(none)");
+		reply_error(session, id, KILN_EINVAL, "memory is lent by kind ipc, fd or pool, not %.*s",
+					PLAIN_CUT(name ? name : "(none)", 20));
 		return;
 	}
 	if (kind != BUFFER_LENT_FD && device_is_cpu(session->device)) {

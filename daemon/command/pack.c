@@ -201,8 +201,8 @@ static bool take_text(struct session *session, struct wire_in *message, const ch
 		memcpy(room, text, strlen(text) + 1);
 		return true;
 	}
-	reply_error(session, wire_id(message), KILN_EINVAL,
-				"\"%.100s\" is no %s: it has 1 to %zu bytes", text ? text : "", what, size - 1);
+	reply_error(session, wire_id(message), KILN_EINVAL, "\"%.*s\" is no %s: it has 1 to %zu bytes",
+				PLAIN_CUT(text ? text : "", 100), what, size - 1);
 	return false;
 }
 

@@ -76,8 +76,8 @@ static bool take_filter(struct session *session, struct wire_in *message, const 
 	*out = text ? room : NULL;
 	if (text && (!*text || strlen(text) >= size)) {
 		reply_error(session, wire_id(message), KILN_EINVAL,
-					"cache.trim: %s \"%.100s\" is none that a kernel has: it has 1 to %d letters",
-					name, text, (int)size - 1);
+					"cache.trim: %s \"%.*s\" is none that a kernel has: it has 1 to %d letters",
+					name, PLAIN_CUT(text, 100), (int)size - 1);
 		return false;
 	}
 	if (text)

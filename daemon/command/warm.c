@@ -42,8 +42,7 @@ static void warming_abandon(struct request *request)
 static void answer_failure(struct warming *warming, int status, const char *error, const char *log)
 {
 	struct wire_out out;
-	wire_begin(&out, "reply", warming->request.id);
-	wire_put_int(&out, "st", status);
+	reply_begin_with(&out, warming->request.id, status);
 	wire_put_str(&out, "err", error);
 	wire_put_str(&out, "log", log);
 	reply_send(warming->request.session, &out, NULL, 0);

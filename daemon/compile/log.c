@@ -93,7 +93,8 @@ void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX])
 		(strncmp(error, "entry:", 6) != 0 && strncmp(error, "__nv_name_map", 13) != 0))
 		return;
 	snprintf(rest, sizeof rest, "%s", what + sizeof word - 1);
-	util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE, "the entry %.200s: %s", entry, rest);
+	util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE, "the entry %.*s: %s", PLAIN_CUT(entry, 200),
+			  rest);
 }
 
 bool log_says_no_memory(const char *log)

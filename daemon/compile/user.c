@@ -47,30 +47,31 @@ int compile_check_user(const struct compile_job *job, char error[KERNEL_ERROR_MA
 		if (!is_quotable(files[i].name))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "the name of a source or header is not empty and has no quotes, "
-							 "backslashes and control characters: %.80s",
-							 files[i].name);
+							 "backslashes and control characters: %.*s",
+							 PLAIN_CUT(files[i].name, 80));
 		if (files[i].bytes && memchr(files[i].text, 0, files[i].bytes))
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%.80s has a zero byte in it",
-							 files[i].name);
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%.*s has a zero byte in it",
+							 PLAIN_CUT(files[i].name, 80));
 		for (int j = 0; j < i; j++)
 			if (j > 0 && strcmp(files[i].name, files[j].name) == 0)
 				return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-								 "there are two headers %.80s; names differ", files[i].name);
+								 "there are two headers %.*s; names differ",
+								 PLAIN_CUT(files[i].name, 80));
 	}
 	for (int i = 0; i < job->macro_count; i++)
 		if (!is_macro(job->macros[i].name) || !is_line(job->macros[i].value))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "a macro is an identifier, perhaps with parameters, and its value one "
-							 "line: %.80s",
-							 job->macros[i].name);
+							 "line: %.*s",
+							 PLAIN_CUT(job->macros[i].name, 80));
 	for (int i = 0; i < job->option_count; i++)
 		if (!options_user_allowed(job->options[i]))
 			return util_fail(
 				error, KERNEL_ERROR_MAX, KILN_EINVAL,
-				"option %.80s is not allowed; allowed are -std=c++11|14|17|20, "
+				"option %.*s is not allowed; allowed are -std=c++11|14|17|20, "
 				"--use_fast_math, --fmad=, --ftz=, --prec-div=, --prec-sqrt=true|false, "
 				"--maxrregcount=N, -lineinfo, -default-device, --restrict",
-				job->options[i]);
+				PLAIN_CUT(job->options[i], 80));
 	return KILN_OK;
 }
 
@@ -224,7 +225,7 @@ int user_add(const struct compile_job *job, struct util_text *text, char error[K
 		util_text_free(&rewritten[i]);
 	if (text->size > COMPILE_MAX_UNIT)
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						   "%.80s has more than %u bytes with all that it includes", given[0].name,
-						   COMPILE_MAX_UNIT);
+						   "%.*s has more than %u bytes with all that it includes",
+						   PLAIN_CUT(given[0].name, 80), COMPILE_MAX_UNIT);
 	return status;
 }

@@ -186,8 +186,8 @@ int fault_file_read(const char *directory, const char *id, char found[FAULT_ID_M
 	if (*id && !fault_is_id(id))
 		return FAIL(
 			KILN_EINVAL,
-			"\"%.40s\" is no report, such as 20261122-101112-7f3a: `kiln faults ls` lists them",
-			id);
+			"\"%.*s\" is no report, such as 20261122-101112-7f3a: `kiln faults ls` lists them",
+			PLAIN_CUT(id, 40));
 	if (!*id && !listing.count)
 		return FAIL(KILN_ENOENT, "there is no report: nothing has gone wrong that leaves one");
 	snprintf(found, FAULT_ID_MAX, "%s", *id ? id : listing.ids[0]);

@@ -29,7 +29,7 @@ static void line(struct util_text *text, const char *name, const char *format, .
 	va_start(arguments, format);
 	vsnprintf(value, sizeof value, format, arguments);
 	va_end(arguments);
-	util_one_line(value);
+	plain_clean(value, sizeof value, PLAIN_LINE);
 	util_text_add(text, "%-14s %s\n", name, value);
 }
 
@@ -187,10 +187,9 @@ static void put_words(const char *title, char *words, const char *secret, struct
 	fault_scrub(words, secret);
 	for (const char *at = words; *at;) {
 		size_t size = strcspn(at, "\n");
-		util_text_add(text, "  ");
-		for (size_t i = 0; i < size; i++)
-			util_text_add(text, "%c", (unsigned char)at[i] < 32 || at[i] == 127 ? ' ' : at[i]);
-		util_text_add(text, "\n");
+		char *shown = plain_copy(at, size, PLAIN_LINE);
+		util_text_add(text, "  %s\n", shown ? shown : "");
+		free(shown);
 		at += size + (at[size] == '\n');
 	}
 }

@@ -1,6 +1,7 @@
 /*
  * attrs.c: attributes by name, of one kind and within a range, each refusal with its sentence.
  */
+#include "client/plain.h"
 #include "internal.h"
 
 #include <math.h>
@@ -87,8 +88,8 @@ int plan_attr_word(const struct kernel_problem *problem, const char *name,
 	if (attr->kind != KILN_ATTR_STRING)
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is not a text; it may be one of: %s",
 						   problem->op, name, known);
-	return plan_refuse(error, KILN_EINVAL, "%s: %s is \"%.40s\"; it may be one of: %s", problem->op,
-					   name, kernel_attr_text(problem, attr), known);
+	return plan_refuse(error, KILN_EINVAL, "%s: %s is \"%.*s\"; it may be one of: %s", problem->op,
+					   name, PLAIN_CUT(kernel_attr_text(problem, attr), 40), known);
 }
 
 const char *plan_attr_text(const struct kernel_problem *problem, const char *name)

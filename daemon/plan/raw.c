@@ -1,6 +1,7 @@
 /*
  * raw.c: the plan of a user's kernel, which is hardly one: nothing is known but its names.
  */
+#include "client/plain.h"
 #include "internal.h"
 
 #include <string.h>
@@ -11,8 +12,8 @@ int plan_raw(const char *source, const char *entry, struct kernel_plan *out,
 	memset(out, 0, sizeof(*out));
 	if (strlen(source) >= sizeof(out->source))
 		return plan_refuse(error, KILN_EINVAL,
-						   "the name of a source has at most %zu bytes: \"%.80s\"",
-						   sizeof(out->source) - 1, source);
+						   "the name of a source has at most %zu bytes: \"%.*s\"",
+						   sizeof(out->source) - 1, PLAIN_CUT(source, 80));
 	if (entry[0] == 0 || strlen(entry) >= sizeof(out->instantiation))
 		return plan_refuse(error, KILN_EINVAL,
 						   "the entry of a kernel has 1 to %zu bytes, and this one %zu",

@@ -163,7 +163,8 @@ static void on_select(void *arg, const struct remote_reply *reply)
 	char why[KERNEL_ERROR_MAX];
 	if (reply->kind != REMOTE_ERROR || !link->owner)
 		return;
-	snprintf(why, sizeof why, "it refused database %d: %.160s", link->url.database, reply->bytes);
+	snprintf(why, sizeof why, "it refused database %d: %.*s", link->url.database,
+			 PLAIN_CUT(reply->bytes, 160));
 	fail(link, why);
 }
 
@@ -178,7 +179,7 @@ static void on_ping(void *arg, const struct remote_reply *reply)
 	if (!link->owner || reply->kind == REMOTE_LOST)
 		return;
 	if (reply->kind == REMOTE_ERROR) {
-		snprintf(why, sizeof why, "it answers %.200s", reply->bytes);
+		snprintf(why, sizeof why, "it answers %.*s", PLAIN_CUT(reply->bytes, 200));
 		fail(link, why);
 		return;
 	}

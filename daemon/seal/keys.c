@@ -49,9 +49,9 @@ int seal_check_name(const char *name, char error[KERNEL_ERROR_MAX])
 		return KILN_OK;
 	}
 	return FAIL(KILN_EINVAL,
-				"\"%.80s\" is no name of a key: 1 to %d of letters, digits, '.', '_' and '-', and "
+				"\"%.*s\" is no name of a key: 1 to %d of letters, digits, '.', '_' and '-', and "
 				"neither '.' nor '-' first",
-				name, SEAL_NAME_MAX - 1);
+				PLAIN_CUT(name, 80), SEAL_NAME_MAX - 1);
 }
 
 int seal_path_of(const char *directory, const char *name, const char *ending, char path[PATH_MAX],

@@ -245,7 +245,8 @@ int seal_distrust(const char *directory, const char *name, struct seal_key *out,
 		}
 	}
 	if (!found) {
-		status = FAIL(KILN_ENOENT, "no key that is trusted has the name or id \"%.60s\"", name);
+		status = FAIL(KILN_ENOENT, "no key that is trusted has the name or id \"%.*s\"",
+					  PLAIN_CUT(name, 60));
 	} else {
 		*out = *found;
 	}

@@ -79,18 +79,13 @@ void util_log(enum util_level level, const char *format, ...)
 		used = util_append(line, sizeof line - 1, 0, "kilnd[%ld] %s ", (long)getpid(),
 						   levels[level].name);
 	}
-	size_t start = used;
 	va_list arguments;
 	va_start(arguments, format);
 	errno = saved; /* for %m */
 	int size = vsnprintf(line + used, sizeof line - 1 - used, format, arguments);
 	va_end(arguments);
-	if (size > 0) {
-		size_t room = sizeof line - 2 - used;
-		used += (size_t)size < room ? (size_t)size : room;
-	}
-	line[used] = 0;
-	util_one_line(line + start);
+	line[used] = size > 0 ? line[used] : 0;
+	used += plain_clean(line + used, sizeof line - 1 - used, PLAIN_LINE);
 	line[used++] = '\n';
 	/* Nobody is left to tell when stderr is gone, and whoever does not read a pipe is not waited
 	 * for. */

@@ -24,28 +24,9 @@ static size_t append(char *text, size_t size, size_t used, const char *format, v
 	if ((size_t)wanted < room) {
 		return used + (size_t)wanted;
 	}
-	size_t end = size - 1;
-	size_t start = end;
-	while (start > used && ((unsigned char)text[start - 1] & 0xc0) == 0x80) {
-		start--;
-	}
-	if (start > used) {
-		unsigned char lead = (unsigned char)text[start - 1];
-		size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
-		if (length > 1 && start - 1 + length > end) {
-			end = start - 1;
-		}
-	}
-	text[end] = 0;
-	return end;
-}
-
-void util_one_line(char *text)
-{
-	for (; *text; text++) {
-		unsigned char byte = (unsigned char)*text;
-		*text = byte < 32 || byte == 127 ? ' ' : *text;
-	}
+	used += (size_t)plain_cut(text + used, room - 1);
+	text[used] = 0;
+	return used;
 }
 
 int util_fail(char *text, size_t size, int status, const char *format, ...)
@@ -54,8 +35,7 @@ int util_fail(char *text, size_t size, int status, const char *format, ...)
 	va_start(arguments, format);
 	append(text, size, 0, format, arguments);
 	va_end(arguments);
-	if (size > 0)
-		util_one_line(text);
+	plain_clean(text, size, PLAIN_LINE);
 	return status;
 }
 

@@ -11,15 +11,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "client/plain.h"
+
 /* ---- Text ---- */
 
 /* Formats into text[size]; returns status, so that `return fail(error, size, KILN_EINVAL, "...")`
- * is one line.  So is the text: what it quotes may come from anybody. */
+ * is one line.  So is the text, by the rule of plain.h: what it quotes may come from anybody. */
 int util_fail(char *text, size_t size, int status, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-
-/* Control characters, ends of lines among them, become blanks. */
-void util_one_line(char *text);
 
 /* Appends to text[size], cutting cleanly; returns the new length. */
 size_t util_append(char *text, size_t size, size_t used, const char *format, ...)

@@ -39,4 +39,37 @@ json 'j["remote"]["state"] == "away" and j["remote"]["seals"] == "alone"
 grep -q sesame "$DIR/log" && fails "the password is in the log"
 tr '\0' ' ' <"/proc/$DAEMON/cmdline" | grep -q 'unix://u:\*\*\*\*\*\*@' ||
 	fails "the password is in the arguments: $(tr '\0' ' ' <"/proc/$DAEMON/cmdline")"
+
+# One that answers everything with an error that would clear the operator's screen.
+"$KILN" stop >/dev/null
+wait "$DAEMON"
+python3 - "$DIR/redis" <<'PY' &
+import os, socket, sys, threading
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1] + ".new")
+listener.listen()
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+def serve(peer):
+	while peer.recv(65536):
+		peer.sendall(b"-LOADING \x1b[2J\xc2\x9b31m \xff\r\n")
+while True:
+	threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+PY
+redis=$!
+tries=0
+until [ -S "$DIR/redis" ] || [ $tries -gt 100 ]; do
+	tries=$((tries + 1))
+	sleep 0.05
+done
+daemon --remote "unix://$DIR/redis" --log-level debug
+tries=0
+until "$KILN" status | grep -q 'LOADING' || [ $tries -gt 100 ]; do
+	tries=$((tries + 1))
+	sleep 0.05
+done
+"$KILN" status >"$DIR/out"
+grep -qF 'LOADING \x1b[2J\u009b31m \xff' "$DIR/out" || fails "its error: $(cat -v "$DIR/out")"
+cat "$DIR/out" "$DIR/log" | LC_ALL=C grep -q "$(printf '[\033\233\377]')" &&
+	fails "control bytes of the Redis: $(cat -v "$DIR/out" "$DIR/log")"
+kill "$redis"
 finish

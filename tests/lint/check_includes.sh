@@ -43,13 +43,14 @@
 	function library(header, from) { libheader[++libs] = header; libfrom[libs] = from }
 	BEGIN {
 		own("^include/kiln/", "^include/kiln/")
-		own("^client/kiln_", "^(include/kiln/|client/kiln_[a-z_]*\\.h$)")
-		codec = "client/(wire|frame|protocol|lane_memory)"
+		own("^client/kiln_", "^(include/kiln/|client/(kiln_[a-z_]*|plain)\\.h$)")
+		codec = "client/(wire|frame|protocol|lane_memory|plain)"
 		own("^" codec, "^(include/kiln/|" codec "[a-z_]*\\.h$)")
 		own("^client/", "^(include/kiln/|client/)")
-		own("^daemon/util/", "^daemon/util/")
+		own("^daemon/util/", "^(daemon/util/|client/plain\\.h$)")
 		own("^daemon/(kernel|deadlines)\\.h$", "^include/kiln/kiln\\.h$")
-		own("^daemon/plan/", "^(include/kiln/kiln\\.h|daemon/(plan|util)/|daemon/kernel\\.h$)")
+		own("^daemon/plan/", "^(include/kiln/kiln\\.h|client/plain\\.h$|daemon/(plan|util)/|" \
+			"daemon/kernel\\.h$)")
 		own("^daemon/seal/", "^(include/kiln/kiln\\.h|daemon/(seal|util)/|daemon/kernel\\.h$)")
 		own("^daemon/cache/", "^(include/kiln/kiln\\.h|daemon/(cache|seal|util)/|" \
 			"daemon/(kernel|deadlines)\\.h$)")

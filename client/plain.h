@@ -1,0 +1,44 @@
+/*
+ * plain: how texts of others (programs, compilers, a Redis, the names of files) become texts that
+ * people may be shown.  Both sides include it: the daemon for its replies, its log and its reports,
+ * libkiln for messages and JSON, the kiln command for everything that it prints.
+ *
+ * The rule: what comes out is UTF-8.  Characters that steer a terminal or that nobody sees, and
+ * bytes that are no UTF-8, appear as \x1b, \u202e or \U000e0041.  In a TEXT of lines "\n", "\r\n"
+ * and tabs stay; in a LINE they become blanks.  A cut never falls inside a character.
+ */
+#ifndef KILN_CLIENT_PLAIN_H
+#define KILN_CLIENT_PLAIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum plain_rule { PLAIN_LINE, PLAIN_TEXT };
+
+#define PLAIN_NO_CHARACTER UINT32_MAX  /* a byte that is no UTF-8 */
+#define PLAIN_CUT_OFF (UINT32_MAX - 1) /* the beginning of a character, and then the end */
+#define PLAIN_SHOWN 12                 /* bytes that one character may become, and a zero */
+
+/* Reads the character at text[0 .. left), left at least 1; returns how many bytes it has. */
+size_t plain_next(const char *text, size_t left, uint32_t *code);
+/* Whether a terminal would obey this character, or show nothing for it. */
+bool plain_hides(uint32_t code);
+/* Reads one character and says how it is shown; returns the bytes read. */
+size_t plain_show(const char *text, size_t left, enum plain_rule rule, char shown[PLAIN_SHOWN]);
+/* Whether all of text is shown as it is. */
+bool plain_is(const char *text, size_t size, enum plain_rule rule);
+
+/* Applies the rule to the zero-terminated text in place, which has room for size bytes; cuts what
+ * does not fit, and a character whose end was cut off before.  Returns the new length. */
+size_t plain_clean(char *text, size_t size, enum plain_rule rule);
+/* The same as a copy, which free() frees; NULL: out of memory. */
+char *plain_copy(const char *text, size_t size, enum plain_rule rule);
+
+/* The bytes of the longest beginning of text that has at most most bytes and ends no character
+ * half. */
+int plain_cut(const char *text, size_t most);
+/* For "%.*s". */
+#define PLAIN_CUT(text, most) plain_cut(text, most), text
+
+#endif
