@@ -90,7 +90,8 @@ static int open_log(const char *path, int *log)
 	if (slash == NULL || n == 0) {
 		snprintf(directory, sizeof(directory), "%s", slash == NULL ? "." : "/");
 	}
-	if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
+	/* As kilnd makes it: by the sticky bit it knows that the directory's mode is its own to set. */
+	if (mkdir(directory, 0700 | S_ISVTX) != 0 && errno != EEXIST) {
 		return error_set(KILN_EIO, "the directory %s of the socket cannot be made: %s", directory,
 						 strerror(errno));
 	}

@@ -243,7 +243,7 @@ static int try_connect(struct kiln_client *client)
 	case EPERM:
 		return error_set(KILN_EPERM,
 						 "the socket %s may not be used by this user: kilnd must run as the same "
-						 "user, or allow it",
+						 "user, or allow it (--allow-uid, --allow-gid)",
 						 client->path);
 	case EPROTOTYPE:
 		return error_set(KILN_EPROTO, "%s is a socket of another program, not of kilnd",

@@ -141,6 +141,15 @@ static void handle_event(struct kiln_client *client, struct answer *event)
 	}
 }
 
+/* Which request a message answers.  A daemon that turns the client away says so before it reads
+ * hello: that is hello's answer. */
+static uint64_t answered(const struct kiln_client *client, const struct answer *got, int64_t st,
+						 uint64_t want)
+{
+	uint64_t id = wire_id(&got->in);
+	return id == 0 && st < 0 && client->device[0] == 0 ? want : id;
+}
+
 /* Receives one message.  KILN_OK: it was handled, and is in *answer if it is the reply to want. */
 static int receive(struct kiln_client *client, uint64_t want, struct answer *answer, bool *matched)
 {
@@ -171,8 +180,8 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 		show(client, "<-", &got.in.root);
 	}
 	bool reply = strcmp(wire_type(&got.in), "reply") == 0;
-	uint64_t id = wire_id(&got.in);
 	int64_t st = wire_get_int(&got.in.root, "st", 1);
+	uint64_t id = answered(client, &got, st, want);
 	/* The last word, about no request that it could make out. */
 	if (reply && id == 0 && st < 0 && st >= INT32_MIN && answer_str(&got, "err") != NULL) {
 		snprintf(how, sizeof(how), "ended the connection: %s", answer_str(&got, "err"));

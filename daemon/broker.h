@@ -94,7 +94,8 @@ struct broker {
 	struct device_entry *devices;
 	struct session *sessions;
 	struct map sessions_by_id;
-	int session_count;
+	int session_count; /* that have said hello, on kept places too */
+	int kept_count, silent_count;
 	struct flight *flights;
 	struct map flights_by_key;
 	struct job_wait *waits; /* all that ask for kernels */

@@ -83,7 +83,7 @@
 	X(device_lost, "of these, those that ended with the process")        \
 	X(sessions, "connections accepted")                                  \
 	X(sessions_ended, "of these, those that have ended")                 \
-	X(refused, "connections refused")                                    \
+	X(refused, "connections refused, before hello or in answer to it")   \
 	X(protocol_errors, "connections ended for breaking the protocol")    \
 	X(executor_faults, "device processes lost")                          \
 	X(worker_faults, "compiler workers lost")                            \

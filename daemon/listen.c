@@ -1,5 +1,5 @@
 /* listen.c: connect; on refusal take the lock, try again, only then unlink and bind (as tmux and
- * git do). */
+ * git do).  The modes of the socket and of its directory follow the options. */
 #include "listen.h"
 
 #include <errno.h>
@@ -11,13 +11,125 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "util/util.h"
 
 #define BACKLOG 128
 #define FIRST_INHERITED 3
+#define NO_GROUP ((gid_t)-1)
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
+
+/* ---- Modes ---- */
+
+/*
+ * Without guests the socket has 0600 and its directory 0700.  Guests of one group come in by that
+ * group: 0660 and 0710.  A mode can name no more than one group, and kilnd may give a file only to
+ * a group that it is in: all other guests come in by 0666 and 0711, and SO_PEERCRED tells them
+ * from strangers.
+ *
+ * kilnd marks each directory that it makes with the sticky bit, which means nothing where nobody
+ * else may write.  By this mark a later kilnd knows that the mode is its own to change; the mode of
+ * any other directory is its maker's choice.
+ */
+#define MADE_HERE ((mode_t)S_ISVTX)
+#define OTHERS_WRITE ((mode_t)(S_IWGRP | S_IWOTH))
+
+static bool has_guests(const struct options *options)
+{
+	return options->allow_uids.count || options->allow_gids.count;
+}
+
+static gid_t only_group(const struct options *options)
+{
+	bool one = options->allow_gids.count == 1 && !options->allow_uids.count;
+	return one ? options->allow_gids.ids[0] : NO_GROUP;
+}
+
+static void set_directory_mode(const char *path, const struct options *options)
+{
+	struct stat status;
+	gid_t group = only_group(options);
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && fstat(fd, &status) == 0 && status.st_uid == geteuid() &&
+		(status.st_mode & (MADE_HERE | OTHERS_WRITE)) == MADE_HERE) {
+		/* Closed first: the group that has it now may not be the one that is named. */
+		fchmod(fd, 0700 | MADE_HERE);
+		if (group != NO_GROUP && fchown(fd, (uid_t)-1, group) == 0)
+			fchmod(fd, 0710 | MADE_HERE);
+		else if (has_guests(options))
+			fchmod(fd, 0711 | MADE_HERE);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+/* The socket has 0600 until now. */
+static int set_socket_mode(const char *path, const struct options *options)
+{
+	gid_t group = only_group(options);
+	if (!has_guests(options))
+		return 0;
+	bool given = group != NO_GROUP && lchown(path, (uid_t)-1, group) == 0;
+	return chmod(path, given ? 0660 : 0666);
+}
+
+/* bit: S_IXOTH or S_IWOTH.  The groups of a uid are not known here: any may be one of them. */
+static bool admits(const struct stat *status, mode_t bit, bool is_group, uint32_t id)
+{
+	mode_t owner = bit << 6, group = bit << 3;
+	if (is_group)
+		return status->st_mode & (status->st_gid == id ? group : bit);
+	if (id == 0)
+		return true;
+	return status->st_mode & (status->st_uid == id ? owner : group | bit);
+}
+
+/* Says who of those that the options name is kept out here.  An access control list may let in
+ * more than the mode tells. */
+static bool keeps_out(const struct options *options, const char *path, bool is_socket)
+{
+	const struct options_ids *lists[] = {&options->allow_uids, &options->allow_gids};
+	struct stat status;
+	if (stat(path, &status) < 0 || getxattr(path, "system.posix_acl_access", NULL, 0) > 0)
+		return false;
+	for (int i = 0; i < 2; i++)
+		for (int k = 0; k < lists[i]->count; k++) {
+			const char *kind = i ? "gid" : "uid";
+			unsigned id = lists[i]->ids[k];
+			if (admits(&status, is_socket ? S_IWOTH : S_IXOTH, i, id))
+				continue;
+			util_log(UTIL_WARN,
+					 "--allow-%s %u: the %s %s (uid %u, gid %u, mode %03o) keeps %s %u out: %s",
+					 kind, id, is_socket ? "inherited socket" : "directory", path,
+					 (unsigned)status.st_uid, (unsigned)status.st_gid,
+					 (unsigned)status.st_mode & 0777, kind, id,
+					 is_socket ? "set SocketMode= and SocketGroup= in the socket unit"
+							   : "let others pass it (chmod o+x), or name another place with "
+								 "--socket");
+			return true;
+		}
+	return false;
+}
+
+/* One sentence if guests cannot get as far as the socket, from the root of the path on. */
+static void look_for_closed_doors(const struct listen_socket *socket)
+{
+	char path[PATH_MAX];
+	if (!has_guests(socket->options) || !realpath(socket->path, path))
+		return;
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		if (keeps_out(socket->options, path, false))
+			return;
+		*slash = '/';
+	}
+	if (socket->lock < 0)
+		keeps_out(socket->options, path, true);
+}
+
+/* ---- Making it ---- */
 
 static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 {
@@ -49,11 +161,27 @@ static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
-static int prepare_directory(const char *path, char error[KERNEL_ERROR_MAX])
+/* The socket's directory, and all above it that are not there; modes are set from below. */
+static int make_directories(const char *directory, const struct options *options)
+{
+	char path[PATH_MAX];
+	snprintf(path, sizeof path, "%s", directory);
+	if (util_make_directories(directory, 0700 | MADE_HERE) < 0)
+		return -1;
+	for (;;) {
+		set_directory_mode(path, options);
+		char *slash = strrchr(path, '/');
+		if (!slash || slash == path)
+			return 0;
+		*slash = 0;
+	}
+}
+
+static int prepare_directory(const struct listen_socket *socket, char error[KERNEL_ERROR_MAX])
 {
 	char directory[PATH_MAX];
 	struct stat status;
-	snprintf(directory, sizeof directory, "%s", path);
+	snprintf(directory, sizeof directory, "%s", socket->path);
 	char *slash = strrchr(directory, '/');
 	if (!slash)
 		snprintf(directory, sizeof directory, ".");
@@ -61,10 +189,10 @@ static int prepare_directory(const char *path, char error[KERNEL_ERROR_MAX])
 		slash[1] = 0;
 	else
 		*slash = 0;
-	if (util_make_directories(directory, 0700) < 0 || stat(directory, &status) < 0)
+	if (make_directories(directory, socket->options) < 0 || stat(directory, &status) < 0)
 		return ERROR(KILN_EIO, "cannot make the socket's directory %.200s: %s", directory,
 					 strerror(errno));
-	bool others_write = status.st_mode & (S_IWGRP | S_IWOTH);
+	bool others_write = status.st_mode & OTHERS_WRITE;
 	bool sticky = status.st_mode & S_ISVTX;
 	if ((status.st_uid != getuid() && status.st_uid != 0) || (others_write && !sticky))
 		return ERROR(KILN_EPERM,
@@ -147,21 +275,19 @@ static int bind_socket(struct listen_socket *out, const struct sockaddr_un *addr
 	bool bound =
 		out->fd >= 0 && bind(out->fd, (const struct sockaddr *)address, sizeof *address) == 0;
 	umask(mask);
-	if (!bound || listen(out->fd, BACKLOG) < 0 || stat(out->path, &status) < 0)
+	if (!bound || set_socket_mode(out->path, out->options) < 0 || listen(out->fd, BACKLOG) < 0 ||
+		stat(out->path, &status) < 0)
 		return ERROR(KILN_EIO, "cannot listen at %.200s: %s", out->path, strerror(errno));
 	out->device = status.st_dev;
 	out->inode = status.st_ino;
 	return KILN_OK;
 }
 
-int listen_open(struct listen_socket *out, const char *path, char error[KERNEL_ERROR_MAX])
+static int make_socket(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *path = out->options->socket;
 	int pid = 0;
-	*out = (struct listen_socket){.fd = -1, .lock = -1};
-	int status = inherited(out, error);
-	if (status != KILN_ENOENT)
-		return status;
 	if (strlen(path) >= sizeof address.sun_path)
 		return ERROR(KILN_EINVAL,
 					 "the socket's path has %zu bytes; a Unix socket's has at most %zu",
@@ -169,7 +295,7 @@ int listen_open(struct listen_socket *out, const char *path, char error[KERNEL_E
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	snprintf(out->path, sizeof out->path, "%s", path);
 	snprintf(out->lock_path, sizeof out->lock_path, "%s.lock", path);
-	status = prepare_directory(path, error);
+	int status = prepare_directory(out, error);
 	if (status != KILN_OK)
 		return status;
 	if (answers(&address, &pid))
@@ -183,6 +309,18 @@ int listen_open(struct listen_socket *out, const char *path, char error[KERNEL_E
 		status = bind_socket(out, &address, error);
 	if (status != KILN_OK)
 		listen_close(out);
+	return status;
+}
+
+int listen_open(struct listen_socket *out, const struct options *options,
+				char error[KERNEL_ERROR_MAX])
+{
+	*out = (struct listen_socket){.fd = -1, .lock = -1, .options = options};
+	int status = inherited(out, error);
+	if (status == KILN_ENOENT)
+		status = make_socket(out, error);
+	if (status == KILN_OK)
+		look_for_closed_doors(out);
 	return status;
 }
 
@@ -207,7 +345,7 @@ int listen_again(struct listen_socket *socket, char error[KERNEL_ERROR_MAX])
 	int pid = 0, status = KILN_OK;
 	bool locked = is_locked_by(socket->lock_path, socket->lock), bound = has_path(socket);
 	memcpy(address.sun_path, socket->path, strlen(socket->path) + 1);
-	status = prepare_directory(socket->path, error);
+	status = prepare_directory(socket, error);
 	if (status == KILN_OK && !locked)
 		status = take_lock(&anew, error);
 	if (status == KILN_OK && !bound)
@@ -226,6 +364,7 @@ int listen_again(struct listen_socket *socket, char error[KERNEL_ERROR_MAX])
 	if (!locked)
 		close(socket->lock);
 	*socket = anew;
+	look_for_closed_doors(socket);
 	return KILN_OK;
 }
 

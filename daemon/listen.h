@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "kernel.h"
+#include "options.h"
 
 struct listen_socket {
 	int fd;
@@ -19,14 +20,17 @@ struct listen_socket {
 	char lock_path[PATH_MAX + 8];
 	dev_t device; /* of the socket we made: a path that was taken over is not removed */
 	ino_t inode;
+	const struct options *options;
 };
 
 /*
- * Uses LISTEN_FDS when it is for this process, else makes the socket at path (0600, its directory
- * 0700 if it has to be made).  KILN_EBUSY when another daemon answers there; KILN_EPERM for a
- * directory that others can write to.
+ * Uses LISTEN_FDS when it is for this process, else makes the socket at the path of the options,
+ * and its directory if that is not there: for the daemon's user alone, or for those as well whom
+ * --allow-uid and --allow-gid name.  KILN_EBUSY when another daemon answers there; KILN_EPERM for a
+ * directory that others can write to.  The log names a directory that keeps those out.
  */
-int listen_open(struct listen_socket *socket, const char *path, char error[KERNEL_ERROR_MAX]);
+int listen_open(struct listen_socket *socket, const struct options *options,
+				char error[KERNEL_ERROR_MAX]);
 /* Whether the path or its lock is gone, or somebody else's; never for an inherited one. */
 bool listen_is_lost(const struct listen_socket *socket);
 /* Makes the socket anew at its path, with the same descriptor, unless somebody else is there. */

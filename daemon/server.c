@@ -376,7 +376,7 @@ static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	if (status == KILN_OK)
 		status = compile_sources_open(directory[0] ? directory : NULL, &broker->sources, error);
 	if (status == KILN_OK)
-		status = listen_open(&broker->server->socket, broker->options.socket, error);
+		status = listen_open(&broker->server->socket, &broker->options, error);
 	if (status == KILN_OK)
 		status = store_open(broker, error);
 	if (status == KILN_OK)

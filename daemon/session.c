@@ -3,12 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "admit.h"
 #include "deadlines.h"
 #include "second.h"
 #include "tier/tier.h"
@@ -20,63 +19,6 @@
 #define MEMBERS_MOST 64 /* of a request; every one that is looked up costs a walk over all */
 
 static void watch(struct session *session);
-
-static bool listed(const struct options_ids *ids, uint32_t id)
-{
-	for (int i = 0; i < ids->count; i++)
-		if (ids->ids[i] == id)
-			return true;
-	return false;
-}
-
-/* Membership by the primary group of the connection or, for named users, any group they are in. */
-static bool in_allowed_group(const struct options *options, uint32_t uid, uint32_t gid)
-{
-	gid_t groups[64];
-	int count = 64;
-	if (!options->allow_gids.count)
-		return false;
-	if (listed(&options->allow_gids, gid))
-		return true;
-	const struct passwd *user = getpwuid(uid);
-	if (!user || getgrouplist(user->pw_name, gid, groups, &count) < 0)
-		return false;
-	for (int i = 0; i < count; i++)
-		if (listed(&options->allow_gids, groups[i]))
-			return true;
-	return false;
-}
-
-static void judge(struct session *session)
-{
-	struct broker *broker = session->broker;
-	const struct options *options = &broker->options;
-	struct ucred peer;
-	socklen_t length = sizeof peer;
-	if (getsockopt(session->sock, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) {
-		session->refusal_status =
-			util_fail(session->refusal, sizeof session->refusal, KILN_EPERM,
-					  "the peer's identity cannot be had: %s", strerror(errno));
-		return;
-	}
-	session->uid = peer.uid;
-	session->gid = peer.gid;
-	session->pid = peer.pid;
-	if (peer.uid != getuid() && peer.uid != 0 && !listed(&options->allow_uids, peer.uid) &&
-		!in_allowed_group(options, peer.uid, peer.gid))
-		session->refusal_status = util_fail(
-			session->refusal, sizeof session->refusal, KILN_EPERM,
-			"uid %u may not use this kilnd of uid %u; start it with --allow-uid %u to allow it",
-			peer.uid, (unsigned)getuid(), peer.uid);
-	else if ((uint64_t)broker->session_count >= options->max_sessions)
-		session->refusal_status =
-			util_fail(session->refusal, sizeof session->refusal, KILN_ELIMIT,
-					  "kilnd has %llu sessions, the most it allows (--max-sessions)",
-					  (unsigned long long)options->max_sessions);
-	else if (broker->draining)
-		session->refusal_status = util_fail(session->refusal, sizeof session->refusal, KILN_ECONN,
-											"kilnd is shutting down");
-}
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -183,8 +125,7 @@ void session_close(struct session *session)
 	if (session->next)
 		session->next->previous = session->previous;
 	map_remove_id(&broker->sessions_by_id, session->id);
-	if (!session->refusal_status)
-		broker->session_count--;
+	admit_leave(session);
 	if (session->executor)
 		executor_left(session->executor);
 	keep_tally(session);
@@ -192,7 +133,6 @@ void session_close(struct session *session)
 	uv_timer_stop(&session->hello_timer);
 	uv_close((uv_handle_t *)&session->poll, on_closed);
 	uv_close((uv_handle_t *)&session->hello_timer, on_closed);
-	server_note_sessions(broker);
 }
 
 struct session *session_find(const struct broker *broker, uint64_t id)
@@ -228,12 +168,6 @@ static bool take(struct session *session, struct frame *frame)
 					"a request with %u members; the most is %d", wire_count(&message.root),
 					MEMBERS_MOST);
 		session->broker->counters.protocol_errors++;
-		wire_in_free(&message);
-		return false;
-	}
-	if (session->refusal_status) {
-		reply_error(session, wire_id(&message), session->refusal_status, "%s", session->refusal);
-		session->broker->counters.refused++;
 		wire_in_free(&message);
 		return false;
 	}
@@ -326,6 +260,14 @@ static void on_silent(uv_timer_t *timer)
 
 void session_open(struct broker *broker, int sock)
 {
+	struct admit_peer peer;
+	char error[KERNEL_ERROR_MAX];
+	int status = admit_peer(&broker->options, sock, &peer, error);
+	if (status != KILN_OK) {
+		admit_turn_away(broker, sock, status, error);
+		return;
+	}
+	admit_silent(broker);
 	uint64_t id = broker_id(broker);
 	struct session *session = calloc(1, sizeof *session);
 	if (!session || map_put_id(&broker->sessions_by_id, id, session) < 0) {
@@ -339,6 +281,9 @@ void session_open(struct broker *broker, int sock)
 	session->asks = "";
 	session->stream = session->id;
 	session->sock = sock;
+	session->uid = peer.uid;
+	session->gid = peer.gid;
+	session->pid = peer.pid;
 	session->poll.data = session;
 	session->hello_timer.data = session;
 	session->open_handles = 2;
@@ -346,16 +291,12 @@ void session_open(struct broker *broker, int sock)
 	if (broker->sessions)
 		broker->sessions->previous = session;
 	broker->sessions = session;
-	judge(session);
-	/* Who is refused takes nobody's place. */
-	if (!session->refusal_status)
-		broker->session_count++;
+	broker->silent_count++;
 	broker->counters.sessions++;
 	uv_poll_init(&broker->loop, &session->poll, sock);
 	uv_timer_init(&broker->loop, &session->hello_timer);
 	uv_timer_start(&session->hello_timer, on_silent, hello_deadline(broker), 0);
 	watch(session);
-	server_note_sessions(broker);
 }
 
 /* ---- Replies ---- */

@@ -107,6 +107,13 @@ struct work;
 struct shapes;
 struct second;
 
+/* What a session takes of --max-sessions: admit.c. */
+enum session_place {
+	PLACE_NONE, /* silent: hello has not come */
+	PLACE_ORDINARY,
+	PLACE_KEPT, /* one of those that are the operator's */
+};
+
 struct session {
 	struct broker *broker;
 	uint64_t id;
@@ -122,16 +129,14 @@ struct session {
 	int32_t pid;
 	char version[24]; /* of its library */
 	bool greeted;
-	bool asking;               /* hello came and is not answered yet */
+	enum session_place place;
 	enum options_miss on_miss; /* the stricter of the daemon's and its own */
 	bool background;           /* what it asks for is compiled when nobody else waits */
 	bool ending;               /* the socket is shut down: nothing is read or written any more */
 	bool closing;
-	const char *asks;               /* name of the request that is looked at */
-	uint64_t opened_us;             /* it was connected */
-	uint64_t deaf_us;               /* since then it takes no replies; 0: it has taken all */
-	char refusal[KERNEL_ERROR_MAX]; /* said in answer to hello, then the connection ends */
-	int refusal_status;
+	const char *asks;   /* name of the request that is looked at */
+	uint64_t opened_us; /* it was connected */
+	uint64_t deaf_us;   /* since then it takes no replies; 0: it has taken all */
 
 	struct device_entry *device; /* NULL: compile only */
 	struct executor *executor;
@@ -159,7 +164,7 @@ struct session {
 	struct session *previous, *next;
 };
 
-/* Takes over a connected socket. */
+/* Takes over a connected socket; a peer that may not connect is told so, and closed. */
 void session_open(struct broker *broker, int sock);
 /* NULL: it has ended. */
 struct session *session_find(const struct broker *broker, uint64_t id);

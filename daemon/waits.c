@@ -199,7 +199,7 @@ static void add_peer(struct collecting *all, const struct session *session)
 {
 	struct wait_note note = note_of("hello", "client", session->opened_us);
 	note.pid = session->pid;
-	if (!session->greeted && !session->asking && !session->ending) {
+	if (session->place == PLACE_NONE && !session->ending) {
 		note.left_ms = waits_timer_left(&session->hello_timer);
 		waits_say(&note, "its first message");
 		add(all, session, "", 0, &note);

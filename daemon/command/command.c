@@ -101,7 +101,7 @@ static bool allowed(struct session *session, uint64_t id, const char *name)
 	bool hello = !strcmp(name, "hello");
 	if (!session->greeted && !hello)
 		reply_error(session, id, KILN_EPROTO, "the first request must be hello, not %s", name);
-	else if ((session->greeted || session->asking) && hello)
+	else if (session->place != PLACE_NONE && hello)
 		reply_error(session, id, KILN_EPROTO, "hello was said before");
 	else if (strchr(flags, 'O') && !session_is_owner(session))
 		reply_error(session, id, KILN_EPERM,

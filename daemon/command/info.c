@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "daemon/admit.h"
 #include "daemon/freeze.h"
 #include "daemon/plan/plan.h"
 #include "daemon/pool/pool.h"
@@ -132,8 +133,16 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	uint64_t spoken = agree(session, message);
 	const char *wanted = wire_get_str(message, &message->root, "device");
 	const char *miss = wire_get_str(message, &message->root, "on_miss");
+	char error[KERNEL_ERROR_MAX];
 	(void)frame;
 	if (!spoken) {
+		session_end(session);
+		return;
+	}
+	int status = admit_seat(session, !wanted || strcmp(wanted, "none") != 0, error);
+	if (status != KILN_OK) {
+		reply_error(session, id, status, "%s", error);
+		broker->counters.refused++;
 		session_end(session);
 		return;
 	}
@@ -143,8 +152,6 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 		session_end(session);
 		return;
 	}
-	/* The device may take longer to start than a client may take to speak. */
-	session->asking = true;
 	session->background = wire_get_bool(&message->root, "background", false);
 	if (!freeze_parse(miss, &session->on_miss)) {
 		reply_error(session, id, KILN_EINVAL,
@@ -155,6 +162,7 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	}
 	if (session->on_miss < broker->options.on_miss)
 		session->on_miss = broker->options.on_miss;
+	/* The device may take longer to start than a client may take to speak. */
 	uv_timer_stop(&session->hello_timer);
 	hello->spoken = spoken;
 	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");

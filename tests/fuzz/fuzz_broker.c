@@ -160,7 +160,9 @@ static void stop_broker(void)
 			on_drain(&broker.server->drain);
 		require(util_now_us() < until, "the broker does not come to its end");
 	}
-	require(broker.sessions == NULL && broker.session_count == 0, "a session is left");
+	require(broker.sessions == NULL && broker.session_count == 0 && broker.silent_count == 0 &&
+				broker.kept_count == 0,
+			"a session is left");
 	require(broker.flights == NULL, "a compile is left");
 	require(uv_loop_alive(&broker.loop) == 0, "a handle is left");
 	free_broker(&broker);

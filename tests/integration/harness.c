@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,12 @@ pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg)
 	return pid;
 }
 
+bool become_user(uid_t uid, gid_t gid, const gid_t *groups, int count)
+{
+	return setgroups((size_t)count, groups) == 0 && setgid(gid) == 0 && setuid(uid) == 0 &&
+		   prctl(PR_SET_PDEATHSIG, SIGKILL) == 0; /* which a change of the user takes back */
+}
+
 void assert_no_children(int timeout_ms)
 {
 	int64_t end = now_ms() + timeout_ms;
@@ -277,8 +284,20 @@ static void exec_daemon(const struct kilnd *daemon, const char *const *options,
 			dup2(fd, 3);
 	}
 	dup2(log, STDERR_FILENO);
+	if (daemon->uid && !become_user(daemon->uid, daemon->gid, &daemon->also, daemon->also != 0))
+		_exit(125);
 	execv(arguments[0], (char *const *)(uintptr_t)arguments);
 	_exit(127);
+}
+
+void kilnd_for_guests(struct kilnd *daemon, uid_t uid, gid_t gid, gid_t also)
+{
+	daemon->uid = uid;
+	daemon->gid = gid;
+	daemon->also = also;
+	snprintf(daemon->socket, sizeof(daemon->socket), "%s/run/kiln.sock", daemon->dir);
+	assert_int_equal(chmod(daemon->dir, 0711), 0);
+	assert_int_equal(chown(daemon->dir, uid, gid), 0);
 }
 
 void kilnd_spawn(struct kilnd *daemon, const char *const *options, const char *const *environment,

@@ -32,7 +32,10 @@ struct kilnd {
 	char socket[96];
 	char cache[96];
 	char log[96];
-	pid_t pid; /* 0: not running */
+	pid_t pid;  /* 0: not running */
+	uid_t uid;  /* that it runs as; 0: as the test does */
+	gid_t gid;  /* its primary group, where uid is set */
+	gid_t also; /* another group of it; 0: none */
 };
 
 /* ---- A test ---- */
@@ -53,6 +56,9 @@ void harness_begin(unsigned seconds);
 
 /* Starts $KILND with the harness's options, then these (NULL: none), and waits until it answers. */
 void kilnd_start(struct kilnd *daemon, const char *const *options);
+/* Before its first start, for tests that are root: it runs as this user, and the test's directory
+ * lets others pass; the socket lies in a directory below it that kilnd is to make. */
+void kilnd_for_guests(struct kilnd *daemon, uid_t uid, gid_t gid, gid_t also);
 /* Starts only.  environment: "NAME=value" to add, ended by NULL (may be NULL).  fd (-1: none)
  * becomes descriptor 3 with LISTEN_FDS. */
 void kilnd_spawn(struct kilnd *daemon, const char *const *options, const char *const *environment,
@@ -99,6 +105,8 @@ bool figures_settle(const struct kilnd *daemon, char why[400]);
 int64_t cache_clear(kiln_client *client, int64_t *freed);
 void assert_cache_verifies(kiln_client *client, int64_t least_rows);
 
+/* This process becomes a user with these groups besides its primary one.  False: it may not. */
+bool become_user(uid_t uid, gid_t gid, const gid_t *groups, int count);
 /* A process of its own that runs body and leaves with what it returns.  It dies with the test. */
 typedef int process_body(const struct kilnd *daemon, void *arg);
 pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg);

@@ -1,7 +1,7 @@
 /*
  * test_abuse_connects: connections that cost much and give nothing: who connects and says nothing,
- * or half of a hello, a daemon without descriptors, and a thousand connects a second.  Meanwhile a
- * client that works is served as before, and afterwards the daemon holds what it held.
+ * or half of a hello, a daemon without places or descriptors, and a thousand connects a second.
+ * Meanwhile a client that works is served as before, and afterwards the daemon holds what it held.
  */
 #include "abuse_scene.h"
 
@@ -17,6 +17,17 @@
 #define CONNECTS 2000
 
 /* ---- Who says nothing ---- */
+
+static void set_files(const struct kilnd *daemon, rlim_t most, rlim_t *before)
+{
+	struct rlimit files;
+
+	assert_int_equal(prlimit(daemon->pid, RLIMIT_NOFILE, NULL, &files), 0);
+	if (before)
+		*before = files.rlim_cur;
+	files.rlim_cur = most;
+	assert_int_equal(prlimit(daemon->pid, RLIMIT_NOFILE, &files, NULL), 0);
+}
 
 static void test_half_open_peers(void **state)
 {
@@ -63,18 +74,92 @@ static void test_half_open_peers(void **state)
 	kilnd_stop(daemon);
 }
 
-/* ---- No descriptors ---- */
-
-static void set_files(const struct kilnd *daemon, rlim_t most, rlim_t *before)
+/* A daemon that has few descriptors keeps few silent connections, the newest of them. */
+static void test_silent_peers(void **state)
 {
-	struct rlimit files;
+	struct kilnd *daemon = *state;
+	int socks[SILENT_PEERS], kept = 0;
+	char sentence[400];
+	rlim_t usual;
 
-	assert_int_equal(prlimit(daemon->pid, RLIMIT_NOFILE, NULL, &files), 0);
-	if (before)
-		*before = files.rlim_cur;
-	files.rlim_cur = most;
-	assert_int_equal(prlimit(daemon->pid, RLIMIT_NOFILE, &files, NULL), 0);
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	struct abuse_held before = abuse_settle(daemon, client);
+	set_files(daemon, (rlim_t)(before.fds + 2 * SILENT_PEERS), &usual);
+	int most = (before.fds + 2 * SILENT_PEERS) / 4;
+	assert_true(most < SILENT_PEERS);
+	for (int i = 0; i < SILENT_PEERS; i++) {
+		socks[i] = raw_open(daemon);
+		assert_true(socks[i] >= 0);
+	}
+	for (int i = 0; i < SILENT_PEERS - most; i++)
+		raw_expect_refused(socks[i], KILN_ELIMIT, "connections have said no hello, the most");
+	for (int i = SILENT_PEERS - most; i < SILENT_PEERS; i++) {
+		kept += raw_said(socks[i], 0, sentence, sizeof(sentence)) == KILN_ETIMEDOUT;
+		close(socks[i]);
+	}
+	assert_int_equal(kept, most);
+	set_files(daemon, usual, NULL);
+	abuse_assert_over(daemon, client, before);
+	kiln_close(client);
+	kilnd_stop(daemon);
 }
+
+/* ---- No places ---- */
+
+#define PLACES 5
+#define COMMANDS 12 /* more than there are kept places */
+
+static int ask_for(const struct kilnd *daemon, const char *device, const char *request,
+				   kiln_client **client)
+{
+	kiln_connect_options options = {.size = sizeof(options),
+									.socket = daemon->socket,
+									.device = device,
+									.timeout_ms = CALL_TIMEOUT_MS};
+	kiln_reply *reply = NULL;
+	int status = kiln_connect(&options, client);
+	if (status == KILN_OK)
+		status = kiln_request(*client, request, NULL, 0, &reply);
+	kiln_reply_free(reply);
+	return status;
+}
+
+/* A program took every session; the operator looks at the daemon, again and again, and stops it. */
+static void test_full_house(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_client *clients[PLACES], *commands[COMMANDS], *more;
+	kiln_reply *reply;
+
+	kilnd_start(daemon, OPTIONS("--max-sessions", "5"));
+	for (int i = 0; i < PLACES; i++)
+		clients[i] = client_open(daemon);
+	assert_int_equal(ask_for(daemon, "cpu", "info", &more), KILN_ELIMIT);
+	assert_string_equal(kiln_errmsg(), "kilnd has 5 sessions, the most it allows (--max-sessions)");
+	/* Those that never go give their places up, the first of them first. */
+	for (int i = 0; i < COMMANDS; i++)
+		assert_ok(ask_for(daemon, "none", i % 2 ? "info" : "waits", &commands[i]));
+	assert_int_equal(kiln_request(commands[0], "info", NULL, 0, &reply), KILN_ELIMIT);
+	assert_sentence("another command of the operator took the place of this one");
+	assert_ok(kiln_request(commands[COMMANDS - 1], "info", NULL, 0, &reply));
+	kiln_reply_free(reply);
+	await_info(commands[COMMANDS - 1], "server.sessions", PLACES + 8);
+	/* An ordinary place is the next program's, whoever has the kept ones. */
+	kiln_close(clients[0]);
+	await_info(commands[COMMANDS - 1], "server.sessions", PLACES + 7);
+	clients[0] = client_open(daemon);
+	for (int i = 0; i < COMMANDS; i++)
+		kiln_close(commands[i]);
+	await_info(clients[0], "server.sessions", PLACES);
+	assert_ok(ask_for(daemon, "none", "stop", &more));
+	assert_int_equal(kilnd_wait(daemon, STOP_TIMEOUT_MS), 0);
+	kiln_close(more);
+	for (int i = 0; i < PLACES; i++)
+		kiln_close(clients[i]);
+}
+
+/* ---- No descriptors ---- */
 
 /* Of the processors, used by the daemon so far. */
 static int64_t used_ms(pid_t pid)
@@ -207,9 +292,8 @@ static void test_connect_storm(void **state)
 	fprintf(stderr, "%d connects in %.2f s: %.0f a second\n", atomic_load(&connects->made), seconds,
 			atomic_load(&connects->made) / seconds);
 	assert_int_equal(atomic_load(&connects->failed), 0);
-	await_info(client, "server.sessions", 1);
-	/* Each was accepted once, and none is forgotten. */
-	assert_int_equal(info_int(client, "counters.sessions") - accepted, CONNECTS);
+	/* Each is accepted once, and none is forgotten. */
+	await_info(client, "counters.sessions", accepted + CONNECTS);
 	while (times.count < 100)
 		abuse_work(client, &times);
 	abuse_assert_served("connects", &times);
@@ -222,8 +306,8 @@ static void test_connect_storm(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_half_open_peers),
-		HARNESS_TEST(test_out_of_descriptors),
+		HARNESS_TEST(test_half_open_peers), HARNESS_TEST(test_silent_peers),
+		HARNESS_TEST(test_full_house),      HARNESS_TEST(test_out_of_descriptors),
 		HARNESS_TEST(test_connect_storm),
 	};
 	harness_begin(240);

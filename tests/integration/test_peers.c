@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define REPLY_TIMEOUT_MS 5000
@@ -225,7 +224,7 @@ static int connect_as_nobody(const struct kilnd *daemon, void *unused)
 	int status;
 	kiln_client *client;
 
-	if (setgid(NOBODY) || setuid(NOBODY))
+	if (!become_user(NOBODY, NOBODY, NULL, 0))
 		return 9;
 	client = client_try(daemon, CALL_TIMEOUT_MS, &status);
 	(void)unused;
@@ -248,13 +247,6 @@ static int connect_as_nobody(const struct kilnd *daemon, void *unused)
 	return status ? 5 : stopped ? 6 : kept ? 0 : 7;
 }
 
-static void open_doors(const struct kilnd *daemon)
-{
-	/* So that only the daemon itself decides. */
-	assert_int_equal(chmod(daemon->dir, 0755), 0);
-	assert_int_equal(chmod(daemon->socket, 0666), 0);
-}
-
 static void test_foreign_users(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -263,14 +255,13 @@ static void test_foreign_users(void **state)
 		fprintf(stderr, "SKIPPED: only root can become another user\n");
 		skip();
 	}
+	kilnd_for_guests(daemon, 0, 0, 0);
 	kilnd_start(daemon, NULL);
-	open_doors(daemon);
 	assert_int_equal(process_wait(process_start(daemon, connect_as_nobody, NULL), CALL_TIMEOUT_MS),
 					 EXITED(3));
 	kilnd_stop(daemon);
 
 	kilnd_start(daemon, OPTIONS("--allow-uid", "65534"));
-	open_doors(daemon);
 	assert_int_equal(
 		process_wait(process_start(daemon, connect_as_nobody, NULL), 3 * CALL_TIMEOUT_MS),
 		EXITED(0));

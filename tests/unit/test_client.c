@@ -229,6 +229,27 @@ static void test_silent(void **state)
 	fake_stop(fake);
 }
 
+/* As a daemon does before it has read anything. */
+static bool turn_away(struct fake *fake, struct wire_in *in, struct frame *frame)
+{
+	(void)in, (void)frame;
+	fake_reply(fake, 0, KILN_EPERM, "uid 7 may not use this kilnd of uid 8", NULL);
+	fake_hang_up(fake);
+	return true;
+}
+
+static void test_turned_away(void **state)
+{
+	(void)state;
+	struct fake *fake = fake_start(turn_away);
+	kiln_client *client = NULL;
+
+	assert_int_equal(fake_connect(fake, 10000, &client), KILN_EPERM);
+	assert_string_equal(kiln_errmsg(), "uid 7 may not use this kilnd of uid 8");
+	assert_null(client);
+	fake_stop(fake);
+}
+
 static bool die_on_third_submit(struct fake *fake, struct wire_in *in, struct frame *frame)
 {
 	(void)frame;
@@ -499,11 +520,12 @@ static void test_fork(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hello),  cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_nobody), cmocka_unit_test(test_autostart),
-		cmocka_unit_test(test_silent), cmocka_unit_test(test_dead),
-		cmocka_unit_test(test_ends),   cmocka_unit_test(test_chatter),
-		cmocka_unit_test(test_busy),   cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_hello),   cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_nobody),  cmocka_unit_test(test_autostart),
+		cmocka_unit_test(test_silent),  cmocka_unit_test(test_turned_away),
+		cmocka_unit_test(test_dead),    cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_chatter), cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_fork),
 	};
 	unsetenv("KILN_DEVICE");
 	unsetenv("KILN_DEBUG");

@@ -1,0 +1,30 @@
+/*
+ * admit: who may connect, and who has a place.  A connection is silent until its hello comes; with
+ * hello it takes one of the places that --max-sessions counts.  Knows nothing of what a session
+ * asks for after that.
+ */
+#ifndef KILN_DAEMON_ADMIT_H
+#define KILN_DAEMON_ADMIT_H
+
+#include "broker.h"
+
+/* Of a peer, as the kernel knew it when it connected. */
+struct admit_peer {
+	uint32_t uid, gid;
+	int32_t pid;
+};
+
+/* Whether the options let the peer of this socket in: KILN_OK, or KILN_EPERM with a sentence.
+ * Reads nothing that the peer sent. */
+int admit_peer(const struct options *options, int sock, struct admit_peer *peer,
+			   char error[KERNEL_ERROR_MAX]);
+/* Says so to a peer that may not connect, and closes the socket. */
+void admit_turn_away(struct broker *broker, int sock, int status, const char *error);
+/* Makes room for one more silent connection. */
+void admit_silent(struct broker *broker);
+/* A place for a session that says hello: KILN_OK, or a status with a sentence. */
+int admit_seat(struct session *session, bool wants_device, char error[KERNEL_ERROR_MAX]);
+/* The session goes. */
+void admit_leave(struct session *session);
+
+#endif
