@@ -121,7 +121,7 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 
 int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
 				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
-				   uint64_t offsets[KERNEL_MAX_OPERANDS], int *given, char error[KERNEL_ERROR_MAX])
+				   uint64_t offsets[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *tensors = wire_get(&message->root, "tensors");
 	const msgpack_object *attrs = wire_get(&message->root, "attrs");
@@ -135,7 +135,7 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 	if (wire_count(tensors) > KERNEL_MAX_OPERANDS || wire_count(attrs) > KERNEL_MAX_ATTRS)
 		return ERROR(KILN_EINVAL, "%u tensors and %u attributes; the most are %d and %d",
 					 wire_count(tensors), wire_count(attrs), KERNEL_MAX_OPERANDS, KERNEL_MAX_ATTRS);
-	*given = problem->tensor_count = (int)wire_count(tensors);
+	problem->tensor_count = (int)wire_count(tensors);
 	for (int i = 0; i < problem->tensor_count && status == KILN_OK; i++)
 		status = decode_tensor(session, wire_at(tensors, (uint32_t)i), i, problem, &buffers[i],
 							   &offsets[i], error);
@@ -143,7 +143,5 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 		problem->attr_count = (int)wire_count(attrs);
 	for (int i = 0; i < problem->attr_count && status == KILN_OK; i++)
 		status = decode_attr(message, &attrs->via.map.ptr[i], problem, &problem->attrs[i], error);
-	if (status == KILN_OK)
-		status = plan_infer(problem, error);
 	return status;
 }

@@ -201,12 +201,12 @@ void request_close(struct request *request); /* unlinks; does not free */
 
 /*
  * op, tensors and attrs of a message.  buffers[i] / offsets[i]: where tensor i lies (NULL: nowhere,
- * or it is left out); the tensors' alignment follows from it.  given: how many the message
- * has; the problem has all of the operator's.  KILN_OK, or a status with a sentence.
+ * or it is left out); the tensors' alignment follows from it.  KILN_OK, or a status with a
+ * sentence.
  */
 int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
 				   struct buffer *buffers[KERNEL_MAX_OPERANDS],
-				   uint64_t offsets[KERNEL_MAX_OPERANDS], int *given, char error[KERNEL_ERROR_MAX]);
+				   uint64_t offsets[KERNEL_MAX_OPERANDS], char error[KERNEL_ERROR_MAX]);
 uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
 /* Operand i's name in a list as plans have it, "x, mask?, y"; "operand 5" beyond it. */
 const char *decode_operand_name(const char *operands, int i, char name[24]);

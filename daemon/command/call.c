@@ -92,7 +92,7 @@ static struct asking *asking_open(struct session *session, uint64_t id, struct a
 }
 
 int command_plan(struct session *session, struct wire_in *message, const char *target,
-				 struct command_planned *out, char error[KERNEL_ERROR_MAX])
+				 bool launched, struct command_planned *out, char error[KERNEL_ERROR_MAX])
 {
 	struct buffer *buffers[KERNEL_MAX_OPERANDS] = {0};
 	uint64_t offsets[KERNEL_MAX_OPERANDS] = {0};
@@ -101,8 +101,12 @@ int command_plan(struct session *session, struct wire_in *message, const char *t
 	if (status == KILN_OK && session->broker->draining)
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
 	if (status == KILN_OK)
-		status =
-			decode_problem(session, message, &out->problem, buffers, offsets, &out->given, error);
+		status = decode_problem(session, message, &out->problem, buffers, offsets, error);
+	out->given = out->problem.tensor_count;
+	if (status == KILN_OK && launched)
+		status = plan_required(&out->problem, error);
+	if (status == KILN_OK)
+		status = plan_infer(&out->problem, error);
 	if (status == KILN_OK)
 		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
 	if (status != KILN_OK)
@@ -126,13 +130,13 @@ int command_plan(struct session *session, struct wire_in *message, const char *t
 }
 
 static struct asking *asking_new(struct session *session, struct wire_in *message,
-								 const char *target)
+								 const char *target, bool launched)
 {
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
 	struct command_planned planned = {.ref = NULL};
 	struct asking *asking = calloc(1, sizeof *asking);
-	int status = asking ? command_plan(session, message, target, &planned, error)
+	int status = asking ? command_plan(session, message, target, launched, &planned, error)
 						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
 	if (status != KILN_OK) {
 		reply_error(session, id, status, "%s", error);
@@ -374,7 +378,7 @@ void command_prepare(struct session *session, struct wire_in *message, struct fr
 	(void)frame;
 	if (!command_may_prepare(session, wire_id(message)))
 		return;
-	struct asking *asking = asking_new(session, message, NULL);
+	struct asking *asking = asking_new(session, message, NULL, true);
 	if (!asking)
 		return;
 	asking->executor = session->executor;
@@ -417,7 +421,7 @@ void command_compile(struct session *session, struct wire_in *message, struct fr
 {
 	(void)frame;
 	struct asking *asking =
-		asking_new(session, message, wire_get_str(message, &message->root, "target"));
+		asking_new(session, message, wire_get_str(message, &message->root, "target"), false);
 	if (asking)
 		ask(asking);
 }

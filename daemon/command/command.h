@@ -89,7 +89,7 @@ bool command_may_prepare(struct session *session, uint64_t id);
 /* A problem as it came, and its plan.  The holder of ref is whoever asked for it. */
 struct command_planned {
 	struct kernel_problem problem;
-	int given; /* tensors of the request */
+	int given; /* tensors of the request; the problem has all of the operator's */
 	struct kernel_limits limits;
 	struct kernel_ref *ref;
 	struct work_operand
@@ -97,9 +97,10 @@ struct command_planned {
 	bool placed;                       /* all that it needs */
 	bool made;                         /* and those buffers are there */
 };
-/* Plans the problem of a message; KILN_OK, or a status with a sentence. */
+/* Plans the problem of a message; KILN_OK, or a status with a sentence.  launched: it is to be
+ * launched, so no output may be left out that follows from the inputs. */
 int command_plan(struct session *session, struct wire_in *message, const char *target,
-				 struct command_planned *out, char error[KERNEL_ERROR_MAX]);
+				 bool launched, struct command_planned *out, char error[KERNEL_ERROR_MAX]);
 /* Explains a user's kernel; answers the request.  Takes ref over. */
 void command_explain_raw(struct session *session, uint64_t id, struct kernel_ref *ref);
 /* A user's kernel on its way to a prepared call in the executor, or (NULL) into the cache; answers
@@ -111,8 +112,6 @@ bool command_left_out(const struct kernel_problem *problem, int i);
 /* Where the tensors lie must hold what the plan touches, and outputs must not overlap anything. */
 int command_check_operands(const struct kernel_plan *plan, const struct work_operand *operands,
 						   char error[KERNEL_ERROR_MAX]);
-/* Outputs may be left out by who asks what a call would do, but not by who runs it. */
-int command_check_given(const struct call *call, char error[KERNEL_ERROR_MAX]);
 /* The variant of the call for operands that are so aligned, each 1, 2, 4, 8 or 16 bytes, 0 where it
  * has no memory; planned anew when none fits.  The holder is the caller. */
 int command_choose_variant(struct session *session, struct call *call,

@@ -136,8 +136,9 @@ void command_explain(struct session *session, struct wire_in *message, struct fr
 	char error[KERNEL_ERROR_MAX];
 	struct explaining *explaining = calloc(1, sizeof *explaining);
 	(void)frame;
-	int status = explaining ? command_plan(session, message, target, &explaining->planned, error)
-							: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+	int status = explaining
+					 ? command_plan(session, message, target, false, &explaining->planned, error)
+					 : util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
 	if (status == KILN_OK) {
 		explain(session, wire_id(message), explaining);
 		return;

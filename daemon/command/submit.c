@@ -98,21 +98,7 @@ static int decode_operands(struct session *session, const msgpack_object *list,
 						 wire_count(list));
 	for (int i = 0; i < call->given && status == KILN_OK; i++)
 		status = decode_operand(session, wire_at(list, (uint32_t)i), call, i, &operands[i], error);
-	return status == KILN_OK ? command_check_given(call, error) : status;
-}
-
-int command_check_given(const struct call *call, char error[KERNEL_ERROR_MAX])
-{
-	const struct kernel_problem *problem = &call->problem;
-	char name[24];
-	/* The shape of an output may follow from the inputs, but not where it lies. */
-	for (int i = call->given; i < problem->tensor_count; i++)
-		if (!command_left_out(problem, i))
-			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-							 "%s: the call was prepared without %s, which it needs to run",
-							 problem->op,
-							 decode_operand_name(call->variants[0]->plan.operands, i, name));
-	return KILN_OK;
+	return status;
 }
 
 static bool aligned_for(const struct kernel_plan *plan,

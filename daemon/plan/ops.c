@@ -445,6 +445,17 @@ int plan_generic_at(const struct plan_op *op, int index, const struct kernel_lim
 	return plan_problem(&problem, limits, out, error);
 }
 
+int plan_required(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
+{
+	struct kernel_problem whole = *problem;
+	struct found_op found;
+	int status = find(problem, &found, error);
+
+	if (!status)
+		status = check_tensors(&found.row, problem, error);
+	return status ? status : check_required(&found.row, &whole, error);
+}
+
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct kernel_problem plain;

@@ -287,9 +287,10 @@ KILN_API int kiln_free(kiln_buffer *buffer);
 /*
  * Plans and compiles one operator for these tensors, and waits until it is ready.  The tensors'
  * order is the operator's: inputs first, then outputs.  buffers may be NULL.  What is left out here
- * is left out of the kernel, and so in every kiln_submit.  ECOMPILE carries the compiler's first
- * line, kiln_errlog() all of it.  A failure is remembered, and later calls get it at once in the
- * same words, until source, options or compiler change; `kiln cache retry` forgets it.
+ * is left out of the kernel, and so in every kiln_submit; EINVAL names a required operand that is
+ * left out, and nothing is compiled.  ECOMPILE carries the compiler's first line, kiln_errlog() all
+ * of it.  A failure is remembered, and later calls get it at once in the same words, until source,
+ * options or compiler change; `kiln cache retry` forgets it.
  */
 KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						  int tensor_count, const kiln_attr *attrs, int attr_count,
@@ -575,9 +576,11 @@ KILN_API int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most);
 /* ---- Looking inside ------------------------------------------------------------------------ */
 
 /* What the planner would do, without compiling.  target: NULL for the client's device, else
- * "sm_90", "cpu".  The reply has the key, whether the cache has it ("cached"), or remembers that it
- * does not compile ("failed", with "status" and "error"), and otherwise the rows of the cache that
- * come nearest ("near"), each with what the kernel asked for has instead, in words. */
+ * "sm_90", "cpu".  Outputs whose shapes follow from the inputs may be left out here and in
+ * kiln_compile(): they are then taken to be contiguous.  The reply has the key, whether the cache
+ * has it ("cached"), or remembers that it does not compile ("failed", with "status" and "error"),
+ * and otherwise the rows of the cache that come nearest ("near"), each with what the kernel asked
+ * for has instead, in words. */
 KILN_API int kiln_explain(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						  int tensor_count, const kiln_attr *attrs, int attr_count,
 						  const char *target, kiln_reply **out);

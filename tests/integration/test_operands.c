@@ -4,8 +4,11 @@
  */
 #include "harness.h"
 
+#include "cases.h"
+
 #include <kiln/ops.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const int64_t shape[2] = {6, 4}, turned[2] = {4, 6}, perm[2] = {1, 0};
@@ -18,7 +21,8 @@ static kiln_buffer *filled(kiln_client *client, const float *values, int count)
 	return buffer;
 }
 
-/* The shape of y follows from x, but a call cannot run without a place for it. */
+/* The shape of y follows from x, which is enough to explain it, but a call needs all that is
+ * required. */
 static void test_required(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -26,26 +30,22 @@ static void test_required(void **state)
 	kiln_attr attr = kiln_attr_ints("perm", perm, 2);
 	kiln_call *call;
 	kiln_reply *reply;
-	kiln_ticket ticket;
 
 	kilnd_start(daemon, NULL);
 	kiln_client *client = client_open(daemon);
 	kiln_buffer *x = filled(client, values, 24), *y = filled(client, values, 24);
 	kiln_tensor tensors[3] = {kiln_tensor_make(x, 0, KILN_F32, 2, shape), kiln_tensor_none(),
 							  kiln_tensor_none()};
-	kiln_operand operands[2] = {{x, 0}, {NULL, 0}};
 
 	assert_ok(kiln_explain(client, "permute", tensors, 1, &attr, 1, NULL, &reply));
 	assert_non_null(strstr(kiln_reply_str(reply, "text"), "y              96 bytes written"));
 	kiln_reply_free(reply);
 	for (int given = 1; given <= 2; given++) {
-		assert_ok(kiln_prepare(client, "permute", tensors, given, &attr, 1, &call));
-		assert_ok(kiln_submit(call, operands, given, 0, &ticket));
-		assert_int_equal(kiln_wait(client, ticket, KILN_FOREVER), KILN_EINVAL);
-		assert_sentence(given == 1
-							? "permute: the call was prepared without y, which it needs to run"
-							: "permute: y has no buffer");
-		kiln_call_free(call);
+		assert_int_equal(kiln_prepare(client, "permute", tensors, given, &attr, 1, &call),
+						 KILN_EINVAL);
+		assert_sentence("permute: y is missing");
+		assert_int_equal(kiln_run(client, "permute", tensors, given, &attr, 1), KILN_EINVAL);
+		assert_sentence("permute: y is missing");
 	}
 	assert_int_equal(kiln_prepare(client, "permute", tensors + 1, 1, &attr, 1, &call), KILN_EINVAL);
 	assert_sentence("x is missing");
@@ -55,6 +55,100 @@ static void test_required(void **state)
 	assert_ok(kiln_run(client, "permute", tensors, 2, &attr, 1));
 	assert_ok(kiln_free(x));
 	assert_ok(kiln_free(y));
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
+/* ---- Every required operand of every operator ---- */
+
+/* Whether operand i of "x, mask?, y" is required, and its name. */
+static bool is_required(const char *operands, int i, char name[64])
+{
+	while (i-- > 0)
+		operands += strcspn(operands, ",") + strlen(", ");
+	snprintf(name, 64, "%.*s", (int)strcspn(operands, ","), operands);
+	return name[strlen(name) - 1] != '?';
+}
+
+static void assert_missing(kiln_client *client, const struct cases_case *c, int left_out, int given,
+						   const char *name)
+{
+	kiln_tensor tensors[CASES_MAX_OPERANDS];
+	kiln_attr attrs[CASES_MAX_ATTRS];
+	kiln_call *call = NULL;
+	char sentence[160];
+	cases_tensors(c, tensors);
+	cases_attrs(c, attrs);
+	tensors[left_out] = kiln_tensor_none();
+	int status = kiln_prepare(client, c->op->name, tensors, given, attrs, c->attr_count, &call);
+	if (status != KILN_EINVAL)
+		fail_msg("%s without %s: %s", c->name, name, kiln_status_name(status));
+	snprintf(sentence, sizeof(sentence), "%s: %s is missing; its operands are: ", c->op->name,
+			 name);
+	assert_sentence(sentence);
+}
+
+/* The operands of a case: of map, those that its statement names. */
+static void list_operands(const struct cases_case *c, const char *listed, char list[512])
+{
+	kiln_attr attrs[CASES_MAX_ATTRS];
+	cases_attrs(c, attrs);
+	snprintf(list, 512, "%s", listed);
+	for (int i = 0; i < c->attr_count; i++)
+		if (strcmp(attrs[i].name, "names") == 0) {
+			size_t used = 0;
+			for (const char *at = attrs[i].s; *at && used < 500; at++)
+				used += (size_t)snprintf(list + used, 512 - used, *at == ',' ? ", " : "%c", *at);
+		}
+}
+
+static int leave_out_each(kiln_client *client, const struct cases_case *c, const char *listed)
+{
+	char list[512], name[64];
+	int count = 0;
+	list_operands(c, listed, list);
+	for (int i = 0; i < c->operand_count; i++)
+		if (is_required(list, i, name)) {
+			assert_missing(client, c, i, c->operand_count, name);
+			/* ... and where the tensors end before it. */
+			if (i == c->operand_count - 1)
+				assert_missing(client, c, i, i, name);
+			count++;
+		}
+	return count;
+}
+
+static void test_each_operator(void **state)
+{
+	struct kilnd *daemon = *state;
+	kiln_reply *ops;
+	int cases, seen = 0;
+	const struct cases_case *all = cases_all(&cases);
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	assert_ok(kiln_request(client, "ops", NULL, 0, &ops));
+	int rows = kiln_reply_count(ops, "rows");
+	assert_true(rows > 0);
+	for (int row = 0; row < rows; row++) {
+		char path[32];
+		snprintf(path, sizeof(path), "rows[%d].name", row);
+		const char *name = kiln_reply_str(ops, path);
+		const struct cases_case *c = all;
+		while (c < all + cases && strcmp(c->op->name, name) != 0)
+			c++;
+		if (c == all + cases)
+			fail_msg("no case has the operator %s", name);
+		snprintf(path, sizeof(path), "rows[%d].operands", row);
+		int required = leave_out_each(client, c, kiln_reply_str(ops, path));
+		print_message("%s: %d\n", name, required);
+		assert_true(required >= 2);
+		seen += required;
+	}
+	assert_true(seen > 2 * rows);
+	kiln_reply_free(ops);
+	/* Nothing was compiled, nor looked for. */
+	assert_int_equal(info_int(client, "counters.requests"), 0);
+	assert_int_equal(info_int(client, "counters.compiles"), 0);
 	kiln_close(client);
 	kilnd_stop(daemon);
 }
@@ -228,6 +322,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_required),
+		HARNESS_TEST(test_each_operator),
 		HARNESS_TEST(test_optional),
 		HARNESS_TEST(test_prepared),
 	};
