@@ -2,9 +2,9 @@
  * admit.c: who may connect, and who has a place.
  *
  * Three bounds keep one peer from taking what all others need: silent connections, of which the
- * oldest of the user that has the most goes first; a share of the places for each guest; and a few
- * more places that only the operator's commands can take, so that a full daemon can still be looked
- * at and stopped.
+ * oldest of the user that has the most goes first; a share of the places for each guest, and one
+ * that is left to the operator; and a few more places that only the operator's commands can take,
+ * so that a full daemon can still be looked at and stopped.
  */
 #include "admit.h"
 
@@ -19,7 +19,7 @@
 
 #define SILENT_MOST 256 /* and no more than a quarter of the descriptors that there may be */
 #define KEPT_PLACES 8   /* beyond --max-sessions */
-#define GUEST_SHARE 4   /* a guest's uid has at most one in so many places */
+#define SHARES 4        /* of the places: a guest's uid has one at most, and one is no guest's */
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 /* ---- Who ---- */
@@ -150,18 +150,26 @@ void admit_silent(struct broker *broker)
 
 /* ---- Places ---- */
 
-static uint64_t sessions_of(const struct broker *broker, uint32_t uid)
+static int check_shares(const struct session *asker, char error[KERNEL_ERROR_MAX])
 {
-	uint64_t count = 0;
-	for (const struct session *session = broker->sessions; session; session = session->next)
-		count += session->place != PLACE_NONE && session->uid == uid;
-	return count;
-}
-
-static uint64_t most_of_a_guest(const struct options *options)
-{
-	uint64_t most = options->max_sessions / GUEST_SHARE;
-	return most ? most : 1;
+	const struct broker *broker = asker->broker;
+	uint64_t most = broker->options.max_sessions, share = most / SHARES, own = 0, all = 0;
+	for (const struct session *session = broker->sessions; session; session = session->next) {
+		bool counts = session->place != PLACE_NONE && !session_is_owner(session);
+		all += counts;
+		own += counts && session->uid == asker->uid;
+	}
+	if (own >= (share ? share : 1))
+		return ERROR(KILN_ELIMIT,
+					 "uid %u has %llu sessions, the most that a guest of this kilnd may have: one "
+					 "in %d of --max-sessions %llu",
+					 asker->uid, (unsigned long long)own, SHARES, (unsigned long long)most);
+	if (all >= most - share)
+		return ERROR(KILN_ELIMIT,
+					 "the guests of this kilnd have %llu sessions, the most that they may have "
+					 "together: the others of --max-sessions %llu are for uid %u",
+					 (unsigned long long)all, (unsigned long long)most, (unsigned)getuid());
+	return KILN_OK;
 }
 
 /* The operator's next command always finds a kept place: the session that has had one longest gives
@@ -192,12 +200,8 @@ int admit_seat(struct session *session, bool wants_device, char error[KERNEL_ERR
 	bool is_full = (uint64_t)(broker->session_count - broker->kept_count) >= options->max_sessions;
 	if (broker->draining)
 		return ERROR(KILN_ECONN, "kilnd is shutting down");
-	if (!is_owner && sessions_of(broker, session->uid) >= most_of_a_guest(options))
-		return ERROR(KILN_ELIMIT,
-					 "uid %u has %llu sessions, the most that a guest of this kilnd may have: one "
-					 "in %d of --max-sessions %llu",
-					 session->uid, (unsigned long long)most_of_a_guest(options), GUEST_SHARE,
-					 (unsigned long long)options->max_sessions);
+	if (!is_owner && check_shares(session, error) != KILN_OK)
+		return KILN_ELIMIT;
 	if (is_full && (!is_owner || wants_device))
 		return ERROR(KILN_ELIMIT, "kilnd has %llu sessions, the most it allows (--max-sessions)",
 					 (unsigned long long)options->max_sessions);

@@ -210,6 +210,14 @@ pid_t process_start(const struct kilnd *daemon, process_body *body, void *arg)
 	return pid;
 }
 
+void skip_unless_root(void)
+{
+	if (getuid() == 0)
+		return;
+	print_message("SKIPPED: only root can become another user\n");
+	skip();
+}
+
 bool become_user(uid_t uid, gid_t gid, const gid_t *groups, int count)
 {
 	return setgroups((size_t)count, groups) == 0 && setgid(gid) == 0 && setuid(uid) == 0 &&

@@ -105,6 +105,8 @@ bool figures_settle(const struct kilnd *daemon, char why[400]);
 int64_t cache_clear(kiln_client *client, int64_t *freed);
 void assert_cache_verifies(kiln_client *client, int64_t least_rows);
 
+/* Only root can become several users. */
+void skip_unless_root(void);
 /* This process becomes a user with these groups besides its primary one.  False: it may not. */
 bool become_user(uid_t uid, gid_t gid, const gid_t *groups, int count);
 /* A process of its own that runs body and leaves with what it returns.  It dies with the test. */

@@ -21,21 +21,12 @@
 #define FOREIGN 4322
 #define GROUPS 100
 #define LAUNCHES 40
-#define SILENT_MOST 256
 
 struct visitor {
 	uid_t uid;
 	gid_t gid, groups[GROUPS];
 	int count;
 };
-
-static void needs_root(void)
-{
-	if (getuid() == 0)
-		return;
-	print_message("SKIPPED: only root can become several users\n");
-	skip();
-}
 
 /* ---- Visitors ---- */
 
@@ -180,14 +171,14 @@ static void follow_options(struct kilnd *daemon, bool gives_foreign)
 
 static void test_modes_follow_options(void **state)
 {
-	needs_root();
+	skip_unless_root();
 	kilnd_for_guests(*state, OWNER, OWNER, GROUP);
 	follow_options(*state, false);
 }
 
 static void test_modes_of_root(void **state)
 {
-	needs_root();
+	skip_unless_root();
 	kilnd_for_guests(*state, 0, 0, 0);
 	follow_options(*state, true);
 }
@@ -197,7 +188,7 @@ static void test_a_directory_of_ones_own(void **state)
 {
 	struct kilnd *daemon = *state;
 	char directory[80], sentence[240];
-	needs_root();
+	skip_unless_root();
 	kilnd_for_guests(daemon, OWNER, OWNER, GROUP);
 	snprintf(directory, sizeof(directory), "%s/run", daemon->dir);
 	assert_int_equal(mkdir(directory, 0700), 0);
@@ -235,7 +226,7 @@ static struct visitor with_groups(uid_t uid, gid_t last)
 static void test_one_group(void **state)
 {
 	struct kilnd *daemon = *state;
-	needs_root();
+	skip_unless_root();
 	kilnd_for_guests(daemon, OWNER, OWNER, GROUP);
 	kilnd_start(daemon, OPTIONS("--allow-gid", "4321"));
 	expect_visit(daemon, (struct visitor){.uid = OWNER, .gid = OWNER}, TOO_MUCH);
@@ -257,7 +248,7 @@ static void test_one_group(void **state)
 static void test_several(void **state)
 {
 	struct kilnd *daemon = *state;
-	needs_root();
+	skip_unless_root();
 	kilnd_for_guests(daemon, OWNER, OWNER, GROUP);
 	kilnd_start(daemon, OPTIONS("--allow-gid", "4999,4322", "--allow-uid", "4400"));
 	kiln_client *client = client_open(daemon);
@@ -298,7 +289,7 @@ static void test_inherited(void **state)
 {
 	struct kilnd *daemon = *state;
 	char sentence[300];
-	needs_root();
+	skip_unless_root();
 	kilnd_for_guests(daemon, OWNER, OWNER, GROUP);
 	snprintf(daemon->socket, sizeof(daemon->socket), "%s/kiln.sock", daemon->dir);
 	int sock = listen_at(daemon->socket, 0660, GROUP);
@@ -324,140 +315,38 @@ static void test_inherited(void **state)
 	close(sock);
 }
 
-/* ---- Crowds ---- */
+/* ---- A daemon that a program starts ---- */
 
-/* Says nothing, and is told all the same. */
-static int be_turned_away(const struct kilnd *daemon, void *unused)
-{
-	char sentence[400];
-	(void)unused;
-	if (!become_user(OTHER, OTHER, NULL, 0))
-		return NO_USER;
-	int sock = raw_open(daemon);
-	if (sock < 0)
-		return NOT_REACHED;
-	if (raw_said(sock, CALL_TIMEOUT_MS, sentence, sizeof(sentence)) != KILN_EPERM ||
-		!strstr(sentence, "uid 4401 may not use this kilnd of uid 4300"))
-		return WRONG;
-	return raw_said(sock, CALL_TIMEOUT_MS, sentence, sizeof(sentence)) == KILN_ECONN ? REFUSED
-																					 : TOO_MUCH;
-}
-
-struct crowd {
-	uid_t uid;
-	int to_test[2]; /* a byte when all stand there */
-	int ended;      /* the first of them that were ended */
-};
-
-/* Many silent connections, in which the daemon has as many as it keeps; they stand until the test
- * closes the pipe. */
-static int stand_silent(const struct kilnd *daemon, void *arg)
-{
-	struct crowd *crowd = arg;
-	static int socks[2 * SILENT_MOST];
-	char sentence[400];
-	if (!become_user(crowd->uid, crowd->uid, NULL, 0))
-		return NO_USER;
-	for (int i = 0; i < 2 * SILENT_MOST; i++) {
-		socks[i] = raw_open(daemon);
-		if (socks[i] < 0)
-			return NOT_REACHED;
-	}
-	for (int i = 0; i < crowd->ended; i++)
-		if (raw_said(socks[i], CALL_TIMEOUT_MS, sentence, sizeof(sentence)) != KILN_ELIMIT ||
-			!strstr(sentence, "256 connections have said no hello, the most that kilnd keeps, and "
-							  "uid 4400 has most of them; this was its oldest"))
-			return REFUSED;
-	/* The next one is there still. */
-	if (raw_said(socks[crowd->ended], 0, sentence, sizeof(sentence)) != KILN_ETIMEDOUT)
-		return TOO_MUCH;
-	if (write(crowd->to_test[1], "x", 1) != 1)
-		return WRONG;
-	for (;;)
-		pause();
-}
-
-static void test_silent_crowd(void **state)
+/* The library makes the directory, and the mode is kilnd's all the same. */
+static void test_autostarted(void **state)
 {
 	struct kilnd *daemon = *state;
-	struct crowd crowd = {.uid = GUEST, .ended = SILENT_MOST + 1};
-	struct permute problem = transpose(13, 4);
-	struct wire_out out;
-	char byte;
-	uint64_t id;
-
-	needs_root();
-	kilnd_for_guests(daemon, OWNER, OWNER, GROUP);
-	kilnd_start(daemon, OPTIONS("--allow-uid", "4400"));
-	kiln_client *client = client_open(daemon);
-	struct abuse_held before = abuse_settle(daemon, client);
-	debug_int(client, "idle-executor", "ms", 100); /* the guest's device process goes with him */
-	/* The operator's own silent connection is older than all of the guest's. */
-	int mine = raw_open(daemon);
-	assert_true(mine >= 0);
-	assert_int_equal(pipe(crowd.to_test), 0);
-	pid_t pid = process_start(daemon, stand_silent, &crowd);
-	close(crowd.to_test[1]);
-	if (read(crowd.to_test[0], &byte, 1) != 1)
-		fail_msg("the crowd ended with %#x", process_wait(pid, CALL_TIMEOUT_MS));
-	assert_fds_at_most(daemon->pid, before.fds + SILENT_MOST);
-	assert_int_equal(info_int(client, "server.sessions"), 1);
-	/* Operator, guest: each is served. */
-	raw_hello(&out, 1);
-	assert_int_equal(raw_put(mine, &out, NULL, 0), KILN_OK);
-	assert_int_equal(raw_take(mine, CALL_TIMEOUT_MS, &id, NULL, NULL), KILN_OK);
-	kiln_client *other = client_open(daemon);
-	assert_permutes(other, &problem, NULL);
-	expect_visit(daemon, (struct visitor){.uid = GUEST, .gid = GUEST}, SERVED);
-	/* A stranger is none of them: he is gone before he could say anything. */
-	pid_t stranger = process_start(daemon, be_turned_away, NULL);
-	assert_int_equal(process_wait(stranger, CALL_TIMEOUT_MS), EXITED(REFUSED));
-	kill(pid, SIGKILL);
-	process_wait(pid, CALL_TIMEOUT_MS);
-	close(crowd.to_test[0]);
-	close(mine);
-	kiln_close(other);
-	assert_fds_at_most(daemon->pid, before.fds);
+	kiln_connect_options options = {.size = sizeof(options),
+									.socket = daemon->socket,
+									.device = "cpu",
+									.daemon = getenv("KILND"),
+									.timeout_ms = START_TIMEOUT_MS,
+									.flags = KILN_CONNECT_AUTOSTART};
+	char directory[80];
+	kiln_client *client;
+	skip_unless_root();
+	kilnd_for_guests(daemon, 0, 0, 0);
+	snprintf(directory, sizeof(directory), "%s/run", daemon->dir);
+	setenv("KILN_ALLOW_GID", "4321", 1);
+	setenv("KILN_CACHE_DIR", daemon->cache, 1);
+	assert_ok(kiln_connect(&options, &client));
+	unsetenv("KILN_ALLOW_GID");
+	unsetenv("KILN_CACHE_DIR");
+	expect_mode(directory, 0710, GROUP);
+	expect_mode(daemon->socket, 0660, GROUP);
+	expect_visit(daemon, (struct visitor){.uid = GUEST, .gid = GROUP}, SERVED);
+	/* Its end, without which the test would leave it. */
+	kiln_reply *reply = NULL;
+	pid_t pid = (pid_t)info_int(client, "server.pid");
+	assert_ok(kiln_request(client, "stop", NULL, 0, &reply));
+	kiln_reply_free(reply);
 	kiln_close(client);
-	kilnd_stop(daemon);
-}
-
-/* As many sessions as a guest's share, and no more; and no guest has a place of the operator's. */
-static int take_share(const struct kilnd *daemon, void *unused)
-{
-	kiln_client *clients[4];
-	int status;
-	(void)unused;
-	if (!become_user(GUEST, GUEST, NULL, 0))
-		return NO_USER;
-	for (int i = 0; i < 4; i++) {
-		clients[i] = client_try(daemon, CALL_TIMEOUT_MS, &status);
-		if ((clients[i] != NULL) != (i < 2))
-			return i < 2 ? NO_CLIENT : TOO_MUCH;
-	}
-	if (status != KILN_ELIMIT ||
-		strcmp(kiln_errmsg(), "uid 4400 has 2 sessions, the most that a guest of this kilnd may "
-							  "have: one in 4 of --max-sessions 8") != 0)
-		return WRONG;
-	kiln_close(clients[0]);
-	for (int64_t end = now_ms() + CALL_TIMEOUT_MS;
-		 !(clients[0] = client_try(daemon, 5000, &status));)
-		if (now_ms() > end)
-			return NO_CLIENT;
-	kiln_close(clients[0]);
-	kiln_close(clients[1]);
-	return SERVED;
-}
-
-static void test_share(void **state)
-{
-	struct kilnd *daemon = *state;
-	needs_root();
-	kilnd_for_guests(daemon, OWNER, OWNER, GROUP);
-	kilnd_start(daemon, OPTIONS("--allow-uid", "4400", "--max-sessions", "8"));
-	pid_t pid = process_start(daemon, take_share, NULL);
-	assert_int_equal(process_wait(pid, 2 * CALL_TIMEOUT_MS), EXITED(SERVED));
-	kilnd_stop(daemon);
+	process_wait(pid, STOP_TIMEOUT_MS);
 }
 
 int main(void)
@@ -469,8 +358,7 @@ int main(void)
 		HARNESS_TEST(test_one_group),
 		HARNESS_TEST(test_several),
 		HARNESS_TEST(test_inherited),
-		HARNESS_TEST(test_silent_crowd),
-		HARNESS_TEST(test_share),
+		HARNESS_TEST(test_autostarted),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -326,10 +326,7 @@ static void test_users(void **state)
 	gid_t guests = GUESTS, strangers = GUESTS + 1;
 	struct permute problem = transpose(3, 9);
 
-	if (getuid() != 0) {
-		print_message("only root can become another user\n");
-		skip();
-	}
+	skip_unless_root();
 	kilnd_for_guests(daemon, 0, 0, 0);
 	kilnd_start(daemon, OPTIONS("--allow-gid", "4321"));
 	kiln_client *client = client_open(daemon);

@@ -251,10 +251,7 @@ static void test_foreign_users(void **state)
 {
 	struct kilnd *daemon = *state;
 
-	if (getuid() != 0) {
-		fprintf(stderr, "SKIPPED: only root can become another user\n");
-		skip();
-	}
+	skip_unless_root();
 	kilnd_for_guests(daemon, 0, 0, 0);
 	kilnd_start(daemon, NULL);
 	assert_int_equal(process_wait(process_start(daemon, connect_as_nobody, NULL), CALL_TIMEOUT_MS),
