@@ -82,7 +82,7 @@ static void fail(struct again *again, int status)
 static void run(struct again *again, store_work work, store_done done)
 {
 	again->phase = AGAIN_STORE;
-	if (store_run(again->broker, work, done, again) == KILN_OK)
+	if (store_run_for(again->broker, again->want.owner, work, done, again) == KILN_OK)
 		return;
 	util_fail(again->error, sizeof again->error, 0, "out of memory for a kernel");
 	fail(again, KILN_ENOMEM);
@@ -325,8 +325,8 @@ struct again *again_start(struct broker *broker, const struct again_want *want, 
 		memcpy(again->target, want->ref->target, sizeof again->target);
 	}
 	/* Also what need not be read takes the way over the store: answers come from the loop. */
-	if (store_run(broker, planned ? start_work : read_work, planned ? start_done : read_done,
-				  again) == KILN_OK)
+	if (store_run_for(broker, want->owner, planned ? start_work : read_work,
+					  planned ? start_done : read_done, again) == KILN_OK)
 		return again;
 	free_again(again);
 	return NULL;

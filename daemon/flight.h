@@ -17,7 +17,7 @@ struct job_wait {
 	struct job_terms terms; /* without an asker it is not counted */
 	struct keying *keying;  /* its key is being made on the store's thread */
 	bool first;
-	struct turn_place place; /* its turn at a compiler */
+	struct turn_place place; /* its turn at what the flight waits for */
 	job_done done;
 	void *arg;
 	uint64_t asked_us;
@@ -29,6 +29,7 @@ struct flight {
 	struct broker *broker;
 	struct kernel_ref *ref;
 	enum flight_phase phase;
+	struct store_item *looking; /* while the cache is asked */
 	struct remote_fetch *fetch; /* while another tier is asked */
 	struct pool_job *job;
 	struct job_wait *waits, *last_wait;
@@ -48,13 +49,13 @@ struct flight {
 
 /* ---- flight_look.c ---- */
 
-/* Begins to look for the ref's key.  NULL without memory. */
-struct flight *flight_open(struct broker *broker, struct kernel_ref *ref);
+/* Begins to look for the ref's key, when the owner has its turn.  NULL without memory. */
+struct flight *flight_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner);
 
 /* ---- flight_compile.c ---- */
 
-/* That of a wait, whose flight compiles; nothing where a worker has it. */
-void flight_join_job(struct job_wait *wait);
+/* The wait takes turns for what its flight waits for. */
+void flight_join(struct job_wait *wait);
 void flight_unlink(struct flight *flight);
 void flight_free(struct flight *flight);
 /* It is nowhere: whoever may have it compiled waits on. */

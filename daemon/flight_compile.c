@@ -145,11 +145,14 @@ void flight_cancel_if_unwanted(struct flight *flight)
 	server_progress(broker);
 }
 
-void flight_join_job(struct job_wait *wait)
+void flight_join(struct job_wait *wait)
 {
 	struct flight *flight = wait->flight;
-	pool_join(flight->broker, flight->job, wait->terms.priority, session_turn(wait->terms.asker),
-			  &wait->place);
+	struct turn_owner owner = session_turn(wait->terms.asker);
+	if (flight->looking)
+		store_join(flight->looking, owner, &wait->place);
+	else if (flight->job)
+		pool_join(flight->broker, flight->job, wait->terms.priority, owner, &wait->place);
 }
 
 /* Of those who stay, the first who wants to hear of it. */
@@ -187,7 +190,7 @@ void flight_compile(struct flight *flight)
 	if (!replaced)
 		flight->job = pool_submit(broker, &flight->ref->job, compiled, flight);
 	for (struct job_wait *wait = flight->waits; wait && flight->job; wait = wait->next)
-		flight_join_job(wait);
+		flight_join(wait);
 	if (flight->job)
 		return;
 	broker->counters.jobs_failed++;

@@ -6,6 +6,7 @@
 
 #include "freeze.h"
 #include "remote/remote.h"
+#include "session.h"
 #include "store.h"
 #include "util/util.h"
 
@@ -69,6 +70,7 @@ static bool may_compile(const struct flight *flight)
 static void go_on(struct flight *flight)
 {
 	struct broker *broker = flight->broker;
+	flight->looking = NULL;
 	if (flight->failure.status != KILN_OK) {
 		answer_remembered(flight);
 		return;
@@ -82,8 +84,12 @@ static void go_on(struct flight *flight)
 		return;
 	}
 	flight->phase = FLIGHT_REMOTE;
-	flight->fetch = remote_fetch(broker, flight->key, flight->ref->plan.op, flight->ref->target,
-								 may_compile(flight), fetched, flight);
+	const struct remote_want want = {.key = flight->key,
+									 .op = flight->ref->plan.op,
+									 .target = flight->ref->target,
+									 .owner = session_turn(flight->waits->terms.asker),
+									 .compiles = may_compile(flight)};
+	flight->fetch = remote_fetch(broker, &want, fetched, flight);
 	if (!flight->fetch)
 		flight_compile(flight);
 }
@@ -118,7 +124,7 @@ static void lookup_done(struct broker *broker, void *arg)
 	free(lookup);
 }
 
-static bool look(struct flight *flight)
+static bool look(struct flight *flight, struct turn_owner owner)
 {
 	struct lookup *lookup = calloc(1, sizeof *lookup);
 	if (!lookup)
@@ -126,13 +132,14 @@ static bool look(struct flight *flight)
 	lookup->flight = flight;
 	lookup->status = KILN_ETIMEDOUT; /* unless it is done */
 	memcpy(lookup->key, flight->key, sizeof lookup->key);
-	if (store_wait(flight->broker, lookup_work, lookup_done, lookup_late, lookup) == KILN_OK)
+	if (store_wait(flight->broker, owner, lookup_work, lookup_done, lookup_late, lookup,
+				   &flight->looking) == KILN_OK)
 		return true;
 	free(lookup);
 	return false;
 }
 
-struct flight *flight_open(struct broker *broker, struct kernel_ref *ref)
+struct flight *flight_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner)
 {
 	struct flight *flight = calloc(1, sizeof *flight);
 	if (!flight)
@@ -152,7 +159,7 @@ struct flight *flight_open(struct broker *broker, struct kernel_ref *ref)
 	if (broker->flights)
 		broker->flights->previous = flight;
 	broker->flights = flight;
-	if (!look(flight)) {
+	if (!look(flight, owner)) {
 		flight_unlink(flight);
 		flight_free(flight);
 		return NULL;

@@ -67,8 +67,6 @@ static void join(struct job_wait *wait, struct flight *flight)
 {
 	wait_link(wait, flight);
 	flight_choose_owner(flight);
-	if (flight->job)
-		flight_join_job(wait);
 }
 
 /* The ref has a key. */
@@ -85,12 +83,14 @@ static void enter(struct job_wait *wait)
 		wait_refuse(wait);
 		return;
 	}
-	if (!flight)
-		flight = flight_open(broker, wait->ref);
-	if (flight)
+	if (flight) {
 		join(wait, flight);
-	else
+		flight_join(wait);
+	} else if ((flight = flight_open(broker, wait->ref, session_turn(wait->terms.asker)))) {
+		join(wait, flight);
+	} else {
 		wait_fail(wait, KILN_ENOMEM, "out of memory for a compile job");
+	}
 }
 
 /* For nobody who waits the key is made off the loop: that takes as long as reading all sources. */

@@ -1,5 +1,5 @@
-/* store.c: a queue of cache calls in front of libuv's thread pool, one in flight; and between them
- * what the cache put off.  A second queue has what does not need the cache. */
+/* store.c: the cache calls that wait in front of libuv's thread pool, one in flight; and between
+ * them what the cache put off.  A second line has what does not need the cache. */
 #include "store.h"
 
 #include <stdlib.h>
@@ -15,6 +15,8 @@
 #define STORE_CROWD 256 /* calls */
 
 struct store_item {
+	struct turn_item waiting; /* the first member: what turns_take() gives */
+	struct turn_place place;  /* of the owner; a call of the daemon's own has none */
 	uv_work_t request;
 	struct broker *broker;
 	struct store_line *line;
@@ -23,13 +25,17 @@ struct store_item {
 	void *arg;
 	uint64_t due_us;
 	struct cache_stats stats;
-	uint32_t delay_ms; /* for tests */
-	uint64_t since_us; /* asked for; once it is begun, that */
-	struct store_item *next;
+	uint32_t delay_ms;                  /* for tests */
+	uint64_t since_us;                  /* asked for; once it is begun, that */
+	struct store_item *previous, *next; /* of all in the line, in the order of asking */
+	struct store_item *own_next;        /* of the daemon's own that wait */
 };
 
 struct store_line {
-	struct store_item *head, *tail; /* head is in flight */
+	struct store_item *running;        /* in flight; NULL: none */
+	struct store_item *first, *last;   /* all, the one in flight as well */
+	struct store_item *own, *own_last; /* of those that wait: the daemon's own */
+	struct turns turns;                /* and those of sessions */
 	int count;
 };
 
@@ -51,7 +57,7 @@ static uint64_t patience_us(const struct broker *broker)
 static uint64_t stuck_us(const struct broker *broker)
 {
 	const struct store_line *calls = &broker->store->calls;
-	uint64_t taken = calls->head ? util_now_us() - calls->head->since_us : 0;
+	uint64_t taken = calls->running ? util_now_us() - calls->running->since_us : 0;
 	return taken >= patience_us(broker) ? taken : 0;
 }
 
@@ -132,7 +138,7 @@ static void on_tend(uv_timer_t *timer)
 static void on_look(uv_timer_t *timer)
 {
 	struct broker *broker = timer->data;
-	if (!broker->store->calls.head && !broker->draining)
+	if (!broker->store->calls.first && !broker->draining)
 		(void)store_run(broker, look_work, nothing, NULL);
 }
 
@@ -140,7 +146,7 @@ static void on_look(uv_timer_t *timer)
 static void tend(struct broker *broker)
 {
 	struct store *store = broker->store;
-	if (store->calls.head || broker->draining)
+	if (store->calls.first || broker->draining)
 		return;
 	/* Without a database there was nothing to read them from. */
 	if (!tuned_is_read(broker) && !store->stats.trouble[0])
@@ -163,6 +169,47 @@ static void look_for_damage(struct broker *broker, const struct cache_stats *bef
 	util_log(UTIL_WARN, "%s", sentence);
 }
 
+static struct store_item *take_own(struct store_line *line)
+{
+	struct store_item *item = line->own;
+	line->own = item->own_next;
+	if (!line->own)
+		line->own_last = NULL;
+	return item;
+}
+
+static void start_next(struct store_line *line)
+{
+	line->running = line->own ? take_own(line) : (struct store_item *)turns_take(&line->turns);
+	if (line->running)
+		start(line->running);
+}
+
+static void link_item(struct store_line *line, struct store_item *item)
+{
+	item->previous = line->last;
+	if (line->last)
+		line->last->next = item;
+	else
+		line->first = item;
+	line->last = item;
+	line->count++;
+}
+
+static void unlink_item(struct store_line *line, struct store_item *item)
+{
+	turns_leave_all(&item->waiting);
+	if (item->previous)
+		item->previous->next = item->next;
+	else
+		line->first = item->next;
+	if (item->next)
+		item->next->previous = item->previous;
+	else
+		line->last = item->previous;
+	line->count--;
+}
+
 static void finished(uv_work_t *request, int status)
 {
 	struct store_item *item = request->data;
@@ -178,12 +225,8 @@ static void finished(uv_work_t *request, int status)
 					 (double)(util_now_us() - item->since_us) / 1e6);
 		store->stuck = false;
 	}
-	line->head = item->next;
-	line->count--;
-	if (line->head)
-		start(line->head);
-	else
-		line->tail = NULL;
+	unlink_item(line, item);
+	start_next(line);
 	item->done(broker, item->arg);
 	free(item);
 	look_for_damage(broker, &before);
@@ -191,7 +234,9 @@ static void finished(uv_work_t *request, int status)
 	server_progress(broker);
 }
 
-static int enter(struct broker *broker, struct store_line *line, const struct store_item *what)
+/* owner NULL: the daemon itself.  *out NULL, or where the item is wanted. */
+static int enter(struct broker *broker, struct store_line *line, const struct turn_owner *owner,
+				 const struct store_item *what, struct store_item **out)
 {
 	struct store_item *item = malloc(sizeof *item);
 	if (!item)
@@ -201,48 +246,75 @@ static int enter(struct broker *broker, struct store_line *line, const struct st
 	item->line = line;
 	item->since_us = util_now_us();
 	item->stats = broker->store->stats;
-	if (line->tail)
-		line->tail->next = item;
-	else
-		line->head = item;
-	line->tail = item;
-	line->count++;
-	if (line->head == item)
-		start(item);
+	if (owner && turns_join(&line->turns, &item->waiting, &item->place, *owner) < 0) {
+		free(item);
+		return KILN_ENOMEM;
+	}
+	if (!owner && line->own)
+		line->own_last->own_next = item;
+	else if (!owner)
+		line->own = item;
+	if (!owner)
+		line->own_last = item;
+	link_item(line, item);
+	if (out)
+		*out = item;
+	if (!line->running)
+		start_next(line);
 	return KILN_OK;
 }
 
 int store_run(struct broker *broker, store_work work, store_done done, void *arg)
 {
-	return enter(broker, &broker->store->calls,
-				 &(struct store_item){.work = work, .done = done, .arg = arg});
+	return enter(broker, &broker->store->calls, NULL,
+				 &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
+}
+
+int store_run_for(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
+				  void *arg)
+{
+	return enter(broker, &broker->store->calls, &owner,
+				 &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
 }
 
 int store_aside(struct broker *broker, store_work work, store_done done, void *arg)
 {
-	return enter(broker, &broker->store->aside,
-				 &(struct store_item){.work = work, .done = done, .arg = arg});
+	return enter(broker, &broker->store->aside, NULL,
+				 &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
+}
+
+int store_aside_for(struct broker *broker, struct turn_owner owner, store_work work,
+					store_done done, void *arg)
+{
+	return enter(broker, &broker->store->aside, &owner,
+				 &(struct store_item){.work = work, .done = done, .arg = arg}, NULL);
 }
 
 /* ---- Who waits ---- */
 
 /* Somebody whose time is over, taken off the list of those who wait; NULL.  *left: the work has not
  * begun, and the item is the caller's. */
-static struct store_item *take_late(struct store_line *line, uint64_t now, bool *left)
+static struct store_item *take_late(struct store_line *line, uint64_t now, bool stuck, bool *left)
 {
-	struct store_item *before = NULL, *item = line->head;
-	while (item && !(item->late && item->due_us <= now)) {
-		before = item;
+	struct store_item *item = line->first;
+	while (item && !(item->late && (stuck || item->due_us <= now)))
 		item = item->next;
-	}
-	*left = item && before;
-	if (*left) {
-		before->next = item->next;
-		if (line->tail == item)
-			line->tail = before;
-		line->count--;
-	}
+	*left = item && item != line->running;
+	if (*left)
+		unlink_item(line, item);
 	return item;
+}
+
+/* Of those who are left the first is the first to be late, but that a test may have shortened what
+ * later ones wait. */
+static void watch_others(struct broker *broker)
+{
+	const struct store_item *item = broker->store->calls.first;
+	uint64_t at_most = util_now_us() + patience_us(broker);
+	while (item && !item->late)
+		item = item->next;
+	if (item)
+		watch_until(broker, item->due_us < at_most ? item->due_us : at_most);
 }
 
 static void on_patience(uv_timer_t *timer)
@@ -259,7 +331,7 @@ static void on_patience(uv_timer_t *timer)
 	}
 	/* Those who are told may ask for more. */
 	uint64_t now = util_now_us();
-	while ((item = take_late(&store->calls, now, &left))) {
+	while ((item = take_late(&store->calls, now, store->stuck, &left))) {
 		store_done late = item->late;
 		item->late = NULL;
 		late(broker, item->arg);
@@ -268,24 +340,31 @@ static void on_patience(uv_timer_t *timer)
 			free(item);
 		}
 	}
-	if (store->calls.head && !store->stuck)
-		watch_until(broker, store->calls.head->since_us + patience_us(broker));
-	for (item = store->calls.head; item; item = item->next)
-		if (item->late)
-			watch_until(broker, item->due_us);
+	if (store->calls.running && !store->stuck)
+		watch_until(broker, store->calls.running->since_us + patience_us(broker));
+	watch_others(broker);
 	server_progress(broker);
 }
 
-int store_wait(struct broker *broker, store_work work, store_done done, store_done late, void *arg)
+int store_wait(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
+			   store_done late, void *arg, struct store_item **item)
 {
 	struct store *store = broker->store;
 	uint64_t due = util_now_us() + (stuck_us(broker) ? 0 : patience_us(broker));
 	int status = enter(
-		broker, &store->calls,
-		&(struct store_item){.work = work, .done = done, .late = late, .arg = arg, .due_us = due});
+		broker, &store->calls, &owner,
+		&(struct store_item){.work = work, .done = done, .late = late, .arg = arg, .due_us = due},
+		item);
 	if (status == KILN_OK)
 		watch_until(broker, due);
 	return status;
+}
+
+void store_join(struct store_item *item, struct turn_owner owner, struct turn_place *place)
+{
+	/* Without memory for a turn of one's own there is that of the first who asked. */
+	if (item != item->line->running)
+		(void)turns_join(&item->line->turns, &item->waiting, place, owner);
 }
 
 static void answer_late(struct broker *broker, void *arg)
@@ -301,7 +380,9 @@ static void answer_late(struct broker *broker, void *arg)
 
 int store_answer(struct request *request, store_work work, store_done done)
 {
-	return store_wait(request->session->broker, work, done, answer_late, request);
+	const struct session *session = request->session;
+	return store_wait(session->broker, session_turn(session), work, done, answer_late, request,
+					  NULL);
 }
 
 /* ---- Opening and closing ---- */
@@ -356,7 +437,7 @@ bool store_end(struct broker *broker)
 	uv_timer_stop(&store->tend);
 	if (!store->ending)
 		store->ending = store_run(broker, close_work, nothing, store) == KILN_OK;
-	return store->ending && !store->calls.head;
+	return store->ending && !store->calls.first;
 }
 
 void store_close(struct broker *broker)
@@ -371,6 +452,8 @@ void store_close(struct broker *broker)
 	uv_close((uv_handle_t *)&store->patience, NULL);
 	uv_run(&broker->loop, UV_RUN_NOWAIT);
 	cache_close(store->cache);
+	turns_free(&store->calls.turns);
+	turns_free(&store->aside.turns);
 	free(store);
 	broker->store = NULL;
 }
@@ -380,7 +463,7 @@ void store_close(struct broker *broker)
 bool store_busy(const struct broker *broker)
 {
 	const struct store *store = broker->store;
-	return store && (store->calls.head || store->aside.head);
+	return store && (store->calls.first || store->aside.first);
 }
 
 bool store_is_crowded(const struct broker *broker)
@@ -391,13 +474,16 @@ bool store_is_crowded(const struct broker *broker)
 static void tell_waits(const struct store_line *line, const char *what, waits_visit visit,
 					   void *arg)
 {
-	uint64_t before = 0, now = util_now_us();
+	uint64_t now = util_now_us();
 	struct wait_note note = {.what = "store", .of = "store"};
-	for (const struct store_item *item = line->head; item; item = item->next, before++) {
+	for (const struct store_item *item = line->first; item; item = item->next) {
 		note.owner = item->arg;
 		note.since_us = item->since_us;
 		note.left_ms = item->late ? waits_left(item->due_us, now) : WAITS_NO_DEADLINE;
-		waits_say(&note, "%s, behind %llu others", what, (unsigned long long)before);
+		if (item == line->running)
+			waits_say(&note, "%s", what);
+		else
+			waits_say(&note, "its turn at %s, with %d others", what, line->count - 1);
 		visit(arg, &note);
 	}
 }
@@ -407,12 +493,12 @@ void store_waits(const struct broker *broker, waits_visit visit, void *arg)
 	const struct store_line *calls = &broker->store->calls;
 	tell_waits(calls, "the cache", visit, arg);
 	tell_waits(&broker->store->aside, "a thread", visit, arg);
-	if (!calls->head)
+	if (!calls->running)
 		return;
 	struct wait_note note = {.what = "store",
 							 .of = "store",
 							 .left_ms = WAITS_NO_DEADLINE,
-							 .since_us = calls->head->since_us,
+							 .since_us = calls->running->since_us,
 							 .count = (uint64_t)calls->count};
 	waits_say(&note, "the disk of the cache");
 	visit(arg, &note);

@@ -149,8 +149,9 @@ static void piece_done(struct broker *broker, void *arg);
 
 static void next_piece(struct broker *broker, struct packing *packing)
 {
-	int status = packing->stopped ? store_run(broker, piece_work, piece_done, packing)
-								  : store_answer(&packing->request, piece_work, piece_done);
+	int status = packing->stopped
+					 ? store_run_for(broker, TURN_NOBODY, piece_work, piece_done, packing)
+					 : store_answer(&packing->request, piece_work, piece_done);
 	if (status == KILN_OK)
 		return;
 	packing->status =

@@ -27,6 +27,7 @@ struct remote_fetch {
 	uint64_t id;
 	char key[KERNEL_KEY_HEX];
 	char target[KERNEL_TARGET_MAX];
+	struct turn_owner owner;
 	enum fetch_phase phase;
 	bool compiles; /* if there is no entry */
 	bool vacant;   /* nobody else has the claim */
@@ -152,7 +153,8 @@ static void check_entry(struct remote_fetch *fetch, const struct remote_reply *r
 		check->bytes = reply->size;
 		fetch->phase = FETCH_CHECK;
 		fetch->due_us = REMOTE_NEVER;
-		if (store_aside(fetch->remote->broker, check_work, check_done, check) == KILN_OK)
+		if (store_aside_for(fetch->remote->broker, fetch->owner, check_work, check_done, check) ==
+			KILN_OK)
 			return;
 	}
 	free(check);
@@ -371,8 +373,8 @@ static uint64_t patience(struct remote *remote, const char *op)
 
 /* ---- What job.c calls ---- */
 
-struct remote_fetch *remote_fetch(struct broker *broker, const char *key, const char *op,
-								  const char *target, bool compiles, remote_done done, void *arg)
+struct remote_fetch *remote_fetch(struct broker *broker, const struct remote_want *want,
+								  remote_done done, void *arg)
 {
 	struct remote *remote = broker->remote;
 	if (!remote)
@@ -389,12 +391,13 @@ struct remote_fetch *remote_fetch(struct broker *broker, const char *key, const 
 								   .id = broker_id(broker),
 								   .began_us = now,
 								   .due_us = now + broker->options.remote_deadline_ms * 1000,
-								   .give_up_us = now + patience(remote, op),
-								   .compiles = compiles,
+								   .give_up_us = now + patience(remote, want->op),
+								   .owner = want->owner,
+								   .compiles = want->compiles,
 								   .done = done,
 								   .arg = arg};
-	memcpy(fetch->key, key, sizeof fetch->key);
-	snprintf(fetch->target, sizeof fetch->target, "%s", target);
+	memcpy(fetch->key, want->key, sizeof fetch->key);
+	snprintf(fetch->target, sizeof fetch->target, "%s", want->target);
 	if (!send_get(fetch)) {
 		free(fetch);
 		return NULL;

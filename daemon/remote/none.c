@@ -25,10 +25,10 @@ bool remote_finished(struct broker *broker)
 	return true;
 }
 
-struct remote_fetch *remote_fetch(struct broker *broker, const char *key, const char *op,
-								  const char *target, bool compiles, remote_done done, void *arg)
+struct remote_fetch *remote_fetch(struct broker *broker, const struct remote_want *want,
+								  remote_done done, void *arg)
 {
-	(void)broker, (void)key, (void)op, (void)target, (void)compiles, (void)done, (void)arg;
+	(void)broker, (void)want, (void)done, (void)arg;
 	return NULL;
 }
 

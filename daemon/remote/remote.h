@@ -24,6 +24,7 @@
 #define KILN_DAEMON_REMOTE_H
 
 #include "daemon/broker.h"
+#include "daemon/util/turns.h"
 
 struct remote_fetch;
 
@@ -39,14 +40,20 @@ bool remote_finished(struct broker *broker);
 
 /* row: what was found, whose members may be taken by zeroing them; NULL: it is to be compiled. */
 typedef void (*remote_done)(void *arg, struct cache_row *row);
+struct remote_want {
+	const char *key, *op, *target;
+	struct turn_owner owner; /* whose turn it is when the entry is looked over */
+	/* Whoever asks may have it compiled here, and so claims it, or waits for a host that does; else
+	 * the entry is there, or it is not. */
+	bool compiles;
+};
 /*
- * Asks for a key.  compiles: whoever asks may have it compiled here, and so claims it, or waits for
- * a host that does; else the entry is there, or it is not.  done is called exactly once, never
+ * Asks for a key.  done is called exactly once, never
  * from inside, unless remote_leave came first.  NULL, and nothing follows: compile it at once
  * (there is no second tier, it is away, no memory).
  */
-struct remote_fetch *remote_fetch(struct broker *broker, const char *key, const char *op,
-								  const char *target, bool compiles, remote_done done, void *arg);
+struct remote_fetch *remote_fetch(struct broker *broker, const struct remote_want *want,
+								  remote_done done, void *arg);
 void remote_leave(struct broker *broker, struct remote_fetch *fetch);
 /* Another host compiles it. */
 bool remote_is_waiting(const struct remote_fetch *fetch);

@@ -189,14 +189,8 @@ static void start(struct broker *broker, struct tier_kernel *kernel)
 static void pump(struct broker *broker)
 {
 	struct tiers *tiers = broker->tiers;
-	while (tiers->first && tiers->fetches < TIER_FETCHES && !tiers->stopped) {
-		struct tier_kernel *kernel = tiers->first;
-		tiers->first = kernel->next;
-		if (!tiers->first)
-			tiers->last = NULL;
-		kernel->queued = false;
-		start(broker, kernel);
-	}
+	while (turns_next(&tiers->turns) && tiers->fetches < TIER_FETCHES && !tiers->stopped)
+		start(broker, (struct tier_kernel *)turns_take(&tiers->turns));
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -209,19 +203,15 @@ void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
 	struct broker *broker = session->broker;
 	struct tier_kernel *kernel = ref->tier->exact;
 	struct tiers *tiers = broker->tiers;
-	if (kernel->queued || kernel->fetching || tiers->stopped)
+	if (kernel->waiting.places || kernel->fetching || tiers->stopped)
+		return;
+	/* Without memory the next call of its shape asks for it. */
+	if (turns_join(&tiers->turns, &kernel->waiting, &kernel->place, session_turn(session)) < 0)
 		return;
 	/* The call may be gone before its turn comes; the next one of its shape will have it. */
 	kernel->fetching = kernel_hold(ref);
 	kernel->asker = session->id;
-	kernel->queued = true;
 	kernel->compile = compile;
-	kernel->next = NULL;
-	if (tiers->last)
-		tiers->last->next = kernel;
-	else
-		tiers->first = kernel;
-	tiers->last = kernel;
 	if (!uv_is_active((uv_handle_t *)&tiers->timer))
 		uv_timer_start(&tiers->timer, on_timer, PAUSE_TIER_LOOK_MS, 0);
 }
@@ -261,6 +251,7 @@ static void stop_fetch(struct broker *broker, struct tier_kernel *kernel)
 	if (kernel->wait)
 		job_leave(broker, kernel->wait);
 	kernel_drop(kernel->fetching);
+	turns_leave_all(&kernel->waiting);
 	kernel->wait = NULL;
 	kernel->fetching = NULL;
 }
@@ -284,6 +275,7 @@ void tiers_free(struct broker *broker)
 	while ((kernel = map_take(&tiers->kernels)))
 		free(kernel);
 	map_free(&tiers->kernels);
+	turns_free(&tiers->turns);
 	tier_warm_free(broker);
 	free(tiers);
 	broker->tiers = NULL;

@@ -25,7 +25,7 @@ static void name_kernel(const struct kernel_ref *ref, unsigned char name[32])
 
 static bool is_idle(const struct tier_kernel *kernel)
 {
-	return !kernel->holders && !kernel->queued && !kernel->fetching && !kernel->loads;
+	return !kernel->holders && !kernel->waiting.places && !kernel->fetching && !kernel->loads;
 }
 
 /* What nobody uses is learned again. */

@@ -26,7 +26,8 @@ enum tier_stage {
 
 /* A kernel by what it is made of: hashing all sources for its key takes longer than a launch. */
 struct tier_kernel {
-	unsigned char name[32]; /* hash of target, source, instantiation and what was generated */
+	struct turn_item waiting; /* the first member: what turns_take() gives */
+	unsigned char name[32];   /* hash of target, source, instantiation and what was generated */
 	char op[24];
 	char key[KERNEL_KEY_HEX]; /* "": not known */
 	char compiler[96];        /* that the key names */
@@ -37,13 +38,13 @@ struct tier_kernel {
 	double lost_us;
 	struct tier *tiers; /* those that it has not taken over yet */
 	/* In the background, one thing at a time. */
-	bool queued, compile;
+	struct turn_place place; /* of the asker */
+	bool compile;
 	struct kernel_ref *fetching;
 	struct job_wait *wait;
 	uint64_t asker; /* session */
 	int loads;
 	struct broker *broker;
-	struct tier_kernel *next; /* queued */
 };
 
 /* Of a planned kernel that has a generic one beside it. */
@@ -142,7 +143,7 @@ void shapes_free(struct session *session);
 struct tiers {
 	struct map kernels; /* by name */
 	size_t kept;        /* of them, when room was last made */
-	struct tier_kernel *first, *last;
+	struct turns turns; /* of kernels that wait to be fetched */
 	int fetches;
 	uv_timer_t timer;
 	struct warming *warming;

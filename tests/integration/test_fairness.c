@@ -187,13 +187,89 @@ static void test_users(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- The cache ---- */
+
+#define STORE_MS 500 /* a call of the cache; of MANY each waits longer than a peer does */
+
+/* A request that only reads the cache. */
+static uint64_t list(struct peer *peer, int64_t unused)
+{
+	struct wire_out out;
+
+	(void)unused;
+	peer_begin(peer, &out, "cache.ls");
+	peer_send(peer, &out, -1);
+	return peer->id;
+}
+
+/* One session's requests that need the cache, and one of another's. */
+static void store_turns(struct kilnd *daemon, uint64_t (*ask_for)(struct peer *peer, int64_t rows),
+						int status)
+{
+	struct peer many, one;
+
+	kilnd_start(daemon, OPTIONS("--workers", "1"));
+	kiln_client *observer = client_open(daemon);
+	await_info(observer, "workers.idle", 1);
+	debug_int(observer, "fail-compile", "count", 10 * MANY);
+	debug_int(observer, "store-deadline", "ms", 10 * MANY * STORE_MS);
+	peer_open(&many, daemon, "");
+	peer_open(&one, daemon, "");
+	debug_int(observer, "delay-store", "ms", STORE_MS);
+	for (int i = 0; i < MANY; i++)
+		ask_for(&many, 1000 + i);
+	assert_int_equal(answer_to(&one, ask_for(&one, 2000)), status);
+	debug_int(observer, "delay-store", "ms", 0);
+	/* What its requests have still in the queue comes to its end without it. */
+	peer_close(&many);
+	peer_close(&one);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
+static void test_lookups(void **state)
+{
+	store_turns(*state, ask, KILN_ECOMPILE);
+}
+
+static void test_lists(void **state)
+{
+	store_turns(*state, list, KILN_OK);
+}
+
+/* A key that two look for is looked for when the first of them has its turn. */
+static void test_shared_lookup(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct peer many, one;
+
+	kilnd_start(daemon, OPTIONS("--workers", "1"));
+	kiln_client *observer = client_open(daemon);
+	await_info(observer, "workers.idle", 1);
+	debug_int(observer, "fail-compile", "count", 10 * MANY);
+	debug_int(observer, "store-deadline", "ms", 10 * MANY * STORE_MS);
+	peer_open(&many, daemon, "");
+	peer_open(&one, daemon, "");
+	debug_int(observer, "delay-store", "ms", STORE_MS);
+	for (int i = 0; i < MANY; i++)
+		ask(&many, 1000 + i);
+	await_info(observer, "busy.waiting", MANY);
+	assert_int_equal(answer_to(&one, ask(&one, 1000 + MANY - 1)), KILN_ECOMPILE);
+	assert_int_equal(answer_to(&many, many.id), KILN_ECOMPILE);
+	debug_int(observer, "delay-store", "ms", 0);
+	peer_close(&many);
+	peer_close(&one);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_sessions),
-		HARNESS_TEST(test_session_ends),
-		HARNESS_TEST(test_shared),
-		HARNESS_TEST(test_users),
+		HARNESS_TEST(test_sessions),      HARNESS_TEST(test_session_ends),
+		HARNESS_TEST(test_shared),        HARNESS_TEST(test_users),
+		HARNESS_TEST(test_lookups),       HARNESS_TEST(test_lists),
+		HARNESS_TEST(test_shared_lookup),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);
