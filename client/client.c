@@ -265,11 +265,9 @@ static int nobody(const struct kiln_client *client, int error)
 		return error_set(KILN_ETIMEDOUT, "kilnd at %s did not accept before the deadline",
 						 client->path);
 	}
-	return error_set(
-		KILN_ECONN,
-		"no kilnd answers at %s (%s): start one with \"kilnd --socket %s\", or connect "
-		"with KILN_CONNECT_AUTOSTART",
-		client->path, strerror(error), client->path);
+	return error_set(KILN_ECONN,
+					 "no kilnd answers at %s (%s): start one with \"kilnd --socket %s\"",
+					 client->path, strerror(error), client->path);
 }
 
 static void nap(int ms)

@@ -37,6 +37,15 @@ void cli_cache_print(const kiln_reply *reply, bool headers)
 	table_end(&table);
 }
 
+void cli_cache_print_rest(const kiln_reply *reply)
+{
+	int64_t rest = kiln_reply_int(reply, "all") - kiln_reply_count(reply, "rows");
+
+	if (rest > 0)
+		printf("and %" PRId64 " more: --limit N shows more than %d\n", rest,
+			   kiln_reply_count(reply, "rows"));
+}
+
 int cli_cache_ls(struct cli *cli)
 {
 	const char *sort = cli_value(cli, "sort"), *limit = cli_value(cli, "limit");
@@ -58,6 +67,7 @@ int cli_cache_ls(struct cli *cli)
 		return CLI_FAILED;
 	if (!cli_json(cli, reply)) {
 		cli_cache_print(reply, true);
+		cli_cache_print_rest(reply);
 		if (kiln_reply_str(reply, "trouble")[0])
 			fprintf(stderr, "kiln: cache ls: %s\n", kiln_reply_str(reply, "trouble"));
 	}

@@ -8,6 +8,8 @@
 
 /* Rows of a reply as a table. */
 void cli_cache_print(const kiln_reply *reply, bool headers);
+/* How many rows more there are than --limit let through, if there are any. */
+void cli_cache_print_rest(const kiln_reply *reply);
 
 /* "what DONE of ALL" on a terminal, in place of the last one; and nothing in its place. */
 void cache_progress(const struct cli *cli, const char *what, int64_t done, int64_t all);

@@ -123,7 +123,7 @@ static void set_next(struct trimming *trim, const kiln_reply *reply)
 static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *trim)
 {
 	kiln_reply *reply = NULL;
-	bool more = true;
+	bool more = true, listed = false;
 
 	while (more) {
 		int status;
@@ -138,8 +138,10 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 		trim->freed += kiln_reply_int(reply, "freed");
 		more = kiln_reply_int(reply, "more");
 		set_next(trim, reply);
-		if (trim->dry_run && !cli->json && kiln_reply_count(reply, "rows"))
-			cli_cache_print(reply, false);
+		if (trim->dry_run && !cli->json && kiln_reply_count(reply, "rows")) {
+			cli_cache_print(reply, !listed);
+			listed = true;
+		}
 		cache_progress(cli, "trimmed", trim->removed,
 					   trim->removed + (trim->dry_run ? 0 : kiln_reply_int(reply, "left")));
 	}

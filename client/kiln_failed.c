@@ -3,6 +3,7 @@
  * that they are tried again.
  */
 #include "kiln_failed.h"
+#include "kiln_cache.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -42,6 +43,7 @@ int failed_list(struct cli *cli, int64_t limit)
 #undef MEMBER
 		}
 		table_end(&table);
+		cli_cache_print_rest(reply);
 	}
 	kiln_reply_free(reply);
 	return CLI_OK;

@@ -294,6 +294,22 @@ static void print_failure(int status, const char *message, const char *log)
 	json_end();
 }
 
+/* The log without the line that was said already. */
+static void print_log(const char *log, const char *sentence)
+{
+	size_t said = strlen(sentence);
+	bool left_out = false;
+
+	while (*log) {
+		size_t length = strcspn(log, "\n");
+		if (!left_out && length == said && !memcmp(log, sentence, said))
+			left_out = true;
+		else
+			fprintf(stderr, "%.*s\n", (int)length, log);
+		log += length + (log[length] == '\n');
+	}
+}
+
 int cli_failed(const struct cli *cli, int status, const char *format, ...)
 {
 	const char *log = kiln_errlog(), *message = kiln_errmsg(), *last;
@@ -310,8 +326,7 @@ int cli_failed(const struct cli *cli, int status, const char *format, ...)
 	if (length && !strncmp(message, last, length) && !strncmp(message + length, ": ", 2))
 		message += length + 2;
 	fprintf(stderr, "kiln: %s: %s\n", what, message);
-	if (log[0])
-		fprintf(stderr, "%s%s", log, log[strlen(log) - 1] != '\n' ? "\n" : "");
+	print_log(log, kiln_errmsg());
 	if (cli->json)
 		print_failure(status, kiln_errmsg(), log);
 	return CLI_FAILED;
@@ -346,6 +361,29 @@ const char *cli_device(const struct cli *cli)
 	return asks ? cli->device : "none";
 }
 
+/* Whether KILN_AUTOSTART asks for a daemon where none answers. */
+static bool wants_autostart(void)
+{
+	const char *environment = getenv("KILN_AUTOSTART");
+
+	return environment && !strcmp(environment, "1");
+}
+
+#define STARTERS "explain, run, compile, tune, warm, key and cache import do"
+
+/* A daemon that was started only to be asked how it is would say nothing of use. */
+static void hint_autostart(const struct cli *cli)
+{
+	if (cli->command->flags & CLI_STARTS)
+		fprintf(stderr,
+				"kiln: with --autostart, or KILN_AUTOSTART=1, 'kiln %s' starts one by itself\n",
+				cli->command->name);
+	else if (wants_autostart())
+		fprintf(stderr,
+				"kiln: 'kiln %s' never starts a daemon, KILN_AUTOSTART or not; " STARTERS "\n",
+				cli->command->name);
+}
+
 int cli_connect(struct cli *cli, kiln_client **client)
 {
 	if (check_open(cli))
@@ -363,10 +401,8 @@ int cli_connect(struct cli *cli, kiln_client **client)
 	if (!status)
 		return CLI_OK;
 	cli_failed(cli, status, "%s", cli->command->name);
-	if (status == KILN_ECONN && !(options.flags & KILN_CONNECT_AUTOSTART) &&
-		(cli->command->flags & CLI_STARTS))
-		fprintf(stderr, "kiln: with --autostart 'kiln %s' starts one by itself\n",
-				cli->command->name);
+	if (status == KILN_ECONN && !(options.flags & KILN_CONNECT_AUTOSTART))
+		hint_autostart(cli);
 	return CLI_FAILED;
 }
 
@@ -406,14 +442,11 @@ kiln_attr cli_attr_string(const char *name, const char *value)
 
 static int settle_autostart(struct cli *cli)
 {
-	const char *environment = getenv("KILN_AUTOSTART");
-
 	if (!(cli->command->flags & CLI_STARTS)) {
 		if (cli->autostart == 1)
-			return cli_usage("--autostart: 'kiln %s' never starts a daemon; explain, run, "
-							 "compile, tune, warm, key and cache import do",
+			return cli_usage("--autostart: 'kiln %s' never starts a daemon; " STARTERS,
 							 cli->command->name);
-	} else if (cli->autostart < 0 && environment && !strcmp(environment, "1"))
+	} else if (cli->autostart < 0 && wants_autostart())
 		cli->autostart = 1;
 	return CLI_OK;
 }

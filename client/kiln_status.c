@@ -26,21 +26,44 @@ static int64_t row_int(const kiln_reply *reply, const char *list, int row, const
 	return kiln_reply_int(reply, path);
 }
 
+#define COLUMNS 80
+#define VALUES 15 /* the column in which they begin */
+
+/* The line goes on with this piece, or the next one begins with it. */
+static void print_piece(int *column, const char *piece)
+{
+	int length = (int)strlen(piece);
+
+	if (*column > VALUES && *column + length > COLUMNS) {
+		printf("\n%*s", VALUES, "");
+		*column = VALUES;
+	} else if (*column > VALUES) {
+		putchar(' ');
+		(*column)++;
+	}
+	fputs(piece, stdout);
+	*column += length;
+}
+
 /* Prints "name value, name value ..." for the members that the daemon has. */
 static void print_section(const kiln_reply *reply, const char *name, const char *section,
 						  const char *const *members)
 {
-	bool first = true;
+	char path[96], piece[96] = "";
+	int column = VALUES;
 
 	printf("%-14s ", name);
 	for (; *members; members++) {
-		char path[96];
 		snprintf(path, sizeof(path), "%s.%s", section, *members);
 		if (!kiln_reply_has(reply, path))
 			continue;
-		printf("%s%s %" PRId64, first ? "" : ", ", *members, kiln_reply_int(reply, path));
-		first = false;
+		if (piece[0]) {
+			strncat(piece, ",", sizeof(piece) - strlen(piece) - 1);
+			print_piece(&column, piece);
+		}
+		snprintf(piece, sizeof(piece), "%s %" PRId64, *members, kiln_reply_int(reply, path));
 	}
+	print_piece(&column, piece);
 	putchar('\n');
 }
 
@@ -67,6 +90,24 @@ static void print_executors(const kiln_reply *reply)
 		print_pair("executors", "none running");
 }
 
+/* "13.0, for sm_75 sm_80 ..." */
+static void print_targets(int length, const char *version, const char *targets)
+{
+	char piece[64];
+	int column = VALUES;
+
+	printf("%-14s ", "nvrtc");
+	snprintf(piece, sizeof(piece), "%.*s, for", length, version);
+	print_piece(&column, piece);
+	for (targets += strspn(targets, " "); *targets; targets += strspn(targets, " ")) {
+		size_t word = strcspn(targets, " ");
+		snprintf(piece, sizeof(piece), "%.*s", (int)word, targets);
+		print_piece(&column, piece);
+		targets += word;
+	}
+	putchar('\n');
+}
+
 /* Which compilers there are, or why not: the first word of an identity says whose it is, then comes
  * a hash, before or after what people call it. */
 static void print_compilers(const kiln_reply *reply)
@@ -76,7 +117,7 @@ static void print_compilers(const kiln_reply *reply)
 	const char *targets = kiln_reply_str(reply, "workers.nvrtc_targets");
 
 	if (targets[0] && !strncmp(nvrtc, "nvrtc ", 6))
-		print_pair("nvrtc", "%.*s, for %s", (int)strcspn(nvrtc + 6, " "), nvrtc + 6, targets);
+		print_targets((int)strcspn(nvrtc + 6, " "), nvrtc + 6, targets);
 	else
 		print_pair("nvrtc", "%s", nvrtc[0] ? nvrtc : "not known yet");
 	if (!strncmp(host, "host ", 5))
@@ -172,13 +213,14 @@ static void print_tiers(const kiln_reply *reply)
 static void print_memory(const kiln_reply *reply)
 {
 	char have[FIGURE_MAX], nvrtc[FIGURE_MAX], host[FIGURE_MAX];
+	int64_t held = kiln_reply_int(reply, "workers.held");
 
-	print_pair("compilers have",
-			   "%s; a compile takes %s (nvrtc), %s (c++); %" PRId64 " wait for it",
+	print_pair("compilers have", "%s; a compile takes %s (nvrtc), %s (c++)",
 			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.resident_bytes"), have),
 			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.job_bytes.nvrtc"), nvrtc),
-			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.job_bytes.host"), host),
-			   kiln_reply_int(reply, "workers.held"));
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.job_bytes.host"), host));
+	if (held)
+		print_pair("", "%" PRId64 " compile%s for memory", held, held == 1 ? " waits" : "s wait");
 }
 
 /* The second tier, if there is one. */

@@ -66,17 +66,19 @@ static const char *figure_share(double part, double whole, char text[COUNT_MAX])
 
 /* ---- Calls and kernels ---- */
 
-/* How a request for a kernel may have been answered. */
+/* How a request for a kernel may have been answered.  The last ones share a column, so that a line
+ * has room in 80. */
 static const struct {
 	const char *header, *counter;
 } answers[] = {
 	{">MEMORY", "counters.memory_hits"}, {">DISK", "counters.disk_hits"},
 	{">REMOTE", "counters.remote_hits"}, {">SHARED", "counters.shared"},
 	{">COMPILED", "counters.compiles"},  {">GENERIC", "counters.generic"},
-	{">REFUSED", "counters.failures"},   {">REMEMBERED", "counters.remembered"},
-	{">FROZEN", "counters.frozen"},
+	{">REFUSED", "counters.failures"},   {">REFUSED", "counters.remembered"},
+	{">REFUSED", "counters.frozen"},
 };
 #define ANSWERS ((int)(sizeof(answers) / sizeof(answers[0])))
+#define REFUSALS 6 /* the first of them */
 
 /* before NULL: since the daemon started. */
 static double grown(const struct top_sample *before, const struct top_sample *now, const char *path)
@@ -103,20 +105,23 @@ static void put_kernels(struct table *table, const char *name, const struct top_
 						const struct top_sample *now)
 {
 	double seconds = before ? seconds_between(before, now) : 1;
-	double requests = grown(before, now, "counters.requests");
+	double requests = grown(before, now, "counters.requests"), refused = 0;
 	char text[COUNT_MAX];
 
 	table_cell(table, "%s", name);
 	table_cell(table, "%s", figure_count(requests / seconds, text));
-	for (int i = 0; i < ANSWERS; i++)
+	for (int i = 0; i < REFUSALS; i++)
 		table_cell(table, "%s",
 				   figure_share(grown(before, now, answers[i].counter), requests, text));
+	for (int i = REFUSALS; i < ANSWERS; i++)
+		refused += grown(before, now, answers[i].counter);
+	table_cell(table, "%s", figure_share(refused, requests, text));
 }
 
 static void print_totals(const struct top_sample *before, const struct top_sample *now, FILE *out)
 {
 	static const char *const calls[] = {"", ">CALLS", ">BY LANE", ">FAILED"};
-	const char *headers[2 + ANSWERS] = {"", ">KERNELS"};
+	const char *headers[3 + REFUSALS] = {"", ">KERNELS"};
 	struct table table;
 
 	table_begin(&table, calls, 4);
@@ -124,9 +129,9 @@ static void print_totals(const struct top_sample *before, const struct top_sampl
 	put_calls(&table, "in all", NULL, now);
 	table_print(&table, out);
 	fputc('\n', out);
-	for (int i = 0; i < ANSWERS; i++)
+	for (int i = 0; i <= REFUSALS; i++)
 		headers[2 + i] = answers[i].header;
-	table_begin(&table, headers, 2 + ANSWERS);
+	table_begin(&table, headers, 3 + REFUSALS);
 	put_kernels(&table, "per second", before, now);
 	put_kernels(&table, "in all", NULL, now);
 	table_print(&table, out);
@@ -151,8 +156,7 @@ static void print_head(const struct top_sample *before, const struct top_sample 
 			get(now, "workers.queued"), get(now, "cache.rows"),
 			figure_bytes((uint64_t)get(now, "cache.bytes"), figure));
 	for (int i = 0; i < executors; i++)
-		fprintf(out,
-				"%s: pid %" PRId64 ", kernels %" PRId64 "; memory held %s, lent %s, scratch %s\n",
+		fprintf(out, "%s: pid %" PRId64 ", kernels %" PRId64 "; held %s, lent %s, scratch %s\n",
 				row_text(now, "executors", i, "device"), row_get(now, "executors", i, "pid"),
 				row_get(now, "executors", i, "modules"),
 				figure_bytes((uint64_t)row_get(now, "executors", i, "held_bytes"), figure),
@@ -244,8 +248,8 @@ static int list_sessions(const struct top_sample *before, const struct top_sampl
 
 static void print_sessions(const struct top_sample *before, const struct top_sample *now, FILE *out)
 {
-	static const char *const headers[] = {">SESSION",   ">PID",    "DEVICE",   ">CALLS/S", ">CALLS",
-										  ">IN FLIGHT", ">FAILED", ">KERNELS", ">HITS",    ">HELD"};
+	static const char *const headers[] = {">SESSION", ">PID",    "DEVICE",   ">CALLS/S", ">CALLS",
+										  ">BUSY",    ">FAILED", ">KERNELS", ">HITS",    ">HELD"};
 	struct row rows[ROWS_MOST];
 	int count = list_sessions(before, now, rows);
 	char text[COUNT_MAX], figure[FIGURE_MAX];
@@ -263,7 +267,8 @@ static void print_sessions(const struct top_sample *before, const struct top_sam
 		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "pid"));
 		table_cell(&table, "%s", row_text(now, "sessions", i, "device"));
 		table_cell(&table, "%s", figure_count(rows[k].calls, text));
-		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "launches"));
+		table_cell(&table, "%s",
+				   figure_count((double)row_get(now, "sessions", i, "launches"), text));
 		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "inflight"));
 		table_cell(&table, "%" PRId64, row_get(now, "sessions", i, "launch_failures"));
 		table_cell(&table, "%.0f", requests);
@@ -304,24 +309,35 @@ static void print_shapes(const struct top_sample *now, FILE *out)
 		table_print(&table, out);
 }
 
+/* "822us", "5.7ms", "296ms", "1.3s": three of them and a name have room in a line. */
+static const char *figure_short(double micros, char text[COUNT_MAX])
+{
+	static const char *const units[] = {"us", "ms", "s"};
+	int unit = micros < 1e3 ? 0 : micros < 1e6 ? 1 : 2;
+	double value = micros / (unit == 0 ? 1 : unit == 1 ? 1e3 : 1e6);
+
+	snprintf(text, COUNT_MAX, value < 9.95 ? "%.1f%s" : "%.0f%s", value, units[unit]);
+	return text;
+}
+
 static void put_times(struct table *table, const struct top_sample *now, int row, const char *what)
 {
-	char p50[96], p99[96], middle[FIGURE_MAX], high[FIGURE_MAX];
+	char p50[96], p99[96], middle[COUNT_MAX], high[COUNT_MAX];
 
 	snprintf(p50, sizeof(p50), "micros.%s.p50", what);
 	snprintf(p99, sizeof(p99), "micros.%s.p99", what);
 	if (row_get(now, "operators", row, p99))
-		table_cell(table, "%s / %s",
-				   figure_micros((double)row_get(now, "operators", row, p50), middle),
-				   figure_micros((double)row_get(now, "operators", row, p99), high));
+		table_cell(table, "%s/%s",
+				   figure_short((double)row_get(now, "operators", row, p50), middle),
+				   figure_short((double)row_get(now, "operators", row, p99), high));
 	else
 		table_cell(table, "-");
 }
 
 static void print_operators(const struct top_sample *now, FILE *out)
 {
-	static const char *const headers[] = {
-		"OPERATOR", ">KERNELS", ">HITS", ">HIT p50 / p99", ">LOAD p50 / p99", ">COMPILE p50 / p99"};
+	static const char *const headers[] = {"OPERATOR",     ">KERNELS",      ">HITS",
+										  ">HIT p50/p99", ">LOAD p50/p99", ">COMPILE p50/p99"};
 	int listed = kiln_reply_count(now->reply, "operators"), count = 0;
 	struct row rows[ROWS_MOST];
 	char text[COUNT_MAX];

@@ -1,7 +1,7 @@
 /*
  * kiln_tune: times the planner's candidates for a problem on the device, and has the daemon keep
  * the winner for all problems of that class.  The planner's own choice stays unless another one is
- * faster by more than MARGIN.
+ * faster by more than MARGIN and by more than the times differ from round to round.
  */
 #include "kiln_tune.h"
 #include "kiln_deadlines.h"
@@ -82,18 +82,24 @@ static int ask_plan(struct tune *tune)
 
 /* ---- The winner ---- */
 
-/* The planner's own, unless another one is faster by more than the margin. */
+/* Those that are live stood in all rounds. */
+static bool beats_own(const struct tune *tune, const struct candidate *candidate)
+{
+	const struct candidate *own = &tune->candidates[0];
+
+	return candidate->state == CANDIDATE_LIVE &&
+		   tune_beats(own->times, candidate->times, own->rounds, MARGIN);
+}
+
+/* The planner's own, unless another one beats it. */
 static const struct candidate *find_winner(const struct tune *tune)
 {
 	const struct candidate *winner = &tune->candidates[0];
-	double bound = winner->micros * (1 - MARGIN);
 
 	for (int i = 1; i < tune->count; i++) {
 		const struct candidate *candidate = &tune->candidates[i];
-		if (candidate->state == CANDIDATE_LIVE && candidate->micros < bound) {
+		if (candidate->micros < winner->micros && beats_own(tune, candidate))
 			winner = candidate;
-			bound = candidate->micros;
-		}
 	}
 	return winner;
 }
@@ -134,6 +140,10 @@ static const char *note_of(const struct tune *tune, const struct candidate *cand
 
 	if (candidate == winner)
 		return candidate == tune->candidates ? "winner, and the planner's own" : "winner";
+	if (candidate->state == CANDIDATE_LIVE && candidate != tune->candidates &&
+		candidate->micros < tune->candidates[0].micros * (1 - MARGIN) &&
+		!beats_own(tune, candidate))
+		return "faster, but times differ by as much";
 	return candidate == tune->candidates ? "the planner's own" : states[candidate->state];
 }
 

@@ -73,6 +73,14 @@ int tune_prepare(struct tune *tune);
 int tune_time(struct tune *tune);
 void tune_free(struct tune *tune);
 
+/* ---- kiln_tune_chance.c ---- */
+
+#define TUNE_ROUNDS_FINAL 7 /* fewer show nothing of how times differ */
+/* Whether the second is faster than the first by more than chance, from times of the same rounds:
+ * the middle of their differences is more than a share of the first's, and more than the
+ * differences differ among themselves. */
+bool tune_beats(const double *first, const double *second, int rounds, double share);
+
 /* ---- kiln_tune_rows.c ---- */
 
 int tune_list(struct cli *cli);

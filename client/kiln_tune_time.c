@@ -20,6 +20,7 @@
 #define GROUP_LEAST 4
 #define GROUP_MICROS 4000.0
 #define ROUNDS_LEAST 3
+#define ROUNDS_FINAL 7  /* fewer show nothing of how times differ */
 #define FINALISTS 3     /* besides the planner's own */
 #define HOPELESS 4.0    /* times the best of the first rounds: not timed on */
 #define FAR_BEHIND 1.25 /* and of later ones */
@@ -352,11 +353,11 @@ static void drop_behind(struct tune *tune, double bound)
 }
 
 /* Rounds over all that are live, until the time has come. */
-static int time_rounds(struct tune *tune, const char *what, double until)
+static int time_rounds(struct tune *tune, const char *what, int least, double until)
 {
 	int status = CLI_OK, round = 0;
 
-	while (!status && round < TUNE_ROUNDS && (round < ROUNDS_LEAST || time_us() / 1e6 < until)) {
+	while (!status && round < TUNE_ROUNDS && (round < least || time_us() / 1e6 < until)) {
 		tune_progress(tune, what, round);
 		for (int i = 0; !status && i < tune->count; i++) {
 			/* Each round begins with another one. */
@@ -409,7 +410,7 @@ int tune_time(struct tune *tune)
 	int status = choose_group(tune);
 
 	if (!status)
-		status = time_rounds(tune, "round", start + FIRST_PHASE * tune->seconds);
+		status = time_rounds(tune, "round", ROUNDS_LEAST, start + FIRST_PHASE * tune->seconds);
 	if (status)
 		return status;
 	/* The best of many is partly luck: those that decide are timed anew. */
@@ -417,7 +418,7 @@ int tune_time(struct tune *tune)
 	for (int i = 0; i < tune->count; i++)
 		if (tune->candidates[i].state == CANDIDATE_LIVE)
 			tune->candidates[i].rounds = 0;
-	return time_rounds(tune, "final round", start + tune->seconds);
+	return time_rounds(tune, "final round", TUNE_ROUNDS_FINAL, start + tune->seconds);
 }
 
 void tune_free(struct tune *tune)

@@ -31,7 +31,7 @@ extern char **environ;
 
 /* What the daemon's cache and counters say at one moment. */
 struct figures {
-	long long rows, bytes, requests, hits, shared, compiles, failures;
+	long long rows, bytes, requests, hits, shared, compiles, generic, refused;
 };
 
 static int fail(const char *what)
@@ -228,7 +228,11 @@ static int read_figures(kiln_client *client, struct figures *out)
 		.hits = kiln_reply_int(info, "counters.hits"),
 		.shared = kiln_reply_int(info, "counters.shared"),
 		.compiles = kiln_reply_int(info, "counters.compiles"),
-		.failures = kiln_reply_int(info, "counters.failures"),
+		/* Answered by a kernel for all sizes, while the exact one is not there yet. */
+		.generic = kiln_reply_int(info, "counters.generic"),
+		.refused = kiln_reply_int(info, "counters.failures") +
+				   kiln_reply_int(info, "counters.remembered") +
+				   kiln_reply_int(info, "counters.frozen"),
 	};
 	kiln_reply_free(info);
 	return 0;
@@ -238,8 +242,9 @@ static void print_figures(const char *name, const struct figures *f)
 {
 	printf(
 		"%-13s %lld kernels, %lld bytes; %lld requests = %lld hits + %lld shared + %lld compiles "
-		"+ %lld failures\n",
-		name, f->rows, f->bytes, f->requests, f->hits, f->shared, f->compiles, f->failures);
+		"+ %lld generic + %lld refused\n",
+		name, f->rows, f->bytes, f->requests, f->hits, f->shared, f->compiles, f->generic,
+		f->refused);
 }
 
 static void print_table(struct photo_shared *shared, const struct figures figures[2])

@@ -45,7 +45,7 @@ static const char *const texts[DB_STATEMENTS] = {
 	/* Digits sort before 'g'. */
 	[DB_FIND] = "SELECT key FROM kernels WHERE key >= ?1 AND key < ?1 || 'g' LIMIT 2",
 	[DB_NEXT] = "SELECT key FROM kernels WHERE key > ?1 ORDER BY key LIMIT 1",
-	[DB_VICTIMS] = "SELECT " TOLD ", turn FROM kernels"
+	[DB_VICTIMS] = "SELECT " TOLD ", turn, hits FROM kernels"
 				   " WHERE turn > ?1 AND (?2 IS NULL OR op = ?2) AND (?3 IS NULL OR target = ?3)"
 				   " AND (?4 IS NULL OR instr(compiler, ?4) > 0) AND (?5 = 0 OR used < ?5)"
 				   " AND key NOT IN (SELECT key FROM pins) ORDER BY turn",

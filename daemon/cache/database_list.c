@@ -108,6 +108,7 @@ static void show(sqlite3_stmt *statement, cache_visit visit, void *arg)
 	struct cache_row row = {{0}};
 	char instantiation[KERNEL_INSTANTIATION_MAX];
 	read_told(statement, &row, instantiation);
+	row.hits = cache_db_column_count(statement, 8);
 	visit(&row, arg);
 }
 

@@ -105,6 +105,7 @@ static void ls_work(struct cache *cache, void *arg)
 	struct cache_stats stats;
 	cache_stats(cache, &stats);
 	wire_put_str(&query->out, "trouble", stats.trouble);
+	wire_put_uint(&query->out, "all", stats.rows);
 	wire_list_begin(&query->out, "rows");
 	query->status = cache_list(cache, query->sort[0] ? query->sort : NULL, query->key, query->limit,
 							   query_put_row, &query->out, query->error);
@@ -132,6 +133,9 @@ static void put_failure(const struct cache_failure *failure, void *arg)
 static void failed_work(struct cache *cache, void *arg)
 {
 	struct query *query = arg;
+	struct cache_stats stats;
+	cache_stats(cache, &stats);
+	wire_put_uint(&query->out, "all", stats.failures);
 	wire_list_begin(&query->out, "rows");
 	query->status = cache_failure_list(cache, query->limit, put_failure, &query->out, query->error);
 	wire_list_end(&query->out);

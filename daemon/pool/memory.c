@@ -15,17 +15,29 @@ static uint64_t *estimate_of(struct pool *pool, const struct compile_job *job)
 	return &pool->memory.estimates[!strcmp(job->target, "cpu")][job->user_files > 0];
 }
 
-uint64_t memory_estimate(const struct pool *pool, const struct compile_job *job)
+/* NVRTC keeps what it had for a compile and uses it for the next one; the host's compiler is a
+ * process that ends. */
+static uint64_t kept_for(const struct slot *slot, const struct compile_job *job)
 {
-	return *estimate_of((struct pool *)pool, job);
+	bool keeps = strcmp(job->target, "cpu") != 0 && slot->resident > slot->base;
+	return keeps ? slot->resident - slot->base : 0;
 }
 
-/* The most, which is forgotten by and by. */
-void memory_note(struct pool *pool, const struct compile_job *job, int64_t grew)
+uint64_t memory_estimate(const struct pool *pool, const struct slot *slot,
+						 const struct compile_job *job)
 {
-	uint64_t *estimate = estimate_of(pool, job), took = grew > 0 ? (uint64_t)grew : 0;
+	uint64_t whole = *estimate_of((struct pool *)pool, job), kept = kept_for(slot, job);
+	return whole > kept ? whole - kept : 0;
+}
+
+/* The most, which is forgotten by and by.  slot->resident is still that of before the job. */
+void memory_note(struct pool *pool, const struct slot *slot, const struct compile_job *job,
+				 int64_t grew)
+{
+	uint64_t *estimate = estimate_of(pool, job);
+	uint64_t took = (grew > 0 ? (uint64_t)grew : 0) + kept_for(slot, job);
 	uint64_t faded = *estimate - *estimate / 8;
-	if (grew > 0)
+	if (took)
 		*estimate = took > faded ? took : faded;
 }
 
@@ -65,7 +77,7 @@ static uint64_t available(const struct broker *broker)
 bool memory_admits(struct broker *broker, const struct compile_job *job)
 {
 	const struct pool *pool = broker->pool;
-	uint64_t cap = broker->options.compile_memory, wanted = memory_estimate(pool, job);
+	uint64_t cap = broker->options.compile_memory, wanted = 0;
 	uint64_t resident = 0, reserved = 0;
 	int busy = 0;
 	for (int i = 0; i < pool->count; i++) {
@@ -73,6 +85,9 @@ bool memory_admits(struct broker *broker, const struct compile_job *job)
 		busy += slot->state == SLOT_BUSY;
 		resident += slot->state == SLOT_BUSY || slot->state == SLOT_IDLE ? slot->resident : 0;
 		reserved += slot->state == SLOT_BUSY ? slot->reserved : 0;
+		/* Any of the idle ones may get it. */
+		uint64_t adds = slot->state == SLOT_IDLE ? memory_estimate(pool, slot, job) : 0;
+		wanted = adds > wanted ? adds : wanted;
 	}
 	/* Those that run may take all that they are believed to, from now on. */
 	if (busy &&

@@ -90,7 +90,7 @@ static void on_started(struct slot *slot, struct wire_in *message)
 		compilers_changed(slot->broker);
 	slot->state = SLOT_IDLE;
 	slot->change = pool->changes;
-	slot->resident = util_resident_bytes(child_pid(slot->child));
+	slot->base = slot->resident = util_resident_bytes(child_pid(slot->child));
 	slot->backoff_ms = 0;
 	pool->failed_starts = 0;
 	stop_timer(slot);
@@ -129,8 +129,8 @@ static void on_result(struct slot *slot, struct wire_in *message)
 	slot->jobs_done++;
 	stop_timer(slot);
 	slot->state = SLOT_IDLE;
+	memory_note(slot->broker->pool, slot, job->job, result.grew);
 	slot->resident = util_resident_bytes(child_pid(slot->child));
-	memory_note(slot->broker->pool, job->job, result.grew);
 	/* Memory that a compiler leaks goes with its process, and so does whatever a user's source may
 	 * have done to it. */
 	if (slot->jobs_done >= (uint64_t)slot->broker->options.worker_jobs || job->job->user_files ||
@@ -400,7 +400,7 @@ void slot_send(struct slot *slot, struct pool_job *job)
 	job->since_us = util_now_us();
 	slot->job_id = ++broker->pool->next_job;
 	slot->state = SLOT_BUSY;
-	slot->reserved = memory_estimate(broker->pool, job->job);
+	slot->reserved = memory_estimate(broker->pool, slot, job->job);
 	compile_job_write(&message, slot->job_id, &job->as_sent);
 	/* A failed send kills the child, and its end brings the job back. */
 	if (wire_end(&message) != KILN_OK || child_send(slot->child, &message, NULL, 0) != KILN_OK)

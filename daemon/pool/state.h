@@ -42,8 +42,9 @@ struct slot {
 	bool overran, lifeless;     /* it was killed for one of its deadlines */
 	uint64_t job_id, jobs_done; /* jobs_done: of the process that is in it */
 	uint64_t change;            /* after which its process came up */
-	uint64_t resident;          /* bytes of it when it was last idle */
-	uint64_t reserved;          /* BUSY: bytes that its job is believed to take at most */
+	uint64_t base;              /* bytes of its process when that came up */
+	uint64_t resident;          /* and when it was last idle */
+	uint64_t reserved;          /* BUSY: bytes that its job is believed to add at most */
 	uint32_t backoff_ms;
 	uint64_t launched_us; /* its process was started, or could not be */
 };
@@ -105,10 +106,12 @@ void memory_close(struct broker *broker);
 /* Whether there is memory for one job more; where nothing runs, there is.  If not, queue_assign()
  * is called again before long. */
 bool memory_admits(struct broker *broker, const struct compile_job *job);
-/* What the job is believed to take. */
-uint64_t memory_estimate(const struct pool *pool, const struct compile_job *job);
+/* Bytes that the job is believed to take in this worker beyond those that it has. */
+uint64_t memory_estimate(const struct pool *pool, const struct slot *slot,
+						 const struct compile_job *job);
 /* What it took. */
-void memory_note(struct pool *pool, const struct compile_job *job, int64_t grew);
+void memory_note(struct pool *pool, const struct slot *slot, const struct compile_job *job,
+				 int64_t grew);
 
 /* ---- queue.c ---- */
 

@@ -23,6 +23,22 @@ DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
 END
 json 'len(j["rows"]) == 3 and len(j["rows"][0]["key"]) == 64' "$KILN" cache ls
 json 'len(j["rows"]) == 2' "$KILN" cache ls --limit 2
+"$KILN" cache ls --limit 2 >"$DIR/out"
+[ "$(tail -n 1 "$DIR/out")" = 'and 1 more: --limit N shows more than 2' ] ||
+	fails "ls: rows are left out without a word: $(cat "$DIR/out")"
+"$KILN" cache ls --limit 3 | grep -q more && fails "ls: more than all"
+# What would go is told as ls tells it.
+trim() {
+	"$KILN" cache trim --rows 0 --dry-run | sed -E -e 's/[0-9a-f]{12}/DIGITS/' \
+		-e 's/ [0-9]{4,} +[0-9]{4,} / BYTES SIZE /' -e 's/<.*/<..>/' -e 's/  +/ /g' | sort -r
+}
+prints 0 trim <<'END'
+would remove 3, free SIZE, leave SIZE
+KEY OP TARGET BYTES SIZE HITS USED PIN KERNEL
+DIGITS permute cpu BYTES SIZE 1 TIME permute_tile<..>
+DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
+DIGITS permute cpu BYTES SIZE 0 TIME permute_tile<..>
+END
 
 key=$("$KILN" cache ls --sort hits --limit 1 | sed -n '2s/ .*//p')
 show() {

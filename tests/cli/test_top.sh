@@ -51,6 +51,8 @@ json 'j["calls_per_s"] > 0 and j["launches"] > 0 and j["sessions"][0]["calls_per
 	and j["sessions"][0]["held_bytes"] == 2 * 64 * 64 * 4
 	and j["devices"][0]["held_bytes"] == 2 * 64 * 64 * 4 and "scratch_bytes" in j["devices"][0]' \
 	"$KILN" top --once --interval 300ms
+awk 'length > 80 { print; bad = 1 } END { exit bad }' "$DIR/out" ||
+	fails "lines of more than 80 columns"
 grep -qE '^softmax +1 +0 % ' "$DIR/out" || fails "no operator: $(cat "$DIR/out")"
 kill "$runner"
 wait "$runner" 2>/dev/null

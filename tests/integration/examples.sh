@@ -59,6 +59,17 @@ cmp "$DIR/out" "$source_dir/examples/data/photo.ppm" || fails "make_photo draws 
 mkdir "$DIR/pictures"
 example photo "$source_dir/examples/data/photo.ppm" "$DIR/pictures" </dev/null
 cmp "$DIR/pictures/photo-back.ppm" "$source_dir/examples/data/photo.ppm" || fails "photo"
+# adds_up: the answers of the last photo are as many as the requests, before and after.
+adds_up() {
+	awk '/ requests = / {
+			sub(/.*; /, "")
+			if ($1 != $4 + $7 + $10 + $13 + $16 || $17 != "refused") print
+			lines++
+		}
+		END { if (lines != 2) print lines " lines" }' "$DIR/out" >"$DIR/wrong"
+	[ ! -s "$DIR/wrong" ] || fails "photo: $(cat "$DIR/wrong")"
+}
+adds_up
 
 example attention_mask --small <<'END'
 ^softmax, lengths, [0-9]+ % of the block
@@ -104,6 +115,13 @@ done
 "$bin/giou_loss" --large 2>"$DIR/err"
 [ $? -eq 2 ] || fails "an unknown option"
 grep -q '^usage: .*giou_loss \[--small\]$' "$DIR/err" || fails "no usage: $(cat "$DIR/err")"
+"$KILN" stop >/dev/null
+wait "$DAEMON"
+# By default generic kernels answer first; these are in the sum as well.
+rm -rf "$DIR/cache"
+daemon --specialize lazy
+example photo "$source_dir/examples/data/photo.ppm" "$DIR/pictures" </dev/null
+adds_up
 "$KILN" stop >/dev/null
 wait "$DAEMON"
 DAEMON=
