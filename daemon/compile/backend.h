@@ -40,6 +40,8 @@ bool scan_name_ok(const char *name);
 /* ---- unit.c ---- */
 
 #define UNIT_CPU_ENTRY "kiln_cpu_entry"
+/* In the log of the host's compiler, if the entry that a user named is a kernel. */
+#define UNIT_CPU_KERNEL "kiln: the entry is declared __global__"
 
 /* ---- user.c ---- */
 
@@ -94,6 +96,10 @@ bool options_is_cpu(const char *target);
 void log_first_error(const char *log, char error[KERNEL_ERROR_MAX]);
 /* "the entry scal: identifier "scal" is undefined": of an error that is not in the source. */
 void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
+/* The same sentence for all targets, where it is a function without __global__. */
+int log_refuse_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
+/* Takes the warnings with this text out of a log, with their notes; whether there were some. */
+bool log_take_warnings(char *log, const char *text);
 /* Whether the compiler gave up for want of memory, or the system ended it for that. */
 bool log_says_no_memory(const char *log);
 /* Whether it ended because it could not write its files. */

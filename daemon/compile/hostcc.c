@@ -366,7 +366,13 @@ static int blame_directory(const char *why, struct compile_result *out)
 					 state.dir.path, why);
 }
 
-static int judge(int exit_status, struct compile_result *out)
+/* A unit that came whole may be of an earlier daemon, and says nothing of its entry. */
+static bool is_kernel(const struct compile_job *job, char *log)
+{
+	return !job->user_files || job->whole || log_take_warnings(log, UNIT_CPU_KERNEL);
+}
+
+static int judge(int exit_status, const struct compile_job *job, struct compile_result *out)
 {
 	if (exit_status == UNIT_NOT_WRITTEN)
 		return blame_directory(strerror(errno), out);
@@ -381,7 +387,8 @@ static int judge(int exit_status, struct compile_result *out)
 	if (exit_status != 0 && has_no_room(out->log))
 		return blame_directory("the compiler had no room", out);
 	if (exit_status == 0)
-		return take_object(out);
+		return is_kernel(job, out->log) ? take_object(out)
+										: log_refuse_entry(job->instantiation, out->error);
 	if (log_says_no_memory(out->log))
 		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
 						 "the compiler ran out of memory");
@@ -423,7 +430,7 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 	if (out->status != KILN_OK)
 		return;
 	began = util_now_us();
-	out->status = judge(run_compiler(out->source, job), out);
+	out->status = judge(run_compiler(out->source, job), job, out);
 	out->micros = (int64_t)(util_now_us() - began);
 	workdir_clean(&state.dir);
 }

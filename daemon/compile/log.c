@@ -97,6 +97,45 @@ void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX])
 			  rest);
 }
 
+int log_refuse_entry(const char *entry, char error[KERNEL_ERROR_MAX])
+{
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE,
+					 "the entry %.*s is a function that is not declared __global__, and so no "
+					 "kernel",
+					 PLAIN_CUT(entry, 200));
+}
+
+/* "3 warnings generated.", of clang */
+static bool is_count(const char *line, size_t bytes)
+{
+	static const char words[] = " generated.";
+	size_t length = sizeof words - 1;
+
+	return bytes > length && memcmp(line + bytes - length, words, length) == 0 &&
+		   strspn(line, "0123456789") > 0;
+}
+
+bool log_take_warnings(char *log, const char *text)
+{
+	char *kept = log;
+	bool found = false, taking = false;
+
+	for (const char *at = log; *at;) {
+		size_t bytes = strcspn(at, "\n"), whole = bytes + (at[bytes] == '\n');
+		bool has_text = memmem(at, bytes, text, strlen(text)) != NULL;
+
+		found = found || has_text;
+		taking = has_text || (taking && memmem(at, bytes, ": note: ", 8));
+		if (!taking && !(found && is_count(at, bytes))) {
+			memmove(kept, at, whole);
+			kept += whole;
+		}
+		at += whole;
+	}
+	*kept = 0;
+	return found;
+}
+
 bool log_says_no_memory(const char *log)
 {
 	return strstr(log, "out of memory") || strstr(log, "memory exhausted") ||

@@ -287,7 +287,8 @@ static int take_object(nvrtcProgram program, const char *instantiation, struct c
 	return KILN_OK;
 }
 
-static int judge(nvrtcResult result, const char *target, struct compile_result *out)
+static int judge(nvrtcResult result, const char *target, const char *entry,
+				 struct compile_result *out)
 {
 	switch (result) {
 	case NVRTC_SUCCESS:
@@ -297,7 +298,9 @@ static int judge(nvrtcResult result, const char *target, struct compile_result *
 						 "the compiler ran out of memory");
 	case NVRTC_ERROR_COMPILATION:
 		if (log_says_no_memory(out->log))
-			return judge(NVRTC_ERROR_OUT_OF_MEMORY, target, out);
+			return judge(NVRTC_ERROR_OUT_OF_MEMORY, target, entry, out);
+		if (strstr(out->log, "address of a non-__global__ function"))
+			return log_refuse_entry(entry, out->error);
 		log_first_error(out->log, out->error);
 		return KILN_ECOMPILE;
 	case NVRTC_ERROR_INVALID_OPTION:
@@ -346,7 +349,7 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 		out->status = util_fail(out->error, sizeof out->error, KILN_ENOMEM,
 								"no memory for the compiler's log");
 	else
-		out->status = judge(result, job->target, out);
+		out->status = judge(result, job->target, job->instantiation, out);
 	if (out->status == KILN_OK)
 		out->status = take_object(program, job->instantiation, out);
 	out->micros = (int64_t)(util_now_us() - began);

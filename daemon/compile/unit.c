@@ -74,6 +74,19 @@ static int count_shim(const struct compile_job *job)
 	return count;
 }
 
+/* A mention of the entry, for the warning that is asked for nowhere else: there is one if it is
+ * declared __global__, which host C++ has no other words for.  The line is none of a system header,
+ * whatever a line of the user's says. */
+static void name_entry(struct util_text *text, const char *entry)
+{
+	static const char pragma[] = "#pragma GCC diagnostic %s \"-Wdeprecated-declarations\"\n";
+
+	util_text_add(text, "# 1 \"entry\"\n");
+	util_text_add(text, pragma, "warning");
+	util_text_add(text, "#line 1 \"entry\"\ntypedef decltype(&%s) kiln_cpu_named;\n", entry);
+	util_text_add(text, pragma, "ignored");
+}
+
 static int copy_whole(const struct compile_job *job, char **out, char error[KERNEL_ERROR_MAX])
 {
 	*out = strndup(job->files[0].text, job->files[0].bytes);
@@ -96,6 +109,8 @@ int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR
 	if (status != KILN_OK)
 		return status;
 	util_text_add(&text, "#define KILN_CPU %d\n", cpu);
+	if (cpu && job->user_files)
+		util_text_add(&text, "#define KILN_CPU_KERNEL \"" UNIT_CPU_KERNEL "\"\n");
 	if (job->check)
 		util_text_add(&text, "#define KILN_CPU_CHECK 1\n");
 	for (int i = 0; i < shim; i++)
@@ -110,6 +125,8 @@ int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR
 		status = user_add(job, &text, error);
 	if (job->check)
 		util_text_add(&text, "}\n");
+	if (cpu && job->user_files)
+		name_entry(&text, job->instantiation);
 	if (cpu)
 		util_text_add(&text, "#line 1 \"%s\"\nKILN_CPU_ENTRY(%s)\n",
 					  job->user_files ? "entry" : "instantiation", job->instantiation);

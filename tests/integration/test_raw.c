@@ -343,6 +343,102 @@ static void test_what_is_refused(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- What may be an entry ---- */
+
+static const char kinds[] =
+	"#define NAMED plain\n"
+	"__global__ void plain(int *x) { *x = 1; }\n"
+	"static __global__ void hidden(int *x) { *x = 2; }\n"
+	"extern \"C\" __global__ void in_c(int *x) { *x = 3; }\n"
+	"namespace a { namespace { __global__ void deep(int *x) { *x = 4; } } }\n"
+	"void __global__ __launch_bounds__(32) behind(int *x) { *x = 5; }\n"
+	"template <class T, int N> __global__ void many(T *x) { *x = N; }\n"
+	"template <> __global__ void many<int, 7>(int *x) { *x = 70; }\n"
+	"__global__ void over(float *x) { *x = 0; }\n"
+	"template <class T> __global__ void over(T *x) { *x = 8; }\n"
+	"__device__ void helper(int *x) { *x = 9; }\n"
+	"static __device__ __forceinline__ void quick(int *x) { *x = 9; }\n"
+	"extern \"C\" __device__ void help_c(int *x) { *x = 9; }\n"
+	"template <class T> __device__ void help_any(T *x) { *x = 9; }\n"
+	"namespace a { __device__ void help_deep(int *x) { *x = 9; } }\n"
+	"template <class T> __device__ void over(T x) { *x = 9; }\n"
+	"[[deprecated(\"old\")]] __device__ void help_old(int *x) { *x = 9; }\n";
+
+static bool has_nvrtc(kiln_client *client)
+{
+	const kiln_raw raw = raw_of("__global__ void k() {}\n", "k");
+	kiln_reply *reply;
+	int status = kiln_compile_raw(client, &raw, "sm_90", &reply);
+	if (status == KILN_OK)
+		kiln_reply_free(reply);
+	return status == KILN_OK;
+}
+
+static void assert_kernel(kiln_client *client, kiln_buffer *x, const char *entry, int wanted,
+						  bool nvrtc)
+{
+	const kiln_raw raw = raw_of(kinds, entry);
+	kiln_raw_arg arg = {.buffer = x};
+	kiln_launch how = {.size = sizeof(how), .args = &arg, .arg_count = 1};
+	kiln_call *call;
+	kiln_reply *reply;
+	int got = 0;
+	assert_ok(kiln_prepare_raw(client, &raw, &call));
+	assert_ok(launch(client, call, &how));
+	assert_ok(kiln_read(x, 0, &got, sizeof(got)));
+	assert_int_equal(got, wanted);
+	kiln_call_free(call);
+	if (nvrtc) {
+		assert_ok(kiln_compile_raw(client, &raw, "sm_90", &reply));
+		kiln_reply_free(reply);
+	}
+}
+
+static void assert_no_kernel(kiln_client *client, const char *entry, bool nvrtc)
+{
+	const kiln_raw raw = raw_of(kinds, entry);
+	kiln_reply *reply;
+	char sentence[160];
+	snprintf(sentence, sizeof(sentence),
+			 "the entry %s is a function that is not declared __global__, and so no kernel", entry);
+	assert_int_equal(kiln_compile_raw(client, &raw, "cpu", &reply), KILN_ECOMPILE);
+	assert_string_equal(kiln_errmsg(), sentence);
+	if (nvrtc) {
+		assert_int_equal(kiln_compile_raw(client, &raw, "sm_90", &reply), KILN_ECOMPILE);
+		assert_string_equal(kiln_errmsg(), sentence);
+	}
+}
+
+/* Device cpu and NVRTC take the same. */
+static void test_entries(void **state)
+{
+	struct kilnd *daemon = *state;
+	static const struct {
+		const char *entry;
+		int wanted; /* 0: it is no kernel */
+	} entries[] = {
+		{"plain", 1},         {"NAMED", 1},    {"::plain", 1},      {"hidden", 2},
+		{"in_c", 3},          {"a::deep", 4},  {"behind", 5},       {"many<int, 6>", 6},
+		{"many<int, 7>", 70}, {"helper", 0},   {"quick", 0},        {"help_c", 0},
+		{"help_any<int>", 0}, {"help_old", 0}, {"a::help_deep", 0},
+	};
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	kiln_buffer *x = floats(client, 0, 0, 1);
+	bool nvrtc = has_nvrtc(client);
+	for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++)
+		if (entries[i].wanted)
+			assert_kernel(client, x, entries[i].entry, entries[i].wanted, nvrtc);
+		else
+			assert_no_kernel(client, entries[i].entry, nvrtc);
+	/* Which of several is meant nobody can tell. */
+	const kiln_raw raw = raw_of(kinds, "over");
+	refused(client, &raw, KILN_ECOMPILE, "the entry over: ");
+	kiln_free(x);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 /* ---- What a launch must satisfy ---- */
 
 static void launch_refused(kiln_client *client, kiln_call *call, const kiln_launch *how,
@@ -421,6 +517,7 @@ int main(void)
 		HARNESS_TEST(test_errors_of_the_compiler),
 		HARNESS_TEST(test_errors_of_nvrtc),
 		HARNESS_TEST(test_what_is_refused),
+		HARNESS_TEST(test_entries),
 		HARNESS_TEST(test_launches_are_checked),
 	};
 	harness_begin(120);

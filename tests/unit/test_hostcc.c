@@ -382,6 +382,44 @@ static int close_all(void **state)
 	return rmdir(temporary); /* fails if anything was left */
 }
 
+/* The compiler is asked whether the entry is a kernel, and what it says of that stays out of the
+ * log. */
+static void an_entry_of_a_users_is_a_kernel(void **state)
+{
+	static const char user_shim[] =
+		"#pragma GCC diagnostic ignored \"-Wdeprecated-declarations\"\n"
+		"#define __global__ __attribute__((deprecated(KILN_CPU_KERNEL)))\n"
+		"#define KILN_CPU_ENTRY(...) extern \"C\" __attribute__((visibility(\"default\"))) "
+		"void kiln_cpu_entry(long *p) { __VA_ARGS__(p); }\n";
+	static const char mine[] = "__global__ void kernel(long *p) { *p = 1 / 0; }\n"
+							   "void function(long *p) { *p = 1 / 0; }\n";
+	struct compile_file files[] = {{"cpu/shim.cuh", user_shim, strlen(user_shim)},
+								   {"mine.cu", mine, strlen(mine)}};
+	struct compile_job job = {.target = "cpu",
+							  .source = "mine.cu",
+							  .instantiation = "kernel",
+							  .files = files,
+							  .file_count = 2,
+							  .user_files = 1};
+	struct compile_result result;
+
+	(void)state;
+	hostcc_compile(&job, &result);
+	assert_int_equal(result.status, KILN_OK);
+	assert_non_null(strstr(result.log, "mine.cu:2:"));
+	assert_non_null(strstr(result.log, "division by zero"));
+	assert_null(strstr(result.log, "deprecated"));
+	assert_null(strstr(result.log, "declared here"));
+	compile_result_free(&result);
+	job.instantiation = "function";
+	hostcc_compile(&job, &result);
+	assert_int_equal(result.status, KILN_ECOMPILE);
+	assert_string_equal(result.error, "the entry function is a function that is not declared "
+									  "__global__, and so no kernel");
+	assert_null(result.object);
+	compile_result_free(&result);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +429,7 @@ int main(void)
 		cmocka_unit_test(an_error_has_the_callers_line),
 		cmocka_unit_test(headers_of_the_machine_are_not_there),
 		cmocka_unit_test(warnings_are_kept),
+		cmocka_unit_test(an_entry_of_a_users_is_a_kernel),
 		cmocka_unit_test(other_targets_are_refused),
 		cmocka_unit_test(the_real_shim_compiles),
 		cmocka_unit_test(a_dead_process_is_cleaned_up_after),
