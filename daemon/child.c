@@ -1,5 +1,6 @@
 /* child.c: uv_spawn, one uv_poll on the socket, and the order of the two ways a child says that it
- * ended. */
+ * ended.  libuv starts the process and this file reaps it: libuv would reap before it tells, and the
+ * process's group can only be killed safely while the ended process keeps its id from others. */
 #include "child.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "deadlines.h"
@@ -24,7 +26,9 @@
 extern char **environ;
 
 struct child {
-	uv_process_t process;
+	uv_process_t process; /* closed once it is started, so that libuv does not reap it */
+	uv_signal_t ended;    /* SIGCHLD: some child has ended */
+	int pid;
 	uv_poll_t poll;
 	int watched;         /* what the poll is started for */
 	uv_timer_t patience; /* until it is killed; once it was, until it is given up */
@@ -143,32 +147,46 @@ static void watch(struct child *child)
 	child->watched = events;
 }
 
-static void on_ended(uv_process_t *process, int64_t exit_status, int term_signal)
+static void end(struct child *child, int exit_status, int term_signal)
 {
-	struct child *child = process->data;
 	char why[sizeof child->condemned];
 	child->exited = true;
-	kill(-process->pid, SIGKILL); /* what it had started itself: a compiler, say */
 	uv_poll_stop(&child->poll);
 	/* What it said last (a fault's sentence) may still be in the socket. */
 	read_messages(child, INT_MAX);
 	output_drain(child->output);
 	if (child->given_up)
 		util_log(UTIL_INFO, "process %d, which did not end when it was killed, has ended",
-				 process->pid);
+				 child->pid);
 	if (child->condemned[0])
 		snprintf(why, sizeof why, "%s", child->condemned);
 	else if (term_signal)
 		snprintf(why, sizeof why, "was killed by signal %d (%s)", term_signal,
 				 strsignal(term_signal));
 	else
-		snprintf(why, sizeof why, "ended with status %d", (int)exit_status);
+		snprintf(why, sizeof why, "ended with status %d", exit_status);
 	if (!child->abandoned)
-		child->events.gone(child->owner, (int)exit_status, term_signal, why);
+		child->events.gone(child->owner, exit_status, term_signal, why);
 	output_close(child->output);
-	uv_close((uv_handle_t *)&child->process, on_closed);
+	uv_close((uv_handle_t *)&child->ended, on_closed);
 	uv_close((uv_handle_t *)&child->poll, on_closed);
 	uv_close((uv_handle_t *)&child->patience, on_closed);
+}
+
+static void on_child_ended(uv_signal_t *signal, int number)
+{
+	struct child *child = signal->data;
+	siginfo_t info = {0};
+	(void)number;
+	if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid)
+		return;
+	/* The group holds the programs that it had started, a compiler for one. */
+	kill(-child->pid, SIGKILL);
+	waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG);
+	if (info.si_code == CLD_EXITED)
+		end(child, info.si_status, 0);
+	else
+		end(child, 0, info.si_status);
 }
 
 /* Cuts a copy of the command at its blanks; how many words. */
@@ -250,7 +268,6 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, int said,
 		{.flags = UV_INHERIT_FD, .data.fd = program->trail},
 	};
 	uv_process_options_t options = {
-		.exit_cb = on_ended,
 		.file = argv[0] == self ? image : argv[0],
 		.args = argv,
 		.env = envp,
@@ -258,7 +275,11 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, int said,
 		.stdio_count = CHILD_FD + 1 + (program->trail >= 0),
 		.stdio = stdio,
 	};
-	return uv_spawn(loop, &child->process, &options);
+	int status = uv_signal_start(&child->ended, on_child_ended, SIGCHLD);
+	if (status == 0)
+		status = uv_spawn(loop, &child->process, &options);
+	child->pid = child->process.pid;
+	return status;
 }
 
 struct child *child_start(uv_loop_t *loop, const struct child_program *program,
@@ -278,9 +299,11 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 	child->owner = owner;
 	child->message_most = program->message_most;
 	child->process.data = child;
+	child->ended.data = child;
 	child->poll.data = child;
 	child->patience.data = child;
 	child->output = output_open(loop, &said);
+	uv_signal_init(loop, &child->ended);
 	int status = spawn(loop, child, pair[1], child->output ? said : STDERR_FILENO, program);
 	close(pair[1]);
 	if (child->output)
@@ -290,11 +313,13 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 		util_fail(error, error_size, KILN_EIO, "cannot start a child process: %s",
 				  uv_strerror(status));
 		output_close(child->output);
-		child->open_handles = 1; /* a failed uv_spawn leaves a handle to close */
+		child->open_handles = 2; /* a failed uv_spawn leaves a handle to close */
+		uv_close((uv_handle_t *)&child->ended, on_closed);
 		uv_close((uv_handle_t *)&child->process, on_closed);
 		return NULL;
 	}
-	child->open_handles = 3;
+	child->open_handles = 4;
+	uv_close((uv_handle_t *)&child->process, on_closed);
 	uv_timer_init(loop, &child->patience);
 	uv_poll_init(loop, &child->poll, child->sock);
 	watch(child);
@@ -322,14 +347,14 @@ static void give_up(struct child *child)
 	bool told = child->abandoned;
 	util_fail(why, sizeof why, 0,
 			  "was killed, and has not ended for %llu ms: the system holds process %d",
-			  (unsigned long long)end_deadline_ms, child->process.pid);
+			  (unsigned long long)end_deadline_ms, child->pid);
 	util_log(UTIL_WARN, "a child %s", why);
 	output_drain(child->output);
 	child->given_up = child->abandoned = true;
 	alive--;
 	uv_poll_stop(&child->poll);
 	/* The loop does not go on for it. */
-	uv_unref((uv_handle_t *)&child->process);
+	uv_unref((uv_handle_t *)&child->ended);
 	if (!told)
 		child->events.gone(child->owner, 0, SIGKILL, child->condemned[0] ? child->condemned : why);
 	output_close(child->output);
@@ -354,8 +379,8 @@ void child_kill(struct child *child)
 	if (spared && spared--)
 		return;
 	/* The group exists from the first instruction of the child on (setsid before exec). */
-	if (kill(-child->process.pid, SIGKILL) < 0)
-		kill(child->process.pid, SIGKILL);
+	if (kill(-child->pid, SIGKILL) < 0)
+		kill(child->pid, SIGKILL);
 }
 
 void child_condemn(struct child *child, const char *why)
@@ -401,7 +426,7 @@ void child_tail(const struct child *child, char tail[OUTPUT_TAIL])
 
 int child_pid(const struct child *child)
 {
-	return child->process.pid;
+	return child->pid;
 }
 
 int child_count(void)

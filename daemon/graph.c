@@ -128,15 +128,17 @@ static enum work_step need_all(struct work *work)
 		return WORK_WAITS;
 	for (int i = 0; i < graph->count; i++) {
 		struct graph_part *part = &graph->parts[i];
+		enum work_step step = WORK_READY;
 		look_at(work, part);
-		for (int k = 0; k < work->operand_count; k++)
-			if (part->operands[k].buffer &&
-				work_need_buffer(work, part->operands[k].buffer) == WORK_WAITS)
-				return WORK_WAITS;
-		if (work_need_kernel(work, &part->module) == WORK_WAITS)
-			return WORK_WAITS;
+		for (int k = 0, count = work->operand_count; k < count && step == WORK_READY; k++)
+			if (part->operands[k].buffer)
+				step = work_need_buffer(work, part->operands[k].buffer);
+		if (step == WORK_READY)
+			step = work_need_kernel(work, &part->module);
+		if (step != WORK_READY)
+			return step;
 	}
-	return WORK_GONE;
+	return WORK_READY;
 }
 
 static int put_graph(struct work *work)
@@ -246,8 +248,9 @@ enum work_step graph_advance(struct work *work)
 	struct graph *graph = work->call->graph;
 	char error[KERNEL_ERROR_MAX + 128];
 	bool nothing = true;
-	if (need_all(work) == WORK_WAITS)
-		return WORK_WAITS;
+	enum work_step step = need_all(work);
+	if (step != WORK_READY)
+		return step;
 	for (int i = 0; i < graph->count; i++)
 		nothing = nothing && graph->parts[i].variant->plan.kind == KERNEL_NOTHING;
 	if (nothing) {

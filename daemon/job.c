@@ -119,7 +119,8 @@ static void key_done(struct broker *broker, void *arg)
 		compile_key_free(&keying->key);
 	if (wait) {
 		wait->keying = NULL;
-		if (wait->ref->key[0])
+		/* A tier gives its ref a key without the text, which had to be made here. */
+		if (wait->ref->key[0] && wait->ref->key_text)
 			enter(wait);
 		else
 			wait_fail(wait, KILN_ENOMEM, "out of memory for a key");

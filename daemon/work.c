@@ -297,8 +297,7 @@ void work_pump(struct session *session)
 			executor_when_ready(missing, on_executor, session);
 			continue;
 		}
-		/* A work that ended while it was looked at has left the head to the next. */
-		if (work_advance(work) == WORK_WAITS && session->queued == work && !session->pump_again)
+		if (work_advance(work) == WORK_WAITS && !session->pump_again)
 			break;
 	}
 	session->pumping = false;

@@ -34,7 +34,7 @@ enum work_step work_need_buffer(struct work *work, struct buffer *buffer)
 	char error[KERNEL_ERROR_MAX + 128], label[96];
 	switch (buffer_place(buffer, where)) {
 	case BUFFER_PLACED:
-		return WORK_GONE;
+		return WORK_READY;
 	case BUFFER_PLACING:
 		return WORK_WAITS;
 	default:
@@ -47,8 +47,7 @@ enum work_step work_need_buffer(struct work *work, struct buffer *buffer)
 	buffer->at[where].status = KILN_OK;
 	snprintf(error, sizeof error, "%s cannot be used: %s", buffer_label(buffer, label),
 			 buffer->at[where].error);
-	work_end(work, status, error, 0);
-	return WORK_WAITS;
+	return work_refuse(work, status, error);
 }
 
 static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
@@ -96,26 +95,24 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 	work_pump(session);
 }
 
-/* GONE: the kernel is there. */
 enum work_step work_need_kernel(struct work *work, uint64_t *module)
 {
 	struct session *session = work->session;
 	*module = 0;
 	if (work->kernel->plan.kind != KERNEL_LAUNCH)
-		return WORK_GONE;
+		return WORK_READY;
 	if (work->fetching || work->loading)
 		return WORK_WAITS;
 	if (work->load_status == KILN_EDEVICE && !work->raw) {
 		/* Lost with its process: fetched again for the next.  A user's kernel may be why. */
 		work->load_status = KILN_OK;
 	} else if (work->load_status != KILN_OK) {
-		work_end(work, work->load_status, work->load_error, 0);
-		return WORK_WAITS;
+		return work_refuse(work, work->load_status, work->load_error);
 	}
 	if (work->kernel->key[0])
 		*module = executor_module(work_executor(work), work->kernel->key);
 	if (*module)
-		return WORK_GONE;
+		return WORK_READY;
 	/* Never asked for before: a call at addresses that it was not prepared for. */
 	struct job_terms terms = session_terms(session);
 	if (work->kernel->key[0]) {
@@ -124,7 +121,7 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 	}
 	work->fetching = job_resolve(session->broker, work->kernel, &terms, on_fetched, work);
 	if (!work->fetching)
-		work_end(work, KILN_ENOMEM, "out of memory for a compile job", 0);
+		return work_refuse(work, KILN_ENOMEM, "out of memory for a compile job");
 	return WORK_WAITS;
 }
 
@@ -323,6 +320,7 @@ static enum work_step advance_launch(struct work *work)
 {
 	struct session *session = work->session;
 	char error[KERNEL_ERROR_MAX + 128];
+	enum work_step step = WORK_READY;
 	uint64_t module;
 	if (work->after && work_pending(session, work->after))
 		return WORK_WAITS;
@@ -339,14 +337,17 @@ static enum work_step advance_launch(struct work *work)
 		work_end(work, KILN_OK, NULL, 0);
 		return WORK_GONE;
 	}
-	for (int i = 0; i < work->operand_count; i++)
-		if (work->operands[i].buffer &&
-			work_need_buffer(work, work->operands[i].buffer) == WORK_WAITS)
-			return WORK_WAITS;
+	for (int i = 0, count = work->operand_count; i < count; i++) {
+		if (work->operands[i].buffer)
+			step = work_need_buffer(work, work->operands[i].buffer);
+		if (step != WORK_READY)
+			return step;
+	}
 	if (!work->fetching && !work->loading)
 		work->kernel = tier_choose(session, work->variant);
-	if (work_need_kernel(work, &module) == WORK_WAITS)
-		return WORK_WAITS;
+	step = work_need_kernel(work, &module);
+	if (step != WORK_READY)
+		return step;
 	if (!check_lost(work, error, sizeof error))
 		return work_refuse(work, KILN_ELOST, error);
 	return work_sent(work, send_launch(work, module));
@@ -366,8 +367,9 @@ static enum work_step advance_copy(struct work *work)
 	struct buffer *buffer = work->buffer;
 	struct wire_out message;
 	char error[KERNEL_ERROR_MAX], label[96];
-	if (work_need_buffer(work, buffer) == WORK_WAITS)
-		return WORK_WAITS;
+	enum work_step step = work_need_buffer(work, buffer);
+	if (step != WORK_READY)
+		return step;
 	if (buffer->lost && !work->to_device) {
 		snprintf(error, sizeof error,
 				 "the contents of %s were lost when the device process ended; write it again",
@@ -411,11 +413,11 @@ static enum work_step free_own(struct work *work)
 	if (work->freeing || work->buffer->at[BUFFER_OWN].placing)
 		return WORK_WAITS;
 	if (!buffer_is_in(work->buffer, BUFFER_OWN) || !executor_is_ready(own))
-		return WORK_GONE;
+		return WORK_READY;
 	uint64_t id = executor_begin(own, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
 	work->freeing = executor_send_waiting(own, &message, id, on_own_freed, work) == KILN_OK;
-	return work->freeing ? WORK_WAITS : WORK_GONE;
+	return work->freeing ? WORK_WAITS : WORK_READY;
 }
 
 static enum work_step advance_free(struct work *work)

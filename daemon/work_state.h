@@ -8,7 +8,9 @@
 #include "session.h"
 
 enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE, WORK_GRAPH };
-enum work_step { WORK_WAITS, WORK_GONE }; /* GONE: sent, or ended */
+/* READY: it may go on; WAITS: it stays at the head of the queue; GONE: it was sent, or has ended and
+ * was freed. */
+enum work_step { WORK_READY, WORK_WAITS, WORK_GONE };
 
 struct work {
 	enum work_kind kind;
@@ -89,7 +91,7 @@ void graph_put(const struct call *call, struct wire_out *out);
 void work_put_argument(struct wire_out *message, const struct kernel_arg *arg);
 /* Member "scratch", if there is any: [bytes, counters]. */
 void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scratch);
-/* Of what one launch needs.  WAITS: it is asked for, or the work has ended. */
+/* Of what one launch needs.  WAITS: it is asked for. */
 enum work_step work_need_buffer(struct work *work, struct buffer *buffer);
 enum work_step work_need_kernel(struct work *work, uint64_t *module);
 bool work_writes_all(const struct work_operand *operand, const struct kernel_extent *extent);

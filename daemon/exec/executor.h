@@ -16,8 +16,8 @@
  *   executor_misdeed.c    what tests ask it to do wrong
  *   discipline.c        what the process gives up before it serves
  */
-#ifndef KILN_DAEMON_EXECUTOR_H
-#define KILN_DAEMON_EXECUTOR_H
+#ifndef KILN_DAEMON_EXEC_EXECUTOR_H
+#define KILN_DAEMON_EXEC_EXECUTOR_H
 
 #include "client/frame.h"
 #include "client/lane_memory.h"
