@@ -1,6 +1,7 @@
 /* child.c: uv_spawn, one uv_poll on the socket, and the order of the two ways a child says that it
- * ended.  libuv starts the process and this file reaps it: libuv would reap before it tells, and the
- * process's group can only be killed safely while the ended process keeps its id from others. */
+ * ended.  libuv starts the process and this file reaps it: libuv would reap before it tells, and
+ * the group of the process can only be killed safely while the ended process keeps its id from
+ * others. */
 #include "child.h"
 
 #include <errno.h>

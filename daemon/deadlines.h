@@ -20,10 +20,12 @@
 #define DEADLINE_STORE_END_US 2000000 /* it answers a daemon that ends, when all else is done */
 #define PAUSE_STORE_LOOK_MS 5000 /* whether its files are there, and a disk that failed works */
 #define PAUSE_DATABASE_AGAIN_US \
-	1000000                      /* between two tries to have a database, while there is none */
-#define PAUSE_STORE_TEND_MS 5000 /* uses of kernels are written so long after the first of them */
-#define PAUSE_FAULT_LOOK_MS 10   /* a test's slow disk looks whether it still is */
-#define PAUSE_OUTPUT_MS 50       /* stderr is full: until more of what children say is read */
+	1000000                        /* between two tries to have a database, while there is none */
+#define PAUSE_STORE_TEND_MS 5000   /* uses of kernels are written so long after the first of them */
+#define PAUSE_FAULT_LOOK_MS 10     /* a test's slow disk looks whether it still is */
+#define PAUSE_OUTPUT_MS 50         /* stderr is full: until more of what children say is read */
+#define DEADLINE_OUTPUT_US 1000000 /* stderr takes nothing: what children say is dropped */
+#define DEADLINE_LOG_END_MS 1000   /* stderr takes the last lines of a daemon that ends */
 #define PAUSE_FAULT_ALIKE_US 600000000 /* after so long without it a fault has a new report */
 #define PAUSE_FAULT_REPORT_US 30000000 /* between two reports, once there were many at once */
 #define PAUSE_SUSPICION_US 3600000000  /* a sound database is trusted again */

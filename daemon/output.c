@@ -1,11 +1,10 @@
 /*
- * output.c: a pipe, watched.  A line that one write takes does not mix with those of others; before
- * each write it is asked whether the daemon's standard error takes as much as a pipe takes at once.
+ * output.c: a pipe, watched.  Whole lines go the way that the daemon's own go (util_log_pass),
+ * which never waits for standard error.
  */
 #include "output.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +14,12 @@
 #include "deadlines.h"
 #include "util/util.h"
 
-#define PIECE 4096 /* PIPE_BUF: what a pipe that is writable takes without waiting */
+#define PIECE 4096
 #define PIECES_A_TURN 16
 
 struct output {
 	uv_poll_t poll;
-	uv_timer_t again; /* the daemon's standard error was full */
+	uv_timer_t again; /* there was no room for more */
 	int fd;           /* -1: it has ended */
 	int open_handles;
 	char piece[PIECE];
@@ -50,12 +49,6 @@ static void keep(struct output *output, const char *text, size_t size)
 	output->kept += size - skip;
 }
 
-static bool writable(void)
-{
-	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
-	return poll(&error, 1, 0) == 1;
-}
-
 /* Writes the whole lines that there are, or everything. */
 static void pass_on(struct output *output, bool everything)
 {
@@ -64,8 +57,7 @@ static void pass_on(struct output *output, bool everything)
 		size--;
 	if (!size)
 		return;
-	/* Nobody is left to tell when stderr is gone. */
-	(void)!write(STDERR_FILENO, output->piece, size);
+	util_log_pass(output->piece, size);
 	memmove(output->piece, output->piece + size, output->used - size);
 	output->used -= size;
 }
@@ -96,7 +88,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	int more = status == 0 ? 1 : -1;
 	(void)events;
 	for (int i = 0; more > 0 && i < PIECES_A_TURN; i++) {
-		if (!writable()) {
+		if (util_log_is_full(PIECE)) {
 			uv_poll_stop(poll);
 			uv_timer_start(&output->again, on_again, PAUSE_OUTPUT_MS, 0);
 			return;
@@ -127,16 +119,12 @@ struct output *output_open(uv_loop_t *loop, int *end)
 	return output;
 }
 
-/* What a full standard error does not take is kept all the same. */
 void output_drain(struct output *output)
 {
 	int more = 1;
-	for (int i = 0; output && more > 0 && i < PIECES_A_TURN; i++) {
-		if (!writable())
-			output->used = 0;
+	for (int i = 0; output && more > 0 && i < PIECES_A_TURN; i++)
 		more = read_piece(output);
-	}
-	if (output && writable())
+	if (output)
 		pass_on(output, true);
 }
 

@@ -1,7 +1,8 @@
 /*
  * output: what a child says on its standard output and error: passed on to the daemon's standard
  * error by whole lines, and the end of it kept, for the report of what the child died of.  A child
- * that says more than the daemon's standard error takes has to wait, and not the daemon.
+ * that says more than the daemon's standard error takes has to wait, until that takes nothing at
+ * all for DEADLINE_OUTPUT_US; from then on what it says is dropped.  The daemon never waits.
  */
 #ifndef KILN_DAEMON_OUTPUT_H
 #define KILN_DAEMON_OUTPUT_H
@@ -15,7 +16,7 @@ struct output;
 
 /* *end is the child's end, to be closed once it has it.  NULL with errno. */
 struct output *output_open(uv_loop_t *loop, int *end);
-/* The child has ended: what it said last is passed on. */
+/* The child has ended: what it said last is passed on, or dropped where there is no room. */
 void output_drain(struct output *output);
 /* No more of it; takes NULL.  It frees itself on the loop. */
 void output_close(struct output *output);

@@ -60,7 +60,7 @@ static bool turn_away(struct server *server)
 	int fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
 		close(fd);
-	server->spare = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		util_log(UTIL_WARN, "a client was turned away: %s", strerror(EMFILE));
 	return fd >= 0;
@@ -436,7 +436,7 @@ static bool begin(struct broker *broker, const struct options *options)
 	broker->started_us = util_now_us();
 	broker->server = util_alloc(sizeof *broker->server);
 	broker->server->socket.fd = broker->server->socket.lock = -1;
-	broker->server->spare = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+	broker->server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return open_loop(broker) == 0;
 }
 
@@ -458,7 +458,7 @@ static int open_broker(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	return status;
 }
 
-int server_run(const struct options *options)
+static int run(const struct options *options)
 {
 	static struct broker broker;
 	char error[KERNEL_ERROR_MAX];
@@ -479,4 +479,12 @@ int server_run(const struct options *options)
 		return SERVER_LEFT;
 	free_broker(&broker);
 	return status == KILN_OK ? 0 : 1;
+}
+
+int server_run(const struct options *options)
+{
+	util_log_begin(DEADLINE_OUTPUT_US);
+	int status = run(options);
+	util_log_end(DEADLINE_LOG_END_MS);
+	return status;
 }

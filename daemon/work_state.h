@@ -8,8 +8,8 @@
 #include "session.h"
 
 enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE, WORK_GRAPH };
-/* READY: it may go on; WAITS: it stays at the head of the queue; GONE: it was sent, or has ended and
- * was freed. */
+/* READY: it may go on; WAITS: it stays at the head of the queue; GONE: it was sent, or has ended
+ * and was freed. */
 enum work_step { WORK_READY, WORK_WAITS, WORK_GONE };
 
 struct work {

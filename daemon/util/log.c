@@ -1,18 +1,23 @@
 /*
  * log.c: one line on stderr a message, written by one write(2) so that the lines of several
- * processes never mix.
+ * processes never mix.  A thread of its own writes: whether a write(2) blocks nobody can know
+ * before, for others may write to the same pipe, and O_NONBLOCK would be theirs as well.
  */
 #include "util.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define LOG_LINE 2048
+#define WAITING 65536
+#define WRITER_STACK ((size_t)256 << 10)
 
 enum util_level util_log_level = UTIL_INFO;
 
@@ -20,6 +25,172 @@ enum util_level util_log_level = UTIL_INFO;
 static pthread_mutex_t kept_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char kept[UTIL_LOG_TAIL];
 static size_t kept_bytes; /* in all: the next goes to kept_bytes % UTIL_LOG_TAIL */
+
+/* ---- Writing ---- */
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	pthread_t thread;
+	bool runs, ending, ended;
+	uint64_t patience_us;
+	uint64_t since_us; /* of the write(2) that it is in; 0: it is in none */
+	char waiting[WAITING];
+	size_t used;      /* of waiting */
+	uint64_t dropped; /* lines, since all that fitted was written */
+} writer = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Nobody is left to tell when stderr is gone. */
+static void write_all(const char *text, size_t size)
+{
+	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
+	while (size > 0) {
+		ssize_t done = write(STDERR_FILENO, text, size);
+		if (done < 0 && errno == EAGAIN) {
+			poll(&error, 1, -1);
+		} else if (done < 0 && errno != EINTR) {
+			return;
+		}
+		text += done > 0 ? done : 0;
+		size -= done > 0 ? (size_t)done : 0;
+	}
+}
+
+/* The whole lines that a pipe takes at once. */
+static size_t take(char piece[PIPE_BUF])
+{
+	size_t size = writer.used < PIPE_BUF ? writer.used : PIPE_BUF, whole = size;
+	while (whole > 0 && writer.waiting[whole - 1] != '\n') {
+		whole--;
+	}
+	size = whole > 0 ? whole : size;
+	memcpy(piece, writer.waiting, size);
+	memmove(writer.waiting, writer.waiting + size, writer.used - size);
+	writer.used -= size;
+	return size;
+}
+
+static size_t begin_line(char *line, size_t size, enum util_level level);
+
+static size_t say_dropped(char piece[PIPE_BUF])
+{
+	size_t used = begin_line(piece, PIPE_BUF, UTIL_WARN);
+	used = util_append(piece, PIPE_BUF, used,
+					   "standard error took nothing for a while: %llu lines were dropped\n",
+					   (unsigned long long)writer.dropped);
+	writer.dropped = 0;
+	return used;
+}
+
+static void *write_lines(void *arg)
+{
+	char piece[PIPE_BUF];
+	pthread_mutex_lock(&writer.mutex);
+	for (;;) {
+		while (!writer.used && !writer.dropped && !writer.ending) {
+			pthread_cond_wait(&writer.changed, &writer.mutex);
+		}
+		if (!writer.used && !writer.dropped) {
+			break;
+		}
+		size_t size = writer.used ? take(piece) : say_dropped(piece);
+		writer.since_us = util_now_us();
+		pthread_mutex_unlock(&writer.mutex);
+		write_all(piece, size);
+		pthread_mutex_lock(&writer.mutex);
+		writer.since_us = 0;
+	}
+	writer.ended = true;
+	pthread_cond_broadcast(&writer.changed);
+	pthread_mutex_unlock(&writer.mutex);
+	return arg;
+}
+
+bool util_log_begin(uint64_t patience_us)
+{
+	pthread_condattr_t clock;
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	writer.patience_us = patience_us;
+	writer.ending = writer.ended = false;
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&writer.changed, &clock);
+	pthread_condattr_destroy(&clock);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, WRITER_STACK);
+	/* Signals are the loop's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	writer.runs = pthread_create(&writer.thread, &attributes, write_lines, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	return writer.runs;
+}
+
+void util_log_end(unsigned milliseconds)
+{
+	uint64_t end_us = util_now_us() + (uint64_t)milliseconds * 1000;
+	struct timespec end = {.tv_sec = (time_t)(end_us / 1000000),
+						   .tv_nsec = (long)(end_us % 1000000 * 1000)};
+	int status = 0;
+	pthread_mutex_lock(&writer.mutex);
+	bool runs = writer.runs && !writer.ending;
+	writer.ending = true;
+	if (runs) {
+		pthread_cond_broadcast(&writer.changed);
+	}
+	while (runs && !writer.ended && status == 0) {
+		status = pthread_cond_timedwait(&writer.changed, &writer.mutex, &end);
+	}
+	bool ended = runs && writer.ended;
+	writer.runs = writer.runs && !ended;
+	pthread_mutex_unlock(&writer.mutex);
+	if (ended) {
+		pthread_join(writer.thread, NULL);
+	}
+}
+
+static bool is_writable(void)
+{
+	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
+	return poll(&error, 1, 0) == 1;
+}
+
+bool util_log_is_full(size_t size)
+{
+	pthread_mutex_lock(&writer.mutex);
+	bool full = writer.dropped || size > WAITING - writer.used;
+	bool gets_on = !writer.since_us || util_now_us() - writer.since_us < writer.patience_us;
+	full = writer.runs ? full && gets_on : !is_writable();
+	pthread_mutex_unlock(&writer.mutex);
+	return full;
+}
+
+void util_log_pass(const char *text, size_t size)
+{
+	pthread_mutex_lock(&writer.mutex);
+	if (!writer.runs) {
+		/* A pipe that is writable takes PIPE_BUF bytes. */
+		for (size_t done = 0; done < size && is_writable(); done += PIPE_BUF) {
+			(void)!write(STDERR_FILENO, text + done,
+						 size - done < PIPE_BUF ? size - done : PIPE_BUF);
+		}
+	} else if (writer.dropped || size > WAITING - writer.used) {
+		size_t lines = 0;
+		for (size_t i = 0; i < size; i++) {
+			lines += text[i] == '\n';
+		}
+		writer.dropped += lines ? lines : 1;
+	} else {
+		memcpy(writer.waiting + writer.used, text, size);
+		writer.used += size;
+		pthread_cond_broadcast(&writer.changed);
+	}
+	pthread_mutex_unlock(&writer.mutex);
+}
+
+/* ---- Lines ---- */
 
 static const struct {
 	const char *name;
@@ -65,6 +236,14 @@ void util_log_tail(char tail[UTIL_LOG_TAIL])
 	pthread_mutex_unlock(&kept_mutex);
 }
 
+static size_t begin_line(char *line, size_t size, enum util_level level)
+{
+	if (util_log_is_journal()) {
+		return util_append(line, size, 0, "<%d>", levels[level].priority);
+	}
+	return util_append(line, size, 0, "kilnd[%ld] %s ", (long)getpid(), levels[level].name);
+}
+
 void util_log(enum util_level level, const char *format, ...)
 {
 	if (level > util_log_level) {
@@ -72,13 +251,7 @@ void util_log(enum util_level level, const char *format, ...)
 	}
 	int saved = errno;
 	char line[LOG_LINE];
-	size_t used;
-	if (util_log_is_journal()) {
-		used = util_append(line, sizeof line - 1, 0, "<%d>", levels[level].priority);
-	} else {
-		used = util_append(line, sizeof line - 1, 0, "kilnd[%ld] %s ", (long)getpid(),
-						   levels[level].name);
-	}
+	size_t used = begin_line(line, sizeof line - 1, level);
 	va_list arguments;
 	va_start(arguments, format);
 	errno = saved; /* for %m */
@@ -87,12 +260,7 @@ void util_log(enum util_level level, const char *format, ...)
 	line[used] = size > 0 ? line[used] : 0;
 	used += plain_clean(line + used, sizeof line - 1 - used, PLAIN_LINE);
 	line[used++] = '\n';
-	/* Nobody is left to tell when stderr is gone, and whoever does not read a pipe is not waited
-	 * for. */
-	struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
-	if (poll(&reader, 1, 0) == 1) {
-		(void)!write(STDERR_FILENO, line, used);
-	}
+	util_log_pass(line, used);
 	keep(line, used);
 	errno = saved;
 }

@@ -8,9 +8,12 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#define LASTS_WORD_MS 1000
+
 static _Noreturn void out_of_memory(size_t bytes)
 {
 	util_log(UTIL_ERROR, "out of memory: %zu bytes were refused", bytes);
+	util_log_end(LASTS_WORD_MS);
 	abort();
 }
 

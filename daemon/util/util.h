@@ -108,6 +108,18 @@ extern enum util_level util_log_level; /* messages above it are dropped; UTIL_IN
 void util_log(enum util_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* $JOURNAL_STREAM names stderr: lines begin with their priority. */
 bool util_log_is_journal(void);
+/* Passes on lines that others have said, as they are. */
+void util_log_pass(const char *text, size_t size);
+/* No caller waits for standard error, which may be a pipe, a terminal or a file that takes nothing
+ * for as long as somebody else likes.  Until util_log_begin() a line that it does not take is
+ * dropped.  From then on a thread writes, and 64 KiB may wait for it; what does not fit is dropped,
+ * and a line says so once the rest is written.  False: there can be no thread. */
+bool util_log_begin(uint64_t patience_us);
+/* There is no room for so much, and whoever has more to say had better wait for it: the last write
+ * began less than the patience ago. */
+bool util_log_is_full(size_t size);
+/* Waits for at most so long until all is written. */
+void util_log_end(unsigned milliseconds);
 /* The end of what this process has logged, without a line's beginning that is lost. */
 #define UTIL_LOG_TAIL 8192
 void util_log_tail(char tail[UTIL_LOG_TAIL]);

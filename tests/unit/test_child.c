@@ -76,7 +76,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	struct scene *scene = owner;
 	char tail[OUTPUT_TAIL];
 	child_tail(scene->child, tail);
-	scene->left = (pid_t)atoi(tail);
+	scene->left = (pid_t)strtol(tail, NULL, 10);
 	scene->gone++;
 	scene->exit_status = exit_status;
 	scene->signal = signal;

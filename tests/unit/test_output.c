@@ -1,6 +1,6 @@
 /*
  * output: what a child says reaches the daemon's standard error line by line, its end is kept, and
- * a standard error that nobody reads holds up the child and not the loop.
+ * a standard error that nobody reads holds up the child for a while, and never the loop.
  */
 #include "daemon/output.h"
 #include "daemon/util/util.h"
@@ -143,11 +143,53 @@ static void a_full_stderr_holds_up_the_child(void **state)
 	scene_close(&scene);
 }
 
+/* A thread writes, and has come to a write that does not end: what is said now is dropped, and that
+ * is said when somebody reads. */
+static void a_stderr_that_nobody_reads(void **state)
+{
+	static char text[512 * 1024];
+	static const char words[] = " lines were dropped\n";
+	struct scene scene;
+	size_t said = 0, used = 0;
+	(void)state;
+	scene_open(&scene);
+	assert_true(util_log_begin(0));
+	while (said < MUCH) {
+		said = pour(&scene, said);
+		turn(&scene);
+	}
+	for (int i = 0; i < 1000; i++)
+		util_log(UTIL_ERROR, "line %d, which nobody reads", i);
+	while (!memmem(text, used, words, sizeof words - 1)) {
+		ssize_t got = read(scene.said, text + used, sizeof text - used - 1);
+		used += got > 0 ? (size_t)got : 0;
+		assert_true(used < sizeof text - 1);
+	}
+	/* Lines are whole, and the last one says what is missing: these lines above all. */
+	int count = 0, dropped = 0, lines = 0;
+	char *rest = text, *line;
+	for (; (line = strsep(&rest, "\n")) && *line; count++)
+		if (strstr(line, "were dropped"))
+			assert_int_equal(
+				sscanf(strchr(line, ':'), ": %d lines were dropped%n", &dropped, &lines), 1);
+		else
+			assert_true(strlen(line) == 63 || strstr(line, ", which nobody reads"));
+	assert_int_equal(count - 1 + dropped, MUCH / 64 + 1000);
+	assert_true(dropped >= 1000);
+	util_log(UTIL_ERROR, "and now somebody does");
+	util_log_end(20000);
+	ssize_t got = read(scene.said, text, sizeof text - 1);
+	text[got > 0 ? got : 0] = 0;
+	assert_non_null(strstr(text, " error and now somebody does\n"));
+	scene_close(&scene);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lines_pass_whole),
 		cmocka_unit_test(a_full_stderr_holds_up_the_child),
+		cmocka_unit_test(a_stderr_that_nobody_reads),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
