@@ -85,6 +85,7 @@ static void test_silent_peers(void **state)
 	kilnd_start(daemon, NULL);
 	kiln_client *client = client_open(daemon);
 	struct abuse_held before = abuse_settle(daemon, client);
+	debug_int(client, "hello-deadline", "ms", 300000);
 	set_files(daemon, (rlim_t)(before.fds + 2 * SILENT_PEERS), &usual);
 	int most = (before.fds + 2 * SILENT_PEERS) / 4;
 	assert_true(most < SILENT_PEERS);
