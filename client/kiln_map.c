@@ -200,22 +200,28 @@ static void fill_eval(const struct cli_problem *problem, struct eval *eval)
 	}
 }
 
-/* The output's shape is that of its indices, and its type the first input's. */
+/* The output's shape is that of its indices, and its type the right side's. */
 static int make_output(const struct cli *cli, struct cli_problem *problem)
 {
 	kiln_tensor *output = &problem->tensors[map.count - 1];
+	bool typed = named_value(cli, "dtype", map.names[map.count - 1]) != NULL;
 	struct eval *eval;
 	const char *wrong;
 
-	if (map.count > 1 && !named_value(cli, "dtype", map.names[map.count - 1]))
-		output->dtype = problem->tensors[0].dtype;
-	if (output->rank >= 0)
+	if (output->rank >= 0 && typed)
 		return CLI_OK;
 	eval = calloc(1, sizeof(*eval));
 	if (!eval)
 		return CLI_FAILED;
 	fill_eval(problem, eval);
 	wrong = eval_open(eval);
+	if (!wrong && !typed)
+		output->dtype = eval_dtype(eval);
+	if (output->rank >= 0) {
+		/* The shape was given, and the daemon has words for what is wrong. */
+		free(eval);
+		return CLI_OK;
+	}
 	/* What it has found before something was wrong need not fit a tensor. */
 	output->rank = wrong ? 0 : eval->output_rank;
 	for (int k = 0; k < output->rank && !wrong; k++) {

@@ -44,7 +44,7 @@ static double half_value(uint16_t bits)
 struct eval_value eval_load(kiln_dtype dtype, const void *memory, int64_t i)
 {
 	const char *from = (const char *)memory + i * (int64_t)bytes_of(dtype);
-	struct eval_value out = {.real = eval_is_real(dtype)};
+	struct eval_value out = {.real = eval_is_real(dtype), .dtype = dtype};
 	uint64_t bits = 0;
 	uint32_t word;
 	float single;
@@ -230,7 +230,10 @@ static void find_extents(struct eval *eval)
 			int64_t size = eval->operand[operand[depth % 32]].shape[dimension[depth % 32]];
 			int64_t *extent = &eval->extent[token->which];
 			bool left = i < eval->right;
-			if (left || *extent < 0 || (*extent == 1 && token->which >= eval->output_rank))
+			bool said = token->which < eval->output_rank &&
+						eval->operand[eval->output].rank == eval->output_rank;
+			/* A dimension of size 1 goes with any, but the output's. */
+			if (left || *extent < 0 || (*extent == 1 && !said))
 				*extent = size;
 		}
 	}
@@ -287,13 +290,16 @@ static bool advance(struct eval *eval)
 
 static struct eval_value identity(const struct eval *eval, bool is_float)
 {
-	bool wide = bytes_of(eval->operand[eval->output].dtype) == 8;
+	kiln_dtype dtype = eval->operand[eval->output].dtype;
+	bool wide = bytes_of(dtype) == 8;
 	int64_t end =
 		eval->reduce == 'm' ? (wide ? INT64_MAX : INT32_MAX) : (wide ? INT64_MIN : INT32_MIN);
 
 	if (eval->reduce == '+' || eval->reduce == '*')
 		return is_float ? (struct eval_value){.real = true, .value = eval->reduce == '*'}
 						: whole(eval->reduce == '*');
+	if (dtype == KILN_U64)
+		return (struct eval_value){.whole = eval->reduce == 'm' ? -1 : 0, .dtype = dtype};
 	return is_float ? (struct eval_value){.real = true,
 										  .value = eval->reduce == 'm' ? INFINITY : -INFINITY}
 					: whole(end);

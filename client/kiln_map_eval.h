@@ -32,6 +32,7 @@ struct eval_value {
 	bool real;
 	double value, error; /* INFINITY: it cannot be told */
 	int64_t whole;       /* where it is not real */
+	kiln_dtype dtype;    /* NONE: a number, which takes the type of what it meets */
 };
 
 struct eval_token {
@@ -75,6 +76,8 @@ struct eval {
 
 /* The extents of indices follow from the operands' shapes.  NULL, or what is not understood. */
 const char *eval_open(struct eval *eval);
+/* The dtype that the right side has by itself.  No operand's data is looked at. */
+kiln_dtype eval_dtype(struct eval *eval);
 /* The element of the output with this number, in row-major order. */
 struct eval_value eval_element(struct eval *eval, int64_t element);
 /* Is this what element `element` of memory may hold? */

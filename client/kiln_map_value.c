@@ -13,6 +13,11 @@ static struct eval_value whole(int64_t i)
 	return (struct eval_value){.whole = i};
 }
 
+static struct eval_value truth_of(bool is)
+{
+	return (struct eval_value){.whole = is, .dtype = KILN_BOOL};
+}
+
 static struct eval_value real(const struct eval *eval, double value, double error)
 {
 	double floor = eval->unit < 0x1p-30 ? 0x1p-1022 : 0x1p-126;
@@ -24,7 +29,7 @@ static struct eval_value real(const struct eval *eval, double value, double erro
 struct eval_value eval_as_real(struct eval_value a)
 {
 	if (!a.real)
-		a.value = (double)a.whole;
+		a.value = a.dtype == KILN_U64 ? (double)(uint64_t)a.whole : (double)a.whole;
 	a.real = true;
 	return a;
 }
@@ -33,6 +38,13 @@ static bool truth(struct eval_value a, bool *unsure)
 {
 	*unsure = *unsure || (a.real && a.error > 0 && fabs(a.value) <= a.error);
 	return a.real ? a.value != 0 : a.whole != 0;
+}
+
+/* Of integers. */
+static bool is_less(struct eval_value a, struct eval_value b)
+{
+	return a.dtype == KILN_U64 || b.dtype == KILN_U64 ? (uint64_t)a.whole < (uint64_t)b.whole
+													  : a.whole < b.whole;
 }
 
 static struct eval_value unsure_if(bool unsure, struct eval_value a)
@@ -115,7 +127,7 @@ struct eval_value eval_smaller(struct eval_value a, struct eval_value b, bool le
 	struct eval_value out;
 
 	if (!a.real && !b.real)
-		return (a.whole < b.whole) == less ? a : b;
+		return is_less(a, b) == less ? a : b;
 	a = eval_as_real(a);
 	b = eval_as_real(b);
 	if (isnan(a.value) || isnan(b.value))
@@ -175,18 +187,12 @@ static bool is_type(const char *name)
 	return false;
 }
 
-static struct eval_value call(struct eval *eval, const char *name)
+static struct eval_value result_of(struct eval *eval, const char *name, struct eval_value *args,
+								   int count)
 {
-	struct eval_value args[8] = {{0}};
-	int count = 0;
-
-	eval->at++; /* ( */
-	do
-		args[count++] = expression(eval);
-	while (count < 8 && take(eval, ","));
-	take(eval, ")");
 	if (!strcmp(name, "abs")) {
-		args[0].whole = args[0].whole < 0 ? (int64_t)(0 - (uint64_t)args[0].whole) : args[0].whole;
+		if (args[0].whole < 0 && args[0].dtype != KILN_U64)
+			args[0].whole = (int64_t)(0 - (uint64_t)args[0].whole);
 		args[0].value = fabs(args[0].value);
 		return args[0];
 	}
@@ -208,6 +214,29 @@ static struct eval_value call(struct eval *eval, const char *name)
 	return call_real(eval, name, args, count);
 }
 
+static struct eval_value call(struct eval *eval, const char *name)
+{
+	struct eval_value args[8] = {{0}}, out;
+	kiln_dtype dtype;
+	int count = 0;
+
+	take(eval, "(");
+	do
+		args[count++] = expression(eval);
+	while (count < 8 && take(eval, ","));
+	take(eval, ")");
+	dtype = eval_called(name, args, count);
+	if (!strcmp(name, "abs") || !strcmp(name, "min") || !strcmp(name, "max") ||
+		!strcmp(name, "clamp"))
+		for (int k = 0; k < count; k++) {
+			args[k] = eval_wrap(args[k], dtype);
+			args[k].dtype = dtype;
+		}
+	out = eval_wrap(result_of(eval, name, args, count), dtype);
+	out.dtype = dtype;
+	return out;
+}
+
 static struct eval_value access(struct eval *eval, const struct eval_operand *operand)
 {
 	struct eval_value subscript;
@@ -215,8 +244,7 @@ static struct eval_value access(struct eval *eval, const struct eval_operand *op
 	bool within = true;
 	int k = 0;
 
-	if (operand->rank || eval_is_sign(&eval->token[eval->at], "[")) {
-		eval->at++;
+	if (take(eval, "[")) {
 		for (; k < operand->rank; k++) {
 			const struct eval_token *token = &eval->token[eval->at];
 			bool plain = token->kind == EVAL_INDEX &&
@@ -232,27 +260,28 @@ static struct eval_value access(struct eval *eval, const struct eval_operand *op
 		}
 		take(eval, "]");
 	}
-	if (!eval->live)
-		return whole(0);
-	eval->strays += !within;
-	if (!within)
-		return eval_is_real(operand->dtype) ? (struct eval_value){.real = true} : whole(0);
+	eval->strays += eval->live && !within;
+	if (!eval->live || !within)
+		return (struct eval_value){.real = eval_is_real(operand->dtype), .dtype = operand->dtype};
 	return eval_load(operand->dtype, operand->data, offset);
 }
 
 static struct eval_value primary(struct eval *eval)
 {
-	const struct eval_token *token = &eval->token[eval->at++];
+	const struct eval_token *token = &eval->token[eval->at];
 	struct eval_value out;
 	const struct eval_scalar *scalar;
 
+	if (token->kind == EVAL_END)
+		return whole(0);
+	eval->at++;
 	switch (token->kind) {
 	case EVAL_WHOLE:
 		return whole(token->i);
 	case EVAL_REAL:
 		return real(eval, token->f, 0);
 	case EVAL_INDEX:
-		return whole(eval->place[token->which]);
+		return whole(token->which < 0 ? 0 : eval->place[token->which]);
 	case EVAL_SCALAR:
 		scalar = &eval->scalar[token->which];
 		return scalar->real ? real(eval, scalar->f, 0) : whole(scalar->i);
@@ -276,15 +305,19 @@ static struct eval_value unary(struct eval *eval)
 		a = unary(eval);
 		a.whole = (int64_t)(0 - (uint64_t)a.whole);
 		a.value = -a.value;
-		return a;
+		a.dtype = a.dtype == KILN_BOOL ? KILN_I32 : a.dtype;
+		return eval_wrap(a, a.dtype);
 	}
 	if (take(eval, "!")) {
 		a = unary(eval);
-		return unsure_if(unsure, whole(!truth(a, &unsure)));
+		a.whole = !truth(a, &unsure);
+		return unsure_if(unsure, truth_of(a.whole));
 	}
 	if (take(eval, "~")) {
 		a = unary(eval);
-		return whole(~a.whole);
+		a.whole = ~a.whole;
+		a.dtype = a.dtype == KILN_BOOL ? KILN_I32 : a.dtype;
+		return eval_wrap(a, a.dtype);
 	}
 	return primary(eval);
 }
@@ -294,6 +327,9 @@ struct eval_value eval_arithmetic(struct eval *eval, char sign, struct eval_valu
 {
 	uint64_t x = (uint64_t)a.whole, y = (uint64_t)b.whole;
 
+	if (!a.real && !b.real && y && (a.dtype == KILN_U64 || b.dtype == KILN_U64) &&
+		(sign == '/' || sign == '%'))
+		return whole((int64_t)(sign == '/' ? x / y : x % y));
 	if (!a.real && !b.real) {
 		switch (sign) {
 		case '+':
@@ -337,7 +373,7 @@ static struct eval_value compare(const char *sign, struct eval_value a, struct e
 		if (isnan(a.value) || isnan(b.value))
 			return whole(!strcmp(sign, "!="));
 	} else {
-		less = a.whole < b.whole;
+		less = is_less(a, b);
 		equal = a.whole == b.whole;
 	}
 	if (!strcmp(sign, "=="))
@@ -349,8 +385,11 @@ static struct eval_value compare(const char *sign, struct eval_value a, struct e
 	return unsure_if(unsure, whole(!less && (sign[1] || !equal)));
 }
 
-static struct eval_value bitwise(const char *sign, struct eval_value a, struct eval_value b)
+static struct eval_value bitwise(const char *sign, struct eval_value a, struct eval_value b,
+								 kiln_dtype dtype)
 {
+	int64_t by = b.whole & (eval_bits(dtype) - 1);
+
 	switch (sign[0]) {
 	case '&':
 		return whole(a.whole & b.whole);
@@ -359,24 +398,29 @@ static struct eval_value bitwise(const char *sign, struct eval_value a, struct e
 	case '^':
 		return whole(a.whole ^ b.whole);
 	case '<':
-		return whole((int64_t)((uint64_t)a.whole << (b.whole & 63)));
+		return whole((int64_t)((uint64_t)a.whole << by));
 	default:
-		return whole(a.whole >> (b.whole & 63));
+		return whole(dtype == KILN_U64 ? (int64_t)((uint64_t)a.whole >> by) : a.whole >> by);
 	}
 }
 
 static struct eval_value join(struct eval *eval, const char *sign, struct eval_value a,
 							  struct eval_value b)
 {
+	kiln_dtype common = eval_meet(&a, &b);
 	struct eval_value out;
 
+	a = eval_wrap(a, common);
+	b = eval_wrap(b, common);
 	if (strchr("+-*/%", sign[0]))
 		out = eval_arithmetic(eval, sign[0], a, b);
 	else if (!strcmp(sign, "==") || !strcmp(sign, "!=") ||
 			 (strchr("<>", sign[0]) && strcmp(sign, "<<") && strcmp(sign, ">>")))
 		out = compare(sign, a, b);
 	else
-		out = bitwise(sign, a, b);
+		out = bitwise(sign, a, b, common);
+	out = eval_wrap(out, eval_combined(sign, &a, &b));
+	out.dtype = eval_combined(sign, &a, &b);
 	if ((a.real && isinf(a.error)) || (b.real && isinf(b.error)))
 		out = unsure_if(true, out);
 	return out;
@@ -424,8 +468,9 @@ static struct eval_value logic(struct eval *eval, bool both, struct eval_value a
 	eval->live = live && !dead;
 	b = binary(eval, level + 1);
 	eval->live = live;
-	return unsure_if(unsure || (a.real && isinf(a.error)),
-					 dead ? whole(first) : whole(truth(b, &unsure)));
+	if (!dead)
+		first = truth(b, &unsure);
+	return unsure_if(unsure || (a.real && isinf(a.error)), truth_of(first));
 }
 
 static struct eval_value expression(struct eval *eval)
@@ -444,6 +489,9 @@ static struct eval_value expression(struct eval *eval)
 	no = expression(eval);
 	eval->live = live;
 	/* Both have the type that they meet in. */
+	yes.dtype = no.dtype = eval_meet(&yes, &no);
+	yes = eval_wrap(yes, yes.dtype);
+	no = eval_wrap(no, no.dtype);
 	if (yes.real || no.real) {
 		yes = eval_as_real(yes);
 		no = eval_as_real(no);
@@ -455,5 +503,13 @@ struct eval_value eval_right(struct eval *eval)
 {
 	eval->at = eval->right;
 	eval->live = 1;
+	return expression(eval);
+}
+
+struct eval_value eval_unread(struct eval *eval)
+{
+	memset(eval->place, 0, sizeof(eval->place));
+	eval->at = eval->right;
+	eval->live = 0;
 	return expression(eval);
 }

@@ -342,7 +342,7 @@ int map_names(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MA
 	return status;
 }
 
-/* The output has the indices' extents and the first operand's dtype. */
+/* The output has the indices' extents and the right side's dtype. */
 int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct map map;
@@ -361,9 +361,8 @@ int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 			status = plan_refuse(error, KILN_EINVAL, "map: %s is missing", map.name[0]);
 		if (status)
 			return status;
-		*output = (struct kernel_tensor){.dtype = problem->tensors[map.output == 0].dtype,
-										 .rank = map.output_rank,
-										 .alignment = 16};
+		*output = (struct kernel_tensor){
+			.dtype = map_natural_dtype(&map), .rank = map.output_rank, .alignment = 16};
 		for (int k = 0; k < map.output_rank; k++)
 			output->shape[k] = map.index[k].extent;
 		plan_contiguous(output);

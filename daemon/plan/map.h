@@ -5,6 +5,7 @@
  *   map_word.c    text to words
  *   map_parse.c   words to tree
  *   map_type.c    types of the tree's nodes
+ *   map_dtype.c   the output's dtype, where it is left out
  *   map_range.c   extents of indices, ranges of integers, which subscripts need a check
  *   map_loop.c    the loops, and how each access moves along them
  *   map_way.c     the candidates
@@ -167,6 +168,9 @@ static inline bool map_is_float(enum map_type type)
 }
 /* What the result of a sum is kept in. */
 enum map_type map_sum_type(const struct map *map);
+
+/* map_dtype.c: of a statement whose types are not settled yet; all inputs are there. */
+kiln_dtype map_natural_dtype(const struct map *map);
 
 /* map_range.c */
 int map_extents(struct map *map); /* of indices */

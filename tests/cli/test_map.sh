@@ -43,6 +43,23 @@ json 'j["verified"] == 1000 and j["operands"][0]["dtype"] == "f16"' \
 json 'j["verified"] == 64 and j["operands"][1]["dtype"] == "i32"' \
 	kiln run map 'y[i] = t[idx[i]]' --shape t=9 --shape idx=64
 
+# ---- The output, where nobody says what it is: its indices' sizes, the right side's type ----
+# output TYPE SHAPE STATEMENT [OPTION...]; the types are numbered as in kiln.h.
+output() {
+	expected="j['operands'][-1]['d'] == $1 and j['operands'][-1]['s'] == [$2]"
+	shift 2
+	json "$expected" kiln explain map "$@"
+}
+output 3 4,5 'y[i,j] = a[i,j] + b[i,j]' --shape a=1x5 --shape b=4x5
+output 3 4,5 'y[i,j] = a[i,j] + b[j]' --shape a=4x1 --shape b=5 --dtype a=f16
+output 1 9 'y[i] = m[i] ? 0 : x[i] * s' --shape m=9 --shape x=9 --dtype m=bool --dtype x=f16 \
+	--set s=2
+output 13 9 'y[i] = x[i] > 0' --shape x=9
+output 11 '' 'y += x[i] > 0' --shape x=9
+# Integers wrap in the type that they are computed in, a bool's too.
+json 'j["verified"] == 99' kiln run map 'y[i] = m[i] - x[i] * x[i]' --shape m=99 --shape x=99 \
+	--dtype m=bool --dtype x=u32 --dtype y=i64
+
 # ---- Scalars are no part of the kernel ----
 json 'j["origin"] == "compiled"' kiln run map 'y[i] = x[i] * s' --shape x=100 --set s=1.5
 json 'j["origin"] == "hit"' kiln run map 'y[i] = x[i] * s' --shape x=100 --set s=-7

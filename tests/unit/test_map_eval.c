@@ -196,12 +196,138 @@ static void doubts(void **state)
 	free(stray);
 }
 
+/* ---- Types ---- */
+
+/* A statement over a and b of these dtypes, of four elements each. */
+static struct eval *open_pair(const char *statement, kiln_dtype dtype_a, const void *of_a,
+							  kiln_dtype dtype_b, const void *of_b, kiln_dtype dtype_y)
+{
+	struct eval *eval = calloc(1, sizeof(*eval));
+	const char *wrong;
+
+	assert_non_null(eval);
+	eval->statement = statement;
+	eval->bounds = "check";
+	eval->operands = 3;
+	eval->operand[0] = (struct eval_operand){"a", dtype_a, 1, {4}, {1}, of_a};
+	eval->operand[1] = (struct eval_operand){"b", dtype_b, 1, {4}, {1}, of_b};
+	eval->operand[2] = (struct eval_operand){"y", dtype_y, -1, {0}, {0}, NULL};
+	wrong = eval_open(eval);
+	if (wrong)
+		fail_msg("%s: %s", statement, wrong);
+	return eval;
+}
+
+static void dtypes(void **state)
+{
+	static const struct {
+		const char *statement;
+		kiln_dtype a, b, y;
+	} rows[] = {
+		{"y[i] = b[i] ? 0 : a[i] * 2", KILN_F16, KILN_BOOL, KILN_F16},
+		{"y[i] = a[i] + b[i]", KILN_F16, KILN_F32, KILN_F32},
+		{"y[i] = a[i] + b[i]", KILN_BF16, KILN_F16, KILN_F32},
+		{"y[i] = a[i] * b[i]", KILN_I64, KILN_F16, KILN_F16},
+		{"y[i] = a[i] * b[i]", KILN_I8, KILN_I8, KILN_I8},
+		{"y[i] = a[i] * b[i]", KILN_I8, KILN_U16, KILN_I32},
+		{"y[i] = a[i] * b[i]", KILN_I8, KILN_U32, KILN_I64},
+		{"y[i] = -a[i] + b[i]", KILN_U32, KILN_BOOL, KILN_U32},
+		{"y[i] = a[i] + b[i]", KILN_BOOL, KILN_BOOL, KILN_I32},
+		{"y[i] = a[i] | b[i]", KILN_BOOL, KILN_BOOL, KILN_BOOL},
+		{"y[i] = b[i] ? a[i] : 0.5", KILN_I64, KILN_BOOL, KILN_F32},
+		{"y[i] = !a[i] && b[i]", KILN_F32, KILN_F64, KILN_BOOL},
+		{"y[i] = exp(a[i]) * b[i]", KILN_I32, KILN_U8, KILN_F32},
+		{"y[i] = u8(a[i] * 255) * b[i]", KILN_F32, KILN_BOOL, KILN_U8},
+		{"y[i] = a[b[i]]", KILN_F16, KILN_I64, KILN_F16},
+		{"y[i] = a[i] > 0 || isnan(b[i]) ? 1 : 2", KILN_F16, KILN_F32, KILN_I64},
+		{"y += a[i] && b[i]", KILN_F16, KILN_F16, KILN_I64},
+		{"y max= a[i] && b[i]", KILN_F16, KILN_F16, KILN_BOOL},
+		/* The daemon has words for these; here they must only come to an end. */
+		{"y[i] = a + b[", KILN_F16, KILN_F16, KILN_F16},
+		{"y[i] = ", KILN_F16, KILN_F16, KILN_I64},
+		{"y[i] = min(", KILN_F16, KILN_F16, KILN_I64},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct eval *eval = open_pair(rows[i].statement, rows[i].a, NULL, rows[i].b, NULL, 0);
+		if (eval_dtype(eval) != rows[i].y)
+			fail_msg("%s: dtype %d and not %d", rows[i].statement, eval_dtype(eval), rows[i].y);
+		free(eval);
+	}
+}
+
+/* Integers are of the type that they are computed in, whatever they are written to. */
+static void integers_wrap(void **state)
+{
+	static const int32_t large[4] = {2000000000, -2000000000, INT32_MIN, 7};
+	static const uint32_t small[4] = {1, 33, 3, 4};
+	static const uint64_t huge[4] = {UINT64_MAX, UINT64_C(1) << 63, 5, 0};
+	static const uint8_t truths[4] = {1, 0, 1, 0};
+	static const struct {
+		const char *statement;
+		kiln_dtype b;
+		const void *of_b;
+		int64_t first, second;
+	} rows[] = {
+		{"y[i] = a[i] * a[i]", KILN_U32, small, -1651507200, -1651507200},
+		{"y[i] = a[i] - b[i]", KILN_U32, small, 1999999999, -2000000033},
+		{"y[i] = b[i] - 2", KILN_U32, small, UINT32_MAX, 31},
+		{"y[i] = u8(a[i]) << i32(b[i])", KILN_U32, small, 0, 0},
+		{"y[i] = ~b[i]", KILN_U32, small, UINT32_MAX - 1, UINT32_MAX - 33},
+		{"y[i] = -abs(a[i] - 300000000)", KILN_U32, small, -1700000000, -1994967296},
+		{"y[i] = a[i] << b[i]", KILN_I32, small, -294967296, 294967296},
+		{"y[i] = b[i] / 2", KILN_U64, huge, INT64_MAX, INT64_C(1) << 62},
+		{"y[i] = b[i] >> 60", KILN_U64, huge, 15, 8},
+		{"y[i] = b[i] > 9 ? 1 : 0", KILN_U64, huge, 1, 1},
+		{"y[i] = max(b[i], 9)", KILN_U64, huge, -1, INT64_MIN},
+		{"y[i] = b[i] - 2", KILN_BOOL, truths, -1, -2},
+		{"y[i] = b[i] - u32(2)", KILN_BOOL, truths, UINT32_MAX, UINT32_MAX - 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct eval *eval =
+			open_pair(rows[i].statement, KILN_I32, large, rows[i].b, rows[i].of_b, KILN_I64);
+		int64_t got[2];
+		for (int e = 0; e < 2; e++)
+			got[e] = eval_element(eval, e).whole;
+		if (got[0] != rows[i].first || got[1] != rows[i].second)
+			fail_msg("%s: %lld and %lld", rows[i].statement, (long long)got[0], (long long)got[1]);
+		free(eval);
+	}
+}
+
+/* An operand of size 1 says nothing of an index that another has. */
+static void sizes(void **state)
+{
+	struct eval *eval = calloc(1, sizeof(*eval));
+
+	(void)state;
+	assert_non_null(eval);
+	eval->statement = "y[i,j] = a[i,j] + b[i,j]";
+	eval->bounds = "check";
+	eval->operands = 3;
+	eval->operand[0] = (struct eval_operand){"a", KILN_F32, 2, {1, 5}, {5, 1}, NULL};
+	eval->operand[1] = (struct eval_operand){"b", KILN_F32, 2, {4, 1}, {1, 1}, NULL};
+	eval->operand[2] = (struct eval_operand){"y", KILN_F32, -1, {0}, {0}, NULL};
+	assert_null(eval_open(eval));
+	assert_int_equal(eval->extent[0], 4);
+	assert_int_equal(eval->extent[1], 5);
+	/* The output's own are what they are. */
+	eval->operand[2].rank = 2;
+	eval->operand[2].shape[0] = eval->operand[2].shape[1] = 1;
+	assert_null(eval_open(eval));
+	assert_int_equal(eval->extent[0], 1);
+	assert_int_equal(eval->extent[1], 1);
+	free(eval);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(elements),
-		cmocka_unit_test(sums),
-		cmocka_unit_test(doubts),
+		cmocka_unit_test(elements), cmocka_unit_test(sums),          cmocka_unit_test(doubts),
+		cmocka_unit_test(dtypes),   cmocka_unit_test(integers_wrap), cmocka_unit_test(sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,6 +95,12 @@ static void planned(struct kernel_problem *p, struct kernel_plan *plan)
 		fail_msg("%s", error);
 }
 
+static void holds(const struct kernel_plan *plan, const char *piece)
+{
+	if (!strstr(plan->generated, piece))
+		fail_msg("there is no \"%s\" in:\n%s", piece, plan->generated);
+}
+
 /* ---- Refusals ---- */
 
 #define XY "x,y", "f32 8x16;f32 8x16"
@@ -244,11 +250,64 @@ static void outputs_are_inferred(void **state)
 	(void)state;
 	planned(&p, &plan);
 	assert_int_equal(p.tensor_count, 3);
-	assert_int_equal(p.tensors[2].dtype, KILN_F16);
+	assert_int_equal(p.tensors[2].dtype, KILN_F32);
 	assert_int_equal(p.tensors[2].rank, 2);
 	assert_int_equal(p.tensors[2].shape[0], 16);
 	assert_int_equal(p.tensors[2].shape[1], 8);
 	assert_string_equal(plan.operands, "x, b, y");
+}
+
+/* An output that is left out has the dtype of what is written to it, and its indices' sizes. */
+static void outputs_have_the_right_sides_dtype(void **state)
+{
+	static const struct {
+		const char *statement, *operands; /* of x and m */
+		kiln_dtype dtype;
+	} rows[] = {
+		{"y[i] = m[i] ? 0 : x[i] * 2", "f16 9;bool 9", KILN_F16},
+		{"y[i] = m[i] + x[i]", "f16 9;f32 9", KILN_F32},
+		{"y[i] = m[i] + x[i]", "bf16 9;f16 9", KILN_F32},
+		{"y[i] = m[i] * x[i]", "f16 9;i64 9", KILN_F16},
+		{"y[i] = m[i] * x[i]", "i8 9;i8 9", KILN_I8},
+		{"y[i] = m[i] * x[i]", "i8 9;u16 9", KILN_I32},
+		{"y[i] = m[i] * x[i]", "i8 9;u32 9", KILN_I64},
+		{"y[i] = m[i] + x[i]", "u32 9;bool 9", KILN_U32},
+		{"y[i] = m[i] + x[i]", "u64 9;bool 9", KILN_U64},
+		{"y[i] = m[i] + x[i]", "bool 9;bool 9", KILN_I32},
+		{"y[i] = m[i] | x[i]", "bool 9;bool 9", KILN_BOOL},
+		{"y[i] = m[i] ? x[i] : 0.5", "i64 9;bool 9", KILN_F32},
+		{"y[i] = m[i] < x[i]", "f64 9;f64 9", KILN_BOOL},
+		{"y[i] = exp(x[i]) * m[i]", "i32 9;u8 9", KILN_F32},
+		{"y[i] = u8(x[i] * 255) * m[i]", "f32 9;bool 9", KILN_U8},
+		{"y[i] = x[m[i]]", "f16 9;i64 9", KILN_F16},
+		{"y[i] = x[i] > 0 || m[i] ? 1 : 2", "f16 9;bool 9", KILN_I64},
+		{"y[] += x[i] && m[i]", "f16 9;bool 9", KILN_I64},
+		{"y[] max= x[i] && m[i]", "f16 9;bool 9", KILN_BOOL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kernel_problem p = problem_of(rows[i].statement, "x,m,y", rows[i].operands);
+		struct kernel_plan plan;
+		planned(&p, &plan);
+		if (p.tensors[2].dtype != rows[i].dtype)
+			fail_msg("%s of %s has dtype %d and not %d", rows[i].statement, rows[i].operands,
+					 p.tensors[2].dtype, rows[i].dtype);
+	}
+}
+
+/* A bool takes the type that it meets: it goes with u64, and a difference of u32 wraps. */
+static void bools_take_the_type_they_meet(void **state)
+{
+	struct kernel_problem p = problem_of("y[i] = m[i] - x[i]", "m,x,y", "bool 9;u32 9;i64 9");
+	struct kernel_plan plan;
+
+	(void)state;
+	planned(&p, &plan);
+	holds(&plan, "u32");
+	assert_null(strstr(plan.generated, "i64("));
+	p = problem_of("y[i] = m[i] - x[i]", "m,x,y", "bool 9;u64 9;u64 9");
+	planned(&p, &plan);
 }
 
 /* A value and a batch size change nothing of the kernel. */
@@ -280,12 +339,6 @@ static void values_are_arguments(void **state)
 	add_number(&p, "s", 2.5, true);
 	planned(&p, &other);
 	assert_string_not_equal(one.instantiation, other.instantiation);
-}
-
-static void holds(const struct kernel_plan *plan, const char *piece)
-{
-	if (!strstr(plan->generated, piece))
-		fail_msg("there is no \"%s\" in:\n%s", piece, plan->generated);
 }
 
 static void accesses_move_whole_vectors(void **state)
@@ -406,6 +459,8 @@ int main(void)
 		cmocka_unit_test(settings_are_refused),
 		cmocka_unit_test(layouts_are_refused),
 		cmocka_unit_test(outputs_are_inferred),
+		cmocka_unit_test(outputs_have_the_right_sides_dtype),
+		cmocka_unit_test(bools_take_the_type_they_meet),
 		cmocka_unit_test(values_are_arguments),
 		cmocka_unit_test(accesses_move_whole_vectors),
 		cmocka_unit_test(subscripts_are_checked_where_they_may_stray),
