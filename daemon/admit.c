@@ -32,8 +32,8 @@ static bool is_listed(const struct options_ids *ids, uint32_t id)
 	return false;
 }
 
-/* All groups of the peer but its primary one, from the kernel: a name service may be slow or away.
- * NULL: it has none, or they cannot be had.  The caller frees them. */
+/* Asks the kernel for all groups of the peer but its primary one: a name service may be slow or
+ * away.  NULL: it has none, or they cannot be had.  The caller frees them. */
 static gid_t *groups_of(int sock, int *count)
 {
 	socklen_t bytes = 0;
@@ -104,7 +104,7 @@ static int silent_most(void)
 	return files.rlim_cur < 4 ? 1 : (int)(files.rlim_cur / 4);
 }
 
-/* The oldest silent connection of the user that has the most of them; NULL: there is none. */
+/* Finds the oldest silent connection of the user that has the most; NULL: there is none. */
 static struct session *oldest_of_the_most(const struct broker *broker)
 {
 	struct {

@@ -8,13 +8,13 @@
 
 #include "broker.h"
 
-/* Of a peer, as the kernel knew it when it connected. */
+/* The kernel keeps this of a peer from the moment when it connected. */
 struct admit_peer {
 	uint32_t uid, gid;
 	int32_t pid;
 };
 
-/* Whether the options let the peer of this socket in: KILN_OK, or KILN_EPERM with a sentence.
+/* Says whether the options let the peer of this socket in: KILN_OK, or KILN_EPERM with a sentence.
  * Reads nothing that the peer sent. */
 int admit_peer(const struct options *options, int sock, struct admit_peer *peer,
 			   char error[KERNEL_ERROR_MAX]);
@@ -22,9 +22,9 @@ int admit_peer(const struct options *options, int sock, struct admit_peer *peer,
 void admit_turn_away(struct broker *broker, int sock, int status, const char *error);
 /* Makes room for one more silent connection. */
 void admit_silent(struct broker *broker);
-/* A place for a session that says hello: KILN_OK, or a status with a sentence. */
+/* Gives a place to a session that says hello: KILN_OK, or a status with a sentence. */
 int admit_seat(struct session *session, bool wants_device, char error[KERNEL_ERROR_MAX]);
-/* The session goes. */
+/* Takes the place back from a session that goes. */
 void admit_leave(struct session *session);
 
 #endif

@@ -113,7 +113,7 @@ static bool keeps_out(const struct options *options, const char *path, bool is_s
 	return false;
 }
 
-/* One sentence if guests cannot get as far as the socket, from the root of the path on. */
+/* Looks from the root on, and logs the first thing that keeps guests from the socket. */
 static void look_for_closed_doors(const struct listen_socket *socket)
 {
 	char path[PATH_MAX];
@@ -161,7 +161,7 @@ static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
-/* The socket's directory, and all above it that are not there; modes are set from below. */
+/* Makes the socket's directory and all above it that are not there; sets modes from below. */
 static int make_directories(const char *directory, const struct options *options)
 {
 	char path[PATH_MAX];

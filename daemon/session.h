@@ -107,7 +107,7 @@ struct work;
 struct shapes;
 struct second;
 
-/* What a session takes of --max-sessions: admit.c. */
+/* A session has one of the places of --max-sessions, or a kept one: admit.c. */
 enum session_place {
 	PLACE_NONE, /* silent: hello has not come */
 	PLACE_ORDINARY,

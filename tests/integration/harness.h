@@ -33,7 +33,7 @@ struct kilnd {
 	char cache[96];
 	char log[96];
 	pid_t pid;  /* 0: not running */
-	uid_t uid;  /* that it runs as; 0: as the test does */
+	uid_t uid;  /* its user; 0: the test's */
 	gid_t gid;  /* its primary group, where uid is set */
 	gid_t also; /* another group of it; 0: none */
 };

@@ -203,7 +203,7 @@ static void test_a_directory_of_ones_own(void **state)
 		directory);
 	abuse_assert_logged(daemon, sentence);
 	expect_visit(daemon, (struct visitor){.uid = GUEST, .gid = GROUP}, NOT_REACHED);
-	/* With that remedy. */
+	/* The remedy helps. */
 	assert_int_equal(chmod(directory, 0701), 0);
 	expect_visit(daemon, (struct visitor){.uid = GUEST, .gid = GROUP}, SERVED);
 	kilnd_stop(daemon);
@@ -236,7 +236,7 @@ static void test_one_group(void **state)
 	kiln_client *client = client_open(daemon);
 	int64_t launches = info_int(client, "counters.lane_launches");
 	expect_visit(daemon, (struct visitor){.uid = GUEST, .gid = GROUP}, SERVED);
-	/* As fast as the owner: through a lane. */
+	/* A guest has a lane as the owner has. */
 	assert_true(info_int(client, "counters.lane_launches") > launches);
 	expect_visit(daemon, with_groups(OTHER, GROUP), SERVED);
 	expect_visit(daemon, (struct visitor){.uid = OTHER, .gid = FOREIGN}, NOT_REACHED);
@@ -340,7 +340,7 @@ static void test_autostarted(void **state)
 	expect_mode(directory, 0710, GROUP);
 	expect_mode(daemon->socket, 0660, GROUP);
 	expect_visit(daemon, (struct visitor){.uid = GUEST, .gid = GROUP}, SERVED);
-	/* Its end, without which the test would leave it. */
+	/* No harness ends this one. */
 	kiln_reply *reply = NULL;
 	pid_t pid = (pid_t)info_int(client, "server.pid");
 	assert_ok(kiln_request(client, "stop", NULL, 0, &reply));
