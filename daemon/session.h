@@ -152,6 +152,7 @@ struct session {
 
 	struct work *queued, *queued_last; /* not sent to the executor yet, in order */
 	struct work *sent;
+	int sent_count;
 	struct map works; /* queued and sent, by ticket */
 	int work_count;
 	bool waiting_ready, pumping, pump_again;

@@ -12,6 +12,8 @@
 #include "util/util.h"
 #include "work_state.h"
 
+#define SENT_MOST 64 /* works of a session that are with its device processes */
+
 int call_check_device(const struct session *session, uint64_t kind, const char *what,
 					  const char *remedy, char error[KERNEL_ERROR_MAX])
 {
@@ -54,6 +56,7 @@ static void unlink_work(struct work *work)
 		work->next->previous = work->previous;
 	else if (!work->sent)
 		session->queued_last = work->previous;
+	session->sent_count -= work->sent;
 	work->previous = work->next = NULL;
 }
 
@@ -71,6 +74,7 @@ void work_mark_sent(struct work *work)
 	if (session->sent)
 		session->sent->previous = work;
 	session->sent = work;
+	session->sent_count++;
 }
 
 static void release(struct work *work)
@@ -277,7 +281,8 @@ static void on_executor(void *arg, int status, const char *error)
 	work_pump(session);
 }
 
-/* What it calls may call it again, as when a device that is not there is told of at once: the
+/* A device process takes what comes in order: more than this of a session's waits here, where it
+ * keeps no other session waiting.  What it calls may call it again, as when a device that is not there is told of at once: the
  * outermost goes on with the queue, however long that is. */
 void work_pump(struct session *session)
 {
@@ -286,7 +291,8 @@ void work_pump(struct session *session)
 		return;
 	}
 	session->pumping = true;
-	while (session->queued && !session->closing && !session->waiting_ready) {
+	while (session->queued && !session->closing && !session->waiting_ready &&
+		   session->sent_count < SENT_MOST) {
 		struct work *work = session->queued;
 		session->pump_again = false;
 		/* A user's kernel needs both: what it uses may have to be shared first. */

@@ -146,7 +146,7 @@ static int watch_socket(struct exec *executor, char error[KERNEL_ERROR_MAX])
 static void watch_what_is_needed(struct exec *executor)
 {
 	/* Else requests wait in the socket. */
-	unsigned events = exec_may_launch(executor) ? (unsigned)EPOLLIN : 0;
+	unsigned events = exec_may_receive(executor) ? (unsigned)EPOLLIN : 0;
 	if (executor->queue.count > 0)
 		events |= EPOLLOUT;
 	if (events == executor->watched)
@@ -171,7 +171,7 @@ static void receive_one(struct exec *executor, struct frame *frame)
 
 static void receive(struct exec *executor)
 {
-	for (int i = 0; i < FRAMES_PER_TURN && !executor->ended && exec_may_launch(executor); i++) {
+	for (int i = 0; i < FRAMES_PER_TURN && !executor->ended && exec_may_receive(executor); i++) {
 		struct frame frame;
 		int status = frame_recv(executor->sock, &frame, EXEC_MAX_MESSAGE);
 		if (status == KILN_EAGAIN)

@@ -31,7 +31,8 @@
 #include <sys/types.h>
 
 /* The broker keeps stricter limits for each session; these keep a broken broker from hurting. */
-#define EXEC_MAX_FLIGHTS 4096
+#define EXEC_MAX_LANE_FLIGHTS 3072 /* launches of all lanes */
+#define EXEC_MAX_FLIGHTS 1024      /* launches and copies that came by message */
 #define EXEC_MAX_BUFFERS 65536
 #define EXEC_MAX_MODULES 8192
 #define EXEC_MAX_GRAPHS 65536
@@ -311,10 +312,17 @@ static inline size_t exec_in_flight(const struct exec *executor)
 	return executor->flights.count + executor->lane_flights;
 }
 
-/* Else nothing is launched, and nothing taken from the socket: enough is in flight, or it holds. */
-static inline bool exec_may_launch(const struct exec *executor)
+/* Else nothing is taken from the socket: enough is in flight, or it holds.  Lanes, however full,
+ * keep no request waiting there, and messages keep no lane waiting: each has room of its own. */
+static inline bool exec_may_receive(const struct exec *executor)
 {
-	return exec_in_flight(executor) < EXEC_MAX_FLIGHTS && !executor->quiet.holds;
+	return executor->flights.count < EXEC_MAX_FLIGHTS && !executor->quiet.holds;
+}
+
+/* Else nothing is launched from lanes. */
+static inline bool exec_lanes_may_launch(const struct exec *executor)
+{
+	return executor->lane_flights < EXEC_MAX_LANE_FLIGHTS && !executor->quiet.holds;
 }
 
 /* ---- executor_launch.c ---- */

@@ -395,7 +395,7 @@ uint64_t exec_lane_first_parked(const struct exec_lane *lane)
 
 bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane)
 {
-	for (int i = 0; i < KILN_STREAMS && exec_in_flight(executor) < EXEC_MAX_FLIGHTS; i++)
+	for (int i = 0; i < KILN_STREAMS && executor->lane_flights < EXEC_MAX_LANE_FLIGHTS; i++)
 		if (lane->parking[i].first && !must_wait(lane, lane->parking[i].first))
 			return true;
 	return false;
@@ -436,7 +436,7 @@ void exec_lane_unpark(struct exec *executor, struct exec_lane *lane)
 		end_overdue(executor, lane);
 	for (int i = 0; i < KILN_STREAMS; i++) {
 		struct exec_slot *slot;
-		while ((slot = lane->parking[i].first) && exec_may_launch(executor) &&
+		while ((slot = lane->parking[i].first) && exec_lanes_may_launch(executor) &&
 			   !must_wait(lane, slot)) {
 			unpark(lane, slot);
 			start(executor, lane, slot);
@@ -505,7 +505,7 @@ bool exec_lane_has_place(const struct exec_lane *lane)
 
 bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane)
 {
-	return exec_lane_has_place(lane) && exec_may_launch(executor);
+	return exec_lane_has_place(lane) && exec_lanes_may_launch(executor);
 }
 
 static void copy_entry(struct lane_entry *to, const struct lane_entry *from)

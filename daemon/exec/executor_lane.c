@@ -453,7 +453,7 @@ bool exec_lanes_waiting(const struct exec *executor)
 /* And may be taken. */
 static bool any_waiting(const struct exec *executor)
 {
-	return exec_may_launch(executor) && exec_lanes_waiting(executor);
+	return exec_lanes_may_launch(executor) && exec_lanes_waiting(executor);
 }
 
 /* Nobody tells when a ready word is written. */

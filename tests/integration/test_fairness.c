@@ -15,25 +15,32 @@
 #define MANY 100
 #define NOBODY 65534
 
+/* "compile" or "prepare". */
+static void begin_problem(struct peer *peer, struct wire_out *out, const char *type, int64_t rows)
+{
+	const int64_t x[] = {rows, 33}, y[] = {33, rows}, perm[] = {1, 0};
+
+	peer_begin(peer, out, type);
+	wire_put_str(out, "op", "permute");
+	wire_list_begin(out, "tensors");
+	for (int i = 0; i < 2; i++) {
+		wire_map_begin(out, NULL);
+		wire_put_int(out, "d", KILN_F32);
+		wire_put_ints(out, "s", i ? y : x, 2);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+	wire_map_begin(out, "attrs");
+	wire_put_ints(out, "perm", perm, 2);
+	wire_map_end(out);
+}
+
 /* Asks for a kernel of its own for each number of rows, and does not wait: the request's id. */
 static uint64_t ask(struct peer *peer, int64_t rows)
 {
-	const int64_t x[] = {rows, 33}, y[] = {33, rows}, perm[] = {1, 0};
 	struct wire_out out;
 
-	peer_begin(peer, &out, "compile");
-	wire_put_str(&out, "op", "permute");
-	wire_list_begin(&out, "tensors");
-	for (int i = 0; i < 2; i++) {
-		wire_map_begin(&out, NULL);
-		wire_put_int(&out, "d", KILN_F32);
-		wire_put_ints(&out, "s", i ? y : x, 2);
-		wire_map_end(&out);
-	}
-	wire_list_end(&out);
-	wire_map_begin(&out, "attrs");
-	wire_put_ints(&out, "perm", perm, 2);
-	wire_map_end(&out);
+	begin_problem(peer, &out, "compile", rows);
 	wire_put_str(&out, "target", "cpu");
 	peer_send(peer, &out, -1);
 	return peer->id;
@@ -263,13 +270,83 @@ static void test_shared_lookup(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- Device processes ---- */
+
+#define SENT_MOST 64 /* of a session's works are with its device process */
+
+/* A session with a call and what it works on. */
+struct launcher {
+	struct peer peer;
+	uint64_t call, x, y;
+};
+
+static void open_launcher(struct launcher *launcher, const struct kilnd *daemon)
+{
+	struct wire_out out;
+	uint64_t buffers[2];
+
+	peer_open(&launcher->peer, daemon, "");
+	for (int i = 0; i < 2; i++) {
+		peer_begin(&launcher->peer, &out, "alloc");
+		wire_put_uint(&out, "bytes", 4 * 33 * 5);
+		peer_expect(&launcher->peer, &out, -1, KILN_OK, "");
+		buffers[i] = launcher->peer.made;
+	}
+	launcher->x = buffers[0];
+	launcher->y = buffers[1];
+	begin_problem(&launcher->peer, &out, "prepare", 5);
+	peer_expect(&launcher->peer, &out, -1, KILN_OK, "");
+	launcher->call = launcher->peer.made;
+}
+
+static uint64_t launch(struct launcher *launcher)
+{
+	struct wire_out out;
+
+	peer_begin(&launcher->peer, &out, "submit");
+	wire_put_uint(&out, "call", launcher->call);
+	wire_list_begin(&out, "operands");
+	wire_put_ints(&out, NULL, (const int64_t[]){(int64_t)launcher->x, 0}, 2);
+	wire_put_ints(&out, NULL, (const int64_t[]){(int64_t)launcher->y, 0}, 2);
+	wire_list_end(&out);
+	peer_send(&launcher->peer, &out, -1);
+	return launcher->peer.id;
+}
+
+/* What a session has submitted waits with the broker, where it is in nobody's way. */
+static void test_launches(void **state)
+{
+	enum { LAUNCHES = 2 * SENT_MOST, LAUNCH_MS = 50 };
+	struct kilnd *daemon = *state;
+	struct launcher many, one;
+
+	kilnd_start(daemon, NULL);
+	kiln_client *observer = client_open(daemon);
+	open_launcher(&many, daemon);
+	open_launcher(&one, daemon);
+	uint64_t last = launch(&many);
+	assert_int_equal(answer_to(&many.peer, last), KILN_OK);
+	debug_int(observer, "delay-launch", "ms", LAUNCH_MS);
+	for (int i = 0; i < LAUNCHES; i++)
+		last = launch(&many);
+	await_info_at_least(observer, "counters.submitted", 1 + LAUNCHES);
+	assert_in_range(info_int(observer, "executors[0].inflight"), 1, SENT_MOST);
+	debug_int(observer, "delay-launch", "ms", 0);
+	assert_int_equal(answer_to(&one.peer, launch(&one)), KILN_OK);
+	assert_int_equal(answer_to(&many.peer, last), KILN_OK);
+	peer_close(&many.peer);
+	peer_close(&one.peer);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_sessions),      HARNESS_TEST(test_session_ends),
 		HARNESS_TEST(test_shared),        HARNESS_TEST(test_users),
 		HARNESS_TEST(test_lookups),       HARNESS_TEST(test_lists),
-		HARNESS_TEST(test_shared_lookup),
+		HARNESS_TEST(test_shared_lookup), HARNESS_TEST(test_launches),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,14 +25,18 @@ struct scene {
 /* ---- Requests ---- */
 
 /* What an executor says by itself is not waited for. */
-static int ask_past_events(struct peer *peer, struct wire_out *message)
+static int status_past_events(struct peer *peer, uint64_t id)
 {
-	uint64_t id = post(peer, message, NULL, 0);
 	do
 		receive(peer);
 	while (strcmp(wire_type(&answer), "event") == 0);
 	assert_int_equal(wire_id(&answer), id);
 	return (int)wire_get_int(&answer.root, "st", 1);
+}
+
+static int ask_past_events(struct peer *peer, struct wire_out *message)
+{
+	return status_past_events(peer, post(peer, message, NULL, 0));
 }
 
 static void begin_owned(struct scene *scene, struct wire_out *message, const char *type)
@@ -80,18 +84,10 @@ static int ask_of_lane(struct scene *scene, const char *type, const char *key, u
 	return ask_past_events(&scene->peer, &message);
 }
 
-/* With buffers 1 to 4 and a call; ready_ms: of ready words. */
-static void open_patient(struct scene *scene, uint32_t ready_ms)
+/* The memory of a lane, and its descriptors. */
+static void make_lane(struct scene *scene)
 {
-	struct wire_out message;
 	int ends[2];
-	begin_peer(&scene->peer, "cpu");
-	for (uint64_t i = 1; i <= 4; i++) {
-		begin_owned(scene, &message, "alloc");
-		wire_put_uint(&message, "buf", i);
-		wire_put_uint(&message, "bytes", BYTES);
-		assert_int_equal(ask(&scene->peer, &message), KILN_OK);
-	}
 	scene->fds[0] = frame_memfd("lane", sizeof(*scene->lane));
 	scene->fds[1] = eventfd(0, EFD_NONBLOCK);
 	assert_int_equal(pipe(ends), 0);
@@ -104,6 +100,28 @@ static void open_patient(struct scene *scene, uint32_t ready_ms)
 	scene->lane->header.magic = LANE_MAGIC;
 	scene->lane->header.version = LANE_VERSION;
 	scene->lane->header.entries = LANE_ENTRIES;
+}
+
+static void unmake_lane(struct scene *scene)
+{
+	munmap(scene->lane, sizeof(*scene->lane));
+	for (int i = 0; i < LANE_EXEC_DESCRIPTORS; i++)
+		close(scene->fds[i]);
+	close(scene->client);
+}
+
+/* With buffers 1 to 4 and a call; ready_ms: of ready words. */
+static void open_patient(struct scene *scene, uint32_t ready_ms)
+{
+	struct wire_out message;
+	begin_peer(&scene->peer, "cpu");
+	for (uint64_t i = 1; i <= 4; i++) {
+		begin_owned(scene, &message, "alloc");
+		wire_put_uint(&message, "buf", i);
+		wire_put_uint(&message, "bytes", BYTES);
+		assert_int_equal(ask(&scene->peer, &message), KILN_OK);
+	}
+	make_lane(scene);
 	begin_owned(scene, &message, "lane.open");
 	wire_put_uint(&message, "deadline", DEADLINE_MS);
 	wire_put_uint(&message, "ready", ready_ms);
@@ -121,10 +139,7 @@ static void close_scene(struct scene *scene)
 {
 	assert_int_equal(ask_of_lane(scene, "lane.close", "x", 0), KILN_OK);
 	assert_int_equal(end_peer(&scene->peer), 0);
-	munmap(scene->lane, sizeof(*scene->lane));
-	for (int i = 0; i < LANE_EXEC_DESCRIPTORS; i++)
-		close(scene->fds[i]);
-	close(scene->client);
+	unmake_lane(scene);
 }
 
 /* ---- Entries ---- */
@@ -419,6 +434,64 @@ static void a_lane_knows_so_many_calls(void **state)
 	close_scene(&scene);
 }
 
+/* A lane whose entries all wait behind a launch that takes its time. */
+static void open_full(struct scene *scene, uint64_t owner)
+{
+	struct wire_out message;
+	const uint64_t buffers[] = {10 + 2 * owner, 11 + 2 * owner};
+	struct launch copy = {.stream = owner,
+						  .copy = BYTES,
+						  .delay = 60000,
+						  .operands = {{buffers[0], 0, BYTES, 1}, {buffers[1], 0, BYTES, 1}},
+						  .operand_count = 2};
+	struct lane_entry entry = {
+		.call = CALL, .operand_count = 2, .operands = {{buffers[0], 0}, {buffers[1], 0}}};
+	for (int i = 0; i < 2; i++) {
+		begin(&scene->peer, &message, "alloc");
+		wire_put_uint(&message, "buf", buffers[i]);
+		wire_put_uint(&message, "bytes", BYTES);
+		wire_put_uint(&message, "stream", owner);
+		assert_int_equal(ask_past_events(&scene->peer, &message), KILN_OK);
+	}
+	make_lane(scene);
+	begin(&scene->peer, &message, "lane.open");
+	wire_put_uint(&message, "stream", owner);
+	uint64_t id = post(&scene->peer, &message, scene->fds, LANE_EXEC_DESCRIPTORS);
+	assert_int_equal(status_past_events(&scene->peer, id), KILN_OK);
+	post_launch(&scene->peer, &copy);
+	copy.delay = 0;
+	assert_int_equal(tell(scene, "lane.bind", CALL, &copy, 0), KILN_OK);
+	for (unsigned i = 0; i < LANE_ENTRIES; i++)
+		add(scene, entry);
+}
+
+/* However much goes through lanes, requests are heard. */
+static void full_lanes_keep_no_request_waiting(void **state)
+{
+	enum { LANES = 17, MOST = 3072 };
+	(void)state;
+	static struct scene lanes[LANES];
+	struct scene scene;
+	struct wire_out message;
+	uint64_t in_flight;
+	open_scene(&scene);
+	for (uint64_t i = 0; i < LANES; i++) {
+		lanes[i].peer = scene.peer;
+		open_full(&lanes[i], 100 + i);
+		scene.peer = lanes[i].peer;
+	}
+	do {
+		begin(&scene.peer, &message, "ping");
+		assert_int_equal(ask_past_events(&scene.peer, &message), KILN_OK);
+		in_flight = wire_get_uint(&answer.root, "inflight", 0);
+	} while (in_flight < MOST + LANES);
+	assert_int_equal(in_flight, MOST + LANES);
+	assert_int_equal(end_peer(&scene.peer), 0);
+	for (int i = 0; i < LANES; i++)
+		unmake_lane(&lanes[i]);
+	unmake_lane(&scene);
+}
+
 static void nonsense(void **state)
 {
 	(void)state;
@@ -460,6 +533,7 @@ int main(void)
 		cmocka_unit_test(another_launch_takes_over),
 		cmocka_unit_test(launches_are_told_of),
 		cmocka_unit_test(a_lane_knows_so_many_calls),
+		cmocka_unit_test(full_lanes_keep_no_request_waiting),
 		cmocka_unit_test(nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, teardown);
