@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "closer.h"
 #include "session.h"
 
 #define SILENT_MOST 256 /* and no more than a quarter of the descriptors that there may be */
@@ -91,7 +92,7 @@ void admit_turn_away(struct broker *broker, int sock, int status, const char *er
 		frame_send(sock, out.buffer.data, out.buffer.size, NULL, 0);
 	wire_out_free(&out);
 	broker->counters.refused++;
-	close(sock);
+	closer_put_socket(sock);
 }
 
 /* ---- Silent connections ---- */

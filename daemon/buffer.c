@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "closer.h"
 #include "deadlines.h"
 #include "session.h"
 #include "util/util.h"
@@ -43,8 +43,7 @@ void buffer_delete(struct buffer *buffer)
 		executor_disown(session->executor, buffer);
 	if (buffer->at[BUFFER_OWN].placing && session->own)
 		executor_disown(session->own, buffer);
-	if (buffer->fd >= 0)
-		close(buffer->fd);
+	closer_put(session->uid, buffer->fd);
 	explicit_bzero(buffer->handle, sizeof buffer->handle);
 	free(buffer);
 }
@@ -118,7 +117,7 @@ static void begin_anew(struct buffer *buffer)
 {
 	send_free(buffer, BUFFER_OWN);
 	buffer->at[BUFFER_OWN].generation = 0;
-	close(buffer->fd);
+	closer_put(buffer->session->uid, buffer->fd);
 	buffer->fd = -1;
 	buffer->gpu[0] = 0;
 	lose(buffer);

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "closer.h"
 #include "deadlines.h"
 #include "output.h"
 #include "util/util.h"
@@ -57,7 +58,7 @@ static void on_closed(uv_handle_t *handle)
 	if (--child->open_handles > 0)
 		return;
 	frame_queue_free(&child->queue);
-	close(child->sock);
+	closer_put(getuid(), child->sock);
 	alive -= !child->given_up;
 	free(child);
 }
@@ -110,7 +111,7 @@ static bool read_messages(struct child *child, int most)
 			status = take(child, &frame);
 		else if (status != KILN_ECONN)
 			note_unreadable(child, frame.why);
-		frame_free(&frame);
+		frame_free_by(&frame, &closer_ours);
 		if (status != KILN_OK)
 			return false;
 	}
@@ -288,6 +289,13 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 						  size_t error_size)
 {
 	int pair[2], said = -1;
+	/* The child would close them before it is more than a copy of this process. */
+	if (!closer_settle()) {
+		util_fail(error, error_size, KILN_EIO,
+				  "no child process can be started: descriptors that other programs have sent wait "
+				  "to be closed");
+		return NULL;
+	}
 	struct child *child = calloc(1, sizeof *child);
 	if (!child || frame_pair(pair) != KILN_OK) {
 		util_fail(error, error_size, KILN_EIO, "cannot make a socket pair for a child process: %s",
@@ -296,6 +304,7 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 		return NULL;
 	}
 	child->sock = pair[0];
+	child->queue.closer = &closer_ours;
 	child->events = *events;
 	child->owner = owner;
 	child->message_most = program->message_most;

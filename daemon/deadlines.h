@@ -11,12 +11,16 @@
 
 /* ---- The broker and its clients ---- */
 
-#define DEADLINE_HELLO_MS 10000   /* from a connection to its first message */
-#define PAUSE_DRAIN_LOOK_MS 10    /* of a daemon that ends, between two looks at what is left */
-#define PAUSE_SERVER_ALONE_MS 500 /* without a session, before memory goes back to the system */
-#define PAUSE_SERVER_LOOK_MS 5000 /* whether the socket is still there for others */
-#define DEADLINE_DATABASE_MS 250  /* for somebody who has the database open with another program */
-#define DEADLINE_STORE_MS 2000    /* the disk of the cache answers whoever waits for it */
+#define DEADLINE_HELLO_MS 10000          /* from a connection to its first message */
+#define DEADLINE_CLOSER_MS 2000          /* of descriptors of a uid, before they are fewer again */
+#define DEADLINE_CLOSER_SETTLE_US 100000 /* of those that wait, before a child is started */
+#define PAUSE_CLOSER_TICK_US 5000  /* between two looks whether threads that close need help */
+#define PAUSE_CLOSER_HELP_US 20000 /* a descriptor is being closed, before a second thread helps */
+#define PAUSE_DRAIN_LOOK_MS 10     /* of a daemon that ends, between two looks at what is left */
+#define PAUSE_SERVER_ALONE_MS 500  /* without a session, before memory goes back to the system */
+#define PAUSE_SERVER_LOOK_MS 5000  /* whether the socket is still there for others */
+#define DEADLINE_DATABASE_MS 250   /* for somebody who has the database open with another program */
+#define DEADLINE_STORE_MS 2000     /* the disk of the cache answers whoever waits for it */
 #define DEADLINE_STORE_END_US 2000000 /* it answers a daemon that ends, when all else is done */
 #define PAUSE_STORE_LOOK_MS 5000 /* whether its files are there, and a disk that failed works */
 #define PAUSE_DATABASE_AGAIN_US \

@@ -14,6 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "closer.h"
 #include "util/util.h"
 
 #define BACKLOG 128
@@ -131,6 +132,14 @@ static void look_for_closed_doors(const struct listen_socket *socket)
 
 /* ---- Making it ---- */
 
+/* Who connects can send no descriptors, until its session lets it: they would be closed with the
+ * connection, which may take as long as the sender likes.  Older kernels cannot refuse them. */
+static void refuse_rights(int fd)
+{
+	int off = 0;
+	setsockopt(fd, SOL_SOCKET, CLOSER_PASSRIGHTS, &off, sizeof off);
+}
+
 static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 {
 	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
@@ -151,6 +160,7 @@ static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 					 fd);
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	fcntl(fd, F_SETFL, O_NONBLOCK);
+	refuse_rights(fd);
 	out->fd = fd;
 	out->lock = -1;
 	snprintf(out->path, sizeof out->path, "%.*s", (int)sizeof address.sun_path,
@@ -275,6 +285,8 @@ static int bind_socket(struct listen_socket *out, const struct sockaddr_un *addr
 	bool bound =
 		out->fd >= 0 && bind(out->fd, (const struct sockaddr *)address, sizeof *address) == 0;
 	umask(mask);
+	if (bound)
+		refuse_rights(out->fd);
 	if (!bound || set_socket_mode(out->path, out->options) < 0 || listen(out->fd, BACKLOG) < 0 ||
 		stat(out->path, &status) < 0)
 		return ERROR(KILN_EIO, "cannot listen at %.200s: %s", out->path, strerror(errno));
@@ -351,8 +363,11 @@ int listen_again(struct listen_socket *socket, char error[KERNEL_ERROR_MAX])
 	if (status == KILN_OK && !bound)
 		status = answers(&address, &pid) ? busy(socket->path, pid, error)
 										 : bind_socket(&anew, &address, error);
+	/* Not closed by dup3(): what is queued there might hold the loop. */
+	int old = status == KILN_OK && !bound ? fcntl(socket->fd, F_DUPFD_CLOEXEC, 0) : -1;
 	if (status == KILN_OK && !bound && dup3(anew.fd, socket->fd, O_CLOEXEC) < 0)
 		status = ERROR(KILN_EIO, "cannot listen at %.200s: %s", socket->path, strerror(errno));
+	closer_put(getuid(), old);
 	if (!bound && anew.fd != socket->fd && anew.fd >= 0)
 		close(anew.fd);
 	anew.fd = socket->fd;
@@ -377,8 +392,10 @@ void listen_close(struct listen_socket *socket)
 			unlink(socket->lock_path);
 		close(socket->lock);
 	}
-	if (socket->fd >= 0)
-		close(socket->fd);
+	/* One that was inherited serves the next daemon. */
+	if (socket->inode)
+		shutdown(socket->fd, SHUT_RDWR);
+	closer_put(getuid(), socket->fd);
 	socket->fd = socket->lock = -1;
 }
 

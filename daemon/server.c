@@ -9,11 +9,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "broker.h"
 #include "child.h"
+#include "closer.h"
 #include "deadlines.h"
 #include "executor.h"
 #include "job.h"
@@ -35,6 +35,7 @@ struct server {
 	uv_poll_t poll;
 	uv_signal_t term, interrupt, hangup;
 	uv_timer_t drain, idle, alone, look;
+	uv_async_t relieved; /* descriptors were closed that sessions are held for */
 	uint64_t stopped_us, drain_until_us,
 		end_until_us; /* end: of the cache; 0: all else is not done yet */
 	bool left;        /* the cache did not come to its end */
@@ -59,7 +60,7 @@ static bool turn_away(struct server *server)
 		close(server->spare);
 	int fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
-		close(fd);
+		closer_put_socket(fd);
 	server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (fd >= 0)
 		util_log(UTIL_WARN, "a client was turned away: %s", strerror(EMFILE));
@@ -128,6 +129,8 @@ static void close_handles(struct broker *broker)
 	uv_close((uv_handle_t *)&server->idle, NULL);
 	uv_close((uv_handle_t *)&server->alone, NULL);
 	uv_close((uv_handle_t *)&server->look, NULL);
+	closer_detach();
+	uv_close((uv_handle_t *)&server->relieved, NULL);
 	uv_close((uv_handle_t *)&broker->tiers->timer, NULL);
 }
 
@@ -326,6 +329,18 @@ void server_executor_changed(struct broker *broker, struct executor *executor)
 
 /* ---- Starting ---- */
 
+/* From any thread. */
+static void wake(void *arg)
+{
+	struct server *server = arg;
+	uv_async_send(&server->relieved);
+}
+
+static void on_relieved(uv_async_t *async)
+{
+	rights_release(async->data);
+}
+
 /* As nohup does it, so that a daemon outlives the terminal it was started from. */
 static bool ignores_hangup(void)
 {
@@ -340,7 +355,7 @@ static int open_loop(struct broker *broker)
 	if (status < 0)
 		return status;
 	server->poll.data = server->term.data = server->interrupt.data = server->hangup.data = broker;
-	server->drain.data = server->idle.data = server->look.data = broker;
+	server->drain.data = server->idle.data = server->look.data = server->relieved.data = broker;
 	uv_signal_init(&broker->loop, &server->term);
 	uv_signal_init(&broker->loop, &server->interrupt);
 	uv_signal_init(&broker->loop, &server->hangup);
@@ -348,6 +363,7 @@ static int open_loop(struct broker *broker)
 	uv_timer_init(&broker->loop, &server->idle);
 	uv_timer_init(&broker->loop, &server->alone);
 	uv_timer_init(&broker->loop, &server->look);
+	uv_async_init(&broker->loop, &server->relieved, on_relieved);
 	uv_signal_start(&server->term, on_signal, SIGTERM);
 	uv_signal_start(&server->interrupt, on_signal, SIGINT);
 	if (!ignores_hangup())
@@ -377,6 +393,9 @@ static int open_parts(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		status = compile_sources_open(directory[0] ? directory : NULL, &broker->sources, error);
 	if (status == KILN_OK)
 		status = listen_open(&broker->server->socket, &broker->options, error);
+	if (status == KILN_OK && !closer_open(wake, broker->server))
+		status =
+			util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no thread can be started (ulimit -u)");
 	if (status == KILN_OK)
 		status = store_open(broker, error);
 	if (status == KILN_OK)
@@ -417,17 +436,6 @@ static void free_broker(struct broker *broker)
 	free(broker->server);
 }
 
-/* Every session, lent buffer and copy under way has a descriptor: the usual soft limit of 1024 is
- * kept for programs that use select(). */
-static void raise_descriptors(void)
-{
-	struct rlimit files;
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
-}
-
 /* A zeroed broker gets its options and its loop; false: there can be none. */
 static bool begin(struct broker *broker, const struct options *options)
 {
@@ -464,7 +472,9 @@ static int run(const struct options *options)
 	char error[KERNEL_ERROR_MAX];
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error of write, not the end */
-	raise_descriptors();
+	/* Every session, lent buffer and copy under way has a descriptor: the usual soft limit of 1024
+	 * is kept for programs that use select(). */
+	frame_reserve();
 	if (!begin(&broker, options)) {
 		util_log(UTIL_ERROR, "cannot make an event loop");
 		return 1;

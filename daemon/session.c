@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "admit.h"
+#include "closer.h"
 #include "deadlines.h"
 #include "second.h"
 #include "tier/tier.h"
@@ -16,9 +17,8 @@
 /* Then the others have their turn. */
 #define FRAMES_A_TURN 64
 #define BYTES_A_TURN ((size_t)64 << 10)
-#define MEMBERS_MOST 64 /* of a request; every one that is looked up costs a walk over all */
-
-static void watch(struct session *session);
+#define BYTES_A_DESCRIPTOR 256 /* it costs as much as these, in a turn */
+#define MEMBERS_MOST 64        /* of a request; every one that is looked up costs a walk over all */
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -27,7 +27,7 @@ static void on_closed(uv_handle_t *handle)
 		return;
 	struct broker *broker = session->broker;
 	frame_queue_free(&session->queue);
-	close(session->sock);
+	closer_put_socket(session->sock);
 	map_free(&session->buffers);
 	map_free(&session->calls);
 	map_free(&session->works);
@@ -149,6 +149,7 @@ void session_end(struct session *session)
 	session->ending = true;
 	frame_queue_flush(&session->queue, session->sock);
 	shutdown(session->sock, SHUT_RDWR);
+	session_watch(session);
 }
 
 /* One message; false when the session is to end. */
@@ -186,10 +187,15 @@ static bool read_messages(struct session *session)
 {
 	size_t bytes = 0;
 	for (int i = 0; i < FRAMES_A_TURN && bytes < BYTES_A_TURN; i++) {
-		struct frame frame = {0};
-		int status = frame_recv(session->sock, &frame, session->broker->options.max_message);
+		struct frame frame;
+		if (rights_hold(session))
+			return true;
+		int status =
+			frame_recv_foreign(session->sock, &frame, session->broker->options.max_message);
 		if (status == KILN_EAGAIN)
 			return true;
+		bytes += (size_t)(frame.fd_count + frame.rest_count) * BYTES_A_DESCRIPTOR;
+		rights_sift(session, &frame);
 		if (frame.lost)
 			status = KILN_OK; /* the request can be told */
 		if (status == KILN_ELIMIT)
@@ -202,12 +208,12 @@ static bool read_messages(struct session *session)
 		if (status == KILN_EPROTO || status == KILN_ELIMIT)
 			session->broker->counters.protocol_errors++;
 		if (status != KILN_OK) {
-			frame_free(&frame);
+			frame_free_by(&frame, &session->closer);
 			return false;
 		}
 		bytes += frame.size;
 		bool go_on = take(session, &frame);
-		frame_free(&frame);
+		frame_free_by(&frame, &session->closer);
 		if (!go_on || session->ending)
 			return false;
 	}
@@ -226,20 +232,24 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 	if (alive && (events & (UV_READABLE | UV_DISCONNECT)))
 		alive = read_messages(session);
 	if (alive)
-		watch(session);
+		session_watch(session);
 	else
 		session_close(session);
 }
 
-static void watch(struct session *session)
+void session_watch(struct session *session)
 {
-	int events = UV_READABLE | UV_DISCONNECT | (session->queue.count ? UV_WRITABLE : 0);
+	bool reads = !session->held || session->ending;
+	int events =
+		(reads ? UV_READABLE | UV_DISCONNECT : 0) | (session->queue.count ? UV_WRITABLE : 0);
 	if (!session->queue.count)
 		session->deaf_us = 0;
 	else if (!session->deaf_us)
 		session->deaf_us = util_now_us();
 	/* Starting it again for the same would take system calls. */
-	if (!session->closing && events != session->watched)
+	if (!session->closing && events != session->watched && !events)
+		uv_poll_stop(&session->poll);
+	else if (!session->closing && events != session->watched)
 		uv_poll_start(&session->poll, events, on_ready);
 	session->watched = events;
 }
@@ -263,6 +273,9 @@ void session_open(struct broker *broker, int sock)
 	struct admit_peer peer;
 	char error[KERNEL_ERROR_MAX];
 	int status = admit_peer(&broker->options, sock, &peer, error);
+	/* Nothing of it is read: that may bring more of what cannot be closed. */
+	if (status == KILN_OK && closer_is_full(peer.uid))
+		status = rights_say_full(peer.uid, error);
 	if (status != KILN_OK) {
 		admit_turn_away(broker, sock, status, error);
 		return;
@@ -272,7 +285,7 @@ void session_open(struct broker *broker, int sock)
 	struct session *session = calloc(1, sizeof *session);
 	if (!session || map_put_id(&broker->sessions_by_id, id, session) < 0) {
 		free(session);
-		close(sock);
+		closer_put_socket(sock);
 		return;
 	}
 	session->broker = broker;
@@ -284,6 +297,7 @@ void session_open(struct broker *broker, int sock)
 	session->uid = peer.uid;
 	session->gid = peer.gid;
 	session->pid = peer.pid;
+	rights_open(session);
 	session->poll.data = session;
 	session->hello_timer.data = session;
 	session->open_handles = 2;
@@ -296,7 +310,7 @@ void session_open(struct broker *broker, int sock)
 	uv_poll_init(&broker->loop, &session->poll, sock);
 	uv_timer_init(&broker->loop, &session->hello_timer);
 	uv_timer_start(&session->hello_timer, on_silent, hello_deadline(broker), 0);
-	watch(session);
+	session_watch(session);
 }
 
 /* ---- Replies ---- */
@@ -325,7 +339,7 @@ void reply_send(struct session *session, struct wire_out *out, const int *fds, i
 	if (deaf)
 		return;
 	if (status == KILN_OK && session->queue.count) {
-		watch(session);
+		session_watch(session);
 	} else if (status != KILN_OK) {
 		if (status == KILN_ELIMIT)
 			util_log(UTIL_WARN,

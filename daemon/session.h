@@ -121,10 +121,12 @@ struct session {
 	uint64_t stream; /* of this session in its executor */
 	int sock;
 	uv_poll_t poll;
-	int watched; /* what the poll is started for */
-	uv_timer_t hello_timer;
+	int watched;            /* what the poll is started for */
+	uv_timer_t hello_timer; /* after hello: of a session that is held */
 	int open_handles;
+	struct frame_closer closer; /* of descriptors that came from this client */
 	struct frame_queue queue;
+	bool held; /* it is not read until descriptors of its uid are closed */
 	uint32_t uid, gid;
 	int32_t pid;
 	char version[24]; /* of its library */
@@ -182,6 +184,23 @@ struct turn_owner session_turn(const struct session *session);
 bool session_is_owner(const struct session *session);
 /* A kernel was loaded, which began at this moment: counted for the session and the operator. */
 void session_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us);
+
+/* What its socket is looked at for may have changed. */
+void session_watch(struct session *session);
+
+/* ---- Descriptors that clients send (rights.c) ---- */
+
+void rights_open(struct session *session);
+/* hello is answered: from now on it may send some. */
+void rights_take(struct session *session);
+/* Leaves a message those that are of use, and harmless also for a child that inherits them. */
+void rights_sift(struct session *session, struct frame *frame);
+/* True: nothing more is read until descriptors of its uid are closed. */
+bool rights_hold(struct session *session);
+/* Those that are held look whether they may go on. */
+void rights_release(struct broker *broker);
+/* KILN_ELIMIT, with a sentence. */
+int rights_say_full(uint32_t uid, char text[KERNEL_ERROR_MAX]);
 
 /* ---- Replies ---- */
 

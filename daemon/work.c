@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "closer.h"
 #include "raw.h"
 #include "plan/plan.h"
 #include "util/util.h"
@@ -79,8 +80,8 @@ void work_mark_sent(struct work *work)
 
 static void release(struct work *work)
 {
-	if (work->fd >= 0)
-		close(work->fd);
+	if (work->session)
+		closer_put(work->session->uid, work->fd);
 	call_drop(work->call);
 	kernel_drop(work->variant);
 	free(work->raw);
@@ -497,6 +498,8 @@ void work_abandon(struct session *session)
 		if (work->kind == WORK_FREE)
 			buffer_delete(work->buffer);
 		graph_orphan(work->call);
+		closer_put(session->uid, work->fd);
+		work->fd = -1;
 		work->session = NULL;
 	}
 	session->work_count = 0;

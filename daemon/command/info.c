@@ -40,6 +40,7 @@ static void hello_answer(struct hello *hello, struct executor *executor)
 	request_close(&hello->request);
 	free(hello);
 	session->greeted = true;
+	rights_take(session);
 	session->executor = executor;
 	session->device = executor ? executor_device(executor) : NULL;
 	reply_begin(&out, id);

@@ -217,7 +217,9 @@ static bool lend_is_sound(struct session *session, uint64_t id, const struct buf
 			(unsigned long long)buffer->bytes, (unsigned long long)buffer->offset,
 			(unsigned long long)buffer->span);
 	else if (fd && buffer->fd < 0)
-		reply_error(session, id, KILN_EPROTO, "no descriptor came with the memory that is lent");
+		reply_error(session, id, KILN_EPROTO,
+					"no descriptor of a memfd, or of memory that CUDA exported, came with what is "
+					"lent");
 	else
 		return true;
 	return false;
@@ -365,10 +367,7 @@ static void copy(struct session *session, struct wire_in *message, struct frame 
 					buffer_label(buffer, label), (unsigned long long)buffer->bytes);
 		return;
 	}
-	int fd = frame_take_fd(frame, 0);
-	if (fd < 0 || !frame_fd_is_safe(fd, bytes)) {
-		if (fd >= 0)
-			close(fd);
+	if (!frame->fd_count || !frame_fd_is_safe(frame->fds[0], bytes)) {
 		reply_error(
 			session, id, KILN_EPROTO,
 			"the bytes must come in a memfd sealed against shrinking, without huge pages, of at "
@@ -376,11 +375,11 @@ static void copy(struct session *session, struct wire_in *message, struct frame 
 			(unsigned long long)bytes);
 		return;
 	}
-	int status = work_copy(session, id, buffer, offset, bytes, fd, to_device, error);
-	if (status != KILN_OK) {
-		close(fd);
+	int status = work_copy(session, id, buffer, offset, bytes, frame->fds[0], to_device, error);
+	if (status == KILN_OK)
+		frame_take_fd(frame, 0);
+	else
 		reply_error(session, id, status, "%s", error);
-	}
 }
 
 void command_write(struct session *session, struct wire_in *message, struct frame *frame)

@@ -117,7 +117,7 @@ static void test_descriptor_floods(void **state)
 		int sock = raw_greeted(daemon);
 		assert_true(sock >= 0);
 		assert_true(raw_send(sock, i % 2 ? four : none, 9, fds, ABUSE_FDS));
-		raw_expect_refused(sock, KILN_EPROTO, "more than a message may carry");
+		raw_expect_refused(sock, KILN_EPROTO, "as many descriptors as its header says");
 	}
 	/* Some more than the header says, and one end of the connection itself. */
 	int sock = raw_greeted(daemon);

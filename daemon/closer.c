@@ -1,0 +1,352 @@
+/*
+ * closer.c: a list of descriptors for each uid that has some, and the threads that close them.
+ *
+ * One thread closes for a uid.  Where it is slow, the clock, a thread that closes nothing, calls as
+ * many again, and so on until nothing waits.
+ */
+#include "closer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "deadlines.h"
+#include "util/util.h"
+
+#define STACK_BYTES ((size_t)128 << 10)
+#define NVIDIA_MAJOR 195 /* of the devices that CUDA's descriptors are of */
+
+struct item {
+	int fd;
+	uint64_t began_us;
+	struct item *next;
+};
+
+/* Of a uid, while it has any. */
+struct account {
+	uint32_t uid;
+	int servers, called; /* threads that close for it; called: of these, those on their way */
+	int waiting;
+	bool full; /* and that was asked */
+	struct item *head, *tail, *closing;
+	struct account *next;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t wake, tick, settled;
+	struct account *accounts;
+	int threads, idle, wakes;
+	uint64_t waiting, closing;
+	bool ticking, open;
+	void (*relieved)(void *arg);
+	void *arg;
+} closer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+
+/* ---- Accounts ---- */
+
+static struct account *find(uint32_t uid)
+{
+	struct account *account = closer.accounts;
+	while (account && account->uid != uid)
+		account = account->next;
+	return account;
+}
+
+static struct account *find_or_make(uint32_t uid)
+{
+	struct account *account = find(uid);
+	if (account)
+		return account;
+	account = util_alloc(sizeof *account);
+	account->uid = uid;
+	account->next = closer.accounts;
+	closer.accounts = account;
+	return account;
+}
+
+static void drop_if_empty(struct account *account)
+{
+	struct account **link = &closer.accounts;
+	if (account->servers || account->waiting)
+		return;
+	while (*link != account)
+		link = &(*link)->next;
+	*link = account->next;
+	free(account);
+}
+
+/* How many have been closed for longer than closing takes. */
+static int count_slow(const struct account *account)
+{
+	uint64_t now = util_now_us();
+	int count = 0;
+	for (const struct item *item = account->closing; item; item = item->next)
+		count += now - item->began_us > PAUSE_CLOSER_HELP_US;
+	return count;
+}
+
+static bool is_full(const struct account *account)
+{
+	return account->waiting >= CLOSER_FULL || count_slow(account) >= CLOSER_SLOW;
+}
+
+/* ---- Threads that close ---- */
+
+static struct item *pop(struct account *account)
+{
+	struct item *item = account->head;
+	account->head = item->next;
+	account->waiting--;
+	closer.waiting--;
+	closer.closing++;
+	item->began_us = util_now_us();
+	item->next = account->closing;
+	account->closing = item;
+	if (!closer.waiting)
+		pthread_cond_broadcast(&closer.settled);
+	return item;
+}
+
+static void done(struct account *account, struct item *item)
+{
+	struct item **link = &account->closing;
+	while (*link != item)
+		link = &(*link)->next;
+	*link = item->next;
+	free(item);
+	closer.closing--;
+	if (account->full && !is_full(account)) {
+		account->full = false;
+		if (closer.relieved)
+			closer.relieved(closer.arg);
+	}
+}
+
+/* It counts as a server already. */
+static void serve(struct account *account)
+{
+	while (account->head) {
+		struct item *item = pop(account);
+		pthread_mutex_unlock(&closer.lock);
+		close(item->fd);
+		pthread_mutex_lock(&closer.lock);
+		done(account, item);
+	}
+	account->servers--;
+	drop_if_empty(account);
+}
+
+/* One that waits for a thread that was called, or has none. */
+static struct account *choose(void)
+{
+	struct account *account = closer.accounts;
+	while (account && !account->called && (account->servers || !account->waiting))
+		account = account->next;
+	if (account && account->called)
+		account->called--;
+	else if (account)
+		account->servers++;
+	return account;
+}
+
+static void *run(void *unused)
+{
+	struct account *account;
+	(void)unused;
+	pthread_mutex_lock(&closer.lock);
+	for (;;) {
+		while ((account = choose()))
+			serve(account);
+		closer.idle++;
+		while (!closer.wakes)
+			pthread_cond_wait(&closer.wake, &closer.lock);
+		closer.wakes--;
+	}
+	return NULL;
+}
+
+static bool start_thread(void *(*body)(void *))
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	sigset_t all, before;
+	sigfillset(&all);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	/* Signals are the loop's. */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	bool started = pthread_create(&thread, &attributes, body, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	closer.threads += started;
+	return started;
+}
+
+/* One more thread for it; false: there is none, and those that are done look for it. */
+static bool call_thread(struct account *account)
+{
+	if (closer.idle) {
+		closer.idle--;
+		closer.wakes++;
+		pthread_cond_signal(&closer.wake);
+	} else if (closer.threads >= CLOSER_THREADS || !start_thread(run)) {
+		return false;
+	}
+	account->servers++;
+	account->called++;
+	return true;
+}
+
+/* ---- The clock ---- */
+
+static void help(struct account *account)
+{
+	int more = account->servers ? account->servers : 1;
+	if (account->servers && !count_slow(account))
+		return;
+	while (more-- > 0 && account->waiting > account->called && call_thread(account))
+		;
+}
+
+static struct timespec after_us(long micros)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += micros * 1000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	return until;
+}
+
+static void *run_clock(void *unused)
+{
+	(void)unused;
+	pthread_mutex_lock(&closer.lock);
+	for (;;) {
+		closer.ticking = closer.waiting > 0;
+		while (!closer.waiting)
+			pthread_cond_wait(&closer.tick, &closer.lock);
+		closer.ticking = true;
+		const struct timespec until = after_us(PAUSE_CLOSER_TICK_US);
+		pthread_cond_timedwait(&closer.tick, &closer.lock, &until);
+		for (struct account *account = closer.accounts; account; account = account->next)
+			help(account);
+	}
+	return NULL;
+}
+
+/* ---- From the loop ---- */
+
+bool closer_open(void (*relieved)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&closer.lock);
+	closer.relieved = relieved;
+	closer.arg = arg;
+	if (!closer.open) {
+		pthread_condattr_t attributes;
+		pthread_condattr_init(&attributes);
+		pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+		pthread_cond_init(&closer.tick, &attributes);
+		pthread_cond_init(&closer.settled, &attributes);
+		pthread_condattr_destroy(&attributes);
+		closer.open = start_thread(run) && start_thread(run_clock);
+	}
+	bool open = closer.open;
+	pthread_mutex_unlock(&closer.lock);
+	return open;
+}
+
+void closer_detach(void)
+{
+	pthread_mutex_lock(&closer.lock);
+	closer.relieved = NULL;
+	pthread_mutex_unlock(&closer.lock);
+}
+
+void closer_put(uint32_t uid, int fd)
+{
+	if (fd < 0)
+		return;
+	pthread_mutex_lock(&closer.lock);
+	if (!closer.open) {
+		pthread_mutex_unlock(&closer.lock);
+		close(fd);
+		return;
+	}
+	struct item *item = util_alloc(sizeof *item);
+	struct account *account = find_or_make(uid);
+	item->fd = fd;
+	if (account->head)
+		account->tail->next = item;
+	else
+		account->head = item;
+	account->tail = item;
+	account->waiting++;
+	closer.waiting++;
+	if ((account->servers || !call_thread(account)) && !closer.ticking)
+		pthread_cond_signal(&closer.tick);
+	pthread_mutex_unlock(&closer.lock);
+}
+
+void closer_put_socket(int sock)
+{
+	struct ucred peer = {.uid = getuid()};
+	socklen_t peer_size = sizeof peer, on_size = sizeof(int);
+	int on = 1;
+	shutdown(sock, SHUT_RDWR);
+	if (getsockopt(sock, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, &on_size) == 0 && !on) {
+		close(sock);
+		return;
+	}
+	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size);
+	closer_put(peer.uid, sock);
+}
+
+bool closer_is_full(uint32_t uid)
+{
+	pthread_mutex_lock(&closer.lock);
+	struct account *account = find(uid);
+	bool full = account && is_full(account);
+	if (full)
+		account->full = true;
+	pthread_mutex_unlock(&closer.lock);
+	return full;
+}
+
+bool closer_settle(void)
+{
+	const struct timespec until = after_us(DEADLINE_CLOSER_SETTLE_US);
+	int status = 0;
+	pthread_mutex_lock(&closer.lock);
+	while (closer.waiting && status != ETIMEDOUT)
+		status = pthread_cond_timedwait(&closer.settled, &closer.lock, &until);
+	bool settled = !closer.waiting;
+	pthread_mutex_unlock(&closer.lock);
+	return settled;
+}
+
+/* A server of a FUSE file system may hold back the answer to fstat(): STATX_DONT_SYNC asks nobody,
+ * and seals are of memory alone. */
+bool closer_is_harmless(int fd)
+{
+	struct statx status;
+	return fcntl(fd, F_GET_SEALS) >= 0 ||
+		   (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 &&
+			S_ISCHR(status.stx_mode) && status.stx_rdev_major == NVIDIA_MAJOR);
+}
+
+static void put_ours(void *unused, int fd)
+{
+	(void)unused;
+	closer_put(getuid(), fd);
+}
+
+const struct frame_closer closer_ours = {put_ours, NULL};
