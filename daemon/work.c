@@ -282,9 +282,10 @@ static void on_executor(void *arg, int status, const char *error)
 	work_pump(session);
 }
 
-/* A device process takes what comes in order: more than this of a session's waits here, where it
- * keeps no other session waiting.  What it calls may call it again, as when a device that is not there is told of at once: the
- * outermost goes on with the queue, however long that is. */
+/* A device process takes messages in their order.  A session has at most SENT_MOST works there; the
+ * rest waits here, where it keeps no other session waiting.  What it calls may call it again, as
+ * when a device that is not there is told of at once: the outermost goes on with the queue, however
+ * long that is. */
 void work_pump(struct session *session)
 {
 	if (session->pumping) {
