@@ -6,9 +6,11 @@
  */
 #include "kiln_problem.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RUN_OPTIONS                                                                           \
 	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY}, \
@@ -476,11 +478,21 @@ static int dispatch(struct cli *cli)
 	return cli->command->handler(cli);
 }
 
+/* A socket or file that is opened later would otherwise take the place of a standard descriptor that
+ * is closed.  These can only be used the wrong way round, so that using them is an error still. */
+static void open_missing(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
 	struct cli cli = {.autostart = -1};
 	int status;
 
+	open_missing();
 	if (!sink_begin()) {
 		fputs("kiln: no memory\n", stderr);
 		return CLI_FAILED;

@@ -138,11 +138,12 @@ static int start(const struct workdir *dir, const char *program, char *const *ar
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	char text[5][4096], *env[6];
-	sigset_t none;
+	sigset_t none, all;
 	int failed;
 
 	make_environment(dir, text, env);
 	sigemptyset(&none);
+	sigfillset(&all);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawnattr_init(&attributes);
 	failed = posix_spawn_file_actions_addchdir_np(&actions, dir->path);
@@ -154,9 +155,12 @@ static int start(const struct workdir *dir, const char *program, char *const *ar
 	if (!failed)
 		failed = posix_spawn_file_actions_adddup2(&actions, 1, 2);
 	if (!failed)
-		failed = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+		failed =
+			posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	if (!failed)
 		failed = posix_spawnattr_setsigmask(&attributes, &none);
+	if (!failed)
+		failed = posix_spawnattr_setsigdefault(&attributes, &all);
 	if (!failed)
 		failed = posix_spawn(pid, program, &actions, &attributes, argv, env);
 	posix_spawnattr_destroy(&attributes);

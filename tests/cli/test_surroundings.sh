@@ -1,0 +1,58 @@
+#!/bin/sh
+# test_surroundings.sh: a daemon, and a command, with what a careless parent has left them: without
+# standard descriptors, with signals blocked, a mask that forbids all, a small stack.
+. "$(dirname "$0")/lib.sh"
+export DIR
+
+# serves WHAT SETTING [REDIRECTION]: a daemon that a shell starts so compiles, runs, ends by SIGTERM.
+serves() {
+	rm -rf "$DIR/cache"
+	sh -c "$2 \"\$KILND\" --cache-dir \"\$DIR/cache\" --device cpu --specialize eager ${3:-}" \
+		2>"$DIR/log" &
+	DAEMON=$!
+	tries=0
+	until "$KILN" status >/dev/null 2>&1; do
+		tries=$((tries + 1))
+		if [ $tries -gt 200 ] || ! kill -0 "$DAEMON" 2>/dev/null; then
+			fails "$1: the daemon does not answer: $(cat "$DIR/log")"
+			DAEMON=
+			return
+		fi
+		sleep 0.1
+	done
+	"$KILN" run permute --shape 16x16 --perm 1,0 >"$DIR/out" 2>&1 ||
+		fails "$1: $(cat "$DIR/out")"
+	kill -TERM "$DAEMON"
+	wait "$DAEMON" || fails "$1: ended with status $?"
+	DAEMON=
+}
+
+for missing in '<&-' '>&-' '2>&-' '<&- >&-' '>&- 2>&-' '<&- >&- 2>&-'; do
+	serves "without $missing" exec "$missing"
+done
+serves "a mask of 0777" "umask 0777; exec"
+serves "a small stack" "ulimit -Ss 64; exec"
+if env --block-signal=TERM true 2>/dev/null; then
+	serves "signals blocked" "exec env --block-signal"
+else
+	echo "signals blocked: left out, for env has no --block-signal here"
+fi
+serves "signals ignored" "trap '' TERM CHLD PIPE; exec"
+
+# Less than it can do with, and no way to more: one sentence.
+sh -c 'ulimit -s 64; exec "$KILND" --cache-dir "$DIR/cache"' >"$DIR/out" 2>&1
+status=$?
+[ $status -eq 1 ] || fails "a stack of 64 KiB: status $status"
+grep -qx 'kilnd: a stack may have 64 KiB here, .*: raise the limit (ulimit -s)' "$DIR/out" &&
+	[ "$(grep -c . "$DIR/out")" -eq 1 ] || fails "a stack of 64 KiB: $(cat "$DIR/out")"
+
+# The command: what it opens becomes no standard descriptor, and what it cannot say is a failure.
+daemon --specialize eager
+for missing in '<&-' '2>&-' '<&- 2>&-'; do
+	sh -c "\"\$KILN\" run permute --shape 16x16 --perm 1,0 $missing" >"$DIR/out" ||
+		fails "kiln $missing: status $?: $(cat "$DIR/out")"
+done
+sh -c '"$KILN" run permute --shape 16x16 --perm 1,0 >&-' 2>"$DIR/err" &&
+	fails "kiln without standard output is no failure"
+grep -qx 'kiln: standard output cannot be written' "$DIR/err" || fails "$(cat "$DIR/err")"
+finish
