@@ -478,8 +478,8 @@ static int dispatch(struct cli *cli)
 	return cli->command->handler(cli);
 }
 
-/* A socket or file that is opened later would otherwise take the place of a standard descriptor that
- * is closed.  These can only be used the wrong way round, so that using them is an error still. */
+/* A socket or file that is opened later would otherwise take the place of a standard descriptor
+ * that is closed.  These can only be used the wrong way round, so that using them is an error. */
 static void open_missing(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

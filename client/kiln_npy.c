@@ -312,7 +312,7 @@ bool npy_parse(const uint8_t *file, size_t have, uint64_t size, struct npy *npy,
 	struct reader reader = {.why = why};
 	struct header header = {.rank = 0};
 	uint64_t bytes;
-	size_t type;
+	size_t type = 0;
 
 	if (!find_header(file, have, size, &reader, data_at))
 		return false;

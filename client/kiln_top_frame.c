@@ -10,6 +10,7 @@
 
 #define ROWS_MOST 128 /* the daemon lists fewer */
 #define COUNT_MAX 32
+#define PATH_CHARS 128
 
 /* ---- Figures ---- */
 
@@ -18,23 +19,23 @@ static int64_t get(const struct top_sample *sample, const char *path)
 	return kiln_reply_int(sample->reply, path);
 }
 
-static const char *row_path(const char *list, int row, const char *member, char path[96])
+static const char *row_path(const char *list, int row, const char *member, char path[PATH_CHARS])
 {
-	snprintf(path, 96, "%s[%d].%s", list, row, member);
+	snprintf(path, PATH_CHARS, "%s[%d].%s", list, row, member);
 	return path;
 }
 
 static int64_t row_get(const struct top_sample *sample, const char *list, int row,
 					   const char *member)
 {
-	char path[96];
+	char path[PATH_CHARS];
 	return get(sample, row_path(list, row, member, path));
 }
 
 static const char *row_text(const struct top_sample *sample, const char *list, int row,
 							const char *member)
 {
-	char path[96];
+	char path[PATH_CHARS];
 	return kiln_reply_str(sample->reply, row_path(list, row, member, path));
 }
 

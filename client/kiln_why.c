@@ -9,14 +9,14 @@
 
 static const char *near_str(const kiln_reply *reply, int row, const char *member)
 {
-	char path[64];
+	char path[96];
 	snprintf(path, sizeof(path), "near[%d].%s", row, member);
 	return kiln_reply_str(reply, path);
 }
 
 static int64_t near_int(const kiln_reply *reply, int row, const char *member)
 {
-	char path[64];
+	char path[96];
 	snprintf(path, sizeof(path), "near[%d].%s", row, member);
 	return kiln_reply_int(reply, path);
 }

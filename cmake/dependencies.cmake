@@ -25,7 +25,7 @@ if(SECCOMP_FOUND)
 else()
 	message(STATUS "libseccomp: left out; system calls of children are not filtered")
 endif()
-if(KILN_BUILD_TESTS)
+if(KILN_BUILD_TESTS AND NOT KILN_PORTABLE)
 	pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 endif()
 

@@ -100,9 +100,9 @@ const char *util_build(void);
 enum util_program { UTIL_PROGRAM_CURRENT, UTIL_PROGRAM_REPLACED, UTIL_PROGRAM_REMOVED };
 enum util_program util_program(char path[PATH_MAX]);
 
-/* To be called first: opens /dev/null for standard descriptors that are closed, unblocks signals, lets
- * the owner have his rights on files whatever the umask says, and sees that stacks are large enough.
- * False, with a sentence: they cannot be. */
+/* To be called first: opens /dev/null for standard descriptors that are closed, unblocks signals,
+ * keeps the umask from the owner's rights, and sees that stacks are large enough.  False, with a
+ * sentence: they cannot be. */
 bool util_begin(char *error, size_t size);
 
 /* ---- Log: one line on stderr, "level message"; with systemd priorities when $JOURNAL_STREAM is

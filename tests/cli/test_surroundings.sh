@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 export DIR
 
-# serves WHAT SETTING [REDIRECTION]: a daemon that a shell starts so compiles, runs, ends by SIGTERM.
+# serves WHAT SETTING [REDIRECTION]: a daemon started so compiles, runs, and ends by SIGTERM.
 serves() {
 	rm -rf "$DIR/cache"
 	sh -c "$2 \"\$KILND\" --cache-dir \"\$DIR/cache\" --device cpu --specialize eager ${3:-}" \

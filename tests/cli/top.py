@@ -1,6 +1,8 @@
 """top.py: `kiln top` on a terminal of its own: what it draws, resizing, and how it leaves.
 
   python3 top.py KILN KILL     KILL: pid of the daemon, which the last step ends
+
+Exit status: 0 all is well, 1 it is not, 77 there is no pseudo terminal here.
 """
 import fcntl
 import os
@@ -22,7 +24,11 @@ class Terminal:
     """A pseudo terminal with `kiln top` in its foreground."""
 
     def __init__(self, lines, columns):
-        self.master, self.slave = os.openpty()
+        try:
+            self.master, self.slave = os.openpty()
+        except OSError as error:
+            print(f"the live view was left out: there is no pseudo terminal here: {error.strerror}")
+            sys.exit(77)
         self.resize(lines, columns)
         self.before = termios.tcgetattr(self.slave)
         self.seen = b""
