@@ -4,25 +4,17 @@
  */
 #include "backend.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Where distributions put programs, libraries and what the loader reads. */
+/* Where distributions put programs, libraries, headers and what the loader reads. */
+static const char *const parts[] = {"bin",   "sbin",   "lib",     "lib32",
+									"lib64", "libx32", "libexec", "include"};
+static const char *const shared_prefixes[] = {"", "/usr", "/usr/local"};
 static const char *const system_places[] = {
-	"/usr",
-	"/lib",
-	"/lib64",
-	"/lib32",
-	"/libx32",
-	"/bin",
-	"/sbin",
-	"/opt",
-	"/nix/store",
-	"/gnu/store",
-	"/etc/ld.so.cache",
-	"/etc/ld.so.preload",
-	"/etc/alternatives",
-	"/dev/urandom",
+	"/nix/store",         "/gnu/store",        "/etc/ld.so.cache",
+	"/etc/ld.so.preload", "/etc/alternatives", "/dev/urandom",
 };
 
 static void add(struct compile_reach *out, const char *path, size_t length)
@@ -56,14 +48,33 @@ static bool holds_home(const char *path, size_t length)
 		   (home && strncmp(home, path, length) == 0 && (home[length] == 0 || home[length] == '/'));
 }
 
-/* PREFIX of PREFIX/bin/program, else the program's directory. */
+/* Other things lie there as well: manuals, data of programs, sources. */
+static bool is_shared(const char *path, size_t length)
+{
+	for (size_t i = 0; i < sizeof shared_prefixes / sizeof *shared_prefixes; i++)
+		if (strlen(shared_prefixes[i]) == length && !memcmp(shared_prefixes[i], path, length))
+			return true;
+	return false;
+}
+
+static void add_parts(struct compile_reach *out, const char *prefix)
+{
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		char path[64];
+		int length = snprintf(path, sizeof path, "%s/%s", prefix, parts[i]);
+		add(out, path, (size_t)length);
+	}
+}
+
+/* PREFIX of PREFIX/bin/program where that is the compiler's own, else the program's directory. */
 static void add_prefix(struct compile_reach *out, const char *program)
 {
 	size_t directory = parent(program, strlen(program));
 	size_t prefix = parent(program, directory);
 	bool in_bin = directory > 4 && memcmp(program + directory - 4, "/bin", 4) == 0;
 
-	add(out, program, in_bin && !holds_home(program, prefix) ? prefix : directory);
+	bool own = in_bin && !holds_home(program, prefix) && !is_shared(program, prefix);
+	add(out, program, own ? prefix : directory);
 }
 
 void compile_reach_of(const char *program, struct compile_reach *out)
@@ -72,6 +83,8 @@ void compile_reach_of(const char *program, struct compile_reach *out)
 	char *real = realpath(program, NULL);
 
 	*out = (struct compile_reach){0};
+	for (size_t i = 0; i < sizeof shared_prefixes / sizeof *shared_prefixes; i++)
+		add_parts(out, shared_prefixes[i]);
 	for (size_t i = 0; i < sizeof system_places / sizeof *system_places; i++)
 		add(out, system_places[i], strlen(system_places[i]));
 	add_prefix(out, program);

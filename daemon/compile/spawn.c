@@ -144,6 +144,7 @@ static int start(const struct workdir *dir, const char *program, char *const *ar
 	make_environment(dir, text, env);
 	sigemptyset(&none);
 	sigfillset(&all);
+	sigdelset(&all, SIGXFSZ); /* a file that may not grow is an error of write, and said */
 	posix_spawn_file_actions_init(&actions);
 	posix_spawnattr_init(&attributes);
 	failed = posix_spawn_file_actions_addchdir_np(&actions, dir->path);

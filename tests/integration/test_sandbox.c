@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -255,6 +257,45 @@ static void try_compiler(kiln_client *client, size_t i, const char *target, cons
 	kiln_reply_free(reply);
 }
 
+/* The directories of the system hold more than compilers: what is no program, library or header
+ * lies below /usr/share. */
+static bool find_data(char quoted[160])
+{
+	glob_t found = {0};
+	struct stat status;
+	bool any = false;
+	glob("/usr/share/*/*", 0, NULL, &found);
+	for (size_t i = 0; i < found.gl_pathc && !any; i++)
+		any = strlen(found.gl_pathv[i]) < 150 && !strpbrk(found.gl_pathv[i], "\"\\") &&
+			  lstat(found.gl_pathv[i], &status) == 0 && S_ISREG(status.st_mode) &&
+			  access(found.gl_pathv[i], R_OK) == 0 &&
+			  snprintf(quoted, 160, "\"%s\"", found.gl_pathv[i]) > 0;
+	globfree(&found);
+	return any;
+}
+
+static void test_compilers_read_no_data(void **state)
+{
+	struct kilnd *daemon = *state;
+	char quoted[160];
+	kiln_reply *reply = NULL;
+
+	if (!find_data(quoted))
+		skip();
+	const kiln_text macro = {"SECRET", quoted, 0};
+	kiln_raw raw =
+		raw_of("__asm__(\".pushsection .rodata\\n.incbin \\\"\" SECRET \"\\\"\\n.popsection\");\n"
+			   "__global__ void deed(long *) {}\n",
+			   &macro, 1);
+	kilnd_start(daemon, NULL);
+	kiln_client *client = client_open(daemon);
+	skip_without(client, NULL, "landlock");
+	if (kiln_compile_raw(client, &raw, "cpu", &reply) != KILN_ECOMPILE)
+		fail_msg("a source reads %s", quoted);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 static void test_compilers_read_nothing(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -364,8 +405,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_kernels_are_caught),     HARNESS_TEST(test_objects_reach_nothing),
-		HARNESS_TEST(test_compilers_read_nothing), HARNESS_TEST(test_less_is_said),
-		HARNESS_TEST(test_off_and_wrapped),
+		HARNESS_TEST(test_compilers_read_nothing), HARNESS_TEST(test_compilers_read_no_data),
+		HARNESS_TEST(test_less_is_said),           HARNESS_TEST(test_off_and_wrapped),
 	};
 	harness_begin(200);
 	return cmocka_run_group_tests(tests, NULL, NULL);
