@@ -190,7 +190,34 @@ const char *broker_start_misdeed(struct broker *broker, bool compiler, char argu
 	return argument;
 }
 
-/* Of the session's own process, or of that of its device. */
+/* A misdeed on its way to a device process. */
+struct arming {
+	struct request request;
+	struct executor *executor;
+};
+
+static void arming_abandon(struct request *request)
+{
+	struct arming *arming = (struct arming *)request;
+	executor_disown(arming->executor, arming);
+	free(arming);
+}
+
+static void armed(void *arg, int status, const char *error, struct wire_in *reply)
+{
+	struct arming *arming = arg;
+	struct session *session = arming->request.session;
+	(void)reply;
+	if (status == KILN_OK)
+		reply_ok(session, arming->request.id);
+	else
+		reply_error(session, arming->request.id, status, "%s", error);
+	request_close(&arming->request);
+	free(arming);
+}
+
+/* Of the session's own process, or of that of its device.  The answer comes when that knows it, for
+ * what goes through lanes may be there before a message. */
 static void fail_device(struct session *session, struct wire_in *message)
 {
 	const char *at = wire_get_str(message, &message->root, "at");
@@ -206,11 +233,19 @@ static void fail_device(struct session *session, struct wire_in *message)
 		reply_error(session, wire_id(message), KILN_EDEVICE, "there is no such device process now");
 		return;
 	}
+	struct arming *arming = util_alloc(sizeof *arming);
+	arming->executor = executor;
+	if (!request_open(session, wire_id(message), &arming->request, arming_abandon)) {
+		free(arming);
+		return;
+	}
 	uint64_t id = executor_begin(executor, &out, "misdeed");
 	wire_put_int(&out, "what", (int64_t)misdeed);
 	wire_put_str(&out, "at", at);
-	executor_post(executor, &out, id);
-	reply_ok(session, wire_id(message));
+	int status =
+		executor_send(executor, &out, id, NULL, 0, DEADLINE_EXECUTOR_START_MS, armed, arming);
+	if (status != KILN_OK)
+		armed(arming, status, "the device process cannot be told", NULL);
 }
 
 /* "hang-compile": of the next jobs. */
