@@ -4,9 +4,10 @@
 # toolkit.  Used by examples/quickstart.sh and tests/run.sh; run again, it only looks.
 # It must not know how Kiln is built.
 #
-#   sh scripts/setup.sh [--tests] [--no-cuda]
+#   sh scripts/setup.sh [--tests] [--torch] [--no-cuda]
 #
 # --tests    what the tests need, too
+# --torch    PyTorch in build/venv-torch, for the tests that compare with it (600 MB to fetch)
 # --no-cuda  leave NVRTC alone: the cpu device only
 #
 # Exit status: 0 ready, 1 something is missing and could not be installed (it says what to run),
@@ -15,7 +16,9 @@ set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cuda_dir=$root/build/cuda
+torch_dir=$root/build/venv-torch
 want_tests=0
+want_torch=0
 want_cuda=1
 
 say() {
@@ -23,19 +26,20 @@ say() {
 }
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 7,10p' "$0"
+	sed -n 's/^# \{0,1\}//; 7,11p' "$0"
 }
 
 for option in "$@"; do
 	case $option in
 	--tests) want_tests=1 ;;
+	--torch) want_torch=1 ;;
 	--no-cuda) want_cuda=0 ;;
 	-h | --help)
 		usage
 		exit 0
 		;;
 	*)
-		say "unknown option '$option'; known: --tests, --no-cuda" >&2
+		say "unknown option '$option'; known: --tests, --torch, --no-cuda" >&2
 		exit 2
 		;;
 	esac
@@ -194,6 +198,54 @@ if ! cmake_is_new_enough; then
 fi
 say "compilers, CMake $(cmake_version) and libraries are there"
 
+# ---- PyTorch -------------------------------------------------------------------------------------
+
+# locked FILE: 0 when this set-up alone has build/FILE, until it ends.
+locked() {
+	mkdir -p "$root/build" || exit 1
+	have flock || return 0
+	exec 9>"$root/build/$1"
+	flock -w 900 9
+}
+
+# The environment's versions, and its Python's.  The stamp is written last.
+torch_stamp() {
+	cat "$root/tests/torch/requirements.txt" && python3 -c 'import sys; print(sys.version_info)'
+}
+
+torch_is_whole() {
+	[ -x "$torch_dir/bin/python" ] && torch_stamp | cmp -s - "$torch_dir/stamp"
+}
+
+# A virtual environment remembers where it lies, so it is made in place.
+make_torch() {
+	rm -rf "$torch_dir"
+	python3 -m venv "$torch_dir" || { rm -rf "$torch_dir" && apt_install python3-venv &&
+		python3 -m venv "$torch_dir"; } || return 1
+	timeout 1800 "$torch_dir/bin/python" -m pip install --disable-pip-version-check --no-deps \
+		--only-binary :all: --timeout 60 --requirement tests/torch/requirements.txt || return 1
+	"$torch_dir/bin/python" tests/torch/absent.py &&
+		"$torch_dir/bin/python" -c 'import torch, torch.testing._internal.common_utils' || return 1
+	torch_stamp >"$torch_dir/stamp"
+}
+
+if [ $want_torch = 1 ]; then
+	cd "$root" || exit 1
+	locked .torch.lock || {
+		say "another set-up has held build/.torch.lock for 15 minutes"
+		exit 1
+	}
+	if ! torch_is_whole; then
+		say "fetching PyTorch with pip (600 MB) into build/venv-torch (1.5 GB)"
+		make_torch || {
+			say "PyTorch could not be put into build/venv-torch: see above"
+			exit 1
+		}
+	fi
+	exec 9>&-
+	say "PyTorch: build/venv-torch, $(sed -n 's/^torch==//p' "$torch_dir/stamp")"
+fi
+
 # ---- NVRTC and the CUDA headers ------------------------------------------------------------------
 
 # Do the headers of CUDA 12 or newer lie in this directory?
@@ -270,11 +322,7 @@ if cuda_is_whole "$cuda_dir"; then
 	say "NVRTC and the CUDA headers: build/cuda, $version"
 	exit 0
 fi
-mkdir -p "$root/build" || exit 1
-if have flock; then
-	exec 9>"$root/build/.cuda.lock"
-	flock -w 900 9 || without_cuda "another set-up has held build/.cuda.lock for 15 minutes"
-fi
+locked .cuda.lock || without_cuda "another set-up has held build/.cuda.lock for 15 minutes"
 if cuda_is_whole "$cuda_dir"; then
 	say "NVRTC and the CUDA headers: build/cuda, just fetched by another set-up"
 	exit 0

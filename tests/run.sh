@@ -2,10 +2,12 @@
 # run.sh: sets up, builds, and runs every test that this machine can run.
 # It must not know any single test: CTest's labels are all it names.
 #
-#   sh tests/run.sh [--quick | --gpu] [--all]
+#   sh tests/run.sh [--quick | --gpu] [--torch] [--all]
 #
 # --quick  the inner loop: dev preset, labels unit, lint and cli
 # --gpu    insists on a GPU: runs tests/gpu/run.sh besides, and fails where there is none
+# --torch  fetches PyTorch if it is not there (scripts/setup.sh --torch); the tests that compare
+#          with it run wherever it is
 # --all    every case of the operators, of which otherwise the first of each kind and half of the
 #          others are compiled; half as long again
 #
@@ -16,6 +18,7 @@ root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cd "$root" || exit 1
 quick=0
 gpu=0
+torch=
 failed=
 # What a sanitizer cannot see through, or has nothing to see in, has a label that says so.
 asan_left_out='^kernels$'
@@ -29,13 +32,14 @@ for option in "$@"; do
 	case $option in
 	--quick) quick=1 ;;
 	--gpu) gpu=1 ;;
+	--torch) torch=--torch ;;
 	--all) export KILN_TEST_ALL=1 ;;
 	-h | --help)
-		sed -n 's/^# \{0,1\}//; 5,10p' "$0"
+		sed -n 's/^# \{0,1\}//; 5,12p' "$0"
 		exit 0
 		;;
 	*)
-		echo "run.sh: unknown option '$option'; known: --quick, --gpu, --all" >&2
+		echo "run.sh: unknown option '$option'; known: --quick, --gpu, --torch, --all" >&2
 		exit 2
 		;;
 	esac
@@ -155,7 +159,9 @@ print_times() {
 }
 
 started=$(date +%s)
-sh scripts/setup.sh --tests || exit 1
+# Word splitting is meant: an option, or none.
+# shellcheck disable=SC2086
+sh scripts/setup.sh --tests $torch || exit 1
 # kilnd finds libnvrtc in build/cuda and in the usual places; a toolkit elsewhere must be named.
 KILN_CUDA_DIR=${KILN_CUDA_DIR:-${CUDA_HOME:-}}
 export KILN_CUDA_DIR
@@ -186,6 +192,8 @@ printf '%s\n' "${skipped:-  nothing}"
 [ -n "${KILN_TEST_ALL:-}" ] || echo "  cases of the operators: half of those alike; all with --all"
 [ $gpu = 1 ] || [ $quick = 1 ] || echo "  tests/gpu/run.sh: runs with --gpu only"
 print_closing
+say "what tests counted"
+sed -n 's/^result: /  /p' "$results"/*.full.log
 say "the time it took"
 print_times
 if [ -n "$failed" ]; then
