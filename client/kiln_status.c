@@ -271,6 +271,18 @@ static void print_versions(const kiln_reply *reply)
 				   kiln_reply_str(reply, "server.build"));
 }
 
+/* Where to read on, and when the daemon ends by itself. */
+static void print_log(const kiln_reply *reply)
+{
+	int64_t idle = kiln_reply_int(reply, "server.idle_exit_s");
+
+	if (kiln_reply_str(reply, "server.log")[0])
+		print_pair("log", "%s, level %s", kiln_reply_str(reply, "server.log"),
+				   kiln_reply_str(reply, "server.log_level"));
+	if (idle)
+		print_pair("ends", "after %" PRId64 " s without a session (--idle-exit)", idle);
+}
+
 /* What is kept, and what is wrong with the disk, with what helps. */
 static void print_cache(const kiln_reply *reply)
 {
@@ -313,6 +325,7 @@ int cli_status(struct cli *cli)
 				   figure_ago(kiln_reply_int(reply, "server.uptime_ms") / 1000, figure));
 		print_versions(reply);
 		print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
+		print_log(reply);
 		print_section(reply, "counters", "counters", counters);
 		if (strcmp(kiln_reply_str(reply, "tiers.specialize"), "eager") != 0) {
 			print_section(reply, "tiers", "counters", tiers);

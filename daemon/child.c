@@ -167,6 +167,7 @@ static void end(struct child *child, int exit_status, int term_signal)
 				 strsignal(term_signal));
 	else
 		snprintf(why, sizeof why, "ended with status %d", exit_status);
+	util_debug("process %d %s", (int)child->pid, why);
 	if (!child->abandoned)
 		child->events.gone(child->owner, exit_status, term_signal, why);
 	output_close(child->output);
@@ -328,6 +329,8 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 		uv_close((uv_handle_t *)&child->process, on_closed);
 		return NULL;
 	}
+	util_debug("process %d is started: %s", (int)child->pid,
+			   program->arguments[0] ? program->arguments[0] : "kilnd");
 	child->open_handles = 4;
 	uv_close((uv_handle_t *)&child->process, on_closed);
 	uv_timer_init(loop, &child->patience);

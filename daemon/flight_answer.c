@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "failure.h"
 #include "freeze.h"
 #include "raw.h"
 #include "session.h"
@@ -29,6 +30,32 @@ static void record(struct broker *broker, const struct kernel_ref *ref,
 	}
 }
 
+/* Which kernel a request got, why this one, and where it was; names that a client gave are not told.
+ */
+static void tell_answer(const struct kernel_ref *ref, const struct session *asker,
+						const struct job_answer *answer)
+{
+	const struct kernel_plan *plan = &ref->plan;
+	const char *place = job_origin_names[answer->origin];
+	char what[512];
+	if (answer->status == KILN_EFROZEN)
+		place = "refused";
+	else if (answer->status != KILN_OK)
+		place = answer->remembered ? "failed before" : "failed";
+	else if (answer->origin == JOB_HIT)
+		place = !answer->row || answer->row->in_memory ? "in memory" : "on disk";
+	if (ref->raw)
+		snprintf(what, sizeof what, "a kernel of its own for %s", ref->target);
+	else
+		snprintf(what, sizeof what, "%s for %s: %s%s%s", plan->op, ref->target,
+				 plan->choice[0] ? plan->choice : plan->variant, plan->note[0] ? ", " : "",
+				 plan->note);
+	util_debug("session %llu: %s, key %.12s: %s after %.1f ms%s%s", (unsigned long long)asker->id,
+			   what, ref->key, place, (double)answer->micros / 1e3,
+			   answer->status != KILN_OK ? ": " : "",
+			   answer->status != KILN_OK ? failure_name(answer->status) : "");
+}
+
 /* All that this request is counted as is counted at once, so that the equations hold between any
  * two messages. */
 static void count_answer(struct broker *broker, struct kernel_ref *ref, struct session *asker,
@@ -42,6 +69,8 @@ static void count_answer(struct broker *broker, struct kernel_ref *ref, struct s
 #define COUNT(name) (counters->name++, of_session->name++, of_operator->name++)
 #define NOTE(name) \
 	(histogram_note(&of_session->name, micros), histogram_note(&of_operator->name, micros))
+	if (util_log_level >= UTIL_DEBUG)
+		tell_answer(ref, asker, answer);
 	COUNT(requests);
 	if (answer->status == KILN_EFROZEN)
 		COUNT(frozen);

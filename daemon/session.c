@@ -79,6 +79,10 @@ static void keep_tally(const struct session *session)
 	struct broker *broker = session->broker;
 	struct ended_session ended = {session->id, session->uid, session->pid, session->tally};
 	broker->counters.sessions_ended++;
+	util_debug("session %llu (pid %d, uid %u) ends: %llu kernels asked for, %llu launches",
+			   (unsigned long long)session->id, session->pid, session->uid,
+			   (unsigned long long)session->tally.requests,
+			   (unsigned long long)session->tally.launches);
 	ended_sessions_add(&broker->ended, &ended);
 }
 

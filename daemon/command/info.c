@@ -43,6 +43,9 @@ static void hello_answer(struct hello *hello, struct executor *executor)
 	rights_take(session);
 	session->executor = executor;
 	session->device = executor ? executor_device(executor) : NULL;
+	util_debug("session %llu (pid %d, uid %u) is there: libkiln %s, protocol %llu, device %s",
+			   (unsigned long long)session->id, session->pid, session->uid, session->version,
+			   (unsigned long long)spoken, executor ? session->device->info.name : "none");
 	reply_begin(&out, id);
 	wire_put_uint(&out, "proto", spoken);
 	wire_put_str(&out, "version", KILN_VERSION_STRING);
@@ -57,6 +60,8 @@ static void hello_refuse(struct hello *hello, int status, const char *error)
 {
 	struct session *session = hello->request.session;
 	uint64_t id = hello->request.id;
+	util_debug("session %llu (pid %d, uid %u) is refused: %s", (unsigned long long)session->id,
+			   session->pid, session->uid, error);
 	request_close(&hello->request);
 	free(hello);
 	reply_error(session, id, status, "%s", error);
@@ -335,6 +340,18 @@ static void put_checked(struct wire_out *out, const struct broker *broker)
 	wire_map_end(out);
 }
 
+/* Where the log goes, and what of it. */
+static void put_log(struct wire_out *out, const struct broker *broker)
+{
+	static const char *const names[] = {"error", "warn", "info", "debug"};
+	char path[PATH_MAX];
+	ssize_t size = readlink("/proc/self/fd/2", path, sizeof path - 1);
+	path[size > 0 ? size : 0] = 0;
+	wire_put_str(out, "log", util_log_is_journal() ? "the journal" : path);
+	wire_put_str(out, "log_level", names[broker->options.log_level]);
+	wire_put_uint(out, "idle_exit_s", broker->options.idle_exit_seconds);
+}
+
 static void put_server(struct wire_out *out, const struct broker *broker)
 {
 	static const char *const programs[] = {"current", "replaced", "removed"};
@@ -348,6 +365,7 @@ static void put_server(struct wire_out *out, const struct broker *broker)
 	wire_put_str(out, "path", path);
 	wire_put_uint(out, "uptime_ms", (util_now_us() - broker->started_us) / 1000);
 	wire_put_str(out, "socket", server_path(broker));
+	put_log(out, broker);
 	wire_put_int(out, "fds", open_descriptors());
 	wire_put_int(out, "sessions", broker->session_count);
 	wire_put_bool(out, "draining", broker->draining);

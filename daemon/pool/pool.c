@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/deadlines.h"
+#include "daemon/failure.h"
 #include "daemon/util/util.h"
 
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */
@@ -124,6 +125,9 @@ static void on_result(struct slot *slot, struct wire_in *message)
 		return;
 	}
 	struct pool_job *job = slot->job;
+	util_debug("worker %d ends its compile after %.1f ms: %s", child_pid(slot->child),
+			   (double)(util_now_us() - job->since_us) / 1e3,
+			   result.status == KILN_OK ? "done" : failure_name(result.status));
 	bool again = is_worn(&result) && slot->jobs_done > 0 && !job->fresh;
 	slot->job = NULL;
 	slot->jobs_done++;
@@ -401,6 +405,9 @@ void slot_send(struct slot *slot, struct pool_job *job)
 	slot->job_id = ++broker->pool->next_job;
 	slot->state = SLOT_BUSY;
 	slot->reserved = memory_estimate(broker->pool, slot, job->job);
+	util_debug("worker %d compiles %s for %s", child_pid(slot->child),
+			   job->job->user_files ? "a kernel of a program's own" : job->job->instantiation,
+			   job->job->target);
 	compile_job_write(&message, slot->job_id, &job->as_sent);
 	/* A failed send kills the child, and its end brings the job back. */
 	if (wire_end(&message) != KILN_OK || child_send(slot->child, &message, NULL, 0) != KILN_OK)

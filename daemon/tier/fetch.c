@@ -176,6 +176,10 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 static void start(struct broker *broker, struct tier_kernel *kernel)
 {
 	const struct job_terms terms = {.priority = POOL_BACKGROUND, .look = !kernel->compile};
+	if (kernel->compile)
+		util_debug(
+			"%s: the exact kernel is compiled: %llu launches lost %.1f ms by the generic one",
+			kernel->op, (unsigned long long)kernel->uses, kernel->lost_us / 1e3);
 	kernel->wait = job_resolve(broker, kernel->fetching, &terms, on_fetched, kernel);
 	if (kernel->wait) {
 		broker->tiers->fetches++;

@@ -269,6 +269,8 @@ void tier_take_over(struct session *session, struct tier *tier)
 	tier->taken_over = true;
 	take_key(tier->ref, tier->exact);
 	session->broker->counters.promoted++;
+	util_debug("session %llu: a call of %s takes the exact kernel, key %.12s, from now on",
+			   (unsigned long long)session->id, tier->exact->op, tier->exact->key);
 	if (call)
 		lane_rebind(session, call, tier->ref);
 }

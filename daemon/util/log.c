@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LOG_LINE 2048
@@ -236,12 +237,22 @@ void util_log_tail(char tail[UTIL_LOG_TAIL])
 	pthread_mutex_unlock(&kept_mutex);
 }
 
+/* What stands before a message; its length. */
 static size_t begin_line(char *line, size_t size, enum util_level level)
 {
+	struct timespec now;
+	struct tm parts;
+	size_t used = 0;
 	if (util_log_is_journal()) {
 		return util_append(line, size, 0, "<%d>", levels[level].priority);
 	}
-	return util_append(line, size, 0, "kilnd[%ld] %s ", (long)getpid(), levels[level].name);
+	line[0] = 0;
+	if (!isatty(STDERR_FILENO) && clock_gettime(CLOCK_REALTIME, &now) == 0 &&
+		gmtime_r(&now.tv_sec, &parts)) {
+		used = strftime(line, size, "%Y-%m-%dT%H:%M:%S", &parts);
+		used = util_append(line, size, used, ".%03ldZ ", now.tv_nsec / 1000000);
+	}
+	return util_append(line, size, used, "kilnd[%ld] %s ", (long)getpid(), levels[level].name);
 }
 
 void util_log(enum util_level level, const char *format, ...)

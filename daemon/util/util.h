@@ -105,12 +105,14 @@ enum util_program util_program(char path[PATH_MAX]);
  * sentence: they cannot be. */
 bool util_begin(char *error, size_t size);
 
-/* ---- Log: one line on stderr, "level message"; with systemd priorities when $JOURNAL_STREAM is
- * set ---- */
+/* ---- Log: one line on stderr a message.  The journal gets its priority before it, which has the
+ * time itself; a terminal "kilnd[PID] level "; anything else the time (UTC) before that. ---- */
 
 enum util_level { UTIL_ERROR, UTIL_WARN, UTIL_INFO, UTIL_DEBUG };
 extern enum util_level util_log_level; /* messages above it are dropped; UTIL_INFO at start */
 void util_log(enum util_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same at UTIL_DEBUG; costs one comparison where that is off. */
+#define util_debug(...) (util_log_level < UTIL_DEBUG ? (void)0 : util_log(UTIL_DEBUG, __VA_ARGS__))
 /* $JOURNAL_STREAM names stderr: lines begin with their priority. */
 bool util_log_is_journal(void);
 /* Passes on lines that others have said, as they are. */

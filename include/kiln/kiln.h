@@ -201,7 +201,9 @@ KILN_API const char *kiln_version(void);
 
 /* ---- Connection ---------------------------------------------------------------------------- */
 
-#define KILN_CONNECT_AUTOSTART 1u /* start a kilnd of one's own if none answers */
+/* start a kilnd of one's own if none answers: its log is kilnd.log beside the socket, and it ends
+ * after 600 s without a session */
+#define KILN_CONNECT_AUTOSTART 1u
 /* nobody waits for what this client has compiled: its compiles come after those of others */
 #define KILN_CONNECT_BACKGROUND 2u
 

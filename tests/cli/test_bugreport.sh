@@ -115,7 +115,7 @@ done
 grep -q '^said  *the device process of cpu was killed by signal 9' all/fault-*.txt ||
 	fails "no report of the fault"
 grep -q '^  --remote redis://127.0.0.1:1/0$' all/now.txt || fails "settings: $(cat all/now.txt)"
-grep -q 'kilnd\[[0-9]*\] info kilnd .* serves ' all/now.txt || fails "no log"
+grep -q 'Z kilnd\[[0-9]*\] info kilnd .* serves ' all/now.txt || fails "no log"
 for word in pass-5e6f7a8b somebody token-0f9e8d7c secret-1a2b3c4d "$secret" "$HOME" \
 	"$(printf %.40s "$secret")" 'x\[threadIdx' GITHUB_TOKEN; do
 	! grep -rq -e "$word" all || fails "$word is in $(grep -rl -e "$word" all)"

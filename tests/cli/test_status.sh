@@ -21,6 +21,7 @@ done
 prints 0 status <<'END'
 kilnd          0.1.0, pid N, up TIME
 socket         DIR/kiln.sock
+log            DIR/log, level info
 counters       requests 1, hits 0, shared 0, compiles 1, failures 0,
                remembered 0, frozen 0, copies 1, canceled 0, launches 12
 workers        count N, idle N, busy 0, started N, killed 0, recycled 0
