@@ -15,6 +15,7 @@
 #include "util/util.h"
 
 #define PIECE 4096
+#define SHOWN (4 * PIECE) /* bytes that a piece may become by plain.h's rule */
 #define PIECES_A_TURN 16
 
 struct output {
@@ -49,15 +50,21 @@ static void keep(struct output *output, const char *text, size_t size)
 	output->kept += size - skip;
 }
 
-/* Writes the whole lines that there are, or everything. */
+/* Writes the whole lines that there are, or everything.  A kernel's printf may print anything. */
 static void pass_on(struct output *output, bool everything)
 {
 	size_t size = output->used;
 	while (!everything && size < PIECE && size > 0 && output->piece[size - 1] != '\n')
 		size--;
+	/* Of a line that is longer than a piece: not in the middle of a character. */
+	if (!everything && size == PIECE && output->piece[PIECE - 1] != '\n')
+		size = PIECE - 3 + (size_t)plain_cut(output->piece + PIECE - 3, 3);
+	char *shown = size ? plain_copy(output->piece, size, PLAIN_TEXT) : NULL;
 	if (!size)
 		return;
-	util_log_pass(output->piece, size);
+	if (shown)
+		util_log_pass(shown, strlen(shown));
+	free(shown);
 	memmove(output->piece, output->piece + size, output->used - size);
 	output->used -= size;
 }
@@ -88,7 +95,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	int more = status == 0 ? 1 : -1;
 	(void)events;
 	for (int i = 0; more > 0 && i < PIECES_A_TURN; i++) {
-		if (util_log_is_full(PIECE)) {
+		if (util_log_is_full(SHOWN)) {
 			uv_poll_stop(poll);
 			uv_timer_start(&output->again, on_again, PAUSE_OUTPUT_MS, 0);
 			return;

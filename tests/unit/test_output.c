@@ -91,6 +91,28 @@ static void lines_pass_whole(void **state)
 	assert_string_equal(tail, "");
 }
 
+/* By the printf of a program's kernel, say: nothing of it steers the operator's terminal, and a line
+ * that is longer than what is passed on at once is not cut inside a character. */
+static void what_a_child_says_is_text(void **state)
+{
+	static char line[3 * 2000 + 2], passed[sizeof line];
+	struct scene scene;
+	size_t used = 0;
+	(void)state;
+	scene_open(&scene);
+	say(&scene, "a\x1b[2J\t\xc2\x9b \xff\n");
+	assert_hears(&scene, "a\\x1b[2J\t\\u009b \\xff\n");
+	for (size_t i = 0; i < 2000; i++)
+		memcpy(line + 3 * i, "\xe2\x82\xac", 3);
+	line[sizeof line - 2] = '\n';
+	say(&scene, line);
+	for (ssize_t got; (got = read(scene.said, passed + used, sizeof passed - used)) > 0;)
+		used += (size_t)got;
+	assert_int_equal(used, strlen(line));
+	assert_memory_equal(passed, line, used);
+	scene_close(&scene);
+}
+
 /* Bytes that the child could write before it would have to wait, by its count. */
 static size_t pour(struct scene *scene, size_t from)
 {
@@ -171,7 +193,7 @@ static void a_stderr_that_nobody_reads(void **state)
 	for (; (line = strsep(&rest, "\n")) && *line; count++)
 		if (strstr(line, "were dropped"))
 			assert_int_equal(
-				sscanf(strchr(line, ':'), ": %d lines were dropped%n", &dropped, &lines), 1);
+				sscanf(strstr(line, ": "), ": %d lines were dropped%n", &dropped, &lines), 1);
 		else
 			assert_true(strlen(line) == 63 || strstr(line, ", which nobody reads"));
 	assert_int_equal(count - 1 + dropped, MUCH / 64 + 1000);
@@ -188,6 +210,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lines_pass_whole),
+		cmocka_unit_test(what_a_child_says_is_text),
 		cmocka_unit_test(a_full_stderr_holds_up_the_child),
 		cmocka_unit_test(a_stderr_that_nobody_reads),
 	};
