@@ -30,8 +30,8 @@ static void record(struct broker *broker, const struct kernel_ref *ref,
 	}
 }
 
-/* Which kernel a request got, why this one, and where it was; names that a client gave are not told.
- */
+/* Which kernel a request got, why this one, and where it was; without the names that a client
+ * gave. */
 static void tell_answer(const struct kernel_ref *ref, const struct session *asker,
 						const struct job_answer *answer)
 {

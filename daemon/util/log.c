@@ -240,17 +240,16 @@ void util_log_tail(char tail[UTIL_LOG_TAIL])
 /* What stands before a message; its length. */
 static size_t begin_line(char *line, size_t size, enum util_level level)
 {
-	struct timespec now;
 	struct tm parts;
+	time_t now = (time_t)util_wall_s();
 	size_t used = 0;
 	if (util_log_is_journal()) {
 		return util_append(line, size, 0, "<%d>", levels[level].priority);
 	}
 	line[0] = 0;
-	if (!isatty(STDERR_FILENO) && clock_gettime(CLOCK_REALTIME, &now) == 0 &&
-		gmtime_r(&now.tv_sec, &parts)) {
+	if (!isatty(STDERR_FILENO) && gmtime_r(&now, &parts)) {
 		used = strftime(line, size, "%Y-%m-%dT%H:%M:%S", &parts);
-		used = util_append(line, size, used, ".%03ldZ ", now.tv_nsec / 1000000);
+		used = util_append(line, size, used, ".%03uZ ", util_wall_part() * 1000 >> 16);
 	}
 	return util_append(line, size, used, "kilnd[%ld] %s ", (long)getpid(), levels[level].name);
 }

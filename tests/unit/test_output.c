@@ -91,8 +91,8 @@ static void lines_pass_whole(void **state)
 	assert_string_equal(tail, "");
 }
 
-/* By the printf of a program's kernel, say: nothing of it steers the operator's terminal, and a line
- * that is longer than what is passed on at once is not cut inside a character. */
+/* By the printf of a program's kernel, say: nothing of it steers the operator's terminal, and a
+ * line that is longer than what is passed on at once is not cut inside a character. */
 static void what_a_child_says_is_text(void **state)
 {
 	static char line[3 * 2000 + 2], passed[sizeof line];
