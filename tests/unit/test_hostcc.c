@@ -141,6 +141,48 @@ static void objects_share_nothing(void **state)
 	compile_result_free(&b);
 }
 
+/*
+ * Two sums, i64 while they are added up and u64 behind the loop: g++ 12.2.0 makes them 2 and 4 at
+ * -O2 and at -O3, by its vectorizer of loops (its bug 107212); right are g++ 11.3, 12.4, 13.3 and
+ * 14.2, clang++ 14 and 19.
+ */
+static void sums_in_two_types_are_whole(void **state)
+{
+	static const char sums[] =
+		"typedef long long i64;\n"
+		"typedef unsigned long long u64;\n"
+		"__attribute__((noinline)) static void add_up(const int *x, int *y)\n"
+		"{\n"
+		"	i64 a = 0, b = 0;\n"
+		"	u64 behind_a = 0, behind_b = 0;\n"
+		"	for (int i = 0; i < 4; i++) {\n"
+		"		behind_a = (u64)a + (u64)(i64)x[2 * i];\n"
+		"		behind_b = (u64)b + (u64)(i64)x[2 * i + 1];\n"
+		"		a = (i64)behind_a;\n"
+		"		b = (i64)behind_b;\n"
+		"	}\n"
+		"	y[0] = (int)behind_a;\n"
+		"	y[1] = (int)behind_b;\n"
+		"}\n"
+		"void add(long *p) { add_up((const int *)p, (int *)(p + 4)); }\n";
+	struct compile_result result;
+	int x[10] = {1, 2, 1, 2, 1, 2, 1, 2, 0, 0};
+	long p[5];
+	void *handle;
+
+	(void)state;
+	memcpy(p, x, sizeof p);
+	compile(sums, "add", &result);
+	assert_string_equal(result.error, "");
+	handle = load(&result);
+	call(handle, result.entry, p);
+	memcpy(x, p, sizeof p);
+	assert_int_equal(x[8], 4);
+	assert_int_equal(x[9], 8);
+	dlclose(handle);
+	compile_result_free(&result);
+}
+
 static void an_error_has_the_callers_line(void **state)
 {
 	struct compile_result result;
@@ -426,6 +468,7 @@ int main(void)
 		cmocka_unit_test(it_says_who_it_is),
 		cmocka_unit_test(a_template_becomes_an_object),
 		cmocka_unit_test(objects_share_nothing),
+		cmocka_unit_test(sums_in_two_types_are_whole),
 		cmocka_unit_test(an_error_has_the_callers_line),
 		cmocka_unit_test(headers_of_the_machine_are_not_there),
 		cmocka_unit_test(warnings_are_kept),
