@@ -92,6 +92,9 @@ struct cases_op {
 
 /* All cases.  Built at the first call: call it once before threads share it. */
 const struct cases_case *cases_all(int *count);
+/* Sums of i32 and u32 over few terms, by rows and by columns, in map: a compiler has got some of
+ * them wrong that got all others right.  Not among all cases. */
+const struct cases_case *cases_sums(int *count);
 /* Case i of an endless list of small random ones of all operators.  Same seed and i: same case. */
 void cases_random(uint64_t seed, uint64_t i, struct cases_case *out);
 /* Whether a case of this name is in the one half of them, which is the same everywhere and has no

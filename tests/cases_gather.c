@@ -402,9 +402,8 @@ void cases_add_gather(void)
 
 void cases_random_gather(uint64_t *state, struct cases_case *out)
 {
-	static const int64_t sizes[] = {1, 2, 3, 7, 16, 33, 64, 65, 100, 128, 200, 256, 300};
 	struct make_shape leading = {(int)make_below(state, 3), {0}};
-	int64_t few = sizes[make_below(state, MAKE_COUNT(sizes))];
+	int64_t few = make_random_size(state);
 	bool back = make_chance(state, 2);
 
 	memset(out, 0, sizeof(*out));
@@ -413,7 +412,7 @@ void cases_random_gather(uint64_t *state, struct cases_case *out)
 		leading.size[k] = 1 + make_below(state, 6);
 	operands(out, back ? summands[make_below(state, 8)] : elements[make_below(state, 5)],
 			 indices[make_below(state, 4)], &leading, 1 + make_below(state, 7), few,
-			 sizes[make_below(state, MAKE_COUNT(sizes))]);
+			 make_random_size(state));
 	for (int i = 0; i < 3; i++)
 		make_random_layout(state, &out->operand[i]);
 	out->operand[0].fill =

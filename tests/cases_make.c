@@ -192,16 +192,23 @@ bool make_chance(uint64_t *state, int one_in)
 	return make_below(state, one_in) == 0;
 }
 
-void make_random_shape(uint64_t *state, int most, struct make_shape *shape)
+int64_t make_random_size(uint64_t *state)
 {
 	static const int64_t sizes[] = {1,  1,  2,  2,  3,  4,  5,  7,   8,   9,   16,  17,
 									31, 32, 33, 40, 64, 65, 96, 127, 130, 200, 513, 1030};
+
+	return make_chance(state, 2) ? 1 + make_below(state, 70)
+								 : sizes[make_below(state, MAKE_COUNT(sizes))];
+}
+
+void make_random_shape(uint64_t *state, int most, struct make_shape *shape)
+{
 	int64_t room = 1 << 14;
 
 	memset(shape, 0, sizeof(*shape));
 	shape->rank = 1 + (int)make_below(state, most);
 	for (int k = shape->rank - 1; k >= 0; k--) {
-		int64_t size = sizes[make_below(state, MAKE_COUNT(sizes))];
+		int64_t size = make_random_size(state);
 		shape->size[k] = size <= room ? size : 1;
 		room /= shape->size[k];
 	}

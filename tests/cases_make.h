@@ -49,6 +49,8 @@ void make_name(struct cases_case *c, const char *operands);
 
 int64_t make_below(uint64_t *state, int64_t limit);
 bool make_chance(uint64_t *state, int one_in);
+/* One in two is 1 to 70, the others lie around the sizes of vectors, warps and blocks. */
+int64_t make_random_size(uint64_t *state);
 /* 1 to `most` dimensions of small sizes, at most 2^14 elements in all; now and then none. */
 void make_random_shape(uint64_t *state, int most, struct make_shape *shape);
 /* Leaves an operand as it is, or gives it strides, an offset or, an input, unusual contents. */

@@ -1,8 +1,8 @@
 /*
- * gpu_cases: the list of cases and random ones through a running daemon, every result judged.
- * Outputs are poisoned before, and what lies around all operands, and in inputs, is looked at
- * after.  All but permutes, and what is huge, run a second time over other poison: bit for bit the
- * same must come.  Calls are made in both ways in turn.
+ * gpu_cases: the list of cases, the short sums of cases_sums() and random ones through a running
+ * daemon, every result judged.  Outputs are poisoned before, and what lies around all operands, and
+ * in inputs, is looked at after.  All but permutes, and what is huge, run a second time over other
+ * poison: bit for bit the same must come.  Calls are made in both ways in turn.
  *
  *   gpu_cases --memory held      the daemon holds the buffers
  *   gpu_cases --memory lent      this process allocated them and lends parts of one allocation
@@ -383,6 +383,16 @@ static bool is_wanted(const struct runner_options *options, const struct cases_c
 	return !(options->quick && (c->flags & CASES_BIG));
 }
 
+/* The list of cases, and behind it the sums. */
+static const struct cases_case *case_at(int i)
+{
+	int listed = 0, sums = 0;
+	const struct cases_case *list = cases_all(&listed), *more = cases_sums(&sums);
+	if (i < listed)
+		return &list[i];
+	return i - listed < sums ? &more[i - listed] : NULL;
+}
+
 static bool open_arena(struct bench *bench)
 {
 	char reason[200];
@@ -390,17 +400,16 @@ static bool open_arena(struct bench *bench)
 	enum gpu_memory kind = strcmp(memory, "exported") == 0 ? GPU_EXPORTED
 						   : strcmp(memory, "pool") == 0   ? GPU_POOL
 														   : GPU_MALLOC;
-	int count = 0;
-	const struct cases_case *cases = cases_all(&count);
 	if (strcmp(memory, "held") == 0 || bench->options.huge)
 		return true;
 	if (!gpu_open(0, reason)) {
 		runner_fail("lending", "%s", reason);
 		return false;
 	}
-	for (int i = 0; i < count; i++)
-		if (is_wanted(&bench->options, &cases[i], i) && case_bytes(&cases[i]) > bench->bytes)
-			bench->bytes = case_bytes(&cases[i]);
+	const struct cases_case *c;
+	for (int i = 0; (c = case_at(i)); i++)
+		if (is_wanted(&bench->options, c, i) && case_bytes(c) > bench->bytes)
+			bench->bytes = case_bytes(c);
 	bench->bytes += bench->bytes / 4 + (64 << 20);
 	bench->arena = gpu_alloc(bench->bytes, kind);
 	if (!bench->arena) {
@@ -423,19 +432,17 @@ static void warm_part(void *arg, int64_t first, int64_t last)
 {
 	const struct runner_options *options = arg;
 	kiln_client *client = runner_connect(options);
-	int count = 0;
-	const struct cases_case *cases = cases_all(&count);
-	for (int64_t i = first; i < count && client && last > first; i += WARMERS) {
+	const struct cases_case *c;
+	for (int i = (int)first; client && last > first && (c = case_at(i)); i += WARMERS) {
 		kiln_tensor tensors[CASES_MAX_OPERANDS];
 		kiln_attr attrs[CASES_MAX_ATTRS + 1];
 		kiln_call *made = NULL;
-		if (!is_wanted(options, &cases[i], (int)i))
+		if (!is_wanted(options, c, i))
 			continue;
-		int attr_count = case_attrs(options, &cases[i], attrs);
-		cases_tensors(&cases[i], tensors);
+		int attr_count = case_attrs(options, c, attrs);
+		cases_tensors(c, tensors);
 		/* What fails here fails again when it is run, and is told then. */
-		kiln_prepare(client, cases[i].op->name, tensors, cases[i].operand_count, attrs, attr_count,
-					 &made);
+		kiln_prepare(client, c->op->name, tensors, c->operand_count, attrs, attr_count, &made);
 		kiln_call_free(made);
 	}
 	kiln_close(client);
@@ -447,17 +454,19 @@ static void run_list(struct bench *bench)
 	bool quarter = strcmp(options->memory, "exported") == 0 ||
 				   strcmp(options->memory, "pool") == 0 || options->graph;
 	int count = 0, random = options->count ? options->count : options->quick ? 100 : 400;
-	const struct cases_case *cases = cases_all(&count);
 	double start = runner_now_us();
+	while (case_at(count))
+		count++;
 	for (int k = 0; k < count; k++) {
 		int i = options->reverse ? count - 1 - k : k;
-		if (!is_wanted(options, &cases[i], i) || (quarter && !options->copies && i % 4 != 0))
+		const struct cases_case *c = case_at(i);
+		if (!is_wanted(options, c, i) || (quarter && !options->copies && i % 4 != 0))
 			continue;
 		if (runner_now_us() - start > options->seconds * 1e6) {
-			runner_fail(cases[i].name, "not reached within %d s", options->seconds);
+			runner_fail(c->name, "not reached within %d s", options->seconds);
 			return;
 		}
-		run_case(bench, &cases[i], (uint64_t)i);
+		run_case(bench, c, (uint64_t)i);
 	}
 	for (int i = 0; i < random && !options->huge; i++) {
 		struct cases_case c;
@@ -482,7 +491,7 @@ int main(int argc, char **argv)
 	if (!bench.client)
 		return 1;
 	/* Kernels are compiled by several at once: one after the other they take most of the time. */
-	cases_all(&(int){0});
+	case_at(0);
 	if (!bench.options.copies)
 		runner_parallel(&bench.options, WARMERS, 1, warm_part, &bench.options);
 	if (open_arena(&bench))
