@@ -403,3 +403,17 @@ char *kilnd_log(const struct kilnd *daemon)
 		text[used] = 0;
 	return text;
 }
+
+void kilnd_await_log(const struct kilnd *daemon, const char *words)
+{
+	for (int i = 0;; i++) {
+		char *log = kilnd_log(daemon);
+		bool there = log && strstr(log, words);
+		if (!there && i == 2000)
+			fail_msg("the log has no \"%s\": %s", words, log ? log : "");
+		free(log);
+		if (there)
+			return;
+		pause_ms(10);
+	}
+}

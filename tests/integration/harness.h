@@ -75,6 +75,8 @@ int kilnd_wait(struct kilnd *daemon, int timeout_ms);
 void assert_no_children(int timeout_ms);
 /* The daemon's log so far; free() it. */
 char *kilnd_log(const struct kilnd *daemon);
+/* Waits until the log has these words: a thread of the daemon writes it, after what it tells of. */
+void kilnd_await_log(const struct kilnd *daemon, const char *words);
 /* Waits until the process has at most this many descriptors. */
 void assert_fds_at_most(pid_t pid, int most);
 
