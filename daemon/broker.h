@@ -3,6 +3,7 @@
  *
  *   server.c     socket, signals, start and drain
  *   session.c    one client: messages in, replies out
+ *   rights.c     descriptors that clients send; closer.c closes them, off the loop
  *   command*.c   what each request does
  *   work.c       a session's calls and copies, in order
  *   lane.c       its calls that come without messages

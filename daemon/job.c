@@ -31,7 +31,7 @@ static bool has_key(const struct kernel_ref *ref, const char *compiler)
 	return ref->key[0] && ref->key_text && !strcmp(ref->compiler, compiler);
 }
 
-static void set_key(struct kernel_ref *ref, const struct compile_key *key, const char *compiler)
+void job_set_key(struct kernel_ref *ref, const struct compile_key *key, const char *compiler)
 {
 	memcpy(ref->key, key->hex, sizeof ref->key);
 	free(ref->key_text);
@@ -47,7 +47,7 @@ void job_key(struct broker *broker, struct kernel_ref *ref)
 		return;
 	ref->key[0] = 0;
 	if (compiler[0] && compile_key_make(&ref->job, compiler, &key) == KILN_OK)
-		set_key(ref, &key, compiler);
+		job_set_key(ref, &key, compiler);
 }
 
 /* ---- Flights ---- */
@@ -93,7 +93,8 @@ static void enter(struct job_wait *wait)
 	}
 }
 
-/* For nobody who waits the key is made off the loop: that takes as long as reading all sources. */
+/* A worker thread makes the key where nobody waits for it, for that takes as long as hashing all
+ * sources; and where a user chose how large those are. */
 struct keying {
 	struct job_wait *wait; /* NULL: it has left */
 	struct kernel_ref *ref;
@@ -114,7 +115,7 @@ static void key_done(struct broker *broker, void *arg)
 	struct job_wait *wait = keying->wait;
 	(void)broker;
 	if (keying->key.text && !has_key(keying->ref, keying->compiler))
-		set_key(keying->ref, &keying->key, keying->compiler);
+		job_set_key(keying->ref, &keying->key, keying->compiler);
 	else
 		compile_key_free(&keying->key);
 	if (wait) {
@@ -137,7 +138,8 @@ static bool key_later(struct job_wait *wait, const char *compiler)
 	keying->wait = wait;
 	keying->ref = kernel_hold(wait->ref);
 	snprintf(keying->compiler, sizeof keying->compiler, "%s", compiler);
-	if (store_aside(wait->broker, key_work, key_done, keying) == KILN_OK) {
+	if (store_aside_for(wait->broker, session_turn(wait->terms.asker), key_work, key_done,
+						keying) == KILN_OK) {
 		wait->keying = keying;
 		return true;
 	}
@@ -156,7 +158,8 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		wait_fail(wait, error ? KILN_EIO : KILN_ENOTSUP, error ? error : toolchain->reason);
 		return;
 	}
-	if (!wait->terms.asker && !has_key(wait->ref, toolchain->id) && key_later(wait, toolchain->id))
+	bool aside = !wait->terms.asker || wait->ref->raw;
+	if (aside && !has_key(wait->ref, toolchain->id) && key_later(wait, toolchain->id))
 		return;
 	job_key(broker, wait->ref);
 	if (wait->ref->key[0])

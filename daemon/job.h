@@ -95,6 +95,8 @@ void job_leave(struct broker *broker, struct job_wait *wait);
 /* The key of a plan as things are now (the compilers must be known): hex, "" if there is no
  * compiler for the target. */
 void job_key(struct broker *broker, struct kernel_ref *ref);
+/* The key that another thread made for this compiler; takes its text over. */
+void job_set_key(struct kernel_ref *ref, const struct compile_key *key, const char *compiler);
 /* The id of the compiler for a target as things are now; "": there is none, or none is known. */
 const char *job_compiler(struct broker *broker, const char *target);
 

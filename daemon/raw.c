@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "closer.h"
 #include "line.h"
 #include "plan/plan.h"
 #include "util/util.h"
@@ -14,7 +16,10 @@
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 struct raw_source {
+	int fd; /* where the client has put them; -1: none */
+	uint64_t bytes;
 	char *texts; /* source and headers, one after another */
+	int first;   /* the source's, among the job's files; its headers follow */
 	struct compile_macro macros[COMPILE_MAX_MACROS];
 	const char *options[COMPILE_MAX_USER_OPTIONS];
 	char *strings[STRINGS_MOST];
@@ -43,6 +48,7 @@ void raw_source_free(struct raw_source *source)
 		return;
 	for (int i = 0; i < source->string_count; i++)
 		free(source->strings[i]);
+	closer_put(getuid(), source->fd);
 	free(source->texts);
 	free(source);
 }
@@ -56,8 +62,8 @@ static const char *keep(struct raw_source *source, const char *text)
 
 /* ---- The texts ---- */
 
-/* Copied before anything looks at them, for the client can still write to what it sent. */
-static int read_texts(struct frame *frame, uint64_t bytes, char **out, char error[KERNEL_ERROR_MAX])
+static int take_texts(struct frame *frame, uint64_t bytes, struct raw_source *source,
+					  char error[KERNEL_ERROR_MAX])
 {
 	int fd = frame->fd_count > 0 ? frame->fds[0] : -1;
 	if (fd < 0 || !frame_fd_is_safe(fd, bytes))
@@ -65,16 +71,21 @@ static int read_texts(struct frame *frame, uint64_t bytes, char **out, char erro
 					 "the source must come in a memfd sealed against shrinking, without huge "
 					 "pages, of at least %llu bytes",
 					 (unsigned long long)bytes);
-	char *copy = malloc(bytes + 1);
-	if (!copy)
+	source->fd = frame_take_fd(frame, 0);
+	source->bytes = bytes;
+	return KILN_OK;
+}
+
+/* Copied before anything looks at them, for the client can still write to what it sent. */
+static int read_texts(struct raw_source *source, char error[KERNEL_ERROR_MAX])
+{
+	source->texts = malloc(source->bytes + 1);
+	if (!source->texts)
 		return ERROR(KILN_ENOMEM, "out of memory for a source of %llu bytes",
-					 (unsigned long long)bytes);
-	if (!frame_read_fd(fd, copy, bytes)) {
-		free(copy);
+					 (unsigned long long)source->bytes);
+	if (!frame_read_fd(source->fd, source->texts, source->bytes))
 		return ERROR(KILN_EPROTO, "the memfd of the source cannot be read");
-	}
-	copy[bytes] = 0;
-	*out = copy;
+	source->texts[source->bytes] = 0;
 	return KILN_OK;
 }
 
@@ -123,34 +134,40 @@ static bool is_named(const struct kernel_ref *ref, int first, int end, const cha
 	return false;
 }
 
-/* The source, what came with it, and what any source may include. */
-static int add_user_files(struct broker *broker, struct wire_in *message, struct kernel_ref *ref,
+/* The source and what came with it, without their texts. */
+static int add_user_files(struct wire_in *message, struct kernel_ref *ref,
 						  char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *raw = wire_get(&message->root, "raw"),
 						 *headers = wire_get(raw, "headers");
-	int first = ref->job.file_count, own;
-	const char *text = ref->raw->texts;
-	uint64_t bytes = wire_get_uint(raw, "bytes", 0);
-	add_file(ref, keep(ref->raw, ref->plan.source), text, bytes);
+	ref->raw->first = ref->job.file_count;
+	add_file(ref, keep(ref->raw, ref->plan.source), NULL, wire_get_uint(raw, "bytes", 0));
 	for (uint32_t i = 0; i < wire_count(headers); i++) {
 		const char *header = wire_get_str(message, wire_at(headers, i), "n");
-		text += bytes;
-		bytes = wire_get_uint(wire_at(headers, i), "c", 0);
 		if (!header)
 			return ERROR(KILN_EINVAL, "header %u has no name", i);
-		add_file(ref, keep(ref->raw, header), text, bytes);
+		add_file(ref, keep(ref->raw, header), NULL, wire_get_uint(wire_at(headers, i), "c", 0));
 	}
-	own = ref->job.file_count;
+	return KILN_OK;
+}
+
+/* The texts have come: each file gets its own, and those that any source may include follow. */
+static void place_texts(const struct compile_sources *sources, struct kernel_ref *ref)
+{
+	int first = ref->raw->first, own = ref->job.file_count;
+	const char *text = ref->raw->texts;
+	for (int i = first; i < own; i++) {
+		ref->files[i].text = text;
+		text += ref->files[i].bytes;
+	}
 	for (size_t i = 0; i < sizeof standard / sizeof *standard; i++) {
-		const struct compile_file *file = compile_sources_find(broker->sources, standard[i].file);
+		const struct compile_file *file = compile_sources_find(sources, standard[i].file);
 		const char *wanted = standard[i].name;
 		if (file && is_named(ref, first, own, wanted) && !has_header(ref, first + 1, own, wanted))
 			add_file(ref, wanted, file->text, file->bytes);
 	}
 	ref->job.user_files = ref->job.file_count - first;
 	ref->raw->standard = ref->job.file_count - own;
-	return KILN_OK;
 }
 
 static int add_settings(struct wire_in *message, struct kernel_ref *ref,
@@ -220,14 +237,12 @@ static int fill(struct broker *broker, struct wire_in *message, struct frame *fr
 	uint64_t bytes = 0;
 	int status = count_texts(wire_get(&message->root, "raw"), &bytes, error);
 	if (status == KILN_OK)
-		status = read_texts(frame, bytes, &ref->raw->texts, error);
+		status = take_texts(frame, bytes, ref->raw, error);
 	if (status == KILN_OK)
 		status = add_shim(broker, ref, error);
 	if (status == KILN_OK)
-		status = add_user_files(broker, message, ref, error);
-	if (status == KILN_OK)
-		status = add_settings(message, ref, error);
-	return status == KILN_OK ? compile_check_user(&ref->job, error) : status;
+		status = add_user_files(message, ref, error);
+	return status == KILN_OK ? add_settings(message, ref, error) : status;
 }
 
 int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame,
@@ -247,6 +262,7 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 		kernel_drop(ref);
 		return ERROR(KILN_ENOMEM, "out of memory for a kernel");
 	}
+	ref->raw->fd = -1;
 	ref->job.files = ref->files;
 	ref->job.check = broker->options.memcheck && !strcmp(limits->target, "cpu");
 	status = fill(broker, message, frame, ref, error);
@@ -254,9 +270,21 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 		kernel_drop(ref);
 		return status;
 	}
-	ref->line = line_of_raw(&ref->job, ref->raw->standard);
 	*out = ref;
 	return KILN_OK;
+}
+
+int raw_fill(const struct compile_sources *sources, struct kernel_ref *ref,
+			 char error[KERNEL_ERROR_MAX])
+{
+	int status = read_texts(ref->raw, error);
+	if (status != KILN_OK)
+		return status;
+	place_texts(sources, ref);
+	status = compile_check_user(&ref->job, error);
+	if (status == KILN_OK)
+		ref->line = line_of_raw(&ref->job, ref->raw->standard);
+	return status;
 }
 
 const char *raw_label(const struct kernel_plan *plan, char label[160])

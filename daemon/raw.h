@@ -15,10 +15,15 @@
 struct raw_source;
 void raw_source_free(struct raw_source *source);
 
-/* From member "raw" of the message and its descriptor to a planned kernel.  KILN_OK, or a status
- * with a sentence. */
+/* From member "raw" of the message and its descriptor to a planned kernel, whose texts are not read
+ * yet.  KILN_OK, or a status with a sentence. */
 int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame,
 			 const struct kernel_limits *limits, struct kernel_ref **out,
+			 char error[KERNEL_ERROR_MAX]);
+
+/* Reads and checks the texts, on any thread: that takes milliseconds.  Then the kernel is whole.
+ * KILN_OK, or a status with a sentence. */
+int raw_fill(const struct compile_sources *sources, struct kernel_ref *ref,
 			 char error[KERNEL_ERROR_MAX]);
 
 /* The lines of a plan's text that are a user's choice. */

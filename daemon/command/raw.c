@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "daemon/job.h"
+#include "daemon/pool/pool.h"
 #include "daemon/raw.h"
+#include "daemon/store.h"
 #include "daemon/util/util.h"
 
 /* ---- Prepare and compile ---- */
@@ -23,33 +26,112 @@ static bool may_bring(struct session *session, uint64_t id, const char *target)
 	return false;
 }
 
-/* The user's kernel of a message, planned for a target, or NULL: refused, and answered. */
-static struct kernel_ref *open_raw(struct session *session, struct wire_in *message,
-								   struct frame *frame, const char *target)
+/* What becomes of a kernel whose texts have been read.  Takes it over. */
+typedef void (*opened)(struct session *session, uint64_t id, struct kernel_ref *ref);
+
+/* A kernel whose texts are being read. */
+struct opening {
+	struct request request;
+	struct broker *broker;
+	struct kernel_ref *ref;
+	opened done;
+	bool reading; /* a worker thread has it */
+	char compiler[sizeof((struct kernel_ref *)0)->compiler];
+	struct compile_key key;
+	int status;
+	char error[KERNEL_ERROR_MAX];
+};
+
+static void opening_free(struct opening *opening)
+{
+	compile_key_free(&opening->key);
+	kernel_drop(opening->ref);
+	free(opening);
+}
+
+/* While a thread has it, it is only marked; read_done frees it. */
+static void opening_abandon(struct request *request)
+{
+	struct opening *opening = (struct opening *)request;
+	pool_forget(opening->broker, opening);
+	if (!opening->reading)
+		opening_free(opening);
+}
+
+static void read_work(struct cache *cache, void *arg)
+{
+	struct opening *opening = arg;
+	(void)cache;
+	opening->status = raw_fill(opening->broker->sources, opening->ref, opening->error);
+	if (opening->status == KILN_OK && opening->compiler[0])
+		compile_key_make(&opening->ref->job, opening->compiler, &opening->key);
+}
+
+static void read_done(struct broker *broker, void *arg)
+{
+	struct opening *opening = arg;
+	struct session *session = opening->request.session;
+	uint64_t id = opening->request.id;
+	struct kernel_ref *ref = opening->ref;
+	(void)broker;
+	if (session && opening->status == KILN_OK) {
+		if (opening->key.text)
+			job_set_key(ref, &opening->key, opening->compiler);
+		opening->key.text = NULL;
+		session->asks = opening->request.name;
+		request_close(&opening->request);
+		opening->ref = NULL;
+		opening->done(session, id, ref);
+	} else if (session) {
+		reply_error(session, id, opening->status, "%s", opening->error);
+		request_close(&opening->request);
+	}
+	opening_free(opening);
+}
+
+static void read_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
+{
+	struct opening *opening = arg;
+	struct session *session = opening->request.session;
+	(void)toolchains;
+	(void)error; /* no compiler: a kernel without a key */
+	snprintf(opening->compiler, sizeof opening->compiler, "%s",
+			 job_compiler(opening->broker, opening->ref->target));
+	opening->reading = store_aside_for(opening->broker, session_turn(session), read_work, read_done,
+									   opening) == KILN_OK;
+	if (opening->reading)
+		return;
+	reply_error(session, opening->request.id, KILN_ENOMEM, "out of memory for a kernel");
+	request_close(&opening->request);
+	opening_free(opening);
+}
+
+/* The user's kernel of a message, planned for a target, goes on to done; or it is refused, and
+ * answered. */
+static void open_raw(struct session *session, struct wire_in *message, struct frame *frame,
+					 const char *target, opened done)
 {
 	struct kernel_limits limits;
-	struct kernel_ref *ref = NULL;
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
 	const char *model;
+	struct opening *opening = util_alloc(sizeof *opening);
 	int status = command_limits(session, target, &limits, &model, error);
 	if (status == KILN_OK && session->broker->draining)
 		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
-	if (status == KILN_OK && !may_bring(session, id, limits.target))
-		return NULL;
-	if (status == KILN_OK)
-		status = raw_open(session->broker, message, frame, &limits, &ref, error);
-	if (status != KILN_OK)
+	bool may = status != KILN_OK || may_bring(session, id, limits.target);
+	if (may && status == KILN_OK)
+		status = raw_open(session->broker, message, frame, &limits, &opening->ref, error);
+	if (may && status != KILN_OK)
 		reply_error(session, id, status, "%s", error);
-	return status == KILN_OK ? ref : NULL;
-}
-
-static void ask(struct session *session, struct wire_in *message, struct frame *frame,
-				const char *target, struct executor *executor)
-{
-	struct kernel_ref *ref = open_raw(session, message, frame, target);
-	if (ref)
-		command_ask_raw(session, wire_id(message), ref, executor);
+	if (!may || status != KILN_OK ||
+		!request_open(session, id, &opening->request, opening_abandon)) {
+		opening_free(opening);
+		return;
+	}
+	opening->broker = session->broker;
+	opening->done = done;
+	pool_when_known(session->broker, read_known, opening);
 }
 
 /* The session's own device process; NULL: refused, and answered. */
@@ -69,27 +151,37 @@ static struct executor *own_executor(struct session *session, uint64_t id)
 	return session->own;
 }
 
+/* Others may have been prepared meanwhile. */
+static void prepare(struct session *session, uint64_t id, struct kernel_ref *ref)
+{
+	if (command_may_prepare(session, id))
+		command_ask_raw(session, id, ref, session->own);
+	else
+		kernel_drop(ref);
+}
+
 void command_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t id = wire_id(message);
-	struct executor *executor = NULL;
-	if (command_may_prepare(session, id) && may_bring(session, id, session->device->info.name))
-		executor = own_executor(session, id);
-	if (executor)
-		ask(session, message, frame, NULL, executor);
+	if (command_may_prepare(session, id) && may_bring(session, id, session->device->info.name) &&
+		own_executor(session, id))
+		open_raw(session, message, frame, NULL, prepare);
+}
+
+static void compile(struct session *session, uint64_t id, struct kernel_ref *ref)
+{
+	command_ask_raw(session, id, ref, NULL);
 }
 
 void command_raw_compile(struct session *session, struct wire_in *message, struct frame *frame)
 {
-	ask(session, message, frame, wire_get_str(message, &message->root, "target"), NULL);
+	open_raw(session, message, frame, wire_get_str(message, &message->root, "target"), compile);
 }
 
 void command_raw_explain(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *target = wire_get_str(message, &message->root, "target");
-	struct kernel_ref *ref = open_raw(session, message, frame, target);
-	if (ref)
-		command_explain_raw(session, wire_id(message), ref);
+	open_raw(session, message, frame, target, command_explain_raw);
 }
 
 /* ---- Submit ---- */

@@ -209,6 +209,24 @@ static uint64_t list(struct peer *peer, int64_t unused)
 	return peer->id;
 }
 
+/* A kernel whose texts are refused once they are read. */
+static uint64_t bring(struct peer *peer, int64_t unused)
+{
+	struct wire_out out;
+	int zeros = frame_memfd("zeros", 16);
+
+	(void)unused;
+	peer_begin(peer, &out, "raw.explain");
+	wire_put_str(&out, "target", "cpu");
+	wire_map_begin(&out, "raw");
+	wire_put_str(&out, "entry", "k");
+	wire_put_uint(&out, "bytes", 16);
+	wire_map_end(&out);
+	peer_send(peer, &out, zeros);
+	close(zeros);
+	return peer->id;
+}
+
 /* One session's requests that need the cache, and one of another's. */
 static void store_turns(struct kilnd *daemon, uint64_t (*ask_for)(struct peer *peer, int64_t rows),
 						int status)
@@ -242,6 +260,11 @@ static void test_lookups(void **state)
 static void test_lists(void **state)
 {
 	store_turns(*state, list, KILN_OK);
+}
+
+static void test_sources(void **state)
+{
+	store_turns(*state, bring, KILN_EINVAL);
 }
 
 /* A key that two look for is looked for when the first of them has its turn. */
@@ -343,10 +366,9 @@ static void test_launches(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_sessions),      HARNESS_TEST(test_session_ends),
-		HARNESS_TEST(test_shared),        HARNESS_TEST(test_users),
-		HARNESS_TEST(test_lookups),       HARNESS_TEST(test_lists),
-		HARNESS_TEST(test_shared_lookup), HARNESS_TEST(test_launches),
+		HARNESS_TEST(test_sessions), HARNESS_TEST(test_session_ends),  HARNESS_TEST(test_shared),
+		HARNESS_TEST(test_users),    HARNESS_TEST(test_lookups),       HARNESS_TEST(test_lists),
+		HARNESS_TEST(test_sources),  HARNESS_TEST(test_shared_lookup), HARNESS_TEST(test_launches),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

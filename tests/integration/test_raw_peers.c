@@ -144,6 +144,43 @@ static void test_huge_pages(void **state)
 	kilnd_stop(daemon);
 }
 
+/* Reading and checking texts takes a while: not the loop does it, which serves others meanwhile. */
+static void test_texts_are_read_aside(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct wire_out out;
+	struct peer peer;
+	uint64_t id, kernel;
+	int zeros = frame_memfd("zeros", 16);
+
+	kilnd_start(daemon, NULL);
+	kiln_client *observer = client_open(daemon);
+	await_info(observer, "workers.idle", 1);
+	peer_open(&peer, daemon, source);
+	debug_int(observer, "delay-store", "ms", 2000);
+	begin_kernel(&peer, &out, 16);
+	wire_map_end(&out);
+	peer_send(&peer, &out, zeros);
+	kernel = peer.id;
+	peer_begin(&peer, &out, "devices");
+	peer_send(&peer, &out, -1);
+	assert_int_equal(peer_take(&peer, &id), KILN_OK);
+	assert_int_equal(id, peer.id);
+	assert_int_equal(peer_take(&peer, &id), KILN_EINVAL);
+	assert_int_equal(id, kernel);
+	assert_non_null(strstr(peer.sentence, "has a zero byte in it"));
+	/* A session that goes meanwhile takes its request along. */
+	begin_kernel(&peer, &out, 16);
+	wire_map_end(&out);
+	peer_send(&peer, &out, zeros);
+	peer_close(&peer);
+	await_info(observer, "server.sessions", 1);
+	debug_int(observer, "delay-store", "ms", 0);
+	close(zeros);
+	kiln_close(observer);
+	kilnd_stop(daemon);
+}
+
 /* ---- Launches ---- */
 
 static void begin_launch(struct peer *peer, struct wire_out *out, uint64_t call, int64_t grid)
@@ -242,6 +279,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_kernels),
 		HARNESS_TEST(test_huge_pages),
+		HARNESS_TEST(test_texts_are_read_aside),
 		HARNESS_TEST(test_launches),
 	};
 	harness_begin(100);
