@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "broker.h"
@@ -27,6 +28,7 @@
 #include "waits.h"
 
 #define ACCEPTS_A_TURN 32
+#define FILES_LEAST 16
 
 enum server_phase { SERVER_RUNNING, SERVER_DRAINING, SERVER_CLOSING, SERVER_CLOSED };
 
@@ -466,12 +468,27 @@ static int open_broker(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	return status;
 }
 
+/* libuv aborts where it cannot make its first pipes. */
+static bool may_open_files(void)
+{
+	struct rlimit files;
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_max >= FILES_LEAST)
+		return true;
+	util_log(UTIL_ERROR,
+			 "%llu files may be open here at once, and kilnd does not begin with less than %d: "
+			 "raise the limit (ulimit -n)",
+			 (unsigned long long)files.rlim_max, FILES_LEAST);
+	return false;
+}
+
 static int run(const struct options *options)
 {
 	static struct broker broker;
 	char error[KERNEL_ERROR_MAX];
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a full quota is an error of write, not the end */
+	if (!may_open_files())
+		return 1;
 	/* Every session, lent buffer and copy under way has a descriptor: the usual soft limit of 1024
 	 * is kept for programs that use select(). */
 	frame_reserve();

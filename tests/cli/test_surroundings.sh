@@ -46,6 +46,12 @@ status=$?
 grep -qx 'kilnd: a stack may have 64 KiB here, .*: raise the limit (ulimit -s)' "$DIR/out" &&
 	[ "$(grep -c . "$DIR/out")" -eq 1 ] || fails "a stack of 64 KiB: $(cat "$DIR/out")"
 
+sh -c 'ulimit -n 8; exec "$KILND" --cache-dir "$DIR/cache"' >"$DIR/out" 2>&1
+status=$?
+[ $status -eq 1 ] || fails "8 open files: status $status"
+grep -q ' error 8 files may be open here at once, .*: raise the limit (ulimit -n)$' "$DIR/out" ||
+	fails "8 open files: $(cat "$DIR/out")"
+
 # The command: what it opens becomes no standard descriptor, and what it cannot say is a failure.
 daemon --specialize eager
 for missing in '<&-' '2>&-' '<&- 2>&-'; do
