@@ -132,6 +132,21 @@ bool plan_extent(const struct kernel_tensor *tensor, uint64_t *bytes)
 	return true;
 }
 
+int64_t plan_batch_stride(int rank, const int64_t *shape, const int64_t *stride)
+{
+	int64_t extent = 1;
+
+	if (shape[0] != 1 || stride[0] == 0)
+		return stride[0];
+	for (int k = 1; k < rank; k++) {
+		int64_t step;
+		if (__builtin_mul_overflow(shape[k] - 1, stride[k], &step) ||
+			__builtin_add_overflow(extent, step, &extent))
+			return stride[0];
+	}
+	return stride[0] < extent ? extent : stride[0];
+}
+
 const struct kernel_attr *plan_attr(const struct kernel_problem *problem, const char *name)
 {
 	for (int i = 0; i < problem->attr_count; i++)

@@ -131,20 +131,18 @@ static bool fits(const struct gather_problem *gather, uint32_t rows, uint64_t sh
 	return gather->few > 0 && (uint64_t)gather->few <= shared / gather->element / rows;
 }
 
-/* So many rows that a block has enough to do, and its part of dst begins where a vector may, as
- * long as there are blocks for all multiprocessors. */
+/* So many rows that a block has enough to do, and its part of dst begins where a vector may.  How
+ * many there are in all does not count: with few of them the launch is what takes time, and all
+ * batches have one kernel. */
 static uint32_t find_rows(const struct gather_problem *gather, const struct kernel_limits *limits,
 						  bool stage)
 {
 	int64_t most = gather->few > gather->many && stage ? gather->few : gather->many;
 	int64_t bytes = most * gather->element, row = gather->many * gather->element;
-	int64_t blocks = 2 * (int64_t)limits->multiprocessors;
 	uint32_t rows = 1;
 
-	while (rows < MOST_ROWS && 2 * rows <= gather->form.rows &&
-		   (!stage || fits(gather, 2 * rows, limits->shared_default)) &&
-		   ((rows * bytes < BLOCK_BYTES && gather->form.rows / (2 * rows) >= blocks) ||
-			(rows * row % 16 && rows * bytes < 4 * BLOCK_BYTES)))
+	while (rows < MOST_ROWS && (!stage || fits(gather, 2 * rows, limits->shared_default)) &&
+		   (rows * bytes < BLOCK_BYTES || (rows * row % 16 && rows * bytes < 4 * BLOCK_BYTES)))
 		rows *= 2;
 	return rows;
 }

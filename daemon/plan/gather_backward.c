@@ -3,7 +3,8 @@
  * much a block chains and sums up.
  *
  * A block chains a list of indices once for `rows` of the rows that share it.  More rows are less
- * chaining, fewer are more blocks.
+ * chaining, fewer are more blocks: one row each, as long as larger blocks would leave some of the
+ * multiprocessors without any.  There is nothing between, so that all batches have two kernels.
  */
 #include "gather.h"
 
@@ -106,7 +107,7 @@ static void add_way(const struct kernel_problem *problem, const struct gather_pr
 {
 	struct scatter_way way = {.threads = threads, .rows = rows};
 
-	if (rows < 1 || rows > MOST_ROWS || rows > gather->outer)
+	if (rows < 1 || rows > MOST_ROWS)
 		return;
 	make_way(problem, gather, limits, &way);
 	for (int i = 0; i < *count; i++)
@@ -120,13 +121,14 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 					 const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
 {
 	int64_t chunks = divide_up(gather->few, LARGEST_CHUNK), row = gather->many * gather->element;
-	int64_t blocks = 2 * (int64_t)(limits->multiprocessors ? limits->multiprocessors : 1);
 	uint32_t rows = 1, threads = gather->few > 1024 || gather->many > 2048 ? 512 : 128;
 	int count = 0;
 
-	while (rows < MOST_ROWS && 2 * rows <= gather->outer && 2 * rows * row <= BLOCK_BYTES &&
-		   divide_up(gather->outer, 2 * rows) * gather->lists * chunks >= blocks)
+	/* Without leading dimensions each row has a list of its own. */
+	while (problem->tensors[0].rank > 2 && rows < MOST_ROWS && 2 * rows * row <= BLOCK_BYTES)
 		rows *= 2;
+	if (divide_up(gather->outer, rows) * gather->lists * chunks < limits->multiprocessors)
+		rows = 1;
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
 	add_way(problem, gather, limits, threads, rows, ways, &count);
 	add_way(problem, gather, limits, threads, rows / 2, ways, &count);
@@ -148,7 +150,7 @@ static const char *element_name(const struct gather_problem *gather)
 }
 
 static void print_kernel(const struct gather_problem *gather, const struct scatter_way *way,
-						 const char *number, bool loop, struct plan_text *id)
+						 bool leads, const char *number, bool loop, struct plan_text *id)
 {
 	plan_print(id,
 			   "gather_backward_rows<ScatterShape<%s, %s, %s, %lld, %lld, %u, %u, %u, %u, %u, "
@@ -161,7 +163,7 @@ static void print_kernel(const struct gather_problem *gather, const struct scatt
 	rows_print_sizes(id, &gather->form);
 	rows_print_strides(id, &gather->form, 0);
 	rows_print_strides(id, &gather->form, 1);
-	plan_print(id, ">, %lld, %s, %s>", (long long)(gather->outer > 1 ? gather->lists : 0), number,
+	plan_print(id, ">, %lld, %s, %s>", (long long)(leads ? gather->lists : 0), number,
 			   loop ? "true" : "false");
 }
 
@@ -180,7 +182,8 @@ static int plan_way(const struct kernel_problem *problem, const struct gather_pr
 	out->grid[1] = out->grid[2] = out->block[1] = out->block[2] = 1;
 	out->block[0] = way->threads;
 	out->shared_bytes = way->shared;
-	print_kernel(gather, way, items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
+	print_kernel(gather, way, problem->tensors[0].rank > 2,
+				 items > INT32_MAX || gather->form.rows > INT32_MAX ? "i64" : "u32",
 				 items > limits->grid_x, &id);
 	if (id.full)
 		return plan_refuse(

@@ -83,18 +83,12 @@ static void add_way(const struct giou_problem *giou, const struct kernel_limits 
 static int find_ways(const struct giou_problem *giou, const struct kernel_limits *limits,
 					 struct giou_way ways[MAX_WAYS])
 {
-	uint64_t pairs = (uint64_t)giou->pairs;
-	uint32_t threads = 256;
 	int count = 0;
 
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
-	if (giou->op.loss && !giou->op.backward) {
-		threads = 1024;
-		while (threads > 128 && pairs / threads < limits->multiprocessors)
-			threads /= 2;
-		/* Beyond what the caches hold, what is not read is worth more than being early. */
-		add_way(giou, limits, threads, pairs <= 1u << 21, ways, &count);
-	}
+	/* Beyond what the caches hold, what is not read is worth more than being early. */
+	if (giou->op.loss && !giou->op.backward)
+		add_way(giou, limits, 1024, giou->pairs <= 1 << 21, ways, &count);
 	for (int both = 1; both >= 0; both--)
 		for (uint32_t other = 256; other <= 1024; other *= 2)
 			add_way(giou, limits, other, both, ways, &count);
@@ -268,9 +262,19 @@ static void pass_sizes(const struct kernel_problem *problem, const struct giou_p
 		rows_pass_strides(out, &giou->form, i);
 }
 
+/* Blocks are an argument here: of few pairs all multiprocessors have some. */
+static uint32_t loss_threads(const struct giou_problem *giou, const struct kernel_limits *limits)
+{
+	uint32_t threads = GENERIC_LOSS_THREADS;
+
+	while (threads > 128 && ((uint64_t)giou->pairs / threads < limits->multiprocessors ||
+							 threads > limits->max_threads))
+		threads /= 2;
+	return threads;
+}
+
 static int plan_generic(const struct kernel_problem *problem, const struct giou_problem *giou,
-						uint32_t loss_threads, const struct kernel_limits *limits,
-						struct kernel_plan *out)
+						const struct kernel_limits *limits, struct kernel_plan *out)
 {
 	struct plan_text id = {.text = out->instantiation, .size = sizeof(out->instantiation)};
 	const struct giou_op *op = &giou->op;
@@ -278,7 +282,7 @@ static int plan_generic(const struct kernel_problem *problem, const struct giou_
 
 	plan_generic_spread(out, limits, "ops/giou_generic.cuh",
 						giou->pairs > 0 ? (uint64_t)giou->pairs : 1,
-						loss ? loss_threads : GENERIC_THREADS);
+						loss ? loss_threads(giou, limits) : GENERIC_THREADS);
 	plan_print(&id, "%s_generic<%s, %s>", problem->op, plan_dtype_name(giou->pred),
 			   plan_dtype_name(giou->target));
 	if (loss)
@@ -311,10 +315,7 @@ int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *
 	}
 	count = find_ways(&giou, limits, ways);
 	if (plan_is_generic(choice))
-		return plan_generic(problem, &giou,
-							ways[0].threads < GENERIC_LOSS_THREADS ? ways[0].threads
-																   : GENERIC_LOSS_THREADS,
-							limits, out);
+		return plan_generic(problem, &giou, limits, out);
 	while (choice && chosen < count && strcmp(choice, ways[chosen].name) != 0)
 		chosen++;
 	if (chosen == count)

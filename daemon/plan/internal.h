@@ -18,6 +18,11 @@ const char *plan_dtype_name(kiln_dtype dtype);
 int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_tensor *tensor,
 					  char error[KERNEL_ERROR_MAX]);
 
+/* The stride of the first dimension, the batch.  Nothing is multiplied by that of a batch of one,
+ * but it is part of a kernel like any other, so that all batches have the same kernel.  One that no
+ * larger batch could have, because its elements would overlap, becomes the least. */
+int64_t plan_batch_stride(int rank, const int64_t *shape, const int64_t *stride);
+
 /* A text of bounded size; full sticks. */
 struct plan_text {
 	char *text;

@@ -199,6 +199,13 @@ struct map_loops {
 	bool wide;          /* offsets or numbers need 64 bits */
 };
 
+/* The output's first index where it has one value: it is a loop all the same, and moves operands as
+ * that of a larger batch does, so that all batches have one kernel. */
+static inline bool map_is_batch_of_one(const struct map *map, int index)
+{
+	return index == 0 && map->output_rank > 0 && map->index[0].extent == 1 && !map->generic;
+}
+
 void map_loops(const struct map *map, struct map_loops *out);
 /* How far an access moves from one element of a loop to the next. */
 int64_t map_stride(const struct map *map, const struct map_access *access,

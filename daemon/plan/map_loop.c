@@ -15,7 +15,8 @@ static bool can_join(const struct map *map, int slow, int fast)
 
 	if (map->index[slow].named || map->index[fast].named)
 		return false;
-	if (map->index[slow].extent == 1 || map->index[fast].extent == 1)
+	if ((map->index[slow].extent == 1 && !map_is_batch_of_one(map, slow)) ||
+		map->index[fast].extent == 1)
 		return true;
 	for (int i = 0; i < map->access_count; i++) {
 		const int64_t *coefficient = map->access[i].coefficient;
@@ -33,7 +34,7 @@ static void add_loops(const struct map *map, int first, int last, struct map_loo
 	for (int k = first; k < last; k++) {
 		struct map_loop *loop = out->count ? &out->loop[out->count - 1] : NULL;
 		/* Where sizes are arguments, 1 is one like any other. */
-		if (map->index[k].extent == 1 && !map->generic)
+		if (map->index[k].extent == 1 && !map->generic && !map_is_batch_of_one(map, k))
 			continue;
 		if (!fresh && can_join(map, loop->last, k)) {
 			if (map->index[k].extent != 1)

@@ -371,7 +371,8 @@ static void describe(struct map *map, struct map_access *access)
 		struct map_subscript *s = &access->subscript[k];
 		s->affine = is_affine(map, node->kid[k], s);
 		for (int i = 0; i < map->index_count; i++) /* an index that is always 0 moves nothing */
-			if (map->index[i].extent <= 1 || is_repeated(kid, tensor->shape[k]))
+			if ((map->index[i].extent <= 1 || is_repeated(kid, tensor->shape[k])) &&
+				!(k == 0 && map_is_batch_of_one(map, i)))
 				s->coefficient[i] = 0;
 		s->within = s->affine ? affine_within(map, s, tensor->shape[k])
 							  : kid->ranged && kid->low >= 0 && kid->high < tensor->shape[k];
@@ -386,9 +387,11 @@ static void describe(struct map *map, struct map_access *access)
 	}
 	/* Offsets fit 63 bits, for the operand's do and all of it is within. */
 	for (int k = 0; k < node->kids && access->direct; k++) {
-		access->start += access->subscript[k].start * tensor->stride[k];
+		int64_t stride =
+			k ? tensor->stride[k] : plan_batch_stride(tensor->rank, tensor->shape, tensor->stride);
+		access->start += access->subscript[k].start * stride;
 		for (int i = 0; i < map->index_count; i++)
-			access->coefficient[i] += access->subscript[k].coefficient[i] * tensor->stride[k];
+			access->coefficient[i] += access->subscript[k].coefficient[i] * stride;
 	}
 }
 

@@ -77,13 +77,15 @@ int map_ways(const struct map *map, const struct map_loops *loops,
 		add_way(limits, 128, share, true, ways, &count);
 		return count;
 	}
-	/* Narrow vectors take more of them, and little work fewer, so that all can have some. */
+	/* Narrow vectors take more of them, and little work one, so that all can have some: no number
+	 * between, for then each size of a batch would have its kernel. */
 	if (loops->vector * (int)kernel_dtype_bytes(map->problem->tensors[map->output].dtype) < 16)
 		share = 8;
-	while (share > 1 && ((int)share * held > MOST_WORDS ||
-						 loops->elements / loops->vector / (256 * (int64_t)share) <
-							 2 * (int64_t)limits->multiprocessors))
+	while (share > 1 && (int)share * held > MOST_WORDS)
 		share /= 2;
+	if (loops->elements / loops->vector / (256 * (int64_t)share) <
+		2 * (int64_t)limits->multiprocessors)
+		share = 1;
 	add_way(limits, 256, share, false, ways, &count);
 	for (uint32_t unroll = 1; unroll <= 8; unroll *= 2)
 		for (uint32_t threads = 128; threads <= 512; threads *= 2)

@@ -246,7 +246,8 @@ static void write_subscripts(const struct map *map, const struct map_loops *loop
 		/* A dimension of size 1 goes with any index. */
 		if (map->generic && kid->kind == MAP_INDEX)
 			plan_print(out, "z%d_%d == 1 ? 0 : ", number, k);
-		if (!map->generic && tensor->shape[k] == 1 && kid->kind == MAP_INDEX)
+		if (!map->generic && tensor->shape[k] == 1 && kid->kind == MAP_INDEX &&
+			!(k == 0 && map_is_batch_of_one(map, kid->which)))
 			plan_print(out, "0");
 		else
 			map_emit(map, loops, node->kid[k], kid->type, out);
@@ -297,9 +298,11 @@ static void write_take(const struct map *map, const struct map_loops *loops, int
 			plan_print(out, "\t\toffset += map_%s_of<Offset>(d%d, z%d_%d) * u%d_%d;\n", how, k,
 					   number, k, number, k);
 		else
-			plan_print(out,
-					   "\t\toffset += map_%s<%lld, Offset>(d%d) * static_cast<Offset>(%lld);\n",
-					   how, (long long)tensor->shape[k], k, (long long)tensor->stride[k]);
+			plan_print(
+				out, "\t\toffset += map_%s<%lld, Offset>(d%d) * static_cast<Offset>(%lld);\n", how,
+				within ? 0 : (long long)tensor->shape[k], k,
+				(long long)(k ? tensor->stride[k]
+							  : plan_batch_stride(tensor->rank, tensor->shape, tensor->stride)));
 	}
 	plan_print(out,
 			   "\t\tconst %s value = map_load(p%d + offset);\n\t\treturn in ? value : %s();\n\t}\n",

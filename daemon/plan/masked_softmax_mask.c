@@ -22,6 +22,10 @@ void masked_strides(const struct masked_problem *masked, int64_t stride[KILN_MAX
 	for (int m = 0; masked->mask >= 0 && m < mask->rank; m++)
 		if (mask->shape[m] != 1)
 			stride[m + dims - mask->rank] = mask->stride[m];
+	/* A batch of one has a mask of its own. */
+	if (masked->mask >= 0 && mask->rank == dims && mask->rank > 0 && mask->shape[0] == 1 &&
+		masked->problem->tensors[0].shape[0] == 1)
+		stride[0] = plan_batch_stride(mask->rank, mask->shape, mask->stride);
 }
 
 /* Bytes that a thread keeps of the mask for each element. */

@@ -53,10 +53,10 @@ static void merge_rows(struct rows_form *form, int rank, const int64_t *shape,
 	form->rows = 1;
 	for (int k = rank - 1; k >= 0; k--) {
 		int64_t here[ROWS_MAX_OPERANDS];
-		if ((k >= axis && k < axis + axes) || shape[k] == 1)
+		if ((k >= axis && k < axis + axes) || (shape[k] == 1 && k > 0))
 			continue;
 		for (int i = 0; i < form->operands; i++)
-			here[i] = stride[i][k];
+			here[i] = k == 0 ? plan_batch_stride(rank, shape, stride[i]) : stride[i][k];
 		form->rows *= shape[k];
 		if (count && joins(form, here, kept[count - 1], size[count - 1], &culprit)) {
 			size[count - 1] *= shape[k];

@@ -12,7 +12,7 @@
 
 /*
  * A problem as rows of columns.  The dimensions that number the rows are merged where all operands
- * run on, slowest first; sizes of 1 are gone.
+ * run on, slowest first; sizes of 1 are gone but for that of the first dimension, the batch.
  */
 struct rows_form {
 	int64_t rows, columns;

@@ -264,7 +264,7 @@ static void boxes_anywhere(void **state)
 	p = ragged(LOSS);
 	plan = plan_on("sm_90", &p);
 	has(&plan, "giou_loss<Boxes<f32, 16, 1, List<>, List<4>>, Boxes<u8, 4, 1, List<>, List<4>>, "
-			   "true, 8, true, false, 128, u32, false>");
+			   "true, 8, true, false, 1024, u32, false>");
 	p = ragged(LOSS_BACKWARD);
 	plan = plan_on("sm_90", &p);
 	has(&plan, "giou_loss_backward<Boxes<f32, 16, 1, List<>, List<4>>, Boxes<u8, 4, 1, List<>, "
