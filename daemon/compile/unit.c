@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define ABOUT_MENTIONS "#pragma GCC diagnostic %s \"-Wdeprecated-declarations\"\n"
+
 /* Nothing in it may end the line or the text. */
 static bool is_line(const char *text)
 {
@@ -79,12 +81,10 @@ static int count_shim(const struct compile_job *job)
  * whatever a line of the user's says. */
 static void name_entry(struct util_text *text, const char *entry)
 {
-	static const char pragma[] = "#pragma GCC diagnostic %s \"-Wdeprecated-declarations\"\n";
-
 	util_text_add(text, "# 1 \"entry\"\n");
-	util_text_add(text, pragma, "warning");
+	util_text_add(text, ABOUT_MENTIONS, "warning");
 	util_text_add(text, "#line 1 \"entry\"\ntypedef decltype(&%s) kiln_cpu_named;\n", entry);
-	util_text_add(text, pragma, "ignored");
+	util_text_add(text, ABOUT_MENTIONS, "ignored");
 }
 
 static int copy_whole(const struct compile_job *job, char **out, char error[KERNEL_ERROR_MAX])
@@ -110,7 +110,8 @@ int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR
 		return status;
 	util_text_add(&text, "#define KILN_CPU %d\n", cpu);
 	if (cpu && job->user_files)
-		util_text_add(&text, "#define KILN_CPU_KERNEL \"" UNIT_CPU_KERNEL "\"\n");
+		util_text_add(&text, "#define KILN_CPU_KERNEL \"" UNIT_CPU_KERNEL "\"\n" ABOUT_MENTIONS,
+					  "ignored");
 	if (job->check)
 		util_text_add(&text, "#define KILN_CPU_CHECK 1\n");
 	for (int i = 0; i < shim; i++)

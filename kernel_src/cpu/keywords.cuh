@@ -8,7 +8,6 @@
 #ifdef KILN_CPU_KERNEL
 /* In sources of others any function may be named as the entry, and this attribute makes the
  * compiler say of those that are kernels that they are (daemon/compile/unit.c). */
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define __global__ __attribute__((deprecated(KILN_CPU_KERNEL)))
 #else
 #define __global__

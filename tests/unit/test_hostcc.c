@@ -429,7 +429,6 @@ static int close_all(void **state)
 static void an_entry_of_a_users_is_a_kernel(void **state)
 {
 	static const char user_shim[] =
-		"#pragma GCC diagnostic ignored \"-Wdeprecated-declarations\"\n"
 		"#define __global__ __attribute__((deprecated(KILN_CPU_KERNEL)))\n"
 		"#define KILN_CPU_ENTRY(...) extern \"C\" __attribute__((visibility(\"default\"))) "
 		"void kiln_cpu_entry(long *p) { __VA_ARGS__(p); }\n";

@@ -1,6 +1,6 @@
 /*
  * test_plan_batches: how many kernels a problem has of which the batch alone changes, which is the
- * size of the leading dimension: from 1 to 1000, and a million.  Mostly one, and hardly ever more than
+ * size of the leading dimension: from 1 to 1000, and a million.  Mostly one, hardly ever more than
  * two.
  */
 #include "daemon/plan/manifest.h"
