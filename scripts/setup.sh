@@ -192,6 +192,22 @@ have_hiredis || apt_install libhiredis-dev ||
 if [ $want_tests = 1 ] && ! have strace; then
 	apt_install strace || say "strace is missing: the test that watches system calls is skipped"
 fi
+# One test compares the kernels of all compilers that are here.  Of a package that it does not know
+# apt would take the name for a pattern, because of the "+".
+add_compiler() {
+	compiles "$1" c++ && return
+	if apt-cache pkgnames "$2" 2>/dev/null | grep -qxF "$2"; then
+		apt_install "$2" || say "$1 is missing: kernels are compared without it"
+	else
+		say "this system has no package $2: kernels are compared without $1"
+	fi
+}
+if [ $want_tests = 1 ]; then
+	add_compiler g++-12 g++-12
+	add_compiler g++-13 g++-13
+	add_compiler g++-14 g++-14
+	add_compiler clang++ clang
+fi
 if ! cmake_is_new_enough; then
 	say "cmake is $(cmake_version) and 3.25 or newer is needed; Debian 12 and Ubuntu 24.04 have it"
 	exit 1

@@ -9,7 +9,7 @@
 # --torch  fetches PyTorch if it is not there (scripts/setup.sh --torch); the tests that compare
 #          with it run wherever it is
 # --all    every case of the operators, of which otherwise the first of each kind and half of the
-#          others are compiled; half as long again
+#          others are compiled, and every kernel by every compiler; twice as long
 #
 # Exit status: 0 when nothing failed, 1 when something did, 2 usage.
 set -u
@@ -123,7 +123,7 @@ print_skipped() {
 					printf "  %s %s: %s\n", preset, name, last
 			}
 			inside && NF && !/^-+$/ { last = $0 }
-			inside && /^\[  SKIPPED \] [a-z_]+$/ { printf "  %s %s: %s\n", preset, name, $4 }
+			inside && /^\[  SKIPPED \] [a-z0-9_+-]+$/ { printf "  %s %s: %s\n", preset, name, $4 }
 		' "$log" "$full"
 	done
 	[ ! -f "$results/asan.log" ] || echo "  asan, label $asan_left_out: $asan_reason"
