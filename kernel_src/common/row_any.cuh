@@ -168,7 +168,7 @@ DEVICE void row_any_piece(const u8 *from, const u8 *begin, const u8 *end, u32 (&
 			words[w] = pair[w];
 		return;
 	}
-	if (low + 16 < end)
+	if (low + 32 > begin && low + 16 < end)
 		vec_load<16>(low + 16, pair + 4);
 	vec_window<ES, 16>(pair, beyond, words);
 }
