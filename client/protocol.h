@@ -184,6 +184,8 @@
  *   what: "store-fault" kind ms count?  the disk of the cache is "full", "readonly", "failing", or
  *                                  "slow" (each call takes ms), for count calls; "none": as it is
  *   what: "store-deadline" ms      whoever waits for that disk waits so long (0: as usual)
+ *   what: "admit-rights"           descriptors may come with a connection, as before Linux 6.16
+ *   what: "closer-sockets" count   so many sockets that are being closed are too many (0: as usual)
  *   what: "look"                   looks after the cache's files and the socket, as every 5 s
  */
 

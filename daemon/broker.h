@@ -121,6 +121,8 @@ static inline uint64_t broker_id(struct broker *broker)
 	return ++broker->next_id;
 }
 
+/* For tests: from now on descriptors may come with a connection, as before Linux 6.16. */
+void server_admit_rights(struct broker *broker);
 /* Looks whether a draining broker is done; called whenever something ended. */
 void server_progress(struct broker *broker);
 /* Begins to drain, as SIGTERM does. */

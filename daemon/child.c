@@ -22,7 +22,11 @@
 #define CHILD_ARGUMENTS 16
 #define WRAPPER_WORDS 32
 #define CHILD_FD 3
-#define FRAMES_A_TURN 256 /* of a child that talks; then clients have their turn */
+/* Of a child that talks; then clients have their turn. */
+#define FRAMES_A_TURN 256
+#define BYTES_A_TURN ((size_t)1 << 20)
+/* Of one that has ended: the socket keeps no more. */
+#define FRAMES_AT_END 4096
 #define VARIABLES_MOST 510
 
 extern char **environ;
@@ -99,14 +103,18 @@ static int take(struct child *child, struct frame *frame)
 	return status;
 }
 
-/* Reads what is there, up to most messages; false when the socket ended or broke. */
-static bool read_messages(struct child *child, int most)
+/* Reads what is there, up to most messages; false when the socket ended or broke.  A child has met
+ * what users wrote: its descriptors are taken for theirs. */
+static bool read_messages(struct child *child, int most, size_t bytes_most)
 {
-	for (int i = 0; i < most; i++) {
+	size_t bytes = 0;
+	for (int i = 0; i < most && bytes < bytes_most; i++) {
 		struct frame frame = {0};
-		int status = frame_recv(child->sock, &frame, child->message_most);
+		int status = frame_recv_foreign(child->sock, &frame, child->message_most);
 		if (status == KILN_EAGAIN)
 			return true;
+		bytes += frame.size;
+		closer_sift(getuid(), &frame);
 		if (status == KILN_OK)
 			status = take(child, &frame);
 		else if (status != KILN_ECONN)
@@ -125,7 +133,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 	if (works && (events & UV_WRITABLE))
 		works = frame_queue_flush(&child->queue, child->sock) != KILN_ECONN;
 	if (works && (events & (UV_READABLE | UV_DISCONNECT)))
-		works = read_messages(child, FRAMES_A_TURN);
+		works = read_messages(child, FRAMES_A_TURN, BYTES_A_TURN);
 	if (child->abandoned) {
 		uv_poll_stop(poll); /* in the middle of what it said */
 	} else if (works) {
@@ -154,8 +162,9 @@ static void end(struct child *child, int exit_status, int term_signal)
 	char why[sizeof child->condemned];
 	child->exited = true;
 	uv_poll_stop(&child->poll);
-	/* What it said last (a fault's sentence) may still be in the socket. */
-	read_messages(child, INT_MAX);
+	/* What it said last (a fault's sentence) may still be in the socket.  A process that it left
+	 * behind may write there for ever, and is not read to the end. */
+	read_messages(child, FRAMES_AT_END, child->message_most);
 	output_drain(child->output);
 	if (child->given_up)
 		util_log(UTIL_INFO, "process %d, which did not end when it was killed, has ended",

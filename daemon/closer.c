@@ -24,6 +24,7 @@
 
 struct item {
 	int fd;
+	bool is_socket; /* of a peer */
 	uint64_t began_us;
 	struct item *next;
 };
@@ -33,7 +34,8 @@ struct account {
 	uint32_t uid;
 	int servers, called; /* threads that close for it; called: of these, those on their way */
 	int waiting;
-	bool full; /* and that was asked */
+	int sockets; /* of peers, that wait or are being closed */
+	bool full;   /* and that was asked */
 	struct item *head, *tail, *closing;
 	struct account *next;
 };
@@ -44,10 +46,13 @@ static struct {
 	struct account *accounts;
 	int threads, idle, wakes;
 	uint64_t waiting, closing;
+	int sockets, sockets_most;
 	bool ticking, open;
 	void (*relieved)(void *arg);
 	void *arg;
-} closer = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+} closer = {.lock = PTHREAD_MUTEX_INITIALIZER,
+			.wake = PTHREAD_COND_INITIALIZER,
+			.sockets_most = CLOSER_SOCKETS};
 
 /* ---- Accounts ---- */
 
@@ -120,6 +125,8 @@ static void done(struct account *account, struct item *item)
 	while (*link != item)
 		link = &(*link)->next;
 	*link = item->next;
+	account->sockets -= item->is_socket;
+	closer.sockets -= item->is_socket;
 	free(item);
 	closer.closing--;
 	if (account->full && !is_full(account)) {
@@ -271,7 +278,7 @@ void closer_detach(void)
 	pthread_mutex_unlock(&closer.lock);
 }
 
-void closer_put(uint32_t uid, int fd)
+static void put(uint32_t uid, int fd, bool is_socket)
 {
 	if (fd < 0)
 		return;
@@ -284,6 +291,9 @@ void closer_put(uint32_t uid, int fd)
 	struct item *item = util_alloc(sizeof *item);
 	struct account *account = find_or_make(uid);
 	item->fd = fd;
+	item->is_socket = is_socket;
+	account->sockets += is_socket;
+	closer.sockets += is_socket;
 	if (account->head)
 		account->tail->next = item;
 	else
@@ -294,6 +304,11 @@ void closer_put(uint32_t uid, int fd)
 	if ((account->servers || !call_thread(account)) && !closer.ticking)
 		pthread_cond_signal(&closer.tick);
 	pthread_mutex_unlock(&closer.lock);
+}
+
+void closer_put(uint32_t uid, int fd)
+{
+	put(uid, fd, false);
 }
 
 void closer_put_socket(int sock)
@@ -307,7 +322,26 @@ void closer_put_socket(int sock)
 		return;
 	}
 	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &peer_size);
-	closer_put(peer.uid, sock);
+	put(peer.uid, sock, true);
+}
+
+bool closer_is_crowded(uint32_t *uid)
+{
+	pthread_mutex_lock(&closer.lock);
+	bool is_crowded = closer.sockets >= closer.sockets_most;
+	const struct account *most = closer.accounts;
+	for (const struct account *account = most; account; account = account->next)
+		most = account->sockets > most->sockets ? account : most;
+	*uid = most ? most->uid : 0;
+	pthread_mutex_unlock(&closer.lock);
+	return is_crowded;
+}
+
+void closer_crowd(int sockets)
+{
+	pthread_mutex_lock(&closer.lock);
+	closer.sockets_most = sockets ? sockets : CLOSER_SOCKETS;
+	pthread_mutex_unlock(&closer.lock);
 }
 
 bool closer_is_full(uint32_t uid)
@@ -341,6 +375,16 @@ bool closer_is_harmless(int fd)
 	return fcntl(fd, F_GET_SEALS) >= 0 ||
 		   (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 &&
 			S_ISCHR(status.stx_mode) && status.stx_rdev_major == NVIDIA_MAJOR);
+}
+
+void closer_sift(uint32_t uid, struct frame *frame)
+{
+	for (int i = 0; i < frame->fd_count + frame->rest_count; i++) {
+		if (i < frame->fd_count && closer_is_harmless(frame->fds[i]))
+			continue;
+		closer_put(uid, frame->fds[i]);
+		frame->fds[i] = -1;
+	}
 }
 
 static void put_ours(void *unused, int fd)

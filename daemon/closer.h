@@ -14,7 +14,8 @@
  * Bounds.  When CLOSER_SLOW threads are slow for a uid, or CLOSER_FULL descriptors of it wait,
  * closer_is_full() tells the sessions of that uid to read no more: it then has as many threads at
  * the most, and those for the descriptors of a message of each session that was being read.
- * CLOSER_THREADS are all that there can be.
+ * CLOSER_THREADS are all that there can be.  CLOSER_SOCKETS leaves half of them to others where a
+ * kernel without SO_PASSRIGHTS lets descriptors into the sockets of strangers.
  *
  * Life.  closer_open() starts the first threads.  None is ever joined: one may never return.  The
  * process ends with them, as exit(3) and _exit(2) do not wait for threads; what others must see
@@ -30,6 +31,7 @@
 #define CLOSER_THREADS 1024
 #define CLOSER_SLOW 8
 #define CLOSER_FULL 256
+#define CLOSER_SOCKETS 512
 #define CLOSER_PASSRIGHTS 83 /* SO_PASSRIGHTS, Linux 6.16 */
 
 /* relieved is called when a uid that was full is so no longer: on one of the threads, to do no more
@@ -48,6 +50,13 @@ bool closer_settle(void);
 /* Closing it waits for nobody: it is memory of the kernel, or a device of NVIDIA's driver.  Never
  * waits itself, whatever the descriptor is. */
 bool closer_is_harmless(int fd);
+/* Leaves a message those that are of use, and harmless also for a child that inherits them. */
+void closer_sift(uint32_t uid, struct frame *frame);
+/* So many sockets are being closed that the next may not be taken: a stranger's socket holds what
+ * nobody may read, and has to be closed all the same.  uid: who has most of them. */
+bool closer_is_crowded(uint32_t *uid);
+/* For tests: that is so beyond this many; 0: CLOSER_SOCKETS. */
+void closer_crowd(int sockets);
 
 /* For what the daemon made itself and others may have filled. */
 extern const struct frame_closer closer_ours;

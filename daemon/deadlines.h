@@ -19,6 +19,7 @@
 #define PAUSE_DRAIN_LOOK_MS 10     /* of a daemon that ends, between two looks at what is left */
 #define PAUSE_SERVER_ALONE_MS 500  /* without a session, before memory goes back to the system */
 #define PAUSE_SERVER_LOOK_MS 5000  /* whether the socket is still there for others */
+#define PAUSE_SERVER_ACCEPT_MS 20  /* while nobody new can be taken in, between two tries */
 #define DEADLINE_DATABASE_MS 250   /* for somebody who has the database open with another program */
 #define DEADLINE_STORE_MS 2000     /* the disk of the cache answers whoever waits for it */
 #define DEADLINE_STORE_END_US 2000000 /* it answers a daemon that ends, when all else is done */

@@ -25,16 +25,6 @@ void rights_take(struct session *session)
 	setsockopt(session->sock, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof on);
 }
 
-void rights_sift(struct session *session, struct frame *frame)
-{
-	for (int i = 0; i < frame->fd_count + frame->rest_count; i++) {
-		if (i < frame->fd_count && closer_is_harmless(frame->fds[i]))
-			continue;
-		closer_put(session->uid, frame->fds[i]);
-		frame->fds[i] = -1;
-	}
-}
-
 int rights_say_full(uint32_t uid, char text[KERNEL_ERROR_MAX])
 {
 	return util_fail(text, KERNEL_ERROR_MAX, KILN_ELIMIT,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "broker.h"
@@ -36,12 +37,13 @@ struct server {
 	struct listen_socket socket;
 	uv_poll_t poll;
 	uv_signal_t term, interrupt, hangup;
-	uv_timer_t drain, idle, alone, look;
+	uv_timer_t drain, idle, alone, look, rest;
 	uv_async_t relieved; /* descriptors were closed that sessions are held for */
 	uint64_t stopped_us, drain_until_us,
 		end_until_us; /* end: of the cache; 0: all else is not done yet */
 	bool left;        /* the cache did not come to its end */
 	bool lost;        /* nobody finds the socket, and that was said */
+	bool crowded;     /* nobody is taken in until sockets are closed, and that was said */
 	int spare; /* a descriptor to give up when there are none left, so that a peer can be turned
 				  away */
 	enum server_phase phase;
@@ -69,22 +71,66 @@ static bool turn_away(struct server *server)
 	return fd >= 0;
 }
 
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void on_rested(uv_timer_t *timer)
+{
+	struct broker *broker = timer->data;
+	struct server *server = broker->server;
+	if (server->phase == SERVER_RUNNING)
+		uv_poll_start(&server->poll, UV_READABLE, on_connection);
+}
+
+/* Nobody can be taken in now, and the socket stays readable. */
+static void rest(struct server *server)
+{
+	uv_poll_stop(&server->poll);
+	uv_timer_start(&server->rest, on_rested, PAUSE_SERVER_ACCEPT_MS, 0);
+}
+
+/* What strangers send into sockets that are turned away cannot be bounded there: before Linux 6.16
+ * it comes with the connection. */
+static bool is_crowded(struct server *server)
+{
+	uint32_t uid;
+	bool is_now = closer_is_crowded(&uid);
+	if (is_now && !server->crowded)
+		util_log(UTIL_WARN,
+				 "no new connections are taken until old ones are closed: programs of uid %u have "
+				 "sent descriptors there that cannot be closed (sockets that linger, files of a "
+				 "file system that does not answer); end those programs",
+				 (unsigned)uid);
+	else if (!is_now && server->crowded)
+		util_log(UTIL_INFO, "new connections are taken again");
+	server->crowded = is_now;
+	return is_now;
+}
+
+/* False: there is nobody else, or nobody can be taken in for a while. */
+static bool take_one(struct broker *broker)
+{
+	struct server *server = broker->server;
+	int fd = is_crowded(server)
+				 ? -1
+				 : accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0) {
+		session_open(broker, fd);
+		return true;
+	}
+	if (!server->crowded && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
+		return errno != EAGAIN;
+	if (!server->crowded && (errno == EMFILE || errno == ENFILE) && turn_away(server))
+		return true;
+	rest(server);
+	return false;
+}
+
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
 	struct broker *broker = poll->data;
-	struct server *server = broker->server;
 	(void)events;
-	for (int i = 0; status == 0 && i < ACCEPTS_A_TURN; i++) {
-		int fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0) {
-			session_open(broker, fd);
-		} else if (errno == EMFILE || errno == ENFILE) {
-			if (!turn_away(server))
-				return;
-		} else if (errno != EINTR && errno != ECONNABORTED) {
-			return;
-		}
-	}
+	for (int i = 0; status == 0 && i < ACCEPTS_A_TURN && take_one(broker); i++)
+		;
 }
 
 /* Whoever tidies up may remove the socket of a daemon that runs, or its directory: nobody new would
@@ -111,6 +157,12 @@ static void on_look(uv_timer_t *timer)
 	server_look(timer->data);
 }
 
+void server_admit_rights(struct broker *broker)
+{
+	int on = 1;
+	setsockopt(broker->server->socket.fd, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof on);
+}
+
 /* ---- Ending ---- */
 
 static bool work_left(const struct broker *broker)
@@ -131,6 +183,7 @@ static void close_handles(struct broker *broker)
 	uv_close((uv_handle_t *)&server->idle, NULL);
 	uv_close((uv_handle_t *)&server->alone, NULL);
 	uv_close((uv_handle_t *)&server->look, NULL);
+	uv_close((uv_handle_t *)&server->rest, NULL);
 	closer_detach();
 	uv_close((uv_handle_t *)&server->relieved, NULL);
 	uv_close((uv_handle_t *)&broker->tiers->timer, NULL);
@@ -357,7 +410,8 @@ static int open_loop(struct broker *broker)
 	if (status < 0)
 		return status;
 	server->poll.data = server->term.data = server->interrupt.data = server->hangup.data = broker;
-	server->drain.data = server->idle.data = server->look.data = server->relieved.data = broker;
+	server->drain.data = server->idle.data = server->look.data = server->rest.data = broker;
+	server->relieved.data = broker;
 	uv_signal_init(&broker->loop, &server->term);
 	uv_signal_init(&broker->loop, &server->interrupt);
 	uv_signal_init(&broker->loop, &server->hangup);
@@ -365,6 +419,7 @@ static int open_loop(struct broker *broker)
 	uv_timer_init(&broker->loop, &server->idle);
 	uv_timer_init(&broker->loop, &server->alone);
 	uv_timer_init(&broker->loop, &server->look);
+	uv_timer_init(&broker->loop, &server->rest);
 	uv_async_init(&broker->loop, &server->relieved, on_relieved);
 	uv_signal_start(&server->term, on_signal, SIGTERM);
 	uv_signal_start(&server->interrupt, on_signal, SIGINT);

@@ -199,7 +199,7 @@ static bool read_messages(struct session *session)
 		if (status == KILN_EAGAIN)
 			return true;
 		bytes += (size_t)(frame.fd_count + frame.rest_count) * BYTES_A_DESCRIPTOR;
-		rights_sift(session, &frame);
+		closer_sift(session->uid, &frame);
 		if (frame.lost)
 			status = KILN_OK; /* the request can be told */
 		if (status == KILN_ELIMIT)

@@ -193,8 +193,6 @@ void session_watch(struct session *session);
 void rights_open(struct session *session);
 /* hello is answered: from now on it may send some. */
 void rights_take(struct session *session);
-/* Leaves a message those that are of use, and harmless also for a child that inherits them. */
-void rights_sift(struct session *session, struct frame *frame);
 /* True: nothing more is read until descriptors of its uid are closed. */
 bool rights_hold(struct session *session);
 /* Those that are held look whether they may go on. */

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "daemon/cache/fault.h"
 #include "daemon/child.h"
+#include "daemon/closer.h"
 #include "daemon/deadlines.h"
 #include "daemon/pool/pool.h"
 #include "daemon/store.h"
@@ -297,6 +298,10 @@ static bool set(struct session *session, struct wire_in *message, const char *wh
 		test->gain_us = (double)ms * 1000;
 	else if (!strcmp(what, "available-memory"))
 		test->available_bytes = wire_get_uint(&message->root, "bytes", 0);
+	else if (!strcmp(what, "closer-sockets"))
+		closer_crowd((int)wire_get_uint(&message->root, "count", 0));
+	else if (!strcmp(what, "admit-rights"))
+		server_admit_rights(session->broker);
 	else if (!set_time(test, what, ms))
 		return false;
 	reply_ok(session, wire_id(message));
@@ -369,7 +374,7 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 			"hello-deadline, idle-executor, start-deadline, call-deadline, "
 			"restart-pause, gain, remote-patience, remote-claim, fail-compile, hang-compile, "
 			"crash-compile, fail-start, "
-			"fail-device, spare-children, available-memory",
+			"fail-device, spare-children, available-memory, admit-rights, closer-sockets",
 			PLAIN_CUT(what, 40));
 }
 

@@ -415,6 +415,97 @@ static void test_full(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- Strangers whose connections are never closed ---- */
+
+#define CROWD 3
+#define GUEST "65533"
+#define OWNER 4300
+
+/* Whoever may not connect is closed with all that was sent before. */
+static int crowd_as_nobody(const struct kilnd *daemon, void *arg)
+{
+	const int test = *(const int *)arg;
+	struct slow_socket slow[CROWD];
+
+	if (!become_user(NOBODY, NOBODY, NULL, 0))
+		return 2;
+	for (int i = 0; i < CROWD; i++)
+		if (!slow_socket_open(&slow[i]))
+			return 3;
+	say(test);
+	if (!hear(test))
+		return 4;
+	for (int i = 0; i < CROWD; i++) {
+		int sock = raw_open(daemon);
+		if (sock < 0 || send_request(sock, slow[i].fd))
+			return 5;
+		close(slow[i].fd);
+	}
+	say(test);
+	if (!hear(test))
+		return 6;
+	for (int i = 0; i < CROWD; i++)
+		slow_socket_end(&slow[i]);
+	return 0;
+}
+
+static void await_log(const struct kilnd *daemon, const char *line)
+{
+	for (int64_t until = now_ms() + REPLY_MS; now_ms() < until; pause_ms(10)) {
+		char *log = kilnd_log(daemon);
+		bool has = strstr(log, line) != NULL;
+		free(log);
+		if (has)
+			return;
+	}
+	fail_msg("the log has no line \"%s\"", line);
+}
+
+/* They are so many that nobody new is taken in; whoever is inside lacks nothing, children among it,
+ * and new ones wait for no longer than the crowd stays. */
+static void test_crowd_of_strangers(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct permute problem = transpose(11, 5);
+	char sentence[400];
+	struct wire_out out;
+	int pair[2];
+
+	skip_unless_root();
+	kilnd_for_guests(daemon, OWNER, OWNER, 0);
+	kilnd_start(daemon, OPTIONS("--allow-uid", GUEST));
+	kiln_client *client = client_open(daemon);
+	debug_int(client, "admit-rights", "ms", 0);
+	debug_int(client, "closer-sockets", "count", CROWD);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	pid_t crowd = process_start(daemon, crowd_as_nobody, &pair[1]);
+	assert_true(hear(pair[0]));
+	/* The daemon is to have the last ones. */
+	assert_int_equal(kill(daemon->pid, SIGSTOP), 0);
+	say(pair[0]);
+	bool sent = hear(pair[0]);
+	assert_int_equal(kill(daemon->pid, SIGCONT), 0);
+	assert_true(sent);
+	await_log(daemon, "no new connections are taken until old ones are closed: programs of uid "
+					  "65534 have sent descriptors");
+	int sock = raw_open(daemon);
+	assert_true(sock >= 0);
+	raw_hello(&out, 1);
+	assert_int_equal(raw_put(sock, &out, NULL, 0), KILN_OK);
+	debug_str(client, "kill", "role", "executor");
+	assert_permutes(client, &problem, NULL);
+	assert_int_equal(raw_said(sock, 0, sentence, sizeof(sentence)), KILN_ETIMEDOUT);
+	say(pair[0]);
+	assert_int_equal(raw_said(sock, REPLY_MS, sentence, sizeof(sentence)), KILN_OK);
+	await_log(daemon, "new connections are taken again");
+	assert_int_equal(process_wait(crowd, REPLY_MS), EXITED(0));
+	close(sock);
+	close(pair[0]);
+	close(pair[1]);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 /* ---- What may be lent ---- */
 
 /* Nothing reaches a device process that would hold it. */
@@ -444,9 +535,9 @@ static void test_lent_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_lingering_sockets), HARNESS_TEST(test_before_hello),
-		HARNESS_TEST(test_fuse_file),         HARNESS_TEST(test_full),
-		HARNESS_TEST(test_lent_files),
+		HARNESS_TEST(test_lingering_sockets),  HARNESS_TEST(test_before_hello),
+		HARNESS_TEST(test_fuse_file),          HARNESS_TEST(test_full),
+		HARNESS_TEST(test_crowd_of_strangers), HARNESS_TEST(test_lent_files),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,15 @@
 /*
  * child: a process and all that it had started end together, and no signal goes to an id that may
- * be another's by then.  The child is this program, with another role.
+ * be another's by then; nothing that it sends holds up the broker.  The child is this program, with
+ * another role.
  */
 #include "daemon/child.h"
+#include "daemon/closer.h"
 #include "daemon/util/util.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <kiln/kiln.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +24,27 @@
 
 /* ---- The child ---- */
 
+/* An event, with these descriptors. */
+static bool send_event(int sock, const int *fds, int count)
+{
+	struct wire_out out;
+	wire_begin(&out, "event", 0);
+	bool sent = wire_end(&out) == KILN_OK &&
+				frame_send(sock, out.buffer.data, out.buffer.size, fds, count) == KILN_OK;
+	wire_out_free(&out);
+	return sent;
+}
+
+/* Of one that waits for others when it is closed, and one that does not. */
+static bool send_descriptors(void)
+{
+	int fds[2];
+	if (pipe(fds) < 0)
+		return false;
+	fds[1] = frame_memfd("child", 4096);
+	return fds[1] >= 0 && send_event(3, fds, 2);
+}
+
 /* Leaves one behind in its group, says who that is, and ends as it was told to. */
 static int be_child(const char *way)
 {
@@ -32,6 +57,8 @@ static int be_child(const char *way)
 	char line[32];
 	int size = snprintf(line, sizeof line, "%d\n", (int)left);
 	if (write(STDOUT_FILENO, line, (size_t)size) != size)
+		return 99;
+	if (!strcmp(way, "--sends") && !send_descriptors())
 		return 99;
 	if (!strcmp(way, "--killed"))
 		raise(SIGTERM);
@@ -57,18 +84,50 @@ int __wrap_kill(pid_t pid, int signal)
 
 /* ---- Its end ---- */
 
+/* ---- Messages that are taken ---- */
+
+#define ENDLESS 1000000 /* a process that reads so many has no end */
+
+static bool endless; /* there is always one more */
+static int taken_endless;
+
+int __real_frame_recv_foreign(int sock, struct frame *frame, size_t limit);
+
+int __wrap_frame_recv_foreign(int sock, struct frame *frame, size_t limit);
+int __wrap_frame_recv_foreign(int sock, struct frame *frame, size_t limit)
+{
+	struct wire_out out;
+	if (!endless)
+		return __real_frame_recv_foreign(sock, frame, limit);
+	if (++taken_endless > ENDLESS)
+		fail_msg("what a child's successors write is read without end");
+	wire_begin(&out, "event", 0);
+	assert_int_equal(wire_end(&out), KILN_OK);
+	*frame = (struct frame){.data = malloc(out.buffer.size), .size = out.buffer.size};
+	memcpy(frame->data, out.buffer.data, frame->size);
+	wire_out_free(&out);
+	return KILN_OK;
+}
+
 struct scene {
 	uv_loop_t loop;
 	struct child *child;
-	int gone, exit_status, signal;
+	int messages, gone, exit_status, signal;
 	pid_t left; /* what it had started */
 	char why[256];
 };
 
+/* Of the descriptors of a message those that are harmless are there. */
 static void on_message(void *owner, struct wire_in *message, struct frame *frame)
 {
-	(void)owner, (void)message, (void)frame;
-	fail_msg("the child sent a message");
+	struct scene *scene = owner;
+	assert_string_equal(wire_type(message), "event");
+	scene->messages++;
+	if (endless)
+		return;
+	assert_int_equal(frame->fd_count, 2);
+	assert_int_equal(frame->fds[0], -1);
+	assert_true(frame_fd_is_safe(frame->fds[1], 4096));
 }
 
 static void on_gone(void *owner, int exit_status, int signal, const char *why)
@@ -86,7 +145,8 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 static void start(struct scene *scene, const char *way)
 {
 	const char *const arguments[] = {way, NULL};
-	const struct child_program program = {.arguments = arguments, .trail = -1, .message_most = 64};
+	const struct child_program program = {
+		.arguments = arguments, .trail = -1, .message_most = 4096};
 	const struct child_events events = {on_message, on_gone};
 	char error[256] = "";
 	*scene = (struct scene){0};
@@ -151,6 +211,29 @@ static void one_that_stays(void **state)
 	assert_int_equal(scene.signal, SIGKILL);
 }
 
+static void one_that_sends_descriptors(void **state)
+{
+	struct scene scene;
+	(void)state;
+	start(&scene, "--sends");
+	finish(&scene);
+	assert_int_equal(scene.exit_status, 7);
+	assert_int_equal(scene.messages, 1);
+}
+
+/* A process that got away has its socket, and writes and writes. */
+static void one_whose_socket_is_never_empty(void **state)
+{
+	struct scene scene;
+	(void)state;
+	start(&scene, "--leaves");
+	endless = true;
+	finish(&scene);
+	endless = false;
+	assert_true(scene.messages > 0);
+	assert_int_equal(scene.exit_status, 7);
+}
+
 /* No program: nothing of it stays. */
 static void one_that_cannot_start(void **state)
 {
@@ -176,6 +259,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_that_leaves),
 		cmocka_unit_test(one_that_is_killed),
 		cmocka_unit_test(one_that_stays),
+		cmocka_unit_test(one_that_sends_descriptors),
+		cmocka_unit_test(one_whose_socket_is_never_empty),
 		cmocka_unit_test(one_that_cannot_start),
 	};
 	if (argc > 1)
