@@ -15,6 +15,7 @@
 
 #define WIRE_MAX_DEPTH 8
 #define WIRE_MAX_VALUES (1u << 20) /* of a message read: a one-byte value decodes to 24 bytes */
+#define WIRE_MAX_ASKED (1u << 18)  /* of a request: others wait while it is decoded */
 
 /* ---- Building.  Errors (memory, depth) stick and are reported by wire_end(). ---- */
 
@@ -65,6 +66,8 @@ struct wire_in {
 
 /* Checks and decodes.  data must outlive in.  KILN_EPROTO with in->why, or KILN_ENOMEM. */
 int wire_parse(struct wire_in *in, const void *data, size_t size);
+/* The same of a request, from a program that may be hostile: it may hold WIRE_MAX_ASKED. */
+int wire_parse_asked(struct wire_in *in, const void *data, size_t size);
 void wire_in_free(struct wire_in *in);
 
 /* The member of a map, or NULL (also when map is NULL or no map). */

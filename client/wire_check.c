@@ -113,8 +113,8 @@ static const char *read_head(const uint8_t *p, size_t left, struct head *head)
 	return head->values > left - 1 - head->skip ? "a count is larger than the message" : NULL;
 }
 
-/* Walks a message.  NULL, or what is wrong with it, where at *at. */
-static const char *scan(const uint8_t *data, size_t size, size_t *at)
+/* Walks a message of at most so many values.  NULL, or what is wrong with it, where at *at. */
+static const char *scan(const uint8_t *data, size_t size, uint64_t most, size_t *at)
 {
 	uint64_t open[WIRE_MAX_DEPTH]; /* values still to come, from the outermost inwards */
 	size_t depth = 0;
@@ -136,7 +136,7 @@ static const char *scan(const uint8_t *data, size_t size, size_t *at)
 		if (wrong != NULL) {
 			return wrong;
 		}
-		if (++seen > WIRE_MAX_VALUES) {
+		if (++seen > most) {
 			return "it holds too many values";
 		}
 		if (head.container && depth == WIRE_MAX_DEPTH) {
@@ -156,12 +156,12 @@ static const char *scan(const uint8_t *data, size_t size, size_t *at)
 	}
 }
 
-int wire_parse(struct wire_in *in, const void *data, size_t size)
+static int parse(struct wire_in *in, const void *data, size_t size, uint64_t most)
 {
 	size_t at, used = 0;
 	memset(in, 0, sizeof(*in));
 	in->root.type = MSGPACK_OBJECT_NIL;
-	const char *wrong = scan(data, size, &at);
+	const char *wrong = scan(data, size, most, &at);
 	if (wrong != NULL) {
 		snprintf(in->why, sizeof(in->why), "a message of %zu bytes is malformed at byte %zu: %s",
 				 size, at, wrong);
@@ -180,6 +180,16 @@ int wire_parse(struct wire_in *in, const void *data, size_t size)
 	in->root = unpacked.data;
 	in->zone = msgpack_unpacked_release_zone(&unpacked);
 	return KILN_OK;
+}
+
+int wire_parse(struct wire_in *in, const void *data, size_t size)
+{
+	return parse(in, data, size, WIRE_MAX_VALUES);
+}
+
+int wire_parse_asked(struct wire_in *in, const void *data, size_t size)
+{
+	return parse(in, data, size, WIRE_MAX_ASKED);
 }
 
 void wire_in_free(struct wire_in *in)

@@ -160,7 +160,7 @@ void session_end(struct session *session)
 static bool take(struct session *session, struct frame *frame)
 {
 	struct wire_in message;
-	int status = wire_parse(&message, frame->data, frame->size);
+	int status = wire_parse_asked(&message, frame->data, frame->size);
 	if (status != KILN_OK) {
 		util_log(UTIL_WARN, "session %llu (pid %d): %s", (unsigned long long)session->id,
 				 session->pid, message.why);

@@ -188,6 +188,35 @@ static void test_odd_requests(void **state)
 	kilnd_stop(daemon);
 }
 
+/* A message of the usual size that would take long to decode. */
+static void test_too_many_values(void **state)
+{
+	static int64_t ones[WIRE_MAX_ASKED];
+	struct kilnd *daemon = *state;
+	char sentence[400];
+	struct wire_out out;
+
+	kilnd_start(daemon, NULL);
+	for (size_t i = 0; i < WIRE_MAX_ASKED; i++)
+		ones[i] = 1;
+	for (int over = 0; over < 2; over++) {
+		int sock = greeted_socket(daemon);
+		wire_begin(&out, "devices", 7);
+		/* Beside them: the message, its names, type, id and the list itself. */
+		wire_put_ints(&out, "of", ones, WIRE_MAX_ASKED - 7 + over);
+		raw_send(sock, &out);
+		int status = raw_reply(sock, sentence, sizeof(sentence));
+		assert_int_equal(status, over ? KILN_EPROTO : KILN_OK);
+		if (over) {
+			assert_non_null(strstr(sentence, "it holds too many values"));
+			expect_hangup(sock);
+		} else {
+			close(sock);
+		}
+	}
+	kilnd_stop(daemon);
+}
+
 /* A client that asks and never reads costs the daemon a bounded queue, then the session. */
 static void test_deaf_client(void **state)
 {
@@ -269,8 +298,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_hostile_bytes), HARNESS_TEST(test_hello_comes_first),
-		HARNESS_TEST(test_odd_requests),  HARNESS_TEST(test_deaf_client),
-		HARNESS_TEST(test_foreign_users),
+		HARNESS_TEST(test_odd_requests),  HARNESS_TEST(test_too_many_values),
+		HARNESS_TEST(test_deaf_client),   HARNESS_TEST(test_foreign_users),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);
