@@ -73,6 +73,7 @@ static void fail(struct remote_link *link, const char *why)
 	void *owner = link->owner;
 	char text[KERNEL_ERROR_MAX];
 	snprintf(text, sizeof text, "%s", why);
+	plain_clean(text, sizeof text, PLAIN_LINE); /* the Redis may have said it */
 	link->owner = NULL;
 	disconnect(link);
 	link->events.lost(owner, text);
