@@ -366,10 +366,13 @@ static int blame_directory(const char *why, struct compile_result *out)
 					 state.dir.path, why);
 }
 
-/* A unit that came whole may be of an earlier daemon, and says nothing of its entry. */
+/* Takes what the compiler says of the entry out of the log, and says whether the entry is a kernel.
+ * A unit that came whole may be of an earlier daemon, and says nothing of its entry. */
 static bool is_kernel(const struct compile_job *job, char *log)
 {
-	return !job->user_files || job->whole || log_take_warnings(log, UNIT_CPU_KERNEL);
+	bool said = log_take_warnings(log, UNIT_CPU_KERNEL);
+
+	return said || !job->user_files || job->whole;
 }
 
 static int judge(int exit_status, const struct compile_job *job, struct compile_result *out)
@@ -386,9 +389,11 @@ static int judge(int exit_status, const struct compile_job *job, struct compile_
 	/* The log, too, is written there. */
 	if (exit_status != 0 && has_no_room(out->log))
 		return blame_directory("the compiler had no room", out);
+
+	bool kernel = is_kernel(job, out->log);
+
 	if (exit_status == 0)
-		return is_kernel(job, out->log) ? take_object(out)
-										: log_refuse_entry(job->instantiation, out->error);
+		return kernel ? take_object(out) : log_refuse_entry(job->instantiation, out->error);
 	if (log_says_no_memory(out->log))
 		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
 						 "the compiler ran out of memory");

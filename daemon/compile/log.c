@@ -115,9 +115,15 @@ static bool is_count(const char *line, size_t bytes)
 		   strspn(line, "0123456789") > 0;
 }
 
+/* "entry: At global scope:", of g++: it says where the warning below it lies. */
+static bool is_place(const char *line, size_t bytes)
+{
+	return bytes > 1 && line[bytes - 1] == ':' && memmem(line, bytes, ": ", 2) != NULL;
+}
+
 bool log_take_warnings(char *log, const char *text)
 {
-	char *kept = log;
+	char *kept = log, *place = NULL;
 	bool found = false, taking = false;
 
 	for (const char *at = log; *at;) {
@@ -126,6 +132,9 @@ bool log_take_warnings(char *log, const char *text)
 
 		found = found || has_text;
 		taking = has_text || (taking && memmem(at, bytes, ": note: ", 8));
+		if (has_text && place)
+			kept = place;
+		place = is_place(at, bytes) ? kept : NULL;
 		if (!taking && !(found && is_count(at, bytes))) {
 			memmove(kept, at, whole);
 			kept += whole;

@@ -434,6 +434,7 @@ static void an_entry_of_a_users_is_a_kernel(void **state)
 		"void kiln_cpu_entry(long *p) { __VA_ARGS__(p); }\n";
 	static const char mine[] = "__global__ void kernel(long *p) { *p = 1 / 0; }\n"
 							   "void function(long *p) { *p = 1 / 0; }\n";
+	static const char wrong[] = "__global__ void kernel(long *p) { *p = M; }\n";
 	struct compile_file files[] = {{"cpu/shim.cuh", user_shim, strlen(user_shim)},
 								   {"mine.cu", mine, strlen(mine)}};
 	struct compile_job job = {.target = "cpu",
@@ -451,7 +452,16 @@ static void an_entry_of_a_users_is_a_kernel(void **state)
 	assert_non_null(strstr(result.log, "division by zero"));
 	assert_null(strstr(result.log, "deprecated"));
 	assert_null(strstr(result.log, "declared here"));
+	assert_null(strstr(result.log, "entry:"));
 	compile_result_free(&result);
+	files[1] = (struct compile_file){"mine.cu", wrong, strlen(wrong)};
+	hostcc_compile(&job, &result);
+	assert_int_equal(result.status, KILN_ECOMPILE);
+	assert_non_null(strstr(result.log, "mine.cu:1:"));
+	assert_null(strstr(result.log, "deprecated"));
+	assert_null(strstr(result.log, "entry:"));
+	compile_result_free(&result);
+	files[1] = (struct compile_file){"mine.cu", mine, strlen(mine)};
 	job.instantiation = "function";
 	hostcc_compile(&job, &result);
 	assert_int_equal(result.status, KILN_ECOMPILE);
