@@ -98,8 +98,8 @@ void log_first_error(const char *log, char error[KERNEL_ERROR_MAX]);
 void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
 /* The same sentence for all targets, where it is a function without __global__. */
 int log_refuse_entry(const char *entry, char error[KERNEL_ERROR_MAX]);
-/* Takes the warnings with this text out of a log, with their notes and the line that says where they
- * lie; whether there were some. */
+/* Takes the warnings with this text out of a log, with their notes and the line that says where
+ * they lie; whether there were some. */
 bool log_take_warnings(char *log, const char *text);
 /* Whether the compiler gave up for want of memory, or the system ended it for that. */
 bool log_says_no_memory(const char *log);

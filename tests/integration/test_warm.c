@@ -147,7 +147,7 @@ static void change_of_compiler(struct kilnd *daemon, bool by_key)
 	await_info(client, "cache.rows", 1);
 	only_key(client, line);
 	if (!by_key)
-		snprintf(line, sizeof(line), "%s", line_of(20));
+		snprintf(line, sizeof(line), LINE, 20, 20);
 	assert_string_equal(warm(client, line, NULL, b), "compiled");
 	assert_string_equal(warm(client, line, NULL, b), "hit");
 	assert_int_equal(info_int(client, "counters.compiles"), 1);

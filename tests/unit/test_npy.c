@@ -161,7 +161,7 @@ static void fortran_order_is_turned(void **state)
 
 static void refused(const char *bytes, size_t size, const char *sentence)
 {
-	char why[NPY_WHY_MAX] = "", expected[NPY_WHY_MAX];
+	char why[NPY_WHY_MAX] = "", expected[NPY_WHY_MAX + 64];
 	struct npy npy = {.data = why};
 	const char *path = put_file("bad.npy", bytes, size);
 	assert_false(npy_read(path, &npy, why));
@@ -291,7 +291,7 @@ static void wrong_sizes_are_refused(void **state)
 static void files_are_named(void **state)
 {
 	struct npy npy;
-	char why[NPY_WHY_MAX], expected[NPY_WHY_MAX];
+	char why[NPY_WHY_MAX], expected[NPY_WHY_MAX + 64];
 	const char *path = path_of("nothing.npy");
 	(void)state;
 	assert_false(npy_read(path, &npy, why));
@@ -420,7 +420,7 @@ static void a_full_disk_leaves_nothing_behind(void **state)
 	static uint8_t big[1 << 16], bytes[FILE_MAX];
 	struct npy npy = {KILN_U8, 1, {sizeof(big)}, sizeof(big), big};
 	struct rlimit before, limit;
-	char why[NPY_WHY_MAX], expected[NPY_WHY_MAX];
+	char why[NPY_WHY_MAX], expected[NPY_WHY_MAX + 64];
 	const char *path = put_file("full.npy", "as it was", 9);
 	bool good;
 	(void)state;

@@ -219,7 +219,7 @@ static void files_are_read(void **state)
 static void directories_are_made(void **state)
 {
 	(void)state;
-	char path[PATH_MAX];
+	char path[PATH_MAX + 8];
 	struct stat status;
 	snprintf(path, sizeof path, "%s/a/b//c/", directory);
 	assert_int_equal(util_make_directories(path, 0700), 0);
