@@ -73,6 +73,19 @@ static void test_hangup(void **state)
 	free(log);
 }
 
+/* Those that a pipe without a reader, a full quota or somebody else's child would bring. */
+static void test_other_signals(void **state)
+{
+	static const int signals[] = {SIGPIPE, SIGXFSZ, SIGCHLD, SIGCONT, SIGURG, SIGWINCH};
+	struct kilnd *daemon = *state;
+
+	kilnd_start(daemon, NULL);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		assert_int_equal(kill(daemon->pid, signals[i]), 0);
+	kiln_close(client_open(daemon));
+	kilnd_stop(daemon);
+}
+
 static void test_readiness(void **state)
 {
 	struct kilnd *daemon = *state;
@@ -338,15 +351,11 @@ static void test_stop_request(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		HARNESS_TEST(test_hangup),
-		HARNESS_TEST(test_readiness),
-		HARNESS_TEST(test_socket_activation),
-		HARNESS_TEST(test_second_daemon),
-		HARNESS_TEST(test_stale_socket),
-		HARNESS_TEST(test_autostart),
-		HARNESS_TEST(test_drain),
-		HARNESS_TEST(test_drain_deadline),
-		HARNESS_TEST(test_idle_exit),
+		HARNESS_TEST(test_hangup),         HARNESS_TEST(test_other_signals),
+		HARNESS_TEST(test_readiness),      HARNESS_TEST(test_socket_activation),
+		HARNESS_TEST(test_second_daemon),  HARNESS_TEST(test_stale_socket),
+		HARNESS_TEST(test_autostart),      HARNESS_TEST(test_drain),
+		HARNESS_TEST(test_drain_deadline), HARNESS_TEST(test_idle_exit),
 		HARNESS_TEST(test_stop_request),
 	};
 	harness_begin(240);

@@ -14,11 +14,14 @@ sources() {
 	done | sort
 }
 
-# named_tests PAGE COLUMNS: each row of a table in PAGE has so many columns, and names in the last
-# tests, `FILE:NAME`, that are there: a program FILE under tests/, and in its text the word, or case
-# of a table, NAME.  "no test: WHY" will do.
+# named_tests PAGE COLUMNS [HEADING]: each row of a table in PAGE has so many columns, and names in
+# the last tests, `FILE:NAME`, that are there: a program FILE under tests/, and in its text the
+# word, or case of a table, NAME.  "no test: WHY" will do.  With HEADING only the tables below it
+# count.
 named_tests() {
-	awk -F' *[|] *' -v page="$1" -v columns="$2" '
+	awk -F' *[|] *' -v page="$1" -v columns="$2" -v heading="${3-}" '
+		/^## /  { on = $0 == "## " heading }
+		heading != "" && !on { next }
 		!/^\|/ { row = 0; next }
 		++row <= 2 { next }
 		NF != columns + 2 {
@@ -28,7 +31,9 @@ named_tests() {
 		$(NF - 1) !~ /`[a-z0-9_]+:[^`]+`|^no test: / {
 			printf "%s:%d: names no test, `FILE:NAME`\n", page, FNR
 		}' "$1"
-	awk -F' *[|] *' '
+	awk -F' *[|] *' -v heading="${3-}" '
+		/^## /  { on = $0 == "## " heading }
+		heading != "" && !on { next }
 		!/^\|/ { row = 0; next }
 		++row > 2 {
 			count = split($(NF - 1), part, "`")

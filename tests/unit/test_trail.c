@@ -1,0 +1,106 @@
+/*
+ * trail: the broker reads memory that a device process writes, and believes none of it.
+ */
+#include "daemon/exec/trail.h"
+#include "daemon/executor_state.h"
+#include "daemon/raw.h"
+#include "daemon/util/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+/* after the above */
+#include <cmocka.h>
+
+#define ROUNDS 2000
+
+/* Of raw.c, which no call here comes to. */
+const char *raw_label(const struct kernel_plan *plan, char label[160])
+{
+	(void)plan;
+	label[0] = 0;
+	return label;
+}
+
+/* The memory as its process has it; the descriptor is gone. */
+static struct trail *open_trail(struct executor *executor, int *fd)
+{
+	*fd = executor_trail_open(executor);
+	assert_true(*fd >= 0);
+	void *memory = mmap(NULL, sizeof(struct trail), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	assert_true(memory != MAP_FAILED);
+	return memory;
+}
+
+static void memory_stays(void **state)
+{
+	static struct executor executor;
+	int fd;
+	struct trail *trail = open_trail(&executor, &fd);
+	(void)state;
+	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_int_equal(errno, EPERM);
+	close(fd);
+	munmap(trail, sizeof *trail);
+	executor_trail_close(&executor);
+}
+
+static void count(void *arg, const struct executor_past *past)
+{
+	uint64_t now = util_now_us();
+	int *seen = arg;
+	++*seen;
+	assert_true(past->age_us <= now);
+	assert_true(past->took_us <= past->age_us);
+	assert_true(!past->in_flight || past->took_us == past->age_us);
+}
+
+static uint64_t next_word(uint64_t *random)
+{
+	static const uint64_t odd[] = {0, 1, 2, UINT64_MAX, UINT64_MAX - 1, (uint64_t)1 << 63};
+	*random = *random * 6364136223846793005u + 1442695040888963407u;
+	uint64_t which = *random >> 60;
+	return which < 6 ? odd[which] : which < 10 ? util_now_us() - (*random >> 44) : *random >> 32;
+}
+
+/* Whatever stands there, what is made of it is a bounded list of calls that may have been. */
+static void nonsense(void **state)
+{
+	static struct executor executor;
+	uint64_t random = 7;
+	int fd, all = 0;
+	struct trail *trail = open_trail(&executor, &fd);
+	(void)state;
+	close(fd);
+	for (int round = 0; round < ROUNDS; round++) {
+		int seen = 0;
+		for (size_t i = 0; i < sizeof *trail / sizeof(uint64_t); i++) {
+			uint64_t word = next_word(&random);
+			memcpy((char *)trail + i * sizeof word, &word, sizeof word);
+		}
+		trail->begun = next_word(&random);
+		/* Numbers that fit, or nothing else would be looked at. */
+		for (unsigned i = 0; i < TRAIL_CALLS; i += 2)
+			trail->calls[(trail->begun - 1 - i) % TRAIL_CALLS].number = trail->begun - i;
+		executor_each_past(&executor, count, &seen);
+		assert_true(seen <= (int)TRAIL_CALLS);
+		all += seen;
+	}
+	assert_true(all > ROUNDS);
+	munmap(trail, sizeof *trail);
+	executor_trail_close(&executor);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_stays),
+		cmocka_unit_test(nonsense),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
