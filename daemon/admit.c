@@ -1,10 +1,11 @@
 /*
  * admit.c: who may connect, and who has a place.
  *
- * Three bounds keep one peer from taking what all others need: silent connections, of which the
+ * Four bounds keep one peer from taking what all others need: silent connections, of which the
  * oldest of the user that has the most goes first; a share of the places for each guest, and one
- * that is left to the operator; and a few more places that only the operator's commands can take,
- * so that a full daemon can still be looked at and stopped.
+ * that is left to the operator; a few more places that only the operator's commands can take, so
+ * that a full daemon can still be looked at and stopped; and descriptors, of which guests leave
+ * the operator a share as well.
  */
 #include "admit.h"
 
@@ -21,6 +22,7 @@
 #define SILENT_MOST 256 /* and no more than a quarter of the descriptors that there may be */
 #define KEPT_PLACES 8   /* beyond --max-sessions */
 #define SHARES 4        /* of the places: a guest's uid has one at most, and one is no guest's */
+#define FILES_TEXT "kilnd has as many files open as it may have"
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 /* ---- Who ---- */
@@ -79,6 +81,24 @@ int admit_peer(const struct options *options, int sock, struct admit_peer *peer,
 		KILN_EPERM,
 		"uid %u may not use this kilnd of uid %u; start it with --allow-uid %u to allow it",
 		(unsigned)cred.uid, (unsigned)getuid(), (unsigned)cred.uid);
+}
+
+static bool is_operator(uint32_t uid)
+{
+	return uid == getuid() || uid == 0;
+}
+
+bool admit_descriptor(uint32_t uid, int fd)
+{
+	struct rlimit files;
+	return is_operator(uid) || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
+		   (rlim_t)fd < files.rlim_cur - files.rlim_cur / SHARES;
+}
+
+const char *admit_files_text(uint32_t uid)
+{
+	return is_operator(uid) ? FILES_TEXT " (ulimit -n)"
+							: FILES_TEXT " for guests (three quarters of ulimit -n)";
 }
 
 void admit_turn_away(struct broker *broker, int sock, int status, const char *error)

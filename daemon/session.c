@@ -178,9 +178,8 @@ static bool take(struct session *session, struct frame *frame)
 	}
 	if (frame->lost)
 		reply_error(session, wire_id(&message), KILN_ELIMIT,
-					"kilnd lost the descriptors of %.*s: "
-					"it has as many files open as it may have (ulimit -n); try again later",
-					PLAIN_CUT(wire_type(&message), 40));
+					"the descriptors of %.*s were lost: %s; try again later",
+					PLAIN_CUT(wire_type(&message), 40), admit_files_text(session->uid));
 	else
 		command_run(session, &message, frame);
 	wire_in_free(&message);
@@ -200,6 +199,8 @@ static bool read_messages(struct session *session)
 			return true;
 		bytes += (size_t)(frame.fd_count + frame.rest_count) * BYTES_A_DESCRIPTOR;
 		closer_sift(session->uid, &frame);
+		for (int k = 0; k < frame.fd_count; k++)
+			frame.lost = frame.lost || !admit_descriptor(session->uid, frame.fds[k]);
 		if (frame.lost)
 			status = KILN_OK; /* the request can be told */
 		if (status == KILN_ELIMIT)
@@ -280,6 +281,9 @@ void session_open(struct broker *broker, int sock)
 	/* Nothing of it is read: that may bring more of what cannot be closed. */
 	if (status == KILN_OK && closer_is_full(peer.uid))
 		status = rights_say_full(peer.uid, error);
+	if (status == KILN_OK && !admit_descriptor(peer.uid, sock))
+		status = util_fail(error, sizeof error, KILN_ELIMIT, "%s; try again later",
+						   admit_files_text(peer.uid));
 	if (status != KILN_OK) {
 		admit_turn_away(broker, sock, status, error);
 		return;

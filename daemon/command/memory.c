@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "daemon/admit.h"
 #include "daemon/util/util.h"
 
 #define SHARED_ALIGNMENT 16u
@@ -162,7 +163,10 @@ static bool make_shared(struct buffer *buffer)
 		buffer->span = page;
 	buffer->offset = buffer->span - padded;
 	buffer->fd = frame_memfd("kiln-shared", buffer->span);
-	return buffer->fd >= 0;
+	if (buffer->fd >= 0 && admit_descriptor(buffer->session->uid, buffer->fd))
+		return true;
+	errno = buffer->fd >= 0 ? EMFILE : errno;
+	return false;
 }
 
 void command_alloc(struct session *session, struct wire_in *message, struct frame *frame)
@@ -187,9 +191,8 @@ void command_alloc(struct session *session, struct wire_in *message, struct fram
 		if (buffer)
 			buffer_delete(buffer);
 		if (why == EMFILE || why == ENFILE)
-			reply_error(session, id, KILN_ELIMIT,
-						"kilnd has as many files open as it may have (ulimit -n): none is left for "
-						"a shared buffer");
+			reply_error(session, id, KILN_ELIMIT, "%s: none is left for a shared buffer",
+						admit_files_text(session->uid));
 		else
 			reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer of %llu bytes",
 						(unsigned long long)bytes);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -219,11 +220,85 @@ static void test_shares(void **state)
 	kilnd_stop(daemon);
 }
 
+/* ---- Descriptors ---- */
+
+#define FILES 240 /* that the daemon may open, far more than it needs itself */
+
+/* Shared buffers, each with a descriptor, until there are no more; it holds them until its end. */
+static int hold_descriptors(const struct kilnd *daemon, void *arg)
+{
+	struct crowd *crowd = arg;
+	kiln_buffer *buffer;
+	int status;
+	if (!become_user(crowd->uid, crowd->uid, NULL, 0))
+		return NO_USER;
+	kiln_client *client = client_try(daemon, CALL_TIMEOUT_MS, &status);
+	if (!client)
+		return NO_CLIENT;
+	for (int i = 0; i < FILES && status == KILN_OK; i++)
+		status = kiln_alloc(client, 4096, KILN_BUFFER_SHARED, "x", &buffer);
+	if (status != KILN_ELIMIT || !strstr(kiln_errmsg(), crowd->refusal))
+		return WRONG;
+	/* Nor does it get in again, or send one. */
+	if (client_try(daemon, CALL_TIMEOUT_MS, &status) || status != KILN_ELIMIT ||
+		!strstr(kiln_errmsg(), crowd->refusal))
+		return TOO_MUCH;
+	char bytes[16] = "";
+	if (kiln_alloc(client, sizeof(bytes), 0, "held", &buffer) != KILN_OK ||
+		kiln_write(buffer, 0, bytes, sizeof(bytes)) != KILN_ELIMIT ||
+		!strstr(kiln_errmsg(), crowd->refusal))
+		return TOO_MUCH;
+	if (write(crowd->to_test[1], "x", 1) != 1)
+		return WRONG;
+	for (;;)
+		pause();
+}
+
+/* What a guest can take leaves the operator enough to come in, and to work. */
+static void test_descriptors_of_guests(void **state)
+{
+	struct kilnd *daemon = *state;
+	struct crowd crowd = {.uid = GUEST,
+						  .refusal = "kilnd has as many files open as it may have for guests "
+									 "(three quarters of ulimit -n)"};
+	struct permute problem = transpose(13, 4);
+	struct rlimit files;
+	kiln_buffer *buffer = NULL;
+	char byte;
+
+	skip_unless_root();
+	/* Of root, for not every root may set the limits of another user's process. */
+	kilnd_for_guests(daemon, 0, 0, 0);
+	kilnd_start(daemon, OPTIONS("--allow-uid", "4400"));
+	kiln_client *client = client_open(daemon);
+	debug_int(client, "idle-executor", "ms", 100);
+	abuse_settle(daemon, client);
+	kiln_close(client);
+	assert_int_equal(prlimit(daemon->pid, RLIMIT_NOFILE, NULL, &files), 0);
+	files.rlim_cur = FILES;
+	assert_int_equal(prlimit(daemon->pid, RLIMIT_NOFILE, &files, NULL), 0);
+	assert_int_equal(pipe(crowd.to_test), 0);
+	pid_t guest = process_start(daemon, hold_descriptors, &crowd);
+	close(crowd.to_test[1]);
+	if (read(crowd.to_test[0], &byte, 1) != 1)
+		fail_msg("the guest ended with %#x", process_wait(guest, CALL_TIMEOUT_MS));
+	client = client_open(daemon);
+	assert_permutes(client, &problem, NULL);
+	assert_ok(kiln_alloc(client, 4096, KILN_BUFFER_SHARED, "mine", &buffer));
+	assert_ok(kiln_free(buffer));
+	kill(guest, SIGKILL);
+	process_wait(guest, CALL_TIMEOUT_MS);
+	close(crowd.to_test[0]);
+	kiln_close(client);
+	kilnd_stop(daemon);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		HARNESS_TEST(test_silent_crowd),
 		HARNESS_TEST(test_shares),
+		HARNESS_TEST(test_descriptors_of_guests),
 	};
 	harness_begin(240);
 	return cmocka_run_group_tests(tests, NULL, NULL);
