@@ -209,6 +209,12 @@ static void node_free(struct frame_node *node, const struct frame_closer *closer
 	free(node);
 }
 
+/* What is queued may hold a descriptor: whoever does not read is not to have all of them. */
+static bool may_open(const struct frame_queue *queue, int fd)
+{
+	return queue->fd_below <= 0 || fd < queue->fd_below;
+}
+
 static int node_make(const struct frame_queue *queue, const void *data, size_t size, const int *fds,
 					 int fd_count, struct frame_node **out)
 {
@@ -224,18 +230,25 @@ static int node_make(const struct frame_queue *queue, const void *data, size_t s
 	if (!inside && (node->bulk = frame_sealed("kiln-message", data, size)) < 0) {
 		goto fail;
 	}
-	for (int i = 0; i < fd_count; i++) {
+	bool may = inside || may_open(queue, node->bulk);
+	for (int i = 0; i < fd_count && may; i++) {
 		int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
 		if (fd < 0) {
 			goto fail;
 		}
 		node->fds[node->fd_count++] = fd;
+		may = may_open(queue, fd);
+	}
+	if (!may) {
+		errno = EMFILE;
+		goto fail;
 	}
 	*out = node;
 	return KILN_OK;
 fail:;
-	int status = send_status(errno);
+	int saved = errno, status = send_status(saved);
 	node_free(node, queue->closer);
+	errno = saved;
 	return status == KILN_EAGAIN ? KILN_EIO : status;
 }
 

@@ -87,10 +87,11 @@ struct frame_queue {
 	size_t bytes; /* queued payload */
 	int count;
 	const struct frame_closer *closer; /* of its duplicates; NULL: close() */
+	int fd_below;                      /* numbers of what it opens are; 0: any */
 };
 
 /* Sends now if nothing is queued, else queues.  KILN_OK, KILN_ELIMIT (over limit bytes: nothing
- * queued), or as frame_send. */
+ * queued), or as frame_send (KILN_EIO with EMFILE: over fd_below). */
 int frame_queue_send(struct frame_queue *queue, int sock, const void *data, size_t size,
 					 const int *fds, int fd_count, size_t limit);
 /* Sends what it can.  KILN_OK when empty, KILN_EAGAIN when more is left, or as frame_send. */

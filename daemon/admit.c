@@ -10,6 +10,7 @@
 #include "admit.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -88,11 +89,18 @@ static bool is_operator(uint32_t uid)
 	return uid == getuid() || uid == 0;
 }
 
-bool admit_descriptor(uint32_t uid, int fd)
+int admit_descriptors(uint32_t uid)
 {
 	struct rlimit files;
-	return is_operator(uid) || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
-		   (rlim_t)fd < files.rlim_cur - files.rlim_cur / SHARES;
+	if (is_operator(uid) || getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > INT_MAX)
+		return 0;
+	return (int)(files.rlim_cur - files.rlim_cur / SHARES);
+}
+
+bool admit_descriptor(uint32_t uid, int fd)
+{
+	int below = admit_descriptors(uid);
+	return !below || fd < below;
 }
 
 const char *admit_files_text(uint32_t uid)

@@ -24,8 +24,10 @@ void admit_turn_away(struct broker *broker, int sock, int status, const char *er
 void admit_silent(struct broker *broker);
 /* Gives a place to a session that says hello: KILN_OK, or a status with a sentence. */
 int admit_seat(struct session *session, bool wants_device, char error[KERNEL_ERROR_MAX]);
-/* Whether a user may have a descriptor of this number in the daemon.  The system gives the lowest
- * that is free: the last quarter is used when all others are, and is the operator's. */
+/* The numbers of descriptors that a user may have in the daemon are below this; 0: any may be.  The
+ * system gives the lowest that is free: the last quarter is used when all others are, and is the
+ * operator's. */
+int admit_descriptors(uint32_t uid);
 bool admit_descriptor(uint32_t uid, int fd);
 /* "kilnd has as many files open as ...", for the sentence of a refusal. */
 const char *admit_files_text(uint32_t uid);

@@ -2,6 +2,7 @@
  * command, and the sessions of a uid whose descriptors cannot be closed. */
 #include <sys/socket.h>
 
+#include "admit.h"
 #include "closer.h"
 #include "deadlines.h"
 #include "session.h"
@@ -17,6 +18,7 @@ void rights_open(struct session *session)
 {
 	session->closer = (struct frame_closer){put_away, session};
 	session->queue.closer = &session->closer;
+	session->queue.fd_below = admit_descriptors(session->uid);
 }
 
 void rights_take(struct session *session)

@@ -343,6 +343,7 @@ void reply_send(struct session *session, struct wire_out *out, const int *fds, i
 		status =
 			frame_queue_send(&session->queue, session->sock, out->buffer.data, out->buffer.size,
 							 fds, fd_count, session->broker->options.max_queued);
+	int why = errno;
 	wire_out_free(out);
 	if (deaf)
 		return;
@@ -355,6 +356,11 @@ void reply_send(struct session *session, struct wire_out *out, const int *fds, i
 					 "queued (--max-queued); it was ended",
 					 (unsigned long long)session->id, session->pid,
 					 (unsigned long long)session->broker->options.max_queued);
+		else if (status == KILN_EIO)
+			util_log(UTIL_WARN,
+					 "session %llu (pid %d) does not read its replies, and no more can be queued: "
+					 "%s; it was ended",
+					 (unsigned long long)session->id, session->pid, strerror(why));
 		session_end(session);
 	}
 }

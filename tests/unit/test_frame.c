@@ -317,6 +317,36 @@ static void test_queue_end(void **state)
 	}
 }
 
+/* Descriptors that it would open beyond those that it may have: nothing is queued, none is left. */
+static void test_queue_descriptors(void **state)
+{
+	struct world *world = *state;
+	struct frame_queue queue = {0};
+	char *data = calloc(1, FRAME_INLINE_MAX + 1);
+	int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	assert_non_null(data);
+	close(next);
+	while (queue.count < 1) {
+		assert_int_equal(frame_queue_send(&queue, world->pair[0], data, FRAME_INLINE_MAX, NULL, 0,
+										  (size_t)64 << 20),
+						 KILN_OK);
+	}
+	queue.fd_below = next + 1;
+	assert_int_equal(
+		frame_queue_send(&queue, world->pair[0], data, 8, world->pair, 2, (size_t)64 << 20),
+		KILN_EIO);
+	assert_int_equal(
+		frame_queue_send(&queue, world->pair[0], data, 8, world->pair, 1, (size_t)64 << 20),
+		KILN_OK);
+	assert_int_equal(frame_queue_send(&queue, world->pair[0], data, FRAME_INLINE_MAX + 1, NULL, 0,
+									  (size_t)64 << 20),
+					 KILN_EIO);
+	assert_int_equal(queue.count, 2);
+	frame_queue_free(&queue);
+	free(data);
+}
+
 static void test_memfd(void **state)
 {
 	(void)state;
@@ -461,10 +491,13 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),      TEST(test_descriptors),   TEST(test_refusals),
-		TEST(test_bulk_seals), TEST(test_limit_and_end), TEST(test_queue),
-		TEST(test_queue_end),  TEST(test_memfd),         TEST(test_no_room),
-		TEST(test_huge),       TEST(test_other_files),   TEST(test_reserve),
+		TEST(test_sizes),         TEST(test_descriptors),
+		TEST(test_refusals),      TEST(test_bulk_seals),
+		TEST(test_limit_and_end), TEST(test_queue),
+		TEST(test_queue_end),     TEST(test_queue_descriptors),
+		TEST(test_memfd),         TEST(test_no_room),
+		TEST(test_huge),          TEST(test_other_files),
+		TEST(test_reserve),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
