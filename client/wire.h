@@ -15,7 +15,7 @@
 
 #define WIRE_MAX_DEPTH 8
 #define WIRE_MAX_VALUES (1u << 20) /* of a message read: a one-byte value decodes to 24 bytes */
-#define WIRE_MAX_ASKED (1u << 18)  /* of a request: others wait while it is decoded */
+#define WIRE_MAX_ASKED (1u << 16)  /* of a request: others wait while it is decoded */
 
 /* ---- Building.  Errors (memory, depth) stick and are reported by wire_end(). ---- */
 

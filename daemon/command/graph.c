@@ -6,6 +6,10 @@
 #include "command.h"
 #include "daemon/util/util.h"
 
+/* Of a part: the map, its two names, the call, the list of operands, and three for each of them. */
+_Static_assert(KILN_MAX_GRAPH *(5 + 3 * KERNEL_MAX_OPERANDS) + 16 <= WIRE_MAX_ASKED,
+			   "the largest graph is a request that is taken");
+
 /* Whether it can be part of a graph. */
 static int check_call(const struct call *call, uint64_t number, char error[KERNEL_ERROR_MAX])
 {
