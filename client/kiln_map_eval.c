@@ -317,12 +317,16 @@ static struct eval_value sum_up(struct eval *eval)
 			return identity(eval, is_float);
 	do {
 		term = eval_right(eval);
-		if (terms++ == 0)
-			sum = identity(eval, term.real);
 		if (eval->reduce == 'm' || eval->reduce == 'M') {
-			sum = eval_smaller(sum, term, eval->reduce == 'm');
+			/* The output's type may not hold the terms, which are compared in their own. */
+			bool first = terms++ == 0;
+			if (first && term.real)
+				sum = identity(eval, true);
+			sum = first && !term.real ? term : eval_smaller(sum, term, eval->reduce == 'm');
 			continue;
 		}
+		if (terms++ == 0)
+			sum = identity(eval, term.real);
 		error += term.error;
 		magnitude += fabs(eval_as_real(term).value);
 		relative += term.error / fabs(eval_as_real(term).value);

@@ -257,6 +257,21 @@ static void dtypes(void **state)
 	}
 }
 
+/* The least and the largest are terms, also where the output's type holds none of them. */
+static void ends_are_terms(void **state)
+{
+	static const uint32_t large[4] = {4000000000, 3000000000, 3500000000, UINT32_MAX};
+	static const int64_t low[4] = {-5000000000, -6000000000, -7000000000, -8000000000};
+	struct eval *least = open_pair("y min= b[i]", KILN_F32, NULL, KILN_U32, large, KILN_U16);
+	struct eval *most = open_pair("y max= b[i]", KILN_F32, NULL, KILN_I64, low, KILN_U32);
+
+	(void)state;
+	assert_true(eval_element(least, 0).whole == 3000000000);
+	assert_true(eval_element(most, 0).whole == -5000000000);
+	free(least);
+	free(most);
+}
+
 /* Integers are of the type that they are computed in, whatever they are written to. */
 static void integers_wrap(void **state)
 {
@@ -326,8 +341,10 @@ static void sizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(elements), cmocka_unit_test(sums),          cmocka_unit_test(doubts),
-		cmocka_unit_test(dtypes),   cmocka_unit_test(integers_wrap), cmocka_unit_test(sizes),
+		cmocka_unit_test(elements),      cmocka_unit_test(sums),
+		cmocka_unit_test(doubts),        cmocka_unit_test(dtypes),
+		cmocka_unit_test(integers_wrap), cmocka_unit_test(ends_are_terms),
+		cmocka_unit_test(sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
