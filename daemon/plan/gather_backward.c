@@ -3,8 +3,8 @@
  * much a block chains and sums up.
  *
  * A block chains a list of indices once for `rows` of the rows that share it.  More rows are less
- * chaining, fewer are more blocks: one row each, as long as larger blocks would leave some of the
- * multiprocessors without any.  There is nothing between, so that all batches have two kernels.
+ * chaining, fewer are more blocks.  Blocks take FEW_ROWS, as long as larger ones would be fewer than
+ * two for each multiprocessor.  There is nothing between, so that all batches have two kernels.
  */
 #include "gather.h"
 
@@ -16,6 +16,7 @@
 #define LARGEST_TILE 8192
 #define BLOCK_BYTES 16384 /* of ddst that a block has, at least if there are rows for it */
 #define MOST_ROWS 32
+#define FEW_ROWS 4
 
 struct scatter_way {
 	uint32_t rows, threads;
@@ -121,14 +122,15 @@ static int find_ways(const struct kernel_problem *problem, const struct gather_p
 					 const struct kernel_limits *limits, struct scatter_way ways[MAX_WAYS])
 {
 	int64_t chunks = divide_up(gather->few, LARGEST_CHUNK), row = gather->many * gather->element;
+	int64_t blocks = 2 * (int64_t)limits->multiprocessors;
 	uint32_t rows = 1, threads = gather->few > 1024 || gather->many > 2048 ? 512 : 128;
 	int count = 0;
 
 	/* Without leading dimensions each row has a list of its own. */
 	while (problem->tensors[0].rank > 2 && rows < MOST_ROWS && 2 * rows * row <= BLOCK_BYTES)
 		rows *= 2;
-	if (divide_up(gather->outer, rows) * gather->lists * chunks < limits->multiprocessors)
-		rows = 1;
+	if (rows > FEW_ROWS && divide_up(gather->outer, rows) * gather->lists * chunks < blocks)
+		rows = FEW_ROWS;
 	memset(ways, 0, sizeof(*ways) * MAX_WAYS);
 	add_way(problem, gather, limits, threads, rows, ways, &count);
 	add_way(problem, gather, limits, threads, rows / 2, ways, &count);
