@@ -27,7 +27,7 @@ void rights_take(struct session *session)
 	setsockopt(session->sock, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof on);
 }
 
-int rights_say_full(uint32_t uid, char text[KERNEL_ERROR_MAX])
+static int say_full(uint32_t uid, char text[KERNEL_ERROR_MAX])
 {
 	return util_fail(text, KERNEL_ERROR_MAX, KILN_ELIMIT,
 					 "kilnd cannot close the descriptors that programs of uid %u have sent: they "
@@ -40,7 +40,7 @@ static void on_held(uv_timer_t *timer)
 {
 	struct session *session = timer->data;
 	char text[KERNEL_ERROR_MAX];
-	int status = rights_say_full(session->uid, text);
+	int status = say_full(session->uid, text);
 	util_log(UTIL_WARN, "session %llu (pid %d) was ended: %s", (unsigned long long)session->id,
 			 session->pid, text);
 	reply_error(session, 0, status, "%s", text);
@@ -52,9 +52,7 @@ bool rights_hold(struct session *session)
 	if (!closer_is_full(session->uid))
 		return false;
 	session->held = true;
-	/* Before hello its timer runs for that. */
-	if (session->greeted)
-		uv_timer_start(&session->hello_timer, on_held, DEADLINE_CLOSER_MS, 0);
+	uv_timer_start(&session->hello_timer, on_held, DEADLINE_CLOSER_MS, 0);
 	return true;
 }
 
@@ -66,6 +64,8 @@ void rights_release(struct broker *broker)
 		session->held = false;
 		if (session->greeted)
 			uv_timer_stop(&session->hello_timer);
+		else
+			session_await_hello(session);
 		session_watch(session);
 	}
 }

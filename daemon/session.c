@@ -273,14 +273,16 @@ static void on_silent(uv_timer_t *timer)
 	session_close(session);
 }
 
+void session_await_hello(struct session *session)
+{
+	uv_timer_start(&session->hello_timer, on_silent, hello_deadline(session->broker), 0);
+}
+
 void session_open(struct broker *broker, int sock)
 {
 	struct admit_peer peer;
 	char error[KERNEL_ERROR_MAX];
 	int status = admit_peer(&broker->options, sock, &peer, error);
-	/* Nothing of it is read: that may bring more of what cannot be closed. */
-	if (status == KILN_OK && closer_is_full(peer.uid))
-		status = rights_say_full(peer.uid, error);
 	if (status == KILN_OK && !admit_descriptor(peer.uid, sock))
 		status = util_fail(error, sizeof error, KILN_ELIMIT, "%s; try again later",
 						   admit_files_text(peer.uid));
@@ -317,7 +319,9 @@ void session_open(struct broker *broker, int sock)
 	broker->counters.sessions++;
 	uv_poll_init(&broker->loop, &session->poll, sock);
 	uv_timer_init(&broker->loop, &session->hello_timer);
-	uv_timer_start(&session->hello_timer, on_silent, hello_deadline(broker), 0);
+	session_await_hello(session);
+	/* Nothing of it is read while its uid has too much to be closed: it may bring more. */
+	rights_hold(session);
 	session_watch(session);
 }
 

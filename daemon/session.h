@@ -122,7 +122,7 @@ struct session {
 	int sock;
 	uv_poll_t poll;
 	int watched;            /* what the poll is started for */
-	uv_timer_t hello_timer; /* after hello: of a session that is held */
+	uv_timer_t hello_timer; /* until hello, and while it is held */
 	int open_handles;
 	struct frame_closer closer; /* of descriptors that came from this client */
 	struct frame_queue queue;
@@ -185,6 +185,8 @@ bool session_is_owner(const struct session *session);
 /* A kernel was loaded, which began at this moment: counted for the session and the operator. */
 void session_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us);
 
+/* Starts the clock of a session that has not said hello. */
+void session_await_hello(struct session *session);
 /* What its socket is looked at for may have changed. */
 void session_watch(struct session *session);
 
@@ -197,8 +199,6 @@ void rights_take(struct session *session);
 bool rights_hold(struct session *session);
 /* Those that are held look whether they may go on. */
 void rights_release(struct broker *broker);
-/* KILN_ELIMIT, with a sentence. */
-int rights_say_full(uint32_t uid, char text[KERNEL_ERROR_MAX]);
 
 /* ---- Replies ---- */
 

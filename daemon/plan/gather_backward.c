@@ -3,8 +3,8 @@
  * much a block chains and sums up.
  *
  * A block chains a list of indices once for `rows` of the rows that share it.  More rows are less
- * chaining, fewer are more blocks.  Blocks take FEW_ROWS, as long as larger ones would be fewer than
- * two for each multiprocessor.  There is nothing between, so that all batches have two kernels.
+ * chaining, fewer are more blocks.  Blocks take FEW_ROWS, as long as larger ones would be fewer
+ * than two for each multiprocessor.  There is nothing between: all batches have two kernels.
  */
 #include "gather.h"
 

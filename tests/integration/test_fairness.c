@@ -61,6 +61,7 @@ static int answer_to(struct peer *peer, uint64_t wanted)
 /* A daemon with one worker, which is idle; the first compile hangs. */
 static kiln_client *open_one(struct kilnd *daemon)
 {
+	kilnd_for_guests(daemon, 0, 0, 0);
 	kilnd_start(daemon, OPTIONS("--workers", "1", "--allow-uid", "65534"));
 	kiln_client *observer = client_open(daemon);
 	await_info(observer, "workers.idle", 1);
@@ -166,9 +167,6 @@ static void test_users(void **state)
 		skip();
 	}
 	kiln_client *observer = open_one(daemon);
-	/* So that only the daemon itself decides. */
-	assert_int_equal(chmod(daemon->dir, 0755), 0);
-	assert_int_equal(chmod(daemon->socket, 0666), 0);
 	for (int i = 0; i < SESSIONS; i++)
 		peer_open(&sessions[i], daemon, "");
 	assert_int_equal(seteuid(NOBODY), 0);
