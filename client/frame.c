@@ -209,7 +209,7 @@ static void node_free(struct frame_node *node, const struct frame_closer *closer
 	free(node);
 }
 
-/* What is queued may hold a descriptor: whoever does not read is not to have all of them. */
+/* A queued message may hold a descriptor: a peer that does not read may not have all of them. */
 static bool may_open(const struct frame_queue *queue, int fd)
 {
 	return queue->fd_below <= 0 || fd < queue->fd_below;

@@ -40,7 +40,7 @@ static bool truth(struct eval_value a, bool *unsure)
 	return a.real ? a.value != 0 : a.whole != 0;
 }
 
-/* Of integers. */
+/* Compares integers. */
 static bool is_less(struct eval_value a, struct eval_value b)
 {
 	return a.dtype == KILN_U64 || b.dtype == KILN_U64 ? (uint64_t)a.whole < (uint64_t)b.whole

@@ -399,7 +399,7 @@ static bool make_room(struct kiln_client *client, const struct submission *what)
 		if (has_room(lane, what->count)) {
 			return true;
 		}
-		/* What keeps its order with a CUDA stream has no other way. */
+		/* A call in order with a CUDA stream has no other way. */
 		if (!what->cuda || time_left(deadline) == 0 ||
 			wait_for_room(client, what->count, deadline) != KILN_OK) {
 			return false;
@@ -412,7 +412,7 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 {
 	struct lane *lane = client->lane;
 	const struct call_way *ways[KILN_MAX_BATCH];
-	/* What was given up is under way until its answer comes. */
+	/* A call that was given up is under way until its answer comes. */
 	if (client->dead || client->tickets.messages > 0 || client->late_count > 0 ||
 		!make_room(client, what)) {
 		return LANE_NOT;
