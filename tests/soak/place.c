@@ -36,7 +36,10 @@ static bool lend_cuda(struct me *me, struct place *place, const char *name)
 {
 	static const enum gpu_memory kinds[] = {GPU_MALLOC, GPU_MALLOC, GPU_EXPORTED, GPU_POOL};
 
-	place->pointer = gpu_alloc(place->bytes, kinds[me_pick(me, 4)]);
+	enum gpu_memory kind = kinds[me_pick(me, 4)];
+
+	place->pointer = gpu_alloc(place->bytes, kind);
+	me_count(me, SOAK_COUNT_pools, kind == GPU_POOL);
 	if (!place->pointer) {
 		me_fail(me, "no memory to lend: %s", gpu_error());
 		return false;

@@ -70,6 +70,7 @@ struct soak_death {
 	X(launches, "launches of these")                   \
 	X(bytes, "bytes compared")                         \
 	X(transfers, "reads and writes of kept memory")    \
+	X(pools, "buffers lent from pools of CUDA")        \
 	X(own, "launches of kernels of one's own, judged") \
 	X(faults, "of these, made to fault or to overrun") \
 	X(canceled, "calls canceled")                      \

@@ -6,7 +6,8 @@
  * live through enough of it: the line that fits the samples best (least squares) may not rise by
  * more than the bounds from the window's begin to its end.  A device process keeps kernels that
  * were used, thousands of them: what these take is allowed for, and on device cpu each has a
- * descriptor.
+ * descriptor.  CUDA's driver keeps a descriptor of its own for each pool that a client lent from:
+ * these are counted apart, and may not rise by more than the clients lent.
  */
 #include "soak.h"
 
@@ -24,11 +25,11 @@
 #define CUBIN_KIB 128.0 /* of one that CUDA's driver has loaded */
 #define ENDED_MS 10000  /* without a sample: the process has ended */
 #define SERIES_MOST 64
-#define KINDS_EACH 5 /* samples */
+#define DRIVER_FD "/dev/nvidiactl"
 
 struct sample {
 	int64_t at_ms;
-	double kib, fds, kernels;
+	double kib, fds, kernels, driver_fds, pools;
 };
 
 struct series {
@@ -92,16 +93,40 @@ static struct window window_of(const struct conductor *conductor)
 	};
 }
 
+static int64_t sum(const struct soak *soak, enum soak_count what)
+{
+	int64_t all = 0;
+	for (int i = 0; i < soak->options.clients; i++)
+		all += atomic_load(&soak->seats[i].counts[what]);
+	return all;
+}
+
+static int count_of(const struct fd_kinds *kinds, const char *name)
+{
+	for (int i = 0; i < kinds->count; i++)
+		if (strcmp(kinds->kinds[i].name, name) == 0)
+			return kinds->kinds[i].count;
+	return 0;
+}
+
 static void take_sample(const struct conductor *conductor, pid_t pid, bool broker, bool own,
 						double kernels)
 {
 	struct watch *watch = conductor->watch;
 	const struct window window = window_of(conductor);
-	struct sample sample = {soak_now_ms(), (double)resident_kib(pid), count_fds(pid), kernels};
+	struct fd_kinds kinds = {0};
+	struct sample sample = {.at_ms = soak_now_ms(),
+							.kib = (double)resident_kib(pid),
+							.fds = count_fds(pid),
+							.kernels = kernels,
+							.pools = (double)sum(conductor->soak, SOAK_COUNT_pools)};
 	struct series *series = find_series(watch, pid, sample.at_ms);
 
 	if (!series)
 		return;
+	count_fd_kinds(pid, &kinds);
+	sample.driver_fds = count_of(&kinds, DRIVER_FD);
+	sample.fds -= sample.driver_fds;
 	series->pid = pid;
 	series->broker = broker;
 	series->own = own;
@@ -118,17 +143,8 @@ static void take_sample(const struct conductor *conductor, pid_t pid, bool broke
 	if (sample.at_ms < window.begin_ms || sample.at_ms > window.end_ms)
 		return;
 	if (!series->begin.count)
-		count_fd_kinds(pid, &series->begin);
-	if (series->count % KINDS_EACH == 0)
-		count_fd_kinds(pid, &series->end);
-}
-
-static int64_t sum(const struct soak *soak, enum soak_count what)
-{
-	int64_t all = 0;
-	for (int i = 0; i < soak->options.clients; i++)
-		all += atomic_load(&soak->seats[i].counts[what]);
-	return all;
+		series->begin = kinds;
+	series->end = kinds;
 }
 
 static void progress(const struct conductor *conductor)
@@ -193,7 +209,24 @@ static double kernel_kib(const struct soak *soak)
 	return is_on_cpu(soak) ? KERNEL_KIB : CUBIN_KIB;
 }
 
-enum figure { MEMORY, DESCRIPTORS, KERNELS };
+enum figure { MEMORY, DESCRIPTORS, KERNELS, DRIVER_DESCRIPTORS, POOLS };
+
+static double figure_of(const struct sample *sample, enum figure figure)
+{
+	switch (figure) {
+	case MEMORY:
+		return sample->kib;
+	case DESCRIPTORS:
+		return sample->fds;
+	case KERNELS:
+		return sample->kernels;
+	case DRIVER_DESCRIPTORS:
+		return sample->driver_fds;
+	case POOLS:
+		break;
+	}
+	return sample->pools;
+}
 
 /* How much the line of the best fit rises over the window. */
 static double rise(const struct sample *samples, int count, enum figure figure)
@@ -201,9 +234,7 @@ static double rise(const struct sample *samples, int count, enum figure figure)
 	double n = count, t = 0, v = 0, tt = 0, tv = 0;
 	for (int i = 0; i < count; i++) {
 		double at = (double)(samples[i].at_ms - samples[0].at_ms);
-		double value = figure == MEMORY        ? samples[i].kib
-					   : figure == DESCRIPTORS ? samples[i].fds
-											   : samples[i].kernels;
+		double value = figure_of(&samples[i], figure);
 		t += at;
 		v += value;
 		tt += at * at;
@@ -211,14 +242,6 @@ static double rise(const struct sample *samples, int count, enum figure figure)
 	}
 	double below = n * tt - t * t, span = (double)(samples[count - 1].at_ms - samples[0].at_ms);
 	return below > 0 ? (n * tv - t * v) / below * span : 0;
-}
-
-static int count_of(const struct fd_kinds *kinds, const char *name)
-{
-	for (int i = 0; i < kinds->count; i++)
-		if (strcmp(kinds->kinds[i].name, name) == 0)
-			return kinds->kinds[i].count;
-	return 0;
 }
 
 /* Which descriptors there are more of. */
@@ -274,6 +297,12 @@ static void judge(struct conductor *conductor, const struct series *series, FILE
 	if (fds > FDS_BOUND * conductor->soak->options.clients)
 		soak_fail(conductor->soak, "descriptors of the %s, process %d, rose by %.1f in %lld s",
 				  what, (int)series->pid, fds, (long long)(to->at_ms - from->at_ms) / 1000);
+	double driver = rise(from, count, DRIVER_DESCRIPTORS), pools = rise(from, count, POOLS);
+	if (driver > FDS_BOUND + pools)
+		soak_fail(conductor->soak,
+				  "%s of the %s, process %d, rose by %.1f, and %.1f buffers were lent "
+				  "from pools",
+				  DRIVER_FD, what, (int)series->pid, driver, pools);
 }
 
 void watch_report(struct conductor *conductor, FILE *json)
