@@ -3,7 +3,7 @@
  * know how messages travel.
  */
 #include "client/local.h"
-#include "client/protocol.h"
+#include "client/wire/protocol.h"
 
 #include <poll.h>
 #include <stdio.h>

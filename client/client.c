@@ -4,7 +4,7 @@
  */
 #include "client/local.h"
 #include "client/deadlines.h"
-#include "client/protocol.h"
+#include "client/wire/protocol.h"
 #include "client/signature.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * not know of clients.
  */
 #include "client/local.h"
-#include "client/plain.h"
+#include "client/wire/plain.h"
 
 #include <pthread.h>
 #include <stdarg.h>

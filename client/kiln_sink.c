@@ -3,7 +3,7 @@
  * version, a row of an old cache, a file that somebody sent.  By plain.h's rule nothing of it
  * steers the operator's terminal.  Knows nothing of what is printed.
  */
-#include "client/plain.h"
+#include "client/wire/plain.h"
 #include "kiln_cli.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * JSON objects that are the command's own.  Knows nothing of the daemon.
  */
 #include "kiln_cli.h"
-#include "client/plain.h"
+#include "client/wire/plain.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
  * lane.c: calls that are submitted through memory shared with the device process
- * (client/lane_memory.h) and not by message.  The answer to a call's first launch brings what is
+ * (client/wire/lane_memory.h) and not by message.  The answer to a call's first launch brings what is
  * needed; from then on its launches take no system call, as long as both sides are awake.  Their
  * ends are lane_wait.c's.
  *

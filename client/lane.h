@@ -4,7 +4,7 @@
 #ifndef KILN_CLIENT_LANE_H
 #define KILN_CLIENT_LANE_H
 
-#include "client/lane_memory.h"
+#include "client/wire/lane_memory.h"
 #include "client/local.h"
 
 /* What became of the entry that was last written at a place. */

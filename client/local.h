@@ -9,8 +9,8 @@
 #ifndef KILN_CLIENT_LOCAL_H
 #define KILN_CLIENT_LOCAL_H
 
-#include "client/frame.h"
-#include "client/wire.h"
+#include "client/wire/frame.h"
+#include "client/wire/wire.h"
 
 #include <kiln/kiln.h>
 #include <stdatomic.h>

@@ -11,7 +11,7 @@
 #ifndef KILN_CLIENT_ORDER_H
 #define KILN_CLIENT_ORDER_H
 
-#include "client/lane_memory.h"
+#include "client/wire/lane_memory.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
  * attributes become members of a message.
  */
 #include "client/local.h"
-#include "client/protocol.h"
+#include "client/wire/protocol.h"
 
 #include <string.h>
 

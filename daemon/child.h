@@ -6,8 +6,8 @@
 #ifndef KILN_DAEMON_CHILD_H
 #define KILN_DAEMON_CHILD_H
 
-#include <client/frame.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
 #include <stdbool.h>
 #include <uv.h>
 

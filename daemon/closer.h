@@ -24,7 +24,7 @@
 #ifndef KILN_DAEMON_CLOSER_H
 #define KILN_DAEMON_CLOSER_H
 
-#include <client/frame.h>
+#include <client/wire/frame.h>
 #include <stdbool.h>
 #include <stdint.h>
 

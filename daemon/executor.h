@@ -7,7 +7,7 @@
 #ifndef KILN_DAEMON_EXECUTOR_H
 #define KILN_DAEMON_EXECUTOR_H
 
-#include <client/wire.h>
+#include <client/wire/wire.h>
 
 #include "broker.h"
 #include "exec/device.h"

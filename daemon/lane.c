@@ -1,5 +1,5 @@
 /*
- * lane.c: the broker's part in a session's lane (client/lane_memory.h): makes the memory, hands it
+ * lane.c: the broker's part in a session's lane (client/wire/lane_memory.h): makes the memory, hands it
  * to the device process and, with the answer to a launch that asked for it, to the client; and says
  * which calls may be launched there.  What goes through it the broker never sees.
  *

@@ -5,8 +5,8 @@
 #ifndef KILN_DAEMON_SESSION_H
 #define KILN_DAEMON_SESSION_H
 
-#include <client/frame.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
 
 #include "broker.h"
 #include "executor.h"

@@ -3,7 +3,7 @@
 #ifndef KILN_DAEMON_WORK_STATE_H
 #define KILN_DAEMON_WORK_STATE_H
 
-#include <client/lane_memory.h>
+#include <client/wire/lane_memory.h>
 
 #include "session.h"
 

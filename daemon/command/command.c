@@ -2,7 +2,7 @@
  * for all of them. */
 #include "command.h"
 
-#include <client/protocol.h>
+#include <client/wire/protocol.h>
 #include <string.h>
 #include <unistd.h>
 

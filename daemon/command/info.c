@@ -1,5 +1,5 @@
 /* info.c: hello, and what there is to see: figures, devices, operators. */
-#include <client/protocol.h>
+#include <client/wire/protocol.h>
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>

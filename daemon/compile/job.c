@@ -4,7 +4,7 @@
  */
 #include "backend.h"
 
-#include <client/wire.h>
+#include <client/wire/wire.h>
 #include <stdlib.h>
 #include <string.h>
 

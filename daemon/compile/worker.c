@@ -9,8 +9,8 @@
 
 #include "../misdeed/misdeed.h"
 
-#include <client/frame.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <malloc.h>

@@ -3,7 +3,7 @@
  * its guard (but for up to 15 bytes, so that it begins aligned): a kernel that runs out of bounds
  * faults instead of reading its neighbour.  Knows nothing of streams or kernels.
  */
-#include "client/frame.h"
+#include "client/wire/frame.h"
 #include "cpu.h"
 #include "daemon/util/util.h"
 

@@ -32,7 +32,7 @@
  *   graph.free    graph, stream
  *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
  *   end      stream: its session is gone
- *   lane.open    stream, deadline: ms, ready: ms, of ready words; a memfd (client/lane_memory.h),
+ *   lane.open    stream, deadline: ms, ready: ms, of ready words; a memfd (client/wire/lane_memory.h),
  *                the eventfd that wakes this process, and the end of a pipe that wakes the client.
  *                It ends with the stream
  *   lane.close   stream; answered when what was taken from it has ended

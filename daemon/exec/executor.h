@@ -19,9 +19,9 @@
 #ifndef KILN_DAEMON_EXEC_EXECUTOR_H
 #define KILN_DAEMON_EXEC_EXECUTOR_H
 
-#include "client/frame.h"
-#include "client/lane_memory.h"
-#include "client/wire.h"
+#include "client/wire/frame.h"
+#include "client/wire/lane_memory.h"
+#include "client/wire/wire.h"
 #include "daemon/misdeed/misdeed.h"
 #include "exec.h"
 #include "trail.h"

@@ -1,5 +1,5 @@
 /*
- * executor_lane: launches that come through memory shared with a client (client/lane_memory.h),
+ * executor_lane: launches that come through memory shared with a client (client/wire/lane_memory.h),
  * without a message: lanes, the calls that are bound to them, and when they are looked at.  What
  * becomes of an entry is executor_entry.c's.
  *

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <client/protocol.h>
+#include <client/wire/protocol.h>
 
 #include "daemon/broker.h"
 #include "daemon/compile/compile.h"

@@ -3,8 +3,8 @@
 
 #include "../deadlines.h"
 
-#include <client/frame.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
 #include <kiln/kiln.h>
 #include <signal.h>
 #include <string.h>

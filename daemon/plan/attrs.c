@@ -1,7 +1,7 @@
 /*
  * attrs.c: attributes by name, of one kind and within a range, each refusal with its sentence.
  */
-#include "client/plain.h"
+#include "client/wire/plain.h"
 #include "internal.h"
 
 #include <math.h>

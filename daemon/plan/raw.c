@@ -1,7 +1,7 @@
 /*
  * raw.c: the plan of a user's kernel, which is hardly one: nothing is known but its names.
  */
-#include "client/plain.h"
+#include "client/wire/plain.h"
 #include "internal.h"
 
 #include <string.h>

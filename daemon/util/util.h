@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "client/plain.h"
+#include "client/wire/plain.h"
 
 /* ---- Text ---- */
 

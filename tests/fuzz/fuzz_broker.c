@@ -14,7 +14,7 @@
  */
 #include "daemon/server.c"
 
-#include "client/protocol.h"
+#include "client/wire/protocol.h"
 #include "daemon/command/command.h"
 #include "fake_children.h"
 #include "steps.h"

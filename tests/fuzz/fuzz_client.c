@@ -13,7 +13,7 @@
  *   5  bytes are written to the lane: the place in words of 8 bytes (two bytes); a good answer
  *   6  no answer at all
  */
-#include "client/lane_memory.h"
+#include "client/wire/lane_memory.h"
 #include "steps.h"
 #include "tests/unit/fake_daemon.h"
 

@@ -12,9 +12,9 @@
  *   4  work ends [how much of it]: with a status, 0 or below (one byte)
  *   5  nothing, for so many turns
  */
-#include "client/frame.h"
-#include "client/lane_memory.h"
-#include "client/wire.h"
+#include "client/wire/frame.h"
+#include "client/wire/lane_memory.h"
+#include "client/wire/wire.h"
 #include "daemon/exec/exec.h"
 #include "daemon/exec/executor.h"
 #include "daemon/util/util.h"

@@ -4,7 +4,7 @@
  *
  * Steps (steps.h) are messages, each by itself.
  */
-#include "client/wire.h"
+#include "client/wire/wire.h"
 #include "daemon/compile/compile.h"
 #include "steps.h"
 

@@ -2,7 +2,7 @@
  * fuzz_wire.c: any bytes as a message.  Whatever is accepted must read, print and encode again to
  * something that reads the same.
  */
-#include "client/wire.h"
+#include "client/wire/wire.h"
 
 #include <kiln/kiln.h>
 #include <stdio.h>

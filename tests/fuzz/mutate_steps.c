@@ -4,7 +4,7 @@
  * what comes out is nearly always a message; and now and then bytes are changed blindly.
  */
 #include "chance.h"
-#include "client/wire.h"
+#include "client/wire/wire.h"
 #include "steps.h"
 
 #include <kiln/kiln.h>

@@ -1,7 +1,7 @@
 /* null_device.c: see null_device.h. */
 #include "null_device.h"
 
-#include "client/frame.h"
+#include "client/wire/frame.h"
 #include "daemon/plan/plan.h"
 #include "daemon/util/util.h"
 #include "fuzz.h"

@@ -7,7 +7,7 @@
 
 #include "harness.h"
 
-#include "client/lane_memory.h"
+#include "client/wire/lane_memory.h"
 
 #define ROWS 13
 #define COLUMNS 29

@@ -1,7 +1,7 @@
 /* peer.c: a client without the library. */
 #include "peer.h"
 
-#include <client/protocol.h>
+#include <client/wire/protocol.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -7,8 +7,8 @@
 
 #include "harness.h"
 
-#include <client/frame.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
 
 struct peer {
 	int sock;

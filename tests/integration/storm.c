@@ -1,7 +1,7 @@
 /* storm.c: the raw clients of a storm. */
 #include "storm.h"
 
-#include <client/protocol.h>
+#include <client/wire/protocol.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 
 #include "harness.h"
 
-#include <client/frame.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
 #include <stdatomic.h>
 
 #define STORM_CALL_MS 15000 /* an answer that takes longer is one that never comes */

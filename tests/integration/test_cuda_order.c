@@ -5,7 +5,7 @@
  */
 #include "cuda_order.h"
 
-#include "client/lane_memory.h"
+#include "client/wire/lane_memory.h"
 #include "waits_seen.h"
 
 #ifdef KILN_FAKE_CUDA_LIBRARY

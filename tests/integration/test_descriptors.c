@@ -6,8 +6,8 @@
 #include "slow_files.h"
 #include "storm.h"
 
-#include <client/frame.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

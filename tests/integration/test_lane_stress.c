@@ -12,8 +12,8 @@
  */
 #include "harness.h"
 
-#include "client/frame.h"
-#include "client/lane_memory.h"
+#include "client/wire/frame.h"
+#include "client/wire/lane_memory.h"
 
 #include <errno.h>
 #include <poll.h>

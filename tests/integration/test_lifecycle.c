@@ -4,8 +4,8 @@
  */
 #include "harness.h"
 
-#include <client/frame.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

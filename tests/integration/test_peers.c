@@ -4,9 +4,9 @@
  */
 #include "storm.h"
 
-#include <client/frame.h>
-#include <client/protocol.h>
-#include <client/wire.h>
+#include <client/wire/frame.h>
+#include <client/wire/protocol.h>
+#include <client/wire/wire.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

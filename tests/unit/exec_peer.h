@@ -4,8 +4,8 @@
 #ifndef KILN_TESTS_EXEC_PEER_H
 #define KILN_TESTS_EXEC_PEER_H
 
-#include "client/frame.h"
-#include "client/wire.h"
+#include "client/wire/frame.h"
+#include "client/wire/wire.h"
 
 #include <kiln/kiln.h>
 #include <setjmp.h>

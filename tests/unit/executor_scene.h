@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "client/frame.h"
-#include "client/wire.h"
+#include "client/wire/frame.h"
+#include "client/wire/wire.h"
 #include "cpu_kernels.h"
 #include "daemon/exec/exec.h"
 #include "exec_peer.h"

@@ -7,9 +7,9 @@
 #ifndef KILN_TESTS_FAKE_DAEMON_H
 #define KILN_TESTS_FAKE_DAEMON_H
 
-#include "client/frame.h"
-#include "client/protocol.h"
-#include "client/wire.h"
+#include "client/wire/frame.h"
+#include "client/wire/protocol.h"
+#include "client/wire/wire.h"
 
 #include <kiln/kiln.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
  */
 #include "unit/fake_daemon.h"
 
-#include "client/lane_memory.h"
+#include "client/wire/lane_memory.h"
 
 #include <kiln/ops.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
  */
 #include "executor_scene.h"
 
-#include "client/lane_memory.h"
+#include "client/wire/lane_memory.h"
 #include "daemon/util/util.h"
 
 #include <sched.h>

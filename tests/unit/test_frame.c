@@ -2,7 +2,7 @@
  * test_frame.c: messages and descriptors arrive whole or not at all, what is refused leaks nothing,
  * and what the socket does not take keeps its order.
  */
-#include "client/frame.h"
+#include "client/wire/frame.h"
 
 #include <dirent.h>
 #include <errno.h>

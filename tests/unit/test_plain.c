@@ -2,12 +2,12 @@
  * plain: every character that is hidden, every byte that is no UTF-8, cuts, room that is too small,
  * and the same rule in messages, JSON and replies.
  */
-#include "client/plain.h"
+#include "client/wire/plain.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/wire.h"
+#include "client/wire/wire.h"
 #include <kiln/kiln.h>
 
 #include <setjmp.h>

@@ -16,7 +16,7 @@ int main(void)
 
 #else
 
-#include "client/lane_memory.h"
+#include "client/wire/lane_memory.h"
 
 #include <sys/eventfd.h>
 #include <sys/mman.h>

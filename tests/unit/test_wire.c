@@ -2,7 +2,7 @@
  * test_wire.c: what is built reads back the same, what is hostile is refused before it is decoded,
  * and every message prints as one readable line.
  */
-#include "client/wire.h"
+#include "client/wire/wire.h"
 
 #include <kiln/kiln.h>
 #include <setjmp.h>

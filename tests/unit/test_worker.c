@@ -1,8 +1,8 @@
 /*
  * test_worker: a whole compiler process over its socket, and the messages themselves.
  */
-#include "client/frame.h"
-#include "client/wire.h"
+#include "client/wire/frame.h"
+#include "client/wire/wire.h"
 #include "daemon/compile/compile.h"
 #include "daemon/misdeed/misdeed.h"
 

@@ -1,8 +1,8 @@
 /*
  * wire_print.c: a message as a readable call, for people who debug.
  */
-#include "client/wire.h"
-#include "client/plain.h"
+#include "wire.h"
+#include "plain.h"
 
 #include <stdarg.h>
 #include <stdio.h>

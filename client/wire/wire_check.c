@@ -4,7 +4,7 @@
  * The decoder below trusts counts: an array header of five bytes makes it ask for 128 GB.  So
  * every message is walked once with nothing but bounds in mind before it is decoded.
  */
-#include "client/wire.h"
+#include "wire.h"
 
 #include <kiln/kiln.h>
 #include <limits.h>

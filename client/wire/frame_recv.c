@@ -7,7 +7,7 @@
  * datagram can carry.  A bulk payload is read, not mapped, and only from memory that its seals and
  * its file system keep as it is.
  */
-#include "client/frame.h"
+#include "frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/frame_parts.h"
+#include "frame_parts.h"
 
 union any_control {
 	struct cmsghdr align;

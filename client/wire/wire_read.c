@@ -1,7 +1,7 @@
 /*
  * wire_read.c: the members of a checked message.  Must know neither sockets nor requests.
  */
-#include "client/wire.h"
+#include "wire.h"
 
 #include <kiln/kiln.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 /*
  * wire_build.c: builds messages.  Must know neither sockets nor requests.
  */
-#include "client/wire.h"
-#include "client/plain.h"
+#include "wire.h"
+#include "plain.h"
 
 #include <kiln/kiln.h>
 #include <limits.h>

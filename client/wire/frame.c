@@ -1,6 +1,6 @@
 /* frame.c: one message, one datagram, with its descriptors: sends, waits and queues.  Must not look
  * into a payload. */
-#include "client/frame.h"
+#include "frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/frame_parts.h"
+#include "frame_parts.h"
 
 #define SENT_FDS (FRAME_MAX_FDS + 1)
 

@@ -1,5 +1,5 @@
 /* frame_memory.c: memory files: those that are made here, and those that others send. */
-#include "client/frame.h"
+#include "frame.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "client/frame_parts.h"
+#include "frame_parts.h"
 
 #define TMPFS 0x01021994 /* TMPFS_MAGIC of linux/magic.h */
 

@@ -2,7 +2,7 @@
  * plain.c: texts of others as people may see them.  Knows neither who wrote a text nor who reads
  * it.
  */
-#include "client/plain.h"
+#include "plain.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef KILN_CLIENT_FRAME_PARTS_H
 #define KILN_CLIENT_FRAME_PARTS_H
 
-#include "client/frame.h"
+#include "frame.h"
 
 #include <fcntl.h>
 
