@@ -5,7 +5,7 @@
  */
 #include "cuda_order.h"
 
-#include "client/order.h"
+#include "client/lib/order.h"
 
 #ifdef KILN_FAKE_CUDA_LIBRARY
 

@@ -6,7 +6,7 @@
  */
 #include "harness.h"
 
-#include "client/signature.h"
+#include "client/lib/signature.h"
 
 #include <kiln/ops.h>
 #include <signal.h>

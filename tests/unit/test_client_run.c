@@ -3,7 +3,7 @@
  * and that what is wrong is refused in the same words as the first time.  Against a fake daemon
  * that has the calls it was asked for and no others.
  */
-#include "client/signature.h"
+#include "client/lib/signature.h"
 #include "unit/fake_daemon.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * local_object.c: asks the daemon for a call that is to be launched in the caller's own context:
  * what a launch of it is, and the compiled kernel.  Knows nothing of CUDA.
  */
-#include "client/local_launch.h"
+#include "local_launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * Ids rise, so appending keeps the table sorted, and calls are mostly waited for in their order, so
  * removing at the front is the usual case and costs nothing.
  */
-#include "client/local.h"
+#include "local.h"
 
 #include <stdio.h>
 #include <stdlib.h>

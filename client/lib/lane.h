@@ -5,7 +5,7 @@
 #define KILN_CLIENT_LANE_H
 
 #include "client/wire/lane_memory.h"
-#include "client/local.h"
+#include "local.h"
 
 /* What became of the entry that was last written at a place. */
 struct lane_slot {

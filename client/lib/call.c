@@ -2,7 +2,7 @@
  * call.c: prepared calls and submitted ones: prepare, wait, cancel, dispatch.  Must not
  * know how messages travel.
  */
-#include "client/local.h"
+#include "local.h"
 #include "client/wire/protocol.h"
 
 #include <poll.h>

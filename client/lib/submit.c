@@ -2,7 +2,7 @@
  * submit.c: prepared calls are submitted: one or several together, on a stream of the client's or
  * in order with one of the caller's own; through the lane, or by message.
  */
-#include "client/local.h"
+#include "local.h"
 
 #include <stdio.h>
 

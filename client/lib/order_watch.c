@@ -8,7 +8,7 @@
  * Of two threads the submitting one stores what it will wait for and then looks whether the lane is
  * dead; the watch marks it dead and then looks what is waited for.  One of them sees the other.
  */
-#include "client/order.h"
+#include "order.h"
 
 #include <fcntl.h>
 #include <pthread.h>

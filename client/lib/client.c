@@ -2,10 +2,10 @@
  * client.c: connecting and closing, and who may be inside a client.  Must not know what is asked of
  * the daemon beyond "hello".
  */
-#include "client/local.h"
-#include "client/deadlines.h"
+#include "local.h"
+#include "deadlines.h"
 #include "client/wire/protocol.h"
-#include "client/signature.h"
+#include "signature.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,8 +9,8 @@
  * heard, where every place of the ring is taken, and where it is going to be refused, for the
  * broker has the better sentence.
  */
-#include "client/lane.h"
-#include "client/order.h"
+#include "lane.h"
+#include "order.h"
 
 #include <sched.h>
 #include <stdlib.h>

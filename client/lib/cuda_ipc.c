@@ -4,7 +4,7 @@
  * Only calls that leave no trace are used: attributes of a pointer need no context, and where a
  * call does need one, it is pushed and popped again.
  */
-#include "client/local.h"
+#include "local.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 
 #else
 
-#include "client/cuda_driver.h"
+#include "cuda_driver.h"
 
 #include <unistd.h>
 

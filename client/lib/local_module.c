@@ -3,7 +3,7 @@
  * that a launch there takes.  The context is the one that is current; another one is pushed and
  * popped again.
  */
-#include "client/local_launch.h"
+#include "local_launch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ void local_unload(struct local_way *way, bool forked)
 
 #else
 
-#include "client/cuda_driver.h"
+#include "cuda_driver.h"
 
 struct local_module {
 	struct local_module *next;

@@ -2,7 +2,7 @@
  * request.c: explain, compile and the requests that have no function of their own; and how
  * attributes become members of a message.
  */
-#include "client/local.h"
+#include "local.h"
 #include "client/wire/protocol.h"
 
 #include <string.h>

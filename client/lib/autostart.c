@@ -4,8 +4,8 @@
  * The daemon is a grandchild in a session of its own, so that neither the terminal nor the program
  * that happened to need it first takes it along, and nobody must wait for it.
  */
-#include "client/local.h"
-#include "client/deadlines.h"
+#include "local.h"
+#include "deadlines.h"
 
 #include <dlfcn.h>
 #include <errno.h>

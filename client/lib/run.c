@@ -1,10 +1,10 @@
 /*
  * run.c: kiln_run: an operator prepared, submitted and waited for in one.  What was prepared is
- * kept for the next time (client/signature.h): then it is launched as kiln_submit launches, through
+ * kept for the next time (client/lib/signature.h): then it is launched as kiln_submit launches, through
  * the lane.
  */
-#include "client/local.h"
-#include "client/signature.h"
+#include "local.h"
+#include "signature.h"
 
 #include <stdlib.h>
 

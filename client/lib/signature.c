@@ -6,8 +6,8 @@
  * make the same key.  Alignment belongs to it: the planner chooses another kernel for data that
  * does not lie at a multiple of 16 bytes, and neither may be launched with the other's.
  */
-#include "client/signature.h"
-#include "client/local.h"
+#include "signature.h"
+#include "local.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * The daemon is asked once for each way that operands are aligned; from then on a launch is the
  * checks that the daemon would make, and one call of the driver.
  */
-#include "client/local_launch.h"
+#include "local_launch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * reply.c: a structured answer, read by path or as one JSON text.  Must not know of connections.
  */
-#include "client/local.h"
+#include "local.h"
 #include "client/wire/plain.h"
 
 #include <math.h>

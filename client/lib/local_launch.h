@@ -8,7 +8,7 @@
 #ifndef KILN_CLIENT_LOCAL_LAUNCH_H
 #define KILN_CLIENT_LOCAL_LAUNCH_H
 
-#include "client/local.h"
+#include "local.h"
 
 enum local_kind { LOCAL_NOTHING, LOCAL_COPY, LOCAL_KERNEL };
 

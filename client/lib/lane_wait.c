@@ -2,7 +2,7 @@
  * lane_wait.c: the ends of what was submitted through the lane: seen, told to the tickets, waited
  * for.
  */
-#include "client/lane.h"
+#include "lane.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -9,13 +9,13 @@
  *
  * The caller's context is left as it was, and no call is made that a capture elsewhere forbids.
  */
-#include "client/local.h"
+#include "local.h"
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "client/cuda_driver.h"
-#include "client/lane.h"
-#include "client/order.h"
+#include "cuda_driver.h"
+#include "lane.h"
+#include "order.h"
 
 #include <stddef.h>
 

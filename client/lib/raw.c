@@ -2,7 +2,7 @@
  * raw.c: kernels of the program's own: prepare, compile, explain, submit.  Their texts travel in
  * one memfd. Must not know how messages travel.
  */
-#include "client/local.h"
+#include "local.h"
 
 #include <errno.h>
 #include <string.h>

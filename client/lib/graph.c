@@ -2,7 +2,7 @@
  * graph.c: several prepared calls as one.  For submitting it is a call without operands, and goes
  * whichever way calls go.
  */
-#include "client/local.h"
+#include "local.h"
 
 static int check_works(kiln_client *client, const kiln_work *works, int count)
 {

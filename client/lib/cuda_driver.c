@@ -3,7 +3,7 @@
  */
 #ifdef KILN_HAVE_CUDA_H
 
-#include "client/cuda_driver.h"
+#include "cuda_driver.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
  * link.c: the traffic of one connection: numbers requests, matches replies, keeps what the socket
  * does not take yet, and knows when the daemon is gone.  Must not know what requests mean.
  */
-#include "client/local.h"
+#include "local.h"
 
 #include <errno.h>
 #include <poll.h>
