@@ -1,4 +1,4 @@
-/* line.c: problems as words of a command line; client/kiln_problem.h reads them. */
+/* line.c: problems as words of a command line; client/cli/problem.h reads them. */
 #include "line.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
  */
 #include "cases_reference.h"
 
-#include "client/kiln_map_eval.h"
+#include "client/cli/map_eval.h"
 
 #include <stdio.h>
 #include <stdlib.h>

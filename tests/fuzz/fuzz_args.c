@@ -5,10 +5,10 @@
  */
 #define main kiln_main
 int kiln_main(int argc, char **argv);
-#include "client/kiln_main.c"
+#include "client/cli/main.c"
 #undef main
 
-#include "client/kiln_map_eval.h"
+#include "client/cli/map_eval.h"
 #include "fuzz.h"
 
 #define ARGUMENTS 48

@@ -2,7 +2,7 @@
  * fuzz_npy: any bytes as a .npy file.  What is accepted must fit into the bytes there are, and read
  * the same after it was written again.
  */
-#include "client/kiln_npy.c"
+#include "client/cli/npy.c"
 
 #include <stdlib.h>
 

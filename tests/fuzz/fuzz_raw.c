@@ -6,7 +6,7 @@
  */
 #define main kiln_main
 int kiln_main(int argc, char **argv);
-#include "client/kiln_main.c"
+#include "client/cli/main.c"
 #undef main
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static void *less(size_t count, size_t size)
 #define raw_read bounded_read
 #define raw_read_kernel bounded_read_kernel
 #define raw_forget bounded_forget
-#include "client/kiln_raw_args.c"
+#include "client/cli/raw_args.c"
 #undef calloc
 
 #define ARGUMENTS 80

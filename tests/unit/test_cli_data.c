@@ -1,5 +1,5 @@
 /* The kiln command's data: values that are valid for their type, and results that are close. */
-#include "client/kiln_data.c"
+#include "client/cli/data.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* NumPy's files: byte for byte as written and read, and the sentence of every refusal. */
-#include "client/kiln_npy.c"
-#include "client/kiln_npy_file.c"
+#include "client/cli/npy.c"
+#include "client/cli/npy_file.c"
 
 #include <dirent.h>
 #include <setjmp.h>

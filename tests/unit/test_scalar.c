@@ -1,5 +1,5 @@
 /* Numbers by value on the command line: every bit of what a kernel is given, and the sentences. */
-#include "client/kiln_scalar.c"
+#include "client/cli/scalar.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

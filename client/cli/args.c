@@ -1,0 +1,333 @@
+/*
+ * kiln_args: reads the command line: options from the tables, and the values people write (shapes,
+ * permutations, types, sizes, times).  An error names the option, the value and the rule.  Knows
+ * nothing of connections.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct cli_option cli_global_options[] = {
+	{"socket", "PATH", "the daemon's socket ($KILN_SOCKET)"},
+	{"device", "NAME", "device of this command: cpu, cuda:0 ($KILN_DEVICE)"},
+	{"json", NULL, "print the daemon's answer as JSON"},
+	{"timeout", "TIME", "give up after TIME: 30s, 500ms (30s)"},
+	{"autostart", NULL, "start a daemon if none answers ($KILN_AUTOSTART=1)"},
+	{"no-autostart", NULL, "never start one (default)"},
+	{"help", NULL, "explain the command and exit"},
+	{"version", NULL, "print the version and exit"},
+	{0},
+};
+
+int cli_usage(const char *format, ...)
+{
+	va_list list;
+	va_start(list, format);
+	fputs("kiln: ", stderr);
+	vfprintf(stderr, format, list);
+	fputc('\n', stderr);
+	va_end(list);
+	return CLI_USAGE;
+}
+
+/* ---- Options ---- */
+
+static int find_option(const struct cli_option *options, const char *name, size_t length)
+{
+	for (int i = 0; options && options[i].name; i++)
+		if (strlen(options[i].name) == length && !memcmp(options[i].name, name, length))
+			return i;
+	return -1;
+}
+
+static int set_global(struct cli *cli, const char *name, const char *value)
+{
+	if (!strcmp(name, "socket")) {
+		if (!value[0])
+			return cli_usage("--socket '': a path is needed");
+		cli->socket = value;
+	} else if (!strcmp(name, "device"))
+		cli->device = value;
+	else if (!strcmp(name, "timeout"))
+		return cli_time("--timeout", value, &cli->timeout_ms);
+	else if (!strcmp(name, "json"))
+		cli->json = true;
+	else if (!strcmp(name, "autostart"))
+		cli->autostart = 1;
+	else if (!strcmp(name, "no-autostart"))
+		cli->autostart = 0;
+	else if (!strcmp(name, "help"))
+		cli->help = true;
+	else
+		cli->version = true;
+	return CLI_OK;
+}
+
+/* A value that may be left out is taken only if it looks like one: a number. */
+static bool takes_next(const struct cli_option *option, const char *next)
+{
+	if (!next || !option->value)
+		return false;
+	return option->value[0] != '[' || (next[0] >= '0' && next[0] <= '9');
+}
+
+static int keep_value(struct cli *cli, int option, const char *value)
+{
+	const struct cli_option *row = &cli->command->options[option];
+
+	if (row->often == CLI_MANY || (row->often == CLI_NAMED && strchr(value, '='))) {
+		if (cli->given_count == CLI_MAX_GIVEN)
+			return cli_usage("--%s '%s': more than %d of such options", row->name, value,
+							 CLI_MAX_GIVEN);
+		cli->given[cli->given_count++] = (struct cli_given){row->name, value};
+		return CLI_OK;
+	}
+	if (cli->values[option])
+		return cli_usage("--%s is given twice ('%s' and '%s')", row->name, cli->values[option],
+						 value);
+	cli->values[option] = value;
+	return CLI_OK;
+}
+
+static int parse_option(struct cli *cli, char **argv, int *at)
+{
+	const char *name = argv[*at] + 2;
+	const char *equals = strchr(name, '=');
+	size_t length = equals ? (size_t)(equals - name) : strlen(name);
+	const struct cli_option *options = cli->command ? cli->command->options : NULL;
+	int own = find_option(options, name, length);
+	int global = own < 0 ? find_option(cli_global_options, name, length) : -1;
+	const struct cli_option *option;
+	const char *value = "";
+
+	if (own < 0 && global < 0)
+		return cli->command
+				   ? cli_usage("--%.*s is no option of 'kiln %s'; see 'kiln help %s'", (int)length,
+							   name, cli->command->name, cli->command->name)
+				   : cli_usage("--%.*s is no global option; see 'kiln help'", (int)length, name);
+	option = own >= 0 ? &options[own] : &cli_global_options[global];
+	if (equals) {
+		if (!option->value)
+			return cli_usage("--%s takes no value, but '%s' was given", option->name, equals + 1);
+		value = equals + 1;
+	} else if (takes_next(option, argv[*at + 1]))
+		value = argv[++*at];
+	else if (option->value && option->value[0] != '[')
+		return cli_usage("--%s needs a value: --%s %s", option->name, option->name, option->value);
+	return global >= 0 ? set_global(cli, option->name, value) : keep_value(cli, own, value);
+}
+
+/* Finds the command named by argv[*at], and by the word after it for commands of two words. */
+static int parse_command(struct cli *cli, char **argv, int *at)
+{
+	const char *first = argv[*at], *second = argv[*at + 1];
+
+	if (second && second[0] == '-')
+		second = NULL;
+	cli->command = second ? cli_find(first, second) : NULL;
+	if (cli->command) {
+		++*at;
+		return CLI_OK;
+	}
+	cli->command = cli_find(first, NULL);
+	if (cli->command)
+		return CLI_OK;
+	if (!second) {
+		cli->command = cli_find(first, "ls");
+		cli->group = cli->command ? first : NULL;
+	}
+	if (cli->command)
+		return CLI_OK;
+	if (cli_find(first, "ls"))
+		return cli_usage("'%s' is no command of 'kiln %s'; 'kiln help %s' lists them", second,
+						 first, first);
+	return cli_usage("'%s' is no command; see 'kiln help'", first);
+}
+
+int cli_parse(int argc, char **argv, struct cli *cli)
+{
+	bool options = true;
+
+	for (int i = 1; i < argc; i++) {
+		int status = CLI_OK;
+		if (options && !strcmp(argv[i], "--"))
+			options = false;
+		else if (options && !strcmp(argv[i], "-h"))
+			cli->help = true;
+		else if (options && !strncmp(argv[i], "--", 2))
+			status = parse_option(cli, argv, &i);
+		else if (options && argv[i][0] == '-' && argv[i][1])
+			status = cli_usage("'%s' is no option; see 'kiln help'", argv[i]);
+		else if (!cli->command)
+			status = parse_command(cli, argv, &i);
+		else if (cli->positional_count < cli->command->most)
+			cli->positional[cli->positional_count++] = argv[i];
+		else
+			status = cli_usage("'%s' is one argument too many for 'kiln %s'; usage: kiln %s%s%s",
+							   argv[i], cli->command->name, cli->command->name,
+							   cli->command->usage[0] ? " " : "", cli->command->usage);
+		if (status)
+			return status;
+	}
+	if (!cli->command || cli->help || cli->positional_count >= cli->command->least)
+		return CLI_OK;
+	return cli_usage("'kiln %s' needs more arguments; usage: kiln %s %s; see 'kiln help %s'",
+					 cli->command->name, cli->command->name, cli->command->usage,
+					 cli->command->name);
+}
+
+const char *cli_value(const struct cli *cli, const char *option)
+{
+	int i = find_option(cli->command->options, option, strlen(option));
+	return i < 0 ? NULL : cli->values[i];
+}
+
+const char *cli_next(const struct cli *cli, const char *option, int *at)
+{
+	while (*at < cli->given_count) {
+		const struct cli_given *given = &cli->given[(*at)++];
+		if (!strcmp(given->option, option))
+			return given->value;
+	}
+	return NULL;
+}
+
+/* ---- Values ---- */
+
+int cli_dims(const char *name, const char *text, int64_t *values, int *count)
+{
+	const char *at = text;
+
+	*count = 0;
+	if (!text[0] || !strcmp(text, "scalar"))
+		return CLI_OK;
+	for (;;) {
+		char *end;
+		errno = 0;
+		long long value = at[0] >= '0' && at[0] <= '9' ? strtoll(at, &end, 10) : -1;
+		if (value < 0 || errno)
+			return cli_usage("%s '%s': expected non-negative integers separated by 'x' or ','",
+							 name, text);
+		if (*count == KILN_MAX_RANK)
+			return cli_usage("%s '%s': more than %d axes", name, text, KILN_MAX_RANK);
+		values[(*count)++] = value;
+		if (!end[0])
+			return CLI_OK;
+		if (end[0] != 'x' && end[0] != ',')
+			return cli_usage("%s '%s': expected non-negative integers separated by 'x' or ','",
+							 name, text);
+		at = end + 1;
+	}
+}
+
+int cli_perm(const char *name, const char *text, int64_t *values, int *count)
+{
+	unsigned seen = 0;
+	int status = cli_dims(name, text, values, count);
+
+	if (status)
+		return status;
+	for (int i = 0; i < *count; i++) {
+		if (values[i] >= *count)
+			return cli_usage("%s '%s': axis %lld is out of range; %d axes are 0..%d", name, text,
+							 (long long)values[i], *count, *count - 1);
+		if (seen & 1u << values[i])
+			return cli_usage("%s '%s': axis %lld is there twice; every axis comes once", name, text,
+							 (long long)values[i]);
+		seen |= 1u << values[i];
+	}
+	return CLI_OK;
+}
+
+int cli_dtype(const char *name, const char *text, kiln_dtype *dtype)
+{
+	*dtype = kiln_dtype_parse(text);
+	if (*dtype != KILN_DTYPE_NONE)
+		return CLI_OK;
+#define DTYPE_WORD(NAME, name, value, bytes) " " #name
+	return cli_usage("%s '%s': it is no element type; there are" KILN_DTYPE_LIST(DTYPE_WORD), name,
+					 text);
+#undef DTYPE_WORD
+}
+
+int cli_bytes(const char *name, const char *text, uint64_t *bytes)
+{
+	static const char units[] = "kmgt";
+	char *end = NULL;
+	double value = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
+	const char *unit = end && *end ? strchr(units, *end | 0x20) : NULL;
+
+	if (unit && value >= 0) {
+		value *= (double)(1ull << (10 * (unit - units + 1)));
+		end++;
+		if (end[0] == 'i' && end[1] == 'B')
+			end++;
+	}
+	if (end && end[0] == 'B')
+		end++;
+	if (value < 0 || !end || end[0] || value >= 9e18)
+		return cli_usage("%s '%s': expected bytes, as 4096, 64K, 1.5M, 2GiB", name, text);
+	*bytes = (uint64_t)value;
+	return CLI_OK;
+}
+
+int cli_integer(const char *name, const char *text, int64_t least, int64_t most, int64_t *value)
+{
+	char *end;
+
+	errno = 0;
+	*value = strtoll(text, &end, 10);
+	if (errno || end == text || end[0] || *value < least || *value > most)
+		return cli_usage("%s '%s': expected an integer from %lld to %lld", name, text,
+						 (long long)least, (long long)most);
+	return CLI_OK;
+}
+
+int cli_real(const char *name, const char *text, double *value)
+{
+	char *end;
+
+	*value = strtod(text, &end);
+	if (end == text || end[0])
+		return cli_usage("%s '%s': expected a number, as 0.125 or 1e-5", name, text);
+	return CLI_OK;
+}
+
+int cli_time(const char *name, const char *text, int *milliseconds)
+{
+	char *end = NULL;
+	double value = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
+
+	if (end && !strcmp(end, "ms"))
+		end += 2;
+	else if (end) {
+		value *= 1000;
+		end += end[0] == 's';
+	}
+	if (!end || end[0] || value < 1 || value > INT_MAX)
+		return cli_usage("%s '%s': expected a time from 1ms to 24 days, as 30s or 500ms", name,
+						 text);
+	*milliseconds = (int)value;
+	return CLI_OK;
+}
+
+int cli_age(const char *name, const char *text, int64_t *seconds)
+{
+	static const struct {
+		const char *unit;
+		int64_t seconds;
+	} units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"w", 604800}};
+	size_t digits = strspn(text, "0123456789");
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (digits >= 1 && digits <= 9 && !strcmp(text + digits, units[i].unit)) {
+			*seconds = strtoll(text, NULL, 10) * units[i].seconds;
+			if (*seconds > 0)
+				return CLI_OK;
+		}
+	return cli_usage("%s '%s': expected a time, as 90s, 15m, 12h, 30d or 2w", name, text);
+}

@@ -1,0 +1,145 @@
+/*
+ * kiln_bugreport_all: how the daemon is, and what went wrong before, as files in a directory that a
+ * user may send: its reports, figures, waits, the list of its kernels, its log.  The daemon leaves
+ * out what is secret; directories below the user's home are cut off here.
+ */
+#include "bugreport.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#define REPORTS_MOST 64
+#define ROWS_MOST 2000
+
+/* What is asked of the daemon, each a file. */
+static const struct question {
+	const char *file, *request, *what;
+} questions[] = {
+	{"status.json", "info", "figures, settings and limits"},
+	{"waits.json", "waits", "who waits for whom"},
+	{"cache.json", "cache.ls", "the compiled kernels"},
+};
+#define QUESTIONS ((int)(sizeof(questions) / sizeof(questions[0])))
+
+/* One request; CLI_OK with *reply NULL where the daemon knows no such request. */
+static int ask(struct cli *cli, kiln_client *client, const char *request, const kiln_attr *args,
+			   int count, kiln_reply **reply)
+{
+	int status = kiln_request(client, request, args, count, reply);
+
+	if (status == KILN_EINVAL || status == KILN_EVERSION) {
+		*reply = NULL;
+		return CLI_OK;
+	}
+	return status == KILN_OK ? CLI_OK : cli_failed(cli, status, "bugreport: %s", request);
+}
+
+static int put_answer(struct bugreport *report, struct cli *cli, kiln_client *client,
+					  const struct question *question)
+{
+	const kiln_attr all = cli_attr_string("section", "all"),
+					most = cli_attr_int("limit", ROWS_MOST);
+	const kiln_attr *args = !strcmp(question->request, "info") ? &all : &most;
+	kiln_reply *reply = NULL;
+	int status =
+		ask(cli, client, question->request, args, strcmp(question->request, "waits") != 0, &reply);
+
+	if (!status && reply)
+		status = bugreport_put(report, question->file, kiln_reply_json(reply));
+	kiln_reply_free(reply);
+	return status;
+}
+
+static int put_now(struct bugreport *report, struct cli *cli, kiln_client *client)
+{
+	kiln_reply *reply = NULL;
+	int status = ask(cli, client, "fault.now", NULL, 0, &reply);
+
+	if (!status && reply)
+		status = bugreport_put(report, "now.txt", kiln_reply_str(reply, "text"));
+	kiln_reply_free(reply);
+	return status;
+}
+
+/* One that made room for others meanwhile is left out. */
+static int put_fault(struct bugreport *report, kiln_client *client, const char *id)
+{
+	kiln_attr named = cli_attr_string("report", id);
+	kiln_reply *reply = NULL;
+	char name[64];
+	int status = CLI_OK;
+
+	snprintf(name, sizeof(name), "fault-%.40s.txt", id);
+	if (kiln_request(client, "fault.show", &named, 1, &reply) == KILN_OK)
+		status = bugreport_put(report, name, kiln_reply_str(reply, "text"));
+	kiln_reply_free(reply);
+	return status;
+}
+
+static int put_faults(struct bugreport *report, struct cli *cli, kiln_client *client)
+{
+	kiln_reply *reply = NULL;
+	int status = ask(cli, client, "fault.ls", NULL, 0, &reply);
+	int rows = reply ? kiln_reply_count(reply, "rows") : 0;
+
+	for (int i = 0; !status && i < rows && i < REPORTS_MOST; i++) {
+		char path[48];
+		snprintf(path, sizeof(path), "rows[%d].report", i);
+		status = put_fault(report, client, kiln_reply_str(reply, path));
+	}
+	kiln_reply_free(reply);
+	return status;
+}
+
+static int put_index(struct bugreport *report)
+{
+	FILE *file = bugreport_open(report, "report.txt");
+
+	if (file) {
+		fprintf(file, "kiln           %s\n\n", kiln_version());
+		fputs("now.txt        how the daemon is, its versions, settings and the end of its log\n"
+			  "fault-*.txt    what went wrong before, a report each\n",
+			  file);
+		for (int i = 0; i < QUESTIONS; i++)
+			fprintf(file, "%-14s %s\n", questions[i].file, questions[i].what);
+		if (report->cut)
+			fputs("\nDirectories below the user's home are without it.\n", file);
+	}
+	return bugreport_close(report, file);
+}
+
+static void name_directory(char name[64])
+{
+	time_t now = time(NULL);
+	struct tm parts;
+
+	snprintf(name, 64, "kiln-bugreport");
+	if (gmtime_r(&now, &parts))
+		strftime(name, 64, "kiln-bugreport-%Y%m%d-%H%M%S", &parts);
+}
+
+int bugreport_all(struct cli *cli)
+{
+	struct bugreport report = {.cli = cli};
+	kiln_client *client;
+	char name[64];
+	int status;
+
+	if (cli_connect(cli, &client))
+		return CLI_FAILED;
+	name_directory(name);
+	status = bugreport_begin(&report, cli, name);
+	if (!status) {
+		status = put_now(&report, cli, client);
+		for (int i = 0; !status && i < QUESTIONS; i++)
+			status = put_answer(&report, cli, client, &questions[i]);
+		if (!status)
+			status = put_faults(&report, cli, client);
+		if (!status)
+			status = put_index(&report);
+		bugreport_end(&report, status, NULL);
+	}
+	kiln_close(client);
+	return status;
+}

@@ -1,0 +1,200 @@
+/*
+ * kiln_cache: the compiled kernels that the daemon keeps: list them, show one, get its object.
+ * failed.c has what compiles that failed have of their own.
+ */
+#include "cache.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void cli_cache_print(const kiln_reply *reply, bool headers)
+{
+	static const char *const names[] = {"KEY",   "OP",    "TARGET", ">BYTES", ">SIZE",
+										">HITS", ">USED", "PIN",    "KERNEL"};
+	int rows = kiln_reply_count(reply, "rows");
+	int64_t now = (int64_t)time(NULL);
+	struct table table;
+
+	table_begin(&table, headers ? names : NULL, 9);
+	for (int i = 0; i < rows; i++) {
+		char path[64], figure[FIGURE_MAX];
+#define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
+		table_cell(&table, "%.*s", CLI_SHORT_KEY, kiln_reply_str(reply, MEMBER("key")));
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("op")));
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("target")));
+		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("bytes")));
+		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("size")));
+		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("hits")));
+		table_cell(&table, "%s", figure_ago(now - kiln_reply_int(reply, MEMBER("used")), figure));
+		table_cell(&table, "%s", kiln_reply_int(reply, MEMBER("pinned")) ? "*" : "");
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("instantiation")));
+#undef MEMBER
+	}
+	table_end(&table);
+}
+
+void cli_cache_print_rest(const kiln_reply *reply)
+{
+	int64_t rest = kiln_reply_int(reply, "all") - kiln_reply_count(reply, "rows");
+
+	if (rest > 0)
+		printf("and %" PRId64 " more: --limit N shows more than %d\n", rest,
+			   kiln_reply_count(reply, "rows"));
+}
+
+int cli_cache_ls(struct cli *cli)
+{
+	const char *sort = cli_value(cli, "sort"), *limit = cli_value(cli, "limit");
+	int64_t most = 50;
+	kiln_attr args[2];
+	kiln_reply *reply;
+
+	if (limit && cli_integer("--limit", limit, 1, 1000000, &most))
+		return CLI_USAGE;
+	if (sort && strcmp(sort, "used") && strcmp(sort, "hits") && strcmp(sort, "bytes") &&
+		strcmp(sort, "created"))
+		return cli_usage("--sort '%s': expected used, hits, bytes or created", sort);
+	if (cli_value(cli, "failed"))
+		return sort ? cli_usage("--sort goes with kernels, not with --failed")
+					: failed_list(cli, most);
+	args[0] = cli_attr_int("limit", most);
+	args[1] = cli_attr_string("sort", sort ? sort : "used");
+	if (cli_request(cli, "cache.ls", args, 2, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		cli_cache_print(reply, true);
+		cli_cache_print_rest(reply);
+		if (kiln_reply_str(reply, "trouble")[0])
+			fprintf(stderr, "kiln: cache ls: %s\n", kiln_reply_str(reply, "trouble"));
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+static void print_date(const char *name, int64_t seconds)
+{
+	time_t time = (time_t)seconds;
+	struct tm parts;
+	char text[64] = "unknown";
+
+	if (gmtime_r(&time, &parts))
+		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+	print_pair(name, "%s", text);
+}
+
+/* A host's object has none of the figures of a GPU's. */
+static void print_figure(const kiln_reply *reply, const char *name, const char *member,
+						 const char *unit)
+{
+	int64_t value = kiln_reply_int(reply, member);
+	char figure[FIGURE_MAX];
+
+	if (value >= 0)
+		print_pair(name, "%s", figure_known(value, unit, figure));
+}
+
+static void print_row(const kiln_reply *reply)
+{
+	char figure[FIGURE_MAX];
+
+	print_pair("key", "%s", kiln_reply_str(reply, "key"));
+	print_pair("op", "%s", kiln_reply_str(reply, "op"));
+	print_pair("instantiation", "%s", kiln_reply_str(reply, "instantiation"));
+	print_pair("target", "%s", kiln_reply_str(reply, "target"));
+	if (kiln_reply_int(reply, "failed")) {
+		failed_print(reply);
+	} else {
+		print_pair("object", "%" PRId64 " bytes", kiln_reply_int(reply, "bytes"));
+		print_figure(reply, "registers", "registers", "");
+		print_figure(reply, "shared memory", "shared", "bytes");
+		print_figure(reply, "spills", "spills", "bytes");
+	}
+	print_pair("compiled in", "%s",
+			   figure_micros(kiln_reply_real(reply, "compile_micros"), figure));
+	print_date("created", kiln_reply_int(reply, "created"));
+	print_date("last used", kiln_reply_int(reply, "used"));
+	print_pair("hits", "%" PRId64, kiln_reply_int(reply, "hits"));
+	if (!kiln_reply_int(reply, "failed")) {
+		print_pair("on disk", "%" PRId64 " bytes", kiln_reply_int(reply, "size"));
+		print_pair("compiler", "%s", kiln_reply_str(reply, "compiler"));
+		print_pair("pinned", "%s", kiln_reply_int(reply, "pinned") ? "yes" : "no");
+	}
+}
+
+/* Prints a text of the row under a title, whole. */
+static void print_part(const kiln_reply *reply, const char *title, const char *member)
+{
+	const char *text = kiln_reply_str(reply, member);
+	size_t length = strlen(text);
+
+	printf("\n%s:\n%s%s", title, text, length && text[length - 1] != '\n' ? "\n" : "");
+}
+
+int cli_cache_show(struct cli *cli)
+{
+	kiln_attr key = cli_attr_string("key", cli->positional[0]);
+	kiln_reply *reply;
+
+	if (cli_request(cli, "cache.show", &key, 1, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		print_row(reply);
+		print_part(reply, "plan", "plan");
+		if (cli_value(cli, "key"))
+			print_part(reply, "key text", "key_text");
+		if (cli_value(cli, "log"))
+			print_part(reply, "log", "log");
+		if (cli_value(cli, "source"))
+			print_part(reply, "source", "source");
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+/* ---- get ---- */
+
+static int write_object(const char *path, const void *object, size_t bytes)
+{
+	FILE *out = path ? fopen(path, "wb") : sink_bytes();
+	bool good;
+
+	if (!out) {
+		fprintf(stderr, "kiln: --output '%s': %s\n", path, strerror(errno));
+		return CLI_FAILED;
+	}
+	good = fwrite(object, 1, bytes, out) == bytes;
+	if (path)
+		good = !fclose(out) && good;
+	if (good)
+		return CLI_OK;
+	fprintf(stderr, "kiln: cache get: %s cannot be written: %s\n", path ? path : "standard output",
+			strerror(errno));
+	return CLI_FAILED;
+}
+
+int cli_cache_get(struct cli *cli)
+{
+	kiln_attr key = cli_attr_string("key", cli->positional[0]);
+	const char *path = cli_value(cli, "output");
+	int status = CLI_OK;
+	const void *object;
+	kiln_reply *reply;
+	size_t bytes;
+
+	if (!path && !cli->json && isatty(STDOUT_FILENO))
+		return cli_usage("cache get: the object is binary and standard output is a terminal; "
+						 "redirect it, or use --output FILE");
+	if (cli_request(cli, "cache.get", &key, 1, &reply))
+		return CLI_FAILED;
+	object = kiln_reply_bin(reply, "object", &bytes);
+	if (path || !cli->json)
+		status = write_object(path, object, object ? bytes : 0);
+	if (!status)
+		cli_json(cli, reply);
+	kiln_reply_free(reply);
+	return status;
+}

@@ -1,0 +1,291 @@
+/*
+ * kiln_cache_table: registers, spills, shared memory and sizes of the kernels, those of one
+ * instantiation together: the first of them as it is, the others with what is different, so that
+ * targets and compilers can be compared.
+ */
+#include "cache.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REGISTERS, SPILLS, SHARED, LOCAL, BYTES, MICROS, FIGURES };
+
+static const struct {
+	const char *member, *sort;
+} figures[FIGURES] = {
+	{"registers", "registers"}, {"spills", "spills"}, {"shared", "shared"},
+	{"local", "local"},         {"bytes", "bytes"},   {"compile_micros", "time"},
+};
+
+struct entry {
+	char key[65], op[24], target[16], compiler[96];
+	char *instantiation;
+	int64_t figures[FIGURES]; /* -1: not known */
+	int64_t rank;             /* of its instantiation: the largest of what is sorted by */
+	size_t group, in_group;
+};
+
+struct listing {
+	struct cli *cli;
+	struct entry *entries;
+	size_t count, capacity;
+	bool no_memory;
+};
+
+/* ---- Gathering ---- */
+
+static bool is_wanted(const struct listing *listing, const struct entry *entry)
+{
+	const char *op = cli_value(listing->cli, "op"), *target = cli_value(listing->cli, "target");
+	const char *compiler = cli_value(listing->cli, "compiler");
+
+	return (!op || !strcmp(op, entry->op)) && (!target || !strcmp(target, entry->target)) &&
+		   (!compiler || strstr(entry->compiler, compiler));
+}
+
+static struct entry *new_entry(struct listing *listing)
+{
+	if (listing->count == listing->capacity) {
+		size_t capacity = listing->capacity ? 2 * listing->capacity : 256;
+		struct entry *entries = realloc(listing->entries, capacity * sizeof(*entries));
+		if (!entries)
+			return NULL;
+		listing->entries = entries;
+		listing->capacity = capacity;
+	}
+	return &listing->entries[listing->count];
+}
+
+static void take(const kiln_reply *reply, int row, void *arg)
+{
+	struct listing *listing = arg;
+	struct entry *entry = new_entry(listing);
+	char path[64];
+
+	if (!entry) {
+		listing->no_memory = true;
+		return;
+	}
+	*entry = (struct entry){.rank = -1};
+#define TEXT(name) \
+	(snprintf(path, sizeof(path), "rows[%d]." name, row), kiln_reply_str(reply, path))
+	snprintf(entry->key, sizeof(entry->key), "%s", TEXT("key"));
+	snprintf(entry->op, sizeof(entry->op), "%s", TEXT("op"));
+	snprintf(entry->target, sizeof(entry->target), "%s", TEXT("target"));
+	snprintf(entry->compiler, sizeof(entry->compiler), "%s", TEXT("compiler"));
+	for (int i = 0; i < FIGURES; i++) {
+		snprintf(path, sizeof(path), "rows[%d].%s", row, figures[i].member);
+		entry->figures[i] = kiln_reply_int(reply, path);
+	}
+	if (!is_wanted(listing, entry))
+		return;
+	entry->instantiation = strdup(TEXT("instantiation"));
+#undef TEXT
+	listing->no_memory |= !entry->instantiation;
+	listing->count += entry->instantiation != NULL;
+}
+
+/* ---- Order ---- */
+
+static int by_kernel(const struct entry *a, const struct entry *b)
+{
+	int order = strcmp(a->op, b->op);
+	return order ? order : strcmp(a->instantiation, b->instantiation);
+}
+
+/* "sm_90" before "sm_100". */
+static int by_target(const struct entry *a, const struct entry *b)
+{
+	size_t left = strlen(a->target), right = strlen(b->target);
+	return left != right ? (left > right) - (left < right) : strcmp(a->target, b->target);
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct entry *a = left, *b = right;
+	int order = (a->rank < b->rank) - (a->rank > b->rank);
+
+	order = order ? order : by_kernel(a, b);
+	order = order ? order : by_target(a, b);
+	order = order ? order : strcmp(a->compiler, b->compiler);
+	return order ? order : strcmp(a->key, b->key);
+}
+
+/* Numbers the groups of an order in which they are together. */
+static void number_groups(struct listing *listing)
+{
+	size_t first = 0;
+
+	for (size_t i = 0; i < listing->count; i++) {
+		struct entry *entry = &listing->entries[i];
+		if (i && by_kernel(&listing->entries[first], entry) != 0)
+			first = i;
+		entry->group = first;
+		listing->entries[first].in_group = i - first + 1;
+	}
+}
+
+/* By name first, so that instantiations are together and their largest figures can be seen. */
+static void sort(struct listing *listing, int by)
+{
+	if (listing->count)
+		qsort(listing->entries, listing->count, sizeof(*listing->entries), compare);
+	number_groups(listing);
+	if (by < 0 || !listing->count)
+		return;
+	for (size_t i = 0; i < listing->count; i++) {
+		struct entry *first = &listing->entries[listing->entries[i].group];
+		if (listing->entries[i].figures[by] > first->rank)
+			first->rank = listing->entries[i].figures[by];
+	}
+	for (size_t i = 0; i < listing->count; i++)
+		listing->entries[i].rank = listing->entries[listing->entries[i].group].rank;
+	qsort(listing->entries, listing->count, sizeof(*listing->entries), compare);
+	number_groups(listing);
+}
+
+/* ---- Printing ---- */
+
+/* "nvrtc 13.0 5f2a1c" of the compiler's id: what it is, and the beginning of its hash. */
+static void short_compiler(const char *id, char out[96])
+{
+	const char *at = id;
+	size_t used = 0;
+
+	while (*at) {
+		size_t word = strcspn(at, " "), digits = strspn(at, "0123456789abcdef");
+		bool hash = digits == word && word >= 32;
+		used += (size_t)snprintf(out + used, 96 - used, "%s%.*s", used ? " " : "",
+								 hash ? 6 : (int)word, at);
+		if (hash || used >= 95)
+			return;
+		at += word;
+		at += strspn(at, " ");
+	}
+	if (!used)
+		snprintf(out, 96, "unknown");
+}
+
+static void print_figure(struct table *table, const struct entry *entry, const struct entry *first,
+						 int which)
+{
+	int64_t value = entry->figures[which], base = first->figures[which];
+
+	if (value < 0)
+		table_cell(table, "-");
+	else if (entry == first || base < 0 || value == base || which == MICROS)
+		table_cell(table, "%" PRId64, value);
+	else
+		table_cell(table, "%" PRId64 " (%+" PRId64 ")", value, value - base);
+}
+
+static void print_table(const struct listing *listing, size_t end)
+{
+	static const char *const headers[] = {">REGS",  ">SPILLS", ">SHARED", ">LOCAL",
+										  ">BYTES", ">US",     "TARGET",  "COMPILER",
+										  "KEY",    "OP",      "KERNEL"};
+	struct table table;
+
+	table_begin(&table, headers, 11);
+	for (size_t i = 0; i < end; i++) {
+		const struct entry *entry = &listing->entries[i], *first = &listing->entries[entry->group];
+		char compiler[96];
+
+		if (cli_value(listing->cli, "compare") && first->in_group < 2)
+			continue;
+		for (int k = 0; k < FIGURES; k++)
+			print_figure(&table, entry, first, k);
+		short_compiler(entry->compiler, compiler);
+		table_cell(&table, "%s", entry->target);
+		table_cell(&table, "%s", compiler);
+		table_cell(&table, "%.*s", CLI_SHORT_KEY, entry->key);
+		table_cell(&table, "%s", entry == first ? entry->op : "");
+		table_cell(&table, "%s", entry == first ? entry->instantiation : "");
+	}
+	table_end(&table);
+}
+
+static void print_json(const struct listing *listing, size_t end)
+{
+	json_begin();
+	json_list_begin("rows");
+	for (size_t i = 0; i < end; i++) {
+		const struct entry *entry = &listing->entries[i], *first = &listing->entries[entry->group];
+
+		if (cli_value(listing->cli, "compare") && first->in_group < 2)
+			continue;
+		json_item_begin();
+		json_string("op", entry->op);
+		json_string("instantiation", entry->instantiation);
+		json_string("target", entry->target);
+		json_string("compiler", entry->compiler);
+		json_string("key", entry->key);
+		json_string("compared_with", entry == first ? "" : first->key);
+		for (int k = 0; k < FIGURES; k++)
+			json_int(figures[k].member, entry->figures[k]);
+		json_item_end();
+	}
+	json_list_end();
+	json_end();
+}
+
+/* How many entries the first so many instantiations have. */
+static size_t limit_groups(const struct listing *listing, int64_t limit)
+{
+	size_t at = 0;
+	bool compared = cli_value(listing->cli, "compare");
+
+	while (at < listing->count && limit > 0) {
+		size_t in_group = listing->entries[at].in_group;
+		limit -= !compared || in_group > 1;
+		at += in_group;
+	}
+	return at;
+}
+
+static int read_sort(const struct cli *cli, int *by)
+{
+	const char *sort = cli_value(cli, "sort");
+
+	*by = -1;
+	if (!sort || !strcmp(sort, "name"))
+		return CLI_OK;
+	for (int i = 0; i < FIGURES; i++)
+		if (!strcmp(sort, figures[i].sort))
+			*by = i;
+	return *by >= 0 ? CLI_OK
+					: cli_usage("--sort '%s': expected name, registers, spills, shared, local, "
+								"bytes or time",
+								sort);
+}
+
+int cli_cache_table(struct cli *cli)
+{
+	struct listing listing = {.cli = cli};
+	const char *limit = cli_value(cli, "limit");
+	int64_t most = INT64_MAX;
+	kiln_client *client;
+	int by, status;
+
+	if (read_sort(cli, &by) || (limit && cli_integer("--limit", limit, 1, INT64_MAX, &most)))
+		return CLI_USAGE;
+	if (cli_connect(cli, &client))
+		return CLI_FAILED;
+	status = cache_each(cli, client, take, &listing);
+	kiln_close(client);
+	if (!status && listing.no_memory)
+		status = cli_failed_here(cli, KILN_ENOMEM, "cache table: out of memory");
+	if (!status) {
+		sort(&listing, by);
+		size_t end = limit_groups(&listing, most);
+		if (cli->json)
+			print_json(&listing, end);
+		else
+			print_table(&listing, end);
+	}
+	for (size_t i = 0; i < listing.count; i++)
+		free(listing.entries[i].instantiation);
+	free(listing.entries);
+	return status;
+}

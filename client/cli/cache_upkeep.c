@@ -1,0 +1,207 @@
+/*
+ * kiln_cache_upkeep: trim, clear, pin and unpin what the daemon keeps.  The daemon does the work in
+ * pieces, and this asks for one after the other: who interrupts the command stops the work.
+ */
+#include "cache.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void cache_progress(const struct cli *cli, const char *what, int64_t done, int64_t all)
+{
+	if (isatty(STDERR_FILENO) && !cli->json)
+		fprintf(sink_terminal(), "\r%s %" PRId64 " of %" PRId64 " \033[K", what, done, all);
+}
+
+void cache_end_progress(const struct cli *cli)
+{
+	if (isatty(STDERR_FILENO) && !cli->json)
+		fputs("\r\033[K", sink_terminal());
+}
+
+/* ---- Trim and clear ---- */
+
+/* What is asked of the daemon, and what its pieces add up to. */
+struct trimming {
+	const char *request;
+	kiln_attr args[10];
+	int count, bytes, left, next; /* members of args, or -1 */
+	bool dry_run;
+	int64_t wanted_bytes, wanted_left;
+	int64_t removed, freed;
+	int64_t first_left; /* rows that there were */
+};
+
+static int add(struct trimming *trim, kiln_attr arg)
+{
+	trim->args[trim->count] = arg;
+	return trim->count++;
+}
+
+static int read_filters(const struct cli *cli, struct trimming *trim)
+{
+	static const char *const names[] = {"op", "target", "compiler"};
+	const char *age = cli_value(cli, "older-than");
+	int64_t seconds;
+
+	if (age && cli_age("--older-than", age, &seconds))
+		return CLI_USAGE;
+	if (age)
+		add(trim, cli_attr_int("older_than", seconds));
+	for (int i = 0; i < 3; i++)
+		if (cli_value(cli, names[i]))
+			add(trim, cli_attr_string(names[i], cli_value(cli, names[i])));
+	return CLI_OK;
+}
+
+static int read_trim(struct cli *cli, struct trimming *trim)
+{
+	const char *rows = cli_value(cli, "rows");
+	uint64_t bytes;
+
+	if (read_filters(cli, trim))
+		return CLI_USAGE;
+	if (rows && cli_integer("--rows", rows, 0, 1000000000, &trim->wanted_left))
+		return CLI_USAGE;
+	if (rows)
+		trim->left = add(trim, cli_attr_int("left", trim->wanted_left));
+	if (cli->positional_count) {
+		if (cli_bytes("BYTES", cli->positional[0], &bytes))
+			return CLI_USAGE;
+		trim->wanted_bytes = (int64_t)bytes;
+		trim->bytes = add(trim, cli_attr_int("bytes", trim->wanted_bytes));
+	}
+	if (!trim->count)
+		return cli_usage("cache trim: what is to go? BYTES or --rows that may stay, --older-than, "
+						 "--op, --target or --compiler; 'kiln cache clear' removes all");
+	trim->dry_run = cli_value(cli, "dry-run") != NULL;
+	if (trim->dry_run)
+		add(trim, cli_attr_int("dry_run", 1));
+	return CLI_OK;
+}
+
+static void print_json(const struct trimming *trim, const kiln_reply *last)
+{
+	json_begin();
+	json_int("removed", trim->removed);
+	json_int("freed", trim->freed);
+	json_int("bytes", kiln_reply_int(last, "bytes"));
+	json_int("left", kiln_reply_int(last, "left"));
+	json_int("pinned", kiln_reply_int(last, "pinned"));
+	json_int("dry_run", trim->dry_run);
+	json_end();
+}
+
+static void print_removed(const struct trimming *trim, const kiln_reply *last)
+{
+	int64_t bytes = kiln_reply_int(last, "bytes"), pinned = kiln_reply_int(last, "pinned");
+	char freed[FIGURE_MAX], left[FIGURE_MAX];
+
+	printf("%s %" PRId64 ", %s %s, %s %s", trim->dry_run ? "would remove" : "removed",
+		   trim->removed, trim->dry_run ? "free" : "freed",
+		   figure_bytes((uint64_t)trim->freed, freed), trim->dry_run ? "leave" : "left",
+		   figure_bytes((uint64_t)(bytes - (trim->dry_run ? trim->freed : 0)), left));
+	if (pinned)
+		printf(", %" PRId64 " pinned", pinned);
+	putchar('\n');
+}
+
+/* A dry run removes nothing, so what is counted already is allowed for. */
+static void set_next(struct trimming *trim, const kiln_reply *reply)
+{
+	int64_t freed = trim->dry_run ? trim->freed : 0, removed = trim->dry_run ? trim->removed : 0;
+
+	trim->args[trim->next].i = kiln_reply_int(reply, "next");
+	if (trim->bytes >= 0)
+		trim->args[trim->bytes].i = trim->wanted_bytes + freed;
+	if (trim->left >= 0)
+		trim->args[trim->left].i = trim->wanted_left + removed;
+}
+
+static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *trim)
+{
+	kiln_reply *reply = NULL;
+	bool more = true, listed = false;
+
+	while (more) {
+		int status;
+
+		kiln_reply_free(reply);
+		status = kiln_request(client, trim->request, trim->args, trim->count, &reply);
+		if (status) {
+			cache_end_progress(cli);
+			return cli_failed(cli, status, "%s", cli->command->name);
+		}
+		trim->removed += kiln_reply_int(reply, "removed");
+		trim->freed += kiln_reply_int(reply, "freed");
+		more = kiln_reply_int(reply, "more");
+		set_next(trim, reply);
+		if (trim->dry_run && !cli->json && kiln_reply_count(reply, "rows")) {
+			cli_cache_print(reply, !listed);
+			listed = true;
+		}
+		cache_progress(cli, "trimmed", trim->removed,
+					   trim->removed + (trim->dry_run ? 0 : kiln_reply_int(reply, "left")));
+	}
+	cache_end_progress(cli);
+	if (cli->json)
+		print_json(trim, reply);
+	else
+		print_removed(trim, reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+static int run_trim(struct cli *cli, struct trimming *trim)
+{
+	kiln_client *client;
+	int status;
+
+	trim->next = add(trim, cli_attr_int("next", 0));
+	if (cli_connect(cli, &client))
+		return CLI_FAILED;
+	status = run_pieces(cli, client, trim);
+	kiln_close(client);
+	return status;
+}
+
+int cli_cache_trim(struct cli *cli)
+{
+	struct trimming trim = {.request = "cache.trim", .bytes = -1, .left = -1};
+
+	return read_trim(cli, &trim) ? CLI_USAGE : run_trim(cli, &trim);
+}
+
+int cli_cache_clear(struct cli *cli)
+{
+	struct trimming trim = {.request = "cache.clear", .bytes = -1, .left = -1};
+
+	return run_trim(cli, &trim);
+}
+
+/* ---- Pins ---- */
+
+static int set_pin(struct cli *cli, const char *request, const char *done)
+{
+	kiln_attr key = cli_attr_string("key", cli->positional[0]);
+	kiln_reply *reply;
+
+	if (cli_request(cli, request, &key, 1, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply))
+		printf("%s %.*s\n", done, CLI_SHORT_KEY, kiln_reply_str(reply, "key"));
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_cache_pin(struct cli *cli)
+{
+	return set_pin(cli, "cache.pin", "pinned");
+}
+
+int cli_cache_unpin(struct cli *cli)
+{
+	return set_pin(cli, "cache.unpin", "unpinned");
+}

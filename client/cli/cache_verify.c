@@ -1,0 +1,278 @@
+/*
+ * kiln_cache_verify: has every row of the cache read and checked, and with --recompile a sample of
+ * the kernels compiled once more and compared bit for bit.  Piece by piece: who interrupts the
+ * command stops the work.
+ */
+#include "cache.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 1000 /* rows of a request */
+
+/* A row that is not as it should be. */
+struct finding {
+	char key[65], result[16], why[512];
+};
+
+struct verifying {
+	struct cli *cli;
+	kiln_client *client;
+	bool recompile;
+	double percent;
+	uint64_t seed;
+	int64_t checked, bad, recompiled, skipped, differ;
+	struct finding *findings;
+	size_t count, capacity;
+	char (*keys)[65];
+	size_t key_count, key_capacity;
+	bool no_memory;
+};
+
+/* Room for one more; NULL without memory. */
+static void *grow(struct verifying *verifying, void **items, size_t count, size_t *capacity,
+				  size_t size)
+{
+	if (count == *capacity) {
+		size_t more = *capacity ? 2 * *capacity : 256;
+		void *bigger = realloc(*items, more * size);
+		if (!bigger) {
+			verifying->no_memory = true;
+			return NULL;
+		}
+		*items = bigger;
+		*capacity = more;
+	}
+	return (char *)*items + count * size;
+}
+
+static void find(struct verifying *verifying, const char *key, const char *result, const char *why)
+{
+	struct finding *finding = grow(verifying, (void **)&verifying->findings, verifying->count,
+								   &verifying->capacity, sizeof(*finding));
+
+	if (!finding)
+		return;
+	snprintf(finding->key, sizeof(finding->key), "%s", key);
+	snprintf(finding->result, sizeof(finding->result), "%s", result);
+	snprintf(finding->why, sizeof(finding->why), "%s", why);
+	verifying->count++;
+}
+
+/* ---- Reading ---- */
+
+static int read_all(struct verifying *verifying)
+{
+	kiln_attr next = cli_attr_string("next", "");
+	char key[80] = "";
+	bool more = true;
+
+	while (more) {
+		kiln_reply *reply;
+		int status;
+
+		next.s = key;
+		status = kiln_request(verifying->client, "cache.verify", &next, 1, &reply);
+		if (status)
+			return cli_failed(verifying->cli, status, "cache verify");
+		verifying->checked += kiln_reply_int(reply, "checked");
+		verifying->bad += kiln_reply_int(reply, "bad");
+		for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
+			char bad[64], why[64];
+			snprintf(bad, sizeof(bad), "rows[%d].key", i);
+			snprintf(why, sizeof(why), "rows[%d].why", i);
+			find(verifying, kiln_reply_str(reply, bad), "bad", kiln_reply_str(reply, why));
+		}
+		more = kiln_reply_int(reply, "more");
+		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
+		cache_progress(verifying->cli, "checked", verifying->checked,
+					   kiln_reply_int(reply, "total") + verifying->bad);
+		kiln_reply_free(reply);
+	}
+	return CLI_OK;
+}
+
+/* ---- Recompiling ---- */
+
+int cache_each(struct cli *cli, kiln_client *client, cache_row_visit visit, void *arg)
+{
+	kiln_attr args[] = {cli_attr_string("sort", "key"), cli_attr_int("limit", PAGE),
+						cli_attr_string("next", "")};
+	char key[80] = "", path[64];
+	int rows = PAGE;
+
+	while (rows == PAGE) {
+		kiln_reply *reply;
+		int status;
+
+		args[2].s = key;
+		status = kiln_request(client, "cache.ls", args, 3, &reply);
+		if (status)
+			return cli_failed(cli, status, "%s", cli->command->name);
+		rows = kiln_reply_count(reply, "rows");
+		for (int i = 0; i < rows; i++)
+			visit(reply, i, arg);
+		snprintf(path, sizeof(path), "rows[%d].key", rows - 1);
+		snprintf(key, sizeof(key), "%s", rows ? kiln_reply_str(reply, path) : "");
+		kiln_reply_free(reply);
+	}
+	return CLI_OK;
+}
+
+static void take_key(const kiln_reply *reply, int row, void *arg)
+{
+	struct verifying *verifying = arg;
+	char path[64], *key = grow(verifying, (void **)&verifying->keys, verifying->key_count,
+							   &verifying->key_capacity, sizeof(*verifying->keys));
+
+	if (!key)
+		return;
+	snprintf(path, sizeof(path), "rows[%d].key", row);
+	snprintf(key, sizeof(*verifying->keys), "%s", kiln_reply_str(reply, path));
+	verifying->key_count++;
+}
+
+/* Puts so many keys first, each as likely as any other. */
+static size_t choose(struct verifying *verifying)
+{
+	size_t all = verifying->key_count;
+	size_t wanted = (size_t)ceil((double)all * verifying->percent / 100);
+
+	for (size_t i = 0; i < wanted; i++) {
+		size_t other = i + (size_t)(data_next(&verifying->seed) % (all - i));
+		char key[65];
+		memcpy(key, verifying->keys[i], sizeof(key));
+		memcpy(verifying->keys[i], verifying->keys[other], sizeof(key));
+		memcpy(verifying->keys[other], key, sizeof(key));
+	}
+	return wanted;
+}
+
+static void judge(struct verifying *verifying, const kiln_reply *reply)
+{
+	const char *result = kiln_reply_str(reply, "result");
+
+	if (!strcmp(result, "skipped"))
+		verifying->skipped++;
+	else
+		verifying->recompiled++;
+	if (!strcmp(result, "differs") || !strcmp(result, "failed"))
+		verifying->differ++;
+	if (strcmp(result, "same") != 0)
+		find(verifying, kiln_reply_str(reply, "key"), result, kiln_reply_str(reply, "why"));
+}
+
+static int recompile_sample(struct verifying *verifying)
+{
+	size_t sample;
+
+	if (cache_each(verifying->cli, verifying->client, take_key, verifying))
+		return CLI_FAILED;
+	sample = choose(verifying);
+	for (size_t i = 0; i < sample; i++) {
+		kiln_attr key = cli_attr_string("key", verifying->keys[i]);
+		kiln_reply *reply;
+		int status = kiln_request(verifying->client, "cache.recompile", &key, 1, &reply);
+
+		/* Trimmed meanwhile. */
+		if (status == KILN_ENOENT)
+			continue;
+		if (status)
+			return cli_failed(verifying->cli, status, "cache verify: recompiling %.*s",
+							  CLI_SHORT_KEY, verifying->keys[i]);
+		judge(verifying, reply);
+		kiln_reply_free(reply);
+		cache_progress(verifying->cli, "recompiled", (int64_t)i + 1, (int64_t)sample);
+	}
+	return CLI_OK;
+}
+
+/* ---- Report ---- */
+
+static void print_json(const struct verifying *verifying)
+{
+	json_begin();
+	json_int("checked", verifying->checked);
+	json_int("bad", verifying->bad);
+	if (verifying->recompile) {
+		json_int("recompiled", verifying->recompiled);
+		json_int("differ", verifying->differ);
+		json_int("skipped", verifying->skipped);
+	}
+	json_list_begin("rows");
+	for (size_t i = 0; i < verifying->count; i++) {
+		json_item_begin();
+		json_string("key", verifying->findings[i].key);
+		json_string("result", verifying->findings[i].result);
+		json_string("why", verifying->findings[i].why);
+		json_item_end();
+	}
+	json_list_end();
+	json_end();
+}
+
+static void print_report(const struct verifying *verifying)
+{
+	printf("checked %" PRId64 ", bad %" PRId64 "\n", verifying->checked, verifying->bad);
+	if (verifying->recompile)
+		printf("recompiled %" PRId64 ", differ %" PRId64 ", skipped %" PRId64 "\n",
+			   verifying->recompiled, verifying->differ, verifying->skipped);
+	for (size_t i = 0; i < verifying->count; i++)
+		printf("%.*s  %s: %s\n", CLI_SHORT_KEY, verifying->findings[i].key,
+			   verifying->findings[i].result, verifying->findings[i].why);
+}
+
+static int read_percent(struct verifying *verifying, const char *text)
+{
+	char *end = NULL;
+	double percent = strtod(text, &end);
+
+	if (end == text || (*end && strcmp(end, "%") != 0) || !(percent > 0) || percent > 100)
+		return cli_usage("--recompile '%s': expected a part of the kernels, as 5%% or 100%%", text);
+	verifying->percent = percent;
+	return CLI_OK;
+}
+
+static int run(struct verifying *verifying)
+{
+	int status;
+
+	if (cli_connect(verifying->cli, &verifying->client))
+		return CLI_FAILED;
+	status = read_all(verifying);
+	if (!status && verifying->recompile)
+		status = recompile_sample(verifying);
+	kiln_close(verifying->client);
+	cache_end_progress(verifying->cli);
+	if (!status && verifying->no_memory)
+		status = cli_failed_here(verifying->cli, KILN_ENOMEM, "cache verify: out of memory");
+	return status;
+}
+
+int cli_cache_verify(struct cli *cli)
+{
+	const char *part = cli_value(cli, "recompile"), *seed = cli_value(cli, "seed");
+	struct verifying verifying = {.cli = cli, .recompile = part != NULL};
+	int64_t number = (int64_t)time(NULL) ^ ((int64_t)getpid() << 20);
+	int status;
+
+	if (part && read_percent(&verifying, part))
+		return CLI_USAGE;
+	if (seed && cli_integer("--seed", seed, 0, INT64_MAX, &number))
+		return CLI_USAGE;
+	if (seed && !part)
+		return cli_usage("--seed chooses the sample of --recompile, which is not given");
+	verifying.seed = (uint64_t)number;
+	status = run(&verifying);
+	if (!status && cli->json)
+		print_json(&verifying);
+	else if (!status)
+		print_report(&verifying);
+	free(verifying.findings);
+	free(verifying.keys);
+	return status ? status : verifying.bad || verifying.differ ? CLI_FAILED : CLI_OK;
+}

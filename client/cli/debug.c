@@ -1,0 +1,113 @@
+/*
+ * kiln_debug: the faults that tests ask of a daemon started with --test-requests, with their
+ * arguments by position.
+ */
+#include "cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { ARG_NONE, ARG_COUNT, ARG_TEXT };
+
+static const struct debug_what {
+	const char *name;
+	const char *args[2];
+	int kinds[2];
+	int least;
+} whats[] = {
+	{"delay-compile", {"ms"}, {ARG_COUNT}, 1},
+	{"fail-compile", {"count"}, {ARG_COUNT}, 1},
+	{"hang-compile", {"count"}, {ARG_COUNT}, 1},
+	{"crash-compile", {"count"}, {ARG_COUNT}, 1},
+	{"available-memory", {"bytes"}, {ARG_COUNT}, 1},
+	{"delay-store", {"ms"}, {ARG_COUNT}, 1},
+	{"delay-launch", {"ms"}, {ARG_COUNT}, 1},
+	{"kill", {"role", "pid"}, {ARG_TEXT, ARG_COUNT}, 1},
+	{"drop", {NULL}, {ARG_NONE}, 0},
+	{"corrupt", {"key"}, {ARG_TEXT}, 1},
+	{"children", {NULL}, {ARG_NONE}, 0},
+	{"expire", {NULL}, {ARG_NONE}, 0},
+	{"store-fault", {"kind", "ms"}, {ARG_TEXT, ARG_COUNT}, 1},
+	{"store-deadline", {"ms"}, {ARG_COUNT}, 1},
+	{"look", {NULL}, {ARG_NONE}, 0},
+};
+
+static const struct debug_what *find_what(const char *name)
+{
+	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++)
+		if (!strcmp(whats[i].name, name))
+			return &whats[i];
+	return NULL;
+}
+
+static int unknown_what(const char *name)
+{
+	fprintf(stderr, "kiln: debug: '%s' is nothing it can do; it can do", name);
+	for (size_t i = 0; i < sizeof(whats) / sizeof(whats[0]); i++)
+		fprintf(stderr, "%s %s", i ? "," : "", whats[i].name);
+	fputc('\n', stderr);
+	return CLI_USAGE;
+}
+
+static int read_args(const struct cli *cli, const struct debug_what *what, kiln_attr args[3],
+					 int *count)
+{
+	int given = cli->positional_count - 1;
+
+	args[0] = cli_attr_string("what", what->name);
+	*count = 1;
+	for (int i = 0; i < given; i++) {
+		const char *text = cli->positional[i + 1];
+		int64_t value;
+		if (!what->args[i])
+			return cli_usage("debug %s: '%s' is one argument too many", what->name, text);
+		if (what->kinds[i] == ARG_TEXT)
+			args[(*count)++] = cli_attr_string(what->args[i], text);
+		else if (cli_integer(what->args[i], text, 0, INT32_MAX, &value))
+			return CLI_USAGE;
+		else
+			args[(*count)++] = cli_attr_int(what->args[i], value);
+	}
+	if (given < what->least)
+		return cli_usage("debug %s needs %s", what->name, what->args[given]);
+	return CLI_OK;
+}
+
+static void print_children(const kiln_reply *reply)
+{
+	static const char *const headers[] = {"ROLE", ">PID", "STATE", "DEVICE"};
+	int rows = kiln_reply_count(reply, "rows");
+	struct table table;
+
+	table_begin(&table, headers, 4);
+	for (int i = 0; i < rows; i++) {
+		char path[64];
+#define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("role")));
+		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("pid")));
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("state")));
+		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("device")));
+#undef MEMBER
+	}
+	table_end(&table);
+}
+
+int cli_debug(struct cli *cli)
+{
+	const struct debug_what *what = find_what(cli->positional[0]);
+	kiln_attr args[3];
+	kiln_reply *reply;
+	int count, status;
+
+	if (!what)
+		return unknown_what(cli->positional[0]);
+	status = read_args(cli, what, args, &count);
+	if (status)
+		return status;
+	if (cli_request(cli, "debug", args, count, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply) && kiln_reply_has(reply, "rows"))
+		print_children(reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}

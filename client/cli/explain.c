@@ -1,0 +1,127 @@
+/*
+ * kiln_explain: what the planner chooses for a problem (explain), and compiling it ahead of use
+ * (compile), for this machine's device or for a target that it does not have.
+ */
+#include "problem.h"
+
+#include <string.h>
+
+/* Texts of the daemon end in a newline or not; what follows starts on a line of its own. */
+static void print_text(const char *text)
+{
+	size_t length = strlen(text);
+	fputs(text, stdout);
+	if (length && text[length - 1] != '\n')
+		putchar('\n');
+}
+
+typedef int ask_function(kiln_client *client, const char *op, const kiln_tensor *tensors,
+						 int tensor_count, const kiln_attr *attrs, int attr_count,
+						 const char *target, kiln_reply **out);
+
+/* The commands for statements of map describe them in their own way. */
+static bool is_map(const struct cli *cli)
+{
+	const char *second = strchr(cli->command->name, ' ');
+	return second && !strcmp(second, " map");
+}
+
+static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
+{
+	struct cli_problem problem;
+	kiln_client *client;
+	int status =
+		is_map(cli) ? cli_map_problem(cli, NULL, &problem) : cli_problem(cli, NULL, &problem);
+
+	if (status)
+		return status;
+	if (cli_connect(cli, &client))
+		return CLI_FAILED;
+	status = function(client, problem.op, problem.tensors, problem.tensor_count, problem.attrs,
+					  problem.attr_count, cli_value(cli, "target"), reply);
+	if (status)
+		status = is_map(cli) ? cli_failed(cli, status, "%s", cli->command->name)
+							 : cli_failed(cli, status, "%s %s", cli->command->name, problem.op);
+	kiln_close(client);
+	return status;
+}
+
+/* What --choice may name; a statement's are not listed by the daemon. */
+static void print_choices(const kiln_reply *reply)
+{
+	int count = kiln_reply_count(reply, "choices");
+	char path[32];
+
+	if (count < 2)
+		return;
+	printf("%-14s ", "candidates");
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "choices[%d]", i);
+		printf("%s%s", i ? ", " : "", kiln_reply_str(reply, path));
+	}
+	putchar('\n');
+}
+
+static void print_explained(const struct cli *cli, const kiln_reply *reply)
+{
+	const char *key = kiln_reply_str(reply, "key");
+
+	print_text(kiln_reply_str(reply, "text"));
+	print_choices(reply);
+	if (key[0]) {
+		print_pair("key", "%s", key);
+		print_pair("cached", "%s", kiln_reply_int(reply, "cached") ? "yes" : "no");
+	}
+	if (kiln_reply_int(reply, "failed"))
+		print_pair("failed", "%s: %s", kiln_reply_str(reply, "status"),
+				   kiln_reply_str(reply, "error"));
+	if (cli_value(cli, "why"))
+		why_print(reply);
+}
+
+int explain_answer(const struct cli *cli, kiln_reply *reply)
+{
+	if (!cli_json(cli, reply))
+		print_explained(cli, reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_explain(struct cli *cli)
+{
+	kiln_reply *reply;
+	int status = ask(cli, kiln_explain, &reply);
+
+	return status ? status : explain_answer(cli, reply);
+}
+
+static void print_compiled(const kiln_reply *reply)
+{
+	const char *key = kiln_reply_str(reply, "key");
+	char figure[FIGURE_MAX];
+
+	print_text(kiln_reply_str(reply, "text"));
+	if (key[0])
+		print_pair("key", "%s", key);
+	print_pair("origin", "%s", kiln_reply_str(reply, "origin"));
+	if (key[0]) {
+		print_pair("object", "%s", figure_bytes((uint64_t)kiln_reply_int(reply, "bytes"), figure));
+		print_pair("took", "%s", figure_micros(kiln_reply_real(reply, "micros"), figure));
+	}
+}
+
+int compile_answer(const struct cli *cli, kiln_reply *reply)
+{
+	if (!cli_json(cli, reply))
+		print_compiled(reply);
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_compile(struct cli *cli)
+{
+	kiln_reply *reply;
+	int status = ask(cli, kiln_compile, &reply);
+
+	return status ? status : compile_answer(cli, reply);
+}

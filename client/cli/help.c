@@ -1,0 +1,205 @@
+/*
+ * kiln_help: prints what the tables of commands and options say, for people and as JSON, and the
+ * daemon's own table of requests.  Adds no text of its own about a command.
+ */
+#include "problem.h"
+
+#include <string.h>
+
+/* ---- For people ---- */
+
+static void print_options(const struct cli_option *options)
+{
+	for (; options && options->name; options++) {
+		char left[48];
+		snprintf(left, sizeof(left), "--%s%s%s", options->name, options->value ? " " : "",
+				 options->value ? options->value : "");
+		printf("  %-24s %s\n", left, options->help);
+	}
+}
+
+/* "  layer_norm    --with gamma,beta,.. --eps --axes", in lines of 100 columns */
+static void print_operator(const struct cli_operator *row, const struct cli_option *options)
+{
+	char names[CLI_NAMES_MAX], word[CLI_NAMES_MAX + 32];
+	int column = printf("  %-24s", row->name);
+
+	for (; options->name; options++) {
+		bool with = !strcmp(options->name, "with");
+		if (!cli_option_special(options->name) || !cli_operator_takes(row, options->name))
+			continue;
+		snprintf(word, sizeof(word), "--%s%s%s", options->name, with ? " " : "",
+				 with ? cli_operator_optional(row, names) : "");
+		if (column + 1 + (int)strlen(word) > 100)
+			column = printf("\n%26s", "") - 1;
+		column += printf(" %s", word);
+	}
+	putchar('\n');
+}
+
+static void print_command(const struct cli_command *command)
+{
+	printf("usage: kiln %s%s%s%s\n\n%s\n", command->name, command->usage[0] ? " " : "",
+		   command->usage, command->options ? " [OPTION]..." : "", command->help);
+	if (command->options) {
+		puts("\noptions:");
+		print_options(command->options);
+	}
+	if (cli_describes_problem(command)) {
+		puts("\noperators, and the options that are not for all of them:");
+		for (const struct cli_operator *row = cli_operators; row->name; row++)
+			print_operator(row, command->options);
+	}
+	puts("\nglobal options: see 'kiln help'");
+}
+
+static void print_commands(void)
+{
+	puts("usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...\n\ncommands:");
+	for (const struct cli_command *command = cli_commands; command->name; command++) {
+		char left[48];
+		snprintf(left, sizeof(left), "%s %s", command->name, command->usage);
+		printf("  %-27s %s\n", left, command->help);
+	}
+	puts("\nglobal options:");
+	print_options(cli_global_options);
+	puts("\nexit status: 0 fine, 1 what was asked for failed, 2 the command line is wrong");
+}
+
+/* ---- As JSON ---- */
+
+static void write_options(const char *name, const struct cli_option *options)
+{
+	json_list_begin(name);
+	for (; options && options->name; options++) {
+		json_item_begin();
+		json_string("name", options->name);
+		json_string("value", options->value ? options->value : "");
+		json_string("help", options->help);
+		json_item_end();
+	}
+	json_list_end();
+}
+
+static void write_command(const struct cli_command *command)
+{
+	json_item_begin();
+	json_string("name", command->name);
+	json_string("arguments", command->usage);
+	json_string("help", command->help);
+	write_options("options", command->options);
+	json_item_end();
+}
+
+/* ---- What is asked for ---- */
+
+/* One word names the command, if there is one, and all whose first word it is. */
+static bool is_named(const struct cli_command *command, const char *first, const char *second)
+{
+	size_t length = strlen(first);
+
+	if (second)
+		return command == cli_find(first, second);
+	return !strncmp(command->name, first, length) &&
+		   (command->name[length] == ' ' || !command->name[length]);
+}
+
+static int help_about(const struct cli *cli, const char *first, const char *second)
+{
+	int found = 0;
+
+	for (const struct cli_command *command = cli_commands; command->name; command++) {
+		if (!is_named(command, first, second))
+			continue;
+		if (!found++ && cli->json) {
+			json_begin();
+			json_list_begin("commands");
+		}
+		if (cli->json) {
+			write_command(command);
+			continue;
+		}
+		if (found > 1)
+			putchar('\n');
+		print_command(command);
+	}
+	if (!found)
+		return cli_usage("'%s%s%s' is no command; see 'kiln help'", first, second ? " " : "",
+						 second ? second : "");
+	if (cli->json) {
+		json_list_end();
+		json_end();
+	}
+	return CLI_OK;
+}
+
+static int help_all(const struct cli *cli)
+{
+	if (!cli->json) {
+		print_commands();
+		return CLI_OK;
+	}
+	json_begin();
+	json_list_begin("commands");
+	for (const struct cli_command *command = cli_commands; command->name; command++)
+		write_command(command);
+	json_list_end();
+	write_options("global_options", cli_global_options);
+	json_end();
+	return CLI_OK;
+}
+
+/* The daemon's own table of requests: only it knows which ones it has. */
+static int help_requests(struct cli *cli)
+{
+	static const char *const headers[] = {"REQUEST", "ARGUMENTS", "REPLY"};
+	kiln_attr section = cli_attr_string("section", "requests");
+	struct table table;
+	kiln_reply *reply;
+	int rows;
+
+	if (cli_request(cli, "info", &section, 1, &reply))
+		return CLI_FAILED;
+	rows = kiln_reply_count(reply, "requests");
+	if (!cli_json(cli, reply)) {
+		table_begin(&table, headers, 3);
+		for (int i = 0; i < rows; i++) {
+			static const char *const members[] = {"name", "arguments", "reply"};
+			for (int m = 0; m < 3; m++) {
+				char path[64];
+				snprintf(path, sizeof(path), "requests[%d].%s", i, members[m]);
+				table_cell(&table, "%s", kiln_reply_str(reply, path));
+			}
+		}
+		table_end(&table);
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_help(struct cli *cli)
+{
+	const char *first = cli->positional[0], *second = cli->positional[1];
+
+	if (!first)
+		return help_all(cli);
+	if (!strcmp(first, "requests") && !second)
+		return help_requests(cli);
+	return help_about(cli, first, second);
+}
+
+int cli_help_command(struct cli *cli)
+{
+	char name[64];
+	char *space;
+
+	if (!cli->command)
+		return help_all(cli);
+	if (cli->group)
+		return help_about(cli, cli->group, NULL);
+	snprintf(name, sizeof(name), "%s", cli->command->name);
+	space = strchr(name, ' ');
+	if (space)
+		*space++ = 0;
+	return help_about(cli, name, space);
+}

@@ -1,0 +1,135 @@
+/*
+ * kiln_key: the keys that seal what goes to other machines, and those that are believed: make one,
+ * list them, show the public half, trust one, trust it no more.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+int cli_key_new(struct cli *cli)
+{
+	kiln_attr name = cli_attr_string("name", cli->positional[0]);
+	kiln_reply *reply;
+
+	if (cli_request(cli, "key.new", &name, 1, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		printf("made key %s (%s), which is trusted here\n", kiln_reply_str(reply, "name"),
+			   kiln_reply_str(reply, "key_id"));
+		printf("for other hosts: %s\n", kiln_reply_str(reply, "path"));
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+static const char *path_of(int row, const char *member, char path[64])
+{
+	snprintf(path, 64, "rows[%d].%s", row, member);
+	return path;
+}
+
+int cli_key_ls(struct cli *cli)
+{
+	static const char *const headers[] = {"NAME", "ID", "SEALS", "TRUSTED"};
+	struct table table;
+	kiln_reply *reply;
+	char path[64];
+
+	if (cli_request(cli, "key.ls", NULL, 0, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		int rows = kiln_reply_count(reply, "rows");
+		table_begin(&table, headers, 4);
+		for (int i = 0; i < rows; i++) {
+			table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, "name", path)));
+			table_cell(&table, "%s", kiln_reply_str(reply, path_of(i, "key_id", path)));
+			table_cell(&table, "%s",
+					   kiln_reply_int(reply, path_of(i, "secret", path)) ? "yes" : "no");
+			table_cell(&table, "%s",
+					   kiln_reply_int(reply, path_of(i, "trusted", path)) ? "yes" : "no");
+		}
+		table_end(&table);
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_key_show(struct cli *cli)
+{
+	const char *wanted = cli->positional[0], *line = NULL;
+	kiln_reply *reply;
+	char path[64];
+	int status = CLI_OK;
+
+	if (cli_request(cli, "key.ls", NULL, 0, &reply))
+		return CLI_FAILED;
+	for (int i = 0; i < kiln_reply_count(reply, "rows") && !line; i++)
+		if (!strcmp(kiln_reply_str(reply, path_of(i, "name", path)), wanted) ||
+			!strcmp(kiln_reply_str(reply, path_of(i, "key_id", path)), wanted))
+			line = kiln_reply_str(reply, path_of(i, "public", path));
+	if (!line)
+		status = cli_failed_here(cli, KILN_ENOENT, "key show: there is no key '%s'", wanted);
+	else if (cli->json) {
+		json_begin();
+		json_string("public", line);
+		json_end();
+	} else
+		puts(line);
+	kiln_reply_free(reply);
+	return status;
+}
+
+/* The line of a file that holds a public key; -: standard input. */
+static int read_line(const struct cli *cli, const char *path, char line[256])
+{
+	FILE *in = strcmp(path, "-") != 0 ? fopen(path, "r") : stdin;
+	size_t got;
+	int failed;
+
+	if (!in)
+		return cli_failed_here(cli, KILN_EIO, "key trust: '%s': %s", path, strerror(errno));
+	got = fread(line, 1, 255, in);
+	failed = ferror(in) ? errno : 0;
+	line[got] = 0;
+	/* Whatever is no text ends there, and is no key. */
+	if (in != stdin)
+		fclose(in);
+	if (failed)
+		return cli_failed_here(cli, KILN_EIO, "key trust: '%s': %s", path, strerror(failed));
+	return CLI_OK;
+}
+
+int cli_key_trust(struct cli *cli)
+{
+	const char *name = cli_value(cli, "name");
+	kiln_attr args[2];
+	kiln_reply *reply;
+	char line[256];
+
+	if (read_line(cli, cli->positional[0], line))
+		return CLI_FAILED;
+	args[0] = cli_attr_string("public", line);
+	args[1] = cli_attr_string("name", name);
+	if (cli_request(cli, "key.trust", args, name ? 2 : 1, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply))
+		printf("trusts key %s (%s)\n", kiln_reply_str(reply, "name"),
+			   kiln_reply_str(reply, "key_id"));
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_key_distrust(struct cli *cli)
+{
+	kiln_attr name = cli_attr_string("name", cli->positional[0]);
+	kiln_reply *reply;
+
+	if (cli_request(cli, "key.distrust", &name, 1, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply))
+		printf("trusts key %s (%s) no more\n", kiln_reply_str(reply, "name"),
+			   kiln_reply_str(reply, "key_id"));
+	kiln_reply_free(reply);
+	return CLI_OK;
+}

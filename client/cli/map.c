@@ -1,0 +1,405 @@
+/*
+ * kiln_map: a statement of the operator map on the command line: from its text and the options to
+ * a problem, which is then run, explained or compiled like any other; and what it is verified by.
+ *
+ * A name is an operand if it has subscripts, or an option says what it is; a name with --set is a
+ * scalar.  The operands' order is that in which the right side names them, and the left one last.
+ */
+#include "map_eval.h"
+#include "reference.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_VALUES (1 << 24) /* that are worked out to verify a call; of more a part is */
+
+static struct {
+	struct cli_operator row;
+	char names[KILN_MAX_OPERANDS][EVAL_NAME], list[KILN_MAX_OPERANDS * EVAL_NAME];
+	char scalars[KILN_MAX_ATTRS][EVAL_NAME];
+	bool index[KILN_MAX_OPERANDS]; /* the operand stands in a subscript */
+	int count;
+} map;
+
+/* ---- Names ---- */
+
+/* The rest of the option's value that is for this operand; NULL: there is none. */
+static const char *named_value(const struct cli *cli, const char *option, const char *name)
+{
+	size_t length = strlen(name);
+	const char *value;
+	int at = 0;
+
+	while ((value = cli_next(cli, option, &at)))
+		if (!strncmp(value, name, length) && value[length] == '=')
+			return value + length + 1;
+	return NULL;
+}
+
+static int find(const char *name)
+{
+	for (int i = 0; i < map.count; i++)
+		if (!strcmp(map.names[i], name))
+			return i;
+	return -1;
+}
+
+static bool is_operand(const struct cli *cli, struct files *files, const char *name,
+					   const char *after)
+{
+	while (*after == ' ')
+		after++;
+	return *after == '[' || named_value(cli, "shape", name) || named_value(cli, "dtype", name) ||
+		   files_in(files, name) || files_out(files, name);
+}
+
+static int note_operand(const char *name, int depth)
+{
+	int at = find(name);
+
+	if (at < 0 && map.count == KILN_MAX_OPERANDS)
+		return cli_usage("run map: more than %d operands", KILN_MAX_OPERANDS);
+	if (at < 0) {
+		at = map.count++;
+		snprintf(map.names[at], EVAL_NAME, "%s", name);
+	}
+	map.index[at] = map.index[at] || depth > 0;
+	return CLI_OK;
+}
+
+/* Those of the text, which is one side of the statement. */
+static int find_operands(const struct cli *cli, struct files *files, const char *text,
+						 const char *end)
+{
+	int depth = 0, status = CLI_OK;
+
+	while (text < end && !status) {
+		char name[EVAL_NAME];
+		size_t length = 0;
+		if (!isalpha((unsigned char)*text) && *text != '_') {
+			depth += *text == '[' ? 1 : *text == ']' ? -1 : 0;
+			text++;
+			continue;
+		}
+		while (isalnum((unsigned char)text[length]) || text[length] == '_')
+			length++;
+		snprintf(name, sizeof(name), "%.*s", (int)length, text);
+		text += length;
+		if (length < EVAL_NAME && is_operand(cli, files, name, text))
+			status = note_operand(name, depth);
+		while (text < end && isalnum((unsigned char)*text)) /* of a number */
+			text++;
+	}
+	return status;
+}
+
+/* The first = that is no comparison. */
+static const char *find_sign(const char *statement)
+{
+	const char *at = strchr(statement, '=');
+
+	return at ? at + 1 : statement;
+}
+
+static int name_operands(const struct cli *cli, struct files *files)
+{
+	const char *statement = cli->positional[0], *right = find_sign(statement);
+	char left[EVAL_NAME] = "";
+	size_t length = strspn(statement, " "), from = length;
+	int status = find_operands(cli, files, right, statement + strlen(statement));
+
+	while (isalnum((unsigned char)statement[length]) || statement[length] == '_')
+		length++;
+	snprintf(left, sizeof(left), "%.*s", (int)(length - from), statement + from);
+	if (!status && (right == statement || !left[0] || find(left) >= 0))
+		return cli_usage("run map '%s': expected an operand, '=' and a value without that operand",
+						 statement);
+	return status ? status : note_operand(left, 0);
+}
+
+static int check_names(const struct cli *cli, const struct files *files)
+{
+	static const char *const options[] = {"shape", "dtype"};
+	const char *value;
+	int at;
+
+	for (int i = 0; i < 2; i++)
+		for (at = 0; (value = cli_next(cli, options[i], &at));) {
+			char name[EVAL_NAME];
+			snprintf(name, sizeof(name), "%.*s", (int)strcspn(value, "="), value);
+			if (!strchr(value, '=') || find(name) < 0)
+				return cli_usage("--%s '%s': expected NAME=%s with an operand of the statement",
+								 options[i], value, i ? "TYPE" : "2x3x4");
+		}
+	for (int i = 0; files && i < files->in_count + files->out_count; i++) {
+		bool out = i >= files->in_count;
+		const struct file *file = out ? &files->out[i - files->in_count] : &files->in[i];
+		if (find(file->name) < 0 || (find(file->name) == map.count - 1) != out)
+			return cli_usage("--%s '%s=%s': the statement does not %s %s", out ? "out" : "in",
+							 file->name, file->path, out ? "write" : "read", file->name);
+	}
+	return CLI_OK;
+}
+
+/* ---- Operands ---- */
+
+static int make_tensor(const struct cli *cli, struct files *files, int i, kiln_tensor *tensor)
+{
+	const char *shape = named_value(cli, "shape", map.names[i]);
+	const char *dtype = named_value(cli, "dtype", map.names[i]);
+	struct file *file = files_in(files, map.names[i]);
+	int status = CLI_OK;
+
+	if (file) {
+		if (dtype)
+			status = files_check_dtype(file, "--dtype", dtype);
+		if (!status && shape)
+			status = files_check_shape(file, "--shape", shape);
+		*tensor = files_tensor(file);
+		return status;
+	}
+	tensor->contiguous = 1;
+	tensor->rank = -1;
+	if (shape)
+		status = cli_dims("--shape", shape, tensor->shape, &tensor->rank);
+	if (!status && !shape && i < map.count - 1)
+		return cli_usage("'kiln %s' needs --shape %s=2x3x4, or --in %s=FILE", cli->command->name,
+						 map.names[i], map.names[i]);
+	if (!status)
+		status = cli_dtype("--dtype", dtype ? dtype : map.index[i] ? "i32" : "f32", &tensor->dtype);
+	cli_problem_strides(tensor);
+	return status;
+}
+
+static void fill_eval(const struct cli_problem *problem, struct eval *eval)
+{
+	eval->statement = cli_problem_text(problem, "statement", "");
+	eval->bounds = cli_problem_text(problem, "bounds", "check");
+	eval->operands = map.count;
+	for (int i = 0; i < map.count; i++) {
+		struct eval_operand *to = &eval->operand[i];
+		const kiln_tensor *tensor = &problem->tensors[i];
+		memcpy(to->name, map.names[i], EVAL_NAME);
+		to->dtype = tensor->dtype;
+		to->rank = tensor->rank;
+		memcpy(to->shape, tensor->shape, sizeof(to->shape));
+		memcpy(to->stride, tensor->stride, sizeof(to->stride));
+	}
+	for (int i = 0; i < problem->attr_count; i++) {
+		const kiln_attr *attr = &problem->attrs[i];
+		struct eval_scalar *to = &eval->scalar[eval->scalars];
+		if (attr->kind == KILN_ATTR_STRING || !strcmp(attr->name, "checked"))
+			continue;
+		snprintf(to->name, EVAL_NAME, "%s", attr->name);
+		to->real = attr->kind == KILN_ATTR_REAL;
+		to->f = attr->f;
+		to->i = attr->i;
+		eval->scalars++;
+	}
+}
+
+/* The output's shape is that of its indices, and its type the right side's. */
+static int make_output(const struct cli *cli, struct cli_problem *problem)
+{
+	kiln_tensor *output = &problem->tensors[map.count - 1];
+	bool typed = named_value(cli, "dtype", map.names[map.count - 1]) != NULL;
+	struct eval *eval;
+	const char *wrong;
+
+	if (output->rank >= 0 && typed)
+		return CLI_OK;
+	eval = calloc(1, sizeof(*eval));
+	if (!eval)
+		return CLI_FAILED;
+	fill_eval(problem, eval);
+	wrong = eval_open(eval);
+	if (!wrong && !typed)
+		output->dtype = eval_dtype(eval);
+	if (output->rank >= 0) {
+		/* The shape was given, and the daemon has words for what is wrong. */
+		free(eval);
+		return CLI_OK;
+	}
+	/* What it has found before something was wrong need not fit a tensor. */
+	output->rank = wrong ? 0 : eval->output_rank;
+	for (int k = 0; k < output->rank && !wrong; k++) {
+		output->shape[k] = eval->extent[k];
+		if (eval->extent[k] < 0)
+			wrong = "its shape does not follow from the others: say --shape";
+	}
+	free(eval);
+	cli_problem_strides(output);
+	return wrong ? cli_usage("%s '%s': %s: %s", cli->command->name, cli->positional[0],
+							 map.names[map.count - 1], wrong)
+				 : CLI_OK;
+}
+
+/* ---- Attributes ---- */
+
+static int add_scalar(struct cli_problem *problem, const char *value)
+{
+	kiln_attr *attr = &problem->attrs[problem->attr_count];
+	char *name = map.scalars[problem->attr_count], *end;
+	size_t length = strcspn(value, "=");
+
+	if (problem->attr_count == KILN_MAX_ATTRS)
+		return cli_usage("--set '%s': more than %d attributes", value, KILN_MAX_ATTRS);
+	if (!length || !value[length] || length >= EVAL_NAME)
+		return cli_usage("--set '%s': expected NAME=NUMBER", value);
+	snprintf(name, EVAL_NAME, "%.*s", (int)length, value);
+	*attr = (kiln_attr){.name = name, .kind = KILN_ATTR_INT};
+	value += length + 1;
+	attr->i = strtoll(value, &end, 10);
+	problem->attr_count++;
+	if (end > value && *end == 0)
+		return CLI_OK;
+	attr->kind = KILN_ATTR_REAL;
+	return cli_real("--set", value, &attr->f);
+}
+
+static void add_text(struct cli_problem *problem, const char *name, const char *value)
+{
+	if (value)
+		problem->attrs[problem->attr_count++] = cli_attr_string(name, value);
+}
+
+static int add_attributes(const struct cli *cli, struct cli_problem *problem)
+{
+	const char *value;
+	int at = 0, status = CLI_OK;
+
+	map.list[0] = 0;
+	for (int i = 0; i < map.count; i++)
+		snprintf(map.list + strlen(map.list), sizeof(map.list) - strlen(map.list), "%s%s",
+				 i ? "," : "", map.names[i]);
+	add_text(problem, "statement", cli->positional[0]);
+	add_text(problem, "names", map.list);
+	add_text(problem, "bounds", cli_value(cli, "bounds"));
+	add_text(problem, "choice", cli_value(cli, "choice"));
+	if (cli_value(cli, "checked"))
+		problem->attrs[problem->attr_count++] = cli_attr_int("checked", 1);
+	while (!status && (value = cli_next(cli, "set", &at)))
+		status = add_scalar(problem, value);
+	return status;
+}
+
+/* ---- The problem ---- */
+
+/* Random indices are in range of the least dimension that they could be for. */
+static int64_t least_size(const struct cli_problem *problem, int index)
+{
+	int64_t least = INT32_MAX;
+
+	for (int i = 0; i < map.count - 1; i++)
+		for (int k = 0; !map.index[i] && i != index && k < problem->tensors[i].rank; k++)
+			if (problem->tensors[i].shape[k] < least)
+				least = problem->tensors[i].shape[k];
+	return least;
+}
+
+static void describe_operands(struct cli_problem *problem)
+{
+	map.row = (struct cli_operator){.name = "map", .reference = reference_map};
+	for (int i = 0; i < map.count; i++) {
+		bool written = i == map.count - 1;
+		map.row.operands[i] = (struct cli_operand){.name = map.names[i],
+												   .data = written        ? DATA_WRITTEN
+														   : map.index[i] ? DATA_INDICES
+																		  : DATA_NORMAL};
+		problem->index_end[i] = least_size(problem, i);
+	}
+	problem->row = &map.row;
+}
+
+/* --operand NAME=TYPE:SHAPE..., in the order in which the program would name them. */
+static int read_operands(const struct cli *cli, struct cli_problem *problem)
+{
+	static const char *const others[] = {"shape", "dtype"};
+	const char *value;
+	int at, status = CLI_OK;
+
+	for (int i = 0; i < 2; i++)
+		if (at = 0, (value = cli_next(cli, others[i], &at)))
+			return cli_usage("--%s '%s': --operand says it all, and neither goes with the other",
+							 others[i], value);
+	for (at = 0; !status && (value = cli_next(cli, "operand", &at));) {
+		size_t length = strcspn(value, "=");
+		if (!length || length >= EVAL_NAME || !value[length])
+			return cli_usage("--operand '%s': expected NAME=TYPE:SHAPE, as x=f32:2x3", value);
+		if (map.count == KILN_MAX_OPERANDS)
+			return cli_usage("--operand '%s': more than %d operands", value, KILN_MAX_OPERANDS);
+		snprintf(map.names[map.count], EVAL_NAME, "%.*s", (int)length, value);
+		status = cli_operand_read(value + length + 1, &problem->tensors[map.count++]);
+	}
+	return status;
+}
+
+int cli_map_problem(const struct cli *cli, struct files *files, struct cli_problem *problem)
+{
+	bool all = cli_operand_given(cli);
+	int status;
+
+	memset(problem, 0, sizeof(*problem));
+	memset(&map, 0, sizeof(map));
+	problem->op = "map";
+	problem->files = files;
+	status = all ? read_operands(cli, problem) : name_operands(cli, files);
+	if (!status && !all)
+		status = check_names(cli, files);
+	problem->tensor_count = map.count;
+	for (int i = 0; i < map.count && !status && !all; i++)
+		status = make_tensor(cli, files, i, &problem->tensors[i]);
+	if (!status)
+		status = add_attributes(cli, problem);
+	if (!status && !all)
+		status = make_output(cli, problem);
+	if (!status)
+		describe_operands(problem);
+	return status;
+}
+
+/* ---- The reference ---- */
+
+static void check_element(struct check *check, struct eval *eval, int64_t element)
+{
+	int output = check->count - 1;
+	const struct check_operand *operand = &check->operands[output];
+	struct eval_value expected = eval_element(eval, element);
+	double got, allowed;
+	char is[48], must[48];
+
+	check->verified++;
+	if (eval_fits(operand->tensor.dtype, operand->data + operand->tensor.offset, element, &expected,
+				  &got, &allowed)) {
+		double error = fabs(got - expected.value);
+		if (expected.real && allowed > 0 && isfinite(allowed) && error / allowed > check->worst)
+			check->worst = error / allowed;
+		return;
+	}
+	snprintf(is, sizeof(is), "%.9g", got);
+	snprintf(must, sizeof(must), "%.9g +- %.3g",
+			 expected.real ? expected.value : (double)expected.whole, allowed);
+	check_wrong(check, output, element, is, must);
+}
+
+void reference_map(struct check *check)
+{
+	struct eval *eval = check_memory(check, 1, sizeof(*eval));
+	int64_t elements = check->operands[check->count - 1].elements, terms = 1, step;
+
+	if (!eval)
+		return;
+	fill_eval(check->problem, eval);
+	for (int i = 0; i < check->count; i++)
+		eval->operand[i].data = check->operands[i].data + check->operands[i].tensor.offset;
+	if (eval_open(eval) == NULL)
+		for (int k = eval->output_rank; k < eval->indices; k++)
+			terms *= eval->extent[k] > 0 ? eval->extent[k] : 1;
+	/* Odd steps meet every column. */
+	step = elements / (MOST_VALUES / (terms < MOST_VALUES ? terms : MOST_VALUES) + 1) | 1;
+	for (int64_t i = 0; i < elements && !check->wrong; i += step)
+		check_element(check, eval, i);
+	free(eval);
+}

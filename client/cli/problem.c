@@ -1,0 +1,213 @@
+/*
+ * kiln_problem: from options to the first operand and the attributes, by the operator's row.
+ * Checks that options are for the operator and fit together; whether the request is right is the
+ * daemon's to say.
+ */
+#include "problem.h"
+
+#include <string.h>
+
+/* ---- Which options ---- */
+
+/* All options that the operator takes and others do not: "--axis, --scale". */
+static void list_options(const struct cli *cli, const struct cli_operator *row, char *text,
+						 size_t size)
+{
+	const char *before = "";
+
+	text[0] = 0;
+	for (const struct cli_option *option = cli->command->options; option->name; option++) {
+		size_t used = strlen(text);
+		if (!cli_option_special(option->name) || !cli_operator_takes(row, option->name))
+			continue;
+		snprintf(text + used, size - used, "%s--%s", before, option->name);
+		before = ", ";
+	}
+}
+
+static int check_options(const struct cli *cli, const struct cli_operator *row)
+{
+	const struct cli_option *options = cli->command->options;
+	char taken[256];
+
+	for (int i = 0; options[i].name; i++) {
+		if (!cli->values[i] || cli_operator_takes(row, options[i].name))
+			continue;
+		list_options(cli, row, taken, sizeof(taken));
+		return cli_usage("--%s is no option of %s, which takes %s, and those of all operators; see "
+						 "'kiln help %s'",
+						 options[i].name, row->name, taken, cli->command->name);
+	}
+	return CLI_OK;
+}
+
+static int check_needs(const struct cli *cli, const struct cli_operator *row)
+{
+	const struct cli_option *option = cli->command->options;
+
+	if (!row->needs || cli_value(cli, row->needs))
+		return CLI_OK;
+	while (strcmp(option->name, row->needs) != 0)
+		option++;
+	return cli_usage("'kiln %s %s' needs --%s, as --%s %s", cli->command->name, row->name,
+					 option->name, option->name, option->value);
+}
+
+/* ---- The first operand ---- */
+
+void cli_problem_strides(kiln_tensor *tensor)
+{
+	int64_t row = 1;
+
+	for (int k = tensor->rank - 1; k >= 0; k--) {
+		tensor->stride[k] = row;
+		/* One that is too large is found where bytes are counted. */
+		(void)__builtin_mul_overflow(row, tensor->shape[k] ? tensor->shape[k] : 1, &row);
+	}
+}
+
+static int first_from_file(const struct cli *cli, struct file *file, kiln_tensor *x)
+{
+	static const char *const layout[] = {"stride", "offset"};
+	const char *dtype = cli_value(cli, "dtype"), *shape = cli_value(cli, "shape");
+	int status = CLI_OK;
+
+	for (int i = 0; i < 2; i++)
+		if (cli_value(cli, layout[i]))
+			return cli_usage("--%s '%s': %s comes from %s, and is contiguous", layout[i],
+							 cli_value(cli, layout[i]), file->name, file->path);
+	if (dtype)
+		status = files_check_dtype(file, "--dtype", dtype);
+	if (!status && shape)
+		status = files_check_shape(file, "--shape", shape);
+	*x = files_tensor(file);
+	return status;
+}
+
+static int first_operand(const struct cli *cli, struct cli_problem *problem)
+{
+	struct file *file =
+		problem->row ? files_in(problem->files, problem->row->operands[0].name) : NULL;
+	kiln_tensor *x = &problem->tensors[0];
+	const char *dtype = cli_value(cli, "dtype"), *stride = cli_value(cli, "stride");
+	const char *shape = cli_value(cli, "shape"), *offset = cli_value(cli, "offset");
+	int status, strides;
+
+	if (file)
+		return first_from_file(cli, file, x);
+	if (!shape)
+		return cli_usage("'kiln %s' needs --shape, as --shape 2x3x4", cli->command->name);
+	x->contiguous = 1;
+	status = cli_dims("--shape", shape, x->shape, &x->rank);
+	cli_problem_strides(x);
+	if (!status)
+		status = cli_dtype("--dtype", dtype ? dtype : "f32", &x->dtype);
+	if (!status && offset)
+		status = cli_bytes("--offset", offset, &x->offset);
+	if (status || !stride)
+		return status;
+	x->contiguous = 0;
+	status = cli_dims("--stride", stride, x->stride, &strides);
+	if (!status && strides != x->rank)
+		return cli_usage("--stride '%s': %d strides for %d axes of --shape '%s'", stride, strides,
+						 x->rank, shape);
+	return status;
+}
+
+/* ---- Attributes ---- */
+
+static int read_perm(const struct cli *cli, struct cli_problem *problem, const char *value,
+					 int *count)
+{
+	int rank = problem->tensors[0].rank;
+	int status = cli_perm("--perm", value, problem->perm, count);
+
+	if (!status && *count != rank && !cli_value(cli, "shape"))
+		return cli_usage("--perm '%s': %d axes for %d axes of x", value, *count, rank);
+	if (!status && *count != rank)
+		return cli_usage("--perm '%s': %d axes for %d axes of --shape '%s'", value, *count, rank,
+						 cli_value(cli, "shape"));
+	return status;
+}
+
+static int read_attribute(const struct cli *cli, struct cli_problem *problem,
+						  const struct cli_attribute *attribute)
+{
+	kiln_attr attr = {.name = attribute->name, .kind = attribute->kind, .ints = problem->perm};
+	const char *value = cli_value(cli, attribute->name);
+	char option[32];
+	int status = CLI_OK;
+
+	if (!value)
+		return CLI_OK;
+	snprintf(option, sizeof(option), "--%s", attribute->name);
+	if (attr.kind == KILN_ATTR_INTS)
+		status = read_perm(cli, problem, value, &attr.count);
+	else if (attr.kind == KILN_ATTR_REAL)
+		status = cli_real(option, value, &attr.f);
+	else if (attr.kind == KILN_ATTR_STRING)
+		attr.s = value;
+	else if (!value[0]) /* a flag */
+		attr.i = 1;
+	else
+		status = cli_integer(option, value, INT64_MIN, INT64_MAX, &attr.i);
+	problem->attrs[problem->attr_count++] = attr;
+	return status;
+}
+
+static const kiln_attr *find_attr(const struct cli_problem *problem, const char *name)
+{
+	for (int i = 0; i < problem->attr_count; i++)
+		if (!strcmp(problem->attrs[i].name, name))
+			return &problem->attrs[i];
+	return NULL;
+}
+
+int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int64_t otherwise)
+{
+	const kiln_attr *attr = find_attr(problem, name);
+	return attr ? attr->i : otherwise;
+}
+
+double cli_problem_real(const struct cli_problem *problem, const char *name, double otherwise)
+{
+	const kiln_attr *attr = find_attr(problem, name);
+	return attr ? attr->f : otherwise;
+}
+
+const char *cli_problem_text(const struct cli_problem *problem, const char *name,
+							 const char *otherwise)
+{
+	const kiln_attr *attr = find_attr(problem, name);
+	return attr ? attr->s : otherwise;
+}
+
+bool cli_problem_written(const struct cli_problem *problem, int operand)
+{
+	return problem->row && problem->row->operands[operand].data == DATA_WRITTEN;
+}
+
+int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *problem)
+{
+	bool all = cli_operand_given(cli);
+	int status = CLI_OK;
+
+	memset(problem, 0, sizeof(*problem));
+	problem->op = cli->positional[0];
+	problem->row = cli_operator(problem->op);
+	problem->tensor_count = 1;
+	problem->files = files;
+	if (problem->row)
+		status = check_options(cli, problem->row);
+	if (!status)
+		status = cli_problem_files(cli, problem);
+	if (!status)
+		status = all ? cli_operand_list(cli, problem) : first_operand(cli, problem);
+	if (!status && problem->row)
+		status = check_needs(cli, problem->row);
+	for (int i = 0; !status && cli_attributes[i].name; i++)
+		status = read_attribute(cli, problem, &cli_attributes[i]);
+	if (!status && problem->row && !all)
+		status = cli_problem_operands(cli, problem);
+	return status;
+}

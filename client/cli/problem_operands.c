@@ -1,0 +1,292 @@
+/*
+ * kiln_problem_operands: all operands but the first: which are there, of which type and shape, as
+ * options and files say and as follows from the first.
+ */
+#include "problem.h"
+
+#include <string.h>
+
+/* Is the word one of "a,b,c"? */
+static bool is_listed(const char *list, const char *word)
+{
+	size_t length = strlen(word);
+
+	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+		if (strcspn(at, ",") == length && !strncmp(at, word, length))
+			return true;
+	return false;
+}
+
+/* Every word of --with is an optional operand. */
+static int check_with(const struct cli_operator *row, const char *with)
+{
+	char names[CLI_NAMES_MAX];
+
+	cli_operator_optional(row, names);
+	for (const char *at = with; *at;) {
+		size_t length = strcspn(at, ",");
+		char word[32];
+		snprintf(word, sizeof(word), "%.*s", (int)length, at);
+		if (!is_listed(names, word))
+			return cli_usage("--with '%s': %s has no optional operand '%s'; it has %s", with,
+							 row->name, word, names);
+		at += length + (at[length] == ',');
+	}
+	return CLI_OK;
+}
+
+/* With a mask that is added, the gradient does not depend on it. */
+static bool kind_has_mask(const struct cli_problem *problem)
+{
+	const char *kind = cli_problem_text(problem, "kind", "");
+	bool backward = !strcmp(problem->row->operands[0].name, "y");
+
+	return strcmp(kind, "causal") != 0 && (strcmp(kind, "additive") != 0 || !backward);
+}
+
+static bool is_asked_for(const struct cli *cli, const struct cli_problem *problem,
+						 const char *operand)
+{
+	const char *with = cli_value(cli, "with");
+
+	return (with && is_listed(with, operand)) || files_in(problem->files, operand) ||
+		   files_out(problem->files, operand);
+}
+
+static bool is_there(const struct cli *cli, const struct cli_problem *problem,
+					 const struct cli_operand *operand)
+{
+	if (is_asked_for(cli, problem, operand->name))
+		return true;
+	switch (operand->presence) {
+	case BY_KIND:
+		return cli_value(cli, "mask") || kind_has_mask(problem);
+	case USUAL:
+		return !cli_value(cli, "with");
+	case OPTIONAL:
+		return false;
+	default:
+		return true;
+	}
+}
+
+static int choose_dtype(const struct cli *cli, const struct cli_problem *problem,
+						const struct cli_operand *operand, kiln_dtype *dtype)
+{
+	kiln_dtype first = problem->tensors[0].dtype;
+	const char *kind = cli_problem_text(problem, "kind", ""), *own;
+	char name[32], option[40];
+
+	snprintf(name, sizeof(name), "%s-dtype", operand->name);
+	snprintf(option, sizeof(option), "--%s", name);
+	own = cli_value(cli, name);
+	*dtype = first;
+	if (operand->dtype == DTYPE_COMPUTED)
+		*dtype = first == KILN_F64 ? KILN_F64 : KILN_F32;
+	else if (operand->dtype == DTYPE_MASK && strcmp(kind, "additive") != 0)
+		*dtype = strcmp(kind, "lengths") ? KILN_BOOL : KILN_I32;
+	else if (operand->dtype == DTYPE_INDEX || operand->dtype == DTYPE_I32)
+		*dtype = KILN_I32;
+	else if (operand->dtype == DTYPE_I64)
+		*dtype = KILN_I64;
+	return own ? cli_dtype(option, own, dtype) : CLI_OK;
+}
+
+/* Of gather: is the first operand a gradient? */
+static bool is_backward(const struct cli_problem *problem)
+{
+	return !strcmp(problem->row->operands[0].name, "ddst");
+}
+
+static void set_shape(kiln_tensor *tensor, int rank, int64_t first, int64_t second)
+{
+	tensor->rank = rank;
+	tensor->shape[0] = first;
+	tensor->shape[1] = second;
+}
+
+/* Of gather and its backward: the lists of indices, and the side that has --last for its last axis;
+ * of gather, the lists have it, too.  Shapes without these axes are refused by the daemon. */
+static int gather_shape(const struct cli *cli, const struct cli_problem *problem,
+						const struct cli_operand *operand, kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0], *idx = &problem->tensors[1];
+	const char *value = cli_value(cli, "last");
+	int64_t own = first->rank ? first->shape[first->rank - 1] : 1, last = own;
+	int status = value ? cli_integer("--last", value, 0, INT64_MAX, &last) : CLI_OK;
+
+	if (operand->shape == SHAPE_INDICES) {
+		set_shape(tensor, 2, first->rank > 1 ? first->shape[first->rank - 2] : 1,
+				  is_backward(problem) ? own : last);
+		return status;
+	}
+	if (!is_backward(problem) && idx->rank)
+		last = idx->shape[idx->rank - 1];
+	tensor->rank = first->rank;
+	memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
+	if (first->rank)
+		tensor->shape[first->rank - 1] = last;
+	return status;
+}
+
+/* Of boxes: what goes with predictions that are padded, or that offsets divide up. */
+static void boxes_shape(const struct cli *cli, const struct cli_problem *problem,
+						const struct cli_operand *operand, kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0];
+	int64_t boxes = 1;
+
+	for (int k = 0; k < first->rank - 1; k++)
+		(void)__builtin_mul_overflow(boxes, first->shape[k], &boxes);
+	if (operand->shape == SHAPE_OFFSETS) {
+		set_shape(tensor, 1, first->rank ? first->shape[0] + 1 : 1, 0);
+	} else if (operand->shape == SHAPE_TARGETS && is_asked_for(cli, problem, "offsets")) {
+		set_shape(tensor, 2, boxes / 2, 4);
+	} else if (operand->shape == SHAPE_TARGETS) {
+		tensor->rank = first->rank;
+		memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
+	}
+}
+
+static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
+						const struct cli_operand *operand, kiln_tensor *tensor)
+{
+	const kiln_tensor *first = &problem->tensors[0];
+	const char *mask = cli_value(cli, "mask"), *kind = cli_problem_text(problem, "kind", "");
+	int64_t axes = cli_problem_int(problem, "axes", 1);
+	bool permuted = cli_operator_takes(problem->row, "perm");
+	int from = 0, to = first->rank;
+
+	/* Wrong ones are cut off here and refused by the daemon. */
+	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
+	if (operand->shape == SHAPE_LAST || operand->shape == SHAPE_INDICES)
+		return gather_shape(cli, problem, operand, tensor);
+	if (operand->shape >= SHAPE_TARGETS) {
+		boxes_shape(cli, problem, operand, tensor);
+		return CLI_OK;
+	}
+	if (operand->shape == SHAPE_MASK && mask)
+		return cli_dims("--mask", mask, tensor->shape, &tensor->rank);
+	if (operand->shape == SHAPE_TRAILING)
+		from = first->rank - (int)axes;
+	else if (operand->shape == SHAPE_LEADING)
+		to = first->rank - (int)axes;
+	else if (operand->shape == SHAPE_MASK && !strcmp(kind, "lengths") && to > 0)
+		to--;
+	tensor->rank = to - from;
+	for (int k = 0; k < tensor->rank; k++)
+		tensor->shape[k] = first->shape[from + k];
+	for (int k = 0; operand->data == DATA_WRITTEN && permuted && k < to; k++)
+		tensor->shape[k] = first->shape[problem->perm[k]];
+	return CLI_OK;
+}
+
+/* ---- From files ---- */
+
+/* What options say of an operand that comes from a file. */
+static int operand_from_file(const struct cli *cli, const struct cli_problem *problem,
+							 const struct cli_operand *operand, struct file *file,
+							 kiln_tensor *tensor)
+{
+	const char *mask = operand->shape == SHAPE_MASK ? cli_value(cli, "mask") : NULL;
+	const char *last = operand->shape == SHAPE_INDICES ? cli_value(cli, "last") : NULL;
+	int64_t own, wanted;
+	char option[40];
+	int status = CLI_OK;
+
+	snprintf(option, sizeof(option), "--%s-dtype", operand->name);
+	if (cli_value(cli, option + 2))
+		status = files_check_dtype(file, option, cli_value(cli, option + 2));
+	if (!status && mask)
+		status = files_check_shape(file, "--mask", mask);
+	*tensor = files_tensor(file);
+	if (status || !last || is_backward(problem))
+		return status;
+	own = wanted = tensor->rank ? tensor->shape[tensor->rank - 1] : 1;
+	status = cli_integer("--last", last, 0, INT64_MAX, &wanted);
+	if (!status && wanted != own)
+		return cli_usage("--last '%s': %s comes from %s, whose last axis has %lld", last,
+						 file->name, file->path, (long long)own);
+	return status;
+}
+
+static int refuse_name(const struct cli_operator *row, const char *option, const struct file *file)
+{
+	char names[CLI_NAMES_MAX] = "";
+
+	for (const struct cli_operand *operand = row->operands; operand->name; operand++) {
+		size_t used = strlen(names);
+		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", operand->name);
+	}
+	return cli_usage("--%s '%s=%s': %s has no operand '%s'; it has %s", option, file->name,
+					 file->path, row->name, file->name, names);
+}
+
+/* Every file is for an operand, and goes the way that one does. */
+static int check_ways(const struct cli_operator *row, const struct file *files, int count,
+					  bool written)
+{
+	const char *option = written ? "out" : "in", *other = written ? "in" : "out";
+
+	for (int i = 0; i < count; i++) {
+		const struct cli_operand *operand = row->operands;
+		while (operand->name && strcmp(operand->name, files[i].name) != 0)
+			operand++;
+		if (!operand->name)
+			return refuse_name(row, option, &files[i]);
+		if ((operand->data == DATA_WRITTEN) != written)
+			return cli_usage("--%s '%s=%s': %s %s %s; --%s is for that", option, files[i].name,
+							 files[i].path, row->name, written ? "reads" : "writes", operand->name,
+							 other);
+	}
+	return CLI_OK;
+}
+
+int cli_problem_files(const struct cli *cli, const struct cli_problem *problem)
+{
+	const struct files *files = problem->files;
+	int at = 0, status;
+	const char *dtype = files ? NULL : cli_next(cli, "dtype", &at);
+
+	if (dtype)
+		return cli_usage("--dtype '%s': 'kiln %s' takes no files; --dtype TYPE is that of the "
+						 "first operand",
+						 dtype, cli->command->name);
+	status = files ? files_read_dtypes(cli, problem->files) : CLI_OK;
+	if (status || !files || !problem->row)
+		return status;
+	status = check_ways(problem->row, files->in, files->in_count, false);
+	return status ? status : check_ways(problem->row, files->out, files->out_count, true);
+}
+
+/* ---- All of them ---- */
+
+static int make_operand(const struct cli *cli, const struct cli_problem *problem,
+						const struct cli_operand *operand, kiln_tensor *tensor)
+{
+	struct file *file = files_in(problem->files, operand->name);
+	int status;
+
+	if (file)
+		return operand_from_file(cli, problem, operand, file, tensor);
+	tensor->contiguous = 1;
+	status = choose_dtype(cli, problem, operand, &tensor->dtype);
+	if (!status)
+		status = choose_shape(cli, problem, operand, tensor);
+	cli_problem_strides(tensor);
+	return status;
+}
+
+int cli_problem_operands(const struct cli *cli, struct cli_problem *problem)
+{
+	const struct cli_operator *row = problem->row;
+	const char *with = cli_value(cli, "with");
+	int status = with ? check_with(row, with) : CLI_OK;
+
+	for (int i = 1; !status && row->operands[i].name; i++) {
+		problem->tensor_count = i + 1;
+		if (is_there(cli, problem, &row->operands[i]))
+			status = make_operand(cli, problem, &row->operands[i], &problem->tensors[i]);
+	}
+	return status;
+}

@@ -1,0 +1,209 @@
+/*
+ * kiln_raw: `kiln run raw`: compiles a kernel of the user's own, launches it once on the arguments
+ * of the command line, writes what it wrote to files, and then times it, if asked to, beside a copy
+ * of as many bytes.
+ */
+#include "raw.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE_BYTES ((size_t)1 << 20)
+
+/* ---- Memory ---- */
+
+static int make_buffers(struct raw_run *run)
+{
+	for (int i = 0; i < run->launch.arg_count; i++) {
+		struct raw_arg *arg = &run->args[i];
+		kiln_raw_arg *launch = &run->launch_args[i];
+		int status;
+		if (!arg->access) {
+			*launch = (kiln_raw_arg){.value = arg->value, .bytes = kiln_dtype_size(arg->dtype)};
+			continue;
+		}
+		status = kiln_alloc(run->client, arg->array.bytes, 0, arg->text, &arg->buffer);
+		if (!status && arg->access & KILN_READ && arg->array.bytes)
+			status = kiln_write(arg->buffer, 0, arg->array.data, arg->array.bytes);
+		if (status)
+			return cli_failed(run->cli, status, "run raw: memory for --%s '%s'", arg->option,
+							  arg->text);
+		*launch =
+			(kiln_raw_arg){.buffer = arg->buffer, .bytes = arg->array.bytes, .access = arg->access};
+		run->bytes += arg->array.bytes * (arg->access == (KILN_READ | KILN_WRITE) ? 2 : 1);
+	}
+	run->launch.args = run->launch_args;
+	return CLI_OK;
+}
+
+static int write_files(struct raw_run *run)
+{
+	int status = CLI_OK;
+
+	for (int i = 0; !status && i < run->launch.arg_count; i++) {
+		struct raw_arg *arg = &run->args[i];
+		if (!arg->path)
+			continue;
+		if (arg->array.bytes)
+			status = kiln_read(arg->buffer, 0, arg->array.data, arg->array.bytes);
+		if (status)
+			return cli_failed(run->cli, status, "run raw: reading %s", arg->path);
+		status = files_store(run->cli, arg->path, &arg->array);
+	}
+	return status;
+}
+
+/* ---- Calls ---- */
+
+static int prepare(struct raw_run *run)
+{
+	double start = time_us();
+	int status = kiln_prepare_raw(run->client, &run->raw, &run->call);
+
+	run->prepare_us = time_us() - start;
+	return status ? cli_failed(run->cli, status, "run raw") : CLI_OK;
+}
+
+/* What is submitted: the kernel, or a copy. */
+struct work {
+	struct raw_run *run;
+	kiln_call *copy; /* NULL: the kernel */
+	kiln_operand operands[2];
+};
+
+static int call_once(const struct work *work, double *took, double *device)
+{
+	struct raw_run *run = work->run;
+	double start = time_us();
+	kiln_ticket ticket;
+	int status = work->copy ? kiln_submit(work->copy, work->operands, 2, 0, &ticket)
+							: kiln_submit_raw(run->call, &run->launch, 0, &ticket);
+
+	if (!status)
+		status = kiln_wait_time(run->client, ticket, run->wait_ms, device);
+	*took = time_us() - start;
+	return status ? cli_failed_wait(run->cli, status, run->wait_ms,
+									work->copy ? "run raw: copying" : "run raw")
+				  : CLI_OK;
+}
+
+/* Medians, and the best. */
+static int call_often(const struct work *work, double *middle, double *best, double *device)
+{
+	struct raw_run *run = work->run;
+	int64_t calls = run->calls, count = 0;
+	double *times = calloc((size_t)calls * 2, sizeof(*times)), start = time_us();
+	int status = times ? CLI_OK : CLI_FAILED;
+
+	if (!times)
+		fputs("kiln: run raw: no memory for the times\n", stderr);
+	while (!status && count < calls &&
+		   !(count && run->enough_us > 0 && time_us() - start > run->enough_us)) {
+		status = call_once(work, &times[count], &times[calls + count]);
+		count++;
+	}
+	if (!status) {
+		time_sort(times, count);
+		time_sort(times + calls, count);
+		*middle = times[count / 2];
+		*best = times[0];
+		*device = times[calls + count / 2];
+		if (!work->copy)
+			run->calls = count;
+	}
+	free(times);
+	return status;
+}
+
+/* ---- The copy ---- */
+
+/* Memory that was never written need not be there. */
+static int fill(kiln_buffer *buffer, uint64_t bytes)
+{
+	uint8_t *piece = malloc(PIECE_BYTES);
+	int status = piece ? KILN_OK : KILN_ENOMEM;
+
+	if (piece)
+		memset(piece, 90, PIECE_BYTES);
+	for (uint64_t at = 0; !status && at < bytes; at += PIECE_BYTES)
+		status = kiln_write(buffer, at, piece, bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES);
+	free(piece);
+	return status;
+}
+
+static int time_copy(struct raw_run *run)
+{
+	kiln_tensor tensor = {.dtype = KILN_U8, .rank = 1, .contiguous = 1};
+	kiln_tensor tensors[2];
+	kiln_attr perm = {.name = "perm", .kind = KILN_ATTR_INTS, .ints = (int64_t[]){0}, .count = 1};
+	struct work work = {.run = run};
+	uint64_t bytes = run->bytes / 2;
+	double first, unused;
+	int status = KILN_OK;
+
+	tensor.shape[0] = (int64_t)bytes;
+	tensors[0] = tensors[1] = tensor;
+	for (int i = 0; !status && i < 2; i++)
+		status = kiln_alloc(run->client, bytes, 0, "copy", &work.operands[i].buffer);
+	if (!status)
+		status = fill(work.operands[0].buffer, bytes);
+	if (!status)
+		status = kiln_prepare(run->client, "permute", tensors, 2, &perm, 1, &work.copy);
+	if (status)
+		status = cli_failed(run->cli, status, "run raw: preparing the copy");
+	if (!status)
+		status = call_once(&work, &first, &unused);
+	if (!status)
+		status = call_often(&work, &run->copy_us, &unused, &run->copy_device_us);
+	kiln_call_free(work.copy);
+	kiln_free(work.operands[0].buffer);
+	kiln_free(work.operands[1].buffer);
+	return status;
+}
+
+/* ---- The command ---- */
+
+static int launch(struct raw_run *run)
+{
+	struct work kernel = {.run = run};
+	double unused;
+	int status = prepare(run);
+
+	if (!status)
+		status = make_buffers(run);
+	if (!status)
+		status = call_once(&kernel, &run->first_us, &unused);
+	run->first_us += run->prepare_us;
+	if (!status)
+		status = write_files(run);
+	if (!status && run->calls)
+		status = call_often(&kernel, &run->warm_us, &run->best_us, &run->device_us);
+	return !status && run->calls && run->bytes > 1 ? time_copy(run) : status;
+}
+
+int cli_run_raw(struct cli *cli)
+{
+	struct raw_run *run = calloc(1, sizeof(*run));
+	int status;
+
+	if (!run) {
+		fputs("kiln: run raw: no memory\n", stderr);
+		return CLI_FAILED;
+	}
+	status = raw_read(cli, run);
+	if (!status)
+		status = cli_connect(cli, &run->client);
+	if (!status)
+		status = launch(run);
+	if (!status && cli->json)
+		raw_print_json(run);
+	else if (!status)
+		raw_print_report(run);
+	kiln_call_free(run->call);
+	for (int i = 0; i < run->launch.arg_count; i++)
+		kiln_free(run->args[i].buffer);
+	kiln_close(run->client);
+	raw_forget(run);
+	free(run);
+	return status;
+}

@@ -1,0 +1,373 @@
+/*
+ * kiln_run: runs an operator through the daemon on random data or on files, checks all that it
+ * wrote against the operator's reference, and says what it took.
+ */
+#include "run.h"
+#include "deadlines.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WARM_CALLS 5 /* or as many as WARM_US are enough for */
+#define WARM_US 2e6
+#define LONG_BYTES (64ull << 20)  /* of data from which on somebody waits */
+#define PIECE_BYTES (16ull << 20) /* that results are compared in */
+#define POISON 0xA5 /* in outputs before a call, so that an element not written shows */
+
+/* ---- Data ---- */
+
+/* Counts elements and bytes; false if a product leaves the range of memory. */
+static bool measure(struct check_operand *operand)
+{
+	const kiln_tensor *tensor = &operand->tensor;
+	uint64_t size = kiln_dtype_size(tensor->dtype), last = 0, reach;
+
+	operand->elements = 1;
+	for (int k = 0; k < tensor->rank; k++)
+		if (__builtin_mul_overflow(operand->elements, tensor->shape[k], &operand->elements))
+			return false;
+	for (int k = 0; k < tensor->rank && operand->elements; k++)
+		if (__builtin_mul_overflow(tensor->stride[k], tensor->shape[k] - 1, &reach) ||
+			__builtin_add_overflow(last, reach, &last))
+			return false;
+	return !__builtin_mul_overflow(operand->elements ? last + 1 : 0, size, &operand->bytes) &&
+		   !__builtin_add_overflow(operand->bytes, tensor->offset, &operand->bytes) &&
+		   operand->bytes <= PTRDIFF_MAX;
+}
+
+static int take_operands(struct run *run)
+{
+	run->check.problem = &run->problem;
+	run->check.count = run->problem.tensor_count;
+	for (int i = 0; i < run->check.count; i++) {
+		struct check_operand *operand = &run->check.operands[i];
+		operand->name = run->problem.row->operands[i].name;
+		operand->tensor = run->problem.tensors[i];
+		operand->written = cli_problem_written(&run->problem, i);
+		if (!run_has(run, i))
+			continue;
+		if (!measure(operand) || __builtin_add_overflow(run->bytes, operand->bytes, &run->bytes) ||
+			run->bytes > PTRDIFF_MAX)
+			return cli_usage("run: --shape and --stride describe more bytes than an address can "
+							 "name");
+	}
+	return CLI_OK;
+}
+
+static int make_data(struct run *run)
+{
+	for (int i = 0; i < run->check.count; i++) {
+		struct check_operand *operand = &run->check.operands[i];
+		struct file *file = files_in(&run->files, operand->name);
+		if (!run_has(run, i))
+			continue;
+		if (file) {
+			operand->data = file->array.data;
+			file->array.data = NULL;
+			continue;
+		}
+		operand->data = malloc(operand->bytes ? operand->bytes : 1);
+		if (!operand->data) {
+			fprintf(stderr,
+					"kiln: run: no memory for %" PRIu64
+					" bytes of data; --shape is too large here\n",
+					run->bytes);
+			return CLI_FAILED;
+		}
+		if (!operand->written)
+			data_operand(&run->problem, i, operand->data, operand->bytes, (uint64_t)run->seed);
+	}
+	return CLI_OK;
+}
+
+/* ---- Buffers ---- */
+
+static int poison(struct run *run)
+{
+	uint8_t *data = malloc(PIECE_BYTES);
+	int status = KILN_OK;
+
+	if (!data) {
+		fputs("kiln: run: no memory to fill outputs with\n", stderr);
+		return CLI_FAILED;
+	}
+	memset(data, POISON, PIECE_BYTES);
+	for (int i = 0; i < run->check.count; i++) {
+		uint64_t bytes = run->check.operands[i].bytes, piece;
+		if (!run_has(run, i) || !run->check.operands[i].written)
+			continue;
+		for (uint64_t at = 0; !status && at < bytes; at += piece) {
+			piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+			status = kiln_write(run->buffers[i], at, data, piece);
+		}
+	}
+	free(data);
+	return status ? cli_failed(run->cli, status, "run: filling outputs") : CLI_OK;
+}
+
+static int make_buffers(struct run *run)
+{
+	for (int i = 0; i < run->check.count; i++) {
+		const struct check_operand *operand = &run->check.operands[i];
+		int status;
+		if (!run_has(run, i))
+			continue;
+		status = kiln_alloc(run->client, operand->bytes, 0, operand->name, &run->buffers[i]);
+		if (status)
+			return cli_failed(run->cli, status, "run: allocating %s", operand->name);
+		if (!operand->written && operand->bytes)
+			status = kiln_write(run->buffers[i], 0, operand->data, operand->bytes);
+		if (status)
+			return cli_failed(run->cli, status, "run: filling %s", operand->name);
+	}
+	return poison(run);
+}
+
+/* ---- Running ---- */
+
+/* On a terminal, what takes long is told before it is done. */
+static void tell(const struct run *run, const char *what)
+{
+	if (run->bytes >= LONG_BYTES && isatty(STDERR_FILENO))
+		fprintf(stderr, "kiln: run: %s\n", what);
+}
+
+static int prepare(struct run *run)
+{
+	const struct cli_problem *problem = &run->problem;
+	double start = time_us();
+	int status = kiln_prepare(run->client, problem->op, problem->tensors, problem->tensor_count,
+							  problem->attrs, problem->attr_count, &run->call);
+
+	run->prepare_us = time_us() - start;
+	return status ? cli_failed(run->cli, status, "run %s", problem->op) : CLI_OK;
+}
+
+static int call_once(struct run *run, double *took, double *device)
+{
+	kiln_operand operands[KILN_MAX_OPERANDS];
+	kiln_ticket ticket;
+	char what[64];
+	double start;
+	int status;
+
+	for (int i = 0; i < run->check.count; i++)
+		operands[i] = (kiln_operand){run->buffers[i], run->problem.tensors[i].offset};
+	start = time_us();
+	status = kiln_submit(run->call, operands, run->check.count, 0, &ticket);
+	if (!status)
+		status = kiln_wait_time(run->client, ticket, run->timeout_ms, device);
+	*took = time_us() - start;
+	snprintf(what, sizeof(what), "run %.40s", run->problem.op);
+	return status ? cli_failed_wait(run->cli, status, run->timeout_ms, what) : CLI_OK;
+}
+
+static int warm_calls(struct run *run)
+{
+	double *took = calloc((size_t)run->warm_calls, sizeof(*took)), device = 0, start = time_us();
+	int status = took ? CLI_OK : CLI_FAILED;
+
+	if (status)
+		fputs("kiln: run: no memory for the times\n", stderr);
+	for (int64_t i = 0; !status && i < run->warm_calls; i++) {
+		status = call_once(run, &took[i], &device);
+		run->device_us += device;
+		if (run->enough_us > 0 && time_us() - start > run->enough_us)
+			run->warm_calls = i + 1;
+	}
+	if (!status) {
+		run->device_us /= (double)run->warm_calls;
+		time_sort(took, run->warm_calls);
+		run->warm_us = took[run->warm_calls / 2];
+		run->best_us = took[0];
+	}
+	free(took);
+	return status;
+}
+
+/* ---- Results ---- */
+
+static int read_results(struct run *run)
+{
+	for (int i = 0; i < run->check.count; i++) {
+		struct check_operand *operand = &run->check.operands[i];
+		int status = KILN_OK;
+		if (!run_has(run, i) || !operand->written)
+			continue;
+		memset(operand->data, (uint8_t)~POISON, operand->bytes);
+		if (operand->bytes)
+			status = kiln_read(run->buffers[i], 0, operand->data, operand->bytes);
+		if (status)
+			return cli_failed(run->cli, status, "run: reading %s", operand->name);
+	}
+	return CLI_OK;
+}
+
+static int verify(struct run *run)
+{
+	int status = read_results(run);
+
+	if (status)
+		return status;
+	run->problem.row->reference(&run->check);
+	if (run->check.no_memory)
+		fputs("kiln: run: no memory for a row of the reference\n", stderr);
+	return run->check.wrong || run->check.no_memory ? CLI_FAILED : CLI_OK;
+}
+
+static int compare_piece(struct run *run, int i, uint64_t at, uint64_t bytes, uint8_t *again)
+{
+	const struct check_operand *operand = &run->check.operands[i];
+	size_t size = kiln_dtype_size(operand->tensor.dtype);
+	int status = kiln_read(run->buffers[i], at, again, bytes);
+
+	if (status)
+		return cli_failed(run->cli, status, "run: reading %s", operand->name);
+	if (!memcmp(operand->data + at, again, bytes))
+		return CLI_OK;
+	while (!memcmp(operand->data + at, again, size)) {
+		at += size;
+		again += size;
+	}
+	fprintf(stderr,
+			"kiln: run %s: wrong result: element %" PRIu64
+			" of %s has other bits in a later call\n",
+			run->problem.op, at / size, operand->name);
+	return CLI_FAILED;
+}
+
+/* The same input gives the same bits: what the last call wrote is what the first one did. */
+static int compare_again(struct run *run)
+{
+	uint8_t *again = malloc(PIECE_BYTES);
+	int status = again ? CLI_OK : CLI_FAILED;
+
+	if (!again)
+		fputs("kiln: run: no memory to compare results in\n", stderr);
+	for (int i = 0; i < run->check.count; i++) {
+		uint64_t bytes = run->check.operands[i].bytes, piece;
+		if (!run_has(run, i) || !run->check.operands[i].written)
+			continue;
+		for (uint64_t at = 0; !status && at < bytes; at += piece) {
+			piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+			status = compare_piece(run, i, at, piece, again);
+		}
+	}
+	free(again);
+	return status;
+}
+
+static int write_files(struct run *run)
+{
+	int status = CLI_OK;
+
+	for (int i = 0; !status && i < run->check.count; i++) {
+		const struct check_operand *operand = &run->check.operands[i];
+		const struct file *file = files_out(&run->files, operand->name);
+		if (file)
+			status = files_write(run->cli, file, &operand->tensor, operand->data);
+	}
+	return status;
+}
+
+/* ---- The command ---- */
+
+typedef int describe_function(const struct cli *cli, struct files *files,
+							  struct cli_problem *problem);
+
+static int check_operator(const struct cli *cli)
+{
+	if (!strcmp(cli->positional[0], "raw"))
+		return cli_usage("run: 'raw' comes right after 'run', and options after it; see 'kiln help "
+						 "run raw'");
+	if (!cli_operator(cli->positional[0]))
+		return cli_usage("run '%s': there is no operator of that name; 'kiln ops' lists those "
+						 "there are",
+						 cli->positional[0]);
+	return CLI_OK;
+}
+
+static int read_options(struct cli *cli, describe_function *describe, struct run *run)
+{
+	const char *seed = cli_value(cli, "seed"), *calls = cli_value(cli, "time");
+	int status;
+
+	run->seed = 1;
+	run->timeout_ms = cli->timeout_ms ? cli->timeout_ms : DEADLINE_CLI_MS;
+	run->warm_calls = calls ? TIME_CALLS : cli_value(cli, "check") ? 1 : WARM_CALLS;
+	run->enough_us = !calls ? WARM_US : calls[0] ? 0 : TIME_ENOUGH_US;
+	status = files_read(cli, &run->files);
+	if (!status)
+		status = describe(cli, &run->files, &run->problem);
+	if (!status && seed)
+		status = cli_integer("--seed", seed, 0, INT64_MAX, &run->seed);
+	if (!status && calls && calls[0])
+		status = cli_integer("--time", calls, 1, 1000000, &run->warm_calls);
+	return status ? status : take_operands(run);
+}
+
+static int run_problem(struct run *run)
+{
+	double device;
+	int status = prepare(run);
+
+	if (!status) {
+		tell(run, "making the data, and calling");
+		status = make_data(run);
+	}
+	if (!status)
+		status = make_buffers(run);
+	if (!status)
+		status = call_once(run, &run->first_us, &device);
+	run->first_us += run->prepare_us;
+	if (!status) {
+		tell(run, "verifying by plain loops");
+		status = verify(run);
+	}
+	if (!status) {
+		tell(run, "calling again, for the times");
+		status = poison(run);
+	}
+	if (!status)
+		status = warm_calls(run);
+	if (!status)
+		status = compare_again(run);
+	return status ? status : write_files(run);
+}
+
+static int run_described(struct cli *cli, describe_function *describe)
+{
+	struct run run = {.cli = cli};
+	int status = read_options(cli, describe, &run);
+
+	if (!status)
+		status = cli_connect(cli, &run.client);
+	if (!status)
+		status = run_problem(&run);
+	if (!status && cli->json)
+		run_print_json(&run);
+	else if (!status)
+		run_print_report(&run, cli_value(cli, "time") != NULL);
+	kiln_call_free(run.call);
+	for (int i = 0; i < run.check.count; i++) {
+		kiln_free(run.buffers[i]);
+		free(run.check.operands[i].data);
+	}
+	files_free(&run.files);
+	kiln_close(run.client);
+	return status;
+}
+
+int cli_run(struct cli *cli)
+{
+	int status = check_operator(cli);
+
+	return status ? status : run_described(cli, cli_problem);
+}
+
+int cli_run_map(struct cli *cli)
+{
+	return run_described(cli, cli_map_problem);
+}

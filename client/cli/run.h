@@ -1,0 +1,35 @@
+/*
+ * run.h: what the files of `kiln run` share: run.c (the call, its results and times) and
+ * run_report.c (what is printed of it).
+ */
+#ifndef KILN_CLIENT_KILN_RUN_H
+#define KILN_CLIENT_KILN_RUN_H
+
+#include "reference.h"
+
+struct run {
+	const struct cli *cli;
+	struct files files;
+	struct cli_problem problem;
+	struct check check; /* its operands are those of the call, with their data */
+	kiln_client *client;
+	kiln_call *call;
+	kiln_buffer *buffers[KILN_MAX_OPERANDS];
+	uint64_t bytes;           /* of all buffers */
+	int64_t seed, warm_calls; /* warm_calls: at most, then how many there were */
+	int timeout_ms;           /* of a call */
+	double enough_us;         /* of warm calls; 0: all of them are made */
+	double prepare_us, first_us, warm_us, best_us, device_us;
+};
+
+/* Is the operand there, or left out? */
+static inline bool run_has(const struct run *run, int operand)
+{
+	return run->check.operands[operand].tensor.dtype != KILN_DTYPE_NONE;
+}
+
+void run_print_json(const struct run *run);
+/* timed: with the bytes that were moved in a second. */
+void run_print_report(const struct run *run, bool timed);
+
+#endif

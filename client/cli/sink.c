@@ -1,0 +1,122 @@
+/*
+ * kiln_sink: all that the command prints passes here, whoever made the text: a daemon of another
+ * version, a row of an old cache, a file that somebody sent.  By plain.h's rule nothing of it
+ * steers the operator's terminal.  Knows nothing of what is printed.
+ */
+#include "client/wire/plain.h"
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct sink {
+	int fd;
+	FILE *bare; /* the stream that was there; NULL: it is there still */
+	/* Bytes that wait for the next ones: a character's beginning, or a '\r'. */
+	char held[4];
+	size_t held_bytes;
+};
+
+static struct sink out = {.fd = STDOUT_FILENO}, err = {.fd = STDERR_FILENO};
+
+static bool write_all(int fd, const char *text, size_t size)
+{
+	while (size) {
+		ssize_t n = write(fd, text, size);
+		if (n < 0 && errno != EINTR)
+			return false;
+		text += n > 0 ? n : 0;
+		size -= n > 0 ? (size_t)n : 0;
+	}
+	return true;
+}
+
+static bool write_plain(int fd, const char *text, size_t size)
+{
+	char *copy;
+	bool good;
+
+	if (plain_is(text, size, PLAIN_TEXT))
+		return write_all(fd, text, size);
+	copy = plain_copy(text, size, PLAIN_TEXT);
+	good = copy && write_all(fd, copy, strlen(copy));
+	free(copy);
+	return good;
+}
+
+/* How many bytes at the end of text mean something only with those that follow. */
+static size_t unfinished(const char *text, size_t size)
+{
+	size_t back = size < 3 ? size : 3;
+
+	if (size && text[size - 1] == '\r')
+		return 1;
+	return back - (size_t)plain_cut(text + size - back, back);
+}
+
+static ssize_t on_write(void *cookie, const char *data, size_t size)
+{
+	struct sink *sink = cookie;
+	size_t all = sink->held_bytes + size, hold;
+	char *text = malloc(all + 1);
+	bool good;
+
+	if (!text)
+		return 0;
+	memcpy(text, sink->held, sink->held_bytes);
+	memcpy(text + sink->held_bytes, data, size);
+	hold = unfinished(text, all);
+	good = write_plain(sink->fd, text, all - hold);
+	memcpy(sink->held, text + all - hold, hold);
+	sink->held_bytes = hold;
+	free(text);
+	return good ? (ssize_t)size : 0;
+}
+
+static FILE *open_sink(struct sink *sink, FILE *bare, int buffering)
+{
+	cookie_io_functions_t functions = {.write = on_write};
+	FILE *file = fopencookie(sink, "w", functions);
+
+	if (file && setvbuf(file, NULL, buffering, 0))
+		return NULL;
+	if (file)
+		sink->bare = bare;
+	return file;
+}
+
+bool sink_begin(void)
+{
+	FILE *files[2] = {open_sink(&out, stdout, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF),
+					  open_sink(&err, stderr, _IONBF)};
+
+	if (!files[0] || !files[1])
+		return false;
+	stdout = files[0];
+	stderr = files[1];
+	return true;
+}
+
+bool sink_end(void)
+{
+	bool good = !fflush(stdout) && !ferror(stdout);
+
+	if (out.bare)
+		good = write_plain(out.fd, out.held, out.held_bytes) && !fflush(out.bare) &&
+			   !ferror(out.bare) && good;
+	out.held_bytes = 0;
+	return good;
+}
+
+FILE *sink_bytes(void)
+{
+	fflush(stdout);
+	return out.bare ? out.bare : stdout;
+}
+
+FILE *sink_terminal(void)
+{
+	return err.bare ? err.bare : stderr;
+}

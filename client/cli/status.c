@@ -1,0 +1,476 @@
+/*
+ * kiln_status: the daemon as a whole: status, devices, ops, stop.
+ */
+#include "cli.h"
+#include "deadlines.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *row_str(const kiln_reply *reply, const char *list, int row, const char *member)
+{
+	char path[96];
+	snprintf(path, sizeof(path), "%s[%d].%s", list, row, member);
+	return kiln_reply_str(reply, path);
+}
+
+static int64_t row_int(const kiln_reply *reply, const char *list, int row, const char *member)
+{
+	char path[96];
+	snprintf(path, sizeof(path), "%s[%d].%s", list, row, member);
+	return kiln_reply_int(reply, path);
+}
+
+#define COLUMNS 80
+#define VALUES 15 /* the column in which they begin */
+
+/* The line goes on with this piece, or the next one begins with it. */
+static void print_piece(int *column, const char *piece)
+{
+	int length = (int)strlen(piece);
+
+	if (*column > VALUES && *column + length > COLUMNS) {
+		printf("\n%*s", VALUES, "");
+		*column = VALUES;
+	} else if (*column > VALUES) {
+		putchar(' ');
+		(*column)++;
+	}
+	fputs(piece, stdout);
+	*column += length;
+}
+
+/* Prints "name value, name value ..." for the members that the daemon has. */
+static void print_section(const kiln_reply *reply, const char *name, const char *section,
+						  const char *const *members)
+{
+	char path[96], piece[96] = "";
+	int column = VALUES;
+
+	printf("%-14s ", name);
+	for (; *members; members++) {
+		snprintf(path, sizeof(path), "%s.%s", section, *members);
+		if (!kiln_reply_has(reply, path))
+			continue;
+		if (piece[0]) {
+			strncat(piece, ",", sizeof(piece) - strlen(piece) - 1);
+			print_piece(&column, piece);
+		}
+		snprintf(piece, sizeof(piece), "%s %" PRId64, *members, kiln_reply_int(reply, path));
+	}
+	print_piece(&column, piece);
+	putchar('\n');
+}
+
+static void print_executors(const kiln_reply *reply)
+{
+	int rows = kiln_reply_count(reply, "executors");
+
+	for (int i = 0; i < rows; i++) {
+		const char *device = row_str(reply, "executors", i, "device");
+		if (row_int(reply, "executors", i, "pid") <= 0) {
+			const char *reason = row_str(reply, "executors", i, "reason");
+			print_pair(i ? "" : "executors", "%s: not running, restarts %" PRId64 "%s%s", device,
+					   row_int(reply, "executors", i, "restarts"), reason[0] ? ": " : "", reason);
+			continue;
+		}
+		print_pair(
+			i ? "" : "executors",
+			"%s: pid %" PRId64 ", %s, kernels %" PRId64 ", inflight %" PRId64 ", restarts %" PRId64,
+			device, row_int(reply, "executors", i, "pid"), row_str(reply, "executors", i, "state"),
+			row_int(reply, "executors", i, "modules"), row_int(reply, "executors", i, "inflight"),
+			row_int(reply, "executors", i, "restarts"));
+	}
+	if (!rows)
+		print_pair("executors", "none running");
+}
+
+/* "13.0, for sm_75 sm_80 ..." */
+static void print_targets(int length, const char *version, const char *targets)
+{
+	char piece[64];
+	int column = VALUES;
+
+	printf("%-14s ", "nvrtc");
+	snprintf(piece, sizeof(piece), "%.*s, for", length, version);
+	print_piece(&column, piece);
+	for (targets += strspn(targets, " "); *targets; targets += strspn(targets, " ")) {
+		size_t word = strcspn(targets, " ");
+		snprintf(piece, sizeof(piece), "%.*s", (int)word, targets);
+		print_piece(&column, piece);
+		targets += word;
+	}
+	putchar('\n');
+}
+
+/* Which compilers there are, or why not: the first word of an identity says whose it is, then comes
+ * a hash, before or after what people call it. */
+static void print_compilers(const kiln_reply *reply)
+{
+	const char *nvrtc = kiln_reply_str(reply, "workers.nvrtc");
+	const char *host = kiln_reply_str(reply, "workers.host");
+	const char *targets = kiln_reply_str(reply, "workers.nvrtc_targets");
+
+	if (targets[0] && !strncmp(nvrtc, "nvrtc ", 6))
+		print_targets((int)strcspn(nvrtc + 6, " "), nvrtc + 6, targets);
+	else
+		print_pair("nvrtc", "%s", nvrtc[0] ? nvrtc : "not known yet");
+	if (!strncmp(host, "host ", 5))
+		host += 5 + strcspn(host + 5, " ");
+	print_pair("c++", "%s", host[0] ? host + (host[0] == ' ') : "not known yet");
+}
+
+/* What holds the processes in which users' sources are compiled and run. */
+static void print_sandbox(const kiln_reply *reply)
+{
+	const char *compilers = kiln_reply_str(reply, "workers.sandbox");
+	const char *lacks = kiln_reply_str(reply, "sandbox.lacks");
+	int rows = kiln_reply_count(reply, "executors");
+
+	if (!kiln_reply_has(reply, "sandbox.mode"))
+		return;
+	print_pair("sandbox", "%s: compilers %s", kiln_reply_str(reply, "sandbox.mode"),
+			   compilers[0] ? compilers : "not known yet");
+	for (int i = 0; i < rows; i++) {
+		const char *held = row_str(reply, "executors", i, "sandbox");
+		if (held[0])
+			print_pair("", "%s (pid %" PRId64 ") %s", row_str(reply, "executors", i, "device"),
+					   row_int(reply, "executors", i, "pid"), held);
+	}
+	if (lacks[0])
+		print_pair("", "lacks %s", lacks);
+}
+
+static void print_limits(const kiln_reply *reply)
+{
+	static const char *const headers[] = {"LIMIT", ">VALUE", "OPTION"};
+	int rows = kiln_reply_count(reply, "limits");
+	struct table table;
+
+	putchar('\n');
+	table_begin(&table, headers, 3);
+	for (int i = 0; i < rows; i++) {
+		int64_t value = row_int(reply, "limits", i, "value");
+		bool bytes = !strcmp(row_str(reply, "limits", i, "unit"), "bytes");
+		char figure[FIGURE_MAX];
+		table_cell(&table, "%s", row_str(reply, "limits", i, "name"));
+		if (!value)
+			table_cell(&table, "none");
+		else
+			table_cell(&table, "%s",
+					   bytes ? figure_bytes((uint64_t)value, figure)
+							 : figure_known(value, "", figure));
+		table_cell(&table, "%s", row_str(reply, "limits", i, "option"));
+	}
+	table_end(&table);
+}
+
+/* Figures that contradict each other: never, or the daemon has a defect. */
+static void print_broken(const kiln_reply *reply)
+{
+	int rows = kiln_reply_count(reply, "identities");
+
+	for (int i = 0; i < rows; i++)
+		if (!row_int(reply, "identities", i, "holds"))
+			print_pair("contradiction", "%s: %" PRId64 " and %" PRId64,
+					   row_str(reply, "identities", i, "text"),
+					   row_int(reply, "identities", i, "left"),
+					   row_int(reply, "identities", i, "right"));
+}
+
+/* The generic kernels, and what the shapes of connected programs vary in. */
+static void print_tiers(const kiln_reply *reply)
+{
+	int sessions = kiln_reply_count(reply, "sessions");
+	int64_t generics = kiln_reply_int(reply, "tiers.generics");
+
+	if (generics)
+		print_pair("generic", "%" PRId64 " of %" PRId64 " kernels resident%s",
+				   kiln_reply_int(reply, "tiers.resident"), generics,
+				   kiln_reply_int(reply, "tiers.warming") ? ", the others on their way" : "");
+	for (int i = 0; i < sessions; i++) {
+		char list[64];
+		snprintf(list, sizeof(list), "sessions[%d].shapes", i);
+		int rows = kiln_reply_count(reply, list);
+		for (int k = 0; k < rows; k++) {
+			const char *varies = row_str(reply, list, k, "text");
+			print_pair("shapes",
+					   "pid %" PRId64 ", %s: %" PRId64 " shapes, %" PRId64 " exact kernels%s%s%s",
+					   row_int(reply, "sessions", i, "pid"), row_str(reply, list, k, "op"),
+					   row_int(reply, list, k, "shapes"), row_int(reply, list, k, "variants"),
+					   row_int(reply, list, k, "widened") ? ", widened" : "", varies[0] ? "; " : "",
+					   varies);
+		}
+	}
+}
+
+/* Of the compilers, and what a compile of our templates takes. */
+static void print_memory(const kiln_reply *reply)
+{
+	char have[FIGURE_MAX], nvrtc[FIGURE_MAX], host[FIGURE_MAX];
+	int64_t held = kiln_reply_int(reply, "workers.held");
+
+	print_pair("compilers have", "%s; a compile takes %s (nvrtc), %s (c++)",
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.resident_bytes"), have),
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.job_bytes.nvrtc"), nvrtc),
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "workers.job_bytes.host"), host));
+	if (held)
+		print_pair("", "%" PRId64 " compile%s for memory", held, held == 1 ? " waits" : "s wait");
+}
+
+/* The second tier, if there is one. */
+static void print_remote(const kiln_reply *reply)
+{
+	const char *state = kiln_reply_str(reply, "remote.state");
+	char since[FIGURE_MAX], p50[FIGURE_MAX], p99[FIGURE_MAX];
+
+	if (!kiln_reply_has(reply, "remote.url")) {
+		print_pair("remote", "off");
+		return;
+	}
+	print_pair("remote", "%s, %s for %s, breaker %s", kiln_reply_str(reply, "remote.url"), state,
+			   figure_ago(kiln_reply_int(reply, "remote.state_ms") / 1000, since),
+			   kiln_reply_str(reply, "remote.breaker"));
+	if (kiln_reply_str(reply, "remote.reason")[0])
+		print_pair("", "%s", kiln_reply_str(reply, "remote.reason"));
+	print_pair("",
+			   "hits %" PRId64 ", misses %" PRId64 ", refused %" PRId64 ", failures %" PRId64
+			   ", skipped %" PRId64 ", written %" PRId64 ", queued %" PRId64,
+			   kiln_reply_int(reply, "counters.lookup_remote"),
+			   kiln_reply_int(reply, "counters.remote_misses"),
+			   kiln_reply_int(reply, "counters.remote_refused"),
+			   kiln_reply_int(reply, "counters.remote_failures"),
+			   kiln_reply_int(reply, "counters.remote_skipped"),
+			   kiln_reply_int(reply, "counters.remote_written"),
+			   kiln_reply_int(reply, "remote.queued"));
+	if (kiln_reply_int(reply, "remote.ask.count"))
+		print_pair("", "asks took %s / %s",
+				   figure_micros((double)kiln_reply_int(reply, "remote.ask.p50"), p50),
+				   figure_micros((double)kiln_reply_int(reply, "remote.ask.p99"), p99));
+}
+
+/* What of both sides differs, and whether the daemon's program is still the one that it runs. */
+static void print_versions(const kiln_reply *reply)
+{
+	const char *daemon = kiln_reply_str(reply, "server.version");
+	const char *program = kiln_reply_str(reply, "server.program");
+
+	if (strcmp(daemon, KILN_VERSION_STRING) || strcmp(kiln_version(), KILN_VERSION_STRING))
+		print_pair("versions", "kilnd %s, kiln %s, libkiln %s; protocol %" PRId64, daemon,
+				   KILN_VERSION_STRING, kiln_version(), kiln_reply_int(reply, "server.proto"));
+	if (program[0] && strcmp(program, "current") != 0)
+		print_pair("program",
+				   "%s was %s while kilnd ran: it goes on as build %.12s until it is "
+				   "stopped and started again",
+				   kiln_reply_str(reply, "server.path"), program,
+				   kiln_reply_str(reply, "server.build"));
+}
+
+/* Where to read on, and when the daemon ends by itself. */
+static void print_log(const kiln_reply *reply)
+{
+	int64_t idle = kiln_reply_int(reply, "server.idle_exit_s");
+
+	if (kiln_reply_str(reply, "server.log")[0])
+		print_pair("log", "%s, level %s", kiln_reply_str(reply, "server.log"),
+				   kiln_reply_str(reply, "server.log_level"));
+	if (idle)
+		print_pair("ends", "after %" PRId64 " s without a session (--idle-exit)", idle);
+}
+
+/* What is kept, and what is wrong with the disk, with what helps. */
+static void print_cache(const kiln_reply *reply)
+{
+	int64_t aside = kiln_reply_int(reply, "cache.set_aside");
+	const char *trouble = kiln_reply_str(reply, "cache.trouble");
+	char bytes[FIGURE_MAX];
+
+	print_pair("cache", "%" PRId64 " kernels, %s", kiln_reply_int(reply, "cache.rows"),
+			   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.bytes"), bytes));
+	if (aside)
+		print_pair("", "%" PRId64 " damaged database%s set aside (%s): %s/kiln.db.bad-*", aside,
+				   aside == 1 ? "" : "s",
+				   figure_bytes((uint64_t)kiln_reply_int(reply, "cache.set_aside_bytes"), bytes),
+				   kiln_reply_str(reply, "cache.directory"));
+	if (trouble[0])
+		print_pair("", "%s", trouble);
+	if (kiln_reply_int(reply, "cache.unsaved"))
+		print_pair("", "%" PRId64 " kernels are in memory only, and written when that is possible",
+				   kiln_reply_int(reply, "cache.unsaved"));
+}
+
+int cli_status(struct cli *cli)
+{
+	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
+										   "failures", "remembered", "frozen", "copies",
+										   "canceled", "launches",   NULL};
+	static const char *const tiers[] = {"generic",  "specialized", "specialize_failed",
+										"promoted", "no_gain",     NULL};
+	static const char *const workers[] = {"count",  "idle",     "busy", "started",
+										  "killed", "recycled", NULL};
+	const kiln_attr section = cli_attr_string("section", "all");
+	char figure[FIGURE_MAX];
+	kiln_reply *reply;
+
+	if (cli_request(cli, "info", &section, 1, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		print_pair("kilnd", "%s, pid %" PRId64 ", up %s", kiln_reply_str(reply, "server.version"),
+				   kiln_reply_int(reply, "server.pid"),
+				   figure_ago(kiln_reply_int(reply, "server.uptime_ms") / 1000, figure));
+		print_versions(reply);
+		print_pair("socket", "%s", kiln_reply_str(reply, "server.socket"));
+		print_log(reply);
+		print_section(reply, "counters", "counters", counters);
+		if (strcmp(kiln_reply_str(reply, "tiers.specialize"), "eager") != 0) {
+			print_section(reply, "tiers", "counters", tiers);
+			print_tiers(reply);
+		}
+		print_broken(reply);
+		print_section(reply, "workers", "workers", workers);
+		print_memory(reply);
+		print_compilers(reply);
+		print_executors(reply);
+		print_sandbox(reply);
+		print_cache(reply);
+		print_remote(reply);
+		if (cli_value(cli, "limits"))
+			print_limits(reply);
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+int cli_devices(struct cli *cli)
+{
+	static const char *const headers[] = {"DEVICE", "STATE", "TARGET", ">MEMORY", "MODEL"};
+	struct table table;
+	kiln_reply *reply;
+
+	if (cli_request(cli, "devices", NULL, 0, &reply))
+		return CLI_FAILED;
+	if (!cli_json(cli, reply)) {
+		int rows = kiln_reply_count(reply, "rows");
+		table_begin(&table, headers, 5);
+		for (int i = 0; i < rows; i++) {
+			const char *reason = row_str(reply, "rows", i, "reason");
+			const char *was = row_str(reply, "rows", i, "was");
+			int64_t memory = row_int(reply, "rows", i, "memory");
+			char figure[FIGURE_MAX];
+			table_cell(&table, "%s", row_str(reply, "rows", i, "name"));
+			table_cell(&table, "%s", row_str(reply, "rows", i, "state"));
+			table_cell(&table, "%s", row_str(reply, "rows", i, "target"));
+			table_cell(&table, "%s", memory > 0 ? figure_bytes((uint64_t)memory, figure) : "");
+			if (reason[0])
+				table_cell(&table, "%s", reason);
+			else
+				table_cell(&table, "%s%s%s", row_str(reply, "rows", i, "model"),
+						   was[0] ? "; was " : "", was);
+		}
+		table_end(&table);
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+/* "axis: which (default -1); scale: factor": a line each. */
+static void print_attributes(const char *text)
+{
+	while (*text) {
+		size_t length = strcspn(text, ";");
+		printf("    %.*s\n", (int)length, text);
+		text += length;
+		text += strspn(text, "; ");
+	}
+}
+
+int cli_ops(struct cli *cli)
+{
+	kiln_reply *reply;
+	int rows;
+
+	if (cli_request(cli, "ops", NULL, 0, &reply))
+		return CLI_FAILED;
+	rows = cli_json(cli, reply) ? 0 : kiln_reply_count(reply, "rows");
+	for (int i = 0; i < rows; i++) {
+		printf("%s%s (%s)\n", i ? "\n" : "", row_str(reply, "rows", i, "name"),
+			   row_str(reply, "rows", i, "operands"));
+		printf("  %s\n", row_str(reply, "rows", i, "summary"));
+		print_attributes(row_str(reply, "rows", i, "attributes"));
+	}
+	kiln_reply_free(reply);
+	return CLI_OK;
+}
+
+/* ---- stop ---- */
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Waits until the process ended.  It does not matter whose child it is. */
+static bool wait_gone(int pidfd, int timeout_ms)
+{
+	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
+	int64_t end = now_ms() + timeout_ms;
+	int n;
+
+	do
+		n = poll(&poller, 1, (int)(end > now_ms() ? end - now_ms() : 0));
+	while (n < 0 && errno == EINTR);
+	return n > 0;
+}
+
+int cli_stop(struct cli *cli)
+{
+	kiln_attr section = cli_attr_string("section", "server");
+	kiln_client *client;
+	kiln_reply *reply = NULL;
+	int status = CLI_FAILED, error, pidfd = -1;
+	int64_t pid;
+
+	if (cli_connect(cli, &client))
+		return CLI_FAILED;
+	error = kiln_request(client, "info", &section, 1, &reply);
+	if (error) {
+		cli_failed(cli, error, "stop");
+		goto out;
+	}
+	/* Opened before the daemon is asked, so that the number cannot be another process's by then. */
+	pid = kiln_reply_int(reply, "server.pid");
+	pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
+	kiln_reply_free(reply);
+	reply = NULL;
+	error = kiln_request(client, "stop", NULL, 0, &reply);
+	if (error) {
+		cli_failed(cli, error, "stop");
+		goto out;
+	}
+	kiln_close(client);
+	client = NULL;
+	if (pidfd >= 0 && !wait_gone(pidfd, cli->timeout_ms ? cli->timeout_ms : DEADLINE_CLI_MS)) {
+		fprintf(stderr, "kiln: stop: process %" PRId64 " is still there after the deadline\n", pid);
+		goto out;
+	}
+	if (cli->json) {
+		json_begin();
+		json_int("pid", pid);
+		json_end();
+	} else
+		printf("stopped process %" PRId64 "\n", pid);
+	status = CLI_OK;
+out:
+	kiln_reply_free(reply);
+	kiln_close(client);
+	if (pidfd >= 0)
+		close(pidfd);
+	return status;
+}

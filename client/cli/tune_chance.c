@@ -1,0 +1,34 @@
+/*
+ * kiln_tune_chance: whether one of two candidates is faster, or was only lucky.  Knows nothing of
+ * devices.
+ */
+#include "tune.h"
+
+#include <string.h>
+
+/* A quantile of sorted times, between two of them where it falls there. */
+static double quantile(const double *sorted, int count, double part)
+{
+	double place = part * (count - 1);
+	int below = (int)place;
+	int above = below + 1 < count ? below + 1 : below;
+
+	return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
+}
+
+bool tune_beats(const double *first, const double *second, int rounds, double share)
+{
+	double gains[TUNE_ROUNDS], times[TUNE_ROUNDS], gain;
+
+	if (rounds < TUNE_ROUNDS_FINAL || rounds > TUNE_ROUNDS)
+		return false;
+	/* Both stood in the same round, so that what hit one most often hit the other. */
+	for (int i = 0; i < rounds; i++)
+		gains[i] = first[i] - second[i];
+	memcpy(times, first, (size_t)rounds * sizeof(*times));
+	time_sort(gains, rounds);
+	time_sort(times, rounds);
+	gain = quantile(gains, rounds, 0.5);
+	return gain > share * quantile(times, rounds, 0.5) &&
+		   gain > quantile(gains, rounds, 0.75) - quantile(gains, rounds, 0.25);
+}
