@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "closer.h"
+#include "daemon/base/closer.h"
 #include "session.h"
 
 #define SILENT_MOST 256 /* and no more than a quarter of the descriptors that there may be */

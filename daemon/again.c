@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "store.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 enum again_phase {
 	AGAIN_STORE,  /* the store's thread has it: it reads, looks or keeps */

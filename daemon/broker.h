@@ -29,11 +29,11 @@
 
 #include "cache/cache.h"
 #include "compile/compile.h"
-#include "counters.h"
+#include "daemon/base/counters.h"
 #include "fault/fault.h"
-#include "misdeed/misdeed.h"
+#include "daemon/base/misdeed.h"
 #include "kernel.h"
-#include "util/map.h"
+#include "daemon/base/map.h"
 #include "options.h"
 #include "record.h"
 

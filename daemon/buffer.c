@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "closer.h"
-#include "deadlines.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/deadlines.h"
 #include "session.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
 						  const char *name)

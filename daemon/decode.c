@@ -5,7 +5,7 @@
 
 #include "plan/plan.h"
 #include "session.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define TENSOR_MEMBERS_MOST 32 /* those that are unknown included; each look-up walks over all */
 

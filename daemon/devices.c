@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "executor_state.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 static struct device_entry *add(struct broker *broker, const char *name)
 {

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define START_TRIES 5
 

@@ -11,7 +11,7 @@
 
 #include "broker.h"
 #include "exec/device.h"
-#include "output.h"
+#include "daemon/base/output.h"
 
 struct executor;
 struct kernel_ref;

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define MODULES_MOST 4096 /* of one process; below what it takes itself */
 

@@ -3,9 +3,9 @@
 #ifndef KILN_DAEMON_EXECUTOR_STATE_H
 #define KILN_DAEMON_EXECUTOR_STATE_H
 
-#include "child.h"
+#include "daemon/base/child.h"
 #include "executor.h"
-#include "pulse.h"
+#include "daemon/base/pulse.h"
 
 enum executor_phase {
 	EXECUTOR_STOPPED, /* never started, or could not be started again and again */

@@ -11,7 +11,7 @@
 #include "executor_state.h"
 #include "job.h"
 #include "raw.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define LOAD(word) atomic_load_explicit(&(word), memory_order_relaxed)
 

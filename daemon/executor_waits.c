@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "waits.h"
 
 static struct wait_note begin(const struct executor *executor, const void *owner, const char *what,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "store.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define LOG_MOST ((size_t)128 << 10)    /* bytes of a log that are kept */
 #define SOURCE_MOST ((size_t)512 << 10) /* a longer unit is not kept */

@@ -8,7 +8,7 @@
 #include "freeze.h"
 #include "raw.h"
 #include "session.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
 {

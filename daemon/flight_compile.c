@@ -10,7 +10,7 @@
 #include "session.h"
 #include "store.h"
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 void flight_unlink(struct flight *flight)
 {

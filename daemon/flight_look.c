@@ -8,7 +8,7 @@
 #include "remote/remote.h"
 #include "session.h"
 #include "store.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 /* The store's thread has it, and a disk that does not answer may keep it. */
 struct lookup {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "raw.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 const char *const freeze_names[] = {"compile", "warn", "fallback", "error"};
 

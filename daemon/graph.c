@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "work_state.h"
 
 /* ---- What there is ---- */

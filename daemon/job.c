@@ -7,7 +7,7 @@
 #include "remote/remote.h"
 #include "session.h"
 #include "store.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "waits.h"
 
 const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic", "remote"};

@@ -10,7 +10,7 @@
 #include "plan/manifest.h"
 #include "raw.h"
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 /* The files of a ref's plan. */
 static int add_job(struct broker *broker, struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "waits.h"
 #include "work_state.h"
 

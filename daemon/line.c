@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "plan/plan.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define SAFE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,@%+-"
 

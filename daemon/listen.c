@@ -14,8 +14,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "closer.h"
-#include "util/util.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/util.h"
 
 #define BACKLOG 128
 #define FIRST_INHERITED 3

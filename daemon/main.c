@@ -2,8 +2,8 @@
  * process. */
 #include "broker.h"
 #include "exec/exec.h"
-#include "pulse.h"
-#include "util/util.h"
+#include "daemon/base/pulse.h"
+#include "daemon/base/util.h"
 
 #include <unistd.h>
 

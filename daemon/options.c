@@ -4,7 +4,7 @@
  */
 #include "options_table.h"
 
-#include "misdeed/misdeed.h"
+#include "daemon/base/misdeed.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "remote/url.h"
 #include "sandbox/sandbox.h"
 #include "seal/seal.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #include <limits.h>
 

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "closer.h"
+#include "daemon/base/closer.h"
 #include "line.h"
 #include "plan/plan.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define SHIM "cpu/shim.cuh"
 #define STRINGS_MOST (RAW_MAX_HEADERS + 2 * COMPILE_MAX_MACROS + COMPILE_MAX_USER_OPTIONS + 2)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "raw.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 

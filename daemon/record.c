@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 struct record_row {
 	char *line, *note;

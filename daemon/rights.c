@@ -3,10 +3,10 @@
 #include <sys/socket.h>
 
 #include "admit.h"
-#include "closer.h"
-#include "deadlines.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/deadlines.h"
 #include "session.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 static void put_away(void *arg, int fd)
 {

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "child.h"
-#include "deadlines.h"
-#include "pulse.h"
-#include "util/util.h"
+#include "daemon/base/child.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/pulse.h"
+#include "daemon/base/util.h"
 #include "waits.h"
 
 enum second_state { SECOND_NONE, SECOND_STARTING, SECOND_IDLE, SECOND_BUSY };

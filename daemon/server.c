@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "broker.h"
-#include "child.h"
-#include "closer.h"
-#include "deadlines.h"
+#include "daemon/base/child.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/deadlines.h"
 #include "executor.h"
 #include "job.h"
 #include "listen.h"
@@ -25,7 +25,7 @@
 #include "session.h"
 #include "store.h"
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "waits.h"
 
 #define ACCEPTS_A_TURN 32

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "admit.h"
-#include "closer.h"
-#include "deadlines.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/deadlines.h"
 #include "second.h"
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 /* Then the others have their turn. */
 #define FRAMES_A_TURN 64

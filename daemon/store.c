@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "session.h"
 #include "tuned.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "waits.h"
 
 #define STORE_CROWD 256 /* calls */

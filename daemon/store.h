@@ -9,7 +9,7 @@
 #define KILN_DAEMON_STORE_H
 
 #include "broker.h"
-#include "util/turns.h"
+#include "daemon/base/turns.h"
 
 struct request;
 struct store_item;

@@ -7,7 +7,7 @@
 
 #include "plan/plan.h"
 #include "store.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 /* ---- The table ---- */
 

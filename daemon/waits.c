@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "second.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "work_state.h"
 
 #define NOTES_MOST 65536

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "failure.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 
 #define ROWS_MOST 20000 /* of the cache that are looked at, the last used */
 #define CANDIDATES 16   /* whose texts are compared */

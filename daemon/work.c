@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "closer.h"
+#include "daemon/base/closer.h"
 #include "raw.h"
 #include "plan/plan.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "work_state.h"
 
 #define SENT_MOST 64 /* works of a session that are with its device processes */

@@ -7,7 +7,7 @@
 
 #include "raw.h"
 #include "tier/tier.h"
-#include "util/util.h"
+#include "daemon/base/util.h"
 #include "work_state.h"
 
 enum work_step work_refuse(struct work *work, int status, const char *error)

@@ -159,7 +159,7 @@
  * The "debug" request, only with --test-requests:
  *   what: "delay-compile" ms       every compile job waits so long first (0: off)
  *   what: "MISDEED-compile" count  the next count compile jobs: fail, hang, crash, or what else
- *                                  daemon/misdeed/misdeed.h has
+ *                                  daemon/base/misdeed.h has
  *   what: "fail-device" misdeed at own?   of the device process of this session, or of its own,
  *                                  once, in place of that step (daemon/exec/exec.h)
  *   what: "fail-start" misdeed role count   of the next count children of that role, which are not

@@ -3,7 +3,7 @@
  * blob holds.
  */
 #include "database.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "fault.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * database_list.c: what the database says of many rows without their blobs: lists, what has to go,
  * pins.  Knows nothing of what a blob holds.
  */
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "database.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* fault.c: system calls of SQLite's that fail, or take their time, as a test has asked. */
 #include "fault.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 
 #include <errno.h>
 #include <fcntl.h>

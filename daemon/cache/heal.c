@@ -3,7 +3,7 @@
  * taken away: memory goes on alone, and the disk is tried again until it works.  Knows no SQL.
  */
 #include "conductor.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 
 #include <string.h>
 

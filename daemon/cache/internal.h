@@ -6,7 +6,7 @@
 #ifndef KILN_DAEMON_CACHE_INTERNAL_H
 #define KILN_DAEMON_CACHE_INTERNAL_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "cache.h"
 
 #include <limits.h>

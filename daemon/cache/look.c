@@ -2,7 +2,7 @@
  * look.c: reading rows: every one is verified, and a damaged one set aside.  Knows no SQL.
  */
 #include "conductor.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 
 #include <stdlib.h>
 #include <string.h>

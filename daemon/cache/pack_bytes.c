@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 
 #define NO_CHUNK UINT64_MAX
 #define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)

@@ -2,7 +2,7 @@
 #ifndef KILN_DAEMON_CACHE_PACK_FORMAT_H
 #define KILN_DAEMON_CACHE_PACK_FORMAT_H
 
-#include "../util/bytes.h"
+#include "daemon/base/bytes.h"
 #include "internal.h"
 
 #define PACK_MAGIC "KILNPACK"

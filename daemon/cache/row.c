@@ -5,7 +5,7 @@
  * little endian.  The checksum, BLAKE2b-256, covers all but itself, so no bit can change unseen;
  * lengths are checked against the bytes that are there even so.
  */
-#include "../util/bytes.h"
+#include "daemon/base/bytes.h"
 #include "internal.h"
 
 #include <stdlib.h>

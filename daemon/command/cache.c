@@ -5,7 +5,7 @@
 
 #include "query.h"
 #include "daemon/failure.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define ROWS_MOST 10000
 

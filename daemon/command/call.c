@@ -11,7 +11,7 @@
 #include "daemon/raw.h"
 #include "daemon/store.h"
 #include "daemon/tier/tier.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 const char *command_kind_name(const struct kernel_plan *plan)
 {

@@ -9,7 +9,7 @@
 #include "daemon/job.h"
 #include "daemon/remote/remote.h"
 #include "daemon/tier/tier.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define SESSIONS_SHOWN 64 /* of those that are connected */
 #define FLIGHTS_SHOWN 64

@@ -4,12 +4,12 @@
 
 #include "command.h"
 #include "daemon/cache/fault.h"
-#include "daemon/child.h"
-#include "daemon/closer.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/child.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/deadlines.h"
 #include "daemon/pool/pool.h"
 #include "daemon/store.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 /* ---- What is done to the cache, on the store's thread ---- */
 

@@ -10,7 +10,7 @@
 #include "daemon/pool/pool.h"
 #include "daemon/store.h"
 #include "daemon/tier/tier.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "daemon/why.h"
 
 struct explaining {

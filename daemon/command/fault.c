@@ -7,7 +7,7 @@
 
 #include "query.h"
 #include "daemon/fault/fault.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 static void put_value(struct wire_out *out, const char *text, const char *name)
 {

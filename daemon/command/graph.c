@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "command.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 /* Of a part: the map, its two names, the call, the list of operands, and three for each of them. */
 _Static_assert(KILN_MAX_GRAPH *(5 + 3 * KERNEL_MAX_OPERANDS) + 16 <= WIRE_MAX_ASKED,

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "query.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 /* False: there is no place for keys, and the query says so. */
 static bool have_directories(struct query *query)

@@ -7,7 +7,7 @@
 
 #include "command.h"
 #include "daemon/admit.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define SHARED_ALIGNMENT 16u
 #define FLAG_SHARED 1u

@@ -9,7 +9,7 @@
 
 #include "command.h"
 #include "daemon/tier/tier.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "daemon/work_state.h"
 
 /* A call on its way to its program. */

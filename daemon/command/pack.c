@@ -10,7 +10,7 @@
 #include "command.h"
 #include "daemon/pool/pool.h"
 #include "daemon/store.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define DAY_SECONDS 86400
 

@@ -10,7 +10,7 @@
 #include "daemon/pool/pool.h"
 #include "daemon/raw.h"
 #include "daemon/store.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 /* ---- Prepare and compile ---- */
 

@@ -8,7 +8,7 @@
 
 #include "query.h"
 #include "daemon/pool/pool.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 struct recompile {
 	struct request request;

@@ -7,7 +7,7 @@
 
 #include "command.h"
 #include "daemon/plan/manifest.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 static void put_recorded(struct wire_out *out, const struct record *record, const char *after)
 {

@@ -8,7 +8,7 @@
 #include "daemon/line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/tier/tier.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 bool command_left_out(const struct kernel_problem *problem, int i)
 {

@@ -9,7 +9,7 @@
 #include "daemon/plan/plan.h"
 #include "daemon/store.h"
 #include "daemon/tuned.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 /* ---- explain ---- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "query.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 /* ---- Verify ---- */
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "daemon/waits.h"
 
 #define WAITS_SHOWN 256

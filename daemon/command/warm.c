@@ -8,7 +8,7 @@
 #include "daemon/again.h"
 #include "command.h"
 #include "daemon/plan/manifest.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 struct warming {
 	struct request request;

@@ -4,7 +4,7 @@
 #ifndef KILN_DAEMON_COMPILE_BACKEND_H
 #define KILN_DAEMON_COMPILE_BACKEND_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "compile.h"
 
 /* ---- scan.c: a source, line by line ---- */

@@ -4,10 +4,10 @@
  * sign of life while it works.
  */
 #include "backend.h"
-#include "daemon/deadlines.h"
-#include "daemon/util/heart.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/heart.h"
 
-#include "../misdeed/misdeed.h"
+#include "daemon/base/misdeed.h"
 
 #include <client/wire/frame.h>
 #include <client/wire/wire.h>

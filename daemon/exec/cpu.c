@@ -3,7 +3,7 @@
  * Correctness before speed; cpu.h says which file does what.
  */
 #include "cpu.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
  * What threads wait for, and when that has come, is cpu_sync.c.
  */
 #include "cpu.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
  * Who calls is kernel_src/cpu/check.cuh.
  */
 #include "cpu.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  */
 #include "cpu.h"
 #include "daemon/sandbox/sandbox.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
  * launched; a work that runs the graph becomes one after the other, at the head of its stream.
  */
 #include "cpu.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include "client/wire/frame.h"
 #include "cpu.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <fcntl.h>

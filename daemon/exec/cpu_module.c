@@ -3,7 +3,7 @@
  * touches a file system.  The object is native code and is trusted as the executor is.
  */
 #include "cpu.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
  * addr2line, which is where there is a compiler.  Knows nothing of threads and operands.
  */
 #include "cpu.h"
-#include "daemon/deadlines.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * cpu_worker.c.
  */
 #include "cpu.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

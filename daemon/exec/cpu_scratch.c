@@ -7,7 +7,7 @@
  * after: counters that are left are an error, and the rest holds no zeros at first.
  */
 #include "cpu.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  */
 #include "device.h"
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include <string.h>
 
 #ifndef KILN_HAVE_CUDA_H

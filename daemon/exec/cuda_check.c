@@ -6,7 +6,7 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "cubin.h"
 #include "cuda_device.h"
 

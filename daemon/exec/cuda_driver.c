@@ -5,7 +5,7 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "cuda_driver.h"
 #include <dlfcn.h>
 #include <stddef.h>

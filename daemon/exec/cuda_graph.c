@@ -11,7 +11,7 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "cuda_device.h"
 #include <stdlib.h>
 

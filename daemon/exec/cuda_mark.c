@@ -12,8 +12,8 @@
 #ifdef KILN_HAVE_CUDA_H
 
 #include "cuda_device.h"
-#include "../util/util.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/util.h"
+#include "daemon/base/deadlines.h"
 #include <string.h>
 
 bool cuda_mark_ready(struct device *device, struct cuda_stream *stream)

@@ -10,9 +10,9 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "cuda_device.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>

@@ -12,9 +12,9 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "cuda_device.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

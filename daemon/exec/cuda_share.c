@@ -7,7 +7,7 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "cuda_device.h"
 #include <string.h>
 #include <unistd.h>

@@ -3,9 +3,9 @@
  * ends or the device breaks.  One thread; what may take long is the device's.
  */
 #include "executor.h"
-#include "daemon/deadlines.h"
-#include "daemon/util/heart.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/heart.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -22,11 +22,11 @@
 #include "client/wire/frame.h"
 #include "client/wire/lane_memory.h"
 #include "client/wire/wire.h"
-#include "daemon/misdeed/misdeed.h"
+#include "daemon/base/misdeed.h"
 #include "exec.h"
 #include "trail.h"
 #include "waker.h"
-#include "daemon/util/map.h"
+#include "daemon/base/map.h"
 
 #include <sys/types.h>
 

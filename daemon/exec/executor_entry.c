@@ -8,8 +8,8 @@
  * follows has ended, where order in one stream does not say so; or behind a parked one of its own
  * stream.
  */
-#include "daemon/deadlines.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <inttypes.h>

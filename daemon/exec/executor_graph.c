@@ -3,7 +3,7 @@
  * was described; what is made of it names memory, so when a buffer moves or goes it is made anew
  * with the next launch.  What is in flight holds what it was launched from.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <inttypes.h>

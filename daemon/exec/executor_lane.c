@@ -5,8 +5,8 @@
  *
  * The client may write anything there at any time: what makes no sense ends that lane alone.
  */
-#include "daemon/deadlines.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <errno.h>

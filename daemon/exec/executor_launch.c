@@ -2,8 +2,8 @@
  * exec_launch: launches and copies: everything the broker says of one is checked again, then
  * the device has it.  What a flight uses stays until it has ended.
  */
-#include "daemon/deadlines.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <inttypes.h>

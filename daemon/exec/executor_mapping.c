@@ -2,7 +2,7 @@
  * exec_mapping: maps the memory that a client sent with a copy.  The last mapping is kept while
  * the same memory comes again, because mapping costs more than a small copy.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * executor_module: kernels: loading and unloading them, at once or when the device is quiet.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <inttypes.h>

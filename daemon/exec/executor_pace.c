@@ -3,7 +3,7 @@
  * stream: others that get on do not excuse one that does not.  What a device says it has not begun
  * is not overdue, however long others keep it waiting.  Lanes have their own (executor_lane.c).
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <inttypes.h>

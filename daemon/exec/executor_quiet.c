@@ -23,8 +23,8 @@
  *
  * A held launch is none that is stuck: it is not in flight.
  */
-#include "daemon/deadlines.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <poll.h>

@@ -2,7 +2,7 @@
  * exec_request: the requests an executor serves, by name, and the short ones of them.  Launches
  * and copies are in executor_launch.c, kernels in executor_module.c.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <inttypes.h>

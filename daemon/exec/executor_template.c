@@ -3,7 +3,7 @@
  * what each operand must be.  A message launches one once; a lane keeps them, and launches them
  * many times.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * executor_trail: what the process leaves behind of its last calls (trail.h).  On the way of every
  * launch: a few stores to memory that nobody else looks at.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "executor.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * graph: what a list of launches must be to become a graph, the same on every device.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "device.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
  * report: what becomes of a count of indices that are out of range, the same on every device.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "device.h"
 
 #include <inttypes.h>

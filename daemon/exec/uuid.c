@@ -1,7 +1,7 @@
 /*
  * uuid: how a GPU's number of its own is written, as nvidia-smi writes it.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "device.h"
 
 void device_uuid_text(const void *uuid, char text[DEVICE_UUID_TEXT])

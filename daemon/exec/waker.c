@@ -2,8 +2,8 @@
  * waker: the thread, and the queue of descriptors for it: one gives, one takes.
  */
 #include "waker.h"
-#include "daemon/deadlines.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <pthread.h>

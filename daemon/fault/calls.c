@@ -9,7 +9,7 @@
 #include "daemon/executor.h"
 #include "daemon/session.h"
 #include "daemon/tier/tier.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "fault.h"
 
 #define CALLS_DONE 24   /* of those that have ended */

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "daemon/broker.h"
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "daemon/executor.h"
 #include "daemon/store.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 /* On the store's thread. */
 struct writing {

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "daemon/kernel.h"
 #include "fault.h"
 

@@ -14,7 +14,7 @@
 #include "daemon/flight.h"
 #include "daemon/pool/pool.h"
 #include "daemon/store.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "fault.h"
 
 static const char *const kinds[] = {"device", "compiler", "store", "lane"};

@@ -3,8 +3,8 @@
  * control groups have left, and the cap, against what compiles of its kind have taken so far.
  */
 #include "state.h"
-#include "daemon/deadlines.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 
 /* Before the first of its kind was measured. */
 #define NVRTC_BYTES ((uint64_t)64 << 20)

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "daemon/failure.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */
 #define POOL_FIRST_STARTS 3  /* in a row: nobody is kept waiting to know the compilers */

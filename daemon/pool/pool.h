@@ -8,7 +8,7 @@
 #define KILN_DAEMON_POOL_H
 
 #include "daemon/broker.h"
-#include "daemon/util/turns.h"
+#include "daemon/base/turns.h"
 
 struct pool_job; /* asked for and not answered yet */
 

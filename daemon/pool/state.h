@@ -3,8 +3,8 @@
 #ifndef KILN_DAEMON_POOL_STATE_H
 #define KILN_DAEMON_POOL_STATE_H
 
-#include "daemon/child.h"
-#include "daemon/pulse.h"
+#include "daemon/base/child.h"
+#include "daemon/base/pulse.h"
 #include "pool.h"
 
 /*

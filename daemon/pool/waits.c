@@ -1,7 +1,7 @@
 /* waits.c: who waits for a compiler. */
 #include "state.h"
 
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "daemon/waits.h"
 
 static const struct slot *slot_of(const struct pool *pool, const struct pool_job *job)

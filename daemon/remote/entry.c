@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define PURPOSE "row 1"
 

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "daemon/store.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "daemon/waits.h"
 
 enum fetch_phase { FETCH_ASK, FETCH_CLAIM, FETCH_WAIT, FETCH_CHECK };

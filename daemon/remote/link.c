@@ -15,7 +15,7 @@
 
 #include "guard.h"
 #include "name.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define PINGS 3
 

@@ -24,7 +24,7 @@
 #define KILN_DAEMON_REMOTE_H
 
 #include "daemon/broker.h"
-#include "daemon/util/turns.h"
+#include "daemon/base/turns.h"
 
 struct remote_fetch;
 

@@ -8,7 +8,7 @@
 #include "remote.h"
 #include "link.h"
 #include "daemon/seal/seal.h"
-#include "daemon/util/histogram.h"
+#include "daemon/base/histogram.h"
 
 #define REMOTE_NEVER UINT64_MAX
 #define REMOTE_ENTRY_MOST ((size_t)8 << 20) /* bytes of an entry */

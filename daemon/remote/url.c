@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define PORT 6379
 #define DATABASE_MOST 65535

@@ -1,7 +1,7 @@
 /* waits.c: who waits for the second tier, or for another host. */
 #include "state.h"
 
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "daemon/waits.h"
 
 void remote_waits(const struct broker *broker, waits_visit visit, void *arg)

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/deadlines.h"
+#include "daemon/base/deadlines.h"
 #include "daemon/store.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define TRIES 3 /* of one entry, over as many connections */
 

@@ -6,7 +6,7 @@
 #ifndef KILN_DAEMON_SANDBOX_SANDBOX_H
 #define KILN_DAEMON_SANDBOX_SANDBOX_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 
 /* A sanitizer's run-time library looks at its own process in ways that nobody else may. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

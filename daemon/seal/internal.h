@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_SEAL_INTERNAL_H
 #define KILN_DAEMON_SEAL_INTERNAL_H
 
-#include "../util/util.h"
+#include "daemon/base/util.h"
 #include "seal.h"
 
 #include <limits.h>

@@ -5,7 +5,7 @@
  * hash, and the signature; numbers are little endian.  Signed is the hash of all of it before the
  * signature, with the purpose, so that no two purposes share a signature.
  */
-#include "../util/bytes.h"
+#include "daemon/base/bytes.h"
 #include "internal.h"
 
 #include <sodium.h>

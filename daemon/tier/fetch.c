@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/deadlines.h"
-#include "daemon/util/util.h"
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
 
 #define EXECUTORS_MOST 64 /* of one device kind that load a kernel at once */
 #define IDLE_SHARE 0.25   /* of its time that a compile costs while workers are idle */

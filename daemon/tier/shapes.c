@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define VALUES_MOST 256  /* of an axis that are told apart */
 #define SHAPES_MOST 4096 /* of an operator */

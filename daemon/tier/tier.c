@@ -6,7 +6,7 @@
 
 #include "daemon/line.h"
 #include "daemon/plan/plan.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define KERNELS_MOST 16384 /* known without their keys */
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "daemon/plan/plan.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #define AT_ONCE_MOST 8
 

@@ -23,7 +23,7 @@
 #include "cases_problem.h"
 #include "daemon/compile/compile.h"
 #include "daemon/plan/plan.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "listed.h"
 
 #define TRIVIAL_RUNS 9    /* before the others, and one more for each SHARE of them */

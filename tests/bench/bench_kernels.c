@@ -28,7 +28,7 @@
  */
 #include "bench.h"
 
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "bench.h"
 
 #include "daemon/compile/compile.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* fake_children.c: see fake_children.h. */
 #include "fake_children.h"
 
-#include "daemon/child.h"
+#include "daemon/base/child.h"
 #include "daemon/compile/compile.h"
 #include "daemon/exec/trail.h"
 #include "fuzz.h"

@@ -17,7 +17,7 @@
 #include "client/wire/wire.h"
 #include "daemon/exec/exec.h"
 #include "daemon/exec/executor.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "null_device.h"
 #include "steps.h"
 

@@ -3,7 +3,7 @@
 
 #include "client/wire/frame.h"
 #include "daemon/plan/plan.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "fuzz.h"
 
 #include <sys/epoll.h>

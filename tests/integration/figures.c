@@ -1,5 +1,5 @@
 /*
- * figures.c: a daemon's figures prove themselves: the equations that it lists (daemon/counters.c)
+ * figures.c: a daemon's figures prove themselves: the equations that it lists (daemon/base/counters.c)
  * hold whenever they are looked at, and when the last client is gone nothing is under way.
  */
 #include "harness.h"

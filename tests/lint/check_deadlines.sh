@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 page=docs/deadlines.md
-headers='daemon/deadlines.h client/lib/deadlines.h client/cli/deadlines.h'
+headers='daemon/base/deadlines.h client/lib/deadlines.h client/cli/deadlines.h'
 waits='poll|ppoll|epoll_wait|epoll_pwait|usleep|nanosleep|sleep|frame_recv_wait|frame_send_wait'
 waits="$waits|time_deadline|kiln_wait|kiln_wait_time|sqlite3_busy_timeout"
 waits="$waits|child_dismiss|child_expect_end"

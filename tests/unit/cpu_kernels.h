@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "daemon/compile/compile.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <stdlib.h>
 #include <string.h>

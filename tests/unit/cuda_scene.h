@@ -6,7 +6,7 @@
 #define KILN_TESTS_CUDA_SCENE_H
 
 #include "daemon/exec/device.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 #include "fake_cuda.h"
 
 #include <stdarg.h>

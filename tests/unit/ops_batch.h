@@ -8,7 +8,7 @@
 
 #include "daemon/compile/compile.h"
 #include "daemon/kernel.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  * be another's by then; nothing that it sends holds up the broker.  The child is this program, with
  * another role.
  */
-#include "daemon/child.h"
-#include "daemon/closer.h"
-#include "daemon/util/util.h"
+#include "daemon/base/child.h"
+#include "daemon/base/closer.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <fcntl.h>

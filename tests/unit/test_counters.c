@@ -2,7 +2,7 @@
  * counters: histograms against sorted values, the equations as text, and tallies that stay bounded
  * and lose nothing.
  */
-#include "daemon/counters.h"
+#include "daemon/base/counters.h"
 
 #include <stdio.h>
 #include <stdlib.h>

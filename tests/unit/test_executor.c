@@ -4,7 +4,7 @@
  */
 #include "executor_scene.h"
 
-#include "daemon/util/map.h"
+#include "daemon/base/map.h"
 
 /* ---- Tests ---- */
 

@@ -6,7 +6,7 @@
 #include "executor_scene.h"
 
 #include "client/wire/lane_memory.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <sched.h>
 #include <sys/eventfd.h>

@@ -4,7 +4,7 @@
  */
 #include "daemon/fault/fault.h"
 #include "daemon/kernel.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

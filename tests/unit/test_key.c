@@ -2,7 +2,7 @@
  * test_key: the key's exact text, what changes it, and what does not.
  */
 #include "daemon/compile/compile.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

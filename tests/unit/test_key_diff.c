@@ -3,7 +3,7 @@
  * by argument.
  */
 #include "daemon/compile/compile.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

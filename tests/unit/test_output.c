@@ -2,8 +2,8 @@
  * output: what a child says reaches the daemon's standard error line by line, its end is kept, and
  * a standard error that nobody reads holds up the child for a while, and never the loop.
  */
-#include "daemon/output.h"
-#include "daemon/util/util.h"
+#include "daemon/base/output.h"
+#include "daemon/base/util.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * keys, other lengths, times that are over; every bit of a seal and of what it seals counts.
  */
 #include "daemon/seal/seal.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <limits.h>

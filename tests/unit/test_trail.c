@@ -4,7 +4,7 @@
 #include "daemon/exec/trail.h"
 #include "daemon/executor_state.h"
 #include "daemon/raw.h"
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <stdlib.h>

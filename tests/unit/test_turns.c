@@ -2,7 +2,7 @@
  * turns: whose turn is next: users, of a user its sessions, of a session the oldest; what several
  * wait for; who leaves.
  */
-#include "daemon/util/turns.h"
+#include "daemon/base/turns.h"
 
 #include <stdbool.h>
 

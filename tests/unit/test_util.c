@@ -1,7 +1,7 @@
 /*
  * util: texts that never overflow, sizes, hashes against published values, files, CPUs, the log.
  */
-#include "daemon/util/util.h"
+#include "daemon/base/util.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #include "client/wire/frame.h"
 #include "client/wire/wire.h"
 #include "daemon/compile/compile.h"
-#include "daemon/misdeed/misdeed.h"
+#include "daemon/base/misdeed.h"
 
 #include <setjmp.h>
 #include <signal.h>

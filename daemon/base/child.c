@@ -17,7 +17,7 @@
 #include "closer.h"
 #include "deadlines.h"
 #include "output.h"
-#include "util/util.h"
+#include "util.h"
 
 #define CHILD_ARGUMENTS 16
 #define WRAPPER_WORDS 32

@@ -1,7 +1,7 @@
 /* misdeed.c: see misdeed.h.  Nothing here is reached but on a test's request. */
 #include "misdeed.h"
 
-#include "../deadlines.h"
+#include "deadlines.h"
 
 #include <client/wire/frame.h>
 #include <client/wire/wire.h>

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "deadlines.h"
-#include "util/util.h"
+#include "util.h"
 
 #define STACK_BYTES ((size_t)128 << 10)
 #define NVIDIA_MAJOR 195 /* of the devices that CUDA's descriptors are of */

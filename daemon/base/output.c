@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "deadlines.h"
-#include "util/util.h"
+#include "util.h"
 
 #define PIECE 4096
 #define SHOWN (4 * PIECE) /* bytes that a piece may become by plain.h's rule */

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "util/histogram.h"
+#include "histogram.h"
 
 /* Only ever rise.  "In flight" figures that equations need besides are GAUGES, below. */
 #define BROKER_COUNTERS(X)                                               \

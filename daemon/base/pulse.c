@@ -2,7 +2,7 @@
 #include "pulse.h"
 
 #include "deadlines.h"
-#include "util/util.h"
+#include "util.h"
 
 #define LOOKS 8
 
