@@ -34,7 +34,7 @@
 #include "daemon/base/misdeed.h"
 #include "kernel.h"
 #include "daemon/base/map.h"
-#include "options.h"
+#include "daemon/options/options.h"
 #include "record.h"
 
 struct store;

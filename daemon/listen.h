@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "kernel.h"
-#include "options.h"
+#include "daemon/options/options.h"
 
 struct listen_socket {
 	int fd;

@@ -6,7 +6,7 @@
 
 #include <uv.h>
 
-#include "url.h"
+#include "daemon/options/remote_url.h"
 
 struct remote_link;
 

@@ -2,7 +2,7 @@
  * fuzz_options: lines of text as the arguments of kilnd.  What is refused is refused in one
  * sentence; what is taken is within the limits of the table.
  */
-#include "daemon/options.h"
+#include "daemon/options/options.h"
 #include "fuzz.h"
 
 #define ARGUMENTS 48

@@ -6,8 +6,8 @@
 page=docs/limits.md
 {
 	named_tests $page 5
-	sed -n 's/^\t{"\(max-[a-z-]*\)", .*/\1/p' daemon/options.c | while read -r option; do
+	sed -n 's/^\t{"\(max-[a-z-]*\)", .*/\1/p' daemon/options/options.c | while read -r option; do
 		grep -q "^|.*| .*\`--$option\`" $page ||
-			echo "daemon/options.c:1: --$option has no row in $page"
+			echo "daemon/options/options.c:1: --$option has no row in $page"
 	done
 } | finish limits

@@ -2,8 +2,8 @@
  * The options of kilnd: defaults, environment, arguments, the sentences for what is wrong, and that
  * help and limits walk the same table.
  */
-#include "daemon/options.c"
-#include "daemon/options_value.c"
+#include "daemon/options/options.c"
+#include "daemon/options/options_value.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * test_remote_url.c: what --remote may look like; each part that is wrong is named, and no sentence
  * has a password in it.
  */
-#include <daemon/remote/url.h>
+#include <daemon/options/remote_url.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,11 +5,11 @@
 #ifndef KILN_DAEMON_OPTIONS_H
 #define KILN_DAEMON_OPTIONS_H
 
-#include "exec/device.h"
-#include "kernel.h"
-#include "remote/url.h"
-#include "sandbox/sandbox.h"
-#include "seal/seal.h"
+#include "daemon/exec/device.h"
+#include "daemon/kernel.h"
+#include "remote_url.h"
+#include "daemon/sandbox/sandbox.h"
+#include "daemon/seal/seal.h"
 #include "daemon/base/util.h"
 
 #include <limits.h>

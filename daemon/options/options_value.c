@@ -2,7 +2,7 @@
  * options_value.c: reads the value of an option, by the kind that its row of the table says, and
  * refuses it in one sentence.  Knows no option by name.
  */
-#include "options_table.h"
+#include "option_row.h"
 
 #include <ctype.h>
 #include <stdlib.h>

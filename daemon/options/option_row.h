@@ -1,5 +1,5 @@
 /*
- * options_table.h: what a row of the table of options is; shared by options.c, which holds the
+ * option_row.h: what a row of the table of options is; shared by options.c, which holds the
  * table, and options_value.c, which reads the values.  Nobody else includes it.
  */
 #ifndef KILN_DAEMON_OPTIONS_TABLE_H

@@ -1,5 +1,5 @@
-/* url.c: takes the URL of the second tier apart.  Knows nothing of connections. */
-#include "url.h"
+/* remote_url.c: takes the URL of the second tier apart.  Knows nothing of connections. */
+#include "remote_url.h"
 
 #include <stdlib.h>
 #include <string.h>

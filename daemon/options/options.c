@@ -2,7 +2,7 @@
  * options.c: the table of options, and what is made from it: the arguments, the environment, the
  * help, the limits.  Knows nothing of what the values are used for.
  */
-#include "options_table.h"
+#include "option_row.h"
 
 #include "daemon/base/misdeed.h"
 

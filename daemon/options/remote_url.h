@@ -1,5 +1,5 @@
 /*
- * url.h: where the second tier of the cache is, as --remote says it.  Nothing that is made
+ * remote_url.h: where the second tier of the cache is, as --remote says it.  Nothing that is made
  * from it to be shown has the password in it.
  *
  *   redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]     HOST may be [an IPv6 address]
