@@ -32,7 +32,7 @@
 #include "daemon/base/counters.h"
 #include "fault/fault.h"
 #include "daemon/base/misdeed.h"
-#include "kernel.h"
+#include "daemon/plan/kernel.h"
 #include "daemon/base/map.h"
 #include "daemon/options/options.h"
 #include "record.h"

@@ -7,7 +7,7 @@
 #define KILN_DAEMON_LINE_H
 
 #include "compile/compile.h"
-#include "kernel.h"
+#include "daemon/plan/kernel.h"
 
 /* For a shell, malloc'd; NULL without memory.  The problem is complete, as plan_infer() leaves it.
  */

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "kernel.h"
+#include "daemon/plan/kernel.h"
 #include "daemon/options/options.h"
 
 struct listen_socket {

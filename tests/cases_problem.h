@@ -5,7 +5,7 @@
 #define KILN_TESTS_CASES_PROBLEM_H
 
 #include "cases.h"
-#include "daemon/kernel.h"
+#include "daemon/plan/kernel.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #ifndef KILN_DAEMON_CACHE_H
 #define KILN_DAEMON_CACHE_H
 
-#include "../kernel.h"
+#include "daemon/plan/kernel.h"
 
 struct cache;
 

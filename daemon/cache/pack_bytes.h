@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_CACHE_PACK_BYTES_H
 #define KILN_DAEMON_CACHE_PACK_BYTES_H
 
-#include "../kernel.h"
+#include "daemon/plan/kernel.h"
 
 #define PACK_CHUNK_BYTES 65536
 

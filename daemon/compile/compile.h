@@ -23,7 +23,7 @@
 #ifndef KILN_DAEMON_COMPILE_H
 #define KILN_DAEMON_COMPILE_H
 
-#include "../kernel.h"
+#include "daemon/plan/kernel.h"
 #include "../sandbox/sandbox.h"
 
 /* ---- Sources ---- */

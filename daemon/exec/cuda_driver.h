@@ -9,7 +9,7 @@
 #ifndef KILN_DAEMON_CUDA_DRIVER_H
 #define KILN_DAEMON_CUDA_DRIVER_H
 
-#include "../kernel.h"
+#include "daemon/plan/kernel.h"
 #include <cuda.h>
 
 #define CUDA_DRIVER_LIST(X)                   \

@@ -6,7 +6,7 @@
 #ifndef KILN_DAEMON_DEVICE_H
 #define KILN_DAEMON_DEVICE_H
 
-#include "../kernel.h"
+#include "daemon/plan/kernel.h"
 
 struct device;        /* an open device */
 struct device_memory; /* a buffer */

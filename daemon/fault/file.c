@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/base/util.h"
-#include "daemon/kernel.h"
+#include "daemon/plan/kernel.h"
 #include "fault.h"
 
 #define ENDING ".txt"

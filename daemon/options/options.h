@@ -6,7 +6,7 @@
 #define KILN_DAEMON_OPTIONS_H
 
 #include "daemon/exec/device.h"
-#include "daemon/kernel.h"
+#include "daemon/plan/kernel.h"
 #include "remote_url.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/seal/seal.h"

@@ -10,7 +10,7 @@
 #ifndef KILN_DAEMON_REMOTE_URL_H
 #define KILN_DAEMON_REMOTE_URL_H
 
-#include "daemon/kernel.h"
+#include "daemon/plan/kernel.h"
 
 struct remote_url {
 	char host[256]; /* or the path of a socket, if is_path; "": no second tier */

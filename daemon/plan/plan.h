@@ -9,7 +9,7 @@
 #ifndef KILN_DAEMON_PLAN_H
 #define KILN_DAEMON_PLAN_H
 
-#include "../kernel.h"
+#include "kernel.h"
 
 struct plan_op {
 	const char *name;

@@ -14,7 +14,7 @@
 #ifndef KILN_DAEMON_SEAL_H
 #define KILN_DAEMON_SEAL_H
 
-#include "../kernel.h"
+#include "daemon/plan/kernel.h"
 
 #define SEAL_NAME_MAX 49 /* with its zero byte: A-Z a-z 0-9 . _ -, none of . - first */
 #define SEAL_ID_HEX 17   /* 16 digits, the beginning of the hash of the public key */

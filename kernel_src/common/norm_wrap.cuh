@@ -256,7 +256,7 @@ struct NormPlanes {
 	typedef NormPair<typename WITH::Gamma, typename WITH::Beta, Compute, WIDE> Pair;
 	static constexpr int V = ROW::length, vectors = ROW::vectors, words = Pair::words;
 	static constexpr bool empty = Pair::numbers == 0;
-	/* The planner knows this as well (daemon/plan/norm_wrap.c). */
+	/* The planner knows this as well (daemon/plan/ops/norm/norm_wrap.c). */
 	static constexpr bool twice = (2 * V - 1) * vectors * words * 4 <= 16384;
 	static constexpr int pitch = (twice ? vectors : vectors + 1) * words; /* of planes, in words */
 

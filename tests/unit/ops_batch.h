@@ -7,7 +7,7 @@
 #define KILN_TESTS_OPS_BATCH_H
 
 #include "daemon/compile/compile.h"
-#include "daemon/kernel.h"
+#include "daemon/plan/kernel.h"
 #include "daemon/base/util.h"
 
 #include <stdio.h>

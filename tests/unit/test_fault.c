@@ -3,7 +3,7 @@
  * must not say is taken out of what others wrote.
  */
 #include "daemon/fault/fault.h"
-#include "daemon/kernel.h"
+#include "daemon/plan/kernel.h"
 #include "daemon/base/util.h"
 
 #include <fcntl.h>

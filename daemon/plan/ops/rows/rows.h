@@ -6,7 +6,7 @@
 #ifndef KILN_DAEMON_PLAN_ROWS_H
 #define KILN_DAEMON_PLAN_ROWS_H
 
-#include "internal.h"
+#include "daemon/plan/internal.h"
 
 #define ROWS_MAX_OPERANDS 8
 

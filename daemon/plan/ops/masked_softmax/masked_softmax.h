@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_PLAN_MASKED_SOFTMAX_H
 #define KILN_DAEMON_PLAN_MASKED_SOFTMAX_H
 
-#include "softmax.h"
+#include "daemon/plan/ops/softmax/softmax.h"
 
 enum masked_kind { MASKED_BOOL, MASKED_LENGTHS, MASKED_CAUSAL, MASKED_ADDITIVE };
 

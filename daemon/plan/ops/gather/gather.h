@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_PLAN_GATHER_H
 #define KILN_DAEMON_PLAN_GATHER_H
 
-#include "rows.h"
+#include "daemon/plan/ops/rows/rows.h"
 
 enum gather_bounds { GATHER_CHECK, GATHER_CLAMP, GATHER_TRUST };
 

@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_PLAN_PERMUTE_H
 #define KILN_DAEMON_PLAN_PERMUTE_H
 
-#include "internal.h"
+#include "daemon/plan/internal.h"
 
 /* A byte-wise split of elements and factors of huge sizes add to the rank. */
 #define PERMUTE_MAX_DIMS (KILN_MAX_RANK + 12)

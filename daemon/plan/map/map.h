@@ -19,7 +19,7 @@
 #ifndef KILN_DAEMON_PLAN_MAP_H
 #define KILN_DAEMON_PLAN_MAP_H
 
-#include "internal.h"
+#include "daemon/plan/internal.h"
 
 #define MAP_NODES 320
 #define MAP_INDICES 8

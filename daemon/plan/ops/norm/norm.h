@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_PLAN_NORM_H
 #define KILN_DAEMON_PLAN_NORM_H
 
-#include "rows.h"
+#include "daemon/plan/ops/rows/rows.h"
 
 /* ---- What is asked (norm_check.c) ---- */
 

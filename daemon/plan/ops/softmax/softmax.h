@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_PLAN_SOFTMAX_H
 #define KILN_DAEMON_PLAN_SOFTMAX_H
 
-#include "rows.h"
+#include "daemon/plan/ops/rows/rows.h"
 
 #define SOFTMAX_MAX_WAYS PLAN_MAX_CHOICES
 

@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_PLAN_GIOU_H
 #define KILN_DAEMON_PLAN_GIOU_H
 
-#include "rows.h"
+#include "daemon/plan/ops/rows/rows.h"
 
 /* Where each operand stands; -1: the operator does not have it. */
 struct giou_op {
