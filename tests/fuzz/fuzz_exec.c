@@ -16,7 +16,7 @@
 #include "client/wire/lane_memory.h"
 #include "client/wire/wire.h"
 #include "daemon/exec/exec.h"
-#include "daemon/exec/executor.h"
+#include "daemon/exec/process/executor.h"
 #include "daemon/base/util.h"
 #include "null_device.h"
 #include "steps.h"

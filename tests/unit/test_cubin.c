@@ -3,7 +3,7 @@
  * for every target it knows, and objects that are none.  Skipped where there is no NVRTC.
  */
 #include "daemon/compile/compile.h"
-#include "daemon/exec/cubin.h"
+#include "daemon/exec/cuda/cubin.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * The thread that wakes clients: each pipe is written at least as often as it takes, and never
  * after it was drained.
  */
-#include "daemon/exec/waker.h"
+#include "daemon/exec/process/waker.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -19,7 +19,7 @@
 #define KILN_DAEMON_CUDA_DEVICE_H
 
 #include "cuda_driver.h"
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #define CUDA_STREAM_BUCKETS 256
 

@@ -4,7 +4,7 @@
 #ifndef KILN_DAEMON_CUBIN_H
 #define KILN_DAEMON_CUBIN_H
 
-#include "device.h"
+#include "daemon/exec/device.h"
 
 /* Fills in the parameters of the entry.  False if the object does not say them in a way that is
  * known here; out is unchanged then. */

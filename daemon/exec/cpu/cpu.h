@@ -18,7 +18,7 @@
 #define KILN_DAEMON_CPU_H
 
 #include "cpu_fiber.h"
-#include "device.h"
+#include "daemon/exec/device.h"
 #include "kernel_src/cpu/abi.cuh"
 
 #include <pthread.h>

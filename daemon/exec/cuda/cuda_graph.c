@@ -7,7 +7,7 @@
  * The driver orders a graph behind its earlier launches, whatever streams they are on: so one piece
  * of scratch memory will do.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -4,7 +4,7 @@
  * Work is a struct of its own, complete in itself, because work behind a delay starts long after
  * the call that described it.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -6,7 +6,7 @@
  * time already waited, so that a long kernel costs little CPU and an end is seen late by at most an
  * eighth of what it took.  With nothing running the thread sleeps until it is woken.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -8,7 +8,7 @@
  * first to be freed unmaps both.  Its owner may free it only when it is freed here, so the answer
  * to a free waits for the stream.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -7,7 +7,7 @@
  * is freed.  The answer to that free waits for the close, as the exporter may then free the memory:
  * the free as a whole is what can be put off (cuda_stalls).
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

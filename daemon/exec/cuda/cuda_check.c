@@ -2,7 +2,7 @@
  * cuda_check: what a loaded kernel takes, and whether a launch gives it that.  The driver looks at
  * neither: it would read beyond the arguments, or start a kernel whose parameters are half there.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -23,8 +23,8 @@
 #include "client/wire/lane_memory.h"
 #include "client/wire/wire.h"
 #include "daemon/base/misdeed.h"
-#include "exec.h"
-#include "trail.h"
+#include "daemon/exec/exec.h"
+#include "daemon/exec/trail.h"
 #include "waker.h"
 #include "daemon/base/map.h"
 

@@ -2,7 +2,7 @@
  * cuda_report: counts that kernels leave for the host, in a cell of its own for every launch in
  * flight: a kernel with nothing to report never touches it.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -2,7 +2,7 @@
  * cuda_launch: modules, and turning what the executor asks for into work, checked against the
  * buffers.  It must not know of streams beyond their numbers.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -6,7 +6,7 @@
  * The executor is a fresh process that was exec'd: cuInit in a process forked from one that used
  * CUDA answers error 3.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #include "daemon/base/util.h"
 #include <string.h>

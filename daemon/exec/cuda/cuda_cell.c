@@ -3,7 +3,7 @@
  * no call of the driver, no copy and no waiting.  They come in pages, are handed out and taken
  * back, and go when the device is closed.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -7,7 +7,7 @@
  * kernels unloaded by what is read here.  A client that waits may have a word of its own written
  * with it, and so sees the end as soon as this process does.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

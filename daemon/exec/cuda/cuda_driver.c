@@ -1,7 +1,7 @@
 /*
  * cuda_driver: see cuda_driver.h.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -8,7 +8,7 @@
  * rest begins there.  As addresses are multiples of 256, up to 255 bytes of the rest lie below the
  * border where the size of the counters is none; they are cleared for counters that lie there.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 

@@ -3,7 +3,7 @@
  * cannot leave its process, and a pool whose memory could would never give any back: so what is
  * shared moves to an allocation of its own.  None of the calls here waits for what runs.
  */
-#include "device.h"
+#include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 
