@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
 enum again_phase {

@@ -7,7 +7,7 @@
 #define KILN_DAEMON_AGAIN_H
 
 #include "job.h"
-#include "second.h"
+#include "daemon/broker/devices/pool/alt_compiler.h"
 
 struct again_want {
 	struct kernel_ref *ref;         /* a planned kernel, held by the caller; or NULL: */

@@ -30,7 +30,7 @@
 #include "cache/cache.h"
 #include "compile/compile.h"
 #include "daemon/base/counters.h"
-#include "fault/fault.h"
+#include "daemon/broker/devices/fault/fault.h"
 #include "daemon/base/misdeed.h"
 #include "daemon/plan/kernel.h"
 #include "daemon/base/map.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
 #define LOG_MOST ((size_t)128 << 10)    /* bytes of a log that are kept */

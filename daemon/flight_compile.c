@@ -6,9 +6,9 @@
 
 #include "failure.h"
 #include "freeze.h"
-#include "remote/remote.h"
+#include "daemon/broker/devices/remote/remote.h"
 #include "session.h"
-#include "store.h"
+#include "daemon/broker/devices/store.h"
 #include "tier/tier.h"
 #include "daemon/base/util.h"
 

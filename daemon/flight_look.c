@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "freeze.h"
-#include "remote/remote.h"
+#include "daemon/broker/devices/remote/remote.h"
 #include "session.h"
-#include "store.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
 /* The store's thread has it, and a disk that does not answer may keep it. */

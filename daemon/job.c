@@ -4,9 +4,9 @@
 
 #include "flight.h"
 #include "freeze.h"
-#include "remote/remote.h"
+#include "daemon/broker/devices/remote/remote.h"
 #include "session.h"
-#include "store.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 #include "waits.h"
 

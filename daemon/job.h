@@ -10,7 +10,7 @@
 #define KILN_DAEMON_JOB_H
 
 #include "broker.h"
-#include "pool/pool.h"
+#include "daemon/broker/devices/pool/pool.h"
 #include "tuned.h"
 
 /* A planned kernel: what a prepared call and the flights that compile it hold together.  Counted.

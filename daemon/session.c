@@ -10,7 +10,7 @@
 #include "admit.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
-#include "second.h"
+#include "daemon/broker/devices/pool/alt_compiler.h"
 #include "tier/tier.h"
 #include "daemon/base/util.h"
 

@@ -9,7 +9,7 @@
 #include <client/wire/wire.h>
 
 #include "broker.h"
-#include "executor.h"
+#include "daemon/broker/devices/handle.h"
 #include "job.h"
 
 #define SESSION_FAILED_TICKETS 1024

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "plan/plan.h"
-#include "store.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
 /* ---- The table ---- */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "second.h"
+#include "daemon/broker/devices/pool/alt_compiler.h"
 #include "daemon/base/util.h"
 #include "work_state.h"
 

@@ -7,9 +7,9 @@
 #include "command.h"
 #include "daemon/line.h"
 #include "daemon/plan/plan.h"
-#include "daemon/pool/pool.h"
+#include "daemon/broker/devices/pool/pool.h"
 #include "daemon/raw.h"
-#include "daemon/store.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/tier/tier.h"
 #include "daemon/base/util.h"
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "command.h"
-#include "daemon/executor.h"
+#include "daemon/broker/devices/handle.h"
 #include "daemon/job.h"
-#include "daemon/remote/remote.h"
+#include "daemon/broker/devices/remote/remote.h"
 #include "daemon/tier/tier.h"
 #include "daemon/base/util.h"
 

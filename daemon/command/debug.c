@@ -7,8 +7,8 @@
 #include "daemon/base/child.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
-#include "daemon/pool/pool.h"
-#include "daemon/store.h"
+#include "daemon/broker/devices/pool/pool.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
 /* ---- What is done to the cache, on the store's thread ---- */

@@ -7,8 +7,8 @@
 
 #include "command.h"
 #include "daemon/plan/plan.h"
-#include "daemon/pool/pool.h"
-#include "daemon/store.h"
+#include "daemon/broker/devices/pool/pool.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/tier/tier.h"
 #include "daemon/base/util.h"
 #include "daemon/why.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "query.h"
-#include "daemon/fault/fault.h"
+#include "daemon/broker/devices/fault/fault.h"
 #include "daemon/base/util.h"
 
 static void put_value(struct wire_out *out, const char *text, const char *name)

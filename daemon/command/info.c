@@ -9,8 +9,8 @@
 #include "daemon/admit.h"
 #include "daemon/freeze.h"
 #include "daemon/plan/plan.h"
-#include "daemon/pool/pool.h"
-#include "daemon/store.h"
+#include "daemon/broker/devices/pool/pool.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/tier/tier.h"
 #include "daemon/base/util.h"
 

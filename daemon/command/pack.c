@@ -8,8 +8,8 @@
 
 #include "daemon/cache/pack.h"
 #include "command.h"
-#include "daemon/pool/pool.h"
-#include "daemon/store.h"
+#include "daemon/broker/devices/pool/pool.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
 #define DAY_SECONDS 86400

@@ -6,7 +6,7 @@
 #define KILN_DAEMON_COMMAND_QUERY_H
 
 #include "command.h"
-#include "daemon/store.h"
+#include "daemon/broker/devices/store.h"
 
 struct query {
 	struct request request;

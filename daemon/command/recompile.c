@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "query.h"
-#include "daemon/pool/pool.h"
+#include "daemon/broker/devices/pool/pool.h"
 #include "daemon/base/util.h"
 
 struct recompile {

@@ -7,7 +7,7 @@
 
 #include "command.h"
 #include "daemon/plan/plan.h"
-#include "daemon/store.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/tuned.h"
 #include "daemon/base/util.h"
 

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/remote/link.h"
+#include "daemon/broker/devices/remote/remote_link.h"
 #include "steps.h"
 
 #define ASKS 64

@@ -2,7 +2,7 @@
  * fault: reports as files: named, bounded, whole or not at all, counted in place; what a report
  * must not say is taken out of what others wrote.
  */
-#include "daemon/fault/fault.h"
+#include "daemon/broker/devices/fault/fault.h"
 #include "daemon/plan/kernel.h"
 #include "daemon/base/util.h"
 

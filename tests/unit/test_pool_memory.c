@@ -1,6 +1,6 @@
 /* pool/memory.c: what a compile is believed to take, in a worker that is new and in one that keeps
  * what compiles before it had. */
-#include "daemon/pool/memory.c"
+#include "daemon/broker/devices/pool/pool_memory.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * test_remote_name.c: a name server that does not answer holds nobody: not who asked, not the loop
  * at its end.
  */
-#include <daemon/remote/name.h>
+#include <daemon/broker/devices/remote/remote_name.h>
 
 #include <netdb.h>
 #include <netinet/in.h>

@@ -2,7 +2,7 @@
  * trail: the broker reads memory that a device process writes, and believes none of it.
  */
 #include "daemon/exec/trail.h"
-#include "daemon/executor_state.h"
+#include "daemon/broker/devices/handle_state.h"
 #include "daemon/raw.h"
 #include "daemon/base/util.h"
 

@@ -1,0 +1,167 @@
+/* devices.c: the list of devices: what --device names, and the GPUs that the first of them reports.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "handle_state.h"
+#include "daemon/base/util.h"
+
+static struct device_entry *add(struct broker *broker, const char *name)
+{
+	struct device_entry **link = &broker->devices;
+	while (*link) {
+		if (!strcmp((*link)->info.name, name))
+			return *link;
+		link = &(*link)->next;
+	}
+	struct device_entry *device = util_alloc(sizeof *device);
+	device->broker = broker;
+	snprintf(device->info.name, sizeof device->info.name, "%s", name);
+	*link = device;
+	return device;
+}
+
+int devices_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
+{
+	const struct options_devices *wanted = &broker->options.devices;
+	if (wanted->automatic) {
+		add(broker, "cuda:0");
+		add(broker, "cpu");
+	}
+	for (int i = 0; i < wanted->count; i++)
+		add(broker, wanted->names[i]);
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		if (!executor_for(device, (uint32_t)getuid()))
+			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory");
+	return KILN_OK;
+}
+
+struct device_entry *device_find(struct broker *broker, const char *name)
+{
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		if (!strcmp(device->info.name, name))
+			return device;
+	return NULL;
+}
+
+bool device_is_cpu(const struct device_entry *device)
+{
+	return !strcmp(device->info.name, "cpu");
+}
+
+static bool same_limits(const struct kernel_limits *a, const struct kernel_limits *b)
+{
+	return !strcmp(a->target, b->target) && a->max_threads == b->max_threads &&
+		   a->shared_default == b->shared_default && a->shared_optin == b->shared_optin &&
+		   a->grid_x == b->grid_x && a->grid_y == b->grid_y && a->grid_z == b->grid_z &&
+		   a->multiprocessors == b->multiprocessors && a->warp == b->warp;
+}
+
+/* Whether it is another one than it was; what is planned for one of another kind, or was tuned for
+ * another model, is not for this one. */
+static bool note_change(struct device_entry *device, const struct device_info *info)
+{
+	const struct device_info *before = &device->info;
+	char was[sizeof device->was];
+	bool other_kind =
+		!same_limits(&before->limits, &info->limits) || strcmp(before->model, info->model) != 0;
+	if (!before->limits.target[0] || (!other_kind && !strcmp(before->uuid, info->uuid)))
+		return false;
+	device->kind += other_kind;
+	snprintf(was, sizeof was, "%s, %s%s%s", before->model, before->limits.target,
+			 before->uuid[0] ? ", " : "", before->uuid);
+	memcpy(device->was, was, sizeof was);
+	util_log(UTIL_WARN, "device %s is another one than before: it was %s and is %s, %s, %s",
+			 info->name, was, info->model, info->limits.target, info->uuid);
+	return true;
+}
+
+bool device_is_present(struct device_entry *device, const struct device_info *info)
+{
+	struct broker *broker = device->broker;
+	char name[sizeof info->name];
+	if (device->state != DEVICE_PRESENT)
+		util_log(UTIL_INFO, "device %s is %s", device->info.name, info->model);
+	bool another = note_change(device, info);
+	device->info = *info;
+	device->state = DEVICE_PRESENT;
+	device->reason[0] = 0;
+	/* The further GPUs are listed now and started when a client names them. */
+	if (!broker->options.devices.automatic || strcmp(device->info.name, "cuda:0") != 0)
+		return another;
+	for (int i = 1; i < info->device_count && i < OPTIONS_MAX_DEVICES; i++) {
+		snprintf(name, sizeof name, "cuda:%d", i);
+		add(broker, name);
+	}
+	return another;
+}
+
+void device_is_away(struct device_entry *device, enum device_state state, const char *reason)
+{
+	/* Another user's process may still have it, or have it again. */
+	for (struct executor *executor = device->executors; executor; executor = executor->next)
+		if (executor->phase == EXECUTOR_READY && !executor->session)
+			return;
+	if (device->state != state)
+		util_log(state == DEVICE_LOST ? UTIL_WARN : UTIL_INFO, "device %s is %s: %s",
+				 device->info.name, state == DEVICE_LOST ? "lost" : "not available", reason);
+	device->state = state;
+	snprintf(device->reason, sizeof device->reason, "%s", reason);
+}
+
+void devices_close(struct broker *broker)
+{
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		for (struct executor *executor = device->executors; executor; executor = executor->next)
+			executor_stop(executor);
+}
+
+void devices_free(struct broker *broker)
+{
+	while (broker->devices) {
+		struct device_entry *device = broker->devices;
+		broker->devices = device->next;
+		while (device->executors) {
+			struct executor *executor = device->executors;
+			device->executors = executor->next;
+			executor_free(executor);
+		}
+		free(device);
+	}
+}
+
+void executor_each(const struct broker *broker, executor_visit visit, void *arg)
+{
+	static const char *const phases[] = {"stopped", "waiting", "starting", "ready"};
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		for (struct executor *executor = device->executors; executor; executor = executor->next) {
+			struct executor_stats stats = {
+				.executor = executor,
+				.device = device->info.name,
+				.state = executor->lost ? "lost" : phases[executor->phase],
+				.reason =
+					executor->phase == EXECUTOR_STOPPED || executor->lost ? executor->reason : "",
+				.uid = executor->uid,
+				.session = executor->session,
+				.pid = executor->child ? child_pid(executor->child) : 0,
+				.inflight = executor->call_count,
+				.modules = (int)executor->modules.count,
+				.restarts = executor->restarts,
+				.scratch_bytes = executor->scratch_bytes,
+				.sandbox = executor->sandbox,
+			};
+			visit(arg, &stats);
+		}
+}
+
+int executor_kill(struct broker *broker, int pid)
+{
+	for (struct device_entry *device = broker->devices; device; device = device->next)
+		for (struct executor *executor = device->executors; executor; executor = executor->next)
+			if (executor->child && (!pid || child_pid(executor->child) == pid)) {
+				child_kill(executor->child);
+				return child_pid(executor->child);
+			}
+	return 0;
+}

@@ -1,0 +1,235 @@
+/*
+ * fault_calls.c: the last calls of a device process.  It left numbers (exec/trail.h); what they stand for
+ * is looked up here, where nobody but the broker writes, and a number that stands for nothing is
+ * shown as such.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "daemon/broker/devices/handle.h"
+#include "daemon/session.h"
+#include "daemon/tier/tier.h"
+#include "daemon/base/util.h"
+#include "fault.h"
+
+#define CALLS_DONE 24   /* of those that have ended */
+#define CALLS_FLYING 40 /* of those that have not */
+#define REQUESTS_MOST 16
+
+struct listing {
+	struct broker *broker;
+	const struct executor *executor;
+	struct util_text *text;
+	int done, flying, left_out;
+};
+
+#define KEYS_MOST 8
+struct keys {
+	struct listing listing;
+	char keys[KEYS_MOST][KERNEL_KEY_HEX];
+	int count;
+};
+
+struct requests {
+	struct util_text *text;
+	int count;
+};
+
+static const char *took(uint64_t micros, char text[32])
+{
+	if (micros < 10000)
+		snprintf(text, 32, "%" PRIu64 " us", micros);
+	else if (micros < 10000000)
+		snprintf(text, 32, "%.1f ms", (double)micros / 1e3);
+	else
+		snprintf(text, 32, "%.1f s", (double)micros / 1e6);
+	return text;
+}
+
+/* ---- Calls that came through a lane ---- */
+
+static void describe_graph(const struct call *call, struct executor_about *about)
+{
+	const struct kernel_ref *first = call->graph->parts[0].variant;
+	executor_describe(about, first, first);
+	about->calls = call->graph->count;
+}
+
+/* The kernel that a lane has for a variant is not asked for: the exact one, or its generic one. */
+static bool describe_call(const struct call *call, uint64_t name, struct executor_about *about)
+{
+	if (call->graph && call->graph->id == name) {
+		describe_graph(call, about);
+		return true;
+	}
+	for (int i = 0; i < call->variant_count; i++) {
+		const struct kernel_ref *asked = call->variants[i];
+		const struct tier *tier = asked->tier;
+		if (call->bound[i].id != name)
+			continue;
+		executor_describe(about, tier && !tier->taken_over ? tier->generic : asked, asked);
+		return true;
+	}
+	return false;
+}
+
+/* False: its session has ended, or the call was released. */
+static bool find_lane_call(const struct listing *listing, const struct executor_past *past,
+						   struct executor_about *about)
+{
+	for (struct session *session = listing->broker->sessions; session; session = session->next) {
+		struct call *call;
+		size_t cursor = 0;
+		if (session->stream != past->stream || session->executor != listing->executor)
+			continue;
+		about->session = session->id;
+		about->pid = session->pid;
+		while ((call = map_next(&session->calls, &cursor)))
+			if (describe_call(call, past->name, about))
+				return true;
+		return false;
+	}
+	return false;
+}
+
+/* ---- One call ---- */
+
+static void put_kernel(struct util_text *text, const struct executor_about *about)
+{
+	if (about->copied)
+		util_text_add(text, ", copy of %" PRIu64 " bytes", about->copied);
+	if (about->op[0])
+		util_text_add(text, ", %s", about->op);
+	if (about->calls)
+		util_text_add(text, " first of a graph of %d", about->calls);
+	if (about->choice[0])
+		util_text_add(text, " (%s)", about->choice);
+	if (about->key[0])
+		util_text_add(text, ", kernel %.12s", about->key);
+	if (about->block[0])
+		util_text_add(text,
+					  ", grid %" PRId64 "x%" PRId64 "x%" PRId64 ", block %" PRId64 "x%" PRId64
+					  "x%" PRId64,
+					  about->grid[0], about->grid[1], about->grid[2], about->block[0],
+					  about->block[1], about->block[2]);
+	if (about->line[0])
+		util_text_add(text, "\n    %s", about->line);
+}
+
+static void put_state(struct util_text *text, const struct executor_past *past)
+{
+	char age[32], length[32];
+	util_text_add(text, "  #%" PRIu64 "%s", past->number,
+				  past->culprit ? ", which the device failed on" : "");
+	if (past->in_flight)
+		util_text_add(text, ", in flight for %s", took(past->took_us, age));
+	else
+		util_text_add(text, ", status %d, begun %s ago, took %s", past->status,
+					  took(past->age_us, age), took(past->took_us, length));
+}
+
+/* What it was; room is for what nobody noted.  NULL: nobody knows any more. */
+static const struct executor_about *find_about(const struct listing *listing,
+											   const struct executor_past *past,
+											   struct executor_about *room)
+{
+	enum executor_noting which = past->stream ? EXECUTOR_LANE : EXECUTOR_MESSAGE;
+	const struct executor_about *noted = executor_noted(listing->executor, which, past->name);
+	*room = (struct executor_about){0};
+	return noted || !past->stream ? noted : find_lane_call(listing, past, room) ? room : NULL;
+}
+
+static void put_past(void *arg, const struct executor_past *past)
+{
+	struct listing *listing = arg;
+	struct executor_about room;
+	bool shown = past->culprit || (past->in_flight ? listing->flying++ < CALLS_FLYING
+												   : listing->done++ < CALLS_DONE);
+	listing->left_out += !shown;
+	if (!shown)
+		return;
+	const struct executor_about *known = find_about(listing, past, &room);
+	const struct executor_about *about = known ? known : &room;
+	put_state(listing->text, past);
+	util_text_add(listing->text, ", by %s", past->stream ? "lane" : "message");
+	if (about->session)
+		util_text_add(listing->text, " of session %" PRIu64 " (pid %d)", about->session,
+					  (int)about->pid);
+	if (known)
+		put_kernel(listing->text, known);
+	else
+		util_text_add(listing->text, ", a call that is there no more");
+	util_text_add(listing->text, "\n");
+}
+
+/* ---- Keys ---- */
+
+static void put_key(struct keys *keys, const char *key)
+{
+	for (int i = 0; i < keys->count; i++)
+		if (!strcmp(keys->keys[i], key))
+			return;
+	if (!*key || keys->count == KEYS_MOST)
+		return;
+	memcpy(keys->keys[keys->count++], key, KERNEL_KEY_HEX);
+	util_text_add(keys->listing.text, "%-14s %s\n", "kernel", key);
+}
+
+static void put_culprit(void *arg, const struct executor_past *past)
+{
+	struct keys *keys = arg;
+	struct executor_about room;
+	const struct executor_about *about =
+		past->culprit ? find_about(&keys->listing, past, &room) : NULL;
+	if (about)
+		put_key(keys, about->key);
+}
+
+static void put_flying(void *arg, const struct executor_past *past)
+{
+	struct keys *keys = arg;
+	struct executor_about room;
+	const struct executor_about *about =
+		past->in_flight ? find_about(&keys->listing, past, &room) : NULL;
+	if (about)
+		put_key(keys, about->key);
+}
+
+void fault_write_keys(struct broker *broker, const struct executor *executor,
+					  struct util_text *text)
+{
+	struct keys keys = {.listing = {.broker = broker, .executor = executor, .text = text}};
+	executor_each_past(executor, put_culprit, &keys);
+	executor_each_past(executor, put_flying, &keys);
+}
+
+/* ---- All of them ---- */
+
+static void put_request(void *arg, const char *type, uint64_t age_us, uint32_t deadline_ms)
+{
+	struct requests *requests = arg;
+	char age[32];
+	if (requests->count++ >= REQUESTS_MOST)
+		return;
+	util_text_add(requests->text, "  %s, for %s", type, took(age_us, age));
+	if (deadline_ms)
+		util_text_add(requests->text, " of %u ms", deadline_ms);
+	util_text_add(requests->text, "\n");
+}
+
+void fault_write_calls(struct broker *broker, const struct executor *executor,
+					   struct util_text *text)
+{
+	struct listing listing = {.broker = broker, .executor = executor, .text = text};
+	struct requests requests = {.text = text};
+	util_text_add(text, "\nlast calls of a device process of %s, the newest first\n",
+				  executor_device(executor)->info.name);
+	executor_each_past(executor, put_past, &listing);
+	if (listing.left_out)
+		util_text_add(text, "  and %d before, or in flight, that are not shown\n",
+					  listing.left_out);
+	util_text_add(text, "\nrequests that it had not answered, the oldest first\n");
+	executor_each_request(executor, put_request, &requests);
+	if (requests.count > REQUESTS_MOST)
+		util_text_add(text, "  and %d more\n", requests.count - REQUESTS_MOST);
+}

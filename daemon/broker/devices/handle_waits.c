@@ -1,0 +1,136 @@
+/* handle_waits.c: who waits for a device process, as the broker knows it: a process that stands
+ * still is not asked. */
+#include "handle_state.h"
+
+#include <string.h>
+
+#include "daemon/base/util.h"
+#include "daemon/waits.h"
+
+static struct wait_note begin(const struct executor *executor, const void *owner, const char *what,
+							  uint64_t since_us)
+{
+	return (struct wait_note){
+		.owner = owner,
+		.what = what,
+		.of = "executor",
+		.pid = executor->child ? child_pid(executor->child) : 0,
+		.device = executor->device->info.name,
+		.since_us = since_us,
+		.left_ms = WAITS_NO_DEADLINE,
+	};
+}
+
+int executor_pid(const struct executor *executor)
+{
+	return executor->child ? child_pid(executor->child) : 0;
+}
+
+/* ---- Its start ---- */
+
+static void note_start(const struct executor *executor, waits_visit visit, void *arg)
+{
+	const char *name = executor->device->info.name;
+	bool starting = executor->phase == EXECUTOR_STARTING;
+	for (const struct executor_wait *wait = executor->waiters; wait; wait = wait->next) {
+		struct wait_note note = begin(executor, wait->arg, "device", wait->since_us);
+		waits_say(&note, "the start of the device process of %s", name);
+		if (starting)
+			note.left_ms = waits_timer_left(&executor->timer);
+		visit(arg, &note);
+	}
+	if (!starting && executor->phase != EXECUTOR_WAITING)
+		return;
+	struct wait_note note = begin(executor, NULL, "start", executor->phase_us);
+	waits_say(&note, "%s of the device process of %s", starting ? "the start" : "the next start",
+			  name);
+	if (starting)
+		note.left_ms = waits_timer_left(&executor->timer);
+	visit(arg, &note);
+}
+
+/* ---- Requests ---- */
+
+static const struct {
+	const char *type, *what, *text;
+} kinds[] = {
+	{"launch", "launch", "the launch under way on %s"},
+	{"graph.launch", "launch", "the graph under way on %s"},
+	{"copy", "transfer", "the copy under way on %s"},
+	{"load", "load", "the load of a kernel on %s"},
+	{"alloc", "place", "memory on %s"},
+	{"import", "place", "lent memory to be brought to %s"},
+	{"share", "place", "memory of %s to be shared between two processes"},
+	{"free", "free", "the last use of a buffer on %s"},
+	{"graph", "graph", "a graph to be made on %s"},
+	{"lane.open", "lane", "a lane to be opened on %s"},
+	{"lane.bind", "lane", "a call to be bound to its lane on %s"},
+	{"lane.close", "lane", "the launches of its lane on %s"},
+};
+
+static void describe(const struct executor *executor, const struct executor_call *call, bool quiet,
+					 struct wait_note *note)
+{
+	const char *text = "an answer of %s";
+	note->what = "device";
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (!strcmp(kinds[i].type, call->type)) {
+			note->what = kinds[i].what;
+			text = kinds[i].text;
+		}
+	snprintf(note->text, sizeof note->text, text, executor->device->info.name);
+	if (quiet && call->waits && !device_is_cpu(executor->device)) {
+		note->what = "quiet";
+		util_append(note->text, sizeof note->text, strlen(note->text),
+					", once what runs there has ended");
+	}
+	if (call->deadline_ms) {
+		uint64_t since =
+			call->sent_us > executor->progress_us ? call->sent_us : executor->progress_us;
+		note->left_ms =
+			waits_left(since + executor_call_deadline_ms(executor, call) * 1000, util_now_us());
+	}
+}
+
+/* A load has as many owners as wait for that kernel. */
+static void note_call(const struct executor *executor, const struct executor_call *call, bool quiet,
+					  waits_visit visit, void *arg)
+{
+	if (!call->done)
+		return;
+	struct wait_note note = begin(executor, call->arg, "", call->sent_us);
+	describe(executor, call, quiet, &note);
+	if (strcmp(call->type, "load") != 0) {
+		visit(arg, &note);
+		return;
+	}
+	const struct executor_module *module = call->arg;
+	memcpy(note.key, module->key, sizeof note.key);
+	for (const struct module_wait *wait = module->waiters; wait; wait = wait->next) {
+		note.owner = wait->arg;
+		note.alone = true; /* a kernel that will be of use later */
+		note.since_us = wait->since_us;
+		if (wait->done)
+			visit(arg, &note);
+	}
+}
+
+static void note_calls(const struct executor *executor, waits_visit visit, void *arg)
+{
+	bool runs = executor->holds;
+	for (const struct executor_call *call = executor->first; call && !runs; call = call->next)
+		runs = !call->waits && (!strcmp(call->type, "launch") || !strcmp(call->type, "copy") ||
+								!strcmp(call->type, "graph.launch"));
+	for (const struct executor_call *call = executor->first; call; call = call->next)
+		note_call(executor, call, runs, visit, arg);
+}
+
+void executors_waits(const struct broker *broker, waits_visit visit, void *arg)
+{
+	for (const struct device_entry *device = broker->devices; device; device = device->next)
+		for (const struct executor *executor = device->executors; executor;
+			 executor = executor->next) {
+			note_start(executor, visit, arg);
+			note_calls(executor, visit, arg);
+		}
+}

@@ -1,0 +1,253 @@
+/* pool_queue.c: the jobs that wait for a worker: which is next, and which worker is for it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool_state.h"
+
+/* ---- The queues ---- */
+
+static void choose_last(struct pool_queue *queue, struct pool_job *job)
+{
+	job->chosen = queue;
+	job->previous = queue->tail;
+	job->next = NULL;
+	if (queue->tail)
+		queue->tail->next = job;
+	else
+		queue->head = job;
+	queue->tail = job;
+}
+
+static void choose_first(struct pool_queue *queue, struct pool_job *job)
+{
+	job->chosen = queue;
+	job->previous = NULL;
+	job->next = queue->head;
+	if (queue->head)
+		queue->head->previous = job;
+	else
+		queue->tail = job;
+	queue->head = job;
+}
+
+static void unchoose(struct pool_job *job)
+{
+	struct pool_queue *queue = job->chosen;
+	if (!queue)
+		return;
+	if (job->previous)
+		job->previous->next = job->next;
+	else
+		queue->head = job->next;
+	if (job->next)
+		job->next->previous = job->previous;
+	else
+		queue->tail = job->previous;
+	job->chosen = NULL;
+}
+
+static void list(struct pool *pool, struct pool_job *job)
+{
+	job->queued = true;
+	job->all_previous = NULL;
+	job->all_next = pool->queued;
+	if (pool->queued)
+		pool->queued->all_previous = job;
+	pool->queued = job;
+	pool->queued_count[job->priority]++;
+}
+
+/* Nothing where it is not queued. */
+static void take_out(struct pool *pool, struct pool_job *job)
+{
+	if (!job->queued)
+		return;
+	turns_leave_all(&job->item);
+	unchoose(job);
+	if (job->all_previous)
+		job->all_previous->all_next = job->all_next;
+	else
+		pool->queued = job->all_next;
+	if (job->all_next)
+		job->all_next->all_previous = job->all_previous;
+	pool->queued_count[job->priority]--;
+	job->queued = false;
+}
+
+void queue_put_back(struct pool *pool, struct pool_job *job)
+{
+	list(pool, job);
+	choose_first(&pool->queues[job->priority], job);
+}
+
+struct pool_job *queue_pop(struct pool *pool)
+{
+	struct pool_job *job = pool->queued;
+	if (job)
+		take_out(pool, job);
+	return job;
+}
+
+/* The job whose turn it is, chosen; NULL: none waits. */
+static struct pool_job *choose_next(struct pool_queue *queue)
+{
+	struct pool_job *job = (struct pool_job *)turns_take(&queue->turns);
+	if (!job)
+		return NULL;
+	unchoose(job); /* by those who are in less of a hurry */
+	choose_last(queue, job);
+	return job;
+}
+
+static const char *compiler_of(const struct pool *pool, const struct compile_job *job)
+{
+	return !strcmp(job->target, "cpu") ? pool->toolchains.host.id : pool->toolchains.nvrtc.id;
+}
+
+struct pool_job *queue_pop_stale(struct pool *pool)
+{
+	struct pool_job *job = pool->queued;
+	while (job && !strcmp(job->compiler, compiler_of(pool, job->job)))
+		job = job->all_next;
+	if (job)
+		take_out(pool, job);
+	return job;
+}
+
+/* ---- Which worker ---- */
+
+static int count_slots(const struct pool *pool, enum slot_state state)
+{
+	int count = 0;
+	for (int i = 0; i < pool->count; i++)
+		count += pool->slots[i].state == state;
+	return count;
+}
+
+static bool is_fresh(const struct slot *slot)
+{
+	return slot->jobs_done == 0;
+}
+
+/* An idle worker, if it can be one that is fresh or not, as wanted. */
+static struct slot *find_idle(struct pool *pool, bool fresh)
+{
+	struct slot *found = NULL;
+	for (int i = 0; i < pool->count; i++) {
+		struct slot *slot = &pool->slots[i];
+		if (slot->state == SLOT_IDLE && (!found || is_fresh(slot) == fresh))
+			found = slot;
+	}
+	return found;
+}
+
+/* Somebody who waits shall find a worker; where one is all there is, it works. */
+static bool may_take(const struct pool *pool, enum pool_priority priority)
+{
+	int idle = count_slots(pool, SLOT_IDLE), gone = count_slots(pool, SLOT_EMPTY);
+	return priority == POOL_INTERACTIVE ? idle > 0
+										: idle > 1 || (idle == 1 && gone == pool->count - 1);
+}
+
+/* The worker for a job; NULL: a fresh one is needed and on its way.  coming: workers that start and
+ * that no job before this one waits for. */
+static struct slot *find_worker(struct pool *pool, const struct pool_job *job, int *coming)
+{
+	bool fresh = job->job->user_files > 0 || job->fresh;
+	struct slot *slot = find_idle(pool, fresh);
+	if (!fresh || is_fresh(slot))
+		return slot;
+	/* What a user's source may do to its compiler reaches no other job, and no other job it; nor
+	 * does what jobs before have left of its memory. */
+	if (*coming > 0)
+		--*coming;
+	else
+		slot_renew(slot);
+	return NULL;
+}
+
+void queue_assign(struct broker *broker)
+{
+	struct pool *pool = broker->pool;
+	int coming = count_slots(pool, SLOT_STARTING);
+	for (int i = 0; i < POOL_PRIORITIES; i++) {
+		struct pool_queue *queue = &pool->queues[i];
+		struct pool_job *next, *job = queue->head;
+		for (; may_take(pool, (enum pool_priority)i); job = next) {
+			if (!job && !(job = choose_next(queue)))
+				break;
+			/* Who is behind does not get what it waits for. */
+			if (!memory_admits(broker, job->job))
+				return;
+			struct slot *slot = find_worker(pool, job, &coming);
+			next = job->next;
+			if (slot) {
+				take_out(pool, job);
+				slot_send(slot, job);
+			}
+		}
+	}
+}
+
+/* ---- What the broker asks ---- */
+
+struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job, pool_done done,
+							 void *arg)
+{
+	struct pool_job *item = calloc(1, sizeof *item);
+	if (!item)
+		return NULL;
+	item->job = job;
+	item->priority = POOL_BACKGROUND;
+	item->done = done;
+	item->arg = arg;
+	item->since_us = util_now_us();
+	snprintf(item->compiler, sizeof item->compiler, "%s", compiler_of(broker->pool, job));
+	list(broker->pool, item);
+	return item;
+}
+
+static void raise_to(struct pool *pool, struct pool_job *job, enum pool_priority priority)
+{
+	if (priority >= job->priority)
+		return;
+	if (job->queued) {
+		pool->queued_count[job->priority]--;
+		pool->queued_count[priority]++;
+	}
+	job->priority = priority;
+}
+
+void pool_join(struct broker *broker, struct pool_job *job, enum pool_priority priority,
+			   struct turn_owner owner, struct turn_place *place)
+{
+	struct pool *pool = broker->pool;
+	struct pool_queue *queue = &pool->queues[priority];
+	raise_to(pool, job, priority);
+	if (!job->queued || (job->chosen && job->chosen <= queue))
+		return;
+	/* Without memory for its turn it has it now. */
+	if (turns_join(&queue->turns, &job->item, place, owner) < 0) {
+		unchoose(job);
+		choose_last(queue, job);
+	}
+	queue_assign(broker);
+}
+
+void pool_cancel(struct broker *broker, struct pool_job *job)
+{
+	struct pool *pool = broker->pool;
+	take_out(pool, job);
+	for (int i = 0; i < pool->count; i++)
+		if (pool->slots[i].job == job)
+			slot_abort(&pool->slots[i]);
+	free(job);
+}
+
+bool pool_running(const struct broker *broker, const struct pool_job *job)
+{
+	for (int i = 0; i < broker->pool->count; i++)
+		if (broker->pool->slots[i].job == job)
+			return true;
+	return false;
+}

@@ -1,0 +1,268 @@
+/*
+ * remote.c: whether the second tier is asked: a circuit breaker over one connection.  Asks that are
+ * not answered in time, three in a row, or a connection that ends open it; then nobody asks, and a
+ * new connection is tried in the background, less and less often, until it answers once within the
+ * deadline.
+ */
+#include "remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
+#include "remote_state.h"
+
+#define FAILURES_MOST 3
+
+static const char *const breaker_names[] = {"closed", "open", "half-open"};
+
+static const char *shown(const struct remote *remote)
+{
+	return remote->broker->options.remote.shown;
+}
+
+bool remote_usable(const struct remote *remote)
+{
+	return remote->breaker == REMOTE_CLOSED;
+}
+
+void remote_entry_name(const char *key, char name[REMOTE_NAME_MAX])
+{
+	snprintf(name, REMOTE_NAME_MAX, "kiln:1:entry:%s", key);
+}
+
+void remote_claim_name(const char *key, char name[REMOTE_NAME_MAX])
+{
+	snprintf(name, REMOTE_NAME_MAX, "kiln:1:claim:%s", key);
+}
+
+/* ---- The breaker ---- */
+
+static void try_again(uv_timer_t *timer);
+
+void remote_give_up(struct remote *remote, const char *why)
+{
+	struct remote_link *asks = remote->asks;
+	bool was_used = remote->breaker == REMOTE_CLOSED;
+	char first[KERNEL_ERROR_MAX];
+	if (remote->breaker == REMOTE_OPEN)
+		return;
+	/* It is said once that it is away, and all further reasons are for who looks closely. */
+	snprintf(first, sizeof first, "%s", why);
+	bool news = was_used || (!remote->met && !remote->why[0]);
+	util_log(news ? UTIL_WARN : UTIL_DEBUG, "%s is away, kernels are compiled here: %s",
+			 shown(remote), first);
+	memcpy(remote->why, first, sizeof remote->why);
+	if (was_used)
+		remote->changed_us = util_now_us();
+	remote->breaker = REMOTE_OPEN;
+	remote->asks = NULL;
+	remote_link_close(asks);
+	remote_write_stop(remote);
+	remote_claim_forget_all(remote);
+	remote_fetch_end_all(remote);
+	uv_timer_start(&remote->probe, try_again, remote->backoff_ms, 0);
+	remote->backoff_ms = remote->backoff_ms * 2 < PAUSE_REMOTE_TRY_MOST_MS
+							 ? remote->backoff_ms * 2
+							 : PAUSE_REMOTE_TRY_MOST_MS;
+	server_progress(remote->broker);
+}
+
+static void on_ready(void *owner, uint64_t micros)
+{
+	struct remote *remote = owner;
+	uint64_t most = remote->broker->options.remote_deadline_ms * 1000;
+	char why[KERNEL_ERROR_MAX];
+	if (micros > most) {
+		snprintf(why, sizeof why, "it answers within %.1f ms, and --remote-deadline is %.0f",
+				 (double)micros / 1000, (double)most / 1000);
+		remote_give_up(remote, why);
+		return;
+	}
+	uv_timer_stop(&remote->probe);
+	util_log(UTIL_INFO, "%s is %s", shown(remote), remote->met ? "back" : "there");
+	remote->breaker = REMOTE_CLOSED;
+	remote->changed_us = util_now_us();
+	remote->failures = 0;
+	remote->met = true;
+	remote->why[0] = 0;
+	remote_write_pump(remote);
+}
+
+static void on_lost(void *owner, const char *why)
+{
+	remote_give_up(owner, why);
+}
+
+static void on_patience(uv_timer_t *timer)
+{
+	remote_give_up(timer->data, "it does not answer");
+}
+
+static void try_again(uv_timer_t *timer)
+{
+	static const struct remote_link_events events = {on_ready, on_lost};
+	struct remote *remote = timer->data;
+	remote->breaker = REMOTE_HALF_OPEN;
+	remote->asks =
+		remote_link_open(&remote->broker->loop, &remote->broker->options.remote, &events, remote);
+	if (remote->asks)
+		uv_timer_start(&remote->probe, on_patience, DEADLINE_REMOTE_CONNECT_MS, 0);
+	else
+		remote_give_up(remote, "out of memory for a connection");
+}
+
+void remote_answer_came(struct remote *remote, uint64_t micros)
+{
+	histogram_note(&remote->ask_times, micros);
+	remote->failures = 0;
+	remote->backoff_ms = PAUSE_REMOTE_TRY_LEAST_MS;
+}
+
+void remote_trouble(struct remote *remote, const char *why)
+{
+	if (remote_usable(remote) && ++remote->failures >= FAILURES_MOST)
+		remote_give_up(remote, why);
+}
+
+/* ---- Time ---- */
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct remote *remote = timer->data;
+	uint64_t now = util_now_us();
+	remote_fetch_tick(remote, now);
+	remote_claim_tick(remote, now);
+	remote_write_tick(remote, now);
+	remote_arm(remote);
+}
+
+void remote_arm(struct remote *remote)
+{
+	uint64_t now = util_now_us();
+	uint64_t due = remote_fetch_due(remote);
+	if (remote_claim_due(remote) < due)
+		due = remote_claim_due(remote);
+	if (remote_write_due(remote) < due)
+		due = remote_write_due(remote);
+	if (due == REMOTE_NEVER)
+		uv_timer_stop(&remote->timer);
+	else
+		uv_timer_start(&remote->timer, on_timer, due > now ? (due - now + 999) / 1000 : 0, 0);
+}
+
+/* ---- Opening and closing ---- */
+
+static int open_keys(struct remote *remote, char error[KERNEL_ERROR_MAX])
+{
+	const struct options *options = &remote->broker->options;
+	const char *name = options->sign_key[0] ? options->sign_key : NULL;
+	struct seal_ring *trusted = NULL;
+	int status = seal_ring_open(options->trust_dir, &trusted, error);
+	if (status != KILN_OK)
+		return status;
+	remote->trusted = seal_ring_count(trusted);
+	seal_ring_free(trusted);
+	if (!remote->trusted)
+		util_log(UTIL_WARN, "nothing is taken from %s: no key is trusted (kiln key trust FILE)",
+				 shown(remote));
+	status = seal_open(options->key_dir, name, &remote->secret, error);
+	remote->seals = status == KILN_OK;
+	if (status != KILN_ENOENT || name)
+		return status;
+	util_log(UTIL_WARN, "nothing is written to %s until kilnd starts again: %s", shown(remote),
+			 error);
+	return KILN_OK;
+}
+
+int remote_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
+{
+	if (!broker->options.remote.host[0])
+		return KILN_OK;
+	struct remote *remote = util_alloc(sizeof *remote);
+	char host[64] = "";
+	*remote = (struct remote){.broker = broker,
+							  .backoff_ms = PAUSE_REMOTE_TRY_LEAST_MS,
+							  .changed_us = util_now_us(),
+							  .write_due_us = REMOTE_NEVER};
+	int status = open_keys(remote, error);
+	if (status != KILN_OK) {
+		free(remote);
+		return status;
+	}
+	gethostname(host, sizeof host - 1);
+	snprintf(remote->claimant, sizeof remote->claimant, "%s %d", host, (int)getpid());
+	uv_timer_init(&broker->loop, &remote->timer);
+	uv_timer_init(&broker->loop, &remote->probe);
+	remote->timer.data = remote->probe.data = remote;
+	broker->remote = remote;
+	try_again(&remote->probe);
+	return KILN_OK;
+}
+
+void remote_close(struct broker *broker)
+{
+	struct remote *remote = broker->remote;
+	if (!remote)
+		return;
+	remote->breaker = REMOTE_OPEN;
+	remote_link_close(remote->asks);
+	remote->asks = NULL;
+	remote_write_stop(remote);
+	remote_claim_forget_all(remote);
+	uv_close((uv_handle_t *)&remote->timer, NULL);
+	uv_close((uv_handle_t *)&remote->probe, NULL);
+}
+
+void remote_free(struct broker *broker)
+{
+	struct remote *remote = broker->remote;
+	if (!remote)
+		return;
+	remote_write_free(remote);
+	seal_forget(&remote->secret);
+	free(remote);
+	broker->remote = NULL;
+}
+
+bool remote_finished(struct broker *broker)
+{
+	struct remote *remote = broker->remote;
+	uint64_t now = util_now_us();
+	if (!remote || !remote_usable(remote))
+		return true;
+	if (!remote->finish_us)
+		remote->finish_us = now + DEADLINE_REMOTE_FINISH_US;
+	bool busy = remote_queued(broker) || remote_link_pending(remote->asks) ||
+				(remote->writes && remote_link_pending(remote->writes));
+	return !busy || now > remote->finish_us;
+}
+
+/* ---- Figures ---- */
+
+bool remote_stats(const struct broker *broker, struct remote_stats *out)
+{
+	const struct remote *remote = broker->remote;
+	if (!remote)
+		return false;
+	bool tried = remote->met || remote->why[0];
+	*out = (struct remote_stats){
+		.state = remote_usable(remote) ? "connected"
+				 : tried               ? "away"
+									   : "connecting",
+		.url = shown(remote),
+		.breaker = breaker_names[remote->breaker],
+		.reason = remote->why,
+		.seals = remote->seals ? remote->secret.key.name : "",
+		.trusted = remote->trusted,
+		.state_ms = (util_now_us() - remote->changed_us) / 1000,
+		.queued = remote_queued(broker),
+		.queued_bytes = remote->queued_bytes,
+		.ask = &remote->ask_times,
+		.write = &remote->write_times,
+		.miss = &remote->miss_times,
+	};
+	return true;
+}

@@ -1,0 +1,258 @@
+/*
+ * remote_write.c: entries on their way to the second tier: sealed on the store's thread, kept in a
+ * queue of bounded bytes, written one at a time over a connection of their own, so that no ask
+ * waits behind one.  The claim is given up in the same breath, behind the entry.
+ */
+#include "remote_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/base/deadlines.h"
+#include "daemon/broker/devices/store.h"
+#include "daemon/base/util.h"
+
+#define TRIES 3 /* of one entry, over as many connections */
+
+struct remote_write {
+	struct remote *remote;
+	char key[KERNEL_KEY_HEX];
+	/* until it is sealed */
+	struct cache_row row;
+	int status;
+	/* from then on */
+	void *entry;
+	size_t bytes;
+	int tries;
+	bool sent;
+	uint64_t sent_us;
+	struct remote_write *next;
+};
+
+static void free_write(struct remote_write *write)
+{
+	cache_row_free(&write->row);
+	free(write->entry);
+	free(write);
+}
+
+/* It is not written; another host may compile it. */
+static void give_up(struct remote_write *write, uint64_t *counter)
+{
+	(*counter)++;
+	remote_claim_release(write->remote, write->key);
+	free_write(write);
+}
+
+/* ---- The queue ---- */
+
+static struct remote_write *take_first(struct remote *remote)
+{
+	struct remote_write *write = remote->first;
+	remote->first = write->next;
+	if (!remote->first)
+		remote->last = NULL;
+	remote->queued--;
+	remote->queued_bytes -= write->bytes;
+	return write;
+}
+
+static void written(struct remote *remote)
+{
+	struct remote_write *write = take_first(remote);
+	remote->broker->counters.remote_written++;
+	histogram_note(&remote->write_times, util_now_us() - write->sent_us);
+	remote_claim_forget(remote, write->key);
+	free_write(write);
+}
+
+static void on_written(void *arg, const struct remote_reply *reply)
+{
+	struct remote *remote = arg;
+	/* Of a connection that is lost remote_write_stop hears. */
+	if (reply->kind == REMOTE_LOST || !remote->first || !remote->first->sent)
+		return;
+	if (reply->kind == REMOTE_ERROR) {
+		struct remote_write *write = take_first(remote);
+		util_log(UTIL_WARN, "%s does not take kernel %.12s: %.200s",
+				 remote->broker->options.remote.shown, write->key, reply->bytes);
+		give_up(write, &remote->broker->counters.remote_write_failures);
+	} else {
+		written(remote);
+	}
+	remote_write_pump(remote);
+	server_progress(remote->broker);
+}
+
+static bool send_entry(struct remote *remote, const struct remote_write *write)
+{
+	uint64_t seconds = remote->broker->options.remote_ttl_seconds;
+	struct remote_command set = {0}, del = {0};
+	char entry[REMOTE_NAME_MAX], claim[REMOTE_NAME_MAX], lasts[24];
+	remote_entry_name(write->key, entry);
+	remote_claim_name(write->key, claim);
+	snprintf(lasts, sizeof lasts, "%llu", (unsigned long long)seconds);
+	remote_word(&set, "SET");
+	remote_word(&set, entry);
+	remote_word_bytes(&set, write->entry, write->bytes);
+	if (seconds) {
+		remote_word(&set, "EX");
+		remote_word(&set, lasts);
+	}
+	remote_word(&del, "DEL");
+	remote_word(&del, claim);
+	return remote_link_send(remote->writes, &set, on_written, remote) &&
+		   remote_link_send(remote->writes, &del, NULL, NULL);
+}
+
+void remote_write_stop(struct remote *remote)
+{
+	struct remote_link *link = remote->writes;
+	struct remote_write *write = remote->first;
+	remote->writes = NULL;
+	remote->writes_ready = false;
+	remote->write_due_us = REMOTE_NEVER;
+	bool gone = write && write->sent && write->tries >= TRIES;
+	if (write)
+		write->sent = false;
+	if (gone)
+		give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
+	remote_link_close(link);
+}
+
+static void on_ready(void *owner, uint64_t micros)
+{
+	struct remote *remote = owner;
+	(void)micros;
+	remote->writes_ready = true;
+	remote->write_due_us = REMOTE_NEVER;
+	remote_write_pump(remote);
+}
+
+static void on_lost(void *owner, const char *why)
+{
+	struct remote *remote = owner;
+	util_log(UTIL_DEBUG, "%s: %s", remote->broker->options.remote.shown, why);
+	remote_write_stop(remote);
+	/* Where it cannot be reached at all the next ask finds out; else it is tried once more. */
+	remote_write_pump(remote);
+}
+
+/* Each try of the first entry costs one of its tries, so that no entry is tried for ever. */
+static void connect_again(struct remote *remote)
+{
+	static const struct remote_link_events events = {on_ready, on_lost};
+	struct remote_write *write = remote->first;
+	if (write->tries >= TRIES) {
+		give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
+		remote_write_pump(remote);
+		return;
+	}
+	write->tries++;
+	remote->writes =
+		remote_link_open(&remote->broker->loop, &remote->broker->options.remote, &events, remote);
+	remote->write_due_us = remote->writes ? util_now_us() + DEADLINE_REMOTE_WRITE_US : REMOTE_NEVER;
+	remote_arm(remote);
+}
+
+void remote_write_pump(struct remote *remote)
+{
+	struct remote_write *write = remote->first;
+	if (!write || write->sent || !remote_usable(remote))
+		return;
+	if (!remote->writes) {
+		connect_again(remote);
+	} else if (remote->writes_ready) {
+		write->sent = true;
+		write->sent_us = util_now_us();
+		remote->write_due_us = write->sent_us + DEADLINE_REMOTE_WRITE_US;
+		if (!send_entry(remote, write))
+			remote_write_stop(remote);
+		remote_arm(remote);
+	}
+}
+
+uint64_t remote_write_since(const struct remote *remote, uint64_t now)
+{
+	return remote->first && remote->first->sent ? remote->first->sent_us : now;
+}
+
+void remote_write_tick(struct remote *remote, uint64_t now)
+{
+	if (now >= remote->write_due_us)
+		remote_give_up(remote, "it does not take an entry in time");
+}
+
+uint64_t remote_write_due(const struct remote *remote)
+{
+	return remote->write_due_us;
+}
+
+void remote_write_free(struct remote *remote)
+{
+	while (remote->first)
+		give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
+}
+
+/* ---- Sealing ---- */
+
+static void seal_work(struct cache *cache, void *arg)
+{
+	struct remote_write *write = arg;
+	struct remote *remote = write->remote;
+	(void)cache;
+	write->status =
+		remote_entry_make(&remote->secret, &write->row, util_wall_s(),
+						  remote->broker->options.remote_ttl_seconds, &write->entry, &write->bytes);
+}
+
+static void seal_done(struct broker *broker, void *arg)
+{
+	struct remote_write *write = arg;
+	struct remote *remote = write->remote;
+	bool room = write->bytes <= broker->options.remote_queue_bytes - remote->queued_bytes;
+	remote->sealing--;
+	cache_row_free(&write->row);
+	if (write->status != KILN_OK || !room) {
+		give_up(write, &broker->counters.remote_dropped);
+		return;
+	}
+	if (remote->last)
+		remote->last->next = write;
+	else
+		remote->first = write;
+	remote->last = write;
+	remote->queued++;
+	remote->queued_bytes += write->bytes;
+	remote_write_pump(remote);
+}
+
+void remote_compiled(struct broker *broker, struct cache_row *row)
+{
+	struct remote *remote = broker->remote;
+	struct remote_write *write = remote && remote->seals ? calloc(1, sizeof *write) : NULL;
+	if (!write)
+		return;
+	write->remote = remote;
+	write->row = *row;
+	memcpy(write->key, row->key, sizeof write->key);
+	*row = (struct cache_row){{0}};
+	broker->counters.remote_writes++;
+	remote->sealing++;
+	if (store_aside(broker, seal_work, seal_done, write) != KILN_OK) {
+		remote->sealing--;
+		give_up(write, &broker->counters.remote_dropped);
+	}
+}
+
+void remote_not_compiled(struct broker *broker, const char *key)
+{
+	if (broker->remote)
+		remote_claim_release(broker->remote, key);
+}
+
+uint64_t remote_queued(const struct broker *broker)
+{
+	const struct remote *remote = broker->remote;
+	return remote ? remote->queued + (uint64_t)remote->sealing : 0;
+}

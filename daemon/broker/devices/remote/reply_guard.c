@@ -1,0 +1,99 @@
+/*
+ * reply_guard.c: between hiredis' parser and what it makes of answers.  Nothing is made of what
+ * was not asked for, and whatever nothing is made of ends a connection.
+ */
+#include "reply_guard.h"
+
+#include <hiredis/async.h>
+#include <stdio.h>
+
+#include "remote_link.h"
+
+/* hiredis' own, which make answers; all connections have the same. */
+static redisReplyObjectFunctions usual, guarded;
+static void (*usual_add_read)(void *);
+static remote_expects expected_by;
+
+static bool expected(const redisReadTask *task)
+{
+	return expected_by(task->privdata);
+}
+
+static void *make_string(const redisReadTask *task, char *bytes, size_t size)
+{
+	return expected(task) ? usual.createString(task, bytes, size) : NULL;
+}
+
+static void *make_integer(const redisReadTask *task, long long value)
+{
+	return expected(task) ? usual.createInteger(task, value) : NULL;
+}
+
+static void *make_nil(const redisReadTask *task)
+{
+	return expected(task) ? usual.createNil(task) : NULL;
+}
+
+/* No command of ours is answered by any of these. */
+#if HIREDIS_MAJOR < 1
+static void *make_list(const redisReadTask *task, int count)
+#else
+static void *make_list(const redisReadTask *task, size_t count)
+#endif
+{
+	(void)task;
+	(void)count;
+	return NULL;
+}
+
+#if HIREDIS_MAJOR >= 1
+static void *make_double(const redisReadTask *task, double value, char *text, size_t size)
+{
+	(void)task;
+	(void)value;
+	(void)text;
+	(void)size;
+	return NULL;
+}
+
+static void *make_bool(const redisReadTask *task, int value)
+{
+	(void)task;
+	(void)value;
+	return NULL;
+}
+#endif
+
+/* Called after each read, before the bytes are looked at: what is left of earlier ones is the
+ * beginning of one answer. */
+static void add_read(void *arg)
+{
+	redisAsyncContext *const *context = arg; /* first of the adapter's */
+	redisReader *reader = (*context)->c.reader;
+	usual_add_read(arg);
+	if (reader->len - reader->pos > REMOTE_REPLY_MOST && !reader->err) {
+		reader->err = REDIS_ERR_PROTOCOL;
+		snprintf(reader->errstr, sizeof reader->errstr, "an answer of more than %zu MiB",
+				 REMOTE_REPLY_MOST >> 20);
+	}
+}
+
+void remote_guard(redisAsyncContext *context, remote_expects expects)
+{
+	redisReader *reader = context->c.reader;
+	usual = *reader->fn;
+	guarded = usual;
+	guarded.createString = make_string;
+	guarded.createArray = make_list;
+	guarded.createInteger = make_integer;
+	guarded.createNil = make_nil;
+#if HIREDIS_MAJOR >= 1
+	guarded.createDouble = make_double;
+	guarded.createBool = make_bool;
+#endif
+	reader->fn = &guarded;
+	reader->privdata = context;
+	usual_add_read = context->ev.addRead;
+	context->ev.addRead = add_read;
+	expected_by = expects;
+}
