@@ -7,7 +7,7 @@
  *   command*.c   what each request does
  *   work.c       a session's calls and copies, in order
  *   lane.c       its calls that come without messages
- *   job_ref.c    planned kernels
+ *   kernel_ref.c    planned kernels
  *   job.c        who asks for kernels, and their keys; flight_*.c: one flight a key, on its way
  *   tier*.c      generic kernels now, exact ones later
  *   failure.c    compiles that failed, kept as answers
@@ -35,7 +35,7 @@
 #include "daemon/plan/kernel.h"
 #include "daemon/base/map.h"
 #include "daemon/options/options.h"
-#include "record.h"
+#include "daemon/broker/kernels/usage_log.h"
 
 struct store;
 struct remote;

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "work_state.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "raw.h"
+#include "daemon/broker/kernels/raw.h"
 #include "daemon/base/util.h"
 
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)

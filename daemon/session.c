@@ -11,7 +11,7 @@
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/broker/devices/pool/alt_compiler.h"
-#include "tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 
 /* Then the others have their turn. */

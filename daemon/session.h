@@ -10,7 +10,7 @@
 
 #include "broker.h"
 #include "daemon/broker/devices/handle.h"
-#include "job.h"
+#include "daemon/broker/kernels/job.h"
 
 #define SESSION_FAILED_TICKETS 1024
 #define CALL_VARIANTS 6 /* alignments 1, 2, 4, 8, 16 and one more */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "daemon/base/closer.h"
-#include "raw.h"
+#include "daemon/broker/kernels/raw.h"
 #include "plan/plan.h"
 #include "daemon/base/util.h"
 #include "work_state.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "raw.h"
-#include "tier/tier.h"
+#include "daemon/broker/kernels/raw.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "work_state.h"
 

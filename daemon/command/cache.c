@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "query.h"
-#include "daemon/failure.h"
+#include "daemon/broker/kernels/failed_keys.h"
 #include "daemon/base/util.h"
 
 #define ROWS_MOST 10000

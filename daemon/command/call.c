@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "command.h"
-#include "daemon/line.h"
+#include "daemon/broker/kernels/cli_line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/broker/devices/pool/pool.h"
-#include "daemon/raw.h"
+#include "daemon/broker/kernels/raw.h"
 #include "daemon/broker/devices/store.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 
 const char *command_kind_name(const struct kernel_plan *plan)

@@ -6,9 +6,9 @@
 
 #include "command.h"
 #include "daemon/broker/devices/handle.h"
-#include "daemon/job.h"
+#include "daemon/broker/kernels/job.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 
 #define SESSIONS_SHOWN 64 /* of those that are connected */

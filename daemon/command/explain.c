@@ -9,9 +9,9 @@
 #include "daemon/plan/plan.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/store.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "daemon/why.h"
+#include "daemon/broker/kernels/miss_explain.h"
 
 struct explaining {
 	struct request request;

@@ -7,11 +7,11 @@
 
 #include "command.h"
 #include "daemon/admit.h"
-#include "daemon/freeze.h"
+#include "daemon/broker/kernels/freeze.h"
 #include "daemon/plan/plan.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/store.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 
 /* ---- hello ---- */

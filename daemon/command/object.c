@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "daemon/work_state.h"
 

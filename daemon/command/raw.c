@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "daemon/job.h"
+#include "daemon/broker/kernels/job.h"
 #include "daemon/broker/devices/pool/pool.h"
-#include "daemon/raw.h"
+#include "daemon/broker/kernels/raw.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 

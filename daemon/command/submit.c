@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "command.h"
-#include "daemon/line.h"
+#include "daemon/broker/kernels/cli_line.h"
 #include "daemon/plan/plan.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 
 bool command_left_out(const struct kernel_problem *problem, int i)

@@ -8,7 +8,7 @@
 #include "command.h"
 #include "daemon/plan/plan.h"
 #include "daemon/broker/devices/store.h"
-#include "daemon/tuned.h"
+#include "daemon/broker/kernels/tuned.h"
 #include "daemon/base/util.h"
 
 /* ---- explain ---- */

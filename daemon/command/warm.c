@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/again.h"
+#include "daemon/broker/kernels/recompile.h"
 #include "command.h"
 #include "daemon/plan/manifest.h"
 #include "daemon/base/util.h"

@@ -1,7 +1,7 @@
 /*
  * record: distinct lines in their order, counted, by pages, and never more than there is room for.
  */
-#include "daemon/record.h"
+#include "daemon/broker/kernels/usage_log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  */
 #include "daemon/exec/trail.h"
 #include "daemon/broker/devices/handle_state.h"
-#include "daemon/raw.h"
+#include "daemon/broker/kernels/raw.h"
 #include "daemon/base/util.h"
 
 #include <errno.h>

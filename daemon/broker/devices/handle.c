@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 
 #define START_TRIES 5

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/base/deadlines.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 
 #define MODULES_MOST 4096 /* of one process; below what it takes itself */

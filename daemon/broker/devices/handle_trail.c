@@ -9,8 +9,8 @@
 
 #include "daemon/exec/trail.h"
 #include "handle_state.h"
-#include "daemon/job.h"
-#include "daemon/raw.h"
+#include "daemon/broker/kernels/job.h"
+#include "daemon/broker/kernels/raw.h"
 #include "daemon/base/util.h"
 
 #define LOAD(word) atomic_load_explicit(&(word), memory_order_relaxed)

@@ -8,7 +8,7 @@
 
 #include "daemon/base/deadlines.h"
 #include "daemon/session.h"
-#include "daemon/tuned.h"
+#include "daemon/broker/kernels/tuned.h"
 #include "daemon/base/util.h"
 #include "daemon/waits.h"
 

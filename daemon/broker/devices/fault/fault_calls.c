@@ -8,7 +8,7 @@
 
 #include "daemon/broker/devices/handle.h"
 #include "daemon/session.h"
-#include "daemon/tier/tier.h"
+#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "fault.h"
 

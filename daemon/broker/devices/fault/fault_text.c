@@ -11,7 +11,7 @@
 #include "daemon/broker.h"
 #include "daemon/compile/compile.h"
 #include "daemon/broker/devices/handle.h"
-#include "daemon/flight.h"
+#include "daemon/broker/kernels/lookup.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
-#include "daemon/failure.h"
+#include "daemon/broker/kernels/failed_keys.h"
 #include "daemon/base/util.h"
 
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */

@@ -1,5 +1,5 @@
 /*
- * flight.h: what job.c (who asks, and keys), flight_look.c, flight_compile.c and flight_answer.c
+ * lookup.h: what job.c (who asks, and keys), lookup.c, lookup_end.c and lookup_answer.c
  * share: one flight for each key that somebody wants and that is not there yet.
  */
 #ifndef KILN_DAEMON_FLIGHT_H
@@ -47,12 +47,12 @@ struct flight {
 	char error[KERNEL_ERROR_MAX];
 };
 
-/* ---- flight_look.c ---- */
+/* ---- lookup.c ---- */
 
 /* Begins to look for the ref's key, when the owner has its turn.  NULL without memory. */
 struct flight *flight_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner);
 
-/* ---- flight_compile.c ---- */
+/* ---- lookup_end.c ---- */
 
 /* The wait takes turns for what its flight waits for. */
 void flight_join(struct job_wait *wait);
@@ -66,7 +66,7 @@ void flight_keep_row(struct flight *flight);
 void flight_drop(struct flight *flight);
 void flight_cancel_if_unwanted(struct flight *flight);
 
-/* ---- flight_answer.c.  What they call may ask for more, and leave. ---- */
+/* ---- lookup_answer.c.  What they call may ask for more, and leave. ---- */
 
 /* Among those that its flight answers, and no longer. */
 void wait_link(struct job_wait *wait, struct flight *flight);

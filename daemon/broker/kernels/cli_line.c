@@ -1,9 +1,9 @@
-/* line.c: problems as words of a command line; client/cli/problem.h reads them. */
-#include "line.h"
+/* cli_line.c: problems as words of a command line; client/cli/problem.h reads them. */
+#include "cli_line.h"
 
 #include <string.h>
 
-#include "plan/plan.h"
+#include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 
 #define SAFE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,@%+-"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/line.h"
+#include "cli_line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 

@@ -1,5 +1,5 @@
 /*
- * shapes.c: what the shapes of a session's problems vary in, for each operator, and the budget
+ * tier_shapes.c: what the shapes of a session's problems vary in, for each operator, and the budget
  * of exact kernels: a session that brings ever more shapes of an operator has what varies widened,
  * that is, it goes on with the generic kernel, which takes all sizes at run time.
  */

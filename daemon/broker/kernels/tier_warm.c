@@ -1,5 +1,5 @@
 /*
- * warm.c: the generic kernels from the start: each device process is given all of them, from
+ * tier_warm.c: the generic kernels from the start: each device process is given all of them, from
  * the cache or compiled when nobody waits for a compiler, so that no shape has to wait for one.
  */
 #include "tier.h"

@@ -6,7 +6,7 @@
 #ifndef KILN_DAEMON_LINE_H
 #define KILN_DAEMON_LINE_H
 
-#include "compile/compile.h"
+#include "daemon/compile/compile.h"
 #include "daemon/plan/kernel.h"
 
 /* For a shell, malloc'd; NULL without memory.  The problem is complete, as plan_infer() leaves it.

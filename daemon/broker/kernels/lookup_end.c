@@ -1,15 +1,15 @@
-/* flight_compile.c: a kernel that is nowhere is compiled, and kept. */
-#include "flight.h"
+/* lookup_end.c: a kernel that is nowhere is compiled, and kept. */
+#include "lookup.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
+#include "failed_keys.h"
 #include "freeze.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "session.h"
+#include "daemon/session.h"
 #include "daemon/broker/devices/store.h"
-#include "tier/tier.h"
+#include "tier.h"
 #include "daemon/base/util.h"
 
 void flight_unlink(struct flight *flight)

@@ -1,5 +1,5 @@
-/* failure.c: which failures of compiles are remembered, and for how long. */
-#include "failure.h"
+/* failed_keys.c: which failures of compiles are remembered, and for how long. */
+#include "failed_keys.h"
 
 #include <stdlib.h>
 #include <string.h>

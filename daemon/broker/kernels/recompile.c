@@ -1,6 +1,6 @@
-/* again.c: reads the row, asks who compiles, makes the key, looks whether it is there, compiles,
+/* recompile.c: reads the row, asks who compiles, makes the key, looks whether it is there, compiles,
  * keeps. */
-#include "again.h"
+#include "recompile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * job_ref.c: planned kernels, before anything is known of their keys: made from a problem or a
+ * kernel_ref.c: planned kernels, before anything is known of their keys: made from a problem or a
  * plan, held and let go.
  */
 #include "job.h"
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/manifest.h"
+#include "daemon/plan/manifest.h"
 #include "raw.h"
-#include "tier/tier.h"
+#include "tier.h"
 #include "daemon/base/util.h"
 
 /* The files of a ref's plan. */

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "daemon/base/closer.h"
-#include "line.h"
-#include "plan/plan.h"
+#include "cli_line.h"
+#include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 
 #define SHIM "cpu/shim.cuh"

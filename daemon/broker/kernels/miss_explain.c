@@ -1,14 +1,14 @@
 /*
- * why.c: finds the rows nearest to a key.  First by what lists have of each row, then, for the few
+ * miss_explain.c: finds the rows nearest to a key.  First by what lists have of each row, then, for the few
  * that are left, by the text that was hashed.
  */
-#include "why.h"
+#include "miss_explain.h"
 
 #include <client/wire/wire.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
+#include "failed_keys.h"
 #include "daemon/base/util.h"
 
 #define ROWS_MOST 20000 /* of the cache that are looked at, the last used */

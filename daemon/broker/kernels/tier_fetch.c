@@ -1,5 +1,5 @@
 /*
- * fetch.c: exact kernels in the background: looked for in the cache, compiled when they are
+ * tier_fetch.c: exact kernels in the background: looked for in the cache, compiled when they are
  * worth it, loaded when the device is quiet, and put in the place of generic ones.  Nobody waits
  * for any of it.
  */

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "plan/plan.h"
+#include "daemon/plan/plan.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 

@@ -1,12 +1,12 @@
-/* flight_look.c: a kernel is looked for in the cache, and then in the other tier. */
-#include "flight.h"
+/* lookup.c: a kernel is looked for in the cache, and then in the other tier. */
+#include "lookup.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "freeze.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "session.h"
+#include "daemon/session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 

@@ -1,5 +1,5 @@
-/* record.c: a sorted list of lines.  Knows nothing of what stands in them. */
-#include "record.h"
+/* usage_log.c: a sorted list of lines.  Knows nothing of what stands in them. */
+#include "usage_log.h"
 
 #include <stdlib.h>
 #include <string.h>

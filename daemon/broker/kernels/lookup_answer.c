@@ -1,13 +1,13 @@
-/* flight_answer.c: what those who wait for a kernel are told, and what they are counted as. */
-#include "flight.h"
+/* lookup_answer.c: what those who wait for a kernel are told, and what they are counted as. */
+#include "lookup.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
+#include "failed_keys.h"
 #include "freeze.h"
 #include "raw.h"
-#include "session.h"
+#include "daemon/session.h"
 #include "daemon/base/util.h"
 
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)

@@ -2,13 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "flight.h"
+#include "lookup.h"
 #include "freeze.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "session.h"
+#include "daemon/session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
-#include "waits.h"
+#include "daemon/waits.h"
 
 const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic", "remote"};
 
