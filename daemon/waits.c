@@ -7,7 +7,7 @@
 
 #include "daemon/broker/devices/pool/alt_compiler.h"
 #include "daemon/base/util.h"
-#include "work_state.h"
+#include "daemon/broker/calls/work_state.h"
 
 #define NOTES_MOST 65536
 

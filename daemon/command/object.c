@@ -10,7 +10,7 @@
 #include "command.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "daemon/work_state.h"
+#include "daemon/broker/calls/work_state.h"
 
 /* A call on its way to its program. */
 struct giving {

@@ -9,7 +9,7 @@
 
 #include "daemon/base/closer.h"
 #include "daemon/broker/kernels/raw.h"
-#include "plan/plan.h"
+#include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 #include "work_state.h"
 

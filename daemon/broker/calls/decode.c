@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan.h"
-#include "session.h"
+#include "daemon/plan/plan.h"
+#include "daemon/session.h"
 #include "daemon/base/util.h"
 
 #define TENSOR_MEMBERS_MOST 32 /* those that are unknown included; each look-up walks over all */
