@@ -1,6 +1,6 @@
 /* main.c: one binary, three roles: broker, executor, compiler worker.  Only this file ends a
  * process. */
-#include "broker.h"
+#include "daemon/broker/broker.h"
 #include "exec/exec.h"
 #include "daemon/base/pulse.h"
 #include "daemon/base/util.h"

@@ -12,10 +12,10 @@
  *   5  a client goes, or shuts a direction of its socket [client; what]
  *   6  bytes on a client's socket that are no frame, or one [client]
  */
-#include "daemon/server.c"
+#include "daemon/broker/front/server.c"
 
 #include "client/wire/protocol.h"
-#include "daemon/command/command.h"
+#include "daemon/broker/front/commands/command.h"
 #include "fake_children.h"
 #include "steps.h"
 

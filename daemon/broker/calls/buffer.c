@@ -8,7 +8,7 @@
 
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 #include "daemon/base/util.h"
 
 struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,

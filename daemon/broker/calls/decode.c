@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "daemon/plan/plan.h"
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 #include "daemon/base/util.h"
 
 #define TENSOR_MEMBERS_MOST 32 /* those that are unknown included; each look-up walks over all */

@@ -16,7 +16,7 @@
 
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "daemon/waits.h"
+#include "daemon/broker/front/waits.h"
 #include "work_state.h"
 
 struct lane {

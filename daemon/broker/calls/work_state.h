@@ -5,7 +5,7 @@
 
 #include <client/wire/lane_memory.h>
 
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 
 enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE, WORK_GRAPH };
 /* READY: it may go on; WAITS: it stays at the head of the queue; GONE: it was sent, or has ended

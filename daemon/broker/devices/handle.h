@@ -9,7 +9,7 @@
 
 #include <client/wire/wire.h>
 
-#include "daemon/broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/exec/device.h"
 #include "daemon/base/output.h"
 

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 #include "daemon/broker/kernels/tuned.h"
 #include "daemon/base/util.h"
-#include "daemon/waits.h"
+#include "daemon/broker/front/waits.h"
 
 #define STORE_CROWD 256 /* calls */
 

@@ -8,7 +8,7 @@
 #ifndef KILN_DAEMON_STORE_H
 #define KILN_DAEMON_STORE_H
 
-#include "daemon/broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/base/turns.h"
 
 struct request;

@@ -5,10 +5,10 @@
 #include "lookup.h"
 #include "freeze.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
-#include "daemon/waits.h"
+#include "daemon/broker/front/waits.h"
 
 const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic", "remote"};
 

@@ -9,7 +9,7 @@
 #ifndef KILN_DAEMON_JOB_H
 #define KILN_DAEMON_JOB_H
 
-#include "daemon/broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "tuned.h"
 

@@ -6,7 +6,7 @@
 
 #include "freeze.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 

@@ -7,7 +7,7 @@
 #include "failed_keys.h"
 #include "freeze.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 #include "daemon/broker/devices/store.h"
 #include "tier.h"
 #include "daemon/base/util.h"

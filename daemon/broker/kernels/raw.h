@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_RAW_H
 #define KILN_DAEMON_RAW_H
 
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 
 #define RAW_MAX_SOURCE ((uint64_t)1 << 20)
 #define RAW_MAX_TEXTS ((uint64_t)4 << 20)

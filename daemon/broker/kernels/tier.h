@@ -15,7 +15,7 @@
 #ifndef KILN_DAEMON_TIER_H
 #define KILN_DAEMON_TIER_H
 
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 
 enum tier_stage {
 	TIER_NEW,     /* not looked for yet */

@@ -9,7 +9,7 @@
 #ifndef KILN_DAEMON_TUNED_H
 #define KILN_DAEMON_TUNED_H
 
-#include "daemon/broker.h"
+#include "daemon/broker/broker.h"
 
 /* What the table had to say about a plan. */
 struct tuned_note {

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/devices/store.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "daemon/broker/devices/handle.h"
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "fault.h"

@@ -8,7 +8,7 @@
 
 #include <client/wire/protocol.h>
 
-#include "daemon/broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/compile/compile.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/kernels/lookup.h"

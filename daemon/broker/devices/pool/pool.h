@@ -7,7 +7,7 @@
 #ifndef KILN_DAEMON_POOL_H
 #define KILN_DAEMON_POOL_H
 
-#include "daemon/broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/base/turns.h"
 
 struct pool_job; /* asked for and not answered yet */

@@ -23,7 +23,7 @@
 #ifndef KILN_DAEMON_REMOTE_H
 #define KILN_DAEMON_REMOTE_H
 
-#include "daemon/broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/base/turns.h"
 
 struct remote_fetch;

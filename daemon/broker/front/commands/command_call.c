@@ -1,5 +1,5 @@
 /*
- * call.c: compile, prepare: from a message to a plan and a kernel.
+ * command_call.c: compile, prepare: from a message to a plan and a kernel.
  */
 #include <stdlib.h>
 #include <string.h>

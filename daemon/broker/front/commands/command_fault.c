@@ -1,5 +1,5 @@
 /*
- * fault.c: fault.ls, fault.show, fault.now: reports of what went wrong, read on the store's thread,
+ * command_fault.c: fault.ls, fault.show, fault.now: reports of what went wrong, read on the store's thread,
  * behind those that are being written.
  */
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* waits.c: who waits for what, for the operator: what the broker knows, at once, whatever else
+/* command_waits.c: who waits for what, for the operator: what the broker knows, at once, whatever else
  * stands still. */
 #include <stdlib.h>
 
 #include "command.h"
 #include "daemon/base/util.h"
-#include "daemon/waits.h"
+#include "daemon/broker/front/waits.h"
 
 #define WAITS_SHOWN 256
 

@@ -3,7 +3,7 @@
 #ifndef KILN_DAEMON_COMMAND_H
 #define KILN_DAEMON_COMMAND_H
 
-#include "daemon/session.h"
+#include "daemon/broker/front/session.h"
 
 /* info.c */
 void command_hello(struct session *session, struct wire_in *message, struct frame *frame);

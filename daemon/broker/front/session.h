@@ -8,7 +8,7 @@
 #include <client/wire/frame.h>
 #include <client/wire/wire.h>
 
-#include "broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/kernels/job.h"
 

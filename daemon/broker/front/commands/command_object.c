@@ -1,5 +1,5 @@
 /*
- * object.c: object: a prepared call is given to its program, to be launched in the
+ * command_object.c: object: a prepared call is given to its program, to be launched in the
  * program's own context: what a launch is, and the compiled kernel, which comes the same way as for
  * a launch here.
  */

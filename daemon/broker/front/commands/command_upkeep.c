@@ -1,5 +1,5 @@
 /*
- * upkeep.c: the cache's upkeep: verify, trim, clear, pin, unpin.  Each request is one piece
+ * command_upkeep.c: the cache's upkeep: verify, trim, clear, pin, unpin.  Each request is one piece
  * of the work, and the client asks for the next: lookups of others go between, and with the client
  * the work ends.
  */

@@ -6,7 +6,7 @@
 #ifndef KILN_DAEMON_ADMIT_H
 #define KILN_DAEMON_ADMIT_H
 
-#include "broker.h"
+#include "daemon/broker/broker.h"
 
 /* The kernel keeps this of a peer from the moment when it connected. */
 struct admit_peer {

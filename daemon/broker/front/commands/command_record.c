@@ -1,5 +1,5 @@
 /*
- * record.c: record: what the daemon was asked for, or all generic kernels, as the lines of
+ * command_record.c: record: what the daemon was asked for, or all generic kernels, as the lines of
  * a manifest.
  */
 #include <stdlib.h>

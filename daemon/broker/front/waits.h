@@ -5,7 +5,7 @@
 #ifndef KILN_DAEMON_WAITS_H
 #define KILN_DAEMON_WAITS_H
 
-#include "broker.h"
+#include "daemon/broker/broker.h"
 
 #define WAITS_TEXT 160
 #define WAITS_NO_DEADLINE (-1)

@@ -1,5 +1,5 @@
 /*
- * graph.c: graph: from a list of calls and where they lie to a call that launches them all.
+ * command_graph.c: graph: from a list of calls and where they lie to a call that launches them all.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * pack.c: cache.export, cache.import: kernels to and from a file that was sealed.  Done
+ * command_pack.c: cache.export, cache.import: kernels to and from a file that was sealed.  Done
  * piece by piece on the store's thread, between lookups of others; whoever asked and goes, stops
  * it, and nothing half is left.
  */

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "broker.h"
+#include "daemon/broker/broker.h"
 #include "daemon/base/child.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"

@@ -1,5 +1,5 @@
 /*
- * recompile.c: cache.recompile: a kernel of the cache is compiled once more, from the unit
+ * command_recompile.c: cache.recompile: a kernel of the cache is compiled once more, from the unit
  * that it was compiled from, and the objects compared bit for bit.  One a request, so that whoever
  * compiles for a launch waits for one at most.
  */

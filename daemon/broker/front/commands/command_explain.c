@@ -1,5 +1,5 @@
 /*
- * explain.c: explain, raw.explain: what would be done, and whether the cache has it; where
+ * command_explain.c: explain, raw.explain: what would be done, and whether the cache has it; where
  * it has not, what it has instead.  Compiles nothing.
  */
 #include <stdlib.h>

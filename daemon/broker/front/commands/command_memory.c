@@ -1,4 +1,4 @@
-/* memory.c: alloc, lend, free, write, read. */
+/* command_memory.c: alloc, lend, free, write, read. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "daemon/admit.h"
+#include "daemon/broker/front/admit.h"
 #include "daemon/base/util.h"
 
 #define SHARED_ALIGNMENT 16u

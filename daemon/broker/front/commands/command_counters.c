@@ -1,5 +1,5 @@
 /*
- * counters.c: what info says of the broker's figures: counters and gauges, the equations
+ * command_counters.c: what info says of the broker's figures: counters and gauges, the equations
  * between them, and what was counted for each session and operator.
  */
 #include <string.h>

@@ -27,8 +27,8 @@
 
 #include <uv.h>
 
-#include "cache/cache.h"
-#include "compile/compile.h"
+#include "daemon/cache/cache.h"
+#include "daemon/compile/compile.h"
 #include "daemon/base/counters.h"
 #include "daemon/broker/devices/fault/fault.h"
 #include "daemon/base/misdeed.h"

@@ -1,5 +1,5 @@
 /*
- * submit.c: submit, release, cancel: what is done with a prepared call, and what its
+ * command_submit.c: submit, release, cancel: what is done with a prepared call, and what its
  * operands must satisfy.
  */
 #include <string.h>

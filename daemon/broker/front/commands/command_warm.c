@@ -1,5 +1,5 @@
 /*
- * warm.c: warm: a line of a manifest becomes a kernel in the cache, before anybody asks for
+ * command_warm.c: warm: a line of a manifest becomes a kernel in the cache, before anybody asks for
  * it.
  */
 #include <stdlib.h>

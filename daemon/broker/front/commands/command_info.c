@@ -1,4 +1,4 @@
-/* info.c: hello, and what there is to see: figures, devices, operators. */
+/* command_info.c: hello, and what there is to see: figures, devices, operators. */
 #include <client/wire/protocol.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "daemon/admit.h"
+#include "daemon/broker/front/admit.h"
 #include "daemon/broker/kernels/freeze.h"
 #include "daemon/plan/plan.h"
 #include "daemon/broker/devices/pool/pool.h"

@@ -1,4 +1,4 @@
-/* debug.c: the test-only request, and stop. */
+/* command_debug.c: the test-only request, and stop. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * key.c: key.new, key.ls, key.trust, key.distrust: the keys that seal what goes to other
+ * command_key.c: key.new, key.ls, key.trust, key.distrust: the keys that seal what goes to other
  * machines, and those that are believed.  Files are read and written off the loop.
  */
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * tune.c: the winners of tuning: what explain says of them, and the requests that list,
+ * command_tune.c: the winners of tuning: what explain says of them, and the requests that list,
  * keep and forget them.  Reading is from memory; a write goes to the disk first, then to memory.
  */
 #include <stdlib.h>

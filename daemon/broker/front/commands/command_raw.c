@@ -1,5 +1,5 @@
 /*
- * raw.c: raw.prepare, raw.compile, raw.explain, raw.submit: users' kernels.
+ * command_raw.c: raw.prepare, raw.compile, raw.explain, raw.submit: users' kernels.
  */
 #include <stdlib.h>
 #include <string.h>
