@@ -1,10 +1,10 @@
 /*
  * cuda_order.c: keeps the order between calls that go through the lane and a CUDA stream of the
- * caller's.  The stream is told, in one operation, to write the ready word of the first entry and
- * then to wait for the done word of the last (client/wire/lane_memory.h); order_watch.c sees to it that
- * this word is written, whatever becomes of the device process.
+ * caller's. The stream is told, in one operation, to write the ready word of the first entry and
+ * then to wait for the done word of the last (client/wire/lane_memory.h); order_watch.c sees to it
+ * that this word is written, whatever becomes of the device process.
  *
- * The entries are there before the stream is told: until it comes by, they wait.  If it cannot be
+ * The entries are there before the stream is told: until it comes by, they wait. If it cannot be
  * told, the host waits for the stream, opens the gate by itself, and waits for the end.
  *
  * The caller's context is left as it was, and no call is made that a capture elsewhere forbids.

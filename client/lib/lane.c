@@ -1,7 +1,7 @@
 /*
  * lane.c: calls that are submitted through memory shared with the device process
- * (client/wire/lane_memory.h) and not by message.  The answer to a call's first launch brings what is
- * needed; from then on its launches take no system call, as long as both sides are awake.  Their
+ * (client/wire/lane_memory.h) and not by message. The answer to a call's first launch brings what
+ * is needed; from then on its launches take no system call, as long as both sides are awake. Their
  * ends are lane_wait.c's.
  *
  * A launch goes by message as before where it must: while another launch that went by message is

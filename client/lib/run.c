@@ -1,6 +1,6 @@
 /*
- * run.c: kiln_run: an operator prepared, submitted and waited for in one.  What was prepared is
- * kept for the next time (client/lib/signature.h): then it is launched as kiln_submit launches, through
+ * run.c: kiln_run: an operator prepared, submitted and waited for in one. What was prepared is kept
+ * for the next time (client/lib/signature.h): then it is launched as kiln_submit launches, through
  * the lane.
  */
 #include "local.h"

@@ -1,26 +1,5 @@
 /*
  * broker.h: the state of the broker.  One thread, the loop's, owns all of it.
- *
- *   server.c     socket, signals, start and drain
- *   session.c    one client: messages in, replies out
- *   rights.c     descriptors that clients send; closer.c closes them, off the loop
- *   command*.c   what each request does
- *   work.c       a session's calls and copies, in order
- *   lane.c       its calls that come without messages
- *   kernel_ref.c    planned kernels
- *   job.c        who asks for kernels, and their keys; flight_*.c: one flight a key, on its way
- *   tier*.c      generic kernels now, exact ones later
- *   failure.c    compiles that failed, kept as answers
- *   why.c        the nearest kernel in the cache, and what it differs in
- *   store.c      the cache, off the loop
- *   remote.c     the cache's second tier, for many hosts
- *   pool.c       compiler workers
- *   second.c     another compiler, for kernels that are made before the host changes to it
- *   again.c      kernels compiled apart from the calls that ask for them
- *   record.c     what was asked for
- *   fault.c      post-mortems
- *   executor.c   device processes
- *   waits.c      who waits for what
  */
 #ifndef KILN_DAEMON_BROKER_H
 #define KILN_DAEMON_BROKER_H

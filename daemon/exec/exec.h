@@ -32,9 +32,9 @@
  *   graph.free    graph, stream
  *   cancel   ticket: the id of a launch, which ends in ECANCELED if it has not started
  *   end      stream: its session is gone
- *   lane.open    stream, deadline: ms, ready: ms, of ready words; a memfd (client/wire/lane_memory.h),
- *                the eventfd that wakes this process, and the end of a pipe that wakes the client.
- *                It ends with the stream
+ *   lane.open    stream, deadline: ms, ready: ms, of ready words; a memfd
+ *                (client/wire/lane_memory.h), the eventfd that wakes this process, and the end of
+ *                a pipe that wakes the client.  It ends with the stream
  *   lane.close   stream; answered when what was taken from it has ended
  *   lane.bind    stream, call, and what launch has (ops without places): entries may name the call
  *   lane.unbind  stream, call

@@ -1,6 +1,7 @@
 /*
- * figures.c: a daemon's figures prove themselves: the equations that it lists (daemon/base/counters.c)
- * hold whenever they are looked at, and when the last client is gone nothing is under way.
+ * figures.c: a daemon's figures prove themselves: the equations that it lists
+ * (daemon/base/counters.c) hold whenever they are looked at, and when the last client is gone
+ * nothing is under way.
  */
 #include "harness.h"
 

@@ -51,13 +51,13 @@ ban() {
 	ban 'client/|daemon/|include/|examples/' 'system|popen|vfork' \
 		'no shell and no bare process: use posix_spawn'
 	# autostart.c forks to lose its parent, and then executes.
-	ban 'client/([b-z]|a[a-tv-z])|daemon/|include/|examples/' 'fork' \
+	ban 'client/(cli|wire|lib/([b-z]|a[a-tv-z]))|daemon/|include/|examples/' 'fork' \
 		'CUDA does not survive a fork: start processes with posix_spawn'
 	ban '' 'cuMemAllocManaged|cudaMallocManaged|cuMemPrefetchAsync|cudaMemPrefetchAsync' \
 		'managed memory cannot be shared between processes'
 	ban 'daemon/|client/' 'cudaMalloc|cudaFree|cudaMemcpy|cudaLaunchKernel' \
 		'the driver API only, by dlopen'
-	# util/memory.c is the one place that gives up; a child and a test may end with _exit.
+	# base/memory.c is the one place that gives up; a child and a test may end with _exit.
 	ban 'daemon/(plan|compile|cache|seal|exec)/|daemon/[a-z_]*\.|client/|include/' \
 		'abort|exit|quick_exit' \
 		'nothing aborts or exits but main returns (util_alloc is for small things)'
@@ -68,7 +68,7 @@ ban() {
 	grep -E '^daemon/[a-z_]*\.' "$listing" | grep -E '\<wait(id|pid|3|4)?\(' | grep -v WNOHANG |
 		sed 's|^\([^:]*:[0-9]*\):.*|\1: the broker thread waits for no child: WNOHANG|'
 	# util_wall_s() is the one look of the daemon's at the clock that may jump.
-	grep -vE '^daemon/util/memory\.c:' "$listing" | grep -E '^(daemon|client|include)/' |
+	grep -vE '^daemon/base/memory\.c:' "$listing" | grep -E '^(daemon|client|include)/' |
 		grep -E '\<(CLOCK_REALTIME|gettimeofday)\>|^daemon/.*\<time\(NULL\)' |
 		sed 's|^\([^:]*:[0-9]*\):.*|\1: a clock that may jump: util_now_us() is for waits, |' |
 		sed 's|$|util_wall_s() for what is kept|'

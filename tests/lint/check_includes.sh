@@ -43,25 +43,21 @@
 	function library(header, from) { libheader[++libs] = header; libfrom[libs] = from }
 	BEGIN {
 		own("^include/kiln/", "^include/kiln/")
-		own("^client/kiln_", "^(include/kiln/|client/(kiln_[a-z_]*|plain)\\.h$)")
-		codec = "client/(wire|frame|protocol|lane_memory|plain)"
-		own("^" codec, "^(include/kiln/|" codec "[a-z_]*\\.h$)")
-		own("^client/", "^(include/kiln/|client/)")
-		own("^daemon/util/", "^(daemon/util/|client/plain\\.h$)")
-		own("^daemon/(kernel|deadlines)\\.h$", "^include/kiln/kiln\\.h$")
-		own("^daemon/plan/", "^(include/kiln/kiln\\.h|client/plain\\.h$|daemon/(plan|util)/|" \
-			"daemon/kernel\\.h$)")
-		own("^daemon/seal/", "^(include/kiln/kiln\\.h|daemon/(seal|util)/|daemon/kernel\\.h$)")
-		own("^daemon/cache/", "^(include/kiln/kiln\\.h|daemon/(cache|seal|util)/|" \
-			"daemon/(kernel|deadlines)\\.h$)")
-		nouns = "include/kiln/kiln\\.h$|daemon/(kernel|deadlines)\\.h$|" \
-			"client/(wire|frame|lane_memory)\\.h$"
-		own("^daemon/sandbox/", "^(include/kiln/kiln\\.h|daemon/(sandbox|util)/)")
-		own("^daemon/misdeed/", "^(daemon/misdeed/|" nouns ")")
-		own("^daemon/compile/", "^(daemon/(compile|misdeed|sandbox|util)/|" nouns ")")
-		own("^daemon/exec/", "^(daemon/(exec|misdeed|sandbox|util)/|" \
-			"kernel_src/cpu/abi\\.cuh$|" nouns ")")
-		own("^daemon/", "^(include/kiln/|daemon/|" codec "\\.h$)")
+		own("^client/wire/", "^(include/kiln/|client/wire/)")
+		own("^client/lib/", "^(include/kiln/|client/(lib|wire)/)")
+		own("^client/cli/", "^(include/kiln/|client/cli/|client/wire/plain\\.h$)")
+		# What every room may know: the words of the public header, and how a kernel is described.
+		nouns = "include/kiln/kiln\\.h$|daemon/plan/kernel\\.h$|client/wire/|daemon/base/"
+		own("^daemon/base/", "^(" nouns ")")
+		own("^daemon/plan/", "^(" nouns "|daemon/plan/)")
+		own("^daemon/seal/", "^(" nouns "|daemon/seal/)")
+		own("^daemon/cache/", "^(" nouns "|daemon/(cache|seal)/)")
+		own("^daemon/sandbox/", "^(" nouns "|daemon/sandbox/)")
+		own("^daemon/compile/", "^(" nouns "|daemon/(compile|sandbox)/)")
+		own("^daemon/exec/", "^(" nouns "|daemon/(exec|sandbox)/|kernel_src/cpu/abi\\.cuh$)")
+		below = nouns "|daemon/(plan|seal|cache|sandbox|compile|exec|options)/"
+		own("^daemon/options/", "^(" below ")")
+		own("^daemon/", "^(" below "|include/kiln/|daemon/broker/)")
 		own("^kernel_src/common/types\\.cuh$", "^$")
 		own("^kernel_src/common/vec\\.cuh$", "^kernel_src/common/types\\.cuh$")
 		own("^kernel_src/common/warp\\.cuh$", "^kernel_src/common/(types|vec)\\.cuh$")
@@ -70,15 +66,16 @@
 		own("^kernel_src/cpu/", "^kernel_src/(common|cpu)/")
 		own("^examples/", "^(include/kiln/|examples/)")
 		own("^tests/", "^(include|client|daemon|tests|kernel_src)/")
-		library("^uv\\.h$", "^(daemon/([^/]*|(command|fault|pool|remote|tier)/.*)|tests/.*)$")
-		library("^cuda\\.h$", "^(daemon/exec/cuda[^/]*|client/cuda_driver\\.h|" \
+		library("^uv\\.h$", "^(daemon/(base|broker)/.*|daemon/main\\.c|tests/.*)$")
+		library("^cuda\\.h$", "^(daemon/exec/cuda/.*|client/lib/cuda_driver\\.h|" \
 			"tests/(gpu/.*|bench/.*|(unit|integration)/[^/]*cuda[^/]*))$")
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
 		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/(test_)?cache[^/]*|tests/fuzz/.*)$")
-		library("^sodium", "^(daemon/(util|seal)/.*|tests/unit/.*)$")
-		library("^hiredis", "^(daemon/remote/.*|tests/integration/[^/]*remote[^/]*)$")
+		library("^sodium", "^(daemon/(base|seal)/.*|tests/unit/.*)$")
+		library("^hiredis", "^(daemon/broker/devices/remote/.*|" \
+			"tests/integration/[^/]*remote[^/]*)$")
 		library("^seccomp\\.h$", "^daemon/sandbox/filter\\.c$")
-		library("^msgpack", "^(client/wire[^/]*|tests/(unit|fuzz)/.*)$")
+		library("^msgpack", "^(client/wire/.*|tests/(unit|fuzz)/.*)$")
 		library("^cuda_runtime|^cuda_fp16|^cooperative_groups|^cub/|^cuda/", "^$")
 	}
 	$0 == "---" { listed = 1; next }

@@ -36,7 +36,7 @@ documented() {
 		grep -qE "#define $variable( |\()" include/kiln/kiln.h && continue
 		documented "$variable" "the variable"
 	done
-	for option in $(grep -hE '^(option|set)\(KILN_.*( ON| OFF| CACHE )' cmake/*.cmake |
+	for option in $(grep -hE '^(option|set)\(KILN_.*( ON| OFF| CACHE )' scripts/cmake/*.cmake |
 		sed 's/^[a-z]*(\([A-Z_]*\).*/\1/'); do
 		documented "$option" "the build option"
 	done

@@ -1,9 +1,9 @@
 /*
- * lane.c: the broker's part in a session's lane (client/wire/lane_memory.h): makes the memory, hands it
- * to the device process and, with the answer to a launch that asked for it, to the client; and says
- * which calls may be launched there.  What goes through it the broker never sees.
+ * lane.c: the broker's part in a session's lane (client/wire/lane_memory.h): makes the memory,
+ * hands it to the device process and, with the answer to a launch that asked for it, to the client;
+ * and says which calls may be launched there. What goes through it the broker never sees.
  *
- * A lane lives as long as its session and its device process.  A call is bound by a launch that was
+ * A lane lives as long as its session and its device process. A call is bound by a launch that was
  * sent: then its kernel is loaded and its buffers are there.
  */
 #include <errno.h>

@@ -127,7 +127,7 @@ void executor_each(const struct broker *broker, executor_visit visit, void *arg)
 /* SIGKILL to an executor process: pid, or 0 for any.  The pid, or 0 if there is none. */
 int executor_kill(struct broker *broker, int pid);
 
-/* ---- For reports of faults (executor_trail.c) ---- */
+/* ---- For reports of faults (handle_trail.c) ---- */
 
 /* What a request is about: copied, for the call may be gone when it is asked for. */
 struct executor_about {

@@ -107,7 +107,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message);
 void executor_stop(struct executor *executor);
 void executor_free(struct executor *executor);
 
-/* executor_trail.c */
+/* handle_trail.c */
 /* Of the process that is started next: a descriptor for it, or -1. */
 int executor_trail_open(struct executor *executor);
 void executor_trail_close(struct executor *executor);

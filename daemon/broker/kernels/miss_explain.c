@@ -1,6 +1,6 @@
 /*
- * miss_explain.c: finds the rows nearest to a key.  First by what lists have of each row, then, for the few
- * that are left, by the text that was hashed.
+ * miss_explain.c: finds the rows nearest to a key. First by what lists have of each row, then, for
+ * the few that are left, by the text that was hashed.
  */
 #include "miss_explain.h"
 

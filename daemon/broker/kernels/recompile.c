@@ -1,5 +1,7 @@
-/* recompile.c: reads the row, asks who compiles, makes the key, looks whether it is there, compiles,
- * keeps. */
+/*
+ * recompile.c: reads the row, asks who compiles, makes the key, looks whether it is there,
+ * compiles, keeps.
+ */
 #include "recompile.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * executor_lane: launches that come through memory shared with a client (client/wire/lane_memory.h),
- * without a message: lanes, the calls that are bound to them, and when they are looked at.  What
- * becomes of an entry is executor_entry.c's.
+ * executor_lane: launches that come through memory shared with a client
+ * (client/wire/lane_memory.h), without a message: lanes, the calls that are bound to them, and when
+ * they are looked at. What becomes of an entry is executor_entry.c's.
  *
  * The client may write anything there at any time: what makes no sense ends that lane alone.
  */

@@ -1,7 +1,7 @@
 /*
- * fault_calls.c: the last calls of a device process.  It left numbers (exec/trail.h); what they stand for
- * is looked up here, where nobody but the broker writes, and a number that stands for nothing is
- * shown as such.
+ * fault_calls.c: the last calls of a device process. It left numbers (exec/trail.h); what they
+ * stand for is looked up here, where nobody but the broker writes, and a number that stands for
+ * nothing is shown as such.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * fault_file.c: reports as files, one each, by names that sort by time.  The directory is made with the
- * first of them, below one that is there: where that is gone, it is not for reports to bring it
+ * fault_file.c: reports as files, one each, by names that sort by time. The directory is made with
+ * the first of them, below one that is there: where that is gone, it is not for reports to bring it
  * back.
  */
 #include <dirent.h>

@@ -1,4 +1,6 @@
-/* fault_text.c: a report: first lines of name and value, until an empty one; then parts for people. */
+/*
+ * fault_text.c: a report: first lines of name and value, until an empty one; then parts for people.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * command_fault.c: fault.ls, fault.show, fault.now: reports of what went wrong, read on the store's thread,
- * behind those that are being written.
+ * command_fault.c: fault.ls, fault.show, fault.now: reports of what went wrong, read on the store's
+ * thread, behind those that are being written.
  */
 #include <stdlib.h>
 #include <string.h>

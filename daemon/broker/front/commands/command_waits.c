@@ -1,5 +1,7 @@
-/* command_waits.c: who waits for what, for the operator: what the broker knows, at once, whatever else
- * stands still. */
+/*
+ * command_waits.c: who waits for what, for the operator: what the broker knows, at once, whatever
+ * else stands still.
+ */
 #include <stdlib.h>
 
 #include "command.h"
