@@ -12,7 +12,7 @@ int main(int argc, char **argv)
 	static struct options options;
 	char error[256];
 	int status = 0;
-	if (!util_begin(error, sizeof error)) {
+	if (!util_begin(error, sizeof(error))) {
 		fprintf(stderr, "kilnd: %s\n", error);
 		return 1;
 	}

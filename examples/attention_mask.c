@@ -65,12 +65,12 @@ static struct step product(struct product *p, const struct block *block, const i
 
 	for (int i = 0; i < 3; i++)
 		p->args[i] = kiln_raw_memory(block->at[abc[i]], 0, i < 2 ? KILN_READ : KILN_WRITE);
-	p->launch = (kiln_launch){.size = sizeof p->launch, .block = {16, 16}, .args = p->args};
+	p->launch = (kiln_launch){.size = sizeof(p->launch), .block = {16, 16}, .args = p->args};
 	p->launch.arg_count = 3;
 	p->launch.grid[0] = (uint32_t)((transposed ? s->length : s->depth) / 16);
 	p->launch.grid[1] = (uint32_t)(s->length / 16);
 	p->launch.grid[2] = (uint32_t)(s->batch * s->heads);
-	snprintf(entry, sizeof entry, "product<%d, %d>", (int)transposed, (int)inner);
+	snprintf(entry, sizeof(entry), "product<%d, %d>", (int)transposed, (int)inner);
 	return prepare_raw(block->client, source, entry, &p->launch);
 }
 
@@ -99,7 +99,7 @@ static void check_row(const struct block *block, const float *result, int64_t ro
 	const int64_t d = block->sizes->depth, length = block->sizes->length;
 	const int64_t at = row * d, first = row / length * length * d, heads = block->sizes->heads;
 	const int64_t kept = kind == 1 ? row % length + 1 : block->lengths[row / length / heads];
-	double *weights = host((size_t)kept * sizeof *weights), most = -INFINITY, sum = 0;
+	double *weights = host((size_t)kept * sizeof(*weights)), most = -INFINITY, sum = 0;
 
 	for (int64_t j = 0; j < kept; j++) {
 		for (int64_t k = 0; k < d; k++)
@@ -142,13 +142,13 @@ static void fill(struct block *b)
 			b->qkv[i][k] = (float)(3 * random_at(i * values + k));
 		b->at[i] = device(b->client, "q, k or v", b->qkv[i], values * sizeof(float));
 	}
-	b->lengths = host(batch * sizeof *b->lengths);
+	b->lengths = host(batch * sizeof(*b->lengths));
 	for (size_t i = 0; i < batch; i++) {
 		b->lengths[i] = 1 + (int32_t)((random_at(i) + 1) / 2 * (double)length);
 		for (size_t k = (size_t)b->lengths[i]; k < length; k++)
 			padding[i * length + k] = 1;
 	}
-	b->at[LENGTHS] = device(b->client, "lengths", b->lengths, batch * sizeof *b->lengths);
+	b->at[LENGTHS] = device(b->client, "lengths", b->lengths, batch * sizeof(*b->lengths));
 	b->at[PADDING] = device(b->client, "padding", padding, batch * length);
 	b->at[SCORES] = device(b->client, "scores", NULL, rows * length * sizeof(float));
 	b->at[WEIGHTS] = device(b->client, "weights", NULL, rows * length * sizeof(float));
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
 		run(b.client, steps, 3);
 		check(&b, kind);
 		took = measure(b.client, &steps[1], 1);
-		snprintf(name, sizeof name, "softmax, %s, %.0f %% of the block", kinds[kind],
+		snprintf(name, sizeof(name), "softmax, %s, %.0f %% of the block", kinds[kind],
 				 100 * took.device / (took.device + ends[0].device + ends[1].device));
 		print_row(name, took, copy);
 		kiln_call_free(steps[1].call);

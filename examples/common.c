@@ -16,7 +16,7 @@
 
 kiln_client *begin(int argc, char **argv, int *small)
 {
-	kiln_connect_options options = {.size = sizeof options, .flags = KILN_CONNECT_AUTOSTART};
+	kiln_connect_options options = {.size = sizeof(options), .flags = KILN_CONNECT_AUTOSTART};
 	kiln_client *client = NULL;
 
 	*small = argc == 2 && strcmp(argv[1], "--small") == 0;
@@ -107,7 +107,7 @@ struct step prepare(kiln_client *client, const char *op, const kiln_tensor *tens
 struct step prepare_raw(kiln_client *client, const char *source, const char *entry,
 						const kiln_launch *launch)
 {
-	kiln_raw raw = {.size = sizeof raw, .source = source, .entry = entry};
+	kiln_raw raw = {.size = sizeof(raw), .source = source, .entry = entry};
 	struct step step = {.launch = launch};
 
 	must(kiln_prepare_raw(client, &raw, &step.call));

@@ -63,7 +63,7 @@ static void as_operator(const struct problem *problem, const kiln_tensor tensors
 	struct step step = prepare(problem->client, "gather", tensors, 3, &attr, 1);
 	char name[40];
 
-	snprintf(name, sizeof name, "gather, bounds \"%s\"", bounds);
+	snprintf(name, sizeof(name), "gather, bounds \"%s\"", bounds);
 	judge(problem, name, &step, 1);
 }
 
@@ -95,13 +95,13 @@ static void as_kernel(const struct problem *problem, const kiln_tensor tensors[3
 	const struct sizes *s = problem->sizes;
 	const int32_t sizes[4] = {(int32_t)s->n, (int32_t)s->m, (int32_t)s->p, (int32_t)s->c};
 	kiln_raw_arg args[7];
-	kiln_launch launch = {.size = sizeof launch, .grid = {64, 32}, .block = {256}, .args = args};
+	kiln_launch launch = {.size = sizeof(launch), .grid = {64, 32}, .block = {256}, .args = args};
 	struct step step;
 
 	for (int i = 0; i < 3; i++)
 		args[i] = kiln_raw_memory(tensors[i].buffer, 0, i < 2 ? KILN_READ : KILN_WRITE);
 	for (int i = 0; i < 4; i++)
-		args[3 + i] = kiln_raw_value(&sizes[i], sizeof sizes[i]);
+		args[3 + i] = kiln_raw_value(&sizes[i], sizeof(sizes[i]));
 	launch.arg_count = 7;
 	step = prepare_raw(problem->client, source, "gather", &launch);
 	judge(problem, "a kernel of one's own", &step, 1);
@@ -137,7 +137,7 @@ int main(int argc, char **argv)
 	const struct sizes *s = small ? &less : &full;
 	const size_t in = (size_t)(s->n * s->m * s->p), out = (size_t)(s->n * s->m * s->c);
 	const size_t indices = (size_t)(s->m * s->c);
-	float *src = host(in * sizeof *src);
+	float *src = host(in * sizeof(*src));
 	unsigned char *idx = host(indices);
 	struct problem problem = {.client = client, .sizes = s, .src = src, .idx = idx};
 	const int64_t shapes[3][3] = {{s->n, s->m, s->p}, {s->m, s->c}, {s->n, s->m, s->c}};
@@ -148,13 +148,13 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < indices; i++)
 		idx[i] = (unsigned char)((random_at(in + i) + 1) / 2 * (double)s->p);
 	tensors[0] =
-		kiln_tensor_make(device(client, "src", src, in * sizeof *src), 0, KILN_F32, 3, shapes[0]);
+		kiln_tensor_make(device(client, "src", src, in * sizeof(*src)), 0, KILN_F32, 3, shapes[0]);
 	tensors[1] = kiln_tensor_make(device(client, "idx", idx, indices), 0, KILN_U8, 2, shapes[1]);
-	problem.dst = device(client, "dst", NULL, out * sizeof *src);
+	problem.dst = device(client, "dst", NULL, out * sizeof(*src));
 	tensors[2] = kiln_tensor_make(problem.dst, 0, KILN_F32, 3, shapes[2]);
 
 	print_head(client, "gather");
-	problem.copy = measure_copy(client, (in + out) * sizeof *src + indices);
+	problem.copy = measure_copy(client, (in + out) * sizeof(*src) + indices);
 	as_operator(&problem, tensors, "check");
 	as_operator(&problem, tensors, "trust");
 	as_statement(&problem, tensors);

@@ -43,7 +43,7 @@ static void fill(struct batch *b)
 {
 	const int64_t room = b->samples * MOST;
 
-	b->offsets = host(((size_t)b->samples + 1) * sizeof *b->offsets);
+	b->offsets = host(((size_t)b->samples + 1) * sizeof(*b->offsets));
 	for (uint64_t s = 0; s < (uint64_t)b->samples; s++)
 		b->offsets[s + 1] =
 			b->offsets[s] + (int32_t)(MOST_VALID * fabs(random_at(2 * s) * random_at(2 * s + 1)));
@@ -51,7 +51,7 @@ static void fill(struct batch *b)
 	b->targets = host((size_t)b->boxes * 4);
 	for (int64_t i = 0; i < b->boxes * 4; i++)
 		b->targets[i] = (unsigned char)corner(i / 4, i % 4);
-	b->predicted = host((size_t)room * 4 * sizeof *b->predicted);
+	b->predicted = host((size_t)room * 4 * sizeof(*b->predicted));
 	for (int64_t i = 0; i < room * 4; i++)
 		b->predicted[i] = (float)(corner(i / 4 + b->boxes, i % 4) + random_at((uint64_t)i) / 4);
 }
@@ -85,7 +85,7 @@ static void upload(struct batch *b)
 	b->at[PRED] = device(b->client, "pred", b->predicted, samples * MOST * 4 * sizeof(float));
 	b->at[PADDED] = device(b->client, "padded", padded, samples * MOST * 4);
 	b->at[RAGGED] = device(b->client, "ragged", b->targets, (size_t)b->boxes * 4);
-	b->at[STARTS] = device(b->client, "offsets", b->offsets, (samples + 1) * sizeof *b->offsets);
+	b->at[STARTS] = device(b->client, "offsets", b->offsets, (samples + 1) * sizeof(*b->offsets));
 	b->at[GIOU] = device(b->client, "giou", NULL, samples * MOST * sizeof(float));
 	b->at[LOSS] = device(b->client, "loss", NULL, sizeof(float));
 	free(padded);
@@ -115,7 +115,7 @@ static void report(const struct batch *b, const char *name, double loss, const s
 /* A call is prepared for each number of boxes that occurs; all of them are one kernel. */
 static void by_sample(const struct batch *b)
 {
-	struct step calls[MOST_VALID + 1] = {{0}}, *steps = host((size_t)b->samples * sizeof *steps);
+	struct step calls[MOST_VALID + 1] = {{0}}, *steps = host((size_t)b->samples * sizeof(*steps));
 	kiln_attr clamp = kiln_attr_int("clamp", 1);
 	int count = 0;
 
@@ -165,7 +165,7 @@ static void at_once(const struct batch *b, int fused, int ragged)
 	spoil(fused ? b->at[LOSS] : b->at[GIOU]);
 	step = prepare(b->client, fused ? "giou_loss" : "giou", tensors, fused ? 5 : 3, &clamp, 1);
 	run(b->client, &step, 1);
-	must(kiln_read(b->at[LOSS], 0, &loss, sizeof loss));
+	must(kiln_read(b->at[LOSS], 0, &loss, sizeof(loss)));
 	report(b, names[fused + ragged], fused ? (double)loss : sum_up(b, pairs), &step, 1,
 		   (size_t)pairs * (fused ? 16 + 4 : 16 + 4 + 4));
 	kiln_call_free(step.call);

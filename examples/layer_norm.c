@@ -70,19 +70,19 @@ static int fill(kiln_buffer *const buffers[OPERANDS], int batch)
 			residual[i][k] = (float)(100 * batch);
 		}
 	}
-	status = kiln_write(buffers[X], 0, x, sizeof x);
+	status = kiln_write(buffers[X], 0, x, sizeof(x));
 	if (status == KILN_OK)
-		status = kiln_write(buffers[RESIDUAL], 0, residual, sizeof residual);
-	return status == KILN_OK ? kiln_write(buffers[GAMMA], 0, gamma, sizeof gamma) : status;
+		status = kiln_write(buffers[RESIDUAL], 0, residual, sizeof(residual));
+	return status == KILN_OK ? kiln_write(buffers[GAMMA], 0, gamma, sizeof(gamma)) : status;
 }
 
 static int print(kiln_buffer *const buffers[OPERANDS], int batch)
 {
 	float y[ROWS][COLUMNS], mean[ROWS];
-	int status = kiln_read(buffers[Y], 0, y, sizeof y);
+	int status = kiln_read(buffers[Y], 0, y, sizeof(y));
 
 	if (status == KILN_OK)
-		status = kiln_read(buffers[MEAN], 0, mean, sizeof mean);
+		status = kiln_read(buffers[MEAN], 0, mean, sizeof(mean));
 	for (int i = 0; status == KILN_OK && i < ROWS; i++)
 		printf("batch %d, mean %g: %.3f %.3f %.3f %.3f\n", batch, mean[i], y[i][0], y[i][1],
 			   y[i][2], y[i][3]);
@@ -91,7 +91,7 @@ static int print(kiln_buffer *const buffers[OPERANDS], int batch)
 
 int main(void)
 {
-	kiln_connect_options options = {.size = sizeof options, .flags = KILN_CONNECT_AUTOSTART};
+	kiln_connect_options options = {.size = sizeof(options), .flags = KILN_CONNECT_AUTOSTART};
 	kiln_buffer *buffers[OPERANDS] = {NULL};
 	kiln_client *client = NULL;
 	kiln_call *call = NULL;

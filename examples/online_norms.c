@@ -189,7 +189,7 @@ int main(int argc, char **argv)
 
 	print_head(client, "online norms");
 	softmax(client, rows);
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		layer_norm(client, &cases[i], rows);
 	printf("all %lld rows are right, every time\n", (long long)rows);
 	kiln_close(client);

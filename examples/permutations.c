@@ -104,7 +104,7 @@ static void permute(kiln_client *client, const struct permutation *p, kiln_dtype
 	must(kiln_read(to, 0, y, bytes));
 	check(p, x, y, kiln_dtype_size(dtype));
 	free(y);
-	print_title(p, dtype, title, sizeof title);
+	print_title(p, dtype, title, sizeof(title));
 	print_row(title, measure(client, &step, 1), measure_copy(client, 2 * bytes));
 	kiln_call_free(step.call);
 }
@@ -115,17 +115,17 @@ int main(int argc, char **argv)
 	kiln_client *client = begin(argc, argv, &small);
 
 	print_head(client, "permute");
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const struct permutation p = small ? reduced(cases[i]) : cases[i];
 		size_t count = 1;
 		for (int k = 0; k < p.rank; k++)
 			count *= (size_t)p.shape[k];
-		uint32_t *x = host(count * sizeof *x);
+		uint32_t *x = host(count * sizeof(*x));
 		for (size_t k = 0; k < count; k++)
 			x[k] = (uint32_t)(k * 2654435761u >> 7);
-		kiln_buffer *from = device(client, "x", x, count * sizeof *x);
-		kiln_buffer *to = device(client, "y", NULL, count * sizeof *x);
-		for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
+		kiln_buffer *from = device(client, "x", x, count * sizeof(*x));
+		kiln_buffer *to = device(client, "y", NULL, count * sizeof(*x));
+		for (size_t k = 0; k < sizeof(dtypes) / sizeof(*dtypes); k++)
 			permute(client, &p, dtypes[k], (const char *)x, from, to);
 		kiln_free(to);
 		kiln_free(from);

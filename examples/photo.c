@@ -54,7 +54,7 @@ static struct photo_shared *share(const struct pnm *picture, int *fd, size_t *by
 {
 	struct photo_shared head = {.width = picture->width, .height = picture->height};
 	size_t image = photo_image_bytes(&head);
-	*bytes = sizeof head + 3 * image;
+	*bytes = sizeof(head) + 3 * image;
 	*fd = move_up(memfd_create("photo", MFD_CLOEXEC));
 	if (*fd < 0 || ftruncate(*fd, (off_t)*bytes) < 0) {
 		fail("cannot make shared memory");
@@ -204,8 +204,8 @@ static int write_images(struct photo_shared *shared, const char *directory)
 {
 	char planes[4096], back[4096];
 	struct pnm image = {shared->width, shared->height, PHOTO_CHANNELS, photo_image(shared, 2)};
-	snprintf(planes, sizeof planes, "%s/photo-planes.pgm", directory);
-	snprintf(back, sizeof back, "%s/photo-back.ppm", directory);
+	snprintf(planes, sizeof(planes), "%s/photo-planes.pgm", directory);
+	snprintf(back, sizeof(back), "%s/photo-back.ppm", directory);
 	if (write_planes(shared, planes) < 0 || pnm_write(back, &image) < 0)
 		return -1;
 	printf("written       %s\n              %s\n", planes, back);
@@ -271,7 +271,7 @@ static void print_table(struct photo_shared *shared, const struct figures figure
 
 static int tell(int fd, uint32_t number)
 {
-	if (write(fd, &number, sizeof number) != (ssize_t)sizeof number)
+	if (write(fd, &number, sizeof(number)) != (ssize_t)sizeof(number))
 		return fail("a worker does not listen");
 	return 0;
 }
@@ -291,7 +291,7 @@ static int run(const char *path, const char *directory)
 {
 	struct pnm picture;
 	struct figures figures[2];
-	kiln_connect_options options = {.size = sizeof options, .timeout_ms = PHOTO_TIMEOUT_MS};
+	kiln_connect_options options = {.size = sizeof(options), .timeout_ms = PHOTO_TIMEOUT_MS};
 	kiln_client *client = NULL;
 	struct photo_shared *shared;
 	pid_t pids[PHOTO_ROLES] = {0};

@@ -109,12 +109,12 @@ static void plan_line(const char *plan, const char *name, char *out, size_t size
 
 static int begin(struct worker *w)
 {
-	kiln_connect_options options = {.size = sizeof options, .timeout_ms = PHOTO_TIMEOUT_MS};
+	kiln_connect_options options = {.size = sizeof(options), .timeout_ms = PHOTO_TIMEOUT_MS};
 	struct photo_report *report = &w->shared->reports[w->role];
 	uint64_t bytes = (uint64_t)PHOTO_STRIP_ROWS * w->shared->width * PHOTO_CHANNELS;
 	if (kiln_connect(&options, &w->client) < 0)
 		return complain(w, "connect");
-	snprintf(report->device, sizeof report->device, "%s", kiln_device(w->client));
+	snprintf(report->device, sizeof(report->device), "%s", kiln_device(w->client));
 	if (kiln_alloc(w->client, bytes, 0, "strip in", &w->x) < 0 ||
 		kiln_alloc(w->client, bytes, 0, "strip out", &w->y) < 0)
 		return complain(w, "alloc");
@@ -133,10 +133,10 @@ static int get_ready(struct worker *w)
 	if (call(w, w->calls[0]) < 0)
 		return -1;
 	report->cold_ms = now_ms() - start;
-	snprintf(report->origin, sizeof report->origin, "%s", kiln_call_origin(w->calls[0]));
-	plan_line(kiln_call_plan(w->calls[0]), "variant", report->variant, sizeof report->variant);
+	snprintf(report->origin, sizeof(report->origin), "%s", kiln_call_origin(w->calls[0]));
+	plan_line(kiln_call_plan(w->calls[0]), "variant", report->variant, sizeof(report->variant));
 	plan_line(kiln_call_plan(w->calls[0]), "instantiation", report->instantiation,
-			  sizeof report->instantiation);
+			  sizeof(report->instantiation));
 	return last == PHOTO_STRIP_ROWS ? 0 : prepare(w, last, &w->calls[1]);
 }
 
@@ -149,7 +149,7 @@ static int measure(struct worker *w)
 			return -1;
 		times[i] = now_ms() - start;
 	}
-	qsort(times, REPEATS, sizeof times[0], ascending);
+	qsort(times, REPEATS, sizeof(times[0]), ascending);
 	w->shared->reports[w->role].warm_ms = times[REPEATS / 2];
 	return 0;
 }
@@ -163,10 +163,10 @@ static int next_number(const struct worker *w, uint32_t *number)
 				PHOTO_TIMEOUT_MS / 1000);
 		return -1;
 	}
-	ssize_t got = read(PHOTO_FD_INPUT, number, sizeof *number);
+	ssize_t got = read(PHOTO_FD_INPUT, number, sizeof(*number));
 	if (got == 0)
 		return 0;
-	if (got != (ssize_t)sizeof *number ||
+	if (got != (ssize_t)sizeof(*number) ||
 		(*number != PHOTO_GO && *number >= photo_strips(w->shared))) {
 		fprintf(stderr, "photo %s: a strip's number is damaged\n", names[w->role]);
 		return -1;
@@ -183,7 +183,7 @@ static int work_all(struct worker *w)
 	while (more > 0 && (more = next_number(w, &strip)) > 0) {
 		if (work(w, strip) < 0)
 			return -1;
-		if (write(PHOTO_FD_OUTPUT, &strip, sizeof strip) != (ssize_t)sizeof strip) {
+		if (write(PHOTO_FD_OUTPUT, &strip, sizeof(strip)) != (ssize_t)sizeof(strip)) {
 			perror("photo: cannot pass a strip on");
 			return -1;
 		}
@@ -201,7 +201,7 @@ int photo_worker(enum photo_role role)
 {
 	struct worker w = {.role = role};
 	struct stat memory;
-	if (fstat(PHOTO_FD_MEMORY, &memory) < 0 || memory.st_size < (off_t)sizeof *w.shared) {
+	if (fstat(PHOTO_FD_MEMORY, &memory) < 0 || memory.st_size < (off_t)sizeof(*w.shared)) {
 		fprintf(stderr, "photo: the role %s is for the workers that photo starts\n", names[role]);
 		return 2;
 	}

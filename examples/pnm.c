@@ -15,10 +15,9 @@ static uint32_t header_number(FILE *file)
 {
 	int c = getc(file);
 	while (c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '#') {
-		if (c == '#') {
+		if (c == '#')
 			while (c != '\n' && c != EOF)
 				c = getc(file);
-		}
 		c = getc(file);
 	}
 	uint32_t value = 0;

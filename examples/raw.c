@@ -23,7 +23,7 @@ static const char source[] = "#include <stdint.h>\n"
 /* Compiles, or takes it from the cache. */
 static int prepare(kiln_client *client, kiln_call **call)
 {
-	kiln_raw raw = {.size = sizeof raw, .name = "axpy.cu"};
+	kiln_raw raw = {.size = sizeof(raw), .name = "axpy.cu"};
 
 	raw.source = source;
 	raw.entry = "axpy<float>";
@@ -34,15 +34,15 @@ static int prepare(kiln_client *client, kiln_call **call)
 static int axpy(kiln_client *client, kiln_call *call, kiln_buffer *x, kiln_buffer *y, float a)
 {
 	const int64_t n = COUNT;
-	kiln_launch launch = {.size = sizeof launch};
+	kiln_launch launch = {.size = sizeof(launch)};
 	kiln_raw_arg args[4];
 	kiln_ticket ticket;
 	int status;
 
 	args[0] = kiln_raw_memory(x, 0, KILN_READ);
 	args[1] = kiln_raw_memory(y, 0, KILN_READ | KILN_WRITE);
-	args[2] = kiln_raw_value(&a, sizeof a);
-	args[3] = kiln_raw_value(&n, sizeof n);
+	args[2] = kiln_raw_value(&a, sizeof(a));
+	args[3] = kiln_raw_value(&n, sizeof(n));
 	launch.grid[0] = (COUNT + THREADS - 1) / THREADS;
 	launch.block[0] = THREADS;
 	launch.args = args;
@@ -56,16 +56,16 @@ static int axpy(kiln_client *client, kiln_call *call, kiln_buffer *x, kiln_buffe
 static int ones(kiln_client *client, const char *name, kiln_buffer **out)
 {
 	static float values[COUNT];
-	int status = kiln_alloc(client, sizeof values, 0, name, out);
+	int status = kiln_alloc(client, sizeof(values), 0, name, out);
 
 	for (int i = 0; i < COUNT; i++)
 		values[i] = 1;
-	return status == KILN_OK ? kiln_write(*out, 0, values, sizeof values) : status;
+	return status == KILN_OK ? kiln_write(*out, 0, values, sizeof(values)) : status;
 }
 
 int main(void)
 {
-	kiln_connect_options options = {.size = sizeof options, .flags = KILN_CONNECT_AUTOSTART};
+	kiln_connect_options options = {.size = sizeof(options), .flags = KILN_CONNECT_AUTOSTART};
 	kiln_client *client = NULL;
 	kiln_buffer *x = NULL, *y = NULL;
 	kiln_call *call = NULL;
@@ -81,7 +81,7 @@ int main(void)
 	for (int i = 1; status == KILN_OK && i <= 3; i++)
 		status = axpy(client, call, x, y, (float)i);
 	if (status == KILN_OK)
-		status = kiln_read(y, (COUNT - 1) * sizeof last, &last, sizeof last);
+		status = kiln_read(y, (COUNT - 1) * sizeof(last), &last, sizeof(last));
 	if (status == KILN_OK)
 		printf("%s, %s: 1 + 1 + 2 + 3 = %g\n", kiln_device(client), kiln_call_origin(call), last);
 	else

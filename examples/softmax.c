@@ -37,7 +37,7 @@ static int masked(kiln_client *client, kiln_buffer *scores, kiln_buffer *lengths
 static int print(const char *name, kiln_buffer *result)
 {
 	float y[ROWS][COLUMNS];
-	int status = kiln_read(result, 0, y, sizeof y);
+	int status = kiln_read(result, 0, y, sizeof(y));
 
 	for (int i = 0; status == KILN_OK && i < ROWS; i++)
 		printf("%s: %.4f %.4f %.4f %.4f\n", name, y[i][0], y[i][1], y[i][2], y[i][3]);
@@ -48,21 +48,21 @@ int main(void)
 {
 	const float in[ROWS][COLUMNS] = {{1, 2, 3, 4}, {4, 2, 3, 1}};
 	const int32_t ends[ROWS] = {4, 2};
-	kiln_connect_options options = {.size = sizeof options, .flags = KILN_CONNECT_AUTOSTART};
+	kiln_connect_options options = {.size = sizeof(options), .flags = KILN_CONNECT_AUTOSTART};
 	kiln_client *client = NULL;
 	kiln_buffer *scores = NULL, *lengths = NULL, *result = NULL;
 	int status = kiln_connect(&options, &client);
 
 	if (status == KILN_OK)
-		status = kiln_alloc(client, sizeof in, 0, "scores", &scores);
+		status = kiln_alloc(client, sizeof(in), 0, "scores", &scores);
 	if (status == KILN_OK)
-		status = kiln_alloc(client, sizeof ends, 0, "lengths", &lengths);
+		status = kiln_alloc(client, sizeof(ends), 0, "lengths", &lengths);
 	if (status == KILN_OK)
-		status = kiln_alloc(client, sizeof in, 0, "result", &result);
+		status = kiln_alloc(client, sizeof(in), 0, "result", &result);
 	if (status == KILN_OK)
-		status = kiln_write(scores, 0, in, sizeof in);
+		status = kiln_write(scores, 0, in, sizeof(in));
 	if (status == KILN_OK)
-		status = kiln_write(lengths, 0, ends, sizeof ends);
+		status = kiln_write(lengths, 0, ends, sizeof(ends));
 	if (status == KILN_OK)
 		status = plain(client, scores, result);
 	if (status == KILN_OK)

@@ -36,15 +36,15 @@ static int prepare(kiln_client *client, struct calls *calls)
 static int fill(kiln_client *client, struct matrix *matrix, float first)
 {
 	float in[ROWS * COLUMNS];
-	int status = kiln_alloc(client, sizeof in, 0, "x", &matrix->x);
+	int status = kiln_alloc(client, sizeof(in), 0, "x", &matrix->x);
 
 	for (int i = 0; i < ROWS * COLUMNS; i++)
 		in[i] = first + (float)(i * i) / 10;
 	if (status == KILN_OK)
-		status = kiln_alloc(client, sizeof in, 0, "turned", &matrix->turned);
+		status = kiln_alloc(client, sizeof(in), 0, "turned", &matrix->turned);
 	if (status == KILN_OK)
-		status = kiln_alloc(client, sizeof in, 0, "y", &matrix->y);
-	return status == KILN_OK ? kiln_write(matrix->x, 0, in, sizeof in) : status;
+		status = kiln_alloc(client, sizeof(in), 0, "y", &matrix->y);
+	return status == KILN_OK ? kiln_write(matrix->x, 0, in, sizeof(in)) : status;
 }
 
 /* The second call reads what the first writes, and is not run if that fails. */
@@ -54,7 +54,7 @@ static int submit(const struct calls *calls, const struct matrix *matrix, unsign
 	const kiln_operand turn[2] = {{matrix->x, 0}, {matrix->turned, 0}};
 	const kiln_operand softmax[2] = {{matrix->turned, 0}, {matrix->y, 0}};
 	const kiln_work works[2] = {{calls->turn, turn, 2}, {calls->softmax, softmax, 2}};
-	kiln_submit_options options = {.size = sizeof options, .stream = stream};
+	kiln_submit_options options = {.size = sizeof(options), .stream = stream};
 
 	return kiln_submit_many(works, 2, &options, ticket);
 }
@@ -75,7 +75,7 @@ static int run(kiln_client *client, const struct calls *calls, const struct matr
 static int print(const struct matrix *matrix, int number)
 {
 	float y[COLUMNS][ROWS];
-	int status = kiln_read(matrix->y, 0, y, sizeof y);
+	int status = kiln_read(matrix->y, 0, y, sizeof(y));
 
 	if (status == KILN_OK)
 		printf("%d: %.4f %.4f / %.4f %.4f / %.4f %.4f\n", number, y[0][0], y[0][1], y[1][0],
@@ -85,7 +85,7 @@ static int print(const struct matrix *matrix, int number)
 
 int main(void)
 {
-	kiln_connect_options options = {.size = sizeof options, .flags = KILN_CONNECT_AUTOSTART};
+	kiln_connect_options options = {.size = sizeof(options), .flags = KILN_CONNECT_AUTOSTART};
 	kiln_client *client = NULL;
 	struct calls calls = {NULL, NULL};
 	struct matrix matrices[MATRICES] = {{NULL, NULL, NULL}};

@@ -172,12 +172,11 @@ void masked_softmax_reference(const struct reference *r, int64_t first, int64_t 
 	double *two = reference_memory(2 * row.count, sizeof(*two));
 
 	row.z = reference_memory(row.count, sizeof(*row.z));
-	for (int64_t unit = first; unit < last; unit++) {
+	for (int64_t unit = first; unit < last; unit++)
 		if (is_backward(r->c))
 			backward(r, unit, row.count, live, two, two + row.count);
 		else
 			forward(r, unit, &row, live, two);
-	}
 	free(live);
 	free(two);
 	free(row.z);

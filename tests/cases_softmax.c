@@ -121,12 +121,11 @@ void softmax_reference(const struct reference *r, int64_t first, int64_t last)
 		two = reference_memory(2 * row.count, sizeof(*two));
 	else
 		row.z = reference_memory(row.count, sizeof(*row.z));
-	for (int64_t unit = first; unit < last; unit++) {
+	for (int64_t unit = first; unit < last; unit++)
 		if (two)
 			backward(r, axis, unit, row.count, two, two + row.count);
 		else
 			forward(r, axis, unit, &row);
-	}
 	free(two);
 	free(row.z);
 }

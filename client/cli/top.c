@@ -122,12 +122,11 @@ static bool draw_screen(const char *frame)
 
 static bool draw_text(const char *frame)
 {
-	for (; *frame; frame++) {
+	for (; *frame; frame++)
 		if (*frame == '\n')
 			putchar('\n');
 		else
 			put_clean(stdout, frame, 1);
-	}
 	return !ferror(stdout);
 }
 

@@ -41,24 +41,22 @@ static bool find_daemon(char path[PATH_MAX])
 	static const char *const places[] = {"kilnd", "../bin/kilnd", "../../bin/kilnd",
 										 "../sbin/kilnd"};
 	Dl_info info;
-	if (dladdr((void *)(uintptr_t)&kiln_version, &info) != 0 && info.dli_fname != NULL) {
+	if (dladdr((void *)(uintptr_t)&kiln_version, &info) != 0 && info.dli_fname) {
 		const char *slash = strrchr(info.dli_fname, '/');
-		int n = slash != NULL ? (int)(slash - info.dli_fname) : 0;
+		int n = slash ? (int)(slash - info.dli_fname) : 0;
 		for (size_t i = 0; slash != NULL && i < sizeof(places) / sizeof(places[0]); i++) {
 			snprintf(path, PATH_MAX, "%.*s/%s", n, info.dli_fname, places[i]);
-			if (is_program(path)) {
+			if (is_program(path))
 				return true;
-			}
 		}
 	}
 	const char *list = secure_getenv("PATH");
-	while (list != NULL && *list != 0) {
+	while (list && *list != 0) {
 		size_t n = strcspn(list, ":");
 		if (n > 0 && n < PATH_MAX - 8) {
 			snprintf(path, PATH_MAX, "%.*s/kilnd", (int)n, list);
-			if (is_program(path)) {
+			if (is_program(path))
 				return true;
-			}
 		}
 		list += n + (list[n] == ':');
 	}
@@ -68,9 +66,8 @@ static bool find_daemon(char path[PATH_MAX])
 /* A program may run without standard descriptors; what we open then must not pass for one. */
 static int above_standard(int fd)
 {
-	if (fd < 0 || fd > 3) {
+	if (fd < 0 || fd > 3)
 		return fd;
-	}
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, 4);
 	int saved = errno;
 	close(fd);
@@ -84,12 +81,11 @@ static int open_log(const char *path, int *log)
 	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)], name[sizeof(directory) + 16];
 	struct stat found;
 	const char *slash = strrchr(path, '/');
-	int n = slash != NULL ? (int)(slash - path) : 0;
+	int n = slash ? (int)(slash - path) : 0;
 
 	snprintf(directory, sizeof(directory), "%.*s", n, path);
-	if (slash == NULL || n == 0) {
-		snprintf(directory, sizeof(directory), "%s", slash == NULL ? "." : "/");
-	}
+	if (!slash || n == 0)
+		snprintf(directory, sizeof(directory), "%s", !slash ? "." : "/");
 	/* As kilnd makes it: by the sticky bit it knows that the directory's mode is its own to set. */
 	if (mkdir(directory, 0700 | S_ISVTX) != 0 && errno != EEXIST) {
 		return error_set(KILN_EIO, "the directory %s of the socket cannot be made: %s", directory,
@@ -120,13 +116,11 @@ static _Noreturn void become_daemon(const char *program, char *const arguments[]
 	sigset_t none;
 	struct news news = {.pid = getpid()};
 
-	for (int i = 1; i < NSIG; i++) {
+	for (int i = 1; i < NSIG; i++)
 		(void)sigaction(i, &plain, NULL);
-	}
 	if (dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
-		dup2(log, STDERR_FILENO) < 0) {
+		dup2(log, STDERR_FILENO) < 0)
 		_exit(127);
-	}
 	/* The pipe closes itself in execve(); everything else that the program left open goes now. */
 	if (dup2(pipe, 3) == 3 && fcntl(3, F_SETFD, FD_CLOEXEC) == 0) {
 		pipe = 3;
@@ -155,16 +149,14 @@ static int spawn(const char *program, char *const arguments[], int log, int null
 	if (child == 0) {
 		setsid();
 		pid_t grandchild = fork();
-		if (grandchild == 0) {
+		if (grandchild == 0)
 			become_daemon(program, arguments, log, null, pipe);
-		}
 		_exit(grandchild < 0 ? 1 : 0);
 	}
 	int error = errno;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (child < 0) {
+	if (child < 0)
 		return error_set(KILN_EIO, "kilnd cannot be started: fork: %s", strerror(error));
-	}
 	while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
 	}
 	return KILN_OK;
@@ -184,9 +176,8 @@ static int hear(int pipe, const char *program, int64_t deadline, pid_t *pid)
 							 program);
 		}
 		ssize_t n = ready > 0 ? read(pipe, &news, sizeof(news)) : -1;
-		if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
-		}
 		if (n == (ssize_t)sizeof(news) && news.error == 0) {
 			*pid = news.pid;
 			continue;
@@ -206,7 +197,7 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 	int log = -1, null = -1, pipe[2] = {-1, -1};
 	pid_t pid = 0;
 
-	if (daemon == NULL) {
+	if (!daemon) {
 		if (!find_daemon(found)) {
 			return error_set(
 				KILN_ECONN,
@@ -217,9 +208,8 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 		daemon = found;
 	}
 	int status = open_log(path, &log);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	null = above_standard(open("/dev/null", O_RDWR | O_CLOEXEC));
 	if (null < 0 || pipe2(pipe, O_CLOEXEC) != 0 || (pipe[1] = above_standard(pipe[1])) < 0) {
 		status = error_set(KILN_EIO, "kilnd cannot be started: %s", strerror(errno));
@@ -231,9 +221,8 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 	status = spawn(daemon, arguments, log, null, pipe[1]);
 	close(pipe[1]);
 	pipe[1] = -1;
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = hear(pipe[0], daemon, deadline, &pid);
-	}
 #ifdef SYS_pidfd_open
 	if (status == KILN_OK) {
 		*watch =
@@ -241,14 +230,11 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 	}
 #endif
 out:
-	for (int i = 0; i < 2; i++) {
-		if (pipe[i] >= 0) {
+	for (int i = 0; i < 2; i++)
+		if (pipe[i] >= 0)
 			close(pipe[i]);
-		}
-	}
-	if (null >= 0) {
+	if (null >= 0)
 		close(null);
-	}
 	close(log);
 	return status;
 }

@@ -22,23 +22,20 @@
 
 static void set_name(kiln_buffer *buffer, const char *name)
 {
-	if (name != NULL) {
+	if (name)
 		snprintf(buffer->name, sizeof(buffer->name), "buffer \"%.40s\"", name);
-	} else {
+	else
 		snprintf(buffer->name, sizeof(buffer->name), "buffer %llu", (unsigned long long)buffer->id);
-	}
 }
 
 /* Frees the handle; the daemon is not told. */
 static void discard(kiln_buffer *buffer)
 {
 	kiln_client *client = buffer->client;
-	if (client->lane != NULL) {
+	if (client->lane)
 		lane_forget_buffer(client, buffer);
-	}
-	if (buffer->map != NULL) {
+	if (buffer->map)
 		munmap(buffer->map, buffer->map_bytes);
-	}
 	free(buffer);
 	client_unref(client);
 }
@@ -80,9 +77,8 @@ static int map_shared(kiln_buffer *buffer, struct answer *answer)
 			buffer->map_offset = (size_t)offset;
 		}
 	}
-	if (fd >= 0) {
+	if (fd >= 0)
 		close(fd);
-	}
 	return status;
 }
 
@@ -92,7 +88,7 @@ static int make(kiln_client *client, struct request *request, uint64_t bytes, ui
 {
 	struct answer answer;
 	kiln_buffer *buffer = calloc(1, sizeof(*buffer));
-	if (buffer == NULL) {
+	if (!buffer) {
 		wire_out_free(&request->out);
 		return error_set(KILN_ENOMEM, "no memory for a buffer's handle");
 	}
@@ -109,11 +105,10 @@ static int make(kiln_client *client, struct request *request, uint64_t bytes, ui
 	buffer->phase = shared ? wire_get_uint(&answer.in.root, "offset", 0) : phase;
 	buffer->id = wire_get_uint(&answer.in.root, "buf", 0);
 	set_name(buffer, name);
-	if (buffer->id == 0) {
+	if (buffer->id == 0)
 		status = error_set(KILN_EPROTO, "kilnd at %s made a buffer without a number", client->path);
-	} else if (shared) {
+	else if (shared)
 		status = map_shared(buffer, &answer);
-	}
 	answer_free(&answer);
 	if (status != KILN_OK) {
 		give_back(buffer);
@@ -136,9 +131,8 @@ static int alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char
 				 kiln_buffer **out)
 {
 	struct request request;
-	if (out == NULL) {
+	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; the buffer cannot be returned");
-	}
 	if ((flags & ~KILN_BUFFER_SHARED) != 0) {
 		return error_set(KILN_EINVAL, "flags is 0x%x; this libkiln %s knows 0x%x", flags,
 						 KILN_VERSION_STRING, KILN_BUFFER_SHARED);
@@ -153,9 +147,8 @@ int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char *
 			   kiln_buffer **out)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(client, alloc(client, bytes, flags, name, out));
 }
 
@@ -164,12 +157,10 @@ static int lend_fd(kiln_client *client, int fd, uint64_t offset, uint64_t bytes,
 {
 	struct request request;
 	struct stat stat_;
-	if (out == NULL) {
+	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; the buffer cannot be returned");
-	}
-	if (fstat(fd, &stat_) != 0) {
+	if (fstat(fd, &stat_) != 0)
 		return error_set(KILN_EINVAL, "descriptor %d cannot be lent: %s", fd, strerror(errno));
-	}
 	if (offset > INT64_MAX || bytes > INT64_MAX - offset) {
 		return error_set(KILN_EINVAL, "offset %llu and %llu bytes are beyond any memory",
 						 (unsigned long long)offset, (unsigned long long)bytes);
@@ -192,9 +183,8 @@ int kiln_lend_fd(kiln_client *client, int fd, uint64_t offset, uint64_t bytes, c
 				 kiln_buffer **out)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(client, lend_fd(client, fd, offset, bytes, name, out));
 }
 
@@ -202,12 +192,10 @@ int kiln_lend_fd(kiln_client *client, int fd, uint64_t offset, uint64_t bytes, c
 
 void buffer_drop_staging(kiln_client *client)
 {
-	if (client->staging_map != NULL) {
+	if (client->staging_map)
 		munmap(client->staging_map, client->staging_bytes);
-	}
-	if (client->staging >= 0) {
+	if (client->staging >= 0)
 		close(client->staging);
-	}
 	client->staging_map = NULL;
 	client->staging = -1;
 	client->staging_bytes = 0;
@@ -217,20 +205,17 @@ void buffer_drop_staging(kiln_client *client)
 static int need_staging(kiln_client *client, uint64_t bytes)
 {
 	size_t size = STAGING_MIN;
-	while (size < bytes && size < STAGING_MAX) {
+	while (size < bytes && size < STAGING_MAX)
 		size *= 2;
-	}
-	if (client->staging_bytes >= size) {
+	if (client->staging_bytes >= size)
 		return KILN_OK;
-	}
 	buffer_drop_staging(client);
 	int fd = frame_memfd("kiln-staging", size);
 	void *map = fd >= 0 ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
 	if (map == MAP_FAILED) {
 		int error = errno;
-		if (fd >= 0) {
+		if (fd >= 0)
 			close(fd);
-		}
 		return error_set(KILN_ENOMEM, "no memory of %zu bytes to move data through: %s", size,
 						 strerror(error));
 	}
@@ -247,9 +232,8 @@ static int move_piece(kiln_buffer *buffer, const char *name, uint64_t offset, ui
 	kiln_client *client = buffer->client;
 	struct request request;
 	int status = lane_settle(client, 0, true, deadline);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	link_begin(client, &request, name);
 	request.fd = client->staging;
 	wire_put_uint(&request.out, "buf", buffer->id);
@@ -257,9 +241,8 @@ static int move_piece(kiln_buffer *buffer, const char *name, uint64_t offset, ui
 	wire_put_uint(&request.out, "bytes", bytes);
 	lane_put_tail(client, &request.out);
 	status = link_ask(client, &request, deadline, NULL);
-	if (status == KILN_ETIMEDOUT) {
+	if (status == KILN_ETIMEDOUT)
 		buffer_drop_staging(client);
-	}
 	return status;
 }
 
@@ -273,7 +256,7 @@ static int move(kiln_buffer *buffer, uint64_t offset, void *into, const void *fr
 						 (unsigned long long)bytes, (unsigned long long)offset, buffer->name,
 						 (unsigned long long)buffer->bytes);
 	}
-	if (bytes > 0 && into == NULL && from == NULL) {
+	if (bytes > 0 && !into && !from) {
 		return error_set(KILN_EINVAL, "the host memory for %llu bytes of %s is NULL",
 						 (unsigned long long)bytes, buffer->name);
 	}
@@ -281,13 +264,11 @@ static int move(kiln_buffer *buffer, uint64_t offset, void *into, const void *fr
 	for (uint64_t done = 0; done < bytes && status == KILN_OK;) {
 		uint64_t left = bytes - done;
 		size_t n = left < client->staging_bytes ? (size_t)left : client->staging_bytes;
-		if (from != NULL) {
+		if (from)
 			memcpy(client->staging_map, (const char *)from + done, n);
-		}
-		status = move_piece(buffer, from != NULL ? "write" : "read", offset + done, n, deadline);
-		if (status == KILN_OK && into != NULL) {
+		status = move_piece(buffer, from ? "write" : "read", offset + done, n, deadline);
+		if (status == KILN_OK && into)
 			memcpy((char *)into + done, client->staging_map, n);
-		}
 		done += n;
 	}
 	return status;
@@ -295,39 +276,35 @@ static int move(kiln_buffer *buffer, uint64_t offset, void *into, const void *fr
 
 static int enter_buffer(const kiln_buffer *buffer)
 {
-	if (buffer == NULL) {
+	if (!buffer)
 		return error_set(KILN_EINVAL, "buffer is NULL; it must come from kiln_alloc() or a lend");
-	}
 	return client_enter(buffer->client);
 }
 
 int kiln_write(kiln_buffer *buffer, uint64_t offset, const void *source, uint64_t bytes)
 {
 	int status = enter_buffer(buffer);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(buffer->client, move(buffer, offset, NULL, source, bytes));
 }
 
 int kiln_read(kiln_buffer *buffer, uint64_t offset, void *destination, uint64_t bytes)
 {
 	int status = enter_buffer(buffer);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(buffer->client, move(buffer, offset, destination, NULL, bytes));
 }
 
 int kiln_map(kiln_buffer *buffer, void **out)
 {
 	int status = enter_buffer(buffer);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (out == NULL) {
+	if (!out) {
 		status = error_set(KILN_EINVAL, "out is NULL; the address cannot be returned");
-	} else if (buffer->map == NULL) {
+	} else if (!buffer->map) {
 		status = error_set(KILN_ENOTSUP,
 						   "%s is not mapped in this process: make it with KILN_BUFFER_SHARED on "
 						   "the cpu device, or use kiln_read() and kiln_write()",
@@ -340,20 +317,18 @@ int kiln_map(kiln_buffer *buffer, void **out)
 
 uint64_t kiln_buffer_bytes(const kiln_buffer *buffer)
 {
-	return buffer != NULL ? buffer->bytes : 0;
+	return buffer ? buffer->bytes : 0;
 }
 
 int kiln_free(kiln_buffer *buffer)
 {
 	struct request request;
-	if (buffer == NULL) {
+	if (!buffer)
 		return KILN_OK;
-	}
 	kiln_client *client = buffer->client;
 	int status = client_try(client);
-	if (status == KILN_EBUSY) {
+	if (status == KILN_EBUSY)
 		return client_refuse(client, status);
-	}
 	if (status != KILN_OK) {
 		/* Closed: the daemon freed it then.  A child of fork(): the memory is the parent's. */
 		status = status == KILN_ECONN ? KILN_OK : client_refuse(client, status);
@@ -365,11 +340,10 @@ int kiln_free(kiln_buffer *buffer)
 	link_begin(client, &request, "free");
 	wire_put_uint(&request.out, "buf", buffer->id);
 	lane_put_tail(client, &request.out);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = link_ask(client, &request, deadline, NULL);
-	} else {
+	else
 		(void)link_post(client, &request, SIZE_MAX);
-	}
 	discard(buffer);
 	return client_leave(client, status);
 }

@@ -15,7 +15,7 @@
 
 static int put_left_out(struct wire_out *out, const kiln_tensor *tensor, int i)
 {
-	if (tensor->buffer != NULL) {
+	if (tensor->buffer) {
 		return error_set(KILN_EINVAL,
 						 "tensor %d is left out (its dtype is KILN_DTYPE_NONE) and has a buffer; "
 						 "give it a dtype, or NULL for a buffer",
@@ -29,25 +29,21 @@ static int put_left_out(struct wire_out *out, const kiln_tensor *tensor, int i)
 
 static int put_tensor(kiln_client *client, struct wire_out *out, const kiln_tensor *tensor, int i)
 {
-	if (tensor->dtype == KILN_DTYPE_NONE) {
+	if (tensor->dtype == KILN_DTYPE_NONE)
 		return put_left_out(out, tensor, i);
-	}
 	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK) {
 		return error_set(KILN_EINVAL, "tensor %d has rank %d; it must be 0 to %d", i, tensor->rank,
 						 KILN_MAX_RANK);
 	}
-	if (tensor->buffer != NULL && tensor->buffer->client != client) {
+	if (tensor->buffer && tensor->buffer->client != client)
 		return error_set(KILN_EINVAL, "tensor %d lies in a buffer of another client", i);
-	}
 	wire_map_begin(out, NULL);
 	wire_put_int(out, "d", (int64_t)tensor->dtype);
 	wire_put_ints(out, "s", tensor->shape, tensor->rank);
-	if (tensor->contiguous == 0) {
+	if (tensor->contiguous == 0)
 		wire_put_ints(out, "t", tensor->stride, tensor->rank);
-	}
-	if (tensor->buffer != NULL) {
+	if (tensor->buffer)
 		wire_put_uint(out, "b", tensor->buffer->id);
-	}
 	wire_put_uint(out, "o", tensor->offset);
 	wire_map_end(out);
 	return KILN_OK;
@@ -57,10 +53,9 @@ int call_put(kiln_client *client, struct wire_out *out, const char *op, const ki
 			 int tensor_count, const kiln_attr *attrs, int attr_count)
 {
 	int status = KILN_OK;
-	if (op == NULL || op[0] == 0) {
+	if (!op || op[0] == 0)
 		return error_set(KILN_EINVAL, "the operator has no name");
-	}
-	if (tensor_count > 0 && tensors == NULL) {
+	if (tensor_count > 0 && !tensors) {
 		return error_set(KILN_EINVAL, "%s was given %d tensors, but tensors is NULL", op,
 						 tensor_count);
 	}
@@ -70,14 +65,12 @@ int call_put(kiln_client *client, struct wire_out *out, const char *op, const ki
 	}
 	wire_put_str(out, "op", op);
 	wire_list_begin(out, "tensors");
-	for (int i = 0; i < tensor_count && status == KILN_OK; i++) {
+	for (int i = 0; i < tensor_count && status == KILN_OK; i++)
 		status = put_tensor(client, out, &tensors[i], i);
-	}
 	wire_list_end(out);
 	wire_map_begin(out, "attrs");
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = request_put_attrs(out, attrs, attr_count);
-	}
 	wire_map_end(out);
 	return status;
 }
@@ -87,7 +80,7 @@ int call_make(kiln_client *client, struct request *request, int64_t deadline, bo
 {
 	struct answer answer;
 	kiln_call *call = calloc(1, sizeof(*call));
-	if (call == NULL) {
+	if (!call) {
 		wire_out_free(&request->out);
 		return error_set(KILN_ENOMEM, "no memory for a call");
 	}
@@ -102,14 +95,13 @@ int call_make(kiln_client *client, struct request *request, int64_t deadline, bo
 	call->client = client;
 	call->id = wire_get_uint(&answer.in.root, "call", 0);
 	call->param_count = wire_get_ints(&answer.in.root, "params", call->params, KILN_MAX_RAW_ARGS);
-	call->plan = strdup(text != NULL ? text : "");
-	snprintf(call->origin, sizeof(call->origin), "%s", origin != NULL ? origin : "");
-	if (ran != NULL) {
+	call->plan = strdup(text ? text : "");
+	snprintf(call->origin, sizeof(call->origin), "%s", origin ? origin : "");
+	if (ran)
 		*ran = wire_get_bool(&answer.in.root, "ran", false);
-	}
 	atomic_fetch_add(&client->refs, 1);
 	answer_free(&answer);
-	if (call->id == 0 || call->plan == NULL) {
+	if (call->id == 0 || !call->plan) {
 		status = call->id == 0
 					 ? error_set(KILN_EPROTO, "kilnd at %s prepared a call without a number",
 								 client->path)
@@ -140,31 +132,27 @@ static int prepare(kiln_client *client, const char *op, const kiln_tensor *tenso
 	struct request request;
 
 	/* What goes before a launch by message. */
-	int status = ran != NULL ? lane_settle(client, 0, false, deadline) : KILN_OK;
-	if (status != KILN_OK) {
+	int status = ran ? lane_settle(client, 0, false, deadline) : KILN_OK;
+	if (status != KILN_OK)
 		return status;
-	}
 	link_begin(client, &request, "prepare");
 	status = call_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
 	if (status != KILN_OK) {
 		wire_out_free(&request.out);
 		return status;
 	}
-	if (ran != NULL) {
+	if (ran) {
 		wire_put_bool(&request.out, "run", true);
 		lane_put_tail(client, &request.out);
 	}
 	status = call_make(client, &request, deadline, ran, out);
-	if (status == KILN_ETIMEDOUT && ran != NULL) {
+	if (status == KILN_ETIMEDOUT && ran)
 		stop(client, request.id);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	(*out)->tensor_count = tensor_count;
-	for (int i = 0; i < tensor_count; i++) {
+	for (int i = 0; i < tensor_count; i++)
 		(*out)->left_out |= (uint32_t)(tensors[i].dtype == KILN_DTYPE_NONE) << i;
-	}
 	return KILN_OK;
 }
 
@@ -173,9 +161,8 @@ int call_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 				 kiln_call **out)
 {
 	int status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
-	if (status == KILN_ELIMIT && run_forget_oldest(client)) {
+	if (status == KILN_ELIMIT && run_forget_oldest(client))
 		status = prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, ran, out);
-	}
 	return status;
 }
 
@@ -183,10 +170,9 @@ int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 				 const kiln_attr *attrs, int attr_count, kiln_call **out)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (out == NULL) {
+	if (!out) {
 		status = error_set(KILN_EINVAL, "out is NULL; the call cannot be returned");
 	} else {
 		status = call_prepare(client, op, tensors, tensor_count, attrs, attr_count,
@@ -197,12 +183,12 @@ int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors
 
 const char *kiln_call_plan(const kiln_call *call)
 {
-	return call != NULL ? call->plan : "";
+	return call ? call->plan : "";
 }
 
 const char *kiln_call_origin(const kiln_call *call)
 {
-	return call != NULL ? call->origin : "";
+	return call ? call->origin : "";
 }
 
 void call_release(kiln_call *call)
@@ -224,9 +210,8 @@ void call_release(kiln_call *call)
 
 void kiln_call_free(kiln_call *call)
 {
-	if (call == NULL) {
+	if (!call)
 		return;
-	}
 	kiln_client *client = call->client;
 	int status = client_try(client);
 	switch (status) {
@@ -263,9 +248,8 @@ int call_await(kiln_client *client, kiln_ticket id, int64_t deadline)
 											  ticket->first + (uint64_t)ticket->parts - 1, deadline)
 								  : link_wait(client, deadline);
 		ticket = ticket_find(&client->tickets, id);
-		if (!ticket->done && status != KILN_OK) {
+		if (!ticket->done && status != KILN_OK)
 			return status;
-		}
 	}
 	return KILN_OK;
 }
@@ -274,9 +258,8 @@ int call_await(kiln_client *client, kiln_ticket id, int64_t deadline)
 static struct ticket *find_outstanding(const kiln_client *client, kiln_ticket id)
 {
 	struct ticket *ticket = ticket_find(&client->tickets, id);
-	if (ticket != NULL && ticket->batch == 0 && !ticket->given_up) {
+	if (ticket && ticket->batch == 0 && !ticket->given_up)
 		return ticket;
-	}
 	error_set(KILN_ENOENT,
 			  "ticket %llu is not outstanding: it was waited for before, or never given",
 			  (unsigned long long)id);
@@ -286,20 +269,17 @@ static struct ticket *find_outstanding(const kiln_client *client, kiln_ticket id
 int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *micros)
 {
 	struct ticket *ticket = find_outstanding(client, id);
-	if (ticket == NULL) {
+	if (!ticket)
 		return KILN_ENOENT;
-	}
 	int status = call_await(client, id, deadline);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	ticket = ticket_find(&client->tickets, id);
 	status = ticket->status;
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		error_set_peer(status, ticket->error, ticket->log);
-	} else if (micros != NULL) {
+	else if (micros)
 		*micros = ticket->micros;
-	}
 	ticket_remove(&client->tickets, ticket);
 	return status;
 }
@@ -307,10 +287,9 @@ int call_finish(kiln_client *client, kiln_ticket id, int64_t deadline, double *m
 int kiln_wait_time(kiln_client *client, kiln_ticket id, int timeout_ms, double *micros)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	client->times = client->times || micros != NULL;
+	client->times = client->times || micros;
 	status = call_finish(client, id, time_deadline(timeout_ms), micros);
 	if (status == KILN_ETIMEDOUT && ticket_find(&client->tickets, id) != NULL) {
 		status = error_set(KILN_EAGAIN, "the call of ticket %llu is not finished",
@@ -340,11 +319,10 @@ static void cancel_begin(kiln_client *client, struct request *request, const str
  * piece.  Those that have ended are NULL. */
 static const struct ticket *piece_of(const kiln_client *client, const struct ticket *ticket, int i)
 {
-	if (ticket->lane || ticket->parts == 0) {
+	if (ticket->lane || ticket->parts == 0)
 		return ticket;
-	}
 	const struct ticket *part = ticket_find(&client->tickets, ticket->id + 1 + (uint64_t)i);
-	return part != NULL && part->batch == ticket->id ? part : NULL;
+	return part && part->batch == ticket->id ? part : NULL;
 }
 
 static int pieces(const struct ticket *ticket)
@@ -360,7 +338,7 @@ void call_give_up(kiln_client *client, struct ticket *ticket)
 	for (int i = 0; i < pieces(&given_up); i++) {
 		struct request request;
 		const struct ticket *piece = piece_of(client, &given_up, i);
-		if (piece != NULL) {
+		if (piece) {
 			cancel_begin(client, &request, piece);
 			(void)link_post(client, &request, SIZE_MAX);
 		}
@@ -380,17 +358,15 @@ static int cancel(kiln_client *client, kiln_ticket id)
 {
 	(void)link_drain(client);
 	const struct ticket *ticket = find_outstanding(client, id);
-	if (ticket == NULL) {
+	if (!ticket)
 		return KILN_ENOENT;
-	}
-	if (ticket->done) {
+	if (ticket->done)
 		return KILN_OK;
-	}
 	const struct ticket whole = *ticket; /* answers may move the table */
 	int status = KILN_OK;
 	for (int i = 0; i < pieces(&whole) && status == KILN_OK; i++) {
 		const struct ticket *piece = piece_of(client, &whole, i);
-		status = piece != NULL ? cancel_one(client, piece) : KILN_OK;
+		status = piece ? cancel_one(client, piece) : KILN_OK;
 	}
 	return status;
 }
@@ -398,9 +374,8 @@ static int cancel(kiln_client *client, kiln_ticket id)
 int kiln_cancel(kiln_client *client, kiln_ticket ticket)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(client, cancel(client, ticket));
 }
 
@@ -409,44 +384,39 @@ int kiln_cancel(kiln_client *client, kiln_ticket ticket)
 /* These two look only, so they do not enter; a child of fork() is told all the same. */
 static int check_look(const kiln_client *client)
 {
-	if (client == NULL) {
+	if (!client)
 		return error_set(KILN_EINVAL, "client is NULL; it must come from kiln_connect()");
-	}
 	return client->pid == getpid() ? KILN_OK : client_refuse(client, KILN_EFORK);
 }
 
 int kiln_fd(const kiln_client *client)
 {
 	int status = check_look(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return lane_fd(client->lane, client->sock);
 }
 
 int kiln_events(const kiln_client *client)
 {
 	int status = check_look(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return lane_events(client->lane, client->sock, client->queue.count > 0);
 }
 
 int kiln_dispatch(kiln_client *client)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = link_drain(client);
 	lane_watch(client);
 	lane_collect(client);
 	/* The tickets that the end of the daemon finished are reported before the end itself. */
-	if (client->tickets.done > 0) {
+	if (client->tickets.done > 0)
 		status = client->tickets.done > INT32_MAX ? INT32_MAX : (int)client->tickets.done;
-	} else if (status != KILN_OK) {
+	else if (status != KILN_OK)
 		status = link_dead(client);
-	}
 	return client_leave(client, status);
 }

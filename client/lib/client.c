@@ -30,9 +30,8 @@ static void destroy(struct kiln_client *client)
 {
 	if (client->sock >= 0) {
 		/* Only the owner: in a child of fork() the connection is still the parent's. */
-		if (client->pid == getpid()) {
+		if (client->pid == getpid())
 			shutdown(client->sock, SHUT_RDWR);
-		}
 		close(client->sock);
 		client->sock = -1;
 	}
@@ -46,12 +45,12 @@ static void destroy(struct kiln_client *client)
 	client->late = NULL;
 	client->late_count = 0;
 	struct kiln_call *call = atomic_exchange(&client->orphans, NULL);
-	while (call != NULL) {
+	while (call) {
 		struct kiln_call *next = call->next;
 		call_release(call);
 		call = next;
 	}
-	while (client->signatures != NULL && run_forget_oldest(client)) {
+	while (client->signatures && run_forget_oldest(client)) {
 	}
 	signatures_free(client->signatures);
 	client->signatures = NULL;
@@ -62,9 +61,8 @@ static void destroy(struct kiln_client *client)
 void client_unref(struct kiln_client *client)
 {
 	if (atomic_fetch_sub(&client->refs, 1) == 1) {
-		if (client->ours != NULL) {
+		if (client->ours)
 			munmap((void *)(uintptr_t)client->ours, sizeof(atomic_int));
-		}
 		free(client);
 	}
 }
@@ -74,9 +72,8 @@ static const atomic_int *make_mark(void)
 {
 	atomic_int *mark =
 		mmap(NULL, sizeof(*mark), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (mark == MAP_FAILED) {
+	if (mark == MAP_FAILED)
 		return NULL;
-	}
 	if (madvise(mark, sizeof(*mark), MADV_WIPEONFORK) != 0) {
 		munmap(mark, sizeof(*mark));
 		return NULL;
@@ -87,18 +84,16 @@ static const atomic_int *make_mark(void)
 
 static bool is_forked(const struct kiln_client *client)
 {
-	return client->ours != NULL ? atomic_load(client->ours) == 0 : client->pid != getpid();
+	return client->ours ? atomic_load(client->ours) == 0 : client->pid != getpid();
 }
 
 int client_try(struct kiln_client *client)
 {
 	unsigned expected = 0;
-	if (is_forked(client)) {
+	if (is_forked(client))
 		return KILN_EFORK;
-	}
-	if (!atomic_compare_exchange_strong(&client->state, &expected, STATE_BUSY)) {
+	if (!atomic_compare_exchange_strong(&client->state, &expected, STATE_BUSY))
 		return (expected & STATE_CLOSE) != 0 ? KILN_ECONN : KILN_EBUSY;
-	}
 	return KILN_OK;
 }
 
@@ -120,9 +115,8 @@ int client_refuse(const struct kiln_client *client, int status)
 
 int client_enter(struct kiln_client *client)
 {
-	if (client == NULL) {
+	if (!client)
 		return error_set(KILN_EINVAL, "client is NULL; it must come from kiln_connect()");
-	}
 	int status = client_try(client);
 	return status == KILN_OK ? KILN_OK : client_refuse(client, status);
 }
@@ -130,7 +124,7 @@ int client_enter(struct kiln_client *client)
 int client_leave(struct kiln_client *client, int status)
 {
 	struct kiln_call *call = atomic_exchange(&client->orphans, NULL);
-	while (call != NULL) {
+	while (call) {
 		struct kiln_call *next = call->next;
 		call_release(call);
 		call = next;
@@ -151,14 +145,12 @@ int64_t client_deadline(const struct kiln_client *client)
 
 void kiln_close(kiln_client *client)
 {
-	if (client == NULL) {
+	if (!client)
 		return;
-	}
 	if (client->pid == getpid()) {
 		unsigned before = atomic_fetch_or(&client->state, STATE_BUSY | STATE_CLOSE);
-		if (before != 0) {
+		if (before != 0)
 			return; /* the thread inside does it when it leaves */
-		}
 	}
 	destroy(client);
 	atomic_store(&client->state, STATE_CLOSE);
@@ -167,7 +159,7 @@ void kiln_close(kiln_client *client)
 
 const char *kiln_device(const kiln_client *client)
 {
-	return client != NULL ? client->device : "";
+	return client ? client->device : "";
 }
 
 /* ---- Connecting ---- */
@@ -175,7 +167,7 @@ const char *kiln_device(const kiln_client *client)
 static const char *env(const char *name)
 {
 	const char *value = secure_getenv(name);
-	return value != NULL && value[0] != 0 ? value : NULL;
+	return value && value[0] != 0 ? value : NULL;
 }
 
 /* The socket's path.  *shared: the directory is in /tmp, where others can make it before us. */
@@ -187,20 +179,18 @@ static int find_path(const char *given, char path[sizeof(((struct sockaddr_un *)
 	const char *runtime = env("XDG_RUNTIME_DIR");
 
 	*shared = false;
-	if (given == NULL) {
+	if (!given)
 		given = env("KILN_SOCKET");
-	}
-	if (given != NULL) {
+	if (given) {
 		snprintf(text, sizeof(text), "%s", given);
-	} else if (runtime != NULL) {
+	} else if (runtime) {
 		snprintf(text, sizeof(text), "%s/kiln/kiln.sock", runtime);
 	} else {
 		snprintf(text, sizeof(text), "/tmp/kiln-%u/kiln.sock", (unsigned)getuid());
 		*shared = true;
 	}
-	if (text[0] == 0) {
+	if (text[0] == 0)
 		return error_set(KILN_EINVAL, "the socket path is empty");
-	}
 	if (strlen(text) >= room) {
 		return error_set(KILN_EINVAL,
 						 "the socket path \"%.60s...\" has %zu bytes and a Unix socket can have "
@@ -220,12 +210,10 @@ static int try_connect(struct kiln_client *client)
 
 	memcpy(address.sun_path, client->path, sizeof(address.sun_path));
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (sock < 0) {
+	if (sock < 0)
 		return error_set(KILN_EIO, "no socket can be made: %s", strerror(errno));
-	}
-	if (getsockopt(sock, SOL_SOCKET, SO_SNDBUF, &have, &length) != 0 || have < wanted) {
+	if (getsockopt(sock, SOL_SOCKET, SO_SNDBUF, &have, &length) != 0 || have < wanted)
 		(void)setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof(wanted));
-	}
 	if (connect(sock, (struct sockaddr *)&address, sizeof(address)) == 0) {
 		client->sock = sock;
 		return KILN_OK;
@@ -281,18 +269,16 @@ static int connect_started(struct kiln_client *client, int watch, int64_t deadli
 {
 	int64_t patience = LOCAL_NEVER;
 	const char *slash = strrchr(client->path, '/');
-	int directory = slash != NULL ? (int)(slash - client->path) + 1 : 0; /* with the slash */
+	int directory = slash ? (int)(slash - client->path) + 1 : 0; /* with the slash */
 	for (int pause = PAUSE_CONNECT_FIRST_MS;;
 		 pause = pause * 2 < PAUSE_CONNECT_LAST_MS ? pause * 2 : PAUSE_CONNECT_LAST_MS) {
 		int status = try_connect(client);
 		int error = errno;
 		struct pollfd end = {.fd = watch, .events = POLLIN};
-		if (status != KILN_EAGAIN) {
+		if (status != KILN_EAGAIN)
 			return status;
-		}
-		if (patience == LOCAL_NEVER && watch >= 0 && poll(&end, 1, 0) > 0) {
+		if (patience == LOCAL_NEVER && watch >= 0 && poll(&end, 1, 0) > 0)
 			patience = time_deadline(DEADLINE_AUTOSTART_MS);
-		}
 		if (time_left(patience) == 0) {
 			return error_set(
 				KILN_ECONN,
@@ -319,20 +305,16 @@ static int open_socket(struct kiln_client *client, const kiln_connect_options *o
 		nap(PAUSE_CONNECT_FIRST_MS);
 		status = try_connect(client);
 	}
-	if (status != KILN_EAGAIN) {
+	if (status != KILN_EAGAIN)
 		return status;
-	}
-	if ((options->flags & KILN_CONNECT_AUTOSTART) == 0 || errno == EAGAIN) {
+	if ((options->flags & KILN_CONNECT_AUTOSTART) == 0 || errno == EAGAIN)
 		return nobody(client, errno);
-	}
-	const char *daemon = options->daemon != NULL ? options->daemon : env("KILN_DAEMON");
+	const char *daemon = options->daemon ? options->daemon : env("KILN_DAEMON");
 	status = autostart(client->path, daemon, deadline, &watch);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = connect_started(client, watch, deadline);
-	}
-	if (watch >= 0) {
+	if (watch >= 0)
 		close(watch);
-	}
 	return status;
 }
 
@@ -366,13 +348,11 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 	wire_put_int(&request.out, "pid", getpid());
 	wire_put_str(&request.out, "device", options->device);
 	wire_put_str(&request.out, "on_miss", options->on_miss);
-	if ((options->flags & KILN_CONNECT_BACKGROUND) != 0) {
+	if ((options->flags & KILN_CONNECT_BACKGROUND) != 0)
 		wire_put_bool(&request.out, "background", true);
-	}
 	int status = link_ask(client, &request, deadline, &answer);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	const msgpack_object *root = &answer.in.root;
 	int64_t proto = wire_get_int(root, "proto", 0);
 	const char *version = wire_get_str(&answer.in, root, "version");
@@ -381,13 +361,13 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 		status = error_set(KILN_EVERSION,
 						   "kilnd at %s is version %s and speaks protocol %lld; this libkiln is %s "
 						   "and speaks %d: stop that kilnd and start the one of this version",
-						   client->path, version != NULL ? version : "unknown", (long long)proto,
+						   client->path, version ? version : "unknown", (long long)proto,
 						   KILN_VERSION_STRING, PROTOCOL_VERSION);
-	} else if (options->on_miss != NULL && wire_get(root, "on_miss") == NULL) {
+	} else if (options->on_miss && wire_get(root, "on_miss") == NULL) {
 		status = error_set(KILN_EVERSION,
 						   "kilnd at %s is version %s, which knows no on_miss: it would compile",
-						   client->path, version != NULL ? version : "unknown");
-	} else if (name == NULL || strlen(name) >= sizeof(client->device)) {
+						   client->path, version ? version : "unknown");
+	} else if (!name || strlen(name) >= sizeof(client->device)) {
 		status =
 			error_set(KILN_EPROTO, "kilnd at %s does not say which device it gives", client->path);
 	} else {
@@ -401,7 +381,7 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 static int read_options(const kiln_connect_options *given, kiln_connect_options *options)
 {
 	*options = (kiln_connect_options){.size = sizeof(*options)};
-	if (given != NULL) {
+	if (given) {
 		/* on_miss came later. */
 		if (given->size < offsetof(kiln_connect_options, on_miss)) {
 			return error_set(KILN_EINVAL,
@@ -410,9 +390,8 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 							 given->size, sizeof(*options));
 		}
 		int status = error_if_newer(given, sizeof(*options), "kiln_connect_options");
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return status;
-		}
 		memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
 	}
 	const unsigned known = KILN_CONNECT_AUTOSTART | KILN_CONNECT_BACKGROUND;
@@ -426,15 +405,12 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 						 "KILN_FOREVER",
 						 options->timeout_ms, DEADLINE_CALL_MS);
 	}
-	if (options->timeout_ms == 0) {
+	if (options->timeout_ms == 0)
 		options->timeout_ms = DEADLINE_CALL_MS;
-	}
-	if (options->device == NULL) {
+	if (!options->device)
 		options->device = env("KILN_DEVICE");
-	}
-	if (options->on_miss == NULL) {
+	if (!options->on_miss)
 		options->on_miss = env("KILN_CLIENT_ON_MISS");
-	}
 	return KILN_OK;
 }
 
@@ -442,11 +418,10 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 static bool debug_wire(void)
 {
 	const char *words = env("KILN_DEBUG");
-	while (words != NULL && *words != 0) {
+	while (words && *words != 0) {
 		size_t n = strcspn(words, ", ");
-		if (n == 4 && memcmp(words, "wire", 4) == 0) {
+		if (n == 4 && memcmp(words, "wire", 4) == 0)
 			return true;
-		}
 		words += n + strspn(words + n, ", ");
 	}
 	return false;
@@ -459,16 +434,13 @@ int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 	bool shared = false;
 
 	int status = read_options(given, &options);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (out == NULL) {
+	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; the client cannot be returned");
-	}
 	struct kiln_client *client = calloc(1, sizeof(*client));
-	if (client == NULL) {
+	if (!client)
 		return error_set(KILN_ENOMEM, "no memory for a client");
-	}
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	client->born_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 	client->debug = debug_wire();
@@ -479,21 +451,18 @@ int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 	atomic_init(&client->refs, 1);
 	client->lane = lane_new();
 	client->signatures = signatures_new();
-	if (client->lane == NULL || client->signatures == NULL) {
+	if (!client->lane || !client->signatures) {
 		kiln_close(client);
 		return error_set(KILN_ENOMEM, "no memory for a client");
 	}
 	int64_t deadline = client_deadline(client);
 	status = find_path(options.socket, client->path, &shared);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = open_socket(client, &options, deadline);
-	}
-	if (status == KILN_OK && shared) {
+	if (status == KILN_OK && shared)
 		status = check_peer(client);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = hello(client, &options, deadline);
-	}
 	if (status != KILN_OK) {
 		kiln_close(client);
 		return status;

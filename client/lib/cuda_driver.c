@@ -21,19 +21,18 @@ static const char *missing;
 static void load(void)
 {
 	const char *named = secure_getenv("KILN_LIBCUDA");
-	const char *file = named != NULL && named[0] != 0 ? named : "libcuda.so.1";
+	const char *file = named && named[0] != 0 ? named : "libcuda.so.1";
 	/* Never closed: the program that has CUDA memory uses it too. */
 	void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	void *symbol;
-	if (library == NULL) {
+	if (!library) {
 		missing = file;
 		return;
 	}
 #define LOAD(f)                           \
 	symbol = dlsym(library, EXPANDED(f)); \
-	if (symbol == NULL) {                 \
+	if (!symbol)                          \
 		missing = EXPANDED(f);            \
-	}                                     \
 	memcpy(&cuda.f, &symbol, sizeof(symbol));
 	CUDA_DRIVER_LIST(LOAD)
 #undef LOAD
@@ -59,7 +58,7 @@ const char *cuda_driver_error(CUresult result)
 unsigned long long cuda_context_id(CUcontext context)
 {
 	unsigned long long id = 0;
-	return cuda.context_id != NULL && cuda.context_id(context, &id) == CUDA_SUCCESS ? id : 0;
+	return cuda.context_id && cuda.context_id(context, &id) == CUDA_SUCCESS ? id : 0;
 }
 
 #else

@@ -63,9 +63,8 @@ static int look_up(uint64_t pointer, struct place *place)
 						 (unsigned long long)pointer);
 	}
 	if (cuda.cuPointerGetAttribute(&place->pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-								   (CUdeviceptr)pointer) != CUDA_SUCCESS) {
+								   (CUdeviceptr)pointer) != CUDA_SUCCESS)
 		place->pool = NULL;
-	}
 	return KILN_OK;
 }
 
@@ -88,9 +87,8 @@ static void put_gpu(struct wire_out *out, const struct place *place)
 	CUdevice device;
 	CUuuid uuid;
 	if (cuda.cuDeviceGet(&device, place->ordinal) == CUDA_SUCCESS &&
-		cuda.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS) {
+		cuda.cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS)
 		wire_put_bin(out, "gpu", uuid.bytes, sizeof(uuid.bytes));
-	}
 }
 
 static int lend_ipc(kiln_client *client, const struct place *place, uint64_t pointer,
@@ -100,11 +98,10 @@ static int lend_ipc(kiln_client *client, const struct place *place, uint64_t poi
 	CUcontext popped;
 	struct request request;
 
-	bool pushed = place->context != NULL && cuda.cuCtxPushCurrent(place->context) == CUDA_SUCCESS;
+	bool pushed = place->context && cuda.cuCtxPushCurrent(place->context) == CUDA_SUCCESS;
 	CUresult result = cuda.cuIpcGetMemHandle(&handle, place->base);
-	if (pushed) {
+	if (pushed)
 		(void)cuda.cuCtxPopCurrent(&popped);
-	}
 	if (result != CUDA_SUCCESS) {
 		return error_set(KILN_ENOTSUP,
 						 "0x%llx cannot be lent: cuIpcGetMemHandle says %s; use kiln_alloc() with "
@@ -130,9 +127,8 @@ static bool find_mapping(uint64_t pointer, struct place *place)
 								   (CUdeviceptr)pointer) != CUDA_SUCCESS ||
 		cuda.cuPointerGetAttribute(&span, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
 								   (CUdeviceptr)pointer) != CUDA_SUCCESS ||
-		span == 0) {
+		span == 0)
 		return false;
-	}
 	place->base = base;
 	place->span = span;
 	return true;
@@ -165,20 +161,18 @@ static int export_pool(const struct place *place, uint64_t pointer, int *fd,
 					   CUmemPoolPtrExportData *data)
 {
 	CUcontext popped;
-	bool pushed = place->context != NULL && cuda.cuCtxPushCurrent(place->context) == CUDA_SUCCESS;
+	bool pushed = place->context && cuda.cuCtxPushCurrent(place->context) == CUDA_SUCCESS;
 	const char *function = "cuMemPoolExportToShareableHandle";
 	CUresult result = cuda.cuMemPoolExportToShareableHandle(
 		fd, place->pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	if (result == CUDA_SUCCESS) {
 		function = "cuMemPoolExportPointer";
 		result = cuda.cuMemPoolExportPointer(data, place->base);
-		if (result != CUDA_SUCCESS) {
+		if (result != CUDA_SUCCESS)
 			close(*fd);
-		}
 	}
-	if (pushed) {
+	if (pushed)
 		(void)cuda.cuCtxPopCurrent(&popped);
-	}
 	return result == CUDA_SUCCESS ? KILN_OK : refuse_pool(pointer, function, result);
 }
 
@@ -197,12 +191,10 @@ static int lend_pool(kiln_client *client, struct place *place, uint64_t pointer,
 		place->span = span;
 	}
 	int status = check_range(place, pointer, bytes);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = export_pool(place, pointer, &fd, &data);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	link_begin(client, &request, "lend");
 	request.fd = fd;
 	wire_put_str(&request.out, "kind", "pool");
@@ -223,17 +215,14 @@ static int lend_descriptor(kiln_client *client, struct place *place, uint64_t po
 	struct request request;
 	int fd = -1;
 
-	if (!find_mapping(pointer, place)) {
+	if (!find_mapping(pointer, place))
 		return refuse_vmm(pointer, "the driver does not say which allocation it is mapped to");
-	}
 	uint64_t offset = pointer - (uint64_t)place->base;
-	if (offset > place->span || bytes > place->span - offset) {
+	if (offset > place->span || bytes > place->span - offset)
 		return refuse_vmm(pointer, "it spans several allocations that are mapped side by side");
-	}
 	CUresult result = cuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)pointer);
-	if (result != CUDA_SUCCESS) {
+	if (result != CUDA_SUCCESS)
 		return refuse_vmm(pointer, "the driver gives no handle of its allocation");
-	}
 	result =
 		cuda.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	(void)cuda.cuMemRelease(handle);
@@ -256,16 +245,15 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 {
 	struct place place;
 	const char *missing = cuda_driver_load();
-	if (missing != NULL) {
+	if (missing) {
 		return error_set(KILN_ENOTSUP,
 						 "0x%llx cannot be lent: the CUDA driver of this machine has no %s; use "
 						 "kiln_alloc() with kiln_write() and kiln_read()",
 						 (unsigned long long)pointer, missing);
 	}
 	int status = look_up(pointer, &place);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (place.managed != 0) {
 		return error_set(KILN_ENOTSUP,
 						 "0x%llx is managed memory (cudaMallocManaged), which cannot be shared "
@@ -283,9 +271,8 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 		status = check_range(&place, pointer, bytes);
 		return status == KILN_OK ? lend_ipc(client, &place, pointer, bytes, name, out) : status;
 	}
-	if (place.pool != NULL) {
+	if (place.pool)
 		return lend_pool(client, &place, pointer, bytes, name, out);
-	}
 	return lend_descriptor(client, &place, pointer, bytes, name, out);
 }
 
@@ -294,9 +281,8 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 static int check_and_lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const char *name,
 						  kiln_buffer **out)
 {
-	if (out == NULL) {
+	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; the buffer cannot be returned");
-	}
 	if (strncmp(client->device, "cuda", 4) != 0) {
 		return error_set(KILN_ENOTSUP,
 						 "CUDA memory cannot be lent to device %s: connect with device \"cuda:0\", "
@@ -310,8 +296,7 @@ int kiln_lend_cuda(kiln_client *client, uint64_t pointer, uint64_t bytes, const 
 				   kiln_buffer **out)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(client, check_and_lend(client, pointer, bytes, name, out));
 }

@@ -25,7 +25,7 @@ int order_check(void *cuda_stream)
 {
 	CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
 	const char *missing = cuda_driver_load();
-	if (missing != NULL) {
+	if (missing) {
 		return error_set(KILN_ENOTSUP,
 						 "KILN_SUBMIT_CUDA needs the CUDA driver: there is no %s on this machine",
 						 missing);
@@ -69,9 +69,8 @@ static CUresult enter(CUcontext context, bool *pushed)
 static void leave(bool pushed)
 {
 	CUcontext context;
-	if (pushed) {
+	if (pushed)
 		(void)cuda.cuCtxPopCurrent(&context);
-	}
 }
 
 /* ---- The gates, as a context sees them ---- */
@@ -86,7 +85,7 @@ static bool has_memory_operations(void)
 {
 	CUdevice device;
 	int has = 0;
-	return cuda.batch_memory_operations != NULL && cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+	return cuda.batch_memory_operations && cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS &&
 		   cuda.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
 									 device) == CUDA_SUCCESS &&
 		   has != 0;
@@ -97,17 +96,15 @@ static void register_gates(const struct order *order, struct order_place *place)
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUdeviceptr gates = 0;
 	struct lane_memory *memory = has_memory_operations() ? order_map_for_good(order) : NULL;
-	if (memory == NULL) {
+	if (!memory)
 		return;
-	}
 	(void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
 	if (cuda.cuMemHostRegister(memory->gates, LANE_GATES_BYTES,
 							   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) ==
 		CUDA_SUCCESS) {
 		place->memory = memory;
-		if (cuda.cuMemHostGetDevicePointer(&gates, memory->gates, 0) == CUDA_SUCCESS) {
+		if (cuda.cuMemHostGetDevicePointer(&gates, memory->gates, 0) == CUDA_SUCCESS)
 			place->gates = (uint64_t)gates;
-		}
 	} else {
 		order_unmap(memory);
 	}
@@ -119,12 +116,10 @@ static const struct order_place *find_place(struct order *order, CUcontext conte
 {
 	uint64_t number = number_of(context);
 	struct order_place *place = order->places;
-	while (place < order->places + order->place_count && place->context != number) {
+	while (place < order->places + order->place_count && place->context != number)
 		place++;
-	}
-	if (place == order->places + ORDER_CONTEXTS) {
+	if (place == order->places + ORDER_CONTEXTS)
 		return NULL;
-	}
 	if (place == order->places + order->place_count) {
 		order->place_count++;
 		place->context = number;
@@ -143,9 +138,8 @@ static struct lane_gate *gate_of(const struct order *order, uint64_t number)
 /* A word that nothing was written to for 2^31 entries seems to be ahead. */
 static void shut(_Atomic uint32_t *word, uint64_t number)
 {
-	if (lane_gate_open(word, number)) {
+	if (lane_gate_open(word, number))
 		atomic_store(word, lane_gate_value(number) - 1);
-	}
 }
 
 bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, uint64_t last)
@@ -153,26 +147,23 @@ bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, u
 	struct lane *lane = client->lane;
 	CUcontext context;
 	bool pushed;
-	if (lane->order == NULL && !lane->unwatched) {
+	if (!lane->order && !lane->unwatched) {
 		lane->order = order_new(lane->memory, lane->told);
-		lane->unwatched = lane->order == NULL;
+		lane->unwatched = !lane->order;
 	}
 	struct order *order = lane->order;
 	/* That word would still be written: its entry was canceled before the stream came by. */
-	if (order == NULL || atomic_load(&order->dead) ||
-		order_is_arriving(order, (uint32_t)(first % LANE_ENTRIES))) {
+	if (!order || atomic_load(&order->dead) ||
+		order_is_arriving(order, (uint32_t)(first % LANE_ENTRIES)))
 		return false;
-	}
 	if (cuda.cuStreamGetCtx(cuda_stream, &context) != CUDA_SUCCESS ||
-		enter(context, &pushed) != CUDA_SUCCESS) {
+		enter(context, &pushed) != CUDA_SUCCESS)
 		return false;
-	}
 	order->context = context;
 	order->place = find_place(order, context);
 	leave(pushed);
-	if (order->place == NULL) {
+	if (!order->place)
 		return false;
-	}
 	shut(&gate_of(order, first)->ready, first);
 	shut(&gate_of(order, last)->done, last);
 	return true;

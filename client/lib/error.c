@@ -37,14 +37,12 @@ __attribute__((destructor)) static void log_finish(void)
 static void set_log(const char *log)
 {
 	pthread_once(&log_once, log_init);
-	if (!log_ready) {
+	if (!log_ready)
 		return;
-	}
 	char *old = pthread_getspecific(log_key);
-	char *copy = log != NULL ? plain_copy(log, strlen(log), PLAIN_TEXT) : NULL;
-	if (old == NULL && copy == NULL) {
+	char *copy = log ? plain_copy(log, strlen(log), PLAIN_TEXT) : NULL;
+	if (!old && !copy)
 		return;
-	}
 	if (pthread_setspecific(log_key, copy) != 0) {
 		free(copy);
 		return;
@@ -65,7 +63,7 @@ int error_set(int status, const char *format, ...)
 
 int error_set_peer(int status, const char *sentence, const char *log)
 {
-	bool given = sentence != NULL && sentence[0] != 0;
+	bool given = sentence && sentence[0] != 0;
 	snprintf(message, sizeof(message), "%s", given ? sentence : kiln_status_text(status));
 	plain_clean(message, sizeof(message), PLAIN_LINE);
 	set_log(log);
@@ -81,7 +79,7 @@ const char *kiln_errlog(void)
 {
 	pthread_once(&log_once, log_init);
 	const char *log = log_ready ? pthread_getspecific(log_key) : NULL;
-	return log != NULL ? log : "";
+	return log ? log : "";
 }
 
 const char *kiln_status_name(int status)
@@ -126,31 +124,25 @@ static const struct {
 
 const char *kiln_dtype_name(kiln_dtype dtype)
 {
-	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
-		if (dtypes[i].dtype == dtype) {
+	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+		if (dtypes[i].dtype == dtype)
 			return dtypes[i].name;
-		}
-	}
 	return NULL;
 }
 
 size_t kiln_dtype_size(kiln_dtype dtype)
 {
-	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
-		if (dtypes[i].dtype == dtype) {
+	for (size_t i = 0; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+		if (dtypes[i].dtype == dtype)
 			return dtypes[i].bytes;
-		}
-	}
 	return 0;
 }
 
 kiln_dtype kiln_dtype_parse(const char *name)
 {
-	for (size_t i = 0; name != NULL && i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
-		if (strcmp(dtypes[i].name, name) == 0) {
+	for (size_t i = 0; name != NULL && i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
+		if (strcmp(dtypes[i].name, name) == 0)
 			return dtypes[i].dtype;
-		}
-	}
 	return KILN_DTYPE_NONE;
 }
 

@@ -10,18 +10,16 @@ static int check_works(kiln_client *client, const kiln_work *works, int count)
 		return error_set(KILN_EINVAL, "count is %d; a graph has 1 to %d calls", count,
 						 KILN_MAX_GRAPH);
 	}
-	if (works == NULL) {
+	if (!works)
 		return error_set(KILN_EINVAL, "works is NULL");
-	}
 	for (int i = 0; i < count; i++) {
-		if (works[i].call == NULL || works[i].call->client != client) {
+		if (!works[i].call || works[i].call->client != client) {
 			return error_set(KILN_EINVAL, "works[%d].call is %s", i,
 							 works[i].call == NULL ? "NULL" : "one of another client");
 		}
 		int status = call_check_operands(works[i].call, works[i].operands, works[i].operand_count);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return call_blame(status, i);
-		}
 	}
 	return KILN_OK;
 }
@@ -45,13 +43,11 @@ static int make(kiln_client *client, const kiln_work *works, int count, kiln_cal
 int kiln_prepare_graph(kiln_client *client, const kiln_work *works, int count, kiln_call **out)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (out == NULL) {
+	if (!out)
 		status = error_set(KILN_EINVAL, "out is NULL; the graph cannot be returned");
-	} else {
+	else
 		status = check_works(client, works, count);
-	}
 	return client_leave(client, status == KILN_OK ? make(client, works, count, out) : status);
 }

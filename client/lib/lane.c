@@ -23,10 +23,10 @@ struct lane *lane_new(void)
 {
 	struct lane *lane = calloc(1, sizeof(*lane));
 	cpu_set_t set;
-	if (lane != NULL) {
+	if (lane) {
 		const char *wish = secure_getenv("KILN_LANE");
 		lane->wake = lane->told = lane->events = -1;
-		lane->off = wish != NULL && strcmp(wish, "off") == 0;
+		lane->off = wish && strcmp(wish, "off") == 0;
 		lane->alone = sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1;
 	}
 	return lane;
@@ -35,21 +35,18 @@ struct lane *lane_new(void)
 static void shut(struct lane *lane)
 {
 	int *descriptors[] = {&lane->wake, &lane->told};
-	if (lane->memory != NULL) {
+	if (lane->memory)
 		munmap(lane->memory, sizeof(*lane->memory));
-	}
 	lane->memory = NULL;
 	order_drop(lane->order);
 	lane->order = NULL;
 	lane->unwatched = false;
 	/* Others have it open, too: closing alone would not end the watch. */
-	if (lane->told >= 0 && lane_is_watched(lane)) {
+	if (lane->told >= 0 && lane_is_watched(lane))
 		(void)epoll_ctl(lane->events, EPOLL_CTL_DEL, lane->told, NULL);
-	}
 	for (int i = 0; i < 2; i++) {
-		if (*descriptors[i] >= 0) {
+		if (*descriptors[i] >= 0)
 			close(*descriptors[i]);
-		}
 		*descriptors[i] = -1;
 	}
 }
@@ -70,11 +67,10 @@ void lane_close(struct lane *lane)
 
 void lane_free(struct lane *lane)
 {
-	if (lane != NULL) {
+	if (lane) {
 		shut(lane);
-		if (lane->events >= 0) {
+		if (lane->events >= 0)
 			close(lane->events);
-		}
 		free(lane);
 	}
 }
@@ -99,18 +95,15 @@ static bool map_lane(struct kiln_client *client, struct answer *answer)
 			mmap(NULL, sizeof(*lane->memory), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
 		lane->memory = map == MAP_FAILED ? NULL : map;
 	}
-	if (memory >= 0) {
+	if (memory >= 0)
 		close(memory);
-	}
-	if (lane->memory != NULL &&
+	if (lane->memory &&
 		(lane->memory->header.magic != LANE_MAGIC || lane->memory->header.version != LANE_VERSION ||
-		 lane->memory->header.entries != LANE_ENTRIES)) {
+		 lane->memory->header.entries != LANE_ENTRIES))
 		shut(lane);
-	}
 	lane_reset(lane);
-	if (lane->memory != NULL) {
+	if (lane->memory)
 		atomic_store(&lane->memory->header.waiting, lane_is_watched(lane));
-	}
 	return lane->memory != NULL;
 }
 
@@ -121,12 +114,10 @@ static struct call_way *way_for(struct kiln_call *call, const int64_t *alignment
 	for (int i = 0; i < call->way_count; i++) {
 		struct call_way *way = &call->ways[i];
 		bool same = way->operand_count == count;
-		for (int k = 0; k < count && same; k++) {
+		for (int k = 0; k < count && same; k++)
 			same = way->alignments[k] == alignments[k];
-		}
-		if (same) {
+		if (same)
 			return way;
-		}
 	}
 	return &call->ways[call->way_count < CALL_WAYS ? call->way_count++ : 0];
 }
@@ -136,9 +127,8 @@ static void learn(struct kiln_client *client, struct kiln_call *call, const msgp
 	struct lane *lane = client->lane;
 	int64_t alignments[KILN_MAX_OPERANDS], extents[KILN_MAX_OPERANDS];
 	int count = wire_get_ints(root, "alignments", alignments, KILN_MAX_OPERANDS);
-	if (count < 0 || wire_get_ints(root, "extents", extents, KILN_MAX_OPERANDS) != count) {
+	if (count < 0 || wire_get_ints(root, "extents", extents, KILN_MAX_OPERANDS) != count)
 		return;
-	}
 	struct call_way *way = way_for(call, alignments, count);
 	way->bound = wire_get_uint(root, "bound", 0);
 	way->generation = lane->generation;
@@ -152,11 +142,9 @@ static void learn(struct kiln_client *client, struct kiln_call *call, const msgp
 
 static struct lane_question *find_question(struct lane *lane, uint64_t id)
 {
-	for (int i = 0; i < LANE_QUESTIONS; i++) {
-		if (lane->questions[i].id == id) {
+	for (int i = 0; i < LANE_QUESTIONS; i++)
+		if (lane->questions[i].id == id)
 			return &lane->questions[i];
-		}
-	}
 	return NULL;
 }
 
@@ -165,9 +153,8 @@ static struct lane_question *free_question(const struct kiln_client *client)
 {
 	for (int i = 0; i < LANE_QUESTIONS; i++) {
 		struct lane_question *question = &client->lane->questions[i];
-		if (ticket_find(&client->tickets, question->id) == NULL) {
+		if (ticket_find(&client->tickets, question->id) == NULL)
 			return question;
-		}
 	}
 	return NULL;
 }
@@ -178,27 +165,22 @@ void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
 	const msgpack_object *root = &answer->in.root;
 	uint64_t generation = wire_get_uint(root, "generation", 0);
 	struct lane_question *question = find_question(lane, id);
-	if (question == NULL) {
+	if (!question)
 		return;
-	}
 	question->id = 0;
-	if (wire_get_uint(root, "bound", 0) == 0 || question->call == NULL) {
+	if (wire_get_uint(root, "bound", 0) == 0 || !question->call)
 		return;
-	}
 	if (answer->frame.fd_count == LANE_DESCRIPTORS) {
 		lane->off = lane->off || !map_lane(client, answer);
 		lane->generation = generation;
 	}
-	if (lane->memory == NULL || lane->generation != generation) {
+	if (!lane->memory || lane->generation != generation)
 		return;
-	}
 	learn(client, question->call, root);
 	/* The launch has used them there. */
-	for (int i = 0; i < question->buffer_count; i++) {
-		if (question->buffers[i] != NULL) {
+	for (int i = 0; i < question->buffer_count; i++)
+		if (question->buffers[i])
 			question->buffers[i]->generation = generation;
-		}
-	}
 }
 
 void lane_ask(struct kiln_call *call, struct request *request, const kiln_operand *operands,
@@ -206,25 +188,22 @@ void lane_ask(struct kiln_call *call, struct request *request, const kiln_operan
 {
 	struct lane *lane = call->client->lane;
 	struct lane_question *question = free_question(call->client);
-	if (lane->off || question == NULL) {
+	if (lane->off || !question)
 		return;
-	}
 	wire_put_bool(&request->out, "lane", true);
 	question->id = request->id;
 	question->call = call;
 	question->buffer_count = count;
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++)
 		question->buffers[i] = operands[i].buffer;
-	}
 }
 
 void lane_forget_call(struct kiln_client *client, const struct kiln_call *call)
 {
 	for (int i = 0; i < LANE_QUESTIONS; i++) {
 		struct lane_question *question = &client->lane->questions[i];
-		if (question->call == call) {
+		if (question->call == call)
 			question->call = NULL;
-		}
 	}
 }
 
@@ -232,19 +211,16 @@ void lane_forget_buffer(struct kiln_client *client, const struct kiln_buffer *bu
 {
 	for (int i = 0; i < LANE_QUESTIONS; i++) {
 		struct lane_question *question = &client->lane->questions[i];
-		for (int k = 0; k < question->buffer_count; k++) {
-			if (question->buffers[k] == buffer) {
+		for (int k = 0; k < question->buffer_count; k++)
+			if (question->buffers[k] == buffer)
 				question->buffers[k] = NULL;
-			}
-		}
 	}
 }
 
 void lane_put_tail(struct kiln_client *client, struct wire_out *out)
 {
-	if (client->lane->memory != NULL && client->lane->next > 0) {
+	if (client->lane->memory && client->lane->next > 0)
 		wire_put_uint(out, "tail", client->lane->next);
-	}
 }
 
 /* ---- Submitting ---- */
@@ -256,21 +232,18 @@ static bool fits(const struct call_way *way, const kiln_operand *operands, int c
 	for (int i = 0; i < count; i++) {
 		const kiln_buffer *buffer = operands[i].buffer;
 		uint64_t offset = operands[i].offset;
-		if (buffer == NULL) {
+		if (!buffer)
 			continue;
-		}
 		if (buffer->generation != way->generation || offset > buffer->bytes ||
 			way->extents[i] > buffer->bytes - offset ||
-			(buffer->phase + offset) % (uint64_t)way->alignments[i] != 0) {
+			(buffer->phase + offset) % (uint64_t)way->alignments[i] != 0)
 			return false;
-		}
 		/* Whether two that share bytes may do so, the broker says. */
 		for (int k = 0; k < i; k++) {
 			uint64_t other = operands[k].offset;
 			if (operands[k].buffer == buffer && offset < other + way->extents[k] &&
-				other < offset + way->extents[i]) {
+				other < offset + way->extents[i])
 				return false;
-			}
 		}
 	}
 	return true;
@@ -283,9 +256,8 @@ static const struct call_way *find_way(const struct kiln_call *call, const kiln_
 	for (int i = 0; i < call->way_count; i++) {
 		const struct call_way *way = &call->ways[i];
 		if (way->generation == lane->generation && way->operand_count >= count &&
-			fits(way, operands, count)) {
+			fits(way, operands, count))
 			return way;
-		}
 	}
 	return NULL;
 }
@@ -300,9 +272,8 @@ static void ring(struct lane *lane)
 	__builtin_prefetch(&lane->memory->entries[lane->next % LANE_ENTRIES], 1);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&header->sleeping, memory_order_relaxed) &&
-		write(lane->wake, &one, sizeof(one)) < 0) {
+		write(lane->wake, &one, sizeof(one)) < 0)
 		return; /* a full counter is as good as one more */
-	}
 }
 
 static void write_entry(struct lane *lane, const struct call_way *way, const kiln_work *work,
@@ -316,7 +287,7 @@ static void write_entry(struct lane *lane, const struct call_way *way, const kil
 	entry->stream = how->stream;
 	for (int i = 0; i < way->operand_count; i++) {
 		const kiln_operand *operand = i < work->operand_count ? &work->operands[i] : NULL;
-		bool there = operand != NULL && operand->buffer != NULL;
+		bool there = operand && operand->buffer;
 		entry->operands[i].buffer = there ? operand->buffer->id : 0;
 		entry->operands[i].offset = there ? operand->offset : 0;
 	}
@@ -327,12 +298,10 @@ static void write_entry(struct lane *lane, const struct call_way *way, const kil
 static bool is_held(const struct lane *lane, const struct submission *what)
 {
 	uint64_t follows = what->follows;
-	if (what->cuda || lane->held_until[what->stream] > lane->oldest) {
+	if (what->cuda || lane->held_until[what->stream] > lane->oldest)
 		return true;
-	}
-	if (follows <= lane->oldest) {
+	if (follows <= lane->oldest)
 		return false;
-	}
 	const struct lane_slot *earlier = &lane->slots[(follows - 1) % LANE_ENTRIES];
 	return earlier->reports || earlier->stream != what->stream;
 }
@@ -353,12 +322,10 @@ static void write_entries(struct lane *lane, const struct submission *what,
 		write_entry(lane, ways[i], &what->works[i], &how);
 		lane->slots[number % LANE_ENTRIES] =
 			(struct lane_slot){id, i, what->stream, ways[i]->reports, times};
-		if (held) {
+		if (held)
 			lane->held_until[what->stream] = number + 1;
-		}
-		if (what->stream != 0) {
+		if (what->stream != 0)
 			lane->others_until = number + 1;
-		}
 		held = held || ways[i]->reports;
 		follows = number + 1;
 	}
@@ -369,14 +336,11 @@ static void write_entries(struct lane *lane, const struct submission *what,
 static bool has_room(const struct lane *lane, int count)
 {
 	uint64_t until = lane->next + (uint64_t)count;
-	if (until - lane->oldest > LANE_ENTRIES) {
+	if (until - lane->oldest > LANE_ENTRIES)
 		return false;
-	}
-	for (uint64_t number = lane->next; number < until; number++) {
-		if (number >= LANE_ENTRIES && !lane_is_told(lane, number - LANE_ENTRIES)) {
+	for (uint64_t number = lane->next; number < until; number++)
+		if (number >= LANE_ENTRIES && !lane_is_told(lane, number - LANE_ENTRIES))
 			return false;
-		}
-	}
 	return true;
 }
 
@@ -392,18 +356,15 @@ static bool make_room(struct kiln_client *client, const struct submission *what)
 {
 	struct lane *lane = client->lane;
 	int64_t deadline = client_deadline(client);
-	while (lane->memory != NULL && !lane->off) {
-		if (lane->next - lane->oldest + (uint64_t)what->count > LANE_ENTRIES) {
+	while (lane->memory && !lane->off) {
+		if (lane->next - lane->oldest + (uint64_t)what->count > LANE_ENTRIES)
 			lane_collect(client);
-		}
-		if (has_room(lane, what->count)) {
+		if (has_room(lane, what->count))
 			return true;
-		}
 		/* A call in order with a CUDA stream has no other way. */
 		if (!what->cuda || time_left(deadline) == 0 ||
-			wait_for_room(client, what->count, deadline) != KILN_OK) {
+			wait_for_room(client, what->count, deadline) != KILN_OK)
 			return false;
-		}
 	}
 	return false;
 }
@@ -414,24 +375,20 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 	const struct call_way *ways[KILN_MAX_BATCH];
 	/* A call that was given up is under way until its answer comes. */
 	if (client->dead || client->tickets.messages > 0 || client->late_count > 0 ||
-		!make_room(client, what)) {
+		!make_room(client, what))
 		return LANE_NOT;
-	}
 	for (int i = 0; i < what->count; i++) {
 		const kiln_work *work = &what->works[i];
 		ways[i] = find_way(work->call, work->operands, work->operand_count);
-		if (ways[i] == NULL) {
+		if (!ways[i])
 			return LANE_NOT;
-		}
 	}
 	uint64_t first = lane->next, last = first + (uint64_t)what->count - 1;
 	if ((what->cuda && !order_open(client, what->cuda_stream, first, last)) ||
-		ticket_add_lane(&client->tickets, id, first, what->count) != KILN_OK) {
+		ticket_add_lane(&client->tickets, id, first, what->count) != KILN_OK)
 		return LANE_NOT;
-	}
-	if (lane_is_watched(lane)) {
+	if (lane_is_watched(lane))
 		atomic_store(&lane->memory->header.waiting, 1);
-	}
 	write_entries(lane, what, ways, id, client->times);
 	ring(lane);
 	return what->cuda ? order_follow(client, what->cuda_stream, first, last) : KILN_OK;

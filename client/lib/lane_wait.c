@@ -37,9 +37,8 @@ static void finish_entry(struct kiln_client *client, uint64_t number)
 	char error[LANE_ERROR_MAX];
 	int status = cell->status;
 	slot->ticket = 0;
-	if (ticket == NULL) {
+	if (!ticket)
 		return;
-	}
 	if (status > KILN_OK || status < STATUS_LEAST) {
 		snprintf(error, sizeof(error),
 				 "the device process says that the call ended in status %d, which there is not",
@@ -63,9 +62,8 @@ bool lane_has_ended(const struct lane *lane, uint64_t number)
 	const struct lane_slot *slot = &lane->slots[number % LANE_ENTRIES];
 	const struct lane_gate *gate = &lane->memory->gates[number % LANE_ENTRIES];
 	if (!slot->reports && !slot->timed &&
-		atomic_load_explicit(&gate->done, memory_order_acquire) == lane_gate_value(number)) {
+		atomic_load_explicit(&gate->done, memory_order_acquire) == lane_gate_value(number))
 		return true;
-	}
 	return lane_is_told(lane, number);
 }
 
@@ -73,35 +71,30 @@ void lane_collect(struct kiln_client *client)
 {
 	struct lane *lane = client->lane;
 	uint64_t number = lane->oldest;
-	if (lane->memory == NULL) {
+	if (!lane->memory)
 		return;
-	}
-	while (number != lane->next && lane_has_ended(lane, number)) {
+	while (number != lane->next && lane_has_ended(lane, number))
 		finish_entry(client, number++);
-	}
 	lane->oldest = number;
 	/* Those of one stream end in their order but for what is refused: the first that has not is the
 	 * last that is looked at.  Other streams do not wait for it. */
-	for (; lane->others_until > lane->oldest && number != lane->next; number++) {
-		if (lane->slots[number % LANE_ENTRIES].ticket != 0 && lane_has_ended(lane, number)) {
+	for (; lane->others_until > lane->oldest && number != lane->next; number++)
+		if (lane->slots[number % LANE_ENTRIES].ticket != 0 && lane_has_ended(lane, number))
 			finish_entry(client, number);
-		}
-	}
 }
 
 void lane_lost(struct kiln_client *client, int status, const char *why)
 {
 	struct lane *lane = client->lane;
-	if (lane->memory == NULL) {
+	if (!lane->memory)
 		return;
-	}
 	for (uint64_t number = lane->oldest; number != lane->next; number++) {
 		struct lane_slot *slot = &lane->slots[number % LANE_ENTRIES];
 		struct ticket *ticket =
 			slot->ticket != 0 ? ticket_find(&client->tickets, slot->ticket) : NULL;
 		if (lane_has_ended(lane, number)) {
 			finish_entry(client, number);
-		} else if (ticket != NULL) {
+		} else if (ticket) {
 			slot->ticket = 0;
 			ticket_finish_part(&client->tickets, ticket, slot->part, status, why, 0);
 		}
@@ -129,9 +122,8 @@ struct awaited {
 /* Passes over those that are; true: all are. */
 static bool all_are(const struct lane *lane, struct awaited *what)
 {
-	while (what->first <= what->last && what->is(lane, what->first)) {
+	while (what->first <= what->last && what->is(lane, what->first))
 		what->first++;
-	}
 	return what->first > what->last;
 }
 
@@ -142,9 +134,8 @@ static bool look(const struct lane *lane, struct awaited what)
 	int64_t until = now_us() + (spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US);
 	do {
 		for (int i = 0; i < 32; i++) {
-			if (all_are(lane, &what)) {
+			if (all_are(lane, &what))
 				return true;
-			}
 			lane_pause();
 		}
 	} while (!lane->alone && now_us() < until);
@@ -157,9 +148,8 @@ static void quiet(struct lane *lane)
 {
 	char bytes[64];
 	if (lane->told >= 0 && read(lane->told, bytes, sizeof(bytes)) == 0) {
-		if (lane_is_watched(lane)) {
+		if (lane_is_watched(lane))
 			(void)epoll_ctl(lane->events, EPOLL_CTL_DEL, lane->told, NULL);
-		}
 		close(lane->told);
 		lane->told = -1;
 	}
@@ -168,9 +158,8 @@ static void quiet(struct lane *lane)
 void lane_watch(struct kiln_client *client)
 {
 	struct lane *lane = client->lane;
-	if (lane->memory == NULL || !lane_is_watched(lane)) {
+	if (!lane->memory || !lane_is_watched(lane))
 		return;
-	}
 	quiet(lane);
 	atomic_store(&lane->memory->header.waiting, 1);
 	atomic_thread_fence(memory_order_seq_cst);
@@ -189,27 +178,23 @@ int lane_fd(struct lane *lane, int sock)
 {
 	if (!lane_is_watched(lane) && !watch_both(lane, sock)) {
 		int why = errno;
-		if (lane->events >= 0) {
+		if (lane->events >= 0)
 			close(lane->events);
-		}
 		lane->events = -1;
 		return error_set(KILN_EIO, "no descriptor for event loops: %s", strerror(why));
 	}
-	if (lane->memory != NULL) {
+	if (lane->memory)
 		atomic_store(&lane->memory->header.waiting, 1);
-	}
 	return lane->events;
 }
 
 int lane_events(struct lane *lane, int sock, bool writes)
 {
 	struct epoll_event event = {.events = EPOLLIN | (writes ? EPOLLOUT : 0)};
-	if (!lane_is_watched(lane)) {
+	if (!lane_is_watched(lane))
 		return POLLIN | (writes ? POLLOUT : 0);
-	}
-	if (writes != lane->writes && epoll_ctl(lane->events, EPOLL_CTL_MOD, sock, &event) == 0) {
+	if (writes != lane->writes && epoll_ctl(lane->events, EPOLL_CTL_MOD, sock, &event) == 0)
 		lane->writes = writes;
-	}
 	return POLLIN;
 }
 
@@ -225,12 +210,11 @@ static int sleep_until(struct kiln_client *client, struct awaited what, int64_t 
 								 {.fd = client->sock, .events = POLLIN}};
 		int left = time_left(deadline);
 		int n = poll(watch, 2, left);
-		if (n > 0 && watch[0].revents != 0) {
+		if (n > 0 && watch[0].revents != 0)
 			quiet(lane);
-		}
 		status = n == 0 && left == 0 ? KILN_ETIMEDOUT : link_drain(client);
 	}
-	if (lane->memory != NULL) {
+	if (lane->memory) {
 		atomic_store(&lane->memory->header.waiting, lane_is_watched(lane));
 		lane_collect(client);
 	}
@@ -243,12 +227,10 @@ int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t
 	/* The cells of those that were collected may be others' by now. */
 	first = first > lane->oldest ? first : lane->oldest;
 	const struct awaited what = {first, last, lane_has_ended};
-	if (!look(lane, what)) {
+	if (!look(lane, what))
 		return sleep_until(client, what, deadline);
-	}
-	for (uint64_t number = first; number <= last; number++) {
+	for (uint64_t number = first; number <= last; number++)
 		finish_entry(client, number);
-	}
 	return KILN_OK;
 }
 
@@ -263,11 +245,10 @@ static int wait_below(struct kiln_client *client, uint64_t until, int64_t deadli
 {
 	struct lane *lane = client->lane;
 	lane_collect(client);
-	while (lane->memory != NULL && lane->oldest < until) {
+	while (lane->memory && lane->oldest < until) {
 		int status = lane_wait(client, lane->oldest, until - 1, deadline);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return status;
-		}
 		lane_collect(client);
 	}
 	return KILN_OK;
@@ -277,10 +258,9 @@ int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t 
 {
 	struct lane *lane = client->lane;
 	uint64_t until = all ? lane->others_until : follows;
-	for (int i = 0; i < KILN_STREAMS; i++) {
+	for (int i = 0; i < KILN_STREAMS; i++)
 		until = lane->held_until[i] > until ? lane->held_until[i] : until;
-	}
-	int status = lane->memory != NULL ? wait_below(client, until, deadline) : KILN_OK;
+	int status = lane->memory ? wait_below(client, until, deadline) : KILN_OK;
 	return status == KILN_ETIMEDOUT
 			   ? error_set(status, "the calls submitted before did not end before the deadline")
 			   : status;
@@ -289,6 +269,5 @@ int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t 
 int lane_stop(struct kiln_client *client, int64_t deadline)
 {
 	client->lane->off = true;
-	return client->lane->memory != NULL ? wait_below(client, client->lane->next, deadline)
-										: KILN_OK;
+	return client->lane->memory ? wait_below(client, client->lane->next, deadline) : KILN_OK;
 }

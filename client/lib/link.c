@@ -28,9 +28,8 @@ int64_t time_deadline(int timeout_ms)
 
 int time_left(int64_t deadline)
 {
-	if (deadline == LOCAL_NEVER) {
+	if (deadline == LOCAL_NEVER)
 		return -1;
-	}
 	int64_t left = deadline - time_now_ms();
 	return left <= 0 ? 0 : left > INT32_MAX ? INT32_MAX : (int)left;
 }
@@ -47,9 +46,8 @@ static void show(const struct kiln_client *client, const char *arrow, const msgp
 	int n = snprintf(line, sizeof(line), "kiln[%d] %+.6f %s %s\n", (int)client->pid, since / 1e6,
 					 arrow, text);
 	/* One write, so that the lines of several processes do not mix. */
-	if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) {
+	if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
 		return;
-	}
 }
 
 static void show_sent(const struct kiln_client *client, const struct wire_out *out)
@@ -100,9 +98,8 @@ static void forget_late(struct kiln_client *client, size_t i)
 static void late_reply(struct kiln_client *client, struct answer *answer, uint64_t id, int64_t st)
 {
 	for (size_t i = 0; i < client->late_count; i++) {
-		if (client->late[i].id != id) {
+		if (client->late[i].id != id)
 			continue;
-		}
 		bool buffer = client->late[i].undo == UNDO_BUFFER;
 		const char *key = buffer ? "buf" : "call";
 		uint64_t object = wire_get_uint(&answer->in.root, key, 0);
@@ -120,11 +117,10 @@ static void late_reply(struct kiln_client *client, struct answer *answer, uint64
 /* Remembers that this request's reply must be undone when it comes. */
 static void give_up(struct kiln_client *client, const struct request *request)
 {
-	if (request->undo == UNDO_NOTHING) {
+	if (request->undo == UNDO_NOTHING)
 		return;
-	}
 	struct late *late = realloc(client->late, (client->late_count + 1) * sizeof(*late));
-	if (late != NULL) {
+	if (late) {
 		late[client->late_count++] = (struct late){request->id, request->undo};
 		client->late = late;
 	}
@@ -135,7 +131,7 @@ static void handle_event(struct kiln_client *client, struct answer *event)
 {
 	const char *what = answer_str(event, "what"), *why = answer_str(event, "err");
 	int64_t status = wire_get_int(&event->in.root, "st", KILN_EDEVICE);
-	if (what != NULL && strcmp(what, "lane.lost") == 0) {
+	if (what && strcmp(what, "lane.lost") == 0) {
 		lane_lost(client, status < 0 && status > INT32_MIN ? (int)status : KILN_EDEVICE,
 				  why != NULL ? why : "the device process ended");
 	}
@@ -159,12 +155,10 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 	memset(&got, 0, sizeof(got));
 	*matched = false;
 	int status = frame_recv(client->sock, &got.frame, LOCAL_REPLY_MAX);
-	if (status == KILN_EAGAIN) {
+	if (status == KILN_EAGAIN)
 		return status;
-	}
-	if (status == KILN_ECONN) {
+	if (status == KILN_ECONN)
 		return lost(client, KILN_ECONN, "went away");
-	}
 	if (status != KILN_OK) {
 		snprintf(how, sizeof(how), "sent what cannot be read: %s", got.frame.why);
 		frame_free(&got.frame);
@@ -176,9 +170,8 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 		answer_free(&got);
 		return lost(client, status, how);
 	}
-	if (client->debug) {
+	if (client->debug)
 		show(client, "<-", &got.in.root);
-	}
 	bool reply = strcmp(wire_type(&got.in), "reply") == 0;
 	int64_t st = wire_get_int(&got.in.root, "st", 1);
 	uint64_t id = answered(client, &got, st, want);
@@ -198,7 +191,7 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 		return KILN_OK;
 	}
 	struct ticket *ticket = reply ? ticket_find(&client->tickets, id) : NULL;
-	if (ticket != NULL) {
+	if (ticket) {
 		ticket->micros = wire_get_real(&got.in.root, "micros", 0);
 		lane_answer(client, id, &got);
 		ticket_finish(&client->tickets, ticket, (int)st, st < 0 ? answer_str(&got, "err") : NULL,
@@ -206,9 +199,8 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 	} else if (reply) {
 		late_reply(client, &got, id, st);
 	}
-	if (!reply) {
+	if (!reply)
 		handle_event(client, &got);
-	}
 	answer_free(&got);
 	return KILN_OK;
 }
@@ -216,9 +208,8 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 static int flush(struct kiln_client *client)
 {
 	int status = frame_queue_flush(&client->queue, client->sock);
-	if (status == KILN_OK || status == KILN_EAGAIN || status == KILN_ECONN) {
+	if (status == KILN_OK || status == KILN_EAGAIN || status == KILN_ECONN)
 		return KILN_OK; /* the end is noticed when what the daemon still said has been read */
-	}
 	return lost(client, KILN_ECONN, "cannot be sent to any more");
 }
 
@@ -227,13 +218,11 @@ static int drain_until(struct kiln_client *client, uint64_t want, struct answer 
 					   bool *matched)
 {
 	*matched = false;
-	if (client->dead) {
+	if (client->dead)
 		return KILN_ECONN;
-	}
 	int status = flush(client);
-	while (status == KILN_OK && !*matched) {
+	while (status == KILN_OK && !*matched)
 		status = receive(client, want, answer, matched);
-	}
 	return status == KILN_EAGAIN ? KILN_OK : status;
 }
 
@@ -252,23 +241,19 @@ static int wait_ready(struct kiln_client *client, int64_t deadline)
 		struct pollfd watch = {.fd = client->sock, .events = events};
 		int left = time_left(deadline);
 		int n = poll(&watch, 1, left);
-		if (n > 0) {
+		if (n > 0)
 			return KILN_OK;
-		}
-		if (n < 0 && errno != EINTR) {
+		if (n < 0 && errno != EINTR)
 			return lost(client, KILN_ECONN, "cannot be waited for");
-		}
-		if (left == 0) {
+		if (left == 0)
 			return KILN_ETIMEDOUT;
-		}
 	}
 }
 
 int link_wait(struct kiln_client *client, int64_t deadline)
 {
-	if (client->dead) {
+	if (client->dead)
 		return KILN_ECONN;
-	}
 	int status = wait_ready(client, deadline);
 	return status == KILN_OK ? link_drain(client) : status;
 }
@@ -310,9 +295,8 @@ static int send_request(struct kiln_client *client, struct request *request, siz
 			KILN_ELIMIT, "the request \"%s\" has %zu bytes; kilnd at %s takes at most %llu",
 			request->name, out->buffer.size, client->path, (unsigned long long)client->max_message);
 	}
-	if (client->debug) {
+	if (client->debug)
 		show_sent(client, out);
-	}
 	status = frame_queue_send(&client->queue, client->sock, out->buffer.data, out->buffer.size,
 							  &request->fd, request->fd >= 0 ? 1 : 0, queue_limit);
 	if (status == KILN_ELIMIT) {
@@ -336,9 +320,8 @@ int link_post(struct kiln_client *client, struct request *request, size_t queue_
 		status = send_request(client, request, queue_limit);
 		if (status == KILN_ECONN) {
 			(void)link_drain(client);
-			if (!client->dead) {
+			if (!client->dead)
 				lost(client, KILN_ECONN, "went away");
-			}
 			dead_error(client, request, status);
 		}
 	}
@@ -353,21 +336,18 @@ static int await(struct kiln_client *client, struct request *request, int64_t de
 	for (;;) {
 		bool matched;
 		int status = drain_until(client, request->id, answer, &matched);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return dead_error(client, request, status);
-		}
-		if (matched) {
+		if (matched)
 			return KILN_OK;
-		}
 		status = wait_ready(client, deadline);
 		if (status == KILN_ETIMEDOUT) {
 			give_up(client, request);
 			return error_set(status, "kilnd at %s did not answer \"%s\" before the deadline",
 							 client->path, request->name);
 		}
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return dead_error(client, request, status);
-		}
 	}
 }
 
@@ -381,17 +361,15 @@ int link_ask(struct kiln_client *client, struct request *request, int64_t deadli
 	}
 	int status = send_request(client, request, SIZE_MAX);
 	wire_out_free(&request->out);
-	if (status == KILN_OK || status == KILN_ECONN) {
+	if (status == KILN_OK || status == KILN_ECONN)
 		status = await(client, request, deadline, &got);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = (int)wire_get_int(&got.in.root, "st", KILN_EPROTO);
 	if (status != KILN_OK) {
 		error_set_peer(status, answer_str(&got, "err"), answer_str(&got, "log"));
 		answer_free(&got);
-	} else if (answer != NULL) {
+	} else if (answer) {
 		*answer = got;
 	} else {
 		answer_free(&got);

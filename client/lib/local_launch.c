@@ -14,7 +14,7 @@
 
 static int check_count(const kiln_call *call, const kiln_place *operands, int count)
 {
-	if (count != call->tensor_count || (count > 0 && operands == NULL)) {
+	if (count != call->tensor_count || (count > 0 && !operands)) {
 		return error_set(KILN_EINVAL,
 						 "the call was prepared for %d tensors and is launched with %d operands",
 						 call->tensor_count, count);
@@ -59,9 +59,8 @@ static int check_places(const struct local_template *is, const kiln_place *opera
 {
 	for (int i = 0; i < count; i++) {
 		const struct local_operand *operand = &is->operands[i];
-		if (operand->bytes > 0 && operands[i].address == 0) {
+		if (operand->bytes > 0 && operands[i].address == 0)
 			return error_set(KILN_EINVAL, "%s has no address", operand->name);
-		}
 		if (operand->bytes > operands[i].bytes) {
 			return error_set(
 				KILN_EINVAL, "%s needs %llu bytes at 0x%llx, where %llu are said to be",
@@ -103,21 +102,18 @@ static int ask(kiln_call *call, uint64_t alignments, struct local_way **out)
 {
 	int64_t bytes[KILN_MAX_OPERANDS];
 	struct local_way *way = NULL;
-	if (call->local == NULL) {
+	if (!call->local)
 		call->local = calloc(1, sizeof(*call->local));
-	}
 	struct local_ways *ways = call->local;
-	if (ways == NULL) {
+	if (!ways)
 		return error_set(KILN_ENOMEM, "no memory for a launch");
-	}
 	for (int i = 0; i < call->tensor_count; i++) {
 		unsigned one = alignments >> (4 * i) & 15;
 		bytes[i] = one == LEFT_OUT ? 0 : INT64_C(1) << one;
 	}
 	int status = local_ask(call, bytes, &way);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	*out = keep(ways, way);
 	ways->known[ways->known_next].alignments = alignments;
 	ways->known[ways->known_next].way = *out;
@@ -141,7 +137,7 @@ static int find_way(kiln_call *call, uint64_t alignments, struct local_way **out
 void local_forget(kiln_call *call, bool forked)
 {
 	struct local_ways *ways = call->local;
-	while (ways != NULL && ways->all != NULL) {
+	while (ways && ways->all) {
 		struct local_way *way = ways->all;
 		ways->all = way->next;
 		local_unload(way, forked);
@@ -173,30 +169,24 @@ static int launch(kiln_call *call, const kiln_place *operands, int count, void *
 	struct local_context current;
 	struct local_way *way = NULL;
 	int status = check_kind(call);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = check_count(call, operands, count);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = local_current(&current);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = find_way(call, alignments_of(call, operands, count), &way);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = check_places(&way->is, operands, count);
-	}
 	return status == KILN_OK ? local_start(way, &current, operands, count, stream) : status;
 }
 
 int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_count,
 					  void *cuda_stream)
 {
-	if (call == NULL) {
+	if (!call)
 		return error_set(KILN_EINVAL, "call is NULL; it must come from kiln_prepare()");
-	}
 	int status = client_enter(call->client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(call->client, launch(call, operands, operand_count, cuda_stream));
 }

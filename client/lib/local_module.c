@@ -67,17 +67,16 @@ int local_current(struct local_context *out)
 {
 	const char *missing = cuda_driver_load();
 	CUcontext context = NULL;
-	if (missing != NULL) {
+	if (missing) {
 		return error_set(KILN_ENOTSUP,
 						 "no call can be launched in this process: the CUDA driver of this machine "
 						 "has no %s; use kiln_submit()",
 						 missing);
 	}
 	CUresult result = cuda.cuCtxGetCurrent(&context);
-	if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_INITIALIZED) {
+	if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_INITIALIZED)
 		return fail(result, "cuCtxGetCurrent", "the call is not launched");
-	}
-	if (context == NULL) {
+	if (!context) {
 		return error_set(KILN_EINVAL, "no CUDA context is current in this thread: make one so with "
 									  "cudaSetDevice() or cuCtxSetCurrent() first");
 	}
@@ -100,9 +99,8 @@ static int check_target(const struct local_way *way, CUdevice device)
 		result =
 			cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
 	}
-	if (result != CUDA_SUCCESS) {
+	if (result != CUDA_SUCCESS)
 		return fail(result, "cuDeviceGetAttribute", "the call is not launched");
-	}
 	if (number / 10 != major || number % 10 > minor) {
 		return error_set(KILN_ENOTSUP,
 						 "the call is compiled for %s, and the GPU of the current context is "
@@ -136,16 +134,14 @@ static int grant_shared(const struct local_way *way, CUdevice device, CUfunction
 static int load_function(struct local_way *way, struct local_module *module, CUdevice device)
 {
 	CUresult result = cuda.cuModuleLoadData(&module->module, way->object);
-	if (result != CUDA_SUCCESS) {
+	if (result != CUDA_SUCCESS)
 		return fail(result, "cuModuleLoadData", "the kernel cannot be loaded");
-	}
 	result = cuda.cuModuleGetFunction(&module->function, module->module, way->entry);
 	int status = result == CUDA_SUCCESS
 					 ? grant_shared(way, device, module->function)
 					 : fail(result, "cuModuleGetFunction", "the kernel cannot be loaded");
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		(void)cuda.cuModuleUnload(module->module);
-	}
 	return status;
 }
 
@@ -154,17 +150,14 @@ static int load(struct local_way *way, const struct local_context *current,
 {
 	CUdevice device;
 	CUresult result = cuda.cuCtxGetDevice(&device);
-	if (result != CUDA_SUCCESS) {
+	if (result != CUDA_SUCCESS)
 		return fail(result, "cuCtxGetDevice", "the call is not launched");
-	}
 	int status = check_target(way, device);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	struct local_module *module = calloc(1, sizeof(*module));
-	if (module == NULL) {
+	if (!module)
 		return error_set(KILN_ENOMEM, "no memory for a module");
-	}
 	status = load_function(way, module, device);
 	if (status != KILN_OK) {
 		free(module);
@@ -182,9 +175,8 @@ static int find_module(struct local_way *way, const struct local_context *curren
 {
 	for (struct local_module **link = &way->modules; *link != NULL; link = &(*link)->next) {
 		struct local_module *module = *link;
-		if (module->of.context != current->context) {
+		if (module->of.context != current->context)
 			continue;
-		}
 		if (module->of.id == current->id) {
 			*out = module;
 			return KILN_OK;
@@ -199,16 +191,15 @@ static int find_module(struct local_way *way, const struct local_context *curren
 
 void local_unload(struct local_way *way, bool forked)
 {
-	while (way->modules != NULL) {
+	while (way->modules) {
 		struct local_module *module = way->modules;
 		CUcontext popped;
 		way->modules = module->next;
 		if (!forked && cuda_context_id(module->of.context) == module->of.id &&
 			cuda.cuCtxPushCurrent(module->of.context) == CUDA_SUCCESS) {
 			(void)cuda.cuModuleUnload(module->module);
-			if (module->pool != NULL) {
+			if (module->pool)
 				(void)cuda.cuMemPoolDestroy(module->pool);
-			}
 			(void)cuda.cuCtxPopCurrent(&popped);
 		}
 		free(module);
@@ -224,20 +215,18 @@ static CUresult open_pool(struct local_module *module)
 	CUmemPoolProps props;
 	CUdevice device;
 	cuuint64_t keep = UINT64_MAX;
-	CUresult result = module->pool != NULL ? CUDA_SUCCESS : cuda.cuCtxGetDevice(&device);
-	if (module->pool != NULL || result != CUDA_SUCCESS) {
+	CUresult result = module->pool ? CUDA_SUCCESS : cuda.cuCtxGetDevice(&device);
+	if (module->pool || result != CUDA_SUCCESS)
 		return result;
-	}
 	memset(&props, 0, sizeof(props));
 	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
 	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	props.location.id = device;
 	result = cuda.cuMemPoolCreate(&module->pool, &props);
-	if (result == CUDA_SUCCESS) {
+	if (result == CUDA_SUCCESS)
 		result = cuda.cuMemPoolSetAttribute(module->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
-	} else {
+	else
 		module->pool = NULL;
-	}
 	return result;
 }
 
@@ -248,16 +237,13 @@ static int take_scratch(struct local_module *module, const struct local_template
 {
 	static const char what[] = "there is no scratch memory for the launch";
 	CUresult result = open_pool(module);
-	if (result != CUDA_SUCCESS) {
+	if (result != CUDA_SUCCESS)
 		return fail(result, "cuMemPoolCreate", what);
-	}
 	result = cuda.cuMemAllocFromPoolAsync(out, is->scratch_bytes, module->pool, stream);
-	if (result != CUDA_SUCCESS) {
+	if (result != CUDA_SUCCESS)
 		return fail(result, "cuMemAllocFromPoolAsync", what);
-	}
-	if (is->scratch_counters > 0) {
+	if (is->scratch_counters > 0)
 		result = cuda.cuMemsetD8Async(*out, 0, is->scratch_counters, stream);
-	}
 	if (result != CUDA_SUCCESS) {
 		(void)cuda.cuMemFreeAsync(*out, stream);
 		return fail(result, "cuMemsetD8Async", what);
@@ -292,16 +278,13 @@ static int launch_kernel(struct local_way *way, const struct local_context *curr
 	struct local_module *module = NULL;
 	CUdeviceptr scratch = 0;
 	int status = find_module(way, current, &module);
-	if (status == KILN_OK && way->is.scratch_bytes > 0) {
+	if (status == KILN_OK && way->is.scratch_bytes > 0)
 		status = take_scratch(module, &way->is, stream, &scratch);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	CUresult result = launch(&way->is, module->function, operands, count, scratch, stream);
-	if (scratch != 0) {
+	if (scratch != 0)
 		(void)cuda.cuMemFreeAsync(scratch, stream);
-	}
 	return result == CUDA_SUCCESS ? KILN_OK
 								  : fail(result, "cuLaunchKernel", "the call is not launched");
 }
@@ -311,9 +294,8 @@ int local_start(struct local_way *way, const struct local_context *current,
 {
 	const struct local_template *is = &way->is;
 	CUresult result = CUDA_SUCCESS;
-	if (is->kind == LOCAL_KERNEL) {
+	if (is->kind == LOCAL_KERNEL)
 		return launch_kernel(way, current, operands, count, stream);
-	}
 	if (is->kind == LOCAL_COPY && is->copy_bytes > 0) {
 		result = cuda.cuMemcpyDtoDAsync(operands[1].address, operands[0].address, is->copy_bytes,
 										stream);

@@ -17,9 +17,8 @@
 static bool number_at(const msgpack_object *list, uint32_t i, uint64_t *out)
 {
 	const msgpack_object *value = wire_at(list, i);
-	if (value == NULL || value->type != MSGPACK_OBJECT_POSITIVE_INTEGER) {
+	if (!value || value->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
 		return false;
-	}
 	*out = value->via.u64;
 	return true;
 }
@@ -27,13 +26,11 @@ static bool number_at(const msgpack_object *list, uint32_t i, uint64_t *out)
 static bool read_shape(const msgpack_object *map, const char *key, uint32_t out[3])
 {
 	int64_t values[3];
-	if (wire_get_ints(map, key, values, 3) != 3) {
+	if (wire_get_ints(map, key, values, 3) != 3)
 		return false;
-	}
 	for (int i = 0; i < 3; i++) {
-		if (values[i] < 0 || values[i] > INT32_MAX) {
+		if (values[i] < 0 || values[i] > INT32_MAX)
 			return false;
-		}
 		out[i] = (uint32_t)values[i];
 	}
 	return true;
@@ -42,27 +39,24 @@ static bool read_shape(const msgpack_object *map, const char *key, uint32_t out[
 static bool read_arguments(const msgpack_object *list, struct local_template *out)
 {
 	uint32_t count = wire_count(list);
-	if (count > KILN_MAX_RAW_ARGS) {
+	if (count > KILN_MAX_RAW_ARGS)
 		return false;
-	}
 	for (uint32_t i = 0; i < count; i++) {
 		const msgpack_object *item = wire_at(list, i);
 		struct local_argument *argument = &out->arguments[i];
 		uint64_t kind, bytes;
-		if (!number_at(item, 0, &kind)) {
+		if (!number_at(item, 0, &kind))
 			return false;
-		}
 		if (kind == 0 && number_at(item, 1, &argument->value) &&
-			argument->value < (uint64_t)out->operand_count) {
+			argument->value < (uint64_t)out->operand_count)
 			argument->kind = LOCAL_POINTER;
-		} else if (kind == 1 && number_at(item, 1, &bytes) && (bytes == 4 || bytes == 8) &&
-				   number_at(item, 2, &argument->value)) {
+		else if (kind == 1 && number_at(item, 1, &bytes) && (bytes == 4 || bytes == 8) &&
+				 number_at(item, 2, &argument->value))
 			argument->kind = LOCAL_SCALAR;
-		} else if (kind == 2 && out->scratch_bytes > 0) {
+		else if (kind == 2 && out->scratch_bytes > 0)
 			argument->kind = LOCAL_SCRATCH;
-		} else {
+		else
 			return false;
-		}
 	}
 	out->argument_count = (int)count;
 	return true;
@@ -72,18 +66,16 @@ static bool read_operands(struct wire_in *in, const msgpack_object *list,
 						  struct local_template *out)
 {
 	uint32_t count = wire_count(list);
-	if (count > KILN_MAX_OPERANDS) {
+	if (count > KILN_MAX_OPERANDS)
 		return false;
-	}
 	for (uint32_t i = 0; i < count; i++) {
 		const msgpack_object *item = wire_at(list, i);
 		struct local_operand *operand = &out->operands[i];
 		const char *name = wire_get_str(in, item, "n");
 		uint64_t alignment = wire_get_uint(item, "align", 0);
-		if (alignment == 0 || alignment > 16 || (alignment & (alignment - 1)) != 0) {
+		if (alignment == 0 || alignment > 16 || (alignment & (alignment - 1)) != 0)
 			return false;
-		}
-		snprintf(operand->name, sizeof(operand->name), "%s", name != NULL ? name : "");
+		snprintf(operand->name, sizeof(operand->name), "%s", name ? name : "");
 		operand->bytes = wire_get_uint(item, "bytes", 0);
 		operand->alignment = (uint32_t)alignment;
 		operand->written = wire_get_bool(item, "written", true);
@@ -96,7 +88,7 @@ static bool read_kind(const char *name, enum local_kind *out)
 {
 	static const char *const names[] = {"nothing", "copy", "launch"};
 	for (int i = 0; i < 3; i++) {
-		if (name != NULL && strcmp(name, names[i]) == 0) {
+		if (name && strcmp(name, names[i]) == 0) {
 			*out = (enum local_kind)i;
 			return true;
 		}
@@ -121,19 +113,17 @@ static bool read_template(struct wire_in *in, struct local_template *out)
 	const char *key = wire_get_str(in, &in->root, "key");
 	const char *target = wire_get_str(in, &in->root, "target");
 	uint64_t shared = wire_get_uint(map, "shared", UINT64_MAX);
-	if (key == NULL || strlen(key) >= sizeof(out->key) || target == NULL ||
+	if (!key || strlen(key) >= sizeof(out->key) || !target ||
 		strlen(target) >= sizeof(out->target) || shared > INT32_MAX ||
-		!read_kind(wire_get_str(in, map, "kind"), &out->kind)) {
+		!read_kind(wire_get_str(in, map, "kind"), &out->kind))
 		return false;
-	}
 	memcpy(out->key, key, strlen(key));
 	memcpy(out->target, target, strlen(target));
 	out->shared_bytes = (uint32_t)shared;
 	out->copy_bytes = wire_get_uint(map, "copy", 0);
-	if (scratch != NULL && (!number_at(scratch, 0, &out->scratch_bytes) ||
-							!number_at(scratch, 1, &out->scratch_counters))) {
+	if (scratch && (!number_at(scratch, 0, &out->scratch_bytes) ||
+					!number_at(scratch, 1, &out->scratch_counters)))
 		return false;
-	}
 	return read_shape(map, "grid", out->grid) && read_shape(map, "block", out->block) &&
 		   read_operands(in, wire_get(map, "operands"), out) &&
 		   read_arguments(wire_get(map, "args"), out) && is_sound(out);
@@ -151,20 +141,17 @@ static bool map_object(struct frame *frame, struct local_way *way)
 		way->object = mmap(NULL, way->object_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 		mapped = way->object != MAP_FAILED;
 	}
-	if (!mapped) {
+	if (!mapped)
 		way->object = NULL;
-	}
-	if (fd >= 0) {
+	if (fd >= 0)
 		close(fd);
-	}
 	return mapped;
 }
 
 void local_way_free(struct local_way *way)
 {
-	if (way->object != NULL) {
+	if (way->object)
 		munmap(way->object, way->object_bytes);
-	}
 	free(way->entry);
 	free(way);
 }
@@ -174,12 +161,10 @@ void local_way_free(struct local_way *way)
 /* It is for operands that are so aligned. */
 static bool suits(const struct local_template *is, const int64_t *alignments, int count)
 {
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++)
 		if (alignments[i] > 0 && is->operands[i].bytes > 0 &&
-			alignments[i] < (int64_t)is->operands[i].alignment) {
+			alignments[i] < (int64_t)is->operands[i].alignment)
 			return false;
-		}
-	}
 	return is->operand_count >= count;
 }
 
@@ -189,9 +174,8 @@ int local_ask(struct kiln_call *call, const int64_t *alignments, struct local_wa
 	struct request request;
 	struct answer answer;
 	struct local_way *way = calloc(1, sizeof(*way));
-	if (way == NULL) {
+	if (!way)
 		return error_set(KILN_ENOMEM, "no memory for a launch");
-	}
 	link_begin(client, &request, "object");
 	wire_put_uint(&request.out, "call", call->id);
 	wire_put_ints(&request.out, "alignments", alignments, call->tensor_count);
@@ -201,8 +185,8 @@ int local_ask(struct kiln_call *call, const int64_t *alignments, struct local_wa
 		return status;
 	}
 	const char *entry = wire_get_str(&answer.in, &answer.in.root, "entry");
-	way->entry = strdup(entry != NULL ? entry : "");
-	bool good = way->entry != NULL && read_template(&answer.in, &way->is) &&
+	way->entry = strdup(entry ? entry : "");
+	bool good = way->entry && read_template(&answer.in, &way->is) &&
 				suits(&way->is, alignments, call->tensor_count) &&
 				(way->is.kind != LOCAL_KERNEL || map_object(&answer.frame, way));
 	answer_free(&answer);

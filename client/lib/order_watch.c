@@ -58,37 +58,33 @@ static void free_order(struct order *order)
 {
 	/* Of what is kept only the gates are still of use. */
 	const size_t page = LANE_GATES_BYTES, gates = offsetof(struct lane_memory, gates);
-	if (order->memory != NULL) {
-		if (order->place_count > 0 && !forked) {
+	if (order->memory) {
+		if (order->place_count > 0 && !forked)
 			(void)madvise((char *)order->memory + page, gates - page, MADV_REMOVE);
-		}
 		munmap(order->memory, sizeof(*order->memory));
 	}
-	if (order->lifeline >= 0) {
+	if (order->lifeline >= 0)
 		close(order->lifeline);
-	}
 	free(order);
 }
 
 static void unlink_order(struct order **list, const struct order *order)
 {
-	while (*list != order) {
+	while (*list != order)
 		list = &(*list)->next;
-	}
 	*list = order->next;
 }
 
 /* Called with the lock. */
 static void let_go(struct order *order)
 {
-	if (--order->holders == 0) {
+	if (--order->holders == 0)
 		free_order(order);
-	}
 }
 
 void order_drop(struct order *order)
 {
-	if (order != NULL) {
+	if (order) {
 		pthread_mutex_lock(&lock);
 		let_go(order);
 		pthread_mutex_unlock(&lock);
@@ -117,9 +113,8 @@ void order_expect(struct order *order, uint64_t last)
 
 void order_recheck(struct order *order, uint64_t last)
 {
-	if (atomic_load(&order->dead)) {
+	if (atomic_load(&order->dead))
 		write_done(order, (uint32_t)(last % LANE_ENTRIES), last);
-	}
 }
 
 /* A word that is ahead satisfies all who wait there. */
@@ -127,9 +122,8 @@ static void release(struct order *order)
 {
 	atomic_store(&order->dead, true);
 	uint64_t last = atomic_load(&order->last);
-	for (uint32_t i = 0; i < LANE_ENTRIES; i++) {
+	for (uint32_t i = 0; i < LANE_ENTRIES; i++)
 		write_done(order, i, last + LANE_ENTRIES);
-	}
 }
 
 /* ---- The thread ---- */
@@ -155,9 +149,8 @@ static void *watch(void *arg)
 		struct epoll_event event;
 		int n = epoll_wait(mine, &event, 1, -1);
 		pthread_mutex_lock(&lock);
-		if (n == 1) {
+		if (n == 1)
 			lifeline_ended(event.data.ptr);
-		}
 		on = watched != NULL;
 		if (!on) {
 			close(epoll);
@@ -175,9 +168,8 @@ static bool start_thread(void)
 	pthread_attr_t attributes;
 	pthread_t thread;
 	epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (epoll < 0) {
+	if (epoll < 0)
 		return false;
-	}
 	sigfillset(&all);
 	bool started = pthread_attr_init(&attributes) == 0;
 	if (started) {
@@ -210,9 +202,8 @@ static void after_fork(void)
 /* What the parent watches stays in the list: nobody here lets go of it. */
 static void in_child(void)
 {
-	if (epoll >= 0) {
+	if (epoll >= 0)
 		close(epoll);
-	}
 	epoll = -1;
 	forked = true;
 	pthread_mutex_unlock(&lock);
@@ -229,12 +220,10 @@ static void prepare(void)
 static bool add(struct order *order)
 {
 	struct epoll_event event = {.events = 0, .data.ptr = order}; /* its end is told always */
-	if (epoll < 0 && !start_thread()) {
+	if (epoll < 0 && !start_thread())
 		return false;
-	}
-	if (epoll_ctl(epoll, EPOLL_CTL_ADD, order->lifeline, &event) != 0) {
+	if (epoll_ctl(epoll, EPOLL_CTL_ADD, order->lifeline, &event) != 0)
 		return false;
-	}
 	order->next = watched;
 	watched = order;
 	return true;
@@ -243,15 +232,14 @@ static bool add(struct order *order)
 struct order *order_new(const struct lane_memory *memory, int lifeline)
 {
 	struct order *order = calloc(1, sizeof(*order));
-	if (order == NULL) {
+	if (!order)
 		return NULL;
-	}
 	(void)pthread_once(&once, prepare);
 	order->holders = 2;
 	order->lifeline = fcntl(lifeline, F_DUPFD_CLOEXEC, 0);
 	order->memory = map_again(memory);
 	pthread_mutex_lock(&lock);
-	bool added = order->lifeline >= 0 && order->memory != NULL && add(order);
+	bool added = order->lifeline >= 0 && order->memory && add(order);
 	pthread_mutex_unlock(&lock);
 	if (!added) {
 		free_order(order);

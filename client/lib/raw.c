@@ -14,14 +14,14 @@
 
 static size_t text_bytes(const char *text, size_t bytes)
 {
-	return text == NULL ? 0 : bytes != 0 ? bytes : strlen(text);
+	return !text ? 0 : bytes != 0 ? bytes : strlen(text);
 }
 
 /* ---- What is sent of a kernel ---- */
 
 static int check_list(const void *list, int count, const char *name)
 {
-	if (count < 0 || (count > 0 && list == NULL)) {
+	if (count < 0 || (count > 0 && !list)) {
 		return error_set(KILN_EINVAL,
 						 "raw counts %d %s; there must be 0 or more, and a list of them", count,
 						 name);
@@ -31,28 +31,24 @@ static int check_list(const void *list, int count, const char *name)
 
 static int check_raw(const kiln_raw *raw)
 {
-	if (raw == NULL || raw->size < sizeof(*raw)) {
+	if (!raw || raw->size < sizeof(*raw)) {
 		return error_set(KILN_EINVAL,
 						 "raw is %s; its size must be set to sizeof(kiln_raw), which is %zu",
 						 raw == NULL ? "NULL" : "of another size", sizeof(*raw));
 	}
-	if (raw->source == NULL || raw->entry == NULL || raw->entry[0] == 0) {
-		return error_set(KILN_EINVAL, "raw has no %s", raw->source == NULL ? "source" : "entry");
-	}
+	if (!raw->source || !raw->entry || raw->entry[0] == 0)
+		return error_set(KILN_EINVAL, "raw has no %s", !raw->source ? "source" : "entry");
 	int status = error_if_newer(raw, sizeof(*raw), "kiln_raw");
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = check_list(raw->headers, raw->header_count, "headers");
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = check_list(raw->macros, raw->macro_count, "macros");
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = check_list(raw->options, raw->option_count, "options");
-	}
 	size_t source = text_bytes(raw->source, raw->source_bytes), all = source;
 	for (int i = 0; i < raw->header_count && status == KILN_OK; i++) {
 		const kiln_text *header = &raw->headers[i];
-		if (header->name == NULL || header->text == NULL) {
+		if (!header->name || !header->text) {
 			status = error_set(KILN_EINVAL, "header %d of raw has no %s", i,
 							   header->name == NULL ? "name" : "text");
 		} else {
@@ -85,9 +81,8 @@ static int put_raw(struct wire_out *out, const kiln_raw *raw)
 	wire_list_end(out);
 	wire_list_begin(out, "macros");
 	for (int i = 0; i < raw->macro_count; i++) {
-		if (raw->macros[i].name == NULL) {
+		if (!raw->macros[i].name)
 			return error_set(KILN_EINVAL, "macro %d of raw has no name", i);
-		}
 		wire_map_begin(out, NULL);
 		wire_put_str(out, "n", raw->macros[i].name);
 		wire_put_str(out, "v", raw->macros[i].text);
@@ -96,9 +91,8 @@ static int put_raw(struct wire_out *out, const kiln_raw *raw)
 	wire_list_end(out);
 	wire_list_begin(out, "options");
 	for (int i = 0; i < raw->option_count; i++) {
-		if (raw->options[i] == NULL) {
+		if (!raw->options[i])
 			return error_set(KILN_EINVAL, "option %d of raw is NULL", i);
-		}
 		wire_map_begin(out, NULL);
 		wire_put_str(out, "o", raw->options[i]);
 		wire_map_end(out);
@@ -112,18 +106,16 @@ static int put_raw(struct wire_out *out, const kiln_raw *raw)
 static int pack_texts(const kiln_raw *raw)
 {
 	size_t all = text_bytes(raw->source, raw->source_bytes), at = all;
-	for (int i = 0; i < raw->header_count; i++) {
+	for (int i = 0; i < raw->header_count; i++)
 		all += text_bytes(raw->headers[i].text, raw->headers[i].bytes);
-	}
 	size_t room = all > 0 ? all : 1;
 	int fd = frame_memfd("kiln-raw", room);
 	char *map = fd >= 0 ? mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
 	if (map == MAP_FAILED) {
 		error_set(KILN_ENOMEM, "no memory of %zu bytes to send a source through: %s", all,
 				  strerror(errno));
-		if (fd >= 0) {
+		if (fd >= 0)
 			close(fd);
-		}
 		return -1;
 	}
 	memcpy(map, raw->source, at);
@@ -141,36 +133,31 @@ static int begin(kiln_client *client, struct request *request, const char *name,
 				 const kiln_raw *raw)
 {
 	int status = check_raw(raw);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	link_begin(client, request, name);
 	status = put_raw(&request->out, raw);
 	if (status == KILN_OK) {
 		request->fd = pack_texts(raw);
 		status = request->fd >= 0 ? KILN_OK : KILN_ENOMEM;
 	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		wire_out_free(&request->out);
-	}
 	return status;
 }
 
 static int prepare(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 {
 	struct request request;
-	if (out == NULL) {
+	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; the call cannot be returned");
-	}
 	int status = begin(client, &request, "raw.prepare", raw);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = call_make(client, &request, client_deadline(client), NULL, out);
 	close(request.fd);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		(*out)->raw = true;
-	}
 	return status;
 }
 
@@ -178,16 +165,13 @@ int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 {
 	int status = client_enter(client);
 	/* A second device process will run it: the broker keeps the order over both, by messages. */
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = lane_stop(client, client_deadline(client));
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = prepare(client, raw, out);
-	}
-	if (status == KILN_ELIMIT && run_forget_oldest(client)) {
+	if (status == KILN_ELIMIT && run_forget_oldest(client))
 		status = prepare(client, raw, out);
-	}
 	return client_leave(client, status);
 }
 
@@ -197,13 +181,11 @@ static int ask_about(kiln_client *client, const char *name, const kiln_raw *raw,
 {
 	struct request request;
 	struct answer answer;
-	if (out == NULL) {
+	if (!out)
 		return error_set(KILN_EINVAL, "out is NULL; nothing can be returned");
-	}
 	int status = begin(client, &request, name, raw);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	wire_put_str(&request.out, "target", target);
 	status = link_ask(client, &request, client_deadline(client), &answer);
 	close(request.fd);
@@ -213,29 +195,25 @@ static int ask_about(kiln_client *client, const char *name, const kiln_raw *raw,
 int kiln_compile_raw(kiln_client *client, const kiln_raw *raw, const char *target, kiln_reply **out)
 {
 	int status = client_enter(client);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = client_leave(client, ask_about(client, "raw.compile", raw, target, out));
-	}
 	return status;
 }
 
 int kiln_explain_raw(kiln_client *client, const kiln_raw *raw, const char *target, kiln_reply **out)
 {
 	int status = client_enter(client);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = client_leave(client, ask_about(client, "raw.explain", raw, target, out));
-	}
 	return status;
 }
 
 int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most)
 {
-	if (call == NULL || !call->raw || call->param_count < 0) {
+	if (!call || !call->raw || call->param_count < 0)
 		return error_set(KILN_ENOENT, "the parameters of this call's kernel are not known");
-	}
-	for (int i = 0; i < most && i < call->param_count && i < KILN_MAX_RAW_ARGS; i++) {
+	for (int i = 0; i < most && i < call->param_count && i < KILN_MAX_RAW_ARGS; i++)
 		bytes[i] = (uint32_t)call->params[i];
-	}
 	return call->param_count;
 }
 
@@ -243,8 +221,8 @@ int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most)
 
 static int put_arg(const kiln_call *call, struct wire_out *out, const kiln_raw_arg *arg, int i)
 {
-	if (arg->buffer == NULL) {
-		if (arg->value == NULL || arg->bytes == 0 || arg->bytes > KILN_MAX_RAW_BYTES) {
+	if (!arg->buffer) {
+		if (!arg->value || arg->bytes == 0 || arg->bytes > KILN_MAX_RAW_BYTES) {
 			return error_set(KILN_EINVAL,
 							 "argument %d has neither a buffer nor a value of 1 to %d bytes", i,
 							 KILN_MAX_RAW_BYTES);
@@ -252,9 +230,8 @@ static int put_arg(const kiln_call *call, struct wire_out *out, const kiln_raw_a
 		wire_put_bin(out, NULL, arg->value, (size_t)arg->bytes);
 		return KILN_OK;
 	}
-	if (arg->buffer->client != call->client) {
+	if (arg->buffer->client != call->client)
 		return error_set(KILN_EINVAL, "argument %d lies in a buffer of another client", i);
-	}
 	if ((arg->access & ~(KILN_READ | KILN_WRITE)) != 0) {
 		return error_set(KILN_EINVAL,
 						 "argument %d has access 0x%x; it is made of KILN_READ and "
@@ -275,7 +252,7 @@ static int put_launch(const kiln_call *call, struct wire_out *out, const kiln_la
 	int64_t grid[3], block[3];
 	int status = KILN_OK;
 	if (launch->arg_count < 0 || launch->arg_count > KILN_MAX_RAW_ARGS ||
-		(launch->arg_count > 0 && launch->args == NULL)) {
+		(launch->arg_count > 0 && !launch->args)) {
 		return error_set(KILN_EINVAL, "the launch has %d arguments; there must be 0 to %d, in args",
 						 launch->arg_count, KILN_MAX_RAW_ARGS);
 	}
@@ -293,9 +270,8 @@ static int put_launch(const kiln_call *call, struct wire_out *out, const kiln_la
 	wire_put_uint(out, "shared", launch->shared_bytes);
 	wire_put_int(out, "timeout", launch->timeout_ms);
 	wire_list_begin(out, "args");
-	for (int i = 0; i < launch->arg_count && status == KILN_OK; i++) {
+	for (int i = 0; i < launch->arg_count && status == KILN_OK; i++)
 		status = put_arg(call, out, &launch->args[i], i);
-	}
 	wire_list_end(out);
 	return status;
 }
@@ -307,21 +283,18 @@ static int submit(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 		return error_set(KILN_EINVAL, "the call was prepared with kiln_prepare(): it is submitted "
 									  "with kiln_submit()");
 	}
-	if (launch == NULL || launch->size < sizeof(*launch)) {
+	if (!launch || launch->size < sizeof(*launch)) {
 		return error_set(KILN_EINVAL,
 						 "launch is %s; its size must be set to sizeof(kiln_launch), which is %zu",
 						 launch == NULL ? "NULL" : "of another size", sizeof(*launch));
 	}
 	int status = error_if_newer(launch, sizeof(*launch), "kiln_launch");
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = call_check_after(call->client, after);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (call_follows_failure(call->client, after)) {
+	if (call_follows_failure(call->client, after))
 		return call_canceled(call->client, after, out);
-	}
 	link_begin(call->client, &request, "raw.submit");
 	status = put_launch(call, &request.out, launch);
 	if (status != KILN_OK) {
@@ -333,9 +306,8 @@ static int submit(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 
 int kiln_submit_raw(kiln_call *call, const kiln_launch *launch, kiln_ticket after, kiln_ticket *out)
 {
-	if (call == NULL || out == NULL) {
-		return error_set(KILN_EINVAL, "%s is NULL", call == NULL ? "call" : "out");
-	}
+	if (!call || !out)
+		return error_set(KILN_EINVAL, "%s is NULL", !call ? "call" : "out");
 	kiln_client *client = call->client;
 	int status = client_enter(client);
 	return status == KILN_OK ? client_leave(client, submit(call, launch, after, out)) : status;

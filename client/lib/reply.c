@@ -18,7 +18,7 @@ struct kiln_reply {
 int reply_make(struct answer *answer, kiln_reply **out)
 {
 	kiln_reply *reply = calloc(1, sizeof(*reply));
-	if (reply == NULL) {
+	if (!reply) {
 		answer_free(answer);
 		return error_set(KILN_ENOMEM, "no memory for a reply");
 	}
@@ -29,9 +29,8 @@ int reply_make(struct answer *answer, kiln_reply **out)
 
 void kiln_reply_free(kiln_reply *reply)
 {
-	if (reply == NULL) {
+	if (!reply)
 		return;
-	}
 	answer_free(&reply->answer);
 	free(reply->json);
 	free(reply);
@@ -44,9 +43,8 @@ static msgpack_object *member(const msgpack_object *map, const char *key, size_t
 	for (uint32_t i = 0; map->type == MSGPACK_OBJECT_MAP && i < map->via.map.size; i++) {
 		msgpack_object_kv *kv = &map->via.map.ptr[i];
 		if (kv->key.type == MSGPACK_OBJECT_STR && kv->key.via.str.size == size &&
-			memcmp(kv->key.via.str.ptr, key, size) == 0) {
+			memcmp(kv->key.via.str.ptr, key, size) == 0)
 			return &kv->val;
-		}
 	}
 	return NULL;
 }
@@ -57,25 +55,22 @@ static msgpack_object *element(const msgpack_object *list, const char **path)
 	uint64_t index = 0;
 	const char *p = *path + 1;
 	const char *digits = p;
-	while (*p >= '0' && *p <= '9' && index <= UINT32_MAX) {
+	while (*p >= '0' && *p <= '9' && index <= UINT32_MAX)
 		index = index * 10 + (uint64_t)(*p++ - '0');
-	}
 	if (p == digits || *p != ']' || list->type != MSGPACK_OBJECT_ARRAY ||
-		index >= list->via.array.size) {
+		index >= list->via.array.size)
 		return NULL;
-	}
 	*path = p + 1;
 	return &list->via.array.ptr[index];
 }
 
 static msgpack_object *find(const kiln_reply *reply, const char *path)
 {
-	if (reply == NULL || path == NULL) {
+	if (!reply || !path)
 		return NULL;
-	}
 	/* The decoded message is ours to annotate; see kiln_reply_str(). */
 	msgpack_object *at = (msgpack_object *)(uintptr_t)&reply->answer.in.root;
-	while (at != NULL && *path != 0) {
+	while (at && *path != 0) {
 		if (*path == '[') {
 			at = element(at, &path);
 		} else {
@@ -105,12 +100,10 @@ int64_t kiln_reply_int(const kiln_reply *reply, const char *path)
 {
 	msgpack_object *value = find(reply, path);
 	msgpack_object_kv kv;
-	if (value == NULL) {
+	if (!value)
 		return 0;
-	}
-	if (value->type == MSGPACK_OBJECT_BOOLEAN) {
+	if (value->type == MSGPACK_OBJECT_BOOLEAN)
 		return value->via.boolean ? 1 : 0;
-	}
 	msgpack_object map = alone(value, &kv);
 	return wire_get_int(&map, "v", 0);
 }
@@ -119,9 +112,8 @@ double kiln_reply_real(const kiln_reply *reply, const char *path)
 {
 	msgpack_object *value = find(reply, path);
 	msgpack_object_kv kv;
-	if (value == NULL) {
+	if (!value)
 		return 0.0;
-	}
 	msgpack_object map = alone(value, &kv);
 	return wire_get_real(&map, "v", 0.0);
 }
@@ -129,24 +121,20 @@ double kiln_reply_real(const kiln_reply *reply, const char *path)
 const char *kiln_reply_str(const kiln_reply *reply, const char *path)
 {
 	msgpack_object *value = find(reply, path);
-	if (value == NULL || value->type != MSGPACK_OBJECT_STR) {
+	if (!value || value->type != MSGPACK_OBJECT_STR)
 		return "";
-	}
 	/* A string of the message has no zero byte behind it.  The first reading makes a copy that has
 	 * one, and leaves it in the value's place for the next. */
 	const struct frame *frame = &reply->answer.frame;
 	const char *begin = (const char *)frame->data, *text = value->via.str.ptr;
 	size_t size = value->via.str.size;
-	if (text < begin || text >= begin + frame->size) {
+	if (text < begin || text >= begin + frame->size)
 		return size > 0 ? text : "";
-	}
-	if (size == 0 || memchr(text, 0, size) != NULL) {
+	if (size == 0 || memchr(text, 0, size) != NULL)
 		return "";
-	}
 	char *copy = msgpack_zone_malloc_no_align(reply->answer.in.zone, size + 1);
-	if (copy == NULL) {
+	if (!copy)
 		return "";
-	}
 	memcpy(copy, text, size);
 	copy[size] = 0;
 	value->via.str.ptr = copy;
@@ -156,10 +144,9 @@ const char *kiln_reply_str(const kiln_reply *reply, const char *path)
 const void *kiln_reply_bin(const kiln_reply *reply, const char *path, size_t *bytes)
 {
 	msgpack_object *value = find(reply, path);
-	bool bin = value != NULL && value->type == MSGPACK_OBJECT_BIN;
-	if (bytes != NULL) {
+	bool bin = value && value->type == MSGPACK_OBJECT_BIN;
+	if (bytes)
 		*bytes = bin ? value->via.bin.size : 0;
-	}
 	return bin ? value->via.bin.ptr : NULL;
 }
 
@@ -184,13 +171,12 @@ struct json {
 
 static void put(struct json *json, const char *bytes, size_t size)
 {
-	if (json->failed) {
+	if (json->failed)
 		return;
-	}
 	if (json->capacity - json->size <= size) {
 		size_t capacity = (json->size + size + 1) * 2;
 		char *text = realloc(json->text, capacity);
-		if (text == NULL) {
+		if (!text) {
 			json->failed = true;
 			return;
 		}
@@ -211,9 +197,8 @@ static void putf(struct json *json, const char *format, ...)
 	va_start(list, format);
 	int n = vsnprintf(text, sizeof(text), format, list);
 	va_end(list);
-	if (n > 0) {
+	if (n > 0)
 		put(json, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
-	}
 }
 
 /* A character that JSON must not have, or that whoever reads it should see. */
@@ -274,9 +259,8 @@ static bool is_envelope(const msgpack_object *key)
 	for (size_t i = 0; key->type == MSGPACK_OBJECT_STR && i < sizeof(names) / sizeof(names[0]);
 		 i++) {
 		size_t n = strlen(names[i]);
-		if (key->via.str.size == n && memcmp(key->via.str.ptr, names[i], n) == 0) {
+		if (key->via.str.size == n && memcmp(key->via.str.ptr, names[i], n) == 0)
 			return true;
-		}
 	}
 	return false;
 }
@@ -289,9 +273,8 @@ static void put_map(struct json *json, const msgpack_object *map, int depth)
 	put(json, "{", 1);
 	for (uint32_t i = 0; i < map->via.map.size; i++) {
 		const msgpack_object_kv *kv = &map->via.map.ptr[i];
-		if (kv->key.type != MSGPACK_OBJECT_STR || (depth == 0 && is_envelope(&kv->key))) {
+		if (kv->key.type != MSGPACK_OBJECT_STR || (depth == 0 && is_envelope(&kv->key)))
 			continue;
-		}
 		put(json, ", ", first ? 0 : 2);
 		first = false;
 		put_string(json, kv->key.via.str.ptr, kv->key.via.str.size);
@@ -342,10 +325,9 @@ static void put_value(struct json *json, const msgpack_object *value, int depth)
 
 const char *kiln_reply_json(kiln_reply *reply)
 {
-	if (reply == NULL) {
+	if (!reply)
 		return "";
-	}
-	if (reply->json == NULL) {
+	if (!reply->json) {
 		struct json json = {0};
 		put_value(&json, &reply->answer.in.root, 0);
 		if (json.failed) {

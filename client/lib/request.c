@@ -9,9 +9,8 @@
 
 static int put_attr(struct wire_out *out, const kiln_attr *attr, int i)
 {
-	if (attr->name == NULL || attr->name[0] == 0) {
+	if (!attr->name || attr->name[0] == 0)
 		return error_set(KILN_EINVAL, "attribute %d has no name", i);
-	}
 	switch (attr->kind) {
 	case KILN_ATTR_INT:
 		wire_put_int(out, attr->name, attr->i);
@@ -20,7 +19,7 @@ static int put_attr(struct wire_out *out, const kiln_attr *attr, int i)
 		wire_put_real(out, attr->name, attr->f);
 		return KILN_OK;
 	case KILN_ATTR_INTS:
-		if (attr->count < 0 || (attr->count > 0 && attr->ints == NULL)) {
+		if (attr->count < 0 || (attr->count > 0 && !attr->ints)) {
 			return error_set(KILN_EINVAL,
 							 "attribute \"%s\" has %d integers; it must have 0 or more, and ints "
 							 "must point to them",
@@ -29,9 +28,8 @@ static int put_attr(struct wire_out *out, const kiln_attr *attr, int i)
 		wire_put_ints(out, attr->name, attr->ints, attr->count);
 		return KILN_OK;
 	case KILN_ATTR_STRING:
-		if (attr->s == NULL) {
+		if (!attr->s)
 			return error_set(KILN_EINVAL, "attribute \"%s\" is a string and s is NULL", attr->name);
-		}
 		wire_put_str(out, attr->name, attr->s);
 		return KILN_OK;
 	default:
@@ -42,22 +40,21 @@ static int put_attr(struct wire_out *out, const kiln_attr *attr, int i)
 
 int request_put_attrs(struct wire_out *out, const kiln_attr *attrs, int count)
 {
-	if (count < 0 || count > KILN_MAX_ATTRS || (count > 0 && attrs == NULL)) {
+	if (count < 0 || count > KILN_MAX_ATTRS || (count > 0 && !attrs)) {
 		return error_set(KILN_EINVAL, "there are %d attributes; there must be 0 to %d", count,
 						 KILN_MAX_ATTRS);
 	}
 	for (int i = 0; i < count; i++) {
 		int status = put_attr(out, &attrs[i], i);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return status;
-		}
 	}
 	return KILN_OK;
 }
 
 static int check_out(const void *out)
 {
-	return out != NULL ? KILN_OK : error_set(KILN_EINVAL, "out is NULL; nothing can be returned");
+	return out ? KILN_OK : error_set(KILN_EINVAL, "out is NULL; nothing can be returned");
 }
 
 /* Asks, and gives the whole answer to the caller. */
@@ -75,19 +72,17 @@ static int ask_about(kiln_client *client, const char *name, const char *op,
 {
 	struct request request;
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = check_out(out);
 	if (status == KILN_OK) {
 		link_begin(client, &request, name);
 		status = call_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
 		wire_put_str(&request.out, "target", target);
-		if (status == KILN_OK) {
+		if (status == KILN_OK)
 			status = ask_reply(client, &request, out);
-		} else {
+		else
 			wire_out_free(&request.out);
-		}
 	}
 	return client_leave(client, status);
 }
@@ -106,12 +101,11 @@ int kiln_compile(kiln_client *client, const char *op, const kiln_tensor *tensors
 
 static int check_request(const char *name, const kiln_attr *args, int count)
 {
-	if (name == NULL || name[0] == 0) {
+	if (!name || name[0] == 0)
 		return error_set(KILN_EINVAL, "the request has no name");
-	}
 	for (int i = 0; args != NULL && i < count && i < KILN_MAX_ATTRS; i++) {
 		const char *key = args[i].name;
-		if (key != NULL && (strcmp(key, "t") == 0 || strcmp(key, "id") == 0)) {
+		if (key && (strcmp(key, "t") == 0 || strcmp(key, "id") == 0)) {
 			return error_set(KILN_EINVAL,
 							 "\"%s\" cannot be an argument of \"%s\": every message has one", key,
 							 name);
@@ -125,21 +119,18 @@ int kiln_request(kiln_client *client, const char *name, const kiln_attr *args, i
 {
 	struct request request;
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = check_out(out);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = check_request(name, args, arg_count);
-	}
 	if (status == KILN_OK) {
 		link_begin(client, &request, name);
 		status = request_put_attrs(&request.out, args, arg_count);
-		if (status == KILN_OK) {
+		if (status == KILN_OK)
 			status = ask_reply(client, &request, out);
-		} else {
+		else
 			wire_out_free(&request.out);
-		}
 	}
 	return client_leave(client, status);
 }

@@ -11,9 +11,8 @@
 bool run_forget_oldest(kiln_client *client)
 {
 	struct kiln_call *call = signature_forget_oldest(client->signatures);
-	if (call == NULL) {
+	if (!call)
 		return false;
-	}
 	call_release(call);
 	return true;
 }
@@ -26,9 +25,8 @@ static void keep(kiln_client *client, kiln_call *call)
 	/* Nobody can ask for its plan. */
 	free(call->plan);
 	call->plan = NULL;
-	if (!signature_remember(client->signatures, call)) {
+	if (!signature_remember(client->signatures, call))
 		call_release(call);
-	}
 }
 
 /* again: it has been run before, and so will be once more. */
@@ -39,16 +37,14 @@ static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int coun
 	kiln_operand operands[KILN_MAX_OPERANDS];
 	kiln_ticket ticket;
 
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++)
 		operands[i] = (kiln_operand){tensors[i].buffer, tensors[i].offset};
-	}
 	int status = call_submit(call, operands, count, 0, again, &ticket);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = call_finish(client, ticket, deadline, NULL);
 	struct ticket *left = ticket_find(&client->tickets, ticket);
-	if (status == KILN_ETIMEDOUT && left != NULL) {
+	if (status == KILN_ETIMEDOUT && left) {
 		call_give_up(client, left);
 		return error_set(status, "kilnd at %s did not finish the call before the deadline",
 						 client->path);
@@ -64,25 +60,20 @@ static int run(kiln_client *client, const char *op, const kiln_tensor *tensors, 
 	bool ran = false;
 	bool keyed =
 		signature_ask(client->signatures, client, op, tensors, tensor_count, attrs, attr_count);
-	if (keyed) {
+	if (keyed)
 		call = signature_find(client->signatures);
-	}
-	if (call != NULL) {
+	if (call)
 		return submit_and_wait(call, tensors, tensor_count, true, deadline);
-	}
 	int status =
 		call_prepare(client, op, tensors, tensor_count, attrs, attr_count, deadline, &ran, &call);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (!ran) {
+	if (!ran)
 		status = submit_and_wait(call, tensors, tensor_count, false, deadline);
-	}
-	if (keyed) {
+	if (keyed)
 		keep(client, call);
-	} else {
+	else
 		call_release(call);
-	}
 	return status;
 }
 
@@ -90,8 +81,7 @@ int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors, in
 			 const kiln_attr *attrs, int attr_count)
 {
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(client, run(client, op, tensors, tensor_count, attrs, attr_count));
 }

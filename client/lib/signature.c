@@ -36,9 +36,8 @@ void signatures_free(struct signatures *table)
 /* What does not fit is counted all the same. */
 static void put(struct signatures *table, uint64_t word)
 {
-	if (table->words < SIGNATURE_WORDS) {
+	if (table->words < SIGNATURE_WORDS)
 		table->key[table->words] = word;
-	}
 	table->words++;
 }
 
@@ -67,7 +66,7 @@ static void put_text(struct signatures *table, const char *text)
 /* As far as it matters: no kernel asks for more than 16 bytes. */
 static unsigned alignment_of(const kiln_tensor *tensor)
 {
-	uint64_t phase = tensor->buffer != NULL ? tensor->buffer->phase : 0;
+	uint64_t phase = tensor->buffer ? tensor->buffer->phase : 0;
 	uint64_t low = (phase + tensor->offset) & 15;
 	return low == 0 ? 16 : (unsigned)(low & -low);
 }
@@ -78,28 +77,24 @@ static bool put_tensor(struct signatures *table, const kiln_client *client,
 	const kiln_buffer *buffer = tensor->buffer;
 	if (tensor->dtype == KILN_DTYPE_NONE) {
 		put(table, (uint64_t)tensor->dtype);
-		return buffer == NULL;
+		return !buffer;
 	}
-	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK ||
-		(buffer != NULL && buffer->client != client)) {
+	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK || (buffer && buffer->client != client))
 		return false;
-	}
 	bool strided = tensor->contiguous == 0;
 	put(table, (uint64_t)tensor->dtype);
 	put(table, (uint64_t)tensor->rank << 16 | (uint64_t)strided << 8 | alignment_of(tensor));
 	put_bytes(table, tensor->shape, (size_t)tensor->rank * sizeof(tensor->shape[0]));
-	if (strided) {
+	if (strided)
 		put_bytes(table, tensor->stride, (size_t)tensor->rank * sizeof(tensor->stride[0]));
-	}
 	return true;
 }
 
 static bool put_attr(struct signatures *table, const kiln_attr *attr)
 {
 	uint64_t bits;
-	if (attr->name == NULL || attr->name[0] == 0) {
+	if (!attr->name || attr->name[0] == 0)
 		return false;
-	}
 	put_text(table, attr->name);
 	put(table, (uint64_t)attr->kind);
 	switch (attr->kind) {
@@ -111,16 +106,14 @@ static bool put_attr(struct signatures *table, const kiln_attr *attr)
 		put(table, bits);
 		return true;
 	case KILN_ATTR_INTS:
-		if (attr->count < 0 || (attr->count > 0 && attr->ints == NULL)) {
+		if (attr->count < 0 || (attr->count > 0 && !attr->ints))
 			return false;
-		}
 		put(table, (uint64_t)attr->count);
 		put_bytes(table, attr->ints, (size_t)attr->count * sizeof(attr->ints[0]));
 		return true;
 	case KILN_ATTR_STRING:
-		if (attr->s == NULL) {
+		if (!attr->s)
 			return false;
-		}
 		put_text(table, attr->s);
 		return true;
 	default:
@@ -143,26 +136,20 @@ bool signature_ask(struct signatures *table, const kiln_client *client, const ch
 				   int attr_count)
 {
 	table->words = 0;
-	if (op == NULL || op[0] == 0 || tensor_count < 0 || tensor_count > KILN_MAX_OPERANDS ||
-		(tensor_count > 0 && tensors == NULL) || attr_count < 0 || attr_count > KILN_MAX_ATTRS ||
-		(attr_count > 0 && attrs == NULL)) {
+	if (!op || op[0] == 0 || tensor_count < 0 || tensor_count > KILN_MAX_OPERANDS ||
+		(tensor_count > 0 && !tensors) || attr_count < 0 || attr_count > KILN_MAX_ATTRS ||
+		(attr_count > 0 && !attrs))
 		return false;
-	}
 	put_text(table, op);
 	put(table, (uint64_t)tensor_count << 32 | (uint64_t)attr_count);
-	for (int i = 0; i < tensor_count; i++) {
-		if (!put_tensor(table, client, &tensors[i])) {
+	for (int i = 0; i < tensor_count; i++)
+		if (!put_tensor(table, client, &tensors[i]))
 			return false;
-		}
-	}
-	for (int i = 0; i < attr_count; i++) {
-		if (!put_attr(table, &attrs[i])) {
+	for (int i = 0; i < attr_count; i++)
+		if (!put_attr(table, &attrs[i]))
 			return false;
-		}
-	}
-	if (table->words > SIGNATURE_WORDS) {
+	if (table->words > SIGNATURE_WORDS)
 		return false;
-	}
 	table->hash = hash_of(table->key, table->words);
 	return true;
 }
@@ -181,29 +168,26 @@ static struct remembered **bucket_of(struct signatures *table, uint64_t hash)
 
 static void unlink_use(struct signatures *table, struct remembered *entry)
 {
-	*(entry->newer != NULL ? &entry->newer->older : &table->newest) = entry->older;
-	*(entry->older != NULL ? &entry->older->newer : &table->oldest) = entry->newer;
+	*(entry->newer ? &entry->newer->older : &table->newest) = entry->older;
+	*(entry->older ? &entry->older->newer : &table->oldest) = entry->newer;
 }
 
 static void link_newest(struct signatures *table, struct remembered *entry)
 {
 	entry->newer = NULL;
 	entry->older = table->newest;
-	*(entry->older != NULL ? &entry->older->newer : &table->oldest) = entry;
+	*(entry->older ? &entry->older->newer : &table->oldest) = entry;
 	table->newest = entry;
 }
 
 struct kiln_call *signature_find(struct signatures *table)
 {
 	struct remembered *entry = *bucket_of(table, table->hash);
-	while (entry != NULL &&
-		   (entry->hash != table->hash || entry->words != table->words ||
-			memcmp(entry->key, table->key, table->words * sizeof(table->key[0])) != 0)) {
+	while (entry && (entry->hash != table->hash || entry->words != table->words ||
+					 memcmp(entry->key, table->key, table->words * sizeof(table->key[0])) != 0))
 		entry = entry->next;
-	}
-	if (entry == NULL) {
+	if (!entry)
 		return NULL;
-	}
 	unlink_use(table, entry);
 	link_newest(table, entry);
 	return entry->call;
@@ -219,9 +203,8 @@ bool signature_remember(struct signatures *table, struct kiln_call *call)
 {
 	struct remembered *entry = malloc(bytes_of(table->words));
 	struct remembered **bucket = bucket_of(table, table->hash);
-	if (entry == NULL) {
+	if (!entry)
 		return false;
-	}
 	entry->call = call;
 	entry->hash = table->hash;
 	entry->words = table->words;
@@ -237,13 +220,11 @@ bool signature_remember(struct signatures *table, struct kiln_call *call)
 struct kiln_call *signature_forget_oldest(struct signatures *table)
 {
 	struct remembered *entry = table->oldest;
-	if (entry == NULL) {
+	if (!entry)
 		return NULL;
-	}
 	struct remembered **at = bucket_of(table, entry->hash);
-	while (*at != entry) {
+	while (*at != entry)
 		at = &(*at)->next;
-	}
 	*at = entry->next;
 	unlink_use(table, entry);
 	table->count--;

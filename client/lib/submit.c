@@ -20,7 +20,7 @@ int call_check_operands(const kiln_call *call, const kiln_operand *operands, int
 						 "with none, and not %d",
 						 count);
 	}
-	if (count != call->tensor_count || (count > 0 && operands == NULL)) {
+	if (count != call->tensor_count || (count > 0 && !operands)) {
 		return error_set(KILN_EINVAL,
 						 "the call was prepared for %d tensors and is submitted with %d operands",
 						 call->tensor_count, count);
@@ -28,15 +28,14 @@ int call_check_operands(const kiln_call *call, const kiln_operand *operands, int
 	for (int i = 0; i < count; i++) {
 		const kiln_buffer *buffer = operands[i].buffer;
 		bool left_out = call->left_out >> i & 1;
-		if (left_out != (buffer == NULL)) {
+		if (left_out != (!buffer)) {
 			return error_set(KILN_EINVAL, "operand %d %s", i,
 							 left_out ? "has a buffer, and the call was prepared without it: pass "
 										"NULL, or prepare a call with it"
 									  : "has no buffer");
 		}
-		if (buffer != NULL && buffer->client != call->client) {
+		if (buffer && buffer->client != call->client)
 			return error_set(KILN_EINVAL, "operand %d lies in a buffer of another client", i);
-		}
 	}
 	return KILN_OK;
 }
@@ -54,8 +53,8 @@ void call_put_operands(struct wire_out *out, const kiln_operand *operands, int c
 	for (int i = 0; i < count; i++) {
 		const kiln_buffer *buffer = operands[i].buffer;
 		wire_list_begin(out, NULL);
-		wire_put_uint(out, NULL, buffer == NULL ? 0 : buffer->id);
-		wire_put_uint(out, NULL, buffer == NULL ? 0 : operands[i].offset);
+		wire_put_uint(out, NULL, !buffer ? 0 : buffer->id);
+		wire_put_uint(out, NULL, !buffer ? 0 : operands[i].offset);
 		wire_list_end(out);
 	}
 	wire_list_end(out);
@@ -67,7 +66,7 @@ bool call_follows_failure(const kiln_client *client, kiln_ticket after)
 {
 	const struct ticket *ticket = after != 0 ? ticket_find(&client->tickets, after) : NULL;
 	/* A batch is not done before all of it has ended, but can have failed. */
-	return ticket_failed(&client->tickets, after) || (ticket != NULL && ticket->status != KILN_OK);
+	return ticket_failed(&client->tickets, after) || (ticket && ticket->status != KILN_OK);
 }
 
 int call_check_after(const kiln_client *client, kiln_ticket after)
@@ -84,19 +83,17 @@ int call_check_after(const kiln_client *client, kiln_ticket after)
 static void put_after(const kiln_client *client, struct wire_out *out, kiln_ticket after)
 {
 	const struct ticket *ticket = ticket_find(&client->tickets, after);
-	if (after == 0 || (ticket != NULL && ticket->lane)) {
+	if (after == 0 || (ticket && ticket->lane))
 		return;
-	}
-	wire_put_uint(out, "after", ticket != NULL ? after + (uint64_t)ticket->parts : after);
+	wire_put_uint(out, "after", ticket ? after + (uint64_t)ticket->parts : after);
 }
 
 int call_canceled(kiln_client *client, kiln_ticket after, kiln_ticket *out)
 {
 	char text[96];
 	kiln_ticket id = ++client->next_id;
-	if (ticket_add(&client->tickets, id) != KILN_OK) {
+	if (ticket_add(&client->tickets, id) != KILN_OK)
 		return error_set(KILN_ENOMEM, "no memory for a ticket");
-	}
 	snprintf(text, sizeof(text), "ticket %llu, which this call follows, did not succeed",
 			 (unsigned long long)after);
 	ticket_finish(&client->tickets, ticket_find(&client->tickets, id), KILN_ECANCELED, text, NULL);
@@ -129,16 +126,13 @@ static void put_submit(struct request *request, const kiln_work *work,
 	link_begin(client, request, "submit");
 	wire_put_uint(&request->out, "call", work->call->id);
 	call_put_operands(&request->out, work->operands, work->operand_count);
-	if (what->stream != 0) {
+	if (what->stream != 0)
 		wire_put_uint(&request->out, "stream", what->stream);
-	}
-	if (what->again) {
+	if (what->again)
 		lane_ask(work->call, request, work->operands, work->operand_count);
-	}
 	lane_put_tail(client, &request->out);
-	if (what->follows != 0) {
+	if (what->follows != 0)
 		wire_put_uint(&request->out, "follows", what->follows);
-	}
 }
 
 /* One call of a batch; each follows the one before it. */
@@ -155,9 +149,8 @@ static int post_part(kiln_client *client, const struct submission *what, kiln_ti
 	}
 	int status = link_post(client, &request, i == 0 ? LOCAL_QUEUE_MAX : SIZE_MAX);
 	struct ticket *part = ticket_find(&client->tickets, request.id);
-	if (status != KILN_OK && part != NULL) {
+	if (status != KILN_OK && part)
 		ticket_remove(&client->tickets, part);
-	}
 	return status;
 }
 
@@ -179,9 +172,8 @@ static int post_parts(kiln_client *client, const struct submission *what, kiln_t
 static int submit_parts(kiln_client *client, const struct submission *what, kiln_ticket *out)
 {
 	kiln_ticket batch = ++client->next_id;
-	if (ticket_add_batch(&client->tickets, batch, what->count) != KILN_OK) {
+	if (ticket_add_batch(&client->tickets, batch, what->count) != KILN_OK)
 		return error_set(KILN_ENOMEM, "no memory for a ticket");
-	}
 	int status = post_parts(client, what, batch);
 	if (status == KILN_OK) {
 		*out = batch;
@@ -195,15 +187,12 @@ static int submit_message(kiln_client *client, const struct submission *what, ki
 {
 	struct request request;
 	int status = lane_settle(client, what->follows, false, client_deadline(client));
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (call_follows_failure(client, what->after)) {
+	if (call_follows_failure(client, what->after))
 		return call_canceled(client, what->after, out);
-	}
-	if (what->count > 1) {
+	if (what->count > 1)
 		return submit_parts(client, what, out);
-	}
 	put_submit(&request, &what->works[0], what);
 	return call_post(client, &request, what->after, out);
 }
@@ -212,9 +201,8 @@ static int submit_message(kiln_client *client, const struct submission *what, ki
 static int wait_on_host(kiln_client *client, kiln_ticket ticket)
 {
 	int status = call_await(client, ticket, client_deadline(client));
-	if (status != KILN_ETIMEDOUT) {
+	if (status != KILN_ETIMEDOUT)
 		return KILN_OK; /* what became of it, its ticket says */
-	}
 	call_give_up(client, ticket_find(&client->tickets, ticket));
 	return error_set(status, "kilnd at %s did not finish the call before the deadline",
 					 client->path);
@@ -224,9 +212,8 @@ static int wait_on_host(kiln_client *client, kiln_ticket ticket)
 static int submit_on_host(kiln_client *client, const struct submission *what, kiln_ticket *out)
 {
 	int status = order_host(what->cuda_stream);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = submit_message(client, what, out);
-	}
 	return status == KILN_OK ? wait_on_host(client, *out) : status;
 }
 
@@ -235,31 +222,25 @@ static int submit_on_host(kiln_client *client, const struct submission *what, ki
 static int submit(kiln_client *client, struct submission *what, kiln_ticket *out)
 {
 	int status = call_check_after(client, what->after);
-	if (status == KILN_OK && what->cuda) {
+	if (status == KILN_OK && what->cuda)
 		status = order_check(what->cuda_stream);
-	}
 	for (int i = 0; i < what->count && status == KILN_OK; i++) {
 		const kiln_work *work = &what->works[i];
 		status = call_check_operands(work->call, work->operands, work->operand_count);
-		if (status != KILN_OK && what->count > 1) {
+		if (status != KILN_OK && what->count > 1)
 			status = call_blame(status, i);
-		}
 	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (call_follows_failure(client, what->after)) {
+	if (call_follows_failure(client, what->after))
 		return call_canceled(client, what->after, out);
-	}
 	const struct ticket *earlier =
 		what->after != 0 ? ticket_find(&client->tickets, what->after) : NULL;
-	if (earlier != NULL && earlier->lane && !earlier->done) {
+	if (earlier && earlier->lane && !earlier->done)
 		what->follows = earlier->first + (uint64_t)earlier->parts;
-	}
 	status = lane_submit(client, what, client->next_id + 1);
-	if (status == LANE_NOT) {
+	if (status == LANE_NOT)
 		return what->cuda ? submit_on_host(client, what, out) : submit_message(client, what, out);
-	}
 	kiln_ticket id = ++client->next_id;
 	if (status < 0) {
 		call_give_up(client, ticket_find(&client->tickets, id));
@@ -282,22 +263,19 @@ int call_submit(kiln_call *call, const kiln_operand *operands, int count, kiln_t
 int kiln_submit(kiln_call *call, const kiln_operand *operands, int operand_count, kiln_ticket after,
 				kiln_ticket *out)
 {
-	if (call == NULL || out == NULL) {
-		return error_set(KILN_EINVAL, "%s is NULL", call == NULL ? "call" : "out");
-	}
+	if (!call || !out)
+		return error_set(KILN_EINVAL, "%s is NULL", !call ? "call" : "out");
 	kiln_client *client = call->client;
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(client, call_submit(call, operands, operand_count, after, true, out));
 }
 
 static int read_options(const kiln_submit_options *options, struct submission *what)
 {
-	if (options == NULL) {
+	if (!options)
 		return KILN_OK;
-	}
 	if (options->size < sizeof(*options)) {
 		return error_set(KILN_EINVAL,
 						 "options->size is %zu; it must be sizeof(kiln_submit_options), which is "
@@ -305,9 +283,8 @@ static int read_options(const kiln_submit_options *options, struct submission *w
 						 options->size, sizeof(*options));
 	}
 	int status = error_if_newer(options, sizeof(*options), "kiln_submit_options");
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (options->stream >= KILN_STREAMS) {
 		return error_set(KILN_EINVAL, "stream is %u; the streams of a client are 0 to %d",
 						 options->stream, KILN_STREAMS - 1);
@@ -316,7 +293,7 @@ static int read_options(const kiln_submit_options *options, struct submission *w
 		return error_set(KILN_EINVAL, "options->flags is 0x%x; this libkiln %s knows 0x%x",
 						 options->flags, KILN_VERSION_STRING, KILN_SUBMIT_CUDA);
 	}
-	if (options->cuda_stream != NULL && (options->flags & KILN_SUBMIT_CUDA) == 0) {
+	if (options->cuda_stream && (options->flags & KILN_SUBMIT_CUDA) == 0) {
 		return error_set(KILN_EINVAL,
 						 "options->cuda_stream is %p, and options->flags lacks "
 						 "KILN_SUBMIT_CUDA, without which it would mean nothing",
@@ -334,7 +311,7 @@ static int submit_many(kiln_client *client, const kiln_work *works, int count,
 {
 	struct submission what = {.works = works, .count = count, .again = true};
 	for (int i = 1; i < count; i++) {
-		if (works[i].call == NULL || works[i].call->client != client) {
+		if (!works[i].call || works[i].call->client != client) {
 			return error_set(KILN_EINVAL, "works[%d].call is %s", i,
 							 works[i].call == NULL ? "NULL" : "one of another client");
 		}
@@ -346,30 +323,26 @@ static int submit_many(kiln_client *client, const kiln_work *works, int count,
 int kiln_submit_many(const kiln_work *works, int count, const kiln_submit_options *options,
 					 kiln_ticket *out)
 {
-	if (works == NULL || out == NULL) {
-		return error_set(KILN_EINVAL, "%s is NULL", works == NULL ? "works" : "out");
-	}
+	if (!works || !out)
+		return error_set(KILN_EINVAL, "%s is NULL", !works ? "works" : "out");
 	if (count < 1 || count > KILN_MAX_BATCH) {
 		return error_set(KILN_EINVAL, "count is %d; a batch has 1 to %d calls", count,
 						 KILN_MAX_BATCH);
 	}
-	if (works[0].call == NULL) {
+	if (!works[0].call)
 		return error_set(KILN_EINVAL, "works[0].call is NULL");
-	}
 	kiln_client *client = works[0].call->client;
 	int status = client_enter(client);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	return client_leave(client, submit_many(client, works, count, options, out));
 }
 
 int kiln_submit_with(kiln_call *call, const kiln_operand *operands, int operand_count,
 					 const kiln_submit_options *options, kiln_ticket *out)
 {
-	if (call == NULL || out == NULL) {
-		return error_set(KILN_EINVAL, "%s is NULL", call == NULL ? "call" : "out");
-	}
+	if (!call || !out)
+		return error_set(KILN_EINVAL, "%s is NULL", !call ? "call" : "out");
 	const kiln_work work = {call, operands, operand_count};
 	return kiln_submit_many(&work, 1, options, out);
 }

@@ -22,9 +22,8 @@ static int add(struct ticket_table *table, struct ticket ticket)
 		} else {
 			size_t capacity = table->capacity > 0 ? table->capacity * 2 : 16;
 			struct ticket *items = realloc(table->items, capacity * sizeof(*items));
-			if (items == NULL) {
+			if (!items)
 				return KILN_ENOMEM;
-			}
 			table->items = items;
 			table->capacity = capacity;
 		}
@@ -57,11 +56,9 @@ int ticket_add_part(struct ticket_table *table, uint64_t id, uint64_t batch, int
 
 bool ticket_failed(const struct ticket_table *table, uint64_t id)
 {
-	for (int i = 0; i < TICKET_FAILED && id != 0; i++) {
-		if (table->failed[i] == id) {
+	for (int i = 0; i < TICKET_FAILED && id != 0; i++)
+		if (table->failed[i] == id)
 			return true;
-		}
-	}
 	return false;
 }
 
@@ -71,11 +68,10 @@ static size_t find_at_least(const struct ticket_table *table, uint64_t id)
 	size_t low = table->head, high = table->end;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		if (table->items[middle].id < id) {
+		if (table->items[middle].id < id)
 			low = middle + 1;
-		} else {
+		else
 			high = middle;
-		}
 	}
 	return low;
 }
@@ -96,30 +92,26 @@ void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status
 {
 	if (ticket->batch != 0) {
 		struct ticket part = *ticket;
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			keep_failure(table, part.id);
-		}
 		ticket_remove(table, ticket);
 		struct ticket *batch = ticket_find(table, part.batch);
-		if (batch != NULL) {
+		if (batch)
 			ticket_finish_part(table, batch, part.part, status, error, part.micros);
-		}
 		return;
 	}
-	if (ticket->done) {
+	if (ticket->done)
 		return;
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		keep_failure(table, ticket->id);
-	}
 	if (ticket->given_up) {
 		ticket_remove(table, ticket);
 		return;
 	}
 	ticket->done = true;
 	ticket->status = status;
-	ticket->error = error != NULL ? strdup(error) : NULL;
-	ticket->log = log != NULL ? strdup(log) : NULL;
+	ticket->error = error ? strdup(error) : NULL;
+	ticket->log = log ? strdup(log) : NULL;
 	table->done++;
 	table->messages -= !ticket->lane;
 }
@@ -129,9 +121,8 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 						const char *error, double micros)
 {
 	char text[LOCAL_ERROR_MAX];
-	if (ticket->done) {
+	if (ticket->done)
 		return; /* all were given up together */
-	}
 	ticket->micros += micros;
 	if (status != KILN_OK && (ticket->status == KILN_OK || part < ticket->failed_part)) {
 		if (ticket->parts > 1) {
@@ -140,13 +131,12 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 			error = text;
 		}
 		free(ticket->error);
-		ticket->error = error != NULL ? strdup(error) : NULL;
+		ticket->error = error ? strdup(error) : NULL;
 		ticket->status = status;
 		ticket->failed_part = part;
 	}
-	if (--ticket->left > 0) {
+	if (--ticket->left > 0)
 		return;
-	}
 	char *kept = ticket->error;
 	ticket->error = NULL;
 	ticket_finish(table, ticket, ticket->status, kept, NULL);
@@ -182,25 +172,22 @@ void ticket_remove(struct ticket_table *table, struct ticket *ticket)
 		memmove(ticket, ticket + 1, (table->end - at - 1) * sizeof(*ticket));
 		table->end--;
 	}
-	if (table->head == table->end) {
+	if (table->head == table->end)
 		table->head = table->end = 0;
-	}
 }
 
 void ticket_give_up(struct ticket_table *table, struct ticket *ticket)
 {
-	if (ticket->lane || ticket->done) {
+	if (ticket->lane || ticket->done)
 		ticket_remove(table, ticket);
-	} else {
+	else
 		ticket->given_up = true;
-	}
 }
 
 void ticket_table_free(struct ticket_table *table)
 {
-	for (size_t i = table->head; i < table->end; i++) {
+	for (size_t i = table->head; i < table->end; i++)
 		texts_free(&table->items[i]);
-	}
 	free(table->items);
 	memset(table, 0, sizeof(*table));
 }

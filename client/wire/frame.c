@@ -36,15 +36,13 @@ union control {
 
 int frame_pair(int pair[2])
 {
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
 		return KILN_EIO;
-	}
 	for (int i = 0; i < 2; i++) {
 		int have = 0, wanted = 4 * (int)FRAME_INLINE_MAX;
 		socklen_t length = sizeof(have);
-		if (getsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &have, &length) != 0 || have < wanted) {
+		if (getsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &have, &length) != 0 || have < wanted)
 			(void)setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &wanted, sizeof(wanted));
-		}
 	}
 	return KILN_OK;
 }
@@ -85,12 +83,10 @@ static int send_datagram(int sock, const void *data, size_t size, int bulk, cons
 	union control control;
 	int all[SENT_FDS], count = 0;
 
-	for (int i = 0; i < fd_count; i++) {
+	for (int i = 0; i < fd_count; i++)
 		all[count++] = fds[i];
-	}
-	if (bulk >= 0) {
+	if (bulk >= 0)
 		all[count++] = bulk;
-	}
 	if (count > 0) {
 		size_t bytes = sizeof(int) * (size_t)count;
 		memset(&control, 0, sizeof(control));
@@ -111,25 +107,21 @@ static int send_datagram(int sock, const void *data, size_t size, int bulk, cons
 
 static int send_check(size_t size, int fd_count)
 {
-	if (fd_count < 0 || fd_count > FRAME_MAX_FDS) {
+	if (fd_count < 0 || fd_count > FRAME_MAX_FDS)
 		return KILN_EINVAL;
-	}
 	return size > UINT32_MAX ? KILN_ELIMIT : KILN_OK;
 }
 
 int frame_send(int sock, const void *data, size_t size, const int *fds, int fd_count)
 {
 	int status = send_check(size, fd_count);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (size <= FRAME_INLINE_MAX) {
+	if (size <= FRAME_INLINE_MAX)
 		return send_datagram(sock, data, size, -1, fds, fd_count);
-	}
 	int bulk = frame_sealed("kiln-message", data, size);
-	if (bulk < 0) {
+	if (bulk < 0)
 		return send_status(errno);
-	}
 	status = send_datagram(sock, data, size, bulk, fds, fd_count);
 	int saved = errno;
 	close(bulk);
@@ -153,15 +145,12 @@ static int wait_for(int sock, short events, int timeout_ms, int64_t deadline)
 	for (;;) {
 		int64_t left = timeout_ms < 0 ? -1 : deadline - now_ms();
 		int n = poll(&watch, 1, timeout_ms < 0 ? -1 : left > 0 ? (int)left : 0);
-		if (n > 0) {
+		if (n > 0)
 			return KILN_OK;
-		}
-		if (n < 0 && errno != EINTR) {
+		if (n < 0 && errno != EINTR)
 			return KILN_EIO;
-		}
-		if (timeout_ms >= 0 && left <= 0) {
+		if (timeout_ms >= 0 && left <= 0)
 			return KILN_ETIMEDOUT;
-		}
 	}
 }
 
@@ -171,13 +160,11 @@ int frame_send_wait(int sock, const void *data, size_t size, const int *fds, int
 	int64_t deadline = now_ms() + timeout_ms;
 	for (;;) {
 		int status = frame_send(sock, data, size, fds, fd_count);
-		if (status != KILN_EAGAIN) {
+		if (status != KILN_EAGAIN)
 			return status;
-		}
 		status = wait_for(sock, POLLOUT, timeout_ms, deadline);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return status;
-		}
 	}
 }
 
@@ -186,13 +173,11 @@ int frame_recv_wait(int sock, struct frame *frame, size_t limit, int timeout_ms)
 	int64_t deadline = now_ms() + timeout_ms;
 	for (;;) {
 		int status = frame_recv(sock, frame, limit);
-		if (status != KILN_EAGAIN) {
+		if (status != KILN_EAGAIN)
 			return status;
-		}
 		status = wait_for(sock, POLLIN, timeout_ms, deadline);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return status;
-		}
 	}
 }
 
@@ -200,12 +185,10 @@ int frame_recv_wait(int sock, struct frame *frame, size_t limit, int timeout_ms)
 
 static void node_free(struct frame_node *node, const struct frame_closer *closer)
 {
-	if (node->bulk >= 0) {
+	if (node->bulk >= 0)
 		close(node->bulk);
-	}
-	for (int i = 0; i < node->fd_count; i++) {
+	for (int i = 0; i < node->fd_count; i++)
 		frame_close_by(closer, node->fds[i]);
-	}
 	free(node);
 }
 
@@ -220,22 +203,18 @@ static int node_make(const struct frame_queue *queue, const void *data, size_t s
 {
 	bool inside = size <= FRAME_INLINE_MAX;
 	struct frame_node *node = malloc(sizeof(*node) + (inside ? size : 0));
-	if (node == NULL) {
+	if (!node)
 		return KILN_ENOMEM;
-	}
 	*node = (struct frame_node){.size = size, .bulk = -1};
-	if (inside && size > 0) {
+	if (inside && size > 0)
 		memcpy(node->data, data, size);
-	}
-	if (!inside && (node->bulk = frame_sealed("kiln-message", data, size)) < 0) {
+	if (!inside && (node->bulk = frame_sealed("kiln-message", data, size)) < 0)
 		goto fail;
-	}
 	bool may = inside || may_open(queue, node->bulk);
 	for (int i = 0; i < fd_count && may; i++) {
 		int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
-		if (fd < 0) {
+		if (fd < 0)
 			goto fail;
-		}
 		node->fds[node->fd_count++] = fd;
 		may = may_open(queue, fd);
 	}
@@ -257,27 +236,22 @@ int frame_queue_send(struct frame_queue *queue, int sock, const void *data, size
 {
 	struct frame_node *node = NULL;
 	int status = send_check(size, fd_count);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (queue->head == NULL) {
+	if (!queue->head) {
 		status = frame_send(sock, data, size, fds, fd_count);
-		if (status != KILN_EAGAIN) {
+		if (status != KILN_EAGAIN)
 			return status;
-		}
 	}
-	if (queue->bytes > limit || size > limit - queue->bytes) {
+	if (queue->bytes > limit || size > limit - queue->bytes)
 		return KILN_ELIMIT;
-	}
 	status = node_make(queue, data, size, fds, fd_count, &node);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (queue->tail != NULL) {
+	if (queue->tail)
 		queue->tail->next = node;
-	} else {
+	else
 		queue->head = node;
-	}
 	queue->tail = node;
 	queue->bytes += size;
 	queue->count++;
@@ -288,9 +262,8 @@ static void queue_pop(struct frame_queue *queue)
 {
 	struct frame_node *node = queue->head;
 	queue->head = node->next;
-	if (queue->head == NULL) {
+	if (!queue->head)
 		queue->tail = NULL;
-	}
 	queue->bytes -= node->size;
 	queue->count--;
 	node_free(node, queue->closer);
@@ -298,13 +271,12 @@ static void queue_pop(struct frame_queue *queue)
 
 int frame_queue_flush(struct frame_queue *queue, int sock)
 {
-	while (queue->head != NULL) {
+	while (queue->head) {
 		struct frame_node *node = queue->head;
 		int status =
 			send_datagram(sock, node->data, node->size, node->bulk, node->fds, node->fd_count);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return status;
-		}
 		queue_pop(queue);
 	}
 	return KILN_OK;
@@ -312,7 +284,6 @@ int frame_queue_flush(struct frame_queue *queue, int sock)
 
 void frame_queue_free(struct frame_queue *queue)
 {
-	while (queue->head != NULL) {
+	while (queue->head)
 		queue_pop(queue);
-	}
 }

@@ -20,31 +20,26 @@
 static int memfd_new(const char *name)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-	if (fd < 0 && errno == EINVAL) {
+	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); /* kernels before 6.3 */
-	}
 	return fd;
 }
 
 int frame_sealed(const char *name, const void *data, size_t size)
 {
 	int fd = memfd_new(name);
-	if (fd < 0) {
+	if (fd < 0)
 		return -1;
-	}
 	for (size_t done = 0; done < size;) {
 		ssize_t n = write(fd, (const char *)data + done, size - done);
-		if (n < 0 && errno == EINTR) {
+		if (n < 0 && errno == EINTR)
 			continue;
-		}
-		if (n <= 0) {
+		if (n <= 0)
 			goto fail;
-		}
 		done += (size_t)n;
 	}
-	if (fcntl(fd, F_ADD_SEALS, BULK_SEALS | F_SEAL_SEAL) != 0) {
+	if (fcntl(fd, F_ADD_SEALS, BULK_SEALS | F_SEAL_SEAL) != 0)
 		goto fail;
-	}
 	return fd;
 fail:;
 	int saved = errno;
@@ -60,9 +55,8 @@ int frame_memfd(const char *name, uint64_t bytes)
 		return -1;
 	}
 	int fd = memfd_new(name);
-	if (fd < 0) {
+	if (fd < 0)
 		return -1;
-	}
 	if (ftruncate(fd, (off_t)bytes) != 0 ||
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
 		int saved = errno;
@@ -106,12 +100,10 @@ bool frame_read_fd(int fd, void *data, size_t size)
 {
 	for (size_t done = 0; done < size;) {
 		ssize_t n = pread(fd, (uint8_t *)data + done, size - done, (off_t)done);
-		if (n < 0 && errno == EINTR) {
+		if (n < 0 && errno == EINTR)
 			continue;
-		}
-		if (n <= 0) {
+		if (n <= 0)
 			return false;
-		}
 		done += (size_t)n;
 	}
 	return true;

@@ -80,9 +80,8 @@ static int peek(int sock, struct head *head)
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	ssize_t n = receive(sock, &message, MSG_PEEK | MSG_TRUNC);
 
-	if (n < 0) {
+	if (n < 0)
 		return recv_status(errno);
-	}
 	head->length = (size_t)n;
 	head->has_fds = (message.msg_flags & MSG_CTRUNC) != 0;
 	return n == 0 ? KILN_ECONN : KILN_OK; /* we never send an empty datagram: it is the end */
@@ -91,13 +90,11 @@ static int peek(int sock, struct head *head)
 static void collect_fds(struct msghdr *message, struct frame *frame)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		}
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n && frame->rest_count < FRAME_RIGHTS_MOST; i++) {
+		for (size_t i = 0; i < n && frame->rest_count < FRAME_RIGHTS_MOST; i++)
 			memcpy(&frame->fds[frame->rest_count++], CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-		}
 	}
 }
 
@@ -117,15 +114,12 @@ static ssize_t take(int sock, struct frame *frame, struct msghdr *message, bool 
 		(void)setrlimit(RLIMIT_NOFILE, &most);
 	}
 	ssize_t n = receive(sock, message, 0);
-	if (reserve) {
+	if (reserve)
 		(void)setrlimit(RLIMIT_NOFILE, &usual);
-	}
-	if (n >= 0) {
+	if (n >= 0)
 		collect_fds(message, frame);
-	}
-	for (int i = 0; i < frame->rest_count; i++) {
+	for (int i = 0; i < frame->rest_count; i++)
 		*beyond = *beyond || (reserve && (rlim_t)frame->fds[i] >= usual.rlim_cur);
-	}
 	return n;
 }
 
@@ -158,13 +152,11 @@ static int read_bulk(struct frame *frame, size_t size)
 					  "the descriptor of a bulk message is not of the size in the header");
 	}
 	frame->data = malloc(size);
-	if (frame->data == NULL) {
+	if (!frame->data)
 		return refuse(frame, KILN_ENOMEM, "no memory for a message");
-	}
 	frame->size = size;
-	if (!frame_read_fd(fd, frame->data, size)) {
+	if (!frame_read_fd(fd, frame->data, size))
 		return refuse(frame, KILN_EPROTO, "a bulk message could not be read");
-	}
 	return KILN_OK;
 }
 
@@ -190,17 +182,14 @@ static int take_message(int sock, struct frame *frame, const struct head *head, 
 	bool beyond = false;
 
 	ssize_t n = take(sock, frame, &message, reserve && head->has_fds, &beyond);
-	if (n < 0) {
+	if (n < 0)
 		return refuse(frame, recv_status(errno), "");
-	}
 	bool whole = (message.msg_flags & MSG_CTRUNC) == 0;
-	if ((message.msg_flags & MSG_TRUNC) != 0 || (size_t)n != HEADER_BYTES + size) {
+	if ((message.msg_flags & MSG_TRUNC) != 0 || (size_t)n != HEADER_BYTES + size)
 		return refuse(frame, KILN_EPROTO, "a message is not of the size its header says");
-	}
 	if (!bulk &&
-		((!whole && frame->rest_count < expected) || (beyond && frame->rest_count == expected))) {
+		((!whole && frame->rest_count < expected) || (beyond && frame->rest_count == expected)))
 		return lose(frame);
-	}
 	if (!whole) {
 		return refuse(frame, KILN_EPROTO,
 					  "descriptors of a message were lost: the limit of open files (ulimit -n) "
@@ -225,9 +214,8 @@ static int recv_one(int sock, struct frame *frame, size_t limit, bool reserve)
 	frame->lost = false;
 	frame->why[0] = 0;
 	int status = peek(sock, &head);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	const uint8_t *h = head.bytes;
 	if (head.length < HEADER_BYTES || h[0] != 'K' || h[1] != 'F' || (h[2] & ~FLAG_BULK) != 0 ||
 		h[3] > FRAME_MAX_FDS) {
@@ -249,9 +237,8 @@ static int recv_one(int sock, struct frame *frame, size_t limit, bool reserve)
 	}
 	if (!with_bulk) {
 		frame->data = malloc(size > 0 ? size : 1);
-		if (frame->data == NULL) {
+		if (!frame->data)
 			return discard(sock, frame, &head, reserve, KILN_ENOMEM, "no memory for a message");
-		}
 		frame->size = size;
 	}
 	status = take_message(sock, frame, &head, inside, reserve);
@@ -271,9 +258,8 @@ int frame_recv_foreign(int sock, struct frame *frame, size_t limit)
 void frame_reserve(void)
 {
 	struct rlimit files;
-	if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return;
-	}
 	bool many = files.rlim_max / 4 > FRAME_RESERVE;
 	files.rlim_cur = files.rlim_max - (many ? FRAME_RESERVE : files.rlim_max / 4);
 	(void)setrlimit(RLIMIT_NOFILE, &files);
@@ -281,9 +267,8 @@ void frame_reserve(void)
 
 int frame_take_fd(struct frame *frame, int i)
 {
-	if (i < 0 || i >= frame->fd_count) {
+	if (i < 0 || i >= frame->fd_count)
 		return -1;
-	}
 	int fd = frame->fds[i];
 	frame->fds[i] = -1;
 	return fd;
@@ -291,20 +276,17 @@ int frame_take_fd(struct frame *frame, int i)
 
 void frame_close_by(const struct frame_closer *closer, int fd)
 {
-	if (closer != NULL) {
+	if (closer)
 		closer->close(closer->arg, fd);
-	} else {
+	else
 		close(fd);
-	}
 }
 
 void frame_free_by(struct frame *frame, const struct frame_closer *closer)
 {
-	for (int i = 0; i < frame->fd_count + frame->rest_count; i++) {
-		if (frame->fds[i] >= 0) {
+	for (int i = 0; i < frame->fd_count + frame->rest_count; i++)
+		if (frame->fds[i] >= 0)
 			frame_close_by(closer, frame->fds[i]);
-		}
-	}
 	free(frame->data);
 	frame->data = NULL;
 	frame->size = 0;

@@ -11,12 +11,10 @@
 /* Bytes of the character that this byte begins; 0: it begins none. */
 static size_t length_of(unsigned char lead)
 {
-	if (lead < 0x80) {
+	if (lead < 0x80)
 		return 1;
-	}
-	if (lead < 0xc2 || lead > 0xf4) {
+	if (lead < 0xc2 || lead > 0xf4)
 		return 0;
-	}
 	return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
 }
 
@@ -40,9 +38,8 @@ size_t plain_next(const char *text, size_t left, uint32_t *code)
 	}
 	uint32_t value = p[0] & (0xffu >> (length + 1));
 	for (; i < length && i < left; i++) {
-		if (i == 1 ? !may_follow(p[0], p[1]) : (p[i] & 0xc0) != 0x80) {
+		if (i == 1 ? !may_follow(p[0], p[1]) : (p[i] & 0xc0) != 0x80)
 			return 1;
-		}
 		value = value << 6 | (p[i] & 0x3fu);
 	}
 	*code = i == length ? value : PLAIN_CUT_OFF;
@@ -65,11 +62,9 @@ bool plain_hides(uint32_t code)
 		{0xfff9, 0xfffb},   /* interlinear */
 		{0xe0000, 0xe007f}, /* tags */
 	};
-	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++) {
-		if (code >= hidden[i].first && code <= hidden[i].last) {
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+		if (code >= hidden[i].first && code <= hidden[i].last)
 			return true;
-		}
-	}
 	return false;
 }
 
@@ -116,9 +111,8 @@ bool plain_is(const char *text, size_t size, enum plain_rule rule)
 			continue;
 		}
 		i += plain_next(text + i, size - i, &code);
-		if (code >= PLAIN_CUT_OFF || plain_hides(code)) {
+		if (code >= PLAIN_CUT_OFF || plain_hides(code))
 			return false;
-		}
 	}
 	return true;
 }
@@ -133,9 +127,8 @@ static size_t measure(const char *text, size_t size, size_t most, enum plain_rul
 		char shown[PLAIN_SHOWN];
 		size_t bytes = plain_show(text + *used, size - *used, rule, shown);
 		size_t length = strlen(shown);
-		if (length > most - out) {
+		if (length > most - out)
 			break;
-		}
 		out += length;
 		*used += bytes;
 	}
@@ -160,13 +153,11 @@ static void write_shown(char *out, const char *text, size_t size, enum plain_rul
 size_t plain_clean(char *text, size_t size, enum plain_rule rule)
 {
 	size_t length = size > 0 ? strnlen(text, size - 1) : 0;
-	if (size == 0) {
+	if (size == 0)
 		return 0;
-	}
 	text[length] = 0;
-	if (plain_is(text, length, rule)) {
+	if (plain_is(text, length, rule))
 		return length;
-	}
 	size_t used;
 	length = (size_t)plain_cut(text, length);
 	size_t out = measure(text, length, size - 1, rule, &used);
@@ -182,7 +173,7 @@ char *plain_copy(const char *text, size_t size, enum plain_rule rule)
 	size_t used;
 	size_t out = measure(text, size, SIZE_MAX - 1, rule, &used);
 	char *copy = malloc(out + 1);
-	if (copy != NULL) {
+	if (copy) {
 		write_shown(copy, text, used, rule);
 		copy[out] = 0;
 	}

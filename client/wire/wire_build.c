@@ -11,17 +11,15 @@
 
 static void stick(struct wire_out *out, int error)
 {
-	if (out->error == KILN_OK) {
+	if (out->error == KILN_OK)
 		out->error = error;
-	}
 }
 
 /* Takes the result of a msgpack_pack_* call. */
 static void packed(struct wire_out *out, int result)
 {
-	if (result != 0) {
+	if (result != 0)
 		stick(out, KILN_ENOMEM);
-	}
 }
 
 static void pack_text(struct wire_out *out, const char *text)
@@ -36,25 +34,23 @@ static void pack_text(struct wire_out *out, const char *text)
 		return;
 	}
 	char *copy = plain_copy(text, size, PLAIN_TEXT);
-	packed(out, copy == NULL ? -1 : msgpack_pack_str_with_body(&out->packer, copy, strlen(copy)));
+	packed(out, !copy ? -1 : msgpack_pack_str_with_body(&out->packer, copy, strlen(copy)));
 	free(copy);
 }
 
 /* Counts a member and writes its key; false when nothing may follow. */
 static bool member(struct wire_out *out, const char *key)
 {
-	if (out->error != KILN_OK) {
+	if (out->error != KILN_OK)
 		return false;
-	}
 	if (out->depth == 0 || out->open[out->depth - 1].is_map != (key != NULL) ||
 		out->open[out->depth - 1].count == UINT32_MAX) {
 		stick(out, KILN_EINTERNAL);
 		return false;
 	}
 	out->open[out->depth - 1].count++;
-	if (key != NULL) {
+	if (key)
 		pack_text(out, key);
-	}
 	return out->error == KILN_OK;
 }
 
@@ -75,9 +71,8 @@ static void open_container(struct wire_out *out, bool is_map)
 
 static void close_container(struct wire_out *out, bool is_map)
 {
-	if (out->error != KILN_OK) {
+	if (out->error != KILN_OK)
 		return;
-	}
 	if (out->depth == 0 || out->open[out->depth - 1].is_map != is_map) {
 		stick(out, KILN_EINTERNAL);
 		return;
@@ -85,9 +80,8 @@ static void close_container(struct wire_out *out, bool is_map)
 	out->depth--;
 	uint32_t count = out->open[out->depth].count;
 	char *at = out->buffer.data + out->open[out->depth].at;
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 4; i++)
 		at[i] = (char)(count >> (24 - 8 * i));
-	}
 }
 
 void wire_begin(struct wire_out *out, const char *type, uint64_t id)
@@ -96,7 +90,7 @@ void wire_begin(struct wire_out *out, const char *type, uint64_t id)
 	msgpack_sbuffer_init(&out->buffer);
 	msgpack_packer_init(&out->packer, &out->buffer, msgpack_sbuffer_write);
 	open_container(out, true);
-	if (type != NULL) {
+	if (type) {
 		wire_put_str(out, "t", type);
 		wire_put_uint(out, "id", id);
 	}
@@ -104,37 +98,32 @@ void wire_begin(struct wire_out *out, const char *type, uint64_t id)
 
 void wire_put_int(struct wire_out *out, const char *key, int64_t value)
 {
-	if (member(out, key)) {
+	if (member(out, key))
 		packed(out, msgpack_pack_int64(&out->packer, value));
-	}
 }
 
 void wire_put_uint(struct wire_out *out, const char *key, uint64_t value)
 {
-	if (member(out, key)) {
+	if (member(out, key))
 		packed(out, msgpack_pack_uint64(&out->packer, value));
-	}
 }
 
 void wire_put_real(struct wire_out *out, const char *key, double value)
 {
-	if (member(out, key)) {
+	if (member(out, key))
 		packed(out, msgpack_pack_double(&out->packer, value));
-	}
 }
 
 void wire_put_bool(struct wire_out *out, const char *key, bool value)
 {
-	if (member(out, key)) {
+	if (member(out, key))
 		packed(out, value ? msgpack_pack_true(&out->packer) : msgpack_pack_false(&out->packer));
-	}
 }
 
 void wire_put_str(struct wire_out *out, const char *key, const char *value)
 {
-	if (value != NULL && member(out, key)) {
+	if (value && member(out, key))
 		pack_text(out, value);
-	}
 }
 
 void wire_put_bin(struct wire_out *out, const char *key, const void *data, size_t bytes)
@@ -143,9 +132,8 @@ void wire_put_bin(struct wire_out *out, const char *key, const void *data, size_
 		stick(out, KILN_EINTERNAL);
 	} else if (member(out, key)) {
 		packed(out, msgpack_pack_bin(&out->packer, bytes));
-		if (bytes > 0) {
+		if (bytes > 0)
 			packed(out, msgpack_pack_bin_body(&out->packer, data, bytes));
-		}
 	}
 }
 
@@ -155,9 +143,8 @@ void wire_put_ints(struct wire_out *out, const char *key, const int64_t *values,
 		stick(out, KILN_EINTERNAL);
 	} else if (member(out, key)) {
 		packed(out, msgpack_pack_array(&out->packer, (size_t)count));
-		for (int i = 0; i < count; i++) {
+		for (int i = 0; i < count; i++)
 			packed(out, msgpack_pack_int64(&out->packer, values[i]));
-		}
 	}
 }
 
@@ -165,9 +152,8 @@ void wire_put_ints(struct wire_out *out, const char *key, const int64_t *values,
 static int value_depth(const msgpack_object *value, int room)
 {
 	int deepest = 0;
-	if (room < 0 || (value->type != MSGPACK_OBJECT_ARRAY && value->type != MSGPACK_OBJECT_MAP)) {
+	if (room < 0 || (value->type != MSGPACK_OBJECT_ARRAY && value->type != MSGPACK_OBJECT_MAP))
 		return 0;
-	}
 	for (uint32_t i = 0; i < wire_count(value); i++) {
 		const msgpack_object *inner = value->type == MSGPACK_OBJECT_MAP ? &value->via.map.ptr[i].val
 																		: &value->via.array.ptr[i];
@@ -179,9 +165,8 @@ static int value_depth(const msgpack_object *value, int room)
 
 void wire_put_value(struct wire_out *out, const char *key, const msgpack_object *value)
 {
-	if (!member(out, key)) {
+	if (!member(out, key))
 		return;
-	}
 	if (out->depth + value_depth(value, WIRE_MAX_DEPTH) > WIRE_MAX_DEPTH) {
 		stick(out, KILN_EINTERNAL);
 		return;
@@ -191,9 +176,8 @@ void wire_put_value(struct wire_out *out, const char *key, const msgpack_object 
 
 static void container_begin(struct wire_out *out, const char *key, bool is_map)
 {
-	if (member(out, key)) {
+	if (member(out, key))
 		open_container(out, is_map);
-	}
 }
 
 void wire_map_begin(struct wire_out *out, const char *key)
@@ -218,9 +202,8 @@ void wire_list_end(struct wire_out *out)
 
 int wire_end(struct wire_out *out)
 {
-	if (out->error == KILN_OK && out->depth != 1) {
+	if (out->error == KILN_OK && out->depth != 1)
 		stick(out, KILN_EINTERNAL);
-	}
 	close_container(out, true);
 	return out->error;
 }

@@ -21,18 +21,16 @@ struct head {
 static uint64_t big_endian(const uint8_t *p, size_t bytes)
 {
 	uint64_t value = 0;
-	for (size_t i = 0; i < bytes; i++) {
+	for (size_t i = 0; i < bytes; i++)
 		value = value << 8 | p[i];
-	}
 	return value;
 }
 
 /* Bytes that a scalar's head is followed by; -1 for what is no scalar. */
 static int scalar_bytes(uint8_t b)
 {
-	if (b <= 0x7f || b >= 0xe0 || b == 0xc0 || b == 0xc2 || b == 0xc3) {
+	if (b <= 0x7f || b >= 0xe0 || b == 0xc0 || b == 0xc2 || b == 0xc3)
 		return 0;
-	}
 	switch (b) {
 	case 0xcc: /* uint8 .. uint64 */
 	case 0xd0: /* int8 .. int64 */
@@ -91,9 +89,8 @@ static const char *read_head(const uint8_t *p, size_t left, struct head *head)
 		head->container = true;
 		head->values = (uint64_t)(b & 0x0fu) * (b < 0x90 ? 2 : 1);
 	} else if (field > 0) {
-		if (left - 1 < field) {
+		if (left - 1 < field)
 			return "it ends inside a length";
-		}
 		uint64_t length = big_endian(p + 1, field);
 		head->skip = field;
 		if (b >= 0xdc) {
@@ -107,9 +104,8 @@ static const char *read_head(const uint8_t *p, size_t left, struct head *head)
 	} else {
 		return "it holds a value of a kind that is never used";
 	}
-	if (head->skip > left - 1) {
+	if (head->skip > left - 1)
 		return "it ends inside a value";
-	}
 	return head->values > left - 1 - head->skip ? "a count is larger than the message" : NULL;
 }
 
@@ -121,37 +117,28 @@ static const char *scan(const uint8_t *data, size_t size, uint64_t most, size_t 
 	uint64_t seen = 0;
 
 	*at = 0;
-	if (size == 0) {
+	if (size == 0)
 		return "it is empty";
-	}
-	if (!((data[0] & 0xf0) == 0x80 || data[0] == 0xde || data[0] == 0xdf)) {
+	if (!((data[0] & 0xf0) == 0x80 || data[0] == 0xde || data[0] == 0xdf))
 		return "it is no map";
-	}
 	for (;;) {
 		struct head head;
-		if (*at == size) {
+		if (*at == size)
 			return "it ends before its last value";
-		}
 		const char *wrong = read_head(data + *at, size - *at, &head);
-		if (wrong != NULL) {
+		if (wrong)
 			return wrong;
-		}
-		if (++seen > most) {
+		if (++seen > most)
 			return "it holds too many values";
-		}
-		if (head.container && depth == WIRE_MAX_DEPTH) {
+		if (head.container && depth == WIRE_MAX_DEPTH)
 			return "it is nested too deeply";
-		}
 		*at += 1 + head.skip;
-		if (head.container) {
+		if (head.container)
 			open[depth++] = head.values;
-		}
-		while (depth > 0 && open[depth - 1] == 0) {
+		while (depth > 0 && open[depth - 1] == 0)
 			depth--;
-		}
-		if (depth == 0) {
+		if (depth == 0)
 			return *at == size ? NULL : "bytes follow its end";
-		}
 		open[depth - 1]--;
 	}
 }
@@ -162,7 +149,7 @@ static int parse(struct wire_in *in, const void *data, size_t size, uint64_t mos
 	memset(in, 0, sizeof(*in));
 	in->root.type = MSGPACK_OBJECT_NIL;
 	const char *wrong = scan(data, size, most, &at);
-	if (wrong != NULL) {
+	if (wrong) {
 		snprintf(in->why, sizeof(in->why), "a message of %zu bytes is malformed at byte %zu: %s",
 				 size, at, wrong);
 		return KILN_EPROTO;
@@ -194,9 +181,8 @@ int wire_parse_asked(struct wire_in *in, const void *data, size_t size)
 
 void wire_in_free(struct wire_in *in)
 {
-	if (in->zone != NULL) {
+	if (in->zone)
 		msgpack_zone_free(in->zone);
-	}
 	in->zone = NULL;
 	in->root.type = MSGPACK_OBJECT_NIL;
 }

@@ -22,9 +22,8 @@ static void add(struct print *print, const char *format, ...)
 	va_start(list, format);
 	int n = vsnprintf(print->text + print->used, room, format, list);
 	va_end(list);
-	if (n > 0) {
+	if (n > 0)
 		print->used += (size_t)n < room ? (size_t)n : room - 1;
-	}
 }
 
 /* True when there is no room left: what follows would be cut anyway. */
@@ -40,15 +39,14 @@ static void print_text(struct print *print, const msgpack_object_str *text, bool
 	for (uint32_t i = 0; i < text->size && !full(print);) {
 		char c = text->ptr[i], shown[PLAIN_SHOWN];
 		i += (uint32_t)plain_show(text->ptr + i, text->size - i, PLAIN_TEXT, shown);
-		if (c == '\n') {
+		if (c == '\n')
 			add(print, "\\n");
-		} else if (quoted && (c == '"' || c == '\\')) {
+		else if (quoted && (c == '"' || c == '\\'))
 			add(print, "\\%c", c);
-		} else if (c == '\t' || c == '\r') {
+		else if (c == '\t' || c == '\r')
 			add(print, "\\x%02x", c);
-		} else {
+		else
 			add(print, "%s", shown);
-		}
 	}
 	add(print, "%s", quote);
 }
@@ -62,16 +60,14 @@ static void print_members(struct print *print, const msgpack_object *map, int de
 	for (uint32_t i = 0; i < map->via.map.size && !full(print); i++) {
 		const msgpack_object_kv *kv = &map->via.map.ptr[i];
 		bool text = kv->key.type == MSGPACK_OBJECT_STR;
-		if (depth == 0 && text && kv->key.via.str.size == 1 && kv->key.via.str.ptr[0] == 't') {
+		if (depth == 0 && text && kv->key.via.str.size == 1 && kv->key.via.str.ptr[0] == 't')
 			continue;
-		}
 		add(print, "%s", first ? "" : ", ");
 		first = false;
-		if (text) {
+		if (text)
 			print_text(print, &kv->key.via.str, false);
-		} else {
+		else
 			print_value(print, &kv->key, depth + 1);
-		}
 		add(print, "=");
 		print_value(print, &kv->val, depth + 1);
 	}
@@ -79,9 +75,8 @@ static void print_members(struct print *print, const msgpack_object *map, int de
 
 static void print_value(struct print *print, const msgpack_object *value, int depth)
 {
-	if (full(print) || depth > WIRE_MAX_DEPTH) {
+	if (full(print) || depth > WIRE_MAX_DEPTH)
 		return;
-	}
 	switch (value->type) {
 	case MSGPACK_OBJECT_BOOLEAN:
 		add(print, "%s", value->via.boolean ? "true" : "false");
@@ -124,18 +119,16 @@ static void print_value(struct print *print, const msgpack_object *value, int de
 void wire_print(const msgpack_object *root, char *text, size_t size)
 {
 	struct print print = {text, size, 0};
-	if (size == 0) {
+	if (size == 0)
 		return;
-	}
 	text[0] = 0;
 	if (root->type != MSGPACK_OBJECT_MAP) {
 		print_value(&print, root, 0);
 		return;
 	}
 	const msgpack_object *type = wire_get(root, "t");
-	if (type != NULL && type->type == MSGPACK_OBJECT_STR) {
+	if (type && type->type == MSGPACK_OBJECT_STR)
 		print_text(&print, &type->via.str, false);
-	}
 	add(&print, "(");
 	print_members(&print, root, 0);
 	add(&print, ")");

@@ -29,9 +29,8 @@ static uint64_t number_after(const char *text, const char *word)
 static uint64_t group_number(const char *directory, const char *name, const char *word)
 {
 	char path[PATH_MAX];
-	if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path) {
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", directory, name) >= sizeof(path))
 		return UINT64_MAX;
-	}
 	char *text = util_read_file(path, 65536, NULL);
 	uint64_t value = text ? number_after(text, word) : UINT64_MAX;
 	free(text);
@@ -43,9 +42,8 @@ static void note_room(void *arg, const char *directory)
 	uint64_t *least = arg;
 	uint64_t limit = group_number(directory, "memory.max", "");
 	uint64_t current = group_number(directory, "memory.current", "");
-	if (limit == UINT64_MAX || current == UINT64_MAX) {
+	if (limit == UINT64_MAX || current == UINT64_MAX)
 		return;
-	}
 	/* Files that nobody has used lately go first. */
 	uint64_t cached = group_number(directory, "memory.stat", "inactive_file ");
 	uint64_t used = cached < current ? current - cached : cached == UINT64_MAX ? current : 0;
@@ -67,7 +65,7 @@ uint64_t util_resident_bytes(int pid)
 {
 	char path[40];
 	unsigned long long pages, resident;
-	snprintf(path, sizeof path, "/proc/%d/statm", pid);
+	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
 	char *text = util_read_file(path, 4096, NULL);
 	bool read = text && sscanf(text, "%llu %llu", &pages, &resident) == 2;
 	free(text);

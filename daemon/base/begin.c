@@ -17,11 +17,9 @@
 /* A file that is opened later would otherwise be what others write their messages to. */
 static void open_missing(void)
 {
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-		if (fcntl(fd, F_GETFD) < 0) {
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
 			(void)!open("/dev/null", O_RDWR);
-		}
-	}
 }
 
 /* A growing stack follows the limit at once; threads have what it was when the program began, and
@@ -30,9 +28,8 @@ static bool raise_stack(char *error, size_t size)
 {
 	struct rlimit stack;
 	pthread_attr_t attributes;
-	if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_WANTED) {
+	if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_WANTED)
 		return true;
-	}
 	if (stack.rlim_max < STACK_LEAST) {
 		util_fail(error, size, 0,
 				  "a stack may have %llu KiB here, which is less than the %llu KiB that kilnd "
@@ -43,9 +40,8 @@ static bool raise_stack(char *error, size_t size)
 	stack.rlim_cur = stack.rlim_max < STACK_WANTED ? stack.rlim_max : STACK_WANTED;
 	setrlimit(RLIMIT_STACK, &stack);
 	pthread_attr_init(&attributes);
-	if (pthread_attr_setstacksize(&attributes, (size_t)stack.rlim_cur) == 0) {
+	if (pthread_attr_setstacksize(&attributes, (size_t)stack.rlim_cur) == 0)
 		pthread_setattr_default_np(&attributes);
-	}
 	pthread_attr_destroy(&attributes);
 	return true;
 }

@@ -18,8 +18,8 @@ static bool read_note(const char *at, size_t size, char hex[2 * BUILD_BYTES + 1]
 	const char *end = at + size;
 	while ((size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
 		ElfW(Nhdr) note;
-		memcpy(&note, at, sizeof note);
-		const char *name = at + sizeof note, *text = name + (note.n_namesz + 3u) / 4 * 4;
+		memcpy(&note, at, sizeof(note));
+		const char *name = at + sizeof(note), *text = name + (note.n_namesz + 3u) / 4 * 4;
 		if (text > end || (size_t)(end - text) < note.n_descsz)
 			return false;
 		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && !memcmp(name, "GNU", 4)) {
@@ -63,7 +63,7 @@ enum util_program util_program(char path[PATH_MAX])
 		return UTIL_PROGRAM_REMOVED;
 	if (stat(path, &there) == 0 && there.st_dev == own.st_dev && there.st_ino == own.st_ino)
 		return UTIL_PROGRAM_CURRENT;
-	size_t size = strlen(path), cut = sizeof mark - 1;
+	size_t size = strlen(path), cut = sizeof(mark) - 1;
 	if (size > cut && !strcmp(path + size - cut, mark))
 		path[size - cut] = 0;
 	return stat(path, &there) == 0 ? UTIL_PROGRAM_REPLACED : UTIL_PROGRAM_REMOVED;

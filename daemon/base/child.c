@@ -74,7 +74,7 @@ static bool is_stranger(struct child *child, struct wire_in *message)
 	const char *build = wire_get_str(message, &message->root, "build");
 	if (strcmp(wire_type(message), "ready") != 0 || (build && !strcmp(build, util_build())))
 		return false;
-	util_fail(child->condemned, sizeof child->condemned, 0,
+	util_fail(child->condemned, sizeof(child->condemned), 0,
 			  "is build %.12s of kilnd, and the daemon is build %.12s: its program was replaced "
 			  "while it ran; restart kilnd",
 			  build ? build : "(unknown)", util_build());
@@ -84,7 +84,7 @@ static bool is_stranger(struct child *child, struct wire_in *message)
 static void note_unreadable(struct child *child, const char *why)
 {
 	if (!child->condemned[0])
-		snprintf(child->condemned, sizeof child->condemned, "sent what cannot be read: %s", why);
+		snprintf(child->condemned, sizeof(child->condemned), "sent what cannot be read: %s", why);
 }
 
 static int take(struct child *child, struct frame *frame)
@@ -159,7 +159,7 @@ static void watch(struct child *child)
 
 static void end(struct child *child, int exit_status, int term_signal)
 {
-	char why[sizeof child->condemned];
+	char why[sizeof(child->condemned)];
 	child->exited = true;
 	uv_poll_stop(&child->poll);
 	/* What it said last (a fault's sentence) may still be in the socket.  A process that it left
@@ -170,12 +170,12 @@ static void end(struct child *child, int exit_status, int term_signal)
 		util_log(UTIL_INFO, "process %d, which did not end when it was killed, has ended",
 				 child->pid);
 	if (child->condemned[0])
-		snprintf(why, sizeof why, "%s", child->condemned);
+		snprintf(why, sizeof(why), "%s", child->condemned);
 	else if (term_signal)
-		snprintf(why, sizeof why, "was killed by signal %d (%s)", term_signal,
+		snprintf(why, sizeof(why), "was killed by signal %d (%s)", term_signal,
 				 strsignal(term_signal));
 	else
-		snprintf(why, sizeof why, "ended with status %d", exit_status);
+		snprintf(why, sizeof(why), "ended with status %d", exit_status);
 	util_debug("process %d %s", (int)child->pid, why);
 	if (!child->abandoned)
 		child->events.gone(child->owner, exit_status, term_signal, why);
@@ -256,11 +256,11 @@ static int spawn(uv_loop_t *loop, struct child *child, int sock, int said,
 	 * which the system keeps as long as it runs.  A wrapper finds that by the daemon's id; a child
 	 * itself as its own, which it may though the daemon keeps secrets. */
 	if (util_program(self) == UTIL_PROGRAM_CURRENT)
-		snprintf(image, sizeof image, "%s", self);
+		snprintf(image, sizeof(image), "%s", self);
 	else if (count)
-		snprintf(image, sizeof image, "/proc/%d/exe", (int)getpid());
+		snprintf(image, sizeof(image), "/proc/%d/exe", (int)getpid());
 	else
-		snprintf(image, sizeof image, "/proc/self/exe");
+		snprintf(image, sizeof(image), "/proc/self/exe");
 	argv[count] = count ? image : self;
 	count++;
 	for (int i = 1; *arguments && i < CHILD_ARGUMENTS; i++, arguments++)
@@ -306,7 +306,7 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 				  "to be closed");
 		return NULL;
 	}
-	struct child *child = calloc(1, sizeof *child);
+	struct child *child = calloc(1, sizeof(*child));
 	if (!child || frame_pair(pair) != KILN_OK) {
 		util_fail(error, error_size, KILN_EIO, "cannot make a socket pair for a child process: %s",
 				  strerror(errno));
@@ -367,7 +367,7 @@ static void give_up(struct child *child)
 {
 	char why[160];
 	bool told = child->abandoned;
-	util_fail(why, sizeof why, 0,
+	util_fail(why, sizeof(why), 0,
 			  "was killed, and has not ended for %llu ms: the system holds process %d",
 			  (unsigned long long)end_deadline_ms, child->pid);
 	util_log(UTIL_WARN, "a child %s", why);
@@ -407,7 +407,7 @@ void child_kill(struct child *child)
 
 void child_condemn(struct child *child, const char *why)
 {
-	snprintf(child->condemned, sizeof child->condemned, "%s", why);
+	snprintf(child->condemned, sizeof(child->condemned), "%s", why);
 	child_kill(child);
 }
 

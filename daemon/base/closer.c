@@ -69,7 +69,7 @@ static struct account *find_or_make(uint32_t uid)
 	struct account *account = find(uid);
 	if (account)
 		return account;
-	account = util_alloc(sizeof *account);
+	account = util_alloc(sizeof(*account));
 	account->uid = uid;
 	account->next = closer.accounts;
 	closer.accounts = account;
@@ -288,7 +288,7 @@ static void put(uint32_t uid, int fd, bool is_socket)
 		close(fd);
 		return;
 	}
-	struct item *item = util_alloc(sizeof *item);
+	struct item *item = util_alloc(sizeof(*item));
 	struct account *account = find_or_make(uid);
 	item->fd = fd;
 	item->is_socket = is_socket;
@@ -314,7 +314,7 @@ void closer_put(uint32_t uid, int fd)
 void closer_put_socket(int sock)
 {
 	struct ucred peer = {.uid = getuid()};
-	socklen_t peer_size = sizeof peer, on_size = sizeof(int);
+	socklen_t peer_size = sizeof(peer), on_size = sizeof(int);
 	int on = 1;
 	shutdown(sock, SHUT_RDWR);
 	if (getsockopt(sock, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, &on_size) == 0 && !on) {

@@ -94,10 +94,10 @@ struct tally *operator_tally(struct operator_tallies *tallies, const char *op)
 		if (!strcmp(tallies->rows[i]->op, op))
 			return &tallies->rows[i]->tally;
 	struct operator_tally *row =
-		tallies->count < TALLY_OPERATORS_MOST ? calloc(1, sizeof *row) : NULL;
+		tallies->count < TALLY_OPERATORS_MOST ? calloc(1, sizeof(*row)) : NULL;
 	if (!row)
 		return &tallies->others;
-	strncpy(row->op, op, sizeof row->op - 1);
+	strncpy(row->op, op, sizeof(row->op) - 1);
 	tallies->rows[tallies->count++] = row;
 	return &row->tally;
 }

@@ -15,20 +15,17 @@ static int affinity_cpus(void)
 	/* The kernel refuses a set smaller than its own. */
 	for (int most = 1024; most <= 1 << 20; most *= 4) {
 		cpu_set_t *set = CPU_ALLOC((size_t)most);
-		if (!set) {
+		if (!set)
 			return 1;
-		}
 		size_t size = CPU_ALLOC_SIZE((size_t)most);
 		int result = sched_getaffinity(0, size, set);
 		int error = errno;
 		int count = result == 0 ? CPU_COUNT_S(size, set) : 0;
 		CPU_FREE(set);
-		if (result == 0) {
+		if (result == 0)
 			return count > 0 ? count : 1;
-		}
-		if (error != EINVAL) {
+		if (error != EINVAL)
 			return 1;
-		}
 	}
 	return 1;
 }
@@ -38,13 +35,11 @@ static int affinity_cpus(void)
 static int quota_cpus(const char *directory)
 {
 	char path[PATH_MAX];
-	if ((size_t)snprintf(path, sizeof path, "%s/cpu.max", directory) >= sizeof path) {
+	if ((size_t)snprintf(path, sizeof(path), "%s/cpu.max", directory) >= sizeof(path))
 		return INT_MAX;
-	}
 	char *text = util_read_file(path, 256, NULL);
-	if (!text) {
+	if (!text)
 		return INT_MAX;
-	}
 	unsigned long long quota, period;
 	int cpus = INT_MAX;
 	if (sscanf(text, "%llu %llu", &quota, &period) == 2 && period > 0 && quota > 0) {
@@ -66,7 +61,7 @@ void util_cgroup_walk(const char *proc_cgroup, const char *mount, util_cgroup_vi
 	}
 	char path[PATH_MAX];
 	size_t root = strlen(mount);
-	if (line && root + strcspn(line, "\n") < sizeof path) {
+	if (line && root + strcspn(line, "\n") < sizeof(path)) {
 		size_t length = strcspn(line + 3, "\n");
 		memcpy(path, mount, root);
 		memcpy(path + root, line + 3, length);
@@ -74,9 +69,8 @@ void util_cgroup_walk(const char *proc_cgroup, const char *mount, util_cgroup_vi
 		for (;;) {
 			visit(arg, path);
 			char *slash = strrchr(path + root, '/');
-			if (!slash) {
+			if (!slash)
 				break;
-			}
 			*slash = 0;
 		}
 	}

@@ -16,19 +16,16 @@ static char *read_all(int fd, size_t limit, size_t *bytes)
 {
 	struct stat status;
 	size_t capacity = 4096;
-	if (fstat(fd, &status) == 0 && status.st_size > 0 && (uint64_t)status.st_size <= limit) {
+	if (fstat(fd, &status) == 0 && status.st_size > 0 && (uint64_t)status.st_size <= limit)
 		capacity = (size_t)status.st_size + 2;
-	}
 	char *text = malloc(capacity);
 	size_t used = 0;
 	while (text) {
 		ssize_t got = read(fd, text + used, capacity - used - 1);
-		if (got < 0 && errno == EINTR) {
+		if (got < 0 && errno == EINTR)
 			continue;
-		}
-		if (got < 0) {
+		if (got < 0)
 			break;
-		}
 		used += (size_t)got;
 		if (used > limit) {
 			errno = EFBIG;
@@ -41,9 +38,8 @@ static char *read_all(int fd, size_t limit, size_t *bytes)
 		}
 		if (capacity - used == 1) {
 			char *grown = realloc(text, capacity * 2);
-			if (!grown) {
+			if (!grown)
 				break;
-			}
 			text = grown;
 			capacity *= 2;
 		}
@@ -58,9 +54,8 @@ char *util_read_file(const char *path, size_t limit, size_t *bytes)
 {
 	size_t ignored;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
+	if (fd < 0)
 		return NULL;
-	}
 	char *text = read_all(fd, limit, bytes ? bytes : &ignored);
 	int saved = errno;
 	close(fd);
@@ -72,12 +67,10 @@ char *util_read_file(const char *path, size_t limit, size_t *bytes)
 static int make_one(const char *path, unsigned mode)
 {
 	struct stat status;
-	if (mkdir(path, (mode_t)mode) == 0) {
+	if (mkdir(path, (mode_t)mode) == 0)
 		return 0;
-	}
-	if (stat(path, &status) < 0) {
+	if (stat(path, &status) < 0)
 		return -1;
-	}
 	if (!S_ISDIR(status.st_mode)) {
 		errno = ENOTDIR;
 		return -1;
@@ -89,16 +82,15 @@ int util_make_directories(const char *path, unsigned mode)
 {
 	char part[PATH_MAX];
 	size_t size = strlen(path);
-	if (size == 0 || size >= sizeof part) {
+	if (size == 0 || size >= sizeof(part)) {
 		errno = size ? ENAMETOOLONG : ENOENT;
 		return -1;
 	}
 	memcpy(part, path, size + 1);
 	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = 0;
-		if (make_one(part, mode) < 0) {
+		if (make_one(part, mode) < 0)
 			return -1;
-		}
 		*slash = '/';
 	}
 	return make_one(part, mode);

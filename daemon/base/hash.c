@@ -35,9 +35,8 @@ void util_hash_begin(struct util_hash *hash)
 
 void util_hash_add(struct util_hash *hash, const void *bytes, size_t size)
 {
-	if (size) {
+	if (size)
 		crypto_generichash_update(state(hash), bytes, size);
-	}
 }
 
 void util_hash_end(struct util_hash *hash, unsigned char digest[32])
@@ -62,33 +61,30 @@ void util_hash_hex(const void *bytes, size_t size, char hex[UTIL_HASH_HEX])
 	util_hash_begin(&hash);
 	util_hash_add(&hash, bytes, size);
 	util_hash_end(&hash, digest);
-	util_hex(digest, sizeof digest, hex);
+	util_hex(digest, sizeof(digest), hex);
 }
 
 bool util_hash_file(const char *path, unsigned char digest[32])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
+	if (fd < 0)
 		return false;
-	}
 	struct util_hash hash;
 	unsigned char buffer[16384];
 	ssize_t got;
 	util_hash_begin(&hash);
 	for (;;) {
-		got = read(fd, buffer, sizeof buffer);
-		if (got > 0) {
+		got = read(fd, buffer, sizeof(buffer));
+		if (got > 0)
 			util_hash_add(&hash, buffer, (size_t)got);
-		} else if (got == 0 || errno != EINTR) {
+		else if (got == 0 || errno != EINTR)
 			break;
-		}
 	}
 	int saved = errno;
 	close(fd);
 	errno = saved;
-	if (got < 0) {
+	if (got < 0)
 		return false;
-	}
 	util_hash_end(&hash, digest);
 	return true;
 }

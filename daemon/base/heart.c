@@ -80,7 +80,7 @@ static bool start_thread(struct heart *heart)
 struct heart *heart_start(uint32_t every_ms, heart_beat beat, void *arg)
 {
 	pthread_condattr_t attributes;
-	struct heart *heart = every_ms ? calloc(1, sizeof *heart) : NULL;
+	struct heart *heart = every_ms ? calloc(1, sizeof(*heart)) : NULL;
 	if (!heart)
 		return NULL;
 	heart->beat = beat;

@@ -47,11 +47,10 @@ static void write_all(const char *text, size_t size)
 	struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
 	while (size > 0) {
 		ssize_t done = write(STDERR_FILENO, text, size);
-		if (done < 0 && errno == EAGAIN) {
+		if (done < 0 && errno == EAGAIN)
 			poll(&error, 1, -1);
-		} else if (done < 0 && errno != EINTR) {
+		else if (done < 0 && errno != EINTR)
 			return;
-		}
 		text += done > 0 ? done : 0;
 		size -= done > 0 ? (size_t)done : 0;
 	}
@@ -61,9 +60,8 @@ static void write_all(const char *text, size_t size)
 static size_t take(char piece[PIPE_BUF])
 {
 	size_t size = writer.used < PIPE_BUF ? writer.used : PIPE_BUF, whole = size;
-	while (whole > 0 && writer.waiting[whole - 1] != '\n') {
+	while (whole > 0 && writer.waiting[whole - 1] != '\n')
 		whole--;
-	}
 	size = whole > 0 ? whole : size;
 	memcpy(piece, writer.waiting, size);
 	memmove(writer.waiting, writer.waiting + size, writer.used - size);
@@ -88,12 +86,10 @@ static void *write_lines(void *arg)
 	char piece[PIPE_BUF];
 	pthread_mutex_lock(&writer.mutex);
 	for (;;) {
-		while (!writer.used && !writer.dropped && !writer.ending) {
+		while (!writer.used && !writer.dropped && !writer.ending)
 			pthread_cond_wait(&writer.changed, &writer.mutex);
-		}
-		if (!writer.used && !writer.dropped) {
+		if (!writer.used && !writer.dropped)
 			break;
-		}
 		size_t size = writer.used ? take(piece) : say_dropped(piece);
 		writer.since_us = util_now_us();
 		pthread_mutex_unlock(&writer.mutex);
@@ -138,18 +134,15 @@ void util_log_end(unsigned milliseconds)
 	pthread_mutex_lock(&writer.mutex);
 	bool runs = writer.runs && !writer.ending;
 	writer.ending = true;
-	if (runs) {
+	if (runs)
 		pthread_cond_broadcast(&writer.changed);
-	}
-	while (runs && !writer.ended && status == 0) {
+	while (runs && !writer.ended && status == 0)
 		status = pthread_cond_timedwait(&writer.changed, &writer.mutex, &end);
-	}
 	bool ended = runs && writer.ended;
 	writer.runs = writer.runs && !ended;
 	pthread_mutex_unlock(&writer.mutex);
-	if (ended) {
+	if (ended)
 		pthread_join(writer.thread, NULL);
-	}
 }
 
 static bool is_writable(void)
@@ -179,9 +172,8 @@ void util_log_pass(const char *text, size_t size)
 		}
 	} else if (writer.dropped || size > WAITING - writer.used) {
 		size_t lines = 0;
-		for (size_t i = 0; i < size; i++) {
+		for (size_t i = 0; i < size; i++)
 			lines += text[i] == '\n';
-		}
 		writer.dropped += lines ? lines : 1;
 	} else {
 		memcpy(writer.waiting + writer.used, text, size);
@@ -243,9 +235,8 @@ static size_t begin_line(char *line, size_t size, enum util_level level)
 	struct tm parts;
 	time_t now = (time_t)util_wall_s();
 	size_t used = 0;
-	if (util_log_is_journal()) {
+	if (util_log_is_journal())
 		return util_append(line, size, 0, "<%d>", levels[level].priority);
-	}
 	line[0] = 0;
 	if (!isatty(STDERR_FILENO) && gmtime_r(&now, &parts)) {
 		used = strftime(line, size, "%Y-%m-%dT%H:%M:%S", &parts);
@@ -256,19 +247,18 @@ static size_t begin_line(char *line, size_t size, enum util_level level)
 
 void util_log(enum util_level level, const char *format, ...)
 {
-	if (level > util_log_level) {
+	if (level > util_log_level)
 		return;
-	}
 	int saved = errno;
 	char line[LOG_LINE];
-	size_t used = begin_line(line, sizeof line - 1, level);
+	size_t used = begin_line(line, sizeof(line) - 1, level);
 	va_list arguments;
 	va_start(arguments, format);
 	errno = saved; /* for %m */
-	int size = vsnprintf(line + used, sizeof line - 1 - used, format, arguments);
+	int size = vsnprintf(line + used, sizeof(line) - 1 - used, format, arguments);
 	va_end(arguments);
 	line[used] = size > 0 ? line[used] : 0;
-	used += plain_clean(line + used, sizeof line - 1 - used, PLAIN_LINE);
+	used += plain_clean(line + used, sizeof(line) - 1 - used, PLAIN_LINE);
 	line[used++] = '\n';
 	util_log_pass(line, used);
 	keep(line, used);

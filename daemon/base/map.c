@@ -18,8 +18,8 @@ static uint64_t hash_of(const void *key, size_t bytes)
 	const unsigned char *at = key;
 	uint64_t id;
 	/* Our ids, which every launch looks up. */
-	if (bytes == sizeof id) {
-		memcpy(&id, key, sizeof id);
+	if (bytes == sizeof(id)) {
+		memcpy(&id, key, sizeof(id));
 		id *= 0x9e3779b97f4a7c15u;
 		return id ^ id >> 32;
 	}
@@ -55,7 +55,7 @@ static int grow(struct map *map)
 	bigger.capacity = 16;
 	while (bigger.capacity < map->count * 4)
 		bigger.capacity *= 2;
-	bigger.slots = calloc(bigger.capacity, sizeof *bigger.slots);
+	bigger.slots = calloc(bigger.capacity, sizeof(*bigger.slots));
 	if (!bigger.slots)
 		return -1;
 	for (size_t i = 0; i < map->capacity; i++) {
@@ -133,5 +133,5 @@ void *map_take(struct map *map)
 void map_free(struct map *map)
 {
 	free(map->slots);
-	memset(map, 0, sizeof *map);
+	memset(map, 0, sizeof(*map));
 }

@@ -30,15 +30,15 @@ void map_free(struct map *map);
 
 static inline void *map_get_id(const struct map *map, uint64_t id)
 {
-	return map_get(map, &id, sizeof id);
+	return map_get(map, &id, sizeof(id));
 }
 static inline int map_put_id(struct map *map, uint64_t id, void *value)
 {
-	return map_put(map, &id, sizeof id, value);
+	return map_put(map, &id, sizeof(id), value);
 }
 static inline void *map_remove_id(struct map *map, uint64_t id)
 {
-	return map_remove(map, &id, sizeof id);
+	return map_remove(map, &id, sizeof(id));
 }
 
 #endif

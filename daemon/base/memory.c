@@ -20,9 +20,8 @@ static _Noreturn void out_of_memory(size_t bytes)
 void *util_alloc(size_t bytes)
 {
 	void *memory = calloc(1, bytes ? bytes : 1);
-	if (!memory) {
+	if (!memory)
 		out_of_memory(bytes);
-	}
 	return memory;
 }
 

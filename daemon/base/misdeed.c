@@ -21,7 +21,7 @@ static const char *const names[] = {"none",
 
 enum misdeed misdeed_named(const char *name)
 {
-	for (size_t i = 1; i < sizeof names / sizeof *names; i++)
+	for (size_t i = 1; i < sizeof(names) / sizeof(*names); i++)
 		if (!strcmp(names[i], name))
 			return (enum misdeed)i;
 	return MISDEED_NONE;
@@ -29,7 +29,7 @@ enum misdeed misdeed_named(const char *name)
 
 const char *misdeed_name(enum misdeed misdeed)
 {
-	return (size_t)misdeed < sizeof names / sizeof *names ? names[misdeed] : names[0];
+	return (size_t)misdeed < sizeof(names) / sizeof(*names) ? names[misdeed] : names[0];
 }
 
 /* ---- What is no answer ---- */
@@ -43,7 +43,7 @@ static void send_bytes(int sock, const char *bytes, size_t size)
 static void send_frame(int sock, uint32_t size, size_t following)
 {
 	uint8_t bytes[64] = {'K', 'F'};
-	memcpy(bytes + 4, &size, sizeof size);
+	memcpy(bytes + 4, &size, sizeof(size));
 	if (write(sock, bytes, 8 + following) < 0)
 		_exit(1);
 }

@@ -109,7 +109,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 struct output *output_open(uv_loop_t *loop, int *end)
 {
 	int ends[2];
-	struct output *output = calloc(1, sizeof *output);
+	struct output *output = calloc(1, sizeof(*output));
 	if (!output || pipe2(ends, O_CLOEXEC) < 0) {
 		free(output);
 		return NULL;

@@ -12,18 +12,16 @@
 /* Appends; what does not fit is cut before a character, never inside one. */
 static size_t append(char *text, size_t size, size_t used, const char *format, va_list arguments)
 {
-	if (used >= size) {
+	if (used >= size)
 		return used;
-	}
 	size_t room = size - used;
 	int wanted = vsnprintf(text + used, room, format, arguments);
 	if (wanted < 0) {
 		text[used] = 0;
 		return used;
 	}
-	if ((size_t)wanted < room) {
+	if ((size_t)wanted < room)
 		return used + (size_t)wanted;
-	}
 	used += (size_t)plain_cut(text + used, room - 1);
 	text[used] = 0;
 	return used;
@@ -56,13 +54,11 @@ static bool reserve(struct util_text *text, size_t size)
 		return false;
 	}
 	size_t needed = text->size + size + 1;
-	if (needed <= text->capacity) {
+	if (needed <= text->capacity)
 		return true;
-	}
 	size_t capacity = text->capacity ? text->capacity : 256;
-	while (capacity < needed) {
+	while (capacity < needed)
 		capacity *= 2;
-	}
 	char *grown = realloc(text->text, capacity);
 	if (!grown) {
 		text->failed = true;
@@ -75,12 +71,10 @@ static bool reserve(struct util_text *text, size_t size)
 
 void util_text_bytes(struct util_text *text, const void *bytes, size_t size)
 {
-	if (!reserve(text, size)) {
+	if (!reserve(text, size))
 		return;
-	}
-	if (size) {
+	if (size)
 		memcpy(text->text + text->size, bytes, size);
-	}
 	text->size += size;
 	text->text[text->size] = 0;
 }
@@ -111,38 +105,30 @@ void util_text_free(struct util_text *text)
 static int unit_power(const char *unit)
 {
 	static const char letters[] = "kmgt";
-	if (!*unit || !strcasecmp(unit, "b")) {
+	if (!*unit || !strcasecmp(unit, "b"))
 		return 0;
-	}
 	const char *letter = strchr(letters, tolower((unsigned char)*unit));
-	if (!letter) {
+	if (!letter)
 		return -1;
-	}
-	if (!unit[1] || !strcasecmp(unit + 1, "b") || !strcasecmp(unit + 1, "ib")) {
+	if (!unit[1] || !strcasecmp(unit + 1, "b") || !strcasecmp(unit + 1, "ib"))
 		return (int)(letter - letters) + 1;
-	}
 	return -1;
 }
 
 bool util_parse_bytes(const char *text, uint64_t *bytes)
 {
 	uint64_t value = 0;
-	if (!isdigit((unsigned char)*text)) {
+	if (!isdigit((unsigned char)*text))
 		return false;
-	}
-	for (; isdigit((unsigned char)*text); text++) {
+	for (; isdigit((unsigned char)*text); text++)
 		if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
-			__builtin_add_overflow(value, (uint64_t)(*text - '0'), &value)) {
+			__builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
 			return false;
-		}
-	}
-	while (*text == ' ') {
+	while (*text == ' ')
 		text++;
-	}
 	int power = unit_power(text);
-	if (power < 0 || __builtin_mul_overflow(value, (uint64_t)1 << (10 * power), &value)) {
+	if (power < 0 || __builtin_mul_overflow(value, (uint64_t)1 << (10 * power), &value))
 		return false;
-	}
 	*bytes = value;
 	return true;
 }

@@ -44,7 +44,7 @@ static struct turn_line *find_line(struct turns *turns, struct map *map, uint64_
 	struct turn_line *line = map_get_id(map, id);
 	if (line)
 		return line;
-	line = calloc(1, sizeof *line);
+	line = calloc(1, sizeof(*line));
 	if (!line || map_put_id(map, id, line) < 0) {
 		free(line);
 		return NULL;

@@ -17,15 +17,14 @@
 #define NUMBER_MOST 1000000000
 
 static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
-#define SUFFIXES (sizeof suffixes / sizeof suffixes[0])
+#define SUFFIXES (sizeof(suffixes) / sizeof(suffixes[0]))
 
 /* The number in the name of one; 0 for another file, also for a log beside one. */
 static int number_of(const char *name)
 {
 	size_t prefix = strlen(PREFIX), digits;
-	if (strncmp(name, PREFIX, prefix) != 0) {
+	if (strncmp(name, PREFIX, prefix) != 0)
 		return 0;
-	}
 	digits = strspn(name + prefix, "0123456789");
 	return digits && digits < 10 && !name[prefix + digits] ? (int)strtol(name + prefix, NULL, 10)
 														   : 0;
@@ -43,18 +42,15 @@ static int list(const struct cache_place *place, int numbers[LOOK_MOST])
 	int fd = openat(place->directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), count = 0;
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
 	if (!directory) {
-		if (fd >= 0) {
+		if (fd >= 0)
 			close(fd);
-		}
 		return 0;
 	}
-	for (struct dirent *entry; count < LOOK_MOST && (entry = readdir(directory));) {
-		if (number_of(entry->d_name)) {
+	for (struct dirent *entry; count < LOOK_MOST && (entry = readdir(directory));)
+		if (number_of(entry->d_name))
 			numbers[count++] = number_of(entry->d_name);
-		}
-	}
 	closedir(directory);
-	qsort(numbers, (size_t)count, sizeof *numbers, by_number);
+	qsort(numbers, (size_t)count, sizeof(*numbers), by_number);
 	return count;
 }
 
@@ -67,8 +63,8 @@ int cache_place_set_aside(const struct cache_place *place, char moved[32],
 	snprintf(moved, 32, PREFIX "%d", number);
 	for (size_t i = 0; i < SUFFIXES; i++) {
 		char from[32], to[64];
-		snprintf(from, sizeof from, "kiln.db%s", suffixes[i]);
-		snprintf(to, sizeof to, "%s%s", moved, suffixes[i]);
+		snprintf(from, sizeof(from), "kiln.db%s", suffixes[i]);
+		snprintf(to, sizeof(to), "%s%s", moved, suffixes[i]);
 		unlinkat(place->directory_fd, to, 0);
 		if (renameat(place->directory_fd, from, place->directory_fd, to) < 0 && errno != ENOENT) {
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
@@ -85,10 +81,9 @@ static uint64_t bytes_of(const struct cache_place *place, int number)
 	for (size_t i = 0; i < SUFFIXES; i++) {
 		char name[64];
 		struct stat status;
-		snprintf(name, sizeof name, PREFIX "%d%s", number, suffixes[i]);
-		if (fstatat(place->directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
+		snprintf(name, sizeof(name), PREFIX "%d%s", number, suffixes[i]);
+		if (fstatat(place->directory_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
 			total += (uint64_t)status.st_size;
-		}
 	}
 	return total;
 }
@@ -99,11 +94,10 @@ static bool remove_one(const struct cache_place *place, int number)
 	bool removed = true;
 	for (size_t i = 0; i < SUFFIXES; i++) {
 		char name[64];
-		snprintf(name, sizeof name, PREFIX "%d%s", number, suffixes[i]);
+		snprintf(name, sizeof(name), PREFIX "%d%s", number, suffixes[i]);
 		if (unlinkat(place->directory_fd, name, 0) < 0 && errno != ENOENT &&
-			unlinkat(place->directory_fd, name, AT_REMOVEDIR) < 0) {
+			unlinkat(place->directory_fd, name, AT_REMOVEDIR) < 0)
 			removed = false;
-		}
 	}
 	return removed;
 }

@@ -30,32 +30,28 @@ void cache_flush_uses(struct cache *cache)
 
 struct cache_db_use *cache_pending(struct cache *cache, const char *key)
 {
-	for (int i = 0; i < cache->pending_count; i++) {
-		if (strcmp(cache->pending[i].key, key) == 0) {
+	for (int i = 0; i < cache->pending_count; i++)
+		if (strcmp(cache->pending[i].key, key) == 0)
 			return &cache->pending[i];
-		}
-	}
 	return NULL;
 }
 
 void cache_drop_use(struct cache *cache, const char *key)
 {
 	struct cache_db_use *use = cache_pending(cache, key);
-	if (use) {
+	if (use)
 		*use = cache->pending[--cache->pending_count];
-	}
 }
 
 void cache_count_use(struct cache *cache, const char *key, int64_t now)
 {
 	struct cache_db_use *use = cache_pending(cache, key);
 	if (!use) {
-		if (cache->pending_count == PENDING_MAX) {
+		if (cache->pending_count == PENDING_MAX)
 			cache_flush_uses(cache);
-		}
 		use = &cache->pending[cache->pending_count++];
 		*use = (struct cache_db_use){.hits = 0};
-		memcpy(use->key, key, sizeof use->key);
+		memcpy(use->key, key, sizeof(use->key));
 	}
 	use->hits++;
 	use->used = now;
@@ -111,9 +107,8 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 {
 	uint64_t size = (uint64_t)cache_db_cost(bytes);
 	int status = cache_have_db(cache, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (!cache_fits(cache, size)) {
 		char takes[16], cap[16];
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
@@ -124,14 +119,12 @@ static int write_row(struct cache *cache, const struct cache_row *row, const voi
 	cache_stay(cache);
 	cache_flush_uses(cache);
 	status = cache_have_db(cache, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_db_put(cache->db, row, blob, bytes, &cache->totals, error);
-	}
 	if (status == KILN_OK) {
 		/* A disk that takes this one may have no room for one that waits. */
-		if (!cache->memory.unsaved) {
+		if (!cache->memory.unsaved)
 			cache_sound(cache);
-		}
 		status = cache_keep_caps(cache, error);
 	}
 	return cache_failed(cache, status, error);
@@ -158,11 +151,10 @@ int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	for (int i = 0; row && i < SAVE_ROWS && status == KILN_OK; i++) {
 		char key[KERNEL_KEY_HEX]; /* a row that was written may be the one to go */
 		uint64_t lapses = cache->lapses;
-		memcpy(key, row->key, sizeof key);
+		memcpy(key, row->key, sizeof(key));
 		status = cache_have_db(cache, error);
-		if (status == KILN_OK) {
+		if (status == KILN_OK)
 			status = cache_failed(cache, cache_db_has(cache->db, key, error), error);
-		}
 		if (status == KILN_ENOENT) {
 			status = encode(row, &blob, &bytes, error);
 			if (status == KILN_OK) {
@@ -170,11 +162,10 @@ int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX])
 				free(blob);
 			}
 		}
-		if (status == KILN_OK) {
+		if (status == KILN_OK)
 			cache_memory_mark(&cache->memory, key, false);
-		} else {
+		else
 			keep_unsaved(cache, key, lapses);
-		}
 		row = cache_memory_unsaved(&cache->memory);
 	}
 	return status;
@@ -187,15 +178,13 @@ int cache_put(struct cache *cache, const struct cache_row *row, char error[KERNE
 	void *blob;
 	size_t bytes;
 	int status = cache_check_key(row->key, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	dated.created = row->created ? row->created : now;
 	dated.used = row->used ? row->used : now;
 	status = encode(&dated, &blob, &bytes, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	cache_memory_put(&cache->memory, &dated);
 	uint64_t lapses = cache->lapses;
 	status = write_row(cache, &dated, blob, bytes, error);
@@ -213,9 +202,8 @@ int cache_take(struct cache *cache, const struct cache_row *row, const void *blo
 			   bool *was_there, char error[KERNEL_ERROR_MAX])
 {
 	int status = cache_have_db(cache, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_failed(cache, cache_db_has(cache->db, row->key, error), error);
-	}
 	*was_there = status == KILN_OK;
 	return status == KILN_ENOENT ? write_row(cache, row, blob, bytes, error) : status;
 }
@@ -234,9 +222,8 @@ int cache_remove(struct cache *cache, const char *key, char error[KERNEL_ERROR_M
 
 void cache_flush(struct cache *cache)
 {
-	if (cache->db) {
+	if (cache->db)
 		cache_db_flush(cache->db);
-	}
 }
 
 int cache_room(struct cache *cache, uint64_t bytes, uint64_t rows, char error[KERNEL_ERROR_MAX])
@@ -260,23 +247,21 @@ int cache_room(struct cache *cache, uint64_t bytes, uint64_t rows, char error[KE
 int cache_open(const struct cache_options *options, struct cache **out,
 			   char error[KERNEL_ERROR_MAX])
 {
-	struct cache *cache = util_alloc(sizeof *cache);
+	struct cache *cache = util_alloc(sizeof(*cache));
 	cache->cap_bytes = options->cap_bytes;
 	cache->cap_rows = options->cap_rows;
 	cache->memory.cap = options->memory_bytes;
-	snprintf(cache->directory, sizeof cache->directory, "%s", options->directory);
-	if (options->faults) {
+	snprintf(cache->directory, sizeof(cache->directory), "%s", options->directory);
+	if (options->faults)
 		cache_fault_install();
-	}
 	int status = cache_place_open(options->directory, &cache->place, error);
 	bool passing = status == KILN_EIO && cache->place.passing;
 	if (status == KILN_OK) {
 		status = cache_begin(cache, error);
 		passing = status == KILN_EIO;
 	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		cache_probe(cache);
-	}
 	if (status == KILN_OK && cache->db) {
 		/* The caps may be lower than last time. */
 		(void)cache_failed(cache, cache_keep_caps(cache, error), error);
@@ -317,16 +302,15 @@ void cache_stats(struct cache *cache, struct cache_stats *out)
 		.aside = cache->aside.count,
 		.aside_bytes = cache->aside.bytes,
 	};
-	memcpy(out->trouble, cache->trouble, sizeof out->trouble);
+	memcpy(out->trouble, cache->trouble, sizeof(out->trouble));
 	out->set_aside = cache->set_aside;
-	memcpy(out->damage, cache->damage, sizeof out->damage);
+	memcpy(out->damage, cache->damage, sizeof(out->damage));
 }
 
 void cache_close(struct cache *cache)
 {
-	if (!cache) {
+	if (!cache)
 		return;
-	}
 	char ignored[KERNEL_ERROR_MAX];
 	cache_flush_uses(cache);
 	while (cache->memory.unsaved && !cache->trouble[0] && cache_save(cache, ignored) == KILN_OK) {

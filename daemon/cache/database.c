@@ -113,9 +113,8 @@ static int system_error(struct cache_db *db)
 {
 	static const int likely[] = {ENOSPC, EDQUOT, EFBIG, EROFS, EIO, EACCES, EMFILE, ENFILE};
 	int kept = sqlite3_system_errno(db->handle), last = errno;
-	for (size_t i = 0; !kept && i < sizeof likely / sizeof likely[0]; i++) {
+	for (size_t i = 0; !kept && i < sizeof(likely) / sizeof(likely[0]); i++)
 		kept = last == likely[i] ? last : 0;
-	}
 	return kept;
 }
 
@@ -136,9 +135,8 @@ int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR
 	int code = sqlite3_errcode(db->handle) & 0xff;
 	int system = system_error(db);
 	/* What could not be read, SQLite may take for damage. */
-	if (system == EIO && is_damage(code)) {
+	if (system == EIO && is_damage(code))
 		code = SQLITE_IOERR;
-	}
 	bool file = code == SQLITE_IOERR || code == SQLITE_FULL || code == SQLITE_CANTOPEN;
 	int status = is_damage(code) ? KILN_EPROTO : code == SQLITE_NOMEM ? KILN_ENOMEM : KILN_EIO;
 	const char *remedy = remedy_of(code, system);
@@ -175,24 +173,21 @@ int cache_db_run(sqlite3_stmt *statement)
 int cache_db_begin(struct cache_db *db, const char *what, char error[KERNEL_ERROR_MAX])
 {
 	errno = 0;
-	if (sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
+	if (sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
 		return cache_db_fail(db, what, error);
-	}
 	return KILN_OK;
 }
 
 int cache_db_end(struct cache_db *db, int status, const char *what, char error[KERNEL_ERROR_MAX])
 {
 	if (status == KILN_OK) {
-		if (sqlite3_exec(db->handle, "COMMIT", NULL, NULL, NULL) == SQLITE_OK) {
+		if (sqlite3_exec(db->handle, "COMMIT", NULL, NULL, NULL) == SQLITE_OK)
 			return KILN_OK;
-		}
 		status = cache_db_fail(db, what, error);
 	}
 	/* A full disk may have rolled back already. */
-	if (!sqlite3_get_autocommit(db->handle)) {
+	if (!sqlite3_get_autocommit(db->handle))
 		sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
-	}
 	return status;
 }
 
@@ -219,7 +214,7 @@ int cache_db_ask(struct cache_db *db, const char *question, int64_t *number)
 {
 	char text[32];
 	*number = 0;
-	return ask(db, question, number, text, sizeof text);
+	return ask(db, question, number, text, sizeof(text));
 }
 
 /* A page that the disk does not give says nothing of what is on it. */
@@ -237,9 +232,8 @@ static int look_over(struct cache_db *db, enum cache_db_check check, char error[
 	int64_t number;
 	errno = 0;
 	if (ask(db, check == DB_CHECK_ALL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
-			&number, answer, sizeof answer) != SQLITE_OK) {
+			&number, answer, sizeof(answer)) != SQLITE_OK)
 		return cache_db_fail(db, "checking", error);
-	}
 	/* Of some pages it says only that it has them not; the system call said why. */
 	if (says_unread(answer) || (strcmp(answer, "ok") != 0 && errno == EIO)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
@@ -256,14 +250,13 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 {
 	char answer[128] = "";
 	int64_t number;
-	if (ask(db, "PRAGMA journal_mode = WAL", &number, answer, sizeof answer) != SQLITE_OK ||
+	if (ask(db, "PRAGMA journal_mode = WAL", &number, answer, sizeof(answer)) != SQLITE_OK ||
 		sqlite3_exec(db->handle,
 					 "PRAGMA synchronous = NORMAL; PRAGMA secure_delete = OFF;"
 					 "PRAGMA journal_size_limit = 16777216; PRAGMA temp_store = MEMORY;"
 					 "PRAGMA cell_size_check = ON; PRAGMA trusted_schema = OFF",
-					 NULL, NULL, NULL) != SQLITE_OK) {
+					 NULL, NULL, NULL) != SQLITE_OK)
 		return cache_db_fail(db, "opening", error);
-	}
 	if (strcmp(answer, "wal") != 0) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "%.150s cannot have a write-ahead log, only journal mode %s: choose "
@@ -272,16 +265,14 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 	}
 	if (check != DB_CHECK_NOTHING) {
 		int status = look_over(db, check, error);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return status;
-		}
 	}
 	for (int i = 0; i < DB_STATEMENTS; i++) {
 		int code = sqlite3_prepare_v3(db->handle, texts[i], -1, SQLITE_PREPARE_PERSISTENT,
 									  &db->statements[i], NULL);
-		if (code != SQLITE_OK) {
+		if (code != SQLITE_OK)
 			return cache_db_refuse(db, "opening", error);
-		}
 	}
 	return KILN_OK;
 }
@@ -289,9 +280,8 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 /* What stands at the path; zeroes where nothing does.  False: the system does not say. */
 static bool look_at(const char *path, struct stat *status)
 {
-	if (cache_fault_lstat(path, status) == 0) {
+	if (cache_fault_lstat(path, status) == 0)
 		return true;
-	}
 	*status = (struct stat){.st_size = 0};
 	return errno == ENOENT || errno == ENOTDIR;
 }
@@ -299,7 +289,7 @@ static bool look_at(const char *path, struct stat *status)
 static bool look_at_log(const char *path, struct stat *status)
 {
 	char name[PATH_MAX + 32];
-	snprintf(name, sizeof name, "%s-wal", path);
+	snprintf(name, sizeof(name), "%s-wal", path);
 	return look_at(name, status);
 }
 
@@ -311,9 +301,8 @@ static struct db_file file_of(const struct stat *status)
 /* Whether it is still the one that is open. */
 static bool is_file(struct db_file *open, const struct stat *now)
 {
-	if (!open->inode) {
+	if (!open->inode)
 		*open = file_of(now);
-	}
 	return open->device == now->st_dev && open->inode == now->st_ino;
 }
 
@@ -324,7 +313,7 @@ static int check_files(const char *path, char error[KERNEL_ERROR_MAX])
 	struct stat status, log;
 	char name[PATH_MAX + 32];
 	(void)look_at_log(path, &log);
-	snprintf(name, sizeof name, "%s-wal", path);
+	snprintf(name, sizeof(name), "%s-wal", path);
 	if (log.st_mode && !S_ISREG(log.st_mode) && unlink(name) < 0 && rmdir(name) < 0) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "%.150s is no file, and cannot be removed", name);
@@ -342,25 +331,22 @@ static int check_files(const char *path, char error[KERNEL_ERROR_MAX])
 static void make_file(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd >= 0) {
+	if (fd >= 0)
 		close(fd);
-	}
 }
 
 int cache_db_open(const char *path, enum cache_db_check check, struct cache_db **out,
 				  char error[KERNEL_ERROR_MAX])
 {
-	struct cache_db *db = util_alloc(sizeof *db);
-	snprintf(db->path, sizeof db->path, "%s", path);
+	struct cache_db *db = util_alloc(sizeof(*db));
+	snprintf(db->path, sizeof(db->path), "%s", path);
 	errno = 0;
 	int status = check_files(path, error);
 	struct stat there;
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		make_file(path);
-	}
-	if (look_at(path, &there)) {
+	if (look_at(path, &there))
 		db->file = file_of(&there);
-	}
 	if (status == KILN_OK &&
 		sqlite3_open_v2(path, &db->handle,
 						SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_NOMUTEX,
@@ -381,16 +367,14 @@ int cache_db_open(const char *path, enum cache_db_check check, struct cache_db *
 		sqlite3_exec(db->handle, "PRAGMA locking_mode = EXCLUSIVE", NULL, NULL, NULL);
 		status = cache_db_identify(db, error);
 	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = configure(db, check, error);
-	}
 	if (status != KILN_OK) {
 		cache_db_close(db);
 		return status;
 	}
-	if (look_at_log(path, &there)) {
+	if (look_at_log(path, &there))
 		db->log = file_of(&there);
-	}
 	*out = db;
 	return KILN_OK;
 }
@@ -399,16 +383,15 @@ enum cache_db_lost cache_db_lost(struct cache_db *db)
 {
 	struct stat file, log;
 	/* What the system does not say is no sign that they have gone. */
-	if (look_at(db->path, &file) && (!file.st_ino || !is_file(&db->file, &file))) {
+	if (look_at(db->path, &file) && (!file.st_ino || !is_file(&db->file, &file)))
 		return DB_LOST_FILE;
-	}
 	return look_at_log(db->path, &log) && !is_file(&db->log, &log) ? DB_LOST_LOG : DB_LOST_NOTHING;
 }
 
 int cache_db_probe(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 {
 	char text[48];
-	snprintf(text, sizeof text, "PRAGMA user_version = %d", DB_SCHEMA);
+	snprintf(text, sizeof(text), "PRAGMA user_version = %d", DB_SCHEMA);
 	int code = sqlite3_exec(db->handle, text, NULL, NULL, NULL);
 	int status = code == SQLITE_OK ? KILN_OK : cache_db_fail(db, "writing to", error);
 	return (code & 0xff) == SQLITE_READONLY ? KILN_EPERM : status;
@@ -416,12 +399,10 @@ int cache_db_probe(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 
 void cache_db_close(struct cache_db *db)
 {
-	if (!db) {
+	if (!db)
 		return;
-	}
-	for (int i = 0; i < DB_STATEMENTS; i++) {
+	for (int i = 0; i < DB_STATEMENTS; i++)
 		sqlite3_finalize(db->statements[i]);
-	}
 	sqlite3_close(db->handle);
 	free(db);
 }

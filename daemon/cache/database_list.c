@@ -23,11 +23,9 @@ static int list_statement(const char *sort)
 		{"used", DB_BY_USED},       {"hits", DB_BY_HITS}, {"bytes", DB_BY_BYTES},
 		{"created", DB_BY_CREATED}, {"key", DB_BY_KEY},
 	};
-	for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++) {
-		if (!sort || strcmp(sort, sorts[i].name) == 0) {
+	for (size_t i = 0; i < sizeof(sorts) / sizeof(sorts[0]); i++)
+		if (!sort || strcmp(sort, sorts[i].name) == 0)
 			return sorts[i].statement;
-		}
-	}
 	return -1;
 }
 
@@ -35,9 +33,9 @@ static int list_statement(const char *sort)
 static void read_told(sqlite3_stmt *statement, struct cache_row *row,
 					  char instantiation[KERNEL_INSTANTIATION_MAX])
 {
-	cache_db_column_text(statement, 0, row->key, sizeof row->key);
-	cache_db_column_text(statement, 1, row->op, sizeof row->op);
-	cache_db_column_text(statement, 2, row->target, sizeof row->target);
+	cache_db_column_text(statement, 0, row->key, sizeof(row->key));
+	cache_db_column_text(statement, 1, row->op, sizeof(row->op));
+	cache_db_column_text(statement, 2, row->target, sizeof(row->target));
 	cache_db_column_text(statement, 3, instantiation, KERNEL_INSTANTIATION_MAX);
 	row->instantiation = instantiation;
 	row->object_bytes = (size_t)sqlite3_column_int64(statement, 4);
@@ -56,9 +54,8 @@ int cache_db_list(struct cache_db *db, const char *sort, const char *after, int6
 	}
 	sqlite3_stmt *statement = cache_db_statement(db, (enum cache_db_statement)which);
 	sqlite3_bind_int64(statement, 1, limit > 0 ? limit : -1);
-	if (which == DB_BY_KEY) {
+	if (which == DB_BY_KEY)
 		cache_db_bind_text(statement, 2, after);
-	}
 	int code, status = KILN_OK;
 	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
 		struct cache_row row = {{0}};
@@ -71,13 +68,12 @@ int cache_db_list(struct cache_db *db, const char *sort, const char *after, int6
 		row.compile_micros = sqlite3_column_int64(statement, 11);
 		row.created = cache_db_column_count(statement, 12);
 		row.hits = cache_db_column_count(statement, 13);
-		cache_db_column_text(statement, 14, row.compiler, sizeof row.compiler);
+		cache_db_column_text(statement, 14, row.compiler, sizeof(row.compiler));
 		row.pinned = sqlite3_column_int(statement, 15);
 		visit(&row, arg);
 	}
-	if (code != SQLITE_DONE) {
+	if (code != SQLITE_DONE)
 		status = cache_db_fail(db, "listing", error);
-	}
 	sqlite3_reset(statement);
 	return status;
 }
@@ -98,9 +94,8 @@ struct piece {
 
 static void bind_filter(sqlite3_stmt *statement, int index, const char *text)
 {
-	if (text && *text) {
+	if (text && *text)
 		cache_db_bind_text(statement, index, text);
-	}
 }
 
 static void show(sqlite3_stmt *statement, cache_visit visit, void *arg)
@@ -136,19 +131,17 @@ static int choose(struct cache_db *db, const struct cache_trim *what, struct cac
 		   (code = sqlite3_step(statement)) == SQLITE_ROW) {
 		struct victim victim = {.bytes = sqlite3_column_int64(statement, 4),
 								.size = sqlite3_column_int64(statement, 5)};
-		cache_db_column_text(statement, 0, victim.key, sizeof victim.key);
+		cache_db_column_text(statement, 0, victim.key, sizeof(victim.key));
 		progress->after = sqlite3_column_int64(statement, 7);
-		if (!what->dry_run) {
+		if (!what->dry_run)
 			piece->victims[piece->count] = victim;
-		}
 		piece->count++;
 		piece->size += (uint64_t)victim.size;
 		cache_db_count_gone(left, victim.bytes, victim.size);
 		show(statement, removed, arg);
 	}
-	if (code != SQLITE_DONE && code != SQLITE_ROW) {
+	if (code != SQLITE_DONE && code != SQLITE_ROW)
 		status = cache_db_fail(db, "trimming", error);
-	}
 	sqlite3_reset(statement);
 	return status;
 }
@@ -163,11 +156,9 @@ int cache_db_trim(struct cache_db *db, const struct cache_trim *what,
 	int status = choose(db, what, &left, progress, &piece, removed, arg, error);
 	if (status == KILN_OK && !what->dry_run && piece.count) {
 		status = cache_db_begin(db, name, error);
-		for (int i = 0; i < piece.count && status == KILN_OK; i++) {
-			if (cache_db_forget(db, piece.victims[i].key) != SQLITE_OK) {
+		for (int i = 0; i < piece.count && status == KILN_OK; i++)
+			if (cache_db_forget(db, piece.victims[i].key) != SQLITE_OK)
 				status = cache_db_fail(db, name, error);
-			}
-		}
 		status = cache_db_end(db, status, name, error);
 	}
 	if (status == KILN_OK) {
@@ -184,20 +175,18 @@ int cache_db_shrink(struct cache_db *db, bool *more, char error[KERNEL_ERROR_MAX
 	char part[64];
 	int64_t before, left;
 	uint64_t began = util_now_us();
-	snprintf(part, sizeof part, "PRAGMA incremental_vacuum(%d)", SHRINK_PAGES);
+	snprintf(part, sizeof(part), "PRAGMA incremental_vacuum(%d)", SHRINK_PAGES);
 	do {
 		if (cache_db_ask(db, "PRAGMA freelist_count", &before) != SQLITE_OK ||
 			sqlite3_exec(db->handle, part, NULL, NULL, NULL) != SQLITE_OK ||
-			cache_db_ask(db, "PRAGMA freelist_count", &left) != SQLITE_OK) {
+			cache_db_ask(db, "PRAGMA freelist_count", &left) != SQLITE_OK)
 			return cache_db_fail(db, what, error);
-		}
 		*more = left > 0 && left < before;
 	} while (*more && util_now_us() - began < PAUSE_UPKEEP_US);
 	/* What the log holds is written to the file, which then has its new length. */
-	if (!*more && sqlite3_exec(db->handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) !=
-					  SQLITE_OK) {
+	if (!*more &&
+		sqlite3_exec(db->handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) != SQLITE_OK)
 		return cache_db_fail(db, what, error);
-	}
 	return KILN_OK;
 }
 

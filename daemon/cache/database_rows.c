@@ -66,16 +66,13 @@ static int copy_blob(sqlite3_stmt *statement, int column, void **blob, size_t *b
 	const void *data = sqlite3_column_blob(statement, column);
 	int size = sqlite3_column_bytes(statement, column);
 	/* A blob that could not be brought into memory reads as empty. */
-	if (!data && sqlite3_errcode(sqlite3_db_handle(statement)) == SQLITE_NOMEM) {
+	if (!data && sqlite3_errcode(sqlite3_db_handle(statement)) == SQLITE_NOMEM)
 		return KILN_ENOMEM;
-	}
 	*blob = malloc(size > 0 ? (size_t)size : 1);
-	if (!*blob) {
+	if (!*blob)
 		return KILN_ENOMEM;
-	}
-	if (size > 0) {
+	if (size > 0)
 		memcpy(*blob, data, (size_t)size);
-	}
 	*bytes = size > 0 ? (size_t)size : 0;
 	return KILN_OK;
 }
@@ -95,10 +92,10 @@ int cache_db_get(struct cache_db *db, const char *key, struct cache_db_index *in
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 						   "out of memory for the cached kernel %s", key);
 	} else {
-		cache_db_column_text(statement, 0, index->key, sizeof index->key);
-		cache_db_column_text(statement, 1, index->op, sizeof index->op);
-		cache_db_column_text(statement, 2, index->target, sizeof index->target);
-		cache_db_column_text(statement, 3, index->compiler, sizeof index->compiler);
+		cache_db_column_text(statement, 0, index->key, sizeof(index->key));
+		cache_db_column_text(statement, 1, index->op, sizeof(index->op));
+		cache_db_column_text(statement, 2, index->target, sizeof(index->target));
+		cache_db_column_text(statement, 3, index->compiler, sizeof(index->compiler));
 		index->bytes = sqlite3_column_int64(statement, 4);
 		index->size = sqlite3_column_int64(statement, 5);
 		index->used = cache_db_column_count(statement, 6);
@@ -148,13 +145,11 @@ static int insert(struct cache_db *db, const struct cache_row *row, const void *
 	cache_db_bind_text(statement, 3, row->target);
 	cache_db_bind_text(statement, 4, row->instantiation);
 	cache_db_bind_text(statement, 5, compiler);
-	for (int i = 0; i < (int)(sizeof numbers / sizeof numbers[0]); i++) {
+	for (int i = 0; i < (int)(sizeof(numbers) / sizeof(numbers[0])); i++)
 		sqlite3_bind_int64(statement, 6 + i, numbers[i]);
-	}
 	int code = cache_db_run(statement);
-	if (code != SQLITE_OK) {
+	if (code != SQLITE_OK)
 		return code;
-	}
 	statement = cache_db_statement(db, DB_PUT_OBJECT);
 	sqlite3_bind_int64(statement, 1, sqlite3_last_insert_rowid(db->handle));
 	sqlite3_bind_blob64(statement, 2, blob, bytes, SQLITE_STATIC);
@@ -184,9 +179,8 @@ static int replace(struct cache_db *db, const char *key, bool *was, int64_t *byt
 	*bytes = *was ? sqlite3_column_int64(statement, 0) : 0;
 	*size = *was ? sqlite3_column_int64(statement, 1) : 0;
 	sqlite3_reset(statement);
-	if (*was) {
+	if (*was)
 		return cache_db_forget(db, key);
-	}
 	return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 
@@ -196,11 +190,10 @@ int cache_db_has(struct cache_db *db, const char *key, char error[KERNEL_ERROR_M
 	int status = KILN_OK;
 	cache_db_bind_text(statement, 1, key);
 	int code = sqlite3_step(statement);
-	if (code == SQLITE_DONE) {
+	if (code == SQLITE_DONE)
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %s in the cache", key);
-	} else if (code != SQLITE_ROW) {
+	else if (code != SQLITE_ROW)
 		status = cache_db_fail(db, "reading a kernel from", error);
-	}
 	sqlite3_reset(statement);
 	return status;
 }
@@ -212,13 +205,11 @@ int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *b
 	int64_t old_bytes, old_size;
 	bool was;
 	int status = cache_db_begin(db, what, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	int code = replace(db, row->key, &was, &old_bytes, &old_size);
-	if (code == SQLITE_OK) {
+	if (code == SQLITE_OK)
 		code = insert(db, row, blob, bytes, ++totals->turn);
-	}
 	if (code != SQLITE_OK) {
 		status = cache_db_fail(db, what, error);
 		/* Its key is free: the index and the table say two things. */
@@ -226,9 +217,8 @@ int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *b
 	}
 	status = cache_db_end(db, status, what, error);
 	if (status == KILN_OK) {
-		if (was) {
+		if (was)
 			cache_db_count_gone(totals, old_bytes, old_size);
-		}
 		totals->rows++;
 		totals->objects += row->object_bytes;
 		totals->bytes += (uint64_t)cache_db_cost(bytes);
@@ -248,16 +238,13 @@ int cache_db_remove(struct cache_db *db, const char *key, struct cache_db_totals
 	int64_t bytes, size;
 	bool was;
 	int status = cache_db_begin(db, what, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	if (replace(db, key, &was, &bytes, &size) != SQLITE_OK) {
+	if (replace(db, key, &was, &bytes, &size) != SQLITE_OK)
 		status = cache_db_fail(db, what, error);
-	}
 	status = cache_db_end(db, status, what, error);
-	if (status == KILN_OK && was) {
+	if (status == KILN_OK && was)
 		cache_db_count_gone(totals, bytes, size);
-	}
 	return status;
 }
 
@@ -266,25 +253,22 @@ int cache_db_quarantine(struct cache_db *db, const char *key, const char *why, i
 {
 	static const char what[] = "setting a damaged kernel aside in";
 	int status = cache_db_begin(db, what, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	sqlite3_stmt *statement = cache_db_statement(db, DB_SET_ASIDE);
 	cache_db_bind_text(statement, 1, key);
 	cache_db_bind_text(statement, 2, why);
 	sqlite3_bind_int64(statement, 3, now);
 	int code = cache_db_run(statement);
-	if (code == SQLITE_OK) {
+	if (code == SQLITE_OK)
 		code = cache_db_forget(db, key);
-	}
 	if (code == SQLITE_OK) {
 		statement = cache_db_statement(db, DB_SET_ASIDE_BOUND);
 		sqlite3_bind_int64(statement, 1, DB_QUARANTINE);
 		code = cache_db_run(statement);
 	}
-	if (code != SQLITE_OK) {
+	if (code != SQLITE_OK)
 		status = cache_db_fail(db, what, error);
-	}
 	return cache_db_end(db, status, what, error);
 }
 
@@ -314,9 +298,8 @@ int cache_db_uses(struct cache_db *db, const struct cache_db_use *uses, int coun
 		sqlite3_bind_int64(statement, 2, uses[i].hits);
 		sqlite3_bind_int64(statement, 3, uses[i].used);
 		sqlite3_bind_int64(statement, 4, uses[i].turn);
-		if (cache_db_run(statement) != SQLITE_OK) {
+		if (cache_db_run(statement) != SQLITE_OK)
 			status = cache_db_fail(db, what, error);
-		}
 	}
 	return cache_db_end(db, status, what, error);
 }
@@ -335,12 +318,10 @@ static int find_keys(struct cache_db *db, enum cache_db_statement which, const c
 	int code, status = KILN_OK;
 	*count = 0;
 	cache_db_bind_text(statement, 1, prefix);
-	while ((code = sqlite3_step(statement)) == SQLITE_ROW && *count < 2) {
+	while ((code = sqlite3_step(statement)) == SQLITE_ROW && *count < 2)
 		cache_db_column_text(statement, 0, keys[(*count)++], KERNEL_KEY_HEX);
-	}
-	if (code != SQLITE_DONE && code != SQLITE_ROW) {
+	if (code != SQLITE_DONE && code != SQLITE_ROW)
 		status = cache_db_fail(db, "looking for a kernel in", error);
-	}
 	sqlite3_reset(statement);
 	return status;
 }
@@ -365,15 +346,13 @@ int cache_db_next(struct cache_db *db, const char *after, char key[KERNEL_KEY_HE
 	cache_db_bind_text(statement, 1, after);
 	int code = sqlite3_step(statement);
 	int status = KILN_OK;
-	if (code == SQLITE_ROW) {
-		cache_db_column_text(statement, 0, next, sizeof next);
-	} else {
+	if (code == SQLITE_ROW)
+		cache_db_column_text(statement, 0, next, sizeof(next));
+	else
 		status = code == SQLITE_DONE ? KILN_ENOENT : cache_db_fail(db, "reading", error);
-	}
 	sqlite3_reset(statement);
-	if (status == KILN_OK) {
-		memcpy(key, next, sizeof next);
-	}
+	if (status == KILN_OK)
+		memcpy(key, next, sizeof(next));
 	return status;
 }
 
@@ -390,21 +369,18 @@ int cache_db_flip(struct cache_db *db, const char *key, int64_t from_end,
 	sqlite3_int64 id = sqlite3_column_int64(statement, 0);
 	int at = (int)(sqlite3_column_int64(statement, 1) - 1 - from_end);
 	sqlite3_reset(statement);
-	if (code == SQLITE_DONE) {
+	if (code == SQLITE_DONE)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %s in the cache", key);
-	}
 	if (code != SQLITE_ROW ||
 		sqlite3_blob_open(db->handle, "main", "objects", "blob", id, 1, &blob) != SQLITE_OK ||
 		sqlite3_blob_read(blob, &byte, 1, at) != SQLITE_OK) {
 		status = cache_db_fail(db, what, error);
 	} else {
 		byte ^= 1;
-		if (sqlite3_blob_write(blob, &byte, 1, at) != SQLITE_OK) {
+		if (sqlite3_blob_write(blob, &byte, 1, at) != SQLITE_OK)
 			status = cache_db_fail(db, what, error);
-		}
 	}
-	if (sqlite3_blob_close(blob) != SQLITE_OK && status == KILN_OK) {
+	if (sqlite3_blob_close(blob) != SQLITE_OK && status == KILN_OK)
 		status = cache_db_fail(db, what, error);
-	}
 	return status;
 }

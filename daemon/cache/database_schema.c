@@ -43,7 +43,7 @@ static const char schema[] =
 static int set_mark(struct cache_db *db)
 {
 	char text[96];
-	snprintf(text, sizeof text, "PRAGMA application_id = %d; PRAGMA user_version = %d;",
+	snprintf(text, sizeof(text), "PRAGMA application_id = %d; PRAGMA user_version = %d;",
 			 DB_APPLICATION, DB_SCHEMA);
 	return sqlite3_exec(db->handle, text, NULL, NULL, NULL);
 }
@@ -53,17 +53,14 @@ static int create(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 	static const char what[] = "creating";
 	/* Before the journal mode, which writes the first page. */
 	if (sqlite3_exec(db->handle, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL",
-					 NULL, NULL, NULL) != SQLITE_OK) {
+					 NULL, NULL, NULL) != SQLITE_OK)
 		return cache_db_fail(db, what, error);
-	}
 	int status = cache_db_begin(db, what, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (sqlite3_exec(db->handle, schema, NULL, NULL, NULL) != SQLITE_OK ||
-		set_mark(db) != SQLITE_OK) {
+		set_mark(db) != SQLITE_OK)
 		status = cache_db_fail(db, what, error);
-	}
 	return cache_db_end(db, status, what, error);
 }
 
@@ -78,13 +75,11 @@ static int fill_row(struct cache_db *db, sqlite3_stmt *set, int64_t id)
 	int code = sqlite3_blob_open(db->handle, "main", "objects", "blob", id, 0, &blob);
 	int bytes = code == SQLITE_OK ? sqlite3_blob_bytes(blob) : 0;
 	int part = bytes < HEAD_BYTES ? bytes : HEAD_BYTES;
-	if (code == SQLITE_OK) {
+	if (code == SQLITE_OK)
 		code = sqlite3_blob_read(blob, head, part, 0);
-	}
 	sqlite3_blob_close(blob);
-	if (code != SQLITE_OK) {
+	if (code != SQLITE_OK)
 		return code;
-	}
 	cache_row_compiler(head, (size_t)part, compiler);
 	sqlite3_bind_int64(set, 1, id);
 	cache_db_bind_text(set, 2, compiler);
@@ -103,15 +98,13 @@ static int fill(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 								  "UPDATE kernels SET compiler = ?2, size = ?3 WHERE id = ?1", -1,
 								  &set, NULL);
 	}
-	while (code == SQLITE_OK && (code = sqlite3_step(rows)) == SQLITE_ROW) {
+	while (code == SQLITE_OK && (code = sqlite3_step(rows)) == SQLITE_ROW)
 		code = fill_row(db, set, sqlite3_column_int64(rows, 0));
-	}
 	int status = KILN_OK;
-	if ((code & 0xff) == SQLITE_CORRUPT && errno != EIO) {
+	if ((code & 0xff) == SQLITE_CORRUPT && errno != EIO)
 		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s is damaged", db->path);
-	} else if (code != SQLITE_DONE) {
+	else if (code != SQLITE_DONE)
 		status = cache_db_refuse(db, upgrading, error);
-	}
 	sqlite3_finalize(set);
 	sqlite3_finalize(rows);
 	return status;
@@ -121,29 +114,23 @@ static int upgrade(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 {
 	static const char *const columns[] = {COLUMN_SIZE, COLUMN_COMPILER};
 	int status = cache_db_begin(db, upgrading, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	for (size_t i = 0; i < sizeof columns / sizeof *columns && status == KILN_OK; i++) {
+	for (size_t i = 0; i < sizeof(columns) / sizeof(*columns) && status == KILN_OK; i++) {
 		char text[128];
-		snprintf(text, sizeof text, "ALTER TABLE kernels ADD COLUMN %s", columns[i]);
-		if (sqlite3_exec(db->handle, text, NULL, NULL, NULL) != SQLITE_OK) {
+		snprintf(text, sizeof(text), "ALTER TABLE kernels ADD COLUMN %s", columns[i]);
+		if (sqlite3_exec(db->handle, text, NULL, NULL, NULL) != SQLITE_OK)
 			status = cache_db_refuse(db, upgrading, error);
-		}
 	}
-	if (status == KILN_OK && sqlite3_exec(db->handle, TABLES_3, NULL, NULL, NULL) != SQLITE_OK) {
+	if (status == KILN_OK && sqlite3_exec(db->handle, TABLES_3, NULL, NULL, NULL) != SQLITE_OK)
 		status = cache_db_refuse(db, upgrading, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = fill(db, error);
-	}
-	if (status == KILN_OK && set_mark(db) != SQLITE_OK) {
+	if (status == KILN_OK && set_mark(db) != SQLITE_OK)
 		status = cache_db_fail(db, upgrading, error);
-	}
 	status = cache_db_end(db, status, upgrading, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		util_log(UTIL_INFO, "cache: %s was upgraded from schema 2 to %d", db->path, DB_SCHEMA);
-	}
 	return status;
 }
 
@@ -152,12 +139,10 @@ int cache_db_identify(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 	int64_t application, version, tables;
 	if (cache_db_ask(db, "PRAGMA application_id", &application) != SQLITE_OK ||
 		cache_db_ask(db, "PRAGMA user_version", &version) != SQLITE_OK ||
-		cache_db_ask(db, "SELECT count(*) FROM sqlite_schema", &tables) != SQLITE_OK) {
+		cache_db_ask(db, "SELECT count(*) FROM sqlite_schema", &tables) != SQLITE_OK)
 		return cache_db_fail(db, "reading", error);
-	}
-	if (application == 0 && version == 0 && tables == 0) {
+	if (application == 0 && version == 0 && tables == 0)
 		return create(db, error);
-	}
 	if (application != DB_APPLICATION) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "%.150s is the database of another program (application id %lld)",
@@ -169,12 +154,10 @@ int cache_db_identify(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 						 "newer kilnd, or another --cache-dir",
 						 db->path, (long long)version, DB_SCHEMA);
 	}
-	if (version == DB_SCHEMA) {
+	if (version == DB_SCHEMA)
 		return KILN_OK;
-	}
-	if (version == 2) {
+	if (version == 2)
 		return upgrade(db, error);
-	}
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%.150s has an unknown schema, %lld",
 					 db->path, (long long)version);
 }

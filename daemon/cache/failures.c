@@ -41,9 +41,8 @@ static int remove_rows(struct cache *cache, enum cache_db_statement which, const
 					   char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *statement = cache_db_statement(cache->db, which);
-	if (key) {
+	if (key)
 		sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
-	}
 	int status =
 		write_done(cache, cache_db_run(statement), "removing failures remembered in", error);
 	return status == KILN_OK ? recount(cache, error) : status;
@@ -52,9 +51,8 @@ static int remove_rows(struct cache *cache, enum cache_db_statement which, const
 int cache_failures_open(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
 	/* On a disk that is full they are forgotten when their time is over. */
-	if (cache_db_run(cache_db_statement(cache->db, DB_FAILED_EXPIRE)) != SQLITE_OK) {
+	if (cache_db_run(cache_db_statement(cache->db, DB_FAILED_EXPIRE)) != SQLITE_OK)
 		cache->write_failures++;
-	}
 	return recount(cache, error);
 }
 
@@ -99,12 +97,10 @@ int cache_failure_put(struct cache *cache, const struct cache_failure *failure,
 	void *blob;
 	size_t bytes;
 	int status = cache_check_key(failure->row.key, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_have_db(cache, error);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = encode(failure, &blob, &bytes);
 	if (status != KILN_OK) {
 		return util_fail(error, KERNEL_ERROR_MAX, status,
@@ -114,9 +110,8 @@ int cache_failure_put(struct cache *cache, const struct cache_failure *failure,
 	status =
 		write_done(cache, insert(cache, failure, blob, bytes), "remembering a failure in", error);
 	free(blob);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = recount(cache, error);
-	}
 	return cache_failed(cache, status, error);
 }
 
@@ -127,15 +122,14 @@ static int decode(const void *blob, size_t bytes, const char *key, struct cache_
 {
 	struct cache_row row;
 	int status = cache_row_decode(blob, bytes, &row, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (strcmp(row.key, key) != 0) {
 		cache_row_free(&row);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "it belongs to another key");
 	}
 	*out = (struct cache_failure){.status = (int)row.registers, .until = row.shared_bytes};
-	snprintf(out->error, sizeof out->error, "%s", row.entry);
+	snprintf(out->error, sizeof(out->error), "%s", row.entry);
 	free(row.entry);
 	row.entry = NULL;
 	row.registers = row.shared_bytes = -1;
@@ -179,16 +173,13 @@ int cache_failure_get(struct cache *cache, const char *key, struct cache_failure
 {
 	int64_t now = util_wall_s();
 	char ignored[KERNEL_ERROR_MAX];
-	if (cache->failures == 0) {
+	if (cache->failures == 0)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no failure is remembered");
-	}
 	int status = cache_have_db(cache, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_failed(cache, read_failure(cache, key, out, error), error);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (cache_failure_is_over(out)) {
 		cache_failure_free(out);
 		status = remove_rows(cache, DB_FAILED_REMOVE, key, error);
@@ -210,9 +201,8 @@ static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_
 {
 	int count = 0, code;
 	int status = cache_check_prefix(prefix, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_FIND);
 	sqlite3_bind_text(statement, 1, prefix, -1, SQLITE_STATIC);
 	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
@@ -235,9 +225,8 @@ static int resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_
 
 bool cache_failures_match(struct cache *cache, const char *prefix)
 {
-	if (cache->failures == 0) {
+	if (cache->failures == 0)
 		return false;
-	}
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_FIND);
 	sqlite3_bind_text(statement, 1, prefix, -1, SQLITE_STATIC);
 	bool found = sqlite3_step(statement) == SQLITE_ROW;
@@ -250,12 +239,10 @@ int cache_failure_show(struct cache *cache, const char *key_prefix, struct cache
 {
 	char key[KERNEL_KEY_HEX];
 	int status = cache_have_db(cache, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = resolve(cache, key_prefix, key, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = read_failure(cache, key, out, error);
-	}
 	return cache_failed(cache, status, error);
 }
 
@@ -269,9 +256,8 @@ int cache_failure_list(struct cache *cache, int64_t limit, cache_failure_visit v
 					   char error[KERNEL_ERROR_MAX])
 {
 	int code, status = cache_have_db(cache, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_FAILED_LIST);
 	sqlite3_bind_int64(statement, 1, limit > 0 ? limit : -1);
 	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
@@ -284,16 +270,15 @@ int cache_failure_list(struct cache *cache, int64_t limit, cache_failure_visit v
 			.status = (int)sqlite3_column_int64(statement, 5),
 			.until = sqlite3_column_int64(statement, 6),
 		};
-		take(statement, 0, failure.row.key, sizeof failure.row.key);
-		take(statement, 1, failure.row.op, sizeof failure.row.op);
-		take(statement, 2, failure.row.target, sizeof failure.row.target);
-		take(statement, 3, instantiation, sizeof instantiation);
-		take(statement, 4, failure.error, sizeof failure.error);
+		take(statement, 0, failure.row.key, sizeof(failure.row.key));
+		take(statement, 1, failure.row.op, sizeof(failure.row.op));
+		take(statement, 2, failure.row.target, sizeof(failure.row.target));
+		take(statement, 3, instantiation, sizeof(instantiation));
+		take(statement, 4, failure.error, sizeof(failure.error));
 		visit(&failure, arg);
 	}
-	if (code != SQLITE_DONE) {
+	if (code != SQLITE_DONE)
 		status = cache_db_fail(cache->db, "listing failures of", error);
-	}
 	sqlite3_reset(statement);
 	return cache_failed(cache, status, error);
 }
@@ -306,16 +291,14 @@ int cache_failure_forget(struct cache *cache, const char *key_prefix, int64_t *r
 	char key[KERNEL_KEY_HEX];
 	uint64_t before = cache->failures;
 	int status = cache_have_db(cache, error);
-	if (status == KILN_OK && key_prefix) {
+	if (status == KILN_OK && key_prefix)
 		status = resolve(cache, key_prefix, key, error);
-	}
 	if (status == KILN_OK) {
 		status = key_prefix ? remove_rows(cache, DB_FAILED_REMOVE, key, error)
 							: remove_rows(cache, DB_FAILED_CLEAR, NULL, error);
 	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		*removed = (int64_t)(before - cache->failures);
-	}
 	return cache_failed(cache, status, error);
 }
 

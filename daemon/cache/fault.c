@@ -36,33 +36,29 @@ static _Atomic uint32_t delay_ms, spared, to_meet, met;
 static bool is_met(enum deed deed)
 {
 	int kind = atomic_load(&fault);
-	if (!(kinds[kind].met & 1u << deed)) {
+	if (!(kinds[kind].met & 1u << deed))
 		return false;
-	}
 	if (atomic_load(&spared)) {
 		atomic_fetch_sub(&spared, 1);
 		return false;
 	}
 	atomic_fetch_add(&met, 1);
-	if (atomic_load(&to_meet) && atomic_fetch_sub(&to_meet, 1) == 1) {
+	if (atomic_load(&to_meet) && atomic_fetch_sub(&to_meet, 1) == 1)
 		atomic_store(&fault, FAULT_NONE);
-	}
 	if (kind != FAULT_SLOW) {
 		errno = kinds[kind].error;
 		return true;
 	}
-	for (uint32_t ms = 0; ms < atomic_load(&delay_ms); ms += PAUSE_FAULT_LOOK_MS) {
+	for (uint32_t ms = 0; ms < atomic_load(&delay_ms); ms += PAUSE_FAULT_LOOK_MS)
 		poll(NULL, 0, PAUSE_FAULT_LOOK_MS);
-	}
 	return false;
 }
 
 static int fault_open(const char *path, int flags, int mode)
 {
 	bool writes = (flags & O_ACCMODE) != O_RDONLY;
-	if (is_met(!writes ? DEED_READ : flags & O_CREAT ? DEED_MAKE : DEED_REMOVE)) {
+	if (is_met(!writes ? DEED_READ : flags & O_CREAT ? DEED_MAKE : DEED_REMOVE))
 		return -1;
-	}
 	return open(path, flags, mode);
 }
 
@@ -124,14 +120,13 @@ void cache_fault_install(void)
 		{"unlink", (sqlite3_syscall_ptr)fault_unlink},
 	};
 	sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
-	for (size_t i = 0; vfs && vfs->iVersion >= 3 && i < sizeof calls / sizeof calls[0]; i++) {
+	for (size_t i = 0; vfs && vfs->iVersion >= 3 && i < sizeof(calls) / sizeof(calls[0]); i++)
 		vfs->xSetSystemCall(vfs, calls[i].name, calls[i].call);
-	}
 }
 
 bool cache_fault_set(const char *kind, uint32_t ms, uint32_t after, uint32_t count)
 {
-	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (strcmp(kind, kinds[i].name) == 0) {
 			atomic_store(&fault, FAULT_NONE);
 			atomic_store(&delay_ms, ms);

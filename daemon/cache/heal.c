@@ -15,19 +15,17 @@
 
 void cache_begin_trouble(struct cache *cache, const char *why)
 {
-	if (!cache->trouble[0]) {
+	if (!cache->trouble[0])
 		util_log(UTIL_WARN, "cache: %s; until then kernels are kept in memory only", why);
-	}
-	snprintf(cache->trouble, sizeof cache->trouble, "%s", why);
+	snprintf(cache->trouble, sizeof(cache->trouble), "%s", why);
 	cache->lapses++;
 	cache->again_us = util_now_us() + PAUSE_DATABASE_AGAIN_US;
 }
 
 void cache_sound(struct cache *cache)
 {
-	if (cache->trouble[0]) {
+	if (cache->trouble[0])
 		util_log(UTIL_INFO, "cache: %s can be written again", cache->place.directory);
-	}
 	cache->trouble[0] = 0;
 }
 
@@ -37,14 +35,12 @@ void cache_sound(struct cache *cache)
 static int open_db(struct cache *cache, enum cache_db_check check, char error[KERNEL_ERROR_MAX])
 {
 	char path[PATH_MAX + 16];
-	snprintf(path, sizeof path, "%s/kiln.db", cache->place.directory);
+	snprintf(path, sizeof(path), "%s/kiln.db", cache->place.directory);
 	int status = cache_db_open(path, check, &cache->db, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_db_totals(cache->db, &cache->totals, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_failures_open(cache, error);
-	}
 	if (status != KILN_OK) {
 		cache_db_close(cache->db);
 		cache->db = NULL;
@@ -61,7 +57,7 @@ static int begin_new(struct cache *cache, const char *why, char moved[32],
 		util_log(UTIL_WARN, "cache: %s; it was moved to %s/%s and a new one begun", why,
 				 cache->place.directory, moved);
 		cache->set_aside++;
-		util_fail(cache->damage, sizeof cache->damage, 0,
+		util_fail(cache->damage, sizeof(cache->damage), 0,
 				  "the cache's database was moved to %s, and a new one begun: %s", moved, why);
 		status = open_db(cache, DB_CHECK_NOTHING, error);
 		cache->suspected = 0;
@@ -79,12 +75,11 @@ int cache_begin(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	cache->aside = cache_place_bound_aside(&cache->place, cache->cap_bytes);
 	int status = open_db(cache, check ? DB_CHECK_PAGES : DB_CHECK_NOTHING, error);
 	if (status == KILN_EPROTO) {
-		memcpy(why, error, sizeof why);
+		memcpy(why, error, sizeof(why));
 		status = begin_new(cache, why, moved, error);
 	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		cache->place.unclean = false;
-	}
 	return status == KILN_EPROTO ? KILN_EIO : status;
 }
 
@@ -108,13 +103,11 @@ static int look_over(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
 	uint64_t now = util_now_us();
 	cache->place.unclean = true;
-	if (now - cache->suspected_us > PAUSE_SUSPICION_US) {
+	if (now - cache->suspected_us > PAUSE_SUSPICION_US)
 		cache->suspected = 0;
-	}
 	cache->suspected_us = now;
-	if (cache->suspected == SUSPECT_MOST) {
+	if (cache->suspected == SUSPECT_MOST)
 		return KILN_EPROTO;
-	}
 	cache->suspected++;
 	int status = open_db(cache, DB_CHECK_ALL, error);
 	cache->place.unclean = status != KILN_OK;
@@ -124,26 +117,23 @@ static int look_over(struct cache *cache, char error[KERNEL_ERROR_MAX])
 int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 {
 	char why[KERNEL_ERROR_MAX], moved[32];
-	if (status != KILN_OK && cache->db && cache_db_disk_failed(cache->db)) {
+	if (status != KILN_OK && cache->db && cache_db_disk_failed(cache->db))
 		cache_begin_trouble(cache, error);
-	}
-	if (status != KILN_EPROTO) {
+	if (status != KILN_EPROTO)
 		return status;
-	}
-	memcpy(why, error, sizeof why);
+	memcpy(why, error, sizeof(why));
 	leave_db(cache);
 	status = look_over(cache, error);
 	if (status == KILN_OK) {
 		util_log(UTIL_WARN, "cache: %s; it was looked over and is sound", why);
 		cache->again_us = util_now_us() + PAUSE_DATABASE_AGAIN_US;
-		memcpy(error, why, sizeof why);
+		memcpy(error, why, sizeof(why));
 		return KILN_EIO;
 	}
-	if (status == KILN_EPROTO) {
+	if (status == KILN_EPROTO)
 		status = begin_new(cache, why, moved, error);
-	}
 	if (status != KILN_OK) {
-		memcpy(why, error, sizeof why);
+		memcpy(why, error, sizeof(why));
 		util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "the cache has no database: %.280s", why);
 		cache_begin_trouble(cache, error);
 		return KILN_EIO;
@@ -161,11 +151,10 @@ void cache_probe(struct cache *cache)
 {
 	char error[KERNEL_ERROR_MAX];
 	int status = cache_db_probe(cache->db, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		cache_sound(cache);
-	} else {
+	else
 		(void)cache_failed(cache, status, error);
-	}
 }
 
 /* A disk that is nearly full has room for a probe and none for a row: it works again when it takes
@@ -175,14 +164,12 @@ static bool try_disk(struct cache *cache)
 	char error[KERNEL_ERROR_MAX];
 	uint64_t lapses = cache->lapses;
 	int status = cache_db_probe(cache->db, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		(void)cache_save(cache, error);
-	} else {
+	else
 		(void)cache_failed(cache, status, error);
-	}
-	if (status == KILN_OK && cache->lapses == lapses) {
+	if (status == KILN_OK && cache->lapses == lapses)
 		cache_sound(cache);
-	}
 	return status != KILN_EPERM;
 }
 
@@ -194,9 +181,8 @@ static int begin_again(struct cache *cache, char error[KERNEL_ERROR_MAX])
 		cache_place_close(&cache->place);
 		status = cache_place_open(cache->directory, &cache->place, error);
 	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_begin(cache, error);
-	}
 	if (status == KILN_OK) {
 		cache_memory_mark(&cache->memory, NULL, true);
 		cache_probe(cache);
@@ -210,9 +196,8 @@ int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
 	/* What is begun may be found damaged at once. */
 	bool may_begin = !cache->db && util_now_us() >= cache->again_us;
-	if (cache->db || (may_begin && begin_again(cache, error) == KILN_OK && cache->db)) {
+	if (cache->db || (may_begin && begin_again(cache, error) == KILN_OK && cache->db))
 		return KILN_OK;
-	}
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%s", cache->trouble);
 }
 
@@ -220,19 +205,16 @@ void cache_stay(struct cache *cache)
 {
 	char error[KERNEL_ERROR_MAX];
 	enum cache_db_lost lost = cache->db ? cache_db_lost(cache->db) : DB_LOST_NOTHING;
-	if (lost == DB_LOST_NOTHING) {
+	if (lost == DB_LOST_NOTHING)
 		return;
-	}
 	util_log(UTIL_WARN, "cache: %s/kiln.db%s was removed or replaced; it is opened anew",
 			 cache->place.directory, lost == DB_LOST_LOG ? "-wal" : "");
-	if (lost == DB_LOST_LOG) {
+	if (lost == DB_LOST_LOG)
 		cache_flush_uses(cache);
-	}
 	leave_db(cache);
 	/* The log of one file must not be read into another. */
-	if (lost == DB_LOST_FILE) {
+	if (lost == DB_LOST_FILE)
 		cache_place_forget_log(&cache->place);
-	}
 	begin_again(cache, error);
 }
 
@@ -240,9 +222,8 @@ void cache_look(struct cache *cache)
 {
 	char error[KERNEL_ERROR_MAX];
 	cache_stay(cache);
-	if (cache->db && !cache_place_is_current(&cache->place)) {
+	if (cache->db && !cache_place_is_current(&cache->place))
 		cache_place_lock_again(&cache->place);
-	}
 	if (!cache->db) {
 		begin_again(cache, error);
 	} else if (cache->trouble[0] && !try_disk(cache)) {

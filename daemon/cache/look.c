@@ -25,9 +25,8 @@ static void quarantine(struct cache *cache, const struct cache_db_index *index, 
 		cache_db_count_gone(&cache->totals, index->bytes, index->size);
 		status = cache_db_quarantined(cache->db, &count, &cache->totals.quarantine, error);
 	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		return;
-	}
 	cache->write_failures++;
 	util_log(UTIL_WARN, "cache: %s", error);
 	cache_failed(cache, status, error);
@@ -72,7 +71,7 @@ static int read_row(struct cache *cache, const char *key, struct cache_row *out,
 		row.used = use ? use->used : index.used;
 		row.size = (uint64_t)index.size;
 		row.pinned = index.pinned;
-		memcpy(row.compiler, index.compiler, sizeof row.compiler);
+		memcpy(row.compiler, index.compiler, sizeof(row.compiler));
 		*out = row;
 	}
 	return status;
@@ -85,9 +84,8 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 	struct cache_row row;
 	bool damaged;
 	int status = cache_check_key(key, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	struct cache_row *kept = cache_memory_get(&cache->memory, key);
 	if (kept) {
 		kept->hits++;
@@ -100,9 +98,8 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 		cache_count_use(cache, key, now);
 		return KILN_OK;
 	}
-	if (cache_have_db(cache, error) != KILN_OK) {
+	if (cache_have_db(cache, error) != KILN_OK)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %.12s in memory", key);
-	}
 	status = read_row(cache, key, &row, &damaged, error);
 	if (status != KILN_OK) {
 		/* With the database gone the row is gone: a miss like any other. */
@@ -119,12 +116,10 @@ int cache_get(struct cache *cache, const char *key, struct cache_row *out,
 int cache_has(struct cache *cache, const char *key, char error[KERNEL_ERROR_MAX])
 {
 	int status = cache_check_key(key, error);
-	if (status != KILN_OK || cache_memory_get(&cache->memory, key)) {
+	if (status != KILN_OK || cache_memory_get(&cache->memory, key))
 		return status;
-	}
-	if (!cache->db) {
+	if (!cache->db)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT, "no kernel %.12s in memory", key);
-	}
 	return cache_failed(cache, cache_db_has(cache->db, key, error), error);
 }
 
@@ -134,22 +129,18 @@ int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_H
 	char keys[2][KERNEL_KEY_HEX] = {"", ""};
 	int count = 0;
 	int status = cache_check_prefix(prefix, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (cache->db) {
 		status = cache_db_find(cache->db, prefix, keys, &count, error);
-		if (status != KILN_OK) {
+		if (status != KILN_OK)
 			return cache_failed(cache, status, error);
-		}
 	}
 	const char *kept = count < 2 ? cache_memory_find(&cache->memory, prefix, keys[0]) : NULL;
-	if (kept) {
+	if (kept)
 		memcpy(keys[count++], kept, KERNEL_KEY_HEX);
-	}
-	if (count == 1 && cache_memory_find(&cache->memory, prefix, keys[0])) {
+	if (count == 1 && cache_memory_find(&cache->memory, prefix, keys[0]))
 		count = 2;
-	}
 	if (count == 0) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
 						 "no kernel in the cache has a key that begins with %s", prefix);
@@ -175,13 +166,11 @@ int cache_peek(struct cache *cache, const char *key_prefix, struct cache_row *ou
 	struct cache_row row;
 	bool damaged = false;
 	int status = cache_resolve(cache, key_prefix, key, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = KILN_ENOENT;
-	if (cache->db) {
+	if (cache->db)
 		status = read_row(cache, key, &row, &damaged, error);
-	}
 	if (status == KILN_OK) {
 		*out = row;
 		return KILN_OK;
@@ -248,9 +237,8 @@ int cache_verify(struct cache *cache, struct cache_verified *progress, cache_bad
 		reached.next[0] = 0;
 		status = KILN_OK;
 	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		*progress = reached;
-	}
 	return status;
 }
 
@@ -258,14 +246,11 @@ int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL
 {
 	char key[KERNEL_KEY_HEX];
 	int status = cache_have_db(cache, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_resolve(cache, key_prefix, key, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_failed(cache, cache_db_flip(cache->db, key, 0, error), error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		cache_memory_remove(&cache->memory, key);
-	}
 	return status;
 }

@@ -28,9 +28,8 @@ static struct cache_memory_entry **bucket(struct cache_memory *memory, const cha
 static struct cache_memory_entry **slot(struct cache_memory *memory, const char *key)
 {
 	struct cache_memory_entry **at = bucket(memory, key);
-	while (*at && strcmp((*at)->row.key, key) != 0) {
+	while (*at && strcmp((*at)->row.key, key) != 0)
 		at = &(*at)->chain;
-	}
 	return at;
 }
 
@@ -51,9 +50,8 @@ static void link_newest(struct cache_memory *memory, struct cache_memory_entry *
 struct cache_row *cache_memory_get(struct cache_memory *memory, const char *key)
 {
 	struct cache_memory_entry *entry = *slot(memory, key);
-	if (!entry) {
+	if (!entry)
 		return NULL;
-	}
 	unlink_use(memory, entry);
 	link_newest(memory, entry);
 	return &entry->row;
@@ -63,9 +61,8 @@ void cache_memory_remove(struct cache_memory *memory, const char *key)
 {
 	struct cache_memory_entry **at = slot(memory, key);
 	struct cache_memory_entry *entry = *at;
-	if (!entry) {
+	if (!entry)
 		return;
-	}
 	*at = entry->chain;
 	unlink_use(memory, entry);
 	memory->bytes -= entry->cost;
@@ -79,13 +76,11 @@ void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
 {
 	uint64_t cost = cache_row_cost(row);
 	cache_memory_remove(memory, row->key);
-	if (cost > memory->cap) {
+	if (cost > memory->cap)
 		return;
-	}
-	while (memory->bytes > memory->cap - cost) {
+	while (memory->bytes > memory->cap - cost)
 		cache_memory_remove(memory, memory->oldest->row.key);
-	}
-	struct cache_memory_entry *entry = malloc(sizeof *entry);
+	struct cache_memory_entry *entry = malloc(sizeof(*entry));
 	if (!entry || cache_row_copy(row, true, &entry->row) != KILN_OK) {
 		free(entry);
 		return;
@@ -102,9 +97,8 @@ void cache_memory_put(struct cache_memory *memory, const struct cache_row *row)
 
 void cache_memory_clear(struct cache_memory *memory)
 {
-	while (memory->oldest) {
+	while (memory->oldest)
 		cache_memory_remove(memory, memory->oldest->row.key);
-	}
 }
 
 static void mark(struct cache_memory *memory, struct cache_memory_entry *entry, bool unsaved)
@@ -116,17 +110,15 @@ static void mark(struct cache_memory *memory, struct cache_memory_entry *entry, 
 void cache_memory_mark(struct cache_memory *memory, const char *key, bool unsaved)
 {
 	struct cache_memory_entry *entry = key ? *slot(memory, key) : memory->newest;
-	for (; entry; entry = key ? NULL : entry->older) {
+	for (; entry; entry = key ? NULL : entry->older)
 		mark(memory, entry, unsaved);
-	}
 }
 
 const struct cache_row *cache_memory_unsaved(const struct cache_memory *memory)
 {
 	const struct cache_memory_entry *entry = memory->unsaved ? memory->newest : NULL;
-	while (entry && !entry->unsaved) {
+	while (entry && !entry->unsaved)
 		entry = entry->older;
-	}
 	return entry ? &entry->row : NULL;
 }
 
@@ -134,10 +126,8 @@ const char *cache_memory_find(const struct cache_memory *memory, const char *pre
 							  const char *except)
 {
 	size_t size = strlen(prefix);
-	for (const struct cache_memory_entry *entry = memory->newest; entry; entry = entry->older) {
-		if (strncmp(entry->row.key, prefix, size) == 0 && strcmp(entry->row.key, except) != 0) {
+	for (const struct cache_memory_entry *entry = memory->newest; entry; entry = entry->older)
+		if (strncmp(entry->row.key, prefix, size) == 0 && strcmp(entry->row.key, except) != 0)
 			return entry->row.key;
-		}
-	}
 	return NULL;
 }

@@ -58,10 +58,9 @@ static int read_head(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 		return FAIL(KILN_EINVAL, "%s is no pack, or only the beginning of one: it has %llu bytes",
 					reader->bytes.what, (unsigned long long)reader->bytes.size);
 	}
-	int result = get(reader, head, sizeof head, error);
-	if (result == KILN_OK && memcmp(head, PACK_MAGIC, 8) != 0) {
+	int result = get(reader, head, sizeof(head), error);
+	if (result == KILN_OK && memcmp(head, PACK_MAGIC, 8) != 0)
 		return FAIL(KILN_EINVAL, "%s is no pack: it does not begin as one", reader->bytes.what);
-	}
 	if (result == KILN_OK && util_get_u64(head + 8) != PACK_VERSION) {
 		return FAIL(KILN_EVERSION, "%s is a pack of version %llu, and this kilnd knows version %d",
 					reader->bytes.what, (unsigned long long)util_get_u64(head + 8), PACK_VERSION);
@@ -78,26 +77,23 @@ static int rewind_to(struct pack_reader *reader, enum pack_phase phase,
 	reader->phase = phase;
 	reader->at = 0;
 	util_hash_begin(&reader->hash);
-	return phase == PACK_LOOKING ? KILN_OK : get(reader, head, sizeof head, error);
+	return phase == PACK_LOOKING ? KILN_OK : get(reader, head, sizeof(head), error);
 }
 
 int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_reader **out,
 				   char error[KERNEL_ERROR_MAX])
 {
-	struct pack_reader *reader = calloc(1, sizeof *reader);
-	if (!reader) {
+	struct pack_reader *reader = calloc(1, sizeof(*reader));
+	if (!reader)
 		return FAIL(KILN_ENOMEM, "out of memory for a pack");
-	}
 	reader->ring = ring;
 	reader->reserve = -1;
 	util_hash_begin(&reader->hash);
 	int status = pack_bytes_open(path, &reader->bytes, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = read_head(reader, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = rewind_to(reader, PACK_LOOKING, error);
-	}
 	if (status != KILN_OK) {
 		pack_read_close(reader);
 		return status;
@@ -122,9 +118,8 @@ static int reserve_room(struct pack_reader *reader, struct cache *cache,
 
 static void give_up_reserve(struct pack_reader *reader)
 {
-	if (reader->reserve >= 0) {
+	if (reader->reserve >= 0)
 		close(reader->reserve);
-	}
 	reader->reserve = -1;
 }
 
@@ -142,18 +137,15 @@ static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t n
 							reader->seal, now, &reader->signer, error);
 	}
 	reader->at = reader->end;
-	if (status == KILN_OK) {
-		status = get(reader, end, sizeof end, error);
-	}
-	if (status != KILN_OK) {
+	if (status == KILN_OK)
+		status = get(reader, end, sizeof(end), error);
+	if (status != KILN_OK)
 		return status;
-	}
 	reader->figures.rows = util_get_u64(end + 8);
 	reader->figures.bytes = reader->bytes.size;
 	status = cache_room(cache, reader->bytes.size, reader->figures.rows, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = reserve_room(reader, cache, error);
-	}
 	return status == KILN_OK ? rewind_to(reader, PACK_TAKING, error) : status;
 }
 
@@ -169,9 +161,8 @@ static int look(struct pack_reader *reader, struct cache *cache, int64_t now,
 		status = get(reader, buffer, left < chunk ? (size_t)left : chunk, error);
 	}
 	free(buffer);
-	if (status == KILN_OK && reader->at == content) {
+	if (status == KILN_OK && reader->at == content)
 		status = check_seal(reader, cache, now, error);
-	}
 	return status;
 }
 
@@ -181,27 +172,22 @@ static void note_compiler(struct pack_reader *reader, const struct cache_row *ro
 {
 	char compiler[CACHE_COMPILER_MAX];
 	cache_row_compiler(row->key_text, strlen(row->key_text), compiler);
-	for (int i = 0; i < reader->compiler_count; i++) {
-		if (strcmp(reader->compilers[i], compiler) == 0) {
+	for (int i = 0; i < reader->compiler_count; i++)
+		if (strcmp(reader->compilers[i], compiler) == 0)
 			return;
-		}
-	}
-	if (reader->compiler_count < PACK_COMPILERS) {
-		memcpy(reader->compilers[reader->compiler_count++], compiler, sizeof compiler);
-	}
+	if (reader->compiler_count < PACK_COMPILERS)
+		memcpy(reader->compilers[reader->compiler_count++], compiler, sizeof(compiler));
 }
 
 /* Room to remember a key; false without memory. */
 static bool reserve(struct pack_reader *reader)
 {
-	if (reader->taken_count < reader->taken_capacity) {
+	if (reader->taken_count < reader->taken_capacity)
 		return true;
-	}
 	size_t capacity = reader->taken_capacity ? 2 * reader->taken_capacity : 64;
-	void *grown = realloc(reader->taken, capacity * sizeof *reader->taken);
-	if (!grown) {
+	void *grown = realloc(reader->taken, capacity * sizeof(*reader->taken));
+	if (!grown)
 		return false;
-	}
 	reader->taken = grown;
 	reader->taken_capacity = capacity;
 	return true;
@@ -218,7 +204,7 @@ static int check_row(struct pack_reader *reader, const struct cache_row *row,
 		return FAIL(KILN_EPROTO, "%s has a kernel %.12s that is not in the order of the keys",
 					reader->bytes.what, row->key);
 	}
-	memcpy(reader->last, row->key, sizeof reader->last);
+	memcpy(reader->last, row->key, sizeof(reader->last));
 	return KILN_OK;
 }
 
@@ -228,13 +214,11 @@ static int take_row(struct pack_reader *reader, struct cache *cache, const void 
 	struct cache_row row;
 	char why[KERNEL_ERROR_MAX];
 	bool was_there = false;
-	if (cache_row_decode(blob, size, &row, why) != KILN_OK) {
+	if (cache_row_decode(blob, size, &row, why) != KILN_OK)
 		return FAIL(KILN_EPROTO, "%s: %.150s", reader->bytes.what, why);
-	}
 	int status = check_row(reader, &row, error);
-	if (status == KILN_OK && !reserve(reader)) {
+	if (status == KILN_OK && !reserve(reader))
 		status = FAIL(KILN_ENOMEM, "out of memory for a pack");
-	}
 	if (status == KILN_OK) {
 		row.used = now;
 		row.hits = 0;
@@ -244,9 +228,8 @@ static int take_row(struct pack_reader *reader, struct cache *cache, const void 
 		note_compiler(reader, &row);
 		reader->figures.present += was_there;
 		reader->figures.taken += !was_there;
-		if (!was_there) {
+		if (!was_there)
 			memcpy(reader->taken[reader->taken_count++], row.key, KERNEL_KEY_HEX);
-		}
 	}
 	cache_row_free(&row);
 	return status;
@@ -256,11 +239,10 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 					char error[KERNEL_ERROR_MAX])
 {
 	unsigned char number[8];
-	int status = get(reader, number, sizeof number, error);
+	int status = get(reader, number, sizeof(number), error);
 	uint64_t size = util_get_u64(number);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (size == 0 || size > ROW_BYTES_MAX || size > reader->end - reader->at) {
 		return FAIL(KILN_EPROTO, "%s has a kernel of %llu bytes where %llu are left",
 					reader->bytes.what, (unsigned long long)size,
@@ -272,9 +254,8 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 					(unsigned long long)size);
 	}
 	status = get(reader, blob, (size_t)size, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = take_row(reader, cache, blob, (size_t)size, now, error);
-	}
 	free(blob);
 	reader->sum += size;
 	return status;
@@ -284,10 +265,9 @@ static int finish(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 {
 	unsigned char end[8 * PACK_END_NUMBERS];
 	uint64_t rows = reader->figures.taken + reader->figures.present;
-	int status = get(reader, end, sizeof end, error);
-	if (status != KILN_OK) {
+	int status = get(reader, end, sizeof(end), error);
+	if (status != KILN_OK)
 		return status;
-	}
 	if (util_get_u64(end) != 0 || util_get_u64(end + 8) != rows ||
 		util_get_u64(end + 16) != reader->sum) {
 		return FAIL(KILN_EPROTO, "%s says that it has %llu kernels of %llu bytes, and has %llu",
@@ -312,9 +292,8 @@ static int take(struct pack_reader *reader, struct cache *cache, int64_t now,
 		}
 		status = next_row(reader, cache, now, error);
 	}
-	if (status == KILN_OK && reader->at == reader->end) {
+	if (status == KILN_OK && reader->at == reader->end)
 		status = finish(reader, error);
-	}
 	return status;
 }
 
@@ -358,17 +337,15 @@ const struct pack_figures *pack_figures(const struct pack_reader *reader)
 
 int pack_compilers(const struct pack_reader *reader, const char *names[PACK_COMPILERS])
 {
-	for (int i = 0; i < reader->compiler_count; i++) {
+	for (int i = 0; i < reader->compiler_count; i++)
 		names[i] = reader->compilers[i];
-	}
 	return reader->compiler_count;
 }
 
 void pack_read_close(struct pack_reader *reader)
 {
-	if (!reader) {
+	if (!reader)
 		return;
-	}
 	pack_bytes_close(&reader->bytes);
 	give_up_reserve(reader);
 	free(reader->taken);

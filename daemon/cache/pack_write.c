@@ -36,12 +36,10 @@ static int put(struct pack_writer *writer, const void *bytes, size_t size,
 	writer->bytes += size;
 	while (size) {
 		ssize_t wrote = write(writer->fd, at, size);
-		if (wrote < 0 && errno == EINTR) {
+		if (wrote < 0 && errno == EINTR)
 			continue;
-		}
-		if (wrote <= 0) {
+		if (wrote <= 0)
 			return fail_io(writer, error);
-		}
 		at += wrote;
 		size -= (size_t)wrote;
 	}
@@ -52,17 +50,16 @@ static int put_numbers(struct pack_writer *writer, const uint64_t *numbers, int 
 					   char error[KERNEL_ERROR_MAX])
 {
 	unsigned char bytes[8 * PACK_END_NUMBERS];
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++)
 		util_put_u64(bytes + 8 * i, numbers[i]);
-	}
 	return put(writer, bytes, 8 * (size_t)count, error);
 }
 
 static void copy_filter(struct pack_writer *writer, const struct cache_trim *filter)
 {
-	snprintf(writer->op, sizeof writer->op, "%s", filter->op ? filter->op : "");
-	snprintf(writer->target, sizeof writer->target, "%s", filter->target ? filter->target : "");
-	snprintf(writer->compiler, sizeof writer->compiler, "%s",
+	snprintf(writer->op, sizeof(writer->op), "%s", filter->op ? filter->op : "");
+	snprintf(writer->target, sizeof(writer->target), "%s", filter->target ? filter->target : "");
+	snprintf(writer->compiler, sizeof(writer->compiler), "%s",
 			 filter->compiler ? filter->compiler : "");
 	writer->filter.used_before = filter->used_before;
 }
@@ -72,11 +69,10 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 {
 	static const uint64_t version = PACK_VERSION;
 	struct stat there;
-	struct pack_writer *writer = calloc(1, sizeof *writer);
-	if (!writer) {
+	struct pack_writer *writer = calloc(1, sizeof(*writer));
+	if (!writer)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a pack");
-	}
-	if (path[0] != '/' || strlen(path) >= sizeof writer->path) {
+	if (path[0] != '/' || strlen(path) >= sizeof(writer->path)) {
 		free(writer);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "\"%.200s\" is no absolute path of at most %d bytes", path, PATH_MAX - 1);
@@ -87,9 +83,9 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%.200s is there already and is no file: a pack is a file", path);
 	}
-	snprintf(writer->path, sizeof writer->path, "%s", path);
+	snprintf(writer->path, sizeof(writer->path), "%s", path);
 	/* In a container each kilnd has the same number, and one that was killed left its file. */
-	snprintf(writer->temporary, sizeof writer->temporary, "%s.part%llx", path,
+	snprintf(writer->temporary, sizeof(writer->temporary), "%s.part%llx", path,
 			 (unsigned long long)util_now_us());
 	copy_filter(writer, filter);
 	util_hash_begin(&writer->hash);
@@ -101,12 +97,10 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 	}
 	*out = writer;
 	int status = put(writer, PACK_MAGIC, 8, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = put_numbers(writer, &version, 1, error);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		pack_write_close(writer);
-	}
 	return status;
 }
 
@@ -129,9 +123,8 @@ static bool fits(const struct pack_writer *writer, const struct cache_row *row)
 static void note(const struct cache_row *row, void *arg)
 {
 	struct page *page = arg;
-	if (fits(page->writer, row)) {
+	if (fits(page->writer, row))
 		memcpy(page->keys[page->count++], row->key, KERNEL_KEY_HEX);
-	}
 	page->seen++;
 	memcpy(page->last, row->key, KERNEL_KEY_HEX);
 }
@@ -149,9 +142,8 @@ static int put_row(struct pack_writer *writer, struct cache_row *row, char error
 	}
 	uint64_t length = size;
 	int status = put_numbers(writer, &length, 1, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = put(writer, blob, size, error);
-	}
 	free(blob);
 	writer->rows++;
 	writer->sum += size;
@@ -190,12 +182,11 @@ int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
 static int publish(struct pack_writer *writer, char error[KERNEL_ERROR_MAX])
 {
 	char directory[PATH_MAX];
-	if (fsync(writer->fd) != 0 || rename(writer->temporary, writer->path) != 0) {
+	if (fsync(writer->fd) != 0 || rename(writer->temporary, writer->path) != 0)
 		return fail_io(writer, error);
-	}
 	writer->finished = true;
-	snprintf(directory, sizeof directory, "%.*s/", (int)(strrchr(writer->path, '/') - writer->path),
-			 writer->path);
+	snprintf(directory, sizeof(directory), "%.*s/",
+			 (int)(strrchr(writer->path, '/') - writer->path), writer->path);
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0) {
 		fsync(fd);
@@ -219,24 +210,20 @@ int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret,
 	util_hash_end(&writer->hash, content.digest);
 	seal_make(secret, PACK_PURPOSE, &content, when, until, seal);
 	util_hash_begin(&writer->hash);
-	if (status == KILN_OK) {
-		status = put(writer, seal, sizeof seal, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
+		status = put(writer, seal, sizeof(seal), error);
+	if (status == KILN_OK)
 		status = publish(writer, error);
-	}
 	*figures = (struct pack_figures){.rows = writer->rows, .bytes = writer->bytes};
 	return status;
 }
 
 void pack_write_close(struct pack_writer *writer)
 {
-	if (!writer) {
+	if (!writer)
 		return;
-	}
 	close(writer->fd);
-	if (!writer->finished) {
+	if (!writer->finished)
 		unlink(writer->temporary);
-	}
 	free(writer);
 }

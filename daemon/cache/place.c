@@ -43,11 +43,9 @@ static const struct {
 
 const char *cache_place_remote_name(unsigned long type)
 {
-	for (size_t i = 0; i < sizeof remote / sizeof remote[0]; i++) {
-		if (remote[i].type == (type & 0xffffffffu)) {
+	for (size_t i = 0; i < sizeof(remote) / sizeof(remote[0]); i++)
+		if (remote[i].type == (type & 0xffffffffu))
 			return remote[i].name;
-		}
-	}
 	return NULL;
 }
 
@@ -85,13 +83,12 @@ static int check_directory(const struct cache_place *place, char error[KERNEL_ER
 static int say_owner(const struct cache_place *place, char error[KERNEL_ERROR_MAX])
 {
 	char text[24] = "";
-	ssize_t got = pread(place->lock_fd, text, sizeof text - 1, 0);
+	ssize_t got = pread(place->lock_fd, text, sizeof(text) - 1, 0);
 	text[got > 0 ? got : 0] = 0;
 	long pid = strtol(text, NULL, 10);
 	char owner[48] = "another process";
-	if (pid > 0) {
-		snprintf(owner, sizeof owner, "the process with pid %ld", pid);
-	}
+	if (pid > 0)
+		snprintf(owner, sizeof(owner), "the process with pid %ld", pid);
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EBUSY,
 					 "the cache directory %.150s is in use by %s: a cache has one daemon; choose "
 					 "another with --cache-dir",
@@ -137,20 +134,17 @@ static int take_lock(struct cache_place *place, char error[KERNEL_ERROR_MAX])
 				"directory with --cache-dir",
 				place->directory, strerror(errno));
 		}
-		if (flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+		if (flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0)
 			return say_owner(place, error);
-		}
-		if (lock_is_current(place)) {
+		if (lock_is_current(place))
 			break;
-		}
 		close(place->lock_fd);
 	}
 	place->unclean = fstat(place->lock_fd, &status) == 0 && status.st_size > 0;
-	int size = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+	int size = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
 	/* On a full disk the lock holds all the same; only the message above has no pid to name. */
-	if (ftruncate(place->lock_fd, 0) == 0) {
+	if (ftruncate(place->lock_fd, 0) == 0)
 		(void)!pwrite(place->lock_fd, text, (size_t)size, 0);
-	}
 	return KILN_OK;
 }
 
@@ -172,9 +166,8 @@ int cache_place_open(const char *directory, struct cache_place *out, char error[
 						 strerror(errno));
 	}
 	int status = check_directory(out, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = take_lock(out, error);
-	}
 	if (status != KILN_OK) {
 		if (out->lock_fd >= 0) {
 			close(out->lock_fd);
@@ -208,14 +201,12 @@ void cache_place_forget_log(const struct cache_place *place)
 void cache_place_close(struct cache_place *place)
 {
 	if (place->lock_fd >= 0) {
-		if (!place->unclean && lock_is_current(place)) {
+		if (!place->unclean && lock_is_current(place))
 			unlinkat(place->directory_fd, "lock", 0);
-		}
 		close(place->lock_fd);
 	}
-	if (place->directory_fd >= 0) {
+	if (place->directory_fd >= 0)
 		close(place->directory_fd);
-	}
 	place->lock_fd = place->directory_fd = -1;
 }
 
@@ -223,11 +214,10 @@ uint64_t cache_place_disk_bytes(const struct cache_place *place)
 {
 	static const char *const names[] = {"kiln.db", "kiln.db-wal", "kiln.db-shm"};
 	uint64_t total = 0;
-	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct stat status;
-		if (fstatat(place->directory_fd, names[i], &status, AT_SYMLINK_NOFOLLOW) == 0) {
+		if (fstatat(place->directory_fd, names[i], &status, AT_SYMLINK_NOFOLLOW) == 0)
 			total += (uint64_t)status.st_size;
-		}
 	}
 	return total;
 }

@@ -70,9 +70,8 @@ void cache_row_compiler(const void *text, size_t bytes, char compiler[CACHE_COMP
 	if (at) {
 		at += strlen(mark);
 		size_t left = bytes - (size_t)(at - (const char *)text);
-		while (length < left && length < CACHE_COMPILER_MAX - 1 && at[length] != '\n') {
+		while (length < left && length < CACHE_COMPILER_MAX - 1 && at[length] != '\n')
 			length++;
-		}
 		memcpy(compiler, at, length);
 	}
 	compiler[length] = 0;
@@ -106,17 +105,15 @@ static void write_header(const struct cache_row *row, const size_t lengths[ROW_T
 	int64_t *numbers[ROW_NUMBERS];
 	list_numbers(row, numbers);
 	memset(blob, 0, HEADER_BYTES);
-	memcpy(blob + AT_MAGIC, ROW_MAGIC, sizeof ROW_MAGIC);
+	memcpy(blob + AT_MAGIC, ROW_MAGIC, sizeof(ROW_MAGIC));
 	util_put_u64(blob + AT_VERSION, ROW_VERSION);
 	memcpy(blob + AT_KEY, row->key, 64);
 	memcpy(blob + AT_OP, row->op, strlen(row->op));
 	memcpy(blob + AT_TARGET, row->target, strlen(row->target));
-	for (int i = 0; i < ROW_NUMBERS; i++) {
+	for (int i = 0; i < ROW_NUMBERS; i++)
 		util_put_u64(blob + AT_NUMBERS + 8 * i, (uint64_t)*numbers[i]);
-	}
-	for (int i = 0; i <= ROW_TEXTS; i++) {
+	for (int i = 0; i <= ROW_TEXTS; i++)
 		util_put_u64(blob + AT_LENGTHS + 8 * i, lengths[i]);
-	}
 }
 
 int cache_row_encode(const struct cache_row *row, void **blob, size_t *bytes)
@@ -124,28 +121,24 @@ int cache_row_encode(const struct cache_row *row, void **blob, size_t *bytes)
 	char **texts[ROW_TEXTS];
 	size_t lengths[ROW_TEXTS + 1];
 	size_t total = HEADER_BYTES;
-	if (!cache_row_is_hex(row->key, 64) || !memchr(row->op, 0, sizeof row->op) ||
-		!memchr(row->target, 0, sizeof row->target) || (row->object_bytes && !row->object)) {
+	if (!cache_row_is_hex(row->key, 64) || !memchr(row->op, 0, sizeof(row->op)) ||
+		!memchr(row->target, 0, sizeof(row->target)) || (row->object_bytes && !row->object))
 		return KILN_EINVAL;
-	}
 	list_texts(row, texts);
 	for (int i = 0; i <= ROW_TEXTS; i++) {
 		lengths[i] = i == ROW_TEXTS ? row->object_bytes : *texts[i] ? strlen(*texts[i]) : 0;
-		if (lengths[i] > ROW_BYTES_MAX - total) {
+		if (lengths[i] > ROW_BYTES_MAX - total)
 			return KILN_ELIMIT;
-		}
 		total += lengths[i];
 	}
 	unsigned char *out = malloc(total);
-	if (!out) {
+	if (!out)
 		return KILN_ENOMEM;
-	}
 	write_header(row, lengths, out);
 	unsigned char *at = out + HEADER_BYTES;
 	for (int i = 0; i <= ROW_TEXTS; i++) {
-		if (lengths[i]) {
+		if (lengths[i])
 			memcpy(at, i == ROW_TEXTS ? row->object : *texts[i], lengths[i]);
-		}
 		at += lengths[i];
 	}
 	cache_row_seal(out, total);
@@ -158,11 +151,9 @@ int cache_row_encode(const struct cache_row *row, void **blob, size_t *bytes)
 static bool read_name(const unsigned char *at, size_t size, char *out)
 {
 	size_t length = strnlen((const char *)at, size);
-	for (size_t i = length; i < size; i++) {
-		if (at[i]) {
+	for (size_t i = length; i < size; i++)
+		if (at[i])
 			return false;
-		}
-	}
 	memcpy(out, at, size);
 	return length < size;
 }
@@ -171,25 +162,20 @@ static bool read_name(const unsigned char *at, size_t size, char *out)
 static const char *check(const unsigned char *blob, size_t bytes, size_t lengths[ROW_TEXTS + 1])
 {
 	unsigned char digest[32];
-	if (bytes < HEADER_BYTES) {
+	if (bytes < HEADER_BYTES)
 		return "it is shorter than a header";
-	}
-	if (memcmp(blob + AT_MAGIC, ROW_MAGIC, sizeof ROW_MAGIC) != 0) {
+	if (memcmp(blob + AT_MAGIC, ROW_MAGIC, sizeof(ROW_MAGIC)) != 0)
 		return "it does not begin as one";
-	}
-	if (util_get_u64(blob + AT_VERSION) != ROW_VERSION) {
+	if (util_get_u64(blob + AT_VERSION) != ROW_VERSION)
 		return "its version is unknown";
-	}
 	checksum(blob, bytes, digest);
-	if (memcmp(blob + AT_CHECKSUM, digest, sizeof digest) != 0) {
+	if (memcmp(blob + AT_CHECKSUM, digest, sizeof(digest)) != 0)
 		return "the checksum does not match";
-	}
 	size_t left = bytes - HEADER_BYTES;
 	for (int i = 0; i <= ROW_TEXTS; i++) {
 		uint64_t length = util_get_u64(blob + AT_LENGTHS + 8 * i);
-		if (length > left) {
+		if (length > left)
 			return "a length in it goes beyond its end";
-		}
 		lengths[i] = (size_t)length;
 		left -= lengths[i];
 	}
@@ -203,13 +189,11 @@ static int read_sections(const unsigned char *at, const size_t lengths[ROW_TEXTS
 	char **texts[ROW_TEXTS];
 	list_texts(out, texts);
 	for (int i = 0; i < ROW_TEXTS; i++) {
-		if (memchr(at, 0, lengths[i])) {
+		if (memchr(at, 0, lengths[i]))
 			return KILN_EPROTO;
-		}
 		char *text = malloc(lengths[i] + 1);
-		if (!text) {
+		if (!text)
 			return KILN_ENOMEM;
-		}
 		memcpy(text, at, lengths[i]);
 		text[lengths[i]] = 0;
 		*texts[i] = text;
@@ -217,9 +201,8 @@ static int read_sections(const unsigned char *at, const size_t lengths[ROW_TEXTS
 	}
 	size_t size = lengths[ROW_TEXTS];
 	out->object = malloc(size ? size : 1);
-	if (!out->object) {
+	if (!out->object)
 		return KILN_ENOMEM;
-	}
 	memcpy(out->object, at, size);
 	out->object_bytes = size;
 	return KILN_OK;
@@ -236,17 +219,16 @@ int cache_row_decode(const void *blob, size_t bytes, struct cache_row *out,
 	int status = why ? KILN_EPROTO : KILN_OK;
 	if (!why) {
 		memcpy(row.key, from + AT_KEY, 64);
-		if (!cache_row_is_hex(row.key, 64) || !read_name(from + AT_OP, sizeof row.op, row.op) ||
-			!read_name(from + AT_TARGET, sizeof row.target, row.target)) {
+		if (!cache_row_is_hex(row.key, 64) || !read_name(from + AT_OP, sizeof(row.op), row.op) ||
+			!read_name(from + AT_TARGET, sizeof(row.target), row.target)) {
 			status = KILN_EPROTO;
 			why = "its key, operator or target is not one";
 		}
 	}
 	if (status == KILN_OK) {
 		list_numbers(&row, numbers);
-		for (int i = 0; i < ROW_NUMBERS; i++) {
+		for (int i = 0; i < ROW_NUMBERS; i++)
 			*numbers[i] = (int64_t)util_get_u64(from + AT_NUMBERS + 8 * i);
-		}
 		status = read_sections(from + HEADER_BYTES, lengths, &row);
 		why = "a text in it has a zero byte";
 	}
@@ -278,9 +260,8 @@ int cache_row_copy(const struct cache_row *row, bool with_object, struct cache_r
 	if (with_object) {
 		copy.object = malloc(row->object_bytes ? row->object_bytes : 1);
 		failed |= !copy.object;
-		if (copy.object && row->object_bytes) {
+		if (copy.object && row->object_bytes)
 			memcpy(copy.object, row->object, row->object_bytes);
-		}
 	}
 	if (failed) {
 		cache_row_free(&copy);
@@ -293,11 +274,10 @@ int cache_row_copy(const struct cache_row *row, bool with_object, struct cache_r
 uint64_t cache_row_cost(const struct cache_row *row)
 {
 	char **texts[ROW_TEXTS];
-	uint64_t cost = sizeof *row + row->object_bytes;
+	uint64_t cost = sizeof(*row) + row->object_bytes;
 	list_texts(row, texts);
-	for (int i = 0; i < ROW_TEXTS; i++) {
+	for (int i = 0; i < ROW_TEXTS; i++)
 		cost += *texts[i] ? strlen(*texts[i]) + 1 : 1;
-	}
 	return cost;
 }
 
@@ -305,9 +285,8 @@ void cache_row_free(struct cache_row *row)
 {
 	char **texts[ROW_TEXTS];
 	list_texts(row, texts);
-	for (int i = 0; i < ROW_TEXTS; i++) {
+	for (int i = 0; i < ROW_TEXTS; i++)
 		free(*texts[i]);
-	}
 	free(row->object);
 	*row = (struct cache_row){{0}};
 }

@@ -48,9 +48,8 @@ static int trim_rows(struct cache *cache, const struct cache_trim *what,
 {
 	struct cache_trim rows = *what;
 	uint64_t others = cache_all_bytes(cache) - cache->totals.bytes;
-	if (what->bytes != UINT64_MAX) {
+	if (what->bytes != UINT64_MAX)
 		rows.bytes = others < what->bytes ? what->bytes - others : 0;
-	}
 	return cache_db_trim(cache->db, &rows, &cache->totals, progress, visit, arg, error);
 }
 
@@ -64,10 +63,8 @@ static int make_room(struct cache *cache, uint64_t bytes, uint64_t for_failures,
 		cache->totals.quarantine = 0;
 		status = cache_db_release(cache->db, error);
 	}
-	if (status == KILN_OK && cache->failure_bytes > for_failures &&
-		cache_all_bytes(cache) > bytes) {
+	if (status == KILN_OK && cache->failure_bytes > for_failures && cache_all_bytes(cache) > bytes)
 		status = cache_failure_forget(cache, NULL, &forgotten, error);
-	}
 	return status;
 }
 
@@ -78,9 +75,8 @@ static int trim_piece(struct cache *cache, char error[KERNEL_ERROR_MAX])
 							  .rows = low_mark(cache->cap_rows)};
 	struct cache_trimmed progress = {0};
 	int status = make_room(cache, what.bytes, what.bytes / 4, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = trim_rows(cache, &what, &progress, forget_row, cache, error);
-	}
 	/* Without a row that may go there is nothing to be done: the others are pinned. */
 	cache->trimming = progress.removed > 0 && over(cache, what.bytes, what.rows);
 	cache->shrinking = true;
@@ -93,9 +89,8 @@ int cache_keep_caps(struct cache *cache, char error[KERNEL_ERROR_MAX])
 	uint64_t rows = cache->cap_rows ? cache->cap_rows : UINT64_MAX;
 	int status = KILN_OK;
 	cache->trimming |= over(cache, bytes, rows);
-	while (status == KILN_OK && cache->trimming && over(cache, bytes, rows)) {
+	while (status == KILN_OK && cache->trimming && over(cache, bytes, rows))
 		status = trim_piece(cache, error);
-	}
 	return status;
 }
 
@@ -108,13 +103,12 @@ void cache_tend(struct cache *cache)
 		cache->trimming = cache->shrinking = false;
 		return;
 	}
-	if (cache->trimming) {
+	if (cache->trimming)
 		status = trim_piece(cache, error);
-	} else if (cache->shrinking) {
+	else if (cache->shrinking)
 		status = cache_db_shrink(cache->db, &cache->shrinking, error);
-	} else if (cache->memory.unsaved && !cache->trouble[0]) {
+	else if (cache->memory.unsaved && !cache->trouble[0])
 		status = cache_save(cache, error);
-	}
 	if (status != KILN_OK) {
 		/* The next row that is written tries again. */
 		cache->trimming = cache->shrinking = false;
@@ -136,12 +130,10 @@ struct watcher {
 static void watch(const struct cache_row *row, void *arg)
 {
 	const struct watcher *watcher = arg;
-	if (watcher->visit) {
+	if (watcher->visit)
 		watcher->visit(row, watcher->arg);
-	}
-	if (!watcher->dry_run) {
+	if (!watcher->dry_run)
 		forget(watcher->cache, row->key);
-	}
 }
 
 static bool takes_all(const struct cache_trim *what)
@@ -160,9 +152,8 @@ static int remove_piece(struct cache *cache, const struct cache_trim *what,
 		status = make_room(cache, what->bytes, what->bytes ? UINT64_MAX : 0, error);
 		progress->freed += before - cache_all_bytes(cache);
 	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = trim_rows(cache, what, progress, watch, &watcher, error);
-	}
 	if (status == KILN_OK && !what->dry_run && !progress->more) {
 		status = cache_db_shrink(cache->db, &progress->more, error);
 		cache->shrinking = progress->more;
@@ -178,9 +169,8 @@ int cache_trim(struct cache *cache, const struct cache_trim *what, struct cache_
 		cache_flush_uses(cache);
 		status = cache_have_db(cache, error);
 	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = remove_piece(cache, what, progress, visit, arg, error);
 	if (status == KILN_OK && !what->dry_run && takes_all(what) && what->bytes == 0) {
 		/* Also what could not be written to the disk. */
@@ -201,9 +191,8 @@ static int find_pin(struct cache *cache, const char *prefix, char key[KERNEL_KEY
 		status =
 			cache_failed(cache, cache_db_find_pin(cache->db, prefix, keys, &count, error), error);
 	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (count != 1) {
 		return util_fail(error, KERNEL_ERROR_MAX, count ? KILN_EINVAL : KILN_ENOENT,
 						 count ? "several pinned kernels have a key that begins with %s: give more "
@@ -222,21 +211,18 @@ static int check_room(struct cache *cache, const char *key, char error[KERNEL_ER
 	uint64_t rows = 0, bytes = 0;
 	char takes[16], cap[16];
 	int status = cache_show(cache, key, &row, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	bool pinned = row.pinned;
 	uint64_t size = row.size;
 	cache_row_free(&row);
 	/* To show it may have been to find the database damaged. */
 	status = cache_have_db(cache, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = cache_failed(cache, cache_db_pinned(cache->db, &rows, &bytes, error), error);
-	if (status != KILN_OK || pinned) {
+	if (status != KILN_OK || pinned)
 		return status;
-	}
 	if (cache->cap_bytes && bytes + size > cache->cap_bytes / 2) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
 						 "with kernel %.12s %s would be pinned, and of a cache of %s at most half "
@@ -261,12 +247,10 @@ int cache_pin(struct cache *cache, const char *key_prefix, bool pinned, char key
 		status = pinned ? cache_resolve(cache, key_prefix, key, error)
 						: find_pin(cache, key_prefix, key, error);
 	}
-	if (status == KILN_OK && pinned) {
+	if (status == KILN_OK && pinned)
 		status = check_room(cache, key, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = cache_failed(cache, cache_db_set_pin(cache->db, key, pinned, error), error);
-	}
 	if (status == KILN_OK) {
 		struct cache_db_totals totals = {0};
 		status = cache_failed(cache, cache_db_totals(cache->db, &totals, error), error);

@@ -13,9 +13,8 @@ static bool take(sqlite3_stmt *statement, int column, char *out, size_t size)
 {
 	const char *text = (const char *)sqlite3_column_text(statement, column);
 	size_t length = text ? strlen(text) : size;
-	if (length >= size) {
+	if (length >= size)
 		return false;
-	}
 	memcpy(out, text, length + 1);
 	return true;
 }
@@ -28,12 +27,12 @@ static bool take_row(sqlite3_stmt *statement, struct cache_tuned *out)
 		.candidates = sqlite3_column_int64(statement, 8),
 		.when = sqlite3_column_int64(statement, 9),
 	};
-	return take(statement, 0, out->op, sizeof out->op) &&
-		   take(statement, 1, out->model, sizeof out->model) &&
-		   take(statement, 2, out->target, sizeof out->target) &&
-		   take(statement, 3, out->signature, sizeof out->signature) &&
-		   take(statement, 4, out->choice, sizeof out->choice) &&
-		   take(statement, 5, out->version, sizeof out->version);
+	return take(statement, 0, out->op, sizeof(out->op)) &&
+		   take(statement, 1, out->model, sizeof(out->model)) &&
+		   take(statement, 2, out->target, sizeof(out->target)) &&
+		   take(statement, 3, out->signature, sizeof(out->signature)) &&
+		   take(statement, 4, out->choice, sizeof(out->choice)) &&
+		   take(statement, 5, out->version, sizeof(out->version));
 }
 
 int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
@@ -41,18 +40,14 @@ int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
 {
 	struct cache_tuned row;
 	int code, status = cache_have_db(cache, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_TUNED_LIST);
-	while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-		if (take_row(statement, &row)) {
+	while ((code = sqlite3_step(statement)) == SQLITE_ROW)
+		if (take_row(statement, &row))
 			visit(&row, arg);
-		}
-	}
-	if (code != SQLITE_DONE) {
+	if (code != SQLITE_DONE)
 		status = cache_db_fail(cache->db, "reading winners of tuning in", error);
-	}
 	sqlite3_reset(statement);
 	return cache_failed(cache, status, error);
 }
@@ -72,15 +67,13 @@ int cache_tuned_put(struct cache *cache, const struct cache_tuned *row,
 					char error[KERNEL_ERROR_MAX])
 {
 	int status = cache_have_db(cache, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_TUNED_PUT);
 	const char *const texts[] = {row->op,        row->model,  row->target,
 								 row->signature, row->choice, row->version};
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 6; i++)
 		sqlite3_bind_text(statement, i + 1, texts[i], -1, SQLITE_STATIC);
-	}
 	sqlite3_bind_double(statement, 7, row->micros);
 	sqlite3_bind_double(statement, 8, row->own_micros);
 	sqlite3_bind_int64(statement, 9, row->candidates);
@@ -92,9 +85,8 @@ int cache_tuned_remove(struct cache *cache, const struct cache_tuned *row,
 					   char error[KERNEL_ERROR_MAX])
 {
 	int status = cache_have_db(cache, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	sqlite3_stmt *statement = cache_db_statement(cache->db, row ? DB_TUNED_REMOVE : DB_TUNED_CLEAR);
 	if (row) {
 		sqlite3_bind_text(statement, 1, row->model, -1, SQLITE_STATIC);

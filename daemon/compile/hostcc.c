@@ -71,13 +71,13 @@ static int find_compiler(char *reason)
 	const char *named = getenv("KILN_CXX");
 
 	if (named && named[0]) {
-		if (find_program(named, state.program, sizeof state.program))
+		if (find_program(named, state.program, sizeof(state.program)))
 			return KILN_OK;
 		return util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "KILN_CXX=%.200s is no program that can be run", named);
 	}
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (find_program(names[i], state.program, sizeof state.program))
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (find_program(names[i], state.program, sizeof(state.program)))
 			return KILN_OK;
 	return util_fail(reason, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 					 "no C++ compiler (g++, c++, clang++) in PATH for device cpu: install one or "
@@ -103,13 +103,13 @@ static void list_files(void)
 	static const char *const parts[] = {"cc1plus", "as", "ld"};
 
 	state.file_count = 0;
-	snprintf(state.files[state.file_count++], sizeof state.files[0], "%s", state.program);
-	for (size_t i = 0; !state.is_clang && i < sizeof parts / sizeof *parts; i++) {
+	snprintf(state.files[state.file_count++], sizeof(state.files[0]), "%s", state.program);
+	for (size_t i = 0; !state.is_clang && i < sizeof(parts) / sizeof(*parts); i++) {
 		char option[64], name[1024];
 
-		snprintf(option, sizeof option, "-print-prog-name=%s", parts[i]);
-		ask(option, name, sizeof name);
-		if (name[0] && find_program(name, state.files[state.file_count], sizeof state.files[0]))
+		snprintf(option, sizeof(option), "-print-prog-name=%s", parts[i]);
+		ask(option, name, sizeof(name));
+		if (name[0] && find_program(name, state.files[state.file_count], sizeof(state.files[0])))
 			state.file_count++;
 	}
 }
@@ -126,8 +126,8 @@ static bool stamp_now(char stamp[96])
 /* Before the first compile: the options depend on it. */
 static int recognize(char *reason)
 {
-	ask("--version", state.version, sizeof state.version);
-	ask("-dumpmachine", state.machine, sizeof state.machine);
+	ask("--version", state.version, sizeof(state.version));
+	ask("-dumpmachine", state.machine, sizeof(state.machine));
 	state.is_clang = strstr(state.version, "clang") != NULL;
 	if (state.version[0] && state.machine[0])
 		return KILN_OK;
@@ -145,19 +145,19 @@ static int identify(struct compile_toolchain *out)
 	for (int i = 0; i < state.file_count; i++)
 		paths[i] = state.files[i];
 	if (!stamp_now(out->stamp))
-		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot look at %.200s",
+		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot look at %.200s",
 						 state.program);
 	known = identity_known(COMPILE_CXX_ID, out->stamp);
 	if (known) {
-		snprintf(out->id, sizeof out->id, "%s", known);
+		snprintf(out->id, sizeof(out->id), "%s", known);
 		return KILN_OK;
 	}
-	snprintf(extra, sizeof extra, "%s\n%s\nlibgcc %d\n", state.version, state.machine,
+	snprintf(extra, sizeof(extra), "%s\n%s\nlibgcc %d\n", state.version, state.machine,
 			 state.has_libgcc);
 	if (!identity_digest(paths, state.file_count, extra, hex))
-		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot read %.200s",
+		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot read %.200s",
 						 state.program);
-	util_append(out->id, sizeof out->id, 0, "host %.32s %s", hex, state.version);
+	util_append(out->id, sizeof(out->id), 0, "host %.32s %s", hex, state.version);
 	return KILN_OK;
 }
 
@@ -230,7 +230,7 @@ static int run_compiler(const char *text, const struct compile_job *job)
 		if (options_user_counts(job->options[i], job->target))
 			argv[count++] = (char *)job->options[i];
 	/* Lines are known by the names that files have in the unit, not by where it was compiled. */
-	snprintf(map, sizeof map, "-fdebug-prefix-map=%s=.", state.dir.path);
+	snprintf(map, sizeof(map), "-fdebug-prefix-map=%s=.", state.dir.path);
 	if (job->check)
 		argv[count++] = map;
 	argv[count] = NULL;
@@ -267,7 +267,7 @@ void hostcc_find(void)
 	state.find_status = find_compiler(state.find_reason);
 	if (state.find_status == KILN_OK && !workdir_open(&state.dir))
 		state.find_status =
-			util_fail(state.find_reason, sizeof state.find_reason, KILN_ENOTSUP,
+			util_fail(state.find_reason, sizeof(state.find_reason), KILN_ENOTSUP,
 					  "cannot make a directory under $TMPDIR or /tmp: %s", strerror(errno));
 	state.found = state.find_status == KILN_OK;
 }
@@ -294,7 +294,7 @@ int hostcc_open(struct compile_toolchain *out)
 	hostcc_find();
 	status = state.find_status;
 	if (status != KILN_OK)
-		snprintf(out->reason, sizeof out->reason, "%s", state.find_reason);
+		snprintf(out->reason, sizeof(out->reason), "%s", state.find_reason);
 	else
 		status = recognize(out->reason);
 	if (status == KILN_OK)
@@ -307,7 +307,7 @@ int hostcc_open(struct compile_toolchain *out)
 		out->id[0] = out->stamp[0] = 0;
 		return status;
 	}
-	snprintf(out->targets, sizeof out->targets, "cpu");
+	snprintf(out->targets, sizeof(out->targets), "cpu");
 	state.toolchain = *out;
 	state.open = true;
 	return KILN_OK;
@@ -323,17 +323,17 @@ static int take_object(struct compile_result *out)
 {
 	char path[1100];
 
-	snprintf(path, sizeof path, "%s/" OPTIONS_HOST_OBJECT, state.dir.path);
+	snprintf(path, sizeof(path), "%s/" OPTIONS_HOST_OBJECT, state.dir.path);
 	out->object = util_read_file(path, HOSTCC_MAX_OBJECT, &out->object_bytes);
-	if (out->object == NULL)
-		return util_fail(out->error, sizeof out->error, KILN_EIO,
+	if (!out->object)
+		return util_fail(out->error, sizeof(out->error), KILN_EIO,
 						 "cannot read what the compiler made: %s", strerror(errno));
 	if (out->object_bytes < 4 || memcmp(out->object, "\177ELF", 4) != 0)
-		return util_fail(out->error, sizeof out->error, KILN_ECOMPILE,
+		return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE,
 						 "the compiler made no ELF object");
 	out->entry = strdup(UNIT_CPU_ENTRY);
-	if (out->entry == NULL)
-		return util_fail(out->error, sizeof out->error, KILN_ENOMEM, "no memory for a result");
+	if (!out->entry)
+		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM, "no memory for a result");
 	return KILN_OK;
 }
 
@@ -360,7 +360,7 @@ static bool has_no_room(const char *log)
 /* Not the job's failure: the next one may go well. */
 static int blame_directory(const char *why, struct compile_result *out)
 {
-	return util_fail(out->error, sizeof out->error, KILN_EIO,
+	return util_fail(out->error, sizeof(out->error), KILN_EIO,
 					 "the compiler's directory %.160s cannot be written: %s: make room there, or "
 					 "name another with TMPDIR",
 					 state.dir.path, why);
@@ -380,11 +380,11 @@ static int judge(int exit_status, const struct compile_job *job, struct compile_
 	if (exit_status == UNIT_NOT_WRITTEN)
 		return blame_directory(strerror(errno), out);
 	if (exit_status < 0)
-		return util_fail(out->error, sizeof out->error, KILN_EIO, "cannot run %.200s: %s",
+		return util_fail(out->error, sizeof(out->error), KILN_EIO, "cannot run %.200s: %s",
 						 state.program, strerror(errno));
 	out->log = spawn_log(&state.dir);
-	if (out->log == NULL)
-		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
+	if (!out->log)
+		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
 						 "no memory for the compiler's log");
 	/* The log, too, is written there. */
 	if (exit_status != 0 && has_no_room(out->log))
@@ -395,7 +395,7 @@ static int judge(int exit_status, const struct compile_job *job, struct compile_
 	if (exit_status == 0)
 		return kernel ? take_object(out) : log_refuse_entry(job->instantiation, out->error);
 	if (log_says_no_memory(out->log))
-		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
+		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
 						 "the compiler ran out of memory");
 	log_first_error(out->log, out->error);
 	return KILN_ECOMPILE;
@@ -410,23 +410,23 @@ void hostcc_compile(const struct compile_job *job, struct compile_result *out)
 		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
 	if (hostcc_open(&toolchain) != KILN_OK) {
 		out->status =
-			util_fail(out->error, sizeof out->error, KILN_ENOTSUP, "%s", toolchain.reason);
+			util_fail(out->error, sizeof(out->error), KILN_ENOTSUP, "%s", toolchain.reason);
 		return;
 	}
 	if (!options_is_cpu(job->target)) {
 		out->status =
-			util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
+			util_fail(out->error, sizeof(out->error), KILN_ENOTSUP,
 					  "the host compiler makes objects for target cpu, not %s", job->target);
 		return;
 	}
 	if (!is_same_compiler()) {
 		out->status =
-			util_fail(out->error, sizeof out->error, KILN_EIO,
+			util_fail(out->error, sizeof(out->error), KILN_EIO,
 					  "%.200s was replaced while the worker ran: ask again", state.program);
 		return;
 	}
 	if (!have_directory()) {
-		out->status = util_fail(out->error, sizeof out->error, KILN_EIO,
+		out->status = util_fail(out->error, sizeof(out->error), KILN_EIO,
 								"the compiler's directory was removed while the worker ran: ask "
 								"again");
 		return;

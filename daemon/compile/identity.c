@@ -10,7 +10,7 @@
 
 static void add_number(struct util_hash *hash, uint64_t number)
 {
-	util_hash_add(hash, &number, sizeof number);
+	util_hash_add(hash, &number, sizeof(number));
 }
 
 bool identity_stamp(const char *const *paths, int count, char stamp[96])
@@ -48,11 +48,11 @@ bool identity_digest(const char *const *paths, int count, const char *extra,
 	for (int i = 0; i < count; i++) {
 		if (!util_hash_file(paths[i], digest))
 			return false;
-		util_hash_add(&hash, digest, sizeof digest);
+		util_hash_add(&hash, digest, sizeof(digest));
 	}
 	util_hash_add(&hash, extra, strlen(extra));
 	util_hash_end(&hash, digest);
-	util_hex(digest, sizeof digest, hex);
+	util_hex(digest, sizeof(digest), hex);
 	return true;
 }
 
@@ -61,7 +61,7 @@ const char *identity_known(const char *variable, const char *stamp)
 	const char *value = getenv(variable);
 	size_t size = strlen(stamp);
 
-	if (value == NULL || size == 0 || strncmp(value, stamp, size) != 0 || value[size] != ':')
+	if (!value || size == 0 || strncmp(value, stamp, size) != 0 || value[size] != ':')
 		return NULL;
 	value += size + 1;
 	return value[0] && strlen(value) < sizeof((struct compile_toolchain *)0)->id ? value : NULL;

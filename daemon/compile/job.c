@@ -37,10 +37,10 @@ static bool toolchain_read(struct wire_in *in, const char *key, struct compile_t
 {
 	const msgpack_object *map = wire_get(&in->root, key);
 
-	copy_text(out->id, sizeof out->id, wire_get_str(in, map, "id"));
-	copy_text(out->stamp, sizeof out->stamp, wire_get_str(in, map, "stamp"));
-	copy_text(out->reason, sizeof out->reason, wire_get_str(in, map, "reason"));
-	copy_text(out->targets, sizeof out->targets, wire_get_str(in, map, "targets"));
+	copy_text(out->id, sizeof(out->id), wire_get_str(in, map, "id"));
+	copy_text(out->stamp, sizeof(out->stamp), wire_get_str(in, map, "stamp"));
+	copy_text(out->reason, sizeof(out->reason), wire_get_str(in, map, "reason"));
+	copy_text(out->targets, sizeof(out->targets), wire_get_str(in, map, "targets"));
 	return map != NULL;
 }
 
@@ -52,7 +52,7 @@ int compile_ready_read(struct wire_in *in, struct compile_toolchains *toolchains
 		return KILN_EPROTO;
 	if (!toolchain_read(in, "nvrtc", &read.nvrtc) || !toolchain_read(in, "host", &read.host))
 		return KILN_EPROTO;
-	copy_text(read.sandbox, sizeof read.sandbox, wire_get_str(in, &in->root, "sandbox"));
+	copy_text(read.sandbox, sizeof(read.sandbox), wire_get_str(in, &in->root, "sandbox"));
 	*toolchains = read;
 	return KILN_OK;
 }
@@ -103,7 +103,7 @@ static bool file_read(struct wire_in *in, const msgpack_object *map, struct comp
 {
 	out->name = wire_get_str(in, map, "n");
 	out->text = wire_get_bin(map, "b", &out->bytes);
-	if (out->text == NULL) {
+	if (!out->text) {
 		out->text = "";
 		out->bytes = 0;
 	}
@@ -123,7 +123,7 @@ static bool user_read(struct wire_in *in, struct compile_job *job, struct compil
 	for (uint32_t i = 0; i < macro_count; i++) {
 		room->macros[i].name = wire_get_str(in, wire_at(macros, i), "n");
 		room->macros[i].value = wire_get_str(in, wire_at(macros, i), "v");
-		if (room->macros[i].name == NULL || room->macros[i].value == NULL)
+		if (!room->macros[i].name || !room->macros[i].value)
 			return false;
 	}
 	for (uint32_t i = 0; i < option_count; i++)
@@ -146,14 +146,14 @@ int compile_job_read(struct wire_in *in, uint64_t *id, struct compile_job *job,
 	struct compile_job read = {.files = files};
 	uint32_t count = wire_count(list);
 
-	if (strcmp(wire_type(in), "job") != 0 || list == NULL || list->type != MSGPACK_OBJECT_ARRAY)
+	if (strcmp(wire_type(in), "job") != 0 || !list || list->type != MSGPACK_OBJECT_ARRAY)
 		return KILN_EPROTO;
-	if (target == NULL || strlen(target) >= sizeof read.target || count > COMPILE_MAX_HEADERS)
+	if (!target || strlen(target) >= sizeof(read.target) || count > COMPILE_MAX_HEADERS)
 		return KILN_EPROTO;
-	copy_text(read.target, sizeof read.target, target);
+	copy_text(read.target, sizeof(read.target), target);
 	read.source = wire_get_str(in, &in->root, "source");
 	read.instantiation = wire_get_str(in, &in->root, "inst");
-	if (read.source == NULL || read.instantiation == NULL)
+	if (!read.source || !read.instantiation)
 		return KILN_EPROTO;
 	for (uint32_t i = 0; i < count; i++)
 		if (!file_read(in, wire_at(list, i), &files[i]))
@@ -194,7 +194,7 @@ static bool copy_member(struct wire_in *in, const char *key, char **out)
 	const char *text = wire_get_str(in, &in->root, key);
 
 	*out = text ? strdup(text) : NULL;
-	return text == NULL || *out;
+	return !text || *out;
 }
 
 static bool copy_object(struct wire_in *in, struct compile_result *out)
@@ -202,10 +202,10 @@ static bool copy_object(struct wire_in *in, struct compile_result *out)
 	size_t bytes;
 	const void *object = wire_get_bin(&in->root, "object", &bytes);
 
-	if (object == NULL || bytes == 0)
+	if (!object || bytes == 0)
 		return true;
 	out->object = malloc(bytes);
-	if (out->object == NULL)
+	if (!out->object)
 		return false;
 	memcpy(out->object, object, bytes);
 	out->object_bytes = bytes;
@@ -227,7 +227,7 @@ int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result 
 	if (strcmp(wire_type(in), "result") != 0 || !kernel_status_is(status))
 		return KILN_EPROTO;
 	read.status = (int)status;
-	copy_text(read.error, sizeof read.error, wire_get_str(in, root, "err"));
+	copy_text(read.error, sizeof(read.error), wire_get_str(in, root, "err"));
 	read.registers = wire_get_int(root, "regs", -1);
 	read.shared_bytes = wire_get_int(root, "shared", -1);
 	read.spill_bytes = wire_get_int(root, "spill", -1);
@@ -239,7 +239,7 @@ int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result 
 		compile_result_free(&read);
 		return KILN_ENOMEM;
 	}
-	if (read.status == KILN_OK && (!is_object(&read) || read.entry == NULL)) {
+	if (read.status == KILN_OK && (!is_object(&read) || !read.entry)) {
 		compile_result_free(&read);
 		return KILN_EPROTO;
 	}

@@ -169,9 +169,9 @@ static void read_line(struct compile_again *out, char *line)
 	char *value;
 
 	if ((value = value_of(line, "target")))
-		snprintf(job->target, sizeof job->target, "%s", value);
+		snprintf(job->target, sizeof(job->target), "%s", value);
 	else if ((value = value_of(line, "toolchain")))
-		snprintf(out->toolchain, sizeof out->toolchain, "%s", value);
+		snprintf(out->toolchain, sizeof(out->toolchain), "%s", value);
 	else if ((value = value_of(line, "source")))
 		job->source = value;
 	else if ((value = value_of(line, "instantiation")))
@@ -202,9 +202,9 @@ int compile_again_open(const char *key_text, const char *unit, struct compile_ag
 	char first[32], *save = NULL;
 
 	*out = (struct compile_again){.unit = {"unit", unit, strlen(unit)}};
-	snprintf(first, sizeof first, KEY_FIRST_LINE, KEY_SCHEMA);
+	snprintf(first, sizeof(first), KEY_FIRST_LINE, KEY_SCHEMA);
 	out->text = strdup(key_text);
-	if (out->text == NULL)
+	if (!out->text)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no memory for a compile job");
 	if (strncmp(key_text, first, strlen(first)) == 0)
 		for (char *line = strtok_r(out->text, "\n", &save); line;

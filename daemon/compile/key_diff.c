@@ -33,7 +33,7 @@ void difference_add(struct compile_differences *out, const char *what, int weigh
 	struct compile_difference *item = &out->items[out->count++];
 	item->what = what;
 	va_start(list, format);
-	vsnprintf(item->text, sizeof item->text, format, list);
+	vsnprintf(item->text, sizeof(item->text), format, list);
 	va_end(list);
 }
 
@@ -118,8 +118,8 @@ static void compare_compiler(const struct keyed *asked, const struct keyed *othe
 {
 	struct span a = value_of(asked, "toolchain"), b = value_of(other, "toolchain");
 	char now[96], then[96];
-	shorten(a, now, sizeof now);
-	shorten(b, then, sizeof then);
+	shorten(a, now, sizeof(now));
+	shorten(b, then, sizeof(then));
 	if (!span_is(a, b))
 		difference_add(out, "compiler", 1, "compiler changed: %s instead of %s", now, then);
 }
@@ -247,7 +247,7 @@ static const char *file_kind(const struct keyed *key, struct span name)
 {
 	if (span_is(name, key->source))
 		return "source";
-	return span_is(name, (struct span){COMPILE_GENERATED, sizeof COMPILE_GENERATED - 1})
+	return span_is(name, (struct span){COMPILE_GENERATED, sizeof(COMPILE_GENERATED) - 1})
 			   ? "generated code"
 			   : "header";
 }
@@ -281,7 +281,7 @@ static void compare_files(const struct keyed *asked, const struct keyed *other, 
 void compile_key_differences(const char *asked, const char *other, const struct compile_file *files,
 							 int file_count, struct compile_differences *out)
 {
-	struct keyed *keys = calloc(2, sizeof *keys);
+	struct keyed *keys = calloc(2, sizeof(*keys));
 	struct keyed *a = keys, *b = keys + 1;
 
 	*out = (struct compile_differences){.count = 0};

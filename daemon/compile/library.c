@@ -28,10 +28,10 @@ static bool path_of(void *handle, char *path, size_t size)
 	struct link_map *map = NULL;
 	char *real;
 
-	if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == NULL)
+	if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map)
 		return false;
 	real = realpath(map->l_name, NULL);
-	if (real == NULL)
+	if (!real)
 		return false;
 	snprintf(path, size, "%s", real);
 	free(real);
@@ -41,11 +41,11 @@ static bool path_of(void *handle, char *path, size_t size)
 static bool load(struct library *out, const char *path, char why[KERNEL_ERROR_MAX])
 {
 	out->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (out->handle == NULL) {
+	if (!out->handle) {
 		snprintf(why, KERNEL_ERROR_MAX, "%s", dlerror());
 		return false;
 	}
-	if (path_of(out->handle, out->path, sizeof out->path))
+	if (path_of(out->handle, out->path, sizeof(out->path)))
 		return true;
 	snprintf(why, KERNEL_ERROR_MAX, "cannot tell where the loader found %s", path);
 	dlclose(out->handle);
@@ -59,7 +59,8 @@ static bool load_below(struct library *out, const char *directory, char why[KERN
 		for (size_t j = 0; j < COUNT(library_names); j++) {
 			char path[1200];
 
-			snprintf(path, sizeof path, "%s%s/%s", directory, library_layouts[i], library_names[j]);
+			snprintf(path, sizeof(path), "%s%s/%s", directory, library_layouts[i],
+					 library_names[j]);
 			if (access(path, R_OK) == 0 && load(out, path, why))
 				return true;
 		}
@@ -72,18 +73,18 @@ static bool load_near_program(struct library *out, char why[KERNEL_ERROR_MAX])
 {
 	static const char *const near[] = {"", "/..", "/../cuda", "/../../cuda"};
 	char program[900], directory[1000];
-	ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
+	ssize_t size = readlink("/proc/self/exe", program, sizeof(program) - 1);
 	char *slash;
 
 	if (size <= 0)
 		return false;
 	program[size] = 0;
 	slash = strrchr(program, '/');
-	if (slash == NULL)
+	if (!slash)
 		return false;
 	*slash = 0;
 	for (size_t i = 0; i < COUNT(near); i++) {
-		snprintf(directory, sizeof directory, "%s%s", program, near[i]);
+		snprintf(directory, sizeof(directory), "%s%s", program, near[i]);
 		if (load_below(out, directory, why))
 			return true;
 	}
@@ -159,14 +160,14 @@ void library_open_builtins(struct library *library, int major, int minor)
 	char name[64];
 	void *handle;
 
-	snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
-	snprintf(library->builtins, sizeof library->builtins, "%.*s/%s",
+	snprintf(name, sizeof(name), "libnvrtc-builtins.so.%d.%d", major, minor);
+	snprintf(library->builtins, sizeof(library->builtins), "%.*s/%s",
 			 slash ? (int)(slash - library->path) : 0, library->path, name);
 	/* Stays loaded: NVRTC asks for it by its bare name, and the loader then answers with this one.
 	 */
 	handle = dlopen(library->builtins, RTLD_NOW | RTLD_GLOBAL);
-	if (handle == NULL)
+	if (!handle)
 		handle = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
-	if (handle == NULL || !path_of(handle, library->builtins, sizeof library->builtins))
+	if (!handle || !path_of(handle, library->builtins, sizeof(library->builtins)))
 		library->builtins[0] = 0;
 }

@@ -11,7 +11,7 @@ static bool line_says_error(const char *line, size_t bytes)
 {
 	static const char *const words[] = {": error", "error:", "Error:", " fatal "};
 
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		if (memmem(line, bytes, words[i], strlen(words[i])))
 			return true;
 	return false;
@@ -27,7 +27,7 @@ static size_t place_bytes(const char *line, size_t bytes)
 
 	if (strncmp(line, "cpu/", 4) == 0)
 		return 0;
-	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		if ((at = memmem(line, bytes, words[i], strlen(words[i]))))
 			return (size_t)(at - line);
 	return 0;
@@ -38,11 +38,11 @@ static void name_place(const char *log, const char *line, size_t bytes,
 					   char error[KERNEL_ERROR_MAX])
 {
 	static const char assertion[] = "static assertion failed: ", plain[] = "error: ";
-	const char *what = memmem(line, bytes, assertion, sizeof assertion - 1);
-	size_t skip = what ? sizeof assertion - 1 : sizeof plain - 1, place = 0;
+	const char *what = memmem(line, bytes, assertion, sizeof(assertion) - 1);
+	size_t skip = what ? sizeof(assertion) - 1 : sizeof(plain) - 1, place = 0;
 	const char *at = log;
 
-	if (what == NULL && (what = memmem(line, bytes, plain, sizeof plain - 1)) == NULL)
+	if (!what && (what = memmem(line, bytes, plain, sizeof(plain) - 1)) == NULL)
 		return;
 	what += skip;
 	/* GCC says it before an error in a template, and after one in a macro. */
@@ -67,7 +67,7 @@ void log_first_error(const char *log, char error[KERNEL_ERROR_MAX])
 		size_t bytes = strcspn(at, "\n");
 		bool is_error = line_says_error(at, bytes);
 
-		if (is_error || (best == NULL && bytes)) {
+		if (is_error || (!best && bytes)) {
 			best = at;
 			best_bytes = bytes;
 		}
@@ -89,10 +89,9 @@ void log_name_entry(const char *entry, char error[KERNEL_ERROR_MAX])
 	const char *what = strstr(error, word);
 	char rest[KERNEL_ERROR_MAX];
 
-	if (what == NULL ||
-		(strncmp(error, "entry:", 6) != 0 && strncmp(error, "__nv_name_map", 13) != 0))
+	if (!what || (strncmp(error, "entry:", 6) != 0 && strncmp(error, "__nv_name_map", 13) != 0))
 		return;
-	snprintf(rest, sizeof rest, "%s", what + sizeof word - 1);
+	snprintf(rest, sizeof(rest), "%s", what + sizeof(word) - 1);
 	util_fail(error, KERNEL_ERROR_MAX, KILN_ECOMPILE, "the entry %.*s: %s", PLAIN_CUT(entry, 200),
 			  rest);
 }
@@ -109,7 +108,7 @@ int log_refuse_entry(const char *entry, char error[KERNEL_ERROR_MAX])
 static bool is_count(const char *line, size_t bytes)
 {
 	static const char words[] = " generated.";
-	size_t length = sizeof words - 1;
+	size_t length = sizeof(words) - 1;
 
 	return bytes > length && memcmp(line + bytes - length, words, length) == 0 &&
 		   strspn(line, "0123456789") > 0;
@@ -167,7 +166,7 @@ static int64_t number_before(const char *log, const char *words)
 {
 	const char *at = strstr(log, words), *begin;
 
-	if (at == NULL)
+	if (!at)
 		return -1;
 	for (begin = at; begin > log && begin[-1] >= '0' && begin[-1] <= '9';)
 		begin--;

@@ -68,7 +68,7 @@ static void clear_environment(void)
 		size_t size = strcspn(*at, "=");
 
 		if ((strncmp(*at, "NVRTC_", 6) == 0 || strncmp(*at, "CUDA_", 5) == 0) &&
-			size < sizeof name) {
+			size < sizeof(name)) {
 			memcpy(name, *at, size);
 			name[size] = 0;
 			unsetenv(name);
@@ -92,14 +92,14 @@ static bool has_target(const char *target)
 
 static int read_symbols(const struct library *library, struct compile_toolchain *out)
 {
-	for (size_t i = 0; i < sizeof api_names / sizeof *api_names; i++) {
+	for (size_t i = 0; i < sizeof(api_names) / sizeof(*api_names); i++) {
 		void *symbol = dlsym(library->handle, api_names[i].name);
 
-		if (symbol == NULL)
-			return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP,
+		if (!symbol)
+			return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP,
 							 "%.200s has no %s: NVRTC 11.2 or later is needed", library->path,
 							 api_names[i].name);
-		memcpy(api_names[i].slot, &symbol, sizeof symbol);
+		memcpy(api_names[i].slot, &symbol, sizeof(symbol));
 	}
 	return KILN_OK;
 }
@@ -110,12 +110,12 @@ static int read_targets(struct compile_toolchain *out)
 	size_t used = 0;
 
 	if (api.arch_count(&count) != NVRTC_SUCCESS || count < 1 || count > 1000)
-		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP,
+		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP,
 						 "this NVRTC does not say which targets it has");
-	archs = util_alloc((size_t)count * sizeof *archs);
+	archs = util_alloc((size_t)count * sizeof(*archs));
 	if (api.archs(archs) == NVRTC_SUCCESS)
 		for (int i = 0; i < count; i++)
-			used = util_append(out->targets, sizeof out->targets, used, "%ssm_%d", i ? " " : "",
+			used = util_append(out->targets, sizeof(out->targets), used, "%ssm_%d", i ? " " : "",
 							   archs[i]);
 	free(archs);
 	return KILN_OK;
@@ -130,17 +130,17 @@ static int identify(const struct library *library, int major, int minor,
 	const char *known;
 
 	if (!identity_stamp(paths, count, out->stamp))
-		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot look at %.200s",
+		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot look at %.200s",
 						 library->path);
 	known = identity_known(COMPILE_NVRTC_ID, out->stamp);
 	if (known) {
-		snprintf(out->id, sizeof out->id, "%s", known);
+		snprintf(out->id, sizeof(out->id), "%s", known);
 		return KILN_OK;
 	}
 	if (!identity_digest(paths, count, "", hex))
-		return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "cannot read %.200s",
+		return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "cannot read %.200s",
 						 library->path);
-	snprintf(out->id, sizeof out->id, "nvrtc %d.%d %.64s", major, minor, hex);
+	snprintf(out->id, sizeof(out->id), "nvrtc %d.%d %.64s", major, minor, hex);
 	return KILN_OK;
 }
 
@@ -153,7 +153,7 @@ static int open_library(struct compile_toolchain *out)
 	if (status == KILN_OK)
 		status = read_symbols(&library, out);
 	if (status == KILN_OK && api.version(&major, &minor) != NVRTC_SUCCESS)
-		status = util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP,
+		status = util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP,
 						   "%.200s does not tell its version", library.path);
 	if (status != KILN_OK)
 		return status;
@@ -197,7 +197,7 @@ static nvrtcResult compile_program(const struct program *what, nvrtcProgram *out
 	nvrtcResult result;
 	int count = 0;
 
-	snprintf(arch, sizeof arch, "-arch=%s", what->target);
+	snprintf(arch, sizeof(arch), "-arch=%s", what->target);
 	options[count++] = arch;
 	for (int i = 0; options_nvrtc[i].text && count < NVRTC_MAX_OPTIONS; i++)
 		if (is_wanted(what, i))
@@ -215,7 +215,7 @@ static char *read_log(nvrtcProgram program)
 	size_t size = 0;
 	char *log;
 
-	if (program == NULL || api.log_size(program, &size) != NVRTC_SUCCESS || size == 0)
+	if (!program || api.log_size(program, &size) != NVRTC_SUCCESS || size == 0)
 		return calloc(1, 1);
 	log = calloc(size + 1, 1);
 	if (log && api.log(program, log) != NVRTC_SUCCESS)
@@ -236,8 +236,8 @@ static bool try_trivial(uint32_t leave_out)
 	nvrtcProgram program = NULL;
 	nvrtcResult result;
 
-	if (what.target == NULL) {
-		snprintf(first, sizeof first, "%.*s", (int)strcspn(state.toolchain.targets, " "),
+	if (!what.target) {
+		snprintf(first, sizeof(first), "%.*s", (int)strcspn(state.toolchain.targets, " "),
 				 state.toolchain.targets);
 		what.target = first;
 	}
@@ -272,17 +272,17 @@ static int take_object(nvrtcProgram program, const char *instantiation, struct c
 {
 	const char *lowered = NULL;
 
-	if (api.lowered_name(program, instantiation, &lowered) != NVRTC_SUCCESS || lowered == NULL)
-		return util_fail(out->error, sizeof out->error, KILN_ECOMPILE,
+	if (api.lowered_name(program, instantiation, &lowered) != NVRTC_SUCCESS || !lowered)
+		return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE,
 						 "%.200s names no kernel of the source", instantiation);
 	if (api.cubin_size(program, &out->object_bytes) != NVRTC_SUCCESS || out->object_bytes == 0)
-		return util_fail(out->error, sizeof out->error, KILN_ECOMPILE, "NVRTC made no cubin");
+		return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE, "NVRTC made no cubin");
 	out->entry = strdup(lowered);
 	out->object = malloc(out->object_bytes);
-	if (out->entry == NULL || out->object == NULL)
-		return util_fail(out->error, sizeof out->error, KILN_ENOMEM, "no memory for a cubin");
+	if (!out->entry || !out->object)
+		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM, "no memory for a cubin");
 	if (api.cubin(program, out->object) != NVRTC_SUCCESS)
-		return util_fail(out->error, sizeof out->error, KILN_ECOMPILE,
+		return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE,
 						 "NVRTC did not hand out its cubin");
 	return KILN_OK;
 }
@@ -294,7 +294,7 @@ static int judge(nvrtcResult result, const char *target, const char *entry,
 	case NVRTC_SUCCESS:
 		return KILN_OK;
 	case NVRTC_ERROR_OUT_OF_MEMORY:
-		return util_fail(out->error, sizeof out->error, KILN_ENOMEM,
+		return util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
 						 "the compiler ran out of memory");
 	case NVRTC_ERROR_COMPILATION:
 		if (log_says_no_memory(out->log))
@@ -304,10 +304,10 @@ static int judge(nvrtcResult result, const char *target, const char *entry,
 		log_first_error(out->log, out->error);
 		return KILN_ECOMPILE;
 	case NVRTC_ERROR_INVALID_OPTION:
-		return util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
+		return util_fail(out->error, sizeof(out->error), KILN_ENOTSUP,
 						 "NVRTC takes no target %s: %.200s", target, out->log);
 	default:
-		return util_fail(out->error, sizeof out->error, KILN_ECOMPILE, "NVRTC: %s%s%.200s",
+		return util_fail(out->error, sizeof(out->error), KILN_ECOMPILE, "NVRTC: %s%s%.200s",
 						 api.error_string(result), out->log[0] ? ": " : "", out->log);
 	}
 }
@@ -323,11 +323,11 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
 	if (nvrtc_open(&toolchain) != KILN_OK) {
 		out->status =
-			util_fail(out->error, sizeof out->error, KILN_ENOTSUP, "%s", toolchain.reason);
+			util_fail(out->error, sizeof(out->error), KILN_ENOTSUP, "%s", toolchain.reason);
 		return;
 	}
 	if (!options_is_cuda(job->target) || !has_target(job->target)) {
-		out->status = util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
+		out->status = util_fail(out->error, sizeof(out->error), KILN_ENOTSUP,
 								"target %s is not one of this NVRTC's: %s", job->target,
 								state.toolchain.targets);
 		return;
@@ -345,8 +345,8 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 											   .job = job},
 							 &program);
 	out->log = read_log(program);
-	if (out->log == NULL)
-		out->status = util_fail(out->error, sizeof out->error, KILN_ENOMEM,
+	if (!out->log)
+		out->status = util_fail(out->error, sizeof(out->error), KILN_ENOMEM,
 								"no memory for the compiler's log");
 	else
 		out->status = judge(result, job->target, job->instantiation, out);
@@ -366,7 +366,7 @@ static const char no_headers[] = "this kilnd was built without nvrtc.h: configur
 int nvrtc_open(struct compile_toolchain *out)
 {
 	*out = (struct compile_toolchain){0};
-	return util_fail(out->reason, sizeof out->reason, KILN_ENOTSUP, "%s", no_headers);
+	return util_fail(out->reason, sizeof(out->reason), KILN_ENOTSUP, "%s", no_headers);
 }
 
 void nvrtc_warm(void)
@@ -377,7 +377,7 @@ void nvrtc_compile(const struct compile_job *job, struct compile_result *out)
 {
 	*out = (struct compile_result){
 		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
-	out->status = util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
+	out->status = util_fail(out->error, sizeof(out->error), KILN_ENOTSUP,
 							"cannot compile for %s: %s", job->target, no_headers);
 }
 

@@ -106,7 +106,7 @@ bool options_user_allowed(const char *option)
 
 		return digits >= 1 && digits <= 3 && number[digits] == 0;
 	}
-	for (size_t i = 0; i < sizeof user_options / sizeof *user_options; i++)
+	for (size_t i = 0; i < sizeof(user_options) / sizeof(*user_options); i++)
 		if (strcmp(user_options[i], option) == 0)
 			return true;
 	return false;

@@ -19,7 +19,7 @@ static const char *const system_places[] = {
 
 static void add(struct compile_reach *out, const char *path, size_t length)
 {
-	size_t room = sizeof out->text - out->used;
+	size_t room = sizeof(out->text) - out->used;
 
 	if (out->count == COMPILE_REACH || length == 0 || path[0] != '/' || length >= room)
 		return;
@@ -51,7 +51,7 @@ static bool holds_home(const char *path, size_t length)
 /* Other things lie there as well: manuals, data of programs, sources. */
 static bool is_shared(const char *path, size_t length)
 {
-	for (size_t i = 0; i < sizeof shared_prefixes / sizeof *shared_prefixes; i++)
+	for (size_t i = 0; i < sizeof(shared_prefixes) / sizeof(*shared_prefixes); i++)
 		if (strlen(shared_prefixes[i]) == length && !memcmp(shared_prefixes[i], path, length))
 			return true;
 	return false;
@@ -59,9 +59,9 @@ static bool is_shared(const char *path, size_t length)
 
 static void add_parts(struct compile_reach *out, const char *prefix)
 {
-	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
 		char path[64];
-		int length = snprintf(path, sizeof path, "%s/%s", prefix, parts[i]);
+		int length = snprintf(path, sizeof(path), "%s/%s", prefix, parts[i]);
 		add(out, path, (size_t)length);
 	}
 }
@@ -83,9 +83,9 @@ void compile_reach_of(const char *program, struct compile_reach *out)
 	char *real = realpath(program, NULL);
 
 	*out = (struct compile_reach){0};
-	for (size_t i = 0; i < sizeof shared_prefixes / sizeof *shared_prefixes; i++)
+	for (size_t i = 0; i < sizeof(shared_prefixes) / sizeof(*shared_prefixes); i++)
 		add_parts(out, shared_prefixes[i]);
-	for (size_t i = 0; i < sizeof system_places / sizeof *system_places; i++)
+	for (size_t i = 0; i < sizeof(system_places) / sizeof(*system_places); i++)
 		add(out, system_places[i], strlen(system_places[i]));
 	add_prefix(out, program);
 	if (real)

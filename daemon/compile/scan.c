@@ -82,7 +82,7 @@ static enum scan_kind read_include(const char *at, const char *end, struct scan_
 	if (at == end || (*at != '"' && *at != '<'))
 		return SCAN_FOREIGN;
 	close = memchr(at + 1, *at == '<' ? '>' : '"', (size_t)(end - at - 1));
-	if (close == NULL || (size_t)(close - at - 1) >= sizeof line->name)
+	if (!close || (size_t)(close - at - 1) >= sizeof(line->name))
 		return SCAN_FOREIGN;
 	memcpy(line->name, at + 1, (size_t)(close - at - 1));
 	line->name[close - at - 1] = 0;
@@ -123,7 +123,7 @@ enum scan_kind scan_next(struct scan *scan, struct scan_line *line)
 	if (scan->at == scan->end)
 		return SCAN_END;
 	end = memchr(scan->at, '\n', (size_t)(scan->end - scan->at));
-	if (end == NULL)
+	if (!end)
 		end = scan->end;
 	scan->line++;
 	if (!scan->in_comment)

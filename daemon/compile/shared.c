@@ -45,7 +45,7 @@ static void skip_to(struct reader *reader, const char *text)
 
 static void skip_blank(struct reader *reader)
 {
-	while (reader->at < reader->end) {
+	while (reader->at < reader->end)
 		if (isspace((unsigned char)*reader->at))
 			reader->at++;
 		else if (starts(reader, "//"))
@@ -54,7 +54,6 @@ static void skip_blank(struct reader *reader)
 			skip_to(reader, "*/");
 		else
 			return;
-	}
 }
 
 /* R"x( ... )x" */
@@ -146,7 +145,7 @@ static bool read_declaration(struct reader reader, struct declaration *out)
 	struct token token;
 
 	*out = (struct declaration){.count = 0};
-	while ((token = next(&reader)).kind != TOKEN_END && out->count < DECLARATION_TOKENS) {
+	while ((token = next(&reader)).kind != TOKEN_END && out->count < DECLARATION_TOKENS)
 		if (is(&token, "extern"))
 			out->is_extern = true;
 		else if (is(&token, "__shared__"))
@@ -159,7 +158,6 @@ static bool read_declaration(struct reader reader, struct declaration *out)
 			return false;
 		else
 			out->parts[out->count++] = token;
-	}
 	if (!is(&token, "[") || out->count < 2 || out->parts[out->count - 1].kind != TOKEN_WORD)
 		return false;
 	token = next(&reader);

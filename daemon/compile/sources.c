@@ -59,7 +59,7 @@ static int add_file(struct compile_sources *sources, const char *path, const cha
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "%s: the name of a kernel source has only letters, digits and _-+.", path);
 	text = util_read_file(path, SOURCES_MAX_BYTES, &bytes);
-	if (text == NULL)
+	if (!text)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "cannot read kernel source %s: %s",
 						 path, strerror(errno));
 	if (strlen(text) != bytes) {
@@ -67,8 +67,8 @@ static int add_file(struct compile_sources *sources, const char *path, const cha
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "kernel source %s has a zero byte in it", path);
 	}
-	grown = realloc(sources->files, (sources->count + 1) * sizeof *grown);
-	if (grown == NULL) {
+	grown = realloc(sources->files, (sources->count + 1) * sizeof(*grown));
+	if (!grown) {
 		free(text);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no memory for kernel source %s",
 						 path);
@@ -87,7 +87,7 @@ static int add_directory(struct compile_sources *sources, const char *path, size
 	int status = KILN_OK;
 	DIR *dir = opendir(path);
 
-	if (dir == NULL)
+	if (!dir)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "cannot read kernel directory %s: %s",
 						 path, strerror(errno));
 	while (status == KILN_OK && (entry = readdir(dir))) {
@@ -96,7 +96,7 @@ static int add_directory(struct compile_sources *sources, const char *path, size
 
 		if (entry->d_name[0] == '.')
 			continue;
-		if (snprintf(below, sizeof below, "%s/%s", path, entry->d_name) >= (int)sizeof below)
+		if (snprintf(below, sizeof(below), "%s/%s", path, entry->d_name) >= (int)sizeof(below))
 			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%.100s...: the path is too long",
 							   path);
 		else if (stat(below, &st) != 0)
@@ -122,7 +122,7 @@ static int by_name(const void *a, const void *b)
 
 static void sum_all(struct compile_sources *sources)
 {
-	sources->hashes = util_alloc(sources->count * sizeof *sources->hashes);
+	sources->hashes = util_alloc(sources->count * sizeof(*sources->hashes));
 	for (size_t i = 0; i < sources->count; i++) {
 		struct compile_file *file = &sources->files[i];
 
@@ -134,14 +134,14 @@ static void sum_all(struct compile_sources *sources)
 int compile_sources_open(const char *directory, struct compile_sources **out,
 						 char error[KERNEL_ERROR_MAX])
 {
-	struct compile_sources *sources = util_alloc(sizeof *sources);
+	struct compile_sources *sources = util_alloc(sizeof(*sources));
 	int status;
 
-	if (directory == NULL) {
+	if (!directory) {
 		sources->embedded = true;
 		sources->count = kernel_src_count;
-		sources->files = util_alloc(sources->count * sizeof *sources->files);
-		memcpy(sources->files, kernel_src_files, sources->count * sizeof *sources->files);
+		sources->files = util_alloc(sources->count * sizeof(*sources->files));
+		memcpy(sources->files, kernel_src_files, sources->count * sizeof(*sources->files));
 		sum_all(sources);
 		*out = sources;
 		return KILN_OK;
@@ -154,7 +154,7 @@ int compile_sources_open(const char *directory, struct compile_sources **out,
 		compile_sources_close(sources);
 		return status;
 	}
-	qsort(sources->files, sources->count, sizeof *sources->files, by_name);
+	qsort(sources->files, sources->count, sizeof(*sources->files), by_name);
 	sum_all(sources);
 	*out = sources;
 	return KILN_OK;
@@ -162,7 +162,7 @@ int compile_sources_open(const char *directory, struct compile_sources **out,
 
 void compile_sources_close(struct compile_sources *sources)
 {
-	if (sources == NULL)
+	if (!sources)
 		return;
 	while (sources->closures) {
 		struct known_closure *next = sources->closures->next;
@@ -219,7 +219,7 @@ static int visit_include(struct closure *closure, const struct compile_file *use
 {
 	const struct compile_file *file = compile_sources_find(closure->sources, name);
 
-	if (file == NULL)
+	if (!file)
 		return util_fail(
 			closure->error, KERNEL_ERROR_MAX, KILN_ENOENT,
 			"%s:%d includes \"%s\", which is no kernel source (names start at the root "
@@ -272,7 +272,7 @@ static int visit_root(struct closure *closure, const char *name)
 {
 	const struct compile_file *file = compile_sources_find(closure->sources, name);
 
-	if (file == NULL)
+	if (!file)
 		return util_fail(closure->error, KERNEL_ERROR_MAX, KILN_ENOENT,
 						 "there is no kernel source %s", name);
 	return visit(closure, file);
@@ -282,10 +282,10 @@ static int visit_root(struct closure *closure, const char *name)
 static void remember(struct compile_sources *sources, const struct compile_file *root, bool cpu,
 					 const struct compile_file *const *files, int count)
 {
-	size_t bytes = (size_t)count * sizeof *files;
-	struct known_closure *known = malloc(sizeof *known + bytes);
+	size_t bytes = (size_t)count * sizeof(*files);
+	struct known_closure *known = malloc(sizeof(*known) + bytes);
 
-	if (known == NULL)
+	if (!known)
 		return;
 	*known = (struct known_closure){root, cpu, count, sources->closures};
 	memcpy(known->files, files, bytes);
@@ -313,7 +313,7 @@ int compile_sources_closure(struct compile_sources *sources, const char *name, c
 	int status = KILN_OK;
 
 	if (known) {
-		memcpy(files, known->files, (size_t)known->count * sizeof *files);
+		memcpy(files, known->files, (size_t)known->count * sizeof(*files));
 		*count = known->count;
 		return KILN_OK;
 	}

@@ -33,7 +33,7 @@ static void remove_files(int fd)
 	DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
 	struct dirent *entry;
 
-	if (dir == NULL) {
+	if (!dir) {
 		if (copy >= 0)
 			close(copy);
 		return;
@@ -50,7 +50,7 @@ static void remove_stale(const char *parent)
 	DIR *dir = opendir(parent);
 	struct dirent *entry;
 
-	if (dir == NULL)
+	if (!dir)
 		return;
 	while ((entry = readdir(dir))) {
 		struct stat st;
@@ -77,7 +77,7 @@ bool workdir_open(struct workdir *dir)
 	remove_stale(temporary());
 	/* Another process may take a directory for stale between its making and its locking. */
 	for (int tries = 0; tries < 10; tries++) {
-		snprintf(dir->path, sizeof dir->path, "%s/" SPAWN_PREFIX "XXXXXX", temporary());
+		snprintf(dir->path, sizeof(dir->path), "%s/" SPAWN_PREFIX "XXXXXX", temporary());
 		if (mkdtemp(dir->path) == NULL)
 			break;
 		dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -120,7 +120,7 @@ static void make_environment(const struct workdir *dir, char text[5][4096], char
 	static const char *const kept[] = {"PATH", "HOME", "LD_LIBRARY_PATH"};
 	int count = 0;
 
-	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+	for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
 		const char *value = getenv(kept[i]);
 
 		if (value && snprintf(text[count], 4096, "%s=%s", kept[i], value) < 4096)
@@ -211,7 +211,7 @@ char *spawn_log(const struct workdir *dir)
 		used += (size_t)got;
 	if (fd >= 0)
 		close(fd);
-	if (log == NULL)
+	if (!log)
 		return NULL;
 	/* A zero byte would cut the text where it is copied. */
 	for (size_t i = 0; i < used; i++)

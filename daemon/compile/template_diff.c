@@ -95,8 +95,8 @@ static bool find_parameters(const struct compile_file *file, struct span name, s
 {
 	static const char word[] = "template <";
 	const char *at = file->text, *end = file->text + file->bytes;
-	while (at < end && (at = memmem(at, (size_t)(end - at), word, sizeof word - 1))) {
-		const char *first = at + sizeof word - 1, *last = parameters_end(first, end);
+	while (at < end && (at = memmem(at, (size_t)(end - at), word, sizeof(word) - 1))) {
+		const char *first = at + sizeof(word) - 1, *last = parameters_end(first, end);
 		if (!last)
 			return false;
 		struct span head = {last + 1, (size_t)(end - last - 1)};

@@ -19,7 +19,7 @@ static bool is_line(const char *text)
 
 static int check(const struct compile_job *job, char error[KERNEL_ERROR_MAX])
 {
-	if (job->instantiation == NULL || job->instantiation[0] == 0 || !is_line(job->instantiation))
+	if (!job->instantiation || job->instantiation[0] == 0 || !is_line(job->instantiation))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "the instantiation must be one line that is not empty");
 	if (job->file_count < 1 || job->file_count > COMPILE_MAX_HEADERS)

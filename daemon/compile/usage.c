@@ -21,7 +21,7 @@ void usage_open(void)
 static uint64_t bytes_of(const char *name)
 {
 	char text[4096];
-	ssize_t size = status_fd >= 0 ? pread(status_fd, text, sizeof text - 1, 0) : 0;
+	ssize_t size = status_fd >= 0 ? pread(status_fd, text, sizeof(text) - 1, 0) : 0;
 	const char *line;
 
 	text[size > 0 ? size : 0] = 0;

@@ -37,7 +37,7 @@ static void close_inherited(int keep)
 	/* Not while reading the directory, which has a descriptor too. */
 	do {
 		count = 0;
-		if (dir == NULL)
+		if (!dir)
 			return;
 		rewinddir(dir);
 		while (count < 256 && (entry = readdir(dir))) {
@@ -164,7 +164,7 @@ static void compile(const struct compile_job *job, struct compile_result *out)
 	*out = (struct compile_result){
 		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
 	if (job->test_misdeed == MISDEED_FAIL) {
-		out->status = util_fail(out->error, sizeof out->error, KILN_ECOMPILE, "failed on request");
+		out->status = util_fail(out->error, sizeof(out->error), KILN_ECOMPILE, "failed on request");
 	} else if (forge((enum misdeed)job->test_misdeed, out)) {
 		return;
 	} else if (options_is_cpu(job->target)) {
@@ -179,7 +179,7 @@ static void compile(const struct compile_job *job, struct compile_result *out)
 		setrlimit(RLIMIT_NOFILE, &files);
 	} else {
 		out->status =
-			util_fail(out->error, sizeof out->error, KILN_ENOTSUP,
+			util_fail(out->error, sizeof(out->error), KILN_ENOTSUP,
 					  "no compiler for target %s: targets are cpu and sm_NN", job->target);
 	}
 	if (out->status == KILN_ECOMPILE && job->user_files)

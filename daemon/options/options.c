@@ -141,15 +141,13 @@ static const struct option_row table[] = {
 };
 /* clang-format on */
 
-#define ROWS ((int)(sizeof table / sizeof table[0]))
+#define ROWS ((int)(sizeof(table) / sizeof(table[0])))
 
 static const struct option_row *find(const char *name, size_t size)
 {
-	for (int i = 0; i < ROWS; i++) {
-		if (strlen(table[i].name) == size && memcmp(table[i].name, name, size) == 0) {
+	for (int i = 0; i < ROWS; i++)
+		if (strlen(table[i].name) == size && memcmp(table[i].name, name, size) == 0)
 			return &table[i];
-		}
-	}
 	return NULL;
 }
 
@@ -164,9 +162,8 @@ static int read_defaults(struct options *out, char error[KERNEL_ERROR_MAX])
 		const struct option_row *row = &table[i];
 		if (row->fallback) {
 			int status = option_read(row, row->name, row->fallback, out, error);
-			if (status < 0) {
+			if (status < 0)
 				return status;
-			}
 		}
 	}
 	return KILN_OK;
@@ -175,9 +172,8 @@ static int read_defaults(struct options *out, char error[KERNEL_ERROR_MAX])
 static int read_variable(const struct option_row *row, const char *text, struct options *out,
 						 char error[KERNEL_ERROR_MAX])
 {
-	if (row->kind != OPTION_FLAG) {
+	if (row->kind != OPTION_FLAG)
 		return option_read(row, row->environment, text, out, error);
-	}
 	if (strcmp(text, "1") != 0 && strcmp(text, "0") != 0) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: \"%.80s\" is not 0 or 1",
 						 row->environment, text);
@@ -193,9 +189,8 @@ static int read_environment(struct options *out, char error[KERNEL_ERROR_MAX])
 		const char *text = row->environment ? getenv(row->environment) : NULL;
 		if (text && *text) {
 			int status = read_variable(row, text, out, error);
-			if (status < 0) {
+			if (status < 0)
 				return status;
-			}
 		}
 	}
 	return KILN_OK;
@@ -221,7 +216,7 @@ static int read_arguments(int argc, char *const *argv, struct options *out,
 							 "unknown option \"%.100s\": kilnd --help lists the options", word);
 		}
 		char given[32];
-		snprintf(given, sizeof given, "--%s", row->name);
+		snprintf(given, sizeof(given), "--%s", row->name);
 		if (takes_value(row) && !text) {
 			text = ++i < argc ? argv[i] : NULL;
 			if (!text) {
@@ -230,9 +225,8 @@ static int read_arguments(int argc, char *const *argv, struct options *out,
 			}
 		}
 		int status = option_read(row, given, text, out, error);
-		if (status < 0) {
+		if (status < 0)
 			return status;
-		}
 	}
 	return KILN_OK;
 }
@@ -249,14 +243,12 @@ static void complete_config(const char *name, char path[PATH_MAX])
 {
 	const char *base = absolute("XDG_CONFIG_HOME");
 	const char *home = absolute("HOME");
-	if (*path || (!base && !home)) {
+	if (*path || (!base && !home))
 		return;
-	}
 	int size = snprintf(path, PATH_MAX, "%s%s/%s", base ? base : home,
 						base ? "/kiln" : "/.config/kiln", name);
-	if (size >= PATH_MAX) {
+	if (size >= PATH_MAX)
 		path[0] = 0;
-	}
 }
 
 /* Defaults that depend on the user and the machine. */
@@ -270,10 +262,10 @@ static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
 	complete_config("trusted", out->trust_dir);
 	if (!*out->socket) {
 		const char *base = absolute("XDG_RUNTIME_DIR");
-		int size = base ? snprintf(out->socket, sizeof out->socket, "%s/kiln/kiln.sock", base)
-						: snprintf(out->socket, sizeof out->socket, "/tmp/kiln-%lu/kiln.sock",
+		int size = base ? snprintf(out->socket, sizeof(out->socket), "%s/kiln/kiln.sock", base)
+						: snprintf(out->socket, sizeof(out->socket), "/tmp/kiln-%lu/kiln.sock",
 								   (unsigned long)getuid());
-		if ((size_t)size >= sizeof out->socket) {
+		if ((size_t)size >= sizeof(out->socket)) {
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "XDG_RUNTIME_DIR is too long for a socket, whose path has at most %d "
 							 "bytes: use --socket",
@@ -288,9 +280,9 @@ static int complete(struct options *out, char error[KERNEL_ERROR_MAX])
 							 "no place for the cache: neither XDG_CACHE_HOME nor HOME is an "
 							 "absolute path; use --cache-dir");
 		}
-		int size = snprintf(out->cache_dir, sizeof out->cache_dir, "%s%s", base ? base : home,
+		int size = snprintf(out->cache_dir, sizeof(out->cache_dir), "%s%s", base ? base : home,
 							base ? "/kiln" : "/.cache/kiln");
-		if ((size_t)size >= sizeof out->cache_dir) {
+		if ((size_t)size >= sizeof(out->cache_dir)) {
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s is too long for a directory: use --cache-dir",
 							 base ? "XDG_CACHE_HOME" : "HOME");
@@ -317,26 +309,23 @@ static int check_role(const struct options *out, char error[KERNEL_ERROR_MAX])
 static int check_memcheck(const struct options *out, char error[KERNEL_ERROR_MAX])
 {
 	const struct options_devices *devices = &out->devices;
-	if (out->role != OPTIONS_BROKER) {
+	if (out->role != OPTIONS_BROKER)
 		return KILN_OK;
-	}
 	if (out->memcheck && (devices->count != 1 || strcmp(devices->names[0], "cpu") != 0)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "--memcheck needs --device cpu; for a GPU there is --executor-wrapper "
 						 "compute-sanitizer");
 	}
-	if (out->thread_order != DEVICE_NATURAL && !out->memcheck) {
+	if (out->thread_order != DEVICE_NATURAL && !out->memcheck)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "--thread-order needs --memcheck");
-	}
 	return KILN_OK;
 }
 
 /* What watches the device processes takes them out of the sandbox. */
 static int check_sandbox(const struct options *out, char error[KERNEL_ERROR_MAX])
 {
-	if (out->sandbox != SANDBOX_REQUIRE || (!out->memcheck && !*out->executor_wrapper)) {
+	if (out->sandbox != SANDBOX_REQUIRE || (!out->memcheck && !*out->executor_wrapper))
 		return KILN_OK;
-	}
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 					 "--sandbox require does not go with %s, which needs device processes without "
 					 "one",
@@ -347,22 +336,17 @@ int options_parse(int argc, char *const *argv, struct options *out, char error[K
 {
 	*out = (struct options){.fd = -1, .trail = -1};
 	int status = read_defaults(out, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = read_environment(out, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = read_arguments(argc, argv, out, error);
-	}
-	if (status != KILN_OK || out->show != OPTIONS_SHOW_NOTHING) {
+	if (status != KILN_OK || out->show != OPTIONS_SHOW_NOTHING)
 		return status;
-	}
 	status = check_role(out, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = check_memcheck(out, error);
-	}
-	if (status == KILN_OK && out->role == OPTIONS_BROKER) {
+	if (status == KILN_OK && out->role == OPTIONS_BROKER)
 		status = check_sandbox(out, error);
-	}
 	return status == KILN_OK && out->role == OPTIONS_BROKER ? complete(out, error) : status;
 }
 
@@ -384,7 +368,7 @@ void options_liveness(const struct options *options, char text[48])
 static void help_row(FILE *file, const struct option_row *row)
 {
 	char left[64];
-	snprintf(left, sizeof left, "--%s%s%s", row->name, row->value ? " " : "",
+	snprintf(left, sizeof(left), "--%s%s%s", row->name, row->value ? " " : "",
 			 row->value ? row->value : "");
 	if (row->environment) {
 		fprintf(file, "  %-38s [%s%s%s]\n", left, row->environment,
@@ -408,17 +392,13 @@ void options_help(FILE *file)
 		  "Compiles, keeps and launches kernels for the programs of this host.\n\n"
 		  "Options, with the variable that means the same:\n",
 		  file);
-	for (int i = 0; i < ROWS; i++) {
-		if (table[i].help && !table[i].unit) {
+	for (int i = 0; i < ROWS; i++)
+		if (table[i].help && !table[i].unit)
 			help_row(file, &table[i]);
-		}
-	}
 	fputs("\nLimits:\n", file);
-	for (int i = 0; i < ROWS; i++) {
-		if (table[i].help && table[i].unit) {
+	for (int i = 0; i < ROWS; i++)
+		if (table[i].help && table[i].unit)
 			help_row(file, &table[i]);
-		}
-	}
 	fputs("\nSizes may be written as 4096, 512k, 64MiB, 2GiB (units of 1024).\n", file);
 }
 
@@ -439,13 +419,11 @@ static void hide_passwords(int argc, char *const *argv)
 	char *variable = getenv("KILN_REMOTE");
 	for (int i = 1; i < argc; i++) {
 		bool value = strcmp(argv[i - 1], "--remote") == 0;
-		if (value || strncmp(argv[i], "--remote=", 9) == 0) {
+		if (value || strncmp(argv[i], "--remote=", 9) == 0)
 			remote_url_hide(argv[i]);
-		}
 	}
-	if (variable) {
+	if (variable)
 		remote_url_hide(variable);
-	}
 }
 
 bool options_start(int argc, char *const *argv, struct options *out, int *exit_status)
@@ -458,14 +436,12 @@ bool options_start(int argc, char *const *argv, struct options *out, int *exit_s
 		return false;
 	}
 	hide_passwords(argc, argv);
-	if (out->remote.password[0]) {
+	if (out->remote.password[0])
 		util_keep_secrets();
-	}
-	if (out->show == OPTIONS_SHOW_HELP) {
+	if (out->show == OPTIONS_SHOW_HELP)
 		options_help(stdout);
-	} else if (out->show == OPTIONS_SHOW_VERSION) {
+	else if (out->show == OPTIONS_SHOW_VERSION)
 		printf("kilnd %s (build %.12s)\n", KILN_VERSION_STRING, util_build());
-	}
 	if (out->show != OPTIONS_SHOW_NOTHING) {
 		*exit_status = fflush(stdout) == 0 ? 0 : 1;
 		return false;
@@ -479,7 +455,7 @@ int options_limits(const struct options *options, struct limit limits[OPTIONS_LI
 	for (int i = 0; i < ROWS && count < OPTIONS_LIMITS; i++) {
 		const struct option_row *row = &table[i];
 		if (row->unit) {
-			snprintf(limits[count].option, sizeof limits[count].option, "--%s", row->name);
+			snprintf(limits[count].option, sizeof(limits[count].option), "--%s", row->name);
 			limits[count].name = row->name + strlen("max-");
 			memcpy(&limits[count].value, (const char *)options + row->offset, sizeof(uint64_t));
 			limits[count].unit = row->unit;

@@ -25,15 +25,12 @@ _Static_assert(sizeof(enum util_level) == sizeof(unsigned) &&
 static bool read_number(const char *text, uint64_t most, uint64_t *out)
 {
 	uint64_t value = 0;
-	if (!*text) {
+	if (!*text)
 		return false;
-	}
-	for (; *text; text++) {
+	for (; *text; text++)
 		if (!isdigit((unsigned char)*text) || __builtin_mul_overflow(value, (uint64_t)10, &value) ||
-			__builtin_add_overflow(value, (uint64_t)(*text - '0'), &value)) {
+			__builtin_add_overflow(value, (uint64_t)(*text - '0'), &value))
 			return false;
-		}
-	}
 	*out = value;
 	return value <= most;
 }
@@ -73,9 +70,8 @@ static int read_path(const struct option_row *row, const char *given, const char
 {
 	size_t room = row->kind == OPTION_SOCKET_PATH ? OPTIONS_SOCKET_MAX : PATH_MAX;
 	size_t size = strlen(text);
-	if (size == 0) {
+	if (size == 0)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: \"\" is not a path", given);
-	}
 	if (size >= room) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%s: " QUOTE "... has %zu bytes; %s has at most %zu", given, text, size,
@@ -106,14 +102,12 @@ static int read_word(const struct option_row *row, const char *given, const char
 /* "cpu", or "cuda:N" with N from 0 to 63, without leading zeros. */
 static bool read_device(const char *text, size_t size, char name[KERNEL_TARGET_MAX])
 {
-	if (size >= KERNEL_TARGET_MAX) {
+	if (size >= KERNEL_TARGET_MAX)
 		return false;
-	}
 	memcpy(name, text, size);
 	name[size] = 0;
-	if (strcmp(name, "cpu") == 0) {
+	if (strcmp(name, "cpu") == 0)
 		return true;
-	}
 	uint64_t ordinal;
 	return strncmp(name, "cuda:", 5) == 0 && read_number(name + 5, 63, &ordinal) &&
 		   (name[5] != '0' || !name[6]);
@@ -121,14 +115,11 @@ static bool read_device(const char *text, size_t size, char name[KERNEL_TARGET_M
 
 static bool add_device(struct options_devices *devices, const char *name)
 {
-	for (int i = 0; i < devices->count; i++) {
-		if (strcmp(devices->names[i], name) == 0) {
+	for (int i = 0; i < devices->count; i++)
+		if (strcmp(devices->names[i], name) == 0)
 			return false;
-		}
-	}
-	if (devices->count == OPTIONS_MAX_DEVICES) {
+	if (devices->count == OPTIONS_MAX_DEVICES)
 		return false;
-	}
 	memcpy(devices->names[devices->count++], name, strlen(name) + 1);
 	return true;
 }
@@ -162,9 +153,8 @@ static int read_ids(const char *given, const char *text, struct options_ids *out
 		size_t size = strcspn(item, ",");
 		char digits[16] = "";
 		uint64_t id;
-		if (size < sizeof digits) {
+		if (size < sizeof(digits))
 			memcpy(digits, item, size);
-		}
 		/* The highest id means "no change" to the kernel. */
 		if (ids.count == OPTIONS_MAX_IDS || !read_number(digits, UINT32_MAX - 1, &id)) {
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -184,9 +174,8 @@ static int read_single(const struct option_row *row, const char *given, const ch
 {
 	uint64_t number;
 	if (row->kind == OPTION_DEVICE) {
-		if (read_device(text, strlen(text), field)) {
+		if (read_device(text, strlen(text), field))
 			return KILN_OK;
-		}
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%s: " QUOTE " is not cpu or cuda:0 to cuda:63", given, text);
 	}
@@ -207,20 +196,18 @@ static int read_none(const struct option_row *row, const char *given, const char
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s takes no value, not " QUOTE,
 						 given, text);
 	}
-	if (row->kind == OPTION_FLAG) {
+	if (row->kind == OPTION_FLAG)
 		*(bool *)field = true;
-	} else {
+	else
 		*(unsigned *)field = (unsigned)row->low;
-	}
 	return KILN_OK;
 }
 
 static int read_key(const char *given, const char *text, char *out, char error[KERNEL_ERROR_MAX])
 {
 	char why[KERNEL_ERROR_MAX];
-	if (seal_check_name(text, why) != KILN_OK) {
+	if (seal_check_name(text, why) != KILN_OK)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: %s", given, why);
-	}
 	snprintf(out, SEAL_NAME_MAX, "%s", text);
 	return KILN_OK;
 }
@@ -276,25 +263,22 @@ int option_read(const struct option_row *row, const char *given, const char *tex
 static void write_word(const struct option_row *row, unsigned index, struct util_text *text)
 {
 	const char *word = row->value;
-	while (index-- > 0 && strchr(word, '|')) {
+	while (index-- > 0 && strchr(word, '|'))
 		word = strchr(word, '|') + 1;
-	}
 	util_text_bytes(text, word, strcspn(word, "|"));
 }
 
 static void write_devices(const struct options_devices *devices, struct util_text *text)
 {
 	util_text_add(text, "%s", devices->automatic ? "auto" : devices->count ? "" : "none");
-	for (int i = 0; i < devices->count; i++) {
+	for (int i = 0; i < devices->count; i++)
 		util_text_add(text, "%s%s", i ? "," : "", devices->names[i]);
-	}
 }
 
 static void write_ids(const struct options_ids *ids, struct util_text *text)
 {
-	for (int i = 0; i < ids->count; i++) {
+	for (int i = 0; i < ids->count; i++)
 		util_text_add(text, "%s%u", i ? "," : "", ids->ids[i]);
-	}
 }
 
 void option_write(const struct option_row *row, const struct options *options,

@@ -36,7 +36,7 @@ static bool decode(const char *text, size_t size, char *out, size_t room)
 static long number(const char *text, size_t size, long most)
 {
 	char digits[8] = "";
-	if (!size || size >= sizeof digits)
+	if (!size || size >= sizeof(digits))
 		return -1;
 	memcpy(digits, text, size);
 	long value = strspn(digits, "0123456789") == size ? strtol(digits, NULL, 10) : -1;
@@ -84,7 +84,7 @@ static int read_host(const char *given, const char *at, struct remote_url *url,
 	const char *end = host + size + (bracket && host[size] == ']');
 	static const char letters[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._";
-	bool fits = size && size < sizeof url->host && (!bracket || host[size] == ']');
+	bool fits = size && size < sizeof(url->host) && (!bracket || host[size] == ']');
 	for (size_t i = 0; fits && i < size; i++)
 		fits = strchr(letters, host[i]) || (bracket && strchr(":%", host[i]));
 	if (!fits)
@@ -106,7 +106,7 @@ static int read_host(const char *given, const char *at, struct remote_url *url,
 		end += 1 + size;
 	}
 	int status = *end == '/' && end[1] ? read_database(given, end + 1, url, error) : KILN_OK;
-	snprintf(url->shown, sizeof url->shown, bracket ? "redis://[%s]:%d/%d" : "redis://%s:%d/%d",
+	snprintf(url->shown, sizeof(url->shown), bracket ? "redis://[%s]:%d/%d" : "redis://%s:%d/%d",
 			 url->host, url->port, url->database);
 	return status;
 }
@@ -127,7 +127,7 @@ static int read_path(const char *given, const char *at, struct remote_url *url,
 						 "%s: behind the path of a socket stands ?db=DATABASE or nothing", given);
 	if (at[size])
 		status = read_database(given, at + size + 4, url, error);
-	snprintf(url->shown, sizeof url->shown, "unix:%s?db=%d", url->host, url->database);
+	snprintf(url->shown, sizeof(url->shown), "unix:%s?db=%d", url->host, url->database);
 	return status;
 }
 

@@ -113,9 +113,8 @@ static kiln_dtype read_dtype(struct reader *in)
 		in->at += size + 1;                                                   \
 		return KILN_##NAME;                                                   \
 	}
-	if (in->at[size] == ':') {
+	if (in->at[size] == ':')
 		KILN_DTYPE_LIST(IS)
-	}
 #undef IS
 	return KILN_DTYPE_NONE;
 }

@@ -99,7 +99,7 @@ static int allow_work(int ruleset, const char *work, uint64_t handled)
 		return -1;
 	while (length > 1 && work[length - 1] != '/')
 		length--;
-	snprintf(parent, sizeof parent, "%.*s", (int)length, work);
+	snprintf(parent, sizeof(parent), "%.*s", (int)length, work);
 	return allow(ruleset, parent, REMOVE_DIR);
 }
 

@@ -18,7 +18,7 @@ void sandbox_look(struct sandbox_host *out)
 	*out = (struct sandbox_host){.seccomp = sandbox_has_filters(),
 								 .landlock = sandbox_landlock_version()};
 	if (!out->seccomp)
-		used = util_append(out->lacks, sizeof out->lacks, used,
+		used = util_append(out->lacks, sizeof(out->lacks), used,
 						   "seccomp filters (%s): system calls are not restricted",
 #ifdef KILN_HAVE_SECCOMP
 						   "the kernel has none"
@@ -27,7 +27,7 @@ void sandbox_look(struct sandbox_host *out)
 #endif
 		);
 	if (!out->landlock)
-		util_append(out->lacks, sizeof out->lacks, used,
+		util_append(out->lacks, sizeof(out->lacks), used,
 					"%sLandlock (the kernel is older than 5.13 or has it off): compilers can read "
 					"every file of uid %u, and so can users' kernels on device cpu",
 					used ? "; " : "", (unsigned)getuid());
@@ -86,7 +86,7 @@ void sandbox_give_way(int score)
 {
 	char text[16];
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-	snprintf(text, sizeof text, "%d", score);
+	snprintf(text, sizeof(text), "%d", score);
 	if (fd < 0)
 		return;
 	(void)!write(fd, text, strlen(text));

@@ -16,9 +16,8 @@
 static bool name_of(const char *file, const char *ending, char name[SEAL_NAME_MAX])
 {
 	size_t size = strlen(file), end = strlen(ending);
-	if (size <= end || strcmp(file + size - end, ending) != 0 || size - end >= SEAL_NAME_MAX) {
+	if (size <= end || strcmp(file + size - end, ending) != 0 || size - end >= SEAL_NAME_MAX)
 		return false;
-	}
 	memcpy(name, file, size - end);
 	name[size - end] = 0;
 	return seal_is_name(name);
@@ -33,10 +32,9 @@ static int add(struct seal_ring *ring, const struct seal_key *key)
 {
 	if (ring->count == ring->capacity) {
 		int capacity = ring->capacity ? 2 * ring->capacity : 8;
-		struct seal_key *grown = realloc(ring->keys, (size_t)capacity * sizeof *grown);
-		if (!grown) {
+		struct seal_key *grown = realloc(ring->keys, (size_t)capacity * sizeof(*grown));
+		if (!grown)
 			return KILN_ENOMEM;
-		}
 		ring->keys = grown;
 		ring->capacity = capacity;
 	}
@@ -50,12 +48,10 @@ static int read_key(const char *directory, const char *name, bool secrets, struc
 	struct seal_secret secret;
 	char path[PATH_MAX];
 	int status = seal_path_of(directory, name, secrets ? ".key" : ".pub", path, error);
-	if (status == KILN_OK && !secrets) {
+	if (status == KILN_OK && !secrets)
 		return seal_read_public(path, name, out, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = seal_read_secret(path, name, &secret, error);
-	}
 	if (status == KILN_OK) {
 		*out = secret.key;
 		seal_forget(&secret);
@@ -71,15 +67,13 @@ static int read_directory(DIR *dir, const char *directory, bool secrets, struct 
 	while ((entry = readdir(dir))) {
 		char name[SEAL_NAME_MAX];
 		struct seal_key key;
-		if (!name_of(entry->d_name, secrets ? ".key" : ".pub", name)) {
+		if (!name_of(entry->d_name, secrets ? ".key" : ".pub", name))
 			continue;
-		}
-		if (ring->count == SEAL_MOST_KEYS) {
+		if (ring->count == SEAL_MOST_KEYS)
 			return FAIL(KILN_ELIMIT, "%.200s has more than %d keys", directory, SEAL_MOST_KEYS);
-		}
 		if (read_key(directory, name, secrets, &key, why) != KILN_OK) {
 			util_log(UTIL_WARN, "a key is passed over: %s", why);
-			memcpy(ring->passed, why, sizeof ring->passed);
+			memcpy(ring->passed, why, sizeof(ring->passed));
 		} else if (add(ring, &key) != KILN_OK) {
 			return FAIL(KILN_ENOMEM, "out of memory for the keys of %.200s", directory);
 		}
@@ -90,30 +84,25 @@ static int read_directory(DIR *dir, const char *directory, bool secrets, struct 
 static int open_ring(const char *directory, bool secrets, struct seal_ring **out,
 					 char error[KERNEL_ERROR_MAX])
 {
-	struct seal_ring *ring = calloc(1, sizeof *ring);
+	struct seal_ring *ring = calloc(1, sizeof(*ring));
 	DIR *dir = ring ? opendir(directory) : NULL;
 	int status = KILN_OK;
-	if (!ring) {
+	if (!ring)
 		return FAIL(KILN_ENOMEM, "out of memory for keys");
-	}
-	if (dir) {
+	if (dir)
 		status = seal_check_place(directory, error);
-	} else if (errno != ENOENT) {
+	else if (errno != ENOENT)
 		status = FAIL(KILN_EIO, "%.200s: %s", directory, strerror(errno));
-	}
-	if (dir && status == KILN_OK) {
+	if (dir && status == KILN_OK)
 		status = read_directory(dir, directory, secrets, ring, error);
-	}
-	if (dir) {
+	if (dir)
 		closedir(dir);
-	}
 	if (status != KILN_OK) {
 		seal_ring_free(ring);
 		return status;
 	}
-	if (ring->count) {
-		qsort(ring->keys, (size_t)ring->count, sizeof *ring->keys, by_name);
-	}
+	if (ring->count)
+		qsort(ring->keys, (size_t)ring->count, sizeof(*ring->keys), by_name);
 	*out = ring;
 	return KILN_OK;
 }
@@ -123,12 +112,10 @@ int seal_each(const char *directory, bool secrets, seal_visit visit, void *arg,
 {
 	struct seal_ring *ring;
 	int status = open_ring(directory, secrets, &ring, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	for (int i = 0; i < ring->count; i++) {
+	for (int i = 0; i < ring->count; i++)
 		visit(&ring->keys[i], arg);
-	}
 	seal_ring_free(ring);
 	return KILN_OK;
 }
@@ -157,9 +144,8 @@ static int only_one(const char *directory, char name[SEAL_NAME_MAX], char error[
 {
 	struct seal_ring *ring;
 	int status = open_ring(directory, true, &ring, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (ring->count == 1) {
 		memcpy(name, ring->keys[0].name, SEAL_NAME_MAX);
 	} else if (!ring->count && ring->passed[0]) {
@@ -184,15 +170,12 @@ int seal_open(const char *directory, const char *name, struct seal_secret *out,
 	int status = name ? seal_check_name(name, error) : only_one(directory, only, error);
 	bool named = name != NULL;
 	name = named ? name : only;
-	if (status == KILN_OK && named && access(directory, F_OK) == 0) {
+	if (status == KILN_OK && named && access(directory, F_OK) == 0)
 		status = seal_check_place(directory, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = seal_path_of(directory, name, ".key", path, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = seal_read_secret(path, name, out, error);
-	}
 	if (status == KILN_ENOENT && named) {
 		return FAIL(KILN_ENOENT, "there is no secret key %s in %.150s: `kiln key new %s` makes one",
 					name, directory, name);
@@ -205,20 +188,16 @@ int seal_trust(const char *directory, const struct seal_key *key, char error[KER
 	char path[PATH_MAX], line[SEAL_LINE_MAX];
 	struct seal_key there;
 	int status = seal_check_name(key->name, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = seal_make_directory(directory, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = seal_check_place(directory, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = seal_path_of(directory, key->name, ".pub", path, error);
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	if (seal_read_public(path, key->name, &there, error) == KILN_OK) {
-		return memcmp(there.public, key->public, sizeof there.public) == 0
+		return memcmp(there.public, key->public, sizeof(there.public)) == 0
 				   ? KILN_OK
 				   : FAIL(KILN_EBUSY,
 						  "another key, %s, is trusted by the name of %s: `kiln key distrust %s` "
@@ -236,14 +215,11 @@ int seal_distrust(const char *directory, const char *name, struct seal_key *out,
 	struct seal_ring *ring;
 	int status = open_ring(directory, false, &ring, error);
 	const struct seal_key *found = NULL;
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	for (int i = 0; i < ring->count && !found; i++) {
-		if (strcmp(ring->keys[i].name, name) == 0 || strcmp(ring->keys[i].id, name) == 0) {
+	for (int i = 0; i < ring->count && !found; i++)
+		if (strcmp(ring->keys[i].name, name) == 0 || strcmp(ring->keys[i].id, name) == 0)
 			found = &ring->keys[i];
-		}
-	}
 	if (!found) {
 		status = FAIL(KILN_ENOENT, "no key that is trusted has the name or id \"%.*s\"",
 					  PLAIN_CUT(name, 60));
@@ -252,13 +228,11 @@ int seal_distrust(const char *directory, const char *name, struct seal_key *out,
 	}
 	/* It may be trusted by other names as well, and would still be. */
 	for (int i = 0; found && status == KILN_OK && i < ring->count; i++) {
-		if (memcmp(ring->keys[i].public, found->public, sizeof found->public) != 0) {
+		if (memcmp(ring->keys[i].public, found->public, sizeof(found->public)) != 0)
 			continue;
-		}
 		status = seal_path_of(directory, ring->keys[i].name, ".pub", path, error);
-		if (status == KILN_OK && unlink(path) != 0) {
+		if (status == KILN_OK && unlink(path) != 0)
 			status = FAIL(KILN_EIO, "%.200s: %s", path, strerror(errno));
-		}
 	}
 	seal_ring_free(ring);
 	return status;

@@ -59,16 +59,14 @@ void seal_make(const struct seal_secret *secret, const char *purpose,
 	util_put_u64(out + AT_BYTES, content->bytes);
 	memcpy(out + AT_DIGEST, content->digest, 32);
 	digest_of(purpose, out, digest);
-	crypto_sign_detached(out + AT_SIGNATURE, NULL, digest, sizeof digest, secret->secret);
+	crypto_sign_detached(out + AT_SIGNATURE, NULL, digest, sizeof(digest), secret->secret);
 }
 
 static const struct seal_key *find(const struct seal_ring *ring, const char *id)
 {
-	for (int i = 0; i < ring->count; i++) {
-		if (strcmp(ring->keys[i].id, id) == 0) {
+	for (int i = 0; i < ring->count; i++)
+		if (strcmp(ring->keys[i].id, id) == 0)
 			return &ring->keys[i];
-		}
-	}
 	return NULL;
 }
 
@@ -87,9 +85,8 @@ static int refuse_expired(const struct seal_key *key, const char *what, int64_t 
 	time_t end = (time_t)until;
 	struct tm parts;
 	char date[32] = "long ago";
-	if (gmtime_r(&end, &parts)) {
-		strftime(date, sizeof date, "on %Y-%m-%d", &parts);
-	}
+	if (gmtime_r(&end, &parts))
+		strftime(date, sizeof(date), "on %Y-%m-%d", &parts);
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
 					 "%.120s, sealed by key %s (%s), expired %s: it must be made anew", what,
 					 key->name, key->id, date);
@@ -116,18 +113,17 @@ int seal_check(const struct seal_ring *ring, const char *purpose, const char *wh
 						 what, id);
 	}
 	digest_of(purpose, seal, digest);
-	if (crypto_sign_verify_detached(seal + AT_SIGNATURE, digest, sizeof digest, key->public) != 0 ||
+	if (crypto_sign_verify_detached(seal + AT_SIGNATURE, digest, sizeof(digest), key->public) !=
+			0 ||
 		util_get_u64(seal + AT_BYTES) != content->bytes ||
-		memcmp(seal + AT_DIGEST, content->digest, 32) != 0) {
+		memcmp(seal + AT_DIGEST, content->digest, 32) != 0)
 		return refuse_altered(key, what, error);
-	}
 	out->when = (int64_t)util_get_u64(seal + AT_WHEN);
 	out->until = (int64_t)util_get_u64(seal + AT_UNTIL);
-	if (out->until && out->until < now) {
+	if (out->until && out->until < now)
 		return refuse_expired(key, what, out->until, error);
-	}
-	memcpy(out->name, key->name, sizeof out->name);
-	memcpy(out->id, key->id, sizeof out->id);
+	memcpy(out->name, key->name, sizeof(out->name));
+	memcpy(out->id, key->id, sizeof(out->id));
 	return KILN_OK;
 }
 
@@ -147,13 +143,11 @@ bool seal_record(const struct seal_secret *secret, const char *purpose, const vo
 {
 	struct seal_content content;
 	unsigned char *out = size <= SIZE_MAX - SEAL_BYTES ? malloc(size + SEAL_BYTES) : NULL;
-	if (!out) {
+	if (!out)
 		return false;
-	}
 	content_of(bytes, size, &content);
-	if (size) {
+	if (size)
 		memcpy(out, bytes, size);
-	}
 	seal_make(secret, purpose, &content, when, until, out + size);
 	*record = out;
 	*record_size = size + SEAL_BYTES;

@@ -62,7 +62,7 @@ static void choose_ranges(struct bench_sample *sample)
 
 struct bench_sample *bench_sample_open(const struct bench_options *options, struct bench_data *data)
 {
-	struct bench_sample *sample = calloc(1, sizeof *sample);
+	struct bench_sample *sample = calloc(1, sizeof(*sample));
 
 	if (!sample)
 		return NULL;
@@ -75,7 +75,7 @@ struct bench_sample *bench_sample_open(const struct bench_options *options, stru
 		if (operand->dtype == KILN_DTYPE_NONE || !operand->output)
 			continue;
 		sample->pieces[i] = (int64_t)(cases_bytes(operand) / PIECE + 1);
-		sample->read[i] = calloc((size_t)sample->pieces[i], sizeof *sample->read[i]);
+		sample->read[i] = calloc((size_t)sample->pieces[i], sizeof(*sample->read[i]));
 		if (!sample->read[i]) {
 			bench_sample_close(sample);
 			return NULL;
@@ -125,7 +125,7 @@ static void judge_part(void *arg, int64_t first, int64_t last)
 		struct range *range = &sample->ranges[i];
 		if (!range->pending)
 			continue;
-		memset(&range->verdict, 0, sizeof range->verdict);
+		memset(&range->verdict, 0, sizeof(range->verdict));
 		c->op->judge(c, sample->memory, range->first, range->last, &range->verdict);
 	}
 }

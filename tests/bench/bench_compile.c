@@ -95,15 +95,15 @@ static int collect(struct all *all, const struct options *options)
 		cases_problem(&list[i], &problem);
 		if (plan_problem(&problem, &limits, &plan, error) != KILN_OK || plan.kind != KERNEL_LAUNCH)
 			continue;
-		memcpy(kernel->op, plan.op, sizeof kernel->op);
-		memcpy(kernel->source, plan.source, sizeof kernel->source);
-		memcpy(kernel->instantiation, plan.instantiation, sizeof kernel->instantiation);
+		memcpy(kernel->op, plan.op, sizeof(kernel->op));
+		memcpy(kernel->source, plan.source, sizeof(kernel->source));
+		memcpy(kernel->instantiation, plan.instantiation, sizeof(kernel->instantiation));
 		kernel->generated = strdup(plan.generated);
 		if (!kernel->generated)
 			return 2;
 		all->count++;
 	}
-	qsort(all->kernels, (size_t)all->count, sizeof *all->kernels, by_instantiation);
+	qsort(all->kernels, (size_t)all->count, sizeof(*all->kernels), by_instantiation);
 	for (int i = 0; i < all->count; i++)
 		if (i == 0 || by_instantiation(&all->kernels[i], &all->kernels[kept - 1]) != 0)
 			all->kernels[kept++] = all->kernels[i];
@@ -127,7 +127,7 @@ static int64_t compile(const struct compile_job *job)
 	struct compile_result result;
 	int64_t began = processor_us();
 
-	memset(&result, 0, sizeof result);
+	memset(&result, 0, sizeof(result));
 	nvrtc_compile(job, &result);
 	int64_t micros = processor_us() - began;
 	if (result.status != KILN_OK) {
@@ -141,11 +141,11 @@ static int64_t compile(const struct compile_job *job)
 static int64_t compile_trivial(const char *target)
 {
 	static const char text[] = "template <int N> __global__ void trivial(int *x) { x[0] = N; }\n";
-	static const struct compile_file file = {"trivial.cuh", text, sizeof text - 1};
+	static const struct compile_file file = {"trivial.cuh", text, sizeof(text) - 1};
 	struct compile_job job = {
 		.source = "trivial.cuh", .instantiation = "trivial<1>", .files = &file, .file_count = 1};
 
-	snprintf(job.target, sizeof job.target, "%s", target);
+	snprintf(job.target, sizeof(job.target), "%s", target);
 	return compile(&job);
 }
 
@@ -158,7 +158,7 @@ static int64_t compile_kernel(struct compile_sources *sources, const struct kern
 		.source = kernel->source, .instantiation = kernel->instantiation, .files = files};
 	char error[KERNEL_ERROR_MAX];
 
-	snprintf(job.target, sizeof job.target, "%s", target);
+	snprintf(job.target, sizeof(job.target), "%s", target);
 	if (compile_sources_closure(sources, kernel->source, target, found, &job.file_count, error) !=
 		KILN_OK) {
 		fprintf(stderr, "bench_compile: %s\n", error);
@@ -181,7 +181,7 @@ static void compile_again(struct compile_sources *sources, struct kernel *kernel
 
 	runs[1] = compile_kernel(sources, kernel, target);
 	runs[2] = compile_kernel(sources, kernel, target);
-	qsort(runs, 3, sizeof *runs, by_number);
+	qsort(runs, 3, sizeof(*runs), by_number);
 	kernel->micros = runs[1];
 }
 
@@ -203,7 +203,7 @@ static int child(struct all *all, const struct options *options, int share)
 		fprintf(stderr, "bench_compile: %s\n", error);
 		return 1;
 	}
-	memcpy(all->toolchain, toolchain.id, sizeof all->toolchain);
+	memcpy(all->toolchain, toolchain.id, sizeof(all->toolchain));
 	nvrtc_warm();
 	while (runs < TRIVIAL_RUNS)
 		trivial[runs++] = compile_trivial(options->target);
@@ -212,7 +212,7 @@ static int child(struct all *all, const struct options *options, int share)
 		if (++compiled % SHARE == 0 && runs < TRIVIAL_MOST)
 			trivial[runs++] = compile_trivial(options->target);
 	}
-	qsort(trivial, (size_t)runs, sizeof *trivial, by_number);
+	qsort(trivial, (size_t)runs, sizeof(*trivial), by_number);
 	all->trivial[share] = trivial[runs / 2];
 	for (int i = share; i < all->count; i += options->jobs) {
 		struct kernel *kernel = &all->kernels[i];
@@ -266,8 +266,8 @@ static bool print_all(struct all *all, const struct options *options)
 	static struct kernel some[KERNELS_MOST];
 	bool good = true;
 
-	qsort(all->trivial, (size_t)options->jobs, sizeof *all->trivial, by_number);
-	qsort(all->kernels, (size_t)all->count, sizeof *all->kernels, by_ratio);
+	qsort(all->trivial, (size_t)options->jobs, sizeof(*all->trivial), by_number);
+	qsort(all->kernels, (size_t)all->count, sizeof(*all->kernels), by_ratio);
 	printf("%s, %s, %d processes\n", all->toolchain, options->target, options->jobs);
 	printf("%-26s %7s %10.1f ms\n", "trivial kernel", "",
 		   (double)all->trivial[options->jobs / 2] / 1e3);
@@ -292,7 +292,7 @@ int main(int argc, char **argv)
 {
 	struct options options = {.target = "sm_90", .jobs = util_cpu_count() / 2, .every = 1};
 	struct all *all =
-		mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	for (int i = 1; i < argc; i += 2) {
 		const char *value = i + 1 < argc ? argv[i + 1] : NULL;

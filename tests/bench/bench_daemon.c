@@ -33,7 +33,7 @@ static struct {
 static bool good(int status, const char *what)
 {
 	if (status != KILN_OK)
-		snprintf(service.why, sizeof service.why, "%s: %s", what, kiln_errmsg());
+		snprintf(service.why, sizeof(service.why), "%s: %s", what, kiln_errmsg());
 	return status == KILN_OK;
 }
 
@@ -93,7 +93,7 @@ static int prepare_case(const struct bench_work *work, kiln_call **call)
 
 static bool daemon_prepare(const struct bench_work *work, struct bench_ready **out)
 {
-	struct bench_ready *ready = calloc(1, sizeof *ready);
+	struct bench_ready *ready = calloc(1, sizeof(*ready));
 	int status;
 
 	if (!ready)
@@ -166,7 +166,7 @@ static bool daemon_open(const struct bench_options *options, struct bench_object
 	struct runner_options runner = options->runner;
 
 	(void)objects, (void)scratch_bytes;
-	memset(&service, 0, sizeof service);
+	memset(&service, 0, sizeof(service));
 	service.blockers = 8;
 	runner.program = "bench_kernels";
 	runner.socket = options->socket;
@@ -238,7 +238,7 @@ static bool run_batch(const struct bench_ready *ready, int blockers, int count, 
 		return false;
 	for (int i = 0; i < blockers; i++)
 		*busy_us += all[i];
-	memcpy(micros, all + blockers, (size_t)count * sizeof *micros);
+	memcpy(micros, all + blockers, (size_t)count * sizeof(*micros));
 	return true;
 }
 

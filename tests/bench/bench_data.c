@@ -201,7 +201,7 @@ static bool open_operand(const struct bench_way *way, const struct bench_options
 bool bench_data_open(const struct bench_way *way, const struct bench_options *options,
 					 const struct cases_case *c, struct bench_data *out)
 {
-	memset(out, 0, sizeof *out);
+	memset(out, 0, sizeof(*out));
 	out->c = c;
 	lay_out(c, options->pool, &out->work);
 	for (int i = 0; i < c->operand_count; i++)

@@ -34,7 +34,7 @@ static struct {
 
 static bool fail(const char *what, const char *sentence)
 {
-	snprintf(direct.why, sizeof direct.why, "%s: %s", what, sentence);
+	snprintf(direct.why, sizeof(direct.why), "%s: %s", what, sentence);
 	return false;
 }
 
@@ -56,7 +56,7 @@ static bool read_limits(const char *device, struct kernel_limits *limits, char w
 		snprintf(why, 400, "%s", gpu_error());
 		return false;
 	}
-	snprintf(limits->target, sizeof limits->target, "sm_%d%d", gpu.major % 1000, gpu.minor % 10);
+	snprintf(limits->target, sizeof(limits->target), "sm_%d%d", gpu.major % 1000, gpu.minor % 10);
 	limits->max_threads = gpu.max_threads;
 	limits->shared_default = gpu.shared_default;
 	limits->shared_optin = gpu.shared_optin;
@@ -86,10 +86,10 @@ bool bench_direct_limits(const char *device, struct kernel_limits *limits, char 
 	if (pid == 0) {
 		struct answer own = {.good = false};
 		own.good = read_limits(device, &own.limits, own.why);
-		_exit(write(ends[1], &own, sizeof own) != (ssize_t)sizeof own);
+		_exit(write(ends[1], &own, sizeof(own)) != (ssize_t)sizeof(own));
 	}
 	close(ends[1]);
-	if (pid < 0 || read(ends[0], &answer, sizeof answer) != (ssize_t)sizeof answer)
+	if (pid < 0 || read(ends[0], &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
 		answer.good = false;
 	close(ends[0]);
 	if (pid > 0)
@@ -109,7 +109,7 @@ static bool direct_open(const struct bench_options *options, struct bench_object
 {
 	char reason[200];
 
-	memset(&direct, 0, sizeof direct);
+	memset(&direct, 0, sizeof(direct));
 	direct.objects = objects;
 	direct.blockers = 2;
 	if (!gpu_open(ordinal_of(options->device), reason)) {
@@ -177,7 +177,7 @@ static bool load(struct bench_ready *ready, const char *name, uint32_t shared_by
 
 static bool direct_prepare(const struct bench_work *work, struct bench_ready **out)
 {
-	struct bench_ready *ready = calloc(1, sizeof *ready);
+	struct bench_ready *ready = calloc(1, sizeof(*ready));
 	const struct kernel_plan *plan = work->item ? &work->item->plan : NULL;
 	bool good = true;
 

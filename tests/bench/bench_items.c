@@ -42,17 +42,17 @@ static void choose(struct kernel_problem *problem, const char *choice)
 	if (!choice[0] || problem->attr_count == KERNEL_MAX_ATTRS)
 		return;
 	problem->attr_count++;
-	memset(attr, 0, sizeof *attr);
-	snprintf(attr->name, sizeof attr->name, "%s", PLAN_CHOICE);
+	memset(attr, 0, sizeof(*attr));
+	snprintf(attr->name, sizeof(attr->name), "%s", PLAN_CHOICE);
 	attr->kind = KILN_ATTR_STRING;
-	snprintf(attr->s, sizeof attr->s, "%.*s", KERNEL_CHOICE_MAX - 1, choice);
+	snprintf(attr->s, sizeof(attr->s), "%.*s", KERNEL_CHOICE_MAX - 1, choice);
 }
 
 static bool is_same(const struct kernel_plan *a, const struct kernel_plan *b)
 {
 	return strcmp(a->instantiation, b->instantiation) == 0 &&
-		   memcmp(a->grid, b->grid, sizeof a->grid) == 0 &&
-		   memcmp(a->block, b->block, sizeof a->block) == 0 && a->shared_bytes == b->shared_bytes;
+		   memcmp(a->grid, b->grid, sizeof(a->grid)) == 0 &&
+		   memcmp(a->block, b->block, sizeof(a->block)) == 0 && a->shared_bytes == b->shared_bytes;
 }
 
 /* The candidates of one case that are not each other, the planner's own first. */
@@ -73,8 +73,8 @@ static bool plan_case(const struct bench_options *options, const struct kernel_l
 	if (!options->choices)
 		count = 1;
 	if (options->generic)
-		snprintf(names[count++], sizeof names[0], "%s", PLAN_GENERIC);
-	group->items = calloc((size_t)count, sizeof *group->items);
+		snprintf(names[count++], sizeof(names[0]), "%s", PLAN_GENERIC);
+	group->items = calloc((size_t)count, sizeof(*group->items));
 	if (!group->items)
 		return false;
 	for (int i = 0; i < count; i++) {
@@ -103,7 +103,7 @@ bool bench_cases(const struct bench_options *options, const struct kernel_limits
 	int listed, number = 0;
 	bool good = true;
 	const struct cases_case *list = cases_all(&listed);
-	struct bench_case *groups = calloc((size_t)listed + 1, sizeof *groups);
+	struct bench_case *groups = calloc((size_t)listed + 1, sizeof(*groups));
 
 	*out = groups;
 	*count = 0;
@@ -235,7 +235,7 @@ double bench_target(const struct cases_case *c)
 {
 	if (!(c->flags & CASES_BIG))
 		return 0;
-	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+	for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
 		if (!is_op(c, rules[i].op))
 			continue;
 		switch (rules[i].rule) {

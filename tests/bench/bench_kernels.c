@@ -54,12 +54,12 @@ static bool take_flag(struct bench_options *options, const char *name)
 				 {"--list", BENCH_LIST},
 				 {"--plan", BENCH_PLAN}};
 
-	for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++)
 		if (strcmp(name, modes[i].name) == 0) {
 			options->mode = modes[i].mode;
 			return true;
 		}
-	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
 		if (strcmp(name, flags[i].name) == 0)
 			return *flags[i].flag = true;
 	if (strcmp(name, "--no-check") != 0)
@@ -88,7 +88,7 @@ static bool take_value(struct bench_options *options, const char *name, const ch
 				 {"--device", &options->device},   {"--json", &options->json},
 				 {"--torch", &options->torch}};
 
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
 		if (strcmp(name, texts[i].name) == 0) {
 			*texts[i].text = value;
 			return true;

@@ -33,7 +33,7 @@ static const struct {
 	{"many", launch_many}, {"fair", launch_fair}, {"fresh", launch_fresh},
 	{"idle", launch_idle}, {"one", launch_one},   {"spread", launch_spread},
 };
-enum { SECTIONS = sizeof sections / sizeof sections[0] };
+enum { SECTIONS = sizeof(sections) / sizeof(sections[0]) };
 
 /* ---- Options ---- */
 
@@ -43,7 +43,7 @@ static const char *take_option(int *argc, char **argv, const char *name)
 	for (int i = 1; i + 1 < *argc; i++)
 		if (strcmp(argv[i], name) == 0) {
 			const char *value = argv[i + 1];
-			memmove(&argv[i], &argv[i + 2], (size_t)(*argc - i - 1) * sizeof *argv);
+			memmove(&argv[i], &argv[i + 2], (size_t)(*argc - i - 1) * sizeof(*argv));
 			*argc -= 2;
 			return value;
 		}
@@ -64,7 +64,7 @@ static bool check_list(const char *list)
 	char word[16];
 	for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
 		bool known = false;
-		snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+		snprintf(word, sizeof(word), "%.*s", (int)strcspn(at, ","), at);
 		for (int i = 0; i < SECTIONS; i++)
 			known = known || strcmp(sections[i].name, word) == 0;
 		if (!known) {
@@ -98,10 +98,10 @@ static bool find_target(kiln_client *client, const char *device, char target[16]
 	if (kiln_request(client, "devices", NULL, 0, &reply) != KILN_OK)
 		return false;
 	for (int i = 0; i < kiln_reply_count(reply, "rows"); i++) {
-		snprintf(path, sizeof path, "rows[%d].name", i);
+		snprintf(path, sizeof(path), "rows[%d].name", i);
 		if (strcmp(kiln_reply_str(reply, path), device) != 0)
 			continue;
-		snprintf(path, sizeof path, "rows[%d].target", i);
+		snprintf(path, sizeof(path), "rows[%d].target", i);
 		snprintf(target, 16, "%s", kiln_reply_str(reply, path));
 	}
 	kiln_reply_free(reply);
@@ -120,7 +120,7 @@ static bool keep_cubin(struct bench *bench, const void *found, size_t bytes)
 
 static bool fetch_cubin(kiln_client *client, struct bench *bench)
 {
-	const kiln_raw raw = {.size = sizeof raw, .name = "add.cu", .source = source, .entry = "add"};
+	const kiln_raw raw = {.size = sizeof(raw), .name = "add.cu", .source = source, .entry = "add"};
 	kiln_reply *reply = NULL, *object = NULL;
 	char target[16];
 	size_t bytes = 0;

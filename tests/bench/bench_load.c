@@ -77,7 +77,7 @@ static bool look(const struct bench *bench, kiln_client *client, const char *wha
 /* Kernels that are not there: for one who has none compiled. */
 static bool miss(const struct bench *bench, int first, const char *what)
 {
-	kiln_connect_options options = {.size = sizeof options,
+	kiln_connect_options options = {.size = sizeof(options),
 									.socket = bench->daemon.socket,
 									.device = bench->options->device,
 									.on_miss = "error"};
@@ -105,11 +105,11 @@ static bool look_everywhere(const struct bench *bench, const char *size, int ker
 	char name[80];
 	int step = kernels / bench->scale->probes;
 	kiln_client *client = runner_connect(bench->options);
-	snprintf(name, sizeof name, "lookup among %s, on disk", size);
+	snprintf(name, sizeof(name), "lookup among %s, on disk", size);
 	bool good = client && look(bench, client, name, step);
-	snprintf(name, sizeof name, "lookup among %s, in memory", size);
+	snprintf(name, sizeof(name), "lookup among %s, in memory", size);
 	good = good && look(bench, client, name, step);
-	snprintf(name, sizeof name, "lookup among %s, not there", size);
+	snprintf(name, sizeof(name), "lookup among %s, not there", size);
 	good = good && miss(bench, kernels, name);
 	kiln_close(client);
 	return good;

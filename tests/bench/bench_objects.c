@@ -62,11 +62,11 @@ static bool make_directory(struct bench_objects *objects, const char *directory)
 	const char *root = getenv("TMPDIR");
 
 	if (directory) {
-		snprintf(objects->directory, sizeof objects->directory, "%s", directory);
+		snprintf(objects->directory, sizeof(objects->directory), "%s", directory);
 		return util_make_directories(directory, 0755) == 0;
 	}
 	objects->temporary = true;
-	snprintf(objects->directory, sizeof objects->directory, "%s/kiln-bench.XXXXXX",
+	snprintf(objects->directory, sizeof(objects->directory), "%s/kiln-bench.XXXXXX",
 			 root ? root : "/tmp");
 	return mkdtemp(objects->directory) != NULL;
 }
@@ -74,12 +74,12 @@ static bool make_directory(struct bench_objects *objects, const char *directory)
 bool bench_objects_open(const char *directory, const char *target, struct bench_objects **out)
 {
 	char error[KERNEL_ERROR_MAX];
-	struct bench_objects *objects = calloc(1, sizeof *objects);
+	struct bench_objects *objects = calloc(1, sizeof(*objects));
 
 	*out = objects;
 	if (!objects)
 		return false;
-	snprintf(objects->target, sizeof objects->target, "%s", target);
+	snprintf(objects->target, sizeof(objects->target), "%s", target);
 	if (compile_sources_open(NULL, &objects->sources, error) != KILN_OK) {
 		fprintf(stderr, "bench_kernels: %s\n", error);
 		return false;
@@ -128,7 +128,7 @@ static bool read_closure(struct bench_objects *objects, struct closure *closure)
 
 	if (strcmp(closure->name, BENCH_COPY_SOURCE) == 0) {
 		closure->files[0] =
-			(struct compile_file){BENCH_COPY_SOURCE, copy_text, sizeof copy_text - 1};
+			(struct compile_file){BENCH_COPY_SOURCE, copy_text, sizeof(copy_text) - 1};
 		closure->file_count = 1;
 		return true;
 	}
@@ -153,12 +153,12 @@ static const struct closure *find_closure(struct bench_objects *objects, const c
 			strcmp(objects->closures[i]->generated, generated) == 0)
 			return objects->closures[i];
 	struct closure *closure =
-		objects->closure_count < MOST_SOURCES ? calloc(1, sizeof *closure) : NULL;
+		objects->closure_count < MOST_SOURCES ? calloc(1, sizeof(*closure)) : NULL;
 	if (!closure || !(closure->generated = strdup(generated))) {
 		free(closure);
 		return NULL;
 	}
-	snprintf(closure->name, sizeof closure->name, "%s", source);
+	snprintf(closure->name, sizeof(closure->name), "%s", source);
 	if (!read_closure(objects, closure)) {
 		free(closure->generated);
 		free(closure);
@@ -174,7 +174,7 @@ static void make_job(const struct bench_objects *objects, const struct closure *
 								.instantiation = instantiation,
 								.files = closure->files,
 								.file_count = closure->file_count};
-	snprintf(job->target, sizeof job->target, "%s", objects->target);
+	snprintf(job->target, sizeof(job->target), "%s", objects->target);
 }
 
 bool bench_objects_name(struct bench_objects *objects, const char *source, const char *generated,
@@ -215,7 +215,7 @@ bool bench_objects_want(struct bench_objects *objects, const char *source, const
 			return true;
 	if (objects->count == objects->room) {
 		int room = objects->room ? 2 * objects->room : 256;
-		struct wanted *wanted = realloc(objects->wanted, (size_t)room * sizeof *wanted);
+		struct wanted *wanted = realloc(objects->wanted, (size_t)room * sizeof(*wanted));
 		if (!wanted)
 			return false;
 		objects->wanted = wanted;
@@ -223,7 +223,7 @@ bool bench_objects_want(struct bench_objects *objects, const char *source, const
 	}
 	struct wanted *wanted = &objects->wanted[objects->count++];
 	memcpy(wanted->name, name, KERNEL_KEY_HEX);
-	snprintf(wanted->instantiation, sizeof wanted->instantiation, "%s", instantiation);
+	snprintf(wanted->instantiation, sizeof(wanted->instantiation), "%s", instantiation);
 	wanted->closure = find_closure(objects, source, generated);
 	return true;
 }
@@ -242,7 +242,7 @@ static bool write_object(const struct bench_objects *objects, const struct wante
 	char path[640], part[700];
 
 	path_of(objects, wanted->name, path);
-	snprintf(part, sizeof part, "%s.%d", path, (int)getpid());
+	snprintf(part, sizeof(part), "%s.%d", path, (int)getpid());
 	FILE *file = fopen(part, "wb");
 	if (!file)
 		return false;
@@ -327,7 +327,7 @@ int bench_objects_make(struct bench_objects *objects, int processes, double dead
 	if (objects->count == 0)
 		return 0;
 	struct share *share =
-		mmap(NULL, sizeof *share, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, sizeof(*share), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (share == MAP_FAILED)
 		return 1;
 	fflush(stdout);
@@ -341,7 +341,7 @@ int bench_objects_make(struct bench_objects *objects, int processes, double dead
 	}
 	bool compiler = wait_for(children, started, share, objects->count);
 	bool made = atomic_load(&share->done) == objects->count && atomic_load(&share->bad) == 0;
-	munmap(share, sizeof *share);
+	munmap(share, sizeof(*share));
 	return made ? 0 : compiler ? 1 : BENCH_SKIPPED;
 }
 

@@ -36,7 +36,7 @@ static const char *target = "sm_90";
 
 static kiln_client *join(const char *socket, unsigned flags)
 {
-	kiln_connect_options options = {.size = sizeof options,
+	kiln_connect_options options = {.size = sizeof(options),
 									.socket = socket,
 									.device = "none",
 									.timeout_ms = TIMEOUT_MS,
@@ -162,12 +162,12 @@ static int take_units(kiln_client *client, int most)
 	const kiln_attr limit = {.name = "limit", .kind = KILN_ATTR_INT, .i = most};
 	kiln_reply *list = NULL, *row;
 	int count = 0;
-	units = calloc((size_t)most, sizeof *units);
+	units = calloc((size_t)most, sizeof(*units));
 	if (!units || kiln_request(client, "cache.ls", &limit, 1, &list) != KILN_OK)
 		return 0;
 	while (count < most && count < kiln_reply_count(list, "rows")) {
 		char path[32];
-		snprintf(path, sizeof path, "rows[%d].key", count);
+		snprintf(path, sizeof(path), "rows[%d].key", count);
 		const kiln_attr key = {
 			.name = "key", .kind = KILN_ATTR_STRING, .s = kiln_reply_str(list, path)};
 		if (kiln_request(client, "cache.show", &key, 1, &row) != KILN_OK)
@@ -302,8 +302,8 @@ static int run_all(const struct runner_options *options, struct own_daemon *daem
 		struct row row = {.workers = workers};
 		char number[16], cache[32];
 		const char *const arguments[] = {"--device", "none", "--workers", number, NULL};
-		snprintf(number, sizeof number, "%d", workers);
-		snprintf(cache, sizeof cache, "cache%d", workers);
+		snprintf(number, sizeof(number), "%d", workers);
+		snprintf(cache, sizeof(cache), "cache%d", workers);
 		if (!own_daemon_start(daemon, cache, arguments))
 			return 1;
 		kiln_client *client = join(daemon->socket, 0);

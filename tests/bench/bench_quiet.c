@@ -147,7 +147,7 @@ static void launch_on(struct kernel *kernel, struct record *record)
 		good = good && kernel_submit(kernel, &tickets[i % 2]);
 	}
 	if (!good)
-		snprintf(record->why, sizeof record->why, "%s", kiln_errmsg());
+		snprintf(record->why, sizeof(record->why), "%s", kiln_errmsg());
 	record->failed = !good;
 }
 
@@ -161,7 +161,7 @@ static _Noreturn void run_a(const struct runner_options *options, int64_t column
 	if (client && long_open(client, columns, &kernel) && kernel_run(&kernel, &unused)) {
 		launch_on(&kernel, record);
 	} else {
-		snprintf(record->why, sizeof record->why, "%s", kiln_errmsg());
+		snprintf(record->why, sizeof(record->why), "%s", kiln_errmsg());
 		record->failed = true;
 	}
 	_exit(record->failed);
@@ -240,7 +240,7 @@ static bool guest_launch(const struct guest *guest, int i)
 static bool guest_right(const struct guest *guest)
 {
 	float y[ELEMENTS];
-	return !kiln_read(guest->y, 0, y, sizeof y) &&
+	return !kiln_read(guest->y, 0, y, sizeof(y)) &&
 		   y[ELEMENTS - 1] == (float)(guest->first + guest->count - 1);
 }
 
@@ -267,7 +267,7 @@ static _Noreturn void run_guest(const struct runner_options *options, enum manne
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	bool good = guest_stay(options, manner, &guest, doorstep);
 	if (!good)
-		snprintf(doorstep->why, sizeof doorstep->why, "%s", kiln_errmsg());
+		snprintf(doorstep->why, sizeof(doorstep->why), "%s", kiln_errmsg());
 	_exit(!good);
 }
 
@@ -281,7 +281,7 @@ struct row {
 /* Of what was under way within the time. */
 static void judge(const struct record *record, double begin, double end, struct row *row)
 {
-	double *times = calloc((size_t)record->count + 1, sizeof *times);
+	double *times = calloc((size_t)record->count + 1, sizeof(*times));
 	for (int i = 0; times && i < record->count; i++) {
 		const struct sample *sample = &record->samples[i];
 		if (sample->end >= begin && sample->begin <= end)
@@ -316,8 +316,8 @@ static void wait_for(_Atomic int *number, int value)
 static void measure(const struct runner_options *options, int64_t columns, enum manner manner,
 					const struct guest *all, struct row *row)
 {
-	struct record *record = share(sizeof *record);
-	struct doorstep *doorstep = share(sizeof *doorstep);
+	struct record *record = share(sizeof(*record));
+	struct doorstep *doorstep = share(sizeof(*doorstep));
 	int guests = manner == NOBODY ? 0 : manner == SEVERAL ? MOST_GUESTS : 1, wrong = 0, status;
 	guests = guests < all->count ? guests : all->count;
 	pid_t pids[MOST_GUESTS], pid;
@@ -352,8 +352,8 @@ static void measure(const struct runner_options *options, int64_t columns, enum 
 					*doorstep->why ? doorstep->why : "a result is wrong");
 	else
 		runner_pass();
-	munmap(record, sizeof *record);
-	munmap(doorstep, sizeof *doorstep);
+	munmap(record, sizeof(*record));
+	munmap(doorstep, sizeof(*doorstep));
 }
 
 /* ---- The table ---- */
@@ -361,27 +361,27 @@ static void measure(const struct runner_options *options, int64_t columns, enum 
 static const struct way {
 	const char *name, *patience;
 } ways[] = {{"loaded at once", "0"}, {"at quiet points", "5"}};
-enum { WAYS = sizeof ways / sizeof *ways };
+enum { WAYS = sizeof(ways) / sizeof(*ways) };
 
 static const struct length {
 	const char *name;
 	double micros;
 } lengths[] = {{"20 us", 20}, {"20 ms", 20000}};
-enum { LENGTHS = sizeof lengths / sizeof *lengths };
+enum { LENGTHS = sizeof(lengths) / sizeof(*lengths) };
 
 static void print_row(const struct runner_options *options, const char *way, const char *length,
 					  enum manner manner, const struct row *row)
 {
 	char label[160], took[24] = "";
 	if (manner != NOBODY)
-		snprintf(took, sizeof took, "%.1f", row->guest_ms);
+		snprintf(took, sizeof(took), "%.1f", row->guest_ms);
 	printf("%-18s %-25s %10.1f %10.1f %11.1f %9d %10s\n", way, manners[manner], row->p50, row->p99,
 		   row->worst, row->launches, took);
 	fflush(stdout);
 	FILE *json = options->json ? fopen(options->json, "a") : NULL;
 	if (!json)
 		return;
-	snprintf(label, sizeof label, "A of %s, %s, B: %s", length, way, manners[manner]);
+	snprintf(label, sizeof(label), "A of %s, %s, B: %s", length, way, manners[manner]);
 	fprintf(json,
 			"{\"program\": \"%s\", \"figure\": \"%s\", \"p50_us\": %.2f, \"p99_us\": %.2f, "
 			"\"worst_us\": %.2f, \"launches\": %d, \"guest_ms\": %.3f}\n",
@@ -413,9 +413,9 @@ static bool find_target(kiln_client *client, const char *device, char target[32]
 	if (kiln_request(client, "devices", NULL, 0, &reply) != KILN_OK)
 		return false;
 	for (int i = 0; name && !*target; i++) {
-		snprintf(path, sizeof path, "rows[%d].name", i);
+		snprintf(path, sizeof(path), "rows[%d].name", i);
 		name = kiln_reply_str(reply, path);
-		snprintf(path, sizeof path, "rows[%d].target", i);
+		snprintf(path, sizeof(path), "rows[%d].target", i);
 		if (name && strcmp(name, device) == 0)
 			snprintf(target, 32, "%s", kiln_reply_str(reply, path));
 	}

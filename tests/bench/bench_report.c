@@ -39,7 +39,7 @@ static struct totals *totals;
 
 bool bench_report_open(void)
 {
-	totals = mmap(NULL, sizeof *totals, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	totals = mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	return totals != MAP_FAILED;
 }
 
@@ -61,7 +61,7 @@ static void read_torch(const char *path, struct bench_result *result)
 	FILE *file = path ? fopen(path, "r") : NULL;
 
 	result->eager = result->compiled = 0;
-	while (file && fgets(line, sizeof line, file)) {
+	while (file && fgets(line, sizeof(line), file)) {
 		double eager, compiled;
 		char *tab = strchr(line, '\t');
 		if (!tab)
@@ -270,7 +270,7 @@ static void note_gain(const struct bench_result *best, double own)
 	gain->name = best->group->c->name;
 	gain->own = own;
 	gain->best = best->ratio;
-	snprintf(gain->choice, sizeof gain->choice, "%s", name_of(best->item));
+	snprintf(gain->choice, sizeof(gain->choice), "%s", name_of(best->item));
 }
 
 /* What is right before what is wrong, the fastest first. */
@@ -297,7 +297,7 @@ void bench_report_choices(const struct bench_options *options, struct bench_resu
 	}
 	count(&results[0]);
 	own_ratio = results[0].ratio;
-	qsort(results, (size_t)number, sizeof *results, by_time);
+	qsort(results, (size_t)number, sizeof(*results), by_time);
 	printf("%s\n  copy %.1f us (memcpy %.1f, vectors %.1f), want %.2f", c->name, results[0].copy,
 		   results[0].copies.memcpy_us, results[0].copies.vectors_us, results[0].target);
 	if (results[0].eager > 0 || results[0].compiled > 0)

@@ -79,11 +79,11 @@ static void fail(struct run *run, struct bench_result *result)
 {
 	if (run->way->alive && !run->way->alive()) {
 		struct lost *lost = &run->watch->lost[run->watch->lost_count];
-		snprintf(lost->why, sizeof lost->why, "%.190s", run->way->why());
+		snprintf(lost->why, sizeof(lost->why), "%.190s", run->way->why());
 		fflush(stdout);
 		_exit(LOST);
 	}
-	snprintf(result->wrong, sizeof result->wrong, "%.390s", run->way->why());
+	snprintf(result->wrong, sizeof(result->wrong), "%.390s", run->way->why());
 }
 
 static void measure(struct run *run, struct bench_ready *ready, struct bench_sample *sample,
@@ -100,7 +100,7 @@ static void measure(struct run *run, struct bench_ready *ready, struct bench_sam
 	if (result->micros < 0)
 		fail(run, result);
 	else if (result->micros == 0)
-		snprintf(result->wrong, sizeof result->wrong, "the device reported no time");
+		snprintf(result->wrong, sizeof(result->wrong), "the device reported no time");
 	else if (run->way->wall) {
 		int launches = (int)(WALL_US / result->micros) + 2;
 		launches = launches < WALL_LAUNCHES ? launches : WALL_LAUNCHES;
@@ -121,7 +121,7 @@ static void run_item(struct run *run, int group, int item, struct bench_data *da
 	note_object(run, result);
 	live(run, group, item);
 	if (why) {
-		snprintf(result->wrong, sizeof result->wrong, "%s", why);
+		snprintf(result->wrong, sizeof(result->wrong), "%s", why);
 		return;
 	}
 	if (!run->way->prepare(&data->work, &ready)) {
@@ -138,7 +138,7 @@ static void run_group(struct run *run, int group)
 {
 	const struct bench_options *options = run->options;
 	const struct bench_case *g = &run->groups[group];
-	struct bench_result *results = calloc((size_t)g->count, sizeof *results);
+	struct bench_result *results = calloc((size_t)g->count, sizeof(*results));
 	struct bench_copies copies = {-1, -1};
 	struct bench_sample *sample = NULL;
 	struct bench_data data;
@@ -159,7 +159,7 @@ static void run_group(struct run *run, int group)
 		if (good)
 			run_item(run, group, i, &data, sample, result);
 		else
-			snprintf(result->wrong, sizeof result->wrong, "its data: %.380s", run->way->why());
+			snprintf(result->wrong, sizeof(result->wrong), "its data: %.380s", run->way->why());
 		result->group = g;
 		result->item = &g->items[i];
 		result->copies = copies;
@@ -209,7 +209,7 @@ static int supervise(struct run *run, pid_t pid)
 
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		if (runner_now_us() - (double)atomic_load(&watch->seen_us) > patience) {
-			snprintf(lost->why, sizeof lost->why, "it did not end within %.0f s", patience / 1e6);
+			snprintf(lost->why, sizeof(lost->why), "it did not end within %.0f s", patience / 1e6);
 			kill(pid, SIGKILL);
 			waitpid(pid, &status, 0);
 			return LOST;
@@ -218,7 +218,7 @@ static int supervise(struct run *run, pid_t pid)
 	}
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	snprintf(lost->why, sizeof lost->why, "the process was killed by signal %d", WTERMSIG(status));
+	snprintf(lost->why, sizeof(lost->why), "the process was killed by signal %d", WTERMSIG(status));
 	return LOST;
 }
 
@@ -271,7 +271,7 @@ int bench_run(const struct bench_options *options, const struct bench_way *way,
 	struct run run = {options, way, objects, groups, count, deadline_us, {0, 0}, 0, NULL};
 
 	run.watch =
-		mmap(NULL, sizeof *run.watch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, sizeof(*run.watch), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (run.watch == MAP_FAILED || !bench_report_open())
 		return 1;
 	size_pools(&run);
@@ -279,6 +279,6 @@ int bench_run(const struct bench_options *options, const struct bench_way *way,
 	int status = run_all(&run);
 	if (status == 0 || status == LOST)
 		status = bench_report_end(options, atomic_load(&run.watch->unreached)) ? 0 : 1;
-	munmap(run.watch, sizeof *run.watch);
+	munmap(run.watch, sizeof(*run.watch));
 	return status;
 }

@@ -130,7 +130,7 @@ static _Noreturn void process(const struct runner_options *options, int number, 
 	}
 	if (!good) {
 		board->failed++;
-		snprintf(board->why, sizeof board->why, "%s", kiln_errmsg());
+		snprintf(board->why, sizeof(board->why), "%s", kiln_errmsg());
 	}
 	_exit(!good);
 }
@@ -274,7 +274,7 @@ static bool take(int *argc, char **argv, const char *name)
 {
 	for (int i = 1; i < *argc; i++)
 		if (strcmp(argv[i], name) == 0) {
-			memmove(&argv[i], &argv[i + 1], (size_t)(*argc - i) * sizeof *argv);
+			memmove(&argv[i], &argv[i + 1], (size_t)(*argc - i) * sizeof(*argv));
 			--*argc;
 			return true;
 		}

@@ -125,7 +125,7 @@ static bool hear_one(struct crew *crew, int i, double end, struct crew_word *wor
 		snprintf(why, LAUNCH_WHY, "process %d of %d says nothing in time", i, crew->count);
 		return false;
 	}
-	if (recv(crew->sockets[i], word, sizeof *word, 0) != sizeof *word) {
+	if (recv(crew->sockets[i], word, sizeof(*word), 0) != sizeof(*word)) {
 		snprintf(why, LAUNCH_WHY, "process %d of %d ended without a word", i, crew->count);
 		return false;
 	}
@@ -164,7 +164,7 @@ double crew_round(struct crew *crew, double seconds, char why[LAUNCH_WHY])
 	struct crew_order order = {start, start + seconds * 1e6};
 	struct crew_word words[CREW_MOST];
 	for (int i = 0; i < crew->count; i++)
-		if (send(crew->sockets[i], &order, sizeof order, MSG_NOSIGNAL) != sizeof order) {
+		if (send(crew->sockets[i], &order, sizeof(order), MSG_NOSIGNAL) != sizeof(order)) {
 			snprintf(why, LAUNCH_WHY, "process %d of %d is gone", i, crew->count);
 			return -1;
 		}
@@ -181,13 +181,13 @@ double crew_round(struct crew *crew, double seconds, char why[LAUNCH_WHY])
 
 bool crew_tell(const struct crew_word *word)
 {
-	return send(CHILD_SOCKET, word, sizeof *word, MSG_NOSIGNAL) == sizeof *word;
+	return send(CHILD_SOCKET, word, sizeof(*word), MSG_NOSIGNAL) == sizeof(*word);
 }
 
 static int fail(const char *why)
 {
 	struct crew_word word = {.kind = CREW_FAILED};
-	snprintf(word.why, sizeof word.why, "%s", why);
+	snprintf(word.why, sizeof(word.why), "%s", why);
 	crew_tell(&word);
 	return 1;
 }
@@ -212,7 +212,7 @@ static int launch_as_told(struct bench *bench, struct way *way)
 	if (!crew_tell(&word))
 		return 1;
 	word.kind = CREW_DONE;
-	while (recv(CHILD_SOCKET, &order, sizeof order, 0) == sizeof order) {
+	while (recv(CHILD_SOCKET, &order, sizeof(order), 0) == sizeof(order)) {
 		word.launches = 0;
 		while (runner_now_us() < order.start)
 			usleep(100);

@@ -39,7 +39,7 @@ static const char *with_held_memory(struct bench *bench, float *first)
 	kiln_buffer *x = NULL, *y = NULL;
 	return client && !kiln_alloc(client, LAUNCH_BYTES, 0, "x", &x) &&
 				   !kiln_alloc(client, LAUNCH_BYTES, 0, "y", &y) && run_through(client, x, y) &&
-				   !kiln_read(y, 0, first, sizeof *first)
+				   !kiln_read(y, 0, first, sizeof(*first))
 			   ? NULL
 			   : kiln_errmsg();
 }
@@ -57,7 +57,7 @@ static const char *with_lent_memory(struct bench *bench, float *first)
 	if (!client || kiln_lend_cuda(client, from, LAUNCH_BYTES, "x", &x) ||
 		kiln_lend_cuda(client, to, LAUNCH_BYTES, "y", &y) || !run_through(client, x, y))
 		return kiln_errmsg();
-	return gpu_get(first, to, sizeof *first) ? NULL : gpu_error();
+	return gpu_get(first, to, sizeof(*first)) ? NULL : gpu_error();
 }
 
 static const char *with_the_driver(struct bench *bench, float *first)
@@ -82,7 +82,7 @@ static const struct fresh kinds[] = {
 	{"fresh-lent", "client that lends its memory", true, 0, with_lent_memory},
 	{"fresh-driver", "CUDA driver API, cubin ready", true, 0, with_the_driver},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0] };
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 void fresh_child(struct bench *bench, const char *role, double begun)
 {
@@ -97,7 +97,7 @@ void fresh_child(struct bench *bench, const char *role, double begun)
 			why = "the result is wrong";
 		if (!why)
 			word.kind = CREW_DONE;
-		snprintf(word.why, sizeof word.why, "%s", why ? why : "");
+		snprintf(word.why, sizeof(word.why), "%s", why ? why : "");
 	}
 	crew_tell(&word);
 }
@@ -143,11 +143,11 @@ static void measure_kinds(struct bench *bench)
 		if (!good[i])
 			continue;
 		runner_pass();
-		snprintf(name, sizeof name, "%s, from exec", kinds[i].name);
+		snprintf(name, sizeof(name), "%s, from exec", kinds[i].name);
 		table_row(bench, &(struct figure){name, runner_percentile(whole[i], times, 0.5), "ms", 0,
 										  NULL, kinds[i].most_ms > 0 ? AIM_AT_MOST : AIM_NONE,
 										  kinds[i].most_ms});
-		snprintf(name, sizeof name, "%s, from main()", kinds[i].name);
+		snprintf(name, sizeof(name), "%s, from main()", kinds[i].name);
 		table_row(bench, &(struct figure){name, runner_percentile(inside[i], times, 0.5), "ms", 0,
 										  NULL, AIM_NONE, 0});
 	}
@@ -197,7 +197,7 @@ static double time_python(const char *path)
 	close(ends[1]);
 	if (!error) {
 		struct pollfd watch = {.fd = ends[0], .events = POLLIN};
-		if (poll(&watch, 1, SECONDS * 1000) > 0 && read(ends[0], line, sizeof line - 1) > 0)
+		if (poll(&watch, 1, SECONDS * 1000) > 0 && read(ends[0], line, sizeof(line) - 1) > 0)
 			took = (runner_now_us() - begin) / 1e3;
 		crew_reap(pid, took < 0 ? 0 : 10000);
 	}
@@ -216,13 +216,13 @@ static void measure_python(struct bench *bench, int which, const char *path)
 {
 	char check[160], name[64];
 	const char *module = pythons[which].module;
-	snprintf(check, sizeof check,
+	snprintf(check, sizeof(check),
 			 "import importlib.util as u\nprint(1 if u.find_spec('%s') else 0)\n", module);
 	if (!write_program(path, check) || time_python(path) < 0) {
 		table_left_out(pythons[which].name, "not installed");
 		return;
 	}
-	snprintf(name, sizeof name, "%s, from exec", pythons[which].name);
+	snprintf(name, sizeof(name), "%s, from exec", pythons[which].name);
 	/* The first fills the caches. */
 	if (!write_program(path, pythons[which].program) || time_python(path) < 0) {
 		table_left_out(pythons[which].name, "installed, but it does not get its result here");
@@ -235,7 +235,7 @@ static void measure_python(struct bench *bench, int which, const char *path)
 
 void launch_fresh(struct bench *bench)
 {
-	enum { PYTHONS = sizeof pythons / sizeof pythons[0] };
+	enum { PYTHONS = sizeof(pythons) / sizeof(pythons[0]) };
 	char directory[] = "/tmp/kiln-fresh-XXXXXX", path[64];
 	table_section("a fresh process to its first result");
 	measure_kinds(bench);
@@ -245,7 +245,7 @@ void launch_fresh(struct bench *bench)
 						   bench->ordinal < 0 ? "it needs a GPU" : "it takes long (--quick)");
 		return;
 	}
-	snprintf(path, sizeof path, "%s/first.py", directory);
+	snprintf(path, sizeof(path), "%s/first.py", directory);
 	for (int i = 0; i < PYTHONS; i++)
 		measure_python(bench, i, path);
 	unlink(path);

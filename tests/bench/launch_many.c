@@ -76,7 +76,7 @@ static void show_contest(struct bench *bench, const struct contest *contest)
 		struct figure figure = {.name = name, .value = contest->rate[i], .unit = "launches/s"};
 		if (contest->rate[i] <= 0)
 			continue;
-		snprintf(name, sizeof name, "%d process%s, %s", processes, processes > 1 ? "es" : "",
+		snprintf(name, sizeof(name), "%d process%s, %s", processes, processes > 1 ? "es" : "",
 				 crew_names[i]);
 		if (i != OWN && contest->rate[OWN] > 0) {
 			figure.ratio = figure.value / contest->rate[OWN];
@@ -88,7 +88,7 @@ static void show_contest(struct bench *bench, const struct contest *contest)
 		}
 		table_row(bench, &figure);
 		if (i == KILN && contest->rate[MPS] > 0) {
-			snprintf(name, sizeof name, "%d process%s, Kiln beside MPS", processes,
+			snprintf(name, sizeof(name), "%d process%s, Kiln beside MPS", processes,
 					 processes > 1 ? "es" : "");
 			figure.ratio = figure.value / contest->rate[MPS];
 			figure.of = "under MPS";
@@ -158,10 +158,10 @@ static void fair_among(struct bench *bench, int clients)
 	}
 	crew_end(&crew);
 	runner_pass();
-	snprintf(name, sizeof name, "%d clients, in all", clients);
+	snprintf(name, sizeof(name), "%d clients, in all", clients);
 	table_row(bench, &(struct figure){name, runner_percentile(rates, rounds, 0.5), "launches/s", 0,
 									  NULL, AIM_NONE, 0});
-	snprintf(name, sizeof name, "%d clients, fastest", clients);
+	snprintf(name, sizeof(name), "%d clients, fastest", clients);
 	double share = runner_percentile(shares, rounds, 0.5);
 	table_row(bench, &(struct figure){name, share, "times", share, "the slowest",
 									  clients == 64 ? AIM_AT_MOST : AIM_NONE, 1.5});
@@ -184,11 +184,11 @@ static double cpu_time(pid_t pid)
 	double sum = 0;
 	int threads = 0;
 	struct dirent *entry;
-	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	DIR *tasks = opendir(path);
 	while (tasks && (entry = readdir(tasks))) {
 		unsigned long long nanoseconds = 0;
-		snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", (int)pid, entry->d_name);
+		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/schedstat", (int)pid, entry->d_name);
 		FILE *file = entry->d_name[0] != '.' ? fopen(path, "r") : NULL;
 		if (!file)
 			continue;
@@ -213,7 +213,7 @@ static int find_processes(struct bench *bench, pid_t pids[8])
 	pids[count++] = bench->daemon;
 	if (client && kiln_request(client, "info", NULL, 0, &reply) == KILN_OK)
 		for (int i = 0; i < kiln_reply_count(reply, "executors") && count < 8; i++) {
-			snprintf(path, sizeof path, "executors[%d].pid", i);
+			snprintf(path, sizeof(path), "executors[%d].pid", i);
 			pids[count] = (pid_t)kiln_reply_int(reply, path);
 			count += pids[count] > 0;
 		}

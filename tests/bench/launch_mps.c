@@ -41,7 +41,7 @@ static bool find_program(char path[128])
 		at += length;
 		at += *at == ':';
 	}
-	for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++)
+	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
 		if (is_program(usual[i], strlen(usual[i]), path))
 			return true;
 	return false;
@@ -93,11 +93,11 @@ static int run_control(const struct mps *mps, const char *argument, const char *
 static pid_t control_pid(const struct mps *mps)
 {
 	char path[128], text[32] = "";
-	snprintf(path, sizeof path, "%s/" CONTROL ".pid", mps->directory);
+	snprintf(path, sizeof(path), "%s/" CONTROL ".pid", mps->directory);
 	FILE *file = fopen(path, "r");
 	if (!file)
 		return 0;
-	bool read = fgets(text, sizeof text, file) != NULL;
+	bool read = fgets(text, sizeof(text), file) != NULL;
 	fclose(file);
 	long number = read ? strtol(text, NULL, 10) : 0;
 	return number > 1 && kill((pid_t)number, 0) == 0 ? (pid_t)number : 0;
@@ -126,13 +126,13 @@ bool mps_start(struct mps *mps, char why[LAUNCH_WHY])
 		snprintf(why, LAUNCH_WHY, CONTROL " is not installed here");
 		return false;
 	}
-	snprintf(mps->directory, sizeof mps->directory, "/tmp/kiln-mps-XXXXXX");
+	snprintf(mps->directory, sizeof(mps->directory), "/tmp/kiln-mps-XXXXXX");
 	if (!mkdtemp(mps->directory)) {
 		snprintf(why, LAUNCH_WHY, "no directory for it: %s", strerror(errno));
 		return false;
 	}
-	snprintf(mps->pipe, sizeof mps->pipe, "CUDA_MPS_PIPE_DIRECTORY=%s", mps->directory);
-	snprintf(mps->log, sizeof mps->log, "CUDA_MPS_LOG_DIRECTORY=%s", mps->directory);
+	snprintf(mps->pipe, sizeof(mps->pipe), "CUDA_MPS_PIPE_DIRECTORY=%s", mps->directory);
+	snprintf(mps->log, sizeof(mps->log), "CUDA_MPS_LOG_DIRECTORY=%s", mps->directory);
 	mps->environment[0] = mps->pipe;
 	mps->environment[1] = mps->log;
 	mps->running = true;

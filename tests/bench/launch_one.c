@@ -119,7 +119,7 @@ static void show(const struct bench *bench, struct measured *all, int count,
 			const struct way_kind *kind = all[i].way.kind;
 			if (!queued && !kind->one)
 				continue;
-			snprintf(name, sizeof name, queued ? "%s, %d queued, each" : "%s, launch and wait",
+			snprintf(name, sizeof(name), queued ? "%s, %d queued, each" : "%s, launch and wait",
 					 kind->name, LAUNCH_DEPTH);
 			double *times = queued ? all[i].queues : all[i].singles;
 			int number = amount->rounds * (queued ? amount->queues : amount->singles);
@@ -201,7 +201,7 @@ static void show_spread(const struct bench *bench, struct measured *measured, in
 	double base = 0;
 	for (int i = 0; i < 3; i++) {
 		char name[64];
-		snprintf(name, sizeof name, "%s, launch and wait, %s", way, parts[i].name);
+		snprintf(name, sizeof(name), "%s, launch and wait, %s", way, parts[i].name);
 		struct figure figure = {.name = name,
 								.value = runner_percentile(measured->singles, count, parts[i].part),
 								.unit = "us"};

@@ -37,7 +37,7 @@ bool direct_launch(void)
 
 bool direct_get(float *first)
 {
-	return gpu_finish() && gpu_get(first, direct.y, sizeof *first);
+	return gpu_finish() && gpu_get(first, direct.y, sizeof(*first));
 }
 
 static bool open_direct(const struct bench *bench, struct way *way)
@@ -116,7 +116,7 @@ static bool open_service(const struct bench *bench, const char *lane, struct ser
 			return false;
 	for (int i = 0; i < 64; i++)
 		ones[i] = 1;
-	return !kiln_write(service->operands[0].buffer, 0, ones, sizeof ones) &&
+	return !kiln_write(service->operands[0].buffer, 0, ones, sizeof(ones)) &&
 		   !kiln_prepare(service->client, "map", tensors, 2, attrs, 2, &service->call);
 }
 
@@ -214,7 +214,7 @@ static bool open_with_gpu(const struct bench *bench, struct way *way)
 static bool submit_in_stream(struct way *way, kiln_ticket *ticket)
 {
 	const kiln_submit_options options = {
-		.size = sizeof options, .flags = KILN_SUBMIT_CUDA, .cuda_stream = gpu_stream()};
+		.size = sizeof(options), .flags = KILN_SUBMIT_CUDA, .cuda_stream = gpu_stream()};
 	return !kiln_submit_with(way->service.call, way->service.operands, 2, &options, ticket);
 }
 
@@ -314,8 +314,8 @@ const char *way_why(const struct way *way)
 	static char both[600];
 	if (way->why)
 		return way->why;
-	snprintf(both, sizeof both, "%s%s%s", kiln_errmsg(), *kiln_errmsg() && *gpu_error() ? "; " : "",
-			 gpu_error());
+	snprintf(both, sizeof(both), "%s%s%s", kiln_errmsg(),
+			 *kiln_errmsg() && *gpu_error() ? "; " : "", gpu_error());
 	return both;
 }
 
@@ -324,7 +324,7 @@ bool way_right(const struct bench *bench, const struct way *way)
 	float y[64];
 	if (!way->service.client || bench->options.copies)
 		return true;
-	if (kiln_read(way->service.operands[1].buffer, 0, y, sizeof y))
+	if (kiln_read(way->service.operands[1].buffer, 0, y, sizeof(y)))
 		return false;
 	for (int i = 0; i < 64; i++)
 		if (y[i] != 2)

@@ -53,7 +53,7 @@ static struct names *ask(struct own_daemon *daemon, const struct runner_options 
 						 const char *name)
 {
 	const char *const arguments[] = {"--device", options->device, "--specialize", "eager", NULL};
-	struct names *names = calloc((size_t)count, sizeof *names);
+	struct names *names = calloc((size_t)count, sizeof(*names));
 	kiln_reply *reply = NULL;
 	kiln_tensor tensors[2];
 	if (!names || !own_daemon_start(daemon, name, arguments)) {
@@ -104,7 +104,7 @@ static int put_rows(struct cache *cache, const struct names *names, const struct
 	for (int i = 1; object && status == KILN_OK && i < scale->kernels; i++) {
 		row = first;
 		fill(object + first.object_bytes, bytes - first.object_bytes, (uint64_t)i);
-		memcpy(row.key, names[i].key, sizeof row.key);
+		memcpy(row.key, names[i].key, sizeof(row.key));
 		row.key_text = names[i].text;
 		row.instantiation = names[i].instantiation;
 		row.object = object;
@@ -126,7 +126,7 @@ bool load_cache_make(struct own_daemon *daemon, const struct runner_options *opt
 	struct names *names = ask(daemon, options, scale->kernels, name);
 	if (!names)
 		return false;
-	snprintf(directory, sizeof directory, "%s/%s", daemon->directory, name);
+	snprintf(directory, sizeof(directory), "%s/%s", daemon->directory, name);
 	int status = cache_open(&place, &cache, error);
 	if (status == KILN_OK) {
 		status = put_rows(cache, names, scale, error);

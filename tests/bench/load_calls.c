@@ -17,8 +17,8 @@ void load_problem(int number, kiln_buffer *const buffers[2], kiln_tensor tensors
 bool seat_open(struct seat *seat, const char *socket, const char *device)
 {
 	kiln_connect_options options = {
-		.size = sizeof options, .socket = socket, .device = device, .timeout_ms = LOAD_WAIT_MS};
-	memset(seat, 0, sizeof *seat);
+		.size = sizeof(options), .socket = socket, .device = device, .timeout_ms = LOAD_WAIT_MS};
+	memset(seat, 0, sizeof(*seat));
 	return kiln_connect(&options, &seat->client) == KILN_OK;
 }
 
@@ -56,5 +56,5 @@ void seat_close(struct seat *seat)
 	for (int i = 0; i < 2; i++)
 		kiln_free(seat->buffers[i]);
 	kiln_close(seat->client);
-	memset(seat, 0, sizeof *seat);
+	memset(seat, 0, sizeof(*seat));
 }

@@ -77,7 +77,7 @@ static _Noreturn void be_member(const struct runner_options *options, struct boa
 		if (good && board->order == CREW_LEAVE)
 			_exit(0);
 	}
-	snprintf(board->why, sizeof board->why, "%s", kiln_errmsg());
+	snprintf(board->why, sizeof(board->why), "%s", kiln_errmsg());
 	board->failed++;
 	_exit(1);
 }
@@ -87,7 +87,7 @@ bool crew_start(struct crew *crew, const struct runner_options *options,
 {
 	int left = scale->sessions - 1;
 	crew->board =
-		mmap(NULL, sizeof *crew->board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, sizeof(*crew->board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (crew->board == MAP_FAILED) {
 		perror("mmap");
 		return false;
@@ -132,5 +132,5 @@ void crew_end(struct crew *crew)
 			kill(crew->pids[p], SIGKILL);
 		waitpid(crew->pids[p], NULL, 0);
 	}
-	munmap(crew->board, sizeof *crew->board);
+	munmap(crew->board, sizeof(*crew->board));
 }

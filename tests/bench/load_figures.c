@@ -25,9 +25,9 @@ static double member_kib(pid_t pid, const char *name)
 {
 	char path[64], line[160];
 	double value = 0;
-	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	FILE *file = fopen(path, "r");
-	while (file && fgets(line, sizeof line, file))
+	while (file && fgets(line, sizeof(line), file))
 		if (strncmp(line, name, strlen(name)) == 0)
 			value = strtod(line + strlen(name), NULL);
 	if (file)
@@ -44,7 +44,7 @@ int load_descriptors(pid_t pid)
 {
 	char path[64];
 	int count = -2; /* . and .. */
-	snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	DIR *directory = opendir(path);
 	while (directory && readdir(directory))
 		count++;
@@ -56,9 +56,9 @@ int load_descriptors(pid_t pid)
 static bool is_device_process(pid_t pid)
 {
 	char path[64], words[4096];
-	snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
 	FILE *file = fopen(path, "r");
-	size_t size = file ? fread(words, 1, sizeof words - 1, file) : 0;
+	size_t size = file ? fread(words, 1, sizeof(words) - 1, file) : 0;
 	if (file)
 		fclose(file);
 	words[size] = 0;
@@ -73,7 +73,7 @@ pid_t load_device_process(pid_t daemon)
 	char path[96];
 	int child;
 	pid_t found = 0;
-	snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)daemon, (int)daemon);
 	FILE *file = fopen(path, "r");
 	while (file && !found && fscanf(file, "%d", &child) == 1)
 		if (is_device_process(child))

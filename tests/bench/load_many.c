@@ -39,9 +39,9 @@ static double growth_end(const struct bench *bench, const struct growth *growth,
 	char name[96];
 	double broker = (load_resident(growth->broker) - growth->broker_bytes) / 1024 / count;
 	double device = (load_resident(growth->device) - growth->device_bytes) / 1024 / count;
-	snprintf(name, sizeof name, "%s, broker", each);
+	snprintf(name, sizeof(name), "%s, broker", each);
 	figure(bench, name, broker, "KiB");
-	snprintf(name, sizeof name, "%s, device process", each);
+	snprintf(name, sizeof(name), "%s, device process", each);
 	figure(bench, name, device, "KiB");
 	return broker;
 }

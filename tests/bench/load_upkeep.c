@@ -40,7 +40,7 @@ static void *keep_up(void *arg)
 		}
 		more = kiln_reply_int(reply, "more") != 0;
 		attrs[0].i = kiln_reply_int(reply, "next");
-		snprintf(key, sizeof key, "%s", kiln_reply_str(reply, "next"));
+		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
 		kiln_reply_free(reply);
 		upkeep->pieces++;
 	}
@@ -101,11 +101,11 @@ bool load_upkeep(const struct runner_options *options, const char *request, uint
 	good = good && !upkeep.failed && count > 0;
 	if (!good)
 		runner_fail(what, "a request failed meanwhile: %s", kiln_errmsg());
-	snprintf(name, sizeof name, "%s, in %d pieces", what, upkeep.pieces);
+	snprintf(name, sizeof(name), "%s, in %d pieces", what, upkeep.pieces);
 	runner_figure(options, name, upkeep.us / 1e6, "s");
-	snprintf(name, sizeof name, "%s: another's plain request", what);
+	snprintf(name, sizeof(name), "%s: another's plain request", what);
 	load_times(options, name, plain, count);
-	snprintf(name, sizeof name, "%s: another's lookup", what);
+	snprintf(name, sizeof(name), "%s: another's lookup", what);
 	if (!clears)
 		load_times(options, name, looked, count);
 	kiln_close(client);

@@ -19,12 +19,12 @@
 bool own_daemon_make(struct own_daemon *daemon, const char *name)
 {
 	*daemon = (struct own_daemon){.pid = 0};
-	snprintf(daemon->directory, sizeof daemon->directory, "/tmp/kiln-%.20s.XXXXXX", name);
+	snprintf(daemon->directory, sizeof(daemon->directory), "/tmp/kiln-%.20s.XXXXXX", name);
 	if (!mkdtemp(daemon->directory)) {
 		perror(daemon->directory);
 		return false;
 	}
-	snprintf(daemon->socket, sizeof daemon->socket, "%s/socket", daemon->directory);
+	snprintf(daemon->socket, sizeof(daemon->socket), "%s/socket", daemon->directory);
 	return true;
 }
 
@@ -46,8 +46,8 @@ static _Noreturn void become(const struct own_daemon *daemon, const char *cache,
 	const char *argv[MOST_ARGUMENTS] = {path, "--socket", daemon->socket, "--cache-dir", directory};
 	int count = 5;
 	find_program(path);
-	snprintf(directory, sizeof directory, "%s/%s", daemon->directory, cache);
-	snprintf(log, sizeof log, "%s/log", daemon->directory);
+	snprintf(directory, sizeof(directory), "%s/%s", daemon->directory, cache);
+	snprintf(log, sizeof(log), "%s/log", daemon->directory);
 	while (*arguments && count < MOST_ARGUMENTS - 1)
 		argv[count++] = *arguments++;
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -64,8 +64,8 @@ static bool answers(const struct own_daemon *daemon)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	snprintf(address.sun_path, sizeof address.sun_path, "%s", daemon->socket);
-	bool good = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", daemon->socket);
+	bool good = fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0;
 	close(fd);
 	return good;
 }

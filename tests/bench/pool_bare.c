@@ -65,7 +65,7 @@ static _Noreturn void work(const struct bare_kernel *kernels, int count, struct 
 double bare_compile(const struct bare_kernel *kernels, int count, int processes)
 {
 	struct board *board =
-		mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pids[MOST_PROCESSES];
 
 	if (board == MAP_FAILED)
@@ -81,6 +81,6 @@ double bare_compile(const struct bare_kernel *kernels, int count, int processes)
 		waitpid(pids[i], NULL, 0);
 	double seconds = (runner_now_us() - begin) / 1e6;
 	bool failed = board->failed;
-	munmap(board, sizeof *board);
+	munmap(board, sizeof(*board));
 	return failed ? 0 : seconds;
 }

@@ -12,8 +12,8 @@ static void permute(struct shape *shape, int64_t a, int64_t b, int64_t c)
 	const int64_t in[3] = {a, b, c}, out[3] = {a, c, b};
 
 	shape->op = "permute";
-	memcpy(shape->dims, in, sizeof in);
-	memcpy(shape->perm, (const int64_t[3]){0, 2, 1}, sizeof shape->perm);
+	memcpy(shape->dims, in, sizeof(in));
+	memcpy(shape->perm, (const int64_t[3]){0, 2, 1}, sizeof(shape->perm));
 	shape->tensors[0] = kiln_tensor_make(NULL, 0, shape->dtype, 3, in);
 	shape->tensors[1] = kiln_tensor_make(NULL, 0, shape->dtype, 3, out);
 	shape->count = 2;
@@ -28,7 +28,7 @@ static void rows(struct shape *shape, const char *op, int64_t a, int64_t b, int6
 	bool norm = strcmp(op, "layer_norm") == 0;
 
 	shape->op = op;
-	memcpy(shape->dims, dims, sizeof dims);
+	memcpy(shape->dims, dims, sizeof(dims));
 	shape->tensors[0] = kiln_tensor_make(NULL, 0, shape->dtype, 3, dims);
 	shape->count = 2;
 	if (norm) {
@@ -43,7 +43,7 @@ static void rows(struct shape *shape, const char *op, int64_t a, int64_t b, int6
 
 static void make(struct shape *shape, int kind, int64_t batch, int64_t length, int64_t width)
 {
-	memset(shape, 0, sizeof *shape);
+	memset(shape, 0, sizeof(*shape));
 	shape->dtype = kind % 2 ? KILN_F16 : KILN_F32;
 	if (kind / 2 == 0)
 		rows(shape, "softmax", batch, 8, length);

@@ -27,9 +27,8 @@ static void ask(kiln_client *client, const char *request, const kiln_attr *args,
 {
 	kiln_reply *reply = NULL;
 	int status = kiln_request(client, request, args, count, &reply);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		fprintf(stderr, "%s: %s\n", request, kiln_errmsg()); /* is recorded, too */
-	}
 	kiln_reply_free(reply);
 }
 
@@ -37,9 +36,8 @@ static kiln_buffer *lend(kiln_client *client)
 {
 	kiln_buffer *buffer;
 	int fd = memfd_create("lent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd < 0 || ftruncate(fd, 4096) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+	if (fd < 0 || ftruncate(fd, 4096) != 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
 		exit(1);
-	}
 	must(kiln_lend_fd(client, fd, 0, BYTES, "lent", &buffer), "lend");
 	close(fd);
 	return buffer;

@@ -34,8 +34,8 @@ static int alive, failures, last_pid;
 
 static void add(struct child *child, const void *bytes, size_t size, int fd)
 {
-	struct saying *saying = malloc(sizeof *saying + size);
-	require(saying != NULL, "no memory");
+	struct saying *saying = malloc(sizeof(*saying) + size);
+	require(saying, "no memory");
 	*saying = (struct saying){.size = size, .fd = fd};
 	memcpy(saying->bytes, bytes, size);
 	*child->last = saying;
@@ -81,7 +81,7 @@ static bool fails(void)
 
 static void answer_job(struct child *child, struct wire_in *in)
 {
-	struct compile_job_room *room = calloc(1, sizeof *room);
+	struct compile_job_room *room = calloc(1, sizeof(*room));
 	struct compile_job job;
 	struct wire_out out;
 	uint64_t id = 0;
@@ -90,7 +90,7 @@ static void answer_job(struct child *child, struct wire_in *in)
 	if (fails()) {
 		result.status = KILN_ECOMPILE;
 		result.log = (char *)"user.cu(1): error: it is wrong";
-		snprintf(result.error, sizeof result.error, "it is wrong");
+		snprintf(result.error, sizeof(result.error), "it is wrong");
 	} else {
 		result.entry = (char *)"kernel";
 		result.source = (char *)"int unit;\n";
@@ -141,7 +141,7 @@ static void scribble(int fd, unsigned seed)
 	}
 	trail.begun = seed & 0x100000 ? TRAIL_CALLS : UINT64_MAX;
 	trail.culprit = 7;
-	(void)!pwrite(fd, &trail, sizeof trail, 0);
+	(void)!pwrite(fd, &trail, sizeof(trail), 0);
 }
 
 /* ---- child.h ---- */
@@ -150,9 +150,9 @@ struct child *child_start(uv_loop_t *loop, const struct child_program *program,
 						  const struct child_events *events, void *owner, char *error,
 						  size_t error_size)
 {
-	struct child *child = calloc(1, sizeof *child);
+	struct child *child = calloc(1, sizeof(*child));
 	(void)loop, (void)error, (void)error_size;
-	require(child != NULL, "no memory");
+	require(child, "no memory");
 	*child = (struct child){.events = *events, .owner = owner, .pid = ++last_pid, .next = children};
 	child->compiler = !strcmp(program->arguments[0], "--role=compiler");
 	child->last = &child->first;
@@ -330,6 +330,6 @@ void children_die(unsigned number)
 
 void children_reset(void)
 {
-	require(children == NULL && alive == 0, "a child is left");
+	require(!children && alive == 0, "a child is left");
 	failures = 0;
 }

@@ -36,7 +36,7 @@ static inline void require_sentence(const char *error)
 static inline char *fuzz_text(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1);
-	require(text != NULL, "no memory");
+	require(text, "no memory");
 	for (size_t i = 0; i < size; i++)
 		text[i] = data[i] ? (char)data[i] : ' ';
 	text[size] = 0;

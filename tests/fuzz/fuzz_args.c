@@ -100,7 +100,7 @@ static char said[8192];
 static void print_nothing(FILE *to)
 {
 	rewind(to);
-	memset(said, 0, sizeof said);
+	memset(said, 0, sizeof(said));
 }
 
 /* What the last call said if it refused; it must have said nothing if it did not. */
@@ -116,7 +116,7 @@ static void check_said(FILE *to, int status)
 	require(status == CLI_USAGE, "an argument that is wrong is another failure");
 	require(!strncmp(said, "kiln: ", 6) && length > 10, "a refusal that says nothing");
 	/* A line longer than the room for it has lost its end. */
-	require(length >= sizeof said - 3 || strchr(said, '\n') == said + length - 1,
+	require(length >= sizeof(said) - 3 || strchr(said, '\n') == said + length - 1,
 			"a refusal that is not one line");
 }
 
@@ -173,14 +173,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = fuzz_text(data, size), *rest = text;
 	char *argv[ARGUMENTS + 2] = {(char *)"kiln"};
 	int argc = 1;
-	FILE *usual = stderr, *mine = fmemopen(said, sizeof said - 1, "w");
+	FILE *usual = stderr, *mine = fmemopen(said, sizeof(said) - 1, "w");
 
-	require(mine != NULL, "no stream in memory");
+	require(mine, "no stream in memory");
 	while (argc <= ARGUMENTS && (argv[argc] = fuzz_piece(&rest, "\n")))
 		argc++;
 	argv[argc] = NULL;
 	stderr = mine;
-	memset(&cli, 0, sizeof cli);
+	memset(&cli, 0, sizeof(cli));
 	cli.autostart = -1;
 	print_nothing(mine);
 	int status = cli_parse(argc, argv, &cli);

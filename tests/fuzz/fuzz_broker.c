@@ -106,10 +106,10 @@ static void set_options(struct options *options)
 	static const char *const names[] = {"socket", "cache-dir", "key-dir", "trust-dir"};
 	char error[KERNEL_ERROR_MAX];
 	int argc = 1;
-	for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
 		argv[argc++] = (char *)others[i];
 	for (int i = 0; i < 4; i++) {
-		snprintf(paths[i], sizeof paths[i], "--%s=%s/%s", names[i], directory, names[i]);
+		snprintf(paths[i], sizeof(paths[i]), "--%s=%s/%s", names[i], directory, names[i]);
 		argv[argc++] = paths[i];
 	}
 	int status = options_parse(argc, argv, options, error);
@@ -124,15 +124,15 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	(void)argc, (void)argv;
 	signal(SIGPIPE, SIG_IGN);
 	/* The cache is written at every input: in memory, where there is such a place. */
-	snprintf(directory, sizeof directory, "%s/kiln-fuzz-XXXXXX",
+	snprintf(directory, sizeof(directory), "%s/kiln-fuzz-XXXXXX",
 			 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 	require(mkdtemp(directory) != NULL, "no directory");
 	atexit(remove_directory);
 	/* Also the texts of users' kernels, which are blank. */
 	static char blanks[65536];
-	memset(blanks, ' ', sizeof blanks);
-	memory = frame_memfd("memory", sizeof blanks);
-	require(pwrite(memory, blanks, sizeof blanks, 0) == sizeof blanks, "no memory");
+	memset(blanks, ' ', sizeof(blanks));
+	memory = frame_memfd("memory", sizeof(blanks));
+	require(pwrite(memory, blanks, sizeof(blanks), 0) == sizeof(blanks), "no memory");
 	event = eventfd(0, EFD_CLOEXEC);
 	return 0;
 }
@@ -143,7 +143,7 @@ static void start_broker(void)
 	char error[KERNEL_ERROR_MAX] = "";
 	if (memory == 0)
 		LLVMFuzzerInitialize(NULL, NULL); /* the replay has nobody who calls it */
-	memset(&broker, 0, sizeof broker);
+	memset(&broker, 0, sizeof(broker));
 	set_options(&options);
 	require(begin(&broker, &options), "no event loop");
 	require(open_broker(&broker, error) == KILN_OK, error);
@@ -160,10 +160,10 @@ static void stop_broker(void)
 			on_drain(&broker.server->drain);
 		require(util_now_us() < until, "the broker does not come to its end");
 	}
-	require(broker.sessions == NULL && broker.session_count == 0 && broker.silent_count == 0 &&
+	require(!broker.sessions && broker.session_count == 0 && broker.silent_count == 0 &&
 				broker.kept_count == 0,
 			"a session is left");
-	require(broker.flights == NULL, "a compile is left");
+	require(!broker.flights, "a compile is left");
 	require(uv_loop_alive(&broker.loop) == 0, "a handle is left");
 	free_broker(&broker);
 	children_reset();
@@ -182,7 +182,7 @@ static void check_figures(void)
 	for (uint32_t i = 0; i < wire_count(rows); i++)
 		if (!wire_get_bool(wire_at(rows, i), "holds", false)) {
 			char text[400];
-			wire_print(wire_at(rows, i), text, sizeof text);
+			wire_print(wire_at(rows, i), text, sizeof(text));
 			fprintf(stderr, "%s\n", text);
 			require(false, "figures do not add up");
 		}
@@ -218,7 +218,7 @@ static void show(const char *arrow, const struct client *client, const msgpack_o
 	char text[2000];
 	if (!getenv("KILN_FUZZ_SHOW"))
 		return;
-	wire_print(root, text, sizeof text);
+	wire_print(root, text, sizeof(text));
 	fprintf(stderr, "%d %s %s\n", (int)(client - clients), arrow, text);
 }
 

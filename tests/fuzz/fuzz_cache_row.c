@@ -18,13 +18,11 @@ static void decode(const uint8_t *data, size_t size)
 	void *blob;
 	size_t bytes;
 	int status = cache_row_decode(data, size, &row, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return;
-	}
 	if (cache_row_encode(&row, &blob, &bytes) != KILN_OK || bytes != size ||
-		memcmp(blob, data, size) != 0) {
+		memcmp(blob, data, size) != 0)
 		abort();
-	}
 	free(blob);
 	cache_row_free(&row);
 }

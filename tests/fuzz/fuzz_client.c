@@ -150,7 +150,7 @@ static bool answer_by(const struct step *step, uint64_t id)
 		char name[40];
 		if (pair->key.type != MSGPACK_OBJECT_STR)
 			continue;
-		snprintf(name, sizeof name, "%.*s", (int)pair->key.via.str.size, pair->key.via.str.ptr);
+		snprintf(name, sizeof(name), "%.*s", (int)pair->key.via.str.size, pair->key.via.str.ptr);
 		if (strcmp(name, "t") != 0 && strcmp(name, "id") != 0)
 			wire_put_value(&out, name, &pair->val);
 	}
@@ -170,8 +170,8 @@ static void poke(const struct step *step)
 	struct lane_memory *lane = atomic_load(&scene.lane);
 	if (!lane || step->size < 3)
 		return;
-	size_t at = (step->bytes[0] | (size_t)step->bytes[1] << 8) * 8 % sizeof *lane;
-	size_t bytes = step->size - 2 < sizeof *lane - at ? step->size - 2 : sizeof *lane - at;
+	size_t at = (step->bytes[0] | (size_t)step->bytes[1] << 8) * 8 % sizeof(*lane);
+	size_t bytes = step->size - 2 < sizeof(*lane) - at ? step->size - 2 : sizeof(*lane) - at;
 	memcpy((uint8_t *)lane + at, step->bytes + 2, bytes);
 }
 
@@ -312,9 +312,9 @@ static void use(kiln_client *client)
 	if (x && y) {
 		if (kiln_map(y, &at) == KILN_OK)
 			memset(at, 1, (size_t)kiln_buffer_bytes(y));
-		check(kiln_write(x, 0, bytes, sizeof bytes));
+		check(kiln_write(x, 0, bytes, sizeof(bytes)));
 		launch(client, x, y);
-		check(kiln_read(x, 0, bytes, sizeof bytes));
+		check(kiln_read(x, 0, bytes, sizeof(bytes)));
 	}
 	ask(client);
 	check(kiln_free(y));
@@ -325,7 +325,7 @@ static int count_fds(void)
 {
 	DIR *directory = opendir("/proc/self/fd");
 	int count = 0;
-	require(directory != NULL, "no /proc");
+	require(directory, "no /proc");
 	while (readdir(directory))
 		count++;
 	closedir(directory);
@@ -339,7 +339,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	pthread_t device;
 	int before = count_fds();
 
-	memset(&scene, 0, sizeof scene);
+	memset(&scene, 0, sizeof(scene));
 	scene.data = data;
 	scene.size = size;
 	scene.told = -1;

@@ -141,14 +141,14 @@ static void open_lane(unsigned number)
 	int pipes[2], fds[4];
 	if (lane->memory)
 		return;
-	fds[0] = frame_memfd("lane", sizeof *lane->memory);
+	fds[0] = frame_memfd("lane", sizeof(*lane->memory));
 	fds[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	fds[3] = frame_memfd("counts", sizeof *lane->counts);
+	fds[3] = frame_memfd("counts", sizeof(*lane->counts));
 	require(fds[0] >= 0 && fds[1] >= 0 && fds[3] >= 0 && pipe2(pipes, O_CLOEXEC | O_NONBLOCK) == 0,
 			"no descriptors");
 	fds[2] = pipes[1];
-	lane->memory = map(fds[0], sizeof *lane->memory);
-	lane->counts = map(fds[3], sizeof *lane->counts);
+	lane->memory = map(fds[0], sizeof(*lane->memory));
+	lane->counts = map(fds[3], sizeof(*lane->counts));
 	lane->told = pipes[0];
 	lane->next = 0;
 	lane->memory->header.magic = LANE_MAGIC;
@@ -169,10 +169,10 @@ static void write_entry(const struct step *step)
 	struct lane_entry entry = {0};
 	if (!lane->memory)
 		return;
-	memcpy(&entry, step->bytes, step->size < sizeof entry ? step->size : sizeof entry);
+	memcpy(&entry, step->bytes, step->size < sizeof(entry) ? step->size : sizeof(entry));
 	struct lane_entry *to = &lane->memory->entries[lane->next % LANE_ENTRIES];
 	uint32_t before = to->sequence;
-	memcpy(to, &entry, sizeof entry);
+	memcpy(to, &entry, sizeof(entry));
 	to->sequence = before;
 	lane_publish(lane->memory, lane->next++);
 }
@@ -182,10 +182,10 @@ static void poke(const struct step *step)
 	struct lane *lane = &scene.lanes[step->number % LANES];
 	if (!lane->memory || step->size < 3)
 		return;
-	size_t at = (step->bytes[0] | (size_t)step->bytes[1] << 8) * 8 % sizeof *lane->memory;
+	size_t at = (step->bytes[0] | (size_t)step->bytes[1] << 8) * 8 % sizeof(*lane->memory);
 	size_t bytes = step->size - 2;
-	if (bytes > sizeof *lane->memory - at)
-		bytes = sizeof *lane->memory - at;
+	if (bytes > sizeof(*lane->memory) - at)
+		bytes = sizeof(*lane->memory) - at;
 	memcpy((uint8_t *)lane->memory + at, step->bytes + 2, bytes);
 }
 
@@ -198,8 +198,8 @@ static void close_lanes(void)
 		/* Whatever the client did, more has not ended than was taken. */
 		require(lane->counts->launched + lane->counts->failed <= lane->counts->taken,
 				"more entries ended than were taken");
-		munmap(lane->memory, sizeof *lane->memory);
-		munmap(lane->counts, sizeof *lane->counts);
+		munmap(lane->memory, sizeof(*lane->memory));
+		munmap(lane->counts, sizeof(*lane->counts));
 		close(lane->told);
 		*lane = (struct lane){0};
 	}

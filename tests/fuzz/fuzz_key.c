@@ -40,12 +40,12 @@ static const struct compile_file files[] = {
 static void differences(const char *asked, const char *other)
 {
 	struct compile_differences found;
-	memset(&found, 0, sizeof found);
+	memset(&found, 0, sizeof(found));
 	compile_key_differences(asked, other, files, 1, &found);
 	require(found.count >= 0 && found.count <= COMPILE_DIFFERENCES && found.left_out >= 0,
 			"more differences than there is room for");
 	for (int i = 0; i < found.count; i++)
-		require(found.items[i].what && strlen(found.items[i].text) < sizeof found.items[i].text,
+		require(found.items[i].what && strlen(found.items[i].text) < sizeof(found.items[i].text),
 				"a difference without a name");
 	compile_key_differences(asked, asked, files, 1, &found);
 	require(found.distance == 0 && found.count == 0, "a text differs from itself");

@@ -96,7 +96,7 @@ static struct kernel_attr *new_attr(struct problem *p, const char *name)
 	if (kernel->attr_count == KERNEL_MAX_ATTRS)
 		return NULL;
 	struct kernel_attr *attr = &kernel->attrs[kernel->attr_count];
-	if (strlen(name) >= sizeof attr->name)
+	if (strlen(name) >= sizeof(attr->name))
 		return NULL;
 	memcpy(attr->name, name, strlen(name) + 1);
 	kernel->attr_count++;
@@ -119,7 +119,7 @@ static void add_number(struct problem *p, const char *name, const char *text, bo
 	attr->f = real ? strtod(text, NULL) : 0;
 	attr->i = real ? 0 : strtoll(text, NULL, 10);
 	struct eval_scalar *scalar = &p->eval.scalar[p->eval.scalars++];
-	snprintf(scalar->name, sizeof scalar->name, "%s", name);
+	snprintf(scalar->name, sizeof(scalar->name), "%s", name);
 	scalar->real = real;
 	scalar->f = attr->f;
 	scalar->i = attr->i;
@@ -129,9 +129,9 @@ static void add_operand(struct problem *p, const char *name, const char *type, c
 {
 	struct kernel_tensor *tensor = &p->kernel.tensors[p->kernel.tensor_count];
 	size_t used = strlen(p->names);
-	if (p->kernel.tensor_count == KERNEL_MAX_OPERANDS || used + strlen(name) + 2 > sizeof p->names)
+	if (p->kernel.tensor_count == KERNEL_MAX_OPERANDS || used + strlen(name) + 2 > sizeof(p->names))
 		return;
-	snprintf(p->names + used, sizeof p->names - used, "%s%s", used ? "," : "", name);
+	snprintf(p->names + used, sizeof(p->names) - used, "%s%s", used ? "," : "", name);
 	p->kernel.tensor_count++;
 	tensor->dtype = kiln_dtype_parse(type);
 	tensor->alignment = 16;
@@ -139,11 +139,11 @@ static void add_operand(struct problem *p, const char *name, const char *type, c
 		tensor->shape[tensor->rank++] = strtoll(dim, NULL, 10);
 	plan_contiguous(tensor);
 	struct eval_operand *operand = &p->eval.operand[p->eval.operands++];
-	snprintf(operand->name, sizeof operand->name, "%s", name);
+	snprintf(operand->name, sizeof(operand->name), "%s", name);
 	operand->dtype = tensor->dtype;
 	operand->rank = tensor->dtype ? tensor->rank : -1;
-	memcpy(operand->shape, tensor->shape, sizeof operand->shape);
-	memcpy(operand->stride, tensor->stride, sizeof operand->stride);
+	memcpy(operand->shape, tensor->shape, sizeof(operand->shape));
+	memcpy(operand->stride, tensor->stride, sizeof(operand->stride));
 }
 
 static void read_line(struct problem *p, char *line)
@@ -182,9 +182,9 @@ static bool check_plan(const struct problem *p, const char *target)
 		return false;
 	}
 	require(plan_problem(&problem, &limits, &second, error) == KILN_OK &&
-				!memcmp(&first, &second, sizeof first),
+				!memcmp(&first, &second, sizeof(first)),
 			"the same problem has two plans");
-	plan_explain(&first, &limits, text, sizeof text);
+	plan_explain(&first, &limits, text, sizeof(text));
 	require(text[0] != 0, "a plan that says nothing");
 	/* One that was chosen is not the planner's own. */
 	if (plan_attr(&problem, PLAN_CHOICE) || problem.attr_count == KERNEL_MAX_ATTRS)
@@ -211,12 +211,12 @@ static void check_eval(struct problem *p)
 		uint64_t bytes = 0;
 		if (operand->rank < 0)
 			continue;
-		memcpy(tensor.shape, operand->shape, sizeof tensor.shape);
-		memcpy(tensor.stride, operand->stride, sizeof tensor.stride);
+		memcpy(tensor.shape, operand->shape, sizeof(tensor.shape));
+		memcpy(tensor.stride, operand->stride, sizeof(tensor.stride));
 		for (int k = 0; k < tensor.rank; k++)
 			if (tensor.shape[k] < 0)
 				return;
-		if (!plan_extent(&tensor, &bytes) || bytes > sizeof zeros)
+		if (!plan_extent(&tensor, &bytes) || bytes > sizeof(zeros))
 			return;
 		operand->data = zeros;
 	}
@@ -241,7 +241,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = fuzz_text(data, size), *rest = text, *line;
 	char *statement = fuzz_piece(&rest, "\n");
 
-	memset(&p, 0, sizeof p);
+	memset(&p, 0, sizeof(p));
 	memcpy(p.kernel.op, "map", 4);
 	p.eval.bounds = "check";
 	p.eval.statement = statement;

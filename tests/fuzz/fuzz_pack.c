@@ -33,10 +33,9 @@ static void clean_up(void)
 	char command[96];
 	cache_close(cache);
 	seal_ring_free(ring);
-	snprintf(command, sizeof command, "rm -rf %s", directory);
-	if (system(command) != 0) {
+	snprintf(command, sizeof(command), "rm -rf %s", directory);
+	if (system(command) != 0)
 		fprintf(stderr, "fuzz_pack: %s is left\n", directory);
-	}
 }
 
 static void begin(void)
@@ -44,9 +43,9 @@ static void begin(void)
 	struct cache_options options = {.directory = directory};
 	struct seal_key key;
 	char keys[80];
-	snprintf(directory, sizeof directory, "/tmp/kiln-fuzz-pack-XXXXXX");
+	snprintf(directory, sizeof(directory), "/tmp/kiln-fuzz-pack-XXXXXX");
 	require(mkdtemp(directory) != NULL, "no directory");
-	snprintf(keys, sizeof keys, "%s/keys", directory);
+	snprintf(keys, sizeof(keys), "%s/keys", directory);
 	require(seal_new(keys, "k", &key, error) == KILN_OK, "no key");
 	require(seal_open(keys, "k", &secret, error) == KILN_OK, "no key");
 	require(seal_ring_open(keys, &ring, error) == KILN_OK, "no ring");
@@ -57,10 +56,9 @@ static void begin(void)
 static void add(struct util_text *text, uint64_t number)
 {
 	unsigned char bytes[8];
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < 8; i++)
 		bytes[i] = (unsigned char)(number >> (8 * i));
-	}
-	util_text_bytes(text, bytes, sizeof bytes);
+	util_text_bytes(text, bytes, sizeof(bytes));
 }
 
 static void make_file(const uint8_t *data, size_t size, struct util_text *out)
@@ -88,7 +86,7 @@ static void make_file(const uint8_t *data, size_t size, struct util_text *out)
 	util_hash_end(&hash, content.digest);
 	content.bytes = out->size;
 	seal_make(&secret, PACK_PURPOSE, &content, 1, 0, seal);
-	util_text_bytes(out, seal, sizeof seal);
+	util_text_bytes(out, seal, sizeof(seal));
 }
 
 static uint64_t rows(void)
@@ -108,14 +106,12 @@ static void read_pack(const char *path)
 		require(error[0] != 0, "a refusal without a sentence");
 		return;
 	}
-	while (status == KILN_OK && more) {
+	while (status == KILN_OK && more)
 		status = pack_read(reader, cache, 2, &more, error);
-	}
 	require(status == KILN_OK || error[0] != 0, "a refusal without a sentence");
 	require(rows() == pack_figures(reader)->taken, "other rows than were taken");
-	while (pack_undo(reader, cache)) {
+	while (pack_undo(reader, cache))
 		continue;
-	}
 	require(rows() == 0, "something is left");
 	pack_read_close(reader);
 }
@@ -124,17 +120,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct util_text text = {0};
 	char path[64];
-	if (!cache) {
+	if (!cache)
 		begin();
-	}
-	if (size == 0) {
+	if (size == 0)
 		return 0;
-	}
 	make_file(data, size, &text);
 	int fd = memfd_create("pack", MFD_CLOEXEC);
 	require(fd >= 0 && !text.failed, "no memory");
 	require(text.size == 0 || write(fd, text.text, text.size) == (ssize_t)text.size, "no memory");
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	read_pack(path);
 	close(fd);
 	util_text_free(&text);

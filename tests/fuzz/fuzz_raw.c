@@ -86,7 +86,7 @@ static void check_said(FILE *to, int status)
 	}
 	require(status == CLI_USAGE || status == CLI_FAILED, "a status that there is not");
 	require(!strncmp(said, "kiln: ", 6) && length > 10, "a refusal that says nothing");
-	require(length >= sizeof said - 3 || strchr(said, '\n') == said + length - 1,
+	require(length >= sizeof(said) - 3 || strchr(said, '\n') == said + length - 1,
 			"a refusal that is not one line");
 }
 
@@ -101,7 +101,7 @@ static void check_arg(const struct raw_arg *arg)
 	}
 	for (int i = 0; i < arg->array.rank; i++)
 		bytes *= (uint64_t)arg->array.shape[i];
-	require(arg->array.data != NULL && bytes == arg->array.bytes, "an array of another size");
+	require(arg->array.data && bytes == arg->array.bytes, "an array of another size");
 	/* A sanitizer sees whether its last byte is there. */
 	if (bytes)
 		((volatile uint8_t *)arg->array.data)[bytes - 1] ^= 0;
@@ -122,7 +122,7 @@ static void check_run(const struct raw_run *run)
 	for (int i = 0; i < raw->header_count; i++)
 		require(raw->headers[i].name && raw->headers[i].text, "a header without a name or text");
 	for (int i = 0; i < raw->macro_count; i++)
-		require(raw->macros[i].name != NULL, "a macro without a name");
+		require(raw->macros[i].name, "a macro without a name");
 	require(run->wait_ms > 0 && run->launch.timeout_ms > 0, "a launch that may take no time");
 }
 
@@ -139,9 +139,9 @@ static void put_array(void)
 	uint8_t file[128 + 24] = "\x93NUMPY\x01";
 	file[8] = 118;
 	memset(file + 10, ' ', 118);
-	memcpy(file + 10, text, sizeof text - 1);
+	memcpy(file + 10, text, sizeof(text) - 1);
 	file[127] = '\n';
-	put_file("x.npy", file, sizeof file);
+	put_file("x.npy", file, sizeof(file));
 }
 
 /* A place with nothing in it but these, made once. */
@@ -172,7 +172,7 @@ static int read_all(struct cli *cli, int argc, char **argv)
 {
 	static struct raw_run run;
 	int status;
-	memset(&run, 0, sizeof run);
+	memset(&run, 0, sizeof(run));
 	status = cli_parse(argc, argv, cli);
 	if (status == CLI_OK && cli->command && !cli->help)
 		status = check_settle(cli);
@@ -191,17 +191,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *text = fuzz_text(data, size), *rest = text;
 	char *argv[ARGUMENTS + 4] = {(char *)"kiln", (char *)"run", (char *)"raw"};
 	int argc = 3, place = open_place(), here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	FILE *usual = stderr, *mine = fmemopen(said, sizeof said - 1, "w");
+	FILE *usual = stderr, *mine = fmemopen(said, sizeof(said) - 1, "w");
 
-	require(mine != NULL && here >= 0 && fchdir(place) == 0, "no stream in memory, or no place");
+	require(mine && here >= 0 && fchdir(place) == 0, "no stream in memory, or no place");
 	for (char *at = text; *at; at++)
 		*at = *at == '/' ? '_' : *at;
 	while (argc <= ARGUMENTS && (argv[argc] = fuzz_piece(&rest, "\n")))
 		argc++;
 	argv[argc] = NULL;
 	stderr = mine;
-	memset(&cli, 0, sizeof cli);
-	memset(said, 0, sizeof said);
+	memset(&cli, 0, sizeof(cli));
+	memset(said, 0, sizeof(said));
 	rewind(stdin);
 	cli.autostart = -1;
 	int status = read_all(&cli, argc, argv);

@@ -105,7 +105,7 @@ static void hear(struct scene *of)
 	char bytes[4096];
 	if (of->peer < 0 && listener >= 0)
 		of->peer = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	while (of->peer >= 0 && read(of->peer, bytes, sizeof bytes) > 0)
+	while (of->peer >= 0 && read(of->peer, bytes, sizeof(bytes)) > 0)
 		;
 }
 
@@ -128,10 +128,10 @@ static void flood(struct scene *of)
 {
 	static char much[FLOOD_BYTES];
 	of->flooded = true;
-	memset(much, 'a', sizeof much);
+	memset(much, 'a', sizeof(much));
 	say(of, "$99999999\r\n", 11);
 	for (int i = 0; i < FLOOD_TURNS && of->peer >= 0 && !of->closed; i++)
-		say(of, much, sizeof much);
+		say(of, much, sizeof(much));
 }
 
 static void ask(struct scene *of, const struct step *step)
@@ -170,7 +170,7 @@ static void answer(struct scene *of, const struct step *step)
 		say(of, "+PONG\r\n+PONG\r\n+PONG\r\n", 21);
 		break;
 	default:
-		snprintf(text, sizeof text, "$%zu\r\n", step->size);
+		snprintf(text, sizeof(text), "$%zu\r\n", step->size);
 		say(of, text, strlen(text));
 		say(of, step->bytes, step->size);
 		say(of, "\r\n", 2);
@@ -231,7 +231,7 @@ static void take(struct scene *of, const struct step *step)
 static void remove_place(void)
 {
 	char path[96];
-	snprintf(path, sizeof path, "%s/redis", place);
+	snprintf(path, sizeof(path), "%s/redis", place);
 	unlink(path);
 	rmdir(place);
 }
@@ -241,11 +241,11 @@ static void open_place(void)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	if (listener >= 0)
 		return;
-	snprintf(place, sizeof place, "/tmp/kiln-fuzz-redis-XXXXXX");
+	snprintf(place, sizeof(place), "/tmp/kiln-fuzz-redis-XXXXXX");
 	require(mkdtemp(place) != NULL, "no place for a socket");
-	snprintf(address.sun_path, sizeof address.sun_path, "%s/redis", place);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/redis", place);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	require(listener >= 0 && bind(listener, (struct sockaddr *)&address, sizeof address) == 0 &&
+	require(listener >= 0 && bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 &&
 				listen(listener, 4) == 0,
 			"no socket");
 	atexit(remove_place);
@@ -254,11 +254,11 @@ static void open_place(void)
 static struct remote_url url_of(uint8_t which)
 {
 	struct remote_url url = {.is_path = true, .database = which & 1 ? 3 : 0};
-	snprintf(url.host, sizeof url.host, "%s/redis", place);
+	snprintf(url.host, sizeof(url.host), "%s/redis", place);
 	if (which & 2)
-		snprintf(url.password, sizeof url.password, "sword fish");
+		snprintf(url.password, sizeof(url.password), "sword fish");
 	if (which & 4)
-		snprintf(url.user, sizeof url.user, "me");
+		snprintf(url.user, sizeof(url.user), "me");
 	return url;
 }
 
@@ -274,7 +274,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct remote_url url = url_of(login ? step.number : 0);
 	require(uv_loop_init(&scene.loop) == 0, "no loop");
 	scene.link = remote_link_open(&scene.loop, &url, &events, &scene);
-	require(scene.link != NULL, "no memory");
+	require(scene.link, "no memory");
 	turn(&scene, TURNS);
 	if (login)
 		step_next(&data, &size, &step);

@@ -80,7 +80,7 @@ static void make(struct compile_job *job, const char *target)
 {
 	char error[KERNEL_ERROR_MAX] = "";
 	char *text = NULL;
-	snprintf(job->target, sizeof job->target, "%s", target);
+	snprintf(job->target, sizeof(job->target), "%s", target);
 	if (unit_make(job, &text, error) != KILN_OK) {
 		require_sentence(error);
 		return;
@@ -124,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		free(text);
 		return 0;
 	}
-	memset(&j, 0, sizeof j);
+	memset(&j, 0, sizeof(j));
 	job->files = j.room.files;
 	job->macros = j.room.macros;
 	job->options = j.room.options;
@@ -150,7 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		j.room.files[i].bytes = strlen(j.room.files[i].text);
 	job->user_files = job->file_count;
 	copy = strdup(text);
-	require(copy != NULL, "no memory");
+	require(copy, "no memory");
 	read_directives(&j, copy);
 	for (int i = 0; i < job->file_count; i++)
 		scan(&j.room.files[i]);

@@ -27,9 +27,9 @@ static void check_members(struct wire_in *in)
 	(void)wire_type(in);
 	(void)wire_id(in);
 	const void *bin = wire_get_bin(&in->root, "b", &bytes);
-	require(bin != NULL || bytes == 0, "no binary, and bytes of it");
+	require(bin || bytes == 0, "no binary, and bytes of it");
 	const char *text = wire_get_str(in, &in->root, "s");
-	require(text == NULL || strlen(text) <= UINT32_MAX, "a string without end");
+	require(!text || strlen(text) <= UINT32_MAX, "a string without end");
 	(void)wire_get_ints(&in->root, "i", values, 4);
 	(void)wire_get_real(&in->root, "r", 0.0);
 	if (wire_get(&in->root, "missing") == NULL)

@@ -32,7 +32,7 @@ static uint64_t a_number(uint64_t *state)
 		1u << 20, INT32_MAX, UINT32_MAX, 1ull << 46, INT64_MAX, 1ull << 63, UINT64_MAX};
 	if (chance_pick(state, 2))
 		return chance_pick(state, 12);
-	return odd[chance_pick(state, sizeof odd / sizeof *odd)];
+	return odd[chance_pick(state, sizeof(odd) / sizeof(*odd))];
 }
 
 static void put_any(uint64_t *state, struct wire_out *out, const char *key, int depth)
@@ -182,7 +182,7 @@ static void copy_map(struct edit *edit, const char *key, const msgpack_object *v
 		char name[64];
 		if ((how == 1 && i == at) || pair->key.type != MSGPACK_OBJECT_STR)
 			continue;
-		snprintf(name, sizeof name, "%.*s", (int)pair->key.via.str.size, pair->key.via.str.ptr);
+		snprintf(name, sizeof(name), "%.*s", (int)pair->key.via.str.size, pair->key.via.str.ptr);
 		copy(edit, how == 2 && i == at ? a_member(edit->state, member) : name, &pair->val);
 	}
 	if (how == 3)
@@ -247,7 +247,8 @@ static size_t edit_message(uint64_t *state, const struct step *step, uint8_t to[
 			char name[64];
 			if (pair->key.type != MSGPACK_OBJECT_STR)
 				continue;
-			snprintf(name, sizeof name, "%.*s", (int)pair->key.via.str.size, pair->key.via.str.ptr);
+			snprintf(name, sizeof(name), "%.*s", (int)pair->key.via.str.size,
+					 pair->key.via.str.ptr);
 			if (chance_pick(state, 64))
 				copy(&edit, name, &pair->val);
 		}

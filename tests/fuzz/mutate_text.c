@@ -67,7 +67,7 @@ static const char *a_word(uint64_t *state)
 									  "'",
 									  "\"",
 									  "\\"};
-	size_t count = 0, odds = sizeof odd / sizeof *odd;
+	size_t count = 0, odds = sizeof(odd) / sizeof(*odd);
 	while (fuzz_words[count])
 		count++;
 	size_t chosen = chance_pick(state, count * 3 + odds);
@@ -90,7 +90,7 @@ static size_t change(uint64_t *state, uint8_t *data, size_t size, size_t max)
 		if (chance_pick(state, 2))
 			length += chance_pick(state, 64);
 		length = length < size - at ? length : size - at;
-		length = length < sizeof held ? length : sizeof held;
+		length = length < sizeof(held) ? length : sizeof(held);
 		memcpy(held, data + at, length);
 		other = size ? chance_pick(state, size) : 0;
 		return put(data, size, max, other, 0, held, length);

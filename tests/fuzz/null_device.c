@@ -73,7 +73,7 @@ static int null_alloc(struct device *device, uint64_t bytes, struct device_memor
 					  char error[KERNEL_ERROR_MAX])
 {
 	(void)device;
-	struct device_memory *memory = bytes <= MEMORY_MOST ? calloc(1, sizeof *memory + bytes) : NULL;
+	struct device_memory *memory = bytes <= MEMORY_MOST ? calloc(1, sizeof(*memory) + bytes) : NULL;
 	if (!memory)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "no memory of %llu bytes",
 						 (unsigned long long)bytes);
@@ -133,7 +133,7 @@ static int null_load(struct device *device, const void *object, size_t bytes, co
 					 char error[KERNEL_ERROR_MAX])
 {
 	(void)device, (void)shared_bytes;
-	struct device_module *module = calloc(1, sizeof *module);
+	struct device_module *module = calloc(1, sizeof(*module));
 	require(object && bytes && entry && module, "a load of nothing");
 	if (*(const uint8_t *)object == 0xff) {
 		free(module);
@@ -289,7 +289,7 @@ static int null_graph_make(struct device *device, const struct device_launch *la
 		return status;
 	for (int i = 0; i < count; i++)
 		check_launch(&launches[i], NULL);
-	*out = calloc(1, sizeof **out);
+	*out = calloc(1, sizeof(**out));
 	require(*out != NULL, "no memory");
 	**out = (struct device_graph){.alive = ALIVE, .count = count};
 	null_state.graphs++;
@@ -330,7 +330,7 @@ static void end_first(struct device_done *done)
 	*done = (struct device_done){.ticket = flight.ticket};
 	done->status = flight.canceled ? KILN_ECANCELED : end_status;
 	if (done->status != KILN_OK)
-		snprintf(done->error, sizeof done->error, "it ended so");
+		snprintf(done->error, sizeof(done->error), "it ended so");
 	for (int i = 0; i < flight.memories; i++)
 		flight.memory[i]->uses--;
 	if (flight.module)
@@ -339,7 +339,7 @@ static void end_first(struct device_done *done)
 		flight.graph->uses--;
 	if (flight.done_word)
 		*flight.done_word = flight.done_value;
-	memmove(flights, flights + 1, sizeof *flights * (size_t)--null_state.flights);
+	memmove(flights, flights + 1, sizeof(*flights) * (size_t)--null_state.flights);
 }
 
 static int null_poll(struct device *device, int wake_fd, int timeout_ms, struct device_done *done,

@@ -20,14 +20,14 @@ static int run_file(const char *path)
 	uint8_t *data = NULL;
 	int failed = 1;
 
-	if (file == NULL || fstat(fileno(file), &found) != 0 || (uint64_t)found.st_size > SAMPLE_MAX) {
+	if (!file || fstat(fileno(file), &found) != 0 || (uint64_t)found.st_size > SAMPLE_MAX) {
 		fprintf(stderr, "replay: %s cannot be read or is over %zu bytes\n", path, SAMPLE_MAX);
 		goto out;
 	}
 	/* Exactly as large as the sample, so that a sanitizer sees a read behind it. */
 	size_t size = (size_t)found.st_size;
 	data = malloc(size > 0 ? size : 1);
-	if (data == NULL || fread(data, 1, size, file) != size) {
+	if (!data || fread(data, 1, size, file) != size) {
 		fprintf(stderr, "replay: %s cannot be read\n", path);
 		goto out;
 	}
@@ -38,9 +38,8 @@ static int run_file(const char *path)
 	failed = 0;
 out:
 	free(data);
-	if (file != NULL) {
+	if (file)
 		fclose(file);
-	}
 	return failed;
 }
 
@@ -49,7 +48,7 @@ static int run_directory(const char *path, int *count)
 	DIR *directory = opendir(path);
 	struct dirent *entry;
 	int failed = 0;
-	if (directory == NULL) {
+	if (!directory) {
 		fprintf(stderr, "replay: %s is no directory that can be read\n", path);
 		return 1;
 	}
@@ -72,9 +71,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s CORPUS-DIRECTORY...\n", argv[0]);
 		return 2;
 	}
-	for (int i = 1; i < argc; i++) {
+	for (int i = 1; i < argc; i++)
 		failed += run_directory(argv[i], &count);
-	}
 	printf("%d samples\n", count);
 	/* An empty corpus tests nothing, so it is a failure. */
 	return failed == 0 && count > 0 ? 0 : 1;

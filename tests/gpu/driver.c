@@ -86,7 +86,7 @@ static bool good(CUresult result, const char *what)
 	if (result == CUDA_SUCCESS)
 		return true;
 	cu.cuGetErrorName(result, &name);
-	snprintf(last_error, sizeof last_error, "%s: %s", what, name);
+	snprintf(last_error, sizeof(last_error), "%s: %s", what, name);
 	return false;
 }
 
@@ -107,7 +107,7 @@ bool gpu_open(int ordinal, char why[200])
 			snprintf(why, 200, "libcuda.so.1 has no %s", NAME_OF(name)); \
 			return false;                                                \
 		}                                                                \
-		memcpy(&cu.name, &symbol, sizeof symbol);                        \
+		memcpy(&cu.name, &symbol, sizeof(symbol));                       \
 	} while (0);
 	DRIVER_LIST(LOAD)
 	if (good(cu.cuInit(0), "cuInit") && good(cu.cuDeviceGet(&device, ordinal), "cuDeviceGet") &&
@@ -137,11 +137,11 @@ static uint64_t alloc_exportable(uint64_t bytes)
 	int place = special_place();
 	if (place == SPECIAL_MOST)
 		return 0;
-	memset(&prop, 0, sizeof prop);
+	memset(&prop, 0, sizeof(prop));
 	prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	memset(&access, 0, sizeof access);
+	memset(&access, 0, sizeof(access));
 	access.location = prop.location;
 	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 	if (!good(cu.cuMemCreate(&handle, size, &prop, 0), "cuMemCreate"))
@@ -160,7 +160,7 @@ static uint64_t alloc_exportable(uint64_t bytes)
 static bool open_pool(int which)
 {
 	CUmemPoolProps props;
-	memset(&props, 0, sizeof props);
+	memset(&props, 0, sizeof(props));
 	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
 	props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -254,7 +254,7 @@ bool gpu_describe(struct gpu_description *out)
 	struct gpu_description d = {.name = ""};
 	uint32_t major, minor;
 	if (!described.name[0]) {
-		if (!good(cu.cuDeviceGetName(d.name, sizeof d.name, device), "cuDeviceGetName") ||
+		if (!good(cu.cuDeviceGetName(d.name, sizeof(d.name), device), "cuDeviceGetName") ||
 			!read_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major) ||
 			!read_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor) ||
 			!read_attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &d.max_threads) ||
@@ -548,7 +548,7 @@ bool gpu_driver_is_mapped(void)
 	char line[512];
 	bool found = false;
 	FILE *maps = fopen("/proc/self/maps", "r");
-	while (maps && fgets(line, sizeof line, maps))
+	while (maps && fgets(line, sizeof(line), maps))
 		found = found || strstr(line, "libcuda");
 	if (maps)
 		fclose(maps);

@@ -57,7 +57,7 @@ struct bench {
 static bool place_open(struct bench *bench, struct place *place, uint64_t at, int number)
 {
 	char name[16];
-	snprintf(name, sizeof name, "operand %d", number);
+	snprintf(name, sizeof(name), "operand %d", number);
 	if (place->bytes > place->room) {
 		free(place->host);
 		free(place->other);

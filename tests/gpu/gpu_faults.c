@@ -107,7 +107,7 @@ static bool scene_open(struct scene *scene, const struct runner_options *options
 	char why[200];
 	bool lend = strncmp(options->device, "cuda", 4) == 0;
 	enum gpu_memory kind = strcmp(options->memory, "pool") == 0 ? GPU_POOL : GPU_MALLOC;
-	memset(scene, 0, sizeof *scene);
+	memset(scene, 0, sizeof(*scene));
 	scene->options = options;
 	scene->x = malloc(BYTES);
 	scene->y = malloc(BYTES);

@@ -50,12 +50,12 @@ static bool first_tensor(kiln_client *client, const float *x, float *y)
 /* One process's life: prints the microseconds, or a sentence. */
 static int be_the_client(const struct runner_options *options)
 {
-	float *x = malloc(ROWS * COLUMNS * sizeof *x), *y = malloc(ROWS * COLUMNS * sizeof *y);
+	float *x = malloc(ROWS * COLUMNS * sizeof(*x)), *y = malloc(ROWS * COLUMNS * sizeof(*y));
 	if (!x || !y)
 		return 1;
 	for (int i = 0; i < ROWS * COLUMNS; i++)
 		x[i] = (float)i * 0.25f;
-	memset(y, 0xff, ROWS * COLUMNS * sizeof *y);
+	memset(y, 0xff, ROWS * COLUMNS * sizeof(*y));
 	double start = runner_now_us();
 	kiln_client *client = runner_connect(options);
 	bool good = client && first_tensor(client, x, y);
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
 	if (getenv("KILN_GPU_FIRST"))
 		return be_the_client(&options);
 	int count = options.count ? options.count : 20;
-	double *times = calloc((size_t)count, sizeof *times);
+	double *times = calloc((size_t)count, sizeof(*times));
 	double first = spawn_client(argv, text);
 	int measured = 0;
 	if (first < 0)

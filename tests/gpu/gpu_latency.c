@@ -18,7 +18,7 @@ struct pair {
 
 static void describe(struct pair *pair, int64_t rows, int64_t columns)
 {
-	memset(pair, 0, sizeof *pair);
+	memset(pair, 0, sizeof(*pair));
 	for (int i = 0; i < 2; i++) {
 		pair->tensors[i].dtype = KILN_F32;
 		pair->tensors[i].rank = 2;
@@ -73,9 +73,9 @@ static void measure_prepare(const struct runner_options *options, int64_t first,
 	}
 	if (measured == 0)
 		return;
-	snprintf(label, sizeof label, "%s, median", name);
+	snprintf(label, sizeof(label), "%s, median", name);
 	runner_figure(options, label, runner_percentile(times, measured, 0.5), "us");
-	snprintf(label, sizeof label, "%s, worst of %d", name, measured);
+	snprintf(label, sizeof(label), "%s, worst of %d", name, measured);
 	runner_figure(options, label, runner_percentile(times, measured, 1.0), "us");
 }
 
@@ -113,7 +113,7 @@ static void measure_calls(const struct runner_options *options, kiln_client *cli
 	struct pair pair;
 	kiln_call *call = NULL;
 	int count = options->quick ? 500 : 5000, depth = 32;
-	double *times = calloc((size_t)count, sizeof *times);
+	double *times = calloc((size_t)count, sizeof(*times));
 	kiln_operand operands[2] = {{NULL, 0}, {NULL, 0}};
 	describe(&pair, SIDE, SIDE);
 	if (!times || kiln_alloc(client, SIDE * SIDE * 4, 0, "x", &operands[0].buffer) != KILN_OK ||

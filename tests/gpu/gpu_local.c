@@ -243,7 +243,7 @@ static void run_kernels(kiln_client *client)
 		 0,
 		 0},
 	};
-	for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+	for (size_t i = 0; i < sizeof(problems) / sizeof(*problems); i++)
 		check(client, &problems[i]);
 }
 
@@ -262,7 +262,7 @@ static const char source[] =
 static bool load_direct(kiln_client *client, struct gpu_kernel *kernel)
 {
 	const kiln_raw raw = {
-		.size = sizeof raw, .name = "direct.cu", .source = source, .entry = "direct"};
+		.size = sizeof(raw), .name = "direct.cu", .source = source, .entry = "direct"};
 	kiln_reply *compiled = NULL, *object = NULL;
 	size_t bytes = 0;
 	bool good = kiln_compile_raw(client, &raw, NULL, &compiled) == KILN_OK;
@@ -290,9 +290,9 @@ static bool read_shape(kiln_client *client, const struct problem *problem, uint3
 					 problem->attr_count, NULL, &plan) != KILN_OK)
 		return false;
 	for (int i = 0; i < 3; i++) {
-		snprintf(path, sizeof path, "plan.grid[%d]", i);
+		snprintf(path, sizeof(path), "plan.grid[%d]", i);
 		grid[i] = (uint32_t)kiln_reply_int(plan, path);
-		snprintf(path, sizeof path, "plan.block[%d]", i);
+		snprintf(path, sizeof(path), "plan.block[%d]", i);
 		block[i] = (uint32_t)kiln_reply_int(plan, path);
 	}
 	kiln_reply_free(plan);

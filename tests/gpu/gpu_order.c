@@ -184,7 +184,7 @@ static bool produce(struct scene *scene, int s, const struct round *round, uint3
 static int submit(struct scene *scene, int s, int shape, kiln_ticket *ticket)
 {
 	const kiln_operand operands[] = {{scene->lent[s][0], 0}, {scene->lent[s][1], 0}};
-	const kiln_submit_options options = {.size = sizeof options,
+	const kiln_submit_options options = {.size = sizeof(options),
 										 .stream = (unsigned)s,
 										 .flags = KILN_SUBMIT_CUDA,
 										 .cuda_stream = gpu_stream()};

@@ -111,7 +111,7 @@ static void knows_what_overlaps(struct scene *scene)
 		RUNNER_CHECK(name, copy(scene, first, 512, second) == KILN_EINVAL);
 		RUNNER_CHECK(name, copy(scene, first, 0, second) == KILN_OK);
 		RUNNER_CHECK(name,
-					 gpu_get(out, memory + 1024, sizeof out) && memcmp(out, in, sizeof out) == 0);
+					 gpu_get(out, memory + 1024, sizeof(out)) && memcmp(out, in, sizeof(out)) == 0);
 	}
 	if (kiln_free(first) != KILN_OK || kiln_free(second) != KILN_OK || !gpu_free(memory))
 		runner_fail(name, "cannot be freed: %s", why());

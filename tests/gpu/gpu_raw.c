@@ -48,7 +48,7 @@ struct scene {
 
 static kiln_call *prepare(const struct scene *scene, const char *entry)
 {
-	kiln_raw raw = {.size = sizeof raw, .name = "gpu_raw.cu", .source = source, .entry = entry};
+	kiln_raw raw = {.size = sizeof(raw), .name = "gpu_raw.cu", .source = source, .entry = entry};
 	kiln_call *call = NULL;
 	if (kiln_prepare_raw(scene->client, &raw, &call) != KILN_OK)
 		runner_fail(entry, "%s\n%s", kiln_errmsg(), kiln_errlog());
@@ -59,7 +59,7 @@ static int launch(const struct scene *scene, kiln_call *call, kiln_launch *how,
 				  const kiln_raw_arg *args, int count, double *micros)
 {
 	kiln_ticket ticket;
-	how->size = sizeof *how;
+	how->size = sizeof(*how);
 	how->args = args;
 	how->arg_count = count;
 	int status = kiln_submit_raw(call, how, 0, &ticket);
@@ -82,7 +82,7 @@ static void scales(const struct scene *scene, const char *name, kiln_buffer *buf
 	const float by = 2;
 	const int64_t n = COUNT;
 	const kiln_raw_arg args[] = {kiln_raw_memory(buffer, 0, KILN_READ | KILN_WRITE),
-								 kiln_raw_value(&by, sizeof by), kiln_raw_value(&n, sizeof n)};
+								 kiln_raw_value(&by, sizeof(by)), kiln_raw_value(&n, sizeof(n))};
 	kiln_launch how = {.grid = {(COUNT + THREADS - 1) / THREADS}, .block = {THREADS}};
 	if (!call)
 		return;
@@ -131,7 +131,7 @@ static void shared_memory(const struct scene *scene, kiln_buffer *buffer)
 static void refusals(const struct scene *scene, kiln_buffer *buffer)
 {
 	const float one = 1;
-	const kiln_raw_arg args[] = {kiln_raw_memory(buffer, 0, 0), kiln_raw_value(&one, sizeof one)};
+	const kiln_raw_arg args[] = {kiln_raw_memory(buffer, 0, 0), kiln_raw_value(&one, sizeof(one))};
 	kiln_call *call = prepare(scene, "small");
 	kiln_launch how = {.block = {32}};
 	uint32_t bytes[2];
@@ -158,7 +158,7 @@ static void faults(const struct scene *scene, const char *entry, int timeout_ms,
 	char name[64];
 	if (!call)
 		return;
-	snprintf(name, sizeof name, "kernel %s of gpu_raw.cu", entry);
+	snprintf(name, sizeof(name), "kernel %s of gpu_raw.cu", entry);
 	double began = runner_now_us();
 	expect(name, launch(scene, call, &how, args, 1, NULL), wanted, name);
 	printf("%s ended after %.0f ms\n", name, (runner_now_us() - began) / 1000);
@@ -171,7 +171,7 @@ static void figures(const struct scene *scene, kiln_buffer *buffer)
 	const float by = 1;
 	const int64_t n = COUNT;
 	const kiln_raw_arg args[] = {kiln_raw_memory(buffer, 0, KILN_READ | KILN_WRITE),
-								 kiln_raw_value(&by, sizeof by), kiln_raw_value(&n, sizeof n)};
+								 kiln_raw_value(&by, sizeof(by)), kiln_raw_value(&n, sizeof(n))};
 	kiln_launch how = {.grid = {(COUNT + THREADS - 1) / THREADS}, .block = {THREADS}};
 	double calls[TIMED], device = 0;
 	int count = scene->options->quick ? TIMED / 10 : TIMED;

@@ -65,7 +65,7 @@ bool runner_options_read(int argc, char **argv, struct runner_options *out)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	const char *slash = strrchr(argv[0], '/');
-	memset(out, 0, sizeof *out);
+	memset(out, 0, sizeof(*out));
 	out->program = slash ? slash + 1 : argv[0];
 	out->device = "cuda:0";
 	out->memory = "held";
@@ -99,7 +99,7 @@ bool runner_options_read(int argc, char **argv, struct runner_options *out)
 kiln_client *runner_connect(const struct runner_options *options)
 {
 	kiln_client *client = NULL;
-	kiln_connect_options connect = {.size = sizeof connect,
+	kiln_connect_options connect = {.size = sizeof(connect),
 									.socket = options->socket,
 									.device = options->device,
 									.timeout_ms = 60000};
@@ -156,7 +156,7 @@ double runner_percentile(double *values, int count, double part)
 	int at = (int)(part * count);
 	if (count < 1)
 		return 0;
-	qsort(values, (size_t)count, sizeof *values, by_value);
+	qsort(values, (size_t)count, sizeof(*values), by_value);
 	return values[at < count ? at : count - 1];
 }
 

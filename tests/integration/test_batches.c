@@ -150,12 +150,11 @@ static kiln_ticket submit_failing(struct pair *pair, struct gather *gather, int 
 	kiln_work works[3];
 	kiln_submit_options options = {.size = sizeof(options), .stream = stream};
 	kiln_ticket ticket;
-	for (int i = 0, turned = 0; i < 3; i++) {
+	for (int i = 0, turned = 0; i < 3; i++)
 		if (i == at)
 			works[i] = gather_work(gather, picked);
 		else
 			works[i] = pair_work(pair, turned, turned ? back : there), turned++;
-	}
 	assert_ok(kiln_submit_many(works, 3, &options, &ticket));
 	return ticket;
 }

@@ -306,12 +306,11 @@ static int child(int share, char **families)
 		return 1;
 	}
 	nvrtc_warm();
-	for (int t = 0; t < TARGETS; t++) {
+	for (int t = 0; t < TARGETS; t++)
 		if (strstr(toolchain.targets, targets[t]))
 			bad += run_target(t, share, sources, families);
 		else if (share == 0)
 			printf("%-7s skipped: this NVRTC does not know it\n", targets[t]);
-	}
 	compile_sources_close(sources);
 	return bad != 0;
 }

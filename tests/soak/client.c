@@ -38,7 +38,7 @@ void me_doing(struct me *me, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
-	vsnprintf(me->seat->doing, sizeof me->seat->doing, format, arguments);
+	vsnprintf(me->seat->doing, sizeof(me->seat->doing), format, arguments);
 	va_end(arguments);
 }
 
@@ -52,7 +52,7 @@ void me_fail(struct me *me, const char *format, ...)
 	char text[600];
 	va_list arguments;
 	va_start(arguments, format);
-	vsnprintf(text, sizeof text, format, arguments);
+	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	soak_fail(me->soak, "client %d, step %lld (%s): %s", me->number, (long long)me->step,
 			  me->seat->doing, text);
@@ -131,7 +131,7 @@ void me_free(struct me *me, kiln_buffer *buffer)
 void me_connect(struct me *me)
 {
 	kiln_connect_options options = {
-		.size = sizeof options, .socket = me->soak->socket, .device = me->soak->options.device};
+		.size = sizeof(options), .socket = me->soak->socket, .device = me->soak->options.device};
 	/* Not the step's own chances: it is the same step on a connection that was there. */
 	uint64_t state = ~me->state;
 	int64_t began = soak_now_ms();
@@ -217,7 +217,7 @@ static const struct kind kinds[] = {
 	{"look", step_look, 14},          {"upkeep", step_upkeep, 6},     {"command", step_command, 4},
 	{"reconnect", step_reconnect, 6}, {"leave", step_leave, 4},       {"vanish", step_vanish, 2},
 };
-#define KINDS ((int)(sizeof kinds / sizeof kinds[0]))
+#define KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
 static void make_step(struct me *me)
 {

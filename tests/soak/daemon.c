@@ -101,14 +101,14 @@ static void check_equations(struct soak *soak, const kiln_reply *reply)
 	if (count == 0)
 		soak_fail(soak, "the daemon lists no equations between its figures");
 	for (int i = 0; i < count; i++) {
-		snprintf(path, sizeof path, "identities[%d].holds", i);
+		snprintf(path, sizeof(path), "identities[%d].holds", i);
 		if (kiln_reply_int(reply, path))
 			continue;
-		snprintf(path, sizeof path, "identities[%d].text", i);
+		snprintf(path, sizeof(path), "identities[%d].text", i);
 		const char *text = kiln_reply_str(reply, path);
-		snprintf(path, sizeof path, "identities[%d].left", i);
+		snprintf(path, sizeof(path), "identities[%d].left", i);
 		long long left = kiln_reply_int(reply, path);
-		snprintf(path, sizeof path, "identities[%d].right", i);
+		snprintf(path, sizeof(path), "identities[%d].right", i);
 		soak_fail(soak, "the figures do not add up: %s: %lld and %lld", text, left,
 				  (long long)kiln_reply_int(reply, path));
 	}
@@ -116,7 +116,7 @@ static void check_equations(struct soak *soak, const kiln_reply *reply)
 
 kiln_reply *soak_info(struct conductor *conductor)
 {
-	const kiln_connect_options options = {.size = sizeof options,
+	const kiln_connect_options options = {.size = sizeof(options),
 										  .socket = conductor->daemon.socket,
 										  .device = "none",
 										  .timeout_ms = ASK_MS};
@@ -144,8 +144,8 @@ static bool is_busy(const kiln_reply *reply, char what[80])
 	bool warming = kiln_reply_int(reply, "tiers.warming");
 	char path[64];
 
-	for (size_t i = warming ? 3 : 0; i < sizeof gauges / sizeof gauges[0]; i++) {
-		snprintf(path, sizeof path, "busy.%s", gauges[i]);
+	for (size_t i = warming ? 3 : 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
+		snprintf(path, sizeof(path), "busy.%s", gauges[i]);
 		snprintf(what, 80, "%s is %lld", path, (long long)kiln_reply_int(reply, path));
 		if (kiln_reply_int(reply, path))
 			return true;

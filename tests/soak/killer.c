@@ -31,7 +31,7 @@ struct killer {
 
 struct killer *killer_new(struct conductor *conductor)
 {
-	struct killer *killer = calloc(1, sizeof *killer);
+	struct killer *killer = calloc(1, sizeof(*killer));
 	const struct soak_options *options = &conductor->soak->options;
 
 	if (killer) {
@@ -67,11 +67,11 @@ static int find_executors(struct conductor *conductor, enum soak_role role,
 	char path[48];
 
 	for (int i = 0; i < rows && count < FOUND_MOST; i++) {
-		snprintf(path, sizeof path, "executors[%d].session", i);
+		snprintf(path, sizeof(path), "executors[%d].session", i);
 		bool own = kiln_reply_int(reply, path) != 0;
-		snprintf(path, sizeof path, "executors[%d].state", i);
+		snprintf(path, sizeof(path), "executors[%d].state", i);
 		bool starting = strcmp(kiln_reply_str(reply, path), "ready") != 0;
-		snprintf(path, sizeof path, "executors[%d].pid", i);
+		snprintf(path, sizeof(path), "executors[%d].pid", i);
 		pid_t pid = (pid_t)kiln_reply_int(reply, path);
 		if (pid > 0 && own == (role == SOAK_OWN))
 			found[count++] = (struct found){pid, role, 0, starting};
@@ -90,11 +90,11 @@ static int find_workers(struct conductor *conductor, struct found found[FOUND_MO
 	if (!conductor->client || kiln_request(conductor->client, "debug", &what, 1, &reply) != KILN_OK)
 		return 0;
 	for (int i = 0; i < kiln_reply_count(reply, "rows") && count < FOUND_MOST; i++) {
-		snprintf(path, sizeof path, "rows[%d].role", i);
+		snprintf(path, sizeof(path), "rows[%d].role", i);
 		bool compiler = strcmp(kiln_reply_str(reply, path), "compiler") == 0;
-		snprintf(path, sizeof path, "rows[%d].state", i);
+		snprintf(path, sizeof(path), "rows[%d].state", i);
 		bool starting = strcmp(kiln_reply_str(reply, path), "starting") == 0;
-		snprintf(path, sizeof path, "rows[%d].pid", i);
+		snprintf(path, sizeof(path), "rows[%d].pid", i);
 		pid_t pid = (pid_t)kiln_reply_int(reply, path);
 		if (compiler && pid > 0)
 			found[count++] = (struct found){pid, SOAK_WORKER, 0, starting};

@@ -35,10 +35,10 @@ static int64_t measure_gpu(const struct soak *soak)
 	pid_t pid = fork();
 	if (pid == 0) {
 		bool known = gpu_open(soak->options.device[5] - '0', why) && gpu_used(&used);
-		_exit(known && write(ends[1], &used, sizeof used) == (ssize_t)sizeof used ? 0 : 1);
+		_exit(known && write(ends[1], &used, sizeof(used)) == (ssize_t)sizeof(used) ? 0 : 1);
 	}
 	close(ends[1]);
-	bool known = pid > 0 && read(ends[0], &used, sizeof used) == (ssize_t)sizeof used;
+	bool known = pid > 0 && read(ends[0], &used, sizeof(used)) == (ssize_t)sizeof(used);
 	close(ends[0]);
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
@@ -79,7 +79,7 @@ static void check_directory(struct soak *soak, const char *name, const char *wor
 	char path[160];
 	struct dirent *entry;
 
-	snprintf(path, sizeof path, "%s/%s", soak->directory, name);
+	snprintf(path, sizeof(path), "%s/%s", soak->directory, name);
 	DIR *directory = opendir(path);
 	while (directory && (entry = readdir(directory)))
 		if (is_ours(entry->d_name) && strstr(entry->d_name, word))
@@ -105,10 +105,10 @@ static void check_log(const struct conductor *conductor)
 	static const char *const words[] = {"Sanitizer", "runtime error", "a defect in Kiln"};
 	char path[160], line[LINE_MOST];
 
-	snprintf(path, sizeof path, "%s/log", conductor->daemon.directory);
+	snprintf(path, sizeof(path), "%s/log", conductor->daemon.directory);
 	FILE *file = fopen(path, "r");
-	while (file && fgets(line, sizeof line, file))
-		for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+	while (file && fgets(line, sizeof(line), file))
+		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 			if (strstr(line, words[i]))
 				soak_fail(conductor->soak, "the daemon's log says: %s", line);
 	if (file)
@@ -130,7 +130,7 @@ static void verify_cache(struct conductor *conductor)
 		rows_verified += kiln_reply_int(reply, "checked");
 		bad_rows += kiln_reply_int(reply, "bad");
 		more = kiln_reply_int(reply, "more") != 0;
-		snprintf(key, sizeof key, "%s", kiln_reply_str(reply, "next"));
+		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
 		kiln_reply_free(reply);
 	}
 	if (bad_rows)

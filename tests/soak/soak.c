@@ -52,15 +52,15 @@ void soak_fail(struct soak *soak, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(text, sizeof text, format, arguments);
+	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	int size = snprintf(line, sizeof line, "FAIL seed %llu, %s\n",
+	int size = snprintf(line, sizeof(line), "FAIL seed %llu, %s\n",
 						(unsigned long long)soak->options.seed, text);
 	/* One write, so that those of several processes do not mix. */
 	if (size > 0 && write(STDOUT_FILENO, line, (size_t)size) < 0)
 		return;
 	if (atomic_fetch_add(&soak->failures, 1) == 0)
-		snprintf(soak->first_failure, sizeof soak->first_failure, "%s", text);
+		snprintf(soak->first_failure, sizeof(soak->first_failure), "%s", text);
 }
 
 int soak_deaths_since(const struct soak *soak, unsigned roles, int64_t since_ms)
@@ -82,13 +82,13 @@ int soak_deaths_since(const struct soak *soak, unsigned roles, int64_t since_ms)
 static void find_command(struct soak *soak)
 {
 	const char *named = getenv("KILN");
-	ssize_t size = readlink("/proc/self/exe", soak->kiln, sizeof soak->kiln - 8);
+	ssize_t size = readlink("/proc/self/exe", soak->kiln, sizeof(soak->kiln) - 8);
 	soak->kiln[size > 0 ? size : 0] = 0;
 	char *slash = strrchr(soak->kiln, '/');
 	if (slash)
 		snprintf(slash + 1, 6, "kiln");
 	if (named)
-		snprintf(soak->kiln, sizeof soak->kiln, "%s", named);
+		snprintf(soak->kiln, sizeof(soak->kiln), "%s", named);
 	if (access(soak->kiln, X_OK) != 0)
 		soak->kiln[0] = 0;
 }
@@ -102,11 +102,11 @@ static bool make_directory(struct conductor *conductor)
 
 	if (!own_daemon_make(&conductor->daemon, "soak"))
 		return false;
-	snprintf(soak->directory, sizeof soak->directory, "%s", conductor->daemon.directory);
-	snprintf(soak->socket, sizeof soak->socket, "%s", conductor->daemon.socket);
-	snprintf(path, sizeof path, "%s/config", soak->directory);
+	snprintf(soak->directory, sizeof(soak->directory), "%s", conductor->daemon.directory);
+	snprintf(soak->socket, sizeof(soak->socket), "%s", conductor->daemon.socket);
+	snprintf(path, sizeof(path), "%s/config", soak->directory);
 	setenv("XDG_CONFIG_HOME", path, 1);
-	snprintf(path, sizeof path, "%s/tmp", soak->directory);
+	snprintf(path, sizeof(path), "%s/tmp", soak->directory);
 	setenv("TMPDIR", path, 1);
 	return mkdir(path, 0700) == 0;
 }
@@ -114,7 +114,7 @@ static bool make_directory(struct conductor *conductor)
 /* One small call, and what the daemon and its device process hold after. */
 static bool warm_up(struct conductor *conductor)
 {
-	const kiln_connect_options options = {.size = sizeof options,
+	const kiln_connect_options options = {.size = sizeof(options),
 										  .socket = conductor->daemon.socket,
 										  .device = conductor->soak->options.device,
 										  .timeout_ms = SOAK_CALL_MS};
@@ -184,7 +184,7 @@ static void on_alarm(int signal)
 {
 	static const char text[] = "FAIL soak: the conductor itself hangs\n";
 	(void)signal;
-	if (write(STDOUT_FILENO, text, sizeof text - 1) < 0)
+	if (write(STDOUT_FILENO, text, sizeof(text) - 1) < 0)
 		_exit(1);
 	_exit(1);
 }
@@ -213,7 +213,7 @@ static bool begin(struct conductor *conductor)
 int main(int argc, char **argv)
 {
 	struct soak *soak =
-		mmap(NULL, sizeof *soak, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		mmap(NULL, sizeof(*soak), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct conductor conductor = {.soak = soak};
 	int code = 1;
 

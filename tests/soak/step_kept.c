@@ -15,7 +15,7 @@ static int64_t pick_size(struct me *me)
 								  63,   64,   65,   255,   256,   4095,  4096,  4097,
 								  8191, 8192, 8193, 65535, 65536, 65537, 131071};
 	if (me_chance(me, 2))
-		return odd[me_pick(me, sizeof odd / sizeof odd[0])];
+		return odd[me_pick(me, sizeof(odd) / sizeof(odd[0]))];
 	return me_pick(me, me_chance(me, 12) ? LARGE : 1 << 16);
 }
 

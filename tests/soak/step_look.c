@@ -73,17 +73,16 @@ void step_look(struct me *me)
 	int64_t what = me_pick(me, 12);
 
 	me_count(me, SOAK_COUNT_looks, 1);
-	if (what < 5) {
+	if (what < 5)
 		explain(me);
-	} else if (what == 5) {
+	else if (what == 5)
 		record(me);
-	} else if (what == 6) {
+	else if (what == 6)
 		ask(me, "cache.ls", &limit, 1, &reply);
-	} else if (what == 7) {
+	else if (what == 7)
 		ask(me, "info", &section, 1, &reply);
-	} else {
-		ask(me, requests[me_pick(me, sizeof requests / sizeof requests[0])], NULL, 0, &reply);
-	}
+	else
+		ask(me, requests[me_pick(me, sizeof(requests) / sizeof(requests[0]))], NULL, 0, &reply);
 	kiln_reply_free(reply);
 }
 
@@ -101,7 +100,7 @@ static void verify(struct me *me)
 		if (kiln_reply_int(reply, "bad"))
 			me_fail(me, "the cache does not verify: %.400s", kiln_reply_json(reply));
 		more = kiln_reply_int(reply, "more") != 0;
-		snprintf(key, sizeof key, "%s", kiln_reply_str(reply, "next"));
+		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
 		kiln_reply_free(reply);
 	}
 }
@@ -136,8 +135,8 @@ static void one_row(struct me *me)
 	if (!ask(me, "cache.ls", &limit, 1, &reply))
 		return;
 	int rows = kiln_reply_count(reply, "rows");
-	snprintf(path, sizeof path, "rows[%d].key", rows ? (int)me_pick(me, rows) : 0);
-	snprintf(key, sizeof key, "%s", kiln_reply_str(reply, path));
+	snprintf(path, sizeof(path), "rows[%d].key", rows ? (int)me_pick(me, rows) : 0);
+	snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, path));
 	kiln_reply_free(reply);
 	for (int i = 0; i < 4 && rows; i++) {
 		const kiln_attr arg = text_attr("key", key);
@@ -229,18 +228,18 @@ static int run_command(struct me *me, const char *const *words, const char *outp
 
 void step_command(struct me *me)
 {
-	int64_t what = me_pick(me, sizeof commands / sizeof commands[0]);
+	int64_t what = me_pick(me, sizeof(commands) / sizeof(commands[0]));
 	const unsigned any = SOAK_ROLE(SOAK_DAEMON) | SOAK_DEVICES | SOAK_ROLE(SOAK_WORKER);
 	char output[160], text[4096] = "";
 
 	if (!me->soak->kiln[0])
 		return;
-	snprintf(output, sizeof output, "%s/command.%d", me->soak->directory, me->number);
+	snprintf(output, sizeof(output), "%s/command.%d", me->soak->directory, me->number);
 	me_doing(me, "kiln %s %s", commands[what][0], commands[what][1] ? commands[what][1] : "");
 	me_count(me, SOAK_COUNT_commands, 1);
 	int status = run_command(me, commands[what], output);
 	FILE *file = fopen(output, "r");
-	size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+	size_t size = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
 	if (file)
 		fclose(file);
 	text[size] = 0;

@@ -57,7 +57,7 @@ static bool prepare(struct work *w)
 static bool submit(struct work *w, kiln_call *call, unsigned stream, kiln_ticket after,
 				   kiln_ticket *ticket)
 {
-	const kiln_submit_options options = {.size = sizeof options, .stream = stream, .after = after};
+	const kiln_submit_options options = {.size = sizeof(options), .stream = stream, .after = after};
 	bool graph = call != w->call;
 	return me_ok(w->me,
 				 kiln_submit_with(call, graph ? NULL : w->operands, graph ? 0 : w->c.operand_count,
@@ -124,7 +124,7 @@ static bool over_streams(struct work *w)
 
 static bool batch(struct work *w)
 {
-	const kiln_submit_options options = {.size = sizeof options,
+	const kiln_submit_options options = {.size = sizeof(options),
 										 .stream = (unsigned)me_pick(w->me, KILN_STREAMS)};
 	int count = 1 + (int)me_pick(w->me, MOST_LAUNCHES);
 	kiln_work works[MOST_LAUNCHES];

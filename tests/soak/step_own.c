@@ -48,7 +48,7 @@ static bool prepare(struct own *own, const char *entry, const char *text)
 {
 	char factor[16];
 	kiln_text macro = {.name = "FACTOR", .text = factor};
-	const kiln_raw raw = {.size = sizeof raw,
+	const kiln_raw raw = {.size = sizeof(raw),
 						  .name = "soak.cu",
 						  .source = text,
 						  .entry = entry,
@@ -56,7 +56,7 @@ static bool prepare(struct own *own, const char *entry, const char *text)
 						  .macro_count = 1};
 	int status;
 
-	snprintf(factor, sizeof factor, "%u", own->factor);
+	snprintf(factor, sizeof(factor), "%u", own->factor);
 	kiln_call_free(own->call);
 	own->call = NULL;
 	status = kiln_prepare_raw(own->me->client, &raw, &own->call);
@@ -70,7 +70,7 @@ static bool prepare(struct own *own, const char *entry, const char *text)
 static int launch(struct own *own, const kiln_raw_arg *args, int count, kiln_launch how)
 {
 	kiln_ticket ticket;
-	how.size = sizeof how;
+	how.size = sizeof(how);
 	how.args = args;
 	how.arg_count = count;
 	int status = kiln_submit_raw(own->call, &how, 0, &ticket);
@@ -106,8 +106,8 @@ static void affine(struct own *own)
 {
 	const uint32_t n = WORDS;
 	const kiln_raw_arg args[] = {kiln_raw_memory(own->buffer, 0, KILN_READ | KILN_WRITE),
-								 kiln_raw_value(&own->by, sizeof own->by),
-								 kiln_raw_value(&n, sizeof n)};
+								 kiln_raw_value(&own->by, sizeof(own->by)),
+								 kiln_raw_value(&n, sizeof(n))};
 	const kiln_launch how = {.grid = {(WORDS + 127) / 128}, .block = {128}};
 	bool well = prepare(own, "affine<3>", source) && fill(own);
 
@@ -124,7 +124,7 @@ static void affine(struct own *own)
 static void turned(struct own *own)
 {
 	const uint32_t n = WORDS;
-	const kiln_raw_arg args[] = {kiln_raw_memory(own->buffer, 0, 0), kiln_raw_value(&n, sizeof n)};
+	const kiln_raw_arg args[] = {kiln_raw_memory(own->buffer, 0, 0), kiln_raw_value(&n, sizeof(n))};
 	const kiln_launch how = {.block = {96}, .shared_bytes = BYTES};
 
 	if (!prepare(own, "turned", source) || !fill(own) ||
@@ -145,7 +145,7 @@ static void turned(struct own *own)
 static void fails(struct own *own, const char *entry, int wanted, int timeout_ms)
 {
 	const uint32_t n = 123456789;
-	const kiln_raw_arg args[] = {kiln_raw_memory(own->buffer, 0, 0), kiln_raw_value(&n, sizeof n)};
+	const kiln_raw_arg args[] = {kiln_raw_memory(own->buffer, 0, 0), kiln_raw_value(&n, sizeof(n))};
 	const kiln_launch how = {.timeout_ms = timeout_ms};
 
 	if (own->me->soak->options.copies || !prepare(own, entry, source) || !fill(own))

@@ -132,7 +132,7 @@ static void take_sample(const struct conductor *conductor, pid_t pid, bool broke
 	series->own = own;
 	if (series->count == series->room) {
 		int room = series->room ? 2 * series->room : 64;
-		struct sample *more = realloc(series->samples, (size_t)room * sizeof *more);
+		struct sample *more = realloc(series->samples, (size_t)room * sizeof(*more));
 		if (!more)
 			return;
 		series->samples = more;
@@ -186,11 +186,11 @@ void watch_tick(struct conductor *conductor)
 		return;
 	take_sample(conductor, conductor->daemon.pid, true, false, 0);
 	for (int i = 0; i < kiln_reply_count(reply, "executors"); i++) {
-		snprintf(path, sizeof path, "executors[%d].session", i);
+		snprintf(path, sizeof(path), "executors[%d].session", i);
 		bool own = kiln_reply_int(reply, path) != 0;
-		snprintf(path, sizeof path, "executors[%d].modules", i);
+		snprintf(path, sizeof(path), "executors[%d].modules", i);
 		double kernels = (double)kiln_reply_int(reply, path);
-		snprintf(path, sizeof path, "executors[%d].pid", i);
+		snprintf(path, sizeof(path), "executors[%d].pid", i);
 		if (kiln_reply_int(reply, path) > 0)
 			take_sample(conductor, (pid_t)kiln_reply_int(reply, path), false, own, kernels);
 	}

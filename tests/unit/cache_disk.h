@@ -28,9 +28,8 @@ static inline int try_open(uint64_t memory, struct cache **out)
 static inline struct cache *open_faulty(void)
 {
 	struct cache *cache;
-	if (try_open(8 << 20, &cache) != KILN_OK) {
+	if (try_open(8 << 20, &cache) != KILN_OK)
 		fail_msg("cache_open: %s", error);
-	}
 	return cache;
 }
 
@@ -44,11 +43,10 @@ static inline void heal(struct cache *cache)
 			fail_msg("after the fault: %s, %d rows unsaved", stats_of(cache).trouble,
 					 (int)stats_of(cache).unsaved);
 		}
-		if (stats_of(cache).trouble[0]) {
+		if (stats_of(cache).trouble[0])
 			cache_look(cache);
-		} else {
+		else
 			cache_tend(cache);
-		}
 	}
 }
 
@@ -56,11 +54,9 @@ static inline void heal(struct cache *cache)
 static inline void assert_rows(struct cache *cache, int count)
 {
 	cache_drop_memory(cache);
-	for (int i = 1; i <= count; i++) {
-		if (get(cache, i) != KILN_OK) {
+	for (int i = 1; i <= count; i++)
+		if (get(cache, i) != KILN_OK)
 			fail_msg("row %d: %s", i, error);
-		}
-	}
 	assert_int_equal(verify_all(cache, NULL, NULL).bad, 0);
 }
 
@@ -70,9 +66,8 @@ static inline void run_sql(const char *text)
 	sqlite3 *db;
 	char *why = NULL;
 	assert_int_equal(sqlite3_open(in_directory("kiln.db"), &db), SQLITE_OK);
-	if (sqlite3_exec(db, text, NULL, NULL, &why) != SQLITE_OK) {
+	if (sqlite3_exec(db, text, NULL, NULL, &why) != SQLITE_OK)
 		fail_msg("%s: %s", text, why);
-	}
 	sqlite3_close(db);
 }
 

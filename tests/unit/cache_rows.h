@@ -23,7 +23,7 @@ static char error[KERNEL_ERROR_MAX];
 static int make_directory(void **state)
 {
 	(void)state;
-	snprintf(directory, sizeof directory, "/tmp/kiln-test-cache-XXXXXX");
+	snprintf(directory, sizeof(directory), "/tmp/kiln-test-cache-XXXXXX");
 	return mkdtemp(directory) ? 0 : -1;
 }
 
@@ -33,7 +33,7 @@ static inline int make_memory_directory(void **state)
 	struct statvfs memory;
 	bool fits =
 		statvfs("/dev/shm", &memory) == 0 && memory.f_bavail * memory.f_frsize >= ROOM_BYTES;
-	snprintf(directory, sizeof directory, "/dev/shm/kiln-test-cache-XXXXXX");
+	snprintf(directory, sizeof(directory), "/dev/shm/kiln-test-cache-XXXXXX");
 	return fits && mkdtemp(directory) ? 0 : make_directory(state);
 }
 
@@ -41,14 +41,14 @@ static int remove_directory(void **state)
 {
 	(void)state;
 	char command[192];
-	snprintf(command, sizeof command, "chmod 700 %s && rm -rf %s", directory, directory);
+	snprintf(command, sizeof(command), "chmod 700 %s && rm -rf %s", directory, directory);
 	return system(command);
 }
 
 static const char *in_directory(const char *name)
 {
 	static char path[128];
-	snprintf(path, sizeof path, "%s/%s", directory, name);
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	return path;
 }
 
@@ -57,7 +57,7 @@ static void key_of(int number, char key[KERNEL_KEY_HEX])
 	struct util_hash hash;
 	unsigned char digest[32];
 	util_hash_begin(&hash);
-	util_hash_add(&hash, &number, sizeof number);
+	util_hash_add(&hash, &number, sizeof(number));
 	util_hash_end(&hash, digest);
 	util_hex(digest, 32, key);
 }
@@ -68,19 +68,18 @@ static void make_row(int number, size_t bytes, struct cache_row *row)
 	char text[64];
 	*row = (struct cache_row){.op = "permute", .target = "cpu", .registers = number};
 	key_of(number, row->key);
-	snprintf(text, sizeof text, "permute_tile<%d>", number);
+	snprintf(text, sizeof(text), "permute_tile<%d>", number);
 	row->instantiation = strdup(text);
 	row->entry = strdup("kiln_cpu_entry");
-	snprintf(text, sizeof text, "key text %d", number);
+	snprintf(text, sizeof(text), "key text %d", number);
 	row->key_text = strdup(text);
 	row->source = strdup("source");
 	row->log = strdup("");
 	row->plan = strdup("plan");
 	row->object = malloc(bytes + 1);
 	row->object_bytes = bytes;
-	for (size_t i = 0; i < bytes; i++) {
+	for (size_t i = 0; i < bytes; i++)
 		((unsigned char *)row->object)[i] = (unsigned char)(i * 31 + (size_t)number);
-	}
 }
 
 /* True if a row is what make_row makes. */
@@ -102,9 +101,8 @@ static inline struct cache *open_cache(uint64_t cap, uint64_t memory)
 		.directory = directory, .cap_bytes = cap, .memory_bytes = memory};
 	struct cache *cache = NULL;
 	error[0] = 0;
-	if (cache_open(&options, &cache, error) != KILN_OK) {
+	if (cache_open(&options, &cache, error) != KILN_OK)
 		fail_msg("cache_open: %s", error);
-	}
 	return cache;
 }
 

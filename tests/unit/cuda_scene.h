@@ -77,7 +77,7 @@ static inline struct device_memory *alloc(uint64_t bytes)
 static inline struct device_module *load(const char *entry)
 {
 	struct device_module *module = NULL;
-	assert_int_equal(device_cuda.load(device, image, sizeof image, entry, 0, &module, error),
+	assert_int_equal(device_cuda.load(device, image, sizeof(image), entry, 0, &module, error),
 					 KILN_OK);
 	return module;
 }
@@ -87,7 +87,7 @@ static inline struct device_done next_done(void)
 {
 	struct device_done done;
 	bool broken;
-	memset(&done, 0, sizeof done);
+	memset(&done, 0, sizeof(done));
 	assert_int_equal(device_cuda.poll(device, -1, 10000, &done, 1, &broken), 1);
 	assert_false(broken);
 	return done;
@@ -140,7 +140,7 @@ static inline int launch_fault(struct device_module *fault, uint64_t stream, uin
 static inline uint32_t first_word(struct device_memory *memory)
 {
 	uint32_t word = 0;
-	transfer(memory, 0, &word, sizeof word, false);
+	transfer(memory, 0, &word, sizeof(word), false);
 	return word;
 }
 

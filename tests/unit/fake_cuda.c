@@ -76,7 +76,7 @@ static int function_index(const char *name)
 		length -= 3;
 	for (int i = 0; i < MAX_FUNCTIONS; i++) {
 		if (!functions[i].name[0])
-			snprintf(functions[i].name, sizeof functions[i].name, "%.*s", (int)length, name);
+			snprintf(functions[i].name, sizeof(functions[i].name), "%.*s", (int)length, name);
 		if (strncmp(functions[i].name, name, length) == 0 && functions[i].name[length] == 0)
 			return i;
 	}
@@ -129,14 +129,14 @@ static void read_environment(void)
 /* What it says now is all that fails from now on. */
 static void read_file(void)
 {
-	char text[sizeof settings];
-	ssize_t size = settings_fd >= 0 ? pread(settings_fd, text, sizeof text - 1, 0) : -1;
+	char text[sizeof(settings)];
+	ssize_t size = settings_fd >= 0 ? pread(settings_fd, text, sizeof(text) - 1, 0) : -1;
 	if (size < 0)
 		return;
 	text[size] = 0;
 	if (strcmp(text, settings) == 0)
 		return;
-	memcpy(settings, text, sizeof settings);
+	memcpy(settings, text, sizeof(settings));
 	for (int i = 0; i < MAX_FUNCTIONS; i++)
 		functions[i].left = 0;
 	fake_gpu_usual();
@@ -250,7 +250,7 @@ static void advance_all(void)
 
 struct op *fake_add_op(CUstream stream, enum op_kind kind)
 {
-	struct op *op = calloc(1, sizeof *op);
+	struct op *op = calloc(1, sizeof(*op));
 	op->kind = kind;
 	stream = stream_of(stream);
 	if (stream->capture) {
@@ -299,7 +299,7 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags)
 	for (int i = 0; i < MAX_STREAMS; i++) {
 		if (streams[i])
 			continue;
-		streams[i] = calloc(1, sizeof *streams[i]);
+		streams[i] = calloc(1, sizeof(*streams[i]));
 		streams[i]->tail = &streams[i]->head;
 		fake_live[FAKE_LIVE_STREAMS]++;
 		*out = streams[i];
@@ -360,7 +360,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
 	ENTER();
 	(void)flags;
-	*out = calloc(1, sizeof **out);
+	*out = calloc(1, sizeof(**out));
 	fake_live[FAKE_LIVE_EVENTS]++;
 	return CUDA_SUCCESS;
 }
@@ -488,7 +488,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 	bool idle = memcmp(image, "FAKE", 4) != 0;
 	if (idle && !getenv("KILN_FAKE_CUDA_IMAGES"))
 		return CUDA_ERROR_INVALID_IMAGE;
-	*out = calloc(1, sizeof **out);
+	*out = calloc(1, sizeof(**out));
 	(*out)->idle = idle;
 	(*out)->context = fake_current();
 	(*out)->next = modules;
@@ -583,7 +583,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned 
 									   .context = function->context,
 									   .function = function};
 	for (int i = 0; i < noted_values && function->kernel == KERNEL_IDLE; i++)
-		memcpy(&last_launch.values[i], params[i], sizeof last_launch.values[i]);
+		memcpy(&last_launch.values[i], params[i], sizeof(last_launch.values[i]));
 	for (int i = 0; i < 4 && function->kernel != KERNEL_IDLE; i++)
 		if (param_sizes[function->kernel][i])
 			memcpy(&op->values[i], params[i], param_sizes[function->kernel][i]);
@@ -627,15 +627,14 @@ CUresult cuMemsetD8(CUdeviceptr to, unsigned char value, size_t bytes)
 
 static void control_reset(void)
 {
-	for (int i = 0; i < MAX_STREAMS; i++) {
+	for (int i = 0; i < MAX_STREAMS; i++)
 		if (streams[i])
 			cuStreamDestroy(streams[i]);
-	}
 	fake_memory_reset();
 	while (modules)
 		drop_module(modules);
-	memset(functions, 0, sizeof functions);
-	memset(fake_live, 0, sizeof fake_live);
+	memset(functions, 0, sizeof(functions));
+	memset(fake_live, 0, sizeof(fake_live));
 	held = 0;
 	shared_granted = shared_fixed = threads_most = noted_values = 0;
 	fake_contexts_reset();

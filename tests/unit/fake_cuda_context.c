@@ -72,7 +72,7 @@ CUresult cuGetErrorName(CUresult result, const char **out)
 	case 12345:
 		return CUDA_ERROR_INVALID_VALUE;
 	default:
-		snprintf(text, sizeof text, "CUDA_ERROR_FAKE_%d", (int)result);
+		snprintf(text, sizeof(text), "CUDA_ERROR_FAKE_%d", (int)result);
 		*out = text;
 	}
 	return CUDA_SUCCESS;
@@ -142,7 +142,7 @@ CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice d
 		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
 	};
 	*out = 0;
-	for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
 		if (values[i][0] == (int)attribute)
 			*out = values[i][1];
 	return CUDA_SUCCESS;

@@ -45,7 +45,7 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 	struct CUgraph_st **capture = fake_capture(stream);
 	if (*capture || mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	*capture = calloc(1, sizeof **capture);
+	*capture = calloc(1, sizeof(**capture));
 	(*capture)->tail = &(*capture)->head;
 	fake_live[FAKE_LIVE_GRAPHS]++;
 	return CUDA_SUCCESS;
@@ -82,10 +82,10 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
 	ENTER();
 	if (flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	*out = calloc(1, sizeof **out);
+	*out = calloc(1, sizeof(**out));
 	struct op **tail = &(*out)->head;
 	for (const struct op *op = graph->head; op; op = op->next) {
-		*tail = calloc(1, sizeof **tail);
+		*tail = calloc(1, sizeof(**tail));
 		**tail = *op;
 		(*tail)->next = NULL;
 		tail = &(*tail)->next;

@@ -71,7 +71,7 @@ static void drop_range(int i)
 	munmap(ranges[i].base, ranges[i].bytes);
 	if (ranges[i].fd >= 0)
 		close(ranges[i].fd);
-	memset(&ranges[i], 0, sizeof ranges[i]);
+	memset(&ranges[i], 0, sizeof(ranges[i]));
 }
 
 static CUresult new_block(CUdeviceptr *out, size_t bytes, int fd, uint64_t offset)
@@ -235,8 +235,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr at)
 		fake_pool_of((uintptr_t)ranges[i].base))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct fake_handle handle = {FAKE_HANDLE_MAGIC, getpid(), ranges[i].fd, 0, ranges[i].bytes};
-	memset(out, 0, sizeof *out);
-	memcpy(out, &handle, sizeof handle);
+	memset(out, 0, sizeof(*out));
+	memcpy(out, &handle, sizeof(handle));
 	return CUDA_SUCCESS;
 }
 
@@ -246,10 +246,10 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle opaque, unsigned fl
 	struct fake_handle handle;
 	char path[64];
 	(void)flags;
-	memcpy(&handle, &opaque, sizeof handle);
+	memcpy(&handle, &opaque, sizeof(handle));
 	if (handle.magic != FAKE_HANDLE_MAGIC)
 		return CUDA_ERROR_INVALID_VALUE;
-	snprintf(path, sizeof path, "/proc/%d/fd/%d", handle.pid, handle.fd);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle.pid, handle.fd);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	int i = fd >= 0 ? new_range(RANGE_IMPORT, handle.bytes, fd, 0) : -1;
 	if (i < 0) {
@@ -333,7 +333,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 {
 	ENTER();
 	(void)handle;
-	memset(prop, 0, sizeof *prop);
+	memset(prop, 0, sizeof(*prop));
 	prop->type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	prop->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	prop->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -516,7 +516,7 @@ void fake_memory_reset(void)
 	for (int i = 0; i < MAX_RANGES; i++)
 		if (ranges[i].kind != RANGE_FREE)
 			drop_range(i);
-	memset(registered, 0, sizeof registered);
+	memset(registered, 0, sizeof(registered));
 	block_bytes = span_told = 0;
 	fake_pools_reset();
 }

@@ -43,7 +43,7 @@ static void run_wait(struct worker *worker, const struct step *step)
 	_Atomic uint32_t *word = step->to;
 	const struct timespec pause = {0, POLL_NS};
 	for (;;) {
-		if (!fake_is_registered(word, sizeof *word)) {
+		if (!fake_is_registered(word, sizeof(*word))) {
 			atomic_fetch_add(&faults, 1);
 			return;
 		}
@@ -129,7 +129,7 @@ static bool add_steps(const void *stream, const struct step *steps, int count)
 	pthread_mutex_lock(&lock);
 	struct worker *worker = find(stream);
 	for (int i = 0; i < count && worker; i++) {
-		struct step *step = malloc(sizeof *step);
+		struct step *step = malloc(sizeof(*step));
 		*step = steps[i];
 		step->next = NULL;
 		*worker->tail = step;
@@ -257,7 +257,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *out)
 
 static void *open_stream(void *context, int is_default)
 {
-	struct worker *worker = calloc(1, sizeof *worker);
+	struct worker *worker = calloc(1, sizeof(*worker));
 	worker->tail = &worker->head;
 	worker->context = context;
 	worker->is_default = is_default;

@@ -40,7 +40,7 @@ static uint64_t pool_number(int fd)
 
 static CUmemoryPool new_pool(int fd, bool imported)
 {
-	CUmemoryPool pool = calloc(1, sizeof *pool);
+	CUmemoryPool pool = calloc(1, sizeof(*pool));
 	pool->fd = fd;
 	pool->imported = imported;
 	fake_live[FAKE_LIVE_POOLS]++;
@@ -82,7 +82,7 @@ static void drop_pooled(struct pooled *entry)
 	CUmemoryPool pool = entry->pool;
 	if (entry->lock >= 0)
 		close(entry->lock);
-	memset(entry, 0, sizeof *entry);
+	memset(entry, 0, sizeof(*entry));
 	pool->pointers--;
 	drop_unused(pool);
 }
@@ -91,7 +91,7 @@ static void drop_pooled(struct pooled *entry)
 static int reopen(int fd)
 {
 	char path[64];
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
@@ -266,8 +266,8 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *out, CUdeviceptr at)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct fake_share share = {FAKE_SHARE_MAGIC, 0, pool_number(entry->pool->fd), entry->offset,
 							   bytes};
-	memset(out, 0, sizeof *out);
-	memcpy(out, &share, sizeof share);
+	memset(out, 0, sizeof(*out));
+	memcpy(out, &share, sizeof(share));
 	return CUDA_SUCCESS;
 }
 
@@ -287,7 +287,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool pool, CUmemPoolPt
 {
 	ENTER();
 	struct fake_share share;
-	memcpy(&share, data, sizeof share);
+	memcpy(&share, data, sizeof(share));
 	if (!pool->imported || share.magic != FAKE_SHARE_MAGIC || share.pool != pool_number(pool->fd))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (int i = 0; i < MAX_POOLED; i++)

@@ -100,20 +100,16 @@ static inline void fake_move(struct fake *fake, struct wire_in *in, struct frame
 	uint64_t bytes = wire_get_uint(&in->root, "bytes", 0);
 	int fd = frame_take_fd(frame, 0);
 	void *map = MAP_FAILED;
-	if (frame_fd_is_safe(fd, bytes) && offset <= fake->bytes && bytes <= fake->bytes - offset) {
+	if (frame_fd_is_safe(fd, bytes) && offset <= fake->bytes && bytes <= fake->bytes - offset)
 		map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	}
-	if (map != MAP_FAILED && write) {
+	if (map != MAP_FAILED && write)
 		memcpy(fake->memory + offset, map, bytes);
-	} else if (map != MAP_FAILED) {
+	else if (map != MAP_FAILED)
 		memcpy(map, fake->memory + offset, bytes);
-	}
-	if (map != MAP_FAILED) {
+	if (map != MAP_FAILED)
 		munmap(map, bytes);
-	}
-	if (fd >= 0) {
+	if (fd >= 0)
 		close(fd);
-	}
 	fake->count_moves++;
 	fake_reply(fake, wire_id(in), map != MAP_FAILED ? KILN_OK : KILN_EINVAL, "bad move", NULL);
 }
@@ -170,25 +166,22 @@ static inline void *fake_main(void *argument)
 	struct frame frame;
 	struct wire_in in;
 
-	if (poll(&watch, 1, FAKE_WAIT_MS) <= 0) {
+	if (poll(&watch, 1, FAKE_WAIT_MS) <= 0)
 		return NULL;
-	}
 	fake->sock = accept4(fake->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	while (fake->sock >= 0 &&
 		   frame_recv_wait(fake->sock, &frame, FAKE_LIMIT, FAKE_WAIT_MS) == KILN_OK) {
 		if (wire_parse(&in, frame.data, frame.size) == KILN_OK) {
 			int slot = fake->seen_count++ % 8;
 			wire_print(&in.root, fake->seen[slot], sizeof(fake->seen[slot]));
-			if (fake->special == NULL || !fake->special(fake, &in, &frame)) {
+			if (!fake->special || !fake->special(fake, &in, &frame))
 				fake_answer(fake, &in, &frame);
-			}
 		}
 		wire_in_free(&in);
 		frame_free(&frame);
 	}
-	if (fake->sock >= 0) {
+	if (fake->sock >= 0)
 		close(fake->sock);
-	}
 	return NULL;
 }
 
@@ -210,17 +203,14 @@ static inline struct fake *fake_start(bool (*special)(struct fake *fake, struct 
 	sem_init(&fake->reached, 0, 0);
 	sem_init(&fake->go, 0, 0);
 	snprintf(fake->directory, sizeof(fake->directory), "/tmp/kiln-test-XXXXXX");
-	if (mkdtemp(fake->directory) == NULL) {
+	if (mkdtemp(fake->directory) == NULL)
 		abort();
-	}
 	snprintf(fake->path, sizeof(fake->path), "%s/s", fake->directory);
 	memcpy(address.sun_path, fake->path, strlen(fake->path) + 1);
 	fake->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (bind(fake->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-		listen(fake->listener, 4) != 0 ||
-		pthread_create(&fake->thread, NULL, fake_main, fake) != 0) {
+		listen(fake->listener, 4) != 0 || pthread_create(&fake->thread, NULL, fake_main, fake) != 0)
 		abort();
-	}
 	return fake;
 }
 

@@ -41,7 +41,7 @@ static inline uint64_t post_load(struct scene *scene, uint64_t module, const cha
 	wire_put_uint(&message, "mod", module);
 	wire_put_str(&message, "entry", entry);
 	wire_put_uint(&message, "shared", 0);
-	wire_put_bin(&message, "object", image, sizeof image);
+	wire_put_bin(&message, "object", image, sizeof(image));
 	return post(&scene->peer, &message, NULL, 0);
 }
 
@@ -95,11 +95,11 @@ static inline uint64_t post_import(struct scene *scene, uint64_t buffer, int fd,
 	struct fake_handle lent = {FAKE_HANDLE_MAGIC, getpid(), fd, 0, 4096};
 	uint8_t handle[64] = {0};
 	struct wire_out message;
-	memcpy(handle, &lent, sizeof lent);
+	memcpy(handle, &lent, sizeof(lent));
 	begin(&scene->peer, &message, "import");
 	wire_put_uint(&message, "buf", buffer);
 	wire_put_str(&message, "kind", "ipc");
-	wire_put_bin(&message, "handle", handle, sizeof handle);
+	wire_put_bin(&message, "handle", handle, sizeof(handle));
 	wire_put_uint(&message, "bufid", 77);
 	wire_put_int(&message, "pid", getpid());
 	wire_put_uint(&message, "span", 4096);

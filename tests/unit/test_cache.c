@@ -61,7 +61,7 @@ static void files_are_private(void **state)
 	(void)state;
 	struct stat status;
 	char path[96];
-	snprintf(path, sizeof path, "%s/a/b", directory);
+	snprintf(path, sizeof(path), "%s/a/b", directory);
 	struct cache_options options = {.directory = path};
 	struct cache *cache;
 	mode_t mask = umask(0);
@@ -110,7 +110,7 @@ static void wrong_keys(void **state)
 	row.key[0] = 'X';
 	assert_int_equal(cache_put(cache, &row, error), KILN_EINVAL);
 	row.key[0] = 'a';
-	memset(row.op, 'x', sizeof row.op);
+	memset(row.op, 'x', sizeof(row.op));
 	assert_int_equal(cache_put(cache, &row, error), KILN_EINVAL);
 	cache_row_free(&row);
 	assert_int_equal(stats_of(cache).rows, 0);
@@ -142,7 +142,7 @@ static void prefixes(void **state)
 	assert_string_equal(row.source, "source");
 	assert_int_equal(row.hits, 0);
 	char key[KERNEL_KEY_HEX];
-	memcpy(key, row.key, sizeof key);
+	memcpy(key, row.key, sizeof(key));
 	cache_row_free(&row);
 	assert_int_equal(cache_show(cache, key, &row, error), KILN_OK);
 	cache_row_free(&row);
@@ -156,7 +156,7 @@ static void prefixes(void **state)
 	assert_int_equal(cache_show(cache, "abcd03", &row, error), KILN_ENOENT);
 	assert_string_equal(error, "no kernel in the cache has a key that begins with abcd03");
 	static const char *const bad[] = {"", "fff", "FFFF", "fff%", "ffff' --"};
-	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(cache_show(cache, bad[i], &row, error), KILN_EINVAL);
 		assert_non_null(strstr(error, "is not the beginning of a key: 4 to 64 digits"));
 	}
@@ -176,7 +176,7 @@ static void list_row(const struct cache_row *row, void *arg)
 {
 	struct listing *listing = arg;
 	char text[64];
-	snprintf(text, sizeof text, "permute_tile<%d>", (int)row->registers);
+	snprintf(text, sizeof(text), "permute_tile<%d>", (int)row->registers);
 	assert_string_equal(row->instantiation, text);
 	assert_string_equal(row->op, "permute");
 	assert_string_equal(row->target, "cpu");
@@ -192,9 +192,8 @@ static void expect_order(struct cache *cache, const char *sort, int64_t limit, c
 	struct listing listing = {0};
 	char found[17] = "";
 	assert_int_equal(cache_list(cache, sort, "", limit, list_row, &listing, error), KILN_OK);
-	for (int i = 0; i < listing.count; i++) {
+	for (int i = 0; i < listing.count; i++)
 		found[i] = (char)('0' + listing.numbers[i]);
-	}
 	assert_string_equal(found, order);
 }
 
@@ -209,9 +208,8 @@ static void lists(void **state)
 	put(cache, 3, 200);
 	expect_order(cache, "created", 0, "321");
 	expect_order(cache, "bytes", 0, "132");
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 3; i++)
 		get(cache, 2);
-	}
 	get(cache, 1);
 	expect_order(cache, "hits", 0, "213");
 	expect_order(cache, "used", 0, "123");
@@ -232,25 +230,21 @@ static void hits_are_written_in_batches(void **state)
 	struct cache *cache = open_cache(0, 1 << 20);
 	put(cache, 1, 100);
 	assert_int_equal(stat(in_directory("kiln.db-wal"), &before), 0);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 100; i++)
 		assert_int_equal(get(cache, 1), KILN_OK);
-	}
 	assert_int_equal(stat(in_directory("kiln.db-wal"), &after), 0);
 	assert_int_equal(after.st_size, before.st_size);
 	assert_int_equal(hits_of(cache, 1), 100);
 	/* More different rows than are kept back: none is lost. */
-	for (int i = 10; i < 310; i++) {
+	for (int i = 10; i < 310; i++)
 		put(cache, i, 10);
-	}
-	for (int i = 10; i < 310; i++) {
+	for (int i = 10; i < 310; i++)
 		assert_int_equal(get(cache, i), KILN_OK);
-	}
 	cache_close(cache);
 	cache = open_cache(0, 0);
 	assert_int_equal(hits_of(cache, 1), 100);
-	for (int i = 10; i < 310; i++) {
+	for (int i = 10; i < 310; i++)
 		assert_int_equal(hits_of(cache, i), 1);
-	}
 	cache_close(cache);
 }
 
@@ -259,9 +253,8 @@ static void the_cap_holds(void **state)
 	(void)state;
 	uint64_t cost = COST(1000);
 	struct cache *cache = open_cache(10 * cost, 1 << 20);
-	for (int i = 0; i < 10; i++) {
+	for (int i = 0; i < 10; i++)
 		assert_int_equal(put(cache, i, 1000), KILN_OK);
-	}
 	assert_int_equal(stats_of(cache).rows, 10);
 	assert_int_equal(stats_of(cache).bytes, 10 * cost);
 	assert_int_equal(get(cache, 0), KILN_OK);
@@ -296,9 +289,8 @@ static void memory_is_bounded(void **state)
 	uint64_t cost = cache_row_cost(&row);
 	cache_row_free(&row);
 	struct cache *cache = open_cache(0, 3 * cost);
-	for (int i = 1; i <= 3; i++) {
+	for (int i = 1; i <= 3; i++)
 		put(cache, i, 1000);
-	}
 	assert_int_equal(stats_of(cache).memory_rows, 3);
 	assert_int_equal(stats_of(cache).memory_bytes, 3 * cost);
 	get(cache, 1);
@@ -321,8 +313,8 @@ static void note_bad(const char *key, const char *why, void *arg)
 {
 	struct bad_rows *rows = arg;
 	rows->count++;
-	snprintf(rows->key, sizeof rows->key, "%s", key);
-	snprintf(rows->why, sizeof rows->why, "%s", why);
+	snprintf(rows->key, sizeof(rows->key), "%s", key);
+	snprintf(rows->why, sizeof(rows->why), "%s", why);
 }
 
 static void damaged_rows_are_misses(void **state)
@@ -330,9 +322,8 @@ static void damaged_rows_are_misses(void **state)
 	(void)state;
 	struct cache *cache = open_cache(0, 1 << 20);
 	char key[KERNEL_KEY_HEX];
-	for (int i = 1; i <= 4; i++) {
+	for (int i = 1; i <= 4; i++)
 		put(cache, i, 3000);
-	}
 	key_of(2, key);
 	key[8] = 0;
 	assert_int_equal(cache_corrupt(cache, key, error), KILN_OK);

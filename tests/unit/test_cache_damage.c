@@ -46,9 +46,8 @@ static void fill(struct cache *cache, int from, int to)
 								.micros = 1,
 								.own_micros = 2};
 	char key[KERNEL_KEY_HEX], found[KERNEL_KEY_HEX];
-	for (int i = from; i <= to; i++) {
+	for (int i = from; i <= to; i++)
 		assert_int_equal(put(cache, i, i % 5 ? 300 : 30000), KILN_OK);
-	}
 	key_of(from, key);
 	assert_int_equal(cache_pin(cache, key, true, found, error), KILN_OK);
 	assert_int_equal(cache_tuned_put(cache, &tuned, error), KILN_OK);
@@ -65,39 +64,32 @@ static void use_it(const char *what, size_t at)
 	struct cache *cache = NULL;
 	int status = cache_open(&options, &cache, error);
 	/* The number of the schema is a page's content like any other. */
-	if (status == KILN_EVERSION) {
+	if (status == KILN_EVERSION)
 		return;
-	}
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		fail_msg("%s %zu: %s", what, at, error);
-	}
 	for (int i = 1; i <= ROWS; i++) {
 		status = get(cache, i);
-		if (status != KILN_OK && status != KILN_ENOENT && status != KILN_EIO) {
+		if (status != KILN_OK && status != KILN_ENOENT && status != KILN_EIO)
 			fail_msg("%s %zu: row %d: %d %s", what, at, i, status, error);
-		}
 		missing += status != KILN_OK;
 		found_rows += status == KILN_OK;
 	}
 	/* The next at the latest finds a database that is sound. */
-	for (int i = 0; put(cache, 3, 700) != KILN_OK || put(cache, ROWS + 1, 40000) != KILN_OK; i++) {
-		if (i == 5) {
+	for (int i = 0; put(cache, 3, 700) != KILN_OK || put(cache, ROWS + 1, 40000) != KILN_OK; i++)
+		if (i == 5)
 			fail_msg("%s %zu: %s", what, at, error);
-		}
-	}
 	struct cache_trimmed progress = {0};
 	struct cache_trim half = {.bytes = UINT64_MAX, .rows = 20};
 	for (int i = 0; cache_trim(cache, &half, &progress, NULL, NULL, error) != KILN_OK; i++) {
-		if (i == 5) {
+		if (i == 5)
 			fail_msg("%s %zu: trim: %s", what, at, error);
-		}
 		progress = (struct cache_trimmed){0};
 	}
 	assert_int_equal(put(cache, 2, 700), KILN_OK);
 	cache_drop_memory(cache);
-	if (get(cache, 2) != KILN_OK) {
+	if (get(cache, 2) != KILN_OK)
 		fail_msg("%s %zu: what was stored last is not there: %s", what, at, error);
-	}
 	set_aside += stats_of(cache).aside > 0;
 	cache_close(cache);
 }
@@ -106,11 +98,9 @@ static void clean(void)
 {
 	DIR *files = opendir(directory);
 	assert_non_null(files);
-	for (struct dirent *file; (file = readdir(files));) {
-		if (file->d_name[0] != '.') {
+	for (struct dirent *file; (file = readdir(files));)
+		if (file->d_name[0] != '.')
 			assert_int_equal(unlinkat(dirfd(files), file->d_name, 0), 0);
-		}
-	}
 	closedir(files);
 }
 
@@ -157,9 +147,8 @@ static void each_page(void **state)
 		unsigned char *at = damaged + page * PAGE;
 		int kind = kind_of(&sound, page);
 		/* Of those with the bytes of objects, of which there are many alike, some. */
-		if (!kind && page > 3 && page % 5) {
+		if (!kind && page > 3 && page % 5)
 			continue;
-		}
 		kinds[kind]++;
 		memcpy(damaged, sound.bytes, sound.size);
 		memset(at, 0, PAGE);
@@ -190,9 +179,8 @@ static void cut_anywhere(void **state)
 	(void)state;
 	static const size_t places[] = {0, 1, 15, 16, 99, 100, 101, 511, 4095};
 	struct content older, sound = make_database(&older);
-	for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		try_it("cut at", places[i], sound.bytes, places[i]);
-	}
 	for (size_t page = 1; page < sound.size / PAGE; page += 3) {
 		try_it("cut at", page * PAGE, sound.bytes, page * PAGE);
 		try_it("cut at", page * PAGE + 1000, sound.bytes, page * PAGE + 1000);
@@ -212,9 +200,8 @@ static void leave_behind(struct content *file, struct content *log)
 	struct cache *cache = open_cache(0, 0);
 	fill(cache, 1, ROWS / 2);
 	cache_flush(cache);
-	for (int i = ROWS / 2 + 1; i <= ROWS; i++) {
+	for (int i = ROWS / 2 + 1; i <= ROWS; i++)
 		assert_int_equal(put(cache, i, 300), KILN_OK);
-	}
 	*file = read_content("kiln.db");
 	*log = read_content("kiln.db-wal");
 	cache_close(cache);
@@ -228,20 +215,16 @@ static int count_logged(const char *what, size_t at)
 	int count = 0;
 	for (int i = ROWS / 2 + 1; i <= ROWS; i++) {
 		int status = get(cache, i);
-		if (status != KILN_OK && status != KILN_ENOENT) {
+		if (status != KILN_OK && status != KILN_ENOENT)
 			fail_msg("%s %zu: row %d: %s", what, at, i, error);
-		}
-		if (status == KILN_OK && count != i - ROWS / 2 - 1) {
+		if (status == KILN_OK && count != i - ROWS / 2 - 1)
 			fail_msg("%s %zu: row %d is there and one before it is not", what, at, i);
-		}
 		count += status == KILN_OK;
 	}
 	/* And of those that were in the file none has gone. */
-	for (int i = 1; i < ROWS / 2; i++) {
-		if (get(cache, i) != KILN_OK) {
+	for (int i = 1; i < ROWS / 2; i++)
+		if (get(cache, i) != KILN_OK)
 			fail_msg("%s %zu: row %d: %s", what, at, i, error);
-		}
-	}
 	assert_int_equal(verify_all(cache, NULL, NULL).bad, 0);
 	assert_int_equal(stats_of(cache).aside, 0);
 	cache_close(cache);
@@ -264,9 +247,8 @@ static void logs(void **state)
 		int count = count_logged("log cut at frame", frame);
 		assert_true(count >= before);
 		before = count;
-		if (frame == frames || frame % 4) {
+		if (frame == frames || frame % 4)
 			continue;
-		}
 		/* The same where a frame is damaged: what comes behind it is not believed. */
 		log.bytes[cut + 24 + frame % PAGE] ^= 1;
 		write_content("kiln.db", file.bytes, file.size);
@@ -326,7 +308,7 @@ static void rows_that_nobody_wrote(void **state)
 		"DROP INDEX kernels_by_turn",
 		"ALTER TABLE kernels RENAME COLUMN turn TO turns",
 	};
-	for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct cache *cache = open_cache(0, 0);
 		int count = 0;
 		fill(cache, 1, ROWS);
@@ -335,9 +317,8 @@ static void rows_that_nobody_wrote(void **state)
 		cache = open_cache(0, 0);
 		assert_int_equal(cache_list(cache, NULL, "", 0, note, &count, error), KILN_OK);
 		assert_int_equal(count, stats_of(cache).rows);
-		for (int row = 1; row < 4; row++) {
+		for (int row = 1; row < 4; row++)
 			(void)get(cache, row);
-		}
 		cache_tend(cache);
 		assert_int_equal(stats_of(cache).write_failures, 0);
 		cache_close(cache);

@@ -16,7 +16,7 @@ static void make_failure(int number, int64_t until, struct cache_failure *failur
 	row.entry = NULL;
 	row.created = row.used = 1000 + number;
 	*failure = (struct cache_failure){.row = row, .status = KILN_ECOMPILE, .until = until};
-	snprintf(failure->error, sizeof failure->error, "k.cu:%d: error", number);
+	snprintf(failure->error, sizeof(failure->error), "k.cu:%d: error", number);
 }
 
 static void put_failure(struct cache *cache, int number, int64_t until)
@@ -36,11 +36,11 @@ static int get_failure(struct cache *cache, int number)
 	int status = cache_failure_get(cache, key, &failure, error);
 	if (status != KILN_OK)
 		return status;
-	snprintf(wanted, sizeof wanted, "k.cu:%d: error", number);
+	snprintf(wanted, sizeof(wanted), "k.cu:%d: error", number);
 	assert_string_equal(failure.error, wanted);
 	assert_int_equal(failure.status, KILN_ECOMPILE);
 	assert_string_equal(failure.row.key, key);
-	snprintf(wanted, sizeof wanted, "key text %d", number);
+	snprintf(wanted, sizeof(wanted), "key text %d", number);
 	assert_string_equal(failure.row.key_text, wanted);
 	assert_string_equal(failure.row.source, "source");
 	assert_null(failure.row.entry);
@@ -92,8 +92,8 @@ static void see(const struct cache_failure *failure, void *arg)
 	struct seen *seen = arg;
 	if (seen->count++ > 0)
 		return;
-	memcpy(seen->first, failure->row.key, sizeof seen->first);
-	memcpy(seen->error, failure->error, sizeof seen->error);
+	memcpy(seen->first, failure->row.key, sizeof(seen->first));
+	memcpy(seen->error, failure->error, sizeof(seen->error));
 	seen->hits = failure->row.hits;
 	assert_non_null(strstr(failure->row.instantiation, "permute_tile<"));
 }
@@ -218,9 +218,8 @@ static void they_leave_room(void **state)
 {
 	(void)state;
 	struct cache *cache = open_cache(40000, 0);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 100; i++)
 		put_failure(cache, i, 0);
-	}
 	for (int i = 200; i < 220; i++) {
 		assert_int_equal(put(cache, i, 100), KILN_OK);
 		assert_int_equal(get(cache, i), KILN_OK);
@@ -241,11 +240,11 @@ static void damaged_is_none(void **state)
 	key_of(1, first);
 	key_of(2, second);
 	/* One is cut short, and another has the bytes of a third. */
-	snprintf(sql, sizeof sql,
+	snprintf(sql, sizeof(sql),
 			 "UPDATE failures SET blob = substr(blob, 1, length(blob) - 1) WHERE key = '%s'",
 			 first);
 	run_sql(sql);
-	snprintf(sql, sizeof sql,
+	snprintf(sql, sizeof(sql),
 			 "UPDATE failures SET blob = (SELECT blob FROM failures WHERE id = 3) WHERE key = '%s'",
 			 second);
 	run_sql(sql);

@@ -101,9 +101,8 @@ static void assert_serves(struct cache *cache)
 {
 	int status = put(cache, 5, 3000);
 	assert_true(status == KILN_OK || status == KILN_EIO);
-	if (status == KILN_EIO) {
+	if (status == KILN_EIO)
 		assert_true(stats_of(cache).trouble[0] && stats_of(cache).unsaved);
-	}
 	assert_int_equal(get(cache, 5), KILN_OK);
 }
 
@@ -111,24 +110,20 @@ static void assert_serves(struct cache *cache)
 static bool try_deed(const struct deed *deed, const char *kind, int after, int count)
 {
 	struct cache *cache = open_faulty();
-	for (int i = 1; i <= 3; i++) {
+	for (int i = 1; i <= 3; i++)
 		assert_int_equal(put(cache, i, 9000), KILN_OK);
-	}
 	cache_fault_set(kind, 0, (uint32_t)after, (uint32_t)count);
 	int status = deed->run(cache);
 	bool met = cache_fault_met() > 0;
-	if (status != KILN_OK && status != KILN_EIO) {
+	if (status != KILN_OK && status != KILN_EIO)
 		fail_msg("%s, %s at call %d: %d %s", deed->name, kind, after, status, error);
-	}
-	if (!met && status != KILN_OK) {
+	if (!met && status != KILN_OK)
 		fail_msg("%s failed without a fault: %s", deed->name, error);
-	}
 	assert_serves(cache);
 	heal(cache);
 	assert_int_equal(deed->run(cache), KILN_OK);
-	if (stats_of(cache).aside) {
+	if (stats_of(cache).aside)
 		fail_msg("%s, %s at call %d: a sound database was set aside", deed->name, kind, after);
-	}
 	assert_rows(cache, 3);
 	assert_int_equal(get(cache, 5), KILN_OK);
 	assert_int_equal(get(cache, 4), deed->run == do_put ? KILN_OK : KILN_ENOENT);
@@ -142,16 +137,15 @@ static bool try_deed(const struct deed *deed, const char *kind, int after, int c
 
 static void sweep(const char *kind)
 {
-	for (size_t i = 0; i < sizeof deeds / sizeof deeds[0]; i++) {
+	for (size_t i = 0; i < sizeof(deeds) / sizeof(deeds[0]); i++) {
 		int after = 0;
 		while (try_deed(&deeds[i], kind, after, 1)) {
 			after++;
 			assert_true(after < 200);
 		}
 		/* And one that stays. */
-		for (int first = 0; first < after; first += 1 + after / 4) {
+		for (int first = 0; first < after; first += 1 + after / 4)
 			try_deed(&deeds[i], kind, first, 0);
-		}
 	}
 }
 
@@ -180,9 +174,8 @@ static void start_on(const char *kind, int rows, int after)
 {
 	struct cache *cache;
 	cache_fault_set(kind, 0, (uint32_t)after, 0);
-	if (try_open(8 << 20, &cache) != KILN_OK) {
+	if (try_open(8 << 20, &cache) != KILN_OK)
 		fail_msg("%s at call %d of opening: %s", kind, after, error);
-	}
 	assert_serves(cache);
 	heal(cache);
 	assert_rows(cache, rows);
@@ -213,15 +206,13 @@ static void starting_with_large_rows(void **state)
 {
 	(void)state;
 	struct cache *cache = open_faulty();
-	for (int i = 1; i <= 4; i++) {
+	for (int i = 1; i <= 4; i++)
 		assert_int_equal(put(cache, i, 20000), KILN_OK);
-	}
 	cache_close(cache);
 	for (int after = 0; after < 60; after++) {
 		start_on("failing", 4, after);
-		if (access(in_directory("kiln.db.bad-1"), F_OK) == 0) {
+		if (access(in_directory("kiln.db.bad-1"), F_OK) == 0)
 			fail_msg("failing at call %d of opening: a sound database was set aside", after);
-		}
 	}
 }
 
@@ -239,7 +230,7 @@ static void the_trouble_is_named(void **state)
 		assert_string_equal(stats_of(cache).trouble, "");
 		cache_fault_set(cases[i][0], 0, 0, 0);
 		assert_int_equal(put(cache, 1, 100), KILN_EIO);
-		snprintf(expected, sizeof expected, "%s/kiln.db failed: %s", directory, cases[i][1]);
+		snprintf(expected, sizeof(expected), "%s/kiln.db failed: %s", directory, cases[i][1]);
 		assert_non_null(strstr(stats_of(cache).trouble, expected));
 		assert_non_null(strstr(stats_of(cache).trouble, cases[i][2]));
 		assert_string_equal(stats_of(cache).trouble, error);
@@ -258,9 +249,8 @@ static void a_disk_that_does_not_say_what_is_there(void **state)
 	struct stat before, after;
 	for (int count = 1; count <= 2; count++) {
 		struct cache *cache = open_faulty();
-		for (int i = 1; i <= 3; i++) {
+		for (int i = 1; i <= 3; i++)
 			assert_int_equal(put(cache, i, 9000), KILN_OK);
-		}
 		cache_drop_memory(cache);
 		assert_int_equal(stat(in_directory("kiln.db-wal"), &before), 0);
 		cache_fault_set("failing", 0, 0, (uint32_t)count);
@@ -347,14 +337,13 @@ static void the_row_that_finds_damage(void **state)
 	(void)state;
 	static const unsigned char zeroes[4096];
 	struct cache *cache = open_faulty();
-	for (int i = 1; i <= MANY; i++) {
+	for (int i = 1; i <= MANY; i++)
 		assert_int_equal(put(cache, i, LARGE), KILN_OK);
-	}
 	cache_close(cache);
 	int fd = open(in_directory("kiln.db"), O_WRONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(pwrite(fd, zeroes, sizeof zeroes, place_of("sqlite_autoindex_kernels_1")),
-					 sizeof zeroes);
+	assert_int_equal(pwrite(fd, zeroes, sizeof(zeroes), place_of("sqlite_autoindex_kernels_1")),
+					 sizeof(zeroes));
 	close(fd);
 	cache = open_faulty();
 	assert_int_equal(stats_of(cache).rows, MANY);
@@ -377,9 +366,8 @@ static void an_upgrade_on_a_disk_that_fails(void **state)
 	for (int i = 0; i < 3; i++) {
 		for (int after = 0; after < 20; after += 2) {
 			struct cache *cache = open_faulty();
-			for (int row = 1; row <= 3; row++) {
+			for (int row = 1; row <= 3; row++)
 				assert_int_equal(put(cache, row, 9000), KILN_OK);
-			}
 			cache_close(cache);
 			run_sql(
 				"DROP TABLE pins; DROP INDEX kernels_by_turn; DROP TABLE failures;"

@@ -28,7 +28,7 @@ static void remove_lock(void)
 static void remove_all(void)
 {
 	char command[128];
-	snprintf(command, sizeof command, "rm -rf %s", directory);
+	snprintf(command, sizeof(command), "rm -rf %s", directory);
 	assert_int_equal(system(command), 0);
 }
 
@@ -54,7 +54,7 @@ static void replace_by_nonsense(void)
 {
 	remove_file();
 	int fd = open(in_directory("kiln.db"), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	assert_int_equal(write(fd, directory, sizeof directory), sizeof directory);
+	assert_int_equal(write(fd, directory, sizeof(directory)), sizeof(directory));
 	close(fd);
 }
 
@@ -83,24 +83,21 @@ static const struct theft {
 static void steal(const struct theft *theft, bool looked)
 {
 	struct cache *cache = open_faulty();
-	for (int i = 1; i <= 2; i++) {
+	for (int i = 1; i <= 2; i++)
 		assert_int_equal(put(cache, i, 9000), KILN_OK);
-	}
 	cache_drop_memory(cache);
 	assert_int_equal(get(cache, 1), KILN_OK); /* is in memory again */
 	theft->take();
-	if (looked) {
+	if (looked)
 		cache_look(cache);
-	}
 	/* Whoever was not told yet loses nothing that he stores now. */
 	assert_int_equal(put(cache, 3, 9000), KILN_OK);
 	heal(cache);
 	cache_drop_memory(cache);
 	for (int i = 1; i <= 3; i++) {
 		int status = get(cache, i);
-		if (status != (i == 2 && theft->lost ? KILN_ENOENT : KILN_OK)) {
+		if (status != (i == 2 && theft->lost ? KILN_ENOENT : KILN_OK))
 			fail_msg("%s: row %d: %s", theft->name, i, error);
-		}
 	}
 	assert_int_equal(verify_all(cache, NULL, NULL).bad, 0);
 	assert_int_equal(access(in_directory("lock"), F_OK),
@@ -115,7 +112,7 @@ static void steal(const struct theft *theft, bool looked)
 static void files_that_are_taken_away(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof thefts / sizeof thefts[0]; i++) {
+	for (size_t i = 0; i < sizeof(thefts) / sizeof(thefts[0]); i++) {
 		for (int looked = 0; looked < 2; looked++) {
 			steal(&thefts[i], looked);
 			if (thefts[i].lost) {
@@ -131,7 +128,7 @@ static void starting_with_what_is_no_file(void **state)
 	(void)state;
 	static void (*const replace[])(void) = {replace_by_directory, replace_by_pipe, replace_by_link,
 											replace_log_by_directory};
-	for (size_t i = 0; i < sizeof replace / sizeof replace[0]; i++) {
+	for (size_t i = 0; i < sizeof(replace) / sizeof(replace[0]); i++) {
 		struct cache *cache = open_faulty();
 		assert_int_equal(put(cache, 1, 100), KILN_OK);
 		cache_close(cache);
@@ -182,9 +179,8 @@ static int failure_status(struct cache *cache)
 	char key[KERNEL_KEY_HEX];
 	key_of(9, key);
 	int status = cache_failure_get(cache, key, &failure, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		cache_failure_free(&failure);
-	}
 	return status;
 }
 
@@ -231,13 +227,11 @@ static void a_clock_that_jumps(void **state)
 	assert_int_equal(put(cache, 2, 100), KILN_OK);
 	util_wall_jump(0);
 	assert_true(used(cache, 1) > util_wall_s() + YEAR / 2);
-	for (int i = 1; i <= 2; i++) {
+	for (int i = 1; i <= 2; i++)
 		assert_int_equal(get(cache, i), KILN_OK);
-	}
 	cache_tend(cache);
-	for (int i = 1; i <= 2; i++) {
+	for (int i = 1; i <= 2; i++)
 		assert_in_range(used(cache, i), util_wall_s() - 100, util_wall_s());
-	}
 	/* And then age is what it says. */
 	struct cache_trim what = {.used_before = util_wall_s() - 3600};
 	struct cache_trimmed progress;
@@ -264,9 +258,8 @@ static pid_t start_locker(int *hold)
 		if (sqlite3_open(in_directory("kiln.db"), &db) != SQLITE_OK ||
 			sqlite3_exec(db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; SELECT 1", NULL,
 						 NULL, NULL) != SQLITE_OK ||
-			write(told[1], "x", 1) != 1) {
+			write(told[1], "x", 1) != 1)
 			_exit(1);
-		}
 		(void)!read(held[0], &byte, 1);
 		sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
 		sqlite3_close(db);

@@ -26,7 +26,7 @@ static void make_true_row(int number, size_t bytes, const char *compiler, struct
 	unsigned char digest[32];
 	char text[128];
 	make_row(number, bytes, row);
-	snprintf(text, sizeof text, "kiln-key 1\ntarget cpu\ntoolchain %s\nnumber %d\n", compiler,
+	snprintf(text, sizeof(text), "kiln-key 1\ntarget cpu\ntoolchain %s\nnumber %d\n", compiler,
 			 number);
 	free(row->key_text);
 	row->key_text = strdup(text);
@@ -64,9 +64,8 @@ static struct cache *open_other(uint64_t cap)
 {
 	struct cache_options options = {.directory = in_directory("other"), .cap_bytes = cap};
 	struct cache *cache = NULL;
-	if (cache_open(&options, &cache, error) != KILN_OK) {
+	if (cache_open(&options, &cache, error) != KILN_OK)
 		fail_msg("cache_open: %s", error);
-	}
 	return cache;
 }
 
@@ -74,11 +73,10 @@ static int set_up(void **state)
 {
 	struct seal_key key;
 	char keys[128];
-	if (make_directory(state) != 0) {
+	if (make_directory(state) != 0)
 		return -1;
-	}
 	util_log_level = UTIL_ERROR;
-	snprintf(keys, sizeof keys, "%s/keys", directory);
+	snprintf(keys, sizeof(keys), "%s/keys", directory);
 	return seal_new(keys, "k", &key, error) == KILN_OK &&
 				   seal_open(keys, "k", &secret, error) == KILN_OK &&
 				   seal_ring_open(keys, &ring, error) == KILN_OK
@@ -95,7 +93,7 @@ static int tear_down(void **state)
 static const char *pack_path(void)
 {
 	static char path[128];
-	snprintf(path, sizeof path, "%s/k.pack", directory);
+	snprintf(path, sizeof(path), "%s/k.pack", directory);
 	return path;
 }
 
@@ -104,15 +102,12 @@ static int write_pack(struct cache *cache, const struct cache_trim *filter, int6
 	struct pack_writer *writer;
 	bool more = true;
 	int status = pack_write_open(pack_path(), filter, &writer, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	while (status == KILN_OK && more) {
+	while (status == KILN_OK && more)
 		status = pack_write(writer, cache, &more, error);
-	}
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		status = pack_write_end(writer, &secret, NOW, until, &figures, error);
-	}
 	pack_write_close(writer);
 	return status;
 }
@@ -132,16 +127,13 @@ static int read_pack(struct cache *cache)
 	struct pack_reader *reader;
 	bool more = true;
 	int status = pack_read_open(pack_path(), ring, &reader, error);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
-	while (status == KILN_OK && more) {
+	while (status == KILN_OK && more)
 		status = pack_read(reader, cache, NOW + 1, &more, error);
-	}
 	limit_files(RLIM_INFINITY);
-	while (status != KILN_OK && pack_undo(reader, cache)) {
+	while (status != KILN_OK && pack_undo(reader, cache))
 		continue;
-	}
 	figures = *pack_figures(reader);
 	pack_read_close(reader);
 	return status;
@@ -150,9 +142,8 @@ static int read_pack(struct cache *cache)
 static struct cache *filled(int count, size_t bytes)
 {
 	struct cache *cache = open_cache(0, 0);
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++)
 		put_true(cache, i, bytes, "nvrtc 13.0");
-	}
 	return cache;
 }
 
@@ -168,9 +159,8 @@ static void rows_come_back_the_same(void **state)
 	assert_int_equal(figures.taken, 150);
 	assert_int_equal(figures.present, 0);
 	assert_int_equal(stats_of(other).rows, 150);
-	for (int i = 0; i < 150; i++) {
+	for (int i = 0; i < 150; i++)
 		assert_true(has_true(other, i, 1000));
-	}
 	assert_int_equal(read_pack(other), KILN_OK);
 	assert_int_equal(figures.taken, 0);
 	assert_int_equal(figures.present, 150);
@@ -195,9 +185,8 @@ static void large_rows_go_in_pieces(void **state)
 	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
 	assert_int_equal(figures.rows, 3);
 	assert_int_equal(read_pack(other), KILN_OK);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 3; i++)
 		assert_true(has_true(other, i, 3 << 20));
-	}
 	cache_close(other);
 	cache_close(cache);
 }
@@ -223,7 +212,7 @@ static void filters_choose(void **state)
 	assert_int_equal(figures.taken, 2);
 	cache_close(other);
 	char command[160];
-	snprintf(command, sizeof command, "test -z \"$(ls %s | grep part)\"", directory);
+	snprintf(command, sizeof(command), "test -z \"$(ls %s | grep part)\"", directory);
 	assert_int_equal(system(command), 0);
 	cache_close(cache);
 }
@@ -283,7 +272,7 @@ static void strangers_and_old_ones_are_refused(void **state)
 	refused(other, KILN_EPERM);
 	assert_non_null(strstr(error, "the pack k.pack, sealed by key k ("));
 	assert_non_null(strstr(error, "expired on"));
-	snprintf(strangers, sizeof strangers, "%s/strangers", directory);
+	snprintf(strangers, sizeof(strangers), "%s/strangers", directory);
 	assert_int_equal(seal_new(strangers, "s", &key, error), KILN_OK);
 	assert_int_equal(seal_open(strangers, "s", &secret, error), KILN_OK);
 	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
@@ -346,14 +335,12 @@ static void what_changes_meanwhile_is_undone(void **state)
 	put_bytes(pack, size);
 	free(pack);
 	int status = KILN_OK;
-	while (status == KILN_OK) {
+	while (status == KILN_OK)
 		status = pack_read(reader, other, NOW, &more, error);
-	}
 	assert_int_equal(status, KILN_EPERM);
 	assert_string_equal(error, "the pack k.pack was changed while it was read");
-	while (pack_undo(reader, other)) {
+	while (pack_undo(reader, other))
 		continue;
-	}
 	assert_int_equal(pack_figures(reader)->undone, pack_figures(reader)->taken);
 	pack_read_close(reader);
 	assert_int_equal(stats_of(other).rows, 1);
@@ -396,36 +383,30 @@ static void what_the_seal_is_not_for_is_never_taken(void **state)
 	bool more = true;
 	size_t size;
 	(void)state;
-	for (int i = 0; i < 150; i++) {
+	for (int i = 0; i < 150; i++)
 		put_false(cache, i, 1000);
-	}
 	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
 	char *pack = util_read_file(pack_path(), 1 << 20, &size);
-	for (int i = 0; i < 150; i++) {
+	for (int i = 0; i < 150; i++)
 		put_true(cache, i, 1000, "nvrtc 13.0");
-	}
 	assert_int_equal(write_pack(cache, &everything, 0), KILN_OK);
 	cache_close(cache);
 	assert_int_equal(pack_read_open(pack_path(), ring, &reader, error), KILN_OK);
-	while (!pack_signer(reader)->name[0]) {
+	while (!pack_signer(reader)->name[0])
 		assert_int_equal(pack_read(reader, other, NOW, &more, error), KILN_OK);
-	}
 	assert_int_equal(pack_figures(reader)->taken, 0);
 	put_bytes(pack, size);
 	free(pack);
 	int status = KILN_OK;
-	while (status == KILN_OK && more) {
+	while (status == KILN_OK && more)
 		status = pack_read(reader, other, NOW, &more, error);
-	}
 	assert_int_equal(status, KILN_EPERM);
 	uint64_t same = 0;
-	for (int i = 0; i < 150; i++) {
+	for (int i = 0; i < 150; i++)
 		same += has_true(other, i, 1000); /* which fails at another object */
-	}
 	assert_int_equal(same, stats_of(other).rows);
-	while (pack_undo(reader, other)) {
+	while (pack_undo(reader, other))
 		continue;
-	}
 	pack_read_close(reader);
 	assert_int_equal(stats_of(other).rows, 0);
 	cache_close(other);

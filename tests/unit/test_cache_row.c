@@ -30,7 +30,7 @@ static struct cache_row sample(void)
 		.log = (char *)"",
 		.plan = (char *)"op permute",
 		.object = (void *)object,
-		.object_bytes = sizeof object,
+		.object_bytes = sizeof(object),
 		.registers = 40,
 		.shared_bytes = 8192,
 		.spill_bytes = -1,
@@ -67,8 +67,8 @@ static void round_trip(void **state)
 	assert_string_equal(back.source, row.source);
 	assert_string_equal(back.log, "");
 	assert_string_equal(back.plan, "op permute");
-	assert_int_equal(back.object_bytes, sizeof object);
-	assert_memory_equal(back.object, object, sizeof object);
+	assert_int_equal(back.object_bytes, sizeof(object));
+	assert_memory_equal(back.object, object, sizeof(object));
 	assert_int_equal(back.registers, 40);
 	assert_int_equal(back.shared_bytes, 8192);
 	assert_int_equal(back.spill_bytes, -1);
@@ -135,10 +135,10 @@ static void encode_refuses(void **state)
 	row.key[10] = 'A';
 	assert_int_equal(cache_row_encode(&row, &blob, &bytes), KILN_EINVAL);
 	row = sample();
-	memset(row.op, 'x', sizeof row.op);
+	memset(row.op, 'x', sizeof(row.op));
 	assert_int_equal(cache_row_encode(&row, &blob, &bytes), KILN_EINVAL);
 	row = sample();
-	memset(row.target, 'x', sizeof row.target);
+	memset(row.target, 'x', sizeof(row.target));
 	assert_int_equal(cache_row_encode(&row, &blob, &bytes), KILN_EINVAL);
 	row = sample();
 	row.object = NULL;
@@ -158,14 +158,12 @@ static int decode_copy(const unsigned char *blob, size_t bytes, bool seal, char 
 	unsigned char *copy = malloc(bytes ? bytes : 1);
 	assert_non_null(copy);
 	memcpy(copy, blob, bytes);
-	if (seal) {
+	if (seal)
 		cache_row_seal(copy, bytes);
-	}
 	error[0] = 0;
 	int status = cache_row_decode(copy, bytes, &row, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		cache_row_free(&row);
-	}
 	free(copy);
 	return status;
 }
@@ -180,9 +178,8 @@ static void every_truncation_is_refused(void **state)
 	for (size_t size = 0; size < bytes; size++) {
 		assert_int_equal(decode_copy(blob, size, false, error), KILN_EPROTO);
 		assert_true(strlen(error) > 20);
-		if (size >= 272) {
+		if (size >= 272)
 			assert_int_equal(decode_copy(blob, size, true, error), KILN_EPROTO);
-		}
 	}
 	unsigned char *longer = calloc(1, bytes + 1);
 	memcpy(longer, blob, bytes);
@@ -245,14 +242,14 @@ static void copies_are_deep(void **state)
 	struct cache_row row = sample(), copy;
 	assert_int_equal(cache_row_copy(&row, true, &copy), KILN_OK);
 	assert_ptr_not_equal(copy.object, row.object);
-	assert_memory_equal(copy.object, object, sizeof object);
+	assert_memory_equal(copy.object, object, sizeof(object));
 	assert_string_equal(copy.key_text, row.key_text);
 	assert_ptr_not_equal(copy.key_text, row.key_text);
 	assert_int_equal(copy.hits, row.hits);
 	cache_row_free(&copy);
 	assert_int_equal(cache_row_copy(&row, false, &copy), KILN_OK);
 	assert_null(copy.object);
-	assert_int_equal(copy.object_bytes, sizeof object);
+	assert_int_equal(copy.object_bytes, sizeof(object));
 	cache_row_free(&copy);
 }
 

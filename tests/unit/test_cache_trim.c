@@ -20,9 +20,10 @@ static void put_other(struct cache *cache, int number, const char *op, const cha
 	struct cache_row row;
 	char text[256];
 	make_row(number, 1000, &row);
-	snprintf(row.op, sizeof row.op, "%s", op);
-	snprintf(row.target, sizeof row.target, "%s", target);
-	snprintf(text, sizeof text, "kiln-key 1\ntarget %s\ntoolchain %s\noptions\n", target, compiler);
+	snprintf(row.op, sizeof(row.op), "%s", op);
+	snprintf(row.target, sizeof(row.target), "%s", target);
+	snprintf(text, sizeof(text), "kiln-key 1\ntarget %s\ntoolchain %s\noptions\n", target,
+			 compiler);
 	free(row.key_text);
 	row.key_text = strdup(text);
 	assert_int_equal(cache_put(cache, &row, error), KILN_OK);
@@ -35,9 +36,8 @@ static bool has(struct cache *cache, int number)
 	char key[KERNEL_KEY_HEX];
 	key_of(number, key);
 	int status = cache_show(cache, key, &row, error);
-	if (status == KILN_OK) {
+	if (status == KILN_OK)
 		cache_row_free(&row);
-	}
 	return status == KILN_OK;
 }
 
@@ -55,9 +55,8 @@ static void least_recently_used_goes_first(void **state)
 {
 	(void)state;
 	struct cache *cache = open_cache(0, 1 << 20);
-	for (int i = 1; i <= 5; i++) {
+	for (int i = 1; i <= 5; i++)
 		put(cache, i, 1000);
-	}
 	get(cache, 1);
 	get(cache, 3);
 	assert_int_equal(trim_to(cache, 5 * COST(1000)).removed, 0);
@@ -122,7 +121,7 @@ static void filters(void **state)
 		{{.rows = 3, .bytes = UINT64_MAX}, "234"},
 		{{.rows = UINT64_MAX}, ""},
 	};
-	for (size_t i = 0; i < sizeof trims / sizeof *trims; i++) {
+	for (size_t i = 0; i < sizeof(trims) / sizeof(*trims); i++) {
 		struct cache *cache = open_cache(0, 1 << 20);
 		struct cache_trimmed trimmed;
 		char left[8] = "";
@@ -140,11 +139,9 @@ static void filters(void **state)
 		assert_int_equal(trimmed.removed, 4 - (int)strlen(trims[i].left));
 		assert_int_equal(stats_of(cache).rows, 4);
 		trim_all(cache, &trims[i].what, &trimmed);
-		for (int k = 1; k <= 4; k++) {
-			if (has(cache, k)) {
+		for (int k = 1; k <= 4; k++)
+			if (has(cache, k))
 				left[strlen(left)] = (char)('0' + k);
-			}
-		}
 		assert_string_equal(left, trims[i].left);
 		assert_int_equal(trimmed.freed, (4 - strlen(left)) * COST(1000));
 		trim_to(cache, 0);
@@ -169,9 +166,8 @@ static void it_goes_in_pieces(void **state)
 	struct cache_trimmed progress = {0};
 	struct cache_verified verified = {.checked = 0};
 	int seen = 0, pieces = 1;
-	for (int i = 0; i < COUNT; i++) {
+	for (int i = 0; i < COUNT; i++)
 		put(cache, i, 100);
-	}
 	assert_int_equal(cache_verify(cache, &verified, ignore_bad, NULL, error), KILN_OK);
 	assert_in_range(verified.checked, 1, 64);
 	while (verified.next[0]) {
@@ -201,9 +197,8 @@ static void the_file_becomes_small_again(void **state)
 	(void)state;
 	struct cache *cache = open_cache(0, 1 << 20);
 	struct stat file;
-	for (int i = 0; i < 1200; i++) {
+	for (int i = 0; i < 1200; i++)
 		put(cache, i, 8000);
-	}
 	put(cache, 5000, 0);
 	assert_true(stats_of(cache).disk_bytes > 9600000);
 	struct cache_trimmed trimmed = trim_to(cache, 0);
@@ -280,9 +275,8 @@ static void the_quarantine_counts(void **state)
 	uint64_t cost = COST(19000);
 	struct cache *cache = open_cache(10 * cost, 0);
 	char key[KERNEL_KEY_HEX];
-	for (int i = 0; i < 9; i++) {
+	for (int i = 0; i < 9; i++)
 		put(cache, i, 19000);
-	}
 	key_of(3, key);
 	assert_int_equal(cache_corrupt(cache, key, error), KILN_OK);
 	assert_int_equal(get(cache, 3), KILN_ENOENT);
@@ -304,9 +298,8 @@ static void pinned_rows_stay(void **state)
 	struct cache *cache = open_cache(0, 1 << 20);
 	char key[KERNEL_KEY_HEX], found[KERNEL_KEY_HEX];
 	struct cache_trimmed trimmed;
-	for (int i = 1; i <= 5; i++) {
+	for (int i = 1; i <= 5; i++)
 		put(cache, i, 1000);
-	}
 	pin(cache, 1, true);
 	pin(cache, 4, true);
 	pin(cache, 4, true);
@@ -333,7 +326,7 @@ static void pinned_rows_stay(void **state)
 	key[8] = 0;
 	assert_int_equal(cache_pin(cache, key, false, found, error), KILN_ENOENT);
 	char expected[KERNEL_ERROR_MAX];
-	snprintf(expected, sizeof expected, "no pinned kernel has a key that begins with %s", key);
+	snprintf(expected, sizeof(expected), "no pinned kernel has a key that begins with %s", key);
 	assert_string_equal(error, expected);
 	trim_to(cache, 0);
 	assert_true(has(cache, 1) && !has(cache, 4));
@@ -352,15 +345,13 @@ static void pins_have_a_limit(void **state)
 	struct cache *cache;
 	char key[KERNEL_KEY_HEX], found[KERNEL_KEY_HEX], expected[KERNEL_ERROR_MAX];
 	assert_int_equal(cache_open(&options, &cache, error), KILN_OK);
-	for (int i = 1; i <= 8; i++) {
+	for (int i = 1; i <= 8; i++)
 		put(cache, i, 1000);
-	}
-	for (int i = 1; i <= 5; i++) {
+	for (int i = 1; i <= 5; i++)
 		pin(cache, i, true);
-	}
 	key_of(6, key);
 	assert_int_equal(cache_pin(cache, key, true, found, error), KILN_ELIMIT);
-	snprintf(expected, sizeof expected,
+	snprintf(expected, sizeof(expected),
 			 "with kernel %.12s 27.0 KiB would be pinned, and of a cache of 45.0 KiB at most half "
 			 "may be: unpin others, or raise --cache-bytes",
 			 key);
@@ -372,16 +363,15 @@ static void pins_have_a_limit(void **state)
 		assert_true(has(cache, i));
 	}
 	assert_true(stats_of(cache).bytes <= 10 * cost);
-	for (int i = 1; i <= 5; i++) {
+	for (int i = 1; i <= 5; i++)
 		assert_true(has(cache, i));
-	}
 	cache_close(cache);
 
 	options = (struct cache_options){.directory = directory, .cap_rows = 10};
 	assert_int_equal(cache_open(&options, &cache, error), KILN_OK);
 	key_of(59, key);
 	assert_int_equal(cache_pin(cache, key, true, found, error), KILN_ELIMIT);
-	snprintf(expected, sizeof expected,
+	snprintf(expected, sizeof(expected),
 			 "with kernel %.12s 6 kernels would be pinned, and of a cache of 10 at most half may "
 			 "be: unpin others, or raise --cache-rows",
 			 key);
@@ -397,14 +387,12 @@ static void uses_are_written_later(void **state)
 	(void)state;
 	struct stat before, after;
 	struct cache *cache = open_cache(0, 1 << 20);
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < 300; i++)
 		put(cache, i, 10);
-	}
 	cache_tend(cache);
 	assert_int_equal(stat(in_directory("kiln.db-wal"), &before), 0);
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < 300; i++)
 		assert_int_equal(get(cache, i), KILN_OK);
-	}
 	assert_int_equal(stats_of(cache).waiting, 300);
 	assert_int_equal(stat(in_directory("kiln.db-wal"), &after), 0);
 	assert_int_equal(after.st_size, before.st_size);
@@ -486,7 +474,7 @@ static void what_cannot_be_upgraded_is_set_aside(void **state)
 		cache_close(open_cache(0, 0));
 		make_schema_2(wrong[i]);
 		struct cache *cache = open_cache(0, 0);
-		snprintf(name, sizeof name, "kiln.db.bad-%d", i + 1);
+		snprintf(name, sizeof(name), "kiln.db.bad-%d", i + 1);
 		assert_int_equal(access(in_directory(name), F_OK), 0);
 		assert_int_equal(put(cache, 1, 10), KILN_OK);
 		assert_int_equal(get(cache, 1), KILN_OK);

@@ -38,9 +38,8 @@ static int join(pid_t pid)
 	int status = 0;
 	for (int i = 0; i < 1000; i++) {
 		pid_t done = waitpid(pid, &status, WNOHANG);
-		if (done == pid) {
+		if (done == pid)
 			return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-		}
 		poll(NULL, 0, 10);
 	}
 	kill(pid, SIGKILL);
@@ -56,7 +55,7 @@ static void directories_that_will_not_do(void **state)
 	char expected[KERNEL_ERROR_MAX];
 	assert_int_equal(chmod(directory, 0777), 0);
 	assert_int_equal(refused(directory), KILN_EPERM);
-	snprintf(expected, sizeof expected,
+	snprintf(expected, sizeof(expected),
 			 "the cache directory %s can be written by others (mode 0777): chmod go-w it, or "
 			 "choose another with --cache-dir",
 			 directory);
@@ -68,7 +67,7 @@ static void directories_that_will_not_do(void **state)
 	if (geteuid() == 0) {
 		assert_int_equal(chown(directory, 12345, 12345), 0);
 		assert_int_equal(refused(directory), KILN_EPERM);
-		snprintf(expected, sizeof expected,
+		snprintf(expected, sizeof(expected),
 				 "the cache directory %s belongs to uid 12345, not to uid 0: choose another with "
 				 "--cache-dir",
 				 directory);
@@ -99,15 +98,13 @@ static void file_systems_of_others(void **state)
 static void read_only_directory(void **state)
 {
 	(void)state;
-	if (geteuid() == 0) {
+	if (geteuid() == 0)
 		assert_int_equal(chown(directory, 65534, 65534), 0);
-	}
 	assert_int_equal(chmod(directory, 0500), 0);
 	pid_t pid = fork();
 	if (pid == 0) {
-		if (geteuid() == 0 && setuid(65534) != 0) {
+		if (geteuid() == 0 && setuid(65534) != 0)
 			_exit(9);
-		}
 		struct cache_options options = {.directory = directory};
 		struct cache *cache;
 		int status = cache_open(&options, &cache, error);
@@ -122,7 +119,7 @@ static void one_owner(void **state)
 	(void)state;
 	char expected[KERNEL_ERROR_MAX];
 	struct cache *cache = open_cache(0, 0);
-	snprintf(expected, sizeof expected,
+	snprintf(expected, sizeof(expected),
 			 "the cache directory %s is in use by the process with pid %ld: a cache has one "
 			 "daemon; choose another with --cache-dir",
 			 directory, (long)getpid());
@@ -160,31 +157,31 @@ static void no_database(void **state)
 	(void)state;
 	static char nonsense[5000];
 	char name[32];
-	memset(nonsense, 'n', sizeof nonsense);
+	memset(nonsense, 'n', sizeof(nonsense));
 	for (int i = 1; i <= 11; i++) {
 		nonsense[0] = (char)('a' + i);
-		write_file("kiln.db", nonsense, sizeof nonsense);
+		write_file("kiln.db", nonsense, sizeof(nonsense));
 		struct cache *cache = open_cache(0, 0);
 		assert_int_equal(get(cache, 1), KILN_ENOENT);
 		assert_int_equal(put(cache, 1, 10), KILN_OK);
 		assert_int_equal(get(cache, 1), KILN_OK);
 		assert_int_equal(stats_of(cache).aside, i < DB_ASIDE ? i : DB_ASIDE);
-		assert_int_equal(stats_of(cache).aside_bytes, stats_of(cache).aside * sizeof nonsense);
+		assert_int_equal(stats_of(cache).aside_bytes, stats_of(cache).aside * sizeof(nonsense));
 		cache_close(cache);
-		snprintf(name, sizeof name, "kiln.db.bad-%d", i);
-		assert_same_file(name, nonsense, sizeof nonsense);
+		snprintf(name, sizeof(name), "kiln.db.bad-%d", i);
+		assert_same_file(name, nonsense, sizeof(nonsense));
 		/* The oldest have gone. */
-		snprintf(name, sizeof name, "kiln.db.bad-%d", i - DB_ASIDE);
+		snprintf(name, sizeof(name), "kiln.db.bad-%d", i - DB_ASIDE);
 		assert_int_equal(access(in_directory(name), F_OK), -1);
 	}
 	/* Together they are no larger than a cache may be; the newest stays in any case. */
-	struct cache *cache = open_cache(2 * sizeof nonsense, 0);
+	struct cache *cache = open_cache(2 * sizeof(nonsense), 0);
 	assert_int_equal(stats_of(cache).aside, 2);
 	cache_close(cache);
-	cache = open_cache(sizeof nonsense / 2, 0);
+	cache = open_cache(sizeof(nonsense) / 2, 0);
 	assert_int_equal(stats_of(cache).aside, 1);
 	cache_close(cache);
-	assert_same_file("kiln.db.bad-11", nonsense, sizeof nonsense);
+	assert_same_file("kiln.db.bad-11", nonsense, sizeof(nonsense));
 	assert_int_equal(access(in_directory("kiln.db.bad-10"), F_OK), -1);
 }
 
@@ -194,9 +191,8 @@ static void set_header(long at, uint32_t value)
 	FILE *file = fopen(in_directory("kiln.db"), "r+b");
 	assert_non_null(file);
 	assert_int_equal(fseek(file, at, SEEK_SET), 0);
-	for (int i = 3; i >= 0; i--) {
+	for (int i = 3; i >= 0; i--)
 		assert_int_equal(fputc((int)(value >> (8 * i) & 0xff), file), value >> (8 * i) & 0xff);
-	}
 	assert_int_equal(fclose(file), 0);
 }
 
@@ -206,9 +202,8 @@ static void set_header(long at, uint32_t value)
 static void filled_database(int count)
 {
 	struct cache *cache = open_cache(0, 0);
-	for (int i = 1; i <= count; i++) {
+	for (int i = 1; i <= count; i++)
 		assert_int_equal(put(cache, i, 500), KILN_OK);
-	}
 	cache_close(cache);
 }
 
@@ -221,7 +216,7 @@ static void newer_schema_is_refused(void **state)
 	set_header(AT_USER_VERSION, DB_SCHEMA + 1);
 	char *before = util_read_file(in_directory("kiln.db"), 1 << 20, &bytes);
 	assert_int_equal(refused(directory), KILN_EVERSION);
-	snprintf(expected, sizeof expected,
+	snprintf(expected, sizeof(expected),
 			 "%s/kiln.db has schema 4, and this kilnd knows schemas up to 3: use a newer kilnd, or "
 			 "another --cache-dir",
 			 directory);
@@ -279,9 +274,8 @@ static void any_byte_may_be_damaged(void **state)
 	for (int round = 0; round < ROUNDS; round++) {
 		char *damaged = malloc(bytes);
 		memcpy(damaged, sound, bytes);
-		for (int i = 0; i <= round % 4; i++) {
+		for (int i = 0; i <= round % 4; i++)
 			damaged[bits(&seed) % bytes] ^= (char)(1 << bits(&seed) % 8);
-		}
 		write_file("kiln.db", damaged, bytes);
 		free(damaged);
 		struct cache_options options = {.directory = directory};
@@ -312,19 +306,17 @@ static void damage_while_open(void **state)
 	(void)state;
 	enum { COUNT = 300 };
 	struct cache *cache = open_cache(0, 0);
-	for (int i = 0; i < COUNT; i++) {
-		assert_int_equal(put(cache, i, 30000), KILN_OK); /* more than the page cache holds */
-	}
+	for (int i = 0; i < COUNT; i++)
+		assert_int_equal(put(cache, i, 30000), KILN_OK);     /* more than the page cache holds */
 	assert_int_equal(trim_to(cache, UINT64_MAX).removed, 0); /* and writes the log to the file */
 	struct stat status;
 	assert_int_equal(stat(in_directory("kiln.db"), &status), 0);
 	int fd = open(in_directory("kiln.db"), O_WRONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	static unsigned char junk[4096];
-	memset(junk, 0x5a, sizeof junk);
-	for (off_t at = 4096; at < status.st_size; at += 4096) {
-		assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
-	}
+	memset(junk, 0x5a, sizeof(junk));
+	for (off_t at = 4096; at < status.st_size; at += 4096)
+		assert_int_equal(pwrite(fd, junk, sizeof(junk), at), sizeof(junk));
 	close(fd);
 	for (int i = 0; i < COUNT; i++) {
 		int result = get(cache, i);
@@ -360,7 +352,7 @@ static void full_disk(void **state)
 	limit_files(256 << 10);
 	int status = put(cache, 2, 1 << 20);
 	char sentence[KERNEL_ERROR_MAX];
-	memcpy(sentence, error, sizeof sentence);
+	memcpy(sentence, error, sizeof(sentence));
 	int kept = get(cache, 2);
 	int other = get(cache, 1);
 	uint64_t failures = stats_of(cache).write_failures, rows = stats_of(cache).rows;
@@ -395,15 +387,12 @@ static _Noreturn void writer(int number, int tell)
 	struct cache_options options = {
 		.directory = directory, .cap_bytes = 2 << 20, .memory_bytes = 1 << 20};
 	struct cache *cache;
-	if (cache_open(&options, &cache, error) != KILN_OK) {
+	if (cache_open(&options, &cache, error) != KILN_OK)
 		_exit(1);
-	}
-	for (;; number++) {
+	for (;; number++)
 		if (put(cache, number, 100 + (size_t)(number * 7919 % 60000)) != KILN_OK ||
-			get(cache, number) != KILN_OK || write(tell, &number, sizeof number) < 0) {
+			get(cache, number) != KILN_OK || write(tell, &number, sizeof(number)) < 0)
 			_exit(2);
-		}
-	}
 }
 
 static void killed_writers(void **state)
@@ -424,14 +413,13 @@ static void killed_writers(void **state)
 		close(ends[1]);
 		/* After some rows, and then somewhere inside the next ones. */
 		int rows = 1 + (int)(bits(&seed) % 40);
-		for (int i = 0; i < rows; i++) {
-			assert_int_equal(read(ends[0], &number, sizeof number), sizeof number);
-		}
+		for (int i = 0; i < rows; i++)
+			assert_int_equal(read(ends[0], &number, sizeof(number)), sizeof(number));
 		for (volatile uint64_t spin = bits(&seed) % 2000000; spin; spin--) {
 		}
 		kill(pid, SIGKILL);
 		assert_int_equal(join(pid), -SIGKILL);
-		while (read(ends[0], &number, sizeof number) == sizeof number) {
+		while (read(ends[0], &number, sizeof(number)) == sizeof(number)) {
 		}
 		close(ends[0]);
 		next = number + 2;
@@ -441,9 +429,8 @@ static void killed_writers(void **state)
 		assert_int_equal(verified.bad, 0);
 		assert_int_equal(verified.checked, stats_of(cache).rows);
 		/* What was told is there, but for what the cap has removed since. */
-		for (int i = number; i >= first && i > number - 20; i--) {
+		for (int i = number; i >= first && i > number - 20; i--)
 			assert_int_equal(get(cache, i), KILN_OK);
-		}
 		assert_int_equal(access(in_directory("kiln.db.bad-1"), F_OK), -1);
 		cache_close(cache);
 	}

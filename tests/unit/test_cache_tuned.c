@@ -13,10 +13,10 @@ static struct cache_tuned tuned(const char *op, const char *model, const char *s
 							  .candidates = 12,
 							  .when = 1795219200,
 							  .version = "0.1.0"};
-	snprintf(row.op, sizeof row.op, "%s", op);
-	snprintf(row.model, sizeof row.model, "%s", model);
-	snprintf(row.signature, sizeof row.signature, "%s", signature);
-	snprintf(row.choice, sizeof row.choice, "%s", choice);
+	snprintf(row.op, sizeof(row.op), "%s", op);
+	snprintf(row.model, sizeof(row.model), "%s", model);
+	snprintf(row.signature, sizeof(row.signature), "%s", signature);
+	snprintf(row.choice, sizeof(row.choice), "%s", choice);
 	return row;
 }
 
@@ -60,9 +60,9 @@ static void what_was_put_is_listed(void **state)
 	cache = open_cache(0, 0);
 	struct list list = list_of(cache);
 	assert_int_equal(list.count, 3);
-	assert_memory_equal(&list.rows[0], &c, sizeof c);
-	assert_memory_equal(&list.rows[1], &a, sizeof a);
-	assert_memory_equal(&list.rows[2], &b, sizeof b);
+	assert_memory_equal(&list.rows[0], &c, sizeof(c));
+	assert_memory_equal(&list.rows[1], &a, sizeof(a));
+	assert_memory_equal(&list.rows[2], &b, sizeof(b));
 	/* Kernels come and go without them. */
 	assert_int_equal(put(cache, 1, 100), KILN_OK);
 	assert_int_equal(trim_to(cache, 0).removed, 1);
@@ -80,18 +80,18 @@ static void rows_are_replaced_and_removed(void **state)
 	struct cache_tuned other = tuned("permute", "NVIDIA H200", "permute_tile<2>", "tile 64x32");
 	put_tuned(cache, &a);
 	put_tuned(cache, &other);
-	snprintf(a.choice, sizeof a.choice, "tile 32x32");
+	snprintf(a.choice, sizeof(a.choice), "tile 32x32");
 	a.micros = 1.5;
 	put_tuned(cache, &a);
 	struct list list = list_of(cache);
 	assert_int_equal(list.count, 2);
-	assert_memory_equal(&list.rows[1], &a, sizeof a);
+	assert_memory_equal(&list.rows[1], &a, sizeof(a));
 	/* Another model, another target: not found, and no failure. */
 	struct cache_tuned elsewhere = a;
-	snprintf(elsewhere.model, sizeof elsewhere.model, "NVIDIA H20");
+	snprintf(elsewhere.model, sizeof(elsewhere.model), "NVIDIA H20");
 	assert_int_equal(cache_tuned_remove(cache, &elsewhere, error), KILN_OK);
 	elsewhere = a;
-	snprintf(elsewhere.target, sizeof elsewhere.target, "sm_80");
+	snprintf(elsewhere.target, sizeof(elsewhere.target), "sm_80");
 	assert_int_equal(cache_tuned_remove(cache, &elsewhere, error), KILN_OK);
 	assert_int_equal(list_of(cache).count, 2);
 	assert_int_equal(cache_tuned_remove(cache, &a, error), KILN_OK);
@@ -119,7 +119,7 @@ static void what_does_not_fit_is_passed_over(void **state)
 	cache = open_cache(0, 0);
 	struct list list = list_of(cache);
 	assert_int_equal(list.count, 1);
-	assert_memory_equal(&list.rows[0], &a, sizeof a);
+	assert_memory_equal(&list.rows[0], &a, sizeof(a));
 	cache_close(cache);
 }
 

@@ -55,7 +55,7 @@ static int be_child(const char *way)
 		for (;;)
 			pause();
 	char line[32];
-	int size = snprintf(line, sizeof line, "%d\n", (int)left);
+	int size = snprintf(line, sizeof(line), "%d\n", (int)left);
 	if (write(STDOUT_FILENO, line, (size_t)size) != size)
 		return 99;
 	if (!strcmp(way, "--sends") && !send_descriptors())
@@ -139,7 +139,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	scene->gone++;
 	scene->exit_status = exit_status;
 	scene->signal = signal;
-	snprintf(scene->why, sizeof scene->why, "%s", why);
+	snprintf(scene->why, sizeof(scene->why), "%s", why);
 }
 
 static void start(struct scene *scene, const char *way)
@@ -152,7 +152,7 @@ static void start(struct scene *scene, const char *way)
 	*scene = (struct scene){0};
 	late = 0;
 	assert_int_equal(uv_loop_init(&scene->loop), 0);
-	scene->child = child_start(&scene->loop, &program, &events, scene, error, sizeof error);
+	scene->child = child_start(&scene->loop, &program, &events, scene, error, sizeof(error));
 	if (!scene->child)
 		fail_msg("%s", error);
 	assert_int_equal(child_count(), 1);
@@ -245,7 +245,7 @@ static void one_that_cannot_start(void **state)
 	char error[256] = "";
 	(void)state;
 	assert_int_equal(uv_loop_init(&scene.loop), 0);
-	assert_null(child_start(&scene.loop, &program, &events, &scene, error, sizeof error));
+	assert_null(child_start(&scene.loop, &program, &events, &scene, error, sizeof(error)));
 	assert_non_null(strstr(error, "cannot start a child process"));
 	uv_run(&scene.loop, UV_RUN_DEFAULT);
 	assert_int_equal(scene.gone, 0);

@@ -114,9 +114,8 @@ static bool read_when_there(const char *path, char *text, size_t size)
 		struct timespec pause = {.tv_nsec = 5000000};
 		int fd = open(path, O_RDONLY | O_CLOEXEC);
 		ssize_t n = fd >= 0 ? read(fd, text, size - 1) : 0;
-		if (fd >= 0) {
+		if (fd >= 0)
 			close(fd);
-		}
 		if (n > 0 && text[n - 1] == '\n') {
 			text[n] = 0;
 			return true;
@@ -190,9 +189,8 @@ static bool hold_alloc(struct fake *fake, struct wire_in *in, struct frame *fram
 		fake->held = wire_id(in);
 		return true;
 	}
-	if (strcmp(wire_type(in), "info") == 0) {
+	if (strcmp(wire_type(in), "info") == 0)
 		fake_reply_number(fake, fake->held, "buf", 77);
-	}
 	return false;
 }
 
@@ -253,14 +251,12 @@ static void test_turned_away(void **state)
 static bool die_on_third_submit(struct fake *fake, struct wire_in *in, struct frame *frame)
 {
 	(void)frame;
-	if (strcmp(wire_type(in), "submit") != 0) {
+	if (strcmp(wire_type(in), "submit") != 0)
 		return false;
-	}
-	if (++fake->held == 1) {
+	if (++fake->held == 1)
 		fake_reply(fake, wire_id(in), KILN_OK, NULL, NULL);
-	} else if (fake->held == 3) {
+	else if (fake->held == 3)
 		fake_hang_up(fake);
-	}
 	return true;
 }
 
@@ -276,9 +272,8 @@ static void test_dead(void **state)
 	assert_int_equal(fake_connect(fake, 10000, &client), KILN_OK);
 	assert_int_equal(kiln_alloc(client, 16, 0, NULL, &buffer), KILN_OK);
 	assert_int_equal(kiln_prepare(client, "nothing", NULL, 0, NULL, 0, &call), KILN_OK);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 3; i++)
 		assert_int_equal(kiln_submit(call, NULL, 0, 0, &tickets[i]), KILN_OK);
-	}
 	/* The last one first: its end is the end of the connection. */
 	assert_int_equal(kiln_wait(client, tickets[2], KILN_FOREVER), KILN_ECONN);
 	SAYS(fake->path);
@@ -302,9 +297,8 @@ static void test_dead(void **state)
 static bool die_on_info(struct fake *fake, struct wire_in *in, struct frame *frame)
 {
 	(void)frame;
-	if (strcmp(wire_type(in), "info") != 0) {
+	if (strcmp(wire_type(in), "info") != 0)
 		return false;
-	}
 	fake_hang_up(fake);
 	return true;
 }
@@ -312,9 +306,8 @@ static bool die_on_info(struct fake *fake, struct wire_in *in, struct frame *fra
 static bool nonsense_on_info(struct fake *fake, struct wire_in *in, struct frame *frame)
 {
 	(void)frame;
-	if (strcmp(wire_type(in), "info") != 0) {
+	if (strcmp(wire_type(in), "info") != 0)
 		return false;
-	}
 	(void)frame_send(fake->sock, "\xdd\xff\xff\xff\xff", 5, NULL, 0);
 	return true;
 }
@@ -323,9 +316,8 @@ static bool nonsense_on_info(struct fake *fake, struct wire_in *in, struct frame
 static bool last_word_on_info(struct fake *fake, struct wire_in *in, struct frame *frame)
 {
 	(void)frame;
-	if (strcmp(wire_type(in), "info") != 0) {
+	if (strcmp(wire_type(in), "info") != 0)
 		return false;
-	}
 	fake_reply(fake, 0, KILN_ELIMIT, "a message is too\nlarge", NULL);
 	fake_hang_up(fake);
 	return true;
@@ -467,24 +459,19 @@ static int child_checks(kiln_client *client, kiln_buffer *buffer, kiln_call *cal
 {
 	kiln_buffer *other = NULL;
 	kiln_ticket ticket;
-	if (kiln_alloc(client, 8, 0, NULL, &other) != KILN_EFORK) {
+	if (kiln_alloc(client, 8, 0, NULL, &other) != KILN_EFORK)
 		return 1;
-	}
-	if (strstr(kiln_errmsg(), "must connect for itself") == NULL) {
+	if (strstr(kiln_errmsg(), "must connect for itself") == NULL)
 		return 2;
-	}
 	if (kiln_write(buffer, 0, "x", 1) != KILN_EFORK || kiln_dispatch(client) != KILN_EFORK ||
 		kiln_submit(call, NULL, 0, 0, &ticket) != KILN_EFORK ||
-		kiln_wait(client, 1, KILN_FOREVER) != KILN_EFORK) {
+		kiln_wait(client, 1, KILN_FOREVER) != KILN_EFORK)
 		return 3;
-	}
-	if (kiln_fd(client) != KILN_EFORK || kiln_events(client) != KILN_EFORK) {
+	if (kiln_fd(client) != KILN_EFORK || kiln_events(client) != KILN_EFORK)
 		return 4;
-	}
 	kiln_call_free(call);
-	if (kiln_free(buffer) != KILN_EFORK) {
+	if (kiln_free(buffer) != KILN_EFORK)
 		return 5;
-	}
 	kiln_close(client);
 	return 0;
 }
@@ -502,9 +489,8 @@ static void test_fork(void **state)
 	assert_int_equal(kiln_alloc(client, 8, 0, NULL, &buffer), KILN_OK);
 	assert_int_equal(kiln_prepare(client, "nothing", NULL, 0, NULL, 0, &call), KILN_OK);
 	pid_t child = fork();
-	if (child == 0) {
+	if (child == 0)
 		_exit(child_checks(client, buffer, call));
-	}
 	assert_int_equal(waitpid(child, &result, 0), child);
 	assert_true(WIFEXITED(result));
 	assert_int_equal(WEXITSTATUS(result), 0);

@@ -25,11 +25,9 @@ static kiln_client *connected(struct fake *fake)
 /* The last request the fake saw that begins so; "" if none. */
 static const char *seen(const struct fake *fake, const char *prefix)
 {
-	for (int i = fake->seen_count - 1; i >= 0 && i > fake->seen_count - 9; i--) {
-		if (strncmp(fake->seen[i % 8], prefix, strlen(prefix)) == 0) {
+	for (int i = fake->seen_count - 1; i >= 0 && i > fake->seen_count - 9; i--)
+		if (strncmp(fake->seen[i % 8], prefix, strlen(prefix)) == 0)
 			return fake->seen[i % 8];
-		}
-	}
 	return "";
 }
 
@@ -46,9 +44,8 @@ static void test_moves(void **state)
 
 	assert_non_null(data);
 	assert_non_null(back);
-	for (size_t i = 0; i < size; i++) {
+	for (size_t i = 0; i < size; i++)
 		data[i] = (unsigned char)(i * 7 + i / 253);
-	}
 	assert_int_equal(kiln_alloc(client, size + 3, 0, "big", &buffer), KILN_OK);
 	assert_true(kiln_buffer_bytes(buffer) == size + 3);
 	assert_int_equal(kiln_write(buffer, 3, data, size), KILN_OK);
@@ -85,13 +82,11 @@ static bool give_shared(struct fake *fake, struct wire_in *in, struct frame *fra
 {
 	(void)frame;
 	struct wire_out out;
-	if (strcmp(wire_type(in), "alloc") != 0) {
+	if (strcmp(wire_type(in), "alloc") != 0)
 		return false;
-	}
 	int fd = fake->held == 1 ? memfd_create("loose", MFD_CLOEXEC) : frame_memfd("shared", 4096);
-	if (fake->held != 1 && pwrite(fd, "hello", 5, 3096) != 5) {
+	if (fake->held != 1 && pwrite(fd, "hello", 5, 3096) != 5)
 		fake->held = 2;
-	}
 	fake_begin(&out, wire_id(in), KILN_OK);
 	wire_put_uint(&out, "buf", 42);
 	wire_put_uint(&out, "offset", fake->held == 3 ? UINT64_MAX : 3096);
@@ -182,9 +177,8 @@ static bool hold_submits(struct fake *fake, struct wire_in *in, struct frame *fr
 		return true;
 	}
 	if (strcmp(wire_type(in), "info") == 0 && fake->held != 0) {
-		for (uint64_t id = fake->last_number; id > fake->held; id--) {
+		for (uint64_t id = fake->last_number; id > fake->held; id--)
 			fake_reply(fake, id, KILN_EDEVICE, "block 3 divided by zero", NULL);
-		}
 		fake_reply_number(fake, fake->held, "micros", 37);
 	}
 	return false;
@@ -329,9 +323,8 @@ static void test_many_tickets(void **state)
 	assert_int_equal(kiln_prepare(client, "nothing", NULL, 2, NULL, 0, &call), KILN_EINVAL);
 	SAYS("tensors is NULL");
 	assert_int_equal(kiln_prepare(client, "nothing", NULL, 0, NULL, 0, &call), KILN_OK);
-	for (int i = 0; i < COUNT; i++) {
+	for (int i = 0; i < COUNT; i++)
 		assert_int_equal(kiln_submit(call, NULL, 0, 0, &tickets[i]), KILN_OK);
-	}
 	assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_OK);
 	kiln_reply_free(reply);
 	for (int i = 0; i < COUNT; i++) {
@@ -403,9 +396,8 @@ static void test_full(void **state)
 	assert_int_equal(kiln_submit(call, operands, KILN_MAX_OPERANDS, 0, &last), KILN_OK);
 	assert_true(fake_wait(&fake->reached));
 	while ((status = kiln_submit(call, operands, KILN_MAX_OPERANDS, 0, &ticket)) == KILN_OK &&
-		   ++count < 100000) {
+		   ++count < 100000)
 		last = ticket;
-	}
 	assert_int_equal(status, KILN_EAGAIN);
 	SAYS("wait for some first");
 	assert_int_equal(kiln_events(client), POLLIN | POLLOUT);
@@ -424,9 +416,8 @@ static void test_full(void **state)
 static bool fail_prepare(struct fake *fake, struct wire_in *in, struct frame *frame)
 {
 	(void)frame;
-	if (strcmp(wire_type(in), "prepare") != 0) {
+	if (strcmp(wire_type(in), "prepare") != 0)
 		return false;
-	}
 	fake_reply(fake, wire_id(in), KILN_ECOMPILE, "permute.cuh(3): error: no", "line 1\nline 2\n");
 	return true;
 }
@@ -484,9 +475,8 @@ static bool answer_info(struct fake *fake, struct wire_in *in, struct frame *fra
 {
 	(void)frame;
 	struct wire_out out;
-	if (strcmp(wire_type(in), "cache.ls") != 0) {
+	if (strcmp(wire_type(in), "cache.ls") != 0)
 		return false;
-	}
 	fake_begin(&out, wire_id(in), KILN_OK);
 	wire_put_str(&out, "text", "a\"\\\n\x01\xc3\xa9\xff");
 	wire_put_real(&out, "tenth", 0.1);

@@ -54,16 +54,14 @@ static void answer_bound(struct fake *fake, uint64_t id, uint64_t call)
 		frame_send_wait(fake->sock, out.buffer.data, out.buffer.size, fds, count, FAKE_WAIT_MS),
 		KILN_OK);
 	wire_out_free(&out);
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++)
 		close(fds[i]);
-	}
 }
 
 static void answer_held(struct fake *fake)
 {
-	for (int i = 0; i < its.held_count; i++) {
+	for (int i = 0; i < its.held_count; i++)
 		fake_reply(fake, its.held[i], KILN_OK, NULL, NULL);
-	}
 	its.held_count = 0;
 }
 
@@ -72,26 +70,23 @@ static bool serve_lane(struct fake *fake, struct wire_in *in, struct frame *fram
 	const char *type = wire_type(in);
 	uint64_t id = wire_id(in);
 	(void)frame;
-	if (strcmp(type, "info") == 0) {
+	if (strcmp(type, "info") == 0)
 		answer_held(fake);
-	}
 	if (strcmp(type, "prepare") == 0 && its.hold) {
 		its.held[its.held_count++] = id;
 		return true;
 	}
-	if (strcmp(type, "submit") != 0) {
+	if (strcmp(type, "submit") != 0)
 		return false;
-	}
 	bool asks = wire_get_bool(&in->root, "lane", false);
 	its.submits++;
 	its.asked += asks;
-	if (its.hold) {
+	if (its.hold)
 		its.held[its.held_count++] = id;
-	} else if (asks) {
+	else if (asks)
 		answer_bound(fake, id, wire_get_uint(&in->root, "call", 0));
-	} else {
+	else
 		fake_reply(fake, id, KILN_OK, NULL, NULL);
-	}
 	return true;
 }
 
@@ -190,9 +185,8 @@ static void the_second_launch(void **state)
 	(void)state;
 	struct scene scene = scene_open();
 	by_message(&scene);
-	for (int i = 0; i < 3 * (int)LANE_ENTRIES; i++) {
+	for (int i = 0; i < 3 * (int)LANE_ENTRIES; i++)
 		through_the_lane(&scene);
-	}
 	scene_close(&scene);
 }
 
@@ -232,9 +226,8 @@ static void a_launch_that_is_given_up(void **state)
 	/* More of them than there are questions. */
 	its.hold = true;
 	scene.client->timeout_ms = 5;
-	for (int i = 0; i < LANE_QUESTIONS + 4; i++) {
+	for (int i = 0; i < LANE_QUESTIONS + 4; i++)
 		assert_int_equal(kiln_run(scene.client, "copy", tensors, 2, NULL, 0), KILN_ETIMEDOUT);
-	}
 	scene.client->timeout_ms = FAKE_WAIT_MS;
 	held = scene.client->next_id - 1;
 	assert_int_equal(kiln_wait(scene.client, held, 0), KILN_ENOENT);

@@ -49,13 +49,12 @@ static bool prepare(struct fake *fake, uint64_t id, bool runs)
 	}
 	has.live[fake->last_number + 1] = true;
 	has.count++;
-	if (has.hold_prepares) {
+	if (has.hold_prepares)
 		has.held = id;
-	} else if (has.runs && runs) {
+	else if (has.runs && runs)
 		answer_ran(fake, id);
-	} else {
+	else
 		fake_prepare(fake, id);
-	}
 	return true;
 }
 
@@ -64,18 +63,16 @@ static bool keep_calls(struct fake *fake, struct wire_in *in, struct frame *fram
 	const char *type = wire_type(in);
 	uint64_t id = wire_id(in), call = wire_get_uint(&in->root, "call", 0);
 	(void)frame;
-	if (strcmp(type, "prepare") == 0 || strcmp(type, "raw.prepare") == 0) {
+	if (strcmp(type, "prepare") == 0 || strcmp(type, "raw.prepare") == 0)
 		return prepare(fake, id, wire_get_bool(&in->root, "run", false));
-	}
 	if (strcmp(type, "cancel") == 0 && has.held != 0) {
 		assert_int_equal(wire_get_uint(&in->root, "ticket", 0), has.held);
 		answer_ran(fake, has.held);
 		has.held = 0;
 		return false;
 	}
-	if (strcmp(type, "release") != 0 && strcmp(type, "submit") != 0) {
+	if (strcmp(type, "release") != 0 && strcmp(type, "submit") != 0)
 		return false;
-	}
 	if (call >= 4096 || !has.live[call]) {
 		fake_reply(fake, id, KILN_ENOENT, "there is no such call", NULL);
 		return true;

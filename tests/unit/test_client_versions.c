@@ -149,13 +149,11 @@ static void give_lane(struct fake *fake, uint64_t id)
 	struct wire_out out;
 	int fds[LANE_DESCRIPTORS], ends[2];
 	fds[0] = layout->sealed ? frame_memfd("lane", layout->bytes) : memfd_create("lane", 0);
-	if (!layout->sealed && ftruncate(fds[0], (off_t)layout->bytes) != 0) {
+	if (!layout->sealed && ftruncate(fds[0], (off_t)layout->bytes) != 0)
 		abort();
-	}
 	fds[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (pipe(ends) != 0) {
+	if (pipe(ends) != 0)
 		abort();
-	}
 	fds[2] = ends[0];
 	shared = mmap(NULL, layout->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	shared->header.magic = layout->magic;
@@ -171,23 +169,20 @@ static void give_lane(struct fake *fake, uint64_t id)
 							  FAKE_WAIT_MS);
 	}
 	wire_out_free(&out);
-	for (int i = 0; i < LANE_DESCRIPTORS; i++) {
+	for (int i = 0; i < LANE_DESCRIPTORS; i++)
 		close(fds[i]);
-	}
 	close(ends[1]);
 }
 
 static bool with_lane(struct fake *fake, struct wire_in *in, struct frame *frame)
 {
 	(void)frame;
-	if (strcmp(wire_type(in), "submit") != 0) {
+	if (strcmp(wire_type(in), "submit") != 0)
 		return false;
-	}
-	if (submits++ == 0) {
+	if (submits++ == 0)
 		give_lane(fake, wire_id(in));
-	} else {
+	else
 		fake_reply(fake, wire_id(in), KILN_OK, NULL, NULL);
-	}
 	return true;
 }
 
@@ -211,9 +206,8 @@ static void test_lanes_of_other_layouts(void **state)
 		for (int k = 0; k < 3; k++) {
 			assert_int_equal(kiln_submit(call, operands, 2, 0, &ticket), KILN_OK);
 			/* In a lane of ours there is nobody to run it. */
-			if (!layout->is_ours || k == 0) {
+			if (!layout->is_ours || k == 0)
 				assert_int_equal(kiln_wait(client, ticket, 5000), KILN_OK);
-			}
 		}
 		kiln_reply *reply = NULL;
 		assert_int_equal(kiln_request(client, "info", NULL, 0, &reply), KILN_OK);
@@ -347,14 +341,11 @@ static const struct {
 static void test_structures_stay(void **state)
 {
 	(void)state;
-	if (sizeof(void *) != 8) {
+	if (sizeof(void *) != 8)
 		skip();
-	}
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		if (places[i].is != places[i].was) {
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if (places[i].is != places[i].was)
 			fail_msg("%s is %zu and was %zu", places[i].what, places[i].is, places[i].was);
-		}
-	}
 }
 
 /* Numbers that programs have compiled in. */
@@ -369,12 +360,10 @@ static void test_values_stay(void **state)
 		"KILN_EFORK",     "KILN_EFROZEN"};
 	static const char *const dtypes[] = {NULL,  "f16", "bf16", "f32", "f64", "i8",   "u8",  "i16",
 										 "u16", "i32", "u32",  "i64", "u64", "bool", "c64", "c128"};
-	for (int i = 0; i < (int)(sizeof(statuses) / sizeof(statuses[0])); i++) {
+	for (int i = 0; i < (int)(sizeof(statuses) / sizeof(statuses[0])); i++)
 		assert_string_equal(kiln_status_name(-i), statuses[i]);
-	}
-	for (unsigned i = 1; i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+	for (unsigned i = 1; i < sizeof(dtypes) / sizeof(dtypes[0]); i++)
 		assert_string_equal(kiln_dtype_name((kiln_dtype)i), dtypes[i]);
-	}
 	assert_int_equal(KILN_CONNECT_AUTOSTART | KILN_CONNECT_BACKGROUND << 8, 0x201);
 	assert_int_equal(KILN_BUFFER_SHARED | KILN_SUBMIT_CUDA << 8, 0x101);
 	assert_int_equal(KILN_READ | KILN_WRITE << 8, 0x201);

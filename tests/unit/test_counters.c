@@ -40,7 +40,7 @@ static void quantiles_are_those_of_sorted_values(void **state)
 	static const unsigned shifts[] = {61, 54, 44, 34, 29};
 	uint64_t random = 88172645463325252u;
 	(void)state;
-	for (size_t range = 0; range < sizeof shifts / sizeof *shifts; range++) {
+	for (size_t range = 0; range < sizeof(shifts) / sizeof(*shifts); range++) {
 		struct histogram histogram = {0};
 		for (size_t i = 0; i < VALUES; i++) {
 			random ^= random << 13;
@@ -49,7 +49,7 @@ static void quantiles_are_those_of_sorted_values(void **state)
 			values[i] = random >> shifts[range];
 			histogram_note(&histogram, values[i]);
 		}
-		qsort(values, VALUES, sizeof *values, by_value);
+		qsort(values, VALUES, sizeof(*values), by_value);
 		assert_int_equal(histogram.count, VALUES);
 		assert_int_equal(histogram.most, values[VALUES - 1]);
 		for (unsigned per_mille = 1; per_mille <= 1000; per_mille++)
@@ -136,7 +136,7 @@ static void what_is_no_equation_is_refused(void **state)
 	struct gauges gauges = {0};
 	uint64_t left, right;
 	(void)state;
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
 		if (counters_sides(texts[i], &counters, &gauges, &left, &right))
 			fail_msg("taken: %s", texts[i]);
 }
@@ -150,7 +150,7 @@ static void answers_are_all_in_the_equation(void **state)
 	while (strcmp(row->name, "requests") != 0)
 		row++;
 #define CHECK(name)                                                                           \
-	snprintf(word, sizeof word, " %s", #name);                                                \
+	snprintf(word, sizeof(word), " %s", #name);                                               \
 	if (strcmp(#name, "requests") && strncmp(#name, "launch", 6) && !strstr(row->text, word)) \
 		fail_msg("%s is not in: %s", #name, row->text);
 	TALLY_COUNTERS(CHECK)
@@ -168,7 +168,7 @@ static void operators_are_bounded(void **state)
 	(void)state;
 	for (int round = 0; round < 2; round++)
 		for (int i = 0; i < TALLY_OPERATORS_MOST + 10; i++) {
-			snprintf(name, sizeof name, "op%d", i);
+			snprintf(name, sizeof(name), "op%d", i);
 			operator_tally(&tallies, name)->requests++;
 		}
 	assert_ptr_equal(operator_tally(&tallies, "permute"), first);

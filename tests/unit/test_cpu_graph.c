@@ -76,7 +76,7 @@ static void transfer(struct device_memory *memory, void *host, uint64_t bytes, b
 static uint32_t word(struct device_memory *memory)
 {
 	uint32_t words[WORDS];
-	transfer(memory, words, sizeof words, false);
+	transfer(memory, words, sizeof(words), false);
 	for (int i = 1; i < WORDS; i++)
 		assert_int_equal(words[i], words[0]);
 	return words[0];
@@ -87,7 +87,7 @@ static void set_words(struct device_memory *memory, uint32_t value)
 	uint32_t words[WORDS];
 	for (int i = 0; i < WORDS; i++)
 		words[i] = value;
-	transfer(memory, words, sizeof words, true);
+	transfer(memory, words, sizeof(words), true);
 }
 
 /* y = 3 x, z = y and x = z * by: a scalar's bits, and those of 4 bytes of data. */

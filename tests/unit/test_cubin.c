@@ -35,7 +35,7 @@ static struct compile_result compile(const char *target, const char *entry)
 		.source = "k.cu", .instantiation = entry, .files = &file, .file_count = 1, .user_files = 1};
 	struct compile_result result;
 
-	snprintf(job.target, sizeof job.target, "%s", target);
+	snprintf(job.target, sizeof(job.target), "%s", target);
 	nvrtc_compile(&job, &result);
 	assert_string_equal(result.error, "");
 	return result;
@@ -55,11 +55,11 @@ static void expect(const struct compile_result *result, const char *entry, int c
 
 static void every_target_says_its_parameters(void **state)
 {
-	char targets[sizeof toolchain.targets], *save = NULL;
+	char targets[sizeof(toolchain.targets)], *save = NULL;
 	struct device_kernel kernel = {.param_count = -2};
 
 	(void)state;
-	memcpy(targets, toolchain.targets, sizeof targets);
+	memcpy(targets, toolchain.targets, sizeof(targets));
 	for (char *target = strtok_r(targets, " ", &save); target;
 		 target = strtok_r(NULL, " ", &save)) {
 		struct compile_result result = compile(target, "unused<short>");

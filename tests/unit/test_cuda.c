@@ -52,7 +52,7 @@ static struct device_import ipc_import(int fd, uint64_t span, uint64_t id, uint6
 								 .offset = offset,
 								 .bytes = bytes};
 	struct fake_handle handle = {FAKE_HANDLE_MAGIC, getpid(), fd, 0, span};
-	memcpy(what.handle, &handle, sizeof handle);
+	memcpy(what.handle, &handle, sizeof(handle));
 	return what;
 }
 
@@ -95,11 +95,11 @@ static void says_why_it_does_not_open(void **state)
 					{804, "compatibility package"},  {999, "Xid lines of `dmesg`"},
 					{3, "CUDA_ERROR_FAKE_3 3"},      {46, "CUDA_ERROR_FAKE_46 46"},
 					{101, "CUDA_ERROR_FAKE_101 101"}};
-	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++) {
 		char name[32];
 		fake->inject("cuInit", refusals[i].result, 1);
 		assert_int_equal(device_cuda.open(0, &other, &info, error), KILN_ENOTSUP);
-		snprintf(name, sizeof name, "CUDA_ERROR_FAKE_%d", refusals[i].result);
+		snprintf(name, sizeof(name), "CUDA_ERROR_FAKE_%d", refusals[i].result);
 		assert_sentence("the NVIDIA driver does not start");
 		assert_sentence(name);
 		assert_sentence(refusals[i].remedy);
@@ -151,17 +151,17 @@ static void allocates_zeroed_memory_from_the_pool(void **state)
 {
 	(void)state;
 	unsigned char bytes[1000], expected[1000];
-	struct device_memory *memory = alloc(sizeof bytes);
-	memset(bytes, 0xee, sizeof bytes);
-	memset(expected, 0, sizeof expected);
-	transfer(memory, 0, bytes, sizeof bytes, false);
-	assert_memory_equal(bytes, expected, sizeof bytes);
-	for (size_t i = 0; i < sizeof bytes; i++)
+	struct device_memory *memory = alloc(sizeof(bytes));
+	memset(bytes, 0xee, sizeof(bytes));
+	memset(expected, 0, sizeof(expected));
+	transfer(memory, 0, bytes, sizeof(bytes), false);
+	assert_memory_equal(bytes, expected, sizeof(bytes));
+	for (size_t i = 0; i < sizeof(bytes); i++)
 		expected[i] = (unsigned char)(i * 7);
 	transfer(memory, 100, expected + 100, 900, true);
-	transfer(memory, 0, bytes, sizeof bytes, false);
+	transfer(memory, 0, bytes, sizeof(bytes), false);
 	memset(expected, 0, 100);
-	assert_memory_equal(bytes, expected, sizeof bytes);
+	assert_memory_equal(bytes, expected, sizeof(bytes));
 	device_cuda.free(device, memory);
 	device_cuda.free(device, NULL);
 	assert_int_equal(fake->live(FAKE_LIVE_BLOCKS), 0);
@@ -175,11 +175,11 @@ static void freed_memory_is_zero_for_the_next(void **state)
 	(void)state;
 	unsigned char bytes[4096], zero[4096] = {0};
 	for (int i = 0; i < 4; i++) {
-		struct device_memory *memory = alloc(sizeof bytes);
-		transfer(memory, 0, bytes, sizeof bytes, false);
-		assert_memory_equal(bytes, zero, sizeof bytes);
-		memset(bytes, 0xa5, sizeof bytes);
-		transfer(memory, 0, bytes, sizeof bytes, true);
+		struct device_memory *memory = alloc(sizeof(bytes));
+		transfer(memory, 0, bytes, sizeof(bytes), false);
+		assert_memory_equal(bytes, zero, sizeof(bytes));
+		memset(bytes, 0xa5, sizeof(bytes));
+		transfer(memory, 0, bytes, sizeof(bytes), true);
 		device_cuda.free(device, memory);
 	}
 }
@@ -271,7 +271,7 @@ static void refuses_handles_it_must_not_open(void **state)
 	assert_int_equal(device_cuda.import(device, &what, &memory, error), KILN_EINVAL);
 	assert_sentence("free the lent buffer before the memory");
 	device_cuda.free(device, stale);
-	memset(what.handle, 0, sizeof what.handle);
+	memset(what.handle, 0, sizeof(what.handle));
 	assert_int_equal(device_cuda.import(device, &what, &memory, error), KILN_EINVAL);
 	assert_sentence("CUDA_ERROR_INVALID_VALUE");
 	assert_null(memory);
@@ -351,17 +351,17 @@ static void says_why_an_object_is_refused(void **state)
 	struct device_module *module = NULL;
 	static const char garbage[128] = "garbage";
 	assert_int_equal(
-		device_cuda.load(device, garbage, sizeof garbage, FAKE_FILL, 0, &module, error),
+		device_cuda.load(device, garbage, sizeof(garbage), FAKE_FILL, 0, &module, error),
 		KILN_ENOTSUP);
 	assert_sentence("(CUDA 13.0, sm_90) does not take the object of 128 bytes");
 	assert_sentence("update the driver");
 	assert_int_equal(device_cuda.load(device, image, 63, FAKE_FILL, 0, &module, error),
 					 KILN_ECOMPILE);
-	assert_int_equal(device_cuda.load(device, image, sizeof image, "absent", 0, &module, error),
+	assert_int_equal(device_cuda.load(device, image, sizeof(image), "absent", 0, &module, error),
 					 KILN_ECOMPILE);
 	assert_sentence("has no kernel absent");
 	fake->inject("cuModuleLoadData", 2, 1);
-	assert_int_equal(device_cuda.load(device, image, sizeof image, FAKE_FILL, 0, &module, error),
+	assert_int_equal(device_cuda.load(device, image, sizeof(image), FAKE_FILL, 0, &module, error),
 					 KILN_ENOMEM);
 	assert_null(module);
 	assert_int_equal(fake->live(FAKE_LIVE_MODULES), 0);
@@ -372,17 +372,17 @@ static void asks_for_more_shared_memory_when_it_must(void **state)
 	(void)state;
 	struct device_module *module = NULL;
 	assert_int_equal(
-		device_cuda.load(device, image, sizeof image, FAKE_FILL, 49152, &module, error), KILN_OK);
+		device_cuda.load(device, image, sizeof(image), FAKE_FILL, 49152, &module, error), KILN_OK);
 	assert_int_equal(fake->calls("cuFuncSetAttribute"), 0);
 	device_cuda.unload(device, module);
 	fake->static_shared(1024);
 	assert_int_equal(
-		device_cuda.load(device, image, sizeof image, FAKE_FILL, 49152, &module, error), KILN_OK);
+		device_cuda.load(device, image, sizeof(image), FAKE_FILL, 49152, &module, error), KILN_OK);
 	assert_int_equal(fake->granted_shared(), 49152);
 	device_cuda.unload(device, module);
 	module = NULL;
 	assert_int_equal(
-		device_cuda.load(device, image, sizeof image, FAKE_FILL, 232448, &module, error),
+		device_cuda.load(device, image, sizeof(image), FAKE_FILL, 232448, &module, error),
 		KILN_ENOTSUP);
 	assert_sentence("does not grant 232448 bytes");
 	assert_null(module);

@@ -30,7 +30,7 @@ struct steps {
 
 static void make_steps(struct steps *steps)
 {
-	memset(steps, 0, sizeof *steps);
+	memset(steps, 0, sizeof(*steps));
 	steps->x = alloc(16);
 	steps->y = alloc(16);
 	steps->z = alloc(16);
@@ -206,10 +206,10 @@ static void scratch_is_the_graphs_own(void **state)
 		launches[0].ticket = 99;
 		assert_int_equal(device_cuda.launch(device, &launches[0], error), KILN_OK);
 		expect_done(99);
-		transfer(y, 0, said[0], sizeof said[0], false);
+		transfer(y, 0, said[0], sizeof(said[0]), false);
 		assert_int_equal(start(graph, 3, 1, false), KILN_OK);
 		expect_done(1);
-		transfer(y, 0, said[1], sizeof said[1], false);
+		transfer(y, 0, said[1], sizeof(said[1]), false);
 		for (int i = 0; i < TALLIES; i++) {
 			assert_int_equal(said[1][i].not_zero, 0);
 			assert_int_equal(said[1][i].at % 256, 0);
@@ -267,7 +267,7 @@ static void failing_calls_of_the_driver(void **state)
 	(void)state;
 	struct steps steps;
 	make_steps(&steps);
-	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
 		struct device_graph *graph = NULL;
 		fake->inject(functions[i], 801, 1);
 		assert_int_equal(device_cuda.graph_make(device, steps.launches, COUNT, &graph, error),
@@ -330,7 +330,7 @@ static void a_fault_names_the_graph(void **state)
 	assert_true(broken);
 	assert_int_equal(done.ticket, 9);
 	assert_int_equal(done.status, KILN_EDEVICE);
-	snprintf(error, sizeof error, "%s", done.error);
+	snprintf(error, sizeof(error), "%s", done.error);
 	assert_sentence("failed in call 9 (a graph of 2 launches): CUDA_ERROR_ILLEGAL_ADDRESS");
 	device_cuda.graph_free(device, graph);
 	device_cuda.unload(device, fault);

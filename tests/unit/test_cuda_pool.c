@@ -29,7 +29,7 @@ static int pool_fd(void)
 	int fd = memfd_create("pool", MFD_CLOEXEC);
 	assert_true(fd >= 0);
 	for (uint32_t i = 0; i < POOL_BYTES / 4; i++)
-		assert_int_equal(write(fd, &i, sizeof i), sizeof i);
+		assert_int_equal(write(fd, &i, sizeof(i)), sizeof(i));
 	return fd;
 }
 
@@ -53,7 +53,7 @@ static struct device_import lent(int fd, uint64_t at, uint64_t span, uint64_t id
 								 .offset = offset,
 								 .bytes = bytes};
 	const struct fake_share share = {FAKE_SHARE_MAGIC, 0, inode(fd), at, span};
-	memcpy(what.handle, &share, sizeof share);
+	memcpy(what.handle, &share, sizeof(share));
 	return what;
 }
 
@@ -69,7 +69,7 @@ static bool is_given_back(int fd, uint64_t at)
 {
 	char path[64];
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = 1};
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	int own = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(own >= 0);
 	assert_int_equal(fcntl(own, F_OFD_GETLK, &lock), 0);
@@ -85,8 +85,8 @@ static void reads_and_writes_a_part(void **state)
 	struct device_import what = lent(fd, 8192, 4096, 5, 400, 96);
 	struct device_memory *memory = import(&what);
 	assert_int_equal(first_word(memory), (8192 + 400) / 4);
-	transfer(memory, 92, &word, sizeof word, true);
-	assert_int_equal(pread(fd, &found, sizeof found, 8192 + 492), sizeof found);
+	transfer(memory, 92, &word, sizeof(word), true);
+	assert_int_equal(pread(fd, &found, sizeof(found), 8192 + 492), sizeof(found));
 	assert_int_equal(found, word);
 	assert_int_equal(device_cuda.copy(device, 1, 2, memory, 93, &word, 4, false, error),
 					 KILN_EINVAL);
@@ -137,7 +137,7 @@ static void keeps_processes_apart(void **state)
 	(void)state;
 	int first = pool_fd(), second = pool_fd();
 	uint32_t word = 77;
-	assert_int_equal(pwrite(second, &word, sizeof word, 0), sizeof word);
+	assert_int_equal(pwrite(second, &word, sizeof(word), 0), sizeof(word));
 	struct device_import what = lent(first, 0, 4096, 5, 0, 4096);
 	struct device_memory *a = import(&what);
 	what = lent(second, 0, 4096, 5, 0, 4096);
@@ -212,7 +212,7 @@ static void refuses_what_does_not_hang_together(void **state)
 	assert_int_equal(first_word(stale), 0);
 	device_cuda.free(device, stale);
 	/* Data of no pool, and no pool at all. */
-	memset(what.handle, 0, sizeof what.handle);
+	memset(what.handle, 0, sizeof(what.handle));
 	assert_int_equal(device_cuda.import(device, &what, &memory, error), KILN_EINVAL);
 	assert_sentence("cannot import the pool memory that process 4711 lends");
 	int pipes[2];

@@ -57,7 +57,7 @@ static void values_travel_with_the_launch(void **state)
 	value = 8;
 	count = 4;
 	expect_done(1);
-	transfer(memory, 0, words, sizeof words, false);
+	transfer(memory, 0, words, sizeof(words), false);
 	assert_int_equal(words[2], 7);
 	assert_int_equal(words[3], 0);
 	device_cuda.free(device, memory);
@@ -127,7 +127,7 @@ static struct device_memory *import_into(struct device *second, const struct dev
 
 static void put_word(struct device_memory *memory, uint32_t word)
 {
-	transfer(memory, 0, &word, sizeof word, true);
+	transfer(memory, 0, &word, sizeof(word), true);
 }
 
 static uint32_t word_in(struct device *second, struct device_memory *memory)
@@ -186,7 +186,7 @@ static void what_cannot_be_shared_stays(void **state)
 	struct device_shared shared = {.fd = -1};
 	put_word(memory, 11);
 	int blocks = fake->live(FAKE_LIVE_BLOCKS);
-	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
 		fake->inject(functions[i], 801, 1);
 		assert_true(device_cuda.share(device, memory, &shared, error) < 0);
 		assert_sentence("801");

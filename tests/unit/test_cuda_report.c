@@ -60,7 +60,7 @@ static void a_count_ends_the_call(void **state)
 	assert_int_equal(launch(module, y, 1ull << 40, 0, 1, 3, 0), KILN_OK);
 	expect_index(3, "1099511627776 of 70 indices are out of range: there is nothing that they "
 					"could name");
-	transfer(y, 0, before, sizeof before, false);
+	transfer(y, 0, before, sizeof(before), false);
 	for (int i = 1; i <= 3; i++)
 		assert_int_equal(before[i], 0);
 	device_cuda.unload(device, module);
@@ -83,11 +83,11 @@ static void launches_in_flight_do_not_meet(void **state)
 		struct device_done done = next_done();
 		bool counted = done.ticket % 3 == 0 && done.ticket > 0;
 		assert_int_equal(done.status, counted ? KILN_EINDEX : KILN_OK);
-		snprintf(sentence, sizeof sentence, "%d of 70 indices are out of range, which is 0 to 8",
+		snprintf(sentence, sizeof(sentence), "%d of 70 indices are out of range, which is 0 to 8",
 				 (int)done.ticket);
 		assert_string_equal(done.error, counted ? sentence : "");
 	}
-	transfer(y, 0, before, sizeof before, false);
+	transfer(y, 0, before, sizeof(before), false);
 	for (int i = 0; i < 600; i++)
 		assert_int_equal(before[i], 0);
 	/* They are used again. */

@@ -51,7 +51,7 @@ static struct tally tally(struct device_module *module, struct device_memory *y,
 	assert_int_equal(launch(module, y, 0, (struct kernel_scratch){bytes, counters}, stream, 5, 0),
 					 KILN_OK);
 	expect_done(5);
-	transfer(y, 0, &said, sizeof said, false);
+	transfer(y, 0, &said, sizeof(said), false);
 	assert_int_equal(said.at % 256, 0);
 	assert_int_equal(said.not_zero, 0);
 	return said;
@@ -102,7 +102,7 @@ static void growing_spares_what_is_queued(void **state)
 	expect_done(3);
 	assert_int_equal(fake->live(FAKE_LIVE_BLOCKS), blocks + 1);
 	assert_int_equal(fake->calls("cuMemFree"), 0);
-	transfer(y, 0, said, sizeof said, false);
+	transfer(y, 0, said, sizeof(said), false);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(said[i].not_zero, 0);
 	assert_true(said[0].at != said[1].at && said[1].at != said[2].at);
@@ -122,8 +122,8 @@ static void counters_of_all_sizes_are_zero(void **state)
 	(void)state;
 	struct device_memory *y = alloc(16);
 	struct device_module *module = load(FAKE_TALLY);
-	for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
-		for (size_t k = 0; k < sizeof counters / sizeof *counters; k++) {
+	for (size_t i = 0; i < sizeof(counters) / sizeof(*counters); i++)
+		for (size_t k = 0; k < sizeof(counters) / sizeof(*counters); k++) {
 			tally(module, y, counters[i] + 300, counters[i], 1);
 			tally(module, y, counters[k] + k, counters[k], 1);
 		}

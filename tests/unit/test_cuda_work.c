@@ -22,9 +22,9 @@ static void binds_operands_and_scalars(void **state)
 {
 	(void)state;
 	uint32_t words[8] = {10, 20, 30, 40, 50, 60, 70, 80}, result[8] = {0};
-	struct device_memory *memory = alloc(sizeof words);
+	struct device_memory *memory = alloc(sizeof(words));
 	struct device_module *add = load(FAKE_ADD_ONE);
-	transfer(memory, 0, words, sizeof words, true);
+	transfer(memory, 0, words, sizeof(words), true);
 	/* y = the last four words, x = words 1 to 4, the count carries rubbish above its 4 bytes */
 	const struct kernel_arg args[] = {{KERNEL_ARG_POINTER, 1, 0, 0},
 									  {KERNEL_ARG_POINTER, 0, 0, 0},
@@ -41,9 +41,9 @@ static void binds_operands_and_scalars(void **state)
 										 .stream = 1};
 	assert_int_equal(device_cuda.launch(device, &launch, error), KILN_OK);
 	expect_done(5);
-	transfer(memory, 0, result, sizeof result, false);
+	transfer(memory, 0, result, sizeof(result), false);
 	const uint32_t expected[8] = {10, 20, 30, 40, 50, 21, 31, 41};
-	assert_memory_equal(result, expected, sizeof expected);
+	assert_memory_equal(result, expected, sizeof(expected));
 	device_cuda.unload(device, add);
 	device_cuda.free(device, memory);
 }
@@ -343,14 +343,14 @@ static void a_gpu_that_goes_away_is_noticed(void **state)
 		{304, false, false}, {100, true, true},  {101, true, true},   {3, true, true},
 		{802, true, true},
 	};
-	for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+	for (size_t i = 0; i < sizeof(answers) / sizeof(*answers); i++) {
 		int result = answers[i].result;
 		struct device_memory *memory = alloc(16);
 		struct device_module *fill = load(FAKE_FILL);
 		struct device_done done[2];
 		char number[32];
 		bool broken = false;
-		snprintf(number, sizeof number, "CUDA_ERROR_FAKE_%d %d", result, result);
+		snprintf(number, sizeof(number), "CUDA_ERROR_FAKE_%d %d", result, result);
 		assert_int_equal(launch_fill(fill, memory, 1, 1, 41, 0), KILN_OK);
 		fake->inject("cuEventQuery", result, answers[i].broken ? -1 : 1);
 		if (answers[i].context_too)

@@ -28,7 +28,7 @@ static char base[64], directory[PATH_MAX], error[KERNEL_ERROR_MAX];
 static int set_up(void **state)
 {
 	(void)state;
-	snprintf(base, sizeof base, "/tmp/kiln-test-fault-XXXXXX");
+	snprintf(base, sizeof(base), "/tmp/kiln-test-fault-XXXXXX");
 	if (!mkdtemp(base))
 		return -1;
 	fault_directory(base, directory);
@@ -39,14 +39,14 @@ static int tear_down(void **state)
 {
 	char command[96];
 	(void)state;
-	snprintf(command, sizeof command, "rm -rf %s", base);
+	snprintf(command, sizeof(command), "rm -rf %s", base);
 	return system(command);
 }
 
 static int put(const char *id, const char *kind)
 {
 	char text[512];
-	snprintf(text, sizeof text, REPORT, id, kind);
+	snprintf(text, sizeof(text), REPORT, id, kind);
 	return fault_file_write(directory, id, text, error);
 }
 
@@ -76,7 +76,7 @@ static void names(void **state)
 	char found[FAULT_ID_MAX], *text;
 	(void)state;
 	assert_true(fault_is_id("20261122-101112-7f3a"));
-	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		assert_false(fault_is_id(bad[i]));
 		if (*bad[i])
 			assert_int_equal(fault_file_read(directory, bad[i], found, &text, error), KILN_EINVAL);
@@ -100,19 +100,19 @@ static void written_and_read(void **state)
 	assert_int_equal(status.st_mode & 0777, 0700);
 	assert_int_equal(fault_file_read(directory, "", found, &text, error), KILN_OK);
 	assert_string_equal(found, "20261122-101113-0000");
-	fault_value(text, "kind", value, sizeof value);
+	fault_value(text, "kind", value, sizeof(value));
 	assert_string_equal(value, "store");
-	fault_value(text, "said", value, sizeof value);
+	fault_value(text, "said", value, sizeof(value));
 	assert_string_equal(value, "it ended");
-	fault_value(text, "nothing", value, sizeof value);
+	fault_value(text, "nothing", value, sizeof(value));
 	assert_string_equal(value, "");
 	free(text);
 	assert_int_equal(fault_file_count(directory, found, 1234567, 1795600000, error), KILN_OK);
 	assert_int_equal(fault_file_read(directory, "20261122-101113-0000", found, &text, error),
 					 KILN_OK);
-	fault_value(text, "times", value, sizeof value);
+	fault_value(text, "times", value, sizeof(value));
 	assert_string_equal(value, "1234567");
-	fault_value(text, "last", value, sizeof value);
+	fault_value(text, "last", value, sizeof(value));
 	assert_string_equal(value, "2026-11-25 09:46:40 UTC");
 	assert_non_null(strstr(text, "\nsaid           it ended"));
 	assert_non_null(strstr(text, "\ntimes          99\n"));
@@ -126,7 +126,7 @@ static void bounded(void **state)
 	char id[FAULT_ID_MAX], found[FAULT_ID_MAX], *text;
 	(void)state;
 	for (int i = 0; i < FAULT_KEPT + 10; i++) {
-		snprintf(id, sizeof id, "20261122-101112-%04x", i);
+		snprintf(id, sizeof(id), "20261122-101112-%04x", i);
 		assert_int_equal(put(id, "device"), KILN_OK);
 	}
 	assert_int_equal(count_all(), FAULT_KEPT);
@@ -160,7 +160,7 @@ static void disk_full(void **state)
 	char temporary[PATH_MAX + 16];
 	(void)state;
 	assert_int_equal(mkdir(directory, 0700), 0);
-	snprintf(temporary, sizeof temporary, "%s/new.part", directory);
+	snprintf(temporary, sizeof(temporary), "%s/new.part", directory);
 	assert_int_equal(mkdir(temporary, 0700), 0);
 	assert_int_equal(put("20261122-101112-0001", "device"), KILN_EIO);
 	assert_non_null(strstr(error, "report 20261122-101112-0001 cannot be written to"));
@@ -181,12 +181,12 @@ static void scrubbed(void **state)
 	};
 	char text[256];
 	(void)state;
-	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-		snprintf(text, sizeof text, "%s", cases[i][0]);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		snprintf(text, sizeof(text), "%s", cases[i][0]);
 		fault_scrub(text, "sword:fish");
 		assert_string_equal(text, cases[i][1]);
 	}
-	snprintf(text, sizeof text, "kernel %s, handle %s0", key, key);
+	snprintf(text, sizeof(text), "kernel %s, handle %s0", key, key);
 	fault_scrub(text, "");
 	assert_int_equal(strncmp(text + 7, key, 64), 0);
 	assert_int_equal(strspn(text + 7 + 64 + strlen(", handle "), "."), 65);

@@ -28,9 +28,8 @@ static int open_fds(void)
 	int count = 0;
 	DIR *directory = opendir("/proc/self/fd");
 	assert_non_null(directory);
-	while (readdir(directory) != NULL) {
+	while (readdir(directory) != NULL)
 		count++;
-	}
 	closedir(directory);
 	return count;
 }
@@ -84,9 +83,8 @@ static void test_sizes(void **state)
 	static const size_t sizes[] = {0, 1, FRAME_INLINE_MAX, FRAME_INLINE_MAX + 1, (size_t)3 << 20};
 	char *data = malloc((size_t)3 << 20);
 	assert_non_null(data);
-	for (size_t i = 0; i < (size_t)3 << 20; i++) {
+	for (size_t i = 0; i < (size_t)3 << 20; i++)
 		data[i] = (char)(i * 31 + i / 251);
-	}
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct frame frame;
 		assert_int_equal(frame_send(world->pair[0], data, sizes[i], NULL, 0), KILN_OK);
@@ -108,9 +106,8 @@ static void test_descriptors(void **state)
 		int fds[FRAME_MAX_FDS];
 		struct frame frame;
 		struct stat sent, got;
-		for (int i = 0; i < FRAME_MAX_FDS; i++) {
+		for (int i = 0; i < FRAME_MAX_FDS; i++)
 			fds[i] = frame_memfd("test", (uint64_t)i + 1);
-		}
 		assert_int_equal(frame_send(world->pair[0], data, size, fds, FRAME_MAX_FDS), KILN_OK);
 		assert_int_equal(frame_recv(world->pair[1], &frame, LIMIT), KILN_OK);
 		assert_int_equal(frame.fd_count, FRAME_MAX_FDS);
@@ -164,9 +161,8 @@ static void test_refusals(void **state)
 		send_fds(world->pair[0], datagram, 8 + all[i].extra, fds, all[i].fds);
 		assert_int_equal(frame_send(world->pair[0], "next", 4, NULL, 0), KILN_OK);
 		assert_int_equal(frame_recv(world->pair[1], &frame, LIMIT), KILN_EPROTO);
-		if (strstr(frame.why, all[i].why) == NULL) {
+		if (strstr(frame.why, all[i].why) == NULL)
 			fail_msg("sample %zu: \"%s\" does not say \"%s\"", i, frame.why, all[i].why);
-		}
 		assert_null(frame.data);
 		assert_int_equal(frame.fd_count, 0);
 		assert_int_equal(frame.rest_count, all[i].fds);
@@ -175,9 +171,8 @@ static void test_refusals(void **state)
 		assert_memory_equal(frame.data, "next", 4);
 		frame_free(&frame);
 	}
-	for (int i = 0; i < 9; i++) {
+	for (int i = 0; i < 9; i++)
 		close(fds[i]);
-	}
 }
 
 /* A bulk payload must be sealed against writing too, and be of the size that the header says. */
@@ -195,9 +190,8 @@ static void test_bulk_seals(void **state)
 		send_fds(world->pair[0], i < 4 ? "KF\1\0\4\0\0\0" : "KF\1\0\5\0\0\0", 8, &fd, 1);
 		int status = frame_recv(world->pair[1], &frame, LIMIT);
 		assert_int_equal(status, i == 3 ? KILN_OK : KILN_EPROTO);
-		if (i == 3) {
+		if (i == 3)
 			assert_memory_equal(frame.data, "data", 4);
-		}
 		frame_free(&frame);
 		close(fd);
 	}
@@ -312,9 +306,8 @@ static void test_queue_end(void **state)
 	frame_queue_free(&queue);
 	assert_int_equal(queue.count, 0);
 	free(data);
-	while (frame_recv(world->pair[1], &frame, LIMIT) == KILN_OK) {
+	while (frame_recv(world->pair[1], &frame, LIMIT) == KILN_OK)
 		frame_free(&frame);
-	}
 }
 
 /* Descriptors that it would open beyond those that it may have: nothing is queued, none is left. */
@@ -421,9 +414,8 @@ static void test_reserve(void **state)
 	int fd = frame_memfd("test", 8), next = dup(fd), all[16];
 
 	close(next);
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < 16; i++)
 		all[i] = fd;
-	}
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
 	few = usual;
 	few.rlim_cur = (rlim_t)next + 1;

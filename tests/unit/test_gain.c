@@ -16,9 +16,9 @@ static double gain(const char *op, const char *variant, const char *target, uint
 	struct kernel_plan plan = {.bytes_moved = bytes};
 	struct kernel_limits limits = {0};
 
-	snprintf(plan.op, sizeof plan.op, "%s", op);
-	snprintf(plan.variant, sizeof plan.variant, "%s", variant);
-	snprintf(limits.target, sizeof limits.target, "%s", target);
+	snprintf(plan.op, sizeof(plan.op), "%s", op);
+	snprintf(plan.variant, sizeof(plan.variant), "%s", variant);
+	snprintf(limits.target, sizeof(limits.target), "%s", target);
 	return plan_gain(&plan, &limits, us);
 }
 

@@ -57,13 +57,13 @@ static void *load(const struct compile_result *result)
 	void *handle;
 	FILE *file;
 
-	snprintf(path, sizeof path, "%s/object%d.so", temporary, count++);
+	snprintf(path, sizeof(path), "%s/object%d.so", temporary, count++);
 	file = fopen(path, "w");
 	assert_non_null(file);
 	assert_int_equal(fwrite(result->object, 1, result->object_bytes, file), result->object_bytes);
 	assert_int_equal(fclose(file), 0);
 	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (handle == NULL)
+	if (!handle)
 		fail_msg("%s", dlerror());
 	unlink(path);
 	return handle;
@@ -75,7 +75,7 @@ static void call(void *handle, const char *entry, long *p)
 	void (*function)(long *);
 
 	assert_non_null(symbol);
-	memcpy(&function, &symbol, sizeof function);
+	memcpy(&function, &symbol, sizeof(function));
 	function(p);
 }
 
@@ -171,12 +171,12 @@ static void sums_in_two_types_are_whole(void **state)
 	void *handle;
 
 	(void)state;
-	memcpy(p, x, sizeof p);
+	memcpy(p, x, sizeof(p));
 	compile(sums, "add", &result);
 	assert_string_equal(result.error, "");
 	handle = load(&result);
 	call(handle, result.entry, p);
-	memcpy(x, p, sizeof p);
+	memcpy(x, p, sizeof(p));
 	assert_int_equal(x[8], 4);
 	assert_int_equal(x[9], 8);
 	dlclose(handle);
@@ -326,7 +326,7 @@ static void a_full_disk_is_no_error_of_the_source(void **state)
 	struct compile_result result;
 
 	(void)state;
-	for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(*rooms); i++) {
 		limit_files(rooms[i]);
 		compile(kernel, "add<long, 2>", &result);
 		limit_files(RLIM_INFINITY);
@@ -346,7 +346,7 @@ static void a_directory_that_is_removed_is_made_anew(void **state)
 	char command[128];
 
 	(void)state;
-	snprintf(command, sizeof command, "rm -rf %s/*", temporary);
+	snprintf(command, sizeof(command), "rm -rf %s/*", temporary);
 	assert_int_equal(system(command), 0);
 	assert_false(hostcc_is_current());
 	compile(kernel, "add<long, 2>", &result);
@@ -362,7 +362,7 @@ static void a_named_compiler_is_the_only_one(void **state)
 	char value[200], saved[200];
 
 	(void)state;
-	snprintf(saved, sizeof saved, "%s", named ? named : "");
+	snprintf(saved, sizeof(saved), "%s", named ? named : "");
 	hostcc_close();
 	setenv("KILN_CXX", "/nonexistent/g++", 1);
 	assert_int_equal(hostcc_open(&other), KILN_ENOTSUP);
@@ -373,7 +373,7 @@ static void a_named_compiler_is_the_only_one(void **state)
 	assert_non_null(strstr(other.reason, "false does not answer --version and -dumpmachine"));
 	assert_int_equal(left_behind(), 0);
 	setenv("KILN_CXX", saved, 1);
-	snprintf(value, sizeof value, "%s:host told", toolchain.stamp);
+	snprintf(value, sizeof(value), "%s:host told", toolchain.stamp);
 	setenv(COMPILE_CXX_ID, value, 1);
 	assert_int_equal(hostcc_open(&other), KILN_OK);
 	assert_string_equal(other.id, "host told");
@@ -394,16 +394,16 @@ static void a_replaced_compiler_is_noticed(void **state)
 	struct compile_result result;
 
 	(void)state;
-	snprintf(saved, sizeof saved, "%s", named ? named : "");
+	snprintf(saved, sizeof(saved), "%s", named ? named : "");
 	hostcc_close();
-	snprintf(path, sizeof path, "%s/.cxx", temporary);
-	snprintf(command, sizeof command, "printf '#!/bin/sh\nexec %s \"$@\"\n' >%s; chmod 700 %s",
+	snprintf(path, sizeof(path), "%s/.cxx", temporary);
+	snprintf(command, sizeof(command), "printf '#!/bin/sh\nexec %s \"$@\"\n' >%s; chmod 700 %s",
 			 saved[0] ? saved : "g++", path, path);
 	assert_int_equal(system(command), 0);
 	setenv("KILN_CXX", path, 1);
 	assert_int_equal(hostcc_open(&first), KILN_OK);
 	assert_true(hostcc_is_current());
-	snprintf(command, sizeof command, "echo '# changed' >>%s", path);
+	snprintf(command, sizeof(command), "echo '# changed' >>%s", path);
 	assert_int_equal(system(command), 0);
 	assert_false(hostcc_is_current());
 	compile(kernel, "add<long, 1>", &result);
@@ -491,7 +491,7 @@ int main(void)
 		cmocka_unit_test(a_replaced_compiler_is_noticed),
 	};
 
-	snprintf(temporary, sizeof temporary, "/tmp/kiln-hostcc.XXXXXX");
+	snprintf(temporary, sizeof(temporary), "/tmp/kiln-hostcc.XXXXXX");
 	if (mkdtemp(temporary) == NULL)
 		return 1;
 	setenv("TMPDIR", temporary, 1);

@@ -22,7 +22,7 @@ static struct compile_job sample(const char *target)
 	struct compile_job job = {
 		.source = "ops/x.cuh", .instantiation = "k<u8, 2>", .files = files, .file_count = 2};
 
-	snprintf(job.target, sizeof job.target, "%s", target);
+	snprintf(job.target, sizeof(job.target), "%s", target);
 	return job;
 }
 
@@ -90,7 +90,7 @@ static void all_that_matters_changes_it(void **state)
 	job.instantiation = "k<u8, 3>";
 	hex_of(&job, "t1", hex[count++]);
 	job = sample("sm_90");
-	memcpy(changed, files, sizeof changed);
+	memcpy(changed, files, sizeof(changed));
 	job.files = changed;
 	changed[0].text = "int b;\n";
 	hex_of(&job, "t1", hex[count++]);
@@ -142,9 +142,9 @@ static void the_directory_does_not(void **state)
 		struct compile_job job = sample("sm_90");
 		char error[KERNEL_ERROR_MAX];
 
-		snprintf(root[i], sizeof root[i], "/tmp/kiln-key.XXXXXX");
+		snprintf(root[i], sizeof(root[i]), "/tmp/kiln-key.XXXXXX");
 		assert_non_null(mkdtemp(root[i]));
-		snprintf(command, sizeof command,
+		snprintf(command, sizeof(command),
 				 "cd %s && %s printf '#include \"a.cuh\"\\nint x;\\n' >x.cuh && echo 'int a;' "
 				 ">a.cuh",
 				 root[i], i ? "echo 'int o;' >0.cuh &&" : "");
@@ -159,7 +159,7 @@ static void the_directory_does_not(void **state)
 		job.files = closure;
 		hex_of(&job, "t", hex[i]);
 		compile_sources_close(sources);
-		snprintf(command, sizeof command, "rm -r %s", root[i]);
+		snprintf(command, sizeof(command), "rm -r %s", root[i]);
 		assert_int_equal(system(command), 0);
 	}
 	assert_string_equal(hex[0], hex[1]);
@@ -228,7 +228,7 @@ static void no_way_back(void **state)
 	char error[KERNEL_ERROR_MAX];
 
 	(void)state;
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
 		assert_int_equal(compile_again_open(texts[i], "", &again, error), KILN_ENOTSUP);
 		assert_string_equal(error, "it was made by a kilnd that gave the compiler other options");
 	}

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#define FILE_OF(name, text)         \
-	{                               \
-		name, text, sizeof text - 1 \
+#define FILE_OF(name, text)          \
+	{                                \
+		name, text, sizeof(text) - 1 \
 	}
 
 static const struct compile_file ours[] = {
@@ -56,7 +56,7 @@ static const char *differ_by(const struct compile_job *asked, const char *asked_
 	compile_key_differences(a, b, asked->files, asked->file_count, &out);
 	all[0] = 0;
 	for (int i = 0; i < out.count; i++)
-		used = util_append(all, sizeof all, used, "%s%s", i ? "|" : "", out.items[i].text);
+		used = util_append(all, sizeof(all), used, "%s%s", i ? "|" : "", out.items[i].text);
 	if (distance)
 		*distance = out.distance;
 	free(a);
@@ -232,10 +232,10 @@ static void many_differences(void **state)
 	struct compile_job a = my_job(), b = my_job();
 	struct compile_differences out;
 	(void)state;
-	memset(value, 'x', sizeof value - 1);
-	value[sizeof value - 1] = 0;
+	memset(value, 'x', sizeof(value) - 1);
+	value[sizeof(value) - 1] = 0;
 	for (int i = 0; i < COMPILE_MAX_MACROS; i++) {
-		snprintf(names[i], sizeof names[i], "M%d", i);
+		snprintf(names[i], sizeof(names[i]), "M%d", i);
 		macros[i] = (struct compile_macro){names[i], value};
 	}
 	a.macros = macros;
@@ -245,7 +245,7 @@ static void many_differences(void **state)
 	assert_int_equal(out.count, COMPILE_DIFFERENCES);
 	assert_int_equal(out.left_out, COMPILE_MAX_MACROS - COMPILE_DIFFERENCES);
 	assert_int_equal(out.distance, COMPILE_MAX_MACROS);
-	assert_int_equal(strlen(out.items[0].text), sizeof out.items[0].text - 1);
+	assert_int_equal(strlen(out.items[0].text), sizeof(out.items[0].text) - 1);
 	assert_string_equal(out.items[0].what, "macro");
 	free(asked);
 	free(other);

@@ -34,7 +34,7 @@ static void compile(const char *target, const char *text, const char *instantiat
 	struct compile_job job = {
 		.source = "ops/turn.cuh", .instantiation = instantiation, .files = &file, .file_count = 1};
 
-	snprintf(job.target, sizeof job.target, "%s", target);
+	snprintf(job.target, sizeof(job.target), "%s", target);
 	nvrtc_compile(&job, out);
 }
 
@@ -77,11 +77,11 @@ static void a_template_becomes_a_cubin(void **state)
 
 static void every_target_it_names_works(void **state)
 {
-	char targets[sizeof toolchain.targets], *save = NULL;
+	char targets[sizeof(toolchain.targets)], *save = NULL;
 	struct compile_result result;
 
 	(void)state;
-	memcpy(targets, toolchain.targets, sizeof targets);
+	memcpy(targets, toolchain.targets, sizeof(targets));
 	for (char *at = strtok_r(targets, " ", &save); at; at = strtok_r(NULL, " ", &save)) {
 		compile(at, kernel, "turn<unsigned char, 32>", &result);
 		assert_string_equal(result.error, "");
@@ -128,10 +128,10 @@ static void other_targets_are_refused(void **state)
 	char sentence[KERNEL_ERROR_MAX];
 
 	(void)state;
-	for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+	for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++) {
 		compile(targets[i], kernel, "turn<int, 2>", &result);
 		assert_int_equal(result.status, KILN_ENOTSUP);
-		snprintf(sentence, sizeof sentence, "target %s is not one of this NVRTC's: %s", targets[i],
+		snprintf(sentence, sizeof(sentence), "target %s is not one of this NVRTC's: %s", targets[i],
 				 toolchain.targets);
 		assert_string_equal(result.error, sentence);
 		compile_result_free(&result);
@@ -214,7 +214,7 @@ static void an_id_is_believed_with_its_stamp_only(void **state)
 	(void)state;
 	setenv("CUDA_CACHE_PATH", "/tmp", 1);
 	setenv("NVRTC_APPEND_OPTIONS", "-lineinfo", 1);
-	snprintf(value, sizeof value, "%s:nvrtc told", toolchain.stamp);
+	snprintf(value, sizeof(value), "%s:nvrtc told", toolchain.stamp);
 	setenv(COMPILE_NVRTC_ID, value, 1);
 	assert_int_equal(exit_status_of(open_with_id), 10);
 	value[0] = value[0] == '0' ? '1' : '0';
@@ -235,10 +235,10 @@ static bool look(void)
 	pid = fork();
 	if (pid == 0) {
 		nvrtc_open(&toolchain);
-		_exit(write(ends[1], &toolchain, sizeof toolchain) != sizeof toolchain);
+		_exit(write(ends[1], &toolchain, sizeof(toolchain)) != sizeof(toolchain));
 	}
 	close(ends[1]);
-	got = pid > 0 && read(ends[0], &toolchain, sizeof toolchain) == sizeof toolchain;
+	got = pid > 0 && read(ends[0], &toolchain, sizeof(toolchain)) == sizeof(toolchain);
 	close(ends[0]);
 	return got && waitpid(pid, &status, 0) == pid && status == 0;
 }

@@ -33,11 +33,9 @@ static int parse(struct options *out, const char *const words[MAX_WORDS])
 static int clean(void **state)
 {
 	(void)state;
-	for (int i = 0; i < ROWS; i++) {
-		if (table[i].environment) {
+	for (int i = 0; i < ROWS; i++)
+		if (table[i].environment)
 			unsetenv(table[i].environment);
-		}
-	}
 	setenv("HOME", "/h/somebody", 1);
 	unsetenv("XDG_CACHE_HOME");
 	unsetenv("XDG_CONFIG_HOME");
@@ -51,7 +49,7 @@ static void defaults(void **state)
 	struct options options;
 	char path[64];
 	assert_int_equal(PARSE(&options, NULL), KILN_OK);
-	snprintf(path, sizeof path, "/tmp/kiln-%lu/kiln.sock", (unsigned long)getuid());
+	snprintf(path, sizeof(path), "/tmp/kiln-%lu/kiln.sock", (unsigned long)getuid());
 	assert_string_equal(options.socket, path);
 	assert_string_equal(options.cache_dir, "/h/somebody/.cache/kiln");
 	assert_string_equal(options.kernel_dir, "");
@@ -255,7 +253,7 @@ static void refusals(void **state)
 		{{"--device-name=gpu"}, "--device-name: \"gpu\" is not cpu or cuda:0 to cuda:63"},
 		{{"--fd=2"}, "--fd: \"2\" is not a descriptor from 3 to 1048576"},
 	};
-	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct options options;
 		assert_int_equal(PARSE(&options, cases[i].words[0], cases[i].words[1], cases[i].words[2]),
 						 KILN_EINVAL);
@@ -305,7 +303,7 @@ static void remote_refusals(void **state)
 		 "--remote-queue: \"1\" is not a size from 4.0 KiB to 4.0 GiB (written like 4096, 512k, "
 		 "64MiB)"},
 	};
-	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct options options;
 		assert_int_equal(PARSE(&options, cases[i].words[0], cases[i].words[1]), KILN_EINVAL);
 		assert_string_equal(error, cases[i].sentence);
@@ -355,7 +353,7 @@ static void long_values(void **state)
 	(void)state;
 	struct options options;
 	char path[6000];
-	memset(path, 'p', sizeof path);
+	memset(path, 'p', sizeof(path));
 	path[107] = 0;
 	assert_int_equal(PARSE(&options, "--socket", path), KILN_OK);
 	path[107] = 'p';
@@ -363,7 +361,7 @@ static void long_values(void **state)
 	assert_int_equal(PARSE(&options, "--socket", path), KILN_EINVAL);
 	assert_non_null(strstr(error, "has 108 bytes; the path of a socket has at most 107"));
 	path[108] = 'p';
-	path[sizeof path - 1] = 0;
+	path[sizeof(path) - 1] = 0;
 	assert_int_equal(PARSE(&options, "--cache-dir", path), KILN_EINVAL);
 	assert_non_null(strstr(error, "a path has at most 4095"));
 	assert_int_equal(PARSE(&options, "--workers", path), KILN_EINVAL);
@@ -394,16 +392,15 @@ static void limits_walk_the_table(void **state)
 	assert_int_equal(options_limits(&options, limits), OPTIONS_LIMITS);
 	for (int i = 0; i < OPTIONS_LIMITS; i++) {
 		char option[32];
-		snprintf(option, sizeof option, "--max-%s", expected[i].name);
+		snprintf(option, sizeof(option), "--max-%s", expected[i].name);
 		assert_string_equal(limits[i].name, expected[i].name);
 		assert_string_equal(limits[i].option, option);
 		assert_int_equal(limits[i].value, expected[i].value);
 		assert_true(*limits[i].unit && *limits[i].help);
 	}
 	int rows = 0;
-	for (int i = 0; i < ROWS; i++) {
+	for (int i = 0; i < ROWS; i++)
 		rows += table[i].unit != NULL;
-	}
 	assert_int_equal(rows, OPTIONS_LIMITS);
 }
 
@@ -418,18 +415,16 @@ static void help_names_every_option(void **state)
 	assert_int_equal(fclose(file), 0);
 	for (int i = 0; i < ROWS; i++) {
 		char shown[64];
-		snprintf(shown, sizeof shown, "\n  --%s%s", table[i].name,
+		snprintf(shown, sizeof(shown), "\n  --%s%s", table[i].name,
 				 table[i].value || table[i].environment ? " " : "\n");
 		assert_int_equal(strstr(text, shown) != NULL, table[i].help != NULL);
-		if (table[i].environment) {
+		if (table[i].environment)
 			assert_non_null(strstr(text, table[i].environment));
-		}
 	}
 	assert_non_null(
 		strstr(text, "\n      compiler processes (1 to 256, 0: one per core allowed)\n"));
-	for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
+	for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
 		assert_in_range(strcspn(line, "\n"), 0, 110);
-	}
 	free(text);
 }
 
@@ -469,7 +464,7 @@ static void settings_are_written_as_they_are_read(void **state)
 		"  --allow-uid 5,6\n",        "  --on-miss fallback\n",    "  --sandbox off\n",
 		"  --memcheck yes\n",         "  --cache-bytes 1048576\n", "  --executor-wrapper tool\n",
 		"  --cache-dir /tmp/c\n",     "  --test-requests no\n",    "  --specialize lazy\n"};
-	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++)
 		if (!strstr(text.text, lines[i]))
 			fail_msg("no line \"%s\" in: %s", lines[i], text.text);
 	util_text_free(&text);

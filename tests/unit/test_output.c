@@ -66,7 +66,7 @@ static void say(struct scene *scene, const char *text)
 static void assert_hears(struct scene *scene, const char *text)
 {
 	char bytes[512];
-	ssize_t got = read(scene->said, bytes, sizeof bytes - 1);
+	ssize_t got = read(scene->said, bytes, sizeof(bytes) - 1);
 	bytes[got > 0 ? got : 0] = 0;
 	assert_string_equal(bytes, text);
 }
@@ -95,7 +95,7 @@ static void lines_pass_whole(void **state)
  * line that is longer than what is passed on at once is not cut inside a character. */
 static void what_a_child_says_is_text(void **state)
 {
-	static char line[3 * 2000 + 2], passed[sizeof line];
+	static char line[3 * 2000 + 2], passed[sizeof(line)];
 	struct scene scene;
 	size_t used = 0;
 	(void)state;
@@ -104,9 +104,9 @@ static void what_a_child_says_is_text(void **state)
 	assert_hears(&scene, "a\\x1b[2J\t\\u009b \\xff\n");
 	for (size_t i = 0; i < 2000; i++)
 		memcpy(line + 3 * i, "\xe2\x82\xac", 3);
-	line[sizeof line - 2] = '\n';
+	line[sizeof(line) - 2] = '\n';
 	say(&scene, line);
-	for (ssize_t got; (got = read(scene.said, passed + used, sizeof passed - used)) > 0;)
+	for (ssize_t got; (got = read(scene.said, passed + used, sizeof(passed) - used)) > 0;)
 		used += (size_t)got;
 	assert_int_equal(used, strlen(line));
 	assert_memory_equal(passed, line, used);
@@ -130,7 +130,7 @@ static void drink(struct scene *scene)
 {
 	char bytes[4096];
 	ssize_t got;
-	while ((got = read(scene->said, bytes, sizeof bytes)) > 0)
+	while ((got = read(scene->said, bytes, sizeof(bytes))) > 0)
 		for (ssize_t i = 0; i < got; i++, scene->total++)
 			assert_int_equal(bytes[i], scene->total % 64 == 63 ? '\n' : 'a' + scene->total % 26);
 }
@@ -182,10 +182,10 @@ static void a_stderr_that_nobody_reads(void **state)
 	}
 	for (int i = 0; i < 1000; i++)
 		util_log(UTIL_ERROR, "line %d, which nobody reads", i);
-	while (!memmem(text, used, words, sizeof words - 1)) {
-		ssize_t got = read(scene.said, text + used, sizeof text - used - 1);
+	while (!memmem(text, used, words, sizeof(words) - 1)) {
+		ssize_t got = read(scene.said, text + used, sizeof(text) - used - 1);
 		used += got > 0 ? (size_t)got : 0;
-		assert_true(used < sizeof text - 1);
+		assert_true(used < sizeof(text) - 1);
 	}
 	/* Lines are whole, and the last one says what is missing: these lines above all. */
 	int count = 0, dropped = 0, lines = 0;
@@ -200,7 +200,7 @@ static void a_stderr_that_nobody_reads(void **state)
 	assert_true(dropped >= 1000);
 	util_log(UTIL_ERROR, "and now somebody does");
 	util_log_end(20000);
-	ssize_t got = read(scene.said, text, sizeof text - 1);
+	ssize_t got = read(scene.said, text, sizeof(text) - 1);
 	text[got > 0 ? got : 0] = 0;
 	assert_non_null(strstr(text, " error and now somebody does\n"));
 	scene_close(&scene);

@@ -77,15 +77,13 @@ static void no_cut_inside_a_character(void **state)
 	for (size_t size = 1; size <= sizeof(shown); size++) {
 		char room[64];
 		size_t wanted = 0;
-		for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 			wanted = ends[i] < size ? ends[i] : wanted;
-		}
 		memset(room, '#', sizeof(room));
 		snprintf(room, sizeof(room), "%s", text);
 		/* A room as small as that held no more of the text before. */
-		if (size < sizeof(text)) {
+		if (size < sizeof(text))
 			room[size - 1] = 0;
-		}
 		char *copy = strndup(room, size - 1);
 		assert_non_null(copy);
 		size_t got = plain_clean(room, size, PLAIN_LINE);

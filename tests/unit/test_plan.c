@@ -98,12 +98,11 @@ static void optional_operands(void **state)
 	/* What ends early, and what is left out in the middle, is one and the same. */
 	assert_memory_equal(&a, &b, sizeof(a));
 	assert_int_equal(a.operand_count, 8);
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < 8; i++)
 		if (i == 0 || i == 4)
 			assert_int_equal(a.extents[i].bytes, 30 * 40 * 4);
 		else
 			assert_memory_equal(&a.extents[i], &nothing, sizeof(nothing));
-	}
 	/* Nothing else of an operand that is left out is looked at. */
 	memset(&wild.tensors[2], 0x99, sizeof(wild.tensors[2]));
 	wild.tensors[2].dtype = KILN_DTYPE_NONE;

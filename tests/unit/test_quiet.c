@@ -118,7 +118,7 @@ static bool launches_are_held(void)
 	bool seen = scene.given_up == 0;
 	if (seen) {
 		assert_int_equal(launched, 1);
-		assert_memory_equal(order, ids, sizeof ids);
+		assert_memory_equal(order, ids, sizeof(ids));
 		assert_int_equal(scene.held, 1);
 		assert_true(scene.longest_us > 0);
 	}

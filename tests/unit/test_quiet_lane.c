@@ -29,9 +29,9 @@ struct lane {
 
 static void make_memory(struct lane *lane)
 {
-	lane->fds[0] = frame_memfd("lane", sizeof *lane->memory);
+	lane->fds[0] = frame_memfd("lane", sizeof(*lane->memory));
 	lane->memory =
-		mmap(NULL, sizeof *lane->memory, PROT_READ | PROT_WRITE, MAP_SHARED, lane->fds[0], 0);
+		mmap(NULL, sizeof(*lane->memory), PROT_READ | PROT_WRITE, MAP_SHARED, lane->fds[0], 0);
 	assert_true(lane->memory != MAP_FAILED);
 	lane->memory->header.magic = LANE_MAGIC;
 	lane->memory->header.version = LANE_VERSION;
@@ -73,7 +73,7 @@ static void open_lane(struct scene *scene, struct lane *lane)
 static void close_lane(struct scene *scene, struct lane *lane)
 {
 	expect(scene, post_number(scene, "lane.close", "stream", 9));
-	munmap(lane->memory, sizeof *lane->memory);
+	munmap(lane->memory, sizeof(*lane->memory));
 	for (int i = 0; i < LANE_EXEC_DESCRIPTORS; i++)
 		close(lane->fds[i]);
 	close(lane->client);
@@ -87,7 +87,7 @@ static void add_entry_on(struct lane *lane, uint32_t flags, uint32_t stream)
 	lane->memory->entries[number % LANE_ENTRIES] = (struct lane_entry){
 		.call = 3, .flags = flags, .stream = stream, .operand_count = 1, .operands = {{8, 0}}};
 	lane_publish(lane->memory, number);
-	assert_int_equal(write(lane->fds[1], &one, sizeof one), sizeof one);
+	assert_int_equal(write(lane->fds[1], &one, sizeof(one)), sizeof(one));
 }
 
 static void add_entry(struct lane *lane, uint32_t flags)
@@ -204,7 +204,7 @@ static void deadline_of_a_stream(void **state)
 	assert_non_null(strstr(lane.memory->cells[0].error, "nothing completed on"));
 	assert_int_equal(lane.memory->cells[1].status, KILN_OK);
 	assert_true(atomic_load(&lane.memory->header.head) > 2);
-	munmap(lane.memory, sizeof *lane.memory);
+	munmap(lane.memory, sizeof(*lane.memory));
 	close(lane.fds[0]);
 }
 

@@ -21,7 +21,7 @@ static struct compile_job job_of(const char *target, const struct compile_file *
 	struct compile_job job = {
 		.source = files[0].name, .instantiation = "k", .files = files, .file_count = count};
 	job.user_files = count;
-	snprintf(job.target, sizeof job.target, "%s", target);
+	snprintf(job.target, sizeof(job.target), "%s", target);
 	return job;
 }
 
@@ -150,8 +150,8 @@ static void a_unit_has_a_size(void **state)
 
 	(void)state;
 	for (int i = 0; i <= HEADERS; i++) {
-		snprintf(names[i], sizeof names[i], "h%d", i);
-		snprintf(texts[i], sizeof texts[i], "#include \"h%d\"\n#include \"h%d\"\n", i + 1, i + 1);
+		snprintf(names[i], sizeof(names[i]), "h%d", i);
+		snprintf(texts[i], sizeof(texts[i]), "#include \"h%d\"\n#include \"h%d\"\n", i + 1, i + 1);
 		files[i] = (struct compile_file){names[i], texts[i], strlen(texts[i])};
 	}
 	files[HEADERS].bytes = 0;
@@ -198,7 +198,7 @@ static void wrong_jobs_are_refused(void **state)
 	job.option_count = 3;
 	assert_int_equal(compile_check_user(&job, error), KILN_OK);
 	job.option_count = 1;
-	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		job.options = &wrong[i];
 		expect_refused(&job, "is not allowed");
 	}
@@ -283,7 +283,7 @@ static const struct {
 static void dynamic_shared_memory_is_rewritten(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < sizeof rewrites / sizeof *rewrites; i++) {
+	for (size_t i = 0; i < sizeof(rewrites) / sizeof(*rewrites); i++) {
 		const char *to = rewrites[i].to ? rewrites[i].to : rewrites[i].from;
 		struct compile_file file = {"k.cu", rewrites[i].from, strlen(rewrites[i].from)};
 		struct util_text out = {0};

@@ -204,14 +204,13 @@ static void naive(struct scene *s)
 	int64_t rows = s->c.operand[0].shape[0], n = s->c.operand[0].shape[1];
 
 	in_f64 = s->c.operand[0].dtype == KILN_F64;
-	for (int64_t row = 0; row < rows; row++) {
+	for (int64_t row = 0; row < rows; row++)
 		if (is_norm(s->c.op))
 			norm_row(s, row, n);
 		else if (is_norm_backward(s->c.op))
 			norm_backward_row(s, row, n);
 		else
 			softmax_row(s, row, n);
-	}
 	if (is_norm_backward(s->c.op))
 		norm_backward_columns(s, rows, n);
 }

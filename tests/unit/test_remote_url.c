@@ -94,7 +94,7 @@ static void refusals(void **state)
 	char path[300] = "unix:/", login[300] = "redis://:", long_host[300] = "redis://";
 	struct remote_url url = {.port = 77};
 	(void)state;
-	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		if (remote_url_parse("--remote", cases[i].text, &url, error) != KILN_EINVAL)
 			fail_msg("%s is taken", cases[i].text);
 		if (strncmp(error, "--remote: ", 10) != 0 || !strstr(error, cases[i].word) ||
@@ -127,8 +127,8 @@ static void hidden(void **state)
 	};
 	char text[64];
 	(void)state;
-	for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-		strncpy(text, pairs[i][0], sizeof text - 1);
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		strncpy(text, pairs[i][0], sizeof(text) - 1);
 		remote_url_hide(text);
 		assert_string_equal(text, pairs[i][1]);
 	}

@@ -29,11 +29,11 @@ static char directory[64], inside[96], outside[96], error[256], held[SANDBOX_TEX
 static int make_files(void **state)
 {
 	(void)state;
-	snprintf(directory, sizeof directory, "/tmp/kiln-sandbox-XXXXXX");
+	snprintf(directory, sizeof(directory), "/tmp/kiln-sandbox-XXXXXX");
 	if (!mkdtemp(directory))
 		return -1;
-	snprintf(inside, sizeof inside, "%s/inside", directory);
-	snprintf(outside, sizeof outside, "%s/outside", directory);
+	snprintf(inside, sizeof(inside), "%s/inside", directory);
+	snprintf(outside, sizeof(outside), "%s/outside", directory);
 	int fd = open(outside, O_WRONLY | O_CREAT, 0600);
 	sandbox_look(&host);
 	return fd < 0 || close(fd) || mkdir(inside, 0700) ? -1 : 0;
@@ -95,9 +95,9 @@ static void compile_inside(void)
 		.read = {"/usr", "/lib", "/lib64", "/bin"}, .read_count = 4, .work = inside};
 	char file[128], made[128];
 	struct stat status;
-	snprintf(file, sizeof file, "%s/file", inside);
-	snprintf(made, sizeof made, "%s/made", directory);
-	holds(sandbox_enter(SANDBOX_COMPILER, SANDBOX_AUTO, &files, held, error, sizeof error) ==
+	snprintf(file, sizeof(file), "%s/file", inside);
+	snprintf(made, sizeof(made), "%s/made", directory);
+	holds(sandbox_enter(SANDBOX_COMPILER, SANDBOX_AUTO, &files, held, error, sizeof(error)) ==
 		  KILN_OK);
 	holds(number_of(file, O_RDWR | O_CREAT | O_TRUNC) >= 0);
 	holds(unlink(file) == 0);
@@ -142,11 +142,11 @@ static void a_compiler_keeps_to_its_files(void **state)
 static void host_inside(void)
 {
 	char path[32];
-	holds(sandbox_enter(SANDBOX_HOST, SANDBOX_AUTO, NULL, held, error, sizeof error) == KILN_OK);
+	holds(sandbox_enter(SANDBOX_HOST, SANDBOX_AUTO, NULL, held, error, sizeof(error)) == KILN_OK);
 	int fd = memfd_create("object", MFD_CLOEXEC);
 	holds(fd >= 0);
 	/* As an object is loaded. */
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	holds(number_of(path, O_RDONLY) >= 0);
 	if (host.landlock) {
 		fails(number_of(outside, O_RDONLY), EACCES);
@@ -201,7 +201,7 @@ static void kernel_inside(void)
 {
 	pthread_t thread;
 	deed_pipe = memfd_create("event", MFD_CLOEXEC);
-	holds(sandbox_enter(SANDBOX_HOST, SANDBOX_AUTO, NULL, held, error, sizeof error) == KILN_OK);
+	holds(sandbox_enter(SANDBOX_HOST, SANDBOX_AUTO, NULL, held, error, sizeof(error)) == KILN_OK);
 	holds(pthread_create(&thread, NULL, kernel, (void *)deed) == 0);
 	holds(pthread_join(thread, NULL) == 0);
 }
@@ -212,7 +212,7 @@ static void a_kernel_is_caught_in_the_act(void **state)
 	const long other = SYS_write;
 	(void)state;
 	skip_without(host.seccomp, "seccomp");
-	for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
+	for (size_t i = 0; i < sizeof(deeds) / sizeof(*deeds); i++) {
 		deed = &deeds[i];
 		assert_int_equal(in_child(kernel_inside), (100 + (deeds[i] & 0x7f)) << 8);
 	}
@@ -243,7 +243,7 @@ static void drive_inside(void)
 	pthread_t thread;
 	pthread_barrier_init(&entered, NULL, 2);
 	holds(pthread_create(&thread, NULL, driver_thread, NULL) == 0);
-	holds(sandbox_enter(SANDBOX_DRIVER, SANDBOX_AUTO, NULL, held, error, sizeof error) == KILN_OK);
+	holds(sandbox_enter(SANDBOX_DRIVER, SANDBOX_AUTO, NULL, held, error, sizeof(error)) == KILN_OK);
 	holds(strcmp(held, "seccomp") == 0);
 	pthread_barrier_wait(&entered);
 	holds(pthread_join(thread, NULL) == 0);
@@ -261,7 +261,7 @@ static void a_driver_starts_nothing(void **state)
 
 static void off_inside(void)
 {
-	holds(sandbox_enter(SANDBOX_HOST, SANDBOX_OFF, NULL, held, error, sizeof error) == KILN_OK);
+	holds(sandbox_enter(SANDBOX_HOST, SANDBOX_OFF, NULL, held, error, sizeof(error)) == KILN_OK);
 	holds(strcmp(held, "off") == 0);
 	holds(number_of(outside, O_RDWR) >= 0);
 	holds(close(socket(AF_UNIX, SOCK_STREAM, 0)) == 0);
@@ -274,7 +274,7 @@ static void off_inside(void)
 static void require_inside(void)
 {
 	bool all = host.landlock && host.seccomp;
-	int status = sandbox_enter(SANDBOX_HOST, SANDBOX_REQUIRE, NULL, held, error, sizeof error);
+	int status = sandbox_enter(SANDBOX_HOST, SANDBOX_REQUIRE, NULL, held, error, sizeof(error));
 	holds(status == (all ? KILN_OK : KILN_ENOTSUP));
 	holds(all || strstr(error, "--sandbox require: no "));
 	holds(!all || (strstr(held, "landlock ") && strstr(held, ", seccomp")));

@@ -26,11 +26,11 @@ static int set_up(void **state)
 {
 	(void)state;
 	util_log_level = UTIL_ERROR;
-	snprintf(base, sizeof base, "/tmp/kiln-test-seal-XXXXXX");
+	snprintf(base, sizeof(base), "/tmp/kiln-test-seal-XXXXXX");
 	if (!mkdtemp(base))
 		return -1;
-	snprintf(keys, sizeof keys, "%s/config/keys", base);
-	snprintf(trusted, sizeof trusted, "%s/config/trusted", base);
+	snprintf(keys, sizeof(keys), "%s/config/keys", base);
+	snprintf(trusted, sizeof(trusted), "%s/config/trusted", base);
 	return 0;
 }
 
@@ -38,14 +38,14 @@ static int tear_down(void **state)
 {
 	char command[96];
 	(void)state;
-	snprintf(command, sizeof command, "rm -rf %s", base);
+	snprintf(command, sizeof(command), "rm -rf %s", base);
 	return system(command);
 }
 
 static const char *file_of(const char *directory, const char *name)
 {
 	static char path[PATH_MAX];
-	snprintf(path, sizeof path, "%s/%s", directory, name);
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	return path;
 }
 
@@ -63,7 +63,7 @@ static struct seal_secret new_secret(const char *name)
 	struct seal_secret secret;
 	assert_int_equal(seal_new(keys, name, &key, error), KILN_OK);
 	assert_int_equal(seal_open(keys, name, &secret, error), KILN_OK);
-	assert_memory_equal(&secret.key, &key, sizeof key);
+	assert_memory_equal(&secret.key, &key, sizeof(key));
 	return secret;
 }
 
@@ -91,13 +91,13 @@ static void a_pair_is_two_files(void **state)
 	assert_non_null(text);
 	assert_int_equal(seal_read_line(text, &key, error), KILN_OK);
 	free(text);
-	assert_memory_equal(&key, &secret.key, sizeof key);
+	assert_memory_equal(&key, &secret.key, sizeof(key));
 	seal_line(&key, line);
 	assert_int_equal(seal_read_line(line, &again, error), KILN_OK);
-	assert_memory_equal(&again, &key, sizeof key);
+	assert_memory_equal(&again, &key, sizeof(key));
 	assert_says(seal_new(keys, "build-host", &key, error), KILN_EBUSY, "already");
 	seal_forget(&secret);
-	for (size_t i = 0; i < sizeof secret; i++)
+	for (size_t i = 0; i < sizeof(secret); i++)
 		assert_int_equal(((unsigned char *)&secret)[i], 0);
 }
 
@@ -110,7 +110,7 @@ static void names_are_names(void **state)
 	struct seal_secret secret;
 	struct seal_key key;
 	(void)state;
-	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		assert_says(seal_new(keys, bad[i], &key, error), KILN_EINVAL, "no name of a key");
 		assert_says(seal_open(keys, bad[i], &secret, error), KILN_EINVAL, "no name of a key");
 	}
@@ -127,7 +127,7 @@ static void public_lines_are_read_strictly(void **state)
 	/* every beginning of it but the whole, or with a shorter name */
 	for (size_t i = 0; i <= size - strlen("line"); i++) {
 		char part[SEAL_LINE_MAX];
-		snprintf(part, sizeof part, "%.*s", (int)i, line);
+		snprintf(part, sizeof(part), "%.*s", (int)i, line);
 		assert_int_equal(seal_read_line(part, &key, error), KILN_EINVAL);
 	}
 	snprintf(line + size, 8, "\nx");
@@ -188,9 +188,9 @@ static void trust_comes_and_goes(void **state)
 	seal_ring_free(ring);
 	assert_int_equal(seal_trust(trusted, &a.key, error), KILN_OK);
 	assert_int_equal(seal_trust(trusted, &a.key, error), KILN_OK);
-	snprintf(b.key.name, sizeof b.key.name, "a");
+	snprintf(b.key.name, sizeof(b.key.name), "a");
 	assert_says(seal_trust(trusted, &b.key, error), KILN_EBUSY, "kiln key distrust a");
-	snprintf(b.key.name, sizeof b.key.name, "b");
+	snprintf(b.key.name, sizeof(b.key.name), "b");
 	assert_int_equal(seal_trust(trusted, &b.key, error), KILN_OK);
 	write_text(file_of(trusted, "broken.pub"), "no key\n");
 	write_text(file_of(trusted, "notes.txt"), "no key\n");
@@ -200,7 +200,7 @@ static void trust_comes_and_goes(void **state)
 	assert_string_equal(gone.id, a.key.id);
 	assert_says(seal_distrust(trusted, "a", &gone, error), KILN_ENOENT, "\"a\"");
 	/* By whichever name: it is trusted by none of them any more. */
-	snprintf(b.key.name, sizeof b.key.name, "again");
+	snprintf(b.key.name, sizeof(b.key.name), "again");
 	assert_int_equal(seal_trust(trusted, &b.key, error), KILN_OK);
 	assert_int_equal(seal_distrust(trusted, "b", &gone, error), KILN_OK);
 	assert_string_equal(gone.name, "b");
@@ -311,7 +311,7 @@ static void every_bit_counts(void **state)
 	size_t size, bytes;
 	void *record;
 	(void)state;
-	assert_true(seal_record(&a, "row 1", text, sizeof text, NOW, 0, &record, &size));
+	assert_true(seal_record(&a, "row 1", text, sizeof(text), NOW, 0, &record, &size));
 	for (size_t bit = 0; bit < 8 * size; bit++) {
 		((unsigned char *)record)[bit / 8] ^= (unsigned char)(1u << bit % 8);
 		error[0] = 0;

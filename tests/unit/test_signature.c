@@ -52,11 +52,9 @@ static struct problem plain(void)
 
 static bool ask(struct signatures *table, struct problem *p)
 {
-	for (int i = 0; i < p->attr_count && i < KILN_MAX_ATTRS; i++) {
-		if (p->attrs[i].kind == KILN_ATTR_INTS && p->attrs[i].ints == NULL) {
+	for (int i = 0; i < p->attr_count && i < KILN_MAX_ATTRS; i++)
+		if (p->attrs[i].kind == KILN_ATTR_INTS && !p->attrs[i].ints)
 			p->attrs[i].ints = p->ints;
-		}
-	}
 	return signature_ask(table, owner, p->op, p->tensors, p->tensor_count, p->attrs, p->attr_count);
 }
 
@@ -115,11 +113,9 @@ static void every_part_counts(void **state)
 	VARY(memcpy(p.op, "norm2", 6));
 	VARY(p.tensor_count = 2);
 	VARY(p.tensor_count = 0);
-	for (int dtype = KILN_BOOL; dtype <= KILN_C128; dtype++) {
-		if (dtype != KILN_F32) {
+	for (int dtype = KILN_BOOL; dtype <= KILN_C128; dtype++)
+		if (dtype != KILN_F32)
 			VARY(p.tensors[2].dtype = (kiln_dtype)dtype);
-		}
-	}
 	VARY(p.tensors[0].dtype = KILN_F16);
 	VARY(p.tensors[2] = (kiln_tensor){.dtype = KILN_DTYPE_NONE});
 	VARY(p.tensors[0] = (kiln_tensor){.dtype = KILN_DTYPE_NONE});
@@ -272,9 +268,8 @@ static void equal_hashes(void **state)
 	table->hash = 5;
 	assert_null(signature_find(table));
 	/* They are forgotten one at a time: found last to first, the last is the oldest. */
-	for (int i = MANY - 1; i >= 0; i--) {
+	for (int i = MANY - 1; i >= 0; i--)
 		assert_ptr_equal(signature_forget_oldest(table), &calls[i]);
-	}
 	assert_null(signature_forget_oldest(table));
 	drop(table);
 }
@@ -335,9 +330,8 @@ static void bytes_are_bounded(void **state)
 	for (;; known++) {
 		attrs[1].i = (int64_t)known;
 		assert_true(signature_ask(table, owner, "norm", NULL, 0, attrs, 2));
-		if (signature_is_full(table)) {
+		if (signature_is_full(table))
 			break;
-		}
 		assert_true(signature_remember(table, &calls[known]));
 		assert_true(table->bytes <= SIGNATURE_BYTES);
 	}

@@ -20,7 +20,7 @@ static void put(const char *name, const char *text)
 	char path[200];
 	FILE *file;
 
-	snprintf(path, sizeof path, "%s/%s", root, name);
+	snprintf(path, sizeof(path), "%s/%s", root, name);
 	file = fopen(path, "w");
 	assert_non_null(file);
 	assert_int_equal(fputs(text, file) >= 0, 1);
@@ -31,7 +31,7 @@ static void drop(const char *name)
 {
 	char path[200];
 
-	snprintf(path, sizeof path, "%s/%s", root, name);
+	snprintf(path, sizeof(path), "%s/%s", root, name);
 	assert_int_equal(remove(path), 0);
 }
 
@@ -40,13 +40,13 @@ static int make_root(void **state)
 	char path[100];
 
 	(void)state;
-	snprintf(root, sizeof root, "/tmp/kiln-sources.XXXXXX");
+	snprintf(root, sizeof(root), "/tmp/kiln-sources.XXXXXX");
 	if (mkdtemp(root) == NULL)
 		return -1;
-	snprintf(path, sizeof path, "%s/ops", root);
+	snprintf(path, sizeof(path), "%s/ops", root);
 	if (mkdir(path, 0700) != 0)
 		return -1;
-	snprintf(path, sizeof path, "%s/cpu", root);
+	snprintf(path, sizeof(path), "%s/cpu", root);
 	return mkdir(path, 0700);
 }
 
@@ -55,7 +55,7 @@ static int remove_root(void **state)
 	char command[100];
 
 	(void)state;
-	snprintf(command, sizeof command, "rm -r %s", root);
+	snprintf(command, sizeof(command), "rm -r %s", root);
 	return system(command);
 }
 
@@ -73,10 +73,10 @@ static const char *closure(const char *name, const char *target)
 	status = compile_sources_closure(sources, name, target, files, &count, error);
 	text[0] = 0;
 	if (status != KILN_OK)
-		snprintf(text, sizeof text, "%d: %s", status, error);
+		snprintf(text, sizeof(text), "%d: %s", status, error);
 	for (int i = 0; status == KILN_OK && i < count; i++)
-		used +=
-			(size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? " " : "", files[i]->name);
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? " " : "",
+								 files[i]->name);
 	compile_sources_close(sources);
 	return text;
 }
@@ -156,9 +156,9 @@ static void too_many_files_are_refused(void **state)
 
 	(void)state;
 	for (int i = 0; i < COMPILE_MAX_HEADERS; i++) {
-		snprintf(name, sizeof name, "many%d.cuh", i);
+		snprintf(name, sizeof(name), "many%d.cuh", i);
 		put(name, "int x;\n");
-		used += (size_t)snprintf(text + used, sizeof text - used, "#include \"%s\"\n", name);
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "#include \"%s\"\n", name);
 		if (i == COMPILE_MAX_HEADERS - 2) {
 			put("user.cuh", text);
 			assert_non_null(strstr(closure("user.cuh", "sm_90"), "many62.cuh user.cuh"));
@@ -167,7 +167,7 @@ static void too_many_files_are_refused(void **state)
 	put("user.cuh", text);
 	assert_non_null(strstr(closure("user.cuh", "sm_90"), "-3: "));
 	for (int i = 0; i < COMPILE_MAX_HEADERS; i++) {
-		snprintf(name, sizeof name, "many%d.cuh", i);
+		snprintf(name, sizeof(name), "many%d.cuh", i);
 		drop(name);
 	}
 	drop("user.cuh");
@@ -183,17 +183,17 @@ static void directory_errors_name_the_file(void **state)
 	assert_int_equal(compile_sources_open("/nonexistent/kernels", &sources, error), KILN_EIO);
 	assert_string_equal(error, "cannot read kernel directory /nonexistent/kernels: No such file or "
 							   "directory");
-	snprintf(path, sizeof path, "%s/cpu", root);
+	snprintf(path, sizeof(path), "%s/cpu", root);
 	assert_int_equal(compile_sources_open(path, &sources, error), KILN_EIO);
-	snprintf(expected, sizeof expected, "kernel directory %s has no .cuh file under it", path);
+	snprintf(expected, sizeof(expected), "kernel directory %s has no .cuh file under it", path);
 	assert_string_equal(error, expected);
-	snprintf(path, sizeof path, "%s/zero.cuh", root);
+	snprintf(path, sizeof(path), "%s/zero.cuh", root);
 	file = fopen(path, "w");
 	assert_non_null(file);
 	fwrite("int\0x;", 1, 6, file);
 	fclose(file);
 	assert_int_equal(compile_sources_open(root, &sources, error), KILN_EIO);
-	snprintf(expected, sizeof expected, "kernel source %s has a zero byte in it", path);
+	snprintf(expected, sizeof(expected), "kernel source %s has a zero byte in it", path);
 	assert_string_equal(error, expected);
 	drop("zero.cuh");
 	put("two words.cuh", "");

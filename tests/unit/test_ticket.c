@@ -44,8 +44,8 @@ static void assert_done(uint64_t id, int status, const char *error)
 	assert_non_null(ticket);
 	assert_true(ticket->done);
 	assert_int_equal(ticket->status, status);
-	assert_int_equal(ticket->error == NULL, error == NULL);
-	if (error != NULL)
+	assert_int_equal(!ticket->error, !error);
+	if (error)
 		assert_string_equal(ticket->error, error);
 	assert_int_equal(ticket_failed(&table, id), status != KILN_OK);
 }

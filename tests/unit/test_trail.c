@@ -46,7 +46,7 @@ static void memory_stays(void **state)
 	assert_int_equal(ftruncate(fd, 0), -1);
 	assert_int_equal(errno, EPERM);
 	close(fd);
-	munmap(trail, sizeof *trail);
+	munmap(trail, sizeof(*trail));
 	executor_trail_close(&executor);
 }
 
@@ -79,9 +79,9 @@ static void nonsense(void **state)
 	close(fd);
 	for (int round = 0; round < ROUNDS; round++) {
 		int seen = 0;
-		for (size_t i = 0; i < sizeof *trail / sizeof(uint64_t); i++) {
+		for (size_t i = 0; i < sizeof(*trail) / sizeof(uint64_t); i++) {
 			uint64_t word = next_word(&random);
-			memcpy((char *)trail + i * sizeof word, &word, sizeof word);
+			memcpy((char *)trail + i * sizeof(word), &word, sizeof(word));
 		}
 		trail->begun = next_word(&random);
 		/* Numbers that fit, or nothing else would be looked at. */
@@ -92,7 +92,7 @@ static void nonsense(void **state)
 		all += seen;
 	}
 	assert_true(all > ROUNDS);
-	munmap(trail, sizeof *trail);
+	munmap(trail, sizeof(*trail));
 	executor_trail_close(&executor);
 }
 

@@ -107,11 +107,11 @@ static void bad_jobs_are_refused(void **state)
 	job.file_count = COMPILE_MAX_HEADERS + 1;
 	refuse(&job, "a kernel has 1 to 64 source files, not 65");
 	job.file_count = 1;
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		char sentence[200];
 
 		file.name = names[i];
-		snprintf(sentence, sizeof sentence,
+		snprintf(sentence, sizeof(sentence),
 				 "the name of a kernel source has only letters, digits and _-+./: %s", names[i]);
 		/* A sentence is one line. */
 		for (char *end = strchr(sentence, '\n'); end; end = strchr(end, '\n'))

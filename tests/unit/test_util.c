@@ -21,7 +21,7 @@ static char directory[64];
 static int make_directory(void **state)
 {
 	(void)state;
-	snprintf(directory, sizeof directory, "/tmp/kiln-test-util-XXXXXX");
+	snprintf(directory, sizeof(directory), "/tmp/kiln-test-util-XXXXXX");
 	return mkdtemp(directory) ? 0 : -1;
 }
 
@@ -29,7 +29,7 @@ static int remove_directory(void **state)
 {
 	(void)state;
 	char command[96];
-	snprintf(command, sizeof command, "rm -rf %s", directory);
+	snprintf(command, sizeof(command), "rm -rf %s", directory);
 	return system(command);
 }
 
@@ -37,7 +37,7 @@ static int remove_directory(void **state)
 static const char *file_with(const char *name, const void *content, size_t size)
 {
 	static char path[PATH_MAX];
-	snprintf(path, sizeof path, "%s/%s", directory, name);
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	FILE *file = fopen(path, "wb");
 	assert_non_null(file);
 	assert_int_equal(fwrite(content, 1, size, file), size);
@@ -49,24 +49,24 @@ static void sentences_are_cut_cleanly(void **state)
 {
 	(void)state;
 	char text[8];
-	assert_int_equal(util_fail(text, sizeof text, -3, "%s %d", "abc", 12), -3);
+	assert_int_equal(util_fail(text, sizeof(text), -3, "%s %d", "abc", 12), -3);
 	assert_string_equal(text, "abc 12");
-	util_fail(text, sizeof text, -1, "%s", "abcdefghij");
+	util_fail(text, sizeof(text), -1, "%s", "abcdefghij");
 	assert_string_equal(text, "abcdefg");
 	/* a character of two, three, four bytes does not fit, or just fits */
-	util_fail(text, sizeof text, -1, "%s", "abcdef\xc3\xa9x");
+	util_fail(text, sizeof(text), -1, "%s", "abcdef\xc3\xa9x");
 	assert_string_equal(text, "abcdef");
-	util_fail(text, sizeof text, -1, "%s", "abcde\xc3\xa9x");
+	util_fail(text, sizeof(text), -1, "%s", "abcde\xc3\xa9x");
 	assert_string_equal(text, "abcde\xc3\xa9");
-	util_fail(text, sizeof text, -1, "%s", "abcde\xe2\x82\xacx");
+	util_fail(text, sizeof(text), -1, "%s", "abcde\xe2\x82\xacx");
 	assert_string_equal(text, "abcde");
-	util_fail(text, sizeof text, -1, "%s", "abcd\xf0\x9f\x94\xa5x");
+	util_fail(text, sizeof(text), -1, "%s", "abcd\xf0\x9f\x94\xa5x");
 	assert_string_equal(text, "abcd");
 	text[0] = 'x';
 	util_fail(text, 1, -1, "abc");
 	assert_string_equal(text, "");
 	assert_int_equal(util_fail(NULL, 0, -5, "abc"), -5);
-	util_fail(text, sizeof text, -1, "%s", "a\nb\x1b[\x7f");
+	util_fail(text, sizeof(text), -1, "%s", "a\nb\x1b[\x7f");
 	assert_string_equal(text, "a b\\x1b");
 }
 
@@ -74,14 +74,14 @@ static void append_keeps_the_length(void **state)
 {
 	(void)state;
 	char text[10] = "";
-	size_t used = util_append(text, sizeof text, 0, "%d,", 123);
+	size_t used = util_append(text, sizeof(text), 0, "%d,", 123);
 	assert_int_equal(used, 4);
-	used = util_append(text, sizeof text, used, "%d,", 456);
+	used = util_append(text, sizeof(text), used, "%d,", 456);
 	assert_int_equal(used, 8);
-	used = util_append(text, sizeof text, used, "%d,", 789);
+	used = util_append(text, sizeof(text), used, "%d,", 789);
 	assert_int_equal(used, 9);
 	assert_string_equal(text, "123,456,7");
-	assert_int_equal(util_append(text, sizeof text, used, "more"), 9);
+	assert_int_equal(util_append(text, sizeof(text), used, "more"), 9);
 	assert_string_equal(text, "123,456,7");
 }
 
@@ -89,9 +89,8 @@ static void texts_grow(void **state)
 {
 	(void)state;
 	struct util_text text = {0};
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 1000; i++)
 		util_text_add(&text, "%03d;", i);
-	}
 	assert_false(text.failed);
 	assert_int_equal(text.size, 4000);
 	assert_memory_equal(text.text, "000;001;", 8);
@@ -135,12 +134,12 @@ static void sizes_are_read(void **state)
 		"k",     "1q",   "1kk", "1kib2",     "1 x",
 		"1KiBi", "0x10", "1e3", "16777216T", "18446744073709551616",
 	};
-	for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		uint64_t bytes = 1;
 		assert_true(util_parse_bytes(good[i].text, &bytes));
 		assert_int_equal(bytes, good[i].bytes);
 	}
-	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		uint64_t bytes = 12345;
 		assert_false(util_parse_bytes(bad[i], &bytes));
 		assert_int_equal(bytes, 12345);
@@ -209,10 +208,10 @@ static void files_are_read(void **state)
 	assert_int_equal(strlen(text), bytes);
 	free(text);
 	static char large[100000];
-	memset(large, 'x', sizeof large);
-	text = util_read_file(file_with("large", large, sizeof large), sizeof large, &bytes);
-	assert_int_equal(bytes, sizeof large);
-	assert_memory_equal(text, large, sizeof large);
+	memset(large, 'x', sizeof(large));
+	text = util_read_file(file_with("large", large, sizeof(large)), sizeof(large), &bytes);
+	assert_int_equal(bytes, sizeof(large));
+	assert_memory_equal(text, large, sizeof(large));
 	free(text);
 }
 
@@ -221,12 +220,12 @@ static void directories_are_made(void **state)
 	(void)state;
 	char path[PATH_MAX + 8];
 	struct stat status;
-	snprintf(path, sizeof path, "%s/a/b//c/", directory);
+	snprintf(path, sizeof(path), "%s/a/b//c/", directory);
 	assert_int_equal(util_make_directories(path, 0700), 0);
 	assert_int_equal(stat(path, &status), 0);
 	assert_int_equal(status.st_mode & 07777, 0700);
 	assert_int_equal(util_make_directories(path, 0700), 0);
-	snprintf(path, sizeof path, "%s/d", file_with("plain", "", 0));
+	snprintf(path, sizeof(path), "%s/d", file_with("plain", "", 0));
 	assert_int_equal(util_make_directories(path, 0700), -1);
 	assert_int_equal(errno, ENOTDIR);
 	assert_int_equal(util_make_directories("", 0700), -1);
@@ -236,9 +235,9 @@ static void directories_are_made(void **state)
 static void quota(const char *group, const char *content)
 {
 	char path[PATH_MAX];
-	snprintf(path, sizeof path, "%s/%s", directory, group);
+	snprintf(path, sizeof(path), "%s/%s", directory, group);
 	assert_int_equal(util_make_directories(path, 0700), 0);
-	snprintf(path, sizeof path, "%s/cpu.max", group);
+	snprintf(path, sizeof(path), "%s/cpu.max", group);
 	file_with(path, content, strlen(content));
 }
 
@@ -246,7 +245,7 @@ static void quotas_of_groups(void **state)
 {
 	(void)state;
 	char self[PATH_MAX];
-	snprintf(self, sizeof self, "%s",
+	snprintf(self, sizeof(self), "%s",
 			 file_with("cgroup", "3:cpu:/x\n0::/a/b\n", strlen("3:cpu:/x\n0::/a/b\n")));
 	assert_int_equal(util_cgroup_cpus(self, directory), INT_MAX);
 	quota("a/b", "max 100000\n");
@@ -267,9 +266,9 @@ static void quotas_of_groups(void **state)
 static void group_file(const char *group, const char *name, const char *text)
 {
 	char path[PATH_MAX];
-	snprintf(path, sizeof path, "%s/%s", directory, group);
+	snprintf(path, sizeof(path), "%s/%s", directory, group);
 	assert_int_equal(util_make_directories(path, 0700), 0);
-	snprintf(path, sizeof path, "%s/%s", group, name);
+	snprintf(path, sizeof(path), "%s/%s", group, name);
 	file_with(path, text, strlen(text));
 }
 
@@ -280,8 +279,8 @@ static void memory_of_groups(void **state)
 	const uint64_t kib = 1024;
 	char self[PATH_MAX], host[PATH_MAX];
 	const char *meminfo = "MemTotal:       900 kB\nMemFree: 5 kB\nMemAvailable:    700 kB\n";
-	snprintf(self, sizeof self, "%s", file_with("cgroup", "0::/a/b\n", strlen("0::/a/b\n")));
-	snprintf(host, sizeof host, "%s", file_with("meminfo", meminfo, strlen(meminfo)));
+	snprintf(self, sizeof(self), "%s", file_with("cgroup", "0::/a/b\n", strlen("0::/a/b\n")));
+	snprintf(host, sizeof(host), "%s", file_with("meminfo", meminfo, strlen(meminfo)));
 	assert_int_equal(util_memory_available(host, self, directory), 700 * kib);
 	assert_true(util_memory_available("/nonexistent", self, directory) == UINT64_MAX);
 	group_file("a/b", "memory.max", "max\n");
@@ -314,7 +313,7 @@ static void logged(char *out, size_t size, bool journal, enum util_level level, 
 	char stream[64];
 	assert_int_equal(pipe(ends), 0);
 	assert_int_equal(fstat(ends[1], &status), 0);
-	snprintf(stream, sizeof stream, "%llu:%llu", (unsigned long long)status.st_dev,
+	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)status.st_dev,
 			 (unsigned long long)status.st_ino + !journal);
 	setenv("JOURNAL_STREAM", stream, 1);
 	int kept = dup(STDERR_FILENO);
@@ -340,13 +339,13 @@ static void log_tail(void **state)
 	(void)state;
 	dup2(nothing, STDERR_FILENO);
 	for (int i = 0; i < 500; i++) {
-		snprintf(line, sizeof line, "line %d of %.*s", i, i % 100, error_text);
+		snprintf(line, sizeof(line), "line %d of %.*s", i, i % 100, error_text);
 		util_log(UTIL_ERROR, "%s", line);
 		util_log_tail(tail);
 		/* Other tests logged before. */
 		if (i >= 400)
 			assert_int_equal(strncmp(tail + TIME_BYTES, "kilnd[", 6), 0);
-		snprintf(wanted, sizeof wanted, " error %s\n", line);
+		snprintf(wanted, sizeof(wanted), " error %s\n", line);
 		assert_true(strlen(tail) >= strlen(wanted));
 		assert_string_equal(tail + strlen(tail) - strlen(wanted), wanted);
 	}
@@ -360,24 +359,24 @@ static void log_lines(void **state)
 {
 	(void)state;
 	char line[4096], expected[128];
-	logged(line, sizeof line, false, UTIL_WARN, "two\nlines \xc3\xa9");
-	snprintf(expected, sizeof expected, "kilnd[%ld] warn two lines \xc3\xa9\n", (long)getpid());
+	logged(line, sizeof(line), false, UTIL_WARN, "two\nlines \xc3\xa9");
+	snprintf(expected, sizeof(expected), "kilnd[%ld] warn two lines \xc3\xa9\n", (long)getpid());
 	/* "2026-11-22T18:12:03.123Z ": of a file or a pipe; a terminal has none. */
 	static const char digits[] = "dddd-dd-ddTdd:dd:dd.dddZ ";
 	for (size_t i = 0; i < TIME_BYTES; i++)
 		assert_true(digits[i] == 'd' ? line[i] >= '0' && line[i] <= '9' : line[i] == digits[i]);
 	assert_string_equal(line + TIME_BYTES, expected);
-	logged(line, sizeof line, true, UTIL_ERROR, "broken");
+	logged(line, sizeof(line), true, UTIL_ERROR, "broken");
 	assert_string_equal(line, "<3>broken\n");
-	logged(line, sizeof line, true, UTIL_DEBUG, "detail");
+	logged(line, sizeof(line), true, UTIL_DEBUG, "detail");
 	assert_string_equal(line, "");
 	util_log_level = UTIL_DEBUG;
-	logged(line, sizeof line, true, UTIL_DEBUG, "detail");
+	logged(line, sizeof(line), true, UTIL_DEBUG, "detail");
 	util_log_level = UTIL_INFO;
 	assert_string_equal(line, "<7>detail\n");
 	static char large[3000];
-	memset(large, 'x', sizeof large - 1);
-	logged(line, sizeof line, true, UTIL_INFO, large);
+	memset(large, 'x', sizeof(large) - 1);
+	logged(line, sizeof(line), true, UTIL_INFO, large);
 	assert_int_equal(strlen(line), 2047);
 	assert_string_equal(line + 2045, "x\n");
 }
@@ -389,7 +388,7 @@ static void a_log_that_nobody_reads(void **state)
 	static char filler[1 << 16];
 	int ends[2];
 	assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
-	while (write(ends[1], filler, sizeof filler) > 0) {
+	while (write(ends[1], filler, sizeof(filler)) > 0) {
 	}
 	assert_int_equal(fcntl(ends[1], F_SETFL, 0), 0);
 	int kept = dup(STDERR_FILENO);

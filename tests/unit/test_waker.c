@@ -20,7 +20,7 @@
 static void empty(int fd)
 {
 	char bytes[4096];
-	while (read(fd, bytes, sizeof bytes) > 0)
+	while (read(fd, bytes, sizeof(bytes)) > 0)
 		;
 }
 

@@ -141,12 +141,10 @@ static void test_misuse(void **state)
 	for (int depth = 1; depth <= WIRE_MAX_DEPTH; depth++) {
 		wire_begin(&out, NULL, 0);
 		wire_list_begin(&out, "list");
-		for (int i = 1; i < depth; i++) {
+		for (int i = 1; i < depth; i++)
 			wire_list_begin(&out, NULL);
-		}
-		for (int i = 0; i < depth; i++) {
+		for (int i = 0; i < depth; i++)
 			wire_list_end(&out);
-		}
 		assert_int_equal(wire_end(&out), depth < WIRE_MAX_DEPTH ? KILN_OK : KILN_EINTERNAL);
 		wire_out_free(&out);
 	}
@@ -194,9 +192,8 @@ static void test_hostile(void **state)
 		assert_non_null(copy);
 		memcpy(copy, all[i].bytes, all[i].size);
 		assert_int_equal(wire_parse(&in, copy, all[i].size), KILN_EPROTO);
-		if (strstr(in.why, all[i].why) == NULL) {
+		if (strstr(in.why, all[i].why) == NULL)
 			fail_msg("sample %zu: \"%s\" does not say \"%s\"", i, in.why, all[i].why);
-		}
 		wire_in_free(&in);
 		free(copy);
 	}
@@ -239,14 +236,12 @@ static void check_most(size_t most, int (*parse)(struct wire_in *, const void *,
 		char *data = calloc(1, count + 8);
 		assert_non_null(data);
 		memcpy(data, "\x81\xa1\x61\xdd", 4);
-		for (int i = 0; i < 4; i++) {
+		for (int i = 0; i < 4; i++)
 			data[4 + i] = (char)(count >> (24 - 8 * i));
-		}
 		int status = parse(&in, data, count + 8);
 		assert_int_equal(status, over ? KILN_EPROTO : KILN_OK);
-		if (!over) {
+		if (!over)
 			assert_int_equal(wire_count(wire_get(&in.root, "a")), count);
-		}
 		wire_in_free(&in);
 		free(data);
 	}

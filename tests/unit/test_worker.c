@@ -89,7 +89,7 @@ static struct compile_job make_job(const char *target, struct compile_file files
 {
 	struct compile_job job = {.source = "ops/set.cuh", .instantiation = "set<3>", .files = files};
 
-	snprintf(job.target, sizeof job.target, "%s", target);
+	snprintf(job.target, sizeof(job.target), "%s", target);
 	if (strcmp(target, "cpu") == 0)
 		files[job.file_count++] = (struct compile_file){"cpu/shim.cuh", shim, strlen(shim)};
 	files[job.file_count++] = (struct compile_file){"ops/set.cuh", kernel, strlen(kernel)};
@@ -280,7 +280,7 @@ static void garbage_ends_the_worker(void **state)
 	struct wire_out out;
 
 	(void)state;
-	assert_int_equal(frame_send_wait(worker.sock, garbage, sizeof garbage, NULL, 0, WAIT_MS),
+	assert_int_equal(frame_send_wait(worker.sock, garbage, sizeof(garbage), NULL, 0, WAIT_MS),
 					 KILN_OK);
 	assert_int_equal(stop(&worker), 1);
 	worker = start();

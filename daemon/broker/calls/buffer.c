@@ -14,7 +14,7 @@
 struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
 						  const char *name)
 {
-	struct buffer *buffer = calloc(1, sizeof *buffer);
+	struct buffer *buffer = calloc(1, sizeof(*buffer));
 	if (!buffer)
 		return NULL;
 	buffer->id = broker_id(session->broker);
@@ -22,7 +22,7 @@ struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64
 	buffer->bytes = bytes;
 	buffer->fd = -1;
 	buffer->session = session;
-	snprintf(buffer->name, sizeof buffer->name, "%s", name ? name : "");
+	snprintf(buffer->name, sizeof(buffer->name), "%s", name ? name : "");
 	if (map_put_id(&session->buffers, buffer->id, buffer) < 0) {
 		free(buffer);
 		return NULL;
@@ -44,7 +44,7 @@ void buffer_delete(struct buffer *buffer)
 	if (buffer->at[BUFFER_OWN].placing && session->own)
 		executor_disown(session->own, buffer);
 	closer_put(session->uid, buffer->fd);
-	explicit_bzero(buffer->handle, sizeof buffer->handle);
+	explicit_bzero(buffer->handle, sizeof(buffer->handle));
 	free(buffer);
 }
 
@@ -70,7 +70,7 @@ bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct
 	if (x != y) {
 		bool numbered = x->kind == BUFFER_LENT_IPC || x->kind == BUFFER_LENT_POOL;
 		bool one_allocation = numbered && x->kind == y->kind && x->bufid == y->bufid &&
-							  !memcmp(x->handle, y->handle, sizeof x->handle);
+							  !memcmp(x->handle, y->handle, sizeof(x->handle));
 		if (!one_allocation)
 			return false;
 		x_at += x->offset;
@@ -135,7 +135,7 @@ static void placed(struct buffer *buffer, enum buffer_where where, int status, c
 	} else if (status == KILN_OK) {
 		at->generation = executor_generation(buffer_executor(buffer, where));
 	} else {
-		snprintf(at->error, sizeof at->error, "%s", error);
+		snprintf(at->error, sizeof(at->error), "%s", error);
 	}
 	at->status = status;
 	buffer_made(buffer);
@@ -161,11 +161,11 @@ static uint64_t origin_of(const struct buffer *buffer)
 	unsigned char digest[32];
 	uint64_t number;
 	util_hash_begin(&hash);
-	util_hash_add(&hash, &buffer->kind, sizeof buffer->kind);
-	util_hash_add(&hash, &buffer->bufid, sizeof buffer->bufid);
-	util_hash_add(&hash, buffer->handle, sizeof buffer->handle);
+	util_hash_add(&hash, &buffer->kind, sizeof(buffer->kind));
+	util_hash_add(&hash, &buffer->bufid, sizeof(buffer->bufid));
+	util_hash_add(&hash, buffer->handle, sizeof(buffer->handle));
 	util_hash_end(&hash, digest);
-	memcpy(&number, digest, sizeof number);
+	memcpy(&number, digest, sizeof(number));
 	return number | 1;
 }
 
@@ -188,7 +188,7 @@ static int send_place(struct buffer *buffer, enum buffer_where where)
 	}
 	if (by_handle) {
 		wire_put_uint(&message, "origin", origin_of(buffer));
-		wire_put_bin(&message, "handle", buffer->handle, sizeof buffer->handle);
+		wire_put_bin(&message, "handle", buffer->handle, sizeof(buffer->handle));
 		wire_put_uint(&message, "bufid", buffer->bufid);
 		wire_put_int(&message, "pid", buffer->pid);
 	}
@@ -206,7 +206,7 @@ static enum buffer_place sent(struct buffer *buffer, enum buffer_where where, in
 	if (status == KILN_OK || status == KILN_EDEVICE)
 		return BUFFER_PLACING;
 	at->status = status;
-	snprintf(at->error, sizeof at->error, "the device process of %s cannot be reached",
+	snprintf(at->error, sizeof(at->error), "the device process of %s cannot be reached",
 			 executor_device(buffer_executor(buffer, where))->info.name);
 	return BUFFER_FAILED;
 }
@@ -222,14 +222,14 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 		buffer->fd = executor_take_fd(buffer->session->executor);
 		buffer->span = wire_get_uint(&reply->root, "span", 0);
 		buffer->offset = wire_get_uint(&reply->root, "offset", 0);
-		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof buffer->gpu);
+		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof(buffer->gpu));
 		if (buffer->fd < 0)
 			status = KILN_EPROTO;
 	}
 	/* The next home process holds nothing that could be shared, and is asked again. */
 	if (status != KILN_OK && status != KILN_EDEVICE) {
 		at->status = status;
-		snprintf(at->error, sizeof at->error, "it cannot be shared between two processes: %s",
+		snprintf(at->error, sizeof(at->error), "it cannot be shared between two processes: %s",
 				 error);
 	}
 	work_pump(buffer->session);
@@ -276,7 +276,7 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 	if (at->generation && held)
 		lose(buffer);
 	if (is_of_another(buffer)) {
-		at->status = util_fail(at->error, sizeof at->error, KILN_ELOST,
+		at->status = util_fail(at->error, sizeof(at->error), KILN_ELOST,
 							   "it was lent from %s, and %s is %s now: lend it again", buffer->gpu,
 							   executor_device(buffer_executor(buffer, where))->info.name,
 							   buffer->session->device->info.uuid);

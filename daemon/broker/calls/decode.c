@@ -35,9 +35,9 @@ static int decode_attr(struct wire_in *message, const msgpack_object_kv *pair,
 					   char error[KERNEL_ERROR_MAX])
 {
 	const msgpack_object *value = &pair->val;
-	if (pair->key.type != MSGPACK_OBJECT_STR || pair->key.via.str.size >= sizeof attr->name)
+	if (pair->key.type != MSGPACK_OBJECT_STR || pair->key.via.str.size >= sizeof(attr->name))
 		return ERROR(KILN_EINVAL, "an attribute's name is not a text of less than %zu bytes",
-					 sizeof attr->name);
+					 sizeof(attr->name));
 	memcpy(attr->name, pair->key.via.str.ptr, pair->key.via.str.size);
 	switch (value->type) {
 	case MSGPACK_OBJECT_POSITIVE_INTEGER:
@@ -127,11 +127,11 @@ int decode_problem(struct session *session, struct wire_in *message, struct kern
 	const msgpack_object *attrs = wire_get(&message->root, "attrs");
 	const char *op = wire_get_str(message, &message->root, "op");
 	int status = KILN_OK;
-	memset(problem, 0, sizeof *problem);
+	memset(problem, 0, sizeof(*problem));
 	if (!op || !plan_find(op))
 		return ERROR(KILN_EINVAL, "there is no operator %.*s; `kiln ops` lists them",
 					 PLAIN_CUT(op ? op : "without a name", 40));
-	snprintf(problem->op, sizeof problem->op, "%s", op);
+	snprintf(problem->op, sizeof(problem->op), "%s", op);
 	if (wire_count(tensors) > KERNEL_MAX_OPERANDS || wire_count(attrs) > KERNEL_MAX_ATTRS)
 		return ERROR(KILN_EINVAL, "%u tensors and %u attributes; the most are %d and %d",
 					 wire_count(tensors), wire_count(attrs), KERNEL_MAX_OPERANDS, KERNEL_MAX_ATTRS);

@@ -12,14 +12,14 @@
 
 struct call *graph_new(struct session *session, int count)
 {
-	struct call *call = calloc(1, sizeof *call);
-	struct graph *graph = calloc(1, sizeof *graph + (size_t)count * sizeof *graph->parts);
+	struct call *call = calloc(1, sizeof(*call));
+	struct graph *graph = calloc(1, sizeof(*graph) + (size_t)count * sizeof(*graph->parts));
 	if (!call || !graph) {
 		free(call);
 		free(graph);
 		return NULL;
 	}
-	snprintf(call->problem.op, sizeof call->problem.op, "graph");
+	snprintf(call->problem.op, sizeof(call->problem.op), "graph");
 	call->id = broker_id(session->broker);
 	call->holders = 1;
 	call->device = session->device ? session->device->kind : 0;
@@ -118,7 +118,7 @@ static void look_at(struct work *work, const struct graph_part *part)
 	work->kernel = tier_choose_lasting(work->session, part->variant);
 	work->extents = plan->extents;
 	work->operand_count = plan->operand_count;
-	memcpy(work->operands, part->operands, sizeof work->operands);
+	memcpy(work->operands, part->operands, sizeof(work->operands));
 }
 
 static enum work_step need_all(struct work *work)
@@ -259,7 +259,7 @@ enum work_step graph_advance(struct work *work)
 	}
 	if (work->kind == WORK_GRAPH)
 		return work_sent(work, put_graph(work));
-	if (check_lost(graph, error, sizeof error) != KILN_OK)
+	if (check_lost(graph, error, sizeof(error)) != KILN_OK)
 		return work_refuse(work, KILN_ELOST, error);
 	int status = is_there(graph) ? KILN_OK : put_graph(work);
 	return work_sent(work, status == KILN_OK ? put_launch(work) : status);

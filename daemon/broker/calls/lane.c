@@ -36,9 +36,9 @@ struct lane {
 static void close_all(struct lane *lane)
 {
 	if (lane->map)
-		munmap(lane->map, sizeof *lane->map);
+		munmap(lane->map, sizeof(*lane->map));
 	if (lane->counts)
-		munmap(lane->counts, sizeof *lane->counts);
+		munmap(lane->counts, sizeof(*lane->counts));
 	if (lane->memory >= 0)
 		close(lane->memory);
 	if (lane->wake >= 0)
@@ -59,18 +59,18 @@ static void *map_shared(int memory, size_t bytes)
 /* others: the device process's end of the pipe, and what it counts in. */
 static struct lane *make(uint32_t spin_us, int others[2])
 {
-	struct lane *lane = calloc(1, sizeof *lane);
+	struct lane *lane = calloc(1, sizeof(*lane));
 	int ends[2] = {-1, -1};
 	if (!lane)
 		return NULL;
 	bool linked = pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0;
 	lane->told = ends[0];
 	others[0] = ends[1];
-	others[1] = frame_memfd("kiln-lane-counts", sizeof *lane->counts);
-	lane->memory = frame_memfd("kiln-lane", sizeof *lane->map);
+	others[1] = frame_memfd("kiln-lane-counts", sizeof(*lane->counts));
+	lane->memory = frame_memfd("kiln-lane", sizeof(*lane->map));
 	lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	lane->map = map_shared(lane->memory, sizeof *lane->map);
-	lane->counts = map_shared(others[1], sizeof *lane->counts);
+	lane->map = map_shared(lane->memory, sizeof(*lane->map));
+	lane->counts = map_shared(others[1], sizeof(*lane->counts));
 	if (!lane->map || !lane->counts || lane->wake < 0 || !linked) {
 		util_log(UTIL_WARN, "no lane can be made: %s; its calls go by message", strerror(errno));
 		close_all(lane);

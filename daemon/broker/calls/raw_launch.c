@@ -84,7 +84,7 @@ int raw_launch_open(struct session *session, struct wire_in *message, struct raw
 		return ERROR(KILN_ELIMIT, "%u arguments with %llu bytes of values; the most are %d and %d",
 					 wire_count(list), (unsigned long long)bytes, KERNEL_MAX_ARGS,
 					 KERNEL_MAX_ARG_BYTES);
-	struct raw_launch *launch = calloc(1, sizeof *launch + bytes);
+	struct raw_launch *launch = calloc(1, sizeof(*launch) + bytes);
 	if (!launch)
 		return ERROR(KILN_ENOMEM, "out of memory for a launch");
 	int status = KILN_OK;

@@ -248,7 +248,7 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 		return;
 	}
 	if (work->kind == WORK_LAUNCH && status == KILN_EINDEX && reply && !work->raw) {
-		snprintf(own, sizeof own, "%s", error);
+		snprintf(own, sizeof(own), "%s", error);
 		plan_report(&work->call->problem, wire_get_uint(&reply->root, "reported", 0), own);
 		error = own;
 	}
@@ -258,12 +258,12 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 	if (work->kind == WORK_FREE && (status == KILN_EDEVICE || status == KILN_ETIMEDOUT))
 		status = KILN_OK;
 	if (work->raw && status != KILN_OK)
-		snprintf(sentence, sizeof sentence, "%s: %s", raw_label(&work->variant->plan, label),
+		snprintf(sentence, sizeof(sentence), "%s: %s", raw_label(&work->variant->plan, label),
 				 error);
 	else if (work->kind == WORK_LAUNCH && status != KILN_OK)
-		snprintf(sentence, sizeof sentence, "%s: %s", work->call->problem.op, error);
+		snprintf(sentence, sizeof(sentence), "%s: %s", work->call->problem.op, error);
 	else
-		snprintf(sentence, sizeof sentence, "%s", error ? error : "");
+		snprintf(sentence, sizeof(sentence), "%s", error ? error : "");
 	work_end(work, status, sentence, reply ? wire_get_uint(&reply->root, "us", 0) : 0);
 	work_pump(session);
 }
@@ -330,7 +330,7 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 	else if (map_get_id(&session->works, ticket))
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "request id %llu is in use",
 							(unsigned long long)ticket);
-	else if (!(work = calloc(1, sizeof *work)) || map_put_id(&session->works, ticket, work) < 0)
+	else if (!(work = calloc(1, sizeof(*work))) || map_put_id(&session->works, ticket, work) < 0)
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
 	if (*status != KILN_OK) {
 		free(work);
@@ -373,7 +373,7 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 	work->after = order->after;
 	work->operand_count = variant->plan.operand_count;
 	work->extents = variant->plan.extents;
-	memcpy(work->operands, operands, sizeof *operands * (size_t)work->operand_count);
+	memcpy(work->operands, operands, sizeof(*operands) * (size_t)work->operand_count);
 	work_pump(session);
 	return KILN_OK;
 }
@@ -421,7 +421,7 @@ int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,
 	work->raw = launch;
 	work->operand_count = launch->operand_count;
 	work->extents = launch->extents;
-	memcpy(work->operands, launch->operands, sizeof work->operands);
+	memcpy(work->operands, launch->operands, sizeof(work->operands));
 	work->after = after;
 	work_pump(session);
 	return KILN_OK;

@@ -45,7 +45,7 @@ enum work_step work_need_buffer(struct work *work, struct buffer *buffer)
 		where = BUFFER_HOME;
 	int status = buffer->at[where].status;
 	buffer->at[where].status = KILN_OK;
-	snprintf(error, sizeof error, "%s cannot be used: %s", buffer_label(buffer, label),
+	snprintf(error, sizeof(error), "%s cannot be used: %s", buffer_label(buffer, label),
 			 buffer->at[where].error);
 	return work_refuse(work, status, error);
 }
@@ -63,10 +63,10 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 		work->remade = true;
 		work->load_status = KILN_OK;
 	} else if (status != KILN_OK && work->raw)
-		util_append(work->load_error, sizeof work->load_error, 0, "%s cannot be loaded: %s",
+		util_append(work->load_error, sizeof(work->load_error), 0, "%s cannot be loaded: %s",
 					raw_label(&work->variant->plan, label), error);
 	else if (status != KILN_OK)
-		snprintf(work->load_error, sizeof work->load_error, "%s", error);
+		snprintf(work->load_error, sizeof(work->load_error), "%s", error);
 	work_pump(work->session);
 }
 
@@ -78,7 +78,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 	work->fetching = NULL;
 	if (answer->status != KILN_OK) {
 		work->load_status = answer->status;
-		snprintf(work->load_error, sizeof work->load_error, "%s", answer->error);
+		snprintf(work->load_error, sizeof(work->load_error), "%s", answer->error);
 	} else {
 		work->loading = true;
 		if (work->variant->tier)
@@ -236,7 +236,7 @@ static void put_check(struct wire_out *message, const struct work *work)
 	for (int i = 0; i < work->operand_count; i++) {
 		for (int k = 0; work->raw && k < work->raw->arg_count; k++)
 			if (work->raw->args[k].kind == KERNEL_ARG_POINTER && work->raw->args[k].operand == i)
-				snprintf(name, sizeof name, "argument %d", k);
+				snprintf(name, sizeof(name), "argument %d", k);
 		wire_map_begin(message, NULL);
 		wire_put_str(message, "n", work->raw ? name : decode_operand_name(plan->operands, i, name));
 		wire_map_end(message);
@@ -325,7 +325,7 @@ static enum work_step advance_launch(struct work *work)
 	if (work->after && work_pending(session, work->after))
 		return WORK_WAITS;
 	if (work->after && work_ticket_failed(session, work->after)) {
-		snprintf(error, sizeof error, "ticket %llu, which this call follows, did not succeed",
+		snprintf(error, sizeof(error), "ticket %llu, which this call follows, did not succeed",
 				 (unsigned long long)work->after);
 		return work_refuse(work, KILN_ECANCELED, error);
 	}
@@ -348,7 +348,7 @@ static enum work_step advance_launch(struct work *work)
 	step = work_need_kernel(work, &module);
 	if (step != WORK_READY)
 		return step;
-	if (!check_lost(work, error, sizeof error))
+	if (!check_lost(work, error, sizeof(error)))
 		return work_refuse(work, KILN_ELOST, error);
 	return work_sent(work, send_launch(work, module));
 }
@@ -371,7 +371,7 @@ static enum work_step advance_copy(struct work *work)
 	if (step != WORK_READY)
 		return step;
 	if (buffer->lost && !work->to_device) {
-		snprintf(error, sizeof error,
+		snprintf(error, sizeof(error),
 				 "the contents of %s were lost when the device process ended; write it again",
 				 buffer_label(buffer, label));
 		return work_refuse(work, KILN_ELOST, error);

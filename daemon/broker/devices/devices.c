@@ -15,9 +15,9 @@ static struct device_entry *add(struct broker *broker, const char *name)
 			return *link;
 		link = &(*link)->next;
 	}
-	struct device_entry *device = util_alloc(sizeof *device);
+	struct device_entry *device = util_alloc(sizeof(*device));
 	device->broker = broker;
-	snprintf(device->info.name, sizeof device->info.name, "%s", name);
+	snprintf(device->info.name, sizeof(device->info.name), "%s", name);
 	*link = device;
 	return device;
 }
@@ -63,15 +63,15 @@ static bool same_limits(const struct kernel_limits *a, const struct kernel_limit
 static bool note_change(struct device_entry *device, const struct device_info *info)
 {
 	const struct device_info *before = &device->info;
-	char was[sizeof device->was];
+	char was[sizeof(device->was)];
 	bool other_kind =
 		!same_limits(&before->limits, &info->limits) || strcmp(before->model, info->model) != 0;
 	if (!before->limits.target[0] || (!other_kind && !strcmp(before->uuid, info->uuid)))
 		return false;
 	device->kind += other_kind;
-	snprintf(was, sizeof was, "%s, %s%s%s", before->model, before->limits.target,
+	snprintf(was, sizeof(was), "%s, %s%s%s", before->model, before->limits.target,
 			 before->uuid[0] ? ", " : "", before->uuid);
-	memcpy(device->was, was, sizeof was);
+	memcpy(device->was, was, sizeof(was));
 	util_log(UTIL_WARN, "device %s is another one than before: it was %s and is %s, %s, %s",
 			 info->name, was, info->model, info->limits.target, info->uuid);
 	return true;
@@ -80,7 +80,7 @@ static bool note_change(struct device_entry *device, const struct device_info *i
 bool device_is_present(struct device_entry *device, const struct device_info *info)
 {
 	struct broker *broker = device->broker;
-	char name[sizeof info->name];
+	char name[sizeof(info->name)];
 	if (device->state != DEVICE_PRESENT)
 		util_log(UTIL_INFO, "device %s is %s", device->info.name, info->model);
 	bool another = note_change(device, info);
@@ -91,7 +91,7 @@ bool device_is_present(struct device_entry *device, const struct device_info *in
 	if (!broker->options.devices.automatic || strcmp(device->info.name, "cuda:0") != 0)
 		return another;
 	for (int i = 1; i < info->device_count && i < OPTIONS_MAX_DEVICES; i++) {
-		snprintf(name, sizeof name, "cuda:%d", i);
+		snprintf(name, sizeof(name), "cuda:%d", i);
 		add(broker, name);
 	}
 	return another;
@@ -107,7 +107,7 @@ void device_is_away(struct device_entry *device, enum device_state state, const 
 		util_log(state == DEVICE_LOST ? UTIL_WARN : UTIL_INFO, "device %s is %s: %s",
 				 device->info.name, state == DEVICE_LOST ? "lost" : "not available", reason);
 	device->state = state;
-	snprintf(device->reason, sizeof device->reason, "%s", reason);
+	snprintf(device->reason, sizeof(device->reason), "%s", reason);
 }
 
 void devices_close(struct broker *broker)

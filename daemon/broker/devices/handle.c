@@ -49,7 +49,7 @@ static void say_lost(const struct executor *executor, char error[KERNEL_ERROR_MA
 	const struct device_info *info = &executor->device->info;
 	char when[64] = "it is being looked for";
 	if (uv_is_active((const uv_handle_t *)&executor->timer) && executor->phase != EXECUTOR_STARTING)
-		snprintf(when, sizeof when, "it is looked for again in %llu ms",
+		snprintf(when, sizeof(when), "it is looked for again in %llu ms",
 				 (unsigned long long)uv_timer_get_due_in(&executor->timer));
 	util_fail(error, KERNEL_ERROR_MAX, 0, "%s (%s%s%s) is lost, and %s: %s", info->name,
 			  info->model, info->uuid[0] ? ", " : "", info->uuid, when, executor->reason);
@@ -62,7 +62,7 @@ static void end_own(const struct executor *home)
 	for (struct executor *executor = device->executors; executor; executor = executor->next) {
 		if (!executor->session || executor->uid != home->uid || executor->phase != EXECUTOR_READY)
 			continue;
-		util_fail(executor->fault, sizeof executor->fault, 0, "%s is lost: %s", device->info.name,
+		util_fail(executor->fault, sizeof(executor->fault), 0, "%s is lost: %s", device->info.name,
 				  home->reason);
 		child_kill(executor->child);
 	}
@@ -86,7 +86,7 @@ static void give_up(struct executor *executor, int status, const char *reason)
 {
 	executor->phase = EXECUTOR_STOPPED;
 	executor->ended_us = util_now_us();
-	snprintf(executor->reason, sizeof executor->reason, "%s", reason);
+	snprintf(executor->reason, sizeof(executor->reason), "%s", reason);
 	if (executor->generation || executor->device->state == DEVICE_LOST) {
 		lose(executor);
 		return;
@@ -106,7 +106,7 @@ static void tell_others(struct executor *found, bool another)
 			uv_timer_start(&executor->timer, on_timer, 0, 0);
 		if (!another || executor == found || executor->phase != EXECUTOR_READY)
 			continue;
-		util_fail(executor->fault, sizeof executor->fault, 0,
+		util_fail(executor->fault, sizeof(executor->fault), 0,
 				  "%s is another one than before: it was %s; its device process was ended",
 				  device->info.name, device->was);
 		child_kill(executor->child);
@@ -124,7 +124,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 		return;
 	if (status != KILN_OK) {
 		const char *error = wire_get_str(message, root, "err");
-		snprintf(executor->fault, sizeof executor->fault, "%s",
+		snprintf(executor->fault, sizeof(executor->fault), "%s",
 				 error ? error : "the device process could not open it");
 		executor->failed_starts = START_TRIES; /* the device said no: asking again is of no use */
 		return;
@@ -134,10 +134,10 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	const char *target = wire_get_str(message, root, "target");
 	const char *sandbox = wire_get_str(message, root, "sandbox");
 	struct kernel_limits *limits = &info.limits;
-	memcpy(info.name, executor->device->info.name, sizeof info.name);
-	snprintf(info.model, sizeof info.model, "%s", model ? model : "");
-	snprintf(info.uuid, sizeof info.uuid, "%s", uuid ? uuid : "");
-	snprintf(limits->target, sizeof limits->target, "%s", target ? target : "");
+	memcpy(info.name, executor->device->info.name, sizeof(info.name));
+	snprintf(info.model, sizeof(info.model), "%s", model ? model : "");
+	snprintf(info.uuid, sizeof(info.uuid), "%s", uuid ? uuid : "");
+	snprintf(limits->target, sizeof(limits->target), "%s", target ? target : "");
 	info.memory_bytes = wire_get_uint(root, "memory", 0);
 	info.device_count = (int)wire_get_int(root, "devices", 1);
 	limits->max_threads = (uint32_t)wire_get_uint(root, "max_threads", 1024);
@@ -150,7 +150,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	limits->grid_y = (uint32_t)grid[1];
 	limits->grid_z = (uint32_t)grid[2];
 
-	snprintf(executor->sandbox, sizeof executor->sandbox, "%s", sandbox ? sandbox : "");
+	snprintf(executor->sandbox, sizeof(executor->sandbox), "%s", sandbox ? sandbox : "");
 	uv_timer_stop(&executor->timer);
 	executor->phase = EXECUTOR_READY;
 	executor->generation++;
@@ -246,7 +246,7 @@ static void on_timer(uv_timer_t *timer)
 		executor->restarts++;
 		start(executor);
 	} else if (executor->child) {
-		util_fail(executor->fault, sizeof executor->fault, 0,
+		util_fail(executor->fault, sizeof(executor->fault), 0,
 				  "the device process of %s was not ready after %u ms", executor->device->info.name,
 				  start_deadline_ms(executor));
 		child_kill(executor->child);
@@ -309,10 +309,10 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	bool was_ready = executor->phase == EXECUTOR_READY;
 	uv_timer_stop(&executor->timer);
 	if (executor->fault[0])
-		snprintf(sentence, sizeof sentence, "%s", executor->fault);
+		snprintf(sentence, sizeof(sentence), "%s", executor->fault);
 	else
 		util_fail(sentence, KERNEL_ERROR_MAX, 0, "the device process of %s %s", name, why);
-	report(executor, exit_status, signal, sentence, sizeof sentence);
+	report(executor, exit_status, signal, sentence, sizeof(sentence));
 	executor->child = NULL;
 	executor->holds = false;
 	executor->scratch_bytes = 0;
@@ -358,8 +358,8 @@ static void start(struct executor *executor)
 									.message_most = MESSAGE_MOST};
 	int count = 5;
 	options_liveness(options, alive);
-	snprintf(device, sizeof device, "--device-name=%s", executor->device->info.name);
-	snprintf(patience, sizeof patience, "--quiet-patience=%llu",
+	snprintf(device, sizeof(device), "--device-name=%s", executor->device->info.name);
+	snprintf(patience, sizeof(patience), "--quiet-patience=%llu",
 			 (unsigned long long)options->quiet_patience_ms);
 	if (is_wrapped(executor))
 		arguments[count++] = "--wrapped";
@@ -372,7 +372,7 @@ static void start(struct executor *executor)
 		arguments[count++] = orders[options->thread_order];
 	}
 	program.trail = executor_trail_open(executor);
-	executor->child = child_start(&broker->loop, &program, &events, executor, error, sizeof error);
+	executor->child = child_start(&broker->loop, &program, &events, executor, error, sizeof(error));
 	if (program.trail >= 0)
 		close(program.trail);
 	if (executor->child) {
@@ -393,7 +393,7 @@ static void on_lost(void *owner)
 	/* Why it is ending already says more. */
 	if (executor->fault[0])
 		return;
-	util_fail(executor->fault, sizeof executor->fault, 0,
+	util_fail(executor->fault, sizeof(executor->fault), 0,
 			  "the device process of %s gave no sign of life for %llu ms (--liveness-timeout) and "
 			  "was ended",
 			  executor->device->info.name, (unsigned long long)executor->pulse.deadline_ms);
@@ -404,7 +404,7 @@ static void on_lost(void *owner)
 static struct executor *executor_new(struct device_entry *device, uint32_t uid, uint64_t session)
 {
 	struct executor **link = &device->executors;
-	struct executor *executor = calloc(1, sizeof *executor);
+	struct executor *executor = calloc(1, sizeof(*executor));
 	if (!executor)
 		return NULL;
 	executor->device = device;
@@ -467,7 +467,7 @@ void executor_when_ready(struct executor *executor, executor_ready ready, void *
 		executor->failed_starts = 0;
 		start(executor);
 	}
-	struct executor_wait *waiter = calloc(1, sizeof *waiter);
+	struct executor_wait *waiter = calloc(1, sizeof(*waiter));
 	if (!waiter) {
 		ready(arg, KILN_ENOMEM, "out of memory");
 		return;

@@ -74,7 +74,7 @@ static void on_clock(uv_timer_t *timer)
 		return;
 	uint64_t deadline_ms = executor_call_deadline_ms(executor, call);
 	executor->overran = call->id;
-	util_fail(executor->fault, sizeof executor->fault, 0,
+	util_fail(executor->fault, sizeof(executor->fault), 0,
 			  "nothing completed on %s for %llu ms, the deadline of the call that ran; its device "
 			  "process was ended",
 			  executor->device->info.name, (unsigned long long)deadline_ms);
@@ -118,7 +118,7 @@ int executor_send(struct executor *executor, struct wire_out *message, uint64_t 
 	if (status == KILN_OK && executor->phase != EXECUTOR_READY)
 		status = KILN_EDEVICE;
 	if (status == KILN_OK &&
-		(!(call = calloc(1, sizeof *call)) || map_put_id(&executor->calls, id, call) < 0))
+		(!(call = calloc(1, sizeof(*call))) || map_put_id(&executor->calls, id, call) < 0))
 		status = KILN_ENOMEM;
 	if (status == KILN_OK)
 		status = child_send(executor->child, message, fds, fd_count);
@@ -221,7 +221,7 @@ static void note_quiet(struct executor *executor, const msgpack_object *event)
 
 static void note_fault(struct executor *executor, const msgpack_object *event, const char *error)
 {
-	snprintf(executor->fault, sizeof executor->fault, "%s", error);
+	snprintf(executor->fault, sizeof(executor->fault), "%s", error);
 	if (wire_get_int(event, "st", KILN_EDEVICE) == KILN_ETIMEDOUT)
 		executor->overran = wire_get_uint(event, "ticket", 0);
 	child_expect_end(
@@ -306,9 +306,9 @@ static void keep_params(struct executor_module *module, const struct wire_in *re
 	int64_t params[KERNEL_MAX_ARGS];
 	int count = wire_get_ints(&reply->root, "params", params, KERNEL_MAX_ARGS);
 	if (count < 0 || count > KERNEL_MAX_ARGS ||
-		!(module->params = calloc((size_t)count + 1, sizeof *params)))
+		!(module->params = calloc((size_t)count + 1, sizeof(*params))))
 		return;
-	memcpy(module->params, params, (size_t)count * sizeof *params);
+	memcpy(module->params, params, (size_t)count * sizeof(*params));
 	module->param_count = count;
 }
 
@@ -404,7 +404,7 @@ static int load(struct executor *executor, const char *key, const struct cache_r
 		done(arg, KILN_OK, NULL, NULL);
 		return KILN_OK;
 	}
-	waiter = calloc(1, sizeof *waiter);
+	waiter = calloc(1, sizeof(*waiter));
 	if (!waiter)
 		return KILN_ENOMEM;
 	*waiter = (struct module_wait){done, arg, util_now_us(), module ? module->waiters : NULL};
@@ -414,7 +414,7 @@ static int load(struct executor *executor, const char *key, const struct cache_r
 	}
 	if (executor->modules.count >= MODULES_MOST)
 		unload_oldest(executor);
-	module = calloc(1, sizeof *module);
+	module = calloc(1, sizeof(*module));
 	if (!module || map_put(&executor->modules, key, KERNEL_KEY_HEX - 1, module) < 0) {
 		free(module);
 		free(waiter);

@@ -32,9 +32,9 @@ int executor_trail_open(struct executor *executor)
 void executor_trail_close(struct executor *executor)
 {
 	if (executor->trail)
-		munmap((void *)executor->trail, sizeof *executor->trail);
+		munmap((void *)executor->trail, sizeof(*executor->trail));
 	executor->trail = NULL;
-	memset(executor->notes, 0, sizeof executor->notes);
+	memset(executor->notes, 0, sizeof(executor->notes));
 }
 
 struct executor_about *executor_note(struct executor *executor, enum executor_noting which,
@@ -67,17 +67,17 @@ static void copy_line(struct executor_about *about, const struct kernel_ref *ask
 {
 	char label[160];
 	if (asked->raw)
-		util_append(about->line, sizeof about->line, 0, "%s", raw_label(&asked->plan, label));
+		util_append(about->line, sizeof(about->line), 0, "%s", raw_label(&asked->plan, label));
 	else if (asked->manifest && strcmp(asked->plan.op, "map") != 0)
-		util_append(about->line, sizeof about->line, 0, "%s", asked->manifest);
+		util_append(about->line, sizeof(about->line), 0, "%s", asked->manifest);
 }
 
 void executor_describe(struct executor_about *about, const struct kernel_ref *kernel,
 					   const struct kernel_ref *asked)
 {
-	memcpy(about->op, asked->plan.op, sizeof about->op);
-	memcpy(about->choice, kernel->plan.choice, sizeof about->choice);
-	memcpy(about->key, kernel->key, sizeof about->key);
+	memcpy(about->op, asked->plan.op, sizeof(about->op));
+	memcpy(about->choice, kernel->plan.choice, sizeof(about->choice));
+	memcpy(about->key, kernel->key, sizeof(about->key));
 	for (int i = 0; i < 3; i++) {
 		about->grid[i] = kernel->plan.grid[i];
 		about->block[i] = kernel->plan.block[i];

@@ -73,15 +73,15 @@ static void describe(const struct executor *executor, const struct executor_call
 {
 	const char *text = "an answer of %s";
 	note->what = "device";
-	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
 		if (!strcmp(kinds[i].type, call->type)) {
 			note->what = kinds[i].what;
 			text = kinds[i].text;
 		}
-	snprintf(note->text, sizeof note->text, text, executor->device->info.name);
+	snprintf(note->text, sizeof(note->text), text, executor->device->info.name);
 	if (quiet && call->waits && !device_is_cpu(executor->device)) {
 		note->what = "quiet";
-		util_append(note->text, sizeof note->text, strlen(note->text),
+		util_append(note->text, sizeof(note->text), strlen(note->text),
 					", once what runs there has ended");
 	}
 	if (call->deadline_ms) {
@@ -105,7 +105,7 @@ static void note_call(const struct executor *executor, const struct executor_cal
 		return;
 	}
 	const struct executor_module *module = call->arg;
-	memcpy(note.key, module->key, sizeof note.key);
+	memcpy(note.key, module->key, sizeof(note.key));
 	for (const struct module_wait *wait = module->waiters; wait; wait = wait->next) {
 		note.owner = wait->arg;
 		note.alone = true; /* a kernel that will be of use later */

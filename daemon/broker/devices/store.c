@@ -163,9 +163,9 @@ static void look_for_damage(struct broker *broker, const struct cache_stats *bef
 	char sentence[KERNEL_ERROR_MAX + 96];
 	if (stats->set_aside == before->set_aside)
 		return;
-	snprintf(sentence, sizeof sentence, "%s", stats->damage);
+	snprintf(sentence, sizeof(sentence), "%s", stats->damage);
 	const struct fault fault = {.kind = FAULT_STORE, .sentence = stats->damage, .uid = getuid()};
-	fault_report(broker, &fault, sentence, sizeof sentence);
+	fault_report(broker, &fault, sentence, sizeof(sentence));
 	util_log(UTIL_WARN, "%s", sentence);
 }
 
@@ -238,7 +238,7 @@ static void finished(uv_work_t *request, int status)
 static int enter(struct broker *broker, struct store_line *line, const struct turn_owner *owner,
 				 const struct store_item *what, struct store_item **out)
 {
-	struct store_item *item = malloc(sizeof *item);
+	struct store_item *item = malloc(sizeof(*item));
 	if (!item)
 		return KILN_ENOMEM;
 	*item = *what;
@@ -396,7 +396,7 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		.memory_bytes = broker->options.memory_cache_bytes,
 		.faults = broker->options.test_requests,
 	};
-	struct store *store = util_alloc(sizeof *store);
+	struct store *store = util_alloc(sizeof(*store));
 	int status = cache_open(&options, &store->cache, error);
 	if (status != KILN_OK) {
 		free(store);

@@ -48,7 +48,7 @@ static gid_t *groups_of(int sock, int *count)
 		return NULL;
 	groups = malloc(bytes);
 	if (groups && getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) == 0)
-		*count = (int)(bytes / sizeof *groups);
+		*count = (int)(bytes / sizeof(*groups));
 	return groups;
 }
 
@@ -71,7 +71,7 @@ int admit_peer(const struct options *options, int sock, struct admit_peer *peer,
 			   char error[KERNEL_ERROR_MAX])
 {
 	struct ucred cred;
-	socklen_t length = sizeof cred;
+	socklen_t length = sizeof(cred);
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &length) < 0)
 		return ERROR(KILN_EPERM, "the peer's identity cannot be had: %s", strerror(errno));
 	*peer = (struct admit_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};

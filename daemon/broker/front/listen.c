@@ -137,16 +137,16 @@ static void look_for_closed_doors(const struct listen_socket *socket)
 static void refuse_rights(int fd)
 {
 	int off = 0;
-	setsockopt(fd, SOL_SOCKET, CLOSER_PASSRIGHTS, &off, sizeof off);
+	setsockopt(fd, SOL_SOCKET, CLOSER_PASSRIGHTS, &off, sizeof(off));
 }
 
 static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 {
 	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
 	int type = 0, listening = 0, fd = FIRST_INHERITED;
-	socklen_t size = sizeof type;
+	socklen_t size = sizeof(type);
 	struct sockaddr_un address = {0};
-	socklen_t length = sizeof address;
+	socklen_t length = sizeof(address);
 	if (!pid || !count || strtol(pid, NULL, 10) != getpid())
 		return KILN_ENOENT;
 	if (strtol(count, NULL, 10) != 1)
@@ -163,7 +163,7 @@ static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 	refuse_rights(fd);
 	out->fd = fd;
 	out->lock = -1;
-	snprintf(out->path, sizeof out->path, "%.*s", (int)sizeof address.sun_path,
+	snprintf(out->path, sizeof(out->path), "%.*s", (int)sizeof(address.sun_path),
 			 address.sun_path[0] ? address.sun_path : "(abstract)");
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");
@@ -175,7 +175,7 @@ static int inherited(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 static int make_directories(const char *directory, const struct options *options)
 {
 	char path[PATH_MAX];
-	snprintf(path, sizeof path, "%s", directory);
+	snprintf(path, sizeof(path), "%s", directory);
 	if (util_make_directories(directory, 0700 | MADE_HERE) < 0)
 		return -1;
 	for (;;) {
@@ -191,10 +191,10 @@ static int prepare_directory(const struct listen_socket *socket, char error[KERN
 {
 	char directory[PATH_MAX];
 	struct stat status;
-	snprintf(directory, sizeof directory, "%s", socket->path);
+	snprintf(directory, sizeof(directory), "%s", socket->path);
 	char *slash = strrchr(directory, '/');
 	if (!slash)
-		snprintf(directory, sizeof directory, ".");
+		snprintf(directory, sizeof(directory), ".");
 	else if (slash == directory)
 		slash[1] = 0;
 	else
@@ -216,9 +216,9 @@ static int prepare_directory(const struct listen_socket *socket, char error[KERN
 static bool answers(const struct sockaddr_un *address, int *pid)
 {
 	struct ucred peer = {0};
-	socklen_t length = sizeof peer;
+	socklen_t length = sizeof(peer);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	bool yes = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) == 0;
+	bool yes = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
 	/* A full backlog is a sign of life too. */
 	yes = yes || (fd >= 0 && errno == EAGAIN);
 	*pid = 0;
@@ -283,7 +283,7 @@ static int bind_socket(struct listen_socket *out, const struct sockaddr_un *addr
 	out->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	mode_t mask = umask(0177);
 	bool bound =
-		out->fd >= 0 && bind(out->fd, (const struct sockaddr *)address, sizeof *address) == 0;
+		out->fd >= 0 && bind(out->fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
 	umask(mask);
 	if (bound)
 		refuse_rights(out->fd);
@@ -300,13 +300,13 @@ static int make_socket(struct listen_socket *out, char error[KERNEL_ERROR_MAX])
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const char *path = out->options->socket;
 	int pid = 0;
-	if (strlen(path) >= sizeof address.sun_path)
+	if (strlen(path) >= sizeof(address.sun_path))
 		return ERROR(KILN_EINVAL,
 					 "the socket's path has %zu bytes; a Unix socket's has at most %zu",
-					 strlen(path), sizeof address.sun_path - 1);
+					 strlen(path), sizeof(address.sun_path) - 1);
 	memcpy(address.sun_path, path, strlen(path) + 1);
-	snprintf(out->path, sizeof out->path, "%s", path);
-	snprintf(out->lock_path, sizeof out->lock_path, "%s.lock", path);
+	snprintf(out->path, sizeof(out->path), "%s", path);
+	snprintf(out->lock_path, sizeof(out->lock_path), "%s.lock", path);
 	int status = prepare_directory(out, error);
 	if (status != KILN_OK)
 		return status;
@@ -403,7 +403,7 @@ void listen_notify(const char *state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	const char *path = getenv("NOTIFY_SOCKET");
-	if (!path || !*path || strlen(path) >= sizeof address.sun_path)
+	if (!path || !*path || strlen(path) >= sizeof(address.sun_path))
 		return;
 	memcpy(address.sun_path, path, strlen(path));
 	socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));

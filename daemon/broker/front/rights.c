@@ -24,7 +24,7 @@ void rights_open(struct session *session)
 void rights_take(struct session *session)
 {
 	int on = 1;
-	setsockopt(session->sock, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof on);
+	setsockopt(session->sock, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof(on));
 }
 
 static int say_full(uint32_t uid, char text[KERNEL_ERROR_MAX])

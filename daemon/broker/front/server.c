@@ -160,7 +160,7 @@ static void on_look(uv_timer_t *timer)
 void server_admit_rights(struct broker *broker)
 {
 	int on = 1;
-	setsockopt(broker->server->socket.fd, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof on);
+	setsockopt(broker->server->socket.fd, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof(on));
 }
 
 /* ---- Ending ---- */
@@ -360,7 +360,7 @@ void server_lane_broke(struct broker *broker, const struct executor *executor, u
 									.executor = executor,
 									.uid = session->uid,
 									.session = session->id};
-		fault_report(broker, &fault, sentence, sizeof sentence);
+		fault_report(broker, &fault, sentence, sizeof(sentence));
 		util_log(UTIL_WARN, "%s", sentence);
 		broker->counters.protocol_errors++;
 		session_end(session);
@@ -499,7 +499,7 @@ static bool begin(struct broker *broker, const struct options *options)
 	util_log_level = options->log_level;
 	broker->options = *options;
 	broker->started_us = util_now_us();
-	broker->server = util_alloc(sizeof *broker->server);
+	broker->server = util_alloc(sizeof(*broker->server));
 	broker->server->socket.fd = broker->server->socket.lock = -1;
 	broker->server->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	return open_loop(broker) == 0;

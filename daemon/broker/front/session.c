@@ -284,7 +284,7 @@ void session_open(struct broker *broker, int sock)
 	char error[KERNEL_ERROR_MAX];
 	int status = admit_peer(&broker->options, sock, &peer, error);
 	if (status == KILN_OK && !admit_descriptor(peer.uid, sock))
-		status = util_fail(error, sizeof error, KILN_ELIMIT, "%s; try again later",
+		status = util_fail(error, sizeof(error), KILN_ELIMIT, "%s; try again later",
 						   admit_files_text(peer.uid));
 	if (status != KILN_OK) {
 		admit_turn_away(broker, sock, status, error);
@@ -292,7 +292,7 @@ void session_open(struct broker *broker, int sock)
 	}
 	admit_silent(broker);
 	uint64_t id = broker_id(broker);
-	struct session *session = calloc(1, sizeof *session);
+	struct session *session = calloc(1, sizeof(*session));
 	if (!session || map_put_id(&broker->sessions_by_id, id, session) < 0) {
 		free(session);
 		closer_put_socket(sock);
@@ -382,9 +382,9 @@ void reply_error(struct session *session, uint64_t id, int status, const char *f
 	char text[JOB_ERROR_MAX];
 	va_list arguments;
 	va_start(arguments, format);
-	vsnprintf(text, sizeof text, format, arguments);
+	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	plain_clean(text, sizeof text, PLAIN_LINE); /* it may quote the client */
+	plain_clean(text, sizeof(text), PLAIN_LINE); /* it may quote the client */
 	reply_begin_with(&out, id, status);
 	wire_put_str(&out, "err", text);
 	reply_send(session, &out, NULL, 0);

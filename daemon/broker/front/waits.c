@@ -35,7 +35,7 @@ void waits_say(struct wait_note *note, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
-	vsnprintf(note->text, sizeof note->text, format, arguments);
+	vsnprintf(note->text, sizeof(note->text), format, arguments);
 	va_end(arguments);
 }
 
@@ -86,7 +86,7 @@ static void keep_note(void *arg, const struct wait_note *note)
 	if (all->count == all->room) {
 		size_t room = all->room ? 2 * all->room : 256;
 		struct wait_note *more =
-			room <= NOTES_MOST ? realloc(all->notes, room * sizeof *more) : NULL;
+			room <= NOTES_MOST ? realloc(all->notes, room * sizeof(*more)) : NULL;
 		if (!more)
 			return;
 		all->notes = more;
@@ -106,7 +106,7 @@ static const struct wait_note *find(struct collecting *all, const void *owner)
 {
 	struct wait_note key = {.owner = owner};
 	const struct wait_note *found =
-		all->count ? bsearch(&key, all->notes, all->count, sizeof key, by_owner) : NULL;
+		all->count ? bsearch(&key, all->notes, all->count, sizeof(key), by_owner) : NULL;
 	if (found)
 		all->claimed[found - all->notes] = true;
 	return found;
@@ -259,15 +259,15 @@ int waits_collect(struct broker *broker, struct wait_row *rows, int most, uint64
 	struct collecting all = {.broker = broker, .rows = rows, .most = most};
 	ask_modules(&all);
 	if (all.count)
-		qsort(all.notes, all.count, sizeof *all.notes, by_owner);
-	all.claimed = calloc(all.count + 1, sizeof *all.claimed);
+		qsort(all.notes, all.count, sizeof(*all.notes), by_owner);
+	all.claimed = calloc(all.count + 1, sizeof(*all.claimed));
 	for (const struct session *session = broker->sessions; session && all.claimed;
 		 session = session->next)
 		add_session(&all, session);
 	for (size_t i = 0; i < all.count && all.claimed; i++)
 		if (!all.claimed[i] && all.notes[i].alone)
 			add(&all, NULL, "", 0, &all.notes[i]);
-	qsort(rows, (size_t)all.shown, sizeof *rows, by_age);
+	qsort(rows, (size_t)all.shown, sizeof(*rows), by_age);
 	free(all.notes);
 	free(all.claimed);
 	*count = all.all;

@@ -64,7 +64,7 @@ static void add_operand(struct util_text *line, const struct kernel_tensor *tens
 	util_text_add(line, ":");
 	add_dims(line, tensor->shape, tensor->rank, 'x');
 	plan_contiguous(&plain);
-	if (memcmp(plain.stride, tensor->stride, sizeof *plain.stride * (size_t)plain.rank) != 0) {
+	if (memcmp(plain.stride, tensor->stride, sizeof(*plain.stride) * (size_t)plain.rank) != 0) {
 		util_text_add(line, ":");
 		add_dims(line, tensor->stride, tensor->rank, ',');
 	}
@@ -110,7 +110,7 @@ static void add_operands(struct util_text *line, const struct kernel_problem *pr
 static void add_real(struct util_text *line, double value)
 {
 	char text[32];
-	snprintf(text, sizeof text, "%.17g", value);
+	snprintf(text, sizeof(text), "%.17g", value);
 	util_text_add(line, "%s%s", text, strpbrk(text, ".en") ? "" : ".0");
 }
 

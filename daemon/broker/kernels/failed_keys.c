@@ -77,7 +77,7 @@ static bool finish_log(const char *key, int64_t seconds, struct compile_result *
 	else if (bytes && old[bytes - 1] != '\n')
 		util_text_add(&log, "\n");
 	if (seconds)
-		snprintf(limit, sizeof limit, " for %lld s", (long long)seconds);
+		snprintf(limit, sizeof(limit), " for %lld s", (long long)seconds);
 	util_text_add(&log, "kiln: this failure is remembered%s; `kiln cache retry %.12s` forgets it\n",
 				  limit, key);
 	if (log.failed) {
@@ -99,9 +99,9 @@ static void fill(struct keeping *keeping, struct kernel_ref *ref, const char *ke
 	/* A compiler that died says nothing, and has taken the unit with it. */
 	if (!source && unit_make(&ref->job, &unit, keeping->error) == KILN_OK)
 		source = unit;
-	memcpy(row->key, key, sizeof row->key);
-	memcpy(row->op, ref->plan.op, sizeof row->op);
-	memcpy(row->target, ref->target, sizeof row->target);
+	memcpy(row->key, key, sizeof(row->key));
+	memcpy(row->op, ref->plan.op, sizeof(row->op));
+	memcpy(row->target, ref->target, sizeof(row->target));
 	row->instantiation = util_strdup(ref->plan.instantiation);
 	row->key_text = util_strdup(key_text);
 	row->source = util_strdup(source && strlen(source) <= SOURCE_MOST ? source : "");
@@ -111,7 +111,7 @@ static void fill(struct keeping *keeping, struct kernel_ref *ref, const char *ke
 	row->compile_micros = result->micros;
 	row->created = row->used = util_wall_s();
 	failure->status = result->status;
-	memcpy(failure->error, result->error, sizeof failure->error);
+	memcpy(failure->error, result->error, sizeof(failure->error));
 	free(unit);
 }
 
@@ -119,7 +119,7 @@ void failure_keep(struct broker *broker, struct kernel_ref *ref, const char *key
 				  const char *key_text, struct compile_result *result)
 {
 	int64_t seconds = seconds_for(broker, result);
-	struct keeping *keeping = seconds < 0 ? NULL : calloc(1, sizeof *keeping);
+	struct keeping *keeping = seconds < 0 ? NULL : calloc(1, sizeof(*keeping));
 	if (!keeping)
 		return;
 	if (!finish_log(key, seconds, result)) {

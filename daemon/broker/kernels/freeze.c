@@ -67,7 +67,7 @@ void freeze_warn(const struct kernel_ref *ref, const struct job_terms *terms)
 	char label[160], who[64] = "a call that was made ready before";
 	char *line = command(ref, terms);
 	if (session)
-		snprintf(who, sizeof who, "session %llu (pid %d)", (unsigned long long)session->id,
+		snprintf(who, sizeof(who), "session %llu (pid %d)", (unsigned long long)session->id,
 				 session->pid);
 	util_log(UTIL_WARN, "%s has %s for %s compiled (key %.12s): %s", who, name(ref, label),
 			 ref->target, ref->key, line ? line : "");

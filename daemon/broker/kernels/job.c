@@ -33,10 +33,10 @@ static bool has_key(const struct kernel_ref *ref, const char *compiler)
 
 void job_set_key(struct kernel_ref *ref, const struct compile_key *key, const char *compiler)
 {
-	memcpy(ref->key, key->hex, sizeof ref->key);
+	memcpy(ref->key, key->hex, sizeof(ref->key));
 	free(ref->key_text);
 	ref->key_text = key->text;
-	snprintf(ref->compiler, sizeof ref->compiler, "%s", compiler);
+	snprintf(ref->compiler, sizeof(ref->compiler), "%s", compiler);
 }
 
 void job_key(struct broker *broker, struct kernel_ref *ref)
@@ -132,12 +132,12 @@ static void key_done(struct broker *broker, void *arg)
 
 static bool key_later(struct job_wait *wait, const char *compiler)
 {
-	struct keying *keying = calloc(1, sizeof *keying);
+	struct keying *keying = calloc(1, sizeof(*keying));
 	if (!keying)
 		return false;
 	keying->wait = wait;
 	keying->ref = kernel_hold(wait->ref);
-	snprintf(keying->compiler, sizeof keying->compiler, "%s", compiler);
+	snprintf(keying->compiler, sizeof(keying->compiler), "%s", compiler);
 	if (store_aside_for(wait->broker, session_turn(wait->terms.asker), key_work, key_done,
 						keying) == KILN_OK) {
 		wait->keying = keying;
@@ -185,8 +185,8 @@ static void on_later(uv_timer_t *timer)
 struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 							 const struct job_terms *terms, job_done done, void *arg)
 {
-	struct job_wait *wait = calloc(1, sizeof *wait);
-	uv_timer_t *later = calloc(1, sizeof *later);
+	struct job_wait *wait = calloc(1, sizeof(*wait));
+	uv_timer_t *later = calloc(1, sizeof(*later));
 	if (!wait || !later) {
 		free(wait);
 		free(later);
@@ -268,7 +268,7 @@ void job_each(const struct broker *broker, job_visit visit, void *arg)
 static void note_wait(const struct job_wait *wait, struct wait_note *note)
 {
 	const struct flight *flight = wait->flight;
-	memcpy(note->key, wait->ref->key, sizeof note->key);
+	memcpy(note->key, wait->ref->key, sizeof(note->key));
 	if (flight && flight->phase == FLIGHT_REMOTE && flight->fetch) {
 		remote_note(flight->fetch, note);
 	} else if (flight && flight->job) {
@@ -313,11 +313,11 @@ static void distrust_done(struct broker *broker, void *arg)
 
 void job_distrust(struct broker *broker, const char *key, const char *why)
 {
-	struct distrusted *distrusted = calloc(1, sizeof *distrusted);
+	struct distrusted *distrusted = calloc(1, sizeof(*distrusted));
 	util_log(UTIL_WARN, "kernel %.12s leaves the cache, to be compiled again: %s", key, why);
 	if (!distrusted)
 		return;
-	memcpy(distrusted->key, key, sizeof distrusted->key);
+	memcpy(distrusted->key, key, sizeof(distrusted->key));
 	if (store_run(broker, distrust_work, distrust_done, distrusted) != KILN_OK)
 		free(distrusted);
 }

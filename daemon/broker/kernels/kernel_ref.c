@@ -21,7 +21,7 @@ static int add_job(struct broker *broker, struct kernel_ref *ref, char error[KER
 										 &job->file_count, error);
 	if (status != KILN_OK)
 		return status;
-	size_t bytes = (size_t)job->file_count * sizeof *files;
+	size_t bytes = (size_t)job->file_count * sizeof(*files);
 	ref->files = malloc(bytes);
 	if (!ref->files)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a plan");
@@ -38,8 +38,8 @@ struct kernel_ref *kernel_new(const struct kernel_plan *plan, const struct kerne
 	if (!ref)
 		return NULL;
 	memcpy(&ref->plan, plan, bytes);
-	memcpy(ref->target, limits->target, sizeof ref->target);
-	memcpy(ref->job.target, limits->target, sizeof ref->job.target);
+	memcpy(ref->target, limits->target, sizeof(ref->target));
+	memcpy(ref->job.target, limits->target, sizeof(ref->job.target));
 	ref->job.source = ref->plan.source;
 	ref->job.instantiation = ref->plan.instantiation;
 	ref->limits = *limits;
@@ -74,9 +74,9 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 		status = job_open_plan(broker, &plan, limits, out, error);
 	if (status != KILN_OK)
 		return status;
-	if (note.row.signature[0] && ((*out)->tuned = malloc(sizeof note)))
+	if (note.row.signature[0] && ((*out)->tuned = malloc(sizeof(note))))
 		*(*out)->tuned = note;
-	if (manifest_print(problem, line, sizeof line))
+	if (manifest_print(problem, line, sizeof(line)))
 		(*out)->manifest = strdup(line);
 	return KILN_OK;
 }
@@ -87,11 +87,11 @@ const char *kernel_text(struct kernel_ref *ref)
 	if (ref->explain)
 		return ref->explain;
 	if (ref->raw)
-		raw_explain(ref, more, sizeof more);
+		raw_explain(ref, more, sizeof(more));
 	else if (ref->tuned)
-		tuned_explain(ref->tuned, more, sizeof more);
+		tuned_explain(ref->tuned, more, sizeof(more));
 	plan_explain(&ref->plan, &ref->limits, text, 2048);
-	util_append(text, sizeof text, strlen(text), "%s", more);
+	util_append(text, sizeof(text), strlen(text), "%s", more);
 	ref->explain = strdup(text);
 	return ref->explain ? ref->explain : "";
 }

@@ -115,7 +115,7 @@ static void lookup_done(struct broker *broker, void *arg)
 		flight->row = lookup->row;
 		flight->failure = lookup->failure;
 		flight->lookup_status = lookup->status;
-		memcpy(flight->error, lookup->error, sizeof flight->error);
+		memcpy(flight->error, lookup->error, sizeof(flight->error));
 		go_on(flight);
 	} else {
 		cache_row_free(&lookup->row);
@@ -126,12 +126,12 @@ static void lookup_done(struct broker *broker, void *arg)
 
 static bool look(struct flight *flight, struct turn_owner owner)
 {
-	struct lookup *lookup = calloc(1, sizeof *lookup);
+	struct lookup *lookup = calloc(1, sizeof(*lookup));
 	if (!lookup)
 		return false;
 	lookup->flight = flight;
 	lookup->status = KILN_ETIMEDOUT; /* unless it is done */
-	memcpy(lookup->key, flight->key, sizeof lookup->key);
+	memcpy(lookup->key, flight->key, sizeof(lookup->key));
 	if (store_wait(flight->broker, owner, lookup_work, lookup_done, lookup_late, lookup,
 				   &flight->looking) == KILN_OK)
 		return true;
@@ -141,14 +141,14 @@ static bool look(struct flight *flight, struct turn_owner owner)
 
 struct flight *flight_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner)
 {
-	struct flight *flight = calloc(1, sizeof *flight);
+	struct flight *flight = calloc(1, sizeof(*flight));
 	if (!flight)
 		return NULL;
 	flight->broker = broker;
 	flight->began_us = util_now_us();
 	flight->ref = kernel_hold(ref);
-	memcpy(flight->key, ref->key, sizeof flight->key);
-	memcpy(flight->compiler, ref->compiler, sizeof flight->compiler);
+	memcpy(flight->key, ref->key, sizeof(flight->key));
+	memcpy(flight->compiler, ref->compiler, sizeof(flight->compiler));
 	flight->key_text = strdup(ref->key_text);
 	if (!flight->key_text ||
 		map_put(&broker->flights_by_key, flight->key, KERNEL_KEY_HEX - 1, flight) < 0) {

@@ -25,7 +25,7 @@ static void record(struct broker *broker, const struct kernel_ref *ref,
 	if (ref->manifest) {
 		record_note(&broker->record, ref->manifest, ref->target, NULL);
 	} else if (ref->raw && answer->status == KILN_OK) {
-		snprintf(line, sizeof line, "kernel %s", ref->key);
+		snprintf(line, sizeof(line), "kernel %s", ref->key);
 		record_note(&broker->record, line, ref->target, raw_label(&ref->plan, label));
 	}
 }
@@ -45,9 +45,9 @@ static void tell_answer(const struct kernel_ref *ref, const struct session *aske
 	else if (answer->origin == JOB_HIT)
 		place = !answer->row || answer->row->in_memory ? "in memory" : "on disk";
 	if (ref->raw)
-		snprintf(what, sizeof what, "a kernel of its own for %s", ref->target);
+		snprintf(what, sizeof(what), "a kernel of its own for %s", ref->target);
 	else
-		snprintf(what, sizeof what, "%s for %s: %s%s%s", plan->op, ref->target,
+		snprintf(what, sizeof(what), "%s for %s: %s%s%s", plan->op, ref->target,
 				 plan->choice[0] ? plan->choice : plan->variant, plan->note[0] ? ", " : "",
 				 plan->note);
 	util_debug("session %llu: %s, key %.12s: %s after %.1f ms%s%s", (unsigned long long)asker->id,

@@ -54,7 +54,7 @@ static void put_done(struct broker *broker, void *arg)
 void flight_keep_row(struct flight *flight)
 {
 	if (store_is_crowded(flight->broker)) {
-		flight->lookup_status = util_fail(flight->error, sizeof flight->error, KILN_EIO,
+		flight->lookup_status = util_fail(flight->error, sizeof(flight->error), KILN_EIO,
 										  "too many wait for the disk already");
 		put_done(flight->broker, flight);
 		return;
@@ -86,9 +86,9 @@ static void take_result(struct flight *flight, struct compile_result *result)
 {
 	struct cache_row *row = &flight->row;
 	struct kernel_ref *ref = flight->ref;
-	memcpy(row->key, flight->key, sizeof row->key);
-	memcpy(row->op, ref->plan.op, sizeof row->op);
-	memcpy(row->target, ref->target, sizeof row->target);
+	memcpy(row->key, flight->key, sizeof(row->key));
+	memcpy(row->op, ref->plan.op, sizeof(row->op));
+	memcpy(row->target, ref->target, sizeof(row->target));
 	row->instantiation = util_strdup(ref->plan.instantiation);
 	row->key_text = flight->key_text;
 	flight->key_text = NULL;

@@ -58,9 +58,9 @@ static void consider(struct search *search, const struct cache_row *row, bool fa
 		return;
 	int kept = search->count < CANDIDATES ? search->count : CANDIDATES - 1;
 	memmove(search->candidates + at + 1, search->candidates + at,
-			(size_t)(kept - at) * sizeof *search->candidates);
+			(size_t)(kept - at) * sizeof(*search->candidates));
 	struct candidate *candidate = &search->candidates[at];
-	memcpy(candidate->key, row->key, sizeof candidate->key);
+	memcpy(candidate->key, row->key, sizeof(candidate->key));
 	candidate->failed = failed;
 	candidate->distance = distance;
 	search->count = kept + 1;
@@ -89,10 +89,10 @@ static bool next_operand(const char **text, struct operand_line *line)
 	static const char words[] = ", aligned to ";
 	while (**text) {
 		const char *at = *text, *end = at + strcspn(at, "\n");
-		const char *found = memmem(at, (size_t)(end - at), words, sizeof words - 1);
+		const char *found = memmem(at, (size_t)(end - at), words, sizeof(words) - 1);
 		*text = *end ? end + 1 : end;
 		if (found) {
-			*line = (struct operand_line){at, found + sizeof words - 1, strcspn(at, " ")};
+			*line = (struct operand_line){at, found + sizeof(words) - 1, strcspn(at, " ")};
 			return true;
 		}
 	}
@@ -106,7 +106,7 @@ static void insert(struct compile_differences *out, int at, const struct compile
 		kept--;
 		out->left_out++;
 	}
-	memmove(out->items + at + 1, out->items + at, (size_t)(kept - at) * sizeof *out->items);
+	memmove(out->items + at + 1, out->items + at, (size_t)(kept - at) * sizeof(*out->items));
 	out->items[at] = *item;
 	out->count = kept + 1;
 }
@@ -123,7 +123,7 @@ void why_alignments(const char *asked, const char *other, struct compile_differe
 			if (now.name_bytes != then.name_bytes || memcmp(now.name, then.name, now.name_bytes))
 				continue;
 			if (is != was && count < COMPILE_DIFFERENCES) {
-				snprintf(item.text, sizeof item.text, "alignment of %.*s %ld instead of %ld",
+				snprintf(item.text, sizeof(item.text), "alignment of %.*s %ld instead of %ld",
 						 (int)now.name_bytes, now.name, is, was);
 				insert(out, count++, &item);
 			}
@@ -145,11 +145,11 @@ static void compare(const struct kernel_ref *ref, const struct cache_row *row, b
 	if (at == WHY_NEAR)
 		return;
 	why_alignments(ref->explain ? ref->explain : "", row->plan, &near.differences);
-	memcpy(near.key, row->key, sizeof near.key);
-	memcpy(near.target, row->target, sizeof near.target);
-	snprintf(near.instantiation, sizeof near.instantiation, "%s", row->instantiation);
+	memcpy(near.key, row->key, sizeof(near.key));
+	memcpy(near.target, row->target, sizeof(near.target));
+	snprintf(near.instantiation, sizeof(near.instantiation), "%s", row->instantiation);
 	int kept = why->near_count < WHY_NEAR ? why->near_count : WHY_NEAR - 1;
-	memmove(why->near + at + 1, why->near + at, (size_t)(kept - at) * sizeof *why->near);
+	memmove(why->near + at + 1, why->near + at, (size_t)(kept - at) * sizeof(*why->near));
 	why->near[at] = near;
 	why->near_count = kept + 1;
 }
@@ -182,7 +182,7 @@ static bool find_failure(struct cache *cache, const char *key, struct why *why)
 		return false;
 	bool over = cache_failure_is_over(&failure);
 	why->status = failure.status;
-	memcpy(why->error, failure.error, sizeof why->error);
+	memcpy(why->error, failure.error, sizeof(why->error));
 	cache_failure_free(&failure);
 	return !over;
 }

@@ -160,7 +160,7 @@ static void place_texts(const struct compile_sources *sources, struct kernel_ref
 		ref->files[i].text = text;
 		text += ref->files[i].bytes;
 	}
-	for (size_t i = 0; i < sizeof standard / sizeof *standard; i++) {
+	for (size_t i = 0; i < sizeof(standard) / sizeof(*standard); i++) {
 		const struct compile_file *file = compile_sources_find(sources, standard[i].file);
 		const char *wanted = standard[i].name;
 		if (file && is_named(ref, first, own, wanted) && !has_header(ref, first + 1, own, wanted))
@@ -211,7 +211,7 @@ static int add_shim(struct broker *broker, struct kernel_ref *ref, char error[KE
 	int status =
 		compile_sources_closure(broker->sources, SHIM, ref->job.target, files, &count, error);
 	if (status == KILN_OK &&
-		(size_t)count + 1 + RAW_MAX_HEADERS + sizeof standard / sizeof *standard >
+		(size_t)count + 1 + RAW_MAX_HEADERS + sizeof(standard) / sizeof(*standard) >
 			COMPILE_MAX_HEADERS)
 		status = ERROR(KILN_EINTERNAL, "%s includes too many files", SHIM);
 	for (int i = 0; i < count && status == KILN_OK; i++)
@@ -257,8 +257,8 @@ int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame
 	if (status != KILN_OK)
 		return status;
 	struct kernel_ref *ref = kernel_new(&plan, limits);
-	if (!ref || !(ref->raw = calloc(1, sizeof *ref->raw)) ||
-		!(ref->files = calloc(COMPILE_MAX_HEADERS, sizeof *ref->files))) {
+	if (!ref || !(ref->raw = calloc(1, sizeof(*ref->raw))) ||
+		!(ref->files = calloc(COMPILE_MAX_HEADERS, sizeof(*ref->files)))) {
 		kernel_drop(ref);
 		return ERROR(KILN_ENOMEM, "out of memory for a kernel");
 	}

@@ -86,7 +86,7 @@ static void run(struct again *again, store_work work, store_done done)
 	again->phase = AGAIN_STORE;
 	if (store_run_for(again->broker, again->want.owner, work, done, again) == KILN_OK)
 		return;
-	util_fail(again->error, sizeof again->error, 0, "out of memory for a kernel");
+	util_fail(again->error, sizeof(again->error), 0, "out of memory for a kernel");
 	fail(again, KILN_ENOMEM);
 }
 
@@ -124,11 +124,11 @@ static bool make_row(struct again *again, struct compile_result *result)
 	struct cache_row *row = &again->row, old = *row;
 	struct kernel_ref *ref = again->want.ref;
 	*row = (struct cache_row){.pinned = false};
-	memcpy(row->op, ref ? ref->plan.op : old.op, sizeof row->op);
+	memcpy(row->op, ref ? ref->plan.op : old.op, sizeof(row->op));
 	row->instantiation = strdup(ref ? ref->plan.instantiation : old.instantiation);
 	row->plan = strdup(ref ? kernel_text(ref) : old.plan);
-	memcpy(row->key, again->key.hex, sizeof row->key);
-	memcpy(row->target, again->target, sizeof row->target);
+	memcpy(row->key, again->key.hex, sizeof(row->key));
+	memcpy(row->target, again->target, sizeof(row->target));
 	row->key_text = strdup(again->key.text);
 	job_take_result(row, result);
 	compile_again_close(&again->unit);
@@ -145,7 +145,7 @@ static void compiled(void *arg, struct compile_result *result)
 	} else if (make_row(again, result)) {
 		run(again, keep_work, keep_done);
 	} else {
-		util_fail(again->error, sizeof again->error, 0, "out of memory for a kernel");
+		util_fail(again->error, sizeof(again->error), 0, "out of memory for a kernel");
 		fail(again, KILN_ENOMEM);
 	}
 }
@@ -176,7 +176,7 @@ static void look_done(struct broker *broker, void *arg)
 		return;
 	}
 	if (strcmp(again->compiler, job_compiler(broker, again->target)) != 0) {
-		util_fail(again->error, sizeof again->error, 0,
+		util_fail(again->error, sizeof(again->error), 0,
 				  "the compiler was replaced while the kernel was looked for: ask again");
 		fail(again, KILN_EIO);
 		return;
@@ -185,7 +185,7 @@ static void look_done(struct broker *broker, void *arg)
 	if (again->pooled) {
 		pool_join(broker, again->pooled, again->want.priority, again->want.owner, &again->place);
 	} else {
-		util_fail(again->error, sizeof again->error, 0, "out of memory for a compile job");
+		util_fail(again->error, sizeof(again->error), 0, "out of memory for a compile job");
 		fail(again, KILN_ENOMEM);
 	}
 }
@@ -193,7 +193,7 @@ static void look_done(struct broker *broker, void *arg)
 static void compile_by(struct again *again, const struct compile_toolchain *toolchain)
 {
 	int status;
-	snprintf(again->compiler, sizeof again->compiler, "%s", toolchain->id);
+	snprintf(again->compiler, sizeof(again->compiler), "%s", toolchain->id);
 	if (again->want.ref)
 		status = compile_key_make(again->job, toolchain->id, &again->key);
 	else
@@ -202,7 +202,7 @@ static void compile_by(struct again *again, const struct compile_toolchain *tool
 		run(again, look_work, look_done);
 		return;
 	}
-	util_fail(again->error, sizeof again->error, 0, "out of memory for a key");
+	util_fail(again->error, sizeof(again->error), 0, "out of memory for a key");
 	fail(again, status);
 }
 
@@ -213,7 +213,7 @@ static void on_second_known(void *arg, const struct compile_toolchain *toolchain
 		compile_by(again, toolchain);
 		return;
 	}
-	snprintf(again->error, sizeof again->error, "%s", error);
+	snprintf(again->error, sizeof(again->error), "%s", error);
 	fail(again, KILN_ENOTSUP);
 }
 
@@ -226,7 +226,7 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		compile_by(again, toolchain);
 		return;
 	}
-	snprintf(again->error, sizeof again->error, "%s", error ? error : toolchain->reason);
+	snprintf(again->error, sizeof(again->error), "%s", error ? error : toolchain->reason);
 	fail(again, error ? KILN_EIO : KILN_ENOTSUP);
 }
 
@@ -245,14 +245,14 @@ static void ask(struct again *again)
 	if (!second) {
 		pool_when_known(again->broker, on_known, again);
 	} else if (!again->taken) {
-		util_fail(again->error, sizeof again->error, 0,
+		util_fail(again->error, sizeof(again->error), 0,
 				  "a second compiler takes one kernel at a time of a connection");
 		fail(again, KILN_EBUSY);
 	} else if (!second_serves(second, again->target) && !again->want.ref) {
 		skip(again);
 	} else if (!second_serves(second, again->target)) {
 		util_fail(
-			again->error, sizeof again->error, 0,
+			again->error, sizeof(again->error), 0,
 			"%.120s does not compile for %s: a libnvrtc does for GPUs, a C++ compiler for cpu",
 			second_path(second), again->target);
 		fail(again, KILN_EINVAL);
@@ -277,8 +277,8 @@ static void read_done(struct broker *broker, void *arg)
 	(void)broker;
 	if (!goes_on(again))
 		return;
-	snprintf(again->target, sizeof again->target, "%s", target[0] ? target : again->row.target);
-	memcpy(again->key.hex, again->row.key, sizeof again->key.hex);
+	snprintf(again->target, sizeof(again->target), "%s", target[0] ? target : again->row.target);
+	memcpy(again->key.hex, again->row.key, sizeof(again->key.hex));
 	if (!strcmp(again->target, "cpu") != !strcmp(again->row.target, "cpu")) {
 		skip(again);
 		return;
@@ -287,7 +287,7 @@ static void read_done(struct broker *broker, void *arg)
 		compile_again_open(again->row.key_text, again->row.source, &again->unit, again->error);
 	if (!goes_on(again))
 		return;
-	memcpy(again->unit.job.target, again->target, sizeof again->target);
+	memcpy(again->unit.job.target, again->target, sizeof(again->target));
 	again->job = &again->unit.job;
 	ask(again);
 }
@@ -311,7 +311,7 @@ static void start_done(struct broker *broker, void *arg)
 struct again *again_start(struct broker *broker, const struct again_want *want, again_done done,
 						  void *arg)
 {
-	struct again *again = calloc(1, sizeof *again);
+	struct again *again = calloc(1, sizeof(*again));
 	bool planned = want->ref != NULL;
 	if (!again)
 		return NULL;
@@ -324,7 +324,7 @@ struct again *again_start(struct broker *broker, const struct again_want *want, 
 	if (planned) {
 		kernel_hold(want->ref);
 		again->job = &want->ref->job;
-		memcpy(again->target, want->ref->target, sizeof again->target);
+		memcpy(again->target, want->ref->target, sizeof(again->target));
 	}
 	/* Also what need not be read takes the way over the store: answers come from the loop. */
 	if (store_run_for(broker, want->owner, planned ? start_work : read_work,

@@ -18,7 +18,7 @@ static void name_kernel(const struct kernel_ref *ref, unsigned char name[32])
 								 ref->plan.generated};
 	struct util_hash hash;
 	util_hash_begin(&hash);
-	for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		util_hash_add(&hash, parts[i], strlen(parts[i]) + 1);
 	util_hash_end(&hash, name);
 }
@@ -37,7 +37,7 @@ static void make_room(struct tiers *tiers)
 		return;
 	while ((kernel = map_next(&tiers->kernels, &cursor)))
 		if (is_idle(kernel)) {
-			map_remove(&tiers->kernels, kernel->name, sizeof kernel->name);
+			map_remove(&tiers->kernels, kernel->name, sizeof(kernel->name));
 			free(kernel);
 		}
 	tiers->kept = tiers->kernels.count;
@@ -48,15 +48,15 @@ struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *re
 	struct tiers *tiers = broker->tiers;
 	unsigned char name[32];
 	name_kernel(ref, name);
-	struct tier_kernel *kernel = map_get(&tiers->kernels, name, sizeof name);
+	struct tier_kernel *kernel = map_get(&tiers->kernels, name, sizeof(name));
 	if (kernel)
 		return kernel;
 	make_room(tiers);
-	kernel = util_alloc(sizeof *kernel);
-	memcpy(kernel->name, name, sizeof name);
-	memcpy(kernel->op, ref->plan.op, sizeof kernel->op);
+	kernel = util_alloc(sizeof(*kernel));
+	memcpy(kernel->name, name, sizeof(name));
+	memcpy(kernel->op, ref->plan.op, sizeof(kernel->op));
 	kernel->broker = broker;
-	if (map_put(&tiers->kernels, kernel->name, sizeof kernel->name, kernel) == 0)
+	if (map_put(&tiers->kernels, kernel->name, sizeof(kernel->name), kernel) == 0)
 		return kernel;
 	free(kernel);
 	return NULL;
@@ -67,8 +67,8 @@ void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t obje
 	struct tier_kernel *kernel = tier_find(broker, ref);
 	if (!kernel)
 		return;
-	memcpy(kernel->key, ref->key, sizeof kernel->key);
-	memcpy(kernel->compiler, ref->compiler, sizeof kernel->compiler);
+	memcpy(kernel->key, ref->key, sizeof(kernel->key));
+	memcpy(kernel->compiler, ref->compiler, sizeof(kernel->compiler));
 	kernel->object_bytes = object_bytes;
 	kernel->stage = TIER_READY;
 }
@@ -88,7 +88,7 @@ static void take_key(struct kernel_ref *ref, const struct tier_kernel *kernel)
 		return;
 	free(ref->key_text);
 	ref->key_text = NULL; /* made when it is asked for */
-	memcpy(ref->key, kernel->key, sizeof ref->key);
+	memcpy(ref->key, kernel->key, sizeof(ref->key));
 }
 
 /* ---- A call's two kernels ---- */
@@ -171,7 +171,7 @@ static struct tier *new_tier(struct broker *broker, struct kernel_ref *ref,
 							 struct kernel_ref *generic)
 {
 	struct tier_kernel *exact = tier_find(broker, ref);
-	struct tier *tier = exact ? calloc(1, sizeof *tier) : NULL;
+	struct tier *tier = exact ? calloc(1, sizeof(*tier)) : NULL;
 	if (!tier) {
 		kernel_drop(generic);
 		return NULL;

@@ -87,7 +87,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 static void load_in(struct broker *broker, struct tier_kernel *kernel, struct executor *executor,
 					const struct cache_row *row, uint32_t shared_bytes)
 {
-	struct loading *loading = calloc(1, sizeof *loading);
+	struct loading *loading = calloc(1, sizeof(*loading));
 	if (!loading)
 		return;
 	*loading = (struct loading){broker, kernel, executor};
@@ -245,7 +245,7 @@ void tier_resume(struct broker *broker, const struct executor *executor)
 
 void tiers_open(struct broker *broker)
 {
-	broker->tiers = util_alloc(sizeof *broker->tiers);
+	broker->tiers = util_alloc(sizeof(*broker->tiers));
 	broker->tiers->timer.data = broker;
 	uv_timer_init(&broker->loop, &broker->tiers->timer);
 }

@@ -69,9 +69,9 @@ void shapes_note(struct session *session, const struct kernel_problem *problem,
 	struct shapes *shapes = find(session, problem->op);
 	uint64_t hash = 14695981039346656037u;
 	if (!shapes) {
-		shapes = util_alloc(sizeof *shapes);
-		memcpy(shapes->op, problem->op, sizeof shapes->op);
-		memcpy(shapes->operands, ref->plan.operands, sizeof shapes->operands);
+		shapes = util_alloc(sizeof(*shapes));
+		memcpy(shapes->op, problem->op, sizeof(shapes->op));
+		memcpy(shapes->operands, ref->plan.operands, sizeof(shapes->operands));
 		shapes->next = session->shapes;
 		session->shapes = shapes;
 	}
@@ -119,7 +119,7 @@ bool shapes_may_specialize(struct session *session, const char *op)
 	}
 	shapes->widened = true;
 	session->broker->counters.widened++;
-	describe(shapes, varies, sizeof varies);
+	describe(shapes, varies, sizeof(varies));
 	util_log(UTIL_INFO,
 			 "session %llu (pid %d): %s has %llu exact kernels, the most it may have "
 			 "(--max-variants); its further shapes run the generic one, about %.2f times slower: "
@@ -166,7 +166,7 @@ void shapes_put(const struct session *session, struct wire_out *out)
 	char varies[512];
 	wire_list_begin(out, "shapes");
 	for (const struct shapes *shapes = session->shapes; shapes; shapes = shapes->next) {
-		describe(shapes, varies, sizeof varies);
+		describe(shapes, varies, sizeof(varies));
 		wire_map_begin(out, NULL);
 		wire_put_str(out, "op", shapes->op);
 		wire_put_uint(out, "shapes", shapes->seen.count);

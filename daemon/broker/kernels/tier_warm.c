@@ -125,7 +125,7 @@ static void go_on(struct warming *warming)
 		return;
 	while (!warming->stopped && warming->under_way < at_once(warming) &&
 		   (ref = next_ref(warming))) {
-		struct warm_item *item = util_alloc(sizeof *item);
+		struct warm_item *item = util_alloc(sizeof(*item));
 		*item = (struct warm_item){.warming = warming,
 								   .ref = ref,
 								   .generation = warming->generation,
@@ -158,7 +158,7 @@ void tier_warm(struct broker *broker, struct executor *executor)
 	if (*link && (*link)->generation == executor_generation(executor))
 		return;
 	if (!*link) {
-		*link = util_alloc(sizeof **link);
+		*link = util_alloc(sizeof(**link));
 		**link = (struct warming){.broker = broker, .executor = executor};
 	}
 	struct warming *warming = *link;

@@ -28,7 +28,7 @@ const struct cache_tuned *tuned_find(const struct broker *broker, const struct c
 	if (!broker->tuned.count)
 		return NULL;
 	row_key(row, key);
-	return map_get(&broker->tuned, key, sizeof key);
+	return map_get(&broker->tuned, key, sizeof(key));
 }
 
 int tuned_put(struct broker *broker, const struct cache_tuned *row)
@@ -36,11 +36,11 @@ int tuned_put(struct broker *broker, const struct cache_tuned *row)
 	unsigned char key[32];
 	struct cache_tuned *old, *copy;
 	row_key(row, key);
-	old = map_get(&broker->tuned, key, sizeof key);
+	old = map_get(&broker->tuned, key, sizeof(key));
 	if (!old && broker->tuned.count >= CACHE_TUNED_MOST)
 		return KILN_ELIMIT;
-	copy = malloc(sizeof *copy);
-	if (!copy || map_put(&broker->tuned, key, sizeof key, copy) < 0) {
+	copy = malloc(sizeof(*copy));
+	if (!copy || map_put(&broker->tuned, key, sizeof(key), copy) < 0) {
 		free(copy);
 		return KILN_ENOMEM;
 	}
@@ -56,7 +56,7 @@ int64_t tuned_remove(struct broker *broker, const struct cache_tuned *row)
 	int64_t count = 0;
 	if (row) {
 		row_key(row, key);
-		old = map_remove(&broker->tuned, key, sizeof key);
+		old = map_remove(&broker->tuned, key, sizeof(key));
 		free(old);
 		return old ? 1 : 0;
 	}
@@ -82,11 +82,11 @@ const struct cache_tuned **tuned_list(const struct broker *broker, size_t *count
 	const struct cache_tuned **list, *row;
 	size_t cursor = 0;
 	*count = 0;
-	list = broker->tuned.count ? calloc(broker->tuned.count, sizeof *list) : NULL;
+	list = broker->tuned.count ? calloc(broker->tuned.count, sizeof(*list)) : NULL;
 	while (list && (row = map_next(&broker->tuned, &cursor)))
 		list[(*count)++] = row;
 	if (list)
-		qsort(list, *count, sizeof *list, in_order);
+		qsort(list, *count, sizeof(*list), in_order);
 	return list;
 }
 
@@ -113,7 +113,8 @@ struct reading {
 static void keep_row(const struct cache_tuned *row, void *arg)
 {
 	struct reading *reading = arg;
-	struct cache_tuned *rows = realloc(reading->rows, (reading->count + 1) * sizeof *reading->rows);
+	struct cache_tuned *rows =
+		realloc(reading->rows, (reading->count + 1) * sizeof(*reading->rows));
 	if (!rows) {
 		reading->status = KILN_ENOMEM;
 		return;
@@ -150,7 +151,7 @@ bool tuned_is_read(const struct broker *broker)
 
 void tuned_read(struct broker *broker)
 {
-	struct reading *reading = calloc(1, sizeof *reading);
+	struct reading *reading = calloc(1, sizeof(*reading));
 	if (reading && store_run(broker, read_work, read_done, reading) != KILN_OK)
 		free(reading);
 }
@@ -183,20 +184,20 @@ int tuned_plan(struct broker *broker, const struct kernel_problem *problem,
 	const struct cache_tuned *row;
 	struct kernel_plan better;
 	int status = plan_problem(problem, limits, out, error);
-	memset(note, 0, sizeof *note);
+	memset(note, 0, sizeof(*note));
 	if (status != KILN_OK || out->kind != KERNEL_LAUNCH || !model[0] ||
 		plan_attr(problem, PLAN_CHOICE))
 		return status;
-	snprintf(note->row.op, sizeof note->row.op, "%s", out->op);
-	snprintf(note->row.model, sizeof note->row.model, "%s", model);
-	snprintf(note->row.target, sizeof note->row.target, "%s", limits->target);
-	snprintf(note->row.signature, sizeof note->row.signature, "%s", out->instantiation);
+	snprintf(note->row.op, sizeof(note->row.op), "%s", out->op);
+	snprintf(note->row.model, sizeof(note->row.model), "%s", model);
+	snprintf(note->row.target, sizeof(note->row.target), "%s", limits->target);
+	snprintf(note->row.signature, sizeof(note->row.signature), "%s", out->instantiation);
 	row = tuned_find(broker, &note->row);
 	if (!row)
 		return KILN_OK;
 	note->row = *row;
 	if (!name_choice(&named, row->choice))
-		snprintf(note->refused, sizeof note->refused, "the call has no attribute left to name it");
+		snprintf(note->refused, sizeof(note->refused), "the call has no attribute left to name it");
 	else if (plan_problem(&named, limits, &better, note->refused) == KILN_OK)
 		*out = better;
 	return KILN_OK;
@@ -212,7 +213,7 @@ void tuned_explain(const struct tuned_note *note, char *text, size_t size)
 	if (!row->choice[0])
 		return;
 	if (gmtime_r(&when, &parts))
-		strftime(day, sizeof day, "%Y-%m-%d", &parts);
+		strftime(day, sizeof(day), "%Y-%m-%d", &parts);
 	int digits = row->micros < 100 ? 1 : 0;
 	if (note->refused[0])
 		snprintf(text, size, "tuned          %s of %s is not used: %s\n", row->choice, day,

@@ -60,7 +60,7 @@ static struct record_row *insert(struct record *record, int at, const char *line
 	size_t bytes = strlen(line) + (note ? strlen(note) : 0) + sizeof(struct record_row);
 	struct record_row *row = NULL;
 	if (record->count < RECORD_MOST && record->bytes + bytes <= RECORD_BYTES && grow(record))
-		row = calloc(1, sizeof *row);
+		row = calloc(1, sizeof(*row));
 	if (row && (!(row->line = strdup(line)) || (note && !(row->note = strdup(note))))) {
 		free_row(row);
 		row = NULL;
@@ -68,7 +68,7 @@ static struct record_row *insert(struct record *record, int at, const char *line
 	if (!row)
 		return NULL;
 	memmove(&record->rows[at + 1], &record->rows[at],
-			(size_t)(record->count - at) * sizeof *record->rows);
+			(size_t)(record->count - at) * sizeof(*record->rows));
 	record->rows[at] = row;
 	record->count++;
 	record->bytes += bytes;
@@ -95,8 +95,8 @@ void record_note(struct record *record, const char *line, const char *target, co
 	}
 	row->times++;
 	size_t used = strlen(row->targets);
-	if (!has_word(row->targets, target) && used + 1 + strlen(target) < sizeof row->targets)
-		snprintf(row->targets + used, sizeof row->targets - used, "%s%s", used ? " " : "", target);
+	if (!has_word(row->targets, target) && used + 1 + strlen(target) < sizeof(row->targets))
+		snprintf(row->targets + used, sizeof(row->targets) - used, "%s%s", used ? " " : "", target);
 }
 
 void record_free(struct record *record)

@@ -34,11 +34,11 @@ static bool read_section(struct bytes file, const Elf64_Ehdr *header, uint64_t n
 {
 	struct bytes place = {NULL, 0};
 
-	if (number < header->e_shnum && header->e_shentsize == sizeof *out)
-		place = part(file, header->e_shoff, (uint64_t)header->e_shnum * sizeof *out);
+	if (number < header->e_shnum && header->e_shentsize == sizeof(*out))
+		place = part(file, header->e_shoff, (uint64_t)header->e_shnum * sizeof(*out));
 	if (!place.at)
 		return false;
-	memcpy(out, place.at + number * sizeof *out, sizeof *out);
+	memcpy(out, place.at + number * sizeof(*out), sizeof(*out));
 	return true;
 }
 
@@ -58,9 +58,9 @@ static struct bytes find(struct bytes file, const char *entry)
 	Elf64_Ehdr header;
 	Elf64_Shdr section;
 
-	if (file.count < sizeof header)
+	if (file.count < sizeof(header))
 		return nothing;
-	memcpy(&header, file.at, sizeof header);
+	memcpy(&header, file.at, sizeof(header));
 	if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
 		!read_section(file, &header, header.e_shstrndx, &section))
 		return nothing;
@@ -140,6 +140,6 @@ bool cubin_params(const void *object, size_t bytes, const char *entry, struct de
 		if (!all.known[i])
 			return false;
 	out->param_count = all.count;
-	memcpy(out->params, all.sizes, sizeof all.sizes);
+	memcpy(out->params, all.sizes, sizeof(all.sizes));
 	return true;
 }

@@ -77,13 +77,13 @@ int cuda_fail(struct device *device, char error[KERNEL_ERROR_MAX], int status, C
 	char what[KERNEL_ERROR_MAX], name[160];
 	va_list args;
 	va_start(args, format);
-	vsnprintf(what, sizeof what, format, args);
+	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
 	cuda_driver_error(&device->cu, result, name);
 	util_fail(error, KERNEL_ERROR_MAX, status, "%s: %s", what, name);
 	if (is_sticky(device, result)) {
 		if (!device->broken)
-			snprintf(device->broken_why, sizeof device->broken_why, "%s", name);
+			snprintf(device->broken_why, sizeof(device->broken_why), "%s", name);
 		device->broken = true;
 		return KILN_EDEVICE;
 	}
@@ -102,7 +102,7 @@ static void read_limits(struct device *device, struct kernel_limits *limits)
 {
 	uint32_t major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 	uint32_t minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-	snprintf(limits->target, sizeof limits->target, "sm_%u%u", major % 1000, minor % 1000);
+	snprintf(limits->target, sizeof(limits->target), "sm_%u%u", major % 1000, minor % 1000);
 	limits->max_threads = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 	limits->shared_default = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
 	limits->shared_optin = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
@@ -118,10 +118,10 @@ static int describe(struct device *device, int ordinal, int count, struct device
 {
 	size_t memory = 0;
 	CUuuid uuid;
-	memset(info, 0, sizeof *info);
-	snprintf(info->name, sizeof info->name, "cuda:%d", ordinal);
+	memset(info, 0, sizeof(*info));
+	snprintf(info->name, sizeof(info->name), "cuda:%d", ordinal);
 	CUresult result =
-		device->cu.cuDeviceGetName(info->model, (int)sizeof info->model, device->handle);
+		device->cu.cuDeviceGetName(info->model, (int)sizeof(info->model), device->handle);
 	if (result == CUDA_SUCCESS)
 		result = device->cu.cuDeviceTotalMem(&memory, device->handle);
 	if (result == CUDA_SUCCESS)
@@ -129,13 +129,13 @@ static int describe(struct device *device, int ordinal, int count, struct device
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_EDEVICE, result, "cuda:%d does not say what it is",
 						 ordinal);
-	info->model[sizeof info->model - 1] = 0;
+	info->model[sizeof(info->model) - 1] = 0;
 	info->memory_bytes = memory;
 	info->device_count = count;
 	device_uuid_text(uuid.bytes, info->uuid);
 	read_limits(device, &info->limits);
-	memcpy(device->name, info->name, sizeof device->name);
-	memcpy(device->target, info->limits.target, sizeof device->target);
+	memcpy(device->name, info->name, sizeof(device->name));
+	memcpy(device->target, info->limits.target, sizeof(device->target));
 	device->shared_default = info->limits.shared_default;
 	device->shared_optin = info->limits.shared_optin;
 	device->memory_bytes = memory;
@@ -219,7 +219,7 @@ static int cuda_open(int ordinal, struct device **out, struct device_info *info,
 					 char error[KERNEL_ERROR_MAX])
 {
 	int count = 0;
-	struct device *device = util_alloc(sizeof *device);
+	struct device *device = util_alloc(sizeof(*device));
 	int status = start_driver(device, ordinal, &count, error);
 	if (status == KILN_OK)
 		status = describe(device, ordinal, count, info, error);

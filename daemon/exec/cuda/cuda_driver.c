@@ -39,7 +39,7 @@ static void *open_library(char error[KERNEL_ERROR_MAX])
 					  why ? why : "no reason given");
 		return library;
 	}
-	for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+	for (size_t i = 0; i < sizeof(usual) / sizeof(*usual); i++) {
 		void *library = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);
 		if (library)
 			return library;
@@ -55,7 +55,7 @@ int cuda_driver_open(struct cuda_driver *driver, char error[KERNEL_ERROR_MAX])
 	driver->library = open_library(error);
 	if (!driver->library)
 		return KILN_ENOTSUP;
-	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
 		void *symbol = dlsym(driver->library, functions[i].symbol);
 		/* The newer form only refines error codes; drivers before 12.8 have the first alone. */
 		if (!symbol && strcmp(functions[i].plain, "cuEventElapsedTime") == 0)
@@ -65,14 +65,14 @@ int cuda_driver_open(struct cuda_driver *driver, char error[KERNEL_ERROR_MAX])
 							 "the NVIDIA driver has no function %s: it is older than CUDA 11.4, "
 							 "the oldest that Kiln works with",
 							 functions[i].symbol);
-		memcpy((char *)driver + functions[i].offset, &symbol, sizeof symbol);
+		memcpy((char *)driver + functions[i].offset, &symbol, sizeof(symbol));
 	}
 	void *newer = dlsym(driver->library, "cuFuncGetParamInfo");
-	memcpy(&driver->param_info, &newer, sizeof newer);
+	memcpy(&driver->param_info, &newer, sizeof(newer));
 	newer = dlsym(driver->library, "cuStreamWriteValue32_v2");
-	memcpy(&driver->write_value, &newer, sizeof newer);
+	memcpy(&driver->write_value, &newer, sizeof(newer));
 	newer = dlsym(driver->library, "cuStreamBatchMemOp_v2");
-	memcpy(&driver->write_values, &newer, sizeof newer);
+	memcpy(&driver->write_values, &newer, sizeof(newer));
 	return KILN_OK;
 }
 

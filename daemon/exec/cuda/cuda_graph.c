@@ -109,7 +109,7 @@ int cuda_graph_make(struct device *device, const struct device_launch *launches,
 	int status = device_graph_check(launches, count, error);
 	if (status != KILN_OK)
 		return status;
-	struct device_graph *graph = util_alloc(sizeof *graph);
+	struct device_graph *graph = util_alloc(sizeof(*graph));
 	graph->count = count;
 	status = bind_all(device, launches, count, &works, error);
 	if (status == KILN_OK) {

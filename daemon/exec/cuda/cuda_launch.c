@@ -45,8 +45,8 @@ int cuda_load(struct device *device, const void *object, size_t bytes, const cha
 	if (shared_bytes > INT32_MAX)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%u bytes of shared memory are more than any GPU has", shared_bytes);
-	struct device_module *module = util_alloc(sizeof *module);
-	snprintf(module->entry, sizeof module->entry, "%s", entry);
+	struct device_module *module = util_alloc(sizeof(*module));
+	snprintf(module->entry, sizeof(module->entry), "%s", entry);
 	int status = KILN_OK;
 	/* The driver wants it aligned, and text ended by a zero byte; neither is so in a message. */
 	char *image = malloc(bytes + 1);
@@ -165,8 +165,8 @@ static int bind_kernel(struct device *device, const struct device_launch *launch
 	work->shared_bytes = launch->shared_bytes;
 	work->scratch = launch->scratch;
 	work->report = launch->report;
-	memcpy(work->grid, launch->grid, sizeof work->grid);
-	memcpy(work->block, launch->block, sizeof work->block);
+	memcpy(work->grid, launch->grid, sizeof(work->grid));
+	memcpy(work->block, launch->block, sizeof(work->block));
 	work->value_count = launch->arg_count;
 	for (int i = 0; i < launch->arg_count; i++) {
 		const struct kernel_arg *arg = &launch->args[i];

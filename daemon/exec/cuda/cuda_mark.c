@@ -57,7 +57,7 @@ static CUdeviceptr word_of(const struct cuda_stream *stream)
 static CUresult write_both(struct device *device, const struct cuda_stream *stream)
 {
 	CUstreamBatchMemOpParams writes[2];
-	memset(writes, 0, sizeof writes);
+	memset(writes, 0, sizeof(writes));
 	writes[0].writeValue.operation = writes[1].writeValue.operation =
 		CU_STREAM_MEM_OP_WRITE_VALUE_32;
 	writes[0].writeValue.address = stream->done_word;

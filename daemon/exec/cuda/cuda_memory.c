@@ -19,7 +19,7 @@
 int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX])
 {
 	CUmemPoolProps props;
-	memset(&props, 0, sizeof props);
+	memset(&props, 0, sizeof(props));
 	props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
 	props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
 	props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -106,7 +106,7 @@ int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out
 							 (unsigned long long)bytes);
 		}
 	}
-	struct device_memory *memory = util_alloc(sizeof *memory);
+	struct device_memory *memory = util_alloc(sizeof(*memory));
 	memory->kind = bytes > 0 ? CUDA_MEMORY_POOL : CUDA_MEMORY_NONE;
 	memory->base = base;
 	memory->bytes = bytes;
@@ -133,7 +133,7 @@ static int find_import(struct device *device, const struct device_import *what,
 {
 	*out = NULL;
 	for (struct cuda_import *i = device->imports; i; i = i->next) {
-		bool same_handle = memcmp(&i->handle, what->handle, sizeof i->handle) == 0;
+		bool same_handle = memcmp(&i->handle, what->handle, sizeof(i->handle)) == 0;
 		bool same_memory = i->pid == what->pid && i->buffer_id == what->buffer_id;
 		if (same_handle && same_memory) {
 			*out = i;
@@ -155,8 +155,8 @@ static int find_import(struct device *device, const struct device_import *what,
 static int open_handle(struct device *device, const struct device_import *what,
 					   struct cuda_import **out, char error[KERNEL_ERROR_MAX])
 {
-	struct cuda_import *import = util_alloc(sizeof *import);
-	memcpy(&import->handle, what->handle, sizeof import->handle);
+	struct cuda_import *import = util_alloc(sizeof(*import));
+	memcpy(&import->handle, what->handle, sizeof(import->handle));
 	import->pid = what->pid;
 	import->buffer_id = what->buffer_id;
 	CUresult result = device->cu.cuIpcOpenMemHandle(&import->base, import->handle,
@@ -228,7 +228,7 @@ int cuda_map_allocation(struct device *device, CUmemGenericAllocationHandle allo
 						struct device_memory *memory, char error[KERNEL_ERROR_MAX])
 {
 	CUmemAccessDesc access;
-	memset(&access, 0, sizeof access);
+	memset(&access, 0, sizeof(access));
 	access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	access.location.id = device->handle;
 	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -274,7 +274,7 @@ static int import_descriptor(struct device *device, const struct device_import *
 						 "%s cannot import the lent descriptor (it must come from "
 						 "cuMemExportToShareableHandle)",
 						 device->name);
-	memset(&prop, 0, sizeof prop);
+	memset(&prop, 0, sizeof(prop));
 	result = device->cu.cuMemGetAllocationPropertiesFromHandle(&prop, allocation);
 	if (result == CUDA_SUCCESS)
 		result = device->cu.cuMemGetAllocationGranularity(&granularity, &prop,
@@ -303,7 +303,7 @@ static int import_descriptor(struct device *device, const struct device_import *
 int cuda_import(struct device *device, const struct device_import *what, struct device_memory **out,
 				char error[KERNEL_ERROR_MAX])
 {
-	struct device_memory *memory = util_alloc(sizeof *memory);
+	struct device_memory *memory = util_alloc(sizeof(*memory));
 	memory->bytes = what->bytes;
 	int status = KILN_EINVAL;
 	switch (what->kind) {

@@ -27,7 +27,7 @@ static void start_due(struct device *device, uint64_t now)
 		while (cuda_stream_ready(stream) && stream->held.head->due_us <= now && !device->broken) {
 			struct cuda_work *work = cuda_queue_take(&stream->held);
 			work->status = work->canceled
-							   ? util_fail(work->error, sizeof work->error, KILN_ECANCELED,
+							   ? util_fail(work->error, sizeof(work->error), KILN_ECANCELED,
 										   "the call was canceled before it started")
 							   : cuda_start(device, stream, work, work->error);
 			if (work->status != KILN_OK)
@@ -60,7 +60,7 @@ static void report(struct device *device, struct cuda_work *work, int status, co
 	done->reported = work->reported ? work->reported->value : 0;
 	done->error[0] = 0;
 	if (*error)
-		snprintf(done->error, sizeof done->error, "%s", error);
+		snprintf(done->error, sizeof(done->error), "%s", error);
 	cuda_work_retire(device, work);
 }
 
@@ -126,7 +126,7 @@ static int suspects(const struct device *device, char *text, size_t size)
 static void condemn_work(struct device *device, struct cuda_work *work, const char *how,
 						 const char *who)
 {
-	size_t size = sizeof work->error;
+	size_t size = sizeof(work->error);
 	work->status = KILN_EDEVICE;
 	size_t used = util_append(work->error, size, 0, "%s ", device->name);
 	used = util_append(work->error, size, used, "%s%s%s", how, *who ? " " : "", who);
@@ -138,7 +138,7 @@ static void condemn_work(struct device *device, struct cuda_work *work, const ch
 static void condemn(struct device *device)
 {
 	char who[120];
-	int count = suspects(device, who, sizeof who);
+	int count = suspects(device, who, sizeof(who));
 	const char *others = count > 1 ? "failed before this call had ended, in one of the calls"
 						 : count   ? "failed before this call had ended, in call"
 								   : "failed before this call had ended, in an earlier call";

@@ -54,7 +54,7 @@ static CUresult make_accessible(struct device *device, CUmemoryPool pool)
 {
 	CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	CUmemAccessDesc access;
-	memset(&access, 0, sizeof access);
+	memset(&access, 0, sizeof(access));
 	access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	access.location.id = device->handle;
 	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -83,7 +83,7 @@ static int open_pool(struct device *device, const struct device_import *what,
 						 "%s cannot reach the GPU of the pool that process %lld lends from",
 						 device->name, (long long)what->pid);
 	}
-	struct cuda_pool *pool = util_alloc(sizeof *pool);
+	struct cuda_pool *pool = util_alloc(sizeof(*pool));
 	pool->pid = what->pid;
 	pool->id = what->pool_id;
 	pool->pool = imported;
@@ -111,7 +111,7 @@ static int find_pointer(const struct cuda_pool *pool, const struct device_import
 						struct cuda_pointer **out, char error[KERNEL_ERROR_MAX])
 {
 	struct cuda_pointer *pointer = pool->pointers;
-	while (pointer && memcmp(&pointer->data, what->handle, sizeof pointer->data) != 0)
+	while (pointer && memcmp(&pointer->data, what->handle, sizeof(pointer->data)) != 0)
 		pointer = pointer->next;
 	*out = pointer;
 	if (pointer && pointer->buffer_id != what->buffer_id)
@@ -131,15 +131,15 @@ static int open_pointer(struct device *device, struct cuda_pool *pool,
 	CUmemPoolPtrExportData data;
 	CUdeviceptr base = 0, start = 0;
 	size_t size = 0;
-	memcpy(&data, what->handle, sizeof data);
+	memcpy(&data, what->handle, sizeof(data));
 	CUresult result = device->cu.cuMemPoolImportPointer(&base, pool->pool, &data);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_EINVAL, result,
 						 "%s cannot import the pool memory that process %lld lends (it must still "
 						 "be allocated)",
 						 device->name, (long long)what->pid);
-	struct cuda_pointer *pointer = util_alloc(sizeof *pointer);
-	memcpy(&pointer->data, what->handle, sizeof pointer->data);
+	struct cuda_pointer *pointer = util_alloc(sizeof(*pointer));
+	memcpy(&pointer->data, what->handle, sizeof(pointer->data));
 	pointer->pool = pool;
 	pointer->buffer_id = what->buffer_id;
 	pointer->base = base;

@@ -17,7 +17,7 @@ static CUresult make(struct device *device, uint64_t bytes, size_t *span,
 {
 	CUmemAllocationProp prop;
 	size_t granularity = 0;
-	memset(&prop, 0, sizeof prop);
+	memset(&prop, 0, sizeof(prop));
 	prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
 	prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	prop.location.id = device->handle;

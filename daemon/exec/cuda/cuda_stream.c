@@ -51,7 +51,7 @@ static void keep_event(struct device *device, CUevent event)
 		return;
 	if (device->spare_event_count == device->spare_event_room) {
 		int room = device->spare_event_room ? 2 * device->spare_event_room : 64;
-		CUevent *more = realloc(device->spare_events, (size_t)room * sizeof *more);
+		CUevent *more = realloc(device->spare_events, (size_t)room * sizeof(*more));
 		if (!more) {
 			device->cu.cuEventDestroy(event);
 			return;
@@ -67,9 +67,9 @@ struct cuda_work *cuda_work_new(struct device *device, enum cuda_work_kind kind,
 	struct cuda_work *work = device->spare_work;
 	if (work) {
 		device->spare_work = work->next;
-		memset(work, 0, sizeof *work);
+		memset(work, 0, sizeof(*work));
 	} else {
-		work = util_alloc(sizeof *work);
+		work = util_alloc(sizeof(*work));
 	}
 	work->kind = kind;
 	work->ticket = ticket;
@@ -112,7 +112,7 @@ static int need_stream(struct device *device, uint64_t id, struct cuda_stream **
 		if (result != CUDA_SUCCESS)
 			return cuda_fail(device, error, KILN_EINTERNAL, result, "%s cannot make a stream",
 							 device->name);
-		stream = util_alloc(sizeof *stream);
+		stream = util_alloc(sizeof(*stream));
 		stream->id = id;
 		stream->stream = handle;
 		stream->next = *bucket(device, id);

@@ -194,10 +194,9 @@ static void serve_socket(struct exec *executor)
 	struct epoll_event events[EVENTS_PER_TURN];
 	unsigned ready = 0;
 	int count = epoll_wait(executor->epoll, events, EVENTS_PER_TURN, 0);
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++)
 		if (!events[i].data.ptr)
 			ready = events[i].events;
-	}
 	if (ready & EPOLLOUT) {
 		int status = frame_queue_flush(&executor->queue, executor->sock);
 		if (status != KILN_OK && status != KILN_EAGAIN)
@@ -238,12 +237,11 @@ static void send_fault(struct exec *executor, const struct device_done *culprit)
 static _Noreturn void leave_broken(struct exec *executor, const struct device_done *done, int count)
 {
 	const struct device_done *culprit = NULL;
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < count; i++)
 		if (done[i].status == KILN_OK)
 			exec_finish(executor, &done[i]);
 		else if (!culprit)
 			culprit = &done[i];
-	}
 	waker_drain(executor->waker);
 	if (culprit)
 		exec_trail_blame(executor, culprit->ticket);
@@ -377,7 +375,7 @@ int exec_main(const struct exec_options *options)
 	exec_trail_open(&executor, options->trail);
 	exec_discipline(options);
 	int status = executor.trail ? watch_socket(&executor, error)
-								: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+								: util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
 	if (status == KILN_OK)
 		status = open_device(&executor, options, held, error);
 	if (!misdeed_do((enum misdeed)options->test_misdeed, executor.sock, "ready", 0))

@@ -10,7 +10,7 @@ int exec_misdeed_arm(struct exec *executor, struct wire_in *message, struct fram
 	const char *at = wire_get_str(message, &message->root, "at");
 	(void)frame, (void)error;
 	executor->misdeed = (enum misdeed)wire_get_int(&message->root, "what", MISDEED_NONE);
-	snprintf(executor->misdeed_at, sizeof executor->misdeed_at, "%s", at ? at : "");
+	snprintf(executor->misdeed_at, sizeof(executor->misdeed_at), "%s", at ? at : "");
 	return KILN_OK;
 }
 
@@ -23,7 +23,7 @@ static void spoil_cells(const struct exec_lane *lane)
 			continue;
 		cell->status = INT32_MIN;
 		cell->micros = UINT64_MAX;
-		memset(cell->error, '%', sizeof cell->error);
+		memset(cell->error, '%', sizeof(cell->error));
 		atomic_store(&lane->memory->gates[i].done, UINT32_MAX);
 		atomic_store(&cell->done, UINT64_MAX);
 	}

@@ -43,7 +43,7 @@ static void write_one(int fd)
 static void ring_bell(struct waker *waker)
 {
 	const uint64_t one = 1;
-	if (write(waker->bell, &one, sizeof one) < 0)
+	if (write(waker->bell, &one, sizeof(one)) < 0)
 		util_log(UTIL_WARN, "the thread that wakes clients cannot be woken: %s", strerror(errno));
 }
 
@@ -76,7 +76,7 @@ static void *run(void *arg)
 	struct waker *waker = arg;
 	uint64_t rings;
 	while (!atomic_load(&waker->ending)) {
-		if (read(waker->bell, &rings, sizeof rings) < 0 && errno != EINTR)
+		if (read(waker->bell, &rings, sizeof(rings)) < 0 && errno != EINTR)
 			break;
 		look_for_a_while(waker);
 		/* What was given before somebody could see this is written below. */
@@ -89,10 +89,10 @@ static void *run(void *arg)
 struct waker *waker_start(void)
 {
 	sigset_t all, before;
-	struct waker *waker = aligned_alloc(64, sizeof *waker);
+	struct waker *waker = aligned_alloc(64, sizeof(*waker));
 	if (!waker)
 		return NULL;
-	memset(waker, 0, sizeof *waker);
+	memset(waker, 0, sizeof(*waker));
 	waker->bell = eventfd(0, EFD_CLOEXEC);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);

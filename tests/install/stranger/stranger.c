@@ -19,8 +19,8 @@ static int turn(kiln_client *client)
 	kiln_attr attr;
 	int status, i, j;
 
-	memset(tensors, 0, sizeof tensors);
-	memset(&attr, 0, sizeof attr);
+	memset(tensors, 0, sizeof(tensors));
+	memset(&attr, 0, sizeof(attr));
 	for (i = 0; i < 2; i++) {
 		tensors[i].dtype = KILN_I32;
 		tensors[i].rank = 2;
@@ -35,15 +35,15 @@ static int turn(kiln_client *client)
 	for (i = 0; i < ROWS; i++)
 		for (j = 0; j < COLUMNS; j++)
 			in[i][j] = i * 1000 + j;
-	status = kiln_alloc(client, sizeof in, 0, "in", &tensors[0].buffer);
+	status = kiln_alloc(client, sizeof(in), 0, "in", &tensors[0].buffer);
 	if (status == KILN_OK)
-		status = kiln_alloc(client, sizeof out, 0, "out", &tensors[1].buffer);
+		status = kiln_alloc(client, sizeof(out), 0, "out", &tensors[1].buffer);
 	if (status == KILN_OK)
-		status = kiln_write(tensors[0].buffer, 0, in, sizeof in);
+		status = kiln_write(tensors[0].buffer, 0, in, sizeof(in));
 	if (status == KILN_OK)
 		status = kiln_run(client, "permute", tensors, 2, &attr, 1);
 	if (status == KILN_OK)
-		status = kiln_read(tensors[1].buffer, 0, out, sizeof out);
+		status = kiln_read(tensors[1].buffer, 0, out, sizeof(out));
 	kiln_free(tensors[1].buffer);
 	kiln_free(tensors[0].buffer);
 	for (i = 0; i < COLUMNS && status == KILN_OK; i++) {
@@ -71,8 +71,8 @@ int main(int argc, char **argv)
 	}
 	if (argc < 2)
 		return 0;
-	memset(&options, 0, sizeof options);
-	options.size = sizeof options;
+	memset(&options, 0, sizeof(options));
+	options.size = sizeof(options);
 	options.socket = argv[1];
 	if (kiln_connect(&options, &client) != KILN_OK) {
 		fprintf(stderr, "%s\n", kiln_errmsg());

@@ -66,13 +66,13 @@ static void write_done(struct broker *broker, void *arg)
 static bool start_writing(struct broker *broker, const char *id, char *text, uint64_t times,
 						  struct fault_recent *recent)
 {
-	struct writing *writing = calloc(1, sizeof *writing);
+	struct writing *writing = calloc(1, sizeof(*writing));
 	if (!writing) {
 		free(text);
 		return false;
 	}
 	fault_directory(broker->options.cache_dir, writing->directory);
-	memcpy(writing->id, id, sizeof writing->id);
+	memcpy(writing->id, id, sizeof(writing->id));
 	writing->text = text;
 	writing->times = times;
 	writing->when = util_wall_s();
@@ -98,8 +98,8 @@ static uint64_t hash_of(const struct fault *fault)
 	struct util_hash hash;
 	uint64_t number;
 	util_hash_begin(&hash);
-	util_hash_add(&hash, &fault->kind, sizeof fault->kind);
-	util_hash_add(&hash, &fault->uid, sizeof fault->uid);
+	util_hash_add(&hash, &fault->kind, sizeof(fault->kind));
+	util_hash_add(&hash, &fault->uid, sizeof(fault->uid));
 	util_hash_add(&hash, device, strlen(device) + 1);
 	for (const char *at = fault->sentence; *at; at++)
 		if (!isdigit((unsigned char)*at))
@@ -107,7 +107,7 @@ static uint64_t hash_of(const struct fault *fault)
 	if (fault->job)
 		util_hash_add(&hash, fault->job->instantiation, strlen(fault->job->instantiation));
 	util_hash_end(&hash, digest);
-	memcpy(&number, digest, sizeof number);
+	memcpy(&number, digest, sizeof(number));
 	return number | 1;
 }
 
@@ -151,9 +151,9 @@ static void name(struct faults *faults, int64_t when, char id[FAULT_ID_MAX])
 		part = faults->named_part + 1;
 	faults->named_s = when;
 	faults->named_part = part;
-	if (!gmtime_r(&time, &parts) || !strftime(date, sizeof date, "%Y%m%d-%H%M%S", &parts) ||
+	if (!gmtime_r(&time, &parts) || !strftime(date, sizeof(date), "%Y%m%d-%H%M%S", &parts) ||
 		strlen(date) != 15)
-		snprintf(date, sizeof date, "00000000-000000");
+		snprintf(date, sizeof(date), "00000000-000000");
 	snprintf(id, FAULT_ID_MAX, "%.15s-%04x", date, part & 0xffff);
 }
 

@@ -36,7 +36,7 @@ void fault_directory(const char *cache, char path[PATH_MAX])
 bool fault_is_id(const char *id)
 {
 	static const char form[] = "dddddddd-dddddd-xxxx";
-	if (strlen(id) != sizeof form - 1)
+	if (strlen(id) != sizeof(form) - 1)
 		return false;
 	for (size_t i = 0; id[i]; i++) {
 		const char *set = form[i] == 'd' ? "0123456789" : form[i] == 'x' ? "0123456789abcdef" : "-";
@@ -78,10 +78,10 @@ static int list(const char *directory, struct listing *out, char *error)
 			continue;
 		memcpy(id, entry->d_name, size - strlen(ENDING));
 		if (fault_is_id(id) && !strcmp(entry->d_name + size - strlen(ENDING), ENDING))
-			memcpy(out->ids[out->count++], id, sizeof id);
+			memcpy(out->ids[out->count++], id, sizeof(id));
 	}
 	closedir(dir);
-	qsort(out->ids, (size_t)out->count, sizeof *out->ids, newest_first);
+	qsort(out->ids, (size_t)out->count, sizeof(*out->ids), newest_first);
 	return KILN_OK;
 }
 
@@ -162,8 +162,8 @@ int fault_file_count(const char *directory, const char *id, uint64_t times, int6
 	if (fd < 0)
 		return errno == ENOENT ? KILN_OK : FAIL(KILN_EIO, "report %s: %s", id, strerror(errno));
 	gmtime_r(&time, &parts);
-	strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &parts);
-	snprintf(number, sizeof number, "%-10llu",
+	strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S UTC", &parts);
+	snprintf(number, sizeof(number), "%-10llu",
 			 (unsigned long long)(times < 9999999999 ? times : 9999999999));
 	bool good = pread(fd, head, HEAD_BYTES, 0) > 0;
 	const char *at = strstr(head, "\ntimes          "), *last = strstr(head, "\nlast           ");

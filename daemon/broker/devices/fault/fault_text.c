@@ -29,9 +29,9 @@ static void line(struct util_text *text, const char *name, const char *format, .
 	char value[2 * KERNEL_ERROR_MAX];
 	va_list arguments;
 	va_start(arguments, format);
-	vsnprintf(value, sizeof value, format, arguments);
+	vsnprintf(value, sizeof(value), format, arguments);
 	va_end(arguments);
-	plain_clean(value, sizeof value, PLAIN_LINE);
+	plain_clean(value, sizeof(value), PLAIN_LINE);
 	util_text_add(text, "%-14s %s\n", name, value);
 }
 
@@ -44,7 +44,7 @@ static void put_what(const struct fault *fault, const char *id, int64_t when, co
 	time_t seconds = (time_t)when;
 	struct tm parts = {0};
 	if (gmtime_r(&seconds, &parts))
-		strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &parts);
+		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S UTC", &parts);
 	line(text, "report", "%s", id);
 	line(text, "kind", "%s", fault ? kinds[fault->kind] : "none: how things are now");
 	if (fault && fault->executor)
@@ -55,7 +55,7 @@ static void put_what(const struct fault *fault, const char *id, int64_t when, co
 	/* As many columns as a larger number needs: it is written over. */
 	line(text, "times", "%-10d", 1);
 	line(text, "last", "%s", date);
-	snprintf(said, sizeof said, "%s", fault->sentence);
+	snprintf(said, sizeof(said), "%s", fault->sentence);
 	fault_scrub(said, secret);
 	line(text, "said", "%s", said);
 	if (fault->output && fault->signal)
@@ -226,7 +226,7 @@ void fault_write_text(struct broker *broker, const struct fault *fault, const ch
 	if (fault)
 		put_job(fault->job, text);
 	if (fault && fault->output) {
-		snprintf(output, sizeof output, "%s", fault->output);
+		snprintf(output, sizeof(output), "%s", fault->output);
 		put_words("the end of what the process said on its standard error", output, secret, text);
 	}
 	util_log_tail(log);

@@ -61,7 +61,7 @@ static void tell_failed(struct second *second, int status, const char *error)
 									.shared_bytes = -1,
 									.spill_bytes = -1,
 									.local_bytes = -1};
-	snprintf(result.error, sizeof result.error, "%s", error);
+	snprintf(result.error, sizeof(result.error), "%s", error);
 	tell_done(second, &result);
 	compile_result_free(&result);
 }
@@ -97,13 +97,13 @@ static void on_ready(struct second *second, struct wire_in *message)
 	second->state = SECOND_IDLE;
 	second->toolchain = second->is_nvrtc ? all.nvrtc : all.host;
 	if (second->toolchain.id[0]) {
-		snprintf(second->toolchain_stamp, sizeof second->toolchain_stamp, "%s=%s:%s",
+		snprintf(second->toolchain_stamp, sizeof(second->toolchain_stamp), "%s=%s:%s",
 				 second->is_nvrtc ? COMPILE_NVRTC_ID : COMPILE_CXX_ID, second->toolchain.stamp,
 				 second->toolchain.id);
 		tell_known(second, NULL);
 		return;
 	}
-	util_fail(error, sizeof error, 0, "%.80s cannot be used as a compiler: %.200s", second->path,
+	util_fail(error, sizeof(error), 0, "%.80s cannot be used as a compiler: %.200s", second->path,
 			  second->toolchain.reason);
 	dismiss(second);
 	tell_known(second, error);
@@ -157,7 +157,7 @@ static void report(struct second *second, int exit_status, int signal, const cha
 								.exit_status = exit_status,
 								.signal = signal,
 								.uid = getuid()};
-	fault_report(second->broker, &fault, text, sizeof text);
+	fault_report(second->broker, &fault, text, sizeof(text));
 	util_log(UTIL_WARN, "%s", text);
 }
 
@@ -174,24 +174,24 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	second->child = NULL;
 	second->state = SECOND_NONE;
 	if (was == SECOND_BUSY && second->overran) {
-		util_fail(error, sizeof error, 0,
+		util_fail(error, sizeof(error), 0,
 				  "compiling %.100s for %s by %.60s took longer than %d ms (--compile-timeout)",
 				  second->job->instantiation, second->job->target, second->path,
 				  (int)second->broker->options.compile_timeout_ms);
 		tell_failed(second, KILN_ETIMEDOUT, error);
 	} else if (was == SECOND_BUSY) {
-		util_fail(error, sizeof error, 0, "the compiler %.60s %s on %.100s for %s", second->path,
+		util_fail(error, sizeof(error), 0, "the compiler %.60s %s on %.100s for %s", second->path,
 				  why, second->job->instantiation, second->job->target);
 		tell_failed(second, KILN_ECOMPILE, error);
 	} else if (was == SECOND_STARTING) {
-		util_fail(error, sizeof error, 0,
+		util_fail(error, sizeof(error), 0,
 				  "a worker for the compiler %.100s could not be started: "
 				  "it %s",
 				  second->path, second->overran ? "took too long" : why);
 		tell_known(second, error);
 	} else {
 		/* Who has asked, or asks next, is told. */
-		util_fail(second->why, sizeof second->why, 0,
+		util_fail(second->why, sizeof(second->why), 0,
 				  "the worker for the compiler %.100s %s while it had nothing to do; ask again",
 				  second->path, why);
 		tell_known(second, second->why);
@@ -236,19 +236,20 @@ static void start(struct second *second)
 										  .spare_environment = true,
 										  .trail = -1,
 										  .message_most = COMPILE_MESSAGE_MAX};
-	snprintf(memory, sizeof memory, "--worker-memory=%llu",
+	snprintf(memory, sizeof(memory), "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);
 	options_liveness(&broker->options, alive);
-	snprintf(compiler, sizeof compiler, "%s=%s", second->is_nvrtc ? "KILN_NVRTC" : "KILN_CXX",
+	snprintf(compiler, sizeof(compiler), "%s=%s", second->is_nvrtc ? "KILN_NVRTC" : "KILN_CXX",
 			 second->path);
 	if (second->is_nvrtc)
-		snprintf(other, sizeof other, COMPILE_CXX_ID "=%s:%s", pool->host.stamp, pool->host.id);
+		snprintf(other, sizeof(other), COMPILE_CXX_ID "=%s:%s", pool->host.stamp, pool->host.id);
 	else
-		snprintf(other, sizeof other, COMPILE_NVRTC_ID "=%s:%s", pool->nvrtc.stamp, pool->nvrtc.id);
+		snprintf(other, sizeof(other), COMPILE_NVRTC_ID "=%s:%s", pool->nvrtc.stamp,
+				 pool->nvrtc.id);
 	second->overran = second->lifeless = false;
 	second->jobs_done = 0;
 	second->child =
-		child_start(&broker->loop, &program, &events, second, second->why, sizeof second->why);
+		child_start(&broker->loop, &program, &events, second, second->why, sizeof(second->why));
 	second->state = second->child ? SECOND_STARTING : SECOND_NONE;
 	uv_timer_start(&second->timer, on_timer, second->child ? DEADLINE_WORKER_START_MS : 0, 0);
 }
@@ -360,11 +361,11 @@ int second_open(struct broker *broker, const char *path, struct second **out,
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
 						 "%d connections use a second compiler, as many as kilnd has --workers",
 						 broker->seconds);
-	struct second *second = calloc(1, sizeof *second);
+	struct second *second = calloc(1, sizeof(*second));
 	if (!second)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a compiler");
 	second->broker = broker;
-	snprintf(second->path, sizeof second->path, "%s", path);
+	snprintf(second->path, sizeof(second->path), "%s", path);
 	second->is_nvrtc = names_nvrtc(path, &status);
 	second->timer.data = second;
 	uv_timer_init(&broker->loop, &second->timer);

@@ -39,7 +39,7 @@ static void answer_error(struct pool_job *job, int status, const char *error)
 									.shared_bytes = -1,
 									.spill_bytes = -1,
 									.local_bytes = -1};
-	snprintf(result.error, sizeof result.error, "%s", error);
+	snprintf(result.error, sizeof(result.error), "%s", error);
 	result.log = strdup(error);
 	answer(job, &result);
 }
@@ -68,7 +68,7 @@ static void compilers_changed(struct broker *broker)
 		if (pool->slots[i].state == SLOT_IDLE)
 			slot_renew(&pool->slots[i]);
 	while ((job = queue_pop_stale(pool))) {
-		util_fail(error, sizeof error, 0,
+		util_fail(error, sizeof(error), 0,
 				  "the compiler for %s was replaced while %.120s waited for it: ask again",
 				  job->job->target, job->job->instantiation);
 		job->passing = true;
@@ -116,7 +116,7 @@ static void on_result(struct slot *slot, struct wire_in *message)
 {
 	struct compile_result result;
 	uint64_t id;
-	memset(&result, 0, sizeof result);
+	memset(&result, 0, sizeof(result));
 	int status = compile_result_read(message, &id, &result);
 	if (status != KILN_OK || slot->state != SLOT_BUSY || id != slot->job_id) {
 		compile_result_free(&result);
@@ -194,7 +194,7 @@ static void settle_job(struct slot *slot, int signal, const char *why, const cha
 	/* The system kills when memory runs out; a compiler's own faults end in another signal. */
 	job->passing = job->passing || !signal || signal == SIGKILL || signal == SIGTERM;
 	if (slot->overran) {
-		util_fail(error, sizeof error, 0,
+		util_fail(error, sizeof(error), 0,
 				  "compiling %.120s for %s took longer than %d ms (--compile-timeout); the "
 				  "compiler was ended",
 				  job->job->instantiation, job->job->target, (int)options->compile_timeout_ms);
@@ -202,7 +202,7 @@ static void settle_job(struct slot *slot, int signal, const char *why, const cha
 		answer_error(job, KILN_ETIMEDOUT, error);
 	} else if (++job->deaths >= POOL_TRIES) {
 		name_compiler(slot->broker->pool, job->job->target, name);
-		util_fail(error, sizeof error, 0, "the compiler %s %s on %.90s%s for %s, twice", name, why,
+		util_fail(error, sizeof(error), 0, "the compiler %s %s on %.90s%s for %s, twice", name, why,
 				  job->job->instantiation, strlen(job->job->instantiation) > 90 ? "..." : "",
 				  job->job->target);
 		add_report(error, report);
@@ -217,7 +217,7 @@ static void settle_job(struct slot *slot, int signal, const char *why, const cha
 static void start_failed(struct pool *pool, const char *error)
 {
 	pool->failed_starts++;
-	snprintf(pool->start_error, sizeof pool->start_error, "%s", error);
+	snprintf(pool->start_error, sizeof(pool->start_error), "%s", error);
 	if (!pool->known && pool->failed_starts >= POOL_FIRST_STARTS)
 		tell_known(pool, error);
 }
@@ -267,11 +267,12 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	char lifeless[96];
 	broker->counters.worker_faults++;
 	if (slot->lifeless) {
-		snprintf(lifeless, sizeof lifeless, "gave no sign of life for %llu ms (--liveness-timeout)",
+		snprintf(lifeless, sizeof(lifeless),
+				 "gave no sign of life for %llu ms (--liveness-timeout)",
 				 (unsigned long long)broker->options.liveness_timeout_ms);
 		why = lifeless;
 	}
-	size_t used = report_end(slot, exit_status, signal, why, text, sizeof text);
+	size_t used = report_end(slot, exit_status, signal, why, text, sizeof(text));
 	util_log(UTIL_WARN, "%s", text);
 	stop_timer(slot);
 	slot->child = NULL;
@@ -287,7 +288,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 		if (slot->backoff_ms > longest)
 			slot->backoff_ms = (uint32_t)longest;
 		char error[KERNEL_ERROR_MAX];
-		util_fail(error, sizeof error, 0, "no compiler worker could be started: it %s", why);
+		util_fail(error, sizeof(error), 0, "no compiler worker could be started: it %s", why);
 		start_failed(pool, error);
 	}
 	slot_start(slot);
@@ -340,15 +341,15 @@ static void launch(struct slot *slot)
 										  .spare_environment = true,
 										  .trail = -1,
 										  .message_most = COMPILE_MESSAGE_MAX};
-	snprintf(memory, sizeof memory, "--worker-memory=%llu",
+	snprintf(memory, sizeof(memory), "--worker-memory=%llu",
 			 (unsigned long long)broker->options.worker_memory);
 	options_liveness(&broker->options, alive);
-	snprintf(nvrtc, sizeof nvrtc, COMPILE_NVRTC_ID "=%s:%s", known->nvrtc.stamp, known->nvrtc.id);
-	snprintf(host, sizeof host, COMPILE_CXX_ID "=%s:%s", known->host.stamp, known->host.id);
+	snprintf(nvrtc, sizeof(nvrtc), COMPILE_NVRTC_ID "=%s:%s", known->nvrtc.stamp, known->nvrtc.id);
+	snprintf(host, sizeof(host), COMPILE_CXX_ID "=%s:%s", known->host.stamp, known->host.id);
 	slot->jobs_done = 0;
 	slot->overran = slot->lifeless = false;
 	slot->launched_us = util_now_us();
-	slot->child = child_start(&broker->loop, &program, &events, slot, error, sizeof error);
+	slot->child = child_start(&broker->loop, &program, &events, slot, error, sizeof(error));
 	if (slot->child) {
 		pool->started++;
 		slot->state = SLOT_STARTING;
@@ -426,7 +427,7 @@ void pool_when_known(struct broker *broker, pool_known known, void *arg)
 		known(arg, &pool->toolchains, NULL);
 		return;
 	}
-	struct known_waiter *waiter = calloc(1, sizeof *waiter);
+	struct known_waiter *waiter = calloc(1, sizeof(*waiter));
 	if (!waiter) {
 		known(arg, &pool->toolchains, "out of memory");
 		return;
@@ -451,9 +452,9 @@ void pool_forget(struct broker *broker, void *arg)
 
 int pool_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
-	struct pool *pool = util_alloc(sizeof *pool);
+	struct pool *pool = util_alloc(sizeof(*pool));
 	pool->count = (int)broker->options.workers;
-	pool->slots = calloc((size_t)pool->count, sizeof *pool->slots);
+	pool->slots = calloc((size_t)pool->count, sizeof(*pool->slots));
 	if (!pool->slots) {
 		free(pool);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for %d workers",
@@ -517,7 +518,7 @@ void pool_free(struct broker *broker)
 void pool_stats(const struct broker *broker, struct pool_stats *out)
 {
 	const struct pool *pool = broker->pool;
-	memset(out, 0, sizeof *out);
+	memset(out, 0, sizeof(*out));
 	out->workers = pool->count;
 	out->started = pool->started;
 	out->killed = pool->killed;
@@ -528,7 +529,7 @@ void pool_stats(const struct broker *broker, struct pool_stats *out)
 		out->busy += pool->slots[i].state == SLOT_BUSY;
 		out->resident_bytes += pool->slots[i].child ? pool->slots[i].resident : 0;
 	}
-	memcpy(out->estimates, pool->memory.estimates, sizeof out->estimates);
+	memcpy(out->estimates, pool->memory.estimates, sizeof(out->estimates));
 	out->memory_waits = pool->memory.waits;
 	out->queued_background = pool->queued_count[POOL_BACKGROUND];
 	out->queued = pool->queued_count[POOL_INTERACTIVE] + out->queued_background;

@@ -194,7 +194,7 @@ void queue_assign(struct broker *broker)
 struct pool_job *pool_submit(struct broker *broker, const struct compile_job *job, pool_done done,
 							 void *arg)
 {
-	struct pool_job *item = calloc(1, sizeof *item);
+	struct pool_job *item = calloc(1, sizeof(*item));
 	if (!item)
 		return NULL;
 	item->job = job;
@@ -202,7 +202,7 @@ struct pool_job *pool_submit(struct broker *broker, const struct compile_job *jo
 	item->done = done;
 	item->arg = arg;
 	item->since_us = util_now_us();
-	snprintf(item->compiler, sizeof item->compiler, "%s", compiler_of(broker->pool, job));
+	snprintf(item->compiler, sizeof(item->compiler), "%s", compiler_of(broker->pool, job));
 	list(broker->pool, item);
 	return item;
 }

@@ -50,11 +50,11 @@ void remote_give_up(struct remote *remote, const char *why)
 	if (remote->breaker == REMOTE_OPEN)
 		return;
 	/* It is said once that it is away, and all further reasons are for who looks closely. */
-	snprintf(first, sizeof first, "%s", why);
+	snprintf(first, sizeof(first), "%s", why);
 	bool news = was_used || (!remote->met && !remote->why[0]);
 	util_log(news ? UTIL_WARN : UTIL_DEBUG, "%s is away, kernels are compiled here: %s",
 			 shown(remote), first);
-	memcpy(remote->why, first, sizeof remote->why);
+	memcpy(remote->why, first, sizeof(remote->why));
 	if (was_used)
 		remote->changed_us = util_now_us();
 	remote->breaker = REMOTE_OPEN;
@@ -76,7 +76,7 @@ static void on_ready(void *owner, uint64_t micros)
 	uint64_t most = remote->broker->options.remote_deadline_ms * 1000;
 	char why[KERNEL_ERROR_MAX];
 	if (micros > most) {
-		snprintf(why, sizeof why, "it answers within %.1f ms, and --remote-deadline is %.0f",
+		snprintf(why, sizeof(why), "it answers within %.1f ms, and --remote-deadline is %.0f",
 				 (double)micros / 1000, (double)most / 1000);
 		remote_give_up(remote, why);
 		return;
@@ -181,7 +181,7 @@ int remote_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 {
 	if (!broker->options.remote.host[0])
 		return KILN_OK;
-	struct remote *remote = util_alloc(sizeof *remote);
+	struct remote *remote = util_alloc(sizeof(*remote));
 	char host[64] = "";
 	*remote = (struct remote){.broker = broker,
 							  .backoff_ms = PAUSE_REMOTE_TRY_LEAST_MS,
@@ -192,8 +192,8 @@ int remote_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 		free(remote);
 		return status;
 	}
-	gethostname(host, sizeof host - 1);
-	snprintf(remote->claimant, sizeof remote->claimant, "%s %d", host, (int)getpid());
+	gethostname(host, sizeof(host) - 1);
+	snprintf(remote->claimant, sizeof(remote->claimant), "%s %d", host, (int)getpid());
 	uv_timer_init(&broker->loop, &remote->timer);
 	uv_timer_init(&broker->loop, &remote->probe);
 	remote->timer.data = remote->probe.data = remote;

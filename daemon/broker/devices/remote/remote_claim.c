@@ -47,12 +47,12 @@ static struct remote_claim **find(struct remote *remote, const char *key)
 void remote_claim_hold(struct remote *remote, const char *key, uint64_t since_us)
 {
 	/* Without memory it is not renewed: another host may compile it as well. */
-	struct remote_claim *claim = calloc(1, sizeof *claim);
+	struct remote_claim *claim = calloc(1, sizeof(*claim));
 	if (!claim)
 		return;
 	*claim = (struct remote_claim){
 		.until_us = since_us + sure_us(remote), .asked_us = since_us, .next = remote->claims};
-	memcpy(claim->key, key, sizeof claim->key);
+	memcpy(claim->key, key, sizeof(claim->key));
 	remote->claims = claim;
 	remote_arm(remote);
 }
@@ -99,16 +99,16 @@ static void on_renewed(void *arg, const struct remote_reply *reply)
 
 static void renew(struct remote *remote, struct remote_claim *claim, uint64_t now)
 {
-	struct renewal *renewal = malloc(sizeof *renewal);
+	struct renewal *renewal = malloc(sizeof(*renewal));
 	struct remote_command command = {0};
 	char name[REMOTE_NAME_MAX], lasts[16];
 	claim->asked_us = now;
 	if (!renewal)
 		return;
 	*renewal = (struct renewal){.remote = remote, .asked_us = now};
-	memcpy(renewal->key, claim->key, sizeof renewal->key);
+	memcpy(renewal->key, claim->key, sizeof(renewal->key));
 	remote_claim_name(claim->key, name);
-	snprintf(lasts, sizeof lasts, "%u", remote_claim_ms(remote));
+	snprintf(lasts, sizeof(lasts), "%u", remote_claim_ms(remote));
 	remote_word(&command, "PEXPIRE");
 	remote_word(&command, name);
 	remote_word(&command, lasts);

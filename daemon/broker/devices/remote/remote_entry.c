@@ -38,7 +38,7 @@ static bool is_key_of(const char *key, const char *text)
 	util_hash_begin(&hash);
 	util_hash_add(&hash, text, strlen(text));
 	util_hash_end(&hash, digest);
-	util_hex(digest, sizeof digest, hex);
+	util_hex(digest, sizeof(digest), hex);
 	return !strcmp(hex, key);
 }
 
@@ -50,7 +50,7 @@ int remote_entry_open(const struct seal_ring *trusted, const char *key, const ch
 	struct seal_signer signer;
 	struct cache_row row;
 	size_t size;
-	snprintf(what, sizeof what, "the entry of kernel %.12s", key);
+	snprintf(what, sizeof(what), "the entry of kernel %.12s", key);
 	int status = seal_record_open(trusted, PURPOSE, what, entry, bytes, now, &size, &signer, error);
 	if (status == KILN_OK)
 		status = cache_row_decode(entry, size, &row, error);

@@ -142,12 +142,12 @@ static void check_done(struct broker *broker, void *arg)
 /* The bytes are the reply's, and gone after this. */
 static void check_entry(struct remote_fetch *fetch, const struct remote_reply *reply)
 {
-	struct check *check = calloc(1, sizeof *check);
+	struct check *check = calloc(1, sizeof(*check));
 	void *copy = malloc(reply->size);
 	if (check && copy) {
 		check->ask = (struct ask){.remote = fetch->remote, .id = fetch->id};
-		memcpy(check->ask.key, fetch->key, sizeof check->ask.key);
-		memcpy(check->target, fetch->target, sizeof check->target);
+		memcpy(check->ask.key, fetch->key, sizeof(check->ask.key));
+		memcpy(check->target, fetch->target, sizeof(check->target));
 		memcpy(copy, reply->bytes, reply->size);
 		check->entry = copy;
 		check->bytes = reply->size;
@@ -167,11 +167,11 @@ static void check_entry(struct remote_fetch *fetch, const struct remote_reply *r
 static bool send_ask(struct remote_fetch *fetch, struct remote_command *command,
 					 remote_answered answered)
 {
-	struct ask *ask = malloc(sizeof *ask);
+	struct ask *ask = malloc(sizeof(*ask));
 	if (!ask)
 		return false;
 	*ask = (struct ask){.remote = fetch->remote, .id = fetch->id};
-	memcpy(ask->key, fetch->key, sizeof ask->key);
+	memcpy(ask->key, fetch->key, sizeof(ask->key));
 	if (remote_link_send(fetch->remote->asks, command, answered, ask))
 		return true;
 	free(ask);
@@ -187,7 +187,7 @@ static bool send_get(struct remote_fetch *fetch)
 	struct remote_command command = {0};
 	char name[REMOTE_NAME_MAX], most[24];
 	remote_entry_name(fetch->key, name);
-	snprintf(most, sizeof most, "%zu", REMOTE_ENTRY_MOST);
+	snprintf(most, sizeof(most), "%zu", REMOTE_ENTRY_MOST);
 	remote_word(&command, "GETRANGE");
 	remote_word(&command, name);
 	remote_word(&command, "0");
@@ -278,7 +278,7 @@ static bool send_claim(struct remote_fetch *fetch)
 	struct remote_command command = {0};
 	char name[REMOTE_NAME_MAX], lasts[16];
 	remote_claim_name(fetch->key, name);
-	snprintf(lasts, sizeof lasts, "%u", remote_claim_ms(fetch->remote));
+	snprintf(lasts, sizeof(lasts), "%u", remote_claim_ms(fetch->remote));
 	remote_word(&command, fetch->remote->seals ? "SET" : "EXISTS");
 	remote_word(&command, name);
 	if (fetch->remote->seals) {
@@ -313,7 +313,7 @@ static void overdue(struct remote_fetch *fetch, uint64_t now)
 		fetch->overtime = true;
 		fetch->due_us = now + DEADLINE_REMOTE_GRACE_US;
 	} else {
-		snprintf(why, sizeof why, "it does not answer within %llu ms",
+		snprintf(why, sizeof(why), "it does not answer within %llu ms",
 				 (unsigned long long)fetch->remote->broker->options.remote_deadline_ms);
 		end_badly(fetch, why);
 	}
@@ -383,7 +383,7 @@ struct remote_fetch *remote_fetch(struct broker *broker, const struct remote_wan
 		broker->counters.remote_skipped++;
 		return NULL;
 	}
-	struct remote_fetch *fetch = calloc(1, sizeof *fetch);
+	struct remote_fetch *fetch = calloc(1, sizeof(*fetch));
 	if (!fetch)
 		return NULL;
 	uint64_t now = util_now_us();
@@ -396,8 +396,8 @@ struct remote_fetch *remote_fetch(struct broker *broker, const struct remote_wan
 								   .compiles = want->compiles,
 								   .done = done,
 								   .arg = arg};
-	memcpy(fetch->key, want->key, sizeof fetch->key);
-	snprintf(fetch->target, sizeof fetch->target, "%s", want->target);
+	memcpy(fetch->key, want->key, sizeof(fetch->key));
+	snprintf(fetch->target, sizeof(fetch->target), "%s", want->target);
 	if (!send_get(fetch)) {
 		free(fetch);
 		return NULL;

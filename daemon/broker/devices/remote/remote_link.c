@@ -72,8 +72,8 @@ static void fail(struct remote_link *link, const char *why)
 {
 	void *owner = link->owner;
 	char text[KERNEL_ERROR_MAX];
-	snprintf(text, sizeof text, "%s", why);
-	plain_clean(text, sizeof text, PLAIN_LINE); /* the Redis may have said it */
+	snprintf(text, sizeof(text), "%s", why);
+	plain_clean(text, sizeof(text), PLAIN_LINE); /* the Redis may have said it */
 	link->owner = NULL;
 	disconnect(link);
 	link->events.lost(owner, text);
@@ -119,7 +119,7 @@ void remote_word(struct remote_command *command, const char *text)
 bool remote_link_send(struct remote_link *link, const struct remote_command *command,
 					  remote_answered answered, void *arg)
 {
-	struct call *call = link->context ? malloc(sizeof *call) : NULL;
+	struct call *call = link->context ? malloc(sizeof(*call)) : NULL;
 	const char *words[REMOTE_WORDS];
 	size_t sizes[REMOTE_WORDS];
 	if (!call)
@@ -153,7 +153,7 @@ static void on_login(void *arg, const struct remote_reply *reply)
 	char why[KERNEL_ERROR_MAX];
 	if (reply->kind != REMOTE_ERROR || !link->owner)
 		return;
-	snprintf(why, sizeof why, "it refused user and password (%.*s)",
+	snprintf(why, sizeof(why), "it refused user and password (%.*s)",
 			 (int)strcspn(reply->bytes, " "), reply->bytes);
 	fail(link, why);
 }
@@ -164,7 +164,7 @@ static void on_select(void *arg, const struct remote_reply *reply)
 	char why[KERNEL_ERROR_MAX];
 	if (reply->kind != REMOTE_ERROR || !link->owner)
 		return;
-	snprintf(why, sizeof why, "it refused database %d: %.*s", link->url.database,
+	snprintf(why, sizeof(why), "it refused database %d: %.*s", link->url.database,
 			 PLAIN_CUT(reply->bytes, 160));
 	fail(link, why);
 }
@@ -180,7 +180,7 @@ static void on_ping(void *arg, const struct remote_reply *reply)
 	if (!link->owner || reply->kind == REMOTE_LOST)
 		return;
 	if (reply->kind == REMOTE_ERROR) {
-		snprintf(why, sizeof why, "it answers %.*s", PLAIN_CUT(reply->bytes, 200));
+		snprintf(why, sizeof(why), "it answers %.*s", PLAIN_CUT(reply->bytes, 200));
 		fail(link, why);
 		return;
 	}
@@ -217,7 +217,7 @@ static void log_in(struct remote_link *link)
 	}
 	if (url->database) {
 		struct remote_command command = {0};
-		snprintf(number, sizeof number, "%d", url->database);
+		snprintf(number, sizeof(number), "%d", url->database);
 		remote_word(&command, "SELECT");
 		remote_word(&command, number);
 		sent = sent && remote_link_send(link, &command, on_select, link);
@@ -240,7 +240,7 @@ static void on_connect(const redisAsyncContext *context, int status)
 	}
 	/* hiredis frees it by itself. */
 	link->context = NULL;
-	snprintf(why, sizeof why, "it cannot be reached: %s", context->errstr);
+	snprintf(why, sizeof(why), "it cannot be reached: %s", context->errstr);
 	fail(link, why);
 }
 
@@ -252,7 +252,7 @@ static void on_disconnect(const redisAsyncContext *context, int status)
 		return;
 	link->context = NULL;
 	/* What the guard makes nothing of is no memory to hiredis. */
-	snprintf(why, sizeof why, "the connection ended: %s",
+	snprintf(why, sizeof(why), "the connection ended: %s",
 			 status == REDIS_OK              ? "closed"
 			 : context->err == REDIS_ERR_OOM ? "it answers what was not asked (or no memory)"
 											 : context->errstr);
@@ -272,7 +272,7 @@ static void connect_to(struct remote_link *link, const char *address)
 	redisAsyncContext *context =
 		url->is_path ? redisAsyncConnectUnix(address) : redisAsyncConnect(address, url->port);
 	if (!context || context->err) {
-		snprintf(why, sizeof why, "it cannot be reached: %s",
+		snprintf(why, sizeof(why), "it cannot be reached: %s",
 				 context ? context->errstr : "out of memory");
 		if (context)
 			redisAsyncFree(context);
@@ -301,7 +301,7 @@ static void on_named(void *arg, const char *address, const char *reason)
 		connect_to(link, address);
 		return;
 	}
-	snprintf(why, sizeof why, "host %.100s is not known: %s", link->url.host, reason);
+	snprintf(why, sizeof(why), "host %.100s is not known: %s", link->url.host, reason);
 	fail(link, why);
 }
 
@@ -325,8 +325,8 @@ static void on_soon(uv_timer_t *timer)
 struct remote_link *remote_link_open(uv_loop_t *loop, const struct remote_url *url,
 									 const struct remote_link_events *events, void *owner)
 {
-	struct remote_link *link = calloc(1, sizeof *link);
-	uv_timer_t *soon = calloc(1, sizeof *soon);
+	struct remote_link *link = calloc(1, sizeof(*link));
+	uv_timer_t *soon = calloc(1, sizeof(*soon));
 	if (!link || !soon) {
 		free(link);
 		free(soon);

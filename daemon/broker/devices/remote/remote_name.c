@@ -52,11 +52,11 @@ static void *look(void *arg)
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
 	int status = getaddrinfo(name->host, NULL, &hints, &found);
 	if (status == 0)
-		status = getnameinfo(found->ai_addr, found->ai_addrlen, name->address, sizeof name->address,
-							 NULL, 0, NI_NUMERICHOST);
+		status = getnameinfo(found->ai_addr, found->ai_addrlen, name->address,
+							 sizeof(name->address), NULL, 0, NI_NUMERICHOST);
 	if (status != 0) {
 		name->address[0] = 0;
-		snprintf(name->why, sizeof name->why, "%s", gai_strerror(status));
+		snprintf(name->why, sizeof(name->why), "%s", gai_strerror(status));
 	}
 	if (found)
 		freeaddrinfo(found);
@@ -106,11 +106,11 @@ static bool start(struct remote_name *name)
 struct remote_name *remote_name_look(uv_loop_t *loop, const char *host, remote_named named,
 									 void *arg)
 {
-	struct remote_name *name = calloc(1, sizeof *name);
+	struct remote_name *name = calloc(1, sizeof(*name));
 	if (!name)
 		return NULL;
 	*name = (struct remote_name){.holders = 2, .named = named, .arg = arg};
-	snprintf(name->host, sizeof name->host, "%s", host);
+	snprintf(name->host, sizeof(name->host), "%s", host);
 	pthread_mutex_init(&name->lock, NULL);
 	if (uv_async_init(loop, &name->async, on_found) != 0) {
 		free(name);

@@ -91,7 +91,7 @@ static bool send_entry(struct remote *remote, const struct remote_write *write)
 	char entry[REMOTE_NAME_MAX], claim[REMOTE_NAME_MAX], lasts[24];
 	remote_entry_name(write->key, entry);
 	remote_claim_name(write->key, claim);
-	snprintf(lasts, sizeof lasts, "%llu", (unsigned long long)seconds);
+	snprintf(lasts, sizeof(lasts), "%llu", (unsigned long long)seconds);
 	remote_word(&set, "SET");
 	remote_word(&set, entry);
 	remote_word_bytes(&set, write->entry, write->bytes);
@@ -230,12 +230,12 @@ static void seal_done(struct broker *broker, void *arg)
 void remote_compiled(struct broker *broker, struct cache_row *row)
 {
 	struct remote *remote = broker->remote;
-	struct remote_write *write = remote && remote->seals ? calloc(1, sizeof *write) : NULL;
+	struct remote_write *write = remote && remote->seals ? calloc(1, sizeof(*write)) : NULL;
 	if (!write)
 		return;
 	write->remote = remote;
 	write->row = *row;
-	memcpy(write->key, row->key, sizeof write->key);
+	memcpy(write->key, row->key, sizeof(write->key));
 	*row = (struct cache_row){{0}};
 	broker->counters.remote_writes++;
 	remote->sealing++;

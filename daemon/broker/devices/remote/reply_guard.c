@@ -73,7 +73,7 @@ static void add_read(void *arg)
 	usual_add_read(arg);
 	if (reader->len - reader->pos > REMOTE_REPLY_MOST && !reader->err) {
 		reader->err = REDIS_ERR_PROTOCOL;
-		snprintf(reader->errstr, sizeof reader->errstr, "an answer of more than %zu MiB",
+		snprintf(reader->errstr, sizeof(reader->errstr), "an answer of more than %zu MiB",
 				 REMOTE_REPLY_MOST >> 20);
 	}
 }

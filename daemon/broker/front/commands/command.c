@@ -69,13 +69,13 @@ static const struct {
 #undef REQUEST_ROW
 };
 
-_Static_assert(sizeof handlers / sizeof *handlers == sizeof requests / sizeof *requests,
+_Static_assert(sizeof(handlers) / sizeof(*handlers) == sizeof(requests) / sizeof(*requests),
 			   "every request of the protocol has a handler");
 
 void command_put_requests(struct wire_out *out)
 {
 	wire_list_begin(out, "requests");
-	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+	for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
 		wire_map_begin(out, NULL);
 		wire_put_str(out, "name", requests[i].name);
 		wire_put_str(out, "flags", requests[i].flags);
@@ -88,7 +88,7 @@ void command_put_requests(struct wire_out *out)
 
 static const char *flags_of(const char *name)
 {
-	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+	for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++)
 		if (!strcmp(requests[i].name, name))
 			return requests[i].flags;
 	return "";
@@ -140,7 +140,7 @@ void command_run(struct session *session, struct wire_in *message, struct frame 
 		session_end(session);
 		return;
 	}
-	for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
+	for (size_t i = 0; i < sizeof(handlers) / sizeof(*handlers); i++) {
 		if (strcmp(handlers[i].name, name) != 0)
 			continue;
 		session->asks = handlers[i].name;

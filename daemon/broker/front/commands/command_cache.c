@@ -38,7 +38,7 @@ static void query_done(struct broker *broker, void *arg)
 struct query *query_open(struct session *session, struct wire_in *message)
 {
 	const char *key = wire_get_str(message, &message->root, "key");
-	struct query *query = calloc(1, sizeof *query);
+	struct query *query = calloc(1, sizeof(*query));
 	if (!query) {
 		reply_error(session, wire_id(message), KILN_ENOMEM, "out of memory");
 		return NULL;
@@ -47,7 +47,7 @@ struct query *query_open(struct session *session, struct wire_in *message)
 		free(query);
 		return NULL;
 	}
-	snprintf(query->key, sizeof query->key, "%s", key ? key : "");
+	snprintf(query->key, sizeof(query->key), "%s", key ? key : "");
 	query->options = &session->broker->options;
 	reply_begin(&query->out, query->request.id);
 	return query;
@@ -57,7 +57,7 @@ void query_run(struct query *query, store_work work)
 {
 	struct broker *broker = query->request.session->broker;
 	if (store_answer(&query->request, work, query_done) != KILN_OK) {
-		query->status = util_fail(query->error, sizeof query->error, KILN_ENOMEM, "out of memory");
+		query->status = util_fail(query->error, sizeof(query->error), KILN_ENOMEM, "out of memory");
 		query_done(broker, query);
 	}
 }
@@ -189,7 +189,7 @@ static void show_failure(struct cache *cache, struct query *query)
 	if (status == KILN_ENOENT)
 		return;
 	query->status = status;
-	memcpy(query->error, error, sizeof error);
+	memcpy(query->error, error, sizeof(error));
 	if (status != KILN_OK)
 		return;
 	wire_put_bool(&query->out, "failed", true);
@@ -254,8 +254,8 @@ void command_cache_ls(struct session *session, struct wire_in *message, struct f
 	(void)frame;
 	if (!query)
 		return;
-	snprintf(query->sort, sizeof query->sort, "%s", sort ? sort : "");
-	snprintf(query->key, sizeof query->key, "%s", after ? after : "");
+	snprintf(query->sort, sizeof(query->sort), "%s", sort ? sort : "");
+	snprintf(query->key, sizeof(query->key), "%s", after ? after : "");
 	take_limit(query, root);
 	query_run(query, ls_work);
 }

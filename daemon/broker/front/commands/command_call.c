@@ -135,9 +135,9 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
 	struct command_planned planned = {.ref = NULL};
-	struct asking *asking = calloc(1, sizeof *asking);
+	struct asking *asking = calloc(1, sizeof(*asking));
 	int status = asking ? command_plan(session, message, target, launched, &planned, error)
-						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+						: util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
 	if (status != KILN_OK) {
 		reply_error(session, id, status, "%s", error);
 		free(asking);
@@ -147,7 +147,7 @@ static struct asking *asking_new(struct session *session, struct wire_in *messag
 	asking->given = planned.given;
 	asking->ref = planned.ref;
 	asking->runs = planned.placed && planned.made && wire_get_bool(&message->root, "run", false);
-	memcpy(asking->operands, planned.operands, sizeof asking->operands);
+	memcpy(asking->operands, planned.operands, sizeof(asking->operands));
 	return asking_open(session, id, asking);
 }
 
@@ -166,7 +166,7 @@ static void answer_failure(struct asking *asking, int status, const char *error,
 static struct call *new_call(struct asking *asking)
 {
 	struct session *session = asking->request.session;
-	struct call *call = calloc(1, sizeof *call);
+	struct call *call = calloc(1, sizeof(*call));
 	if (!call)
 		return NULL;
 	call->id = broker_id(session->broker);
@@ -222,7 +222,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	if (reply)
 		session_note_load(asking->request.session, asking->kernel, asking->load_us);
 	if (status != KILN_OK && asking->ref->raw) {
-		snprintf(sentence, sizeof sentence, "%s cannot be loaded: %s",
+		snprintf(sentence, sizeof(sentence), "%s cannot be loaded: %s",
 				 raw_label(&asking->ref->plan, label), error);
 		error = sentence;
 	}
@@ -315,7 +315,7 @@ static void answer_launch(struct asking *asking)
 		kernel_drop(ref);
 		return;
 	}
-	memcpy(operands, asking->operands, sizeof operands);
+	memcpy(operands, asking->operands, sizeof(operands));
 	asking_free(asking);
 	int status = work_launch(session, id, call, ref, operands, &order, error);
 	if (status != KILN_OK) {
@@ -398,13 +398,13 @@ static void on_raw_ready(void *arg, int status, const char *error)
 void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
 					 struct executor *executor)
 {
-	struct asking *asking = calloc(1, sizeof *asking);
+	struct asking *asking = calloc(1, sizeof(*asking));
 	if (!asking) {
 		kernel_drop(ref);
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");
 		return;
 	}
-	memcpy(asking->problem.op, ref->plan.op, sizeof asking->problem.op);
+	memcpy(asking->problem.op, ref->plan.op, sizeof(asking->problem.op));
 	asking->ref = ref;
 	asking->executor = executor;
 	if (!asking_open(session, id, asking))

@@ -66,9 +66,9 @@ static void damage_cache(struct session *session, struct wire_in *message,
 						 void (*deed)(struct cache *cache, struct damage *damage))
 {
 	const char *key = wire_get_str(message, &message->root, "key");
-	struct damage *damage = util_alloc(sizeof *damage);
+	struct damage *damage = util_alloc(sizeof(*damage));
 	damage->deed = deed;
-	snprintf(damage->key, sizeof damage->key, "%s", key ? key : "");
+	snprintf(damage->key, sizeof(damage->key), "%s", key ? key : "");
 	if (!request_open(session, wire_id(message), &damage->request, damage_abandon))
 		free(damage);
 	else if (store_answer(&damage->request, damage_work, damage_done) != KILN_OK)
@@ -234,7 +234,7 @@ static void fail_device(struct session *session, struct wire_in *message)
 		reply_error(session, wire_id(message), KILN_EDEVICE, "there is no such device process now");
 		return;
 	}
-	struct arming *arming = util_alloc(sizeof *arming);
+	struct arming *arming = util_alloc(sizeof(*arming));
 	arming->executor = executor;
 	if (!request_open(session, wire_id(message), &arming->request, arming_abandon)) {
 		free(arming);
@@ -256,9 +256,9 @@ static bool fail_compile(struct session *session, struct wire_in *message, const
 	struct test_state *test = &session->broker->test;
 	char name[16];
 	size_t length = strlen(what), rest = length - strlen(end);
-	if (length <= strlen(end) || rest >= sizeof name || strcmp(what + rest, end) != 0)
+	if (length <= strlen(end) || rest >= sizeof(name) || strcmp(what + rest, end) != 0)
 		return false;
-	snprintf(name, sizeof name, "%.*s", (int)rest, what);
+	snprintf(name, sizeof(name), "%.*s", (int)rest, what);
 	if (!misdeed_named(name))
 		return false;
 	test->compile_misdeed = misdeed_named(name);
@@ -282,7 +282,7 @@ static bool set_time(struct test_state *test, const char *what, uint32_t ms)
 		{"remote-patience", &test->remote_patience_ms}, {"restart-pause", &test->restart_pause_ms},
 		{"store-deadline", &test->store_deadline_ms},   {"remote-claim", &test->remote_claim_ms},
 	};
-	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
 		if (!strcmp(what, times[i].name)) {
 			*times[i].field = ms;
 			return true;

@@ -79,7 +79,7 @@ static void explain_done(struct broker *broker, void *arg)
 		put_plan(&out, &ref->plan);
 		if (!ref->raw && ref->plan.kind == KERNEL_LAUNCH)
 			tier_explain(session, &explaining->planned.problem, &explaining->planned.limits, ref,
-						 &out, tiers, sizeof tiers);
+						 &out, tiers, sizeof(tiers));
 		put_text(&out, kernel_text(ref), tiers);
 		wire_put_str(&out, "target", ref->target);
 		wire_put_str(&out, "key", ref->key);
@@ -134,11 +134,11 @@ void command_explain(struct session *session, struct wire_in *message, struct fr
 {
 	const char *target = wire_get_str(message, &message->root, "target");
 	char error[KERNEL_ERROR_MAX];
-	struct explaining *explaining = calloc(1, sizeof *explaining);
+	struct explaining *explaining = calloc(1, sizeof(*explaining));
 	(void)frame;
 	int status = explaining
 					 ? command_plan(session, message, target, false, &explaining->planned, error)
-					 : util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+					 : util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
 	if (status == KILN_OK) {
 		explain(session, wire_id(message), explaining);
 		return;
@@ -149,7 +149,7 @@ void command_explain(struct session *session, struct wire_in *message, struct fr
 
 void command_explain_raw(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
-	struct explaining *explaining = calloc(1, sizeof *explaining);
+	struct explaining *explaining = calloc(1, sizeof(*explaining));
 	if (!explaining) {
 		kernel_drop(ref);
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");

@@ -12,7 +12,7 @@
 static void put_value(struct wire_out *out, const char *text, const char *name)
 {
 	char value[2 * KERNEL_ERROR_MAX];
-	fault_value(text, name, value, sizeof value);
+	fault_value(text, name, value, sizeof(value));
 	wire_put_str(out, name, value);
 }
 
@@ -21,9 +21,9 @@ static void put_head(struct wire_out *out, const char *id, const char *text)
 	static const char *const names[] = {"kind", "device", "time", "last", "said"};
 	char times[32];
 	wire_put_str(out, "report", id);
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		put_value(out, text, names[i]);
-	fault_value(text, "times", times, sizeof times);
+	fault_value(text, "times", times, sizeof(times));
 	wire_put_uint(out, "times", strtoull(times, NULL, 10));
 }
 
@@ -64,7 +64,7 @@ static void put_kernels(struct wire_out *out, const char *text)
 		char key[KERNEL_KEY_HEX] = "";
 		if (strstr(text, "\n\n") && at > strstr(text, "\n\n"))
 			break;
-		snprintf(key, sizeof key, "%.64s", at + 16);
+		snprintf(key, sizeof(key), "%.64s", at + 16);
 		wire_map_begin(out, NULL);
 		wire_put_str(out, "key", key);
 		wire_map_end(out);
@@ -95,7 +95,7 @@ void command_fault_show(struct session *session, struct wire_in *message, struct
 	if (!query)
 		return;
 	/* One that does not fit is none, and is said to be none. */
-	snprintf(query->name, sizeof query->name, "%s", id ? id : "");
+	snprintf(query->name, sizeof(query->name), "%s", id ? id : "");
 	query_run(query, show_work);
 }
 

@@ -71,7 +71,7 @@ static void hello_refuse(struct hello *hello, int status, const char *error)
 static void hello_refuse_unknown(struct hello *hello)
 {
 	char sentence[KERNEL_ERROR_MAX];
-	snprintf(sentence, sizeof sentence,
+	snprintf(sentence, sizeof(sentence),
 			 "kilnd has no device \"%s\"; `kiln devices` lists what it has", hello->wanted);
 	hello_refuse(hello, KILN_ENOTSUP, sentence);
 }
@@ -91,7 +91,7 @@ static void hello_on_ready(void *arg, int status, const char *error)
 	} else if (status == KILN_EDEVICE) {
 		hello_refuse(hello, status, error);
 	} else {
-		snprintf(sentence, sizeof sentence, "device %s is not available: %s",
+		snprintf(sentence, sizeof(sentence), "device %s is not available: %s",
 				 hello->device->info.name, error);
 		hello_refuse(hello, status, sentence);
 	}
@@ -120,8 +120,8 @@ static uint64_t agree(struct session *session, struct wire_in *message)
 	uint64_t oldest = wire_get_uint(&message->root, "oldest", newest);
 	const char *version = wire_get_str(message, &message->root, "version");
 	uint64_t spoken = newest < PROTOCOL_VERSION ? newest : PROTOCOL_VERSION;
-	snprintf(session->version, sizeof session->version, "%s", version ? version : "unknown");
-	plain_clean(session->version, sizeof session->version, PLAIN_LINE);
+	snprintf(session->version, sizeof(session->version), "%s", version ? version : "unknown");
+	plain_clean(session->version, sizeof(session->version), PLAIN_LINE);
 	if (spoken >= PROTOCOL_OLDEST && spoken >= oldest)
 		return spoken;
 	reply_error(session, wire_id(message), KILN_EVERSION,
@@ -152,7 +152,7 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 		session_end(session);
 		return;
 	}
-	struct hello *hello = calloc(1, sizeof *hello);
+	struct hello *hello = calloc(1, sizeof(*hello));
 	if (!hello || !request_open(session, id, &hello->request, hello_abandon)) {
 		free(hello);
 		session_end(session);
@@ -171,8 +171,8 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	/* The device may take longer to start than a client may take to speak. */
 	uv_timer_stop(&session->hello_timer);
 	hello->spoken = spoken;
-	snprintf(hello->wanted, sizeof hello->wanted, "%s", wanted ? wanted : "");
-	plain_clean(hello->wanted, sizeof hello->wanted, PLAIN_LINE);
+	snprintf(hello->wanted, sizeof(hello->wanted), "%s", wanted ? wanted : "");
+	plain_clean(hello->wanted, sizeof(hello->wanted), PLAIN_LINE);
 	struct device_entry *device =
 		hello->wanted[0] ? device_find(broker, hello->wanted) : broker->devices;
 	if (device)
@@ -345,7 +345,7 @@ static void put_log(struct wire_out *out, const struct broker *broker)
 {
 	static const char *const names[] = {"error", "warn", "info", "debug"};
 	char path[PATH_MAX];
-	ssize_t size = readlink("/proc/self/fd/2", path, sizeof path - 1);
+	ssize_t size = readlink("/proc/self/fd/2", path, sizeof(path) - 1);
 	path[size > 0 ? size : 0] = 0;
 	wire_put_str(out, "log", util_log_is_journal() ? "the journal" : path);
 	wire_put_str(out, "log_level", names[broker->options.log_level]);

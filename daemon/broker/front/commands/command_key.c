@@ -12,7 +12,7 @@ static bool have_directories(struct query *query)
 {
 	if (query->options->key_dir[0] && query->options->trust_dir[0])
 		return true;
-	query->status = util_fail(query->error, sizeof query->error, KILN_EINVAL,
+	query->status = util_fail(query->error, sizeof(query->error), KILN_EINVAL,
 							  "no place for keys: neither XDG_CONFIG_HOME nor HOME is an absolute "
 							  "path; start kilnd with --key-dir and --trust-dir");
 	return false;
@@ -41,7 +41,7 @@ static void new_work(struct cache *cache, void *arg)
 	if (query->status != KILN_OK)
 		return;
 	seal_line(&key, line);
-	snprintf(path, sizeof path, "%s/%s.pub", query->options->key_dir, key.name);
+	snprintf(path, sizeof(path), "%s/%s.pub", query->options->key_dir, key.name);
 	put_key(&query->out, &key);
 	wire_put_str(&query->out, "public", line);
 	wire_put_str(&query->out, "path", path);
@@ -67,7 +67,7 @@ void command_key_new(struct session *session, struct wire_in *message, struct fr
 	(void)frame;
 	if (!query)
 		return;
-	if (take_text(session, message, "name", "name of a key", query->name, sizeof query->name))
+	if (take_text(session, message, "name", "name of a key", query->name, sizeof(query->name)))
 		query_run(query, new_work);
 	else
 		query_drop(query);
@@ -156,7 +156,7 @@ static void trust_work(struct cache *cache, void *arg)
 		return;
 	query->status = seal_read_line(query->line, &key, query->error);
 	if (query->status == KILN_OK && query->name[0])
-		memcpy(key.name, query->name, sizeof key.name);
+		memcpy(key.name, query->name, sizeof(key.name));
 	if (query->status == KILN_OK)
 		query->status = seal_trust(query->options->trust_dir, &key, query->error);
 	if (query->status == KILN_OK)
@@ -170,9 +170,9 @@ void command_key_trust(struct session *session, struct wire_in *message, struct 
 	(void)frame;
 	if (!query)
 		return;
-	if (take_text(session, message, "public", "public key", query->line, sizeof query->line) &&
+	if (take_text(session, message, "public", "public key", query->line, sizeof(query->line)) &&
 		(!named ||
-		 take_text(session, message, "name", "name of a key", query->name, sizeof query->name)))
+		 take_text(session, message, "name", "name of a key", query->name, sizeof(query->name))))
 		query_run(query, trust_work);
 	else
 		query_drop(query);
@@ -196,7 +196,7 @@ void command_key_distrust(struct session *session, struct wire_in *message, stru
 	(void)frame;
 	if (!query)
 		return;
-	if (take_text(session, message, "name", "name of a key", query->name, sizeof query->name))
+	if (take_text(session, message, "name", "name of a key", query->name, sizeof(query->name)))
 		query_run(query, distrust_work);
 	else
 		query_drop(query);

@@ -111,7 +111,7 @@ void session_remake(struct session *session)
 
 static void make(struct session *session, uint64_t id, struct buffer *buffer)
 {
-	struct making *making = calloc(1, sizeof *making);
+	struct making *making = calloc(1, sizeof(*making));
 	if (!making || !request_open(session, id, &making->request, making_abandon)) {
 		if (!making)
 			reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer");
@@ -235,7 +235,7 @@ static bool lend_kind(const char *name, enum buffer_kind *out)
 		const char *name;
 		enum buffer_kind kind;
 	} kinds[] = {{"ipc", BUFFER_LENT_IPC}, {"fd", BUFFER_LENT_FD}, {"pool", BUFFER_LENT_POOL}};
-	for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++) {
+	for (size_t i = 0; name && i < sizeof(kinds) / sizeof(*kinds); i++) {
 		if (!strcmp(name, kinds[i].name)) {
 			*out = kinds[i].kind;
 			return true;
@@ -254,7 +254,7 @@ static bool lend_read(struct buffer *buffer, struct wire_in *message, struct fra
 	if (gpu_bytes == DEVICE_UUID_BYTES)
 		device_uuid_text(gpu, buffer->gpu);
 	else
-		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof buffer->gpu);
+		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof(buffer->gpu));
 	buffer->span = wire_get_uint(root, "span", 0);
 	buffer->offset = wire_get_uint(root, "offset", 0);
 	buffer->bufid = wire_get_uint(root, "bufid", 0);
@@ -270,13 +270,13 @@ static bool lend_read(struct buffer *buffer, struct wire_in *message, struct fra
 			buffer->span = descriptor_bytes(buffer->fd);
 		return true;
 	}
-	if (handle_bytes == sizeof buffer->handle)
-		memcpy(buffer->handle, handle, sizeof buffer->handle);
+	if (handle_bytes == sizeof(buffer->handle))
+		memcpy(buffer->handle, handle, sizeof(buffer->handle));
 	else
 		reply_error(buffer->session, wire_id(message), KILN_EPROTO,
-					"the handle of lent memory has %zu bytes, not %zu", sizeof buffer->handle,
+					"the handle of lent memory has %zu bytes, not %zu", sizeof(buffer->handle),
 					handle_bytes);
-	return handle_bytes == sizeof buffer->handle;
+	return handle_bytes == sizeof(buffer->handle);
 }
 
 /* The GPU of the memory is the session's. */

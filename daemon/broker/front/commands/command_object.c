@@ -134,7 +134,7 @@ static int read_alignments(struct wire_in *message, const struct call *call,
 {
 	int64_t values[KERNEL_MAX_OPERANDS];
 	int count = wire_get_ints(&message->root, "alignments", values, KERNEL_MAX_OPERANDS);
-	memset(alignments, 0, sizeof *alignments * KERNEL_MAX_OPERANDS);
+	memset(alignments, 0, sizeof(*alignments) * KERNEL_MAX_OPERANDS);
 	if (count != call->given)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%s was prepared for %d operands; alignments of %d were given",
@@ -180,10 +180,10 @@ void command_object(struct session *session, struct wire_in *message, struct fra
 	uint64_t id = wire_id(message);
 	struct kernel_ref *ref = NULL;
 	char error[KERNEL_ERROR_MAX];
-	struct giving *giving = calloc(1, sizeof *giving);
+	struct giving *giving = calloc(1, sizeof(*giving));
 	(void)frame;
 	int status = giving ? find_variant(session, message, &ref, error)
-						: util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+						: util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
 	if (status != KILN_OK || !request_open(session, id, &giving->request, giving_abandon)) {
 		if (status != KILN_OK)
 			reply_error(session, id, status, "%s", error);

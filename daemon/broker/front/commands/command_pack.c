@@ -155,7 +155,7 @@ static void next_piece(struct broker *broker, struct packing *packing)
 	if (status == KILN_OK)
 		return;
 	packing->status =
-		util_fail(packing->error, sizeof packing->error, KILN_ENOMEM, "out of memory");
+		util_fail(packing->error, sizeof(packing->error), KILN_ENOMEM, "out of memory");
 	if (packing->stopped)
 		free_packing(packing);
 	else
@@ -166,9 +166,8 @@ static void piece_done(struct broker *broker, void *arg)
 {
 	struct packing *packing = arg;
 	bool failed = packing->status != KILN_OK || packing->stopped;
-	if (failed && packing->import && packing->reader && !packing->undoing) {
+	if (failed && packing->import && packing->reader && !packing->undoing)
 		packing->undoing = packing->more = true;
-	}
 	if (packing->more && (!failed || packing->undoing))
 		next_piece(broker, packing);
 	else if (packing->stopped)
@@ -223,13 +222,13 @@ static bool take_filter(struct session *session, struct wire_in *message, struct
 	}
 	packing->filter.used_before = age ? util_wall_s() - age : 0;
 	packing->until = days ? util_wall_s() + days * DAY_SECONDS : 0;
-	if (!take_text(session, message, "op", "operator", packing->op, sizeof packing->op, false) ||
-		!take_text(session, message, "target", "target", packing->target, sizeof packing->target,
+	if (!take_text(session, message, "op", "operator", packing->op, sizeof(packing->op), false) ||
+		!take_text(session, message, "target", "target", packing->target, sizeof(packing->target),
 				   false) ||
 		!take_text(session, message, "compiler", "compiler", packing->compiler,
-				   sizeof packing->compiler, false) ||
+				   sizeof(packing->compiler), false) ||
 		!take_text(session, message, "key", "name of a key", packing->key_name,
-				   sizeof packing->key_name, false))
+				   sizeof(packing->key_name), false))
 		return false;
 	packing->filter.op = or_null(packing->op);
 	packing->filter.target = or_null(packing->target);
@@ -248,7 +247,7 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 
 static void start(struct session *session, struct wire_in *message, bool import)
 {
-	struct packing *packing = calloc(1, sizeof *packing);
+	struct packing *packing = calloc(1, sizeof(*packing));
 	uint64_t id = wire_id(message);
 	if (!packing) {
 		reply_error(session, id, KILN_ENOMEM, "out of memory");
@@ -258,7 +257,7 @@ static void start(struct session *session, struct wire_in *message, bool import)
 	packing->options = &session->broker->options;
 	packing->import = import;
 	packing->asking = true;
-	if (!take_text(session, message, "path", "path of a pack", packing->path, sizeof packing->path,
+	if (!take_text(session, message, "path", "path of a pack", packing->path, sizeof(packing->path),
 				   true) ||
 		(!import && !take_filter(session, message, packing)) ||
 		!request_open(session, id, &packing->request, abandon)) {
@@ -266,7 +265,7 @@ static void start(struct session *session, struct wire_in *message, bool import)
 		return;
 	}
 	if (!packing->options->key_dir[0] || !packing->options->trust_dir[0]) {
-		packing->status = util_fail(packing->error, sizeof packing->error, KILN_EINVAL,
+		packing->status = util_fail(packing->error, sizeof(packing->error), KILN_EINVAL,
 									"no place for keys: start kilnd with --key-dir and "
 									"--trust-dir");
 		answer(packing);

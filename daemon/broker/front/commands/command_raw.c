@@ -95,7 +95,7 @@ static void read_known(void *arg, const struct compile_toolchains *toolchains, c
 	struct session *session = opening->request.session;
 	(void)toolchains;
 	(void)error; /* no compiler: a kernel without a key */
-	snprintf(opening->compiler, sizeof opening->compiler, "%s",
+	snprintf(opening->compiler, sizeof(opening->compiler), "%s",
 			 job_compiler(opening->broker, opening->ref->target));
 	opening->reading = store_aside_for(opening->broker, session_turn(session), read_work, read_done,
 									   opening) == KILN_OK;
@@ -115,10 +115,10 @@ static void open_raw(struct session *session, struct wire_in *message, struct fr
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
 	const char *model;
-	struct opening *opening = util_alloc(sizeof *opening);
+	struct opening *opening = util_alloc(sizeof(*opening));
 	int status = command_limits(session, target, &limits, &model, error);
 	if (status == KILN_OK && session->broker->draining)
-		status = util_fail(error, sizeof error, KILN_ECANCELED, "kilnd is shutting down");
+		status = util_fail(error, sizeof(error), KILN_ECANCELED, "kilnd is shutting down");
 	bool may = status != KILN_OK || may_bring(session, id, limits.target);
 	if (may && status == KILN_OK)
 		status = raw_open(session->broker, message, frame, &limits, &opening->ref, error);
@@ -197,11 +197,11 @@ void command_raw_submit(struct session *session, struct wire_in *message, struct
 	int status;
 	(void)frame;
 	if (after == id)
-		status = util_fail(error, sizeof error, KILN_EINVAL,
+		status = util_fail(error, sizeof(error), KILN_EINVAL,
 						   "call %llu follows itself; after names an earlier ticket",
 						   (unsigned long long)id);
 	else if (!call || call->graph || !call->variants[0]->raw)
-		status = util_fail(error, sizeof error, KILN_ENOENT,
+		status = util_fail(error, sizeof(error), KILN_ENOENT,
 						   "this session has no user's kernel %llu", (unsigned long long)number);
 	else
 		status = call_check_device(session, call->device, "the kernel", "prepare it again", error);

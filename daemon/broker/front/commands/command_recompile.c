@@ -110,7 +110,7 @@ static void known(void *arg, const struct compile_toolchains *toolchains, const 
 	int status = compile_again_open(row->key_text, row->source, &recompile->again, why);
 	if (status == KILN_OK && strcmp(here->id, recompile->again.toolchain) != 0)
 		status =
-			util_fail(why, sizeof why, KILN_ENOTSUP, "it was made by %.100s, and here is %.200s",
+			util_fail(why, sizeof(why), KILN_ENOTSUP, "it was made by %.100s, and here is %.200s",
 					  recompile->again.toolchain, here->id[0] ? here->id : here->reason);
 	if (status == KILN_ENOTSUP) {
 		answer(recompile, "skipped", why, 0);
@@ -161,7 +161,7 @@ static void abandon(struct request *request)
 void command_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *key = wire_get_str(message, &message->root, "key");
-	struct recompile *recompile = calloc(1, sizeof *recompile);
+	struct recompile *recompile = calloc(1, sizeof(*recompile));
 	(void)frame;
 	if (!recompile) {
 		reply_error(session, wire_id(message), KILN_ENOMEM, "out of memory");
@@ -172,7 +172,7 @@ void command_cache_recompile(struct session *session, struct wire_in *message, s
 		return;
 	}
 	recompile->broker = session->broker;
-	snprintf(recompile->prefix, sizeof recompile->prefix, "%s", key ? key : "");
+	snprintf(recompile->prefix, sizeof(recompile->prefix), "%s", key ? key : "");
 	if (store_answer(&recompile->request, read_work, read_done) != KILN_OK)
 		fail(recompile, KILN_ENOMEM, "out of memory");
 }

@@ -30,11 +30,11 @@ static int add_generic(const struct plan_op *op, int index, struct util_text *te
 	int status = op->generics(index, &problem);
 	if (status != KILN_OK)
 		return status;
-	snprintf(problem.op, sizeof problem.op, "%s", op->name);
+	snprintf(problem.op, sizeof(problem.op), "%s", op->name);
 	choice = &problem.attrs[problem.attr_count++];
-	snprintf(choice->name, sizeof choice->name, "%s", PLAN_CHOICE);
+	snprintf(choice->name, sizeof(choice->name), "%s", PLAN_CHOICE);
 	kernel_attr_set_text(&problem, choice, PLAN_GENERIC, strlen(PLAN_GENERIC));
-	if (manifest_print(&problem, line, sizeof line))
+	if (manifest_print(&problem, line, sizeof(line)))
 		util_text_add(text, "%s\n", line);
 	else
 		util_log(UTIL_ERROR, "generic kernel %d of %s cannot be printed", index, op->name);

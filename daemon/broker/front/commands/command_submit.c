@@ -91,7 +91,7 @@ static int decode_operands(struct session *session, const msgpack_object *list,
 {
 	const struct kernel_problem *problem = &call->problem;
 	int status = KILN_OK;
-	memset(operands, 0, sizeof *operands * KERNEL_MAX_OPERANDS);
+	memset(operands, 0, sizeof(*operands) * KERNEL_MAX_OPERANDS);
 	if (wire_count(list) != (uint32_t)call->given)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%s was prepared for %d operands; %u were given", problem->op, call->given,
@@ -122,7 +122,7 @@ static int plan_anew(struct session *session, struct call *call, char error[KERN
 	(void)tier_open(session, &call->problem, ref);
 	while (call->variant_count > 0)
 		kernel_drop(call->variants[--call->variant_count]);
-	memset(call->bound, 0, sizeof call->bound);
+	memset(call->bound, 0, sizeof(call->bound));
 	call->variants[call->variant_count++] = ref;
 	call->device = device->kind;
 	tier_attach(session, call, ref);
@@ -216,20 +216,20 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 	int status;
 	(void)frame;
 	if (after == id)
-		status = util_fail(error, sizeof error, KILN_EINVAL,
+		status = util_fail(error, sizeof(error), KILN_EINVAL,
 						   "call %llu follows itself; after names an earlier ticket",
 						   (unsigned long long)id);
 	else if (stream >= KILN_STREAMS)
-		status = util_fail(error, sizeof error, KILN_EINVAL,
+		status = util_fail(error, sizeof(error), KILN_EINVAL,
 						   "stream is %llu; the streams of a client are 0 to %d",
 						   (unsigned long long)stream, KILN_STREAMS - 1);
 	else if (!call)
-		status = util_fail(error, sizeof error, KILN_ENOENT,
+		status = util_fail(error, sizeof(error), KILN_ENOENT,
 						   "this session has no prepared call %llu", (unsigned long long)number);
 	else if (call->graph)
 		status = submit_graph(session, root, id, call, &order, error);
 	else if (call->variants[0]->raw)
-		status = util_fail(error, sizeof error, KILN_EINVAL,
+		status = util_fail(error, sizeof(error), KILN_EINVAL,
 						   "call %llu is a user's kernel; it is submitted with raw.submit",
 						   (unsigned long long)number);
 	else

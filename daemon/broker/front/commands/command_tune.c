@@ -136,7 +136,7 @@ static void put_done(struct broker *broker, void *arg)
 {
 	struct change *change = arg;
 	if (change->status == KILN_OK && (change->status = tuned_put(broker, &change->row)) != KILN_OK)
-		util_fail(change->error, sizeof change->error, change->status,
+		util_fail(change->error, sizeof(change->error), change->status,
 				  "the winner of tuning is on disk and cannot be kept in memory");
 	change_end(change, -1);
 }
@@ -190,11 +190,11 @@ static int take_time(struct wire_in *message, const char *key, double *out,
 static int take_place(struct wire_in *message, struct cache_tuned *row,
 					  char error[KERNEL_ERROR_MAX])
 {
-	int status = take_text(message, "model", row->model, sizeof row->model, error);
+	int status = take_text(message, "model", row->model, sizeof(row->model), error);
 	if (status == KILN_OK)
-		status = take_text(message, "target", row->target, sizeof row->target, error);
+		status = take_text(message, "target", row->target, sizeof(row->target), error);
 	if (status == KILN_OK)
-		status = take_text(message, "signature", row->signature, sizeof row->signature, error);
+		status = take_text(message, "signature", row->signature, sizeof(row->signature), error);
 	return status;
 }
 
@@ -203,16 +203,16 @@ static int take_row(struct wire_in *message, struct cache_tuned *row, char error
 	const char *version = wire_get_str(message, &message->root, "version");
 	int status = take_place(message, row, error);
 	if (status == KILN_OK)
-		status = take_text(message, "op", row->op, sizeof row->op, error);
+		status = take_text(message, "op", row->op, sizeof(row->op), error);
 	if (status == KILN_OK)
-		status = take_text(message, "choice", row->choice, sizeof row->choice, error);
+		status = take_text(message, "choice", row->choice, sizeof(row->choice), error);
 	if (status == KILN_OK)
 		status = take_time(message, "micros", &row->micros, error);
 	if (status == KILN_OK)
 		status = take_time(message, "own_micros", &row->own_micros, error);
 	row->candidates = wire_get_int(&message->root, "candidates", 0);
 	row->when = wire_get_int(&message->root, "when", 0);
-	snprintf(row->version, sizeof row->version, "%s", version ? version : KILN_VERSION_STRING);
+	snprintf(row->version, sizeof(row->version), "%s", version ? version : KILN_VERSION_STRING);
 	return status;
 }
 
@@ -230,19 +230,19 @@ static void change_run(struct session *session, struct wire_in *message, struct 
 		free(change);
 	} else if (store_answer(&change->request, work, done) != KILN_OK) {
 		change->status =
-			util_fail(change->error, sizeof change->error, KILN_ENOMEM, "out of memory");
+			util_fail(change->error, sizeof(change->error), KILN_ENOMEM, "out of memory");
 		change_end(change, -1);
 	}
 }
 
 void command_tuned_put(struct session *session, struct wire_in *message, struct frame *frame)
 {
-	struct change *change = util_alloc(sizeof *change);
+	struct change *change = util_alloc(sizeof(*change));
 	(void)frame;
 	change->status = take_row(message, &change->row, change->error);
 	if (change->status == KILN_OK && session->broker->tuned.count >= CACHE_TUNED_MOST &&
 		!tuned_find(session->broker, &change->row))
-		change->status = util_fail(change->error, sizeof change->error, KILN_ELIMIT,
+		change->status = util_fail(change->error, sizeof(change->error), KILN_ELIMIT,
 								   "there are %d winners of tuning, the most that are kept; "
 								   "`kiln tune --forget` removes them",
 								   CACHE_TUNED_MOST);
@@ -252,7 +252,7 @@ void command_tuned_put(struct session *session, struct wire_in *message, struct 
 void command_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const msgpack_object *root = &message->root;
-	struct change *change = util_alloc(sizeof *change);
+	struct change *change = util_alloc(sizeof(*change));
 	(void)frame;
 	change->all =
 		!wire_get(root, "model") && !wire_get(root, "target") && !wire_get(root, "signature");

@@ -24,7 +24,7 @@ static void verify_work(struct cache *cache, void *arg)
 	struct query *query = arg;
 	struct cache_verified progress = {.checked = 0};
 	struct cache_stats stats;
-	memcpy(progress.next, query->key, sizeof progress.next);
+	memcpy(progress.next, query->key, sizeof(progress.next));
 	wire_list_begin(&query->out, "rows");
 	query->status = cache_verify(cache, &progress, put_bad, &query->out, query->error);
 	wire_list_end(&query->out);
@@ -43,7 +43,7 @@ void command_cache_verify(struct session *session, struct wire_in *message, stru
 	(void)frame;
 	if (!query)
 		return;
-	snprintf(query->key, sizeof query->key, "%s", after ? after : "");
+	snprintf(query->key, sizeof(query->key), "%s", after ? after : "");
 	query_run(query, verify_work);
 }
 
@@ -93,10 +93,10 @@ static bool take_trim(struct session *session, struct wire_in *message, struct q
 	uint64_t bytes = wire_get_uint(root, "bytes", UINT64_MAX);
 	uint64_t rows = wire_get_uint(root, "left", UINT64_MAX);
 	int64_t age = wire_get_int(root, "older_than", 0);
-	if (!take_filter(session, message, "op", query->op, sizeof query->op, &trim->op) ||
-		!take_filter(session, message, "target", query->target, sizeof query->target,
+	if (!take_filter(session, message, "op", query->op, sizeof(query->op), &trim->op) ||
+		!take_filter(session, message, "target", query->target, sizeof(query->target),
 					 &trim->target) ||
-		!take_filter(session, message, "compiler", query->compiler, sizeof query->compiler,
+		!take_filter(session, message, "compiler", query->compiler, sizeof(query->compiler),
 					 &trim->compiler))
 		return false;
 	bool filtered = trim->op || trim->target || trim->compiler || age > 0;

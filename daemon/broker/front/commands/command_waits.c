@@ -37,7 +37,7 @@ static void put_row(struct wire_out *out, const struct wait_row *row, uint64_t n
 
 void command_waits(struct session *session, struct wire_in *message, struct frame *frame)
 {
-	struct wait_row *rows = calloc(WAITS_SHOWN, sizeof *rows);
+	struct wait_row *rows = calloc(WAITS_SHOWN, sizeof(*rows));
 	struct wire_out out;
 	uint64_t all = 0;
 	(void)frame;

@@ -161,8 +161,8 @@ static int apart(struct warming *warming, const char *key, const char *target,
 							  .compiler = compiler,
 							  .priority = POOL_BACKGROUND,
 							  .owner = session_turn(warming->request.session)};
-	snprintf(want.key, sizeof want.key, "%s", key ? key : "");
-	snprintf(want.target, sizeof want.target, "%s", target ? target : "");
+	snprintf(want.key, sizeof(want.key), "%s", key ? key : "");
+	snprintf(want.target, sizeof(want.target), "%s", target ? target : "");
 	warming->again = again_start(warming->broker, &want, on_again, warming);
 	warming->request.doing = warming->again;
 	return warming->again ? KILN_OK : KILN_ENOMEM;
@@ -222,13 +222,13 @@ static int take(struct session *session, struct wire_in *message, struct wanted 
 
 void command_warm(struct session *session, struct wire_in *message, struct frame *frame)
 {
-	struct warming *warming = calloc(1, sizeof *warming);
+	struct warming *warming = calloc(1, sizeof(*warming));
 	struct wanted wanted = {.ref = NULL};
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
 	(void)frame;
 	int status = warming ? take(session, message, &wanted, error)
-						 : util_fail(error, sizeof error, KILN_ENOMEM, "out of memory");
+						 : util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
 	if (status != KILN_OK || !request_open(session, id, &warming->request, warming_abandon)) {
 		if (status != KILN_OK)
 			reply_error(session, id, status, "%s", error);

@@ -86,7 +86,7 @@ static void make_way(const struct kernel_problem *problem, const struct gather_p
 	way->tile = way->tile ? way->tile : 1;
 	if (gather->many > way->tile)
 		way->rows = 1;
-	while (shared_bytes(gather, way) > limits->shared_optin) {
+	while (shared_bytes(gather, way) > limits->shared_optin)
 		if (way->rows > 1)
 			way->rows /= 2;
 		else if (way->tile * (gather->element + 2) > way->chunk * 2)
@@ -95,7 +95,6 @@ static void make_way(const struct kernel_problem *problem, const struct gather_p
 			way->chunk = (way->chunk / 2 + 15) / 16 * 16;
 		else
 			way->threads /= 2;
-	}
 	if (gather->many > way->tile)
 		way->rows = 1;
 	way->shared = round_up(shared_bytes(gather, way));

@@ -157,12 +157,11 @@ void norm_pass_operands(const struct norm_problem *norm, struct kernel_plan *out
 	const int pointers[] = {at->x, at->gamma, at->beta, at->residual,
 							at->y, at->mean,  at->rstd, at->sum};
 
-	for (size_t i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++) {
+	for (size_t i = 0; i < sizeof(pointers) / sizeof(pointers[0]); i++)
 		if (pointers[i] >= 0)
 			plan_arg_pointer(out, pointers[i]);
 		else
 			plan_arg_scalar(out, 8, 0);
-	}
 	norm_real_arg(out, norm->dtype, norm->eps);
 	plan_arg_scalar(out, 8, (uint64_t)norm->form.rows);
 }
