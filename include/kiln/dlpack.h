@@ -34,15 +34,12 @@ static inline kiln_dtype kiln_dlpack_dtype(DLDataType type)
 		{KILN_BOOL, 0, 0, 0},                    /* 6: bool */
 	};
 	int column = type.bits == 8 ? 0 : type.bits == 16 ? 1 : type.bits == 32 ? 2 : 3;
-	if (type.lanes != 1 || type.code > 6) {
+	if (type.lanes != 1 || type.code > 6)
 		return KILN_DTYPE_NONE;
-	}
-	if (type.bits == 128) {
+	if (type.bits == 128)
 		return type.code == 5 ? KILN_C128 : KILN_DTYPE_NONE;
-	}
-	if (column == 3 && type.bits != 64) {
+	if (column == 3 && type.bits != 64)
 		return KILN_DTYPE_NONE;
-	}
 	return (kiln_dtype)table[type.code][column];
 }
 
@@ -62,32 +59,28 @@ static inline int kiln_dlpack_describe(const DLTensor *source, kiln_tensor *tens
 	t.rank = source->ndim;
 	t.contiguous = source->strides ? 0 : 1;
 	size = kiln_dtype_size(t.dtype);
-	if (size == 0 || t.rank < 0 || t.rank > KILN_MAX_RANK) {
+	if (size == 0 || t.rank < 0 || t.rank > KILN_MAX_RANK)
 		return KILN_EINVAL;
-	}
 	for (i = 0; i < KILN_MAX_RANK; i++) {
 		t.shape[i] = i < t.rank ? source->shape[i] : 0;
 		t.stride[i] = i < t.rank && source->strides ? source->strides[i] : 0;
-		if (t.shape[i] < 0 || t.stride[i] < 0) {
+		if (t.shape[i] < 0 || t.stride[i] < 0)
 			return KILN_EINVAL;
-		}
 		empty = empty || (i < t.rank && t.shape[i] == 0);
 	}
 	if (!source->strides) {
 		int64_t run = 1;
 		for (i = t.rank - 1; i >= 0 && !empty; i--) {
 			t.stride[i] = run;
-			if (t.shape[i] > INT64_MAX / run) {
+			if (t.shape[i] > INT64_MAX / run)
 				return KILN_EINVAL;
-			}
 			run *= t.shape[i];
 		}
 	}
 	for (i = 0; i < t.rank && !empty; i++) {
 		uint64_t steps = (uint64_t)t.shape[i] - 1, stride = (uint64_t)t.stride[i];
-		if (stride != 0 && steps > (UINT64_MAX / 64 - last) / stride) {
+		if (stride != 0 && steps > (UINT64_MAX / 64 - last) / stride)
 			return KILN_EINVAL;
-		}
 		last += steps * stride;
 	}
 	*bytes = empty ? 0 : (last + 1) * size;
@@ -107,14 +100,12 @@ static inline int kiln_dlpack_lend(kiln_client *client, const DLTensor *source, 
 	kiln_buffer *buffer = (kiln_buffer *)0;
 	uint64_t bytes = 0;
 	int status = kiln_dlpack_describe(source, &t, &bytes);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	status = kiln_lend_cuda(client, (uint64_t)(uintptr_t)source->data + source->byte_offset, bytes,
 							name, &buffer);
-	if (status != KILN_OK) {
+	if (status != KILN_OK)
 		return status;
-	}
 	t.buffer = buffer;
 	*tensor = t;
 	*out = buffer;

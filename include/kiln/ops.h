@@ -218,12 +218,10 @@ static inline int kiln_mask_attrs_(const kiln_mask_options *options, kiln_attr *
 	int count = 0;
 	attrs[count++] = kiln_attr_text("kind", options->kind);
 	attrs[count++] = kiln_attr_real("scale", options->scale);
-	if (options->keep) {
+	if (options->keep)
 		attrs[count++] = kiln_attr_int("keep", options->keep);
-	}
-	if (options->diagonal) {
+	if (options->diagonal)
 		attrs[count++] = kiln_attr_int("diagonal", options->diagonal);
-	}
 	return count;
 }
 
@@ -631,16 +629,13 @@ static inline int kiln_map_names_(const kiln_map_tensor *operands, int count, ch
 	int i;
 	for (i = 0; i < count; i++) {
 		const char *at = operands[i].name;
-		if (i > 0 && used < room) {
+		if (i > 0 && used < room)
 			names[used++] = ',';
-		}
-		for (; *at && used < room; at++) {
+		for (; *at && used < room; at++)
 			names[used++] = *at;
-		}
 	}
-	if (used >= room) {
+	if (used >= room)
 		return 0;
-	}
 	names[used] = 0;
 	return 1;
 }
@@ -661,9 +656,8 @@ static inline int kiln_run_map(kiln_client *client, const char *statement,
 	kiln_attr attrs[KILN_MAX_ATTRS];
 	char names[KILN_MAX_OPERANDS * 16];
 	int count = 0, i;
-	if (!options) {
+	if (!options)
 		options = &plain;
-	}
 	if (operand_count < 0 || operand_count > KILN_MAX_OPERANDS ||
 		options->scalar_count > KILN_MAX_ATTRS - 4 ||
 		!kiln_map_names_(operands, operand_count, names, sizeof(names))) {
@@ -682,14 +676,12 @@ static inline int kiln_run_map(kiln_client *client, const char *statement,
 							: 0;
 		attrs[count] = kiln_attr_real(scalar->name, scalar->value);
 		/* A whole number goes with integers, too. */
-		if ((double)whole == scalar->value) {
+		if ((double)whole == scalar->value)
 			attrs[count] = kiln_attr_int(scalar->name, whole);
-		}
 		count++;
 	}
-	for (i = 0; i < operand_count; i++) {
+	for (i = 0; i < operand_count; i++)
 		tensors[i] = operands[i].tensor;
-	}
 	return kiln_run(client, "map", tensors, operand_count, attrs, count);
 }
 

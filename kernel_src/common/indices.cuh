@@ -77,7 +77,7 @@ DEVICE void indices_load(const T *from, T (&out)[V])
 		u32 words[vec_words<W>];
 		vec_load<W>(from + n * each, words);
 #pragma unroll
-		for (int i = 0; i < each; i++) {
+		for (int i = 0; i < each; i++)
 			if constexpr (sizeof(T) == 8)
 				out[n * each + i] =
 					static_cast<T>(static_cast<u64>(words[2 * i + 1]) << 32 | words[2 * i]);
@@ -87,7 +87,6 @@ DEVICE void indices_load(const T *from, T (&out)[V])
 				out[n * each + i] = static_cast<T>(words[i / 2] >> i % 2 * 16);
 			else
 				out[n * each + i] = static_cast<T>(words[i / 4] >> i % 4 * 8);
-		}
 	}
 }
 

@@ -195,13 +195,12 @@ struct MaskElements : MaskRow<T, COLUMNS, EMPTY> {
 	template <template <int> class HELD, int V>
 	DEVICE void fetch(HELD<V> &held, Column column) const
 	{
-		if constexpr (WAY == MASK_APART) {
+		if constexpr (WAY == MASK_APART)
 			mask_fetch_apart<M, COLUMNS, SKEWED, V>(start, step, column, held.word);
-		} else if constexpr (WAY == MASK_BETWEEN) {
+		else if constexpr (WAY == MASK_BETWEEN)
 			mask_fetch_between<M, COLUMNS, SKEWED, V>(start, column, held.word);
-		} else {
+		else
 			mask_fetch_pieces<M, V, WAY>(start + column, held.word);
-		}
 	}
 };
 

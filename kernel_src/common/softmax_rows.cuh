@@ -42,11 +42,10 @@ struct SoftmaxRows : SoftmaxVectors<typename SHAPE::row, LOG, MASK> {
 
 	DEVICE void fetch(const T *x, i64 step)
 	{
-		if constexpr (MASK::partial) {
+		if constexpr (MASK::partial)
 			fetch_part(softmax_part(row, mask), x, step);
-		} else {
+		else
 			fetch_part(row, x, step);
-		}
 		if constexpr (MASK::partial) {
 #pragma unroll
 			for (int n = 0; n < kept; n++)

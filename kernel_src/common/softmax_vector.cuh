@@ -97,14 +97,13 @@ struct SoftmaxVectors {
 	DEVICE void finish(Compute largest, Compute rest, Compute (&x)[V]) const
 	{
 #pragma unroll
-		for (int j = 0; j < V; j++) {
+		for (int j = 0; j < V; j++)
 			if constexpr (POWERS)
 				x[j] *= rest;
 			else if constexpr (LOG)
 				x[j] = fma(x[j] - largest, scale.after, -rest);
 			else
 				x[j] = softmax_exp2((x[j] - largest) * scale.exponent) * rest;
-		}
 	}
 
 	/* What takes no part. */

@@ -44,17 +44,16 @@ template <int BYTES>
 DEVICE void vec_store(void *to, const u32 *words)
 {
 	static_assert(BYTES == 1 || BYTES == 2 || BYTES == 4 || BYTES == 8 || BYTES == 16, "width");
-	if constexpr (BYTES == 1) {
+	if constexpr (BYTES == 1)
 		*static_cast<u8 *>(to) = static_cast<u8>(words[0]);
-	} else if constexpr (BYTES == 2) {
+	else if constexpr (BYTES == 2)
 		*static_cast<u16 *>(to) = static_cast<u16>(words[0]);
-	} else if constexpr (BYTES == 4) {
+	else if constexpr (BYTES == 4)
 		*static_cast<u32 *>(to) = words[0];
-	} else if constexpr (BYTES == 8) {
+	else if constexpr (BYTES == 8)
 		*static_cast<vec_words2 *>(to) = vec_words2{words[0], words[1]};
-	} else {
+	else
 		*static_cast<vec_words4 *>(to) = vec_words4{words[0], words[1], words[2], words[3]};
-	}
 }
 
 /*

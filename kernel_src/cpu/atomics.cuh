@@ -50,7 +50,8 @@ struct same {
 
 KILN_CPU_T T atomicAdd(T *address, typename kiln_cpu::same<T>::type value)
 {
-	return kiln_cpu::atomically(address, [=](T old) { return (T)(old + value); });
+	return kiln_cpu::atomically(
+		address, [=](T old) { return (T)(old + value); });
 }
 static __forceinline__ int atomicAdd(int *address, int value)
 {
@@ -67,15 +68,18 @@ static __forceinline__ unsigned long long atomicAdd(unsigned long long *address,
 }
 KILN_CPU_T T atomicSub(T *address, typename kiln_cpu::same<T>::type value)
 {
-	return kiln_cpu::atomically(address, [=](T old) { return (T)(old - value); });
+	return kiln_cpu::atomically(
+		address, [=](T old) { return (T)(old - value); });
 }
 KILN_CPU_T T atomicMin(T *address, typename kiln_cpu::same<T>::type value)
 {
-	return kiln_cpu::atomically(address, [=](T old) { return value < old ? (T)value : old; });
+	return kiln_cpu::atomically(
+		address, [=](T old) { return value < old ? (T)value : old; });
 }
 KILN_CPU_T T atomicMax(T *address, typename kiln_cpu::same<T>::type value)
 {
-	return kiln_cpu::atomically(address, [=](T old) { return value > old ? (T)value : old; });
+	return kiln_cpu::atomically(
+		address, [=](T old) { return value > old ? (T)value : old; });
 }
 KILN_CPU_T T atomicAnd(T *address, typename kiln_cpu::same<T>::type value)
 {
@@ -91,7 +95,8 @@ KILN_CPU_T T atomicXor(T *address, typename kiln_cpu::same<T>::type value)
 }
 KILN_CPU_T T atomicExch(T *address, typename kiln_cpu::same<T>::type value)
 {
-	return kiln_cpu::atomically(address, [=](T) { return (T)value; });
+	return kiln_cpu::atomically(
+		address, [=](T) { return (T)value; });
 }
 KILN_CPU_T T atomicCAS(T *address, typename kiln_cpu::same<T>::type compare,
 					   typename kiln_cpu::same<T>::type value)
@@ -103,8 +108,8 @@ KILN_CPU_T T atomicCAS(T *address, typename kiln_cpu::same<T>::type compare,
 /* Counts up to the limit and starts again at 0; counts down and starts again at the limit. */
 static __forceinline__ unsigned int atomicInc(unsigned int *address, unsigned int limit)
 {
-	return kiln_cpu::atomically(address,
-								[=](unsigned int old) { return old >= limit ? 0u : old + 1u; });
+	return kiln_cpu::atomically(
+		address, [=](unsigned int old) { return old >= limit ? 0u : old + 1u; });
 }
 static __forceinline__ unsigned int atomicDec(unsigned int *address, unsigned int limit)
 {

@@ -82,10 +82,9 @@ DEVICE void gather_stage(const u8 *src, u8 *shared, Number row, int left)
 		else
 			vec_copy<w>(from, shared + at);
 	}
-	if constexpr (bytes % w != 0) { /* dense rows that do not end where a vector does */
+	if constexpr (bytes % w != 0) /* dense rows that do not end where a vector does */
 		for (int at = left * bytes / w * w + thread * es; at < left * bytes; at += threads * es)
 			vec_copy<es>(run + at, shared + at);
-	}
 }
 
 /* In which of the block's rows its element number `at` is. */

@@ -15,10 +15,12 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void masked_softmax_stream(const T *x,
 																  Compute before, Compute exponent,
 																  Compute after, i64 rows)
 {
-	row_each<ROW, LOOP, Index>(rows, [&](Index row, bool) {
-		const MASK mask = PLACE::template at<MASK>(given, row);
-		softmax_stream_row<ROW, false>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
-									   y + static_cast<i64>(row) * ROW::columns, 1,
-									   SoftmaxScale<Compute>{before, exponent, after}, mask);
-	});
+	row_each<ROW, LOOP, Index>(
+		rows,
+		[&](Index row, bool) {
+			const MASK mask = PLACE::template at<MASK>(given, row);
+			softmax_stream_row<ROW, false>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
+										   y + static_cast<i64>(row) * ROW::columns, 1,
+										   SoftmaxScale<Compute>{before, exponent, after}, mask);
+		});
 }

@@ -257,11 +257,12 @@ __global__ __launch_bounds__(SHAPE::threads, BLOCKS) void norm_backward_all(
 		norm_backward_ring<All, AHEAD>(at, row, first, step, mine, all, shared);
 	else
 		norm_backward_turns<All>(at, row, first, step, mine, all);
-	All::Block::merge(all.sum, static_cast<Compute *>(static_cast<void *>(shared)),
-					  [&](u32 which, u32 i, Compute sum) {
-						  if (i < columns)
-							  partial[(blockIdx.x * sums + which) * columns + i] = sum;
-					  });
+	All::Block::merge(
+		all.sum, static_cast<Compute *>(static_cast<void *>(shared)),
+		[&](u32 which, u32 i, Compute sum) {
+			if (i < columns)
+				partial[(blockIdx.x * sums + which) * columns + i] = sum;
+		});
 	columns_meet(counters, gridDim.x, (columns + width - 1) / width, [&](u32 strip) {
 		const u32 begin = strip * width;
 		columns_finish<SHAPE::threads, width, sums>(

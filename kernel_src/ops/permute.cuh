@@ -37,12 +37,14 @@ DEVICE void permute_each(u64 count, Body body)
 template <int W, int THREADS, class DIMS, class STRIDES, typename Index, typename Offset, bool LOOP>
 __global__ __launch_bounds__(THREADS) void permute_vector(const void *x, void *y, u64 count)
 {
-	permute_each<THREADS, LOOP, Index>(count, [=](Index i) {
-		const i64 from = index_offset<Offset>(i, DIMS{}, STRIDES{});
-		u32 words[vec_words<W>];
-		vec_load<W>(static_cast<const u8 *>(x) + from * W, words);
-		vec_store<W>(static_cast<u8 *>(y) + static_cast<i64>(i) * W, words);
-	});
+	permute_each<THREADS, LOOP, Index>(
+		count,
+		[=](Index i) {
+			const i64 from = index_offset<Offset>(i, DIMS{}, STRIDES{});
+			u32 words[vec_words<W>];
+			vec_load<W>(static_cast<const u8 *>(x) + from * W, words);
+			vec_store<W>(static_cast<u8 *>(y) + static_cast<i64>(i) * W, words);
+		});
 }
 
 /*

@@ -16,12 +16,14 @@ template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, 
 DEVICE void softmax_held(const T *x, T *y, Compute before, Compute exponent, Compute after,
 						 i64 rows)
 {
-	row_each<SHAPE, LOOP, Index>(rows, [&](Index row, bool here) {
-		softmax_row<SHAPE, LOG>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
-								y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
-								SoftmaxScale<Compute>{before, exponent, after},
-								SoftmaxAll<Compute>{}, here);
-	});
+	row_each<SHAPE, LOOP, Index>(
+		rows,
+		[&](Index row, bool here) {
+			softmax_row<SHAPE, LOG>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
+									y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
+									SoftmaxScale<Compute>{before, exponent, after},
+									SoftmaxAll<Compute>{}, here);
+		});
 }
 
 template <class SHAPE, bool LOG, bool LOOP, i64 X_STEP, i64 Y_STEP, class DIMS, class X, class Y,

@@ -13,10 +13,12 @@ __global__ LAUNCH_BOUNDS(ROW::threads) void softmax_stream(const T *x, T *y, Com
 														   Compute exponent, Compute after,
 														   i64 rows)
 {
-	row_each<ROW, LOOP, Index>(rows, [&](Index row, bool) {
-		softmax_stream_row<ROW, LOG>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
-									 y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
-									 SoftmaxScale<Compute>{before, exponent, after},
-									 SoftmaxAll<Compute>{});
-	});
+	row_each<ROW, LOOP, Index>(
+		rows,
+		[&](Index row, bool) {
+			softmax_stream_row<ROW, LOG>(x + index_offset<i64>(row, DIMS{}, X{}), X_STEP,
+										 y + index_offset<i64>(row, DIMS{}, Y{}), Y_STEP,
+										 SoftmaxScale<Compute>{before, exponent, after},
+										 SoftmaxAll<Compute>{});
+		});
 }

@@ -16,12 +16,15 @@ __global__ __launch_bounds__(SHAPE::threads,
 							 1) void softmax_strided(const T *x, T *y, Compute before,
 													 Compute exponent, Compute after, i64 tiles)
 {
-	strided_each<SHAPE, LOOP, Index>(tiles, [&](Index outer, Index inner, bool here) {
-		softmax_strided_rows<SHAPE, LOG>(
-			x + index_offset<i64>(outer, DIMS{}, X{}) + static_cast<i64>(inner) * X_SIDE, X_STEP,
-			y + index_offset<i64>(outer, DIMS{}, Y{}) + static_cast<i64>(inner) * Y_SIDE, Y_STEP,
-			SoftmaxScale<Compute>{before, exponent, after}, here);
-	});
+	strided_each<SHAPE, LOOP, Index>(
+		tiles,
+		[&](Index outer, Index inner, bool here) {
+			softmax_strided_rows<SHAPE, LOG>(
+				x + index_offset<i64>(outer, DIMS{}, X{}) + static_cast<i64>(inner) * X_SIDE,
+				X_STEP,
+				y + index_offset<i64>(outer, DIMS{}, Y{}) + static_cast<i64>(inner) * Y_SIDE,
+				Y_STEP, SoftmaxScale<Compute>{before, exponent, after}, here);
+		});
 }
 
 template <class SHAPE, bool LOG, bool LOOP, i64 Y_STEP, i64 DY_STEP, i64 DX_STEP, i64 Y_SIDE,
