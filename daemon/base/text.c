@@ -5,6 +5,7 @@
 #include "util.h"
 
 #include <ctype.h>
+#include <kiln/kiln.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -35,6 +36,19 @@ int util_fail(char *text, size_t size, int status, const char *format, ...)
 	va_end(arguments);
 	plain_clean(text, size, PLAIN_LINE);
 	return status;
+}
+
+const char *util_status_name(int status)
+{
+	switch (status) {
+#define STATUS_NAME(name, value, text) \
+	case value:                        \
+		return "KILN_" #name;
+		KILN_STATUS_LIST(STATUS_NAME)
+#undef STATUS_NAME
+	default:
+		return "KILN_OK";
+	}
 }
 
 size_t util_append(char *text, size_t size, size_t used, const char *format, ...)

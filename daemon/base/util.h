@@ -20,6 +20,9 @@
 int util_fail(char *text, size_t size, int status, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* The name of a status, "KILN_ECOMPILE". */
+const char *util_status_name(int status);
+
 /* Appends to text[size], cutting cleanly; returns the new length. */
 size_t util_append(char *text, size_t size, size_t used, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));

@@ -21,7 +21,7 @@ struct remote;
 struct pool;
 struct session;
 struct device_entry;
-struct flight;
+struct lookup;
 struct job_wait;
 struct tiers;
 
@@ -56,7 +56,7 @@ struct broker {
 	uint64_t waiting; /* gauge: kernels asked for and not answered */
 	struct operator_tallies operators;
 	struct ended_sessions ended;
-	struct record record;
+	struct usage_log usage_log;
 	struct faults faults;
 	struct test_state test;
 	struct {
@@ -76,8 +76,8 @@ struct broker {
 	struct map sessions_by_id;
 	int session_count; /* that have said hello, on kept places too */
 	int kept_count, silent_count;
-	struct flight *flights;
-	struct map flights_by_key;
+	struct lookup *lookups;
+	struct map lookups_by_key;
 	struct job_wait *waits; /* all that ask for kernels */
 	struct tiers *tiers;
 	int seconds; /* compilers beside the pool's */

@@ -13,46 +13,46 @@
 
 static void lines_are_counted_and_sorted(void **state)
 {
-	struct record record = {0};
+	struct usage_log record = {0};
 	const char *last;
 	char *text;
 	(void)state;
 
-	text = record_page(&record, "", &last);
+	text = usage_log_page(&record, "", &last);
 	assert_string_equal(text, "");
 	assert_null(last);
 	free(text);
-	record_note(&record, "b x=1", "cpu", NULL);
-	record_note(&record, "a", "sm_90", "a user's");
-	record_note(&record, "b x=1", "sm_9", NULL);
-	record_note(&record, "b x=1", "cpu", NULL);
-	text = record_page(&record, "", &last);
+	usage_log_note(&record, "b x=1", "cpu", NULL);
+	usage_log_note(&record, "a", "sm_90", "a user's");
+	usage_log_note(&record, "b x=1", "sm_9", NULL);
+	usage_log_note(&record, "b x=1", "cpu", NULL);
+	text = usage_log_page(&record, "", &last);
 	assert_string_equal(text, "a  # a user's, asked 1 time for sm_90\n"
 							  "b x=1  # asked 3 times for cpu sm_9\n");
 	assert_string_equal(last, "b x=1");
 	free(text);
-	text = record_page(&record, "a", &last);
+	text = usage_log_page(&record, "a", &last);
 	assert_string_equal(text, "b x=1  # asked 3 times for cpu sm_9\n");
 	free(text);
-	text = record_page(&record, "b x=1", &last);
+	text = usage_log_page(&record, "b x=1", &last);
 	assert_string_equal(text, "");
 	assert_null(last);
 	free(text);
-	record_free(&record);
+	usage_log_free(&record);
 	assert_int_equal(record.count, 0);
 }
 
 /* Goes through all pages; how many lines, each greater than the one before. */
-static int walk(const struct record *record, int *pages)
+static int walk(const struct usage_log *record, int *pages)
 {
 	const char *after = "", *last;
 	char previous[64] = "";
 	int lines = 0;
 
 	for (*pages = 0;; ++*pages) {
-		char *text = record_page(record, after, &last), *rest = text, *line;
+		char *text = usage_log_page(record, after, &last), *rest = text, *line;
 		assert_non_null(text);
-		assert_true(strlen(text) < RECORD_PAGE_BYTES + 200);
+		assert_true(strlen(text) < USAGE_LOG_PAGE_BYTES + 200);
 		while ((line = strsep(&rest, "\n")) && line[0]) {
 			assert_true(strcmp(line, previous) > 0);
 			snprintf(previous, sizeof(previous), "%.20s", line);
@@ -67,27 +67,27 @@ static int walk(const struct record *record, int *pages)
 
 static void there_is_an_end_of_room(void **state)
 {
-	struct record record = {0};
+	struct usage_log record = {0};
 	char line[64];
 	int pages;
 	(void)state;
 
-	for (int i = 0; i < RECORD_MOST + 10; i++) {
+	for (int i = 0; i < USAGE_LOG_MOST + 10; i++) {
 		snprintf(line, sizeof(line), "line %08u of many", (unsigned)i * 2654435761u % 100000007u);
-		record_note(&record, line, "cpu", NULL);
+		usage_log_note(&record, line, "cpu", NULL);
 	}
-	assert_int_equal(record.count, RECORD_MOST);
+	assert_int_equal(record.count, USAGE_LOG_MOST);
 	assert_int_equal(record.left_out, 10);
-	record_note(&record, "line 00000000 of many", "cpu", NULL); /* the first of them */
+	usage_log_note(&record, "line 00000000 of many", "cpu", NULL); /* the first of them */
 	assert_int_equal(record.left_out, 10);
-	assert_int_equal(walk(&record, &pages), RECORD_MOST);
+	assert_int_equal(walk(&record, &pages), USAGE_LOG_MOST);
 	assert_true(pages > 3);
-	record_free(&record);
+	usage_log_free(&record);
 }
 
 static void long_lines_fill_it_sooner(void **state)
 {
-	struct record record = {0};
+	struct usage_log record = {0};
 	size_t size = 16000;
 	char *line = calloc(1, size + 1);
 	(void)state;
@@ -97,12 +97,12 @@ static void long_lines_fill_it_sooner(void **state)
 	for (int i = 0; i < 300; i++) {
 		line[0] = (char)('a' + i % 26);
 		line[1] = (char)('a' + i / 26);
-		record_note(&record, line, "cpu", NULL);
+		usage_log_note(&record, line, "cpu", NULL);
 	}
-	assert_in_range(record.count, RECORD_BYTES / size - 2, RECORD_BYTES / size);
+	assert_in_range(record.count, USAGE_LOG_BYTES / size - 2, USAGE_LOG_BYTES / size);
 	assert_int_equal(record.left_out, 300 - (uint64_t)record.count);
-	assert_true(record.bytes <= RECORD_BYTES);
-	record_free(&record);
+	assert_true(record.bytes <= USAGE_LOG_BYTES);
+	usage_log_free(&record);
 	free(line);
 }
 

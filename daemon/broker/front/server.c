@@ -485,9 +485,9 @@ static void free_broker(struct broker *broker)
 	store_close(broker);
 	compile_sources_close(broker->sources);
 	operator_tallies_free(&broker->operators);
-	record_free(&broker->record);
+	usage_log_free(&broker->usage_log);
 	map_free(&broker->sessions_by_id);
-	map_free(&broker->flights_by_key);
+	map_free(&broker->lookups_by_key);
 	close(broker->server->spare);
 	uv_loop_close(&broker->loop);
 	free(broker->server);

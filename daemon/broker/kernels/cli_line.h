@@ -1,10 +1,10 @@
 /*
- * line: how one asks for a kernel on the command line: a problem, or a user's kernel, as a `kiln
+ * cli_line: how one asks for a kernel on the command line: a problem, or a user's kernel, as a `kiln
  * compile ...` that lacks nothing but --target or --device, for sentences that say what to run.
  * Knows no session and no cache.
  */
-#ifndef KILN_DAEMON_LINE_H
-#define KILN_DAEMON_LINE_H
+#ifndef KILN_DAEMON_CLI_LINE_H
+#define KILN_DAEMON_CLI_LINE_H
 
 #include "daemon/compile/compile.h"
 #include "daemon/plan/kernel.h"

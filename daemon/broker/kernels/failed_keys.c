@@ -10,19 +10,6 @@
 #define LOG_MOST ((size_t)128 << 10)    /* bytes of a log that are kept */
 #define SOURCE_MOST ((size_t)512 << 10) /* a longer unit is not kept */
 
-const char *failure_name(int status)
-{
-	switch (status) {
-#define FAILURE_NAME(name, value, text) \
-	case value:                         \
-		return "KILN_" #name;
-		KILN_STATUS_LIST(FAILURE_NAME)
-#undef FAILURE_NAME
-	default:
-		return "KILN_OK";
-	}
-}
-
 struct keeping {
 	struct cache_failure failure;
 	int status;
@@ -115,8 +102,8 @@ static void fill(struct keeping *keeping, struct kernel_ref *ref, const char *ke
 	free(unit);
 }
 
-void failure_keep(struct broker *broker, struct kernel_ref *ref, const char *key,
-				  const char *key_text, struct compile_result *result)
+void failed_keys_keep(struct broker *broker, struct kernel_ref *ref, const char *key,
+					  const char *key_text, struct compile_result *result)
 {
 	int64_t seconds = seconds_for(broker, result);
 	struct keeping *keeping = seconds < 0 ? NULL : calloc(1, sizeof(*keeping));

@@ -1,4 +1,4 @@
-/* job.c: who asks for kernels, their keys, and the flights that they join. */
+/* job.c: who asks for kernels, their keys, and the lookups that they join. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,44 +50,44 @@ void job_key(struct broker *broker, struct kernel_ref *ref)
 		job_set_key(ref, &key, compiler);
 }
 
-/* ---- Flights ---- */
+/* ---- Lookups ---- */
 
-static bool is_compiled(const struct flight *flight)
+static bool is_compiled(const struct lookup *lookup)
 {
-	return flight->phase == FLIGHT_COMPILE ||
-		   (flight->phase == FLIGHT_REMOTE && remote_is_waiting(flight->fetch));
+	return lookup->phase == LOOKUP_COMPILE ||
+		   (lookup->phase == LOOKUP_REMOTE && remote_is_waiting(lookup->fetch));
 }
 
-static struct flight *find_flight(struct broker *broker, const char *key)
+static struct lookup *find_lookup(struct broker *broker, const char *key)
 {
-	return map_get(&broker->flights_by_key, key, KERNEL_KEY_HEX - 1);
+	return map_get(&broker->lookups_by_key, key, KERNEL_KEY_HEX - 1);
 }
 
-static void join(struct job_wait *wait, struct flight *flight)
+static void join(struct job_wait *wait, struct lookup *lookup)
 {
-	wait_link(wait, flight);
-	flight_choose_owner(flight);
+	wait_link(wait, lookup);
+	lookup_choose_owner(lookup);
 }
 
 /* The ref has a key. */
 static void enter(struct job_wait *wait)
 {
 	struct broker *broker = wait->broker;
-	struct flight *flight = find_flight(broker, wait->ref->key);
+	struct lookup *lookup = find_lookup(broker, wait->ref->key);
 	/* A compile is under way, here or elsewhere: it would be waited for. */
-	if (flight && is_compiled(flight) && wait->terms.look) {
+	if (lookup && is_compiled(lookup) && wait->terms.look) {
 		wait_fail(wait, KILN_ENOENT, "the cache has no such kernel yet");
 		return;
 	}
-	if (flight && is_compiled(flight) && freeze_refuses(&wait->terms)) {
+	if (lookup && is_compiled(lookup) && freeze_refuses(&wait->terms)) {
 		wait_refuse(wait);
 		return;
 	}
-	if (flight) {
-		join(wait, flight);
-		flight_join(wait);
-	} else if ((flight = flight_open(broker, wait->ref, session_turn(wait->terms.asker)))) {
-		join(wait, flight);
+	if (lookup) {
+		join(wait, lookup);
+		lookup_join(wait);
+	} else if ((lookup = lookup_open(broker, wait->ref, session_turn(wait->terms.asker)))) {
+		join(wait, lookup);
 	} else {
 		wait_fail(wait, KILN_ENOMEM, "out of memory for a compile job");
 	}
@@ -215,7 +215,7 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 
 void job_leave(struct broker *broker, struct job_wait *wait)
 {
-	struct flight *flight = wait->flight;
+	struct lookup *lookup = wait->lookup;
 	if (wait->terms.asker && !wait->terms.look) {
 		broker->counters.left++;
 		broker->waiting--;
@@ -224,22 +224,22 @@ void job_leave(struct broker *broker, struct job_wait *wait)
 		uv_close((uv_handle_t *)wait->later, on_closed);
 	} else if (wait->keying) {
 		wait->keying->wait = NULL;
-	} else if (!flight) {
+	} else if (!lookup) {
 		pool_forget(broker, wait);
 	} else {
 		wait_unlink(wait);
-		flight_choose_owner(flight);
+		lookup_choose_owner(lookup);
 	}
 	wait_free(wait);
-	if (flight)
-		flight_cancel_if_unwanted(flight);
+	if (lookup)
+		lookup_cancel_if_unwanted(lookup);
 }
 
-static int count_waits(const struct flight *flight, uint64_t *owner)
+static int count_waits(const struct lookup *lookup, uint64_t *owner)
 {
 	int count = 0;
 	*owner = 0;
-	for (const struct job_wait *wait = flight->waits; wait; wait = wait->next) {
+	for (const struct job_wait *wait = lookup->waits; wait; wait = wait->next) {
 		count++;
 		if (!*owner && wait->terms.asker)
 			*owner = wait->terms.asker->id;
@@ -250,32 +250,32 @@ static int count_waits(const struct flight *flight, uint64_t *owner)
 void job_each(const struct broker *broker, job_visit visit, void *arg)
 {
 	uint64_t now = util_now_us();
-	for (const struct flight *flight = broker->flights; flight; flight = flight->next) {
-		struct job_flight seen = {
-			.key = flight->key,
-			.op = flight->ref->plan.op,
-			.target = flight->ref->target,
-			.elsewhere = flight->phase == FLIGHT_REMOTE,
-			.compiling = flight->phase == FLIGHT_COMPILE,
-			.on_worker = flight->job && pool_running(broker, flight->job),
-			.age_us = now - flight->began_us,
+	for (const struct lookup *lookup = broker->lookups; lookup; lookup = lookup->next) {
+		struct job_lookup seen = {
+			.key = lookup->key,
+			.op = lookup->ref->plan.op,
+			.target = lookup->ref->target,
+			.elsewhere = lookup->phase == LOOKUP_REMOTE,
+			.compiling = lookup->phase == LOOKUP_COMPILE,
+			.on_worker = lookup->job && pool_running(broker, lookup->job),
+			.age_us = now - lookup->began_us,
 		};
-		seen.waiters = count_waits(flight, &seen.owner);
+		seen.waiters = count_waits(lookup, &seen.owner);
 		visit(arg, &seen);
 	}
 }
 
 static void note_wait(const struct job_wait *wait, struct wait_note *note)
 {
-	const struct flight *flight = wait->flight;
+	const struct lookup *lookup = wait->lookup;
 	memcpy(note->key, wait->ref->key, sizeof(note->key));
-	if (flight && flight->phase == FLIGHT_REMOTE && flight->fetch) {
-		remote_note(flight->fetch, note);
-	} else if (flight && flight->job) {
-		pool_note(wait->broker, flight->job, note);
-	} else if (flight || wait->keying) {
+	if (lookup && lookup->phase == LOOKUP_REMOTE && lookup->fetch) {
+		remote_note(lookup->fetch, note);
+	} else if (lookup && lookup->job) {
+		pool_note(wait->broker, lookup->job, note);
+	} else if (lookup || wait->keying) {
 		note->what = note->of = "store";
-		waits_say(note, flight ? "the cache to be looked into" : "its key");
+		waits_say(note, lookup ? "the cache to be looked into" : "its key");
 	} else {
 		note->what = "compilers";
 		note->of = "compiler";
@@ -324,16 +324,16 @@ void job_distrust(struct broker *broker, const char *key, const char *why)
 
 bool job_busy(const struct broker *broker)
 {
-	return broker->flights != NULL;
+	return broker->lookups != NULL;
 }
 
 void job_close(struct broker *broker)
 {
-	struct flight *flight = broker->flights;
-	while (flight) {
-		struct flight *next = flight->next;
-		if (flight->phase != FLIGHT_LOOKUP)
-			flight_drop(flight);
-		flight = next;
+	struct lookup *lookup = broker->lookups;
+	while (lookup) {
+		struct lookup *next = lookup->next;
+		if (lookup->phase != LOOKUP_CACHE)
+			lookup_drop(lookup);
+		lookup = next;
 	}
 }

@@ -2,7 +2,7 @@
  * job: the conductor: from a problem to a compiled kernel.
  *
  *   job_open      plans (pure, at once)
- *   job_resolve   key -> cache -> compile -> cache, one flight a key, all waiters answered
+ *   job_resolve   key -> cache -> compile -> cache, one lookup a key, all waiters answered
  *
  * Four modules that do not know each other (plan, compile, cache, exec) meet here and in work.c.
  */
@@ -13,7 +13,7 @@
 #include "daemon/broker/devices/pool/pool.h"
 #include "tuned.h"
 
-/* A planned kernel: what a prepared call and the flights that compile it hold together.  Counted.
+/* A planned kernel: what a prepared call and the lookups that compile it hold together.  Counted.
  */
 struct kernel_ref {
 	int holders;
@@ -107,7 +107,7 @@ void job_take_result(struct cache_row *row, struct compile_result *result);
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);
 
 /* A kernel that is looked for or compiled. */
-struct job_flight {
+struct job_lookup {
 	const char *key, *op, *target;
 	bool elsewhere;            /* being looked for on other hosts */
 	bool compiling, on_worker; /* else: being looked for; waiting for a worker */
@@ -115,11 +115,11 @@ struct job_flight {
 	int waiters;
 	uint64_t age_us;
 };
-typedef void (*job_visit)(void *arg, const struct job_flight *flight);
+typedef void (*job_visit)(void *arg, const struct job_lookup *lookup);
 void job_each(const struct broker *broker, job_visit visit, void *arg);
 
 bool job_busy(const struct broker *broker);
-void job_close(struct broker *broker); /* forgets all flights, unanswered */
+void job_close(struct broker *broker); /* forgets all lookups, unanswered */
 
 /* A device process cannot load what the cache has of this key: whoever asks next has it compiled
  * again. */

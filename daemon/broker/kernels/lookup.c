@@ -11,8 +11,8 @@
 #include "daemon/base/util.h"
 
 /* The store's thread has it, and a disk that does not answer may keep it. */
-struct lookup {
-	struct flight *flight; /* NULL: it has gone on without */
+struct cache_read {
+	struct lookup *lookup; /* NULL: it has gone on without */
 	char key[KERNEL_KEY_HEX];
 	struct cache_row row;
 	struct cache_failure failure;
@@ -20,150 +20,150 @@ struct lookup {
 	char error[KERNEL_ERROR_MAX];
 };
 
-static void lookup_work(struct cache *cache, void *arg)
+static void read_work(struct cache *cache, void *arg)
 {
-	struct lookup *lookup = arg;
+	struct cache_read *read = arg;
 	char error[KERNEL_ERROR_MAX];
-	lookup->status = cache_get(cache, lookup->key, &lookup->row, lookup->error);
-	if (lookup->status == KILN_ENOENT)
-		cache_failure_get(cache, lookup->key, &lookup->failure, error);
+	read->status = cache_get(cache, read->key, &read->row, read->error);
+	if (read->status == KILN_ENOENT)
+		cache_failure_get(cache, read->key, &read->failure, error);
 }
 
-static void answer_remembered(struct flight *flight)
+static void answer_remembered(struct lookup *lookup)
 {
-	const struct cache_failure *failure = &flight->failure;
-	flight->broker->counters.lookup_failures++;
-	flight_unlink(flight);
-	flight_finish(flight, failure->status, JOB_HIT, failure->error, failure->row.log);
-	flight_free(flight);
+	const struct cache_failure *failure = &lookup->failure;
+	lookup->broker->counters.lookup_failures++;
+	lookup_unlink(lookup);
+	lookup_finish(lookup, failure->status, JOB_HIT, failure->error, failure->row.log);
+	lookup_free(lookup);
 }
 
 static void fetched(void *arg, struct cache_row *row)
 {
-	struct flight *flight = arg;
-	struct broker *broker = flight->broker;
-	flight->fetch = NULL;
+	struct lookup *lookup = arg;
+	struct broker *broker = lookup->broker;
+	lookup->fetch = NULL;
 	if (!row) {
-		flight_compile(flight);
+		lookup_compile(lookup);
 		return;
 	}
-	flight->row = *row;
+	lookup->row = *row;
 	/* How often and when it was used elsewhere says nothing here. */
-	flight->row.used = util_wall_s();
-	flight->row.hits = 0;
+	lookup->row.used = util_wall_s();
+	lookup->row.hits = 0;
 	*row = (struct cache_row){{0}};
-	flight_unlink(flight);
-	flight_finish(flight, KILN_OK, JOB_REMOTE, NULL, NULL);
-	flight_keep_row(flight);
+	lookup_unlink(lookup);
+	lookup_finish(lookup, KILN_OK, JOB_REMOTE, NULL, NULL);
+	lookup_keep_row(lookup);
 	server_progress(broker);
 }
 
-static bool may_compile(const struct flight *flight)
+static bool may_compile(const struct lookup *lookup)
 {
-	const struct job_wait *wait = flight->waits;
+	const struct job_wait *wait = lookup->waits;
 	while (wait && (wait->terms.look || freeze_refuses(&wait->terms)))
 		wait = wait->next;
 	return wait != NULL;
 }
 
 /* The cache has answered, or is not waited for any longer. */
-static void go_on(struct flight *flight)
+static void go_on(struct lookup *lookup)
 {
-	struct broker *broker = flight->broker;
-	flight->looking = NULL;
-	if (flight->failure.status != KILN_OK) {
-		answer_remembered(flight);
+	struct broker *broker = lookup->broker;
+	lookup->looking = NULL;
+	if (lookup->failure.status != KILN_OK) {
+		answer_remembered(lookup);
 		return;
 	}
-	if (flight->lookup_status == KILN_OK || !flight->waits) {
-		*(flight->lookup_status == KILN_OK ? &broker->counters.lookup_hits
-										   : &broker->counters.lookups_left) += 1;
-		flight_unlink(flight);
-		flight_finish(flight, flight->lookup_status, JOB_HIT, flight->error, "");
-		flight_free(flight);
+	if (lookup->cache_status == KILN_OK || !lookup->waits) {
+		*(lookup->cache_status == KILN_OK ? &broker->counters.lookup_hits
+										  : &broker->counters.lookups_left) += 1;
+		lookup_unlink(lookup);
+		lookup_finish(lookup, lookup->cache_status, JOB_HIT, lookup->error, "");
+		lookup_free(lookup);
 		return;
 	}
-	flight->phase = FLIGHT_REMOTE;
-	const struct remote_want want = {.key = flight->key,
-									 .op = flight->ref->plan.op,
-									 .target = flight->ref->target,
-									 .owner = session_turn(flight->waits->terms.asker),
-									 .compiles = may_compile(flight)};
-	flight->fetch = remote_fetch(broker, &want, fetched, flight);
-	if (!flight->fetch)
-		flight_compile(flight);
+	lookup->phase = LOOKUP_REMOTE;
+	const struct remote_want want = {.key = lookup->key,
+									 .op = lookup->ref->plan.op,
+									 .target = lookup->ref->target,
+									 .owner = session_turn(lookup->waits->terms.asker),
+									 .compiles = may_compile(lookup)};
+	lookup->fetch = remote_fetch(broker, &want, fetched, lookup);
+	if (!lookup->fetch)
+		lookup_compile(lookup);
 }
 
 /* A disk that takes its time costs a compile, not the kernel. */
-static void lookup_late(struct broker *broker, void *arg)
+static void read_late(struct broker *broker, void *arg)
 {
-	struct lookup *lookup = arg;
-	struct flight *flight = lookup->flight;
+	struct cache_read *read = arg;
+	struct lookup *lookup = read->lookup;
 	broker->counters.lookups_late++;
-	lookup->flight = NULL;
-	flight->lookup_status = KILN_ETIMEDOUT;
-	go_on(flight);
+	read->lookup = NULL;
+	lookup->cache_status = KILN_ETIMEDOUT;
+	go_on(lookup);
 }
 
-static void lookup_done(struct broker *broker, void *arg)
+static void read_done(struct broker *broker, void *arg)
 {
-	struct lookup *lookup = arg;
-	struct flight *flight = lookup->flight;
+	struct cache_read *read = arg;
+	struct lookup *lookup = read->lookup;
 	(void)broker;
 	/* And so does a cache that cannot be read; it says why by itself. */
-	if (flight) {
-		flight->row = lookup->row;
-		flight->failure = lookup->failure;
-		flight->lookup_status = lookup->status;
-		memcpy(flight->error, lookup->error, sizeof(flight->error));
-		go_on(flight);
+	if (lookup) {
+		lookup->row = read->row;
+		lookup->failure = read->failure;
+		lookup->cache_status = read->status;
+		memcpy(lookup->error, read->error, sizeof(lookup->error));
+		go_on(lookup);
 	} else {
-		cache_row_free(&lookup->row);
-		cache_failure_free(&lookup->failure);
+		cache_row_free(&read->row);
+		cache_failure_free(&read->failure);
 	}
-	free(lookup);
+	free(read);
 }
 
-static bool look(struct flight *flight, struct turn_owner owner)
+static bool look(struct lookup *lookup, struct turn_owner owner)
 {
-	struct lookup *lookup = calloc(1, sizeof(*lookup));
+	struct cache_read *read = calloc(1, sizeof(*read));
 	if (!lookup)
 		return false;
-	lookup->flight = flight;
-	lookup->status = KILN_ETIMEDOUT; /* unless it is done */
-	memcpy(lookup->key, flight->key, sizeof(lookup->key));
-	if (store_wait(flight->broker, owner, lookup_work, lookup_done, lookup_late, lookup,
-				   &flight->looking) == KILN_OK)
+	read->lookup = lookup;
+	read->status = KILN_ETIMEDOUT; /* unless it is done */
+	memcpy(read->key, lookup->key, sizeof(read->key));
+	if (store_wait(lookup->broker, owner, read_work, read_done, read_late, read,
+				   &lookup->looking) == KILN_OK)
 		return true;
-	free(lookup);
+	free(read);
 	return false;
 }
 
-struct flight *flight_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner)
+struct lookup *lookup_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner)
 {
-	struct flight *flight = calloc(1, sizeof(*flight));
-	if (!flight)
+	struct lookup *lookup = calloc(1, sizeof(*lookup));
+	if (!lookup)
 		return NULL;
-	flight->broker = broker;
-	flight->began_us = util_now_us();
-	flight->ref = kernel_hold(ref);
-	memcpy(flight->key, ref->key, sizeof(flight->key));
-	memcpy(flight->compiler, ref->compiler, sizeof(flight->compiler));
-	flight->key_text = strdup(ref->key_text);
-	if (!flight->key_text ||
-		map_put(&broker->flights_by_key, flight->key, KERNEL_KEY_HEX - 1, flight) < 0) {
-		flight_free(flight);
+	lookup->broker = broker;
+	lookup->began_us = util_now_us();
+	lookup->ref = kernel_hold(ref);
+	memcpy(lookup->key, ref->key, sizeof(lookup->key));
+	memcpy(lookup->compiler, ref->compiler, sizeof(lookup->compiler));
+	lookup->key_text = strdup(ref->key_text);
+	if (!lookup->key_text ||
+		map_put(&broker->lookups_by_key, lookup->key, KERNEL_KEY_HEX - 1, lookup) < 0) {
+		lookup_free(lookup);
 		return NULL;
 	}
-	flight->next = broker->flights;
-	if (broker->flights)
-		broker->flights->previous = flight;
-	broker->flights = flight;
-	if (!look(flight, owner)) {
-		flight_unlink(flight);
-		flight_free(flight);
+	lookup->next = broker->lookups;
+	if (broker->lookups)
+		broker->lookups->previous = lookup;
+	broker->lookups = lookup;
+	if (!look(lookup, owner)) {
+		lookup_unlink(lookup);
+		lookup_free(lookup);
 		return NULL;
 	}
 	broker->counters.lookups++;
-	return flight;
+	return lookup;
 }

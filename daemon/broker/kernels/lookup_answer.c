@@ -18,15 +18,15 @@ struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
 }
 
 /* A user's kernel is found again by its key, as long as the cache has its source. */
-static void record(struct broker *broker, const struct kernel_ref *ref,
-				   const struct job_answer *answer)
+static void note_usage(struct broker *broker, const struct kernel_ref *ref,
+					   const struct job_answer *answer)
 {
 	char line[sizeof "kernel " + KERNEL_KEY_HEX], label[160];
 	if (ref->manifest) {
-		record_note(&broker->record, ref->manifest, ref->target, NULL);
+		usage_log_note(&broker->usage_log, ref->manifest, ref->target, NULL);
 	} else if (ref->raw && answer->status == KILN_OK) {
 		snprintf(line, sizeof(line), "kernel %s", ref->key);
-		record_note(&broker->record, line, ref->target, raw_label(&ref->plan, label));
+		usage_log_note(&broker->usage_log, line, ref->target, raw_label(&ref->plan, label));
 	}
 }
 
@@ -53,7 +53,7 @@ static void tell_answer(const struct kernel_ref *ref, const struct session *aske
 	util_debug("session %llu: %s, key %.12s: %s after %.1f ms%s%s", (unsigned long long)asker->id,
 			   what, ref->key, place, (double)answer->micros / 1e3,
 			   answer->status != KILN_OK ? ": " : "",
-			   answer->status != KILN_OK ? failure_name(answer->status) : "");
+			   answer->status != KILN_OK ? util_status_name(answer->status) : "");
 }
 
 /* All that this request is counted as is counted at once, so that the equations hold between any
@@ -100,33 +100,33 @@ void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct se
 	const struct job_answer answer = {.origin = origin, .micros = (int64_t)micros};
 	broker->counters.asked++;
 	count_answer(broker, ref, asker, &answer);
-	record(broker, ref, &answer);
+	note_usage(broker, ref, &answer);
 }
 
-void wait_link(struct job_wait *wait, struct flight *flight)
+void wait_link(struct job_wait *wait, struct lookup *lookup)
 {
-	wait->flight = flight;
-	wait->previous = flight->last_wait;
+	wait->lookup = lookup;
+	wait->previous = lookup->last_wait;
 	wait->next = NULL;
-	if (flight->last_wait)
-		flight->last_wait->next = wait;
+	if (lookup->last_wait)
+		lookup->last_wait->next = wait;
 	else
-		flight->waits = wait;
-	flight->last_wait = wait;
+		lookup->waits = wait;
+	lookup->last_wait = wait;
 }
 
 void wait_unlink(struct job_wait *wait)
 {
-	struct flight *flight = wait->flight;
+	struct lookup *lookup = wait->lookup;
 	turns_leave(&wait->place);
 	if (wait->previous)
 		wait->previous->next = wait->next;
 	else
-		flight->waits = wait->next;
+		lookup->waits = wait->next;
 	if (wait->next)
 		wait->next->previous = wait->previous;
 	else
-		flight->last_wait = wait->previous;
+		lookup->last_wait = wait->previous;
 }
 
 void wait_free(struct job_wait *wait)
@@ -153,7 +153,7 @@ void wait_answer(struct job_wait *wait, struct job_answer *answer)
 	if (asker && (!look || found)) {
 		count_answer(broker, wait->ref, asker, answer);
 		if (!wait->terms.unrecorded)
-			record(broker, wait->ref, answer);
+			note_usage(broker, wait->ref, answer);
 	}
 	wait->done(wait->arg, answer);
 	wait_free(wait);
@@ -165,18 +165,18 @@ void wait_fail(struct job_wait *wait, int status, const char *error)
 	wait_answer(wait, &answer);
 }
 
-/* Answers all waiters; the flight is out of the list before, so that they may ask again. */
-void flight_finish(struct flight *flight, int status, enum job_origin origin, const char *error,
+/* Answers all waiters; the lookup is out of the list before, so that they may ask again. */
+void lookup_finish(struct lookup *lookup, int status, enum job_origin origin, const char *error,
 				   const char *log)
 {
 	struct job_wait *wait;
-	flight->finished = true;
-	while ((wait = flight->waits)) {
+	lookup->finished = true;
+	while ((wait = lookup->waits)) {
 		struct job_answer answer = {
 			.status = status,
 			.origin = origin == JOB_COMPILED && !wait->first ? JOB_SHARED : origin,
-			.row = status == KILN_OK ? &flight->row : NULL,
-			.remembered = flight->failure.status != KILN_OK,
+			.row = status == KILN_OK ? &lookup->row : NULL,
+			.remembered = lookup->failure.status != KILN_OK,
 			.error = error,
 			.log = log,
 		};
@@ -186,10 +186,10 @@ void flight_finish(struct flight *flight, int status, enum job_origin origin, co
 }
 
 /* The owner of a compile is who came first of those that are counted and still wait. */
-void flight_choose_owner(struct flight *flight)
+void lookup_choose_owner(struct lookup *lookup)
 {
 	struct job_wait *owner = NULL;
-	for (struct job_wait *wait = flight->waits; wait && !owner; wait = wait->next)
+	for (struct job_wait *wait = lookup->waits; wait && !owner; wait = wait->next)
 		if (wait->terms.asker)
 			owner = wait;
 	if (owner)
@@ -205,10 +205,10 @@ void wait_refuse(struct job_wait *wait)
 	free(log);
 }
 
-/* Of a flight that has missed, those who may have nothing compiled. */
-void flight_refuse_frozen(struct flight *flight)
+/* Of a lookup that has missed, those who may have nothing compiled. */
+void lookup_refuse_frozen(struct lookup *lookup)
 {
-	struct job_wait *wait = flight->waits;
+	struct job_wait *wait = lookup->waits;
 	while (wait) {
 		if (!freeze_refuses(&wait->terms)) {
 			wait = wait->next;
@@ -217,20 +217,20 @@ void flight_refuse_frozen(struct flight *flight)
 		wait_unlink(wait);
 		wait_refuse(wait);
 		/* What is called then may have changed the list. */
-		wait = flight->waits;
+		wait = lookup->waits;
 	}
-	flight_choose_owner(flight);
+	lookup_choose_owner(lookup);
 }
 
 /* Who only looks is answered now: that is not worth a compile, nor waiting for one. */
-void flight_answer_lookers(struct flight *flight)
+void lookup_answer_lookers(struct lookup *lookup)
 {
-	struct job_wait *wait = flight->waits;
+	struct job_wait *wait = lookup->waits;
 	while (wait)
 		if (wait->terms.look) {
 			wait_unlink(wait);
 			wait_fail(wait, KILN_ENOENT, "the cache has no such kernel");
-			wait = flight->waits; /* it may have had others leave */
+			wait = lookup->waits; /* it may have had others leave */
 		} else {
 			wait = wait->next;
 		}

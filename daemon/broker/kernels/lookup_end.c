@@ -12,57 +12,57 @@
 #include "tier.h"
 #include "daemon/base/util.h"
 
-void flight_unlink(struct flight *flight)
+void lookup_unlink(struct lookup *lookup)
 {
-	struct broker *broker = flight->broker;
-	if (flight->previous)
-		flight->previous->next = flight->next;
+	struct broker *broker = lookup->broker;
+	if (lookup->previous)
+		lookup->previous->next = lookup->next;
 	else
-		broker->flights = flight->next;
-	if (flight->next)
-		flight->next->previous = flight->previous;
-	map_remove(&broker->flights_by_key, flight->key, KERNEL_KEY_HEX - 1);
+		broker->lookups = lookup->next;
+	if (lookup->next)
+		lookup->next->previous = lookup->previous;
+	map_remove(&broker->lookups_by_key, lookup->key, KERNEL_KEY_HEX - 1);
 }
 
-void flight_free(struct flight *flight)
+void lookup_free(struct lookup *lookup)
 {
-	cache_row_free(&flight->row);
-	cache_failure_free(&flight->failure);
-	kernel_drop(flight->ref);
-	free(flight->key_text);
-	free(flight);
+	cache_row_free(&lookup->row);
+	cache_failure_free(&lookup->failure);
+	kernel_drop(lookup->ref);
+	free(lookup->key_text);
+	free(lookup);
 }
 
 static void put_work(struct cache *cache, void *arg)
 {
-	struct flight *flight = arg;
-	flight->lookup_status = cache_put(cache, &flight->row, flight->error);
+	struct lookup *lookup = arg;
+	lookup->cache_status = cache_put(cache, &lookup->row, lookup->error);
 }
 
 static void put_done(struct broker *broker, void *arg)
 {
-	struct flight *flight = arg;
+	struct lookup *lookup = arg;
 	/* The kernel runs all the same; the next daemon will compile it again. */
-	if (flight->lookup_status != KILN_OK)
-		util_log(UTIL_WARN, "kernel %.12s is not kept on disk: %s", flight->key, flight->error);
-	if (flight->phase == FLIGHT_COMPILE)
-		remote_compiled(broker, &flight->row);
-	flight_free(flight);
+	if (lookup->cache_status != KILN_OK)
+		util_log(UTIL_WARN, "kernel %.12s is not kept on disk: %s", lookup->key, lookup->error);
+	if (lookup->phase == LOOKUP_COMPILE)
+		remote_compiled(broker, &lookup->row);
+	lookup_free(lookup);
 }
 
 /* Its waiters were answered: the row goes to where the next will find it. */
-void flight_keep_row(struct flight *flight)
+void lookup_keep_row(struct lookup *lookup)
 {
-	if (store_is_crowded(flight->broker)) {
-		flight->lookup_status = util_fail(flight->error, sizeof(flight->error), KILN_EIO,
-										  "too many wait for the disk already");
-		put_done(flight->broker, flight);
+	if (store_is_crowded(lookup->broker)) {
+		lookup->cache_status = util_fail(lookup->error, sizeof(lookup->error), KILN_EIO,
+										 "too many wait for the disk already");
+		put_done(lookup->broker, lookup);
 		return;
 	}
-	if (store_run(flight->broker, put_work, put_done, flight) == KILN_OK)
+	if (store_run(lookup->broker, put_work, put_done, lookup) == KILN_OK)
 		return;
-	remote_not_compiled(flight->broker, flight->key);
-	flight_free(flight);
+	remote_not_compiled(lookup->broker, lookup->key);
+	lookup_free(lookup);
 }
 
 void job_take_result(struct cache_row *row, struct compile_result *result)
@@ -82,83 +82,83 @@ void job_take_result(struct cache_row *row, struct compile_result *result)
 	result->object = NULL;
 }
 
-static void take_result(struct flight *flight, struct compile_result *result)
+static void take_result(struct lookup *lookup, struct compile_result *result)
 {
-	struct cache_row *row = &flight->row;
-	struct kernel_ref *ref = flight->ref;
-	memcpy(row->key, flight->key, sizeof(row->key));
+	struct cache_row *row = &lookup->row;
+	struct kernel_ref *ref = lookup->ref;
+	memcpy(row->key, lookup->key, sizeof(row->key));
 	memcpy(row->op, ref->plan.op, sizeof(row->op));
 	memcpy(row->target, ref->target, sizeof(row->target));
 	row->instantiation = util_strdup(ref->plan.instantiation);
-	row->key_text = flight->key_text;
-	flight->key_text = NULL;
+	row->key_text = lookup->key_text;
+	lookup->key_text = NULL;
 	row->plan = util_strdup(kernel_text(ref));
-	tier_note_compile(flight->broker, ref->target, result->micros);
+	tier_note_compile(lookup->broker, ref->target, result->micros);
 	job_take_result(row, result);
 }
 
 static void compiled(void *arg, struct compile_result *result)
 {
-	struct flight *flight = arg;
-	struct broker *broker = flight->broker;
-	flight->job = NULL;
-	flight_unlink(flight);
+	struct lookup *lookup = arg;
+	struct broker *broker = lookup->broker;
+	lookup->job = NULL;
+	lookup_unlink(lookup);
 	if (result->status != KILN_OK) {
-		failure_keep(broker, flight->ref, flight->key, flight->key_text, result);
-		remote_not_compiled(broker, flight->key);
+		failed_keys_keep(broker, lookup->ref, lookup->key, lookup->key_text, result);
+		remote_not_compiled(broker, lookup->key);
 		broker->counters.jobs_failed++;
-		flight_finish(flight, result->status, JOB_COMPILED, result->error,
+		lookup_finish(lookup, result->status, JOB_COMPILED, result->error,
 					  result->log ? result->log : "");
-		flight_free(flight);
+		lookup_free(lookup);
 	} else {
 		broker->counters.jobs_done++;
-		take_result(flight, result);
-		flight_finish(flight, KILN_OK, JOB_COMPILED, NULL, NULL);
-		flight_keep_row(flight);
+		take_result(lookup, result);
+		lookup_finish(lookup, KILN_OK, JOB_COMPILED, NULL, NULL);
+		lookup_keep_row(lookup);
 	}
 	server_progress(broker);
 }
 
 /* Stops what is under way for it and forgets it; no lookup. */
-void flight_drop(struct flight *flight)
+void lookup_drop(struct lookup *lookup)
 {
-	struct broker *broker = flight->broker;
-	if (flight->phase == FLIGHT_REMOTE) {
+	struct broker *broker = lookup->broker;
+	if (lookup->phase == LOOKUP_REMOTE) {
 		broker->counters.lookups_left++;
-		remote_leave(broker, flight->fetch);
+		remote_leave(broker, lookup->fetch);
 	} else {
 		broker->counters.canceled++;
-		pool_cancel(broker, flight->job);
-		remote_not_compiled(broker, flight->key);
+		pool_cancel(broker, lookup->job);
+		remote_not_compiled(broker, lookup->key);
 	}
-	flight_unlink(flight);
-	flight_free(flight);
+	lookup_unlink(lookup);
+	lookup_free(lookup);
 }
 
-void flight_cancel_if_unwanted(struct flight *flight)
+void lookup_cancel_if_unwanted(struct lookup *lookup)
 {
-	struct broker *broker = flight->broker;
+	struct broker *broker = lookup->broker;
 	/* A lookup under way comes back soon and finds nobody. */
-	if (flight->waits || flight->finished || flight->phase == FLIGHT_LOOKUP)
+	if (lookup->waits || lookup->finished || lookup->phase == LOOKUP_CACHE)
 		return;
-	flight_drop(flight);
+	lookup_drop(lookup);
 	server_progress(broker);
 }
 
-void flight_join(struct job_wait *wait)
+void lookup_join(struct job_wait *wait)
 {
-	struct flight *flight = wait->flight;
+	struct lookup *lookup = wait->lookup;
 	struct turn_owner owner = session_turn(wait->terms.asker);
-	if (flight->looking)
-		store_join(flight->looking, owner, &wait->place);
-	else if (flight->job)
-		pool_join(flight->broker, flight->job, wait->terms.priority, owner, &wait->place);
+	if (lookup->looking)
+		store_join(lookup->looking, owner, &wait->place);
+	else if (lookup->job)
+		pool_join(lookup->broker, lookup->job, wait->terms.priority, owner, &wait->place);
 }
 
 /* Of those who stay, the first who wants to hear of it. */
-static void warn_of(const struct flight *flight)
+static void warn_of(const struct lookup *lookup)
 {
-	const struct job_wait *wait = flight->waits;
+	const struct job_wait *wait = lookup->waits;
 	while (wait && wait->terms.on_miss != OPTIONS_MISS_WARN)
 		wait = wait->next;
 	if (wait)
@@ -166,39 +166,39 @@ static void warn_of(const struct flight *flight)
 }
 
 /* It is nowhere: whoever may have it compiled waits on. */
-void flight_compile(struct flight *flight)
+void lookup_compile(struct lookup *lookup)
 {
-	struct broker *broker = flight->broker;
+	struct broker *broker = lookup->broker;
 	/* Nothing is under way that who leaves now would stop. */
-	flight->phase = FLIGHT_LOOKUP;
-	flight_answer_lookers(flight);
+	lookup->phase = LOOKUP_CACHE;
+	lookup_answer_lookers(lookup);
 	uint64_t *left =
-		flight->waits ? &broker->counters.lookups_frozen : &broker->counters.lookups_left;
-	flight_refuse_frozen(flight);
-	if (!flight->waits) {
+		lookup->waits ? &broker->counters.lookups_frozen : &broker->counters.lookups_left;
+	lookup_refuse_frozen(lookup);
+	if (!lookup->waits) {
 		(*left)++;
-		remote_not_compiled(broker, flight->key);
-		flight_unlink(flight);
-		flight_free(flight);
+		remote_not_compiled(broker, lookup->key);
+		lookup_unlink(lookup);
+		lookup_free(lookup);
 		return;
 	}
-	warn_of(flight);
-	flight->phase = FLIGHT_COMPILE;
+	warn_of(lookup);
+	lookup->phase = LOOKUP_COMPILE;
 	broker->counters.jobs++;
 	/* Whoever asks next has another key. */
-	bool replaced = strcmp(flight->compiler, job_compiler(broker, flight->ref->target)) != 0;
+	bool replaced = strcmp(lookup->compiler, job_compiler(broker, lookup->ref->target)) != 0;
 	if (!replaced)
-		flight->job = pool_submit(broker, &flight->ref->job, compiled, flight);
-	for (struct job_wait *wait = flight->waits; wait && flight->job; wait = wait->next)
-		flight_join(wait);
-	if (flight->job)
+		lookup->job = pool_submit(broker, &lookup->ref->job, compiled, lookup);
+	for (struct job_wait *wait = lookup->waits; wait && lookup->job; wait = wait->next)
+		lookup_join(wait);
+	if (lookup->job)
 		return;
 	broker->counters.jobs_failed++;
-	remote_not_compiled(broker, flight->key);
-	flight_unlink(flight);
-	flight_finish(flight, replaced ? KILN_EIO : KILN_ENOMEM, JOB_COMPILED,
+	remote_not_compiled(broker, lookup->key);
+	lookup_unlink(lookup);
+	lookup_finish(lookup, replaced ? KILN_EIO : KILN_ENOMEM, JOB_COMPILED,
 				  replaced ? "the compiler was replaced while the kernel was looked for: ask again"
 						   : "out of memory for a compile job",
 				  "");
-	flight_free(flight);
+	lookup_free(lookup);
 }

@@ -111,7 +111,7 @@ static void insert(struct compile_differences *out, int at, const struct compile
 	out->count = kept + 1;
 }
 
-void why_alignments(const char *asked, const char *other, struct compile_differences *out)
+void miss_explain_alignments(const char *asked, const char *other, struct compile_differences *out)
 {
 	struct operand_line now, then;
 	int count = 0;
@@ -134,28 +134,28 @@ void why_alignments(const char *asked, const char *other, struct compile_differe
 
 /* Puts a row among the nearest, if it is one. */
 static void compare(const struct kernel_ref *ref, const struct cache_row *row, bool failed,
-					struct why *why)
+					struct miss_explain *why)
 {
-	struct why_near near = {.failed = failed, .used = row->used};
+	struct miss_explain_near near = {.failed = failed, .used = row->used};
 	int at = why->near_count;
 	compile_key_differences(ref->key_text, row->key_text, ref->job.files, ref->job.file_count,
 							&near.differences);
 	while (at > 0 && why->near[at - 1].differences.distance > near.differences.distance)
 		at--;
-	if (at == WHY_NEAR)
+	if (at == MISS_EXPLAIN_NEAR)
 		return;
-	why_alignments(ref->explain ? ref->explain : "", row->plan, &near.differences);
+	miss_explain_alignments(ref->explain ? ref->explain : "", row->plan, &near.differences);
 	memcpy(near.key, row->key, sizeof(near.key));
 	memcpy(near.target, row->target, sizeof(near.target));
 	snprintf(near.instantiation, sizeof(near.instantiation), "%s", row->instantiation);
-	int kept = why->near_count < WHY_NEAR ? why->near_count : WHY_NEAR - 1;
+	int kept = why->near_count < MISS_EXPLAIN_NEAR ? why->near_count : MISS_EXPLAIN_NEAR - 1;
 	memmove(why->near + at + 1, why->near + at, (size_t)(kept - at) * sizeof(*why->near));
 	why->near[at] = near;
 	why->near_count = kept + 1;
 }
 
 static void compare_candidate(struct cache *cache, const struct search *search, int i,
-							  struct why *why)
+							  struct miss_explain *why)
 {
 	const struct candidate *candidate = &search->candidates[i];
 	char error[KERNEL_ERROR_MAX];
@@ -174,7 +174,7 @@ static void compare_candidate(struct cache *cache, const struct search *search, 
 	}
 }
 
-static bool find_failure(struct cache *cache, const char *key, struct why *why)
+static bool find_failure(struct cache *cache, const char *key, struct miss_explain *why)
 {
 	struct cache_failure failure;
 	char error[KERNEL_ERROR_MAX];
@@ -187,12 +187,12 @@ static bool find_failure(struct cache *cache, const char *key, struct why *why)
 	return !over;
 }
 
-void why_find(struct cache *cache, const struct kernel_ref *ref, struct why *out)
+void miss_explain_find(struct cache *cache, const struct kernel_ref *ref, struct miss_explain *out)
 {
 	struct search search = {.ref = ref};
 	struct cache_row row;
 	char error[KERNEL_ERROR_MAX];
-	*out = (struct why){.cached = cache_show(cache, ref->key, &row, error) == KILN_OK};
+	*out = (struct miss_explain){.cached = cache_show(cache, ref->key, &row, error) == KILN_OK};
 	if (out->cached) {
 		cache_row_free(&row);
 		return;
@@ -209,7 +209,7 @@ void why_find(struct cache *cache, const struct kernel_ref *ref, struct why *out
 
 /* ---- The answer ---- */
 
-static void put_near(struct wire_out *out, const struct why_near *near)
+static void put_near(struct wire_out *out, const struct miss_explain_near *near)
 {
 	wire_map_begin(out, NULL);
 	wire_put_str(out, "key", near->key);
@@ -230,12 +230,12 @@ static void put_near(struct wire_out *out, const struct why_near *near)
 	wire_map_end(out);
 }
 
-void why_put(struct wire_out *out, const struct why *why)
+void miss_explain_put(struct wire_out *out, const struct miss_explain *why)
 {
 	wire_put_bool(out, "cached", why->cached);
 	wire_put_bool(out, "failed", why->failed);
 	if (why->failed) {
-		wire_put_str(out, "status", failure_name(why->status));
+		wire_put_str(out, "status", util_status_name(why->status));
 		wire_put_str(out, "error", why->error);
 	}
 	wire_list_begin(out, "near");

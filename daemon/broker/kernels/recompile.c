@@ -10,19 +10,19 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
-enum again_phase {
-	AGAIN_STORE,  /* the store's thread has it: it reads, looks or keeps */
-	AGAIN_ASKING, /* who compiles */
-	AGAIN_COMPILING,
+enum recompile_phase {
+	RECOMPILE_STORE,  /* the store's thread has it: it reads, looks or keeps */
+	RECOMPILE_ASKING, /* who compiles */
+	RECOMPILE_COMPILING,
 };
 
-struct again {
+struct recompile {
 	struct broker *broker;
-	struct again_want want;
-	enum again_phase phase;
+	struct recompile_want want;
+	enum recompile_phase phase;
 	struct second *taken; /* the compiler; another may be closed at any time */
 	bool stopped;         /* while the store had it: nobody is to be told */
-	again_done done;
+	recompile_done done;
 	void *arg;
 	struct cache_row row;      /* as it was read, and then the new one */
 	struct compile_again unit; /* of the row that was read */
@@ -37,66 +37,66 @@ struct again {
 	char error[KERNEL_ERROR_MAX];
 };
 
-static void give_back(struct again *again)
+static void give_back(struct recompile *recompile)
 {
-	if (again->taken)
-		second_give(again->taken);
-	again->taken = NULL;
+	if (recompile->taken)
+		second_give(recompile->taken);
+	recompile->taken = NULL;
 }
 
-static void free_again(struct again *again)
+static void recompile_free(struct recompile *recompile)
 {
-	give_back(again);
-	compile_again_close(&again->unit);
-	compile_key_free(&again->key);
-	cache_row_free(&again->row);
-	kernel_drop(again->want.ref);
-	free(again);
+	give_back(recompile);
+	compile_again_close(&recompile->unit);
+	compile_key_free(&recompile->key);
+	cache_row_free(&recompile->row);
+	kernel_drop(recompile->want.ref);
+	free(recompile);
 }
 
-static void answer(struct again *again, int status, const char *error, const char *log)
+static void answer(struct recompile *recompile, int status, const char *error, const char *log)
 {
-	const struct kernel_ref *ref = again->want.ref;
-	const struct cache_row *row = &again->row;
-	struct again_answer found = {
+	const struct kernel_ref *ref = recompile->want.ref;
+	const struct cache_row *row = &recompile->row;
+	struct recompile_answer found = {
 		.status = status,
 		.error = error,
 		.log = log ? log : "",
-		.was_there = again->was_there,
-		.skipped = again->skipped,
-		.key = again->key.hex,
+		.was_there = recompile->was_there,
+		.skipped = recompile->skipped,
+		.key = recompile->key.hex,
 		.op = ref ? ref->plan.op : row->op,
-		.target = again->target,
+		.target = recompile->target,
 		.instantiation = ref ? ref->plan.instantiation : row->instantiation,
-		.bytes = again->was_there ? 0 : (int64_t)row->object_bytes,
-		.micros = again->was_there ? 0 : row->compile_micros,
+		.bytes = recompile->was_there ? 0 : (int64_t)row->object_bytes,
+		.micros = recompile->was_there ? 0 : row->compile_micros,
 	};
-	again->done(again->arg, &found);
-	free_again(again);
+	recompile->done(recompile->arg, &found);
+	recompile_free(recompile);
 }
 
-static void fail(struct again *again, int status)
+static void fail(struct recompile *recompile, int status)
 {
-	answer(again, status, again->error, "");
+	answer(recompile, status, recompile->error, "");
 }
 
 /* Hands it to the store; the answer comes by done. */
-static void run(struct again *again, store_work work, store_done done)
+static void run(struct recompile *recompile, store_work work, store_done done)
 {
-	again->phase = AGAIN_STORE;
-	if (store_run_for(again->broker, again->want.owner, work, done, again) == KILN_OK)
+	recompile->phase = RECOMPILE_STORE;
+	if (store_run_for(recompile->broker, recompile->want.owner, work, done, recompile) == KILN_OK)
 		return;
-	util_fail(again->error, sizeof(again->error), 0, "out of memory for a kernel");
-	fail(again, KILN_ENOMEM);
+	util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a kernel");
+	fail(recompile, KILN_ENOMEM);
 }
 
 /* False: nobody is to be told any more, or it failed and was answered. */
-static bool goes_on(struct again *again)
+static bool goes_on(struct recompile *recompile)
 {
-	if (again->stopped)
-		free_again(again);
-	else if (again->status != KILN_OK)
-		fail(again, again->status);
+	if (recompile->stopped)
+		recompile_free(recompile);
+	else if (recompile->status != KILN_OK)
+		fail(recompile, recompile->status);
 	else
 		return true;
 	return false;
@@ -106,47 +106,47 @@ static bool goes_on(struct again *again)
 
 static void keep_work(struct cache *cache, void *arg)
 {
-	struct again *again = arg;
-	again->status = cache_put(cache, &again->row, again->error);
+	struct recompile *recompile = arg;
+	recompile->status = cache_put(cache, &recompile->row, recompile->error);
 }
 
 static void keep_done(struct broker *broker, void *arg)
 {
-	struct again *again = arg;
+	struct recompile *recompile = arg;
 	(void)broker;
-	if (goes_on(again))
-		answer(again, KILN_OK, NULL, NULL);
+	if (goes_on(recompile))
+		answer(recompile, KILN_OK, NULL, NULL);
 }
 
 /* What was read becomes the row of the new key; of a planned kernel there is none yet. */
-static bool make_row(struct again *again, struct compile_result *result)
+static bool make_row(struct recompile *recompile, struct compile_result *result)
 {
-	struct cache_row *row = &again->row, old = *row;
-	struct kernel_ref *ref = again->want.ref;
+	struct cache_row *row = &recompile->row, old = *row;
+	struct kernel_ref *ref = recompile->want.ref;
 	*row = (struct cache_row){.pinned = false};
 	memcpy(row->op, ref ? ref->plan.op : old.op, sizeof(row->op));
 	row->instantiation = strdup(ref ? ref->plan.instantiation : old.instantiation);
 	row->plan = strdup(ref ? kernel_text(ref) : old.plan);
-	memcpy(row->key, again->key.hex, sizeof(row->key));
-	memcpy(row->target, again->target, sizeof(row->target));
-	row->key_text = strdup(again->key.text);
+	memcpy(row->key, recompile->key.hex, sizeof(row->key));
+	memcpy(row->target, recompile->target, sizeof(row->target));
+	row->key_text = strdup(recompile->key.text);
 	job_take_result(row, result);
-	compile_again_close(&again->unit);
+	compile_again_close(&recompile->unit);
 	cache_row_free(&old);
 	return row->key_text && row->instantiation && row->plan;
 }
 
 static void compiled(void *arg, struct compile_result *result)
 {
-	struct again *again = arg;
-	again->pooled = NULL;
+	struct recompile *recompile = arg;
+	recompile->pooled = NULL;
 	if (result->status != KILN_OK) {
-		answer(again, result->status, result->error, result->log);
-	} else if (make_row(again, result)) {
-		run(again, keep_work, keep_done);
+		answer(recompile, result->status, result->error, result->log);
+	} else if (make_row(recompile, result)) {
+		run(recompile, keep_work, keep_done);
 	} else {
-		util_fail(again->error, sizeof(again->error), 0, "out of memory for a kernel");
-		fail(again, KILN_ENOMEM);
+		util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a kernel");
+		fail(recompile, KILN_ENOMEM);
 	}
 }
 
@@ -154,110 +154,112 @@ static void compiled(void *arg, struct compile_result *result)
 
 static void look_work(struct cache *cache, void *arg)
 {
-	struct again *again = arg;
-	int status = cache_has(cache, again->key.hex, again->error);
-	again->was_there = status == KILN_OK;
+	struct recompile *recompile = arg;
+	int status = cache_has(cache, recompile->key.hex, recompile->error);
+	recompile->was_there = status == KILN_OK;
 	/* A cache that cannot be read costs a compile, not the kernel. */
-	again->status = KILN_OK;
+	recompile->status = KILN_OK;
 }
 
 static void look_done(struct broker *broker, void *arg)
 {
-	struct again *again = arg;
-	if (!goes_on(again))
+	struct recompile *recompile = arg;
+	if (!goes_on(recompile))
 		return;
-	if (again->was_there) {
-		answer(again, KILN_OK, NULL, NULL);
-		return;
-	}
-	again->phase = AGAIN_COMPILING;
-	if (again->want.compiler) {
-		second_submit(again->want.compiler, again->job, compiled, again);
+	if (recompile->was_there) {
+		answer(recompile, KILN_OK, NULL, NULL);
 		return;
 	}
-	if (strcmp(again->compiler, job_compiler(broker, again->target)) != 0) {
-		util_fail(again->error, sizeof(again->error), 0,
+	recompile->phase = RECOMPILE_COMPILING;
+	if (recompile->want.compiler) {
+		second_submit(recompile->want.compiler, recompile->job, compiled, recompile);
+		return;
+	}
+	if (strcmp(recompile->compiler, job_compiler(broker, recompile->target)) != 0) {
+		util_fail(recompile->error, sizeof(recompile->error), 0,
 				  "the compiler was replaced while the kernel was looked for: ask again");
-		fail(again, KILN_EIO);
+		fail(recompile, KILN_EIO);
 		return;
 	}
-	again->pooled = pool_submit(broker, again->job, compiled, again);
-	if (again->pooled) {
-		pool_join(broker, again->pooled, again->want.priority, again->want.owner, &again->place);
+	recompile->pooled = pool_submit(broker, recompile->job, compiled, recompile);
+	if (recompile->pooled) {
+		pool_join(broker, recompile->pooled, recompile->want.priority, recompile->want.owner,
+				  &recompile->place);
 	} else {
-		util_fail(again->error, sizeof(again->error), 0, "out of memory for a compile job");
-		fail(again, KILN_ENOMEM);
+		util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a compile job");
+		fail(recompile, KILN_ENOMEM);
 	}
 }
 
-static void compile_by(struct again *again, const struct compile_toolchain *toolchain)
+static void compile_by(struct recompile *recompile, const struct compile_toolchain *toolchain)
 {
 	int status;
-	snprintf(again->compiler, sizeof(again->compiler), "%s", toolchain->id);
-	if (again->want.ref)
-		status = compile_key_make(again->job, toolchain->id, &again->key);
+	snprintf(recompile->compiler, sizeof(recompile->compiler), "%s", toolchain->id);
+	if (recompile->want.ref)
+		status = compile_key_make(recompile->job, toolchain->id, &recompile->key);
 	else
-		status = compile_key_again(again->row.key_text, again->target, toolchain->id, &again->key);
+		status = compile_key_again(recompile->row.key_text, recompile->target, toolchain->id,
+								   &recompile->key);
 	if (status == KILN_OK) {
-		run(again, look_work, look_done);
+		run(recompile, look_work, look_done);
 		return;
 	}
-	util_fail(again->error, sizeof(again->error), 0, "out of memory for a key");
-	fail(again, status);
+	util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a key");
+	fail(recompile, status);
 }
 
 static void on_second_known(void *arg, const struct compile_toolchain *toolchain, const char *error)
 {
-	struct again *again = arg;
+	struct recompile *recompile = arg;
 	if (!error) {
-		compile_by(again, toolchain);
+		compile_by(recompile, toolchain);
 		return;
 	}
-	snprintf(again->error, sizeof(again->error), "%s", error);
-	fail(again, KILN_ENOTSUP);
+	snprintf(recompile->error, sizeof(recompile->error), "%s", error);
+	fail(recompile, KILN_ENOTSUP);
 }
 
 static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
 {
-	struct again *again = arg;
+	struct recompile *recompile = arg;
 	const struct compile_toolchain *toolchain =
-		!strcmp(again->target, "cpu") ? &toolchains->host : &toolchains->nvrtc;
+		!strcmp(recompile->target, "cpu") ? &toolchains->host : &toolchains->nvrtc;
 	if (!error && toolchain->id[0]) {
-		compile_by(again, toolchain);
+		compile_by(recompile, toolchain);
 		return;
 	}
-	snprintf(again->error, sizeof(again->error), "%s", error ? error : toolchain->reason);
-	fail(again, error ? KILN_EIO : KILN_ENOTSUP);
+	snprintf(recompile->error, sizeof(recompile->error), "%s", error ? error : toolchain->reason);
+	fail(recompile, error ? KILN_EIO : KILN_ENOTSUP);
 }
 
 /* Nothing can be done with this kernel, and nothing is wrong with that. */
-static void skip(struct again *again)
+static void skip(struct recompile *recompile)
 {
-	again->skipped = true;
-	answer(again, KILN_OK, NULL, NULL);
+	recompile->skipped = true;
+	answer(recompile, KILN_OK, NULL, NULL);
 }
 
 /* Who compiles?  job and target are there. */
-static void ask(struct again *again)
+static void ask(struct recompile *recompile)
 {
-	struct second *second = again->want.compiler;
-	again->phase = AGAIN_ASKING;
+	struct second *second = recompile->want.compiler;
+	recompile->phase = RECOMPILE_ASKING;
 	if (!second) {
-		pool_when_known(again->broker, on_known, again);
-	} else if (!again->taken) {
-		util_fail(again->error, sizeof(again->error), 0,
+		pool_when_known(recompile->broker, on_known, recompile);
+	} else if (!recompile->taken) {
+		util_fail(recompile->error, sizeof(recompile->error), 0,
 				  "a second compiler takes one kernel at a time of a connection");
-		fail(again, KILN_EBUSY);
-	} else if (!second_serves(second, again->target) && !again->want.ref) {
-		skip(again);
-	} else if (!second_serves(second, again->target)) {
+		fail(recompile, KILN_EBUSY);
+	} else if (!second_serves(second, recompile->target) && !recompile->want.ref) {
+		skip(recompile);
+	} else if (!second_serves(second, recompile->target)) {
 		util_fail(
-			again->error, sizeof(again->error), 0,
+			recompile->error, sizeof(recompile->error), 0,
 			"%.120s does not compile for %s: a libnvrtc does for GPUs, a C++ compiler for cpu",
-			second_path(second), again->target);
-		fail(again, KILN_EINVAL);
+			second_path(second), recompile->target);
+		fail(recompile, KILN_EINVAL);
 	} else {
-		second_ask(second, on_second_known, again);
+		second_ask(second, on_second_known, recompile);
 	}
 }
 
@@ -265,31 +267,32 @@ static void ask(struct again *again)
 
 static void read_work(struct cache *cache, void *arg)
 {
-	struct again *again = arg;
-	again->status = cache_peek(cache, again->want.key, &again->row, again->error);
+	struct recompile *recompile = arg;
+	recompile->status = cache_peek(cache, recompile->want.key, &recompile->row, recompile->error);
 }
 
 /* One unit serves all GPUs; the cpu's is another. */
 static void read_done(struct broker *broker, void *arg)
 {
-	struct again *again = arg;
-	const char *target = again->want.target;
+	struct recompile *recompile = arg;
+	const char *target = recompile->want.target;
 	(void)broker;
-	if (!goes_on(again))
+	if (!goes_on(recompile))
 		return;
-	snprintf(again->target, sizeof(again->target), "%s", target[0] ? target : again->row.target);
-	memcpy(again->key.hex, again->row.key, sizeof(again->key.hex));
-	if (!strcmp(again->target, "cpu") != !strcmp(again->row.target, "cpu")) {
-		skip(again);
+	snprintf(recompile->target, sizeof(recompile->target), "%s",
+			 target[0] ? target : recompile->row.target);
+	memcpy(recompile->key.hex, recompile->row.key, sizeof(recompile->key.hex));
+	if (!strcmp(recompile->target, "cpu") != !strcmp(recompile->row.target, "cpu")) {
+		skip(recompile);
 		return;
 	}
-	again->status =
-		compile_again_open(again->row.key_text, again->row.source, &again->unit, again->error);
-	if (!goes_on(again))
+	recompile->status = compile_again_open(recompile->row.key_text, recompile->row.source,
+										   &recompile->unit, recompile->error);
+	if (!goes_on(recompile))
 		return;
-	memcpy(again->unit.job.target, again->target, sizeof(again->target));
-	again->job = &again->unit.job;
-	ask(again);
+	memcpy(recompile->unit.job.target, recompile->target, sizeof(recompile->target));
+	recompile->job = &recompile->unit.job;
+	ask(recompile);
 }
 
 /* ---- Starting and stopping ---- */
@@ -302,58 +305,58 @@ static void start_work(struct cache *cache, void *arg)
 
 static void start_done(struct broker *broker, void *arg)
 {
-	struct again *again = arg;
+	struct recompile *recompile = arg;
 	(void)broker;
-	if (goes_on(again))
-		ask(again);
+	if (goes_on(recompile))
+		ask(recompile);
 }
 
-struct again *again_start(struct broker *broker, const struct again_want *want, again_done done,
-						  void *arg)
+struct recompile *recompile_start(struct broker *broker, const struct recompile_want *want,
+								  recompile_done done, void *arg)
 {
-	struct again *again = calloc(1, sizeof(*again));
+	struct recompile *recompile = calloc(1, sizeof(*recompile));
 	bool planned = want->ref != NULL;
-	if (!again)
+	if (!recompile)
 		return NULL;
-	again->broker = broker;
-	again->want = *want;
-	again->done = done;
-	again->arg = arg;
+	recompile->broker = broker;
+	recompile->want = *want;
+	recompile->done = done;
+	recompile->arg = arg;
 	if (want->compiler && second_take(want->compiler))
-		again->taken = want->compiler;
+		recompile->taken = want->compiler;
 	if (planned) {
 		kernel_hold(want->ref);
-		again->job = &want->ref->job;
-		memcpy(again->target, want->ref->target, sizeof(again->target));
+		recompile->job = &want->ref->job;
+		memcpy(recompile->target, want->ref->target, sizeof(recompile->target));
 	}
 	/* Also what need not be read takes the way over the store: answers come from the loop. */
 	if (store_run_for(broker, want->owner, planned ? start_work : read_work,
-					  planned ? start_done : read_done, again) == KILN_OK)
-		return again;
-	free_again(again);
+					  planned ? start_done : read_done, recompile) == KILN_OK)
+		return recompile;
+	recompile_free(recompile);
 	return NULL;
 }
 
-void again_stop(struct again *again)
+void recompile_stop(struct recompile *recompile)
 {
-	switch (again->phase) {
-	case AGAIN_STORE:
+	switch (recompile->phase) {
+	case RECOMPILE_STORE:
 		/* It may outlive the compiler. */
-		give_back(again);
-		again->stopped = true;
+		give_back(recompile);
+		recompile->stopped = true;
 		return;
-	case AGAIN_ASKING:
-		if (again->taken)
-			second_cancel(again->taken);
+	case RECOMPILE_ASKING:
+		if (recompile->taken)
+			second_cancel(recompile->taken);
 		else
-			pool_forget(again->broker, again);
+			pool_forget(recompile->broker, recompile);
 		break;
-	case AGAIN_COMPILING:
-		if (again->taken)
-			second_cancel(again->taken);
+	case RECOMPILE_COMPILING:
+		if (recompile->taken)
+			second_cancel(recompile->taken);
 		else
-			pool_cancel(again->broker, again->pooled);
+			pool_cancel(recompile->broker, recompile->pooled);
 		break;
 	}
-	free_again(again);
+	recompile_free(recompile);
 }

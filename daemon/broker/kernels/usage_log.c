@@ -6,20 +6,20 @@
 
 #include "daemon/base/util.h"
 
-struct record_row {
+struct usage_log_row {
 	char *line, *note;
-	char targets[RECORD_TARGETS]; /* "cpu sm_90" */
+	char targets[USAGE_LOG_TARGETS]; /* "cpu sm_90" */
 	uint64_t times;
 };
 
 /* Where the line is, or would be; *found tells which. */
-static int find(const struct record *record, const char *line, bool *found)
+static int find(const struct usage_log *log, const char *line, bool *found)
 {
-	int low = 0, high = record->count;
+	int low = 0, high = log->count;
 	*found = false;
 	while (low < high) {
 		int middle = low + (high - low) / 2;
-		int order = strcmp(record->rows[middle]->line, line);
+		int order = strcmp(log->rows[middle]->line, line);
 		if (order == 0) {
 			*found = true;
 			return middle;
@@ -32,7 +32,7 @@ static int find(const struct record *record, const char *line, bool *found)
 	return low;
 }
 
-static void free_row(struct record_row *row)
+static void free_row(struct usage_log_row *row)
 {
 	if (!row)
 		return;
@@ -41,25 +41,26 @@ static void free_row(struct record_row *row)
 	free(row);
 }
 
-static bool grow(struct record *record)
+static bool grow(struct usage_log *log)
 {
-	int capacity = record->capacity ? 2 * record->capacity : 64;
-	if (record->count < record->capacity)
+	int capacity = log->capacity ? 2 * log->capacity : 64;
+	if (log->count < log->capacity)
 		return true;
-	struct record_row **rows =
-		realloc(record->rows, (size_t)capacity * sizeof(struct record_row *));
+	struct usage_log_row **rows =
+		realloc(log->rows, (size_t)capacity * sizeof(struct usage_log_row *));
 	if (!rows)
 		return false;
-	record->rows = rows;
-	record->capacity = capacity;
+	log->rows = rows;
+	log->capacity = capacity;
 	return true;
 }
 
-static struct record_row *insert(struct record *record, int at, const char *line, const char *note)
+static struct usage_log_row *insert(struct usage_log *log, int at, const char *line,
+									const char *note)
 {
-	size_t bytes = strlen(line) + (note ? strlen(note) : 0) + sizeof(struct record_row);
-	struct record_row *row = NULL;
-	if (record->count < RECORD_MOST && record->bytes + bytes <= RECORD_BYTES && grow(record))
+	size_t bytes = strlen(line) + (note ? strlen(note) : 0) + sizeof(struct usage_log_row);
+	struct usage_log_row *row = NULL;
+	if (log->count < USAGE_LOG_MOST && log->bytes + bytes <= USAGE_LOG_BYTES && grow(log))
 		row = calloc(1, sizeof(*row));
 	if (row && (!(row->line = strdup(line)) || (note && !(row->note = strdup(note))))) {
 		free_row(row);
@@ -67,11 +68,10 @@ static struct record_row *insert(struct record *record, int at, const char *line
 	}
 	if (!row)
 		return NULL;
-	memmove(&record->rows[at + 1], &record->rows[at],
-			(size_t)(record->count - at) * sizeof(*record->rows));
-	record->rows[at] = row;
-	record->count++;
-	record->bytes += bytes;
+	memmove(&log->rows[at + 1], &log->rows[at], (size_t)(log->count - at) * sizeof(*log->rows));
+	log->rows[at] = row;
+	log->count++;
+	log->bytes += bytes;
 	return row;
 }
 
@@ -84,13 +84,13 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-void record_note(struct record *record, const char *line, const char *target, const char *note)
+void usage_log_note(struct usage_log *log, const char *line, const char *target, const char *note)
 {
 	bool found;
-	int at = find(record, line, &found);
-	struct record_row *row = found ? record->rows[at] : insert(record, at, line, note);
+	int at = find(log, line, &found);
+	struct usage_log_row *row = found ? log->rows[at] : insert(log, at, line, note);
 	if (!row) {
-		record->left_out++;
+		log->left_out++;
 		return;
 	}
 	row->times++;
@@ -99,23 +99,23 @@ void record_note(struct record *record, const char *line, const char *target, co
 		snprintf(row->targets + used, sizeof(row->targets) - used, "%s%s", used ? " " : "", target);
 }
 
-void record_free(struct record *record)
+void usage_log_free(struct usage_log *log)
 {
-	for (int i = 0; i < record->count; i++)
-		free_row(record->rows[i]);
-	free(record->rows);
-	*record = (struct record){0};
+	for (int i = 0; i < log->count; i++)
+		free_row(log->rows[i]);
+	free(log->rows);
+	*log = (struct usage_log){0};
 }
 
-char *record_page(const struct record *record, const char *after, const char **last)
+char *usage_log_page(const struct usage_log *log, const char *after, const char **last)
 {
 	struct util_text text = {0};
 	bool found;
-	int at = find(record, after, &found);
+	int at = find(log, after, &found);
 	*last = NULL;
 	util_text_add(&text, "%s", "");
-	for (at += found; at < record->count && text.size < RECORD_PAGE_BYTES; at++) {
-		const struct record_row *row = record->rows[at];
+	for (at += found; at < log->count && text.size < USAGE_LOG_PAGE_BYTES; at++) {
+		const struct usage_log_row *row = log->rows[at];
 		*last = row->line;
 		util_text_add(&text, "%s  # %s%sasked %llu time%s for %s\n", row->line,
 					  row->note ? row->note : "", row->note ? ", " : "",

@@ -71,9 +71,9 @@ static void put_what(const struct fault *fault, const char *id, int64_t when, co
 /* "" where nothing is being compiled by this. */
 static const char *key_of(const struct broker *broker, const struct compile_job *job)
 {
-	for (const struct flight *flight = broker->flights; flight; flight = flight->next)
-		if (&flight->ref->job == job)
-			return flight->key;
+	for (const struct lookup *lookup = broker->lookups; lookup; lookup = lookup->next)
+		if (&lookup->ref->job == job)
+			return lookup->key;
 	return "";
 }
 

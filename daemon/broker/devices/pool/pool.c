@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
-#include "daemon/broker/kernels/failed_keys.h"
 #include "daemon/base/util.h"
 
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */
@@ -127,7 +126,7 @@ static void on_result(struct slot *slot, struct wire_in *message)
 	struct pool_job *job = slot->job;
 	util_debug("worker %d ends its compile after %.1f ms: %s", child_pid(slot->child),
 			   (double)(util_now_us() - job->since_us) / 1e3,
-			   result.status == KILN_OK ? "done" : failure_name(result.status));
+			   result.status == KILN_OK ? "done" : util_status_name(result.status));
 	bool again = is_worn(&result) && slot->jobs_done > 0 && !job->fresh;
 	slot->job = NULL;
 	slot->jobs_done++;

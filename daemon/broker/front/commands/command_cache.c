@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "query.h"
-#include "daemon/broker/kernels/failed_keys.h"
 #include "daemon/base/util.h"
 
 #define ROWS_MOST 10000
@@ -121,7 +120,7 @@ static void put_failure(const struct cache_failure *failure, void *arg)
 	wire_put_str(out, "op", row->op);
 	wire_put_str(out, "target", row->target);
 	wire_put_str(out, "instantiation", row->instantiation);
-	wire_put_str(out, "status", failure_name(failure->status));
+	wire_put_str(out, "status", util_status_name(failure->status));
 	wire_put_str(out, "error", failure->error);
 	wire_put_int(out, "until", failure->until);
 	wire_put_int(out, "hits", row->hits);
@@ -193,7 +192,7 @@ static void show_failure(struct cache *cache, struct query *query)
 	if (status != KILN_OK)
 		return;
 	wire_put_bool(&query->out, "failed", true);
-	wire_put_str(&query->out, "status", failure_name(failure.status));
+	wire_put_str(&query->out, "status", util_status_name(failure.status));
 	wire_put_str(&query->out, "error", failure.error);
 	wire_put_int(&query->out, "until", failure.until);
 	put_texts(&query->out, &failure.row);

@@ -12,7 +12,7 @@
 #include "daemon/base/util.h"
 
 #define SESSIONS_SHOWN 64 /* of those that are connected */
-#define FLIGHTS_SHOWN 64
+#define LOOKUPS_SHOWN 64
 
 /* ---- Gauges ---- */
 
@@ -45,10 +45,10 @@ static void add_executor(void *arg, const struct executor_stats *stats)
 	gauges->device_pending += (uint64_t)stats->inflight;
 }
 
-static void add_flight(void *arg, const struct job_flight *flight)
+static void add_lookup(void *arg, const struct job_lookup *lookup)
 {
 	struct gauges *gauges = arg;
-	*(flight->compiling ? &gauges->compiling : &gauges->looking_up) += 1;
+	*(lookup->compiling ? &gauges->compiling : &gauges->looking_up) += 1;
 }
 
 static void gather(struct broker *broker, struct gauges *gauges)
@@ -59,7 +59,7 @@ static void gather(struct broker *broker, struct gauges *gauges)
 							  .operator_launches = operators->others.launches};
 	gather_sessions(broker, gauges);
 	executor_each(broker, add_executor, gauges);
-	job_each(broker, add_flight, gauges);
+	job_each(broker, add_lookup, gauges);
 	gauges->remote_asking = remote_asking(broker);
 	gauges->remote_queued = remote_queued(broker);
 	gauges->fault_writing = broker->faults.writing;
@@ -190,39 +190,39 @@ static void put_sessions(struct wire_out *out, const struct broker *broker)
 	wire_map_end(out);
 }
 
-struct flights_out {
+struct lookups_out {
 	struct wire_out *out;
 	int shown;
 };
 
-static void put_flight(void *arg, const struct job_flight *flight)
+static void put_lookup(void *arg, const struct job_lookup *lookup)
 {
-	struct flights_out *flights = arg;
-	struct wire_out *out = flights->out;
-	if (flights->shown++ >= FLIGHTS_SHOWN)
+	struct lookups_out *lookups = arg;
+	struct wire_out *out = lookups->out;
+	if (lookups->shown++ >= LOOKUPS_SHOWN)
 		return;
 	wire_map_begin(out, NULL);
-	wire_put_str(out, "key", flight->key);
-	wire_put_str(out, "op", flight->op);
-	wire_put_str(out, "target", flight->target);
+	wire_put_str(out, "key", lookup->key);
+	wire_put_str(out, "op", lookup->op);
+	wire_put_str(out, "target", lookup->target);
 	wire_put_str(out, "state",
-				 flight->elsewhere    ? "remote"
-				 : !flight->compiling ? "lookup"
-				 : flight->on_worker  ? "compiling"
+				 lookup->elsewhere    ? "remote"
+				 : !lookup->compiling ? "lookup"
+				 : lookup->on_worker  ? "compiling"
 									  : "queued");
-	wire_put_uint(out, "owner", flight->owner);
-	wire_put_int(out, "waiters", flight->waiters);
-	wire_put_uint(out, "age_us", flight->age_us);
+	wire_put_uint(out, "owner", lookup->owner);
+	wire_put_int(out, "waiters", lookup->waiters);
+	wire_put_uint(out, "age_us", lookup->age_us);
 	wire_map_end(out);
 }
 
 void command_put_tallies(struct wire_out *out, const struct broker *broker)
 {
-	struct flights_out flights = {out, 0};
+	struct lookups_out lookups = {out, 0};
 	put_operators(out, broker);
 	put_sessions(out, broker);
 	wire_list_begin(out, "flights");
-	job_each(broker, put_flight, &flights);
+	job_each(broker, put_lookup, &lookups);
 	wire_list_end(out);
 }
 

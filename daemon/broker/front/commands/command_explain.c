@@ -18,7 +18,7 @@ struct explaining {
 	struct broker *broker;
 	struct command_planned planned;
 	bool in_store;
-	struct why why;
+	struct miss_explain why;
 };
 
 static void explaining_free(struct explaining *explaining)
@@ -63,7 +63,7 @@ static void put_text(struct wire_out *out, const char *plan, const char *tiers)
 static void explain_work(struct cache *cache, void *arg)
 {
 	struct explaining *explaining = arg;
-	why_find(cache, explaining->planned.ref, &explaining->why);
+	miss_explain_find(cache, explaining->planned.ref, &explaining->why);
 }
 
 static void explain_done(struct broker *broker, void *arg)
@@ -84,7 +84,7 @@ static void explain_done(struct broker *broker, void *arg)
 		wire_put_str(&out, "target", ref->target);
 		wire_put_str(&out, "key", ref->key);
 		wire_put_str(&out, "key_text", ref->key_text);
-		why_put(&out, &explaining->why);
+		miss_explain_put(&out, &explaining->why);
 		if (!ref->raw)
 			command_put_tuning(&out, ref, &explaining->planned.problem,
 							   &explaining->planned.limits);

@@ -9,10 +9,10 @@
 #include "daemon/plan/manifest.h"
 #include "daemon/base/util.h"
 
-static void put_recorded(struct wire_out *out, const struct record *record, const char *after)
+static void put_recorded(struct wire_out *out, const struct usage_log *record, const char *after)
 {
 	const char *last;
-	char *text = record_page(record, after, &last);
+	char *text = usage_log_page(record, after, &last);
 	wire_put_str(out, "text", text ? text : "");
 	wire_put_str(out, "next", last ? last : "");
 	wire_put_bool(out, "more", last != NULL);
@@ -65,6 +65,6 @@ void command_record(struct session *session, struct wire_in *message, struct fra
 	if (wire_get_int(&message->root, "generic", 0))
 		put_generic(&out);
 	else
-		put_recorded(&out, &session->broker->record, after ? after : "");
+		put_recorded(&out, &session->broker->usage_log, after ? after : "");
 	reply_send(session, &out, NULL, 0);
 }

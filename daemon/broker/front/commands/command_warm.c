@@ -15,7 +15,7 @@ struct warming {
 	struct broker *broker;
 	struct kernel_ref *ref; /* of a problem */
 	struct job_wait *wait;
-	struct again *again;
+	struct recompile *recompile;
 	uint64_t began_us;
 };
 
@@ -31,8 +31,8 @@ static void warming_abandon(struct request *request)
 	struct warming *warming = (struct warming *)request;
 	if (warming->wait)
 		job_leave(warming->broker, warming->wait);
-	if (warming->again)
-		again_stop(warming->again);
+	if (warming->recompile)
+		recompile_stop(warming->recompile);
 	kernel_drop(warming->ref);
 	free(warming);
 }
@@ -50,7 +50,7 @@ static void answer_failure(struct warming *warming, int status, const char *erro
 }
 
 static void answer_success(struct warming *warming, const char *origin,
-						   const struct again_answer *found)
+						   const struct recompile_answer *found)
 {
 	struct wire_out out;
 	reply_begin(&out, warming->request.id);
@@ -66,10 +66,10 @@ static void answer_success(struct warming *warming, const char *origin,
 	warming_free(warming);
 }
 
-static void on_again(void *arg, const struct again_answer *found)
+static void on_recompiled(void *arg, const struct recompile_answer *found)
 {
 	struct warming *warming = arg;
-	warming->again = NULL;
+	warming->recompile = NULL;
 	if (found->status == KILN_OK)
 		answer_success(warming,
 					   found->skipped     ? "skipped"
@@ -83,7 +83,7 @@ static void on_again(void *arg, const struct again_answer *found)
 static void answer_plan(struct warming *warming, const char *origin, const struct cache_row *row)
 {
 	const struct kernel_ref *ref = warming->ref;
-	struct again_answer found = {
+	struct recompile_answer found = {
 		.key = ref->key,
 		.op = ref->plan.op,
 		.target = ref->target,
@@ -157,15 +157,15 @@ static int resolve(struct warming *warming, struct session *session)
 static int apart(struct warming *warming, const char *key, const char *target,
 				 struct second *compiler)
 {
-	struct again_want want = {.ref = warming->ref,
-							  .compiler = compiler,
-							  .priority = POOL_BACKGROUND,
-							  .owner = session_turn(warming->request.session)};
+	struct recompile_want want = {.ref = warming->ref,
+								  .compiler = compiler,
+								  .priority = POOL_BACKGROUND,
+								  .owner = session_turn(warming->request.session)};
 	snprintf(want.key, sizeof(want.key), "%s", key ? key : "");
 	snprintf(want.target, sizeof(want.target), "%s", target ? target : "");
-	warming->again = again_start(warming->broker, &want, on_again, warming);
-	warming->request.doing = warming->again;
-	return warming->again ? KILN_OK : KILN_ENOMEM;
+	warming->recompile = recompile_start(warming->broker, &want, on_recompiled, warming);
+	warming->request.doing = warming->recompile;
+	return warming->recompile ? KILN_OK : KILN_ENOMEM;
 }
 
 /* The session's second compiler; one that it had is given up for another. */
