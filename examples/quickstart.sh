@@ -54,7 +54,7 @@ say "1/4 what this machine needs"
 sh "$root/scripts/setup.sh"
 
 say "2/4 building (release preset, into build/release)"
-sh "$root/scripts/build.sh" release -DKILN_BUILD_TESTS=OFF
+sh "$root/scripts/build.sh" release
 
 say "3/4 a daemon on a private socket"
 mkdir -p "$here/cache"

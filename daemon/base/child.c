@@ -51,8 +51,12 @@ struct child {
 };
 
 static int alive;
-static int spared; /* of those to be killed, as a test has asked */
+#ifdef KILN_TEST_HOOKS
+static int spared; /* so many of the next children are not killed, as a test has asked */
 static uint64_t end_deadline_ms = DEADLINE_CHILD_END_MS;
+#else
+static const uint64_t end_deadline_ms = DEADLINE_CHILD_END_MS;
+#endif
 
 static void watch(struct child *child);
 
@@ -398,8 +402,10 @@ void child_kill(struct child *child)
 		return;
 	child->killed = true;
 	uv_timer_start(&child->patience, on_patience, end_deadline_ms, 0);
+#ifdef KILN_TEST_HOOKS
 	if (spared && spared--)
 		return;
+#endif
 	/* The group exists from the first instruction of the child on (setsid before exec). */
 	if (kill(-child->pid, SIGKILL) < 0)
 		kill(child->pid, SIGKILL);
@@ -435,11 +441,13 @@ void child_expect_end(struct child *child, uint64_t patience_ms)
 		uv_timer_start(&child->patience, on_patience, patience_ms, 0);
 }
 
+#ifdef KILN_TEST_HOOKS
 void child_spare(int count, uint64_t deadline_ms)
 {
 	spared = count;
 	end_deadline_ms = deadline_ms;
 }
+#endif
 
 void child_tail(const struct child *child, char tail[OUTPUT_TAIL])
 {

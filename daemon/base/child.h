@@ -62,8 +62,10 @@ void child_tail(const struct child *child, char tail[OUTPUT_TAIL]);
 /* How many children exist, abandoned ones included, but for those that the system does not let
  * end: the loop of a draining broker ends at 0. */
 int child_count(void);
-/* For tests: the next so many that should be killed are not, as if the system held them, and are
- * waited for so long. */
+#ifdef KILN_TEST_HOOKS
+/* The next count children that should be killed are not, as if the system held them; the daemon
+ * waits deadline_ms for each. */
 void child_spare(int count, uint64_t deadline_ms);
+#endif
 
 #endif

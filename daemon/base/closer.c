@@ -337,12 +337,14 @@ bool closer_is_crowded(uint32_t *uid)
 	return is_crowded;
 }
 
+#ifdef KILN_TEST_HOOKS
 void closer_crowd(int sockets)
 {
 	pthread_mutex_lock(&closer.lock);
 	closer.sockets_most = sockets ? sockets : CLOSER_SOCKETS;
 	pthread_mutex_unlock(&closer.lock);
 }
+#endif
 
 bool closer_is_full(uint32_t uid)
 {

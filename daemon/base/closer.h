@@ -55,8 +55,10 @@ void closer_sift(uint32_t uid, struct frame *frame);
 /* So many sockets are being closed that the next may not be taken: a stranger's socket holds what
  * nobody may read, and has to be closed all the same.  uid: who has most of them. */
 bool closer_is_crowded(uint32_t *uid);
-/* For tests: that is so beyond this many; 0: CLOSER_SOCKETS. */
+#ifdef KILN_TEST_HOOKS
+/* Lowers the limit of closer_is_crowded() to this many sockets; 0: CLOSER_SOCKETS again. */
 void closer_crowd(int sockets);
+#endif
 
 /* For what the daemon made itself and others may have filled. */
 extern const struct frame_closer closer_ours;

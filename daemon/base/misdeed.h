@@ -2,6 +2,7 @@
  * misdeed: what a child process does wrong when a test asks for it (the "debug" request of a daemon
  * with --test-requests), by name.  What is wrong with an object is the compiler's own affair, what
  * with a lane the device process's.
+ * A build without tests has nothing of it.
  */
 #ifndef KILN_DAEMON_MISDEED_H
 #define KILN_DAEMON_MISDEED_H
@@ -45,6 +46,7 @@ enum misdeed {
 #undef MISDEED_ENUM
 };
 
+#ifdef KILN_TEST_HOOKS
 /* MISDEED_NONE: there is none of that name. */
 enum misdeed misdeed_named(const char *name);
 const char *misdeed_name(enum misdeed misdeed);
@@ -54,5 +56,12 @@ const char *misdeed_name(enum misdeed misdeed);
  * of what it was asked.  True: it has given its answer, such as it is, and gives no other.
  */
 bool misdeed_do(enum misdeed misdeed, int sock, const char *type, uint64_t id);
+#else
+static inline bool misdeed_do(enum misdeed misdeed, int sock, const char *type, uint64_t id)
+{
+	(void)misdeed, (void)sock, (void)type, (void)id;
+	return false;
+}
+#endif
 
 #endif

@@ -30,7 +30,7 @@ struct lanes_end {
 	uint64_t session, request;
 };
 
-/* Set by the "debug" request. */
+/* Set by the "debug" request alone: all zero in a build without tests. */
 struct test_state {
 	struct lanes_end lanes_end;
 	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
@@ -93,15 +93,26 @@ static inline uint64_t broker_deadline(uint32_t wanted_ms, uint64_t usual_ms)
 }
 
 /* "--test-misdeed=hang", as a child that starts now is told; NULL: nothing. */
+#ifdef KILN_TEST_HOOKS
 const char *broker_start_misdeed(struct broker *broker, bool compiler, char argument[40]);
+#else
+static inline const char *broker_start_misdeed(struct broker *broker, bool compiler,
+											   char argument[40])
+{
+	(void)broker, (void)compiler, (void)argument;
+	return NULL;
+}
+#endif
 
 static inline uint64_t broker_id(struct broker *broker)
 {
 	return ++broker->next_id;
 }
 
-/* For tests: from now on descriptors may come with a connection, as before Linux 6.16. */
+#ifdef KILN_TEST_HOOKS
+/* From now on descriptors may come with a connection, as before Linux 6.16. */
 void server_admit_rights(struct broker *broker);
+#endif
 /* Looks whether a draining broker is done; called whenever something ended. */
 void server_progress(struct broker *broker);
 /* Begins to drain, as SIGTERM does. */

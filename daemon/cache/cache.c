@@ -3,7 +3,7 @@
  * when the disk fails.  Knows no SQL.
  */
 #include "conductor.h"
-#include "fault.h"
+#include "disk_fault.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -277,10 +277,12 @@ int cache_open(const struct cache_options *options, struct cache **out,
 	return KILN_OK;
 }
 
+#ifdef KILN_TEST_HOOKS
 void cache_drop_memory(struct cache *cache)
 {
 	cache_memory_clear(&cache->memory);
 }
+#endif
 
 void cache_stats(struct cache *cache, struct cache_stats *out)
 {

@@ -45,7 +45,7 @@ struct cache_options {
 	 * 90 % when one is passed.  0: no cap. */
 	uint64_t cap_bytes, cap_rows;
 	uint64_t memory_bytes; /* of objects kept in memory.  0: none */
-	bool faults;           /* test-only: obeys fault.h */
+	bool faults;           /* a test may break its disk: disk_fault.h */
 };
 
 struct cache_stats {
@@ -102,8 +102,10 @@ int cache_list(struct cache *cache, const char *sort, const char *after, int64_t
 /* As cache_get, but key may be a unique prefix, and it is no use of the row. */
 int cache_peek(struct cache *cache, const char *key_prefix, struct cache_row *out,
 			   char error[KERNEL_ERROR_MAX]);
+#ifdef KILN_TEST_HOOKS
 /* Forgets what memory holds: the next read goes to the disk. */
 void cache_drop_memory(struct cache *cache);
+#endif
 
 /* ---- Rows from elsewhere: packs (pack.h) and the like ---- */
 
@@ -167,8 +169,10 @@ void cache_tend(struct cache *cache);
  * failed can be written again. */
 void cache_look(struct cache *cache);
 
-/* Test-only: flips one bit of a row's object on disk and forgets it in memory. */
+#ifdef KILN_TEST_HOOKS
+/* Flips one bit of a row's object on disk and forgets it in memory. */
 int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX]);
+#endif
 void cache_stats(struct cache *cache, struct cache_stats *out);
 
 /* ---- Winners of tuning (tuned.c): a table beside the kernels; nothing is trimmed from it ---- */

@@ -4,7 +4,7 @@
  */
 #include "database.h"
 #include "daemon/base/deadlines.h"
-#include "fault.h"
+#include "disk_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -356,6 +356,7 @@ int cache_db_next(struct cache_db *db, const char *after, char key[KERNEL_KEY_HE
 	return status;
 }
 
+#ifdef KILN_TEST_HOOKS
 int cache_db_flip(struct cache_db *db, const char *key, int64_t from_end,
 				  char error[KERNEL_ERROR_MAX])
 {
@@ -384,3 +385,4 @@ int cache_db_flip(struct cache_db *db, const char *key, int64_t from_end,
 		status = cache_db_fail(db, what, error);
 	return status;
 }
+#endif

@@ -201,8 +201,10 @@ int cache_db_set_pin(struct cache_db *db, const char *key, bool pinned,
 /* Rows that are pinned, and what they take. */
 int cache_db_pinned(struct cache_db *db, uint64_t *rows, uint64_t *bytes,
 					char error[KERNEL_ERROR_MAX]);
-/* Flips the lowest bit of the byte so far from the end of a row's blob. */
+#ifdef KILN_TEST_HOOKS
+/* Flips the lowest bit of the byte that stands from_end bytes before the end of a row's blob. */
 int cache_db_flip(struct cache_db *db, const char *key, int64_t from_end,
 				  char error[KERNEL_ERROR_MAX]);
+#endif
 
 #endif

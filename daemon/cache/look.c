@@ -242,6 +242,7 @@ int cache_verify(struct cache *cache, struct cache_verified *progress, cache_bad
 	return status;
 }
 
+#ifdef KILN_TEST_HOOKS
 int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL_ERROR_MAX])
 {
 	char key[KERNEL_KEY_HEX];
@@ -254,3 +255,4 @@ int cache_corrupt(struct cache *cache, const char *key_prefix, char error[KERNEL
 		cache_memory_remove(&cache->memory, key);
 	return status;
 }
+#endif

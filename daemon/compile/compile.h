@@ -87,7 +87,7 @@ struct compile_job {
 	bool whole;        /* the one file is a unit as another job made it, for the same options */
 	bool check;        /* target cpu: accesses are checked while the kernel runs */
 	uint32_t delay_ms; /* test-only */
-	int test_misdeed;  /* test-only: an enum misdeed (misdeed/misdeed.h) */
+	int test_misdeed;  /* test-only: an enum misdeed (daemon/base/misdeed.h) */
 };
 
 #define COMPILE_MAX_MACROS 64

@@ -134,20 +134,44 @@ static int enter_sandbox(enum sandbox_mode mode, char held[SANDBOX_TEXT],
 
 /* ---- Jobs ---- */
 
-/* What a test wants to be wrong with an object.  False: it is to be compiled. */
-static bool forge(enum misdeed misdeed, struct compile_result *out)
+#ifdef KILN_TEST_HOOKS
+/* Answers with the object, or the failure, that a test wants.  False: the job is to be compiled. */
+static bool forge(const struct compile_job *job, struct compile_result *out)
 {
+	enum misdeed misdeed = (enum misdeed)job->test_misdeed;
 	const char *object = misdeed == MISDEED_CUT ? "\177ELF, and no more" : "a text";
 
-	if (misdeed != MISDEED_NOTHING && misdeed != MISDEED_TEXT && misdeed != MISDEED_CUT)
+	if (misdeed == MISDEED_FAIL)
+		out->status = util_fail(out->error, sizeof(out->error), KILN_ECOMPILE, "failed on request");
+	else if (misdeed != MISDEED_NOTHING && misdeed != MISDEED_TEXT && misdeed != MISDEED_CUT)
 		return false;
-	out->entry = util_strdup("kernel");
-	if (misdeed != MISDEED_NOTHING) {
+	else
+		out->entry = util_strdup("kernel");
+	if (misdeed == MISDEED_TEXT || misdeed == MISDEED_CUT) {
 		out->object = util_strdup(object);
 		out->object_bytes = strlen(object);
 	}
 	return true;
 }
+
+/* Names a kernel that the object does not have. */
+static void spoil_entry(const struct compile_job *job, struct compile_result *result)
+{
+	if (job->test_misdeed == MISDEED_ENTRY && result->entry)
+		result->entry[0] ^= 1;
+}
+#else
+static bool forge(const struct compile_job *job, struct compile_result *out)
+{
+	(void)job, (void)out;
+	return false;
+}
+
+static void spoil_entry(const struct compile_job *job, struct compile_result *result)
+{
+	(void)job, (void)result;
+}
+#endif
 
 static void delay(uint32_t ms)
 {
@@ -157,17 +181,11 @@ static void delay(uint32_t ms)
 		continue;
 }
 
-static void compile(const struct compile_job *job, struct compile_result *out)
+static void call_compiler(const struct compile_job *job, struct compile_result *out)
 {
 	struct rlimit files;
 
-	*out = (struct compile_result){
-		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
-	if (job->test_misdeed == MISDEED_FAIL) {
-		out->status = util_fail(out->error, sizeof(out->error), KILN_ECOMPILE, "failed on request");
-	} else if (forge((enum misdeed)job->test_misdeed, out)) {
-		return;
-	} else if (options_is_cpu(job->target)) {
+	if (options_is_cpu(job->target)) {
 		hostcc_compile(job, out);
 	} else if (options_is_cuda(job->target)) {
 		/* No source may make NVRTC open a file: its log would show the contents. */
@@ -182,6 +200,14 @@ static void compile(const struct compile_job *job, struct compile_result *out)
 			util_fail(out->error, sizeof(out->error), KILN_ENOTSUP,
 					  "no compiler for target %s: targets are cpu and sm_NN", job->target);
 	}
+}
+
+static void compile(const struct compile_job *job, struct compile_result *out)
+{
+	*out = (struct compile_result){
+		.registers = -1, .shared_bytes = -1, .spill_bytes = -1, .local_bytes = -1};
+	if (!forge(job, out))
+		call_compiler(job, out);
 	if (out->status == KILN_ECOMPILE && job->user_files)
 		log_name_entry(job->instantiation, out->error);
 }
@@ -257,8 +283,7 @@ static int answer(int sock, const struct frame *frame, bool *usable)
 	before = usage_begin();
 	compile(&job, &result);
 	result.grew = usage_end(before);
-	if (job.test_misdeed == MISDEED_ENTRY && result.entry)
-		result.entry[0] ^= 1;
+	spoil_entry(&job, &result);
 	compile_result_write(&out, id, &result);
 	/* NVRTC does not give back what it held, and a replaced compiler stays replaced.  What changes
 	 * after the answer is the next job's affair. */

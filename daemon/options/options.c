@@ -12,7 +12,12 @@
 #include <unistd.h>
 
 #define AT(field) offsetof(struct options, field)
+#ifdef KILN_TEST_HOOKS
 #define MISDEED_WORD(name, text) "|" text
+#define TEST_REQUESTS_HELP "answer requests that break things on purpose"
+#else
+#define TEST_REQUESTS_HELP NULL
+#endif
 #define KB ((uint64_t)1 << 10)
 #define MB ((uint64_t)1 << 20)
 #define GB ((uint64_t)1 << 30)
@@ -103,7 +108,7 @@ static const struct option_row table[] = {
 	{"sandbox", "KILN_SANDBOX", "off|auto|require", "auto", OPTION_WORD, 0, 0, NULL, AT(sandbox), NULL,
 		"what compilers and kernels may do to this machine: auto: as little as it can enforce"},
 	{"test-requests", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(test_requests), NULL,
-		"answer requests that break things on purpose"},
+		TEST_REQUESTS_HELP},
 
 	{"max-sessions", "KILN_MAX_SESSIONS", "N", "256", OPTION_NUMBER, 1, 65536, NULL, AT(max_sessions),
 		"sessions", "programs connected at once; of a guest's uid a quarter"},
@@ -134,8 +139,10 @@ static const struct option_row table[] = {
 	{"device-name", NULL, "NAME", NULL, OPTION_DEVICE, 0, 0, NULL, AT(device_name), NULL, NULL},
 	{"wrapped", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(wrapped), NULL, NULL},
 	{"own", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(own), NULL, NULL},
+#ifdef KILN_TEST_HOOKS
 	{"test-misdeed", NULL, "none" MISDEEDS(MISDEED_WORD), "none", OPTION_WORD, 0, 0, NULL, AT(test_misdeed), NULL,
 		NULL},
+#endif
 	{"fd", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(fd), NULL, NULL},
 	{"trail", NULL, "N", NULL, OPTION_DESCRIPTOR, 3, 1 << 20, NULL, AT(trail), NULL, NULL},
 };
@@ -332,6 +339,18 @@ static int check_sandbox(const struct options *out, char error[KERNEL_ERROR_MAX]
 					 out->memcheck ? "--memcheck" : "--executor-wrapper");
 }
 
+static int check_tests(const struct options *out, char error[KERNEL_ERROR_MAX])
+{
+#ifndef KILN_TEST_HOOKS
+	if (out->test_requests)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
+						 "--test-requests is for tests, and this kilnd is built without them: "
+						 "build it with -DKILN_BUILD_TESTS=ON");
+#endif
+	(void)out, (void)error;
+	return KILN_OK;
+}
+
 int options_parse(int argc, char *const *argv, struct options *out, char error[KERNEL_ERROR_MAX])
 {
 	*out = (struct options){.fd = -1, .trail = -1};
@@ -345,6 +364,8 @@ int options_parse(int argc, char *const *argv, struct options *out, char error[K
 	status = check_role(out, error);
 	if (status == KILN_OK)
 		status = check_memcheck(out, error);
+	if (status == KILN_OK)
+		status = check_tests(out, error);
 	if (status == KILN_OK && out->role == OPTIONS_BROKER)
 		status = check_sandbox(out, error);
 	return status == KILN_OK && out->role == OPTIONS_BROKER ? complete(out, error) : status;

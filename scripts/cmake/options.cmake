@@ -1,5 +1,5 @@
 # What can be switched, and the flags that every target of ours shares.
-option(KILN_BUILD_TESTS "Build the tests" ON)
+option(KILN_BUILD_TESTS "Build the tests, and into kilnd what they ask of it (--test-requests)" OFF)
 option(KILN_BUILD_EXAMPLES "Build the examples" ON)
 option(KILN_WERROR "Treat warnings as errors" OFF)
 option(KILN_PORTABLE "Link everything but libc statically: a tree that runs on other distributions" OFF)
@@ -11,7 +11,7 @@ option(KILN_FUZZ "Build the fuzz targets with libFuzzer (clang)" OFF)
 
 add_library(kiln_flags INTERFACE)
 target_compile_features(kiln_flags INTERFACE c_std_11)
-target_compile_definitions(kiln_flags INTERFACE _GNU_SOURCE)
+target_compile_definitions(kiln_flags INTERFACE _GNU_SOURCE $<$<BOOL:${KILN_BUILD_TESTS}>:KILN_TEST_HOOKS>)
 target_compile_options(kiln_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wvla
 	-Wstrict-prototypes -Wmissing-prototypes -Wno-missing-field-initializers -Wno-overlength-strings
 	-fvisibility=hidden -fno-common>)

@@ -6,7 +6,7 @@
 
 #include "cache_rows.h"
 
-#include "daemon/cache/fault.h"
+#include "daemon/cache/disk_fault.h"
 
 #include <sqlite3.h>
 #include <unistd.h>

@@ -266,9 +266,11 @@ struct exec {
 	uint32_t spin_us;      /* to look for entries before sleeping */
 	int cpus;
 	bool alone; /* one CPU is all there is: looking for work would keep others from making it */
-	struct heart *heart;  /* NULL: it beats not */
-	enum misdeed misdeed; /* test-only: what it does wrong, and in place of what */
+	struct heart *heart; /* NULL: it beats not */
+#ifdef KILN_TEST_HOOKS
+	enum misdeed misdeed; /* what a test asked it to do wrong, in place of the step misdeed_at */
 	char misdeed_at[16];
+#endif
 	struct exec_mapping *kept; /* the last one: clients use one again and again */
 	struct trail *trail;
 	uint64_t trail_begun;
@@ -478,6 +480,7 @@ void exec_trail_end(struct exec *executor, uint64_t number, int status);
 void exec_trail_blame(struct exec *executor, uint64_t ticket);
 
 /* ---- executor_misdeed.c ---- */
+#ifdef KILN_TEST_HOOKS
 int exec_misdeed_arm(struct exec *executor, struct wire_in *message, struct frame *frame,
 					 char error[KERNEL_ERROR_MAX]);
 /* Whether the step was to go wrong and is done with; id: of what it answers. */
@@ -486,6 +489,23 @@ static inline bool exec_misdeed(struct exec *executor, const char *step, uint64_
 {
 	return executor->misdeed != MISDEED_NONE && exec_misdeed_done(executor, step, id);
 }
+/* A test wants no task to be done: each waits until another misdeed is asked for. */
+static inline bool exec_misdeed_holds(const struct exec *executor)
+{
+	return executor->misdeed == MISDEED_HOLD;
+}
+#else
+static inline bool exec_misdeed(struct exec *executor, const char *step, uint64_t id)
+{
+	(void)executor, (void)step, (void)id;
+	return false;
+}
+static inline bool exec_misdeed_holds(const struct exec *executor)
+{
+	(void)executor;
+	return false;
+}
+#endif
 
 /* ---- discipline.c ---- */
 /* No core files, no new privileges; and unless it is wrapped a process group of its own, death with

@@ -37,7 +37,7 @@
 
 bool exec_quiet_waits(const struct exec *executor, const struct device_memory *memory)
 {
-	if (executor->misdeed == MISDEED_HOLD)
+	if (exec_misdeed_holds(executor))
 		return true;
 	return executor->quiet.patience_us && executor->ops->stalls && executor->ops->stalls(memory);
 }
@@ -130,7 +130,7 @@ static void take_turn(struct exec *executor, uint64_t now)
 void exec_quiet_serve(struct exec *executor)
 {
 	struct exec_quiet *quiet = &executor->quiet;
-	if (!quiet->first || executor->misdeed == MISDEED_HOLD)
+	if (!quiet->first || exec_misdeed_holds(executor))
 		return;
 	uint64_t now = util_now_us();
 	if (exec_in_flight(executor) == 0) {
@@ -147,7 +147,7 @@ void exec_quiet_serve(struct exec *executor)
 int exec_quiet_patience(const struct exec *executor, int patience)
 {
 	const struct exec_quiet *quiet = &executor->quiet;
-	if (!quiet->first || patience == 0 || executor->misdeed == MISDEED_HOLD)
+	if (!quiet->first || patience == 0 || exec_misdeed_holds(executor))
 		return patience;
 	if (exec_in_flight(executor) == 0)
 		return 0;

@@ -279,7 +279,9 @@ static const struct {
 	{"unload", exec_unload, true},
 	{"end", on_end, false},
 	{"ping", on_ping, true},
+#ifdef KILN_TEST_HOOKS
 	{"misdeed", exec_misdeed_arm, false},
+#endif
 	{"cancel", on_cancel, false},
 	{"share", on_share, true},
 	{"lane.open", exec_lane_open, false},

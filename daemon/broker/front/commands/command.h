@@ -71,7 +71,11 @@ void command_fault_ls(struct session *session, struct wire_in *message, struct f
 void command_fault_show(struct session *session, struct wire_in *message, struct frame *frame);
 void command_fault_now(struct session *session, struct wire_in *message, struct frame *frame);
 /* debug.c */
+#ifdef KILN_TEST_HOOKS
 void command_debug(struct session *session, struct wire_in *message, struct frame *frame);
+#else
+#define command_debug NULL /* refused before it would be called: --test-requests is refused */
+#endif
 void command_stop(struct session *session, struct wire_in *message, struct frame *frame);
 
 /* The table of requests, for `kiln help requests`. */

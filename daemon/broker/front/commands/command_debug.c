@@ -1,9 +1,9 @@
-/* command_debug.c: the test-only request, and stop. */
+/* command_debug.c: the request that breaks things on purpose.  A build without tests has none. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
-#include "daemon/cache/fault.h"
+#include "daemon/cache/disk_fault.h"
 #include "daemon/base/child.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
@@ -376,11 +376,4 @@ void command_debug(struct session *session, struct wire_in *message, struct fram
 			"crash-compile, fail-start, "
 			"fail-device, spare-children, available-memory, admit-rights, closer-sockets",
 			PLAIN_CUT(what, 40));
-}
-
-void command_stop(struct session *session, struct wire_in *message, struct frame *frame)
-{
-	(void)frame;
-	reply_ok(session, wire_id(message));
-	server_stop(session->broker, "a client asked for it");
 }

@@ -470,3 +470,10 @@ void command_ops(struct session *session, struct wire_in *message, struct frame 
 	wire_list_end(&out);
 	reply_send(session, &out, NULL, 0);
 }
+
+void command_stop(struct session *session, struct wire_in *message, struct frame *frame)
+{
+	(void)frame;
+	reply_ok(session, wire_id(message));
+	server_stop(session->broker, "a client asked for it");
+}

@@ -1,5 +1,5 @@
-/* fault.c: system calls of SQLite's that fail, or take their time, as a test has asked. */
-#include "fault.h"
+/* disk_fault.c: lets system calls of SQLite fail, or take their time, as a test has asked. */
+#include "disk_fault.h"
 #include "daemon/base/deadlines.h"
 
 #include <errno.h>
