@@ -16,6 +16,7 @@
 #include "daemon/options/options.h"
 #include "daemon/broker/kernels/usage_log.h"
 
+struct broker_events;
 struct store;
 struct remote;
 struct pool;
@@ -49,6 +50,7 @@ struct test_state {
 };
 
 struct broker {
+	const struct broker_events *events; /* the news that go up: devices/events.h */
 	uv_loop_t loop;
 	struct options options;
 	struct sandbox_host sandbox; /* what this host has for one */
@@ -92,18 +94,6 @@ static inline uint64_t broker_deadline(uint32_t wanted_ms, uint64_t usual_ms)
 	return wanted_ms && wanted_ms < usual_ms ? wanted_ms : usual_ms;
 }
 
-/* "--test-misdeed=hang", as a child that starts now is told; NULL: nothing. */
-#ifdef KILN_TEST_HOOKS
-const char *broker_start_misdeed(struct broker *broker, bool compiler, char argument[40]);
-#else
-static inline const char *broker_start_misdeed(struct broker *broker, bool compiler,
-											   char argument[40])
-{
-	(void)broker, (void)compiler, (void)argument;
-	return NULL;
-}
-#endif
-
 static inline uint64_t broker_id(struct broker *broker)
 {
 	return ++broker->next_id;
@@ -113,27 +103,12 @@ static inline uint64_t broker_id(struct broker *broker)
 /* From now on descriptors may come with a connection, as before Linux 6.16. */
 void server_admit_rights(struct broker *broker);
 #endif
-/* Looks whether a draining broker is done; called whenever something ended. */
-void server_progress(struct broker *broker);
 /* Begins to drain, as SIGTERM does. */
 void server_stop(struct broker *broker, const char *why);
 /* A session came or went: starts or stops the clock of --idle-exit. */
 void server_note_sessions(struct broker *broker);
-struct executor;
-/* A device process is there (again), or gone: sessions that use it look at what they have queued.
- */
-void server_executor_changed(struct broker *broker, struct executor *executor);
-/* It is gone: before those are told that had asked it for something, for they may ask for more. */
-void server_executor_lost(struct broker *broker, struct executor *executor, const char *why);
-/* Whether sessions have lanes to this device process, and something is under way there. */
-bool server_lanes(const struct broker *broker, const struct executor *executor, bool *under_way);
-/* A client wrote nonsense into the lane of this stream: its session ends. */
-void server_lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
-					   const char *why);
 /* Makes the socket anew where it was removed. */
 void server_look(struct broker *broker);
-/* Some session is served by it. */
-bool server_executor_used(const struct broker *broker, const struct executor *executor);
 /* The listening socket's path. */
 const char *server_path(const struct broker *broker);
 #define SERVER_LEFT 2 /* a thread is still in the cache: exit(3) would wait for it */

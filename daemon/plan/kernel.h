@@ -25,7 +25,6 @@
 #define KERNEL_SCRATCH_MAX (256u << 20)
 #define KERNEL_KEY_HEX 65 /* 64 digits and the zero byte */
 
-/* Bytes of an element; 0 for a number that is no element type. */
 static inline bool kernel_status_is(int64_t status)
 {
 #define KERNEL_STATUS_IS(name, value, text) || status == (value)
@@ -33,6 +32,7 @@ static inline bool kernel_status_is(int64_t status)
 #undef KERNEL_STATUS_IS
 }
 
+/* Bytes of an element; 0 for a number that is no element type. */
 static inline uint32_t kernel_dtype_bytes(int64_t dtype)
 {
 	switch (dtype) {

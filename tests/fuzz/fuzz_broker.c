@@ -163,7 +163,7 @@ static void stop_broker(void)
 	require(!broker.sessions && broker.session_count == 0 && broker.silent_count == 0 &&
 				broker.kept_count == 0,
 			"a session is left");
-	require(!broker.flights, "a compile is left");
+	require(!broker.lookups, "a compile is left");
 	require(uv_loop_alive(&broker.loop) == 0, "a handle is left");
 	free_broker(&broker);
 	children_reset();

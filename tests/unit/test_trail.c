@@ -3,7 +3,6 @@
  */
 #include "daemon/exec/trail.h"
 #include "daemon/broker/devices/handle_state.h"
-#include "daemon/broker/kernels/raw.h"
 #include "daemon/base/util.h"
 
 #include <errno.h>
@@ -18,14 +17,6 @@
 #include <cmocka.h>
 
 #define ROUNDS 2000
-
-/* Of raw.c, which no call here comes to. */
-const char *raw_label(const struct kernel_plan *plan, char label[160])
-{
-	(void)plan;
-	label[0] = 0;
-	return label;
-}
 
 /* The memory as its process has it; the descriptor is gone. */
 static struct trail *open_trail(struct executor *executor, int *fd)

@@ -177,7 +177,7 @@ static void note(const struct work *work, struct executor_about *about)
 	about->session = work->session->id;
 	about->pid = work->session->pid;
 	about->calls = graph->count;
-	executor_describe(about, graph->parts[0].variant, graph->parts[0].variant);
+	kernel_describe(about, graph->parts[0].variant, graph->parts[0].variant);
 }
 
 static int put_launch(struct work *work)

@@ -14,9 +14,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/broker/devices/events.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/front/waits.h"
 #include "work_state.h"
 
 struct lane {
@@ -221,7 +221,7 @@ static void on_ended(void *arg, int status, const char *error, struct wire_in *r
 				  session->broker->draining ? "kilnd is shutting down"
 											: "the call had not started when its lane was closed");
 	answer_waiter(session->broker);
-	server_progress(session->broker);
+	broker_progress(session->broker);
 }
 
 void lane_end(struct session *session)
@@ -352,7 +352,7 @@ void lane_bind(struct work *work, uint64_t module)
 		struct executor_about *about = executor_note(executor, EXECUTOR_LANE, name);
 		about->session = session->id;
 		about->pid = session->pid;
-		executor_describe(about, work->kernel, work->variant);
+		kernel_describe(about, work->kernel, work->variant);
 	}
 	work->bound = bound->id;
 }
@@ -375,7 +375,9 @@ void lane_rebind(struct session *session, struct call *call, const struct kernel
 	work.kernel = work.variant = call->variants[number];
 	work.extents = variant->plan.extents;
 	work.operand_count = variant->plan.operand_count;
-	executor_note_again(executor, call->bound[number].id, variant);
+	struct executor_about *about = executor_noted_call(executor, call->bound[number].id);
+	if (about)
+		kernel_describe(about, variant, variant);
 	uint64_t id = executor_begin(executor, &message, "lane.rebind");
 	wire_put_uint(&message, "call", call->bound[number].id);
 	wire_put_str(&message, "op", call->problem.op);

@@ -285,7 +285,7 @@ static void note(const struct work *work, uint64_t id)
 	about->copied = work->bytes;
 	if (!work->kernel)
 		return;
-	executor_describe(about, work->kernel, work->variant);
+	kernel_describe(about, work->kernel, work->variant);
 	for (int i = 0; i < 3 && work->raw; i++) {
 		about->grid[i] = work->raw->grid[i];
 		about->block[i] = work->raw->block[i];

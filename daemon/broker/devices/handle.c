@@ -2,6 +2,7 @@
  * handle.c: the life of a device process: start, ready, end, next start.  A process that ends is
  * started again at once the first time, and later the later the oftener it happens.
  */
+#include "daemon/broker/devices/events.h"
 #include "daemon/exec/exec.h"
 #include "handle_state.h"
 
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
-#include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 
 #define START_TRIES 5
@@ -164,7 +164,7 @@ void executor_on_started(struct executor *executor, struct wire_in *message)
 	bool follows = executor->session && executor->device->state == DEVICE_LOST;
 	tell_others(executor, !follows && device_is_present(executor->device, &info));
 	tell_waiters(executor, KILN_OK, NULL);
-	server_executor_changed(executor->device->broker, executor);
+	executor->device->broker->events->device_changed(executor->device->broker, executor);
 }
 
 static unsigned start_deadline_ms(const struct executor *executor)
@@ -187,7 +187,7 @@ static void look(struct executor *executor)
 {
 	struct broker *broker = executor->device->broker;
 	bool under_way;
-	if (!server_lanes(broker, executor, &under_way)) {
+	if (!broker->events->device_lanes(broker, executor, &under_way)) {
 		uv_timer_stop(&executor->timer);
 	} else if (under_way && !executor->asked) {
 		struct wire_out message;
@@ -212,7 +212,7 @@ static void on_idle(uv_timer_t *timer)
 {
 	struct executor *executor = timer->data;
 	const struct broker *broker = executor->device->broker;
-	if (executor->phase != EXECUTOR_READY || server_executor_used(broker, executor) ||
+	if (executor->phase != EXECUTOR_READY || broker->events->device_used(broker, executor) ||
 		executor->waiters)
 		return;
 	util_log(UTIL_INFO, "%s: the device process of uid %u is ended: nobody uses it",
@@ -226,7 +226,8 @@ static void on_idle(uv_timer_t *timer)
 void executor_left(struct executor *executor)
 {
 	const struct broker *broker = executor->device->broker;
-	if (!executor->session && executor->uid != getuid() && !server_executor_used(broker, executor))
+	if (!executor->session && executor->uid != getuid() &&
+		!broker->events->device_used(broker, executor))
 		uv_timer_start(&executor->idle, on_idle,
 					   broker_deadline(broker->test.idle_executor_ms, DEADLINE_EXECUTOR_IDLE_MS),
 					   0);
@@ -331,13 +332,13 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 		give_up(executor, KILN_ENOTSUP, sentence);
 	else
 		start_again(executor);
-	server_executor_lost(broker, executor, sentence);
+	broker->events->device_lost(broker, executor, sentence);
 	executor_fail_calls(executor, sentence);
 	executor_drop_modules(executor);
 	executor->fault[0] = 0;
 	/* What could not be sent because the process was ending already waits for the next, too. */
-	server_executor_changed(broker, executor);
-	server_progress(broker);
+	broker->events->device_changed(broker, executor);
+	broker_progress(broker);
 }
 
 static void start(struct executor *executor)
@@ -363,7 +364,7 @@ static void start(struct executor *executor)
 			 (unsigned long long)options->quiet_patience_ms);
 	if (is_wrapped(executor))
 		arguments[count++] = "--wrapped";
-	if (broker_start_misdeed(broker, false, misdeed))
+	if (broker->events->start_misdeed(broker, false, misdeed))
 		arguments[count++] = misdeed;
 	if (executor->session)
 		arguments[count++] = "--own";
@@ -569,7 +570,7 @@ void executor_end(struct executor *executor)
 	*link = executor->next;
 	executor->open_handles = 4;
 	stop(executor, on_closed, "its session has ended");
-	tier_warm_forget(executor->device->broker, executor);
+	executor->device->broker->events->device_closed(executor->device->broker, executor);
 }
 
 void executor_free(struct executor *executor)

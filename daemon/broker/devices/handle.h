@@ -12,9 +12,9 @@
 #include "daemon/broker/broker.h"
 #include "daemon/exec/device.h"
 #include "daemon/base/output.h"
+#include "wait_note.h"
 
 struct executor;
-struct kernel_ref;
 
 enum device_state {
 	DEVICE_UNKNOWN,
@@ -139,16 +139,13 @@ struct executor_about {
 	uint64_t copied; /* bytes */
 	int calls;       /* of a graph */
 };
-/* Fills in what is to be known of a kernel; asked: what it stands in for, or the same. */
-void executor_describe(struct executor_about *about, const struct kernel_ref *kernel,
-					   const struct kernel_ref *asked);
 /* A place for what a request is about that is sent next, empty; or a call or graph that a lane gets
  * to know by this name. */
 enum executor_noting { EXECUTOR_MESSAGE, EXECUTOR_LANE, EXECUTOR_NOTINGS };
 struct executor_about *executor_note(struct executor *executor, enum executor_noting which,
 									 uint64_t id);
-/* What a lane knows by this name has another kernel from now on. */
-void executor_note_again(struct executor *executor, uint64_t name, const struct kernel_ref *kernel);
+/* The note of what a lane knows by this name, to be changed; NULL: there were many since. */
+struct executor_about *executor_noted_call(struct executor *executor, uint64_t name);
 /* NULL: there were many since. */
 const struct executor_about *executor_noted(const struct executor *executor,
 											enum executor_noting which, uint64_t id);
@@ -169,6 +166,7 @@ typedef void (*executor_request_visit)(void *arg, const char *type, uint64_t age
 /* Those that are not answered, the oldest first. */
 void executor_each_request(const struct executor *executor, executor_request_visit visit,
 						   void *arg);
+void executors_waits(const struct broker *broker, waits_visit visit, void *arg);
 /* The end of what its process said on its standard error. */
 void executor_output(const struct executor *executor, char tail[OUTPUT_TAIL]);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "daemon/base/deadlines.h"
-#include "daemon/broker/kernels/tier.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 
 #define MODULES_MOST 4096 /* of one process; below what it takes itself */
@@ -245,13 +245,13 @@ static void on_event(struct executor *executor, struct wire_in *message)
 	else if (what && !strcmp(what, "scratch"))
 		executor->scratch_bytes = wire_get_uint(&message->root, "bytes", 0);
 	else if (what && !strcmp(what, "used"))
-		tier_lane_used(
+		executor->device->broker->events->lane_used(
 			executor->device->broker, executor, wire_get_uint(&message->root, "stream", 0),
 			wire_get_uint(&message->root, "of", 0), wire_get_uint(&message->root, "call", 0),
 			wire_get_uint(&message->root, "launches", 0));
 	else if (what && !strcmp(what, "lane") && error)
-		server_lane_broke(executor->device->broker, executor,
-						  wire_get_uint(&message->root, "stream", 0), error);
+		executor->device->broker->events->lane_broke(
+			executor->device->broker, executor, wire_get_uint(&message->root, "stream", 0), error);
 }
 
 void executor_on_message(void *owner, struct wire_in *message, struct frame *frame)
@@ -328,7 +328,8 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	 * another load drop it. */
 	module->used = ++module->executor->next_use;
 	if (status == KILN_ECOMPILE)
-		job_distrust(module->executor->device->broker, module->key, error);
+		module->executor->device->broker->events->object_refused(module->executor->device->broker,
+																 module->key, error);
 	if (reply)
 		keep_params(module, reply);
 	while ((waiter = module->waiters)) {

@@ -9,8 +9,6 @@
 
 #include "daemon/exec/trail.h"
 #include "handle_state.h"
-#include "daemon/broker/kernels/job.h"
-#include "daemon/broker/kernels/raw.h"
 #include "daemon/base/util.h"
 
 #define LOAD(word) atomic_load_explicit(&(word), memory_order_relaxed)
@@ -55,34 +53,12 @@ const struct executor_about *executor_noted(const struct executor *executor,
 	return NULL;
 }
 
-void executor_note_again(struct executor *executor, uint64_t name, const struct kernel_ref *kernel)
+struct executor_about *executor_noted_call(struct executor *executor, uint64_t name)
 {
 	for (int i = 0; i < EXECUTOR_NOTES; i++)
 		if (executor->notes[EXECUTOR_LANE][i].id == name)
-			executor_describe(&executor->notes[EXECUTOR_LANE][i].about, kernel, kernel);
-}
-
-/* The statement of a map is its user's text, and so is what a user's kernel is compiled with. */
-static void copy_line(struct executor_about *about, const struct kernel_ref *asked)
-{
-	char label[160];
-	if (asked->raw)
-		util_append(about->line, sizeof(about->line), 0, "%s", raw_label(&asked->plan, label));
-	else if (asked->manifest && strcmp(asked->plan.op, "map") != 0)
-		util_append(about->line, sizeof(about->line), 0, "%s", asked->manifest);
-}
-
-void executor_describe(struct executor_about *about, const struct kernel_ref *kernel,
-					   const struct kernel_ref *asked)
-{
-	memcpy(about->op, asked->plan.op, sizeof(about->op));
-	memcpy(about->choice, kernel->plan.choice, sizeof(about->choice));
-	memcpy(about->key, kernel->key, sizeof(about->key));
-	for (int i = 0; i < 3; i++) {
-		about->grid[i] = kernel->plan.grid[i];
-		about->block[i] = kernel->plan.block[i];
-	}
-	copy_line(about, asked);
+			return &executor->notes[EXECUTOR_LANE][i].about;
+	return NULL;
 }
 
 /* False: nothing that can be. */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "daemon/base/util.h"
-#include "daemon/broker/front/waits.h"
 
 static struct wait_note begin(const struct executor *executor, const void *owner, const char *what,
 							  uint64_t since_us)

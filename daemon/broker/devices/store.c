@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
-#include "daemon/broker/front/session.h"
-#include "daemon/broker/kernels/tuned.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/front/waits.h"
 
 #define STORE_CROWD 256 /* calls */
 
@@ -21,7 +19,8 @@ struct store_item {
 	struct broker *broker;
 	struct store_line *line;
 	store_work work;
-	store_done done, late; /* late NULL: nobody is to be told, or he was */
+	store_done done;
+	store_late late; /* NULL: nobody is to be told, or he was */
 	void *arg;
 	uint64_t due_us;
 	struct cache_stats stats;
@@ -61,16 +60,17 @@ static uint64_t stuck_us(const struct broker *broker)
 	return taken >= patience_us(broker) ? taken : 0;
 }
 
-static int say_stuck(const struct broker *broker, char text[KERNEL_ERROR_MAX])
+static void say_stuck(const struct broker *broker, char text[KERNEL_ERROR_MAX])
 {
 	if (!stuck_us(broker))
-		return util_fail(text, KERNEL_ERROR_MAX, KILN_ETIMEDOUT,
-						 "the cache %.200s was busy with other requests for %.1f s: ask again",
-						 broker->options.cache_dir, (double)patience_us(broker) / 1e6);
-	return util_fail(text, KERNEL_ERROR_MAX, KILN_ETIMEDOUT,
-					 "the disk of the cache %.200s has not answered for %.1f s: see to it; until "
-					 "then kernels are compiled again, and not kept",
-					 broker->options.cache_dir, (double)stuck_us(broker) / 1e6);
+		util_fail(text, KERNEL_ERROR_MAX, 0,
+				  "the cache %.200s was busy with other requests for %.1f s: ask again",
+				  broker->options.cache_dir, (double)patience_us(broker) / 1e6);
+	else
+		util_fail(text, KERNEL_ERROR_MAX, 0,
+				  "the disk of the cache %.200s has not answered for %.1f s: see to it; until "
+				  "then kernels are compiled again, and not kept",
+				  broker->options.cache_dir, (double)stuck_us(broker) / 1e6);
 }
 
 /* ---- The queues ---- */
@@ -148,10 +148,9 @@ static void tend(struct broker *broker)
 	struct store *store = broker->store;
 	if (store->calls.first || broker->draining)
 		return;
-	/* Without a database there was nothing to read them from. */
-	if (!tuned_is_read(broker) && !store->stats.trouble[0])
-		tuned_read(broker);
-	else if (store->stats.due)
+	if (broker->events->cache_idle(broker))
+		return;
+	if (store->stats.due)
 		(void)store_run(broker, tend_work, nothing, NULL);
 	else if (store->stats.waiting && !uv_is_active((uv_handle_t *)&store->tend))
 		uv_timer_start(&store->tend, on_tend, PAUSE_STORE_TEND_MS, 0);
@@ -231,7 +230,7 @@ static void finished(uv_work_t *request, int status)
 	free(item);
 	look_for_damage(broker, &before);
 	tend(broker);
-	server_progress(broker);
+	broker_progress(broker);
 }
 
 /* owner NULL: the daemon itself.  *out NULL, or where the item is wanted. */
@@ -332,9 +331,10 @@ static void on_patience(uv_timer_t *timer)
 	/* Those who are told may ask for more. */
 	uint64_t now = util_now_us();
 	while ((item = take_late(&store->calls, now, store->stuck, &left))) {
-		store_done late = item->late;
+		store_late late = item->late;
 		item->late = NULL;
-		late(broker, item->arg);
+		say_stuck(broker, text);
+		late(broker, item->arg, text);
 		if (left) {
 			item->done(broker, item->arg);
 			free(item);
@@ -343,11 +343,11 @@ static void on_patience(uv_timer_t *timer)
 	if (store->calls.running && !store->stuck)
 		watch_until(broker, store->calls.running->since_us + patience_us(broker));
 	watch_others(broker);
-	server_progress(broker);
+	broker_progress(broker);
 }
 
 int store_wait(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
-			   store_done late, void *arg, struct store_item **item)
+			   store_late late, void *arg, struct store_item **item)
 {
 	struct store *store = broker->store;
 	uint64_t due = util_now_us() + (stuck_us(broker) ? 0 : patience_us(broker));
@@ -365,24 +365,6 @@ void store_join(struct store_item *item, struct turn_owner owner, struct turn_pl
 	/* Without memory for a turn of one's own there is that of the first who asked. */
 	if (item != item->line->running)
 		(void)turns_join(&item->line->turns, &item->waiting, place, owner);
-}
-
-static void answer_late(struct broker *broker, void *arg)
-{
-	struct request *request = arg;
-	char text[KERNEL_ERROR_MAX];
-	if (!request->session)
-		return;
-	reply_error(request->session, request->id, say_stuck(broker, text), "%s", text);
-	request_close(request);
-	request->abandon(request);
-}
-
-int store_answer(struct request *request, store_work work, store_done done)
-{
-	const struct session *session = request->session;
-	return store_wait(session->broker, session_turn(session), work, done, answer_late, request,
-					  NULL);
 }
 
 /* ---- Opening and closing ---- */
@@ -412,7 +394,7 @@ int store_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	broker->store = store;
 	uv_timer_start(&store->look, on_look, PAUSE_STORE_LOOK_MS, PAUSE_STORE_LOOK_MS);
 	/* The last to use the cache here: a report is written by the store's thread. */
-	tuned_open(broker, store->cache);
+	broker->events->cache_opened(broker, store->cache);
 	look_for_damage(broker, &(struct cache_stats){0});
 	/* A cap that is lower than last time leaves work behind. */
 	tend(broker);
@@ -445,7 +427,6 @@ void store_close(struct broker *broker)
 	struct store *store = broker->store;
 	if (!store)
 		return;
-	tuned_close(broker);
 	/* The loop has ended: one more turn lets go of the timers. */
 	uv_close((uv_handle_t *)&store->tend, NULL);
 	uv_close((uv_handle_t *)&store->look, NULL);

@@ -9,9 +9,9 @@
 #define KILN_DAEMON_STORE_H
 
 #include "daemon/broker/broker.h"
+#include "daemon/broker/devices/wait_note.h"
 #include "daemon/base/turns.h"
 
-struct request;
 struct store_item;
 
 /* Opens the cache (blocking: before the loop runs). */
@@ -25,6 +25,8 @@ void store_close(struct broker *broker);
 /* work runs on the store's thread, then done on the loop.  The daemon's own. */
 typedef void (*store_work)(struct cache *cache, void *arg);
 typedef void (*store_done)(struct broker *broker, void *arg);
+/* why: a sentence that tells what keeps the store. */
+typedef void (*store_late)(struct broker *broker, void *arg, const char *why);
 int store_run(struct broker *broker, store_work work, store_done done, void *arg);
 /* The same when the owner has its turn. */
 int store_run_for(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
@@ -35,12 +37,9 @@ int store_run_for(struct broker *broker, struct turn_owner owner, store_work wor
  * it is then left out.  *item is for store_join(), until late or done is called.
  */
 int store_wait(struct broker *broker, struct turn_owner owner, store_work work, store_done done,
-			   store_done late, void *arg, struct store_item **item);
+			   store_late late, void *arg, struct store_item **item);
 /* One more waits for this call, which is next when the first of them has its turn. */
 void store_join(struct store_item *item, struct turn_owner owner, struct turn_place *place);
-/* The same for a request, which is arg's first member: when it is late it is answered with
- * KILN_ETIMEDOUT, closed and abandoned. */
-int store_answer(struct request *request, store_work work, store_done done);
 /* What takes its time and has nothing to do with the disk: its work is given no cache, and does not
  * wait for those that are. */
 int store_aside(struct broker *broker, store_work work, store_done done, void *arg);
@@ -57,5 +56,6 @@ const struct cache_stats *store_stats(const struct broker *broker);
 /* What is wrong with the cache and what helps: that its disk does not answer, or the cache's own
  * trouble; "" if nothing is. */
 const char *store_trouble(const struct broker *broker, char text[KERNEL_ERROR_MAX]);
+void store_waits(const struct broker *broker, waits_visit visit, void *arg);
 
 #endif

@@ -17,14 +17,19 @@
 #include "daemon/base/child.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
+#include "commands/command.h"
+#include "daemon/broker/calls/call_about.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/kernels/job.h"
+#include "daemon/broker/kernels/lookup.h"
 #include "listen.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/remote/remote.h"
 #include "session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"
+#include "daemon/broker/kernels/tuned.h"
 #include "daemon/base/util.h"
 #include "waits.h"
 
@@ -248,7 +253,7 @@ static void on_drain(uv_timer_t *timer)
 }
 
 /* Never closes by itself: who calls is in the middle of a session, a job or a child. */
-void server_progress(struct broker *broker)
+static void progress(struct broker *broker)
 {
 	struct server *server = broker->server;
 	if (server->phase == SERVER_DRAINING || server->phase == SERVER_CLOSING)
@@ -321,7 +326,7 @@ void server_note_sessions(struct broker *broker)
 		uv_timer_start(&server->idle, on_idle, seconds * 1000, 0);
 }
 
-bool server_executor_used(const struct broker *broker, const struct executor *executor)
+static bool device_used(const struct broker *broker, const struct executor *executor)
 {
 	const struct session *session = broker->sessions;
 	while (session && session->executor != executor)
@@ -329,14 +334,15 @@ bool server_executor_used(const struct broker *broker, const struct executor *ex
 	return session != NULL;
 }
 
-void server_executor_lost(struct broker *broker, struct executor *executor, const char *why)
+static void device_lost(struct broker *broker, struct executor *executor, const char *why)
 {
 	for (struct session *session = broker->sessions; session; session = session->next)
 		if (session->executor == executor)
 			lane_check(session, why);
 }
 
-bool server_lanes(const struct broker *broker, const struct executor *executor, bool *under_way)
+static bool device_lanes(const struct broker *broker, const struct executor *executor,
+						 bool *under_way)
 {
 	bool any = false;
 	*under_way = false;
@@ -349,7 +355,7 @@ bool server_lanes(const struct broker *broker, const struct executor *executor, 
 	return any;
 }
 
-void server_lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
+static void lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
 					   const char *why)
 {
 	struct session *session = session_find(broker, stream);
@@ -369,7 +375,7 @@ void server_lane_broke(struct broker *broker, const struct executor *executor, u
 	}
 }
 
-void server_executor_changed(struct broker *broker, struct executor *executor)
+static void device_changed(struct broker *broker, struct executor *executor)
 {
 	struct session *session = broker->sessions;
 	while (session) {
@@ -383,6 +389,32 @@ void server_executor_changed(struct broker *broker, struct executor *executor)
 	tier_resume(broker, executor);
 	tier_warm(broker, executor);
 }
+
+/* Without a database there was nothing to read the winners of tuning from. */
+static bool cache_idle(struct broker *broker)
+{
+	if (tuned_is_read(broker) || store_stats(broker)->trouble[0])
+		return false;
+	tuned_read(broker);
+	return true;
+}
+
+static const struct broker_events events = {
+	.progress = progress,
+	.device_changed = device_changed,
+	.device_lost = device_lost,
+	.device_closed = tier_warm_forget,
+	.device_used = device_used,
+	.device_lanes = device_lanes,
+	.lane_broke = lane_broke,
+	.lane_used = tier_lane_used,
+	.object_refused = job_distrust,
+	.cache_opened = tuned_open,
+	.cache_idle = cache_idle,
+	.describe_call = call_describe,
+	.key_of = lookup_key_of,
+	.start_misdeed = debug_start_misdeed,
+};
 
 /* ---- Starting ---- */
 
@@ -485,6 +517,7 @@ static void free_broker(struct broker *broker)
 	tiers_free(broker);
 	remote_free(broker);
 	store_close(broker);
+	tuned_close(broker);
 	compile_sources_close(broker->sources);
 	operator_tallies_free(&broker->operators);
 	usage_log_free(&broker->usage_log);
@@ -499,6 +532,7 @@ static void free_broker(struct broker *broker)
 static bool begin(struct broker *broker, const struct options *options)
 {
 	util_log_level = options->log_level;
+	broker->events = &events;
 	broker->options = *options;
 	broker->started_us = util_now_us();
 	broker->server = util_alloc(sizeof(*broker->server));

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "admit.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/broker/devices/pool/alt_compiler.h"
@@ -32,7 +33,7 @@ static void on_closed(uv_handle_t *handle)
 	map_free(&session->calls);
 	map_free(&session->works);
 	free(session);
-	server_progress(broker);
+	broker_progress(broker);
 }
 
 static void forget_owned(struct session *session)
@@ -428,4 +429,22 @@ void request_close(struct request *request)
 	request->previous = request->next = NULL;
 	request->session = NULL;
 	session->request_count--;
+}
+
+static void answer_late(struct broker *broker, void *arg, const char *why)
+{
+	struct request *request = arg;
+	(void)broker;
+	if (!request->session)
+		return;
+	reply_error(request->session, request->id, KILN_ETIMEDOUT, "%s", why);
+	request_close(request);
+	request->abandon(request);
+}
+
+int request_store(struct request *request, store_work work, store_done done)
+{
+	const struct session *session = request->session;
+	return store_wait(session->broker, session_turn(session), work, done, answer_late, request,
+					  NULL);
 }

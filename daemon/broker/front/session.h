@@ -10,6 +10,7 @@
 
 #include "daemon/broker/broker.h"
 #include "daemon/broker/devices/handle.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/job.h"
 
 #define SESSION_FAILED_TICKETS 1024
@@ -214,6 +215,9 @@ void reply_error(struct session *session, uint64_t id, int status, const char *f
 bool request_open(struct session *session, uint64_t id, struct request *request,
 				  void (*abandon)(struct request *request));
 void request_close(struct request *request); /* unlinks; does not free */
+/* As store_wait(), for a request that is the first member of what the callbacks get.  When the
+ * store is late the request is answered with KILN_ETIMEDOUT, closed and abandoned. */
+int request_store(struct request *request, store_work work, store_done done);
 
 /* ---- Decoding (decode.c) ---- */
 
@@ -335,5 +339,9 @@ typedef void (*command_handler)(struct session *session, struct wire_in *message
 								struct frame *frame);
 /* Dispatches by the table. */
 void command_run(struct session *session, struct wire_in *message, struct frame *frame);
+
+/* Of a session's lane: launches under way, entries that wait for a ready word, and for another. */
+#define LANE_NOTES 3
+int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]);
 
 #endif

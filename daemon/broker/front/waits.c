@@ -1,11 +1,13 @@
 /* waits.c: goes over all sessions and asks the modules what keeps whom. */
 #include "waits.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/broker/devices/handle.h"
 #include "daemon/broker/devices/pool/alt_compiler.h"
+#include "daemon/broker/devices/remote/remote.h"
+#include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 #include "daemon/broker/calls/work_state.h"
 
@@ -20,24 +22,6 @@ struct collecting {
 	int most, shown, youngest;
 	uint64_t all;
 };
-
-int64_t waits_left(uint64_t until_us, uint64_t now_us)
-{
-	return until_us > now_us ? (int64_t)((until_us - now_us) / 1000) : 0;
-}
-
-int64_t waits_timer_left(const uv_timer_t *timer)
-{
-	return (int64_t)uv_timer_get_due_in(timer);
-}
-
-void waits_say(struct wait_note *note, const char *format, ...)
-{
-	va_list arguments;
-	va_start(arguments, format);
-	vsnprintf(note->text, sizeof(note->text), format, arguments);
-	va_end(arguments);
-}
 
 /* ---- Rows: the oldest ones stay ---- */
 

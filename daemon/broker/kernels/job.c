@@ -8,7 +8,6 @@
 #include "daemon/broker/front/session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/front/waits.h"
 
 const char *const job_origin_names[] = {"hit", "shared", "compiled", "generic", "remote"};
 

@@ -10,6 +10,7 @@
 #define KILN_DAEMON_JOB_H
 
 #include "daemon/broker/broker.h"
+#include "daemon/broker/devices/handle.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "tuned.h"
 
@@ -35,6 +36,10 @@ struct kernel_ref {
 	struct tier *tier;       /* a generic kernel does the same; NULL: none is used (tier/tier.h) */
 	struct kernel_plan plan; /* there is no memory behind what it has of it: kernel_plan_bytes() */
 };
+
+/* What a post-mortem says of a kernel; asked: what it stands in for, or the same. */
+void kernel_describe(struct executor_about *about, const struct kernel_ref *kernel,
+					 const struct kernel_ref *asked);
 
 /* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose
  * winners of tuning are used; "": none. */
@@ -124,5 +129,7 @@ void job_close(struct broker *broker); /* forgets all lookups, unanswered */
 /* A device process cannot load what the cache has of this key: whoever asks next has it compiled
  * again. */
 void job_distrust(struct broker *broker, const char *key, const char *why);
+
+void job_waits(const struct broker *broker, waits_visit visit, void *arg);
 
 #endif

@@ -116,3 +116,28 @@ void kernel_drop(struct kernel_ref *ref)
 	raw_source_free(ref->raw);
 	free(ref);
 }
+
+/* ---- For post-mortems ---- */
+
+/* The statement of a map is its user's text, and so is what a user's kernel is compiled with. */
+static void copy_line(struct executor_about *about, const struct kernel_ref *asked)
+{
+	char label[160];
+	if (asked->raw)
+		util_append(about->line, sizeof(about->line), 0, "%s", raw_label(&asked->plan, label));
+	else if (asked->manifest && strcmp(asked->plan.op, "map") != 0)
+		util_append(about->line, sizeof(about->line), 0, "%s", asked->manifest);
+}
+
+void kernel_describe(struct executor_about *about, const struct kernel_ref *kernel,
+					 const struct kernel_ref *asked)
+{
+	memcpy(about->op, asked->plan.op, sizeof(about->op));
+	memcpy(about->choice, kernel->plan.choice, sizeof(about->choice));
+	memcpy(about->key, kernel->key, sizeof(about->key));
+	for (int i = 0; i < 3; i++) {
+		about->grid[i] = kernel->plan.grid[i];
+		about->block[i] = kernel->plan.block[i];
+	}
+	copy_line(about, asked);
+}

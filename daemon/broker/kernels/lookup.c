@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "freeze.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/front/session.h"
 #include "daemon/broker/devices/store.h"
@@ -55,7 +56,7 @@ static void fetched(void *arg, struct cache_row *row)
 	lookup_unlink(lookup);
 	lookup_finish(lookup, KILN_OK, JOB_REMOTE, NULL, NULL);
 	lookup_keep_row(lookup);
-	server_progress(broker);
+	broker_progress(broker);
 }
 
 static bool may_compile(const struct lookup *lookup)
@@ -95,10 +96,11 @@ static void go_on(struct lookup *lookup)
 }
 
 /* A disk that takes its time costs a compile, not the kernel. */
-static void read_late(struct broker *broker, void *arg)
+static void read_late(struct broker *broker, void *arg, const char *why)
 {
 	struct cache_read *read = arg;
 	struct lookup *lookup = read->lookup;
+	(void)why;
 	broker->counters.lookups_late++;
 	read->lookup = NULL;
 	lookup->cache_status = KILN_ETIMEDOUT;
@@ -127,7 +129,7 @@ static void read_done(struct broker *broker, void *arg)
 static bool look(struct lookup *lookup, struct turn_owner owner)
 {
 	struct cache_read *read = calloc(1, sizeof(*read));
-	if (!lookup)
+	if (!read)
 		return false;
 	read->lookup = lookup;
 	read->status = KILN_ETIMEDOUT; /* unless it is done */
@@ -166,4 +168,12 @@ struct lookup *lookup_open(struct broker *broker, struct kernel_ref *ref, struct
 	}
 	broker->counters.lookups++;
 	return lookup;
+}
+
+const char *lookup_key_of(const struct broker *broker, const struct compile_job *job)
+{
+	for (const struct lookup *lookup = broker->lookups; lookup; lookup = lookup->next)
+		if (&lookup->ref->job == job)
+			return lookup->key;
+	return "";
 }

@@ -65,6 +65,8 @@ void lookup_keep_row(struct lookup *lookup);
 /* Stops what is under way for it and forgets it; no lookup. */
 void lookup_drop(struct lookup *lookup);
 void lookup_cancel_if_unwanted(struct lookup *lookup);
+/* The key that this job makes; "": no lookup has it compiled. */
+const char *lookup_key_of(const struct broker *broker, const struct compile_job *job);
 
 /* ---- lookup_answer.c.  What they call may ask for more, and leave. ---- */
 

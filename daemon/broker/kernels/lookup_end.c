@@ -6,6 +6,7 @@
 
 #include "failed_keys.h"
 #include "freeze.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/front/session.h"
 #include "daemon/broker/devices/store.h"
@@ -116,7 +117,7 @@ static void compiled(void *arg, struct compile_result *result)
 		lookup_finish(lookup, KILN_OK, JOB_COMPILED, NULL, NULL);
 		lookup_keep_row(lookup);
 	}
-	server_progress(broker);
+	broker_progress(broker);
 }
 
 /* Stops what is under way for it and forgets it; no lookup. */
@@ -142,7 +143,7 @@ void lookup_cancel_if_unwanted(struct lookup *lookup)
 	if (lookup->waits || lookup->finished || lookup->phase == LOOKUP_CACHE)
 		return;
 	lookup_drop(lookup);
-	server_progress(broker);
+	broker_progress(broker);
 }
 
 void lookup_join(struct job_wait *wait)

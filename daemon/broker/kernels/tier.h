@@ -110,7 +110,7 @@ void tier_explain(struct session *session, const struct kernel_problem *problem,
 /* A device process is ready: it is given the generic kernels, one after another. */
 void tier_warm(struct broker *broker, struct executor *executor);
 /* This process ends for good, and what was on its way there as a message has been answered. */
-void tier_warm_forget(struct broker *broker, const struct executor *executor);
+void tier_warm_forget(struct broker *broker, struct executor *executor);
 /* How many there are in all for the devices that are there, and in how many device processes each
  * of them is. */
 struct tier_warmth {

@@ -169,7 +169,7 @@ void tier_warm(struct broker *broker, struct executor *executor)
 	go_on(warming);
 }
 
-void tier_warm_forget(struct broker *broker, const struct executor *executor)
+void tier_warm_forget(struct broker *broker, struct executor *executor)
 {
 	struct warming **link = &broker->tiers->warming;
 	while (*link && (*link)->executor != executor)

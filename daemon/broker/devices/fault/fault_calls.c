@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "daemon/broker/devices/handle.h"
-#include "daemon/broker/front/session.h"
-#include "daemon/broker/kernels/tier.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 #include "fault.h"
 
@@ -44,52 +43,6 @@ static const char *took(uint64_t micros, char text[32])
 	else
 		snprintf(text, 32, "%.1f s", (double)micros / 1e6);
 	return text;
-}
-
-/* ---- Calls that came through a lane ---- */
-
-static void describe_graph(const struct call *call, struct executor_about *about)
-{
-	const struct kernel_ref *first = call->graph->parts[0].variant;
-	executor_describe(about, first, first);
-	about->calls = call->graph->count;
-}
-
-/* The kernel that a lane has for a variant is not asked for: the exact one, or its generic one. */
-static bool describe_call(const struct call *call, uint64_t name, struct executor_about *about)
-{
-	if (call->graph && call->graph->id == name) {
-		describe_graph(call, about);
-		return true;
-	}
-	for (int i = 0; i < call->variant_count; i++) {
-		const struct kernel_ref *asked = call->variants[i];
-		const struct tier *tier = asked->tier;
-		if (call->bound[i].id != name)
-			continue;
-		executor_describe(about, tier && !tier->taken_over ? tier->generic : asked, asked);
-		return true;
-	}
-	return false;
-}
-
-/* False: its session has ended, or the call was released. */
-static bool find_lane_call(const struct listing *listing, const struct executor_past *past,
-						   struct executor_about *about)
-{
-	for (struct session *session = listing->broker->sessions; session; session = session->next) {
-		struct call *call;
-		size_t cursor = 0;
-		if (session->stream != past->stream || session->executor != listing->executor)
-			continue;
-		about->session = session->id;
-		about->pid = session->pid;
-		while ((call = map_next(&session->calls, &cursor)))
-			if (describe_call(call, past->name, about))
-				return true;
-		return false;
-	}
-	return false;
 }
 
 /* ---- One call ---- */
@@ -136,7 +89,11 @@ static const struct executor_about *find_about(const struct listing *listing,
 	enum executor_noting which = past->stream ? EXECUTOR_LANE : EXECUTOR_MESSAGE;
 	const struct executor_about *noted = executor_noted(listing->executor, which, past->name);
 	*room = (struct executor_about){0};
-	return noted || !past->stream ? noted : find_lane_call(listing, past, room) ? room : NULL;
+	if (noted || !past->stream)
+		return noted;
+	bool found = listing->broker->events->describe_call(listing->broker, listing->executor,
+														past->stream, past->name, room);
+	return found ? room : NULL;
 }
 
 static void put_past(void *arg, const struct executor_past *past)

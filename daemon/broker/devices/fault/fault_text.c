@@ -13,7 +13,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/compile/compile.h"
 #include "daemon/broker/devices/handle.h"
-#include "daemon/broker/kernels/lookup.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
@@ -66,15 +66,6 @@ static void put_what(const struct fault *fault, const char *id, int64_t when, co
 	line(text, "of uid", "%u%s", fault->uid, fault->uid == getuid() ? ", the daemon's" : "");
 	if (fault->session)
 		line(text, "of session", "%" PRIu64, fault->session);
-}
-
-/* "" where nothing is being compiled by this. */
-static const char *key_of(const struct broker *broker, const struct compile_job *job)
-{
-	for (const struct lookup *lookup = broker->lookups; lookup; lookup = lookup->next)
-		if (&lookup->ref->job == job)
-			return lookup->key;
-	return "";
 }
 
 static void put_driver(struct util_text *text)
@@ -215,8 +206,9 @@ void fault_write_text(struct broker *broker, const struct fault *fault, const ch
 	put_what(fault, id, when, secret, text);
 	put_host(broker, text);
 	put_driver(text);
-	if (fault && fault->job && key_of(broker, fault->job)[0])
-		line(text, "kernel", "%s", key_of(broker, fault->job));
+	const char *key = fault && fault->job ? broker->events->key_of(broker, fault->job) : "";
+	if (key[0])
+		line(text, "kernel", "%s", key);
 	if (fault && fault->executor)
 		fault_write_keys(broker, fault->executor, text);
 	if (fault && fault->executor)

@@ -9,7 +9,6 @@
 #include "daemon/base/deadlines.h"
 #include "daemon/base/pulse.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/front/waits.h"
 
 enum second_state { SECOND_NONE, SECOND_STARTING, SECOND_IDLE, SECOND_BUSY };
 

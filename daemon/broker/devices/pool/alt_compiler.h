@@ -38,5 +38,7 @@ void second_ask(struct second *second, second_known known, void *arg);
 void second_submit(struct second *second, const struct compile_job *job, pool_done done, void *arg);
 /* Forgets what is under way; a worker that compiles is killed. */
 void second_cancel(struct second *second);
+/* False: nobody waits for it. */
+bool second_note(const struct second *second, struct wait_note *note);
 
 #endif

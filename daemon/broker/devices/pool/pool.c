@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 
 #define POOL_TRIES 2         /* how often a job may cost a worker its life */
@@ -332,7 +333,7 @@ static void launch(struct slot *slot)
 									 memory,
 									 alive,
 									 options_sandbox(broker->options.sandbox),
-									 broker_start_misdeed(broker, true, misdeed),
+									 broker->events->start_misdeed(broker, true, misdeed),
 									 NULL};
 	const char *const environment[] = {nvrtc, host, NULL};
 	const struct child_program program = {.arguments = arguments,

@@ -8,6 +8,7 @@
 #define KILN_DAEMON_POOL_H
 
 #include "daemon/broker/broker.h"
+#include "daemon/broker/devices/wait_note.h"
 #include "daemon/base/turns.h"
 
 struct pool_job; /* asked for and not answered yet */
@@ -65,6 +66,10 @@ void pool_stats(const struct broker *broker, struct pool_stats *out);
 const struct compile_toolchains *pool_toolchains(const struct broker *broker);
 typedef void (*pool_visit)(void *arg, int pid, const char *state, uint64_t jobs);
 void pool_each(const struct broker *broker, pool_visit visit, void *arg);
+/* Of jobs, and of workers that are started. */
+void pool_waits(const struct broker *broker, waits_visit visit, void *arg);
+/* Fills in what is known of this one. */
+void pool_note(const struct broker *broker, const struct pool_job *job, struct wait_note *note);
 /* SIGKILL to a worker: pid, or 0 for a busy one, else any.  The pid, or 0 if there is none. */
 int pool_kill(struct broker *broker, int pid);
 

@@ -2,7 +2,6 @@
 #include "pool_state.h"
 
 #include "daemon/base/util.h"
-#include "daemon/broker/front/waits.h"
 
 static const struct slot *slot_of(const struct pool *pool, const struct pool_job *job)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/broker/devices/events.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 #include "remote_state.h"
@@ -67,7 +68,7 @@ void remote_give_up(struct remote *remote, const char *why)
 	remote->backoff_ms = remote->backoff_ms * 2 < PAUSE_REMOTE_TRY_MOST_MS
 							 ? remote->backoff_ms * 2
 							 : PAUSE_REMOTE_TRY_MOST_MS;
-	server_progress(remote->broker);
+	broker_progress(remote->broker);
 }
 
 static void on_ready(void *owner, uint64_t micros)

@@ -24,6 +24,7 @@
 #define KILN_DAEMON_REMOTE_H
 
 #include "daemon/broker/broker.h"
+#include "daemon/broker/devices/wait_note.h"
 #include "daemon/base/turns.h"
 
 struct remote_fetch;
@@ -77,6 +78,9 @@ struct remote_stats {
 	 * (other hosts' compiles not counted). */
 	const struct histogram *ask, *write, *miss;
 };
+void remote_waits(const struct broker *broker, waits_visit visit, void *arg);
+/* Fills in what is known of this one. */
+void remote_note(const struct remote_fetch *fetch, struct wait_note *note);
 /* False: there is none. */
 bool remote_stats(const struct broker *broker, struct remote_stats *out);
 

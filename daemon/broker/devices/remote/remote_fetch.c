@@ -18,7 +18,6 @@
 #include "daemon/base/deadlines.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/front/waits.h"
 
 enum fetch_phase { FETCH_ASK, FETCH_CLAIM, FETCH_WAIT, FETCH_CHECK };
 

@@ -2,7 +2,6 @@
 #include "remote_state.h"
 
 #include "daemon/base/util.h"
-#include "daemon/broker/front/waits.h"
 
 void remote_waits(const struct broker *broker, waits_visit visit, void *arg)
 {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/broker/devices/events.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
@@ -81,7 +82,7 @@ static void on_written(void *arg, const struct remote_reply *reply)
 		written(remote);
 	}
 	remote_write_pump(remote);
-	server_progress(remote->broker);
+	broker_progress(remote->broker);
 }
 
 static bool send_entry(struct remote *remote, const struct remote_write *write)

@@ -133,4 +133,16 @@ const char *command_kind_name(const struct kernel_plan *plan);
 void command_put_tuning(struct wire_out *out, const struct kernel_ref *ref,
 						const struct kernel_problem *problem, const struct kernel_limits *limits);
 
+/* "--test-misdeed=hang", as a child that starts now is told; NULL: nothing. */
+#ifdef KILN_TEST_HOOKS
+const char *debug_start_misdeed(struct broker *broker, bool compiler, char argument[40]);
+#else
+static inline const char *debug_start_misdeed(struct broker *broker, bool compiler,
+											  char argument[40])
+{
+	(void)broker, (void)compiler, (void)argument;
+	return NULL;
+}
+#endif
+
 #endif

@@ -55,7 +55,7 @@ struct query *query_open(struct session *session, struct wire_in *message)
 void query_run(struct query *query, store_work work)
 {
 	struct broker *broker = query->request.session->broker;
-	if (store_answer(&query->request, work, query_done) != KILN_OK) {
+	if (request_store(&query->request, work, query_done) != KILN_OK) {
 		query->status = util_fail(query->error, sizeof(query->error), KILN_ENOMEM, "out of memory");
 		query_done(broker, query);
 	}

@@ -71,7 +71,7 @@ static void damage_cache(struct session *session, struct wire_in *message,
 	snprintf(damage->key, sizeof(damage->key), "%s", key ? key : "");
 	if (!request_open(session, wire_id(message), &damage->request, damage_abandon))
 		free(damage);
-	else if (store_answer(&damage->request, damage_work, damage_done) != KILN_OK)
+	else if (request_store(&damage->request, damage_work, damage_done) != KILN_OK)
 		damage_done(session->broker, damage);
 }
 
@@ -181,7 +181,7 @@ static void fail_start(struct session *session, struct wire_in *message)
 	reply_ok(session, wire_id(message));
 }
 
-const char *broker_start_misdeed(struct broker *broker, bool compiler, char argument[40])
+const char *debug_start_misdeed(struct broker *broker, bool compiler, char argument[40])
 {
 	struct test_state *test = &broker->test;
 	if (test->starts_left[compiler] <= 0)

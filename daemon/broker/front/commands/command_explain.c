@@ -114,7 +114,7 @@ static void explain_known(void *arg, const struct compile_toolchains *toolchains
 		job_key(broker, ref);
 	(void)kernel_text(ref); /* which the store's thread reads */
 	explaining->in_store =
-		ref->key[0] && store_answer(&explaining->request, explain_work, explain_done) == KILN_OK;
+		ref->key[0] && request_store(&explaining->request, explain_work, explain_done) == KILN_OK;
 	if (!explaining->in_store)
 		explain_done(broker, explaining);
 }

@@ -151,7 +151,7 @@ static void next_piece(struct broker *broker, struct packing *packing)
 {
 	int status = packing->stopped
 					 ? store_run_for(broker, TURN_NOBODY, piece_work, piece_done, packing)
-					 : store_answer(&packing->request, piece_work, piece_done);
+					 : request_store(&packing->request, piece_work, piece_done);
 	if (status == KILN_OK)
 		return;
 	packing->status =

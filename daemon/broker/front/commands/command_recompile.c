@@ -173,6 +173,6 @@ void command_cache_recompile(struct session *session, struct wire_in *message, s
 	}
 	recompile->broker = session->broker;
 	snprintf(recompile->prefix, sizeof(recompile->prefix), "%s", key ? key : "");
-	if (store_answer(&recompile->request, read_work, read_done) != KILN_OK)
+	if (request_store(&recompile->request, read_work, read_done) != KILN_OK)
 		fail(recompile, KILN_ENOMEM, "out of memory");
 }

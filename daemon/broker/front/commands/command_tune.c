@@ -228,7 +228,7 @@ static void change_run(struct session *session, struct wire_in *message, struct 
 	change->status = KILN_ETIMEDOUT; /* unless the work is done */
 	if (!request_open(session, wire_id(message), &change->request, change_abandon)) {
 		free(change);
-	} else if (store_answer(&change->request, work, done) != KILN_OK) {
+	} else if (request_store(&change->request, work, done) != KILN_OK) {
 		change->status =
 			util_fail(change->error, sizeof(change->error), KILN_ENOMEM, "out of memory");
 		change_end(change, -1);

@@ -1,0 +1,49 @@
+/* call_about.c: finds the call that a lane names, for a post-mortem: the note that the broker keeps
+ * of recent calls was overwritten. */
+#include "call_about.h"
+
+#include "daemon/broker/front/session.h"
+#include "daemon/broker/kernels/tier.h"
+
+static void describe_graph(const struct call *call, struct executor_about *about)
+{
+	const struct kernel_ref *first = call->graph->parts[0].variant;
+	kernel_describe(about, first, first);
+	about->calls = call->graph->count;
+}
+
+/* The kernel that a lane has for a variant is not asked for: the exact one, or its generic one. */
+static bool describe_variant(const struct call *call, uint64_t name, struct executor_about *about)
+{
+	if (call->graph && call->graph->id == name) {
+		describe_graph(call, about);
+		return true;
+	}
+	for (int i = 0; i < call->variant_count; i++) {
+		const struct kernel_ref *asked = call->variants[i];
+		const struct tier *tier = asked->tier;
+		if (call->bound[i].id != name)
+			continue;
+		kernel_describe(about, tier && !tier->taken_over ? tier->generic : asked, asked);
+		return true;
+	}
+	return false;
+}
+
+bool call_describe(struct broker *broker, const struct executor *executor, uint64_t stream,
+				   uint64_t name, struct executor_about *about)
+{
+	for (struct session *session = broker->sessions; session; session = session->next) {
+		struct call *call;
+		size_t cursor = 0;
+		if (session->stream != stream || session->executor != executor)
+			continue;
+		about->session = session->id;
+		about->pid = session->pid;
+		while ((call = map_next(&session->calls, &cursor)))
+			if (describe_variant(call, name, about))
+				return true;
+		return false;
+	}
+	return false;
+}
