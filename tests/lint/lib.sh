@@ -9,7 +9,7 @@ cd "$SOURCE_DIR" || exit 1
 # sources EXTENSION...: our files with these name ends, made pictures and fuzz corpora left out.
 sources() {
 	for extension in "$@"; do
-		find include client daemon kernel_src tests examples scripts cmake .ci -type f \
+		find include client daemon kernel_src tests examples scripts .ci -type f \
 			-name "*$extension" ! -path 'tests/fuzz/corpus/*' ! -path 'examples/data/*'
 	done | sort
 }
