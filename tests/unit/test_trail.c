@@ -19,9 +19,9 @@
 #define ROUNDS 2000
 
 /* The memory as its process has it; the descriptor is gone. */
-static struct trail *open_trail(struct executor *executor, int *fd)
+static struct trail *open_trail(struct device_handle *handle, int *fd)
 {
-	*fd = executor_trail_open(executor);
+	*fd = handle_trail_open(handle);
 	assert_true(*fd >= 0);
 	void *memory = mmap(NULL, sizeof(struct trail), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	assert_true(memory != MAP_FAILED);
@@ -30,18 +30,18 @@ static struct trail *open_trail(struct executor *executor, int *fd)
 
 static void memory_stays(void **state)
 {
-	static struct executor executor;
+	static struct device_handle handle;
 	int fd;
-	struct trail *trail = open_trail(&executor, &fd);
+	struct trail *trail = open_trail(&handle, &fd);
 	(void)state;
 	assert_int_equal(ftruncate(fd, 0), -1);
 	assert_int_equal(errno, EPERM);
 	close(fd);
 	munmap(trail, sizeof(*trail));
-	executor_trail_close(&executor);
+	handle_trail_close(&handle);
 }
 
-static void count(void *arg, const struct executor_past *past)
+static void count(void *arg, const struct handle_past *past)
 {
 	uint64_t now = util_now_us();
 	int *seen = arg;
@@ -62,10 +62,10 @@ static uint64_t next_word(uint64_t *random)
 /* Whatever stands there, what is made of it is a bounded list of calls that may have been. */
 static void nonsense(void **state)
 {
-	static struct executor executor;
+	static struct device_handle handle;
 	uint64_t random = 7;
 	int fd, all = 0;
-	struct trail *trail = open_trail(&executor, &fd);
+	struct trail *trail = open_trail(&handle, &fd);
 	(void)state;
 	close(fd);
 	for (int round = 0; round < ROUNDS; round++) {
@@ -78,13 +78,13 @@ static void nonsense(void **state)
 		/* Numbers that fit, or nothing else would be looked at. */
 		for (unsigned i = 0; i < TRAIL_CALLS; i += 2)
 			trail->calls[(trail->begun - 1 - i) % TRAIL_CALLS].number = trail->begun - i;
-		executor_each_past(&executor, count, &seen);
+		handle_each_past(&handle, count, &seen);
 		assert_true(seen <= (int)TRAIL_CALLS);
 		all += seen;
 	}
 	assert_true(all > ROUNDS);
 	munmap(trail, sizeof(*trail));
-	executor_trail_close(&executor);
+	handle_trail_close(&handle);
 }
 
 int main(void)

@@ -40,9 +40,9 @@ void buffer_delete(struct buffer *buffer)
 	if (map_get_id(&session->buffers, buffer->id) == buffer)
 		map_remove_id(&session->buffers, buffer->id);
 	if (buffer->at[BUFFER_HOME].placing || buffer->sharing)
-		executor_disown(session->executor, buffer);
+		handle_disown(session->executor, buffer);
 	if (buffer->at[BUFFER_OWN].placing && session->own)
-		executor_disown(session->own, buffer);
+		handle_disown(session->own, buffer);
 	closer_put(session->uid, buffer->fd);
 	explicit_bzero(buffer->handle, sizeof(buffer->handle));
 	free(buffer);
@@ -81,15 +81,15 @@ bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct
 
 /* ---- Where it is ---- */
 
-struct executor *buffer_executor(const struct buffer *buffer, enum buffer_where where)
+struct device_handle *buffer_executor(const struct buffer *buffer, enum buffer_where where)
 {
 	return where == BUFFER_OWN ? buffer->session->own : buffer->session->executor;
 }
 
 bool buffer_is_in(const struct buffer *buffer, enum buffer_where where)
 {
-	const struct executor *executor = buffer_executor(buffer, where);
-	return executor && buffer->at[where].generation == executor_generation(executor);
+	const struct device_handle *executor = buffer_executor(buffer, where);
+	return executor && buffer->at[where].generation == handle_generation(executor);
 }
 
 /* The contents are gone: what comes next is new memory. */
@@ -101,15 +101,15 @@ static void lose(struct buffer *buffer)
 
 static void send_free(struct buffer *buffer, enum buffer_where where)
 {
-	struct executor *executor = buffer_executor(buffer, where);
+	struct device_handle *executor = buffer_executor(buffer, where);
 	struct wire_out message;
-	bool there = executor && executor_is_ready(executor) &&
+	bool there = executor && handle_is_ready(executor) &&
 				 (buffer->at[where].placing || buffer_is_in(buffer, where));
 	if (!there)
 		return;
-	uint64_t id = executor_begin(executor, &message, "free");
+	uint64_t id = handle_begin(executor, &message, "free");
 	wire_put_uint(&message, "buf", buffer->id);
-	executor_post(executor, &message, id);
+	handle_post(executor, &message, id);
 }
 
 /* What two processes shared cannot be had by a third: its home begins anew. */
@@ -133,7 +133,7 @@ static void placed(struct buffer *buffer, enum buffer_where where, int status, c
 		begin_anew(buffer);
 		status = KILN_OK;
 	} else if (status == KILN_OK) {
-		at->generation = executor_generation(buffer_executor(buffer, where));
+		at->generation = handle_generation(buffer_executor(buffer, where));
 	} else {
 		snprintf(at->error, sizeof(at->error), "%s", error);
 	}
@@ -171,13 +171,13 @@ static uint64_t origin_of(const struct buffer *buffer)
 
 static int send_place(struct buffer *buffer, enum buffer_where where)
 {
-	struct executor *executor = buffer_executor(buffer, where);
+	struct device_handle *executor = buffer_executor(buffer, where);
 	struct wire_out message;
 	bool held = buffer->kind == BUFFER_HELD && buffer->fd < 0;
 	bool pool = buffer->kind == BUFFER_LENT_POOL;
 	bool by_handle = buffer->kind == BUFFER_LENT_IPC || pool;
 	bool by_fd = !held && buffer->kind != BUFFER_LENT_IPC;
-	uint64_t id = executor_begin(executor, &message, held ? "alloc" : "import");
+	uint64_t id = handle_begin(executor, &message, held ? "alloc" : "import");
 	wire_put_uint(&message, "buf", buffer->id);
 	wire_put_uint(&message, "bytes", buffer->bytes);
 	wire_put_uint(&message, "stream", buffer->session->stream);
@@ -194,8 +194,8 @@ static int send_place(struct buffer *buffer, enum buffer_where where)
 	}
 	if (pool)
 		wire_put_uint(&message, "pool", buffer->pool);
-	return executor_send(executor, &message, id, &buffer->fd, by_fd ? 1 : 0, DEADLINE_PLACE_MS,
-						 where == BUFFER_OWN ? on_own : on_home, buffer);
+	return handle_send(executor, &message, id, &buffer->fd, by_fd ? 1 : 0, DEADLINE_PLACE_MS,
+					   where == BUFFER_OWN ? on_own : on_home, buffer);
 }
 
 /* What became of a request to place or share it, before any answer. */
@@ -207,7 +207,7 @@ static enum buffer_place sent(struct buffer *buffer, enum buffer_where where, in
 		return BUFFER_PLACING;
 	at->status = status;
 	snprintf(at->error, sizeof(at->error), "the device process of %s cannot be reached",
-			 executor_device(buffer_executor(buffer, where))->info.name);
+			 handle_device(buffer_executor(buffer, where))->info.name);
 	return BUFFER_FAILED;
 }
 
@@ -219,7 +219,7 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 	struct buffer_place_state *at = &buffer->at[BUFFER_OWN];
 	buffer->sharing = false;
 	if (status == KILN_OK) {
-		buffer->fd = executor_take_fd(buffer->session->executor);
+		buffer->fd = handle_take_fd(buffer->session->executor);
 		buffer->span = wire_get_uint(&reply->root, "span", 0);
 		buffer->offset = wire_get_uint(&reply->root, "offset", 0);
 		memcpy(buffer->gpu, buffer->session->device->info.uuid, sizeof(buffer->gpu));
@@ -237,13 +237,13 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 
 static enum buffer_place share(struct buffer *buffer)
 {
-	struct executor *home = buffer->session->executor;
+	struct device_handle *home = buffer->session->executor;
 	struct wire_out message;
 	if (buffer->sharing)
 		return BUFFER_PLACING;
-	uint64_t id = executor_begin(home, &message, "share");
+	uint64_t id = handle_begin(home, &message, "share");
 	wire_put_uint(&message, "buf", buffer->id);
-	int status = executor_send(home, &message, id, NULL, 0, DEADLINE_PLACE_MS, on_shared, buffer);
+	int status = handle_send(home, &message, id, NULL, 0, DEADLINE_PLACE_MS, on_shared, buffer);
 	buffer->sharing = status == KILN_OK;
 	return sent(buffer, BUFFER_OWN, status);
 }
@@ -278,7 +278,7 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 	if (is_of_another(buffer)) {
 		at->status = util_fail(at->error, sizeof(at->error), KILN_ELOST,
 							   "it was lent from %s, and %s is %s now: lend it again", buffer->gpu,
-							   executor_device(buffer_executor(buffer, where))->info.name,
+							   handle_device(buffer_executor(buffer, where))->info.name,
 							   buffer->session->device->info.uuid);
 		return BUFFER_FAILED;
 	}

@@ -5,7 +5,7 @@
 #include "daemon/broker/front/session.h"
 #include "daemon/broker/kernels/tier.h"
 
-static void describe_graph(const struct call *call, struct executor_about *about)
+static void describe_graph(const struct call *call, struct handle_about *about)
 {
 	const struct kernel_ref *first = call->graph->parts[0].variant;
 	kernel_describe(about, first, first);
@@ -13,7 +13,7 @@ static void describe_graph(const struct call *call, struct executor_about *about
 }
 
 /* The kernel that a lane has for a variant is not asked for: the exact one, or its generic one. */
-static bool describe_variant(const struct call *call, uint64_t name, struct executor_about *about)
+static bool describe_variant(const struct call *call, uint64_t name, struct handle_about *about)
 {
 	if (call->graph && call->graph->id == name) {
 		describe_graph(call, about);
@@ -30,8 +30,8 @@ static bool describe_variant(const struct call *call, uint64_t name, struct exec
 	return false;
 }
 
-bool call_describe(struct broker *broker, const struct executor *executor, uint64_t stream,
-				   uint64_t name, struct executor_about *about)
+bool call_describe(struct broker *broker, const struct device_handle *executor, uint64_t stream,
+				   uint64_t name, struct handle_about *about)
 {
 	for (struct session *session = broker->sessions; session; session = session->next) {
 		struct call *call;

@@ -8,7 +8,7 @@
 
 /* Fills in what the lane of this stream launches under this name; false: its session has ended, or
  * the call was released. */
-bool call_describe(struct broker *broker, const struct executor *executor, uint64_t stream,
-				   uint64_t name, struct executor_about *about);
+bool call_describe(struct broker *broker, const struct device_handle *executor, uint64_t stream,
+				   uint64_t name, struct handle_about *about);
 
 #endif

@@ -34,8 +34,8 @@ struct call *graph_new(struct session *session, int count)
 static bool is_there(const struct graph *graph)
 {
 	const struct session *session = graph->session;
-	return session && executor_is_ready(session->executor) &&
-		   graph->generation == executor_generation(session->executor);
+	return session && handle_is_ready(session->executor) &&
+		   graph->generation == handle_generation(session->executor);
 }
 
 void graph_free(struct graph *graph)
@@ -43,14 +43,14 @@ void graph_free(struct graph *graph)
 	if (!graph)
 		return;
 	if (is_there(graph)) {
-		struct executor *executor = graph->session->executor;
+		struct device_handle *executor = graph->session->executor;
 		struct wire_out message;
-		uint64_t id = executor_begin(executor, &message, "graph.free");
+		uint64_t id = handle_begin(executor, &message, "graph.free");
 		wire_put_uint(&message, "graph", graph->id);
 		wire_put_uint(&message, "stream", graph->session->stream);
 		wire_put_uint(&message, "lane", graph->session->stream);
 		wire_put_uint(&message, "tail", graph->lane_tail);
-		executor_post(executor, &message, id);
+		handle_post(executor, &message, id);
 	}
 	if (graph->session)
 		graph->session->graph_calls -= (uint64_t)graph->count;
@@ -147,7 +147,7 @@ static int put_graph(struct work *work)
 	struct session *session = work->session;
 	struct wire_out message;
 	bool made = work->kind == WORK_GRAPH;
-	uint64_t id = executor_begin(session->executor, &message, "graph");
+	uint64_t id = handle_begin(session->executor, &message, "graph");
 	wire_put_uint(&message, "graph", graph->id);
 	wire_put_uint(&message, "stream", session->stream);
 	wire_list_begin(&message, "parts");
@@ -162,16 +162,16 @@ static int put_graph(struct work *work)
 	}
 	wire_list_end(&message);
 	work_put_lane(&message, work);
-	int status = executor_send(session->executor, &message, id, NULL, 0,
-							   (uint32_t)session->broker->options.launch_timeout_ms,
-							   made ? work_done : NULL, made ? work : NULL);
+	int status = handle_send(session->executor, &message, id, NULL, 0,
+							 (uint32_t)session->broker->options.launch_timeout_ms,
+							 made ? work_done : NULL, made ? work : NULL);
 	if (status == KILN_OK)
-		graph->generation = executor_generation(session->executor);
+		graph->generation = handle_generation(session->executor);
 	return status;
 }
 
 /* For the report, should the device process end with it: its first launch stands for all. */
-static void note(const struct work *work, struct executor_about *about)
+static void note(const struct work *work, struct handle_about *about)
 {
 	const struct graph *graph = work->call->graph;
 	about->session = work->session->id;
@@ -185,21 +185,20 @@ static int put_launch(struct work *work)
 	struct session *session = work->session;
 	struct wire_out message;
 	lane_bind_graph(work);
-	uint64_t id = executor_begin(session->executor, &message, "graph.launch");
+	uint64_t id = handle_begin(session->executor, &message, "graph.launch");
 	wire_put_uint(&message, "graph", work->call->graph->id);
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "sub", work->stream);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	wire_put_uint(&message, "deadline",
-				  session->broker->options.launch_timeout_ms *
-					  executor_patience(session->executor));
+				  session->broker->options.launch_timeout_ms * handle_patience(session->executor));
 	work_put_lane(&message, work);
 	work->executor_call = id;
-	note(work, executor_note(session->executor, EXECUTOR_MESSAGE, id));
-	if (work->bound && !executor_noted(session->executor, EXECUTOR_LANE, work->bound))
-		note(work, executor_note(session->executor, EXECUTOR_LANE, work->bound));
-	return executor_send(session->executor, &message, id, NULL, 0,
-						 (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
+	note(work, handle_note(session->executor, HANDLE_MESSAGE, id));
+	if (work->bound && !handle_noted(session->executor, HANDLE_LANE, work->bound))
+		note(work, handle_note(session->executor, HANDLE_LANE, work->bound));
+	return handle_send(session->executor, &message, id, NULL, 0,
+					   (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
 }
 
 /* Contents that were lost may be used by a launch if one before it writes all of them. */

@@ -112,7 +112,7 @@ uint64_t lane_count(struct session *session)
 int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES])
 {
 	const struct lane *lane = session->lane;
-	const struct executor *executor = session->executor;
+	const struct device_handle *executor = session->executor;
 	uint64_t deadline_us = session->broker->options.launch_timeout_ms * 1000;
 	struct wait_note note = {.left_ms = WAITS_NO_DEADLINE};
 	int count = 0;
@@ -126,11 +126,11 @@ int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]
 		notes[count] = note;
 		notes[count].what = "launch";
 		notes[count].of = "executor";
-		notes[count].pid = executor_pid(executor);
+		notes[count].pid = handle_pid(executor);
 		notes[count].count = under_way;
 		notes[count].since_us = atomic_load(&lane->counts->progress_us);
 		notes[count].left_ms = waits_left(
-			notes[count].since_us + deadline_us * executor_patience(executor), util_now_us());
+			notes[count].since_us + deadline_us * handle_patience(executor), util_now_us());
 		waits_say(&notes[count++], "launches under way on %s", note.device);
 	}
 	note.since_us = atomic_load(&lane->counts->parked_us);
@@ -146,7 +146,7 @@ int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]
 		notes[count] = note;
 		notes[count].what = "entry";
 		notes[count].of = "executor";
-		notes[count].pid = executor_pid(executor);
+		notes[count].pid = handle_pid(executor);
 		notes[count].count = parked - gated;
 		waits_say(&notes[count++], "launches that were submitted before");
 	}
@@ -184,8 +184,8 @@ static void tell_lost(struct session *session, int status, const char *why)
 void lane_check(struct session *session, const char *why)
 {
 	struct lane *lane = session->lane;
-	if (!lane || (executor_is_ready(session->executor) &&
-				  lane->generation == executor_generation(session->executor)))
+	if (!lane || (handle_is_ready(session->executor) &&
+				  lane->generation == handle_generation(session->executor)))
 		return;
 	bool given = lane->given;
 	lane_drop(session);
@@ -231,11 +231,11 @@ void lane_end(struct session *session)
 	if (!lane || lane->ending)
 		return;
 	lane->ending = true;
-	uint64_t id = executor_begin(session->executor, &message, "lane.close");
+	uint64_t id = handle_begin(session->executor, &message, "lane.close");
 	wire_put_uint(&message, "stream", session->stream);
 	/* A process that is gone is noticed by lane_check. */
-	executor_send(session->executor, &message, id, NULL, 0,
-				  (uint32_t)session->broker->options.launch_timeout_ms, on_ended, session);
+	handle_send(session->executor, &message, id, NULL, 0,
+				(uint32_t)session->broker->options.launch_timeout_ms, on_ended, session);
 }
 
 bool lanes_end(struct broker *broker)
@@ -268,7 +268,7 @@ static void on_answer(void *arg, int status, const char *error, struct wire_in *
 
 static bool open_lane(struct session *session)
 {
-	struct executor *executor = session->executor;
+	struct device_handle *executor = session->executor;
 	struct wire_out message;
 	int others[2];
 	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us, others);
@@ -276,19 +276,19 @@ static bool open_lane(struct session *session)
 		return false;
 	const int fds[LANE_EXEC_DESCRIPTORS] = {lane->memory, lane->wake, others[0], others[1]};
 	uint64_t deadline = session->broker->options.launch_timeout_ms;
-	uint64_t id = executor_begin(executor, &message, "lane.open");
+	uint64_t id = handle_begin(executor, &message, "lane.open");
 	wire_put_uint(&message, "stream", session->stream);
-	wire_put_uint(&message, "deadline", deadline * executor_patience(executor));
+	wire_put_uint(&message, "deadline", deadline * handle_patience(executor));
 	wire_put_uint(&message, "ready", session->broker->options.ready_timeout_ms);
-	int status = executor_send(executor, &message, id, fds, LANE_EXEC_DESCRIPTORS,
-							   (uint32_t)deadline, on_answer, session);
+	int status = handle_send(executor, &message, id, fds, LANE_EXEC_DESCRIPTORS, (uint32_t)deadline,
+							 on_answer, session);
 	close(others[0]);
 	close(others[1]);
 	if (status != KILN_OK) {
 		close_all(lane);
 		return false;
 	}
-	lane->generation = executor_generation(executor);
+	lane->generation = handle_generation(executor);
 	session->lane = lane;
 	return true;
 }
@@ -329,7 +329,7 @@ void lane_bind_graph(struct work *work)
 void lane_bind(struct work *work, uint64_t module)
 {
 	struct session *session = work->session;
-	struct executor *executor = session->executor;
+	struct device_handle *executor = session->executor;
 	struct call *call = work->call;
 	int number = variant_number(call, work->variant);
 	struct wire_out message;
@@ -338,18 +338,18 @@ void lane_bind(struct work *work, uint64_t module)
 	struct call_bound *bound = &call->bound[number];
 	if (bound->generation != session->lane->generation) {
 		uint64_t name = broker_id(session->broker);
-		uint64_t id = executor_begin(executor, &message, "lane.bind");
+		uint64_t id = handle_begin(executor, &message, "lane.bind");
 		wire_put_uint(&message, "call", name);
 		wire_put_str(&message, "op", call->problem.op);
 		wire_put_uint(&message, "of", call->id);
 		wire_put_uint(&message, "notice", tier_notice(session, work->variant));
 		work_put_launch(&message, work, module, false);
-		if (executor_send(executor, &message, id, NULL, 0,
-						  (uint32_t)session->broker->options.launch_timeout_ms, on_answer,
-						  session) != KILN_OK)
+		if (handle_send(executor, &message, id, NULL, 0,
+						(uint32_t)session->broker->options.launch_timeout_ms, on_answer,
+						session) != KILN_OK)
 			return;
 		*bound = (struct call_bound){name, session->lane->generation};
-		struct executor_about *about = executor_note(executor, EXECUTOR_LANE, name);
+		struct handle_about *about = handle_note(executor, HANDLE_LANE, name);
 		about->session = session->id;
 		about->pid = session->pid;
 		kernel_describe(about, work->kernel, work->variant);
@@ -362,28 +362,28 @@ void lane_bind(struct work *work, uint64_t module)
 void lane_rebind(struct session *session, struct call *call, const struct kernel_ref *variant)
 {
 	struct lane *lane = session->lane;
-	struct executor *executor = session->executor;
+	struct device_handle *executor = session->executor;
 	int number = variant_number(call, variant);
 	struct work work = {.session = session, .call = call, .fd = -1};
 	struct wire_out message;
-	if (!lane || lane->ending || number < 0 || !executor_is_ready(executor) ||
+	if (!lane || lane->ending || number < 0 || !handle_is_ready(executor) ||
 		call->bound[number].generation != lane->generation)
 		return;
-	uint64_t module = executor_module(executor, variant->key);
+	uint64_t module = handle_module(executor, variant->key);
 	if (!module)
 		return; /* it launches what it did before */
 	work.kernel = work.variant = call->variants[number];
 	work.extents = variant->plan.extents;
 	work.operand_count = variant->plan.operand_count;
-	struct executor_about *about = executor_noted_call(executor, call->bound[number].id);
+	struct handle_about *about = handle_noted_call(executor, call->bound[number].id);
 	if (about)
 		kernel_describe(about, variant, variant);
-	uint64_t id = executor_begin(executor, &message, "lane.rebind");
+	uint64_t id = handle_begin(executor, &message, "lane.rebind");
 	wire_put_uint(&message, "call", call->bound[number].id);
 	wire_put_str(&message, "op", call->problem.op);
 	work_put_launch(&message, &work, module, false);
-	executor_send(executor, &message, id, NULL, 0,
-				  (uint32_t)session->broker->options.launch_timeout_ms, on_answer, session);
+	handle_send(executor, &message, id, NULL, 0,
+				(uint32_t)session->broker->options.launch_timeout_ms, on_answer, session);
 }
 
 /* With the answer to the launch: what the client needs to go on without messages. */
@@ -408,7 +408,7 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 	if (lane->given)
 		return 0;
 	lane->given = true;
-	executor_look_after(session->executor);
+	handle_look_after(session->executor);
 	fds[0] = lane->memory;
 	fds[1] = lane->wake;
 	fds[2] = lane->told;
@@ -420,31 +420,31 @@ void lane_unbind(struct session *session, const struct call *call)
 	struct wire_out message;
 	if (call->graph)
 		call->graph->lane_tail = session->lane_tail;
-	if (!session->lane || session->lane->ending || !executor_is_ready(session->executor))
+	if (!session->lane || session->lane->ending || !handle_is_ready(session->executor))
 		return;
 	for (int i = 0; i < call->variant_count; i++) {
 		if (call->bound[i].generation != session->lane->generation)
 			continue;
-		uint64_t id = executor_begin(session->executor, &message, "lane.unbind");
+		uint64_t id = handle_begin(session->executor, &message, "lane.unbind");
 		wire_put_uint(&message, "stream", session->stream);
 		wire_put_uint(&message, "call", call->bound[i].id);
 		/* What the client had written before it gave the call up still names it. */
 		wire_put_uint(&message, "lane", session->stream);
 		wire_put_uint(&message, "tail", session->lane_tail);
-		executor_post(session->executor, &message, id);
+		handle_post(session->executor, &message, id);
 	}
 }
 
 void lane_cancel(struct session *session, uint64_t number, uint64_t count)
 {
 	struct wire_out message;
-	if (!session->lane || !executor_is_ready(session->executor))
+	if (!session->lane || !handle_is_ready(session->executor))
 		return;
-	uint64_t id = executor_begin(session->executor, &message, "lane.cancel");
+	uint64_t id = handle_begin(session->executor, &message, "lane.cancel");
 	wire_put_uint(&message, "stream", session->stream);
 	wire_put_uint(&message, "number", number);
 	wire_put_uint(&message, "count", count);
 	wire_put_uint(&message, "lane", session->stream);
 	wire_put_uint(&message, "tail", number + count);
-	executor_post(session->executor, &message, id);
+	handle_post(session->executor, &message, id);
 }

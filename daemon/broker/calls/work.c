@@ -61,7 +61,7 @@ static void unlink_work(struct work *work)
 	work->previous = work->next = NULL;
 }
 
-struct executor *work_executor(const struct work *work)
+struct device_handle *work_executor(const struct work *work)
 {
 	return work->raw ? work->session->own : work->session->executor;
 }
@@ -298,11 +298,11 @@ void work_pump(struct session *session)
 		struct work *work = session->queued;
 		session->pump_again = false;
 		/* A user's kernel needs both: what it uses may have to be shared first. */
-		struct executor *missing =
-			!executor_is_ready(session->executor) ? session->executor : work_executor(work);
-		if (!executor_is_ready(missing)) {
+		struct device_handle *missing =
+			!handle_is_ready(session->executor) ? session->executor : work_executor(work);
+		if (!handle_is_ready(missing)) {
 			session->waiting_ready = true;
-			executor_when_ready(missing, on_executor, session);
+			handle_when_ready(missing, on_executor, session);
 			continue;
 		}
 		if (work_advance(work) == WORK_WAITS && !session->pump_again)
@@ -464,13 +464,13 @@ void work_cancel(struct session *session, uint64_t ticket)
 	if (!work || work->kind != WORK_LAUNCH)
 		return;
 	if (work->sent) {
-		uint64_t id = executor_begin(work_executor(work), &message, "cancel");
+		uint64_t id = handle_begin(work_executor(work), &message, "cancel");
 		wire_put_uint(&message, "ticket", work->executor_call);
-		executor_post(work_executor(work), &message, id);
+		handle_post(work_executor(work), &message, id);
 		return;
 	}
 	if (work->loading)
-		executor_disown(work_executor(work), work);
+		handle_disown(work_executor(work), work);
 	work_end(work, KILN_ECANCELED, "the call was canceled before it started", 0);
 	work_pump(session);
 }
@@ -480,9 +480,9 @@ void work_abandon(struct session *session)
 	while (session->queued) {
 		struct work *work = session->queued;
 		if (work->loading)
-			executor_disown(work_executor(work), work);
+			handle_disown(work_executor(work), work);
 		if (work->freeing)
-			executor_disown(session->own, work);
+			handle_disown(session->own, work);
 		count_lost(work);
 		unlink_work(work);
 		if (work->kind == WORK_FREE) {

@@ -74,7 +74,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 {
 	struct work *work = arg;
 	struct session *session = work->session;
-	struct executor *executor = work_executor(work);
+	struct device_handle *executor = work_executor(work);
 	work->fetching = NULL;
 	if (answer->status != KILN_OK) {
 		work->load_status = answer->status;
@@ -84,8 +84,8 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 		if (work->variant->tier)
 			tier_know(session->broker, work->kernel, (int64_t)answer->row->object_bytes);
 		work->load_us = util_now_us();
-		int status = executor_load(executor, answer->row->key, answer->row,
-								   work->kernel->plan.shared_bytes, on_loaded, work);
+		int status = handle_load(executor, answer->row->key, answer->row,
+								 work->kernel->plan.shared_bytes, on_loaded, work);
 		/* A process that is gone is noticed by the pump; other failures are this work's. */
 		if (status != KILN_OK)
 			work->loading = false;
@@ -110,7 +110,7 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 		return work_refuse(work, work->load_status, work->load_error);
 	}
 	if (work->kernel->key[0])
-		*module = executor_module(work_executor(work), work->kernel->key);
+		*module = handle_module(work_executor(work), work->kernel->key);
 	if (*module)
 		return WORK_READY;
 	/* Never asked for before: a call at addresses that it was not prepared for. */
@@ -279,7 +279,7 @@ void work_put_lane(struct wire_out *message, const struct work *work)
 /* For the report, should the device process end with it. */
 static void note(const struct work *work, uint64_t id)
 {
-	struct executor_about *about = executor_note(work_executor(work), EXECUTOR_MESSAGE, id);
+	struct handle_about *about = handle_note(work_executor(work), HANDLE_MESSAGE, id);
 	about->session = work->session->id;
 	about->pid = work->session->pid;
 	about->copied = work->bytes;
@@ -300,7 +300,7 @@ static int send_launch(struct work *work, uint64_t module)
 	if (work->kernel != work->variant)
 		tier_used(session, work->variant, 1);
 	lane_bind(work, module);
-	uint64_t id = executor_begin(work_executor(work), &message, "launch");
+	uint64_t id = handle_begin(work_executor(work), &message, "launch");
 	work_put_launch(&message, work, module, true);
 	wire_put_uint(&message, "sub", work->stream);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
@@ -311,9 +311,9 @@ static int send_launch(struct work *work, uint64_t module)
 	 * that of a user's kernel. */
 	if (work->raw && work->raw->timeout_ms)
 		deadline = work->raw->timeout_ms;
-	wire_put_uint(&message, "deadline", deadline * executor_patience(work_executor(work)));
-	return executor_send(work_executor(work), &message, id, NULL, 0, (uint32_t)deadline, work_done,
-						 work);
+	wire_put_uint(&message, "deadline", deadline * handle_patience(work_executor(work)));
+	return handle_send(work_executor(work), &message, id, NULL, 0, (uint32_t)deadline, work_done,
+					   work);
 }
 
 static enum work_step advance_launch(struct work *work)
@@ -376,7 +376,7 @@ static enum work_step advance_copy(struct work *work)
 				 buffer_label(buffer, label));
 		return work_refuse(work, KILN_ELOST, error);
 	}
-	uint64_t id = executor_begin(session->executor, &message, "copy");
+	uint64_t id = handle_begin(session->executor, &message, "copy");
 	wire_put_uint(&message, "buf", buffer->id);
 	wire_put_uint(&message, "offset", work->offset);
 	wire_put_uint(&message, "bytes", work->bytes);
@@ -385,11 +385,9 @@ static enum work_step advance_copy(struct work *work)
 	work_put_lane(&message, work);
 	note(work, id);
 	wire_put_uint(&message, "deadline",
-				  session->broker->options.launch_timeout_ms *
-					  executor_patience(session->executor));
-	int status =
-		executor_send(session->executor, &message, id, &work->fd, 1,
-					  (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
+				  session->broker->options.launch_timeout_ms * handle_patience(session->executor));
+	int status = handle_send(session->executor, &message, id, &work->fd, 1,
+							 (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
 	if (status == KILN_OK && work->to_device)
 		cover(buffer, work->offset, work->bytes);
 	return work_sent(work, status);
@@ -408,15 +406,15 @@ static void on_own_freed(void *arg, int status, const char *error, struct wire_i
 /* The client is told when no process has it any more. */
 static enum work_step free_own(struct work *work)
 {
-	struct executor *own = work->session->own;
+	struct device_handle *own = work->session->own;
 	struct wire_out message;
 	if (work->freeing || work->buffer->at[BUFFER_OWN].placing)
 		return WORK_WAITS;
-	if (!buffer_is_in(work->buffer, BUFFER_OWN) || !executor_is_ready(own))
+	if (!buffer_is_in(work->buffer, BUFFER_OWN) || !handle_is_ready(own))
 		return WORK_READY;
-	uint64_t id = executor_begin(own, &message, "free");
+	uint64_t id = handle_begin(own, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
-	work->freeing = executor_send_waiting(own, &message, id, on_own_freed, work) == KILN_OK;
+	work->freeing = handle_send_waiting(own, &message, id, on_own_freed, work) == KILN_OK;
 	return work->freeing ? WORK_WAITS : WORK_READY;
 }
 
@@ -431,10 +429,10 @@ static enum work_step advance_free(struct work *work)
 		work_end(work, KILN_OK, NULL, 0);
 		return WORK_GONE;
 	}
-	uint64_t id = executor_begin(session->executor, &message, "free");
+	uint64_t id = handle_begin(session->executor, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
 	work_put_lane(&message, work);
-	return work_sent(work, executor_send_waiting(session->executor, &message, id, work_done, work));
+	return work_sent(work, handle_send_waiting(session->executor, &message, id, work_done, work));
 }
 
 /* The order of submission holds over both processes: one has ended all before the other begins.

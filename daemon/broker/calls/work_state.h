@@ -52,7 +52,7 @@ struct work {
 };
 
 /* The device process that it is for. */
-struct executor *work_executor(const struct work *work);
+struct device_handle *work_executor(const struct work *work);
 
 /* ---- work.c ---- */
 

@@ -32,7 +32,7 @@ int devices_open(struct broker *broker, char error[KERNEL_ERROR_MAX])
 	for (int i = 0; i < wanted->count; i++)
 		add(broker, wanted->names[i]);
 	for (struct device_entry *device = broker->devices; device; device = device->next)
-		if (!executor_for(device, (uint32_t)getuid()))
+		if (!handle_for(device, (uint32_t)getuid()))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory");
 	return KILN_OK;
 }
@@ -100,8 +100,8 @@ bool device_is_present(struct device_entry *device, const struct device_info *in
 void device_is_away(struct device_entry *device, enum device_state state, const char *reason)
 {
 	/* Another user's process may still have it, or have it again. */
-	for (struct executor *executor = device->executors; executor; executor = executor->next)
-		if (executor->phase == EXECUTOR_READY && !executor->session)
+	for (struct device_handle *handle = device->handles; handle; handle = handle->next)
+		if (handle->state == HANDLE_READY && !handle->session)
 			return;
 	if (device->state != state)
 		util_log(state == DEVICE_LOST ? UTIL_WARN : UTIL_INFO, "device %s is %s: %s",
@@ -113,8 +113,8 @@ void device_is_away(struct device_entry *device, enum device_state state, const 
 void devices_close(struct broker *broker)
 {
 	for (struct device_entry *device = broker->devices; device; device = device->next)
-		for (struct executor *executor = device->executors; executor; executor = executor->next)
-			executor_stop(executor);
+		for (struct device_handle *handle = device->handles; handle; handle = handle->next)
+			handle_stop(handle);
 }
 
 void devices_free(struct broker *broker)
@@ -122,46 +122,45 @@ void devices_free(struct broker *broker)
 	while (broker->devices) {
 		struct device_entry *device = broker->devices;
 		broker->devices = device->next;
-		while (device->executors) {
-			struct executor *executor = device->executors;
-			device->executors = executor->next;
-			executor_free(executor);
+		while (device->handles) {
+			struct device_handle *handle = device->handles;
+			device->handles = handle->next;
+			handle_free(handle);
 		}
 		free(device);
 	}
 }
 
-void executor_each(const struct broker *broker, executor_visit visit, void *arg)
+void handle_each(const struct broker *broker, handle_visit visit, void *arg)
 {
 	static const char *const phases[] = {"stopped", "waiting", "starting", "ready"};
 	for (struct device_entry *device = broker->devices; device; device = device->next)
-		for (struct executor *executor = device->executors; executor; executor = executor->next) {
-			struct executor_stats stats = {
-				.executor = executor,
+		for (struct device_handle *handle = device->handles; handle; handle = handle->next) {
+			struct handle_stats stats = {
+				.handle = handle,
 				.device = device->info.name,
-				.state = executor->lost ? "lost" : phases[executor->phase],
-				.reason =
-					executor->phase == EXECUTOR_STOPPED || executor->lost ? executor->reason : "",
-				.uid = executor->uid,
-				.session = executor->session,
-				.pid = executor->child ? child_pid(executor->child) : 0,
-				.inflight = executor->call_count,
-				.modules = (int)executor->modules.count,
-				.restarts = executor->restarts,
-				.scratch_bytes = executor->scratch_bytes,
-				.sandbox = executor->sandbox,
+				.state = handle->lost ? "lost" : phases[handle->state],
+				.reason = handle->state == HANDLE_STOPPED || handle->lost ? handle->reason : "",
+				.uid = handle->uid,
+				.session = handle->session,
+				.pid = handle->child ? child_pid(handle->child) : 0,
+				.inflight = handle->call_count,
+				.modules = (int)handle->modules.count,
+				.restarts = handle->restarts,
+				.scratch_bytes = handle->scratch_bytes,
+				.sandbox = handle->sandbox,
 			};
 			visit(arg, &stats);
 		}
 }
 
-int executor_kill(struct broker *broker, int pid)
+int handle_kill(struct broker *broker, int pid)
 {
 	for (struct device_entry *device = broker->devices; device; device = device->next)
-		for (struct executor *executor = device->executors; executor; executor = executor->next)
-			if (executor->child && (!pid || child_pid(executor->child) == pid)) {
-				child_kill(executor->child);
-				return child_pid(executor->child);
+		for (struct device_handle *handle = device->handles; handle; handle = handle->next)
+			if (handle->child && (!pid || child_pid(handle->child) == pid)) {
+				child_kill(handle->child);
+				return child_pid(handle->child);
 			}
 	return 0;
 }

@@ -10,8 +10,8 @@
 
 struct cache;
 struct compile_job;
-struct executor;
-struct executor_about;
+struct device_handle;
+struct handle_about;
 
 struct broker_events {
 	/* Something ended: a daemon that drains may be done. */
@@ -20,21 +20,21 @@ struct broker_events {
 	/* ---- A device process ---- */
 
 	/* It is ready, or it is gone: sessions look at what they have queued for it. */
-	void (*device_changed)(struct broker *broker, struct executor *executor);
+	void (*device_changed)(struct broker *broker, struct device_handle *handle);
 	/* It is gone.  Comes before its requests are answered, for their owners may ask for more. */
-	void (*device_lost)(struct broker *broker, struct executor *executor, const char *why);
+	void (*device_lost)(struct broker *broker, struct device_handle *handle, const char *why);
 	/* Its handle is about to be freed; its requests have been answered. */
-	void (*device_closed)(struct broker *broker, struct executor *executor);
+	void (*device_closed)(struct broker *broker, struct device_handle *handle);
 	/* Whether it serves a session. */
-	bool (*device_used)(const struct broker *broker, const struct executor *executor);
+	bool (*device_used)(const struct broker *broker, const struct device_handle *handle);
 	/* Whether sessions have lanes to it, and whether something is under way in one of them. */
-	bool (*device_lanes)(const struct broker *broker, const struct executor *executor,
+	bool (*device_lanes)(const struct broker *broker, const struct device_handle *handle,
 						 bool *under_way);
 	/* It found nonsense in the lane of this stream, which a client wrote. */
-	void (*lane_broke)(struct broker *broker, const struct executor *executor, uint64_t stream,
+	void (*lane_broke)(struct broker *broker, const struct device_handle *handle, uint64_t stream,
 					   const char *why);
 	/* It ran so many launches that a lane has of this call under the name "bound". */
-	void (*lane_used)(struct broker *broker, const struct executor *executor, uint64_t stream,
+	void (*lane_used)(struct broker *broker, const struct device_handle *handle, uint64_t stream,
 					  uint64_t call, uint64_t bound, uint64_t launches);
 	/* It could not load the object of this key: the object is damaged, or the driver is another. */
 	void (*object_refused)(struct broker *broker, const char *key, const char *why);
@@ -49,8 +49,8 @@ struct broker_events {
 	/* ---- For post-mortems ---- */
 
 	/* Fills in what a lane launches under this name; false: its session or call is gone. */
-	bool (*describe_call)(struct broker *broker, const struct executor *executor, uint64_t stream,
-						  uint64_t name, struct executor_about *about);
+	bool (*describe_call)(struct broker *broker, const struct device_handle *handle,
+						  uint64_t stream, uint64_t name, struct handle_about *about);
 	/* The key that this job makes; "": nobody waits for it. */
 	const char *(*key_of)(const struct broker *broker, const struct compile_job *job);
 

@@ -1,45 +1,45 @@
 /* handle_state.h: what executor.c (the process), handle_calls.c (requests) and devices.c share.
  */
-#ifndef KILN_DAEMON_EXECUTOR_STATE_H
-#define KILN_DAEMON_EXECUTOR_STATE_H
+#ifndef KILN_DAEMON_HANDLE_STATE_H
+#define KILN_DAEMON_HANDLE_STATE_H
 
 #include "daemon/base/child.h"
 #include "handle.h"
 #include "daemon/base/pulse.h"
 
-enum executor_phase {
-	EXECUTOR_STOPPED, /* never started, or could not be started again and again */
-	EXECUTOR_WAITING, /* before its next start */
-	EXECUTOR_STARTING,
-	EXECUTOR_READY,
+enum handle_state {
+	HANDLE_STOPPED, /* never started, or could not be started again and again */
+	HANDLE_WAITING, /* before its next start */
+	HANDLE_STARTING,
+	HANDLE_READY,
 };
 
-#define EXECUTOR_NOTES 32
+#define HANDLE_NOTES 32
 
-struct executor_note {
+struct handle_note {
 	uint64_t id; /* of a request; 0: none */
-	struct executor_about about;
+	struct handle_about about;
 };
 
 struct trail;
 
-struct executor_call {
+struct handle_call {
 	uint64_t id;
 	uint32_t deadline_ms;
 	bool waits; /* until nothing runs: the device is not kept by it */
 	uint64_t sent_us;
-	const char *type;   /* "launch" */
-	executor_done done; /* NULL: nobody waits */
+	const char *type; /* "launch" */
+	handle_done done; /* NULL: nobody waits */
 	void *arg;
-	struct executor_call *previous, *next;
+	struct handle_call *previous, *next;
 };
 
-struct executor {
+struct device_handle {
 	struct device_entry *device;
 	uint32_t uid;
 	uint64_t session; /* whose alone it is; 0: of all sessions of the uid */
 	int open_handles; /* while it is being closed */
-	enum executor_phase phase;
+	enum handle_state state;
 	struct child *child;
 	uint64_t generation, restarts, next_call;
 	const char *begun; /* the type of the message that is being made */
@@ -52,13 +52,13 @@ struct executor {
 	uv_timer_t clock; /* READY with calls: looks at deadlines */
 	uint32_t backoff_ms, lost_ms;
 	bool lost; /* its device was there and is not: asked for, it answers at once that it is so */
-	uint64_t ready_us, ended_us, phase_us; /* phase_us: since when it is in its phase */
+	uint64_t ready_us, ended_us, state_us; /* state_us: since when it is in its phase */
 	int failed_starts;
 	char reason[KERNEL_ERROR_MAX]; /* STOPPED: why */
 
-	struct executor_wait *waiters;
-	struct executor_call *first, *last; /* oldest first */
-	struct map calls;                   /* by id */
+	struct handle_wait *waiters;
+	struct handle_call *first, *last; /* oldest first */
+	struct map calls;                 /* by id */
 	int call_count;
 	uint64_t progress_us; /* when something last completed */
 	struct pulse pulse;
@@ -69,48 +69,48 @@ struct executor {
 	struct frame *frame;        /* of the reply that is being handed out */
 
 	uint64_t scratch_bytes;    /* that its process holds */
-	struct map modules;        /* key -> struct executor_module */
+	struct map modules;        /* key -> struct handle_module */
 	const struct trail *trail; /* that its process leaves; NULL: it leaves none */
-	struct executor_note notes[EXECUTOR_NOTINGS][EXECUTOR_NOTES]; /* the newest over the oldest */
-	unsigned next_note[EXECUTOR_NOTINGS];
+	struct handle_note notes[HANDLE_NOTINGS][HANDLE_NOTES]; /* the newest over the oldest */
+	unsigned next_note[HANDLE_NOTINGS];
 	uint64_t next_use;
-	struct executor *next;
+	struct device_handle *next;
 };
 
 struct module_wait {
-	executor_done done;
+	handle_done done;
 	void *arg;
 	uint64_t since_us;
 	struct module_wait *next;
 };
 
-struct executor_module {
+struct handle_module {
 	char key[KERNEL_KEY_HEX];
 	uint64_t id;
 	bool ready, kept;
 	uint64_t used; /* rises with every use of any */
-	struct executor *executor;
+	struct device_handle *handle;
 	struct module_wait *waiters;
 	int64_t *params; /* sizes of its parameters; NULL: not known */
 	int param_count;
 };
 
 /* handle_calls.c */
-uint64_t executor_call_deadline_ms(const struct executor *executor,
-								   const struct executor_call *call);
-void executor_on_message(void *owner, struct wire_in *message, struct frame *frame);
-void executor_fail_calls(struct executor *executor, const char *why);
-void executor_drop_modules(struct executor *executor);
+uint64_t handle_call_deadline_ms(const struct device_handle *handle,
+								 const struct handle_call *call);
+void handle_on_message(void *owner, struct wire_in *message, struct frame *frame);
+void handle_fail_calls(struct device_handle *handle, const char *why);
+void handle_drop_modules(struct device_handle *handle);
 
 /* executor.c */
-void executor_on_started(struct executor *executor, struct wire_in *message);
-void executor_stop(struct executor *executor);
-void executor_free(struct executor *executor);
+void handle_on_started(struct device_handle *handle, struct wire_in *message);
+void handle_stop(struct device_handle *handle);
+void handle_free(struct device_handle *handle);
 
 /* handle_trail.c */
 /* Of the process that is started next: a descriptor for it, or -1. */
-int executor_trail_open(struct executor *executor);
-void executor_trail_close(struct executor *executor);
+int handle_trail_open(struct device_handle *handle);
+void handle_trail_close(struct device_handle *handle);
 
 /* devices.c */
 /* True: another one than before is there. */

@@ -13,61 +13,61 @@
 
 #define LOAD(word) atomic_load_explicit(&(word), memory_order_relaxed)
 
-int executor_trail_open(struct executor *executor)
+int handle_trail_open(struct device_handle *handle)
 {
 	int fd = frame_memfd("kiln-trail", sizeof(struct trail));
 	void *memory =
 		fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct trail), PROT_READ, MAP_SHARED, fd, 0);
-	executor_trail_close(executor);
-	executor->trail = memory == MAP_FAILED ? NULL : memory;
-	if (!executor->trail && fd >= 0) {
+	handle_trail_close(handle);
+	handle->trail = memory == MAP_FAILED ? NULL : memory;
+	if (!handle->trail && fd >= 0) {
 		close(fd);
 		fd = -1;
 	}
 	return fd;
 }
 
-void executor_trail_close(struct executor *executor)
+void handle_trail_close(struct device_handle *handle)
 {
-	if (executor->trail)
-		munmap((void *)executor->trail, sizeof(*executor->trail));
-	executor->trail = NULL;
-	memset(executor->notes, 0, sizeof(executor->notes));
+	if (handle->trail)
+		munmap((void *)handle->trail, sizeof(*handle->trail));
+	handle->trail = NULL;
+	memset(handle->notes, 0, sizeof(handle->notes));
 }
 
-struct executor_about *executor_note(struct executor *executor, enum executor_noting which,
-									 uint64_t id)
+struct handle_about *handle_note(struct device_handle *handle, enum handle_noting which,
+								 uint64_t id)
 {
-	unsigned at = executor->next_note[which]++ % EXECUTOR_NOTES;
-	struct executor_note *note = &executor->notes[which][at];
-	*note = (struct executor_note){.id = id};
+	unsigned at = handle->next_note[which]++ % HANDLE_NOTES;
+	struct handle_note *note = &handle->notes[which][at];
+	*note = (struct handle_note){.id = id};
 	return &note->about;
 }
 
-const struct executor_about *executor_noted(const struct executor *executor,
-											enum executor_noting which, uint64_t id)
+const struct handle_about *handle_noted(const struct device_handle *handle,
+										enum handle_noting which, uint64_t id)
 {
-	for (int i = 0; i < EXECUTOR_NOTES; i++)
-		if (executor->notes[which][i].id == id)
-			return &executor->notes[which][i].about;
+	for (int i = 0; i < HANDLE_NOTES; i++)
+		if (handle->notes[which][i].id == id)
+			return &handle->notes[which][i].about;
 	return NULL;
 }
 
-struct executor_about *executor_noted_call(struct executor *executor, uint64_t name)
+struct handle_about *handle_noted_call(struct device_handle *handle, uint64_t name)
 {
-	for (int i = 0; i < EXECUTOR_NOTES; i++)
-		if (executor->notes[EXECUTOR_LANE][i].id == name)
-			return &executor->notes[EXECUTOR_LANE][i].about;
+	for (int i = 0; i < HANDLE_NOTES; i++)
+		if (handle->notes[HANDLE_LANE][i].id == name)
+			return &handle->notes[HANDLE_LANE][i].about;
 	return NULL;
 }
 
 /* False: nothing that can be. */
-static bool read_past(const struct trail *trail, uint64_t number, struct executor_past *out)
+static bool read_past(const struct trail *trail, uint64_t number, struct handle_past *out)
 {
 	const struct trail_call *call = &trail->calls[number % TRAIL_CALLS];
 	uint64_t now = util_now_us();
 	uint64_t began = LOAD(call->began_us), ended = LOAD(call->ended_us);
-	*out = (struct executor_past){
+	*out = (struct handle_past){
 		.number = number,
 		.name = LOAD(call->name),
 		.stream = LOAD(call->stream),
@@ -81,19 +81,19 @@ static bool read_past(const struct trail *trail, uint64_t number, struct executo
 		   ended <= now;
 }
 
-void executor_each_past(const struct executor *executor, executor_past_visit visit, void *arg)
+void handle_each_past(const struct device_handle *handle, handle_past_visit visit, void *arg)
 {
-	const struct trail *trail = executor->trail;
+	const struct trail *trail = handle->trail;
 	uint64_t begun = trail ? LOAD(trail->begun) : 0;
-	struct executor_past past;
+	struct handle_past past;
 	for (uint64_t i = 0; i < begun && i < TRAIL_CALLS; i++)
 		if (read_past(trail, begun - 1 - i, &past))
 			visit(arg, &past);
 }
 
-void executor_each_request(const struct executor *executor, executor_request_visit visit, void *arg)
+void handle_each_request(const struct device_handle *handle, handle_request_visit visit, void *arg)
 {
 	uint64_t now = util_now_us();
-	for (const struct executor_call *call = executor->first; call; call = call->next)
+	for (const struct handle_call *call = handle->first; call; call = call->next)
 		visit(arg, call->type, now - call->sent_us, call->deadline_ms);
 }

@@ -6,45 +6,45 @@
 
 #include "daemon/base/util.h"
 
-static struct wait_note begin(const struct executor *executor, const void *owner, const char *what,
-							  uint64_t since_us)
+static struct wait_note begin(const struct device_handle *handle, const void *owner,
+							  const char *what, uint64_t since_us)
 {
 	return (struct wait_note){
 		.owner = owner,
 		.what = what,
 		.of = "executor",
-		.pid = executor->child ? child_pid(executor->child) : 0,
-		.device = executor->device->info.name,
+		.pid = handle->child ? child_pid(handle->child) : 0,
+		.device = handle->device->info.name,
 		.since_us = since_us,
 		.left_ms = WAITS_NO_DEADLINE,
 	};
 }
 
-int executor_pid(const struct executor *executor)
+int handle_pid(const struct device_handle *handle)
 {
-	return executor->child ? child_pid(executor->child) : 0;
+	return handle->child ? child_pid(handle->child) : 0;
 }
 
 /* ---- Its start ---- */
 
-static void note_start(const struct executor *executor, waits_visit visit, void *arg)
+static void note_start(const struct device_handle *handle, waits_visit visit, void *arg)
 {
-	const char *name = executor->device->info.name;
-	bool starting = executor->phase == EXECUTOR_STARTING;
-	for (const struct executor_wait *wait = executor->waiters; wait; wait = wait->next) {
-		struct wait_note note = begin(executor, wait->arg, "device", wait->since_us);
+	const char *name = handle->device->info.name;
+	bool starting = handle->state == HANDLE_STARTING;
+	for (const struct handle_wait *wait = handle->waiters; wait; wait = wait->next) {
+		struct wait_note note = begin(handle, wait->arg, "device", wait->since_us);
 		waits_say(&note, "the start of the device process of %s", name);
 		if (starting)
-			note.left_ms = waits_timer_left(&executor->timer);
+			note.left_ms = waits_timer_left(&handle->timer);
 		visit(arg, &note);
 	}
-	if (!starting && executor->phase != EXECUTOR_WAITING)
+	if (!starting && handle->state != HANDLE_WAITING)
 		return;
-	struct wait_note note = begin(executor, NULL, "start", executor->phase_us);
+	struct wait_note note = begin(handle, NULL, "start", handle->state_us);
 	waits_say(&note, "%s of the device process of %s", starting ? "the start" : "the next start",
 			  name);
 	if (starting)
-		note.left_ms = waits_timer_left(&executor->timer);
+		note.left_ms = waits_timer_left(&handle->timer);
 	visit(arg, &note);
 }
 
@@ -67,7 +67,7 @@ static const struct {
 	{"lane.close", "lane", "the launches of its lane on %s"},
 };
 
-static void describe(const struct executor *executor, const struct executor_call *call, bool quiet,
+static void describe(const struct device_handle *handle, const struct handle_call *call, bool quiet,
 					 struct wait_note *note)
 {
 	const char *text = "an answer of %s";
@@ -77,33 +77,32 @@ static void describe(const struct executor *executor, const struct executor_call
 			note->what = kinds[i].what;
 			text = kinds[i].text;
 		}
-	snprintf(note->text, sizeof(note->text), text, executor->device->info.name);
-	if (quiet && call->waits && !device_is_cpu(executor->device)) {
+	snprintf(note->text, sizeof(note->text), text, handle->device->info.name);
+	if (quiet && call->waits && !device_is_cpu(handle->device)) {
 		note->what = "quiet";
 		util_append(note->text, sizeof(note->text), strlen(note->text),
 					", once what runs there has ended");
 	}
 	if (call->deadline_ms) {
-		uint64_t since =
-			call->sent_us > executor->progress_us ? call->sent_us : executor->progress_us;
+		uint64_t since = call->sent_us > handle->progress_us ? call->sent_us : handle->progress_us;
 		note->left_ms =
-			waits_left(since + executor_call_deadline_ms(executor, call) * 1000, util_now_us());
+			waits_left(since + handle_call_deadline_ms(handle, call) * 1000, util_now_us());
 	}
 }
 
 /* A load has as many owners as wait for that kernel. */
-static void note_call(const struct executor *executor, const struct executor_call *call, bool quiet,
-					  waits_visit visit, void *arg)
+static void note_call(const struct device_handle *handle, const struct handle_call *call,
+					  bool quiet, waits_visit visit, void *arg)
 {
 	if (!call->done)
 		return;
-	struct wait_note note = begin(executor, call->arg, "", call->sent_us);
-	describe(executor, call, quiet, &note);
+	struct wait_note note = begin(handle, call->arg, "", call->sent_us);
+	describe(handle, call, quiet, &note);
 	if (strcmp(call->type, "load") != 0) {
 		visit(arg, &note);
 		return;
 	}
-	const struct executor_module *module = call->arg;
+	const struct handle_module *module = call->arg;
 	memcpy(note.key, module->key, sizeof(note.key));
 	for (const struct module_wait *wait = module->waiters; wait; wait = wait->next) {
 		note.owner = wait->arg;
@@ -114,22 +113,21 @@ static void note_call(const struct executor *executor, const struct executor_cal
 	}
 }
 
-static void note_calls(const struct executor *executor, waits_visit visit, void *arg)
+static void note_calls(const struct device_handle *handle, waits_visit visit, void *arg)
 {
-	bool runs = executor->holds;
-	for (const struct executor_call *call = executor->first; call && !runs; call = call->next)
+	bool runs = handle->holds;
+	for (const struct handle_call *call = handle->first; call && !runs; call = call->next)
 		runs = !call->waits && (!strcmp(call->type, "launch") || !strcmp(call->type, "copy") ||
 								!strcmp(call->type, "graph.launch"));
-	for (const struct executor_call *call = executor->first; call; call = call->next)
-		note_call(executor, call, runs, visit, arg);
+	for (const struct handle_call *call = handle->first; call; call = call->next)
+		note_call(handle, call, runs, visit, arg);
 }
 
-void executors_waits(const struct broker *broker, waits_visit visit, void *arg)
+void handle_waits(const struct broker *broker, waits_visit visit, void *arg)
 {
 	for (const struct device_entry *device = broker->devices; device; device = device->next)
-		for (const struct executor *executor = device->executors; executor;
-			 executor = executor->next) {
-			note_start(executor, visit, arg);
-			note_calls(executor, visit, arg);
+		for (const struct device_handle *handle = device->handles; handle; handle = handle->next) {
+			note_start(handle, visit, arg);
+			note_calls(handle, visit, arg);
 		}
 }

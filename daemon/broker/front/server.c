@@ -326,7 +326,7 @@ void server_note_sessions(struct broker *broker)
 		uv_timer_start(&server->idle, on_idle, seconds * 1000, 0);
 }
 
-static bool device_used(const struct broker *broker, const struct executor *executor)
+static bool device_used(const struct broker *broker, const struct device_handle *executor)
 {
 	const struct session *session = broker->sessions;
 	while (session && session->executor != executor)
@@ -334,14 +334,14 @@ static bool device_used(const struct broker *broker, const struct executor *exec
 	return session != NULL;
 }
 
-static void device_lost(struct broker *broker, struct executor *executor, const char *why)
+static void device_lost(struct broker *broker, struct device_handle *executor, const char *why)
 {
 	for (struct session *session = broker->sessions; session; session = session->next)
 		if (session->executor == executor)
 			lane_check(session, why);
 }
 
-static bool device_lanes(const struct broker *broker, const struct executor *executor,
+static bool device_lanes(const struct broker *broker, const struct device_handle *executor,
 						 bool *under_way)
 {
 	bool any = false;
@@ -355,7 +355,7 @@ static bool device_lanes(const struct broker *broker, const struct executor *exe
 	return any;
 }
 
-static void lane_broke(struct broker *broker, const struct executor *executor, uint64_t stream,
+static void lane_broke(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 					   const char *why)
 {
 	struct session *session = session_find(broker, stream);
@@ -365,7 +365,7 @@ static void lane_broke(struct broker *broker, const struct executor *executor, u
 				  (unsigned long long)session->id, session->pid, why);
 		const struct fault fault = {.kind = FAULT_LANE,
 									.sentence = sentence,
-									.executor = executor,
+									.handle = executor,
 									.uid = session->uid,
 									.session = session->id};
 		fault_report(broker, &fault, sentence, sizeof(sentence));
@@ -375,7 +375,7 @@ static void lane_broke(struct broker *broker, const struct executor *executor, u
 	}
 }
 
-static void device_changed(struct broker *broker, struct executor *executor)
+static void device_changed(struct broker *broker, struct device_handle *executor)
 {
 	struct session *session = broker->sessions;
 	while (session) {

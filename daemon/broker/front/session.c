@@ -60,18 +60,18 @@ static void forget_owned(struct session *session)
 	second_close(session->second);
 	session->second = NULL;
 	if (session->own)
-		executor_end(session->own);
+		handle_end(session->own);
 	session->own = NULL;
 	lane_drop(session);
 	if (!session->executor)
 		return;
-	executor_forget(session->executor, session);
-	executor_disown(session->executor, session);
-	if (executor_is_ready(session->executor)) {
+	handle_forget(session->executor, session);
+	handle_disown(session->executor, session);
+	if (handle_is_ready(session->executor)) {
 		struct wire_out message;
-		uint64_t id = executor_begin(session->executor, &message, "end");
+		uint64_t id = handle_begin(session->executor, &message, "end");
 		wire_put_uint(&message, "stream", session->stream);
-		executor_post(session->executor, &message, id);
+		handle_post(session->executor, &message, id);
 	}
 }
 
@@ -132,7 +132,7 @@ void session_close(struct session *session)
 	map_remove_id(&broker->sessions_by_id, session->id);
 	admit_leave(session);
 	if (session->executor)
-		executor_left(session->executor);
+		handle_left(session->executor);
 	keep_tally(session);
 	uv_poll_stop(&session->poll);
 	uv_timer_stop(&session->hello_timer);

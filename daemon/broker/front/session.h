@@ -142,12 +142,12 @@ struct session {
 	uint64_t deaf_us;   /* since then it takes no replies; 0: it has taken all */
 
 	struct device_entry *device; /* NULL: compile only */
-	struct executor *executor;
+	struct device_handle *executor;
 	struct lane *lane; /* in executor; NULL: none yet, or none more */
 	/* Of the message that is being looked at: the entries of the lane that it follows. */
 	uint64_t lane_tail, lane_follows;
-	struct second *second; /* a compiler beside the pool's; NULL: it has asked for none */
-	struct executor *own;  /* for kernels that the session brings; NULL: it has brought none */
+	struct second *second;     /* a compiler beside the pool's; NULL: it has asked for none */
+	struct device_handle *own; /* for kernels that the session brings; NULL: it has brought none */
 
 	struct map buffers, calls; /* by id */
 	uint64_t held_bytes;
@@ -250,7 +250,7 @@ enum buffer_place { BUFFER_PLACED, BUFFER_PLACING, BUFFER_FAILED };
 /* Sees that the buffer is in one of the session's executors; when PLACING, work_pump() is called at
  * the end of it.  For OWN no work that uses the buffer may be under way in HOME. */
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where);
-struct executor *buffer_executor(const struct buffer *buffer, enum buffer_where where);
+struct device_handle *buffer_executor(const struct buffer *buffer, enum buffer_where where);
 bool buffer_is_in(const struct buffer *buffer, enum buffer_where where);
 /* Its placing has ended, well or not: whoever made it is answered (command/memory.c). */
 void buffer_made(struct buffer *buffer);

@@ -225,7 +225,7 @@ static void ask_modules(struct collecting *all)
 	store_waits(broker, keep_note, all);
 	pool_waits(broker, keep_note, all);
 	remote_waits(broker, keep_note, all);
-	executors_waits(broker, keep_note, all);
+	handle_waits(broker, keep_note, all);
 	server_waits(broker, keep_note, all);
 	for (const struct session *session = broker->sessions; session; session = session->next)
 		if (session->second && second_note(session->second, &note))

@@ -38,7 +38,7 @@ struct kernel_ref {
 };
 
 /* What a post-mortem says of a kernel; asked: what it stands in for, or the same. */
-void kernel_describe(struct executor_about *about, const struct kernel_ref *kernel,
+void kernel_describe(struct handle_about *about, const struct kernel_ref *kernel,
 					 const struct kernel_ref *asked);
 
 /* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose

@@ -120,7 +120,7 @@ void kernel_drop(struct kernel_ref *ref)
 /* ---- For post-mortems ---- */
 
 /* The statement of a map is its user's text, and so is what a user's kernel is compiled with. */
-static void copy_line(struct executor_about *about, const struct kernel_ref *asked)
+static void copy_line(struct handle_about *about, const struct kernel_ref *asked)
 {
 	char label[160];
 	if (asked->raw)
@@ -129,7 +129,7 @@ static void copy_line(struct executor_about *about, const struct kernel_ref *ask
 		util_append(about->line, sizeof(about->line), 0, "%s", asked->manifest);
 }
 
-void kernel_describe(struct executor_about *about, const struct kernel_ref *kernel,
+void kernel_describe(struct handle_about *about, const struct kernel_ref *kernel,
 					 const struct kernel_ref *asked)
 {
 	memcpy(about->op, asked->plan.op, sizeof(about->op));

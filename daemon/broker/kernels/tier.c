@@ -73,13 +73,13 @@ void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t obje
 	kernel->stage = TIER_READY;
 }
 
-uint64_t tier_module(struct broker *broker, struct executor *executor,
+uint64_t tier_module(struct broker *broker, struct device_handle *executor,
 					 const struct tier_kernel *kernel)
 {
-	const char *target = executor_device(executor)->info.limits.target;
+	const char *target = handle_device(executor)->info.limits.target;
 	if (!kernel->key[0] || strcmp(kernel->compiler, job_compiler(broker, target)) != 0)
 		return 0;
-	return executor_module(executor, kernel->key);
+	return handle_module(executor, kernel->key);
 }
 
 static void take_key(struct kernel_ref *ref, const struct tier_kernel *kernel)
@@ -359,7 +359,7 @@ uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
 									: (uint64_t)launches;
 }
 
-void tier_lane_used(struct broker *broker, const struct executor *executor, uint64_t stream,
+void tier_lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 					uint64_t call, uint64_t bound, uint64_t launches)
 {
 	struct session *session = session_find(broker, stream);

@@ -91,13 +91,13 @@ struct kernel_ref *tier_choose_lasting(struct session *session, struct kernel_re
 void tier_know(struct broker *broker, const struct kernel_ref *ref, int64_t object_bytes);
 /* A device process is ready: exact kernels that its calls wait for are loaded there, for what was
  * on its way to the process before has ended with that. */
-void tier_resume(struct broker *broker, const struct executor *executor);
+void tier_resume(struct broker *broker, const struct device_handle *executor);
 /* So many launches of the generic kernel in the place of this one's. */
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches);
 /* The device process tells of lane launches when there were so many; 0: never. */
 uint64_t tier_notice(struct session *session, const struct kernel_ref *ref);
 /* An event of the device process: launches of what a lane knows of this call under this number. */
-void tier_lane_used(struct broker *broker, const struct executor *executor, uint64_t stream,
+void tier_lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 					uint64_t call, uint64_t bound, uint64_t launches);
 
 /* For explain: the line about the tiers, "" where there is none; and for programs. */
@@ -108,9 +108,9 @@ void tier_explain(struct session *session, const struct kernel_problem *problem,
 /* ---- warm.c ---- */
 
 /* A device process is ready: it is given the generic kernels, one after another. */
-void tier_warm(struct broker *broker, struct executor *executor);
+void tier_warm(struct broker *broker, struct device_handle *executor);
 /* This process ends for good, and what was on its way there as a message has been answered. */
-void tier_warm_forget(struct broker *broker, struct executor *executor);
+void tier_warm_forget(struct broker *broker, struct device_handle *executor);
 /* How many there are in all for the devices that are there, and in how many device processes each
  * of them is. */
 struct tier_warmth {
@@ -157,7 +157,7 @@ struct tiers {
 /* What is known of it, made if need be. */
 struct tier_kernel *tier_find(struct broker *broker, const struct kernel_ref *ref);
 /* Its module in the process; 0: it is not there. */
-uint64_t tier_module(struct broker *broker, struct executor *executor,
+uint64_t tier_module(struct broker *broker, struct device_handle *executor,
 					 const struct tier_kernel *kernel);
 /* The exact kernel of a call is to be looked for, or compiled. */
 void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile);

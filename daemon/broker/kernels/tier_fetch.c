@@ -19,7 +19,7 @@
 struct loading {
 	struct broker *broker;
 	struct tier_kernel *kernel;
-	struct executor *executor;
+	struct device_handle *executor;
 };
 
 /* ---- What a compile costs ---- */
@@ -46,10 +46,10 @@ void tier_note_compile(struct broker *broker, const char *target, int64_t micros
 /* ---- Loading and taking over ---- */
 
 static void resume(struct broker *broker, const struct tier_kernel *kernel,
-				   const struct executor *executor);
+				   const struct device_handle *executor);
 
 static void take_over_in(struct broker *broker, struct tier_kernel *kernel,
-						 struct executor *executor)
+						 struct device_handle *executor)
 {
 	struct tier *tier = kernel->tiers;
 	/* The compiler may have changed while the load waited: the kernel has another key since, under
@@ -84,15 +84,16 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	free(loading);
 }
 
-static void load_in(struct broker *broker, struct tier_kernel *kernel, struct executor *executor,
-					const struct cache_row *row, uint32_t shared_bytes)
+static void load_in(struct broker *broker, struct tier_kernel *kernel,
+					struct device_handle *executor, const struct cache_row *row,
+					uint32_t shared_bytes)
 {
 	struct loading *loading = calloc(1, sizeof(*loading));
 	if (!loading)
 		return;
 	*loading = (struct loading){broker, kernel, executor};
 	kernel->loads++;
-	if (executor_load_lazily(executor, row->key, row, shared_bytes, on_loaded, loading) == KILN_OK)
+	if (handle_load_lazily(executor, row->key, row, shared_bytes, on_loaded, loading) == KILN_OK)
 		return;
 	kernel->loads--;
 	free(loading);
@@ -102,14 +103,14 @@ static void load_in(struct broker *broker, struct tier_kernel *kernel, struct ex
 static void load(struct broker *broker, struct tier_kernel *kernel, const struct cache_row *row,
 				 uint32_t shared_bytes)
 {
-	struct executor *found[EXECUTORS_MOST];
+	struct device_handle *found[EXECUTORS_MOST];
 	int count = 0;
 	for (const struct tier *tier = kernel->tiers; tier; tier = tier->next) {
 		const struct session *session = session_find(broker, tier->session);
 		int i = 0;
 		while (session && i < count && found[i] != session->executor)
 			i++;
-		if (session && i == count && count < EXECUTORS_MOST && executor_is_ready(session->executor))
+		if (session && i == count && count < EXECUTORS_MOST && handle_is_ready(session->executor))
 			found[count++] = session->executor;
 	}
 	/* Loads that end at once take calls off the list. */
@@ -221,7 +222,7 @@ void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
 }
 
 static void resume(struct broker *broker, const struct tier_kernel *kernel,
-				   const struct executor *executor)
+				   const struct device_handle *executor)
 {
 	for (const struct tier *tier = kernel->tiers; tier; tier = tier->next) {
 		struct session *session = session_find(broker, tier->session);
@@ -232,11 +233,11 @@ static void resume(struct broker *broker, const struct tier_kernel *kernel,
 	}
 }
 
-void tier_resume(struct broker *broker, const struct executor *executor)
+void tier_resume(struct broker *broker, const struct device_handle *executor)
 {
 	struct tier_kernel *kernel;
 	size_t cursor = 0;
-	while (executor_is_ready(executor) && (kernel = map_next(&broker->tiers->kernels, &cursor)))
+	while (handle_is_ready(executor) && (kernel = map_next(&broker->tiers->kernels, &cursor)))
 		if (kernel->stage == TIER_READY)
 			resume(broker, kernel, executor);
 }

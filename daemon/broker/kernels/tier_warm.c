@@ -15,7 +15,7 @@
 /* Of a device process. */
 struct warming {
 	struct broker *broker;
-	struct executor *executor;
+	struct device_handle *executor;
 	uint64_t generation; /* of the process that is being given them */
 	const struct plan_op *op;
 	int index;                 /* the next kernel of op */
@@ -57,7 +57,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	struct warming *warming = item->warming;
 	(void)reply;
 	if (status == KILN_OK)
-		executor_keep(warming->executor, item->ref->key);
+		handle_keep(warming->executor, item->ref->key);
 	else if (status != KILN_EDEVICE)
 		util_log(UTIL_WARN, "the generic kernel %s cannot be loaded: %s",
 				 item->ref->plan.instantiation, error);
@@ -73,11 +73,11 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	int status = answer->status;
 	item->wait = NULL;
 	/* The device may be another one by now. */
-	bool fits = !strcmp(ref->target, executor_device(warming->executor)->info.limits.target);
+	bool fits = !strcmp(ref->target, handle_device(warming->executor)->info.limits.target);
 	if (status == KILN_OK && fits) {
 		tier_know(warming->broker, ref, (int64_t)answer->row->object_bytes);
-		status = executor_load_lazily(warming->executor, ref->key, answer->row,
-									  ref->plan.shared_bytes, on_loaded, item);
+		status = handle_load_lazily(warming->executor, ref->key, answer->row,
+									ref->plan.shared_bytes, on_loaded, item);
 		if (status == KILN_OK)
 			return;
 	} else if (status != KILN_OK) {
@@ -91,7 +91,7 @@ static void on_answer(void *arg, const struct job_answer *answer)
 /* The next kernel's ref; NULL past the last. */
 static struct kernel_ref *next_ref(struct warming *warming)
 {
-	const struct kernel_limits *limits = &executor_device(warming->executor)->info.limits;
+	const struct kernel_limits *limits = &handle_device(warming->executor)->info.limits;
 	char error[KERNEL_ERROR_MAX];
 	for (; warming->op->name; warming->op++, warming->index = 0) {
 		struct kernel_plan plan;
@@ -120,8 +120,8 @@ static void go_on(struct warming *warming)
 									.look =
 										warming->broker->options.on_miss >= OPTIONS_MISS_FALLBACK};
 	struct kernel_ref *ref;
-	if (!executor_is_ready(warming->executor) ||
-		warming->generation != executor_generation(warming->executor))
+	if (!handle_is_ready(warming->executor) ||
+		warming->generation != handle_generation(warming->executor))
 		return;
 	while (!warming->stopped && warming->under_way < at_once(warming) &&
 		   (ref = next_ref(warming))) {
@@ -138,38 +138,37 @@ static void go_on(struct warming *warming)
 	}
 }
 
-static bool is_wanted(const struct broker *broker, const struct executor *executor)
+static bool is_wanted(const struct broker *broker, const struct device_handle *executor)
 {
 	const struct options *options = &broker->options;
-	return !executor_is_own(executor) && options->specialize != OPTIONS_EAGER &&
+	return !handle_is_own(executor) && options->specialize != OPTIONS_EAGER &&
 		   options->on_miss != OPTIONS_MISS_ERROR && options->warm_generics != OPTIONS_WARM_NONE &&
-		   (options->warm_generics == OPTIONS_WARM_ALL ||
-			!device_is_cpu(executor_device(executor)));
+		   (options->warm_generics == OPTIONS_WARM_ALL || !device_is_cpu(handle_device(executor)));
 }
 
 /* What is on its way to the process before comes to nothing by itself. */
-void tier_warm(struct broker *broker, struct executor *executor)
+void tier_warm(struct broker *broker, struct device_handle *executor)
 {
 	struct warming **link = &broker->tiers->warming;
-	if (!executor_is_ready(executor) || !is_wanted(broker, executor))
+	if (!handle_is_ready(executor) || !is_wanted(broker, executor))
 		return;
 	while (*link && (*link)->executor != executor)
 		link = &(*link)->next;
-	if (*link && (*link)->generation == executor_generation(executor))
+	if (*link && (*link)->generation == handle_generation(executor))
 		return;
 	if (!*link) {
 		*link = util_alloc(sizeof(**link));
 		**link = (struct warming){.broker = broker, .executor = executor};
 	}
 	struct warming *warming = *link;
-	warming->generation = executor_generation(executor);
+	warming->generation = handle_generation(executor);
 	warming->op = plan_ops;
 	warming->index = 0;
 	warming->resident = warming->failed = 0;
 	go_on(warming);
 }
 
-void tier_warm_forget(struct broker *broker, struct executor *executor)
+void tier_warm_forget(struct broker *broker, struct device_handle *executor)
 {
 	struct warming **link = &broker->tiers->warming;
 	while (*link && (*link)->executor != executor)

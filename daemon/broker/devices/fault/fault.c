@@ -93,7 +93,7 @@ static void count_again(struct broker *broker, struct fault_recent *recent)
 
 static uint64_t hash_of(const struct fault *fault)
 {
-	const char *device = fault->executor ? executor_device(fault->executor)->info.name : "";
+	const char *device = fault->handle ? handle_device(fault->handle)->info.name : "";
 	unsigned char digest[32];
 	struct util_hash hash;
 	uint64_t number;

@@ -27,7 +27,7 @@
 #define FAULT_BURST 16             /* reports at once; then one each PAUSE_FAULT_REPORT_US */
 
 struct broker;
-struct executor;
+struct device_handle;
 struct compile_job;
 struct util_text;
 
@@ -35,13 +35,13 @@ enum fault_kind { FAULT_DEVICE, FAULT_COMPILER, FAULT_STORE, FAULT_LANE };
 
 struct fault {
 	enum fault_kind kind;
-	const char *sentence;            /* as clients and the log are told */
-	const struct executor *executor; /* DEVICE, LANE */
-	const struct compile_job *job;   /* COMPILER: that it had; NULL: none */
-	const char *output;              /* the end of the process's standard error; NULL: no process */
-	int pid, exit_status, signal;    /* of the process; with signal, exit_status says nothing */
-	uint32_t uid;                    /* whose calls, or the daemon's own */
-	uint64_t session;                /* 0: not one's alone */
+	const char *sentence;               /* as clients and the log are told */
+	const struct device_handle *handle; /* DEVICE, LANE */
+	const struct compile_job *job;      /* COMPILER: that it had; NULL: none */
+	const char *output;           /* the end of the process's standard error; NULL: no process */
+	int pid, exit_status, signal; /* of the process; with signal, exit_status says nothing */
+	uint32_t uid;                 /* whose calls, or the daemon's own */
+	uint64_t session;             /* 0: not one's alone */
 };
 
 /* What the broker keeps; zero is the beginning. */
@@ -71,9 +71,9 @@ void fault_write_text(struct broker *broker, const struct fault *fault, const ch
 					  int64_t when, struct util_text *text);
 /* Of a device process: lines "kernel" with the key of each that was in flight; and its last calls.
  */
-void fault_write_keys(struct broker *broker, const struct executor *executor,
+void fault_write_keys(struct broker *broker, const struct device_handle *handle,
 					  struct util_text *text);
-void fault_write_calls(struct broker *broker, const struct executor *executor,
+void fault_write_calls(struct broker *broker, const struct device_handle *handle,
 					   struct util_text *text);
 /* A text that others wrote: what may be an address, a handle or the secret becomes dots. */
 void fault_scrub(char *text, const char *secret);

@@ -17,7 +17,7 @@
 
 struct listing {
 	struct broker *broker;
-	const struct executor *executor;
+	const struct device_handle *handle;
 	struct util_text *text;
 	int done, flying, left_out;
 };
@@ -47,7 +47,7 @@ static const char *took(uint64_t micros, char text[32])
 
 /* ---- One call ---- */
 
-static void put_kernel(struct util_text *text, const struct executor_about *about)
+static void put_kernel(struct util_text *text, const struct handle_about *about)
 {
 	if (about->copied)
 		util_text_add(text, ", copy of %" PRIu64 " bytes", about->copied);
@@ -69,7 +69,7 @@ static void put_kernel(struct util_text *text, const struct executor_about *abou
 		util_text_add(text, "\n    %s", about->line);
 }
 
-static void put_state(struct util_text *text, const struct executor_past *past)
+static void put_state(struct util_text *text, const struct handle_past *past)
 {
 	char age[32], length[32];
 	util_text_add(text, "  #%" PRIu64 "%s", past->number,
@@ -82,31 +82,30 @@ static void put_state(struct util_text *text, const struct executor_past *past)
 }
 
 /* What it was; room is for what nobody noted.  NULL: nobody knows any more. */
-static const struct executor_about *find_about(const struct listing *listing,
-											   const struct executor_past *past,
-											   struct executor_about *room)
+static const struct handle_about *
+find_about(const struct listing *listing, const struct handle_past *past, struct handle_about *room)
 {
-	enum executor_noting which = past->stream ? EXECUTOR_LANE : EXECUTOR_MESSAGE;
-	const struct executor_about *noted = executor_noted(listing->executor, which, past->name);
-	*room = (struct executor_about){0};
+	enum handle_noting which = past->stream ? HANDLE_LANE : HANDLE_MESSAGE;
+	const struct handle_about *noted = handle_noted(listing->handle, which, past->name);
+	*room = (struct handle_about){0};
 	if (noted || !past->stream)
 		return noted;
-	bool found = listing->broker->events->describe_call(listing->broker, listing->executor,
+	bool found = listing->broker->events->describe_call(listing->broker, listing->handle,
 														past->stream, past->name, room);
 	return found ? room : NULL;
 }
 
-static void put_past(void *arg, const struct executor_past *past)
+static void put_past(void *arg, const struct handle_past *past)
 {
 	struct listing *listing = arg;
-	struct executor_about room;
+	struct handle_about room;
 	bool shown = past->culprit || (past->in_flight ? listing->flying++ < CALLS_FLYING
 												   : listing->done++ < CALLS_DONE);
 	listing->left_out += !shown;
 	if (!shown)
 		return;
-	const struct executor_about *known = find_about(listing, past, &room);
-	const struct executor_about *about = known ? known : &room;
+	const struct handle_about *known = find_about(listing, past, &room);
+	const struct handle_about *about = known ? known : &room;
 	put_state(listing->text, past);
 	util_text_add(listing->text, ", by %s", past->stream ? "lane" : "message");
 	if (about->session)
@@ -132,32 +131,32 @@ static void put_key(struct keys *keys, const char *key)
 	util_text_add(keys->listing.text, "%-14s %s\n", "kernel", key);
 }
 
-static void put_culprit(void *arg, const struct executor_past *past)
+static void put_culprit(void *arg, const struct handle_past *past)
 {
 	struct keys *keys = arg;
-	struct executor_about room;
-	const struct executor_about *about =
+	struct handle_about room;
+	const struct handle_about *about =
 		past->culprit ? find_about(&keys->listing, past, &room) : NULL;
 	if (about)
 		put_key(keys, about->key);
 }
 
-static void put_flying(void *arg, const struct executor_past *past)
+static void put_flying(void *arg, const struct handle_past *past)
 {
 	struct keys *keys = arg;
-	struct executor_about room;
-	const struct executor_about *about =
+	struct handle_about room;
+	const struct handle_about *about =
 		past->in_flight ? find_about(&keys->listing, past, &room) : NULL;
 	if (about)
 		put_key(keys, about->key);
 }
 
-void fault_write_keys(struct broker *broker, const struct executor *executor,
+void fault_write_keys(struct broker *broker, const struct device_handle *handle,
 					  struct util_text *text)
 {
-	struct keys keys = {.listing = {.broker = broker, .executor = executor, .text = text}};
-	executor_each_past(executor, put_culprit, &keys);
-	executor_each_past(executor, put_flying, &keys);
+	struct keys keys = {.listing = {.broker = broker, .handle = handle, .text = text}};
+	handle_each_past(handle, put_culprit, &keys);
+	handle_each_past(handle, put_flying, &keys);
 }
 
 /* ---- All of them ---- */
@@ -174,19 +173,19 @@ static void put_request(void *arg, const char *type, uint64_t age_us, uint32_t d
 	util_text_add(requests->text, "\n");
 }
 
-void fault_write_calls(struct broker *broker, const struct executor *executor,
+void fault_write_calls(struct broker *broker, const struct device_handle *handle,
 					   struct util_text *text)
 {
-	struct listing listing = {.broker = broker, .executor = executor, .text = text};
+	struct listing listing = {.broker = broker, .handle = handle, .text = text};
 	struct requests requests = {.text = text};
 	util_text_add(text, "\nlast calls of a device process of %s, the newest first\n",
-				  executor_device(executor)->info.name);
-	executor_each_past(executor, put_past, &listing);
+				  handle_device(handle)->info.name);
+	handle_each_past(handle, put_past, &listing);
 	if (listing.left_out)
 		util_text_add(text, "  and %d before, or in flight, that are not shown\n",
 					  listing.left_out);
 	util_text_add(text, "\nrequests that it had not answered, the oldest first\n");
-	executor_each_request(executor, put_request, &requests);
+	handle_each_request(handle, put_request, &requests);
 	if (requests.count > REQUESTS_MOST)
 		util_text_add(text, "  and %d more\n", requests.count - REQUESTS_MOST);
 }

@@ -47,8 +47,8 @@ static void put_what(const struct fault *fault, const char *id, int64_t when, co
 		strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S UTC", &parts);
 	line(text, "report", "%s", id);
 	line(text, "kind", "%s", fault ? kinds[fault->kind] : "none: how things are now");
-	if (fault && fault->executor)
-		line(text, "device", "%s", executor_device(fault->executor)->info.name);
+	if (fault && fault->handle)
+		line(text, "device", "%s", handle_device(fault->handle)->info.name);
 	line(text, "time", "%s", date);
 	if (!fault)
 		return;
@@ -97,10 +97,10 @@ static void put_host(const struct broker *broker, struct util_text *text)
 
 /* ---- Devices and compilers ---- */
 
-static void put_process(void *arg, const struct executor_stats *stats)
+static void put_process(void *arg, const struct handle_stats *stats)
 {
 	struct util_text *text = arg;
-	const struct device_info *info = &executor_device(stats->executor)->info;
+	const struct device_info *info = &handle_device(stats->handle)->info;
 	util_text_add(text, "  %s, %s, pid %d, uid %u", stats->device, stats->state, stats->pid,
 				  stats->uid);
 	if (stats->session)
@@ -139,7 +139,7 @@ static void put_compilers(const struct broker *broker, struct util_text *text)
 static void put_processes(const struct broker *broker, struct util_text *text)
 {
 	util_text_add(text, "\ndevice processes\n");
-	executor_each(broker, put_process, text);
+	handle_each(broker, put_process, text);
 	/* A damaged cache is found before there are any. */
 	if (broker->pool)
 		put_compilers(broker, text);
@@ -192,10 +192,10 @@ struct all_calls {
 	struct util_text *text;
 };
 
-static void put_calls(void *arg, const struct executor_stats *stats)
+static void put_calls(void *arg, const struct handle_stats *stats)
 {
 	const struct all_calls *all = arg;
-	fault_write_calls(all->broker, stats->executor, all->text);
+	fault_write_calls(all->broker, stats->handle, all->text);
 }
 
 void fault_write_text(struct broker *broker, const struct fault *fault, const char *id,
@@ -209,12 +209,12 @@ void fault_write_text(struct broker *broker, const struct fault *fault, const ch
 	const char *key = fault && fault->job ? broker->events->key_of(broker, fault->job) : "";
 	if (key[0])
 		line(text, "kernel", "%s", key);
-	if (fault && fault->executor)
-		fault_write_keys(broker, fault->executor, text);
-	if (fault && fault->executor)
-		fault_write_calls(broker, fault->executor, text);
+	if (fault && fault->handle)
+		fault_write_keys(broker, fault->handle, text);
+	if (fault && fault->handle)
+		fault_write_calls(broker, fault->handle, text);
 	if (!fault)
-		executor_each(broker, put_calls, &(struct all_calls){broker, text});
+		handle_each(broker, put_calls, &(struct all_calls){broker, text});
 	if (fault)
 		put_job(fault->job, text);
 	if (fault && fault->output) {

@@ -110,7 +110,7 @@ void command_explain_raw(struct session *session, uint64_t id, struct kernel_ref
 /* A user's kernel on its way to a prepared call in the executor, or (NULL) into the cache; answers
  * the request.  Takes ref over. */
 void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
-					 struct executor *executor);
+					 struct device_handle *executor);
 /* An optional operand that the problem does without. */
 bool command_left_out(const struct kernel_problem *problem, int i);
 /* Where the tensors lie must hold what the plan touches, and outputs must not overlap anything. */

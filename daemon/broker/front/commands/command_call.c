@@ -30,10 +30,10 @@ struct asking {
 	bool looking;              /* whether the cache has it */
 	struct job_wait *wait;
 	uint64_t started_us;
-	struct executor *executor; /* where a prepared call is loaded; NULL: it only compiles */
-	bool starting;             /* the executor is waited for */
-	struct executor *loader;   /* while a load is under way */
-	uint64_t load_us;          /* when it began */
+	struct device_handle *executor; /* where a prepared call is loaded; NULL: it only compiles */
+	bool starting;                  /* the executor is waited for */
+	struct device_handle *loader;   /* while a load is under way */
+	uint64_t load_us;               /* when it began */
 	int64_t object_bytes;
 	enum job_origin origin;
 	bool remade;     /* its kernel could not be loaded, and is asked for again */
@@ -55,9 +55,9 @@ static void asking_abandon(struct request *request)
 	if (asking->wait)
 		job_leave(asking->broker, asking->wait);
 	if (asking->starting)
-		executor_forget(asking->executor, asking);
+		handle_forget(asking->executor, asking);
 	if (asking->loader)
-		executor_disown(asking->loader, asking);
+		handle_disown(asking->loader, asking);
 	kernel_drop(asking->ref);
 	free(asking);
 }
@@ -200,7 +200,7 @@ static void answer_success(struct asking *asking, const char *origin)
 	wire_put_str(&out, "text", kernel_text(asking->kernel));
 	wire_put_int(&out, "bytes", asking->object_bytes);
 	if (call && asking->ref->raw)
-		executor_put_params(asking->executor, asking->ref->key, &out);
+		handle_put_params(asking->executor, asking->ref->key, &out);
 	wire_put_uint(&out, "micros", util_now_us() - asking->started_us);
 	reply_send(session, &out, NULL, 0);
 	asking_free(asking);
@@ -251,7 +251,7 @@ static bool asking_next(struct asking *asking, int status)
 static void on_answer(void *arg, const struct job_answer *answer)
 {
 	struct asking *asking = arg;
-	struct executor *executor = asking->executor;
+	struct device_handle *executor = asking->executor;
 	asking->wait = NULL;
 	if (answer->status != KILN_OK && asking_next(asking, answer->status))
 		return;
@@ -263,11 +263,11 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	asking->object_bytes = (int64_t)answer->row->object_bytes;
 	if (asking->ref->tier)
 		tier_know(asking->broker, asking->kernel, asking->object_bytes);
-	if (executor && executor_is_ready(executor)) {
+	if (executor && handle_is_ready(executor)) {
 		asking->loader = executor;
 		asking->load_us = util_now_us();
-		int status = executor_load(executor, answer->row->key, answer->row,
-								   asking->kernel->plan.shared_bytes, on_loaded, asking);
+		int status = handle_load(executor, answer->row->key, answer->row,
+								 asking->kernel->plan.shared_bytes, on_loaded, asking);
 		if (status == KILN_OK)
 			return;
 		asking->loader = NULL;
@@ -396,7 +396,7 @@ static void on_raw_ready(void *arg, int status, const char *error)
 }
 
 void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
-					 struct executor *executor)
+					 struct device_handle *executor)
 {
 	struct asking *asking = calloc(1, sizeof(*asking));
 	if (!asking) {
@@ -414,7 +414,7 @@ void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *re
 		return;
 	}
 	asking->starting = true;
-	executor_when_ready(executor, on_raw_ready, asking);
+	handle_when_ready(executor, on_raw_ready, asking);
 }
 
 void command_compile(struct session *session, struct wire_in *message, struct frame *frame)

@@ -39,7 +39,7 @@ static void gather_sessions(struct broker *broker, struct gauges *gauges)
 			add_tally(gauges, &broker->ended.rows[i].tally);
 }
 
-static void add_executor(void *arg, const struct executor_stats *stats)
+static void add_executor(void *arg, const struct handle_stats *stats)
 {
 	struct gauges *gauges = arg;
 	gauges->device_pending += (uint64_t)stats->inflight;
@@ -58,7 +58,7 @@ static void gather(struct broker *broker, struct gauges *gauges)
 							  .operator_requests = operators->others.requests,
 							  .operator_launches = operators->others.launches};
 	gather_sessions(broker, gauges);
-	executor_each(broker, add_executor, gauges);
+	handle_each(broker, add_executor, gauges);
 	job_each(broker, add_lookup, gauges);
 	gauges->remote_asking = remote_asking(broker);
 	gauges->remote_queued = remote_queued(broker);

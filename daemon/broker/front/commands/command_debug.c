@@ -102,7 +102,7 @@ static void put_child(struct wire_out *out, const char *role, int pid, const cha
 	wire_map_end(out);
 }
 
-static void put_executor(void *arg, const struct executor_stats *stats)
+static void put_executor(void *arg, const struct handle_stats *stats)
 {
 	put_child(arg, "executor", stats->pid, stats->state, stats->device);
 }
@@ -118,7 +118,7 @@ static void list_children(struct session *session, uint64_t id)
 	struct wire_out out;
 	reply_begin(&out, id);
 	wire_list_begin(&out, "rows");
-	executor_each(session->broker, put_executor, &out);
+	handle_each(session->broker, put_executor, &out);
 	pool_each(session->broker, put_worker, &out);
 	wire_list_end(&out);
 	reply_send(session, &out, NULL, 0);
@@ -132,7 +132,7 @@ static void kill_child(struct session *session, struct wire_in *message)
 	int killed = 0;
 	struct wire_out out;
 	if (role && !strcmp(role, "executor"))
-		killed = executor_kill(session->broker, pid);
+		killed = handle_kill(session->broker, pid);
 	else if (role && !strcmp(role, "compiler"))
 		killed = pool_kill(session->broker, pid);
 	if (!killed) {
@@ -194,13 +194,13 @@ const char *debug_start_misdeed(struct broker *broker, bool compiler, char argum
 /* A misdeed on its way to a device process. */
 struct arming {
 	struct request request;
-	struct executor *executor;
+	struct device_handle *executor;
 };
 
 static void arming_abandon(struct request *request)
 {
 	struct arming *arming = (struct arming *)request;
-	executor_disown(arming->executor, arming);
+	handle_disown(arming->executor, arming);
 	free(arming);
 }
 
@@ -223,14 +223,14 @@ static void fail_device(struct session *session, struct wire_in *message)
 {
 	const char *at = wire_get_str(message, &message->root, "at");
 	bool own = wire_get(&message->root, "own") != NULL;
-	struct executor *executor = own ? session->own : session->executor;
+	struct device_handle *executor = own ? session->own : session->executor;
 	enum misdeed misdeed = misdeed_of(message);
 	struct wire_out out;
 	if (!misdeed || !at) {
 		no_misdeed(session, message, wire_get_str(message, &message->root, "misdeed"));
 		return;
 	}
-	if (!executor || !executor_is_ready(executor)) {
+	if (!executor || !handle_is_ready(executor)) {
 		reply_error(session, wire_id(message), KILN_EDEVICE, "there is no such device process now");
 		return;
 	}
@@ -240,11 +240,11 @@ static void fail_device(struct session *session, struct wire_in *message)
 		free(arming);
 		return;
 	}
-	uint64_t id = executor_begin(executor, &out, "misdeed");
+	uint64_t id = handle_begin(executor, &out, "misdeed");
 	wire_put_int(&out, "what", (int64_t)misdeed);
 	wire_put_str(&out, "at", at);
 	int status =
-		executor_send(executor, &out, id, NULL, 0, DEADLINE_EXECUTOR_START_MS, armed, arming);
+		handle_send(executor, &out, id, NULL, 0, DEADLINE_EXECUTOR_START_MS, armed, arming);
 	if (status != KILN_OK)
 		armed(arming, status, "the device process cannot be told", NULL);
 }

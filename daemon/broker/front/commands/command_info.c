@@ -20,7 +20,7 @@ struct hello {
 	struct request request;
 	uint64_t spoken;                /* version of the protocol */
 	char wanted[KERNEL_TARGET_MAX]; /* "": the default */
-	struct executor *asked;
+	struct device_handle *asked;
 	struct device_entry *device; /* being asked for */
 };
 
@@ -28,11 +28,11 @@ static void hello_abandon(struct request *request)
 {
 	struct hello *hello = (struct hello *)request;
 	if (hello->asked)
-		executor_forget(hello->asked, hello);
+		handle_forget(hello->asked, hello);
 	free(hello);
 }
 
-static void hello_answer(struct hello *hello, struct executor *executor)
+static void hello_answer(struct hello *hello, struct device_handle *executor)
 {
 	struct session *session = hello->request.session;
 	uint64_t id = hello->request.id, spoken = hello->spoken;
@@ -42,7 +42,7 @@ static void hello_answer(struct hello *hello, struct executor *executor)
 	session->greeted = true;
 	rights_take(session);
 	session->executor = executor;
-	session->device = executor ? executor_device(executor) : NULL;
+	session->device = executor ? handle_device(executor) : NULL;
 	util_debug("session %llu (pid %d, uid %u) is there: libkiln %s, protocol %llu, device %s",
 			   (unsigned long long)session->id, session->pid, session->uid, session->version,
 			   (unsigned long long)spoken, executor ? session->device->info.name : "none");
@@ -82,7 +82,7 @@ static void hello_on_ready(void *arg, int status, const char *error)
 {
 	struct hello *hello = arg;
 	char sentence[KERNEL_ERROR_MAX + 64];
-	struct executor *executor = hello->asked;
+	struct device_handle *executor = hello->asked;
 	hello->asked = NULL;
 	if (status == KILN_OK) {
 		hello_answer(hello, executor);
@@ -104,11 +104,11 @@ static void hello_try(struct hello *hello, struct device_entry *device)
 	while (!hello->wanted[0] && device->next &&
 		   (device->state == DEVICE_ABSENT || device->state == DEVICE_LOST))
 		device = device->next;
-	struct executor *executor = executor_for(device, hello->request.session->uid);
+	struct device_handle *executor = handle_for(device, hello->request.session->uid);
 	hello->device = device;
 	hello->asked = executor;
 	if (executor)
-		executor_when_ready(executor, hello_on_ready, hello);
+		handle_when_ready(executor, hello_on_ready, hello);
 	else
 		hello_refuse(hello, KILN_ENOMEM, "out of memory for a device process");
 }
@@ -203,7 +203,7 @@ struct memory_in {
 };
 
 /* Buffers of all sessions that are in this device process now. */
-static struct memory_in memory_in(const struct broker *broker, const struct executor *executor)
+static struct memory_in memory_in(const struct broker *broker, const struct device_handle *executor)
 {
 	struct memory_in memory = {0};
 	for (const struct session *session = broker->sessions; session; session = session->next) {
@@ -229,11 +229,11 @@ struct executors_out {
 	struct wire_out *out;
 };
 
-static void put_executor(void *arg, const struct executor_stats *stats)
+static void put_executor(void *arg, const struct handle_stats *stats)
 {
 	struct executors_out *executors = arg;
 	struct wire_out *out = executors->out;
-	struct memory_in memory = memory_in(executors->broker, stats->executor);
+	struct memory_in memory = memory_in(executors->broker, stats->handle);
 	wire_map_begin(out, NULL);
 	wire_put_str(out, "device", stats->device);
 	wire_put_str(out, "state", stats->state);
@@ -412,7 +412,7 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 	if (broker->options.memcheck)
 		put_checked(&out, broker);
 	wire_list_begin(&out, "executors");
-	executor_each(broker, put_executor, &executors);
+	handle_each(broker, put_executor, &executors);
 	wire_list_end(&out);
 	put_cache(&out, broker);
 	command_put_remote(&out, broker);

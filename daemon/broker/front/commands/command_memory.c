@@ -18,7 +18,7 @@
 struct making {
 	struct request request;
 	struct buffer *buffer;
-	struct executor *asked;
+	struct device_handle *asked;
 };
 
 static void making_abandon(struct request *request)
@@ -26,7 +26,7 @@ static void making_abandon(struct request *request)
 	struct making *making = (struct making *)request;
 	/* The buffer is the session's and goes with it. */
 	if (making->asked)
-		executor_forget(making->asked, making);
+		handle_forget(making->asked, making);
 	making->buffer->making = NULL;
 	free(making);
 }
@@ -58,9 +58,9 @@ static void making_step(struct making *making)
 	struct session *session = making->request.session;
 	struct buffer *buffer = making->buffer;
 	struct wire_out out;
-	if (!executor_is_ready(session->executor)) {
+	if (!handle_is_ready(session->executor)) {
 		making->asked = session->executor;
-		executor_when_ready(session->executor, making_on_ready, making);
+		handle_when_ready(session->executor, making_on_ready, making);
 		return;
 	}
 	switch (buffer_place(buffer, BUFFER_HOME)) {

@@ -135,18 +135,18 @@ static void open_raw(struct session *session, struct wire_in *message, struct fr
 }
 
 /* The session's own device process; NULL: refused, and answered. */
-static struct executor *own_executor(struct session *session, uint64_t id)
+static struct device_handle *own_executor(struct session *session, uint64_t id)
 {
 	struct broker *broker = session->broker;
 	uint64_t most = broker->options.max_own;
 	if (session->own)
 		return session->own;
-	if ((uint64_t)executor_own_count(broker, session->uid) >= most)
+	if ((uint64_t)handle_own_count(broker, session->uid) >= most)
 		reply_error(session, id, KILN_ELIMIT,
 					"%llu sessions of uid %u run kernels of their own, each in a device process of "
 					"its own, and that is the most (--max-own)",
 					(unsigned long long)most, session->uid);
-	else if (!(session->own = executor_own(session->device, session->uid, session->id)))
+	else if (!(session->own = handle_own(session->device, session->uid, session->id)))
 		reply_error(session, id, KILN_ENOMEM, "out of memory for a device process");
 	return session->own;
 }
