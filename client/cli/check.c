@@ -47,8 +47,9 @@ int check_settle(struct cli *cli)
 	if (cli->socket)
 		return cli_usage("--check starts a daemon of its own: leave --socket %s out", cli->socket);
 	if (cli->device && strcmp(cli->device, "cpu") != 0)
-		return cli_usage("--check is for device cpu, not %s; see 'Checking a kernel' in the README",
-						 cli->device);
+		return cli_usage(
+			"--check is for device cpu, not %s; see 'Checking a kernel' in docs/raw-kernels.md",
+			cli->device);
 	cli->device = "cpu";
 	cli->timeout_ms = cli->timeout_ms ? cli->timeout_ms : DEADLINE_CHECK_CALL_MS;
 	return CLI_OK;

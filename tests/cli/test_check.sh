@@ -133,7 +133,7 @@ gone
 
 # What cannot be.
 prints 2 "$KILN" --device cuda:0 run permute --shape 4x5 --perm 1,0 --check <<'END'
-! kiln: --check is for device cpu, not cuda:0; see 'Checking a kernel' in the README
+! kiln: --check is for device cpu, not cuda:0; see 'Checking a kernel' in docs/raw-kernels.md
 END
 prints 2 "$KILN" --socket /tmp/x run permute --shape 4x5 --perm 1,0 --check <<'END'
 ! kiln: --check starts a daemon of its own: leave --socket /tmp/x out

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_operating.sh: the README's section on operating a shared cache, line by line, in a home that
-# is empty.  A line whose comment says "refused" ends with 1, any other with 0.
+# test_operating.sh: what docs/operations.md says of operating a shared cache, line by line, in a
+# home that is empty.  A line whose comment says "refused" ends with 1, any other with 0.
 . "$(dirname "$0")/lib.sh"
 
 command -v redis-server >/dev/null || {
@@ -16,10 +16,10 @@ mkdir "$DIR/home"
 export HOME="$DIR/home" KILN_DAEMON="$KILND"
 PATH=$(dirname "$KILN"):$PATH
 
-awk '/^### / { on = /Operating a shared cache/ } /^```/ { code = on && /^```sh$/; next } code' \
-	"$TOOLS/../../README.md" >"$DIR/lines"
+awk '/^## / { on = /Operating a shared cache/ } /^```/ { code = on && /^```sh$/; next } code' \
+	"$TOOLS/../../docs/operations.md" >"$DIR/lines"
 count=$(wc -l <"$DIR/lines")
-[ "$count" -ge 25 ] || fails "the README has only $count lines of it"
+[ "$count" -ge 25 ] || fails "docs/operations.md has only $count lines of it"
 
 # What they leave running, if one fails before its end.
 stop_all() {

@@ -1,11 +1,12 @@
 #!/bin/sh
-# check_options.sh: whatever can be set is written down: kilnd's options in its help and in the
-# README, the variables that the programs read and the options of the build in the README, the
-# commands of kiln in the README.
+# check_options.sh: whatever can be set is written down: kilnd's options in its help and in
+# docs/options.md, as are the variables that the programs read; the commands of kiln in docs/cli.md,
+# the options of the build in docs/operations.md.
 . "$(dirname "$0")/lib.sh"
 
+# documented PAGE TEXT KIND
 documented() {
-	grep -qF -e "$1" README.md || echo "README.md:1: $2 $1 is not documented"
+	grep -qF -e "$2" "$1" || echo "$1:1: $3 $2 is not documented"
 }
 
 {
@@ -17,14 +18,14 @@ documented() {
 			printf '%s\n' "$help" | grep -A 1 -E "^ *$option( |\$)" | tr '\n' ' ' |
 				sed "s/$option [^ ]*//; s/\[[^]]*\]//" | grep -qE '[a-z]+ [a-z]+' ||
 				echo "daemon/options/options.c:1: $option has no words in kilnd --help"
-			documented "$option" "kilnd's option"
+			documented docs/options.md "$option" "kilnd's option"
 		done
 	fi
 	if [ -n "${KILN:-}" ]; then
 		timeout 20 "$KILN" help |
 			awk '/^commands:/ { on = 1; next } /^[^ ]/ { on = 0 } on && NF { print $1 }' |
 			sort -u | while read -r command; do
-			documented "kiln $command" "the command"
+			documented docs/cli.md "kiln $command" "the command"
 		done
 	fi
 	for variable in $(sources .c .h | grep -E '^(client|daemon)/' |
@@ -34,10 +35,10 @@ documented() {
 		KILN_NVRTC_ID | KILN_CXX_ID) continue ;; # from the broker to its own children
 		esac
 		grep -qE "#define $variable( |\()" include/kiln/kiln.h && continue
-		documented "$variable" "the variable"
+		documented docs/options.md "$variable" "the variable"
 	done
 	for option in $(grep -hE '^(option|set)\(KILN_.*( ON| OFF| CACHE )' scripts/cmake/*.cmake |
 		sed 's/^[a-z]*(\([A-Z_]*\).*/\1/'); do
-		documented "$option" "the build option"
+		documented docs/operations.md "$option" "the build option"
 	done
 } | finish options

@@ -5,7 +5,7 @@
 
 {
 	sources '' | grep -vE '\.(ppm|pgm|bin|o)$'
-	ls README.md SECURITY.md CMakeLists.txt CMakePresets.json .clang-format .gitignore
+	ls ./*.md docs/*.md CMakeLists.txt CMakePresets.json .clang-format .gitignore
 } | xargs grep -nIE \
 	-e '(^|[^A-Za-z0-9_.])/(wor[k]|roo[t]|hom[e])/' \
 	-e 'py[p]i\.org|python[h]osted|np[m]js|deb\.debia[n]\.org|archive\.ubunt[u]|golan[g]\.org' \

@@ -1,13 +1,18 @@
 #!/bin/sh
-# check_readme.sh: all C in the README is in the examples, word for word; the first piece is all of
-# examples/permute.c; every path that the README names is there, and so is every operator.
+# check_readme.sh: all C in README.md and in the pages that show programs is in the examples, word
+# for word; the README's first piece is all of examples/permute.c, and the README is short; every
+# path that a page names is there, and so is every operator in its table.
 . "$(dirname "$0")/lib.sh"
 
+pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)"
+
 {
+	[ "$(wc -l <README.md)" -le 300 ] || echo "README.md:300: more than 300 lines"
 	awk '/^```c$/ { on = 1; next } /^```$/ && on { exit } on' README.md |
 		cmp -s - examples/permute.c || echo "README.md:1: its first C is not examples/permute.c"
-	awk 'FNR == 1 { file = FILENAME }
-		file != "README.md" { text[file] = text[file] $0 "\n"; next }
+	# shellcheck disable=SC2086
+	awk 'FNR == 1 { page = FILENAME ~ /\.md$/ }
+		!page { text[FILENAME] = text[FILENAME] $0 "\n"; next }
 		/^```c$/ { begin = FNR; piece = "\n"; next }
 		/^```$/ && begin {
 			found = 0
@@ -15,15 +20,17 @@
 				if (index("\n" text[file_of], piece))
 					found = 1
 			if (!found)
-				printf "README.md:%d: this C is in none of the examples\n", begin
+				printf "%s:%d: this C is in none of the examples\n", FILENAME, begin
 			begin = 0
 		}
-		begin { piece = piece $0 "\n" }' examples/*.c README.md
-	grep -oE '`(include|client|daemon|kernel_src|tests|examples|scripts)/[a-z0-9_./]*`' README.md |
-		tr -d '`' | sort -u | while read -r path; do
-		[ -e "$path" ] || echo "README.md:1: there is no $path"
+		begin { piece = piece $0 "\n" }' examples/*.c $pages
+	# shellcheck disable=SC2086
+	grep -noE '`(include|client|daemon|kernel_src|tests|examples|scripts)/[a-z0-9_./]*`' $pages |
+		tr -d '`' | sort -u | while IFS=: read -r page line path; do
+		[ -e "$path" ] || echo "$page:$line: there is no $path"
 	done
 	sed -n 's/^\t\t\.name = "\([a-z0-9_]*\)",$/\1/p' daemon/plan/ops.c | while read -r op; do
-		grep -q "^| \`$op\` |" README.md || echo "README.md:1: its table has no operator $op"
+		grep -q "^| \`$op\` |" docs/operators.md ||
+			echo "docs/operators.md:1: its table has no operator $op"
 	done
 } | finish readme
