@@ -1,7 +1,7 @@
 /*
- * failed_keys: compiles that failed are answers, too: kept under their keys as kernels are, and given
- * to whoever asks again, until the key is another one (source, options, compiler) or somebody
- * forgets it (cache.retry).
+ * failed_keys: compiles that failed are answers, too.  The cache keeps each under its key, and the
+ * next session that asks for the key gets it.  A failure is forgotten when `kiln cache retry` says
+ * so; another source, option or compiler makes another key.
  */
 #ifndef KILN_DAEMON_FAILED_KEYS_H
 #define KILN_DAEMON_FAILED_KEYS_H
@@ -9,9 +9,9 @@
 #include "job.h"
 
 /*
- * Keeps the failure, if it is of a kind that is kept, for the next who asks; the note of it goes to
- * the end of the log, so that all read the same.  What the source says or what kills a compiler is
- * kept for ever; what time and memory were too short for, as long as --retry-after says.
+ * Keeps a failure, unless it says nothing about the key.  Appends to the log until when it is kept,
+ * so that all waiters read the same.  Errors of the source and crashes of the compiler are kept for
+ * ever; a lack of time or of memory is kept as long as --retry-after says.
  */
 void failed_keys_keep(struct broker *broker, struct kernel_ref *ref, const char *key,
 					  const char *key_text, struct compile_result *result);

@@ -1,7 +1,8 @@
 /*
- * recompile: a kernel that is compiled apart from the calls that ask for it, and put into the cache:
- * one that the cache has, for another target or by another compiler, from the unit that was
- * compiled then; or a planned one by another compiler.  What the cache has already is not compiled.
+ * recompile: compiles one kernel beside the calls that ask for kernels, and puts it into the cache.
+ * Either the cache has the kernel, and it is compiled for another target or by another compiler
+ * from the unit that its row keeps; or it is a planned kernel for another compiler.  Nothing is compiled
+ * when the cache has the new key already.
  */
 #ifndef KILN_DAEMON_RECOMPILE_H
 #define KILN_DAEMON_RECOMPILE_H
@@ -10,26 +11,27 @@
 #include "daemon/broker/devices/pool/alt_compiler.h"
 
 struct recompile_want {
-	struct kernel_ref *ref;         /* a planned kernel, held by the caller; or NULL: */
-	char key[KERNEL_KEY_HEX];       /* that of the cache whose key begins so */
-	char target[KERNEL_TARGET_MAX]; /* with key: instead of its own; "": that */
+	struct kernel_ref *ref;         /* a planned kernel; NULL: the row of key */
+	char key[KERNEL_KEY_HEX];       /* how the key of the row begins */
+	char target[KERNEL_TARGET_MAX]; /* with key: the new target; "": the row's own */
 	struct second *compiler;        /* NULL: the pool's */
-	enum pool_priority priority;    /* in the pool */
-	struct turn_owner owner;        /* whose turn it is in the pool and at the cache */
+	enum pool_priority priority;    /* in the pool's queue */
+	struct turn_owner owner;        /* whose turns it takes, there and at the store */
 };
 
 struct recompile_answer {
 	int status;
-	const char *error, *log; /* where it is not KILN_OK */
-	bool was_there;          /* nothing was compiled */
-	bool skipped; /* nor looked for: the kernel of the cache is of another kind of target */
+	const char *error, *log; /* unless status is KILN_OK */
+	bool was_there;          /* the cache has the key; nothing was compiled */
+	bool skipped;            /* GPUs and cpu share no unit, or the compiler serves another target */
 	const char *key, *op, *target, *instantiation;
-	int64_t bytes, micros; /* of the compile; 0 */
+	int64_t bytes, micros; /* of the compile; 0: there was none */
 };
 
 struct recompile;
 typedef void (*recompile_done)(void *arg, const struct recompile_answer *answer);
-/* done is called once, unless recompile_stop came first; never from inside.  NULL without memory. */
+/* Starts to recompile.  Calls done() once, later and from the loop, unless recompile_stop() comes
+ * first.  Takes a hold of want->ref.  NULL without memory. */
 struct recompile *recompile_start(struct broker *broker, const struct recompile_want *want,
 								  recompile_done done, void *arg);
 void recompile_stop(struct recompile *recompile);

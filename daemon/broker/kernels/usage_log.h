@@ -1,6 +1,7 @@
 /*
- * usage_log: what the daemon was asked for since it started: distinct problems as lines of a manifest
- * (plan/manifest.h), with how often and for which targets.  No data, no names of programs; bounded.
+ * usage_log: the distinct problems that programs asked this daemon for, as lines of a manifest
+ * (plan/manifest.h), each with its count and its targets.  It has bounds, and holds no data and no
+ * names of programs.
  */
 #ifndef KILN_DAEMON_USAGE_LOG_H
 #define KILN_DAEMON_USAGE_LOG_H
@@ -16,24 +17,23 @@
 
 struct usage_log_row;
 
-/* Zeroed: empty.  Rows are in the order of their lines. */
+/* A zeroed log is empty.  Rows are sorted by line. */
 struct usage_log {
 	struct usage_log_row **rows;
 	int count, capacity;
 	size_t bytes;
-	uint64_t left_out; /* asked for and not kept: there was no room for another problem */
+	uint64_t left_out; /* problems without a row, for want of room */
 };
 
-/* A problem was asked for, for a target.  note: what people may want to know beside the line, or
- * NULL.  Both are copied.  Without memory it is left out. */
+/* Counts a request for a problem and a target.  note: a comment on the line for people, or NULL.
+ * Both are copied.  Without memory the problem is left out. */
 void usage_log_note(struct usage_log *log, const char *line, const char *target, const char *note);
 void usage_log_free(struct usage_log *log);
 
 /*
- * The rows behind the line `after` ("" for the first) as text, a line each, with a comment on what
- * is known of it; as many as fit into USAGE_LOG_PAGE_BYTES, and at least one.  The text is malloc'd,
- * NULL without memory; *last is the line of the last of them, NULL where there are none, and points
- * into the record.
+ * Prints the rows behind the line `after` ("": from the first), one a line with its comment, until
+ * USAGE_LOG_PAGE_BYTES are full; at least one.  The caller frees the text; NULL without memory.
+ * *last is the line of the last row printed, in the log's memory; NULL: there are no more rows.
  */
 char *usage_log_page(const struct usage_log *log, const char *after, const char **last);
 

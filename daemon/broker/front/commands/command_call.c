@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "kernel_request.h"
 #include "daemon/broker/kernels/cli_line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/broker/devices/pool/pool.h"
@@ -19,48 +19,24 @@ const char *command_kind_name(const struct kernel_plan *plan)
 	return names[plan->kind];
 }
 
-/* A problem on its way to a kernel, for whichever request. */
-struct asking {
-	struct request request;
-	struct broker *broker;
+/* A problem on its way to a kernel. */
+struct call_request {
+	struct kernel_request base;
 	struct kernel_problem problem;
-	int given; /* tensors of the request */
-	struct kernel_ref *ref;
-	struct kernel_ref *kernel; /* that is asked for: of ref, itself or its generic one */
-	bool looking;              /* whether the cache has it */
-	struct job_wait *wait;
-	uint64_t started_us;
-	struct device_handle *executor; /* where a prepared call is loaded; NULL: it only compiles */
-	bool starting;                  /* the executor is waited for */
-	struct device_handle *loader;   /* while a load is under way */
-	uint64_t load_us;               /* when it began */
+	int given;                 /* tensors that the request names */
+	struct kernel_ref *kernel; /* base.ref or its generic kernel: the one that is resolved */
+	bool looking;              /* only the cache is asked for it */
+	bool remade;               /* it could not be loaded, and is resolved once more */
+	struct device_handle
+		*executor;    /* that loads a prepared call; NULL: the request only compiles */
+	uint64_t load_us; /* when the load began */
 	int64_t object_bytes;
 	enum job_origin origin;
-	bool remade;     /* its kernel could not be loaded, and is asked for again */
 	uint64_t device; /* kind of the one that it is planned for */
-	bool runs;       /* it is launched, too, if its kernel is there, on these operands */
+	/* A call whose kernel is resident is launched at once, on these operands. */
+	bool runs;
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 };
-
-static void asking_free(struct asking *asking)
-{
-	request_close(&asking->request);
-	kernel_drop(asking->ref);
-	free(asking);
-}
-
-static void asking_abandon(struct request *request)
-{
-	struct asking *asking = (struct asking *)request;
-	if (asking->wait)
-		job_leave(asking->broker, asking->wait);
-	if (asking->starting)
-		handle_forget(asking->executor, asking);
-	if (asking->loader)
-		handle_disown(asking->loader, asking);
-	kernel_drop(asking->ref);
-	free(asking);
-}
 
 int command_limits(struct session *session, const char *target, struct kernel_limits *limits,
 				   const char **model, char error[KERNEL_ERROR_MAX])
@@ -77,18 +53,15 @@ int command_limits(struct session *session, const char *target, struct kernel_li
 	return plan_limits_for(target, limits, error);
 }
 
-/* Registers the request; NULL: refused, answered and freed. */
-static struct asking *asking_open(struct session *session, uint64_t id, struct asking *asking)
+/* Takes over the caller's hold of ref.  NULL: the session has been answered. */
+static struct call_request *open_call(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
-	asking->started_us = util_now_us();
-	asking->kernel = asking->ref;
-	asking->broker = session->broker;
+	struct call_request *asking = kernel_request_open(session, id, ref, sizeof(*asking));
+	if (!asking)
+		return NULL;
+	asking->kernel = ref;
 	asking->device = session->device ? session->device->kind : 0;
-	if (request_open(session, id, &asking->request, asking_abandon))
-		return asking;
-	kernel_drop(asking->ref);
-	free(asking);
-	return NULL;
+	return asking;
 }
 
 int command_plan(struct session *session, struct wire_in *message, const char *target,
@@ -129,43 +102,31 @@ int command_plan(struct session *session, struct wire_in *message, const char *t
 	return status;
 }
 
-static struct asking *asking_new(struct session *session, struct wire_in *message,
-								 const char *target, bool launched)
+static struct call_request *plan_call(struct session *session, struct wire_in *message,
+									  const char *target, bool launched)
 {
 	char error[KERNEL_ERROR_MAX];
-	uint64_t id = wire_id(message);
 	struct command_planned planned = {.ref = NULL};
-	struct asking *asking = calloc(1, sizeof(*asking));
-	int status = asking ? command_plan(session, message, target, launched, &planned, error)
-						: util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
+	int status = command_plan(session, message, target, launched, &planned, error);
 	if (status != KILN_OK) {
-		reply_error(session, id, status, "%s", error);
-		free(asking);
+		reply_error(session, wire_id(message), status, "%s", error);
 		return NULL;
 	}
+	struct call_request *asking = open_call(session, wire_id(message), planned.ref);
+	if (!asking)
+		return NULL;
 	asking->problem = planned.problem;
 	asking->given = planned.given;
-	asking->ref = planned.ref;
 	asking->runs = planned.placed && planned.made && wire_get_bool(&message->root, "run", false);
 	memcpy(asking->operands, planned.operands, sizeof(asking->operands));
-	return asking_open(session, id, asking);
+	return asking;
 }
 
 /* ---- Answers ---- */
 
-static void answer_failure(struct asking *asking, int status, const char *error, const char *log)
+static struct call *new_call(struct call_request *asking)
 {
-	struct wire_out out;
-	reply_begin_with(&out, asking->request.id, status);
-	wire_put_str(&out, "err", error);
-	wire_put_str(&out, "log", log);
-	reply_send(asking->request.session, &out, NULL, 0);
-	asking_free(asking);
-}
-
-static struct call *new_call(struct asking *asking)
-{
-	struct session *session = asking->request.session;
+	struct session *session = asking->base.request.session;
 	struct call *call = calloc(1, sizeof(*call));
 	if (!call)
 		return NULL;
@@ -174,45 +135,45 @@ static struct call *new_call(struct asking *asking)
 	call->problem = asking->problem;
 	call->given = asking->given;
 	call->device = asking->device;
-	call->variants[call->variant_count++] = kernel_hold(asking->ref);
+	call->variants[call->variant_count++] = kernel_hold(asking->base.ref);
 	if (map_put_id(&session->calls, call->id, call) < 0) {
 		call_drop(call);
 		return NULL;
 	}
-	tier_attach(session, call, asking->ref);
+	tier_attach(session, call, asking->base.ref);
 	return call;
 }
 
-static void answer_success(struct asking *asking, const char *origin)
+static void answer_success(struct call_request *asking, const char *origin)
 {
-	struct session *session = asking->request.session;
+	struct session *session = asking->base.request.session;
 	struct wire_out out;
 	struct call *call = NULL;
 	if (asking->executor && !(call = new_call(asking))) {
-		answer_failure(asking, KILN_ENOMEM, "out of memory for a prepared call", "");
+		kernel_request_fail(&asking->base, KILN_ENOMEM, "out of memory for a prepared call", "");
 		return;
 	}
-	reply_begin(&out, asking->request.id);
+	reply_begin(&out, asking->base.request.id);
 	if (call)
 		wire_put_uint(&out, "call", call->id);
 	wire_put_str(&out, "key", asking->kernel->key);
 	wire_put_str(&out, "origin", origin);
 	wire_put_str(&out, "text", kernel_text(asking->kernel));
 	wire_put_int(&out, "bytes", asking->object_bytes);
-	if (call && asking->ref->raw)
-		handle_put_params(asking->executor, asking->ref->key, &out);
-	wire_put_uint(&out, "micros", util_now_us() - asking->started_us);
+	if (call && asking->base.ref->raw)
+		handle_put_params(asking->executor, asking->base.ref->key, &out);
+	wire_put_uint(&out, "micros", util_now_us() - asking->base.began_us);
 	reply_send(session, &out, NULL, 0);
-	asking_free(asking);
+	kernel_request_end(&asking->base);
 }
 
-static void resolve(struct asking *asking, struct kernel_ref *kernel, bool look);
+static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool look);
 
 static void on_loaded(void *arg, int status, const char *error, struct wire_in *reply)
 {
-	struct asking *asking = arg;
+	struct call_request *asking = arg;
 	char sentence[KERNEL_ERROR_MAX + 192], label[160];
-	asking->loader = NULL;
+	kernel_request_arrived(&asking->base);
 	/* What could not be loaded has left the cache. */
 	if (status == KILN_ECOMPILE && !asking->remade) {
 		asking->remade = true;
@@ -220,29 +181,29 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 		return;
 	}
 	if (reply)
-		session_note_load(asking->request.session, asking->kernel, asking->load_us);
-	if (status != KILN_OK && asking->ref->raw) {
+		session_note_load(asking->base.request.session, asking->kernel, asking->load_us);
+	if (status != KILN_OK && asking->base.ref->raw) {
 		snprintf(sentence, sizeof(sentence), "%s cannot be loaded: %s",
-				 raw_label(&asking->ref->plan, label), error);
+				 raw_label(&asking->base.ref->plan, label), error);
 		error = sentence;
 	}
 	/* A process that went away meanwhile loads it again with the first launch; not so a user's
 	 * kernel, of which it may have died. */
-	if (status != KILN_OK && (status != KILN_EDEVICE || asking->ref->raw))
-		answer_failure(asking, status, error, "");
+	if (status != KILN_OK && (status != KILN_EDEVICE || asking->base.ref->raw))
+		kernel_request_fail(&asking->base, status, error, "");
 	else
 		answer_success(asking, job_origin_names[asking->origin]);
 }
 
 /* The exact kernel is in no cache: then the generic one is compiled, which will serve other shapes,
  * too; and if there is none, the exact one. */
-static bool asking_next(struct asking *asking, int status)
+static bool try_other(struct call_request *asking, int status)
 {
-	struct tier *tier = asking->ref->tier;
+	struct tier *tier = asking->base.ref->tier;
 	if (asking->looking)
 		resolve(asking, tier->generic, false);
 	else if (tier && asking->kernel == tier->generic && status != KILN_EFROZEN)
-		resolve(asking, asking->ref, false);
+		resolve(asking, asking->base.ref, false);
 	else
 		return false;
 	return true;
@@ -250,73 +211,68 @@ static bool asking_next(struct asking *asking, int status)
 
 static void on_answer(void *arg, const struct job_answer *answer)
 {
-	struct asking *asking = arg;
+	struct call_request *asking = arg;
 	struct device_handle *executor = asking->executor;
-	asking->wait = NULL;
-	if (answer->status != KILN_OK && asking_next(asking, answer->status))
+	kernel_request_arrived(&asking->base);
+	if (answer->status != KILN_OK && try_other(asking, answer->status))
 		return;
 	if (answer->status != KILN_OK) {
-		answer_failure(asking, answer->status, answer->error, answer->log);
+		kernel_request_fail(&asking->base, answer->status, answer->error, answer->log);
 		return;
 	}
 	asking->origin = answer->origin;
 	asking->object_bytes = (int64_t)answer->row->object_bytes;
-	if (asking->ref->tier)
-		tier_know(asking->broker, asking->kernel, asking->object_bytes);
+	if (asking->base.ref->tier)
+		tier_know(asking->base.broker, asking->kernel, asking->object_bytes);
 	if (executor && handle_is_ready(executor)) {
-		asking->loader = executor;
 		asking->load_us = util_now_us();
-		int status = handle_load(executor, answer->row->key, answer->row,
-								 asking->kernel->plan.shared_bytes, on_loaded, asking);
-		if (status == KILN_OK)
+		if (kernel_request_load(&asking->base, executor, answer->row,
+								asking->kernel->plan.shared_bytes, on_loaded))
 			return;
-		asking->loader = NULL;
 	}
 	answer_success(asking, job_origin_names[asking->origin]);
 }
 
-static void resolve(struct asking *asking, struct kernel_ref *kernel, bool look)
+static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool look)
 {
-	struct job_terms terms = session_terms(asking->request.session);
+	struct job_terms terms = session_terms(asking->base.request.session);
 	/* Nothing runs, so nobody waits for a call: the owner fills the cache. */
-	if (!asking->executor && session_is_owner(asking->request.session))
+	if (!asking->executor && session_is_owner(asking->base.request.session))
 		terms.on_miss = OPTIONS_MISS_COMPILE;
 	terms.look = look;
 	asking->kernel = kernel;
 	asking->looking = look;
-	asking->wait = job_resolve(asking->broker, kernel, &terms, on_answer, asking);
-	if (!asking->wait)
-		answer_failure(asking, KILN_ENOMEM, "out of memory for a compile job", "");
+	kernel_request_resolve(&asking->base, kernel, &terms, on_answer);
 }
 
-static void ask(struct asking *asking)
+static void ask(struct call_request *asking)
 {
-	if (asking->ref->plan.kind != KERNEL_LAUNCH) {
-		asking->broker->counters.copies++;
+	if (asking->base.ref->plan.kind != KERNEL_LAUNCH) {
+		asking->base.broker->counters.copies++;
 		answer_success(asking, "copy");
 		return;
 	}
-	resolve(asking, asking->ref, false);
+	resolve(asking, asking->base.ref, false);
 }
 
 /* One message for both: prepares the call and launches it, and the end of that is the answer.  What
  * has to be waited for is only prepared, for its buffers may be gone when it is there. */
-static void answer_launch(struct asking *asking)
+static void answer_launch(struct call_request *asking)
 {
 	const struct work_order order = {.first = true};
-	struct session *session = asking->request.session;
-	struct kernel_ref *ref = kernel_hold(asking->ref);
+	struct session *session = asking->base.request.session;
+	struct kernel_ref *ref = kernel_hold(asking->base.ref);
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
-	uint64_t id = asking->request.id;
+	uint64_t id = asking->base.request.id;
 	char error[KERNEL_ERROR_MAX];
 	struct call *call = new_call(asking);
 	if (!call) {
-		answer_failure(asking, KILN_ENOMEM, "out of memory for a prepared call", "");
+		kernel_request_fail(&asking->base, KILN_ENOMEM, "out of memory for a prepared call", "");
 		kernel_drop(ref);
 		return;
 	}
 	memcpy(operands, asking->operands, sizeof(operands));
-	asking_free(asking);
+	kernel_request_end(&asking->base);
 	int status = work_launch(session, id, call, ref, operands, &order, error);
 	if (status != KILN_OK) {
 		call_drop(map_remove_id(&session->calls, call->id));
@@ -326,12 +282,12 @@ static void answer_launch(struct asking *asking)
 }
 
 /* By a kernel that the device process has. */
-static void answer_resident(struct asking *asking, struct kernel_ref *kernel,
+static void answer_resident(struct call_request *asking, struct kernel_ref *kernel,
 							enum job_origin origin)
 {
 	asking->kernel = kernel;
-	job_count_resident(asking->broker, kernel, asking->request.session, origin,
-					   util_now_us() - asking->started_us);
+	job_count_resident(asking->base.broker, kernel, asking->base.request.session, origin,
+					   util_now_us() - asking->base.began_us);
 	if (asking->runs)
 		answer_launch(asking);
 	else
@@ -339,21 +295,21 @@ static void answer_resident(struct asking *asking, struct kernel_ref *kernel,
 }
 
 /* Of a call that will be launched. */
-static void ask_tiers(struct asking *asking)
+static void ask_tiers(struct call_request *asking)
 {
-	bool never = tier_policy(asking->request.session) == OPTIONS_NEVER;
-	switch (tier_open(asking->request.session, &asking->problem, asking->ref)) {
+	bool never = tier_policy(asking->base.request.session) == OPTIONS_NEVER;
+	switch (tier_open(asking->base.request.session, &asking->problem, asking->base.ref)) {
 	case TIER_NONE:
 		ask(asking);
 		break;
 	case TIER_EXACT:
-		answer_resident(asking, asking->ref, JOB_HIT);
+		answer_resident(asking, asking->base.ref, JOB_HIT);
 		break;
 	case TIER_GENERIC:
-		answer_resident(asking, asking->ref->tier->generic, JOB_GENERIC);
+		answer_resident(asking, asking->base.ref->tier->generic, JOB_GENERIC);
 		break;
 	case TIER_WAIT:
-		resolve(asking, never ? asking->ref->tier->generic : asking->ref, !never);
+		resolve(asking, never ? asking->base.ref->tier->generic : asking->base.ref, !never);
 		break;
 	}
 }
@@ -378,7 +334,7 @@ void command_prepare(struct session *session, struct wire_in *message, struct fr
 	(void)frame;
 	if (!command_may_prepare(session, wire_id(message)))
 		return;
-	struct asking *asking = asking_new(session, message, NULL, true);
+	struct call_request *asking = plan_call(session, message, NULL, true);
 	if (!asking)
 		return;
 	asking->executor = session->executor;
@@ -387,41 +343,33 @@ void command_prepare(struct session *session, struct wire_in *message, struct fr
 
 static void on_raw_ready(void *arg, int status, const char *error)
 {
-	struct asking *asking = arg;
-	asking->starting = false;
+	struct call_request *asking = arg;
+	kernel_request_arrived(&asking->base);
 	if (status == KILN_OK)
 		ask(asking);
 	else
-		answer_failure(asking, status, error, "");
+		kernel_request_fail(&asking->base, status, error, "");
 }
 
 void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *ref,
 					 struct device_handle *executor)
 {
-	struct asking *asking = calloc(1, sizeof(*asking));
-	if (!asking) {
-		kernel_drop(ref);
-		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");
+	struct call_request *asking = open_call(session, id, ref);
+	if (!asking)
 		return;
-	}
 	memcpy(asking->problem.op, ref->plan.op, sizeof(asking->problem.op));
-	asking->ref = ref;
 	asking->executor = executor;
-	if (!asking_open(session, id, asking))
-		return;
-	if (!executor) {
+	if (executor)
+		kernel_request_start(&asking->base, executor, on_raw_ready);
+	else
 		ask(asking);
-		return;
-	}
-	asking->starting = true;
-	handle_when_ready(executor, on_raw_ready, asking);
 }
 
 void command_compile(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
-	struct asking *asking =
-		asking_new(session, message, wire_get_str(message, &message->root, "target"), false);
+	struct call_request *asking =
+		plan_call(session, message, wire_get_str(message, &message->root, "target"), false);
 	if (asking)
 		ask(asking);
 }

@@ -7,34 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "command.h"
+#include "kernel_request.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "daemon/broker/calls/work_state.h"
-
-/* A call on its way to its program. */
-struct giving {
-	struct request request;
-	struct broker *broker;
-	struct kernel_ref *ref;
-	struct job_wait *wait;
-};
-
-static void giving_free(struct giving *giving)
-{
-	request_close(&giving->request);
-	kernel_drop(giving->ref);
-	free(giving);
-}
-
-static void giving_abandon(struct request *request)
-{
-	struct giving *giving = (struct giving *)request;
-	if (giving->wait)
-		job_leave(giving->broker, giving->wait);
-	kernel_drop(giving->ref);
-	free(giving);
-}
 
 /* ---- What a launch is ---- */
 
@@ -76,46 +52,46 @@ static void put_template(struct wire_out *out, const struct kernel_plan *plan)
 	wire_map_end(out);
 }
 
-/* row NULL: nothing is compiled for it. */
-static void answer(struct giving *giving, const struct cache_row *row)
+/* row: NULL for a plan that needs no kernel. */
+static void answer(struct kernel_request *asked, const struct cache_row *row)
 {
-	struct session *session = giving->request.session;
+	struct session *session = asked->request.session;
 	struct wire_out out;
 	int fd = row ? frame_sealed("kiln-object", row->object, row->object_bytes) : -1;
 	if (row && fd < 0) {
-		reply_error(session, giving->request.id, KILN_ENOMEM,
+		reply_error(session, asked->request.id, KILN_ENOMEM,
 					"out of memory for an object of %llu bytes",
 					(unsigned long long)row->object_bytes);
-		giving_free(giving);
+		kernel_request_end(asked);
 		return;
 	}
-	giving->broker->counters.objects++;
-	reply_begin(&out, giving->request.id);
+	asked->broker->counters.objects++;
+	reply_begin(&out, asked->request.id);
 	wire_put_str(&out, "key", row ? row->key : "");
-	wire_put_str(&out, "target", giving->ref->target);
+	wire_put_str(&out, "target", asked->ref->target);
 	wire_put_str(&out, "entry", row ? row->entry : "");
-	put_template(&out, &giving->ref->plan);
+	put_template(&out, &asked->ref->plan);
 	reply_send(session, &out, &fd, row ? 1 : 0);
 	if (fd >= 0)
 		close(fd);
-	giving_free(giving);
+	kernel_request_end(asked);
 }
 
 static void on_answer(void *arg, const struct job_answer *found)
 {
-	struct giving *giving = arg;
-	giving->wait = NULL;
+	struct kernel_request *asked = arg;
+	kernel_request_arrived(asked);
 	if (found->status == KILN_OK) {
-		answer(giving, found->row);
+		answer(asked, found->row);
 		return;
 	}
-	reply_error(giving->request.session, giving->request.id, found->status, "%s", found->error);
-	giving_free(giving);
+	reply_error(asked->request.session, asked->request.id, found->status, "%s", found->error);
+	kernel_request_end(asked);
 }
 
 /* ---- Asking ---- */
 
-/* A launch that nobody waits for has nobody to tell. */
+/* No process of the daemon reads the report of a launch in the program's own context. */
 static int check_report(const struct kernel_problem *problem, const struct kernel_plan *plan,
 						char error[KERNEL_ERROR_MAX])
 {
@@ -180,29 +156,21 @@ void command_object(struct session *session, struct wire_in *message, struct fra
 	uint64_t id = wire_id(message);
 	struct kernel_ref *ref = NULL;
 	char error[KERNEL_ERROR_MAX];
-	struct giving *giving = calloc(1, sizeof(*giving));
 	(void)frame;
-	int status = giving ? find_variant(session, message, &ref, error)
-						: util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
-	if (status != KILN_OK || !request_open(session, id, &giving->request, giving_abandon)) {
-		if (status != KILN_OK)
-			reply_error(session, id, status, "%s", error);
+	int status = find_variant(session, message, &ref, error);
+	if (status != KILN_OK) {
+		reply_error(session, id, status, "%s", error);
 		kernel_drop(ref);
-		free(giving);
 		return;
 	}
-	giving->broker = session->broker;
-	giving->ref = kernel_hold(tier_choose_lasting(session, ref));
+	struct kernel_ref *lasting = kernel_hold(tier_choose_lasting(session, ref));
 	kernel_drop(ref);
-	ref = giving->ref;
-	if (ref->plan.kind != KERNEL_LAUNCH) {
-		answer(giving, NULL);
+	struct kernel_request *asked = kernel_request_open(session, id, lasting, sizeof(*asked));
+	if (!asked)
 		return;
-	}
 	const struct job_terms terms = session_terms(session);
-	giving->wait = job_resolve(session->broker, ref, &terms, on_answer, giving);
-	if (!giving->wait) {
-		reply_error(session, id, KILN_ENOMEM, "out of memory for a compile job");
-		giving_free(giving);
-	}
+	if (lasting->plan.kind == KERNEL_LAUNCH)
+		kernel_request_resolve(asked, lasting, &terms, on_answer);
+	else
+		answer(asked, NULL);
 }

@@ -5,55 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/broker/kernels/recompile.h"
-#include "command.h"
+#include "kernel_request.h"
 #include "daemon/plan/manifest.h"
 #include "daemon/base/util.h"
 
-struct warming {
-	struct request request;
-	struct broker *broker;
-	struct kernel_ref *ref; /* of a problem */
-	struct job_wait *wait;
-	struct recompile *recompile;
-	uint64_t began_us;
-};
-
-static void warming_free(struct warming *warming)
-{
-	request_close(&warming->request);
-	kernel_drop(warming->ref);
-	free(warming);
-}
-
-static void warming_abandon(struct request *request)
-{
-	struct warming *warming = (struct warming *)request;
-	if (warming->wait)
-		job_leave(warming->broker, warming->wait);
-	if (warming->recompile)
-		recompile_stop(warming->recompile);
-	kernel_drop(warming->ref);
-	free(warming);
-}
-
 /* ---- Answers ---- */
 
-static void answer_failure(struct warming *warming, int status, const char *error, const char *log)
-{
-	struct wire_out out;
-	reply_begin_with(&out, warming->request.id, status);
-	wire_put_str(&out, "err", error);
-	wire_put_str(&out, "log", log);
-	reply_send(warming->request.session, &out, NULL, 0);
-	warming_free(warming);
-}
-
-static void answer_success(struct warming *warming, const char *origin,
+static void answer_success(struct kernel_request *asked, const char *origin,
 						   const struct recompile_answer *found)
 {
 	struct wire_out out;
-	reply_begin(&out, warming->request.id);
+	reply_begin(&out, asked->request.id);
 	wire_put_str(&out, "key", found->key);
 	wire_put_str(&out, "op", found->op);
 	wire_put_str(&out, "target", found->target);
@@ -61,28 +23,29 @@ static void answer_success(struct warming *warming, const char *origin,
 	wire_put_str(&out, "origin", origin);
 	wire_put_int(&out, "bytes", found->bytes);
 	wire_put_int(&out, "compile_micros", found->micros);
-	wire_put_uint(&out, "micros", util_now_us() - warming->began_us);
-	reply_send(warming->request.session, &out, NULL, 0);
-	warming_free(warming);
+	wire_put_uint(&out, "micros", util_now_us() - asked->began_us);
+	reply_send(asked->request.session, &out, NULL, 0);
+	kernel_request_end(asked);
 }
 
 static void on_recompiled(void *arg, const struct recompile_answer *found)
 {
-	struct warming *warming = arg;
-	warming->recompile = NULL;
+	struct kernel_request *asked = arg;
+	kernel_request_arrived(asked);
 	if (found->status == KILN_OK)
-		answer_success(warming,
+		answer_success(asked,
 					   found->skipped     ? "skipped"
 					   : found->was_there ? "hit"
 										  : "compiled",
 					   found);
 	else
-		answer_failure(warming, found->status, found->error, found->log);
+		kernel_request_fail(asked, found->status, found->error, found->log);
 }
 
-static void answer_plan(struct warming *warming, const char *origin, const struct cache_row *row)
+static void answer_plan(struct kernel_request *asked, const char *origin,
+						const struct cache_row *row)
 {
-	const struct kernel_ref *ref = warming->ref;
+	const struct kernel_ref *ref = asked->ref;
 	struct recompile_answer found = {
 		.key = ref->key,
 		.op = ref->plan.op,
@@ -91,17 +54,17 @@ static void answer_plan(struct warming *warming, const char *origin, const struc
 		.bytes = row ? (int64_t)row->object_bytes : 0,
 		.micros = row ? row->compile_micros : 0,
 	};
-	answer_success(warming, origin, &found);
+	answer_success(asked, origin, &found);
 }
 
 static void on_resolved(void *arg, const struct job_answer *answer)
 {
-	struct warming *warming = arg;
-	warming->wait = NULL;
+	struct kernel_request *asked = arg;
+	kernel_request_arrived(asked);
 	if (answer->status == KILN_OK)
-		answer_plan(warming, job_origin_names[answer->origin], answer->row);
+		answer_plan(asked, job_origin_names[answer->origin], answer->row);
 	else
-		answer_failure(warming, answer->status, answer->error, answer->log);
+		kernel_request_fail(asked, answer->status, answer->error, answer->log);
 }
 
 /* ---- A line ---- */
@@ -144,28 +107,6 @@ static const char *read_kernel(const char *line, char key[KERNEL_KEY_HEX], int *
 	}
 	snprintf(key, KERNEL_KEY_HEX, "%.*s", (int)size, at);
 	return key;
-}
-
-/* A planned problem by the compiler that all use. */
-static int resolve(struct warming *warming, struct session *session)
-{
-	struct job_terms terms = {.asker = session, .priority = POOL_BACKGROUND, .unrecorded = true};
-	warming->wait = job_resolve(warming->broker, warming->ref, &terms, on_resolved, warming);
-	return warming->wait ? KILN_OK : KILN_ENOMEM;
-}
-
-static int apart(struct warming *warming, const char *key, const char *target,
-				 struct second *compiler)
-{
-	struct recompile_want want = {.ref = warming->ref,
-								  .compiler = compiler,
-								  .priority = POOL_BACKGROUND,
-								  .owner = session_turn(warming->request.session)};
-	snprintf(want.key, sizeof(want.key), "%s", key ? key : "");
-	snprintf(want.target, sizeof(want.target), "%s", target ? target : "");
-	warming->recompile = recompile_start(warming->broker, &want, on_recompiled, warming);
-	warming->request.doing = warming->recompile;
-	return warming->recompile ? KILN_OK : KILN_ENOMEM;
 }
 
 /* The session's second compiler; one that it had is given up for another. */
@@ -220,37 +161,43 @@ static int take(struct session *session, struct wire_in *message, struct wanted 
 	return status;
 }
 
+/* Compiles a row of the cache for another target, or a planned kernel by another compiler. */
+static void recompile(struct kernel_request *asked, const struct wanted *wanted)
+{
+	struct recompile_want want = {.ref = asked->ref,
+								  .compiler = wanted->compiler,
+								  .priority = POOL_BACKGROUND,
+								  .owner = session_turn(asked->request.session)};
+	snprintf(want.key, sizeof(want.key), "%s", wanted->key ? wanted->key : "");
+	snprintf(want.target, sizeof(want.target), "%s", wanted->target ? wanted->target : "");
+	kernel_request_recompile(asked, &want, on_recompiled);
+}
+
 void command_warm(struct session *session, struct wire_in *message, struct frame *frame)
 {
-	struct warming *warming = calloc(1, sizeof(*warming));
+	const struct job_terms terms = {
+		.asker = session, .priority = POOL_BACKGROUND, .unrecorded = true};
 	struct wanted wanted = {.ref = NULL};
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
 	(void)frame;
-	int status = warming ? take(session, message, &wanted, error)
-						 : util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
-	if (status != KILN_OK || !request_open(session, id, &warming->request, warming_abandon)) {
-		if (status != KILN_OK)
-			reply_error(session, id, status, "%s", error);
+	int status = take(session, message, &wanted, error);
+	if (status != KILN_OK) {
+		reply_error(session, id, status, "%s", error);
 		kernel_drop(wanted.ref);
-		free(warming);
 		return;
 	}
+	struct kernel_request *asked = kernel_request_open(session, id, wanted.ref, sizeof(*asked));
+	if (!asked)
+		return;
 	if (!wanted.line) {
 		reply_ok(session, id);
-		request_close(&warming->request);
-		free(warming);
-		return;
+		kernel_request_end(asked);
+	} else if (wanted.ref && wanted.ref->plan.kind != KERNEL_LAUNCH) {
+		answer_plan(asked, "copy", NULL);
+	} else if (wanted.key || wanted.compiler) {
+		recompile(asked, &wanted);
+	} else {
+		kernel_request_resolve(asked, asked->ref, &terms, on_resolved);
 	}
-	warming->broker = session->broker;
-	warming->ref = wanted.ref;
-	warming->began_us = util_now_us();
-	if (wanted.ref && wanted.ref->plan.kind != KERNEL_LAUNCH)
-		answer_plan(warming, "copy", NULL);
-	else if (wanted.key || wanted.compiler)
-		status = apart(warming, wanted.key, wanted.target, wanted.compiler);
-	else
-		status = resolve(warming, session);
-	if (status != KILN_OK)
-		answer_failure(warming, status, "out of memory for a kernel", "");
 }

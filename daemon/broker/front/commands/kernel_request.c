@@ -1,0 +1,125 @@
+/* kernel_request.c: opens, stops and frees requests that wait for a kernel. */
+#include "kernel_request.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "daemon/base/util.h"
+
+static void assert_valid(const struct kernel_request *asked)
+{
+	assert(asked->request.session && asked->request.session->broker == asked->broker);
+	assert((asked->state == KERNEL_REQUEST_IDLE) == !asked->executor);
+	assert(asked->ref || asked->state == KERNEL_REQUEST_IDLE ||
+		   asked->state == KERNEL_REQUEST_RECOMPILING);
+}
+
+static void stop_and_free(struct request *request)
+{
+	struct kernel_request *asked = (struct kernel_request *)request;
+	switch (asked->state) {
+	case KERNEL_REQUEST_IDLE:
+		break;
+	case KERNEL_REQUEST_STARTING:
+		handle_forget(asked->executor, asked);
+		break;
+	case KERNEL_REQUEST_RESOLVING:
+		job_leave(asked->broker, asked->wait);
+		break;
+	case KERNEL_REQUEST_LOADING:
+		handle_disown(asked->executor, asked);
+		break;
+	case KERNEL_REQUEST_RECOMPILING:
+		recompile_stop(asked->recompile);
+		break;
+	}
+	kernel_drop(asked->ref);
+	free(asked);
+}
+
+void *kernel_request_open(struct session *session, uint64_t id, struct kernel_ref *ref, size_t size)
+{
+	struct kernel_request *asked = calloc(1, size);
+	if (!asked)
+		reply_error(session, id, KILN_ENOMEM, "out of memory for a kernel");
+	if (!asked || !request_open(session, id, &asked->request, stop_and_free)) {
+		kernel_drop(ref);
+		free(asked);
+		return NULL;
+	}
+	asked->ref = ref;
+	asked->broker = session->broker;
+	asked->began_us = util_now_us();
+	return asked;
+}
+
+void kernel_request_end(struct kernel_request *asked)
+{
+	assert_valid(asked);
+	assert(asked->state == KERNEL_REQUEST_IDLE);
+	request_close(&asked->request);
+	kernel_drop(asked->ref);
+	free(asked);
+}
+
+void kernel_request_fail(struct kernel_request *asked, int status, const char *error,
+						 const char *log)
+{
+	struct wire_out out;
+	reply_begin_with(&out, asked->request.id, status);
+	wire_put_str(&out, "err", error);
+	wire_put_str(&out, "log", log);
+	reply_send(asked->request.session, &out, NULL, 0);
+	kernel_request_end(asked);
+}
+
+void kernel_request_start(struct kernel_request *asked, struct device_handle *executor,
+						  handle_ready ready)
+{
+	assert_valid(asked);
+	asked->state = KERNEL_REQUEST_STARTING;
+	asked->executor = executor;
+	handle_when_ready(executor, ready, asked);
+}
+
+void kernel_request_resolve(struct kernel_request *asked, struct kernel_ref *kernel,
+							const struct job_terms *terms, job_done done)
+{
+	assert_valid(asked);
+	asked->wait = job_resolve(asked->broker, kernel, terms, done, asked);
+	if (asked->wait)
+		asked->state = KERNEL_REQUEST_RESOLVING;
+	else
+		kernel_request_fail(asked, KILN_ENOMEM, "out of memory for a compile job", "");
+}
+
+bool kernel_request_load(struct kernel_request *asked, struct device_handle *executor,
+						 const struct cache_row *row, uint32_t shared_bytes, handle_done loaded)
+{
+	assert_valid(asked);
+	/* A load that ends at once frees the request inside handle_load(). */
+	asked->state = KERNEL_REQUEST_LOADING;
+	asked->executor = executor;
+	if (handle_load(executor, row->key, row, shared_bytes, loaded, asked) == KILN_OK)
+		return true;
+	kernel_request_arrived(asked);
+	return false;
+}
+
+void kernel_request_recompile(struct kernel_request *asked, const struct recompile_want *want,
+							  recompile_done done)
+{
+	assert_valid(asked);
+	asked->recompile = recompile_start(asked->broker, want, done, asked);
+	asked->request.doing = asked->recompile;
+	if (asked->recompile)
+		asked->state = KERNEL_REQUEST_RECOMPILING;
+	else
+		kernel_request_fail(asked, KILN_ENOMEM, "out of memory for a kernel", "");
+}
+
+void kernel_request_arrived(struct kernel_request *asked)
+{
+	asked->state = KERNEL_REQUEST_IDLE;
+	asked->executor = NULL;
+}
