@@ -1,8 +1,8 @@
 /*
  * recompile: compiles one kernel beside the calls that ask for kernels, and puts it into the cache.
- * Either the cache has the kernel, and it is compiled for another target or by another compiler
- * from the unit that its row keeps; or it is a planned kernel for another compiler.  Nothing is compiled
- * when the cache has the new key already.
+ * Either the cache has the kernel: the unit that its row keeps is compiled for another target or by
+ * another compiler.  Or it is a planned kernel for another compiler.  Nothing is compiled when the
+ * cache has the new key already.
  */
 #ifndef KILN_DAEMON_RECOMPILE_H
 #define KILN_DAEMON_RECOMPILE_H
