@@ -1,13 +1,16 @@
 /*
- * kiln_check: --check: a daemon of the command's own whose device cpu checks every access of a
+ * check_daemon.c: --check: a daemon of the command's own whose device cpu checks every access of a
  * kernel, with a directory of its own that is gone afterwards.  What it finds ends the call with a
  * sentence, as any failure.
  *
  * A shell beside it, the keeper, removes the directory when the command has ended, in whichever
  * way, and ends the daemon if the command could not.
  */
-#include "cli.h"
+#include "check_daemon.h"
 #include "deadlines.h"
+#include "failure.h"
+#include "json.h"
+#include "table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +19,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -23,7 +27,7 @@
 
 extern char **environ;
 
-struct cli_check {
+struct checking_daemon {
 	char dir[80], socket[96], cache[96], log[96], program[PATH_MAX];
 	pid_t daemon, keeper; /* 0: not running */
 	int pipe;             /* to the keeper; -1: none */
@@ -57,7 +61,7 @@ int check_settle(struct cli *cli)
 
 /* ---- The daemon ---- */
 
-static int make_directory(struct cli_check *check)
+static int make_directory(struct checking_daemon *check)
 {
 	const char *base = getenv("TMPDIR");
 
@@ -126,7 +130,7 @@ static int spawn(char *const *argv, int in, const char *err, pid_t *pid)
 	return error ? CLI_FAILED : CLI_OK;
 }
 
-static int start_daemon(struct cli_check *check, const char *order)
+static int start_daemon(struct checking_daemon *check, const char *order)
 {
 	char *argv[] = {(char *)check->program, (char *)"--socket",   (char *)check->socket,
 					(char *)"--cache-dir",  (char *)check->cache, (char *)"--device",
@@ -139,7 +143,7 @@ static int start_daemon(struct cli_check *check, const char *order)
 }
 
 /* A line says that the daemon has ended, an end without one that the command has. */
-static int start_keeper(struct cli_check *check)
+static int start_keeper(struct checking_daemon *check)
 {
 	static const char script[] =
 		"trap '' INT TERM HUP\n"
@@ -169,7 +173,7 @@ static int start_keeper(struct cli_check *check)
 }
 
 /* The last line that the daemon wrote says why it is not there. */
-static void print_reason(const struct cli_check *check)
+static void print_reason(const struct checking_daemon *check)
 {
 	char line[512], last[512] = "it said nothing";
 	FILE *log = fopen(check->log, "r");
@@ -183,7 +187,7 @@ static void print_reason(const struct cli_check *check)
 	fprintf(stderr, "kiln: --check: the daemon that checks does not answer: %s\n", last);
 }
 
-static int await(struct cli_check *check)
+static int await(struct checking_daemon *check)
 {
 	kiln_connect_options options = {.size = sizeof(options),
 									.socket = check->socket,
@@ -208,7 +212,7 @@ static int await(struct cli_check *check)
 }
 
 /* A signal that would end the command waits until the keeper is there. */
-static int start(struct cli_check *check, const char *order)
+static int start(struct checking_daemon *check, const char *order)
 {
 	sigset_t all, before;
 	int status;
@@ -226,12 +230,12 @@ static int start(struct cli_check *check, const char *order)
 
 int check_open(struct cli *cli)
 {
-	struct cli_check *check;
+	struct checking_daemon *check;
 	int status;
 
-	if (!cli_value(cli, "check") || cli->check)
+	if (!cli_value(cli, "check") || cli->checks)
 		return CLI_OK;
-	cli->check = check = calloc(1, sizeof(*check));
+	cli->checks = check = calloc(1, sizeof(*check));
 	if (!check) {
 		fputs("kiln: --check: out of memory\n", stderr);
 		return CLI_FAILED;
@@ -245,7 +249,7 @@ int check_open(struct cli *cli)
 	return status;
 }
 
-static void stop_daemon(struct cli_check *check)
+static void stop_daemon(struct checking_daemon *check)
 {
 	kill(check->daemon, SIGTERM);
 	for (int waited = 0; waitpid(check->daemon, NULL, WNOHANG) == 0;
@@ -258,7 +262,7 @@ static void stop_daemon(struct cli_check *check)
 
 void check_close(struct cli *cli)
 {
-	struct cli_check *check = cli->check;
+	struct checking_daemon *check = cli->checks;
 	ssize_t wrote = -1;
 
 	if (!check)
@@ -276,7 +280,7 @@ void check_close(struct cli *cli)
 		rmdir(check->dir);
 	}
 	free(check);
-	cli->check = NULL;
+	cli->checks = NULL;
 }
 
 /* ---- What was checked ---- */
@@ -289,7 +293,7 @@ static bool ask(const struct cli *cli, kiln_client *client, struct figures *figu
 {
 	kiln_reply *reply;
 
-	if (!cli->check || kiln_request(client, "info", NULL, 0, &reply))
+	if (!cli->checks || kiln_request(client, "info", NULL, 0, &reply))
 		return false;
 	figures->launches = kiln_reply_int(reply, "checked.launches");
 	figures->blocks = kiln_reply_int(reply, "checked.blocks");

@@ -1,7 +1,8 @@
 /*
- * kiln_data: values for the operands of any operator: random ones of the kind that the operand's
+ * data.c: values for the operands of any operator: random ones of the kind that the operand's
  * row in the table of operators asks for, and whether two results are close.
  */
+#include "data.h"
 #include "problem.h"
 
 #include <math.h>

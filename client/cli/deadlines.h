@@ -1,7 +1,7 @@
 /* deadlines.h: how long the commands wait where --timeout has not said; docs/deadlines.md has
  * the table. */
-#ifndef KILN_CLIENT_KILN_DEADLINES_H
-#define KILN_CLIENT_KILN_DEADLINES_H
+#ifndef KILN_CLI_DEADLINES_H
+#define KILN_CLI_DEADLINES_H
 
 #define DEADLINE_CLI_MS 30000 /* the library's, too */
 /* How many times as long as it is told the daemon of --check lets a launch take. */

@@ -1,7 +1,10 @@
 /*
- * kiln_files: from --in and --out to arrays and back.
+ * files.c: from --in and --out to arrays and back.
  */
 #include "files.h"
+#include "failure.h"
+#include "table.h"
+#include "values.h"
 
 #include <stdlib.h>
 #include <string.h>

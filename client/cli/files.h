@@ -5,8 +5,8 @@
  *
  * What returns int prints a sentence and returns CLI_USAGE or CLI_FAILED if something is wrong.
  */
-#ifndef KILN_CLIENT_KILN_FILES_H
-#define KILN_CLIENT_KILN_FILES_H
+#ifndef KILN_CLI_FILES_H
+#define KILN_CLI_FILES_H
 
 #include "cli.h"
 #include "npy.h"

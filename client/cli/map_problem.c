@@ -1,15 +1,23 @@
 /*
- * kiln_map: a statement of the operator map on the command line: from its text and the options to
- * a problem, which is then run, explained or compiled like any other; and what it is verified by.
+ * map_problem.c: reads a statement of the operator map, and its options, into a problem that is
+ * run, explained or compiled like any other; and has the reference that verifies it.
  *
- * A name is an operand if it has subscripts, or an option says what it is; a name with --set is a
- * scalar.  The operands' order is that in which the right side names them, and the left one last.
+ * A name is an operand if it has subscripts, or if an option gives it a shape or a type.  A name
+ * with --set is a scalar.  Operands stand in the order in which the right side names them; the
+ * output is the last.
  */
+#include "map_problem.h"
+#include "daemon.h"
+#include "failure.h"
+#include "files.h"
 #include "map_eval.h"
+#include "problem.h"
 #include "reference.h"
+#include "values.h"
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

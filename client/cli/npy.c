@@ -1,5 +1,5 @@
 /*
- * kiln_npy: what a .npy file holds, and how one begins.  The header is a Python dictionary; only
+ * npy.c: what a .npy file holds, and how one begins.  The header is a Python dictionary; only
  * the form that array files have is read: three keys in any order, no expression of any other kind.
  */
 #include "npy.h"

@@ -5,8 +5,8 @@
  * In memory an array is always in row-major order: one that a file has in Fortran order is turned
  * as it is read.  NumPy has no bf16, so that is written as its bits, u16.
  */
-#ifndef KILN_CLIENT_KILN_NPY_H
-#define KILN_CLIENT_KILN_NPY_H
+#ifndef KILN_CLI_NPY_H
+#define KILN_CLI_NPY_H
 
 #include <kiln/kiln.h>
 #include <stdbool.h>

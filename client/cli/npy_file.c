@@ -1,5 +1,5 @@
 /*
- * kiln_npy_file: .npy files on disk.  A file is read as a whole; one that is written appears as a
+ * npy_file.c: .npy files on disk.  A file is read as a whole; one that is written appears as a
  * whole, or not at all.
  */
 #include "npy.h"

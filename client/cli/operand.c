@@ -3,7 +3,9 @@
  * With it any problem can be described, as the daemon describes one in its sentences; what follows
  * from the first operand elsewhere is said here.
  */
+#include "failure.h"
 #include "problem.h"
+#include "values.h"
 
 #include <string.h>
 

@@ -4,7 +4,11 @@
  * daemon's to say.
  */
 #include "problem.h"
+#include "failure.h"
+#include "files.h"
+#include "values.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- Which options ---- */
@@ -54,17 +58,6 @@ static int check_needs(const struct cli *cli, const struct cli_operator *row)
 }
 
 /* ---- The first operand ---- */
-
-void cli_problem_strides(kiln_tensor *tensor)
-{
-	int64_t row = 1;
-
-	for (int k = tensor->rank - 1; k >= 0; k--) {
-		tensor->stride[k] = row;
-		/* One that is too large is found where bytes are counted. */
-		(void)__builtin_mul_overflow(row, tensor->shape[k] ? tensor->shape[k] : 1, &row);
-	}
-}
 
 static int first_from_file(const struct cli *cli, struct file *file, kiln_tensor *x)
 {
@@ -153,38 +146,6 @@ static int read_attribute(const struct cli *cli, struct cli_problem *problem,
 		status = cli_integer(option, value, INT64_MIN, INT64_MAX, &attr.i);
 	problem->attrs[problem->attr_count++] = attr;
 	return status;
-}
-
-static const kiln_attr *find_attr(const struct cli_problem *problem, const char *name)
-{
-	for (int i = 0; i < problem->attr_count; i++)
-		if (!strcmp(problem->attrs[i].name, name))
-			return &problem->attrs[i];
-	return NULL;
-}
-
-int64_t cli_problem_int(const struct cli_problem *problem, const char *name, int64_t otherwise)
-{
-	const kiln_attr *attr = find_attr(problem, name);
-	return attr ? attr->i : otherwise;
-}
-
-double cli_problem_real(const struct cli_problem *problem, const char *name, double otherwise)
-{
-	const kiln_attr *attr = find_attr(problem, name);
-	return attr ? attr->f : otherwise;
-}
-
-const char *cli_problem_text(const struct cli_problem *problem, const char *name,
-							 const char *otherwise)
-{
-	const kiln_attr *attr = find_attr(problem, name);
-	return attr ? attr->s : otherwise;
-}
-
-bool cli_problem_written(const struct cli_problem *problem, int operand)
-{
-	return problem->row && problem->row->operands[operand].data == DATA_WRITTEN;
 }
 
 int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *problem)

@@ -114,11 +114,8 @@ struct cli_problem {
  * (may be NULL) give shapes and types, too, and must outlive the problem. */
 int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *problem);
 
-/* The same of `kiln run map STATEMENT` and the like (map.c); one at a time. */
-int cli_map_problem(const struct cli *cli, struct files *files, struct cli_problem *problem);
-
 /* Its parts: whether files are for operands of this operator, the operands after the first
- * (problem_operands.c), and row-major strides (problem.c). */
+ * (problem_operands.c), and row-major strides (problem_attrs.c). */
 int cli_problem_files(const struct cli *cli, const struct cli_problem *problem);
 int cli_problem_operands(const struct cli *cli, struct cli_problem *problem);
 void cli_problem_strides(kiln_tensor *tensor);

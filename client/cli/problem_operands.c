@@ -2,8 +2,12 @@
  * kiln_problem_operands: all operands but the first: which are there, of which type and shape, as
  * options and files say and as follows from the first.
  */
+#include "failure.h"
+#include "files.h"
 #include "problem.h"
+#include "values.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Is the word one of "a,b,c"? */

@@ -7,6 +7,7 @@
 
 #include "reference.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LIKE_FIRST(name, data, presence)               \

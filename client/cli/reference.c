@@ -2,10 +2,12 @@
  * kiln_reference: comparing what a call wrote with what a reference works out, and permute's.
  */
 #include "reference.h"
+#include "data.h"
 
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

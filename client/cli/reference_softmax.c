@@ -10,6 +10,7 @@
  * What is allowed: 2e-6 of a result (above 4096 columns 1e-5; f64 1e-12) and what rounding the
  * argument of exp costs; of a gradient 1e-5 of its terms, which may cancel; an ulp for f16, bf16.
  */
+#include "problem.h"
 #include "reference.h"
 
 #include <math.h>

@@ -1,10 +1,12 @@
 /*
- * kiln_scalar: one number as a kernel takes it by value, from "TYPE:VALUE".
+ * scalar.c: one number as a kernel takes it by value, from "TYPE:VALUE".
  */
-#include "cli.h"
+#include "failure.h"
+#include "values.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

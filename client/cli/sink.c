@@ -1,12 +1,13 @@
 /*
- * kiln_sink: all that the command prints passes here, whoever made the text: a daemon of another
+ * sink.c: all that the command prints passes here, whoever made the text: a daemon of another
  * version, a row of an old cache, a file that somebody sent.  By plain.h's rule nothing of it
  * steers the operator's terminal.  Knows nothing of what is printed.
  */
+#include "sink.h"
 #include "client/wire/plain.h"
-#include "cli.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,13 +1,11 @@
 /*
- * kiln_table: prints for people (aligned tables and pairs, figures with units) and writes the few
- * JSON objects that are the command's own.  Knows nothing of the daemon.
+ * table.c: prints aligned tables and pairs.
  */
-#include "cli.h"
+#include "table.h"
 #include "client/wire/plain.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +16,8 @@ void table_begin(struct table *table, const char *const *headers, int columns)
 	*table = (struct table){.headers = headers, .columns = columns};
 }
 
-/* A row is one line, and is aligned by what is printed of it.  Takes over text. */
+/* Turns text, which is malloc'd, into one plain line, so that columns are aligned by what is
+ * printed.  Takes text over. */
 static char *one_line(char *text)
 {
 	size_t size = text ? strlen(text) : 0;
@@ -104,166 +103,4 @@ void print_pair(const char *name, const char *format, ...)
 	text = one_line(text);
 	printf("%-14s %s\n", name, text ? text : "");
 	free(text);
-}
-
-/* ---- Figures ---- */
-
-const char *figure_bytes(uint64_t bytes, char text[FIGURE_MAX])
-{
-	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-	double value = (double)bytes / 1024;
-	int unit = 0;
-
-	if (bytes < 1024) {
-		snprintf(text, FIGURE_MAX, "%" PRIu64 " B", bytes);
-		return text;
-	}
-	while (value >= 1024 && unit < 5) {
-		value /= 1024;
-		unit++;
-	}
-	snprintf(text, FIGURE_MAX, "%.1f %s", value, units[unit]);
-	return text;
-}
-
-const char *figure_micros(double micros, char text[FIGURE_MAX])
-{
-	if (micros < 1000)
-		snprintf(text, FIGURE_MAX, "%.1f us", micros);
-	else if (micros < 1e6)
-		snprintf(text, FIGURE_MAX, "%.2f ms", micros / 1e3);
-	else
-		snprintf(text, FIGURE_MAX, "%.2f s", micros / 1e6);
-	return text;
-}
-
-const char *figure_ago(int64_t seconds, char text[FIGURE_MAX])
-{
-	if (seconds < 0)
-		seconds = 0;
-	if (seconds < 120)
-		snprintf(text, FIGURE_MAX, "%" PRId64 " s", seconds);
-	else if (seconds < 7200)
-		snprintf(text, FIGURE_MAX, "%" PRId64 " min", seconds / 60);
-	else if (seconds < 172800)
-		snprintf(text, FIGURE_MAX, "%" PRId64 " h", seconds / 3600);
-	else
-		snprintf(text, FIGURE_MAX, "%" PRId64 " d", seconds / 86400);
-	return text;
-}
-
-const char *figure_known(int64_t value, const char *unit, char text[FIGURE_MAX])
-{
-	if (value < 0)
-		snprintf(text, FIGURE_MAX, "unknown");
-	else
-		snprintf(text, FIGURE_MAX, "%" PRId64 "%s%s", value, unit[0] ? " " : "", unit);
-	return text;
-}
-
-const char *figure_dims(const int64_t *values, int count, char *text, size_t size)
-{
-	size_t used = 0;
-
-	snprintf(text, size, "scalar");
-	for (int i = 0; i < count && used < size; i++) {
-		int n = snprintf(text + used, size - used, "%s%" PRId64, i ? "x" : "", values[i]);
-		used += n > 0 ? (size_t)n : 0;
-	}
-	return text;
-}
-
-/* ---- JSON ---- */
-
-static bool json_first;
-
-static void json_name(const char *name)
-{
-	printf("%s\"%s\":", json_first ? "" : ",", name);
-	json_first = false;
-}
-
-void json_begin(void)
-{
-	putchar('{');
-	json_first = true;
-}
-
-void json_list_begin(const char *name)
-{
-	json_name(name);
-	putchar('[');
-	json_first = true;
-}
-
-void json_list_end(void)
-{
-	putchar(']');
-	json_first = false;
-}
-
-void json_item_begin(void)
-{
-	fputs(json_first ? "{" : ",{", stdout);
-	json_first = true;
-}
-
-void json_item_end(void)
-{
-	putchar('}');
-	json_first = false;
-}
-
-void json_string(const char *name, const char *value)
-{
-	json_name(name);
-	putchar('"');
-	while (*value) {
-		uint32_t code;
-		size_t bytes = plain_next(value, strlen(value), &code);
-		if (code >= PLAIN_CUT_OFF)
-			fputs("\xef\xbf\xbd", stdout); /* the replacement character */
-		else if (code == '"' || code == '\\')
-			printf("\\%c", (int)code);
-		else if (code == '\n')
-			fputs("\\n", stdout);
-		else if (code < 0x10000 && plain_hides(code))
-			printf("\\u%04x", (unsigned)code);
-		else
-			fwrite(value, 1, bytes, stdout);
-		value += code >= PLAIN_CUT_OFF ? 1 : bytes;
-	}
-	putchar('"');
-}
-
-void json_int(const char *name, int64_t value)
-{
-	json_name(name);
-	printf("%" PRId64, value);
-}
-
-void json_real(const char *name, double value)
-{
-	json_name(name);
-	printf("%.3f", isfinite(value) ? value : 0.0);
-}
-
-void json_number(const char *name, double value)
-{
-	json_name(name);
-	printf("%.15g", isfinite(value) ? value : 0.0);
-}
-
-void json_ints(const char *name, const int64_t *values, int count)
-{
-	json_name(name);
-	putchar('[');
-	for (int i = 0; i < count; i++)
-		printf("%s%" PRId64, i ? "," : "", values[i]);
-	putchar(']');
-}
-
-void json_end(void)
-{
-	puts("}");
 }

@@ -1,7 +1,7 @@
 /*
- * kiln_time: what commands that time something need: a clock, and times in order.
+ * timing.c: what commands that time something need: a clock, and times in order.
  */
-#include "cli.h"
+#include "timing.h"
 
 #include <stdlib.h>
 #include <time.h>

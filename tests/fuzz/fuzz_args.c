@@ -9,7 +9,10 @@ int kiln_main(int argc, char **argv);
 #undef main
 
 #include "client/cli/map_eval.h"
+#include "client/cli/map_problem.h"
+#include "client/cli/values.h"
 #include "fuzz.h"
+#include <string.h>
 
 #define ARGUMENTS 48
 
@@ -180,10 +183,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		argc++;
 	argv[argc] = NULL;
 	stderr = mine;
-	memset(&cli, 0, sizeof(cli));
-	cli.autostart = -1;
 	print_nothing(mine);
-	int status = cli_parse(argc, argv, &cli);
+	int status = cli_parse(cli_commands, argc, argv, &cli);
 	check_said(mine, status);
 	if (status == CLI_OK && cli.command && !cli.help)
 		check_problem(mine, &cli);

@@ -27,7 +27,7 @@ static void *less(size_t count, size_t size)
 #define raw_read bounded_read
 #define raw_read_kernel bounded_read_kernel
 #define raw_forget bounded_forget
-#include "client/cli/raw_args.c"
+#include "client/cli/commands/raw_args.c"
 #undef calloc
 
 #define ARGUMENTS 80
@@ -173,7 +173,7 @@ static int read_all(struct cli *cli, int argc, char **argv)
 	static struct raw_run run;
 	int status;
 	memset(&run, 0, sizeof(run));
-	status = cli_parse(argc, argv, cli);
+	status = cli_parse(cli_commands, argc, argv, cli);
 	if (status == CLI_OK && cli->command && !cli->help)
 		status = check_settle(cli);
 	if (status != CLI_OK || cli->help || !cli->command || strcmp(cli->command->name, "run raw"))
@@ -200,10 +200,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		argc++;
 	argv[argc] = NULL;
 	stderr = mine;
-	memset(&cli, 0, sizeof(cli));
 	memset(said, 0, sizeof(said));
 	rewind(stdin);
-	cli.autostart = -1;
 	int status = read_all(&cli, argc, argv);
 	/* With --json there is an object besides. */
 	if (!cli.json || status != CLI_FAILED)

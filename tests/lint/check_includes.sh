@@ -45,7 +45,9 @@
 		own("^include/kiln/", "^include/kiln/")
 		own("^client/wire/", "^(include/kiln/|client/wire/)")
 		own("^client/lib/", "^(include/kiln/|client/(lib|wire)/)")
-		own("^client/cli/", "^(include/kiln/|client/cli/|client/wire/plain\\.h$)")
+		shared = "include/kiln/|client/wire/plain\\.h$|client/cli/[^/]*$"
+		own("^client/cli/(main\\.c$|commands/)", "^(" shared "|client/cli/commands/)")
+		own("^client/cli/", "^(" shared ")")
 		# What every room may know: the words of the public header, and how a kernel is described.
 		nouns = "include/kiln/kiln\\.h$|daemon/plan/kernel\\.h$|client/wire/|daemon/base/"
 		own("^daemon/base/", "^(" nouns ")")

@@ -1,5 +1,5 @@
 /* tune: when a candidate beats the planner's own choice, and when the times say nothing. */
-#include <client/cli/tune.h>
+#include <client/cli/commands/tune.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,11 +1,15 @@
 /*
- * kiln_bugreport: all that is needed to compile a kernel of the cache, or one that failed, once
+ * bugreport.c: all that is needed to compile a kernel of the cache, or one that failed, once
  * more without kilnd, as files in a directory: the unit, what the compiler was told, what it said,
  * and a script.  Directories of the user's files and home are cut off.
  */
 #include "bugreport.h"
+#include "client/cli/daemon.h"
+#include "client/cli/table.h"
+#include "commands.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,7 +198,23 @@ static int bugreport_kernel(struct cli *cli)
 	return status;
 }
 
-int cli_bugreport(struct cli *cli)
+static int cli_bugreport(struct cli *cli)
 {
 	return cli->positional_count ? bugreport_kernel(cli) : bugreport_all(cli);
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option bugreport_options[] = {
+	{"output", "DIR", "the directory, which is made (kiln-bugreport-KEY, or -DATE)"},
+	{0},
+};
+
+const struct cli_command command_bugreport = {"bugreport",
+											  cli_bugreport,
+											  "[KEY]",
+											  "the daemon, or a compile, in a directory to be sent",
+											  bugreport_options,
+											  0,
+											  1,
+											  0};

@@ -2,12 +2,13 @@
  * bugreport.h: a directory of files that a user may send: between bugreport.c (of a
  * kernel), bugreport_all.c (of the daemon) and what both do (bugreport_files.c).
  */
-#ifndef KILN_CLIENT_KILN_BUGREPORT_H
-#define KILN_CLIENT_KILN_BUGREPORT_H
+#ifndef KILN_CLI_BUGREPORT_H
+#define KILN_CLI_BUGREPORT_H
 
 #include <limits.h>
+#include <stdio.h>
 
-#include "cli.h"
+#include "client/cli/cli.h"
 
 #define BUGREPORT_PREFIXES 32 /* directories that are cut off */
 #define BUGREPORT_FILES 96

@@ -1,11 +1,14 @@
 /*
- * kiln_bugreport_all: how the daemon is, and what went wrong before, as files in a directory that a
+ * bugreport_all.c: how the daemon is, and what went wrong before, as files in a directory that a
  * user may send: its reports, figures, waits, the list of its kernels, its log.  The daemon leaves
  * out what is secret; directories below the user's home are cut off here.
  */
 #include "bugreport.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 

@@ -1,10 +1,14 @@
 /*
- * kiln_bugreport_files: the directory of a bug report and its files, without directories of the
+ * bugreport_files.c: the directory of a bug report and its files, without directories of the
  * user's in them.
  */
 #include "bugreport.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

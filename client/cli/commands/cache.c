@@ -1,52 +1,24 @@
 /*
- * kiln_cache: the compiled kernels that the daemon keeps: list them, show one, get its object.
+ * cache.c: the compiled kernels that the daemon keeps: list them, show one, get its object.
  * failed.c has what compiles that failed have of their own.
  */
 #include "cache.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/sink.h"
+#include "client/cli/table.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-void cli_cache_print(const kiln_reply *reply, bool headers)
-{
-	static const char *const names[] = {"KEY",   "OP",    "TARGET", ">BYTES", ">SIZE",
-										">HITS", ">USED", "PIN",    "KERNEL"};
-	int rows = kiln_reply_count(reply, "rows");
-	int64_t now = (int64_t)time(NULL);
-	struct table table;
-
-	table_begin(&table, headers ? names : NULL, 9);
-	for (int i = 0; i < rows; i++) {
-		char path[64], figure[FIGURE_MAX];
-#define MEMBER(name) (snprintf(path, sizeof(path), "rows[%d]." name, i), path)
-		table_cell(&table, "%.*s", CLI_SHORT_KEY, kiln_reply_str(reply, MEMBER("key")));
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("op")));
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("target")));
-		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("bytes")));
-		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("size")));
-		table_cell(&table, "%" PRId64, kiln_reply_int(reply, MEMBER("hits")));
-		table_cell(&table, "%s", figure_ago(now - kiln_reply_int(reply, MEMBER("used")), figure));
-		table_cell(&table, "%s", kiln_reply_int(reply, MEMBER("pinned")) ? "*" : "");
-		table_cell(&table, "%s", kiln_reply_str(reply, MEMBER("instantiation")));
-#undef MEMBER
-	}
-	table_end(&table);
-}
-
-void cli_cache_print_rest(const kiln_reply *reply)
-{
-	int64_t rest = kiln_reply_int(reply, "all") - kiln_reply_count(reply, "rows");
-
-	if (rest > 0)
-		printf("and %" PRId64 " more: --limit N shows more than %d\n", rest,
-			   kiln_reply_count(reply, "rows"));
-}
-
-int cli_cache_ls(struct cli *cli)
+static int cli_cache_ls(struct cli *cli)
 {
 	const char *sort = cli_value(cli, "sort"), *limit = cli_value(cli, "limit");
 	int64_t most = 50;
@@ -66,8 +38,8 @@ int cli_cache_ls(struct cli *cli)
 	if (cli_request(cli, "cache.ls", args, 2, &reply))
 		return CLI_FAILED;
 	if (!cli_json(cli, reply)) {
-		cli_cache_print(reply, true);
-		cli_cache_print_rest(reply);
+		cache_rows_print(reply, true);
+		cache_rows_rest(reply);
 		if (kiln_reply_str(reply, "trouble")[0])
 			fprintf(stderr, "kiln: cache ls: %s\n", kiln_reply_str(reply, "trouble"));
 	}
@@ -134,7 +106,7 @@ static void print_part(const kiln_reply *reply, const char *title, const char *m
 	printf("\n%s:\n%s%s", title, text, length && text[length - 1] != '\n' ? "\n" : "");
 }
 
-int cli_cache_show(struct cli *cli)
+static int cli_cache_show(struct cli *cli)
 {
 	kiln_attr key = cli_attr_string("key", cli->positional[0]);
 	kiln_reply *reply;
@@ -176,7 +148,7 @@ static int write_object(const char *path, const void *object, size_t bytes)
 	return CLI_FAILED;
 }
 
-int cli_cache_get(struct cli *cli)
+static int cli_cache_get(struct cli *cli)
 {
 	kiln_attr key = cli_attr_string("key", cli->positional[0]);
 	const char *path = cli_value(cli, "output");
@@ -198,3 +170,39 @@ int cli_cache_get(struct cli *cli)
 	kiln_reply_free(reply);
 	return status;
 }
+
+/* ---- The commands ---- */
+
+static const struct cli_option ls_options[] = {
+	{"sort", "ORDER", "used, hits, bytes or created, largest first (used)"},
+	{"limit", "N", "at most N rows (50)"},
+	{"failed", NULL, "the compiles that failed instead, which are remembered"},
+	{0},
+};
+
+static const struct cli_option show_options[] = {
+	{"source", NULL, "print the source as it was compiled"},
+	{"log", NULL, "print what the compiler said"},
+	{"key", NULL, "print the text that the key is the hash of"},
+	{0},
+};
+
+static const struct cli_option get_options[] = {
+	{"output", "FILE", "write to FILE instead of standard output"},
+	{0},
+};
+
+const struct cli_command command_cache_ls = {
+	"cache ls", cli_cache_ls, "", "the compiled kernels", ls_options, 0, 0, 0};
+
+const struct cli_command command_cache_show = {"cache show",
+											   cli_cache_show,
+											   "KEY",
+											   "one of them; a unique beginning of the key will do",
+											   show_options,
+											   1,
+											   1,
+											   0};
+
+const struct cli_command command_cache_get = {
+	"cache get", cli_cache_get, "KEY", "its object (cubin), byte for byte", get_options, 1, 1, 0};

@@ -1,11 +1,15 @@
 /*
- * kiln_failed: the compiles that failed and are remembered: list them, show one, forget them so
+ * cache_failed.c: the compiles that failed and are remembered: list them, show one, forget them so
  * that they are tried again.
  */
-#include "failed.h"
 #include "cache.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/table.h"
+#include "commands.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -43,7 +47,7 @@ int failed_list(struct cli *cli, int64_t limit)
 #undef MEMBER
 		}
 		table_end(&table);
-		cli_cache_print_rest(reply);
+		cache_rows_rest(reply);
 	}
 	kiln_reply_free(reply);
 	return CLI_OK;
@@ -58,7 +62,7 @@ void failed_print(const kiln_reply *reply)
 	print_pair("kept", "%s", kept_for(kiln_reply_int(reply, "until"), figure));
 }
 
-int cli_cache_retry(struct cli *cli)
+static int cli_cache_retry(struct cli *cli)
 {
 	const char *key = cli->positional_count ? cli->positional[0] : NULL;
 	kiln_attr arg = key ? cli_attr_string("key", key) : cli_attr_int("all", 1);
@@ -74,3 +78,19 @@ int cli_cache_retry(struct cli *cli)
 	kiln_reply_free(reply);
 	return CLI_OK;
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option retry_options[] = {
+	{"all", NULL, "forget all failures"},
+	{0},
+};
+
+const struct cli_command command_cache_retry = {"cache retry",
+												cli_cache_retry,
+												"[KEY]",
+												"forget a failure, so that it is compiled again",
+												retry_options,
+												0,
+												1,
+												0};

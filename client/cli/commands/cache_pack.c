@@ -1,13 +1,19 @@
 /*
- * kiln_pack: kernels to and from a sealed file.  The daemon reads and writes the file, for it has
- * the cache and the keys; this says where, and what came of it.
+ * cache_pack.c: 'kiln cache export' and 'import': kernels to and from a sealed file.  The daemon
+ * reads and writes the file, since it has the cache and the keys.
  */
 #include "cache.h"
-#include "deadlines.h"
+#include "client/cli/daemon.h"
+#include "client/cli/deadlines.h"
+#include "client/cli/failure.h"
+#include "client/cli/table.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -60,7 +66,7 @@ static int read_filters(const struct cli *cli, kiln_attr args[ARGS_MOST], int *c
 	return CLI_OK;
 }
 
-int cli_cache_export(struct cli *cli)
+static int cli_cache_export(struct cli *cli)
 {
 	char path[PATH_MAX], figure[FIGURE_MAX];
 	kiln_attr args[ARGS_MOST];
@@ -114,7 +120,7 @@ static void print_imported(const struct cli *cli, const kiln_reply *reply)
 	print_foreign(reply);
 }
 
-int cli_cache_import(struct cli *cli)
+static int cli_cache_import(struct cli *cli)
 {
 	char path[PATH_MAX];
 	kiln_attr arg;
@@ -130,3 +136,28 @@ int cli_cache_import(struct cli *cli)
 	kiln_reply_free(reply);
 	return CLI_OK;
 }
+
+/* ---- The commands ---- */
+
+static const struct cli_option export_options[] = {
+	{"op", "OP", "only those of this operator"},
+	{"target", "NAME", "only those for this target: cpu, sm_90"},
+	{"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'"},
+	{"older-than", "TIME", "only those not used for so long: 90s, 15m, 12h, 30d, 2w"},
+	{"key", "NAME", "sealed by this key (kilnd's --sign-key, or the only one)"},
+	{"days", "N", "not to be imported after so many days (for ever)"},
+	{0},
+};
+
+const struct cli_command command_cache_export = {"cache export",
+												 cli_cache_export,
+												 "FILE",
+												 "write kernels to a sealed file, for other hosts",
+												 export_options,
+												 1,
+												 1,
+												 0};
+
+const struct cli_command command_cache_import = {
+	"cache import", cli_cache_import, "FILE", "take in what a trusted key has sealed", NULL, 1, 1,
+	CLI_STARTS};

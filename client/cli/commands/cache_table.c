@@ -1,11 +1,18 @@
 /*
- * kiln_cache_table: registers, spills, shared memory and sizes of the kernels, those of one
+ * cache_table.c: registers, spills, shared memory and sizes of the kernels, those of one
  * instantiation together: the first of them as it is, the others with what is different, so that
  * targets and compilers can be compared.
  */
 #include "cache.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -260,7 +267,7 @@ static int read_sort(const struct cli *cli, int *by)
 								sort);
 }
 
-int cli_cache_table(struct cli *cli)
+static int cli_cache_table(struct cli *cli)
 {
 	struct listing listing = {.cli = cli};
 	const char *limit = cli_value(cli, "limit");
@@ -272,7 +279,7 @@ int cli_cache_table(struct cli *cli)
 		return CLI_USAGE;
 	if (cli_connect(cli, &client))
 		return CLI_FAILED;
-	status = cache_each(cli, client, take, &listing);
+	status = cache_rows_each(cli, client, take, &listing);
 	kiln_close(client);
 	if (!status && listing.no_memory)
 		status = cli_failed_here(cli, KILN_ENOMEM, "cache table: out of memory");
@@ -289,3 +296,24 @@ int cli_cache_table(struct cli *cli)
 	free(listing.entries);
 	return status;
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option table_options[] = {
+	{"sort", "ORDER", "name, or registers, spills, shared, local, bytes or time, largest first"},
+	{"compare", NULL, "only kernels that there are for several targets or by several compilers"},
+	{"op", "OP", "only those of this operator"},
+	{"target", "NAME", "only those for this target: cpu, sm_90"},
+	{"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'"},
+	{"limit", "N", "at most N instantiations"},
+	{0},
+};
+
+const struct cli_command command_cache_table = {"cache table",
+												cli_cache_table,
+												"",
+												"their registers, spills, shared memory and sizes",
+												table_options,
+												0,
+												0,
+												0};

@@ -1,25 +1,22 @@
 /*
- * kiln_cache_upkeep: trim, clear, pin and unpin what the daemon keeps.  The daemon does the work in
+ * cache_upkeep.c: trim, clear, pin and unpin what the daemon keeps.  The daemon does the work in
  * pieces, and this asks for one after the other: who interrupts the command stops the work.
  */
 #include "cache.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/progress.h"
+#include "client/cli/sink.h"
+#include "client/cli/table.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-void cache_progress(const struct cli *cli, const char *what, int64_t done, int64_t all)
-{
-	if (isatty(STDERR_FILENO) && !cli->json)
-		fprintf(sink_terminal(), "\r%s %" PRId64 " of %" PRId64 " \033[K", what, done, all);
-}
-
-void cache_end_progress(const struct cli *cli)
-{
-	if (isatty(STDERR_FILENO) && !cli->json)
-		fputs("\r\033[K", sink_terminal());
-}
 
 /* ---- Trim and clear ---- */
 
@@ -131,7 +128,7 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 		kiln_reply_free(reply);
 		status = kiln_request(client, trim->request, trim->args, trim->count, &reply);
 		if (status) {
-			cache_end_progress(cli);
+			progress_end(cli);
 			return cli_failed(cli, status, "%s", cli->command->name);
 		}
 		trim->removed += kiln_reply_int(reply, "removed");
@@ -139,13 +136,13 @@ static int run_pieces(struct cli *cli, kiln_client *client, struct trimming *tri
 		more = kiln_reply_int(reply, "more");
 		set_next(trim, reply);
 		if (trim->dry_run && !cli->json && kiln_reply_count(reply, "rows")) {
-			cli_cache_print(reply, !listed);
+			cache_rows_print(reply, !listed);
 			listed = true;
 		}
-		cache_progress(cli, "trimmed", trim->removed,
+		progress_print(cli, "trimmed %" PRId64 " of %" PRId64, trim->removed,
 					   trim->removed + (trim->dry_run ? 0 : kiln_reply_int(reply, "left")));
 	}
-	cache_end_progress(cli);
+	progress_end(cli);
 	if (cli->json)
 		print_json(trim, reply);
 	else
@@ -167,14 +164,14 @@ static int run_trim(struct cli *cli, struct trimming *trim)
 	return status;
 }
 
-int cli_cache_trim(struct cli *cli)
+static int cli_cache_trim(struct cli *cli)
 {
 	struct trimming trim = {.request = "cache.trim", .bytes = -1, .left = -1};
 
 	return read_trim(cli, &trim) ? CLI_USAGE : run_trim(cli, &trim);
 }
 
-int cli_cache_clear(struct cli *cli)
+static int cli_cache_clear(struct cli *cli)
 {
 	struct trimming trim = {.request = "cache.clear", .bytes = -1, .left = -1};
 
@@ -196,12 +193,42 @@ static int set_pin(struct cli *cli, const char *request, const char *done)
 	return CLI_OK;
 }
 
-int cli_cache_pin(struct cli *cli)
+static int cli_cache_pin(struct cli *cli)
 {
 	return set_pin(cli, "cache.pin", "pinned");
 }
 
-int cli_cache_unpin(struct cli *cli)
+static int cli_cache_unpin(struct cli *cli)
 {
 	return set_pin(cli, "cache.unpin", "unpinned");
 }
+
+/* ---- The commands ---- */
+
+static const struct cli_option trim_options[] = {
+	{"rows", "N", "so many kernels may stay"},
+	{"older-than", "TIME", "only those not used for so long: 90s, 15m, 12h, 30d, 2w"},
+	{"op", "OP", "only those of this operator"},
+	{"target", "NAME", "only those for this target: cpu, sm_90"},
+	{"compiler", "TEXT", "only those whose compiler has this in its name: 'nvrtc 12.8'"},
+	{"dry-run", NULL, "list what would go, and remove nothing"},
+	{0},
+};
+
+const struct cli_command command_cache_pin = {
+	"cache pin", cli_cache_pin, "KEY", "never trim this one", NULL, 1, 1, 0};
+
+const struct cli_command command_cache_unpin = {
+	"cache unpin", cli_cache_unpin, "KEY", "trim it like any other", NULL, 1, 1, 0};
+
+const struct cli_command command_cache_trim = {"cache trim",
+											   cli_cache_trim,
+											   "[BYTES]",
+											   "remove the least recently used down to BYTES",
+											   trim_options,
+											   0,
+											   1,
+											   0};
+
+const struct cli_command command_cache_clear = {
+	"cache clear", cli_cache_clear, "", "remove all that are not pinned", NULL, 0, 0, 0};

@@ -1,12 +1,21 @@
 /*
- * kiln_cache_verify: has every row of the cache read and checked, and with --recompile a sample of
+ * cache_verify.c: has every row of the cache read and checked, and with --recompile a sample of
  * the kernels compiled once more and compared bit for bit.  Piece by piece: who interrupts the
  * command stops the work.
  */
 #include "cache.h"
+#include "client/cli/daemon.h"
+#include "client/cli/data.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/progress.h"
+#include "client/cli/table.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -89,7 +98,7 @@ static int read_all(struct verifying *verifying)
 		}
 		more = kiln_reply_int(reply, "more");
 		snprintf(key, sizeof(key), "%s", kiln_reply_str(reply, "next"));
-		cache_progress(verifying->cli, "checked", verifying->checked,
+		progress_print(verifying->cli, "checked %" PRId64 " of %" PRId64, verifying->checked,
 					   kiln_reply_int(reply, "total") + verifying->bad);
 		kiln_reply_free(reply);
 	}
@@ -97,31 +106,6 @@ static int read_all(struct verifying *verifying)
 }
 
 /* ---- Recompiling ---- */
-
-int cache_each(struct cli *cli, kiln_client *client, cache_row_visit visit, void *arg)
-{
-	kiln_attr args[] = {cli_attr_string("sort", "key"), cli_attr_int("limit", PAGE),
-						cli_attr_string("next", "")};
-	char key[80] = "", path[64];
-	int rows = PAGE;
-
-	while (rows == PAGE) {
-		kiln_reply *reply;
-		int status;
-
-		args[2].s = key;
-		status = kiln_request(client, "cache.ls", args, 3, &reply);
-		if (status)
-			return cli_failed(cli, status, "%s", cli->command->name);
-		rows = kiln_reply_count(reply, "rows");
-		for (int i = 0; i < rows; i++)
-			visit(reply, i, arg);
-		snprintf(path, sizeof(path), "rows[%d].key", rows - 1);
-		snprintf(key, sizeof(key), "%s", rows ? kiln_reply_str(reply, path) : "");
-		kiln_reply_free(reply);
-	}
-	return CLI_OK;
-}
 
 static void take_key(const kiln_reply *reply, int row, void *arg)
 {
@@ -170,7 +154,7 @@ static int recompile_sample(struct verifying *verifying)
 {
 	size_t sample;
 
-	if (cache_each(verifying->cli, verifying->client, take_key, verifying))
+	if (cache_rows_each(verifying->cli, verifying->client, take_key, verifying))
 		return CLI_FAILED;
 	sample = choose(verifying);
 	for (size_t i = 0; i < sample; i++) {
@@ -186,7 +170,8 @@ static int recompile_sample(struct verifying *verifying)
 							  CLI_SHORT_KEY, verifying->keys[i]);
 		judge(verifying, reply);
 		kiln_reply_free(reply);
-		cache_progress(verifying->cli, "recompiled", (int64_t)i + 1, (int64_t)sample);
+		progress_print(verifying->cli, "recompiled %" PRId64 " of %" PRId64, (int64_t)i + 1,
+					   (int64_t)sample);
 	}
 	return CLI_OK;
 }
@@ -247,13 +232,13 @@ static int run(struct verifying *verifying)
 	if (!status && verifying->recompile)
 		status = recompile_sample(verifying);
 	kiln_close(verifying->client);
-	cache_end_progress(verifying->cli);
+	progress_end(verifying->cli);
 	if (!status && verifying->no_memory)
 		status = cli_failed_here(verifying->cli, KILN_ENOMEM, "cache verify: out of memory");
 	return status;
 }
 
-int cli_cache_verify(struct cli *cli)
+static int cli_cache_verify(struct cli *cli)
 {
 	const char *part = cli_value(cli, "recompile"), *seed = cli_value(cli, "seed");
 	struct verifying verifying = {.cli = cli, .recompile = part != NULL};
@@ -276,3 +261,14 @@ int cli_cache_verify(struct cli *cli)
 	free(verifying.keys);
 	return status ? status : verifying.bad || verifying.differ ? CLI_FAILED : CLI_OK;
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option verify_options[] = {
+	{"recompile", "PART", "compile a sample again, as 5% of the kernels, and compare the bits"},
+	{"seed", "N", "choose the sample by this number (each time another)"},
+	{0},
+};
+
+const struct cli_command command_cache_verify = {
+	"cache verify", cli_cache_verify, "", "read and check every row", verify_options, 0, 0, 0};

@@ -1,10 +1,15 @@
 /*
- * kiln_debug: the faults that tests ask of a daemon started with --test-requests, with their
+ * debug.c: the faults that tests ask of a daemon started with --test-requests, with their
  * arguments by position.
  */
-#include "cli.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/table.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { ARG_NONE, ARG_COUNT, ARG_TEXT };
@@ -92,7 +97,7 @@ static void print_children(const kiln_reply *reply)
 	table_end(&table);
 }
 
-int cli_debug(struct cli *cli)
+static int cli_debug(struct cli *cli)
 {
 	const struct debug_what *what = find_what(cli->positional[0]);
 	kiln_attr args[3];
@@ -111,3 +116,9 @@ int cli_debug(struct cli *cli)
 	kiln_reply_free(reply);
 	return CLI_OK;
 }
+
+/* ---- The command ---- */
+
+const struct cli_command command_debug = {
+	"debug", cli_debug, "WHAT [VALUE [VALUE]]", "what tests ask of kilnd --test-requests", NULL, 1,
+	3,       0};

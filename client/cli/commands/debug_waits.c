@@ -1,11 +1,14 @@
 /*
- * kiln_waits: who waits now, for what, of whom and since when, as the daemon knows it without
+ * debug_waits.c: who waits now, for what, of whom and since when, as the daemon knows it without
  * asking anybody.
  */
-#include "cli.h"
+#include "client/cli/daemon.h"
+#include "client/cli/table.h"
+#include "commands.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What the system calls a process that is here; "": it is not. */
@@ -77,7 +80,7 @@ static void add_row(struct table *table, const kiln_reply *reply, int i)
 #undef MEMBER
 }
 
-int cli_debug_waits(struct cli *cli)
+static int cli_debug_waits(struct cli *cli)
 {
 	static const char *const headers[] = {">WAITED", ">LEFT", ">SESSION", ">PID", ">UID",
 										  "NAME",    "ASKED", "OF",       "FOR"};
@@ -99,3 +102,14 @@ int cli_debug_waits(struct cli *cli)
 	kiln_reply_free(reply);
 	return CLI_OK;
 }
+
+/* ---- The command ---- */
+
+const struct cli_command command_debug_waits = {"debug waits",
+												cli_debug_waits,
+												"",
+												"who waits now, for what, of whom and since when",
+												NULL,
+												0,
+												0,
+												0};

@@ -1,9 +1,16 @@
 /*
- * kiln_explain: what the planner chooses for a problem (explain), and compiling it ahead of use
+ * explain.c: what the planner chooses for a problem (explain), and compiling it ahead of use
  * (compile), for this machine's device or for a target that it does not have.
  */
-#include "problem.h"
+#include "explain.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/map_problem.h"
+#include "client/cli/problem.h"
+#include "client/cli/table.h"
+#include "commands.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Texts of the daemon end in a newline or not; what follows starts on a line of its own. */
@@ -87,7 +94,7 @@ int explain_answer(const struct cli *cli, kiln_reply *reply)
 	return CLI_OK;
 }
 
-int cli_explain(struct cli *cli)
+static int cli_explain(struct cli *cli)
 {
 	kiln_reply *reply;
 	int status = ask(cli, kiln_explain, &reply);
@@ -118,10 +125,58 @@ int compile_answer(const struct cli *cli, kiln_reply *reply)
 	return CLI_OK;
 }
 
-int cli_compile(struct cli *cli)
+static int cli_compile(struct cli *cli)
 {
 	kiln_reply *reply;
 	int status = ask(cli, kiln_compile, &reply);
 
 	return status ? status : compile_answer(cli, reply);
 }
+
+/* ---- The commands ---- */
+
+static const struct cli_option explain_options[] = {
+	CLI_PROBLEM_OPTIONS,
+	CLI_OPERAND_OPTION,
+	{"target", "NAME", "plan for this target: cpu, sm_90 (the device's)"},
+	WHY_OPTION,
+	{0},
+};
+
+static const struct cli_option map_explain_options[] = {
+	MAP_OPTIONS,
+	CLI_OPERAND_OPTION,
+	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
+	WHY_OPTION,
+	{0},
+};
+
+static const struct cli_option compile_options[] = {
+	CLI_PROBLEM_OPTIONS,
+	CLI_OPERAND_OPTION,
+	{"target", "NAME", "compile for this target: cpu, sm_75 .. sm_120 (the device's)"},
+	{0},
+};
+
+static const struct cli_option map_compile_options[] = {
+	MAP_OPTIONS,
+	CLI_OPERAND_OPTION,
+	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
+	{0},
+};
+
+const struct cli_command command_explain = {
+	"explain",       cli_explain, "OP", "what the planner chooses, without compiling",
+	explain_options, 1,           1,    CLI_ON_DEVICE};
+
+const struct cli_command command_explain_map = {
+	"explain map",       cli_explain, "STATEMENT", "what the planner makes of a statement",
+	map_explain_options, 1,           1,           CLI_ON_DEVICE};
+
+const struct cli_command command_compile = {
+	"compile",       cli_compile, "OP", "compile into the cache, without a device",
+	compile_options, 1,           1,    CLI_ON_DEVICE};
+
+const struct cli_command command_compile_map = {
+	"compile map",       cli_compile, "STATEMENT", "compile a statement into the cache",
+	map_compile_options, 1,           1,           CLI_ON_DEVICE};

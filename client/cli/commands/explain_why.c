@@ -1,9 +1,12 @@
 /*
- * kiln_why: `kiln explain --why`: whether a call would find its kernel in the cache, and if not,
- * what the nearest one there is different in.
+ * explain_why.c: 'kiln explain --why': whether a call finds its kernel in the cache, and else how
+ * the nearest kernel there differs.
  */
-#include "cli.h"
-#include "problem.h"
+#include "client/cli/problem.h"
+#include "client/cli/table.h"
+#include "explain.h"
+
+#include <stdio.h>
 
 #define INDENT "               "
 

@@ -1,12 +1,16 @@
 /*
- * kiln_faults: the reports that the daemon wrote of what went wrong: a list, and one of them.
+ * faults.c: the reports that the daemon wrote of what went wrong: a list, and one of them.
  */
-#include "cli.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/table.h"
+#include "commands.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-int cli_faults_ls(struct cli *cli)
+static int cli_faults_ls(struct cli *cli)
 {
 	static const char *const headers[] = {"REPORT", "KIND", "DEVICE", ">TIMES", "LAST", "SAID"};
 	static const char *const members[] = {"report", "kind", "device", "times", "last", "said"};
@@ -51,7 +55,7 @@ static void print_source(struct cli *cli, const kiln_reply *report, int row)
 	kiln_reply_free(reply);
 }
 
-int cli_faults_show(struct cli *cli)
+static int cli_faults_show(struct cli *cli)
 {
 	kiln_attr report = cli_attr_string("report", cli->positional_count ? cli->positional[0] : "");
 	kiln_reply *reply;
@@ -69,3 +73,25 @@ int cli_faults_show(struct cli *cli)
 	kiln_reply_free(reply);
 	return CLI_OK;
 }
+
+/* ---- The commands ---- */
+
+static const struct cli_option faults_show_options[] = {
+	{"with-source", NULL, "and the texts of the kernels that were in flight"},
+	{0},
+};
+
+const struct cli_command command_faults_ls = {
+	"faults ls", cli_faults_ls,
+	"",          "reports of device processes and compilers that ended",
+	NULL,        0,
+	0,           0};
+
+const struct cli_command command_faults_show = {"faults show",
+												cli_faults_show,
+												"[REPORT]",
+												"one of them; without REPORT the newest",
+												faults_show_options,
+												0,
+												1,
+												0};

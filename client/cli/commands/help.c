@@ -1,9 +1,15 @@
 /*
- * kiln_help: prints what the tables of commands and options say, for people and as JSON, and the
+ * help.c: prints what the tables of commands and options say, for people and as JSON, and the
  * daemon's own table of requests.  Adds no text of its own about a command.
  */
-#include "problem.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/problem.h"
+#include "client/cli/table.h"
+#include "commands.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- For people ---- */
@@ -53,10 +59,11 @@ static void print_command(const struct cli_command *command)
 	puts("\nglobal options: see 'kiln help'");
 }
 
-static void print_commands(void)
+static void print_commands(const struct cli *cli)
 {
 	puts("usage: kiln [GLOBAL OPTION]... COMMAND [ARGUMENT]...\n\ncommands:");
-	for (const struct cli_command *command = cli_commands; command->name; command++) {
+	for (const struct cli_command *const *at = cli->commands; *at; at++) {
+		const struct cli_command *command = *at;
 		char left[48];
 		snprintf(left, sizeof(left), "%s %s", command->name, command->usage);
 		printf("  %-27s %s\n", left, command->help);
@@ -94,12 +101,13 @@ static void write_command(const struct cli_command *command)
 /* ---- What is asked for ---- */
 
 /* One word names the command, if there is one, and all whose first word it is. */
-static bool is_named(const struct cli_command *command, const char *first, const char *second)
+static bool is_named(const struct cli *cli, const struct cli_command *command, const char *first,
+					 const char *second)
 {
 	size_t length = strlen(first);
 
 	if (second)
-		return command == cli_find(first, second);
+		return command == cli_find(cli, first, second);
 	return !strncmp(command->name, first, length) &&
 		   (command->name[length] == ' ' || !command->name[length]);
 }
@@ -108,8 +116,9 @@ static int help_about(const struct cli *cli, const char *first, const char *seco
 {
 	int found = 0;
 
-	for (const struct cli_command *command = cli_commands; command->name; command++) {
-		if (!is_named(command, first, second))
+	for (const struct cli_command *const *at = cli->commands; *at; at++) {
+		const struct cli_command *command = *at;
+		if (!is_named(cli, command, first, second))
 			continue;
 		if (!found++ && cli->json) {
 			json_begin();
@@ -136,13 +145,13 @@ static int help_about(const struct cli *cli, const char *first, const char *seco
 static int help_all(const struct cli *cli)
 {
 	if (!cli->json) {
-		print_commands();
+		print_commands(cli);
 		return CLI_OK;
 	}
 	json_begin();
 	json_list_begin("commands");
-	for (const struct cli_command *command = cli_commands; command->name; command++)
-		write_command(command);
+	for (const struct cli_command *const *at = cli->commands; *at; at++)
+		write_command(*at);
 	json_list_end();
 	write_options("global_options", cli_global_options);
 	json_end();
@@ -177,7 +186,7 @@ static int help_requests(struct cli *cli)
 	return CLI_OK;
 }
 
-int cli_help(struct cli *cli)
+static int cli_help(struct cli *cli)
 {
 	const char *first = cli->positional[0], *second = cli->positional[1];
 
@@ -188,7 +197,7 @@ int cli_help(struct cli *cli)
 	return help_about(cli, first, second);
 }
 
-int cli_help_command(struct cli *cli)
+int help_command(struct cli *cli)
 {
 	char name[64];
 	char *space;
@@ -203,3 +212,8 @@ int cli_help_command(struct cli *cli)
 		*space++ = 0;
 	return help_about(cli, name, space);
 }
+
+/* ---- The command ---- */
+
+const struct cli_command command_help = {
+	"help", cli_help, "[COMMAND]", "this list, one command, or 'requests'", NULL, 0, 2, 0};

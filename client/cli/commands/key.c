@@ -1,13 +1,18 @@
 /*
- * kiln_key: the keys that seal what goes to other machines, and those that are believed: make one,
+ * key.c: the keys that seal what goes to other machines, and those that are believed: make one,
  * list them, show the public half, trust one, trust it no more.
  */
-#include "cli.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+#include "commands.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-int cli_key_new(struct cli *cli)
+static int cli_key_new(struct cli *cli)
 {
 	kiln_attr name = cli_attr_string("name", cli->positional[0]);
 	kiln_reply *reply;
@@ -29,7 +34,7 @@ static const char *path_of(int row, const char *member, char path[64])
 	return path;
 }
 
-int cli_key_ls(struct cli *cli)
+static int cli_key_ls(struct cli *cli)
 {
 	static const char *const headers[] = {"NAME", "ID", "SEALS", "TRUSTED"};
 	struct table table;
@@ -55,7 +60,7 @@ int cli_key_ls(struct cli *cli)
 	return CLI_OK;
 }
 
-int cli_key_show(struct cli *cli)
+static int cli_key_show(struct cli *cli)
 {
 	const char *wanted = cli->positional[0], *line = NULL;
 	kiln_reply *reply;
@@ -100,7 +105,7 @@ static int read_line(const struct cli *cli, const char *path, char line[256])
 	return CLI_OK;
 }
 
-int cli_key_trust(struct cli *cli)
+static int cli_key_trust(struct cli *cli)
 {
 	const char *name = cli_value(cli, "name");
 	kiln_attr args[2];
@@ -120,7 +125,7 @@ int cli_key_trust(struct cli *cli)
 	return CLI_OK;
 }
 
-int cli_key_distrust(struct cli *cli)
+static int cli_key_distrust(struct cli *cli)
 {
 	kiln_attr name = cli_attr_string("name", cli->positional[0]);
 	kiln_reply *reply;
@@ -133,3 +138,27 @@ int cli_key_distrust(struct cli *cli)
 	kiln_reply_free(reply);
 	return CLI_OK;
 }
+
+/* ---- The commands ---- */
+
+static const struct cli_option key_trust_options[] = {
+	{"name", "NAME", "what it is called here (what its owner calls it)"},
+	{0},
+};
+
+const struct cli_command command_key_ls = {
+	"key ls", cli_key_ls, "", "the keys that seal packs here, and those that are trusted",
+	NULL,     0,          0,  CLI_STARTS};
+
+const struct cli_command command_key_new = {"key new", cli_key_new, "NAME", "make a key that seals",
+											NULL,      1,           1,      CLI_STARTS};
+
+const struct cli_command command_key_show = {
+	"key show", cli_key_show, "NAME", "its public half, for other hosts", NULL, 1, 1, CLI_STARTS};
+
+const struct cli_command command_key_trust = {
+	"key trust", cli_key_trust, "FILE", "believe what this public key seals", key_trust_options, 1,
+	1,           CLI_STARTS};
+
+const struct cli_command command_key_distrust = {
+	"key distrust", cli_key_distrust, "NAME", "believe it no more", NULL, 1, 1, CLI_STARTS};

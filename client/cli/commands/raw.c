@@ -1,10 +1,17 @@
 /*
- * kiln_raw: `kiln run raw`: compiles a kernel of the user's own, launches it once on the arguments
+ * raw.c: `kiln run raw`: compiles a kernel of the user's own, launches it once on the arguments
  * of the command line, writes what it wrote to files, and then times it, if asked to, beside a copy
  * of as many bytes.
  */
 #include "raw.h"
+#include "client/cli/check_daemon.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/files.h"
+#include "client/cli/timing.h"
+#include "commands.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,7 +188,7 @@ static int launch(struct raw_run *run)
 	return !status && run->calls && run->bytes > 1 ? time_copy(run) : status;
 }
 
-int cli_run_raw(struct cli *cli)
+static int cli_run_raw(struct cli *cli)
 {
 	struct raw_run *run = calloc(1, sizeof(*run));
 	int status;
@@ -207,3 +214,25 @@ int cli_run_raw(struct cli *cli)
 	free(run);
 	return status;
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option raw_options[] = {
+	RAW_OPTIONS,
+	{"grid", "X[,Y[,Z]]", "blocks; also 16x16"},
+	{"block", "X[,Y[,Z]]", "threads of a block"},
+	{"shared", "BYTES", "dynamic shared memory of a block (0)"},
+	{"in", "FILE", "argument: memory that the kernel reads, from a .npy file", CLI_MANY},
+	{"inout", "FILE=FILE", "argument: the same, and where it goes afterwards", CLI_MANY},
+	{"out", "FILE:TYPE:SHAPE", "argument: zeros that it writes, and where they go", CLI_MANY},
+	{"random", "TYPE:SHAPE", "argument: memory with random values: f32:1024x1024", CLI_MANY},
+	{"scalar", "TYPE:VALUE", "argument: a number by value: f32:2.5, i64:1000", CLI_MANY},
+	{"seed", "N", "seed of the random values (1)"},
+	{"time", "[N]", "time N more calls (100, or what 10 s allow), and a copy of as many bytes"},
+	CLI_CHECK_OPTIONS,
+	{0},
+};
+
+const struct cli_command command_run_raw = {
+	"run raw",   cli_run_raw, "FILE.cu", "run a kernel of your own; -: standard input",
+	raw_options, 1,           1,         CLI_ON_DEVICE};

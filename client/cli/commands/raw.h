@@ -2,10 +2,20 @@
  * raw.h: what the files of `kiln run raw` share: raw_args.c (from the command line to a
  * source and a launch), raw.c (the launch, its times) and raw_report.c (what is printed).
  */
-#ifndef KILN_CLIENT_KILN_RAW_H
-#define KILN_CLIENT_KILN_RAW_H
+#ifndef KILN_CLI_RAW_H
+#define KILN_CLI_RAW_H
 
-#include "files.h"
+#include "client/cli/files.h"
+
+#define RAW_OPTIONS                                                                            \
+	{"entry", "NAME", "a __global__ function, or a template-id: 'scale<float, 4>'"},           \
+		{"include", "FILE", "a header, found without its directory; NAME=FILE: as NAME",       \
+		 CLI_MANY},                                                                            \
+		{"macro", "NAME[=VALUE]", "as -D of compilers", CLI_MANY},                             \
+	{                                                                                          \
+		"option", "OPTION", "for the compiler: --option=-std=c++20, --option=--use_fast_math", \
+			CLI_MANY                                                                           \
+	}
 
 struct raw_arg {
 	const char *option, *text; /* as they stand on the command line */

@@ -1,11 +1,17 @@
 /*
- * kiln_raw_args: from the command line of `kiln run raw` to a source and a launch.  The kernel's
+ * raw_args.c: from the command line of `kiln run raw` to a source and a launch.  The kernel's
  * arguments are the options that stand for one, in their order.
  */
+#include "client/cli/data.h"
+#include "client/cli/deadlines.h"
+#include "client/cli/failure.h"
+#include "client/cli/files.h"
+#include "client/cli/timing.h"
+#include "client/cli/values.h"
 #include "raw.h"
-#include "deadlines.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

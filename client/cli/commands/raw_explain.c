@@ -1,10 +1,15 @@
 /*
- * kiln_raw_plan: a kernel of the user's own without running it: whether the cache has it (explain
+ * raw_explain.c: a kernel of the user's own without running it: whether the cache has it (explain
  * raw), and compiling it ahead of use, for targets that are not here, too (compile raw).
  */
-#include "problem.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/problem.h"
+#include "commands.h"
+#include "explain.h"
 #include "raw.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef int ask_function(kiln_client *client, const kiln_raw *raw, const char *target,
@@ -35,7 +40,7 @@ static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 	return status;
 }
 
-int cli_explain_raw(struct cli *cli)
+static int cli_explain_raw(struct cli *cli)
 {
 	kiln_reply *reply;
 	int status = ask(cli, kiln_explain_raw, &reply);
@@ -43,10 +48,43 @@ int cli_explain_raw(struct cli *cli)
 	return status ? status : explain_answer(cli, reply);
 }
 
-int cli_compile_raw(struct cli *cli)
+static int cli_compile_raw(struct cli *cli)
 {
 	kiln_reply *reply;
 	int status = ask(cli, kiln_compile_raw, &reply);
 
 	return status ? status : compile_answer(cli, reply);
 }
+
+/* ---- The commands ---- */
+
+static const struct cli_option raw_explain_options[] = {
+	RAW_OPTIONS,
+	{"target", "NAME", "for this target: cpu, sm_75 .. sm_120 (the device's)"},
+	WHY_OPTION,
+	{0},
+};
+
+static const struct cli_option raw_compile_options[] = {
+	RAW_OPTIONS,
+	{"target", "NAME", "compile for this target: cpu, sm_75 .. sm_120 (the device's)"},
+	{0},
+};
+
+const struct cli_command command_explain_raw = {"explain raw",
+												cli_explain_raw,
+												"FILE.cu",
+												"whether the cache has a kernel of your own",
+												raw_explain_options,
+												1,
+												1,
+												CLI_ON_DEVICE};
+
+const struct cli_command command_compile_raw = {"compile raw",
+												cli_compile_raw,
+												"FILE.cu",
+												"compile a kernel of your own into the cache",
+												raw_compile_options,
+												1,
+												1,
+												CLI_ON_DEVICE};

@@ -1,9 +1,13 @@
 /*
- * kiln_raw_report: what `kiln run raw` prints of a kernel that has run, for people and as JSON.
+ * raw_report.c: what `kiln run raw` prints of a kernel that has run, for people and as JSON.
  */
+#include "client/cli/check_daemon.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
 #include "raw.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static void json_sizes(const char *name, const uint32_t sizes[3])

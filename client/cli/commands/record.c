@@ -1,11 +1,16 @@
 /*
- * kiln_record: writes down what the daemon was asked for, as a manifest that `kiln warm` compiles
+ * record.c: writes down what the daemon was asked for, as a manifest that `kiln warm` compiles
  * on any machine.
  */
-#include "cli.h"
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -133,7 +138,7 @@ static int follow(const struct cli *cli, kiln_client *client, const char *path, 
 	return status;
 }
 
-int cli_record(struct cli *cli)
+static int cli_record(struct cli *cli)
 {
 	const char *path = cli_value(cli, "output"), *every = cli_value(cli, "follow");
 	kiln_client *client;
@@ -153,3 +158,16 @@ int cli_record(struct cli *cli)
 	kiln_close(client);
 	return status;
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option record_options[] = {
+	{"output", "FILE", "write to FILE, as a whole, instead of standard output"},
+	{"follow", "SECONDS", "write FILE again every so often, until interrupted"},
+	{"generic", NULL, "the shipped generic kernels instead"},
+	{0},
+};
+
+const struct cli_command command_record = {
+	"record",       cli_record, "", "what the daemon was asked for, as a manifest for 'kiln warm'",
+	record_options, 0,          0,  0};

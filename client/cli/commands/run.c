@@ -1,11 +1,21 @@
 /*
- * kiln_run: runs an operator through the daemon on random data or on files, checks all that it
+ * run.c: runs an operator through the daemon on random data or on files, checks all that it
  * wrote against the operator's reference, and says what it took.
  */
 #include "run.h"
-#include "deadlines.h"
+#include "client/cli/check_daemon.h"
+#include "client/cli/daemon.h"
+#include "client/cli/deadlines.h"
+#include "client/cli/failure.h"
+#include "client/cli/files.h"
+#include "client/cli/map_problem.h"
+#include "client/cli/problem.h"
+#include "client/cli/timing.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -360,14 +370,44 @@ static int run_described(struct cli *cli, describe_function *describe)
 	return status;
 }
 
-int cli_run(struct cli *cli)
+static int cli_run(struct cli *cli)
 {
 	int status = check_operator(cli);
 
 	return status ? status : run_described(cli, cli_problem);
 }
 
-int cli_run_map(struct cli *cli)
+static int cli_run_map(struct cli *cli)
 {
 	return run_described(cli, cli_map_problem);
 }
+
+/* ---- The commands ---- */
+
+#define RUN_OPTIONS                                                                           \
+	{"in", "NAME=FILE", "the operand comes from a .npy file; shape and type, too", CLI_MANY}, \
+		{"out", "NAME=FILE", "the operand that is written goes to a .npy file", CLI_MANY},    \
+		{"seed", "N", "seed of the random data (1)"},                                         \
+		{"time", "[N]", "time N warm calls (100, or what 10 s allow)"}, CLI_CHECK_OPTIONS
+
+static const struct cli_option run_options[] = {
+	CLI_PROBLEM_OPTIONS,
+	RUN_OPTIONS,
+	{0},
+};
+
+static const struct cli_option map_options[] = {
+	MAP_OPTIONS,
+	RUN_OPTIONS,
+	{0},
+};
+
+const struct cli_command command_run = {
+	"run",       cli_run, "OP", "run on random data or files, and verify against plain loops",
+	run_options, 1,       1,    CLI_ON_DEVICE};
+
+const struct cli_command command_run_map = {
+	"run map",   cli_run_map,
+	"STATEMENT", "run 'y[i] = x[i] * s' on random data or files, verified",
+	map_options, 1,
+	1,           CLI_ON_DEVICE};

@@ -2,10 +2,10 @@
  * run.h: what the files of `kiln run` share: run.c (the call, its results and times) and
  * run_report.c (what is printed of it).
  */
-#ifndef KILN_CLIENT_KILN_RUN_H
-#define KILN_CLIENT_KILN_RUN_H
+#ifndef KILN_CLI_RUN_H
+#define KILN_CLI_RUN_H
 
-#include "reference.h"
+#include "client/cli/reference.h"
 
 struct run {
 	const struct cli *cli;

@@ -1,9 +1,15 @@
 /*
- * kiln_run_report: what `kiln run` prints of a call that was right, for people and as JSON.
+ * run_report.c: what `kiln run` prints of a call that was right, for people and as JSON.
  */
+#include "client/cli/check_daemon.h"
+#include "client/cli/files.h"
+#include "client/cli/json.h"
+#include "client/cli/problem.h"
+#include "client/cli/table.h"
 #include "run.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Each attribute by its name. */

@@ -1,12 +1,17 @@
 /*
- * kiln_status: the daemon as a whole: status, devices, ops, stop.
+ * status.c: the daemon as a whole: status, devices, ops, stop.
  */
-#include "cli.h"
-#include "deadlines.h"
+#include "client/cli/daemon.h"
+#include "client/cli/deadlines.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -304,7 +309,7 @@ static void print_cache(const kiln_reply *reply)
 				   kiln_reply_int(reply, "cache.unsaved"));
 }
 
-int cli_status(struct cli *cli)
+static int cli_status(struct cli *cli)
 {
 	static const char *const counters[] = {"requests", "hits",       "shared", "compiles",
 										   "failures", "remembered", "frozen", "copies",
@@ -346,7 +351,7 @@ int cli_status(struct cli *cli)
 	return CLI_OK;
 }
 
-int cli_devices(struct cli *cli)
+static int cli_devices(struct cli *cli)
 {
 	static const char *const headers[] = {"DEVICE", "STATE", "TARGET", ">MEMORY", "MODEL"};
 	struct table table;
@@ -389,7 +394,7 @@ static void print_attributes(const char *text)
 	}
 }
 
-int cli_ops(struct cli *cli)
+static int cli_ops(struct cli *cli)
 {
 	kiln_reply *reply;
 	int rows;
@@ -429,7 +434,7 @@ static bool wait_gone(int pidfd, int timeout_ms)
 	return n > 0;
 }
 
-int cli_stop(struct cli *cli)
+static int cli_stop(struct cli *cli)
 {
 	kiln_attr section = cli_attr_string("section", "server");
 	kiln_client *client;
@@ -474,3 +479,21 @@ out:
 		close(pidfd);
 	return status;
 }
+
+/* ---- The commands ---- */
+
+static const struct cli_option status_options[] = {
+	{"limits", NULL, "print the daemon's limits, too"},
+	{0},
+};
+
+const struct cli_command command_status = {
+	"status", cli_status, "", "what the daemon is and has done", status_options, 0, 0, 0};
+
+const struct cli_command command_devices = {
+	"devices", cli_devices, "", "the devices, and why one is missing", NULL, 0, 0, 0};
+
+const struct cli_command command_ops = {"ops", cli_ops, "", "the operators", NULL, 0, 0, 0};
+
+const struct cli_command command_stop = {
+	"stop", cli_stop, "", "stop the daemon, and wait until it is gone", NULL, 0, 0, 0};

@@ -1,14 +1,20 @@
 /*
- * kiln_top: a live view of the daemon on a plain terminal.  The screen is drawn over itself, one
+ * top.c: a live view of the daemon on a plain terminal.  The screen is drawn over itself, one
  * write a frame, so that nothing flickers; whatever ends it (q, Ctrl-C, a signal, the daemon's end)
  * leaves the terminal as it was.
  */
 #include "top.h"
-#include "deadlines.h"
+#include "client/cli/daemon.h"
+#include "client/cli/deadlines.h"
+#include "client/cli/failure.h"
+#include "client/cli/timing.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -290,7 +296,7 @@ static int read_options(struct top *top, bool *once)
 	return CLI_OK;
 }
 
-int cli_top(struct cli *cli)
+static int cli_top(struct cli *cli)
 {
 	struct top top = {.cli = cli, .signals = -1};
 	bool once;
@@ -320,3 +326,15 @@ int cli_top(struct cli *cli)
 		close(top.signals);
 	return status;
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option top_options[] = {
+	{"interval", "TIME", "between two frames: 500ms, 5s (1s)"},
+	{"once", NULL, "print one frame, of one interval, and exit"},
+	{0},
+};
+
+const struct cli_command command_top = {
+	"top",       cli_top, "", "watch it live: calls, sessions, compiles under way; q ends",
+	top_options, 0,       0,  0};

@@ -2,10 +2,12 @@
  * top.h: between the two files of `kiln top`: top.c, which owns the terminal, and
  * top_frame.c, which makes text of what the daemon says.
  */
-#ifndef KILN_CLIENT_KILN_TOP_H
-#define KILN_CLIENT_KILN_TOP_H
+#ifndef KILN_CLI_TOP_H
+#define KILN_CLI_TOP_H
 
-#include "cli.h"
+#include "client/cli/cli.h"
+
+#include <stdio.h>
 
 /* What the daemon said, and when. */
 struct top_sample {

@@ -1,10 +1,13 @@
 /*
- * kiln_top_frame: what `kiln top` shows, as text and as JSON.  Knows nothing of terminals.
+ * top_frame.c: what `kiln top` shows, as text and as JSON.  Knows nothing of terminals.
  */
+#include "client/cli/json.h"
+#include "client/cli/table.h"
 #include "top.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,12 +1,22 @@
 /*
- * kiln_tune: times the planner's candidates for a problem on the device, and has the daemon keep
+ * tune.c: times the planner's candidates for a problem on the device, and has the daemon keep
  * the winner for all problems of that class.  The planner's own choice stays unless another one is
  * faster by more than MARGIN and by more than the times differ from round to round.
  */
 #include "tune.h"
-#include "deadlines.h"
+#include "client/cli/daemon.h"
+#include "client/cli/deadlines.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/problem.h"
+#include "client/cli/progress.h"
+#include "client/cli/sink.h"
+#include "client/cli/table.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,18 +24,6 @@
 
 #define MARGIN 0.02
 #define SECONDS 5
-
-void tune_progress(const struct tune *tune, const char *what, int number)
-{
-	if (isatty(STDERR_FILENO) && !tune->cli->json)
-		fprintf(sink_terminal(), "\r%d candidates: %s %d \033[K", tune->count, what, number + 1);
-}
-
-static void end_progress(const struct tune *tune)
-{
-	if (isatty(STDERR_FILENO) && !tune->cli->json)
-		fputs("\r\033[K", sink_terminal());
-}
 
 /* ---- The problem ---- */
 
@@ -259,7 +257,7 @@ static int tune_problem(struct tune *tune)
 		status = tune_prepare(tune);
 	if (!status)
 		status = tune_time(tune);
-	end_progress(tune);
+	progress_end(tune->cli);
 	if (status)
 		return status;
 	if (!(tune->candidates[0].micros > 0)) {
@@ -346,7 +344,7 @@ static int forget_all(struct cli *cli)
 	return status;
 }
 
-int cli_tune(struct cli *cli)
+static int cli_tune(struct cli *cli)
 {
 	const char *to = cli_value(cli, "export"), *from = cli_value(cli, "import");
 	bool list = cli_value(cli, "list") != NULL, forget = cli_value(cli, "forget") != NULL;
@@ -371,3 +369,26 @@ int cli_tune(struct cli *cli)
 	return cli_usage("'kiln tune' needs OP, or --list, --export, --import or --forget; "
 					 "see 'kiln help tune'");
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option tune_options[] = {
+	CLI_PROBLEM_OPTIONS,
+	{"seconds", "N", "time for so long, after compiling (5)"},
+	{"dry-run", NULL, "print, and keep nothing"},
+	{"forget", NULL, "remove the winner that is kept; without OP: all of them"},
+	{"list", NULL, "the winners that are kept"},
+	{"export", "FILE", "write them to FILE, a JSON object a line; -: standard output"},
+	{"import", "FILE", "keep those that FILE has; -: standard input"},
+	{0},
+};
+
+const struct cli_command command_tune = {
+	"tune",
+	cli_tune,
+	"[OP]",
+	"time the planner's candidates on the device, and keep the best",
+	tune_options,
+	0,
+	1,
+	CLI_ON_DEVICE};

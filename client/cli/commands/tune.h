@@ -3,10 +3,10 @@
  * tune_time.c (buffers, correctness and times of the candidates), tune_rows.c (the table
  * of winners: list, export, import, forget).
  */
-#ifndef KILN_CLIENT_KILN_TUNE_H
-#define KILN_CLIENT_KILN_TUNE_H
+#ifndef KILN_CLI_TUNE_H
+#define KILN_CLI_TUNE_H
 
-#include "problem.h"
+#include "client/cli/problem.h"
 
 #define TUNE_CANDIDATES 48
 #define TUNE_SETS 16   /* of buffers that take turns */
@@ -60,9 +60,6 @@ struct tune {
 	int count;
 	int rounds; /* of the last phase */
 };
-
-/* Says on a terminal how far it is. */
-void tune_progress(const struct tune *tune, const char *what, int number);
 
 /* ---- tune_time.c.  They print what failed and return CLI_FAILED. ---- */
 

@@ -1,7 +1,8 @@
 /*
- * kiln_tune_chance: whether one of two candidates is faster, or was only lucky.  Knows nothing of
+ * tune_chance.c: whether one of two candidates is faster, or was only lucky.  Knows nothing of
  * devices.
  */
+#include "client/cli/timing.h"
 #include "tune.h"
 
 #include <string.h>

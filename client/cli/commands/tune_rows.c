@@ -1,12 +1,17 @@
 /*
- * kiln_tune_rows: the winners of tuning as a table: listed, written to a file, read from one, and
+ * tune_rows.c: the winners of tuning as a table: listed, written to a file, read from one, and
  * forgotten.  A file has one row a line, each a flat JSON object, so that files can be joined,
  * sorted and compared with the usual tools.
  */
+#include "client/cli/daemon.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
 #include "tune.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

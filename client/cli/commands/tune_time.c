@@ -1,5 +1,5 @@
 /*
- * kiln_tune_time: what tuning does on the device: sets of buffers that take turns, so that nothing
+ * tune_time.c: what tuning does on the device: sets of buffers that take turns, so that nothing
  * is found in a cache that a program would not find there; the results of every candidate, compared
  * with those of the planner's own choice; and times, in rounds over all candidates, so that a clock
  * that drifts hits all of them.
@@ -7,9 +7,16 @@
  * A group of launches stands behind a few large copies: it is queued when the device gets to it,
  * and begins with cold caches.  Times are the device's own.
  */
+#include "client/cli/daemon.h"
+#include "client/cli/data.h"
+#include "client/cli/failure.h"
+#include "client/cli/problem.h"
+#include "client/cli/progress.h"
+#include "client/cli/timing.h"
 #include "tune.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -309,7 +316,7 @@ int tune_prepare(struct tune *tune)
 
 	for (int i = 0; !status && i < tune->count; i++) {
 		struct candidate *candidate = &tune->candidates[i];
-		tune_progress(tune, "preparing", i);
+		progress_print(tune->cli, "%d candidates: preparing %d", tune->count, i + 1);
 		status = prepare(tune, candidate);
 		if (!status && candidate->state == CANDIDATE_LIVE)
 			status = check(tune, candidate);
@@ -358,7 +365,7 @@ static int time_rounds(struct tune *tune, const char *what, int least, double un
 	int status = CLI_OK, round = 0;
 
 	while (!status && round < TUNE_ROUNDS && (round < least || time_us() / 1e6 < until)) {
-		tune_progress(tune, what, round);
+		progress_print(tune->cli, "%d candidates: %s %d", tune->count, what, round + 1);
 		for (int i = 0; !status && i < tune->count; i++) {
 			/* Each round begins with another one. */
 			struct candidate *candidate = &tune->candidates[(i + round) % tune->count];

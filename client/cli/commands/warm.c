@@ -1,13 +1,20 @@
 /*
- * kiln_warm: compiles all kernels of a manifest into the cache, before anybody asks for them.  What
+ * warm.c: compiles all kernels of a manifest into the cache, before anybody asks for them.  What
  * a line means the daemon knows; here it is a text with a number.
  */
 #include "warm.h"
-#include "deadlines.h"
+#include "client/cli/daemon.h"
+#include "client/cli/deadlines.h"
+#include "client/cli/failure.h"
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+#include "client/cli/values.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -342,7 +349,7 @@ static int run(struct warm *warm, int64_t limit)
 	return warm->failed ? CLI_FAILED : CLI_OK;
 }
 
-int cli_warm(struct cli *cli)
+static int cli_warm(struct cli *cli)
 {
 	struct warm warm = {.cli = cli, .path = cli->positional[0]};
 	const char *targets = cli_value(cli, "target");
@@ -359,3 +366,18 @@ int cli_warm(struct cli *cli)
 	free(list);
 	return status;
 }
+
+/* ---- The command ---- */
+
+static const struct cli_option warm_options[] = {
+	{"target", "LIST", "for these targets: sm_80,sm_90,cpu (the device's)"},
+	{"generic", NULL, "the shipped generic kernels, instead of a manifest"},
+	{"compiler", "PATH",
+	 "by this libnvrtc, its directory, or C++ compiler, which the host will use"},
+	{"limit", "N", "without a manifest: the N kernels of the cache used most (1000)"},
+	{0},
+};
+
+const struct cli_command command_warm = {
+	"warm", cli_warm, "[MANIFEST]", "compile what a manifest lists into the cache", warm_options,
+	0,      1,        CLI_ON_DEVICE};

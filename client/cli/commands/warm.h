@@ -2,10 +2,10 @@
  * warm.h: what the files of `kiln warm` share: warm.c (which kernels are meant, and
  * what is said of them in the end), warm_run.c (how they are asked for, many at a time).
  */
-#ifndef KILN_CLIENT_KILN_WARM_H
-#define KILN_CLIENT_KILN_WARM_H
+#ifndef KILN_CLI_WARM_H
+#define KILN_CLI_WARM_H
 
-#include "cli.h"
+#include "client/cli/cli.h"
 
 #define WARM_TARGETS 16
 #define WARM_ERROR 512

@@ -1,14 +1,20 @@
 /*
- * kiln_warm_run: asks for many kernels at a time: threads with a connection each take one after
+ * warm_run.c: asks for many kernels at a time: threads with a connection each take one after
  * another, and the command says how far they are.  Who interrupts it loses what is under way and
  * nothing else: kernels that are there are not compiled again.
  */
+#include "client/cli/daemon.h"
+#include "client/cli/deadlines.h"
+#include "client/cli/failure.h"
+#include "client/cli/sink.h"
+#include "client/cli/table.h"
+#include "client/cli/timing.h"
 #include "warm.h"
-#include "deadlines.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

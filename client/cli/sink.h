@@ -1,0 +1,19 @@
+/*
+ * sink.h: standard output and error, cleaned of bytes that steer a terminal.
+ */
+#ifndef KILN_CLI_SINK_H
+#define KILN_CLI_SINK_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Cleans all that is printed from now on; false: no memory. */
+bool sink_begin(void);
+/* Writes the rest of standard output; false: it cannot be written. */
+bool sink_end(void);
+/* Standard output as it is, for an object's bytes. */
+FILE *sink_bytes(void);
+/* Standard error as it is, for lines of progress. */
+FILE *sink_terminal(void);
+
+#endif
