@@ -4,8 +4,10 @@
  * The daemon is a grandchild in a session of its own, so that neither the terminal nor the program
  * that happened to need it first takes it along, and nobody must wait for it.
  */
-#include "local.h"
+#include "autostart.h"
+#include "clock.h"
 #include "deadlines.h"
+#include "error.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,11 +15,13 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -5,7 +5,11 @@
  * read and write go through one memfd that both sides map, kept for the next time.  After a
  * deadline the daemon may still be reading or writing it, so it is then given up for a new one.
  */
-#include "local.h"
+#include "buffer.h"
+#include "client.h"
+#include "error.h"
+#include "lane.h"
+#include "link.h"
 
 #include <errno.h>
 #include <stdio.h>

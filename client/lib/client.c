@@ -2,10 +2,18 @@
  * client.c: connecting and closing, and who may be inside a client.  Must not know what is asked of
  * the daemon beyond "hello".
  */
-#include "local.h"
+#include "client.h"
+#include "autostart.h"
+#include "buffer.h"
+#include "call.h"
+#include "clock.h"
 #include "deadlines.h"
-#include "client/wire/protocol.h"
+#include "error.h"
+#include "lane.h"
+#include "link.h"
 #include "signature.h"
+#include "ticket.h"
+#include "client/wire/protocol.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +58,7 @@ static void destroy(struct kiln_client *client)
 		call_release(call);
 		call = next;
 	}
-	while (client->signatures && run_forget_oldest(client)) {
+	while (client->signatures && call_forget_oldest(client)) {
 	}
 	signatures_free(client->signatures);
 	client->signatures = NULL;
@@ -136,11 +144,6 @@ int client_leave(struct kiln_client *client, int status)
 		client_unref(client);
 	}
 	return status;
-}
-
-int64_t client_deadline(const struct kiln_client *client)
-{
-	return time_deadline(client->timeout_ms);
 }
 
 void kiln_close(kiln_client *client)
@@ -267,7 +270,7 @@ static void nap(int ms)
 /* Waits for the daemon that was started; gives it a moment to lose a race against another one. */
 static int connect_started(struct kiln_client *client, int watch, int64_t deadline)
 {
-	int64_t patience = LOCAL_NEVER;
+	int64_t patience = TIME_NEVER;
 	const char *slash = strrchr(client->path, '/');
 	int directory = slash ? (int)(slash - client->path) + 1 : 0; /* with the slash */
 	for (int pause = PAUSE_CONNECT_FIRST_MS;;
@@ -277,7 +280,7 @@ static int connect_started(struct kiln_client *client, int watch, int64_t deadli
 		struct pollfd end = {.fd = watch, .events = POLLIN};
 		if (status != KILN_EAGAIN)
 			return status;
-		if (patience == LOCAL_NEVER && watch >= 0 && poll(&end, 1, 0) > 0)
+		if (patience == TIME_NEVER && watch >= 0 && poll(&end, 1, 0) > 0)
 			patience = time_deadline(DEADLINE_AUTOSTART_MS);
 		if (time_left(patience) == 0) {
 			return error_set(
@@ -430,7 +433,6 @@ static bool debug_wire(void)
 int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 {
 	kiln_connect_options options;
-	struct timespec now;
 	bool shared = false;
 
 	int status = read_options(given, &options);
@@ -441,8 +443,7 @@ int kiln_connect(const kiln_connect_options *given, kiln_client **out)
 	struct kiln_client *client = calloc(1, sizeof(*client));
 	if (!client)
 		return error_set(KILN_ENOMEM, "no memory for a client");
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	client->born_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+	client->born_us = time_now_us();
 	client->debug = debug_wire();
 	client->pid = getpid();
 	client->ours = make_mark();

@@ -4,7 +4,10 @@
  * Only calls that leave no trace are used: attributes of a pointer need no context, and where a
  * call does need one, it is pushed and popped again.
  */
-#include "local.h"
+#include "buffer.h"
+#include "client.h"
+#include "error.h"
+#include "link.h"
 
 #include <string.h>
 

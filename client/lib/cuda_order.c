@@ -9,12 +9,15 @@
  *
  * The caller's context is left as it was, and no call is made that a capture elsewhere forbids.
  */
-#include "local.h"
+#include "cuda_order.h"
+#include "client.h"
+#include "error.h"
+#include "lane.h"
 
 #ifdef KILN_HAVE_CUDA_H
 
 #include "cuda_driver.h"
-#include "lane.h"
+#include "lane_state.h"
 #include "order.h"
 
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * error.c: names and texts of statuses and element types, and each thread's last message.  Must
  * not know of clients.
  */
-#include "local.h"
+#include "error.h"
 #include "client/wire/plain.h"
 
 #include <pthread.h>

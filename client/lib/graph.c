@@ -2,7 +2,11 @@
  * graph.c: several prepared calls as one.  For submitting it is a call without operands, and goes
  * whichever way calls go.
  */
-#include "local.h"
+#include "call.h"
+#include "client.h"
+#include "error.h"
+#include "link.h"
+#include "submit.h"
 
 static int check_works(kiln_client *client, const kiln_work *works, int count)
 {

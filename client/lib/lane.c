@@ -10,7 +10,15 @@
  * broker has the better sentence.
  */
 #include "lane.h"
+#include "buffer.h"
+#include "call.h"
+#include "client.h"
+#include "clock.h"
+#include "cuda_order.h"
+#include "lane_state.h"
+#include "link.h"
 #include "order.h"
+#include "ticket.h"
 
 #include <sched.h>
 #include <stdlib.h>

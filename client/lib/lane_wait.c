@@ -2,7 +2,13 @@
  * lane_wait.c: the ends of what was submitted through the lane: seen, told to the tickets, waited
  * for.
  */
+#include "client.h"
+#include "clock.h"
+#include "error.h"
 #include "lane.h"
+#include "lane_state.h"
+#include "link.h"
+#include "ticket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,13 +19,6 @@
 #include <unistd.h>
 
 #define STATUS_LEAST (-1000) /* those of a later version, too, are above it */
-
-static int64_t now_us(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 static struct lane_cell *cell_of(const struct lane *lane, uint64_t number)
 {
@@ -131,14 +130,14 @@ static bool all_are(const struct lane *lane, struct awaited *what)
 static bool look(const struct lane *lane, struct awaited what)
 {
 	uint32_t spin_us = atomic_load_explicit(&lane->memory->header.spin_us, memory_order_relaxed);
-	int64_t until = now_us() + (spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US);
+	int64_t until = time_now_us() + (spin_us < LANE_SPIN_MOST_US ? spin_us : LANE_SPIN_MOST_US);
 	do {
 		for (int i = 0; i < 32; i++) {
 			if (all_are(lane, &what))
 				return true;
 			lane_pause();
 		}
-	} while (!lane->alone && now_us() < until);
+	} while (!lane->alone && time_now_us() < until);
 	return false;
 }
 

@@ -2,7 +2,12 @@
  * link.c: the traffic of one connection: numbers requests, matches replies, keeps what the socket
  * does not take yet, and knows when the daemon is gone.  Must not know what requests mean.
  */
-#include "local.h"
+#include "link.h"
+#include "client.h"
+#include "clock.h"
+#include "error.h"
+#include "lane.h"
+#include "ticket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,36 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- Time ---- */
-
-int64_t time_now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-int64_t time_deadline(int timeout_ms)
-{
-	return timeout_ms < 0 ? LOCAL_NEVER : time_now_ms() + timeout_ms;
-}
-
-int time_left(int64_t deadline)
-{
-	if (deadline == LOCAL_NEVER)
-		return -1;
-	int64_t left = deadline - time_now_ms();
-	return left <= 0 ? 0 : left > INT32_MAX ? INT32_MAX : (int)left;
-}
-
 /* ---- KILN_DEBUG=wire ---- */
 
 static void show(const struct kiln_client *client, const char *arrow, const msgpack_object *root)
 {
 	char line[2048], text[1900];
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	double since = ((double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3 - (double)client->born_us);
+	double since = (double)(time_now_us() - client->born_us);
 	wire_print(root, text, sizeof(text));
 	int n = snprintf(line, sizeof(line), "kiln[%d] %+.6f %s %s\n", (int)client->pid, since / 1e6,
 					 arrow, text);
@@ -77,12 +58,6 @@ static int lost(struct kiln_client *client, int status, const char *how)
 }
 
 /* ---- Receiving ---- */
-
-void answer_free(struct answer *answer)
-{
-	wire_in_free(&answer->in);
-	frame_free(&answer->frame);
-}
 
 static const char *answer_str(struct answer *answer, const char *key)
 {
@@ -154,7 +129,7 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 
 	memset(&got, 0, sizeof(got));
 	*matched = false;
-	int status = frame_recv(client->sock, &got.frame, LOCAL_REPLY_MAX);
+	int status = frame_recv(client->sock, &got.frame, LINK_REPLY_MAX);
 	if (status == KILN_EAGAIN)
 		return status;
 	if (status == KILN_ECONN)

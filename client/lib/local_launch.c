@@ -4,6 +4,9 @@
  * checks that the daemon would make, and one call of the driver.
  */
 #include "local_launch.h"
+#include "call.h"
+#include "client.h"
+#include "error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,19 +135,6 @@ static int find_way(kiln_call *call, uint64_t alignments, struct local_way **out
 		}
 	}
 	return ask(call, alignments, out);
-}
-
-void local_forget(kiln_call *call, bool forked)
-{
-	struct local_ways *ways = call->local;
-	while (ways && ways->all) {
-		struct local_way *way = ways->all;
-		ways->all = way->next;
-		local_unload(way, forked);
-		local_way_free(way);
-	}
-	free(ways);
-	call->local = NULL;
 }
 
 /* ---- Launching ---- */

@@ -8,7 +8,7 @@
 #ifndef KILN_CLIENT_LOCAL_LAUNCH_H
 #define KILN_CLIENT_LOCAL_LAUNCH_H
 
-#include "local.h"
+#include "call.h"
 
 enum local_kind { LOCAL_NOTHING, LOCAL_COPY, LOCAL_KERNEL };
 
@@ -61,8 +61,11 @@ struct local_ways {
 
 /* Asks for the variant at operands that are so aligned (bytes, 0: left out). */
 int local_ask(struct kiln_call *call, const int64_t *alignments, struct local_way **out);
-/* Of what is in no list, and loaded nowhere. */
+/* Frees a way that is in no list and loaded nowhere. */
 void local_way_free(struct local_way *way);
+/* Unloads and frees what kiln_launch_local() has loaded for the call.  forked: without a call of the
+ * driver. */
+void local_forget(struct kiln_call *call, bool forked);
 
 /* ---- local_module.c ---- */
 

@@ -3,6 +3,7 @@
  * that a launch there takes.  The context is the one that is current; another one is pushed and
  * popped again.
  */
+#include "error.h"
 #include "local_launch.h"
 
 #include <stdlib.h>

@@ -2,6 +2,10 @@
  * local_object.c: asks the daemon for a call that is to be launched in the caller's own context:
  * what a launch of it is, and the compiled kernel.  Knows nothing of CUDA.
  */
+#include "call.h"
+#include "client.h"
+#include "error.h"
+#include "link.h"
 #include "local_launch.h"
 
 #include <stdio.h>
@@ -154,6 +158,19 @@ void local_way_free(struct local_way *way)
 		munmap(way->object, way->object_bytes);
 	free(way->entry);
 	free(way);
+}
+
+void local_forget(kiln_call *call, bool forked)
+{
+	struct local_ways *ways = call->local;
+	while (ways && ways->all) {
+		struct local_way *way = ways->all;
+		ways->all = way->next;
+		local_unload(way, forked);
+		local_way_free(way);
+	}
+	free(ways);
+	call->local = NULL;
 }
 
 /* ---- Asking ---- */

@@ -2,7 +2,14 @@
  * raw.c: kernels of the program's own: prepare, compile, explain, submit.  Their texts travel in
  * one memfd. Must not know how messages travel.
  */
-#include "local.h"
+#include "buffer.h"
+#include "call.h"
+#include "client.h"
+#include "error.h"
+#include "lane.h"
+#include "link.h"
+#include "reply.h"
+#include "submit.h"
 
 #include <errno.h>
 #include <string.h>
@@ -170,7 +177,7 @@ int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 	status = lane_stop(client, client_deadline(client));
 	if (status == KILN_OK)
 		status = prepare(client, raw, out);
-	if (status == KILN_ELIMIT && run_forget_oldest(client))
+	if (status == KILN_ELIMIT && call_forget_oldest(client))
 		status = prepare(client, raw, out);
 	return client_leave(client, status);
 }

@@ -1,7 +1,9 @@
 /*
  * reply.c: a structured answer, read by path or as one JSON text.  Must not know of connections.
  */
-#include "local.h"
+#include "reply.h"
+#include "error.h"
+#include "link.h"
 #include "client/wire/plain.h"
 
 #include <math.h>

@@ -2,55 +2,14 @@
  * request.c: explain, compile and the requests that have no function of their own; and how
  * attributes become members of a message.
  */
-#include "local.h"
+#include "client.h"
+#include "error.h"
+#include "link.h"
+#include "problem.h"
+#include "reply.h"
 #include "client/wire/protocol.h"
 
 #include <string.h>
-
-static int put_attr(struct wire_out *out, const kiln_attr *attr, int i)
-{
-	if (!attr->name || attr->name[0] == 0)
-		return error_set(KILN_EINVAL, "attribute %d has no name", i);
-	switch (attr->kind) {
-	case KILN_ATTR_INT:
-		wire_put_int(out, attr->name, attr->i);
-		return KILN_OK;
-	case KILN_ATTR_REAL:
-		wire_put_real(out, attr->name, attr->f);
-		return KILN_OK;
-	case KILN_ATTR_INTS:
-		if (attr->count < 0 || (attr->count > 0 && !attr->ints)) {
-			return error_set(KILN_EINVAL,
-							 "attribute \"%s\" has %d integers; it must have 0 or more, and ints "
-							 "must point to them",
-							 attr->name, attr->count);
-		}
-		wire_put_ints(out, attr->name, attr->ints, attr->count);
-		return KILN_OK;
-	case KILN_ATTR_STRING:
-		if (!attr->s)
-			return error_set(KILN_EINVAL, "attribute \"%s\" is a string and s is NULL", attr->name);
-		wire_put_str(out, attr->name, attr->s);
-		return KILN_OK;
-	default:
-		return error_set(KILN_EINVAL, "attribute \"%s\" has kind %d, which is no KILN_ATTR_*",
-						 attr->name, (int)attr->kind);
-	}
-}
-
-int request_put_attrs(struct wire_out *out, const kiln_attr *attrs, int count)
-{
-	if (count < 0 || count > KILN_MAX_ATTRS || (count > 0 && !attrs)) {
-		return error_set(KILN_EINVAL, "there are %d attributes; there must be 0 to %d", count,
-						 KILN_MAX_ATTRS);
-	}
-	for (int i = 0; i < count; i++) {
-		int status = put_attr(out, &attrs[i], i);
-		if (status != KILN_OK)
-			return status;
-	}
-	return KILN_OK;
-}
 
 static int check_out(const void *out)
 {
@@ -77,7 +36,7 @@ static int ask_about(kiln_client *client, const char *name, const char *op,
 	status = check_out(out);
 	if (status == KILN_OK) {
 		link_begin(client, &request, name);
-		status = call_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
+		status = problem_put(client, &request.out, op, tensors, tensor_count, attrs, attr_count);
 		wire_put_str(&request.out, "target", target);
 		if (status == KILN_OK)
 			status = ask_reply(client, &request, out);
@@ -126,7 +85,7 @@ int kiln_request(kiln_client *client, const char *name, const kiln_attr *args, i
 		status = check_request(name, args, arg_count);
 	if (status == KILN_OK) {
 		link_begin(client, &request, name);
-		status = request_put_attrs(&request.out, args, arg_count);
+		status = problem_put_attrs(&request.out, args, arg_count);
 		if (status == KILN_OK)
 			status = ask_reply(client, &request, out);
 		else

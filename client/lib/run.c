@@ -3,24 +3,19 @@
  * for the next time (client/lib/signature.h): then it is launched as kiln_submit launches, through
  * the lane.
  */
-#include "local.h"
+#include "call.h"
+#include "client.h"
+#include "error.h"
 #include "signature.h"
+#include "submit.h"
+#include "ticket.h"
 
 #include <stdlib.h>
-
-bool run_forget_oldest(kiln_client *client)
-{
-	struct kiln_call *call = signature_forget_oldest(client->signatures);
-	if (!call)
-		return false;
-	call_release(call);
-	return true;
-}
 
 /* Takes the call over, whose signature was asked for last. */
 static void keep(kiln_client *client, kiln_call *call)
 {
-	while (signature_is_full(client->signatures) && run_forget_oldest(client)) {
+	while (signature_is_full(client->signatures) && call_forget_oldest(client)) {
 	}
 	/* Nobody can ask for its plan. */
 	free(call->plan);

@@ -7,7 +7,9 @@
  * does not lie at a multiple of 16 bytes, and neither may be launched with the other's.
  */
 #include "signature.h"
-#include "local.h"
+#include "buffer.h"
+#include "call.h"
+#include "link.h"
 
 #include <stdlib.h>
 #include <string.h>

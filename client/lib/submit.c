@@ -2,7 +2,15 @@
  * submit.c: prepared calls are submitted: one or several together, on a stream of the client's or
  * in order with one of the caller's own; through the lane, or by message.
  */
-#include "local.h"
+#include "submit.h"
+#include "buffer.h"
+#include "call.h"
+#include "client.h"
+#include "cuda_order.h"
+#include "error.h"
+#include "lane.h"
+#include "link.h"
+#include "ticket.h"
 
 #include <stdio.h>
 
@@ -42,7 +50,7 @@ int call_check_operands(const kiln_call *call, const kiln_operand *operands, int
 
 int call_blame(int status, int i)
 {
-	char text[LOCAL_ERROR_MAX];
+	char text[ERROR_MAX];
 	snprintf(text, sizeof(text), "%s", kiln_errmsg());
 	return error_set(status, "works[%d]: %s", i, text);
 }
@@ -110,7 +118,7 @@ int call_post(kiln_client *client, struct request *request, kiln_ticket after, k
 		wire_out_free(&request->out);
 		return error_set(KILN_ENOMEM, "no memory for a ticket");
 	}
-	int status = link_post(client, request, LOCAL_QUEUE_MAX);
+	int status = link_post(client, request, LINK_QUEUE_MAX);
 	if (status != KILN_OK) {
 		ticket_remove(&client->tickets, ticket_find(&client->tickets, request->id));
 		return status;
@@ -147,7 +155,7 @@ static int post_part(kiln_client *client, const struct submission *what, kiln_ti
 		wire_out_free(&request.out);
 		return error_set(KILN_ENOMEM, "no memory for a ticket");
 	}
-	int status = link_post(client, &request, i == 0 ? LOCAL_QUEUE_MAX : SIZE_MAX);
+	int status = link_post(client, &request, i == 0 ? LINK_QUEUE_MAX : SIZE_MAX);
 	struct ticket *part = ticket_find(&client->tickets, request.id);
 	if (status != KILN_OK && part)
 		ticket_remove(&client->tickets, part);

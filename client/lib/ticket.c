@@ -5,7 +5,8 @@
  * Ids rise, so appending keeps the table sorted, and calls are mostly waited for in their order, so
  * removing at the front is the usual case and costs nothing.
  */
-#include "local.h"
+#include "ticket.h"
+#include "error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,7 +121,7 @@ void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status
 void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int part, int status,
 						const char *error, double micros)
 {
-	char text[LOCAL_ERROR_MAX];
+	char text[ERROR_MAX];
 	if (ticket->done)
 		return; /* all were given up together */
 	ticket->micros += micros;

@@ -3,7 +3,7 @@
  * messages fail, are answered late, or are given up.  Against a fake daemon that hands out a lane;
  * the test is the device process.
  */
-#include "client/lib/lane.h"
+#include "client/lib/lane_state.h"
 #include "unit/fake_daemon.h"
 
 #include <fcntl.h>

@@ -3,7 +3,8 @@
  * what is no part of it does not, equal hashes are not equal signatures, and the table stays within
  * its bounds by forgetting what was used longest ago.
  */
-#include "client/lib/local.h"
+#include "client/lib/buffer.h"
+#include "client/lib/call.h"
 #include "client/lib/signature.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
  * test_ticket.c: the table of submitted calls, and above all batches in it: they end once, with
  * their last call, in what the first that failed says; also where all are given up at once.
  */
-#include "client/lib/local.h"
+#include "client/lib/ticket.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,24 @@
+/*
+ * buffer.h: memory that calls use.
+ */
+#ifndef KILN_CLIENT_BUFFER_H
+#define KILN_CLIENT_BUFFER_H
+
+#include "link.h"
+
+struct kiln_buffer {
+	struct kiln_client *client;
+	uint64_t id, bytes;
+	uint64_t phase;      /* where its first byte lies in an aligned allocation */
+	uint64_t generation; /* of the device process that has it, as far as is known; 0: none */
+	void *map;           /* KILN_BUFFER_SHARED: the whole memfd; the buffer starts at map_offset */
+	size_t map_bytes, map_offset;
+	char name[64]; /* for messages: "buffer \"x\"" or "buffer 3" */
+};
+
+/* offset: where it begins in the allocation. */
+int buffer_lend(struct kiln_client *client, struct request *request, uint64_t offset,
+				uint64_t bytes, const char *name, struct kiln_buffer **out);
+void buffer_drop_staging(struct kiln_client *client);
+
+#endif
