@@ -25,7 +25,7 @@ static const struct {
 /*
  * Time of the generic kernel to that of the exact one, by operator and the variant that the exact
  * one would be, for problems that stay in the cache and for those that do not: the medians of
- * `bench_kernels --generic` on an H200 (tests/bench/RESULTS.md); where only one of the two was
+ * `bench_kernels --generic` on an H200 (tests/bench/HISTORY.md); where only one of the two was
  * measured, it stands for both.  variant NULL: any other of the operator.
  */
 static const struct {
