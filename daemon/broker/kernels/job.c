@@ -1,4 +1,5 @@
-/* job.c: who asks for kernels, their keys, and the lookups that they join. */
+/* job.c: waits: how a request for a kernel gets its key, and joins the lookup of that key. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ const char *job_compiler(struct broker *broker, const char *target)
 	return toolchain_for(broker, target)->id;
 }
 
-/* Sources do not change while the broker runs, but compilers may. */
+/* Compilers may change while the broker runs; sources do not. */
 static bool has_key(const struct kernel_ref *ref, const char *compiler)
 {
 	return ref->key[0] && ref->key_text && !strcmp(ref->compiler, compiler);
@@ -49,12 +50,21 @@ void job_key(struct broker *broker, struct kernel_ref *ref)
 		job_set_key(ref, &key, compiler);
 }
 
-/* ---- Lookups ---- */
+/* ---- Joining a lookup ---- */
 
+void wait_assert_valid(const struct job_wait *wait)
+{
+	assert((wait->state == WAIT_LATER) == (wait->timer != NULL));
+	assert((wait->state == WAIT_LOOKUP) == (wait->lookup != NULL));
+	assert(wait->state == WAIT_LOOKUP || (!wait->previous && !wait->next));
+	assert(wait->ref->holders > 0);
+}
+
+/* Says whether a compile is under way, here or on another host. */
 static bool is_compiled(const struct lookup *lookup)
 {
-	return lookup->phase == LOOKUP_COMPILE ||
-		   (lookup->phase == LOOKUP_REMOTE && remote_is_waiting(lookup->fetch));
+	return lookup->state == LOOKUP_COMPILING ||
+		   (lookup->state == LOOKUP_REMOTE && remote_is_waiting(lookup->fetch));
 }
 
 static struct lookup *find_lookup(struct broker *broker, const char *key)
@@ -73,7 +83,6 @@ static void enter(struct job_wait *wait)
 {
 	struct broker *broker = wait->broker;
 	struct lookup *lookup = find_lookup(broker, wait->ref->key);
-	/* A compile is under way, here or elsewhere: it would be waited for. */
 	if (lookup && is_compiled(lookup) && wait->terms.look) {
 		wait_fail(wait, KILN_ENOENT, "the cache has no such kernel yet");
 		return;
@@ -92,59 +101,40 @@ static void enter(struct job_wait *wait)
 	}
 }
 
-/* A worker thread makes the key where nobody waits for it, for that takes as long as hashing all
- * sources; and where a user chose how large those are. */
-struct keying {
-	struct job_wait *wait; /* NULL: it has left */
-	struct kernel_ref *ref;
-	char compiler[96];
-	struct compile_key key;
-};
-
 static void key_work(struct cache *cache, void *arg)
 {
-	struct keying *keying = arg;
+	struct job_wait *wait = arg;
 	(void)cache;
-	compile_key_make(&keying->ref->job, keying->compiler, &keying->key);
+	compile_key_make(&wait->ref->job, wait->compiler, &wait->key);
 }
 
 static void key_done(struct broker *broker, void *arg)
 {
-	struct keying *keying = arg;
-	struct job_wait *wait = keying->wait;
+	struct job_wait *wait = arg;
+	struct kernel_ref *ref = wait->ref;
 	(void)broker;
-	if (keying->key.text && !has_key(keying->ref, keying->compiler))
-		job_set_key(keying->ref, &keying->key, keying->compiler);
+	if (wait->key.text && !has_key(ref, wait->compiler))
+		job_set_key(ref, &wait->key, wait->compiler);
 	else
-		compile_key_free(&keying->key);
-	if (wait) {
-		wait->keying = NULL;
-		/* A tier gives its ref a key without the text, which had to be made here. */
-		if (wait->ref->key[0] && wait->ref->key_text)
-			enter(wait);
-		else
-			wait_fail(wait, KILN_ENOMEM, "out of memory for a key");
-	}
-	kernel_drop(keying->ref);
-	free(keying);
+		compile_key_free(&wait->key);
+	/* A tier gives its ref a key without the text; the thread has made that. */
+	if (wait->state == WAIT_LEFT)
+		wait_free(wait);
+	else if (ref->key[0] && ref->key_text)
+		enter(wait);
+	else
+		wait_fail(wait, KILN_ENOMEM, "out of memory for a key");
 }
 
-static bool key_later(struct job_wait *wait, const char *compiler)
+/* False: the key is to be made here, for want of memory. */
+static bool make_key_aside(struct job_wait *wait, const char *compiler)
 {
-	struct keying *keying = calloc(1, sizeof(*keying));
-	if (!keying)
+	snprintf(wait->compiler, sizeof(wait->compiler), "%s", compiler);
+	if (store_aside_for(wait->broker, session_turn(wait->terms.asker), key_work, key_done, wait) !=
+		KILN_OK)
 		return false;
-	keying->wait = wait;
-	keying->ref = kernel_hold(wait->ref);
-	snprintf(keying->compiler, sizeof(keying->compiler), "%s", compiler);
-	if (store_aside_for(wait->broker, session_turn(wait->terms.asker), key_work, key_done,
-						keying) == KILN_OK) {
-		wait->keying = keying;
-		return true;
-	}
-	kernel_drop(keying->ref);
-	free(keying);
-	return false;
+	wait->state = WAIT_KEY;
+	return true;
 }
 
 static void on_known(void *arg, const struct compile_toolchains *toolchains, const char *error)
@@ -157,8 +147,10 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		wait_fail(wait, error ? KILN_EIO : KILN_ENOTSUP, error ? error : toolchain->reason);
 		return;
 	}
+	/* A worker thread makes keys that no session waits for, for hashing all sources takes time; and
+	 * those of users' kernels, whose sources are as long as a user likes. */
 	bool aside = !wait->terms.asker || wait->ref->raw;
-	if (aside && !has_key(wait->ref, toolchain->id) && key_later(wait, toolchain->id))
+	if (aside && !has_key(wait->ref, toolchain->id) && make_key_aside(wait, toolchain->id))
 		return;
 	job_key(broker, wait->ref);
 	if (wait->ref->key[0])
@@ -167,16 +159,16 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 		wait_fail(wait, KILN_ENOMEM, "out of memory for a key");
 }
 
-/* Answers must not come from inside job_resolve, so the first step is taken from the loop. */
 static void on_closed(uv_handle_t *handle)
 {
 	free(handle);
 }
 
-static void on_later(uv_timer_t *timer)
+static void on_timer(uv_timer_t *timer)
 {
 	struct job_wait *wait = timer->data;
-	wait->later = NULL;
+	wait->timer = NULL;
+	wait->state = WAIT_COMPILERS;
 	uv_close((uv_handle_t *)timer, on_closed);
 	pool_when_known(wait->broker, on_known, wait);
 }
@@ -185,15 +177,15 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 							 const struct job_terms *terms, job_done done, void *arg)
 {
 	struct job_wait *wait = calloc(1, sizeof(*wait));
-	uv_timer_t *later = calloc(1, sizeof(*later));
-	if (!wait || !later) {
+	uv_timer_t *timer = calloc(1, sizeof(*timer));
+	if (!wait || !timer) {
 		free(wait);
-		free(later);
+		free(timer);
 		return NULL;
 	}
 	*wait = (struct job_wait){.broker = broker,
 							  .ref = kernel_hold(ref),
-							  .later = later,
+							  .timer = timer,
 							  .terms = *terms,
 							  .done = done,
 							  .arg = arg,
@@ -206,28 +198,36 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 		broker->counters.asked++;
 		broker->waiting++;
 	}
-	later->data = wait;
-	uv_timer_init(&broker->loop, later);
-	uv_timer_start(later, on_later, 0, 0);
+	/* No answer may come from inside this function: the loop takes the first step. */
+	timer->data = wait;
+	uv_timer_init(&broker->loop, timer);
+	uv_timer_start(timer, on_timer, 0, 0);
 	return wait;
 }
 
 void job_leave(struct broker *broker, struct job_wait *wait)
 {
 	struct lookup *lookup = wait->lookup;
+	wait_assert_valid(wait);
 	if (wait->terms.asker && !wait->terms.look) {
 		broker->counters.left++;
 		broker->waiting--;
 	}
-	if (wait->later) {
-		uv_close((uv_handle_t *)wait->later, on_closed);
-	} else if (wait->keying) {
-		wait->keying->wait = NULL;
-	} else if (!lookup) {
+	wait_forget(wait);
+	switch (wait->state) {
+	case WAIT_LATER:
+		uv_close((uv_handle_t *)wait->timer, on_closed);
+		break;
+	case WAIT_COMPILERS:
 		pool_forget(broker, wait);
-	} else {
+		break;
+	case WAIT_LOOKUP:
 		wait_unlink(wait);
 		lookup_choose_owner(lookup);
+		break;
+	default:
+		wait->state = WAIT_LEFT;
+		return;
 	}
 	wait_free(wait);
 	if (lookup)
@@ -254,8 +254,8 @@ void job_each(const struct broker *broker, job_visit visit, void *arg)
 			.key = lookup->key,
 			.op = lookup->ref->plan.op,
 			.target = lookup->ref->target,
-			.elsewhere = lookup->phase == LOOKUP_REMOTE,
-			.compiling = lookup->phase == LOOKUP_COMPILE,
+			.elsewhere = lookup->state == LOOKUP_REMOTE,
+			.compiling = lookup->state == LOOKUP_COMPILING,
 			.on_worker = lookup->job && pool_running(broker, lookup->job),
 			.age_us = now - lookup->began_us,
 		};
@@ -268,11 +268,11 @@ static void note_wait(const struct job_wait *wait, struct wait_note *note)
 {
 	const struct lookup *lookup = wait->lookup;
 	memcpy(note->key, wait->ref->key, sizeof(note->key));
-	if (lookup && lookup->phase == LOOKUP_REMOTE && lookup->fetch) {
+	if (lookup && lookup->fetch) {
 		remote_note(lookup->fetch, note);
 	} else if (lookup && lookup->job) {
 		pool_note(wait->broker, lookup->job, note);
-	} else if (lookup || wait->keying) {
+	} else if (lookup || wait->state == WAIT_KEY) {
 		note->what = note->of = "store";
 		waits_say(note, lookup ? "the cache to be looked into" : "its key");
 	} else {
@@ -331,7 +331,7 @@ void job_close(struct broker *broker)
 	struct lookup *lookup = broker->lookups;
 	while (lookup) {
 		struct lookup *next = lookup->next;
-		if (lookup->phase != LOOKUP_CACHE)
+		if (lookup->state == LOOKUP_REMOTE || lookup->state == LOOKUP_COMPILING)
 			lookup_drop(lookup);
 		lookup = next;
 	}

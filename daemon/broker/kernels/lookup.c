@@ -1,6 +1,7 @@
-/* lookup.c: a kernel is looked for in the cache, and then in the other tier. */
+/* lookup.c: looks for a kernel in the cache, then at the remote tier. */
 #include "lookup.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,15 +12,25 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
-/* The store's thread has it, and a disk that does not answer may keep it. */
+/* One read of the cache.  The store's thread owns it until read_done(); a disk that does not answer
+ * may keep it longer than its lookup lives. */
 struct cache_read {
-	struct lookup *lookup; /* NULL: it has gone on without */
+	struct lookup *lookup; /* NULL: the deadline has passed, and the lookup went on */
 	char key[KERNEL_KEY_HEX];
 	struct cache_row row;
 	struct cache_failure failure;
 	int status;
 	char error[KERNEL_ERROR_MAX];
 };
+
+void lookup_assert_valid(const struct lookup *lookup)
+{
+	assert(!lookup->looking || lookup->state == LOOKUP_CACHE);
+	assert(!lookup->fetch || lookup->state == LOOKUP_REMOTE);
+	assert(!lookup->job || lookup->state == LOOKUP_COMPILING);
+	assert(!lookup->waits == !lookup->last_wait);
+	assert(lookup->key[0]);
+}
 
 static void read_work(struct cache *cache, void *arg)
 {
@@ -49,7 +60,7 @@ static void fetched(void *arg, struct cache_row *row)
 		return;
 	}
 	lookup->row = *row;
-	/* How often and when it was used elsewhere says nothing here. */
+	/* Another host's uses say nothing about this cache. */
 	lookup->row.used = util_wall_s();
 	lookup->row.hits = 0;
 	*row = (struct cache_row){{0}};
@@ -67,8 +78,8 @@ static bool may_compile(const struct lookup *lookup)
 	return wait != NULL;
 }
 
-/* The cache has answered, or is not waited for any longer. */
-static void go_on(struct lookup *lookup)
+/* The cache has answered, or its deadline has passed. */
+static void after_cache(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
 	lookup->looking = NULL;
@@ -84,7 +95,7 @@ static void go_on(struct lookup *lookup)
 		lookup_free(lookup);
 		return;
 	}
-	lookup->phase = LOOKUP_REMOTE;
+	lookup->state = LOOKUP_REMOTE;
 	const struct remote_want want = {.key = lookup->key,
 									 .op = lookup->ref->plan.op,
 									 .target = lookup->ref->target,
@@ -95,7 +106,7 @@ static void go_on(struct lookup *lookup)
 		lookup_compile(lookup);
 }
 
-/* A disk that takes its time costs a compile, not the kernel. */
+/* A slow disk costs a compile, not the kernel. */
 static void read_late(struct broker *broker, void *arg, const char *why)
 {
 	struct cache_read *read = arg;
@@ -104,7 +115,7 @@ static void read_late(struct broker *broker, void *arg, const char *why)
 	broker->counters.lookups_late++;
 	read->lookup = NULL;
 	lookup->cache_status = KILN_ETIMEDOUT;
-	go_on(lookup);
+	after_cache(lookup);
 }
 
 static void read_done(struct broker *broker, void *arg)
@@ -112,13 +123,13 @@ static void read_done(struct broker *broker, void *arg)
 	struct cache_read *read = arg;
 	struct lookup *lookup = read->lookup;
 	(void)broker;
-	/* And so does a cache that cannot be read; it says why by itself. */
+	/* An unreadable cache costs a compile, too; the cache has logged why. */
 	if (lookup) {
 		lookup->row = read->row;
 		lookup->failure = read->failure;
 		lookup->cache_status = read->status;
 		memcpy(lookup->error, read->error, sizeof(lookup->error));
-		go_on(lookup);
+		after_cache(lookup);
 	} else {
 		cache_row_free(&read->row);
 		cache_failure_free(&read->failure);

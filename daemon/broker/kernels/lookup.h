@@ -1,92 +1,130 @@
 /*
- * lookup.h: what job.c (who asks, and keys), lookup.c, lookup_end.c and lookup_answer.c
- * share: one lookup for each key that somebody wants and that is not there yet.
+ * lookup.h: shared by job.c, lookup.c, lookup_end.c and lookup_answer.c.
+ *
+ * A lookup finds or makes the kernel of one key.  A wait is one call of job_resolve(): it joins the
+ * lookup of its key, or opens it.
+ *
+ *   wait:   LATER -----> COMPILERS ---+-----------> LOOKUP --> answered and freed
+ *            the loop    until the    |               ^
+ *            turns once  compilers    +---> KEY ------+
+ *                        are known          a worker thread hashes the sources
+ *
+ *           LATER, COMPILERS, LOOKUP --job_leave--> freed
+ *           KEY --job_leave--> LEFT --the thread is done--> freed
+ *
+ *   lookup: CACHE --miss--> REMOTE --miss--> MISSED ---> COMPILING ---+
+ *             |               |                |                      |
+ *             +---------------+----------------+----------------------+--> ANSWERING --> freed
+ *
+ *           CACHE --the last wait leaves--> CACHE: its answer finds nobody
+ *           REMOTE, COMPILING --the last wait leaves--> stopped and freed
+ *           ANSWERING --the kernel is new--> the store writes its row --> freed
+ *
+ * Invariants: broker->waits lists all waits that are not LEFT.  broker->lookups lists all lookups
+ * before ANSWERING, and lookups_by_key finds them.  A wait has a lookup if, and only if, it is in
+ * state LOOKUP.  A lookup has `looking` only in CACHE, `fetch` only in REMOTE, `job` only in
+ * COMPILING.  A lookup owns its row, failure and key_text until it is freed.
  */
 #ifndef KILN_DAEMON_LOOKUP_H
 #define KILN_DAEMON_LOOKUP_H
 
 #include "job.h"
 
-enum lookup_phase { LOOKUP_CACHE, LOOKUP_REMOTE, LOOKUP_COMPILE };
+enum wait_state { WAIT_LATER, WAIT_COMPILERS, WAIT_KEY, WAIT_LOOKUP, WAIT_LEFT };
+
+enum lookup_state {
+	LOOKUP_CACHE,
+	LOOKUP_REMOTE,
+	LOOKUP_MISSED, /* waits that may have nothing compiled are answered */
+	LOOKUP_COMPILING,
+	LOOKUP_ANSWERING,
+};
 
 struct job_wait {
 	struct broker *broker;
-	struct kernel_ref *ref;
-	struct lookup *lookup;  /* NULL until the compilers are known */
-	uv_timer_t *later;      /* an answer that is ready before it may be given */
-	struct job_terms terms; /* without an asker it is not counted */
-	struct keying *keying;  /* its key is being made on the store's thread */
-	bool first;
+	enum wait_state state;
+	struct kernel_ref *ref; /* held */
+	struct lookup *lookup;
+	uv_timer_t *timer;       /* LATER */
+	struct job_terms terms;  /* without an asker the wait is not counted */
+	bool first;              /* of the waits of its lookup that are counted: it owns the compile */
 	struct turn_place place; /* its turn at what the lookup waits for */
 	job_done done;
 	void *arg;
 	uint64_t asked_us;
 	struct job_wait *previous, *next;         /* in its lookup */
-	struct job_wait *all_previous, *all_next; /* in the broker's list of all */
+	struct job_wait *all_previous, *all_next; /* in broker->waits */
+	/* KEY, LEFT: the worker thread reads ref's sources and writes the key. */
+	char compiler[96];
+	struct compile_key key;
 };
 
 struct lookup {
 	struct broker *broker;
-	struct kernel_ref *ref;
-	enum lookup_phase phase;
-	struct store_item *looking; /* while the cache is asked */
-	struct remote_fetch *fetch; /* while another tier is asked */
+	enum lookup_state state;
+	struct kernel_ref *ref; /* held */
+	struct store_item *looking;
+	struct remote_fetch *fetch;
 	struct pool_job *job;
 	struct job_wait *waits, *last_wait;
-	bool finished; /* its waiters are being answered */
+	enum job_origin origin; /* since ANSWERING */
 	uint64_t began_us;
 	struct lookup *previous, *next;
-	/* Its own, for the store's thread reads them and the plan's may be made anew meanwhile. */
+	/* Copies of ref's: the store's thread reads them, and ref may get another key meanwhile. */
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
-	char compiler[96]; /* that it names */
-	/* the cache's answer */
+	char compiler[96]; /* that the key names */
+	/* The cache's answer; row is also what a fetch or a compile gives. */
 	struct cache_row row;
-	struct cache_failure failure; /* what is remembered instead of a row */
+	struct cache_failure failure; /* that the cache remembers instead of a row */
 	int cache_status;
 	char error[KERNEL_ERROR_MAX];
 };
 
+void wait_assert_valid(const struct job_wait *wait);
+void lookup_assert_valid(const struct lookup *lookup);
+
 /* ---- lookup.c ---- */
 
-/* Begins to look for the ref's key, when the owner has its turn.  NULL without memory. */
+/* Opens the lookup of ref's key; it asks the cache when owner has its turn.  NULL without
+ * memory. */
 struct lookup *lookup_open(struct broker *broker, struct kernel_ref *ref, struct turn_owner owner);
+
+/* The key that a compile job makes; "": no lookup has it compiled. */
+const char *lookup_key_of(const struct broker *broker, const struct compile_job *job);
 
 /* ---- lookup_end.c ---- */
 
-/* The wait takes turns for what its lookup waits for. */
+/* The wait takes its turn in the queue that its lookup waits in. */
 void lookup_join(struct job_wait *wait);
 void lookup_unlink(struct lookup *lookup);
 void lookup_free(struct lookup *lookup);
-/* It is nowhere: whoever may have it compiled waits on. */
+/* No cache has the kernel: the pool compiles it for the waits that may have it compiled. */
 void lookup_compile(struct lookup *lookup);
-/* Its waiters were answered: the row goes to where the next will find it. */
+/* Writes the row of an answered lookup to the cache, then frees the lookup. */
 void lookup_keep_row(struct lookup *lookup);
-/* Stops what is under way for it and forgets it; no lookup. */
+/* Stops the fetch or the compile, and frees the lookup. */
 void lookup_drop(struct lookup *lookup);
 void lookup_cancel_if_unwanted(struct lookup *lookup);
-/* The key that this job makes; "": no lookup has it compiled. */
-const char *lookup_key_of(const struct broker *broker, const struct compile_job *job);
 
-/* ---- lookup_answer.c.  What they call may ask for more, and leave. ---- */
+/* ---- lookup_answer.c.  A callback that it calls may resolve more, or leave. ---- */
 
-/* Among those that its lookup answers, and no longer. */
 void wait_link(struct job_wait *wait, struct lookup *lookup);
 void wait_unlink(struct job_wait *wait);
-/* Out of the broker's list, and freed. */
+/* Takes the wait off broker->waits. */
+void wait_forget(struct job_wait *wait);
 void wait_free(struct job_wait *wait);
-/* Answers and frees a wait that is in no lookup's list. */
+/* These answer and free a wait that is in no lookup's list. */
 void wait_answer(struct job_wait *wait, struct job_answer *answer);
 void wait_fail(struct job_wait *wait, int status, const char *error);
-/* It may have nothing compiled. */
 void wait_refuse(struct job_wait *wait);
-/* Answers all waiters; the lookup is out of the list before, so that they may ask again. */
+/* Answers all waits of a lookup that is unlinked, so that they may ask for the key once more. */
 void lookup_finish(struct lookup *lookup, int status, enum job_origin origin, const char *error,
 				   const char *log);
-/* Of a lookup that has missed: those who only look, and those who may have nothing compiled. */
+/* Answer the waits that only look, and those that may have nothing compiled. */
 void lookup_answer_lookers(struct lookup *lookup);
 void lookup_refuse_frozen(struct lookup *lookup);
-/* The owner of a compile is who came first of those that are counted and still wait. */
+/* The oldest wait that is counted owns the compile. */
 void lookup_choose_owner(struct lookup *lookup);
 
 #endif

@@ -1,4 +1,4 @@
-/* lookup_answer.c: what those who wait for a kernel are told, and what they are counted as. */
+/* lookup_answer.c: answers waits, and counts them. */
 #include "lookup.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)
 	return ref->tally;
 }
 
-/* A user's kernel is found again by its key, as long as the cache has its source. */
+/* The manifest names a user's kernel by its key: the cache keeps its source. */
 static void note_usage(struct broker *broker, const struct kernel_ref *ref,
 					   const struct job_answer *answer)
 {
@@ -30,10 +30,10 @@ static void note_usage(struct broker *broker, const struct kernel_ref *ref,
 	}
 }
 
-/* Which kernel a request got, why this one, and where it was; without the names that a client
- * gave. */
-static void tell_answer(const struct kernel_ref *ref, const struct session *asker,
-						const struct job_answer *answer)
+/* Logs which kernel a request got, why this one, and where it was.  Leaves out the names that a
+ * client gave. */
+static void log_answer(const struct kernel_ref *ref, const struct session *asker,
+					   const struct job_answer *answer)
 {
 	const struct kernel_plan *plan = &ref->plan;
 	const char *place = job_origin_names[answer->origin];
@@ -56,8 +56,8 @@ static void tell_answer(const struct kernel_ref *ref, const struct session *aske
 			   answer->status != KILN_OK ? util_status_name(answer->status) : "");
 }
 
-/* All that this request is counted as is counted at once, so that the equations hold between any
- * two messages. */
+/* Raises all counters of a request at once, so that the identities between counters hold whenever a
+ * message is handled. */
 static void count_answer(struct broker *broker, struct kernel_ref *ref, struct session *asker,
 						 const struct job_answer *answer)
 {
@@ -70,7 +70,7 @@ static void count_answer(struct broker *broker, struct kernel_ref *ref, struct s
 #define NOTE(name) \
 	(histogram_note(&of_session->name, micros), histogram_note(&of_operator->name, micros))
 	if (util_log_level >= UTIL_DEBUG)
-		tell_answer(ref, asker, answer);
+		log_answer(ref, asker, answer);
 	COUNT(requests);
 	if (answer->status == KILN_EFROZEN)
 		COUNT(frozen);
@@ -106,6 +106,7 @@ void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct se
 void wait_link(struct job_wait *wait, struct lookup *lookup)
 {
 	wait->lookup = lookup;
+	wait->state = WAIT_LOOKUP;
 	wait->previous = lookup->last_wait;
 	wait->next = NULL;
 	if (lookup->last_wait)
@@ -129,7 +130,7 @@ void wait_unlink(struct job_wait *wait)
 		lookup->last_wait = wait->previous;
 }
 
-void wait_free(struct job_wait *wait)
+void wait_forget(struct job_wait *wait)
 {
 	if (wait->all_previous)
 		wait->all_previous->all_next = wait->all_next;
@@ -137,6 +138,10 @@ void wait_free(struct job_wait *wait)
 		wait->broker->waits = wait->all_next;
 	if (wait->all_next)
 		wait->all_next->all_previous = wait->all_previous;
+}
+
+void wait_free(struct job_wait *wait)
+{
 	kernel_drop(wait->ref);
 	free(wait);
 }
@@ -147,7 +152,7 @@ void wait_answer(struct job_wait *wait, struct job_answer *answer)
 	answer->micros = (int64_t)(util_now_us() - wait->asked_us);
 	struct session *asker = wait->terms.asker;
 	bool found = answer->status == KILN_OK, look = wait->terms.look;
-	/* Who only looked asked for nothing unless it is there. */
+	/* A wait that only looks counts as a request if, and only if, it finds the kernel. */
 	broker->counters.asked += asker && look && found;
 	broker->waiting -= asker && !look;
 	if (asker && (!look || found)) {
@@ -156,6 +161,7 @@ void wait_answer(struct job_wait *wait, struct job_answer *answer)
 			note_usage(broker, wait->ref, answer);
 	}
 	wait->done(wait->arg, answer);
+	wait_forget(wait);
 	wait_free(wait);
 }
 
@@ -165,12 +171,13 @@ void wait_fail(struct job_wait *wait, int status, const char *error)
 	wait_answer(wait, &answer);
 }
 
-/* Answers all waiters; the lookup is out of the list before, so that they may ask again. */
 void lookup_finish(struct lookup *lookup, int status, enum job_origin origin, const char *error,
 				   const char *log)
 {
 	struct job_wait *wait;
-	lookup->finished = true;
+	lookup->state = LOOKUP_ANSWERING;
+	lookup->origin = origin;
+	lookup_assert_valid(lookup);
 	while ((wait = lookup->waits)) {
 		struct job_answer answer = {
 			.status = status,
@@ -185,7 +192,6 @@ void lookup_finish(struct lookup *lookup, int status, enum job_origin origin, co
 	}
 }
 
-/* The owner of a compile is who came first of those that are counted and still wait. */
 void lookup_choose_owner(struct lookup *lookup)
 {
 	struct job_wait *owner = NULL;
@@ -205,7 +211,6 @@ void wait_refuse(struct job_wait *wait)
 	free(log);
 }
 
-/* Of a lookup that has missed, those who may have nothing compiled. */
 void lookup_refuse_frozen(struct lookup *lookup)
 {
 	struct job_wait *wait = lookup->waits;
@@ -216,13 +221,12 @@ void lookup_refuse_frozen(struct lookup *lookup)
 		}
 		wait_unlink(wait);
 		wait_refuse(wait);
-		/* What is called then may have changed the list. */
+		/* The callback may have made other waits leave. */
 		wait = lookup->waits;
 	}
 	lookup_choose_owner(lookup);
 }
 
-/* Who only looks is answered now: that is not worth a compile, nor waiting for one. */
 void lookup_answer_lookers(struct lookup *lookup)
 {
 	struct job_wait *wait = lookup->waits;
@@ -230,7 +234,7 @@ void lookup_answer_lookers(struct lookup *lookup)
 		if (wait->terms.look) {
 			wait_unlink(wait);
 			wait_fail(wait, KILN_ENOENT, "the cache has no such kernel");
-			wait = lookup->waits; /* it may have had others leave */
+			wait = lookup->waits; /* the callback may have made others leave */
 		} else {
 			wait = wait->next;
 		}

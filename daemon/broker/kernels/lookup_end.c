@@ -1,4 +1,4 @@
-/* lookup_end.c: a kernel that is nowhere is compiled, and kept. */
+/* lookup_end.c: compiles a kernel that no cache has, keeps it, and stops unwanted lookups. */
 #include "lookup.h"
 
 #include <stdlib.h>
@@ -43,15 +43,14 @@ static void put_work(struct cache *cache, void *arg)
 static void put_done(struct broker *broker, void *arg)
 {
 	struct lookup *lookup = arg;
-	/* The kernel runs all the same; the next daemon will compile it again. */
+	/* The kernel runs all the same; the next daemon compiles it once more. */
 	if (lookup->cache_status != KILN_OK)
 		util_log(UTIL_WARN, "kernel %.12s is not kept on disk: %s", lookup->key, lookup->error);
-	if (lookup->phase == LOOKUP_COMPILE)
+	if (lookup->origin == JOB_COMPILED)
 		remote_compiled(broker, &lookup->row);
 	lookup_free(lookup);
 }
 
-/* Its waiters were answered: the row goes to where the next will find it. */
 void lookup_keep_row(struct lookup *lookup)
 {
 	if (store_is_crowded(lookup->broker)) {
@@ -120,11 +119,10 @@ static void compiled(void *arg, struct compile_result *result)
 	broker_progress(broker);
 }
 
-/* Stops what is under way for it and forgets it; no lookup. */
 void lookup_drop(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
-	if (lookup->phase == LOOKUP_REMOTE) {
+	if (lookup->state == LOOKUP_REMOTE) {
 		broker->counters.lookups_left++;
 		remote_leave(broker, lookup->fetch);
 	} else {
@@ -139,8 +137,8 @@ void lookup_drop(struct lookup *lookup)
 void lookup_cancel_if_unwanted(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
-	/* A lookup under way comes back soon and finds nobody. */
-	if (lookup->waits || lookup->finished || lookup->phase == LOOKUP_CACHE)
+	lookup_assert_valid(lookup);
+	if (lookup->waits || (lookup->state != LOOKUP_REMOTE && lookup->state != LOOKUP_COMPILING))
 		return;
 	lookup_drop(lookup);
 	broker_progress(broker);
@@ -156,8 +154,8 @@ void lookup_join(struct job_wait *wait)
 		pool_join(lookup->broker, lookup->job, wait->terms.priority, owner, &wait->place);
 }
 
-/* Of those who stay, the first who wants to hear of it. */
-static void warn_of(const struct lookup *lookup)
+/* Warns for the first wait that wants to hear of a compile. */
+static void warn_first(const struct lookup *lookup)
 {
 	const struct job_wait *wait = lookup->waits;
 	while (wait && wait->terms.on_miss != OPTIONS_MISS_WARN)
@@ -166,12 +164,10 @@ static void warn_of(const struct lookup *lookup)
 		freeze_warn(wait->ref, &wait->terms);
 }
 
-/* It is nowhere: whoever may have it compiled waits on. */
 void lookup_compile(struct lookup *lookup)
 {
 	struct broker *broker = lookup->broker;
-	/* Nothing is under way that who leaves now would stop. */
-	lookup->phase = LOOKUP_CACHE;
+	lookup->state = LOOKUP_MISSED;
 	lookup_answer_lookers(lookup);
 	uint64_t *left =
 		lookup->waits ? &broker->counters.lookups_frozen : &broker->counters.lookups_left;
@@ -183,10 +179,10 @@ void lookup_compile(struct lookup *lookup)
 		lookup_free(lookup);
 		return;
 	}
-	warn_of(lookup);
-	lookup->phase = LOOKUP_COMPILE;
+	warn_first(lookup);
+	lookup->state = LOOKUP_COMPILING;
 	broker->counters.jobs++;
-	/* Whoever asks next has another key. */
+	/* The compiler changed meanwhile: the key is stale. */
 	bool replaced = strcmp(lookup->compiler, job_compiler(broker, lookup->ref->target)) != 0;
 	if (!replaced)
 		lookup->job = pool_submit(broker, &lookup->ref->job, compiled, lookup);
