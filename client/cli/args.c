@@ -21,6 +21,11 @@ const struct cli_option cli_global_options[] = {
 
 /* ---- Options ---- */
 
+const struct cli_option *cli_options(const struct cli_command *command)
+{
+	return command->merge ? command->merge(command->options) : command->options;
+}
+
 static int find_option(const struct cli_option *options, const char *name, size_t length)
 {
 	for (int i = 0; options && options[i].name; i++)
@@ -62,7 +67,7 @@ static bool takes_next(const struct cli_option *option, const char *next)
 
 static int keep_value(struct cli *cli, int option, const char *value)
 {
-	const struct cli_option *row = &cli->command->options[option];
+	const struct cli_option *row = &cli_options(cli->command)[option];
 
 	if (row->often == CLI_MANY || (row->often == CLI_NAMED && strchr(value, '='))) {
 		if (cli->given_count == CLI_MAX_GIVEN)
@@ -83,7 +88,7 @@ static int parse_option(struct cli *cli, char **argv, int *at)
 	const char *name = argv[*at] + 2;
 	const char *equals = strchr(name, '=');
 	size_t length = equals ? (size_t)(equals - name) : strlen(name);
-	const struct cli_option *options = cli->command ? cli->command->options : NULL;
+	const struct cli_option *options = cli->command ? cli_options(cli->command) : NULL;
 	int own = find_option(options, name, length);
 	int global = own < 0 ? find_option(cli_global_options, name, length) : -1;
 	const struct cli_option *option;
@@ -179,7 +184,7 @@ int cli_parse(const struct cli_command *const *commands, int argc, char **argv, 
 
 const char *cli_value(const struct cli *cli, const char *option)
 {
-	int i = find_option(cli->command->options, option, strlen(option));
+	int i = find_option(cli_options(cli->command), option, strlen(option));
 	return i < 0 ? NULL : cli->values[i];
 }
 

@@ -16,7 +16,7 @@
 /* Exit statuses. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-#define CLI_MAX_OPTIONS 40
+#define CLI_MAX_OPTIONS 64
 #define CLI_MAX_GIVEN 256 /* options that may come more than once */
 #define CLI_MAX_POSITIONAL 4
 
@@ -52,6 +52,8 @@ struct cli_command {
 	const struct cli_option *options;
 	int least, most; /* positional arguments */
 	int flags;       /* CLI_STARTS, CLI_ON_DEVICE */
+	/* Puts options that come from elsewhere before its own; NULL: there are none. */
+	const struct cli_option *(*merge)(const struct cli_option *own);
 };
 
 struct cli {
@@ -60,7 +62,7 @@ struct cli {
 	const char *group; /* "cache" if the line has no second word; command is then its "ls" */
 	const char *positional[CLI_MAX_POSITIONAL];
 	int positional_count;
-	const char *values[CLI_MAX_OPTIONS];   /* one for each of command->options; "": a flag is set */
+	const char *values[CLI_MAX_OPTIONS];   /* one for each of cli_options(); "": a flag is set */
 	struct cli_given given[CLI_MAX_GIVEN]; /* the others, in the order of the command line */
 	int given_count;
 	const char *socket, *device;
@@ -75,6 +77,8 @@ extern const struct cli_option cli_global_options[];
 
 /* Reads the command line into *cli, which points into argv and commands afterwards. */
 int cli_parse(const struct cli_command *const *commands, int argc, char **argv, struct cli *cli);
+/* All options of a command, ended by one without a name; NULL: it has none. */
+const struct cli_option *cli_options(const struct cli_command *command);
 /* The command of one word (second NULL) or two; NULL: there is none. */
 const struct cli_command *cli_find(const struct cli *cli, const char *first, const char *second);
 /* The option's value; "" for a flag or a left-out value; NULL: the option is not given. */

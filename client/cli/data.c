@@ -79,7 +79,7 @@ static void fill_bits(kiln_dtype dtype, uint8_t *at, uint64_t bytes, uint64_t *s
 }
 
 /* columns: of a row, for probabilities. */
-static void fill_reals(enum operand_data data, kiln_dtype dtype, uint8_t *at, uint64_t count,
+static void fill_reals(enum op_data data, kiln_dtype dtype, uint8_t *at, uint64_t count,
 					   double columns, uint64_t *state)
 {
 	/* The mean of exp of a normal number is exp(1/2). */
@@ -88,11 +88,11 @@ static void fill_reals(enum operand_data data, kiln_dtype dtype, uint8_t *at, ui
 
 	for (uint64_t i = 0; i < count; i++) {
 		double value = normal(state);
-		if (data == DATA_ABOUT_ONE)
+		if (data == OP_ABOUT_ONE)
 			value = 1 + value / 4;
-		else if (data == DATA_LOGARITHM)
+		else if (data == OP_LOGARITHM)
 			value -= shift;
-		else if (data == DATA_PROBABILITY)
+		else if (data == OP_PROBABILITY)
 			value = exp(value - shift);
 		put_real(dtype, at + i * size, value);
 	}
@@ -193,23 +193,23 @@ static void fill_offsets(const struct cli_problem *problem, uint8_t *at, uint64_
 }
 
 /* Fills operands of the kinds that are not as real numbers are; false for others. */
-static bool fill_special(const struct cli_problem *problem, int operand, enum operand_data kind,
+static bool fill_special(const struct cli_problem *problem, int operand, enum op_data kind,
 						 kiln_dtype dtype, uint8_t *at, uint64_t count, uint64_t *state)
 {
 	int64_t end = problem->index_end[operand];
 
 	switch (kind) {
-	case DATA_INDICES:
+	case OP_INDICES:
 		fill_indices(dtype, at, count, end ? end : index_end(problem), state);
 		return true;
-	case DATA_BOXES:
-	case DATA_TARGETS:
-		fill_boxes(dtype, at, count, kind == DATA_TARGETS, state);
+	case OP_BOXES:
+	case OP_TARGETS:
+		fill_boxes(dtype, at, count, kind == OP_TARGETS, state);
 		return true;
-	case DATA_OFFSETS:
+	case OP_OFFSETS:
 		fill_offsets(problem, at, count);
 		return true;
-	case DATA_COUNT:
+	case OP_COUNT:
 		put_number(dtype, at, (double)(1 + data_next(state) % 100));
 		return true;
 	default:
@@ -228,7 +228,7 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 				  uint64_t seed)
 {
 	const kiln_tensor *tensor = &problem->tensors[operand], *first = &problem->tensors[0];
-	enum operand_data kind = problem->row ? problem->row->operands[operand].data : DATA_BITS;
+	enum op_data kind = problem->row ? problem->row->operands[operand].data : OP_BITS;
 	uint64_t state = seed + (uint64_t)operand, offset = tensor->offset < bytes ? tensor->offset : 0;
 	uint64_t count = (bytes - offset) / kiln_dtype_size(tensor->dtype);
 	int64_t axis = cli_problem_int(problem, "axis", -1);
@@ -238,11 +238,11 @@ void data_operand(const struct cli_problem *problem, int operand, void *data, ui
 	if (fill_special(problem, operand, kind, tensor->dtype, at, count, &state))
 		return;
 	axis = axis < 0 && first->rank ? axis + first->rank : axis < 0 ? 0 : axis;
-	if (kind == DATA_MASK && !strcmp(cli_problem_text(problem, "kind", ""), "lengths"))
+	if (kind == OP_MASK && !strcmp(cli_problem_text(problem, "kind", ""), "lengths"))
 		fill_lengths(at, count, last_size(first), &state);
-	else if (kind == DATA_MASK)
+	else if (kind == OP_MASK)
 		fill_mask(problem, tensor->dtype, at, count, last_size(tensor), &state);
-	else if (kind == DATA_BITS || !is_real(tensor->dtype))
+	else if (kind == OP_BITS || !is_real(tensor->dtype))
 		fill_bits(tensor->dtype, data, bytes, &state);
 	else
 		fill_reals(kind, tensor->dtype, at, count, (double)first->shape[axis], &state);
@@ -254,7 +254,7 @@ void data_random(kiln_dtype dtype, void *data, uint64_t bytes, uint64_t seed)
 	uint64_t state = seed;
 
 	if (is_real(part))
-		fill_reals(DATA_NORMAL, part, data, bytes / kiln_dtype_size(part), 1, &state);
+		fill_reals(OP_NORMAL, part, data, bytes / kiln_dtype_size(part), 1, &state);
 	else
 		fill_bits(part, data, bytes, &state);
 }

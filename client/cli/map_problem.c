@@ -24,7 +24,7 @@
 #define MOST_VALUES (1 << 24) /* that are worked out to verify a call; of more a part is */
 
 static struct {
-	struct cli_operator row;
+	struct plan_op row;
 	char names[KILN_MAX_OPERANDS][EVAL_NAME], list[KILN_MAX_OPERANDS * EVAL_NAME];
 	char scalars[KILN_MAX_ATTRS][EVAL_NAME];
 	bool index[KILN_MAX_OPERANDS]; /* the operand stands in a subscript */
@@ -309,13 +309,13 @@ static int64_t least_size(const struct cli_problem *problem, int index)
 
 static void describe_operands(struct cli_problem *problem)
 {
-	map.row = (struct cli_operator){.name = "map", .reference = reference_map};
+	map.row = (struct plan_op){.name = "map"};
 	for (int i = 0; i < map.count; i++) {
 		bool written = i == map.count - 1;
-		map.row.operands[i] = (struct cli_operand){.name = map.names[i],
-												   .data = written        ? DATA_WRITTEN
-														   : map.index[i] ? DATA_INDICES
-																		  : DATA_NORMAL};
+		map.row.operands[i] = (struct op_operand){.name = map.names[i],
+												  .data = written        ? OP_WRITTEN
+														  : map.index[i] ? OP_INDICES
+																		 : OP_NORMAL};
 		problem->index_end[i] = least_size(problem, i);
 	}
 	problem->row = &map.row;

@@ -54,22 +54,14 @@ int cli_operand_read(const char *text, kiln_tensor *tensor)
 	return status;
 }
 
-static bool is_attribute(const char *option)
-{
-	for (const struct cli_attribute *row = cli_attributes; row->name; row++)
-		if (!strcmp(row->name, option))
-			return true;
-	return false;
-}
-
 /* Options that say a part of what --operand says. */
 static int check_alone(const struct cli *cli)
 {
 	static const char *const first[] = {"shape", "dtype", "stride", "offset"};
-	const struct cli_option *options = cli->command->options;
+	const struct cli_option *options = cli_options(cli->command);
 
 	for (int i = 0; options[i].name; i++) {
-		bool clashes = cli_option_special(options[i].name) && !is_attribute(options[i].name);
+		bool clashes = cli_option_special(options[i].name) && !cli_attribute(NULL, options[i].name);
 		for (int k = 0; k < 4; k++)
 			clashes = clashes || !strcmp(options[i].name, first[k]);
 		if (clashes && cli->values[i])

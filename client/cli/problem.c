@@ -14,13 +14,12 @@
 /* ---- Which options ---- */
 
 /* All options that the operator takes and others do not: "--axis, --scale". */
-static void list_options(const struct cli *cli, const struct cli_operator *row, char *text,
-						 size_t size)
+static void list_options(const struct cli *cli, const struct plan_op *row, char *text, size_t size)
 {
 	const char *before = "";
 
 	text[0] = 0;
-	for (const struct cli_option *option = cli->command->options; option->name; option++) {
+	for (const struct cli_option *option = cli_options(cli->command); option->name; option++) {
 		size_t used = strlen(text);
 		if (!cli_option_special(option->name) || !cli_operator_takes(row, option->name))
 			continue;
@@ -29,9 +28,9 @@ static void list_options(const struct cli *cli, const struct cli_operator *row, 
 	}
 }
 
-static int check_options(const struct cli *cli, const struct cli_operator *row)
+static int check_options(const struct cli *cli, const struct plan_op *row)
 {
-	const struct cli_option *options = cli->command->options;
+	const struct cli_option *options = cli_options(cli->command);
 	char taken[256];
 
 	for (int i = 0; options[i].name; i++) {
@@ -45,16 +44,13 @@ static int check_options(const struct cli *cli, const struct cli_operator *row)
 	return CLI_OK;
 }
 
-static int check_needs(const struct cli *cli, const struct cli_operator *row)
+static int check_needs(const struct cli *cli, const struct plan_op *row)
 {
-	const struct cli_option *option = cli->command->options;
-
-	if (!row->needs || cli_value(cli, row->needs))
-		return CLI_OK;
-	while (strcmp(option->name, row->needs) != 0)
-		option++;
-	return cli_usage("'kiln %s %s' needs --%s, as --%s %s", cli->command->name, row->name,
-					 option->name, option->name, option->value);
+	for (const struct op_attribute *attribute = row->attributes; attribute->name; attribute++)
+		if (attribute->needed && !cli_value(cli, attribute->name))
+			return cli_usage("'kiln %s %s' needs --%s, as --%s %s", cli->command->name, row->name,
+							 attribute->name, attribute->name, attribute->value);
+	return CLI_OK;
 }
 
 /* ---- The first operand ---- */
@@ -123,17 +119,17 @@ static int read_perm(const struct cli *cli, struct cli_problem *problem, const c
 	return status;
 }
 
-static int read_attribute(const struct cli *cli, struct cli_problem *problem,
-						  const struct cli_attribute *attribute)
+static int read_attribute(const struct cli *cli, struct cli_problem *problem, const char *name,
+						  kiln_attr_kind kind)
 {
-	kiln_attr attr = {.name = attribute->name, .kind = attribute->kind, .ints = problem->perm};
-	const char *value = cli_value(cli, attribute->name);
+	kiln_attr attr = {.name = name, .kind = kind, .ints = problem->perm};
+	const char *value = cli_value(cli, name);
 	char option[32];
 	int status = CLI_OK;
 
 	if (!value)
 		return CLI_OK;
-	snprintf(option, sizeof(option), "--%s", attribute->name);
+	snprintf(option, sizeof(option), "--%s", name);
 	if (attr.kind == KILN_ATTR_INTS)
 		status = read_perm(cli, problem, value, &attr.count);
 	else if (attr.kind == KILN_ATTR_REAL)
@@ -166,8 +162,14 @@ int cli_problem(const struct cli *cli, struct files *files, struct cli_problem *
 		status = all ? cli_operand_list(cli, problem) : first_operand(cli, problem);
 	if (!status && problem->row)
 		status = check_needs(cli, problem->row);
-	for (int i = 0; !status && cli_attributes[i].name; i++)
-		status = read_attribute(cli, problem, &cli_attributes[i]);
+	for (const struct cli_option *option = cli_options(cli->command); !status && option->name;
+		 option++) {
+		const struct op_attribute *attribute = cli_attribute(problem->row, option->name);
+		if (attribute)
+			status = read_attribute(cli, problem, attribute->name, attribute->kind);
+	}
+	if (!status)
+		status = read_attribute(cli, problem, PLAN_CHOICE, KILN_ATTR_STRING);
 	if (!status && problem->row && !all)
 		status = cli_problem_operands(cli, problem);
 	return status;

@@ -22,7 +22,7 @@ static bool is_listed(const char *list, const char *word)
 }
 
 /* Every word of --with is an optional operand. */
-static int check_with(const struct cli_operator *row, const char *with)
+static int check_with(const struct plan_op *row, const char *with)
 {
 	char names[CLI_NAMES_MAX];
 
@@ -58,16 +58,16 @@ static bool is_asked_for(const struct cli *cli, const struct cli_problem *proble
 }
 
 static bool is_there(const struct cli *cli, const struct cli_problem *problem,
-					 const struct cli_operand *operand)
+					 const struct op_operand *operand)
 {
 	if (is_asked_for(cli, problem, operand->name))
 		return true;
 	switch (operand->presence) {
-	case BY_KIND:
+	case OP_BY_KIND:
 		return cli_value(cli, "mask") || kind_has_mask(problem);
-	case USUAL:
+	case OP_USUAL:
 		return !cli_value(cli, "with");
-	case OPTIONAL:
+	case OP_OPTIONAL:
 		return false;
 	default:
 		return true;
@@ -75,7 +75,7 @@ static bool is_there(const struct cli *cli, const struct cli_problem *problem,
 }
 
 static int choose_dtype(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_dtype *dtype)
+						const struct op_operand *operand, kiln_dtype *dtype)
 {
 	kiln_dtype first = problem->tensors[0].dtype;
 	const char *kind = cli_problem_text(problem, "kind", ""), *own;
@@ -85,13 +85,13 @@ static int choose_dtype(const struct cli *cli, const struct cli_problem *problem
 	snprintf(option, sizeof(option), "--%s", name);
 	own = cli_value(cli, name);
 	*dtype = first;
-	if (operand->dtype == DTYPE_COMPUTED)
+	if (operand->dtype == OP_COMPUTED)
 		*dtype = first == KILN_F64 ? KILN_F64 : KILN_F32;
-	else if (operand->dtype == DTYPE_MASK && strcmp(kind, "additive") != 0)
+	else if (operand->dtype == OP_MASK_DTYPE && strcmp(kind, "additive") != 0)
 		*dtype = strcmp(kind, "lengths") ? KILN_BOOL : KILN_I32;
-	else if (operand->dtype == DTYPE_INDEX || operand->dtype == DTYPE_I32)
+	else if (operand->dtype == OP_INDEX || operand->dtype == OP_I32)
 		*dtype = KILN_I32;
-	else if (operand->dtype == DTYPE_I64)
+	else if (operand->dtype == OP_I64)
 		*dtype = KILN_I64;
 	return own ? cli_dtype(option, own, dtype) : CLI_OK;
 }
@@ -112,14 +112,14 @@ static void set_shape(kiln_tensor *tensor, int rank, int64_t first, int64_t seco
 /* Of gather and its backward: the lists of indices, and the side that has --last for its last axis;
  * of gather, the lists have it, too.  Shapes without these axes are refused by the daemon. */
 static int gather_shape(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_tensor *tensor)
+						const struct op_operand *operand, kiln_tensor *tensor)
 {
 	const kiln_tensor *first = &problem->tensors[0], *idx = &problem->tensors[1];
 	const char *value = cli_value(cli, "last");
 	int64_t own = first->rank ? first->shape[first->rank - 1] : 1, last = own;
 	int status = value ? cli_integer("--last", value, 0, INT64_MAX, &last) : CLI_OK;
 
-	if (operand->shape == SHAPE_INDICES) {
+	if (operand->shape == OP_LISTS) {
 		set_shape(tensor, 2, first->rank > 1 ? first->shape[first->rank - 2] : 1,
 				  is_backward(problem) ? own : last);
 		return status;
@@ -135,25 +135,25 @@ static int gather_shape(const struct cli *cli, const struct cli_problem *problem
 
 /* Of boxes: what goes with predictions that are padded, or that offsets divide up. */
 static void boxes_shape(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_tensor *tensor)
+						const struct op_operand *operand, kiln_tensor *tensor)
 {
 	const kiln_tensor *first = &problem->tensors[0];
 	int64_t boxes = 1;
 
 	for (int k = 0; k < first->rank - 1; k++)
 		(void)__builtin_mul_overflow(boxes, first->shape[k], &boxes);
-	if (operand->shape == SHAPE_OFFSETS) {
+	if (operand->shape == OP_BOUNDARIES) {
 		set_shape(tensor, 1, first->rank ? first->shape[0] + 1 : 1, 0);
-	} else if (operand->shape == SHAPE_TARGETS && is_asked_for(cli, problem, "offsets")) {
+	} else if (operand->shape == OP_PER_BOX && is_asked_for(cli, problem, "offsets")) {
 		set_shape(tensor, 2, boxes / 2, 4);
-	} else if (operand->shape == SHAPE_TARGETS) {
+	} else if (operand->shape == OP_PER_BOX) {
 		tensor->rank = first->rank;
 		memcpy(tensor->shape, first->shape, sizeof(tensor->shape));
 	}
 }
 
 static int choose_shape(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_tensor *tensor)
+						const struct op_operand *operand, kiln_tensor *tensor)
 {
 	const kiln_tensor *first = &problem->tensors[0];
 	const char *mask = cli_value(cli, "mask"), *kind = cli_problem_text(problem, "kind", "");
@@ -163,24 +163,24 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 
 	/* Wrong ones are cut off here and refused by the daemon. */
 	axes = axes < 0 ? 0 : axes > first->rank ? first->rank : axes;
-	if (operand->shape == SHAPE_LAST || operand->shape == SHAPE_INDICES)
+	if (operand->shape == OP_LAST || operand->shape == OP_LISTS)
 		return gather_shape(cli, problem, operand, tensor);
-	if (operand->shape >= SHAPE_TARGETS) {
+	if (operand->shape >= OP_PER_BOX) {
 		boxes_shape(cli, problem, operand, tensor);
 		return CLI_OK;
 	}
-	if (operand->shape == SHAPE_MASK && mask)
+	if (operand->shape == OP_MASK_SHAPE && mask)
 		return cli_dims("--mask", mask, tensor->shape, &tensor->rank);
-	if (operand->shape == SHAPE_TRAILING)
+	if (operand->shape == OP_TRAILING)
 		from = first->rank - (int)axes;
-	else if (operand->shape == SHAPE_LEADING)
+	else if (operand->shape == OP_LEADING)
 		to = first->rank - (int)axes;
-	else if (operand->shape == SHAPE_MASK && !strcmp(kind, "lengths") && to > 0)
+	else if (operand->shape == OP_MASK_SHAPE && !strcmp(kind, "lengths") && to > 0)
 		to--;
 	tensor->rank = to - from;
 	for (int k = 0; k < tensor->rank; k++)
 		tensor->shape[k] = first->shape[from + k];
-	for (int k = 0; operand->data == DATA_WRITTEN && permuted && k < to; k++)
+	for (int k = 0; operand->data == OP_WRITTEN && permuted && k < to; k++)
 		tensor->shape[k] = first->shape[problem->perm[k]];
 	return CLI_OK;
 }
@@ -189,11 +189,11 @@ static int choose_shape(const struct cli *cli, const struct cli_problem *problem
 
 /* What options say of an operand that comes from a file. */
 static int operand_from_file(const struct cli *cli, const struct cli_problem *problem,
-							 const struct cli_operand *operand, struct file *file,
+							 const struct op_operand *operand, struct file *file,
 							 kiln_tensor *tensor)
 {
-	const char *mask = operand->shape == SHAPE_MASK ? cli_value(cli, "mask") : NULL;
-	const char *last = operand->shape == SHAPE_INDICES ? cli_value(cli, "last") : NULL;
+	const char *mask = operand->shape == OP_MASK_SHAPE ? cli_value(cli, "mask") : NULL;
+	const char *last = operand->shape == OP_LISTS ? cli_value(cli, "last") : NULL;
 	int64_t own, wanted;
 	char option[40];
 	int status = CLI_OK;
@@ -214,11 +214,11 @@ static int operand_from_file(const struct cli *cli, const struct cli_problem *pr
 	return status;
 }
 
-static int refuse_name(const struct cli_operator *row, const char *option, const struct file *file)
+static int refuse_name(const struct plan_op *row, const char *option, const struct file *file)
 {
 	char names[CLI_NAMES_MAX] = "";
 
-	for (const struct cli_operand *operand = row->operands; operand->name; operand++) {
+	for (const struct op_operand *operand = row->operands; operand->name; operand++) {
 		size_t used = strlen(names);
 		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", operand->name);
 	}
@@ -227,18 +227,17 @@ static int refuse_name(const struct cli_operator *row, const char *option, const
 }
 
 /* Every file is for an operand, and goes the way that one does. */
-static int check_ways(const struct cli_operator *row, const struct file *files, int count,
-					  bool written)
+static int check_ways(const struct plan_op *row, const struct file *files, int count, bool written)
 {
 	const char *option = written ? "out" : "in", *other = written ? "in" : "out";
 
 	for (int i = 0; i < count; i++) {
-		const struct cli_operand *operand = row->operands;
+		const struct op_operand *operand = row->operands;
 		while (operand->name && strcmp(operand->name, files[i].name) != 0)
 			operand++;
 		if (!operand->name)
 			return refuse_name(row, option, &files[i]);
-		if ((operand->data == DATA_WRITTEN) != written)
+		if ((operand->data == OP_WRITTEN) != written)
 			return cli_usage("--%s '%s=%s': %s %s %s; --%s is for that", option, files[i].name,
 							 files[i].path, row->name, written ? "reads" : "writes", operand->name,
 							 other);
@@ -266,7 +265,7 @@ int cli_problem_files(const struct cli *cli, const struct cli_problem *problem)
 /* ---- All of them ---- */
 
 static int make_operand(const struct cli *cli, const struct cli_problem *problem,
-						const struct cli_operand *operand, kiln_tensor *tensor)
+						const struct op_operand *operand, kiln_tensor *tensor)
 {
 	struct file *file = files_in(problem->files, operand->name);
 	int status;
@@ -283,7 +282,7 @@ static int make_operand(const struct cli *cli, const struct cli_problem *problem
 
 int cli_problem_operands(const struct cli *cli, struct cli_problem *problem)
 {
-	const struct cli_operator *row = problem->row;
+	const struct plan_op *row = problem->row;
 	const char *with = cli_value(cli, "with");
 	int status = with ? check_with(row, with) : CLI_OK;
 

@@ -1,167 +1,138 @@
 /*
- * kiln_problem_ops: the table of the operators: what each takes on the command line, and by which
- * loops it is verified.  An operator is one row; an attribute of a new name is one more here and an
- * option in problem.h.
+ * problem_ops.c: the options of the command line that come from the rows of the operators, and
+ * which operator takes which.
  */
 #include "problem.h"
 
-#include "reference.h"
-
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LIKE_FIRST(name, data, presence)               \
-	{                                                  \
-		name, SHAPE_FIRST, DTYPE_FIRST, data, presence \
-	}
-#define IN(name, data) LIKE_FIRST(name, data, PRESENT)
-#define OUT(name) LIKE_FIRST(name, DATA_WRITTEN, PRESENT)
-#define COLUMNS(name, data)                             \
-	{                                                   \
-		name, SHAPE_TRAILING, DTYPE_OWN, data, OPTIONAL \
-	}
-#define ROWS(name, data, presence)                          \
-	{                                                       \
-		name, SHAPE_LEADING, DTYPE_COMPUTED, data, presence \
-	}
-#define MASK                                               \
-	{                                                      \
-		"mask", SHAPE_MASK, DTYPE_MASK, DATA_MASK, BY_KIND \
-	}
-
-#define IDX                                                      \
-	{                                                            \
-		"idx", SHAPE_INDICES, DTYPE_INDEX, DATA_INDICES, PRESENT \
-	}
-#define LAST(name)                                           \
-	{                                                        \
-		name, SHAPE_LAST, DTYPE_FIRST, DATA_WRITTEN, PRESENT \
-	}
-#define PAIRS(name, data)                               \
-	{                                                   \
-		name, SHAPE_LEADING, DTYPE_FIRST, data, PRESENT \
-	}
-#define TARGET(shape)                                     \
-	{                                                     \
-		"target", shape, DTYPE_OWN, DATA_TARGETS, PRESENT \
-	}
-#define OFFSETS                                                     \
-	{                                                               \
-		"offsets", SHAPE_OFFSETS, DTYPE_I32, DATA_OFFSETS, OPTIONAL \
-	}
-#define ONE(name, dtype, data, presence)       \
-	{                                          \
-		name, SHAPE_ONE, dtype, data, presence \
-	}
-
-const struct cli_operator cli_operators[] = {
-	{"permute", {IN("x", DATA_BITS), OUT("y")}, {"perm"}, "perm", reference_permute},
-	{"softmax", {IN("x", DATA_NORMAL), OUT("y")}, {"axis", "scale"}, NULL, reference_softmax},
-	{"log_softmax", {IN("x", DATA_NORMAL), OUT("y")}, {"axis", "scale"}, NULL, reference_softmax},
-	{"softmax_backward",
-	 {IN("y", DATA_PROBABILITY), IN("dy", DATA_NORMAL), OUT("dx")},
-	 {"axis", "scale"},
-	 NULL,
-	 reference_softmax_backward},
-	{"log_softmax_backward",
-	 {IN("y", DATA_LOGARITHM), IN("dy", DATA_NORMAL), OUT("dx")},
-	 {"axis", "scale"},
-	 NULL,
-	 reference_softmax_backward},
-	{"masked_softmax",
-	 {IN("x", DATA_NORMAL), MASK, OUT("y")},
-	 {"kind", "keep", "empty", "scale", "diagonal"},
-	 "kind",
-	 reference_softmax},
-	{"masked_softmax_backward",
-	 {IN("y", DATA_PROBABILITY), IN("dy", DATA_NORMAL), MASK, OUT("dx")},
-	 {"kind", "keep", "scale", "diagonal"},
-	 "kind",
-	 reference_softmax_backward},
-	{"layer_norm",
-	 {IN("x", DATA_NORMAL), COLUMNS("gamma", DATA_ABOUT_ONE), COLUMNS("beta", DATA_NORMAL),
-	  LIKE_FIRST("residual", DATA_NORMAL, OPTIONAL), OUT("y"), ROWS("mean", DATA_WRITTEN, OPTIONAL),
-	  ROWS("rstd", DATA_WRITTEN, OPTIONAL), LIKE_FIRST("sum", DATA_WRITTEN, OPTIONAL)},
-	 {"eps", "axes"},
-	 NULL,
-	 reference_norm},
-	{"rms_norm",
-	 {IN("x", DATA_NORMAL), COLUMNS("gamma", DATA_ABOUT_ONE), COLUMNS("beta", DATA_NORMAL),
-	  LIKE_FIRST("residual", DATA_NORMAL, OPTIONAL), OUT("y"), ROWS("rstd", DATA_WRITTEN, OPTIONAL),
-	  LIKE_FIRST("sum", DATA_WRITTEN, OPTIONAL)},
-	 {"eps", "axes"},
-	 NULL,
-	 reference_norm},
-	{"layer_norm_backward",
-	 {IN("x", DATA_NORMAL), IN("dy", DATA_NORMAL), COLUMNS("gamma", DATA_ABOUT_ONE),
-	  ROWS("mean", DATA_NORMAL, PRESENT), ROWS("rstd", DATA_ABOUT_ONE, PRESENT),
-	  LIKE_FIRST("dx", DATA_WRITTEN, USUAL), COLUMNS("dgamma", DATA_WRITTEN),
-	  COLUMNS("dbeta", DATA_WRITTEN)},
-	 {"axes"},
-	 NULL,
-	 reference_norm_backward},
-	{"rms_norm_backward",
-	 {IN("x", DATA_NORMAL), IN("dy", DATA_NORMAL), COLUMNS("gamma", DATA_ABOUT_ONE),
-	  ROWS("rstd", DATA_ABOUT_ONE, PRESENT), LIKE_FIRST("dx", DATA_WRITTEN, USUAL),
-	  COLUMNS("dgamma", DATA_WRITTEN), COLUMNS("dbeta", DATA_WRITTEN)},
-	 {"axes"},
-	 NULL,
-	 reference_norm_backward},
-	{"gather", {IN("src", DATA_BITS), IDX, LAST("dst")}, {"bounds"}, NULL, reference_gather},
-	{"gather_backward",
-	 {IN("ddst", DATA_NORMAL), IDX, LAST("dsrc")},
-	 {"bounds"},
-	 NULL,
-	 reference_gather_backward},
-	{"giou",
-	 {IN("pred", DATA_BOXES), TARGET(SHAPE_FIRST), PAIRS("y", DATA_WRITTEN)},
-	 {"clamp"},
-	 NULL,
-	 reference_giou},
-	{"giou_backward",
-	 {IN("pred", DATA_BOXES), TARGET(SHAPE_FIRST), PAIRS("dy", DATA_NORMAL), OUT("dpred")},
-	 {"clamp"},
-	 NULL,
-	 reference_giou},
-	{"giou_loss",
-	 {IN("pred", DATA_BOXES), TARGET(SHAPE_TARGETS), OFFSETS,
-	  ONE("loss", DTYPE_COMPUTED, DATA_WRITTEN, PRESENT),
-	  ONE("count", DTYPE_I64, DATA_WRITTEN, OPTIONAL)},
-	 {"clamp"},
-	 NULL,
-	 reference_giou},
-	{"giou_loss_backward",
-	 {IN("pred", DATA_BOXES), TARGET(SHAPE_TARGETS), OFFSETS,
-	  ONE("count", DTYPE_I64, DATA_COUNT, PRESENT),
-	  ONE("dloss", DTYPE_COMPUTED, DATA_NORMAL, PRESENT), OUT("dpred")},
-	 {"clamp"},
-	 NULL,
-	 reference_giou},
-	{.name = NULL},
-};
-
-/* choice is for all of them. */
-const struct cli_attribute cli_attributes[] = {
-	{"perm", KILN_ATTR_INTS},
-	{"axis", KILN_ATTR_INT},
-	{"scale", KILN_ATTR_REAL},
-	{"kind", KILN_ATTR_STRING},
-	{"keep", KILN_ATTR_INT},
-	{"empty", KILN_ATTR_STRING},
-	{"diagonal", KILN_ATTR_INT},
-	{"eps", KILN_ATTR_REAL},
-	{"axes", KILN_ATTR_INT},
-	{"bounds", KILN_ATTR_STRING},
-	{"clamp", KILN_ATTR_INT},
-	{"choice", KILN_ATTR_STRING},
-	{.name = NULL},
-};
-
-const struct cli_operator *cli_operator(const char *name)
+const struct plan_op *cli_operator(const char *name)
 {
-	for (const struct cli_operator *row = cli_operators; row->name; row++)
-		if (!strcmp(row->name, name))
-			return row;
+	const struct plan_op *row = plan_find(name);
+
+	return row && !row->names ? row : NULL;
+}
+
+/* The operators that describe their operands and attributes by a row alone. */
+static const struct plan_op *next_operator(const struct plan_op *row)
+{
+	do
+		row = plan_op_next(row);
+	while (row && row->names);
+	return row;
+}
+
+/* ---- Options ---- */
+
+#define TYPED_MOST 32
+#define TEXT_MOST 80
+
+/* Texts that are put together from a row live as long as the process. */
+static struct {
+	struct cli_option options[CLI_MAX_OPTIONS + 1];
+	int count;
+	char names[TYPED_MOST][TEXT_MOST], helps[CLI_MAX_OPTIONS][TEXT_MOST];
+	int typed;
+	const struct cli_option *own;
+} made;
+
+static void add_option(const char *name, const char *value, const char *help)
+{
+	for (int i = 0; i < made.count; i++)
+		if (!strcmp(made.options[i].name, name))
+			return;
+	assert(made.count < CLI_MAX_OPTIONS);
+	snprintf(made.helps[made.count], TEXT_MOST, "%s", help);
+	made.options[made.count] = (struct cli_option){name, value, made.helps[made.count], CLI_ONCE};
+	made.count++;
+}
+
+static void add_attribute(const struct op_attribute *attribute)
+{
+	char help[TEXT_MOST];
+
+	snprintf(help, sizeof(help), "%s%s%s%s", attribute->help, attribute->usual ? " (" : "",
+			 attribute->usual ? attribute->usual : "", attribute->usual ? ")" : "");
+	add_option(attribute->name, attribute->value, help);
+}
+
+static bool is_typed(const struct op_operand *operand)
+{
+	return operand->dtype == OP_OWN || operand->dtype == OP_MASK_DTYPE ||
+		   operand->dtype == OP_INDEX;
+}
+
+static void add_dtype(const struct plan_op *row, const struct op_operand *operand)
+{
+	char help[TEXT_MOST];
+
+	if (!is_typed(operand))
+		return;
+	assert(made.typed < TYPED_MOST);
+	snprintf(made.names[made.typed], TEXT_MOST, "%s-dtype", operand->name);
+	if (operand->dtype == OP_INDEX)
+		snprintf(help, sizeof(help), "type of indices: u8, u16, i32, i64 (i32)");
+	else if (operand->dtype == OP_MASK_DTYPE)
+		snprintf(help, sizeof(help), "its element type (bool; i32; for additive x's)");
+	else
+		snprintf(help, sizeof(help), "element type of %s (%s's)", operand->name,
+				 row->operands[0].name);
+	add_option(made.names[made.typed++], "TYPE", help);
+}
+
+static void add_operand(const struct plan_op *row, const struct op_operand *operand)
+{
+	if (operand->shape == OP_MASK_SHAPE)
+		add_option("mask", "8x1x9", "its shape (x's; for lengths without the last axis)");
+	if (operand->shape == OP_LAST)
+		add_option("last", "N", "last axis of dst, or of dsrc in backward (the first operand's)");
+	if (operand->presence == OP_OPTIONAL || operand->presence == OP_USUAL)
+		add_option("with", "gamma,..", "the optional operands that are there (none; backward dx)");
+	add_dtype(row, operand);
+}
+
+const struct cli_option *cli_problem_options(const struct cli_option *own)
+{
+	static const struct cli_option first[] = {
+		{"shape", "2x3x4", "shape of the first operand; \"scalar\" for rank 0"},
+		{"dtype", "TYPE", "its element type: f32, f16, u8, ... (f32)", CLI_NAMED},
+		{"stride", "3,1", "its strides in elements; 0 repeats (row-major)"},
+		{"offset", "BYTES", "where it begins in its buffer (0)"},
+		{0},
+	};
+
+	if (made.own == own)
+		return made.options;
+	made.count = made.typed = 0;
+	for (int i = 0; first[i].name; i++)
+		made.options[made.count++] = first[i];
+	for (const struct plan_op *row = next_operator(NULL); row; row = next_operator(row)) {
+		for (const struct op_attribute *attribute = row->attributes; attribute->name; attribute++)
+			add_attribute(attribute);
+		for (const struct op_operand *operand = row->operands; operand->name; operand++)
+			add_operand(row, operand);
+	}
+	add_option("choice", "NAME", "the candidate to take: one that explain lists, or generic");
+	made.own = own;
+	for (; own->name; own++) {
+		assert(made.count < CLI_MAX_OPTIONS);
+		made.options[made.count++] = *own;
+	}
+	made.options[made.count] = (struct cli_option){0};
+	return made.options;
+}
+
+/* ---- Which operator takes which ---- */
+
+const struct op_attribute *cli_attribute(const struct plan_op *row, const char *option)
+{
+	for (const struct plan_op *at = row ? row : next_operator(NULL); at;
+		 at = row ? NULL : next_operator(at))
+		for (const struct op_attribute *attribute = at->attributes; attribute->name; attribute++)
+			if (!strcmp(attribute->name, option))
+				return attribute;
 	return NULL;
 }
 
@@ -176,45 +147,39 @@ bool cli_option_special(const char *option)
 {
 	size_t length = strlen(option);
 
-	for (int i = 0; cli_attributes[i].name; i++)
-		if (!strcmp(cli_attributes[i].name, option))
-			return strcmp(option, "choice") != 0;
-	return !strcmp(option, "with") || !strcmp(option, "mask") || !strcmp(option, "last") ||
-		   (length > 6 && !strcmp(option + length - 6, "-dtype"));
+	return cli_attribute(NULL, option) || !strcmp(option, "with") || !strcmp(option, "mask") ||
+		   !strcmp(option, "last") || (length > 6 && !strcmp(option + length - 6, "-dtype"));
 }
 
 bool cli_describes_problem(const struct cli_command *command)
 {
-	return command->options && !strcmp(command->options[0].name, "shape");
+	return command->merge == cli_problem_options;
 }
 
-const char *cli_operator_optional(const struct cli_operator *row, char names[CLI_NAMES_MAX])
+const char *cli_operator_optional(const struct plan_op *row, char names[CLI_NAMES_MAX])
 {
 	size_t used = 0;
 
 	names[0] = 0;
-	for (const struct cli_operand *operand = row->operands; operand->name; operand++)
-		if (operand->presence == OPTIONAL || operand->presence == USUAL)
+	for (const struct op_operand *operand = row->operands; operand->name; operand++)
+		if (operand->presence == OP_OPTIONAL || operand->presence == OP_USUAL)
 			used += (size_t)snprintf(names + used, CLI_NAMES_MAX - used, "%s%s", used ? "," : "",
 									 operand->name);
 	return names;
 }
 
-bool cli_operator_takes(const struct cli_operator *row, const char *option)
+bool cli_operator_takes(const struct plan_op *row, const char *option)
 {
 	if (!cli_option_special(option))
 		return true;
-	for (int i = 0; row->attributes[i]; i++)
-		if (!strcmp(row->attributes[i], option))
-			return true;
-	for (const struct cli_operand *operand = row->operands; operand->name; operand++) {
-		bool named = operand->presence == OPTIONAL || operand->presence == USUAL;
-		bool typed = operand->dtype == DTYPE_OWN || operand->dtype == DTYPE_MASK ||
-					 operand->dtype == DTYPE_INDEX;
+	if (cli_attribute(row, option))
+		return true;
+	for (const struct op_operand *operand = row->operands; operand->name; operand++) {
+		bool named = operand->presence == OP_OPTIONAL || operand->presence == OP_USUAL;
 		if ((named && !strcmp(option, "with")) ||
-			(operand->shape == SHAPE_MASK && !strcmp(option, "mask")) ||
-			(operand->shape == SHAPE_LAST && !strcmp(option, "last")) ||
-			(typed && is_dtype_of(option, operand->name)))
+			(operand->shape == OP_MASK_SHAPE && !strcmp(option, "mask")) ||
+			(operand->shape == OP_LAST && !strcmp(option, "last")) ||
+			(is_typed(operand) && is_dtype_of(option, operand->name)))
 			return true;
 	}
 	return false;

@@ -185,3 +185,25 @@ void reference_permute(struct check *check)
 			index[k] = 0;
 	}
 }
+
+const struct reference_row reference_rows[] = {
+	{"permute", reference_permute},
+	{"softmax", reference_softmax},
+	{"log_softmax", reference_softmax},
+	{"softmax_backward", reference_softmax_backward},
+	{"log_softmax_backward", reference_softmax_backward},
+	{"masked_softmax", reference_softmax},
+	{"masked_softmax_backward", reference_softmax_backward},
+	{"layer_norm", reference_norm},
+	{"rms_norm", reference_norm},
+	{"layer_norm_backward", reference_norm_backward},
+	{"rms_norm_backward", reference_norm_backward},
+	{"gather", reference_gather},
+	{"gather_backward", reference_gather_backward},
+	{"giou", reference_giou},
+	{"giou_backward", reference_giou},
+	{"giou_loss", reference_giou},
+	{"giou_loss_backward", reference_giou},
+	{"map", reference_map},
+	{NULL, NULL},
+};

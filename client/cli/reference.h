@@ -31,6 +31,12 @@ struct check {
 	double worst;     /* the largest error, as a part of what is allowed */
 };
 
+struct reference_row {
+	const char *op; /* NULL ends the table */
+	void (*check)(struct check *check);
+};
+extern const struct reference_row reference_rows[];
+
 void reference_permute(struct check *check);
 void reference_softmax(struct check *check); /* log and masked, too */
 void reference_softmax_backward(struct check *check);

@@ -49,28 +49,28 @@ const char *plan_dtype_name(kiln_dtype dtype)
 	}
 }
 
-int plan_operand_count(const struct plan_op *op)
+int plan_operand_count(const char *list)
 {
 	int count = 1;
 
-	for (const char *at = op->operands; *at; at++)
+	for (const char *at = list; *at; at++)
 		count += *at == ',';
 	return count;
 }
 
 /* Where operand number index stands in the list; "operand" beyond it. */
-static const char *find_operand(const struct plan_op *op, int index)
+static const char *find_operand(const char *list, int index)
 {
-	const char *at = op->operands;
+	const char *at = list;
 
 	for (; index > 0 && (at = strchr(at, ',')); index--)
 		at += 2;
 	return at ? at : "operand";
 }
 
-void plan_operand_name(const struct plan_op *op, int index, char name[16])
+void plan_operand_name(const char *list, int index, char name[16])
 {
-	const char *at = find_operand(op, index);
+	const char *at = find_operand(list, index);
 	size_t length = strcspn(at, ",?");
 
 	if (length > 15)
@@ -79,9 +79,9 @@ void plan_operand_name(const struct plan_op *op, int index, char name[16])
 	name[length] = 0;
 }
 
-bool plan_operand_optional(const struct plan_op *op, int index)
+bool plan_operand_optional(const char *list, int index)
 {
-	const char *at = find_operand(op, index);
+	const char *at = find_operand(list, index);
 
 	return at[strcspn(at, ",?")] == '?';
 }
@@ -182,25 +182,25 @@ static int check_sizes(const char *op, const char *name, const struct kernel_ten
 	return KILN_OK;
 }
 
-int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_tensor *tensor,
-					  char error[KERNEL_ERROR_MAX])
+int plan_check_tensor(const char *op, const char *operands, int index,
+					  const struct kernel_tensor *tensor, char error[KERNEL_ERROR_MAX])
 {
 	char name[16];
 
-	plan_operand_name(op, index, name);
+	plan_operand_name(operands, index, name);
 	if (tensor->dtype == KILN_DTYPE_NONE)
 		return KILN_OK;
 	if (kernel_dtype_bytes(tensor->dtype) == 0)
-		return plan_refuse(error, KILN_EINVAL, "%s: %s has dtype %d, which is no element type",
-						   op->name, name, (int)tensor->dtype);
+		return plan_refuse(error, KILN_EINVAL, "%s: %s has dtype %d, which is no element type", op,
+						   name, (int)tensor->dtype);
 	if (tensor->rank < 0 || tensor->rank > KILN_MAX_RANK)
-		return plan_refuse(error, KILN_EINVAL, "%s: %s has rank %d; ranks are 0 to %d", op->name,
-						   name, tensor->rank, KILN_MAX_RANK);
+		return plan_refuse(error, KILN_EINVAL, "%s: %s has rank %d; ranks are 0 to %d", op, name,
+						   tensor->rank, KILN_MAX_RANK);
 	if (tensor->alignment == 0 || (tensor->alignment & (tensor->alignment - 1)))
 		return plan_refuse(error, KILN_EINVAL,
-						   "%s: %s has an alignment of %u bytes, which is no power of two",
-						   op->name, name, tensor->alignment);
-	return check_sizes(op->name, name, tensor, error);
+						   "%s: %s has an alignment of %u bytes, which is no power of two", op,
+						   name, tensor->alignment);
+	return check_sizes(op, name, tensor, error);
 }
 
 void plan_no_elements(struct kernel_plan *plan)

@@ -42,7 +42,6 @@ static void explain_launch(const struct kernel_plan *plan, const struct kernel_l
 void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *limits, char *text,
 				  size_t size)
 {
-	struct plan_op listed = {.operands = plan->operands};
 	struct plan_text out = {.text = text, .size = size};
 
 	if (size == 0)
@@ -57,7 +56,7 @@ void plan_explain(const struct kernel_plan *plan, const struct kernel_limits *li
 		explain_launch(plan, limits, &out);
 	for (int i = 0; i < plan->operand_count; i++) {
 		char name[16];
-		plan_operand_name(&listed, i, name);
+		plan_operand_name(plan->operands, i, name);
 		if (plan->extents[i].alignment == 0) {
 			plan_print(&out, "%-14s left out\n", name);
 			continue;

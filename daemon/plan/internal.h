@@ -15,8 +15,8 @@ int plan_refuse(char error[KERNEL_ERROR_MAX], int status, const char *format, ..
 const char *plan_dtype_name(kiln_dtype dtype);
 
 /* The rules for any tensor: dtype, rank, sizes, strides, alignment, overflow. */
-int plan_check_tensor(const struct plan_op *op, int index, const struct kernel_tensor *tensor,
-					  char error[KERNEL_ERROR_MAX]);
+int plan_check_tensor(const char *op, const char *operands, int index,
+					  const struct kernel_tensor *tensor, char error[KERNEL_ERROR_MAX]);
 
 /* The stride of the first dimension, the batch.  Nothing is multiplied by that of a batch of one,
  * but it is part of a kernel like any other, so that all batches have the same kernel.  One that no
@@ -75,87 +75,5 @@ int plan_attr_real(const struct kernel_problem *problem, const char *name, doubl
 /* One of words, ended by NULL: its position. */
 int plan_attr_word(const struct kernel_problem *problem, const char *name,
 				   const char *const words[], int *out, char error[KERNEL_ERROR_MAX]);
-
-/* permute.c */
-int permute_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int permute_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-					char names[][KERNEL_CHOICE_MAX], int most);
-int permute_generics(int index, struct kernel_problem *out);
-
-/* softmax.c: softmax, log_softmax, softmax_backward, log_softmax_backward */
-int softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-					char names[][KERNEL_CHOICE_MAX], int most);
-int softmax_generics(int index, struct kernel_problem *out);
-int softmax_backward_generics(int index, struct kernel_problem *out);
-
-/* masked_softmax.c: masked_softmax, masked_softmax_backward */
-int masked_softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int masked_softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						   char names[][KERNEL_CHOICE_MAX], int most);
-int masked_softmax_generics(int index, struct kernel_problem *out);
-int masked_softmax_backward_generics(int index, struct kernel_problem *out);
-
-/* norm.c: layer_norm, rms_norm */
-int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int norm_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 char names[][KERNEL_CHOICE_MAX], int most);
-int norm_generics(int index, struct kernel_problem *out);
-
-/* norm_backward.c: layer_norm_backward, rms_norm_backward */
-int norm_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						  char names[][KERNEL_CHOICE_MAX], int most);
-int layer_norm_backward_generics(int index, struct kernel_problem *out);
-int rms_norm_backward_generics(int index, struct kernel_problem *out);
-
-/* gather.c */
-int gather_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int gather_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				   char names[][KERNEL_CHOICE_MAX], int most);
-int gather_generics(int index, struct kernel_problem *out);
-
-/* gather_backward.c */
-int gather_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-						 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int gather_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int gather_backward_choices(const struct kernel_problem *problem,
-							const struct kernel_limits *limits, char names[][KERNEL_CHOICE_MAX],
-							int most);
-int gather_backward_generics(int index, struct kernel_problem *out);
-
-/* giou.c: giou, giou_loss and their backward */
-int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				 char names[][KERNEL_CHOICE_MAX], int most);
-int giou_generics(int index, struct kernel_problem *out);
-int giou_backward_generics(int index, struct kernel_problem *out);
-int giou_loss_generics(int index, struct kernel_problem *out);
-int giou_loss_backward_generics(int index, struct kernel_problem *out);
-
-/* map.c */
-int map_names(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MAX],
-			  char error[KERNEL_ERROR_MAX]);
-int map_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
-			 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-int map_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				char names[][KERNEL_CHOICE_MAX], int most);
-void map_report(const struct kernel_problem *problem, uint64_t reported,
-				char error[KERNEL_ERROR_MAX]);
 
 #endif

@@ -71,6 +71,8 @@ struct kernel_attr {
 
 struct kernel_problem {
 	char op[24];
+	/* The operands' names, "x, mask?, y".  The planner sets it in its own copies. */
+	const char *operands;
 	struct kernel_tensor tensors[KERNEL_MAX_OPERANDS];
 	int tensor_count;
 	struct kernel_attr attrs[KERNEL_MAX_ATTRS];

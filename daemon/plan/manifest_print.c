@@ -15,7 +15,7 @@ int manifest_operands(const struct kernel_problem *problem, const struct plan_op
 {
 	if (op->names)
 		return op->names(problem, list, error);
-	snprintf(list, KERNEL_OPERANDS_MAX, "%s", op->operands);
+	plan_operands(op, list);
 	return KILN_OK;
 }
 
@@ -102,7 +102,6 @@ bool manifest_print(const struct kernel_problem *problem, char *text, size_t siz
 	struct plan_text out = {.text = text, .size = size};
 	const struct plan_op *op = plan_find(problem->op);
 	char list[KERNEL_OPERANDS_MAX], ignored[KERNEL_ERROR_MAX], name[16];
-	const struct plan_op named = {.operands = list};
 
 	if (!op || manifest_operands(problem, op, list, ignored) != KILN_OK)
 		return false;
@@ -110,7 +109,7 @@ bool manifest_print(const struct kernel_problem *problem, char *text, size_t siz
 	for (int i = 0; i < problem->tensor_count; i++) {
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			continue;
-		plan_operand_name(&named, i, name);
+		plan_operand_name(list, i, name);
 		plan_print(&out, " %s=", name);
 		print_tensor(&out, &problem->tensors[i]);
 	}

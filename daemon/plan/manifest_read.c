@@ -320,11 +320,10 @@ static int read_members(struct reader *in, struct kernel_problem *problem,
 static int place(struct reader *in, struct kernel_problem *problem, const char *list,
 				 const struct pending *pending)
 {
-	const struct plan_op named = {.operands = list};
 	char name[16];
 
-	for (int i = 0; list[0] && i < plan_operand_count(&named); i++) {
-		plan_operand_name(&named, i, name);
+	for (int i = 0; list[0] && i < plan_operand_count(list); i++) {
+		plan_operand_name(list, i, name);
 		if (strcmp(name, pending->name) != 0)
 			continue;
 		if (problem->tensors[i].dtype != KILN_DTYPE_NONE)

@@ -1,242 +1,14 @@
 /*
- * ops.c: the table of operators and the way into it: common checks first, then the operator's own.
+ * ops.c: the way into the operators: finds the row, checks what holds of any operator, and then
+ * calls the operator's own functions.
  */
 #include "internal.h"
 
 #include <string.h>
 
-const struct plan_op plan_ops[] = {
-	{
-		.name = "permute",
-		.operands = "x, y",
-		.attributes = "perm: which dimension of x each dimension of y is",
-		.summary =
-			"y = x with its dimensions reordered, bit for bit; x may be strided or broadcast",
-		.plan = permute_plan,
-		.infer = permute_infer,
-		.choices = permute_choices,
-		.generics = permute_generics,
-	},
-	{
-		.name = "softmax",
-		.operands = "x, y",
-		.attributes = "axis: the dimension to go along, from the end if below 0 (default -1); "
-					  "scale: factor of x (default 1)",
-		.summary = "y = exp(scale * x) along an axis, divided by its sum",
-		.plan = softmax_plan,
-		.infer = softmax_infer,
-		.choices = softmax_choices,
-		.generics = softmax_generics,
-	},
-	{
-		.name = "log_softmax",
-		.operands = "x, y",
-		.attributes = "axis: the dimension to go along, from the end if below 0 (default -1); "
-					  "scale: factor of x (default 1)",
-		.summary = "y = scale * x along an axis, less the logarithm of the sum of exp(scale * x)",
-		.plan = softmax_plan,
-		.infer = softmax_infer,
-		.choices = softmax_choices,
-		.generics = softmax_generics,
-	},
-	{
-		.name = "softmax_backward",
-		.operands = "y, dy, dx",
-		.attributes = "axis: the dimension to go along, from the end if below 0 (default -1); "
-					  "scale: factor of x (default 1)",
-		.summary = "dx = scale * y * (dy - sum(dy * y)) along an axis",
-		.plan = softmax_plan,
-		.infer = softmax_infer,
-		.choices = softmax_choices,
-		.generics = softmax_backward_generics,
-	},
-	{
-		.name = "log_softmax_backward",
-		.operands = "y, dy, dx",
-		.attributes = "axis: the dimension to go along, from the end if below 0 (default -1); "
-					  "scale: factor of x (default 1)",
-		.summary = "dx = scale * (dy - exp(y) * sum(dy)) along an axis",
-		.plan = softmax_plan,
-		.infer = softmax_infer,
-		.choices = softmax_choices,
-		.generics = softmax_backward_generics,
-	},
-	{
-		.name = "masked_softmax",
-		.operands = "x, mask?, y",
-		.attributes =
-			"kind: bool (mask is bool or u8), lengths (i32, one a row), causal (no mask), "
-			"additive (floats); keep: for kind bool, 1 if what is not 0 is kept (default "
-			"0, masked); empty: zero, nan or uniform, what a row becomes that is all "
-			"masked (default zero); scale: factor of x (default 1); diagonal: for kind "
-			"causal, column k of query q is kept if k <= q + diagonal (default 0)",
-		.summary = "softmax of scale * x along the last dimension over the elements that the mask "
-				   "leaves, 0 elsewhere",
-		.plan = masked_softmax_plan,
-		.infer = masked_softmax_infer,
-		.choices = masked_softmax_choices,
-		.generics = masked_softmax_generics,
-	},
-	{
-		.name = "masked_softmax_backward",
-		.operands = "y, dy, mask?, dx",
-		.attributes = "kind: bool, lengths, causal, additive (needs no mask); keep, scale, "
-					  "diagonal: as of masked_softmax",
-		.summary = "dx = scale * y * (dy - sum(dy * y)) over the elements that the mask leaves, 0 "
-				   "elsewhere",
-		.plan = masked_softmax_plan,
-		.infer = masked_softmax_infer,
-		.choices = masked_softmax_choices,
-		.generics = masked_softmax_backward_generics,
-	},
-	{
-		.name = "layer_norm",
-		.operands = "x, gamma?, beta?, residual?, y, mean?, rstd?, sum?",
-		.attributes = "eps: added to the variance (default 1e-5); "
-					  "axes: how many trailing dimensions are normalized (default 1)",
-		.summary = "y = (s - mean) / sqrt(variance + eps) * gamma + beta over the rows of s = x + "
-				   "residual",
-		.plan = norm_plan,
-		.infer = norm_infer,
-		.choices = norm_choices,
-		.generics = norm_generics,
-	},
-	{
-		.name = "rms_norm",
-		.operands = "x, gamma?, beta?, residual?, y, rstd?, sum?",
-		.attributes = "eps: added to the mean of squares (default 1e-5); "
-					  "axes: how many trailing dimensions are normalized (default 1)",
-		.summary =
-			"y = s / sqrt(mean of s * s + eps) * gamma + beta over the rows of s = x + residual",
-		.plan = norm_plan,
-		.infer = norm_infer,
-		.choices = norm_choices,
-		.generics = norm_generics,
-	},
-	{
-		.name = "layer_norm_backward",
-		.operands = "x, dy, gamma?, mean, rstd, dx?, dgamma?, dbeta?",
-		.attributes = "axes: how many trailing dimensions are normalized (default 1)",
-		.summary = "with n = (x - mean) * rstd and g = dy * gamma: dx = rstd * (g - mean of g - n "
-				   "* mean of g * n), dgamma = sum of dy * n and dbeta = sum of dy over the rows",
-		.plan = norm_backward_plan,
-		.infer = norm_backward_infer,
-		.choices = norm_backward_choices,
-		.generics = layer_norm_backward_generics,
-	},
-	{
-		.name = "rms_norm_backward",
-		.operands = "x, dy, gamma?, rstd, dx?, dgamma?, dbeta?",
-		.attributes = "axes: how many trailing dimensions are normalized (default 1)",
-		.summary = "with n = x * rstd and g = dy * gamma: dx = rstd * (g - n * mean of g * n), "
-				   "dgamma = sum of dy * n and dbeta = sum of dy over the rows",
-		.plan = norm_backward_plan,
-		.infer = norm_backward_infer,
-		.choices = norm_backward_choices,
-		.generics = rms_norm_backward_generics,
-	},
-	{
-		.name = "gather",
-		.operands = "src, idx, dst",
-		.attributes = "bounds: of indices, check (default: 0 is written where one is out of range, "
-					  "and the call ends in KILN_EINDEX), clamp (the nearest element is taken) or "
-					  "trust (all are in range)",
-		.summary = "dst[i,j,k] = src[i,j,idx[j,k]], bit for bit: one list of indices for each j, "
-				   "shared by all i",
-		.plan = gather_plan,
-		.infer = gather_infer,
-		.choices = gather_choices,
-		.generics = gather_generics,
-	},
-	{
-		.name = "gather_backward",
-		.operands = "ddst, idx, dsrc",
-		.attributes = "bounds: of indices, check (default: one that is out of range names nothing, "
-					  "and the call ends in KILN_EINDEX), clamp (it names the nearest element) or "
-					  "trust (all are in range)",
-		.summary = "dsrc[i,j,p] = the sum of ddst[i,j,k] over the k with idx[j,k] = p, by rising k",
-		.plan = gather_backward_plan,
-		.infer = gather_backward_infer,
-		.choices = gather_backward_choices,
-		.generics = gather_backward_generics,
-	},
-	{
-		.name = "giou",
-		.operands = "pred, target, y",
-		.attributes = "clamp: 1 if sides of the intersection are at least 0 (default), 0 if boxes "
-					  "that are apart in both directions count as intersecting",
-		.summary =
-			"y = intersection / union - (enclosing - union) / enclosing of boxes x1, y1, x2, "
-			"y2; 0 where y2 of target is 0",
-		.plan = giou_plan,
-		.infer = giou_infer,
-		.choices = giou_choices,
-		.generics = giou_generics,
-	},
-	{
-		.name = "giou_backward",
-		.operands = "pred, target, dy, dpred",
-		.attributes = "clamp: as of giou",
-		.summary = "dpred = dy * the derivatives of giou by x1, y1, x2, y2 of pred; 0 where y2 of "
-				   "target is 0",
-		.plan = giou_plan,
-		.infer = giou_infer,
-		.choices = giou_choices,
-		.generics = giou_backward_generics,
-	},
-	{
-		.name = "giou_loss",
-		.operands = "pred, target, offsets?, loss, count?",
-		.attributes = "clamp: as of giou",
-		.summary = "loss = the sum of giou over the pairs where y2 of target is not 0, divided by "
-				   "their count (by 1 if there are none); with offsets, sample s has the targets "
-				   "offsets[s] .. offsets[s+1]-1",
-		.plan = giou_plan,
-		.infer = giou_infer,
-		.choices = giou_choices,
-		.generics = giou_loss_generics,
-	},
-	{
-		.name = "giou_loss_backward",
-		.operands = "pred, target, offsets?, count, dloss, dpred",
-		.attributes = "clamp: as of giou",
-		.summary = "dpred = dloss / max(count, 1) * the derivatives of giou by x1, y1, x2, y2 of "
-				   "pred; 0 where there is no target, or its y2 is 0",
-		.plan = giou_plan,
-		.infer = giou_infer,
-		.choices = giou_choices,
-		.generics = giou_loss_backward_generics,
-	},
-	{
-		.name = "map",
-		.operands = "inputs?, output",
-		.attributes =
-			"statement: what is computed, \"y[i,j] = x[i,j] * s + b[j]\"; names: of the "
-			"operands in their order, \"x,b,y\"; NAME: a scalar of the statement; bounds: "
-			"of indices, check (default: 0 is read where one is out of range, and the call "
-			"ends in KILN_EINDEX), clamp (the nearest element is read) or zero (0 is read); "
-			"checked: 1 if every access is checked and the first bad one is named",
-		.summary = "what the statement says, for each element of the operand on its left",
-		.names = map_names,
-		.plan = map_plan,
-		.infer = map_infer,
-		.choices = map_choices,
-		.report = map_report,
-	},
-	{.name = NULL},
-};
-
-const struct plan_op *plan_find(const char *op)
-{
-	for (const struct plan_op *row = plan_ops; row->name; row++)
-		if (strcmp(row->name, op) == 0)
-			return row;
-	return NULL;
-}
-
-/* The problem's operator: its row of the table, with the operands' names that this problem has. */
+/* A problem's operator, with the names that the operands of this problem have. */
 struct found_op {
-	struct plan_op row;
+	const struct plan_op *row;
 	char operands[KERNEL_OPERANDS_MAX];
 };
 
@@ -245,40 +17,52 @@ static int find(const struct kernel_problem *problem, struct found_op *op,
 {
 	char names[512] = "";
 	struct plan_text known = {.text = names, .size = sizeof(names)};
-	const struct plan_op *found = NULL;
 
-	if (memchr(problem->op, 0, sizeof(problem->op)))
-		found = plan_find(problem->op);
-	if (found) {
-		op->row = *found;
-		if (!found->names)
-			return KILN_OK;
-		op->row.operands = op->operands;
-		return found->names(problem, op->operands, error);
+	op->row = memchr(problem->op, 0, sizeof(problem->op)) ? plan_find(problem->op) : NULL;
+	if (op->row && op->row->names)
+		return op->row->names(problem, op->operands, error);
+	if (op->row) {
+		plan_operands(op->row, op->operands);
+		return KILN_OK;
 	}
-	for (const struct plan_op *row = plan_ops; row->name; row++)
-		plan_print(&known, "%s%s", row == plan_ops ? "" : ", ", row->name);
+	for (const struct plan_op *row = plan_op_next(NULL); row; row = plan_op_next(row))
+		plan_print(&known, "%s%s", names[0] ? ", " : "", row->name);
 	return plan_refuse(error, KILN_EINVAL, "there is no operator \"%.24s\"; there is: %s",
 					   problem->op, names);
 }
 
-static int check_tensors(const struct plan_op *op, const struct kernel_problem *problem,
+static int check_tensors(const struct found_op *op, const struct kernel_problem *problem,
 						 char error[KERNEL_ERROR_MAX])
 {
-	int count = plan_operand_count(op);
+	int count = plan_operand_count(op->operands);
 
 	if (problem->tensor_count < 0 || problem->tensor_count > count)
-		return plan_refuse(error, KILN_EINVAL, "%s takes %d tensors (%s), not %d", op->name, count,
-						   op->operands, problem->tensor_count);
+		return plan_refuse(error, KILN_EINVAL, "%s takes %d tensors (%s), not %d", op->row->name,
+						   count, op->operands, problem->tensor_count);
 	if (problem->attr_count < 0 || problem->attr_count > KERNEL_MAX_ATTRS)
 		return plan_refuse(error, KILN_EINVAL, "%s cannot have %d attributes; the limit is %d",
-						   op->name, problem->attr_count, KERNEL_MAX_ATTRS);
+						   op->row->name, problem->attr_count, KERNEL_MAX_ATTRS);
 	for (int i = 0; i < problem->tensor_count; i++) {
-		int status = plan_check_tensor(op, i, &problem->tensors[i], error);
+		int status = plan_check_tensor(problem->op, op->operands, i, &problem->tensors[i], error);
 		if (status)
 			return status;
 	}
 	return KILN_OK;
+}
+
+/* The attributes are those of the row.  Where operands have names of the problem's own, attributes
+ * may, too: that operator checks them by itself. */
+static int check_attributes(const struct plan_op *op, const struct kernel_problem *problem,
+							char error[KERNEL_ERROR_MAX])
+{
+	char names[256] = "";
+	struct plan_text known = {.text = names, .size = sizeof(names)};
+
+	if (op->names)
+		return KILN_OK;
+	for (const struct op_attribute *attribute = op->attributes; attribute->name; attribute++)
+		plan_print(&known, "%s%s", names[0] ? ", " : "", attribute->name);
+	return plan_attrs_check(problem, names, error);
 }
 
 static int check_limits(const struct kernel_limits *limits, char error[KERNEL_ERROR_MAX])
@@ -292,9 +76,9 @@ static int check_limits(const struct kernel_limits *limits, char error[KERNEL_ER
 }
 
 /* What the caller left out at the end is written as left out. */
-static void complete(const struct plan_op *op, struct kernel_problem *problem)
+static void complete(const struct found_op *op, struct kernel_problem *problem)
 {
-	int count = plan_operand_count(op);
+	int count = plan_operand_count(op->operands);
 
 	for (int i = problem->tensor_count; i < count; i++)
 		problem->tensors[i] = (struct kernel_tensor){.dtype = KILN_DTYPE_NONE};
@@ -302,20 +86,20 @@ static void complete(const struct plan_op *op, struct kernel_problem *problem)
 }
 
 /* What is required must be there. */
-static int check_required(const struct plan_op *op, struct kernel_problem *problem,
+static int check_required(const struct found_op *op, struct kernel_problem *problem,
 						  char error[KERNEL_ERROR_MAX])
 {
-	int count = plan_operand_count(op);
+	int count = plan_operand_count(op->operands);
 
 	complete(op, problem);
 	for (int i = 0; i < count; i++) {
 		char name[16];
-		plan_operand_name(op, i, name);
-		if (problem->tensors[i].dtype == KILN_DTYPE_NONE && !plan_operand_optional(op, i))
+		plan_operand_name(op->operands, i, name);
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE && !plan_operand_optional(op->operands, i))
 			return plan_refuse(error, KILN_EINVAL,
 							   "%s: %s is missing; its operands are: %s (those with ? may be left "
 							   "out)",
-							   op->name, name, op->operands);
+							   op->row->name, name, op->operands);
 	}
 	return KILN_OK;
 }
@@ -348,7 +132,7 @@ static int take_choice(struct kernel_problem *problem, const char **choice,
 
 /* What holds of any operator's plan: all operands are described, and scratch memory has a limit.
  * An operand that is touched and says nothing of its address would be launched at any. */
-static int finish(const struct plan_op *op, const struct kernel_problem *problem,
+static int finish(const struct found_op *op, const struct kernel_problem *problem,
 				  struct kernel_plan *out, char error[KERNEL_ERROR_MAX])
 {
 	memcpy(out->operands, op->operands, strlen(op->operands) + 1);
@@ -379,30 +163,32 @@ int plan_problem(const struct kernel_problem *problem, const struct kernel_limit
 {
 	struct kernel_problem whole;
 	char text[KERNEL_CHOICE_MAX];
-	struct found_op found;
-	const struct plan_op *op = &found.row;
+	struct found_op op;
 	const char *choice = NULL;
 	int status;
 
 	memset(out, 0, sizeof(*out));
-	status = find(problem, &found, error);
+	status = find(problem, &op, error);
 	if (!status)
-		status = check_tensors(op, problem, error);
+		status = check_tensors(&op, problem, error);
 	if (!status) {
 		whole = *problem;
-		status = check_required(op, &whole, error);
+		whole.operands = op.operands;
+		status = check_required(&op, &whole, error);
 	}
 	if (!status)
 		status = take_choice(&whole, &choice, text, error);
+	if (!status)
+		status = check_attributes(op.row, &whole, error);
 	if (!status)
 		status = check_limits(limits, error);
 	if (status)
 		return status;
 
 	memcpy(out->op, problem->op, strlen(problem->op) + 1);
-	status = op->plan(&whole, limits, choice, out, error);
+	status = op.row->plan(&whole, limits, choice, out, error);
 	if (!status)
-		status = finish(op, &whole, out, error);
+		status = finish(&op, &whole, out, error);
 	if (status)
 		memset(out, 0, sizeof(*out));
 	return status;
@@ -413,23 +199,23 @@ int plan_choices(const struct kernel_problem *problem, const struct kernel_limit
 {
 	struct kernel_problem whole = *problem;
 	char text[KERNEL_CHOICE_MAX];
-	struct found_op found;
-	const struct plan_op *op = &found.row;
+	struct found_op op;
 	const char *choice;
 	struct kernel_plan plan;
 	int status = plan_problem(problem, limits, &plan, error);
 
 	if (!status)
-		status = find(problem, &found, error);
+		status = find(problem, &op, error);
 	if (status)
 		return status;
-	if (!op->choices || plan.kind != KERNEL_LAUNCH) {
+	if (!op.row->choices || plan.kind != KERNEL_LAUNCH) {
 		memcpy(names[0], plan.choice, KERNEL_CHOICE_MAX);
 		return 1;
 	}
-	check_required(op, &whole, error);
+	whole.operands = op.operands;
+	check_required(&op, &whole, error);
 	take_choice(&whole, &choice, text, error);
-	return op->choices(&whole, limits, names, PLAN_MAX_CHOICES);
+	return op.row->choices(&whole, limits, names, PLAN_MAX_CHOICES);
 }
 
 int plan_generic_at(const struct plan_op *op, int index, const struct kernel_limits *limits,
@@ -448,32 +234,34 @@ int plan_generic_at(const struct plan_op *op, int index, const struct kernel_lim
 int plan_required(const struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct kernel_problem whole = *problem;
-	struct found_op found;
-	int status = find(problem, &found, error);
+	struct found_op op;
+	int status = find(problem, &op, error);
 
 	if (!status)
-		status = check_tensors(&found.row, problem, error);
-	return status ? status : check_required(&found.row, &whole, error);
+		status = check_tensors(&op, problem, error);
+	return status ? status : check_required(&op, &whole, error);
 }
 
 int plan_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
 	struct kernel_problem plain;
 	char text[KERNEL_CHOICE_MAX];
-	struct found_op found;
-	const struct plan_op *op = &found.row;
+	struct found_op op;
 	const char *choice;
-	int status = find(problem, &found, error);
+	int status = find(problem, &op, error);
 
 	if (!status)
-		status = check_tensors(op, problem, error);
+		status = check_tensors(&op, problem, error);
 	if (status)
 		return status;
-	complete(op, problem);
+	complete(&op, problem);
 	plain = *problem;
+	plain.operands = op.operands;
 	status = take_choice(&plain, &choice, text, error);
 	if (!status)
-		status = op->infer(&plain, error);
+		status = check_attributes(op.row, &plain, error);
+	if (!status)
+		status = op.row->infer(&plain, error);
 	if (status)
 		return status;
 	memcpy(problem->tensors, plain.tensors, sizeof(problem->tensors));

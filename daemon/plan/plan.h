@@ -2,69 +2,22 @@
  * plan: from a problem and a device's limits to a plan.  Pure: no state, no I/O, no clock, no
  * addresses.
  *
- * One file per operator (permute.c) holds its checks, its canonical form and its choice of variant;
- * ops.c is the table of operators; explain.c prints.  Never includes compile, cache, exec or the
- * wire.
+ * A family of operators is a file or a folder of ops/: its rows (op.h), its checks, its canonical
+ * form and its choice of variant.  ops.c is the way into them; explain.c prints.
  */
 #ifndef KILN_DAEMON_PLAN_H
 #define KILN_DAEMON_PLAN_H
 
-#include "kernel.h"
-
-struct plan_op {
-	const char *name;
-	const char *operands; /* "x, mask?, y": inputs, then outputs; '?' marks what may be left out */
-	const char *attributes; /* "perm: permutation of the axes" */
-	const char *summary;    /* one sentence */
-	/* Of an operator whose operands have names of the problem's own: their list, to stand for
-	 * operands.  Fails as plan. */
-	int (*names)(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MAX],
-				 char error[KERNEL_ERROR_MAX]);
-	/*
-	 * KILN_OK, or KILN_EINVAL / KILN_ENOTSUP with a sentence in error.  All operands are there, in
-	 * place; optional ones may have dtype KILN_DTYPE_NONE.  choice: a name of a candidate, which is
-	 * no attribute any more, or NULL for the planner's own.
-	 */
-	int (*plan)(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
-	/* Fills in the shapes and dtypes of required tensors the caller left out (an op's outputs),
-	 * contiguous, or fails as plan.  All operands are in place; a required one that is left out has
-	 * dtype KILN_DTYPE_NONE. */
-	int (*infer)(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
-	/* The candidates for a valid problem, the planner's own first; how many.  NULL: that one only.
-	 */
-	int (*choices)(const struct kernel_problem *problem, const struct kernel_limits *limits,
-				   char names[][KERNEL_CHOICE_MAX], int most);
-	/*
-	 * A small valid problem, complete, whose plan with choice PLAN_GENERIC is number index of the
-	 * operator's generic kernels: KILN_OK, or KILN_ENOENT past the last.  NULL: there are none, or
-	 * they are each problem's own.  Every such plan of any problem has one of these kernels.
-	 */
-	int (*generics)(int index, struct kernel_problem *out);
-	/* The sentence for what a launch of a valid problem reported, which is not 0; NULL: the
-	 * device's own. */
-	void (*report)(const struct kernel_problem *problem, uint64_t reported,
-				   char error[KERNEL_ERROR_MAX]);
-};
+#include "op.h"
 
 /* Candidates of one problem at most. */
 #define PLAN_MAX_CHOICES 48
-/* The attribute that any operator takes besides its own: the name of a candidate. */
-#define PLAN_CHOICE "choice"
 /*
  * The candidate that any operator has and none lists: a kernel that depends on dtypes, words among
  * the attributes and a small class of the problem, and on no size, stride or alignment as a number:
  * those are arguments.  The plan's variant has the same name.
  */
 #define PLAN_GENERIC "generic"
-
-/* The operators, ended by a row whose name is NULL. */
-extern const struct plan_op plan_ops[];
-const struct plan_op *plan_find(const char *op);
-/* Operand number index of "x, mask?, y", without its mark; "operand" beyond the list. */
-void plan_operand_name(const struct plan_op *op, int index, char name[16]);
-bool plan_operand_optional(const struct plan_op *op, int index);
-int plan_operand_count(const struct plan_op *op);
 
 /*
  * Checks and plans.  The same problem and limits give the same plan, byte for byte (out is zeroed

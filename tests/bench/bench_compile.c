@@ -273,7 +273,7 @@ static bool print_all(struct all *all, const struct options *options)
 		   (double)all->trivial[options->jobs / 2] / 1e3);
 	printf("%-26s %7s %10s    %6s %8s %8s\n", "operator", "kernels", "median", "ratio", "slowest",
 		   "beyond");
-	for (const struct plan_op *op = plan_ops; op->name; op++) {
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op)) {
 		int count = 0;
 		for (int i = 0; i < all->count; i++)
 			if (strcmp(all->kernels[i].op, op->name) == 0)

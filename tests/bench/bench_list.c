@@ -23,7 +23,7 @@ void bench_operand_name(const struct cases_case *c, int operand, char name[16])
 		if (strcmp(c->attr[i].name, "names") == 0)
 			at = c->attr[i].s;
 	if (!at) {
-		plan_operand_name(plan_find(c->op->name), operand, name);
+		snprintf(name, 16, "%s", plan_find(c->op->name)->operands[operand].name);
 		return;
 	}
 	for (; operand > 0 && strchr(at, ','); operand--)

@@ -63,7 +63,17 @@ END
 "$KILN" --help | cmp - "$DIR/help" || fails "--help is not help"
 "$KILN" -h | cmp - "$DIR/help" || fails "-h is not help"
 
-prints 0 "$KILN" help explain <<'END'
+# What comes from the rows of operators is looked at apart: it grows with every operator.
+help_explain() {
+	"$KILN" help explain | awk '
+		/^usage: kiln explain/ { first = /explain OP/ }
+		/^ *$/ { operators = 0; options = 0 }
+		first && /^  --choice / { options = 0 }
+		!first || !(operators || options) { print }
+		first && /^  --offset / { options = 1 }
+		/^operators, / { operators = 1 }'
+}
+prints 0 help_explain <<'END'
 usage: kiln explain OP [OPTION]...
 
 what the planner chooses, without compiling
@@ -73,54 +83,12 @@ options:
   --dtype TYPE             its element type: f32, f16, u8, ... (f32)
   --stride 3,1             its strides in elements; 0 repeats (row-major)
   --offset BYTES           where it begins in its buffer (0)
-  --perm 1,0               axis k of y is axis perm[k] of x
-  --axis N                 the axis to go along, from the end if below 0 (-1)
-  --scale X                factor of x (1)
-  --kind bool              what the mask is: bool, lengths, causal, additive
-  --mask 8x1x9             its shape (x's; for lengths without the last axis)
-  --mask-dtype TYPE        its element type (bool; i32; for additive x's)
-  --keep                   a bool mask that is not 0 where elements are kept
-  --empty WORD             rows with nothing kept become zero, nan or uniform (zero)
-  --diagonal N             causal: row q keeps the columns up to q + N (0)
-  --with gamma,..          the optional operands that are there (none; backward dx)
-  --gamma-dtype TYPE       element type of gamma (x's)
-  --beta-dtype TYPE        element type of beta (x's)
-  --dgamma-dtype TYPE      element type of dgamma (x's)
-  --dbeta-dtype TYPE       element type of dbeta (x's)
-  --eps X                  added to the variance, or mean square (1e-5)
-  --axes N                 how many trailing axes are normalized (1)
-  --last N                 last axis of dst, or of dsrc in backward (the first operand's)
-  --idx-dtype TYPE         type of indices: u8, u16, i32, i64 (i32)
-  --bounds WORD            indices out of range: check, clamp or trust (check)
-  --target-dtype TYPE      element type of target (pred's)
-  --clamp N                sides of an intersection are at least 0: 1 or 0 (1)
   --choice NAME            the candidate to take: one that explain lists, or generic
   --operand T:2x3:3,1@4    one operand: type, shape, strides, offset; -: none (in turn)
   --target NAME            plan for this target: cpu, sm_90 (the device's)
   --why                    of a miss: the nearest kernel in the cache, and what differs
 
 operators, and the options that are not for all of them:
-  permute                  --perm
-  softmax                  --axis --scale
-  log_softmax              --axis --scale
-  softmax_backward         --axis --scale
-  log_softmax_backward     --axis --scale
-  masked_softmax           --scale --kind --mask --mask-dtype --keep --empty --diagonal
-  masked_softmax_backward  --scale --kind --mask --mask-dtype --keep --diagonal
-  layer_norm               --with gamma,beta,residual,mean,rstd,sum --gamma-dtype --beta-dtype --eps
-                           --axes
-  rms_norm                 --with gamma,beta,residual,rstd,sum --gamma-dtype --beta-dtype --eps
-                           --axes
-  layer_norm_backward      --with gamma,dx,dgamma,dbeta --gamma-dtype --dgamma-dtype --dbeta-dtype
-                           --axes
-  rms_norm_backward        --with gamma,dx,dgamma,dbeta --gamma-dtype --dgamma-dtype --dbeta-dtype
-                           --axes
-  gather                   --last --idx-dtype --bounds
-  gather_backward          --last --idx-dtype --bounds
-  giou                     --target-dtype --clamp
-  giou_backward            --target-dtype --clamp
-  giou_loss                --with offsets,count --target-dtype --clamp
-  giou_loss_backward       --with offsets --target-dtype --clamp
 
 global options: see 'kiln help'
 
@@ -154,6 +122,53 @@ options:
   --why                    of a miss: the nearest kernel in the cache, and what differs
 
 global options: see 'kiln help'
+END
+"$KILN" help explain >"$DIR/explain"
+while IFS= read -r line; do
+	grep -qxFe "$line" "$DIR/explain" || fails "help explain has no line '$line'"
+done <<'END'
+  --bounds WORD            indices out of range: check, clamp or trust (check)
+  --idx-dtype TYPE         type of indices: u8, u16, i32, i64 (i32)
+  --last N                 last axis of dst, or of dsrc in backward (the first operand's)
+  --clamp N                sides of an intersection are at least 0: 1 or 0 (1)
+  --target-dtype TYPE      element type of target (pred's)
+  --with gamma,..          the optional operands that are there (none; backward dx)
+  --kind bool              what the mask is: bool, lengths, causal, additive
+  --keep                   a bool mask that is not 0 where elements are kept
+  --empty WORD             rows with nothing kept become zero, nan or uniform (zero)
+  --scale X                factor of x (1)
+  --diagonal N             causal: row q keeps the columns up to q + N (0)
+  --mask 8x1x9             its shape (x's; for lengths without the last axis)
+  --mask-dtype TYPE        its element type (bool; i32; for additive x's)
+  --eps X                  added to the variance, or mean square (1e-5)
+  --axes N                 how many trailing dimensions are normalized (1)
+  --gamma-dtype TYPE       element type of gamma (x's)
+  --beta-dtype TYPE        element type of beta (x's)
+  --dgamma-dtype TYPE      element type of dgamma (x's)
+  --dbeta-dtype TYPE       element type of dbeta (x's)
+  --perm 1,0               axis k of y is axis perm[k] of x
+  --axis N                 the dimension to go along, from the end if below 0 (-1)
+  gather                   --bounds --idx-dtype --last
+  gather_backward          --bounds --idx-dtype --last
+  giou                     --clamp --target-dtype
+  giou_backward            --clamp --target-dtype
+  giou_loss                --clamp --target-dtype --with offsets,count
+  giou_loss_backward       --clamp --target-dtype --with offsets
+  masked_softmax           --kind --keep --empty --scale --diagonal --mask --mask-dtype
+  masked_softmax_backward  --kind --keep --scale --diagonal --mask --mask-dtype
+  layer_norm               --with gamma,beta,residual,mean,rstd,sum --eps --axes --gamma-dtype
+                           --beta-dtype
+  rms_norm                 --with gamma,beta,residual,rstd,sum --eps --axes --gamma-dtype
+                           --beta-dtype
+  layer_norm_backward      --with gamma,dx,dgamma,dbeta --axes --gamma-dtype --dgamma-dtype
+                           --dbeta-dtype
+  rms_norm_backward        --with gamma,dx,dgamma,dbeta --axes --gamma-dtype --dgamma-dtype
+                           --dbeta-dtype
+  permute                  --perm
+  softmax                  --scale --axis
+  log_softmax              --scale --axis
+  softmax_backward         --scale --axis
+  log_softmax_backward     --scale --axis
 END
 "$KILN" help explain >"$DIR/help"
 "$KILN" explain --help | cmp - "$DIR/help" || fails "explain --help is not help explain"

@@ -45,7 +45,8 @@
 		own("^include/kiln/", "^include/kiln/")
 		own("^client/wire/", "^(include/kiln/|client/wire/)")
 		own("^client/lib/", "^(include/kiln/|client/(lib|wire)/)")
-		shared = "include/kiln/|client/wire/plain\\.h$|client/cli/[^/]*$"
+		# The command line has the rows of the operators from the planner.
+		shared = "include/kiln/|client/wire/plain\\.h$|client/cli/[^/]*$|daemon/plan/op\\.h$"
 		own("^client/cli/(main\\.c$|commands/)", "^(" shared "|client/cli/commands/)")
 		own("^client/cli/", "^(" shared ")")
 		# What every room may know: the words of the public header, and how a kernel is described.

@@ -144,7 +144,7 @@ static bool plan_generics(const struct kernel_limits *limits, char **ops, struct
 
 	list->count = 0;
 	list->units = calloc(MOST_GENERICS, sizeof(list->units[0]));
-	for (const struct plan_op *op = plan_ops; op->name && list->units; op++) {
+	for (const struct plan_op *op = plan_op_next(NULL); op && list->units; op = plan_op_next(op)) {
 		bool wanted = op->generics && (!*ops || is_listed(op->name, ops));
 		for (int i = 0; wanted && list->count < MOST_GENERICS; i++) {
 			struct unit *unit = &list->units[list->count];

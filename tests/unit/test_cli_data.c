@@ -40,10 +40,10 @@ const char *cli_problem_text(const struct cli_problem *problem, const char *name
 }
 
 /* Operand 1 is of this kind, beside a first one of rows of so many columns. */
-static void fill(enum operand_data data, kiln_dtype dtype, int64_t columns, void *space,
-				 uint64_t bytes, uint64_t seed)
+static void fill(enum op_data data, kiln_dtype dtype, int64_t columns, void *space, uint64_t bytes,
+				 uint64_t seed)
 {
-	const struct cli_operator row = {.operands = {{.name = "x"}, {.name = "y", .data = data}}};
+	const struct plan_op row = {.operands = {{.name = "x"}, {.name = "y", .data = data}}};
 	struct cli_problem problem = {.row = &row, .tensor_count = 2};
 	problem.tensors[0] = (kiln_tensor){.dtype = KILN_F32, .rank = 2, .shape = {1, columns}};
 	problem.tensors[1] = (kiln_tensor){.dtype = dtype, .rank = 2, .shape = {1, columns}};
@@ -85,7 +85,7 @@ static void reals_are_about_normal(void **state)
 		size_t size = kiln_dtype_size(dtypes[d]);
 		double sum = 0, squares = 0, most = 0;
 		memset(space, 0xff, sizeof(space));
-		fill(DATA_NORMAL, dtypes[d], 10, space, COUNT * size, 7);
+		fill(OP_NORMAL, dtypes[d], 10, space, COUNT * size, 7);
 		for (int i = 0; i < COUNT; i++) {
 			double value = data_real(dtypes[d], (const uint8_t *)space + (size_t)i * size);
 			assert_true(isfinite(value));
@@ -107,8 +107,8 @@ static void probabilities_sum_to_one(void **state)
 	static float logarithms[COLUMNS];
 	double sum = 0, other = 0;
 	(void)state;
-	fill(DATA_PROBABILITY, KILN_F16, COLUMNS, halves, sizeof(halves), 5);
-	fill(DATA_LOGARITHM, KILN_F32, COLUMNS, logarithms, sizeof(logarithms), 6);
+	fill(OP_PROBABILITY, KILN_F16, COLUMNS, halves, sizeof(halves), 5);
+	fill(OP_LOGARITHM, KILN_F32, COLUMNS, logarithms, sizeof(logarithms), 6);
 	for (int i = 0; i < COLUMNS; i++) {
 		double value = data_real(KILN_F16, &halves[i]);
 		assert_true(value >= 0 && value < 1);
@@ -126,19 +126,19 @@ static void bits_are_any(void **state)
 	bool seen[256] = {false};
 	unsigned values = 0;
 	(void)state;
-	fill(DATA_BITS, KILN_F32, 10, bytes, sizeof(bytes), 3);
+	fill(OP_BITS, KILN_F32, 10, bytes, sizeof(bytes), 3);
 	for (int i = 0; i < 4000; i++)
 		seen[bytes[i]] = true;
 	for (int i = 0; i < 256; i++)
 		assert_true(seen[i]);
 	memset(bools, 0xff, sizeof(bools));
-	fill(DATA_BITS, KILN_BOOL, 10, bools, sizeof(bools), 3);
+	fill(OP_BITS, KILN_BOOL, 10, bools, sizeof(bools), 3);
 	for (int i = 0; i < 4000; i++)
 		values |= 1u << bools[i];
 	assert_int_equal(values, 3);
-	fill(DATA_BITS, KILN_BOOL, 10, again, sizeof(again), 3);
+	fill(OP_BITS, KILN_BOOL, 10, again, sizeof(again), 3);
 	assert_memory_equal(bools, again, sizeof(bools));
-	fill(DATA_BITS, KILN_BOOL, 10, again, sizeof(again), 4);
+	fill(OP_BITS, KILN_BOOL, 10, again, sizeof(again), 4);
 	assert_true(memcmp(bools, again, sizeof(bools)) != 0);
 }
 
@@ -147,8 +147,7 @@ enum { MASK_ROWS = 400, MASK_COLUMNS = 9 };
 static void fill_mask_of(const char *kind, int64_t keep, kiln_dtype dtype, int rank, void *space,
 						 uint64_t bytes)
 {
-	const struct cli_operator row = {
-		.operands = {{.name = "x"}, {.name = "mask", .data = DATA_MASK}}};
+	const struct plan_op row = {.operands = {{.name = "x"}, {.name = "mask", .data = OP_MASK}}};
 	struct cli_problem problem = {.row = &row, .tensor_count = 2, .attr_count = 2};
 	problem.attrs[0] = (kiln_attr){.name = "kind", .kind = KILN_ATTR_STRING, .s = kind};
 	problem.attrs[1] = (kiln_attr){.name = "keep", .kind = KILN_ATTR_INT, .i = keep};

@@ -15,9 +15,9 @@ static void operators_and_operands(void **state)
 	char known[256] = "", sentence[KERNEL_ERROR_MAX];
 
 	(void)state;
-	for (const struct plan_op *op = plan_ops; op->name; op++)
-		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s",
-				 op == plan_ops ? "" : ", ", op->name);
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op))
+		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s", known[0] ? ", " : "",
+				 op->name);
 	set_text(p.op, sizeof(p.op), "transmute");
 	snprintf(sentence, sizeof(sentence), "there is no operator \"transmute\"; there is: %s", known);
 	refused(&p, sentence);
@@ -41,20 +41,22 @@ static void operators_and_operands(void **state)
 static void operands_are_named(void **state)
 {
 	(void)state;
-	for (const struct plan_op *op = plan_ops; op->name; op++) {
-		char list[256] = "", name[16];
-		int count = plan_operand_count(op);
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op)) {
+		char list[256] = "", name[16], operands[KERNEL_OPERANDS_MAX];
+		int count;
+		plan_operands(op, operands);
+		count = plan_operand_count(operands);
 		assert_in_range(count, 2, KERNEL_MAX_OPERANDS);
 		assert_ptr_equal(plan_find(op->name), op);
 		for (int i = 0; i < count; i++) {
-			plan_operand_name(op, i, name);
+			plan_operand_name(operands, i, name);
 			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s%s", i ? ", " : "",
-					 name, plan_operand_optional(op, i) ? "?" : "");
+					 name, plan_operand_optional(operands, i) ? "?" : "");
 		}
-		assert_string_equal(list, op->operands);
-		plan_operand_name(op, count, name);
+		assert_string_equal(list, operands);
+		plan_operand_name(operands, count, name);
 		assert_string_equal(name, "operand");
-		assert_false(plan_operand_optional(op, count));
+		assert_false(plan_operand_optional(operands, count));
 	}
 }
 

@@ -215,7 +215,7 @@ static void batches(void **state)
 static void operators(void **state)
 {
 	(void)state;
-	for (const struct plan_op *op = plan_ops; op->name; op++) {
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op)) {
 		size_t length = strlen(op->name), found = 0;
 		for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 			found += strncmp(rows[i].line, op->name, length) == 0 && rows[i].line[length] == ' ';

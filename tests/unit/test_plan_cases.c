@@ -109,8 +109,7 @@ static void check_case(const struct cases_case *c, const struct kernel_limits *l
 	assert_int_equal(plan_problem(&p, limits, &again, error), KILN_OK);
 	assert_memory_equal(&plan, &again, sizeof(plan));
 
-	assert_int_equal(plan.operand_count,
-					 plan_operand_count(&(struct plan_op){.operands = plan.operands}));
+	assert_int_equal(plan.operand_count, plan_operand_count(plan.operands));
 	for (int i = 0; i < c->operand_count; i++) {
 		const struct cases_operand *o = &c->operand[i];
 		const struct kernel_extent *extent = &plan.extents[i];

@@ -115,7 +115,7 @@ static void check_op(const struct plan_op *op, const char *target)
 static void all_have_one(void **state)
 {
 	(void)state;
-	for (const struct plan_op *op = plan_ops; op->name; op++) {
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op)) {
 		if (!has_generic(op))
 			continue;
 		check_op(op, "sm_90");
@@ -131,7 +131,7 @@ static void they_are_few(void **state)
 	int all = 0;
 
 	(void)state;
-	for (const struct plan_op *op = plan_ops; op->name; op++) {
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op)) {
 		struct listed listed = list_of(op, &limits);
 		if (listed.count)
 			print_message("%s: %d\n", op->name, listed.count);

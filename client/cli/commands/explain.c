@@ -136,7 +136,6 @@ static int cli_compile(struct cli *cli)
 /* ---- The commands ---- */
 
 static const struct cli_option explain_options[] = {
-	CLI_PROBLEM_OPTIONS,
 	CLI_OPERAND_OPTION,
 	{"target", "NAME", "plan for this target: cpu, sm_90 (the device's)"},
 	WHY_OPTION,
@@ -152,7 +151,6 @@ static const struct cli_option map_explain_options[] = {
 };
 
 static const struct cli_option compile_options[] = {
-	CLI_PROBLEM_OPTIONS,
 	CLI_OPERAND_OPTION,
 	{"target", "NAME", "compile for this target: cpu, sm_75 .. sm_120 (the device's)"},
 	{0},
@@ -166,16 +164,18 @@ static const struct cli_option map_compile_options[] = {
 };
 
 const struct cli_command command_explain = {
-	"explain",       cli_explain, "OP", "what the planner chooses, without compiling",
-	explain_options, 1,           1,    CLI_ON_DEVICE};
+	"explain",          cli_explain, "OP", "what the planner chooses, without compiling",
+	explain_options,    1,           1,    CLI_ON_DEVICE,
+	cli_problem_options};
 
 const struct cli_command command_explain_map = {
 	"explain map",       cli_explain, "STATEMENT", "what the planner makes of a statement",
 	map_explain_options, 1,           1,           CLI_ON_DEVICE};
 
 const struct cli_command command_compile = {
-	"compile",       cli_compile, "OP", "compile into the cache, without a device",
-	compile_options, 1,           1,    CLI_ON_DEVICE};
+	"compile",          cli_compile, "OP", "compile into the cache, without a device",
+	compile_options,    1,           1,    CLI_ON_DEVICE,
+	cli_problem_options};
 
 const struct cli_command command_compile_map = {
 	"compile map",       cli_compile, "STATEMENT", "compile a statement into the cache",

@@ -25,7 +25,7 @@ static void print_options(const struct cli_option *options)
 }
 
 /* "  layer_norm    --with gamma,beta,.. --eps --axes", in lines of 100 columns */
-static void print_operator(const struct cli_operator *row, const struct cli_option *options)
+static void print_operator(const struct plan_op *row, const struct cli_option *options)
 {
 	char names[CLI_NAMES_MAX], word[CLI_NAMES_MAX + 32];
 	int column = printf("  %-24s", row->name);
@@ -45,16 +45,19 @@ static void print_operator(const struct cli_operator *row, const struct cli_opti
 
 static void print_command(const struct cli_command *command)
 {
+	const struct cli_option *options = cli_options(command);
+
 	printf("usage: kiln %s%s%s%s\n\n%s\n", command->name, command->usage[0] ? " " : "",
-		   command->usage, command->options ? " [OPTION]..." : "", command->help);
-	if (command->options) {
+		   command->usage, options ? " [OPTION]..." : "", command->help);
+	if (options) {
 		puts("\noptions:");
-		print_options(command->options);
+		print_options(options);
 	}
 	if (cli_describes_problem(command)) {
 		puts("\noperators, and the options that are not for all of them:");
-		for (const struct cli_operator *row = cli_operators; row->name; row++)
-			print_operator(row, command->options);
+		for (const struct plan_op *row = plan_op_next(NULL); row; row = plan_op_next(row))
+			if (!row->names)
+				print_operator(row, options);
 	}
 	puts("\nglobal options: see 'kiln help'");
 }
@@ -94,7 +97,7 @@ static void write_command(const struct cli_command *command)
 	json_string("name", command->name);
 	json_string("arguments", command->usage);
 	json_string("help", command->help);
-	write_options("options", command->options);
+	write_options("options", cli_options(command));
 	json_item_end();
 }
 

@@ -221,7 +221,9 @@ static int verify(struct run *run)
 
 	if (status)
 		return status;
-	run->problem.row->reference(&run->check);
+	for (const struct reference_row *row = reference_rows; row->op; row++)
+		if (!strcmp(row->op, run->problem.op))
+			row->check(&run->check);
 	if (run->check.no_memory)
 		fputs("kiln: run: no memory for a row of the reference\n", stderr);
 	return run->check.wrong || run->check.no_memory ? CLI_FAILED : CLI_OK;
@@ -391,7 +393,6 @@ static int cli_run_map(struct cli *cli)
 		{"time", "[N]", "time N warm calls (100, or what 10 s allow)"}, CLI_CHECK_OPTIONS
 
 static const struct cli_option run_options[] = {
-	CLI_PROBLEM_OPTIONS,
 	RUN_OPTIONS,
 	{0},
 };
@@ -403,8 +404,15 @@ static const struct cli_option map_options[] = {
 };
 
 const struct cli_command command_run = {
-	"run",       cli_run, "OP", "run on random data or files, and verify against plain loops",
-	run_options, 1,       1,    CLI_ON_DEVICE};
+	"run",
+	cli_run,
+	"OP",
+	"run on random data or files, and verify against plain loops",
+	run_options,
+	1,
+	1,
+	CLI_ON_DEVICE,
+	cli_problem_options};
 
 const struct cli_command command_run_map = {
 	"run map",   cli_run_map,

@@ -373,7 +373,6 @@ static int cli_tune(struct cli *cli)
 /* ---- The command ---- */
 
 static const struct cli_option tune_options[] = {
-	CLI_PROBLEM_OPTIONS,
 	{"seconds", "N", "time for so long, after compiling (5)"},
 	{"dry-run", NULL, "print, and keep nothing"},
 	{"forget", NULL, "remove the winner that is kept; without OP: all of them"},
@@ -391,4 +390,5 @@ const struct cli_command command_tune = {
 	tune_options,
 	0,
 	1,
-	CLI_ON_DEVICE};
+	CLI_ON_DEVICE,
+	cli_problem_options};

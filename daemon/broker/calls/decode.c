@@ -13,9 +13,8 @@
 
 const char *decode_operand_name(const char *operands, int i, char name[24])
 {
-	struct plan_op listed = {.operands = operands};
-	if (operands[0] && i < plan_operand_count(&listed))
-		plan_operand_name(&listed, i, name);
+	if (operands[0] && i < plan_operand_count(operands))
+		plan_operand_name(operands, i, name);
 	else
 		snprintf(name, 24, "operand %d", i);
 	return name;
@@ -83,7 +82,11 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 	struct kernel_tensor *tensor = &problem->tensors[index];
 	char name[24];
 	const struct plan_op *op = plan_find(problem->op);
-	decode_operand_name(op->names ? "" : op->operands, index, name);
+	/* Missing names end the row's list, and an index beyond the list is one of them. */
+	if (op->names || index >= OP_OPERANDS || !op->operands[index].name)
+		snprintf(name, sizeof(name), "operand %d", index);
+	else
+		snprintf(name, sizeof(name), "%s", op->operands[index].name);
 	if (wire_count(map) > TENSOR_MEMBERS_MOST)
 		return ERROR(KILN_EINVAL, "%s has %u members; the most is %d", name, wire_count(map),
 					 TENSOR_MEMBERS_MOST);

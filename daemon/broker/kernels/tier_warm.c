@@ -93,7 +93,7 @@ static struct kernel_ref *next_ref(struct warming *warming)
 {
 	const struct kernel_limits *limits = &handle_device(warming->executor)->info.limits;
 	char error[KERNEL_ERROR_MAX];
-	for (; warming->op->name; warming->op++, warming->index = 0) {
+	for (; warming->op; warming->op = plan_op_next(warming->op), warming->index = 0) {
 		struct kernel_plan plan;
 		struct kernel_ref *ref = NULL;
 		if (plan_generic_at(warming->op, warming->index, limits, &plan, error) != KILN_OK)
@@ -162,7 +162,7 @@ void tier_warm(struct broker *broker, struct device_handle *executor)
 	}
 	struct warming *warming = *link;
 	warming->generation = handle_generation(executor);
-	warming->op = plan_ops;
+	warming->op = plan_op_next(NULL);
 	warming->index = 0;
 	warming->resident = warming->failed = 0;
 	go_on(warming);
@@ -189,7 +189,7 @@ void tier_warm_forget(struct broker *broker, struct device_handle *executor)
 static uint64_t count_generics(void)
 {
 	uint64_t count = 0;
-	for (const struct plan_op *op = plan_ops; op->name; op++)
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op))
 		for (int i = 0; op->generics; i++, count++) {
 			struct kernel_problem problem = {0};
 			if (op->generics(i, &problem) != KILN_OK)

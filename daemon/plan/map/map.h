@@ -275,4 +275,16 @@ bool map_has_checks(const struct map *map);
 /* The whole file; false if it is too long. */
 bool map_write(const struct map *map, const struct map_loops *loops, struct plan_text *out);
 
+/* ---- For the rows (map_ops.c) ---- */
+
+int map_names(const struct kernel_problem *problem, char list[KERNEL_OPERANDS_MAX],
+			  char error[KERNEL_ERROR_MAX]);
+int map_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int map_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int map_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				char names[][KERNEL_CHOICE_MAX], int most);
+void map_report(const struct kernel_problem *problem, uint64_t reported,
+				char error[KERNEL_ERROR_MAX]);
+
 #endif

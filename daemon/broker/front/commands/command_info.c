@@ -459,11 +459,14 @@ void command_ops(struct session *session, struct wire_in *message, struct frame 
 	(void)frame;
 	reply_begin(&out, wire_id(message));
 	wire_list_begin(&out, "rows");
-	for (const struct plan_op *op = plan_ops; op->name; op++) {
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op)) {
 		wire_map_begin(&out, NULL);
 		wire_put_str(&out, "name", op->name);
-		wire_put_str(&out, "operands", op->operands);
-		wire_put_str(&out, "attributes", op->attributes);
+		char operands[KERNEL_OPERANDS_MAX], attributes[OP_ATTRIBUTES_MAX];
+		plan_operands(op, operands);
+		plan_attributes(op, attributes);
+		wire_put_str(&out, "operands", operands);
+		wire_put_str(&out, "attributes", attributes);
 		wire_put_str(&out, "summary", op->summary);
 		wire_map_end(&out);
 	}

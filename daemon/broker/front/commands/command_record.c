@@ -45,7 +45,7 @@ static void put_generic(struct wire_out *out)
 {
 	struct util_text text = {0};
 	int count = 0;
-	for (const struct plan_op *op = plan_ops; op->name; op++)
+	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op))
 		for (int i = 0; op->generics && add_generic(op, i, &text) == KILN_OK; i++)
 			count++;
 	wire_put_str(out, "text", text.text ? text.text : "");

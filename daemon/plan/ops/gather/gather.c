@@ -308,7 +308,7 @@ int gather_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 
 	for (int i = 0; i < 2; i++) {
 		char name[16];
-		plan_operand_name(plan_find(problem->op), i, name);
+		plan_operand_name(problem->operands, i, name);
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
 	}

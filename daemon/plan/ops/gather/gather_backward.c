@@ -343,7 +343,7 @@ int gather_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERRO
 
 	for (int i = 0; i < 3; i++) {
 		char name[16];
-		plan_operand_name(plan_find(problem->op), i, name);
+		plan_operand_name(problem->operands, i, name);
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing%s", problem->op, name,
 							   i == 2 ? "; how long its rows are does not follow from the others"

@@ -22,7 +22,7 @@ struct gather_op gather_op_of(const struct kernel_problem *problem)
 
 static void name_of(const struct kernel_problem *problem, int operand, char name[16])
 {
-	plan_operand_name(plan_find(problem->op), operand, name);
+	plan_operand_name(problem->operands, operand, name);
 }
 
 static bool is_index(kiln_dtype dtype)
@@ -148,11 +148,9 @@ int gather_check(const struct kernel_problem *problem, struct gather_problem *ou
 	struct gather_op op = gather_op_of(problem);
 	const struct kernel_tensor *few = &problem->tensors[op.few];
 	int bounds = GATHER_CHECK;
-	int status = plan_attrs_check(problem, "bounds", error);
+	int status = plan_attr_word(problem, "bounds", bounds_words, &bounds, error);
 
 	memset(out, 0, sizeof(*out));
-	if (!status)
-		status = plan_attr_word(problem, "bounds", bounds_words, &bounds, error);
 	if (!status)
 		status = check_dtypes(problem, &op, error);
 	if (!status)

@@ -343,14 +343,14 @@ int giou_choices(const struct kernel_problem *problem, const struct kernel_limit
 
 int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	const struct plan_op *op = plan_find(problem->op);
 	struct giou_problem giou;
 
 	giou_complete(problem);
 	for (int i = 0; i < problem->tensor_count; i++) {
 		char name[16];
-		plan_operand_name(op, i, name);
-		if (problem->tensors[i].dtype == KILN_DTYPE_NONE && !plan_operand_optional(op, i))
+		plan_operand_name(problem->operands, i, name);
+		if (problem->tensors[i].dtype == KILN_DTYPE_NONE &&
+			!plan_operand_optional(problem->operands, i))
 			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
 	}
 	return giou_check(problem, &giou, error);

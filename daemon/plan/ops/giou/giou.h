@@ -35,4 +35,16 @@ void giou_complete(struct kernel_problem *problem);
 /* The type to compute in, which losses and their derivatives have. */
 kiln_dtype giou_computed(kiln_dtype pred);
 
+/* ---- For the rows (giou_ops.c) ---- */
+
+int giou_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int giou_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int giou_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 char names[][KERNEL_CHOICE_MAX], int most);
+int giou_generics(int index, struct kernel_problem *out);
+int giou_backward_generics(int index, struct kernel_problem *out);
+int giou_loss_generics(int index, struct kernel_problem *out);
+int giou_loss_backward_generics(int index, struct kernel_problem *out);
+
 #endif

@@ -29,7 +29,7 @@ kiln_dtype giou_computed(kiln_dtype pred)
 
 static void name_of(const struct kernel_problem *problem, int operand, char name[16])
 {
-	plan_operand_name(plan_find(problem->op), operand, name);
+	plan_operand_name(problem->operands, operand, name);
 }
 
 static int check_alignment(const struct kernel_problem *problem, int index,
@@ -203,11 +203,9 @@ int giou_check(const struct kernel_problem *problem, struct giou_problem *out,
 	struct giou_op op = giou_op_of(problem);
 	bool ragged = op.offsets >= 0 && problem->tensors[op.offsets].dtype != KILN_DTYPE_NONE;
 	int64_t clamp = 1;
-	int status = plan_attrs_check(problem, "clamp", error);
+	int status = plan_attr_int(problem, "clamp", 0, 1, &clamp, error);
 
 	memset(out, 0, sizeof(*out));
-	if (!status)
-		status = plan_attr_int(problem, "clamp", 0, 1, &clamp, error);
 	if (!status)
 		status = rows_check_float(problem, 0, error);
 	if (!status)

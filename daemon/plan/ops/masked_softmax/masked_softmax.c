@@ -29,7 +29,7 @@ int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR
 
 	for (int i = 0; i < 1 + backward; i++) {
 		char name[16];
-		plan_operand_name(plan_find(problem->op), i, name);
+		plan_operand_name(problem->operands, i, name);
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
 	}

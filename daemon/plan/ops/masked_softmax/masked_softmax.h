@@ -57,4 +57,14 @@ void masked_extents(const struct masked_problem *masked, uint32_t rows, uint32_t
 void masked_generic(const struct masked_problem *masked, const struct kernel_limits *limits,
 					struct kernel_plan *out);
 
+/* ---- For the rows (masked_softmax_ops.c) ---- */
+
+int masked_softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int masked_softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int masked_softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						   char names[][KERNEL_CHOICE_MAX], int most);
+int masked_softmax_generics(int index, struct kernel_problem *out);
+int masked_softmax_backward_generics(int index, struct kernel_problem *out);
+
 #endif

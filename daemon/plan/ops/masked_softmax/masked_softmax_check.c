@@ -44,13 +44,8 @@ static int read_attrs(struct masked_problem *masked, char error[KERNEL_ERROR_MAX
 	const struct kernel_problem *problem = masked->problem;
 	kiln_dtype dtype = problem->tensors[0].dtype;
 	int64_t keep = 0;
-	int status = plan_attrs_check(problem,
-								  masked->backward ? "kind, keep, scale, diagonal"
-												   : "kind, keep, empty, scale, diagonal",
-								  error);
+	int status = read_kind(masked, error);
 
-	if (!status)
-		status = read_kind(masked, error);
 	if (!status)
 		status = plan_attr_int(problem, "keep", 0, 1, &keep, error);
 	if (!status)
@@ -77,7 +72,7 @@ static int check_broadcast(const struct masked_problem *masked, int dims,
 	const struct kernel_tensor *x = &problem->tensors[0], *mask = &problem->tensors[masked->mask];
 	char name[16];
 
-	plan_operand_name(plan_find(problem->op), 0, name);
+	plan_operand_name(problem->operands, 0, name);
 	if (mask->rank > dims)
 		return plan_refuse(
 			error, KILN_EINVAL,
@@ -155,7 +150,7 @@ static int check_rank(const struct masked_problem *masked, char error[KERNEL_ERR
 	int rank = problem->tensors[0].rank;
 	char name[16];
 
-	plan_operand_name(plan_find(problem->op), 0, name);
+	plan_operand_name(problem->operands, 0, name);
 	if (rank == 0)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: %s has rank 0; it needs a dimension to go along", problem->op,

@@ -101,8 +101,6 @@ static int read_problem(const struct kernel_problem *problem, struct norm_proble
 	norm->dtype = problem->tensors[0].dtype;
 	norm->eps = 1e-5;
 	if (!status)
-		status = plan_attrs_check(problem, "eps, axes", error);
-	if (!status)
 		status = norm_check_axes(problem, 0, &norm->axes, error);
 	if (!status)
 		status = check_eps(norm, error);

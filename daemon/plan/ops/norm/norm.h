@@ -127,4 +127,13 @@ bool norm_launch(const struct norm_problem *norm, const struct norm_way *way,
 void norm_note(const struct norm_problem *norm, const struct norm_way *way,
 			   struct kernel_plan *out);
 
+/* ---- For the rows (norm_ops.c) ---- */
+
+int norm_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+			  const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int norm_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int norm_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 char names[][KERNEL_CHOICE_MAX], int most);
+int norm_generics(int index, struct kernel_problem *out);
+
 #endif

@@ -97,8 +97,6 @@ static int read_problem(const struct kernel_problem *problem, struct norm_backwa
 	norm->at = find_operands(problem, norm->rms);
 	norm->dtype = problem->tensors[0].dtype;
 	if (!status)
-		status = plan_attrs_check(problem, "axes", error);
-	if (!status)
 		status = norm_check_axes(problem, 0, &norm->axes, error);
 	if (!status)
 		status = check_operands(norm, error);
@@ -112,13 +110,12 @@ static int read_problem(const struct kernel_problem *problem, struct norm_backwa
 /* No output must be there; so there is none to complete. */
 int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 {
-	const struct plan_op *op = plan_find(problem->op);
 	struct norm_backward_problem norm;
 
 	for (int i = 0; i < problem->tensor_count; i++) {
 		char name[16];
-		plan_operand_name(op, i, name);
-		if (!norm_has(problem, i) && !plan_operand_optional(op, i))
+		plan_operand_name(problem->operands, i, name);
+		if (!norm_has(problem, i) && !plan_operand_optional(problem->operands, i))
 			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
 	}
 	return read_problem(problem, &norm, error);

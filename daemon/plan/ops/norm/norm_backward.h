@@ -107,4 +107,14 @@ int norm_backward_generic(const struct norm_backward_problem *norm,
 						  const struct kernel_limits *limits, uint32_t *alignment,
 						  struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
 
+/* ---- For the rows (norm_ops.c) ---- */
+
+int norm_backward_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					   const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int norm_backward_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int norm_backward_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+						  char names[][KERNEL_CHOICE_MAX], int most);
+int layer_norm_backward_generics(int index, struct kernel_problem *out);
+int rms_norm_backward_generics(int index, struct kernel_problem *out);
+
 #endif

@@ -8,7 +8,7 @@
 
 static void name_of(const struct kernel_problem *problem, int index, char name[16])
 {
-	plan_operand_name(plan_find(problem->op), index, name);
+	plan_operand_name(problem->operands, index, name);
 }
 
 bool norm_has(const struct kernel_problem *problem, int index)

@@ -17,10 +17,7 @@ static int read_perm(const struct kernel_problem *problem, int64_t perm[KILN_MAX
 	const struct kernel_tensor *x = &problem->tensors[0];
 	const struct kernel_attr *attr = plan_attr(problem, "perm");
 	uint32_t seen = 0;
-	int status = plan_attrs_check(problem, "perm", error);
 
-	if (status)
-		return status;
 	if (!attr)
 		return plan_refuse(error, KILN_EINVAL,
 						   "permute: perm is missing: which of x's %d dimensions each one of y is",

@@ -174,4 +174,13 @@ bool permute_skewed_find(const struct permute_form *form, uint32_t side, const c
 void permute_matrix_print(const struct permute_form *form, const struct permute_matrix *matrix,
 						  struct plan_text *id);
 
+/* ---- For the rows (permute_ops.c) ---- */
+
+int permute_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int permute_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int permute_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					char names[][KERNEL_CHOICE_MAX], int most);
+int permute_generics(int index, struct kernel_problem *out);
+
 #endif

@@ -13,10 +13,8 @@ bool rows_is_float(kiln_dtype dtype)
 static void names_of(const struct kernel_problem *problem, int a, int b, char first[16],
 					 char second[16])
 {
-	const struct plan_op *op = plan_find(problem->op);
-
-	plan_operand_name(op, a, first);
-	plan_operand_name(op, b, second);
+	plan_operand_name(problem->operands, a, first);
+	plan_operand_name(problem->operands, b, second);
 }
 
 int rows_check_float(const struct kernel_problem *problem, int index, char error[KERNEL_ERROR_MAX])

@@ -40,11 +40,9 @@ static int read_attrs(const struct kernel_problem *problem, struct softmax_attrs
 {
 	int64_t rank = problem->tensors[0].rank, axis = -1;
 	char name[16];
-	int status = plan_attrs_check(problem, "axis, scale", error);
+	int status;
 
-	if (status)
-		return status;
-	plan_operand_name(plan_find(problem->op), 0, name);
+	plan_operand_name(problem->operands, 0, name);
 	if (rank == 0)
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: %s has rank 0; it needs a dimension to go along", problem->op,
@@ -83,7 +81,7 @@ int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX])
 
 	for (int i = 0; i < op.inputs; i++) {
 		char name[16];
-		plan_operand_name(plan_find(problem->op), i, name);
+		plan_operand_name(problem->operands, i, name);
 		if (problem->tensors[i].dtype == KILN_DTYPE_NONE)
 			return plan_refuse(error, KILN_EINVAL, "%s: %s is missing", problem->op, name);
 	}

@@ -89,4 +89,14 @@ void softmax_real_arg(struct kernel_plan *out, kiln_dtype dtype, double value);
 void softmax_extents(const struct kernel_problem *problem, const int *index, int count,
 					 uint32_t alignment, struct kernel_plan *out);
 
+/* ---- For the rows (softmax_ops.c) ---- */
+
+int softmax_plan(const struct kernel_problem *problem, const struct kernel_limits *limits,
+				 const char *choice, struct kernel_plan *out, char error[KERNEL_ERROR_MAX]);
+int softmax_infer(struct kernel_problem *problem, char error[KERNEL_ERROR_MAX]);
+int softmax_choices(const struct kernel_problem *problem, const struct kernel_limits *limits,
+					char names[][KERNEL_CHOICE_MAX], int most);
+int softmax_generics(int index, struct kernel_problem *out);
+int softmax_backward_generics(int index, struct kernel_problem *out);
+
 #endif

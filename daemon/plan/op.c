@@ -1,0 +1,56 @@
+/*
+ * op.c: the rows of operators one after the other, by name, and as texts.
+ */
+#include "internal.h"
+
+#include <string.h>
+
+const struct plan_op *plan_op_next(const struct plan_op *op)
+{
+	const struct plan_op *const *family = plan_families;
+
+	if (!op)
+		return *family;
+	if (op[1].name)
+		return op + 1;
+	/* The last of its family: the family is the one that ends there. */
+	for (; *family; family++) {
+		const struct plan_op *last = *family;
+		while (last[1].name)
+			last++;
+		if (last == op)
+			return family[1];
+	}
+	return NULL;
+}
+
+const struct plan_op *plan_find(const char *op)
+{
+	for (const struct plan_op *row = plan_op_next(NULL); row; row = plan_op_next(row))
+		if (strcmp(row->name, op) == 0)
+			return row;
+	return NULL;
+}
+
+void plan_operands(const struct plan_op *op, char list[KERNEL_OPERANDS_MAX])
+{
+	struct plan_text text = {.text = list, .size = KERNEL_OPERANDS_MAX};
+
+	list[0] = 0;
+	for (const struct op_operand *operand = op->operands; operand->name; operand++)
+		plan_print(&text, "%s%s%s", operand == op->operands ? "" : ", ", operand->name,
+				   operand->presence == OP_REQUIRED ? "" : "?");
+}
+
+void plan_attributes(const struct plan_op *op, char text[OP_ATTRIBUTES_MAX])
+{
+	struct plan_text out = {.text = text, .size = OP_ATTRIBUTES_MAX};
+
+	text[0] = 0;
+	for (const struct op_attribute *attribute = op->attributes; attribute->name; attribute++) {
+		plan_print(&out, "%s%s: %s", attribute == op->attributes ? "" : "; ", attribute->name,
+				   attribute->text ? attribute->text : attribute->help);
+		if (!attribute->text && attribute->usual)
+			plan_print(&out, " (default %s)", attribute->usual);
+	}
+}
