@@ -82,7 +82,7 @@ struct broker {
 	struct map lookups_by_key;
 	struct job_wait *waits; /* all that ask for kernels */
 	struct tiers *tiers;
-	int seconds; /* compilers beside the pool's */
+	int alt_compilers; /* compilers beside the pool's */
 
 	struct server *server;
 	bool draining;

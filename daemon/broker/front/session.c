@@ -57,8 +57,8 @@ static void forget_owned(struct session *session)
 		graph_orphan(call);
 		call_drop(call);
 	}
-	second_close(session->second);
-	session->second = NULL;
+	alt_compiler_close(session->alt_compiler);
+	session->alt_compiler = NULL;
 	if (session->own)
 		handle_end(session->own);
 	session->own = NULL;

@@ -106,7 +106,7 @@ struct request {
 
 struct work;
 struct shapes;
-struct second;
+struct alt_compiler;
 
 /* A session has one of the places of --max-sessions, or a kept one: admit.c. */
 enum session_place {
@@ -146,7 +146,8 @@ struct session {
 	struct lane *lane; /* in executor; NULL: none yet, or none more */
 	/* Of the message that is being looked at: the entries of the lane that it follows. */
 	uint64_t lane_tail, lane_follows;
-	struct second *second;     /* a compiler beside the pool's; NULL: it has asked for none */
+	struct alt_compiler
+		*alt_compiler;         /* a compiler beside the pool's; NULL: it has asked for none */
 	struct device_handle *own; /* for kernels that the session brings; NULL: it has brought none */
 
 	struct map buffers, calls; /* by id */

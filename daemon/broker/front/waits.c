@@ -228,7 +228,7 @@ static void ask_modules(struct collecting *all)
 	handle_waits(broker, keep_note, all);
 	server_waits(broker, keep_note, all);
 	for (const struct session *session = broker->sessions; session; session = session->next)
-		if (session->second && second_note(session->second, &note))
+		if (session->alt_compiler && alt_compiler_note(session->alt_compiler, &note))
 			keep_note(all, &note);
 }
 

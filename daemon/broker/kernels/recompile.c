@@ -20,8 +20,8 @@ struct recompile {
 	struct broker *broker;
 	struct recompile_want want;
 	enum recompile_phase phase;
-	struct second *taken; /* the compiler; another may be closed at any time */
-	bool stopped;         /* while the store had it: nobody is to be told */
+	struct alt_compiler *taken; /* the compiler; another may be closed at any time */
+	bool stopped;               /* while the store had it: nobody is to be told */
 	recompile_done done;
 	void *arg;
 	struct cache_row row;      /* as it was read, and then the new one */
@@ -40,7 +40,7 @@ struct recompile {
 static void give_back(struct recompile *recompile)
 {
 	if (recompile->taken)
-		second_give(recompile->taken);
+		alt_compiler_give(recompile->taken);
 	recompile->taken = NULL;
 }
 
@@ -172,7 +172,7 @@ static void look_done(struct broker *broker, void *arg)
 	}
 	recompile->phase = RECOMPILE_COMPILING;
 	if (recompile->want.compiler) {
-		second_submit(recompile->want.compiler, recompile->job, compiled, recompile);
+		alt_compiler_submit(recompile->want.compiler, recompile->job, compiled, recompile);
 		return;
 	}
 	if (strcmp(recompile->compiler, job_compiler(broker, recompile->target)) != 0) {
@@ -242,24 +242,24 @@ static void skip(struct recompile *recompile)
 /* Who compiles?  job and target are there. */
 static void ask(struct recompile *recompile)
 {
-	struct second *second = recompile->want.compiler;
+	struct alt_compiler *alt = recompile->want.compiler;
 	recompile->phase = RECOMPILE_ASKING;
-	if (!second) {
+	if (!alt) {
 		pool_when_known(recompile->broker, on_known, recompile);
 	} else if (!recompile->taken) {
 		util_fail(recompile->error, sizeof(recompile->error), 0,
 				  "a second compiler takes one kernel at a time of a connection");
 		fail(recompile, KILN_EBUSY);
-	} else if (!second_serves(second, recompile->target) && !recompile->want.ref) {
+	} else if (!alt_compiler_serves(alt, recompile->target) && !recompile->want.ref) {
 		skip(recompile);
-	} else if (!second_serves(second, recompile->target)) {
+	} else if (!alt_compiler_serves(alt, recompile->target)) {
 		util_fail(
 			recompile->error, sizeof(recompile->error), 0,
 			"%.120s does not compile for %s: a libnvrtc does for GPUs, a C++ compiler for cpu",
-			second_path(second), recompile->target);
+			alt_compiler_path(alt), recompile->target);
 		fail(recompile, KILN_EINVAL);
 	} else {
-		second_ask(second, on_second_known, recompile);
+		alt_compiler_ask(alt, on_second_known, recompile);
 	}
 }
 
@@ -322,7 +322,7 @@ struct recompile *recompile_start(struct broker *broker, const struct recompile_
 	recompile->want = *want;
 	recompile->done = done;
 	recompile->arg = arg;
-	if (want->compiler && second_take(want->compiler))
+	if (want->compiler && alt_compiler_take(want->compiler))
 		recompile->taken = want->compiler;
 	if (planned) {
 		kernel_hold(want->ref);
@@ -347,13 +347,13 @@ void recompile_stop(struct recompile *recompile)
 		return;
 	case RECOMPILE_ASKING:
 		if (recompile->taken)
-			second_cancel(recompile->taken);
+			alt_compiler_cancel(recompile->taken);
 		else
 			pool_forget(recompile->broker, recompile);
 		break;
 	case RECOMPILE_COMPILING:
 		if (recompile->taken)
-			second_cancel(recompile->taken);
+			alt_compiler_cancel(recompile->taken);
 		else
 			pool_cancel(recompile->broker, recompile->pooled);
 		break;

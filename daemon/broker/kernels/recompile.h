@@ -14,7 +14,7 @@ struct recompile_want {
 	struct kernel_ref *ref;         /* a planned kernel; NULL: the row of key */
 	char key[KERNEL_KEY_HEX];       /* how the key of the row begins */
 	char target[KERNEL_TARGET_MAX]; /* with key: the new target; "": the row's own */
-	struct second *compiler;        /* NULL: the pool's */
+	struct alt_compiler *compiler;  /* NULL: the pool's */
 	enum pool_priority priority;    /* in the pool's queue */
 	struct turn_owner owner;        /* whose turns it takes, there and at the store */
 };

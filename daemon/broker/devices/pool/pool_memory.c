@@ -82,11 +82,13 @@ bool memory_admits(struct broker *broker, const struct compile_job *job)
 	int busy = 0;
 	for (int i = 0; i < pool->count; i++) {
 		const struct slot *slot = &pool->slots[i];
-		busy += slot->state == SLOT_BUSY;
-		resident += slot->state == SLOT_BUSY || slot->state == SLOT_IDLE ? slot->resident : 0;
-		reserved += slot->state == SLOT_BUSY ? slot->reserved : 0;
+		busy += slot->worker.state == WORKER_BUSY;
+		resident += slot->worker.state == WORKER_BUSY || slot->worker.state == WORKER_IDLE
+						? slot->resident
+						: 0;
+		reserved += slot->worker.state == WORKER_BUSY ? slot->reserved : 0;
 		/* Any of the idle ones may get it. */
-		uint64_t adds = slot->state == SLOT_IDLE ? memory_estimate(pool, slot, job) : 0;
+		uint64_t adds = slot->worker.state == WORKER_IDLE ? memory_estimate(pool, slot, job) : 0;
 		wanted = adds > wanted ? adds : wanted;
 	}
 	/* Those that run may take all that they are believed to, from now on. */

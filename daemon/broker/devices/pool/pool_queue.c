@@ -116,17 +116,17 @@ struct pool_job *queue_pop_stale(struct pool *pool)
 
 /* ---- Which worker ---- */
 
-static int count_slots(const struct pool *pool, enum slot_state state)
+static int count_slots(const struct pool *pool, enum worker_state state)
 {
 	int count = 0;
 	for (int i = 0; i < pool->count; i++)
-		count += pool->slots[i].state == state;
+		count += pool->slots[i].worker.state == state;
 	return count;
 }
 
 static bool is_fresh(const struct slot *slot)
 {
-	return slot->jobs_done == 0;
+	return slot->worker.jobs_done == 0;
 }
 
 /* An idle worker, if it can be one that is fresh or not, as wanted. */
@@ -135,7 +135,7 @@ static struct slot *find_idle(struct pool *pool, bool fresh)
 	struct slot *found = NULL;
 	for (int i = 0; i < pool->count; i++) {
 		struct slot *slot = &pool->slots[i];
-		if (slot->state == SLOT_IDLE && (!found || is_fresh(slot) == fresh))
+		if (slot->worker.state == WORKER_IDLE && (!found || is_fresh(slot) == fresh))
 			found = slot;
 	}
 	return found;
@@ -144,7 +144,7 @@ static struct slot *find_idle(struct pool *pool, bool fresh)
 /* Somebody who waits shall find a worker; where one is all there is, it works. */
 static bool may_take(const struct pool *pool, enum pool_priority priority)
 {
-	int idle = count_slots(pool, SLOT_IDLE), gone = count_slots(pool, SLOT_EMPTY);
+	int idle = count_slots(pool, WORKER_IDLE), gone = count_slots(pool, WORKER_EMPTY);
 	return priority == POOL_INTERACTIVE ? idle > 0
 										: idle > 1 || (idle == 1 && gone == pool->count - 1);
 }
@@ -169,7 +169,7 @@ static struct slot *find_worker(struct pool *pool, const struct pool_job *job, i
 void queue_assign(struct broker *broker)
 {
 	struct pool *pool = broker->pool;
-	int coming = count_slots(pool, SLOT_STARTING);
+	int coming = count_slots(pool, WORKER_STARTING);
 	for (int i = 0; i < POOL_PRIORITIES; i++) {
 		struct pool_queue *queue = &pool->queues[i];
 		struct pool_job *next, *job = queue->head;

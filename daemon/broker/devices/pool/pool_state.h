@@ -3,9 +3,8 @@
 #ifndef KILN_DAEMON_POOL_STATE_H
 #define KILN_DAEMON_POOL_STATE_H
 
-#include "daemon/base/child.h"
-#include "daemon/base/pulse.h"
 #include "pool.h"
+#include "worker.h"
 
 /*
  * A job waits for its turn, in the turns of one priority or of both; is chosen, when its turn has
@@ -14,7 +13,6 @@
 struct pool_job {
 	struct turn_item item; /* the first member: what turns_take() gives */
 	const struct compile_job *job;
-	struct compile_job as_sent;
 	enum pool_priority priority; /* the first of those of all who have joined */
 	bool queued;                 /* no worker has it */
 	pool_done done;
@@ -29,24 +27,16 @@ struct pool_job {
 	struct pool_job *all_previous, *all_next; /* of all that are queued */
 };
 
-enum slot_state { SLOT_EMPTY, SLOT_STARTING, SLOT_IDLE, SLOT_BUSY };
-
 /* A place for a worker; outlives the processes that fill it. */
 struct slot {
 	struct broker *broker;
-	enum slot_state state;
-	struct child *child;
+	struct worker worker;
 	struct pool_job *job;
-	uv_timer_t timer; /* EMPTY: backoff; STARTING, BUSY: deadline */
-	struct pulse pulse;
-	bool overran, lifeless;     /* it was killed for one of its deadlines */
-	uint64_t job_id, jobs_done; /* jobs_done: of the process that is in it */
-	uint64_t change;            /* after which its process came up */
-	uint64_t base;              /* bytes of its process when that came up */
-	uint64_t resident;          /* and when it was last idle */
-	uint64_t reserved;          /* BUSY: bytes that its job is believed to add at most */
+	uint64_t change;   /* after which its process came up */
+	uint64_t base;     /* bytes of its process when that came up */
+	uint64_t resident; /* and when it was last idle */
+	uint64_t reserved; /* BUSY: bytes that its job is believed to add at most */
 	uint32_t backoff_ms;
-	uint64_t launched_us; /* its process was started, or could not be */
 };
 
 struct known_waiter {
@@ -82,7 +72,7 @@ struct pool {
 	uint64_t changes; /* of the compilers */
 	bool closing;
 	struct known_waiter *waiters;
-	uint64_t next_job, started, killed, recycled;
+	uint64_t started, killed, recycled;
 	struct pool_memory memory;
 	int failed_starts; /* since a worker was last ready */
 	char start_error[KERNEL_ERROR_MAX];

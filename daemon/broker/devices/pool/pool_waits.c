@@ -18,8 +18,8 @@ void pool_note(const struct broker *broker, const struct pool_job *job, struct w
 	note->of = "compiler";
 	if (slot) {
 		note->what = "compiling";
-		note->pid = slot->child ? child_pid(slot->child) : 0;
-		note->left_ms = waits_timer_left(&slot->timer);
+		note->pid = worker_pid(&slot->worker);
+		note->left_ms = waits_timer_left(&slot->worker.timer);
 		waits_say(note, "its compile for %s", job->job->target);
 	} else if (pool->memory.holds && job->chosen) {
 		note->what = "memory";
@@ -42,15 +42,16 @@ static void note_job(const struct broker *broker, const struct pool_job *job, wa
 
 static void note_slot(const struct slot *slot, waits_visit visit, void *arg)
 {
-	bool starting = slot->state == SLOT_STARTING;
+	bool starting = slot->worker.state == WORKER_STARTING;
 	struct wait_note note = {
 		.what = "start",
 		.of = "compiler",
-		.pid = slot->child ? child_pid(slot->child) : 0,
-		.since_us = slot->launched_us,
-		.left_ms = starting ? waits_timer_left(&slot->timer) : WAITS_NO_DEADLINE,
+		.pid = worker_pid(&slot->worker),
+		.since_us = slot->worker.launched_us,
+		.left_ms = starting ? waits_timer_left(&slot->worker.timer) : WAITS_NO_DEADLINE,
 	};
-	if (!starting && (slot->state != SLOT_EMPTY || !uv_is_active((uv_handle_t *)&slot->timer)))
+	if (!starting &&
+		(slot->worker.state != WORKER_EMPTY || !uv_is_active((uv_handle_t *)&slot->worker.timer)))
 		return;
 	waits_say(&note, "%s of a compiler worker", starting ? "the start" : "the next start");
 	visit(arg, &note);

@@ -110,30 +110,31 @@ static const char *read_kernel(const char *line, char key[KERNEL_KEY_HEX], int *
 }
 
 /* The session's second compiler; one that it had is given up for another. */
-static int choose_compiler(struct session *session, const char *path, struct second **out,
+static int choose_compiler(struct session *session, const char *path, struct alt_compiler **out,
 						   char error[KERNEL_ERROR_MAX])
 {
 	*out = NULL;
 	if (!path)
 		return KILN_OK;
-	if (session->second && strcmp(second_path(session->second), path) != 0) {
-		if (second_taken(session->second))
+	if (session->alt_compiler && strcmp(alt_compiler_path(session->alt_compiler), path) != 0) {
+		if (alt_compiler_taken(session->alt_compiler))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EBUSY,
 							 "%.120s still compiles for this connection",
-							 second_path(session->second));
-		second_close(session->second);
-		session->second = NULL;
+							 alt_compiler_path(session->alt_compiler));
+		alt_compiler_close(session->alt_compiler);
+		session->alt_compiler = NULL;
 	}
-	int status =
-		session->second ? KILN_OK : second_open(session->broker, path, &session->second, error);
-	*out = session->second;
+	int status = session->alt_compiler
+					 ? KILN_OK
+					 : alt_compiler_open(session->broker, path, &session->alt_compiler, error);
+	*out = session->alt_compiler;
 	return status;
 }
 
 struct wanted {
 	const char *line, *target, *key;
 	char room[KERNEL_KEY_HEX];
-	struct second *compiler;
+	struct alt_compiler *compiler;
 	struct kernel_ref *ref;
 };
 
