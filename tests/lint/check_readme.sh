@@ -4,7 +4,8 @@
 # path that a page names is there, and so is every operator in its table.
 . "$(dirname "$0")/lib.sh"
 
-pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)"
+pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)
+	$(find client daemon kernel_src examples tests -name README.md)"
 
 {
 	[ "$(wc -l <README.md)" -le 300 ] || echo "README.md:300: more than 300 lines"
