@@ -1,4 +1,4 @@
-/* cli_line.c: problems as words of a command line; client/cli/problem.h reads them. */
+/* cli_line.c: writes problems as words of a command line, which client/cli/problem.h reads. */
 #include "cli_line.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define SAFE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=:,@%+-"
 
-/* A word of a shell's. */
+/* Appends a word, quoted for a shell where it needs it. */
 static void add_word(struct util_text *line, const char *word)
 {
 	if (word[0] && strspn(word, SAFE) == strlen(word)) {
@@ -54,7 +54,7 @@ static void add_dims(struct util_text *line, const int64_t *values, int count, c
 	}
 }
 
-/* "f32:2x3:3,1@4", or "-" for one that is left out. */
+/* Appends "f32:2x3:3,1@4", or "-" for an operand that is left out. */
 static void add_operand(struct util_text *line, const struct kernel_tensor *tensor)
 {
 	struct kernel_tensor plain = *tensor;
@@ -68,19 +68,19 @@ static void add_operand(struct util_text *line, const struct kernel_tensor *tens
 		util_text_add(line, ":");
 		add_dims(line, tensor->stride, tensor->rank, ',');
 	}
-	/* So far into memory that is aligned to 16 bytes. */
+	/* The offset into memory that is aligned to 16 bytes. */
 	if (tensor->alignment < 16)
 		util_text_add(line, "@%u", (unsigned)tensor->alignment);
 }
 
-/* Of an attribute of map; NULL for other operators. */
+/* Operator map names its operands in an attribute; NULL for other operators. */
 static const char *text_of(const struct kernel_problem *problem, const char *name)
 {
 	const struct kernel_attr *attr = strcmp(problem->op, "map") ? NULL : plan_attr(problem, name);
 	return attr ? kernel_attr_text(problem, attr) : NULL;
 }
 
-/* The next of "x, s,y"; NULL: there is none. */
+/* Takes the next name of "x, s,y"; NULL: there is none. */
 static const char *next_name(const char *at, int *length)
 {
 	at += strspn(at, ", ");
@@ -106,7 +106,7 @@ static void add_operands(struct util_text *line, const struct kernel_problem *pr
 
 /* ---- Attributes ---- */
 
-/* As a number that is read as a real one. */
+/* Appends a number that is read back as a real one. */
 static void add_real(struct util_text *line, double value)
 {
 	char text[32];
@@ -132,7 +132,7 @@ static void add_value(struct util_text *line, const struct kernel_problem *probl
 	}
 }
 
-/* Options without a value. */
+/* Attributes that are options without a value. */
 static bool is_flag(const char *name)
 {
 	return !strcmp(name, "keep") || !strcmp(name, "checked");
@@ -183,7 +183,7 @@ static void add_pair(struct util_text *line, const char *option, const char *nam
 	util_text_free(&pair);
 }
 
-/* The command takes a header by the name behind its last '/'. */
+/* The command names a header by what follows its last '/'. */
 static void add_header(struct util_text *line, const char *name)
 {
 	if (strchr(name, '/')) {
@@ -199,7 +199,7 @@ char *line_of_raw(const struct compile_job *job, int extra)
 	const struct compile_file *files = job->files + job->file_count - job->user_files;
 	struct util_text line = {0};
 	util_text_add(&line, "kiln compile raw");
-	/* What reads standard input calls it so. */
+	/* The command names a source from standard input so. */
 	add_word(&line, strcmp(files[0].name, "<stdin>") ? files[0].name : "-");
 	util_text_add(&line, " --entry");
 	add_word(&line, job->instantiation);

@@ -1,4 +1,4 @@
-/* failed_keys.c: which failures of compiles are remembered, and for how long. */
+/* failed_keys.c: chooses which failures of compiles the cache remembers, and for how long. */
 #include "failed_keys.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
-#define LOG_MOST ((size_t)128 << 10)    /* bytes of a log that are kept */
-#define SOURCE_MOST ((size_t)512 << 10) /* a longer unit is not kept */
+#define LOG_MOST ((size_t)128 << 10)
+#define SOURCE_MOST ((size_t)512 << 10) /* of the unit */
 
 struct keeping {
 	struct cache_failure failure;
@@ -32,14 +32,14 @@ static void keep_done(struct broker *broker, void *arg)
 {
 	struct keeping *keeping = arg;
 	(void)broker;
-	/* Whoever asks next compiles it again. */
+	/* The next session that asks for the key has it compiled once more. */
 	if (keeping->status != KILN_OK)
 		util_log(UTIL_WARN, "the failure of kernel %.12s is not remembered: %s",
 				 keeping->failure.row.key, keeping->error);
 	keep_free(keeping);
 }
 
-/* Seconds; 0: for ever; -1: not at all. */
+/* Returns 0 for ever, -1 for not at all. */
 static int64_t seconds_for(const struct broker *broker, const struct compile_result *result)
 {
 	int64_t a_while = (int64_t)broker->options.retry_after_seconds;
@@ -51,7 +51,7 @@ static int64_t seconds_for(const struct broker *broker, const struct compile_res
 	return kept && a_while ? a_while : -1;
 }
 
-/* The log as everybody will read it: not too long, and the note at its end. */
+/* Cuts the log and appends until when the failure is kept. */
 static bool finish_log(const char *key, int64_t seconds, struct compile_result *result)
 {
 	struct util_text log = {0};
@@ -83,7 +83,7 @@ static void fill(struct keeping *keeping, struct kernel_ref *ref, const char *ke
 	struct cache_row *row = &failure->row;
 	const char *source = result->source;
 	char *unit = NULL;
-	/* A compiler that died says nothing, and has taken the unit with it. */
+	/* A compiler that died has returned no unit. */
 	if (!source && unit_make(&ref->job, &unit, keeping->error) == KILN_OK)
 		source = unit;
 	memcpy(row->key, key, sizeof(row->key));

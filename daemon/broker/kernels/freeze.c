@@ -1,4 +1,4 @@
-/* freeze.c: the words for what a miss may cost, and the sentences of those who are refused. */
+/* freeze.c: the words of --on-miss, and the sentences of refused requests. */
 #include "freeze.h"
 
 #include <stdio.h>
@@ -30,8 +30,9 @@ static const char *name(const struct kernel_ref *ref, char label[160])
 	return ref->raw ? raw_label(&ref->plan, label) : ref->plan.op;
 }
 
-/* The command, malloc'd: for the device that asks, whose limits and winners of tuning the plan may
- * depend on, else for the target. */
+/* The command that makes the kernel; the caller frees it.  It names the asker's device, for the
+ * plan may depend on the device's limits and tuned winners; without a device it names the
+ * target. */
 static char *command(const struct kernel_ref *ref, const struct job_terms *terms)
 {
 	const struct device_info *device = terms->device;
@@ -52,7 +53,7 @@ char *freeze_sentence(const struct kernel_ref *ref, const struct job_terms *term
 						name(ref, label), ref->target, ref->key, freeze_names[terms->on_miss]);
 	size_t room = JOB_ERROR_MAX - (size_t)used;
 	char *line = command(ref, terms);
-	/* The library's own limit is the same. */
+	/* libkiln has the same limit. */
 	if (snprintf(error + used, room, "this makes it: %s", line ? line : "") < (int)room) {
 		free(line);
 		return NULL;

@@ -1,6 +1,6 @@
 /*
- * kernel_ref.c: planned kernels, before anything is known of their keys: made from a problem or a
- * plan, held and let go.
+ * kernel_ref.c: makes planned kernels of problems and plans, holds them and frees them.  Keys come
+ * later, in job.c.
  */
 #include "job.h"
 
@@ -12,7 +12,7 @@
 #include "tier.h"
 #include "daemon/base/util.h"
 
-/* The files of a ref's plan. */
+/* Lists the files of a ref's plan in its compile job. */
 static int add_job(struct broker *broker, struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
 {
 	struct compile_file files[COMPILE_MAX_HEADERS];
@@ -119,7 +119,7 @@ void kernel_drop(struct kernel_ref *ref)
 
 /* ---- For post-mortems ---- */
 
-/* The statement of a map is its user's text, and so is what a user's kernel is compiled with. */
+/* A post-mortem quotes no user: neither a map's statement nor a kernel's macros and options. */
 static void copy_line(struct handle_about *about, const struct kernel_ref *asked)
 {
 	char label[160];

@@ -1,6 +1,6 @@
 /*
- * miss_explain.c: finds the rows nearest to a key. First by what lists have of each row, then, for
- * the few that are left, by the text that was hashed.
+ * miss_explain.c: finds the rows nearest to a key.  The columns of all rows choose a few
+ * candidates, whose key texts are then compared.
  */
 #include "miss_explain.h"
 
@@ -11,8 +11,8 @@
 #include "failed_keys.h"
 #include "daemon/base/util.h"
 
-#define ROWS_MOST 20000 /* of the cache that are looked at, the last used */
-#define CANDIDATES 16   /* whose texts are compared */
+#define ROWS_MOST 20000 /* of the cache, the last used */
+#define CANDIDATES 16   /* whose key texts are compared */
 
 struct candidate {
 	char key[KERNEL_KEY_HEX];
@@ -26,9 +26,9 @@ struct search {
 	int count;
 };
 
-/* ---- By what lists have ---- */
+/* ---- Candidates, by columns ---- */
 
-/* How many of the pieces between commas differ; far, if it is another template. */
+/* Counts the template arguments that differ; another template is far. */
 static int rough_distance(const char *a, const char *b)
 {
 	size_t name = strcspn(a, "<");
@@ -76,14 +76,14 @@ static void visit_failure(const struct cache_failure *failure, void *arg)
 	consider(arg, &failure->row, true);
 }
 
-/* ---- By the texts ---- */
+/* ---- Differences, by key texts ---- */
 
 struct operand_line {
 	const char *name, *alignment;
 	size_t name_bytes;
 };
 
-/* The next "x  43200 bytes read, aligned to 8" of a planner's text; false at its end. */
+/* Reads the next "x  43200 bytes read, aligned to 8" of a planner's text; false at its end. */
 static bool next_operand(const char **text, struct operand_line *line)
 {
 	static const char words[] = ", aligned to ";
@@ -132,7 +132,7 @@ void miss_explain_alignments(const char *asked, const char *other, struct compil
 	}
 }
 
-/* Puts a row among the nearest, if it is one. */
+/* Inserts a row that is among the nearest. */
 static void compare(const struct kernel_ref *ref, const struct cache_row *row, bool failed,
 					struct miss_explain *why)
 {
@@ -200,7 +200,7 @@ void miss_explain_find(struct cache *cache, const struct kernel_ref *ref, struct
 	out->failed = find_failure(cache, ref->key, out);
 	if (out->failed)
 		return;
-	/* Without a database there is nothing near. */
+	/* A cache without a database lists no rows. */
 	cache_list(cache, NULL, "", ROWS_MOST, visit_row, &search, error);
 	cache_failure_list(cache, 0, visit_failure, &search, error);
 	for (int i = 0; i < search.count; i++)

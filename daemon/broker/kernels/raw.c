@@ -1,4 +1,4 @@
-/* raw.c: from a request to a user's planned kernel. */
+/* raw.c: makes a planned kernel of the source that a user sends. */
 #include "raw.h"
 
 #include <stdlib.h>
@@ -16,19 +16,19 @@
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 struct raw_source {
-	int fd; /* where the client has put them; -1: none */
+	int fd; /* the client's memfd with the texts; -1: none */
 	uint64_t bytes;
 	char *texts; /* source and headers, one after another */
-	int first;   /* the source's, among the job's files; its headers follow */
+	int first;   /* index of the source among the job's files; its headers follow */
 	struct compile_macro macros[COMPILE_MAX_MACROS];
 	const char *options[COMPILE_MAX_USER_OPTIONS];
 	char *strings[STRINGS_MOST];
 	int string_count;
-	int standard; /* files at the end of the job's that are ours */
+	int standard; /* how many of the job's files, at the end, come with kilnd */
 };
 
-/* Short forms of the headers that nearly every kernel includes; a user's own of that name come
- * first. */
+/* Short forms of the headers that nearly every kernel includes.  A user's header of the same name
+ * takes precedence. */
 static const struct {
 	const char *name, *file;
 } standard[] = {
@@ -76,7 +76,7 @@ static int take_texts(struct frame *frame, uint64_t bytes, struct raw_source *so
 	return KILN_OK;
 }
 
-/* Copied before anything looks at them, for the client can still write to what it sent. */
+/* Copies the texts first, for the client can still write to its memfd. */
 static int read_texts(struct raw_source *source, char error[KERNEL_ERROR_MAX])
 {
 	source->texts = malloc(source->bytes + 1);
@@ -125,7 +125,7 @@ static bool has_header(const struct kernel_ref *ref, int first, int end, const c
 	return false;
 }
 
-/* Whoever includes a file names it. */
+/* An #include names the header, so it needs a name. */
 static bool is_named(const struct kernel_ref *ref, int first, int end, const char *name)
 {
 	for (int i = first; i < end; i++)
@@ -134,7 +134,7 @@ static bool is_named(const struct kernel_ref *ref, int first, int end, const cha
 	return false;
 }
 
-/* The source and what came with it, without their texts. */
+/* Lists the source and its headers, without their texts. */
 static int add_user_files(struct wire_in *message, struct kernel_ref *ref,
 						  char error[KERNEL_ERROR_MAX])
 {
@@ -151,7 +151,7 @@ static int add_user_files(struct wire_in *message, struct kernel_ref *ref,
 	return KILN_OK;
 }
 
-/* The texts have come: each file gets its own, and those that any source may include follow. */
+/* Gives each file its text, and appends the headers that every source may include. */
 static void place_texts(const struct compile_sources *sources, struct kernel_ref *ref)
 {
 	int first = ref->raw->first, own = ref->job.file_count;
@@ -201,7 +201,7 @@ static int add_settings(struct wire_in *message, struct kernel_ref *ref,
 	return KILN_OK;
 }
 
-/* What stands for the device, on device cpu. */
+/* The header that stands for the device's built-ins on device cpu. */
 static int add_shim(struct broker *broker, struct kernel_ref *ref, char error[KERNEL_ERROR_MAX])
 {
 	const struct compile_file *files[COMPILE_MAX_HEADERS];

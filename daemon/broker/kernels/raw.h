@@ -1,6 +1,6 @@
 /*
- * raw: users' kernels.  What a client sent of one becomes a planned kernel like any other, with the
- * texts that it owns; a launch carries what a plan would say.
+ * raw: users' kernels.  A source becomes a planned kernel like any other, which owns its texts.
+ * Each launch brings the grid, block and arguments that a plan has for other kernels.
  */
 #ifndef KILN_DAEMON_RAW_H
 #define KILN_DAEMON_RAW_H
@@ -11,22 +11,22 @@
 #define RAW_MAX_TEXTS ((uint64_t)4 << 20)
 #define RAW_MAX_HEADERS 32
 
-/* Names, macros, options and texts of a user's kernel, copied from its request. */
+/* A copy of the names, macros, options and texts of a request.  Its kernel_ref owns it. */
 struct raw_source;
 void raw_source_free(struct raw_source *source);
 
-/* From member "raw" of the message and its descriptor to a planned kernel, whose texts are not read
- * yet.  KILN_OK, or a status with a sentence. */
+/* Makes a planned kernel of member "raw" and the descriptor, before its texts are read.
+ * KILN_OK, or a status with a sentence. */
 int raw_open(struct broker *broker, struct wire_in *message, struct frame *frame,
 			 const struct kernel_limits *limits, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX]);
 
-/* Reads and checks the texts, on any thread: that takes milliseconds.  Then the kernel is whole.
- * KILN_OK, or a status with a sentence. */
+/* Reads and checks the texts, which completes the kernel.  It takes milliseconds and may run on any
+ * thread.  KILN_OK, or a status with a sentence. */
 int raw_fill(const struct compile_sources *sources, struct kernel_ref *ref,
 			 char error[KERNEL_ERROR_MAX]);
 
-/* The lines of a plan's text that are a user's choice. */
+/* Writes the lines of a plan's text that show the user's choices. */
 void raw_explain(const struct kernel_ref *ref, char *text, size_t size);
 
 /* One launch: what a plan says of other kernels. */

@@ -1,41 +1,65 @@
 /*
- * recompile.c: reads the row, asks who compiles, makes the key, looks whether it is there,
- * compiles, keeps.
+ * recompile.c: the steps of a recompile.
+ *
+ *   READING ---> ASKING ----> LOOKING ----> COMPILING ---> KEEPING ---> answered and freed
+ *   (the row)    (who          (whether      (a process    (the store
+ *                compiles)     the key is    of the pool,  writes the
+ *                              there)        or want's)    row)
+ *
+ *   READING, LOOKING, KEEPING --recompile_stop--> STOPPED --the store is done--> freed
+ *   ASKING, COMPILING --recompile_stop--> freed
+ *   (any) --it fails, or there is nothing to compile--> answered and freed
+ *
+ * The store's thread has the recompile in READING, LOOKING, KEEPING and STOPPED: nothing else may
+ * write to it then.  `taken` is held until the recompile is freed or STOPPED: a STOPPED one may
+ * outlive that compiler.
  */
 #include "recompile.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
-enum recompile_phase {
-	RECOMPILE_STORE,  /* the store's thread has it: it reads, looks or keeps */
-	RECOMPILE_ASKING, /* who compiles */
+enum recompile_state {
+	RECOMPILE_READING,
+	RECOMPILE_ASKING,
+	RECOMPILE_LOOKING,
 	RECOMPILE_COMPILING,
+	RECOMPILE_KEEPING,
+	RECOMPILE_STOPPED,
 };
 
 struct recompile {
 	struct broker *broker;
-	struct recompile_want want;
-	enum recompile_phase phase;
-	struct alt_compiler *taken; /* the compiler; another may be closed at any time */
-	bool stopped;               /* while the store had it: nobody is to be told */
+	struct recompile_want want; /* its ref is held */
+	enum recompile_state state;
+	struct alt_compiler *taken; /* want.compiler; NULL: it was busy with another recompile */
 	recompile_done done;
 	void *arg;
-	struct cache_row row;      /* as it was read, and then the new one */
+	struct cache_row row;      /* the one that was read, later the new one */
 	struct compile_again unit; /* of the row that was read */
 	const struct compile_job *job;
 	char target[KERNEL_TARGET_MAX];
-	struct pool_job *pooled;
+	struct pool_job *pooled; /* COMPILING by the pool */
 	struct turn_place place; /* there */
 	struct compile_key key;
-	char compiler[96]; /* that it names */
-	bool was_there, skipped;
+	char compiler[96]; /* that the key names */
+	enum recompile_outcome outcome;
 	int status;
 	char error[KERNEL_ERROR_MAX];
 };
+
+static void assert_valid(const struct recompile *recompile)
+{
+	assert(!recompile->taken || recompile->taken == recompile->want.compiler);
+	assert(!recompile->taken || recompile->state != RECOMPILE_STOPPED);
+	assert(!recompile->pooled || recompile->state == RECOMPILE_COMPILING);
+	assert(recompile->job || recompile->state == RECOMPILE_READING ||
+		   recompile->state == RECOMPILE_STOPPED);
+}
 
 static void give_back(struct recompile *recompile)
 {
@@ -58,18 +82,18 @@ static void answer(struct recompile *recompile, int status, const char *error, c
 {
 	const struct kernel_ref *ref = recompile->want.ref;
 	const struct cache_row *row = &recompile->row;
+	bool new_row = recompile->outcome != RECOMPILE_FOUND;
 	struct recompile_answer found = {
 		.status = status,
 		.error = error,
 		.log = log ? log : "",
-		.was_there = recompile->was_there,
-		.skipped = recompile->skipped,
+		.outcome = recompile->outcome,
 		.key = recompile->key.hex,
 		.op = ref ? ref->plan.op : row->op,
 		.target = recompile->target,
 		.instantiation = ref ? ref->plan.instantiation : row->instantiation,
-		.bytes = recompile->was_there ? 0 : (int64_t)row->object_bytes,
-		.micros = recompile->was_there ? 0 : row->compile_micros,
+		.bytes = new_row ? (int64_t)row->object_bytes : 0,
+		.micros = new_row ? row->compile_micros : 0,
 	};
 	recompile->done(recompile->arg, &found);
 	recompile_free(recompile);
@@ -80,20 +104,22 @@ static void fail(struct recompile *recompile, int status)
 	answer(recompile, status, recompile->error, "");
 }
 
-/* Hands it to the store; the answer comes by done. */
-static void run(struct recompile *recompile, store_work work, store_done done)
+/* Hands the recompile to the store. */
+static void run(struct recompile *recompile, enum recompile_state state, store_work work,
+				store_done done)
 {
-	recompile->phase = RECOMPILE_STORE;
+	recompile->state = state;
+	assert_valid(recompile);
 	if (store_run_for(recompile->broker, recompile->want.owner, work, done, recompile) == KILN_OK)
 		return;
 	util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a kernel");
 	fail(recompile, KILN_ENOMEM);
 }
 
-/* False: nobody is to be told any more, or it failed and was answered. */
+/* False: it was stopped, or it failed and is answered; either way it is freed. */
 static bool goes_on(struct recompile *recompile)
 {
-	if (recompile->stopped)
+	if (recompile->state == RECOMPILE_STOPPED)
 		recompile_free(recompile);
 	else if (recompile->status != KILN_OK)
 		fail(recompile, recompile->status);
@@ -118,7 +144,7 @@ static void keep_done(struct broker *broker, void *arg)
 		answer(recompile, KILN_OK, NULL, NULL);
 }
 
-/* What was read becomes the row of the new key; of a planned kernel there is none yet. */
+/* Replaces the row that was read, if any, by that of the new key. */
 static bool make_row(struct recompile *recompile, struct compile_result *result)
 {
 	struct cache_row *row = &recompile->row, old = *row;
@@ -143,7 +169,7 @@ static void compiled(void *arg, struct compile_result *result)
 	if (result->status != KILN_OK) {
 		answer(recompile, result->status, result->error, result->log);
 	} else if (make_row(recompile, result)) {
-		run(recompile, keep_work, keep_done);
+		run(recompile, RECOMPILE_KEEPING, keep_work, keep_done);
 	} else {
 		util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a kernel");
 		fail(recompile, KILN_ENOMEM);
@@ -155,9 +181,9 @@ static void compiled(void *arg, struct compile_result *result)
 static void look_work(struct cache *cache, void *arg)
 {
 	struct recompile *recompile = arg;
-	int status = cache_has(cache, recompile->key.hex, recompile->error);
-	recompile->was_there = status == KILN_OK;
-	/* A cache that cannot be read costs a compile, not the kernel. */
+	/* An unreadable cache costs a compile, not the kernel. */
+	if (cache_has(cache, recompile->key.hex, recompile->error) == KILN_OK)
+		recompile->outcome = RECOMPILE_FOUND;
 	recompile->status = KILN_OK;
 }
 
@@ -166,11 +192,11 @@ static void look_done(struct broker *broker, void *arg)
 	struct recompile *recompile = arg;
 	if (!goes_on(recompile))
 		return;
-	if (recompile->was_there) {
+	if (recompile->outcome == RECOMPILE_FOUND) {
 		answer(recompile, KILN_OK, NULL, NULL);
 		return;
 	}
-	recompile->phase = RECOMPILE_COMPILING;
+	recompile->state = RECOMPILE_COMPILING;
 	if (recompile->want.compiler) {
 		alt_compiler_submit(recompile->want.compiler, recompile->job, compiled, recompile);
 		return;
@@ -201,7 +227,7 @@ static void compile_by(struct recompile *recompile, const struct compile_toolcha
 		status = compile_key_again(recompile->row.key_text, recompile->target, toolchain->id,
 								   &recompile->key);
 	if (status == KILN_OK) {
-		run(recompile, look_work, look_done);
+		run(recompile, RECOMPILE_LOOKING, look_work, look_done);
 		return;
 	}
 	util_fail(recompile->error, sizeof(recompile->error), 0, "out of memory for a key");
@@ -232,18 +258,18 @@ static void on_known(void *arg, const struct compile_toolchains *toolchains, con
 	fail(recompile, error ? KILN_EIO : KILN_ENOTSUP);
 }
 
-/* Nothing can be done with this kernel, and nothing is wrong with that. */
 static void skip(struct recompile *recompile)
 {
-	recompile->skipped = true;
+	recompile->outcome = RECOMPILE_SKIPPED;
 	answer(recompile, KILN_OK, NULL, NULL);
 }
 
-/* Who compiles?  job and target are there. */
+/* Asks which compiler will compile for the target. */
 static void ask(struct recompile *recompile)
 {
 	struct alt_compiler *alt = recompile->want.compiler;
-	recompile->phase = RECOMPILE_ASKING;
+	recompile->state = RECOMPILE_ASKING;
+	assert_valid(recompile);
 	if (!alt) {
 		pool_when_known(recompile->broker, on_known, recompile);
 	} else if (!recompile->taken) {
@@ -263,7 +289,7 @@ static void ask(struct recompile *recompile)
 	}
 }
 
-/* ---- Of a row of the cache ---- */
+/* ---- Reading a row of the cache ---- */
 
 static void read_work(struct cache *cache, void *arg)
 {
@@ -271,7 +297,7 @@ static void read_work(struct cache *cache, void *arg)
 	recompile->status = cache_peek(cache, recompile->want.key, &recompile->row, recompile->error);
 }
 
-/* One unit serves all GPUs; the cpu's is another. */
+/* All GPUs share a unit; device cpu has another. */
 static void read_done(struct broker *broker, void *arg)
 {
 	struct recompile *recompile = arg;
@@ -329,7 +355,8 @@ struct recompile *recompile_start(struct broker *broker, const struct recompile_
 		recompile->job = &want->ref->job;
 		memcpy(recompile->target, want->ref->target, sizeof(recompile->target));
 	}
-	/* Also what need not be read takes the way over the store: answers come from the loop. */
+	/* A planned kernel has no row to read.  It takes the way over the store all the same, for no
+	 * answer may come from inside this function. */
 	if (store_run_for(broker, want->owner, planned ? start_work : read_work,
 					  planned ? start_done : read_done, recompile) == KILN_OK)
 		return recompile;
@@ -339,12 +366,8 @@ struct recompile *recompile_start(struct broker *broker, const struct recompile_
 
 void recompile_stop(struct recompile *recompile)
 {
-	switch (recompile->phase) {
-	case RECOMPILE_STORE:
-		/* It may outlive the compiler. */
-		give_back(recompile);
-		recompile->stopped = true;
-		return;
+	assert_valid(recompile);
+	switch (recompile->state) {
 	case RECOMPILE_ASKING:
 		if (recompile->taken)
 			alt_compiler_cancel(recompile->taken);
@@ -357,6 +380,10 @@ void recompile_stop(struct recompile *recompile)
 		else
 			pool_cancel(recompile->broker, recompile->pooled);
 		break;
+	default:
+		give_back(recompile);
+		recompile->state = RECOMPILE_STOPPED;
+		return;
 	}
 	recompile_free(recompile);
 }

@@ -19,11 +19,13 @@ struct recompile_want {
 	struct turn_owner owner;        /* whose turns it takes, there and at the store */
 };
 
+/* A kernel is skipped when GPUs and cpu share no unit, or the compiler serves another target. */
+enum recompile_outcome { RECOMPILE_COMPILED, RECOMPILE_FOUND, RECOMPILE_SKIPPED };
+
 struct recompile_answer {
 	int status;
-	const char *error, *log; /* unless status is KILN_OK */
-	bool was_there;          /* the cache has the key; nothing was compiled */
-	bool skipped;            /* GPUs and cpu share no unit, or the compiler serves another target */
+	const char *error, *log;        /* unless status is KILN_OK */
+	enum recompile_outcome outcome; /* where status is KILN_OK */
 	const char *key, *op, *target, *instantiation;
 	int64_t bytes, micros; /* of the compile; 0: there was none */
 };

@@ -1,4 +1,4 @@
-/* tuned.c: the table of winners, and planning with it. */
+/* tuned.c: keeps the table of winners, and plans with it. */
 #include "tuned.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 /* ---- The table ---- */
 
-/* Rows are found by the hash of what they are found by, which is too long for a key. */
+/* The map's key is a hash of model, target and signature, which are too long for a key. */
 static void row_key(const struct cache_tuned *row, unsigned char key[32])
 {
 	struct util_hash hash;
@@ -103,7 +103,7 @@ void tuned_open(struct broker *broker, struct cache *cache)
 		util_log(UTIL_WARN, "the winners of tuning are not known yet: %s", error);
 }
 
-/* What the store's thread reads, for the loop. */
+/* The store's thread fills it; the loop then takes its rows. */
 struct reading {
 	struct cache_tuned *rows;
 	size_t count;
@@ -135,7 +135,7 @@ static void read_work(struct cache *cache, void *arg)
 static void read_done(struct broker *broker, void *arg)
 {
 	struct reading *reading = arg;
-	/* What was found here meanwhile is newer. */
+	/* A row that was put into the table meanwhile is newer. */
 	for (size_t i = 0; reading->status == KILN_OK && i < reading->count; i++)
 		if (!tuned_find(broker, &reading->rows[i]))
 			tuned_put(broker, &reading->rows[i]);
@@ -164,7 +164,7 @@ void tuned_close(struct broker *broker)
 
 /* ---- Planning ---- */
 
-/* The problem with one attribute more; false if it has no room for it. */
+/* Adds an attribute that names the choice; false without room for it. */
 static bool name_choice(struct kernel_problem *problem, const char *choice)
 {
 	struct kernel_attr *attr = &problem->attrs[problem->attr_count];

@@ -1,4 +1,4 @@
-/* usage_log.c: a sorted list of lines.  Knows nothing of what stands in them. */
+/* usage_log.c: a sorted list of lines.  Does not read the lines. */
 #include "usage_log.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct usage_log_row {
 	uint64_t times;
 };
 
-/* Where the line is, or would be; *found tells which. */
+/* Returns the index of the line, or, when it is not found, the index to insert it at. */
 static int find(const struct usage_log *log, const char *line, bool *found)
 {
 	int low = 0, high = log->count;

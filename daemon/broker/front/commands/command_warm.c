@@ -30,14 +30,11 @@ static void answer_success(struct kernel_request *asked, const char *origin,
 
 static void on_recompiled(void *arg, const struct recompile_answer *found)
 {
+	static const char *const origins[] = {"compiled", "hit", "skipped"};
 	struct kernel_request *asked = arg;
 	kernel_request_arrived(asked);
 	if (found->status == KILN_OK)
-		answer_success(asked,
-					   found->skipped     ? "skipped"
-					   : found->was_there ? "hit"
-										  : "compiled",
-					   found);
+		answer_success(asked, origins[found->outcome], found);
 	else
 		kernel_request_fail(asked, found->status, found->error, found->log);
 }
