@@ -1,6 +1,6 @@
 /*
  * map_problem.c: reads a statement of the operator map, and its options, into a problem that is
- * run, explained or compiled like any other; and has the reference that verifies it.
+ * run, explained or compiled like any other.
  *
  * A name is an operand if it has subscripts, or if an option gives it a shape or a type.  A name
  * with --set is a scalar.  Operands stand in the order in which the right side names them; the
@@ -10,18 +10,16 @@
 #include "daemon.h"
 #include "failure.h"
 #include "files.h"
-#include "map_eval.h"
 #include "problem.h"
-#include "reference.h"
 #include "values.h"
+
+#include "tests/ops/map/eval.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MOST_VALUES (1 << 24) /* that are worked out to verify a call; of more a part is */
 
 static struct {
 	struct plan_op row;
@@ -366,48 +364,4 @@ int cli_map_problem(const struct cli *cli, struct files *files, struct cli_probl
 	if (!status)
 		describe_operands(problem);
 	return status;
-}
-
-/* ---- The reference ---- */
-
-static void check_element(struct check *check, struct eval *eval, int64_t element)
-{
-	int output = check->count - 1;
-	const struct check_operand *operand = &check->operands[output];
-	struct eval_value expected = eval_element(eval, element);
-	double got, allowed;
-	char is[48], must[48];
-
-	check->verified++;
-	if (eval_fits(operand->tensor.dtype, operand->data + operand->tensor.offset, element, &expected,
-				  &got, &allowed)) {
-		double error = fabs(got - expected.value);
-		if (expected.real && allowed > 0 && isfinite(allowed) && error / allowed > check->worst)
-			check->worst = error / allowed;
-		return;
-	}
-	snprintf(is, sizeof(is), "%.9g", got);
-	snprintf(must, sizeof(must), "%.9g +- %.3g",
-			 expected.real ? expected.value : (double)expected.whole, allowed);
-	check_wrong(check, output, element, is, must);
-}
-
-void reference_map(struct check *check)
-{
-	struct eval *eval = check_memory(check, 1, sizeof(*eval));
-	int64_t elements = check->operands[check->count - 1].elements, terms = 1, step;
-
-	if (!eval)
-		return;
-	fill_eval(check->problem, eval);
-	for (int i = 0; i < check->count; i++)
-		eval->operand[i].data = check->operands[i].data + check->operands[i].tensor.offset;
-	if (eval_open(eval) == NULL)
-		for (int k = eval->output_rank; k < eval->indices; k++)
-			terms *= eval->extent[k] > 0 ? eval->extent[k] : 1;
-	/* Odd steps meet every column. */
-	step = elements / (MOST_VALUES / (terms < MOST_VALUES ? terms : MOST_VALUES) + 1) | 1;
-	for (int64_t i = 0; i < elements && !check->wrong; i += step)
-		check_element(check, eval, i);
-	free(eval);
 }

@@ -17,7 +17,7 @@
 #ifndef KILN_TESTS_BENCH_H
 #define KILN_TESTS_BENCH_H
 
-#include "cases.h"
+#include "tests/ops/common/cases.h"
 #include "daemon/plan/plan.h"
 #include "gpu/runner.h"
 

@@ -126,7 +126,7 @@ static void judge_part(void *arg, int64_t first, int64_t last)
 		if (!range->pending)
 			continue;
 		memset(&range->verdict, 0, sizeof(range->verdict));
-		c->op->judge(c, sample->memory, range->first, range->last, &range->verdict);
+		cases_judge(c, sample->memory, range->first, range->last, &range->verdict);
 	}
 }
 

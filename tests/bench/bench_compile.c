@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cases.h"
-#include "cases_problem.h"
+#include "tests/ops/common/cases.h"
+#include "tests/ops/common/problem.h"
 #include "daemon/compile/compile.h"
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"

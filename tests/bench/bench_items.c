@@ -4,7 +4,7 @@
  */
 #include "bench.h"
 
-#include "cases_problem.h"
+#include "tests/ops/common/problem.h"
 #include "listed.h"
 
 #include <stdio.h>

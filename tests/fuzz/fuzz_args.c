@@ -8,9 +8,9 @@ int kiln_main(int argc, char **argv);
 #include "client/cli/main.c"
 #undef main
 
-#include "client/cli/map_eval.h"
 #include "client/cli/map_problem.h"
 #include "client/cli/values.h"
+#include "tests/ops/map/eval.h"
 #include "fuzz.h"
 #include <string.h>
 

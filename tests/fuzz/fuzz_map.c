@@ -7,7 +7,7 @@
  * A line of the input is the statement; each further one "operand NAME TYPE 4x5", "int NAME 7",
  * "real NAME 0.5" or "text NAME WORD", of an attribute.
  */
-#include "client/cli/map_eval.h"
+#include "tests/ops/map/eval.h"
 #include "daemon/plan/plan.h"
 #include "fuzz.h"
 

@@ -313,7 +313,7 @@ static void judge_part(void *arg, int64_t first, int64_t last)
 			atomic_store(&judging->partial, true);
 			return;
 		}
-		judging->c->op->judge(judging->c, judging->memory, unit, end, &verdict);
+		cases_judge(judging->c, judging->memory, unit, end, &verdict);
 		pthread_mutex_lock(&judging->lock);
 		if (verdict.wrong &&
 			(!judging->verdict->wrong || verdict.element < judging->verdict->element))

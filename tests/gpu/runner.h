@@ -5,7 +5,7 @@
 #ifndef KILN_TESTS_GPU_RUNNER_H
 #define KILN_TESTS_GPU_RUNNER_H
 
-#include "cases.h"
+#include "tests/ops/common/cases.h"
 #include <kiln/kiln.h>
 #include <stdbool.h>
 #include <stdint.h>

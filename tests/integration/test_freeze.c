@@ -2,7 +2,7 @@
  * test_freeze: programs for which nothing may be compiled: they are told at once, and what to run;
  * what they are told to run makes their kernel.
  */
-#include "cases.h"
+#include "tests/ops/common/cases.h"
 #include "harness.h"
 
 #include <kiln/ops.h>

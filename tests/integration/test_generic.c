@@ -5,7 +5,7 @@
  */
 #include "harness.h"
 
-#include "cases.h"
+#include "tests/ops/common/cases.h"
 #include <kiln/ops.h>
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void memory_close(const struct cases_case *c, struct memory *memory)
 								operand->offset + cases_bytes(operand)));
 		at[i] = memory->host[i] + operand->offset;
 	}
-	c->op->judge(c, at, 0, c->op->units(c), &verdict);
+	cases_judge(c, at, 0, c->op->units(c), &verdict);
 	if (verdict.wrong)
 		fail_msg("%s: element %lld of operand %d is %g, not %g", c->name,
 				 (long long)verdict.element, verdict.operand, verdict.got, verdict.expected);

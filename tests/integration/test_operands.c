@@ -4,7 +4,7 @@
  */
 #include "harness.h"
 
-#include "cases.h"
+#include "tests/ops/common/cases.h"
 
 #include <kiln/ops.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* workload.c: the problems are drawn from THE list of cases with a fixed seed. */
 #include "workload.h"
 
-#include "cases.h"
+#include "tests/ops/common/cases.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -48,7 +48,7 @@
 		# The command line has the rows of the operators from the planner.
 		shared = "include/kiln/|client/wire/plain\\.h$|client/cli/[^/]*$|daemon/plan/op\\.h$"
 		own("^client/cli/(main\\.c$|commands/)", "^(" shared "|client/cli/commands/)")
-		own("^client/cli/", "^(" shared ")")
+		own("^client/cli/", "^(" shared "|tests/ops/(common/reference|map/eval)\\.h$)")
 		# What every room may know: the words of the public header, and how a kernel is described.
 		nouns = "include/kiln/kiln\\.h$|daemon/plan/kernel\\.h$|client/wire/|daemon/base/"
 		own("^daemon/base/", "^(" nouns ")")
@@ -68,6 +68,8 @@
 		own("^kernel_src/ops/", "^kernel_src/common/")
 		own("^kernel_src/cpu/", "^kernel_src/(common|cpu)/")
 		own("^examples/", "^(include/kiln/|examples/)")
+		own("^tests/ops/common/problem\\.h$", "^(tests/ops/common/cases|daemon/plan/kernel)\\.h$")
+		own("^tests/ops/", "^(include/kiln/kiln\\.h$|tests/ops/)")
 		own("^tests/", "^(include|client|daemon|tests|kernel_src)/")
 		library("^uv\\.h$", "^(daemon/(base|broker)/.*|daemon/main\\.c|tests/.*)$")
 		library("^cuda\\.h$", "^(daemon/exec/cuda/.*|client/lib/cuda_driver\\.h|" \

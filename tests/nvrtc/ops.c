@@ -13,7 +13,7 @@
  *
  * Two processes share the work: NVRTC compiles one thing at a time.
  */
-#include "cases_problem.h"
+#include "tests/ops/common/problem.h"
 #include "daemon/compile/compile.h"
 #include "daemon/plan/plan.h"
 

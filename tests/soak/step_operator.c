@@ -226,7 +226,7 @@ static void judge(struct work *w)
 	}
 	if (w->untouched || (me->soak->options.copies && !w->copied))
 		return;
-	w->c.op->judge(&w->c, memory, 0, w->c.op->units(&w->c), &verdict);
+	cases_judge(&w->c, memory, 0, w->c.op->units(&w->c), &verdict);
 	if (verdict.wrong)
 		me_fail(me, "element %lld of operand %d is %.9g, not %.9g (+- %.3g): %s",
 				(long long)verdict.element, verdict.operand, verdict.got, verdict.expected,

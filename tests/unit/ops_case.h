@@ -7,7 +7,7 @@
 #ifndef KILN_TESTS_OPS_CASE_H
 #define KILN_TESTS_OPS_CASE_H
 
-#include "cases_problem.h"
+#include "tests/ops/common/problem.h"
 #include "daemon/exec/device.h"
 #include "daemon/plan/plan.h"
 
@@ -242,7 +242,7 @@ static int check_right(struct item *item, const struct place *places)
 	for (int i = 0; i < c->operand_count; i++)
 		if (places[i].memory)
 			memory[i] = places[i].after + places[i].begin;
-	c->op->judge(c, memory, 0, c->op->units(c), &verdict);
+	cases_judge(c, memory, 0, c->op->units(c), &verdict);
 	if (!verdict.wrong)
 		return 0;
 	snprintf(text, sizeof(text), "element %lld of operand %d is %.9g, not %.9g (+- %.3g)",

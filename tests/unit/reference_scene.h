@@ -5,7 +5,7 @@
 #ifndef KILN_TESTS_UNIT_REFERENCE_SCENE_H
 #define KILN_TESTS_UNIT_REFERENCE_SCENE_H
 
-#include "cases_reference.h"
+#include "tests/ops/common/reference.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,21 +55,7 @@ static inline bool scene_has_answers(const struct cases_case *c)
 /* Asks the reference for its answers. */
 static inline void scene_answer(struct scene *scene)
 {
-	const struct reference r = {
-		.c = &scene->c, .memory = (const void *const *)scene->memory, .values = scene->answers};
-	const struct cases_op *op = scene->c.op;
-	int64_t units = op->units(&scene->c);
-
-	if (op == &masked_softmax_op || op == &masked_softmax_backward_op)
-		masked_softmax_reference(&r, 0, units);
-	else if (op == &layer_norm_op || op == &rms_norm_op)
-		norm_reference(&r, 0, units);
-	else if (op == &layer_norm_backward_op || op == &rms_norm_backward_op)
-		norm_backward_reference(&r, 0, units);
-	else if (strncmp(op->name, "giou", 4) == 0)
-		giou_reference(&r, 0, units);
-	else
-		softmax_reference(&r, 0, units);
+	reference_answers(&scene->c, (const void *const *)scene->memory, scene->answers);
 }
 
 /* What the judge thinks of the outputs. */
@@ -77,8 +63,8 @@ static inline struct cases_verdict scene_judge(struct scene *scene)
 {
 	struct cases_verdict verdict = {0};
 
-	scene->c.op->judge(&scene->c, (const void *const *)scene->memory, 0,
-					   scene->c.op->units(&scene->c), &verdict);
+	cases_judge(&scene->c, (const void *const *)scene->memory, 0, scene->c.op->units(&scene->c),
+				&verdict);
 	return verdict;
 }
 

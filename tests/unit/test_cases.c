@@ -2,7 +2,7 @@
  * test_cases: the list of cases as a measure: numbers round once, data are what they are called,
  * and judges find what is wrong.
  */
-#include "cases_build.h"
+#include "tests/ops/common/family.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -272,13 +272,13 @@ static void one_number_is_judged(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct cases_verdict verdict = {0};
-		cases_judge(&verdict, 3, 17, rows[i].got, rows[i].expected, rows[i].relative,
-					rows[i].absolute);
+		cases_judge_value(&verdict, 3, 17, rows[i].got, rows[i].expected, rows[i].relative,
+						  rows[i].absolute);
 		assert_int_equal(verdict.wrong, rows[i].wrong);
 		if (!verdict.wrong)
 			continue;
 		/* what was noted first stays */
-		cases_judge(&verdict, 4, 18, 5, 6, 0, 0);
+		cases_judge_value(&verdict, 4, 18, 5, 6, 0, 0);
 		assert_int_equal(verdict.operand, 3);
 		assert_int_equal(verdict.element, 17);
 	}
@@ -327,7 +327,7 @@ static void judges_miss_nothing_written(void **state)
 			struct cases_verdict verdict = {0};
 			struct operands operands;
 			fill_case(c, poison ? 0xff : 0x41, &operands);
-			c->op->judge(c, operands.first, 0, c->op->units(c), &verdict);
+			cases_judge(c, operands.first, 0, c->op->units(c), &verdict);
 			wrong = wrong || verdict.wrong;
 			for (int k = 0; k < c->operand_count; k++)
 				free(operands.memory[k]);

@@ -4,7 +4,7 @@
  */
 #include "daemon/plan/manifest.h"
 
-#include "cases_problem.h"
+#include "tests/ops/common/problem.h"
 #include "plan_problems.h"
 
 #include <float.h>

@@ -2,7 +2,7 @@
  * test_map_eval: the interpreter that statements are verified by, against the same thing written
  * in C: its values, and that what is wrong by more than rounding is noticed.
  */
-#include "client/cli/map_eval.h"
+#include "tests/ops/map/eval.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -6,7 +6,7 @@
  *
  *   test_ops_cpu [--generic] [--half | --quick] [--check] FAMILY...
  *
- * FAMILY: "softmax", for the cases of cases_softmax.c
+ * FAMILY: "softmax", for the cases of tests/ops/softmax.c
  * --generic: the operators' generic kernels; with --quick or --check, one kernel in five.
  * --half: the first case of each kind (operator, variant, dtype of the first operand), and half of
  * the others, unless KILN_TEST_ALL is set.
@@ -226,7 +226,7 @@ static int plan_all(struct item *items, char **families)
 
 	if (plan_limits_for("cpu", &limits, error))
 		return -1;
-	for (int i = 0; i < listed + RANDOM_CASES * CASES_FAMILIES; i++) {
+	for (int i = 0; i < listed + RANDOM_CASES * cases_families(); i++) {
 		struct item *item = &items[count];
 		if (i < listed)
 			item->c = list[i];
@@ -265,7 +265,7 @@ int main(int argc, char **argv)
 	wanted.half = wanted.half && !getenv("KILN_TEST_ALL");
 	wanted.share = (quick ? 5 : 1) * (wanted.check ? 20 : 1);
 	cases_all(&listed);
-	items = calloc(2 * ((size_t)listed + RANDOM_CASES * CASES_FAMILIES), sizeof(*items));
+	items = calloc(2 * ((size_t)listed + RANDOM_CASES * cases_families()), sizeof(*items));
 	if (!items)
 		return 1;
 	if (wanted.generic && wanted.share > 1) {

@@ -2,8 +2,8 @@
  * test_plan_cases: every case of the list, and random ones, as the planner sees them; and the list
  * itself.
  */
-#include "cases_build.h"
-#include "cases_problem.h"
+#include "tests/ops/common/family.h"
+#include "tests/ops/common/problem.h"
 #include "plan_problems.h"
 
 /* By walking all of it. */

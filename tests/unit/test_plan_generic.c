@@ -2,7 +2,7 @@
  * test_plan_generic: the planner's generic kernels: every case of the list and random ones have
  * one, of those that their operator lists, and what makes two problems different makes no kernel.
  */
-#include "cases_problem.h"
+#include "tests/ops/common/problem.h"
 #include "daemon/plan/internal.h"
 #include "plan_problems.h"
 

@@ -85,10 +85,13 @@ static void naive_mask(const struct scene *s, int mask, int64_t row, int64_t n, 
 static void softmax_row(struct scene *s, int64_t row, int64_t n)
 {
 	const struct cases_op *op = s->c.op;
-	bool masked = op == &masked_softmax_op || op == &masked_softmax_backward_op;
-	bool back = op == &masked_softmax_backward_op || op == &softmax_backward_op ||
-				op == &log_softmax_backward_op;
-	bool logarithm = op == &log_softmax_op || op == &log_softmax_backward_op;
+	bool masked =
+		op == reference_of("masked_softmax") || op == reference_of("masked_softmax_backward");
+	bool back = op == reference_of("masked_softmax_backward") ||
+				op == reference_of("softmax_backward") ||
+				op == reference_of("log_softmax_backward");
+	bool logarithm =
+		op == reference_of("log_softmax") || op == reference_of("log_softmax_backward");
 	bool live[MOST_COLUMNS], additive = reference_is(&s->c, "kind", "additive"), any = false;
 	double a[MOST_COLUMNS], b[MOST_COLUMNS], out[MOST_COLUMNS];
 	double scale = reference_real(&s->c, "scale", 1);
@@ -118,7 +121,7 @@ static void softmax_row(struct scene *s, int64_t row, int64_t n)
 
 static void norm_row(struct scene *s, int64_t row, int64_t n)
 {
-	bool rms = s->c.op == &rms_norm_op;
+	bool rms = s->c.op == reference_of("rms_norm");
 	int rstd_at = rms ? 5 : 6, sum_at = rms ? 6 : 7;
 	double x[MOST_COLUMNS], squares[MOST_COLUMNS], mean = 0, rstd;
 
@@ -152,7 +155,7 @@ static void norm_row(struct scene *s, int64_t row, int64_t n)
 /* dx = J^T g with J[i][j] = rstd * ((i == j) - 1 / n - xhat_i * xhat_j / n); rms: no 1 / n. */
 static void norm_backward_row(struct scene *s, int64_t row, int64_t n)
 {
-	bool rms = s->c.op == &rms_norm_backward_op;
+	bool rms = s->c.op == reference_of("rms_norm_backward");
 	int dx = rms ? 4 : 5;
 	double g[MOST_COLUMNS], xhat[MOST_COLUMNS], rstd = scene_get(s, rms ? 3 : 4, row);
 	double mean = rms ? 0 : scene_get(s, 3, row);
@@ -171,7 +174,7 @@ static void norm_backward_row(struct scene *s, int64_t row, int64_t n)
 
 static void norm_backward_columns(struct scene *s, int64_t rows, int64_t n)
 {
-	bool rms = s->c.op == &rms_norm_backward_op;
+	bool rms = s->c.op == reference_of("rms_norm_backward");
 	int dgamma = rms ? 5 : 6, dbeta = dgamma + 1;
 	double *terms = reference_memory(2 * rows, sizeof(*terms)), *dy = terms + rows;
 
@@ -191,12 +194,12 @@ static void norm_backward_columns(struct scene *s, int64_t rows, int64_t n)
 
 static bool is_norm(const struct cases_op *op)
 {
-	return op == &layer_norm_op || op == &rms_norm_op;
+	return op == reference_of("layer_norm") || op == reference_of("rms_norm");
 }
 
 static bool is_norm_backward(const struct cases_op *op)
 {
-	return op == &layer_norm_backward_op || op == &rms_norm_backward_op;
+	return op == reference_of("layer_norm_backward") || op == reference_of("rms_norm_backward");
 }
 
 static void naive(struct scene *s)
@@ -250,17 +253,17 @@ static bool fits(const struct cases_case *c)
 		   !(unusual && is_backward(c->op));
 }
 
-static const struct cases_op *const judged[] = {
-	&softmax_op,
-	&log_softmax_op,
-	&softmax_backward_op,
-	&log_softmax_backward_op,
-	&masked_softmax_op,
-	&masked_softmax_backward_op,
-	&layer_norm_op,
-	&rms_norm_op,
-	&layer_norm_backward_op,
-	&rms_norm_backward_op,
+static const char *const judged[] = {
+	"softmax",
+	"log_softmax",
+	"softmax_backward",
+	"log_softmax_backward",
+	"masked_softmax",
+	"masked_softmax_backward",
+	"layer_norm",
+	"rms_norm",
+	"layer_norm_backward",
+	"rms_norm_backward",
 };
 
 static void test_textbook(void **state)
@@ -275,7 +278,7 @@ static void test_textbook(void **state)
 		if (!fits(&all[i]))
 			continue;
 		for (int k = 0; k < MAKE_COUNT(judged); k++)
-			looked_at[k] += all[i].op == judged[k];
+			looked_at[k] += strcmp(all[i].op->name, judged[k]) == 0;
 		scene_open(&scene, &all[i], (uint64_t)i);
 		naive(&scene);
 		verdict = scene_judge(&scene);

@@ -45,7 +45,8 @@ static void test_softmax_by_hand(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++) {
 		struct scene s;
-		struct cases_case c = case_of(i == 3 ? &log_softmax_op : &softmax_op);
+		struct cases_case c =
+			case_of(i == 3 ? reference_of("log_softmax") : reference_of("softmax"));
 		double logarithms[8];
 		make_input(&c, 0, KILN_F64, &shape);
 		make_output(&c, 1, KILN_F64, &shape);
@@ -74,7 +75,7 @@ static void test_no_number(void **state)
 	const struct make_shape shape = {2, {4, 2}};
 	const double x[] = {NAN, 1, INFINITY, 1, -INFINITY, -INFINITY, -INFINITY, 1};
 	const double y[] = {NAN, NAN, NAN, NAN, NAN, NAN, 0, 1};
-	struct cases_case c = case_of(&softmax_op);
+	struct cases_case c = case_of(reference_of("softmax"));
 	struct scene s;
 
 	(void)state;
@@ -96,7 +97,8 @@ static void test_softmax_backward_by_hand(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct scene s;
-		struct cases_case c = case_of(i ? &log_softmax_backward_op : &softmax_backward_op);
+		struct cases_case c =
+			case_of(i ? reference_of("log_softmax_backward") : reference_of("softmax_backward"));
 		make_input(&c, 0, KILN_F64, &shape);
 		make_input(&c, 1, KILN_F64, &shape);
 		make_output(&c, 2, KILN_F64, &shape);
@@ -115,7 +117,7 @@ static void test_softmax_backward_by_hand(void **state)
 static void masked(struct scene *s, const char *kind, const struct make_shape *shape,
 				   kiln_dtype dtype, const struct make_shape *mask)
 {
-	struct cases_case c = case_of(&masked_softmax_op);
+	struct cases_case c = case_of(reference_of("masked_softmax"));
 
 	make_input(&c, 0, KILN_F64, shape);
 	make_none(&c, 1);
@@ -206,7 +208,7 @@ static void test_norm_by_hand(void **state)
 
 	(void)state;
 	for (int i = 0; i < 2; i++) {
-		struct cases_case c = case_of(i ? &rms_norm_op : &layer_norm_op);
+		struct cases_case c = case_of(i ? reference_of("rms_norm") : reference_of("layer_norm"));
 		make_input(&c, 0, KILN_F64, &shape);
 		make_input(&c, 1, KILN_F64, &shape);
 		make_input(&c, 2, KILN_F64, &shape);
@@ -243,7 +245,7 @@ static void test_norm_backward_by_hand(void **state)
 	for (int i = 0; i < 2; i++) {
 		/* The second time without rows, where sums are zeros. */
 		const struct make_shape empty = {2, {0, 4}}, nothing = {1, {0}};
-		struct cases_case c = case_of(&layer_norm_backward_op);
+		struct cases_case c = case_of(reference_of("layer_norm_backward"));
 		struct scene s;
 		make_input(&c, 0, KILN_F64, i ? &empty : &shape);
 		make_input(&c, 1, KILN_F64, i ? &empty : &shape);
@@ -343,14 +345,16 @@ static void test_softmax_gradient(void **state)
 
 	(void)state;
 	for (int i = 0; i < 6; i++) {
-		struct cases_case c = case_of(i % 2 ? &log_softmax_op : &softmax_op);
+		struct cases_case c =
+			case_of(i % 2 ? reference_of("log_softmax") : reference_of("softmax"));
 		make_input(&c, 0, KILN_F64, &shape);
 		make_output(&c, 1, KILN_F64, &shape);
 		if (i >= 2)
 			make_int(&c, "axis", i / 2 - 1);
 		if (i % 3)
 			make_real(&c, "scale", i % 3 == 1 ? 1. / 3 : -1.7);
-		softmax_gradient(&c, i % 2 ? &log_softmax_backward_op : &softmax_backward_op, 0);
+		softmax_gradient(
+			&c, i % 2 ? reference_of("log_softmax_backward") : reference_of("softmax_backward"), 0);
 	}
 }
 
@@ -363,7 +367,7 @@ static void test_masked_gradient(void **state)
 
 	(void)state;
 	for (int i = 0; i < 8; i++) {
-		struct cases_case c = case_of(&masked_softmax_op);
+		struct cases_case c = case_of(reference_of("masked_softmax"));
 		int kind = i % 4;
 		make_input(&c, 0, KILN_F64, &shape);
 		make_none(&c, 1);
@@ -379,7 +383,7 @@ static void test_masked_gradient(void **state)
 			make_real(&c, "scale", 0.6);
 			make_int(&c, kind == 2 ? "diagonal" : "keep", 1);
 		}
-		softmax_gradient(&c, &masked_softmax_backward_op, 1);
+		softmax_gradient(&c, reference_of("masked_softmax_backward"), 1);
 	}
 }
 
@@ -388,8 +392,9 @@ static void norm_gradient(bool rms, bool gamma, int axes)
 {
 	static const struct make_shape shape = {3, {4, 3, 5}};
 	struct make_shape leading = {3 - axes, {4, 3}}, trailing = {axes, {3, 5}};
-	struct cases_case c = case_of(rms ? &rms_norm_op : &layer_norm_op);
-	struct cases_case b = case_of(rms ? &rms_norm_backward_op : &layer_norm_backward_op);
+	struct cases_case c = case_of(rms ? reference_of("rms_norm") : reference_of("layer_norm"));
+	struct cases_case b =
+		case_of(rms ? reference_of("rms_norm_backward") : reference_of("layer_norm_backward"));
 	struct scene forward, backward;
 	int rstd = rms ? 3 : 4;
 

@@ -221,12 +221,8 @@ static int verify(struct run *run)
 
 	if (status)
 		return status;
-	for (const struct reference_row *row = reference_rows; row->op; row++)
-		if (!strcmp(row->op, run->problem.op))
-			row->check(&run->check);
-	if (run->check.no_memory)
-		fputs("kiln: run: no memory for a row of the reference\n", stderr);
-	return run->check.wrong || run->check.no_memory ? CLI_FAILED : CLI_OK;
+	check_results(&run->check);
+	return run->check.wrong ? CLI_FAILED : CLI_OK;
 }
 
 static int compare_piece(struct run *run, int i, uint64_t at, uint64_t bytes, uint8_t *again)

@@ -5,7 +5,7 @@
 #ifndef KILN_CLI_RUN_H
 #define KILN_CLI_RUN_H
 
-#include "client/cli/reference.h"
+#include "client/cli/verify.h"
 
 struct run {
 	const struct cli *cli;

@@ -1,8 +1,8 @@
 /*
- * cases_permute.c: what is on the list of permutes and why, and the answer by counting through y's
+ * permute.c: what is on the list of permutes and why, and the answer by counting through y's
  * index, and by nothing cleverer: bit for bit.
  */
-#include "cases_build.h"
+#include "common/reference.h"
 
 #include <string.h>
 
@@ -21,19 +21,9 @@ static int64_t units(const struct cases_case *c)
 	return cases_elements(&c->operand[1]);
 }
 
-/* The first bytes of an element, as a number. */
-static double bytes_of(const void *element, uint32_t bytes)
+static void reference(const struct reference *r, int64_t first, int64_t last)
 {
-	uint64_t number = 0;
-
-	memcpy(&number, element, bytes < 8 ? bytes : 8);
-	return (double)number;
-}
-
-static void judge(const struct cases_case *c, const void *const memory[], int64_t first,
-				  int64_t last, struct cases_verdict *verdict)
-{
-	const struct cases_operand *x = &c->operand[0], *y = &c->operand[1];
+	const struct cases_operand *x = &r->c->operand[0], *y = &r->c->operand[1];
 	int64_t index[KILN_MAX_RANK] = {0}, rest = first;
 	uint32_t element = cases_element(x);
 
@@ -44,17 +34,8 @@ static void judge(const struct cases_case *c, const void *const memory[], int64_
 	for (int64_t i = first; i < last; i++) {
 		int64_t from = 0;
 		for (int k = 0; k < y->rank; k++)
-			from += index[k] * x->stride[c->ints[k]];
-		const char *expected = (const char *)memory[0] + from * element;
-		const char *got = (const char *)memory[1] + i * element;
-		if (memcmp(got, expected, element) != 0) {
-			*verdict = (struct cases_verdict){.wrong = true,
-											  .operand = 1,
-											  .element = i,
-											  .got = bytes_of(got, element),
-											  .expected = bytes_of(expected, element)};
-			return;
-		}
+			from += index[k] * x->stride[r->c->ints[k]];
+		reference_bytes(r, 1, i, (const char *)r->memory[0] + from * element);
 		for (int k = y->rank - 1; k >= 0; k--) {
 			if (++index[k] < y->shape[k])
 				break;
@@ -63,7 +44,7 @@ static void judge(const struct cases_case *c, const void *const memory[], int64_
 	}
 }
 
-static const struct cases_op permute = {"permute", units, judge};
+static const struct cases_op permute = {"permute", units, reference};
 
 static void name(struct cases_case *c)
 {
@@ -368,7 +349,7 @@ static void add_huge(void)
 	add(KILN_F32, &(struct problem){2, {32768, 65600}, {1, 0}}, CASES_BIG | CASES_HUGE);
 }
 
-void cases_add_permute(void)
+static void add_all(void)
 {
 	add_permutations();
 	add_ranks();
@@ -414,7 +395,7 @@ static void random_strides(uint64_t *state, struct cases_operand *x)
 	x->contiguous = false;
 }
 
-void cases_random_permute(uint64_t *state, struct cases_case *out)
+static void add_random(uint64_t *state, struct cases_case *out)
 {
 	static const kiln_dtype dtypes[] = {KILN_I8,  KILN_F16, KILN_BF16, KILN_F32,  KILN_U32,
 										KILN_F64, KILN_I64, KILN_C64,  KILN_C128, KILN_U8};
@@ -442,3 +423,7 @@ void cases_random_permute(uint64_t *state, struct cases_case *out)
 		out->operand[1].offset = (uint32_t)below(state, 16);
 	name(out);
 }
+
+const struct cases_op *const permute_ops[] = {&permute, NULL};
+const struct cases_family permute_family = {
+	.name = "permute", .add = add_all, .random = add_random};

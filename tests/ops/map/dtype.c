@@ -1,8 +1,8 @@
 /*
- * map_dtype.c: the dtypes of an expression's values, as docs/map.md has them: what two of them
+ * dtype.c: the dtypes of an expression's values, as docs/map.md has them: what two of them
  * meet in, and what an operator or a function makes of them.
  */
-#include "map_value.h"
+#include "value.h"
 
 #include <string.h>
 

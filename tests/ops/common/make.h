@@ -1,11 +1,11 @@
 /*
- * cases_make.h: how the families of float operators put a case together: operands, attributes,
+ * make.h: how the families of float operators put a case together: operands, attributes,
  * names.  Every case of a list is made by these few, so that the lists are tables.
  */
-#ifndef KILN_TESTS_CASES_MAKE_H
-#define KILN_TESTS_CASES_MAKE_H
+#ifndef KILN_TESTS_OPS_MAKE_H
+#define KILN_TESTS_OPS_MAKE_H
 
-#include "cases_build.h"
+#include "family.h"
 
 #define MAKE_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 

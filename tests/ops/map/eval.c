@@ -1,8 +1,8 @@
 /*
- * map_eval.c: the statement's words, once; then, for each element, the words again by
+ * eval.c: the statement's words, once; then, for each element, the words again by
  * descent, with a value instead of a tree.
  */
-#include "map_value.h"
+#include "value.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /*
- * cases_problem.h: a case as the planner's problem.  Apart from cases.h, which knows no planner.
+ * problem.h: a case as the planner's problem.  Apart from cases.h, which knows no planner.
  */
-#ifndef KILN_TESTS_CASES_PROBLEM_H
-#define KILN_TESTS_CASES_PROBLEM_H
+#ifndef KILN_TESTS_OPS_PROBLEM_H
+#define KILN_TESTS_OPS_PROBLEM_H
 
 #include "cases.h"
 #include "daemon/plan/kernel.h"

@@ -1,13 +1,13 @@
 /*
- * map_value.h: what map_eval.c (words and elements) and map_value.c (the value of an
+ * value.h: what eval.c (words and elements) and value.c (the value of an
  * expression) share.
  */
-#ifndef KILN_CLIENT_KILN_MAP_VALUE_H
-#define KILN_CLIENT_KILN_MAP_VALUE_H
+#ifndef KILN_TESTS_OPS_MAP_VALUE_H
+#define KILN_TESTS_OPS_MAP_VALUE_H
 
-#include "map_eval.h"
+#include "eval.h"
 
-/* Element number i of memory, and what one rounding to a type may add (map_eval.c). */
+/* Element number i of memory, and what one rounding to a type may add (eval.c). */
 struct eval_value eval_load(kiln_dtype dtype, const void *memory, int64_t i);
 double eval_rounding(kiln_dtype dtype, double value);
 bool eval_is_real(kiln_dtype dtype);
@@ -17,7 +17,7 @@ bool eval_is_sign(const struct eval_token *token, const char *sign);
 unsigned eval_bits(kiln_dtype dtype);
 struct eval_value eval_wrap(struct eval_value a, kiln_dtype dtype);
 
-/* The right side at eval->place (map_value.c), and two of its operations. */
+/* The right side at eval->place (value.c), and two of its operations. */
 struct eval_value eval_right(struct eval *eval);
 /* The right side with its dtype and nothing read, of a statement that may make no sense. */
 struct eval_value eval_unread(struct eval *eval);
@@ -25,7 +25,7 @@ struct eval_value eval_as_real(struct eval_value a);
 struct eval_value eval_arithmetic(struct eval *eval, char sign, struct eval_value a,
 								  struct eval_value b);
 /* The dtype that two values meet in, that an operator and a function make of them
- * (map_dtype.c). */
+ * (dtype.c). */
 kiln_dtype eval_meet(const struct eval_value *a, const struct eval_value *b);
 kiln_dtype eval_combined(const char *sign, const struct eval_value *a, const struct eval_value *b);
 kiln_dtype eval_called(const char *name, const struct eval_value *args, int count);

@@ -1,8 +1,8 @@
 /*
- * cases_map_random.c: statements of map over small, mostly odd sizes: random ones of many forms and
- * types, and a list of sums.  Their answers are those of cases_map.c.
+ * random.c: statements of map over small, mostly odd sizes: random ones of many forms and
+ * types, and a list of sums.  Their answers are those of cases.c.
  */
-#include "cases_reference.h"
+#include "map.h"
 
 #include <string.h>
 
@@ -92,7 +92,7 @@ static void random_types(uint64_t *state, unsigned types, kiln_dtype dtypes[3])
 	}
 }
 
-void cases_random_map(uint64_t *state, struct cases_case *out)
+void map_random(uint64_t *state, struct cases_case *out)
 {
 	const struct form *form = &forms[make_below(state, MAKE_COUNT(forms))];
 	int64_t extent[3];

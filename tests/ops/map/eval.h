@@ -1,10 +1,10 @@
 /*
- * map_eval.h: what a statement of the operator map comes to, worked out one element at a time
+ * eval.h: what a statement of the operator map comes to, worked out one element at a time
  * from its text: floats in f64 with a bound of how far the device's may be from them, integers
  * exactly.  It reads docs/map.md, not the planner, and must stay so.
  */
-#ifndef KILN_CLIENT_KILN_MAP_EVAL_H
-#define KILN_CLIENT_KILN_MAP_EVAL_H
+#ifndef KILN_TESTS_OPS_MAP_EVAL_H
+#define KILN_TESTS_OPS_MAP_EVAL_H
 
 #include <kiln/kiln.h>
 #include <stdbool.h>

@@ -1,13 +1,12 @@
 /*
  * cases.h: THE list of cases.  Unit tests, compile tests, runs on devices and benchmarks all walk
- * it.  It knows operators, shapes, data and what the answer is; nothing of planners, daemons or
- * devices.
+ * it.  It knows operators, shapes, data and answers, and nothing of planners, daemons or devices.
  *
- * One file for each family of operators (cases_permute.c, cases_softmax.c, cases_norm.c) makes up
- * its cases and judges its results; cases.c joins them; cases_data.c makes the data.
+ * A family of operators is one file, or one folder, beside common/: its cases, the reference that
+ * judges them, and what the planner refuses of it (family.h).  CMake finds the families by name.
  */
-#ifndef KILN_TESTS_CASES_H
-#define KILN_TESTS_CASES_H
+#ifndef KILN_TESTS_OPS_CASES_H
+#define KILN_TESTS_OPS_CASES_H
 
 #include <kiln/kiln.h>
 #include <stdbool.h>
@@ -21,9 +20,8 @@
 /* An index is out of range and is looked for: the call ends in KILN_EINDEX, with all written. */
 #define CASES_STRAYS 16u
 
-#define CASES_FAMILIES 8
-#define CASES_MAX_OPERANDS 12
-#define CASES_MAX_ATTRS 4
+#define CASES_MAX_OPERANDS KILN_MAX_OPERANDS
+#define CASES_MAX_ATTRS KILN_MAX_ATTRS
 
 /* What an input holds.  Seeded: the same seed gives the same bytes. */
 enum cases_fill {
@@ -58,7 +56,7 @@ struct cases_op;
 
 struct cases_case {
 	char name[192];     /* "permute f32 8192x8192 (1,0)": unique */
-	const char *family; /* whose file it comes from: "permute" for cases_permute.c; filled in */
+	const char *family; /* "permute", the name of its file; cases_all() fills it in */
 	const struct cases_op *op;
 	struct cases_operand operand[CASES_MAX_OPERANDS]; /* in the operator's order */
 	int operand_count;
@@ -76,20 +74,28 @@ struct cases_verdict {
 	double got, expected, allowed; /* bitwise operators: the bytes as a number, 0 */
 };
 
-/* How the results of an operator are judged: by plain loops in f64 over the definition. */
+struct reference;
+
+/* An operator, and what is right: plain loops in f64 over its definition (reference.h). */
 struct cases_op {
 	const char *name; /* "permute" */
-	/* Pieces that can be judged apart from one another: rows, elements, columns. */
+	/* Pieces that can be worked out apart from one another: rows, elements, columns. */
 	int64_t (*units)(const struct cases_case *c);
-	/*
-	 * Judges units [first, last) of all outputs.  memory[i]: the first element of operand i (offset
-	 * already added), NULL for one that is left out; inputs as they were before the call.  Leaves
-	 * verdict alone when all is well.
-	 */
-	void (*judge)(const struct cases_case *c, const void *const memory[], int64_t first,
-				  int64_t last, struct cases_verdict *verdict);
+	/* Hands on the answers of units [first, last), for all outputs. */
+	void (*reference)(const struct reference *r, int64_t first, int64_t last);
 };
 
+/*
+ * Judges units [first, last) of all outputs by the operator's reference.  memory[i] is the first
+ * element of operand i (its offset already added), NULL for one that is left out; inputs hold what
+ * they held before the call.  Leaves verdict alone when all is well.
+ */
+void cases_judge(const struct cases_case *c, const void *const memory[], int64_t first,
+				 int64_t last, struct cases_verdict *verdict);
+
+/* How many families there are, and what the planner refuses of one: as its refusals (family.h). */
+int cases_families(void);
+const struct cases_refusal *cases_refusals(int family);
 /* All cases.  Built at the first call: call it once before threads share it. */
 const struct cases_case *cases_all(int *count);
 /* Sums of i32 and u32 over few terms, by rows and by columns, in map: a compiler has got some of

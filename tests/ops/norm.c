@@ -1,5 +1,5 @@
 /*
- * cases_norm.c: layer_norm and rms_norm over trailing axes: the reference, and what is on the list.
+ * norm.c: layer_norm and rms_norm over trailing axes: the reference, and what is on the list.
  *
  *   s = x + residual; y = (s - mean) * rstd * gamma + beta, rstd = 1 / sqrt(variance + eps);
  *   rms_norm: mean is 0.  sum is s rounded once; what is normalized is s itself.
@@ -12,11 +12,13 @@
  *   and y by 1e-5 * (|gamma * xhat| + |beta|), one ulp more for f16 and bf16.
  * The mean as a result: 1e-5 of |s|.  f64: 1e-12 for 1e-5.  sum: correctly rounded.
  */
-#include "cases_reference.h"
+#include "common/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct cases_op layer_norm_op, rms_norm_op;
 
 enum operand { X, GAMMA, BETA, RESIDUAL, Y, MEAN, RSTD, SUM };
 
@@ -112,7 +114,8 @@ static void answer(const struct reference *r, const struct row *row)
 							0.5001 * reference_ulp(dtype, row->s[k]));
 	}
 	/* Of a row with an infinity the definition leaves the mean open: infinite, or no number. */
-	if (has(r->c, MEAN) && (r->values || !isinf(row->mean) || isfinite(get(r, MEAN, row->number))))
+	if (has(r->c, MEAN) &&
+		(r->unwritten || !isinf(row->mean) || isfinite(get(r, MEAN, row->number))))
 		reference_value(r, MEAN, row->number, row->mean, rtol * row->magnitude);
 	if (has(r->c, RSTD))
 		reference_value(r, place(r->c, RSTD), row->number, row->rstd, row->rstd * row->rstd_error);
@@ -123,7 +126,7 @@ static int split_of(const struct cases_case *c)
 	return c->operand[X].rank - (int)reference_int(c, "axes", 1);
 }
 
-void norm_reference(const struct reference *r, int64_t first, int64_t last)
+static void reference(const struct reference *r, int64_t first, int64_t last)
 {
 	const struct cases_operand *x = &r->c->operand[X];
 	int split = split_of(r->c);
@@ -149,16 +152,8 @@ static int64_t units(const struct cases_case *c)
 	return reference_product(&c->operand[X], 0, split_of(c));
 }
 
-static void judge(const struct cases_case *c, const void *const memory[], int64_t first,
-				  int64_t last, struct cases_verdict *verdict)
-{
-	const struct reference r = {.c = c, .memory = memory, .verdict = verdict};
-
-	norm_reference(&r, first, last);
-}
-
-const struct cases_op layer_norm_op = {"layer_norm", units, judge};
-const struct cases_op rms_norm_op = {"rms_norm", units, judge};
+static const struct cases_op layer_norm_op = {"layer_norm", units, reference};
+static const struct cases_op rms_norm_op = {"rms_norm", units, reference};
 
 /* ---- The list ---- */
 
@@ -417,7 +412,7 @@ static void add_timed(void)
 	add_rows(true, KILN_F16, all / 4096, 4096, WITH(GAMMA) | FUSED, flags);
 }
 
-void cases_add_norm(void)
+static void add_all(void)
 {
 	add_widths();
 	add_subsets();
@@ -428,7 +423,7 @@ void cases_add_norm(void)
 	add_timed();
 }
 
-void cases_random_norm(uint64_t *state, struct cases_case *out)
+static void add_random(uint64_t *state, struct cases_case *out)
 {
 	struct make_shape shape;
 	unsigned with = (unsigned)make_below(state, 256) & (AFFINE | FUSED | SAVED);
@@ -456,3 +451,6 @@ void cases_random_norm(uint64_t *state, struct cases_case *out)
 		make_real(out, "eps", make_chance(state, 2) ? 1e-3 : 1);
 	name(out);
 }
+
+const struct cases_op *const norm_ops[] = {&layer_norm_op, &rms_norm_op, NULL};
+const struct cases_family norm_family = {.name = "norm", .add = add_all, .random = add_random};

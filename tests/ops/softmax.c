@@ -1,5 +1,5 @@
 /*
- * cases_softmax.c: softmax and log_softmax over one axis, and their backward: the reference, and
+ * softmax.c: softmax and log_softmax over one axis, and their backward: the reference, and
  * what is on the list.
  *
  *   softmax               y = exp(z - most) / sum, z = scale * x; no number when z holds NaN, +inf
@@ -14,11 +14,14 @@
  * the terms' magnitudes, |scale| * |y| * (|dy| + sum|dy * y|), log: |scale| * (|dy| + exp(y) *
  * sum|dy|), where the argument y of exp was rounded.  f64: 1e-12.  f16 and bf16: one ulp besides.
  */
-#include "cases_reference.h"
+#include "common/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct cases_op softmax_op, log_softmax_op, softmax_backward_op,
+	log_softmax_backward_op;
 
 static bool is_log(const struct cases_case *c)
 {
@@ -110,7 +113,7 @@ static void backward(const struct reference *r, int axis, int64_t unit, int64_t 
 	}
 }
 
-void softmax_reference(const struct reference *r, int64_t first, int64_t last)
+static void reference(const struct reference *r, int64_t first, int64_t last)
 {
 	int axis = axis_of(r->c);
 	struct reference_row row = {.count = r->c->operand[0].shape[axis],
@@ -138,18 +141,10 @@ static int64_t units(const struct cases_case *c)
 		   reference_product(&c->operand[0], axis + 1, c->operand[0].rank);
 }
 
-static void judge(const struct cases_case *c, const void *const memory[], int64_t first,
-				  int64_t last, struct cases_verdict *verdict)
-{
-	const struct reference r = {.c = c, .memory = memory, .verdict = verdict};
-
-	softmax_reference(&r, first, last);
-}
-
-const struct cases_op softmax_op = {"softmax", units, judge};
-const struct cases_op log_softmax_op = {"log_softmax", units, judge};
-const struct cases_op softmax_backward_op = {"softmax_backward", units, judge};
-const struct cases_op log_softmax_backward_op = {"log_softmax_backward", units, judge};
+static const struct cases_op softmax_op = {"softmax", units, reference};
+static const struct cases_op log_softmax_op = {"log_softmax", units, reference};
+static const struct cases_op softmax_backward_op = {"softmax_backward", units, reference};
+static const struct cases_op log_softmax_backward_op = {"log_softmax_backward", units, reference};
 
 /* ---- The list ---- */
 
@@ -402,7 +397,7 @@ static void add_timed(void)
 	}
 }
 
-void cases_add_softmax(void)
+static void add_all(void)
 {
 	add_widths();
 	add_row_counts();
@@ -413,7 +408,7 @@ void cases_add_softmax(void)
 	add_timed();
 }
 
-void cases_random_softmax(uint64_t *state, struct cases_case *out)
+static void add_random(uint64_t *state, struct cases_case *out)
 {
 	struct make_shape shape;
 
@@ -429,3 +424,8 @@ void cases_random_softmax(uint64_t *state, struct cases_case *out)
 		make_real(out, "scale", make_random_scale(state));
 	name(out);
 }
+
+const struct cases_op *const softmax_ops[] = {&softmax_op, &log_softmax_op, &softmax_backward_op,
+											  &log_softmax_backward_op, NULL};
+const struct cases_family softmax_family = {
+	.name = "softmax", .add = add_all, .random = add_random};

@@ -1,28 +1,21 @@
 /*
- * cases.c: the list itself: its families in their order, its members' names, and the comparison of
- * one number with what it ought to be.
+ * cases.c: the list itself: its families, and its members' names.
  */
-#include "cases_build.h"
+#include "family.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-	const char *name;
-	void (*add)(void);
-	void (*random)(uint64_t *state, struct cases_case *out);
-} families[CASES_FAMILIES] = {
-	{"permute", cases_add_permute, cases_random_permute},
-	{"softmax", cases_add_softmax, cases_random_softmax},
-	{"masked_softmax", cases_add_masked_softmax, cases_random_masked_softmax},
-	{"norm", cases_add_norm, cases_random_norm},
-	{"norm_backward", cases_add_norm_backward, cases_random_norm_backward},
-	{"gather", cases_add_gather, cases_random_gather},
-	{"giou", cases_add_giou, cases_random_giou},
-	{"map", cases_add_map, cases_random_map},
-};
+/* KILN_FAMILIES comes from CMake, which found the files: FAMILY(gather) FAMILY(giou) ... */
+#define FAMILY(name) extern const struct cases_family name##_family;
+KILN_FAMILIES
+#undef FAMILY
+#define FAMILY(name) &name##_family,
+static const struct cases_family *const families[] = {KILN_FAMILIES};
+#undef FAMILY
+
+#define FAMILIES ((int)(sizeof(families) / sizeof(families[0])))
 
 static struct cases_case list[CASES_MOST];
 static int listed;
@@ -43,11 +36,11 @@ struct cases_case *cases_add(const struct cases_op *op, unsigned flags)
 
 const struct cases_case *cases_all(int *count)
 {
-	for (int i = 0; i < CASES_FAMILIES && !complete; i++) {
+	for (int i = 0; i < FAMILIES && !complete; i++) {
 		int first = listed;
-		families[i].add();
+		families[i]->add();
 		for (int k = first; k < listed; k++)
-			list[k].family = families[i].name;
+			list[k].family = families[i]->name;
 	}
 	complete = true;
 	*count = listed;
@@ -59,8 +52,18 @@ void cases_random(uint64_t seed, uint64_t i, struct cases_case *out)
 	uint64_t first = seed, second = i + 1, state = cases_word(&first) ^ cases_word(&second);
 
 	memset(out, 0, sizeof(*out));
-	families[i % CASES_FAMILIES].random(&state, out);
-	out->family = families[i % CASES_FAMILIES].name;
+	families[i % (uint64_t)FAMILIES]->random(&state, out);
+	out->family = families[i % (uint64_t)FAMILIES]->name;
+}
+
+int cases_families(void)
+{
+	return FAMILIES;
+}
+
+const struct cases_refusal *cases_refusals(int family)
+{
+	return families[family]->refusals;
 }
 
 bool cases_in_half(const char *name)
@@ -109,23 +112,4 @@ void cases_name_operand(struct cases_case *c, int operand)
 		cases_name(c, "%s%lld", k ? "," : " strides ", (long long)o->stride[k]);
 	if (o->offset)
 		cases_name(c, " at %u", o->offset);
-}
-
-/* ---- Judging ---- */
-
-void cases_judge(struct cases_verdict *verdict, int operand, int64_t element, double got,
-				 double expected, double relative, double absolute)
-{
-	double allowed = relative * fabs(expected) + absolute;
-
-	/* An infinity is near nothing but itself. */
-	if (verdict->wrong || (isnan(got) && isnan(expected)) || got == expected ||
-		(isfinite(got) && isfinite(expected) && fabs(got - expected) <= allowed))
-		return;
-	verdict->wrong = true;
-	verdict->operand = operand;
-	verdict->element = element;
-	verdict->got = got;
-	verdict->expected = expected;
-	verdict->allowed = allowed;
 }

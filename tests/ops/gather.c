@@ -1,5 +1,5 @@
 /*
- * cases_gather.c: gather and its backward: the answers by the definition, and what is on the list.
+ * gather.c: gather and its backward: the answers by the definition, and what is on the list.
  *
  *   gather           dst[i, j, k] = src[i, j, idx[j, k]], bit for bit
  *   gather_backward  dsrc[i, j, p] = the sum of ddst[i, j, k] over the k with idx[j, k] = p
@@ -9,11 +9,13 @@
  * A sum of n floats, one after another in the computing type, is off by n roundings of the sum of
  * magnitudes, and is rounded once more; of integers it is exact, and wraps.
  */
-#include "cases_reference.h"
+#include "common/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct cases_op gather_op, gather_backward_op;
 
 static bool is_backward(const struct cases_case *c)
 {
@@ -45,12 +47,19 @@ static int64_t index_at(const struct cases_operand *idx, const void *memory, int
 	return wide;
 }
 
-/* Which of `few` elements an index names; -1: none. */
-static int64_t place_of(const struct cases_case *c, int64_t index, int64_t few)
+/* Which of `few` elements index k of a list names; -1: none. */
+static int64_t place_of(const struct reference *r, int64_t list, int64_t k, int64_t few)
 {
-	if (reference_is(c, "bounds", "clamp"))
-		return index < 0 ? 0 : index < few ? index : few - 1;
-	return index >= 0 && index < few ? index : -1;
+	int64_t index = index_at(&r->c->operand[1], r->memory[1], list, k);
+
+	if (index >= 0 && index < few)
+		return index;
+	if (reference_is(r->c, "bounds", "clamp"))
+		return index < 0 ? 0 : few - 1;
+	if (reference_is(r->c, "bounds", "trust"))
+		reference_invalid(r, 1, list * r->c->operand[1].shape[1] + k, "out of range",
+						  "in it: --bounds trust relies on that");
+	return -1;
 }
 
 static int64_t units(const struct cases_case *c)
@@ -60,51 +69,28 @@ static int64_t units(const struct cases_case *c)
 	return reference_product(output, 0, output->rank - 1);
 }
 
-/* The first bytes of an element, as a number. */
-static double bytes_of(const void *element, uint32_t bytes)
-{
-	uint64_t number = 0;
-
-	memcpy(&number, element, bytes < 8 ? bytes : 8);
-	return (double)number;
-}
-
-static void compare(struct cases_verdict *verdict, int64_t element, const void *got,
-					const void *expected, uint32_t bytes)
-{
-	if (verdict->wrong || memcmp(got, expected, bytes) == 0)
-		return;
-	*verdict = (struct cases_verdict){.wrong = true,
-									  .operand = 2,
-									  .element = element,
-									  .got = bytes_of(got, bytes),
-									  .expected = bytes_of(expected, bytes)};
-}
-
-static void judge_row(const struct cases_case *c, const void *const memory[], int64_t row,
-					  struct cases_verdict *verdict)
+static void answer_row(const struct reference *r, int64_t row)
 {
 	static const char zero[16];
-	const struct cases_operand *src = &c->operand[0], *idx = &c->operand[1];
+	const struct cases_operand *src = &r->c->operand[0], *idx = &r->c->operand[1];
 	int64_t few = src->shape[src->rank - 1], many = idx->shape[1], list = row % idx->shape[0];
 	int64_t from = reference_at(src, 0, src->rank - 1, row);
 	uint32_t bytes = cases_element(src);
 
 	for (int64_t k = 0; k < many; k++) {
-		int64_t place = place_of(c, index_at(idx, memory[1], list, k), few), to = row * many + k;
-		const char *expected = place < 0 ? zero
-										 : (const char *)memory[0] +
-											   (from + place * src->stride[src->rank - 1]) * bytes;
-		compare(verdict, to, (const char *)memory[2] + to * bytes, expected, bytes);
+		int64_t place = place_of(r, list, k, few);
+		reference_bytes(r, 2, row * many + k,
+						place < 0 ? zero
+								  : (const char *)r->memory[0] +
+										(from + place * src->stride[src->rank - 1]) * bytes);
 	}
 }
 
 /* Integers of up to 64 bits: what is above the output's width falls off. */
-static uint64_t bits_at(kiln_dtype dtype, uint32_t bytes, const void *memory, int64_t i)
+static uint64_t bits_at(uint32_t bytes, const void *memory, int64_t i)
 {
 	uint64_t bits = 0;
 
-	(void)dtype;
 	memcpy(&bits, (const char *)memory + i * bytes, bytes);
 	return bits;
 }
@@ -119,31 +105,26 @@ static bool is_real(kiln_dtype dtype)
 	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
 }
 
-static void judge_sums(const struct cases_case *c, const void *const memory[], int64_t row,
-					   const struct sums *sums, struct cases_verdict *verdict)
+static void answer_sums(const struct reference *r, int64_t row, const struct sums *sums)
 {
-	const struct cases_operand *dsrc = &c->operand[2];
-	const struct reference r = {.c = c, .memory = memory, .verdict = verdict};
+	const struct cases_operand *dsrc = &r->c->operand[2];
 	int64_t few = dsrc->shape[dsrc->rank - 1];
-	uint32_t bytes = cases_element(dsrc);
 
 	for (int64_t p = 0; p < few; p++) {
 		double value = sums->sum[p], unit = reference_unit(dsrc->dtype);
 		if (is_real(dsrc->dtype))
-			reference_value(&r, 2, row * few + p, value,
+			reference_value(r, 2, row * few + p, value,
 							sums->count[p] * unit * sums->magnitude[p] +
 								reference_rounding(dsrc->dtype, value));
 		else
-			compare(verdict, row * few + p, (const char *)memory[2] + (row * few + p) * bytes,
-					&sums->bits[p], bytes);
+			reference_bytes(r, 2, row * few + p, &sums->bits[p]);
 	}
 }
 
-static void judge_sum_rows(const struct cases_case *c, const void *const memory[], int64_t first,
-						   int64_t last, struct cases_verdict *verdict)
+static void answer_sum_rows(const struct reference *r, int64_t first, int64_t last)
 {
-	const struct cases_operand *ddst = &c->operand[0], *idx = &c->operand[1];
-	int64_t few = c->operand[2].shape[ddst->rank - 1], many = idx->shape[1];
+	const struct cases_operand *ddst = &r->c->operand[0], *idx = &r->c->operand[1];
+	int64_t few = r->c->operand[2].shape[ddst->rank - 1], many = idx->shape[1];
 	double *numbers = reference_memory(3 * few, sizeof(*numbers));
 	struct sums sums = {numbers, numbers + few, numbers + 2 * few,
 						reference_memory(few, sizeof(uint64_t))};
@@ -154,36 +135,33 @@ static void judge_sum_rows(const struct cases_case *c, const void *const memory[
 		memset(numbers, 0, (size_t)few * 3 * sizeof(*numbers));
 		memset(sums.bits, 0, (size_t)few * sizeof(uint64_t));
 		for (int64_t k = 0; k < many; k++) {
-			int64_t p = place_of(c, index_at(idx, memory[1], list, k), few);
+			int64_t p = place_of(r, list, k, few);
 			int64_t at = from + k * ddst->stride[ddst->rank - 1];
-			double value = real ? cases_get(ddst->dtype, memory[0], at) : 0;
+			double value = real ? cases_get(ddst->dtype, r->memory[0], at) : 0;
 			if (p < 0)
 				continue;
 			sums.sum[p] += value;
 			sums.magnitude[p] += fabs(value);
 			sums.count[p]++;
 			if (!real)
-				sums.bits[p] += bits_at(ddst->dtype, cases_element(ddst), memory[0], at);
+				sums.bits[p] += bits_at(cases_element(ddst), r->memory[0], at);
 		}
-		judge_sums(c, memory, row, &sums, verdict);
+		answer_sums(r, row, &sums);
 	}
 	free(numbers);
 	free(sums.bits);
 }
 
-static void judge(const struct cases_case *c, const void *const memory[], int64_t first,
-				  int64_t last, struct cases_verdict *verdict)
+static void reference(const struct reference *r, int64_t first, int64_t last)
 {
-	if (is_backward(c)) {
-		judge_sum_rows(c, memory, first, last, verdict);
-		return;
-	}
-	for (int64_t row = first; row < last; row++)
-		judge_row(c, memory, row, verdict);
+	if (is_backward(r->c))
+		answer_sum_rows(r, first, last);
+	for (int64_t row = first; row < last && !is_backward(r->c); row++)
+		answer_row(r, row);
 }
 
-const struct cases_op gather_op = {"gather", units, judge};
-const struct cases_op gather_backward_op = {"gather_backward", units, judge};
+static const struct cases_op gather_op = {"gather", units, reference};
+static const struct cases_op gather_backward_op = {"gather_backward", units, reference};
 
 /* ---- The list ---- */
 
@@ -390,7 +368,7 @@ static void add_timed(void)
 	add(&gather_backward_op, KILN_F16, KILN_I32, 512, 64, 256, 512, flags);
 }
 
-void cases_add_gather(void)
+static void add_all(void)
 {
 	add_types();
 	add_sizes();
@@ -400,7 +378,7 @@ void cases_add_gather(void)
 	add_timed();
 }
 
-void cases_random_gather(uint64_t *state, struct cases_case *out)
+static void add_random(uint64_t *state, struct cases_case *out)
 {
 	struct make_shape leading = {(int)make_below(state, 3), {0}};
 	int64_t few = make_random_size(state);
@@ -423,3 +401,6 @@ void cases_random_gather(uint64_t *state, struct cases_case *out)
 		make_word(out, "bounds", "clamp");
 	name(out);
 }
+
+const struct cases_op *const gather_ops[] = {&gather_op, &gather_backward_op, NULL};
+const struct cases_family gather_family = {.name = "gather", .add = add_all, .random = add_random};

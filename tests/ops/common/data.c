@@ -1,8 +1,8 @@
 /*
- * cases_data.c: what the operands of the cases hold, where their elements lie, and numbers of every
+ * data.c: what the operands of the cases hold, where their elements lie, and numbers of every
  * dtype as doubles and back.  Needs no library for the narrow floats: it checks those that do.
  */
-#include "cases_build.h"
+#include "family.h"
 
 #include <math.h>
 #include <string.h>
@@ -159,8 +159,9 @@ double cases_get(kiln_dtype dtype, const void *memory, int64_t i)
 	case KILN_I8:
 		GET(int8_t, x);
 	case KILN_U8:
-	case KILN_BOOL:
 		GET(uint8_t, x);
+	case KILN_BOOL:
+		GET(uint8_t, x != 0);
 	case KILN_I16:
 		GET(int16_t, x);
 	case KILN_U16:

@@ -1,26 +1,49 @@
 /*
- * cases_reference.h: what the references of the float operators share, and their answers for
- * whoever tests the references themselves.
+ * reference.h: the references of the operators, which tests, benches and `kiln run` share: plain
+ * loops in f64, written from the operators' definitions alone.  They know no kernel and no variant,
+ * and must stay so: kernels are measured against them.
  *
- * An answer is worked out in f64 from the definition and handed on one element at a time, with how
- * far a result may be from it: to a judge, or into arrays.
+ * A reference works out the elements that a call had to write, and hands each on with how far a
+ * result may be from it: to a judge, into arrays, or to the command line.
  */
-#ifndef KILN_TESTS_CASES_REFERENCE_H
-#define KILN_TESTS_CASES_REFERENCE_H
+#ifndef KILN_TESTS_OPS_REFERENCE_H
+#define KILN_TESTS_OPS_REFERENCE_H
 
-#include "cases_make.h"
+#include "make.h"
 
 /* One call of a reference. */
 struct reference {
 	const struct cases_case *c;
-	const void *const *memory;     /* as cases_op.judge has it */
-	double *const *values;         /* not NULL: answers go to values[operand][element] */
-	struct cases_verdict *verdict; /* where values is NULL: the results in memory are judged */
+	const void *const *memory; /* as cases_judge() has it */
+	bool unwritten;            /* outputs hold nothing yet */
+	int64_t most;              /* of the numbers that map works out; 0: all */
+	/* These take the answers, each with `taker`. */
+	void *taker;
+	/* A result may be off by `allowed`; below 0: nothing can be told, and anything is right. */
+	void (*value)(void *taker, int operand, int64_t element, double expected, double allowed);
+	/* A result is right with these bytes only. */
+	void (*bytes)(void *taker, int operand, int64_t element, const void *expected);
+	/* An input is not valid, so that nothing can be said; expected: "in range". */
+	void (*invalid)(void *taker, int operand, int64_t element, const char *is, const char *must);
 };
 
-/* Hands on one answer. */
+/* The operator of this name; NULL: no family has it. */
+const struct cases_op *reference_of(const char *op);
+/* All answers of a case, into values[operand][element]. */
+void reference_answers(const struct cases_case *c, const void *const memory[],
+					   double *const values[]);
+/* Judges one float: |got - expected| <= relative * |expected| + absolute; NaN agrees with NaN, an
+ * infinity with itself.  Notes what is wrong, keeping what was noted before. */
+void cases_judge_value(struct cases_verdict *verdict, int operand, int64_t element, double got,
+					   double expected, double relative, double absolute);
+
+/* ---- For references: they hand on one answer ---- */
+
 void reference_value(const struct reference *r, int operand, int64_t element, double expected,
 					 double allowed);
+void reference_bytes(const struct reference *r, int operand, int64_t element, const void *expected);
+void reference_invalid(const struct reference *r, int operand, int64_t element, const char *is,
+					   const char *must);
 
 /* ---- Attributes ---- */
 
@@ -35,7 +58,7 @@ bool reference_is(const struct cases_case *c, const char *name, const char *valu
 int64_t reference_at(const struct cases_operand *operand, int first, int last, int64_t i);
 /* The product of sizes [first, last). */
 int64_t reference_product(const struct cases_operand *operand, int first, int last);
-/* Memory for a judge; never NULL.  free() frees it. */
+/* Zeroed memory; never NULL: without memory the process ends.  free() frees it. */
 void *reference_memory(int64_t count, size_t size);
 
 /* ---- Errors ---- */
@@ -71,23 +94,5 @@ void reference_softmax(struct reference_row *row);
 /* Element k of the softmax, and how far from it is right. */
 double reference_softmax_value(const struct reference_row *row, kiln_dtype dtype, int64_t k,
 							   double *allowed);
-
-/* ---- The operators ---- */
-
-extern const struct cases_op softmax_op, log_softmax_op;
-extern const struct cases_op softmax_backward_op, log_softmax_backward_op;
-extern const struct cases_op masked_softmax_op, masked_softmax_backward_op;
-extern const struct cases_op layer_norm_op, rms_norm_op;
-extern const struct cases_op layer_norm_backward_op, rms_norm_backward_op;
-extern const struct cases_op gather_op, gather_backward_op;
-extern const struct cases_op map_op;
-extern const struct cases_op giou_op, giou_loss_op, giou_backward_op, giou_loss_backward_op;
-
-/* The answers of units [first, last) of a case of the family. */
-void softmax_reference(const struct reference *r, int64_t first, int64_t last);
-void masked_softmax_reference(const struct reference *r, int64_t first, int64_t last);
-void norm_reference(const struct reference *r, int64_t first, int64_t last);
-void norm_backward_reference(const struct reference *r, int64_t first, int64_t last);
-void giou_reference(const struct reference *r, int64_t first, int64_t last);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * cases_make.c: operands, attributes and names of the float operators' cases.
+ * make.c: operands, attributes and names of the float operators' cases.
  */
-#include "cases_make.h"
+#include "make.h"
 
 #include <stdio.h>
 #include <string.h>

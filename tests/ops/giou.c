@@ -1,5 +1,5 @@
 /*
- * cases_giou.c: the generalized intersection over union of boxes, its mean, and the backward of
+ * giou.c: the generalized intersection over union of boxes, its mean, and the backward of
  * both: the reference, and what is on the list.
  *
  *   giou = inter / max(union, 1e-5) - (enclosing - union) / max(enclosing, 1e-5), 0 unless the
@@ -16,11 +16,13 @@
  * from there on errors add up as they come (struct value).  Where they reach the limits 1e-5 or the
  * whole of what is divided by, anything may come out.
  */
-#include "cases_reference.h"
+#include "common/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct cases_op giou_op, giou_loss_op, giou_backward_op, giou_loss_backward_op;
 
 #define LEAST 1e-5
 
@@ -275,7 +277,7 @@ static struct value factor_of(const struct reference *r, int64_t pair)
 	return (struct value){value, 2 * unit * fabs(value)};
 }
 
-void giou_reference(const struct reference *r, int64_t first, int64_t last)
+static void reference(const struct reference *r, int64_t first, int64_t last)
 {
 	int output = is_backward(r->c) ? r->c->operand_count - 1 : 2;
 
@@ -307,18 +309,10 @@ static int64_t units(const struct cases_case *c)
 	return is_loss(c) && !is_backward(c) ? 1 : pairs_of(c);
 }
 
-static void judge(const struct cases_case *c, const void *const memory[], int64_t first,
-				  int64_t last, struct cases_verdict *verdict)
-{
-	const struct reference r = {.c = c, .memory = memory, .verdict = verdict};
-
-	giou_reference(&r, first, last);
-}
-
-const struct cases_op giou_op = {"giou", units, judge};
-const struct cases_op giou_loss_op = {"giou_loss", units, judge};
-const struct cases_op giou_backward_op = {"giou_backward", units, judge};
-const struct cases_op giou_loss_backward_op = {"giou_loss_backward", units, judge};
+static const struct cases_op giou_op = {"giou", units, reference};
+static const struct cases_op giou_loss_op = {"giou_loss", units, reference};
+static const struct cases_op giou_backward_op = {"giou_backward", units, reference};
+static const struct cases_op giou_loss_backward_op = {"giou_loss_backward", units, reference};
 
 /* ---- The list ---- */
 
@@ -520,7 +514,7 @@ static void add_timed(void)
 	add_case(&giou_loss_backward_op, KILN_F16, KILN_U8, 65536, 256, CASES_BENCH | CASES_BIG);
 }
 
-void cases_add_giou(void)
+static void add_all(void)
 {
 	add_types();
 	add_sizes();
@@ -529,7 +523,7 @@ void cases_add_giou(void)
 	add_timed();
 }
 
-void cases_random_giou(uint64_t *state, struct cases_case *out)
+static void add_random(uint64_t *state, struct cases_case *out)
 {
 	struct make_shape shape = {3, {1 + make_below(state, 40), 1 + make_below(state, 70), 4}};
 
@@ -547,3 +541,7 @@ void cases_random_giou(uint64_t *state, struct cases_case *out)
 		make_int(out, "clamp", make_below(state, 2));
 	name(out);
 }
+
+const struct cases_op *const giou_ops[] = {&giou_op, &giou_loss_op, &giou_backward_op,
+										   &giou_loss_backward_op, NULL};
+const struct cases_family giou_family = {.name = "giou", .add = add_all, .random = add_random};

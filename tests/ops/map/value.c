@@ -1,8 +1,8 @@
 /*
- * map_value.c: the value of an expression, by descent over its words: integers exactly, floats
+ * value.c: the value of an expression, by descent over its words: integers exactly, floats
  * in f64 with a bound of how far the device's may be from them.
  */
-#include "map_value.h"
+#include "value.h"
 
 #include <math.h>
 #include <stdio.h>

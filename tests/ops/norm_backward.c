@@ -1,5 +1,5 @@
 /*
- * cases_norm_backward.c: layer_norm_backward and rms_norm_backward: the reference, and what is on
+ * norm_backward.c: layer_norm_backward and rms_norm_backward: the reference, and what is on
  * the list.
  *
  *   xhat = (x - mean) * rstd, g = dy * gamma; over a row of `columns`:
@@ -17,11 +17,13 @@
  *
  * Units: the rows (dx), then the columns (dgamma, dbeta).
  */
-#include "cases_reference.h"
+#include "common/reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct cases_op layer_norm_backward_op, rms_norm_backward_op;
 
 enum operand { X, DY, GAMMA, MEAN, RSTD, DX, DGAMMA, DBETA };
 
@@ -170,7 +172,7 @@ static void answer_columns(const struct reference *r, const struct form *form, i
 	}
 }
 
-void norm_backward_reference(const struct reference *r, int64_t first, int64_t last)
+static void reference(const struct reference *r, int64_t first, int64_t last)
 {
 	struct form form = form_of(r->c);
 	double *two = reference_memory(2 * form.columns, sizeof(*two));
@@ -189,16 +191,8 @@ static int64_t units(const struct cases_case *c)
 	return form.rows + form.columns;
 }
 
-static void judge(const struct cases_case *c, const void *const memory[], int64_t first,
-				  int64_t last, struct cases_verdict *verdict)
-{
-	const struct reference r = {.c = c, .memory = memory, .verdict = verdict};
-
-	norm_backward_reference(&r, first, last);
-}
-
-const struct cases_op layer_norm_backward_op = {"layer_norm_backward", units, judge};
-const struct cases_op rms_norm_backward_op = {"rms_norm_backward", units, judge};
+static const struct cases_op layer_norm_backward_op = {"layer_norm_backward", units, reference};
+static const struct cases_op rms_norm_backward_op = {"rms_norm_backward", units, reference};
 
 /* ---- The list ---- */
 
@@ -408,7 +402,7 @@ static void add_timed(void)
 	add_rows(false, KILN_F32, 16384, 4096, ALL, flags);
 }
 
-void cases_add_norm_backward(void)
+static void add_all(void)
 {
 	add_widths();
 	add_subsets();
@@ -419,7 +413,7 @@ void cases_add_norm_backward(void)
 	add_timed();
 }
 
-void cases_random_norm_backward(uint64_t *state, struct cases_case *out)
+static void add_random(uint64_t *state, struct cases_case *out)
 {
 	struct make_shape shape;
 	unsigned with = (unsigned)make_below(state, 256) & ALL;
@@ -440,3 +434,8 @@ void cases_random_norm_backward(uint64_t *state, struct cases_case *out)
 			out->operand[place(out, i)].dtype = make_float(make_below(state, 4));
 	name(out);
 }
+
+const struct cases_op *const norm_backward_ops[] = {&layer_norm_backward_op, &rms_norm_backward_op,
+													NULL};
+const struct cases_family norm_backward_family = {
+	.name = "norm_backward", .add = add_all, .random = add_random};
