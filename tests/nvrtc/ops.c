@@ -2,7 +2,7 @@
  * ops.c: every kernel that the cases of a family need, compiled by the NVRTC of this machine.  A
  * kernel that does not compile, or that spills registers, is a failure.  No GPU is needed.
  *
- *   nvrtc_ops FAMILY...           "softmax": the cases of cases_softmax.c
+ *   nvrtc_ops FAMILY...           "softmax": the cases of tests/ops/softmax.c
  *   nvrtc_ops --generic [OP...]   the operators' generic kernels, or those of these
  *
  * Each of five targets compiles what it would be asked for by the first case of each kind

@@ -2,7 +2,7 @@
  * test_cases: the list of cases as a measure: numbers round once, data are what they are called,
  * and judges find what is wrong.
  */
-#include "tests/ops/common/family.h"
+#include "tests/ops/common/reference.h"
 
 #include <math.h>
 #include <setjmp.h>

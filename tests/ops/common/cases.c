@@ -61,6 +61,11 @@ int cases_families(void)
 	return FAMILIES;
 }
 
+const char *cases_family_name(int family)
+{
+	return families[family]->name;
+}
+
 const struct cases_refusal *cases_refusals(int family)
 {
 	return families[family]->refusals;

@@ -93,8 +93,10 @@ struct cases_op {
 void cases_judge(const struct cases_case *c, const void *const memory[], int64_t first,
 				 int64_t last, struct cases_verdict *verdict);
 
-/* How many families there are, and what the planner refuses of one: as its refusals (family.h). */
+/* How many families there are; the name of one, and what the planner refuses of it (family.h), NULL
+ * where a unit test of its own has that. */
 int cases_families(void);
+const char *cases_family_name(int family);
 const struct cases_refusal *cases_refusals(int family);
 /* All cases.  Built at the first call: call it once before threads share it. */
 const struct cases_case *cases_all(int *count);
