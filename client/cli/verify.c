@@ -9,6 +9,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_VALUES (1 << 24) /* that map works out; a larger call is verified in part */

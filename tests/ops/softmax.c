@@ -8,7 +8,7 @@
  *   softmax_backward      dx = scale * y * (dy - sum(dy * y))
  *   log_softmax_backward  dx = scale * (dy - exp(y) * sum(dy))
  *
- * How far off a result may be: softmax as common/reference.c says.  log_softmax: both terms of y are
+ * How far off a result may be: softmax as reference.c says.  log_softmax: both terms of y are
  * at most 0, so nothing cancels, and the sum's relative error is the logarithm's absolute one: rtol
  * times |y|, at least rtol.  Backward: what is subtracted may cancel, so f32's 1e-5 is relative to
  * the terms' magnitudes, |scale| * |y| * (|dy| + sum|dy * y|), log: |scale| * (|dy| + exp(y) *
