@@ -105,8 +105,6 @@ void server_admit_rights(struct broker *broker);
 #endif
 /* Begins to drain, as SIGTERM does. */
 void server_stop(struct broker *broker, const char *why);
-/* A session came or went: starts or stops the clock of --idle-exit. */
-void server_note_sessions(struct broker *broker);
 /* Makes the socket anew where it was removed. */
 void server_look(struct broker *broker);
 /* The listening socket's path. */

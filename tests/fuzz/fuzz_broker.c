@@ -312,7 +312,7 @@ static void turn(void)
 static bool quiet(void)
 {
 	for (const struct session *session = broker.sessions; session; session = session->next)
-		if (session->work_count || session->request_count || session->ending)
+		if (session->work_count || session->request_count || peer_is_ending(session->peer))
 			return false;
 	return !job_busy(&broker) && !store_busy(&broker);
 }
@@ -332,7 +332,7 @@ static void settle(void)
 			for (const struct session *session = broker.sessions; session; session = session->next)
 				fprintf(stderr, "session %llu: %d works, %d requests%s\n",
 						(unsigned long long)session->id, session->work_count,
-						session->request_count, session->ending ? ", ends" : "");
+						session->request_count, peer_is_ending(session->peer) ? ", ends" : "");
 			fprintf(stderr, "jobs %d, store %d\n", job_busy(&broker), store_busy(&broker));
 			require(false, "an answer never comes");
 		}

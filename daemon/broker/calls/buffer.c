@@ -3,13 +3,16 @@
  * itself into an executor, so that a new device process gets it again when it is next used, and
  * that of the session's own kernels when one of those uses it.
  */
+#include "buffer.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
-#include "daemon/broker/front/session.h"
 #include "daemon/base/util.h"
+#include "owned.h"
+#include "work.h"
 
 struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
 						  const char *name)
@@ -23,12 +26,12 @@ struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64
 	buffer->fd = -1;
 	buffer->session = session;
 	snprintf(buffer->name, sizeof(buffer->name), "%s", name ? name : "");
-	if (map_put_id(&session->buffers, buffer->id, buffer) < 0) {
+	if (map_put_id(&session->owned->buffers, buffer->id, buffer) < 0) {
 		free(buffer);
 		return NULL;
 	}
 	if (kind == BUFFER_HELD || kind == BUFFER_SHARED)
-		session->held_bytes += bytes;
+		session->owned->held_bytes += bytes;
 	return buffer;
 }
 
@@ -36,9 +39,9 @@ void buffer_delete(struct buffer *buffer)
 {
 	struct session *session = buffer->session;
 	if (buffer->kind == BUFFER_HELD || buffer->kind == BUFFER_SHARED)
-		session->held_bytes -= buffer->bytes;
-	if (map_get_id(&session->buffers, buffer->id) == buffer)
-		map_remove_id(&session->buffers, buffer->id);
+		session->owned->held_bytes -= buffer->bytes;
+	if (map_get_id(&session->owned->buffers, buffer->id) == buffer)
+		map_remove_id(&session->owned->buffers, buffer->id);
 	if (buffer->at[BUFFER_HOME].placing || buffer->sharing)
 		handle_disown(session->executor, buffer);
 	if (buffer->at[BUFFER_OWN].placing && session->own)
@@ -48,9 +51,19 @@ void buffer_delete(struct buffer *buffer)
 	free(buffer);
 }
 
-struct buffer *buffer_find(struct session *session, uint64_t id)
+struct buffer *buffer_find(const struct session *session, uint64_t id)
 {
-	return map_get_id(&session->buffers, id);
+	return map_get_id(&session->owned->buffers, id);
+}
+
+struct buffer *buffer_next(const struct session *session, size_t *cursor)
+{
+	return map_next(&session->owned->buffers, cursor);
+}
+
+void buffer_unname(struct buffer *buffer)
+{
+	map_remove_id(&buffer->session->owned->buffers, buffer->id);
 }
 
 const char *buffer_label(const struct buffer *buffer, char label[96])
@@ -60,6 +73,15 @@ const char *buffer_label(const struct buffer *buffer, char label[96])
 	else
 		snprintf(label, 96, "buffer %llu", (unsigned long long)buffer->id);
 	return label;
+}
+
+uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset)
+{
+	uint64_t address = (buffer ? buffer->offset : 0) + offset;
+	uint32_t alignment = 16;
+	while (address % alignment)
+		alignment /= 2;
+	return alignment;
 }
 
 bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
@@ -138,7 +160,8 @@ static void placed(struct buffer *buffer, enum buffer_where where, int status, c
 		snprintf(at->error, sizeof(at->error), "%s", error);
 	}
 	at->status = status;
-	buffer_made(buffer);
+	if (buffer->on_change)
+		buffer->on_change(buffer, buffer->on_change_arg);
 	work_pump(session);
 }
 
@@ -202,7 +225,7 @@ static int send_place(struct buffer *buffer, enum buffer_where where)
 static enum buffer_place sent(struct buffer *buffer, enum buffer_where where, int status)
 {
 	struct buffer_place_state *at = &buffer->at[where];
-	/* A process that is gone: server_executor_changed() looks at the buffer again. */
+	/* A process that is gone: buffers_remake() looks at the buffer again. */
 	if (status == KILN_OK || status == KILN_EDEVICE)
 		return BUFFER_PLACING;
 	at->status = status;
@@ -285,6 +308,15 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 	int status = send_place(buffer, where);
 	at->placing = status == KILN_OK;
 	return sent(buffer, where, status);
+}
+
+void buffers_remake(struct session *session)
+{
+	size_t cursor = 0;
+	struct buffer *buffer;
+	while ((buffer = buffer_next(session, &cursor)))
+		if (buffer->on_change)
+			buffer->on_change(buffer, buffer->on_change_arg);
 }
 
 void buffer_release(struct buffer *buffer)

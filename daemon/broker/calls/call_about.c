@@ -2,7 +2,8 @@
  * of recent calls was overwritten. */
 #include "call_about.h"
 
-#include "daemon/broker/front/session.h"
+#include "call.h"
+#include "graph.h"
 #include "daemon/broker/kernels/tier.h"
 
 static void describe_graph(const struct call *call, struct handle_about *about)
@@ -40,7 +41,7 @@ bool call_describe(struct broker *broker, const struct device_handle *executor, 
 			continue;
 		about->session = session->id;
 		about->pid = session->pid;
-		while ((call = map_next(&session->calls, &cursor)))
+		while ((call = call_next(session, &cursor)))
 			if (describe_variant(call, name, about))
 				return true;
 		return false;

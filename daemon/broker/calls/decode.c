@@ -1,33 +1,17 @@
 /* decode.c: from a message's op, tensors and attrs to a problem.  Checks forms; what they mean is
  * the planner's. */
+#include "decode.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/plan/plan.h"
-#include "daemon/broker/front/session.h"
 #include "daemon/base/util.h"
+#include "daemon/broker/kernels/job.h"
 
 #define TENSOR_MEMBERS_MOST 32 /* those that are unknown included; each look-up walks over all */
 
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
-
-const char *decode_operand_name(const char *operands, int i, char name[24])
-{
-	if (operands[0] && i < plan_operand_count(operands))
-		plan_operand_name(operands, i, name);
-	else
-		snprintf(name, 24, "operand %d", i);
-	return name;
-}
-
-uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset)
-{
-	uint64_t address = (buffer ? buffer->offset : 0) + offset;
-	uint32_t alignment = 16;
-	while (address % alignment)
-		alignment /= 2;
-	return alignment;
-}
 
 static int decode_attr(struct wire_in *message, const msgpack_object_kv *pair,
 					   struct kernel_problem *problem, struct kernel_attr *attr,

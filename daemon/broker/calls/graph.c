@@ -6,6 +6,7 @@
 
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
+#include "owned.h"
 #include "work_state.h"
 
 /* ---- What there is ---- */
@@ -27,7 +28,7 @@ struct call *graph_new(struct session *session, int count)
 	graph->id = broker_id(session->broker);
 	graph->session = session;
 	graph->count = count;
-	session->graph_calls += (uint64_t)count;
+	session->owned->graph_launches += (uint64_t)count;
 	return call;
 }
 
@@ -53,7 +54,7 @@ void graph_free(struct graph *graph)
 		handle_post(executor, &message, id);
 	}
 	if (graph->session)
-		graph->session->graph_calls -= (uint64_t)graph->count;
+		graph->session->owned->graph_launches -= (uint64_t)graph->count;
 	for (int i = 0; i < graph->count; i++)
 		kernel_drop(graph->parts[i].variant);
 	free(graph);
@@ -97,7 +98,7 @@ int graph_resolve(struct graph *graph, char error[KERNEL_ERROR_MAX])
 			util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
 					  "%s of %s lies in buffer %llu, which was freed: free the graph, too, and "
 					  "make one of what is there now",
-					  decode_operand_name(plan->operands, k, name), plan->op,
+					  kernel_operand_name(plan->operands, k, name), plan->op,
 					  (unsigned long long)part->buffers[k]);
 			device_graph_blame(i, graph->count, error);
 			return KILN_ENOENT;
@@ -237,7 +238,7 @@ static int check_lost(const struct graph *graph, char *error, size_t size)
 			 "launch %d of %d: the contents of %s (%s of %s) were lost when the device process "
 			 "ended; write it again",
 			 index + 1, graph->count, buffer_label(found, label),
-			 decode_operand_name(graph->parts[index].variant->plan.operands, operand, name),
+			 kernel_operand_name(graph->parts[index].variant->plan.operands, operand, name),
 			 graph->parts[index].variant->plan.op);
 	return KILN_ELOST;
 }

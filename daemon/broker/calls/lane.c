@@ -17,6 +17,7 @@
 #include "daemon/broker/devices/events.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
+#include "daemon/broker/requests/request.h"
 #include "work_state.h"
 
 struct lane {
@@ -359,7 +360,8 @@ void lane_bind(struct work *work, uint64_t module)
 
 /* In the message queue it stands behind all launches that were sent before, and in the lane between
  * two entries. */
-void lane_rebind(struct session *session, struct call *call, const struct kernel_ref *variant)
+static void lane_rebind(struct session *session, struct call *call,
+						const struct kernel_ref *variant)
 {
 	struct lane *lane = session->lane;
 	struct device_handle *executor = session->executor;
@@ -447,4 +449,23 @@ void lane_cancel(struct session *session, uint64_t number, uint64_t count)
 	wire_put_uint(&message, "lane", session->stream);
 	wire_put_uint(&message, "tail", number + count);
 	handle_post(session->executor, &message, id);
+}
+
+void lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
+			   uint64_t call, uint64_t bound, uint64_t launches)
+{
+	struct session *session = session_find(broker, stream);
+	struct call *used = session && session->executor == executor ? call_find(session, call) : NULL;
+	for (int i = 0; used && i < used->variant_count; i++)
+		if (used->bound[i].id == bound) {
+			tier_used(session, used->variants[i], launches);
+			return;
+		}
+}
+
+void lane_promote(struct session *session, uint64_t call, const struct kernel_ref *variant)
+{
+	struct call *promoted = call_find(session, call);
+	if (promoted)
+		lane_rebind(session, promoted, variant);
 }

@@ -1,5 +1,7 @@
 /* raw_launch.c: one launch of a user's kernel, as its message says it.  Grid, block and what the
  * kernel takes are checked where it is loaded. */
+#include "raw_launch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +25,7 @@ static int read_memory(struct session *session, const msgpack_object *item, uint
 		v[i] = value->via.u64;
 	}
 	struct buffer *buffer = buffer_find(session, v[0]);
-	if (!buffer || buffer->making)
+	if (!buffer || buffer_is_making(buffer))
 		return ERROR(KILN_ENOENT, "argument %u names buffer %llu, which this session does not have",
 					 number, (unsigned long long)v[0]);
 	if (launch->operand_count == KERNEL_MAX_OPERANDS)

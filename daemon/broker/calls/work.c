@@ -11,36 +11,10 @@
 #include "daemon/broker/kernels/raw.h"
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
+#include "daemon/broker/requests/request.h"
 #include "work_state.h"
 
 #define SENT_MOST 64 /* works of a session that are with its device processes */
-
-int call_check_device(const struct session *session, uint64_t kind, const char *what,
-					  const char *remedy, char error[KERNEL_ERROR_MAX])
-{
-	const struct device_entry *device = session->device;
-	if (!device || device->kind == kind)
-		return KILN_OK;
-	return util_fail(error, KERNEL_ERROR_MAX, KILN_EDEVICE,
-					 "%s was for %s as it was, %s; it is %s, %s now: %s", what, device->info.name,
-					 device->was, device->info.model, device->info.limits.target, remedy);
-}
-
-struct call *call_hold(struct call *call)
-{
-	call->holders++;
-	return call;
-}
-
-void call_drop(struct call *call)
-{
-	if (!call || --call->holders > 0)
-		return;
-	for (int i = 0; i < call->variant_count; i++)
-		kernel_drop(call->variants[i]);
-	graph_free(call->graph);
-	free(call);
-}
 
 /* ---- The lists ---- */
 
@@ -50,14 +24,14 @@ static void unlink_work(struct work *work)
 	if (work->previous)
 		work->previous->next = work->next;
 	else if (work->sent)
-		session->sent = work->next;
+		session->works->sent = work->next;
 	else
-		session->queued = work->next;
+		session->works->queued = work->next;
 	if (work->next)
 		work->next->previous = work->previous;
 	else if (!work->sent)
-		session->queued_last = work->previous;
-	session->sent_count -= work->sent;
+		session->works->queued_last = work->previous;
+	session->works->sent_count -= work->sent;
 	work->previous = work->next = NULL;
 }
 
@@ -71,11 +45,11 @@ void work_mark_sent(struct work *work)
 	struct session *session = work->session;
 	unlink_work(work);
 	work->sent = true;
-	work->next = session->sent;
-	if (session->sent)
-		session->sent->previous = work;
-	session->sent = work;
-	session->sent_count++;
+	work->next = session->works->sent;
+	if (session->works->sent)
+		session->works->sent->previous = work;
+	session->works->sent = work;
+	session->works->sent_count++;
 }
 
 static void release(struct work *work)
@@ -97,7 +71,7 @@ static void free_work(struct work *work)
 
 static void remember_failure(struct session *session, uint64_t ticket)
 {
-	session->failed[session->failed_at++ % SESSION_FAILED_TICKETS] = ticket;
+	session->works->failed[session->works->failed_at++ % FAILED_TICKETS] = ticket;
 }
 
 static struct tally *operator_of(const struct work *work)
@@ -156,19 +130,21 @@ static uint64_t count_kind(const struct work *work, enum work_kind kind)
 
 void work_count(const struct session *session, uint64_t *launches, uint64_t *copies)
 {
-	*launches = count_kind(session->queued, WORK_LAUNCH) + count_kind(session->sent, WORK_LAUNCH);
-	*copies = count_kind(session->queued, WORK_COPY) + count_kind(session->sent, WORK_COPY);
+	*launches = count_kind(session->works->queued, WORK_LAUNCH) +
+				count_kind(session->works->sent, WORK_LAUNCH);
+	*copies =
+		count_kind(session->works->queued, WORK_COPY) + count_kind(session->works->sent, WORK_COPY);
 }
 
 /* From now on the session may launch it. */
 static int keep_graph(struct work *work, const char **error)
 {
-	if (map_put_id(&work->session->calls, work->call->id, work->call) < 0) {
-		*error = "out of memory for a graph";
-		return KILN_ENOMEM;
+	if (call_keep(work->session, work->call)) {
+		call_hold(work->call);
+		return KILN_OK;
 	}
-	call_hold(work->call);
-	return KILN_OK;
+	*error = "out of memory for a graph";
+	return KILN_ENOMEM;
 }
 
 /* What is added to the answer to a call's first launch; one that failed has left no call. */
@@ -179,7 +155,7 @@ static void end_first(struct work *work, struct wire_out *out)
 		wire_put_uint(out, "call", work->call->id);
 		wire_put_bool(out, "ran", true);
 	} else {
-		call_drop(map_remove_id(&session->calls, work->call->id));
+		call_forget(session, work->call->id);
 	}
 }
 
@@ -191,7 +167,7 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 	if (status == KILN_OK && work->kind == WORK_GRAPH)
 		status = keep_graph(work, &error);
 	unlink_work(work);
-	map_remove_id(&session->works, work->ticket);
+	map_remove_id(&session->works->by_ticket, work->ticket);
 	session->work_count--;
 	count_end(work, status);
 	if (status == KILN_OK) {
@@ -217,13 +193,13 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 
 bool work_pending(const struct session *session, uint64_t ticket)
 {
-	return map_get_id(&session->works, ticket) != NULL;
+	return map_get_id(&session->works->by_ticket, ticket) != NULL;
 }
 
 bool work_ticket_failed(const struct session *session, uint64_t ticket)
 {
-	for (int i = 0; i < SESSION_FAILED_TICKETS; i++)
-		if (session->failed[i] == ticket)
+	for (int i = 0; i < FAILED_TICKETS; i++)
+		if (session->works->failed[i] == ticket)
 			return true;
 	return false;
 }
@@ -273,8 +249,8 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 static void on_executor(void *arg, int status, const char *error)
 {
 	struct session *session = arg;
-	struct work *work = session->queued;
-	session->waiting_ready = false;
+	struct work *work = session->works->queued;
+	session->works->waiting_ready = false;
 	/* No device process is to be had: whoever waits at the head is told, the next one asks again.
 	 * What is to be freed went with the process before. */
 	if (status != KILN_OK && work)
@@ -288,27 +264,29 @@ static void on_executor(void *arg, int status, const char *error)
  * long that is. */
 void work_pump(struct session *session)
 {
-	if (session->pumping) {
-		session->pump_again = true;
+	if (session->state == SESSION_CLOSED)
+		return;
+	if (session->works->pumping) {
+		session->works->pump_again = true;
 		return;
 	}
-	session->pumping = true;
-	while (session->queued && !session->closing && !session->waiting_ready &&
-		   session->sent_count < SENT_MOST) {
-		struct work *work = session->queued;
-		session->pump_again = false;
+	session->works->pumping = true;
+	while (session->works->queued && !session->works->waiting_ready &&
+		   session->works->sent_count < SENT_MOST) {
+		struct work *work = session->works->queued;
+		session->works->pump_again = false;
 		/* A user's kernel needs both: what it uses may have to be shared first. */
 		struct device_handle *missing =
 			!handle_is_ready(session->executor) ? session->executor : work_executor(work);
 		if (!handle_is_ready(missing)) {
-			session->waiting_ready = true;
+			session->works->waiting_ready = true;
 			handle_when_ready(missing, on_executor, session);
 			continue;
 		}
-		if (work_advance(work) == WORK_WAITS && !session->pump_again)
+		if (work_advance(work) == WORK_WAITS && !session->works->pump_again)
 			break;
 	}
-	session->pumping = false;
+	session->works->pumping = false;
 }
 
 static struct work *add(struct session *session, enum work_kind kind, uint64_t ticket,
@@ -327,10 +305,11 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 	else if (!session->executor)
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 							"this kilnd has no device (--device none); it only compiles");
-	else if (map_get_id(&session->works, ticket))
+	else if (map_get_id(&session->works->by_ticket, ticket))
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "request id %llu is in use",
 							(unsigned long long)ticket);
-	else if (!(work = calloc(1, sizeof(*work))) || map_put_id(&session->works, ticket, work) < 0)
+	else if (!(work = calloc(1, sizeof(*work))) ||
+			 map_put_id(&session->works->by_ticket, ticket, work) < 0)
 		*status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a call");
 	if (*status != KILN_OK) {
 		free(work);
@@ -345,12 +324,12 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 	work->since_us = util_now_us();
 	work->device = session->device ? session->device->kind : 0;
 	work->fd = -1;
-	work->previous = session->queued_last;
-	if (session->queued_last)
-		session->queued_last->next = work;
+	work->previous = session->works->queued_last;
+	if (session->works->queued_last)
+		session->works->queued_last->next = work;
 	else
-		session->queued = work;
-	session->queued_last = work;
+		session->works->queued = work;
+	session->works->queued_last = work;
 	session->work_count++;
 	session->broker->counters.submitted += kind == WORK_LAUNCH;
 	session->broker->counters.transfers += kind == WORK_COPY;
@@ -452,14 +431,14 @@ int work_free(struct session *session, uint64_t id, struct buffer *buffer,
 		return status;
 	work->buffer = buffer;
 	/* From here on the name is gone; the works before it still hold the buffer. */
-	map_remove_id(&session->buffers, buffer->id);
+	buffer_unname(buffer);
 	work_pump(session);
 	return KILN_OK;
 }
 
 void work_cancel(struct session *session, uint64_t ticket)
 {
-	struct work *work = map_get_id(&session->works, ticket);
+	struct work *work = map_get_id(&session->works->by_ticket, ticket);
 	struct wire_out message;
 	if (!work || work->kind != WORK_LAUNCH)
 		return;
@@ -475,10 +454,18 @@ void work_cancel(struct session *session, uint64_t ticket)
 	work_pump(session);
 }
 
-void work_abandon(struct session *session)
+bool works_open(struct session *session)
 {
-	while (session->queued) {
-		struct work *work = session->queued;
+	session->works = calloc(1, sizeof(*session->works));
+	return session->works != NULL;
+}
+
+void works_free(struct session *session)
+{
+	if (!session->works)
+		return;
+	while (session->works->queued) {
+		struct work *work = session->works->queued;
 		if (work->loading)
 			handle_disown(work_executor(work), work);
 		if (work->freeing)
@@ -492,8 +479,8 @@ void work_abandon(struct session *session)
 		graph_orphan(work->call);
 		free_work(work);
 	}
-	while (session->sent) {
-		struct work *work = session->sent;
+	while (session->works->sent) {
+		struct work *work = session->works->sent;
 		count_lost(work);
 		unlink_work(work);
 		if (work->kind == WORK_FREE)
@@ -504,4 +491,7 @@ void work_abandon(struct session *session)
 		work->session = NULL;
 	}
 	session->work_count = 0;
+	map_free(&session->works->by_ticket);
+	free(session->works);
+	session->works = NULL;
 }

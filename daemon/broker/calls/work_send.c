@@ -56,7 +56,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 	char label[160];
 	work->loading = false;
 	if (reply)
-		session_note_load(work->session, work->kernel, work->load_us);
+		job_note_load(work->session, work->kernel, work->load_us);
 	work->load_status = status;
 	/* What could not be loaded has left the cache: it is asked for again. */
 	if (status == KILN_ECOMPILE && !work->remade) {
@@ -114,7 +114,7 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 	if (*module)
 		return WORK_READY;
 	/* Never asked for before: a call at addresses that it was not prepared for. */
-	struct job_terms terms = session_terms(session);
+	struct job_terms terms = job_terms_of(session);
 	if (work->kernel->key[0]) {
 		terms.asker = NULL;
 		session->broker->counters.reloads++;
@@ -143,7 +143,7 @@ static bool check_lost(struct work *work, char *error, size_t size)
 			continue;
 		snprintf(error, size,
 				 "the contents of %s (%s) were lost when the device process ended; write it again",
-				 buffer_label(buffer, label), decode_operand_name(plan->operands, i, name));
+				 buffer_label(buffer, label), kernel_operand_name(plan->operands, i, name));
 		return false;
 	}
 	for (int i = 0; i < work->operand_count; i++)
@@ -238,7 +238,7 @@ static void put_check(struct wire_out *message, const struct work *work)
 			if (work->raw->args[k].kind == KERNEL_ARG_POINTER && work->raw->args[k].operand == i)
 				snprintf(name, sizeof(name), "argument %d", k);
 		wire_map_begin(message, NULL);
-		wire_put_str(message, "n", work->raw ? name : decode_operand_name(plan->operands, i, name));
+		wire_put_str(message, "n", work->raw ? name : kernel_operand_name(plan->operands, i, name));
 		wire_map_end(message);
 	}
 	wire_list_end(message);
@@ -439,7 +439,7 @@ static enum work_step advance_free(struct work *work)
  * Copies and frees come after the launches of all streams. */
 bool work_must_let_finish(const struct work *work)
 {
-	for (const struct work *sent = work->session->sent; sent; sent = sent->next)
+	for (const struct work *sent = work->session->works->sent; sent; sent = sent->next)
 		if (work_executor(sent) != work_executor(work) ||
 			(work->kind != WORK_LAUNCH && sent->stream))
 			return true;

@@ -5,7 +5,10 @@
 
 #include <client/wire/lane_memory.h>
 
-#include "daemon/broker/front/session.h"
+#include "graph.h"
+#include "lane.h"
+#include "raw_launch.h"
+#include "work.h"
 
 enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE, WORK_GRAPH };
 /* READY: it may go on; WAITS: it stays at the head of the queue; GONE: it was sent, or has ended
@@ -51,10 +54,26 @@ struct work {
 	bool freeing; /* FREE: the session's own process is asked first */
 };
 
+#define FAILED_TICKETS 1024
+
+/* The works of a session. */
+struct work_queue {
+	struct work *queued, *queued_last; /* not sent to the device process yet, in order */
+	struct work *sent;
+	int sent_count;
+	struct map by_ticket; /* queued and sent */
+	bool waiting_ready, pumping, pump_again;
+	uint64_t failed[FAILED_TICKETS]; /* tickets that did not succeed, newest overwrite */
+	unsigned failed_at;
+};
+
 /* The device process that it is for. */
 struct device_handle *work_executor(const struct work *work);
 
 /* ---- work.c ---- */
+
+/* It has not ended. */
+bool work_pending(const struct session *session, uint64_t ticket);
 
 /* Answers and frees a work that is in one of the lists. */
 void work_end(struct work *work, int status, const char *error, uint64_t micros);

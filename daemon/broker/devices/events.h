@@ -1,6 +1,6 @@
 /*
- * events.h: the news that go up from the devices room.  The server fills in one broker_events
- * before it opens anything, so that nothing here names a session, a kernel or a call.  Every
+ * events.h: the news that go up from the rooms.  The server fills in one broker_events
+ * before it opens anything, so that a room names nothing of those above it.  Every
  * callback runs on the loop, and every member is set.
  */
 #ifndef KILN_DAEMON_BROKER_EVENTS_H
@@ -12,6 +12,10 @@ struct cache;
 struct compile_job;
 struct device_handle;
 struct handle_about;
+struct frame;
+struct kernel_ref;
+struct session;
+struct wire_in;
 
 struct broker_events {
 	/* Something ended: a daemon that drains may be done. */
@@ -45,6 +49,15 @@ struct broker_events {
 	void (*cache_opened)(struct broker *broker, struct cache *cache);
 	/* The store has nothing to do.  True: the callback asked for something. */
 	bool (*cache_idle)(struct broker *broker);
+
+	/* ---- Kernels and sessions ---- */
+
+	/* A call of the session has its exact kernel from now on. */
+	void (*call_promoted)(struct session *session, uint64_t call, const struct kernel_ref *kernel);
+	/* A client asks for something. */
+	void (*message)(struct session *session, struct wire_in *message, struct frame *frame);
+	/* The count of sessions that have a place changed. */
+	void (*sessions_changed)(struct broker *broker);
 
 	/* ---- For post-mortems ---- */
 

@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #include "daemon/base/closer.h"
-#include "session.h"
+#include "daemon/broker/devices/events.h"
+#include "daemon/broker/requests/request.h"
+#include "rights.h"
 
 #define SILENT_MOST 256 /* and no more than a quarter of the descriptors that there may be */
 #define KEPT_PLACES 8   /* beyond --max-sessions */
-#define SHARES 4        /* of the places: a guest's uid has one at most, and one is no guest's */
-#define FILES_TEXT "kilnd has as many files open as it may have"
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 /* ---- Who ---- */
@@ -67,14 +67,14 @@ static bool is_in_allowed_group(const struct options *options, int sock, uint32_
 	return is_in;
 }
 
-int admit_peer(const struct options *options, int sock, struct admit_peer *peer,
+int admit_peer(const struct options *options, int sock, struct peer_identity *peer,
 			   char error[KERNEL_ERROR_MAX])
 {
 	struct ucred cred;
 	socklen_t length = sizeof(cred);
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &length) < 0)
 		return ERROR(KILN_EPERM, "the peer's identity cannot be had: %s", strerror(errno));
-	*peer = (struct admit_peer){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
+	*peer = (struct peer_identity){.uid = cred.uid, .gid = cred.gid, .pid = cred.pid};
 	if (cred.uid == getuid() || cred.uid == 0 || is_listed(&options->allow_uids, cred.uid) ||
 		is_in_allowed_group(options, sock, cred.gid))
 		return KILN_OK;
@@ -82,31 +82,6 @@ int admit_peer(const struct options *options, int sock, struct admit_peer *peer,
 		KILN_EPERM,
 		"uid %u may not use this kilnd of uid %u; start it with --allow-uid %u to allow it",
 		(unsigned)cred.uid, (unsigned)getuid(), (unsigned)cred.uid);
-}
-
-static bool is_operator(uint32_t uid)
-{
-	return uid == getuid() || uid == 0;
-}
-
-int admit_descriptors(uint32_t uid)
-{
-	struct rlimit files;
-	if (is_operator(uid) || getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > INT_MAX)
-		return 0;
-	return (int)(files.rlim_cur - files.rlim_cur / SHARES);
-}
-
-bool admit_descriptor(uint32_t uid, int fd)
-{
-	int below = admit_descriptors(uid);
-	return !below || fd < below;
-}
-
-const char *admit_files_text(uint32_t uid)
-{
-	return is_operator(uid) ? FILES_TEXT " (ulimit -n)"
-							: FILES_TEXT " for guests (three quarters of ulimit -n)";
 }
 
 void admit_turn_away(struct broker *broker, int sock, int status, const char *error)
@@ -162,19 +137,16 @@ static struct session *oldest_of_the_most(const struct broker *broker)
 	return known ? users[most].oldest : NULL;
 }
 
-void admit_silent(struct broker *broker)
+struct session *admit_crowded_out(struct broker *broker)
 {
 	int most = silent_most();
-	while (broker->silent_count >= most) {
-		struct session *session = oldest_of_the_most(broker);
-		if (!session)
-			return;
+	struct session *session = broker->silent_count >= most ? oldest_of_the_most(broker) : NULL;
+	if (session)
 		reply_error(session, 0, KILN_ELIMIT,
 					"%d connections have said no hello, the most that kilnd keeps, and uid %u has "
 					"most of them; this was its oldest",
 					most, session->uid);
-		session_close(session);
-	}
+	return session;
 }
 
 /* ---- Places ---- */
@@ -182,7 +154,7 @@ void admit_silent(struct broker *broker)
 static int check_shares(const struct session *asker, char error[KERNEL_ERROR_MAX])
 {
 	const struct broker *broker = asker->broker;
-	uint64_t most = broker->options.max_sessions, share = most / SHARES, own = 0, all = 0;
+	uint64_t most = broker->options.max_sessions, share = most / GUEST_SHARES, own = 0, all = 0;
 	for (const struct session *session = broker->sessions; session; session = session->next) {
 		bool counts = session->place != PLACE_NONE && !session_is_owner(session);
 		all += counts;
@@ -192,7 +164,7 @@ static int check_shares(const struct session *asker, char error[KERNEL_ERROR_MAX
 		return ERROR(KILN_ELIMIT,
 					 "uid %u has %llu sessions, the most that a guest of this kilnd may have: one "
 					 "in %d of --max-sessions %llu",
-					 asker->uid, (unsigned long long)own, SHARES, (unsigned long long)most);
+					 asker->uid, (unsigned long long)own, GUEST_SHARES, (unsigned long long)most);
 	if (all >= most - share)
 		return ERROR(KILN_ELIMIT,
 					 "the guests of this kilnd have %llu sessions, the most that they may have "
@@ -208,7 +180,7 @@ static void free_kept_place(struct broker *broker)
 	struct session *oldest = NULL;
 	int count = 0;
 	for (struct session *session = broker->sessions; session; session = session->next) {
-		if (session->place != PLACE_KEPT || session->ending)
+		if (session->place != PLACE_KEPT || peer_is_ending(session->peer))
 			continue;
 		count++;
 		oldest = session;
@@ -218,7 +190,7 @@ static void free_kept_place(struct broker *broker)
 	reply_error(oldest, 0, KILN_ELIMIT,
 				"kilnd has all its sessions (--max-sessions), and another command of the operator "
 				"took the place of this one");
-	session_end(oldest);
+	peer_end(oldest->peer);
 }
 
 int admit_seat(struct session *session, bool wants_device, char error[KERNEL_ERROR_MAX])
@@ -239,9 +211,10 @@ int admit_seat(struct session *session, bool wants_device, char error[KERNEL_ERR
 		broker->kept_count++;
 	}
 	session->place = is_full ? PLACE_KEPT : PLACE_ORDINARY;
+	session->state = SESSION_SEATED;
 	broker->silent_count--;
 	broker->session_count++;
-	server_note_sessions(broker);
+	broker->events->sessions_changed(broker);
 	return KILN_OK;
 }
 
@@ -254,5 +227,5 @@ void admit_leave(struct session *session)
 	}
 	broker->session_count--;
 	broker->kept_count -= session->place == PLACE_KEPT;
-	server_note_sessions(broker);
+	broker->events->sessions_changed(broker);
 }

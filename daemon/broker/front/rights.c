@@ -1,71 +1,42 @@
-/* rights.c: descriptors that clients send (SCM_RIGHTS): whether any may come, those that go on to a
- * command, and the sessions of a uid whose descriptors cannot be closed. */
+/* rights.c: which descriptors of clients the daemon takes. */
+#include "rights.h"
+
+#include <limits.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#include "admit.h"
 #include "daemon/base/closer.h"
-#include "daemon/base/deadlines.h"
-#include "session.h"
-#include "daemon/base/util.h"
 
-static void put_away(void *arg, int fd)
+#define FILES_TEXT "kilnd has as many files open as it may have"
+
+bool rights_is_operator(uint32_t uid)
 {
-	const struct session *session = arg;
-	closer_put(session->uid, fd);
+	return uid == getuid() || uid == 0;
 }
 
-void rights_open(struct session *session)
+int rights_below(uint32_t uid)
 {
-	session->closer = (struct frame_closer){put_away, session};
-	session->queue.closer = &session->closer;
-	session->queue.fd_below = admit_descriptors(session->uid);
+	struct rlimit files;
+	if (rights_is_operator(uid) || getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur > INT_MAX)
+		return 0;
+	return (int)(files.rlim_cur - files.rlim_cur / GUEST_SHARES);
 }
 
-void rights_take(struct session *session)
+bool rights_allow(uint32_t uid, int fd)
+{
+	int below = rights_below(uid);
+	return !below || fd < below;
+}
+
+const char *rights_full_text(uint32_t uid)
+{
+	return rights_is_operator(uid) ? FILES_TEXT " (ulimit -n)"
+								   : FILES_TEXT " for guests (three quarters of ulimit -n)";
+}
+
+void rights_admit(int sock)
 {
 	int on = 1;
-	setsockopt(session->sock, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof(on));
-}
-
-static int say_full(uint32_t uid, char text[KERNEL_ERROR_MAX])
-{
-	return util_fail(text, KERNEL_ERROR_MAX, KILN_ELIMIT,
-					 "kilnd cannot close the descriptors that programs of uid %u have sent: they "
-					 "are sockets that linger, or files of a file system that does not answer; end "
-					 "those programs",
-					 (unsigned)uid);
-}
-
-static void on_held(uv_timer_t *timer)
-{
-	struct session *session = timer->data;
-	char text[KERNEL_ERROR_MAX];
-	int status = say_full(session->uid, text);
-	util_log(UTIL_WARN, "session %llu (pid %d) was ended: %s", (unsigned long long)session->id,
-			 session->pid, text);
-	reply_error(session, 0, status, "%s", text);
-	session_close(session);
-}
-
-bool rights_hold(struct session *session)
-{
-	if (!closer_is_full(session->uid))
-		return false;
-	session->held = true;
-	uv_timer_start(&session->hello_timer, on_held, DEADLINE_CLOSER_MS, 0);
-	return true;
-}
-
-void rights_release(struct broker *broker)
-{
-	for (struct session *session = broker->sessions; session; session = session->next) {
-		if (!session->held || closer_is_full(session->uid))
-			continue;
-		session->held = false;
-		if (session->greeted)
-			uv_timer_stop(&session->hello_timer);
-		else
-			session_await_hello(session);
-		session_watch(session);
-	}
+	setsockopt(sock, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof(on));
 }

@@ -18,15 +18,20 @@
 #include "daemon/base/closer.h"
 #include "daemon/base/deadlines.h"
 #include "commands/command.h"
+#include "daemon/broker/calls/buffer.h"
 #include "daemon/broker/calls/call_about.h"
+#include "daemon/broker/calls/lane.h"
+#include "daemon/broker/calls/work.h"
 #include "daemon/broker/devices/events.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/kernels/job.h"
 #include "daemon/broker/kernels/lookup.h"
 #include "listen.h"
+#include "peer.h"
+#include "rights.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "session.h"
+#include "session_life.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/broker/kernels/tuned.h"
@@ -165,8 +170,7 @@ static void on_look(uv_timer_t *timer)
 #ifdef KILN_TEST_HOOKS
 void server_admit_rights(struct broker *broker)
 {
-	int on = 1;
-	setsockopt(broker->server->socket.fd, SOL_SOCKET, CLOSER_PASSRIGHTS, &on, sizeof(on));
+	rights_admit(broker->server->socket.fd);
 }
 #endif
 
@@ -308,7 +312,7 @@ static void on_alone(uv_timer_t *timer)
 	malloc_trim(0);
 }
 
-void server_note_sessions(struct broker *broker)
+static void note_sessions(struct broker *broker)
 {
 	struct server *server = broker->server;
 	uint64_t seconds = broker->options.idle_exit_seconds;
@@ -381,7 +385,7 @@ static void device_changed(struct broker *broker, struct device_handle *executor
 	while (session) {
 		struct session *next = session->next;
 		if (session->executor == executor || session->own == executor) {
-			session_remake(session);
+			buffers_remake(session);
 			work_pump(session);
 		}
 		session = next;
@@ -407,12 +411,15 @@ static const struct broker_events events = {
 	.device_used = device_used,
 	.device_lanes = device_lanes,
 	.lane_broke = lane_broke,
-	.lane_used = tier_lane_used,
+	.lane_used = lane_used,
 	.object_refused = job_distrust,
 	.cache_opened = tuned_open,
 	.cache_idle = cache_idle,
 	.describe_call = call_describe,
 	.key_of = lookup_key_of,
+	.call_promoted = lane_promote,
+	.message = serve,
+	.sessions_changed = note_sessions,
 	.start_misdeed = debug_start_misdeed,
 };
 
@@ -427,7 +434,9 @@ static void wake(void *arg)
 
 static void on_relieved(uv_async_t *async)
 {
-	rights_release(async->data);
+	const struct broker *broker = async->data;
+	for (struct session *session = broker->sessions; session; session = session->next)
+		peer_release(session->peer);
 }
 
 /* As nohup does it, so that a daemon outlives the terminal it was started from. */
@@ -504,7 +513,7 @@ static void listen_on(struct broker *broker)
 	uv_poll_init(&broker->loop, &server->poll, server->socket.fd);
 	uv_poll_start(&server->poll, UV_READABLE, on_connection);
 	uv_timer_start(&server->look, on_look, PAUSE_SERVER_LOOK_MS, PAUSE_SERVER_LOOK_MS);
-	server_note_sessions(broker);
+	note_sessions(broker);
 	util_log(UTIL_INFO, "kilnd %s serves %s", KILN_VERSION_STRING, server->socket.path);
 	listen_notify("READY=1");
 }

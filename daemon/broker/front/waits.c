@@ -9,7 +9,10 @@
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
-#include "daemon/broker/calls/work_state.h"
+#include "daemon/broker/calls/lane.h"
+#include "daemon/broker/calls/work_waits.h"
+#include "daemon/broker/requests/request.h"
+#include "peer.h"
 
 #define NOTES_MOST 65536
 
@@ -119,83 +122,26 @@ static void add_request(struct collecting *all, const struct session *session,
 	add(all, session, request->name, request->id, &note);
 }
 
-/* A buffer of the work that is on its way to the device process; NULL: none is. */
-static const struct buffer *placing(const struct work *work)
-{
-	for (int i = -1; i < work->operand_count; i++) {
-		const struct buffer *buffer = i < 0 ? work->buffer : work->operands[i].buffer;
-		if (buffer &&
-			(buffer->at[BUFFER_HOME].placing || buffer->at[BUFFER_OWN].placing || buffer->sharing))
-			return buffer;
-	}
-	return NULL;
-}
+struct adding {
+	struct collecting *all;
+	const struct session *session;
+};
 
-/* What a work that is first in the queue needs yet. */
-static struct wait_note need_of(struct collecting *all, const struct work *work)
+static void add_work(void *arg, const struct work_wait *wait)
 {
-	struct session *session = work->session;
-	struct wait_note note = note_of("order", "executor", 0);
-	const struct wait_note *found = NULL;
-	if (session->waiting_ready)
-		found = find(all, session);
-	else if (work->fetching || work->loading || work->freeing)
-		found = find(all, work);
-	else if (placing(work))
-		found = find(all, placing(work));
-	if (found)
-		return *found;
-	if (work->after && work_pending(session, work->after)) {
-		note.what = "ticket";
-		waits_say(&note, "ticket %llu, which it follows", (unsigned long long)work->after);
-	} else {
-		waits_say(&note, "what was submitted before it to end");
-	}
-	return note;
-}
-
-static void add_work(struct collecting *all, const struct work *work)
-{
-	const struct session *session = work->session;
-	const struct wait_note *found = work->sent ? find(all, work) : NULL;
-	struct wait_note note = note_of("order", "", 0);
-	if (found) {
-		note = *found;
-	} else if (work != session->queued) {
-		waits_say(&note, "ticket %llu, which is before it",
-				  (unsigned long long)session->queued->ticket);
-	} else {
-		note = need_of(all, work);
-	}
-	note.since_us = work->since_us;
-	add(all, session, work->asked, work->ticket, &note);
-}
-
-static void add_works(struct collecting *all, const struct session *session)
-{
-	for (const struct work *work = session->sent; work; work = work->next)
-		add_work(all, work);
-	for (const struct work *work = session->queued; work; work = work->next)
-		add_work(all, work);
+	const struct adding *adding = arg;
+	const struct wait_note *found = wait->owner ? find(adding->all, wait->owner) : NULL;
+	struct wait_note note = found ? *found : wait->note;
+	note.since_us = wait->since_us;
+	add(adding->all, adding->session, wait->asked, wait->ticket, &note);
 }
 
 static void add_peer(struct collecting *all, const struct session *session)
 {
-	struct wait_note note = note_of("hello", "client", session->opened_us);
-	note.pid = session->pid;
-	if (session->place == PLACE_NONE && !session->ending) {
-		note.left_ms = waits_timer_left(&session->hello_timer);
-		waits_say(&note, "its first message");
-		add(all, session, "", 0, &note);
-	}
-	if (!session->deaf_us)
-		return;
-	note.what = "reader";
-	note.since_us = session->deaf_us;
-	note.left_ms = WAITS_NO_DEADLINE;
-	note.count = (uint64_t)session->queue.count;
-	waits_say(&note, "it to take its answers");
-	add(all, session, "", 0, &note);
+	struct wait_note notes[PEER_NOTES];
+	int count = peer_waits(session->peer, notes);
+	for (int i = 0; i < count; i++)
+		add(all, session, "", 0, &notes[i]);
 }
 
 static void add_lane(struct collecting *all, const struct session *session)
@@ -211,7 +157,7 @@ static void add_session(struct collecting *all, const struct session *session)
 	add_peer(all, session);
 	for (const struct request *request = session->requests; request; request = request->next)
 		add_request(all, session, request);
-	add_works(all, session);
+	works_wait(session, add_work, &(struct adding){all, session});
 	add_lane(all, session);
 }
 

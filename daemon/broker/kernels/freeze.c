@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "raw.h"
+#include "daemon/broker/requests/session.h"
 #include "daemon/base/util.h"
 
 const char *const freeze_names[] = {"compile", "warn", "fallback", "error"};

@@ -6,7 +6,7 @@
 #include "lookup.h"
 #include "freeze.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "daemon/broker/front/session.h"
+#include "daemon/broker/requests/session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
@@ -203,6 +203,23 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 	uv_timer_init(&broker->loop, timer);
 	uv_timer_start(timer, on_timer, 0, 0);
 	return wait;
+}
+
+struct job_terms job_terms_of(struct session *session)
+{
+	return (struct job_terms){
+		.asker = session,
+		.priority = session->background ? POOL_BACKGROUND : POOL_INTERACTIVE,
+		.on_miss = session->on_miss,
+		.device = session->device ? &session->device->info : NULL,
+	};
+}
+
+void job_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us)
+{
+	uint64_t micros = util_now_us() - began_us;
+	histogram_note(&session->tally.load, micros);
+	histogram_note(&job_tally(session->broker, ref)->load, micros);
 }
 
 void job_leave(struct broker *broker, struct job_wait *wait)

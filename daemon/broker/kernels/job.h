@@ -53,6 +53,8 @@ int job_open_plan(struct broker *broker, const struct kernel_plan *plan,
 /* A ref with a copy of the plan and one holder, whose job has no files yet.  NULL without memory.
  */
 struct kernel_ref *kernel_new(const struct kernel_plan *plan, const struct kernel_limits *limits);
+/* Operand i's name in a list as plans have it, "x, mask?, y"; "operand 5" beyond it. */
+const char *kernel_operand_name(const char *operands, int i, char name[24]);
 /* The plan for people; "" without memory. */
 const char *kernel_text(struct kernel_ref *ref);
 struct kernel_ref *kernel_hold(struct kernel_ref *ref);
@@ -94,6 +96,10 @@ struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 /* Counts a request that was answered at once, by a kernel that the device process has. */
 void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct session *asker,
 						enum job_origin origin, uint64_t micros);
+/* The terms on which a session asks for the kernels that its requests need. */
+struct job_terms job_terms_of(struct session *session);
+/* A kernel was loaded, which began at this moment: counted for the session and the operator. */
+void job_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us);
 /* No longer interested; the last one to leave cancels the compile. */
 void job_leave(struct broker *broker, struct job_wait *wait);
 

@@ -81,6 +81,15 @@ int job_open(struct broker *broker, const struct kernel_problem *problem,
 	return KILN_OK;
 }
 
+const char *kernel_operand_name(const char *operands, int i, char name[24])
+{
+	if (operands[0] && i < plan_operand_count(operands))
+		plan_operand_name(operands, i, name);
+	else
+		snprintf(name, 24, "operand %d", i);
+	return name;
+}
+
 const char *kernel_text(struct kernel_ref *ref)
 {
 	char text[2048 + 2048], more[2048] = "";

@@ -8,7 +8,7 @@
 #include "freeze.h"
 #include "daemon/broker/devices/events.h"
 #include "daemon/broker/devices/remote/remote.h"
-#include "daemon/broker/front/session.h"
+#include "daemon/broker/requests/session.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 

@@ -7,7 +7,7 @@
 #include "failed_keys.h"
 #include "freeze.h"
 #include "raw.h"
-#include "daemon/broker/front/session.h"
+#include "daemon/broker/requests/session.h"
 #include "daemon/base/util.h"
 
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref)

@@ -5,7 +5,10 @@
 #ifndef KILN_DAEMON_RAW_H
 #define KILN_DAEMON_RAW_H
 
-#include "daemon/broker/front/session.h"
+#include <client/wire/frame.h>
+#include <client/wire/wire.h>
+
+#include "daemon/broker/kernels/job.h"
 
 #define RAW_MAX_SOURCE ((uint64_t)1 << 20)
 #define RAW_MAX_TEXTS ((uint64_t)4 << 20)
@@ -29,21 +32,6 @@ int raw_fill(const struct compile_sources *sources, struct kernel_ref *ref,
 /* Writes the lines of a plan's text that show the user's choices. */
 void raw_explain(const struct kernel_ref *ref, char *text, size_t size);
 
-/* One launch: what a plan says of other kernels. */
-struct raw_launch {
-	int64_t grid[3], block[3];
-	uint32_t shared_bytes, timeout_ms;
-	struct work_operand operands[KERNEL_MAX_OPERANDS];
-	struct kernel_extent extents[KERNEL_MAX_OPERANDS];
-	int operand_count;
-	struct kernel_arg args[KERNEL_MAX_ARGS]; /* POINTER and BYTES, whose data is the launch's own */
-	int arg_count;
-	uint8_t data[];
-};
-
-/* From a message to a launch, to be freed.  KILN_OK, or a status with a sentence. */
-int raw_launch_open(struct session *session, struct wire_in *message, struct raw_launch **out,
-					char error[KERNEL_ERROR_MAX]);
 /* "kernel scale<float> of scale.cu" */
 const char *raw_label(const struct kernel_plan *plan, char label[160]);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli_line.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 
@@ -242,14 +243,14 @@ void tier_close(struct tier *tier)
 	free(tier);
 }
 
-void tier_attach(struct session *session, struct call *call, struct kernel_ref *ref)
+void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref)
 {
 	struct broker *broker = session->broker;
 	struct tier *tier = ref->tier;
 	if (!tier || tier->call || tier_policy(session) == OPTIONS_NEVER)
 		return;
 	tier->session = session->id;
-	tier->call = call->id;
+	tier->call = call;
 	if (!tier->taken_over && tier_module(broker, session->executor, tier->exact)) {
 		take_key(ref, tier->exact);
 		tier->taken_over = true;
@@ -264,15 +265,14 @@ void tier_attach(struct session *session, struct call *call, struct kernel_ref *
 
 void tier_take_over(struct session *session, struct tier *tier)
 {
-	struct call *call = map_get_id(&session->calls, tier->call);
+	struct broker *broker = session->broker;
 	unlink_tier(tier);
 	tier->taken_over = true;
 	take_key(tier->ref, tier->exact);
-	session->broker->counters.promoted++;
+	broker->counters.promoted++;
 	util_debug("session %llu: a call of %s takes the exact kernel, key %.12s, from now on",
 			   (unsigned long long)session->id, tier->exact->op, tier->exact->key);
-	if (call)
-		lane_rebind(session, call, tier->ref);
+	broker->events->call_promoted(session, tier->call, tier->ref);
 }
 
 /* The exact kernel has left the process (which died, or needed the room), and the cache may have
@@ -357,19 +357,6 @@ uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
 	return launches < TIER_MIN_USES ? TIER_MIN_USES
 		   : launches > 1e9         ? 1000000000
 									: (uint64_t)launches;
-}
-
-void tier_lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
-					uint64_t call, uint64_t bound, uint64_t launches)
-{
-	struct session *session = session_find(broker, stream);
-	struct call *used =
-		session && session->executor == executor ? map_get_id(&session->calls, call) : NULL;
-	for (int i = 0; used && i < used->variant_count; i++)
-		if (used->bound[i].id == bound) {
-			tier_used(session, used->variants[i], launches);
-			return;
-		}
 }
 
 /* ---- For people ---- */

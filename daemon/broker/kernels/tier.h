@@ -15,7 +15,8 @@
 #ifndef KILN_DAEMON_TIER_H
 #define KILN_DAEMON_TIER_H
 
-#include "daemon/broker/front/session.h"
+#include "daemon/broker/kernels/job.h"
+#include "daemon/broker/requests/session.h"
 
 enum tier_stage {
 	TIER_NEW,     /* not looked for yet */
@@ -81,7 +82,7 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 /* Of kernel_drop(); takes NULL. */
 void tier_close(struct tier *tier);
 /* The ref is a variant of this call from now on, and its exact kernel is looked for. */
-void tier_attach(struct session *session, struct call *call, struct kernel_ref *ref);
+void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref);
 /* Which kernel a launch has: ref itself or its generic one. */
 struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref);
 /* The same of what is made once to be launched often, and may wait: the exact one where there may
@@ -96,9 +97,6 @@ void tier_resume(struct broker *broker, const struct device_handle *executor);
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches);
 /* The device process tells of lane launches when there were so many; 0: never. */
 uint64_t tier_notice(struct session *session, const struct kernel_ref *ref);
-/* An event of the device process: launches of what a lane knows of this call under this number. */
-void tier_lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
-					uint64_t call, uint64_t bound, uint64_t launches);
 
 /* For explain: the line about the tiers, "" where there is none; and for programs. */
 void tier_explain(struct session *session, const struct kernel_problem *problem,

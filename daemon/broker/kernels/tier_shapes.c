@@ -100,7 +100,7 @@ static void describe(const struct shapes *shapes, char *text, size_t size)
 			continue;
 		used = util_append(text, size, used, "%s%s axis %d: %zu%s values, %lld..%lld",
 						   used ? "; " : "",
-						   decode_operand_name(shapes->operands, axis->operand, name), axis->axis,
+						   kernel_operand_name(shapes->operands, axis->operand, name), axis->axis,
 						   axis->values.count, axis->values.count == VALUES_MOST ? " or more" : "",
 						   (long long)axis->low, (long long)axis->high);
 	}
@@ -151,7 +151,7 @@ static void put_axes(struct wire_out *out, const struct shapes *shapes)
 		if (axis->values.count < 2)
 			continue;
 		wire_map_begin(out, NULL);
-		wire_put_str(out, "operand", decode_operand_name(shapes->operands, axis->operand, name));
+		wire_put_str(out, "operand", kernel_operand_name(shapes->operands, axis->operand, name));
 		wire_put_int(out, "axis", axis->axis);
 		wire_put_uint(out, "values", axis->values.count);
 		wire_put_int(out, "low", axis->low);

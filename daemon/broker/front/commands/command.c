@@ -1,6 +1,7 @@
 /* command.c: one table of requests, made from the protocol's: names, flags, handlers; and the rules
  * for all of them. */
 #include "command.h"
+#include "daemon/broker/front/session_life.h"
 
 #include <client/wire/protocol.h>
 #include <string.h>
@@ -10,55 +11,55 @@ static const struct {
 	const char *name;
 	command_handler handler;
 } handlers[] = {
-	{"hello", command_hello},
-	{"info", command_info},
-	{"devices", command_devices},
-	{"ops", command_ops},
-	{"explain", command_explain},
-	{"compile", command_compile},
-	{"alloc", command_alloc},
-	{"lend", command_lend},
-	{"free", command_free},
-	{"write", command_write},
-	{"read", command_read},
-	{"prepare", command_prepare},
-	{"graph", command_graph},
-	{"submit", command_submit},
-	{"raw.prepare", command_raw_prepare},
-	{"raw.compile", command_raw_compile},
-	{"raw.explain", command_raw_explain},
-	{"raw.submit", command_raw_submit},
-	{"object", command_object},
-	{"release", command_release},
-	{"cancel", command_cancel},
-	{"cache.ls", command_cache_ls},
-	{"cache.failed", command_cache_failed},
-	{"cache.retry", command_cache_retry},
-	{"cache.show", command_cache_show},
-	{"cache.get", command_cache_get},
-	{"cache.verify", command_cache_verify},
-	{"cache.recompile", command_cache_recompile},
-	{"cache.pin", command_cache_pin},
-	{"cache.unpin", command_cache_unpin},
-	{"cache.trim", command_cache_trim},
-	{"cache.clear", command_cache_clear},
-	{"cache.export", command_cache_export},
-	{"cache.import", command_cache_import},
-	{"warm", command_warm},
-	{"record", command_record},
-	{"key.new", command_key_new},
-	{"key.ls", command_key_ls},
-	{"key.trust", command_key_trust},
-	{"key.distrust", command_key_distrust},
-	{"tuned.ls", command_tuned_ls},
-	{"tuned.put", command_tuned_put},
-	{"tuned.rm", command_tuned_rm},
-	{"fault.ls", command_fault_ls},
-	{"fault.show", command_fault_show},
-	{"fault.now", command_fault_now},
-	{"debug", command_debug},
-	{"waits", command_waits},
-	{"stop", command_stop},
+	{"hello", serve_hello},
+	{"info", serve_info},
+	{"devices", serve_devices},
+	{"ops", serve_ops},
+	{"explain", serve_explain},
+	{"compile", serve_compile},
+	{"alloc", serve_alloc},
+	{"lend", serve_lend},
+	{"free", serve_free},
+	{"write", serve_write},
+	{"read", serve_read},
+	{"prepare", serve_prepare},
+	{"graph", serve_graph},
+	{"submit", serve_submit},
+	{"raw.prepare", serve_raw_prepare},
+	{"raw.compile", serve_raw_compile},
+	{"raw.explain", serve_raw_explain},
+	{"raw.submit", serve_raw_submit},
+	{"object", serve_object},
+	{"release", serve_release},
+	{"cancel", serve_cancel},
+	{"cache.ls", serve_cache_ls},
+	{"cache.failed", serve_cache_failed},
+	{"cache.retry", serve_cache_retry},
+	{"cache.show", serve_cache_show},
+	{"cache.get", serve_cache_get},
+	{"cache.verify", serve_cache_verify},
+	{"cache.recompile", serve_cache_recompile},
+	{"cache.pin", serve_cache_pin},
+	{"cache.unpin", serve_cache_unpin},
+	{"cache.trim", serve_cache_trim},
+	{"cache.clear", serve_cache_clear},
+	{"cache.export", serve_cache_export},
+	{"cache.import", serve_cache_import},
+	{"warm", serve_warm},
+	{"record", serve_record},
+	{"key.new", serve_key_new},
+	{"key.ls", serve_key_ls},
+	{"key.trust", serve_key_trust},
+	{"key.distrust", serve_key_distrust},
+	{"tuned.ls", serve_tuned_ls},
+	{"tuned.put", serve_tuned_put},
+	{"tuned.rm", serve_tuned_rm},
+	{"fault.ls", serve_fault_ls},
+	{"fault.show", serve_fault_show},
+	{"fault.now", serve_fault_now},
+	{"debug", serve_debug},
+	{"waits", serve_waits},
+	{"stop", serve_stop},
 };
 
 static const struct {
@@ -99,9 +100,9 @@ static bool allowed(struct session *session, uint64_t id, const char *name)
 {
 	const char *flags = flags_of(name);
 	bool hello = !strcmp(name, "hello");
-	if (!session->greeted && !hello)
+	if (session->state != SESSION_GREETED && !hello)
 		reply_error(session, id, KILN_EPROTO, "the first request must be hello, not %s", name);
-	else if (session->place != PLACE_NONE && hello)
+	else if (session->state != SESSION_SILENT && hello)
 		reply_error(session, id, KILN_EPROTO, "hello was said before");
 	else if (strchr(flags, 'O') && !session_is_owner(session))
 		reply_error(session, id, KILN_EPERM,
@@ -118,7 +119,7 @@ static bool allowed(struct session *session, uint64_t id, const char *name)
 /* Of another release's library it may be one that came, or went, between the two. */
 static void refuse_unknown(struct session *session, uint64_t id, const char *name)
 {
-	if (!session->greeted || !strcmp(session->version, KILN_VERSION_STRING))
+	if (session->state != SESSION_GREETED || !strcmp(session->version, KILN_VERSION_STRING))
 		reply_error(session, id, KILN_EINVAL, "kilnd %s knows no request %.*s", KILN_VERSION_STRING,
 					PLAIN_CUT(name, 40));
 	else
@@ -126,11 +127,11 @@ static void refuse_unknown(struct session *session, uint64_t id, const char *nam
 					"kilnd %s knows no request %.*s, which libkiln %s has: stop this kilnd and "
 					"start the one of that version",
 					KILN_VERSION_STRING, PLAIN_CUT(name, 40), session->version);
-	if (!session->greeted)
+	if (session->state != SESSION_GREETED)
 		session_end(session);
 }
 
-void command_run(struct session *session, struct wire_in *message, struct frame *frame)
+void serve(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *name = wire_type(message);
 	uint64_t id = wire_id(message);
@@ -148,7 +149,7 @@ void command_run(struct session *session, struct wire_in *message, struct frame 
 		session->lane_follows = wire_get_uint(&message->root, "follows", 0);
 		if (allowed(session, id, name))
 			handlers[i].handler(session, message, frame);
-		else if (!session->greeted)
+		else if (session->state != SESSION_GREETED)
 			session_end(session);
 		return;
 	}

@@ -3,80 +3,88 @@
 #ifndef KILN_DAEMON_COMMAND_H
 #define KILN_DAEMON_COMMAND_H
 
-#include "daemon/broker/front/session.h"
+#include "daemon/broker/calls/buffer.h"
+#include "daemon/broker/calls/call.h"
+#include "daemon/broker/front/session_life.h"
+#include "daemon/broker/requests/request.h"
+
+typedef void (*command_handler)(struct session *session, struct wire_in *message,
+								struct frame *frame);
+/* Handles a message by the table of requests. */
+void serve(struct session *session, struct wire_in *message, struct frame *frame);
 
 /* info.c */
-void command_hello(struct session *session, struct wire_in *message, struct frame *frame);
-void command_info(struct session *session, struct wire_in *message, struct frame *frame);
-void command_devices(struct session *session, struct wire_in *message, struct frame *frame);
-void command_ops(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_hello(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_info(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_devices(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_ops(struct session *session, struct wire_in *message, struct frame *frame);
 /* memory.c */
-void command_alloc(struct session *session, struct wire_in *message, struct frame *frame);
-void command_lend(struct session *session, struct wire_in *message, struct frame *frame);
-void command_free(struct session *session, struct wire_in *message, struct frame *frame);
-void command_write(struct session *session, struct wire_in *message, struct frame *frame);
-void command_read(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_alloc(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_lend(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_free(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_write(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_read(struct session *session, struct wire_in *message, struct frame *frame);
 /* explain.c */
-void command_explain(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_explain(struct session *session, struct wire_in *message, struct frame *frame);
 /* call.c */
-void command_compile(struct session *session, struct wire_in *message, struct frame *frame);
-void command_prepare(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_compile(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_prepare(struct session *session, struct wire_in *message, struct frame *frame);
 /* raw.c */
-void command_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame);
-void command_raw_explain(struct session *session, struct wire_in *message, struct frame *frame);
-void command_raw_compile(struct session *session, struct wire_in *message, struct frame *frame);
-void command_raw_submit(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_raw_explain(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_raw_compile(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_raw_submit(struct session *session, struct wire_in *message, struct frame *frame);
 /* submit.c */
-void command_submit(struct session *session, struct wire_in *message, struct frame *frame);
-void command_release(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cancel(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_submit(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_release(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cancel(struct session *session, struct wire_in *message, struct frame *frame);
 /* graph.c */
-void command_graph(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_graph(struct session *session, struct wire_in *message, struct frame *frame);
 /* object.c */
-void command_object(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_object(struct session *session, struct wire_in *message, struct frame *frame);
 /* cache.c */
-void command_cache_ls(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_failed(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_retry(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_get(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_ls(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_failed(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_retry(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_show(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_get(struct session *session, struct wire_in *message, struct frame *frame);
 /* upkeep.c */
-void command_cache_verify(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_pin(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_unpin(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_trim(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_clear(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_verify(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_pin(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_unpin(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_trim(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_clear(struct session *session, struct wire_in *message, struct frame *frame);
 /* recompile.c */
-void command_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame);
 /* pack.c */
-void command_cache_export(struct session *session, struct wire_in *message, struct frame *frame);
-void command_cache_import(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_export(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_cache_import(struct session *session, struct wire_in *message, struct frame *frame);
 /* warm.c */
-void command_warm(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_warm(struct session *session, struct wire_in *message, struct frame *frame);
 /* record.c */
-void command_record(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_record(struct session *session, struct wire_in *message, struct frame *frame);
 /* key.c */
-void command_key_new(struct session *session, struct wire_in *message, struct frame *frame);
-void command_key_ls(struct session *session, struct wire_in *message, struct frame *frame);
-void command_key_trust(struct session *session, struct wire_in *message, struct frame *frame);
-void command_key_distrust(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_key_new(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_key_ls(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_key_trust(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_key_distrust(struct session *session, struct wire_in *message, struct frame *frame);
 /* tune.c */
-void command_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame);
-void command_tuned_put(struct session *session, struct wire_in *message, struct frame *frame);
-void command_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_tuned_put(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame);
 /* waits.c */
-void command_waits(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_waits(struct session *session, struct wire_in *message, struct frame *frame);
 /* fault.c */
-void command_fault_ls(struct session *session, struct wire_in *message, struct frame *frame);
-void command_fault_show(struct session *session, struct wire_in *message, struct frame *frame);
-void command_fault_now(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_fault_ls(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_fault_show(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_fault_now(struct session *session, struct wire_in *message, struct frame *frame);
 /* debug.c */
 #ifdef KILN_TEST_HOOKS
-void command_debug(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_debug(struct session *session, struct wire_in *message, struct frame *frame);
 #else
-#define command_debug NULL /* refused before it would be called: --test-requests is refused */
+#define serve_debug NULL /* refused before it would be called: --test-requests is refused */
 #endif
-void command_stop(struct session *session, struct wire_in *message, struct frame *frame);
+void serve_stop(struct session *session, struct wire_in *message, struct frame *frame);
 
 /* The table of requests, for `kiln help requests`. */
 void command_put_requests(struct wire_out *out);

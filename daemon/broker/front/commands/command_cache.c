@@ -244,7 +244,7 @@ static void take_limit(struct query *query, const msgpack_object *root)
 		query->limit = ROWS_MOST;
 }
 
-void command_cache_ls(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_ls(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const msgpack_object *root = &message->root;
 	const char *sort = wire_get_str(message, root, "sort");
@@ -259,7 +259,7 @@ void command_cache_ls(struct session *session, struct wire_in *message, struct f
 	query_run(query, ls_work);
 }
 
-void command_cache_failed(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_failed(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	(void)frame;
@@ -269,7 +269,7 @@ void command_cache_failed(struct session *session, struct wire_in *message, stru
 	query_run(query, failed_work);
 }
 
-void command_cache_retry(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_retry(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *key = wire_get_str(message, &message->root, "key");
 	(void)frame;
@@ -281,13 +281,13 @@ void command_cache_retry(struct session *session, struct wire_in *message, struc
 	run(session, message, retry_work);
 }
 
-void command_cache_show(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_show(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	run(session, message, show_work);
 }
 
-void command_cache_get(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_get(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	run(session, message, get_work);

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/broker/calls/decode.h"
+#include "daemon/broker/calls/work.h"
+#include "daemon/broker/devices/handle.h"
 #include "kernel_request.h"
 #include "daemon/broker/kernels/cli_line.h"
 #include "daemon/plan/plan.h"
@@ -91,7 +94,7 @@ int command_plan(struct session *session, struct wire_in *message, const char *t
 	for (int i = 0; i < out->ref->plan.operand_count; i++) {
 		out->operands[i] = (struct work_operand){buffers[i], offsets[i]};
 		out->placed = out->placed && (buffers[i] || command_left_out(&out->problem, i));
-		out->made = out->made && !(buffers[i] && buffers[i]->making);
+		out->made = out->made && !(buffers[i] && buffer_is_making(buffers[i]));
 	}
 	if (out->placed)
 		status = command_check_operands(&out->ref->plan, out->operands, error);
@@ -136,11 +139,11 @@ static struct call *new_call(struct call_request *asking)
 	call->given = asking->given;
 	call->device = asking->device;
 	call->variants[call->variant_count++] = kernel_hold(asking->base.ref);
-	if (map_put_id(&session->calls, call->id, call) < 0) {
+	if (!call_keep(session, call)) {
 		call_drop(call);
 		return NULL;
 	}
-	tier_attach(session, call, asking->base.ref);
+	tier_attach(session, call->id, asking->base.ref);
 	return call;
 }
 
@@ -181,7 +184,7 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 		return;
 	}
 	if (reply)
-		session_note_load(asking->base.request.session, asking->kernel, asking->load_us);
+		job_note_load(asking->base.request.session, asking->kernel, asking->load_us);
 	if (status != KILN_OK && asking->base.ref->raw) {
 		snprintf(sentence, sizeof(sentence), "%s cannot be loaded: %s",
 				 raw_label(&asking->base.ref->plan, label), error);
@@ -235,7 +238,7 @@ static void on_answer(void *arg, const struct job_answer *answer)
 
 static void resolve(struct call_request *asking, struct kernel_ref *kernel, bool look)
 {
-	struct job_terms terms = session_terms(asking->base.request.session);
+	struct job_terms terms = job_terms_of(asking->base.request.session);
 	/* Nothing runs, so nobody waits for a call: the owner fills the cache. */
 	if (!asking->executor && session_is_owner(asking->base.request.session))
 		terms.on_miss = OPTIONS_MISS_COMPILE;
@@ -275,7 +278,7 @@ static void answer_launch(struct call_request *asking)
 	kernel_request_end(&asking->base);
 	int status = work_launch(session, id, call, ref, operands, &order, error);
 	if (status != KILN_OK) {
-		call_drop(map_remove_id(&session->calls, call->id));
+		call_forget(session, call->id);
 		reply_error(session, id, status, "%s", error);
 	}
 	kernel_drop(ref);
@@ -320,7 +323,7 @@ bool command_may_prepare(struct session *session, uint64_t id)
 	if (!session->executor)
 		reply_error(session, id, KILN_ENOTSUP,
 					"this kilnd has no device (--device none); it only compiles");
-	else if (session->calls.count >= options->max_calls)
+	else if (owned_count(session).calls >= options->max_calls)
 		reply_error(session, id, KILN_ELIMIT,
 					"this session has %llu prepared calls, the most it may have (--max-calls)",
 					(unsigned long long)options->max_calls);
@@ -329,7 +332,7 @@ bool command_may_prepare(struct session *session, uint64_t id)
 	return false;
 }
 
-void command_prepare(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_prepare(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	if (!command_may_prepare(session, wire_id(message)))
@@ -365,7 +368,7 @@ void command_ask_raw(struct session *session, uint64_t id, struct kernel_ref *re
 		ask(asking);
 }
 
-void command_compile(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_compile(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	struct call_request *asking =

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "command.h"
+#include "daemon/broker/calls/work.h"
+#include "daemon/broker/calls/lane.h"
 #include "daemon/broker/devices/handle.h"
 #include "daemon/broker/kernels/job.h"
 #include "daemon/broker/devices/remote/remote.h"
@@ -143,6 +145,7 @@ static void put_operators(struct wire_out *out, const struct broker *broker)
 
 static void put_connected(struct wire_out *out, struct session *session)
 {
+	const struct owned_counts owned = owned_count(session);
 	uint64_t in_lane = lane_count(session);
 	wire_map_begin(out, NULL);
 	wire_put_uint(out, "id", session->id);
@@ -150,9 +153,9 @@ static void put_connected(struct wire_out *out, struct session *session)
 	wire_put_int(out, "pid", session->pid);
 	wire_put_bool(out, "ended", false);
 	wire_put_str(out, "device", session->device ? session->device->info.name : "none");
-	wire_put_uint(out, "calls", session->calls.count);
-	wire_put_uint(out, "buffers", session->buffers.count);
-	wire_put_uint(out, "held_bytes", session->held_bytes);
+	wire_put_uint(out, "calls", owned.calls);
+	wire_put_uint(out, "buffers", owned.buffers);
+	wire_put_uint(out, "held_bytes", owned.held_bytes);
 	wire_put_uint(out, "inflight",
 				  (uint64_t)(session->work_count + session->request_count) + in_lane);
 	put_tally(out, &session->tally);

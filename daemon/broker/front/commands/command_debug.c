@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "command.h"
+#include "daemon/broker/front/session_life.h"
+#include "daemon/broker/calls/lane.h"
+#include "daemon/broker/devices/handle.h"
 #include "daemon/cache/disk_fault.h"
 #include "daemon/base/child.h"
 #include "daemon/base/closer.h"
@@ -357,7 +360,7 @@ static bool run_store(struct session *session, struct wire_in *message, const ch
 	return true;
 }
 
-void command_debug(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_debug(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *what = wire_get_str(message, &message->root, "what");
 	(void)frame;

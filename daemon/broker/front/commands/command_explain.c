@@ -130,7 +130,7 @@ static void explain(struct session *session, uint64_t id, struct explaining *exp
 		explaining_free(explaining);
 }
 
-void command_explain(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_explain(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *target = wire_get_str(message, &message->root, "target");
 	char error[KERNEL_ERROR_MAX];

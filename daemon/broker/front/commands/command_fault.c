@@ -48,7 +48,7 @@ static void ls_work(struct cache *cache, void *arg)
 	wire_list_end(&query->out);
 }
 
-void command_fault_ls(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_fault_ls(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	(void)frame;
@@ -87,7 +87,7 @@ static void show_work(struct cache *cache, void *arg)
 	free(text);
 }
 
-void command_fault_show(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_fault_show(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	const char *id = wire_get_str(message, &message->root, "report");
@@ -99,7 +99,7 @@ void command_fault_show(struct session *session, struct wire_in *message, struct
 	query_run(query, show_work);
 }
 
-void command_fault_now(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_fault_now(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct util_text text = {0};
 	struct wire_out out;

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "command.h"
+#include "daemon/broker/calls/work.h"
+#include "daemon/broker/calls/graph.h"
 #include "daemon/base/util.h"
 
 /* Of a part: the map, its two names, the call, the list of operands, and three for each of them. */
@@ -29,7 +31,7 @@ static int read_part(struct session *session, const msgpack_object *item, struct
 					 char error[KERNEL_ERROR_MAX])
 {
 	uint64_t number = wire_get_uint(item, "call", 0);
-	struct call *call = map_get_id(&session->calls, number);
+	struct call *call = call_find(session, number);
 	int status = check_call(call, number, error);
 	if (status == KILN_OK)
 		status = command_place(session, wire_get(item, "operands"), call, part->operands,
@@ -55,12 +57,13 @@ static int read_graph(struct session *session, const msgpack_object *list, struc
 	if (count < 1 || count > KILN_MAX_GRAPH)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "a graph has 1 to %d calls; %u were given", KILN_MAX_GRAPH, count);
-	if (session->graph_calls + count > most)
+	if (owned_count(session).graph_launches + count > most)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
 						 "a graph of %u calls and those that this session has already, of %llu "
 						 "calls in all, are more than the %llu that it may have "
 						 "(--max-graph-calls)",
-						 count, (unsigned long long)session->graph_calls, (unsigned long long)most);
+						 count, (unsigned long long)owned_count(session).graph_launches,
+						 (unsigned long long)most);
 	struct call *call = graph_new(session, (int)count);
 	if (!call)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a graph");
@@ -76,7 +79,7 @@ static int read_graph(struct session *session, const msgpack_object *list, struc
 	return KILN_OK;
 }
 
-void command_graph(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_graph(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t id = wire_id(message);
 	struct call *call = NULL;

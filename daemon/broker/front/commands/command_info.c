@@ -6,6 +6,10 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "daemon/broker/calls/work.h"
+#include "daemon/broker/front/peer.h"
+#include "daemon/broker/front/session_life.h"
+#include "daemon/broker/devices/handle.h"
 #include "daemon/broker/front/admit.h"
 #include "daemon/broker/kernels/freeze.h"
 #include "daemon/plan/plan.h"
@@ -39,8 +43,8 @@ static void hello_answer(struct hello *hello, struct device_handle *executor)
 	struct wire_out out;
 	request_close(&hello->request);
 	free(hello);
-	session->greeted = true;
-	rights_take(session);
+	session->state = SESSION_GREETED;
+	peer_take_descriptors(session->peer);
 	session->executor = executor;
 	session->device = executor ? handle_device(executor) : NULL;
 	util_debug("session %llu (pid %d, uid %u) is there: libkiln %s, protocol %llu, device %s",
@@ -132,7 +136,7 @@ static uint64_t agree(struct session *session, struct wire_in *message)
 	return 0;
 }
 
-void command_hello(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_hello(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct broker *broker = session->broker;
 	uint64_t id = wire_id(message);
@@ -169,7 +173,7 @@ void command_hello(struct session *session, struct wire_in *message, struct fram
 	if (session->on_miss < broker->options.on_miss)
 		session->on_miss = broker->options.on_miss;
 	/* The device may take longer to start than a client may take to speak. */
-	uv_timer_stop(&session->hello_timer);
+	peer_stop_clock(session->peer);
 	hello->spoken = spoken;
 	snprintf(hello->wanted, sizeof(hello->wanted), "%s", wanted ? wanted : "");
 	plain_clean(hello->wanted, sizeof(hello->wanted), PLAIN_LINE);
@@ -212,7 +216,7 @@ static struct memory_in memory_in(const struct broker *broker, const struct devi
 		enum buffer_where where = session->own == executor ? BUFFER_OWN : BUFFER_HOME;
 		if (session->executor != executor && where == BUFFER_HOME)
 			continue;
-		while ((buffer = map_next(&session->buffers, &cursor))) {
+		while ((buffer = buffer_next(session, &cursor))) {
 			if (!buffer_is_in(buffer, where))
 				continue;
 			/* What it holds itself; in a session's own process all is from elsewhere. */
@@ -320,13 +324,14 @@ static void put_cache(struct wire_out *out, const struct broker *broker)
 
 static void put_session(struct wire_out *out, const struct session *session)
 {
+	const struct owned_counts owned = owned_count(session);
 	wire_map_begin(out, "session");
 	wire_put_uint(out, "id", session->id);
 	wire_put_uint(out, "uid", session->uid);
-	wire_put_uint(out, "buffers", session->buffers.count);
-	wire_put_uint(out, "calls", session->calls.count);
+	wire_put_uint(out, "buffers", owned.buffers);
+	wire_put_uint(out, "calls", owned.calls);
 	wire_put_int(out, "inflight", session->work_count + session->request_count);
-	wire_put_uint(out, "held_bytes", session->held_bytes);
+	wire_put_uint(out, "held_bytes", owned.held_bytes);
 	wire_put_str(out, "on_miss", freeze_names[session->on_miss]);
 	wire_map_end(out);
 }
@@ -386,7 +391,7 @@ static void put_tiers(struct wire_out *out, struct broker *broker)
 	wire_map_end(out);
 }
 
-void command_info(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_info(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct broker *broker = session->broker;
 	struct limit limits[OPTIONS_LIMITS];
@@ -429,7 +434,7 @@ void command_info(struct session *session, struct wire_in *message, struct frame
 	reply_send(session, &out, NULL, 0);
 }
 
-void command_devices(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_devices(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	static const char *const states[] = {"unknown", "present", "absent", "lost"};
 	struct wire_out out;
@@ -453,7 +458,7 @@ void command_devices(struct session *session, struct wire_in *message, struct fr
 	reply_send(session, &out, NULL, 0);
 }
 
-void command_ops(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_ops(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct wire_out out;
 	(void)frame;
@@ -474,7 +479,7 @@ void command_ops(struct session *session, struct wire_in *message, struct frame 
 	reply_send(session, &out, NULL, 0);
 }
 
-void command_stop(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_stop(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	reply_ok(session, wire_id(message));

@@ -61,7 +61,7 @@ static bool take_text(struct session *session, struct wire_in *message, const ch
 	return false;
 }
 
-void command_key_new(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_key_new(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	(void)frame;
@@ -137,7 +137,7 @@ static void ls_work(struct cache *cache, void *arg)
 	wire_put_str(&query->out, "trusted", listing.trusted);
 }
 
-void command_key_ls(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_key_ls(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	(void)frame;
@@ -163,7 +163,7 @@ static void trust_work(struct cache *cache, void *arg)
 		put_key(&query->out, &key);
 }
 
-void command_key_trust(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_key_trust(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	bool named = wire_get(&message->root, "name") != NULL;
@@ -190,7 +190,7 @@ static void distrust_work(struct cache *cache, void *arg)
 		put_key(&query->out, &key);
 }
 
-void command_key_distrust(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_key_distrust(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	(void)frame;

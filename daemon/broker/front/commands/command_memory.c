@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "daemon/broker/front/admit.h"
+#include "daemon/broker/calls/work.h"
+#include "daemon/broker/devices/handle.h"
+#include "daemon/broker/front/rights.h"
 #include "daemon/base/util.h"
 
 #define SHARED_ALIGNMENT 16u
@@ -27,13 +29,13 @@ static void making_abandon(struct request *request)
 	/* The buffer is the session's and goes with it. */
 	if (making->asked)
 		handle_forget(making->asked, making);
-	making->buffer->making = NULL;
+	making->buffer->on_change = NULL;
 	free(making);
 }
 
 static void making_end(struct making *making)
 {
-	making->buffer->making = NULL;
+	making->buffer->on_change = NULL;
 	request_close(&making->request);
 	free(making);
 }
@@ -90,23 +92,17 @@ static void making_on_ready(void *arg, int status, const char *error)
 		making_fail(making, status, error);
 }
 
-void buffer_made(struct buffer *buffer)
+static void making_on_change(struct buffer *buffer, void *arg)
 {
 	const struct buffer_place_state *home = &buffer->at[BUFFER_HOME];
+	struct making *making = arg;
+	if (making->asked)
+		return;
 	/* An end of the device process in the middle of it is told now, not when the next one is up. */
-	if (buffer->making && home->status != KILN_OK)
-		making_fail(buffer->making, home->status, home->error);
-	else if (buffer->making)
-		making_step(buffer->making);
-}
-
-void session_remake(struct session *session)
-{
-	size_t cursor = 0;
-	struct buffer *buffer;
-	while ((buffer = map_next(&session->buffers, &cursor)))
-		if (buffer->making && !buffer->making->asked)
-			making_step(buffer->making);
+	if (home->status != KILN_OK)
+		making_fail(making, home->status, home->error);
+	else
+		making_step(making);
 }
 
 static void make(struct session *session, uint64_t id, struct buffer *buffer)
@@ -121,13 +117,15 @@ static void make(struct session *session, uint64_t id, struct buffer *buffer)
 	}
 	making->buffer = buffer;
 	making->request.doing = buffer;
-	buffer->making = making;
+	buffer->on_change = making_on_change;
+	buffer->on_change_arg = making;
 	making_step(making);
 }
 
 /* False: refused, and answered. */
 static bool may_have(struct session *session, uint64_t id, uint64_t bytes, bool held)
 {
+	const struct owned_counts owned = owned_count(session);
 	const struct options *options = &session->broker->options;
 	if (!session->executor)
 		reply_error(session, id, KILN_ENOTSUP,
@@ -137,15 +135,15 @@ static bool may_have(struct session *session, uint64_t id, uint64_t bytes, bool 
 	else if (bytes > BYTES_MOST)
 		reply_error(session, id, KILN_EINVAL, "a buffer of %llu bytes; the most is %llu",
 					(unsigned long long)bytes, (unsigned long long)BYTES_MOST);
-	else if (session->buffers.count >= options->max_buffers)
+	else if (owned.buffers >= options->max_buffers)
 		reply_error(session, id, KILN_ELIMIT,
 					"this session has %llu buffers, the most it may have (--max-buffers)",
 					(unsigned long long)options->max_buffers);
-	else if (held && options->max_bytes && session->held_bytes + bytes > options->max_bytes)
+	else if (held && options->max_bytes && owned.held_bytes + bytes > options->max_bytes)
 		reply_error(session, id, KILN_ELIMIT,
 					"this session holds %llu bytes and asks for %llu more; the most it may hold is "
 					"%llu (--max-bytes)",
-					(unsigned long long)session->held_bytes, (unsigned long long)bytes,
+					(unsigned long long)owned.held_bytes, (unsigned long long)bytes,
 					(unsigned long long)options->max_bytes);
 	else
 		return true;
@@ -163,13 +161,13 @@ static bool make_shared(struct buffer *buffer)
 		buffer->span = page;
 	buffer->offset = buffer->span - padded;
 	buffer->fd = frame_memfd("kiln-shared", buffer->span);
-	if (buffer->fd >= 0 && admit_descriptor(buffer->session->uid, buffer->fd))
+	if (buffer->fd >= 0 && rights_allow(buffer->session->uid, buffer->fd))
 		return true;
 	errno = buffer->fd >= 0 ? EMFILE : errno;
 	return false;
 }
 
-void command_alloc(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_alloc(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t id = wire_id(message);
 	uint64_t bytes = wire_get_uint(&message->root, "bytes", UINT64_MAX);
@@ -192,7 +190,7 @@ void command_alloc(struct session *session, struct wire_in *message, struct fram
 			buffer_delete(buffer);
 		if (why == EMFILE || why == ENFILE)
 			reply_error(session, id, KILN_ELIMIT, "%s: none is left for a shared buffer",
-						admit_files_text(session->uid));
+						rights_full_text(session->uid));
 		else
 			reply_error(session, id, KILN_ENOMEM, "out of memory for a buffer of %llu bytes",
 						(unsigned long long)bytes);
@@ -293,7 +291,7 @@ static bool is_here(struct session *session, uint64_t id, const struct buffer *b
 	return false;
 }
 
-void command_lend(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_lend(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message);
@@ -332,7 +330,7 @@ static struct buffer *named(struct session *session, struct wire_in *message)
 	if (!buffer)
 		reply_error(session, wire_id(message), KILN_ENOENT, "this session has no buffer %llu",
 					(unsigned long long)number);
-	else if (buffer->making) {
+	else if (buffer_is_making(buffer)) {
 		reply_error(session, wire_id(message), KILN_EBUSY, "buffer %llu is still being made",
 					(unsigned long long)number);
 		buffer = NULL;
@@ -340,7 +338,7 @@ static struct buffer *named(struct session *session, struct wire_in *message)
 	return buffer;
 }
 
-void command_free(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_free(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	char error[KERNEL_ERROR_MAX];
 	uint64_t id = wire_id(message);
@@ -385,12 +383,12 @@ static void copy(struct session *session, struct wire_in *message, struct frame 
 		reply_error(session, id, status, "%s", error);
 }
 
-void command_write(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_write(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	copy(session, message, frame, true);
 }
 
-void command_read(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_read(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	copy(session, message, frame, false);
 }

@@ -21,7 +21,7 @@ static void put_operands(struct wire_out *out, const struct kernel_plan *plan)
 	for (int i = 0; i < plan->operand_count; i++) {
 		const struct kernel_extent *extent = &plan->extents[i];
 		wire_map_begin(out, NULL);
-		wire_put_str(out, "n", decode_operand_name(plan->operands, i, name));
+		wire_put_str(out, "n", kernel_operand_name(plan->operands, i, name));
 		wire_put_uint(out, "bytes", extent->bytes);
 		wire_put_uint(out, "align", extent->alignment ? extent->alignment : 1);
 		wire_put_bool(out, "written", extent->written);
@@ -131,7 +131,7 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 						char error[KERNEL_ERROR_MAX])
 {
 	uint64_t number = wire_get_uint(&message->root, "call", 0);
-	struct call *call = map_get_id(&session->calls, number);
+	struct call *call = call_find(session, number);
 	uint32_t alignments[KERNEL_MAX_OPERANDS];
 	if (session->broker->draining)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
@@ -151,7 +151,7 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 	return status == KILN_OK ? check_report(&call->problem, &(*out)->plan, error) : status;
 }
 
-void command_object(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_object(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t id = wire_id(message);
 	struct kernel_ref *ref = NULL;
@@ -168,7 +168,7 @@ void command_object(struct session *session, struct wire_in *message, struct fra
 	struct kernel_request *asked = kernel_request_open(session, id, lasting, sizeof(*asked));
 	if (!asked)
 		return;
-	const struct job_terms terms = session_terms(session);
+	const struct job_terms terms = job_terms_of(session);
 	if (lasting->plan.kind == KERNEL_LAUNCH)
 		kernel_request_resolve(asked, lasting, &terms, on_answer);
 	else

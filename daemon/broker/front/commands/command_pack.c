@@ -274,13 +274,13 @@ static void start(struct session *session, struct wire_in *message, bool import)
 	}
 }
 
-void command_cache_export(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_export(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	start(session, message, false);
 }
 
-void command_cache_import(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_import(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	start(session, message, true);

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "daemon/broker/calls/work.h"
+#include "daemon/broker/calls/raw_launch.h"
+#include "daemon/broker/devices/handle.h"
 #include "daemon/broker/kernels/job.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/kernels/raw.h"
@@ -160,7 +163,7 @@ static void prepare(struct session *session, uint64_t id, struct kernel_ref *ref
 		kernel_drop(ref);
 }
 
-void command_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t id = wire_id(message);
 	if (command_may_prepare(session, id) && may_bring(session, id, session->device->info.name) &&
@@ -173,12 +176,12 @@ static void compile(struct session *session, uint64_t id, struct kernel_ref *ref
 	command_ask_raw(session, id, ref, NULL);
 }
 
-void command_raw_compile(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_raw_compile(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	open_raw(session, message, frame, wire_get_str(message, &message->root, "target"), compile);
 }
 
-void command_raw_explain(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_raw_explain(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *target = wire_get_str(message, &message->root, "target");
 	open_raw(session, message, frame, target, command_explain_raw);
@@ -186,12 +189,12 @@ void command_raw_explain(struct session *session, struct wire_in *message, struc
 
 /* ---- Submit ---- */
 
-void command_raw_submit(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_raw_submit(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
 	uint64_t after = wire_get_uint(root, "after", 0);
-	struct call *call = map_get_id(&session->calls, number);
+	struct call *call = call_find(session, number);
 	struct raw_launch *launch = NULL;
 	char error[KERNEL_ERROR_MAX];
 	int status;

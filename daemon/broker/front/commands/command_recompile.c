@@ -158,7 +158,7 @@ static void abandon(struct request *request)
 	drop(recompile);
 }
 
-void command_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_recompile(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *key = wire_get_str(message, &message->root, "key");
 	struct recompile *recompile = calloc(1, sizeof(*recompile));

@@ -56,7 +56,7 @@ static void put_generic(struct wire_out *out)
 	util_text_free(&text);
 }
 
-void command_record(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_record(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *after = wire_get_str(message, &message->root, "next");
 	struct wire_out out;

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "command.h"
+#include "daemon/broker/calls/work.h"
+#include "daemon/broker/calls/lane.h"
+#include "daemon/broker/devices/handle.h"
 #include "daemon/broker/kernels/cli_line.h"
 #include "daemon/plan/plan.h"
 #include "daemon/broker/kernels/tier.h"
@@ -35,7 +38,7 @@ int command_check_operands(const struct kernel_plan *plan, const struct work_ope
 		if (offset > buffer->bytes || bytes > buffer->bytes - offset)
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s needs %llu bytes at offset %llu of %s, which has %llu bytes",
-							 decode_operand_name(plan->operands, i, name),
+							 kernel_operand_name(plan->operands, i, name),
 							 (unsigned long long)bytes, (unsigned long long)offset,
 							 buffer_label(buffer, label), (unsigned long long)buffer->bytes);
 	}
@@ -46,8 +49,8 @@ int command_check_operands(const struct kernel_plan *plan, const struct work_ope
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "%s and %s overlap in %s; an output may share no byte with another "
 							 "operand",
-							 decode_operand_name(plan->operands, i, name),
-							 decode_operand_name(plan->operands, k, other),
+							 kernel_operand_name(plan->operands, i, name),
+							 kernel_operand_name(plan->operands, k, other),
 							 buffer_label(operands[i].buffer, label));
 		}
 	return KILN_OK;
@@ -65,7 +68,7 @@ static int decode_operand(struct session *session, const msgpack_object *pair,
 		offset->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
 						 "operand %d is not a pair of buffer and offset", i);
-	decode_operand_name(call->variants[0]->plan.operands, i, name);
+	kernel_operand_name(call->variants[0]->plan.operands, i, name);
 	if (left_out != (id->via.u64 == 0))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 left_out ? "%s: the call was prepared without %s and can have no buffer "
@@ -76,7 +79,7 @@ static int decode_operand(struct session *session, const msgpack_object *pair,
 		return KILN_OK;
 	operand->buffer = buffer_find(session, id->via.u64);
 	operand->offset = offset->via.u64;
-	if (!operand->buffer || operand->buffer->making)
+	if (!operand->buffer || buffer_is_making(operand->buffer))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
 						 "%s names buffer %llu, which this session does not have", name,
 						 (unsigned long long)id->via.u64);
@@ -125,7 +128,7 @@ static int plan_anew(struct session *session, struct call *call, char error[KERN
 	memset(call->bound, 0, sizeof(call->bound));
 	call->variants[call->variant_count++] = ref;
 	call->device = device->kind;
-	tier_attach(session, call, ref);
+	tier_attach(session, call->id, ref);
 	return KILN_OK;
 }
 
@@ -156,7 +159,7 @@ int command_choose_variant(struct session *session, struct call *call,
 	(void)tier_open(session, &problem, *out);
 	if (call->variant_count < CALL_VARIANTS) {
 		call->variants[call->variant_count++] = kernel_hold(*out);
-		tier_attach(session, call, *out);
+		tier_attach(session, call->id, *out);
 	}
 	return KILN_OK;
 }
@@ -205,14 +208,14 @@ static int submit_graph(struct session *session, const msgpack_object *root, uin
 	return work_launch_graph(session, id, call, order, error);
 }
 
-void command_submit(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_submit(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const msgpack_object *root = &message->root;
 	uint64_t id = wire_id(message), number = wire_get_uint(root, "call", 0);
 	uint64_t after = wire_get_uint(root, "after", 0), stream = wire_get_uint(root, "stream", 0);
 	const struct work_order order = {(uint32_t)stream, after, wire_get_bool(root, "lane", false)};
 	char error[KERNEL_ERROR_MAX];
-	struct call *call = map_get_id(&session->calls, number);
+	struct call *call = call_find(session, number);
 	int status;
 	(void)frame;
 	if (after == id)
@@ -238,10 +241,10 @@ void command_submit(struct session *session, struct wire_in *message, struct fra
 		reply_error(session, id, status, "%s", error);
 }
 
-void command_release(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_release(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t number = wire_get_uint(&message->root, "call", 0);
-	struct call *call = map_remove_id(&session->calls, number);
+	struct call *call = call_find(session, number);
 	(void)frame;
 	if (!call) {
 		reply_error(session, wire_id(message), KILN_ENOENT,
@@ -249,11 +252,11 @@ void command_release(struct session *session, struct wire_in *message, struct fr
 		return;
 	}
 	lane_unbind(session, call);
-	call_drop(call);
+	call_forget(session, number);
 	reply_ok(session, wire_id(message));
 }
 
-void command_cancel(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cancel(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t ticket = wire_get_uint(&message->root, "ticket", 0);
 	uint64_t entry = wire_get_uint(&message->root, "entry", 0); /* of the lane, from 1 */

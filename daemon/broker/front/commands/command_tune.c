@@ -21,7 +21,7 @@ static void put_operands(struct wire_out *out, const struct kernel_problem *prob
 	for (int i = 0; i < problem->tensor_count; i++) {
 		const struct kernel_tensor *tensor = &problem->tensors[i];
 		wire_map_begin(out, NULL);
-		wire_put_str(out, "name", decode_operand_name(plan->operands, i, name));
+		wire_put_str(out, "name", kernel_operand_name(plan->operands, i, name));
 		wire_put_int(out, "d", (int64_t)tensor->dtype);
 		if (tensor->dtype != KILN_DTYPE_NONE) {
 			wire_put_ints(out, "s", tensor->shape, tensor->rank);
@@ -78,7 +78,7 @@ static void put_row(struct wire_out *out, const struct cache_tuned *row)
 	wire_map_end(out);
 }
 
-void command_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_tuned_ls(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct wire_out out;
 	size_t count;
@@ -235,7 +235,7 @@ static void change_run(struct session *session, struct wire_in *message, struct 
 	}
 }
 
-void command_tuned_put(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_tuned_put(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct change *change = util_alloc(sizeof(*change));
 	(void)frame;
@@ -249,7 +249,7 @@ void command_tuned_put(struct session *session, struct wire_in *message, struct 
 	change_run(session, message, change, put_work, put_done);
 }
 
-void command_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_tuned_rm(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const msgpack_object *root = &message->root;
 	struct change *change = util_alloc(sizeof(*change));

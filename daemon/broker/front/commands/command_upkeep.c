@@ -36,7 +36,7 @@ static void verify_work(struct cache *cache, void *arg)
 	wire_put_bool(&query->out, "more", progress.next[0] != 0);
 }
 
-void command_cache_verify(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_verify(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const char *after = wire_get_str(message, &message->root, "next");
 	struct query *query = query_open(session, message);
@@ -118,7 +118,7 @@ static bool take_trim(struct session *session, struct wire_in *message, struct q
 	return true;
 }
 
-void command_cache_trim(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_trim(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	(void)frame;
@@ -131,7 +131,7 @@ void command_cache_trim(struct session *session, struct wire_in *message, struct
 }
 
 /* Clearing is trimming to nothing. */
-void command_cache_clear(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_clear(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct query *query = query_open(session, message);
 	(void)frame;
@@ -160,13 +160,13 @@ static void set_pin(struct session *session, struct wire_in *message, bool pin)
 	query_run(query, pin_work);
 }
 
-void command_cache_pin(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_pin(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	set_pin(session, message, true);
 }
 
-void command_cache_unpin(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_cache_unpin(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
 	set_pin(session, message, false);

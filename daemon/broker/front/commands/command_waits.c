@@ -35,7 +35,7 @@ static void put_row(struct wire_out *out, const struct wait_row *row, uint64_t n
 	wire_map_end(out);
 }
 
-void command_waits(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_waits(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	struct wait_row *rows = calloc(WAITS_SHOWN, sizeof(*rows));
 	struct wire_out out;

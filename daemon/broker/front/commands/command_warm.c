@@ -171,7 +171,7 @@ static void recompile(struct kernel_request *asked, const struct wanted *wanted)
 	kernel_request_recompile(asked, &want, on_recompiled);
 }
 
-void command_warm(struct session *session, struct wire_in *message, struct frame *frame)
+void serve_warm(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	const struct job_terms terms = {
 		.asker = session, .priority = POOL_BACKGROUND, .unrecorded = true};

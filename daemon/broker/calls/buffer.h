@@ -1,0 +1,84 @@
+/*
+ * buffer: memory that a session may name, and in which device processes it is.  A buffer belongs to
+ * its session; a work that uses it ends before it is freed (work.h).
+ */
+#ifndef KILN_DAEMON_BUFFER_H
+#define KILN_DAEMON_BUFFER_H
+
+#include "daemon/broker/devices/handle.h"
+#include "daemon/broker/requests/session.h"
+
+enum buffer_kind { BUFFER_HELD, BUFFER_SHARED, BUFFER_LENT_IPC, BUFFER_LENT_FD, BUFFER_LENT_POOL };
+
+/* The device processes that a buffer can be in. */
+enum buffer_where { BUFFER_HOME, BUFFER_OWN, BUFFER_PLACES };
+
+struct buffer_place_state {
+	uint64_t generation; /* of the process it is in, 0 for nowhere */
+	bool placing;
+	int status; /* of the last attempt */
+	char error[KERNEL_ERROR_MAX];
+};
+
+struct buffer {
+	uint64_t id; /* also the device processes' */
+	enum buffer_kind kind;
+	uint64_t bytes;
+	char name[64];
+	/* What a device process needs to import it; kept so that a new process gets it again. */
+	unsigned char handle[64];
+	uint64_t bufid, pool, span, offset;
+	int64_t pid;
+	char gpu[DEVICE_UUID_TEXT]; /* UUID of the GPU that lent or shared memory is on; "": unknown */
+	int fd;                     /* -1: none; a HELD one has one only once two processes share it */
+	struct buffer_place_state at[BUFFER_PLACES];
+	bool sharing; /* HELD: its process was asked to share it */
+	/* HELD: the contents ended with a process, and have been written again up to covered. */
+	bool lost;
+	bool rewritten; /* while a graph is looked at: an earlier launch of it writes all */
+	uint64_t covered;
+	struct session *session;
+	/* Called when placing it has ended, or may be tried again; NULL: no request makes it now. */
+	void (*on_change)(struct buffer *buffer, void *arg);
+	void *on_change_arg;
+};
+
+/* The place of an operand in memory; without a buffer the operand is left out. */
+struct work_operand {
+	struct buffer *buffer;
+	uint64_t offset;
+};
+
+/* A new buffer of the session; NULL without memory. */
+struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64_t bytes,
+						  const char *name);
+void buffer_delete(struct buffer *buffer); /* on the broker's side only */
+struct buffer *buffer_find(const struct session *session, uint64_t id);
+/* A request makes it and is not answered yet: its id is not known to the client. */
+static inline bool buffer_is_making(const struct buffer *buffer)
+{
+	return buffer->on_change != NULL;
+}
+/* The session's buffers, one after another; *cursor begins as 0.  NULL: that was the last. */
+struct buffer *buffer_next(const struct session *session, size_t *cursor);
+const char *buffer_label(const struct buffer *buffer, char label[96]); /* "buffer 7 (weights)" */
+/* The alignment of an address in it, 16 at most. */
+uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
+/* Says whether two operands share a byte, also through two buffers lent from one allocation. */
+bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
+					uint64_t b_bytes);
+
+enum buffer_place { BUFFER_PLACED, BUFFER_PLACING, BUFFER_FAILED };
+/* Sees that the buffer is in one of the session's device processes; when PLACING, work_pump() is
+ * called at the end of it.  For OWN no work that uses the buffer may be under way in HOME. */
+enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where);
+struct device_handle *buffer_executor(const struct buffer *buffer, enum buffer_where where);
+bool buffer_is_in(const struct buffer *buffer, enum buffer_where where);
+/* The device process is a new one: requests that make buffers go on. */
+void buffers_remake(struct session *session);
+/* Takes its name out of the session's table; works that use it go on. */
+void buffer_unname(struct buffer *buffer);
+/* Tells the device processes to free it, without waiting. */
+void buffer_release(struct buffer *buffer);
+
+#endif

@@ -1,0 +1,98 @@
+/* call.c: prepared calls, and the tables of what a session owns. */
+#include "call.h"
+
+#include <stdlib.h>
+
+#include "buffer.h"
+#include "daemon/base/util.h"
+#include "graph.h"
+#include "owned.h"
+
+int call_check_device(const struct session *session, uint64_t kind, const char *what,
+					  const char *remedy, char error[KERNEL_ERROR_MAX])
+{
+	const struct device_entry *device = session->device;
+	if (!device || device->kind == kind)
+		return KILN_OK;
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EDEVICE,
+					 "%s was for %s as it was, %s; it is %s, %s now: %s", what, device->info.name,
+					 device->was, device->info.model, device->info.limits.target, remedy);
+}
+
+struct call *call_hold(struct call *call)
+{
+	call->holders++;
+	return call;
+}
+
+void call_drop(struct call *call)
+{
+	if (!call || --call->holders > 0)
+		return;
+	for (int i = 0; i < call->variant_count; i++)
+		kernel_drop(call->variants[i]);
+	graph_free(call->graph);
+	free(call);
+}
+
+/* ---- The session's table ---- */
+
+struct call *call_find(const struct session *session, uint64_t id)
+{
+	return map_get_id(&session->owned->calls, id);
+}
+
+struct call *call_next(const struct session *session, size_t *cursor)
+{
+	return map_next(&session->owned->calls, cursor);
+}
+
+bool call_keep(struct session *session, struct call *call)
+{
+	return map_put_id(&session->owned->calls, call->id, call) == 0;
+}
+
+void call_forget(struct session *session, uint64_t id)
+{
+	call_drop(map_remove_id(&session->owned->calls, id));
+}
+
+/* ---- What a session owns ---- */
+
+bool owned_open(struct session *session)
+{
+	session->owned = calloc(1, sizeof(*session->owned));
+	return session->owned != NULL;
+}
+
+struct owned_counts owned_count(const struct session *session)
+{
+	const struct owned *owned = session->owned;
+	return (struct owned_counts){.buffers = owned->buffers.count,
+								 .calls = owned->calls.count,
+								 .held_bytes = owned->held_bytes,
+								 .graph_launches = owned->graph_launches};
+}
+
+void owned_free(struct session *session)
+{
+	struct owned *owned = session->owned;
+	size_t cursor = 0;
+	struct buffer *buffer;
+	struct call *call;
+	if (!owned)
+		return;
+	while ((buffer = map_next(&owned->buffers, &cursor))) {
+		buffer_release(buffer);
+		buffer_delete(buffer);
+	}
+	cursor = 0;
+	while ((call = map_next(&owned->calls, &cursor))) {
+		graph_orphan(call);
+		call_drop(call);
+	}
+	map_free(&owned->buffers);
+	map_free(&owned->calls);
+	free(owned);
+	session->owned = NULL;
+}

@@ -1,0 +1,37 @@
+/*
+ * lane: the memory through which a client launches without messages (client/wire/lane_memory.h), as
+ * far as the broker has a part in it.
+ */
+#ifndef KILN_DAEMON_LANE_H
+#define KILN_DAEMON_LANE_H
+
+#include "call.h"
+#include "daemon/broker/devices/wait_note.h"
+
+/* Adds what went through it to the broker's and the session's counters.  How many calls of it have
+ * not ended. */
+uint64_t lane_count(struct session *session);
+/* Says whether something is under way in the session's lane, as far as its client says. */
+bool lane_works(const struct session *session);
+/* Forgets it; the client is not told. */
+void lane_drop(struct session *session);
+/* The device process may be another one now: then the client is told why its lane is no more. */
+void lane_check(struct session *session, const char *why);
+/* Takes nothing more; when what was taken has ended, the client is told.  busy: until then. */
+void lane_end(struct session *session);
+/* Ends the lanes of all sessions; false if there is none. */
+bool lanes_end(struct broker *broker);
+bool lane_busy(const struct session *session);
+/* The variant of this call has another kernel now, and so it has in the lane. */
+void lane_promote(struct session *session, uint64_t call, const struct kernel_ref *variant);
+/* The device process ran so many launches of the call under the name "bound". */
+void lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
+			   uint64_t call, uint64_t bound, uint64_t launches);
+/* The call is gone. */
+void lane_unbind(struct session *session, const struct call *call);
+void lane_cancel(struct session *session, uint64_t number, uint64_t count);
+/* Launches under way, entries that wait for a ready word, and for another entry. */
+#define LANE_NOTES 3
+int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]);
+
+#endif
