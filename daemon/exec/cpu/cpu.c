@@ -3,6 +3,7 @@
  * Correctness before speed; cpu.h says which file does what.
  */
 #include "cpu.h"
+#include "cpu_work.h"
 #include "daemon/base/util.h"
 
 #include <errno.h>
@@ -153,10 +154,12 @@ static void give_up(struct device *device, struct cpu_work *culprit)
 			}
 			cpu_work_fail(work, KILN_EDEVICE,
 						  "the device failed in another call while this one was in flight");
+			work->state = CPU_WORK_ENDED;
 			rest_tail = &work->next;
 		}
 		stream->head = stream->tail = NULL;
 	}
+	culprit->state = CPU_WORK_ENDED;
 	culprit->next = rest;
 	*device->done_tail = culprit;
 	device->done_tail = rest ? rest_tail : &culprit->next;

@@ -3,7 +3,9 @@
  * only when a thread must wait is another fiber taken, so a kernel without barriers never switches.
  * What threads wait for, and when that has come, is cpu_sync.c.
  */
-#include "cpu.h"
+#include "cpu_module.h"
+#include "cpu_work.h"
+#include "cpu_worker.h"
 #include "daemon/base/util.h"
 
 #include <errno.h>

@@ -4,7 +4,9 @@
  * else ends the launch with a sentence before it happens, so that the device is as good as before.
  * Who calls is kernel_src/cpu/check.cuh.
  */
-#include "cpu.h"
+#include "cpu_module.h"
+#include "cpu_work.h"
+#include "cpu_worker.h"
 #include "daemon/base/util.h"
 
 #include <inttypes.h>

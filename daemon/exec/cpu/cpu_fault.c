@@ -5,7 +5,9 @@
  * The handler formats text, which is not async-signal-safe in general; here it interrupts kernels
  * only, and those call nothing that holds a lock.  Faults of anything else end the process.
  */
-#include "cpu.h"
+#include "cpu_module.h"
+#include "cpu_work.h"
+#include "cpu_worker.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/base/util.h"
 

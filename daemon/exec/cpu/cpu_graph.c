@@ -2,7 +2,7 @@
  * cpu_graph: launches that follow one another as one work.  Each is bound once, as if it were to be
  * launched; a work that runs the graph becomes one after the other, at the head of its stream.
  */
-#include "cpu.h"
+#include "cpu_work.h"
 #include "daemon/base/util.h"
 
 #include <stdlib.h>

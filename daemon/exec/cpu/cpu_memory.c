@@ -4,7 +4,7 @@
  * faults instead of reading its neighbour.  Knows nothing of streams or kernels.
  */
 #include "client/wire/frame.h"
-#include "cpu.h"
+#include "cpu_memory.h"
 #include "daemon/base/util.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * cpu_module: loads an object of a kernel: shared objects, from a sealed memfd, so that nothing
  * touches a file system.  The object is native code and is trusted as the executor is.
  */
-#include "cpu.h"
+#include "cpu_module.h"
 #include "daemon/base/util.h"
 
 #include <dlfcn.h>

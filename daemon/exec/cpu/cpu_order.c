@@ -2,7 +2,8 @@
  * cpu_order: the order in which the threads of a block run, and blocks after one another.  Another
  * order than the usual one gives other results where a barrier is missing.
  */
-#include "cpu.h"
+#include "cpu_work.h"
+#include "cpu_worker.h"
 
 static unsigned greatest_divisor(unsigned a, unsigned b)
 {

@@ -2,7 +2,7 @@
  * cpu_place: the line of the source that an instruction of a checked kernel was made from, asked of
  * addr2line, which is where there is a compiler.  Knows nothing of threads and operands.
  */
-#include "cpu.h"
+#include "cpu_module.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 

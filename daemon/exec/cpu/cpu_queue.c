@@ -2,25 +2,14 @@
  * cpu_queue: streams, and how a launch or a copy becomes a work in one of them.  Who runs it is
  * cpu_worker.c.
  */
-#include "cpu.h"
+#include "cpu_memory.h"
+#include "cpu_module.h"
+#include "cpu_work.h"
 #include "daemon/base/util.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct cpu_work *cpu_work_new(uint64_t ticket, size_t data_bytes, char error[KERNEL_ERROR_MAX])
-{
-	struct cpu_work *work = calloc(1, sizeof(*work) + data_bytes);
-	if (!work) {
-		util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a launch's record");
-		return NULL;
-	}
-	work->ticket = ticket;
-	work->data_bytes = data_bytes;
-	atomic_flag_clear(&work->failing);
-	return work;
-}
 
 static struct cpu_stream *find_stream(struct device *device, uint64_t id)
 {
@@ -56,6 +45,7 @@ int cpu_queue_add(struct device *device, uint64_t id, struct cpu_work *work,
 		work->due_us = work->delay_us ? util_now_us() + work->delay_us : 0;
 	}
 	stream->tail = work;
+	cpu_stream_assert_valid(stream);
 	pthread_cond_broadcast(&device->changed);
 	pthread_mutex_unlock(&device->mutex);
 	return KILN_OK;
@@ -65,7 +55,7 @@ static bool cancel_one(struct device *device, uint64_t ticket)
 {
 	for (struct cpu_stream *stream = device->streams; stream; stream = stream->next)
 		for (struct cpu_work *work = stream->head; work; work = work->next)
-			if (work->ticket == ticket && !work->started) {
+			if (work->ticket == ticket && work->state == CPU_WORK_QUEUED) {
 				cpu_work_fail(work, KILN_ECANCELED, "the call was canceled before it started");
 				work->delay_us = work->due_us = 0;
 				return true;
@@ -82,7 +72,7 @@ uint64_t cpu_begun_us(struct device *device, uint64_t ticket)
 		const struct cpu_work *work = stream->head;
 		if (!work || work->ticket != ticket)
 			continue;
-		if (work->started)
+		if (work->state == CPU_WORK_STARTED)
 			begun = work->start_us;
 		else if (work->due_us)
 			begun = work->due_us - work->delay_us;

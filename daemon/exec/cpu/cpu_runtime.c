@@ -1,7 +1,7 @@
 /*
  * cpu_runtime: the table of functions that kernels on the cpu device call.
  */
-#include "cpu.h"
+#include "cpu_worker.h"
 
 #include <math.h>
 #include <time.h>

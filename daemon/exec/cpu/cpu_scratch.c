@@ -6,7 +6,9 @@
  * A kernel must leave its counters at zero and may rely on nothing else.  Here both are looked
  * after: counters that are left are an error, and the rest holds no zeros at first.
  */
-#include "cpu.h"
+#include "cpu_memory.h"
+#include "cpu_module.h"
+#include "cpu_work.h"
 #include "daemon/base/util.h"
 
 #include <inttypes.h>

@@ -1,9 +1,15 @@
 /*
  * cpu_stall: every thread of a block waits and none can go on: says who waits for whom, and where.
  */
-#include "cpu.h"
+#include "cpu_worker.h"
 
 #include <stdio.h>
+
+#define KILN_CPU_NAME(name, text) text,
+const char *const cpu_barrier_names[KILN_CPU_BARRIER_COUNT] = {KILN_CPU_BARRIERS(KILN_CPU_NAME)};
+const char *const cpu_collective_names[KILN_CPU_COLLECTIVE_COUNT] = {
+	KILN_CPU_COLLECTIVES(KILN_CPU_NAME)};
+#undef KILN_CPU_NAME
 
 /* "waits in __syncthreads at file:12", in a static-sized text of the caller's. */
 static void describe(const struct cpu_thread *thread, char *text, size_t size)

@@ -3,15 +3,9 @@
  * the last one that was missing computes for all.  Threads that have exited count as arrived, as on
  * a GPU.  Why a block stalls is told by cpu_stall.c.
  */
-#include "cpu.h"
+#include "cpu_worker.h"
 
 #include <string.h>
-
-#define KILN_CPU_NAME(name, text) text,
-const char *const cpu_barrier_names[KILN_CPU_BARRIER_COUNT] = {KILN_CPU_BARRIERS(KILN_CPU_NAME)};
-const char *const cpu_collective_names[KILN_CPU_COLLECTIVE_COUNT] = {
-	KILN_CPU_COLLECTIVES(KILN_CPU_NAME)};
-#undef KILN_CPU_NAME
 
 /* ---- Barriers ---- */
 

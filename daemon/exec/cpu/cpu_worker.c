@@ -2,7 +2,9 @@
  * cpu_worker: the host threads of the device.  Each takes the next blocks of a work that runs, or
  * starts the work at the head of a stream; the last one to leave a work ends it.
  */
-#include "cpu.h"
+#include "cpu_module.h"
+#include "cpu_work.h"
+#include "cpu_worker.h"
 #include "daemon/sandbox/sandbox.h"
 #include "daemon/base/util.h"
 
@@ -13,20 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-bool cpu_work_fail_at(struct cpu_work *work, int status, const char *sentence, const char *fault)
-{
-	if (atomic_flag_test_and_set(&work->failing))
-		return false;
-	snprintf(work->error, sizeof(work->error), "%s", sentence);
-	work->fault = fault;
-	atomic_store(&work->status, status);
-	return true;
-}
-
-bool cpu_work_fail(struct cpu_work *work, int status, const char *sentence)
-{
-	return cpu_work_fail_at(work, status, sentence, NULL);
-}
+/* Each stack is two mappings; all of them together stay below vm.max_map_count (65530). */
+#define MAX_WORKERS 24
 
 static bool has_blocks(const struct cpu_work *work)
 {
@@ -43,7 +33,7 @@ static struct cpu_work *pick(struct device *device, uint64_t *due)
 		struct cpu_work *work = stream->head;
 		if (!work)
 			continue;
-		if (work->started) {
+		if (work->state == CPU_WORK_STARTED) {
 			if (has_blocks(work))
 				return work;
 			continue;
@@ -106,7 +96,9 @@ static void finish(struct device *device, struct cpu_work *work)
 		stream->head->due_us = work->end_us + stream->head->delay_us;
 	if (stream->head)
 		pthread_cond_broadcast(&device->changed);
+	cpu_stream_assert_valid(stream);
 	rotate(device, stream);
+	work->state = CPU_WORK_ENDED;
 	work->stream = NULL;
 	work->next = NULL;
 	*device->done_tail = work;
@@ -180,8 +172,8 @@ static void *worker_main(void *argument)
 			wait_for_work(device, due);
 			continue;
 		}
-		if (!work->started) {
-			work->started = true;
+		if (work->state == CPU_WORK_QUEUED) {
+			work->state = CPU_WORK_STARTED;
 			work->start_us = util_now_us();
 			cpu_graph_started(work);
 			cpu_scratch_give(device, work);
@@ -234,8 +226,8 @@ static int start_one(struct device *device, char error[KERNEL_ERROR_MAX])
 
 int cpu_workers_start(struct device *device, int count, char error[KERNEL_ERROR_MAX])
 {
-	if (count > CPU_MAX_WORKERS)
-		count = CPU_MAX_WORKERS;
+	if (count > MAX_WORKERS)
+		count = MAX_WORKERS;
 	device->workers = calloc((size_t)count, sizeof(*device->workers));
 	if (!device->workers)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for cpu workers");

@@ -7,7 +7,7 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "cuda_device.h"
+#include "cuda_cell.h"
 
 #define CELLS_OF_A_PAGE 256
 

@@ -8,7 +8,7 @@
 
 #include "daemon/base/util.h"
 #include "cubin.h"
-#include "cuda_device.h"
+#include "cuda_module.h"
 
 /* By the object, else by a driver that is new enough. */
 static void find_params(struct device *device, struct device_module *module, const void *object,

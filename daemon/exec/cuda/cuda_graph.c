@@ -12,14 +12,10 @@
 #ifdef KILN_HAVE_CUDA_H
 
 #include "daemon/base/util.h"
-#include "cuda_device.h"
+#include "cuda_graph.h"
+#include "cuda_stream.h"
+#include "cuda_work.h"
 #include <stdlib.h>
-
-static void free_works(struct device *device, struct cuda_queue *works)
-{
-	for (struct cuda_work *work; (work = cuda_queue_take(works));)
-		cuda_work_retire(device, work);
-}
 
 static int bind_all(struct device *device, const struct device_launch *launches, int count,
 					struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
@@ -121,7 +117,7 @@ int cuda_graph_make(struct device *device, const struct device_launch *launches,
 		status = make_on(device, graph, stream, &works, error);
 	if (stream)
 		device->cu.cuStreamDestroy(stream);
-	free_works(device, &works);
+	cuda_queue_retire(device, &works);
 	if (status != KILN_OK) {
 		cuda_graph_free(device, graph);
 		return status;

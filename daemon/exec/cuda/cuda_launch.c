@@ -7,7 +7,11 @@
 #ifdef KILN_HAVE_CUDA_H
 
 #include "daemon/base/util.h"
-#include "cuda_device.h"
+#include "cuda_cell.h"
+#include "cuda_memory.h"
+#include "cuda_module.h"
+#include "cuda_stream.h"
+#include "cuda_work.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

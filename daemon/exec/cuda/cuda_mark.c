@@ -11,7 +11,9 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "cuda_device.h"
+#include "cuda_cell.h"
+#include "cuda_stream.h"
+#include "cuda_work.h"
 #include "daemon/base/util.h"
 #include "daemon/base/deadlines.h"
 #include <string.h>

@@ -12,9 +12,20 @@
 #ifdef KILN_HAVE_CUDA_H
 
 #include "daemon/base/util.h"
-#include "cuda_device.h"
+#include "cuda_memory.h"
 #include <stdlib.h>
 #include <string.h>
+
+/* One opened allocation of another process; several buffers may lie in it; the last one closes it. */
+struct cuda_import {
+	struct cuda_import *next;
+	CUipcMemHandle handle;
+	int64_t pid;
+	uint64_t buffer_id;
+	CUdeviceptr base;
+	uint64_t span; /* bytes that may be used: what the exporter says and the driver confirms */
+	int users;
+};
 
 int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX])
 {
@@ -115,18 +126,6 @@ int cuda_alloc(struct device *device, uint64_t bytes, struct device_memory **out
 }
 
 /* ---- Imports ---- */
-
-int cuda_check_span(const struct device_import *what, uint64_t span, const char *who,
-					char error[KERNEL_ERROR_MAX])
-{
-	if (what->offset > span || what->bytes > span - what->offset)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "the lent buffer (%llu bytes from byte %llu) ends beyond its allocation, "
-						 "which has %llu bytes as %s",
-						 (unsigned long long)what->bytes, (unsigned long long)what->offset,
-						 (unsigned long long)span, who);
-	return KILN_OK;
-}
 
 static int find_import(struct device *device, const struct device_import *what,
 					   struct cuda_import **out, char error[KERNEL_ERROR_MAX])
@@ -254,6 +253,12 @@ int cuda_map_allocation(struct device *device, CUmemGenericAllocationHandle allo
 	return KILN_OK;
 }
 
+void cuda_unmap_allocation(struct device *device, const struct device_memory *memory)
+{
+	device->cu.cuMemUnmap(memory->mapping, memory->mapped);
+	device->cu.cuMemAddressFree(memory->mapping, memory->mapped);
+}
+
 static int import_descriptor(struct device *device, const struct device_import *what,
 							 struct device_memory *memory, char error[KERNEL_ERROR_MAX])
 {
@@ -345,8 +350,7 @@ void cuda_free(struct device *device, struct device_memory *memory)
 		close_unused(device, memory->import);
 		break;
 	case CUDA_MEMORY_MAPPED:
-		device->cu.cuMemUnmap(memory->mapping, memory->mapped);
-		device->cu.cuMemAddressFree(memory->mapping, memory->mapped);
+		cuda_unmap_allocation(device, memory);
 		break;
 	case CUDA_MEMORY_LENT_POOL:
 		cuda_pool_free(device, memory);

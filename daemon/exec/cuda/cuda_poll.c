@@ -11,7 +11,11 @@
 #ifdef KILN_HAVE_CUDA_H
 
 #include "daemon/base/util.h"
-#include "cuda_device.h"
+#include "cuda_cell.h"
+#include "cuda_graph.h"
+#include "cuda_module.h"
+#include "cuda_stream.h"
+#include "cuda_work.h"
 #include "daemon/base/deadlines.h"
 #include <poll.h>
 #include <stdio.h>
@@ -30,8 +34,10 @@ static void start_due(struct device *device, uint64_t now)
 							   ? util_fail(work->error, sizeof(work->error), KILN_ECANCELED,
 										   "the call was canceled before it started")
 							   : cuda_start(device, stream, work, work->error);
-			if (work->status != KILN_OK)
+			if (work->status != KILN_OK) {
+				work->state = CUDA_WORK_FAILED;
 				cuda_queue_add(&device->failed, work);
+			}
 		}
 		cuda_stream_settle(device, stream);
 	}
@@ -127,6 +133,7 @@ static void condemn_work(struct device *device, struct cuda_work *work, const ch
 						 const char *who)
 {
 	size_t size = sizeof(work->error);
+	work->state = CUDA_WORK_FAILED;
 	work->status = KILN_EDEVICE;
 	size_t used = util_append(work->error, size, 0, "%s ", device->name);
 	used = util_append(work->error, size, used, "%s%s%s", how, *who ? " " : "", who);

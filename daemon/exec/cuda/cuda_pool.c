@@ -13,7 +13,7 @@
 #ifdef KILN_HAVE_CUDA_H
 
 #include "daemon/base/util.h"
-#include "cuda_device.h"
+#include "cuda_memory.h"
 #include "daemon/base/deadlines.h"
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +39,18 @@ struct cuda_pointer {
 
 _Static_assert(sizeof(CUmemPoolPtrExportData) == sizeof(((struct device_import *)0)->handle),
 			   "the data of an exported allocation fits");
+
+int cuda_check_span(const struct device_import *what, uint64_t span, const char *who,
+					char error[KERNEL_ERROR_MAX])
+{
+	if (what->offset > span || what->bytes > span - what->offset)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "the lent buffer (%llu bytes from byte %llu) ends beyond its allocation, "
+						 "which has %llu bytes as %s",
+						 (unsigned long long)what->bytes, (unsigned long long)what->offset,
+						 (unsigned long long)span, who);
+	return KILN_OK;
+}
 
 /* Numbers of different processes may be equal: without a pid nothing is shared. */
 static struct cuda_pool *find_pool(struct device *device, const struct device_import *what)

@@ -6,7 +6,8 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "cuda_device.h"
+#include "cuda_cell.h"
+#include "cuda_work.h"
 
 /* With one address space for both, as on all these GPUs, the host's address is the kernel's too. */
 int cuda_report_give(struct device *device, struct cuda_work *work, char error[KERNEL_ERROR_MAX])

@@ -12,7 +12,9 @@
 
 #ifdef KILN_HAVE_CUDA_H
 
-#include "cuda_device.h"
+#include "cuda_memory.h"
+#include "cuda_scratch.h"
+#include "cuda_work.h"
 
 #define ALIGNMENT 256u
 #define FEWEST_BELOW 4096u

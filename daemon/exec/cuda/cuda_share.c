@@ -8,7 +8,7 @@
 #ifdef KILN_HAVE_CUDA_H
 
 #include "daemon/base/util.h"
-#include "cuda_device.h"
+#include "cuda_memory.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -28,12 +28,6 @@ static CUresult make(struct device *device, uint64_t bytes, size_t *span,
 		return result;
 	*span = (bytes + granularity - 1) / granularity * granularity;
 	return device->cu.cuMemCreate(out, *span, &prop, 0);
-}
-
-static void unmap(struct device *device, const struct device_memory *memory)
-{
-	device->cu.cuMemUnmap(memory->mapping, memory->mapped);
-	device->cu.cuMemAddressFree(memory->mapping, memory->mapped);
 }
 
 /* Everything that was in the old place, and then that is given back. */
@@ -80,7 +74,7 @@ int cuda_share(struct device *device, struct device_memory *memory, struct devic
 		if (status == KILN_OK)
 			status = move(device, memory, &mapped, error);
 		if (status != KILN_OK)
-			unmap(device, &mapped);
+			cuda_unmap_allocation(device, &mapped);
 	}
 	/* The mapping and the descriptor hold it from here on. */
 	device->cu.cuMemRelease(allocation);

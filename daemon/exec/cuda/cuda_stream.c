@@ -1,91 +1,17 @@
 /*
- * cuda_stream: streams, and giving work to the driver.  What became of the work is cuda_poll.c's.
- *
- * Work is a struct of its own, complete in itself, because work behind a delay starts long after
- * the call that described it.
+ * cuda_stream: streams, and giving work to the driver.  cuda_stream.h draws the states of a stream;
+ * cuda_poll.c collects the ends of works.
  */
 #include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 
 #include "daemon/base/util.h"
-#include "cuda_device.h"
+#include "cuda_cell.h"
+#include "cuda_stream.h"
+#include "cuda_work.h"
+#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* ---- Queues, work and events ---- */
-
-void cuda_queue_add(struct cuda_queue *queue, struct cuda_work *work)
-{
-	work->next = NULL;
-	if (queue->tail)
-		queue->tail->next = work;
-	else
-		queue->head = work;
-	queue->tail = work;
-}
-
-struct cuda_work *cuda_queue_take(struct cuda_queue *queue)
-{
-	struct cuda_work *work = queue->head;
-	if (work) {
-		queue->head = work->next;
-		if (!queue->head)
-			queue->tail = NULL;
-	}
-	return work;
-}
-
-static CUresult take_event(struct device *device, CUevent *event)
-{
-	if (device->spare_event_count > 0) {
-		*event = device->spare_events[--device->spare_event_count];
-		return CUDA_SUCCESS;
-	}
-	return device->cu.cuEventCreate(event, CU_EVENT_DEFAULT);
-}
-
-static void keep_event(struct device *device, CUevent event)
-{
-	if (!event)
-		return;
-	if (device->spare_event_count == device->spare_event_room) {
-		int room = device->spare_event_room ? 2 * device->spare_event_room : 64;
-		CUevent *more = realloc(device->spare_events, (size_t)room * sizeof(*more));
-		if (!more) {
-			device->cu.cuEventDestroy(event);
-			return;
-		}
-		device->spare_events = more;
-		device->spare_event_room = room;
-	}
-	device->spare_events[device->spare_event_count++] = event;
-}
-
-struct cuda_work *cuda_work_new(struct device *device, enum cuda_work_kind kind, uint64_t ticket)
-{
-	struct cuda_work *work = device->spare_work;
-	if (work) {
-		device->spare_work = work->next;
-		memset(work, 0, sizeof(*work));
-	} else {
-		work = util_alloc(sizeof(*work));
-	}
-	work->kind = kind;
-	work->ticket = ticket;
-	return work;
-}
-
-void cuda_work_retire(struct device *device, struct cuda_work *work)
-{
-	keep_event(device, work->begin);
-	keep_event(device, work->end);
-	cuda_report_keep(device, work);
-	free(work->data);
-	work->data = NULL;
-	work->next = device->spare_work;
-	device->spare_work = work;
-}
 
 /* ---- Streams ---- */
 
@@ -136,6 +62,15 @@ static void drop_stream(struct device *device, struct cuda_stream *stream)
 	free(stream);
 }
 
+static void assert_valid(const struct cuda_stream *stream)
+{
+	bool has_work = stream->running.head || stream->held.head;
+	(void)has_work;
+	assert(stream->active == has_work);
+	assert(!stream->running.head || stream->running.head->state == CUDA_WORK_RUNNING);
+	assert(!stream->held.head || stream->held.head->state == CUDA_WORK_HELD);
+}
+
 static void stream_activate(struct device *device, struct cuda_stream *stream)
 {
 	if (stream->active)
@@ -150,8 +85,10 @@ static void stream_activate(struct device *device, struct cuda_stream *stream)
 
 void cuda_stream_settle(struct device *device, struct cuda_stream *stream)
 {
-	if (stream->running.head || stream->held.head)
+	if (stream->running.head || stream->held.head) {
+		assert_valid(stream);
 		return;
+	}
 	if (stream->active) {
 		if (stream->active_previous)
 			stream->active_previous->active_next = stream->active_next;
@@ -174,91 +111,29 @@ void cuda_stream_end(struct device *device, uint64_t id)
 	cuda_stream_settle(device, stream);
 }
 
-static void free_queue(struct device *device, struct cuda_queue *queue)
-{
-	for (struct cuda_work *work; (work = cuda_queue_take(queue));)
-		cuda_work_retire(device, work);
-}
-
 void cuda_streams_close(struct device *device)
 {
 	for (int i = 0; i < CUDA_STREAM_BUCKETS; i++) {
 		while (device->streams[i]) {
 			struct cuda_stream *stream = device->streams[i];
 			device->cu.cuStreamSynchronize(stream->stream);
-			free_queue(device, &stream->running);
-			free_queue(device, &stream->held);
+			cuda_queue_retire(device, &stream->running);
+			cuda_queue_retire(device, &stream->held);
 			drop_stream(device, stream);
 		}
 	}
-	free_queue(device, &device->failed);
-	while (device->spare_work) {
-		struct cuda_work *work = device->spare_work;
-		device->spare_work = work->next;
-		free(work);
-	}
-	while (device->spare_event_count > 0)
-		device->cu.cuEventDestroy(device->spare_events[--device->spare_event_count]);
-	free(device->spare_events);
+	cuda_queue_retire(device, &device->failed);
+	cuda_works_close(device);
 }
 
 /* ---- Giving work to the driver ---- */
 
-static bool is_copy(const struct cuda_work *work)
-{
-	return work->kind != CUDA_WORK_KERNEL && work->kind != CUDA_WORK_GRAPH;
-}
-
-CUresult cuda_perform(struct device *device, CUstream stream, struct cuda_work *work)
-{
-	void *params[KERNEL_MAX_ARGS];
-	if (is_copy(work) && work->bytes == 0)
-		return CUDA_SUCCESS;
-	switch (work->kind) {
-	case CUDA_WORK_KERNEL:
-		for (int i = 0; i < work->value_count; i++)
-			params[i] = work->data_values >> i & 1 ? (void *)(work->data + work->values[i])
-												   : &work->values[i];
-		return device->cu.cuLaunchKernel(work->module->function, work->grid[0], work->grid[1],
-										 work->grid[2], work->block[0], work->block[1],
-										 work->block[2], work->shared_bytes, stream, params, NULL);
-	case CUDA_WORK_COPY:
-		return device->cu.cuMemcpyDtoDAsync(work->to, work->from, work->bytes, stream);
-	case CUDA_WORK_TO_DEVICE:
-		return device->cu.cuMemcpyHtoDAsync(work->to, work->host, work->bytes, stream);
-	case CUDA_WORK_TO_HOST:
-		return device->cu.cuMemcpyDtoHAsync(work->host, work->from, work->bytes, stream);
-	case CUDA_WORK_GRAPH:
-		return device->cu.cuGraphLaunch(work->graph->exec, stream);
-	}
-	return CUDA_ERROR_INVALID_VALUE;
-}
-
-int cuda_perform_failed(struct device *device, const struct cuda_work *work, CUresult result,
-						char error[KERNEL_ERROR_MAX])
-{
-	if (work->kind == CUDA_WORK_GRAPH)
-		return cuda_fail(device, error, KILN_EINTERNAL, result,
-						 "%s does not launch a graph of %d launches", device->name,
-						 work->graph->count);
-	if (is_copy(work))
-		return cuda_fail(device, error, KILN_EINTERNAL, result, "%s cannot copy %llu bytes",
-						 device->name, (unsigned long long)work->bytes);
-	return cuda_fail(device, error,
-					 result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES ? KILN_ENOTSUP : KILN_EINTERNAL,
-					 result,
-					 "%s does not launch %s with grid %ux%ux%u, block %ux%ux%u and %u bytes of "
-					 "shared memory",
-					 device->name, work->module->entry, work->grid[0], work->grid[1], work->grid[2],
-					 work->block[0], work->block[1], work->block[2], work->shared_bytes);
-}
-
 static CUresult begin_timing(struct device *device, struct cuda_stream *stream,
 							 struct cuda_work *work)
 {
-	CUresult result = take_event(device, &work->begin);
+	CUresult result = cuda_event_take(device, &work->begin);
 	if (result == CUDA_SUCCESS)
-		result = take_event(device, &work->end);
+		result = cuda_event_take(device, &work->end);
 	return result == CUDA_SUCCESS ? device->cu.cuEventRecord(work->begin, stream->stream) : result;
 }
 
@@ -282,8 +157,10 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 		cuda_mark_want(device, stream, work);
 	if (result != CUDA_SUCCESS)
 		return cuda_perform_failed(device, work, result, error);
+	work->state = CUDA_WORK_RUNNING;
 	cuda_queue_add(&stream->running, work);
 	stream_activate(device, stream);
+	assert_valid(stream);
 	device->running++;
 	device->progress_us = device->now_us;
 	return KILN_OK;
@@ -316,8 +193,8 @@ static bool cancel_one(struct device *device, uint64_t ticket)
 	return false;
 }
 
-/* What the driver already has cannot be called back; held work becomes an empty one with a status.
- */
+/* Only held works can be canceled: they fail when their turn comes.  The driver does not give back
+ * what it has. */
 bool cuda_cancel(struct device *device, const uint64_t *tickets, int count)
 {
 	bool canceled = cancel_one(device, tickets[0]);

@@ -1,0 +1,64 @@
+/*
+ * cuda_stream: streams: who owns their works, and when a stream goes.
+ *
+ *   need_stream --> IDLE <--(its last work ended)-- ACTIVE --+
+ *                    |  ---(it gets work)----------->  ^     |
+ *                    |                                 |     | (cuda_stream_end while it has work)
+ *     cuda_stream_end|                                 |     v
+ *                    v                                 |   ENDING
+ *                  freed <-----(its last work ended)---|-----+
+ *
+ * Invariant: a stream is in the device's list of active streams while it has running or held work.
+ * cuda_stream_settle() restores that after works have left.
+ */
+#ifndef KILN_DAEMON_CUDA_STREAM_H
+#define KILN_DAEMON_CUDA_STREAM_H
+
+#include "cuda_scratch.h"
+
+struct cuda_stream {
+	struct cuda_stream *next; /* in its bucket */
+	uint64_t id;
+	CUstream stream;
+	struct cuda_queue running; /* the driver has these, in order */
+	struct cuda_queue held;    /* these wait for their time, for an idle stream, or behind such */
+	struct cuda_scratch scratch;
+	struct cuda_cell *word; /* NULL until it has launches that are not timed */
+	uint32_t given;         /* such launches */
+	uint64_t asked_us;      /* when the driver was last asked for their end */
+	bool unmarked;          /* in the list of those that need a mark */
+	struct cuda_stream *unmarked_next;
+	CUdeviceptr done_word; /* to be written with the mark; 0: none */
+	uint32_t done_value;
+	bool ended;  /* ENDING: goes when its last work ends */
+	bool active; /* in the list of active streams */
+	struct cuda_stream *active_next, *active_previous;
+};
+
+struct cuda_work;
+
+/* Starts the work, or puts it behind what its stream holds back.  Takes it over in any case. */
+int cuda_give(struct device *device, uint64_t stream_id, struct cuda_work *work, uint32_t delay_ms,
+			  char error[KERNEL_ERROR_MAX]);
+/* Gives a piece of work to the driver. */
+int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_work *work,
+			   char error[KERNEL_ERROR_MAX]);
+/* True if the first held work waits for nothing but its time. */
+bool cuda_stream_ready(const struct cuda_stream *stream);
+/* Call when a stream may have run empty: takes it off the active list and frees it if it ended. */
+void cuda_stream_settle(struct device *device, struct cuda_stream *stream);
+void cuda_streams_close(struct device *device);
+
+/* ---- cuda_mark.c ---- */
+
+/* Whether launches of this stream may go without events. */
+bool cuda_mark_ready(struct device *device, struct cuda_stream *stream);
+void cuda_mark_drop(struct device *device, struct cuda_stream *stream);
+/* Numbers an untimed work that was launched; the next mark stands behind it. */
+void cuda_mark_want(struct device *device, struct cuda_stream *stream, struct cuda_work *work);
+/* Answers for an untimed work as cuEventQuery does: CUDA_SUCCESS, CUDA_ERROR_NOT_READY, or the
+ * error. */
+CUresult cuda_mark_query(struct device *device, struct cuda_stream *stream,
+						 const struct cuda_work *work);
+
+#endif
