@@ -1,11 +1,10 @@
 /*
  * cpu_work: works and streams.
  *
- *   cpu_work_new --> QUEUED --(a worker picks it, at the head of its stream)--> STARTED --+
- *                      |                                                         |  ^     | the last
- *                      |                              (a graph has more launches)|  +-----+ worker
- *                      |                                                         v          leaves
- *                      +-----------------(the device is given up)------------> ENDED --> freed
+ *   QUEUED ---(a worker takes it)---> STARTED ---(the last worker leaves)---> ENDED ---> freed
+ *     |                                 |  ^                                    ^
+ *     |                                 +--+ (its graph has more launches)      |
+ *     +------------------------(the device is given up)-------------------------+
  *
  * A stream owns its QUEUED and STARTED works; only its first work may be STARTED.  The device owns
  * ENDED works until poll() has reported them.  A graph owns the works that describe its launches:

@@ -1,15 +1,12 @@
 /*
  * cpu_worker: a host thread that runs one block at a time, and the CUDA threads of that block.
  *
- *   not started --> RUNS <--(the barrier is complete)-- BARRIER
- *                   | ^ |---(cpu_barrier)----------------> ^
- *                   | | |
- *                   | | +---(cpu_collective)-> WARP
- *                   | +-----(its group is complete)--+
- *                   v
- *                 EXITED
+ *   RUNS ---(cpu_barrier)--------> BARRIER ---(all live threads are there)---> RUNS
+ *   RUNS ---(cpu_collective)-----> WARP ------(its group is complete)--------> RUNS
+ *   RUNS ---(the kernel returns)-> EXITED
  *
- * A fiber is the worker's: running, on its free list, or held by a thread that waits.
+ * The worker owns all fibers.  One of them runs; a thread that waits keeps its own; the others are
+ * on the free list.
  */
 #ifndef KILN_DAEMON_CPU_WORKER_H
 #define KILN_DAEMON_CPU_WORKER_H

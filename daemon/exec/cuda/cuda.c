@@ -1,6 +1,6 @@
 /*
- * cuda: the device row for NVIDIA GPUs, over the driver API.  This file opens a GPU and says what it
- * is.  It must not know of sessions, plans or the broker.
+ * cuda: the device row for NVIDIA GPUs, over the driver API.  This file opens a GPU and says what
+ * it is.  It must not know of sessions, plans or the broker.
  *
  * The process is a fresh one that was exec'd: cuInit in a process forked from one that used CUDA
  * answers error 3.

@@ -1,6 +1,6 @@
 /*
- * cuda_device: the open GPU, and the row of functions that make it a device.  Structs of one subject
- * are in the header of that subject.
+ * cuda_device: the open GPU, and the row of functions that make it a device.  Structs of one
+ * subject are in the header of that subject.
  *
  *   cuda.c         opens the GPU, says what it is
  *   cuda_error.c   turns the driver's errors into sentences

@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One opened allocation of another process; several buffers may lie in it; the last one closes it. */
+/* One opened allocation of another process; several buffers may lie in it; the last one closes
+ * it. */
 struct cuda_import {
 	struct cuda_import *next;
 	CUipcMemHandle handle;

@@ -19,7 +19,8 @@ struct device_module {
 /* Fills in what cuda_check_launch() compares a launch of this new module with. */
 CUresult cuda_know_kernel(struct device *device, struct device_module *module, const void *object,
 						  size_t bytes, const char *entry);
-/* Asks the driver for dynamic shared memory beyond the default.  Static shared memory counts too. */
+/* Asks the driver for dynamic shared memory beyond the default.  Static shared memory counts
+ * too. */
 CUresult cuda_grant_shared(struct device *device, struct device_module *module,
 						   uint32_t shared_bytes);
 /* Compares arguments, threads and shared memory with the kernel.  KILN_OK or a sentence. */

@@ -1,14 +1,13 @@
 /*
- * cuda_stream: streams: who owns their works, and when a stream goes.
+ * cuda_stream: streams, which own their works.
  *
- *   need_stream --> IDLE <--(its last work ended)-- ACTIVE --+
- *                    |  ---(it gets work)----------->  ^     |
- *                    |                                 |     | (cuda_stream_end while it has work)
- *     cuda_stream_end|                                 |     v
- *                    v                                 |   ENDING
- *                  freed <-----(its last work ended)---|-----+
+ *   IDLE  <---(its last work ended)---  ACTIVE
+ *    |    ----(it gets work)--------->    |
+ *    | (cuda_stream_end)                  | (cuda_stream_end)
+ *    v                                    v
+ *   freed <---(its last work ended)---  ENDING
  *
- * Invariant: a stream is in the device's list of active streams while it has running or held work.
+ * Invariant: the device's list of active streams has each stream with running or held work.
  * cuda_stream_settle() restores that after works have left.
  */
 #ifndef KILN_DAEMON_CUDA_STREAM_H

@@ -2,16 +2,15 @@
  * cuda_work: pieces of work for the driver.  A work is complete in itself: nothing in it points to
  * the caller's descriptions, because work behind a delay starts long after the call.
  *
- *   cuda_work_new --> HELD ----(its time comes: cuda_start)----> RUNNING --(its event or mark)--+
- *                      |  \                                        ^                             |
- *                      |   +--(canceled, or the start fails)--+    |                             v
- *                      +--(nothing before it: cuda_give)------|----+             reported, then SPARE
- *                                                             v                                  ^
- *                                                          FAILED ---(collected by poll)---------+
+ *   HELD ------(cuda_start)------> RUNNING ------(its event or mark)------> SPARE
+ *     |                               |                                       ^
+ *     | (canceled, or the driver      | (the GPU failed)                      |
+ *     |  does not start it)           v                                       |
+ *     +---------------------------> FAILED ------(poll reports it)------------+
  *
  * A stream owns HELD and RUNNING works, in two queues.  The device owns FAILED works, which keep
- * their status and sentence until poll() reports them, and SPARE works, for the next call.  A graph
- * owns its works (HELD) while it is recorded.
+ * their status and sentence until poll() reports them, and SPARE works, for the next call.  While a
+ * graph is recorded, cuda_graph_make() owns its works, which are HELD.
  */
 #ifndef KILN_DAEMON_CUDA_WORK_H
 #define KILN_DAEMON_CUDA_WORK_H

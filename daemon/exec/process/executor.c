@@ -3,6 +3,11 @@
  * ends or the device breaks.  One thread; what may take long is the device's.
  */
 #include "executor.h"
+#include "executor_buffer.h"
+#include "executor_flight.h"
+#include "executor_graph.h"
+#include "executor_lane.h"
+#include "executor_module.h"
 #include "daemon/base/deadlines.h"
 #include "daemon/base/heart.h"
 #include "daemon/base/util.h"
@@ -16,67 +21,6 @@
 #define FRAMES_PER_TURN 64
 #define DONE_PER_TURN 64
 #define EVENTS_PER_TURN 16
-
-struct pulse_out {
-	int sock;
-	struct wire_out beats[2]; /* of one that is not busy, and of one that is */
-};
-
-/* ---- Sending ---- */
-
-void exec_send(struct exec *executor, struct wire_out *message, int fd)
-{
-	int status = wire_end(message);
-	if (status == KILN_OK)
-		status = frame_queue_send(&executor->queue, executor->sock, message->buffer.data,
-								  message->buffer.size, &fd, fd >= 0, EXEC_MAX_QUEUE);
-	wire_out_free(message);
-	/* The broker waits for this answer: without it, it is better to be replaced. */
-	if (status != KILN_OK) {
-		if (status != KILN_ECONN)
-			util_log(UTIL_ERROR, "an executor cannot answer the broker (%d) and ends", status);
-		executor->ended = true;
-	}
-}
-
-void exec_reply(struct exec *executor, uint64_t id, int status, const char *error)
-{
-	struct wire_out message;
-	wire_begin(&message, "reply", id);
-	wire_put_int(&message, "st", status);
-	if (status != KILN_OK)
-		wire_put_str(&message, "err", error);
-	exec_send(executor, &message, -1);
-}
-
-static void send_ready(struct exec *executor, int status, const char *error, const char *held)
-{
-	const struct device_info *info = &executor->info;
-	const struct kernel_limits *limits = &info->limits;
-	struct wire_out message;
-	wire_begin(&message, "ready", 0);
-	wire_put_str(&message, "build", util_build());
-	wire_put_int(&message, "st", status);
-	if (status != KILN_OK) {
-		wire_put_str(&message, "err", error);
-		exec_send(executor, &message, -1);
-		return;
-	}
-	wire_put_str(&message, "name", info->name);
-	wire_put_str(&message, "model", info->model);
-	wire_put_str(&message, "uuid", info->uuid);
-	wire_put_uint(&message, "memory", info->memory_bytes);
-	wire_put_int(&message, "devices", info->device_count);
-	wire_put_str(&message, "target", limits->target);
-	wire_put_uint(&message, "max_threads", limits->max_threads);
-	wire_put_uint(&message, "shared_default", limits->shared_default);
-	wire_put_uint(&message, "shared_optin", limits->shared_optin);
-	wire_put_ints(&message, "grid", (int64_t[]){limits->grid_x, limits->grid_y, limits->grid_z}, 3);
-	wire_put_uint(&message, "mps", limits->multiprocessors);
-	wire_put_uint(&message, "warp", limits->warp);
-	wire_put_str(&message, "sandbox", held);
-	exec_send(executor, &message, -1);
-}
 
 /* ---- Start ---- */
 
@@ -208,25 +152,22 @@ static void serve_socket(struct exec *executor)
 		executor->ended = true;
 }
 
-/* Tells the broker why, in a second at most. */
-static void send_fault(struct exec *executor, const struct device_done *culprit)
+static void finish(struct exec *executor, const struct device_done *done)
 {
-	struct wire_out message;
-	wire_begin(&message, "event", 0);
-	wire_put_str(&message, "what", "fault");
-	wire_put_str(&message, "err", culprit ? culprit->error : "the device failed");
-	if (culprit)
-		wire_put_uint(&message, "ticket", culprit->ticket);
-	if (culprit)
-		wire_put_int(&message, "st", culprit->status);
-	uint64_t until = util_now_us() + DEADLINE_LAST_WORDS_MS * 1000;
-	while (executor->queue.count > 0 && util_now_us() < until &&
-		   frame_queue_flush(&executor->queue, executor->sock) == KILN_EAGAIN)
-		usleep(PAUSE_LAST_WORDS_US);
-	if (wire_end(&message) == KILN_OK)
-		frame_send_wait(executor->sock, message.buffer.data, message.buffer.size, NULL, 0,
-						DEADLINE_LAST_WORDS_MS);
-	wire_out_free(&message);
+	if (done->ticket & EXEC_LANE_TICKET)
+		exec_lane_finish(executor, done);
+	else
+		exec_finish(executor, done);
+}
+
+/* Tells the trail with which call the device broke. */
+static void blame(struct exec *executor, uint64_t ticket)
+{
+	const struct exec_flight *flight = ticket & EXEC_LANE_TICKET
+										   ? exec_lane_flight(executor, ticket)
+										   : map_get_id(&executor->flights, ticket);
+	if (flight)
+		exec_trail_blame(executor, flight->trail);
 }
 
 /*
@@ -239,53 +180,14 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 	const struct device_done *culprit = NULL;
 	for (int i = 0; i < count; i++)
 		if (done[i].status == KILN_OK)
-			exec_finish(executor, &done[i]);
+			finish(executor, &done[i]);
 		else if (!culprit)
 			culprit = &done[i];
 	waker_drain(executor->waker);
 	if (culprit)
-		exec_trail_blame(executor, culprit->ticket);
-	send_fault(executor, culprit);
+		blame(executor, culprit->ticket);
+	exec_say_fault(executor, culprit);
 	_exit(EXEC_EXIT_FAULT);
-}
-
-/* Now and then, if it has changed: for those who look. */
-static void tell_scratch(struct exec *executor)
-{
-	struct wire_out message;
-	uint64_t bytes = executor->ops->scratch_bytes(executor->device);
-	if (bytes == executor->scratch_told)
-		return;
-	executor->scratch_told = bytes;
-	wire_begin(&message, "event", 0);
-	wire_put_str(&message, "what", "scratch");
-	wire_put_uint(&message, "bytes", bytes);
-	exec_send(executor, &message, -1);
-}
-
-/* On the heart's thread.  A message is whole or not there, and so may go between those of the main
- * thread. */
-static bool on_beat(void *arg, bool busy)
-{
-	const struct pulse_out *out = arg;
-	const struct wire_out *message = &out->beats[busy];
-	return frame_send(out->sock, message->buffer.data, message->buffer.size, NULL, 0) == KILN_OK;
-}
-
-static struct heart *start_heart(const struct exec_options *options)
-{
-	static struct pulse_out out;
-	if (!options->beat_ms)
-		return NULL;
-	out.sock = options->sock;
-	for (int busy = 0; busy < 2; busy++) {
-		wire_begin(&out.beats[busy], "event", 0);
-		wire_put_str(&out.beats[busy], "what", "alive");
-		wire_put_bool(&out.beats[busy], "busy", busy);
-		if (wire_end(&out.beats[busy]) != KILN_OK)
-			return NULL;
-	}
-	return heart_start(options->beat_ms, on_beat, &out);
 }
 
 static bool has_work(const struct exec *executor)
@@ -300,7 +202,7 @@ static void serve(struct exec *executor)
 	while (!executor->ended) {
 		bool broken = false;
 		executor->now_us = util_now_us();
-		exec_quiet_serve(executor);
+		exec_quiet_serve(executor, exec_lanes_waiting);
 		exec_lanes_serve(executor);
 		int patience = exec_quiet_patience(executor, exec_lanes_patience(executor));
 		patience = exec_pace_patience(executor, patience);
@@ -319,13 +221,13 @@ static void serve(struct exec *executor)
 		if (broken)
 			leave_broken(executor, done, count);
 		for (int i = 0; i < count; i++)
-			exec_finish(executor, &done[i]);
+			finish(executor, &done[i]);
 		if (exec_lanes_overrun(executor, &done[0]) || exec_pace_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
 		/* While lanes are looked at, the system is asked now and then only. */
 		if (patience != 0 || executor->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
 			asked_us = executor->now_us;
-			tell_scratch(executor);
+			exec_say_scratch(executor);
 			serve_socket(executor);
 		}
 		exec_lanes_nap(executor);
@@ -379,9 +281,9 @@ int exec_main(const struct exec_options *options)
 	if (status == KILN_OK)
 		status = open_device(&executor, options, held, error);
 	if (!misdeed_do((enum misdeed)options->test_misdeed, executor.sock, "ready", 0))
-		send_ready(&executor, status, error, held);
+		exec_say_ready(&executor, status, error, held);
 	if (status == KILN_OK) {
-		executor.heart = start_heart(options);
+		executor.heart = exec_heart_start(options);
 		serve(&executor);
 		take_down(&executor);
 	}

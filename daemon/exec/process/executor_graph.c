@@ -1,14 +1,47 @@
 /*
- * executor_graph: launches that the device makes one piece of work.  A graph is remembered as it
- * was described; what is made of it names memory, so when a buffer moves or goes it is made anew
- * with the next launch.  What is in flight holds what it was launched from.
+ * executor_graph: launches that the device makes one piece of work.
+ *
+ *   DESCRIBED --(the first launch)--> MADE --(a buffer moves or goes)--> DESCRIBED
+ *   either of them --(graph.free)--> gone, or LEAVING while parked entries may name it --> gone
+ *
+ * A graph is what the broker described: it holds its kernels.  A made graph names memory: it holds
+ * its buffers, and its flights hold it, so those in flight go on when the graph is made anew.
  */
 #include "daemon/base/util.h"
 #include "executor.h"
+#include "executor_buffer.h"
+#include "executor_graph.h"
+#include "executor_module.h"
+#include "executor_template.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct exec_part {
+	struct exec_template what;
+	struct exec_place places[KERNEL_MAX_OPERANDS];
+};
+
+/* As the broker described it. */
+struct exec_graph {
+	uint64_t id, owner; /* the stream of the session that may launch it */
+	struct exec_part *parts;
+	int count;
+	struct exec_made
+		*made;        /* NULL: DESCRIBED; the next launch makes it, of the buffers of that time */
+	int holders;      /* its name, and each made graph of it */
+	uint64_t leaving; /* LEAVING: parked entries below this may name it; 0: it does not leave */
+};
+
+/* Made for these buffers. */
+struct exec_made {
+	struct exec_graph *of;
+	struct device_graph *graph;
+	struct exec_buffer **buffers; /* one for each operand, so a buffer may be here twice */
+	int buffer_count;
+	int holders; /* the graph while this is the current one, and flights */
+};
 
 /* ---- What is held ---- */
 
@@ -109,7 +142,7 @@ static struct exec_made *made_new(struct exec_graph *graph)
 	return made;
 }
 
-/* Sentences name the launch and its operator. */
+/* Puts the launch and its operator before the sentence. */
 static int blame(const struct exec_graph *graph, int index, int status,
 				 char error[KERNEL_ERROR_MAX])
 {
@@ -147,8 +180,8 @@ static int make(struct exec *executor, struct exec_graph *graph, struct exec_mad
 	return status;
 }
 
-int exec_graph_take(struct exec *executor, struct exec_graph *graph, struct exec_made **out,
-					char error[KERNEL_ERROR_MAX])
+static int graph_take(struct exec *executor, struct exec_graph *graph, struct exec_made **out,
+					  char error[KERNEL_ERROR_MAX])
 {
 	if (!graph->made) {
 		struct exec_made *made = made_new(graph);
@@ -165,6 +198,16 @@ int exec_graph_take(struct exec *executor, struct exec_graph *graph, struct exec
 	graph->made->holders++;
 	*out = graph->made;
 	return KILN_OK;
+}
+
+int exec_graph_start(struct exec *executor, struct exec_graph *graph,
+					 const struct device_launch *how, struct exec_made **out,
+					 char error[KERNEL_ERROR_MAX])
+{
+	int status = graph_take(executor, graph, out, error);
+	if (status != KILN_OK)
+		return status;
+	return executor->ops->graph_launch(executor->device, (*out)->graph, how, error);
 }
 
 /* ---- Requests ---- */
@@ -226,20 +269,15 @@ int exec_graph_new(struct exec *executor, struct wire_in *message, struct frame 
 		graph_release(executor, graph);
 		return status;
 	}
-	status = exec_graph_take(executor, graph, &made, error);
+	status = graph_take(executor, graph, &made, error);
 	if (status == KILN_OK)
 		exec_made_release(executor, made);
 	return status;
 }
 
-int exec_graph_free(struct exec *executor, struct wire_in *message, struct frame *frame,
-					char error[KERNEL_ERROR_MAX])
+void exec_graph_leave(struct exec *executor, struct exec_graph *graph, uint64_t until)
 {
-	uint64_t owner = wire_get_uint(&message->root, "stream", 0);
-	struct exec_graph *graph =
-		exec_graph_find(executor, owner, wire_get_uint(&message->root, "graph", 0));
-	(void)frame, (void)error;
-	if (graph && (graph->leaving = exec_lane_leave(executor, owner)) == 0)
+	graph->leaving = until;
+	if (until == 0)
 		forget(executor, graph);
-	return KILN_OK;
 }

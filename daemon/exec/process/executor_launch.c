@@ -1,10 +1,14 @@
 /*
- * exec_launch: launches and copies: everything the broker says of one is checked again, then
- * the device has it.  What a flight uses stays until it has ended.
+ * executor_launch: launches and copies.  This file checks again everything that the broker says of
+ * one, then gives it to the device.  A flight holds what it uses until it has ended.
  */
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 #include "executor.h"
+#include "executor_buffer.h"
+#include "executor_flight.h"
+#include "executor_graph.h"
+#include "executor_module.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -54,10 +58,6 @@ static void flight_free(struct exec *executor, struct exec_flight *flight)
 
 void exec_finish(struct exec *executor, const struct device_done *done)
 {
-	if (done->ticket & EXEC_LANE_TICKET) {
-		exec_lane_finish(executor, done);
-		return;
-	}
 	struct exec_flight *flight = map_remove_id(&executor->flights, done->ticket);
 	if (!flight) {
 		util_log(UTIL_WARN, "the device ended work %" PRIu64 ", which it was not given",
@@ -89,88 +89,7 @@ void exec_finish(struct exec *executor, const struct device_done *done)
 
 /* ---- Launches ---- */
 
-uint64_t exec_stream(uint64_t session_stream, uint64_t number)
-{
-	return session_stream * KILN_STREAMS + number % KILN_STREAMS;
-}
-
-void exec_find_buffers(const struct exec *executor, struct exec_place *places, int count)
-{
-	for (int i = 0; i < count; i++)
-		places[i].found = map_get_id(&executor->buffers, places[i].buffer);
-}
-
-static void hold_buffer(struct exec_held held, struct exec_buffer *buffer)
-{
-	buffer->uses++;
-	held.buffers[(*held.count)++] = buffer;
-}
-
-/* One operand at its place, found: within its buffer, which its owner may name (0: anybody may),
- * and aligned.  *out_buffer: NULL where it is left out. */
-static int bind_operand(const struct exec_operand *operand, const struct exec_place *place,
-						uint64_t owner, int number, struct exec_buffer **out_buffer,
-						struct device_operand *out, char error[KERNEL_ERROR_MAX])
-{
-	*out_buffer = NULL;
-	*out = (struct device_operand){.name = operand->name};
-	if (place->buffer == 0 && operand->bytes == 0)
-		return KILN_OK;
-	struct exec_buffer *buffer = place->found;
-	if (!buffer || (owner && buffer->owner != owner))
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOENT,
-						 "operand %d: there is no buffer %" PRIu64
-						 ": it was freed, or is another client's",
-						 number, place->buffer);
-	if (place->offset > buffer->bytes || operand->bytes > buffer->bytes - place->offset)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "operand %d: %" PRIu64 " bytes at %" PRIu64
-						 " are not within its buffer of %" PRIu64 " bytes",
-						 number, operand->bytes, place->offset, buffer->bytes);
-	if ((buffer->misaligned + place->offset) % operand->alignment != 0)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "operand %d begins at byte %" PRIu64
-						 " of its buffer, which is not a multiple of %u in memory",
-						 number, place->offset, operand->alignment);
-	*out_buffer = buffer;
-	out->memory = buffer->memory;
-	out->offset = place->offset;
-	out->bytes = operand->bytes;
-	return KILN_OK;
-}
-
-int exec_bind(const struct exec_template *what, const struct exec_place *places, uint64_t owner,
-			  struct exec_held held, struct device_operand *operands, struct device_launch *launch,
-			  char error[KERNEL_ERROR_MAX])
-{
-	*launch = (struct device_launch){
-		.copies = what->copies,
-		.module = what->copies ? NULL : what->module->module,
-		.grid = {what->grid[0], what->grid[1], what->grid[2]},
-		.block = {what->block[0], what->block[1], what->block[2]},
-		.shared_bytes = what->shared_bytes,
-		.args = what->args,
-		.arg_count = what->arg_count,
-		.operands = operands,
-		.operand_count = what->operand_count,
-		.scratch = what->scratch,
-		.report = what->report,
-		.copy_bytes = what->copy_bytes,
-		.granule = what->granule,
-	};
-	for (int i = 0; i < what->operand_count; i++) {
-		struct exec_buffer *buffer;
-		int status =
-			bind_operand(&what->operands[i], &places[i], owner, i, &buffer, &operands[i], error);
-		if (status != KILN_OK)
-			return status;
-		if (buffer)
-			hold_buffer(held, buffer);
-	}
-	return KILN_OK;
-}
-
-/* How it is to run, and what is told of its end. */
+/* Copies from the flight how the launch is to run and what the device tells of its end. */
 static void put_way(struct device_launch *launch, const struct exec_flight *flight, uint64_t stream,
 					uint64_t delay)
 {
@@ -183,15 +102,14 @@ static void put_way(struct device_launch *launch, const struct exec_flight *flig
 	launch->done_last = flight->done_last;
 }
 
-static int start_launch(struct exec *executor, struct exec_flight *flight,
-						const struct exec_template *what, const struct exec_place *places,
-						uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
+int exec_start_launch(struct exec *executor, struct exec_flight *flight,
+					  const struct exec_template *what, const struct exec_place *places,
+					  uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
 {
 	struct device_operand operands[KERNEL_MAX_OPERANDS];
 	struct device_launch launch;
 	const struct exec_held held = {flight->buffers, &flight->buffer_count};
-	int status = exec_bind(what, places, flight->lane ? flight->lane->id : 0, held, operands,
-						   &launch, error);
+	int status = exec_bind(what, places, flight->owner, held, operands, &launch, error);
 	if (status != KILN_OK)
 		return status;
 	if (!what->copies) {
@@ -202,15 +120,12 @@ static int start_launch(struct exec *executor, struct exec_flight *flight,
 	return executor->ops->launch(executor->device, &launch, error);
 }
 
-static int start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
-					   uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
+int exec_start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
+					 uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX])
 {
 	struct device_launch how = {0};
 	put_way(&how, flight, stream, delay);
-	int status = exec_graph_take(executor, graph, &flight->made, error);
-	if (status != KILN_OK)
-		return status;
-	return executor->ops->graph_launch(executor->device, flight->made->graph, &how, error);
+	return exec_graph_start(executor, graph, &how, &flight->made, error);
 }
 
 static int start_message(struct exec *executor, struct wire_in *message, struct exec_flight *flight,
@@ -223,7 +138,7 @@ static int start_message(struct exec *executor, struct wire_in *message, struct 
 	if (status != KILN_OK)
 		return status;
 	exec_find_buffers(executor, places, what.operand_count);
-	return start_launch(
+	return exec_start_launch(
 		executor, flight, &what, places,
 		exec_stream(wire_get_uint(root, "stream", 0), wire_get_uint(root, "sub", 0)),
 		wire_get_uint(root, "delay", 0), error);
@@ -247,16 +162,17 @@ static int start_copy(struct exec *executor, const msgpack_object *root, struct 
 						 "%" PRIu64 " bytes at %" PRIu64 " are not within a buffer of %" PRIu64
 						 " bytes",
 						 bytes, offset, buffer->bytes);
-	hold_buffer((struct exec_held){flight->buffers, &flight->buffer_count}, buffer);
-	int status = exec_map(executor, frame->fds[0], bytes, !to_device, &flight->mapping, error);
+	exec_hold_buffer((struct exec_held){flight->buffers, &flight->buffer_count}, buffer);
+	void *host;
+	int status =
+		exec_map(executor, frame->fds[0], bytes, !to_device, &flight->mapping, &host, error);
 	if (status != KILN_OK)
 		return status;
 	return executor->ops->copy(executor->device, exec_stream(wire_get_uint(root, "stream", 0), 0),
-							   flight->id, buffer->memory, offset, flight->mapping->address, bytes,
-							   to_device, error);
+							   flight->id, buffer->memory, offset, host, bytes, to_device, error);
 }
 
-/* Registered before the device has it, so that a failure leaves nothing behind there. */
+/* Registers the flight before the device gets it: if that fails, the device has nothing of it. */
 static struct exec_flight *take_off(struct exec *executor, uint64_t id, int *status,
 									char error[KERNEL_ERROR_MAX])
 {
@@ -272,7 +188,7 @@ static struct exec_flight *take_off(struct exec *executor, uint64_t id, int *sta
 	return flight;
 }
 
-/* What became of a start, of a request that says its stream and deadline. */
+/* After a start: the flight gets its deadline, or is freed. */
 static int stay_or_fall(struct exec *executor, struct exec_flight *flight,
 						const msgpack_object *root, int status)
 {
@@ -312,35 +228,10 @@ int exec_launch_graph(struct exec *executor, struct wire_in *message, struct fra
 	struct exec_flight *flight = take_off(executor, wire_id(message), &status, error);
 	if (!flight)
 		return status;
-	status = start_graph(executor, flight, graph, exec_stream(owner, wire_get_uint(root, "sub", 0)),
+	status =
+		exec_start_graph(executor, flight, graph, exec_stream(owner, wire_get_uint(root, "sub", 0)),
 						 wire_get_uint(root, "delay", 0), error);
 	return stay_or_fall(executor, flight, root, status);
-}
-
-int exec_launch_lane(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
-					 const struct exec_start *start, char error[KERNEL_ERROR_MAX])
-{
-	struct exec_flight *flight = &slot->flight;
-	flight->id =
-		EXEC_LANE_TICKET | (uint64_t)lane->index * LANE_ENTRIES | slot->number % LANE_ENTRIES;
-	flight->module = NULL;
-	flight->made = NULL;
-	flight->buffer_count = 0;
-	flight->epoch = executor->quiet.epoch;
-	flight->lane = lane;
-	flight->done_word = NULL;
-	flight->untimed = !(slot->entry.flags & LANE_TIMED);
-	flight->trail = exec_trail_begin(executor, slot->entry.call, lane->id);
-	exec_lane_announce(executor, lane, slot, flight);
-	uint64_t stream = exec_stream(lane->id, slot->entry.stream);
-	int status = start->graph
-					 ? start_graph(executor, flight, start->graph, stream, 0, error)
-					 : start_launch(executor, flight, start->what, start->places, stream, 0, error);
-	if (status != KILN_OK) {
-		exec_trail_end(executor, flight->trail, status);
-		exec_let_go(executor, flight);
-	}
-	return status;
 }
 
 int exec_copy(struct exec *executor, struct wire_in *message, struct frame *frame,

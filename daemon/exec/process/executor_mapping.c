@@ -15,6 +15,16 @@
 /* Larger ones are let go after use: kept, they would hold the client's memory. */
 #define KEPT_BYTES (64u << 20)
 
+/* A client's memfd, mapped.  The flights that use it hold it, and executor->kept. */
+struct exec_mapping {
+	dev_t dev;
+	ino_t ino;
+	void *address;
+	size_t bytes;
+	bool writable;
+	int uses;
+};
+
 static void release(struct exec_mapping *mapping)
 {
 	if (mapping->bytes > 0 && munmap(mapping->address, mapping->bytes) != 0)
@@ -45,7 +55,7 @@ static void *map_file(int fd, size_t bytes, bool *writable)
 }
 
 int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
-			 struct exec_mapping **out, char error[KERNEL_ERROR_MAX])
+			 struct exec_mapping **out, void **address, char error[KERNEL_ERROR_MAX])
 {
 	struct stat file;
 	if (!frame_fd_is_safe(fd, bytes) || fstat(fd, &file) != 0)
@@ -56,6 +66,7 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 	if (fits(executor->kept, &file, bytes, writable)) {
 		executor->kept->uses++;
 		*out = executor->kept;
+		*address = executor->kept->address;
 		return KILN_OK;
 	}
 	struct exec_mapping *mapping = calloc(1, sizeof(*mapping));
@@ -80,6 +91,7 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 	if (mapping->bytes <= KEPT_BYTES)
 		executor->kept = mapping;
 	*out = mapping;
+	*address = mapping->address;
 	return KILN_OK;
 }
 

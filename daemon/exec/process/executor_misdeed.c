@@ -1,5 +1,6 @@
 /* executor_misdeed: what a test asks this process to do wrong, and in place of which step. */
 #include "executor.h"
+#include "executor_lane.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  */
 #include "daemon/base/util.h"
 #include "executor.h"
+#include "executor_module.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

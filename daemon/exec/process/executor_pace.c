@@ -5,6 +5,7 @@
  */
 #include "daemon/base/util.h"
 #include "executor.h"
+#include "executor_flight.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,37 +1,42 @@
 /*
- * executor_quiet: when to do what stalls a device.  On a GPU a module is loaded, and a lent
- * allocation closed, only when all that runs has ended, and until then the driver starts nothing
- * for anybody: done at once, one client's new kernel would stop all others for as long as the
- * slowest kernel takes, and fifty of them for fifty loads more.  So such tasks wait, by the time
- * they are due:
+ * executor_quiet: when to do what stalls a device.  A GPU loads a module, and closes a lent
+ * allocation, only when all that runs has ended; until then the driver starts nothing for anybody.
+ * If the process did that at once, one client's new kernel would stop all others for as long as the
+ * slowest kernel takes.  So such tasks wait, in the order in which they are due:
  *
- * - When nothing is in flight they are done: all of them, or while somebody waits to launch for a
- *   TURN, and the rest after those launches.
- * - What is due and still waits ends this patience: the executor holds, that is, takes no launch
- *   from lanes and nothing from the socket, where the order of launches, buffers and kernels is
- *   thus kept.  A hold takes as long as what is in flight; where that is short, it is dear to wait
- *   and cheap to hold, and so the patience is at most DRAINS times that.  When what is in flight
- *   has ended, a turn is done.  It may take a share of the time that the hold took, for who waited
- *   for 20 ms does not feel a few more, and the hold is over.
- * - After a hold all may launch for as long as it took, so that they get half of the time whoever
- *   brings how many kernels.
- * - What runs for long is not waited for: a hold ends after DEADLINE_HOLD_US though nothing could
- *   be done, and others launch beside that kernel, which they could not while the driver waited for
- *   it.  The next hold may take twice as long, and so on: one comes that is long enough, so that a
- *   client that keeps the device busy for ever cannot keep another from its first kernel.  What
- *   does not end at all is the affair of --launch-timeout.
+ *   NONE --(a task is added)--> WAITS --(its patience ends)--> HOLDS
+ *     ^                           | ^                            |
+ *     |                           | +--(tasks are left)----------+
+ *     +--(a turn did the last)----+------------------------------+
  *
- * A held launch is none that is stuck: it is not in flight.
+ * - WAITS: when nothing is in flight, the process does a turn: all tasks, but while a client waits
+ *   to launch it does tasks for PAUSE_TURN_US only, and the rest after those launches.
+ * - HOLDS: the process takes no launch from lanes and nothing from the socket, so that the order of
+ *   launches, buffers and kernels stays.  A hold takes as long as what is in flight.  Where that is
+ *   short, holding is cheap and waiting is dear: the patience is at most DRAINS times that.  When
+ *   nothing is in flight any more, the process does a turn, which may take a share of the time that
+ *   the hold took: a client that waited for 20 ms does not feel a few more.  The hold is over.
+ * - After a hold all may launch for as long as it took.  So they get half of the time, however many
+ *   kernels others bring.
+ * - A hold ends after limit_us though nothing could be done: the process does not wait for a kernel
+ *   that runs for long, and the others launch beside it.  The next hold may take twice as long, and
+ *   so on, until one is long enough: a client that keeps the device busy for ever cannot keep
+ *   another from its first kernel.  --launch-timeout ends a kernel that never ends.
+ *
+ * A launch that is held is not in flight, so no deadline counts against it.
  */
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 #include "executor.h"
+#include "executor_flight.h"
 
+#include <assert.h>
 #include <poll.h>
 
-#define TURN_SHARE 4 /* of what a hold took */
+#define TURN_SHARE 4 /* a turn takes this part of what its hold took */
 #define DRAINS 8
-/* Of a load.  Somebody waits for a free, but not to launch; for the lazy ones nobody does. */
+/* Times the patience of a load: a client waits for a free, but not to launch; for a lazy task
+ * nobody waits. */
 #define FREE_PATIENCE 4
 #define LAZY_PATIENCE 20
 
@@ -40,6 +45,14 @@ bool exec_quiet_waits(const struct exec *executor, const struct device_memory *m
 	if (exec_misdeed_holds(executor))
 		return true;
 	return executor->quiet.patience_us && executor->ops->stalls && executor->ops->stalls(memory);
+}
+
+/* True between turns: within one the last task may be under way. */
+static void assert_valid(const struct exec_quiet *quiet)
+{
+	assert((quiet->state == QUIET_NONE) == !quiet->first);
+	assert(quiet->left >= 0);
+	(void)quiet;
 }
 
 static uint64_t patience(const struct exec_quiet *quiet, enum exec_task_kind kind)
@@ -61,6 +74,8 @@ void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_tas
 	struct exec_task **link = &quiet->first;
 	task->kind = kind;
 	task->added_us = util_now_us();
+	if (quiet->state == QUIET_NONE)
+		quiet->state = QUIET_WAITS;
 	if (!quiet->first) {
 		quiet->epoch++;
 		quiet->left = (int)exec_in_flight(executor);
@@ -72,6 +87,7 @@ void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_tas
 		link = &(*link)->next;
 	task->next = *link;
 	*link = task;
+	assert_valid(quiet);
 }
 
 void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight)
@@ -79,13 +95,13 @@ void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight)
 	struct exec_quiet *quiet = &executor->quiet;
 	if (!quiet->first || quiet->left == 0 || flight->epoch == quiet->epoch || --quiet->left > 0)
 		return;
-	/* Known now: who waits already may be due sooner.  The order stays. */
+	/* The tasks may be due sooner now.  Their order stays. */
 	quiet->drain_us = util_now_us() - quiet->came_us + 1;
 	for (struct exec_task *task = quiet->first; task; task = task->next)
 		task->due_us = task->added_us + patience(quiet, task->kind);
 }
 
-/* For the broker's counters; done: tasks, held_us: how long launches had to wait for them. */
+/* Tells the broker, for its counters: done tasks, for which launches had to wait held_us. */
 static void say(struct exec *executor, bool begun, uint64_t done, uint64_t held_us)
 {
 	struct wire_out message;
@@ -97,48 +113,52 @@ static void say(struct exec *executor, bool begun, uint64_t done, uint64_t held_
 	exec_send(executor, &message, -1);
 }
 
-static bool somebody_waits(const struct exec *executor)
+static bool somebody_waits(const struct exec *executor, exec_waiting *lanes_wait)
 {
 	struct pollfd sock = {.fd = executor->sock, .events = POLLIN};
-	return exec_lanes_waiting(executor) || poll(&sock, 1, 0) > 0;
+	return lanes_wait(executor) || poll(&sock, 1, 0) > 0;
 }
 
 static void let_go(struct exec *executor, uint64_t done)
 {
 	struct exec_quiet *quiet = &executor->quiet;
-	uint64_t now = util_now_us(), held_us = quiet->holds ? now - quiet->since_us : 0;
+	uint64_t now = util_now_us(), held_us = quiet->state == QUIET_HOLDS ? now - quiet->since_us : 0;
 	quiet->limit_us = done ? DEADLINE_HOLD_US : 2 * quiet->limit_us;
 	quiet->rest_us = now + held_us;
-	quiet->holds = false;
+	quiet->state = quiet->first ? QUIET_WAITS : QUIET_NONE;
+	assert_valid(quiet);
 	say(executor, false, done, held_us);
 }
 
-static void take_turn(struct exec *executor, uint64_t now)
+static void take_turn(struct exec *executor, uint64_t now, exec_waiting *lanes_wait)
 {
 	struct exec_quiet *quiet = &executor->quiet;
-	uint64_t turn_us = quiet->holds ? (now - quiet->since_us) / TURN_SHARE : 0, done = 0;
+	uint64_t turn_us = quiet->state == QUIET_HOLDS ? (now - quiet->since_us) / TURN_SHARE : 0,
+			 done = 0;
 	turn_us = turn_us > PAUSE_TURN_US ? turn_us : PAUSE_TURN_US;
 	do {
 		struct exec_task *task = quiet->first;
 		quiet->first = task->next;
 		task->perform(executor, task->what);
 		done++;
-	} while (quiet->first && (util_now_us() - now < turn_us || !somebody_waits(executor)));
+	} while (quiet->first &&
+			 (util_now_us() - now < turn_us || !somebody_waits(executor, lanes_wait)));
 	let_go(executor, done);
 }
 
-void exec_quiet_serve(struct exec *executor)
+void exec_quiet_serve(struct exec *executor, exec_waiting *lanes_wait)
 {
 	struct exec_quiet *quiet = &executor->quiet;
 	if (!quiet->first || exec_misdeed_holds(executor))
 		return;
 	uint64_t now = util_now_us();
 	if (exec_in_flight(executor) == 0) {
-		take_turn(executor, now);
-	} else if (quiet->holds && now - quiet->since_us >= quiet->limit_us) {
+		take_turn(executor, now, lanes_wait);
+	} else if (quiet->state == QUIET_HOLDS && now - quiet->since_us >= quiet->limit_us) {
 		let_go(executor, 0);
-	} else if (!quiet->holds && now >= quiet->first->due_us && now >= quiet->rest_us) {
-		quiet->holds = true;
+	} else if (quiet->state != QUIET_HOLDS && now >= quiet->first->due_us &&
+			   now >= quiet->rest_us) {
+		quiet->state = QUIET_HOLDS;
 		quiet->since_us = now;
 		say(executor, true, 0, 0);
 	}
@@ -152,7 +172,7 @@ int exec_quiet_patience(const struct exec *executor, int patience)
 	if (exec_in_flight(executor) == 0)
 		return 0;
 	uint64_t now = util_now_us(), until = quiet->since_us + quiet->limit_us;
-	if (!quiet->holds)
+	if (quiet->state != QUIET_HOLDS)
 		until = quiet->first->due_us > quiet->rest_us ? quiet->first->due_us : quiet->rest_us;
 	int left = until > now ? (int)((until - now) / 1000 + 1) : 1;
 	return patience < 0 || left < patience ? left : patience;

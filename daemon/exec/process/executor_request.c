@@ -4,6 +4,11 @@
  */
 #include "daemon/base/util.h"
 #include "executor.h"
+#include "executor_buffer.h"
+#include "executor_flight.h"
+#include "executor_graph.h"
+#include "executor_lane.h"
+#include "executor_module.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -166,30 +171,6 @@ static int on_share(struct exec *executor, struct wire_in *message, struct frame
 	return KILN_OK;
 }
 
-static void free_now(struct exec *executor, void *what)
-{
-	struct exec_buffer *buffer = what;
-	executor->ops->free(executor->device, buffer->memory);
-	exec_reply(executor, buffer->free_id, KILN_OK, NULL);
-	free(buffer);
-}
-
-static void free_buffer(struct exec *executor, struct exec_buffer *buffer)
-{
-	if (!exec_quiet_waits(executor, buffer->memory)) {
-		free_now(executor, buffer);
-		return;
-	}
-	buffer->task = (struct exec_task){.perform = free_now, .what = buffer};
-	exec_quiet_add(executor, &buffer->task, EXEC_TASK_FREE);
-}
-
-void exec_release_buffer(struct exec *executor, struct exec_buffer *buffer)
-{
-	if (--buffer->uses == 0 && buffer->free_id != 0)
-		free_buffer(executor, buffer);
-}
-
 /* The name is gone at once; the memory, and the answer, when nothing uses it. */
 static int on_free(struct exec *executor, struct wire_in *message, struct frame *frame,
 				   char error[KERNEL_ERROR_MAX])
@@ -226,6 +207,19 @@ static int on_end(struct exec *executor, struct wire_in *message, struct frame *
 	for (uint64_t i = 0; i < KILN_STREAMS; i++)
 		executor->ops->stream_end(executor->device, exec_stream(stream, i));
 	exec_unmap_kept(executor);
+	return KILN_OK;
+}
+
+/* Parked entries may still name the graph: then it leaves behind them. */
+static int on_graph_free(struct exec *executor, struct wire_in *message, struct frame *frame,
+						 char error[KERNEL_ERROR_MAX])
+{
+	uint64_t owner = wire_get_uint(&message->root, "stream", 0);
+	struct exec_graph *graph =
+		exec_graph_find(executor, owner, wire_get_uint(&message->root, "graph", 0));
+	(void)frame, (void)error;
+	if (graph)
+		exec_graph_leave(executor, graph, exec_lane_leave(executor, owner));
 	return KILN_OK;
 }
 
@@ -271,7 +265,7 @@ static const struct {
 	{"copy", exec_copy, true},
 	{"graph", exec_graph_new, false},
 	{"graph.launch", exec_launch_graph, true},
-	{"graph.free", exec_graph_free, false},
+	{"graph.free", on_graph_free, false},
 	{"alloc", on_alloc, false},
 	{"import", on_import, false},
 	{"free", on_free, true},

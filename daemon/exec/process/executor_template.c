@@ -5,6 +5,8 @@
  */
 #include "daemon/base/util.h"
 #include "executor.h"
+#include "executor_module.h"
+#include "executor_template.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * launch: a few stores to memory that nobody else looks at.
  */
 #include "daemon/base/util.h"
+#include "daemon/exec/trail.h"
 #include "executor.h"
 
 #include <stdlib.h>
@@ -57,11 +58,7 @@ void exec_trail_end(struct exec *executor, uint64_t number, int status)
 	STORE(call->ended_us, executor->now_us ? executor->now_us : 1);
 }
 
-void exec_trail_blame(struct exec *executor, uint64_t ticket)
+void exec_trail_blame(struct exec *executor, uint64_t number)
 {
-	const struct exec_flight *flight = ticket & EXEC_LANE_TICKET
-										   ? exec_lane_flight(executor, ticket)
-										   : map_get_id(&executor->flights, ticket);
-	if (flight)
-		STORE(executor->trail->culprit, flight->trail + 1);
+	STORE(executor->trail->culprit, number + 1);
 }

@@ -1,0 +1,72 @@
+/*
+ * executor_flight: launches and copies that the device has, and how long it may take over them.
+ * One that came by message is in executor->flights, which owns it; one of a lane is part of its
+ * slot.
+ */
+#ifndef KILN_DAEMON_EXECUTOR_FLIGHT_H
+#define KILN_DAEMON_EXECUTOR_FLIGHT_H
+
+#include "executor.h"
+
+struct exec_graph;
+struct exec_place;
+struct exec_template;
+
+/* Work that the device has.  It holds its module, buffers, mapping and graph until
+ * exec_let_go(). */
+struct exec_flight {
+	uint64_t id;    /* of the request, and the device's ticket */
+	uint64_t trail; /* its number there */
+	struct exec_module *module;
+	struct exec_buffer *buffers[KERNEL_MAX_OPERANDS];
+	int buffer_count;
+	struct exec_mapping *mapping;
+	uint32_t epoch;              /* that of exec_quiet when it began */
+	struct exec_made *made;      /* NULL: it is no graph */
+	uint64_t owner;              /* the stream of the lane that it came through; 0: by message */
+	_Atomic uint32_t *done_word; /* the device writes done_value there behind it; NULL: nothing */
+	uint32_t done_value;
+	bool done_last; /* that of a later launch does as well */
+	bool untimed;
+	/* By message: its stream, those next to it there, and how long nothing may end. */
+	struct exec_line *line;
+	struct exec_flight *before, *behind;
+	uint64_t deadline_us; /* 0: for ever */
+};
+
+/* ---- executor_launch.c ---- */
+/* KILN_OK: the device has it, and the answer comes with its end. */
+int exec_launch(struct exec *executor, struct wire_in *message, char error[KERNEL_ERROR_MAX]);
+int exec_copy(struct exec *executor, struct wire_in *message, struct frame *frame,
+			  char error[KERNEL_ERROR_MAX]);
+int exec_launch_graph(struct exec *executor, struct wire_in *message, struct frame *frame,
+					  char error[KERNEL_ERROR_MAX]);
+/* Answers for work that came by message and has ended. */
+void exec_finish(struct exec *executor, const struct device_done *done);
+/* Gives a launch to the device.  The flight holds what it uses also when this fails. */
+int exec_start_launch(struct exec *executor, struct exec_flight *flight,
+					  const struct exec_template *what, const struct exec_place *places,
+					  uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX]);
+int exec_start_graph(struct exec *executor, struct exec_flight *flight, struct exec_graph *graph,
+					 uint64_t stream, uint64_t delay, char error[KERNEL_ERROR_MAX]);
+/* Releases what the flight holds. */
+void exec_let_go(struct exec *executor, struct exec_flight *flight);
+
+/* ---- executor_pace.c ---- */
+void exec_pace_open(struct exec *executor);
+/* The device has the flight; and the flight has ended. */
+void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t stream,
+					 uint64_t deadline_us);
+void exec_pace_leave(struct exec *executor, struct exec_flight *flight);
+/* A launch of a lane has ended on this stream. */
+void exec_pace_ended(struct exec *executor, uint64_t stream);
+/* Returns since when a launch has kept its stream, where progress_us is the last end on that
+ * stream: now, if the device says that the launch has not begun. */
+uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t progress_us);
+/* True if a flight is overdue: *culprit says which, for the last words. */
+bool exec_pace_overrun(struct exec *executor, struct device_done *culprit);
+int exec_pace_patience(const struct exec *executor, int patience);
+void exec_pace_sentence(const struct exec *executor, uint64_t deadline_us,
+						char error[KERNEL_ERROR_MAX]);
+
+#endif

@@ -1,0 +1,181 @@
+/*
+ * executor_lane: lanes, their entries, and the calls that entries name.
+ *
+ * A lane:   OPEN --(lane.close, end, or nonsense in its memory)--> CLOSING --(nothing flies)-->
+ * GONE An entry:
+ *
+ *   FREE, ENDED --(taken)--> FLYING --(the device is done)-------------------> ENDED
+ *        |                     ^                                                 ^
+ *        | (it must wait)      | (what it waits for has come)                    |
+ *        +-------> PARKED -----+                                                 |
+ *                    +--------------(canceled, overdue, or the lane closes)------+
+ *
+ * Each place of the ring has a slot, which holds the last entry taken from there.
+ *
+ * Invariants: lane->flights counts the FLYING slots, lane->parked the PARKED ones; parking[] has
+ * those of a stream in the order of their numbers.  The process maps memory and counts, and owns
+ * both descriptors.  A GONE lane is in no list: its memory is freed at once, or by a task.
+ */
+#ifndef KILN_DAEMON_EXECUTOR_LANE_H
+#define KILN_DAEMON_EXECUTOR_LANE_H
+
+#include "client/wire/lane_memory.h"
+#include "executor_flight.h"
+#include "executor_template.h"
+#include "waker.h"
+
+/* Tickets of what lanes launch: this, the lane's index, the place; the broker's ids are far below.
+ */
+#define EXEC_LANE_TICKET ((uint64_t)1 << 63)
+
+enum exec_slot_state { SLOT_FREE, SLOT_PARKED, SLOT_FLYING, SLOT_ENDED };
+
+enum exec_lane_state { EXEC_LANE_OPEN, EXEC_LANE_CLOSING, EXEC_LANE_GONE };
+
+/* The last entry that was taken from a place of the ring. */
+struct exec_slot {
+	struct lane_entry entry;
+	uint64_t number;
+	struct exec_flight flight; /* while it is under way */
+	enum exec_slot_state state;
+	bool failed;
+	bool doomed;       /* the entry that it follows failed */
+	bool reports;      /* whether it succeeds is known only when it has ended */
+	bool cell_is_good; /* the cell of this place tells of an untimed success */
+	char op[24];
+	uint64_t parked_us;
+	struct exec_slot *next; /* parked behind it */
+};
+
+struct exec_parked {
+	struct exec_slot *first, *last;
+};
+
+struct exec_pace {
+	int flights;
+	uint64_t progress_us; /* the last end, or the start after which there are flights */
+};
+
+struct exec_lane {
+	uint64_t id; /* the stream */
+	enum exec_lane_state state;
+	uint32_t index; /* in the table of lanes */
+	struct lane_memory *memory;
+	int doorbell_fd;    /* the eventfd by which the client wakes this process */
+	int client_wake_fd; /* the end of a pipe by which this process wakes the client */
+	struct waker *waker;
+	uint64_t head; /* entries taken */
+	int flights;
+	struct exec_slot slots[LANE_ENTRIES];
+	struct exec_parked parking[KILN_STREAMS]; /* by stream */
+	int parked, gated;                        /* of these, those that wait for a ready word */
+	uint64_t leaving;               /* the least leaving of its calls and graphs; 0: none leaves */
+	bool gates_asked, gates_shared; /* the device can write done words */
+	uint32_t started;               /* launches, counted up to SHARE_AFTER */
+	struct lane_counts *counts;
+	struct exec_pace paces[KILN_STREAMS]; /* by stream */
+	uint64_t deadline_us;
+	uint64_t ready_us;    /* the same of ready words; 0: no end */
+	uint64_t progress_us; /* not later than that of any stream with flights */
+	struct map calls;     /* struct exec_template, by the broker's number */
+	uint64_t close_id;    /* the request that waits for its end; 0: none */
+	struct exec_task task;
+	struct exec_lane *next;
+};
+
+static inline uint32_t exec_lane_place(uint64_t number)
+{
+	return (uint32_t)(number % LANE_ENTRIES);
+}
+
+static inline struct exec_slot *exec_lane_slot(struct exec_lane *lane, uint64_t number)
+{
+	return &lane->slots[exec_lane_place(number)];
+}
+
+static inline uint32_t exec_slot_stream(const struct exec_slot *slot)
+{
+	return slot->entry.stream % KILN_STREAMS; /* a wrong one is refused when the entry is run */
+}
+
+/* This process alone writes lane_counts. */
+static inline void exec_lane_count(_Atomic uint64_t *counter)
+{
+	uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+	atomic_store_explicit(counter, before + 1, memory_order_release);
+}
+
+/* ---- executor_lane.c ---- */
+int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX]);
+/* NULL: the stream has no OPEN lane. */
+struct exec_lane *exec_lane_find(const struct exec *executor, uint64_t stream);
+/* Takes no more entries.  Answers the request (0: nobody asked) when those taken have ended. */
+void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request);
+/* An entry that the device had has ended. */
+void exec_lane_finish(struct exec *executor, const struct device_done *done);
+
+/* ---- executor_lane_call.c ---- */
+int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX]);
+int exec_lane_rebind(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX]);
+int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX]);
+void exec_lane_drop_call(struct exec *executor, struct exec_template *bound);
+/* Parked entries below the number returned may name what leaves, which must wait for them; 0: there
+ * are none. */
+uint64_t exec_lane_leave(struct exec *executor, uint64_t stream);
+/* Drops the calls and graphs that leave and that no parked entry names any more. */
+void exec_lane_drop_leaving(struct exec *executor, struct exec_lane *lane);
+
+/* ---- executor_lane_turn.c ---- */
+/* A message that names a lane follows the entries that its client had put there before: takes them.
+ * ECANCELED with a sentence if the message also follows one that failed. */
+int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
+					   char error[KERNEL_ERROR_MAX]);
+/* Takes what there is. */
+void exec_lanes_serve(struct exec *executor);
+exec_waiting exec_lanes_waiting;
+/* How long the device may be waited for: 0 while lanes are looked at, milliseconds, -1. */
+int exec_lanes_patience(struct exec *executor);
+/* Call before and after waiting.  False: there is something to take. */
+bool exec_lanes_sleep(struct exec *executor);
+void exec_lanes_wake(struct exec *executor);
+/* Sleeps for a moment while nothing moves but ready words are waited for. */
+void exec_lanes_nap(struct exec *executor);
+/* True if an entry is overdue: *culprit says which, for the last words. */
+bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit);
+
+/* ---- executor_park.c ---- */
+/* Takes the next entry: launches it, parks it or tells why not. */
+void exec_lane_take(struct exec *executor, struct exec_lane *lane);
+/* False: the next place holds an entry under way, which only a client that breaks the rules
+ * wants. */
+bool exec_lane_has_place(const struct exec_lane *lane);
+bool exec_lane_has_room(const struct exec *executor, const struct exec_lane *lane);
+/* Launches the parked entries that may start now. */
+void exec_lane_unpark(struct exec *executor, struct exec_lane *lane);
+bool exec_lane_may_unpark(const struct exec *executor, const struct exec_lane *lane);
+/* Returns the least number of a parked entry; UINT64_MAX: there is none. */
+uint64_t exec_lane_first_parked(const struct exec_lane *lane);
+/* Ends entries that have not started, and those that follow them, in ECANCELED. */
+int exec_lane_cancel(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX]);
+/* The same for all parked entries. */
+void exec_lane_drop_parked(struct exec_lane *lane);
+
+/* ---- executor_entry.c ---- */
+/* Gives the entry to the device, or ends it with the reason. */
+void exec_entry_start(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot);
+/* The device has ended the entry: tells the client. */
+void exec_entry_finish(struct exec *executor, struct exec_lane *lane,
+					   const struct device_done *done);
+/* Returns the flight of an entry that the device has, by its ticket. */
+const struct exec_flight *exec_lane_flight(const struct exec *executor, uint64_t ticket);
+/* Fills in the cell, and wakes the client if it sleeps. */
+void exec_lane_tell(struct exec_lane *lane, uint64_t number, int status, const char *error,
+					uint64_t micros);
+bool exec_lane_failed(const struct exec_lane *lane, uint64_t number);
+
+#endif

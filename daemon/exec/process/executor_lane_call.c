@@ -1,0 +1,136 @@
+/*
+ * executor_lane_call: the calls that are bound to a lane, which its entries name.  The lane owns
+ * each call's template; a template holds its kernel.
+ *
+ *   BOUND --(lane.unbind)--> freed, or LEAVING while parked entries may name it --> freed
+ */
+#include "daemon/base/util.h"
+#include "executor.h"
+#include "executor_graph.h"
+#include "executor_lane.h"
+#include "executor_module.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define BOUND_MOST 4096 /* calls of a lane */
+
+void exec_lane_drop_call(struct exec *executor, struct exec_template *bound)
+{
+	if (bound->module)
+		exec_release_module(executor, bound->module);
+	free(bound);
+}
+
+/* Reads the launch that a lane keeps of a call.  It has all its arguments; none is the value of one
+ * entry. */
+static int read_bound(struct exec *executor, struct wire_in *message, struct exec_template *bound,
+					  char error[KERNEL_ERROR_MAX])
+{
+	struct exec_place places[KERNEL_MAX_OPERANDS];
+	int status = exec_template_read(executor, message, &message->root, bound, places, error);
+	for (int i = 0; status == KILN_OK && i < bound->arg_count; i++)
+		if (bound->args[i].kind == KERNEL_ARG_BYTES)
+			status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+							   "argument %d of a bound call is a value of its own", i);
+	bound->id = wire_get_uint(&message->root, "call", 0);
+	bound->of = wire_get_uint(&message->root, "of", 0);
+	bound->notice = bound->left = wire_get_uint(&message->root, "notice", 0);
+	return status;
+}
+
+int exec_lane_bind(struct exec *executor, struct wire_in *message, struct frame *frame,
+				   char error[KERNEL_ERROR_MAX])
+{
+	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "stream", 0));
+	uint64_t call = wire_get_uint(&message->root, "call", 0);
+	(void)frame;
+	if (!lane || !call || map_get_id(&lane->calls, call))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						 "call %" PRIu64 " cannot be bound: there is no such lane, or it has the "
+						 "call",
+						 call);
+	if (lane->calls.count >= BOUND_MOST)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
+						 "its lane knows %d calls, the most there may be: release some",
+						 BOUND_MOST);
+	struct exec_template *bound = calloc(1, sizeof(*bound));
+	if (!bound)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a bound call");
+	int status = read_bound(executor, message, bound, error);
+	if (status == KILN_OK && map_put_id(&lane->calls, call, bound) < 0)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM, "out of memory for a bound call");
+	if (status != KILN_OK) {
+		free(bound);
+		return status;
+	}
+	if (bound->module)
+		bound->module->uses++;
+	return KILN_OK;
+}
+
+/* Gives the call another kernel: entries that are parked, or taken from now on, use it; flying
+ * ones keep theirs.  A call that was unbound meanwhile needs none. */
+int exec_lane_rebind(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX])
+{
+	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "stream", 0));
+	uint64_t call = wire_get_uint(&message->root, "call", 0);
+	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL, other;
+	(void)frame;
+	if (!bound)
+		return KILN_OK;
+	int status = read_bound(executor, message, &other, error);
+	if (status == KILN_OK && other.operand_count != bound->operand_count)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO,
+						   "call %" PRIu64 " has %d operands and cannot have %d", call,
+						   bound->operand_count, other.operand_count);
+	if (status != KILN_OK)
+		return status;
+	if (other.module)
+		other.module->uses++;
+	if (bound->module)
+		exec_release_module(executor, bound->module);
+	other.leaving = bound->leaving;
+	*bound = other;
+	return KILN_OK;
+}
+
+int exec_lane_unbind(struct exec *executor, struct wire_in *message, struct frame *frame,
+					 char error[KERNEL_ERROR_MAX])
+{
+	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "stream", 0));
+	uint64_t call = wire_get_uint(&message->root, "call", 0);
+	struct exec_template *bound = lane ? map_get_id(&lane->calls, call) : NULL;
+	(void)frame, (void)error;
+	if (bound && (bound->leaving = exec_lane_leave(executor, lane->id)) == 0)
+		exec_lane_drop_call(executor, map_remove_id(&lane->calls, call));
+	return KILN_OK;
+}
+
+uint64_t exec_lane_leave(struct exec *executor, uint64_t stream)
+{
+	struct exec_lane *lane = exec_lane_find(executor, stream);
+	if (!lane || lane->parked == 0)
+		return 0;
+	lane->leaving = lane->leaving ? lane->leaving : lane->head;
+	return lane->head;
+}
+
+void exec_lane_drop_leaving(struct exec *executor, struct exec_lane *lane)
+{
+	struct exec_template *bound;
+	uint64_t parked = exec_lane_first_parked(lane), least = 0;
+	size_t cursor = 0;
+	if (parked < lane->leaving)
+		return;
+	while ((bound = map_next(&lane->calls, &cursor)))
+		if (bound->leaving && bound->leaving <= parked)
+			exec_lane_drop_call(executor, map_remove_id(&lane->calls, bound->id));
+		else if (bound->leaving && (!least || bound->leaving < least))
+			least = bound->leaving;
+	lane->leaving = least;
+	least = exec_graphs_settle(executor, lane->id, parked);
+	if (least && (!lane->leaving || least < lane->leaving))
+		lane->leaving = least;
+}

@@ -1,0 +1,256 @@
+/*
+ * executor_lane_turn: when lanes are looked at: each turn takes their entries, and between turns
+ * the process looks again, naps or sleeps.  Ends the process when an entry is overdue.
+ */
+#include "daemon/base/deadlines.h"
+#include "daemon/base/util.h"
+#include "executor.h"
+#include "executor_flight.h"
+#include "executor_lane.h"
+
+#include <poll.h>
+#include <time.h>
+
+#define ENTRIES_PER_TURN 32 /* of a lane, so that no lane keeps the others waiting */
+
+/* How much of the next entry its client has written: NONE, all of it (HERE), or nonsense
+ * (WRONG). */
+enum next { NEXT_NONE, NEXT_HERE, NEXT_WRONG };
+
+static enum next look(const struct exec_lane *lane)
+{
+	const struct lane_entry *entry = &lane->memory->entries[lane->head % LANE_ENTRIES];
+	uint32_t sequence = atomic_load_explicit(&entry->sequence, memory_order_acquire);
+	uint32_t before = lane->head < LANE_ENTRIES ? 0 : (uint32_t)(lane->head + 1 - LANE_ENTRIES);
+	if (sequence == (uint32_t)(lane->head + 1))
+		return NEXT_HERE;
+	return sequence == before ? NEXT_NONE : NEXT_WRONG;
+}
+
+/* Closes the lane and tells the broker, which ends the session. */
+static void give_up(struct exec *executor, struct exec_lane *lane)
+{
+	const struct lane_entry *entry = &lane->memory->entries[lane->head % LANE_ENTRIES];
+	struct wire_out message;
+	char why[160];
+	snprintf(why, sizeof(why), "the memory of its lane has entry %u where entry %u is to come",
+			 atomic_load(&entry->sequence), (uint32_t)(lane->head + 1));
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "lane");
+	wire_put_uint(&message, "stream", lane->id);
+	wire_put_str(&message, "err", why);
+	exec_send(executor, &message, -1);
+	exec_lane_close(executor, lane->id, 0);
+}
+
+/* The lane that launches last in a turn has the least time for its launches to end, and may miss
+ * the next turn.  So each lane is the first and the last in turn. */
+static void rotate(struct exec *executor)
+{
+	struct exec_lane *first = executor->lanes, *last = first;
+	if (!first || !first->next)
+		return;
+	while (last->next)
+		last = last->next;
+	executor->lanes = first->next;
+	first->next = NULL;
+	last->next = first;
+}
+
+void exec_lanes_serve(struct exec *executor)
+{
+	struct exec_lane *next;
+	for (struct exec_lane *lane = executor->lanes; lane; lane = next) {
+		next = lane->next;
+		if (lane->state != EXEC_LANE_OPEN)
+			continue;
+		if (lane->parked > 0)
+			exec_lane_unpark(executor, lane);
+		if (lane->leaving)
+			exec_lane_drop_leaving(executor, lane);
+		int taken = 0;
+		enum next there = look(lane);
+		while (there == NEXT_HERE && taken < ENTRIES_PER_TURN &&
+			   exec_lane_has_room(executor, lane)) {
+			exec_lane_take(executor, lane);
+			taken++;
+			there = look(lane);
+		}
+		if (there == NEXT_WRONG) {
+			give_up(executor, lane);
+			continue;
+		}
+		if (taken > 0 && executor->ops->flush)
+			executor->ops->flush(executor->device);
+	}
+	rotate(executor);
+}
+
+int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
+					   char error[KERNEL_ERROR_MAX])
+{
+	uint64_t until = wire_get_uint(&message->root, "tail", 0);
+	uint64_t follows = wire_get_uint(&message->root, "follows", 0);
+	struct exec_lane *lane = exec_lane_find(executor, wire_get_uint(&message->root, "lane", 0));
+	if (!lane)
+		return KILN_OK;
+	/* A client cannot have written more entries than that; if it writes more meanwhile, they
+	 * wait. */
+	for (uint32_t i = 0; i < LANE_ENTRIES && lane->head < until && look(lane) == NEXT_HERE &&
+						 exec_lane_has_place(lane);
+		 i++)
+		exec_lane_take(executor, lane);
+	if (follows && exec_lane_failed(lane, follows - 1))
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED,
+						 "the call that this one follows did not succeed");
+	return KILN_OK;
+}
+
+/* ---- Waiting ---- */
+
+bool exec_lanes_waiting(const struct exec *executor)
+{
+	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+		if (lane->state == EXEC_LANE_OPEN &&
+			((look(lane) != NEXT_NONE && exec_lane_has_place(lane)) ||
+			 (lane->parked > 0 && exec_lane_may_unpark(executor, lane))))
+			return true;
+	return false;
+}
+
+static bool any_waiting(const struct exec *executor)
+{
+	return exec_lanes_may_launch(executor) && exec_lanes_waiting(executor);
+}
+
+/* Whether entries wait for ready words: no event tells when one is written. */
+static bool any_gated(const struct exec *executor)
+{
+	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+		if (lane->gated > 0)
+			return true;
+	return false;
+}
+
+int exec_lanes_patience(struct exec *executor)
+{
+	int patience = -1;
+	if (!executor->lanes)
+		return -1;
+	uint64_t now = executor->now_us;
+	if (!executor->alone && now - executor->lane_active_us < executor->spin_us)
+		return 0;
+	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
+		if (!lane->flights || !lane->deadline_us)
+			continue;
+		uint64_t until = lane->progress_us + lane->deadline_us;
+		uint64_t left = until > now ? (until - now) / 1000 + 1 : 1;
+		if (patience < 0 || left < (uint64_t)patience)
+			patience = left < 1000 ? (int)left : 1000;
+	}
+	return any_gated(executor) ? 0 : patience;
+}
+
+static void set_sleeping(struct exec *executor, uint32_t value)
+{
+	for (struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
+		atomic_store_explicit(&lane->memory->header.sleeping, value, memory_order_relaxed);
+}
+
+bool exec_lanes_sleep(struct exec *executor)
+{
+	if (!executor->lanes)
+		return true;
+	set_sleeping(executor, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!any_waiting(executor))
+		return true;
+	set_sleeping(executor, 0);
+	return false;
+}
+
+void exec_lanes_wake(struct exec *executor)
+{
+	set_sleeping(executor, 0);
+}
+
+/* The longer ready words do not come, the less often the process looks: an entry starts late by
+ * at most an eighth of the time that it waited. */
+static uint64_t nap_us(uint64_t idle)
+{
+	uint64_t most = idle < PAUSE_NAP_PATIENT_US ? PAUSE_NAP_MOST_US : PAUSE_NAP_LONG_US;
+	uint64_t nap = idle / 8;
+	return nap < PAUSE_NAP_LEAST_US ? PAUSE_NAP_LEAST_US : nap > most ? most : nap;
+}
+
+void exec_lanes_nap(struct exec *executor)
+{
+	uint64_t idle = executor->now_us - executor->lane_active_us;
+	struct pollfd wake = {.fd = executor->epoll, .events = POLLIN};
+	if ((!executor->alone && idle < executor->spin_us) || !any_gated(executor) ||
+		!exec_lanes_sleep(executor))
+		return;
+	struct timespec time = {0, (long)nap_us(idle) * 1000};
+	ppoll(&wake, 1, &time, NULL);
+	exec_lanes_wake(executor);
+}
+
+/* ---- Deadlines ---- */
+
+/* Returns the last progress of the stream on which nothing has ended for longest. */
+static uint64_t least_progress(const struct exec_lane *lane)
+{
+	uint64_t least = UINT64_MAX;
+	for (int i = 0; i < KILN_STREAMS; i++)
+		if (lane->paces[i].flights && lane->paces[i].progress_us < least)
+			least = lane->paces[i].progress_us;
+	return least;
+}
+
+/* Returns the oldest FLYING entry of that stream. */
+static const struct exec_slot *oldest(const struct exec_lane *lane)
+{
+	const struct exec_slot *found = NULL;
+	for (uint32_t place = 0; place < LANE_ENTRIES; place++) {
+		const struct exec_slot *slot = &lane->slots[place];
+		if (slot->state == SLOT_FLYING && (!found || slot->number < found->number) &&
+			lane->paces[exec_slot_stream(slot)].progress_us == lane->progress_us)
+			found = slot;
+	}
+	return found;
+}
+
+/* Tells the client at once; the daemon names the post-mortem only later. */
+static void tell_overrun(struct exec_lane *lane, uint64_t number, const char *why)
+{
+	char error[LANE_ERROR_MAX];
+	util_append(error, sizeof(error), 0, "%s; report: kiln faults ls", why);
+	exec_lane_tell(lane, number, KILN_ETIMEDOUT, error, 0);
+}
+
+bool exec_lanes_overrun(struct exec *executor, struct device_done *culprit)
+{
+	uint64_t now = executor->now_us;
+	for (struct exec_lane *lane = executor->lanes; lane; lane = lane->next) {
+		if (!lane->flights || !lane->deadline_us || now < lane->progress_us + lane->deadline_us)
+			continue;
+		lane->progress_us = least_progress(lane);
+		if (now < lane->progress_us + lane->deadline_us)
+			continue;
+		const struct exec_slot *slot = oldest(lane);
+		uint64_t since = slot ? exec_pace_since(executor, slot->flight.id, lane->progress_us) : 0;
+		if (now < since + lane->deadline_us) {
+			lane->paces[exec_slot_stream(slot)].progress_us = since;
+			lane->progress_us = least_progress(lane);
+			continue;
+		}
+		*culprit = (struct device_done){.status = KILN_ETIMEDOUT};
+		exec_pace_sentence(executor, lane->deadline_us, culprit->error);
+		if (slot)
+			culprit->ticket = slot->flight.id;
+		if (slot)
+			tell_overrun(lane, slot->number, culprit->error);
+		return true;
+	}
+	return false;
+}

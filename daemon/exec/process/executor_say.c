@@ -1,0 +1,129 @@
+/*
+ * executor_say: what the process says to the broker by itself: that it is ready, that it lives, how
+ * much scratch memory there is, and why it leaves.  Answers to requests go through exec_reply().
+ */
+#include "daemon/base/deadlines.h"
+#include "daemon/base/heart.h"
+#include "daemon/base/util.h"
+#include "executor.h"
+
+#include <unistd.h>
+
+struct pulse_out {
+	int sock;
+	struct wire_out beats[2]; /* of one that is not busy, and of one that is */
+};
+
+void exec_send(struct exec *executor, struct wire_out *message, int fd)
+{
+	int status = wire_end(message);
+	if (status == KILN_OK)
+		status = frame_queue_send(&executor->queue, executor->sock, message->buffer.data,
+								  message->buffer.size, &fd, fd >= 0, EXEC_MAX_QUEUE);
+	wire_out_free(message);
+	/* The broker waits for this answer: without it, it is better to be replaced. */
+	if (status != KILN_OK) {
+		if (status != KILN_ECONN)
+			util_log(UTIL_ERROR, "an executor cannot answer the broker (%d) and ends", status);
+		executor->ended = true;
+	}
+}
+
+void exec_reply(struct exec *executor, uint64_t id, int status, const char *error)
+{
+	struct wire_out message;
+	wire_begin(&message, "reply", id);
+	wire_put_int(&message, "st", status);
+	if (status != KILN_OK)
+		wire_put_str(&message, "err", error);
+	exec_send(executor, &message, -1);
+}
+
+void exec_say_ready(struct exec *executor, int status, const char *error, const char *held)
+{
+	const struct device_info *info = &executor->info;
+	const struct kernel_limits *limits = &info->limits;
+	struct wire_out message;
+	wire_begin(&message, "ready", 0);
+	wire_put_str(&message, "build", util_build());
+	wire_put_int(&message, "st", status);
+	if (status != KILN_OK) {
+		wire_put_str(&message, "err", error);
+		exec_send(executor, &message, -1);
+		return;
+	}
+	wire_put_str(&message, "name", info->name);
+	wire_put_str(&message, "model", info->model);
+	wire_put_str(&message, "uuid", info->uuid);
+	wire_put_uint(&message, "memory", info->memory_bytes);
+	wire_put_int(&message, "devices", info->device_count);
+	wire_put_str(&message, "target", limits->target);
+	wire_put_uint(&message, "max_threads", limits->max_threads);
+	wire_put_uint(&message, "shared_default", limits->shared_default);
+	wire_put_uint(&message, "shared_optin", limits->shared_optin);
+	wire_put_ints(&message, "grid", (int64_t[]){limits->grid_x, limits->grid_y, limits->grid_z}, 3);
+	wire_put_uint(&message, "mps", limits->multiprocessors);
+	wire_put_uint(&message, "warp", limits->warp);
+	wire_put_str(&message, "sandbox", held);
+	exec_send(executor, &message, -1);
+}
+
+/* Tells the broker why, in a second at most. */
+void exec_say_fault(struct exec *executor, const struct device_done *culprit)
+{
+	struct wire_out message;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "fault");
+	wire_put_str(&message, "err", culprit ? culprit->error : "the device failed");
+	if (culprit)
+		wire_put_uint(&message, "ticket", culprit->ticket);
+	if (culprit)
+		wire_put_int(&message, "st", culprit->status);
+	uint64_t until = util_now_us() + DEADLINE_LAST_WORDS_MS * 1000;
+	while (executor->queue.count > 0 && util_now_us() < until &&
+		   frame_queue_flush(&executor->queue, executor->sock) == KILN_EAGAIN)
+		usleep(PAUSE_LAST_WORDS_US);
+	if (wire_end(&message) == KILN_OK)
+		frame_send_wait(executor->sock, message.buffer.data, message.buffer.size, NULL, 0,
+						DEADLINE_LAST_WORDS_MS);
+	wire_out_free(&message);
+}
+
+/* Now and then, if it has changed: for those who look. */
+void exec_say_scratch(struct exec *executor)
+{
+	struct wire_out message;
+	uint64_t bytes = executor->ops->scratch_bytes(executor->device);
+	if (bytes == executor->scratch_told)
+		return;
+	executor->scratch_told = bytes;
+	wire_begin(&message, "event", 0);
+	wire_put_str(&message, "what", "scratch");
+	wire_put_uint(&message, "bytes", bytes);
+	exec_send(executor, &message, -1);
+}
+
+/* On the heart's thread.  A message is whole or not there, and so may go between those of the main
+ * thread. */
+static bool on_beat(void *arg, bool busy)
+{
+	const struct pulse_out *out = arg;
+	const struct wire_out *message = &out->beats[busy];
+	return frame_send(out->sock, message->buffer.data, message->buffer.size, NULL, 0) == KILN_OK;
+}
+
+struct heart *exec_heart_start(const struct exec_options *options)
+{
+	static struct pulse_out out;
+	if (!options->beat_ms)
+		return NULL;
+	out.sock = options->sock;
+	for (int busy = 0; busy < 2; busy++) {
+		wire_begin(&out.beats[busy], "event", 0);
+		wire_put_str(&out.beats[busy], "what", "alive");
+		wire_put_bool(&out.beats[busy], "busy", busy);
+		if (wire_end(&out.beats[busy]) != KILN_OK)
+			return NULL;
+	}
+	return heart_start(options->beat_ms, on_beat, &out);
+}

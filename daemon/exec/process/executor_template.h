@@ -1,0 +1,46 @@
+/*
+ * executor_template: a launch before it has buffers.  Whoever keeps a template holds its kernel.
+ */
+#ifndef KILN_DAEMON_EXECUTOR_TEMPLATE_H
+#define KILN_DAEMON_EXECUTOR_TEMPLATE_H
+
+#include "executor.h"
+
+/* An operand, before it is known where it lies. */
+struct exec_operand {
+	uint64_t bytes; /* from its first element on */
+	uint32_t alignment;
+	bool written;
+	char name[16];
+};
+
+struct exec_place {
+	uint64_t buffer, offset;
+	struct exec_buffer *found; /* set by exec_find_buffers(); NULL: no buffer has that number */
+};
+
+/* A launch without its buffers. */
+struct exec_template {
+	bool copies;                /* no kernel: copy_bytes from operand 0 to operand 1 */
+	struct exec_module *module; /* NULL if it copies, and never otherwise */
+	uint32_t grid[3], block[3], shared_bytes;
+	struct kernel_arg args[KERNEL_MAX_ARGS];
+	int arg_count;
+	struct exec_operand operands[KERNEL_MAX_OPERANDS];
+	int operand_count;
+	struct kernel_scratch scratch;
+	struct kernel_report report;
+	uint64_t copy_bytes;
+	uint32_t granule; /* of checked kernels */
+	char op[24];      /* what sentences about it begin with */
+	uint64_t id, of;  /* in a lane, the broker's: of this, and of the call that it belongs to */
+	uint64_t leaving; /* unbound, but parked entries below this may name it; 0: bound */
+	uint64_t notice, left; /* the broker is told of every so many launches; 0: not */
+};
+
+/* map: the message's root, or a part of it. */
+int exec_template_read(struct exec *executor, struct wire_in *message, const msgpack_object *map,
+					   struct exec_template *out, struct exec_place places[KERNEL_MAX_OPERANDS],
+					   char error[KERNEL_ERROR_MAX]);
+
+#endif
