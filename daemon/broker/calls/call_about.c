@@ -25,7 +25,7 @@ static bool describe_variant(const struct call *call, uint64_t name, struct hand
 		const struct tier *tier = asked->tier;
 		if (call->bound[i].id != name)
 			continue;
-		kernel_describe(about, tier && !tier->taken_over ? tier->generic : asked, asked);
+		kernel_describe(about, tier && tier->state != TIER_PROMOTED ? tier->generic : asked, asked);
 		return true;
 	}
 	return false;

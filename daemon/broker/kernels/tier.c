@@ -1,6 +1,7 @@
-/* tier.c: which of its two kernels a call has. */
+/* tier.c: chooses between the two kernels of a call. */
 #include "tier.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +10,9 @@
 #include "daemon/plan/plan.h"
 #include "daemon/base/util.h"
 
-#define KERNELS_MOST 16384 /* known without their keys */
+#define KERNELS_MOST 16384 /* found without their keys */
 
-/* ---- What is known ---- */
+/* ---- Kernels ---- */
 
 static void name_kernel(const struct kernel_ref *ref, unsigned char name[32])
 {
@@ -29,7 +30,7 @@ static bool is_idle(const struct tier_kernel *kernel)
 	return !kernel->holders && !kernel->waiting.places && !kernel->fetching && !kernel->loads;
 }
 
-/* What nobody uses is learned again. */
+/* Forgets idle kernels: they are learned anew. */
 static void make_room(struct tiers *tiers)
 {
 	struct tier_kernel *kernel;
@@ -94,8 +95,8 @@ static void take_key(struct kernel_ref *ref, const struct tier_kernel *kernel)
 
 /* ---- A call's two kernels ---- */
 
-/* Who may have nothing compiled (freeze.h) has what there is: generic kernels, or not even those.
- */
+/* A session that may have nothing compiled (freeze.h) gets generic kernels, or only exact ones that
+ * the cache has. */
 enum options_specialize tier_policy(const struct session *session)
 {
 	enum options_specialize specialize = session->broker->options.specialize;
@@ -125,8 +126,8 @@ static int plan_generic(struct kernel_problem *problem, const struct kernel_limi
 	return plan_problem(problem, limits, out, error);
 }
 
-/* Who holds a call may not notice which of the two runs: both need what either does of addresses,
- * and say the same of indices. */
+/* A client cannot tell which of the two kernels runs: each gets the stricter demands of both on
+ * addresses, and both report indices alike. */
 static bool agree(struct kernel_plan *exact, struct kernel_plan *generic)
 {
 	if (generic->kind != KERNEL_LAUNCH || exact->operand_count != generic->operand_count ||
@@ -154,7 +155,6 @@ static struct kernel_ref *open_generic(struct session *session,
 	char error[KERNEL_ERROR_MAX];
 	if (plan_generic(&named, limits, &plan, error) != KILN_OK)
 		return NULL;
-	/* What it is worth, and that it is the same kernel, is known of plans alone. */
 	if ((!strcmp(plan.instantiation, ref->plan.instantiation) &&
 		 !strcmp(plan.source, ref->plan.source)) ||
 		!agree(&ref->plan, &plan) ||
@@ -162,12 +162,13 @@ static struct kernel_ref *open_generic(struct session *session,
 		return NULL;
 	if (session->on_miss)
 		generic->line = line_of_problem(&named);
-	/* Whichever of the two answers, the same was asked for. */
+	/* The usage log counts the problem, whichever of its kernels answers. */
 	generic->manifest = ref->manifest ? strdup(ref->manifest) : NULL;
 	return generic;
 }
 
-/* Takes generic.  The exact kernel is held: what is found next may need the room of others. */
+/* Takes over the hold of generic.  Holds the exact kernel, for the next tier_find() may make
+ * room. */
 static struct tier *new_tier(struct broker *broker, struct kernel_ref *ref,
 							 struct kernel_ref *generic)
 {
@@ -205,7 +206,7 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 	shapes_note(session, problem, ref);
 	if (policy != OPTIONS_NEVER && tier_module(broker, session->executor, exact)) {
 		take_key(ref, exact);
-		tier->taken_over = true;
+		tier->state = TIER_PROMOTED;
 		return TIER_EXACT;
 	}
 	if (!tier_module(broker, session->executor, known))
@@ -216,11 +217,20 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 
 static void link_tier(struct tier *tier)
 {
+	tier->state = TIER_WAITING;
 	tier->link = &tier->exact->tiers;
 	tier->next = *tier->link;
 	if (tier->next)
 		tier->next->link = &tier->next;
 	*tier->link = tier;
+}
+
+static void assert_valid(const struct tier *tier)
+{
+	assert((tier->state == TIER_WAITING) == (tier->link != NULL));
+	assert(tier->state != TIER_WAITING || tier->call);
+	assert(tier->ref->tier == tier && tier->exact->holders > 0);
+	assert(!tier->exact->wait || tier->exact->fetching);
 }
 
 static void unlink_tier(struct tier *tier)
@@ -251,11 +261,11 @@ void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref)
 		return;
 	tier->session = session->id;
 	tier->call = call;
-	if (!tier->taken_over && tier_module(broker, session->executor, tier->exact)) {
+	if (tier->state == TIER_LOOSE && tier_module(broker, session->executor, tier->exact)) {
 		take_key(ref, tier->exact);
-		tier->taken_over = true;
+		tier->state = TIER_PROMOTED;
 	}
-	if (tier->taken_over)
+	if (tier->state == TIER_PROMOTED)
 		return;
 	link_tier(tier);
 	if (tier->exact->stage == TIER_NEW || tier->exact->stage == TIER_READY)
@@ -266,8 +276,9 @@ void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref)
 void tier_take_over(struct session *session, struct tier *tier)
 {
 	struct broker *broker = session->broker;
+	assert_valid(tier);
 	unlink_tier(tier);
-	tier->taken_over = true;
+	tier->state = TIER_PROMOTED;
 	take_key(tier->ref, tier->exact);
 	broker->counters.promoted++;
 	util_debug("session %llu: a call of %s takes the exact kernel, key %.12s, from now on",
@@ -275,8 +286,8 @@ void tier_take_over(struct session *session, struct tier *tier)
 	broker->events->call_promoted(session, tier->call, tier->ref);
 }
 
-/* The exact kernel has left the process (which died, or needed the room), and the cache may have
- * lost it, too.  Where the generic one is there, it launches until the other is back. */
+/* The exact kernel has left the device process, which died or needed the room.  The cache may have
+ * lost it, too.  The generic kernel, where it is loaded, launches until the exact one is back. */
 static bool hand_back(struct session *session, struct tier *tier)
 {
 	struct broker *broker = session->broker;
@@ -286,7 +297,6 @@ static bool hand_back(struct session *session, struct tier *tier)
 	if (!generic || !tier_module(broker, session->executor, generic))
 		return false;
 	take_key(tier->generic, generic);
-	tier->taken_over = false;
 	link_tier(tier);
 	tier_enqueue(session, tier->ref, false);
 	return true;
@@ -295,9 +305,13 @@ static bool hand_back(struct session *session, struct tier *tier)
 struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref)
 {
 	struct tier *tier = ref->tier;
-	if (!tier || (tier->taken_over && !hand_back(session, tier)))
+	if (!tier)
 		return ref;
-	if (tier->call && tier_module(session->broker, session->executor, tier->exact)) {
+	assert_valid(tier);
+	if (tier->state == TIER_PROMOTED && !hand_back(session, tier))
+		return ref;
+	if (tier->state == TIER_WAITING &&
+		tier_module(session->broker, session->executor, tier->exact)) {
 		tier_take_over(session, tier);
 		return ref;
 	}
@@ -307,7 +321,7 @@ struct kernel_ref *tier_choose(struct session *session, struct kernel_ref *ref)
 struct kernel_ref *tier_choose_lasting(struct session *session, struct kernel_ref *ref)
 {
 	struct tier *tier = ref->tier;
-	bool generic = tier && !tier->taken_over &&
+	bool generic = tier && tier->state != TIER_PROMOTED &&
 				   (tier_policy(session) == OPTIONS_NEVER || !may_compile(session) ||
 					tier->exact->stage == TIER_FAILED || shapes_widened(session, ref->plan.op));
 	return generic ? tier->generic : ref;
@@ -325,7 +339,7 @@ void tier_consider(struct session *session, struct kernel_ref *ref)
 {
 	const struct tier *tier = ref->tier;
 	const struct tier_kernel *exact = tier->exact;
-	if (tier->taken_over || !may_compile(session) || exact->stage != TIER_MISSING ||
+	if (tier->state == TIER_PROMOTED || !may_compile(session) || exact->stage != TIER_MISSING ||
 		exact->fetching || exact->uses < TIER_MIN_USES || saving_us(session, tier) <= 0 ||
 		exact->lost_us < tier_compile_cost(session->broker, ref->target))
 		return;
@@ -336,7 +350,7 @@ void tier_consider(struct session *session, struct kernel_ref *ref)
 void tier_used(struct session *session, struct kernel_ref *ref, uint64_t launches)
 {
 	struct tier *tier = ref->tier;
-	if (!tier || tier->taken_over)
+	if (!tier || tier->state == TIER_PROMOTED)
 		return;
 	tier->exact->uses += launches;
 	tier->exact->lost_us += (double)launches * saving_us(session, tier);
@@ -347,12 +361,12 @@ uint64_t tier_notice(struct session *session, const struct kernel_ref *ref)
 {
 	struct broker *broker = session->broker;
 	const struct tier *tier = ref->tier;
-	if (!tier || tier->taken_over || !may_compile(session))
+	if (!tier || tier->state == TIER_PROMOTED || !may_compile(session))
 		return 0;
 	double saving = saving_us(session, tier);
 	if (saving <= 0)
 		return 0;
-	/* Several calls may be used for the same kernel: each is heard of a few times on the way. */
+	/* Several calls may launch in the stead of one kernel: each reports a few times on the way. */
 	double launches = tier_compile_cost(broker, ref->target) / saving / 4 + 1;
 	return launches < TIER_MIN_USES ? TIER_MIN_USES
 		   : launches > 1e9         ? 1000000000

@@ -1,7 +1,7 @@
 /*
- * tier_fetch.c: exact kernels in the background: looked for in the cache, compiled when they are
- * worth it, loaded when the device is quiet, and put in the place of generic ones.  Nobody waits
- * for any of it.
+ * tier_fetch.c: exact kernels in the background.  Looks for them in the cache, has them compiled
+ * when that pays, loads them when the device is quiet, and lets them take over.  No client waits
+ * for it.
  */
 #include "tier.h"
 
@@ -11,9 +11,9 @@
 #include "daemon/base/deadlines.h"
 #include "daemon/base/util.h"
 
-#define EXECUTORS_MOST 64 /* of one device kind that load a kernel at once */
-#define IDLE_SHARE 0.25   /* of its time that a compile costs while workers are idle */
-#define NVRTC_US 60e3     /* before the first has been measured */
+#define EXECUTORS_MOST 64 /* that load one kernel */
+#define IDLE_SHARE 0.25   /* of its time that a compile costs when workers are idle */
+#define NVRTC_US 60e3     /* assumed until the first compile is measured */
 #define HOST_US 1500e3
 
 struct loading {
@@ -52,8 +52,8 @@ static void take_over_in(struct broker *broker, struct tier_kernel *kernel,
 						 struct device_handle *executor)
 {
 	struct tier *tier = kernel->tiers;
-	/* The compiler may have changed while the load waited: the kernel has another key since, under
-	 * which it need not be there. */
+	/* The compiler may have changed while the load waited: then the kernel has a new key, under
+	 * which nothing is loaded yet. */
 	if (!tier_module(broker, executor, kernel)) {
 		if (kernel->stage == TIER_READY)
 			resume(broker, kernel, executor);
@@ -99,7 +99,7 @@ static void load_in(struct broker *broker, struct tier_kernel *kernel,
 	free(loading);
 }
 
-/* In each device process that has a call for it. */
+/* Loads it in each device process that has a call for it. */
 static void load(struct broker *broker, struct tier_kernel *kernel, const struct cache_row *row,
 				 uint32_t shared_bytes)
 {
@@ -113,7 +113,7 @@ static void load(struct broker *broker, struct tier_kernel *kernel, const struct
 		if (session && i == count && count < EXECUTORS_MOST && handle_is_ready(session->executor))
 			found[count++] = session->executor;
 	}
-	/* Loads that end at once take calls off the list. */
+	/* A load that ends at once takes tiers off the list: so they were collected first. */
 	for (int i = 0; i < count; i++)
 		load_in(broker, kernel, found[i], row, shared_bytes);
 }
@@ -122,8 +122,7 @@ static void load(struct broker *broker, struct tier_kernel *kernel, const struct
 
 static void pump(struct broker *broker);
 
-/* What was lost has been paid for, or its price is not to be had: one more compile must be worth
- * it anew. */
+/* The lost time has bought a compile, or the compile failed: the next one has to pay anew. */
 static void count_anew(struct tier_kernel *kernel)
 {
 	kernel->uses = 0;
@@ -139,7 +138,7 @@ static void note_end(struct broker *broker, struct tier_kernel *kernel,
 	} else if (answer->status == KILN_ENOENT && !kernel->compile) {
 		kernel->stage = TIER_MISSING;
 	} else if (answer->status == KILN_EIO || answer->status == KILN_ENOMEM) {
-		kernel->stage = TIER_MISSING; /* that may pass */
+		kernel->stage = TIER_MISSING; /* the error may pass */
 		count_anew(kernel);
 	} else if (answer->status != KILN_ECANCELED) {
 		kernel->stage = TIER_FAILED;
@@ -167,7 +166,7 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 	struct kernel_ref *ref = kernel->fetching;
 	kernel->fetching = NULL;
 	kernel->compile = false;
-	/* It may have been used much since it began to be looked for. */
+	/* Launches went on while it was looked for. */
 	if (session)
 		tier_consider(session, ref);
 	kernel_drop(ref);
@@ -210,10 +209,10 @@ void tier_enqueue(struct session *session, struct kernel_ref *ref, bool compile)
 	struct tiers *tiers = broker->tiers;
 	if (kernel->waiting.places || kernel->fetching || tiers->stopped)
 		return;
-	/* Without memory the next call of its shape asks for it. */
+	/* Without memory the next call of its shape queues it. */
 	if (turns_join(&tiers->turns, &kernel->waiting, &kernel->place, session_turn(session)) < 0)
 		return;
-	/* The call may be gone before its turn comes; the next one of its shape will have it. */
+	/* The kernel is fetched even if the call goes: the next call of its shape gets it. */
 	kernel->fetching = kernel_hold(ref);
 	kernel->asker = session->id;
 	kernel->compile = compile;

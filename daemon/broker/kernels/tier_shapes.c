@@ -1,7 +1,7 @@
 /*
- * tier_shapes.c: what the shapes of a session's problems vary in, for each operator, and the budget
- * of exact kernels: a session that brings ever more shapes of an operator has what varies widened,
- * that is, it goes on with the generic kernel, which takes all sizes at run time.
+ * tier_shapes.c: the axes that a session's shapes vary in, for each operator, and the session's
+ * budget of exact kernels.  A session that brings ever more shapes of an operator is "widened": it
+ * stays with the generic kernel, which takes all sizes at run time.
  */
 #include "tier.h"
 
@@ -10,8 +10,8 @@
 
 #include "daemon/base/util.h"
 
-#define VALUES_MOST 256  /* of an axis that are told apart */
-#define SHAPES_MOST 4096 /* of an operator */
+#define VALUES_MOST 256  /* distinct ones of an axis that are counted */
+#define SHAPES_MOST 4096 /* distinct ones of an operator that are counted */
 
 struct axis {
 	int operand, axis;
@@ -39,7 +39,7 @@ static struct shapes *find(const struct session *session, const char *op)
 	return shapes;
 }
 
-/* All that were told apart are kept; beyond that it only counts as more. */
+/* Adds a value to a set, which stops to grow at `most`. */
 static void add(struct map *set, uint64_t value, size_t most)
 {
 	static char there;
@@ -88,7 +88,7 @@ void shapes_note(struct session *session, const struct kernel_problem *problem,
 	shapes->ratios += ref->tier->ratio;
 }
 
-/* "x axis 2: 113 values, 7..512"; nothing if none varies. */
+/* Writes "x axis 2: 113 values, 7..512"; nothing if no axis varies. */
 static void describe(const struct shapes *shapes, char *text, size_t size)
 {
 	size_t used = 0;

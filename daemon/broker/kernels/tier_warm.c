@@ -1,6 +1,6 @@
 /*
- * tier_warm.c: the generic kernels from the start: each device process is given all of them, from
- * the cache or compiled when nobody waits for a compiler, so that no shape has to wait for one.
+ * tier_warm.c: generic kernels from the start.  Each device process gets all of them, from the
+ * cache or from a compiler that no program waits for, so that no shape has to wait for a compile.
  */
 #include "tier.h"
 
@@ -12,21 +12,21 @@
 
 #define AT_ONCE_MOST 8
 
-/* Of a device process. */
+/* The warming of one device process.  Freed by tier_warm_forget() or tier_warm_free(). */
 struct warming {
 	struct broker *broker;
 	struct device_handle *executor;
-	uint64_t generation; /* of the process that is being given them */
+	uint64_t generation; /* of the process that gets them */
 	const struct plan_op *op;
 	int index;                 /* the next kernel of op */
-	uint64_t resident, failed; /* of those so far */
+	uint64_t resident, failed; /* kernels so far */
 	int under_way;
 	bool stopped;
 	struct warm_item *items;
 	struct warming *next;
 };
 
-/* One kernel on its way. */
+/* One kernel on its way; it is freed by item_end(). */
 struct warm_item {
 	struct warming *warming;
 	struct kernel_ref *ref;
@@ -72,7 +72,7 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	struct kernel_ref *ref = item->ref;
 	int status = answer->status;
 	item->wait = NULL;
-	/* The device may be another one by now. */
+	/* The process may have come back with another device. */
 	bool fits = !strcmp(ref->target, handle_device(warming->executor)->info.limits.target);
 	if (status == KILN_OK && fits) {
 		tier_know(warming->broker, ref, (int64_t)answer->row->object_bytes);
@@ -88,7 +88,7 @@ static void on_answer(void *arg, const struct job_answer *answer)
 	go_on(warming);
 }
 
-/* The next kernel's ref; NULL past the last. */
+/* Plans the next kernel; NULL past the last. */
 static struct kernel_ref *next_ref(struct warming *warming)
 {
 	const struct kernel_limits *limits = &handle_device(warming->executor)->info.limits;
@@ -115,7 +115,7 @@ static int at_once(const struct warming *warming)
 
 static void go_on(struct warming *warming)
 {
-	/* Where nothing may be compiled for programs, nothing is before they come. */
+	/* A daemon that compiles nothing for programs compiles nothing before they come. */
 	const struct job_terms terms = {.priority = POOL_BACKGROUND,
 									.look =
 										warming->broker->options.on_miss >= OPTIONS_MISS_FALLBACK};
@@ -146,7 +146,7 @@ static bool is_wanted(const struct broker *broker, const struct device_handle *e
 		   (options->warm_generics == OPTIONS_WARM_ALL || !device_is_cpu(handle_device(executor)));
 }
 
-/* What is on its way to the process before comes to nothing by itself. */
+/* Items that were on their way to the process before end by themselves, uncounted. */
 void tier_warm(struct broker *broker, struct device_handle *executor)
 {
 	struct warming **link = &broker->tiers->warming;
