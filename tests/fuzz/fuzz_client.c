@@ -15,7 +15,7 @@
  */
 #include "client/wire/lane_memory.h"
 #include "steps.h"
-#include "tests/unit/fake_daemon.h"
+#include "tests/unit/lib/fake_daemon.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -16,7 +16,7 @@
 
 #if defined(KILN_HAVE_CUDA_H) && defined(KILN_FAKE_CUDA_LIBRARY)
 
-#include "unit/fake_cuda.h"
+#include "tests/unit/exec/cuda/fake_cuda.h"
 
 #include <cuda.h>
 #include <dlfcn.h>

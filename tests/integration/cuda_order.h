@@ -15,7 +15,7 @@
 
 #ifdef KILN_FAKE_CUDA_LIBRARY
 
-#include "unit/fake_cuda.h"
+#include "tests/unit/exec/cuda/fake_cuda.h"
 
 #include <dlfcn.h>
 

@@ -1,7 +1,7 @@
 /*
  * test_device_lost: a GPU that is not there, goes away under running kernels, stays away, and comes
  * back as another one.  Over the fake driver, whose state is a file that the test writes
- * (tests/unit/fake_cuda.c).  Where there is no NVRTC, what needs a kernel is left out.
+ * (tests/unit/exec/cuda/fake_cuda.c).  Where there is no NVRTC, what needs a kernel is left out.
  */
 #include "harness.h"
 
@@ -16,7 +16,7 @@
 
 #ifdef KILN_FAKE_CUDA_LIBRARY
 
-#include "unit/fake_cuda.h"
+#include "tests/unit/exec/cuda/fake_cuda.h"
 
 #define FIRST_UUID "GPU-00112233-4455-6677-8899-aabbccddeeff"
 #define AT_ONCE_MS 1000 /* no wait for any device, on a busy machine */

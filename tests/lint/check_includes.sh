@@ -73,9 +73,9 @@
 		own("^tests/", "^(include|client|daemon|tests|kernel_src)/")
 		library("^uv\\.h$", "^(daemon/(base|broker)/.*|daemon/main\\.c|tests/.*)$")
 		library("^cuda\\.h$", "^(daemon/exec/cuda/.*|client/lib/cuda_driver\\.h|" \
-			"tests/(gpu/.*|bench/.*|(unit|integration)/[^/]*cuda[^/]*))$")
+			"tests/(gpu/.*|bench/.*|unit/exec/.*|integration/[^/]*cuda[^/]*))$")
 		library("^nvrtc\\.h$", "^daemon/compile/nvrtc[^/]*$")
-		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/(test_)?cache[^/]*|tests/fuzz/.*)$")
+		library("^sqlite3\\.h$", "^(daemon/cache/.*|tests/unit/cache/.*|tests/fuzz/.*)$")
 		library("^sodium", "^(daemon/(base|seal)/.*|tests/unit/.*)$")
 		library("^hiredis", "^(daemon/broker/devices/remote/.*|" \
 			"tests/integration/[^/]*remote[^/]*)$")

@@ -4,7 +4,7 @@
  * that has the calls it was asked for and no others.
  */
 #include "client/lib/signature.h"
-#include "unit/fake_daemon.h"
+#include "fake_daemon.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

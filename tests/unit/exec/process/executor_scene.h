@@ -14,7 +14,7 @@
 
 #include "client/wire/frame.h"
 #include "client/wire/wire.h"
-#include "cpu_kernels.h"
+#include "tests/unit/exec/cpu/cpu_kernels.h"
 #include "daemon/exec/exec.h"
 #include "exec_peer.h"
 

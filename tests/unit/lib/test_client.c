@@ -2,7 +2,7 @@
  * test_client.c: connecting, and what goes wrong with connections: nobody there, another version, a
  * daemon that is silent, dies or talks nonsense, a second thread, a fork.  Against a fake daemon.
  */
-#include "unit/fake_daemon.h"
+#include "fake_daemon.h"
 
 #include <errno.h>
 #include <fcntl.h>

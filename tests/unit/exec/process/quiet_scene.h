@@ -5,7 +5,7 @@
 #ifndef KILN_TESTS_QUIET_SCENE_H
 #define KILN_TESTS_QUIET_SCENE_H
 
-#include "cuda_scene.h"
+#include "tests/unit/exec/cuda/cuda_scene.h"
 #include "daemon/exec/exec.h"
 #include "exec_peer.h"
 

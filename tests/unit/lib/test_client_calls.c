@@ -2,7 +2,7 @@
  * test_client_calls.c: buffers, calls, tickets and replies: what is asked of the daemon, byte for
  * byte, and what becomes of its answers.  Against a fake daemon.
  */
-#include "unit/fake_daemon.h"
+#include "fake_daemon.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * library of another one: what was added is ignored, what cannot be understood is refused, and
  * nothing is misread.  Against a fake daemon.
  */
-#include "unit/fake_daemon.h"
+#include "fake_daemon.h"
 
 #include "client/wire/lane_memory.h"
 

@@ -2,7 +2,7 @@
  * The helpers of kiln/ops.h: which operands and attributes each sends, in which order.  Against a
  * fake daemon.
  */
-#include "unit/fake_daemon.h"
+#include "fake_daemon.h"
 
 #include <kiln/ops.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
  * the test is the device process.
  */
 #include "client/lib/lane_state.h"
-#include "unit/fake_daemon.h"
+#include "fake_daemon.h"
 
 #include <fcntl.h>
 #include <kiln/ops.h>
