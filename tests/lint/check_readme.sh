@@ -30,7 +30,10 @@ pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)
 		tr -d '`' | sort -u | while IFS=: read -r page line path; do
 		[ -e "$path" ] || echo "$page:$line: there is no $path"
 	done
-	sed -n 's/^\t\t\.name = "\([a-z0-9_]*\)",$/\1/p' daemon/plan/ops.c | while read -r op; do
+	ops=$(find daemon/plan -name '*.c' -exec \
+		sed -n 's/^\t\t\.name = "\([a-z0-9_]*\)",$/\1/p' {} +)
+	[ -n "$ops" ] || echo "daemon/plan/ops.c:1: no row of an operator is found"
+	for op in $ops; do
 		grep -q "^| \`$op\` |" docs/operators.md ||
 			echo "docs/operators.md:1: its table has no operator $op"
 	done
