@@ -12,6 +12,7 @@ static void assert_valid(const struct kernel_request *asked)
 	assert((asked->state == KERNEL_REQUEST_IDLE) == !asked->executor);
 	assert(asked->ref || asked->state == KERNEL_REQUEST_IDLE ||
 		   asked->state == KERNEL_REQUEST_RECOMPILING);
+	(void)asked; /* without asserts nothing uses it */
 }
 
 static void stop_and_free(struct request *request)
