@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_readme.sh: all C in README.md and in the pages that show programs is in the examples, word
 # for word; the README's first piece is all of examples/permute.c, and the README is short; every
-# path that a page names is there, and so is every operator in its table.
+# path that a page names is there, so is every operator in its table, and every machine of states.
 . "$(dirname "$0")/lib.sh"
 
 pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)
@@ -30,6 +30,11 @@ pages="README.md CONTRIBUTING.md SECURITY.md $(echo docs/*.md)
 		tr -d '`' | sort -u | while IFS=: read -r page line path; do
 		[ -e "$path" ] || echo "$page:$line: there is no $path"
 	done
+	grep -noE '`[a-z_]+_(state|phase)`' docs/architecture.md | tr -d '`' |
+		while IFS=: read -r line name; do
+			grep -rqE "^enum $name \{" client daemon ||
+				echo "docs/architecture.md:$line: there is no enum $name"
+		done
 	ops=$(find daemon/plan -name '*.c' -exec \
 		sed -n 's/^\t\t\.name = "\([a-z0-9_]*\)",$/\1/p' {} +)
 	[ -n "$ops" ] || echo "daemon/plan/ops.c:1: no row of an operator is found"
