@@ -1,6 +1,6 @@
 /*
- * graph.c: calls that a device process makes one piece of work.  The broker remembers what they
- * are, so that the process that comes after another is told of them when they are next launched.
+ * graph.c: makes calls one piece of work of the device process.  The broker remembers the calls,
+ * and tells a new process of them when the graph is next launched.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "owned.h"
 #include "work_state.h"
 
-/* ---- What there is ---- */
+/* ---- Making and freeing ---- */
 
 struct call *graph_new(struct session *session, int count)
 {
@@ -109,7 +109,7 @@ int graph_resolve(struct graph *graph, char error[KERNEL_ERROR_MAX])
 
 /* ---- Towards the device process ---- */
 
-/* From here on the work is this launch. */
+/* Makes the work stand for this launch of the graph. */
 static void look_at(struct work *work, const struct graph_part *part)
 {
 	const struct kernel_plan *plan = &part->variant->plan;
@@ -125,21 +125,21 @@ static void look_at(struct work *work, const struct graph_part *part)
 static enum work_step need_all(struct work *work)
 {
 	struct graph *graph = work->call->graph;
-	if (work->fetching || work->loading)
-		return WORK_WAITS;
+	if (work->state != WORK_QUEUED)
+		return STEP_WAITS;
 	for (int i = 0; i < graph->count; i++) {
 		struct graph_part *part = &graph->parts[i];
-		enum work_step step = WORK_READY;
+		enum work_step step = STEP_READY;
 		look_at(work, part);
-		for (int k = 0, count = work->operand_count; k < count && step == WORK_READY; k++)
+		for (int k = 0, count = work->operand_count; k < count && step == STEP_READY; k++)
 			if (part->operands[k].buffer)
 				step = work_need_buffer(work, part->operands[k].buffer);
-		if (step == WORK_READY)
+		if (step == STEP_READY)
 			step = work_need_kernel(work, &part->module);
-		if (step != WORK_READY)
+		if (step != STEP_READY)
 			return step;
 	}
-	return WORK_READY;
+	return STEP_READY;
 }
 
 static int put_graph(struct work *work)
@@ -171,7 +171,7 @@ static int put_graph(struct work *work)
 	return status;
 }
 
-/* For the report, should the device process end with it: its first launch stands for all. */
+/* Notes the graph for a post-mortem of the device process: its first launch stands for all. */
 static void note(const struct work *work, struct handle_about *about)
 {
 	const struct graph *graph = work->call->graph;
@@ -189,7 +189,7 @@ static int put_launch(struct work *work)
 	uint64_t id = handle_begin(session->executor, &message, "graph.launch");
 	wire_put_uint(&message, "graph", work->call->graph->id);
 	wire_put_uint(&message, "stream", session->stream);
-	wire_put_uint(&message, "sub", work->stream);
+	wire_put_uint(&message, "sub", work->order.stream);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	wire_put_uint(&message, "deadline",
 				  session->broker->options.launch_timeout_ms * handle_patience(session->executor));
@@ -202,7 +202,7 @@ static int put_launch(struct work *work)
 					   (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
 }
 
-/* Contents that were lost may be used by a launch if one before it writes all of them. */
+/* A launch may use lost contents if an earlier launch of the graph writes all of them. */
 static int check_lost(const struct graph *graph, char *error, size_t size)
 {
 	char label[96], name[24];
@@ -249,13 +249,13 @@ enum work_step graph_advance(struct work *work)
 	char error[KERNEL_ERROR_MAX + 128];
 	bool nothing = true;
 	enum work_step step = need_all(work);
-	if (step != WORK_READY)
+	if (step != STEP_READY)
 		return step;
 	for (int i = 0; i < graph->count; i++)
 		nothing = nothing && graph->parts[i].variant->plan.kind == KERNEL_NOTHING;
 	if (nothing) {
 		work_end(work, KILN_OK, NULL, 0);
-		return WORK_GONE;
+		return STEP_ENDED;
 	}
 	if (work->kind == WORK_GRAPH)
 		return work_sent(work, put_graph(work));

@@ -307,7 +307,7 @@ static bool has_lane(const struct work *work)
 {
 	struct session *session = work->session;
 	const struct broker *broker = session->broker;
-	if (!work->wants_lane || !broker->options.lane_spin_us || broker->options.memcheck ||
+	if (!work->order.wants_lane || !broker->options.lane_spin_us || broker->options.memcheck ||
 		broker->test.delay_launch_ms || broker->draining)
 		return false;
 	return (session->lane || open_lane(session)) && !session->lane->refused &&

@@ -1,8 +1,9 @@
 /*
- * work.c: what a session has asked its device to do, in order.  A launch, a copy or a free waits at
- * the head of the queue until all it needs is there, then goes to the executor (work_send.c), which
- * keeps the order from there on.
+ * work.c: the queue of what a session has submitted, in order.  A work waits at the head until all
+ * it needs is there, then goes to the device process (work_send.c), which keeps the order from
+ * there.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,20 +19,37 @@
 
 /* ---- The lists ---- */
 
+void work_assert_valid(const struct work *work)
+{
+	assert((work->state == WORK_LOST) == !work->session);
+	assert((work->state == WORK_FETCHING) == (work->fetching != NULL));
+	assert(work->state != WORK_FREEING || work->kind == WORK_FREE);
+	assert((work->kind == WORK_LAUNCH || work->kind == WORK_GRAPH) == (work->call != NULL));
+	assert((work->kind >= WORK_READ && work->kind <= WORK_FREE) == (work->buffer != NULL));
+	assert(work->state == WORK_QUEUED || work->state >= WORK_SENT ||
+		   work == work->session->works->queued);
+}
+
+static bool is_copy(const struct work *work)
+{
+	return work->kind == WORK_READ || work->kind == WORK_WRITE;
+}
+
 static void unlink_work(struct work *work)
 {
 	struct session *session = work->session;
+	bool sent = work->state == WORK_SENT;
 	if (work->previous)
 		work->previous->next = work->next;
-	else if (work->sent)
+	else if (sent)
 		session->works->sent = work->next;
 	else
 		session->works->queued = work->next;
 	if (work->next)
 		work->next->previous = work->previous;
-	else if (!work->sent)
+	else if (!sent)
 		session->works->queued_last = work->previous;
-	session->works->sent_count -= work->sent;
+	session->works->sent_count -= sent;
 	work->previous = work->next = NULL;
 }
 
@@ -44,7 +62,7 @@ void work_mark_sent(struct work *work)
 {
 	struct session *session = work->session;
 	unlink_work(work);
-	work->sent = true;
+	work->state = WORK_SENT;
 	work->next = session->works->sent;
 	if (session->works->sent)
 		session->works->sent->previous = work;
@@ -62,10 +80,22 @@ static void release(struct work *work)
 	free(work);
 }
 
+/* Stops what is under way for the work, too. */
 static void free_work(struct work *work)
 {
-	if (work->fetching)
+	switch (work->state) {
+	case WORK_FETCHING:
 		job_leave(work->session->broker, work->fetching);
+		break;
+	case WORK_LOADING:
+		handle_disown(work_executor(work), work);
+		break;
+	case WORK_FREEING:
+		handle_disown(work->session->own, work);
+		break;
+	default:
+		break;
+	}
 	release(work);
 }
 
@@ -104,39 +134,32 @@ static void count_end(const struct work *work, int status)
 	struct counters *counters = &work->session->broker->counters;
 	if (work->kind == WORK_LAUNCH)
 		count_launch(work, status == KILN_OK);
-	else if (work->kind == WORK_COPY && status != KILN_OK)
+	else if (is_copy(work) && status != KILN_OK)
 		counters->transfers_failed++;
-	else if (work->kind == WORK_COPY && work->to_device)
-		counters->writes++;
-	else if (work->kind == WORK_COPY)
-		counters->reads++;
+	else if (is_copy(work))
+		*(work->kind == WORK_WRITE ? &counters->writes : &counters->reads) += 1;
 }
 
-/* Nobody is left to be told how it ends. */
+/* The session ends before the work does. */
 static void count_lost(const struct work *work)
 {
 	struct counters *counters = &work->session->broker->counters;
 	counters->message_lost += work->kind == WORK_LAUNCH;
-	counters->transfers_lost += work->kind == WORK_COPY;
-}
-
-static uint64_t count_kind(const struct work *work, enum work_kind kind)
-{
-	uint64_t count = 0;
-	for (; work; work = work->next)
-		count += work->kind == kind;
-	return count;
+	counters->transfers_lost += is_copy(work);
 }
 
 void work_count(const struct session *session, uint64_t *launches, uint64_t *copies)
 {
-	*launches = count_kind(session->works->queued, WORK_LAUNCH) +
-				count_kind(session->works->sent, WORK_LAUNCH);
-	*copies =
-		count_kind(session->works->queued, WORK_COPY) + count_kind(session->works->sent, WORK_COPY);
+	const struct work *const lists[] = {session->works->queued, session->works->sent};
+	*launches = *copies = 0;
+	for (int i = 0; i < 2; i++)
+		for (const struct work *work = lists[i]; work; work = work->next) {
+			*launches += work->kind == WORK_LAUNCH;
+			*copies += is_copy(work);
+		}
 }
 
-/* From now on the session may launch it. */
+/* Puts a new graph into the table of the session's calls. */
 static int keep_graph(struct work *work, const char **error)
 {
 	if (call_keep(work->session, work->call)) {
@@ -147,7 +170,8 @@ static int keep_graph(struct work *work, const char **error)
 	return KILN_ENOMEM;
 }
 
-/* What is added to the answer to a call's first launch; one that failed has left no call. */
+/* Adds the call to the answer of its first launch; out: NULL for one that failed, which leaves no
+ * call. */
 static void end_first(struct work *work, struct wire_out *out)
 {
 	struct session *session = work->session;
@@ -159,11 +183,11 @@ static void end_first(struct work *work, struct wire_out *out)
 	}
 }
 
-/* Answers and frees a work that is in one of the lists. */
 void work_end(struct work *work, int status, const char *error, uint64_t micros)
 {
 	struct session *session = work->session;
 	struct wire_out out;
+	work_assert_valid(work);
 	if (status == KILN_OK && work->kind == WORK_GRAPH)
 		status = keep_graph(work, &error);
 	unlink_work(work);
@@ -174,7 +198,7 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		reply_begin(&out, work->ticket);
 		if (work->kind == WORK_LAUNCH)
 			wire_put_uint(&out, "micros", micros);
-		if (work->first)
+		if (work->order.first)
 			end_first(work, &out);
 		if (work->kind == WORK_GRAPH)
 			graph_put(work->call, &out);
@@ -182,7 +206,7 @@ void work_end(struct work *work, int status, const char *error, uint64_t micros)
 		reply_send(session, &out, fds, fd_count);
 	} else {
 		remember_failure(session, work->ticket);
-		if (work->first)
+		if (work->order.first)
 			end_first(work, NULL);
 		reply_error(session, work->ticket, status, "%s", error);
 	}
@@ -204,7 +228,7 @@ bool work_ticket_failed(const struct session *session, uint64_t ticket)
 	return false;
 }
 
-/* ---- Ends reported by the executor ---- */
+/* ---- Answers of the device process ---- */
 
 static void note_checked(struct broker *broker, const msgpack_object *reply)
 {
@@ -219,7 +243,7 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 	struct work *work = arg;
 	struct session *session = work->session;
 	char sentence[KERNEL_ERROR_MAX + 192], label[160], own[KERNEL_ERROR_MAX];
-	if (!session) {
+	if (work->state == WORK_LOST) {
 		release(work);
 		return;
 	}
@@ -230,7 +254,7 @@ void work_done(void *arg, int status, const char *error, struct wire_in *reply)
 	}
 	if (reply)
 		note_checked(session->broker, &reply->root);
-	/* Freed with its process: as good as freed. */
+	/* The memory ended with its process: that is as good as freed. */
 	if (work->kind == WORK_FREE && (status == KILN_EDEVICE || status == KILN_ETIMEDOUT))
 		status = KILN_OK;
 	if (work->raw && status != KILN_OK)
@@ -251,31 +275,30 @@ static void on_executor(void *arg, int status, const char *error)
 	struct session *session = arg;
 	struct work *work = session->works->queued;
 	session->works->waiting_ready = false;
-	/* No device process is to be had: whoever waits at the head is told, the next one asks again.
-	 * What is to be freed went with the process before. */
+	/* No device process can be had.  That ends the head of the queue; the next work asks once more.
+	 * Memory that is to be freed went with the process before. */
 	if (status != KILN_OK && work)
 		work_end(work, work->kind == WORK_FREE ? KILN_OK : status, error, 0);
 	work_pump(session);
 }
 
-/* A device process takes messages in their order.  A session has at most SENT_MOST works there; the
- * rest waits here, where it keeps no other session waiting.  What it calls may call it again, as
- * when a device that is not there is told of at once: the outermost goes on with the queue, however
- * long that is. */
+/* A device process takes messages in order.  A session has at most SENT_MOST works there; the rest
+ * waits here, where it delays no other session.  Functions called from here may call work_pump():
+ * the outermost one goes on with the queue, so that the stack does not grow with the queue. */
 void work_pump(struct session *session)
 {
 	if (session->state == SESSION_CLOSED)
 		return;
-	if (session->works->pumping) {
-		session->works->pump_again = true;
+	if (session->works->pump != PUMP_IDLE) {
+		session->works->pump = PUMP_AGAIN;
 		return;
 	}
-	session->works->pumping = true;
 	while (session->works->queued && !session->works->waiting_ready &&
 		   session->works->sent_count < SENT_MOST) {
 		struct work *work = session->works->queued;
-		session->works->pump_again = false;
-		/* A user's kernel needs both: what it uses may have to be shared first. */
+		session->works->pump = PUMP_RUNNING;
+		work_assert_valid(work);
+		/* A user's kernel needs both processes: the common one may have to share its buffers. */
 		struct device_handle *missing =
 			!handle_is_ready(session->executor) ? session->executor : work_executor(work);
 		if (!handle_is_ready(missing)) {
@@ -283,10 +306,10 @@ void work_pump(struct session *session)
 			handle_when_ready(missing, on_executor, session);
 			continue;
 		}
-		if (work_advance(work) == WORK_WAITS && !session->works->pump_again)
+		if (work_advance(work) == STEP_WAITS && session->works->pump != PUMP_AGAIN)
 			break;
 	}
-	session->works->pumping = false;
+	session->works->pump = PUMP_IDLE;
 }
 
 static struct work *add(struct session *session, enum work_kind kind, uint64_t ticket,
@@ -332,7 +355,7 @@ static struct work *add(struct session *session, enum work_kind kind, uint64_t t
 	session->works->queued_last = work;
 	session->work_count++;
 	session->broker->counters.submitted += kind == WORK_LAUNCH;
-	session->broker->counters.transfers += kind == WORK_COPY;
+	session->broker->counters.transfers += is_copy(work);
 	return work;
 }
 
@@ -346,10 +369,7 @@ int work_launch(struct session *session, uint64_t ticket, struct call *call,
 		return status;
 	work->call = call_hold(call);
 	work->kernel = work->variant = kernel_hold(variant);
-	work->stream = order->stream;
-	work->wants_lane = order->wants_lane;
-	work->first = order->first;
-	work->after = order->after;
+	work->order = *order;
 	work->operand_count = variant->plan.operand_count;
 	work->extents = variant->plan.extents;
 	memcpy(work->operands, operands, sizeof(*operands) * (size_t)work->operand_count);
@@ -369,9 +389,7 @@ int work_launch_graph(struct session *session, uint64_t ticket, struct call *cal
 	if (!work)
 		return status;
 	work->call = call_hold(call);
-	work->stream = order->stream;
-	work->wants_lane = order->wants_lane;
-	work->after = order->after;
+	work->order = *order;
 	work_pump(session);
 	return KILN_OK;
 }
@@ -401,7 +419,7 @@ int work_launch_raw(struct session *session, uint64_t ticket, struct call *call,
 	work->operand_count = launch->operand_count;
 	work->extents = launch->extents;
 	memcpy(work->operands, launch->operands, sizeof(work->operands));
-	work->after = after;
+	work->order.after = after;
 	work_pump(session);
 	return KILN_OK;
 }
@@ -410,14 +428,13 @@ int work_copy(struct session *session, uint64_t ticket, struct buffer *buffer, u
 			  uint64_t bytes, int fd, bool to_device, char error[KERNEL_ERROR_MAX])
 {
 	int status;
-	struct work *work = add(session, WORK_COPY, ticket, error, &status);
+	struct work *work = add(session, to_device ? WORK_WRITE : WORK_READ, ticket, error, &status);
 	if (!work)
 		return status;
 	work->buffer = buffer;
 	work->offset = offset;
 	work->bytes = bytes;
 	work->fd = fd;
-	work->to_device = to_device;
 	work_pump(session);
 	return KILN_OK;
 }
@@ -430,7 +447,7 @@ int work_free(struct session *session, uint64_t id, struct buffer *buffer,
 	if (!work)
 		return status;
 	work->buffer = buffer;
-	/* From here on the name is gone; the works before it still hold the buffer. */
+	/* The client can name it no more; works before this one still use it. */
 	buffer_unname(buffer);
 	work_pump(session);
 	return KILN_OK;
@@ -442,14 +459,12 @@ void work_cancel(struct session *session, uint64_t ticket)
 	struct wire_out message;
 	if (!work || work->kind != WORK_LAUNCH)
 		return;
-	if (work->sent) {
+	if (work->state == WORK_SENT) {
 		uint64_t id = handle_begin(work_executor(work), &message, "cancel");
 		wire_put_uint(&message, "ticket", work->executor_call);
 		handle_post(work_executor(work), &message, id);
 		return;
 	}
-	if (work->loading)
-		handle_disown(work_executor(work), work);
 	work_end(work, KILN_ECANCELED, "the call was canceled before it started", 0);
 	work_pump(session);
 }
@@ -466,10 +481,6 @@ void works_free(struct session *session)
 		return;
 	while (session->works->queued) {
 		struct work *work = session->works->queued;
-		if (work->loading)
-			handle_disown(work_executor(work), work);
-		if (work->freeing)
-			handle_disown(session->own, work);
 		count_lost(work);
 		unlink_work(work);
 		if (work->kind == WORK_FREE) {
@@ -489,6 +500,7 @@ void works_free(struct session *session)
 		closer_put(session->uid, work->fd);
 		work->fd = -1;
 		work->session = NULL;
+		work->state = WORK_LOST;
 	}
 	session->work_count = 0;
 	map_free(&session->works->by_ticket);

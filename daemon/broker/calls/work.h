@@ -12,10 +12,10 @@ struct raw_launch;
 
 /* When a launch may start, and what its client asks besides. */
 struct work_order {
-	uint32_t stream; /* of the client's */
-	uint64_t after;
-	bool wants_lane;
-	bool first; /* the answer tells of the call, too; a launch that fails leaves none */
+	uint32_t stream; /* the client's number of it */
+	uint64_t after;  /* ticket that must succeed first; 0: none */
+	bool wants_lane; /* the answer shall say how to launch without a message */
+	bool first;      /* the answer tells the new call's id; a launch that fails leaves no call */
 };
 int work_launch(struct session *session, uint64_t ticket, struct call *call,
 				struct kernel_ref *variant, const struct work_operand *operands,

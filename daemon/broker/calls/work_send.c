@@ -1,6 +1,6 @@
 /*
- * work_send.c: what a work needs before it is sent (device process, buffers, kernel, the ticket it
- * follows), and the message that it then is.  The queue it leaves is in work.c.
+ * work_send.c: the steps of a work from the head of the queue (work.c) to the device process: it
+ * needs its buffers, its kernel and the ticket that it follows; then its message is sent.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +13,18 @@
 enum work_step work_refuse(struct work *work, int status, const char *error)
 {
 	work_end(work, status, error, 0);
-	return WORK_GONE;
+	return STEP_ENDED;
 }
 
 enum work_step work_sent(struct work *work, int status)
 {
 	if (status == KILN_OK) {
 		work_mark_sent(work);
-		return WORK_GONE;
+		return STEP_SENT;
 	}
-	/* The process died between two looks at it: its successor will be waited for. */
+	/* The process has just died: work_pump() will start its successor. */
 	if (status == KILN_EDEVICE)
-		return WORK_WAITS;
+		return STEP_WAITS;
 	return work_refuse(work, status, "the request could not be sent to the device process");
 }
 
@@ -34,13 +34,13 @@ enum work_step work_need_buffer(struct work *work, struct buffer *buffer)
 	char error[KERNEL_ERROR_MAX + 128], label[96];
 	switch (buffer_place(buffer, where)) {
 	case BUFFER_PLACED:
-		return WORK_READY;
+		return STEP_READY;
 	case BUFFER_PLACING:
-		return WORK_WAITS;
+		return STEP_WAITS;
 	default:
 		break;
 	}
-	/* For its second process it may have failed in the first. */
+	/* A buffer may have failed in its first process before the second one asked for it. */
 	if (buffer->at[where].status == KILN_OK)
 		where = BUFFER_HOME;
 	int status = buffer->at[where].status;
@@ -54,11 +54,11 @@ static void on_loaded(void *arg, int status, const char *error, struct wire_in *
 {
 	struct work *work = arg;
 	char label[160];
-	work->loading = false;
+	work->state = WORK_QUEUED;
 	if (reply)
 		job_note_load(work->session, work->kernel, work->load_us);
 	work->load_status = status;
-	/* What could not be loaded has left the cache: it is asked for again. */
+	/* The cache has dropped an object that cannot be loaded: it is compiled anew, once. */
 	if (status == KILN_ECOMPILE && !work->remade) {
 		work->remade = true;
 		work->load_status = KILN_OK;
@@ -76,19 +76,20 @@ static void on_fetched(void *arg, const struct job_answer *answer)
 	struct session *session = work->session;
 	struct device_handle *executor = work_executor(work);
 	work->fetching = NULL;
+	work->state = WORK_QUEUED;
 	if (answer->status != KILN_OK) {
 		work->load_status = answer->status;
 		snprintf(work->load_error, sizeof(work->load_error), "%s", answer->error);
 	} else {
-		work->loading = true;
+		work->state = WORK_LOADING;
 		if (work->variant->tier)
 			tier_know(session->broker, work->kernel, (int64_t)answer->row->object_bytes);
 		work->load_us = util_now_us();
 		int status = handle_load(executor, answer->row->key, answer->row,
 								 work->kernel->plan.shared_bytes, on_loaded, work);
-		/* A process that is gone is noticed by the pump; other failures are this work's. */
+		/* work_pump() notices a process that is gone; other failures are this work's. */
 		if (status != KILN_OK)
-			work->loading = false;
+			work->state = WORK_QUEUED;
 		if (status != KILN_OK && status != KILN_EDEVICE)
 			work->load_status = status;
 	}
@@ -100,11 +101,12 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 	struct session *session = work->session;
 	*module = 0;
 	if (work->kernel->plan.kind != KERNEL_LAUNCH)
-		return WORK_READY;
-	if (work->fetching || work->loading)
-		return WORK_WAITS;
+		return STEP_READY;
+	if (work->state != WORK_QUEUED)
+		return STEP_WAITS;
 	if (work->load_status == KILN_EDEVICE && !work->raw) {
-		/* Lost with its process: fetched again for the next.  A user's kernel may be why. */
+		/* The load was lost with its process, and is repeated in the next.  A user's kernel is
+		 * not: the process may have died of it. */
 		work->load_status = KILN_OK;
 	} else if (work->load_status != KILN_OK) {
 		return work_refuse(work, work->load_status, work->load_error);
@@ -112,8 +114,9 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 	if (work->kernel->key[0])
 		*module = handle_module(work_executor(work), work->kernel->key);
 	if (*module)
-		return WORK_READY;
-	/* Never asked for before: a call at addresses that it was not prepared for. */
+		return STEP_READY;
+	/* A kernel without a key is a request: the call was not prepared for these addresses.  One
+	 * with a key was counted before; it left the process. */
 	struct job_terms terms = job_terms_of(session);
 	if (work->kernel->key[0]) {
 		terms.asker = NULL;
@@ -122,7 +125,8 @@ enum work_step work_need_kernel(struct work *work, uint64_t *module)
 	work->fetching = job_resolve(session->broker, work->kernel, &terms, on_fetched, work);
 	if (!work->fetching)
 		return work_refuse(work, KILN_ENOMEM, "out of memory for a compile job");
-	return WORK_WAITS;
+	work->state = WORK_FETCHING;
+	return STEP_WAITS;
 }
 
 bool work_writes_all(const struct work_operand *operand, const struct kernel_extent *extent)
@@ -130,7 +134,7 @@ bool work_writes_all(const struct work_operand *operand, const struct kernel_ext
 	return extent->written && operand->offset == 0 && extent->bytes >= operand->buffer->bytes;
 }
 
-/* A launch that writes a whole lost buffer brings it back; any other use of one is refused. */
+/* A launch that writes all of a lost buffer restores it; any other use of one is refused. */
 static bool check_lost(struct work *work, char *error, size_t size)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
@@ -176,7 +180,7 @@ void work_put_argument(struct wire_out *message, const struct kernel_arg *arg)
 		wire_put_int(message, NULL, 3);
 		break;
 	case KERNEL_ARG_BYTES:
-		break; /* above: it is no list */
+		break; /* put above: it is no list */
 	}
 	wire_list_end(message);
 }
@@ -225,7 +229,7 @@ static void put_arguments(struct wire_out *message, const struct work *work, boo
 /* Operators read whole vectors (kernel_src/common/row.cuh). */
 #define GRANULE 16
 
-/* Sentences about a checked kernel call its operands what its caller does. */
+/* Sentences about a checked kernel name its operands as its caller does. */
 static void put_check(struct wire_out *message, const struct work *work)
 {
 	const struct kernel_plan *plan = &work->variant->plan;
@@ -276,7 +280,7 @@ void work_put_lane(struct wire_out *message, const struct work *work)
 	wire_put_uint(message, "follows", work->lane_follows);
 }
 
-/* For the report, should the device process end with it. */
+/* Notes the work for a post-mortem of the device process. */
 static void note(const struct work *work, uint64_t id)
 {
 	struct handle_about *about = handle_note(work_executor(work), HANDLE_MESSAGE, id);
@@ -302,13 +306,13 @@ static int send_launch(struct work *work, uint64_t module)
 	lane_bind(work, module);
 	uint64_t id = handle_begin(work_executor(work), &message, "launch");
 	work_put_launch(&message, work, module, true);
-	wire_put_uint(&message, "sub", work->stream);
+	wire_put_uint(&message, "sub", work->order.stream);
 	wire_put_uint(&message, "delay", session->broker->test.delay_launch_ms);
 	work_put_lane(&message, work);
 	work->executor_call = id;
 	note(work, id);
-	/* How long the client waits is its own affair: the process that a deadline ends is shared.  Not
-	 * that of a user's kernel. */
+	/* A deadline ends the process.  Sessions share it, so no client sets the deadline; but a user's
+	 * kernel has a process of its own. */
 	if (work->raw && work->raw->timeout_ms)
 		deadline = work->raw->timeout_ms;
 	wire_put_uint(&message, "deadline", deadline * handle_patience(work_executor(work)));
@@ -320,13 +324,13 @@ static enum work_step advance_launch(struct work *work)
 {
 	struct session *session = work->session;
 	char error[KERNEL_ERROR_MAX + 128];
-	enum work_step step = WORK_READY;
+	enum work_step step = STEP_READY;
 	uint64_t module;
-	if (work->after && work_pending(session, work->after))
-		return WORK_WAITS;
-	if (work->after && work_ticket_failed(session, work->after)) {
+	if (work->order.after && work_pending(session, work->order.after))
+		return STEP_WAITS;
+	if (work->order.after && work_ticket_failed(session, work->order.after)) {
 		snprintf(error, sizeof(error), "ticket %llu, which this call follows, did not succeed",
-				 (unsigned long long)work->after);
+				 (unsigned long long)work->order.after);
 		return work_refuse(work, KILN_ECANCELED, error);
 	}
 	if (call_check_device(session, work->device, "the call", "submit it again", error) != KILN_OK)
@@ -335,18 +339,18 @@ static enum work_step advance_launch(struct work *work)
 		return graph_advance(work);
 	if (work->variant->plan.kind == KERNEL_NOTHING) {
 		work_end(work, KILN_OK, NULL, 0);
-		return WORK_GONE;
+		return STEP_ENDED;
 	}
 	for (int i = 0, count = work->operand_count; i < count; i++) {
 		if (work->operands[i].buffer)
 			step = work_need_buffer(work, work->operands[i].buffer);
-		if (step != WORK_READY)
+		if (step != STEP_READY)
 			return step;
 	}
-	if (!work->fetching && !work->loading)
+	if (work->state == WORK_QUEUED)
 		work->kernel = tier_choose(session, work->variant);
 	step = work_need_kernel(work, &module);
-	if (step != WORK_READY)
+	if (step != STEP_READY)
 		return step;
 	if (!check_lost(work, error, sizeof(error)))
 		return work_refuse(work, KILN_ELOST, error);
@@ -368,9 +372,9 @@ static enum work_step advance_copy(struct work *work)
 	struct wire_out message;
 	char error[KERNEL_ERROR_MAX], label[96];
 	enum work_step step = work_need_buffer(work, buffer);
-	if (step != WORK_READY)
+	if (step != STEP_READY)
 		return step;
-	if (buffer->lost && !work->to_device) {
+	if (buffer->lost && work->kind == WORK_READ) {
 		snprintf(error, sizeof(error),
 				 "the contents of %s were lost when the device process ended; write it again",
 				 buffer_label(buffer, label));
@@ -380,7 +384,7 @@ static enum work_step advance_copy(struct work *work)
 	wire_put_uint(&message, "buf", buffer->id);
 	wire_put_uint(&message, "offset", work->offset);
 	wire_put_uint(&message, "bytes", work->bytes);
-	wire_put_bool(&message, "to", work->to_device);
+	wire_put_bool(&message, "to", work->kind == WORK_WRITE);
 	wire_put_uint(&message, "stream", session->stream);
 	work_put_lane(&message, work);
 	note(work, id);
@@ -388,34 +392,36 @@ static enum work_step advance_copy(struct work *work)
 				  session->broker->options.launch_timeout_ms * handle_patience(session->executor));
 	int status = handle_send(session->executor, &message, id, &work->fd, 1,
 							 (uint32_t)session->broker->options.launch_timeout_ms, work_done, work);
-	if (status == KILN_OK && work->to_device)
+	if (status == KILN_OK && work->kind == WORK_WRITE)
 		cover(buffer, work->offset, work->bytes);
 	return work_sent(work, status);
 }
 
-/* As good as freed if that process has ended. */
+/* If the process has ended, the buffer is as good as freed. */
 static void on_own_freed(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct work *work = arg;
 	(void)status, (void)error, (void)reply;
-	work->freeing = false;
+	work->state = WORK_QUEUED;
 	work->buffer->at[BUFFER_OWN].generation = 0;
 	work_pump(work->session);
 }
 
-/* The client is told when no process has it any more. */
+/* A free is answered when no process has the buffer any more. */
 static enum work_step free_own(struct work *work)
 {
 	struct device_handle *own = work->session->own;
 	struct wire_out message;
-	if (work->freeing || work->buffer->at[BUFFER_OWN].placing)
-		return WORK_WAITS;
+	if (work->state == WORK_FREEING || work->buffer->at[BUFFER_OWN].placing)
+		return STEP_WAITS;
 	if (!buffer_is_in(work->buffer, BUFFER_OWN) || !handle_is_ready(own))
-		return WORK_READY;
+		return STEP_READY;
 	uint64_t id = handle_begin(own, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
-	work->freeing = handle_send_waiting(own, &message, id, on_own_freed, work) == KILN_OK;
-	return work->freeing ? WORK_WAITS : WORK_READY;
+	if (handle_send_waiting(own, &message, id, on_own_freed, work) != KILN_OK)
+		return STEP_READY;
+	work->state = WORK_FREEING;
+	return STEP_WAITS;
 }
 
 static enum work_step advance_free(struct work *work)
@@ -423,11 +429,11 @@ static enum work_step advance_free(struct work *work)
 	struct session *session = work->session;
 	struct wire_out message;
 	if (work->buffer->at[BUFFER_HOME].placing || work->buffer->sharing ||
-		free_own(work) == WORK_WAITS)
-		return WORK_WAITS;
+		free_own(work) == STEP_WAITS)
+		return STEP_WAITS;
 	if (!buffer_is_in(work->buffer, BUFFER_HOME)) {
 		work_end(work, KILN_OK, NULL, 0);
-		return WORK_GONE;
+		return STEP_ENDED;
 	}
 	uint64_t id = handle_begin(session->executor, &message, "free");
 	wire_put_uint(&message, "buf", work->buffer->id);
@@ -435,13 +441,13 @@ static enum work_step advance_free(struct work *work)
 	return work_sent(work, handle_send_waiting(session->executor, &message, id, work_done, work));
 }
 
-/* The order of submission holds over both processes: one has ended all before the other begins.
- * Copies and frees come after the launches of all streams. */
+/* The order of submission holds over both device processes: one ends all its works before the other
+ * begins.  Copies and frees follow the launches of all streams. */
 bool work_must_let_finish(const struct work *work)
 {
 	for (const struct work *sent = work->session->works->sent; sent; sent = sent->next)
 		if (work_executor(sent) != work_executor(work) ||
-			(work->kind != WORK_LAUNCH && sent->stream))
+			(work->kind != WORK_LAUNCH && sent->order.stream))
 			return true;
 	return false;
 }
@@ -449,11 +455,12 @@ bool work_must_let_finish(const struct work *work)
 enum work_step work_advance(struct work *work)
 {
 	if (work_must_let_finish(work))
-		return WORK_WAITS;
+		return STEP_WAITS;
 	switch (work->kind) {
 	case WORK_LAUNCH:
 		return advance_launch(work);
-	case WORK_COPY:
+	case WORK_READ:
+	case WORK_WRITE:
 		return advance_copy(work);
 	case WORK_GRAPH:
 		return graph_advance(work);

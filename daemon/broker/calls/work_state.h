@@ -1,5 +1,25 @@
-/* work_state.h: what work.c (the queue) and work_send.c (what leaves it) share, and how launches
- * look in messages. */
+/*
+ * work_state.h: shared by work.c (the queue), work_send.c (what a work needs, and its message),
+ * graph.c, lane.c and work_waits.c.
+ *
+ * A work is one launch, copy, free or graph that a client has submitted.
+ *
+ *   QUEUED --job_resolve--> FETCHING --the kernel is there--> LOADING --it is loaded--> QUEUED
+ *     |  ^                     |                                                          ^
+ *     |  |                     +--it failed------------------------------------------------+
+ *     |  +--the own process has freed the buffer-- FREEING <--a free-- QUEUED
+ *     |
+ *     +--the message leaves--> SENT --the device process answers--> answered and freed
+ *
+ *   QUEUED, FETCHING, LOADING --refused, canceled, nothing to do--> answered and freed
+ *   QUEUED, FETCHING, LOADING, FREEING --the session ends--> freed
+ *   SENT --the session ends--> LOST --the device process answers--> freed
+ *
+ * Invariants: works->queued lists the first four states in the order of submission, works->sent
+ * lists SENT; by_ticket finds both.  Only the head of the queue leaves QUEUED, and it leaves the
+ * queue only for SENT or its end.  A LOST work has no session.  A work holds its call, variant and
+ * (a copy) its descriptor, and owns raw; a free owns its buffer once the name is gone.
+ */
 #ifndef KILN_DAEMON_WORK_STATE_H
 #define KILN_DAEMON_WORK_STATE_H
 
@@ -10,48 +30,48 @@
 #include "raw_launch.h"
 #include "work.h"
 
-enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FREE, WORK_GRAPH };
-/* READY: it may go on; WAITS: it stays at the head of the queue; GONE: it was sent, or has ended
- * and was freed. */
-enum work_step { WORK_READY, WORK_WAITS, WORK_GONE };
+enum work_kind { WORK_LAUNCH, WORK_READ, WORK_WRITE, WORK_FREE, WORK_GRAPH };
+
+enum work_state { WORK_QUEUED, WORK_FETCHING, WORK_LOADING, WORK_FREEING, WORK_SENT, WORK_LOST };
+
+/* The result of a step towards the device process. */
+enum work_step {
+	STEP_READY, /* nothing is missing: take the next step */
+	STEP_WAITS, /* something is under way, whose end pumps the queue */
+	STEP_SENT,  /* the message has left */
+	STEP_ENDED, /* the work is answered and freed: do not touch it */
+};
 
 struct work {
 	enum work_kind kind;
+	enum work_state state;
 	uint64_t ticket;
-	struct session *session; /* NULL: nobody waits any more */
-	bool sent;
-	const char *asked; /* the request that it is: "submit" */
+	struct session *session; /* NULL: LOST */
+	const char *asked;       /* name of the request: "submit" */
 	uint64_t since_us;
 	uint64_t device; /* kind of the one that it was submitted for: device_entry.kind */
 	uint64_t lane_tail, lane_follows; /* entries of the session's lane that it follows */
 	struct work *previous, *next;
-	/* LAUNCH; GRAPH: of a graph, the part that is looked at */
+	/* A launch; a graph has here the part that is looked at. */
+	struct work_order order;
 	struct call *call;
 	struct kernel_ref *variant;
-	struct kernel_ref *kernel; /* the variant, or its generic one: chosen when it is sent */
-	struct raw_launch *raw; /* of a user's kernel, in the session's own process; else the variant's
-							   plan says it all */
+	struct kernel_ref *kernel; /* the variant or its generic kernel: chosen before it is fetched */
+	struct raw_launch *raw; /* a user's kernel, for the session's own process; NULL: see variant */
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
-	const struct kernel_extent *extents; /* of the plan, or of raw */
+	const struct kernel_extent *extents; /* of variant's plan, or of raw */
 	int operand_count;
-	uint32_t stream; /* of the client's */
-	uint64_t after;
-	bool wants_lane;           /* the answer shall say how to do it again without a message */
-	bool first;                /* the client does not know the call before the answer */
-	uint64_t bound;            /* the call's name in the lane; 0: it has none */
-	uint64_t executor_call;    /* its id there, once sent */
-	struct job_wait *fetching; /* the kernel, from cache or compiler */
-	bool loading;
-	uint64_t load_us; /* when that began */
-	int load_status;
-	bool remade; /* its kernel could not be loaded, and was compiled again */
+	uint64_t bound;            /* the call's name in the lane; 0: none */
+	uint64_t executor_call;    /* SENT: its id in the device process */
+	struct job_wait *fetching; /* FETCHING */
+	uint64_t load_us;          /* when the load began */
+	int load_status;           /* of the last fetch or load */
 	char load_error[JOB_ERROR_MAX];
-	/* COPY, FREE */
+	bool remade; /* its kernel could not be loaded once, and was compiled anew */
+	/* A copy or a free. */
 	struct buffer *buffer;
 	uint64_t offset, bytes;
-	int fd;
-	bool to_device;
-	bool freeing; /* FREE: the session's own process is asked first */
+	int fd; /* a copy's; -1: none */
 };
 
 #define FAILED_TICKETS 1024
@@ -62,64 +82,68 @@ struct work_queue {
 	struct work *sent;
 	int sent_count;
 	struct map by_ticket; /* queued and sent */
-	bool waiting_ready, pumping, pump_again;
-	uint64_t failed[FAILED_TICKETS]; /* tickets that did not succeed, newest overwrite */
+	bool waiting_ready;   /* a device process is being started */
+	enum { PUMP_IDLE, PUMP_RUNNING, PUMP_AGAIN } pump;
+	uint64_t
+		failed[FAILED_TICKETS]; /* tickets that did not succeed; the newest overwrites the oldest */
 	unsigned failed_at;
 };
 
-/* The device process that it is for. */
+void work_assert_valid(const struct work *work);
+/* The device process that the work is for. */
 struct device_handle *work_executor(const struct work *work);
 
 /* ---- work.c ---- */
 
-/* It has not ended. */
+/* Says whether the ticket has not ended. */
 bool work_pending(const struct session *session, uint64_t ticket);
 
-/* Answers and frees a work that is in one of the lists. */
+/* Answers and frees a work. */
 void work_end(struct work *work, int status, const char *error, uint64_t micros);
-/* The executor has it: from the queue to the list of those. */
+/* Moves a work from the queue to the list of sent ones. */
 void work_mark_sent(struct work *work);
-/* The end that the executor reports; arg is the work. */
+/* The device process has answered; arg is the work. */
 void work_done(void *arg, int status, const char *error, struct wire_in *reply);
-/* What a launch is: module, shape, arguments, operands; placed: and where they lie. */
+/* Puts module, shape, arguments and operands of a launch; placed: with the operands' places. */
 void work_put_launch(struct wire_out *message, const struct work *work, uint64_t module,
 					 bool placed);
 bool work_ticket_failed(const struct session *session, uint64_t ticket);
 
-/* The order of submission holds over both processes: what is sent must end before this begins. */
+/* Says whether sent works must end first, for they run elsewhere and the order must hold. */
 bool work_must_let_finish(const struct work *work);
 
 /* ---- lane.c ---- */
 
-/* Sees that the launch, which is about to be sent, may next time come through the lane. */
+/* Binds a launch that is about to be sent: the next one may come through the lane. */
 void lane_bind(struct work *work, uint64_t module);
 void lane_bind_graph(struct work *work);
-/* Adds to its answer how; the number of descriptors that go along. */
+/* Adds to the answer how to use the lane; returns how many descriptors go along. */
 int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS]);
 
 /* ---- graph.c ---- */
 
-/* Of work_advance(): the graph is made, or launched. */
+/* Like work_advance(), for a graph that is made or launched. */
 enum work_step graph_advance(struct work *work);
-/* Members of the answer that tells of a new one. */
+/* Puts the members of the answer for a new graph. */
 void graph_put(const struct call *call, struct wire_out *out);
 
 /* ---- work_send.c ---- */
 
-/* An element of the list of arguments: [0, operand], [1, bytes, value], [2], [3] or bytes. */
+/* Puts an element of member "args": [0, operand], [1, bytes, value], [2], [3] or bytes. */
 void work_put_argument(struct wire_out *message, const struct kernel_arg *arg);
-/* Member "scratch", if there is any: [bytes, counters]. */
+/* Puts member "scratch", [bytes, counters], if the kernel has any. */
 void work_put_scratch(struct wire_out *message, const struct kernel_scratch *scratch);
-/* Of what one launch needs.  WAITS: it is asked for. */
+/* See that the device process has the buffer, and the kernel. */
 enum work_step work_need_buffer(struct work *work, struct buffer *buffer);
 enum work_step work_need_kernel(struct work *work, uint64_t *module);
 bool work_writes_all(const struct work_operand *operand, const struct kernel_extent *extent);
-/* The entries of the lane that the client had written before this request. */
+/* Puts which entries of the lane the client had written before this request. */
 void work_put_lane(struct wire_out *message, const struct work *work);
+/* Answers with an error. */
 enum work_step work_refuse(struct work *work, int status, const char *error);
-/* What became of sending it. */
+/* The step that follows from the status of sending the message. */
 enum work_step work_sent(struct work *work, int status);
-/* Sends the work if all it needs is there, else asks for what is missing. */
+/* Sends the head of the queue if all it needs is there, else asks for what is missing. */
 enum work_step work_advance(struct work *work);
 
 #endif

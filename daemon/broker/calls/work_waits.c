@@ -1,4 +1,4 @@
-/* work_waits.c: what the works of a session wait for. */
+/* work_waits.c: says what each work of a session waits for. */
 #include "work_waits.h"
 
 #include "work_state.h"
@@ -8,7 +8,7 @@ static struct wait_note note_of(const char *of)
 	return (struct wait_note){.what = "order", .of = of, .left_ms = WAITS_NO_DEADLINE};
 }
 
-/* A buffer of the work that is on its way to the device process; NULL: none is. */
+/* Finds a buffer of the work that a device process is placing or sharing. */
 static const struct buffer *placing(const struct work *work)
 {
 	for (int i = -1; i < work->operand_count; i++) {
@@ -20,20 +20,21 @@ static const struct buffer *placing(const struct work *work)
 	return NULL;
 }
 
-/* A work that is first in the queue needs something yet. */
+/* Notes what the head of the queue needs. */
 static void say_need(const struct work *work, struct work_wait *wait)
 {
 	const struct session *session = work->session;
 	wait->note = note_of("executor");
 	if (session->works->waiting_ready)
 		wait->owner = session;
-	else if (work->fetching || work->loading || work->freeing)
+	else if (work->state != WORK_QUEUED)
 		wait->owner = work;
 	else
 		wait->owner = placing(work);
-	if (work->after && work_pending(session, work->after)) {
+	if (work->order.after && work_pending(session, work->order.after)) {
 		wait->note.what = "ticket";
-		waits_say(&wait->note, "ticket %llu, which it follows", (unsigned long long)work->after);
+		waits_say(&wait->note, "ticket %llu, which it follows",
+				  (unsigned long long)work->order.after);
 	} else {
 		waits_say(&wait->note, "what was submitted before it to end");
 	}
@@ -45,7 +46,7 @@ static void visit_work(const struct work *work, work_visit visit, void *arg)
 	struct work_wait wait = {
 		.ticket = work->ticket, .asked = work->asked, .since_us = work->since_us};
 	wait.note = note_of("");
-	if (work->sent)
+	if (work->state == WORK_SENT)
 		wait.owner = work;
 	if (work == first)
 		say_need(work, &wait);
