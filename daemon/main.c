@@ -1,6 +1,7 @@
 /* main.c: one binary, three roles: broker, executor, compiler worker.  Only this file ends a
  * process. */
-#include "daemon/broker/broker.h"
+#include "daemon/broker/front/server.h"
+#include "daemon/compile/compile.h"
 #include "exec/exec.h"
 #include "daemon/base/pulse.h"
 #include "daemon/base/util.h"

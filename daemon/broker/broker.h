@@ -16,7 +16,10 @@
 #include "daemon/options/options.h"
 #include "daemon/broker/kernels/usage_log.h"
 
+struct acceptor;
 struct broker_events;
+struct drain;
+struct server;
 struct store;
 struct remote;
 struct pool;
@@ -85,6 +88,8 @@ struct broker {
 	int alt_compilers; /* compilers beside the pool's */
 
 	struct server *server;
+	struct acceptor *acceptor;
+	struct drain *drain;
 	bool draining;
 };
 
@@ -98,19 +103,5 @@ static inline uint64_t broker_id(struct broker *broker)
 {
 	return ++broker->next_id;
 }
-
-#ifdef KILN_TEST_HOOKS
-/* From now on descriptors may come with a connection, as before Linux 6.16. */
-void server_admit_rights(struct broker *broker);
-#endif
-/* Begins to drain, as SIGTERM does. */
-void server_stop(struct broker *broker, const char *why);
-/* Makes the socket anew where it was removed. */
-void server_look(struct broker *broker);
-/* The listening socket's path. */
-const char *server_path(const struct broker *broker);
-#define SERVER_LEFT 2 /* a thread is still in the cache: exit(3) would wait for it */
-/* The broker's main.  Returns the exit status, or SERVER_LEFT. */
-int server_run(const struct options *options);
 
 #endif

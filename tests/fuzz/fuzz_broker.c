@@ -152,12 +152,12 @@ static void start_broker(void)
 static void stop_broker(void)
 {
 	uint64_t until = util_now_us() + SETTLE_US;
-	server_stop(&broker, "the input ends");
+	drain_begin(&broker, "the input ends");
 	while (uv_run(&broker.loop, UV_RUN_NOWAIT)) {
 		children_speak(1000);
 		/* Instead of waiting for its clock. */
-		if (broker.server->phase != SERVER_CLOSED)
-			on_drain(&broker.server->drain);
+		if (!drain_is_done(&broker))
+			drain_look(&broker);
 		require(util_now_us() < until, "the broker does not come to its end");
 	}
 	require(!broker.sessions && broker.session_count == 0 && broker.silent_count == 0 &&

@@ -12,6 +12,7 @@
 #include "daemon/broker/calls/lane.h"
 #include "daemon/broker/calls/work_waits.h"
 #include "daemon/broker/requests/request.h"
+#include "drain.h"
 #include "peer.h"
 
 #define NOTES_MOST 65536
@@ -172,7 +173,7 @@ static void ask_modules(struct collecting *all)
 	pool_waits(broker, keep_note, all);
 	remote_waits(broker, keep_note, all);
 	handle_waits(broker, keep_note, all);
-	server_waits(broker, keep_note, all);
+	drain_waits(broker, keep_note, all);
 	for (const struct session *session = broker->sessions; session; session = session->next)
 		if (session->alt_compiler && alt_compiler_note(session->alt_compiler, &note))
 			keep_note(all, &note);

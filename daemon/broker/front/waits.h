@@ -21,10 +21,4 @@ struct wait_row {
 /* Those who have waited longest, these first; returns how many, and *all how many there are. */
 int waits_collect(struct broker *broker, struct wait_row *rows, int most, uint64_t *all);
 
-/* ---- What modules tell ---- */
-
-struct session;
-
-void server_waits(const struct broker *broker, waits_visit visit, void *arg);
-
 #endif

@@ -63,29 +63,15 @@ static const struct {
 };
 
 static const struct {
-	const char *name, *flags, *arguments, *reply;
+	const char *name, *flags;
 } requests[] = {
-#define REQUEST_ROW(name, flags, arguments, reply) {name, flags, arguments, reply},
+#define REQUEST_ROW(name, flags, arguments, reply) {name, flags},
 	PROTOCOL_REQUESTS(REQUEST_ROW)
 #undef REQUEST_ROW
 };
 
 _Static_assert(sizeof(handlers) / sizeof(*handlers) == sizeof(requests) / sizeof(*requests),
 			   "every request of the protocol has a handler");
-
-void command_put_requests(struct wire_out *out)
-{
-	wire_list_begin(out, "requests");
-	for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
-		wire_map_begin(out, NULL);
-		wire_put_str(out, "name", requests[i].name);
-		wire_put_str(out, "flags", requests[i].flags);
-		wire_put_str(out, "arguments", requests[i].arguments);
-		wire_put_str(out, "reply", requests[i].reply);
-		wire_map_end(out);
-	}
-	wire_list_end(out);
-}
 
 static const char *flags_of(const char *name)
 {

@@ -86,8 +86,6 @@ void serve_debug(struct session *session, struct wire_in *message, struct frame 
 #endif
 void serve_stop(struct session *session, struct wire_in *message, struct frame *frame);
 
-/* The table of requests, for `kiln help requests`. */
-void command_put_requests(struct wire_out *out);
 /* Members counters, busy and identities; operators, sessions, older_sessions and flights. */
 void command_put_counters(struct wire_out *out, struct broker *broker);
 /* Member remote: the second tier. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "daemon/broker/front/accept.h"
 #include "daemon/broker/front/session_life.h"
 #include "daemon/broker/calls/lane.h"
 #include "daemon/broker/devices/handle.h"
@@ -304,7 +305,7 @@ static bool set(struct session *session, struct wire_in *message, const char *wh
 	else if (!strcmp(what, "closer-sockets"))
 		closer_crowd((int)wire_get_uint(&message->root, "count", 0));
 	else if (!strcmp(what, "admit-rights"))
-		server_admit_rights(session->broker);
+		accept_admit_rights(session->broker);
 	else if (!set_time(test, what, ms))
 		return false;
 	reply_ok(session, wire_id(message));
@@ -352,7 +353,7 @@ static bool run_store(struct session *session, struct wire_in *message, const ch
 	} else if (!strcmp(what, "store-fault")) {
 		fault_store(session, message, (uint32_t)wire_get_uint(&message->root, "ms", 0));
 	} else if (!strcmp(what, "look")) {
-		server_look(session->broker);
+		accept_look(session->broker);
 		damage_cache(session, message, look);
 	} else {
 		return false;

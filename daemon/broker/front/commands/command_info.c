@@ -10,13 +10,38 @@
 #include "daemon/broker/front/peer.h"
 #include "daemon/broker/front/session_life.h"
 #include "daemon/broker/devices/handle.h"
+#include "daemon/broker/front/accept.h"
 #include "daemon/broker/front/admit.h"
+#include "daemon/broker/front/drain.h"
 #include "daemon/broker/kernels/freeze.h"
 #include "daemon/plan/plan.h"
 #include "daemon/broker/devices/pool/pool.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
+
+/* ---- The protocol's table ---- */
+
+static void put_requests(struct wire_out *out)
+{
+	static const struct {
+		const char *name, *flags, *arguments, *reply;
+	} requests[] = {
+#define REQUEST_ROW(name, flags, arguments, reply) {name, flags, arguments, reply},
+		PROTOCOL_REQUESTS(REQUEST_ROW)
+#undef REQUEST_ROW
+	};
+	wire_list_begin(out, "requests");
+	for (size_t i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
+		wire_map_begin(out, NULL);
+		wire_put_str(out, "name", requests[i].name);
+		wire_put_str(out, "flags", requests[i].flags);
+		wire_put_str(out, "arguments", requests[i].arguments);
+		wire_put_str(out, "reply", requests[i].reply);
+		wire_map_end(out);
+	}
+	wire_list_end(out);
+}
 
 /* ---- hello ---- */
 
@@ -369,7 +394,7 @@ static void put_server(struct wire_out *out, const struct broker *broker)
 	wire_put_str(out, "program", programs[util_program(path)]);
 	wire_put_str(out, "path", path);
 	wire_put_uint(out, "uptime_ms", (util_now_us() - broker->started_us) / 1000);
-	wire_put_str(out, "socket", server_path(broker));
+	wire_put_str(out, "socket", accept_path(broker));
 	put_log(out, broker);
 	wire_put_int(out, "fds", open_descriptors());
 	wire_put_int(out, "sessions", broker->session_count);
@@ -402,7 +427,7 @@ void serve_info(struct session *session, struct wire_in *message, struct frame *
 	(void)frame;
 	reply_begin(&out, wire_id(message));
 	if (section && !strcmp(section, "requests")) {
-		command_put_requests(&out);
+		put_requests(&out);
 		reply_send(session, &out, NULL, 0);
 		return;
 	}
@@ -483,5 +508,5 @@ void serve_stop(struct session *session, struct wire_in *message, struct frame *
 {
 	(void)frame;
 	reply_ok(session, wire_id(message));
-	server_stop(session->broker, "a client asked for it");
+	drain_begin(session->broker, "a client asked for it");
 }
