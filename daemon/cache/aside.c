@@ -88,7 +88,7 @@ static uint64_t bytes_of(const struct cache_place *place, int number)
 	return total;
 }
 
-/* What was set aside may be a directory that somebody has filled: then it stays. */
+/* Somebody may have filled a directory that was set aside: then it stays. */
 static bool remove_one(const struct cache_place *place, int number)
 {
 	bool removed = true;

@@ -15,7 +15,7 @@ struct cache;
 
 #define CACHE_COMPILER_MAX 96
 
-/* What is kept of one compiled kernel.  Pointers belong to the row (cache_row_free). */
+/* One compiled kernel.  The row owns what its pointers name (cache_row_free). */
 struct cache_row {
 	char key[KERNEL_KEY_HEX];
 	char op[24];
@@ -32,7 +32,7 @@ struct cache_row {
 	int64_t compile_micros;
 	int64_t created, used; /* seconds since 1970 */
 	int64_t hits;
-	/* What the database knows besides; cache_put() finds it out by itself. */
+	/* The database knows these besides; cache_put() finds them out by itself. */
 	char compiler[CACHE_COMPILER_MAX]; /* that key_text names; "" if it names none */
 	uint64_t size;                     /* what the row takes on disk: object, texts and columns */
 	bool pinned;
@@ -41,8 +41,8 @@ struct cache_row {
 
 struct cache_options {
 	const char *directory; /* made 0700 if missing */
-	/* Of rows, objects and texts and all, and how many: the least recently used rows go, down to
-	 * 90 % when one is passed.  0: no cap. */
+	/* The caps: bytes of rows with objects and texts, and their number.  When one is passed, the
+	 * least recently used rows go, down to 90 %. 0: no cap. */
 	uint64_t cap_bytes, cap_rows;
 	uint64_t memory_bytes; /* of objects kept in memory.  0: none */
 	bool faults;           /* a test may break its disk: disk_fault.h */
@@ -123,7 +123,7 @@ void cache_flush(struct cache *cache);
  * out. */
 int cache_room(struct cache *cache, uint64_t bytes, uint64_t rows, char error[KERNEL_ERROR_MAX]);
 
-/* ---- Upkeep (trim.c, look.c), in pieces so short that lookups go between ---- */
+/* ---- Upkeep (trim.c, read.c, heal.c), in pieces so short that lookups go between ---- */
 
 /* One piece of reading every row: those with keys after next ("" at first), which is moved on, and
  * "" again at the end.  Bad rows go to the quarantine and are reported. */
@@ -162,8 +162,8 @@ int cache_trim(struct cache *cache, const struct cache_trim *what, struct cache_
  */
 int cache_pin(struct cache *cache, const char *key_prefix, bool pinned, char key[KERNEL_KEY_HEX],
 			  char error[KERNEL_ERROR_MAX]);
-/* What is put off so that no call waits for it: writes uses, trims for the caps, gives room back to
- * the file system; a short piece of it. */
+/* Does a short piece of what no call should wait for: writes uses, trims for the caps, gives
+ * room back to the file system. */
 void cache_tend(struct cache *cache);
 /* Every few seconds: looks whether its files are still where they were, and whether a disk that
  * failed can be written again. */

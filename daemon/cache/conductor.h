@@ -1,6 +1,6 @@
 /*
  * conductor.h: the state of a cache, for cache.c (opening, writing), heal.c (what happens when the
- * disk fails), look.c (reading and verifying), trim.c (what goes and what stays) and failures.c.
+ * disk fails), read.c (reading and verifying), trim.c (what goes and what stays) and failures.c.
  * Nobody else includes it.
  */
 #ifndef KILN_DAEMON_CACHE_CONDUCTOR_H
@@ -38,12 +38,12 @@ struct cache {
 
 /* Opens the database; one that is damaged or not ours is set aside for a new one. */
 int cache_begin(struct cache *cache, char error[KERNEL_ERROR_MAX]);
-/* The disk has failed, and why; and it has not. */
+/* Notes that the disk has failed and why; and that it works again. */
 void cache_begin_trouble(struct cache *cache, const char *why);
 void cache_sound(struct cache *cache);
-/* Writes something, to know. */
+/* Writes something, to learn whether the disk can be written. */
 void cache_probe(struct cache *cache);
-/* Before something is written: a file that was removed or replaced is not written to any more. */
+/* Call before a write: leaves a database whose file was removed or replaced, and begins another. */
 void cache_stay(struct cache *cache);
 /*
  * What a failure of the database means for the caller.  A damaged database is set aside at once, so
@@ -58,7 +58,7 @@ int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 /* Writes some of the rows that only memory has. */
 int cache_save(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 int cache_check_key(const char *key, char error[KERNEL_ERROR_MAX]);
-/* Of a key, or the beginning of one. */
+/* Checks a key, or the beginning of one. */
 int cache_check_prefix(const char *prefix, char error[KERNEL_ERROR_MAX]);
 
 /* When a database is opened: forgets failures that were to be remembered for a while only, for the
@@ -68,17 +68,17 @@ int cache_failures_open(struct cache *cache, char error[KERNEL_ERROR_MAX]);
 /* Whether a failure has a key that begins so. */
 bool cache_failures_match(struct cache *cache, const char *prefix);
 
-/* Uses that are not in the database yet: of a key, or NULL. */
+/* Returns the uses of a key that are not in the database yet; NULL: there are none. */
 struct cache_db_use *cache_pending(struct cache *cache, const char *key);
 /* Counts one hit; written by cache_tend, before other writes, or when there are many. */
 void cache_count_use(struct cache *cache, const char *key, int64_t now);
 void cache_drop_use(struct cache *cache, const char *key);
 void cache_flush_uses(struct cache *cache);
 
-/* The one key that begins so, in the database or in memory only. */
+/* Finds the one key that begins so, in the database or in memory alone. */
 int cache_resolve(struct cache *cache, const char *prefix, char key[KERNEL_KEY_HEX],
 				  char error[KERNEL_ERROR_MAX]);
-/* Of rows, those in quarantine, and failures. */
+/* Returns the bytes that the cap counts: of rows, of those in quarantine, and of failures. */
 uint64_t cache_all_bytes(const struct cache *cache);
 /* More than 90 % of a cap: a row of so many bytes would drive out too much. */
 bool cache_fits(const struct cache *cache, uint64_t size);

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a row is told by: the first columns of whatever goes through rows. */
+/* The first columns of each statement that lists rows. */
 #define TOLD "key, op, target, instantiation, bytes, size, used"
 #define LIST                                                                             \
 	"SELECT " TOLD ", registers, shared, spill, local, micros, created, hits, compiler," \
@@ -83,7 +83,8 @@ static const char *const texts[DB_STATEMENTS] = {
 	[DB_FAILED_EXPIRE] = "DELETE FROM failures WHERE until <> 0",
 };
 
-/* What helps against a failure of the disk, or of who else uses the file; NULL for another. */
+/* Returns what helps against a failure of the disk, or against another program that uses the
+ * file; NULL: neither of them failed. */
 static const char *remedy_of(int code, int system)
 {
 	bool full = system == ENOSPC || system == EDQUOT || system == EFBIG;
@@ -134,7 +135,7 @@ int cache_db_fail(struct cache_db *db, const char *what, char error[KERNEL_ERROR
 {
 	int code = sqlite3_errcode(db->handle) & 0xff;
 	int system = system_error(db);
-	/* What could not be read, SQLite may take for damage. */
+	/* SQLite may take an unread page for damage. */
 	if (system == EIO && is_damage(code))
 		code = SQLITE_IOERR;
 	bool file = code == SQLITE_IOERR || code == SQLITE_FULL || code == SQLITE_CANTOPEN;
@@ -217,7 +218,7 @@ int cache_db_ask(struct cache_db *db, const char *question, int64_t *number)
 	return ask(db, question, number, text, sizeof(text));
 }
 
-/* A page that the disk does not give says nothing of what is on it. */
+/* Whether SQLite found a page unreadable, which tells nothing about its contents. */
 static bool says_unread(const char *answer)
 {
 	static const char words[] = "error code=";
@@ -234,7 +235,7 @@ static int look_over(struct cache_db *db, enum cache_db_check check, char error[
 	if (ask(db, check == DB_CHECK_ALL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
 			&number, answer, sizeof(answer)) != SQLITE_OK)
 		return cache_db_fail(db, "checking", error);
-	/* Of some pages it says only that it has them not; the system call said why. */
+	/* SQLite tells of some pages only that it does not have them; the system call told why. */
 	if (says_unread(answer) || (strcmp(answer, "ok") != 0 && errno == EIO)) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 						 "checking %.150s failed: disk I/O error: see to its disk", db->path);
@@ -277,7 +278,7 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 	return KILN_OK;
 }
 
-/* What stands at the path; zeroes where nothing does.  False: the system does not say. */
+/* Looks at the file of this path; all zero where none is.  False: the system does not say. */
 static bool look_at(const char *path, struct stat *status)
 {
 	if (cache_fault_lstat(path, status) == 0)
@@ -298,7 +299,7 @@ static struct db_file file_of(const struct stat *status)
 	return (struct db_file){status->st_dev, status->st_ino};
 }
 
-/* Whether it is still the one that is open. */
+/* Whether the file at the path is still the one that is open. */
 static bool is_file(struct db_file *open, const struct stat *now)
 {
 	if (!open->inode)
@@ -306,8 +307,8 @@ static bool is_file(struct db_file *open, const struct stat *now)
 	return open->device == now->st_dev && open->inode == now->st_ino;
 }
 
-/* Something else stands where a file of the database belongs: a directory, a link, a pipe.  In the
- * place of a log it is removed, for it has nothing of ours. */
+/* Refuses a path where something else than a file stands: a directory, a link, a pipe.  In the
+ * place of the log it is removed, for it has nothing of the cache. */
 static int check_files(const char *path, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status, log;
@@ -382,7 +383,7 @@ int cache_db_open(const char *path, enum cache_db_check check, struct cache_db *
 enum cache_db_lost cache_db_lost(struct cache_db *db)
 {
 	struct stat file, log;
-	/* What the system does not say is no sign that they have gone. */
+	/* An unknown state of the files is no sign that they are gone. */
 	if (look_at(db->path, &file) && (!file.st_ino || !is_file(&db->file, &file)))
 		return DB_LOST_FILE;
 	return look_at_log(db->path, &log) && !is_file(&db->log, &log) ? DB_LOST_LOG : DB_LOST_NOTHING;

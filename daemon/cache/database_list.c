@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one piece of trimming: so few that whoever waits for the database waits for milliseconds. */
+/* The rows and bytes of one piece of trimming: so few that others wait for the database for
+ * milliseconds only. */
 #define TRIM_ROWS 64
 #define TRIM_BYTES ((uint64_t)4 << 20)
 #define TRIM_LOOK 1024  /* rows of a piece that removes nothing */
@@ -85,7 +86,7 @@ struct victim {
 	int64_t bytes, size;
 };
 
-/* What is gone through while a piece is chosen. */
+/* The rows chosen for a piece. */
 struct piece {
 	struct victim victims[TRIM_ROWS];
 	int count;
@@ -183,7 +184,7 @@ int cache_db_shrink(struct cache_db *db, bool *more, char error[KERNEL_ERROR_MAX
 			return cache_db_fail(db, what, error);
 		*more = left > 0 && left < before;
 	} while (*more && util_now_us() - began < PAUSE_UPKEEP_US);
-	/* What the log holds is written to the file, which then has its new length. */
+	/* The checkpoint writes the log to the file, which then gets its new length. */
 	if (!*more &&
 		sqlite3_exec(db->handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) != SQLITE_OK)
 		return cache_db_fail(db, what, error);

@@ -13,7 +13,7 @@
 
 enum fault_kind { FAULT_NONE, FAULT_FULL, FAULT_READONLY, FAULT_FAILING, FAULT_SLOW };
 
-/* What a call does to the file. */
+/* The effect of a system call on the file. */
 enum deed { DEED_READ, DEED_WRITE, DEED_GROW, DEED_SHRINK, DEED_MAKE, DEED_REMOVE, DEED_LOOK };
 
 static const struct {

@@ -50,7 +50,7 @@ static int remove_rows(struct cache *cache, enum cache_db_statement which, const
 
 int cache_failures_open(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
-	/* On a disk that is full they are forgotten when their time is over. */
+	/* On a full disk these failures are forgotten when their time is over. */
 	if (cache_db_run(cache_db_statement(cache->db, DB_FAILED_EXPIRE)) != SQLITE_OK)
 		cache->write_failures++;
 	return recount(cache, error);

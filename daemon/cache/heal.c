@@ -1,15 +1,37 @@
 /*
  * heal.c: what becomes of the cache when its disk fails, its database is damaged, or its files are
- * taken away: memory goes on alone, and the disk is tried again until it works.  Knows no SQL.
+ * taken away.  Knows no SQL.
+ *
+ *   SOUND ---(a call fails for what may pass)---> TROUBLED ---(a probe succeeds)---> SOUND
+ *     |                                              |
+ *     |  (the database is damaged: it is set aside;  |
+ *     |   or its files are gone)                     |
+ *     +-------------------> ALONE <------------------+
+ *                             |
+ *                             +---(a database opens, tried again from again_us on)---> SOUND
+ *
+ * - SOUND: db is open, trouble is empty.
+ * - TROUBLED: db is open and may still be read; memory keeps the rows that the disk does not take.
+ * - ALONE: db is NULL, and memory serves alone.
+ *
+ * cache_begin_trouble() and cache_sound() write trouble, leave_db() and open_db() write db.
+ * Outside of this file the cache is never ALONE without a sentence in trouble.
  */
 #include "conductor.h"
 #include "daemon/base/deadlines.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Up to this size a database is always looked over when opened, beyond it after a crash only. */
 #define CHECK_ALWAYS_BYTES ((uint64_t)64 << 20)
 #define SUSPECT_MOST 3 /* how often a database that is sound may be said to be damaged */
+
+static void assert_valid(const struct cache *cache)
+{
+	assert(cache->db || cache->trouble[0]);
+	(void)cache;
+}
 
 /* ---- Trouble ---- */
 
@@ -48,7 +70,7 @@ static int open_db(struct cache *cache, enum cache_db_check check, char error[KE
 	return status;
 }
 
-/* Sets aside what there is and opens a new one. */
+/* Sets the database aside and opens a new one. */
 static int begin_new(struct cache *cache, const char *why, char moved[32],
 					 char error[KERNEL_ERROR_MAX])
 {
@@ -139,7 +161,7 @@ int cache_failed(struct cache *cache, int status, char error[KERNEL_ERROR_MAX])
 		return KILN_EIO;
 	}
 	cache_sound(cache);
-	/* What memory has was verified when it was read. */
+	/* The rows in memory were verified when they were read. */
 	cache_memory_mark(&cache->memory, NULL, true);
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO,
 					 "the cache's database was damaged and is now %s: a new one has begun", moved);
@@ -173,7 +195,7 @@ static bool try_disk(struct cache *cache)
 	return status != KILN_EPERM;
 }
 
-/* Opens what can be opened now: the directory too may have gone. */
+/* Opens the directory again if it has gone, and a database in it. */
 static int begin_again(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
 	int status = KILN_OK;
@@ -194,10 +216,12 @@ static int begin_again(struct cache *cache, char error[KERNEL_ERROR_MAX])
 
 int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
-	/* What is begun may be found damaged at once. */
+	/* A database that was just begun may be found damaged at once. */
+	assert_valid(cache);
 	bool may_begin = !cache->db && util_now_us() >= cache->again_us;
 	if (cache->db || (may_begin && begin_again(cache, error) == KILN_OK && cache->db))
 		return KILN_OK;
+	assert_valid(cache);
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%s", cache->trouble);
 }
 
@@ -230,4 +254,5 @@ void cache_look(struct cache *cache)
 		leave_db(cache);
 		begin_again(cache, error);
 	}
+	assert_valid(cache);
 }

@@ -104,7 +104,7 @@ const char *cache_place_remote_name(unsigned long type);
  */
 struct cache_db;
 
-/* What the database knows of a row beside its blob. */
+/* The columns that the database has of a row, beside its blob. */
 struct cache_db_index {
 	char key[KERNEL_KEY_HEX];
 	char op[24];
@@ -135,8 +135,8 @@ struct cache_db_totals {
 /* A row of so many bytes of object, and in all, is gone. */
 void cache_db_count_gone(struct cache_db_totals *totals, int64_t bytes, int64_t size);
 
-/* What a row with a blob of so many bytes takes on disk, its columns and index entries included;
- * blobs lie in pages of their own. */
+/* Returns what a row with a blob of so many bytes takes on disk, with its columns and index
+ * entries; blobs lie in pages of their own. */
 int64_t cache_db_cost(size_t blob_bytes);
 
 /* Which damage to look for; both read all of it, DB_CHECK_ALL compares the indices as well. */
@@ -147,8 +147,8 @@ void cache_db_close(struct cache_db *db);
 /* Whether a call has failed for what may pass, since this was asked last: a disk that is full,
  * read-only or broken, or another program that holds the file.  The sentence has the remedy. */
 bool cache_db_disk_failed(struct cache_db *db);
-/* What of its files is no longer where it was, though it is still open.  Without its log it is
- * whole once it is closed; without its file what is written is lost. */
+/* Tells which of its open files is no longer at its path.  Without its log the database is whole
+ * once it is closed; without its file, writes are lost. */
 enum cache_db_lost { DB_LOST_NOTHING, DB_LOST_LOG, DB_LOST_FILE };
 enum cache_db_lost cache_db_lost(struct cache_db *db);
 /* Writes something that changes nothing.  KILN_EPERM: it was opened when it could only be read. */

@@ -55,7 +55,7 @@ int pack_read(struct pack_reader *reader, struct cache *cache, int64_t now, bool
 			  char error[KERNEL_ERROR_MAX]);
 /* One piece of removing what was taken.  A row that cannot be removed stays, whole as it is. */
 bool pack_undo(struct pack_reader *reader, struct cache *cache);
-/* Who sealed it; known when rows are taken. */
+/* Returns the signer; known once rows are taken. */
 const struct seal_signer *pack_signer(const struct pack_reader *reader);
 const struct pack_figures *pack_figures(const struct pack_reader *reader);
 /* Compilers of the rows that were taken or there, up to PACK_COMPILERS different ones. */

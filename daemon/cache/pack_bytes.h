@@ -20,7 +20,7 @@ struct pack_bytes {
 
 /* KILN_OK, KILN_EIO, KILN_ENOMEM; to be closed in each case. */
 int pack_bytes_open(const char *path, struct pack_bytes *out, char error[KERNEL_ERROR_MAX]);
-/* For the first time bytes are read in order.  KILN_EPERM: they are not what they were. */
+/* Reads bytes; the first time in order.  KILN_EPERM: they have changed since. */
 int pack_bytes_get(struct pack_bytes *file, uint64_t at, void *bytes, size_t size,
 				   char error[KERNEL_ERROR_MAX]);
 void pack_bytes_close(struct pack_bytes *file);

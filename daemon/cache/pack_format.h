@@ -10,7 +10,7 @@
 #define PACK_HEAD_BYTES 16
 #define PACK_END_NUMBERS 3
 #define PACK_LEAST_BYTES (PACK_HEAD_BYTES + 8 * PACK_END_NUMBERS + SEAL_BYTES)
-/* Of a piece: so few that whoever waits for the cache waits for milliseconds. */
+/* The rows of one piece: so few that others wait for the cache for milliseconds only. */
 #define PACK_PIECE_ROWS 64
 #define PACK_PIECE_BYTES ((uint64_t)4 << 20)
 

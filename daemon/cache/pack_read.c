@@ -104,7 +104,7 @@ int pack_read_open(const char *path, const struct seal_ring *ring, struct pack_r
 
 /* ---- Looking at all of it ---- */
 
-/* On a full disk not even removing goes without some room. */
+/* A full disk needs some room even to remove rows. */
 static int reserve_room(struct pack_reader *reader, struct cache *cache,
 						char error[KERNEL_ERROR_MAX])
 {

@@ -77,14 +77,15 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "\"%.200s\" is no absolute path of at most %d bytes", path, PATH_MAX - 1);
 	}
-	/* What it would take the place of, such as /dev/null, is somebody's. */
+	/* The path may name something else of somebody's, such as /dev/null: the pack must not
+	 * replace it. */
 	if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
 		free(writer);
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "%.200s is there already and is no file: a pack is a file", path);
 	}
 	snprintf(writer->path, sizeof(writer->path), "%s", path);
-	/* In a container each kilnd has the same number, and one that was killed left its file. */
+	/* In containers several kilnds have the same pid, and one that was killed has left its file. */
 	snprintf(writer->temporary, sizeof(writer->temporary), "%s.part%llx", path,
 			 (unsigned long long)util_now_us());
 	copy_filter(writer, filter);

@@ -142,7 +142,7 @@ static int take_lock(struct cache_place *place, char error[KERNEL_ERROR_MAX])
 	}
 	place->unclean = fstat(place->lock_fd, &status) == 0 && status.st_size > 0;
 	int size = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
-	/* On a full disk the lock holds all the same; only the message above has no pid to name. */
+	/* The lock holds on a full disk too; only the sentence above then has no pid to name. */
 	if (ftruncate(place->lock_fd, 0) == 0)
 		(void)!pwrite(place->lock_fd, text, (size_t)size, 0);
 	return KILN_OK;

@@ -8,7 +8,7 @@
 
 /* ---- The caps ---- */
 
-/* So that not every new row trims. */
+/* Trimming goes down to 90 % of a cap, so that not every new row trims. */
 static uint64_t low_mark(uint64_t cap)
 {
 	return cap ? cap - cap / 10 : UINT64_MAX;
@@ -41,7 +41,7 @@ static void forget_row(const struct cache_row *row, void *arg)
 	forget(arg, row->key);
 }
 
-/* What else there is takes its part of the bytes. */
+/* Trims rows.  The quarantine and the failures count against the bytes too. */
 static int trim_rows(struct cache *cache, const struct cache_trim *what,
 					 struct cache_trimmed *progress, cache_visit visit, void *arg,
 					 char error[KERNEL_ERROR_MAX])
@@ -216,7 +216,7 @@ static int check_room(struct cache *cache, const char *key, char error[KERNEL_ER
 	bool pinned = row.pinned;
 	uint64_t size = row.size;
 	cache_row_free(&row);
-	/* To show it may have been to find the database damaged. */
+	/* Reading the row may have found the database damaged. */
 	status = cache_have_db(cache, error);
 	if (status != KILN_OK)
 		return status;

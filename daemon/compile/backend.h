@@ -40,7 +40,7 @@ bool scan_name_ok(const char *name);
 /* ---- unit.c ---- */
 
 #define UNIT_CPU_ENTRY "kiln_cpu_entry"
-/* In the log of the host's compiler, if the entry that a user named is a kernel. */
+/* The log of the host's compiler has this text if the entry that a user named is a kernel. */
 #define UNIT_CPU_KERNEL "kiln: the entry is declared __global__"
 
 /* ---- user.c ---- */
@@ -84,7 +84,7 @@ extern const struct compile_option options_host[];
 #define OPTIONS_HOST_OBJECT "unit.so"
 /* Whether a job gets an option of the tables: not where its user chose another. */
 bool options_for_job(const struct compile_option *option, const struct compile_job *job);
-/* Of a user's options, those that a compiler for this target gets. */
+/* Returns those options of a user that a compiler for this target gets. */
 bool options_user_counts(const char *option, const char *target);
 bool options_user_allowed(const char *option);
 bool options_is_cuda(const char *target); /* sm_NN, sm_NNN, perhaps with a letter after it */
@@ -138,7 +138,7 @@ void library_open_builtins(struct library *library, int major, int minor);
 /* ---- usage.c ---- */
 
 void usage_open(void); /* before the rights to open files are given up */
-/* What the process has in memory at the beginning of a job, in bytes. */
+/* Returns the bytes that the process has in memory when a job begins. */
 uint64_t usage_begin(void);
 /* The most that the job, and the programs that it started, had above that. */
 int64_t usage_end(uint64_t before);
@@ -153,7 +153,7 @@ struct compile_reach {
 	char text[8192]; /* of the paths */
 	size_t used;
 };
-/* What the program, a compiler, must be able to read. */
+/* Finds the paths that the program, a compiler, must be able to read. */
 void compile_reach_of(const char *program, struct compile_reach *out);
 
 /* ---- hostcc.c: before and after the rights to open files are given up ---- */
@@ -173,7 +173,7 @@ struct workdir {
 	int fd; /* locked as long as the process lives */
 };
 bool workdir_open(struct workdir *dir);
-/* Nobody has removed it. */
+/* Whether the directory still exists. */
 bool workdir_is_there(const struct workdir *dir);
 void workdir_clean(struct workdir *dir); /* the files in it */
 void workdir_close(struct workdir *dir); /* all of it; fine when it was never opened */
@@ -185,7 +185,7 @@ void workdir_close(struct workdir *dir); /* all of it; fine when it was never op
 int spawn_run(const struct workdir *dir, const char *program, char *const *argv);
 /* Bytes of memory that the largest of the programs since the last call had at most. */
 uint64_t spawn_take_peak(void);
-/* What the last program said, cut at 1 MiB; malloc'd, NULL without memory. */
+/* Returns the output of the last program, cut at 1 MiB; malloc'd, NULL without memory. */
 char *spawn_log(const struct workdir *dir);
 
 #endif

@@ -113,15 +113,14 @@ struct compile_result {
 	size_t object_bytes;
 	int64_t registers, shared_bytes, spill_bytes, local_bytes; /* -1: not known */
 	int64_t micros;                                            /* inside the compiler */
-	int64_t
-		grew; /* bytes of memory that it took at most, above what the worker had; 0: not known */
-	/* It failed for reasons that lie outside of the job, and may be gone the next time; in no
-	 * message. */
+	int64_t peak_bytes; /* of memory, above what the worker had before; 0: not known */
+	/* The reason of the failure lies outside of the job and may pass; in no message. */
 	bool passing;
 };
 void compile_result_free(struct compile_result *result);
 
-/* Who compiles: part of the key.  Empty id: there is no such compiler here, and reason says why. */
+/* The compiler, which is part of the key.  Empty id: there is no such compiler here, and reason
+ * tells why. */
 struct compile_toolchain {
 	char id[96];    /* "nvrtc 13.0 5f2a...": version and content hash of library and builtins */
 	char stamp[96]; /* of the files behind id; see below */
@@ -155,7 +154,7 @@ int compile_key_again(const char *key_text, const char *target, const char *tool
 					  struct compile_key *out);
 void compile_key_free(struct compile_key *key);
 
-/* What one key is instead of another, in words. */
+/* Tells in words how one key differs from another. */
 #define COMPILE_DIFFERENCES 24
 struct compile_difference {
 	/* "target", "compiler", "option", "source", "kernel", "argument", "macro", "header", ... */

@@ -357,7 +357,7 @@ static bool has_no_room(const char *log)
 	return log_says_no_room(log) || is_full() || (log_says_too_large(log) && files_are_limited());
 }
 
-/* Not the job's failure: the next one may go well. */
+/* The job itself has not failed: the next attempt may go well. */
 static int blame_directory(const char *why, struct compile_result *out)
 {
 	return util_fail(out->error, sizeof(out->error), KILN_EIO,

@@ -185,7 +185,7 @@ void compile_result_write(struct wire_out *out, uint64_t id, const struct compil
 	wire_put_int(out, "spill", result->spill_bytes);
 	wire_put_int(out, "local", result->local_bytes);
 	wire_put_int(out, "us", result->micros);
-	wire_put_int(out, "grew", result->grew);
+	wire_put_int(out, "grew", result->peak_bytes);
 }
 
 /* False without memory; an absent member stays NULL. */
@@ -233,7 +233,7 @@ int compile_result_read(struct wire_in *in, uint64_t *id, struct compile_result 
 	read.spill_bytes = wire_get_int(root, "spill", -1);
 	read.local_bytes = wire_get_int(root, "local", -1);
 	read.micros = wire_get_int(root, "us", 0);
-	read.grew = wire_get_int(root, "grew", 0);
+	read.peak_bytes = wire_get_int(root, "grew", 0);
 	if (!copy_member(in, "entry", &read.entry) || !copy_member(in, "source", &read.source) ||
 		!copy_member(in, "log", &read.log) || !copy_object(in, &read)) {
 		compile_result_free(&read);

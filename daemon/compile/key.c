@@ -49,7 +49,7 @@ static void add_options(struct util_text *text, const struct compile_job *job)
 	util_text_add(text, "\n");
 }
 
-/* What only a user's job has. */
+/* Only the job of a user has these. */
 static void add_user(struct util_text *text, const struct compile_job *job)
 {
 	util_text_add(text, "user %d\n", job->user_files);

@@ -74,7 +74,7 @@ const struct compile_option options_host[] = {
 	{NULL, OPTION_ALWAYS, OPTION_ANY},
 };
 
-/* What a user may ask for: nothing that names a file or changes what else is compiled. */
+/* The options that a user may give: none of them names a file or changes what else is compiled. */
 static const char *const user_options[] = {
 	"-std=c++11",
 	"-std=c++14",

@@ -20,7 +20,8 @@
 extern const struct compile_file kernel_src_files[];
 extern const size_t kernel_src_count;
 
-/* What a file needs for a kind of target: the same whenever it is asked for, and dear to find. */
+/* The files that a root needs for a kind of target.  They never change and finding them takes
+ * long, so this process keeps them. */
 struct known_closure {
 	const struct compile_file *root;
 	bool cpu;

@@ -169,7 +169,7 @@ static int start(const struct workdir *dir, const char *program, char *const *ar
 	return failed;
 }
 
-/* Of the programs and those that they waited for. */
+/* The peak of the programs and of the children that they waited for. */
 static long peak_kib;
 
 uint64_t spawn_take_peak(void)

@@ -34,7 +34,7 @@ static void close_inherited(int keep)
 	struct dirent *entry;
 	int fds[256], count;
 
-	/* Not while reading the directory, which has a descriptor too. */
+	/* Close after reading: the directory has a descriptor too. */
 	do {
 		count = 0;
 		if (!dir)
@@ -236,7 +236,7 @@ static bool on_beat(void *arg, bool busy)
 {
 	const struct pulse_out *out = arg;
 
-	/* Who cannot take it has other signs. */
+	/* A broker that cannot take the beat sees other signs of life. */
 	if (busy)
 		(void)frame_send(out->sock, out->beat.buffer.data, out->beat.buffer.size, NULL, 0);
 	return true;
@@ -282,11 +282,11 @@ static int answer(int sock, const struct frame *frame, bool *usable)
 	}
 	before = usage_begin();
 	compile(&job, &result);
-	result.grew = usage_end(before);
+	result.peak_bytes = usage_end(before);
 	spoil_entry(&job, &result);
 	compile_result_write(&out, id, &result);
-	/* NVRTC does not give back what it held, and a replaced compiler stays replaced.  What changes
-	 * after the answer is the next job's affair. */
+	/* NVRTC does not give back its memory, and a replaced compiler stays replaced: such a
+	 * process ends.  If the compiler changes after the answer, the next job sees it. */
 	*usable = result.status != KILN_ENOMEM && hostcc_is_current();
 	status = send_message(sock, &out);
 	compile_result_free(&result);

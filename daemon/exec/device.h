@@ -51,7 +51,7 @@ struct device_shared {
 	uint64_t span, offset;
 };
 
-/* What a loaded kernel says of itself. */
+/* The parameters of a loaded kernel, as the object or the driver tells them. */
 struct device_kernel {
 	int param_count;                  /* -1: it does not say */
 	uint32_t params[KERNEL_MAX_ARGS]; /* bytes; of the first so many */
@@ -99,12 +99,12 @@ struct device_done {
 	int status; /* KILN_OK, or KILN_EDEVICE ... with a sentence */
 	char error[KERNEL_ERROR_MAX];
 	uint64_t micros; /* on the device, as far as it can tell; 0 otherwise */
-	/* Of a checked kernel: how many blocks ran, and how often they touched memory. */
+	/* A checked kernel counts its blocks and its accesses to memory. */
 	uint64_t blocks, accesses;
 	uint64_t reported; /* what the kernel left for the host */
 };
 
-/* Of threads that nothing orders: by their numbers, backwards, or neither. */
+/* The order of threads that no barrier orders: by their numbers, backwards, or shuffled. */
 enum device_order { DEVICE_NATURAL, DEVICE_REVERSED, DEVICE_SHUFFLED };
 
 struct device_ops {
@@ -189,8 +189,8 @@ struct device_ops {
 				int max, bool *broken);
 };
 
-/* What a launch whose kernel counted so many indices ends in: KILN_OK for none, KILN_EINDEX and
- * a sentence (report.c). */
+/* Turns a kernel's count of indices that are out of range into the status of its launch: KILN_OK
+ * for none, KILN_EINDEX and a sentence (report.c). */
 int device_report(const struct kernel_report *report, uint64_t count, char error[KERNEL_ERROR_MAX]);
 
 /* Whether these launches can be a graph: KILN_OK or EINVAL, ENOTSUP and a sentence (graph.c). */

@@ -14,7 +14,8 @@
 /* A cache line each. */
 struct trail_call {
 	_Alignas(64) _Atomic uint64_t number; /* 1 + of those begun before; written last; 0: none */
-	/* Of the request; or, where it came through a lane, of the call or graph, and whose lane. */
+	/* The number of the request; or, where the call came through a lane, that of the call or
+	 * graph, and the lane's stream. */
 	_Atomic uint64_t name, stream;
 	_Atomic uint64_t began_us, ended_us; /* util_now_us(); ended 0: it has not */
 	_Atomic int64_t status;              /* a kiln_status, once it has ended */

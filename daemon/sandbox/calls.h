@@ -94,7 +94,7 @@ static const struct {
 #endif
 };
 
-/* For no child of the broker: tracing, and what changes or goes past the system. */
+/* No child of the broker may make these: they trace, or change or bypass the system. */
 static const char *const forbidden_calls[] = {
 #if !SANDBOX_SANITIZED
 	"ptrace",

@@ -65,7 +65,7 @@ static int forbid_for_compiler(scmp_filter_ctx filter)
 	}
 	if (status == 0)
 		status = hide_clone3(filter);
-	/* Of another process. */
+	/* Refuses prlimit64 on another process. */
 	struct scmp_arg_cmp other = SCMP_A0(SCMP_CMP_NE, 0);
 	return status == 0 ? add(filter, REFUSE, "prlimit64", 1, &other) : status;
 }

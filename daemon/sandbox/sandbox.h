@@ -33,7 +33,7 @@ enum sandbox_role {
 #define SANDBOX_TEXT 64
 #define SANDBOX_READ 48
 
-/* What this host and this build have. */
+/* The kinds of enforcement that this host and this build have. */
 struct sandbox_host {
 	bool seccomp;
 	int landlock;    /* version of its interface; 0: there is none */
@@ -41,7 +41,7 @@ struct sandbox_host {
 };
 void sandbox_look(struct sandbox_host *out);
 
-/* What may be opened by its path; what is open already stays so. */
+/* The paths that a process may open; descriptors that are open stay so. */
 struct sandbox_files {
 	const char *read[SANDBOX_READ]; /* to be read and executed, directories with all below them */
 	int read_count;
@@ -56,7 +56,8 @@ struct sandbox_files {
 int sandbox_enter(enum sandbox_role role, enum sandbox_mode mode, const struct sandbox_files *files,
 				  char held[SANDBOX_TEXT], char *error, size_t error_size);
 
-/* In a compiler: from here on no program is started and no file opened.  Fine outside a sandbox. */
+/* A compiler calls this: from here on it starts no program and opens no file.  Fine outside a
+ * sandbox. */
 void sandbox_compile_alone(void);
 
 /*
@@ -65,13 +66,13 @@ void sandbox_compile_alone(void);
  * error.  Does nothing outside a sandbox.
  */
 void sandbox_kernel_thread(int event_fd);
-/* What a kernel tried: "opens a file"; async-signal-safe. */
+/* Names what a kernel tried: "opens a file".  Async-signal-safe. */
 const char *sandbox_deed(int system_call);
 
 /* A number for /proc/self/oom_score_adj: who goes first when memory runs out.  Best effort. */
 void sandbox_give_way(int score);
 
-/* For sandbox*.c alone. */
+/* Only the files of this room use these. */
 int sandbox_landlock_version(void);
 /* 0, or -1 with errno. */
 int sandbox_landlock(int version, const struct sandbox_files *files);

@@ -131,7 +131,7 @@ int seal_write_file(const char *path, const char *line, unsigned mode, char erro
 						   : FAIL(KILN_EIO, "%.200s: %s", path, strerror(saved));
 }
 
-/* Whoever can write to it decides whose kernels run here; whoever can read a secret, too. */
+/* A user who can write to it decides whose kernels run here; so does one who can read a secret. */
 int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_MAX])
 {
 	struct stat status;
@@ -227,7 +227,7 @@ int seal_read_public(const char *path, const char *name, struct seal_key *out,
 	status = seal_read_line(text, &key, error);
 	free(text);
 	if (status == KILN_OK) {
-		/* What it is called here, which may be another name than its owner's. */
+		/* The key's name here may differ from the name that its owner gave it. */
 		snprintf(key.name, sizeof(key.name), "%s", name);
 		*out = key;
 	}

@@ -34,7 +34,7 @@ _Static_assert(crypto_sign_BYTES == 64 && crypto_sign_PUBLICKEYBYTES == 32 &&
 				   crypto_sign_SECRETKEYBYTES == 64,
 			   "keys and signatures have the sizes of Ed25519");
 
-/* What is signed. */
+/* Computes the digest that is signed. */
 static void digest_of(const char *purpose, const unsigned char *seal, unsigned char digest[32])
 {
 	struct util_hash hash;

@@ -135,7 +135,7 @@ static int cpu_checked(struct device *device, enum device_order order, char erro
 
 /* ---- Ends ---- */
 
-/* Moves all that is queued to the ends: first the work that broke the device, then the others. */
+/* Moves all queued works to the ends: first the work that broke the device, then the others. */
 static void give_up(struct device *device, struct cpu_work *culprit)
 {
 	if (device->given_up)

@@ -33,7 +33,7 @@
 #define CPU_WARP 32
 #define CPU_SHARED_DEFAULT 49152u
 #define CPU_SHARED_OPTIN 166912u
-/* On both sides of every buffer. */
+/* Each buffer has such a guard on both sides. */
 #define CPU_GUARD_BYTES (1u << 20)
 
 struct cpu_stream;

@@ -72,7 +72,7 @@ static void switch_to_base(struct cpu_worker *worker)
 	cpu_context_switch(&from->context, &worker->base);
 }
 
-/* The thread that has been ready longest goes on where it waited. */
+/* Resumes the thread that has been ready for longest. */
 static void resume_next(struct cpu_worker *worker)
 {
 	unsigned thread = worker->ready[worker->ready_head];
@@ -162,7 +162,7 @@ static struct cpu_fiber *take_fiber(struct cpu_worker *worker)
 	return &worker->fibers[number];
 }
 
-/* After a block that was left in the middle: no stack holds anything any more. */
+/* A block was left in the middle: makes all fibers anew, for no stack holds anything any more. */
 static void reset_fibers(struct cpu_worker *worker)
 {
 	worker->free = NULL;

@@ -69,7 +69,8 @@ static const struct kiln_cpu_variable *find_zone(const struct device_module *mod
 	return NULL;
 }
 
-/* Vectors that stick out of an operand: what they bring in from there is not used. */
+/* Allows reads of whole vectors that reach beyond an operand: the kernel does not use those
+ * bytes. */
 static bool is_in_granules(const struct cpu_work *work, uintptr_t address, uint64_t bytes)
 {
 	uint64_t granule = work->granule;
@@ -83,7 +84,8 @@ static bool is_in_granules(const struct cpu_work *work, uintptr_t address, uint6
 	return false;
 }
 
-/* What is not the kernel's but what calls and describes it, and the rest of its object. */
+/* Allows the memory through which the device calls and describes the kernel, and the rest of its
+ * object. */
 static bool is_allowed(const struct cpu_worker *worker, uintptr_t address, uint64_t bytes)
 {
 	const struct cpu_work *work = worker->work;
@@ -218,7 +220,8 @@ void cpu_check(struct kiln_cpu_state *state, const struct kiln_cpu_access *acces
 	cpu_block_leave(worker, text);
 }
 
-/* The line of a fault that only the machine saw; on the main thread, after the handler. */
+/* The main thread calls this after the handler: only the machine saw this fault, so no line is
+ * known yet. */
 void cpu_check_fault(struct cpu_work *work)
 {
 	char place[2 * CPU_PLACE_MAX], text[KERNEL_ERROR_MAX];

@@ -25,7 +25,7 @@
 
 static _Thread_local struct cpu_worker *fault_worker;
 
-/* What the access was, if the machine says so. */
+/* Tells "reads" or "writes", if the machine says which. */
 static const char *access_name(const void *context)
 {
 #if defined(__x86_64__)
@@ -49,13 +49,15 @@ static const char *instruction(const void *context)
 #endif
 }
 
-/* How far address lies outside of [base, base + bytes): > 0 beyond the end, < 0 before it. */
+/* Returns how far address lies outside of [base, base + bytes): above 0 beyond the end, below 0
+ * before the beginning. */
 static int64_t distance(uintptr_t address, uintptr_t base, uint64_t bytes)
 {
 	return address < base ? -(int64_t)(base - address) : (int64_t)(address - base - bytes);
 }
 
-/* The operand whose guards the address is in, or nearest to it; behind the last: scratch memory. */
+/* Returns the operand whose guards the address is in, or that is nearest; the one behind the
+ * last is scratch memory; -1: none is near. */
 static int near_operand(const struct cpu_work *work, uintptr_t address, int64_t *how_far)
 {
 	int found = -1;

@@ -51,7 +51,7 @@ int cpu_graph_make(struct device *device, const struct device_launch *launches, 
 	return KILN_OK;
 }
 
-/* All that says what is run; how it got on so far is the work's own. */
+/* Copies from the step all that tells what runs.  The work keeps its own progress. */
 static void become(struct cpu_work *work, const struct cpu_work *step)
 {
 	work->total = step->total;

@@ -15,8 +15,8 @@ static unsigned greatest_divisor(unsigned a, unsigned b)
 	return a;
 }
 
-/* Every order is a line through the numbers of the threads: number = step * k + first, modulo their
- * count. */
+/* Each order is a line through the numbers of the threads: number = step * k + first, modulo
+ * their count. */
 void cpu_order_begin(struct cpu_worker *worker, uint64_t block)
 {
 	unsigned count = worker->thread_count;

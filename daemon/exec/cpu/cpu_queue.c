@@ -63,7 +63,7 @@ static bool cancel_one(struct device *device, uint64_t ticket)
 	return false;
 }
 
-/* A delay is as good as running. */
+/* A work in its delay counts as begun. */
 uint64_t cpu_begun_us(struct device *device, uint64_t ticket)
 {
 	uint64_t begun = 0;

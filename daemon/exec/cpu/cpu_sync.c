@@ -26,7 +26,7 @@ static unsigned long long barrier_result(const struct cpu_worker *worker,
 	return 0;
 }
 
-/* All live threads are at the barrier: they go on, in order. */
+/* All live threads are at the barrier: wakes them, in order. */
 static void release_barrier(struct cpu_worker *worker)
 {
 	enum kiln_cpu_barrier kind = worker->threads[worker->barrier_first].barrier;
@@ -70,7 +70,8 @@ int cpu_barrier(struct kiln_cpu_state *state, enum kiln_cpu_barrier kind, int pr
 
 /* ---- Collectives ---- */
 
-/* What lane reads of a shuffle; its own value where the source lies outside of its segment. */
+/* Returns the lane from which this lane reads in a shuffle: itself, where the source lies
+ * outside of its segment. */
 static unsigned source_lane(const struct kiln_cpu_call *call, unsigned lane)
 {
 	unsigned width = (unsigned)call->width, operand = (unsigned)call->operand;
@@ -108,7 +109,7 @@ static unsigned long long reduce_two(const struct kiln_cpu_call *call, unsigned 
 	}
 }
 
-/* The same for all lanes of the group. */
+/* Computes a result that all lanes of the group get. */
 static unsigned long long common_result(const struct cpu_thread *warp, uint32_t group,
 										const struct kiln_cpu_call *call)
 {

@@ -23,7 +23,8 @@ static bool has_blocks(const struct cpu_work *work)
 	return atomic_load(&work->taken) < work->total && atomic_load(&work->status) == KILN_OK;
 }
 
-/* A started work with blocks left, else one that may start.  due: when the next delayed one may. */
+/* Picks a STARTED work with blocks left, else one that may start. *due: when the next delayed
+ * one may. */
 static struct cpu_work *pick(struct device *device, uint64_t *due)
 {
 	struct cpu_work *waiting = NULL;
@@ -50,7 +51,8 @@ static struct cpu_work *pick(struct device *device, uint64_t *due)
 	return waiting;
 }
 
-/* Goes to the end, so that streams take turns; a stream that ended and is empty goes away. */
+/* Moves the stream to the end of the list, so that streams take turns.  Frees one that has ended
+ * and is empty. */
 static void rotate(struct device *device, struct cpu_stream *stream)
 {
 	struct cpu_stream **link = &device->streams;
@@ -67,7 +69,7 @@ static void rotate(struct device *device, struct cpu_stream *stream)
 	*link = stream;
 }
 
-/* The kernel may have found indices that are out of range. */
+/* Fails the work if its kernel has counted indices that are out of range. */
 static void take_report(struct cpu_work *work)
 {
 	char error[KERNEL_ERROR_MAX];
@@ -204,7 +206,7 @@ static int start_one(struct device *device, char error[KERNEL_ERROR_MAX])
 		free(worker);
 		return status;
 	}
-	/* Signals of the process are the main thread's; faults come to who made them anyway. */
+	/* The main thread gets the signals of the process; a fault comes to the thread that made it. */
 	sigset_t all, old;
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);

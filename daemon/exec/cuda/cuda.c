@@ -83,7 +83,7 @@ static int describe(struct device *device, int ordinal, int count, struct device
 	return KILN_OK;
 }
 
-/* What cuInit says where the machine is not in order, and what helps. */
+/* Returns the remedy for an error of cuInit; "" if there is none. */
 static const char *init_remedy(CUresult result)
 {
 	switch ((int)result) {

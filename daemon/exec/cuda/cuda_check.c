@@ -10,7 +10,7 @@
 #include "cubin.h"
 #include "cuda_module.h"
 
-/* By the object, else by a driver that is new enough. */
+/* Asks the object for the kernel's parameters, else a driver that is new enough. */
 static void find_params(struct device *device, struct device_module *module, const void *object,
 						size_t bytes, const char *entry)
 {

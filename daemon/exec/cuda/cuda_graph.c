@@ -32,7 +32,7 @@ static int bind_all(struct device *device, const struct device_launch *launches,
 	return KILN_OK;
 }
 
-/* Capturing: the works become nodes, each behind the one before. */
+/* Captures the works: each becomes a node behind the one before. */
 static int record(struct device *device, struct device_graph *graph, CUstream stream,
 				  const struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
 {
@@ -63,7 +63,7 @@ static int graph_failed(struct device *device, const struct device_graph *graph,
 static int capture(struct device *device, struct device_graph *graph, CUstream stream,
 				   const struct cuda_queue *works, CUgraph *out, char error[KERNEL_ERROR_MAX])
 {
-	/* Other threads may do what they like meanwhile. */
+	/* Thread-local: other threads may call the driver meanwhile. */
 	CUresult result = device->cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	if (result != CUDA_SUCCESS)
 		return graph_failed(device, graph, result, "record", error);
@@ -74,7 +74,7 @@ static int capture(struct device *device, struct device_graph *graph, CUstream s
 	return status;
 }
 
-/* On a stream of its own: whatever is done there has ended when this returns. */
+/* Makes the graph on a stream of its own, where all has ended when this returns. */
 static int make_on(struct device *device, struct device_graph *graph, CUstream stream,
 				   const struct cuda_queue *works, char error[KERNEL_ERROR_MAX])
 {

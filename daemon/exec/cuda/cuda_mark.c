@@ -55,7 +55,8 @@ static CUdeviceptr word_of(const struct cuda_stream *stream)
 	return (CUdeviceptr)(uintptr_t)&stream->word->value;
 }
 
-/* The client's word first: who reads there waits, and nothing but its own view depends on it. */
+/* Writes the client's word first: a client waits for it, and only that client's view depends on
+ * it. */
 static CUresult write_both(struct device *device, const struct cuda_stream *stream)
 {
 	CUstreamBatchMemOpParams writes[2];

@@ -42,10 +42,11 @@ int cuda_memory_open(struct device *device, char error[KERNEL_ERROR_MAX])
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_ENOTSUP, result, "%s has no memory pools",
 						 device->name);
-	/* Freed memory stays in the pool: giving it back to the driver is what would stall. */
+	/* Freed memory stays in the pool: to give it back to the driver would stall launches. */
 	cuuint64_t keep = UINT64_MAX;
 	device->cu.cuMemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
-	/* A pool's first allocation takes ten times as long as the next: it is not a client's. */
+	/* The first allocation of a pool takes ten times as long as the next: the process makes it
+	 * now, not for a client. */
 	CUdeviceptr first = 0;
 	if (device->cu.cuMemAllocFromPoolAsync(&first, 1, device->pool, device->memory_stream) ==
 		CUDA_SUCCESS)
@@ -86,7 +87,8 @@ CUresult cuda_take(struct device *device, CUstream stream, uint64_t bytes, CUdev
 {
 	CUresult result = device->cu.cuMemAllocFromPoolAsync(out, bytes, device->pool, stream);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-		/* What the pool keeps may be in pieces that are too small. */
+		/* The pool may keep its memory in pieces that are too small: give them back and try
+		 * again. */
 		device->cu.cuStreamSynchronize(device->memory_stream);
 		device->cu.cuMemPoolTrimTo(device->pool, 0);
 		result = device->cu.cuMemAllocFromPoolAsync(out, bytes, device->pool, stream);
@@ -140,7 +142,7 @@ static int find_import(struct device *device, const struct device_import *what,
 			return KILN_OK;
 		}
 		if (same_handle)
-			/* The driver would answer with the old mapping, of memory that is gone. */
+			/* The driver would answer with the old mapping, whose memory is gone. */
 			return util_fail(
 				error, KERNEL_ERROR_MAX, KILN_EINVAL,
 				"the memory lent as CUDA buffer %llu by process %lld was freed and its "

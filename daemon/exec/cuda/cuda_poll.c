@@ -22,7 +22,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Starts held work whose time has come; what cannot be started is kept for the next report. */
+/* Starts held works whose time has come.  Works that do not start are FAILED, for the next
+ * report. */
 static void start_due(struct device *device, uint64_t now)
 {
 	struct cuda_stream *next;
@@ -43,7 +44,7 @@ static void start_due(struct device *device, uint64_t now)
 	}
 }
 
-/* The fraction of a microsecond goes over to the next answer, so that sums stay exact. */
+/* Carries the fraction of a microsecond over to the next answer, so that sums stay exact. */
 static uint64_t elapsed_us(struct device *device, const struct cuda_work *work)
 {
 	float ms = 0;
@@ -108,7 +109,7 @@ static int collect(struct device *device, struct device_done *done, int max)
 
 /* ---- A device that cannot go on ---- */
 
-/* What ran when the device failed: the first unfinished work of each stream. */
+/* Names the works that may have made the device fail: the first unfinished one of each stream. */
 static int suspects(const struct device *device, char *text, size_t size)
 {
 	int count = 0;
@@ -141,7 +142,7 @@ static void condemn_work(struct device *device, struct cuda_work *work, const ch
 	cuda_queue_add(&device->failed, work);
 }
 
-/* Ends work that a broken device will not end, the suspects first, for whoever wants one name. */
+/* Makes all works FAILED, the suspects first, so that a reader who wants one name gets theirs. */
 static void condemn(struct device *device)
 {
 	char who[120];

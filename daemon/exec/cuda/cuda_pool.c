@@ -52,7 +52,8 @@ int cuda_check_span(const struct device_import *what, uint64_t span, const char 
 	return KILN_OK;
 }
 
-/* Numbers of different processes may be equal: without a pid nothing is shared. */
+/* Finds an imported pool.  Without a pid nothing is shared: numbers of different processes may
+ * be equal. */
 static struct cuda_pool *find_pool(struct device *device, const struct device_import *what)
 {
 	struct cuda_pool *pool = device->pools;
@@ -61,7 +62,7 @@ static struct cuda_pool *find_pool(struct device *device, const struct device_im
 	return pool;
 }
 
-/* A pool is accessible from the GPU it lies on; from another one by request. */
+/* A pool is accessible from the GPU that it lies on; another GPU has to ask. */
 static CUresult make_accessible(struct device *device, CUmemoryPool pool)
 {
 	CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -166,7 +167,7 @@ static int open_pointer(struct device *device, struct cuda_pool *pool,
 	return KILN_OK;
 }
 
-/* What was freed is freed: the stream has got there. */
+/* Waits until the stream has done all frees. */
 static CUresult wait_until_freed(struct device *device)
 {
 	const struct timespec pause = {0, PAUSE_POOL_LOOK_NS};

@@ -29,7 +29,7 @@ uint64_t cuda_scratch_bytes(const struct device *device)
 	return device->scratch_bytes;
 }
 
-/* From the work's first byte to the border, and how much of that is not its counters. */
+/* Returns the bytes from the work's first byte to the border; *gap of them are not its counters. */
 static uint64_t below_border(const struct cuda_work *work, uint64_t *gap)
 {
 	uint64_t counters = work->scratch.counters;

@@ -30,7 +30,7 @@ static CUresult make(struct device *device, uint64_t bytes, size_t *span,
 	return device->cu.cuMemCreate(out, *span, &prop, 0);
 }
 
-/* Everything that was in the old place, and then that is given back. */
+/* Copies the contents to the new place and frees the old one. */
 static int move(struct device *device, struct device_memory *memory, struct device_memory *to,
 				char error[KERNEL_ERROR_MAX])
 {

@@ -30,8 +30,8 @@ static void close_range_of(unsigned first, unsigned last)
 		close((int)fd);
 }
 
-/* A user's code would write there what looks like the daemon's own lines, and as much as it likes.
- * Sanitizers keep it for their reports. */
+/* Code of a user could write there lines that look like the daemon's own, without end.
+ * Sanitizers keep the descriptors for their reports. */
 static void silence(void)
 {
 	int nothing = SANDBOX_SANITIZED ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -48,18 +48,19 @@ void exec_discipline(const struct exec_options *options)
 	int sock = options->sock;
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	setrlimit(RLIMIT_CORE, &none);
-	/* A loaded object of the cpu device keeps its descriptor. */
+	/* Each object that the cpu device has loaded keeps a descriptor. */
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
 	signal(SIGPIPE, SIG_IGN);
-	/* Its parent may be a thread that is soon gone, and what was opened before is the wrapper's. */
+	/* A wrapper may start it from a thread that ends soon, and descriptors that were open before
+	 * are the wrapper's. */
 	if (options->wrapped)
 		return;
 	if (options->own) {
 		sandbox_give_way(OWN_GIVES_WAY);
-		/* On a GPU what kernels print is printed by the driver. */
+		/* On a GPU the driver prints the output of kernels. */
 		if (options->sandbox != SANDBOX_OFF && !options->check &&
 			strcmp(options->device, "cpu") == 0)
 			silence();

@@ -24,8 +24,8 @@
 
 /* ---- Start ---- */
 
-/* What watches a process needs what the sandbox takes away, and so does who asks for lines of the
- * source of checked kernels. */
+/* A wrapper needs what the sandbox takes away from the process that it watches.  A process with
+ * checked kernels starts addr2line, which the sandbox forbids. */
 static int enter_sandbox(const struct exec_options *options, enum sandbox_role role,
 						 char held[SANDBOX_TEXT], char error[KERNEL_ERROR_MAX])
 {
@@ -60,7 +60,7 @@ static int open_device(struct exec *executor, const struct exec_options *options
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOTSUP,
 						 "kernels cannot be checked on device %s: --memcheck is for device cpu",
 						 name);
-	/* The host's threads are made in it; how a driver opens its device is its own affair. */
+	/* The cpu device makes its threads within the sandbox; a driver opens its device before. */
 	if (executor->ops == &device_cpu)
 		status = enter_sandbox(options, SANDBOX_HOST, held, error);
 	if (status == KILN_OK)
@@ -72,7 +72,8 @@ static int open_device(struct exec *executor, const struct exec_options *options
 			   : status;
 }
 
-/* The descriptor the device's poll watches: readable when the socket has something for us. */
+/* Makes the descriptor that the device's poll() watches: readable when the socket has something
+ * for this process. */
 static int watch_socket(struct exec *executor, char error[KERNEL_ERROR_MAX])
 {
 	struct epoll_event event = {.events = EPOLLIN};
@@ -89,7 +90,7 @@ static int watch_socket(struct exec *executor, char error[KERNEL_ERROR_MAX])
 
 static void watch_what_is_needed(struct exec *executor)
 {
-	/* Else requests wait in the socket. */
+	/* Without EPOLLIN requests wait in the socket. */
 	unsigned events = exec_may_receive(executor) ? (unsigned)EPOLLIN : 0;
 	if (executor->queue.count > 0)
 		events |= EPOLLOUT;
@@ -131,8 +132,8 @@ static void receive(struct exec *executor)
 	}
 }
 
-/* What the socket is ready for; lanes only had to wake us.  A hang-up counts when nothing more is
- * read, too. */
+/* Reads and writes the socket as far as it is ready.  A lane's doorbell has done its work when
+ * it woke this process.  A hang-up counts also while nothing more is read. */
 static void serve_socket(struct exec *executor)
 {
 	struct epoll_event events[EVENTS_PER_TURN];
@@ -224,7 +225,7 @@ static void serve(struct exec *executor)
 			finish(executor, &done[i]);
 		if (exec_lanes_overrun(executor, &done[0]) || exec_pace_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
-		/* While lanes are looked at, the system is asked now and then only. */
+		/* While this process spins on lanes, it makes these system calls only now and then. */
 		if (patience != 0 || executor->now_us - asked_us >= PAUSE_SOCKET_LOOK_US) {
 			asked_us = executor->now_us;
 			exec_say_scratch(executor);
@@ -236,8 +237,7 @@ static void serve(struct exec *executor)
 
 /* ---- End ---- */
 
-/* With work in flight everything is left to the end of the process: that work cannot be waited for.
- */
+/* Work in flight cannot be waited for: then the end of the process frees everything. */
 static void take_down(struct exec *executor)
 {
 	struct exec_buffer *buffer;

@@ -233,7 +233,7 @@ static void announce(struct exec *executor, struct exec_lane *lane, struct exec_
 	flight->done_last = !needed;
 }
 
-/* Of a launch from a lane: a graph, or what with places. */
+/* What an entry launches: graph, or the template `what` at its places. */
 struct exec_start {
 	const struct exec_template *what;
 	const struct exec_place *places;

@@ -28,7 +28,8 @@ struct exec_flight {
 	uint32_t done_value;
 	bool done_last; /* that of a later launch does as well */
 	bool untimed;
-	/* By message: its stream, those next to it there, and how long nothing may end. */
+	/* Of a flight that came by message: its stream, its neighbours there, and its deadline: the
+	 * time in which something must end on that stream. */
 	struct exec_line *line;
 	struct exec_flight *before, *behind;
 	uint64_t deadline_us; /* 0: for ever */

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* Larger ones are let go after use: kept, they would hold the client's memory. */
+/* A larger mapping goes after its use: to keep it would hold the client's memory. */
 #define KEPT_BYTES (64u << 20)
 
 /* A client's memfd, mapped.  The flights that use it hold it, and executor->kept. */
@@ -48,7 +48,7 @@ static void *map_file(int fd, size_t bytes, bool *writable)
 		*writable = true;
 		return address;
 	}
-	/* Sealed against writing: readable still, if not shared. */
+	/* A memfd that is sealed against writing can still be read, by a private mapping. */
 	if (errno == EPERM && !*writable)
 		return mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	return MAP_FAILED;

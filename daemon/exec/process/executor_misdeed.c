@@ -15,7 +15,8 @@ int exec_misdeed_arm(struct exec *executor, struct wire_in *message, struct fram
 	return KILN_OK;
 }
 
-/* What is not under way has ended in no status that there is, with no end to its words. */
+/* Writes nonsense into the cells of all entries that do not fly: a status that does not exist,
+ * and a text without an end. */
 static void spoil_cells(const struct exec_lane *lane)
 {
 	for (uint32_t i = 0; i < LANE_ENTRIES; i++) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a module that waits to be loaded; entry and object follow. */
+/* A module that waits to be loaded.  Its entry and object follow this struct in memory. */
 struct exec_load {
 	uint64_t request, id;
 	uint32_t shared;
@@ -35,7 +35,7 @@ static void answer_load(struct exec *executor, uint64_t request, const struct ex
 	exec_send(executor, &reply, -1);
 }
 
-/* Answers success; a module that cannot be loaded is gone. */
+/* Answers success.  A module that cannot be loaded is freed. */
 static int load_now(struct exec *executor, const struct exec_load *load,
 					char error[KERNEL_ERROR_MAX])
 {
@@ -60,7 +60,7 @@ static void load_later(struct exec *executor, void *what)
 	free(load);
 }
 
-/* The message does not stay: its parts are copied. */
+/* Copies the parts of the message, which goes when this request returns. */
 static int put_off(struct exec *executor, const struct exec_load *load,
 				   char error[KERNEL_ERROR_MAX])
 {

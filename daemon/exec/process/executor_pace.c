@@ -12,7 +12,7 @@
 
 #define NEVER UINT64_MAX
 
-/* A stream with flights, in their order. */
+/* A stream and its flights, in their order.  It goes with its last flight. */
 struct exec_line {
 	uint64_t stream;
 	struct exec_flight *first, *last;
@@ -26,7 +26,7 @@ void exec_pace_enter(struct exec *executor, struct exec_flight *flight, uint64_t
 	uint64_t now = util_now_us();
 	if (!line) {
 		line = calloc(1, sizeof(*line));
-		/* Then the broker's clock is all there is. */
+		/* Without memory the flight has no clock here; the broker's clock remains. */
 		if (!line || map_put_id(&executor->lines, stream, line) < 0) {
 			free(line);
 			return;
@@ -87,7 +87,7 @@ uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t 
 	return begun > progress_us ? begun : progress_us;
 }
 
-/* NULL: it is not overdue, and is looked at again at *due at the latest. */
+/* Returns the overdue flight.  NULL: none is overdue; look again at *due at the latest. */
 static const struct exec_flight *look(const struct exec *executor, struct exec_line *line,
 									  uint64_t now, uint64_t *due)
 {

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* KILN_OK: done, and answered here unless the entry says later. */
+/* KILN_OK: it is done; exec_request() answers unless the row says later. */
 typedef int request_handler(struct exec *executor, struct wire_in *message, struct frame *frame,
 							char error[KERNEL_ERROR_MAX]);
 
@@ -37,7 +37,7 @@ static int check_new_buffer(struct exec *executor, const msgpack_object *root, u
 	return KILN_OK;
 }
 
-/* root: the request, which says whose it is. */
+/* root: the request, which names the buffer and its owner. */
 static int keep_buffer(struct exec *executor, const msgpack_object *root,
 					   struct device_memory *memory, uint64_t bytes, uint64_t offset,
 					   bool allocated, char error[KERNEL_ERROR_MAX])
@@ -73,7 +73,7 @@ static int on_alloc(struct exec *executor, struct wire_in *message, struct frame
 	return keep_buffer(executor, &message->root, memory, bytes, 0, true, error);
 }
 
-/* What a kind comes with. */
+/* Each kind of import comes with a handle, a descriptor, or both. */
 static const struct import_form {
 	const char *name;
 	enum device_import_kind kind;
@@ -130,7 +130,7 @@ static int on_import(struct exec *executor, struct wire_in *message, struct fram
 		status = read_import(root, wire_get_str(message, root, "kind"), frame, &what, error);
 	if (status != KILN_OK)
 		return status;
-	/* CUDA's descriptors do not say how large they are: the driver checks those. */
+	/* CUDA's descriptors do not tell their size; the driver checks it. */
 	bool size_known = what.span || what.kind != DEVICE_IMPORT_FD;
 	if (size_known && (what.offset > what.span || what.bytes > what.span - what.offset))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -171,7 +171,7 @@ static int on_share(struct exec *executor, struct wire_in *message, struct frame
 	return KILN_OK;
 }
 
-/* The name is gone at once; the memory, and the answer, when nothing uses it. */
+/* Takes the name away at once.  The last use frees the memory and answers. */
 static int on_free(struct exec *executor, struct wire_in *message, struct frame *frame,
 				   char error[KERNEL_ERROR_MAX])
 {
@@ -255,7 +255,7 @@ static int on_ping(struct exec *executor, struct wire_in *message, struct frame 
 	return KILN_OK;
 }
 
-/* later: the answer to a success comes from elsewhere. */
+/* later: the handler, or the end of what it began, answers a success. */
 static const struct {
 	const char *name;
 	request_handler *handler;

@@ -103,8 +103,8 @@ void exec_say_scratch(struct exec *executor)
 	exec_send(executor, &message, -1);
 }
 
-/* On the heart's thread.  A message is whole or not there, and so may go between those of the main
- * thread. */
+/* The heart's thread calls this.  A frame is sent whole or not at all, so beats may go between
+ * the messages of the main thread. */
 static bool on_beat(void *arg, bool busy)
 {
 	const struct pulse_out *out = arg;

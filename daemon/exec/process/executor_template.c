@@ -17,7 +17,7 @@ static int reject(char error[KERNEL_ERROR_MAX], const char *what)
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EPROTO, "%s", what);
 }
 
-/* Exactly count unsigned integers of a list. */
+/* Reads a list of exactly count unsigned integers. */
 static bool read_uints(const msgpack_object *list, uint64_t *values, uint32_t count)
 {
 	if (wire_count(list) != count)
@@ -72,7 +72,7 @@ static int read_args(const msgpack_object *list, int operand_count, struct kerne
 	return KILN_OK;
 }
 
-/* One operand: [buffer, offset, extent, alignment, written]. */
+/* Reads one operand: [buffer, offset, extent, alignment, written]. */
 static int read_operand(const msgpack_object *item, uint32_t number, struct exec_operand *operand,
 						struct exec_place *place, char error[KERNEL_ERROR_MAX])
 {
@@ -177,7 +177,7 @@ static int read_report(const msgpack_object *list, struct kernel_report *report,
 	return KILN_OK;
 }
 
-/* Bytes from operand 0 to operand 1. */
+/* Checks a launch that copies bytes from operand 0 to operand 1. */
 static int check_plain_copy(const struct exec_template *copy, char error[KERNEL_ERROR_MAX])
 {
 	const struct exec_operand *operands = copy->operands;

@@ -6,7 +6,7 @@
 
 #include "executor.h"
 
-/* An operand, before it is known where it lies. */
+/* An operand before its place in memory is known. */
 struct exec_operand {
 	uint64_t bytes; /* from its first element on */
 	uint32_t alignment;

@@ -18,7 +18,7 @@ void exec_trail_open(struct exec *executor, int fd)
 	void *memory = MAP_FAILED;
 	if (fd > 0 && frame_fd_is_safe(fd, sizeof(struct trail)))
 		memory = mmap(NULL, sizeof(struct trail), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	/* Whoever reads it or not: launches do not ask. */
+	/* Launches write the trail without asking whether somebody reads it. */
 	if (memory == MAP_FAILED)
 		memory = mmap(NULL, sizeof(struct trail), PROT_READ | PROT_WRITE,
 					  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

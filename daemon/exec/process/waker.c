@@ -18,8 +18,9 @@
 #include <unistd.h>
 
 #define ROOM 1024u
-/* Looks for more so long after the last.  It is made to look by so many wakes within the same time:
- * a client that sleeps now and then is woken at once, by who launches. */
+/* The thread looks for more work for PAUSE_WAKER_SPIN_US after the last.  BUSY_WAKES wakes
+ * within that time rouse it: the launching thread itself wakes a client that sleeps now and
+ * then. */
 #define BUSY_WAKES 4
 
 struct waker {
@@ -35,7 +36,8 @@ struct waker {
 
 static void write_one(int fd)
 {
-	/* A full pipe is as good as a byte more, and one that nobody reads wakes nobody. */
+	/* A full pipe wakes its reader as well as one more byte would; a pipe without a reader wakes
+	 * nobody. */
 	if (write(fd, "", 1) < 0 && errno != EAGAIN && errno != EPIPE)
 		util_log(UTIL_WARN, "the client of a lane cannot be woken: %s", strerror(errno));
 }
@@ -47,7 +49,7 @@ static void ring_bell(struct waker *waker)
 		util_log(UTIL_WARN, "the thread that wakes clients cannot be woken: %s", strerror(errno));
 }
 
-/* Whether there was something. */
+/* False: nothing was given. */
 static bool write_given(struct waker *waker)
 {
 	uint32_t given = atomic_load_explicit(&waker->given, memory_order_acquire);
@@ -79,7 +81,7 @@ static void *run(void *arg)
 		if (read(waker->bell, &rings, sizeof(rings)) < 0 && errno != EINTR)
 			break;
 		look_for_a_while(waker);
-		/* What was given before somebody could see this is written below. */
+		/* waker_wake() may have given something before it could see that. */
 		atomic_store(&waker->awake, false);
 		write_given(waker);
 	}
@@ -106,7 +108,7 @@ struct waker *waker_start(void)
 	return NULL;
 }
 
-/* Often enough for a thread of its own. */
+/* Whether clients are woken so often that the thread pays. */
 static bool is_busy(struct waker *waker)
 {
 	uint64_t now = util_now_us();
@@ -140,14 +142,14 @@ void waker_wake(struct waker *waker, int fd)
 	}
 	waker->fds[given % ROOM] = fd;
 	atomic_store(&waker->given, given + 1);
-	/* It may have gone to sleep meanwhile, without having seen this. */
+	/* The thread may have gone to sleep meanwhile without having seen this. */
 	if (!atomic_load(&waker->awake))
 		rouse(waker);
 }
 
 void waker_drain(struct waker *waker)
 {
-	/* It is awake while there is something to write, and no write waits. */
+	/* The thread is awake while there is something to write, and no write waits. */
 	while (waker && atomic_load_explicit(&waker->written, memory_order_acquire) !=
 						atomic_load_explicit(&waker->given, memory_order_relaxed))
 		sched_yield();

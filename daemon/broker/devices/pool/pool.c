@@ -111,7 +111,7 @@ static void on_result(void *owner, struct compile_result *result)
 			   result->status == KILN_OK ? "done" : util_status_name(result->status));
 	bool again = is_worn(result) && worker->jobs_done > 1 && !job->fresh;
 	slot->job = NULL;
-	memory_note(pool, slot, job->job, result->grew);
+	memory_note(pool, slot, job->job, result->peak_bytes);
 	slot->resident = util_resident_bytes(worker_pid(worker));
 	/* Memory that a compiler leaks goes with its process, and so does whatever a user's source may
 	 * have done to it. */

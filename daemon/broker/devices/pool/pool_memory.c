@@ -32,10 +32,10 @@ uint64_t memory_estimate(const struct pool *pool, const struct slot *slot,
 
 /* The most, which is forgotten by and by.  slot->resident is still that of before the job. */
 void memory_note(struct pool *pool, const struct slot *slot, const struct compile_job *job,
-				 int64_t grew)
+				 int64_t peak_bytes)
 {
 	uint64_t *estimate = estimate_of(pool, job);
-	uint64_t took = (grew > 0 ? (uint64_t)grew : 0) + kept_for(slot, job);
+	uint64_t took = (peak_bytes > 0 ? (uint64_t)peak_bytes : 0) + kept_for(slot, job);
 	uint64_t faded = *estimate - *estimate / 8;
 	if (took)
 		*estimate = took > faded ? took : faded;

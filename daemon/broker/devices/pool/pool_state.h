@@ -101,7 +101,7 @@ uint64_t memory_estimate(const struct pool *pool, const struct slot *slot,
 						 const struct compile_job *job);
 /* What it took. */
 void memory_note(struct pool *pool, const struct slot *slot, const struct compile_job *job,
-				 int64_t grew);
+				 int64_t peak_bytes);
 
 /* ---- queue.c ---- */
 

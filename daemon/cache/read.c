@@ -1,5 +1,6 @@
 /*
- * look.c: reading rows: every one is verified, and a damaged one set aside.  Knows no SQL.
+ * read.c: reads rows and lists them.  Each row that is read is verified; a damaged one goes to the
+ * quarantine.  Knows no SQL: database_rows.c and database_list.c have it.
  */
 #include "conductor.h"
 #include "daemon/base/deadlines.h"
@@ -7,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of one piece of verifying. */
+/* The most rows that one piece verifies. */
 #define VERIFY_ROWS 64
 
-/* Moves a damaged row out of the way.  A disk that refuses leaves it there, a miss as before. */
+/* Moves a damaged row to the quarantine.  If the disk refuses, the row stays and reads as a miss
+ * again. */
 static void quarantine(struct cache *cache, const struct cache_db_index *index, const char *key,
 					   const char *why)
 {
@@ -32,7 +34,7 @@ static void quarantine(struct cache *cache, const struct cache_db_index *index, 
 	cache_failed(cache, status, error);
 }
 
-/* What the columns say must be what the blob says. */
+/* The columns must agree with the blob. */
 static bool agrees(const struct cache_db_index *index, const struct cache_row *row)
 {
 	return strcmp(index->key, row->key) == 0 && strcmp(index->op, row->op) == 0 &&
