@@ -94,7 +94,7 @@ check() {
 	say "$preset: testing (ctest $*)"
 	{
 		ctest --test-dir "build/$preset" --output-on-failure --no-tests=error \
-			--parallel "$at_once" --timeout 300 "$@"
+			--parallel "$at_once" --timeout 600 "$@"
 		echo $? >"$results/$preset.status"
 	} 2>&1 | tee "$results/$preset.log"
 	[ "$(cat "$results/$preset.status")" = 0 ] || failed="$failed $preset-tests"
@@ -130,13 +130,62 @@ print_skipped() {
 	[ ! -f "$results/tsan.log" ] || echo "  tsan, label $tsan_left_out: $tsan_reason"
 }
 
-# CTest's own closing lines, one preset after the other.
-print_closing() {
-	for log in "$results"/dev.log "$results"/asan.log "$results"/tsan.log; do
-		[ -f "$log" ] || continue
-		say "$(basename "$log" .log)"
-		awk '/^[0-9]+% tests passed/ { on = 1 } on' "$log"
+# "PRESET LABEL.TEST ... Passed 1.23 sec" for each test that ran.
+test_lines() {
+	for preset in dev asan tsan; do
+		[ ! -f "$results/$preset.log" ] ||
+			sed -n "s/^.*Test *#[0-9]*: /$preset /p" "$results/$preset.log"
 	done
+}
+
+# A row for each label: of each preset how many tests passed, failed and were skipped, and their
+# seconds.  Two tests of a label run at once, so seconds add up to more than the preset took.
+print_labels() {
+	test_lines | awk '
+		$NF == "sec" {
+			split($2, part, ".")
+			label = part[1]
+			state = /\*\*\*Skipped/ ? "skipped" : / Passed / ? "passed" : "failed"
+			if (!(label in seen)) {
+				seen[label] = 1
+				labels[++count] = label
+			}
+			number[label, $1, state]++
+			seconds[label, $1] += $(NF - 1)
+			ran[label, $1] = 1
+		}
+		END {
+			printf "%-12s%22s%22s%22s\n", "", "dev", "asan", "tsan"
+			heads = "ok bad skip    s"
+			printf "%-12s%22s%22s%22s\n", "", heads, heads, heads
+			for (i = 1; i <= count; i++) {
+				label = labels[i]
+				printf "%-12s", label
+				for (k = 1; k <= 3; k++) {
+					preset = k == 1 ? "dev" : k == 2 ? "asan" : "tsan"
+					if ((label, preset) in ran)
+						printf "%9d %3d %4d %4d", number[label, preset, "passed"],
+							number[label, preset, "failed"], number[label, preset, "skipped"],
+							seconds[label, preset]
+					else
+						printf "%22s", ""
+				}
+				printf "\n"
+			}
+		}'
+}
+
+# The tests that failed, five of them, and where their output is.
+print_failed() {
+	test_lines | awk '
+		$NF == "sec" && !/\*\*\*Skipped/ && !/ Passed / {
+			if (++count <= 5)
+				printf "failed: %s %s, output in build/test-results/%s.log\n", $1, $2, $1
+		}
+		END {
+			if (count > 5)
+				printf "failed: %d more, see report.txt\n", count - 5
+		}'
 }
 
 # Where the time went: the ten slowest tests, and each preset.
@@ -185,18 +234,30 @@ if [ $gpu = 1 ]; then
 	sh tests/gpu/run.sh || failed="$failed gpu"
 fi
 
-say "skipped, and why"
-skipped=$(print_skipped | awk '!seen[$0]++')
-printf '%s\n' "${skipped:-  nothing}"
-[ $quick = 0 ] || echo "  --quick: all labels but unit, lint and cli, and the asan and tsan presets"
-[ -n "${KILN_TEST_ALL:-}" ] || echo "  cases of the operators: half of those alike; all with --all"
-[ $gpu = 1 ] || [ $quick = 1 ] || echo "  tests/gpu/run.sh: runs with --gpu only"
-print_closing
-say "what tests counted"
-sed -n 's/^result: /  /p' "$results"/*.full.log
-say "the time it took"
-print_times
+# Everything that one may want to know goes to a file; the screen ends with what one needs.
+{
+	say "skipped, and why"
+	skipped=$(print_skipped | awk '!seen[$0]++')
+	printf '%s\n' "${skipped:-  nothing}"
+	[ $quick = 0 ] ||
+		echo "  --quick: all labels but unit, lint and cli, and the asan and tsan presets"
+	[ -n "${KILN_TEST_ALL:-}" ] ||
+		echo "  cases of the operators: half of those alike; all with --all"
+	[ $gpu = 1 ] || [ $quick = 1 ] || echo "  tests/gpu/run.sh: runs with --gpu only"
+	say "failed"
+	grep -hE '^[[:space:]]+[0-9]+ - [a-z_.0-9]+ \(' "$results"/*.log || echo "  nothing"
+	say "what tests counted"
+	sed -n 's/^result: /  /p' "$results"/*.full.log
+	say "the time it took"
+	print_times
+} >"$results/report.txt"
+
+say "result"
+print_labels
+print_failed
+echo "$(($(date +%s) - started)) s; what was skipped, what took long: build/test-results/report.txt"
 if [ -n "$failed" ]; then
 	echo "run.sh: failed:$failed"
 	exit 1
 fi
+echo "run.sh: nothing failed"
