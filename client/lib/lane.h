@@ -1,5 +1,5 @@
 /*
- * lane.h: submitting through memory shared with the device process: what the other files of libkiln call.
+ * lane.h: submits through memory that the device process shares, for the other files of libkiln.
  */
 #ifndef KILN_CLIENT_LANE_H
 #define KILN_CLIENT_LANE_H

@@ -63,8 +63,8 @@ struct local_ways {
 int local_ask(struct kiln_call *call, const int64_t *alignments, struct local_way **out);
 /* Frees a way that is in no list and loaded nowhere. */
 void local_way_free(struct local_way *way);
-/* Unloads and frees what kiln_launch_local() has loaded for the call.  forked: without a call of the
- * driver. */
+/* Unloads and frees what kiln_launch_local() has loaded for the call.  forked: calls no function of
+ * the driver. */
 void local_forget(struct kiln_call *call, bool forked);
 
 /* ---- local_module.c ---- */

@@ -1,6 +1,6 @@
 /*
- * wait_note.h: one that waits, and what it waits for.  Every room that keeps somebody waiting visits
- * a list of these; nothing is asked of a process that may stand still.
+ * wait_note.h: one that waits, and what it waits for.  Every room that keeps somebody waiting
+ * visits a list of these, and asks no process that may stand still.
  */
 #ifndef KILN_DAEMON_WAIT_NOTE_H
 #define KILN_DAEMON_WAIT_NOTE_H

@@ -34,7 +34,8 @@ bool alt_compiler_serves(const struct alt_compiler *alt, const char *target);
 typedef void (*alt_compiler_known)(void *arg, const struct compile_toolchain *toolchain,
 								   const char *error);
 void alt_compiler_ask(struct alt_compiler *alt, alt_compiler_known known, void *arg);
-/* Compiles; after alt_compiler_ask has said who compiles.  As pool_submit; job must live until then. */
+/* Compiles, as pool_submit() does, once alt_compiler_ask() has named the compiler.  job must live
+ * until done is called. */
 void alt_compiler_submit(struct alt_compiler *alt, const struct compile_job *job, pool_done done,
 						 void *arg);
 /* Forgets what is under way; a worker that compiles is killed. */
