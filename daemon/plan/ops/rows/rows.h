@@ -47,7 +47,13 @@ const char *rows_index_type(const struct rows_form *form);
 bool rows_is_float(kiln_dtype dtype);
 /* f16, bf16, f32 or f64, at an address that is aligned to its elements. */
 int rows_check_float(const struct kernel_problem *problem, int index, char error[KERNEL_ERROR_MAX]);
-/* Shape and dtype of another operand, which was checked; aligned to its elements. */
+/* At an address that is aligned to its elements. */
+int rows_check_aligned(const struct kernel_problem *problem, int index,
+					   char error[KERNEL_ERROR_MAX]);
+/* Shape and dtype of another operand. */
+int rows_check_same(const struct kernel_problem *problem, int index, int like,
+					char error[KERNEL_ERROR_MAX]);
+/* Both, for a float operand like another that was checked. */
 int rows_check_like(const struct kernel_problem *problem, int index, int like,
 					char error[KERNEL_ERROR_MAX]);
 int rows_check_contiguous(const struct kernel_problem *problem, int index,

@@ -26,6 +26,16 @@ int rows_check_float(const struct kernel_problem *problem, int index, char error
 	if (!rows_is_float(tensor->dtype))
 		return plan_refuse(error, KILN_EINVAL, "%s: %s is %s; it must be f16, bf16, f32 or f64",
 						   problem->op, name, plan_dtype_name(tensor->dtype));
+	return rows_check_aligned(problem, index, error);
+}
+
+int rows_check_aligned(const struct kernel_problem *problem, int index,
+					   char error[KERNEL_ERROR_MAX])
+{
+	const struct kernel_tensor *tensor = &problem->tensors[index];
+	char name[16];
+
+	plan_operand_name(problem->operands, index, name);
 	if (tensor->alignment < kernel_dtype_bytes(tensor->dtype))
 		return plan_refuse(error, KILN_EINVAL,
 						   "%s: the address of %s is aligned to %u bytes; elements of %s need %u",
@@ -34,7 +44,7 @@ int rows_check_float(const struct kernel_problem *problem, int index, char error
 	return KILN_OK;
 }
 
-int rows_check_like(const struct kernel_problem *problem, int index, int like,
+int rows_check_same(const struct kernel_problem *problem, int index, int like,
 					char error[KERNEL_ERROR_MAX])
 {
 	const struct kernel_tensor *a = &problem->tensors[like], *b = &problem->tensors[index];
@@ -54,7 +64,15 @@ int rows_check_like(const struct kernel_problem *problem, int index, int like,
 				error, KILN_EINVAL,
 				"%s: dimension %d has size %lld in %s and %lld in %s; they must agree", problem->op,
 				k, (long long)a->shape[k], first, (long long)b->shape[k], second);
-	return rows_check_float(problem, index, error);
+	return KILN_OK;
+}
+
+int rows_check_like(const struct kernel_problem *problem, int index, int like,
+					char error[KERNEL_ERROR_MAX])
+{
+	int status = rows_check_same(problem, index, like, error);
+
+	return status ? status : rows_check_float(problem, index, error);
 }
 
 int rows_check_contiguous(const struct kernel_problem *problem, int index,
