@@ -7,6 +7,7 @@
 #include "plan_problems.h"
 
 #define MOST_GENERICS 400
+#define MOST_EACH 24 /* of an operator, on average */
 
 /* What one operator lists. */
 struct listed {
@@ -124,11 +125,11 @@ static void all_have_one(void **state)
 	}
 }
 
-/* They are all warm in a device: few. */
+/* A device keeps all of them warm, so an operator has few. */
 static void they_are_few(void **state)
 {
 	struct kernel_limits limits = limits_of("sm_90");
-	int all = 0;
+	int all = 0, operators = 0;
 
 	(void)state;
 	for (const struct plan_op *op = plan_op_next(NULL); op; op = plan_op_next(op)) {
@@ -136,10 +137,11 @@ static void they_are_few(void **state)
 		if (listed.count)
 			print_message("%s: %d\n", op->name, listed.count);
 		all += listed.count;
+		operators += listed.count > 0;
 		list_free(&listed);
 	}
 	print_message("generic kernels: %d\n", all);
-	assert_in_range(all, 1, MOST_GENERICS);
+	assert_in_range(all, 1, MOST_EACH * operators);
 }
 
 /* ---- What makes no kernel ---- */
