@@ -201,10 +201,10 @@ KILN_API const char *kiln_version(void);
 
 /* ---- Connection ---------------------------------------------------------------------------- */
 
-/* start a kilnd of one's own if none answers: its log is kilnd.log beside the socket, and it ends
- * after 600 s without a session */
+/* Starts a kilnd if none answers.  Its log is kilnd.log beside the socket, and it ends after 600 s
+ * without a session. */
 #define KILN_CONNECT_AUTOSTART 1u
-/* nobody waits for what this client has compiled: its compiles come after those of others */
+/* Nobody waits for this client's compiles: they come after those of other clients. */
 #define KILN_CONNECT_BACKGROUND 2u
 
 typedef struct kiln_connect_options {
@@ -218,7 +218,7 @@ typedef struct kiln_connect_options {
 	int timeout_ms; /* 0: 30000.  The deadline of every call that waits and takes none of its own */
 	unsigned flags; /* KILN_CONNECT_* */
 	/*
-	 * What happens when a call needs a kernel that has not been compiled yet.  NULL:
+	 * Decides what a call does whose kernel has not been compiled yet.  NULL:
 	 * $KILN_CLIENT_ON_MISS, else "compile".  "warn": the same, and a line in the daemon's log.
 	 * "error": EFROZEN at once, and never a compile; the sentence has the command that makes the
 	 * kernel (if it is very long, kiln_errlog() has it).  "fallback": the operator's generic kernel
@@ -238,14 +238,15 @@ KILN_API const char *kiln_device(const kiln_client *client);
 
 /* ---- Buffers ------------------------------------------------------------------------------- */
 
-/* cpu device: host memory that both sides map; survives the device process */
+/* On the cpu device: host memory that both sides map, and that survives the device process. */
 #define KILN_BUFFER_SHARED 1u
 
 /*
- * Memory held by the daemon.  bytes >= 0; contents are zero.  name (may be NULL) is used in
- * messages. Without KILN_BUFFER_SHARED the contents end with the device process: after a device
- * fault, calls that use the buffer answer KILN_ELOST and name it, until kiln_write has covered all
- * of it again.  (What a kernel of one's own has used, see kiln_prepare_raw(), may outlive it.)
+ * Makes memory that the daemon holds.  bytes >= 0; contents are zero.  Messages call the buffer by
+ * name, which may be NULL.  Without KILN_BUFFER_SHARED the contents end with the device process:
+ * after a device fault, calls that use the buffer answer KILN_ELOST and name it, until kiln_write
+ * has covered all of it again.  (A buffer that a kernel of one's own has used, see
+ * kiln_prepare_raw(), may outlive the device process.)
  */
 KILN_API int kiln_alloc(kiln_client *client, uint64_t bytes, unsigned flags, const char *name,
 						kiln_buffer **out);
@@ -288,21 +289,21 @@ KILN_API int kiln_free(kiln_buffer *buffer);
 
 /*
  * Plans and compiles one operator for these tensors, and waits until it is ready.  The tensors'
- * order is the operator's: inputs first, then outputs.  buffers may be NULL.  What is left out here
- * is left out of the kernel, and so in every kiln_submit; EINVAL names a required operand that is
- * left out, and nothing is compiled.  ECOMPILE carries the compiler's first line, kiln_errlog() all
- * of it.  A failure is remembered, and later calls get it at once in the same words, until source,
- * options or compiler change; `kiln cache retry` forgets it.
+ * order is the operator's: inputs first, then outputs.  buffers may be NULL.  An operand that is
+ * left out here is left out of the kernel, and so in every kiln_submit; EINVAL names a required
+ * operand that is left out, and nothing is compiled.  ECOMPILE carries the compiler's first line,
+ * kiln_errlog() all of it.  A failure is remembered, and later calls get it at once in the same
+ * words, until source, options or compiler change; `kiln cache retry` forgets it.
  */
 KILN_API int kiln_prepare(kiln_client *client, const char *op, const kiln_tensor *tensors,
 						  int tensor_count, const kiln_attr *attrs, int attr_count,
 						  kiln_call **out);
-/* What the planner chose: variant, instantiation, grid, ... as kiln_explain prints it. */
+/* Returns the planner's choice as kiln_explain prints it: variant, instantiation, grid, ... */
 KILN_API const char *kiln_call_plan(const kiln_call *call);
-/* How the kernel was come by: "hit" (cache), "remote" (another host's: kilnd --remote), "shared"
- * (another's compile), "compiled", "generic" (one that was there does the same, until an exact one
- * is worth a compile: kilnd --specialize), or "copy" where none was needed; "graph" for what
- * kiln_prepare_graph() made. */
+/* Returns where the kernel came from: "hit" (the cache), "remote" (another host: kilnd --remote),
+ * "shared" (a compile for another client), "compiled", "generic" (a generic kernel serves until an
+ * exact one is worth a compile: kilnd --specialize), "copy" (the call needs no kernel), or "graph"
+ * (kiln_prepare_graph() made the call). */
 KILN_API const char *kiln_call_origin(const kiln_call *call);
 KILN_API void kiln_call_free(kiln_call *call);
 
@@ -332,22 +333,24 @@ typedef struct kiln_submit_options {
 } kiln_submit_options;
 
 /*
- * Begins after what the caller has queued on cuda_stream by now, and what the caller queues there
- * later begins after it.  Nobody waits on the host: the GPU's own memory operations do.  The
- * context of cuda_stream need not be current, unless that is NULL; which one is, stays so.  EINVAL
- * for a stream that is being captured into a graph.
+ * The call begins after the work that the caller has queued on cuda_stream so far, and work that
+ * the caller queues there later begins after the call.  The GPU waits by memory operations; the
+ * host does not wait.  The context of cuda_stream need not be current, unless cuda_stream is NULL;
+ * the current context stays as it is.  EINVAL for a stream that is being captured into a graph.
  *
- * If the call does not succeed, cuda_stream goes on all the same: what stands behind it there then
- * works on what the outputs held before.  kiln_wait() tells.  So too if the daemon or its device
- * process ends: a thread of the library, started by the first such call, sees to that.
+ * If the call does not succeed, cuda_stream goes on all the same: work behind the call then finds
+ * in the outputs what they held before, and kiln_wait() returns the failure.  The stream also goes
+ * on if the daemon or its device process ends: a thread of the library, which the first such call
+ * starts, sees to that.
  *
- * kiln_wait() is needed only to hear of failures.  kiln_cancel() and kiln_close() let cuda_stream
- * pass, while kiln_read(), kiln_write() and kiln_free() wait on the host until it has come by.
+ * A program needs kiln_wait() only to learn of failures.  kiln_cancel() and kiln_close() let
+ * cuda_stream pass; kiln_read(), kiln_write() and kiln_free() wait on the host until cuda_stream
+ * has reached the call.
  *
- * The first launch of a call, and every one where the way without messages is not to be had
- * (KILN_LANE=off, a driver without memory operations on streams), waits on the host instead: for
- * cuda_stream, and for the call.  So it is, too, when the process has done this with more than 256
- * connections or device processes: of each the driver keeps a page registered for good.
+ * The first launch of a call waits on the host instead, for cuda_stream and for the call.  So does
+ * every launch where launches cannot go without messages (KILN_LANE=off, a driver without memory
+ * operations on streams), and where the process has used this flag with more than 256 connections
+ * or device processes: for each of them the driver keeps one page registered for good.
  */
 #define KILN_SUBMIT_CUDA 1u
 
@@ -358,8 +361,9 @@ typedef struct kiln_submit_options {
  * kiln_read() and kiln_free() come after all that was submitted before, on whichever stream, and
  * wait for it.
  *
- * A call with after waits on its stream until what it names has ended, on whichever stream that is.
- * A call's first launch waits for such calls before it on the host, all streams' included.
+ * A call with after waits on its stream until the call or batch that it names has ended, on
+ * whichever stream that is.  A call's first launch waits on the host for all such calls before it,
+ * on every stream.
  */
 KILN_API int kiln_submit_with(kiln_call *call, const kiln_operand *operands, int operand_count,
 							  const kiln_submit_options *options, kiln_ticket *out);
@@ -402,12 +406,13 @@ KILN_API int kiln_prepare_graph(kiln_client *client, const kiln_work *works, int
 								kiln_call **out);
 
 /*
- * Prepare, submit and wait in one.  What was prepared is kept for the next time: the same operator,
- * with the same attributes in the same order, on tensors of the same dtypes, shapes, strides and
- * alignment (of buffer and offset together, up to 16 bytes) is only submitted, and from the third
- * time on with neither a message nor a system call, as long as both ends are awake.  A client keeps
- * the 256 that it used last, and gives them back where the daemon takes no more calls
- * (--max-calls) and in kiln_close.  What is kept stays as it was planned, whatever is tuned later.
+ * Prepares, submits and waits in one.  The client keeps the prepared call.  When it is asked for
+ * the same operator again, with the same attributes in the same order, on tensors of the same
+ * dtypes, shapes, strides and alignment (of buffer and offset together, up to 16 bytes), it only
+ * submits; from the third time on it needs neither a message nor a system call, as long as both
+ * ends are awake.  A client keeps the 256 calls that it used last, and gives them back where the
+ * daemon takes no more calls (--max-calls) and in kiln_close.  A kept call stays as it was planned,
+ * whatever is tuned later.
  */
 KILN_API int kiln_run(kiln_client *client, const char *op, const kiln_tensor *tensors,
 					  int tensor_count, const kiln_attr *attrs, int attr_count);
@@ -431,9 +436,9 @@ KILN_API int kiln_cancel(kiln_client *client, kiln_ticket ticket);
 /*
  * For event loops: a descriptor, which stays the same, and the poll(2) events to watch it for now;
  * or a status.  When it is ready, kiln_dispatch(), and then kiln_wait() with 0 for the tickets.
- * What has ended may have been heard of in another call of the client, as in kiln_wait() for
- * another ticket: that does not make the descriptor ready once more.  So kiln_dispatch() comes
- * before poll(2), too, and who has waited for all that it found may sleep.
+ * The client may learn of an end in another call, such as kiln_wait() for another ticket; the
+ * descriptor does not become ready once more for that end.  So call kiln_dispatch() before poll(2),
+ * too, and sleep only after waiting for all tickets that it found.
  */
 KILN_API int kiln_fd(const kiln_client *client);
 KILN_API int kiln_events(const kiln_client *client);
@@ -462,24 +467,24 @@ typedef struct kiln_place {
  *
  * Planner, cache and checks are those of kiln_submit(): too few bytes, or an output that shares a
  * byte with another operand, are EINVAL, and addresses of another alignment get another variant.
- * Whether the memory really is there nobody can know: a fault is the caller's context's.  The first
- * launch at an alignment asks the daemon, and the first in a context loads the kernel, for which
- * the driver waits until what runs there has ended.  Later ones ask nobody, go on where the daemon
- * is gone, and can be captured into a graph.  A call whose plan needs scratch memory
+ * Kiln cannot know whether the memory really is there: a fault hits the caller's own context.  The
+ * first launch at an alignment asks the daemon, and the first in a context loads the kernel, for
+ * which the driver waits until what runs there has ended.  Later ones ask nobody, go on where the
+ * daemon is gone, and can be captured into a graph.  A call whose plan needs scratch memory
  * (kiln_call_plan() says so) takes it from a pool of its own, in the stream's order.
  *
  * ENOTSUP: the client's device is "cpu"; the context's GPU cannot run what is compiled for the
- * client's device; there is no driver; the call is a graph, or a kernel of one's own; or it counts
- * indices that are out of range, which nobody would be told of: the sentence says which attribute
- * to use.
+ * client's device; there is no driver; the call is a graph, or a kernel of one's own; or the call
+ * counts indices that are out of range, and nothing could report the count: the sentence says which
+ * attribute to use.
  * EINVAL also where no context is current, or the stream is of another one.  EDEVICE with the
  * driver's own name for an error that an earlier launch of the context left.
  *
- * What was loaded stays in each context until kiln_call_free(), which unloads it.  By then the
- * streams that the call was launched on must have done it (cuStreamSynchronize), graphs that it was
- * captured into must not be launched again, and the contexts must still be there, which a driver of
- * CUDA 12 or newer can tell by itself.  In a child of fork() kiln_call_free() leaves the driver
- * alone.
+ * The kernel stays loaded in each context until kiln_call_free(), which unloads it.  By then the
+ * streams that the call was launched on must have finished it (cuStreamSynchronize), graphs that it
+ * was captured into must not be launched again, and the contexts must still exist; a driver of CUDA
+ * 12 or newer can tell by itself whether they do.  In a child of fork() kiln_call_free() leaves the
+ * driver alone.
  */
 KILN_API int kiln_launch_local(kiln_call *call, const kiln_place *operands, int operand_count,
 							   void *cuda_stream);
@@ -490,12 +495,12 @@ KILN_API int kiln_launch_local(kiln_call *call, const kiln_place *operands, int 
  * CUDA C++ source that the program brings along.  It is prepared once, compiled and kept like any
  * other kernel, and then launched with a grid and arguments of its own each time.
  *
- * Nobody can know what such a kernel touches: it gets addresses, not bounds.  So each client's run
- * in a device process of that client's own.  A fault, or a launch that passes its deadline, ends
- * that process and nothing else: calls in flight there answer EDEVICE (ETIMEDOUT the one that took
- * too long), other clients and this client's other operators go on, and so does the next launch, in
- * a new process.  Buffers are usable in both, and keep what they hold; what a faulting kernel had
- * written by then is written.
+ * Such a kernel gets addresses, not bounds, so Kiln cannot know what it touches.  So each client's
+ * kernels run in a device process of that client's own.  A fault, or a launch that passes its
+ * deadline, ends that process and nothing else: calls in flight there answer EDEVICE (ETIMEDOUT the
+ * one that took too long), other clients and this client's other operators go on, and so does the
+ * next launch, in a new process.  Buffers are usable in both, and keep what they hold; what a
+ * faulting kernel had written by then is written.
  *
  * On device cpu a kernel is native code: only the daemon's own user may bring some.
  */
@@ -513,7 +518,7 @@ typedef struct kiln_raw {
 	const char *source;  /* at most 1 MiB; with the headers at most 4 MiB */
 	size_t source_bytes; /* 0: up to its zero byte */
 	const char *entry;   /* a __global__ function, or a template-id: "scale<float, 4>" */
-	/* What #include finds, by name, in "" or <>: these, and short forms of stdint.h, stddef.h,
+	/* #include finds these headers by name, in "" or <>, and short forms of stdint.h, stddef.h,
 	 * math.h, float.h and limits.h (cstdint, ...), cuda_fp16.h and cuda_bf16.h.  No file is ever
 	 * opened. */
 	const kiln_text *headers;
@@ -559,16 +564,17 @@ typedef struct kiln_launch {
 KILN_API int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out);
 /*
  * Launches it once; the ticket is like those of kiln_submit(), and calls of both kinds run in the
- * order of their submission: between two processes this means that one has ended all before the
- * other begins, so it is better not to change with every call.  Number and sizes of the arguments,
- * threads and shared memory are compared with the compiled kernel first: EINVAL, and nothing runs.
+ * order of their submission.  Kernels of one's own run in a second process, and each process begins
+ * only when the other has ended all calls before, so it is better not to alternate.  Number and
+ * sizes of the arguments, threads and shared memory are compared with the compiled kernel first:
+ * EINVAL, and nothing runs.
  */
 KILN_API int kiln_submit_raw(kiln_call *call, const kiln_launch *launch, kiln_ticket after,
 							 kiln_ticket *out);
 /* Compiles into the cache for a target, without a device, as kiln_compile(). */
 KILN_API int kiln_compile_raw(kiln_client *client, const kiln_raw *raw, const char *target,
 							  kiln_reply **out);
-/* Whether the cache has it for a target, without compiling, as kiln_explain(). */
+/* Says whether the cache has the kernel for a target, without compiling, as kiln_explain(). */
 KILN_API int kiln_explain_raw(kiln_client *client, const kiln_raw *raw, const char *target,
 							  kiln_reply **out);
 /* How many parameters the compiled kernel has, and the first most of their sizes in bytes; a
@@ -577,7 +583,7 @@ KILN_API int kiln_call_params(const kiln_call *call, uint32_t *bytes, int most);
 
 /* ---- Looking inside ------------------------------------------------------------------------ */
 
-/* What the planner would do, without compiling.  target: NULL for the client's device, else
+/* Says what the planner would do, without compiling.  target: NULL for the client's device, else
  * "sm_90", "cpu".  Outputs whose shapes follow from the inputs may be left out here and in
  * kiln_compile(): they are then taken to be contiguous.  The reply has the key, whether the cache
  * has it ("cached"), or remembers that it does not compile ("failed", with "status" and "error"),
