@@ -132,12 +132,22 @@ static int spawn(char *const *argv, int in, const char *err, pid_t *pid)
 
 static int start_daemon(struct checking_daemon *check, const char *order)
 {
-	char *argv[] = {(char *)check->program, (char *)"--socket",   (char *)check->socket,
-					(char *)"--cache-dir",  (char *)check->cache, (char *)"--device",
-					(char *)"cpu",          (char *)"--memcheck", (char *)"--thread-order",
-					(char *)order,          (char *)"--workers",  (char *)"1",
-					(char *)"--log-level",  (char *)"warn",       NULL};
+	char memcheck[40];
+	char *argv[] = {(char *)check->program,
+					(char *)"--socket",
+					(char *)check->socket,
+					(char *)"--cache-dir",
+					(char *)check->cache,
+					(char *)"--device",
+					(char *)"cpu",
+					memcheck,
+					(char *)"--workers",
+					(char *)"1",
+					(char *)"--log-level",
+					(char *)"warn",
+					NULL};
 
+	snprintf(memcheck, sizeof(memcheck), "--memcheck=%s", order);
 	unsetenv("KILN_EXECUTOR_WRAPPER");
 	return spawn(argv, -1, check->log, &check->daemon);
 }

@@ -38,7 +38,7 @@
 
 /* ---- Children ---- */
 
-/* Without a sign of life: --liveness-timeout; one that works gives an eighth of that apart, within
+/* A child that works gives a sign of life every eighth of liveness_timeout_ms (options.h), within
  * these. */
 #define PAUSE_BEAT_LEAST_MS 10
 #define PAUSE_BEAT_MOST_MS 1000

@@ -236,7 +236,7 @@ int cache_room(struct cache *cache, uint64_t bytes, uint64_t rows, char error[KE
 	}
 	if (cache->cap_rows && rows > cache->cap_rows - cache->cap_rows / 10) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
-						 "%llu kernels are too many for a cache of %llu: raise --cache-rows",
+						 "%llu kernels are too many for a cache, which keeps %llu",
 						 (unsigned long long)rows, (unsigned long long)cache->cap_rows);
 	}
 	return KILN_OK;

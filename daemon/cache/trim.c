@@ -233,7 +233,7 @@ static int check_room(struct cache *cache, const char *key, char error[KERNEL_ER
 		return util_fail(
 			error, KERNEL_ERROR_MAX, KILN_ELIMIT,
 			"with kernel %.12s %llu kernels would be pinned, and of a cache of %llu at "
-			"most half may be: unpin others, or raise --cache-rows",
+			"most half may be: unpin others",
 			key, (unsigned long long)rows + 1, (unsigned long long)cache->cap_rows);
 	}
 	return KILN_OK;

@@ -2,8 +2,8 @@
  * option_row.h: what a row of the table of options is; shared by options.c, which holds the
  * table, and options_value.c, which reads the values.  Nobody else includes it.
  */
-#ifndef KILN_DAEMON_OPTIONS_TABLE_H
-#define KILN_DAEMON_OPTIONS_TABLE_H
+#ifndef KILN_DAEMON_OPTION_ROW_H
+#define KILN_DAEMON_OPTION_ROW_H
 
 #include "options.h"
 
@@ -21,6 +21,7 @@ enum option_kind {
 	OPTION_REMOTE,
 	OPTION_DESCRIPTOR,
 	OPTION_SHOW,
+	OPTION_MEMCHECK, /* a flag that may have a word behind "=" */
 };
 
 struct option_row {
@@ -34,6 +35,7 @@ struct option_row {
 	size_t offset;      /* of the field in struct options */
 	const char *unit;   /* of a limit; NULL: no limit */
 	const char *help;   /* NULL: not shown */
+	const char *gone;   /* what is there instead of an option that went; NULL: it is there */
 };
 
 /* Reads text as the row says into its field of out.  given is what the user wrote it to: "--fd",

@@ -14,9 +14,6 @@
 #define AT(field) offsetof(struct options, field)
 #ifdef KILN_TEST_HOOKS
 #define MISDEED_WORD(name, text) "|" text
-#define TEST_REQUESTS_HELP "answer requests that break things on purpose"
-#else
-#define TEST_REQUESTS_HELP NULL
 #endif
 #define KB ((uint64_t)1 << 10)
 #define MB ((uint64_t)1 << 20)
@@ -32,45 +29,18 @@ static const struct option_row table[] = {
 		"compiled kernels, on a local disk; default $XDG_CACHE_HOME/kiln, else ~/.cache/kiln"},
 	{"cache-bytes", "KILN_CACHE_BYTES", "BYTES", "2GiB", OPTION_BYTES, 4 * KB, 1024 * TB, "no cap",
 		AT(cache_bytes), NULL, "kernels on disk, texts and all; the least recently used go first"},
-	{"cache-rows", "KILN_CACHE_ROWS", "N", "100000", OPTION_NUMBER, 1, 1000000000, "no cap",
-		AT(cache_rows), NULL, "how many kernels are kept on disk"},
-	{"memory-cache-bytes", "KILN_MEMORY_CACHE_BYTES", "BYTES", "256MiB", OPTION_BYTES, 4 * KB, TB, "none",
-		AT(memory_cache_bytes), NULL, "objects kept in memory besides"},
 	{"device", "KILN_DEVICES", "LIST", "auto", OPTION_DEVICES, 0, 0, NULL, AT(devices), NULL,
 		"auto (every GPU, else cpu), none (compile only), or some of cpu and cuda:N, ',' between"},
 	{"specialize", "KILN_SPECIALIZE", "lazy|eager|never", "lazy", OPTION_WORD, 0, 0, NULL, AT(specialize), NULL,
 		"exact kernels: when they pay, and generic ones until then; at once, before the call; not"},
-	{"warm-generics", "KILN_WARM_GENERICS", "auto|all|none", "auto", OPTION_WORD, 0, 0, NULL,
-		AT(warm_generics), NULL, "which devices have all generic kernels from the start; auto: GPUs"},
 	{"workers", "KILN_WORKERS", "N", "0", OPTION_NUMBER, 1, 256, "one per core allowed", AT(workers), NULL,
 		"compiler processes"},
 	{"compile-timeout", "KILN_COMPILE_TIMEOUT", "MS", "60000", OPTION_NUMBER, 10, DAY_MS, NULL,
 		AT(compile_timeout_ms), NULL, "a compile that takes longer is killed"},
 	{"launch-timeout", "KILN_LAUNCH_TIMEOUT", "MS", "30000", OPTION_NUMBER, 10, DAY_MS, NULL,
 		AT(launch_timeout_ms), NULL, "a device process whose launch takes longer is killed"},
-	{"liveness-timeout", "KILN_LIVENESS_TIMEOUT", "MS", "10000", OPTION_NUMBER, 100, DAY_MS, "do not look",
-		AT(liveness_timeout_ms), NULL,
-		"a child that works and gives no sign of life for so long is killed"},
-	{"ready-timeout", "KILN_READY_TIMEOUT", "MS", "600000", OPTION_NUMBER, 10, DAY_MS, "no end",
-		AT(ready_timeout_ms), NULL, "a call that waits for its CUDA stream for longer ends"},
-	{"lane-spin", "KILN_LANE_SPIN", "US", "50", OPTION_NUMBER, 1, 1000000,
-		"no lanes", AT(lane_spin_us), NULL,
-		"how long both ends of a lane look for launches before they sleep"},
-	{"quiet-patience", "KILN_QUIET_PATIENCE", "MS", "5", OPTION_NUMBER, 1, 10000,
-		"not at all", AT(quiet_patience_ms), NULL,
-		"how long a new kernel waits for an idle GPU, before launches are held"},
-	{"worker-memory", "KILN_WORKER_MEMORY", "BYTES", "4GiB", OPTION_BYTES, 64 * MB, TB, "no limit",
-		AT(worker_memory), NULL, "address space of a compiler process, above what it has when warm"},
-	{"compile-memory", "KILN_COMPILE_MEMORY", "BYTES", "0", OPTION_BYTES, 64 * MB, 1024 * TB,
-		"what is available", AT(compile_memory), NULL,
-		"memory of all compilers together"},
 	{"on-miss", "KILN_ON_MISS", "compile|warn|fallback|error", "compile", OPTION_WORD, 0, 0, NULL,
 		AT(on_miss), NULL, "what a call does whose kernel is not compiled; sessions may be stricter"},
-	{"retry-after", "KILN_RETRY_AFTER", "SECONDS", "300", OPTION_NUMBER, 1, 31536000, "at once",
-		AT(retry_after_seconds), NULL,
-		"a compile that took too much time or memory is tried again after so long"},
-	{"worker-jobs", "KILN_WORKER_JOBS", "N", "500", OPTION_NUMBER, 1, 1000000, NULL, AT(worker_jobs), NULL,
-		"a compiler process is replaced after so many compiles"},
 	{"kernel-dir", "KILN_KERNEL_DIR", "DIR", NULL, OPTION_PATH, 0, 0, NULL, AT(kernel_dir), NULL,
 		"kernel sources to use instead of those built in"},
 	{"key-dir", "KILN_KEY_DIR", "DIR", NULL, OPTION_PATH, 0, 0, NULL, AT(key_dir), NULL,
@@ -85,13 +55,9 @@ static const struct option_row table[] = {
 		AT(remote_deadline_ms), NULL, "how long a miss waits for the Redis to answer"},
 	{"remote-ttl", "KILN_REMOTE_TTL", "SECONDS", "2592000", OPTION_NUMBER, 60, 315360000, "for ever",
 		AT(remote_ttl_seconds), NULL, "how long a kernel stays there after it was compiled"},
-	{"remote-queue", "KILN_REMOTE_QUEUE", "BYTES", "64MiB", OPTION_BYTES, 4 * KB, 4 * GB, NULL,
-		AT(remote_queue_bytes), NULL, "kernels that wait to be written there; more are not"},
 	{"idle-exit", "KILN_IDLE_EXIT", "SECONDS", "0", OPTION_NUMBER, 1, 31536000, "never",
 		AT(idle_exit_seconds), NULL,
 		"end after so long without a session; 600 of one that a program started"},
-	{"drain-timeout", "KILN_DRAIN_TIMEOUT", "MS", "5000", OPTION_NUMBER, 1, DAY_MS, "do not wait",
-		AT(drain_timeout_ms), NULL, "how long calls in flight may go on at the end"},
 	{"allow-uid", "KILN_ALLOW_UID", "LIST", NULL, OPTION_IDS, 0, 0, NULL, AT(allow_uids), NULL,
 		"user ids that may connect besides the daemon's own, ',' between; the socket's mode follows"},
 	{"allow-gid", "KILN_ALLOW_GID", "LIST", NULL, OPTION_IDS, 0, 0, NULL, AT(allow_gids), NULL,
@@ -101,14 +67,11 @@ static const struct option_row table[] = {
 		"what is worth a line on stderr; of one that a program started: kilnd.log by the socket"},
 	{"executor-wrapper", "KILN_EXECUTOR_WRAPPER", "COMMAND", NULL, OPTION_PATH, 0, 0, NULL,
 		AT(executor_wrapper), NULL, "starts the device processes, as compute-sanitizer does"},
-	{"memcheck", "KILN_MEMCHECK", NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(memcheck), NULL,
-		"device cpu: check every access to memory of every kernel, which is slow"},
-	{"thread-order", "KILN_THREAD_ORDER", "natural|reversed|shuffled", "natural", OPTION_WORD, 0, 0, NULL,
-		AT(thread_order), NULL, "with --memcheck: in which order the threads of a block run"},
+	{"memcheck", "KILN_MEMCHECK", "natural|reversed|shuffled", NULL, OPTION_MEMCHECK, 0, 0, NULL, AT(memcheck),
+		NULL, "device cpu: check each access of each kernel, which is slow; threads run in this order"},
 	{"sandbox", "KILN_SANDBOX", "off|auto|require", "auto", OPTION_WORD, 0, 0, NULL, AT(sandbox), NULL,
 		"what compilers and kernels may do to this machine: auto: as little as it can enforce"},
-	{"test-requests", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(test_requests), NULL,
-		TEST_REQUESTS_HELP},
+	{"test-requests", NULL, NULL, NULL, OPTION_FLAG, 0, 0, NULL, AT(test_requests), NULL, NULL},
 
 	{"max-sessions", "KILN_MAX_SESSIONS", "N", "256", OPTION_NUMBER, 1, 65536, NULL, AT(max_sessions),
 		"sessions", "programs connected at once; of a guest's uid a quarter"},
@@ -124,16 +87,62 @@ static const struct option_row table[] = {
 		"bytes", "answers that a program has not taken yet"},
 	{"max-calls", "KILN_MAX_CALLS", "N", "10000", OPTION_NUMBER, 1, 10000000, NULL, AT(max_calls),
 		"calls", "prepared calls that a session has not released"},
-	{"max-graph-calls", "KILN_MAX_GRAPH_CALLS", "N", "16384", OPTION_NUMBER, 1, 10000000, NULL,
-		AT(max_graph_calls), "calls", "calls in the graphs that a session has not released"},
 	{"max-variants", "KILN_MAX_VARIANTS", "N", "64", OPTION_NUMBER, 1, 10000000, "no limit", AT(max_variants),
 		"kernels", "exact kernels of one operator that a session has compiled"},
 	{"max-own", "KILN_MAX_OWN", "N", "8", OPTION_NUMBER, 1, 65536, NULL, AT(max_own), "processes",
 		"sessions of one user that run kernels of their own, each with a device process of its own"},
 
-	{"help", NULL, NULL, NULL, OPTION_SHOW, OPTIONS_SHOW_HELP, 0, NULL, AT(show), NULL, "print this"},
+	/* Those that went: refused with the sentence at the end of the row.  The broker tells some to its
+	 * children, and a test says --test-NAME. */
+	{"cache-rows", "KILN_CACHE_ROWS", "N", "100000",
+		OPTION_NUMBER, 1, 1000000000, "no cap", AT(cache_rows), NULL, NULL,
+		"kilnd keeps 100000 kernels at most, and --cache-bytes says what they may take"},
+	{"memory-cache-bytes", "KILN_MEMORY_CACHE_BYTES", "BYTES", "256MiB",
+		OPTION_BYTES, 4 * KB, TB, "none", AT(memory_cache_bytes), NULL, NULL,
+		"256 MiB of objects are kept in memory besides those on disk"},
+	{"warm-generics", "KILN_WARM_GENERICS", "auto|all|none", "auto",
+		OPTION_WORD, 0, 0, NULL, AT(warm_generics), NULL, NULL,
+		"GPUs have all generic kernels from the start, device cpu those that were asked for"},
+	{"liveness-timeout", "KILN_LIVENESS_TIMEOUT", "MS", "10000",
+		OPTION_NUMBER, 100, DAY_MS, "do not look", AT(liveness_timeout_ms), NULL, NULL,
+		"a child that works and gives no sign of life for 10 s is killed"},
+	{"ready-timeout", "KILN_READY_TIMEOUT", "MS", "600000",
+		OPTION_NUMBER, 10, DAY_MS, "no end", AT(ready_timeout_ms), NULL, NULL,
+		"a call waits for its CUDA stream for 600 s"},
+	{"lane-spin", "KILN_LANE_SPIN", "US", "50",
+		OPTION_NUMBER, 1, 1000000, "no lanes", AT(lane_spin_us), NULL, NULL,
+		"both ends of a lane look for 50 us before they sleep; KILN_LANE=off does without lanes"},
+	{"quiet-patience", "KILN_QUIET_PATIENCE", "MS", "5",
+		OPTION_NUMBER, 1, 10000, "not at all", AT(quiet_patience_ms), NULL, NULL,
+		"a new kernel waits 5 ms for an idle GPU, before launches are held"},
+	{"worker-memory", "KILN_WORKER_MEMORY", "BYTES", "4GiB",
+		OPTION_BYTES, 64 * MB, TB, "no limit", AT(worker_memory), NULL, NULL,
+		"a compiler process has 4 GiB of address space, and --workers says how many there are"},
+	{"compile-memory", "KILN_COMPILE_MEMORY", "BYTES", "0",
+		OPTION_BYTES, 64 * MB, 1024 * TB, "what is available", AT(compile_memory), NULL, NULL,
+		"compilers share what the host and its control groups have left, which may be capped there"},
+	{"retry-after", "KILN_RETRY_AFTER", "SECONDS", "300",
+		OPTION_NUMBER, 1, 31536000, "at once", AT(retry_after_seconds), NULL, NULL,
+		"a compile that took too much time or memory is tried again after 300 s, and by kiln cache retry"},
+	{"worker-jobs", "KILN_WORKER_JOBS", "N", "500",
+		OPTION_NUMBER, 1, 1000000, NULL, AT(worker_jobs), NULL, NULL,
+		"a compiler process is replaced after 500 compiles"},
+	{"remote-queue", "KILN_REMOTE_QUEUE", "BYTES", "64MiB",
+		OPTION_BYTES, 4 * KB, 4 * GB, NULL, AT(remote_queue_bytes), NULL, NULL,
+		"64 MiB of kernels may wait to be written to --remote"},
+	{"drain-timeout", "KILN_DRAIN_TIMEOUT", "MS", "5000",
+		OPTION_NUMBER, 1, DAY_MS, "do not wait", AT(drain_timeout_ms), NULL, NULL,
+		"calls in flight may go on for 5 s at the end"},
+	{"thread-order", "KILN_THREAD_ORDER", "natural|reversed|shuffled", "natural",
+		OPTION_WORD, 0, 0, NULL, AT(thread_order), NULL, NULL,
+		"--memcheck=ORDER says it"},
+	{"max-graph-calls", "KILN_MAX_GRAPH_CALLS", "N", "16384",
+		OPTION_NUMBER, 1, 10000000, NULL, AT(max_graph_calls), "calls", NULL,
+		"the graphs of a session have 16384 calls at most"},
+
+	{"help", NULL, NULL, NULL, OPTION_SHOW, OPTIONS_SHOW_HELP, 0, NULL, AT(show), NULL, NULL},
 	{"version", NULL, NULL, NULL, OPTION_SHOW, OPTIONS_SHOW_VERSION, 0, NULL, AT(show), NULL,
-		"print the version"},
+		NULL},
 
 	{"role", NULL, "broker|executor|compiler", "broker", OPTION_WORD, 0, 0, NULL, AT(role), NULL, NULL},
 	{"device-name", NULL, "NAME", NULL, OPTION_DEVICE, 0, 0, NULL, AT(device_name), NULL, NULL},
@@ -160,7 +169,7 @@ static const struct option_row *find(const char *name, size_t size)
 
 static bool takes_value(const struct option_row *row)
 {
-	return row->kind != OPTION_FLAG && row->kind != OPTION_SHOW;
+	return row->kind != OPTION_FLAG && row->kind != OPTION_SHOW && row->kind != OPTION_MEMCHECK;
 }
 
 static int read_defaults(struct options *out, char error[KERNEL_ERROR_MAX])
@@ -179,13 +188,15 @@ static int read_defaults(struct options *out, char error[KERNEL_ERROR_MAX])
 static int read_variable(const struct option_row *row, const char *text, struct options *out,
 						 char error[KERNEL_ERROR_MAX])
 {
+	bool flag = row->kind == OPTION_FLAG || row->kind == OPTION_MEMCHECK;
+	if (flag && !strcmp(text, "0"))
+		return KILN_OK;
+	if (flag && !strcmp(text, "1"))
+		return option_read(row, row->environment, NULL, out, error);
 	if (row->kind != OPTION_FLAG)
 		return option_read(row, row->environment, text, out, error);
-	if (strcmp(text, "1") != 0 && strcmp(text, "0") != 0) {
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: \"%.80s\" is not 0 or 1",
-						 row->environment, text);
-	}
-	return *text == '1' ? option_read(row, row->environment, NULL, out, error) : KILN_OK;
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s: \"%.80s\" is not 0 or 1",
+					 row->environment, text);
 }
 
 /* A variable that is set and empty counts as not set. */
@@ -193,7 +204,7 @@ static int read_environment(struct options *out, char error[KERNEL_ERROR_MAX])
 {
 	for (int i = 0; i < ROWS; i++) {
 		const struct option_row *row = &table[i];
-		const char *text = row->environment ? getenv(row->environment) : NULL;
+		const char *text = row->environment && !row->gone ? getenv(row->environment) : NULL;
 		if (text && *text) {
 			int status = read_variable(row, text, out, error);
 			if (status < 0)
@@ -201,6 +212,39 @@ static int read_environment(struct options *out, char error[KERNEL_ERROR_MAX])
 		}
 	}
 	return KILN_OK;
+}
+
+static int refuse_gone(const struct option_row *row, const char *given,
+					   char error[KERNEL_ERROR_MAX])
+{
+	return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "%s is no option any more: %s", given,
+					 row->gone);
+}
+
+/* Children have the variables of the broker, which has refused these. */
+static int check_environment(const struct options *out, char error[KERNEL_ERROR_MAX])
+{
+	for (int i = 0; i < ROWS && out->role == OPTIONS_BROKER; i++) {
+		const char *text = table[i].gone ? getenv(table[i].environment) : NULL;
+		if (text && *text)
+			return refuse_gone(&table[i], table[i].environment, error);
+	}
+	return KILN_OK;
+}
+
+/* "--test-lane-spin 0": what users cannot set any more. */
+static const struct option_row *find_for_tests(const char *name, size_t size)
+{
+#ifdef KILN_TEST_HOOKS
+	size_t prefix = strlen("test-");
+	const struct option_row *row = size > prefix && !strncmp(name, "test-", prefix)
+									   ? find(name + prefix, size - prefix)
+									   : NULL;
+	return row && row->gone ? row : NULL;
+#else
+	(void)name, (void)size;
+	return NULL;
+#endif
 }
 
 static int read_arguments(int argc, char *const *argv, struct options *out,
@@ -217,13 +261,16 @@ static int read_arguments(int argc, char *const *argv, struct options *out,
 		const char *name = word + 2;
 		size_t size = strcspn(name, "=");
 		const char *text = name[size] ? name + size + 1 : NULL;
-		const struct option_row *row = find(name, size);
-		if (!row) {
+		const struct option_row *row = find(name, size), *tested = find_for_tests(name, size);
+		if (!row && !tested) {
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 							 "unknown option \"%.100s\": kilnd --help lists the options", word);
 		}
-		char given[32];
-		snprintf(given, sizeof(given), "--%s", row->name);
+		char given[40];
+		snprintf(given, sizeof(given), "--%s%s", row ? "" : "test-", (row ? row : tested)->name);
+		if (row && row->gone && out->role == OPTIONS_BROKER)
+			return refuse_gone(row, given, error);
+		row = row ? row : tested;
 		if (takes_value(row) && !text) {
 			text = ++i < argc ? argv[i] : NULL;
 			if (!text) {
@@ -323,8 +370,6 @@ static int check_memcheck(const struct options *out, char error[KERNEL_ERROR_MAX
 						 "--memcheck needs --device cpu; for a GPU there is --executor-wrapper "
 						 "compute-sanitizer");
 	}
-	if (out->thread_order != DEVICE_NATURAL && !out->memcheck)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL, "--thread-order needs --memcheck");
 	return KILN_OK;
 }
 
@@ -361,7 +406,9 @@ int options_parse(int argc, char *const *argv, struct options *out, char error[K
 		status = read_arguments(argc, argv, out, error);
 	if (status != KILN_OK || out->show != OPTIONS_SHOW_NOTHING)
 		return status;
-	status = check_role(out, error);
+	status = check_environment(out, error);
+	if (status == KILN_OK)
+		status = check_role(out, error);
 	if (status == KILN_OK)
 		status = check_memcheck(out, error);
 	if (status == KILN_OK)
@@ -389,8 +436,9 @@ void options_liveness(const struct options *options, char text[48])
 static void help_row(FILE *file, const struct option_row *row)
 {
 	char left[64];
-	snprintf(left, sizeof(left), "--%s%s%s", row->name, row->value ? " " : "",
-			 row->value ? row->value : "");
+	const char *between = !row->value ? "" : takes_value(row) ? " " : "[=";
+	snprintf(left, sizeof(left), "--%s%s%s%s", row->name, between, row->value ? row->value : "",
+			 *between == '[' ? "]" : "");
 	if (row->environment) {
 		fprintf(file, "  %-38s [%s%s%s]\n", left, row->environment,
 				row->fallback ? ", default " : "", row->fallback ? row->fallback : "");
@@ -409,7 +457,7 @@ static void help_row(FILE *file, const struct option_row *row)
 
 void options_help(FILE *file)
 {
-	fputs("Usage: kilnd [OPTION]...\n"
+	fputs("Usage: kilnd [OPTION]... | --help | --version\n"
 		  "Compiles, keeps and launches kernels for the programs of this host.\n\n"
 		  "Options, with the variable that means the same:\n",
 		  file);
@@ -476,11 +524,11 @@ int options_limits(const struct options *options, struct limit limits[OPTIONS_LI
 	for (int i = 0; i < ROWS && count < OPTIONS_LIMITS; i++) {
 		const struct option_row *row = &table[i];
 		if (row->unit) {
-			snprintf(limits[count].option, sizeof(limits[count].option), "--%s", row->name);
+			snprintf(limits[count].option, sizeof(limits[count].option), "%s%s",
+					 row->gone ? "-" : "--", row->gone ? "" : row->name);
 			limits[count].name = row->name + strlen("max-");
 			memcpy(&limits[count].value, (const char *)options + row->offset, sizeof(uint64_t));
 			limits[count].unit = row->unit;
-			limits[count].help = row->help;
 			count++;
 		}
 	}

@@ -111,10 +111,9 @@ struct options {
 /* A limit as `info` and error messages name it. */
 struct limit {
 	const char *name; /* "buffers" */
-	char option[24];  /* "--max-buffers" */
+	char option[24];  /* "--max-buffers"; "-": it cannot be set */
 	uint64_t value;   /* 0: no limit */
 	const char *unit; /* "buffers" */
-	const char *help;
 };
 
 /* Arguments win over the environment, the environment over the defaults.  KILN_OK, or KILN_EINVAL

@@ -251,6 +251,9 @@ int option_read(const struct option_row *row, const char *given, const char *tex
 	case OPTION_DEVICE:
 	case OPTION_DESCRIPTOR:
 		return read_single(row, given, text, field, error);
+	case OPTION_MEMCHECK:
+		out->memcheck = true;
+		return text ? read_word(row, given, text, &out->thread_order, error) : KILN_OK;
 	case OPTION_FLAG:
 	case OPTION_SHOW:
 		break;
@@ -311,6 +314,12 @@ void option_write(const struct option_row *row, const struct options *options,
 		break;
 	case OPTION_REMOTE:
 		util_text_add(text, "%s", ((const struct remote_url *)field)->shown);
+		break;
+	case OPTION_MEMCHECK:
+		if (options->memcheck)
+			write_word(row, options->thread_order, text);
+		else
+			util_text_add(text, "no");
 		break;
 	case OPTION_FLAG:
 		util_text_add(text, "%s", *(const bool *)field ? "yes" : "no");

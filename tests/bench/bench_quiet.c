@@ -466,8 +466,8 @@ static void run_all(const struct runner_options *options, struct own_daemon *dae
 	char target[32];
 	bool good = true;
 	for (int way = 0; good && way < WAYS; way++) {
-		const char *const arguments[] = {"--device", options->device,    "--specialize",
-										 "eager",    "--quiet-patience", ways[way].patience,
+		const char *const arguments[] = {"--device", options->device,         "--specialize",
+										 "eager",    "--test-quiet-patience", ways[way].patience,
 										 NULL};
 		if (!own_daemon_start(daemon, "cache", arguments))
 			return;

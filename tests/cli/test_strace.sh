@@ -13,7 +13,7 @@ command -v strace >/dev/null 2>&1 || skip "strace is not installed"
 strace -o "$DIR/trace" true 2>/dev/null || skip "strace may not trace here"
 
 # Both ends look for a second before they sleep: the machine may be busy.
-daemon --lane-spin 1000000
+daemon --test-lane-spin 1000000
 
 # watch N: leaves in $count how many system calls the N runs make.
 watch() {

@@ -133,7 +133,7 @@ json 'j["removed"] == 1' "$KILN" cache retry --all
 # What may pass is remembered for a while.
 "$KILN" stop >/dev/null || fails "stop"
 wait "$DAEMON"
-daemon --compile-timeout 300 --retry-after 5000
+daemon --compile-timeout 300 --test-retry-after 5000
 "$KILN" debug hang-compile 1 || fails "debug hang-compile"
 mine compile --macro M=9 >out 2>first
 [ $? -eq 1 ] && grep -q 'took longer than 300 ms' first || fails "no time-out: $(cat first)"

@@ -101,7 +101,7 @@ static void set_options(struct options *options)
 	static const char *const others[] = {
 		"--device=cpu",      "--workers=2",       "--test-requests",   "--max-queued=256K",
 		"--max-inflight=48", "--max-buffers=32",  "--max-calls=32",    "--max-message=1M",
-		"--max-bytes=64M",   "--cache-bytes=16M", "--log-level=error", "--max-graph-calls=64",
+		"--max-bytes=64M",   "--cache-bytes=16M", "--log-level=error", "--test-max-graph-calls=64",
 		"--max-own=2"};
 	static const char *const names[] = {"socket", "cache-dir", "key-dir", "trust-dir"};
 	char error[KERNEL_ERROR_MAX];

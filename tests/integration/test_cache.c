@@ -309,7 +309,7 @@ static void test_pins_and_uses_last(void **state)
 	await_info(client, "cache.uses_waiting", 0);
 	kiln_close(client);
 	kilnd_stop(daemon);
-	kilnd_start(daemon, OPTIONS("--cache-rows", "2"));
+	kilnd_start(daemon, OPTIONS("--test-cache-rows", "2"));
 	client = client_open(daemon);
 	assert_int_equal(info_int(client, "cache.pinned"), 1);
 	assert_int_equal(info_int(client, "cache.cap_rows"), 2);

@@ -150,7 +150,7 @@ static void test_deadline(void **state)
 	int64_t start;
 
 	/* Long enough for a compile on a machine that is busy or watched by a sanitizer. */
-	kilnd_start(daemon, OPTIONS("--compile-timeout", "4000", "--retry-after", "0"));
+	kilnd_start(daemon, OPTIONS("--compile-timeout", "4000", "--test-retry-after", "0"));
 	client = client_open(daemon);
 	await_info(client, "workers.idle", info_int(client, "workers.count"));
 	debug_int(client, "hang-compile", "count", 1);
@@ -234,7 +234,7 @@ static void test_recycling(void **state)
 	struct kilnd *daemon = *state;
 	kiln_client *client;
 
-	kilnd_start(daemon, OPTIONS("--workers", "1", "--worker-jobs", "2"));
+	kilnd_start(daemon, OPTIONS("--workers", "1", "--test-worker-jobs", "2"));
 	client = client_open(daemon);
 	for (int i = 0; i < 5; i++) {
 		struct permute problem = transpose(10 + i, 70 + i);

@@ -488,7 +488,7 @@ static void without_a_lane(void **state)
 	unsetenv("KILN_LANE");
 	assert_on_host(&scene, 8);
 	scene_close(&scene);
-	scene_open(&scene, state, OPTIONS("--lane-spin", "0"));
+	scene_open(&scene, state, OPTIONS("--test-lane-spin", "0"));
 	assert_on_host(&scene, 8);
 	scene_close(&scene);
 }

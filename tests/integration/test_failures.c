@@ -221,7 +221,7 @@ static void test_time_out(void **state)
 	struct permute problem = transpose(42, 58);
 	char why[400], again[400];
 
-	kilnd_start(daemon, OPTIONS("--compile-timeout", "1000", "--retry-after", "600"));
+	kilnd_start(daemon, OPTIONS("--compile-timeout", "1000", "--test-retry-after", "600"));
 	kiln_client *client = client_open(daemon);
 	debug_int(client, "hang-compile", "count", 1);
 	assert_int_equal(permute_check(client, &problem, 1, NULL, why), KILN_ETIMEDOUT);

@@ -289,8 +289,8 @@ static void test_start(void **state)
 {
 	struct kilnd *daemon = *state;
 
-	kilnd_start(daemon,
-				OPTIONS("--on-miss", "fallback", "--specialize", "lazy", "--warm-generics", "all"));
+	kilnd_start(daemon, OPTIONS("--on-miss", "fallback", "--specialize", "lazy",
+								"--test-warm-generics", "all"));
 	kiln_client *client = client_open(daemon);
 	await_info_at_least(client, "tiers.failed", 1);
 	await_info(client, "tiers.warming", 0);

@@ -161,7 +161,8 @@ static void replayed(void **state)
 static void without_a_lane(void **state)
 {
 	struct kilnd *daemon = *state;
-	const char *const *const options[] = {OPTIONS("--lane-spin", "0"), OPTIONS("--memcheck"), NULL};
+	const char *const *const options[] = {OPTIONS("--test-lane-spin", "0"), OPTIONS("--memcheck"),
+										  NULL};
 	for (int i = 0; i < 3; i++) {
 		struct chain chain;
 		if (i == 2)
@@ -317,7 +318,7 @@ static void made_and_freed(void **state)
 	struct kilnd *daemon = *state;
 	struct chain chain;
 	kiln_ticket tickets[8];
-	kilnd_start(daemon, OPTIONS("--max-graph-calls", "12", "--max-calls", "8"));
+	kilnd_start(daemon, OPTIONS("--test-max-graph-calls", "12", "--max-calls", "8"));
 	chain_open(daemon, &chain);
 	put(chain.x, 1);
 	pid_t pid = (pid_t)info_int(chain.client, "executors[0].pid");
@@ -467,7 +468,7 @@ static void refusals(void **state)
 	struct chain chain, other;
 	kiln_call *raw_call = NULL;
 	kiln_raw raw = {.size = sizeof(raw), .source = "__global__ void k() {}\n", .entry = "k"};
-	kilnd_start(daemon, OPTIONS("--max-graph-calls", "7", "--max-calls", "6"));
+	kilnd_start(daemon, OPTIONS("--test-max-graph-calls", "7", "--max-calls", "6"));
 	chain_open(daemon, &chain);
 	chain_open(daemon, &other);
 	const kiln_operand right[] = {{chain.x, 0}, {chain.y, 0}}, half[] = {{chain.x, 0}, {NULL, 0}};
@@ -496,7 +497,7 @@ static void refusals(void **state)
 		   "launch 2 of 2: it is a graph itself: name the calls that it is made of");
 	for (int i = 0; i < 5; i++)
 		many[i] = works[0];
-	expect(&chain, many, 5, KILN_ELIMIT, "more than the 7 that it may have (--max-graph-calls)");
+	expect(&chain, many, 5, KILN_ELIMIT, "more than the 7 that it may have");
 	assert_ok(kiln_prepare_raw(chain.client, &raw, &raw_call));
 	works[1] = (kiln_work){raw_call, NULL, 0};
 	expect(&chain, works, 2, KILN_EINVAL, "works[1]: the call is a kernel of the program's own");

@@ -216,7 +216,7 @@ static void steady_state_makes_no_system_call(void **state)
 	kiln_client *client;
 	skip_where_silence_is_impossible();
 	/* Both ends look for a second before they sleep: the machine may be busy. */
-	kilnd_start(daemon, OPTIONS("--lane-spin", "1000000"));
+	kilnd_start(daemon, OPTIONS("--test-lane-spin", "1000000"));
 	client = client_open(daemon);
 	assert_int_equal(process_wait(process_start(daemon, silent_client, NULL), 60000), EXITED(0));
 	assert_true(info_int(client, "counters.lane_launches") >= 1000);

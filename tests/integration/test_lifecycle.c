@@ -301,7 +301,7 @@ static void test_drain_deadline(void **state)
 	int64_t start;
 	int status;
 
-	kilnd_start(daemon, OPTIONS("--drain-timeout", "300"));
+	kilnd_start(daemon, OPTIONS("--test-drain-timeout", "300"));
 	submit_slow(&slow, daemon, 20000);
 	start = now_ms();
 	kill(daemon->pid, SIGINT);

@@ -288,9 +288,11 @@ static int wrong_without_barrier(struct kilnd *daemon, const char *order)
 {
 	struct scene scene;
 	float data[32];
+	char memcheck[40];
 	int wrong = 0;
 
-	scene_open(&scene, daemon, OPTIONS("--memcheck", "--thread-order", order));
+	snprintf(memcheck, sizeof(memcheck), "--memcheck=%s", order);
+	scene_open(&scene, daemon, OPTIONS(memcheck));
 	assert_ok(launch(&scene, "rotate", 1, 0, 1));
 	assert_ok(kiln_read(scene.y, 0, data, sizeof(data)));
 	for (int i = 0; i < 32; i++)
@@ -321,7 +323,7 @@ static void test_operators_are_clean(void **state)
 	kiln_client *client;
 	struct permute problem = transpose(60, 100);
 
-	kilnd_start(daemon, OPTIONS("--memcheck", "--thread-order=shuffled"));
+	kilnd_start(daemon, OPTIONS("--memcheck=shuffled"));
 	client = client_open(daemon);
 	assert_permutes(client, &problem, "compiled");
 	assert_permutes(client, &problem, "hit");

@@ -88,8 +88,8 @@ static void refuse_calls(const struct scene *scene, const kiln_operand operands[
 	kiln_call_free(calls[1]);
 	for (int i = 0; i < 3; i++)
 		works[i] = (kiln_work){calls[0], operands, 2};
-	assert_refused(scene, kiln_prepare_graph(scene->greedy, works, 3, &graph), "--max-graph-calls",
-				   "the 2 that it may have");
+	assert_refused(scene, kiln_prepare_graph(scene->greedy, works, 3, &graph),
+				   "more than the 2 that it may have", "the 2 that it may have");
 	assert_ok(kiln_prepare_graph(scene->greedy, works, 2, &graph));
 	kiln_call_free(graph);
 	kiln_call_free(calls[0]);
@@ -135,7 +135,7 @@ static void test_limits(void **state)
 	kiln_operand operands[2] = {{0}};
 	kilnd_start(scene.daemon, OPTIONS("--max-sessions", "3", "--max-buffers", "3", "--max-bytes",
 									  "64K", "--max-inflight", "4", "--max-calls", "3",
-									  "--max-graph-calls", "2", "--max-message", "4K"));
+									  "--test-max-graph-calls", "2", "--max-message", "4K"));
 	scene.greedy = client_open(scene.daemon);
 	scene.modest = client_open(scene.daemon);
 	assert_permutes(scene.modest, &scene.problem, NULL);

@@ -227,7 +227,7 @@ static void test_memory_cap(void **state)
 	struct asker askers[2];
 	struct permute problem = transpose(95, 33);
 
-	kilnd_start(daemon, OPTIONS("--workers", "2", "--compile-memory", "64M"));
+	kilnd_start(daemon, OPTIONS("--workers", "2", "--test-compile-memory", "64M"));
 	kiln_client *client = client_open(daemon);
 	await_info(client, "workers.idle", 2);
 	assert_int_equal(info_int(client, "workers.job_bytes.host"), 256 << 20);

@@ -342,7 +342,7 @@ static void test_limits(void **state)
 	struct permute problem = transpose(47, 53);
 
 	/* No entry is so small. */
-	host_start(&scene->a, scene->url, OPTIONS("--remote-queue", "4k"));
+	host_start(&scene->a, scene->url, OPTIONS("--test-remote-queue", "4k"));
 	kiln_client *a = client_open(scene->a.daemon);
 	assert_permutes(a, &problem, "compiled");
 	await_info(a, "counters.remote_dropped", 1);

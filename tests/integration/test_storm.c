@@ -257,7 +257,7 @@ static void test_storm(void **state)
 	assert_true(storm != MAP_FAILED);
 	storm->seed = from_environment("KILN_STORM_SEED", 20261121);
 	fprintf(stderr, "KILN_STORM_SEED=%llu\n", (unsigned long long)storm->seed);
-	kilnd_start(daemon, OPTIONS("--workers", "2", "--worker-jobs", "12", "--compile-timeout",
+	kilnd_start(daemon, OPTIONS("--workers", "2", "--test-worker-jobs", "12", "--compile-timeout",
 								"1000", "--max-inflight", "40", "--max-buffers", "24"));
 	kiln_client *client = client_open(daemon);
 	struct before before = settle(daemon, client);
@@ -310,7 +310,7 @@ static void test_leaves_while_draining(void **state)
 	struct wire_out out;
 	int64_t start;
 
-	kilnd_start(daemon, OPTIONS("--drain-timeout", "60000"));
+	kilnd_start(daemon, OPTIONS("--test-drain-timeout", "60000"));
 	int sock = greeted(daemon);
 	kiln_client *client = client_open(daemon);
 	debug_int(client, "delay-compile", "ms", 60000);

@@ -527,7 +527,7 @@ static void none_for_a_process_of_ones_own(void **state)
 	kiln_client *client, *other;
 	kiln_call *call;
 
-	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--warm-generics", "all"));
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--test-warm-generics", "all"));
 	client = client_open(daemon);
 	await_info_at_least(client, "tiers.resident", 1);
 	int64_t generics = info_int(client, "tiers.generics");
@@ -549,7 +549,7 @@ static void warm_from_the_start(void **state)
 	struct kilnd *daemon = *state;
 	kiln_client *client;
 
-	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--warm-generics", "all"));
+	kilnd_start(daemon, OPTIONS("--specialize", "lazy", "--test-warm-generics", "all"));
 	client = client_open(daemon);
 	await_info_at_least(client, "tiers.resident", 2);
 	assert_true(info_int(client, "tiers.generics") > 20);
@@ -617,7 +617,7 @@ static int prepare_a_cube(const struct kilnd *daemon, void *arg)
 static void the_compiler_changes_while_a_load_waits(void **state)
 {
 	struct kilnd *daemon = *state;
-	const char *const options[] = {"--specialize", "lazy", "--quiet-patience", "1", NULL};
+	const char *const options[] = {"--specialize", "lazy", "--test-quiet-patience", "1", NULL};
 	struct permute problem = turn(SIDE);
 	struct cube cube;
 	char path[96], before[128];

@@ -36,15 +36,15 @@ bool soak_daemon_start(struct conductor *conductor)
 									 specialize(conductor),
 									 "--max-own",
 									 "6",
-									 "--memory-cache-bytes",
+									 "--test-memory-cache-bytes",
 									 "4MiB",
 									 "--cache-bytes",
 									 "64MiB",
-									 "--liveness-timeout",
+									 "--test-liveness-timeout",
 									 "5000",
 									 "--launch-timeout",
 									 "20000",
-									 "--retry-after",
+									 "--test-retry-after",
 									 "1",
 									 NULL};
 	int64_t until = soak_now_ms() + START_MS;

@@ -155,7 +155,7 @@ static void kill_one(struct conductor *conductor, const struct found *found)
 		atomic_store(&soak->stop, 1);
 }
 
-/* It is never woken: the daemon finds it (--liveness-timeout), and that is its death. */
+/* It is never woken: the daemon finds it, and that is its death. */
 static void stop_for_good(struct conductor *conductor, const struct found *found)
 {
 	note_death(conductor->soak, found->role);

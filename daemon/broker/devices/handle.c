@@ -343,8 +343,8 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 static void start(struct device_handle *handle)
 {
 	static const struct child_events events = {handle_on_message, on_gone};
-	static const char *const orders[] = {"--thread-order=natural", "--thread-order=reversed",
-										 "--thread-order=shuffled"};
+	static const char *const orders[] = {"--memcheck=natural", "--memcheck=reversed",
+										 "--memcheck=shuffled"};
 	char device[40], patience[40], alive[48], misdeed[40], error[KERNEL_ERROR_MAX];
 	struct broker *broker = handle->device->broker;
 	const struct options *options = &broker->options;
@@ -367,10 +367,8 @@ static void start(struct device_handle *handle)
 		arguments[count++] = misdeed;
 	if (handle->session)
 		arguments[count++] = "--own";
-	if (options->memcheck) {
-		arguments[count++] = "--memcheck";
+	if (options->memcheck)
 		arguments[count++] = orders[options->thread_order];
-	}
 	program.trail = handle_trail_open(handle);
 	handle->child = child_start(&broker->loop, &program, &events, handle, error, sizeof(error));
 	if (program.trail >= 0)
@@ -394,7 +392,7 @@ static void on_lost(void *owner)
 	if (handle->fault[0])
 		return;
 	util_fail(handle->fault, sizeof(handle->fault), 0,
-			  "the device process of %s gave no sign of life for %llu ms (--liveness-timeout) and "
+			  "the device process of %s gave no sign of life for %llu ms and "
 			  "was ended",
 			  handle->device->info.name, (unsigned long long)handle->pulse.deadline_ms);
 	if (handle->child)

@@ -91,8 +91,7 @@ void drain_look(struct broker *broker)
 {
 	struct drain *drain = broker->drain;
 	if (drain->state == DRAIN_DRAINING && util_now_us() > drain->until_us) {
-		util_log(UTIL_WARN,
-				 "work was still under way after %llu ms (--drain-timeout); it is dropped",
+		util_log(UTIL_WARN, "work was still under way after %llu ms; it is dropped",
 				 (unsigned long long)broker->options.drain_timeout_ms);
 		close_all(broker);
 	}

@@ -11,7 +11,7 @@
 /*
  * Keeps a failure, unless it says nothing about the key.  Appends to the log until when it is kept,
  * so that all waiters read the same.  Errors of the source and crashes of the compiler are kept for
- * ever; a lack of time or of memory is kept as long as --retry-after says.
+ * ever; a lack of time or of memory is kept retry_after_seconds long.
  */
 void failed_keys_keep(struct broker *broker, struct kernel_ref *ref, const char *key,
 					  const char *key_text, struct compile_result *result);

@@ -117,8 +117,7 @@ static bool is_overdue(const struct exec *executor, const struct exec_lane *lane
 static void end_overdue(struct exec *executor, struct exec_lane *lane)
 {
 	char why[KERNEL_ERROR_MAX];
-	util_fail(why, sizeof(why), 0,
-			  "its CUDA stream did not come by for %" PRIu64 " ms (--ready-timeout)",
+	util_fail(why, sizeof(why), 0, "its CUDA stream did not come by for %" PRIu64 " ms",
 			  lane->ready_us / 1000);
 	for (int i = 0; i < KILN_STREAMS; i++)
 		while (lane->parking[i].first && is_overdue(executor, lane, lane->parking[i].first))

@@ -373,7 +373,7 @@ static void pins_have_a_limit(void **state)
 	assert_int_equal(cache_pin(cache, key, true, found, error), KILN_ELIMIT);
 	snprintf(expected, sizeof(expected),
 			 "with kernel %.12s 6 kernels would be pinned, and of a cache of 10 at most half may "
-			 "be: unpin others, or raise --cache-rows",
+			 "be: unpin others",
 			 key);
 	assert_string_equal(error, expected);
 	cache_close(cache);

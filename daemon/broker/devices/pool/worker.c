@@ -96,7 +96,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	struct worker *worker = owner;
 	char text[KERNEL_ERROR_MAX + 96], silent[96];
 	if (worker->lifeless) {
-		snprintf(silent, sizeof(silent), "gave no sign of life for %llu ms (--liveness-timeout)",
+		snprintf(silent, sizeof(silent), "gave no sign of life for %llu ms",
 				 (unsigned long long)worker->pulse.deadline_ms);
 		why = silent;
 	}

@@ -60,8 +60,7 @@ static int read_graph(struct session *session, const msgpack_object *list, struc
 	if (owned_count(session).graph_launches + count > most)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ELIMIT,
 						 "a graph of %u calls and those that this session has already, of %llu "
-						 "calls in all, are more than the %llu that it may have "
-						 "(--max-graph-calls)",
+						 "calls in all, are more than the %llu that it may have",
 						 count, (unsigned long long)owned_count(session).graph_launches,
 						 (unsigned long long)most);
 	struct call *call = graph_new(session, (int)count);

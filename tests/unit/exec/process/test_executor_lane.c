@@ -261,7 +261,7 @@ static void a_gate_that_stays_shut(void **state)
 	uint64_t began = util_now_us(), gated = add(&scene, gated_on(1)), follower = add(&scene, last);
 	uint64_t other = add(&scene, copy_on(2));
 	expect(&scene, other, KILN_OK, "");
-	expect(&scene, gated, KILN_ETIMEDOUT, "did not come by for 300 ms (--ready-timeout)");
+	expect(&scene, gated, KILN_ETIMEDOUT, "did not come by for 300 ms");
 	expect(&scene, follower, KILN_ECANCELED, "the call that this one follows did not succeed");
 	assert_true(util_now_us() - began >= 300000);
 	/* Its stream is let go after its client is told. */
