@@ -1,10 +1,11 @@
 /*
- * buffer.c: memory that a session may name, and where it is.  A buffer remembers how to bring
- * itself into an executor, so that a new device process gets it again when it is next used, and
- * that of the session's own kernels when one of those uses it.
+ * buffer.c: brings buffers into device processes.  A buffer keeps what a process needs to import
+ * it, so that a new device process, and that of the session's own kernels, gets it when it is next
+ * used.
  */
 #include "buffer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,9 +43,10 @@ void buffer_delete(struct buffer *buffer)
 		session->owned->held_bytes -= buffer->bytes;
 	if (map_get_id(&session->owned->buffers, buffer->id) == buffer)
 		map_remove_id(&session->owned->buffers, buffer->id);
-	if (buffer->at[BUFFER_HOME].placing || buffer->sharing)
+	if (buffer->at[BUFFER_HOME].place == BUFFER_PLACING ||
+		buffer->at[BUFFER_OWN].place == BUFFER_SHARING)
 		handle_disown(session->executor, buffer);
-	if (buffer->at[BUFFER_OWN].placing && session->own)
+	if (buffer->at[BUFFER_OWN].place == BUFFER_PLACING && session->own)
 		handle_disown(session->own, buffer);
 	closer_put(session->uid, buffer->fd);
 	explicit_bzero(buffer->handle, sizeof(buffer->handle));
@@ -101,7 +103,7 @@ bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct
 	return a_bytes && b_bytes && x_at < y_at + b_bytes && y_at < x_at + a_bytes;
 }
 
-/* ---- Where it is ---- */
+/* ---- Places ---- */
 
 struct device_handle *buffer_executor(const struct buffer *buffer, enum buffer_where where)
 {
@@ -114,7 +116,7 @@ bool buffer_is_in(const struct buffer *buffer, enum buffer_where where)
 	return executor && buffer->at[where].generation == handle_generation(executor);
 }
 
-/* The contents are gone: what comes next is new memory. */
+/* The contents are gone: the next place has new memory. */
 static void lose(struct buffer *buffer)
 {
 	buffer->lost = buffer->bytes > 0;
@@ -126,7 +128,7 @@ static void send_free(struct buffer *buffer, enum buffer_where where)
 	struct device_handle *executor = buffer_executor(buffer, where);
 	struct wire_out message;
 	bool there = executor && handle_is_ready(executor) &&
-				 (buffer->at[where].placing || buffer_is_in(buffer, where));
+				 (buffer->at[where].place == BUFFER_PLACING || buffer_is_in(buffer, where));
 	if (!there)
 		return;
 	uint64_t id = handle_begin(executor, &message, "free");
@@ -134,7 +136,7 @@ static void send_free(struct buffer *buffer, enum buffer_where where)
 	handle_post(executor, &message, id);
 }
 
-/* What two processes shared cannot be had by a third: its home begins anew. */
+/* A third process cannot import what two processes shared: HOME gets new memory. */
 static void begin_anew(struct buffer *buffer)
 {
 	send_free(buffer, BUFFER_OWN);
@@ -145,21 +147,28 @@ static void begin_anew(struct buffer *buffer)
 	lose(buffer);
 }
 
+static enum buffer_place fail(struct buffer_place_state *at, int status)
+{
+	at->status = status;
+	at->place = BUFFER_FAILED;
+	return BUFFER_FAILED;
+}
+
 static void placed(struct buffer *buffer, enum buffer_where where, int status, const char *error)
 {
 	struct session *session = buffer->session;
 	struct buffer_place_state *at = &buffer->at[where];
 	bool shared = buffer->kind == BUFFER_HELD && buffer->fd >= 0;
-	at->placing = false;
+	assert(at->place == BUFFER_PLACING);
+	at->place = BUFFER_ABSENT;
 	if (where == BUFFER_HOME && shared && status != KILN_OK && status != KILN_EDEVICE) {
 		begin_anew(buffer);
-		status = KILN_OK;
 	} else if (status == KILN_OK) {
+		at->place = BUFFER_PLACED;
 		at->generation = handle_generation(buffer_executor(buffer, where));
 	} else {
-		snprintf(at->error, sizeof(at->error), "%s", error);
+		fail(at, util_fail(at->error, sizeof(at->error), status, "%s", error));
 	}
-	at->status = status;
 	if (buffer->on_change)
 		buffer->on_change(buffer, buffer->on_change_arg);
 	work_pump(session);
@@ -177,7 +186,7 @@ static void on_own(void *arg, int status, const char *error, struct wire_in *rep
 	placed(arg, BUFFER_OWN, status, error);
 }
 
-/* A number for the allocation that it lies in; of two that are one, the same.  Not 0. */
+/* A number for the allocation that the buffer lies in, equal for all buffers in it; never 0. */
 static uint64_t origin_of(const struct buffer *buffer)
 {
 	struct util_hash hash;
@@ -221,26 +230,29 @@ static int send_place(struct buffer *buffer, enum buffer_where where)
 					   where == BUFFER_OWN ? on_own : on_home, buffer);
 }
 
-/* What became of a request to place or share it, before any answer. */
-static enum buffer_place sent(struct buffer *buffer, enum buffer_where where, int status)
+/* A request to place or share it was sent with this status. */
+static enum buffer_place sent(struct buffer *buffer, enum buffer_where where,
+							  enum buffer_place under_way, int status)
 {
 	struct buffer_place_state *at = &buffer->at[where];
 	/* A process that is gone: buffers_remake() looks at the buffer again. */
-	if (status == KILN_OK || status == KILN_EDEVICE)
+	if (status == KILN_OK || status == KILN_EDEVICE) {
+		at->place = status == KILN_OK ? under_way : BUFFER_ABSENT;
 		return BUFFER_PLACING;
-	at->status = status;
-	snprintf(at->error, sizeof(at->error), "the device process of %s cannot be reached",
-			 handle_device(buffer_executor(buffer, where))->info.name);
-	return BUFFER_FAILED;
+	}
+	return fail(at, util_fail(at->error, sizeof(at->error), status,
+							  "the device process of %s cannot be reached",
+							  handle_device(buffer_executor(buffer, where))->info.name));
 }
 
-/* ---- Held memory in a second process: its own gives it a descriptor ---- */
+/* ---- Held memory in OWN: HOME exports a descriptor ---- */
 
 static void on_shared(void *arg, int status, const char *error, struct wire_in *reply)
 {
 	struct buffer *buffer = arg;
 	struct buffer_place_state *at = &buffer->at[BUFFER_OWN];
-	buffer->sharing = false;
+	assert(at->place == BUFFER_SHARING);
+	at->place = BUFFER_ABSENT;
 	if (status == KILN_OK) {
 		buffer->fd = handle_take_fd(buffer->session->executor);
 		buffer->span = wire_get_uint(&reply->root, "span", 0);
@@ -249,12 +261,10 @@ static void on_shared(void *arg, int status, const char *error, struct wire_in *
 		if (buffer->fd < 0)
 			status = KILN_EPROTO;
 	}
-	/* The next home process holds nothing that could be shared, and is asked again. */
-	if (status != KILN_OK && status != KILN_EDEVICE) {
-		at->status = status;
-		snprintf(at->error, sizeof(at->error), "it cannot be shared between two processes: %s",
-				 error);
-	}
+	/* After EDEVICE the next home process gets new memory first, and is asked to share that. */
+	if (status != KILN_OK && status != KILN_EDEVICE)
+		fail(at, util_fail(at->error, sizeof(at->error), status,
+						   "it cannot be shared between two processes: %s", error));
 	work_pump(buffer->session);
 }
 
@@ -262,16 +272,13 @@ static enum buffer_place share(struct buffer *buffer)
 {
 	struct device_handle *home = buffer->session->executor;
 	struct wire_out message;
-	if (buffer->sharing)
-		return BUFFER_PLACING;
 	uint64_t id = handle_begin(home, &message, "share");
 	wire_put_uint(&message, "buf", buffer->id);
 	int status = handle_send(home, &message, id, NULL, 0, DEADLINE_PLACE_MS, on_shared, buffer);
-	buffer->sharing = status == KILN_OK;
-	return sent(buffer, BUFFER_OWN, status);
+	return sent(buffer, BUFFER_OWN, BUFFER_SHARING, status);
 }
 
-/* Memory of a GPU that is not there any more. */
+/* Says whether the memory is on a GPU that the device process does not have now. */
 static bool is_of_another(const struct buffer *buffer)
 {
 	const struct device_info *info = &buffer->session->device->info;
@@ -283,12 +290,10 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 	struct buffer_place_state *at = &buffer->at[where];
 	if (buffer_is_in(buffer, where))
 		return BUFFER_PLACED;
-	if (at->placing)
+	if (at->place == BUFFER_PLACING || at->place == BUFFER_SHARING)
 		return BUFFER_PLACING;
-	if (at->status != KILN_OK) {
-		/* The failure was told by the work at the head of the queue; the next one tries again. */
+	if (at->place == BUFFER_FAILED)
 		return BUFFER_FAILED;
-	}
 	if (buffer->kind == BUFFER_HELD && is_of_another(buffer))
 		begin_anew(buffer);
 	bool held = buffer->kind == BUFFER_HELD && buffer->fd < 0;
@@ -298,16 +303,13 @@ enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where)
 	}
 	if (at->generation && held)
 		lose(buffer);
-	if (is_of_another(buffer)) {
-		at->status = util_fail(at->error, sizeof(at->error), KILN_ELOST,
-							   "it was lent from %s, and %s is %s now: lend it again", buffer->gpu,
-							   handle_device(buffer_executor(buffer, where))->info.name,
-							   buffer->session->device->info.uuid);
-		return BUFFER_FAILED;
-	}
-	int status = send_place(buffer, where);
-	at->placing = status == KILN_OK;
-	return sent(buffer, where, status);
+	if (is_of_another(buffer))
+		return fail(at,
+					util_fail(at->error, sizeof(at->error), KILN_ELOST,
+							  "it was lent from %s, and %s is %s now: lend it again", buffer->gpu,
+							  handle_device(buffer_executor(buffer, where))->info.name,
+							  buffer->session->device->info.uuid));
+	return sent(buffer, where, BUFFER_PLACING, send_place(buffer, where));
 }
 
 void buffers_remake(struct session *session)

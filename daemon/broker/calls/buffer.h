@@ -1,6 +1,17 @@
 /*
- * buffer: memory that a session may name, and in which device processes it is.  A buffer belongs to
- * its session; a work that uses it ends before it is freed (work.h).
+ * buffer: memory that a session may name, and its places: the device process of the session (HOME),
+ * and the process of its own for kernels that it brings (OWN).  A buffer belongs to its session;
+ * works that use it end before it is freed (work.h).
+ *
+ *   a place:  ABSENT --asked to place it--> PLACING --+--> PLACED
+ *               |                                     +--> FAILED --a work is told--> ABSENT
+ *               +--OWN needs HOME's memory--> SHARING --+--> ABSENT; the buffer has a descriptor
+ *                                                       +--> FAILED
+ *             PLACED --that process ends--> stale: the next buffer_place() asks anew
+ *
+ * Invariants: a process has the buffer if, and only if, the place's generation is the process's.
+ * PLACING and SHARING have exactly one request under way whose argument is the buffer: SHARING in
+ * HOME, PLACING in its own process.  The buffer owns fd.
  */
 #ifndef KILN_DAEMON_BUFFER_H
 #define KILN_DAEMON_BUFFER_H
@@ -13,15 +24,17 @@ enum buffer_kind { BUFFER_HELD, BUFFER_SHARED, BUFFER_LENT_IPC, BUFFER_LENT_FD, 
 /* The device processes that a buffer can be in. */
 enum buffer_where { BUFFER_HOME, BUFFER_OWN, BUFFER_PLACES };
 
+enum buffer_place { BUFFER_ABSENT, BUFFER_SHARING, BUFFER_PLACING, BUFFER_PLACED, BUFFER_FAILED };
+
 struct buffer_place_state {
-	uint64_t generation; /* of the process it is in, 0 for nowhere */
-	bool placing;
-	int status; /* of the last attempt */
+	enum buffer_place place;
+	uint64_t generation; /* of the last process that had it; 0: none had */
+	int status;          /* FAILED: why */
 	char error[KERNEL_ERROR_MAX];
 };
 
 struct buffer {
-	uint64_t id; /* also the device processes' */
+	uint64_t id; /* in the device processes, too */
 	enum buffer_kind kind;
 	uint64_t bytes;
 	char name[64];
@@ -32,10 +45,9 @@ struct buffer {
 	char gpu[DEVICE_UUID_TEXT]; /* UUID of the GPU that lent or shared memory is on; "": unknown */
 	int fd;                     /* -1: none; a HELD one has one only once two processes share it */
 	struct buffer_place_state at[BUFFER_PLACES];
-	bool sharing; /* HELD: its process was asked to share it */
-	/* HELD: the contents ended with a process, and have been written again up to covered. */
+	/* HELD: the contents ended with a process; the first `covered` bytes were written since. */
 	bool lost;
-	bool rewritten; /* while a graph is looked at: an earlier launch of it writes all */
+	bool rewritten; /* in check_lost() of a graph: an earlier launch writes all of it */
 	uint64_t covered;
 	struct session *session;
 	/* Called when placing it has ended, or may be tried again; NULL: no request makes it now. */
@@ -54,12 +66,12 @@ struct buffer *buffer_new(struct session *session, enum buffer_kind kind, uint64
 						  const char *name);
 void buffer_delete(struct buffer *buffer); /* on the broker's side only */
 struct buffer *buffer_find(const struct session *session, uint64_t id);
-/* A request makes it and is not answered yet: its id is not known to the client. */
+/* Says whether the request that makes it is not answered yet: the client does not know its id. */
 static inline bool buffer_is_making(const struct buffer *buffer)
 {
 	return buffer->on_change != NULL;
 }
-/* The session's buffers, one after another; *cursor begins as 0.  NULL: that was the last. */
+/* Returns the session's buffers one by one, then NULL; *cursor begins as 0. */
 struct buffer *buffer_next(const struct session *session, size_t *cursor);
 const char *buffer_label(const struct buffer *buffer, char label[96]); /* "buffer 7 (weights)" */
 /* The alignment of an address in it, 16 at most. */
@@ -68,9 +80,9 @@ uint32_t buffer_alignment(const struct buffer *buffer, uint64_t offset);
 bool buffer_overlap(const struct work_operand *a, uint64_t a_bytes, const struct work_operand *b,
 					uint64_t b_bytes);
 
-enum buffer_place { BUFFER_PLACED, BUFFER_PLACING, BUFFER_FAILED };
-/* Sees that the buffer is in one of the session's device processes; when PLACING, work_pump() is
- * called at the end of it.  For OWN no work that uses the buffer may be under way in HOME. */
+/* Sees that the buffer is in one of the session's device processes: PLACED, PLACING (work_pump() is
+ * called at the end of it) or FAILED.  For OWN no work that uses the buffer may be under way in
+ * HOME. */
 enum buffer_place buffer_place(struct buffer *buffer, enum buffer_where where);
 struct device_handle *buffer_executor(const struct buffer *buffer, enum buffer_where where);
 bool buffer_is_in(const struct buffer *buffer, enum buffer_where where);

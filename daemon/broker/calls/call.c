@@ -1,4 +1,4 @@
-/* call.c: prepared calls, and the tables of what a session owns. */
+/* call.c: holds and frees prepared calls, and keeps the tables of what a session owns. */
 #include "call.h"
 
 #include <stdlib.h>

@@ -39,7 +39,7 @@ void call_drop(struct call *call);
 /* ---- The session's table ---- */
 
 struct call *call_find(const struct session *session, uint64_t id);
-/* The session's calls, one after another; *cursor begins as 0.  NULL: that was the last. */
+/* Returns the session's calls one by one, then NULL; *cursor begins as 0. */
 struct call *call_next(const struct session *session, size_t *cursor);
 /* Puts the call into the table, which takes over a hold of it; false without memory. */
 bool call_keep(struct session *session, struct call *call);

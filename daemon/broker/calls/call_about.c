@@ -1,5 +1,5 @@
-/* call_about.c: finds the call that a lane names, for a post-mortem: the note that the broker keeps
- * of recent calls was overwritten. */
+/* call_about.c: finds the call that a lane names, for a post-mortem whose own note of the call was
+ * overwritten. */
 #include "call_about.h"
 
 #include "call.h"
@@ -13,7 +13,7 @@ static void describe_graph(const struct call *call, struct handle_about *about)
 	about->calls = call->graph->count;
 }
 
-/* The kernel that a lane has for a variant is not asked for: the exact one, or its generic one. */
+/* The lane is not asked which kernel it has for a variant: the tier's state says it. */
 static bool describe_variant(const struct call *call, uint64_t name, struct handle_about *about)
 {
 	if (call->graph && call->graph->id == name) {

@@ -1,5 +1,5 @@
-/* decode.c: from a message's op, tensors and attrs to a problem.  Checks forms; what they mean is
- * the planner's. */
+/* decode.c: reads a problem from a message's op, tensors and attrs.  Checks their form; the planner
+ * checks their meaning. */
 #include "decode.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "daemon/base/util.h"
 #include "daemon/broker/kernels/job.h"
 
-#define TENSOR_MEMBERS_MOST 32 /* those that are unknown included; each look-up walks over all */
+#define TENSOR_MEMBERS_MOST 32 /* unknown ones count, for each search walks over all */
 
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
@@ -81,7 +81,7 @@ static int decode_tensor(struct session *session, const msgpack_object *map, int
 		return ERROR(KILN_EINVAL, "%s is left out and names buffer %llu; it can have none", name,
 					 (unsigned long long)wire_get_uint(map, "b", 0));
 	if (dtype == KILN_DTYPE_NONE)
-		return KILN_OK; /* the whole problem was zeroed */
+		return KILN_OK; /* the problem is zeroed */
 	if (!kernel_dtype_bytes(dtype))
 		return ERROR(KILN_EINVAL, "%s has element type %lld, which does not exist", name,
 					 (long long)dtype);

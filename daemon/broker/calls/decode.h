@@ -1,4 +1,4 @@
-/* decode: from a message's op, tensors and attrs to a problem. */
+/* decode: reads a problem from a message's op, tensors and attrs. */
 #ifndef KILN_DAEMON_DECODE_H
 #define KILN_DAEMON_DECODE_H
 
@@ -7,8 +7,8 @@
 #include "buffer.h"
 
 /*
- * buffers[i] and offsets[i] say where tensor i lies (NULL: nowhere, or it is left out); the
- * alignment of tensors follows from that.  KILN_OK, or a status with a sentence.
+ * buffers[i] and offsets[i] are the place of tensor i, which sets its alignment; NULL: it has none,
+ * or it is left out.  KILN_OK, or a status with a sentence.
  */
 int decode_problem(struct session *session, struct wire_in *message, struct kernel_problem *problem,
 				   struct buffer *buffers[KERNEL_MAX_OPERANDS],

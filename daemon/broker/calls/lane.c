@@ -1,11 +1,18 @@
 /*
- * lane.c: the broker's part in a session's lane (client/wire/lane_memory.h): makes the memory,
- * hands it to the device process and, with the answer to a launch that asked for it, to the client;
- * and says which calls may be launched there. What goes through it the broker never sees.
+ * lane.c: the broker's part in a session's lane (client/wire/lane_memory.h).  Makes the memory and
+ * hands it to the device process and, with the answer to a launch that asks for it, to the client.
+ * Says which calls may be launched through it.  The broker never sees the launches that go through.
  *
- * A lane lives as long as its session and its device process. A call is bound by a launch that was
- * sent: then its kernel is loaded and its buffers are there.
+ *   OPEN --the device process refuses it, or a call--> REFUSED
+ *   OPEN, REFUSED --lane_end--> ENDING --all that was taken has ended--> freed
+ *   (any) --the session or the device process ends--> freed
+ *
+ * Only an OPEN lane binds further calls and is given to the client; what a REFUSED one has bound
+ * goes on.  A launch binds its call when it is sent: then its kernel is loaded and its buffers are
+ * placed.  The lane owns its mappings and descriptors.  `given` says whether the client must be
+ * told of its end.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -20,19 +27,27 @@
 #include "daemon/broker/requests/request.h"
 #include "work_state.h"
 
+enum lane_state { LANE_OPEN, LANE_REFUSED, LANE_ENDING };
+
 struct lane {
-	int memory, wake;
-	int told; /* the client's end of the pipe */
+	enum lane_state state;
+	bool given; /* the client has its descriptors */
+	int memory_fd;
+	int doorbell_fd;    /* an eventfd: wakes the device process */
+	int client_wake_fd; /* the client's end of a pipe: the device process wakes the client */
 	struct lane_memory *map;
 	struct lane_counts *counts;
 	uint64_t generation;              /* of the device process that has it */
 	uint64_t taken, launched, failed; /* counted so far */
-	bool given;                       /* the client has it */
-	bool refused;                     /* the device process does not take it, or no more calls */
-	bool ending;
 };
 
 /* ---- Making and ending ---- */
+
+static void assert_valid(const struct lane *lane)
+{
+	assert(lane->map && lane->counts && lane->generation);
+	assert(lane->memory_fd >= 0 && lane->doorbell_fd >= 0 && lane->client_wake_fd >= 0);
+}
 
 static void close_all(struct lane *lane)
 {
@@ -40,16 +55,16 @@ static void close_all(struct lane *lane)
 		munmap(lane->map, sizeof(*lane->map));
 	if (lane->counts)
 		munmap(lane->counts, sizeof(*lane->counts));
-	if (lane->memory >= 0)
-		close(lane->memory);
-	if (lane->wake >= 0)
-		close(lane->wake);
-	if (lane->told >= 0)
-		close(lane->told);
+	if (lane->memory_fd >= 0)
+		close(lane->memory_fd);
+	if (lane->doorbell_fd >= 0)
+		close(lane->doorbell_fd);
+	if (lane->client_wake_fd >= 0)
+		close(lane->client_wake_fd);
 	free(lane);
 }
 
-/* NULL, with errno. */
+/* Returns NULL, with errno, when it fails. */
 static void *map_shared(int memory, size_t bytes)
 {
 	void *map =
@@ -57,7 +72,7 @@ static void *map_shared(int memory, size_t bytes)
 	return map == MAP_FAILED ? NULL : map;
 }
 
-/* others: the device process's end of the pipe, and what it counts in. */
+/* others: for the device process: its end of the pipe, and the memory that it counts in. */
 static struct lane *make(uint32_t spin_us, int others[2])
 {
 	struct lane *lane = calloc(1, sizeof(*lane));
@@ -65,14 +80,14 @@ static struct lane *make(uint32_t spin_us, int others[2])
 	if (!lane)
 		return NULL;
 	bool linked = pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0;
-	lane->told = ends[0];
+	lane->client_wake_fd = ends[0];
 	others[0] = ends[1];
 	others[1] = frame_memfd("kiln-lane-counts", sizeof(*lane->counts));
-	lane->memory = frame_memfd("kiln-lane", sizeof(*lane->map));
-	lane->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	lane->map = map_shared(lane->memory, sizeof(*lane->map));
+	lane->memory_fd = frame_memfd("kiln-lane", sizeof(*lane->map));
+	lane->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	lane->map = map_shared(lane->memory_fd, sizeof(*lane->map));
 	lane->counts = map_shared(others[1], sizeof(*lane->counts));
-	if (!lane->map || !lane->counts || lane->wake < 0 || !linked) {
+	if (!lane->map || !lane->counts || lane->doorbell_fd < 0 || !linked) {
 		util_log(UTIL_WARN, "no lane can be made: %s; its calls go by message", strerror(errno));
 		close_all(lane);
 		for (int i = 0; i < 2; i++)
@@ -93,7 +108,7 @@ uint64_t lane_count(struct session *session)
 	struct counters *counters = &session->broker->counters;
 	if (!lane)
 		return 0;
-	/* In this order: what has ended was taken before. */
+	/* Read in this order, "taken" covers all that have ended. */
 	uint64_t launched = atomic_load(&lane->counts->launched);
 	uint64_t failed = atomic_load(&lane->counts->failed);
 	uint64_t taken = atomic_load(&lane->counts->taken);
@@ -118,7 +133,7 @@ int lane_waits(const struct session *session, struct wait_note notes[LANE_NOTES]
 	struct wait_note note = {.left_ms = WAITS_NO_DEADLINE};
 	int count = 0;
 	if (!lane)
-		return 0; /* nor, perhaps, a device */
+		return 0; /* the session may have no device either */
 	note.device = session->device->info.name;
 	uint64_t ended = atomic_load(&lane->counts->launched) + atomic_load(&lane->counts->failed);
 	uint64_t parked = atomic_load(&lane->counts->parked), gated = atomic_load(&lane->counts->gated);
@@ -170,7 +185,7 @@ void lane_drop(struct session *session)
 	session->lane = NULL;
 }
 
-/* What was under way ended in status. */
+/* Tells the client that its lane is gone, and how the launches under way ended. */
 static void tell_lost(struct session *session, int status, const char *why)
 {
 	struct wire_out out;
@@ -194,7 +209,7 @@ void lane_check(struct session *session, const char *why)
 		tell_lost(session, KILN_EDEVICE, why);
 }
 
-/* ---- Ending one that works ---- */
+/* ---- Ending a lane with launches under way ---- */
 
 static void answer_waiter(struct broker *broker)
 {
@@ -229,12 +244,13 @@ void lane_end(struct session *session)
 {
 	struct lane *lane = session->lane;
 	struct wire_out message;
-	if (!lane || lane->ending)
+	if (!lane || lane->state == LANE_ENDING)
 		return;
-	lane->ending = true;
+	assert_valid(lane);
+	lane->state = LANE_ENDING;
 	uint64_t id = handle_begin(session->executor, &message, "lane.close");
 	wire_put_uint(&message, "stream", session->stream);
-	/* A process that is gone is noticed by lane_check. */
+	/* lane_check() notices a process that is gone. */
 	handle_send(session->executor, &message, id, NULL, 0,
 				(uint32_t)session->broker->options.launch_timeout_ms, on_ended, session);
 }
@@ -251,7 +267,7 @@ bool lanes_end(struct broker *broker)
 
 bool lane_busy(const struct session *session)
 {
-	return session->lane && session->lane->ending;
+	return session->lane && session->lane->state == LANE_ENDING;
 }
 
 /* ---- Binding ---- */
@@ -262,7 +278,8 @@ static void on_answer(void *arg, int status, const char *error, struct wire_in *
 	(void)reply;
 	if (status == KILN_OK || status == KILN_EDEVICE || !session->lane)
 		return;
-	session->lane->refused = true;
+	if (session->lane->state == LANE_OPEN)
+		session->lane->state = LANE_REFUSED;
 	util_log(UTIL_WARN, "session %llu: its calls go by message: %s",
 			 (unsigned long long)session->id, error);
 }
@@ -275,7 +292,8 @@ static bool open_lane(struct session *session)
 	struct lane *lane = make((uint32_t)session->broker->options.lane_spin_us, others);
 	if (!lane)
 		return false;
-	const int fds[LANE_EXEC_DESCRIPTORS] = {lane->memory, lane->wake, others[0], others[1]};
+	const int fds[LANE_EXEC_DESCRIPTORS] = {lane->memory_fd, lane->doorbell_fd, others[0],
+											others[1]};
 	uint64_t deadline = session->broker->options.launch_timeout_ms;
 	uint64_t id = handle_begin(executor, &message, "lane.open");
 	wire_put_uint(&message, "stream", session->stream);
@@ -302,7 +320,7 @@ static int variant_number(const struct call *call, const struct kernel_ref *vari
 	return -1;
 }
 
-/* There is a lane, and launches of this kind may go through it. */
+/* Says whether the launch may be bound, and sees that there is a lane. */
 static bool has_lane(const struct work *work)
 {
 	struct session *session = work->session;
@@ -310,11 +328,10 @@ static bool has_lane(const struct work *work)
 	if (!work->order.wants_lane || !broker->options.lane_spin_us || broker->options.memcheck ||
 		broker->test.delay_launch_ms || broker->draining)
 		return false;
-	return (session->lane || open_lane(session)) && !session->lane->refused &&
-		   !session->lane->ending;
+	return (session->lane || open_lane(session)) && session->lane->state == LANE_OPEN;
 }
 
-/* What the reports of maps say is the planner's to put into words, and a lane does not ask it. */
+/* The planner words the reports of maps; a lane does not ask the planner, so no map is bound. */
 static bool may_be_bound(const struct work *work)
 {
 	return !work->raw && work->variant->plan.report.end != UINT64_MAX &&
@@ -358,8 +375,8 @@ void lane_bind(struct work *work, uint64_t module)
 	work->bound = bound->id;
 }
 
-/* In the message queue it stands behind all launches that were sent before, and in the lane between
- * two entries. */
+/* The message stands behind all launches that were sent before; the lane takes it between two
+ * entries. */
 static void lane_rebind(struct session *session, struct call *call,
 						const struct kernel_ref *variant)
 {
@@ -368,12 +385,12 @@ static void lane_rebind(struct session *session, struct call *call,
 	int number = variant_number(call, variant);
 	struct work work = {.session = session, .call = call, .fd = -1};
 	struct wire_out message;
-	if (!lane || lane->ending || number < 0 || !handle_is_ready(executor) ||
+	if (!lane || lane->state == LANE_ENDING || number < 0 || !handle_is_ready(executor) ||
 		call->bound[number].generation != lane->generation)
 		return;
 	uint64_t module = handle_module(executor, variant->key);
 	if (!module)
-		return; /* it launches what it did before */
+		return; /* the lane goes on with the kernel that it has */
 	work.kernel = work.variant = call->variants[number];
 	work.extents = variant->plan.extents;
 	work.operand_count = variant->plan.operand_count;
@@ -388,15 +405,16 @@ static void lane_rebind(struct session *session, struct call *call,
 				(uint32_t)session->broker->options.launch_timeout_ms, on_answer, session);
 }
 
-/* With the answer to the launch: what the client needs to go on without messages. */
+/* Puts what the client needs to launch the call without messages. */
 int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 {
 	struct session *session = work->session;
 	struct lane *lane = session->lane;
 	const struct kernel_plan *plan = &work->kernel->plan;
-	int count = work->call->graph ? 0 : plan->operand_count; /* of the operands of each launch */
+	int count =
+		work->call->graph ? 0 : plan->operand_count; /* operands of a launch; a graph has none */
 	int64_t alignments[KERNEL_MAX_OPERANDS], extents[KERNEL_MAX_OPERANDS];
-	if (!work->bound || !lane || lane->refused || lane->ending)
+	if (!work->bound || !lane || lane->state != LANE_OPEN)
 		return 0;
 	for (int i = 0; i < count; i++) {
 		alignments[i] = plan->extents[i].alignment ? plan->extents[i].alignment : 1;
@@ -411,9 +429,9 @@ int lane_put(struct work *work, struct wire_out *out, int fds[LANE_DESCRIPTORS])
 		return 0;
 	lane->given = true;
 	handle_look_after(session->executor);
-	fds[0] = lane->memory;
-	fds[1] = lane->wake;
-	fds[2] = lane->told;
+	fds[0] = lane->memory_fd;
+	fds[1] = lane->doorbell_fd;
+	fds[2] = lane->client_wake_fd;
 	return LANE_DESCRIPTORS;
 }
 
@@ -422,7 +440,8 @@ void lane_unbind(struct session *session, const struct call *call)
 	struct wire_out message;
 	if (call->graph)
 		call->graph->lane_tail = session->lane_tail;
-	if (!session->lane || session->lane->ending || !handle_is_ready(session->executor))
+	if (!session->lane || session->lane->state == LANE_ENDING ||
+		!handle_is_ready(session->executor))
 		return;
 	for (int i = 0; i < call->variant_count; i++) {
 		if (call->bound[i].generation != session->lane->generation)
@@ -430,7 +449,7 @@ void lane_unbind(struct session *session, const struct call *call)
 		uint64_t id = handle_begin(session->executor, &message, "lane.unbind");
 		wire_put_uint(&message, "stream", session->stream);
 		wire_put_uint(&message, "call", call->bound[i].id);
-		/* What the client had written before it gave the call up still names it. */
+		/* Entries that the client wrote before it released the call still name it. */
 		wire_put_uint(&message, "lane", session->stream);
 		wire_put_uint(&message, "tail", session->lane_tail);
 		handle_post(session->executor, &message, id);

@@ -8,16 +8,17 @@
 #include "call.h"
 #include "daemon/broker/devices/wait_note.h"
 
-/* Adds what went through it to the broker's and the session's counters.  How many calls of it have
- * not ended. */
+/* Adds what went through it to the counters of the broker and the session.  Returns how many of its
+ * launches have not ended. */
 uint64_t lane_count(struct session *session);
 /* Says whether something is under way in the session's lane, as far as its client says. */
 bool lane_works(const struct session *session);
 /* Forgets it; the client is not told. */
 void lane_drop(struct session *session);
-/* The device process may be another one now: then the client is told why its lane is no more. */
+/* If the device process is another one now, drops the lane and tells the client why. */
 void lane_check(struct session *session, const char *why);
-/* Takes nothing more; when what was taken has ended, the client is told.  busy: until then. */
+/* Lets the device process take no more entries.  When those that it took have ended, the client is
+ * told.  lane_busy() is true until then. */
 void lane_end(struct session *session);
 /* Ends the lanes of all sessions; false if there is none. */
 bool lanes_end(struct broker *broker);
@@ -27,7 +28,7 @@ void lane_promote(struct session *session, uint64_t call, const struct kernel_re
 /* The device process ran so many launches of the call under the name "bound". */
 void lane_used(struct broker *broker, const struct device_handle *executor, uint64_t stream,
 			   uint64_t call, uint64_t bound, uint64_t launches);
-/* The call is gone. */
+/* The call is gone: the device process forgets it. */
 void lane_unbind(struct session *session, const struct call *call);
 void lane_cancel(struct session *session, uint64_t number, uint64_t count);
 /* Launches under way, entries that wait for a ready word, and for another entry. */

@@ -1,5 +1,5 @@
-/* raw_launch.c: one launch of a user's kernel, as its message says it.  Grid, block and what the
- * kernel takes are checked where it is loaded. */
+/* raw_launch.c: reads one launch of a user's kernel from its message.  The device process checks
+ * grid, block and arguments, for it has the loaded kernel. */
 #include "raw_launch.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
-/* [buffer, offset, bytes, access] */
+/* Reads [buffer, offset, bytes, access]. */
 static int read_memory(struct session *session, const msgpack_object *item, uint32_t number,
 					   struct raw_launch *launch, char error[KERNEL_ERROR_MAX])
 {
@@ -38,7 +38,7 @@ static int read_memory(struct session *session, const msgpack_object *item, uint
 					 buffer_label(buffer, label), (unsigned long long)buffer->bytes);
 	int i = launch->operand_count++;
 	launch->operands[i] = (struct work_operand){buffer, v[1]};
-	/* What only is written may have been lost before. */
+	/* Lost contents do not matter to an argument that is only written. */
 	launch->extents[i] = (struct kernel_extent){
 		.bytes = v[2] ? v[2] : buffer->bytes - v[1], .alignment = 1, .written = v[3] == KILN_WRITE};
 	launch->args[launch->arg_count++] =

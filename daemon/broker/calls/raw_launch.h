@@ -1,4 +1,5 @@
-/* raw_launch: one launch of a user's kernel: what a plan says of other kernels. */
+/* raw_launch: one launch of a user's kernel: the grid, block and arguments that a plan has for
+ * other kernels. */
 #ifndef KILN_DAEMON_RAW_LAUNCH_H
 #define KILN_DAEMON_RAW_LAUNCH_H
 
@@ -12,12 +13,12 @@ struct raw_launch {
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 	struct kernel_extent extents[KERNEL_MAX_OPERANDS];
 	int operand_count;
-	struct kernel_arg args[KERNEL_MAX_ARGS]; /* POINTER and BYTES, whose data is the launch's own */
+	struct kernel_arg args[KERNEL_MAX_ARGS]; /* POINTER, and BYTES that point into data */
 	int arg_count;
 	uint8_t data[];
 };
 
-/* From a message to a launch, to be freed.  KILN_OK, or a status with a sentence. */
+/* Reads a launch, which the caller frees.  KILN_OK, or a status with a sentence. */
 int raw_launch_open(struct session *session, struct wire_in *message, struct raw_launch **out,
 					char error[KERNEL_ERROR_MAX]);
 

@@ -41,10 +41,10 @@ enum work_step work_need_buffer(struct work *work, struct buffer *buffer)
 		break;
 	}
 	/* A buffer may have failed in its first process before the second one asked for it. */
-	if (buffer->at[where].status == KILN_OK)
+	if (buffer->at[where].place != BUFFER_FAILED)
 		where = BUFFER_HOME;
 	int status = buffer->at[where].status;
-	buffer->at[where].status = KILN_OK;
+	buffer->at[where].place = BUFFER_ABSENT; /* the next work tries once more */
 	snprintf(error, sizeof(error), "%s cannot be used: %s", buffer_label(buffer, label),
 			 buffer->at[where].error);
 	return work_refuse(work, status, error);
@@ -404,6 +404,7 @@ static void on_own_freed(void *arg, int status, const char *error, struct wire_i
 	(void)status, (void)error, (void)reply;
 	work->state = WORK_QUEUED;
 	work->buffer->at[BUFFER_OWN].generation = 0;
+	work->buffer->at[BUFFER_OWN].place = BUFFER_ABSENT;
 	work_pump(work->session);
 }
 
@@ -412,7 +413,7 @@ static enum work_step free_own(struct work *work)
 {
 	struct device_handle *own = work->session->own;
 	struct wire_out message;
-	if (work->state == WORK_FREEING || work->buffer->at[BUFFER_OWN].placing)
+	if (work->state == WORK_FREEING || work->buffer->at[BUFFER_OWN].place == BUFFER_PLACING)
 		return STEP_WAITS;
 	if (!buffer_is_in(work->buffer, BUFFER_OWN) || !handle_is_ready(own))
 		return STEP_READY;
@@ -428,8 +429,8 @@ static enum work_step advance_free(struct work *work)
 {
 	struct session *session = work->session;
 	struct wire_out message;
-	if (work->buffer->at[BUFFER_HOME].placing || work->buffer->sharing ||
-		free_own(work) == STEP_WAITS)
+	if (work->buffer->at[BUFFER_HOME].place == BUFFER_PLACING ||
+		work->buffer->at[BUFFER_OWN].place == BUFFER_SHARING || free_own(work) == STEP_WAITS)
 		return STEP_WAITS;
 	if (!buffer_is_in(work->buffer, BUFFER_HOME)) {
 		work_end(work, KILN_OK, NULL, 0);

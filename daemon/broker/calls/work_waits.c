@@ -13,9 +13,10 @@ static const struct buffer *placing(const struct work *work)
 {
 	for (int i = -1; i < work->operand_count; i++) {
 		const struct buffer *buffer = i < 0 ? work->buffer : work->operands[i].buffer;
-		if (buffer &&
-			(buffer->at[BUFFER_HOME].placing || buffer->at[BUFFER_OWN].placing || buffer->sharing))
-			return buffer;
+		for (int where = 0; buffer && where < BUFFER_PLACES; where++)
+			if (buffer->at[where].place == BUFFER_PLACING ||
+				buffer->at[where].place == BUFFER_SHARING)
+				return buffer;
 	}
 	return NULL;
 }

@@ -1,10 +1,11 @@
 /*
- * job: the conductor: from a problem to a compiled kernel.
+ * job: from a problem to a compiled kernel.
  *
- *   job_open      plans (pure, at once)
- *   job_resolve   key -> cache -> compile -> cache, one lookup a key, all waiters answered
+ *   job_open      plans: pure, and at once
+ *   job_resolve   makes the key, asks the cache and the remote tier, compiles, keeps the kernel;
+ *                 one lookup a key answers all who wait for it (lookup.h)
  *
- * Four modules that do not know each other (plan, compile, cache, exec) meet here and in work.c.
+ * The planner, the compiler and the cache do not know each other: they meet here.
  */
 #ifndef KILN_DAEMON_JOB_H
 #define KILN_DAEMON_JOB_H
@@ -14,53 +15,54 @@
 #include "daemon/broker/devices/pool/pool.h"
 #include "tuned.h"
 
-/* A planned kernel: what a prepared call and the lookups that compile it hold together.  Counted.
- */
+/* A planned kernel.  Calls, works, waits and lookups hold it; kernel_drop() of the last hold
+ * frees it with all that it points to, except tally. */
 struct kernel_ref {
 	int holders;
-	struct tuned_note *tuned;    /* NULL: the table has nothing to say of it */
-	struct kernel_limits limits; /* that it was planned for */
+	struct tuned_note *tuned;    /* NULL: the table of winners has no row for it */
+	struct kernel_limits limits; /* of the target that it was planned for */
 	char target[KERNEL_TARGET_MAX];
 	char *explain; /* made by kernel_text() */
-	char *line;    /* how the kiln command would ask for it; NULL: nobody will want to know */
-	/* The problem, as a manifest has it; NULL: a user's kernel, or it has no room. */
+	char *line;    /* the kiln command that makes it; NULL: no refusal will quote it */
+	/* The problem as a line of a manifest; NULL: a user's kernel, or the line is too long. */
 	char *manifest;
-	/* Filled by the first job_resolve, for plans that launch a kernel. */
+	/* Filled by the first job_resolve(), and anew when the compiler changes. */
 	char key[KERNEL_KEY_HEX];
 	char *key_text;
-	char compiler[96]; /* id of the one that the key names */
+	char compiler[96]; /* id of the compiler that the key names */
 	struct compile_job job;
 	struct compile_file *files;
-	struct raw_source *raw;  /* of a user's kernel: what job and files point to */
-	struct tally *tally;     /* of its operator, once something was counted there */
-	struct tier *tier;       /* a generic kernel does the same; NULL: none is used (tier/tier.h) */
-	struct kernel_plan plan; /* there is no memory behind what it has of it: kernel_plan_bytes() */
+	struct raw_source *raw;  /* a user's kernel: job and files point into it */
+	struct tally *tally;     /* its operator's counters; NULL: not looked up yet */
+	struct tier *tier;       /* the generic kernel that stands in for it (tier.h); NULL: none */
+	struct kernel_plan plan; /* cut to kernel_plan_bytes(): the last member */
 };
 
-/* What a post-mortem says of a kernel; asked: what it stands in for, or the same. */
+/* Fills in a post-mortem's note of a launch.  asked: the ref that kernel stands in for, or
+ * kernel. */
 void kernel_describe(struct handle_about *about, const struct kernel_ref *kernel,
 					 const struct kernel_ref *asked);
 
-/* KILN_OK, or the planner's refusal with its sentence.  model: of the device that it is for, whose
- * winners of tuning are used; "": none. */
+/* Plans a problem: KILN_OK and one hold of *out, or the planner's refusal with its sentence.
+ * model: the model of device whose tuned winners are used; "": none. */
 int job_open(struct broker *broker, const struct kernel_problem *problem,
 			 const struct kernel_limits *limits, const char *model, struct kernel_ref **out,
 			 char error[KERNEL_ERROR_MAX]);
-/* The same for a plan that is made already. */
+/* Like job_open(), for a plan that is made already. */
 int job_open_plan(struct broker *broker, const struct kernel_plan *plan,
 				  const struct kernel_limits *limits, struct kernel_ref **out,
 				  char error[KERNEL_ERROR_MAX]);
-/* A ref with a copy of the plan and one holder, whose job has no files yet.  NULL without memory.
- */
+/* Returns one hold of a ref with a copy of the plan; its job has no files yet.  NULL without
+ * memory. */
 struct kernel_ref *kernel_new(const struct kernel_plan *plan, const struct kernel_limits *limits);
-/* Operand i's name in a list as plans have it, "x, mask?, y"; "operand 5" beyond it. */
+/* Writes the name of operand i in a plan's list "x, mask?, y"; beyond the list, "operand 5". */
 const char *kernel_operand_name(const char *operands, int i, char name[24]);
-/* The plan for people; "" without memory. */
+/* Returns the plan as a text for people, which lives with ref; "" without memory. */
 const char *kernel_text(struct kernel_ref *ref);
 struct kernel_ref *kernel_hold(struct kernel_ref *ref);
 void kernel_drop(struct kernel_ref *ref);
 
-#define JOB_ERROR_MAX 1024 /* of the sentences of answers */
+#define JOB_ERROR_MAX 1024 /* bytes of an answer's sentence */
 
 enum job_origin { JOB_HIT, JOB_SHARED, JOB_COMPILED, JOB_GENERIC, JOB_REMOTE };
 extern const char *const job_origin_names[];
@@ -68,61 +70,62 @@ extern const char *const job_origin_names[];
 struct job_answer {
 	int status;
 	enum job_origin origin;
-	const struct cache_row *row; /* KILN_OK: the kernel; lives until the callback returns */
-	const char *error, *log;     /* otherwise */
-	bool remembered;             /* of an earlier compile that failed */
-	int64_t micros;              /* since it was asked for */
+	const struct cache_row *row; /* KILN_OK: the kernel; it lives until the callback returns */
+	const char *error, *log;     /* unless KILN_OK */
+	bool remembered;             /* the failure is that of an earlier compile */
+	int64_t micros;              /* since job_resolve() */
 };
 
 struct job_wait;
 typedef void (*job_done)(void *arg, const struct job_answer *answer);
 
-/* Who asks for a kernel, and what it may cost. */
+/* The asker of a kernel, and what the kernel may cost. */
 struct job_terms {
-	struct session *asker; /* whose request it counts as, which must outlive it; NULL: nobody's */
+	struct session
+		*asker; /* whose request it counts as; it outlives the wait.  NULL: not counted */
 	enum pool_priority priority;
 	enum options_miss on_miss;
-	const struct device_info *device; /* that it is for, of the asker's; NULL: none */
-	bool look;       /* in the cache only; ENOENT: it is not there, and nothing is counted */
-	bool unrecorded; /* it is not what a program asked for */
+	const struct device_info *device; /* the asker's, that the kernel is for; NULL: none */
+	bool look;                        /* ask only the cache: a miss is ENOENT, and is not counted */
+	bool unrecorded;                  /* no program asked: keep it out of the usage log */
 };
 
 /*
- * Asks for the kernel of a plan (of kind KERNEL_LAUNCH).  done is called exactly once, unless
- * job_leave came first; never from inside job_resolve.  NULL without memory.
+ * Asks for the kernel of a plan of kind KERNEL_LAUNCH.  Calls done() exactly once, later and from
+ * the loop, unless job_leave() comes first.  The wait holds ref.  NULL without memory.
  */
 struct job_wait *job_resolve(struct broker *broker, struct kernel_ref *ref,
 							 const struct job_terms *terms, job_done done, void *arg);
-/* Counts a request that was answered at once, by a kernel that the device process has. */
+/* Counts a request that a kernel in the device process answers at once. */
 void job_count_resident(struct broker *broker, struct kernel_ref *ref, struct session *asker,
 						enum job_origin origin, uint64_t micros);
 /* The terms on which a session asks for the kernels that its requests need. */
 struct job_terms job_terms_of(struct session *session);
-/* A kernel was loaded, which began at this moment: counted for the session and the operator. */
+/* Counts a load that began at this moment, for the session and the operator. */
 void job_note_load(struct session *session, struct kernel_ref *ref, uint64_t began_us);
-/* No longer interested; the last one to leave cancels the compile. */
+/* Frees the wait.  The last one to leave a lookup cancels its compile. */
 void job_leave(struct broker *broker, struct job_wait *wait);
 
-/* The key of a plan as things are now (the compilers must be known): hex, "" if there is no
- * compiler for the target. */
+/* Sets ref's key for the compilers as they are now, which must be known; "" without a compiler for
+ * the target. */
 void job_key(struct broker *broker, struct kernel_ref *ref);
-/* The key that another thread made for this compiler; takes its text over. */
+/* Sets the key that another thread made for this compiler; takes over key->text. */
 void job_set_key(struct kernel_ref *ref, const struct compile_key *key, const char *compiler);
-/* The id of the compiler for a target as things are now; "": there is none, or none is known. */
+/* Returns the id of the compiler for a target; "": there is none, or none is known. */
 const char *job_compiler(struct broker *broker, const char *target);
 
-/* What a compile has given moves into a row: entry, texts, object, figures, time. */
+/* Moves entry, texts, object and figures of a compile into a row. */
 void job_take_result(struct cache_row *row, struct compile_result *result);
 
-/* Where launches and loads of it are counted. */
+/* Returns the counters of ref's operator. */
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);
 
-/* A kernel that is looked for or compiled. */
+/* A lookup, for people. */
 struct job_lookup {
 	const char *key, *op, *target;
-	bool elsewhere;            /* being looked for on other hosts */
-	bool compiling, on_worker; /* else: being looked for; waiting for a worker */
-	uint64_t owner;            /* session; 0: nobody who is counted waits */
+	bool elsewhere;            /* the remote tier is asked */
+	bool compiling, on_worker; /* else: the cache is asked; it waits for a worker */
+	uint64_t owner;            /* session whose compile it is; 0: no wait is counted */
 	int waiters;
 	uint64_t age_us;
 };
@@ -130,12 +133,13 @@ typedef void (*job_visit)(void *arg, const struct job_lookup *lookup);
 void job_each(const struct broker *broker, job_visit visit, void *arg);
 
 bool job_busy(const struct broker *broker);
-void job_close(struct broker *broker); /* forgets all lookups, unanswered */
+void job_close(struct broker *broker); /* drops all fetches and compiles, unanswered */
 
-/* A device process cannot load what the cache has of this key: whoever asks next has it compiled
- * again. */
+/* A device process cannot load the object of this key: the cache drops it, and the next request
+ * compiles it anew. */
 void job_distrust(struct broker *broker, const char *key, const char *why);
 
+/* Visits a note of what each wait waits for. */
 void job_waits(const struct broker *broker, waits_visit visit, void *arg);
 
 #endif

@@ -71,7 +71,7 @@ static void making_step(struct making *making)
 	case BUFFER_FAILED:
 		making_fail(making, buffer->at[BUFFER_HOME].status, buffer->at[BUFFER_HOME].error);
 		return;
-	case BUFFER_PLACED:
+	default:
 		break;
 	}
 	reply_begin(&out, making->request.id);
