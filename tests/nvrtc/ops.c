@@ -15,6 +15,7 @@
  */
 #include "tests/ops/common/problem.h"
 #include "daemon/compile/compile.h"
+#include "tests/kept.h"
 #include "daemon/plan/plan.h"
 
 #include <stdio.h>
@@ -30,6 +31,7 @@ static const char *const targets[] = {"sm_90", "sm_75", "sm_80", "sm_100", "sm_1
 #define TARGETS (int)(sizeof(targets) / sizeof(targets[0]))
 
 static bool all_targets_take_all, generics;
+static struct compile_toolchain toolchain; /* a child's own */
 
 /* Of all kernels, for all targets, these spill: 1024 threads leave 64 registers to each. */
 #define SPILLED_MOST 8
@@ -230,7 +232,7 @@ static bool compile_one(struct compile_sources *sources, const char *target,
 		return false;
 	}
 	memcpy(job.target, target, strlen(target) + 1);
-	nvrtc_compile(&job, &result);
+	kept_compile(&job, toolchain.id, nvrtc_compile, false, &result);
 	if (result.status) /* what one log says the next ones mostly say too */
 		printf("FAILED %s %s (%s): %s\n%s\n", target, unit->instantiation, unit->name, result.error,
 			   result.log && tally->refused++ == 0 ? result.log : "");
@@ -291,7 +293,6 @@ static int run_target(int t, int share, struct compile_sources *sources, char **
 /* NVRTC is opened in the children: it does not like to be forked. */
 static int child(int share, char **families)
 {
-	struct compile_toolchain toolchain = {0};
 	struct compile_sources *sources;
 	char error[KERNEL_ERROR_MAX];
 	int bad = 0;

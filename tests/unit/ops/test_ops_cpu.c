@@ -20,6 +20,7 @@
 #include "ops_case.h"
 
 #include "daemon/compile/compile.h"
+#include "tests/kept.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static struct {
 } wanted = {1, 1, false, false};
 
 struct bench {
+	struct compile_toolchain toolchain;
 	struct compile_sources *sources;
 	struct ops_device on;
 	int groups, refused;
@@ -72,7 +74,7 @@ static int compile(struct bench *bench, const struct item *item, struct compile_
 
 	if (compile_sources_of_plan(bench->sources, &item->plan, "cpu", files, &job.file_count, error))
 		return fail(item, "source", error);
-	hostcc_compile(&job, result);
+	kept_compile(&job, bench->toolchain.id, hostcc_compile, true, result);
 	bench->compiling += now() - start;
 	bench->groups++;
 	/* What one log says the next ones mostly say too. */
@@ -114,14 +116,13 @@ static int run_group(struct bench *bench, struct item *items, int count)
 static int run_share(struct item *items, int count, int share)
 {
 	struct bench bench = {.on.checked = wanted.check};
-	struct compile_toolchain toolchain = {0};
 	struct device_info info;
 	char error[KERNEL_ERROR_MAX];
 	int bad = 0, group = 0;
 
 	/* The compiler's directory is a process's own: it is opened here, not before the fork. */
-	if (hostcc_open(&toolchain) || !toolchain.id[0]) {
-		printf("skipped: no host compiler: %s\n", toolchain.reason);
+	if (hostcc_open(&bench.toolchain) || !bench.toolchain.id[0]) {
+		printf("skipped: no host compiler: %s\n", bench.toolchain.reason);
 		return SKIPPED;
 	}
 	if (compile_sources_open(NULL, &bench.sources, error) ||
