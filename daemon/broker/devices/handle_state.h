@@ -1,4 +1,15 @@
-/* handle_state.h: what executor.c (the process), handle_calls.c (requests) and devices.c share.
+/*
+ * handle_state.h: shared by handle.c (the process), handle_calls.c (requests), handle_waits.c and
+ * devices.c.
+ *
+ *   STOPPED --somebody asks, or looks for a lost device--> STARTING
+ *   STARTING --its first message says that it is ready--> READY
+ *   STARTING, READY --it ended--> WAITING --the pause is over--> STARTING
+ *   STARTING --no device, or START_TRIES ends in a row--> STOPPED
+ *   (any) --nobody needs it, or the daemon ends--> STOPPED
+ *
+ * There is a child in STARTING and READY alone.  Requests are sent in READY alone; all that are
+ * unanswered end with the process.  Its generation rises with each process that becomes ready.
  */
 #ifndef KILN_DAEMON_HANDLE_STATE_H
 #define KILN_DAEMON_HANDLE_STATE_H
