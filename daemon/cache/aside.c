@@ -37,7 +37,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Their numbers, rising; how many. */
-static int list(const struct cache_place *place, int numbers[LOOK_MOST])
+static int list_aside(const struct cache_place *place, int numbers[LOOK_MOST])
 {
 	int fd = openat(place->directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), count = 0;
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
@@ -58,7 +58,7 @@ int cache_place_set_aside(const struct cache_place *place, char moved[32],
 						  char error[KERNEL_ERROR_MAX])
 {
 	int numbers[LOOK_MOST];
-	int count = list(place, numbers);
+	int count = list_aside(place, numbers);
 	int number = count && numbers[count - 1] < NUMBER_MOST - 1 ? numbers[count - 1] + 1 : 1;
 	snprintf(moved, 32, PREFIX "%d", number);
 	for (size_t i = 0; i < SUFFIXES; i++) {
@@ -106,7 +106,7 @@ struct cache_aside cache_place_bound_aside(const struct cache_place *place, uint
 {
 	int numbers[LOOK_MOST];
 	struct cache_aside left = {0};
-	int count = list(place, numbers);
+	int count = list_aside(place, numbers);
 	for (int i = count - 1; i >= 0; i--) {
 		uint64_t bytes = bytes_of(place, numbers[i]);
 		bool first = i == count - 1;

@@ -193,7 +193,8 @@ int cache_db_end(struct cache_db *db, int status, const char *what, char error[K
 }
 
 /* The first column of the first row of a question as an integer, or as text. */
-static int ask(struct cache_db *db, const char *question, int64_t *number, char *text, size_t size)
+static int ask_text(struct cache_db *db, const char *question, int64_t *number, char *text,
+					size_t size)
 {
 	sqlite3_stmt *statement = NULL;
 	int code = sqlite3_prepare_v2(db->handle, question, -1, &statement, NULL);
@@ -215,7 +216,7 @@ int cache_db_ask(struct cache_db *db, const char *question, int64_t *number)
 {
 	char text[32];
 	*number = 0;
-	return ask(db, question, number, text, sizeof(text));
+	return ask_text(db, question, number, text, sizeof(text));
 }
 
 /* Whether SQLite found a page unreadable, which tells nothing about its contents. */
@@ -232,8 +233,8 @@ static int look_over(struct cache_db *db, enum cache_db_check check, char error[
 	char answer[128] = "";
 	int64_t number;
 	errno = 0;
-	if (ask(db, check == DB_CHECK_ALL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
-			&number, answer, sizeof(answer)) != SQLITE_OK)
+	if (ask_text(db, check == DB_CHECK_ALL ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)",
+				 &number, answer, sizeof(answer)) != SQLITE_OK)
 		return cache_db_fail(db, "checking", error);
 	/* SQLite tells of some pages only that it does not have them; the system call told why. */
 	if (says_unread(answer) || (strcmp(answer, "ok") != 0 && errno == EIO)) {
@@ -251,7 +252,7 @@ static int configure(struct cache_db *db, enum cache_db_check check, char error[
 {
 	char answer[128] = "";
 	int64_t number;
-	if (ask(db, "PRAGMA journal_mode = WAL", &number, answer, sizeof(answer)) != SQLITE_OK ||
+	if (ask_text(db, "PRAGMA journal_mode = WAL", &number, answer, sizeof(answer)) != SQLITE_OK ||
 		sqlite3_exec(db->handle,
 					 "PRAGMA synchronous = NORMAL; PRAGMA secure_delete = OFF;"
 					 "PRAGMA journal_size_limit = 16777216; PRAGMA temp_store = MEMORY;"

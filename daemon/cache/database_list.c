@@ -115,9 +115,10 @@ static bool is_full(const struct piece *piece, bool dry_run)
 }
 
 /* Chooses the rows of a piece; tells them, and counts them as gone in left. */
-static int choose(struct cache_db *db, const struct cache_trim *what, struct cache_db_totals *left,
-				  struct cache_trimmed *progress, struct piece *piece, cache_visit removed,
-				  void *arg, char error[KERNEL_ERROR_MAX])
+static int choose_piece(struct cache_db *db, const struct cache_trim *what,
+						struct cache_db_totals *left, struct cache_trimmed *progress,
+						struct piece *piece, cache_visit removed, void *arg,
+						char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *statement = cache_db_statement(db, DB_VICTIMS);
 	int code = SQLITE_DONE, status = KILN_OK;
@@ -154,7 +155,7 @@ int cache_db_trim(struct cache_db *db, const struct cache_trim *what,
 	static const char name[] = "trimming";
 	struct cache_db_totals left = *totals;
 	struct piece piece = {.count = 0};
-	int status = choose(db, what, &left, progress, &piece, removed, arg, error);
+	int status = choose_piece(db, what, &left, progress, &piece, removed, arg, error);
 	if (status == KILN_OK && !what->dry_run && piece.count) {
 		status = cache_db_begin(db, name, error);
 		for (int i = 0; i < piece.count && status == KILN_OK; i++)

@@ -120,8 +120,8 @@ int cache_db_forget(struct cache_db *db, const char *key)
 	return code == SQLITE_OK ? run_key(db, DB_FORGET, key) : code;
 }
 
-static int insert(struct cache_db *db, const struct cache_row *row, const void *blob, size_t bytes,
-				  int64_t turn)
+static int insert_row(struct cache_db *db, const struct cache_row *row, const void *blob,
+					  size_t bytes, int64_t turn)
 {
 	const int64_t numbers[] = {
 		(int64_t)row->object_bytes,
@@ -209,7 +209,7 @@ int cache_db_put(struct cache_db *db, const struct cache_row *row, const void *b
 		return status;
 	int code = replace(db, row->key, &was, &old_bytes, &old_size);
 	if (code == SQLITE_OK)
-		code = insert(db, row, blob, bytes, ++totals->turn);
+		code = insert_row(db, row, blob, bytes, ++totals->turn);
 	if (code != SQLITE_OK) {
 		status = cache_db_fail(db, what, error);
 		/* Its key is free: the index and the table say two things. */

@@ -89,7 +89,7 @@ static int fill_row(struct cache_db *db, sqlite3_stmt *set, int64_t id)
 
 static const char upgrading[] = "upgrading";
 
-static int fill(struct cache_db *db, char error[KERNEL_ERROR_MAX])
+static int fill_columns(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 {
 	sqlite3_stmt *rows = NULL, *set = NULL;
 	int code = sqlite3_prepare_v2(db->handle, "SELECT id FROM objects", -1, &rows, NULL);
@@ -125,7 +125,7 @@ static int upgrade(struct cache_db *db, char error[KERNEL_ERROR_MAX])
 	if (status == KILN_OK && sqlite3_exec(db->handle, TABLES_3, NULL, NULL, NULL) != SQLITE_OK)
 		status = cache_db_refuse(db, upgrading, error);
 	if (status == KILN_OK)
-		status = fill(db, error);
+		status = fill_columns(db, error);
 	if (status == KILN_OK && set_mark(db) != SQLITE_OK)
 		status = cache_db_fail(db, upgrading, error);
 	status = cache_db_end(db, status, upgrading, error);

@@ -69,8 +69,8 @@ static int encode(const struct cache_failure *failure, void **blob, size_t *byte
 	return cache_row_encode(&row, blob, bytes);
 }
 
-static int insert(struct cache *cache, const struct cache_failure *failure, const void *blob,
-				  size_t bytes)
+static int insert_failure(struct cache *cache, const struct cache_failure *failure,
+						  const void *blob, size_t bytes)
 {
 	const struct cache_row *row = &failure->row;
 	const char *const texts[] = {row->key, row->op, row->target, row->instantiation,
@@ -107,8 +107,8 @@ int cache_failure_put(struct cache *cache, const struct cache_failure *failure,
 						 "the failure of kernel %.12s cannot be remembered: %s", failure->row.key,
 						 status == KILN_ENOMEM ? "out of memory" : "a name is too long");
 	}
-	status =
-		write_done(cache, insert(cache, failure, blob, bytes), "remembering a failure in", error);
+	status = write_done(cache, insert_failure(cache, failure, blob, bytes),
+						"remembering a failure in", error);
 	free(blob);
 	if (status == KILN_OK)
 		status = recount(cache, error);
@@ -246,7 +246,7 @@ int cache_failure_show(struct cache *cache, const char *key_prefix, struct cache
 	return cache_failed(cache, status, error);
 }
 
-static void take(sqlite3_stmt *statement, int column, char *out, size_t size)
+static void take_column(sqlite3_stmt *statement, int column, char *out, size_t size)
 {
 	const char *text = (const char *)sqlite3_column_text(statement, column);
 	snprintf(out, size, "%s", text ? text : "");
@@ -270,11 +270,11 @@ int cache_failure_list(struct cache *cache, int64_t limit, cache_failure_visit v
 			.status = (int)sqlite3_column_int64(statement, 5),
 			.until = sqlite3_column_int64(statement, 6),
 		};
-		take(statement, 0, failure.row.key, sizeof(failure.row.key));
-		take(statement, 1, failure.row.op, sizeof(failure.row.op));
-		take(statement, 2, failure.row.target, sizeof(failure.row.target));
-		take(statement, 3, instantiation, sizeof(instantiation));
-		take(statement, 4, failure.error, sizeof(failure.error));
+		take_column(statement, 0, failure.row.key, sizeof(failure.row.key));
+		take_column(statement, 1, failure.row.op, sizeof(failure.row.op));
+		take_column(statement, 2, failure.row.target, sizeof(failure.row.target));
+		take_column(statement, 3, instantiation, sizeof(instantiation));
+		take_column(statement, 4, failure.error, sizeof(failure.error));
 		visit(&failure, arg);
 	}
 	if (code != SQLITE_DONE)

@@ -27,7 +27,7 @@
 #define CHECK_ALWAYS_BYTES ((uint64_t)64 << 20)
 #define SUSPECT_MOST 3 /* how often a database that is sound may be said to be damaged */
 
-static void assert_valid(const struct cache *cache)
+static void cache_assert_valid(const struct cache *cache)
 {
 	assert(cache->db || cache->trouble[0]);
 	(void)cache;
@@ -217,11 +217,11 @@ static int begin_again(struct cache *cache, char error[KERNEL_ERROR_MAX])
 int cache_have_db(struct cache *cache, char error[KERNEL_ERROR_MAX])
 {
 	/* A database that was just begun may be found damaged at once. */
-	assert_valid(cache);
+	cache_assert_valid(cache);
 	bool may_begin = !cache->db && util_now_us() >= cache->again_us;
 	if (cache->db || (may_begin && begin_again(cache, error) == KILN_OK && cache->db))
 		return KILN_OK;
-	assert_valid(cache);
+	cache_assert_valid(cache);
 	return util_fail(error, KERNEL_ERROR_MAX, KILN_EIO, "%s", cache->trouble);
 }
 
@@ -254,5 +254,5 @@ void cache_look(struct cache *cache)
 		leave_db(cache);
 		begin_again(cache, error);
 	}
-	assert_valid(cache);
+	cache_assert_valid(cache);
 }

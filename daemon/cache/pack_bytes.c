@@ -52,7 +52,7 @@ static int read_chunk(struct pack_bytes *file, uint64_t index, size_t size,
 	return KILN_OK;
 }
 
-static int load(struct pack_bytes *file, uint64_t index, char error[KERNEL_ERROR_MAX])
+static int load_chunk(struct pack_bytes *file, uint64_t index, char error[KERNEL_ERROR_MAX])
 {
 	uint64_t left = file->size - index * PACK_CHUNK_BYTES;
 	size_t size = left < PACK_CHUNK_BYTES ? (size_t)left : PACK_CHUNK_BYTES;
@@ -83,7 +83,7 @@ int pack_bytes_get(struct pack_bytes *file, uint64_t at, void *bytes, size_t siz
 		uint64_t index = at / PACK_CHUNK_BYTES;
 		size_t from = (size_t)(at % PACK_CHUNK_BYTES);
 		size_t piece = size < PACK_CHUNK_BYTES - from ? size : PACK_CHUNK_BYTES - from;
-		int status = index == file->loaded ? KILN_OK : load(file, index, error);
+		int status = index == file->loaded ? KILN_OK : load_chunk(file, index, error);
 		if (status != KILN_OK)
 			return status;
 		memcpy(out, file->chunk + from, piece);

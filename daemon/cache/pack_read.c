@@ -149,8 +149,8 @@ static int check_seal(struct pack_reader *reader, struct cache *cache, int64_t n
 	return status == KILN_OK ? rewind_to(reader, PACK_TAKING, error) : status;
 }
 
-static int look(struct pack_reader *reader, struct cache *cache, int64_t now,
-				char error[KERNEL_ERROR_MAX])
+static int check_piece(struct pack_reader *reader, struct cache *cache, int64_t now,
+					   char error[KERNEL_ERROR_MAX])
 {
 	static const size_t chunk = 65536;
 	uint64_t content = reader->bytes.size - SEAL_BYTES, first = reader->at;
@@ -180,7 +180,7 @@ static void note_compiler(struct pack_reader *reader, const struct cache_row *ro
 }
 
 /* Room to remember a key; false without memory. */
-static bool reserve(struct pack_reader *reader)
+static bool reserve_keys(struct pack_reader *reader)
 {
 	if (reader->taken_count < reader->taken_capacity)
 		return true;
@@ -208,8 +208,8 @@ static int check_row(struct pack_reader *reader, const struct cache_row *row,
 	return KILN_OK;
 }
 
-static int take_row(struct pack_reader *reader, struct cache *cache, const void *blob, size_t size,
-					int64_t now, char error[KERNEL_ERROR_MAX])
+static int take_pack_row(struct pack_reader *reader, struct cache *cache, const void *blob,
+						 size_t size, int64_t now, char error[KERNEL_ERROR_MAX])
 {
 	struct cache_row row;
 	char why[KERNEL_ERROR_MAX];
@@ -217,7 +217,7 @@ static int take_row(struct pack_reader *reader, struct cache *cache, const void 
 	if (cache_row_decode(blob, size, &row, why) != KILN_OK)
 		return FAIL(KILN_EPROTO, "%s: %.150s", reader->bytes.what, why);
 	int status = check_row(reader, &row, error);
-	if (status == KILN_OK && !reserve(reader))
+	if (status == KILN_OK && !reserve_keys(reader))
 		status = FAIL(KILN_ENOMEM, "out of memory for a pack");
 	if (status == KILN_OK) {
 		row.used = now;
@@ -255,13 +255,13 @@ static int next_row(struct pack_reader *reader, struct cache *cache, int64_t now
 	}
 	status = get(reader, blob, (size_t)size, error);
 	if (status == KILN_OK)
-		status = take_row(reader, cache, blob, (size_t)size, now, error);
+		status = take_pack_row(reader, cache, blob, (size_t)size, now, error);
 	free(blob);
 	reader->sum += size;
 	return status;
 }
 
-static int finish(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
+static int finish_reading(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 {
 	unsigned char end[8 * PACK_END_NUMBERS];
 	uint64_t rows = reader->figures.taken + reader->figures.present;
@@ -278,8 +278,8 @@ static int finish(struct pack_reader *reader, char error[KERNEL_ERROR_MAX])
 	return KILN_OK;
 }
 
-static int take(struct pack_reader *reader, struct cache *cache, int64_t now,
-				char error[KERNEL_ERROR_MAX])
+static int take_piece(struct pack_reader *reader, struct cache *cache, int64_t now,
+					  char error[KERNEL_ERROR_MAX])
 {
 	uint64_t first = reader->at;
 	int status = KILN_OK;
@@ -293,15 +293,15 @@ static int take(struct pack_reader *reader, struct cache *cache, int64_t now,
 		status = next_row(reader, cache, now, error);
 	}
 	if (status == KILN_OK && reader->at == reader->end)
-		status = finish(reader, error);
+		status = finish_reading(reader, error);
 	return status;
 }
 
 int pack_read(struct pack_reader *reader, struct cache *cache, int64_t now, bool *more,
 			  char error[KERNEL_ERROR_MAX])
 {
-	int status = reader->phase == PACK_LOOKING ? look(reader, cache, now, error)
-											   : take(reader, cache, now, error);
+	int status = reader->phase == PACK_LOOKING ? check_piece(reader, cache, now, error)
+											   : take_piece(reader, cache, now, error);
 	*more = status == KILN_OK && reader->phase != PACK_DONE;
 	return status;
 }

@@ -28,8 +28,8 @@ static int fail_io(const struct pack_writer *writer, char error[KERNEL_ERROR_MAX
 					 writer->path, strerror(errno));
 }
 
-static int put(struct pack_writer *writer, const void *bytes, size_t size,
-			   char error[KERNEL_ERROR_MAX])
+static int put_bytes(struct pack_writer *writer, const void *bytes, size_t size,
+					 char error[KERNEL_ERROR_MAX])
 {
 	const char *at = bytes;
 	util_hash_add(&writer->hash, bytes, size);
@@ -52,7 +52,7 @@ static int put_numbers(struct pack_writer *writer, const uint64_t *numbers, int 
 	unsigned char bytes[8 * PACK_END_NUMBERS];
 	for (int i = 0; i < count; i++)
 		util_put_u64(bytes + 8 * i, numbers[i]);
-	return put(writer, bytes, 8 * (size_t)count, error);
+	return put_bytes(writer, bytes, 8 * (size_t)count, error);
 }
 
 static void copy_filter(struct pack_writer *writer, const struct cache_trim *filter)
@@ -97,7 +97,7 @@ int pack_write_open(const char *path, const struct cache_trim *filter, struct pa
 		return status;
 	}
 	*out = writer;
-	int status = put(writer, PACK_MAGIC, 8, error);
+	int status = put_bytes(writer, PACK_MAGIC, 8, error);
 	if (status == KILN_OK)
 		status = put_numbers(writer, &version, 1, error);
 	if (status != KILN_OK)
@@ -113,7 +113,7 @@ struct page {
 	char last[KERNEL_KEY_HEX];
 };
 
-static bool fits(const struct pack_writer *writer, const struct cache_row *row)
+static bool fits_filter(const struct pack_writer *writer, const struct cache_row *row)
 {
 	return (!writer->op[0] || strcmp(writer->op, row->op) == 0) &&
 		   (!writer->target[0] || strcmp(writer->target, row->target) == 0) &&
@@ -124,14 +124,15 @@ static bool fits(const struct pack_writer *writer, const struct cache_row *row)
 static void note(const struct cache_row *row, void *arg)
 {
 	struct page *page = arg;
-	if (fits(page->writer, row))
+	if (fits_filter(page->writer, row))
 		memcpy(page->keys[page->count++], row->key, KERNEL_KEY_HEX);
 	page->seen++;
 	memcpy(page->last, row->key, KERNEL_KEY_HEX);
 }
 
 /* When it was used is nobody's affair elsewhere, and the same rows make the same pack. */
-static int put_row(struct pack_writer *writer, struct cache_row *row, char error[KERNEL_ERROR_MAX])
+static int put_pack_row(struct pack_writer *writer, struct cache_row *row,
+						char error[KERNEL_ERROR_MAX])
 {
 	void *blob;
 	size_t size;
@@ -144,7 +145,7 @@ static int put_row(struct pack_writer *writer, struct cache_row *row, char error
 	uint64_t length = size;
 	int status = put_numbers(writer, &length, 1, error);
 	if (status == KILN_OK)
-		status = put(writer, blob, size, error);
+		status = put_bytes(writer, blob, size, error);
 	free(blob);
 	writer->rows++;
 	writer->sum += size;
@@ -167,7 +168,7 @@ int pack_write(struct pack_writer *writer, struct cache *cache, bool *more,
 			continue;
 		}
 		if (status == KILN_OK) {
-			status = put_row(writer, &row, error);
+			status = put_pack_row(writer, &row, error);
 			cache_row_free(&row);
 		}
 		if (status == KILN_OK && writer->bytes - first >= PACK_PIECE_BYTES && i + 1 < page.count) {
@@ -212,7 +213,7 @@ int pack_write_end(struct pack_writer *writer, const struct seal_secret *secret,
 	seal_make(secret, PACK_PURPOSE, &content, when, until, seal);
 	util_hash_begin(&writer->hash);
 	if (status == KILN_OK)
-		status = put(writer, seal, sizeof(seal), error);
+		status = put_bytes(writer, seal, sizeof(seal), error);
 	if (status == KILN_OK)
 		status = publish(writer, error);
 	*figures = (struct pack_figures){.rows = writer->rows, .bytes = writer->bytes};

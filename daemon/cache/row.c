@@ -159,7 +159,8 @@ static bool read_name(const unsigned char *at, size_t size, char *out)
 }
 
 /* Everything but the sections' bytes; why it is refused, or NULL. */
-static const char *check(const unsigned char *blob, size_t bytes, size_t lengths[ROW_TEXTS + 1])
+static const char *check_header(const unsigned char *blob, size_t bytes,
+								size_t lengths[ROW_TEXTS + 1])
 {
 	unsigned char digest[32];
 	if (bytes < HEADER_BYTES)
@@ -215,7 +216,7 @@ int cache_row_decode(const void *blob, size_t bytes, struct cache_row *out,
 	size_t lengths[ROW_TEXTS + 1];
 	int64_t *numbers[ROW_NUMBERS];
 	struct cache_row row = {{0}};
-	const char *why = check(from, bytes, lengths);
+	const char *why = check_header(from, bytes, lengths);
 	int status = why ? KILN_EPROTO : KILN_OK;
 	if (!why) {
 		memcpy(row.key, from + AT_KEY, 64);

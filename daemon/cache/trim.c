@@ -127,7 +127,7 @@ struct watcher {
 	void *arg;
 };
 
-static void watch(const struct cache_row *row, void *arg)
+static void tell_and_forget(const struct cache_row *row, void *arg)
 {
 	const struct watcher *watcher = arg;
 	if (watcher->visit)
@@ -153,7 +153,7 @@ static int remove_piece(struct cache *cache, const struct cache_trim *what,
 		progress->freed += before - cache_all_bytes(cache);
 	}
 	if (status == KILN_OK)
-		status = trim_rows(cache, what, progress, watch, &watcher, error);
+		status = trim_rows(cache, what, progress, tell_and_forget, &watcher, error);
 	if (status == KILN_OK && !what->dry_run && !progress->more) {
 		status = cache_db_shrink(cache->db, &progress->more, error);
 		cache->shrinking = progress->more;

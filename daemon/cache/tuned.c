@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* False: longer than the field. */
-static bool take(sqlite3_stmt *statement, int column, char *out, size_t size)
+static bool read_column(sqlite3_stmt *statement, int column, char *out, size_t size)
 {
 	const char *text = (const char *)sqlite3_column_text(statement, column);
 	size_t length = text ? strlen(text) : size;
@@ -19,7 +19,7 @@ static bool take(sqlite3_stmt *statement, int column, char *out, size_t size)
 	return true;
 }
 
-static bool take_row(sqlite3_stmt *statement, struct cache_tuned *out)
+static bool read_tuned(sqlite3_stmt *statement, struct cache_tuned *out)
 {
 	*out = (struct cache_tuned){
 		.micros = sqlite3_column_double(statement, 6),
@@ -27,12 +27,12 @@ static bool take_row(sqlite3_stmt *statement, struct cache_tuned *out)
 		.candidates = sqlite3_column_int64(statement, 8),
 		.when = sqlite3_column_int64(statement, 9),
 	};
-	return take(statement, 0, out->op, sizeof(out->op)) &&
-		   take(statement, 1, out->model, sizeof(out->model)) &&
-		   take(statement, 2, out->target, sizeof(out->target)) &&
-		   take(statement, 3, out->signature, sizeof(out->signature)) &&
-		   take(statement, 4, out->choice, sizeof(out->choice)) &&
-		   take(statement, 5, out->version, sizeof(out->version));
+	return read_column(statement, 0, out->op, sizeof(out->op)) &&
+		   read_column(statement, 1, out->model, sizeof(out->model)) &&
+		   read_column(statement, 2, out->target, sizeof(out->target)) &&
+		   read_column(statement, 3, out->signature, sizeof(out->signature)) &&
+		   read_column(statement, 4, out->choice, sizeof(out->choice)) &&
+		   read_column(statement, 5, out->version, sizeof(out->version));
 }
 
 int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
@@ -44,7 +44,7 @@ int cache_tuned_list(struct cache *cache, cache_tuned_visit visit, void *arg,
 		return status;
 	sqlite3_stmt *statement = cache_db_statement(cache->db, DB_TUNED_LIST);
 	while ((code = sqlite3_step(statement)) == SQLITE_ROW)
-		if (take_row(statement, &row))
+		if (read_tuned(statement, &row))
 			visit(&row, arg);
 	if (code != SQLITE_DONE)
 		status = cache_db_fail(cache->db, "reading winners of tuning in", error);

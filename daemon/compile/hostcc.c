@@ -87,7 +87,7 @@ static int find_compiler(char *reason)
 /* ---- Who it is ---- */
 
 /* The first line the compiler prints for one option; "" if it fails. */
-static void ask(const char *option, char *line, size_t size)
+static void ask_compiler(const char *option, char *line, size_t size)
 {
 	char *argv[] = {state.program, (char *)option, NULL};
 	char *log = NULL;
@@ -108,7 +108,7 @@ static void list_files(void)
 		char option[64], name[1024];
 
 		snprintf(option, sizeof(option), "-print-prog-name=%s", parts[i]);
-		ask(option, name, sizeof(name));
+		ask_compiler(option, name, sizeof(name));
 		if (name[0] && find_program(name, state.files[state.file_count], sizeof(state.files[0])))
 			state.file_count++;
 	}
@@ -126,8 +126,8 @@ static bool stamp_now(char stamp[96])
 /* Before the first compile: the options depend on it. */
 static int recognize(char *reason)
 {
-	ask("--version", state.version, sizeof(state.version));
-	ask("-dumpmachine", state.machine, sizeof(state.machine));
+	ask_compiler("--version", state.version, sizeof(state.version));
+	ask_compiler("-dumpmachine", state.machine, sizeof(state.machine));
 	state.is_clang = strstr(state.version, "clang") != NULL;
 	if (state.version[0] && state.machine[0])
 		return KILN_OK;

@@ -61,7 +61,7 @@ static void add_user(struct util_text *text, const struct compile_job *job)
 	}
 }
 
-static void add_file(struct util_text *text, const struct compile_file *file)
+static void key_add_file(struct util_text *text, const struct compile_file *file)
 {
 	char hex[UTIL_HASH_HEX];
 
@@ -73,7 +73,7 @@ static void add_file(struct util_text *text, const struct compile_file *file)
 }
 
 /* The hash of a text, which becomes the key's. */
-static int finish(struct util_text *text, struct compile_key *out)
+static int finish_key(struct util_text *text, struct compile_key *out)
 {
 	if (text->failed) {
 		util_text_free(text);
@@ -98,8 +98,8 @@ int compile_key_make(const struct compile_job *job, const char *toolchain_id,
 	if (job->user_files)
 		add_user(&text, job);
 	for (int i = 0; i < job->file_count; i++)
-		add_file(&text, &job->files[i]);
-	return finish(&text, out);
+		key_add_file(&text, &job->files[i]);
+	return finish_key(&text, out);
 }
 
 int compile_key_again(const char *key_text, const char *target, const char *toolchain_id,
@@ -123,7 +123,7 @@ int compile_key_again(const char *key_text, const char *target, const char *tool
 			util_text_add(&text, "%.*s\n", (int)size, at);
 		at += size + (at[size] == '\n');
 	}
-	return finish(&text, out);
+	return finish_key(&text, out);
 }
 
 void compile_key_free(struct compile_key *key)

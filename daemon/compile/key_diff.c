@@ -48,7 +48,7 @@ static bool named(const struct line *line, const char *name)
 }
 
 /* The part before the first end, which is left behind it. */
-static struct span cut(struct span *rest, char end)
+static struct span cut_line(struct span *rest, char end)
 {
 	const char *at = memchr(rest->at, end, rest->bytes);
 	struct span part = {rest->at, at ? (size_t)(at - rest->at) : rest->bytes};
@@ -58,10 +58,10 @@ static struct span cut(struct span *rest, char end)
 	return part;
 }
 
-static void read_options(struct keyed *key, struct span words)
+static void read_key_options(struct keyed *key, struct span words)
 {
 	while (words.bytes && key->option_count < LINES_MAX)
-		key->options[key->option_count++] = cut(&words, ' ');
+		key->options[key->option_count++] = cut_line(&words, ' ');
 }
 
 static void read_key(const char *text, struct keyed *key)
@@ -72,10 +72,10 @@ static void read_key(const char *text, struct keyed *key)
 	key->source = (struct span){"", 0};
 	while (rest.bytes && key->count < LINES_MAX) {
 		struct line *line = &key->lines[key->count++];
-		line->value = cut(&rest, '\n');
-		line->name = cut(&line->value, ' ');
+		line->value = cut_line(&rest, '\n');
+		line->name = cut_line(&line->value, ' ');
 		if (named(line, "options") || named(line, "option"))
-			read_options(key, line->value);
+			read_key_options(key, line->value);
 		if (named(line, "source"))
 			key->source = line->value;
 	}
@@ -106,7 +106,7 @@ static void shorten(struct span id, char *text, size_t size)
 	size_t used = 0;
 	text[0] = 0;
 	while (id.bytes) {
-		struct span word = cut(&id, ' ');
+		struct span word = cut_line(&id, ' ');
 		bool hash = word.bytes >= 32;
 		used = util_append(text, size, used, "%s%.*s", used ? " " : "",
 						   (int)(hash ? 12 : word.bytes), word.at);
@@ -221,7 +221,7 @@ static void compare_macros(const struct keyed *asked, const struct keyed *other,
 static struct span file_name(const struct line *line, struct span *hash)
 {
 	struct span rest = line->value;
-	*hash = cut(&rest, ' ');
+	*hash = cut_line(&rest, ' ');
 	return rest;
 }
 

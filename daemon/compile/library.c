@@ -23,7 +23,7 @@ static const char *const library_places[] = {"/usr/local/cuda", "/usr/local/cuda
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* The path the loader gave a library: what dlopen found by name. */
-static bool path_of(void *handle, char *path, size_t size)
+static bool library_path(void *handle, char *path, size_t size)
 {
 	struct link_map *map = NULL;
 	char *real;
@@ -38,14 +38,14 @@ static bool path_of(void *handle, char *path, size_t size)
 	return true;
 }
 
-static bool load(struct library *out, const char *path, char why[KERNEL_ERROR_MAX])
+static bool load_library(struct library *out, const char *path, char why[KERNEL_ERROR_MAX])
 {
 	out->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!out->handle) {
 		snprintf(why, KERNEL_ERROR_MAX, "%s", dlerror());
 		return false;
 	}
-	if (path_of(out->handle, out->path, sizeof(out->path)))
+	if (library_path(out->handle, out->path, sizeof(out->path)))
 		return true;
 	snprintf(why, KERNEL_ERROR_MAX, "cannot tell where the loader found %s", path);
 	dlclose(out->handle);
@@ -61,7 +61,7 @@ static bool load_below(struct library *out, const char *directory, char why[KERN
 
 			snprintf(path, sizeof(path), "%s%s/%s", directory, library_layouts[i],
 					 library_names[j]);
-			if (access(path, R_OK) == 0 && load(out, path, why))
+			if (access(path, R_OK) == 0 && load_library(out, path, why))
 				return true;
 		}
 	}
@@ -97,7 +97,7 @@ static bool load_from_loader(struct library *out, char why[KERNEL_ERROR_MAX])
 
 	/* "Not found" is no reason to report: there are more places. */
 	for (size_t i = 0; i < COUNT(library_names); i++)
-		if (load(out, library_names[i], why[0] ? ignored : why))
+		if (load_library(out, library_names[i], why[0] ? ignored : why))
 			return true;
 	return false;
 }
@@ -124,7 +124,7 @@ static bool load_from_variable(struct library *out, const char *value, char why[
 
 	if (stat(value, &st) == 0 && S_ISDIR(st.st_mode))
 		return load_below(out, value, why);
-	return load(out, value, why);
+	return load_library(out, value, why);
 }
 
 int library_open(struct library *out, char reason[KERNEL_ERROR_MAX])
@@ -168,6 +168,6 @@ void library_open_builtins(struct library *library, int major, int minor)
 	handle = dlopen(library->builtins, RTLD_NOW | RTLD_GLOBAL);
 	if (!handle)
 		handle = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
-	if (!handle || !path_of(handle, library->builtins, sizeof(library->builtins)))
+	if (!handle || !library_path(handle, library->builtins, sizeof(library->builtins)))
 		library->builtins[0] = 0;
 }

@@ -17,7 +17,7 @@ static const char *const system_places[] = {
 	"/etc/ld.so.preload", "/etc/alternatives", "/dev/urandom",
 };
 
-static void add(struct compile_reach *out, const char *path, size_t length)
+static void add_path(struct compile_reach *out, const char *path, size_t length)
 {
 	size_t room = sizeof(out->text) - out->used;
 
@@ -62,7 +62,7 @@ static void add_parts(struct compile_reach *out, const char *prefix)
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
 		char path[64];
 		int length = snprintf(path, sizeof(path), "%s/%s", prefix, parts[i]);
-		add(out, path, (size_t)length);
+		add_path(out, path, (size_t)length);
 	}
 }
 
@@ -74,7 +74,7 @@ static void add_prefix(struct compile_reach *out, const char *program)
 	bool in_bin = directory > 4 && memcmp(program + directory - 4, "/bin", 4) == 0;
 
 	bool own = in_bin && !holds_home(program, prefix) && !is_shared(program, prefix);
-	add(out, program, own ? prefix : directory);
+	add_path(out, program, own ? prefix : directory);
 }
 
 void compile_reach_of(const char *program, struct compile_reach *out)
@@ -86,11 +86,11 @@ void compile_reach_of(const char *program, struct compile_reach *out)
 	for (size_t i = 0; i < sizeof(shared_prefixes) / sizeof(*shared_prefixes); i++)
 		add_parts(out, shared_prefixes[i]);
 	for (size_t i = 0; i < sizeof(system_places) / sizeof(*system_places); i++)
-		add(out, system_places[i], strlen(system_places[i]));
+		add_path(out, system_places[i], strlen(system_places[i]));
 	add_prefix(out, program);
 	if (real)
 		add_prefix(out, real);
 	free(real);
 	for (; at && *at; at += strcspn(at, ":"), at += *at == ':')
-		add(out, at, strcspn(at, ":"));
+		add_path(out, at, strcspn(at, ":"));
 }

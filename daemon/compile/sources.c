@@ -45,8 +45,8 @@ static bool is_source(const char *name)
 	return dot && (strcmp(dot, ".cuh") == 0 || strcmp(dot, ".h") == 0);
 }
 
-static int add_file(struct compile_sources *sources, const char *path, const char *name,
-					char error[KERNEL_ERROR_MAX])
+static int closure_add(struct compile_sources *sources, const char *path, const char *name,
+					   char error[KERNEL_ERROR_MAX])
 {
 	struct compile_file *grown;
 	size_t bytes;
@@ -110,7 +110,7 @@ static int add_directory(struct compile_sources *sources, const char *path, size
 		else if (S_ISDIR(st.st_mode))
 			status = add_directory(sources, below, root_bytes, depth + 1, error);
 		else if (S_ISREG(st.st_mode) && is_source(entry->d_name))
-			status = add_file(sources, below, below + root_bytes, error);
+			status = closure_add(sources, below, below + root_bytes, error);
 	}
 	closedir(dir);
 	return status;

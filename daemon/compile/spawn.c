@@ -133,7 +133,8 @@ static void make_environment(const struct workdir *dir, char text[5][4096], char
 	env[count] = NULL;
 }
 
-static int start(const struct workdir *dir, const char *program, char *const *argv, pid_t *pid)
+static int start_program(const struct workdir *dir, const char *program, char *const *argv,
+						 pid_t *pid)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
@@ -186,7 +187,7 @@ int spawn_run(const struct workdir *dir, const char *program, char *const *argv)
 	int failed, status;
 	pid_t pid;
 
-	failed = start(dir, program, argv, &pid);
+	failed = start_program(dir, program, argv, &pid);
 	if (failed) {
 		errno = failed;
 		return -1;

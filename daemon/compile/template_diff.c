@@ -128,8 +128,8 @@ static struct span parameter_name(struct span parameter)
 	return (struct span){text.at + from, pack || from == 0 ? 0 : text.bytes - from};
 }
 
-static struct span name_of(const struct template_id *id, int argument,
-						   const struct compile_file *files, int file_count)
+static struct span argument_name(const struct template_id *id, int argument,
+								 const struct compile_file *files, int file_count)
 {
 	struct span parameters, names[ARGUMENTS_MAX];
 	for (int i = 0; i < file_count; i++)
@@ -144,9 +144,9 @@ static struct span name_of(const struct template_id *id, int argument,
 
 #define DEPTH_MAX 8 /* of template-ids within one another */
 
-static void compare(struct span asked, struct span other, int depth,
-					const struct compile_file *files, int file_count,
-					struct compile_differences *out);
+static void compare_templates(struct span asked, struct span other, int depth,
+							  const struct compile_file *files, int file_count,
+							  struct compile_differences *out);
 
 static void compare_argument(const struct template_id *a, const struct template_id *b, int i,
 							 int depth, const struct compile_file *files, int file_count,
@@ -160,11 +160,11 @@ static void compare_argument(const struct template_id *a, const struct template_
 	read_id(then, &inner_then);
 	if (inner_now.count > 0 && inner_now.count == inner_then.count && depth < DEPTH_MAX &&
 		span_is(inner_now.name, inner_then.name) &&
-		name_of(&inner_now, 0, files, file_count).bytes) {
-		compare(now, then, depth + 1, files, file_count, out);
+		argument_name(&inner_now, 0, files, file_count).bytes) {
+		compare_templates(now, then, depth + 1, files, file_count, out);
 		return;
 	}
-	struct span name = name_of(a, i, files, file_count);
+	struct span name = argument_name(a, i, files, file_count);
 	if (name.bytes)
 		difference_add(out, "argument", 1, "%.*s of %.*s is %.*s instead of %.*s", SPAN(name),
 					   SPAN(a->name), SPAN(now), SPAN(then));
@@ -173,9 +173,9 @@ static void compare_argument(const struct template_id *a, const struct template_
 					   SPAN(a->name), SPAN(now), SPAN(then));
 }
 
-static void compare(struct span asked, struct span other, int depth,
-					const struct compile_file *files, int file_count,
-					struct compile_differences *out)
+static void compare_templates(struct span asked, struct span other, int depth,
+							  const struct compile_file *files, int file_count,
+							  struct compile_differences *out)
 {
 	struct template_id a, b;
 	if (span_is(asked, other))
@@ -196,5 +196,5 @@ static void compare(struct span asked, struct span other, int depth,
 void template_differences(struct span asked, struct span other, const struct compile_file *files,
 						  int file_count, struct compile_differences *out)
 {
-	compare(asked, other, 0, files, file_count, out);
+	compare_templates(asked, other, 0, files, file_count, out);
 }

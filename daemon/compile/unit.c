@@ -17,7 +17,7 @@ static bool is_line(const char *text)
 	return true;
 }
 
-static int check(const struct compile_job *job, char error[KERNEL_ERROR_MAX])
+static int check_unit(const struct compile_job *job, char error[KERNEL_ERROR_MAX])
 {
 	if (!job->instantiation || job->instantiation[0] == 0 || !is_line(job->instantiation))
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -42,7 +42,7 @@ static int check(const struct compile_job *job, char error[KERNEL_ERROR_MAX])
 }
 
 /* The directives are blanked, not cut, so that what follows them keeps its line and column. */
-static void add_file(struct util_text *text, const struct compile_file *file)
+static void unit_add_file(struct util_text *text, const struct compile_file *file)
 {
 	struct scan scan;
 	struct scan_line line;
@@ -100,7 +100,7 @@ int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR
 	struct util_text text = {0};
 	bool cpu = options_is_cpu(job->target);
 	int shim = count_shim(job);
-	int status = check(job, error);
+	int status = check_unit(job, error);
 
 	if (status == KILN_OK && job->whole)
 		return copy_whole(job, out, error);
@@ -115,13 +115,13 @@ int unit_make(const struct compile_job *job, char **out, char error[KERNEL_ERROR
 	if (job->check)
 		util_text_add(&text, "#define KILN_CPU_CHECK 1\n");
 	for (int i = 0; i < shim; i++)
-		add_file(&text, &job->files[i]);
+		unit_add_file(&text, &job->files[i]);
 	/* Compilers put zones only around variables that no other object can have: not around those of
 	 * templates, unless they are in a namespace without a name. */
 	if (job->check)
 		util_text_add(&text, "namespace {\n");
 	for (int i = shim; i < job->file_count - job->user_files; i++)
-		add_file(&text, &job->files[i]);
+		unit_add_file(&text, &job->files[i]);
 	if (job->user_files)
 		status = user_add(job, &text, error);
 	if (job->check)

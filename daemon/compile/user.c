@@ -87,7 +87,7 @@ struct placing {
 
 static void place(struct placing *placing, int number);
 
-static int find(const struct placing *placing, const char *name)
+static int find_placed(const struct placing *placing, const char *name)
 {
 	for (int i = 1; i < placing->count; i++)
 		if (strcmp(placing->files[i].name, name) == 0)
@@ -96,7 +96,7 @@ static int find(const struct placing *placing, const char *name)
 }
 
 /* Where the compiler comes to it, not here: it may stand in a part that is left out. */
-static void refuse(struct util_text *text, const char *name)
+static void refuse_name(struct util_text *text, const char *name)
 {
 	if (name[0] && is_quotable(name))
 		util_text_add(text, "#error \"%s\" is not among the headers that came with the source",
@@ -109,7 +109,7 @@ static void place_include(struct placing *placing, int number, const struct scan
 						  const struct scan_line *line)
 {
 	struct util_text *text = placing->text;
-	int header = line->name[0] ? find(placing, line->name) : -1;
+	int header = line->name[0] ? find_placed(placing, line->name) : -1;
 	/* A circle is what guards are for: the second time there is nothing. */
 	bool placed = header >= 0 && !placing->open[header];
 
@@ -118,7 +118,7 @@ static void place_include(struct placing *placing, int number, const struct scan
 		util_text_add(text, "#line %d \"%s\"\n", scan->line, placing->files[number].name);
 	}
 	if (header < 0)
-		refuse(text, line->name);
+		refuse_name(text, line->name);
 	if (line->mark_bytes)
 		util_text_bytes(text, line->text + line->mark + line->mark_bytes,
 						line->bytes - line->mark - line->mark_bytes);

@@ -254,7 +254,7 @@ static struct heart *start_heart(int sock, uint32_t every_ms)
 }
 
 /* usable becomes false when this process should do no further job. */
-static int answer(int sock, const struct frame *frame, bool *usable)
+static int do_job(int sock, const struct frame *frame, bool *usable)
 {
 	struct compile_job_room room;
 	struct compile_result result;
@@ -307,7 +307,7 @@ static int serve(int sock, struct heart *heart)
 			util_log(UTIL_ERROR, "compiler worker: %s", frame.why);
 		heart_busy(heart, true);
 		if (status == KILN_OK)
-			status = answer(sock, &frame, &usable);
+			status = do_job(sock, &frame, &usable);
 		heart_busy(heart, false);
 		frame_free(&frame);
 	} while (status == KILN_OK && usable);

@@ -190,10 +190,10 @@ struct device_ops {
 };
 
 /* Turns a kernel's count of indices that are out of range into the status of its launch: KILN_OK
- * for none, KILN_EINDEX and a sentence (report.c). */
+ * for none, KILN_EINDEX and a sentence. */
 int device_report(const struct kernel_report *report, uint64_t count, char error[KERNEL_ERROR_MAX]);
 
-/* Whether these launches can be a graph: KILN_OK or EINVAL, ENOTSUP and a sentence (graph.c). */
+/* Whether these launches can be a graph: KILN_OK or EINVAL, ENOTSUP and a sentence. */
 int device_graph_check(const struct device_launch *launches, int count,
 					   char error[KERNEL_ERROR_MAX]);
 /* Puts "launch 3 of 5: " before the sentence; index counts from 0. */

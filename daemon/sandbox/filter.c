@@ -31,8 +31,8 @@ bool sandbox_has_filters(void)
 }
 
 /* Adds a rule for a call, if there is such a call here; 0 or a negative errno. */
-static int add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned count,
-			   const struct scmp_arg_cmp *arguments)
+static int add_rule(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned count,
+					const struct scmp_arg_cmp *arguments)
 {
 	int number = seccomp_syscall_resolve_name(name);
 	if (number < 0) /* not known, or not of this machine */
@@ -44,14 +44,14 @@ static int forbid(scmp_filter_ctx filter, const char *const *names, size_t count
 {
 	int status = 0;
 	for (size_t i = 0; i < count && status == 0; i++)
-		status = add(filter, REFUSE, names[i], 0, NULL);
+		status = add_rule(filter, REFUSE, names[i], 0, NULL);
 	return status;
 }
 
 /* Its flags are in memory, where a filter cannot look: libc then uses clone. */
 static int hide_clone3(scmp_filter_ctx filter)
 {
-	return add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
+	return add_rule(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
 }
 
 static int forbid_for_compiler(scmp_filter_ctx filter)
@@ -61,13 +61,13 @@ static int forbid_for_compiler(scmp_filter_ctx filter)
 	int status = forbid(filter, compiler_forbidden, COUNT(compiler_forbidden));
 	for (size_t i = 0; i < COUNT(namespaces) && status == 0; i++) {
 		struct scmp_arg_cmp flag = SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces[i], namespaces[i]);
-		status = add(filter, REFUSE, "clone", 1, &flag);
+		status = add_rule(filter, REFUSE, "clone", 1, &flag);
 	}
 	if (status == 0)
 		status = hide_clone3(filter);
 	/* Refuses prlimit64 on another process. */
 	struct scmp_arg_cmp other = SCMP_A0(SCMP_CMP_NE, 0);
-	return status == 0 ? add(filter, REFUSE, "prlimit64", 1, &other) : status;
+	return status == 0 ? add_rule(filter, REFUSE, "prlimit64", 1, &other) : status;
 }
 
 /* A driver is started once, talks to its own daemons by Unix sockets, and may ask the kernel. */
@@ -78,7 +78,7 @@ static int forbid_for_driver(scmp_filter_ctx filter)
 	int status = forbid(filter, others, COUNT(others));
 	for (size_t i = 0; i < COUNT(families) && status == 0; i++) {
 		struct scmp_arg_cmp family = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]);
-		status = add(filter, REFUSE, "socket", 1, &family);
+		status = add_rule(filter, REFUSE, "socket", 1, &family);
 	}
 	if (status == 0)
 		status = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
@@ -89,15 +89,15 @@ static int forbid_for_driver(scmp_filter_ctx filter)
 static int allow_own_signals(scmp_filter_ctx filter)
 {
 	struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid());
-	return add(filter, SCMP_ACT_ALLOW, "tgkill", 1, &own);
+	return add_rule(filter, SCMP_ACT_ALLOW, "tgkill", 1, &own);
 }
 
 /* Further filters for some of its threads. */
 static int allow_filters(scmp_filter_ctx filter)
 {
 	struct scmp_arg_cmp no_new_privs = SCMP_A0(SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS);
-	int status = add(filter, SCMP_ACT_ALLOW, "prctl", 1, &no_new_privs);
-	return status == 0 ? add(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL) : status;
+	int status = add_rule(filter, SCMP_ACT_ALLOW, "prctl", 1, &no_new_privs);
+	return status == 0 ? add_rule(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL) : status;
 }
 
 static int allow_for_host(scmp_filter_ctx filter)
@@ -111,15 +111,15 @@ static int allow_for_host(scmp_filter_ctx filter)
 	struct scmp_arg_cmp threads = SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread);
 	int status = 0;
 	for (size_t i = 0; i < COUNT(host_calls) && status == 0; i++)
-		status = add(filter, SCMP_ACT_ALLOW, host_calls[i].name, 0, NULL);
+		status = add_rule(filter, SCMP_ACT_ALLOW, host_calls[i].name, 0, NULL);
 	if (status == 0)
-		status = add(filter, SCMP_ACT_ALLOW, "open", 1, &reads);
+		status = add_rule(filter, SCMP_ACT_ALLOW, "open", 1, &reads);
 	if (status == 0)
-		status = add(filter, SCMP_ACT_ALLOW, "openat", 1, &reads_at);
+		status = add_rule(filter, SCMP_ACT_ALLOW, "openat", 1, &reads_at);
 	if (status == 0)
-		status = add(filter, SCMP_ACT_ALLOW, "prlimit64", 2, limits);
+		status = add_rule(filter, SCMP_ACT_ALLOW, "prlimit64", 2, limits);
 	if (status == 0)
-		status = add(filter, SCMP_ACT_ALLOW, "clone", 1, &threads);
+		status = add_rule(filter, SCMP_ACT_ALLOW, "clone", 1, &threads);
 	if (status == 0)
 		status = hide_clone3(filter);
 	if (status == 0)
@@ -127,7 +127,7 @@ static int allow_for_host(scmp_filter_ctx filter)
 	return status == 0 ? allow_own_signals(filter) : status;
 }
 
-static int load(scmp_filter_ctx filter)
+static int load_filter(scmp_filter_ctx filter)
 {
 	/* Calls in the manner of another machine, such as those of 32 bits. */
 	int status = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
@@ -147,7 +147,7 @@ int sandbox_filter(enum sandbox_role role)
 				 : role == SANDBOX_DRIVER ? forbid_for_driver(filter)
 										  : forbid_for_compiler(filter);
 	if (status == 0)
-		status = load(filter);
+		status = load_filter(filter);
 	seccomp_release(filter);
 	kernels_filtered = status == 0 && role == SANDBOX_HOST;
 	compiler_filtered = status == 0 && role == SANDBOX_COMPILER;
@@ -163,7 +163,7 @@ void sandbox_compile_alone(void)
 	 */
 	if (forbid(filter, programs, COUNT(programs)) == 0) {
 		seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-		load(filter);
+		load_filter(filter);
 	}
 	seccomp_release(filter);
 }
@@ -174,10 +174,10 @@ static int allow_for_kernels(scmp_filter_ctx filter, int event_fd)
 	int status = allow_own_signals(filter);
 	for (size_t i = 0; i < COUNT(host_calls) && status == 0; i++)
 		if (host_calls[i].kernel)
-			status = add(filter, SCMP_ACT_ALLOW, host_calls[i].name, 0, NULL);
+			status = add_rule(filter, SCMP_ACT_ALLOW, host_calls[i].name, 0, NULL);
 	for (size_t i = 0; i < COUNT(fds) && status == 0; i++) {
 		struct scmp_arg_cmp fd = SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)fds[i]);
-		status = add(filter, SCMP_ACT_ALLOW, "write", 1, &fd);
+		status = add_rule(filter, SCMP_ACT_ALLOW, "write", 1, &fd);
 	}
 	return status;
 }
@@ -191,7 +191,7 @@ void sandbox_kernel_thread(int event_fd)
 	if (filter) {
 		status = allow_for_kernels(filter, event_fd);
 		if (status == 0)
-			status = load(filter);
+			status = load_filter(filter);
 		seccomp_release(filter);
 	}
 	if (status != 0)

@@ -13,7 +13,7 @@
 #define FAIL(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
 /* The name of a file with this ending, or false. */
-static bool name_of(const char *file, const char *ending, char name[SEAL_NAME_MAX])
+static bool key_file_name(const char *file, const char *ending, char name[SEAL_NAME_MAX])
 {
 	size_t size = strlen(file), end = strlen(ending);
 	if (size <= end || strcmp(file + size - end, ending) != 0 || size - end >= SEAL_NAME_MAX)
@@ -28,7 +28,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct seal_key *)a)->name, ((const struct seal_key *)b)->name);
 }
 
-static int add(struct seal_ring *ring, const struct seal_key *key)
+static int add_to_ring(struct seal_ring *ring, const struct seal_key *key)
 {
 	if (ring->count == ring->capacity) {
 		int capacity = ring->capacity ? 2 * ring->capacity : 8;
@@ -67,14 +67,14 @@ static int read_directory(DIR *dir, const char *directory, bool secrets, struct 
 	while ((entry = readdir(dir))) {
 		char name[SEAL_NAME_MAX];
 		struct seal_key key;
-		if (!name_of(entry->d_name, secrets ? ".key" : ".pub", name))
+		if (!key_file_name(entry->d_name, secrets ? ".key" : ".pub", name))
 			continue;
 		if (ring->count == SEAL_MOST_KEYS)
 			return FAIL(KILN_ELIMIT, "%.200s has more than %d keys", directory, SEAL_MOST_KEYS);
 		if (read_key(directory, name, secrets, &key, why) != KILN_OK) {
 			util_log(UTIL_WARN, "a key is passed over: %s", why);
 			memcpy(ring->passed, why, sizeof(ring->passed));
-		} else if (add(ring, &key) != KILN_OK) {
+		} else if (add_to_ring(ring, &key) != KILN_OK) {
 			return FAIL(KILN_ENOMEM, "out of memory for the keys of %.200s", directory);
 		}
 	}

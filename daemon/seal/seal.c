@@ -62,7 +62,7 @@ void seal_make(const struct seal_secret *secret, const char *purpose,
 	crypto_sign_detached(out + AT_SIGNATURE, NULL, digest, sizeof(digest), secret->secret);
 }
 
-static const struct seal_key *find(const struct seal_ring *ring, const char *id)
+static const struct seal_key *find_trusted(const struct seal_ring *ring, const char *id)
 {
 	for (int i = 0; i < ring->count; i++)
 		if (strcmp(ring->keys[i].id, id) == 0)
@@ -105,7 +105,7 @@ int seal_check(const struct seal_ring *ring, const char *purpose, const char *wh
 						 SEAL_VERSION);
 	}
 	util_hex(seal + AT_ID, SEAL_ID_BYTES, id);
-	const struct seal_key *key = find(ring, id);
+	const struct seal_key *key = find_trusted(ring, id);
 	if (!key) {
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EPERM,
 						 "%.120s was sealed by key %s, which is not trusted here: `kiln key trust` "

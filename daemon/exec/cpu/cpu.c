@@ -136,7 +136,7 @@ static int cpu_checked(struct device *device, enum device_order order, char erro
 /* ---- Ends ---- */
 
 /* Moves all queued works to the ends: first the work that broke the device, then the others. */
-static void give_up(struct device *device, struct cpu_work *culprit)
+static void end_all_works(struct device *device, struct cpu_work *culprit)
 {
 	if (device->given_up)
 		return;
@@ -172,7 +172,7 @@ static int collect(struct device *device, struct device_done *done, int max, boo
 	struct cpu_work *culprit = atomic_load(&device->broken);
 	*broken = culprit != NULL;
 	if (culprit)
-		give_up(device, culprit);
+		end_all_works(device, culprit);
 	while (count < max && device->done) {
 		struct cpu_work *work = device->done;
 		device->done = work->next;

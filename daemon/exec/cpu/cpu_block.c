@@ -22,7 +22,7 @@ static size_t shared_usable_bytes(void)
 	return (CPU_SHARED_OPTIN + page - 1) / page * page;
 }
 
-static void *reserve(size_t bytes)
+static void *reserve_region(size_t bytes)
 {
 	void *map = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	return map == MAP_FAILED ? NULL : map;
@@ -33,8 +33,8 @@ int cpu_block_prepare(struct cpu_worker *worker, char error[KERNEL_ERROR_MAX])
 	size_t guard = CPU_REGION_GUARD, usable = shared_usable_bytes();
 	worker->stacks_bytes = CPU_MAX_THREADS * (CPU_STACK_BYTES + guard);
 	worker->shared_bytes = usable + 2 * guard;
-	worker->stacks = reserve(worker->stacks_bytes);
-	worker->shared = reserve(worker->shared_bytes);
+	worker->stacks = reserve_region(worker->stacks_bytes);
+	worker->shared = reserve_region(worker->shared_bytes);
 	if (worker->stacks && worker->shared &&
 		mprotect(worker->shared + guard, usable, PROT_READ | PROT_WRITE) == 0)
 		return KILN_OK;
@@ -86,7 +86,7 @@ static void resume_next(struct cpu_worker *worker)
 /* ---- Fibers ---- */
 
 /* Starts the next thread of the block; x runs fastest, unless another order is asked for. */
-static void start_thread(struct cpu_worker *worker)
+static void begin_thread(struct cpu_worker *worker)
 {
 	unsigned number = cpu_order(worker, worker->next_thread++);
 	struct kiln_cpu_dim *index = &worker->state.thread;
@@ -127,7 +127,7 @@ static void fiber_main(void *argument)
 	struct cpu_worker *worker = argument;
 	for (;;) {
 		while (may_start(worker)) {
-			start_thread(worker);
+			begin_thread(worker);
 			worker->work->module->entry(worker->work->args);
 			worker->threads[worker->current].state = CPU_THREAD_EXITED;
 			worker->live--;

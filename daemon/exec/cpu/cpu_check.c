@@ -173,8 +173,8 @@ static void unquote(const char *type, char *text, size_t size)
 	snprintf(text, size, "%.*s", (int)(quoted ? length - 2 : length), type + quoted);
 }
 
-static size_t describe(const struct cpu_worker *worker, const struct kiln_cpu_access *access,
-					   char *text, size_t size, size_t used)
+static size_t describe_access(const struct cpu_worker *worker, const struct kiln_cpu_access *access,
+							  char *text, size_t size, size_t used)
 {
 	char type[80];
 	switch (access->doubt) {
@@ -215,7 +215,7 @@ void cpu_check(struct kiln_cpu_state *state, const struct kiln_cpu_access *acces
 	size_t used =
 		util_append(text, sizeof(text), 0, "%s: block (%u,%u,%u), thread (%u,%u,%u): ", place,
 					block->x, block->y, block->z, thread->x, thread->y, thread->z);
-	used = describe(worker, access, text, sizeof(text), used);
+	used = describe_access(worker, access, text, sizeof(text), used);
 	util_append(text, sizeof(text), used, " (kernel %s)", module->about->name);
 	cpu_block_leave(worker, text);
 }

@@ -115,8 +115,8 @@ static size_t describe_address(const struct cpu_worker *worker, uintptr_t addres
 	return util_append(text, size, used, ", at byte %" PRId64 " of %" PRIu64, at, bytes);
 }
 
-static void describe(const struct cpu_worker *worker, int number, const siginfo_t *info,
-					 const void *context, char *text, size_t size)
+static void describe_fault(const struct cpu_worker *worker, int number, const siginfo_t *info,
+						   const void *context, char *text, size_t size)
 {
 	const struct kiln_cpu_dim *block = &worker->state.block, *thread = &worker->state.thread;
 	uintptr_t address = (uintptr_t)info->si_addr;
@@ -151,7 +151,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 		return;
 	}
 	char text[KERNEL_ERROR_MAX];
-	describe(worker, number, info, context, text, sizeof(text));
+	describe_fault(worker, number, info, context, text, sizeof(text));
 	/* Another worker may be about to say why it failed: that is written before anybody reads it. */
 	if (!cpu_work_fail_at(worker->work, KILN_EDEVICE, text, instruction(context)))
 		while (atomic_load(&worker->work->status) == KILN_OK)

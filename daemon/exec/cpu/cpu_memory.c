@@ -25,7 +25,7 @@ static uint64_t page_bytes(void)
 
 /* Address space for inner bytes (whole pages) with a guard on both sides; nothing is accessible
  * yet. */
-static struct device_memory *reserve(uint64_t inner, char error[KERNEL_ERROR_MAX])
+static struct device_memory *reserve_buffer(uint64_t inner, char error[KERNEL_ERROR_MAX])
 {
 	struct device_memory *memory = calloc(1, sizeof(*memory));
 	if (!memory) {
@@ -59,7 +59,7 @@ int cpu_alloc(struct device *device, uint64_t bytes, struct device_memory **out,
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 						 "a buffer of %" PRIu64 " bytes is more than a host can have", bytes);
 	uint64_t inner = (bytes + page - 1) / page * page;
-	struct device_memory *memory = reserve(inner, error);
+	struct device_memory *memory = reserve_buffer(inner, error);
 	if (!memory)
 		return KILN_ENOMEM;
 	uint8_t *pages = memory->map + CPU_GUARD_BYTES;
@@ -120,7 +120,7 @@ int cpu_import(struct device *device, const struct device_import *what, struct d
 	uint64_t page = page_bytes();
 	uint64_t skip = what->offset % page;
 	uint64_t inner = what->bytes == 0 ? 0 : (skip + what->bytes + page - 1) / page * page;
-	struct device_memory *memory = reserve(inner, error);
+	struct device_memory *memory = reserve_buffer(inner, error);
 	if (!memory)
 		return KILN_ENOMEM;
 	uint8_t *pages = memory->map + CPU_GUARD_BYTES;

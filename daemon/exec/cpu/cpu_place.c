@@ -21,7 +21,7 @@
 
 extern char **environ;
 
-static pid_t start(char *const *argv, int out)
+static pid_t start_addr2line(char *const *argv, int out)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
@@ -48,7 +48,7 @@ static pid_t start(char *const *argv, int out)
 }
 
 /* All that comes, up to size - 1 bytes or the deadline. */
-static void read_all(int fd, char *text, size_t size)
+static void read_answer(int fd, char *text, size_t size)
 {
 	uint64_t until = util_now_us() + DEADLINE_PLACE_FIND_US;
 	size_t used = 0;
@@ -68,7 +68,8 @@ static void read_all(int fd, char *text, size_t size)
 }
 
 /* A line for the function's innermost inlined call, then one for each that it was inlined into. */
-static bool ask(const struct device_module *module, uintptr_t offset, char *text, size_t size)
+static bool ask_addr2line(const struct device_module *module, uintptr_t offset, char *text,
+						  size_t size)
 {
 	char file[48], address[32];
 	char *argv[] = {(char *)PROGRAM, (char *)"-i", (char *)"-e", file, address, NULL};
@@ -77,10 +78,10 @@ static bool ask(const struct device_module *module, uintptr_t offset, char *text
 	snprintf(address, sizeof(address), "0x%" PRIxPTR, offset);
 	if (pipe2(pipes, O_CLOEXEC) != 0)
 		return false;
-	pid_t pid = start(argv, pipes[1]);
+	pid_t pid = start_addr2line(argv, pipes[1]);
 	close(pipes[1]);
 	if (pid >= 0) {
-		read_all(pipes[0], text, size);
+		read_answer(pipes[0], text, size);
 		kill(pid, SIGKILL); /* one that has ended, or one that takes too long */
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 		}
@@ -117,7 +118,7 @@ bool cpu_place_find(const struct device_module *module, const void *after, char 
 	size_t used = 0;
 	/* The instruction before it: a call may be the last one of its line. */
 	if (address <= module->image_begin || address > module->image_end ||
-		!ask(module, address - module->image_base - 1, text, sizeof(text)))
+		!ask_addr2line(module, address - module->image_base - 1, text, sizeof(text)))
 		return false;
 	while (at && used == 0)
 		if (take_line(&at, first))

@@ -15,7 +15,7 @@ static void yield(struct kiln_cpu_state *state)
 	cpu_block_wait(worker);
 }
 
-static void fail(struct kiln_cpu_state *state, const char *what, const char *file, int line)
+static void fail_block(struct kiln_cpu_state *state, const char *what, const char *file, int line)
 {
 	struct cpu_worker *worker = (struct cpu_worker *)state;
 	cpu_block_fail(worker, "thread (%u,%u,%u): %s at %s:%d", state->thread.x, state->thread.y,
@@ -33,7 +33,7 @@ static unsigned long long nanoseconds(void)
 const struct kiln_cpu_runtime cpu_runtime = {.barrier = cpu_barrier,
 											 .collective = cpu_collective,
 											 .yield = yield,
-											 .fail = fail,
+											 .fail = fail_block,
 											 .clock = nanoseconds,
 											 .check = cpu_check,
 											 .fmaf = fmaf,

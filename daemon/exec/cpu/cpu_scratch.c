@@ -32,8 +32,8 @@ void cpu_scratch_free(struct device *device, struct cpu_stream *stream)
 }
 
 /* Launches of a stream follow one another: nothing uses the old piece. */
-static int grow(struct device *device, struct cpu_stream *stream, uint64_t bytes,
-				char error[KERNEL_ERROR_MAX])
+static int grow_scratch(struct device *device, struct cpu_stream *stream, uint64_t bytes,
+						char error[KERNEL_ERROR_MAX])
 {
 	if (stream->scratch && stream->scratch->bytes >= bytes)
 		return KILN_OK;
@@ -50,7 +50,7 @@ void cpu_scratch_give(struct device *device, struct cpu_work *work)
 	uint64_t room = (work->scratch.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	if (room == 0 || atomic_load(&work->status) != KILN_OK)
 		return;
-	int status = grow(device, work->stream, room, error);
+	int status = grow_scratch(device, work->stream, room, error);
 	if (status != KILN_OK) {
 		cpu_work_fail(work, status, error);
 		return;

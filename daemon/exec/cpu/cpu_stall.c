@@ -12,7 +12,7 @@ const char *const cpu_collective_names[KILN_CPU_COLLECTIVE_COUNT] = {
 #undef KILN_CPU_NAME
 
 /* "waits in __syncthreads at file:12", in a static-sized text of the caller's. */
-static void describe(const struct cpu_thread *thread, char *text, size_t size)
+static void describe_wait(const struct cpu_thread *thread, char *text, size_t size)
 {
 	if (thread->state == CPU_THREAD_BARRIER)
 		snprintf(text, size, "waits in %s at %s:%d", cpu_barrier_names[thread->barrier],
@@ -50,8 +50,8 @@ void cpu_stall_report(struct cpu_worker *worker)
 		if (!other)
 			continue;
 		char mine[120], theirs[120];
-		describe(self, mine, sizeof(mine));
-		describe(other, theirs, sizeof(theirs));
+		describe_wait(self, mine, sizeof(mine));
+		describe_wait(other, theirs, sizeof(theirs));
 		cpu_block_fail(worker, "thread (%u,%u,%u) %s for thread (%u,%u,%u), which %s",
 					   self->index.x, self->index.y, self->index.z, mine, other->index.x,
 					   other->index.y, other->index.z, theirs);

@@ -78,7 +78,7 @@ static void take_report(struct cpu_work *work)
 		cpu_work_fail(work, KILN_EINDEX, error);
 }
 
-static void finish(struct device *device, struct cpu_work *work)
+static void finish_work(struct device *device, struct cpu_work *work)
 {
 	struct cpu_stream *stream = work->stream;
 	cpu_scratch_check(work);
@@ -187,7 +187,7 @@ static void *worker_main(void *argument)
 		run_blocks(worker, work);
 		pthread_mutex_lock(&device->mutex);
 		if (--work->active == 0 && !device->given_up)
-			finish(device, work);
+			finish_work(device, work);
 	}
 	pthread_mutex_unlock(&device->mutex);
 	cpu_fault_leave(worker);

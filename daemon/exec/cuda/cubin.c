@@ -52,7 +52,7 @@ static bool is_named(struct bytes names, uint32_t offset, const char *entry)
 }
 
 /* The attributes of the entry; nothing if there are none. */
-static struct bytes find(struct bytes file, const char *entry)
+static struct bytes find_entry(struct bytes file, const char *entry)
 {
 	struct bytes nothing = {NULL, 0}, names;
 	Elf64_Ehdr header;
@@ -128,7 +128,7 @@ static struct parameters read_attributes(struct bytes list)
 
 bool cubin_params(const void *object, size_t bytes, const char *entry, struct device_kernel *out)
 {
-	struct bytes list = find((struct bytes){object, bytes}, entry);
+	struct bytes list = find_entry((struct bytes){object, bytes}, entry);
 	struct parameters all;
 
 	if (!list.at)

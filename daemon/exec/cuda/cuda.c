@@ -54,8 +54,8 @@ static void read_limits(struct device *device, struct kernel_limits *limits)
 	limits->warp = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
 }
 
-static int describe(struct device *device, int ordinal, int count, struct device_info *info,
-					char error[KERNEL_ERROR_MAX])
+static int describe_gpu(struct device *device, int ordinal, int count, struct device_info *info,
+						char error[KERNEL_ERROR_MAX])
 {
 	size_t memory = 0;
 	CUuuid uuid;
@@ -163,7 +163,7 @@ static int cuda_open(int ordinal, struct device **out, struct device_info *info,
 	struct device *device = util_alloc(sizeof(*device));
 	int status = start_driver(device, ordinal, &count, error);
 	if (status == KILN_OK)
-		status = describe(device, ordinal, count, info, error);
+		status = describe_gpu(device, ordinal, count, info, error);
 	if (status == KILN_OK)
 		status = cuda_memory_open(device, error);
 	if (status != KILN_OK) {

@@ -9,12 +9,11 @@
  *   cuda_pool.c    buffers imported from another process's pool
  *   cuda_scratch.c memory for the length of a launch
  *   cuda_cell.c    words that the GPU writes and this process reads
- *   cuda_report.c  counts that kernels leave for the host
  *   cuda_mark.c    the ends of launches that are not timed
  *   cuda_launch.c  modules, and works made of launches
  *   cuda_graph.c   launches recorded once and started together
  *   cuda_check.c   what a kernel takes, and whether a launch gives that
- *   cuda_work.c    queues, events, and the driver call of each kind of work
+ *   cuda_work.c    queues, events, the driver call of each kind of work, counts of kernels
  *   cuda_stream.c  streams, and giving work to the driver
  *   cuda_poll.c    waits for work, and ends all of it when the GPU fails
  */

@@ -58,8 +58,8 @@ static uint64_t elapsed_us(struct device *device, const struct cuda_work *work)
 	return whole;
 }
 
-static void report(struct device *device, struct cuda_work *work, int status, const char *error,
-				   uint64_t micros, struct device_done *done)
+static void report_work(struct device *device, struct cuda_work *work, int status,
+						const char *error, uint64_t micros, struct device_done *done)
 {
 	done->ticket = work->ticket;
 	done->status = status;
@@ -76,7 +76,7 @@ static int collect(struct device *device, struct device_done *done, int max)
 {
 	int count = 0;
 	for (struct cuda_work *work; count < max && (work = cuda_queue_take(&device->failed));)
-		report(device, work, work->status, work->error, 0, &done[count++]);
+		report_work(device, work, work->status, work->error, 0, &done[count++]);
 	struct cuda_stream *next;
 	for (struct cuda_stream *stream = device->active; stream && !device->broken; stream = next) {
 		next = stream->active_next;
@@ -98,8 +98,8 @@ static int collect(struct device *device, struct device_done *done, int max)
 				status = cuda_report_read(work, error);
 			device->running--;
 			device->progress_us = device->now_us;
-			report(device, work, status, status == KILN_OK ? "" : error,
-				   status == KILN_OK ? elapsed_us(device, work) : 0, &done[count++]);
+			report_work(device, work, status, status == KILN_OK ? "" : error,
+						status == KILN_OK ? elapsed_us(device, work) : 0, &done[count++]);
 		}
 		if (!device->broken)
 			cuda_stream_settle(device, stream);

@@ -38,8 +38,8 @@ static uint64_t below_border(const struct cuda_work *work, uint64_t *gap)
 	return below;
 }
 
-static int grow(struct device *device, struct cuda_scratch *scratch, CUstream stream,
-				const struct cuda_work *work, char error[KERNEL_ERROR_MAX])
+static int grow_piece(struct device *device, struct cuda_scratch *scratch, CUstream stream,
+					  const struct cuda_work *work, char error[KERNEL_ERROR_MAX])
 {
 	uint64_t gap, below = below_border(work, &gap);
 	uint64_t above = work->scratch.bytes > below ? work->scratch.bytes - below : 0;
@@ -69,7 +69,7 @@ int cuda_scratch_give(struct device *device, struct cuda_scratch *scratch, CUstr
 {
 	uint64_t bytes = work->scratch.bytes, counters = work->scratch.counters;
 	uint64_t gap, below = below_border(work, &gap);
-	int status = grow(device, scratch, stream, work, error);
+	int status = grow_piece(device, scratch, stream, work, error);
 	if (status != KILN_OK)
 		return status;
 	CUdeviceptr border = scratch->base + scratch->below;
@@ -96,7 +96,7 @@ int cuda_scratch_reserve(struct device *device, struct cuda_scratch *scratch, CU
 	for (const struct cuda_work *work = works->head; work; work = work->next) {
 		if (work->scratch.bytes == 0)
 			continue;
-		int status = grow(device, scratch, stream, work, error);
+		int status = grow_piece(device, scratch, stream, work, error);
 		if (status != KILN_OK)
 			return status;
 		below_border(work, &gap);

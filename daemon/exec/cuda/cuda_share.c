@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static CUresult make(struct device *device, uint64_t bytes, size_t *span,
-					 CUmemGenericAllocationHandle *out)
+static CUresult make_shareable(struct device *device, uint64_t bytes, size_t *span,
+							   CUmemGenericAllocationHandle *out)
 {
 	CUmemAllocationProp prop;
 	size_t granularity = 0;
@@ -59,7 +59,7 @@ int cuda_share(struct device *device, struct device_memory *memory, struct devic
 	if (memory->kind != CUDA_MEMORY_POOL)
 		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
 						 "memory that is not this device's own is not its to share");
-	CUresult result = make(device, memory->bytes, &span, &allocation);
+	CUresult result = make_shareable(device, memory->bytes, &span, &allocation);
 	if (result != CUDA_SUCCESS)
 		return cuda_fail(device, error, KILN_ENOTSUP, result,
 						 "%s has no memory of %llu bytes that can be shared", device->name,

@@ -62,7 +62,7 @@ static void drop_stream(struct device *device, struct cuda_stream *stream)
 	free(stream);
 }
 
-static void assert_valid(const struct cuda_stream *stream)
+static void stream_assert_valid(const struct cuda_stream *stream)
 {
 	bool has_work = stream->running.head || stream->held.head;
 	(void)has_work;
@@ -86,7 +86,7 @@ static void stream_activate(struct device *device, struct cuda_stream *stream)
 void cuda_stream_settle(struct device *device, struct cuda_stream *stream)
 {
 	if (stream->running.head || stream->held.head) {
-		assert_valid(stream);
+		stream_assert_valid(stream);
 		return;
 	}
 	if (stream->active) {
@@ -160,7 +160,7 @@ int cuda_start(struct device *device, struct cuda_stream *stream, struct cuda_wo
 	work->state = CUDA_WORK_RUNNING;
 	cuda_queue_add(&stream->running, work);
 	stream_activate(device, stream);
-	assert_valid(stream);
+	stream_assert_valid(stream);
 	device->running++;
 	device->progress_us = device->now_us;
 	return KILN_OK;

@@ -1,11 +1,13 @@
 /*
- * cuda_work: queues of works, spare works and events, and the driver call of each kind of work.
- * cuda_work.h draws the states of a work.
+ * cuda_work: queues of works, spare works and events, the driver call of each kind of work, and the
+ * count that a kernel leaves for the host: in a cell of its own for every launch in flight, which a
+ * kernel with nothing to report never touches.  cuda_work.h draws the states of a work.
  */
 #include "daemon/exec/device.h"
 
 #ifdef KILN_HAVE_CUDA_H
 
+#include "cuda_cell.h"
 #include "cuda_graph.h"
 #include "cuda_module.h"
 #include "cuda_work.h"
@@ -60,6 +62,34 @@ static void keep_event(struct device *device, CUevent event)
 	}
 	device->spare_events[device->spare_event_count++] = event;
 }
+
+/* ---- Counts that kernels leave for the host ---- */
+
+/* With one address space for both, as on all these GPUs, the host's address is the kernel's too. */
+int cuda_report_give(struct device *device, struct cuda_work *work, char error[KERNEL_ERROR_MAX])
+{
+	CUresult result = cuda_cell_take(device, &work->reported);
+	if (result == CUDA_SUCCESS)
+		return KILN_OK;
+	return cuda_fail(device, error, KILN_ENOMEM, result,
+					 "%s cannot give host memory for what kernels report", device->name);
+}
+
+int cuda_report_read(const struct cuda_work *work, char error[KERNEL_ERROR_MAX])
+{
+	if (!work->reported)
+		return KILN_OK;
+	return device_report(&work->report, *(const volatile uint64_t *)&work->reported->value, error);
+}
+
+void cuda_report_keep(struct device *device, struct cuda_work *work)
+{
+	if (work->reported)
+		cuda_cell_keep(device, work->reported);
+	work->reported = NULL;
+}
+
+/* ---- Works ---- */
 
 struct cuda_work *cuda_work_new(struct device *device, enum cuda_work_kind kind, uint64_t ticket)
 {

@@ -74,18 +74,16 @@ CUresult cuda_perform(struct device *device, CUstream stream, struct cuda_work *
 int cuda_perform_failed(struct device *device, const struct cuda_work *work, CUresult result,
 						char error[KERNEL_ERROR_MAX]);
 
-/* ---- cuda_launch.c ---- */
-
-/* Makes a work of a launch.  It can be started once it has scratch memory. */
-int cuda_bind(struct device *device, const struct device_launch *launch, struct cuda_work **out,
-			  char error[KERNEL_ERROR_MAX]);
-
-/* ---- cuda_report.c ---- */
-
 /* Gives the work a count, at zero. */
 int cuda_report_give(struct device *device, struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
 /* The work has ended: turns its count into a status, as device_report() does. */
 int cuda_report_read(const struct cuda_work *work, char error[KERNEL_ERROR_MAX]);
 void cuda_report_keep(struct device *device, struct cuda_work *work);
+
+/* ---- cuda_launch.c ---- */
+
+/* Makes a work of a launch.  It can be started once it has scratch memory. */
+int cuda_bind(struct device *device, const struct device_launch *launch, struct cuda_work **out,
+			  char error[KERNEL_ERROR_MAX]);
 
 #endif

@@ -114,7 +114,7 @@ static void receive_one(struct exec *executor, struct frame *frame)
 	}
 }
 
-static void receive(struct exec *executor)
+static void receive_frames(struct exec *executor)
 {
 	for (int i = 0; i < FRAMES_PER_TURN && !executor->ended && exec_may_receive(executor); i++) {
 		struct frame frame;
@@ -148,12 +148,12 @@ static void serve_socket(struct exec *executor)
 			executor->ended = true;
 	}
 	if (ready && (executor->watched & EPOLLIN))
-		receive(executor);
+		receive_frames(executor);
 	else if (ready & (EPOLLHUP | EPOLLERR))
 		executor->ended = true;
 }
 
-static void finish(struct exec *executor, const struct device_done *done)
+static void finish_flight(struct exec *executor, const struct device_done *done)
 {
 	if (done->ticket & EXEC_LANE_TICKET)
 		exec_lane_finish(executor, done);
@@ -181,7 +181,7 @@ static _Noreturn void leave_broken(struct exec *executor, const struct device_do
 	const struct device_done *culprit = NULL;
 	for (int i = 0; i < count; i++)
 		if (done[i].status == KILN_OK)
-			finish(executor, &done[i]);
+			finish_flight(executor, &done[i]);
 		else if (!culprit)
 			culprit = &done[i];
 	waker_drain(executor->waker);
@@ -222,7 +222,7 @@ static void serve(struct exec *executor)
 		if (broken)
 			leave_broken(executor, done, count);
 		for (int i = 0; i < count; i++)
-			finish(executor, &done[i]);
+			finish_flight(executor, &done[i]);
 		if (exec_lanes_overrun(executor, &done[0]) || exec_pace_overrun(executor, &done[0]))
 			leave_broken(executor, done, 1);
 		/* While this process spins on lanes, it makes these system calls only now and then. */

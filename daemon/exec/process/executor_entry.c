@@ -241,8 +241,8 @@ struct exec_start {
 };
 
 /* Has the device start the entry: a graph, or a template at its places. */
-static int launch(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
-				  const struct exec_start *start, char error[KERNEL_ERROR_MAX])
+static int launch_entry(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
+						const struct exec_start *start, char error[KERNEL_ERROR_MAX])
 {
 	struct exec_flight *flight = &slot->flight;
 	flight->id =
@@ -279,11 +279,11 @@ static int run_graph(struct exec *executor, struct exec_lane *lane, struct exec_
 						 "bound to it",
 						 entry->call, entry->operand_count);
 	util_append(slot->op, sizeof(slot->op), 0, "graph");
-	return launch(executor, lane, slot, &start, error);
+	return launch_entry(executor, lane, slot, &start, error);
 }
 
-static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
-			   char error[KERNEL_ERROR_MAX])
+static int run_entry(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot,
+					 char error[KERNEL_ERROR_MAX])
 {
 	const struct lane_entry *entry = &slot->entry;
 	struct exec_place places[KERNEL_MAX_OPERANDS];
@@ -305,7 +305,7 @@ static int run(struct exec *executor, struct exec_lane *lane, struct exec_slot *
 	exec_find_buffers(executor, places, bound->operand_count);
 	int status = check_overlap(bound, places, error);
 	const struct exec_start start = {.what = bound, .places = places};
-	return status == KILN_OK ? launch(executor, lane, slot, &start, error) : status;
+	return status == KILN_OK ? launch_entry(executor, lane, slot, &start, error) : status;
 }
 
 void exec_entry_start(struct exec *executor, struct exec_lane *lane, struct exec_slot *slot)
@@ -321,7 +321,7 @@ void exec_entry_start(struct exec *executor, struct exec_lane *lane, struct exec
 		lane->progress_us = executor->lane_active_us;
 		tell_progress(executor, lane);
 	}
-	int status = run(executor, lane, slot, error);
+	int status = run_entry(executor, lane, slot, error);
 	if (status != KILN_OK) {
 		executor->lane_flights--;
 		lane->flights--;

@@ -153,8 +153,8 @@ static int blame(const struct exec_graph *graph, int index, int status,
 	return status;
 }
 
-static int make(struct exec *executor, struct exec_graph *graph, struct exec_made *made,
-				char error[KERNEL_ERROR_MAX])
+static int make_graph(struct exec *executor, struct exec_graph *graph, struct exec_made *made,
+					  char error[KERNEL_ERROR_MAX])
 {
 	const struct exec_held held = {made->buffers, &made->buffer_count};
 	size_t count = (size_t)graph->count;
@@ -188,7 +188,7 @@ static int graph_take(struct exec *executor, struct exec_graph *graph, struct ex
 		if (!made)
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_ENOMEM,
 							 "out of memory for a graph of %d launches", graph->count);
-		int status = make(executor, graph, made, error);
+		int status = make_graph(executor, graph, made, error);
 		if (status != KILN_OK) {
 			exec_made_release(executor, made);
 			return status;

@@ -87,7 +87,7 @@ static void free_lane(struct exec *executor, struct exec_lane *lane)
 }
 
 /* The counts are those of the slots. */
-static void assert_valid(const struct exec_lane *lane)
+static void lane_assert_valid(const struct exec_lane *lane)
 {
 #ifndef NDEBUG
 	int flying = 0, parked = 0;
@@ -107,7 +107,7 @@ static void settle(struct exec *executor, struct exec_lane *lane)
 {
 	if (lane->state != EXEC_LANE_CLOSING || lane->flights > 0)
 		return;
-	assert_valid(lane);
+	lane_assert_valid(lane);
 	free_lane(executor, lane);
 }
 
@@ -129,7 +129,7 @@ void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request)
 	}
 	lane->state = EXEC_LANE_CLOSING;
 	lane->close_id = request;
-	assert_valid(lane);
+	lane_assert_valid(lane);
 	exec_lane_drop_parked(lane);
 	settle(executor, lane);
 }

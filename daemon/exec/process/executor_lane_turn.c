@@ -17,7 +17,7 @@
  * (WRONG). */
 enum next { NEXT_NONE, NEXT_HERE, NEXT_WRONG };
 
-static enum next look(const struct exec_lane *lane)
+static enum next look_at_entry(const struct exec_lane *lane)
 {
 	const struct lane_entry *entry = &lane->memory->entries[lane->head % LANE_ENTRIES];
 	uint32_t sequence = atomic_load_explicit(&entry->sequence, memory_order_acquire);
@@ -28,7 +28,7 @@ static enum next look(const struct exec_lane *lane)
 }
 
 /* Closes the lane and tells the broker, which ends the session. */
-static void give_up(struct exec *executor, struct exec_lane *lane)
+static void refuse_lane(struct exec *executor, struct exec_lane *lane)
 {
 	const struct lane_entry *entry = &lane->memory->entries[lane->head % LANE_ENTRIES];
 	struct wire_out message;
@@ -69,15 +69,15 @@ void exec_lanes_serve(struct exec *executor)
 		if (lane->leaving)
 			exec_lane_drop_leaving(executor, lane);
 		int taken = 0;
-		enum next there = look(lane);
+		enum next there = look_at_entry(lane);
 		while (there == NEXT_HERE && taken < ENTRIES_PER_TURN &&
 			   exec_lane_has_room(executor, lane)) {
 			exec_lane_take(executor, lane);
 			taken++;
-			there = look(lane);
+			there = look_at_entry(lane);
 		}
 		if (there == NEXT_WRONG) {
-			give_up(executor, lane);
+			refuse_lane(executor, lane);
 			continue;
 		}
 		if (taken > 0 && executor->ops->flush)
@@ -96,8 +96,8 @@ int exec_lane_catch_up(struct exec *executor, const struct wire_in *message,
 		return KILN_OK;
 	/* A client cannot have written more entries than that; if it writes more meanwhile, they
 	 * wait. */
-	for (uint32_t i = 0; i < LANE_ENTRIES && lane->head < until && look(lane) == NEXT_HERE &&
-						 exec_lane_has_place(lane);
+	for (uint32_t i = 0; i < LANE_ENTRIES && lane->head < until &&
+						 look_at_entry(lane) == NEXT_HERE && exec_lane_has_place(lane);
 		 i++)
 		exec_lane_take(executor, lane);
 	if (follows && exec_lane_failed(lane, follows - 1))
@@ -112,7 +112,7 @@ bool exec_lanes_waiting(const struct exec *executor)
 {
 	for (const struct exec_lane *lane = executor->lanes; lane; lane = lane->next)
 		if (lane->state == EXEC_LANE_OPEN &&
-			((look(lane) != NEXT_NONE && exec_lane_has_place(lane)) ||
+			((look_at_entry(lane) != NEXT_NONE && exec_lane_has_place(lane)) ||
 			 (lane->parked > 0 && exec_lane_may_unpark(executor, lane))))
 			return true;
 	return false;

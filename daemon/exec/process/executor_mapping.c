@@ -25,7 +25,7 @@ struct exec_mapping {
 	int uses;
 };
 
-static void release(struct exec_mapping *mapping)
+static void unmap_file(struct exec_mapping *mapping)
 {
 	if (mapping->bytes > 0 && munmap(mapping->address, mapping->bytes) != 0)
 		util_log(UTIL_ERROR, "the %zu bytes of a copy cannot be unmapped: %s", mapping->bytes,
@@ -34,8 +34,8 @@ static void release(struct exec_mapping *mapping)
 }
 
 /* A mapped file keeps its number, so the same number is the same file. */
-static bool fits(const struct exec_mapping *mapping, const struct stat *file, uint64_t bytes,
-				 bool writable)
+static bool mapping_fits(const struct exec_mapping *mapping, const struct stat *file,
+						 uint64_t bytes, bool writable)
 {
 	return mapping && mapping->dev == file->st_dev && mapping->ino == file->st_ino &&
 		   mapping->bytes >= bytes && (mapping->writable || !writable);
@@ -63,7 +63,7 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 						 "the descriptor of a copy is no memfd of ordinary pages, of at least "
 						 "%" PRIu64 " bytes, that is sealed against shrinking",
 						 bytes);
-	if (fits(executor->kept, &file, bytes, writable)) {
+	if (mapping_fits(executor->kept, &file, bytes, writable)) {
 		executor->kept->uses++;
 		*out = executor->kept;
 		*address = executor->kept->address;
@@ -98,7 +98,7 @@ int exec_map(struct exec *executor, int fd, uint64_t bytes, bool writable,
 void exec_unmap(struct exec *executor, struct exec_mapping *mapping)
 {
 	if (mapping && --mapping->uses == 0 && mapping != executor->kept)
-		release(mapping);
+		unmap_file(mapping);
 }
 
 void exec_unmap_kept(struct exec *executor)
@@ -106,5 +106,5 @@ void exec_unmap_kept(struct exec *executor)
 	struct exec_mapping *kept = executor->kept;
 	executor->kept = NULL;
 	if (kept && kept->uses == 0)
-		release(kept);
+		unmap_file(kept);
 }

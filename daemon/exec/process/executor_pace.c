@@ -88,8 +88,8 @@ uint64_t exec_pace_since(const struct exec *executor, uint64_t ticket, uint64_t 
 }
 
 /* Returns the overdue flight.  NULL: none is overdue; look again at *due at the latest. */
-static const struct exec_flight *look(const struct exec *executor, struct exec_line *line,
-									  uint64_t now, uint64_t *due)
+static const struct exec_flight *find_overdue(const struct exec *executor, struct exec_line *line,
+											  uint64_t now, uint64_t *due)
 {
 	const struct exec_flight *flight = line->first;
 	uint64_t deadline = flight->deadline_us, until = line->progress_us + deadline;
@@ -110,7 +110,7 @@ bool exec_pace_overrun(struct exec *executor, struct device_done *culprit)
 	if (!executor->lines.count || now < executor->lines_due_us)
 		return false;
 	while ((line = map_next(&executor->lines, &cursor))) {
-		const struct exec_flight *flight = look(executor, line, now, &due);
+		const struct exec_flight *flight = find_overdue(executor, line, now, &due);
 		if (!flight)
 			continue;
 		*culprit = (struct device_done){.ticket = flight->id, .status = KILN_ETIMEDOUT};

@@ -48,7 +48,7 @@ bool exec_quiet_waits(const struct exec *executor, const struct device_memory *m
 }
 
 /* True between turns: within one the last task may be under way. */
-static void assert_valid(const struct exec_quiet *quiet)
+static void quiet_assert_valid(const struct exec_quiet *quiet)
 {
 	assert((quiet->state == QUIET_NONE) == !quiet->first);
 	assert(quiet->left >= 0);
@@ -87,7 +87,7 @@ void exec_quiet_add(struct exec *executor, struct exec_task *task, enum exec_tas
 		link = &(*link)->next;
 	task->next = *link;
 	*link = task;
-	assert_valid(quiet);
+	quiet_assert_valid(quiet);
 }
 
 void exec_quiet_ended(struct exec *executor, const struct exec_flight *flight)
@@ -126,7 +126,7 @@ static void let_go(struct exec *executor, uint64_t done)
 	quiet->limit_us = done ? DEADLINE_HOLD_US : 2 * quiet->limit_us;
 	quiet->rest_us = now + held_us;
 	quiet->state = quiet->first ? QUIET_WAITS : QUIET_NONE;
-	assert_valid(quiet);
+	quiet_assert_valid(quiet);
 	say(executor, false, done, held_us);
 }
 

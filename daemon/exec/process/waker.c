@@ -73,7 +73,7 @@ static void look_for_a_while(struct waker *waker)
 	} while (!atomic_load(&waker->ending) && util_now_us() < until);
 }
 
-static void *run(void *arg)
+static void *waker_main(void *arg)
 {
 	struct waker *waker = arg;
 	uint64_t rings;
@@ -98,7 +98,7 @@ struct waker *waker_start(void)
 	waker->bell = eventfd(0, EFD_CLOEXEC);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	bool started = waker->bell >= 0 && pthread_create(&waker->thread, NULL, run, waker) == 0;
+	bool started = waker->bell >= 0 && pthread_create(&waker->thread, NULL, waker_main, waker) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (started)
 		return waker;
