@@ -10,15 +10,16 @@ struct kiln_buffer {
 	struct kiln_client *client;
 	uint64_t id, bytes;
 	uint64_t phase;      /* where its first byte lies in an aligned allocation */
-	uint64_t generation; /* of the device process that has it, as far as is known; 0: none */
+	uint64_t generation; /* of the device process known to have the buffer; 0: none */
 	void *map;           /* KILN_BUFFER_SHARED: the whole memfd; the buffer starts at map_offset */
 	size_t map_bytes, map_offset;
 	char name[64]; /* for messages: "buffer \"x\"" or "buffer 3" */
 };
 
-/* offset: where it begins in the allocation. */
+/* Lends memory by the request, which it frees.  offset: where the buffer begins in the allocation. */
 int buffer_lend(struct kiln_client *client, struct request *request, uint64_t offset,
 				uint64_t bytes, const char *name, struct kiln_buffer **out);
+/* Frees the memory that kiln_read() and kiln_write() go through; the next one makes it anew. */
 void buffer_drop_staging(struct kiln_client *client);
 
 #endif

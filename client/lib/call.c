@@ -139,7 +139,7 @@ const char *kiln_call_origin(const kiln_call *call)
 void call_release(kiln_call *call)
 {
 	kiln_client *client = call->client;
-	if (!client->dead && call->id != 0) {
+	if (client->link != LINK_DEAD && call->id != 0) {
 		struct request request;
 		link_begin(client, &request, "release");
 		wire_put_uint(&request.out, "call", call->id);

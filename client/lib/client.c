@@ -15,6 +15,7 @@
 #include "ticket.h"
 #include "client/wire/protocol.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,10 +29,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* kiln_client.state: no lock, because a second thread is told so instead of being made to wait. */
-#define STATE_BUSY 1u
-#define STATE_CLOSE 2u
-
 /* ---- Entering and leaving ---- */
 
 static void destroy(struct kiln_client *client)
@@ -43,7 +40,7 @@ static void destroy(struct kiln_client *client)
 		close(client->sock);
 		client->sock = -1;
 	}
-	client->dead = true;
+	client->link = LINK_DEAD;
 	snprintf(client->dead_text, sizeof(client->dead_text), "the client of kilnd at %s was closed",
 			 client->path);
 	buffer_drop_staging(client);
@@ -97,11 +94,11 @@ static bool is_forked(const struct kiln_client *client)
 
 int client_try(struct kiln_client *client)
 {
-	unsigned expected = 0;
+	unsigned expected = CLIENT_IDLE;
 	if (is_forked(client))
 		return KILN_EFORK;
-	if (!atomic_compare_exchange_strong(&client->state, &expected, STATE_BUSY))
-		return (expected & STATE_CLOSE) != 0 ? KILN_ECONN : KILN_EBUSY;
+	if (!atomic_compare_exchange_strong(&client->state, &expected, CLIENT_BUSY))
+		return (expected & CLIENT_CLOSED) != 0 ? KILN_ECONN : KILN_EBUSY;
 	return KILN_OK;
 }
 
@@ -129,6 +126,18 @@ int client_enter(struct kiln_client *client)
 	return status == KILN_OK ? KILN_OK : client_refuse(client, status);
 }
 
+/* The thread inside checks the client as it leaves. */
+static void assert_valid(const struct kiln_client *client)
+{
+	(void)client;
+	assert((atomic_load(&client->state) & CLIENT_BUSY) != 0);
+	assert(atomic_load(&client->refs) > 0);
+	assert(client->link == LINK_GREETING || client->device[0] != 0 || client->link == LINK_DEAD);
+	assert(client->link != LINK_DEAD || client->dead_text[0] != 0);
+	assert((client->staging >= 0) == (client->staging_map != NULL));
+	assert(client->late_count == 0 || client->late);
+}
+
 int client_leave(struct kiln_client *client, int status)
 {
 	struct kiln_call *call = atomic_exchange(&client->orphans, NULL);
@@ -137,10 +146,11 @@ int client_leave(struct kiln_client *client, int status)
 		call_release(call);
 		call = next;
 	}
-	unsigned state = STATE_BUSY;
-	if (!atomic_compare_exchange_strong(&client->state, &state, 0)) {
+	assert_valid(client);
+	unsigned state = CLIENT_BUSY;
+	if (!atomic_compare_exchange_strong(&client->state, &state, CLIENT_IDLE)) {
 		destroy(client); /* closed by another thread meanwhile */
-		atomic_store(&client->state, STATE_CLOSE);
+		atomic_store(&client->state, CLIENT_CLOSED);
 		client_unref(client);
 	}
 	return status;
@@ -151,12 +161,12 @@ void kiln_close(kiln_client *client)
 	if (!client)
 		return;
 	if (client->pid == getpid()) {
-		unsigned before = atomic_fetch_or(&client->state, STATE_BUSY | STATE_CLOSE);
-		if (before != 0)
+		unsigned before = atomic_fetch_or(&client->state, CLIENT_CLOSING);
+		if (before != CLIENT_IDLE)
 			return; /* the thread inside does it when it leaves */
 	}
 	destroy(client);
-	atomic_store(&client->state, STATE_CLOSE);
+	atomic_store(&client->state, CLIENT_CLOSED);
 	client_unref(client);
 }
 
@@ -376,6 +386,7 @@ static int hello(struct kiln_client *client, const kiln_connect_options *options
 	} else {
 		memcpy(client->device, name, strlen(name) + 1);
 		client->max_message = wire_get_uint(root, "max_message", 0);
+		client->link = LINK_OPEN;
 	}
 	answer_free(&answer);
 	return status;

@@ -1,5 +1,24 @@
 /*
- * client.h: one connection to the daemon: its state, and who may be inside it.
+ * client.h: one connection to the daemon.
+ *
+ * One thread at a time may be inside a client; a second one is refused, it never waits.  States of
+ * kiln_client.state:
+ *
+ *            client_enter()          kiln_close() by another thread
+ *     IDLE <---------------> BUSY ----------------------------------> CLOSING
+ *      |     client_leave()                                              |
+ *      | kiln_close()              client_leave() of the thread inside   |
+ *      v                                                                 v
+ *   CLOSING -----------------------------------------------------> CLOSED
+ *
+ * kiln_client.link says what the socket is good for:
+ *
+ *   GREETING --- the daemon answers hello ---> OPEN --- the daemon is gone, or close ---> DEAD
+ *       |                                                                                  ^
+ *       +------------------------- the daemon turns the client away -----------------------+
+ *
+ * Memory: the handle, each buffer and each call hold one reference.  The last one frees the struct;
+ * CLOSED frees everything else.
  */
 #ifndef KILN_CLIENT_CLIENT_H
 #define KILN_CLIENT_CLIENT_H
@@ -13,45 +32,50 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
+/* Bits: kiln_close() adds CLOSING to whatever state it finds. */
+enum client_state { CLIENT_IDLE = 0, CLIENT_BUSY = 1, CLIENT_CLOSED = 2, CLIENT_CLOSING = 3 };
+
+enum link_state { LINK_GREETING, LINK_OPEN, LINK_DEAD };
+
 struct kiln_client {
-	_Atomic unsigned state; /* STATE_*: who is inside, and whether it is being closed */
-	atomic_int refs;        /* the handle itself, and each buffer and call made from it */
-	_Atomic(struct kiln_call *) orphans; /* freed while another thread was inside */
-	pid_t pid;
-	const atomic_int *ours; /* 0 in a child of fork(), without asking the system; NULL: ask */
+	_Atomic unsigned state;              /* enum client_state */
+	atomic_int refs;                     /* the handle, its buffers and its calls */
+	_Atomic(struct kiln_call *) orphans; /* freed by a thread while another one was inside */
+	pid_t pid;                           /* of the process that connected */
+	const atomic_int *ours; /* a page that is 0 in a child of fork(); NULL: ask getpid() */
 	int sock;
-	bool dead; /* nothing more comes or goes; dead_text says why */
-	char dead_text[384];
-	uint64_t next_id;
-	uint64_t max_message; /* that the daemon takes */
-	int timeout_ms;       /* KILN_FOREVER: none */
-	struct frame_queue queue;
+	enum link_state link;
+	char dead_text[384];      /* why the link is DEAD */
+	uint64_t next_id;         /* of requests and tickets */
+	uint64_t max_message;     /* bytes that the daemon takes */
+	int timeout_ms;           /* of requests; KILN_FOREVER: none */
+	struct frame_queue queue; /* bytes that the socket did not take yet */
 	struct ticket_table tickets;
 	struct lane *lane;
-	struct signatures *signatures; /* the calls that kiln_run keeps */
-	struct late *late;             /* requests given up, whose reply may still come */
+	struct signatures *signatures; /* the calls that kiln_run() keeps */
+	struct late *late;             /* requests that timed out, whose reply may still come */
 	size_t late_count;
-	int staging; /* memfd for read and write, or -1 */
+	int staging; /* the memfd of kiln_read() and kiln_write(); -1: none */
 	void *staging_map;
 	size_t staging_bytes;
 	bool debug; /* KILN_DEBUG=wire */
-	bool times; /* it has asked how long a call took */
+	bool times; /* the program has asked for a call's time, so launches are timed from now on */
 	int64_t born_us;
 	char device[32];
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 };
 
-/* Enters: KILN_OK (also where the daemon is gone), or EINVAL, EFORK, EBUSY, ECONN with a message.
- */
+/* Enters.  KILN_OK, also where the link is dead; or EINVAL, EFORK, EBUSY, ECONN with a message. */
 int client_enter(struct kiln_client *client);
-/* The same in two steps: tries, and puts a failure to do so into words. */
+/* Enters without a message; client_refuse() sets the message of the status and returns it. */
 int client_try(struct kiln_client *client);
 int client_refuse(const struct kiln_client *client, int status);
-/* Leaves; returns status.  The client may be gone afterwards. */
+/* Leaves and returns status.  The client may be freed afterwards. */
 int client_leave(struct kiln_client *client, int status);
+/* Drops the reference of a buffer or a call. */
 void client_unref(struct kiln_client *client);
 
-/* When a request that begins now has to be answered. */
+/* The deadline of a request that begins now. */
 static inline int64_t client_deadline(const struct kiln_client *client)
 {
 	return time_deadline(client->timeout_ms);

@@ -151,12 +151,12 @@ bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, u
 	CUcontext context;
 	bool pushed;
 	if (!lane->order && !lane->unwatched) {
-		lane->order = order_new(lane->memory, lane->told);
+		lane->order = order_new(lane->memory, lane->client_wake_fd);
 		lane->unwatched = !lane->order;
 	}
 	struct order *order = lane->order;
 	/* That word would still be written: its entry was canceled before the stream came by. */
-	if (!order || atomic_load(&order->dead) ||
+	if (!order || atomic_load(&order->state) == ORDER_DEAD ||
 		order_is_arriving(order, (uint32_t)(first % LANE_ENTRIES)))
 		return false;
 	if (cuda.cuStreamGetCtx(cuda_stream, &context) != CUDA_SUCCESS ||

@@ -20,6 +20,7 @@
 #include "order.h"
 #include "ticket.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,25 +34,39 @@ struct lane *lane_new(void)
 	cpu_set_t set;
 	if (lane) {
 		const char *wish = secure_getenv("KILN_LANE");
-		lane->wake = lane->told = lane->events = -1;
-		lane->off = wish && strcmp(wish, "off") == 0;
+		lane->device_wake_fd = lane->client_wake_fd = lane->events_fd = -1;
+		lane->state = wish && strcmp(wish, "off") == 0 ? LANE_OFF : LANE_UNOPENED;
 		lane->alone = sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1;
 	}
 	return lane;
 }
 
+static void assert_valid(const struct lane *lane)
+{
+	(void)lane;
+	assert((lane->state == LANE_OPEN || lane->state == LANE_DRAINING) == (lane->memory != NULL));
+	assert(!lane->memory || lane->device_wake_fd >= 0);
+	assert(lane->oldest <= lane->next && lane->next - lane->oldest <= LANE_ENTRIES);
+	assert(lane->others_until <= lane->next);
+	assert(lane->memory || !lane->order);
+}
+
 static void shut(struct lane *lane)
 {
-	int *descriptors[] = {&lane->wake, &lane->told};
+	int *descriptors[] = {&lane->device_wake_fd, &lane->client_wake_fd};
 	if (lane->memory)
 		munmap(lane->memory, sizeof(*lane->memory));
 	lane->memory = NULL;
+	if (lane->state == LANE_OPEN)
+		lane->state = LANE_UNOPENED;
+	else if (lane->state == LANE_DRAINING)
+		lane->state = LANE_OFF;
 	order_drop(lane->order);
 	lane->order = NULL;
 	lane->unwatched = false;
 	/* Others have it open, too: closing alone would not end the watch. */
-	if (lane->told >= 0 && lane_is_watched(lane))
-		(void)epoll_ctl(lane->events, EPOLL_CTL_DEL, lane->told, NULL);
+	if (lane->client_wake_fd >= 0 && lane_is_watched(lane))
+		(void)epoll_ctl(lane->events_fd, EPOLL_CTL_DEL, lane->client_wake_fd, NULL);
 	for (int i = 0; i < 2; i++) {
 		if (*descriptors[i] >= 0)
 			close(*descriptors[i]);
@@ -77,8 +92,8 @@ void lane_free(struct lane *lane)
 {
 	if (lane) {
 		shut(lane);
-		if (lane->events >= 0)
-			close(lane->events);
+		if (lane->events_fd >= 0)
+			close(lane->events_fd);
 		free(lane);
 	}
 }
@@ -91,12 +106,12 @@ static bool map_lane(struct kiln_client *client, struct answer *answer)
 	int memory = frame_take_fd(&answer->frame, 0);
 	struct epoll_event event = {.events = EPOLLIN};
 	shut(lane);
-	lane->wake = frame_take_fd(&answer->frame, 1);
-	lane->told = frame_take_fd(&answer->frame, 2);
-	if (memory < 0 || lane->wake < 0 || lane->told < 0 ||
+	lane->device_wake_fd = frame_take_fd(&answer->frame, 1);
+	lane->client_wake_fd = frame_take_fd(&answer->frame, 2);
+	if (memory < 0 || lane->device_wake_fd < 0 || lane->client_wake_fd < 0 ||
 		!frame_fd_is_safe(memory, sizeof(*lane->memory)) ||
 		(lane_is_watched(lane) &&
-		 epoll_ctl(lane->events, EPOLL_CTL_ADD, lane->told, &event) != 0)) {
+		 epoll_ctl(lane->events_fd, EPOLL_CTL_ADD, lane->client_wake_fd, &event) != 0)) {
 		shut(lane);
 	} else {
 		void *map =
@@ -179,9 +194,11 @@ void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
 	if (wire_get_uint(root, "bound", 0) == 0 || !question->call)
 		return;
 	if (answer->frame.fd_count == LANE_DESCRIPTORS) {
-		lane->off = lane->off || !map_lane(client, answer);
+		if (lane->state == LANE_UNOPENED || lane->state == LANE_OPEN)
+			lane->state = map_lane(client, answer) ? LANE_OPEN : LANE_OFF;
 		lane->generation = generation;
 	}
+	assert_valid(lane);
 	if (!lane->memory || lane->generation != generation)
 		return;
 	learn(client, question->call, root);
@@ -196,7 +213,7 @@ void lane_ask(struct kiln_call *call, struct request *request, const kiln_operan
 {
 	struct lane *lane = call->client->lane;
 	struct lane_question *question = free_question(call->client);
-	if (lane->off || !question)
+	if (lane->state == LANE_OFF || lane->state == LANE_DRAINING || !question)
 		return;
 	wire_put_bool(&request->out, "lane", true);
 	question->id = request->id;
@@ -280,7 +297,7 @@ static void ring(struct lane *lane)
 	__builtin_prefetch(&lane->memory->entries[lane->next % LANE_ENTRIES], 1);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&header->sleeping, memory_order_relaxed) &&
-		write(lane->wake, &one, sizeof(one)) < 0)
+		write(lane->device_wake_fd, &one, sizeof(one)) < 0)
 		return; /* a full counter is as good as one more */
 }
 
@@ -364,7 +381,7 @@ static bool make_room(struct kiln_client *client, const struct submission *what)
 {
 	struct lane *lane = client->lane;
 	int64_t deadline = client_deadline(client);
-	while (lane->memory && !lane->off) {
+	while (lane->state == LANE_OPEN) {
 		if (lane->next - lane->oldest + (uint64_t)what->count > LANE_ENTRIES)
 			lane_collect(client);
 		if (has_room(lane, what->count))
@@ -381,8 +398,9 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 {
 	struct lane *lane = client->lane;
 	const struct call_way *ways[KILN_MAX_BATCH];
+	assert_valid(lane);
 	/* A call that was given up is under way until its answer comes. */
-	if (client->dead || client->tickets.messages > 0 || client->late_count > 0 ||
+	if (client->link == LINK_DEAD || client->tickets.messages > 0 || client->late_count > 0 ||
 		!make_room(client, what))
 		return LANE_NOT;
 	for (int i = 0; i < what->count; i++) {

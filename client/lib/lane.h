@@ -1,5 +1,5 @@
 /*
- * lane.h: submits through memory that the device process shares, for the other files of libkiln.
+ * lane.h: submits calls through memory that the client shares with the device process.
  */
 #ifndef KILN_CLIENT_LANE_H
 #define KILN_CLIENT_LANE_H
@@ -7,56 +7,58 @@
 #include "link.h"
 
 struct kiln_call;
+struct lane;
 
-struct lane *lane_new(void); /* NULL without memory */
-void lane_free(struct lane *lane);
-/* What is submitted together, under one ticket: each call follows the one before it. */
+/* Calls that are submitted together, under one ticket: each follows the one before it. */
 struct submission {
 	const kiln_work *works;
 	int count;
 	unsigned stream;
-	kiln_ticket after; /* what must have succeeded; 0: nothing */
-	uint64_t follows;  /* where that is under way in the lane: number + 1 of its last entry */
-	bool again;        /* it may be submitted again, and should then need no message */
-	bool cuda;         /* in order with cuda_stream */
+	kiln_ticket after; /* the ticket that must have succeeded before; 0: none */
+	uint64_t follows; /* while `after` is under way in the lane: the number + 1 of its last entry */
+	bool again;       /* the program may submit the call again, which should then need no message */
+	bool cuda;        /* the calls keep the order of cuda_stream */
 	void *cuda_stream;
 };
 
-/* By message: nothing was done. */
+struct lane *lane_new(void); /* NULL without memory */
+void lane_free(struct lane *lane);
+
+/* lane_submit() did nothing: the calls have to go by message. */
 #define LANE_NOT 1
-/* It is launched, but the CUDA stream does not wait for it: the host has to. */
+/* The calls are launched, but the CUDA stream cannot wait for them: the host has to. */
 #define LANE_HOST 2
-/* Launches through the lane under this ticket, which is added.  KILN_OK, LANE_NOT, LANE_HOST, or a
- * status: then the ticket is to be given up. */
+/* Adds the ticket and launches.  KILN_OK, LANE_NOT, LANE_HOST, or a status with a message: then the
+ * caller gives the ticket up. */
 int lane_submit(struct kiln_client *client, const struct submission *what, uint64_t id);
-/* Waits until these entries have ended, or until something came by message.  KILN_OK,
- * KILN_ETIMEDOUT, KILN_ECONN. */
+/* Waits until the entries have ended, or a message came.  KILN_OK, KILN_ETIMEDOUT, KILN_ECONN. */
 int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline);
-/* Before a message: waits for entries that the device process may not have launched when it gets
- * there, for entry follows - 1 (0: none), and where all is set for those of all streams but 0. */
+/* Before a message: waits for the entries that the device process may not have launched when the
+ * message gets there, for entry follows - 1 (follows 0: none), and with `all` for the entries of all
+ * streams but 0. */
 int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t deadline);
-/* Finishes the tickets of all that have ended. */
+/* Finishes the tickets of all entries that have ended. */
 void lane_collect(struct kiln_client *client);
-/* Adds to a launch by message that its answer shall say how to come through the lane. */
+/* Asks, in a launch by message, for what the call's next launch through the lane needs. */
 void lane_ask(struct kiln_call *call, struct request *request, const kiln_operand *operands,
 			  int count);
-/* Adds which entries a request follows. */
+/* Tells, in a request, which entries were written before it. */
 void lane_put_tail(struct kiln_client *client, struct wire_out *out);
-/* The answer to request id. */
+/* Learns from the answer to request id. */
 void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer);
-/* There is no lane any more: what has not ended ends in status. */
+/* Closes a lane whose device process is gone: entries that have not ended end in status. */
 void lane_lost(struct kiln_client *client, int status, const char *why);
 /* Nobody waits for the ticket's entries any more; a call or a buffer is about to be freed. */
 void lane_forget(struct kiln_client *client, const struct ticket *ticket);
 void lane_forget_call(struct kiln_client *client, const struct kiln_call *call);
 void lane_forget_buffer(struct kiln_client *client, const struct kiln_buffer *buffer);
-/* All entries have ended, and there will be no more. */
+/* Turns the lane off for good, and waits until all entries have ended. */
 int lane_stop(struct kiln_client *client, int64_t deadline);
-/* The descriptor that tells of ends and of messages, from now on; a status. */
+/* A descriptor that polls readable for ends of entries and for messages; a status with a message. */
 int lane_fd(struct lane *lane, int sock);
-/* What to poll it (or else the socket) for. */
+/* The events to poll that descriptor, or else the socket, for. */
 int lane_events(struct lane *lane, int sock, bool writes);
-/* Before somebody waits for that descriptor. */
+/* The program is about to wait for that descriptor: asks the device process to wake it. */
 void lane_watch(struct kiln_client *client);
 
 #endif

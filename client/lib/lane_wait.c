@@ -146,11 +146,11 @@ static bool look(const struct lane *lane, struct awaited what)
 static void quiet(struct lane *lane)
 {
 	char bytes[64];
-	if (lane->told >= 0 && read(lane->told, bytes, sizeof(bytes)) == 0) {
+	if (lane->client_wake_fd >= 0 && read(lane->client_wake_fd, bytes, sizeof(bytes)) == 0) {
 		if (lane_is_watched(lane))
-			(void)epoll_ctl(lane->events, EPOLL_CTL_DEL, lane->told, NULL);
-		close(lane->told);
-		lane->told = -1;
+			(void)epoll_ctl(lane->events_fd, EPOLL_CTL_DEL, lane->client_wake_fd, NULL);
+		close(lane->client_wake_fd);
+		lane->client_wake_fd = -1;
 	}
 }
 
@@ -168,23 +168,24 @@ void lane_watch(struct kiln_client *client)
 static bool watch_both(struct lane *lane, int sock)
 {
 	struct epoll_event event = {.events = EPOLLIN};
-	lane->events = epoll_create1(EPOLL_CLOEXEC);
-	return lane->events >= 0 && epoll_ctl(lane->events, EPOLL_CTL_ADD, sock, &event) == 0 &&
-		   (lane->told < 0 || epoll_ctl(lane->events, EPOLL_CTL_ADD, lane->told, &event) == 0);
+	lane->events_fd = epoll_create1(EPOLL_CLOEXEC);
+	return lane->events_fd >= 0 && epoll_ctl(lane->events_fd, EPOLL_CTL_ADD, sock, &event) == 0 &&
+		   (lane->client_wake_fd < 0 ||
+			epoll_ctl(lane->events_fd, EPOLL_CTL_ADD, lane->client_wake_fd, &event) == 0);
 }
 
 int lane_fd(struct lane *lane, int sock)
 {
 	if (!lane_is_watched(lane) && !watch_both(lane, sock)) {
 		int why = errno;
-		if (lane->events >= 0)
-			close(lane->events);
-		lane->events = -1;
+		if (lane->events_fd >= 0)
+			close(lane->events_fd);
+		lane->events_fd = -1;
 		return error_set(KILN_EIO, "no descriptor for event loops: %s", strerror(why));
 	}
 	if (lane->memory)
 		atomic_store(&lane->memory->header.waiting, 1);
-	return lane->events;
+	return lane->events_fd;
 }
 
 int lane_events(struct lane *lane, int sock, bool writes)
@@ -192,7 +193,7 @@ int lane_events(struct lane *lane, int sock, bool writes)
 	struct epoll_event event = {.events = EPOLLIN | (writes ? EPOLLOUT : 0)};
 	if (!lane_is_watched(lane))
 		return POLLIN | (writes ? POLLOUT : 0);
-	if (writes != lane->writes && epoll_ctl(lane->events, EPOLL_CTL_MOD, sock, &event) == 0)
+	if (writes != lane->writes && epoll_ctl(lane->events_fd, EPOLL_CTL_MOD, sock, &event) == 0)
 		lane->writes = writes;
 	return POLLIN;
 }
@@ -205,7 +206,7 @@ static int sleep_until(struct kiln_client *client, struct awaited what, int64_t 
 	atomic_store(&lane->memory->header.waiting, 1);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!all_are(lane, &what)) {
-		struct pollfd watch[] = {{.fd = lane->told, .events = POLLIN},
+		struct pollfd watch[] = {{.fd = lane->client_wake_fd, .events = POLLIN},
 								 {.fd = client->sock, .events = POLLIN}};
 		int left = time_left(deadline);
 		int n = poll(watch, 2, left);
@@ -267,6 +268,6 @@ int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t 
 
 int lane_stop(struct kiln_client *client, int64_t deadline)
 {
-	client->lane->off = true;
+	client->lane->state = client->lane->memory ? LANE_DRAINING : LANE_OFF;
 	return client->lane->memory ? wait_below(client, client->lane->next, deadline) : KILN_OK;
 }

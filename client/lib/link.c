@@ -46,7 +46,7 @@ static void show_sent(const struct kiln_client *client, const struct wire_out *o
 static int lost(struct kiln_client *client, int status, const char *how)
 {
 	char text[sizeof(client->dead_text) + 96];
-	client->dead = true;
+	client->link = LINK_DEAD;
 	snprintf(client->dead_text, sizeof(client->dead_text), "kilnd at %s %s", client->path, how);
 	snprintf(text, sizeof(text),
 			 "%s while the call was in flight; close this client and connect again",
@@ -118,7 +118,7 @@ static uint64_t answered(const struct kiln_client *client, const struct answer *
 						 uint64_t want)
 {
 	uint64_t id = wire_id(&got->in);
-	return id == 0 && st < 0 && client->device[0] == 0 ? want : id;
+	return id == 0 && st < 0 && client->link == LINK_GREETING ? want : id;
 }
 
 /* Receives one message.  KILN_OK: it was handled, and is in *answer if it is the reply to want. */
@@ -193,7 +193,7 @@ static int drain_until(struct kiln_client *client, uint64_t want, struct answer 
 					   bool *matched)
 {
 	*matched = false;
-	if (client->dead)
+	if (client->link == LINK_DEAD)
 		return KILN_ECONN;
 	int status = flush(client);
 	while (status == KILN_OK && !*matched)
@@ -227,7 +227,7 @@ static int wait_ready(struct kiln_client *client, int64_t deadline)
 
 int link_wait(struct kiln_client *client, int64_t deadline)
 {
-	if (client->dead)
+	if (client->link == LINK_DEAD)
 		return KILN_ECONN;
 	int status = wait_ready(client, deadline);
 	return status == KILN_OK ? link_drain(client) : status;
@@ -289,13 +289,13 @@ static int send_request(struct kiln_client *client, struct request *request, siz
 int link_post(struct kiln_client *client, struct request *request, size_t queue_limit)
 {
 	int status = KILN_ECONN;
-	if (client->dead) {
+	if (client->link == LINK_DEAD) {
 		link_dead(client);
 	} else {
 		status = send_request(client, request, queue_limit);
 		if (status == KILN_ECONN) {
 			(void)link_drain(client);
-			if (!client->dead)
+			if (client->link != LINK_DEAD)
 				lost(client, KILN_ECONN, "went away");
 			dead_error(client, request, status);
 		}
@@ -330,7 +330,7 @@ int link_ask(struct kiln_client *client, struct request *request, int64_t deadli
 			 struct answer *answer)
 {
 	struct answer got;
-	if (client->dead) {
+	if (client->link == LINK_DEAD) {
 		wire_out_free(&request->out);
 		return link_dead(client);
 	}

@@ -1,5 +1,5 @@
 /*
- * link.h: the traffic of one connection.
+ * link.h: the traffic of one connection: requests, and their replies.
  */
 #ifndef KILN_CLIENT_LINK_H
 #define KILN_CLIENT_LINK_H
@@ -10,9 +10,10 @@
 #define LINK_REPLY_MAX ((size_t)256 << 20) /* bytes of one message from the daemon */
 #define LINK_QUEUE_MAX ((size_t)8 << 20) /* bytes of submitted calls that the socket did not take */
 
-/* What a reply that came after its deadline obliges us to give back. */
+/* The object of the daemon that a reply brings, and that is given back if the reply comes late. */
 enum undo { UNDO_NOTHING, UNDO_BUFFER, UNDO_CALL };
 
+/* A request that timed out. */
 struct late {
 	uint64_t id;
 	enum undo undo;
@@ -22,7 +23,7 @@ struct request {
 	struct wire_out out;
 	const char *name;
 	uint64_t id;
-	int fd; /* to send along, or -1 */
+	int fd; /* a descriptor to send along, which stays the caller's; or -1 */
 	enum undo undo;
 };
 
@@ -37,23 +38,23 @@ static inline void answer_free(struct answer *answer)
 	frame_free(&answer->frame);
 }
 
-/* Starts a request; the caller adds its members to request->out. */
+/* Begins a request; the caller adds its members to request->out. */
 void link_begin(struct kiln_client *client, struct request *request, const char *name);
 /*
  * Sends the request and waits for its reply.  A reply with a negative "st" becomes that status and
- * this thread's message.  On success *answer is the caller's to free (NULL: not wanted).  Frees the
- * request in any case.
+ * this thread's message.  On success *answer is the caller's to free (answer NULL: not wanted).
+ * Frees the request in any case.
  */
 int link_ask(struct kiln_client *client, struct request *request, int64_t deadline,
 			 struct answer *answer);
 /* Sends or queues the request and does not wait.  Frees it in any case. */
 int link_post(struct kiln_client *client, struct request *request, size_t queue_limit);
-/* Handles what has arrived, without waiting.  KILN_OK, or KILN_ECONN once the client is dead. */
+/* Handles what has arrived, without waiting.  KILN_OK, or KILN_ECONN once the link is dead. */
 int link_drain(struct kiln_client *client);
-/* Waits until something can be handled, and handles it.  KILN_OK, KILN_ETIMEDOUT (no message is
- * set), KILN_ECONN. */
+/* Waits until something arrives, and handles it.  KILN_OK, KILN_ETIMEDOUT (sets no message),
+ * KILN_ECONN. */
 int link_wait(struct kiln_client *client, int64_t deadline);
-/* The message and status of a client whose daemon is gone. */
+/* Sets the message of a dead link, and returns its status. */
 int link_dead(const struct kiln_client *client);
 
 #endif

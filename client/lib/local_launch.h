@@ -2,8 +2,17 @@
  * local_launch.h: what the files of launches in the caller's own context share.
  *
  *   local_object.c   asks the daemon what a launch is, and for the compiled kernel
- *   local_module.c   what is loaded in which context; the calls of the driver
- *   local_launch.c   the checks, and which way fits
+ *   local_module.c   loads kernels into contexts, and calls the driver
+ *   local_launch.c   checks the operands, and finds the way that fits
+ *
+ * A call owns its ways (call->local), a way owns its object and its modules.  A way is ASKED when the
+ * daemon has described it; the first launch in a context loads a module there:
+ *
+ *   ASKED ---- first launch in a context ----> LOADED ---- local_forget() ----> freed
+ *                                               |  ^
+ *              the context is gone: its module  +--+  is forgotten, and loaded into the next one
+ *
+ * A copy, or a launch of nothing, stays ASKED.
  */
 #ifndef KILN_CLIENT_LOCAL_LAUNCH_H
 #define KILN_CLIENT_LOCAL_LAUNCH_H
@@ -13,7 +22,7 @@
 enum local_kind { LOCAL_NOTHING, LOCAL_COPY, LOCAL_KERNEL };
 
 struct local_operand {
-	uint64_t bytes; /* that are touched, from its address on; 0: none */
+	uint64_t bytes; /* that the launch touches, from the address on; 0: none */
 	uint32_t alignment;
 	bool written;
 	char name[24];
@@ -24,8 +33,8 @@ struct local_argument {
 	uint64_t value; /* POINTER: which operand; SCALAR: the bits */
 };
 
-/* What a launch is, but for where its operands lie.  Zeroed before it is filled in, so that two can
- * be compared as bytes. */
+/* A launch without the addresses of its operands.  It is zeroed before it is filled in, so that
+ * memcmp() compares two. */
 struct local_template {
 	enum local_kind kind;
 	uint32_t grid[3], block[3], shared_bytes;
@@ -36,17 +45,20 @@ struct local_template {
 	char key[65], target[16];
 };
 
+enum local_way_state { LOCAL_WAY_ASKED, LOCAL_WAY_LOADED };
+
 /* One variant of a call. */
 struct local_way {
+	enum local_way_state state;
 	struct local_way *next;
 	struct local_template is;
 	char *entry;
-	void *object; /* mapped, and nobody can change it */
+	void *object; /* mapped from a sealed memfd */
 	size_t object_bytes;
-	struct local_module *modules; /* one for each context it was launched in */
+	struct local_module *modules; /* LOADED: one for each context it was launched in */
 };
 
-/* The ways of a call: all of them, and those found last by how their operands were aligned. */
+/* The ways of a call; `known` finds those used last by the alignments of the operands. */
 #define LOCAL_KNOWN 8
 struct local_ways {
 	struct local_way *all;
@@ -59,27 +71,27 @@ struct local_ways {
 
 /* ---- local_object.c ---- */
 
-/* Asks for the variant at operands that are so aligned (bytes, 0: left out). */
+/* Asks for the variant for these alignments in bytes (0: the operand is left out).  The way is the
+ * caller's. */
 int local_ask(struct kiln_call *call, const int64_t *alignments, struct local_way **out);
 /* Frees a way that is in no list and loaded nowhere. */
 void local_way_free(struct local_way *way);
-/* Unloads and frees what kiln_launch_local() has loaded for the call.  forked: calls no function of
- * the driver. */
+/* Unloads and frees all ways of the call.  forked: the driver is not called. */
 void local_forget(struct kiln_call *call, bool forked);
 
 /* ---- local_module.c ---- */
 
 struct local_context {
 	void *context;
-	unsigned long long id; /* that no context had before; 0 where the driver has none */
+	unsigned long long id; /* unique in this process; 0 where the driver has none */
 };
 
-/* The context that is current in this thread; ENOTSUP or EINVAL with a sentence. */
+/* The context that is current in this thread; ENOTSUP or EINVAL with a message. */
 int local_current(struct local_context *out);
-/* Puts one launch on the stream: the operands are known to be fit. */
+/* Puts one launch on the stream; the caller has checked the operands. */
 int local_start(struct local_way *way, const struct local_context *current,
 				const kiln_place *operands, int count, void *stream);
-/* From all contexts that are still there; forked: the driver is not called. */
+/* Unloads the way from all contexts that are still there.  forked: the driver is not called. */
 void local_unload(struct local_way *way, bool forked);
 
 #endif

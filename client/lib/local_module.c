@@ -35,6 +35,8 @@ void local_unload(struct local_way *way, bool forked)
 
 #include "cuda_driver.h"
 
+#include <assert.h>
+
 struct local_module {
 	struct local_module *next;
 	struct local_context of;
@@ -167,13 +169,22 @@ static int load(struct local_way *way, const struct local_context *current,
 	module->of = *current;
 	module->next = way->modules;
 	way->modules = module;
+	way->state = LOCAL_WAY_LOADED;
 	*out = module;
 	return KILN_OK;
+}
+
+static void assert_valid(const struct local_way *way)
+{
+	(void)way;
+	assert((way->state == LOCAL_WAY_LOADED) == (way->modules != NULL));
+	assert(!way->modules || (way->object && way->is.kind == LOCAL_KERNEL));
 }
 
 static int find_module(struct local_way *way, const struct local_context *current,
 					   struct local_module **out)
 {
+	assert_valid(way);
 	for (struct local_module **link = &way->modules; *link != NULL; link = &(*link)->next) {
 		struct local_module *module = *link;
 		if (module->of.context != current->context)
@@ -185,6 +196,8 @@ static int find_module(struct local_way *way, const struct local_context *curren
 		/* A new context at the place of one that is gone, and its modules with it. */
 		*link = module->next;
 		free(module);
+		if (!way->modules)
+			way->state = LOCAL_WAY_ASKED;
 		break;
 	}
 	return load(way, current, out);
@@ -192,6 +205,8 @@ static int find_module(struct local_way *way, const struct local_context *curren
 
 void local_unload(struct local_way *way, bool forked)
 {
+	assert_valid(way);
+	way->state = LOCAL_WAY_ASKED;
 	while (way->modules) {
 		struct local_module *module = way->modules;
 		CUcontext popped;

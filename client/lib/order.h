@@ -27,11 +27,13 @@ struct order_place {
 	uint64_t gates;             /* their address on the GPU */
 };
 
+enum order_state { ORDER_WATCHED, ORDER_DEAD };
+
 struct order {
 	struct order *next;         /* watched */
 	struct lane_memory *memory; /* the watch's mapping */
 	int lifeline, holders;      /* the lane and the watch */
-	_Atomic bool dead;          /* nobody else writes done words any more */
+	_Atomic int state;          /* enum order_state */
 	_Atomic uint64_t last;      /* the highest entry whose done word a stream may wait for */
 	/* The value that a stream was told to write into the ready word of each place last; 0: none. */
 	uint32_t arriving[LANE_ENTRIES];

@@ -10,6 +10,7 @@
  */
 #include "order.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -76,8 +77,18 @@ static void unlink_order(struct order **list, const struct order *order)
 }
 
 /* Called with the lock. */
+static void assert_valid(const struct order *order)
+{
+	(void)order;
+	assert(order->holders == 1 || order->holders == 2);
+	assert(order->place_count >= 0 && order->place_count <= ORDER_CONTEXTS);
+	assert(forked || (order->lifeline >= 0) == (atomic_load(&order->state) == ORDER_WATCHED));
+}
+
+/* Called with the lock. */
 static void let_go(struct order *order)
 {
+	assert_valid(order);
 	if (--order->holders == 0)
 		free_order(order);
 }
@@ -113,14 +124,14 @@ void order_expect(struct order *order, uint64_t last)
 
 void order_recheck(struct order *order, uint64_t last)
 {
-	if (atomic_load(&order->dead))
+	if (atomic_load(&order->state) == ORDER_DEAD)
 		write_done(order, (uint32_t)(last % LANE_ENTRIES), last);
 }
 
 /* A word that is ahead satisfies all who wait there. */
 static void release(struct order *order)
 {
-	atomic_store(&order->dead, true);
+	atomic_store(&order->state, ORDER_DEAD);
 	uint64_t last = atomic_load(&order->last);
 	for (uint32_t i = 0; i < LANE_ENTRIES; i++)
 		write_done(order, i, last + LANE_ENTRIES);

@@ -244,7 +244,7 @@ static int submit(kiln_client *client, struct submission *what, kiln_ticket *out
 		return call_canceled(client, what->after, out);
 	const struct ticket *earlier =
 		what->after != 0 ? ticket_find(&client->tickets, what->after) : NULL;
-	if (earlier && earlier->lane && !earlier->done)
+	if (earlier && earlier->lane && earlier->state != TICKET_DONE)
 		what->follows = earlier->first + (uint64_t)earlier->parts;
 	status = lane_submit(client, what, client->next_id + 1);
 	if (status == LANE_NOT)

@@ -8,9 +8,20 @@
 #include "ticket.h"
 #include "error.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static void assert_valid(const struct ticket_table *table, const struct ticket *ticket)
+{
+	(void)table, (void)ticket;
+	assert(ticket >= table->items + table->head && ticket < table->items + table->end);
+	assert(!ticket->lane || (ticket->state != TICKET_GIVEN_UP && ticket->batch == 0));
+	assert(ticket->left >= 0 && ticket->left <= ticket->parts);
+	assert(ticket->batch < ticket->id);
+	assert(table->done + table->messages <= table->end - table->head);
+}
 
 static int add(struct ticket_table *table, struct ticket ticket)
 {
@@ -101,15 +112,16 @@ void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status
 			ticket_finish_part(table, batch, part.part, status, error, part.micros);
 		return;
 	}
-	if (ticket->done)
+	assert_valid(table, ticket);
+	if (ticket->state == TICKET_DONE)
 		return;
 	if (status != KILN_OK)
 		keep_failure(table, ticket->id);
-	if (ticket->given_up) {
+	if (ticket->state == TICKET_GIVEN_UP) {
 		ticket_remove(table, ticket);
 		return;
 	}
-	ticket->done = true;
+	ticket->state = TICKET_DONE;
 	ticket->status = status;
 	ticket->error = error ? strdup(error) : NULL;
 	ticket->log = log ? strdup(log) : NULL;
@@ -122,7 +134,7 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 						const char *error, double micros)
 {
 	char text[ERROR_MAX];
-	if (ticket->done)
+	if (ticket->state == TICKET_DONE)
 		return; /* all were given up together */
 	ticket->micros += micros;
 	if (status != KILN_OK && (ticket->status == KILN_OK || part < ticket->failed_part)) {
@@ -164,8 +176,9 @@ static void texts_free(struct ticket *ticket)
 void ticket_remove(struct ticket_table *table, struct ticket *ticket)
 {
 	size_t at = (size_t)(ticket - table->items);
-	table->done -= ticket->done ? 1 : 0;
-	table->messages -= !ticket->done && !ticket->lane;
+	assert_valid(table, ticket);
+	table->done -= ticket->state == TICKET_DONE;
+	table->messages -= ticket->state != TICKET_DONE && !ticket->lane;
 	texts_free(ticket);
 	if (at == table->head) {
 		table->head++;
@@ -179,10 +192,10 @@ void ticket_remove(struct ticket_table *table, struct ticket *ticket)
 
 void ticket_give_up(struct ticket_table *table, struct ticket *ticket)
 {
-	if (ticket->lane || ticket->done)
+	if (ticket->lane || ticket->state == TICKET_DONE)
 		ticket_remove(table, ticket);
 	else
-		ticket->given_up = true;
+		ticket->state = TICKET_GIVEN_UP;
 }
 
 void ticket_table_free(struct ticket_table *table)

@@ -20,12 +20,12 @@ int call_await(kiln_client *client, kiln_ticket id, int64_t deadline)
 		(void)link_drain(client);
 		ticket = ticket_find(&client->tickets, id);
 	}
-	while (!ticket->done) {
+	while (ticket->state != TICKET_DONE) {
 		int status = ticket->lane ? lane_wait(client, ticket->first,
 											  ticket->first + (uint64_t)ticket->parts - 1, deadline)
 								  : link_wait(client, deadline);
 		ticket = ticket_find(&client->tickets, id);
-		if (!ticket->done && status != KILN_OK)
+		if (ticket->state != TICKET_DONE && status != KILN_OK)
 			return status;
 	}
 	return KILN_OK;
@@ -35,7 +35,7 @@ int call_await(kiln_client *client, kiln_ticket id, int64_t deadline)
 static struct ticket *find_outstanding(const kiln_client *client, kiln_ticket id)
 {
 	struct ticket *ticket = ticket_find(&client->tickets, id);
-	if (ticket && ticket->batch == 0 && !ticket->given_up)
+	if (ticket && ticket->batch == 0 && ticket->state != TICKET_GIVEN_UP)
 		return ticket;
 	error_set(KILN_ENOENT,
 			  "ticket %llu is not outstanding: it was waited for before, or never given",
@@ -137,7 +137,7 @@ static int cancel(kiln_client *client, kiln_ticket id)
 	const struct ticket *ticket = find_outstanding(client, id);
 	if (!ticket)
 		return KILN_ENOENT;
-	if (ticket->done)
+	if (ticket->state == TICKET_DONE)
 		return KILN_OK;
 	const struct ticket whole = *ticket; /* answers may move the table */
 	int status = KILN_OK;

@@ -42,7 +42,7 @@ static void assert_done(uint64_t id, int status, const char *error)
 {
 	const struct ticket *ticket = ticket_find(&table, id);
 	assert_non_null(ticket);
-	assert_true(ticket->done);
+	assert_int_equal(ticket->state, TICKET_DONE);
 	assert_int_equal(ticket->status, status);
 	assert_int_equal(!ticket->error, !error);
 	if (error)
@@ -75,7 +75,7 @@ static void a_batch_of_the_lane(void **state)
 	(void)state;
 	assert_int_equal(ticket_add_lane(&table, 7, 100, 3), KILN_OK);
 	for (int i = 2; i >= 0; i--) {
-		assert_false(ticket_find(&table, 7)->done);
+		assert_int_equal(ticket_find(&table, 7)->state, TICKET_UNDERWAY);
 		finish_part(7, i, KILN_OK, NULL, 1.5);
 	}
 	assert_done(7, KILN_OK, NULL);
