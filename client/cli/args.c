@@ -57,7 +57,7 @@ static int set_global(struct cli *cli, const char *name, const char *value)
 	return CLI_OK;
 }
 
-/* A value that may be left out is taken only if it looks like one: a number. */
+/* Takes an optional value only if it looks like a number. */
 static bool takes_next(const struct cli_option *option, const char *next)
 {
 	if (!next || !option->value)

@@ -1,10 +1,10 @@
 /*
- * check_daemon.c: --check: a daemon of the command's own whose device cpu checks every access of a
- * kernel, with a directory of its own that is gone afterwards.  What it finds ends the call with a
- * sentence, as any failure.
+ * check_daemon.c: --check: starts a daemon of the command's own, in a directory of its own, whose
+ * device cpu checks every access of a kernel.  A bad access ends the call with a sentence, like any
+ * failure.
  *
- * A shell beside it, the keeper, removes the directory when the command has ended, in whichever
- * way, and ends the daemon if the command could not.
+ * A shell beside it, the keeper, removes the directory when the command has ended in any way, and
+ * ends the daemon if the command could not.
  */
 #include "check_daemon.h"
 #include "deadlines.h"
@@ -30,7 +30,7 @@ extern char **environ;
 struct checking_daemon {
 	char dir[80], socket[96], cache[96], log[96], program[PATH_MAX];
 	pid_t daemon, keeper; /* 0: not running */
-	int pipe;             /* to the keeper; -1: none */
+	int pipe;             /* pipe to the keeper; -1: none */
 };
 
 static const char *thread_order(const struct cli *cli)
@@ -81,7 +81,7 @@ static int make_directory(struct checking_daemon *check)
 	return CLI_OK;
 }
 
-/* $KILN_DAEMON, or kilnd beside this program, or in PATH. */
+/* Finds $KILN_DAEMON, or kilnd beside this program, or in PATH. */
 static void find_daemon(char program[PATH_MAX])
 {
 	const char *named = getenv("KILN_DAEMON");
@@ -100,8 +100,8 @@ static void find_daemon(char program[PATH_MAX])
 		snprintf(program, PATH_MAX, "kilnd");
 }
 
-/* In a process group of its own: what a terminal interrupts is the command. in: becomes descriptor
- * 3, if it is one; err: the file of what it says. */
+/* Starts a process in a group of its own, so that a terminal interrupts the command alone.  in:
+ * becomes its descriptor 3 unless -1; err: the file of its standard error. */
 static int spawn(char *const *argv, int in, const char *err, pid_t *pid)
 {
 	posix_spawn_file_actions_t actions;
@@ -152,7 +152,8 @@ static int start_daemon(struct checking_daemon *check, const char *order)
 	return spawn(argv, -1, check->log, &check->daemon);
 }
 
-/* A line says that the daemon has ended, an end without one that the command has. */
+/* The keeper reads from the pipe: a line says that the daemon has ended, an end without a line that
+ * the command has. */
 static int start_keeper(struct checking_daemon *check)
 {
 	static const char script[] =
@@ -182,7 +183,7 @@ static int start_keeper(struct checking_daemon *check)
 	return status;
 }
 
-/* The last line that the daemon wrote says why it is not there. */
+/* Prints the last line of the daemon's log, which says why it is not there. */
 static void print_reason(const struct checking_daemon *check)
 {
 	char line[512], last[512] = "it said nothing";
@@ -221,7 +222,7 @@ static int await(struct checking_daemon *check)
 	return CLI_FAILED;
 }
 
-/* A signal that would end the command waits until the keeper is there. */
+/* Blocks signals that would end the command until the keeper is there. */
 static int start(struct checking_daemon *check, const char *order)
 {
 	sigset_t all, before;
@@ -285,7 +286,7 @@ void check_close(struct cli *cli)
 	}
 	while (check->keeper && waitpid(check->keeper, NULL, 0) < 0 && errno == EINTR) {
 	}
-	if (wrote < 0 && check->dir[0]) { /* no daemon was started, so there is no more in it */
+	if (wrote < 0 && check->dir[0]) { /* no daemon was started, so the directory has nothing else */
 		unlink(check->log);
 		rmdir(check->dir);
 	}

@@ -1,6 +1,6 @@
 /*
- * data.c: values for the operands of any operator: random ones of the kind that the operand's
- * row in the table of operators asks for, and whether two results are close.
+ * data.c: random values for the operands of any operator, as the operator's row asks for, and
+ * whether two results are close.
  */
 #include "data.h"
 #include "problem.h"
@@ -17,7 +17,7 @@ uint64_t data_next(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-/* About normal, of variance 1, within 3.5: four uniform numbers, added. */
+/* A sum of four uniform numbers: about normal, of variance 1, within 3.5. */
 static double normal(uint64_t *state)
 {
 	uint64_t bits = data_next(state), sum = 0;
@@ -27,7 +27,7 @@ static double normal(uint64_t *state)
 	return ((double)sum - 2 * 65535.0) / 65536.0 * 1.7320508075688772;
 }
 
-/* The bits of a value of moderate size, cut off: it is random anyhow. */
+/* Cuts the bits of a value of moderate size off: it is random anyhow. */
 static uint16_t to_f16(float value)
 {
 	uint32_t bits;
@@ -71,14 +71,14 @@ static bool is_real(kiln_dtype dtype)
 	return dtype == KILN_F16 || dtype == KILN_BF16 || dtype == KILN_F32 || dtype == KILN_F64;
 }
 
-/* Bits are bits, but for bools, which are 0 and 1. */
+/* Any bits are valid; a bool is 0 or 1. */
 static void fill_bits(kiln_dtype dtype, uint8_t *at, uint64_t bytes, uint64_t *state)
 {
 	for (uint64_t i = 0; i < bytes; i++)
 		at[i] = (uint8_t)(data_next(state) & (dtype == KILN_BOOL ? 1 : 255));
 }
 
-/* columns: of a row, for probabilities. */
+/* columns: size of a row, for probabilities. */
 static void fill_reals(enum op_data data, kiln_dtype dtype, uint8_t *at, uint64_t count,
 					   double columns, uint64_t *state)
 {
@@ -98,7 +98,7 @@ static void fill_reals(enum op_data data, kiln_dtype dtype, uint8_t *at, uint64_
 	}
 }
 
-/* 0 to most, and both ends more often than others. */
+/* A random number from 0 to most, with both ends more often. */
 static int64_t random_length(int64_t most, uint64_t *state)
 {
 	uint64_t bits = data_next(state);
@@ -106,8 +106,8 @@ static int64_t random_length(int64_t most, uint64_t *state)
 	return bits % 8 == 0 ? 0 : bits % 8 == 1 ? most : (int64_t)((bits >> 3) % ((uint64_t)most + 1));
 }
 
-/* As sequences that are padded to one length: each row keeps its first so many columns.  columns:
- * of a row of the mask. */
+/* A mask of sequences padded to one length: each row keeps its first elements.  columns: size of a
+ * row of the mask. */
 static void fill_mask(const struct cli_problem *problem, kiln_dtype dtype, uint8_t *at,
 					  uint64_t count, int64_t columns, uint64_t *state)
 {
@@ -134,7 +134,7 @@ static void fill_lengths(uint8_t *at, uint64_t count, int64_t columns, uint64_t 
 	}
 }
 
-/* As a number of any of the types below. */
+/* Stores a number as any of the types below. */
 static void put_number(kiln_dtype dtype, uint8_t *at, double value)
 {
 	int64_t wide = (int64_t)value;
@@ -145,7 +145,7 @@ static void put_number(kiln_dtype dtype, uint8_t *at, double value)
 		memcpy(at, &wide, kiln_dtype_size(dtype)); /* little-endian, as all of these machines */
 }
 
-/* How many elements an index may name: the last axis of src, or of dsrc. */
+/* How many elements an index may name: the last axis of src or dsrc. */
 static int64_t index_end(const struct cli_problem *problem)
 {
 	bool backward = !strcmp(problem->row->operands[0].name, "ddst");
@@ -165,7 +165,7 @@ static void fill_indices(kiln_dtype dtype, uint8_t *at, uint64_t count, int64_t 
 		put_number(dtype, at + i * size, (double)(data_next(state) % (uint64_t)end));
 }
 
-/* Within a picture of 256 by 256, in fours; padding is all zeros. */
+/* Boxes in fours within a picture of 256 by 256; padding is zeros. */
 static void fill_boxes(kiln_dtype dtype, uint8_t *at, uint64_t count, bool padded, uint64_t *state)
 {
 	size_t size = kiln_dtype_size(dtype);
@@ -192,7 +192,7 @@ static void fill_offsets(const struct cli_problem *problem, uint8_t *at, uint64_
 		put_number(KILN_I32, at + i * 4, (double)(count > 1 ? i * boxes / (count - 1) : 0));
 }
 
-/* Fills operands of the kinds that are not as real numbers are; false for others. */
+/* Fills operands of special kinds; false for all others. */
 static bool fill_special(const struct cli_problem *problem, int operand, enum op_data kind,
 						 kiln_dtype dtype, uint8_t *at, uint64_t count, uint64_t *state)
 {
@@ -217,7 +217,7 @@ static bool fill_special(const struct cli_problem *problem, int operand, enum op
 	}
 }
 
-/* Sizes of rows are at least 1 here, so that nothing is divided by 0. */
+/* The size of a row, at least 1, since it is a divisor. */
 static int64_t last_size(const kiln_tensor *tensor)
 {
 	int64_t last = tensor->rank ? tensor->shape[tensor->rank - 1] : 1;
@@ -312,7 +312,7 @@ double data_real(kiln_dtype dtype, const void *at)
 	return (double)narrow;
 }
 
-/* How far two right results may lie apart, as part of the larger of a value and the typical one. */
+/* How far two right results may differ, relative to the larger of a value and the typical one. */
 static double bound_of(kiln_dtype dtype)
 {
 	switch (dtype) {

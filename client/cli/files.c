@@ -1,5 +1,5 @@
 /*
- * files.c: from --in and --out to arrays and back.
+ * files.c: reads arrays that --in names and writes those that --out names.
  */
 #include "files.h"
 #include "failure.h"
@@ -11,7 +11,7 @@
 
 /* ---- The options ---- */
 
-/* Splits NAME=REST; NULL and a sentence if it is none.  what: of REST, for the sentence. */
+/* Splits NAME=REST; NULL and a sentence if there is no '='.  what: names REST in the sentence. */
 static const char *split(const char *option, const char *text, const char *what, char name[32])
 {
 	size_t length = strcspn(text, "=");

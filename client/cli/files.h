@@ -1,9 +1,10 @@
 /*
- * files.h: operands that come from NumPy's files and go to them, for every command that has
- * the options --in NAME=FILE, --out NAME=FILE and --dtype NAME=TYPE.  What an operand may be is not
- * known here: whoever looks a file up by the operand's name says whether it fits.
+ * files.h: operands that come from and go to NumPy's files, for every command with --in NAME=FILE,
+ * --out NAME=FILE and --dtype NAME=TYPE.  The caller, who looks a file up by its operand's name,
+ * decides whether the file fits.
  *
- * What returns int prints a sentence and returns CLI_USAGE or CLI_FAILED if something is wrong.
+ * Functions that return int print a sentence and return CLI_USAGE or CLI_FAILED if something is
+ * wrong.
  */
 #ifndef KILN_CLI_FILES_H
 #define KILN_CLI_FILES_H
@@ -12,9 +13,9 @@
 #include "npy.h"
 
 struct file {
-	char name[32]; /* of the operand */
+	char name[32]; /* the operand's */
 	const char *path;
-	struct npy array; /* --in: what it holds; data is malloc'd, and may be taken (set it to NULL) */
+	struct npy array; /* --in: the contents; data is malloc'd, and may be taken (set it to NULL) */
 };
 
 struct files {
@@ -24,7 +25,7 @@ struct files {
 
 /* Reads all that --in names, and notes what --out names. */
 int files_read(const struct cli *cli, struct files *files);
-/* What --dtype NAME=TYPE says, each of a file of --in. */
+/* Reads --dtype NAME=TYPE, each for a file of --in. */
 int files_read_dtypes(const struct cli *cli, struct files *files);
 void files_free(struct files *files);
 
@@ -32,17 +33,17 @@ void files_free(struct files *files);
 struct file *files_in(struct files *files, const char *operand);
 struct file *files_out(struct files *files, const char *operand);
 
-/* The file's array as a tensor: row-major, from the beginning of a buffer. */
+/* The file's array as a tensor: row-major, at the beginning of a buffer. */
 kiln_tensor files_tensor(const struct file *file);
-/* An option that gives a shape or an element type must say what the file does.  The one thing that
- * a file cannot say is that its u16 are bf16: then the option wins. */
+/* Check that an option says what the file does.  A file cannot say that its u16 are bf16: there the
+ * option wins. */
 int files_check_shape(const struct file *file, const char *option, const char *text);
 int files_check_dtype(struct file *file, const char *option, const char *text);
 
-/* One array from or to a file, whatever it is called on the command line. */
+/* Read or write one array of any path. */
 int files_load(const struct cli *cli, const char *path, struct npy *array);
 int files_store(const struct cli *cli, const char *path, const struct npy *array);
-/* Writes an operand that is contiguous; data is where its buffer begins. */
+/* Writes a contiguous operand; data: where its buffer begins. */
 int files_write(const struct cli *cli, const struct file *file, const kiln_tensor *tensor,
 				void *data);
 

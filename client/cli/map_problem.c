@@ -31,7 +31,7 @@ static struct {
 
 /* ---- Names ---- */
 
-/* The rest of the option's value that is for this operand; NULL: there is none. */
+/* The rest of the option's value for this operand; NULL: there is none. */
 static const char *named_value(const struct cli *cli, const char *option, const char *name)
 {
 	size_t length = strlen(name);
@@ -75,7 +75,7 @@ static int note_operand(const char *name, int depth)
 	return CLI_OK;
 }
 
-/* Those of the text, which is one side of the statement. */
+/* Collects the names of one side of the statement. */
 static int find_operands(const struct cli *cli, struct files *files, const char *text,
 						 const char *end)
 {
@@ -95,13 +95,13 @@ static int find_operands(const struct cli *cli, struct files *files, const char 
 		text += length;
 		if (length < EVAL_NAME && is_operand(cli, files, name, text))
 			status = note_operand(name, depth);
-		while (text < end && isalnum((unsigned char)*text)) /* of a number */
+		while (text < end && isalnum((unsigned char)*text)) /* the exponent of a number */
 			text++;
 	}
 	return status;
 }
 
-/* The first = that is no comparison. */
+/* The first = that is no part of a comparison. */
 static const char *find_sign(const char *statement)
 {
 	const char *at = strchr(statement, '=');
@@ -206,7 +206,7 @@ static void fill_eval(const struct cli_problem *problem, struct eval *eval)
 	}
 }
 
-/* The output's shape is that of its indices, and its type the right side's. */
+/* Gives the output the shape of its indices, and the right side's type. */
 static int make_output(const struct cli *cli, struct cli_problem *problem)
 {
 	kiln_tensor *output = &problem->tensors[map.count - 1];
@@ -224,11 +224,11 @@ static int make_output(const struct cli *cli, struct cli_problem *problem)
 	if (!wrong && !typed)
 		output->dtype = eval_dtype(eval);
 	if (output->rank >= 0) {
-		/* The shape was given, and the daemon has words for what is wrong. */
+		/* A shape that was given stays; the daemon says what is wrong with it. */
 		free(eval);
 		return CLI_OK;
 	}
-	/* What it has found before something was wrong need not fit a tensor. */
+	/* A shape found before an error need not fit a tensor. */
 	output->rank = wrong ? 0 : eval->output_rank;
 	for (int k = 0; k < output->rank && !wrong; k++) {
 		output->shape[k] = eval->extent[k];
@@ -293,7 +293,7 @@ static int add_attributes(const struct cli *cli, struct cli_problem *problem)
 
 /* ---- The problem ---- */
 
-/* Random indices are in range of the least dimension that they could be for. */
+/* Keeps random indices below the least dimension that they may stand for. */
 static int64_t least_size(const struct cli_problem *problem, int index)
 {
 	int64_t least = INT32_MAX;
@@ -319,7 +319,7 @@ static void describe_operands(struct cli_problem *problem)
 	problem->row = &map.row;
 }
 
-/* --operand NAME=TYPE:SHAPE..., in the order in which the program would name them. */
+/* Reads --operand, in the order in which the program would name the operands. */
 static int read_operands(const struct cli *cli, struct cli_problem *problem)
 {
 	static const char *const others[] = {"shape", "dtype"};

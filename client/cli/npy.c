@@ -1,6 +1,6 @@
 /*
- * npy.c: what a .npy file holds, and how one begins.  The header is a Python dictionary; only
- * the form that array files have is read: three keys in any order, no expression of any other kind.
+ * npy.c: reads and writes the header of a .npy file.  The header is a Python dictionary; only the
+ * form that array files have is read: three keys in any order, no other expression.
  */
 #include "npy.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PREFIX 10 /* magic, version, and the header's length in format 1.0 */
+#define PREFIX 10 /* bytes of magic, version, and the header's length in format 1.0 */
 #define ALIGNMENT 64
 
 static const struct {
@@ -23,7 +23,7 @@ static const struct {
 };
 #define TYPES (sizeof(types) / sizeof(types[0]))
 
-/* The place of a type in the table; bf16 is where u16 is. */
+/* The type's place in the table; bf16 has that of u16. */
 static size_t type_of(kiln_dtype dtype)
 {
 	size_t i = 0;
@@ -56,7 +56,7 @@ struct reader {
 
 struct header {
 	char descr[WORD_MAX];
-	bool structure; /* descr is no string */
+	bool structure; /* descr is a list */
 	bool fortran;
 	int rank;
 	int64_t shape[KILN_MAX_RANK];
@@ -129,7 +129,7 @@ static bool read_size(struct reader *reader, int64_t *size)
 	return true;
 }
 
-/* (), (2,), (2, 3) or (2, 3,) */
+/* Reads (), (2,), (2, 3) or (2, 3,). */
 static bool read_shape(struct reader *reader, struct header *header)
 {
 	bool comma = true;
@@ -145,7 +145,7 @@ static bool read_shape(struct reader *reader, struct header *header)
 			return false;
 		comma = take(reader, ',');
 	}
-	/* (2) is a number in parentheses, not a list of one. */
+	/* (2) is a number, not a tuple. */
 	return header->rank != 1 || comma || expected(reader, "a comma after the only size");
 }
 
@@ -158,7 +158,7 @@ static bool read_value(struct reader *reader, int key, struct header *header)
 		return header->fortran || read_literal(reader, "False") ||
 			   expected(reader, "True or False");
 	}
-	/* What a list would say is not looked at: there is no array of structures. */
+	/* Refuses a list without reading it: arrays of structures are not supported. */
 	header->structure = take(reader, '[');
 	return !header->structure && read_word(reader, header->descr, "the element type as a string");
 }
@@ -251,7 +251,7 @@ static bool read_type(const char *descr, char *why, size_t *type)
 	return refuse_type(descr, why);
 }
 
-/* Sizes of 0 do not hide others that are too large. */
+/* A size of 0 does not hide others that are too large. */
 static bool count_bytes(const struct header *header, int size, uint64_t *bytes)
 {
 	int64_t product = size;
@@ -277,7 +277,7 @@ static uint32_t little_endian(const uint8_t *at, int bytes)
 	return value;
 }
 
-/* Where the dictionary is. */
+/* Finds the dictionary. */
 static bool find_header(const uint8_t *file, size_t have, uint64_t size, struct reader *reader,
 						uint64_t *data_at)
 {

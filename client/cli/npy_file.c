@@ -1,6 +1,5 @@
 /*
- * npy_file.c: .npy files on disk.  A file is read as a whole; one that is written appears as a
- * whole, or not at all.
+ * npy_file.c: .npy files on disk.  A file is read as a whole, and appears as a whole or not at all.
  */
 #include "npy.h"
 
@@ -24,7 +23,7 @@ static bool refuse_errno(char *why, const char *path, const char *what)
 
 /* ---- Reading ---- */
 
-/* How many bytes there were, up to those asked for; less than 0: an error. */
+/* Reads up to `bytes` bytes; how many there were, or a negative number on an error. */
 static ssize_t read_all(int fd, uint8_t *data, uint64_t bytes)
 {
 	uint64_t done = 0;
@@ -138,7 +137,7 @@ static bool write_all(int fd, const uint8_t *data, uint64_t bytes)
 	return true;
 }
 
-/* Closes the file, too: some file systems say only then that they are full. */
+/* Writes and closes the file: some file systems say only then that they are full. */
 static bool write_file(int fd, const struct npy *npy)
 {
 	uint8_t header[NPY_WRITTEN_MAX];
@@ -152,7 +151,8 @@ static bool write_file(int fd, const struct npy *npy)
 	return good;
 }
 
-/* A name in the same directory; a file's name has no more than 255 bytes.  NULL: no memory. */
+/* A temporary name in the same directory, within the 255 bytes of a file's name.  NULL: no memory.
+ */
 static char *make_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -184,12 +184,12 @@ bool npy_write(const char *path, const struct npy *npy, char why[NPY_WHY_MAX])
 	struct stat found;
 	bool good;
 
-	/* A device or a pipe would be replaced, not written to. */
+	/* A rename would replace a device or a pipe, so it is written in place. */
 	if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) {
 		snprintf(why, NPY_WHY_MAX, "%.300s is no regular file", path);
 		return false;
 	}
-	/* What a link leads to is written, and the link stays. */
+	/* A link stays, and its target is written. */
 	real = realpath(path, NULL);
 	other = make_name(real ? real : path);
 	good = other && replace(real ? real : path, npy, other);

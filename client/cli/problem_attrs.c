@@ -1,6 +1,6 @@
 /*
- * problem_attrs.c: what a problem that has been read says: its attributes, which operands it
- * writes, and row-major strides.
+ * problem_attrs.c: looks into a problem that has been read: its attributes, the operands it writes,
+ * row-major strides.
  */
 #include "problem.h"
 

@@ -1,5 +1,5 @@
 /*
- * scalar.c: one number as a kernel takes it by value, from "TYPE:VALUE".
+ * scalar.c: reads one number that a kernel takes by value, from "TYPE:VALUE".
  */
 #include "failure.h"
 #include "values.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The nearest number of a type of 16 bits, ties to even: one sign bit, so many bits of mantissa,
- * and an exponent with this bias. */
+/* The nearest number of a 16-bit type, ties to even: a sign bit, `mantissa` bits, and an exponent
+ * with this bias. */
 static uint16_t to_half(double value, int mantissa, int bias)
 {
 	uint16_t sign = signbit(value) ? 0x8000 : 0;
@@ -24,11 +24,11 @@ static uint16_t to_half(double value, int mantissa, int bias)
 	if (isinf(value))
 		return sign | infinity;
 	frexp(size, &exponent);
-	/* Zero and what is not normal have the exponent of the least that is. */
+	/* Zero and subnormal numbers have the least normal exponent. */
 	exponent = size < ldexp(1, 1 - bias) ? 1 - bias : exponent - 1;
 	if (exponent > bias)
 		return sign | infinity;
-	/* In units of the last place; one too many goes over into the exponent by itself. */
+	/* Counts units of the last place; an overflow carries into the exponent by itself. */
 	units = nearbyint(ldexp(size, mantissa - exponent));
 	bits = ((exponent + bias - 1) << mantissa) + (int)units;
 	return (uint16_t)(sign | (bits < infinity ? bits : infinity));

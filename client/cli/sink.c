@@ -1,7 +1,7 @@
 /*
- * sink.c: all that the command prints passes here, whoever made the text: a daemon of another
- * version, a row of an old cache, a file that somebody sent.  By plain.h's rule nothing of it
- * steers the operator's terminal.  Knows nothing of what is printed.
+ * sink.c: cleans everything that the command prints by plain.h's rule, so that no text steers the
+ * terminal, be it from a daemon of another version, a row of an old cache, or a file that somebody
+ * sent.
  */
 #include "sink.h"
 #include "client/wire/plain.h"
@@ -14,8 +14,8 @@
 
 struct sink {
 	int fd;
-	FILE *bare; /* the stream that was there; NULL: it is there still */
-	/* Bytes that wait for the next ones: a character's beginning, or a '\r'. */
+	FILE *bare; /* the original stream; NULL: it is still in place */
+	/* Bytes whose meaning depends on the next ones: the beginning of a character, or a '\r'. */
 	char held[4];
 	size_t held_bytes;
 };
@@ -47,7 +47,7 @@ static bool write_plain(int fd, const char *text, size_t size)
 	return good;
 }
 
-/* How many bytes at the end of text mean something only with those that follow. */
+/* How many bytes at the end of text belong to what follows. */
 static size_t unfinished(const char *text, size_t size)
 {
 	size_t back = size < 3 ? size : 3;

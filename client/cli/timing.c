@@ -1,5 +1,5 @@
 /*
- * timing.c: what commands that time something need: a clock, and times in order.
+ * timing.c: a clock, and times in order.
  */
 #include "timing.h"
 

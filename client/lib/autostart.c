@@ -1,8 +1,8 @@
 /*
- * autostart.c: starts a kilnd that outlives this process.  Knows nothing of the protocol.
+ * autostart.c: starts a kilnd that outlives this process.  It knows nothing of the protocol.
  *
- * The daemon is a grandchild in a session of its own, so that neither the terminal nor the program
- * that happened to need it first takes it along, and nobody must wait for it.
+ * The daemon is a grandchild in a session of its own: a terminal or program that ends does not take
+ * it along, and this process need not wait for it.
  */
 #include "autostart.h"
 #include "clock.h"
@@ -27,10 +27,10 @@
 
 extern char **environ;
 
-/* What the grandchild says over the pipe before it becomes the daemon. */
+/* The message that the grandchild sends over the pipe before it becomes the daemon. */
 struct news {
 	pid_t pid;
-	int error; /* of execve(), in a second message; 0 in the first */
+	int error; /* errno of execve(), in a second message; 0 in the first */
 };
 
 static bool is_program(const char *path)
@@ -39,7 +39,7 @@ static bool is_program(const char *path)
 	return stat(path, &stat_) == 0 && S_ISREG(stat_.st_mode) && access(path, X_OK) == 0;
 }
 
-/* kilnd beside the library, in the bin directory that goes with it, or in PATH. */
+/* Finds kilnd beside the library, in the bin directory that belongs to the library, or in PATH. */
 static bool find_daemon(char path[PATH_MAX])
 {
 	static const char *const places[] = {"kilnd", "../bin/kilnd", "../../bin/kilnd",
@@ -67,7 +67,7 @@ static bool find_daemon(char path[PATH_MAX])
 	return false;
 }
 
-/* A program may run without standard descriptors; what we open then must not pass for one. */
+/* Moves a descriptor above the standard ones, which may be closed in this program. */
 static int above_standard(int fd)
 {
 	if (fd < 0 || fd > 3)
@@ -90,7 +90,8 @@ static int open_log(const char *path, int *log)
 	snprintf(directory, sizeof(directory), "%.*s", n, path);
 	if (!slash || n == 0)
 		snprintf(directory, sizeof(directory), "%s", !slash ? "." : "/");
-	/* As kilnd makes it: by the sticky bit it knows that the directory's mode is its own to set. */
+	/* kilnd makes the directory like this, too: the sticky bit tells it that the mode is its own to
+	 * set. */
 	if (mkdir(directory, 0700 | S_ISVTX) != 0 && errno != EEXIST) {
 		return error_set(KILN_EIO, "the directory %s of the socket cannot be made: %s", directory,
 						 strerror(errno));
@@ -112,7 +113,8 @@ static int open_log(const char *path, int *log)
 	return KILN_OK;
 }
 
-/* From here to execve() only async-signal-safe calls: other threads may hold any lock. */
+/* From here to execve() only async-signal-safe calls are allowed: other threads may hold any lock.
+ */
 static _Noreturn void become_daemon(const char *program, char *const arguments[], int log, int null,
 									int pipe)
 {
@@ -125,7 +127,7 @@ static _Noreturn void become_daemon(const char *program, char *const arguments[]
 	if (dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
 		dup2(log, STDERR_FILENO) < 0)
 		_exit(127);
-	/* The pipe closes itself in execve(); everything else that the program left open goes now. */
+	/* execve() closes the pipe; everything else that the program left open is closed now. */
 	if (dup2(pipe, 3) == 3 && fcntl(3, F_SETFD, FD_CLOEXEC) == 0) {
 		pipe = 3;
 #ifdef SYS_close_range
@@ -142,11 +144,11 @@ static _Noreturn void become_daemon(const char *program, char *const arguments[]
 	_exit(127);
 }
 
-/* Forks twice; the pipe's other end tells what became of it. */
+/* Forks twice.  The other end of the pipe tells what became of the grandchild. */
 static int spawn(const char *program, char *const arguments[], int log, int null, int pipe)
 {
 	sigset_t all, before;
-	/* A handler of the program must not run in the child, where its world is half there. */
+	/* No handler of the program may run in the child, whose threads and locks are gone. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid_t child = fork();
@@ -166,7 +168,7 @@ static int spawn(const char *program, char *const arguments[], int log, int null
 	return KILN_OK;
 }
 
-/* Reads what the grandchild says until it is the daemon or has failed. */
+/* Reads the pipe until the grandchild is the daemon, or has failed. */
 static int hear(int pipe, const char *program, int64_t deadline, pid_t *pid)
 {
 	struct news news;
@@ -229,8 +231,8 @@ int autostart(const char *path, const char *daemon, int64_t deadline, int *watch
 		status = hear(pipe[0], daemon, deadline, &pid);
 #ifdef SYS_pidfd_open
 	if (status == KILN_OK) {
-		*watch =
-			(int)syscall(SYS_pidfd_open, pid, 0); /* -1 on old kernels: then only the deadline */
+		*watch = (int)syscall(SYS_pidfd_open, pid,
+							  0); /* -1 on old kernels, where only the deadline ends the wait */
 	}
 #endif
 out:

@@ -1,9 +1,10 @@
 /*
  * buffer.c: memory that calls use: held by the daemon, shared with it, or lent by descriptor; and
- * moving bytes in and out.  Must not include CUDA (cuda_ipc.c does).
+ * kiln_read() and kiln_write().  It must not include CUDA (cuda_ipc.c does).
  *
- * read and write go through one memfd that both sides map, kept for the next time.  After a
- * deadline the daemon may still be reading or writing it, so it is then given up for a new one.
+ * kiln_read() and kiln_write() go through one staging memfd that both sides map, and that is kept
+ * for the next time.  After a deadline the daemon may still use the staging memory, so the client
+ * drops it and makes another.
  */
 #include "buffer.h"
 #include "client.h"
@@ -32,7 +33,7 @@ static void set_name(kiln_buffer *buffer, const char *name)
 		snprintf(buffer->name, sizeof(buffer->name), "buffer %llu", (unsigned long long)buffer->id);
 }
 
-/* Frees the handle; the daemon is not told. */
+/* Frees the handle without telling the daemon. */
 static void discard(kiln_buffer *buffer)
 {
 	kiln_client *client = buffer->client;
@@ -44,7 +45,7 @@ static void discard(kiln_buffer *buffer)
 	client_unref(client);
 }
 
-/* Tells the daemon without waiting, for buffers that came to nothing. */
+/* Frees a buffer that could not be completed; tells the daemon without waiting. */
 static void give_back(kiln_buffer *buffer)
 {
 	struct request request;
@@ -56,7 +57,7 @@ static void give_back(kiln_buffer *buffer)
 	discard(buffer);
 }
 
-/* Maps the memfd of a shared buffer, whole: the buffer lies against its end. */
+/* Maps the whole memfd of a shared buffer, which lies at the memfd's end. */
 static int map_shared(kiln_buffer *buffer, struct answer *answer)
 {
 	uint64_t offset = wire_get_uint(&answer->in.root, "offset", 0);
@@ -205,7 +206,7 @@ void buffer_drop_staging(kiln_client *client)
 	client->staging_bytes = 0;
 }
 
-/* Makes sure of staging memory for that many bytes, or for as many as are moved at once. */
+/* Makes staging memory for that many bytes, or for as many as move at once. */
 static int need_staging(kiln_client *client, uint64_t bytes)
 {
 	size_t size = STAGING_MIN;
@@ -229,7 +230,7 @@ static int need_staging(kiln_client *client, uint64_t bytes)
 	return KILN_OK;
 }
 
-/* One piece: staging memory against the buffer. */
+/* Moves one piece between the staging memory and the buffer. */
 static int move_piece(kiln_buffer *buffer, const char *name, uint64_t offset, uint64_t bytes,
 					  int64_t deadline)
 {
@@ -334,7 +335,8 @@ int kiln_free(kiln_buffer *buffer)
 	if (status == KILN_EBUSY)
 		return client_refuse(client, status);
 	if (status != KILN_OK) {
-		/* Closed: the daemon freed it then.  A child of fork(): the memory is the parent's. */
+		/* ECONN: the daemon freed the buffer when the client closed.  EFORK: the buffer is the
+		 * parent's. */
 		status = status == KILN_ECONN ? KILN_OK : client_refuse(client, status);
 		discard(buffer);
 		return status;

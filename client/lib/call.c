@@ -1,6 +1,5 @@
 /*
- * call.c: prepared calls and submitted ones: prepare, wait, cancel, dispatch.  Must not
- * know how messages travel.
+ * call.c: prepares calls, and frees them.  It must not know how messages travel.
  */
 #include "call.h"
 #include "client.h"
@@ -58,7 +57,7 @@ int call_make(kiln_client *client, struct request *request, int64_t deadline, bo
 	return KILN_OK;
 }
 
-/* What is given up is not to begin; the daemon's sentence about that is no news. */
+/* Cancels a call that timed out, and keeps this thread's message. */
 static void stop(kiln_client *client, uint64_t ticket)
 {
 	struct request request;
@@ -76,7 +75,7 @@ static int prepare(kiln_client *client, const char *op, const kiln_tensor *tenso
 {
 	struct request request;
 
-	/* What goes before a launch by message. */
+	/* The lane's earlier launches come before a launch by message. */
 	int status = ran ? lane_settle(client, 0, false, deadline) : KILN_OK;
 	if (status != KILN_OK)
 		return status;
@@ -174,7 +173,7 @@ void kiln_call_free(kiln_call *call)
 		client_leave(client, KILN_OK);
 		break;
 	case KILN_EBUSY:
-		/* The thread inside tells the daemon when it leaves. */
+		/* The thread inside releases the call when it leaves. */
 		call->next = atomic_load(&client->orphans);
 		while (!atomic_compare_exchange_weak(&client->orphans, &call->next, call)) {
 		}

@@ -1,6 +1,6 @@
 /*
- * client.c: connecting and closing, and who may be inside a client.  Must not know what is asked of
- * the daemon beyond "hello".
+ * client.c: connects, closes, and decides which thread may be inside a client.  Of the protocol it
+ * knows "hello" alone.
  */
 #include "client.h"
 #include "autostart.h"
@@ -34,7 +34,7 @@
 static void destroy(struct kiln_client *client)
 {
 	if (client->sock >= 0) {
-		/* Only the owner: in a child of fork() the connection is still the parent's. */
+		/* In a child of fork() the connection is still the parent's. */
 		if (client->pid == getpid())
 			shutdown(client->sock, SHUT_RDWR);
 		close(client->sock);
@@ -72,7 +72,7 @@ void client_unref(struct kiln_client *client)
 	}
 }
 
-/* A page that the system empties in a child tells without a system call. */
+/* The kernel zeroes this page in a child of fork(), which so finds out without a system call. */
 static const atomic_int *make_mark(void)
 {
 	atomic_int *mark =
@@ -149,7 +149,7 @@ int client_leave(struct kiln_client *client, int status)
 	assert_valid(client);
 	unsigned state = CLIENT_BUSY;
 	if (!atomic_compare_exchange_strong(&client->state, &state, CLIENT_IDLE)) {
-		destroy(client); /* closed by another thread meanwhile */
+		destroy(client); /* another thread has closed it meanwhile */
 		atomic_store(&client->state, CLIENT_CLOSED);
 		client_unref(client);
 	}
@@ -163,7 +163,7 @@ void kiln_close(kiln_client *client)
 	if (client->pid == getpid()) {
 		unsigned before = atomic_fetch_or(&client->state, CLIENT_CLOSING);
 		if (before != CLIENT_IDLE)
-			return; /* the thread inside does it when it leaves */
+			return; /* the thread inside destroys it as it leaves; or it is closed already */
 	}
 	destroy(client);
 	atomic_store(&client->state, CLIENT_CLOSED);
@@ -183,7 +183,8 @@ static const char *env(const char *name)
 	return value && value[0] != 0 ? value : NULL;
 }
 
-/* The socket's path.  *shared: the directory is in /tmp, where others can make it before us. */
+/* Finds the socket's path.  *shared: its directory is in /tmp, where another user may have made it.
+ */
 static int find_path(const char *given, char path[sizeof(((struct sockaddr_un *)0)->sun_path)],
 					 bool *shared)
 {
@@ -214,7 +215,7 @@ static int find_path(const char *given, char path[sizeof(((struct sockaddr_un *)
 	return KILN_OK;
 }
 
-/* One attempt.  KILN_OK, KILN_EAGAIN (nobody there yet, errno says why), or a failure. */
+/* Tries once.  KILN_OK; KILN_EAGAIN (nobody listens yet, errno says why); or a failure. */
 static int try_connect(struct kiln_client *client)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -235,7 +236,7 @@ static int try_connect(struct kiln_client *client)
 	close(sock);
 	errno = error;
 	switch (error) {
-	case EAGAIN: /* its queue of new connections is full */
+	case EAGAIN: /* the daemon's queue of new connections is full */
 	case EINTR:
 	case ENOENT:
 	case ECONNREFUSED:
@@ -277,7 +278,8 @@ static void nap(int ms)
 	nanosleep(&t, NULL);
 }
 
-/* Waits for the daemon that was started; gives it a moment to lose a race against another one. */
+/* Waits for the daemon that was started.  If that one ends, another daemon may have won the race
+ * for the socket, so connecting goes on for a moment. */
 static int connect_started(struct kiln_client *client, int watch, int64_t deadline)
 {
 	int64_t patience = TIME_NEVER;
@@ -331,7 +333,7 @@ static int open_socket(struct kiln_client *client, const kiln_connect_options *o
 	return status;
 }
 
-/* A socket at a place where anybody could have put one must be served by this user or root. */
+/* Anybody may have put a socket there, so its server must be this user or root. */
 static int check_peer(const struct kiln_client *client)
 {
 	struct ucred peer;
@@ -396,7 +398,7 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 {
 	*options = (kiln_connect_options){.size = sizeof(*options)};
 	if (given) {
-		/* on_miss came later. */
+		/* Programs built before on_miss pass a shorter struct. */
 		if (given->size < offsetof(kiln_connect_options, on_miss)) {
 			return error_set(KILN_EINVAL,
 							 "options->size is %zu; it must be sizeof(kiln_connect_options), which "
@@ -428,7 +430,7 @@ static int read_options(const kiln_connect_options *given, kiln_connect_options 
 	return KILN_OK;
 }
 
-/* KILN_DEBUG is a list of words; "wire" is the library's. */
+/* Whether "wire" is among the words of KILN_DEBUG. */
 static bool debug_wire(void)
 {
 	const char *words = env("KILN_DEBUG");

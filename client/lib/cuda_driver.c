@@ -22,7 +22,7 @@ static void load(void)
 {
 	const char *named = secure_getenv("KILN_LIBCUDA");
 	const char *file = named && named[0] != 0 ? named : "libcuda.so.1";
-	/* Never closed: the program that has CUDA memory uses it too. */
+	/* The library is never closed: the program uses it, too. */
 	void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	void *symbol;
 	if (!library) {
@@ -63,7 +63,7 @@ unsigned long long cuda_context_id(CUcontext context)
 
 #else
 
-/* Without cuda.h there is no driver to load, and a file of C is not empty. */
+/* ISO C forbids an empty file; without cuda.h there is no driver to load. */
 typedef int cuda_driver_is_absent;
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * cuda_driver.h: the functions of libcuda that the library uses, loaded by name when one is needed
- * first.  A file that includes it includes cuda.h, and is for builds that have that alone.
+ * cuda_driver.h: the functions of libcuda that libkiln uses, loaded by name when the first one is
+ * needed.  It includes cuda.h, so only files of builds with cuda.h include it.
  *
- * cuda.h renames functions to their current version by macros; fields and symbols follow it.
+ * cuda.h renames functions to their current version by macros; fields and symbols here follow it.
  */
 #ifndef KILN_CLIENT_CUDA_DRIVER_H
 #define KILN_CLIENT_CUDA_DRIVER_H
@@ -51,21 +51,22 @@ struct cuda_driver {
 #define CUDA_DRIVER_FIELD(name) __typeof__(name) *name;
 	CUDA_DRIVER_LIST(CUDA_DRIVER_FIELD)
 #undef CUDA_DRIVER_FIELD
-	/* cuCtxGetId, which drivers have since 12.0; NULL. */
+	/* cuCtxGetId, of drivers since 12.0; else NULL. */
 	CUresult (*context_id)(CUcontext context, unsigned long long *id);
-	/* cuStreamBatchMemOp_v2, which they have since 11.7; NULL. */
+	/* cuStreamBatchMemOp_v2, of drivers since 11.7; else NULL. */
 	CUresult (*batch_memory_operations)(CUstream stream, unsigned count,
 										CUstreamBatchMemOpParams *operations, unsigned flags);
 };
 
-/* To be used where cuda_driver_load() says that all is there. */
+/* Valid once cuda_driver_load() has returned NULL. */
 extern struct cuda_driver cuda;
 
-/* From $KILN_LIBCUDA, else libcuda.so.1.  NULL, or the name of what is missing. */
+/* Loads $KILN_LIBCUDA, else libcuda.so.1.  Returns NULL, or the name of what is missing. */
 const char *cuda_driver_load(void);
 /* "CUDA_ERROR_OUT_OF_MEMORY" */
 const char *cuda_driver_error(CUresult result);
-/* Addresses of contexts come again, these do not; 0 where the driver has none. */
+/* A number that is unique in this process, whereas addresses of contexts are used again; 0 where
+ * the driver has none. */
 unsigned long long cuda_context_id(CUcontext context);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * cuda_ipc.c: finds out what a CUDA address is and how another process can get at it.
+ * cuda_ipc.c: lends memory of CUDA: asks the driver what an address is, and how another process can
+ * map it.
  *
- * Only calls that leave no trace are used: attributes of a pointer need no context, and where a
- * call does need one, it is pushed and popped again.
+ * The program's state stays as it was: attributes of a pointer need no context; where a call needs
+ * one, the context is pushed and popped again.
  */
 #include "buffer.h"
 #include "client.h"
@@ -31,7 +32,7 @@ static int lend(kiln_client *client, uint64_t pointer, uint64_t bytes, const cha
 
 #include <unistd.h>
 
-/* What the driver says about an address. */
+/* The driver's answer about an address. */
 struct place {
 	CUcontext context;
 	unsigned type; /* CUmemorytype; 0: the driver does not know the address */
@@ -55,7 +56,7 @@ static int look_up(uint64_t pointer, struct place *place)
 	CUresult result = cuda.cuPointerGetAttributes((unsigned)(sizeof(which) / sizeof(which[0])),
 												  which, where, (CUdeviceptr)pointer);
 	if (result == CUDA_ERROR_NOT_INITIALIZED) {
-		place->type = 0; /* this process has not used CUDA: no address is CUDA's */
+		place->type = 0; /* this process has not used CUDA, so no address is CUDA's */
 	} else if (result != CUDA_SUCCESS) {
 		return error_set(KILN_ENOTSUP, "0x%llx cannot be lent: cuPointerGetAttributes says %s; %s",
 						 (unsigned long long)pointer, cuda_driver_error(result), INSTEAD);
@@ -84,7 +85,7 @@ static int check_range(const struct place *place, uint64_t pointer, uint64_t byt
 	return KILN_OK;
 }
 
-/* Which GPU: the daemon may number them differently. */
+/* Names the GPU by its UUID: the daemon may number GPUs differently. */
 static void put_gpu(struct wire_out *out, const struct place *place)
 {
 	CUdevice device;
@@ -120,8 +121,8 @@ static int lend_ipc(kiln_client *client, const struct place *place, uint64_t poi
 	return buffer_lend(client, &request, pointer - (uint64_t)place->base, bytes, name, out);
 }
 
-/* For memory made by cuMemCreate an attribute's range is the reserved one; what counts here is the
- * piece that one physical allocation is mapped to. */
+/* Memory of cuMemCreate: the attribute's range is the reserved one; the piece that one physical
+ * allocation is mapped to counts here. */
 static bool find_mapping(uint64_t pointer, struct place *place)
 {
 	CUdeviceptr base = 0;
@@ -146,7 +147,7 @@ static int refuse_vmm(uint64_t pointer, const char *why)
 					 (unsigned long long)pointer, why);
 }
 
-/* Pools that cannot be exported are the usual case: the one of cudaMallocAsync is of that kind. */
+/* Most pools cannot be exported; the pool of cudaMallocAsync is one of them. */
 static int refuse_pool(uint64_t pointer, const char *function, CUresult result)
 {
 	return error_set(
@@ -158,8 +159,8 @@ static int refuse_pool(uint64_t pointer, const char *function, CUresult result)
 		(unsigned long long)pointer, function, cuda_driver_error(result));
 }
 
-/* Two things make up such memory for another process: its pool, as a descriptor, and where in the
- * pool it lies, as data that is of no use without the pool. */
+/* Another process needs two things for such memory: the pool, as a descriptor, and the place in the
+ * pool, as data that is worthless without the pool. */
 static int export_pool(const struct place *place, uint64_t pointer, int *fd,
 					   CUmemPoolPtrExportData *data)
 {
@@ -188,7 +189,7 @@ static int lend_pool(kiln_client *client, struct place *place, uint64_t pointer,
 	struct request request;
 	int fd = -1;
 
-	/* An attribute's range may be what the pool has reserved; the allocation is what counts. */
+	/* The attribute's range may be what the pool has reserved; the allocation counts here. */
 	if (cuda.cuMemGetAddressRange(&base, &span, (CUdeviceptr)pointer) == CUDA_SUCCESS) {
 		place->base = base;
 		place->span = span;

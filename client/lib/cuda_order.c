@@ -1,13 +1,15 @@
 /*
- * cuda_order.c: keeps the order between calls that go through the lane and a CUDA stream of the
- * caller's. The stream is told, in one operation, to write the ready word of the first entry and
- * then to wait for the done word of the last (client/wire/lane_memory.h); order_watch.c sees to it
- * that this word is written, whatever becomes of the device process.
+ * cuda_order.c: keeps the order between calls of the lane and a CUDA stream of the program's.  One
+ * operation tells the stream to write the ready word of the first entry, and then to wait for the
+ * done word of the last (client/wire/lane_memory.h).  order_watch.c writes the done word if the
+ * device process dies.
  *
- * The entries are there before the stream is told: until it comes by, they wait. If it cannot be
- * told, the host waits for the stream, opens the gate by itself, and waits for the end.
+ * The client writes the entries before it tells the stream: they wait until the stream gets there. 
+ * If the stream cannot be told, the host waits for the stream, opens the gate itself, and waits for
+ * the end.
  *
- * The caller's context is left as it was, and no call is made that a capture elsewhere forbids.
+ * The program's current context stays as it was, and no call is made that a capture elsewhere
+ * forbids.
  */
 #include "cuda_order.h"
 #include "client.h"
@@ -114,7 +116,7 @@ static void register_gates(const struct order *order, struct order_place *place)
 	(void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-/* NULL: they cannot be used there. */
+/* The gates in this context; NULL: they cannot be used there. */
 static const struct order_place *find_place(struct order *order, CUcontext context)
 {
 	uint64_t number = number_of(context);
@@ -138,7 +140,7 @@ static struct lane_gate *gate_of(const struct order *order, uint64_t number)
 	return &order->memory->gates[number % LANE_ENTRIES];
 }
 
-/* A word that nothing was written to for 2^31 entries seems to be ahead. */
+/* A word that nobody has written for 2^31 entries compares as if it were ahead. */
 static void shut(_Atomic uint32_t *word, uint64_t number)
 {
 	if (lane_gate_open(word, number))
@@ -155,7 +157,8 @@ bool order_open(struct kiln_client *client, void *cuda_stream, uint64_t first, u
 		lane->unwatched = !lane->order;
 	}
 	struct order *order = lane->order;
-	/* That word would still be written: its entry was canceled before the stream came by. */
+	/* The stream has not written that word yet: its entry was canceled before the stream got there.
+	 */
 	if (!order || atomic_load(&order->state) == ORDER_DEAD ||
 		order_is_arriving(order, (uint32_t)(first % LANE_ENTRIES)))
 		return false;

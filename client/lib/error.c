@@ -1,6 +1,6 @@
 /*
- * error.c: names and texts of statuses and element types, and each thread's last message.  Must
- * not know of clients.
+ * error.c: names and texts of statuses and element types, and the last message of each thread.  It
+ * must not know of clients.
  */
 #include "error.h"
 #include "client/wire/plain.h"
@@ -11,11 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STRUCTURE_MOST 4096 /* bytes that one with a size member may ever grow to */
+#define STRUCTURE_MOST 4096 /* the largest size that a struct with a size member may have */
 
 static _Thread_local char message[1024];
 
-/* Logs can be long, so they are allocated; the key's destructor frees a thread's own. */
+/* Logs can be long, so they are malloc'd; the key's destructor frees those of a thread that ends.
+ */
 static pthread_key_t log_key;
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 static bool log_ready;
@@ -25,7 +26,7 @@ static void log_init(void)
 	log_ready = pthread_key_create(&log_key, free) == 0;
 }
 
-/* A library that is unloaded must not leave a destructor behind that points into it. */
+/* The destructor is code of this library, so it goes with the library. */
 __attribute__((destructor)) static void log_finish(void)
 {
 	if (log_ready) {

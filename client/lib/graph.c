@@ -1,6 +1,6 @@
 /*
- * graph.c: several prepared calls as one.  For submitting it is a call without operands, and goes
- * whichever way calls go.
+ * graph.c: makes one call of several prepared ones.  A graph is a call without operands, and is
+ * submitted like any other.
  */
 #include "call.h"
 #include "client.h"

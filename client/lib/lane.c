@@ -1,13 +1,12 @@
 /*
- * lane.c: calls that are submitted through memory shared with the device process
- * (client/wire/lane_memory.h) and not by message. The answer to a call's first launch brings what
- * is needed; from then on its launches take no system call, as long as both sides are awake. Their
- * ends are lane_wait.c's.
+ * lane.c: opens the lane and submits calls through it: memory that the client shares with the
+ * device process (client/wire/lane_memory.h).  The answer to a call's first launch brings the lane
+ * and the call's name there; later launches take no system call while both sides are awake. 
+ * lane_wait.c waits for their ends.
  *
- * A launch goes by message as before where it must: while another launch that went by message is
- * not finished (the order is kept), for buffers of which the device process is not known to have
- * heard, where every place of the ring is taken, and where it is going to be refused, for the
- * broker has the better sentence.
+ * A launch still goes by message while another launch by message is under way, which keeps the
+ * order; for buffers that the device process may not know; while the ring is full; and if it is
+ * going to be refused, since the broker has the better sentence.
  */
 #include "lane.h"
 #include "buffer.h"
@@ -64,7 +63,7 @@ static void shut(struct lane *lane)
 	order_drop(lane->order);
 	lane->order = NULL;
 	lane->unwatched = false;
-	/* Others have it open, too: closing alone would not end the watch. */
+	/* The pipe is open in other processes, too, so closing it here would not end the watch. */
 	if (lane->client_wake_fd >= 0 && lane_is_watched(lane))
 		(void)epoll_ctl(lane->events_fd, EPOLL_CTL_DEL, lane->client_wake_fd, NULL);
 	for (int i = 0; i < 2; i++) {
@@ -130,8 +129,7 @@ static bool map_lane(struct kiln_client *client, struct answer *answer)
 	return lane->memory != NULL;
 }
 
-/* Which way of the call is for these requirements; a new one, or the first in the place of the
- * oldest. */
+/* Finds the way for these requirements, or makes one; a fifth takes the place of the first. */
 static struct call_way *way_for(struct kiln_call *call, const int64_t *alignments, int count)
 {
 	for (int i = 0; i < call->way_count; i++) {
@@ -171,7 +169,7 @@ static struct lane_question *find_question(struct lane *lane, uint64_t id)
 	return NULL;
 }
 
-/* A place is taken as long as its launch is under way: one that could not be sent has no ticket. */
+/* Finds a free place.  A launch that could not be sent has no ticket, so its place is free, too. */
 static struct lane_question *free_question(const struct kiln_client *client)
 {
 	for (int i = 0; i < LANE_QUESTIONS; i++) {
@@ -202,7 +200,7 @@ void lane_answer(struct kiln_client *client, uint64_t id, struct answer *answer)
 	if (!lane->memory || lane->generation != generation)
 		return;
 	learn(client, question->call, root);
-	/* The launch has used them there. */
+	/* The launch has used the buffers there, so the device process knows them. */
 	for (int i = 0; i < question->buffer_count; i++)
 		if (question->buffers[i])
 			question->buffers[i]->generation = generation;
@@ -250,8 +248,8 @@ void lane_put_tail(struct kiln_client *client, struct wire_out *out)
 
 /* ---- Submitting ---- */
 
-/* False: by message, where it is refused with a sentence, or where the planner is asked for a
- * variant that fits. */
+/* Whether the operands fit the way.  Otherwise the launch goes by message: the broker refuses it
+ * with a sentence, or the planner finds a variant that fits. */
 static bool fits(const struct call_way *way, const kiln_operand *operands, int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -263,7 +261,7 @@ static bool fits(const struct call_way *way, const kiln_operand *operands, int c
 			way->extents[i] > buffer->bytes - offset ||
 			(buffer->phase + offset) % (uint64_t)way->alignments[i] != 0)
 			return false;
-		/* Whether two that share bytes may do so, the broker says. */
+		/* The broker decides whether operands that share bytes may do so. */
 		for (int k = 0; k < i; k++) {
 			uint64_t other = operands[k].offset;
 			if (operands[k].buffer == buffer && offset < other + way->extents[k] &&
@@ -287,18 +285,18 @@ static const struct call_way *find_way(const struct kiln_call *call, const kiln_
 	return NULL;
 }
 
-/* The device process sleeps only after it has said so and looked once more. */
+/* Wakes the device process.  It sleeps only after it has said so and looked once more. */
 static void ring(struct lane *lane)
 {
 	static const uint64_t one = 1;
 	const struct lane_header *header = &lane->memory->header;
-	/* Time enough, until this has ended. */
+	/* The prefetches end before the next launch needs them. */
 	__builtin_prefetch(&lane->memory->cells[lane->next % LANE_ENTRIES]);
 	__builtin_prefetch(&lane->memory->entries[lane->next % LANE_ENTRIES], 1);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&header->sleeping, memory_order_relaxed) &&
 		write(lane->device_wake_fd, &one, sizeof(one)) < 0)
-		return; /* a full counter is as good as one more */
+		return; /* the counter is full, which wakes as well */
 }
 
 static void write_entry(struct lane *lane, const struct call_way *way, const kiln_work *work,
@@ -319,7 +317,7 @@ static void write_entry(struct lane *lane, const struct call_way *way, const kil
 	lane_publish(lane->memory, lane->next++);
 }
 
-/* It may still be parked when a message that was sent after it arrives. */
+/* Whether the device process may still hold the entry back when a later message arrives. */
 static bool is_held(const struct lane *lane, const struct submission *what)
 {
 	uint64_t follows = what->follows;
@@ -356,8 +354,8 @@ static void write_entries(struct lane *lane, const struct submission *what,
 	}
 }
 
-/* The device process may hear of an end later than the client, and until then takes nothing from
- * that place: a message would arrive before what was written there. */
+/* Whether `count` places are free.  The device process may hear of an end later than the client;
+ * until then it takes nothing from that place, and a message would overtake the entry. */
 static bool has_room(const struct lane *lane, int count)
 {
 	uint64_t until = lane->next + (uint64_t)count;
@@ -369,7 +367,8 @@ static bool has_room(const struct lane *lane, int count)
 	return true;
 }
 
-/* Where there is none, the ring has been filled once. */
+/* Waits until `count` places are free.  The ring has been filled once, so the place of entry next -
+ * LANE_ENTRIES is the oldest. */
 static int wait_for_room(struct kiln_client *client, int count, int64_t deadline)
 {
 	uint64_t next = client->lane->next, until = next + (uint64_t)count;
@@ -386,7 +385,7 @@ static bool make_room(struct kiln_client *client, const struct submission *what)
 			lane_collect(client);
 		if (has_room(lane, what->count))
 			return true;
-		/* A call in order with a CUDA stream has no other way. */
+		/* A call in order with a CUDA stream has no other way, so it waits. */
 		if (!what->cuda || time_left(deadline) == 0 ||
 			wait_for_room(client, what->count, deadline) != KILN_OK)
 			return false;

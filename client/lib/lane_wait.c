@@ -1,6 +1,5 @@
 /*
- * lane_wait.c: the ends of what was submitted through the lane: seen, told to the tickets, waited
- * for.
+ * lane_wait.c: sees that entries of the lane have ended, ends their tickets, and waits for them.
  */
 #include "client.h"
 #include "clock.h"
@@ -18,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STATUS_LEAST (-1000) /* those of a later version, too, are above it */
+#define STATUS_LEAST (-1000) /* statuses of later versions are above it, too */
 
 static struct lane_cell *cell_of(const struct lane *lane, uint64_t number)
 {
@@ -75,8 +74,8 @@ void lane_collect(struct kiln_client *client)
 	while (number != lane->next && lane_has_ended(lane, number))
 		finish_entry(client, number++);
 	lane->oldest = number;
-	/* Those of one stream end in their order but for what is refused: the first that has not is the
-	 * last that is looked at.  Other streams do not wait for it. */
+	/* Entries of one stream end in their order, but for refused ones: this stops at the first entry
+	 * that has not ended.  Entries of other streams do not wait for it. */
 	for (; lane->others_until > lane->oldest && number != lane->next; number++)
 		if (lane->slots[number % LANE_ENTRIES].ticket != 0 && lane_has_ended(lane, number))
 			finish_entry(client, number);
@@ -112,13 +111,13 @@ void lane_forget(struct kiln_client *client, const struct ticket *ticket)
 
 /* ---- Waiting ---- */
 
-/* Entries that are waited for until each has ended, or until the device process has said so. */
+/* Entries to wait for: until each has ended, or until the device process has said so. */
 struct awaited {
 	uint64_t first, last;
 	bool (*is)(const struct lane *lane, uint64_t number);
 };
 
-/* Passes over those that are; true: all are. */
+/* Passes over entries that are; true: all are. */
 static bool all_are(const struct lane *lane, struct awaited *what)
 {
 	while (what->first <= what->last && what->is(lane, what->first))
@@ -126,7 +125,7 @@ static bool all_are(const struct lane *lane, struct awaited *what)
 	return what->first > what->last;
 }
 
-/* Until all are, or for a while. */
+/* Spins until all are, or for a while. */
 static bool look(const struct lane *lane, struct awaited what)
 {
 	uint32_t spin_us = atomic_load_explicit(&lane->memory->header.spin_us, memory_order_relaxed);
@@ -141,8 +140,8 @@ static bool look(const struct lane *lane, struct awaited what)
 	return false;
 }
 
-/* What is left will be readable again, and read then.  Its end would be readable for ever: what
- * became of the lane a message says. */
+/* Empties the pipe; what is left makes it readable again.  At its end the pipe would stay readable
+ * for ever, so it is closed: a message tells what became of the lane. */
 static void quiet(struct lane *lane)
 {
 	char bytes[64];
@@ -198,7 +197,7 @@ int lane_events(struct lane *lane, int sock, bool writes)
 	return POLLIN;
 }
 
-/* Asks to be woken, looks once more, and sleeps. */
+/* Asks the device process to wake the client, looks once more, and sleeps. */
 static int sleep_until(struct kiln_client *client, struct awaited what, int64_t deadline)
 {
 	struct lane *lane = client->lane;
@@ -224,7 +223,7 @@ static int sleep_until(struct kiln_client *client, struct awaited what, int64_t 
 int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline)
 {
 	struct lane *lane = client->lane;
-	/* The cells of those that were collected may be others' by now. */
+	/* Other entries may have the cells of entries that were collected. */
 	first = first > lane->oldest ? first : lane->oldest;
 	const struct awaited what = {first, last, lane_has_ended};
 	if (!look(lane, what))
@@ -240,7 +239,7 @@ int lane_wait_told(struct kiln_client *client, uint64_t first, uint64_t last, in
 	return look(client->lane, what) ? KILN_OK : sleep_until(client, what, deadline);
 }
 
-/* Until all entries below until have ended. */
+/* Waits until all entries below `until` have ended. */
 static int wait_below(struct kiln_client *client, uint64_t until, int64_t deadline)
 {
 	struct lane *lane = client->lane;

@@ -1,6 +1,6 @@
 /*
- * link.c: the traffic of one connection: numbers requests, matches replies, keeps what the socket
- * does not take yet, and knows when the daemon is gone.  Must not know what requests mean.
+ * link.c: the traffic of one connection: numbers requests, matches replies, queues what the socket
+ * does not take yet, and notices that the daemon is gone.  It must not know what requests mean.
  */
 #include "link.h"
 #include "client.h"
@@ -26,7 +26,7 @@ static void show(const struct kiln_client *client, const char *arrow, const msgp
 	wire_print(root, text, sizeof(text));
 	int n = snprintf(line, sizeof(line), "kiln[%d] %+.6f %s %s\n", (int)client->pid, since / 1e6,
 					 arrow, text);
-	/* One write, so that the lines of several processes do not mix. */
+	/* One write() for a line, so that lines of several processes do not mix. */
 	if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
 		return;
 }
@@ -42,7 +42,7 @@ static void show_sent(const struct kiln_client *client, const struct wire_out *o
 
 /* ---- The end ---- */
 
-/* Nothing more will come: every ticket ends here. */
+/* Ends the link and every ticket. */
 static int lost(struct kiln_client *client, int status, const char *how)
 {
 	char text[sizeof(client->dead_text) + 96];
@@ -69,7 +69,7 @@ static void forget_late(struct kiln_client *client, size_t i)
 	client->late[i] = client->late[--client->late_count];
 }
 
-/* A reply that nobody waits for any more: what it brought is given back. */
+/* Gives back what the reply to a request that timed out has brought. */
 static void late_reply(struct kiln_client *client, struct answer *answer, uint64_t id, int64_t st)
 {
 	for (size_t i = 0; i < client->late_count; i++) {
@@ -89,7 +89,7 @@ static void late_reply(struct kiln_client *client, struct answer *answer, uint64
 	}
 }
 
-/* Remembers that this request's reply must be undone when it comes. */
+/* Remembers to give back what the reply brings when it comes. */
 static void give_up(struct kiln_client *client, const struct request *request)
 {
 	if (request->undo == UNDO_NOTHING)
@@ -101,7 +101,7 @@ static void give_up(struct kiln_client *client, const struct request *request)
 	}
 }
 
-/* Events that a library of this version does not know mean nothing to it. */
+/* Handles an event; unknown ones mean nothing to this version. */
 static void handle_event(struct kiln_client *client, struct answer *event)
 {
 	const char *what = answer_str(event, "what"), *why = answer_str(event, "err");
@@ -112,8 +112,8 @@ static void handle_event(struct kiln_client *client, struct answer *event)
 	}
 }
 
-/* Which request a message answers.  A daemon that turns the client away says so before it reads
- * hello: that is hello's answer. */
+/* The id of the request that a message answers.  A daemon that turns the client away says so before
+ * it reads hello, so this is hello's answer. */
 static uint64_t answered(const struct kiln_client *client, const struct answer *got, int64_t st,
 						 uint64_t want)
 {
@@ -121,7 +121,8 @@ static uint64_t answered(const struct kiln_client *client, const struct answer *
 	return id == 0 && st < 0 && client->link == LINK_GREETING ? want : id;
 }
 
-/* Receives one message.  KILN_OK: it was handled, and is in *answer if it is the reply to want. */
+/* Receives one message.  KILN_OK: it was handled, or it is the reply to `want` and is in *answer.
+ */
 static int receive(struct kiln_client *client, uint64_t want, struct answer *answer, bool *matched)
 {
 	struct answer got;
@@ -150,7 +151,7 @@ static int receive(struct kiln_client *client, uint64_t want, struct answer *ans
 	bool reply = strcmp(wire_type(&got.in), "reply") == 0;
 	int64_t st = wire_get_int(&got.in.root, "st", 1);
 	uint64_t id = answered(client, &got, st, want);
-	/* The last word, about no request that it could make out. */
+	/* The daemon ends the connection because of a request that it could not read. */
 	if (reply && id == 0 && st < 0 && st >= INT32_MIN && answer_str(&got, "err") != NULL) {
 		snprintf(how, sizeof(how), "ended the connection: %s", answer_str(&got, "err"));
 		answer_free(&got);
@@ -184,11 +185,11 @@ static int flush(struct kiln_client *client)
 {
 	int status = frame_queue_flush(&client->queue, client->sock);
 	if (status == KILN_OK || status == KILN_EAGAIN || status == KILN_ECONN)
-		return KILN_OK; /* the end is noticed when what the daemon still said has been read */
+		return KILN_OK; /* reading notices the end, after the last messages of the daemon */
 	return lost(client, KILN_ECONN, "cannot be sent to any more");
 }
 
-/* Handles all that has arrived, or up to the reply to want. */
+/* Handles all messages that have arrived, or those up to the reply to `want`. */
 static int drain_until(struct kiln_client *client, uint64_t want, struct answer *answer,
 					   bool *matched)
 {
@@ -255,8 +256,8 @@ static int dead_error(const struct kiln_client *client, const struct request *re
 					 client->dead_text, request->name);
 }
 
-/* ECONN: the socket is closed, but what the daemon said before has not been read; no message yet.
- */
+/* Sends or queues.  ECONN sets no message: the daemon has closed the socket, but its last messages
+ * have not been read. */
 static int send_request(struct kiln_client *client, struct request *request, size_t queue_limit)
 {
 	struct wire_out *out = &request->out;

@@ -1,7 +1,7 @@
 /*
- * local_launch.c: launches of prepared calls in the caller's own context, on the caller's stream.
- * The daemon is asked once for each way that operands are aligned; from then on a launch is the
- * checks that the daemon would make, and one call of the driver.
+ * local_launch.c: launches prepared calls in the program's own context, on its own stream.  The
+ * daemon describes each variant of a call once; later launches are the checks that the daemon would
+ * make, and one call of the driver.
  */
 #include "local_launch.h"
 #include "call.h"
@@ -34,7 +34,7 @@ static int check_count(const kiln_call *call, const kiln_place *operands, int co
 	return KILN_OK;
 }
 
-/* The exponent of the largest of 1 to 16 bytes that the address is a multiple of. */
+/* The exponent of the largest power of two, up to 16 bytes, that divides the address. */
 static unsigned alignment_of(uint64_t address)
 {
 	return (unsigned)__builtin_ctzll(address | 16);
@@ -57,7 +57,8 @@ static bool overlap(const struct local_template *is, const kiln_place *operands,
 		   (a < b ? b - a < is->operands[i].bytes : a - b < is->operands[k].bytes);
 }
 
-/* Every operand holds what is touched of it, and no output shares a byte with another. */
+/* Checks that every operand has the bytes that the launch touches, and that no output overlaps
+ * another operand. */
 static int check_places(const struct local_template *is, const kiln_place *operands, int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -87,7 +88,7 @@ static int check_places(const struct local_template *is, const kiln_place *opera
 
 /* ---- Ways ---- */
 
-/* The same variant may serve several alignments: then what is loaded is loaded once. */
+/* One variant may serve several alignments; then it is kept, and loaded, once. */
 static struct local_way *keep(struct local_ways *ways, struct local_way *way)
 {
 	for (struct local_way *one = ways->all; one != NULL; one = one->next) {

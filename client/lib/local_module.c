@@ -1,7 +1,6 @@
 /*
- * local_module.c: what is loaded in which of the caller's contexts, and the calls of the driver
- * that a launch there takes.  The context is the one that is current; another one is pushed and
- * popped again.
+ * local_module.c: loads kernels into the program's contexts and calls the driver.  A launch uses
+ * the current context; where another one is needed, it is pushed and popped again.
  */
 #include "error.h"
 #include "local_launch.h"
@@ -42,7 +41,7 @@ struct local_module {
 	struct local_context of;
 	CUmodule module;
 	CUfunction function;
-	CUmemoryPool pool; /* of scratch memory; NULL until some is needed */
+	CUmemoryPool pool; /* for scratch memory; NULL until a launch needs some */
 };
 
 static int fail(CUresult result, const char *function, const char *what)
@@ -90,7 +89,7 @@ int local_current(struct local_context *out)
 
 /* ---- Modules ---- */
 
-/* A kernel for sm_90 runs on GPUs of 9.0 and of every later 9.x, and on no others. */
+/* A kernel for sm_90 runs on GPUs 9.0 to 9.x, and on no others. */
 static int check_target(const struct local_way *way, CUdevice device)
 {
 	const char *target = way->is.target;
@@ -114,8 +113,8 @@ static int check_target(const struct local_way *way, CUdevice device)
 	return KILN_OK;
 }
 
-/* Dynamic shared memory beyond the default must be asked for; what the kernel has statically counts
- * too. */
+/* Asks for dynamic shared memory beyond the default, which the kernel's static shared memory is
+ * part of. */
 static int grant_shared(const struct local_way *way, CUdevice device, CUfunction function)
 {
 	int fixed = 0, without = 0, wanted = (int)way->is.shared_bytes;
@@ -193,7 +192,7 @@ static int find_module(struct local_way *way, const struct local_context *curren
 			*out = module;
 			return KILN_OK;
 		}
-		/* A new context at the place of one that is gone, and its modules with it. */
+		/* A new context has the address of one that is gone, and whose modules went with it. */
 		*link = module->next;
 		free(module);
 		if (!way->modules)
@@ -224,8 +223,8 @@ void local_unload(struct local_way *way, bool forked)
 
 /* ---- Scratch memory ---- */
 
-/* A pool that keeps what is freed: the driver's own gives it back at every synchronization, and a
- * launch would pay for mapping it anew. */
+/* Makes a pool that keeps freed memory: the driver's own pool gives memory back at every
+ * synchronization, and each launch would map it anew. */
 static CUresult open_pool(struct local_module *module)
 {
 	CUmemPoolProps props;
@@ -246,8 +245,8 @@ static CUresult open_pool(struct local_module *module)
 	return result;
 }
 
-/* In the order of the stream, so launches on several streams have each their own, and one that is
- * captured into a graph brings it along.  The kernel finds its counters at zero. */
+/* Allocates scratch memory in the stream's order, so each stream has memory of its own, and a
+ * captured launch takes its allocation into the graph.  The kernel finds its counters at zero. */
 static int take_scratch(struct local_module *module, const struct local_template *is,
 						CUstream stream, CUdeviceptr *out)
 {

@@ -1,6 +1,6 @@
 /*
- * local_object.c: asks the daemon for a call that is to be launched in the caller's own context:
- * what a launch of it is, and the compiled kernel.  Knows nothing of CUDA.
+ * local_object.c: asks the daemon to describe a launch in the program's own context, and for the
+ * compiled kernel.  It knows nothing of CUDA.
  */
 #include "call.h"
 #include "client.h"
@@ -100,7 +100,7 @@ static bool read_kind(const char *name, enum local_kind *out)
 	return false;
 }
 
-/* Nothing of it may lead outside of the operands. */
+/* Whether the launch stays inside its operands. */
 static bool is_sound(const struct local_template *is)
 {
 	if (is->kind == LOCAL_COPY) {
@@ -133,7 +133,7 @@ static bool read_template(struct wire_in *in, struct local_template *out)
 		   read_arguments(wire_get(map, "args"), out) && is_sound(out);
 }
 
-/* The kernel is in a memfd that nobody can change, and so shared by all processes that map it. */
+/* Maps the kernel from a sealed memfd, which all processes that map it share. */
 static bool map_object(struct frame *frame, struct local_way *way)
 {
 	struct stat status;
@@ -175,7 +175,7 @@ void local_forget(kiln_call *call, bool forked)
 
 /* ---- Asking ---- */
 
-/* It is for operands that are so aligned. */
+/* Whether the variant fits operands with these alignments. */
 static bool suits(const struct local_template *is, const int64_t *alignments, int count)
 {
 	for (int i = 0; i < count; i++)

@@ -1,12 +1,11 @@
 /*
- * order_watch.c: sees to it that no CUDA stream waits for a lane that is no more.  One thread of
- * the process sleeps until the lifeline of some lane ends, for whatever reason: its device process
- * was killed, its session has ended.  Then nobody will write done words there any more, and the
- * thread writes them all.  It is there as long as there are lanes to be watched; it makes no call
- * of the driver, and takes no signal.
+ * order_watch.c: keeps CUDA streams from waiting for a lane that has ended.  One thread of the
+ * process sleeps until the lifeline of a lane ends: its device process was killed, or its session
+ * has ended.  Then nobody else writes done words there, so the thread writes them all.  The thread
+ * ends with the last watched lane; it never calls the driver, and takes no signal.
  *
- * Of two threads the submitting one stores what it will wait for and then looks whether the lane is
- * dead; the watch marks it dead and then looks what is waited for.  One of them sees the other.
+ * The submitting thread stores the entry it will wait for and then reads the state; the watch
+ * stores DEAD and then reads that entry.  So at least one of them sees the other.
  */
 #include "order.h"
 
@@ -20,20 +19,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define STACK_BYTES ((size_t)256 << 10) /* what the program keeps for each thread included */
+#define STACK_BYTES ((size_t)256 << 10) /* with what the program keeps for each thread */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct order *watched;
-static int kept;       /* mappings */
-static int epoll = -1; /* of the thread, while there is one */
-static bool forked;    /* this is a child: the lanes are its parent's */
+static int kept;       /* mappings for good */
+static int epoll = -1; /* the thread's; -1: there is no thread */
+static bool forked;    /* this is a child of fork(), and the lanes are its parent's */
 
 /* ---- What an order holds ---- */
 
 static struct lane_memory *map_again(const struct lane_memory *memory)
 {
-	/* No bytes of a shared mapping, moved: a second one of the same pages. */
+	/* mremap() of 0 bytes maps the same pages a second time. */
 	void *map = mremap((void *)(uintptr_t)memory, 0, sizeof(*memory), MREMAP_MAYMOVE);
 	return map == MAP_FAILED ? NULL : map;
 }
@@ -57,7 +56,7 @@ void order_unmap(struct lane_memory *memory)
 
 static void free_order(struct order *order)
 {
-	/* Of what is kept only the gates are still of use. */
+	/* Streams still use the gates alone, so the other pages are given back. */
 	const size_t page = LANE_GATES_BYTES, gates = offsetof(struct lane_memory, gates);
 	if (order->memory) {
 		if (order->place_count > 0 && !forked)
@@ -128,7 +127,7 @@ void order_recheck(struct order *order, uint64_t last)
 		write_done(order, (uint32_t)(last % LANE_ENTRIES), last);
 }
 
-/* A word that is ahead satisfies all who wait there. */
+/* A word ahead of all entries satisfies every stream that waits there. */
 static void release(struct order *order)
 {
 	atomic_store(&order->state, ORDER_DEAD);
@@ -210,7 +209,7 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* What the parent watches stays in the list: nobody here lets go of it. */
+/* The parent's orders stay in the list: nothing in the child lets them go. */
 static void in_child(void)
 {
 	if (epoll >= 0)

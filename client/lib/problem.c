@@ -1,5 +1,5 @@
 /*
- * problem.c: an operator, its tensors and its attributes as members of a message.
+ * problem.c: puts an operator, its tensors and its attributes into messages.
  */
 #include "problem.h"
 #include "buffer.h"

@@ -1,6 +1,6 @@
 /*
- * raw.c: kernels of the program's own: prepare, compile, explain, submit.  Their texts travel in
- * one memfd. Must not know how messages travel.
+ * raw.c: kernels of the program's own: prepare, compile, explain, submit.  One memfd carries their
+ * texts.  It must not know how messages travel.
  */
 #include "buffer.h"
 #include "call.h"
@@ -109,7 +109,7 @@ static int put_raw(struct wire_out *out, const kiln_raw *raw)
 	return KILN_OK;
 }
 
-/* A memfd with source and headers, one after another; -1 and a message. */
+/* Makes a memfd with the source and the headers, one after another; -1 and a message. */
 static int pack_texts(const kiln_raw *raw)
 {
 	size_t all = text_bytes(raw->source, raw->source_bytes), at = all;
@@ -171,7 +171,8 @@ static int prepare(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 int kiln_prepare_raw(kiln_client *client, const kiln_raw *raw, kiln_call **out)
 {
 	int status = client_enter(client);
-	/* A second device process will run it: the broker keeps the order over both, by messages. */
+	/* Such a kernel runs in a second device process, and the broker keeps the order over both by
+	 * messages. */
 	if (status != KILN_OK)
 		return status;
 	status = lane_stop(client, client_deadline(client));

@@ -1,6 +1,6 @@
 /*
- * request.c: explain, compile and the requests that have no function of their own; and how
- * attributes become members of a message.
+ * request.c: kiln_explain(), kiln_compile(), and kiln_request() for requests without a function of
+ * their own.
  */
 #include "client.h"
 #include "error.h"
@@ -16,7 +16,7 @@ static int check_out(const void *out)
 	return out ? KILN_OK : error_set(KILN_EINVAL, "out is NULL; nothing can be returned");
 }
 
-/* Asks, and gives the whole answer to the caller. */
+/* Asks, and hands the whole answer to the program. */
 static int ask_reply(kiln_client *client, struct request *request, kiln_reply **out)
 {
 	struct answer answer;

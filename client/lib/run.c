@@ -1,7 +1,6 @@
 /*
- * run.c: kiln_run: an operator prepared, submitted and waited for in one. What was prepared is kept
- * for the next time (client/lib/signature.h): then it is launched as kiln_submit launches, through
- * the lane.
+ * run.c: kiln_run(): prepares an operator, submits it and waits.  The prepared call is kept for the
+ * next time (client/lib/signature.h), when it is launched like any other, through the lane.
  */
 #include "call.h"
 #include "client.h"
@@ -17,14 +16,14 @@ static void keep(kiln_client *client, kiln_call *call)
 {
 	while (signature_is_full(client->signatures) && call_forget_oldest(client)) {
 	}
-	/* Nobody can ask for its plan. */
+	/* No program has the handle, so none asks for its plan. */
 	free(call->plan);
 	call->plan = NULL;
 	if (!signature_remember(client->signatures, call))
 		call_release(call);
 }
 
-/* again: it has been run before, and so will be once more. */
+/* again: the call has run before, and is likely to run once more. */
 static int submit_and_wait(kiln_call *call, const kiln_tensor *tensors, int count, bool again,
 						   int64_t deadline)
 {

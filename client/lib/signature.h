@@ -1,10 +1,10 @@
 /*
- * signature.h: the calls that kiln_run has prepared and keeps, by their signatures: all that a
- * kernel is chosen by (the operator, the tensors' element types, shapes, strides and alignments,
- * the attributes), and nothing of where the data lie.  Must not know what a call is.
+ * signature.h: the calls that kiln_run() keeps, by signature: everything that a kernel is chosen by
+ * (the operator; the tensors' element types, shapes, strides and alignments; the attributes), and
+ * nothing about where the data lie.  It must not know what a call is.
  *
- * The table holds at most SIGNATURE_CALLS calls and SIGNATURE_BYTES of keys; the one that was used
- * longest ago makes room.  Looking one up takes no memory.
+ * The table holds at most SIGNATURE_CALLS calls and SIGNATURE_BYTES of keys.  The call that was
+ * used longest ago makes room.  A look-up takes no memory.
  */
 #ifndef KILN_CLIENT_SIGNATURE_H
 #define KILN_CLIENT_SIGNATURE_H
@@ -26,7 +26,7 @@ struct signatures {
 	struct remembered *buckets[SIGNATURE_BUCKETS];
 	struct remembered *newest, *oldest; /* by use */
 	size_t count, bytes;
-	/* The signature that was asked for last. */
+	/* The current signature. */
 	uint64_t hash;
 	size_t words;
 	uint64_t key[SIGNATURE_WORDS];
@@ -36,19 +36,20 @@ struct signatures *signatures_new(void); /* NULL without memory */
 /* Takes NULL; the table must be empty. */
 void signatures_free(struct signatures *table);
 /*
- * Makes the signature of these arguments the one that the functions below are about.  False: they
- * have none, because they are wrong, and preparing them says how, or longer than is remembered.
+ * Makes the signature of these arguments current, for the functions below.  False: there is none,
+ * because the arguments are wrong (preparing them says how) or the key is too long.
  */
 bool signature_ask(struct signatures *table, const kiln_client *client, const char *op,
 				   const kiln_tensor *tensors, int tensor_count, const kiln_attr *attrs,
 				   int attr_count);
-/* Its call, which is then the newest; or NULL. */
+/* The call of the current signature, which becomes the newest; or NULL. */
 struct kiln_call *signature_find(struct signatures *table);
-/* Its call must be none of the table's so far, and there must be room; false without memory. */
+/* Adds the call for the current signature, which has none so far; there must be room.  False
+ * without memory. */
 bool signature_remember(struct signatures *table, struct kiln_call *call);
-/* Whether that needs another to be forgotten before. */
+/* Whether adding one more needs a call to be forgotten first. */
 bool signature_is_full(const struct signatures *table);
-/* Takes the oldest out: the caller's to release; NULL: there is none. */
+/* Removes the oldest call, which is the caller's to release; NULL: there is none. */
 struct kiln_call *signature_forget_oldest(struct signatures *table);
 
 #endif

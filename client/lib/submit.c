@@ -1,6 +1,6 @@
 /*
- * submit.c: prepared calls are submitted: one or several together, on a stream of the client's or
- * in order with one of the caller's own; through the lane, or by message.
+ * submit.c: submits prepared calls, one or several together, on a stream of the client's or in
+ * order with one of the program's, through the lane or by message.
  */
 #include "submit.h"
 #include "buffer.h"
@@ -73,7 +73,7 @@ void call_put_operands(struct wire_out *out, const kiln_operand *operands, int c
 bool call_follows_failure(const kiln_client *client, kiln_ticket after)
 {
 	const struct ticket *ticket = after != 0 ? ticket_find(&client->tickets, after) : NULL;
-	/* A batch is not done before all of it has ended, but can have failed. */
+	/* A batch that has failed may not be DONE yet. */
 	return ticket_failed(&client->tickets, after) || (ticket && ticket->status != KILN_OK);
 }
 
@@ -86,8 +86,8 @@ int call_check_after(const kiln_client *client, kiln_ticket after)
 						   (unsigned long long)after);
 }
 
-/* The daemon knows nothing of the lane; and of a batch its calls, whose ids come behind its own:
- * the last follows all others. */
+/* Adds "after".  The daemon knows nothing of the lane.  It knows a batch by its calls, whose ids
+ * follow the batch's own, and whose last one follows all others. */
 static void put_after(const kiln_client *client, struct wire_out *out, kiln_ticket after)
 {
 	const struct ticket *ticket = ticket_find(&client->tickets, after);
@@ -143,7 +143,7 @@ static void put_submit(struct request *request, const kiln_work *work,
 		wire_put_uint(&request->out, "follows", what->follows);
 }
 
-/* One call of a batch; each follows the one before it. */
+/* Posts one call of a batch; each follows the one before it. */
 static int post_part(kiln_client *client, const struct submission *what, kiln_ticket batch, int i)
 {
 	struct request request;
@@ -162,7 +162,7 @@ static int post_part(kiln_client *client, const struct submission *what, kiln_ti
 	return status;
 }
 
-/* What the daemon is not told of any more has ended, too. */
+/* Calls that could not be posted end at once. */
 static int post_parts(kiln_client *client, const struct submission *what, kiln_ticket batch)
 {
 	int posted = 0, status = KILN_OK;
@@ -205,18 +205,18 @@ static int submit_message(kiln_client *client, const struct submission *what, ki
 	return call_post(client, &request, what->after, out);
 }
 
-/* In the place of the caller's CUDA stream. */
+/* Waits in place of the program's CUDA stream. */
 static int wait_on_host(kiln_client *client, kiln_ticket ticket)
 {
 	int status = call_await(client, ticket, client_deadline(client));
 	if (status != KILN_ETIMEDOUT)
-		return KILN_OK; /* what became of it, its ticket says */
+		return KILN_OK; /* the ticket has the result */
 	call_give_up(client, ticket_find(&client->tickets, ticket));
 	return error_set(status, "kilnd at %s did not finish the call before the deadline",
 					 client->path);
 }
 
-/* The host waits where the stream cannot. */
+/* Submits by message, and waits on the host where the stream cannot. */
 static int submit_on_host(kiln_client *client, const struct submission *what, kiln_ticket *out)
 {
 	int status = order_host(what->cuda_stream);

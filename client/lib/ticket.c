@@ -1,9 +1,8 @@
 /*
- * ticket.c: the table of submitted calls: in flight, or finished and not yet waited for.  Knows
- * nothing of messages.
+ * ticket.c: the table of submitted calls.
  *
- * Ids rise, so appending keeps the table sorted, and calls are mostly waited for in their order, so
- * removing at the front is the usual case and costs nothing.
+ * Ids rise, so appending keeps the table sorted.  Programs mostly wait in the order of submission,
+ * so removing at the front is the usual case and costs nothing.
  */
 #include "ticket.h"
 #include "error.h"
@@ -129,13 +128,14 @@ void ticket_finish(struct ticket_table *table, struct ticket *ticket, int status
 	table->messages -= !ticket->lane;
 }
 
-/* The first part that failed speaks for all; those after it were canceled because of it. */
+/* The first part that failed gives the batch its status; parts after it were canceled because of
+ * it. */
 void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int part, int status,
 						const char *error, double micros)
 {
 	char text[ERROR_MAX];
 	if (ticket->state == TICKET_DONE)
-		return; /* all were given up together */
+		return; /* all tickets were given up together */
 	ticket->micros += micros;
 	if (status != KILN_OK && (ticket->status == KILN_OK || part < ticket->failed_part)) {
 		if (ticket->parts > 1) {
@@ -158,8 +158,8 @@ void ticket_finish_part(struct ticket_table *table, struct ticket *ticket, int p
 
 void ticket_finish_all(struct ticket_table *table, int status, const char *error)
 {
-	/* A ticket that leaves the table moves others, and the last part of a batch finishes what has a
-	 * lower id. */
+	/* A ticket that leaves the table moves others, and the last part of a batch ends a ticket with
+	 * a lower id. */
 	for (size_t at = table->end; at > table->head;) {
 		uint64_t id = table->items[at - 1].id;
 		ticket_finish(table, &table->items[at - 1], status, error, NULL);

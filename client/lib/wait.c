@@ -31,7 +31,7 @@ int call_await(kiln_client *client, kiln_ticket id, int64_t deadline)
 	return KILN_OK;
 }
 
-/* The caller's ticket: a part of a batch is nobody's. */
+/* Finds a ticket of the program's; parts of a batch and tickets given up are not. */
 static struct ticket *find_outstanding(const kiln_client *client, kiln_ticket id)
 {
 	struct ticket *ticket = ticket_find(&client->tickets, id);
@@ -80,7 +80,7 @@ int kiln_wait(kiln_client *client, kiln_ticket ticket, int timeout_ms)
 	return kiln_wait_time(client, ticket, timeout_ms, NULL);
 }
 
-/* By message or from the lane: what is asked not to be run. */
+/* Asks the daemon not to run what has not begun. */
 static void cancel_begin(kiln_client *client, struct request *request, const struct ticket *ticket)
 {
 	link_begin(client, request, "cancel");
@@ -92,8 +92,8 @@ static void cancel_begin(kiln_client *client, struct request *request, const str
 	}
 }
 
-/* The calls of a batch that went by message have the ids that follow its own; others are in one
- * piece.  Those that have ended are NULL. */
+/* A batch by message has a ticket for each of its calls, with the ids that follow its own; NULL if
+ * that call has ended.  Other tickets are one piece. */
 static const struct ticket *piece_of(const kiln_client *client, const struct ticket *ticket, int i)
 {
 	if (ticket->lane || ticket->parts == 0)
@@ -127,7 +127,7 @@ static int cancel_one(kiln_client *client, const struct ticket *ticket)
 	struct request request;
 	cancel_begin(client, &request, ticket);
 	int status = link_ask(client, &request, client_deadline(client), NULL);
-	/* It may have finished while the request was on its way: then there was nothing to cancel. */
+	/* ENOENT: the call ended while the request was on its way, so there was nothing to cancel. */
 	return status == KILN_ENOENT ? KILN_OK : status;
 }
 
@@ -139,7 +139,7 @@ static int cancel(kiln_client *client, kiln_ticket id)
 		return KILN_ENOENT;
 	if (ticket->state == TICKET_DONE)
 		return KILN_OK;
-	const struct ticket whole = *ticket; /* answers may move the table */
+	const struct ticket whole = *ticket; /* answers may move the table's tickets */
 	int status = KILN_OK;
 	for (int i = 0; i < pieces(&whole) && status == KILN_OK; i++) {
 		const struct ticket *piece = piece_of(client, &whole, i);
@@ -158,7 +158,7 @@ int kiln_cancel(kiln_client *client, kiln_ticket ticket)
 
 /* ---- Event loops ---- */
 
-/* These two look only, so they do not enter; a child of fork() is told all the same. */
+/* kiln_fd() and kiln_events() only look, so they do not enter. */
 static int check_look(const kiln_client *client)
 {
 	if (!client)
@@ -190,7 +190,7 @@ int kiln_dispatch(kiln_client *client)
 	status = link_drain(client);
 	lane_watch(client);
 	lane_collect(client);
-	/* The tickets that the end of the daemon finished are reported before the end itself. */
+	/* Tickets that the daemon's end has finished are reported before that end. */
 	if (client->tickets.done > 0)
 		status = client->tickets.done > INT32_MAX ? INT32_MAX : (int)client->tickets.done;
 	else if (status != KILN_OK)

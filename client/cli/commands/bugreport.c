@@ -1,7 +1,7 @@
 /*
- * bugreport.c: all that is needed to compile a kernel of the cache, or one that failed, once
- * more without kilnd, as files in a directory: the unit, what the compiler was told, what it said,
- * and a script.  Directories of the user's files and home are cut off.
+ * bugreport.c: 'kiln bugreport KEY': writes a directory with all that compiles a kernel of the
+ * cache, or a failed one, without kilnd: the unit, the compiler's options, its log, and a script. 
+ * Directories of the user's files and home are cut off.
  */
 #include "bugreport.h"
 #include "client/cli/daemon.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a kernel, or of one that failed. */
+/* One report, of a kernel or of a failure. */
 struct kernel_report {
 	struct bugreport files;
 	const kiln_reply *reply;
@@ -22,7 +22,7 @@ struct kernel_report {
 
 /* ---- What is nobody's business ---- */
 
-/* The directories of #line "/dir/name". */
+/* Hides the directories of #line "/dir/name". */
 static void find_prefixes(struct kernel_report *report)
 {
 	const char *at = kiln_reply_str(report->reply, "source");
@@ -40,7 +40,7 @@ static void find_prefixes(struct kernel_report *report)
 
 /* ---- Files ---- */
 
-/* A word of a shell's. */
+/* Writes a word for the shell. */
 static void put_word(const char *word, FILE *file)
 {
 	fputs(" '", file);
@@ -62,7 +62,7 @@ static const char *argument(const struct kernel_report *report, int i, bool *opt
 	return kiln_reply_str(report->reply, path);
 }
 
-/* The value of a line of the key's text, to be freed. */
+/* The value of a line of the key's text; the caller frees it. */
 static char *key_value(const struct kernel_report *report, const char *name)
 {
 	const char *at = kiln_reply_str(report->reply, "key_text");
@@ -73,7 +73,7 @@ static char *key_value(const struct kernel_report *report, const char *name)
 	return at ? strndup(at + length + 1, strcspn(at + length + 1, "\n")) : strdup("unknown");
 }
 
-/* What NVRTC calls the unit: the name behind the last '/'. */
+/* The unit's name for NVRTC: what stands behind the last '/'. */
 static void put_name(const struct kernel_report *report, FILE *file)
 {
 	char *source = key_value(report, "source"), *slash = source ? strrchr(source, '/') : NULL;

@@ -1,7 +1,7 @@
 /*
- * bugreport_all.c: how the daemon is, and what went wrong before, as files in a directory that a
- * user may send: its reports, figures, waits, the list of its kernels, its log.  The daemon leaves
- * out what is secret; directories below the user's home are cut off here.
+ * bugreport_all.c: writes the daemon's state as files in a directory that a user may send: reports,
+ * figures, waits, the list of kernels, the log.  The daemon leaves secrets out; this file cuts off
+ * directories below the user's home.
  */
 #include "bugreport.h"
 #include "client/cli/daemon.h"
@@ -15,7 +15,7 @@
 #define REPORTS_MOST 64
 #define ROWS_MOST 2000
 
-/* What is asked of the daemon, each a file. */
+/* The requests, each of which fills a file. */
 static const struct question {
 	const char *file, *request, *what;
 } questions[] = {
@@ -25,7 +25,7 @@ static const struct question {
 };
 #define QUESTIONS ((int)(sizeof(questions) / sizeof(questions[0])))
 
-/* One request; CLI_OK with *reply NULL where the daemon knows no such request. */
+/* Sends one request; CLI_OK with *reply NULL if the daemon does not know it. */
 static int ask(struct cli *cli, kiln_client *client, const char *request, const kiln_attr *args,
 			   int count, kiln_reply **reply)
 {
@@ -65,7 +65,7 @@ static int put_now(struct bugreport *report, struct cli *cli, kiln_client *clien
 	return status;
 }
 
-/* One that made room for others meanwhile is left out. */
+/* A report that made room for others meanwhile is left out. */
 static int put_fault(struct bugreport *report, kiln_client *client, const char *id)
 {
 	kiln_attr named = cli_attr_string("report", id);

@@ -1,6 +1,6 @@
 /*
- * bugreport_files.c: the directory of a bug report and its files, without directories of the
- * user's in them.
+ * bugreport_files.c: makes the directory of a bug report and its files, and cuts directories of the
+ * user's off.
  */
 #include "bugreport.h"
 #include "client/cli/failure.h"

@@ -1,4 +1,4 @@
-/* bugreport_text.c: the program that a report for NVRTC brings along. */
+/* bugreport_text.c: the C program that comes with a report about NVRTC. */
 #include "bugreport.h"
 
 const char bugreport_nvrtc[] =

@@ -1,6 +1,6 @@
 /*
- * cache.c: the compiled kernels that the daemon keeps: list them, show one, get its object.
- * failed.c has what compiles that failed have of their own.
+ * cache.c: 'kiln cache ls', 'show' and 'get'.  cache_failed.c prints what only failed compiles
+ * have.
  */
 #include "cache.h"
 #include "client/cli/daemon.h"
@@ -58,7 +58,7 @@ static void print_date(const char *name, int64_t seconds)
 	print_pair(name, "%s", text);
 }
 
-/* A host's object has none of the figures of a GPU's. */
+/* An object for the cpu has no figures of a GPU's. */
 static void print_figure(const kiln_reply *reply, const char *name, const char *member,
 						 const char *unit)
 {
@@ -97,7 +97,7 @@ static void print_row(const kiln_reply *reply)
 	}
 }
 
-/* Prints a text of the row under a title, whole. */
+/* Prints a whole text of the row under a title. */
 static void print_part(const kiln_reply *reply, const char *title, const char *member)
 {
 	const char *text = kiln_reply_str(reply, member);

@@ -1,6 +1,6 @@
 /*
- * cache_failed.c: the compiles that failed and are remembered: list them, show one, forget them so
- * that they are tried again.
+ * cache_failed.c: 'kiln cache ls --failed' and 'kiln cache retry': failed compiles, which the
+ * daemon remembers.
  */
 #include "cache.h"
 #include "client/cli/daemon.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-/* "for ever", or how long still. */
+/* "for ever", or how much longer the daemon remembers. */
 static const char *kept_for(int64_t until, char text[FIGURE_MAX])
 {
 	if (!until)

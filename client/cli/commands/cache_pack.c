@@ -20,7 +20,7 @@
 
 #define ARGS_MOST 8
 
-/* The daemon has another working directory. */
+/* Makes the path absolute, since the daemon has another working directory. */
 static int absolute(const char *path, char out[PATH_MAX])
 {
 	char here[PATH_MAX] = "";
@@ -89,7 +89,7 @@ static int cli_cache_export(struct cli *cli)
 
 /* ---- Import ---- */
 
-/* They are found by a daemon with that compiler, and by no other. */
+/* Prints the compilers of the kernels: only a daemon with that compiler finds them. */
 static void print_foreign(const kiln_reply *reply)
 {
 	int count = kiln_reply_count(reply, "compilers");

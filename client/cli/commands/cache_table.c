@@ -1,7 +1,7 @@
 /*
- * cache_table.c: registers, spills, shared memory and sizes of the kernels, those of one
- * instantiation together: the first of them as it is, the others with what is different, so that
- * targets and compilers can be compared.
+ * cache_table.c: 'kiln cache table': registers, spills, shared memory and sizes.  Kernels of one
+ * instantiation stand together, the first in full, the others with what differs, so that targets
+ * and compilers can be compared.
  */
 #include "cache.h"
 #include "client/cli/daemon.h"
@@ -29,7 +29,7 @@ struct entry {
 	char key[65], op[24], target[16], compiler[96];
 	char *instantiation;
 	int64_t figures[FIGURES]; /* -1: not known */
-	int64_t rank;             /* of its instantiation: the largest of what is sorted by */
+	int64_t rank;             /* largest value of its instantiation, which the table is sorted by */
 	size_t group, in_group;
 };
 
@@ -119,7 +119,7 @@ static int compare(const void *left, const void *right)
 	return order ? order : strcmp(a->key, b->key);
 }
 
-/* Numbers the groups of an order in which they are together. */
+/* Numbers the groups of kernels that stand together in this order. */
 static void number_groups(struct listing *listing)
 {
 	size_t first = 0;
@@ -133,7 +133,7 @@ static void number_groups(struct listing *listing)
 	}
 }
 
-/* By name first, so that instantiations are together and their largest figures can be seen. */
+/* Sorts by name first, so that each instantiation's largest figures can be found. */
 static void sort(struct listing *listing, int by)
 {
 	if (listing->count)
@@ -154,7 +154,7 @@ static void sort(struct listing *listing, int by)
 
 /* ---- Printing ---- */
 
-/* "nvrtc 13.0 5f2a1c" of the compiler's id: what it is, and the beginning of its hash. */
+/* "nvrtc 13.0 5f2a1c": the compiler, and the beginning of its hash. */
 static void short_compiler(const char *id, char out[96])
 {
 	const char *at = id;
@@ -237,7 +237,7 @@ static void print_json(const struct listing *listing, size_t end)
 	json_end();
 }
 
-/* How many entries the first so many instantiations have. */
+/* How many entries the first `limit` instantiations have. */
 static size_t limit_groups(const struct listing *listing, int64_t limit)
 {
 	size_t at = 0;

@@ -1,6 +1,6 @@
 /*
- * cache_upkeep.c: trim, clear, pin and unpin what the daemon keeps.  The daemon does the work in
- * pieces, and this asks for one after the other: who interrupts the command stops the work.
+ * cache_upkeep.c: 'kiln cache trim', 'clear', 'pin' and 'unpin'.  The daemon works in pieces and
+ * the command asks for one after another, so an interrupt stops the work.
  */
 #include "cache.h"
 #include "client/cli/daemon.h"
@@ -20,7 +20,7 @@
 
 /* ---- Trim and clear ---- */
 
-/* What is asked of the daemon, and what its pieces add up to. */
+/* A request, and the sums over its pieces. */
 struct trimming {
 	const char *request;
 	kiln_attr args[10];
@@ -28,7 +28,7 @@ struct trimming {
 	bool dry_run;
 	int64_t wanted_bytes, wanted_left;
 	int64_t removed, freed;
-	int64_t first_left; /* rows that there were */
+	int64_t first_left; /* rows before */
 };
 
 static int add(struct trimming *trim, kiln_attr arg)
@@ -105,7 +105,7 @@ static void print_removed(const struct trimming *trim, const kiln_reply *last)
 	putchar('\n');
 }
 
-/* A dry run removes nothing, so what is counted already is allowed for. */
+/* A dry run removes nothing, so it allows for what is counted already. */
 static void set_next(struct trimming *trim, const kiln_reply *reply)
 {
 	int64_t freed = trim->dry_run ? trim->freed : 0, removed = trim->dry_run ? trim->removed : 0;

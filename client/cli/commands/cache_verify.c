@@ -1,7 +1,7 @@
 /*
- * cache_verify.c: has every row of the cache read and checked, and with --recompile a sample of
- * the kernels compiled once more and compared bit for bit.  Piece by piece: who interrupts the
- * command stops the work.
+ * cache_verify.c: 'kiln cache verify': has every row read and checked, and with --recompile a
+ * sample compiled again and compared bit for bit.  The daemon works in pieces, so an interrupt
+ * stops the work.
  */
 #include "cache.h"
 #include "client/cli/daemon.h"
@@ -23,7 +23,7 @@
 
 #define PAGE 1000 /* rows of a request */
 
-/* A row that is not as it should be. */
+/* A bad row. */
 struct finding {
 	char key[65], result[16], why[512];
 };
@@ -42,7 +42,7 @@ struct verifying {
 	bool no_memory;
 };
 
-/* Room for one more; NULL without memory. */
+/* Makes room for one more; NULL without memory. */
 static void *grow(struct verifying *verifying, void **items, size_t count, size_t *capacity,
 				  size_t size)
 {
@@ -120,7 +120,7 @@ static void take_key(const kiln_reply *reply, int row, void *arg)
 	verifying->key_count++;
 }
 
-/* Puts so many keys first, each as likely as any other. */
+/* Puts a random sample of so many keys first. */
 static size_t choose(struct verifying *verifying)
 {
 	size_t all = verifying->key_count;
@@ -162,7 +162,7 @@ static int recompile_sample(struct verifying *verifying)
 		kiln_reply *reply;
 		int status = kiln_request(verifying->client, "cache.recompile", &key, 1, &reply);
 
-		/* Trimmed meanwhile. */
+		/* The row was trimmed meanwhile. */
 		if (status == KILN_ENOENT)
 			continue;
 		if (status)

@@ -1,6 +1,6 @@
 /*
- * debug.c: the faults that tests ask of a daemon started with --test-requests, with their
- * arguments by position.
+ * debug.c: 'kiln debug': asks a daemon with --test-requests for faults, whose arguments stand by
+ * position.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"

@@ -1,6 +1,6 @@
 /*
- * debug_waits.c: who waits now, for what, of whom and since when, as the daemon knows it without
- * asking anybody.
+ * debug_waits.c: 'kiln debug waits': who waits now, for what and since when.  The daemon answers
+ * without asking another process.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/table.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the system calls a process that is here; "": it is not. */
+/* The name of a process of this host; "": there is none. */
 static const char *process_name(int64_t pid, char name[32])
 {
 	char path[48];

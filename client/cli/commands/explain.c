@@ -1,6 +1,6 @@
 /*
- * explain.c: what the planner chooses for a problem (explain), and compiling it ahead of use
- * (compile), for this machine's device or for a target that it does not have.
+ * explain.c: 'kiln explain' and 'kiln compile', of operators and statements, for this machine's
+ * device or for another target.
  */
 #include "explain.h"
 #include "client/cli/daemon.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Texts of the daemon end in a newline or not; what follows starts on a line of its own. */
+/* Prints a text of the daemon, which may lack the newline at its end. */
 static void print_text(const char *text)
 {
 	size_t length = strlen(text);
@@ -26,7 +26,7 @@ typedef int ask_function(kiln_client *client, const char *op, const kiln_tensor 
 						 int tensor_count, const kiln_attr *attrs, int attr_count,
 						 const char *target, kiln_reply **out);
 
-/* The commands for statements of map describe them in their own way. */
+/* Whether the command takes a statement. */
 static bool is_map(const struct cli *cli)
 {
 	const char *second = strchr(cli->command->name, ' ');
@@ -53,7 +53,7 @@ static int ask(struct cli *cli, ask_function *function, kiln_reply **reply)
 	return status;
 }
 
-/* What --choice may name; a statement's are not listed by the daemon. */
+/* Prints the names that --choice takes; the daemon lists none for a statement. */
 static void print_choices(const kiln_reply *reply)
 {
 	int count = kiln_reply_count(reply, "choices");

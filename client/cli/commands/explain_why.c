@@ -24,7 +24,7 @@ static int64_t near_int(const kiln_reply *reply, int row, const char *member)
 	return kiln_reply_int(reply, path);
 }
 
-/* Each difference behind what stands between them. */
+/* Prints the differences with `between` between them. */
 static void print_differences(const kiln_reply *reply, int row, const char *between)
 {
 	int count = 0;

@@ -1,5 +1,6 @@
 /*
- * faults.c: the reports that the daemon wrote of what went wrong: a list, and one of them.
+ * faults.c: 'kiln faults ls' and 'show': the daemon's reports of processes that ended and of
+ * damage.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
@@ -39,7 +40,7 @@ static int cli_faults_ls(struct cli *cli)
 	return CLI_OK;
 }
 
-/* The text of a kernel that was in flight, if the cache still has it. */
+/* Prints the source of a kernel that was in flight, if the cache still has it. */
 static void print_source(struct cli *cli, const kiln_reply *report, int row)
 {
 	char path[32];

@@ -1,6 +1,6 @@
 /*
- * help.c: prints what the tables of commands and options say, for people and as JSON, and the
- * daemon's own table of requests.  Adds no text of its own about a command.
+ * help.c: 'kiln help': prints the tables of commands and options, for people and as JSON, and the
+ * daemon's own table of requests.  It adds no text of its own about a command.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
@@ -103,7 +103,7 @@ static void write_command(const struct cli_command *command)
 
 /* ---- What is asked for ---- */
 
-/* One word names the command, if there is one, and all whose first word it is. */
+/* One word names the command of that name and all commands that begin with it. */
 static bool is_named(const struct cli *cli, const struct cli_command *command, const char *first,
 					 const char *second)
 {
@@ -161,7 +161,7 @@ static int help_all(const struct cli *cli)
 	return CLI_OK;
 }
 
-/* The daemon's own table of requests: only it knows which ones it has. */
+/* Prints the daemon's own table of requests. */
 static int help_requests(struct cli *cli)
 {
 	static const char *const headers[] = {"REQUEST", "ARGUMENTS", "REPLY"};

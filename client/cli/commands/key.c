@@ -1,6 +1,5 @@
 /*
- * key.c: the keys that seal what goes to other machines, and those that are believed: make one,
- * list them, show the public half, trust one, trust it no more.
+ * key.c: 'kiln key': the keys that seal packs here, and the public keys that this host trusts.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
@@ -85,7 +84,7 @@ static int cli_key_show(struct cli *cli)
 	return status;
 }
 
-/* The line of a file that holds a public key; -: standard input. */
+/* Reads the line with a public key; "-" is standard input. */
 static int read_line(const struct cli *cli, const char *path, char line[256])
 {
 	FILE *in = strcmp(path, "-") != 0 ? fopen(path, "r") : stdin;
@@ -97,7 +96,7 @@ static int read_line(const struct cli *cli, const char *path, char line[256])
 	got = fread(line, 1, 255, in);
 	failed = ferror(in) ? errno : 0;
 	line[got] = 0;
-	/* Whatever is no text ends there, and is no key. */
+	/* A zero byte ends the text, which is then no key. */
 	if (in != stdin)
 		fclose(in);
 	if (failed)

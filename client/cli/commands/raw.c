@@ -1,7 +1,6 @@
 /*
- * raw.c: `kiln run raw`: compiles a kernel of the user's own, launches it once on the arguments
- * of the command line, writes what it wrote to files, and then times it, if asked to, beside a copy
- * of as many bytes.
+ * raw.c: 'kiln run raw': compiles a kernel of the user's own, launches it once, writes its outputs
+ * to files, and with --time times it beside a copy of as many bytes.
  */
 #include "raw.h"
 #include "client/cli/check_daemon.h"
@@ -71,7 +70,7 @@ static int prepare(struct raw_run *run)
 	return status ? cli_failed(run->cli, status, "run raw") : CLI_OK;
 }
 
-/* What is submitted: the kernel, or a copy. */
+/* The work to time: the kernel, or a copy. */
 struct work {
 	struct raw_run *run;
 	kiln_call *copy; /* NULL: the kernel */
@@ -94,7 +93,7 @@ static int call_once(const struct work *work, double *took, double *device)
 				  : CLI_OK;
 }
 
-/* Medians, and the best. */
+/* Takes the medians, and the best. */
 static int call_often(const struct work *work, double *middle, double *best, double *device)
 {
 	struct raw_run *run = work->run;
@@ -124,7 +123,7 @@ static int call_often(const struct work *work, double *middle, double *best, dou
 
 /* ---- The copy ---- */
 
-/* Memory that was never written need not be there. */
+/* The kernel need not have written its memory. */
 static int fill(kiln_buffer *buffer, uint64_t bytes)
 {
 	uint8_t *piece = malloc(PIECE_BYTES);

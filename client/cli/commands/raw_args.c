@@ -1,6 +1,6 @@
 /*
- * raw_args.c: from the command line of `kiln run raw` to a source and a launch.  The kernel's
- * arguments are the options that stand for one, in their order.
+ * raw_args.c: reads the command line of 'kiln run raw' into a source and a launch.  Options that
+ * stand for an argument of the kernel come in the kernel's order.
  */
 #include "client/cli/data.h"
 #include "client/cli/deadlines.h"
@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MOST ((size_t)4 << 20) /* of a source or header; the library allows no more */
+#define TEXT_MOST ((size_t)4 << 20) /* bytes of a source or header; the library takes no more */
 
 /* ---- Source and headers ---- */
 
-/* Reads a text that raw_forget frees; path "-" is standard input. */
+/* Reads a file; raw_forget() frees the text.  "-" is standard input. */
 static int read_text(struct raw_run *run, const char *path, const char **text, size_t *bytes)
 {
 	bool standard = !strcmp(path, "-");
@@ -49,7 +49,7 @@ static int read_text(struct raw_run *run, const char *path, const char **text, s
 	return CLI_OK;
 }
 
-/* A copy that raw_forget frees. */
+/* Copies a text; raw_forget() frees the copy. */
 static char *copy_text(struct raw_run *run, const char *text, size_t length)
 {
 	char *copy = strndup(text, length);
@@ -74,7 +74,7 @@ static int read_source(struct raw_run *run, const char *path)
 	return read_text(run, path, &raw->source, &raw->source_bytes);
 }
 
-/* FILE is included by the name behind its last '/', or as NAME=FILE says. */
+/* Reads FILE, which the source includes by the name behind its last '/', or NAME=FILE. */
 static int read_include(struct raw_run *run, const char *text)
 {
 	kiln_text *header = &run->headers[run->raw.header_count++];
@@ -99,7 +99,7 @@ static int read_macro(struct raw_run *run, const char *text)
 
 /* ---- Arguments ---- */
 
-/* "f32:1024x1024", from text + at on. */
+/* Reads "f32:1024x1024" from text + at on. */
 static int read_array(const struct raw_arg *arg, const char *spec, struct npy *array)
 {
 	size_t length = strcspn(spec, ":");
@@ -125,7 +125,7 @@ static int read_array(const struct raw_arg *arg, const char *spec, struct npy *a
 	return status;
 }
 
-/* FILE:TYPE:SHAPE, where FILE may have ':' in it. */
+/* Reads FILE:TYPE:SHAPE; FILE may have ':' in it. */
 static int read_out(struct raw_run *run, struct raw_arg *arg)
 {
 	const char *last = strrchr(arg->text, ':'), *type = last;
@@ -189,7 +189,7 @@ static int read_arg(struct raw_run *run, const struct cli_given *given)
 	return files_load(run->cli, arg->text, &arg->array);
 }
 
-/* A file has room for one argument. */
+/* One file serves one argument. */
 static int check_paths(const struct raw_run *run)
 {
 	for (int i = 0; i < run->launch.arg_count; i++)
@@ -200,7 +200,7 @@ static int check_paths(const struct raw_run *run)
 	return CLI_OK;
 }
 
-/* All that may come more than once, each in its own order. */
+/* Reads all options that may come more than once, each kind in its order. */
 static int read_given(struct raw_run *run)
 {
 	int status = CLI_OK;

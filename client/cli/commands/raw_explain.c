@@ -1,6 +1,6 @@
 /*
- * raw_explain.c: a kernel of the user's own without running it: whether the cache has it (explain
- * raw), and compiling it ahead of use, for targets that are not here, too (compile raw).
+ * raw_explain.c: 'kiln explain raw' and 'kiln compile raw': a kernel of the user's own without
+ * running it, also for targets that this host lacks.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"

@@ -1,5 +1,5 @@
 /*
- * raw_report.c: what `kiln run raw` prints of a kernel that has run, for people and as JSON.
+ * raw_report.c: the output of 'kiln run raw', for people and as JSON.
  */
 #include "client/cli/check_daemon.h"
 #include "client/cli/json.h"
@@ -80,7 +80,7 @@ static void print_argument(const struct raw_arg *arg, int number)
 			   arg->access & KILN_READ ? arg->text : arg->path);
 }
 
-/* Device times where the device has a clock, else those of the way there and back. */
+/* Uses the device's times where the device has a clock, else those of whole calls. */
 static void print_times(const struct raw_run *run)
 {
 	bool clock = run->device_us > 0 && (run->copy_device_us > 0 || !(run->copy_us > 0));

@@ -1,6 +1,6 @@
 /*
- * record.c: writes down what the daemon was asked for, as a manifest that `kiln warm` compiles
- * on any machine.
+ * record.c: 'kiln record': writes down the kernels that the daemon was asked for, as a manifest
+ * that 'kiln warm' compiles on any machine.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
@@ -18,7 +18,7 @@
 
 #define PATH_MOST 4096
 
-/* Where it goes: a file that appears as a whole, or standard output. */
+/* The output: a file that appears as a whole, or standard output. */
 struct target {
 	FILE *out;
 	const char *path; /* NULL: standard output */
@@ -66,7 +66,7 @@ static void write_head(const struct cli *cli, FILE *out)
 			KILN_VERSION_STRING, date);
 }
 
-/* All pages.  The figures of the last one are those of all. */
+/* Reads all pages.  The last page has the figures of all. */
 static int write_pages(const struct cli *cli, kiln_client *client, FILE *out, int64_t *problems,
 					   int64_t *left_out)
 {
@@ -125,7 +125,8 @@ static int record_once(const struct cli *cli, kiln_client *client, const char *p
 	return status;
 }
 
-/* Until it is interrupted, or the daemon ends: then the file is as it last was. */
+/* Writes the file again and again until an interrupt or the daemon's end, which leave it as it was
+ * last. */
 static int follow(const struct cli *cli, kiln_client *client, const char *path, int64_t seconds)
 {
 	int status = CLI_OK;

@@ -1,6 +1,6 @@
 /*
- * run.c: runs an operator through the daemon on random data or on files, checks all that it
- * wrote against the operator's reference, and says what it took.
+ * run.c: 'kiln run' and 'kiln run map': runs an operator on random data or on files, verifies every
+ * output against the operator's reference, and times it.
  */
 #include "run.h"
 #include "client/cli/check_daemon.h"
@@ -20,11 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WARM_CALLS 5 /* or as many as WARM_US are enough for */
+#define WARM_CALLS 5 /* or fewer, if they take WARM_US */
 #define WARM_US 2e6
-#define LONG_BYTES (64ull << 20)  /* of data from which on somebody waits */
-#define PIECE_BYTES (16ull << 20) /* that results are compared in */
-#define POISON 0xA5 /* in outputs before a call, so that an element not written shows */
+#define LONG_BYTES (64ull << 20)  /* from so many bytes on, steps are announced */
+#define PIECE_BYTES (16ull << 20) /* bytes that are compared at once */
+#define POISON 0xA5 /* fills outputs before a call, so that an element not written shows */
 
 /* ---- Data ---- */
 
@@ -137,7 +137,7 @@ static int make_buffers(struct run *run)
 
 /* ---- Running ---- */
 
-/* On a terminal, what takes long is told before it is done. */
+/* Announces a step that takes long, on a terminal. */
 static void tell(const struct run *run, const char *what)
 {
 	if (run->bytes >= LONG_BYTES && isatty(STDERR_FILENO))
@@ -246,7 +246,7 @@ static int compare_piece(struct run *run, int i, uint64_t at, uint64_t bytes, ui
 	return CLI_FAILED;
 }
 
-/* The same input gives the same bits: what the last call wrote is what the first one did. */
+/* Compares the outputs of the last call with those of the first, bit for bit. */
 static int compare_again(struct run *run)
 {
 	uint8_t *again = malloc(PIECE_BYTES);

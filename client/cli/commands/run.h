@@ -1,6 +1,6 @@
 /*
- * run.h: what the files of `kiln run` share: run.c (the call, its results and times) and
- * run_report.c (what is printed of it).
+ * run.h: what the files of 'kiln run' share: run.c (the call, its results and times) and
+ * run_report.c (the output).
  */
 #ifndef KILN_CLI_RUN_H
 #define KILN_CLI_RUN_H
@@ -11,25 +11,25 @@ struct run {
 	const struct cli *cli;
 	struct files files;
 	struct cli_problem problem;
-	struct check check; /* its operands are those of the call, with their data */
+	struct check check; /* the operands of the call, with their data */
 	kiln_client *client;
 	kiln_call *call;
 	kiln_buffer *buffers[KILN_MAX_OPERANDS];
-	uint64_t bytes;           /* of all buffers */
-	int64_t seed, warm_calls; /* warm_calls: at most, then how many there were */
-	int timeout_ms;           /* of a call */
-	double enough_us;         /* of warm calls; 0: all of them are made */
+	uint64_t bytes;           /* bytes of all buffers */
+	int64_t seed, warm_calls; /* warm_calls: most warm calls, then how many there were */
+	int timeout_ms;           /* most time of one call */
+	double enough_us;         /* most time of warm calls; 0: all are made */
 	double prepare_us, first_us, warm_us, best_us, device_us;
 };
 
-/* Is the operand there, or left out? */
+/* Whether the operand is there, or left out. */
 static inline bool run_has(const struct run *run, int operand)
 {
 	return run->check.operands[operand].tensor.dtype != KILN_DTYPE_NONE;
 }
 
 void run_print_json(const struct run *run);
-/* timed: with the bytes that were moved in a second. */
+/* timed: prints the bytes moved in a second, too. */
 void run_print_report(const struct run *run, bool timed);
 
 #endif

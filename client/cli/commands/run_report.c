@@ -1,5 +1,5 @@
 /*
- * run_report.c: what `kiln run` prints of a call that was right, for people and as JSON.
+ * run_report.c: the output of 'kiln run' for a call with right results, for people and as JSON.
  */
 #include "client/cli/check_daemon.h"
 #include "client/cli/files.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each attribute by its name. */
+/* Writes an attribute under its name. */
 static void json_attribute(const struct run *run, const kiln_attr *attr)
 {
 	if (attr->kind == KILN_ATTR_INTS)
@@ -25,7 +25,7 @@ static void json_attribute(const struct run *run, const kiln_attr *attr)
 		json_int(attr->name, attr->i);
 }
 
-/* Of the file that the operand comes from or goes to; NULL: there is none. */
+/* The path of the operand's file; NULL: there is none. */
 static const char *path_of(const struct run *run, int operand)
 {
 	const char *name = run->check.operands[operand].name;
@@ -116,7 +116,7 @@ static void print_files(const struct run *run)
 	}
 }
 
-/* The plan knows how many bytes a call reads and writes. */
+/* Takes the bytes that a call reads and writes from its plan. */
 static void print_speed(const struct run *run)
 {
 	const struct cli_problem *problem = &run->problem;

@@ -1,5 +1,5 @@
 /*
- * status.c: the daemon as a whole: status, devices, ops, stop.
+ * status.c: 'kiln status', 'devices', 'ops' and 'stop'.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/deadlines.h"
@@ -32,9 +32,9 @@ static int64_t row_int(const kiln_reply *reply, const char *list, int row, const
 }
 
 #define COLUMNS 80
-#define VALUES 15 /* the column in which they begin */
+#define VALUES 15 /* the column in which values begin */
 
-/* The line goes on with this piece, or the next one begins with it. */
+/* Prints a piece on this line, or begins the next line with it. */
 static void print_piece(int *column, const char *piece)
 {
 	int length = (int)strlen(piece);
@@ -113,8 +113,8 @@ static void print_targets(int length, const char *version, const char *targets)
 	putchar('\n');
 }
 
-/* Which compilers there are, or why not: the first word of an identity says whose it is, then comes
- * a hash, before or after what people call it. */
+/* Prints the compilers, or why there are none.  The first word of an identity names the maker; a
+ * hash stands before or after the name that people use. */
 static void print_compilers(const kiln_reply *reply)
 {
 	const char *nvrtc = kiln_reply_str(reply, "workers.nvrtc");
@@ -130,7 +130,7 @@ static void print_compilers(const kiln_reply *reply)
 	print_pair("c++", "%s", host[0] ? host + (host[0] == ' ') : "not known yet");
 }
 
-/* What holds the processes in which users' sources are compiled and run. */
+/* Prints the sandbox of processes that compile and run users' sources. */
 static void print_sandbox(const kiln_reply *reply)
 {
 	const char *compilers = kiln_reply_str(reply, "workers.sandbox");
@@ -175,7 +175,7 @@ static void print_limits(const kiln_reply *reply)
 	table_end(&table);
 }
 
-/* Figures that contradict each other: never, or the daemon has a defect. */
+/* Prints contradictions among the daemon's figures, each a defect of the daemon. */
 static void print_broken(const kiln_reply *reply)
 {
 	int rows = kiln_reply_count(reply, "identities");
@@ -188,7 +188,7 @@ static void print_broken(const kiln_reply *reply)
 					   row_int(reply, "identities", i, "right"));
 }
 
-/* The generic kernels, and what the shapes of connected programs vary in. */
+/* Prints the generic kernels, and which axes vary in the shapes of connected programs. */
 static void print_tiers(const kiln_reply *reply)
 {
 	int sessions = kiln_reply_count(reply, "sessions");
@@ -214,7 +214,7 @@ static void print_tiers(const kiln_reply *reply)
 	}
 }
 
-/* Of the compilers, and what a compile of our templates takes. */
+/* Prints the compilers' memory, and what a compile of Kiln's own templates takes. */
 static void print_memory(const kiln_reply *reply)
 {
 	char have[FIGURE_MAX], nvrtc[FIGURE_MAX], host[FIGURE_MAX];
@@ -228,7 +228,7 @@ static void print_memory(const kiln_reply *reply)
 		print_pair("", "%" PRId64 " compile%s for memory", held, held == 1 ? " waits" : "s wait");
 }
 
-/* The second tier, if there is one. */
+/* Prints the second tier, if there is one. */
 static void print_remote(const kiln_reply *reply)
 {
 	const char *state = kiln_reply_str(reply, "remote.state");
@@ -259,7 +259,8 @@ static void print_remote(const kiln_reply *reply)
 				   figure_micros((double)kiln_reply_int(reply, "remote.ask.p99"), p99));
 }
 
-/* What of both sides differs, and whether the daemon's program is still the one that it runs. */
+/* Prints how command and daemon differ, and whether the daemon's program file is still the one that
+ * it runs. */
 static void print_versions(const kiln_reply *reply)
 {
 	const char *daemon = kiln_reply_str(reply, "server.version");
@@ -276,7 +277,7 @@ static void print_versions(const kiln_reply *reply)
 				   kiln_reply_str(reply, "server.build"));
 }
 
-/* Where to read on, and when the daemon ends by itself. */
+/* Prints where the log is, and when the daemon ends by itself. */
 static void print_log(const kiln_reply *reply)
 {
 	int64_t idle = kiln_reply_int(reply, "server.idle_exit_s");
@@ -288,7 +289,7 @@ static void print_log(const kiln_reply *reply)
 		print_pair("ends", "after %" PRId64 " s without a session (--idle-exit)", idle);
 }
 
-/* What is kept, and what is wrong with the disk, with what helps. */
+/* Prints the cache, and what is wrong with its disk, with what helps. */
 static void print_cache(const kiln_reply *reply)
 {
 	int64_t aside = kiln_reply_int(reply, "cache.set_aside");
@@ -383,7 +384,7 @@ static int cli_devices(struct cli *cli)
 	return CLI_OK;
 }
 
-/* "axis: which (default -1); scale: factor": a line each. */
+/* Prints "axis: which (default -1); scale: factor", a line each. */
 static void print_attributes(const char *text)
 {
 	while (*text) {
@@ -421,7 +422,7 @@ static int64_t now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Waits until the process ended.  It does not matter whose child it is. */
+/* Waits until the process has ended, whoever its parent is. */
 static bool wait_gone(int pidfd, int timeout_ms)
 {
 	struct pollfd poller = {.fd = pidfd, .events = POLLIN};
@@ -449,7 +450,8 @@ static int cli_stop(struct cli *cli)
 		cli_failed(cli, error, "stop");
 		goto out;
 	}
-	/* Opened before the daemon is asked, so that the number cannot be another process's by then. */
+	/* The descriptor is opened before the daemon is asked to stop, while the pid cannot be another
+	 * process's. */
 	pid = kiln_reply_int(reply, "server.pid");
 	pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
 	kiln_reply_free(reply);

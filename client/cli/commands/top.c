@@ -1,7 +1,7 @@
 /*
- * top.c: a live view of the daemon on a plain terminal.  The screen is drawn over itself, one
- * write a frame, so that nothing flickers; whatever ends it (q, Ctrl-C, a signal, the daemon's end)
- * leaves the terminal as it was.
+ * top.c: 'kiln top': a live view of the daemon on a plain terminal.  Each frame is one write over
+ * the last one, so nothing flickers.  Whatever ends the view (q, Ctrl-C, a signal, the daemon's
+ * end) leaves the terminal as it was.
  */
 #include "top.h"
 #include "client/cli/daemon.h"
@@ -37,7 +37,7 @@ struct top {
 	struct top_sample before, now;
 	int interval_ms;
 	int signals; /* signalfd */
-	bool keys;   /* standard input is a terminal, too */
+	bool keys;   /* standard input is a terminal */
 	struct termios saved;
 };
 
@@ -49,7 +49,7 @@ static void drop_sample(struct top_sample *sample)
 	*sample = (struct top_sample){0};
 }
 
-/* The last one becomes the one before. */
+/* The last sample becomes the one before. */
 static int take_sample(struct top *top)
 {
 	const kiln_attr section = cli_attr_string("section", "all");
@@ -90,14 +90,15 @@ static bool write_all(const char *text, size_t size)
 	return true;
 }
 
-/* Names are users': nothing of theirs moves the cursor. */
+/* Users chose the names, so control characters in them must not move the cursor. */
 static void put_clean(FILE *out, const char *text, size_t size)
 {
 	for (size_t i = 0; i < size; i++)
 		fputc(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?', out);
 }
 
-/* The frame's lines, cut to the screen, each to the end of its line; nothing is cleared first. */
+/* Writes the frame's lines, cut to the screen, each to the end of its line; nothing is cleared
+ * first. */
 static bool draw_screen(const char *frame)
 {
 	int columns, lines;
@@ -114,7 +115,8 @@ static bool draw_screen(const char *frame)
 		if (line)
 			fputs("\r\n", out);
 		put_clean(out, frame, length < (size_t)columns ? length : (size_t)columns);
-		/* In the last column the rest of the line is the character just written. */
+		/* A line that fills the screen's width must not clear its rest, which would be its last
+		 * character. */
 		if (length < (size_t)columns)
 			fputs(LINE_REST, out);
 		frame += length + (frame[length] == '\n');
@@ -160,7 +162,7 @@ static bool open_signals(struct top *top)
 	sigemptyset(&set);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		sigaddset(&set, numbers[i]);
-	/* Before there is a thread of the library's. */
+	/* Blocks the signals before the library starts a thread. */
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	top->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return top->signals >= 0;
@@ -212,7 +214,7 @@ static enum event read_keys(void)
 																			   : EVENT_TIME;
 }
 
-/* Until the next sample is due, the size has changed, or it is over. */
+/* Waits until the next sample is due, the size has changed, or the view ends. */
 static enum event wait_event(struct top *top, double due_us)
 {
 	struct pollfd polled[2] = {{.fd = top->signals, .events = POLLIN},
@@ -234,7 +236,7 @@ static enum event wait_event(struct top *top, double due_us)
 	return event;
 }
 
-/* KILN_OK when it was told to end; else why the daemon does not answer. */
+/* KILN_OK when the user ends it; else why the daemon does not answer. */
 static int watch(struct top *top)
 {
 	int status = KILN_OK;
@@ -311,7 +313,7 @@ static int cli_top(struct cli *cli)
 							   strerror(errno));
 	status = cli_connect(cli, &top.client);
 	if (status == CLI_OK) {
-		/* Twice, so that there is something to be drawn at once. */
+		/* Takes two samples, so that there are rates to draw at once. */
 		int failed = take_sample(&top);
 		failed = failed || once ? failed : take_sample(&top);
 		if (!failed)

@@ -1,6 +1,6 @@
 /*
- * top.h: between the two files of `kiln top`: top.c, which owns the terminal, and
- * top_frame.c, which makes text of what the daemon says.
+ * top.h: the two halves of 'kiln top': top.c owns the terminal, top_frame.c makes text of the
+ * daemon's answers.
  */
 #ifndef KILN_CLI_TOP_H
 #define KILN_CLI_TOP_H
@@ -9,16 +9,16 @@
 
 #include <stdio.h>
 
-/* What the daemon said, and when. */
+/* One answer of the daemon, and when it came. */
 struct top_sample {
 	kiln_reply *reply;
 	double at_us;
 };
 
-/* The text of one frame: rates are those between the two samples.  As many bytes as fit; lines end
- * with '\n' and have only printing characters. */
+/* Writes the text of one frame, as many bytes as fit.  Rates are those between the two samples.
+ * Lines end with a newline and have only printing characters. */
 void top_frame(const struct top_sample *before, const struct top_sample *now, FILE *out);
-/* The same as a JSON object, on standard output. */
+/* Prints the same as a JSON object. */
 void top_json(const struct top_sample *before, const struct top_sample *now);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * top_frame.c: what `kiln top` shows, as text and as JSON.  Knows nothing of terminals.
+ * top_frame.c: the frame of 'kiln top', as text and as JSON.  It knows nothing of terminals.
  */
 #include "client/cli/json.h"
 #include "client/cli/table.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_MOST 128 /* the daemon lists fewer */
+#define ROWS_MOST 128 /* the daemon lists fewer at most */
 #define COUNT_MAX 32
 #define PATH_CHARS 128
 
@@ -70,8 +70,8 @@ static const char *figure_share(double part, double whole, char text[COUNT_MAX])
 
 /* ---- Calls and kernels ---- */
 
-/* How a request for a kernel may have been answered.  The last ones share a column, so that a line
- * has room in 80. */
+/* The ways in which a request for a kernel is answered.  The last ones share a column, so that a
+ * line fits into 80. */
 static const struct {
 	const char *header, *counter;
 } answers[] = {
@@ -84,7 +84,7 @@ static const struct {
 #define ANSWERS ((int)(sizeof(answers) / sizeof(answers[0])))
 #define REFUSALS 6 /* the first of them */
 
-/* before NULL: since the daemon started. */
+/* before NULL: figures since the daemon started. */
 static double grown(const struct top_sample *before, const struct top_sample *now, const char *path)
 {
 	return (double)(get(now, path) - (before ? get(before, path) : 0));
@@ -211,7 +211,7 @@ static void print_flights(const struct top_sample *now, FILE *out)
 
 struct row {
 	int index;
-	double calls; /* a second, or in all */
+	double calls; /* a second, or in all if there is one sample */
 };
 
 static int by_calls(const void *a, const void *b)
@@ -233,7 +233,7 @@ static int64_t launches_before(const struct top_sample *before, int64_t id)
 	return 0;
 }
 
-/* Those that are connected, the busiest first. */
+/* The connected sessions, the busiest first. */
 static int list_sessions(const struct top_sample *before, const struct top_sample *now,
 						 struct row rows[ROWS_MOST])
 {
@@ -283,7 +283,7 @@ static void print_sessions(const struct top_sample *before, const struct top_sam
 	table_print(&table, out);
 }
 
-/* What the shapes of each session vary in, by operator. */
+/* Which axes vary in the shapes of each session, by operator. */
 static void print_shapes(const struct top_sample *now, FILE *out)
 {
 	static const char *const headers[] = {">SESSION",  "OPERATOR", ">SHAPES", ">EXACT",
@@ -313,7 +313,7 @@ static void print_shapes(const struct top_sample *now, FILE *out)
 		table_print(&table, out);
 }
 
-/* "822us", "5.7ms", "296ms", "1.3s": three of them and a name have room in a line. */
+/* "822us", "5.7ms", "296ms", "1.3s": short, so that three of them and a name fit into a line. */
 static const char *figure_short(double micros, char text[COUNT_MAX])
 {
 	static const char *const units[] = {"us", "ms", "s"};

@@ -1,7 +1,7 @@
 /*
- * tune.c: times the planner's candidates for a problem on the device, and has the daemon keep
- * the winner for all problems of that class.  The planner's own choice stays unless another one is
- * faster by more than MARGIN and by more than the times differ from round to round.
+ * tune.c: 'kiln tune': times the planner's candidates for a problem on the device, and has the
+ * daemon keep the winner for all problems of that class.  The planner's own choice stays unless
+ * another one is faster by more than MARGIN, and by more than its times vary from round to round.
  */
 #include "tune.h"
 #include "client/cli/daemon.h"
@@ -27,7 +27,7 @@
 
 /* ---- The problem ---- */
 
-/* The operands as the daemon completed them; offsets are the caller's. */
+/* Takes the operands as the daemon completed them, with the offsets of the command line. */
 static void take_operand(struct tune *tune, int i)
 {
 	struct tune_operand *operand = &tune->operands[i];
@@ -53,7 +53,7 @@ static void take_operand(struct tune *tune, int i)
 #undef MEMBER
 }
 
-/* What explain says: operands, candidates, and what the winner is found by. */
+/* Reads explain's answer: operands, candidates, and the class that the winner is kept for. */
 static int ask_plan(struct tune *tune)
 {
 	const struct cli_problem *problem = &tune->problem;
@@ -80,7 +80,7 @@ static int ask_plan(struct tune *tune)
 
 /* ---- The winner ---- */
 
-/* Those that are live stood in all rounds. */
+/* Live candidates have a time in every round. */
 static bool beats_own(const struct tune *tune, const struct candidate *candidate)
 {
 	const struct candidate *own = &tune->candidates[0];
@@ -89,7 +89,7 @@ static bool beats_own(const struct tune *tune, const struct candidate *candidate
 		   tune_beats(own->times, candidate->times, own->rounds, MARGIN);
 }
 
-/* The planner's own, unless another one beats it. */
+/* The planner's own choice wins unless another one beats it. */
 static const struct candidate *find_winner(const struct tune *tune)
 {
 	const struct candidate *winner = &tune->candidates[0];
@@ -116,7 +116,8 @@ static int keep(struct tune *tune, const struct candidate *winner)
 		cli_attr_int("when", (int64_t)time(NULL)),
 		cli_attr_string("version", KILN_VERSION_STRING),
 	};
-	/* A winner of before that wins no more must go; the first three after op name it. */
+	/* An earlier winner that no longer wins must go; the first three attributes after op name it.
+	 */
 	bool own = winner == tune->candidates;
 	kiln_reply *reply;
 	int status = own ? kiln_request(tune->client, "tuned.rm", args + 1, 3, &reply)
@@ -188,7 +189,7 @@ static void print_json(const struct tune *tune, const struct candidate *winner, 
 	json_end();
 }
 
-/* By time; what has none comes last, in its order. */
+/* Sorts by time; candidates without one come last, in their order. */
 static int by_time(const void *a, const void *b)
 {
 	const struct candidate *left = *(const struct candidate *const *)a;

@@ -1,7 +1,7 @@
 /*
- * tune.h: what the files of `kiln tune` share: tune.c (the command, and what it prints),
- * tune_time.c (buffers, correctness and times of the candidates), tune_rows.c (the table
- * of winners: list, export, import, forget).
+ * tune.h: what the files of 'kiln tune' share: tune.c (the command and its output), tune_time.c
+ * (buffers, results and times of the candidates), tune_chance.c (statistics), tune_rows.c (the
+ * table of winners).
  */
 #ifndef KILN_CLI_TUNE_H
 #define KILN_CLI_TUNE_H
@@ -9,8 +9,8 @@
 #include "client/cli/problem.h"
 
 #define TUNE_CANDIDATES 48
-#define TUNE_SETS 16   /* of buffers that take turns */
-#define TUNE_ROUNDS 64 /* at most, of either phase */
+#define TUNE_SETS 16   /* sets of buffers, used in turn */
+#define TUNE_ROUNDS 64 /* most rounds of either phase */
 #define TUNE_BLOCKS 3
 #define TUNE_NAME 48
 
@@ -18,30 +18,30 @@ enum candidate_state {
 	CANDIDATE_LIVE,
 	CANDIDATE_SLOW,   /* too far behind to be timed on */
 	CANDIDATE_FAILED, /* does not compile */
-	CANDIDATE_WRONG,  /* its results are not those of the planner's own */
+	CANDIDATE_WRONG,  /* its results differ from those of the planner's own choice */
 };
 
 struct candidate {
 	char name[TUNE_NAME];
 	enum candidate_state state;
 	kiln_call *call;
-	double times[TUNE_ROUNDS]; /* each the mean of a group of launches */
+	double times[TUNE_ROUNDS]; /* each is the mean of a group of launches */
 	int rounds;
-	double micros; /* the median of the times; 0: none */
+	double micros; /* median of the times; 0: none */
 };
 
 struct tune_operand {
 	kiln_tensor tensor;
 	bool written;
-	uint64_t bytes;     /* of its buffer, up to the last byte that is touched */
-	uint8_t *reference; /* written: what the planner's own choice wrote */
+	uint64_t bytes;     /* from the buffer's beginning to the last byte that a call touches */
+	uint8_t *reference; /* if written: the result of the planner's own choice */
 };
 
 struct tune {
 	const struct cli *cli;
 	struct cli_problem problem;
 	kiln_client *client;
-	kiln_reply *plan; /* what explain says */
+	kiln_reply *plan; /* the daemon's answer to explain */
 	int64_t seed;
 	double seconds;
 	int timeout_ms; /* of a call */
@@ -51,31 +51,32 @@ struct tune {
 	uint64_t set_bytes;
 	kiln_buffer *buffers[TUNE_SETS][KILN_MAX_OPERANDS];
 	int sets;
-	kiln_buffer *blocker; /* copied ahead of a group, so that the device finds it queued */
+	/* Copied ahead of a group, so that the device finds the whole group queued. */
+	kiln_buffer *blocker;
 	kiln_call *block;
 	kiln_ticket blocks[TUNE_BLOCKS]; /* under way */
 	int group;                       /* launches in a row */
 
-	struct candidate candidates[TUNE_CANDIDATES]; /* [0]: the planner's own */
+	struct candidate candidates[TUNE_CANDIDATES]; /* [0] is the planner's own choice */
 	int count;
-	int rounds; /* of the last phase */
+	int rounds; /* rounds of the last phase */
 };
 
 /* ---- tune_time.c.  They print what failed and return CLI_FAILED. ---- */
 
 int tune_make_buffers(struct tune *tune);
-/* Prepares all candidates, and compares their results with the planner's own. */
+/* Prepares all candidates, and compares their results with those of the planner's own choice. */
 int tune_prepare(struct tune *tune);
-/* Times them in rounds. */
+/* Times the candidates in rounds. */
 int tune_time(struct tune *tune);
 void tune_free(struct tune *tune);
 
 /* ---- tune_chance.c ---- */
 
-#define TUNE_ROUNDS_FINAL 7 /* fewer show nothing of how times differ */
-/* Whether the second is faster than the first by more than chance, from times of the same rounds:
- * the middle of their differences is more than a share of the first's, and more than the
- * differences differ among themselves. */
+#define TUNE_ROUNDS_FINAL 7 /* fewer rounds do not show how much times vary */
+/* Whether the second candidate is faster than the first by more than chance.  Both have times of
+ * the same rounds: the median of their differences must exceed a share of the first's time, and the
+ * spread of the differences. */
 bool tune_beats(const double *first, const double *second, int rounds, double share);
 
 /* ---- tune_rows.c ---- */
@@ -83,7 +84,7 @@ bool tune_beats(const double *first, const double *second, int rounds, double sh
 int tune_list(struct cli *cli);
 int tune_export(struct cli *cli, const char *path);
 int tune_import(struct cli *cli, const char *path);
-/* All rows, or that of a problem's class; plan is what explain says of it. */
+/* Forgets all rows, or the row of a problem's class; plan: explain's answer about the problem. */
 int tune_forget(struct cli *cli, kiln_client *client, const kiln_reply *plan);
 
 #endif

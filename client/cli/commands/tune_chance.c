@@ -1,5 +1,5 @@
 /*
- * tune_chance.c: whether one of two candidates is faster, or was only lucky.  Knows nothing of
+ * tune_chance.c: whether one of two candidates is faster, or only had luck.  It knows nothing of
  * devices.
  */
 #include "client/cli/timing.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* A quantile of sorted times, between two of them where it falls there. */
+/* A quantile of sorted times, interpolated. */
 static double quantile(const double *sorted, int count, double part)
 {
 	double place = part * (count - 1);
@@ -23,7 +23,7 @@ bool tune_beats(const double *first, const double *second, int rounds, double sh
 
 	if (rounds < TUNE_ROUNDS_FINAL || rounds > TUNE_ROUNDS)
 		return false;
-	/* Both stood in the same round, so that what hit one most often hit the other. */
+	/* Times of one round belong together: a disturbance mostly hits both. */
 	for (int i = 0; i < rounds; i++)
 		gains[i] = first[i] - second[i];
 	memcpy(times, first, (size_t)rounds * sizeof(*times));

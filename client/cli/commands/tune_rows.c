@@ -1,7 +1,6 @@
 /*
- * tune_rows.c: the winners of tuning as a table: listed, written to a file, read from one, and
- * forgotten.  A file has one row a line, each a flat JSON object, so that files can be joined,
- * sorted and compared with the usual tools.
+ * tune_rows.c: the table of tuning's winners: list, export, import, forget.  A file has one flat
+ * JSON object a line, so that the usual tools can join, sort and compare files.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/failure.h"
@@ -19,7 +18,7 @@
 #define LINE_MOST 8192
 #define VALUE_MOST 2048
 
-/* The members of a row, as the daemon and the file call them. */
+/* The members of a row, by the names that the daemon and the file use. */
 static const struct member {
 	const char *name;
 	kiln_attr_kind kind;
@@ -33,7 +32,7 @@ enum { MEMBERS = sizeof(members) / sizeof(members[0]) };
 
 static int ask_rows(struct cli *cli, kiln_reply **reply)
 {
-	cli->device = "none"; /* the table is the daemon's, whatever device works */
+	cli->device = "none"; /* the daemon has the table, so no device is needed */
 	return cli_request(cli, "tuned.ls", NULL, 0, reply);
 }
 
@@ -81,7 +80,7 @@ int tune_list(struct cli *cli)
 
 /* ---- Export ---- */
 
-/* The daemon keeps no texts with control characters. */
+/* Texts of the daemon have no control characters. */
 static void write_string(FILE *out, const char *value)
 {
 	fputc('"', out);
@@ -110,7 +109,7 @@ static void write_row(FILE *out, const kiln_reply *reply, int row)
 	fputs("}\n", out);
 }
 
-/* "-": standard input or output. */
+/* Opens the file; "-" is standard input or output. */
 static FILE *open_file(const char *path, const char *mode, FILE *standard)
 {
 	FILE *file = strcmp(path, "-") != 0 ? fopen(path, mode) : standard;
@@ -160,7 +159,7 @@ int tune_export(struct cli *cli, const char *path)
 
 /* ---- Import ---- */
 
-/* A row of a file, while it is read. */
+/* A row of a file while it is read. */
 struct line {
 	const char *at;
 	char texts[MEMBERS][VALUE_MOST];
@@ -176,7 +175,7 @@ static bool skip_to(struct line *line, char c)
 	return true;
 }
 
-/* A string with the escapes that write_string makes. */
+/* Reads a string with the escapes that write_string() makes. */
 static bool take_string(struct line *line, char *out, size_t size)
 {
 	size_t used = 0;
@@ -210,7 +209,7 @@ static bool take_number(struct line *line, char *out, size_t size)
 	return !*end;
 }
 
-/* One "name": value; a name that is not known is a sentence's worth of trouble. */
+/* Reads one "name": value.  An unknown name is refused with a sentence. */
 static bool take_member(struct line *line, const char **why)
 {
 	char name[64];
@@ -230,7 +229,7 @@ static bool take_member(struct line *line, const char **why)
 											   : take_number(line, line->texts[m], VALUE_MOST);
 }
 
-/* The line as arguments of "tuned.put"; NULL, or what is wrong with it. */
+/* Reads the line into arguments of "tuned.put"; NULL, or what is wrong with it. */
 static const char *read_row(struct line *line, kiln_attr args[MEMBERS])
 {
 	const char *why = "expected an object in braces";

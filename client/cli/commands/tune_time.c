@@ -1,11 +1,11 @@
 /*
- * tune_time.c: what tuning does on the device: sets of buffers that take turns, so that nothing
- * is found in a cache that a program would not find there; the results of every candidate, compared
- * with those of the planner's own choice; and times, in rounds over all candidates, so that a clock
- * that drifts hits all of them.
+ * tune_time.c: tuning's work on the device: sets of buffers used in turn, so that a launch finds
+ * nothing in a cache that a program's launch would not find there; the results of every candidate,
+ * compared with those of the planner's own choice; and times, in rounds over all candidates, so
+ * that a drifting clock hits all of them.
  *
- * A group of launches stands behind a few large copies: it is queued when the device gets to it,
- * and begins with cold caches.  Times are the device's own.
+ * A group of launches stands behind a few large copies: the whole group is queued when the device
+ * gets to it, and begins with cold caches.  Times are the device's own.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/data.h"
@@ -20,23 +20,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POOL_BYTES (1ull << 30) /* of all sets */
+#define POOL_BYTES (1ull << 30) /* bytes of all sets */
 #define POOL_BYTES_CPU (32ull << 20)
-#define BLOCK_BYTES (256ull << 20) /* that the blocker copies */
+#define BLOCK_BYTES (256ull << 20) /* bytes that the blocker copies */
 #define GROUP_MOST 16
 #define GROUP_LEAST 4
 #define GROUP_MICROS 4000.0
 #define ROUNDS_LEAST 3
-#define ROUNDS_FINAL 7  /* fewer show nothing of how times differ */
-#define FINALISTS 3     /* besides the planner's own */
-#define HOPELESS 4.0    /* times the best of the first rounds: not timed on */
-#define FAR_BEHIND 1.25 /* and of later ones */
-#define FIRST_PHASE 0.5 /* of the time */
+#define ROUNDS_FINAL 7 /* fewer rounds do not show how much times vary */
+#define FINALISTS 3    /* candidates besides the planner's own */
+#define HOPELESS \
+	4.0 /* a candidate this many times slower than the best of the first rounds is out */
+#define FAR_BEHIND 1.25 /* and than the best of later rounds */
+#define FIRST_PHASE 0.5 /* share of the time */
 #define FRESH_BYTES (32ull << 20)
-#define PIECE_BYTES (1ull << 20) /* of an output, that are compared at once */
+#define PIECE_BYTES (1ull << 20) /* bytes of an output that are compared at once */
 #define PIECES 128
-#define PIECE_ROOM (PIECE_BYTES + 4096) /* the last piece takes what rounding left */
-#define POISON 0xA5 /* in outputs before a call, so that an element not written shows */
+#define PIECE_ROOM (PIECE_BYTES + 4096) /* the last piece takes what rounding left over */
+#define POISON 0xA5 /* fills outputs before a call, so that an element not written shows */
 
 static bool is_cpu(const struct tune *tune)
 {
@@ -66,7 +67,7 @@ static int make_set(struct tune *tune, int set)
 	return status;
 }
 
-/* No device memory for it: times are a little less steady, that is all. */
+/* Without device memory for the blocker, times are a little less steady. */
 static void make_blocker(struct tune *tune)
 {
 	const int64_t bytes = BLOCK_BYTES, perm = 0;
@@ -82,8 +83,8 @@ static void make_blocker(struct tune *tune)
 	}
 }
 
-/* Random numbers up to FRESH_BYTES; behind them they repeat, for making them takes longer than all
- * that they are for.  An odd number of elements, so that rows do not repeat with them. */
+/* Fills FRESH_BYTES with random numbers and repeats them, since making more takes longer than all
+ * launches.  The number of elements is odd, so that rows do not repeat with them. */
 static void fill(struct tune *tune, int i, uint8_t *data)
 {
 	const struct tune_operand *operand = &tune->operands[i];
@@ -126,7 +127,7 @@ int tune_make_buffers(struct tune *tune)
 	if (status)
 		return cli_failed(tune->cli, status, "tune: allocating");
 	make_blocker(tune);
-	/* What a limit or the device does not allow is done without. */
+	/* A limit or the device may allow fewer sets. */
 	tune->sets = 1;
 	while ((uint64_t)tune->sets < wanted && tune->sets < TUNE_SETS && !make_set(tune, tune->sets))
 		tune->sets++;
@@ -157,7 +158,7 @@ static void submit_blocks(struct tune *tune)
 			tune->blocks[i] = ticket;
 }
 
-/* One time of a candidate: the mean over a group of launches. */
+/* Takes one time of a candidate: the mean over a group of launches. */
 static int time_group(struct tune *tune, struct candidate *candidate, int round)
 {
 	char what[96];
@@ -191,9 +192,9 @@ static int time_group(struct tune *tune, struct candidate *candidate, int round)
 /* ---- Results ---- */
 
 /*
- * What is compared of an output: all of it, or, of one that is larger than PIECES pieces, so many
- * pieces at even distances, the first and the last bytes among them.  Reading a gigabyte for each
- * of thirty candidates would take longer than timing them.
+ * Calls the visitor for the compared pieces of an output: all of it; or, of an output larger than
+ * PIECES pieces, so many at even distances, with the first and the last bytes.  Reading a gigabyte
+ * for each of thirty candidates would take longer than timing them.
  */
 static int piece_count(const struct tune_operand *operand)
 {
@@ -201,7 +202,7 @@ static int piece_count(const struct tune_operand *operand)
 	return all < PIECES ? (int)all : PIECES;
 }
 
-/* Where it begins, on a border of 16 bytes. */
+/* Where the piece begins, on a multiple of 16 bytes. */
 static uint64_t piece_start(const struct tune_operand *operand, int number)
 {
 	if (operand->bytes <= PIECES * PIECE_BYTES)
@@ -230,7 +231,7 @@ static int poison(struct tune *tune, int i)
 	return status;
 }
 
-/* The output is kept if it is the first, and else compared. */
+/* Keeps the first output, and compares later ones with it. */
 static int look_at(struct tune *tune, int i, bool *close)
 {
 	struct tune_operand *operand = &tune->operands[i];
@@ -254,12 +255,12 @@ static int look_at(struct tune *tune, int i, bool *close)
 	return status;
 }
 
-/* Runs it once on outputs that hold something else. */
+/* Runs the candidate once, on outputs that hold something else. */
 static int check(struct tune *tune, struct candidate *candidate)
 {
 	char what[96];
 	kiln_ticket ticket;
-	double micros; /* asked for so that later calls are timed, too */
+	double micros; /* asks for the time, so that later calls are timed, too */
 	bool close = true;
 	int status = KILN_OK;
 
@@ -336,7 +337,7 @@ static double median(const struct candidate *candidate)
 	return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 
-/* The best of those that are timed; the planner's own always is. */
+/* The best time of live candidates; the planner's own choice is always live. */
 static double best_time(const struct tune *tune)
 {
 	double best = tune->candidates[0].micros;
@@ -349,7 +350,7 @@ static double best_time(const struct tune *tune)
 	return best;
 }
 
-/* Candidates of the first places in a list by time go on; the planner's own besides. */
+/* Keeps the first candidates of a list by time, and the planner's own choice. */
 static void drop_behind(struct tune *tune, double bound)
 {
 	for (int i = 1; i < tune->count; i++) {
@@ -359,7 +360,7 @@ static void drop_behind(struct tune *tune, double bound)
 	}
 }
 
-/* Rounds over all that are live, until the time has come. */
+/* Times all live candidates in rounds until the time is up. */
 static int time_rounds(struct tune *tune, const char *what, int least, double until)
 {
 	int status = CLI_OK, round = 0;
@@ -367,7 +368,7 @@ static int time_rounds(struct tune *tune, const char *what, int least, double un
 	while (!status && round < TUNE_ROUNDS && (round < least || time_us() / 1e6 < until)) {
 		progress_print(tune->cli, "%d candidates: %s %d", tune->count, what, round + 1);
 		for (int i = 0; !status && i < tune->count; i++) {
-			/* Each round begins with another one. */
+			/* Each round begins with another candidate. */
 			struct candidate *candidate = &tune->candidates[(i + round) % tune->count];
 			if (candidate->state != CANDIDATE_LIVE)
 				continue;
@@ -382,7 +383,7 @@ static int time_rounds(struct tune *tune, const char *what, int least, double un
 	return status;
 }
 
-/* The time of the candidate in this place, of those that are live besides the planner's own. */
+/* The time of the candidate in this place among live ones other than the planner's own. */
 static double time_at_place(const struct tune *tune, int place)
 {
 	double times[TUNE_CANDIDATES];
@@ -395,7 +396,8 @@ static double time_at_place(const struct tune *tune, int place)
 	return count > place ? times[place] : count ? times[count - 1] : 0;
 }
 
-/* Long kernels are timed in small groups; the first group, which warms up, is not counted. */
+/* Sets the size of a group: small for long kernels.  The first group warms up and is not counted.
+ */
 static int choose_group(struct tune *tune)
 {
 	struct candidate *own = &tune->candidates[0];
@@ -420,7 +422,7 @@ int tune_time(struct tune *tune)
 		status = time_rounds(tune, "round", ROUNDS_LEAST, start + FIRST_PHASE * tune->seconds);
 	if (status)
 		return status;
-	/* The best of many is partly luck: those that decide are timed anew. */
+	/* The best of many is partly luck, so the finalists are timed anew. */
 	drop_behind(tune, time_at_place(tune, FINALISTS - 1));
 	for (int i = 0; i < tune->count; i++)
 		if (tune->candidates[i].state == CANDIDATE_LIVE)

@@ -1,6 +1,6 @@
 /*
- * warm.c: compiles all kernels of a manifest into the cache, before anybody asks for them.  What
- * a line means the daemon knows; here it is a text with a number.
+ * warm.c: 'kiln warm': compiles all kernels of a manifest into the cache, before anybody asks for
+ * them.  The daemon understands the lines; here a line is a text with a number.
  */
 #include "warm.h"
 #include "client/cli/daemon.h"
@@ -65,7 +65,7 @@ static int check_head(const struct warm *warm, const char *line)
 						   warm->path, VERSION);
 }
 
-/* A line with more than the most is refused, and so is one with a zero byte. */
+/* Refuses a line that is too long, or has a zero byte. */
 static int read_lines(struct warm *warm, FILE *in)
 {
 	static char text[LINE_MOST];
@@ -106,7 +106,7 @@ static int read_manifest(struct warm *warm)
 	return status;
 }
 
-/* The generic kernels, which the daemon lists as lines. */
+/* Takes the generic kernels, which the daemon lists as lines. */
 static int list_generic(struct warm *warm, kiln_client *client)
 {
 	kiln_attr arg = cli_attr_int("generic", 1);
@@ -125,7 +125,7 @@ static int list_generic(struct warm *warm, kiln_client *client)
 	return status;
 }
 
-/* The kernels of the cache that were used most. */
+/* Takes the most used kernels of the cache. */
 static int list_used(struct warm *warm, kiln_client *client, int64_t limit)
 {
 	kiln_attr args[] = {cli_attr_int("limit", limit), cli_attr_string("sort", "hits")};
@@ -171,8 +171,8 @@ static int read_targets(struct warm *warm, char *list)
 	return CLI_OK;
 }
 
-/* The daemon has another working directory.  Not what a link leads to: compilers look at how they
- * are called. */
+/* Makes the path absolute, since the daemon has another working directory.  Links stay: compilers
+ * look at the name they are called by. */
 static int read_compiler(struct warm *warm, const char *path, char absolute[PATH_MAX])
 {
 	char here[PATH_MAX] = "";
@@ -209,7 +209,7 @@ static int read_options(struct warm *warm, char *targets, char absolute[PATH_MAX
 
 /* ---- What is said in the end ---- */
 
-/* Those of a line stand together, in the order of the manifest. */
+/* Sorts failures by line, in the order of the manifest. */
 static int by_place(const void *a, const void *b)
 {
 	const struct warm_failure *x = a, *y = b;
@@ -219,7 +219,7 @@ static int by_place(const void *a, const void *b)
 	return x->target < y->target ? -1 : x->target > y->target;
 }
 
-/* How many failures from here on are of one line, with one sentence. */
+/* How many failures from here on have one line and one sentence. */
 static int count_same(const struct warm *warm, int first)
 {
 	const struct warm_failure *failure = &warm->failures[first];
@@ -241,7 +241,7 @@ static void print_failure(const struct warm *warm, const struct warm_failure *fa
 	else
 		snprintf(what, sizeof(what), "%.100s", line->text);
 	fprintf(stderr, "kiln: warm: %s", what);
-	/* What is wrong for all of them is wrong with the line. */
+	/* A sentence for all targets is about the line. */
 	for (int i = 0; i < same && warm->target_count && (same == 1 || same < warm->target_count); i++)
 		fprintf(stderr, "%s%s", i ? ", " : ", for ", warm->targets[failure[i].target]);
 	fprintf(stderr, ": %s\n", failure->error);
@@ -303,7 +303,7 @@ static void print_done(const struct warm *warm)
 
 /* ---- The command ---- */
 
-/* What no line could do anything about is said once. */
+/* A failure that is no line's fault is said once. */
 static int check_targets(struct warm *warm, kiln_client *client)
 {
 	for (int i = 0; i < warm->target_count; i++) {

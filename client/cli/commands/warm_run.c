@@ -1,7 +1,7 @@
 /*
  * warm_run.c: asks for many kernels at a time: threads with a connection each take one after
- * another, and the command says how far they are.  Who interrupts it loses what is under way and
- * nothing else: kernels that are there are not compiled again.
+ * another, and the command prints how far they are.  An interrupt loses the compiles under way
+ * alone: kernels in the cache are not compiled again.
  */
 #include "client/cli/daemon.h"
 #include "client/cli/deadlines.h"
@@ -26,11 +26,11 @@
 
 struct run {
 	struct warm *warm;
-	pthread_mutex_t lock; /* of all below, and of warm */
+	pthread_mutex_t lock; /* guards everything below, and warm */
 	pthread_cond_t ended;
 	int64_t next, done;
 	int living;
-	int broken; /* the status of a connection that is gone, or could not be had */
+	int broken; /* status of a connection that is gone, or was refused */
 	char why[WARM_ERROR];
 };
 
@@ -66,7 +66,7 @@ static void note_success(struct warm *warm, const kiln_reply *reply)
 		warm->copies++;
 	else if (!strcmp(origin, "skipped"))
 		warm->skipped++;
-	else /* a hit, or what another line compiles just now */
+	else /* hits, and kernels that another line compiles just now */
 		warm->hits++;
 }
 
@@ -88,7 +88,7 @@ static bool is_broken(int status)
 	return status == KILN_ECONN || status == KILN_EPROTO || status == KILN_EVERSION;
 }
 
-/* Takes one after another until there is none; false: the connection is no good any more. */
+/* Takes one kernel after another until there is none; false: the connection is gone. */
 static int work(struct run *run, kiln_client *client)
 {
 	int64_t all = warm_all(run->warm);
@@ -139,7 +139,7 @@ static void *thread_main(void *arg)
 	if (connected)
 		status = work(run, client);
 	pthread_mutex_lock(&run->lock);
-	/* Fewer connections than one would like are no fault. */
+	/* Fewer connections will do. */
 	if (connected && status && !run->broken) {
 		run->broken = status;
 		snprintf(run->why, sizeof(run->why), "%s", kiln_errmsg());
@@ -174,7 +174,7 @@ static void say(const struct run *run, double began, const char *before, const c
 	fprintf(sink_terminal(), "%s", after);
 }
 
-/* Until all threads have ended; holds the lock. */
+/* Waits until all threads have ended; holds the lock. */
 static void watch(struct run *run, double began)
 {
 	bool terminal = isatty(STDERR_FILENO);
@@ -198,8 +198,8 @@ static void watch(struct run *run, double began)
 
 /* ---- All of it ---- */
 
-/* One more than there are workers, so that none waits for the next question.  With a compiler of
- * one's own each connection has a worker of its own. */
+/* One more connection than workers, so that no worker waits for the next request.  With --compiler
+ * each connection has a worker of its own. */
 static int count_threads(const struct warm *warm, kiln_client *client)
 {
 	kiln_reply *reply;
@@ -225,7 +225,7 @@ static int start_threads(struct run *run, pthread_t threads[MOST_THREADS], int w
 	return started;
 }
 
-/* Waits on it are by the monotonic clock. */
+/* Waits on the condition use the monotonic clock. */
 static void open_ended(struct run *run)
 {
 	pthread_condattr_t attr;
