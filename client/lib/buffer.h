@@ -16,7 +16,8 @@ struct kiln_buffer {
 	char name[64]; /* for messages: "buffer \"x\"" or "buffer 3" */
 };
 
-/* Lends memory by the request, which it frees.  offset: where the buffer begins in the allocation. */
+/* Lends memory by the request, which it frees.  offset: where the buffer begins in the
+ * allocation. */
 int buffer_lend(struct kiln_client *client, struct request *request, uint64_t offset,
 				uint64_t bytes, const char *name, struct kiln_buffer **out);
 /* Frees the memory that kiln_read() and kiln_write() go through; the next one makes it anew. */

@@ -1,6 +1,6 @@
 /*
- * call.h: prepared calls.  A call is prepared when the daemon has answered, and is freed once: by its
- * program, or by the thread that was inside the client when the program freed the call.
+ * call.h: prepared calls.  A call is prepared when the daemon has answered, and is freed once: by
+ * its program, or by the thread that was inside the client when the program freed the call.
  */
 #ifndef KILN_CLIENT_CALL_H
 #define KILN_CLIENT_CALL_H
@@ -36,8 +36,8 @@ struct kiln_call {
 	struct local_ways *local; /* NULL until the first launch in the program's own context */
 };
 
-/* Asks for a call; frees the request in any case.  *ran: whether the call has run, too (ran NULL: it
- * was not asked to). */
+/* Asks for a call; frees the request in any case.  *ran: whether the call has run, too (ran NULL:
+ * it was not asked to). */
 int call_make(struct kiln_client *client, struct request *request, int64_t deadline, bool *ran,
 			  struct kiln_call **out);
 /* Like kiln_prepare(); forgets the oldest call of kiln_run() where the daemon takes no more calls.

@@ -4,7 +4,7 @@
  * done word of the last (client/wire/lane_memory.h).  order_watch.c writes the done word if the
  * device process dies.
  *
- * The client writes the entries before it tells the stream: they wait until the stream gets there. 
+ * The client writes the entries before it tells the stream: they wait until the stream gets there.
  * If the stream cannot be told, the host waits for the stream, opens the gate itself, and waits for
  * the end.
  *

@@ -1,7 +1,7 @@
 /*
  * lane.c: opens the lane and submits calls through it: memory that the client shares with the
  * device process (client/wire/lane_memory.h).  The answer to a call's first launch brings the lane
- * and the call's name there; later launches take no system call while both sides are awake. 
+ * and the call's name there; later launches take no system call while both sides are awake.
  * lane_wait.c waits for their ends.
  *
  * A launch still goes by message while another launch by message is under way, which keeps the

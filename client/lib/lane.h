@@ -34,8 +34,8 @@ int lane_submit(struct kiln_client *client, const struct submission *what, uint6
 /* Waits until the entries have ended, or a message came.  KILN_OK, KILN_ETIMEDOUT, KILN_ECONN. */
 int lane_wait(struct kiln_client *client, uint64_t first, uint64_t last, int64_t deadline);
 /* Before a message: waits for the entries that the device process may not have launched when the
- * message gets there, for entry follows - 1 (follows 0: none), and with `all` for the entries of all
- * streams but 0. */
+ * message gets there, for entry follows - 1 (follows 0: none), and with `all` for the entries of
+ * all streams but 0. */
 int lane_settle(struct kiln_client *client, uint64_t follows, bool all, int64_t deadline);
 /* Finishes the tickets of all entries that have ended. */
 void lane_collect(struct kiln_client *client);
@@ -54,7 +54,8 @@ void lane_forget_call(struct kiln_client *client, const struct kiln_call *call);
 void lane_forget_buffer(struct kiln_client *client, const struct kiln_buffer *buffer);
 /* Turns the lane off for good, and waits until all entries have ended. */
 int lane_stop(struct kiln_client *client, int64_t deadline);
-/* A descriptor that polls readable for ends of entries and for messages; a status with a message. */
+/* A descriptor that polls readable for ends of entries and for messages; or a status with a
+ * message. */
 int lane_fd(struct lane *lane, int sock);
 /* The events to poll that descriptor, or else the socket, for. */
 int lane_events(struct lane *lane, int sock, bool writes);

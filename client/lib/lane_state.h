@@ -49,8 +49,8 @@ struct lane {
 	uint64_t generation;   /* of the device process, as buffers and calls know it */
 	uint64_t oldest, next; /* the first entry not seen to end, and the next one to be written */
 	struct lane_slot slots[LANE_ENTRIES];
-	/* By stream, number + 1 of the last entry that the device process may take without launching it;
-	 * and number + 1 of the last entry on a stream but 0. */
+	/* By stream, number + 1 of the last entry that the device process may take without launching
+	 * it; and number + 1 of the last entry on a stream but 0. */
 	uint64_t held_until[KILN_STREAMS], others_until;
 	bool alone; /* there is one CPU, so a spinning client would keep it from the device process */
 	struct lane_question questions[LANE_QUESTIONS];

@@ -5,8 +5,8 @@
  *   local_module.c   loads kernels into contexts, and calls the driver
  *   local_launch.c   checks the operands, and finds the way that fits
  *
- * A call owns its ways (call->local), a way owns its object and its modules.  A way is ASKED when the
- * daemon has described it; the first launch in a context loads a module there:
+ * A call owns its ways (call->local), a way owns its object and its modules.  A way is ASKED when
+ * the daemon has described it; the first launch in a context loads a module there:
  *
  *   ASKED ---- first launch in a context ----> LOADED ---- local_forget() ----> freed
  *                                               |  ^

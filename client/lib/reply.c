@@ -1,5 +1,5 @@
 /*
- * reply.c: a structured answer, read by path or as one JSON text.  Must not know of connections.
+ * reply.c: a structured answer, read by path or as one JSON text.  It must not know of connections.
  */
 #include "reply.h"
 #include "error.h"
@@ -51,7 +51,7 @@ static msgpack_object *member(const msgpack_object *map, const char *key, size_t
 	return NULL;
 }
 
-/* "[12]" at *path, which moves behind it; NULL if there is no such element. */
+/* Reads "[12]" at *path and moves *path behind it; NULL if there is no such element. */
 static msgpack_object *element(const msgpack_object *list, const char **path)
 {
 	uint64_t index = 0;
@@ -70,7 +70,7 @@ static msgpack_object *find(const kiln_reply *reply, const char *path)
 {
 	if (!reply || !path)
 		return NULL;
-	/* The decoded message is ours to annotate; see kiln_reply_str(). */
+	/* The reply owns the decoded message, so it may annotate it; see kiln_reply_str(). */
 	msgpack_object *at = (msgpack_object *)(uintptr_t)&reply->answer.in.root;
 	while (at && *path != 0) {
 		if (*path == '[') {
@@ -85,7 +85,7 @@ static msgpack_object *find(const kiln_reply *reply, const char *path)
 	return at;
 }
 
-/* Reads a value as a member of a map of one, so that the rules for numbers are the codec's. */
+/* Reads a value as the member of a map of one, so that the codec's rules for numbers hold. */
 static msgpack_object alone(msgpack_object *value, msgpack_object_kv *kv)
 {
 	msgpack_object map = {.type = MSGPACK_OBJECT_MAP};
@@ -125,8 +125,8 @@ const char *kiln_reply_str(const kiln_reply *reply, const char *path)
 	msgpack_object *value = find(reply, path);
 	if (!value || value->type != MSGPACK_OBJECT_STR)
 		return "";
-	/* A string of the message has no zero byte behind it.  The first reading makes a copy that has
-	 * one, and leaves it in the value's place for the next. */
+	/* A string of the message lacks a zero byte.  The first reading puts a zero-terminated copy in
+	 * the value's place. */
 	const struct frame *frame = &reply->answer.frame;
 	const char *begin = (const char *)frame->data, *text = value->via.str.ptr;
 	size_t size = value->via.str.size;
@@ -203,7 +203,7 @@ static void putf(struct json *json, const char *format, ...)
 		put(json, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
 }
 
-/* A character that JSON must not have, or that whoever reads it should see. */
+/* Writes a character that JSON forbids, or that a reader should see, as an escape. */
 static void put_escaped(struct json *json, uint32_t code)
 {
 	if (code < 0x10000) {
@@ -242,7 +242,7 @@ static void put_string(struct json *json, const char *text, size_t size)
 static void put_real(struct json *json, double value)
 {
 	if (!isfinite(value)) {
-		put(json, "null", 4); /* JSON has no other way */
+		put(json, "null", 4); /* JSON has no word for it */
 		return;
 	}
 	for (int digits = 15; digits <= 17; digits += 2) {

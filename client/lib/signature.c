@@ -1,10 +1,11 @@
 /*
- * signature.c: a table of calls by signature: a hash finds the place, and the whole key is compared
- * before a call is taken for the one asked for.
+ * signature.c: a hash finds the bucket, and the whole key is compared before a call counts as
+ * found.
  *
  * A key is a row of words in which every part says how long it is, so different arguments never
- * make the same key.  Alignment belongs to it: the planner chooses another kernel for data that
- * does not lie at a multiple of 16 bytes, and neither may be launched with the other's.
+ * make the same key.  Alignment belongs to the key: the planner chooses another kernel for data
+ * that does not lie at a multiple of 16 bytes, and neither kernel may be launched with the other's
+ * data.
  */
 #include "signature.h"
 #include "buffer.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 
 struct remembered {
-	struct remembered *next; /* in its bucket */
+	struct remembered *next; /* next in the bucket */
 	struct remembered *newer, *older;
 	struct kiln_call *call;
 	uint64_t hash;
@@ -35,7 +36,7 @@ void signatures_free(struct signatures *table)
 
 /* ---- Keys ---- */
 
-/* What does not fit is counted all the same. */
+/* Words beyond the room are counted, too. */
 static void put(struct signatures *table, uint64_t word)
 {
 	if (table->words < SIGNATURE_WORDS)
@@ -65,7 +66,7 @@ static void put_text(struct signatures *table, const char *text)
 	put_bytes(table, text, bytes);
 }
 
-/* As far as it matters: no kernel asks for more than 16 bytes. */
+/* No kernel asks for an alignment of more than 16 bytes. */
 static unsigned alignment_of(const kiln_tensor *tensor)
 {
 	uint64_t phase = tensor->buffer ? tensor->buffer->phase : 0;

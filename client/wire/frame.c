@@ -1,5 +1,5 @@
-/* frame.c: one message, one datagram, with its descriptors: sends, waits and queues.  Must not look
- * into a payload. */
+/* frame.c: sends, waits for and queues messages with their descriptors; one message is one
+ * datagram.  It must not look into a payload. */
 #include "frame.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static int send_status(int error)
 	}
 }
 
-/* bulk: the memfd that holds the payload instead of data, or -1. */
+/* bulk: the memfd that holds the payload; or -1 */
 static int send_datagram(int sock, const void *data, size_t size, int bulk, const int *fds,
 						 int fd_count)
 {
@@ -138,7 +138,7 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* KILN_OK when the socket may be ready, KILN_ETIMEDOUT, or KILN_EIO. */
+/* Waits for the socket.  KILN_OK when it may be ready, KILN_ETIMEDOUT, or KILN_EIO. */
 static int wait_for(int sock, short events, int timeout_ms, int64_t deadline)
 {
 	struct pollfd watch = {.fd = sock, .events = events};
@@ -192,7 +192,7 @@ static void node_free(struct frame_node *node, const struct frame_closer *closer
 	free(node);
 }
 
-/* A queued message may hold a descriptor: a peer that does not read may not have all of them. */
+/* Queued messages hold descriptors, so a peer that does not read must not exhaust them. */
 static bool may_open(const struct frame_queue *queue, int fd)
 {
 	return queue->fd_below <= 0 || fd < queue->fd_below;

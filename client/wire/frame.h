@@ -1,6 +1,6 @@
 /*
- * frame: sends and receives one message at a time over a SOCK_SEQPACKET socket, with descriptors.
- * Knows nothing of what is inside.
+ * frame.h: sends and receives one message at a time over a SOCK_SEQPACKET socket, with
+ * descriptors.  It knows nothing of a message's contents.
  *
  * A frame starts with an 8-byte header {'K', 'F', flags, descriptor count, u32 payload bytes,
  * little endian}.  Payloads over FRAME_INLINE_MAX travel in a memfd sealed against every change, as
@@ -14,12 +14,12 @@
 #include <stdint.h>
 
 #define FRAME_INLINE_MAX (48u << 10)
-#define FRAME_MAX_FDS 4       /* of the caller's; the bulk descriptor is not counted */
-#define FRAME_RIGHTS_MOST 253 /* that a datagram can carry (SCM_MAX_FD of the kernel) */
-#define FRAME_RESERVE 320     /* files kept for those of one message, while it is received */
+#define FRAME_MAX_FDS 4 /* the caller's descriptors of one message, besides the bulk descriptor */
+#define FRAME_RIGHTS_MOST 253 /* most descriptors of a datagram (SCM_MAX_FD of the kernel) */
+#define FRAME_RESERVE \
+	320 /* open files kept for the descriptors of one message while it is received */
 
-/* Closes descriptors that came from outside: close() of such one may take as long as its sender
- * likes. */
+/* Closes a descriptor that came from outside: close() may take as long as its sender likes. */
 struct frame_closer {
 	void (*close)(void *arg, int fd);
 	void *arg;
@@ -28,12 +28,12 @@ struct frame_closer {
 struct frame {
 	uint8_t *data; /* payload, malloc'd */
 	size_t size;
-	/* Received, close-on-exec; -1 where taken by frame_take_fd.  First those of the message, then
-	 * the rest: the bulk descriptor, or all that came with a message that was refused. */
+	/* Descriptors received, close-on-exec; -1 where frame_take_fd() took one.  Those of the message
+	 * come first, then the rest: the bulk descriptor, or all descriptors of a refused message. */
 	int fds[FRAME_RIGHTS_MOST];
 	int fd_count, rest_count;
-	/* After KILN_EPROTO: the message is whole, but there was no room for its descriptors, which are
-	 * gone; to be freed as one that was received. */
+	/* After KILN_EPROTO: the message is whole, but some of its descriptors found no room and are
+	 * gone; the frame is to be freed like any other. */
 	bool lost;
 	char why[160]; /* after KILN_EPROTO: one sentence */
 };
@@ -49,17 +49,18 @@ int frame_pair(int pair[2]);
 int frame_send(int sock, const void *data, size_t size, const int *fds, int fd_count);
 /*
  * Receives without blocking.  KILN_OK; KILN_EAGAIN; KILN_ECONN (end or reset); KILN_EPROTO;
- * KILN_ELIMIT (over limit bytes); KILN_ENOMEM.  Descriptors that came are in the frame also where
- * the message was refused: frame_free() it.
+ * KILN_ELIMIT (over limit bytes); KILN_ENOMEM.  The frame has the descriptors also if the message
+ * was refused, so the caller always calls frame_free().
  */
 int frame_recv(int sock, struct frame *frame, size_t limit);
-/* The same from a sender that is not trusted, in a process that has called frame_reserve(): the
- * reserve takes descriptors that go past the usual limit, so that the kernel closes none here. */
+/* Like frame_recv(), from a sender that is not trusted, in a process that has called
+ * frame_reserve(): descriptors beyond the usual limit go into the reserve, so that the kernel
+ * closes none here. */
 int frame_recv_foreign(int sock, struct frame *frame, size_t limit);
 /* Lowers the limit of open files to FRAME_RESERVE below the most that this process may have (three
  * quarters of it, where that is few). */
 void frame_reserve(void);
-/* The same, waiting up to timeout_ms (KILN_FOREVER allowed); KILN_ETIMEDOUT. */
+/* Like frame_send(), but waits up to timeout_ms (KILN_FOREVER: for ever); KILN_ETIMEDOUT. */
 int frame_send_wait(int sock, const void *data, size_t size, const int *fds, int fd_count,
 					int timeout_ms);
 int frame_recv_wait(int sock, struct frame *frame, size_t limit, int timeout_ms);
@@ -67,34 +68,35 @@ int frame_recv_wait(int sock, struct frame *frame, size_t limit, int timeout_ms)
 int frame_take_fd(struct frame *frame, int i);
 /* Frees payload and the descriptors not taken.  Fine on a zeroed frame. */
 void frame_free(struct frame *frame);
-/* The same with another way to close them.  NULL: close(). */
+/* Frees like frame_free(), but closes by closer; NULL: close(). */
 void frame_free_by(struct frame *frame, const struct frame_closer *closer);
 
-/* A memfd of this size, close-on-exec, sealed against shrinking and growing (not against writing);
- * -1 with errno. */
+/* Makes a memfd of this size, close-on-exec, sealed against shrinking and growing (not against
+ * writing); -1 with errno. */
 int frame_memfd(const char *name, uint64_t bytes);
-/* A memfd with these bytes that nobody can change any more, close-on-exec; -1 with errno. */
+/* Makes a memfd with these bytes that nobody can change any more, close-on-exec; -1 with errno. */
 int frame_sealed(const char *name, const void *data, size_t size);
-/* True if the descriptor is a memfd of ordinary pages that cannot shrink and has at least this
- * size: safe to map.  Never waits, whatever the descriptor is. */
+/* Whether the descriptor is a memfd of ordinary pages that cannot shrink and has at least this
+ * size, and so is safe to map.  Never waits, whatever the descriptor is. */
 int frame_fd_is_safe(int fd, uint64_t bytes);
-/* Reads the first size bytes of such one; false if that fails. */
+/* Reads the first size bytes of such a memfd; false if that fails. */
 bool frame_read_fd(int fd, void *data, size_t size);
 
-/* What could not be sent yet.  Frames keep their order; descriptors are duplicated. */
+/* Messages that could not be sent yet.  They keep their order; their descriptors are duplicated. */
 struct frame_queue {
 	struct frame_node *head, *tail;
-	size_t bytes; /* queued payload */
+	size_t bytes; /* bytes of queued payload */
 	int count;
-	const struct frame_closer *closer; /* of its duplicates; NULL: close() */
-	int fd_below;                      /* numbers of what it opens are; 0: any */
+	const struct frame_closer *closer; /* closes the duplicates; NULL: close() */
+	int fd_below;                      /* duplicates have numbers below this; 0: any */
 };
 
-/* Sends now if nothing is queued, else queues.  KILN_OK, KILN_ELIMIT (over limit bytes: nothing
- * queued), or as frame_send (KILN_EIO with EMFILE: over fd_below). */
+/* Sends at once if nothing is queued, else queues.  KILN_OK, KILN_ELIMIT (over limit bytes: nothing
+ * was queued), or as frame_send() (KILN_EIO with EMFILE: over fd_below). */
 int frame_queue_send(struct frame_queue *queue, int sock, const void *data, size_t size,
 					 const int *fds, int fd_count, size_t limit);
-/* Sends what it can.  KILN_OK when empty, KILN_EAGAIN when more is left, or as frame_send. */
+/* Sends queued messages.  KILN_OK when the queue is empty, KILN_EAGAIN when more is left, or as
+ * frame_send(). */
 int frame_queue_flush(struct frame_queue *queue, int sock);
 void frame_queue_free(struct frame_queue *queue);
 

@@ -1,4 +1,4 @@
-/* frame_memory.c: memory files: those that are made here, and those that others send. */
+/* frame_memory.c: makes memfds, and checks those that others send. */
 #include "frame.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* frame_parts.h: what the files of frame share. */
+/* frame_parts.h: functions that the files of frame share. */
 #ifndef KILN_CLIENT_FRAME_PARTS_H
 #define KILN_CLIENT_FRAME_PARTS_H
 

@@ -1,11 +1,11 @@
 /*
- * frame_recv.c: the receiving half of frame.  Must not look into a payload.
+ * frame_recv.c: the receiving half of frame.  It must not look into a payload.
  *
- * Another process decides what comes in.  A descriptor of its choice may block whoever closes it,
- * so receiving closes none: all of them, also those of a frame that is refused, are handed to the
- * caller.  The kernel closes those that it has no room for, so there is room for as many as a
- * datagram can carry.  A bulk payload is read, not mapped, and only from memory that its seals and
- * its file system keep as it is.
+ * Another process decides what comes in.  Closing a descriptor of its choice may block, so
+ * receiving closes none: the caller gets all of them, also those of a refused frame.  The kernel
+ * closes descriptors that find no room, so there is room for as many as a datagram can carry.  A
+ * bulk payload is read, not mapped, and only from memory that its seals and its file system keep as
+ * it is.
  */
 #include "frame.h"
 
@@ -28,14 +28,15 @@ union any_control {
 	char bytes[CMSG_SPACE(sizeof(int) * FRAME_RIGHTS_MOST)];
 };
 
-/* A datagram that has not been received yet. */
+/* A datagram that is looked at before it is received. */
 struct head {
 	uint8_t bytes[HEADER_BYTES];
 	size_t length;
 	bool has_fds;
 };
 
-/* The descriptors stay in the frame, but are no longer the message's. */
+/* Counts all descriptors among the rest: they stay in the frame, but are no longer the message's.
+ */
 static int refuse(struct frame *frame, int status, const char *why)
 {
 	free(frame->data);
@@ -59,8 +60,8 @@ static int recv_status(int error)
 	}
 }
 
-/* A peer that closes with unread data of ours resets the socket; the kernel reports that once,
- * ahead of the messages that the peer still sent. */
+/* A peer that closes while it has unread data of ours resets the socket.  The kernel reports the
+ * reset once, ahead of messages that the peer still sent. */
 static ssize_t receive(int sock, struct msghdr *message, int flags)
 {
 	ssize_t n;
@@ -72,8 +73,8 @@ static ssize_t receive(int sock, struct msghdr *message, int flags)
 	return n;
 }
 
-/* Looks at the next datagram without taking it.  Control data that have no room here tell that it
- * has descriptors. */
+/* Looks at the next datagram without taking it.  There is no room for control data, whose
+ * truncation tells that the datagram has descriptors. */
 static int peek(int sock, struct head *head)
 {
 	struct iovec part = {head->bytes, sizeof(head->bytes)};
@@ -84,7 +85,7 @@ static int peek(int sock, struct head *head)
 		return recv_status(errno);
 	head->length = (size_t)n;
 	head->has_fds = (message.msg_flags & MSG_CTRUNC) != 0;
-	return n == 0 ? KILN_ECONN : KILN_OK; /* we never send an empty datagram: it is the end */
+	return n == 0 ? KILN_ECONN : KILN_OK; /* nobody sends an empty datagram: this is the end */
 }
 
 static void collect_fds(struct msghdr *message, struct frame *frame)
@@ -98,8 +99,8 @@ static void collect_fds(struct msghdr *message, struct frame *frame)
 	}
 }
 
-/* Takes the datagram, and all its descriptors as the rest.  *beyond: they are here, but without
- * the reserve some would not be. */
+/* Takes the datagram, and all its descriptors as the rest.  *beyond: some of them came only because
+ * of the reserve. */
 static ssize_t take(int sock, struct frame *frame, struct msghdr *message, bool reserve,
 					bool *beyond)
 {
@@ -136,7 +137,7 @@ static int discard(int sock, struct frame *frame, const struct head *head, bool 
 	return refuse(frame, status, why);
 }
 
-/* The payload from the last descriptor. */
+/* Reads the payload from the last descriptor. */
 static int read_bulk(struct frame *frame, size_t size)
 {
 	struct stat stat;
@@ -160,7 +161,7 @@ static int read_bulk(struct frame *frame, size_t size)
 	return KILN_OK;
 }
 
-/* Fewer than the header says came here: this process may have no more of them. */
+/* Fewer descriptors came than the header says: this process may have no more of them. */
 static int lose(struct frame *frame)
 {
 	frame->lost = true;

@@ -1,6 +1,5 @@
 /*
- * plain.c: texts of others as people may see them.  Knows neither who wrote a text nor who reads
- * it.
+ * plain.c: shows texts of others to people.  It knows neither who wrote a text nor who reads it.
  */
 #include "plain.h"
 
@@ -8,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the character that this byte begins; 0: it begins none. */
+/* The length of the character that this byte begins; 0: it begins none. */
 static size_t length_of(unsigned char lead)
 {
 	if (lead < 0x80)
@@ -18,7 +17,7 @@ static size_t length_of(unsigned char lead)
 	return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
 }
 
-/* Whether the second byte makes no overlong form, no surrogate, and nothing beyond U+10FFFF. */
+/* Whether the second byte excludes overlong forms, surrogates, and characters beyond U+10FFFF. */
 static bool may_follow(unsigned char lead, unsigned char second)
 {
 	unsigned char least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
@@ -52,7 +51,7 @@ bool plain_hides(uint32_t code)
 		uint32_t first, last;
 	} hidden[] = {
 		{0x00, 0x1f},       /* C0 */
-		{0x7f, 0x9f},       /* DEL, C1: U+009B begins what a terminal obeys */
+		{0x7f, 0x9f},       /* DEL, C1: U+009B begins a control sequence */
 		{0x61c, 0x61c},     /* bidi: a mark */
 		{0x180e, 0x180e},   /* no width */
 		{0x200b, 0x200f},   /* no width; bidi: marks */
@@ -68,7 +67,7 @@ bool plain_hides(uint32_t code)
 	return false;
 }
 
-/* Whether this end of line or tab is one that a text of lines keeps. */
+/* Whether a text of lines keeps this end of line or tab. */
 static bool is_layout(const char *text, size_t left)
 {
 	return text[0] == '\n' || text[0] == '\t' || (text[0] == '\r' && left > 1 && text[1] == '\n');
@@ -117,7 +116,8 @@ bool plain_is(const char *text, size_t size, enum plain_rule rule)
 	return true;
 }
 
-/* How many bytes text[0 .. size) becomes where at most most may come out; *used of it fit. */
+/* How many bytes text[0 .. size) becomes if at most `most` may come out; *used: how many of its
+ * bytes fit. */
 static size_t measure(const char *text, size_t size, size_t most, enum plain_rule rule,
 					  size_t *used)
 {
@@ -135,8 +135,8 @@ static size_t measure(const char *text, size_t size, size_t most, enum plain_rul
 	return out;
 }
 
-/* Writes what the characters become; out may lie before text in the same room, as none of them
- * becomes shorter. */
+/* Writes the shown form; out may begin before text in the same room, as no character becomes
+ * shorter. */
 static void write_shown(char *out, const char *text, size_t size, enum plain_rule rule)
 {
 	while (size > 0) {

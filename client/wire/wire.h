@@ -1,9 +1,9 @@
 /*
- * wire: builds and reads messages, each one msgpack map.  Both sides and the daemon's children use
- * it. Knows nothing of sockets (frame.h) and nothing of what a message means (protocol.h).
+ * wire.h: builds and reads messages, each one msgpack map, for both sides and the daemon's
+ * children.  It knows nothing of sockets (frame.h) or of a message's meaning (protocol.h).
  *
- * Reading never trusts a length: wire_parse() walks the bytes and checks every count against what
- * is there (and depth against WIRE_MAX_DEPTH) before msgpack-c sees them.
+ * Reading never trusts a length: wire_parse() walks the bytes and checks every count against them
+ * (and depth against WIRE_MAX_DEPTH) before msgpack-c sees them.
  */
 #ifndef KILN_CLIENT_WIRE_H
 #define KILN_CLIENT_WIRE_H
@@ -14,8 +14,10 @@
 #include <stdint.h>
 
 #define WIRE_MAX_DEPTH 8
-#define WIRE_MAX_VALUES (1u << 20) /* of a message read: a one-byte value decodes to 24 bytes */
-#define WIRE_MAX_ASKED (1u << 16)  /* of a request: others wait while it is decoded */
+#define WIRE_MAX_VALUES \
+	(1u << 20) /* most values of a message; a one-byte value decodes to 24 bytes */
+#define WIRE_MAX_ASKED \
+	(1u << 16) /* most values of a request; other clients wait while it is decoded */
 
 /* ---- Building.  Errors (memory, depth) stick and are reported by wire_end(). ---- */
 
@@ -29,7 +31,7 @@ struct wire_out {
 	} open[WIRE_MAX_DEPTH];
 	int depth;
 	int error;
-	bool for_people; /* plain.h's rule holds for its strings: they may quote anybody */
+	bool for_people; /* plain.h's rule is applied to strings, which may quote anybody */
 };
 
 /* Starts a message: {"t": type, "id": id, ...}.  type NULL: an anonymous map without "t" and "id".
@@ -50,10 +52,10 @@ void wire_map_begin(struct wire_out *out, const char *key);
 void wire_map_end(struct wire_out *out);
 void wire_list_begin(struct wire_out *out, const char *key);
 void wire_list_end(struct wire_out *out);
-/* Closes the message.  KILN_OK, KILN_ENOMEM or KILN_EINTERNAL; then out->buffer.data / .size hold
- * it. */
+/* Closes the message.  KILN_OK, KILN_ENOMEM or KILN_EINTERNAL; then out->buffer has data and size.
+ */
 int wire_end(struct wire_out *out);
-/* Frees the bytes; fine after any of the above, and twice. */
+/* Frees the bytes, after any of the functions above; twice is fine. */
 void wire_out_free(struct wire_out *out);
 
 /* ---- Reading.  Values point into the parsed message and live until wire_in_free(). ---- */
@@ -64,22 +66,23 @@ struct wire_in {
 	char why[160];       /* after a failed wire_parse: one sentence */
 };
 
-/* Checks and decodes.  data must outlive in.  KILN_EPROTO with in->why, or KILN_ENOMEM. */
+/* Checks and decodes.  data must outlive in.  KILN_OK, KILN_EPROTO with in->why, or KILN_ENOMEM. */
 int wire_parse(struct wire_in *in, const void *data, size_t size);
-/* The same of a request, from a program that may be hostile: it may hold WIRE_MAX_ASKED. */
+/* Like wire_parse(), for a request of a program that may be hostile: it may hold WIRE_MAX_ASKED
+ * values. */
 int wire_parse_asked(struct wire_in *in, const void *data, size_t size);
 void wire_in_free(struct wire_in *in);
 
 /* The member of a map, or NULL (also when map is NULL or no map). */
 const msgpack_object *wire_get(const msgpack_object *map, const char *key);
-/* Typed members with a default for absent or of another type.  Integers also accept reals without a
- * fraction. */
+/* Members by type, with a default if absent or of another type.  Integers also accept reals without
+ * a fraction. */
 int64_t wire_get_int(const msgpack_object *map, const char *key, int64_t fallback);
 uint64_t wire_get_uint(const msgpack_object *map, const char *key,
 					   uint64_t fallback); /* negative: fallback */
 double wire_get_real(const msgpack_object *map, const char *key, double fallback);
 bool wire_get_bool(const msgpack_object *map, const char *key, bool fallback);
-/* Zero-terminated copy in the message's zone; NULL if absent, no string, or with a zero byte
+/* A zero-terminated copy in the message's zone; NULL if absent, no string, or with a zero byte
  * inside. */
 const char *wire_get_str(struct wire_in *in, const msgpack_object *map, const char *key);
 const void *wire_get_bin(const msgpack_object *map, const char *key, size_t *bytes);
@@ -96,7 +99,7 @@ const char *wire_type(struct wire_in *in);  /* "t", or "" */
 uint64_t wire_id(const struct wire_in *in); /* "id", or 0 */
 
 /* Writes a value as a readable call, cut at size: submit(id=7, call=3, operands=[[1,0],[2,0]]).
- * Binary as <n bytes>. */
+ * Binary becomes <n bytes>. */
 void wire_print(const msgpack_object *root, char *text, size_t size);
 
 #endif

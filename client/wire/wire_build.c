@@ -1,5 +1,5 @@
 /*
- * wire_build.c: builds messages.  Must know neither sockets nor requests.
+ * wire_build.c: builds messages.  It must know neither sockets nor requests.
  */
 #include "wire.h"
 #include "plain.h"

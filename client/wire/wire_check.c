@@ -1,8 +1,8 @@
 /*
- * wire_check.c: from bytes to a message.  Must know neither sockets nor requests.
+ * wire_check.c: checks and decodes messages.  It must know neither sockets nor requests.
  *
- * The decoder below trusts counts: an array header of five bytes makes it ask for 128 GB.  So
- * every message is walked once with nothing but bounds in mind before it is decoded.
+ * The decoder below trusts counts: an array header of five bytes makes it ask for 128 GB.  So every
+ * message is walked once, for bounds alone, before it is decoded.
  */
 #include "wire.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What follows a first byte: a body of raw bytes, or a number of values. */
+/* The values or bytes that follow a first byte. */
 struct head {
 	size_t skip;     /* bytes of the head after its first byte, plus the body */
 	uint64_t values; /* that follow inside */
@@ -26,7 +26,7 @@ static uint64_t big_endian(const uint8_t *p, size_t bytes)
 	return value;
 }
 
-/* Bytes that a scalar's head is followed by; -1 for what is no scalar. */
+/* Bytes that follow a scalar's head; -1 for other values. */
 static int scalar_bytes(uint8_t b)
 {
 	if (b <= 0x7f || b >= 0xe0 || b == 0xc0 || b == 0xc2 || b == 0xc3)
@@ -73,7 +73,7 @@ static size_t length_bytes(uint8_t b)
 	}
 }
 
-/* Reads the head at p (left bytes, at least one).  NULL, or what is wrong with it. */
+/* Reads the head at p, with at least one byte left.  NULL, or a sentence about what is wrong. */
 static const char *read_head(const uint8_t *p, size_t left, struct head *head)
 {
 	uint8_t b = p[0];
@@ -109,7 +109,7 @@ static const char *read_head(const uint8_t *p, size_t left, struct head *head)
 	return head->values > left - 1 - head->skip ? "a count is larger than the message" : NULL;
 }
 
-/* Walks a message of at most so many values.  NULL, or what is wrong with it, where at *at. */
+/* Walks a message of at most so many values.  NULL, or a sentence about what is wrong at *at. */
 static const char *scan(const uint8_t *data, size_t size, uint64_t most, size_t *at)
 {
 	uint64_t open[WIRE_MAX_DEPTH]; /* values still to come, from the outermost inwards */

@@ -1,5 +1,5 @@
 /*
- * wire_print.c: a message as a readable call, for people who debug.
+ * wire_print.c: prints a message as a readable call, for debugging.
  */
 #include "wire.h"
 #include "plain.h"
@@ -26,7 +26,7 @@ static void add(struct print *print, const char *format, ...)
 		print->used += (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* True when there is no room left: what follows would be cut anyway. */
+/* Whether the room is used up: anything more would be cut. */
 static bool full(const struct print *print)
 {
 	return print->used + 1 >= print->size;
@@ -53,7 +53,7 @@ static void print_text(struct print *print, const msgpack_object_str *text, bool
 
 static void print_value(struct print *print, const msgpack_object *value, int depth);
 
-/* Members "key=value", without those already shown by the caller. */
+/* Prints members "key=value", but for those that the caller has shown. */
 static void print_members(struct print *print, const msgpack_object *map, int depth)
 {
 	bool first = true;

@@ -1,5 +1,5 @@
 /*
- * wire_read.c: the members of a checked message.  Must know neither sockets nor requests.
+ * wire_read.c: reads members of a checked message.  It must know neither sockets nor requests.
  */
 #include "wire.h"
 
@@ -34,7 +34,7 @@ static bool as_int(const msgpack_object *value, int64_t *out)
 		return true;
 	case MSGPACK_OBJECT_FLOAT32:
 	case MSGPACK_OBJECT_FLOAT64:
-		/* The comparison also keeps NaN out; 2^63 is the first value beyond the range. */
+		/* NaN fails the comparison, too; 2^63 is the first value beyond the range. */
 		if (!(value->via.f64 >= -0x1p63 && value->via.f64 < 0x1p63))
 			return false;
 		*out = (int64_t)value->via.f64;

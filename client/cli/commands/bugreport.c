@@ -1,6 +1,6 @@
 /*
  * bugreport.c: 'kiln bugreport KEY': writes a directory with all that compiles a kernel of the
- * cache, or a failed one, without kilnd: the unit, the compiler's options, its log, and a script. 
+ * cache, or a failed one, without kilnd: the unit, the compiler's options, its log, and a script.
  * Directories of the user's files and home are cut off.
  */
 #include "bugreport.h"
