@@ -28,19 +28,17 @@ COMMANDS = [
 
 OPTIONS = [
     ("Where", ["socket", "device", "kernel-dir"]),
-    ("The cache", ["cache-dir", "cache-bytes", "cache-rows", "memory-cache-bytes", "key-dir",
+    ("The cache", ["cache-dir", "cache-bytes", "key-dir",
                    "trust-dir", "sign-key"]),
-    ("A cache for many hosts", ["remote", "remote-deadline", "remote-ttl", "remote-queue"]),
-    ("Compiling", ["specialize", "warm-generics", "on-miss", "workers", "worker-jobs",
-                   "worker-memory", "compile-memory", "compile-timeout", "retry-after"]),
-    ("Launching", ["launch-timeout", "ready-timeout", "liveness-timeout", "lane-spin",
-                   "quiet-patience"]),
+    ("A cache for many hosts", ["remote", "remote-deadline", "remote-ttl"]),
+    ("Compiling", ["specialize", "on-miss", "workers", "compile-timeout"]),
+    ("Launching", ["launch-timeout"]),
     ("Who may connect, and how much a program may hold",
      ["allow-uid", "allow-gid", "max-sessions", "max-buffers", "max-bytes", "max-inflight",
-      "max-message", "max-queued", "max-calls", "max-graph-calls", "max-variants", "max-own"]),
-    ("The process", ["log-level", "idle-exit", "drain-timeout", "sandbox"]),
-    ("Finding bugs", ["memcheck", "thread-order", "executor-wrapper", "test-requests"]),
-    ("Help", ["help", "version"]),
+      "max-message", "max-queued", "max-calls", "max-variants", "max-own"]),
+    ("The process", ["log-level", "idle-exit", "sandbox"]),
+    ("Finding bugs", ["memcheck", "executor-wrapper"]),
+    ("Help", []),
 ]
 
 
