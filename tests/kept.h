@@ -93,7 +93,7 @@ static inline void kept_add(const char *path, const char *key, bool object,
 		(void)remove(part);
 }
 
-/* Compiles, or takes what the same job gave before.  object: it is wanted, and not only its size. */
+/* Compiles, or takes what the same job gave before.  object: it is wanted, not only its size. */
 static inline void kept_compile(const struct compile_job *job, const char *toolchain_id,
 								void (*compile)(const struct compile_job *job,
 												struct compile_result *result),

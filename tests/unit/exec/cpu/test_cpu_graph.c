@@ -2,15 +2,7 @@
  * Graphs on the cpu device: launches that run one after another as one piece of work, in the order
  * of their stream; what is refused, and which launch is named when one fails.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "cpu_kernels.h"
-#include "daemon/exec/device.h"
+#include "cpu_scene.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
@@ -19,35 +11,11 @@
 #define COUNT 3
 #define WORDS 1000
 
-static struct device *device;
-static char error[KERNEL_ERROR_MAX];
-
 #define assert_sentence(text, part)                                          \
 	do {                                                                     \
 		if (!strstr(text, part))                                             \
 			fail_msg("the sentence \"%s\" does not say \"%s\"", text, part); \
 	} while (0)
-
-static struct device_module *load(const char *instantiation)
-{
-	struct compile_result result;
-	struct device_module *module;
-	cpu_kernel_compile(cpu_kernel_text(instantiation), instantiation, &result);
-	if (result.status != KILN_OK)
-		fail_msg("%s: %s\n%s", instantiation, result.error, result.log ? result.log : "");
-	if (device_cpu.load(device, result.object, result.object_bytes, result.entry, 0, &module,
-						error) != KILN_OK)
-		fail_msg("%s", error);
-	compile_result_free(&result);
-	return module;
-}
-
-static struct device_memory *alloc(uint64_t bytes)
-{
-	struct device_memory *memory = NULL;
-	assert_int_equal(device_cpu.alloc(device, bytes, &memory, error), KILN_OK);
-	return memory;
-}
 
 static struct device_done next_done(void)
 {
@@ -63,13 +31,6 @@ static void expect_done(uint64_t ticket)
 	assert_string_equal(done.error, "");
 	assert_int_equal(done.status, KILN_OK);
 	assert_int_equal(done.ticket, ticket);
-}
-
-static void transfer(struct device_memory *memory, void *host, uint64_t bytes, bool to_device)
-{
-	assert_int_equal(device_cpu.copy(device, 99, 9000, memory, 0, host, bytes, to_device, error),
-					 KILN_OK);
-	expect_done(9000);
 }
 
 /* Of WORDS equal words. */

@@ -2,15 +2,7 @@
  * Scratch memory on the cpu device: where it is, what a launch finds in it, and what is said of
  * kernels that use it wrongly.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "cpu_kernels.h"
-#include "daemon/exec/device.h"
+#include "cpu_scene.h"
 
 #include <stdio.h>
 #include <sys/wait.h>
@@ -19,9 +11,6 @@
 #define BLOCKS 63 /* with the counter: 256 bytes, so that the guard follows at once */
 #define SCRATCH_BYTES (4 * (1 + BLOCKS))
 
-static struct device *device;
-static char error[KERNEL_ERROR_MAX];
-
 /* A sum of n words by BLOCKS blocks. */
 struct sum {
 	struct device_module *module;
@@ -29,36 +18,6 @@ struct sum {
 	uint32_t n;
 	uint64_t bytes, counters;
 };
-
-static struct device_module *load(const char *instantiation)
-{
-	struct compile_result result;
-	struct device_module *module;
-	cpu_kernel_compile(cpu_kernel_text(instantiation), instantiation, &result);
-	if (result.status != KILN_OK)
-		fail_msg("%s: %s\n%s", instantiation, result.error, result.log ? result.log : "");
-	if (device_cpu.load(device, result.object, result.object_bytes, result.entry, 0, &module,
-						error) != KILN_OK)
-		fail_msg("%s", error);
-	compile_result_free(&result);
-	return module;
-}
-
-static struct device_done wait_done(uint64_t ticket)
-{
-	struct device_done done = {0};
-	bool broken = false;
-	assert_int_equal(device_cpu.poll(device, -1, 20000, &done, 1, &broken), 1);
-	assert_int_equal(done.ticket, ticket);
-	return done;
-}
-
-static void transfer(struct device_memory *memory, void *host, uint64_t bytes, bool to_device)
-{
-	assert_int_equal(device_cpu.copy(device, 99, 9000, memory, 0, host, bytes, to_device, error),
-					 KILN_OK);
-	assert_int_equal(wait_done(9000).status, KILN_OK);
-}
 
 static int start(const struct sum *sum, uint64_t stream, uint64_t ticket, uint32_t delay_ms)
 {
