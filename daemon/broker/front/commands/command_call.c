@@ -15,12 +15,7 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
-
-const char *command_kind_name(const struct kernel_plan *plan)
-{
-	static const char *const names[] = {"nothing", "copy", "launch"};
-	return names[plan->kind];
-}
+#include "planned.h"
 
 /* A problem on its way to a kernel. */
 struct call_request {
@@ -41,21 +36,6 @@ struct call_request {
 	struct work_operand operands[KERNEL_MAX_OPERANDS];
 };
 
-int command_limits(struct session *session, const char *target, struct kernel_limits *limits,
-				   const char **model, char error[KERNEL_ERROR_MAX])
-{
-	*model = "";
-	if (session->device && (!target || !strcmp(target, session->device->info.limits.target))) {
-		*limits = session->device->info.limits;
-		*model = session->device->info.model;
-		return KILN_OK;
-	}
-	if (!target)
-		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
-						 "this kilnd has no device (--device none); name a target such as sm_90");
-	return plan_limits_for(target, limits, error);
-}
-
 /* Takes over the caller's hold of ref.  NULL: the session has been answered. */
 static struct call_request *open_call(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
@@ -67,50 +47,12 @@ static struct call_request *open_call(struct session *session, uint64_t id, stru
 	return asking;
 }
 
-int command_plan(struct session *session, struct wire_in *message, const char *target,
-				 bool launched, struct command_planned *out, char error[KERNEL_ERROR_MAX])
-{
-	struct buffer *buffers[KERNEL_MAX_OPERANDS] = {0};
-	uint64_t offsets[KERNEL_MAX_OPERANDS] = {0};
-	const char *model;
-	int status = command_limits(session, target, &out->limits, &model, error);
-	if (status == KILN_OK && session->broker->draining)
-		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
-	if (status == KILN_OK)
-		status = decode_problem(session, message, &out->problem, buffers, offsets, error);
-	out->given = out->problem.tensor_count;
-	if (status == KILN_OK && launched)
-		status = plan_required(&out->problem, error);
-	if (status == KILN_OK)
-		status = plan_infer(&out->problem, error);
-	if (status == KILN_OK)
-		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
-	if (status != KILN_OK)
-		return status;
-	/* For those who may not have it made by asking for it. */
-	if (session->on_miss)
-		out->ref->line = line_of_problem(&out->problem);
-	out->placed = out->made = true;
-	for (int i = 0; i < out->ref->plan.operand_count; i++) {
-		out->operands[i] = (struct work_operand){buffers[i], offsets[i]};
-		out->placed = out->placed && (buffers[i] || command_left_out(&out->problem, i));
-		out->made = out->made && !(buffers[i] && buffer_is_making(buffers[i]));
-	}
-	if (out->placed)
-		status = command_check_operands(&out->ref->plan, out->operands, error);
-	if (status != KILN_OK) {
-		kernel_drop(out->ref);
-		out->ref = NULL;
-	}
-	return status;
-}
-
 static struct call_request *plan_call(struct session *session, struct wire_in *message,
 									  const char *target, bool launched)
 {
 	char error[KERNEL_ERROR_MAX];
-	struct command_planned planned = {.ref = NULL};
-	int status = command_plan(session, message, target, launched, &planned, error);
+	struct planned planned = {.ref = NULL};
+	int status = planned_open(session, message, target, launched, &planned, error);
 	if (status != KILN_OK) {
 		reply_error(session, wire_id(message), status, "%s", error);
 		return NULL;
@@ -317,25 +259,10 @@ static void ask_tiers(struct call_request *asking)
 	}
 }
 
-bool command_may_prepare(struct session *session, uint64_t id)
-{
-	const struct options *options = &session->broker->options;
-	if (!session->executor)
-		reply_error(session, id, KILN_ENOTSUP,
-					"this kilnd has no device (--device none); it only compiles");
-	else if (owned_count(session).calls >= options->max_calls)
-		reply_error(session, id, KILN_ELIMIT,
-					"this session has %llu prepared calls, the most it may have (--max-calls)",
-					(unsigned long long)options->max_calls);
-	else
-		return true;
-	return false;
-}
-
 void serve_prepare(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	(void)frame;
-	if (!command_may_prepare(session, wire_id(message)))
+	if (!planned_may_be_kept(session, wire_id(message)))
 		return;
 	struct call_request *asking = plan_call(session, message, NULL, true);
 	if (!asking)

@@ -12,11 +12,12 @@
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "daemon/broker/kernels/miss_explain.h"
+#include "planned.h"
 
 struct explaining {
 	struct request request;
 	struct broker *broker;
-	struct command_planned planned;
+	struct planned planned;
 	bool in_store;
 	struct miss_explain why;
 };
@@ -36,7 +37,7 @@ static void put_plan(struct wire_out *out, const struct kernel_plan *plan)
 	}
 	wire_map_begin(out, "plan");
 	wire_put_str(out, "op", plan->op);
-	wire_put_str(out, "kind", command_kind_name(plan));
+	wire_put_str(out, "kind", planned_kind_name(plan));
 	wire_put_str(out, "variant", plan->variant);
 	wire_put_str(out, "choice", plan->choice);
 	wire_put_str(out, "source", plan->source);
@@ -137,7 +138,7 @@ void serve_explain(struct session *session, struct wire_in *message, struct fram
 	struct explaining *explaining = calloc(1, sizeof(*explaining));
 	(void)frame;
 	int status = explaining
-					 ? command_plan(session, message, target, false, &explaining->planned, error)
+					 ? planned_open(session, message, target, false, &explaining->planned, error)
 					 : util_fail(error, sizeof(error), KILN_ENOMEM, "out of memory");
 	if (status == KILN_OK) {
 		explain(session, wire_id(message), explaining);

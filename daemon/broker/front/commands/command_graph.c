@@ -7,6 +7,8 @@
 #include "daemon/broker/calls/work.h"
 #include "daemon/broker/calls/graph.h"
 #include "daemon/base/util.h"
+#include "planned.h"
+#include "operands.h"
 
 /* Of a part: the map, its two names, the call, the list of operands, and three for each of them. */
 _Static_assert(KILN_MAX_GRAPH *(5 + 3 * KERNEL_MAX_OPERANDS) + 16 <= WIRE_MAX_ASKED,
@@ -34,8 +36,8 @@ static int read_part(struct session *session, const msgpack_object *item, struct
 	struct call *call = call_find(session, number);
 	int status = check_call(call, number, error);
 	if (status == KILN_OK)
-		status = command_place(session, wire_get(item, "operands"), call, part->operands,
-							   &part->variant, error);
+		status = operands_place(session, wire_get(item, "operands"), call, part->operands,
+								&part->variant, error);
 	if (status != KILN_OK)
 		return status;
 	if (part->variant->plan.report.indices)
@@ -84,7 +86,7 @@ void serve_graph(struct session *session, struct wire_in *message, struct frame 
 	struct call *call = NULL;
 	char error[KERNEL_ERROR_MAX];
 	(void)frame;
-	if (!command_may_prepare(session, id))
+	if (!planned_may_be_kept(session, id))
 		return;
 	int status = read_graph(session, wire_get(&message->root, "works"), &call, error);
 	if (status == KILN_OK && (status = work_graph(session, id, call, error)) != KILN_OK)

@@ -11,6 +11,8 @@
 #include "daemon/broker/kernels/tier.h"
 #include "daemon/base/util.h"
 #include "daemon/broker/calls/work_state.h"
+#include "planned.h"
+#include "operands.h"
 
 /* ---- What a launch is ---- */
 
@@ -38,7 +40,7 @@ static void put_template(struct wire_out *out, const struct kernel_plan *plan)
 		block[i] = plan->block[i];
 	}
 	wire_map_begin(out, "template");
-	wire_put_str(out, "kind", command_kind_name(plan));
+	wire_put_str(out, "kind", planned_kind_name(plan));
 	wire_put_ints(out, "grid", grid, 3);
 	wire_put_ints(out, "block", block, 3);
 	wire_put_uint(out, "shared", plan->shared_bytes);
@@ -116,7 +118,7 @@ static int read_alignments(struct wire_in *message, const struct call *call,
 						 "%s was prepared for %d operands; alignments of %d were given",
 						 call->problem.op, call->given, count < 0 ? 0 : count);
 	for (int i = 0; i < count; i++) {
-		bool left_out = command_left_out(&call->problem, i);
+		bool left_out = operand_left_out(&call->problem, i);
 		if (values[i] < 0 || values[i] > 16 || (values[i] & (values[i] - 1)) != 0 ||
 			left_out != (values[i] == 0))
 			return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
@@ -147,7 +149,7 @@ static int find_variant(struct session *session, struct wire_in *message, struct
 						 "the call is a user's kernel, of which no launch is known");
 	int status = read_alignments(message, call, alignments, error);
 	if (status == KILN_OK)
-		status = command_choose_variant(session, call, alignments, out, error);
+		status = operands_variant(session, call, alignments, out, error);
 	return status == KILN_OK ? check_report(&call->problem, &(*out)->plan, error) : status;
 }
 

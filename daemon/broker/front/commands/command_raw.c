@@ -14,6 +14,7 @@
 #include "daemon/broker/kernels/raw.h"
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
+#include "planned.h"
 
 /* ---- Prepare and compile ---- */
 
@@ -119,7 +120,7 @@ static void open_raw(struct session *session, struct wire_in *message, struct fr
 	uint64_t id = wire_id(message);
 	const char *model;
 	struct opening *opening = util_alloc(sizeof(*opening));
-	int status = command_limits(session, target, &limits, &model, error);
+	int status = planned_limits(session, target, &limits, &model, error);
 	if (status == KILN_OK && session->broker->draining)
 		status = util_fail(error, sizeof(error), KILN_ECANCELED, "kilnd is shutting down");
 	bool may = status != KILN_OK || may_bring(session, id, limits.target);
@@ -157,7 +158,7 @@ static struct device_handle *own_executor(struct session *session, uint64_t id)
 /* Others may have been prepared meanwhile. */
 static void prepare(struct session *session, uint64_t id, struct kernel_ref *ref)
 {
-	if (command_may_prepare(session, id))
+	if (planned_may_be_kept(session, id))
 		command_ask_raw(session, id, ref, session->own);
 	else
 		kernel_drop(ref);
@@ -166,7 +167,7 @@ static void prepare(struct session *session, uint64_t id, struct kernel_ref *ref
 void serve_raw_prepare(struct session *session, struct wire_in *message, struct frame *frame)
 {
 	uint64_t id = wire_id(message);
-	if (command_may_prepare(session, id) && may_bring(session, id, session->device->info.name) &&
+	if (planned_may_be_kept(session, id) && may_bring(session, id, session->device->info.name) &&
 		own_executor(session, id))
 		open_raw(session, message, frame, NULL, prepare);
 }

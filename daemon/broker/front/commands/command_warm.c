@@ -8,6 +8,7 @@
 #include "kernel_request.h"
 #include "daemon/plan/manifest.h"
 #include "daemon/base/util.h"
+#include "planned.h"
 
 /* ---- Answers ---- */
 
@@ -76,7 +77,7 @@ static int plan_line(struct session *session, const char *line, const char *targ
 	if (status == KILN_OK)
 		status = plan_infer(&problem, error);
 	if (status == KILN_OK)
-		status = command_limits(session, target, &limits, &model, error);
+		status = planned_limits(session, target, &limits, &model, error);
 	return status == KILN_OK ? job_open(session->broker, &problem, &limits, model, out, error)
 							 : status;
 }

@@ -1,0 +1,86 @@
+/* planned.c: decodes, infers, plans, and looks where the operands lie. */
+#include "planned.h"
+
+#include <string.h>
+
+#include "daemon/base/util.h"
+#include "daemon/broker/calls/call.h"
+#include "daemon/broker/calls/decode.h"
+#include "daemon/broker/devices/handle.h"
+#include "daemon/broker/kernels/cli_line.h"
+#include "daemon/plan/plan.h"
+#include "operands.h"
+
+const char *planned_kind_name(const struct kernel_plan *plan)
+{
+	static const char *const names[] = {"nothing", "copy", "launch"};
+	return names[plan->kind];
+}
+
+int planned_limits(struct session *session, const char *target, struct kernel_limits *limits,
+				   const char **model, char error[KERNEL_ERROR_MAX])
+{
+	*model = "";
+	if (session->device && (!target || !strcmp(target, session->device->info.limits.target))) {
+		*limits = session->device->info.limits;
+		*model = session->device->info.model;
+		return KILN_OK;
+	}
+	if (!target)
+		return util_fail(error, KERNEL_ERROR_MAX, KILN_EINVAL,
+						 "this kilnd has no device (--device none); name a target such as sm_90");
+	return plan_limits_for(target, limits, error);
+}
+
+bool planned_may_be_kept(struct session *session, uint64_t id)
+{
+	const struct options *options = &session->broker->options;
+	if (!session->executor)
+		reply_error(session, id, KILN_ENOTSUP,
+					"this kilnd has no device (--device none); it only compiles");
+	else if (owned_count(session).calls >= options->max_calls)
+		reply_error(session, id, KILN_ELIMIT,
+					"this session has %llu prepared calls, the most it may have (--max-calls)",
+					(unsigned long long)options->max_calls);
+	else
+		return true;
+	return false;
+}
+
+int planned_open(struct session *session, struct wire_in *message, const char *target,
+				 bool launched, struct planned *out, char error[KERNEL_ERROR_MAX])
+{
+	struct buffer *buffers[KERNEL_MAX_OPERANDS] = {0};
+	uint64_t offsets[KERNEL_MAX_OPERANDS] = {0};
+	const char *model;
+	int status = planned_limits(session, target, &out->limits, &model, error);
+	if (status == KILN_OK && session->broker->draining)
+		status = util_fail(error, KERNEL_ERROR_MAX, KILN_ECANCELED, "kilnd is shutting down");
+	if (status == KILN_OK)
+		status = decode_problem(session, message, &out->problem, buffers, offsets, error);
+	out->given = out->problem.tensor_count;
+	if (status == KILN_OK && launched)
+		status = plan_required(&out->problem, error);
+	if (status == KILN_OK)
+		status = plan_infer(&out->problem, error);
+	if (status == KILN_OK)
+		status = job_open(session->broker, &out->problem, &out->limits, model, &out->ref, error);
+	if (status != KILN_OK)
+		return status;
+	/* For those who may not have it made by asking for it. */
+	if (session->on_miss)
+		out->ref->line = line_of_problem(&out->problem);
+	out->placed = out->made = true;
+	for (int i = 0; i < out->ref->plan.operand_count; i++) {
+		out->operands[i] = (struct work_operand){buffers[i], offsets[i]};
+		out->placed = out->placed && (buffers[i] || operand_left_out(&out->problem, i));
+		out->made = out->made && !(buffers[i] && buffer_is_making(buffers[i]));
+	}
+	if (out->placed)
+		status = operands_check(&out->ref->plan, out->operands, error);
+	if (status != KILN_OK) {
+		kernel_drop(out->ref);
+		out->ref = NULL;
+	}
+	return status;
+}
