@@ -28,8 +28,7 @@ COMMANDS = [
 
 OPTIONS = [
     ("Where", ["socket", "device", "kernel-dir"]),
-    ("The cache", ["cache-dir", "cache-bytes", "key-dir",
-                   "trust-dir", "sign-key"]),
+    ("The cache", ["cache-dir", "cache-bytes", "key-dir", "trust-dir", "sign-key"]),
     ("A cache for many hosts", ["remote", "remote-deadline", "remote-ttl"]),
     ("Compiling", ["specialize", "on-miss", "workers", "compile-timeout"]),
     ("Launching", ["launch-timeout"]),
@@ -38,7 +37,6 @@ OPTIONS = [
       "max-message", "max-queued", "max-calls", "max-variants", "max-own"]),
     ("The process", ["log-level", "idle-exit", "sandbox"]),
     ("Finding bugs", ["memcheck", "executor-wrapper"]),
-    ("Help", []),
 ]
 
 
@@ -105,19 +103,22 @@ def cli_page(kiln):
 def read_options(kilnd):
     """Yields (option, its value's name, variable, default, range, words) of each."""
     text = said_by(kilnd, "--help")
-    pattern = re.compile(r"^  --([a-z-]+)( \S+)?(?: +\[([^\]]*)\])?(?: {2,}(\S.*))?\n((?: {6}\S.*\n)*)", re.M)
-    for match in pattern.finditer(text):
-        name, value, bracket, beside, below = match.groups()
-        words = " ".join((beside or below or "").split())
-        variable = re.match(r"KILN_[A-Z_]+", bracket or "")
-        default = re.search(r"default (.*)$", bracket or "")
+    pattern = re.compile(r"^  --([a-z-]+)(\[=\S+\]| \S+)? +\[(KILN_[^\]]*)\]\n((?: {6}\S.*\n)+)", re.M)
+    matches = list(pattern.finditer(text))
+    if len(matches) != len(re.findall(r"^  --", text, re.M)):
+        sys.exit("scripts/pages.py:1: an option of kilnd --help is written in another way")
+    for match in matches:
+        name, value, bracket, below = match.groups()
+        words = " ".join(below.split())
+        variable = re.match(r"KILN_[A-Z_]+", bracket)
+        default = re.search(r"default (.*)$", bracket)
         limits = re.search(r" \(([^()]* to [^()]*)\)$", words)
         told = re.search(r"; default (.*)$", words)
         if limits:
             words = words[: limits.start()]
         if told and not default:
             words, default = words[: told.start()], told
-        yield (name, (value or "").strip(), variable[0] if variable else "",
+        yield (name, value or "", variable[0],
                default[1] if default else "", limits[1] if limits else "", words)
 
 
@@ -138,7 +139,7 @@ def options_page(kilnd):
         yield "|---|---|---|---|---|"
         for name, value, variable, default, limits, words in present:
             yield "| %s | %s | %s | %s | %s |" % (
-                code(("--%s %s" % (name, value)).rstrip()), code(variable) if variable else "",
+                code("--" + name + value), code(variable),
                 cell(default), cell(limits), cell(words))
 
 
