@@ -1,6 +1,6 @@
 /*
- * cpu_scene.h: the cpu device as its tests use it: one device, kernels of cpu_kernels.h loaded on it,
- * memory, and ends that are waited for.
+ * cpu_scene.h: the cpu device as its tests use it: one device, kernels of cpu_kernels.h loaded on
+ * it, memory, and ends that are waited for.
  */
 #ifndef KILN_TESTS_UNIT_CPU_SCENE_H
 #define KILN_TESTS_UNIT_CPU_SCENE_H

@@ -5,6 +5,7 @@
 #include "cpu_launch.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 /* ---- Kernels that are right ---- */
 
