@@ -1,6 +1,6 @@
 /*
- * test_cpu_faults: what the cpu device says of kernels that touch what is not theirs.  A fault breaks
- * the device, so each has a process.
+ * test_cpu_faults: what the cpu device says of kernels that touch what is not theirs.  A fault
+ * breaks the device, so each has a process.
  */
 #include "cpu_launch.h"
 
