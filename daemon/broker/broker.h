@@ -1,5 +1,6 @@
 /*
- * broker.h: the state of the broker.  One thread, the loop's, owns all of it.
+ * broker.h: the state of the broker.  One thread, the loop's, owns all of it.  Each room keeps its
+ * own in a struct that this one points to.
  */
 #ifndef KILN_DAEMON_BROKER_H
 #define KILN_DAEMON_BROKER_H
@@ -10,11 +11,11 @@
 #include "daemon/compile/compile.h"
 #include "daemon/base/counters.h"
 #include "daemon/broker/devices/fault/fault.h"
-#include "daemon/base/misdeed.h"
 #include "daemon/plan/kernel.h"
 #include "daemon/base/map.h"
 #include "daemon/options/options.h"
 #include "daemon/broker/kernels/usage_log.h"
+#include "daemon/broker/test_state.h"
 
 struct acceptor;
 struct broker_events;
@@ -28,29 +29,6 @@ struct device_entry;
 struct lookup;
 struct job_wait;
 struct tiers;
-
-/* Who waits until all lanes have ended. */
-struct lanes_end {
-	uint64_t session, request;
-};
-
-/* Set by the "debug" request alone: all zero in a build without tests. */
-struct test_state {
-	struct lanes_end lanes_end;
-	uint32_t delay_compile_ms, delay_launch_ms, remote_patience_ms;
-	uint32_t remote_claim_ms;                      /* how long a claim lasts; 0: the usual time */
-	uint32_t hello_deadline_ms, store_deadline_ms; /* 0: the usual one */
-	uint32_t delay_store_ms;
-	uint32_t idle_executor_ms;    /* 0: the usual one */
-	uint32_t restart_pause_ms;    /* the longest before a child starts again; 0: the usual */
-	uint64_t available_bytes;     /* of memory, as if it were so; 0: as it is */
-	enum misdeed compile_misdeed; /* of the next misdeeds_left compiles */
-	int misdeeds_left;
-	enum misdeed start_misdeed[2]; /* of the next starts_left device processes, compilers ([1]) */
-	int starts_left[2];
-	uint32_t start_deadline_ms, call_deadline_ms; /* of children, at most; 0: as usual */
-	double gain_us; /* what an exact kernel saves a launch; 0: as estimated */
-};
 
 struct broker {
 	const struct broker_events *events; /* the news that go up: devices/events.h */

@@ -1,5 +1,5 @@
 /*
- * admit.c: who may connect, and who has a place.
+ * admit.c: which clients may connect, and which have a place.
  *
  * Four bounds keep one peer from taking what all others need: silent connections, of which the
  * oldest of the user that has the most goes first; a share of the places for each guest, and one
@@ -26,7 +26,7 @@
 #define KEPT_PLACES 8   /* beyond --max-sessions */
 #define ERROR(status, ...) util_fail(error, KERNEL_ERROR_MAX, status, __VA_ARGS__)
 
-/* ---- Who ---- */
+/* ---- Identities ---- */
 
 static bool is_listed(const struct options_ids *ids, uint32_t id)
 {

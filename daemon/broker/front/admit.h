@@ -1,5 +1,5 @@
 /*
- * admit: who may connect, and who has a place.  A connection is silent until its hello comes; with
+ * admit: which clients may connect, and which have a place.  A connection is silent until its hello comes; with
  * hello it takes one of the places that --max-sessions counts.  Knows nothing of what a session
  * asks for after that.
  */
@@ -13,7 +13,7 @@
  * Reads nothing that the peer sent. */
 int admit_peer(const struct options *options, int sock, struct peer_identity *peer,
 			   char error[KERNEL_ERROR_MAX]);
-/* Says so to a peer that may not connect, and closes the socket. */
+/* Tells a peer that it may not connect, and closes the socket. */
 void admit_turn_away(struct broker *broker, int sock, int status, const char *error);
 /* The silent session that has to go before one more may connect, and was told so; NULL: there is
  * room. */

@@ -1,6 +1,6 @@
 /*
- * waits: who waits now, for what, and of whom.  Each module that keeps somebody waiting tells of
- * those that it keeps; what the broker knows is enough, and nobody is asked.
+ * waits: the rows of `kiln waits`: each client that waits now, and what for.  Every room tells of
+ * those that it keeps waiting, from what the broker knows: no other process is asked.
  */
 #ifndef KILN_DAEMON_WAITS_H
 #define KILN_DAEMON_WAITS_H
@@ -8,7 +8,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/broker/devices/wait_note.h"
 
-/* One who waits, and what for.  session 0: the daemon itself. */
+/* A session that waits, and what for; session 0: the daemon itself waits. */
 struct wait_row {
 	uint64_t session;
 	uint32_t uid;
@@ -18,7 +18,8 @@ struct wait_row {
 	struct wait_note note;
 };
 
-/* Those who have waited longest, these first; returns how many, and *all how many there are. */
+/* Fills in the rows that have waited longest, these first; returns how many, and in *all how many
+ * there are. */
 int waits_collect(struct broker *broker, struct wait_row *rows, int most, uint64_t *all);
 
 #endif

@@ -1,5 +1,5 @@
-/* command.c: one table of requests, made from the protocol's: names, flags, handlers; and the rules
- * for all of them. */
+/* command.c: the table of requests, made from the protocol's: names, flags, handlers; and the rules
+ * that hold for each of them. */
 #include "command.h"
 #include "daemon/broker/front/session_life.h"
 
@@ -102,7 +102,7 @@ static bool allowed(struct session *session, uint64_t id, const char *name)
 	return false;
 }
 
-/* Of another release's library it may be one that came, or went, between the two. */
+/* A library of another release may have a request that came, or went, between the two. */
 static void refuse_unknown(struct session *session, uint64_t id, const char *name)
 {
 	if (session->state != SESSION_GREETED || !strcmp(session->version, KILN_VERSION_STRING))

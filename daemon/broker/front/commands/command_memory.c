@@ -15,7 +15,7 @@
 #define FLAG_SHARED 1u
 #define BYTES_MOST ((uint64_t)1 << 46)
 
-/* ---- alloc and lend: answered when the executor has it ---- */
+/* ---- alloc and lend: answered when the device process has the buffer ---- */
 
 struct making {
 	struct request request;

@@ -1,6 +1,5 @@
 /*
- * query.h: a request that the store's thread answers, for cache.c,
- * upkeep.c and key.c.
+ * query: a request that the store's thread answers: the commands of the cache and of keys.
  */
 #ifndef KILN_DAEMON_COMMAND_QUERY_H
 #define KILN_DAEMON_COMMAND_QUERY_H
@@ -11,7 +10,7 @@
 struct query {
 	struct request request;
 	struct wire_out out; /* built on the store's thread */
-	/* What was asked; what a request does not have is zero. */
+	/* The members of the request; those that it does not have are zero. */
 	char key[KERNEL_KEY_HEX];
 	char sort[16];
 	int64_t limit;
