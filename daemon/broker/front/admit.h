@@ -1,7 +1,7 @@
 /*
- * admit: which clients may connect, and which have a place.  A connection is silent until its hello comes; with
- * hello it takes one of the places that --max-sessions counts.  Knows nothing of what a session
- * asks for after that.
+ * admit: which clients may connect, and which have a place.  A connection is silent until its hello
+ * comes; with hello it takes one of the places that --max-sessions counts.  Knows nothing of what a
+ * session asks for after that.
  */
 #ifndef KILN_DAEMON_ADMIT_H
 #define KILN_DAEMON_ADMIT_H
