@@ -10,6 +10,7 @@
 
 struct cache;
 struct compile_job;
+struct fault;
 struct device_handle;
 struct handle_about;
 struct frame;
@@ -60,6 +61,9 @@ struct broker_events {
 	void (*sessions_changed)(struct broker *broker);
 
 	/* ---- For post-mortems ---- */
+
+	/* A child or the cache failed: fault_report(), which looks at the devices, the pool and the store. */
+	void (*fault)(struct broker *broker, const struct fault *fault, char *text, size_t size);
 
 	/* Fills in what a lane launches under this name; false: its session or call is gone. */
 	bool (*describe_call)(struct broker *broker, const struct device_handle *handle,

@@ -297,7 +297,7 @@ static void report(struct device_handle *handle, int exit_status, int signal, ch
 								.uid = handle->uid,
 								.session = handle->session};
 	if (is_fault(handle, exit_status, signal))
-		fault_report(handle->device->broker, &fault, sentence, size);
+		handle->device->broker->events->fault(handle->device->broker, &fault, sentence, size);
 }
 
 static void on_gone(void *owner, int exit_status, int signal, const char *why)

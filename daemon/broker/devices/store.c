@@ -164,7 +164,7 @@ static void look_for_damage(struct broker *broker, const struct cache_stats *bef
 		return;
 	snprintf(sentence, sizeof(sentence), "%s", stats->damage);
 	const struct fault fault = {.kind = FAULT_STORE, .sentence = stats->damage, .uid = getuid()};
-	fault_report(broker, &fault, sentence, sizeof(sentence));
+	broker->events->fault(broker, &fault, sentence, sizeof(sentence));
 	util_log(UTIL_WARN, "%s", sentence);
 }
 

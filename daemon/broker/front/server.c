@@ -66,6 +66,7 @@ static const struct broker_events events = {
 	.cache_opened = tuned_open,
 	.cache_idle = cache_idle,
 	.describe_call = call_describe,
+	.fault = fault_report,
 	.key_of = lookup_key_of,
 	.call_promoted = lane_promote,
 	.message = serve,

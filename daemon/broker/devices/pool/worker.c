@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "daemon/base/deadlines.h"
+#include "daemon/broker/devices/events.h"
 #include "daemon/base/util.h"
 
 static void assert_valid(const struct worker *worker)
@@ -86,7 +87,7 @@ static size_t report(const struct worker *worker, int exit_status, int signal, c
 								.exit_status = exit_status,
 								.signal = signal,
 								.uid = getuid()};
-	fault_report(worker->broker, &fault, text, size);
+	worker->broker->events->fault(worker->broker, &fault, text, size);
 	util_log(UTIL_WARN, "%s", text);
 	return used;
 }
