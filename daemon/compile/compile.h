@@ -115,7 +115,7 @@ struct compile_result {
 	int64_t micros;                                            /* inside the compiler */
 	int64_t peak_bytes; /* of memory, above what the worker had before; 0: not known */
 	/* The reason of the failure lies outside of the job and may pass; in no message. */
-	bool passing;
+	bool maybe_external;
 };
 void compile_result_free(struct compile_result *result);
 

@@ -62,7 +62,7 @@ struct broker_events {
 
 	/* ---- For post-mortems ---- */
 
-	/* A child or the cache failed: fault_report(), which looks at the devices, the pool and the store. */
+	/* A child or the cache failed: fault_report(), which looks at devices, pool and store. */
 	void (*fault)(struct broker *broker, const struct fault *fault, char *text, size_t size);
 
 	/* Fills in what a lane launches under this name; false: its session or call is gone. */

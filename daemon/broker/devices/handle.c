@@ -1,11 +1,14 @@
 /*
- * handle.c: the life of a device process: start, ready, end, next start.  A process that ends is
- * started again at once the first time, and later the later the oftener it happens.
+ * handle.c: the life of a device process, in the states of handle_state.h.  A process that ends is
+ * started again at once the first time, and after a longer pause each further time.  A handle whose
+ * device was there and is away is "lost": it is STOPPED between two looks for the device, and
+ * answers at once that it is lost.
  */
 #include "daemon/broker/devices/events.h"
 #include "daemon/exec/exec.h"
 #include "handle_state.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +22,15 @@
 
 static void start(struct device_handle *handle);
 static void end_process(struct device_handle *handle, const char *why);
+
+static void assert_valid(const struct device_handle *handle)
+{
+	bool has_child = handle->state == HANDLE_STARTING || handle->state == HANDLE_READY;
+	assert(has_child == (handle->child != NULL));
+	assert(handle->state == HANDLE_READY || !handle->call_count);
+	(void)handle, (void)has_child;
+}
+
 static bool is_wrapped(const struct device_handle *handle)
 {
 	return handle->device->broker->options.executor_wrapper[0] != 0;
@@ -154,6 +166,7 @@ void handle_on_started(struct device_handle *handle, struct wire_in *message)
 	uv_timer_stop(&handle->timer);
 	handle->state = HANDLE_READY;
 	handle->generation++;
+	assert_valid(handle);
 	handle->failed_starts = 0;
 	handle->fault[0] = 0;
 	handle->overran = 0;
@@ -335,6 +348,7 @@ static void on_gone(void *owner, int exit_status, int signal, const char *why)
 	handle_fail_calls(handle, sentence);
 	handle_drop_modules(handle);
 	handle->fault[0] = 0;
+	assert_valid(handle);
 	/* What could not be sent because the process was ending already waits for the next, too. */
 	broker->events->device_changed(broker, handle);
 	broker_progress(broker);
@@ -382,6 +396,7 @@ static void start(struct device_handle *handle)
 	} else {
 		start_again(handle);
 	}
+	assert_valid(handle);
 }
 
 /* It works, and is stopped, or in a state that the system does not let it out of. */

@@ -19,8 +19,8 @@
 #include "daemon/base/pulse.h"
 
 enum handle_state {
-	HANDLE_STOPPED, /* never started, or could not be started again and again */
-	HANDLE_WAITING, /* before its next start */
+	HANDLE_STOPPED, /* no process, and none comes until somebody asks or looks for the device */
+	HANDLE_WAITING, /* no process; the timer starts the next */
 	HANDLE_STARTING,
 	HANDLE_READY,
 };
@@ -113,7 +113,7 @@ void handle_on_message(void *owner, struct wire_in *message, struct frame *frame
 void handle_fail_calls(struct device_handle *handle, const char *why);
 void handle_drop_modules(struct device_handle *handle);
 
-/* executor.c */
+/* handle.c */
 void handle_on_started(struct device_handle *handle, struct wire_in *message);
 void handle_stop(struct device_handle *handle);
 void handle_free(struct device_handle *handle);

@@ -43,7 +43,7 @@ static void keep_done(struct broker *broker, void *arg)
 static int64_t seconds_for(const struct broker *broker, const struct compile_result *result)
 {
 	int64_t a_while = (int64_t)broker->options.retry_after_seconds;
-	bool lasting = result->status == KILN_ECOMPILE && !result->passing;
+	bool lasting = result->status == KILN_ECOMPILE && !result->maybe_external;
 	bool kept = result->status == KILN_ECOMPILE || result->status == KILN_ETIMEDOUT ||
 				result->status == KILN_ENOMEM;
 	if (lasting)

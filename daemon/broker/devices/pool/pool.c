@@ -28,7 +28,7 @@ static void answer(struct pool_job *job, struct compile_result *result)
 static void answer_error(struct pool_job *job, int status, const char *error)
 {
 	struct compile_result result = {.status = status,
-									.passing = job->passing,
+									.maybe_external = job->maybe_external,
 									.registers = -1,
 									.shared_bytes = -1,
 									.spill_bytes = -1,
@@ -65,7 +65,7 @@ static void compilers_changed(struct broker *broker)
 		util_fail(error, sizeof(error), 0,
 				  "the compiler for %s was replaced while %.120s waited for it: ask again",
 				  job->job->target, job->job->instantiation);
-		job->passing = true;
+		job->maybe_external = true;
 		answer_error(job, KILN_EIO, error);
 	}
 }
@@ -159,7 +159,8 @@ static void settle_job(struct slot *slot, const struct worker_end *end)
 		return;
 	slot->job = NULL;
 	/* The system kills when memory runs out; a compiler's own faults end in another signal. */
-	job->passing = job->passing || !end->signal || end->signal == SIGKILL || end->signal == SIGTERM;
+	job->maybe_external =
+		job->maybe_external || !end->signal || end->signal == SIGKILL || end->signal == SIGTERM;
 	if (end->overran) {
 		util_fail(error, sizeof(error), 0,
 				  "compiling %.120s for %s took longer than %d ms (--compile-timeout); the "

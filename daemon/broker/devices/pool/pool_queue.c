@@ -1,14 +1,22 @@
 /* pool_queue.c: the jobs that wait for a worker: which is next, and which worker is for it. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pool_state.h"
+
+static void assert_valid(const struct pool_job *job)
+{
+	assert((job->state == POOL_JOB_CHOSEN) == (job->chosen != NULL));
+	(void)job;
+}
 
 /* ---- The queues ---- */
 
 static void choose_last(struct pool_queue *queue, struct pool_job *job)
 {
 	job->chosen = queue;
+	job->state = POOL_JOB_CHOSEN;
 	job->previous = queue->tail;
 	job->next = NULL;
 	if (queue->tail)
@@ -21,6 +29,7 @@ static void choose_last(struct pool_queue *queue, struct pool_job *job)
 static void choose_first(struct pool_queue *queue, struct pool_job *job)
 {
 	job->chosen = queue;
+	job->state = POOL_JOB_CHOSEN;
 	job->previous = NULL;
 	job->next = queue->head;
 	if (queue->head)
@@ -44,11 +53,12 @@ static void unchoose(struct pool_job *job)
 	else
 		queue->tail = job->previous;
 	job->chosen = NULL;
+	job->state = POOL_JOB_QUEUED;
 }
 
 static void list(struct pool *pool, struct pool_job *job)
 {
-	job->queued = true;
+	job->state = POOL_JOB_QUEUED;
 	job->all_previous = NULL;
 	job->all_next = pool->queued;
 	if (pool->queued)
@@ -57,10 +67,11 @@ static void list(struct pool *pool, struct pool_job *job)
 	pool->queued_count[job->priority]++;
 }
 
-/* Nothing where it is not queued. */
+/* Nothing where a worker has it. */
 static void take_out(struct pool *pool, struct pool_job *job)
 {
-	if (!job->queued)
+	assert_valid(job);
+	if (job->state == POOL_JOB_COMPILING)
 		return;
 	turns_leave_all(&job->item);
 	unchoose(job);
@@ -71,7 +82,7 @@ static void take_out(struct pool *pool, struct pool_job *job)
 	if (job->all_next)
 		job->all_next->all_previous = job->all_previous;
 	pool->queued_count[job->priority]--;
-	job->queued = false;
+	job->state = POOL_JOB_COMPILING;
 }
 
 void queue_put_back(struct pool *pool, struct pool_job *job)
@@ -211,7 +222,7 @@ static void raise_to(struct pool *pool, struct pool_job *job, enum pool_priority
 {
 	if (priority >= job->priority)
 		return;
-	if (job->queued) {
+	if (job->state != POOL_JOB_COMPILING) {
 		pool->queued_count[job->priority]--;
 		pool->queued_count[priority]++;
 	}
@@ -224,7 +235,8 @@ void pool_join(struct broker *broker, struct pool_job *job, enum pool_priority p
 	struct pool *pool = broker->pool;
 	struct pool_queue *queue = &pool->queues[priority];
 	raise_to(pool, job, priority);
-	if (!job->queued || (job->chosen && job->chosen <= queue))
+	assert_valid(job);
+	if (job->state == POOL_JOB_COMPILING || (job->chosen && job->chosen <= queue))
 		return;
 	/* Without memory for its turn it has it now. */
 	if (turns_join(&queue->turns, &job->item, place, owner) < 0) {

@@ -1,5 +1,4 @@
-/* pool_state.h: what pool.c (the worker processes) and queue.c (which job is next, and for
- * whom) share. */
+/* pool_state.h: what the files of the pool share; no other room includes it. */
 #ifndef KILN_DAEMON_POOL_STATE_H
 #define KILN_DAEMON_POOL_STATE_H
 
@@ -7,24 +6,34 @@
 #include "worker.h"
 
 /*
- * A job waits for its turn, in the turns of one priority or of both; is chosen, when its turn has
- * come and it waits for a worker that suits it, or for memory; and is with a worker.
+ *                      its turn comes         a worker and memory are there
+ *   pool_submit --> QUEUED ------------> CHOSEN ----------------------------> COMPILING --> done
+ *                     ^                   |  ^                                   |
+ *                     +-------------------+  +-----------------------------------+
+ *                      a stricter priority    the worker died, or is worn: once more
+ *
+ * A QUEUED job stands in the turns of one priority or of both, a CHOSEN one in the list of one
+ * priority.  Both are in the pool's list of those without a worker; a COMPILING one is in its slot.
+ * pool_cancel() frees a job in each state; whoever is called back has no job any more.
  */
+enum pool_job_state { POOL_JOB_QUEUED, POOL_JOB_CHOSEN, POOL_JOB_COMPILING };
+
 struct pool_job {
 	struct turn_item item; /* the first member: what turns_take() gives */
 	const struct compile_job *job;
 	enum pool_priority priority; /* the first of those of all who have joined */
-	bool queued;                 /* no worker has it */
+	enum pool_job_state state;
 	pool_done done;
 	void *arg;
 	int deaths;
-	bool fresh;                /* it failed in a worker that may be worn: in another that is not */
-	bool passing;              /* one of them may have come from outside */
-	char compiler[96];         /* that its key names */
-	uint64_t since_us;         /* asked for; once a worker has it, that */
-	struct pool_queue *chosen; /* NULL: its turn has not come, or a worker has it */
+	bool fresh; /* it failed in a worker that may be worn: in another that is not */
+	/* A death may be a kill from outside: no failure of the kernel is remembered for it. */
+	bool maybe_external;
+	char compiler[96];                        /* that its key names */
+	uint64_t since_us;                        /* asked for; once a worker has it, that */
+	struct pool_queue *chosen;                /* CHOSEN: the queue of its priority; else NULL */
 	struct pool_job *previous, *next;         /* in that queue */
-	struct pool_job *all_previous, *all_next; /* of all that are queued */
+	struct pool_job *all_previous, *all_next; /* of all without a worker */
 };
 
 /* A place for a worker; outlives the processes that fill it. */
@@ -65,7 +74,7 @@ struct pool {
 	struct slot *slots;
 	int count;
 	struct pool_queue queues[POOL_PRIORITIES];
-	struct pool_job *queued; /* all, the newest first */
+	struct pool_job *queued; /* without a worker, the newest first */
 	int queued_count[POOL_PRIORITIES];
 	struct compile_toolchains toolchains;
 	bool known;

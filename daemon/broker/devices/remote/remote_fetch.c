@@ -1,14 +1,20 @@
 /*
  * remote_fetch.c: one key asked of the second tier.
  *
- *   ASK    is the entry there?  if not:
- *   CLAIM  claim the key, and is the entry there now?  Who claimed it before us wrote the entry
- *          first and gave up the claim then, so that whoever has the claim and no entry compiles.
- *   WAIT   another host has the claim: CLAIM again in a moment, until one of the three ends it:
- *          the entry, the claim, or our patience
- *   CHECK  the entry is here and is looked over on the store's thread
+ *                    no entry            ours, or nobody may compile
+ *      ASK ----------------------> CLAIM ------------------------> answered: compile here
+ *       |                          ^   |
+ *       |            in a moment   |   | another host has the claim
+ *       |                          |   v
+ *       |                          WAIT -------------------------> answered: patience is over
+ *       | entry                    | entry (CLAIM finds it)
+ *       v                          v
+ *      CHECK ----------------------------------------------------> answered: the row, or compile
  *
- * A Redis answers in order, and a late answer finds its fetch by number, or nothing.
+ * CLAIM asks for the entry once more: the host that had the claim writes the entry first and gives
+ * up the claim then, so that a host with the claim and without the entry has to compile.  CHECK
+ * verifies the seal on the store's thread; the fetch needs no connection then, which ASK, CLAIM and
+ * WAIT end with.  A Redis answers in order, and a late answer finds its fetch by number, or nothing.
  */
 #include "remote_state.h"
 
@@ -19,7 +25,7 @@
 #include "daemon/broker/devices/store.h"
 #include "daemon/base/util.h"
 
-enum fetch_phase { FETCH_ASK, FETCH_CLAIM, FETCH_WAIT, FETCH_CHECK };
+enum fetch_state { FETCH_ASK, FETCH_CLAIM, FETCH_WAIT, FETCH_CHECK };
 
 struct remote_fetch {
 	struct remote *remote;
@@ -27,7 +33,7 @@ struct remote_fetch {
 	char key[KERNEL_KEY_HEX];
 	char target[KERNEL_TARGET_MAX];
 	struct turn_owner owner;
-	enum fetch_phase phase;
+	enum fetch_state state;
 	bool compiles; /* if there is no entry */
 	bool vacant;   /* nobody else has the claim */
 	bool claimed;  /* for we have it */
@@ -150,7 +156,7 @@ static void check_entry(struct remote_fetch *fetch, const struct remote_reply *r
 		memcpy(copy, reply->bytes, reply->size);
 		check->entry = copy;
 		check->bytes = reply->size;
-		fetch->phase = FETCH_CHECK;
+		fetch->state = FETCH_CHECK;
 		fetch->due_us = REMOTE_NEVER;
 		if (store_aside_for(fetch->remote->broker, fetch->owner, check_work, check_done, check) ==
 			KILN_OK)
@@ -197,7 +203,7 @@ static bool send_get(struct remote_fetch *fetch)
 
 static void claim(struct remote_fetch *fetch)
 {
-	fetch->phase = FETCH_CLAIM;
+	fetch->state = FETCH_CLAIM;
 	fetch->vacant = fetch->claimed = fetch->overtime = false;
 	if (!send_claim(fetch) || !send_get(fetch))
 		end_badly(fetch, "out of memory for an ask");
@@ -215,16 +221,16 @@ static void wait_for_other(struct remote_fetch *fetch)
 		pause = PAUSE_REMOTE_POLL_LEAST_US;
 	if (pause > PAUSE_REMOTE_POLL_MOST_US)
 		pause = PAUSE_REMOTE_POLL_MOST_US;
-	fetch->phase = FETCH_WAIT;
+	fetch->state = FETCH_WAIT;
 	fetch->due_us = now + pause;
 	remote_arm(fetch->remote);
 }
 
 static void no_entry(struct remote_fetch *fetch)
 {
-	if (fetch->phase == FETCH_ASK && fetch->compiles)
+	if (fetch->state == FETCH_ASK && fetch->compiles)
 		claim(fetch);
-	else if (fetch->phase == FETCH_ASK || fetch->vacant)
+	else if (fetch->state == FETCH_ASK || fetch->vacant)
 		end(fetch, &fetch->remote->broker->counters.remote_misses, NULL);
 	else
 		wait_for_other(fetch);
@@ -306,7 +312,7 @@ static void poll_again(struct remote_fetch *fetch, uint64_t now)
 static void overdue(struct remote_fetch *fetch, uint64_t now)
 {
 	char why[KERNEL_ERROR_MAX];
-	if (fetch->phase == FETCH_WAIT) {
+	if (fetch->state == FETCH_WAIT) {
 		poll_again(fetch, now);
 	} else if (!fetch->overtime) {
 		fetch->overtime = true;
@@ -345,7 +351,7 @@ void remote_fetch_end_all(struct remote *remote)
 {
 	struct remote_fetch *fetch = remote->fetches;
 	while (fetch) {
-		if (fetch->phase == FETCH_CHECK) {
+		if (fetch->state == FETCH_CHECK) {
 			fetch = fetch->next;
 			continue;
 		}
@@ -423,12 +429,12 @@ void remote_leave(struct broker *broker, struct remote_fetch *fetch)
 void remote_note(const struct remote_fetch *fetch, struct wait_note *note)
 {
 	uint64_t now = util_now_us();
-	bool other = fetch->waited && fetch->phase != FETCH_CHECK;
-	note->what = other ? "host" : fetch->phase == FETCH_CHECK ? "store" : "remote";
-	note->of = other ? "host" : fetch->phase == FETCH_CHECK ? "store" : "redis";
+	bool other = fetch->waited && fetch->state != FETCH_CHECK;
+	note->what = other ? "host" : fetch->state == FETCH_CHECK ? "store" : "remote";
+	note->of = other ? "host" : fetch->state == FETCH_CHECK ? "store" : "redis";
 	waits_say(note, "%s",
 			  other                         ? "another host, which compiles it"
-			  : fetch->phase == FETCH_CHECK ? "the seal of what another host compiled"
+			  : fetch->state == FETCH_CHECK ? "the seal of what another host compiled"
 											: "an answer whether another host has it");
 	if (other)
 		note->left_ms = waits_left(fetch->give_up_us, now);

@@ -5,6 +5,7 @@
  */
 #include "remote_state.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,20 +16,37 @@
 
 #define TRIES 3 /* of one entry, over as many connections */
 
+/*
+ *      remote_compiled()       sealed                  the connection is ready
+ *   -----------------> SEALING ------> QUEUED --------------------------------> SENT --> freed
+ *                         |              ^ |                                      |
+ *                         |              | +-- no room, or TRIES connections -----+--> given up
+ *                         +--> given up  +-------- the connection is lost --------+
+ *
+ * SEALING has the row, QUEUED and SENT the entry.  The remote holds QUEUED and SENT in its queue,
+ * whose first alone may be SENT; a SEALING one belongs to the store's work.
+ */
+enum write_state { WRITE_SEALING, WRITE_QUEUED, WRITE_SENT };
+
 struct remote_write {
 	struct remote *remote;
 	char key[KERNEL_KEY_HEX];
-	/* until it is sealed */
-	struct cache_row row;
+	enum write_state state;
+	struct cache_row row; /* SEALING */
 	int status;
-	/* from then on */
-	void *entry;
+	void *entry; /* QUEUED, SENT */
 	size_t bytes;
 	int tries;
-	bool sent;
 	uint64_t sent_us;
 	struct remote_write *next;
 };
+
+static void assert_valid(const struct remote_write *write)
+{
+	assert((write->state == WRITE_SEALING) == !write->entry);
+	assert(write->state != WRITE_SENT || write == write->remote->first);
+	(void)write;
+}
 
 static void free_write(struct remote_write *write)
 {
@@ -71,7 +89,7 @@ static void on_written(void *arg, const struct remote_reply *reply)
 {
 	struct remote *remote = arg;
 	/* Of a connection that is lost remote_write_stop hears. */
-	if (reply->kind == REMOTE_LOST || !remote->first || !remote->first->sent)
+	if (reply->kind == REMOTE_LOST || !remote->first || remote->first->state != WRITE_SENT)
 		return;
 	if (reply->kind == REMOTE_ERROR) {
 		struct remote_write *write = take_first(remote);
@@ -113,9 +131,9 @@ void remote_write_stop(struct remote *remote)
 	remote->writes = NULL;
 	remote->writes_ready = false;
 	remote->write_due_us = REMOTE_NEVER;
-	bool gone = write && write->sent && write->tries >= TRIES;
+	bool gone = write && write->state == WRITE_SENT && write->tries >= TRIES;
 	if (write)
-		write->sent = false;
+		write->state = WRITE_QUEUED;
 	if (gone)
 		give_up(take_first(remote), &remote->broker->counters.remote_write_failures);
 	remote_link_close(link);
@@ -159,12 +177,14 @@ static void connect_again(struct remote *remote)
 void remote_write_pump(struct remote *remote)
 {
 	struct remote_write *write = remote->first;
-	if (!write || write->sent || !remote_usable(remote))
+	if (write)
+		assert_valid(write);
+	if (!write || write->state == WRITE_SENT || !remote_usable(remote))
 		return;
 	if (!remote->writes) {
 		connect_again(remote);
 	} else if (remote->writes_ready) {
-		write->sent = true;
+		write->state = WRITE_SENT;
 		write->sent_us = util_now_us();
 		remote->write_due_us = write->sent_us + DEADLINE_REMOTE_WRITE_US;
 		if (!send_entry(remote, write))
@@ -175,7 +195,7 @@ void remote_write_pump(struct remote *remote)
 
 uint64_t remote_write_since(const struct remote *remote, uint64_t now)
 {
-	return remote->first && remote->first->sent ? remote->first->sent_us : now;
+	return remote->first && remote->first->state == WRITE_SENT ? remote->first->sent_us : now;
 }
 
 void remote_write_tick(struct remote *remote, uint64_t now)
@@ -218,6 +238,7 @@ static void seal_done(struct broker *broker, void *arg)
 		give_up(write, &broker->counters.remote_dropped);
 		return;
 	}
+	write->state = WRITE_QUEUED;
 	if (remote->last)
 		remote->last->next = write;
 	else
