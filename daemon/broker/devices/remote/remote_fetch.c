@@ -14,7 +14,7 @@
  * CLAIM asks for the entry once more: the host that had the claim writes the entry first and gives
  * up the claim then, so that a host with the claim and without the entry has to compile.  CHECK
  * verifies the seal on the store's thread; the fetch needs no connection then, which ASK, CLAIM and
- * WAIT end with.  A Redis answers in order, and a late answer finds its fetch by number, or nothing.
+ * WAIT end with.  A Redis answers in order; a late answer finds its fetch by number, or nothing.
  */
 #include "remote_state.h"
 
