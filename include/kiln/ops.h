@@ -685,6 +685,38 @@ static inline int kiln_run_map(kiln_client *client, const char *statement,
 	return kiln_run(client, "map", tensors, operand_count, attrs, count);
 }
 
+/* ---- Helpers made of rows: scripts/write_operators.sh writes what follows ------------------- */
+
+/*
+ * cumsum (x, y): y[k] = x[0] + .. + x[k] along an axis; f16 and bf16 are added up in f32, and i32
+ * and i64 wrap.
+ * axis: the dimension to go along, from the end if below 0 (default -1)
+ */
+static inline int kiln_cumsum(kiln_client *client, kiln_tensor x, kiln_tensor y, int64_t axis)
+{
+	kiln_tensor tensors[2];
+	kiln_attr attrs[1];
+	tensors[0] = x;
+	tensors[1] = y;
+	attrs[0] = kiln_attr_int("axis", axis);
+	return kiln_run(client, "cumsum", tensors, 2, attrs, 1);
+}
+
+/*
+ * cumsum_backward (dy, dx): dx[k] = dy[k] + .. + dy[last] along an axis, added up as in cumsum.
+ * axis: the dimension to go along, from the end if below 0 (default -1)
+ */
+static inline int kiln_cumsum_backward(kiln_client *client, kiln_tensor dy, kiln_tensor dx,
+									   int64_t axis)
+{
+	kiln_tensor tensors[2];
+	kiln_attr attrs[1];
+	tensors[0] = dy;
+	tensors[1] = dx;
+	attrs[0] = kiln_attr_int("axis", axis);
+	return kiln_run(client, "cumsum_backward", tensors, 2, attrs, 1);
+}
+
 #ifdef __cplusplus
 }
 #endif
