@@ -165,10 +165,10 @@ done <<'END'
   rms_norm_backward        --with gamma,dx,dgamma,dbeta --axes --gamma-dtype --dgamma-dtype
                            --dbeta-dtype
   permute                  --perm
-  softmax                  --scale --axis
-  log_softmax              --scale --axis
-  softmax_backward         --scale --axis
-  log_softmax_backward     --scale --axis
+  softmax                  --axis --scale
+  log_softmax              --axis --scale
+  softmax_backward         --axis --scale
+  log_softmax_backward     --axis --scale
 END
 "$KILN" help explain >"$DIR/help"
 "$KILN" explain --help | cmp - "$DIR/help" || fails "explain --help is not help explain"
