@@ -123,7 +123,7 @@ static bool stamp_now(char stamp[96])
 	return identity_stamp(paths, state.file_count, stamp);
 }
 
-/* Before the first compile: the options depend on it. */
+/* Call before the first compile: the options depend on it. */
 static int recognize(char *reason)
 {
 	ask_compiler("--version", state.version, sizeof(state.version));
@@ -161,7 +161,7 @@ static int identify(struct compile_toolchain *out)
 	return KILN_OK;
 }
 
-/* An upgrade under a running daemon: the job's key names the old compiler. */
+/* The compiler was upgraded under a running daemon: the job's key names the old one. */
 static bool is_same_compiler(void)
 {
 	char stamp[96];
@@ -174,8 +174,8 @@ bool hostcc_is_current(void)
 	return !state.open || (is_same_compiler() && workdir_is_there(&state.dir));
 }
 
-/* Somebody who tidies up may remove it under a worker that has waited for long; in a sandbox there
- * can be no other, and the worker ends. */
+/* A user who tidies up may remove the directory of a worker that waits for long.  Within a
+ * sandbox a worker cannot make another, so it ends. */
 static bool have_directory(void)
 {
 	if (workdir_is_there(&state.dir))

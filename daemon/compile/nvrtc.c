@@ -58,7 +58,8 @@ static struct {
 	uint32_t unknown; /* bit i: this version does not know options_nvrtc[i] */
 } state;
 
-/* Both change what NVRTC does (NVRTC_APPEND_OPTIONS, CUDA_CACHE_PATH...) behind the key's back. */
+/* Both variables change what NVRTC does without the key knowing (NVRTC_APPEND_OPTIONS,
+ * CUDA_CACHE_PATH...). */
 static void clear_environment(void)
 {
 	extern char **environ;
@@ -164,7 +165,7 @@ static int open_library(struct compile_toolchain *out)
 
 int nvrtc_open(struct compile_toolchain *out)
 {
-	/* The first answer stands: later on the worker can open no files. */
+	/* The first answer stands, for the worker can open no files later on. */
 	if (!state.tried) {
 		state.tried = true;
 		clear_environment();

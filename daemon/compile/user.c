@@ -95,7 +95,7 @@ static int find_placed(const struct placing *placing, const char *name)
 	return -1;
 }
 
-/* Where the compiler comes to it, not here: it may stand in a part that is left out. */
+/* Puts an #error where the compiler meets it: the line may stand in a branch that is left out. */
 static void refuse_name(struct util_text *text, const char *name)
 {
 	if (name[0] && is_quotable(name))
@@ -110,7 +110,7 @@ static void place_include(struct placing *placing, int number, const struct scan
 {
 	struct util_text *text = placing->text;
 	int header = line->name[0] ? find_placed(placing, line->name) : -1;
-	/* A circle is what guards are for: the second time there is nothing. */
+	/* An include guard ends a circle of headers: the second time there is nothing. */
 	bool placed = header >= 0 && !placing->open[header];
 
 	if (placed) {

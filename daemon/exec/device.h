@@ -73,17 +73,17 @@ struct device_launch {
 	int arg_count;
 	const struct device_operand *operands;
 	int operand_count;
-	/* Given by the device when the launch starts, to SCRATCH arguments: the stream's own, so that
-	 * launches of other streams never meet in it. */
+	/* The device gives scratch memory to SCRATCH arguments when the launch starts.  It is the
+	 * stream's own, so launches of other streams never meet in it. */
 	struct kernel_scratch scratch;
 	/* REPORT arguments get a count of this launch's own; the device reads it when it has ended. */
 	struct kernel_report report;
 	uint64_t copy_bytes;
-	/* Checked kernels: reads may take in the whole aligned bytes, so many, around an element of an
-	 * operand; 0: only what is the operand's. */
+	/* Checked kernels: a read may cover the whole aligned granule of so many bytes around an
+	 * element of an operand; 0: only the operand's own bytes. */
 	uint32_t granule;
-	/* done_value is stored there when the launch has ended, as soon as the device itself can: in
-	 * memory given to share_words(). NULL: nothing is. */
+	/* The device stores done_value there as soon as the launch has ended.  The word is in memory
+	 * given to share_words().  NULL: nothing is stored. */
 	_Atomic uint32_t *done_word;
 	uint32_t done_value;
 	bool done_last;    /* but need not be, where a later launch of the stream is soon told of so */
@@ -93,7 +93,7 @@ struct device_launch {
 	uint64_t stream;
 };
 
-/* How a piece of work ended.  Collected by poll(). */
+/* The end of a piece of work, which poll() collects. */
 struct device_done {
 	uint64_t ticket;
 	int status; /* KILN_OK, or KILN_EDEVICE ... with a sentence */
@@ -112,8 +112,8 @@ struct device_ops {
 	int (*open)(int ordinal, struct device **out, struct device_info *info,
 				char error[KERNEL_ERROR_MAX]);
 	void (*close)(struct device *device);
-	/* Before anything is loaded: kernels will come compiled to be checked, and the threads of a
-	 * block are to run in this order.  NULL: the device cannot. */
+	/* Call before anything is loaded: kernels will come compiled to be checked, and the threads
+	 * of a block run in this order.  NULL: the device cannot. */
 	int (*check)(struct device *device, enum device_order order, char error[KERNEL_ERROR_MAX]);
 
 	/* Zeroed memory. */
@@ -121,19 +121,18 @@ struct device_ops {
 				 char error[KERNEL_ERROR_MAX]);
 	int (*import)(struct device *device, const struct device_import *what,
 				  struct device_memory **out, char error[KERNEL_ERROR_MAX]);
-	/* Makes memory of alloc() such that another process can import it, by FD with this span and
-	 * offset: the contents may move, and nothing queued uses them meanwhile.  The descriptor is the
-	 * caller's. */
+	/* Lets another process import memory of alloc(), by FD with this span and offset.  The
+	 * contents may move; nothing queued uses them meanwhile.  The caller closes the descriptor. */
 	int (*share)(struct device *device, struct device_memory *memory, struct device_shared *out,
 				 char error[KERNEL_ERROR_MAX]);
-	/* Host memory for done words; false: this device cannot write there by itself.  Both NULL: no
-	 * device of this kind can. */
+	/* Registers host memory for done words; false: this device cannot write there by itself.
+	 * Both NULL: no device of this kind can. */
 	bool (*share_words)(struct device *device, void *address, size_t bytes);
 	void (*unshare_words)(struct device *device, void *address);
 	/* Nothing queued uses it any more: the executor has seen to that. */
 	void (*free)(struct device *device, struct device_memory *memory);
-	/* Whether to free this memory, or with NULL to load, unload and unshare words, takes until all
-	 * that runs has ended, and keeps launches from starting meanwhile.  NULL: nothing does. */
+	/* Tells whether to free this memory (NULL: to load, unload and unshare words) waits until
+	 * all that runs has ended, and keeps launches from starting meanwhile.  NULL: nothing does. */
 	bool (*stalls)(const struct device_memory *memory);
 
 	int (*load)(struct device *device, const void *object, size_t bytes, const char *entry,
@@ -152,14 +151,14 @@ struct device_ops {
 	int (*copy)(struct device *device, uint64_t stream, uint64_t ticket,
 				struct device_memory *memory, uint64_t offset, void *host, uint64_t bytes,
 				bool to_device, char error[KERNEL_ERROR_MAX]);
-	/* Nothing more is launched for the moment on the streams used last: their ends need wait for
-	 * nothing else.  poll() does the same.  NULL: there is nothing to do. */
+	/* The caller launches nothing more for the moment: the ends of launches so far need not wait
+	 * for later ones. poll() does the same.  NULL: there is nothing to do. */
 	void (*flush)(struct device *device);
-	/* If the first has not started, it and the others, which come behind it on its stream, end in
-	 * KILN_ECANCELED when their turn comes: true.  Else all end as usual. */
+	/* If the first ticket has not started: it and the others, which come behind it on its
+	 * stream, end in KILN_ECANCELED when their turn comes; returns true.  Else all end as usual. */
 	bool (*cancel)(struct device *device, const uint64_t *tickets, int count);
-	/* Since when the launch of this ticket runs; 0: it has not begun, or is none.  NULL: the device
-	 * cannot tell. */
+	/* Returns since when the launch of this ticket runs; 0: it has not begun, or is none.  NULL:
+	 * the device cannot tell. */
 	uint64_t (*begun_us)(struct device *device, uint64_t ticket);
 	void (*stream_end)(struct device *device, uint64_t stream);
 
@@ -171,9 +170,9 @@ struct device_ops {
 	 */
 	int (*graph_make)(struct device *device, const struct device_launch *launches, int count,
 					  struct device_graph **out, char error[KERNEL_ERROR_MAX]);
-	/* Queues all of it as one piece of work: one end, in the stream's order.  Of how only what says
-	 * when and how it ends is looked at, from done_word on.  What was launched before need not have
-	 * ended; and on several streams, too, it runs once at a time. */
+	/* Queues the whole graph as one piece of work: one end, in the stream's order.  Reads of
+	 * `how` only the fields from done_word on.  Earlier launches of the graph need not have
+	 * ended: on several streams, too, it runs once at a time. */
 	int (*graph_launch)(struct device *device, struct device_graph *graph,
 						const struct device_launch *how, char error[KERNEL_ERROR_MAX]);
 	/* Nothing queued uses it any more: the executor has seen to that.  NULL does nothing. */

@@ -8,7 +8,7 @@
 
 #include "daemon/base/util.h"
 
-/* A sanitizer's run-time library looks at its own process in ways that nobody else may. */
+/* A sanitizer's run-time library makes system calls on its own process that no other code may. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANDBOX_SANITIZED 1
 #elif defined(__has_feature)

@@ -27,11 +27,11 @@ bool seal_is_name(const char *name);
 /* ending: ".key", ".pub" */
 int seal_path_of(const char *directory, const char *name, const char *ending, char path[PATH_MAX],
 				 char error[KERNEL_ERROR_MAX]);
-/* Whoever can write to it decides whose kernels run here; whoever can read a secret, too.  others:
- * the bits of the mode that must not be there. */
+/* Checks a file's owner and mode: a user who can write to it decides whose kernels run here, and
+ * one who can read a secret can sign. others: the bits of the mode that must not be there. */
 int seal_check_mode(const char *path, unsigned others, char error[KERNEL_ERROR_MAX]);
-/* The same of a directory of keys, and of all that it lies in: who can rename any of these can put
- * another in its place. */
+/* Checks a directory of keys, and each directory above it: a user who can rename one of them can
+ * put another in its place. */
 int seal_check_place(const char *directory, char error[KERNEL_ERROR_MAX]);
 int seal_make_directory(const char *directory, char error[KERNEL_ERROR_MAX]);
 /* A new file with this line, as a whole or not at all; KILN_EBUSY: there is one. */

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One opened allocation of another process; several buffers may lie in it; the last one closes
+/* One opened allocation of another process.  Several buffers may lie in it; the last one closes
  * it. */
 struct cuda_import {
 	struct cuda_import *next;

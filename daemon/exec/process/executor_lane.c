@@ -22,14 +22,6 @@
 
 #define WAKER_CPUS 4 /* with fewer its thread would be in the way */
 
-struct exec_lane *exec_lane_find(const struct exec *executor, uint64_t id)
-{
-	struct exec_lane *lane = executor->lanes;
-	while (lane && (lane->id != id || lane->state != EXEC_LANE_OPEN))
-		lane = lane->next;
-	return lane;
-}
-
 static void free_memory(struct exec *executor, void *what)
 {
 	struct exec_lane *lane = what;

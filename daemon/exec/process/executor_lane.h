@@ -105,11 +105,18 @@ static inline void exec_lane_count(_Atomic uint64_t *counter)
 	atomic_store_explicit(counter, before + 1, memory_order_release);
 }
 
+/* NULL: the stream has no OPEN lane. */
+static inline struct exec_lane *exec_lane_find(const struct exec *executor, uint64_t stream)
+{
+	struct exec_lane *lane = executor->lanes;
+	while (lane && (lane->id != stream || lane->state != EXEC_LANE_OPEN))
+		lane = lane->next;
+	return lane;
+}
+
 /* ---- executor_lane.c ---- */
 int exec_lane_open(struct exec *executor, struct wire_in *message, struct frame *frame,
 				   char error[KERNEL_ERROR_MAX]);
-/* NULL: the stream has no OPEN lane. */
-struct exec_lane *exec_lane_find(const struct exec *executor, uint64_t stream);
 /* Takes no more entries.  Answers the request (0: nobody asked) when those taken have ended. */
 void exec_lane_close(struct exec *executor, uint64_t stream, uint64_t request);
 /* An entry that the device had has ended. */
