@@ -63,6 +63,10 @@ struct broker {
 	struct map lookups_by_key;
 	struct job_wait *waits; /* all that ask for kernels */
 	struct tiers *tiers;
+	struct {
+		uint64_t count;
+		double micros;
+	} compiles[2]; /* NVRTC's, the host compiler's */
 	int alt_compilers; /* compilers beside the pool's */
 
 	struct server *server;

@@ -32,10 +32,11 @@ struct kernel_ref {
 	char compiler[96]; /* id of the compiler that the key names */
 	struct compile_job job;
 	struct compile_file *files;
-	struct raw_source *raw;  /* a user's kernel: job and files point into it */
-	struct tally *tally;     /* its operator's counters; NULL: not looked up yet */
-	struct tier *tier;       /* the generic kernel that stands in for it (tier.h); NULL: none */
-	struct kernel_plan plan; /* cut to kernel_plan_bytes(): the last member */
+	struct raw_source *raw; /* a user's kernel: job and files point into it */
+	struct tally *tally;    /* its operator's counters; NULL: not looked up yet */
+	struct tier *tier;      /* the generic kernel that stands in for it (tier.h); NULL: none */
+	void (*close_tier)(struct tier *tier); /* frees it, with the last hold */
+	struct kernel_plan plan;               /* cut to kernel_plan_bytes(): the last member */
 };
 
 /* Fills in a post-mortem's note of a launch.  asked: the ref that kernel stands in for, or
@@ -116,6 +117,9 @@ const char *job_compiler(struct broker *broker, const char *target);
 
 /* Moves entry, texts, object and figures of a compile into a row. */
 void job_take_result(struct cache_row *row, struct compile_result *result);
+
+/* Returns the mean time of a compile for the target; `first_us` before one was measured. */
+double job_compile_us(const struct broker *broker, const char *target, double first_us);
 
 /* Returns the counters of ref's operator. */
 struct tally *job_tally(struct broker *broker, struct kernel_ref *ref);

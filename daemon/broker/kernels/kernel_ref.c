@@ -9,7 +9,6 @@
 
 #include "daemon/plan/manifest.h"
 #include "raw.h"
-#include "tier.h"
 #include "daemon/base/util.h"
 
 /* Lists the files of a ref's plan in its compile job. */
@@ -115,7 +114,8 @@ void kernel_drop(struct kernel_ref *ref)
 {
 	if (!ref || --ref->holders > 0)
 		return;
-	tier_close(ref->tier);
+	if (ref->tier)
+		ref->close_tier(ref->tier);
 	free(ref->tuned);
 	free(ref->files);
 	free(ref->explain);

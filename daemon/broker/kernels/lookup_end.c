@@ -10,7 +10,6 @@
 #include "daemon/broker/devices/remote/remote.h"
 #include "daemon/broker/requests/session.h"
 #include "daemon/broker/devices/store.h"
-#include "tier.h"
 #include "daemon/base/util.h"
 
 void lookup_unlink(struct lookup *lookup)
@@ -82,6 +81,13 @@ void job_take_result(struct cache_row *row, struct compile_result *result)
 	result->object = NULL;
 }
 
+double job_compile_us(const struct broker *broker, const char *target, double first_us)
+{
+	bool host = !strcmp(target, "cpu");
+	uint64_t count = broker->compiles[host].count;
+	return count ? broker->compiles[host].micros / (double)count : first_us;
+}
+
 static void take_result(struct lookup *lookup, struct compile_result *result)
 {
 	struct cache_row *row = &lookup->row;
@@ -93,7 +99,9 @@ static void take_result(struct lookup *lookup, struct compile_result *result)
 	row->key_text = lookup->key_text;
 	lookup->key_text = NULL;
 	row->plan = util_strdup(kernel_text(ref));
-	tier_note_compile(lookup->broker, ref->target, result->micros);
+	bool host = !strcmp(ref->target, "cpu");
+	lookup->broker->compiles[host].count++;
+	lookup->broker->compiles[host].micros += (double)result->micros;
 	job_take_result(row, result);
 }
 

@@ -183,6 +183,26 @@ static struct tier *new_tier(struct broker *broker, struct kernel_ref *ref,
 	return tier;
 }
 
+static void unlink_tier(struct tier *tier)
+{
+	if (!tier->link)
+		return;
+	*tier->link = tier->next;
+	if (tier->next)
+		tier->next->link = tier->link;
+	tier->link = NULL;
+}
+
+static void close_tier(struct tier *tier)
+{
+	if (!tier)
+		return;
+	unlink_tier(tier);
+	tier->exact->holders--;
+	kernel_drop(tier->generic);
+	free(tier);
+}
+
 enum tier_answer tier_open(struct session *session, const struct kernel_problem *problem,
 						   struct kernel_ref *ref)
 {
@@ -195,7 +215,7 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 	struct tier *tier = generic ? new_tier(broker, ref, generic) : NULL;
 	struct tier_kernel *known = tier ? tier_find(broker, generic) : NULL;
 	if (!known) {
-		tier_close(tier);
+		close_tier(tier);
 		return TIER_NONE;
 	}
 	struct tier_kernel *exact = tier->exact;
@@ -203,6 +223,7 @@ enum tier_answer tier_open(struct session *session, const struct kernel_problem 
 	tier->ratio = plan_gain(&ref->plan, &session->device->info.limits, &us);
 	tier->saving_us = tier->ratio > 1 ? us * (tier->ratio - 1) : 0;
 	ref->tier = tier;
+	ref->close_tier = close_tier;
 	shapes_note(session, problem, ref);
 	if (policy != OPTIONS_NEVER && tier_module(broker, session->executor, exact)) {
 		take_key(ref, exact);
@@ -232,26 +253,6 @@ static void assert_valid(const struct tier *tier)
 	assert(tier->ref->tier == tier && tier->exact->holders > 0);
 	assert(!tier->exact->wait || tier->exact->fetching);
 	(void)tier; /* without asserts nothing uses it */
-}
-
-static void unlink_tier(struct tier *tier)
-{
-	if (!tier->link)
-		return;
-	*tier->link = tier->next;
-	if (tier->next)
-		tier->next->link = tier->link;
-	tier->link = NULL;
-}
-
-void tier_close(struct tier *tier)
-{
-	if (!tier)
-		return;
-	unlink_tier(tier);
-	tier->exact->holders--;
-	kernel_drop(tier->generic);
-	free(tier);
 }
 
 void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref)

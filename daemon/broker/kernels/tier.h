@@ -91,8 +91,6 @@ enum tier_answer {
 /* Gives ref a tier if a generic kernel can stand in for it.  It answers at once, from memory. */
 enum tier_answer tier_open(struct session *session, const struct kernel_problem *problem,
 						   struct kernel_ref *ref);
-/* Frees the tier of a ref that is freed; takes NULL. */
-void tier_close(struct tier *tier);
 /* Makes ref a variant of this call; from now on its exact kernel is looked for. */
 void tier_attach(struct session *session, uint64_t call, struct kernel_ref *ref);
 /* Chooses the kernel of a launch: ref itself or its generic kernel. */
@@ -157,10 +155,6 @@ struct tiers {
 	uv_timer_t timer;
 	struct warming *warming;
 	bool stopped;
-	struct {
-		uint64_t count;
-		double micros;
-	} compiles[2]; /* NVRTC's, the host compiler's */
 };
 
 /* Finds the kernel of ref, or makes it; NULL without memory. */
@@ -175,6 +169,5 @@ void tier_consider(struct session *session, struct kernel_ref *ref);
 void tier_take_over(struct session *session, struct tier *tier);
 /* Microseconds that a compile costs in the background. */
 double tier_compile_cost(struct broker *broker, const char *target);
-void tier_note_compile(struct broker *broker, const char *target, int64_t micros);
 
 #endif

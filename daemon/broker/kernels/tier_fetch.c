@@ -26,21 +26,10 @@ struct loading {
 
 double tier_compile_cost(struct broker *broker, const char *target)
 {
-	bool host = !strcmp(target, "cpu");
-	const struct tiers *tiers = broker->tiers;
+	double micros = job_compile_us(broker, target, !strcmp(target, "cpu") ? HOST_US : NVRTC_US);
 	struct pool_stats pool;
-	double micros = host ? HOST_US : NVRTC_US;
-	if (tiers->compiles[host].count)
-		micros = tiers->compiles[host].micros / (double)tiers->compiles[host].count;
 	pool_stats(broker, &pool);
 	return pool.idle > 1 && !pool.queued ? micros * IDLE_SHARE : micros;
-}
-
-void tier_note_compile(struct broker *broker, const char *target, int64_t micros)
-{
-	bool host = !strcmp(target, "cpu");
-	broker->tiers->compiles[host].count++;
-	broker->tiers->compiles[host].micros += (double)micros;
 }
 
 /* ---- Loading and taking over ---- */
