@@ -6,6 +6,7 @@ too many static functions share.
 """
 
 import collections
+import json
 import os
 import re
 import subprocess
@@ -17,10 +18,11 @@ STATIC_MOST = 3  # functions of one name
 LAYERS = [
     ["client/wire"],
     ["client/lib", "daemon/base"],
-    ["client/cli", "daemon/plan", "daemon/sandbox", "daemon/seal"],
-    ["daemon/compile", "daemon/cache", "daemon/exec"],
+    ["daemon/plan", "daemon/sandbox", "daemon/seal"],
+    ["client/cli", "daemon/compile", "daemon/cache", "daemon/exec"],
     ["daemon/options"],
     ["daemon/broker/devices"],
+    ["daemon/broker/requests"],
     ["daemon/broker/kernels"],
     ["daemon/broker/calls"],
     ["daemon/broker/front"],
@@ -37,20 +39,18 @@ def room_of(file):
 
 
 def objects(build):
-    """Each object of the product, with the source that it was made of."""
-    for directory, _, names in os.walk(build):
-        made = re.match(r"(.*)/CMakeFiles/[^/]+\.dir(/.*)?$", directory)
-        for name in names:
-            if not made or not name.endswith(".c.o"):
-                continue
-            source = os.path.relpath(made[1], build) + (made[2] or "") + "/" + name[: -len(".o")]
-            if source.startswith(("client/", "daemon/")) and os.path.exists(source):
-                yield os.path.join(directory, name), source
+    """Each object of the product as the build makes it now, with its source."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        for row in json.load(file):
+            source = os.path.relpath(os.path.join(row["directory"], row["file"]))
+            path = os.path.join(row["directory"], re.search(r" -o (\S+)", row["command"])[1])
+            if source.startswith(("client/", "daemon/")) and os.path.exists(path):
+                yield path, source
 
 
 def read(build):
-    """Returns (file -> symbols that it takes, symbol -> file, static function -> files)."""
-    takes, gives, statics = collections.defaultdict(set), {}, collections.defaultdict(set)
+    """Returns (file -> symbols that it takes, symbol -> files, static function -> files)."""
+    takes, gives, statics = (collections.defaultdict(set) for _ in range(3))
     for path, source in objects(build):
         lines = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
         for line in lines.splitlines():
@@ -60,7 +60,7 @@ def read(build):
             elif kind == "t":
                 statics[name].add(source)
             elif kind in "TDBRVWC":
-                gives[name] = source
+                gives[name].add(source)
     return takes, gives, statics
 
 
@@ -100,10 +100,13 @@ def main():
         named = set(re.findall(r"`([a-z_/]+\.c)`", file.read()))
     arrows = collections.defaultdict(set)
     for user, names in sorted(takes.items()):
-        for name in sorted(names):
-            giver = gives.get(name, user)
-            if giver == user:
+        for name in sorted(names & gives.keys()):
+            # The library and the daemon may each have one of a name.
+            program = user.split("/")[0]
+            givers = sorted(gives[name], key=lambda file: file.split("/")[0] != program)
+            if not givers or user in givers:
                 continue
+            giver = givers[0]
             arrows[user].add(giver)
             rooms = room_of(user), room_of(giver)
             if rooms[0] != rooms[1] and RANKS[rooms[1]] >= RANKS[rooms[0]]:
